@@ -1,0 +1,144 @@
+/* backend.h -- devices, memory on them, and programs: a stage compiled for a device.
+ *
+ * Life of a program: create (compiles; allocates no tensor) -> read its sizes -> the
+ * caller allocates the blocks on the device -> forward / backward any number of times.
+ * Blocks: weights (one float block, all trained parameters), grads (same layout),
+ * buffers (running statistics), one slot per micro-batch in flight (what a backward
+ * needs from its forward), one workspace per program in use.
+ *
+ * A device and its programs belong to one thread (the worker). A program is immutable
+ * once created except for a cache of derived weights. */
+#ifndef FORERUN_BACKEND_H
+#define FORERUN_BACKEND_H
+
+#include <forerun/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fr_backend fr_backend;
+typedef struct fr_device fr_device;
+typedef struct fr_program fr_program;
+
+/* NULL-terminated; the first one that is available is the default. */
+const fr_backend *const *fr_backend_list(void);
+const fr_backend *fr_backend_find(const char *name); /* NULL: none of that name */
+const char *fr_backend_name(const fr_backend *b);
+const char *fr_backend_summary(const fr_backend *b);
+
+typedef struct fr_device_desc {
+    int n_threads; /* kernel threads; 0 = all cores of this process */
+    int first_cpu; /* pin the threads to cores from here on; -1 = leave them */
+} fr_device_desc;
+
+/* Opened on the thread that will use it: thread counts are per thread. */
+fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
+                         fr_device **out);
+void fr_device_close(fr_device *dev);
+int fr_device_n_threads(const fr_device *dev);
+const char *fr_device_about(const fr_device *dev); /* "oneDNN 2.6.3, avx2, 2 threads" */
+
+/* Memory on the device: zeroed, aligned to 64 bytes. Counted in fr_device_bytes. */
+fr_status fr_device_alloc(fr_device *dev, size_t bytes, const char *what, void **out);
+void fr_device_release(fr_device *dev, void *block, size_t bytes);
+size_t fr_device_bytes(const fr_device *dev);      /* held now */
+size_t fr_device_peak_bytes(const fr_device *dev); /* most ever held */
+fr_status fr_device_upload(fr_device *dev, void *to, const void *host, size_t bytes);
+fr_status fr_device_download(fr_device *dev, void *host, const void *from, size_t bytes);
+fr_status fr_device_sync(fr_device *dev); /* all work issued so far is done */
+
+/* Run body(arg, begin, end) over [0, n) split in blocks of a multiple of `grain`, on the device's
+ * threads. For sweeps over host-visible blocks; the split must not change results. */
+typedef void (*fr_range_fn)(void *arg, size_t begin, size_t end);
+void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
+
+typedef struct fr_program_desc {
+    const fr_graph *graph;
+    const fr_stage *stage; /* NULL: the whole graph */
+    int batch;             /* samples in a micro-batch */
+    bool training;         /* false: forward only, dropout off, running statistics used */
+    bool split_backward;   /* input and weight gradients will be asked for apart */
+    int extra_output;      /* node whose value the caller wants too (logits); -1 = none */
+} fr_program_desc;
+
+/* A tensor at the border of a program. */
+typedef struct fr_port {
+    int node;
+    size_t bytes;  /* of a whole micro-batch, plain row-major, batch first */
+    bool has_grad; /* inputs: a gradient is written; outputs: a gradient is read */
+    bool kept;     /* the caller must keep the value unchanged until the backward is done */
+} fr_port;
+
+/* Where a parameter is inside the weights (or, for buffers, the buffers) block. */
+typedef struct fr_placement {
+    int param;
+    size_t offset, count; /* floats; count may exceed the plain size (padding, always zero) */
+} fr_placement;
+
+typedef struct fr_program_sizes {
+    size_t n_weights; /* floats in the weights block: what an optimizer steps */
+    size_t n_grads;   /* floats in the grads block: n_weights, then gradients of tied parameters */
+    size_t n_buffers; /* floats in the buffers block */
+    size_t slot_bytes, workspace_bytes;
+    size_t cache_bytes; /* held by the program itself (derived weights) */
+} fr_program_sizes;
+
+fr_status fr_program_create(fr_ctx *ctx, fr_device *dev, const fr_program_desc *desc,
+                            fr_program **out);
+void fr_program_free(fr_program *p);
+const fr_program_sizes *fr_program_sizes_of(const fr_program *p);
+int fr_program_n_inputs(const fr_program *p);
+int fr_program_n_outputs(const fr_program *p);
+const fr_port *fr_program_input(const fr_program *p, int i);
+const fr_port *fr_program_output(const fr_program *p, int i);
+int fr_program_find_output(const fr_program *p, int node); /* -1: none */
+int fr_program_find_input(const fr_program *p, int node);
+/* Trained parameters in graph order, then buffers. A parameter tied to another of the same stage
+ * has no values of its own: its placement is in the grads block, behind n_weights. */
+int fr_program_n_placements(const fr_program *p);
+const fr_placement *fr_program_placement(const fr_program *p, int i);
+
+/* Move one parameter between the device's layout and plain row-major floats. `block` is a
+ * weights, grads or optimizer state block (buffers: the buffers block). */
+fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain);
+fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain);
+
+/* Called when the gradient of weights [offset, offset + count) of the block is final for this
+ * micro-batch, with the weights no longer needed by this backward. */
+typedef void (*fr_grad_ready_fn)(void *user, size_t offset, size_t count);
+
+/* Everything one forward or backward of one micro-batch touches. */
+typedef struct fr_pass {
+    const float *weights;
+    float *grads;
+    float *buffers;
+    void *slot, *workspace;
+    const void *const *inputs; /* per input port, plain layout; the same in the backward */
+    void *const *outputs;      /* per output port */
+    const void *const *output_grads;
+    void *const *input_grads;
+    uint64_t
+        weights_id; /* equal ids promise equal weights: derived layouts are reused; 0 = unknown */
+    uint64_t seed;
+    int64_t step;         /* mini-batch number: with seed, node and sample it fixes dropout */
+    int64_t first_sample; /* index of sample 0 of this micro-batch in the mini-batch */
+    float loss_scale;     /* 1 / targets that count in the mini-batch */
+    bool accumulate;      /* add to grads (micro-batches after the first) instead of setting them */
+    fr_grad_ready_fn grad_ready; /* may be NULL */
+    void *user;
+} fr_pass;
+
+/* Add the gradients of tied parameters to their owners'. Once, before the update. */
+void fr_program_sum_ties(fr_program *p, float *grads);
+
+enum { FR_GRAD_INPUT = 1, FR_GRAD_WEIGHT = 2, FR_GRAD_BOTH = 3 };
+
+fr_status fr_program_forward(fr_program *p, const fr_pass *pass);
+/* what: FR_GRAD_BOTH, or INPUT and later WEIGHT for a program with split_backward. */
+fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* base.h -- status codes, the context that carries error text and log, build facts.
+ *
+ * Every call that can fail returns fr_status and leaves one line of text in its
+ * context. The first failure wins: later ones are consequences and are dropped.
+ * A context may be shared by any number of threads. The library never prints,
+ * exits or aborts. */
+#ifndef FORERUN_BASE_H
+#define FORERUN_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, text, exit code that the command line tool gives it) */
+#define FR_STATUS_LIST(X)                   \
+    X(OK, "ok", 0)                          \
+    X(NO_MEMORY, "out of memory", 1)        \
+    X(INVALID, "invalid input", 2)          \
+    X(IO, "input or output failed", 1)      \
+    X(UNSUPPORTED, "not supported here", 2) \
+    X(PEER, "peer lost or stalled", 3)      \
+    X(DIVERGED, "training diverged", 4)     \
+    X(INTERRUPTED, "interrupted", 130)      \
+    X(INTERNAL, "internal error, please report it", 1)
+
+typedef enum fr_status {
+#define FR_X(name, text, code) FR_##name,
+    FR_STATUS_LIST(FR_X)
+#undef FR_X
+} fr_status;
+
+typedef enum fr_log_level { FR_LOG_WARN, FR_LOG_INFO, FR_LOG_DEBUG } fr_log_level;
+typedef void (*fr_log_fn)(void *user, fr_log_level level, const char *line);
+
+typedef struct fr_ctx fr_ctx;
+
+/* NULL when memory is exhausted. */
+fr_ctx *fr_ctx_create(void);
+void fr_ctx_free(fr_ctx *ctx);
+
+/* Where log lines go; without a function they are dropped. Set before threads start. */
+void fr_ctx_set_log(fr_ctx *ctx, fr_log_fn fn, void *user);
+
+/* The first failure since creation or fr_ctx_clear; FR_OK and "" if there was none.
+ * The text lives until fr_ctx_clear or fr_ctx_free. */
+fr_status fr_ctx_status(fr_ctx *ctx);
+const char *fr_ctx_error(fr_ctx *ctx);
+void fr_ctx_clear(fr_ctx *ctx);
+
+/* "invalid input" and the like; and the exit code of the command line tool. */
+const char *fr_status_text(fr_status status);
+int fr_status_exit_code(fr_status status);
+
+/* "0.1.0" */
+const char *fr_version(void);
+
+#if defined(__GNUC__)
+#define FR_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define FR_PRINTF(fmt, first)
+#endif
+
+/* Record a failure (if it is the first) and return its status, so that a function
+ * can end with `return fr_fail(ctx, FR_INVALID, "%s:%d: ...", ...)`. */
+fr_status fr_fail(fr_ctx *ctx, fr_status status, const char *format, ...) FR_PRINTF(3, 4);
+void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...) FR_PRINTF(3, 4);
+
+/* Return at once on failure. Nothing to release in the caller. */
+#define FR_TRY(call)                                      \
+    do {                                                  \
+        fr_status fr_try_status = (call);                 \
+        if (fr_try_status != FR_OK) return fr_try_status; \
+    } while (0)
+
+/* Store into `status` and go to `label` on failure. */
+#define FR_TRY_GOTO(status, call, label)   \
+    do {                                   \
+        (status) = (call);                 \
+        if ((status) != FR_OK) goto label; \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,95 @@
+/* data.h -- data sets and the loader that runs ahead.
+ *
+ * A data set answers "sample i of split s". The loader, on a thread of its own, turns the
+ * stream of samples into mini-batches a few steps ahead. Which samples mini-batch k holds, in which
+ * order and with which augmentation depends on (seed, k) only. */
+#ifndef FORERUN_DATA_H
+#define FORERUN_DATA_H
+
+#include <forerun/graph.h>
+#include <forerun/io.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum fr_split { FR_TRAIN, FR_EVAL } fr_split;
+
+/* What a data set holds; plain numbers, valid after open. */
+typedef struct fr_data_info {
+    int64_t n_train, n_eval; /* samples; n_eval 0: no evaluation part */
+    fr_shape input;          /* of one sample */
+    fr_dtype input_dtype;    /* FR_F32 images, FR_I32 tokens */
+    fr_shape target;         /* () for a class, (T) for next tokens */
+    int64_t n_classes;       /* targets are in 0 .. n_classes - 1, or FR_TARGET_IGNORE */
+    int64_t vocab;   /* ids are in 0 .. vocab - 1; 0 for images. tsv: 0 is padding, 1 unknown */
+    bool has_length; /* a third tensor: int32 (), valid tokens of the sample */
+} fr_data_info;
+
+typedef struct fr_dataset fr_dataset;
+
+typedef struct fr_data_source {
+    const char *name, *summary;
+    const char *const *keys; /* of the config section, NULL-terminated */
+    /* Reads its keys from `section`; sizes it may take from the model come in `want` (context
+     * length, shapes for synthetic data), zero where unknown. */
+    fr_status (*open)(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out);
+} fr_data_source;
+
+const fr_data_source *const *fr_data_list(void); /* NULL-terminated */
+const fr_data_source *fr_data_find(const char *name);
+
+/* `data:` section of a config: {name: fashion-mnist, path: DIR, ...}. */
+fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
+                          fr_dataset **out);
+void fr_dataset_close(fr_dataset *d);
+const fr_data_info *fr_dataset_info(const fr_dataset *d);
+/* Bytes held in memory. */
+size_t fr_dataset_bytes(const fr_dataset *d);
+
+/* One sample into plain memory. key: (seed, draw number) for augmentation; ignored in FR_EVAL. Safe
+ * from any thread. length may be NULL. */
+fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
+                          uint64_t draw, void *input, int32_t *target, int32_t *length);
+
+/* A mini-batch in host memory, batch first, owned by the loader until released. */
+typedef struct fr_batch {
+    int64_t step;
+    int n_samples;     /* real ones; the rest is padding with ignored targets */
+    int64_t n_targets; /* targets that count (not ignored) */
+    void *input;       /* (batch, input shape) */
+    int32_t *target;   /* (batch, target shape) */
+    int32_t *length;   /* (batch), or NULL */
+} fr_batch;
+
+typedef struct fr_loader_desc {
+    fr_dataset *data;
+    fr_split split;
+    int batch;
+    uint64_t seed;
+    int64_t first_step; /* mini-batch to start with (resume) */
+    int64_t n_steps;    /* how many from there; FR_EVAL: ignored, once over the split */
+    int ahead;          /* mini-batches prepared ahead; 0 = 2 */
+    bool in_order;      /* no shuffle, no augmentation (FR_EVAL is always so) */
+} fr_loader_desc;
+
+typedef struct fr_loader fr_loader;
+fr_status fr_loader_create(fr_ctx *ctx, const fr_loader_desc *desc, fr_loader **out);
+void fr_loader_free(fr_loader *l); /* stops the thread */
+/* Wait for the next mini-batch; *out = NULL after the last. Valid until released; at most `ahead`
+ * may be held at once. Allocates nothing after the first round. */
+fr_status fr_loader_next(fr_loader *l, const fr_batch **out);
+void fr_loader_release(fr_loader *l, const fr_batch *b);
+uint64_t fr_loader_wait_ns(const fr_loader *l); /* time that fr_loader_next spent waiting */
+size_t fr_loader_bytes(const fr_loader *l);
+
+/* Text of a token where the data set knows it (bytes, vocabulary); length in *n. NULL: unknown. */
+const char *fr_dataset_token_text(const fr_dataset *d, int32_t id, size_t *n);
+/* Text to ids; returns their number (at most room). -1: this data set has no text. */
+int64_t fr_dataset_encode(const fr_dataset *d, const char *text, size_t bytes, int32_t *ids,
+                          int64_t room);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,15 @@
+/* forerun.h -- all of Forerun. */
+#ifndef FORERUN_FORERUN_H
+#define FORERUN_FORERUN_H
+
+#include <forerun/backend.h>
+#include <forerun/base.h>
+#include <forerun/data.h>
+#include <forerun/engine.h>
+#include <forerun/graph.h>
+#include <forerun/io.h>
+#include <forerun/models.h>
+#include <forerun/optim.h>
+#include <forerun/train.h>
+
+#endif

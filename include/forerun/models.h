@@ -1,0 +1,52 @@
+/* models.h -- models by name and size, and models written as YAML.
+ *
+ * A builder adds nodes to a graph up to the logits; the registry adds INPUT nodes before
+ * ("input", and "length" where the model wants one) and "target" and "loss" after. */
+#ifndef FORERUN_MODELS_H
+#define FORERUN_MODELS_H
+
+#include <forerun/graph.h>
+#include <forerun/io.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sizes; zero means the model's own default. */
+typedef struct fr_model_options {
+    int64_t inputs, depth, width, classes; /* mlp, snn; classes for all classifiers */
+    int64_t layers, heads, context, vocab; /* gpt, transformer, reslstm */
+    int64_t channels, image;               /* CNNs: input channels, height = width */
+    double dropout;                        /* negative: default */
+    double label_smoothing;
+    bool tied, batch_norm; /* gpt; vgg16, alexnet */
+    double width_factor;   /* CNNs: scales every channel count, 1 = published */
+} fr_model_options;
+
+typedef struct fr_model {
+    const char *name, *summary;
+    const char *const *keys; /* size keys it reads, NULL-terminated */
+    const fr_model_options *defaults;
+    fr_status (*build)(fr_ctx *ctx, const fr_model_options *o, fr_graph *g);
+} fr_model;
+
+const fr_model *const *fr_model_list(void); /* NULL-terminated */
+const fr_model *fr_model_find(const char *name);
+
+/* Defaults filled in, checked, built and finished. On FR_OK the caller owns *out. */
+fr_status fr_model_build(fr_ctx *ctx, const fr_model *model, const fr_model_options *o,
+                         fr_graph **out);
+
+/* From the `model:` section of a config: {name: vgg16, classes: 10, ...} or {file: net.yaml} or
+ * {nodes: [...]}. Unknown keys are refused with their line. `sample`, if not NULL, are sizes that
+ * the data knows (classes, image, vocab ...); they fill what the config leaves open. */
+fr_status fr_model_from_conf(fr_ctx *ctx, fr_conf *model_section, const fr_model_options *known,
+                             fr_graph **out);
+
+/* Activation bytes of one training sample as the graph has them: sum of all node outputs, fp32. */
+int64_t fr_model_activation_bytes(const fr_graph *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,96 @@
+/* optim.h -- optimizers and learning-rate schedules.
+ *
+ * An optimizer is a const record: how many state blocks it has, and two linear sweeps over
+ * any range of a stage's blocks: `step` applies an update, `direction` writes the update
+ * direction u it would apply next (W <- W - lr * u), for weight prediction. Records are immutable;
+ * sweeps on disjoint ranges may run on several threads. Rules and names follow PyTorch 1.13. */
+#ifndef FORERUN_OPTIM_H
+#define FORERUN_OPTIM_H
+
+#include <forerun/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FR_MAX_OPTIM_STATE 2
+
+/* Settings of all optimizers; each reads its own. fr_optim_defaults fills them. */
+typedef struct fr_optim_options {
+    double lr;
+    double weight_decay;
+    double momentum, dampening; /* sgd */
+    bool nesterov;              /* sgd */
+    double beta1, beta2, eps;   /* adam family */
+    double momentum_decay;      /* nadam */
+} fr_optim_options;
+
+/* What one update needs besides the blocks; filled by fr_optim_prepare. Plain numbers. */
+typedef struct fr_optim_coef {
+    float lr, weight_decay;
+    float momentum, one_minus_dampening; /* first step of sgd: dampening off */
+    bool nesterov, first;
+    float beta1, beta2, eps;
+    float correct1, correct2_sqrt;    /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    float nadam_grad, nadam_momentum; /* weights of g and m in nadam's update */
+    float grad_scale;                 /* from clipping; 1 = none */
+} fr_optim_coef;
+
+typedef struct fr_optimizer {
+    const char *name, *summary;
+    int n_state;
+    const char *state_names[FR_MAX_OPTIM_STATE]; /* "momentum"; "exp_avg", "exp_avg_sq" */
+    /* Keys this optimizer reads beside lr, NULL-terminated: "momentum", ... */
+    const char *const *keys;
+    void (*defaults)(fr_optim_options *o);
+    /* NULL if fine, else what is wrong: "momentum must be in [0, 1)". */
+    const char *(*check)(const fr_optim_options *o);
+    void (*prepare)(const fr_optim_options *o, int64_t t, fr_optim_coef *c);
+    void (*step)(const fr_optim_coef *c, size_t n, float *w, const float *g, float *const state[]);
+    /* u for the update after the one that made `state`: coef as prepared for that last update. */
+    void (*direction)(const fr_optim_coef *c, size_t n, const float *w, float *const state[],
+                      float *u);
+    /* Scalars carried from step to step (nadam's product of momenta) at update t: for checkpoints
+     * they are recomputed from t, so none is stored. */
+} fr_optimizer;
+
+const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
+const fr_optimizer *fr_optim_find(const char *name);
+
+/* Coefficients of update t = 1, 2, ... with learning rate lr. */
+void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, double lr,
+                      double grad_scale, fr_optim_coef *c);
+
+/* Learning rate by update number. */
+typedef struct fr_lr_options {
+    const char *name; /* constant, step, cosine, polynomial */
+    int64_t warmup;   /* updates of linear rise before the schedule starts, from lr/warmup */
+    int64_t total;    /* updates of the whole run */
+    int64_t every;    /* step: updates between falls */
+    double gamma;     /* step: factor of a fall */
+    double power;     /* polynomial */
+    double min_ratio; /* cosine, polynomial: final lr / lr */
+} fr_lr_options;
+
+typedef struct fr_lr_schedule {
+    const char *name, *summary;
+    const char *const *keys; /* NULL-terminated */
+    double (*factor)(const fr_lr_options *o,
+                     int64_t t); /* t = 0 for the first update after warm-up */
+} fr_lr_schedule;
+
+const fr_lr_schedule *const *fr_lr_list(void);
+const fr_lr_schedule *fr_lr_find(const char *name);
+void fr_lr_defaults(fr_lr_options *o);
+/* Learning rate of update t (first is 0), warm-up included. */
+double fr_lr_at(const fr_lr_options *o, double base_lr, int64_t t);
+
+/* Sum of squares of n floats in a fixed order (blocks of 4096, then the blocks in order): the same
+ * for any number of threads. Used block by block: see fr_sum_squares_blocks. */
+#define FR_NORM_BLOCK 4096
+double fr_sum_squares(const float *x, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

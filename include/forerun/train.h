@@ -1,0 +1,60 @@
+/* train.h -- a training run from a config: data, model, worker, metrics, checkpoints, summary. */
+#ifndef FORERUN_TRAIN_H
+#define FORERUN_TRAIN_H
+
+#include <forerun/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a run says while it goes; called on the run's own thread, after each mini-batch. */
+typedef struct fr_progress {
+    int64_t step, n_steps, samples;
+    double loss, lr, samples_per_s, elapsed_s, left_s;
+    double grad_norm;                /* NaN: not computed */
+    double eval_loss, eval_accuracy; /* NaN: no evaluation at this step */
+    const char *checkpoint;          /* folder just written, or NULL */
+} fr_progress;
+
+typedef struct fr_run_options {
+    const char *config; /* path */
+    int n_sets;
+    const char *const *sets; /* key=value */
+    const char *out;         /* overrides run.out; NULL: leave */
+    bool resume;
+    int64_t dump_step; /* -1: none */
+    const char
+        *checkpoint; /* eval, generate: folder of a run, a checkpoint folder, or a step folder */
+    void (*progress)(void *user, const fr_progress *p); /* NULL allowed */
+    void *user;
+    volatile int *stop; /* set by a signal handler: finish the mini-batch, checkpoint, return
+                           FR_INTERRUPTED */
+} fr_run_options;
+
+typedef struct fr_run_result {
+    int64_t steps, samples;
+    double train_loss, eval_loss, eval_accuracy; /* NaN where not computed */
+    double samples_per_s, wall_s;
+    char weights_sha256[65];
+    char out[4096];
+} fr_run_result;
+
+fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
+fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
+
+typedef struct fr_generate_options {
+    const char *prompt;
+    int64_t n_tokens;
+    double temperature; /* 0: the most likely token */
+    int64_t top_k;      /* 0: all */
+    uint64_t seed;
+    void (*emit)(void *user, const char *text, size_t n); /* as tokens come */
+    void *user;
+} fr_generate_options;
+fr_status fr_generate(fr_ctx *ctx, const fr_run_options *o, const fr_generate_options *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,146 @@
+/* kernel.h -- the contract between the program (program.c: fusion groups, memory, order)
+ * and the kernels of one backend.
+ *
+ * A backend supplies one maker per operator. The program asks it to make a kernel for a
+ * group (one node, or a chain that the backend fuses), learns from the kernel's fields
+ * what it needs, plans memory, and later calls forward / backward_input /
+ * backward_weight with pointers only. Kernels allocate nothing when run; what they keep
+ * (primitives, descriptors) is made in `make` and released in `destroy`.
+ *
+ * Numbers: a fused group must give the bits of its nodes run one by one. */
+#ifndef FR_BACKEND_KERNEL_H
+#define FR_BACKEND_KERNEL_H
+
+#include <forerun/backend.h>
+
+#include "base/arena.h"
+
+#define FR_MAX_GROUP 4
+
+/* How a tensor lies in memory. desc NULL: plain row-major, batch first. Else the backend's
+ * own description, owned by the program's arena or the kernel. Gradients of a tensor have
+ * the layout of the tensor. */
+typedef struct fr_layout {
+    size_t bytes; /* of a micro-batch, padding included */
+    const void *desc;
+} fr_layout;
+
+/* What a maker gets. */
+typedef struct fr_kernel_spec {
+    fr_ctx *ctx;
+    fr_device *dev;
+    const fr_graph *graph;
+    int n_nodes; /* of the group, in order; nodes[i + 1] consumes nodes[i] and nothing else does */
+    int nodes[FR_MAX_GROUP];
+    int batch;
+    bool training;
+    int n_inputs; /* inputs of the group from outside it, in order of nodes, then of their inputs */
+    int inputs[FR_MAX_INPUTS];         /* node indices */
+    const fr_layout *x[FR_MAX_INPUTS]; /* their layouts */
+    bool need_dx[FR_MAX_INPUTS];       /* a gradient is wanted for this input */
+    bool plain_output;                 /* the output leaves the program: must be plain */
+} fr_kernel_spec;
+
+/* Pointers for one call. Weights and buffers are those of the group's nodes, in order of nodes and
+ * of fr_node.params: w[i] trained values, dw[i] their gradients, or w[i] the running statistics. */
+typedef struct fr_kernel_args {
+    const void *x[FR_MAX_INPUTS];
+    void *y;
+    const void *dy;             /* NULL for the loss */
+    void *dx[FR_MAX_INPUTS];    /* NULL where not wanted */
+    bool add_dx[FR_MAX_INPUTS]; /* add to dx instead of setting it (only if can_add_dx) */
+    const float *w[FR_MAX_PARAMS];
+    float *dw[FR_MAX_PARAMS];
+    float *buffers[FR_MAX_PARAMS]; /* buffers[i]: w[i] writable where parameter i is a buffer, else
+                                      NULL */
+    bool add_dw;                   /* add to dw instead of setting it */
+    void *saved;                   /* saved_bytes, kept from forward to backward */
+    void *scratch;                 /* scratch_bytes, garbage at entry */
+    void *cache;                   /* cache_bytes, kept by the program: derived weights */
+    bool cache_valid;              /* the cache was filled from these same weights */
+    const fr_pass *pass;
+} fr_kernel_args;
+
+typedef struct fr_kernel fr_kernel;
+typedef struct fr_kernel_ops {
+    fr_status (*forward)(fr_kernel *k, const fr_kernel_args *a);
+    fr_status (*backward_input)(fr_kernel *k, const fr_kernel_args *a); /* NULL: no dx to compute */
+    fr_status (*backward_weight)(fr_kernel *k, const fr_kernel_args *a); /* NULL: no parameters */
+    void (*destroy)(fr_kernel *k); /* optional: release what the arena does not own */
+} fr_kernel_ops;
+
+/* Base of every kernel; makers embed it first and fill the fields. */
+struct fr_kernel {
+    const fr_kernel_ops *ops;
+    fr_ctx *ctx;
+    fr_device *dev;
+    const fr_graph *graph;
+    const fr_node *node; /* the group's first node */
+    int batch;
+    bool training;
+    fr_layout y;
+    fr_layout w[FR_MAX_PARAMS]; /* filled with the plain layout beforehand */
+    size_t saved_bytes, scratch_bytes, cache_bytes;
+    unsigned needs_x;    /* bit i: the backward reads x[i] */
+    bool needs_y;        /* the backward reads y */
+    unsigned can_add_dx; /* bit i: backward_input can add to dx[i] */
+    unsigned pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
+    bool y_is_x0;     /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
+    bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
+    bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
+};
+
+typedef fr_status (*fr_kernel_maker)(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+
+/* Allocates `bytes` (sizeof the embedding struct) and fills ctx .. w[] and y (plain). NULL: no
+ * memory. */
+fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
+                          const fr_kernel_ops *ops);
+/* Bytes of a plain micro-batch of a node's output. */
+size_t fr__node_bytes(const fr_graph *g, int node, int batch);
+/* Samples times all dimensions but the last: rows of a matrix view, and the last dimension. */
+int64_t fr__rows(const fr_node *node, int batch);
+int64_t fr__cols(const fr_node *node);
+/* The only consumer of `node`, if it is inside the stage, and node does not leave it; else -1. */
+int fr__sole_consumer(const fr_graph *g, const fr_stage *stage, int node);
+
+struct fr_backend {
+    const char *name, *summary;
+    fr_status (*open)(fr_device *dev,
+                      const fr_device_desc *desc); /* sets dev->n_threads, about, impl */
+    void (*close)(fr_device *dev);
+    const fr_kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
+    /* Memory. */
+    void *(*alloc)(fr_device *dev, size_t bytes);
+    void (*release)(fr_device *dev, void *block);
+    fr_status (*copy)(fr_device *dev, void *to, const void *from,
+                      size_t bytes); /* device to device */
+    fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
+    fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
+    fr_status (*sync)(fr_device *dev);
+    /* y += x over n floats. */
+    void (*add)(fr_device *dev, float *y, const float *x, size_t n);
+    void (*parallel)(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
+    /* Optional: nodes to fuse with `node`, written to nodes[1..]; returns their number, node
+     * included. */
+    int (*fuse)(const fr_graph *g, const fr_stage *stage, bool training, int node,
+                int nodes[FR_MAX_GROUP]);
+    /* Optional, for backends with layouts of their own: `from` to `to`, n the plain count of
+     * floats. */
+    fr_status (*relayout)(fr_device *dev, const fr_layout *from, const void *src,
+                          const fr_layout *to, void *dst);
+};
+
+struct fr_device {
+    const fr_backend *backend;
+    fr_ctx *ctx;
+    int n_threads;
+    char about[96];
+    size_t bytes, peak_bytes;
+    void *impl; /* the backend's own */
+};
+
+extern const fr_backend fr__backend_ref;
+extern const fr_backend fr__backend_cpu;
+
+#endif

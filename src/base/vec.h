@@ -1,0 +1,26 @@
+/* vec.h -- a growable array of any type, as a macro over three fields.
+ *
+ *     FR_VEC(int) v = {0};
+ *     if (!fr__vec_push(&v, 7)) ...no memory...
+ *     fr__vec_fini(&v);  */
+#ifndef FR_BASE_VEC_H
+#define FR_BASE_VEC_H
+
+#include "base/alloc.h"
+
+#define FR_VEC(type) \
+    struct {         \
+        type *at;    \
+        size_t n;    \
+        size_t room; \
+    }
+
+bool fr__vec_grow(void **at, size_t *room, size_t item_bytes);
+
+#define fr__vec_push(v, item)                                                             \
+    (((v)->n < (v)->room || fr__vec_grow((void **)&(v)->at, &(v)->room, sizeof *(v)->at)) \
+         ? ((v)->at[(v)->n++] = (item), true)                                             \
+         : false)
+#define fr__vec_fini(v) (fr__free((v)->at), (v)->at = NULL, (v)->n = (v)->room = 0)
+
+#endif

@@ -1,0 +1,23 @@
+/* file.h -- whole files in memory, gzip undone on the way, and files replaced atomically. */
+#ifndef FR_IO_FILE_H
+#define FR_IO_FILE_H
+
+#include <forerun/base.h>
+
+/* A whole file, unpacked if it is gzip (by its first bytes, not its name). One byte of zero follows
+ * the data. Refuses more than max_bytes of unpacked data. The caller releases with fr__free(*data).
+ */
+fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigned char **data,
+                        size_t *bytes);
+bool fr__file_exists(const char *path);
+bool fr__dir_exists(const char *path);
+/* mkdir -p */
+fr_status fr__dir_make(fr_ctx *ctx, const char *path);
+/* Write, fsync, rename over `path`, fsync the folder. */
+fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size_t bytes);
+/* rename(from, to) and fsync of the parent: after it returns, the rename has lasted. */
+fr_status fr__rename_sync(fr_ctx *ctx, const char *from, const char *to);
+/* Remove a folder and the plain files in it (one level); missing is fine. */
+fr_status fr__dir_remove(fr_ctx *ctx, const char *path);
+
+#endif

@@ -1,0 +1,30 @@
+/* npy.h -- NumPy's .npy files (versions 1-3, C order), read whole. */
+#ifndef FR_IO_NPY_H
+#define FR_IO_NPY_H
+
+#include <forerun/base.h>
+
+typedef enum fr_npy_type {
+    FR_NPY_F32,
+    FR_NPY_F64,
+    FR_NPY_U8,
+    FR_NPY_I32,
+    FR_NPY_I64,
+    FR_NPY_U16
+} fr_npy_type;
+
+typedef struct fr_npy {
+    fr_npy_type type;
+    int n_dims;
+    int64_t dim[8];
+    const void *data;     /* inside block */
+    unsigned char *block; /* release with fr__npy_fini */
+} fr_npy;
+
+/* From a file (gzip allowed), or from memory: then *data is borrowed and block stays NULL. */
+fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out);
+fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
+                        fr_npy *out);
+void fr__npy_fini(fr_npy *a);
+
+#endif
