@@ -30,7 +30,8 @@ typedef struct fr_json {
 
 /* The file stays open and is the caller's; fr__json_finish writes a newline and flushes. */
 void fr__json_to_file(fr_json *j, FILE *file, int indent);
-/* The text is j->bytes long, without a newline at the end. */
+/* The text is j->bytes long, without a newline at the end. Too little room fails, and then j->bytes
+ * is what would have been needed (room for one more byte, the zero). */
 void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent);
 
 void fr__json_object(fr_json *j, const char *key);
