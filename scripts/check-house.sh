@@ -7,7 +7,7 @@
 #            see public headers only
 #   kernels  oneDNN is behind one header of the cpu backend
 #   headers  each header compiles alone; public ones in C11 and C++17, under 200 lines
-#   sizes    no source file over 700 lines, no function over 90
+#   sizes    no source file over 700 lines, no function over 70
 #   words    no marks of unfinished work, no paths of somebody's machine
 #
 # All of them by default. One line a finding, file first; exit code 1 if there is any.
@@ -107,7 +107,7 @@ sizes() {
         FNR > 700 && !long_said { print FILENAME ": over 700 lines; split it at a seam"; long_said = 1 }
         FILENAME ~ /\.c$/ && /^{/ { open = FNR }
         FILENAME ~ /\.c$/ && /^}/ && open {
-            if (FNR - open > 90) print FILENAME ":" open ": a function of " FNR - open - 1 " lines"
+            if (FNR - open > 70) print FILENAME ":" open ": a function of " FNR - open - 1 " lines"
             open = 0
         }'
 }

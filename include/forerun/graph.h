@@ -83,14 +83,16 @@ typedef struct fr_stage {
 } fr_stage;
 
 /* Cut before each of n nodes (ascending, 0 < cut < n_nodes), giving n + 1 stages in `out`.
- * INPUT nodes belong to no stage's work; they are fed where they are used. */
+ * INPUT nodes belong to no stage's work; they are fed where they are used. A stage of nothing else
+ * is refused. After fr_graph_finish, from any thread. */
 fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out);
 
-/* Bytes of one sample that cross from nodes < cut to nodes >= cut (INPUT nodes not counted). */
+/* Bytes of one sample that cross from nodes < cut to nodes >= cut (INPUT nodes not counted); -1
+ * before fr_graph_finish. */
 int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
 
 /* Does stage_of[node] (any labelling) make every stage convex, i.e. is the graph of stages acyclic?
- */
+ * INPUT nodes do not count. False before fr_graph_finish. */
 bool fr_graph_is_convex(const fr_graph *g, const int *stage_of);
 
 /* Starting values of a parameter, a pure function of seed and parameter: plain layout,

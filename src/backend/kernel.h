@@ -90,8 +90,10 @@ struct fr_kernel {
     unsigned can_add_dx; /* bit i: backward_input can add to dx[i] */
     unsigned pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
     bool y_is_x0;     /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
-    bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
-    bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
+    bool can_overwrite_x0;  /* forward works with y == x[0], if nothing else needs x[0] */
+    unsigned reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
+                               grad_ready for parameter i itself and leaves dw[i] alone */
+    bool can_overwrite_dy;  /* backward_input works with dx[0] == dy */
 };
 
 typedef fr_status (*fr_kernel_maker)(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);

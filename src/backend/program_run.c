@@ -61,12 +61,16 @@ static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr_kern
     return FR_OK;
 }
 
-static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u)
+static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
 {
     if (!pass->grad_ready) return;
+    unsigned done =
+        has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
     for (int i = 0; i < u->n_params; i++) {
         const fr_placed_param *param = &p->params[u->params[i]];
-        if (!param->is_buffer) pass->grad_ready(pass->user, param->pub.offset, param->pub.count);
+        if (param->is_buffer || (done >> i & 1)) continue;
+        size_t offset = param->pub.offset;
+        pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
     }
 }
 
@@ -94,11 +98,11 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
     case FR_STEP_WEIGHT:
         fill_back_args(p, pass, u, &a);
         FR_TRY(u->kernel->ops->backward_weight(u->kernel, &a));
-        report_ready(p, pass, u);
+        report_ready(p, pass, u, true);
         return FR_OK;
     case FR_STEP_NO_GRAD:
         clear_grads(p, pass, u);
-        report_ready(p, pass, u);
+        report_ready(p, pass, u, false);
         return FR_OK;
     case FR_STEP_COPY:
         return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
