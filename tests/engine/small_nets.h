@@ -7,12 +7,10 @@
 #include "base/philox.h"
 
 #include <math.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { BATCH = 8, TIME = 5, MAX_INPUT = 72 };
 
