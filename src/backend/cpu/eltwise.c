@@ -16,7 +16,7 @@ typedef struct sweep {
 
 /* X(name, value at x, slope given x or y) */
 #define ACTIVATIONS(X)                                                     \
-    X(relu, x > 0.0f ? x : 0.0f, y > 0.0f ? 1.0f : 0.0f)                   \
+    X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                      \
     X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: handed in as y */  \
     X(selu, SELU_SCALE *(x > 0.0f ? x : SELU_ALPHA * (fr__exp(x) - 1.0f)), \
       y > 0.0f ? SELU_SCALE : y + SELU_SCALE * SELU_ALPHA)                 \
@@ -121,7 +121,7 @@ FR_SIMD static void add_relu_forward(void *arg, size_t begin, size_t end)
     float *out = s->out;
     for (size_t i = begin; i < end; i++) {
         float sum = a[i] + b[i];
-        out[i] = sum > 0.0f ? sum : 0.0f;
+        out[i] = sum < 0.0f ? 0.0f : sum; /* NaN stays */
     }
 }
 

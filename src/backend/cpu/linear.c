@@ -36,7 +36,7 @@ FR_INLINE void tail_row(tail what, int64_t n, float *z, float *y, const float *b
 {
     for (int64_t i = 0; i < n; i++) {
         float v = bias ? z[i] + bias[i] : z[i];
-        if (what == TAIL_RELU) v = v > 0.0f ? v : 0.0f;
+        if (what == TAIL_RELU) v = v < 0.0f ? 0.0f : v; /* NaN stays */
         if (what == TAIL_ADD) v += residual[i];
         if (what == TAIL_GELU) {
             z[i] = v;
