@@ -277,7 +277,8 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, tsv_keys 
         return fr_conf_fail(section, "separator", "'%s' is no separator; known: tab, space",
                             k->separator);
     if (k->text_column == 1)
-        return fr_conf_fail(section, "text_column", "column 1 is the label; the text comes later");
+        return fr_conf_fail(section, "text_column",
+                            "text_column 1 is the label; take 2 or more, or leave it out");
     return FR_OK;
 }
 

@@ -147,7 +147,8 @@ static void resume_at_any_step(void **state)
     collect(s, p, BATCH, 0, STEPS, 2, 5, all);
     for (int first = 1; first < STEPS; first++) {
         collect(s, p, BATCH, first, STEPS - first, 2, 5, part);
-        assert_memory_equal(all + first * BATCH, part, sizeof(int32_t) * BATCH * (STEPS - first));
+        assert_memory_equal(all + first * BATCH, part,
+                            sizeof(int32_t) * BATCH * (size_t)(STEPS - first));
     }
     fr_dataset_close(&p->base);
 }
