@@ -173,7 +173,9 @@ static fr_status read_inputs(fr_conf *c, const fr_graph *g, fr_operator op, int 
 {
     const char *names[FR_MAX_INPUTS];
     *n = 0;
-    if (op == FR_OP_INPUT) return FR_OK; /* the key is unknown there */
+    if (op == FR_OP_INPUT)
+        return fr_conf_has(c, "inputs") ? fr_conf_fail(c, "inputs", "an input node reads no other")
+                                        : FR_OK;
     FR_TRY(fr_conf_texts(c, "inputs", FR_MAX_INPUTS, names, n));
     for (int i = 0; i < *n; i++) {
         inputs[i] = fr_graph_find(g, names[i]);
