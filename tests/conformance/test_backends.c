@@ -61,7 +61,7 @@ static void against_ref(const net *n, const net_case *c, const fr_backend *b)
         verdict v;
         run_filled(&want, n, &options);
         options.backend = b;
-        for (options.n_threads = 1; options.n_threads <= 2; options.n_threads++) {
+        for (options.n_threads = 1; options.n_threads <= (eval ? 1 : 2); options.n_threads++) {
             run_filled(&got, n, &options);
             if (!harness_same(&v, &got, &want, tolerance_of(c)))
                 blame(&options, c, eval ? "evaluation" : "training", &v);

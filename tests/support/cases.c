@@ -118,6 +118,7 @@ const net_case network_cases[] = {
     {"a = x 6; b = linear a out=5; y = tanh b; keep a; keep b", 2, 0},
     {"a = x 3,4; b = flatten a; c = relu b; y = flatten c; keep b", 2, 0},
     {"a = x 8; b = relu a; y = linear b out=6; keep b", 3, 0},
+    {"a = x 8; b = x 6; c = linear a out=3; y = tanh b", 3, 0}, /* c is used by nobody */
     {"a = x 8; b = dropout a p=0.3; c = dropout a p=0.3; y = add b c", 3, 0},
     /* Sequences. */
     {"t = ids 11 0 99; y = embedding t vocab=100 width=37 positions=12", 3, 0},
