@@ -264,7 +264,7 @@ def transformer(p, b):
 def reslstm(p, b):
     x = embedded(p, b.x)
     for i in indices(p, "layers.%d.lstm.weight_ih"):
-        lstm = nn.LSTM(x.shape[-1], x.shape[-1], batch_first=True, dtype=x.dtype)
-        weights = {k + "_l0": p[f"layers.{i}.lstm.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-        x = x + functional_call(lstm, weights, (x,))[0]
+        weights = [p[f"layers.{i}.lstm.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        start = x.new_zeros(1, x.shape[0], x.shape[-1])
+        x = x + torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
     return linear(p, mean_over_valid(x, b), "head")
