@@ -9,6 +9,7 @@
 #define FR_BACKEND_CPU_DNNL_H
 
 #include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 
 #include "backend/kernel.h"
 
@@ -22,7 +23,7 @@ typedef struct fr_cpu {
 
 static inline const fr_cpu *fr__cpu(const fr_device *dev) { return (const fr_cpu *)dev->impl; }
 
-/* "node conv1 (conv2d): oneDNN could not make the forward convolution: unimplemented ..." */
+/* "node conv1 (conv2d): oneDNN failed at the forward convolution: out_of_memory; ..." */
 fr_status fr__dnnl_fail(const fr_kernel *k, const char *what, dnnl_status_t status);
 #define FR_TRY_DNNL(k, what, call)                                                             \
     do {                                                                                       \
