@@ -15,14 +15,30 @@
 #include "base/thread.h"
 
 /* X(operator, maker, takes inputs in any layout) */
-#define MAKERS(X)                           \
-    X(CONV2D, fr__cpu_conv2d, true)         \
-    X(BATCH_NORM, fr__cpu_batch_norm, true) \
-    X(MAX_POOL, fr__cpu_pool, true)         \
-    X(AVG_POOL, fr__cpu_pool, true)         \
-    X(GLOBAL_POOL, fr__cpu_pool, true)      \
-    X(CONCAT, fr__cpu_concat, true)         \
-    X(FLATTEN, fr__cpu_flatten, false)
+#define MAKERS(X)                            \
+    X(CONV2D, fr__cpu_conv2d, true)          \
+    X(BATCH_NORM, fr__cpu_batch_norm, true)  \
+    X(MAX_POOL, fr__cpu_pool, true)          \
+    X(AVG_POOL, fr__cpu_pool, true)          \
+    X(GLOBAL_POOL, fr__cpu_pool, true)       \
+    X(CONCAT, fr__cpu_concat, true)          \
+    X(FLATTEN, fr__cpu_flatten, false)       \
+    X(LINEAR, fr__cpu_linear, false)         \
+    X(LAYER_NORM, fr__cpu_layer_norm, false) \
+    X(RELU, fr__cpu_activation, true)        \
+    X(GELU, fr__cpu_activation, true)        \
+    X(SELU, fr__cpu_activation, true)        \
+    X(TANH, fr__cpu_activation, true)        \
+    X(SIGMOID, fr__cpu_activation, true)     \
+    X(DROPOUT, fr__cpu_dropout, true)        \
+    X(ALPHA_DROPOUT, fr__cpu_dropout, true)  \
+    X(ADD, fr__cpu_sum, true)                \
+    X(EMBEDDING, fr__cpu_embedding, false)   \
+    X(ATTENTION, fr__cpu_attention, false)   \
+    X(LSTM, fr__cpu_lstm, false)             \
+    X(MEAN_TIME, fr__cpu_time, false)        \
+    X(LAST_TIME, fr__cpu_time, false)        \
+    X(CROSS_ENTROPY, fr__cpu_loss, false)
 
 static const struct {
     fr_kernel_maker make;
@@ -215,6 +231,8 @@ void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, 
         if (begin < end) body(arg, begin, end);
     }
 }
+
+int fr__cpu_thread(void) { return omp_get_thread_num(); }
 
 #define SWEEP_GRAIN ((size_t)8192) /* floats; below two of these a second thread does not pay */
 

@@ -13,6 +13,16 @@ fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_ker
 fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_loss(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 
 /* A kernel of `make`, which sees row-major inputs only: tensors in other layouts are brought to
  * row-major in scratch before each call, and gradients back after it. */
@@ -31,6 +41,8 @@ static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
 
 /* Sweeps on the device's threads. n floats; blocked tensors are swept padding and all. */
 void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
+/* The number of the thread that runs a body of fr__cpu_parallel, from 0. */
+int fr__cpu_thread(void);
 void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n); /* y += x */
 /* Gradient of a relu from its output: dz = y > 0 ? dy : 0. dz == dy allowed. */
 void fr__cpu_relu_back(fr_device *dev, float *dz, const float *dy, const float *y, size_t n);
