@@ -1,5 +1,6 @@
 /* test_cpu_image.c -- the image operators of the cpu backend: right in every layout, and the same
  * bits however they are fused, split or cut. */
+#include <math.h>
 #include <string.h>
 
 #include "backend/kernel.h"
@@ -217,6 +218,29 @@ static void derived_weights_follow_their_id(void **state)
     net_free(&n);
 }
 
+/* A NaN goes where it goes in ref: fused relus and maxima do not swallow it. */
+static void nan_is_seen(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_NETS; i++) {
+        harness_options options = {.backend = &fr__backend_cpu, .batch = 2, .eval = true};
+        net n;
+        harness cpu, ref;
+        net_build(&n, nets[i]);
+        open_on(&cpu, &n, &options);
+        options.backend = &fr__backend_ref;
+        open_on(&ref, &n, &options);
+        ((float *)cpu.x[0])[cpu.n_x[0] / 3] = ((float *)ref.x[0])[ref.n_x[0] / 3] = NAN;
+        assert_int_equal(harness_forward(&cpu), FR_OK);
+        assert_int_equal(harness_forward(&ref), FR_OK);
+        for (size_t j = 0; j < cpu.n_y[0]; j++)
+            if (isnan(cpu.y[0][j]) != isnan(ref.y[0][j])) fail_msg("%s: y[%zu]", nets[i], j);
+        harness_close(&cpu);
+        harness_close(&ref);
+        net_free(&n);
+    }
+}
+
 static void refuses_one_value_a_channel(void **state)
 {
     (void)state;
@@ -238,6 +262,7 @@ int main(void)
         cmocka_unit_test(fused_relu_keeps_bits),
         cmocka_unit_test(cut_keeps_bits),
         cmocka_unit_test(derived_weights_follow_their_id),
+        cmocka_unit_test(nan_is_seen),
         cmocka_unit_test(refuses_one_value_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
