@@ -105,8 +105,9 @@ fr_status fr_program_read_param(fr_program *p, const float *block, int placement
 fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
- * micro-batch, with the weights no longer needed by this backward. */
-typedef void (*fr_grad_ready_fn)(void *user, size_t offset, size_t count);
+ * micro-batch, with the weights no longer needed by this backward. `grad` holds it for the time of
+ * the call: usually grads + offset, but see transient_grads. */
+typedef void (*fr_grad_ready_fn)(void *user, size_t offset, size_t count, const float *grad);
 
 /* Everything one forward or backward of one micro-batch touches. */
 typedef struct fr_pass {
@@ -126,6 +127,8 @@ typedef struct fr_pass {
     float loss_scale;     /* 1 / targets that count in the mini-batch */
     bool accumulate;      /* add to grads (micro-batches after the first) instead of setting them */
     fr_grad_ready_fn grad_ready; /* may be NULL */
+    bool transient_grads;        /* nobody reads grads after grad_ready (set only in the last
+                                    micro-batch): a kernel may hand over a panel still in cache */
     void *user;
 } fr_pass;
 

@@ -9,6 +9,7 @@
 #include <forerun/graph.h>
 #include <forerun/io.h>
 #include <forerun/models.h>
+#include <forerun/operators.h>
 #include <forerun/optim.h>
 #include <forerun/train.h>
 

@@ -15,7 +15,7 @@ extern "C" {
 
 #define FR_MAX_OPTIM_STATE 2
 
-/* Settings of all optimizers; each reads its own. fr_optim_defaults fills them. */
+/* Settings of all optimizers; each reads its own. fr_optimizer.defaults fills them. */
 typedef struct fr_optim_options {
     double lr;
     double weight_decay;
@@ -25,15 +25,19 @@ typedef struct fr_optim_options {
     double momentum_decay;      /* nadam */
 } fr_optim_options;
 
-/* What one update needs besides the blocks; filled by fr_optim_prepare. Plain numbers. */
+/* What one update needs besides the blocks; filled by fr_optim_prepare. Plain numbers, computed in
+ * double. */
 typedef struct fr_optim_coef {
-    float lr, weight_decay;
-    float momentum, one_minus_dampening; /* first step of sgd: dampening off */
-    bool nesterov, first;
-    float beta1, beta2, eps;
-    float correct1, correct2_sqrt;    /* 1 - beta1^t, sqrt(1 - beta2^t) */
-    float nadam_grad, nadam_momentum; /* weights of g and m in nadam's update */
-    float grad_scale;                 /* from clipping; 1 = none */
+    float grad_scale; /* from clipping; 1 = none */
+    float lr;
+    float l2;                   /* weight decay as part of the gradient: g + l2 * w */
+    float keep;                 /* decoupled weight decay: w * keep first */
+    float momentum, fresh;      /* sgd: buffer = momentum * buffer + fresh * g */
+    float use_grad, use_buffer; /* sgd: applied is use_grad * g + use_buffer * buffer */
+    float gain1, gain2;         /* adam family: 1 - beta1, 1 - beta2 */
+    float eps, unbias2;         /* denominator: sqrt(v) * unbias2 + eps */
+    float rate_grad, rate_mean; /* numerator: rate_grad * g + rate_mean * m, lr included */
+    float along;                /* numerator of the direction: along * m */
 } fr_optim_coef;
 
 typedef struct fr_optimizer {
@@ -45,19 +49,18 @@ typedef struct fr_optimizer {
     void (*defaults)(fr_optim_options *o);
     /* NULL if fine, else what is wrong: "momentum must be in [0, 1)". */
     const char *(*check)(const fr_optim_options *o);
+    /* Coefficients of update t = 1, 2, ...: a pure function of its arguments, so a resumed run
+     * needs nothing but t. o->lr is the rate of this very update. */
     void (*prepare)(const fr_optim_options *o, int64_t t, fr_optim_coef *c);
     void (*step)(const fr_optim_coef *c, size_t n, float *w, const float *g, float *const state[]);
     /* u for the update after the one that made `state`: coef as prepared for that last update. */
-    void (*direction)(const fr_optim_coef *c, size_t n, const float *w, float *const state[],
-                      float *u);
-    /* Scalars carried from step to step (nadam's product of momenta) at update t: for checkpoints
-     * they are recomputed from t, so none is stored. */
+    void (*direction)(const fr_optim_coef *c, size_t n, float *const state[], float *u);
 } fr_optimizer;
 
 const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
 const fr_optimizer *fr_optim_find(const char *name);
 
-/* Coefficients of update t = 1, 2, ... with learning rate lr. */
+/* Coefficients of update t = 1, 2, ... with learning rate lr (o->lr is not read). */
 void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, double lr,
                       double grad_scale, fr_optim_coef *c);
 
@@ -82,12 +85,14 @@ typedef struct fr_lr_schedule {
 const fr_lr_schedule *const *fr_lr_list(void);
 const fr_lr_schedule *fr_lr_find(const char *name);
 void fr_lr_defaults(fr_lr_options *o);
+/* NULL if fine, else what is wrong: "every must be at least 1". */
+const char *fr_lr_check(const fr_lr_options *o);
 /* Learning rate of update t (first is 0), warm-up included. */
 double fr_lr_at(const fr_lr_options *o, double base_lr, int64_t t);
 
-/* Sum of squares of n floats in a fixed order (blocks of 4096, then the blocks in order): the same
- * for any number of threads. Used block by block: see fr_sum_squares_blocks. */
-#define FR_NORM_BLOCK 4096
+/* Sum of squares of n floats in a fixed order (lanes inside a block, then the blocks in order), so
+ * that blocks may be summed by any number of threads without a change of bits. */
+#define FR_NORM_BLOCK 4096 /* floats */
 double fr_sum_squares(const float *x, size_t n);
 
 #ifdef __cplusplus

@@ -56,14 +56,18 @@ typedef struct fr_kernel_args {
     bool add_dw;                   /* add to dw instead of setting it */
     void *saved;                   /* saved_bytes, kept from forward to backward */
     void *scratch;                 /* scratch_bytes, garbage at entry */
-    void *cache;                   /* cache_bytes, kept by the program: derived weights */
-    bool cache_valid;              /* the cache was filled from these same weights */
+    void *cache;      /* cache_bytes, for backward_input only: weights in a layout it likes */
+    bool cache_valid; /* an earlier backward_input filled it from these same weights */
     const fr_pass *pass;
 } fr_kernel_args;
 
 typedef struct fr_kernel fr_kernel;
 typedef struct fr_kernel_ops {
     fr_status (*forward)(fr_kernel *k, const fr_kernel_args *a);
+    /* Optional, once per backward before the two below: dz (layout of dy; dz == dy allowed) from
+     * dy, for the gradient of a fused or lone activation. From then on a->dy, and what pass_dx
+     * hands on, is dz. */
+    fr_status (*prepare_dy)(fr_kernel *k, const fr_kernel_args *a, void *dz);
     fr_status (*backward_input)(fr_kernel *k, const fr_kernel_args *a); /* NULL: no dx to compute */
     fr_status (*backward_weight)(fr_kernel *k, const fr_kernel_args *a); /* NULL: no parameters */
     void (*destroy)(fr_kernel *k); /* optional: release what the arena does not own */
@@ -86,8 +90,10 @@ struct fr_kernel {
     unsigned can_add_dx; /* bit i: backward_input can add to dx[i] */
     unsigned pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
     bool y_is_x0;     /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
-    bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
-    bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
+    bool can_overwrite_x0;  /* forward works with y == x[0], if nothing else needs x[0] */
+    unsigned reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
+                               grad_ready for parameter i itself and leaves dw[i] alone */
+    bool can_overwrite_dy;  /* backward_input works with dx[0] == dy */
 };
 
 typedef fr_status (*fr_kernel_maker)(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);

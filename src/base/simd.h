@@ -7,9 +7,7 @@
 #define FR_BASE_SIMD_H
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FR_SANITIZED)
-#define FR_SIMD                                                                     \
-    __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default"), \
-                   optimize("fp-contract=fast")))
+#define FR_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
 #else
 #define FR_SIMD
 #endif

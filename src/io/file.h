@@ -20,4 +20,9 @@ fr_status fr__rename_sync(fr_ctx *ctx, const char *from, const char *to);
 /* Remove a folder and the plain files in it (one level); missing is fine. */
 fr_status fr__dir_remove(fr_ctx *ctx, const char *path);
 
+/* Write all of it to an open file, however many calls that takes; errors name `path`. */
+fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, size_t bytes);
+/* FR_IO with "cannot WHAT PATH: " and the text of errno. */
+fr_status fr__io_fail(fr_ctx *ctx, const char *what, const char *path);
+
 #endif

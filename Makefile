@@ -1,0 +1,53 @@
+# The front door. CMakeLists.txt is the build description, CMakePresets.json its variants.
+# Every target works on a fresh Debian machine: missing packages are installed first.
+PREFIX ?= /usr/local
+BUILD := build
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+C_FILES = $(shell find include src cli tests bench examples -name '*.[ch]' 2>/dev/null)
+
+.PHONY: all demo test bench install format check clean help deps
+all: $(BUILD)/build.ninja
+	@cmake --build $(BUILD)
+
+deps:
+	@scripts/install-deps.sh
+
+$(BUILD)/build.ninja: | deps
+	@cmake --preset release
+
+demo: all
+	@$(BUILD)/forerun train examples/demo.yaml --out runs/demo
+
+test: all
+	@ctest --preset release -j $(JOBS)
+
+bench: all
+	@scripts/install-deps.sh --bench
+	@bench/compare.py --build $(BUILD)
+
+install: all
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build $(BUILD)
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+
+format:
+	@scripts/install-deps.sh --dev
+	@clang-format-14 -i $(C_FILES)
+
+check:
+	@scripts/install-deps.sh --dev
+	@clang-format-14 --dry-run -Werror $(C_FILES)
+	@scripts/check-house.sh
+
+clean:
+	rm -rf $(BUILD) build-*
+
+help:
+	@echo 'make           build/forerun, optimised'
+	@echo 'make demo      train a small network on Fashion-MNIST (about two minutes)'
+	@echo 'make test      all tests'
+	@echo 'make bench     training speed beside PyTorch'
+	@echo 'make install   library, headers, forerun.pc, command [PREFIX=/usr/local DESTDIR=]'
+	@echo 'make format    lay out the sources by .clang-format'
+	@echo 'make check     formatting, layering and the other house rules'
+	@echo 'make clean     remove build folders'

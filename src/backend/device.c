@@ -1,0 +1,83 @@
+/* device.c -- the list of backends, and devices with their memory accounts. */
+#include "backend/kernel.h"
+
+#include <string.h>
+
+/* In order of preference. */
+static const fr_backend *const backends[] = {&fr__backend_ref, NULL};
+
+const fr_backend *const *fr_backend_list(void) { return backends; }
+
+const fr_backend *fr_backend_find(const char *name)
+{
+    for (const fr_backend *const *b = backends; *b; b++) {
+        if (strcmp((*b)->name, name) == 0) return *b;
+    }
+    return NULL;
+}
+
+const char *fr_backend_name(const fr_backend *b) { return b->name; }
+const char *fr_backend_summary(const fr_backend *b) { return b->summary; }
+
+fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
+                         fr_device **out)
+{
+    *out = NULL;
+    fr_device *dev = FR_NEW(fr_device);
+    if (!dev) return fr__no_memory(ctx, sizeof *dev, "a device");
+    dev->backend = b;
+    dev->ctx = ctx;
+    fr_status status = b->open(dev, desc);
+    if (status != FR_OK) {
+        fr__free(dev);
+        return status;
+    }
+    *out = dev;
+    return FR_OK;
+}
+
+void fr_device_close(fr_device *dev)
+{
+    if (!dev) return;
+    dev->backend->close(dev);
+    fr__free(dev);
+}
+
+int fr_device_n_threads(const fr_device *dev) { return dev->n_threads; }
+const char *fr_device_about(const fr_device *dev) { return dev->about; }
+
+fr_status fr_device_alloc(fr_device *dev, size_t bytes, const char *what, void **out)
+{
+    *out = dev->backend->alloc(dev, bytes);
+    if (!*out) return fr__no_memory(dev->ctx, bytes, what);
+    dev->bytes += bytes;
+    if (dev->bytes > dev->peak_bytes) dev->peak_bytes = dev->bytes;
+    return FR_OK;
+}
+
+void fr_device_release(fr_device *dev, void *block, size_t bytes)
+{
+    if (!block) return;
+    dev->backend->release(dev, block);
+    dev->bytes -= bytes;
+}
+
+size_t fr_device_bytes(const fr_device *dev) { return dev->bytes; }
+size_t fr_device_peak_bytes(const fr_device *dev) { return dev->peak_bytes; }
+
+fr_status fr_device_upload(fr_device *dev, void *to, const void *host, size_t bytes)
+{
+    return dev->backend->upload(dev, to, host, bytes);
+}
+
+fr_status fr_device_download(fr_device *dev, void *host, const void *from, size_t bytes)
+{
+    return dev->backend->download(dev, host, from, bytes);
+}
+
+fr_status fr_device_sync(fr_device *dev) { return dev->backend->sync(dev); }
+
+void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg)
+{
+    dev->backend->parallel(dev, n, grain, body, arg);
+}

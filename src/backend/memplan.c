@@ -1,0 +1,56 @@
+/* memplan.c -- greedy-by-size packing of leases. */
+#include "backend/memplan.h"
+
+#include "base/alloc.h"
+
+static bool overlap_in_time(const fr_lease *a, const fr_lease *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Larger first; ties by order, so that the plan is the same everywhere. */
+static void sort_by_size(const fr_lease *leases, int n, int *order)
+{
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        while (at > 0 && leases[order[at - 1]].bytes < leases[i].bytes) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
+/* Lowest offset where lease `order[n_placed]` meets none of those placed before it. */
+static size_t lowest_fit(const fr_lease *leases, const int *order, int n_placed)
+{
+    const fr_lease *lease = &leases[order[n_placed]];
+    size_t offset = 0;
+    bool has_moved = true;
+    while (has_moved) {
+        has_moved = false;
+        for (int i = 0; i < n_placed; i++) {
+            const fr_lease *other = &leases[order[i]];
+            if (!overlap_in_time(lease, other)) continue;
+            size_t other_end = fr__align_up(other->offset + other->bytes);
+            if (offset < other_end && other->offset < offset + lease->bytes) {
+                offset = other_end;
+                has_moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+size_t fr__memplan(fr_lease *leases, int n, int *scratch)
+{
+    size_t total = 0;
+    sort_by_size(leases, n, scratch);
+    for (int i = 0; i < n; i++) {
+        fr_lease *lease = &leases[scratch[i]];
+        lease->offset = lease->bytes ? lowest_fit(leases, scratch, i) : 0;
+        size_t end = fr__align_up(lease->offset + lease->bytes);
+        if (end > total) total = end;
+    }
+    return total;
+}

@@ -1,0 +1,20 @@
+/* memplan.h -- places for tensors with known lifetimes in one block. */
+#ifndef FR_BACKEND_MEMPLAN_H
+#define FR_BACKEND_MEMPLAN_H
+
+#include <forerun/base.h>
+
+/* Alive from step `first` to step `last`, both included. */
+typedef struct fr_lease {
+    size_t bytes;
+    int first, last;
+    size_t offset; /* result; a multiple of FR_ALIGN */
+} fr_lease;
+
+/* Place n leases so that no two that are alive at the same step overlap: greedy by size, each at
+ * the lowest offset that fits (best known simple heuristic for offline packing; see Pisarchyk and
+ * Lee 2020, "greedy by size"). Returns the bytes of the block. scratch: n ints of working memory.
+ */
+size_t fr__memplan(fr_lease *leases, int n, int *scratch);
+
+#endif

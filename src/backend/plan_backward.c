@@ -1,0 +1,294 @@
+/* plan_backward.c -- where gradients live, and in which order they are made and summed.
+ *
+ * Units are visited from last to first. Each tensor's gradient is a reference to a buffer;
+ * several tensors may share one (both inputs of an add receive its dy). A buffer may be
+ * written only while one tensor refers to it, else it is copied first. Sums therefore come in
+ * one order, later consumers first, however the graph is cut. */
+#include "backend/program.h"
+
+typedef struct buffer {
+    size_t bytes;
+    int first, last; /* steps of back_input that write or read it */
+    int refs;        /* tensors whose gradient it is now; held buffers have one more for ever */
+    fr_place place;  /* NONE: workspace, to be placed */
+} buffer;
+
+typedef struct plan {
+    fr_program *p;
+    FR_VEC(buffer) buffers;
+    int *grad;                /* [node]: buffer of its gradient, or -1 */
+    int (*dx)[FR_MAX_INPUTS]; /* [unit]: buffers, or -1 */
+    int *dy, *dz;             /* [unit] */
+    bool has_failed;          /* out of memory; checked once at the end */
+} plan;
+
+static int now(const plan *b) { return (int)b->p->back_input.n; }
+
+static int new_buffer(plan *b, size_t bytes, fr_place place)
+{
+    buffer fresh = {.bytes = bytes, .first = now(b), .last = now(b), .place = place};
+    if (!fr__vec_push(&b->buffers, fresh)) {
+        b->has_failed = true;
+        return 0;
+    }
+    return (int)b->buffers.n - 1;
+}
+
+/* A buffer for the gradient of `node`: the caller's own memory if the node is an input port. */
+static int new_grad(plan *b, int node)
+{
+    fr_place place = {0};
+    int port = fr_program_find_input(b->p, node);
+    if (port >= 0) place = (fr_place){FR_AREA_INPUT_GRAD, (size_t)port};
+    return new_buffer(b, b->p->layout[node]->bytes, place);
+}
+
+static void refer(plan *b, int node, int buf)
+{
+    b->grad[node] = buf;
+    b->buffers.at[buf].refs++;
+}
+
+static void drop(plan *b, int node)
+{
+    b->buffers.at[b->grad[node]].refs--;
+    b->grad[node] = -1;
+}
+
+/* Steps name buffers by number until places are known: to.offset and from.offset hold it. */
+static void emit(plan *b, fr_step_kind kind, int unit, int to, int from)
+{
+    fr_step step = {.kind = kind, .unit = unit};
+    int at = now(b);
+    if (to >= 0) {
+        step.to = (fr_place){FR_AREA_WORK, (size_t)to};
+        step.bytes = b->buffers.at[to].bytes;
+        b->buffers.at[to].last = at;
+    }
+    if (from >= 0) {
+        step.from = (fr_place){FR_AREA_WORK, (size_t)from};
+        b->buffers.at[from].last = at;
+    }
+    if (!fr__vec_push(&b->p->back_input, step)) b->has_failed = true;
+}
+
+static bool is_writable(const plan *b, int buf)
+{
+    return b->buffers.at[buf].refs == 1 && b->buffers.at[buf].place.area != FR_AREA_OUTPUT_GRAD;
+}
+
+/* The gradient buffer of `node`, made its own by copying if it is shared. */
+static int own_grad(plan *b, int node)
+{
+    int buf = b->grad[node];
+    if (is_writable(b, buf)) return buf;
+    int copy = new_grad(b, node);
+    emit(b, FR_STEP_COPY, -1, copy, buf);
+    drop(b, node);
+    refer(b, node, copy);
+    return copy;
+}
+
+/* The gradient of input i is dz itself. */
+static void hand_on(plan *b, int x, int dz)
+{
+    if (b->grad[x] >= 0) {
+        int sum = own_grad(b, x);
+        emit(b, FR_STEP_ADD, -1, sum, dz);
+    } else if (fr_program_find_input(b->p, x) >= 0) {
+        int copy = new_grad(b, x);
+        emit(b, FR_STEP_COPY, -1, copy, dz);
+        refer(b, x, copy);
+    } else {
+        refer(b, x, dz);
+    }
+}
+
+/* Choose dx of input i, which the kernel computes. Returns a buffer to be added to the gradient of
+ * the input after the step, or -1. */
+static int choose_dx(plan *b, int u, int i, bool has_params)
+{
+    fr_unit *unit = &b->p->units[u];
+    const fr_kernel *k = unit->kernel;
+    int x = unit->spec.inputs[i], dz = b->dz[u];
+    if (b->grad[x] < 0) {
+        bool can_overwrite =
+            i == 0 && k->can_overwrite_dy && !has_params && dz >= 0 && is_writable(b, dz) &&
+            b->buffers.at[dz].bytes == b->p->layout[x]->bytes && fr_program_find_input(b->p, x) < 0;
+        int buf = can_overwrite ? dz : new_grad(b, x);
+        refer(b, x, buf);
+        b->dx[u][i] = buf;
+        return -1;
+    }
+    if (k->can_add_dx >> i & 1) {
+        b->dx[u][i] = own_grad(b, x);
+        unit->add_dx[i] = true;
+        return -1;
+    }
+    b->dx[u][i] = new_buffer(b, b->p->layout[x]->bytes, (fr_place){0});
+    return b->dx[u][i];
+}
+
+/* dz: dy after prepare_dy, in place where dy belongs to this unit alone. With a split backward the
+ * weight gradients come later, so what they read is moved to the slot. */
+static void make_dz(plan *b, int u, bool is_held)
+{
+    fr_program *p = b->p;
+    fr_unit *unit = &p->units[u];
+    int dy = b->grad[unit->out], dz = dy;
+    bool must_prepare = unit->kernel->ops->prepare_dy != NULL;
+    bool is_outside = b->buffers.at[dy].place.area == FR_AREA_OUTPUT_GRAD;
+    if ((must_prepare && !is_writable(b, dy)) || (is_held && is_outside))
+        dz = new_buffer(b, b->buffers.at[dy].bytes, (fr_place){0});
+    b->dy[u] = dy;
+    b->dz[u] = dz;
+    if (must_prepare)
+        emit(b, FR_STEP_PREPARE, u, dz, dy);
+    else if (dz != dy)
+        emit(b, FR_STEP_COPY, u, dz, dy);
+    if (dz != dy) {
+        drop(b, unit->out);
+        refer(b, unit->out, dz);
+    }
+    buffer *held = &b->buffers.at[dz];
+    if (is_held && held->place.area == FR_AREA_NONE) {
+        held->place = (fr_place){FR_AREA_SLOT, p->sizes.slot_bytes};
+        p->sizes.slot_bytes += fr__align_up(held->bytes);
+    }
+    if (is_held) held->refs++;
+}
+
+static void visit_inputs(plan *b, int u, bool has_params)
+{
+    fr_unit *unit = &b->p->units[u];
+    const fr_kernel_spec *s = &unit->spec;
+    int later[FR_MAX_INPUTS]; /* buffers to add after the step */
+    bool must_compute = false;
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (s->need_dx[i] && (unit->kernel->pass_dx >> i & 1)) hand_on(b, s->inputs[i], b->dz[u]);
+    }
+    for (int i = 0; i < s->n_inputs; i++) {
+        later[i] = -1;
+        if (!s->need_dx[i] || (unit->kernel->pass_dx >> i & 1)) continue;
+        later[i] = choose_dx(b, u, i, has_params);
+        must_compute = true;
+    }
+    if (must_compute) {
+        emit(b, FR_STEP_INPUT, u, -1, b->dz[u]);
+        for (int i = 0; i < s->n_inputs; i++) {
+            if (b->dx[u][i] >= 0) b->buffers.at[b->dx[u][i]].last = now(b) - 1;
+        }
+    }
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (later[i] >= 0) emit(b, FR_STEP_ADD, -1, own_grad(b, s->inputs[i]), later[i]);
+    }
+}
+
+static void visit(plan *b, int u)
+{
+    fr_program *p = b->p;
+    fr_unit *unit = &p->units[u];
+    bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
+    for (int i = 0; i < unit->spec.n_inputs; i++) wants_dx |= unit->spec.need_dx[i];
+    bool is_loss = unit->kernel->node->op == FR_OP_CROSS_ENTROPY;
+    bool has_dy = b->grad[unit->out] >= 0;
+    unit->has_backward = (has_params || wants_dx) && (has_dy || is_loss);
+    fr_step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
+    if (unit->has_backward) {
+        if (has_dy) make_dz(b, u, p->desc.split_backward && has_params);
+        visit_inputs(b, u, has_params);
+    } else {
+        weight.kind = FR_STEP_NO_GRAD;
+    }
+    if (has_params && p->desc.split_backward) {
+        if (!fr__vec_push(&p->back_weight, weight)) b->has_failed = true;
+    } else if (has_params) {
+        emit(b, weight.kind, u, -1, b->dz[u]);
+    }
+    if (has_dy && b->grad[unit->out] >= 0) drop(b, unit->out);
+}
+
+/* Input ports that got no gradient: their gradient is zero. */
+static void fill_missing(plan *b)
+{
+    for (int i = 0; i < b->p->n_inputs; i++) {
+        const fr_port *port = &b->p->inputs[i];
+        if (port->has_grad && b->grad[port->node] < 0)
+            emit(b, FR_STEP_COPY, -1, new_grad(b, port->node), -1);
+    }
+}
+
+static fr_place place_of(const plan *b, int buf)
+{
+    return buf < 0 ? (fr_place){0} : b->buffers.at[buf].place;
+}
+
+/* Pack the buffers that have no place yet, then turn buffer numbers into places. */
+static fr_status place_buffers(plan *b, size_t *work_bytes)
+{
+    fr_program *p = b->p;
+    int n = (int)b->buffers.n, n_leases = 0;
+    fr_lease *leases = FR_ARENA_ARRAY(&p->arena, fr_lease, n + 1);
+    int *owner = FR_ARENA_ARRAY(&p->arena, int, n + 1);
+    int *scratch = FR_ARENA_ARRAY(&p->arena, int, n + 1);
+    if (!leases || !owner || !scratch) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    for (int i = 0; i < n; i++) {
+        const buffer *buf = &b->buffers.at[i];
+        if (buf->place.area != FR_AREA_NONE) continue;
+        owner[n_leases] = i;
+        leases[n_leases++] =
+            (fr_lease){.bytes = buf->bytes, .first = buf->first, .last = buf->last};
+    }
+    *work_bytes = fr__memplan(leases, n_leases, scratch);
+    for (int i = 0; i < n_leases; i++)
+        b->buffers.at[owner[i]].place = (fr_place){FR_AREA_WORK, leases[i].offset};
+    for (size_t i = 0; i < p->back_input.n; i++) {
+        fr_step *step = &p->back_input.at[i];
+        if (step->to.area != FR_AREA_NONE) step->to = place_of(b, (int)step->to.offset);
+        if (step->from.area != FR_AREA_NONE) step->from = place_of(b, (int)step->from.offset);
+    }
+    for (int u = 0; u < p->n_units; u++) {
+        fr_unit *unit = &p->units[u];
+        unit->dy = place_of(b, b->dy[u]);
+        unit->dz = place_of(b, b->dz[u]);
+        for (int i = 0; i < FR_MAX_INPUTS; i++) unit->dx[i] = place_of(b, b->dx[u][i]);
+    }
+    return FR_OK;
+}
+
+static void plan_all(plan *b)
+{
+    fr_program *p = b->p;
+    for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) b->grad[i] = -1;
+    for (int u = 0; u < p->n_units; u++) {
+        b->dy[u] = b->dz[u] = -1;
+        for (int i = 0; i < FR_MAX_INPUTS; i++) b->dx[u][i] = -1;
+    }
+    for (int i = 0; i < p->n_outputs; i++) {
+        if (!p->outputs[i].has_grad) continue;
+        fr_place outside = {FR_AREA_OUTPUT_GRAD, (size_t)i};
+        refer(b, p->outputs[i].node, new_buffer(b, p->outputs[i].bytes, outside));
+        if (b->has_failed) return;
+    }
+    for (int u = p->n_units - 1; u >= 0 && !b->has_failed; u--) visit(b, u);
+    if (!b->has_failed) fill_missing(b);
+}
+
+fr_status fr__plan_backward(fr_program *p, size_t *work_bytes)
+{
+    int n = fr_graph_n_nodes(p->graph);
+    plan b = {.p = p,
+              .grad = FR_ARENA_ARRAY(&p->arena, int, n),
+              .dy = FR_ARENA_ARRAY(&p->arena, int, p->n_units + 1),
+              .dz = FR_ARENA_ARRAY(&p->arena, int, p->n_units + 1)};
+    b.dx = fr__arena_alloc(&p->arena, sizeof *b.dx * (size_t)(p->n_units + 1));
+    if (!b.grad || !b.dy || !b.dz || !b.dx) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    /* One buffer to start with, so that a failed new_buffer has a valid number to return. */
+    fr_status status = FR_OK;
+    (void)new_buffer(&b, 0, (fr_place){0});
+    if (!b.has_failed) plan_all(&b);
+    status = b.has_failed ? fr__no_memory(p->ctx, (size_t)n, "a program")
+                          : place_buffers(&b, work_bytes);
+    fr__vec_fini(&b.buffers);
+    return status;
+}

@@ -1,0 +1,152 @@
+/* plan_forward.c -- where the values of a forward pass live.
+ *
+ * A value that some backward reads goes to the slot; all others share the workspace by their
+ * lifetimes. A value that is its input under another name (flatten), or that may overwrite its
+ * input (dropout), shares the input's place: both are members of one class. */
+#include "backend/program.h"
+
+typedef struct plan {
+    fr_program *p;
+    int *root;     /* [node]: representative of its class */
+    bool *kept;    /* [node]: read by a backward */
+    int *last_use; /* [node]: last unit that reads it in the forward, or the one that makes it */
+} plan;
+
+static int root_of(const plan *f, int node)
+{
+    while (f->root[node] != node) node = f->root[node];
+    return node;
+}
+
+static void find_uses(plan *f)
+{
+    fr_program *p = f->p;
+    for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) {
+        f->root[i] = i;
+        f->last_use[i] = p->unit_of[i];
+    }
+    for (int u = 0; u < p->n_units; u++) {
+        const fr_kernel *k = p->units[u].kernel;
+        const fr_kernel_spec *s = &p->units[u].spec;
+        for (int i = 0; i < s->n_inputs; i++) {
+            f->last_use[s->inputs[i]] = u;
+            if (p->desc.training && (k->needs_x >> i & 1)) f->kept[s->inputs[i]] = true;
+        }
+        if (p->desc.training && k->needs_y) f->kept[p->units[u].out] = true;
+    }
+}
+
+/* Is the class of `node` read by no backward and, after unit u, by no forward either? */
+static bool is_dead_after(const plan *f, int node, int u)
+{
+    int root = root_of(f, node);
+    for (int i = 0; i < fr_graph_n_nodes(f->p->graph); i++) {
+        if (root_of(f, i) == root && (f->kept[i] || f->last_use[i] > u)) return false;
+    }
+    return true;
+}
+
+static void share_places(plan *f)
+{
+    fr_program *p = f->p;
+    for (int u = 0; u < p->n_units; u++) {
+        const fr_kernel *k = p->units[u].kernel;
+        int y = p->units[u].out, x = p->units[u].spec.n_inputs ? p->units[u].spec.inputs[0] : -1;
+        if (x < 0 || fr_program_find_output(p, y) >= 0) continue;
+        bool is_port = p->value[root_of(f, x)].area != FR_AREA_NONE;
+        bool can_overwrite = k->can_overwrite_x0 && !is_port && k->y.bytes == p->layout[x]->bytes &&
+                             is_dead_after(f, x, u);
+        if (k->y_is_x0 || can_overwrite) f->root[y] = root_of(f, x);
+    }
+}
+
+static void place_ports(fr_program *p)
+{
+    for (int i = 0; i < p->n_inputs; i++)
+        p->value[p->inputs[i].node] = (fr_place){FR_AREA_INPUT, (size_t)i};
+    for (int i = 0; i < p->n_outputs; i++)
+        p->value[p->outputs[i].node] = (fr_place){FR_AREA_OUTPUT, (size_t)i};
+}
+
+/* A class lives from the unit that makes its root to the last one that reads a member. */
+static fr_status place_classes(plan *f, size_t *work_bytes)
+{
+    fr_program *p = f->p;
+    int n = fr_graph_n_nodes(p->graph), n_leases = 0;
+    fr_lease *leases = FR_ARENA_ARRAY(&p->arena, fr_lease, n);
+    int *lease_node = FR_ARENA_ARRAY(&p->arena, int, n),
+        *scratch = FR_ARENA_ARRAY(&p->arena, int, n);
+    if (!leases || !lease_node || !scratch) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    for (int r = 0; r < n; r++) {
+        if (p->unit_of[r] < 0 || root_of(f, r) != r || p->value[r].area != FR_AREA_NONE) continue;
+        fr_lease lease = {.bytes = p->layout[r]->bytes, .first = p->unit_of[r]};
+        bool is_kept = false;
+        for (int i = r; i < n; i++) {
+            if (p->unit_of[i] < 0 || root_of(f, i) != r) continue;
+            is_kept |= f->kept[i];
+            if (f->last_use[i] > lease.last) lease.last = f->last_use[i];
+            if (p->layout[i]->bytes > lease.bytes) lease.bytes = p->layout[i]->bytes;
+        }
+        if (is_kept) {
+            p->value[r] = (fr_place){FR_AREA_SLOT, p->sizes.slot_bytes};
+            p->sizes.slot_bytes += fr__align_up(lease.bytes);
+        } else {
+            lease_node[n_leases] = r;
+            leases[n_leases++] = lease;
+        }
+    }
+    *work_bytes = fr__memplan(leases, n_leases, scratch);
+    for (int i = 0; i < n_leases; i++)
+        p->value[lease_node[i]] = (fr_place){FR_AREA_WORK, leases[i].offset};
+    for (int i = 0; i < n; i++) {
+        int r = root_of(f, i);
+        if (r != i) p->value[i] = p->value[r];
+    }
+    return FR_OK;
+}
+
+static void mark_kept_ports(plan *f)
+{
+    fr_program *p = f->p;
+    for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) {
+        if (!f->kept[i]) continue;
+        if (p->value[i].area == FR_AREA_INPUT) p->inputs[p->value[i].offset].kept = true;
+        if (p->value[i].area == FR_AREA_OUTPUT) p->outputs[p->value[i].offset].kept = true;
+    }
+}
+
+static fr_status list_steps(fr_program *p)
+{
+    for (int u = 0; u < p->n_units; u++) {
+        const fr_unit *unit = &p->units[u];
+        fr_step step = {.kind = FR_STEP_FORWARD, .unit = u};
+        if (unit->kernel->y_is_x0) {
+            if (p->value[unit->out].area != FR_AREA_OUTPUT) continue; /* nothing to do */
+            step = (fr_step){.kind = FR_STEP_COPY,
+                             .unit = u,
+                             .to = p->value[unit->out],
+                             .from = p->value[unit->spec.inputs[0]],
+                             .bytes = unit->kernel->y.bytes};
+        }
+        if (!fr__vec_push(&p->forward, step)) return fr__no_memory(p->ctx, sizeof step, "steps");
+    }
+    return FR_OK;
+}
+
+fr_status fr__plan_forward(fr_program *p, size_t *work_bytes)
+{
+    int n = fr_graph_n_nodes(p->graph);
+    plan f = {.p = p,
+              .root = FR_ARENA_ARRAY(&p->arena, int, n),
+              .kept = FR_ARENA_ARRAY(&p->arena, bool, n),
+              .last_use = FR_ARENA_ARRAY(&p->arena, int, n)};
+    p->value = FR_ARENA_ARRAY(&p->arena, fr_place, n);
+    if (!f.root || !f.kept || !f.last_use || !p->value)
+        return fr__no_memory(p->ctx, (size_t)n, "a program");
+    find_uses(&f);
+    place_ports(p);
+    share_places(&f);
+    FR_TRY(place_classes(&f, work_bytes));
+    mark_kept_ports(&f);
+    return list_steps(p);
+}

@@ -1,0 +1,364 @@
+/* program.c -- compile a stage: groups of nodes, their kernels, ports and parameters.
+ *
+ * A group runs at the position of its last node, when all its inputs exist; because every
+ * other node of a group has one consumer, inside the group, only last nodes make values. */
+#include "backend/program.h"
+
+#include <string.h>
+
+size_t fr__node_bytes(const fr_graph *g, int node, int batch)
+{
+    return (size_t)fr_shape_count(&fr_graph_node(g, node)->shape) * (size_t)batch * 4;
+}
+
+int64_t fr__cols(const fr_node *node)
+{
+    return node->shape.n_dims ? node->shape.dim[node->shape.n_dims - 1] : 1;
+}
+
+int64_t fr__rows(const fr_node *node, int batch)
+{
+    return fr_shape_count(&node->shape) / fr__cols(node) * batch;
+}
+
+int fr__sole_consumer(const fr_graph *g, const fr_stage *stage, int node)
+{
+    int found = -1;
+    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        for (int k = 0; k < n->n_inputs; k++) {
+            if (n->inputs[k] != node) continue;
+            if (found >= 0 || i >= stage->last) return -1;
+            found = i;
+        }
+    }
+    return found;
+}
+
+fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
+                          const fr_kernel_ops *ops)
+{
+    fr_kernel *k = fr__arena_alloc(arena, bytes);
+    if (!k) {
+        fr__no_memory(spec->ctx, bytes, "a kernel");
+        return NULL;
+    }
+    k->ops = ops;
+    k->ctx = spec->ctx;
+    k->dev = spec->dev;
+    k->graph = spec->graph;
+    k->node = fr_graph_node(spec->graph, spec->nodes[0]);
+    k->batch = spec->batch;
+    k->training = spec->training;
+    k->y.bytes = fr__node_bytes(spec->graph, spec->nodes[spec->n_nodes - 1], spec->batch);
+    int n = 0;
+    for (int i = 0; i < spec->n_nodes; i++) {
+        const fr_node *node = fr_graph_node(spec->graph, spec->nodes[i]);
+        for (int j = 0; j < node->n_params && n < FR_MAX_PARAMS; j++, n++) {
+            const fr_param *param = fr_graph_param(spec->graph, node->params[j]);
+            k->w[n].bytes = (size_t)fr_shape_count(&param->shape) * 4;
+        }
+    }
+    return k;
+}
+
+/* Ports: what is used here and made elsewhere, and the reverse, in order of nodes. */
+static fr_status find_ports(fr_program *p)
+{
+    int n = fr_graph_n_nodes(p->graph);
+    bool *used_inside = FR_ARENA_ARRAY(&p->arena, bool, n);
+    bool *used_outside = FR_ARENA_ARRAY(&p->arena, bool, n);
+    p->inputs = FR_ARENA_ARRAY(&p->arena, fr_port, n);
+    p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, n);
+    if (!used_inside || !used_outside || !p->inputs || !p->outputs)
+        return fr__no_memory(p->ctx, (size_t)n, "a program");
+    for (int i = 0; i < n; i++) {
+        const fr_node *node = fr_graph_node(p->graph, i);
+        bool *used = fr__in_stage(p, i) ? used_inside : used_outside;
+        for (int k = 0; k < node->n_inputs; k++) used[node->inputs[k]] = true;
+    }
+    for (int i = 0; i < n; i++) {
+        bool is_mine = fr__in_stage(p, i);
+        fr_port port = {.node = i, .bytes = fr__node_bytes(p->graph, i, p->desc.batch)};
+        bool has_grad = p->desc.training && fr_graph_node(p->graph, i)->needs_grad;
+        if (!is_mine && used_inside[i]) {
+            port.has_grad = has_grad;
+            p->inputs[p->n_inputs++] = port;
+        }
+        bool is_unused = !used_inside[i] && !used_outside[i];
+        if (is_mine && (used_outside[i] || is_unused || i == p->desc.extra_output)) {
+            port.has_grad = has_grad && used_outside[i];
+            p->outputs[p->n_outputs++] = port;
+        }
+    }
+    return FR_OK;
+}
+
+static int find_port(const fr_port *ports, int n, int node)
+{
+    for (int i = 0; i < n; i++) {
+        if (ports[i].node == node) return i;
+    }
+    return -1;
+}
+
+int fr_program_find_output(const fr_program *p, int node)
+{
+    return find_port(p->outputs, p->n_outputs, node);
+}
+
+int fr_program_find_input(const fr_program *p, int node)
+{
+    return find_port(p->inputs, p->n_inputs, node);
+}
+
+/* Let the backend fuse, unless that would hide a node that someone asked to see. */
+static int make_group(fr_program *p, int node, int nodes[FR_MAX_GROUP])
+{
+    nodes[0] = node;
+    if (!p->dev->backend->fuse) return 1;
+    int n = p->dev->backend->fuse(p->graph, &p->stage, p->desc.training, node, nodes);
+    for (int i = 0; i + 1 < n; i++) {
+        if (nodes[i] == p->desc.extra_output) return i + 1;
+    }
+    return n;
+}
+
+/* Groups sorted by their last node; returns FR_OK with p->units[].spec.nodes filled. */
+static fr_status find_groups(fr_program *p)
+{
+    int n_nodes = fr_graph_n_nodes(p->graph);
+    bool *is_taken = FR_ARENA_ARRAY(&p->arena, bool, n_nodes);
+    int *group_at = FR_ARENA_ARRAY(&p->arena, int, n_nodes); /* by last node: first node + 1 */
+    p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->stage.last - p->stage.first);
+    p->unit_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
+    if (!is_taken || !group_at || !p->units || !p->unit_of)
+        return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
+    for (int i = 0; i < n_nodes; i++) p->unit_of[i] = -1;
+    for (int i = p->stage.first; i < p->stage.last; i++) {
+        if (!fr__in_stage(p, i) || is_taken[i]) continue;
+        int nodes[FR_MAX_GROUP];
+        int n = make_group(p, i, nodes);
+        for (int k = 0; k < n; k++) is_taken[nodes[k]] = true;
+        group_at[nodes[n - 1]] = i + 1;
+    }
+    for (int i = p->stage.first; i < p->stage.last; i++) {
+        if (!group_at[i]) continue;
+        fr_unit *u = &p->units[p->n_units];
+        u->spec.n_nodes = make_group(p, group_at[i] - 1, u->spec.nodes);
+        u->out = i;
+        p->unit_of[i] = p->n_units++;
+    }
+    return FR_OK;
+}
+
+/* Everything of the spec but the nodes. Inputs come in order of nodes; those made inside are left
+ * out. */
+static fr_status fill_spec(fr_program *p, fr_unit *u)
+{
+    fr_kernel_spec *s = &u->spec;
+    s->ctx = p->ctx;
+    s->dev = p->dev;
+    s->graph = p->graph;
+    s->batch = p->desc.batch;
+    s->training = p->desc.training;
+    s->plain_output = fr_program_find_output(p, u->out) >= 0;
+    for (int i = 0; i < s->n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, s->nodes[i]);
+        for (int k = 0; k < node->n_inputs; k++) {
+            int in = node->inputs[k];
+            if (i > 0 && in == s->nodes[i - 1]) continue;
+            if (s->n_inputs == FR_MAX_INPUTS)
+                return fr_fail(p->ctx, FR_UNSUPPORTED, "node %s: more than %d inputs", node->name,
+                               FR_MAX_INPUTS);
+            s->inputs[s->n_inputs] = in;
+            s->x[s->n_inputs] = p->layout[in];
+            s->need_dx[s->n_inputs] = p->desc.training && fr_graph_node(p->graph, in)->needs_grad;
+            s->n_inputs++;
+        }
+    }
+    return FR_OK;
+}
+
+static fr_status make_kernels(fr_program *p)
+{
+    int n_nodes = fr_graph_n_nodes(p->graph);
+    p->layout = FR_ARENA_ARRAY(&p->arena, const fr_layout *, n_nodes);
+    fr_layout *plain = FR_ARENA_ARRAY(&p->arena, fr_layout, p->n_inputs + 1);
+    if (!p->layout || !plain) return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
+    for (int i = 0; i < p->n_inputs; i++) {
+        plain[i].bytes = p->inputs[i].bytes;
+        p->layout[p->inputs[i].node] = &plain[i];
+    }
+    for (int i = 0; i < p->n_units; i++) {
+        fr_unit *u = &p->units[i];
+        FR_TRY(fill_spec(p, u));
+        fr_operator op = fr_graph_node(p->graph, u->spec.nodes[0])->op;
+        fr_kernel_maker make = p->dev->backend->makers[op];
+        if (!make)
+            return fr_fail(p->ctx, FR_UNSUPPORTED, "backend %s has no %s (node %s)",
+                           p->dev->backend->name, fr_operator_name(op),
+                           fr_graph_node(p->graph, u->spec.nodes[0])->name);
+        FR_TRY(make(&u->spec, &p->arena, &u->kernel));
+        if (u->spec.plain_output && u->kernel->y.desc)
+            return fr_fail(p->ctx, FR_INTERNAL, "node %s leaves the program in a blocked layout",
+                           u->kernel->node->name);
+        p->layout[u->out] = &u->kernel->y;
+    }
+    return FR_OK;
+}
+
+static int find_placed(const fr_program *p, int param)
+{
+    for (int i = 0; i < p->n_params; i++) {
+        if (p->params[i].pub.param == param) return i;
+    }
+    return -1;
+}
+
+/* The layout that the unit's kernel chose for a parameter. */
+static fr_layout layout_of_param(fr_program *p, int param, fr_unit **unit, int *index)
+{
+    for (int u = 0; u < p->n_units; u++) {
+        int n = 0;
+        for (int i = 0; i < p->units[u].spec.n_nodes; i++) {
+            const fr_node *node = fr_graph_node(p->graph, p->units[u].spec.nodes[i]);
+            for (int j = 0; j < node->n_params; j++, n++) {
+                if (node->params[j] != param) continue;
+                *unit = &p->units[u];
+                *index = n;
+                return p->units[u].kernel->w[n];
+            }
+        }
+    }
+    return (fr_layout){0};
+}
+
+static size_t advance(size_t *at, const fr_layout *layout)
+{
+    size_t offset = *at;
+    *at += fr__align_up(layout->bytes) / sizeof(float);
+    return offset;
+}
+
+/* Trained parameters in graph order, then buffers; tied ones get gradients behind the weights. */
+static fr_status place_params(fr_program *p)
+{
+    int n = fr_graph_n_params(p->graph);
+    p->params = FR_ARENA_ARRAY(&p->arena, fr_placed_param, n ? n : 1);
+    if (!p->params) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    for (int round = 0; round < 3; round++) { /* trained, tied, buffers */
+        for (int i = 0; i < n; i++) {
+            const fr_param *param = fr_graph_param(p->graph, i);
+            if (!fr__in_stage(p, param->node)) continue;
+            int owner = param->tied_to >= 0 ? find_placed(p, param->tied_to) : -1;
+            int kind = param->is_buffer ? 2 : owner >= 0 ? 1 : 0;
+            if (kind != round) continue;
+            fr_unit *unit = NULL;
+            int index = 0;
+            fr_layout layout = layout_of_param(p, i, &unit, &index);
+            if (!unit) return fr_fail(p->ctx, FR_INTERNAL, "%s has no kernel", param->name);
+            fr_placed_param *at = &p->params[p->n_params];
+            *at = (fr_placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
+                                    .layout = layout,
+                                    .plain = {.bytes = (size_t)fr_shape_count(&param->shape) * 4},
+                                    .is_tied = kind == 1,
+                                    .is_buffer = kind == 2,
+                                    .owner = owner};
+            if (kind == 1 && (layout.desc || p->params[owner].layout.desc))
+                return fr_fail(p->ctx, FR_UNSUPPORTED, "%s: tied weights must be plain",
+                               param->name);
+            size_t *end = kind == 2 ? &p->sizes.n_buffers : &p->sizes.n_grads;
+            at->pub.offset = advance(end, &layout);
+            at->weight_offset = kind == 1 ? p->params[owner].pub.offset : at->pub.offset;
+            unit->params[index] = p->n_params++;
+            if (unit->n_params <= index) unit->n_params = index + 1;
+        }
+        if (round == 0) p->sizes.n_weights = p->sizes.n_grads;
+    }
+    return FR_OK;
+}
+
+static fr_status place_saved(fr_program *p)
+{
+    p->cache_ids = FR_ARENA_ARRAY(&p->arena, uint64_t, p->n_units + 1);
+    if (!p->cache_ids) return fr__no_memory(p->ctx, (size_t)p->n_units, "a program");
+    for (int i = 0; i < p->n_units; i++) {
+        fr_unit *u = &p->units[i];
+        u->saved = p->sizes.slot_bytes;
+        p->sizes.slot_bytes += fr__align_up(u->kernel->saved_bytes);
+        u->cache = p->sizes.cache_bytes;
+        p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
+    }
+    if (p->sizes.cache_bytes == 0) return FR_OK;
+    return fr_device_alloc(p->dev, p->sizes.cache_bytes, "derived weights", &p->cache);
+}
+
+static fr_status compile(fr_program *p)
+{
+    FR_TRY(find_ports(p));
+    FR_TRY(find_groups(p));
+    FR_TRY(make_kernels(p));
+    FR_TRY(place_params(p));
+    FR_TRY(place_saved(p));
+    size_t forward_bytes = 0, backward_bytes = 0, scratch_bytes = 0;
+    FR_TRY(fr__plan_forward(p, &forward_bytes));
+    if (p->desc.training) FR_TRY(fr__plan_backward(p, &backward_bytes));
+    for (int i = 0; i < p->n_units; i++) {
+        size_t bytes = p->units[i].kernel->scratch_bytes;
+        if (bytes > scratch_bytes) scratch_bytes = bytes;
+    }
+    p->scratch = forward_bytes > backward_bytes ? forward_bytes : backward_bytes;
+    p->sizes.workspace_bytes = p->scratch + fr__align_up(scratch_bytes);
+    return FR_OK;
+}
+
+fr_status fr_program_create(fr_ctx *ctx, fr_device *dev, const fr_program_desc *desc,
+                            fr_program **out)
+{
+    *out = NULL;
+    int n_nodes = fr_graph_n_nodes(desc->graph);
+    fr_program *p = FR_NEW(fr_program);
+    if (!p) return fr__no_memory(ctx, sizeof *p, "a program");
+    p->ctx = ctx;
+    p->dev = dev;
+    p->graph = desc->graph;
+    p->desc = *desc;
+    p->stage = desc->stage ? *desc->stage : (fr_stage){.first = 0, .last = n_nodes};
+    fr_status status = FR_OK;
+    if (desc->batch < 1 || p->stage.first < 0 || p->stage.last > n_nodes ||
+        p->stage.first >= p->stage.last) {
+        status = fr_fail(ctx, FR_INVALID, "program: batch %d, nodes %d to %d of %d", desc->batch,
+                         p->stage.first, p->stage.last, n_nodes);
+    }
+    if (status == FR_OK) status = compile(p);
+    if (status != FR_OK) {
+        fr_program_free(p);
+        return status;
+    }
+    *out = p;
+    return FR_OK;
+}
+
+void fr_program_free(fr_program *p)
+{
+    if (!p) return;
+    for (int i = 0; i < p->n_units; i++) {
+        fr_kernel *k = p->units[i].kernel;
+        if (k && k->ops->destroy) k->ops->destroy(k);
+    }
+    fr_device_release(p->dev, p->cache, p->sizes.cache_bytes);
+    fr__vec_fini(&p->forward);
+    fr__vec_fini(&p->back_input);
+    fr__vec_fini(&p->back_weight);
+    fr__arena_fini(&p->arena);
+    fr__free(p);
+}
+
+const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
+int fr_program_n_inputs(const fr_program *p) { return p->n_inputs; }
+int fr_program_n_outputs(const fr_program *p) { return p->n_outputs; }
+const fr_port *fr_program_input(const fr_program *p, int i) { return &p->inputs[i]; }
+const fr_port *fr_program_output(const fr_program *p, int i) { return &p->outputs[i]; }
+int fr_program_n_placements(const fr_program *p) { return p->n_params; }
+const fr_placement *fr_program_placement(const fr_program *p, int i) { return &p->params[i].pub; }

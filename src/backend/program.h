@@ -1,0 +1,105 @@
+/* program.h -- a compiled stage: kernels in order, step lists, places of all tensors.
+ *
+ * Made by program.c (groups, kernels, parameters), plan_forward.c and plan_backward.c (memory);
+ * walked by program_run.c. After creation only cache_ids changes. */
+#ifndef FR_BACKEND_PROGRAM_H
+#define FR_BACKEND_PROGRAM_H
+
+#include "backend/kernel.h"
+#include "backend/memplan.h"
+#include "base/vec.h"
+
+/* Where a tensor is when a pass runs. */
+typedef enum fr_area {
+    FR_AREA_NONE,
+    FR_AREA_SLOT,  /* offset bytes into the slot */
+    FR_AREA_WORK,  /* offset bytes into the workspace */
+    FR_AREA_INPUT, /* port number `offset` */
+    FR_AREA_OUTPUT,
+    FR_AREA_INPUT_GRAD,
+    FR_AREA_OUTPUT_GRAD
+} fr_area;
+
+typedef struct fr_place {
+    fr_area area;
+    size_t offset;
+} fr_place;
+
+/* One group compiled. */
+typedef struct fr_unit {
+    fr_kernel *kernel;
+    fr_kernel_spec spec;
+    int out; /* node whose value it makes: the group's last */
+    int n_params;
+    int params[FR_MAX_PARAMS]; /* placements; trained and buffers as the nodes list them */
+    size_t saved, cache;       /* offsets into slot and cache block */
+    bool has_backward;
+    fr_place dx[FR_MAX_INPUTS]; /* NONE where not computed */
+    bool add_dx[FR_MAX_INPUTS];
+    fr_place dy, dz; /* dz: dy after prepare_dy, or dy */
+} fr_unit;
+
+typedef enum fr_step_kind {
+    FR_STEP_FORWARD,
+    FR_STEP_PREPARE, /* dz from dy */
+    FR_STEP_INPUT,
+    FR_STEP_WEIGHT,
+    FR_STEP_NO_GRAD, /* the unit's output reaches no loss: its gradients are zero */
+    FR_STEP_COPY,    /* to = from, `bytes` of them */
+    FR_STEP_ADD      /* to += from */
+} fr_step_kind;
+
+typedef struct fr_step {
+    fr_step_kind kind;
+    int unit;
+    fr_place to, from;
+    size_t bytes;
+} fr_step;
+
+typedef FR_VEC(fr_step) fr_step_list;
+
+typedef struct fr_placed_param {
+    fr_placement pub;
+    fr_layout layout; /* device layout; desc owned by the kernel */
+    fr_layout plain;
+    size_t weight_offset; /* floats; of the owner for a tied parameter */
+    bool is_tied, is_buffer;
+    int owner; /* placement of the owner, for a tied parameter */
+} fr_placed_param;
+
+struct fr_program {
+    fr_ctx *ctx;
+    fr_device *dev;
+    fr_arena arena;
+    const fr_graph *graph;
+    fr_program_desc desc;
+    fr_stage stage; /* first, last; ports below replace its lists */
+    fr_program_sizes sizes;
+    int n_units;
+    fr_unit *units;
+    int *unit_of; /* [node]: unit that makes its value, or -1 */
+    int n_inputs, n_outputs;
+    fr_port *inputs, *outputs;
+    int n_params;
+    fr_placed_param *params;
+    fr_place *value;                               /* [node]: where its value is */
+    const fr_layout **layout;                      /* [node] */
+    fr_step_list forward, back_input, back_weight; /* joint backward: all in back_input */
+    size_t scratch;                                /* offset in the workspace */
+    void *cache;
+    uint64_t *cache_ids; /* [unit]: weights the unit's cache was derived from */
+};
+
+static inline bool fr__in_stage(const fr_program *p, int node)
+{
+    return node >= p->stage.first && node < p->stage.last &&
+           fr_graph_node(p->graph, node)->op != FR_OP_INPUT;
+}
+
+/* Decide where values live; fills value, forward, sizes.slot_bytes; returns workspace bytes or
+ * fails. */
+fr_status fr__plan_forward(fr_program *p, size_t *work_bytes);
+/* Decide where gradients live; fills units' dx, dy, dz, back lists, adds to sizes.slot_bytes. */
+fr_status fr__plan_backward(fr_program *p, size_t *work_bytes);
+
+#endif

@@ -1,0 +1,165 @@
+/* program_run.c -- walk the step lists of a program: pointers from places, then kernels. */
+#include "backend/program.h"
+
+#include <string.h>
+
+static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
+{
+    (void)p;
+    switch (place.area) {
+    case FR_AREA_NONE: return NULL;
+    case FR_AREA_SLOT: return (char *)pass->slot + place.offset;
+    case FR_AREA_WORK: return (char *)pass->workspace + place.offset;
+    /* Kernels take inputs and output gradients as const; the cast only stores them here. */
+    case FR_AREA_INPUT: return (void *)(uintptr_t)pass->inputs[place.offset];
+    case FR_AREA_OUTPUT_GRAD: return (void *)(uintptr_t)pass->output_grads[place.offset];
+    case FR_AREA_OUTPUT: return pass->outputs[place.offset];
+    case FR_AREA_INPUT_GRAD: return pass->input_grads[place.offset];
+    }
+    return NULL;
+}
+
+static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
+{
+    memset(a, 0, sizeof *a);
+    for (int i = 0; i < u->spec.n_inputs; i++)
+        a->x[i] = address(p, pass, p->value[u->spec.inputs[i]]);
+    a->y = address(p, pass, p->value[u->out]);
+    for (int i = 0; i < u->n_params; i++) {
+        const fr_placed_param *param = &p->params[u->params[i]];
+        if (param->is_buffer) {
+            a->buffers[i] = pass->buffers + param->pub.offset;
+            a->w[i] = a->buffers[i];
+        } else {
+            a->w[i] = pass->weights + param->weight_offset;
+            a->dw[i] = pass->grads ? pass->grads + param->pub.offset : NULL;
+        }
+    }
+    a->saved = (char *)pass->slot + u->saved;
+    a->scratch = (char *)pass->workspace + p->scratch;
+    a->cache = (char *)p->cache + u->cache;
+    a->add_dw = pass->accumulate;
+    a->pass = pass;
+}
+
+static void fill_back_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
+{
+    fill_args(p, pass, u, a);
+    a->dy = address(p, pass, u->dz);
+    for (int i = 0; i < u->spec.n_inputs; i++) {
+        a->dx[i] = address(p, pass, u->dx[i]);
+        a->add_dx[i] = u->add_dx[i];
+    }
+}
+
+static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr_kernel_args *a)
+{
+    fr_unit *u = &p->units[unit];
+    a->cache_valid = pass->weights_id && p->cache_ids[unit] == pass->weights_id;
+    FR_TRY(u->kernel->ops->backward_input(u->kernel, a));
+    p->cache_ids[unit] = pass->weights_id;
+    return FR_OK;
+}
+
+static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
+{
+    if (!pass->grad_ready) return;
+    unsigned done =
+        has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
+    for (int i = 0; i < u->n_params; i++) {
+        const fr_placed_param *param = &p->params[u->params[i]];
+        if (param->is_buffer || (done >> i & 1)) continue;
+        size_t offset = param->pub.offset;
+        pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
+    }
+}
+
+static void clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
+{
+    for (int i = 0; i < u->n_params && !pass->accumulate; i++) {
+        const fr_placed_param *param = &p->params[u->params[i]];
+        if (param->is_buffer) continue;
+        memset(pass->grads + param->pub.offset, 0, param->pub.count * sizeof(float));
+    }
+}
+
+static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
+{
+    const fr_backend *backend = p->dev->backend;
+    fr_unit *u = s->unit >= 0 ? &p->units[s->unit] : NULL;
+    fr_kernel_args a;
+    switch (s->kind) {
+    case FR_STEP_FORWARD: fill_args(p, pass, u, &a); return u->kernel->ops->forward(u->kernel, &a);
+    case FR_STEP_PREPARE:
+        fill_back_args(p, pass, u, &a);
+        a.dy = address(p, pass, s->from);
+        return u->kernel->ops->prepare_dy(u->kernel, &a, address(p, pass, s->to));
+    case FR_STEP_INPUT: fill_back_args(p, pass, u, &a); return run_input(p, pass, s->unit, &a);
+    case FR_STEP_WEIGHT:
+        fill_back_args(p, pass, u, &a);
+        FR_TRY(u->kernel->ops->backward_weight(u->kernel, &a));
+        report_ready(p, pass, u, true);
+        return FR_OK;
+    case FR_STEP_NO_GRAD:
+        clear_grads(p, pass, u);
+        report_ready(p, pass, u, false);
+        return FR_OK;
+    case FR_STEP_COPY:
+        return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
+    case FR_STEP_ADD:
+        backend->add(p->dev, address(p, pass, s->to), address(p, pass, s->from),
+                     s->bytes / sizeof(float));
+        return FR_OK;
+    }
+    return FR_INTERNAL;
+}
+
+static fr_status run_list(fr_program *p, const fr_pass *pass, const fr_step_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) FR_TRY(run_step(p, pass, &list->at[i]));
+    return FR_OK;
+}
+
+fr_status fr_program_forward(fr_program *p, const fr_pass *pass)
+{
+    return run_list(p, pass, &p->forward);
+}
+
+fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what)
+{
+    if (!p->desc.training || (what != FR_GRAD_BOTH && !p->desc.split_backward))
+        return fr_fail(p->ctx, FR_INTERNAL, "program was not made for this backward");
+    if (what & FR_GRAD_INPUT) FR_TRY(run_list(p, pass, &p->back_input));
+    if (what & FR_GRAD_WEIGHT) FR_TRY(run_list(p, pass, &p->back_weight));
+    return FR_OK;
+}
+
+void fr_program_sum_ties(fr_program *p, float *grads)
+{
+    for (int i = 0; i < p->n_params; i++) {
+        const fr_placed_param *param = &p->params[i];
+        if (!param->is_tied) continue;
+        p->dev->backend->add(p->dev, grads + param->weight_offset, grads + param->pub.offset,
+                             param->pub.count);
+    }
+}
+
+/* Between the device's layout and plain: a copy if they are the same. */
+static fr_status move_param(fr_program *p, const fr_layout *from, const void *src,
+                            const fr_layout *to, void *dst)
+{
+    if (!from->desc && !to->desc) return p->dev->backend->copy(p->dev, dst, src, to->bytes);
+    return p->dev->backend->relayout(p->dev, from, src, to, dst);
+}
+
+fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
+{
+    const fr_placed_param *param = &p->params[placement];
+    return move_param(p, &param->layout, block + param->pub.offset, &param->plain, plain);
+}
+
+fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
+{
+    const fr_placed_param *param = &p->params[placement];
+    return move_param(p, &param->plain, plain, &param->layout, block + param->pub.offset);
+}

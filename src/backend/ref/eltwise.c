@@ -1,0 +1,79 @@
+/* eltwise.c -- activations, one number in, one number out.
+ *
+ * Where the slope can be told from the output, the input need not be kept and the forward may
+ * overwrite it. NaN goes through, so that a run that diverged is seen. */
+#include <math.h>
+
+#include "backend/dropout.h"
+#include "backend/ref/ref.h"
+
+/* slope gets x if from_x, else y. */
+typedef struct activation {
+    double (*value)(double x);
+    double (*slope)(double x_or_y);
+    bool from_x;
+} activation;
+
+static double relu(double x) { return x < 0 ? 0 : x; }
+static double relu_slope(double y) { return y > 0 ? 1 : 0; }
+
+static double tanh_slope(double y) { return 1 - y * y; }
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double sigmoid_slope(double y) { return y * (1 - y); }
+
+static double selu(double x) { return FR_SELU_SCALE * (x > 0 ? x : FR_SELU_ALPHA * expm1(x)); }
+static double selu_slope(double y)
+{
+    return y > 0 ? FR_SELU_SCALE : y + FR_SELU_SCALE * FR_SELU_ALPHA;
+}
+
+/* Hendrycks and Gimpel, Gaussian Error Linear Units, 2016: the tanh form. */
+static const double gelu_c = 0.79788456080286535588; /* sqrt(2 / pi) */
+static double gelu(double x) { return 0.5 * x * (1 + tanh(gelu_c * (x + 0.044715 * x * x * x))); }
+static double gelu_slope(double x)
+{
+    double t = tanh(gelu_c * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_c * (1 + 3 * 0.044715 * x * x);
+}
+
+static const activation activations[FR_OPERATOR_COUNT] = {
+    [FR_OP_RELU] = {relu, relu_slope, false},          [FR_OP_GELU] = {gelu, gelu_slope, true},
+    [FR_OP_SELU] = {selu, selu_slope, false},          [FR_OP_TANH] = {tanh, tanh_slope, false},
+    [FR_OP_SIGMOID] = {sigmoid, sigmoid_slope, false},
+};
+
+static fr_status activation_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const activation *f = &activations[k->node->op];
+    const float *x = a->x[0];
+    float *y = a->y;
+    int64_t n = fr__ref_count(k, k->node);
+    for (int64_t i = 0; i < n; i++) y[i] = (float)f->value((double)x[i]);
+    return FR_OK;
+}
+
+static fr_status activation_backward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const activation *f = &activations[k->node->op];
+    const float *at = f->from_x ? a->x[0] : a->y, *dy = a->dy;
+    float *dx = a->dx[0];
+    int64_t n = fr__ref_count(k, k->node);
+    for (int64_t i = 0; i < n; i++)
+        fr__ref_put(&dx[i], (double)dy[i] * f->slope((double)at[i]), a->add_dx[0]);
+    return FR_OK;
+}
+
+fr_status fr__ref_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    static const fr_kernel_ops ops = {.forward = activation_forward,
+                                      .backward_input = activation_backward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    fr_kernel *k = *out;
+    bool from_x = activations[k->node->op].from_x;
+    k->needs_x = from_x ? 1 : 0;
+    k->needs_y = !from_x;
+    k->can_overwrite_x0 = !from_x || !k->training;
+    k->can_overwrite_dy = true;
+    return FR_OK;
+}

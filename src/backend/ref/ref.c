@@ -1,0 +1,111 @@
+/* ref.c -- the `ref` backend's record: host memory, one thread, a maker for each operator. */
+#include "backend/ref/ref.h"
+
+#include <stdio.h>
+
+fr_status fr__ref_kernel(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
+                         const fr_kernel_ops *ops, fr_kernel **out)
+{
+    fr_kernel *k = *out = fr__kernel_new(spec, arena, bytes, ops);
+    if (!k) return fr__no_memory(spec->ctx, bytes, "a kernel");
+    k->can_add_dx = ~0u;
+    return FR_OK;
+}
+
+fr_status fr__ref_identity(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    static const fr_kernel_ops ops = {0};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    (*out)->y_is_x0 = true;
+    (*out)->pass_dx = 1;
+    return FR_OK;
+}
+
+static fr_status ref_open(fr_device *dev, const fr_device_desc *desc)
+{
+    (void)desc;
+    dev->n_threads = 1;
+    snprintf(dev->about, sizeof dev->about, "plain C, 1 thread");
+    return FR_OK;
+}
+
+static void ref_close(fr_device *dev) { (void)dev; }
+
+static void *ref_alloc(fr_device *dev, size_t bytes)
+{
+    (void)dev;
+    return fr__alloc(bytes);
+}
+
+static void ref_release(fr_device *dev, void *block)
+{
+    (void)dev;
+    fr__free(block);
+}
+
+static fr_status ref_copy(fr_device *dev, void *to, const void *from, size_t bytes)
+{
+    (void)dev;
+    memcpy(to, from, bytes);
+    return FR_OK;
+}
+
+static fr_status ref_sync(fr_device *dev)
+{
+    (void)dev;
+    return FR_OK;
+}
+
+static void ref_add(fr_device *dev, float *y, const float *x, size_t n)
+{
+    (void)dev;
+    for (size_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg)
+{
+    (void)dev, (void)grain;
+    if (n) body(arg, 0, n);
+}
+
+static const fr_kernel_maker makers[FR_OPERATOR_COUNT] = {
+    [FR_OP_LINEAR] = fr__ref_linear,
+    [FR_OP_CONV2D] = fr__ref_conv2d,
+    [FR_OP_BATCH_NORM] = fr__ref_batch_norm,
+    [FR_OP_LAYER_NORM] = fr__ref_layer_norm,
+    [FR_OP_RELU] = fr__ref_activation,
+    [FR_OP_GELU] = fr__ref_activation,
+    [FR_OP_SELU] = fr__ref_activation,
+    [FR_OP_TANH] = fr__ref_activation,
+    [FR_OP_SIGMOID] = fr__ref_activation,
+    [FR_OP_DROPOUT] = fr__ref_dropout,
+    [FR_OP_ALPHA_DROPOUT] = fr__ref_dropout,
+    [FR_OP_MAX_POOL] = fr__ref_max_pool,
+    [FR_OP_AVG_POOL] = fr__ref_avg_pool,
+    [FR_OP_GLOBAL_POOL] = fr__ref_global_pool,
+    [FR_OP_ADD] = fr__ref_add,
+    [FR_OP_CONCAT] = fr__ref_concat,
+    [FR_OP_FLATTEN] = fr__ref_identity,
+    [FR_OP_EMBEDDING] = fr__ref_embedding,
+    [FR_OP_ATTENTION] = fr__ref_attention,
+    [FR_OP_LSTM] = fr__ref_lstm,
+    [FR_OP_MEAN_TIME] = fr__ref_mean_time,
+    [FR_OP_LAST_TIME] = fr__ref_last_time,
+    [FR_OP_CROSS_ENTROPY] = fr__ref_cross_entropy,
+};
+
+const fr_backend fr__backend_ref = {
+    .name = "ref",
+    .summary = "plain C, obvious and slow: the oracle of all others",
+    .open = ref_open,
+    .close = ref_close,
+    .makers = makers,
+    .alloc = ref_alloc,
+    .release = ref_release,
+    .copy = ref_copy,
+    .upload = ref_copy,
+    .download = ref_copy,
+    .sync = ref_sync,
+    .add = ref_add,
+    .parallel = ref_parallel,
+};

@@ -1,0 +1,36 @@
+/* internal.h -- the graph object, for graph.c and cut.c. */
+#ifndef FR_GRAPH_INTERNAL_H
+#define FR_GRAPH_INTERNAL_H
+
+#include <forerun/graph.h>
+#include <pthread.h>
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "graph/names.h"
+
+struct fr_graph {
+    fr_ctx *ctx;
+    const char *name;
+    fr_arena arena; /* nodes, parameters, names: their addresses never change */
+    FR_VEC(fr_node *) nodes;
+    FR_VEC(fr_param *) params;
+    fr_names node_names, param_names;
+    fr_status status; /* of the first failure while building */
+    bool is_finished;
+    int *last_use;            /* (n_nodes) highest consumer, -1: none; made by finish */
+    struct fr_cutter *cutter; /* what a finished graph still writes to */
+};
+
+/* Cuts may be asked for by any thread after finish. */
+struct fr_cutter {
+    pthread_mutex_t lock; /* guards all below */
+    fr_arena lists;       /* inputs and outputs of stages */
+    int *scratch;         /* (6 n_nodes + 1) for the convexity check */
+};
+
+/* Makes last_use and cutter. */
+fr_status fr__cutter_create(fr_graph *g);
+void fr__cutter_free(struct fr_cutter *c);
+
+#endif

@@ -1,0 +1,17 @@
+/* names.h -- from a name to an index, for nodes and parameters. */
+#ifndef FR_GRAPH_NAMES_H
+#define FR_GRAPH_NAMES_H
+
+#include "base/alloc.h"
+
+typedef struct fr_names {
+    struct fr_name_slot *slots; /* (room), open addressing, at most half full */
+    size_t room, n;
+} fr_names; /* zero is empty */
+
+int fr__names_find(const fr_names *t, const char *name); /* -1: none */
+/* The text must live as long as the table and must not be in it yet. False: no memory. */
+bool fr__names_add(fr_names *t, const char *name, int index);
+void fr__names_fini(fr_names *t);
+
+#endif

@@ -1,0 +1,86 @@
+/* op.h -- what an operator tells the graph: one const record and one rule each.
+ *
+ * The rule (infer) gets a node with its operator, inputs and attributes as the caller gave
+ * them. It checks them, fills in defaults, and writes the output shape, the parameters and
+ * the work. Attributes may come from a file of the user: a rule must survive any value. The
+ * graph checks afterwards that output and parameters have sane sizes, so a rule only has to
+ * keep its own arithmetic from overflowing: sizes that fr__op_size accepted fit in 31 bits. */
+#ifndef FR_GRAPH_OP_H
+#define FR_GRAPH_OP_H
+
+#include <forerun/graph.h>
+
+#define FR_MAX_SIZE INT32_MAX           /* of one dimension */
+#define FR_MAX_COUNT ((int64_t)1 << 36) /* numbers in one tensor of one sample */
+#define FR_MAX_NODES (1 << 20)          /* fits the random streams, which have 24 bits */
+
+/* A parameter that a rule declares; its name is "node.suffix". */
+typedef struct fr_param_rule {
+    const char *suffix;
+    fr_shape shape;
+    fr_init init; /* resolved */
+    bool is_buffer;
+} fr_param_rule;
+
+typedef struct fr_infer {
+    fr_ctx *ctx;
+    fr_node *node;                    /* name, op, attrs, inputs given; the rest to be filled */
+    const fr_node *in[FR_MAX_INPUTS]; /* the inputs; those beyond n_inputs are NULL */
+    fr_param_rule params[FR_MAX_PARAMS];
+    int n_params;
+} fr_infer;
+
+typedef struct fr_op_rule {
+    int min_inputs, max_inputs;
+    fr_status (*infer)(fr_infer *t);
+} fr_op_rule;
+
+/* By operator; never NULL for one in range. */
+const fr_op_rule *fr__op_rule(fr_operator op);
+const char *fr__op_about(fr_operator op); /* "(C, H, W) -> (out, H', W')" */
+
+/* FR_INVALID with "node NAME (OPERATOR): text". */
+fr_status fr__op_fail(const fr_infer *t, const char *format, ...) FR_PRINTF(2, 3);
+/* Is a size attribute in 1 .. FR_MAX_SIZE? */
+fr_status fr__op_size(const fr_infer *t, const char *attr, int64_t value);
+/* Does input i have this type and between min and max dimensions? */
+fr_status fr__op_input(const fr_infer *t, int i, fr_dtype dtype, int min_dims, int max_dims);
+/* Is input i, if given, a length: one int32 a sample? */
+fr_status fr__op_length(const fr_infer *t, int i);
+/* Is weight_init one that can be resolved? */
+fr_status fr__op_init(const fr_infer *t);
+
+/* weight_init for a matrix with these fans; `preset` is what DEFAULT means. */
+fr_init fr__op_weight_init(const fr_infer *t, fr_init preset, double fan_in, double fan_out);
+/* The start of its bias: uniform too where weight_init is DEFAULT, else zero. */
+fr_init fr__op_bias_init(const fr_infer *t, double fan_in);
+fr_init fr__op_uniform_init(double fan_in); /* in +-1/sqrt(fan_in) */
+
+void fr__op_param(fr_infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer);
+/* The output is float of this shape. */
+void fr__op_output(fr_infer *t, fr_shape shape);
+void fr__op_flops(fr_infer *t, double forward, double back_input, double back_weight);
+
+fr_status fr__infer_input(fr_infer *t);
+fr_status fr__infer_linear(fr_infer *t);
+fr_status fr__infer_conv2d(fr_infer *t);
+fr_status fr__infer_embedding(fr_infer *t);
+fr_status fr__infer_attention(fr_infer *t);
+fr_status fr__infer_lstm(fr_infer *t);
+fr_status fr__infer_batch_norm(fr_infer *t);
+fr_status fr__infer_layer_norm(fr_infer *t);
+fr_status fr__infer_activation(fr_infer *t);
+fr_status fr__infer_dropout(fr_infer *t);
+fr_status fr__infer_pool(fr_infer *t);
+fr_status fr__infer_global_pool(fr_infer *t);
+fr_status fr__infer_add(fr_infer *t);
+fr_status fr__infer_concat(fr_infer *t);
+fr_status fr__infer_flatten(fr_infer *t);
+fr_status fr__infer_time(fr_infer *t);
+fr_status fr__infer_cross_entropy(fr_infer *t);
+
+/* Output length of a window that slides over `in` numbers; a failure names the attributes. */
+fr_status fr__op_window(const fr_infer *t, int axis, int64_t in, const int kernel[2],
+                        const int stride[2], const int pad[2], int64_t *out);
+
+#endif

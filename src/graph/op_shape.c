@@ -1,0 +1,58 @@
+/* op_shape.c -- operators that join, reshape or reduce: add, concat, flatten, mean and last
+ * over time. */
+#include "graph/op.h"
+
+static fr_status fail_pair(const fr_infer *t, int i, const char *needs)
+{
+    char a[96], b[96];
+    return fr__op_fail(t, "input %s is %s and input %s is %s; %s", t->in[0]->name,
+                       fr_shape_text(&t->in[0]->shape, a, sizeof a), t->in[i]->name,
+                       fr_shape_text(&t->in[i]->shape, b, sizeof b), needs);
+}
+
+fr_status fr__infer_add(fr_infer *t)
+{
+    for (int i = 0; i < 2; i++) FR_TRY(fr__op_input(t, i, FR_F32, 0, FR_MAX_DIMS));
+    if (!fr_shape_equal(&t->in[0]->shape, &t->in[1]->shape))
+        return fail_pair(t, 1, "they must be equal");
+    fr__op_output(t, t->in[0]->shape);
+    fr__op_flops(t, (double)fr_shape_count(&t->node->shape), 0, 0);
+    return FR_OK;
+}
+
+fr_status fr__infer_concat(fr_infer *t)
+{
+    fr_shape y = {0};
+    for (int i = 0; i < t->node->n_inputs; i++) {
+        FR_TRY(fr__op_input(t, i, FR_F32, 1, FR_MAX_DIMS));
+        fr_shape s = t->in[i]->shape;
+        int64_t first = s.dim[0];
+        if (i == 0) {
+            y = s;
+            continue;
+        }
+        s.dim[0] = y.dim[0];
+        if (!fr_shape_equal(&s, &y))
+            return fail_pair(t, i, "they must be equal but for the first dimension");
+        y.dim[0] += first;
+    }
+    fr__op_output(t, y);
+    return FR_OK;
+}
+
+fr_status fr__infer_flatten(fr_infer *t)
+{
+    FR_TRY(fr__op_input(t, 0, FR_F32, 0, FR_MAX_DIMS));
+    fr__op_output(t, FR_SHAPE(fr_shape_count(&t->in[0]->shape)));
+    return FR_OK;
+}
+
+fr_status fr__infer_time(fr_infer *t)
+{
+    FR_TRY(fr__op_input(t, 0, FR_F32, 2, 2));
+    FR_TRY(fr__op_length(t, 1));
+    fr__op_output(t, FR_SHAPE(t->in[0]->shape.dim[1]));
+    double n = (double)fr_shape_count(&t->in[0]->shape);
+    if (t->node->op == FR_OP_MEAN_TIME) fr__op_flops(t, n, n, 0);
+    return FR_OK;
+}

@@ -1,0 +1,29 @@
+/* shape.c -- shapes: count, compare, print. */
+#include <forerun/graph.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+
+int64_t fr_shape_count(const fr_shape *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->n_dims; i++) n *= s->dim[i];
+    return n;
+}
+
+bool fr_shape_equal(const fr_shape *a, const fr_shape *b)
+{
+    if (a->n_dims != b->n_dims) return false;
+    for (int i = 0; i < a->n_dims; i++)
+        if (a->dim[i] != b->dim[i]) return false;
+    return true;
+}
+
+const char *fr_shape_text(const fr_shape *s, char *text, size_t room)
+{
+    size_t used = (size_t)snprintf(text, room, "(");
+    for (int i = 0; i < s->n_dims && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId64, i ? ", " : "", s->dim[i]);
+    if (used < room) snprintf(text + used, room - used, ")");
+    return text;
+}

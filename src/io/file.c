@@ -1,0 +1,272 @@
+/* file.c -- whole files in memory and files replaced atomically.
+ *
+ * A name is durable only when the folder that holds it has been synced, so every rename here syncs
+ * the folder too. */
+#include "io/file.h"
+
+#include "base/alloc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { CHUNK = 1 << 16, MAX_PATH = 4096 };
+
+fr_status fr__io_fail(fr_ctx *ctx, const char *what, const char *path)
+{
+    int code = errno;
+    return fr_fail(ctx, FR_IO, "cannot %s %s: %s", what, path, strerror(code));
+}
+
+fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, size_t bytes)
+{
+    const char *from = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, from, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return fr__io_fail(ctx, "write", path);
+        from += n, bytes -= (size_t)n;
+    }
+    return FR_OK;
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+/* Bytes collected so far; one more than max_bytes may come in, to tell "full" from "too much". */
+struct sink {
+    fr_ctx *ctx;
+    const char *path;
+    unsigned char *data;
+    size_t n, room, max_bytes;
+};
+
+/* Room for at least one more byte and the zero behind it. */
+static fr_status sink_grow(struct sink *s, size_t hint)
+{
+    if (s->n > s->max_bytes)
+        return fr_fail(s->ctx, FR_INVALID, "%s: more than %zu bytes of data", s->path,
+                       s->max_bytes);
+    if (s->room - s->n > 1) return FR_OK;
+    size_t room = s->room ? 2 * s->room : hint;
+    if (room < CHUNK) room = CHUNK;
+    if (room - 2 > s->max_bytes) room = s->max_bytes + 2;
+    unsigned char *grown = fr__realloc(s->data, s->n, room);
+    if (!grown) return fr__no_memory(s->ctx, room, s->path);
+    s->data = grown;
+    s->room = room;
+    return FR_OK;
+}
+
+/* *n = 0 at the end of the file. */
+static fr_status read_some(fr_ctx *ctx, int fd, const char *path, void *to, size_t room, size_t *n)
+{
+    ssize_t got;
+    do {
+        got = read(fd, to, room);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return fr__io_fail(ctx, "read", path);
+    *n = (size_t)got;
+    return FR_OK;
+}
+
+static fr_status read_plain(struct sink *s, int fd, size_t size)
+{
+    size_t got = 0;
+    do {
+        FR_TRY(sink_grow(s, size + 2));
+        FR_TRY(read_some(s->ctx, fd, s->path, s->data + s->n, s->room - 1 - s->n, &got));
+        s->n += got;
+    } while (got > 0);
+    return FR_OK;
+}
+
+/* Inflate all that one piece of input gives. *at_end: it stopped between two members. */
+static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
+{
+    do {
+        if (*at_end && z->avail_in == 0) return FR_OK;
+        if (*at_end && inflateReset(z) != Z_OK)
+            return fr_fail(s->ctx, FR_INTERNAL, "%s: zlib refused a reset", s->path);
+        FR_TRY(sink_grow(s, 0));
+        size_t room = s->room - 1 - s->n;
+        uInt step = room < ((uInt)1 << 30) ? (uInt)room : (uInt)1 << 30;
+        z->next_out = s->data + s->n;
+        z->avail_out = step;
+        int code = inflate(z, Z_NO_FLUSH);
+        s->n += step - z->avail_out;
+        *at_end = code == Z_STREAM_END;
+        if (code == Z_MEM_ERROR) return fr__no_memory(s->ctx, CHUNK, "zlib");
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
+            return fr_fail(s->ctx, FR_INVALID, "%s: broken gzip data after %zu unpacked bytes: %s",
+                           s->path, s->n, z->msg ? z->msg : "no details");
+        /* A full output may have left more inside zlib than the input shows. */
+    } while (z->avail_in > 0 || z->avail_out == 0);
+    return FR_OK;
+}
+
+static fr_status read_gzip(struct sink *s, int fd, unsigned char *piece)
+{
+    z_stream z = {0};
+    if (inflateInit2(&z, 15 + 16) != Z_OK) return fr__no_memory(s->ctx, CHUNK, "zlib");
+    fr_status status;
+    size_t got = 0;
+    bool at_end = false;
+    do {
+        FR_TRY_GOTO(status, read_some(s->ctx, fd, s->path, piece, CHUNK, &got), done);
+        z.next_in = piece;
+        z.avail_in = (uInt)got;
+        FR_TRY_GOTO(status, inflate_piece(s, &z, &at_end), done);
+    } while (got > 0);
+    if (!at_end)
+        status =
+            fr_fail(s->ctx, FR_INVALID,
+                    "%s: the gzip data end early, after %zu unpacked bytes; is the file whole?",
+                    s->path, s->n);
+    else
+        status = sink_grow(s, 0);
+done:
+    inflateEnd(&z);
+    return status;
+}
+
+static fr_status read_open(struct sink *s, int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0) return fr__io_fail(s->ctx, "read", s->path);
+    size_t size = info.st_size > 0 ? (size_t)info.st_size : 0;
+    unsigned char magic[2];
+    bool is_gzip = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1F && magic[1] == 0x8B;
+    if (!is_gzip) return read_plain(s, fd, size);
+    unsigned char *piece = fr__alloc(CHUNK);
+    if (!piece) return fr__no_memory(s->ctx, CHUNK, s->path);
+    fr_status status = read_gzip(s, fd, piece);
+    fr__free(piece);
+    return status;
+}
+
+fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigned char **data,
+                        size_t *bytes)
+{
+    *data = NULL;
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fr__io_fail(ctx, "open", path);
+    struct sink s = {.ctx = ctx, .path = path, .max_bytes = max_bytes};
+    if (s.max_bytes > PTRDIFF_MAX / 2) s.max_bytes = PTRDIFF_MAX / 2;
+    fr_status status = read_open(&s, fd);
+    close(fd);
+    if (status != FR_OK) {
+        fr__free(s.data);
+        return status;
+    }
+    s.data[s.n] = '\0';
+    *data = s.data;
+    *bytes = s.n;
+    return FR_OK;
+}
+
+/* --- names -------------------------------------------------------------------------------- */
+
+bool fr__file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
+bool fr__dir_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static fr_status copy_path(fr_ctx *ctx, const char *path, const char *suffix, char to[MAX_PATH])
+{
+    int n = snprintf(to, MAX_PATH, "%s%s", path, suffix);
+    if (n > 0 && n < MAX_PATH) return FR_OK;
+    return fr_fail(ctx, FR_INVALID, "a path of %d characters is %s: %.60s", n,
+                   n > 0 ? "too long" : "too short", path);
+}
+
+fr_status fr__dir_make(fr_ctx *ctx, const char *path)
+{
+    char part[MAX_PATH];
+    FR_TRY(copy_path(ctx, path, "", part));
+    for (char *at = part + 1;; at++) {
+        if (*at != '/' && *at != '\0') continue;
+        char mark = *at;
+        *at = '\0';
+        if (mkdir(part, 0777) != 0 && !(errno == EEXIST && fr__dir_exists(part)))
+            return fr__io_fail(ctx, "make folder", part);
+        if (mark == '\0') return FR_OK;
+        *at = mark;
+    }
+}
+
+static fr_status sync_parent(fr_ctx *ctx, const char *path)
+{
+    char folder[MAX_PATH];
+    FR_TRY(copy_path(ctx, path, "", folder));
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') folder[--n] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    else
+        strcpy(folder, ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fr__io_fail(ctx, "open folder", folder);
+    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
+    bool failed = fsync(fd) != 0 && errno != EINVAL;
+    fr_status status = failed ? fr__io_fail(ctx, "sync folder", folder) : FR_OK;
+    close(fd);
+    return status;
+}
+
+fr_status fr__rename_sync(fr_ctx *ctx, const char *from, const char *to)
+{
+    if (rename(from, to) != 0) {
+        int code = errno;
+        return fr_fail(ctx, FR_IO, "cannot rename %s to %s: %s", from, to, strerror(code));
+    }
+    return sync_parent(ctx, to);
+}
+
+fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size_t bytes)
+{
+    char name[MAX_PATH], suffix[32];
+    snprintf(suffix, sizeof suffix, ".%ld.tmp", (long)getpid());
+    FR_TRY(copy_path(ctx, path, suffix, name));
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return fr__io_fail(ctx, "create", name);
+    fr_status status = fr__fd_write(ctx, fd, name, data, bytes);
+    if (status == FR_OK && fsync(fd) != 0) status = fr__io_fail(ctx, "sync", name);
+    if (close(fd) != 0 && status == FR_OK) status = fr__io_fail(ctx, "close", name);
+    if (status == FR_OK) status = fr__rename_sync(ctx, name, path);
+    if (status != FR_OK) (void)unlink(name);
+    return status;
+}
+
+fr_status fr__dir_remove(fr_ctx *ctx, const char *path)
+{
+    DIR *dir = opendir(path);
+    if (!dir) return errno == ENOENT ? FR_OK : fr__io_fail(ctx, "open folder", path);
+    fr_status status = FR_OK;
+    struct dirent *entry;
+    while (status == FR_OK && (entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0) == 0 || errno == ENOENT) continue;
+        int code = errno;
+        status =
+            fr_fail(ctx, FR_IO, "cannot remove %s/%s: %s", path, entry->d_name, strerror(code));
+    }
+    closedir(dir);
+    if (status == FR_OK && rmdir(path) != 0 && errno != ENOENT)
+        status = fr__io_fail(ctx, "remove folder", path);
+    return status;
+}

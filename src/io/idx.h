@@ -1,0 +1,18 @@
+/* idx.h -- the IDX format of MNIST: bytes in up to four dimensions. */
+#ifndef FR_IO_IDX_H
+#define FR_IO_IDX_H
+
+#include <forerun/base.h>
+
+typedef struct fr_idx {
+    int n_dims;
+    int64_t dim[4];
+    const unsigned char *data; /* (dim[0], ..), inside the block that was parsed */
+} fr_idx;
+
+/* Unsigned bytes only; the block must hold exactly what the header says. Errors name `name` and
+ * the byte offset. */
+fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
+                        fr_idx *out);
+
+#endif

@@ -1,0 +1,53 @@
+/* json.h -- a streaming JSON writer that allocates nothing, for metrics lines and summaries.
+ *
+ *     fr_json j;
+ *     fr__json_to_file(&j, f, 0);
+ *     fr__json_object(&j, NULL);
+ *     fr__json_int(&j, "step", 7);
+ *     fr__json_list(&j, "parts"), fr__json_real(&j, NULL, 0.5), fr__json_end(&j);
+ *     fr__json_end(&j);
+ *     if (!fr__json_finish(&j)) ...write failed, buffer too small, or calls that do not match...
+ *
+ * `key` is NULL inside a list and at the top, a text inside an object. Errors stick, so only
+ * fr__json_finish needs a check. */
+#ifndef FR_IO_JSON_H
+#define FR_IO_JSON_H
+
+#include <forerun/base.h>
+#include <stdio.h>
+
+#define FR_JSON_DEPTH 32
+
+typedef struct fr_json {
+    FILE *file;   /* or NULL: */
+    char *buffer; /* (room), always ended by a zero */
+    size_t room, bytes;
+    int indent; /* blanks per level; 0: all on one line */
+    int depth;
+    bool is_list[FR_JSON_DEPTH + 1], has_items[FR_JSON_DEPTH + 1];
+    bool failed;
+} fr_json;
+
+/* The file stays open and is the caller's; fr__json_finish writes a newline and flushes. */
+void fr__json_to_file(fr_json *j, FILE *file, int indent);
+/* The text is j->bytes long, without a newline at the end. Too little room fails, and then j->bytes
+ * is what would have been needed (room for one more byte, the zero). */
+void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent);
+
+void fr__json_object(fr_json *j, const char *key);
+void fr__json_list(fr_json *j, const char *key);
+void fr__json_end(fr_json *j); /* of the innermost object or list */
+
+void fr__json_int(fr_json *j, const char *key, int64_t value);
+void fr__json_uint(fr_json *j, const char *key, uint64_t value);
+/* Shortest text that reads back to the same double; NaN and infinity become null. */
+void fr__json_real(fr_json *j, const char *key, double value);
+void fr__json_bool(fr_json *j, const char *key, bool value);
+/* NULL becomes null; bytes that are not UTF-8 become U+FFFD. */
+void fr__json_text(fr_json *j, const char *key, const char *text);
+void fr__json_null(fr_json *j, const char *key);
+
+/* True if one whole value was written and everything arrived. */
+bool fr__json_finish(fr_json *j);
+
+#endif

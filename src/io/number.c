@@ -1,0 +1,79 @@
+/* number.c -- numbers to text and back. printf and strtod follow the locale of the program that
+ * uses the library, so they are called here only, under the C locale of the calling thread. */
+#include "io/number.h"
+
+#include <errno.h>
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* glibc hands out one static object for the "C" locale: this allocates nothing. */
+static locale_t enter_c_locale(locale_t *c)
+{
+    *c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return *c ? uselocale(*c) : (locale_t)0;
+}
+
+static void leave_c_locale(locale_t c, locale_t before)
+{
+    if (before) uselocale(before);
+    if (c) freelocale(c);
+}
+
+/* A decimal of up to DBL_DIG digits survives the way through a normal double, so where the value
+ * has one that short, %.15g prints it; only subnormal numbers may need fewer. */
+size_t fr__real_format(double value, char text[32])
+{
+    if (!isfinite(value))
+        return (size_t)snprintf(text, 32, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+    locale_t c, before = enter_c_locale(&c);
+    int digits = fabs(value) < DBL_MIN ? 1 : DBL_DIG;
+    do {
+        snprintf(text, 32, "%.*g", digits, value);
+    } while (strtod(text, NULL) != value && ++digits <= DBL_DECIMAL_DIG);
+    leave_c_locale(c, before);
+    return strlen(text);
+}
+
+static const char *skip_digits(const char *t)
+{
+    while (*t >= '0' && *t <= '9') t++;
+    return t;
+}
+
+bool fr__int_scan(const char *text, int64_t *value)
+{
+    const char *digits = text + (*text == '-' || *text == '+'), *end = skip_digits(digits);
+    if (end == digits || *end) return false;
+    errno = 0;
+    long long v = strtoll(text, NULL, 10);
+    if (errno) return false;
+    *value = v;
+    return true;
+}
+
+bool fr__real_scan(const char *text, double *value)
+{
+    const char *whole = text + (*text == '-' || *text == '+'), *at = skip_digits(whole);
+    bool has_digits = at > whole;
+    if (*at == '.') {
+        const char *part = at + 1;
+        at = skip_digits(part);
+        has_digits = has_digits || at > part;
+    }
+    if (has_digits && (*at == 'e' || *at == 'E')) {
+        const char *power = at + 1 + (at[1] == '-' || at[1] == '+');
+        at = skip_digits(power);
+        if (at == power) return false;
+    }
+    if (!has_digits || *at) return false;
+    locale_t c, before = enter_c_locale(&c);
+    double v = strtod(text, NULL);
+    leave_c_locale(c, before);
+    if (!isfinite(v)) return false;
+    *value = v;
+    return true;
+}

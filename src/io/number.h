@@ -1,0 +1,17 @@
+/* number.h -- numbers to text and back, the same in every locale. */
+#ifndef FR_IO_NUMBER_H
+#define FR_IO_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The shortest decimal text that reads back to the same double ("nan", "inf", "-inf" for those);
+ * returns its length. */
+size_t fr__real_format(double value, char text[32]);
+
+/* Decimal text only, all of it used: no blanks, no hexadecimal, no names. Integers must fit. */
+bool fr__int_scan(const char *text, int64_t *value);
+bool fr__real_scan(const char *text, double *value);
+
+#endif

@@ -1,0 +1,25 @@
+/* optim.h -- inside the module: the records of the registry, the sweep that the adam family
+ * shares, and one block of a norm. */
+#ifndef FR_OPTIM_OPTIM_H
+#define FR_OPTIM_OPTIM_H
+
+#include <forerun/optim.h>
+
+extern const fr_optimizer fr__optim_sgd, fr__optim_adam, fr__optim_adamw, fr__optim_nadam;
+extern const fr_lr_schedule fr__lr_constant, fr__lr_step, fr__lr_cosine, fr__lr_polynomial;
+
+/* Settings that every optimizer has: NULL if lr and weight_decay are fine. */
+const char *fr__optim_check_common(const fr_optim_options *o);
+
+/* The adam family: settings, coefficients and sweeps. See adam_core.c. */
+const char *fr__adam_check(const fr_optim_options *o);
+void fr__adam_fill(const fr_optim_options *o, int64_t t, double by_grad, double by_mean,
+                   fr_optim_coef *c);
+void fr__adam_step(const fr_optim_coef *c, size_t n, float *w, const float *g,
+                   float *const state[]);
+void fr__adam_direction(const fr_optim_coef *c, size_t n, float *const state[], float *u);
+
+/* Sum of squares of one block, n <= FR_NORM_BLOCK. */
+double fr__sum_squares_block(const float *x, size_t n);
+
+#endif

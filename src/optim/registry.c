@@ -1,0 +1,48 @@
+/* registry.c -- the optimizers and schedules there are, and what is common to all. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+static const fr_optimizer *const optimizers[] = {
+    &fr__optim_sgd, &fr__optim_adam, &fr__optim_adamw, &fr__optim_nadam, NULL,
+};
+
+static const fr_lr_schedule *const schedules[] = {
+    &fr__lr_constant, &fr__lr_step, &fr__lr_cosine, &fr__lr_polynomial, NULL,
+};
+
+const fr_optimizer *const *fr_optim_list(void) { return optimizers; }
+
+const fr_lr_schedule *const *fr_lr_list(void) { return schedules; }
+
+const fr_optimizer *fr_optim_find(const char *name)
+{
+    for (const fr_optimizer *const *o = optimizers; *o; o++)
+        if (strcmp((*o)->name, name) == 0) return *o;
+    return NULL;
+}
+
+const fr_lr_schedule *fr_lr_find(const char *name)
+{
+    for (const fr_lr_schedule *const *s = schedules; *s; s++)
+        if (strcmp((*s)->name, name) == 0) return *s;
+    return NULL;
+}
+
+const char *fr__optim_check_common(const fr_optim_options *o)
+{
+    if (!(o->lr >= 0 && isfinite(o->lr))) return "lr must be a number from 0 on";
+    if (!(o->weight_decay >= 0 && isfinite(o->weight_decay)))
+        return "weight_decay must be a number from 0 on";
+    return NULL;
+}
+
+void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, double lr,
+                      double grad_scale, fr_optim_coef *c)
+{
+    fr_optim_options now = *o;
+    now.lr = lr;
+    *c = (fr_optim_coef){.grad_scale = (float)grad_scale, .lr = (float)lr, .keep = 1};
+    opt->prepare(&now, t, c);
+}

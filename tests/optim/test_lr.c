@@ -1,0 +1,87 @@
+/* test_lr.c -- learning rate schedules at points known by hand. */
+#include <forerun/optim.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void near(double found, double expected)
+{
+    if (!(fabs(found - expected) <= 1e-12)) fail_msg("%.17g, expected %.17g", found, expected);
+}
+
+static void known_points(void **unused)
+{
+    (void)unused;
+    const struct {
+        fr_lr_options o;
+        int64_t t;
+        double lr; /* at base 2 */
+    } rows[] = {
+        {{.name = "constant"}, 0, 2},
+        {{.name = "constant"}, 1000000, 2},
+        {{.name = "step", .every = 10, .gamma = 0.5}, 9, 2},
+        {{.name = "step", .every = 10, .gamma = 0.5}, 10, 1},
+        {{.name = "step", .every = 10, .gamma = 0.5}, 25, 0.5},
+        {{.name = "cosine", .total = 100}, 0, 2},
+        {{.name = "cosine", .total = 100}, 50, 1},
+        {{.name = "cosine", .total = 90}, 30, 1.5},
+        {{.name = "cosine", .total = 100, .min_ratio = 0.1}, 100, 0.2},
+        {{.name = "cosine", .total = 100, .min_ratio = 0.1}, 5000, 0.2},
+        {{.name = "polynomial", .total = 10, .power = 2}, 5, 0.5},
+        {{.name = "polynomial", .total = 10, .power = 1, .min_ratio = 0.5}, 5, 1.5},
+        {{.name = "polynomial", .total = 10, .power = 1, .min_ratio = 0.5}, 10, 1},
+        {{.name = "constant", .warmup = 4}, 0, 0.5},
+        {{.name = "constant", .warmup = 4}, 2, 1.5},
+        {{.name = "constant", .warmup = 4}, 3, 2},
+        {{.name = "constant", .warmup = 4}, 4, 2},
+        /* the schedule starts where the warm-up ends, and still ends with the run */
+        {{.name = "cosine", .warmup = 20, .total = 120}, 20, 2},
+        {{.name = "cosine", .warmup = 20, .total = 120}, 70, 1},
+        {{.name = "step", .warmup = 5, .every = 10, .gamma = 0.5}, 14, 2},
+        {{.name = "step", .warmup = 5, .every = 10, .gamma = 0.5}, 15, 1},
+        /* a run that ends inside its warm-up */
+        {{.name = "cosine", .warmup = 20, .total = 10}, 9, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        near(fr_lr_at(&rows[i].o, 2, rows[i].t), rows[i].lr);
+}
+
+static void defaults_are_fine_and_bad_ones_refused(void **unused)
+{
+    (void)unused;
+    for (const fr_lr_schedule *const *s = fr_lr_list(); *s; s++) {
+        fr_lr_options o;
+        fr_lr_defaults(&o);
+        o.name = (*s)->name;
+        assert_null(fr_lr_check(&o));
+        assert_ptr_equal(fr_lr_find(o.name), *s);
+    }
+#define REFUSED(word, ...)                              \
+    do {                                                \
+        fr_lr_options o;                                \
+        fr_lr_defaults(&o);                             \
+        __VA_ARGS__;                                    \
+        assert_non_null(fr_lr_check(&o));               \
+        assert_non_null(strstr(fr_lr_check(&o), word)); \
+    } while (0)
+    REFUSED("name", o.name = "sine");
+    REFUSED("warmup", o.warmup = -1);
+    REFUSED("every", o.every = 0);
+    REFUSED("gamma", o.gamma = 0);
+    REFUSED("gamma", o.gamma = NAN);
+    REFUSED("power", o.power = 0);
+    REFUSED("min_ratio", o.min_ratio = 1.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_points),
+        cmocka_unit_test(defaults_are_fine_and_bad_ones_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

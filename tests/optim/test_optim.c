@@ -1,0 +1,304 @@
+/* test_optim.c -- optimizers against PyTorch's numbers and a plain double-precision oracle; the
+ * sweep gives the same bits however it is cut; the direction is the update applied. */
+#include "optim/optim.h"
+
+#include "base/philox.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N 1003 /* no multiple of any vector */
+
+/* Settings, and the weights that PyTorch 1.13 (foreach=True) has after 7 updates from
+ * w[i] = (i - 2) / 4 with gradients g[i] = ((5 i + 3 t) mod 11 - 5) / 8, t = 0 .. 6. */
+static const struct variant {
+    const char *name;
+    fr_optim_options o;
+    float torch[5];
+} variants[] = {
+    {"sgd", {.lr = 0.1}, {-0.4375f, -0.212499991f, 0.012500002f, 0.237499982f, 0.462499976f}},
+    {"sgd",
+     {.lr = 0.1, .momentum = 0.9},
+     {-0.14568457f, -0.162665859f, -0.0749422982f, 0.0623418801f, 0.340516657f}},
+    {"sgd",
+     {.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.01},
+     {-0.154185265f, -0.202841476f, -0.199392244f, 0.185353175f, 0.283568531f}},
+    {"sgd",
+     {.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+     {-0.109813817f, -0.127407968f, -0.0522876158f, 0.0636021718f, 0.306851953f}},
+    {"adam",
+     {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+     {-0.467321098f, -0.248345181f, -0.0133789843f, 0.241850331f, 0.484872252f}},
+    {"adam",
+     {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+     {-0.462318569f, -0.234905675f, -0.0132457744f, 0.237996668f, 0.47828868f}},
+    {"adamw",
+     {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+     {-0.463969052f, -0.246588409f, -0.0132959578f, 0.240106091f, 0.481445402f}},
+    {"adam",
+     {.lr = 0.02, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3},
+     {-0.459456384f, -0.245836824f, -0.00305817113f, 0.238111153f, 0.475291699f}},
+    {"nadam",
+     {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 0.004},
+     {-0.473552108f, -0.247333154f, -0.00373683171f, 0.245601267f, 0.480210453f}},
+    {"nadam",
+     {.lr = 0.02,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .eps = 1e-8,
+      .weight_decay = 0.1,
+      .momentum_decay = 0.5},
+     {-0.463898689f, -0.222499102f, -0.0044591357f, 0.239977494f, 0.470815867f}},
+};
+#define N_VARIANTS ((int)(sizeof variants / sizeof *variants))
+
+static float noise(uint32_t stream, uint64_t i)
+{
+    uint32_t r[4];
+    fr__random4(7, FR_STREAM_SYNTHETIC, stream, i, 0, r);
+    return 2 * fr__unit_float(r[0]) - 1;
+}
+
+/* One number trained in double, by the textbook lines, with what it carries along. */
+struct oracle {
+    double w, m, v, product;
+    int64_t t;
+};
+
+static void oracle_step(const struct variant *x, double lr, double g, struct oracle *s)
+{
+    const fr_optim_options *o = &x->o;
+    s->t++;
+    if (strcmp(x->name, "adamw") == 0)
+        s->w *= 1 - lr * o->weight_decay;
+    else
+        g += o->weight_decay * s->w;
+    if (strcmp(x->name, "sgd") == 0) {
+        s->m = s->t == 1 ? g : o->momentum * s->m + (1 - o->dampening) * g;
+        if (o->momentum <= 0) s->m = g;
+        s->w -= lr * (o->nesterov ? g + o->momentum * s->m : s->m);
+        return;
+    }
+    double t = (double)s->t;
+    s->m = o->beta1 * s->m + (1 - o->beta1) * g;
+    s->v = o->beta2 * s->v + (1 - o->beta2) * g * g;
+    double below = sqrt(s->v / (1 - pow(o->beta2, t))) + o->eps;
+    if (strcmp(x->name, "nadam") != 0) {
+        s->w -= lr * s->m / (1 - pow(o->beta1, t)) / below;
+        return;
+    }
+    double mu = o->beta1 * (1 - 0.5 * pow(0.96, t * o->momentum_decay));
+    double mu_next = o->beta1 * (1 - 0.5 * pow(0.96, (t + 1) * o->momentum_decay));
+    s->product *= mu;
+    s->w -= lr * (1 - mu) * g / (1 - s->product) / below;
+    s->w -= lr * mu_next * s->m / (1 - s->product * mu_next) / below;
+}
+
+static void follows_torch(void **unused)
+{
+    (void)unused;
+    for (int k = 0; k < N_VARIANTS; k++) {
+        const struct variant *x = &variants[k];
+        const fr_optimizer *opt = fr_optim_find(x->name);
+        assert_non_null(opt);
+        float w[5], g[5], m[5] = {0}, v[5] = {0};
+        for (int i = 0; i < 5; i++) w[i] = (float)(i - 2) / 4;
+        for (int t = 0; t < 7; t++) {
+            for (int i = 0; i < 5; i++) g[i] = (float)((5 * i + 3 * t) % 11 - 5) / 8;
+            fr_optim_coef c;
+            fr_optim_prepare(opt, &x->o, t + 1, x->o.lr, 1, &c);
+            opt->step(&c, 5, w, g, (float *[]){m, v});
+        }
+        for (int i = 0; i < 5; i++)
+            if (!(fabsf(w[i] - x->torch[i]) <= 2e-7f))
+                fail_msg("%s, row %d, weight %d: %.9g, PyTorch %.9g", x->name, k, i, (double)w[i],
+                         (double)x->torch[i]);
+    }
+}
+
+/* 30 updates at changing rates with half of each gradient clipped away. */
+static void follows_oracle(void **unused)
+{
+    (void)unused;
+    static float w[N], g[N], m[N], v[N];
+    static struct oracle s[N];
+    for (int k = 0; k < N_VARIANTS; k++) {
+        const struct variant *x = &variants[k];
+        const fr_optimizer *opt = fr_optim_find(x->name);
+        for (int i = 0; i < N; i++) {
+            w[i] = noise(1, (uint64_t)i), m[i] = v[i] = 0;
+            s[i] = (struct oracle){.w = w[i], .product = 1};
+        }
+        for (int t = 0; t < 30; t++) {
+            double lr = x->o.lr / (1 + 0.1 * t);
+            for (int i = 0; i < N; i++) {
+                g[i] = noise(2, (uint64_t)(t * N + i));
+                oracle_step(x, lr, 0.5 * g[i], &s[i]);
+            }
+            fr_optim_coef c;
+            fr_optim_prepare(opt, &x->o, t + 1, lr, 0.5, &c);
+            opt->step(&c, N, w, g, (float *[]){m, v});
+        }
+        for (int i = 0; i < N; i++)
+            if (!(fabs(w[i] - s[i].w) <= 3e-6 * (1 + fabs(s[i].w))))
+                fail_msg("%s, row %d, weight %d: %.9g, expected %.9g", x->name, k, i, (double)w[i],
+                         s[i].w);
+    }
+}
+
+/* Any cut of the range, aligned or not, gives the bits of one sweep. */
+static void any_cut_same_bits(void **unused)
+{
+    (void)unused;
+    static float start[4][N], whole[4][N], parts[4][N];
+    for (int b = 0; b < 4; b++)
+        for (int i = 0; i < N; i++) start[b][i] = noise((uint32_t)b, (uint64_t)i);
+    for (int i = 0; i < N; i++) start[3][i] = fabsf(start[3][i]);
+    for (int k = 0; k < N_VARIANTS; k++) {
+        const fr_optimizer *opt = fr_optim_find(variants[k].name);
+        fr_optim_coef c;
+        fr_optim_prepare(opt, &variants[k].o, 3, variants[k].o.lr, 0.7, &c);
+        memcpy(whole, start, sizeof whole);
+        opt->step(&c, N, whole[0], whole[1], (float *[]){whole[2], whole[3]});
+        for (size_t grain = 1; grain < 40; grain += 3) {
+            memcpy(parts, start, sizeof parts);
+            for (size_t at = 0; at < N; at += grain) {
+                size_t n = N - at < grain ? N - at : grain;
+                opt->step(&c, n, parts[0] + at, parts[1] + at,
+                          (float *[]){parts[2] + at, parts[3] + at});
+            }
+            assert_memory_equal(parts, whole, sizeof whole);
+        }
+        static float u[N], u_parts[N];
+        opt->direction(&c, N, (float *[]){whole[2], whole[3]}, u);
+        for (size_t at = 0; at < N; at += 13)
+            opt->direction(&c, N - at < 13 ? N - at : 13, (float *[]){whole[2] + at, whole[3] + at},
+                           u_parts + at);
+        assert_memory_equal(u, u_parts, sizeof u);
+    }
+}
+
+/* Under a steady gradient the direction is (w before - w after) / lr of the last update. */
+static void direction_is_what_is_applied(void **unused)
+{
+    (void)unused;
+    enum { STEPS = 300, W = 7 };
+    for (int k = 0; k < N_VARIANTS; k++) {
+        const struct variant *x = &variants[k];
+        const fr_optimizer *opt = fr_optim_find(x->name);
+        fr_optim_options o = x->o;
+        o.weight_decay = 0;
+        float w[W], g[W], m[W] = {0}, v[W] = {0}, before[W], u[W];
+        for (int i = 0; i < W; i++) w[i] = noise(5, (uint64_t)i), g[i] = noise(6, (uint64_t)i);
+        fr_optim_coef c;
+        for (int t = 1; t <= STEPS; t++) {
+            for (int i = 0; i < W; i++) before[i] = w[i] = noise(5, (uint64_t)i);
+            fr_optim_prepare(opt, &o, t, o.lr, 1, &c);
+            opt->step(&c, W, w, g, (float *[]){m, v});
+        }
+        opt->direction(&c, W, (float *[]){m, v}, u);
+        for (int i = 0; i < W; i++) {
+            double applied = ((double)before[i] - (double)w[i]) / o.lr;
+            if (!(fabs(applied - (double)u[i]) <= 2e-5 * (1 + fabs(applied))))
+                fail_msg("%s, row %d: applied %.9g, direction %.9g", x->name, k, applied,
+                         (double)u[i]);
+        }
+    }
+}
+
+/* Weight decay apart from the gradient is not part of the direction. */
+static void direction_leaves_decay_out(void **unused)
+{
+    (void)unused;
+    fr_optim_coef plain, decayed;
+    fr_optim_options o;
+    fr__optim_adamw.defaults(&o);
+    assert_true(o.weight_decay > 0);
+    fr_optim_prepare(&fr__optim_adamw, &o, 9, 1e-3, 1, &decayed);
+    o.weight_decay = 0;
+    fr_optim_prepare(&fr__optim_adamw, &o, 9, 1e-3, 1, &plain);
+    float m = 0.5f, v = 0.25f, u[2];
+    fr__optim_adamw.direction(&plain, 1, (float *[]){&m, &v}, &u[0]);
+    fr__optim_adamw.direction(&decayed, 1, (float *[]){&m, &v}, &u[1]);
+    assert_true(u[0] == u[1]);
+    double expected = 0.5 / (1 - pow(0.9, 9)) / (0.5 / sqrt(1 - pow(0.999, 9)) + 1e-8);
+    assert_true(fabs((double)u[0] - expected) < 1e-6 * expected);
+}
+
+/* nadam's product of momenta, cut short, still equals the one carried along. */
+static void nadam_needs_only_t(void **unused)
+{
+    (void)unused;
+    const double decays[] = {0, 0.004, 1, 100};
+    const double betas[] = {0.5, 0.9, 0.99};
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 3; b++) {
+            fr_optim_options o;
+            fr__optim_nadam.defaults(&o);
+            o.momentum_decay = decays[a], o.beta1 = betas[b];
+            double product = 1;
+            for (int t = 1; t <= 5000; t++) {
+                double now = o.beta1 * (1 - 0.5 * pow(0.96, t * o.momentum_decay));
+                double next = o.beta1 * (1 - 0.5 * pow(0.96, (t + 1) * o.momentum_decay));
+                product *= now;
+                if (t > 100 && t % 97) continue;
+                fr_optim_coef c;
+                fr_optim_prepare(&fr__optim_nadam, &o, t, 1, 1, &c);
+                assert_true(c.rate_grad == (float)((1 - now) / (1 - product)));
+                assert_true(c.rate_mean == (float)(next / (1 - product * next)));
+            }
+        }
+}
+
+static void bad_settings_refused(void **unused)
+{
+    (void)unused;
+    const struct {
+        const char *name;
+        size_t field; /* a double of fr_optim_options */
+        double bad[3];
+        const char *says;
+    } rows[] = {
+        {"sgd", offsetof(fr_optim_options, lr), {-1, NAN, INFINITY}, "lr"},
+        {"sgd", offsetof(fr_optim_options, weight_decay), {-1, NAN, INFINITY}, "weight_decay"},
+        {"sgd", offsetof(fr_optim_options, momentum), {-0.1, 1, NAN}, "momentum"},
+        {"sgd", offsetof(fr_optim_options, dampening), {-0.1, 1, NAN}, "dampening"},
+        {"adam", offsetof(fr_optim_options, beta1), {-0.1, 1, NAN}, "beta1"},
+        {"adamw", offsetof(fr_optim_options, beta2), {-0.1, 1, NAN}, "beta2"},
+        {"adam", offsetof(fr_optim_options, eps), {0, -1, 1e-60}, "eps"},
+        {"nadam", offsetof(fr_optim_options, momentum_decay), {-1, NAN, INFINITY}, "decay"},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int b = 0; b < 3; b++) {
+            const fr_optimizer *opt = fr_optim_find(rows[r].name);
+            fr_optim_options o;
+            opt->defaults(&o);
+            assert_null(opt->check(&o));
+            memcpy((char *)&o + rows[r].field, &rows[r].bad[b], sizeof(double));
+            const char *wrong = opt->check(&o);
+            assert_non_null(wrong);
+            assert_non_null(strstr(wrong, rows[r].says));
+        }
+    fr_optim_options o = {.lr = 0.1, .nesterov = true};
+    assert_non_null(strstr(fr__optim_sgd.check(&o), "nesterov"));
+    assert_null(fr_optim_find("lion"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follows_torch),
+        cmocka_unit_test(follows_oracle),
+        cmocka_unit_test(any_cut_same_bits),
+        cmocka_unit_test(direction_is_what_is_applied),
+        cmocka_unit_test(direction_leaves_decay_out),
+        cmocka_unit_test(nadam_needs_only_t),
+        cmocka_unit_test(bad_settings_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
