@@ -5,12 +5,13 @@
  * holds the old checkpoints, or the new one too. */
 #include "train/checkpoint.h"
 
-#include <string.h>
-
 #include "io/file.h"
 #include "io/json.h"
 #include "io/sha256.h"
 #include "train/state.h"
+
+#include <math.h>
+#include <string.h>
 
 /* One parameter at a time passes through `plain`, (largest parameter) floats. */
 typedef struct pen {
@@ -127,10 +128,10 @@ fr_status fr__checkpoint_save(fr_setup *s, fr_worker *w, const fr_folder *f, con
     FR_TRY(fr__path(s->ctx, path, "%s/%s", f->checkpoints, name));
     FR_TRY(fr__path(s->ctx, temp, "%s/.tmp-%s", f->checkpoints, name));
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
-    pen pen = {.s = s, .w = w, .plain = fr__alloc(bytes)};
-    if (!pen.plain) return fr__no_memory(s->ctx, bytes, "checkpoint");
-    fr_status status = write_files(&pen, temp, p, sha256);
-    fr__free(pen.plain);
+    pen tool = {.s = s, .w = w, .plain = fr__alloc(bytes)};
+    if (!tool.plain) return fr__no_memory(s->ctx, bytes, "checkpoint");
+    fr_status status = write_files(&tool, temp, p, sha256);
+    fr__free(tool.plain);
     /* A folder of this name is one that was found damaged: the run came here from an older one. */
     if (status == FR_OK && fr__dir_exists(path))
         status = fr__folder_discard(s->ctx, f->checkpoints, name);
@@ -142,21 +143,46 @@ fr_status fr__checkpoint_save(fr_setup *s, fr_worker *w, const fr_folder *f, con
     return prune(s, f);
 }
 
-fr_status fr__weights_sha256(fr_setup *s, fr_worker *w, char sha256[65])
+/* Calls `see` with the plain values of each trained parameter in graph order. */
+static fr_status for_each_param(fr_setup *s, fr_worker *w,
+                                void (*see)(void *, const float *, size_t), void *arg)
 {
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
     float *plain = fr__alloc(bytes);
-    if (!plain) return fr__no_memory(s->ctx, bytes, "hash of the weights");
-    fr_sha256 hash;
-    fr__sha256_init(&hash);
+    if (!plain) return fr__no_memory(s->ctx, bytes, "a look at the weights");
     fr_status status = FR_OK;
     for (int i = 0; status == FR_OK && i < fr_graph_n_params(s->graph); i++) {
         const fr_param *param = fr_graph_param(s->graph, i);
         if (!is_picked(param, false)) continue;
         status = fr_worker_get_param(w, i, plain);
-        fr__sha256_update(&hash, plain, bytes_of(param));
+        if (status == FR_OK) see(arg, plain, bytes_of(param) / sizeof(float));
     }
     fr__free(plain);
-    fr__sha256_final(&hash, sha256);
     return status;
+}
+
+static void add_to_hash(void *hash, const float *values, size_t n)
+{
+    fr__sha256_update(hash, values, n * sizeof(float));
+}
+
+static void check_finite(void *is_finite, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(values[i])) *(bool *)is_finite = false;
+}
+
+fr_status fr__weights_sha256(fr_setup *s, fr_worker *w, char sha256[65])
+{
+    fr_sha256 hash;
+    fr__sha256_init(&hash);
+    FR_TRY(for_each_param(s, w, add_to_hash, &hash));
+    fr__sha256_final(&hash, sha256);
+    return FR_OK;
+}
+
+fr_status fr__weights_finite(fr_setup *s, fr_worker *w, bool *is_finite)
+{
+    *is_finite = true;
+    return for_each_param(s, w, check_finite, is_finite);
 }

@@ -40,5 +40,6 @@ fr_status fr__checkpoint_load_newest(fr_setup *s, fr_worker *w, const char *chec
 /* Over all trained parameters in graph order, fp32, plain layout; tied ones and running
  * statistics left out. */
 fr_status fr__weights_sha256(fr_setup *s, fr_worker *w, char sha256[65]);
+fr_status fr__weights_finite(fr_setup *s, fr_worker *w, bool *is_finite);
 
 #endif

@@ -2,11 +2,11 @@
  * weights is ever held. */
 #include "train/dump.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "io/file.h"
 #include "io/number.h"
+
+#include <string.h>
 
 /* The groups of tensors, one for each parameter they apply to, in the order of the file. */
 typedef enum group { BUFFER, PARAM, STATE0, STATE1, GRAD, AFTER, N_GROUPS } group;
@@ -15,7 +15,7 @@ _Static_assert(STATE1 - STATE0 + 1 == FR_MAX_OPTIM_STATE, "a group for each stat
 static bool has(const fr_dump *d, group k, const fr_param *p)
 {
     if (p->tied_to >= 0 || p->is_buffer != (k == BUFFER)) return false;
-    return (k != STATE0 && k != STATE1) || k - STATE0 < d->s->settings.optimizer->n_state;
+    return (k != STATE0 && k != STATE1) || (int)(k - STATE0) < d->s->settings.optimizer->n_state;
 }
 
 static void name_of(const fr_dump *d, group k, const fr_param *p, char *name, size_t room)

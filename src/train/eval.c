@@ -1,12 +1,12 @@
 /* eval.c -- evaluation, inside a training run and as a command of its own. */
 #include "train/eval.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/thread.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
+
+#include <math.h>
+#include <string.h>
 
 static fr_status run_through(fr_loader *loader, fr_worker *w, fr_tally *sum)
 {
@@ -48,8 +48,7 @@ fr_status fr__load_weights(fr_setup *s, fr_worker *w, const char *from)
     bool is_damaged;
     if (!from) from = s->settings.out;
     FR_TRY(fr__path(s->ctx, path, "%s/model.safetensors", from));
-    if (fr__file_exists(path))
-        return fr__checkpoint_load_model(s, w, from, sha256, &is_damaged);
+    if (fr__file_exists(path)) return fr__checkpoint_load_model(s, w, from, sha256, &is_damaged);
     FR_TRY(fr__path(s->ctx, path, "%s/checkpoint", from));
     const char *root = fr__dir_exists(path) ? path : from;
     char found[FR_PATH];

@@ -5,6 +5,9 @@
  * So a folder called step-N is complete at every moment, whatever is killed when. */
 #include "train/folder.h"
 
+#include "io/file.h"
+#include "io/number.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +15,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-#include "io/file.h"
-#include "io/number.h"
 
 fr_status fr__path(fr_ctx *ctx, char out[FR_PATH], const char *format, ...)
 {

@@ -21,7 +21,8 @@ typedef struct fr_folder {
 
 typedef FR_VEC(int64_t) fr_steps;
 
-/* Fails if the folder holds a run and resume is false, or files that are not a run's. Looks only. */
+/* Fails if the folder holds a run and resume is false, or files that are not a run's. Looks only.
+ */
 fr_status fr__folder_check(fr_ctx *ctx, const char *path, bool resume);
 /* Makes the folder, locks it, removes what a killed run left half written. */
 fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder *f);

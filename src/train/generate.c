@@ -3,13 +3,13 @@
  * The window is the last `context` tokens, right-padded while there are fewer: attention is causal,
  * so the logits at the last real position do not see the padding. Each draw is a function of
  * (seed, number of the token), so the same seed writes the same text. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "train/eval.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct choice {
     float logit;
@@ -45,8 +45,7 @@ static int32_t draw(writer *w, const float *logits, int64_t number)
     if (w->g->temperature <= 0) return w->choices[0].id;
     int64_t n = w->g->top_k > 0 && w->g->top_k < w->vocab ? w->g->top_k : w->vocab;
     double sum = 0, best = w->choices[0].logit;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((w->choices[i].logit - best) / w->g->temperature);
+    for (int64_t i = 0; i < n; i++) sum += exp((w->choices[i].logit - best) / w->g->temperature);
     uint32_t lot[4];
     fr__random4(w->g->seed, FR_STREAM_SAMPLE, 0, (uint64_t)number, 0, lot);
     double at = ((double)lot[0] * 0x1p-32 + (double)lot[1] * 0x1p-64) * sum;
@@ -114,12 +113,15 @@ static fr_status encode_prompt(writer *w)
         return fr_fail(w->s.ctx, FR_INVALID, "data %s cannot turn text into tokens",
                        w->s.data_name);
     if (w->n_ids == 0)
-        return fr_fail(w->s.ctx, FR_INVALID, "the prompt holds no token; give at least one by "
+        return fr_fail(w->s.ctx, FR_INVALID,
+                       "the prompt holds no token; give at least one by "
                        "--prompt");
     for (int64_t i = 0; i < w->n_ids; i++)
         if (w->ids[i] < 0 || w->ids[i] >= w->vocab)
-            return fr_fail(w->s.ctx, FR_INVALID, "token %lld of the prompt is %d, the model knows "
-                           "0 to %lld", (long long)i, w->ids[i], (long long)w->vocab - 1);
+            return fr_fail(w->s.ctx, FR_INVALID,
+                           "token %lld of the prompt is %d, the model knows "
+                           "0 to %lld",
+                           (long long)i, w->ids[i], (long long)w->vocab - 1);
     return FR_OK;
 }
 

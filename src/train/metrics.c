@@ -2,13 +2,13 @@
  * place to go on from. */
 #include "train/metrics.h"
 
+#include "io/file.h"
+#include "io/json.h"
+
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "io/file.h"
-#include "io/json.h"
 
 /* Length of the lines up to and with `step`; they begin with {"step":N, as written below. */
 static size_t kept_bytes(const char *text, size_t bytes, int64_t step)

@@ -1,10 +1,10 @@
 /* restore.c -- reads checkpoints: first all is compared with the model, then values are taken. */
-#include <string.h>
-
 #include "io/file.h"
 #include "io/sha256.h"
 #include "train/checkpoint.h"
 #include "train/state.h"
+
+#include <string.h>
 
 /* What a file of tensors must hold: `prefix` (NULL for none) and the name of a parameter. */
 typedef struct shelf {

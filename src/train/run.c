@@ -4,9 +4,6 @@
  * where due, a line of metrics, a checkpoint where due, progress. The line comes before the
  * checkpoint, so that a checkpoint always finds its line. However the run ends (done, stopped,
  * diverged), the folder holds a checkpoint of the last good weights and a summary. */
-#include <math.h>
-#include <string.h>
-
 #include "base/thread.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
@@ -14,6 +11,9 @@
 #include "train/eval.h"
 #include "train/metrics.h"
 #include "train/summary.h"
+
+#include <math.h>
+#include <string.h>
 
 typedef struct run {
     fr_ctx *ctx;
@@ -28,8 +28,8 @@ typedef struct run {
     int64_t saved_step; /* of the last checkpoint; -1: none */
     char checkpoint[FR_PATH];
     uint64_t start_ns;
-    double earlier_s;                  /* elapsed in earlier sessions */
-    double timed_s, first_tenth_s;     /* inside mini-batches, waiting for data included */
+    double earlier_s;              /* elapsed in earlier sessions */
+    double timed_s, first_tenth_s; /* inside mini-batches, waiting for data included */
     int64_t timed_samples, first_tenth_samples;
     fr_run_result result;
 } run;
@@ -47,9 +47,8 @@ static fr_status check_dump_step(const run *r)
 {
     int64_t k = r->o->dump_step;
     if (k == 0 || k > r->setup.n_steps)
-        return fr_fail(r->ctx, FR_INVALID,
-                       "--dump-step %lld: the run has mini-batches 1 to %lld", (long long)k,
-                       (long long)r->setup.n_steps);
+        return fr_fail(r->ctx, FR_INVALID, "--dump-step %lld: the run has mini-batches 1 to %lld",
+                       (long long)k, (long long)r->setup.n_steps);
     if (k > 0 && k <= r->at.step)
         return fr_fail(r->ctx, FR_INVALID,
                        "--dump-step %lld: the run resumes after mini-batch %lld", (long long)k,
@@ -144,22 +143,12 @@ static fr_status train_batch(run *r, const fr_batch *b, double lr, fr_tally *tal
                     .lr = lr,
                     .want_norm = r->setup.settings.grad_norm};
     bool is_dumped = step == r->o->dump_step;
-    if (is_dumped)
-        FR_TRY(fr__dump_begin(&r->setup, r->worker, &r->folder, b, step, lr, &dump));
+    if (is_dumped) FR_TRY(fr__dump_begin(&r->setup, r->worker, &r->folder, b, step, lr, &dump));
     fr_status status = fr_worker_train(r->worker, &feed, tally, norm);
     if (is_dumped && status == FR_OK)
         status = fr__dump_end(&dump, tally->loss / (double)tally->targets);
     fr__dump_abort(&dump);
     return status;
-}
-
-static fr_status diverged(run *r, double loss)
-{
-    return fr_fail(r->ctx, FR_DIVERGED,
-                   "mini-batch %lld: the loss is %s; lower train.optimizer.lr (now %g) or set "
-                   "train.clip_norm",
-                   (long long)r->at.step + 1, isnan(loss) ? "not a number" : "infinite",
-                   r->setup.settings.optim.lr);
 }
 
 /* After a mini-batch: evaluation, metrics, checkpoint, progress. */
@@ -169,15 +158,14 @@ static fr_status report(run *r, fr_progress *p)
     bool is_last = r->at.step == r->setup.n_steps;
     if (t->eval_every >= 0 && fr_dataset_info(r->setup.data)->n_eval > 0 &&
         (is_last || is_due(t->eval_every, r->at.step))) {
-        FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, &p->eval_loss,
-                            &p->eval_accuracy));
+        FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, &p->eval_loss, &p->eval_accuracy));
         r->result.eval_loss = p->eval_loss;
         r->result.eval_accuracy = p->eval_accuracy;
     }
     double session_s = elapsed_s(r) - r->earlier_s;
     p->elapsed_s = r->earlier_s + session_s;
-    p->left_s = session_s / (double)(r->at.step - r->first_step) *
-                (double)(r->setup.n_steps - r->at.step);
+    p->left_s =
+        session_s / (double)(r->at.step - r->first_step) * (double)(r->setup.n_steps - r->at.step);
     FR_TRY(fr__metrics_write(&r->metrics, p));
     if (is_last || is_due(t->checkpoint_every, r->at.step)) {
         r->at.elapsed_s = elapsed_s(r);
@@ -195,10 +183,8 @@ static fr_status one_step(run *r)
 {
     const fr_batch *b;
     fr_tally tally = {0};
-    fr_progress p = {.n_steps = r->setup.n_steps,
-                     .grad_norm = NAN,
-                     .eval_loss = NAN,
-                     .eval_accuracy = NAN};
+    fr_progress p = {
+        .n_steps = r->setup.n_steps, .grad_norm = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
     uint64_t start = fr__now_ns();
     FR_TRY(fr_loader_next(r->loader, &b));
     if (!b) return fr_fail(r->ctx, FR_INTERNAL, "the data ended before the run");
@@ -209,7 +195,6 @@ static fr_status one_step(run *r)
     if (status != FR_OK) return status;
     double seconds = (double)(fr__now_ns() - start) * 1e-9;
     p.loss = tally.loss / (double)(tally.targets > 0 ? tally.targets : 1);
-    if (!isfinite(p.loss)) return diverged(r, p.loss);
     add_to_epoch(r, &tally);
     add_time(r, n_samples, seconds);
     r->at.step++;
@@ -257,6 +242,18 @@ static fr_status finish(run *r, const char *status)
     return fr__summary_write(&r->setup, r->worker, &r->folder, &sum);
 }
 
+/* The worker has left the weights as they were before the mini-batch that failed. They are worth
+ * keeping unless an earlier update has spoilt them already. */
+static fr_status finish_diverged(run *r)
+{
+    bool is_finite;
+    fr_status status = fr__weights_finite(&r->setup, r->worker, &is_finite);
+    if (status == FR_OK && is_finite) status = finish(r, "diverged");
+    if (status == FR_OK && r->checkpoint[0])
+        fr_log(r->ctx, FR_LOG_WARN, "the last good weights are in %s", r->checkpoint);
+    return FR_DIVERGED; /* whatever happened here, this came first */
+}
+
 static fr_status train(run *r)
 {
     FR_TRY(start(r));
@@ -264,12 +261,13 @@ static fr_status train(run *r)
     fr_status status = FR_OK;
     while (status == FR_OK && r->at.step < r->setup.n_steps && !(r->o->stop && *r->o->stop))
         status = one_step(r);
+    if (status == FR_DIVERGED) return finish_diverged(r);
     if (status != FR_OK) return status;
     if (r->at.step >= r->setup.n_steps) return finish(r, "done");
     FR_TRY(finish(r, "interrupted"));
-    return fr_fail(r->ctx, FR_INTERRUPTED, "interrupted after %lld of %lld updates; %s holds them, "
-                   "continue with --resume", (long long)r->at.step, (long long)r->setup.n_steps,
-                   r->checkpoint);
+    return fr_fail(r->ctx, FR_INTERRUPTED,
+                   "interrupted after %lld of %lld updates; %s holds them, continue with --resume",
+                   (long long)r->at.step, (long long)r->setup.n_steps, r->checkpoint);
 }
 
 fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)

@@ -4,11 +4,11 @@
  * A key that the chosen one does not use is never asked for, so fr_conf_finish refuses it. */
 #include "train/settings.h"
 
+#include "io/json.h"
+
 #include <float.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "io/json.h"
 
 typedef enum field_kind { REAL, INTEGER, BOOLEAN } field_kind;
 
@@ -35,12 +35,9 @@ static const field optim_fields[] = {
 
 #define IN_LR(name) offsetof(fr_lr_options, name)
 static const field lr_fields[] = {
-    {"warmup", INTEGER, IN_LR(warmup), 0, 0},
-    {"every", INTEGER, IN_LR(every), 1, 0},
-    {"gamma", REAL, IN_LR(gamma), 0, FLT_MAX},
-    {"power", REAL, IN_LR(power), 0, FLT_MAX},
-    {"min_ratio", REAL, IN_LR(min_ratio), 0, 1},
-    {NULL, REAL, 0, 0, 0},
+    {"warmup", INTEGER, IN_LR(warmup), 0, 0},    {"every", INTEGER, IN_LR(every), 1, 0},
+    {"gamma", REAL, IN_LR(gamma), 0, FLT_MAX},   {"power", REAL, IN_LR(power), 0, FLT_MAX},
+    {"min_ratio", REAL, IN_LR(min_ratio), 0, 1}, {NULL, REAL, 0, 0, 0},
 };
 
 /* The value already in `base` is the default. */
@@ -52,8 +49,7 @@ static fr_status read_field(fr_conf *c, const field *fields, const char *key, vo
     void *at = (char *)base + f->offset;
     switch (f->kind) {
     case REAL: return fr_conf_real(c, key, *(double *)at, f->min, f->max, at);
-    case INTEGER:
-        return fr_conf_int(c, key, *(int64_t *)at, (int64_t)f->min, INT64_MAX, at);
+    case INTEGER: return fr_conf_int(c, key, *(int64_t *)at, (int64_t)f->min, INT64_MAX, at);
     case BOOLEAN: return fr_conf_bool(c, key, *(bool *)at, at);
     }
     return FR_OK;

@@ -29,7 +29,8 @@ typedef struct fr_settings {
     bool grad_norm;           /* report it even without clipping */
 } fr_settings;
 
-/* Reads the three sections. `out` (may be NULL) replaces run.out. Errors name file, line, column. */
+/* Reads the three sections. `out` (may be NULL) replaces run.out. Errors name file, line, column.
+ */
 fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out,
                             fr_settings *s);
 

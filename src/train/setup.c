@@ -64,8 +64,8 @@ static fr_status find_nodes(fr_setup *s, fr_conf *model)
                             fr_graph_name(g));
     s->logits = fr_graph_node(g, s->loss)->inputs[0];
     if (s->input < 0 || s->target < 0)
-        return fr_conf_fail(model, NULL, "model %s has no input node called '%s'",
-                            fr_graph_name(g), s->input < 0 ? "input" : "target");
+        return fr_conf_fail(model, NULL, "model %s has no input node called '%s'", fr_graph_name(g),
+                            s->input < 0 ? "input" : "target");
     return FR_OK;
 }
 
@@ -111,31 +111,38 @@ fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model)
     char a[64], b[64];
     static const char *const kinds[] = {[FR_F32] = "numbers", [FR_I32] = "token ids"};
     if (input->dtype != d->input_dtype)
-        return fr_conf_fail(model, NULL, "model %s reads %s, data %s holds %s; choose a model "
-                            "made for this data", name, kinds[input->dtype], data,
-                            kinds[d->input_dtype]);
+        return fr_conf_fail(model, NULL,
+                            "model %s reads %s, data %s holds %s; choose a model "
+                            "made for this data",
+                            name, kinds[input->dtype], data, kinds[d->input_dtype]);
     if (!fits(&input->shape, &d->input))
-        return fr_conf_fail(model, NULL, "model %s takes samples %s, data %s gives %s; leave the "
-                            "model's sizes out of the config to take those of the data", name,
-                            fr_shape_text(&input->shape, a, sizeof a), data,
+        return fr_conf_fail(model, NULL,
+                            "model %s takes samples %s, data %s gives %s; leave the "
+                            "model's sizes out of the config to take those of the data",
+                            name, fr_shape_text(&input->shape, a, sizeof a), data,
                             fr_shape_text(&d->input, b, sizeof b));
     if (!fr_shape_equal(&target->shape, &d->target))
-        return fr_conf_fail(model, NULL, "model %s wants targets %s, data %s gives %s: one is for "
-                            "classes, the other for next tokens", name,
-                            fr_shape_text(&target->shape, a, sizeof a), data,
+        return fr_conf_fail(model, NULL,
+                            "model %s wants targets %s, data %s gives %s: one is for "
+                            "classes, the other for next tokens",
+                            name, fr_shape_text(&target->shape, a, sizeof a), data,
                             fr_shape_text(&d->target, b, sizeof b));
     if (classes_of(s) < d->n_classes)
-        return fr_conf_fail(model, NULL, "model %s tells %lld classes apart, data %s has %lld; "
-                            "set them equal or leave them out", name, (long long)classes_of(s),
-                            data, (long long)d->n_classes);
+        return fr_conf_fail(model, NULL,
+                            "model %s tells %lld classes apart, data %s has %lld; "
+                            "set them equal or leave them out",
+                            name, (long long)classes_of(s), data, (long long)d->n_classes);
     int64_t vocab = vocab_of(s->graph, s->input);
     if (vocab > 0 && vocab < d->vocab)
-        return fr_conf_fail(model, NULL, "model %s knows %lld tokens, data %s has %lld; raise "
-                            "model.vocab or leave it out", name, (long long)vocab, data,
-                            (long long)d->vocab);
+        return fr_conf_fail(model, NULL,
+                            "model %s knows %lld tokens, data %s has %lld; raise "
+                            "model.vocab or leave it out",
+                            name, (long long)vocab, data, (long long)d->vocab);
     if (s->length >= 0 && !d->has_length)
-        return fr_conf_fail(model, NULL, "model %s wants the length of each sample, data %s has "
-                            "none", name, data);
+        return fr_conf_fail(model, NULL,
+                            "model %s wants the length of each sample, data %s has "
+                            "none",
+                            name, data);
     return FR_OK;
 }
 
@@ -143,8 +150,8 @@ static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
 {
     fr_data_info want = {0};
     fr_model_options known = {.dropout = -1};
-    bool by_name = fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") &&
-                   !fr_conf_has(model, "file");
+    bool by_name =
+        fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") && !fr_conf_has(model, "file");
     if (by_name && strcmp(s->data_name, "synthetic") != 0) {
         FR_TRY(wishes_of_model(model, &want));
         FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));

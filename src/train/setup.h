@@ -13,7 +13,7 @@ typedef struct fr_setup {
     fr_settings settings;
     fr_dataset *data;
     fr_graph *graph;
-    const char *data_name;    /* lives as long as conf */
+    const char *data_name;     /* lives as long as conf */
     int input, target, length; /* INPUT nodes; length -1 where the model has none */
     int loss, logits;          /* nodes */
     int64_t n_steps;           /* updates of the whole run */

@@ -1,11 +1,11 @@
 /* state.c -- state.json: written without allocation, read by Jansson. */
 #include "train/state.h"
 
-#include <jansson.h>
-#include <string.h>
-
 #include "io/file.h"
 #include "io/json.h"
+
+#include <jansson.h>
+#include <string.h>
 
 static void copy_text(char to[FR_STATE_TEXT], const char *from)
 {
@@ -84,8 +84,10 @@ static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
     int64_t format;
     FR_TRY(get_int(ctx, path, o, "format", &format));
     if (format != FR_STATE_FORMAT)
-        return fr_fail(ctx, FR_INVALID, "%s: format %lld, this build reads %d; use the forerun "
-                       "that wrote it", path, (long long)format, FR_STATE_FORMAT);
+        return fr_fail(ctx, FR_INVALID,
+                       "%s: format %lld, this build reads %d; use the forerun "
+                       "that wrote it",
+                       path, (long long)format, FR_STATE_FORMAT);
     FR_TRY(get_int(ctx, path, o, "step", &s->at.step));
     FR_TRY(get_int(ctx, path, o, "samples", &s->at.samples));
     FR_TRY(get_real(ctx, path, o, "epoch_loss", &s->at.epoch_loss));

@@ -10,9 +10,9 @@ static void write_memory(fr_json *j, const fr_memory_use *m)
     const struct {
         const char *name;
         size_t bytes;
-    } parts[] = {{"weights", m->weights},     {"grads", m->grads}, {"optimizer", m->optimizer},
-                 {"buffers", m->buffers},     {"slots", m->slots}, {"workspace", m->workspace},
-                 {"cache", m->cache},         {"io", m->io}};
+    } parts[] = {{"weights", m->weights}, {"grads", m->grads}, {"optimizer", m->optimizer},
+                 {"buffers", m->buffers}, {"slots", m->slots}, {"workspace", m->workspace},
+                 {"cache", m->cache},     {"io", m->io}};
     fr__json_object(j, "predicted");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         fr__json_uint(j, parts[i].name, parts[i].bytes);
