@@ -10,8 +10,9 @@
 #include <forerun/io.h>
 
 enum { FR_TENSOR_MAX_DIMS = 8, FR_TENSOR_LENGTH_BYTES = 8 };
-#define FR_TENSOR_MAX_HEADER ((uint64_t)100 * 1000 * 1000) /* bytes; the same bound as elsewhere \
-                                                            */
+#define FR_TENSOR_MAX_HEADER                                            \
+    ((uint64_t)100 * 1000 * 1000) /* bytes; the same bound as elsewhere \
+                                   */
 #define FR_TENSOR_META "__metadata__"
 
 /* A file that is in memory already; `file` must outlive *out. */

@@ -42,14 +42,6 @@ static fr_status keep(fr_tensor_writer *w, fr_status status)
     return status;
 }
 
-static bool is_utf8(const char *text)
-{
-    size_t n;
-    for (; *text; text += n)
-        if (fr__utf8_next(text, &n) < 0) return false;
-    return true;
-}
-
 fr_status fr_tensor_writer_create(fr_ctx *ctx, const char *path, fr_tensor_writer **out)
 {
     *out = NULL;
@@ -90,7 +82,7 @@ fr_status fr_tensor_writer_meta(fr_tensor_writer *w, const char *key, const char
         if (strcmp(w->meta.at[i].key, key) == 0)
             return keep(
                 w, fr_fail(w->ctx, FR_INVALID, "%s: metadata \"%s\" given twice", w->path, key));
-    if (!is_utf8(key) || !is_utf8(value))
+    if (!fr__utf8_is_valid(key) || !fr__utf8_is_valid(value))
         return keep(w,
                     fr_fail(w->ctx, FR_INVALID, "%s: metadata \"%s\" is not UTF-8", w->path, key));
     struct meta m = {fr__arena_strdup(&w->arena, key), fr__arena_strdup(&w->arena, value)};
@@ -109,7 +101,7 @@ static fr_status declare(fr_tensor_writer *w, const char *name, const char *dtyp
         if (strcmp(w->info.at[i].name, name) == 0) wrong = "declared twice";
     if (strcmp(name, FR_TENSOR_META) == 0)
         wrong = "the name is reserved";
-    else if (!is_utf8(name))
+    else if (!fr__utf8_is_valid(name))
         wrong = "the name is not UTF-8";
     else if (!info.dtype)
         wrong = "unknown dtype";

@@ -2,6 +2,7 @@
 #ifndef FR_IO_UTF8_H
 #define FR_IO_UTF8_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -23,6 +24,14 @@ static inline int32_t fr__utf8_next(const char *text, size_t *n)
     if (c < least[length] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return -1;
     *n = length;
     return c;
+}
+
+static inline bool fr__utf8_is_valid(const char *text)
+{
+    size_t n;
+    for (; *text; text += n)
+        if (fr__utf8_next(text, &n) < 0) return false;
+    return true;
 }
 
 #endif

@@ -1,0 +1,244 @@
+/* conf_save.c -- the end of a config: refuse what nobody asked for, save what was answered. */
+#include "io/conf.h"
+
+#include "io/file.h"
+#include "io/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* --- unknown keys ------------------------------------------------------------------------- */
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Insertions, deletions, changes and swaps of neighbours from a to b (Damerau-Levenshtein, each
+ * part edited once), by rows of the table. Both at most FR_CONF_MAX_KEY long. */
+static int distance(const char *a, const char *b)
+{
+    int rows[3][FR_CONF_MAX_KEY + 1], *old = rows[0], *last = rows[1], *now = rows[2];
+    int n = (int)strlen(b);
+    for (int j = 0; j <= n; j++) last[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        now[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = last[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = least(change, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], old[j - 2] + 1);
+        }
+        int *spare = old;
+        old = last, last = now, now = spare;
+    }
+    return last[n];
+}
+
+/* The known key beside `node` that is nearest to it, NULL if none is near. */
+static const char *nearest_key(const fr_conf *node)
+{
+    const char *best = NULL;
+    int best_distance = 1 + least(3, (int)strlen(node->key) / 2);
+    for (const fr_conf *c = node->parent->first; c; c = c->next) {
+        if (!c->is_known || strlen(c->key) > FR_CONF_MAX_KEY) continue;
+        int d = distance(node->key, c->key);
+        if (d < best_distance) best = c->key, best_distance = d;
+    }
+    return best;
+}
+
+static const char *key_place(const fr_conf *node)
+{
+    if (node->origin || !node->key_line) return fr__conf_place(node);
+    const char *text = fr__arena_printf(&node->root->arena, "%s:%d:%d", node->root->name,
+                                        node->key_line, node->key_column);
+    return text ? text : node->root->name;
+}
+
+static fr_status unknown_key(const fr_conf *node)
+{
+    char hint[300];
+    size_t used = 0;
+    const char *near = nearest_key(node);
+    if (near) {
+        snprintf(hint, sizeof hint, "; did you mean \"%s\"?", near);
+    } else {
+        snprintf(hint, sizeof hint, "; no keys are known here");
+        for (const fr_conf *c = node->parent->first; c; c = c->next) {
+            if (!c->is_known || used + strlen(c->key) + 16 > sizeof hint) continue;
+            used += (size_t)snprintf(hint + used, sizeof hint - used, "%s%s",
+                                     used ? ", " : "; known here: ", c->key);
+        }
+    }
+    return fr_fail(node->root->ctx, FR_INVALID, "%s: unknown key %s%s", key_place(node),
+                   fr__conf_path(node), hint);
+}
+
+fr_status fr_conf_finish(fr_conf *c)
+{
+    for (const fr_conf *child = c->first; child; child = child->next)
+        if (child->key && !child->is_known) return unknown_key(child);
+    for (fr_conf *child = c->first; child; child = child->next)
+        if (!child->resolved) FR_TRY(fr_conf_finish(child));
+    return FR_OK;
+}
+
+/* --- recording ---------------------------------------------------------------------------- */
+
+static void mark_known(fr_conf *node)
+{
+    node->is_known = true;
+    for (fr_conf *c = node->first; c; c = c->next) mark_known(c);
+}
+
+fr_status fr_conf_record(fr_conf *c, const char *key, const char *value_as_yaml)
+{
+    fr_conf *node = fr__conf_child(c, key), *value;
+    if (!node) node = fr__conf_add(c, key);
+    if (!node) return fr__conf_no_memory(c);
+    const char *origin =
+        fr__arena_printf(&c->root->arena, "value computed for %s", fr__conf_path(node));
+    if (!origin) return fr__conf_no_memory(c);
+    FR_TRY(fr__conf_read(c->root, value_as_yaml, strlen(value_as_yaml), origin, &value));
+    fr__conf_assign(node, value);
+    mark_known(node);
+    return FR_OK;
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+void fr__conf_put(struct fr_conf_out *o, const char *text)
+{
+    for (size_t i = 0, n = strlen(text); i <= n && !o->failed; i++) /* the zero too */
+        o->failed = !fr__vec_push(&o->text, text[i]);
+    if (!o->failed) o->text.n--;
+}
+
+/* Words, paths and names that no YAML reader takes for anything but text. */
+static bool is_safe_plain(const char *text)
+{
+    static const char *const words[] = {"null", "true", "false", "yes", "no",
+                                        "on",   "off",  "y",     "n"};
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_/";
+    size_t n = strspn(text, letters);
+    if (n == 0 || n + strspn(text + n, "-.0123456789abcdefghijklmnopqrstuvwxyz"
+                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ_/") !=
+                      strlen(text))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(text, words[i]) == 0) return false;
+    return true;
+}
+
+void fr__conf_put_text(struct fr_conf_out *o, const char *text)
+{
+    if (is_safe_plain(text)) {
+        fr__conf_put(o, text);
+        return;
+    }
+    fr__conf_put(o, "\"");
+    size_t n;
+    for (const char *t = text; *t; t += n) {
+        char piece[16] = "";
+        int32_t c = fr__utf8_next(t, &n);
+        if (c == '"' || c == '\\')
+            snprintf(piece, sizeof piece, "\\%c", (char)c);
+        else if (c == '\n')
+            snprintf(piece, sizeof piece, "\\n");
+        else if (c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x2000 && c < 0x2100) || c >= 0xFE00)
+            snprintf(piece, sizeof piece, "\\U%08x", (unsigned)c);
+        else
+            memcpy(piece, t, n);
+        fr__conf_put(o, piece);
+    }
+    fr__conf_put(o, "\"");
+}
+
+static void put_indent(struct fr_conf_out *o, int indent)
+{
+    for (int i = 0; i < indent; i++) fr__conf_put(o, " ");
+}
+
+/* Defaults that mean "not set", and sections without anything in them, stay out. */
+static bool is_shown(const fr_conf *node)
+{
+    if (node->resolved || node->has_value) return true;
+    for (const fr_conf *c = node->first; c; c = c->next)
+        if (is_shown(c)) return true;
+    return false;
+}
+
+static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent);
+
+static void put_mapping(struct fr_conf_out *o, const fr_conf *node, int indent, bool is_in_line)
+{
+    for (const fr_conf *c = node->first; c; c = c->next) {
+        if (!is_shown(c)) continue;
+        if (!is_in_line) put_indent(o, indent);
+        is_in_line = false;
+        fr__conf_put_text(o, c->key);
+        fr__conf_put(o, ":");
+        put_value(o, c, indent);
+    }
+}
+
+static void put_list(struct fr_conf_out *o, const fr_conf *node, int indent)
+{
+    for (const fr_conf *c = node->first; c; c = c->next) {
+        put_indent(o, indent);
+        fr__conf_put(o, "-");
+        bool has_keys = false;
+        for (const fr_conf *k = c->first; k && c->kind == FR_CONF_MAPPING; k = k->next)
+            has_keys = has_keys || is_shown(k);
+        if (has_keys) {
+            fr__conf_put(o, " ");
+            put_mapping(o, c, indent + 2, true);
+        } else {
+            put_value(o, c, indent);
+        }
+    }
+}
+
+static void put_scalar(struct fr_conf_out *o, const fr_conf *node)
+{
+    if (fr__conf_is_null(node))
+        fr__conf_put(o, "null");
+    else if (node->is_plain && !strchr(node->text, '\n'))
+        fr__conf_put(o, node->text);
+    else
+        fr__conf_put_text(o, node->text);
+}
+
+/* From behind the colon or dash to the end of the line. */
+static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent)
+{
+    bool has_items = false;
+    for (const fr_conf *c = node->first; c && !has_items; c = c->next) has_items = is_shown(c);
+    if (node->resolved) {
+        fr__conf_put(o, " ");
+        fr__conf_put(o, node->resolved);
+    } else if (node->kind == FR_CONF_SCALAR) {
+        fr__conf_put(o, " ");
+        put_scalar(o, node);
+    } else if (!has_items) {
+        fr__conf_put(o, node->kind == FR_CONF_LIST ? " []" : " {}");
+    } else {
+        fr__conf_put(o, "\n");
+        if (node->kind == FR_CONF_LIST)
+            put_list(o, node, indent + 2);
+        else
+            put_mapping(o, node, indent + 2, false);
+        return;
+    }
+    fr__conf_put(o, "\n");
+}
+
+fr_status fr_conf_save(fr_conf *top, const char *path)
+{
+    struct fr_conf_out o = {0};
+    put_mapping(&o, top, 0, false);
+    if (o.text.n == 0) fr__conf_put(&o, "{}\n");
+    fr_status status = o.failed ? fr__conf_no_memory(top)
+                                : fr__file_replace(top->root->ctx, path, o.text.at, o.text.n);
+    fr__vec_fini(&o.text);
+    return status;
+}
