@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -55,17 +56,25 @@ fr_status fr__folder_check(fr_ctx *ctx, const char *path, bool resume)
     return FR_OK;
 }
 
-/* Folders of `parent` whose name begins with a dot and one of our two prefixes. */
+static bool is_leftover(const char *name)
+{
+    static const char *const patterns[] = {".tmp-*", ".old-*", "*.json.*.tmp", "*.yaml.*.tmp"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (fnmatch(patterns[i], name, 0) == 0) return true;
+    return false;
+}
+
+/* What a killed run was in the middle of. */
 static fr_status remove_leftovers(fr_ctx *ctx, const char *parent)
 {
     DIR *d = opendir(parent);
     if (!d) return FR_OK;
     fr_status status = FR_OK;
     for (struct dirent *e; status == FR_OK && (e = readdir(d));) {
-        if (strncmp(e->d_name, ".tmp-", 5) != 0 && strncmp(e->d_name, ".old-", 5) != 0) continue;
         char path[FR_PATH];
+        if (!is_leftover(e->d_name)) continue;
         status = fr__path(ctx, path, "%s/%s", parent, e->d_name);
-        if (status == FR_OK) status = fr__dir_remove(ctx, path);
+        if (status == FR_OK && unlink(path) != 0) status = fr__dir_remove(ctx, path);
     }
     closedir(d);
     return status;
@@ -80,8 +89,7 @@ fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder 
     FR_TRY(fr__folder_check(ctx, path, resume));
     FR_TRY(fr__dir_make(ctx, path));
     f->lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->lock_fd < 0)
-        return fr_fail(ctx, FR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
+    if (f->lock_fd < 0) return fr__io_fail(ctx, "open folder", path);
     if (flock(f->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         fr__folder_close(f);
         return fr_fail(ctx, FR_INVALID,
@@ -90,6 +98,7 @@ fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder 
     }
     /* Once more under the lock: two new runs may have looked at the same moment. */
     fr_status status = fr__folder_check(ctx, path, resume);
+    if (status == FR_OK) status = remove_leftovers(ctx, f->path);
     if (status == FR_OK) status = remove_leftovers(ctx, f->checkpoints);
     if (status == FR_OK) status = fr__dir_make(ctx, f->checkpoints);
     if (status != FR_OK) fr__folder_close(f);
@@ -113,7 +122,7 @@ fr_status fr__folder_steps(fr_ctx *ctx, const char *checkpoints, fr_steps *steps
     memset(steps, 0, sizeof *steps);
     DIR *d = opendir(checkpoints);
     if (!d && errno == ENOENT) return FR_OK;
-    if (!d) return fr_fail(ctx, FR_IO, "%s: %s", checkpoints, strerror(errno));
+    if (!d) return fr__io_fail(ctx, "open folder", checkpoints);
     fr_status status = FR_OK;
     for (struct dirent *e; (e = readdir(d));) {
         int64_t step;

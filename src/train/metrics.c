@@ -23,12 +23,6 @@ static size_t kept_bytes(const char *text, size_t bytes, int64_t step)
     return at;
 }
 
-static fr_status failed(fr_metrics *m, const char *what)
-{
-    return fr_fail(m->ctx, FR_IO, "%s: cannot %s: %s; then continue the run with --resume", m->path,
-                   what, strerror(errno));
-}
-
 fr_status fr__metrics_open(fr_ctx *ctx, const fr_folder *f, int64_t step, fr_metrics *m)
 {
     memset(m, 0, sizeof *m);
@@ -43,10 +37,10 @@ fr_status fr__metrics_open(fr_ctx *ctx, const fr_folder *f, int64_t step, fr_met
         fr__free(text);
     }
     m->file = fopen(m->path, keep ? "r+" : "w");
-    if (!m->file) return failed(m, "open");
+    if (!m->file) return fr__io_fail(ctx, "open", m->path);
     if (ftruncate(fileno(m->file), (off_t)keep) == 0 && fseek(m->file, 0, SEEK_END) == 0)
         return FR_OK;
-    fr_status status = failed(m, "cut back");
+    fr_status status = fr__io_fail(ctx, "cut back", m->path);
     fr__metrics_close(m);
     return status;
 }
@@ -73,10 +67,10 @@ fr_status fr__metrics_write(fr_metrics *m, const fr_progress *p)
     if (!isnan(p->eval_accuracy)) fr__json_real(&j, "eval_accuracy", p->eval_accuracy);
     fr__json_end(&j);
     errno = 0;
-    return fr__json_finish(&j) ? FR_OK : failed(m, "write");
+    return fr__json_finish(&j) ? FR_OK : fr__io_fail(m->ctx, "write", m->path);
 }
 
 fr_status fr__metrics_sync(fr_metrics *m)
 {
-    return fdatasync(fileno(m->file)) == 0 ? FR_OK : failed(m, "flush");
+    return fdatasync(fileno(m->file)) == 0 ? FR_OK : fr__io_fail(m->ctx, "sync", m->path);
 }

@@ -58,11 +58,9 @@ static fr_status check_dump_step(const run *r)
 
 static fr_status save_config(run *r)
 {
-    char path[FR_PATH], temp[FR_PATH];
+    char path[FR_PATH];
     FR_TRY(fr__path(r->ctx, path, "%s/config.yaml", r->folder.path));
-    FR_TRY(fr__path(r->ctx, temp, "%s/.tmp-config.yaml", r->folder.path));
-    FR_TRY(fr_conf_save(r->setup.conf, temp));
-    return fr__rename_sync(r->ctx, temp, path);
+    return fr_conf_save(r->setup.conf, path);
 }
 
 static fr_status resume(run *r)

@@ -178,18 +178,16 @@ static void default_out(const char *config_path, char *out, size_t room)
 
 static fr_status read_run(fr_conf *c, const char *config_path, const char *out, fr_settings *s)
 {
-    char preset[1024];
-    default_out(config_path, preset, sizeof preset);
-    FR_TRY(fr_conf_text(c, "out", preset, &s->out));
+    char preset[1024], quoted[8192];
     if (out) {
-        char quoted[4096];
         fr_json j;
         fr__json_to_buffer(&j, quoted, sizeof quoted, 0); /* a JSON text is a YAML text */
         fr__json_text(&j, NULL, out);
         if (!fr__json_finish(&j)) return fr_conf_fail(c, "out", "--out: the path is too long");
         FR_TRY(fr_conf_record(c, "out", quoted));
-        s->out = out;
     }
+    default_out(config_path, preset, sizeof preset);
+    FR_TRY(fr_conf_text(c, "out", preset, &s->out));
     if (!s->out[0]) return fr_conf_fail(c, "out", "the run's folder has no name");
     FR_TRY(fr_conf_int(c, "checkpoint_every", 0, 0, INT64_MAX, &s->checkpoint_every));
     FR_TRY(fr_conf_int(c, "eval_every", 0, -1, INT64_MAX, &s->eval_every));
