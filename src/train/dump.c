@@ -62,14 +62,16 @@ static fr_status declare_batch(fr_dump *d, const char *name, fr_dtype dtype, con
                                     shape->n_dims + 1, dims);
 }
 
-static fr_status declare_all(fr_dump *d, const fr_batch *b)
+static bool has_length(const fr_dump *d) { return d->s->length >= 0; }
+
+static fr_status declare_all(fr_dump *d)
 {
     const fr_graph *g = d->s->graph;
     const fr_data_info *info = fr_dataset_info(d->s->data);
     const fr_shape scalar = {0};
     FR_TRY(declare_batch(d, "input", info->input_dtype, &info->input));
     FR_TRY(declare_batch(d, "target", FR_I32, &info->target));
-    if (b->length) FR_TRY(declare_batch(d, "length", FR_I32, &scalar));
+    if (has_length(d)) FR_TRY(declare_batch(d, "length", FR_I32, &scalar));
     for (group k = 0; k < N_GROUPS; k++) {
         if (k == GRAD) FR_TRY(fr_tensor_writer_declare(d->file, "loss", "F32", 0, NULL));
         for (int i = 0; i < fr_graph_n_params(g); i++) {
@@ -118,11 +120,11 @@ static fr_status begin(fr_dump *d, const fr_batch *b, int64_t step, double lr)
     size_t input = n * (size_t)fr_shape_count(&info->input) * 4; /* F32 and I32 alike */
     FR_TRY(fr_tensor_writer_create(d->s->ctx, d->temp, &d->file));
     FR_TRY(write_meta(d, step, lr));
-    FR_TRY(declare_all(d, b));
+    FR_TRY(declare_all(d));
     FR_TRY(fr_tensor_writer_data(d->file, b->input, input));
     FR_TRY(fr_tensor_writer_data(d->file, b->target,
                                  n * (size_t)fr_shape_count(&info->target) * sizeof(int32_t)));
-    if (b->length) FR_TRY(fr_tensor_writer_data(d->file, b->length, n * sizeof(int32_t)));
+    if (has_length(d)) FR_TRY(fr_tensor_writer_data(d->file, b->length, n * sizeof(int32_t)));
     return write_groups(d, BUFFER, STATE1);
 }
 

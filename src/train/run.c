@@ -136,7 +136,7 @@ static fr_status train_batch(run *r, const fr_batch *b, double lr, fr_tally *tal
     fr_feed feed = {.step = r->at.step,
                     .input = b->input,
                     .target = b->target,
-                    .length = r->setup.length >= 0 ? b->length : NULL,
+                    .length = b->length,
                     .n_targets = b->n_targets,
                     .lr = lr,
                     .want_norm = r->setup.settings.grad_norm};
