@@ -81,7 +81,7 @@ static fr_status get_text(fr_ctx *ctx, const char *path, json_t *o, const char *
 
 static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
 {
-    int64_t format;
+    int64_t format = 0;
     FR_TRY(get_int(ctx, path, o, "format", &format));
     if (format != FR_STATE_FORMAT)
         return fr_fail(ctx, FR_INVALID,

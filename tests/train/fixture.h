@@ -90,20 +90,20 @@ static inline char *read_text(const char *path, size_t *bytes)
 }
 
 /* The call failed with this status, and its text holds each of these words. */
-#define assert_failed(f, call, wanted, ...)                                       \
-    do {                                                                          \
-        const char *words[] = {__VA_ARGS__, NULL};                                \
-        assert_int_equal((call), (wanted));                                       \
-        for (int word = 0; words[word]; word++)                                   \
-            if (!strstr(fr_ctx_error((f)->ctx), words[word]))                     \
+#define assert_failed(f, call, wanted, ...)                                          \
+    do {                                                                             \
+        const char *words[] = {__VA_ARGS__, NULL};                                   \
+        assert_int_equal((call), (wanted));                                          \
+        for (int word = 0; words[word]; word++)                                      \
+            if (!strstr(fr_ctx_error((f)->ctx), words[word]))                        \
                 fail_msg("'%s' is not in: %s", words[word], fr_ctx_error((f)->ctx)); \
-        assert_null(strchr(fr_ctx_error((f)->ctx), '\n'));                        \
-        fr_ctx_clear((f)->ctx);                                                   \
+        assert_null(strchr(fr_ctx_error((f)->ctx), '\n'));                           \
+        fr_ctx_clear((f)->ctx);                                                      \
     } while (0)
 
-#define assert_done(f, call)                                        \
-    do {                                                            \
-        fr_status done_status = (call);                             \
+#define assert_done(f, call)                                              \
+    do {                                                                  \
+        fr_status done_status = (call);                                   \
         if (done_status != FR_OK) fail_msg("%s", fr_ctx_error((f)->ctx)); \
     } while (0)
 

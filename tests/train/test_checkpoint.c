@@ -7,18 +7,16 @@
 #include "train/fixture.h"
 
 #include <errno.h>
-#include <linux/ptrace.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-static const char net[] =
-    "model: {name: mlp, inputs: 12, depth: 2, width: 16, classes: 4}\n"
-    "data: {name: synthetic, n: 64, n_eval: 0}\n"
-    "train: {batch: 8, steps: 4, optimizer: {name: adam, lr: 0.01}}\n"
-    "parallel: {backend: ref, threads: 1}\n"
-    "run: {keep: 2}\n";
+static const char net[] = "model: {name: mlp, inputs: 12, depth: 2, width: 16, classes: 4}\n"
+                          "data: {name: synthetic, n: 64, n_eval: 0}\n"
+                          "train: {batch: 8, steps: 4, optimizer: {name: adam, lr: 0.01}}\n"
+                          "parallel: {backend: ref, threads: 1}\n"
+                          "run: {keep: 2}\n";
 
 typedef struct bench {
     fixture *f;
@@ -210,13 +208,13 @@ static void test_strangers_are_refused(void **state)
 
 static bool touches_files(uint64_t call)
 {
-    static const long calls[] = {SYS_write,     SYS_openat,  SYS_close,    SYS_fsync,
-                                 SYS_fdatasync, SYS_mkdirat, SYS_unlinkat, SYS_renameat2,
-                                 SYS_ftruncate, SYS_pwrite64,
+    static const long calls[] = {
+        SYS_write,   SYS_openat,   SYS_close,     SYS_fsync,     SYS_fdatasync,
+        SYS_mkdirat, SYS_unlinkat, SYS_renameat2, SYS_ftruncate, SYS_pwrite64,
 #ifdef SYS_rename /* the older calls, where the machine has them */
-                                 SYS_rename,    SYS_mkdir,   SYS_unlink,   SYS_rmdir, SYS_open,
+        SYS_rename,  SYS_mkdir,    SYS_unlink,    SYS_rmdir,     SYS_open,
 #endif
-                                 SYS_renameat};
+        SYS_renameat};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (call == (uint64_t)calls[i]) return true;
     return false;
@@ -227,7 +225,7 @@ static bool follow(pid_t child, int n)
 {
     int status, count = 0;
     for (;;) {
-        struct ptrace_syscall_info info = {0};
+        struct __ptrace_syscall_info info = {0};
         assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
         if (WIFEXITED(status)) {
@@ -322,7 +320,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_round_trip, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_keeps_the_newest, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_damage_falls_back, fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_strangers_are_refused, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_strangers_are_refused, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_killed_at_every_call, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

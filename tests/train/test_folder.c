@@ -93,9 +93,8 @@ static void test_steps_newest_first(void **state)
 {
     fixture *f = *state;
     fr_steps steps;
-    static const char *const names[] = {"step-9",  "step-10", "step-0",  "step-010",
-                                        "step-x",  "step-",   "step--1", ".tmp-step-11",
-                                        "other"};
+    static const char *const names[] = {"step-9", "step-10", "step-0",       "step-010", "step-x",
+                                        "step-",  "step--1", ".tmp-step-11", "other"};
     assert_done(f, fr__folder_steps(f->ctx, f->out, &steps)); /* no folder, no steps */
     assert_int_equal(steps.n, 0);
     assert_int_equal(mkdir(f->out, 0777), 0);
@@ -115,7 +114,8 @@ static void test_steps_newest_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_refuses_a_used_folder, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_refuses_a_used_folder, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_one_writer, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_unwritable, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_leftovers_go, fixture_setup, fixture_teardown),

@@ -32,14 +32,13 @@ static void test_lines(void **state)
     write_steps(f, &folder, 0, 3);
     char *text = read_text(path, NULL);
     assert_string_equal(
-        text,
-        "{\"step\": 1, \"samples\": 32, \"loss\": 0.1, \"lr\": 0.5, \"samples_per_s\": 100, "
-        "\"elapsed_s\": 1}\n"
-        "{\"step\": 2, \"samples\": 64, \"loss\": 0.2, \"lr\": 0.5, \"samples_per_s\": 100, "
-        "\"elapsed_s\": 1, \"grad_norm\": 1.5}\n"
-        "{\"step\": 3, \"samples\": 96, \"loss\": 0.30000000000000004, \"lr\": 0.5, "
-        "\"samples_per_s\": 100, \"elapsed_s\": 1, \"eval_loss\": 0.25, \"eval_accuracy\": "
-        "0.75}\n");
+        text, "{\"step\": 1, \"samples\": 32, \"loss\": 0.1, \"lr\": 0.5, \"samples_per_s\": 100, "
+              "\"elapsed_s\": 1}\n"
+              "{\"step\": 2, \"samples\": 64, \"loss\": 0.2, \"lr\": 0.5, \"samples_per_s\": 100, "
+              "\"elapsed_s\": 1, \"grad_norm\": 1.5}\n"
+              "{\"step\": 3, \"samples\": 96, \"loss\": 0.30000000000000004, \"lr\": 0.5, "
+              "\"samples_per_s\": 100, \"elapsed_s\": 1, \"eval_loss\": 0.25, \"eval_accuracy\": "
+              "0.75}\n");
     /* Cut back to step 1 with a torn last line, then written again: the same file. */
     FILE *file = fopen(path, "a");
     assert_non_null(file);

@@ -178,10 +178,10 @@ static void test_summary(void **state)
     job a = {.out = "a"};
     assert_done(f, train(f, &a));
     json_t *o = load_json(a.folder, "summary.json");
-    static const char *const keys[] = {
-        "method",     "stages",    "replicas",      "micro",         "steps",
-        "samples",    "backend",   "train_loss",    "eval_loss",     "eval_accuracy",
-        "wall_s",     "config",    "samples_per_s", "weights_sha256", "forerun"};
+    static const char *const keys[] = {"method",        "stages",         "replicas", "micro",
+                                       "steps",         "samples",        "backend",  "train_loss",
+                                       "eval_loss",     "eval_accuracy",  "wall_s",   "config",
+                                       "samples_per_s", "weights_sha256", "forerun"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!json_object_get(o, keys[i])) fail_msg("summary.json has no %s", keys[i]);
     assert_string_equal(json_string_value(json_object_get(o, "weights_sha256")),

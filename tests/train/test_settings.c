@@ -76,7 +76,7 @@ static void test_errors(void **state)
         const char *yaml, *words[3];
     } cases[] = {
         {"train: {batch: 30, micro: 4}", {"net.yaml:1", "batch 30", "multiple of train.micro"}},
-        {"train: {batch: 0}", {"train.batch", "at least", "0"}},
+        {"train: {batch: 0}", {"train.batch", "from 1", "\"0\""}},
         {"train: {batch: many}", {"train.batch", "integer", "many"}},
         {"train: {epochs: 0}", {"epochs", "steps", "both 0"}},
         {"train: {optimizer: {name: sdg}}", {"sdg", "sgd", "adamw"}},
@@ -92,7 +92,7 @@ static void test_errors(void **state)
         {"parallel: {replicas: 2}", {"replicas", "at most 1", "2"}},
         {"parallel: {backend: cuda}", {"cuda", "ref", "no backend"}},
         {"run: {out: ''}", {"folder", "no name", "net.yaml:1"}},
-        {"run: {keep: 0}", {"run.keep", "at least", "0"}},
+        {"run: {keep: 0}", {"run.keep", "from 1", "\"0\""}},
         {"run: 7", {"run", "mapping", "7"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
