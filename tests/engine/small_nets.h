@@ -59,6 +59,8 @@ static void build_cnn(fr_graph *g)
     x = put(g, FR_OP_CONV2D, "conv", &conv, x, -1);
     x = put(g, FR_OP_BATCH_NORM, "norm", NULL, x, -1);
     x = put(g, FR_OP_RELU, "relu", NULL, x, -1);
+    conv.conv2d.out = 8;
+    x = put(g, FR_OP_CONV2D, "conv2", &conv, x, -1); /* its backward may keep derived weights */
     x = put(g, FR_OP_GLOBAL_POOL, "pool", NULL, x, -1);
     x = linear(g, "logits", x, 3);
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
@@ -170,7 +172,7 @@ static fr_worker_desc worker_desc(const bench *b, const fr_backend *backend, con
 {
     fr_worker_desc d = {.graph = b->graph,
                         .backend = backend,
-                        .device = {.n_threads = 2, .first_cpu = -1},
+                        .device = {.n_threads = 1, .first_cpu = -1},
                         .micro_batch = BATCH,
                         .n_micro = 1,
                         .n_slots = 1,

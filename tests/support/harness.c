@@ -63,8 +63,8 @@ static void check_guards(harness *h, const harness_block *b, const char *what)
         must(h, fr_device_download(h->dev, host, b->base + (side ? GUARD + b->bytes : 0), GUARD));
         for (int i = 0; i < GUARD; i++)
             if (host[i] != GUARD_BYTE)
-                fail_msg("%s: written %d bytes %s it", what, side ? i : GUARD - i,
-                         side ? "behind" : "before");
+                fr_fail(h->ctx, FR_INTERNAL, "%s: written %d bytes %s it", what,
+                        side ? i : GUARD - i, side ? "behind" : "before");
     }
 }
 
@@ -74,7 +74,7 @@ static void check_unchanged(harness *h, const harness_block *b, const void *host
     void *now = malloc(b->bytes ? b->bytes : 1);
     assert_non_null(now);
     must(h, fr_device_download(h->dev, now, data_of(b), b->bytes));
-    if (memcmp(now, host, b->bytes) != 0) fail_msg("%s was changed", what);
+    if (memcmp(now, host, b->bytes) != 0) fr_fail(h->ctx, FR_INTERNAL, "%s was changed", what);
     free(now);
 }
 
@@ -136,7 +136,7 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
 {
     *h = (harness){.options = *options, .graph = g, .ctx = fr_ctx_create()};
     assert_non_null(h->ctx);
-    fr_device_desc device = {.n_threads = options->n_threads ? options->n_threads : 2,
+    fr_device_desc device = {.n_threads = options->n_threads ? options->n_threads : 1,
                              .first_cpu = -1};
     must(h, fr_device_open(h->ctx, options->backend, &device, &h->dev));
     fr_program_desc desc = {.graph = g,
@@ -314,13 +314,13 @@ static void check_grads(harness *h)
         if (!h->dw[i]) continue;
         for (size_t j = 0; j < p->count; j++) {
             if (isnan(now[p->offset + j]))
-                fail_msg("gradient of %s: number %zu of %zu is NaN",
-                         fr_graph_param(h->graph, p->param)->name, j, p->count);
+                fr_fail(h->ctx, FR_INTERNAL, "gradient of %s: number %zu of %zu is NaN",
+                        fr_graph_param(h->graph, p->param)->name, j, p->count);
             now[p->offset + j] = 0;
         }
     }
     for (size_t j = 0; j < n; j++)
-        if (now[j] != 0) fail_msg("grads: written between parameters");
+        if (now[j] != 0) fr_fail(h->ctx, FR_INTERNAL, "grads: written between parameters");
     free(now);
 }
 
@@ -331,7 +331,7 @@ static void check_weights(harness *h)
     must(h, fr_device_download(h->dev, before, data_of(&h->weights), room));
     upload_weights(h);
     must(h, fr_device_download(h->dev, plain, data_of(&h->weights), room));
-    if (memcmp(before, plain, room) != 0) fail_msg("weights were changed");
+    if (memcmp(before, plain, room) != 0) fr_fail(h->ctx, FR_INTERNAL, "weights were changed");
     free(before);
     free(plain);
 }
@@ -359,7 +359,7 @@ fr_status harness_forward(harness *h)
     download_outputs(h);
     for (int i = 0; i < h->n_in; i++) check_unchanged(h, &h->in[i], h->x[i], "an input");
     check_memory(h);
-    return FR_OK;
+    return fr_ctx_status(h->ctx);
 }
 
 static fr_status backward(harness *h)
@@ -399,7 +399,7 @@ fr_status harness_run(harness *h)
     for (int i = 0; i < h->n_params; i++)
         if (h->dw[i]) must(h, fr_program_read_param(h->program, data_of(&h->grads), i, h->dw[i]));
     check_memory(h);
-    return FR_OK;
+    return fr_ctx_status(h->ctx);
 }
 
 bool harness_near(verdict *v, const char *what, const float *got, const float *want, size_t n,

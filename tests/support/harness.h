@@ -4,8 +4,8 @@
  * y, dx, dw, after -> harness_close. A run plays the unkindest caller the contract allows: outputs,
  * gradients, slot and workspace start as NaN, the workspace and every port that need not be kept
  * become NaN again between forward and backward, and between the halves of a split backward. It
- * fails the running test if a byte outside the blocks, an input, a given gradient, a weight or a
- * gap between parameters was changed, or if a gradient block keeps any of its NaN. */
+ * ends with FR_INTERNAL and a text in ctx if a byte outside the blocks, an input, a given gradient,
+ * a weight or a gap between parameters was changed, or if a gradient keeps any of its NaN. */
 #ifndef FR_TEST_SUPPORT_HARNESS_H
 #define FR_TEST_SUPPORT_HARNESS_H
 
@@ -18,7 +18,7 @@
 
 typedef struct harness_options {
     const fr_backend *backend;
-    int n_threads; /* 0: 2 */
+    int n_threads; /* 0: 1 */
     int batch;
     bool eval;        /* forward only, running statistics used */
     bool split;       /* input gradients first, weight gradients later */
