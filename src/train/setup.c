@@ -51,22 +51,41 @@ static void known_from_data(const fr_data_info *d, fr_model_options *known)
     }
 }
 
-/* Nodes that a run feeds and reads. */
+/* Operators over time may read the length of a sample beside their input. */
+static bool reads_length(const fr_graph *g, int node)
+{
+    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        if (n->n_inputs > 1 && n->inputs[1] == node &&
+            (n->op == FR_OP_ATTENTION || n->op == FR_OP_MEAN_TIME || n->op == FR_OP_LAST_TIME))
+            return true;
+    }
+    return false;
+}
+
+/* Nodes that a run feeds and reads: the INPUT nodes by their use, whatever they are called. */
 static fr_status find_nodes(fr_setup *s, fr_conf *model)
 {
     fr_graph *g = s->graph;
-    s->input = fr_graph_find(g, "input");
-    s->target = fr_graph_find(g, "target");
-    s->length = fr_graph_find(g, "length");
+    s->input = s->length = -1;
     s->loss = fr_graph_find_op(g, FR_OP_CROSS_ENTROPY);
     if (s->loss < 0)
         return fr_conf_fail(model, NULL, "model %s has no cross_entropy node: nothing to train",
                             fr_graph_name(g));
     s->logits = fr_graph_node(g, s->loss)->inputs[0];
-    if (s->input < 0 || s->target < 0)
-        return fr_conf_fail(model, NULL, "model %s has no input node called '%s'", fr_graph_name(g),
-                            s->input < 0 ? "input" : "target");
-    return FR_OK;
+    s->target = fr_graph_node(g, s->loss)->inputs[1];
+    for (int i = 0; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        if (n->op != FR_OP_INPUT || i == s->target) continue;
+        int *role = reads_length(g, i) ? &s->length : &s->input;
+        if (*role >= 0)
+            return fr_conf_fail(model, NULL, "model %s: inputs '%s' and '%s' both want the %s",
+                                fr_graph_name(g), fr_graph_node(g, *role)->name, n->name,
+                                role == &s->input ? "samples" : "lengths of samples");
+        *role = i;
+    }
+    if (s->input >= 0) return FR_OK;
+    return fr_conf_fail(model, NULL, "model %s has no input for samples", fr_graph_name(g));
 }
 
 static int64_t vocab_of(const fr_graph *g, int input)

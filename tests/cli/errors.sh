@@ -159,8 +159,8 @@ fi
 run 0 train net.yaml --out small --set train.steps=4 --set model.width=8
 (
     ulimit -f 4
-    run 1 train net.yaml --out full --set model.width=200
-    says "full/checkpoint" "space"
+    run 1 train net.yaml --out full --set model.width=200 --set train.steps=10
+    says "full/checkpoint/.tmp-step-10/model.safetensors" "space"
 ) || exit 1
 [ -z "$(ls -A full/checkpoint)" ] || fail "an unfinished checkpoint stayed"
 run 0 train net.yaml --out full --set model.width=200 --resume

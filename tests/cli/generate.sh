@@ -5,7 +5,7 @@ for _ in $(seq 40); do printf 'one two three four five six seven eight nine ten.
 cat >gpt.yaml <<YAML
 model: {name: gpt, layers: 1, width: 32, heads: 2, context: 16, dropout: 0}
 data: {name: text, path: rhyme.txt}
-train: {batch: 16, steps: 150, optimizer: {name: adamw, lr: 0.01}}
+train: {batch: 16, steps: 400, optimizer: {name: adamw, lr: 0.01}, schedule: {name: cosine}}
 parallel: {threads: 1}
 run: {out: run}
 YAML
@@ -13,7 +13,7 @@ run 0 train gpt.yaml
 run 0 generate gpt.yaml --prompt 'one two three ' --tokens 40 --temperature 0
 printf 'four five six seven eight nine ten. one \n' >wanted
 cmp -s out wanted || fail "greedy text"
-run 0 generate gpt.yaml --checkpoint run/checkpoint/step-150 --prompt 'o' --tokens 30 --seed 5
+run 0 generate gpt.yaml --checkpoint run/checkpoint/step-400 --prompt 'o' --tokens 30 --seed 5
 cp out first
 run 0 generate gpt.yaml --prompt 'o' --tokens 30 --seed 5
 cmp -s out first || fail "same seed, another text"

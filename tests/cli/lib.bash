@@ -2,7 +2,7 @@
 set -uo pipefail
 forerun=$1
 source_dir=$2
-work=$(mktemp -d /tmp/forerun-cli-XXXXXX)
+work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 export OMP_NUM_THREADS=1

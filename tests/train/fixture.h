@@ -41,7 +41,8 @@ static inline int fixture_setup(void **state)
     f->ctx = fr_ctx_create();
     assert_non_null(f->ctx);
     fr_ctx_set_log(f->ctx, fixture_log, f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/forerun-test-XXXXXX");
+    snprintf(f->dir, sizeof f->dir, "/tmp/forerun-test-");
+    memset(f->dir + strlen(f->dir), 'X', 6); /* the pattern of mkdtemp */
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->config, sizeof f->config, "%s/net.yaml", f->dir);
     snprintf(f->out, sizeof f->out, "%s/run", f->dir);
