@@ -47,8 +47,9 @@ const fr_data_info *fr_dataset_info(const fr_dataset *d);
 /* Bytes held in memory. */
 size_t fr_dataset_bytes(const fr_dataset *d);
 
-/* One sample into plain memory. key: (seed, draw number) for augmentation; ignored in FR_EVAL. Safe
- * from any thread. length may be NULL. */
+/* One sample into plain memory. (seed, draw) decide the augmentation; the loader's draw is the
+ * position in its stream, UINT64_MAX means none; both are ignored in FR_EVAL. Safe from any thread.
+ * length may be NULL. */
 fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
                           uint64_t draw, void *input, int32_t *target, int32_t *length);
 
@@ -59,7 +60,7 @@ typedef struct fr_batch {
     int64_t n_targets; /* targets that count (not ignored) */
     void *input;       /* (batch, input shape) */
     int32_t *target;   /* (batch, target shape) */
-    int32_t *length;   /* (batch), or NULL */
+    int32_t *length;   /* (batch), 1 where padding, or NULL */
 } fr_batch;
 
 typedef struct fr_loader_desc {

@@ -50,9 +50,10 @@ size_t fr_worker_peak_bytes(const fr_worker *w); /* what the device really gave 
 const char *fr_worker_about(const fr_worker *w);
 
 /* One mini-batch: n_micro forwards and backwards in order, then the update number `step` (from 0)
- * at rate lr. Host tensors, batch first. n_targets counts the whole mini-batch. *grad_norm: of the
- * whole gradient before clipping, or NaN if nobody needs it (no clipping asked and want_norm
- * false). */
+ * at rate lr. Host tensors, batch first: n_micro * micro_batch samples. n_targets counts the whole
+ * mini-batch. *tally is set, not added to. *grad_norm (may be NULL): of the whole gradient before
+ * clipping, or NaN if nobody needs it (no clipping asked and want_norm false). FR_DIVERGED: the
+ * loss, or a norm that was computed, is not finite; parameters are as they were before the call. */
 typedef struct fr_feed {
     int64_t step;
     const void *input;
@@ -63,8 +64,8 @@ typedef struct fr_feed {
     bool want_norm;
 } fr_feed;
 fr_status fr_worker_train(fr_worker *w, const fr_feed *feed, fr_tally *tally, double *grad_norm);
-/* Forward only, running statistics used. logits (host, may be NULL): batch x the logits node's
- * shape. */
+/* Forward only, running statistics used, the same number of samples. logits (host, may be NULL):
+ * batch x the logits node's shape. */
 fr_status fr_worker_eval(fr_worker *w, const fr_feed *feed, fr_tally *tally, float *logits);
 
 /* Plain copies of parameters, gradients (keep_grads), optimizer state `which`: fr_shape_count

@@ -14,7 +14,7 @@ extern "C" {
 
 /* Sizes; zero means the model's own default. */
 typedef struct fr_model_options {
-    int64_t inputs, depth, width, classes; /* mlp, snn; classes for all classifiers */
+    int64_t inputs, depth, width, classes; /* mlp, snn, cnn; classes for all classifiers */
     int64_t layers, heads, context, vocab; /* gpt, transformer, reslstm */
     int64_t channels, image;               /* CNNs: input channels, height = width */
     double dropout;                        /* negative: default */
@@ -23,8 +23,17 @@ typedef struct fr_model_options {
     double width_factor;   /* CNNs: scales every channel count, 1 = published */
 } fr_model_options;
 
+/* What a model reads: fixes the INPUT nodes. */
+typedef enum fr_model_input {
+    FR_MODEL_FEATURES, /* input (inputs) */
+    FR_MODEL_IMAGE,    /* input (channels, image, image) */
+    FR_MODEL_TOKENS,   /* input (context) */
+    FR_MODEL_TEXT      /* input (context) and length (): the rest is padding */
+} fr_model_input;
+
 typedef struct fr_model {
     const char *name, *summary;
+    fr_model_input input;
     const char *const *keys; /* size keys it reads, NULL-terminated */
     const fr_model_options *defaults;
     fr_status (*build)(fr_ctx *ctx, const fr_model_options *o, fr_graph *g);

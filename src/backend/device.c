@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* In order of preference. */
-static const fr_backend *const backends[] = {&fr__backend_ref, NULL};
+static const fr_backend *const backends[] = {&fr__backend_cpu, &fr__backend_ref, NULL};
 
 const fr_backend *const *fr_backend_list(void) { return backends; }
 

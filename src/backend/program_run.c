@@ -37,7 +37,7 @@ static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_
     }
     a->saved = (char *)pass->slot + u->saved;
     a->scratch = (char *)pass->workspace + p->scratch;
-    a->cache = (char *)p->cache + u->cache;
+    a->cache = p->cache ? (char *)p->cache + u->cache : NULL;
     a->add_dw = pass->accumulate;
     a->pass = pass;
 }

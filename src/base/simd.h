@@ -7,7 +7,9 @@
 #define FR_BASE_SIMD_H
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FR_SANITIZED)
-#define FR_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+/* Levels, not models: "arch=haswell" would match Intel's Haswell alone and leave an AMD core with
+ * the default. */
+#define FR_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FR_SIMD
 #endif

@@ -2,11 +2,9 @@
 #include <forerun/optim.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void near(double found, double expected)
 {

@@ -4,10 +4,8 @@
 #include "base/philox.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define N (3 * FR_NORM_BLOCK + 1717)
 static float x[N + 1];

@@ -1,0 +1,237 @@
+/* attention.c -- multi-head attention over packed q|k|v, causal or not, with padding.
+ *
+ * One head of one sample is one piece of work, done on one thread: queries in blocks, scores of a
+ * block in scratch, softmax over whole rows. Forward keeps log(sum(exp)) per query only; the
+ * backward makes the scores again (as in FlashAttention, Dao et al. 2022), so memory grows with T
+ * and not with T^2. Causal blocks look only at keys up to their last query. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/vmath.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 64 }; /* queries */
+
+typedef struct attention {
+    fr_kernel k;
+    int64_t time, width, depth; /* T, D, d = D / heads */
+    int heads;
+    bool is_causal, has_length;
+    float scale;
+} attention;
+
+typedef struct head_job {
+    const attention *at;
+    const float *qkv;      /* (batch, T, 3D) */
+    const int32_t *length; /* (batch) or NULL */
+    float *lse;            /* (batch, heads, T) or NULL */
+    float *y;              /* (batch, T, D) */
+    const float *dy;
+    float *dqkv;
+    float *scratch; /* 2 * BLOCK * T floats a thread */
+} head_job;
+
+/* One head of one sample; all pointers at its first row. */
+typedef struct head {
+    const float *q, *k, *v; /* (T, d), rows 3D apart */
+    float *dq, *dk, *dv;
+    int64_t keys; /* valid ones */
+    int64_t ld;   /* 3D */
+} head;
+
+static head find_head(const head_job *job, int64_t sample, int64_t h)
+{
+    const attention *at = job->at;
+    int64_t start = sample * at->time * 3 * at->width + h * at->depth;
+    head out = {.q = job->qkv + start, .keys = at->time, .ld = 3 * at->width};
+    out.k = out.q + at->width;
+    out.v = out.k + at->width;
+    if (job->dqkv) {
+        out.dq = job->dqkv + start;
+        out.dk = out.dq + at->width;
+        out.dv = out.dk + at->width;
+    }
+    if (job->length) {
+        int64_t length = job->length[sample];
+        out.keys = length < 0 ? 0 : length > at->time ? at->time : length;
+    }
+    return out;
+}
+
+/* Keys that queries first .. first + n - 1 may look at. */
+static int64_t keys_seen(const attention *at, const head *hd, int64_t first, int64_t n)
+{
+    int64_t last = at->is_causal ? first + n : at->time;
+    return last < hd->keys ? last : hd->keys;
+}
+
+/* Rows of scores to probabilities in place; lse (n) kept if not NULL. */
+FR_SIMD static void softmax_block(const attention *at, float *scores, int64_t first, int64_t n,
+                                  int64_t keys, float *lse)
+{
+    for (int64_t r = 0; r < n; r++) {
+        float *restrict s = scores + r * keys;
+        int64_t seen = at->is_causal && first + r + 1 < keys ? first + r + 1 : keys;
+        float top = s[0], sum = 0.0f, scale = at->scale;
+#pragma omp simd reduction(max : top)
+        for (int64_t i = 0; i < seen; i++) top = s[i] > top ? s[i] : top;
+        top *= scale;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < seen; i++) {
+            float p = fr__exp(s[i] * scale - top);
+            s[i] = p;
+            sum += p;
+        }
+        float inv = 1.0f / sum;
+        for (int64_t i = 0; i < seen; i++) s[i] *= inv;
+        for (int64_t i = seen; i < keys; i++) s[i] = 0.0f;
+        if (lse) lse[r] = top + logf(sum);
+    }
+}
+
+/* scores to probabilities p; dp (gradients of p) to gradients of the scores, scaled. */
+FR_SIMD static void slope_block(const attention *at, float *scores, float *grads, int64_t first,
+                                int64_t n, int64_t keys, const float *lse)
+{
+    for (int64_t r = 0; r < n; r++) {
+        float *restrict p = scores + r * keys, *restrict g = grads + r * keys;
+        int64_t seen = at->is_causal && first + r + 1 < keys ? first + r + 1 : keys;
+        float sum = 0.0f, scale = at->scale, shift = lse[r];
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < seen; i++) {
+            p[i] = fr__exp(p[i] * scale - shift);
+            sum += p[i] * g[i];
+        }
+        for (int64_t i = 0; i < seen; i++) g[i] = p[i] * (g[i] - sum) * scale;
+        for (int64_t i = seen; i < keys; i++) p[i] = g[i] = 0.0f;
+    }
+}
+
+static void forward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
+{
+    const attention *at = job->at;
+    head hd = find_head(job, sample, h);
+    float *y = job->y + sample * at->time * at->width + h * at->depth;
+    float *lse = job->lse ? job->lse + (sample * at->heads + h) * at->time : NULL;
+    for (int64_t first = 0; first < at->time; first += BLOCK) {
+        int64_t n = at->time - first < BLOCK ? at->time - first : BLOCK;
+        int64_t keys = keys_seen(at, &hd, first, n);
+        if (keys == 0) { /* nothing to look at: the output is zero */
+            for (int64_t r = first; r < first + n; r++)
+                memset(y + r * at->width, 0, (size_t)at->depth * sizeof(float));
+            continue;
+        }
+        fr__gemm(n, keys, at->depth, (fr_matrix){hd.q + first * hd.ld, hd.ld, false},
+                 (fr_matrix){hd.k, hd.ld, true}, scores, keys, false);
+        softmax_block(at, scores, first, n, keys, lse ? lse + first : NULL);
+        fr__gemm(n, at->depth, keys, (fr_matrix){scores, keys, false},
+                 (fr_matrix){hd.v, hd.ld, false}, y + first * at->width, at->width, false);
+    }
+}
+
+static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64_t n)
+{
+    for (int64_t r = first; r < last; r++) memset(at + r * ld, 0, (size_t)n * sizeof(float));
+}
+
+/* From the last block, which sees the most keys, to the first: the first write of dk and dv sets
+ * them. */
+static void backward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
+{
+    const attention *at = job->at;
+    int64_t d = at->depth, width = at->width;
+    head hd = find_head(job, sample, h);
+    const float *dy = job->dy + sample * at->time * width + h * d;
+    const float *lse = job->lse + (sample * at->heads + h) * at->time;
+    float *grads = scores + BLOCK * at->time;
+    clear_rows(hd.dk, hd.ld, hd.keys, at->time, d);
+    clear_rows(hd.dv, hd.ld, hd.keys, at->time, d);
+    bool is_first = true;
+    for (int64_t first = (at->time - 1) / BLOCK * BLOCK; first >= 0; first -= BLOCK) {
+        int64_t n = at->time - first < BLOCK ? at->time - first : BLOCK;
+        int64_t keys = keys_seen(at, &hd, first, n);
+        if (keys == 0) {
+            clear_rows(hd.dq, hd.ld, first, first + n, d);
+            continue;
+        }
+        fr_matrix q = {hd.q + first * hd.ld, hd.ld, false},
+                  dout = {dy + first * width, width, false};
+        fr__gemm(n, keys, d, q, (fr_matrix){hd.k, hd.ld, true}, scores, keys, false);
+        fr__gemm(n, keys, d, dout, (fr_matrix){hd.v, hd.ld, true}, grads, keys, false);
+        slope_block(at, scores, grads, first, n, keys, lse + first);
+        fr__gemm(keys, d, n, (fr_matrix){scores, keys, true}, dout, hd.dv, hd.ld, !is_first);
+        fr__gemm(keys, d, n, (fr_matrix){grads, keys, true}, q, hd.dk, hd.ld, !is_first);
+        fr__gemm(n, d, keys, (fr_matrix){grads, keys, false}, (fr_matrix){hd.k, hd.ld, false},
+                 hd.dq + first * hd.ld, hd.ld, false);
+        is_first = false;
+    }
+}
+
+/* Heads are dealt to threads in contiguous runs; each run has its own scratch. */
+static void forward_heads(void *arg, size_t begin, size_t end)
+{
+    const head_job *job = arg;
+    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->time;
+    for (size_t i = begin; i < end; i++)
+        forward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
+}
+
+static void backward_heads(void *arg, size_t begin, size_t end)
+{
+    const head_job *job = arg;
+    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->time;
+    for (size_t i = begin; i < end; i++)
+        backward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
+}
+
+static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const attention *at = (const attention *)k;
+    head_job job = {.at = at,
+                    .qkv = a->x[0],
+                    .length = at->has_length ? a->x[1] : NULL,
+                    .lse = k->training ? a->saved : NULL,
+                    .y = a->y,
+                    .scratch = a->scratch};
+    fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, forward_heads, &job);
+    return FR_OK;
+}
+
+static fr_status attention_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    const attention *at = (const attention *)k;
+    head_job job = {.at = at,
+                    .qkv = a->x[0],
+                    .length = at->has_length ? a->x[1] : NULL,
+                    .lse = a->saved,
+                    .dy = a->dy,
+                    .dqkv = a->dx[0],
+                    .scratch = a->scratch};
+    fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, backward_heads, &job);
+    return FR_OK;
+}
+
+static const fr_kernel_ops attention_ops = {.forward = attention_forward,
+                                            .backward_input = attention_backward_input};
+
+fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    attention *at = (attention *)fr__kernel_new(spec, arena, sizeof *at, &attention_ops);
+    if (!at) return FR_NO_MEMORY;
+    fr_kernel *k = &at->k;
+    at->heads = k->node->attrs.attention.heads;
+    at->is_causal = k->node->attrs.attention.causal;
+    at->has_length = spec->n_inputs > 1;
+    at->width = fr__cols(k->node);
+    at->time = fr_shape_count(&k->node->shape) / at->width;
+    at->depth = at->width / at->heads;
+    at->scale = 1.0f / sqrtf((float)at->depth);
+    k->scratch_bytes =
+        (size_t)(2 * BLOCK * at->time) * sizeof(float) * (size_t)fr_device_n_threads(spec->dev);
+    if (spec->training)
+        k->saved_bytes = (size_t)(spec->batch * at->heads * at->time) * sizeof(float);
+    k->needs_x = at->has_length ? 3 : 1;
+    *out = k;
+    return FR_OK;
+}

@@ -1,0 +1,111 @@
+/* concat.c -- concat along channels, and flatten: operators that only move data.
+ *
+ * In a row-major tensor, and in one whose channels are blocked without padding, the channels of
+ * one sample are one piece of memory. So a concat is, sample by sample, one copy an input:
+ *
+ *     x0  [s0: aaaa][s1: aaaa]          y  [s0: aaaabb][s1: aaaabb]
+ *     x1  [s0: bb][s1: bb]  */
+#include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+typedef struct concat {
+    fr_kernel base;
+    int n_inputs;
+    size_t piece[FR_MAX_INPUTS], whole; /* floats of a sample */
+} concat;
+
+typedef struct call {
+    const concat *c;
+    const fr_kernel_args *a;
+} call;
+
+static void join_samples(void *arg, size_t begin, size_t end)
+{
+    const concat *c = ((call *)arg)->c;
+    const fr_kernel_args *a = ((call *)arg)->a;
+    for (size_t s = begin; s < end; s++) {
+        float *y = (float *)a->y + s * c->whole;
+        for (int i = 0; i < c->n_inputs; y += c->piece[i++])
+            memcpy(y, (const float *)a->x[i] + s * c->piece[i], c->piece[i] * sizeof(float));
+    }
+}
+
+static void part_samples(void *arg, size_t begin, size_t end)
+{
+    const concat *c = ((call *)arg)->c;
+    const fr_kernel_args *a = ((call *)arg)->a;
+    for (size_t s = begin; s < end; s++) {
+        const float *dy = (const float *)a->dy + s * c->whole;
+        for (int i = 0; i < c->n_inputs; dy += c->piece[i++]) {
+            if (!a->dx[i]) continue;
+            float *dx = (float *)a->dx[i] + s * c->piece[i];
+            if (!a->add_dx[i]) {
+                memcpy(dx, dy, c->piece[i] * sizeof(float));
+                continue;
+            }
+            for (size_t j = 0; j < c->piece[i]; j++) dx[j] += dy[j];
+        }
+    }
+}
+
+static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    fr__cpu_parallel(k->dev, (size_t)k->batch, 1, join_samples, &(call){(concat *)k, a});
+    return FR_OK;
+}
+
+static fr_status concat_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    fr__cpu_parallel(k->dev, (size_t)k->batch, 1, part_samples, &(call){(concat *)k, a});
+    return FR_OK;
+}
+
+static const fr_kernel_ops concat_ops = {.forward = concat_forward,
+                                         .backward_input = concat_backward_input};
+
+/* Do all inputs lie in blocks of channels without padding? Then so can the output. */
+static fr_status find_blocked(const fr_kernel *k, const fr_kernel_spec *spec, bool *are_blocked,
+                              dnnl_memory_desc_t *y)
+{
+    *are_blocked = !spec->plain_output;
+    for (int i = 0; i < spec->n_inputs && *are_blocked; i++) {
+        dnnl_memory_desc_t blocked;
+        FR_TRY(fr__md_blocked(k, fr_graph_node(spec->graph, spec->inputs[i]), &blocked));
+        *are_blocked = spec->x[i]->desc && dnnl_memory_desc_equal(spec->x[i]->desc, &blocked);
+    }
+    return fr__md_blocked(k, k->node, y);
+}
+
+fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(concat), &concat_ops);
+    if (!k) return FR_NO_MEMORY;
+    bool are_blocked, are_plain = true;
+    dnnl_memory_desc_t y;
+    FR_TRY(find_blocked(k, spec, &are_blocked, &y));
+    for (int i = 0; i < spec->n_inputs; i++) are_plain = are_plain && !spec->x[i]->desc;
+    if (!are_blocked && !are_plain) return fr__cpu_wrap_plain(spec, arena, fr__cpu_concat, out);
+    *out = k;
+    concat *c = (concat *)k;
+    c->n_inputs = spec->n_inputs;
+    for (int i = 0; i < spec->n_inputs; i++) {
+        const fr_node *in = fr_graph_node(spec->graph, spec->inputs[i]);
+        c->piece[i] = (size_t)fr_shape_count(&in->shape);
+        c->whole += c->piece[i];
+        k->can_add_dx |= 1u << i;
+    }
+    return are_blocked ? fr__layout_of_md(k, arena, &y, &k->y) : FR_OK;
+}
+
+static const fr_kernel_ops flatten_ops = {0};
+
+/* Row-major, a flattened tensor is the tensor itself. */
+fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    *out = fr__kernel_new(spec, arena, sizeof(fr_kernel), &flatten_ops);
+    if (!*out) return FR_NO_MEMORY;
+    (*out)->y_is_x0 = true;
+    (*out)->pass_dx = 1;
+    return FR_OK;
+}

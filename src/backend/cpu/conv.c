@@ -1,0 +1,253 @@
+/* conv.c -- conv2d, with the relu behind it fused, on oneDNN.
+ *
+ * Layouts: oneDNN chooses those of input, weights and output from the shapes alone (never from how
+ * the input happens to arrive), so a network keeps its bits when it is cut; an input that
+ * arrives otherwise takes a detour. The weights live in the forward's layout, gradients and
+ * optimizer state with them. Backward data wants the weights in another one: a copy in the cache.
+ *
+ * Which of the layouts a backward pass takes: those of the forward, unless oneDNN has only slow
+ * code for them and better code with its own choice (on AVX2: weight gradients of 3x3 kernels on
+ * 2x2 maps, 500 times faster by GEMM in a plain layout). */
+#include "backend/cpu/cpu.h"
+
+typedef struct conv {
+    fr_kernel base;
+    bool has_bias, has_relu;
+    fr_window window;
+    dnnl_memory_desc_t x_given, y_given; /* as the program holds them */
+    dnnl_memory_desc_t x, w, y;          /* as the forward primitive wants them */
+    dnnl_memory_desc_t w_any, b, x_any, y_any;
+    fr_prim forward, back_input, back_weight;
+    fr_prim turn_weights; /* to the layout of back_input; not made if it is the same */
+    size_t dw_at, db_at;  /* in scratch: gradients of one micro-batch, where dw must be added to */
+} conv;
+
+static const float *bias_of(const conv *c, const fr_kernel_args *a)
+{
+    return c->has_bias ? a->w[1] : NULL;
+}
+
+static fr_status conv_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    conv *c = (conv *)k;
+    return fr__prim_run(k, &c->forward, a->scratch,
+                        FR_TENSORS(a->x[0], a->w[0], a->y, bias_of(c, a)));
+}
+
+static fr_status conv_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+{
+    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, k->y.bytes / sizeof(float));
+    return FR_OK;
+}
+
+static fr_status conv_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    conv *c = (conv *)k;
+    const void *w = a->w[0];
+    if (c->turn_weights.handle) {
+        w = a->cache;
+        if (!a->cache_valid)
+            FR_TRY(fr__prim_run(k, &c->turn_weights, a->scratch, FR_TENSORS(a->w[0], w)));
+    }
+    return fr__prim_run(k, &c->back_input, a->scratch, FR_TENSORS(a->dy, w, a->dx[0]));
+}
+
+static fr_status conv_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+{
+    conv *c = (conv *)k;
+    float *dw = a->dw[0], *db = c->has_bias ? a->dw[1] : NULL;
+    if (a->add_dw) {
+        dw = (float *)((char *)a->scratch + c->dw_at);
+        db = (float *)((char *)a->scratch + c->db_at);
+    }
+    FR_TRY(fr__prim_run(k, &c->back_weight, a->scratch, FR_TENSORS(a->x[0], a->dy, dw, db)));
+    if (!a->add_dw) return FR_OK;
+    fr__cpu_add(k->dev, a->dw[0], dw, k->w[0].bytes / sizeof(float));
+    if (c->has_bias) fr__cpu_add(k->dev, a->dw[1], db, k->w[1].bytes / sizeof(float));
+    return FR_OK;
+}
+
+static void conv_destroy(fr_kernel *k)
+{
+    conv *c = (conv *)k;
+    fr__prim_fini(&c->forward);
+    fr__prim_fini(&c->back_input);
+    fr__prim_fini(&c->back_weight);
+    fr__prim_fini(&c->turn_weights);
+}
+
+/* The best implementation among several ways to lay out the tensors; the first of equals. */
+static fr_status choose(const fr_kernel *k, const char *what, int n,
+                        const dnnl_convolution_desc_t *ways, const_dnnl_primitive_desc_t hint,
+                        dnnl_primitive_desc_t *out)
+{
+    const fr_cpu *cpu = fr__cpu(k->dev);
+    int best = FR_IMPL_NONE;
+    dnnl_status_t failure = dnnl_unimplemented;
+    for (int i = 0; i < n && best != FR_IMPL_JIT; i++) {
+        dnnl_primitive_desc_t desc;
+        dnnl_status_t status =
+            dnnl_primitive_desc_create(&desc, &ways[i], cpu->attr, cpu->engine, hint);
+        if (status != dnnl_success) {
+            failure = status;
+            continue;
+        }
+        int rank = fr__impl_rank(desc);
+        if (rank < best) {
+            if (best != FR_IMPL_NONE) dnnl_primitive_desc_destroy(*out);
+            *out = desc;
+            best = rank;
+        } else {
+            dnnl_primitive_desc_destroy(desc);
+        }
+    }
+    return best == FR_IMPL_NONE ? fr__dnnl_fail(k, what, failure) : FR_OK;
+}
+
+/* Row-major weights are (out, in / groups, height, width); oneDNN splits `out` by groups. */
+static fr_status describe(conv *c, const fr_kernel_spec *spec)
+{
+    fr_kernel *k = &c->base;
+    const fr_node *in = fr_graph_node(spec->graph, spec->inputs[0]), *node = k->node;
+    const dnnl_dim_t g = node->attrs.conv2d.groups, out = node->shape.dim[0];
+    const dnnl_dim_t from = in->shape.dim[0] / g;
+    const dnnl_dim_t height = node->attrs.conv2d.kernel[0], width = node->attrs.conv2d.kernel[1];
+    const dnnl_dims_t whole = {out, from, height, width};
+    const dnnl_dims_t split = {g, out / g, from, height, width};
+    const dnnl_dims_t channels = {out};
+    c->has_bias = !node->attrs.conv2d.no_bias;
+    c->has_relu = fr__group_has(spec, FR_OP_RELU);
+    c->window = fr__window(&in->shape, &node->shape, node->attrs.conv2d.kernel,
+                           node->attrs.conv2d.stride, node->attrs.conv2d.pad);
+    FR_TRY(fr__md_of_layout(k, spec->x[0], in, &c->x_given));
+    FR_TRY(fr__md_any(k, in, &c->x_any));
+    FR_TRY(fr__md_any(k, node, &c->y_any));
+    FR_TRY(fr__md_row_major(k, 1, channels, &c->b));
+    FR_TRY_DNNL(k, "description of weights",
+                dnnl_memory_desc_init_by_tag(&c->w_any, g > 1 ? 5 : 4, g > 1 ? split : whole,
+                                             dnnl_f32, dnnl_format_tag_any));
+    return FR_OK;
+}
+
+/* Always the primitive of training, so that programs for training and for evaluation agree on the
+ * layout of the weights they share. */
+static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *arena)
+{
+    fr_kernel *k = &c->base;
+    const char *what = "forward convolution";
+    const fr_window *v = &c->window;
+    dnnl_convolution_desc_t op;
+    FR_TRY_DNNL(k, what,
+                dnnl_convolution_forward_desc_init(
+                    &op, dnnl_forward_training, dnnl_convolution_direct, &c->x_any, &c->w_any,
+                    c->has_bias ? &c->b : NULL, &c->y_any, v->stride, v->before, v->after));
+    dnnl_primitive_desc_t desc;
+    const_dnnl_primitive_attr_t attr = c->has_relu ? fr__cpu(k->dev)->attr_relu : NULL;
+    FR_TRY(fr__prim_desc(k, what, &op, attr, NULL, &desc));
+    c->y = *dnnl_primitive_desc_query_md(desc, dnnl_query_dst_md, 0);
+    c->y_given = c->y;
+    if (spec->plain_output) {
+        dnnl_status_t status =
+            dnnl_memory_desc_init_by_strides(&c->y_given, c->y.ndims, c->y.dims, dnnl_f32, NULL);
+        if (status != dnnl_success) {
+            dnnl_primitive_desc_destroy(desc);
+            return fr__dnnl_fail(k, what, status);
+        }
+    }
+    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &c->x_given},
+                           {.id = DNNL_ARG_WEIGHTS},
+                           {.id = DNNL_ARG_DST, .md = &c->y_given, .is_output = true},
+                           {.id = DNNL_ARG_BIAS}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->forward));
+    c->x = *fr__prim_md(&c->forward, DNNL_ARG_SRC);
+    c->w = *fr__prim_md(&c->forward, DNNL_ARG_WEIGHTS);
+    FR_TRY(fr__layout_of_md(k, arena, &c->y_given, &k->y));
+    FR_TRY(fr__layout_of_md(k, arena, &c->w, &k->w[0]));
+    k->scratch_bytes = c->forward.scratch_bytes;
+    return FR_OK;
+}
+
+static fr_status make_back_input(conv *c, fr_arena *arena)
+{
+    fr_kernel *k = &c->base;
+    const char *what = "input gradient of the convolution";
+    const fr_window *v = &c->window;
+    dnnl_convolution_desc_t ways[2];
+    FR_TRY_DNNL(k, what,
+                dnnl_convolution_backward_data_desc_init(&ways[0], dnnl_convolution_direct, &c->x,
+                                                         &c->w_any, &c->y, v->stride, v->before,
+                                                         v->after));
+    FR_TRY_DNNL(k, what,
+                dnnl_convolution_backward_data_desc_init(&ways[1], dnnl_convolution_direct,
+                                                         &c->x_any, &c->w_any, &c->y_any, v->stride,
+                                                         v->before, v->after));
+    dnnl_primitive_desc_t desc;
+    FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
+    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = &c->y_given},
+                           {.id = DNNL_ARG_WEIGHTS},
+                           {.id = DNNL_ARG_DIFF_SRC, .md = &c->x_given, .is_output = true}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, 3, args, &c->back_input));
+    const dnnl_memory_desc_t *w = fr__prim_md(&c->back_input, DNNL_ARG_WEIGHTS);
+    size_t turn_bytes = 0;
+    if (!dnnl_memory_desc_equal(w, &c->w)) {
+        FR_TRY(fr__reorder_init(k, arena, &c->w, w, &c->turn_weights));
+        k->cache_bytes = dnnl_memory_desc_get_size(w);
+        turn_bytes = c->turn_weights.scratch_bytes;
+    }
+    size_t most =
+        turn_bytes > c->back_input.scratch_bytes ? turn_bytes : c->back_input.scratch_bytes;
+    if (most > k->scratch_bytes) k->scratch_bytes = most;
+    return FR_OK;
+}
+
+static fr_status make_back_weight(conv *c, fr_arena *arena)
+{
+    fr_kernel *k = &c->base;
+    const char *what = "weight gradient of the convolution";
+    const fr_window *v = &c->window;
+    const dnnl_memory_desc_t *b = c->has_bias ? &c->b : NULL;
+    dnnl_convolution_desc_t ways[2];
+    FR_TRY_DNNL(k, what,
+                dnnl_convolution_backward_weights_desc_init(&ways[0], dnnl_convolution_direct,
+                                                            &c->x, &c->w, b, &c->y, v->stride,
+                                                            v->before, v->after));
+    FR_TRY_DNNL(k, what,
+                dnnl_convolution_backward_weights_desc_init(&ways[1], dnnl_convolution_direct,
+                                                            &c->x_any, &c->w_any, b, &c->y_any,
+                                                            v->stride, v->before, v->after));
+    dnnl_primitive_desc_t desc;
+    FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
+    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &c->x_given},
+                           {.id = DNNL_ARG_DIFF_DST, .md = &c->y_given},
+                           {.id = DNNL_ARG_DIFF_WEIGHTS, .md = &c->w, .is_output = true},
+                           {.id = DNNL_ARG_DIFF_BIAS, .is_output = true}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, b ? 4 : 3, args, &c->back_weight));
+    c->dw_at = fr__align_up(c->back_weight.scratch_bytes);
+    c->db_at = c->dw_at + fr__align_up(k->w[0].bytes);
+    size_t bytes = c->db_at + (b ? fr__align_up(k->w[1].bytes) : 0);
+    if (bytes > k->scratch_bytes) k->scratch_bytes = bytes;
+    return FR_OK;
+}
+
+/* [a relu is fused][a gradient of the input is wanted] */
+static const fr_kernel_ops conv_ops[2][2] = {
+    {{conv_forward, NULL, NULL, conv_backward_weight, conv_destroy},
+     {conv_forward, NULL, conv_backward_input, conv_backward_weight, conv_destroy}},
+    {{conv_forward, conv_prepare_dy, NULL, conv_backward_weight, conv_destroy},
+     {conv_forward, conv_prepare_dy, conv_backward_input, conv_backward_weight, conv_destroy}}};
+
+fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    const fr_kernel_ops *ops = &conv_ops[fr__group_has(spec, FR_OP_RELU)][spec->need_dx[0]];
+    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(conv), ops);
+    if (!k) return FR_NO_MEMORY;
+    *out = k; /* from here on `destroy` cleans up */
+    conv *c = (conv *)k;
+    FR_TRY(describe(c, spec));
+    FR_TRY(make_forward(c, spec, arena));
+    if (!spec->training) return FR_OK;
+    k->needs_x = 1;
+    k->needs_y = c->has_relu;
+    if (spec->need_dx[0]) FR_TRY(make_back_input(c, arena));
+    return make_back_weight(c, arena);
+}

@@ -1,0 +1,286 @@
+/* cpu.c -- the cpu backend: oneDNN on OpenMP threads, and vectorised sweeps of our own.
+ *
+ * The thread count is OpenMP's, a property of the thread that opens the device, and fixed before
+ * any primitive is made. Teams always have that size: a smaller one would end threads of the pool,
+ * and those started in their place would not be pinned. */
+#include "backend/cpu/cpu.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/simd.h"
+#include "base/thread.h"
+
+/* X(operator, maker, takes inputs in any layout) */
+#define MAKERS(X)                            \
+    X(CONV2D, fr__cpu_conv2d, true)          \
+    X(BATCH_NORM, fr__cpu_batch_norm, true)  \
+    X(MAX_POOL, fr__cpu_pool, true)          \
+    X(AVG_POOL, fr__cpu_pool, true)          \
+    X(GLOBAL_POOL, fr__cpu_pool, true)       \
+    X(CONCAT, fr__cpu_concat, true)          \
+    X(FLATTEN, fr__cpu_flatten, false)       \
+    X(LINEAR, fr__cpu_linear, false)         \
+    X(LAYER_NORM, fr__cpu_layer_norm, false) \
+    X(RELU, fr__cpu_activation, true)        \
+    X(GELU, fr__cpu_activation, true)        \
+    X(SELU, fr__cpu_activation, true)        \
+    X(TANH, fr__cpu_activation, true)        \
+    X(SIGMOID, fr__cpu_activation, true)     \
+    X(DROPOUT, fr__cpu_dropout, true)        \
+    X(ALPHA_DROPOUT, fr__cpu_dropout, true)  \
+    X(ADD, fr__cpu_sum, true)                \
+    X(EMBEDDING, fr__cpu_embedding, false)   \
+    X(ATTENTION, fr__cpu_attention, false)   \
+    X(LSTM, fr__cpu_lstm, false)             \
+    X(MEAN_TIME, fr__cpu_time, false)        \
+    X(LAST_TIME, fr__cpu_time, false)        \
+    X(CROSS_ENTROPY, fr__cpu_loss, false)
+
+static const struct {
+    fr_kernel_maker make;
+    bool takes_any_layout;
+} kinds[FR_OPERATOR_COUNT] = {
+#define ROW(op, maker, any) [FR_OP_##op] = {maker, any},
+    MAKERS(ROW)
+#undef ROW
+};
+
+static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
+    bool are_plain = true;
+    for (int i = 0; i < spec->n_inputs; i++) are_plain = are_plain && !spec->x[i]->desc;
+    if (are_plain || kinds[op].takes_any_layout) return kinds[op].make(spec, arena, out);
+    return fr__cpu_wrap_plain(spec, arena, kinds[op].make, out);
+}
+
+static const fr_kernel_maker makers[FR_OPERATOR_COUNT] = {
+#define ROW(op, maker, any) [FR_OP_##op] = make,
+    MAKERS(ROW)
+#undef ROW
+};
+
+/* ---- Device ---- */
+
+static const char *isa_name(void)
+{
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *name;
+    } names[] = {{dnnl_cpu_isa_sse41, "sse4.1"},
+                 {dnnl_cpu_isa_avx, "avx"},
+                 {dnnl_cpu_isa_avx2, "avx2"},
+                 {dnnl_cpu_isa_avx2_vnni, "avx2+vnni"},
+                 {dnnl_cpu_isa_avx512_core, "avx512"},
+                 {dnnl_cpu_isa_avx512_core_vnni, "avx512+vnni"},
+                 {dnnl_cpu_isa_avx512_core_bf16, "avx512+bf16"},
+                 {dnnl_cpu_isa_avx512_core_amx, "avx512+amx"}};
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (names[i].isa == isa) return names[i].name;
+    }
+    return "unknown instruction set";
+}
+
+static bool pin_this_thread(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)cpu, &set);
+    return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+}
+
+static fr_status pin_threads(fr_device *dev, int first_cpu)
+{
+    if (first_cpu < 0) return FR_OK;
+    int n_failed = first_cpu + dev->n_threads > CPU_SETSIZE;
+    if (!n_failed) {
+#pragma omp parallel reduction(+ : n_failed)
+        n_failed += !pin_this_thread(first_cpu + omp_get_thread_num());
+    }
+    if (!n_failed) return FR_OK;
+    return fr_fail(dev->ctx, FR_INVALID,
+                   "cannot pin %d threads to cores %d to %d; this process may use %d cores",
+                   dev->n_threads, first_cpu, first_cpu + dev->n_threads - 1, fr__cpu_count());
+}
+
+static dnnl_status_t open_dnnl(fr_cpu *cpu)
+{
+    dnnl_post_ops_t relu = NULL;
+    dnnl_status_t s = dnnl_engine_create(&cpu->engine, dnnl_cpu, 0);
+    if (!s) s = dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags);
+    if (!s) s = dnnl_primitive_attr_create(&cpu->attr);
+    if (!s) s = dnnl_primitive_attr_set_scratchpad_mode(cpu->attr, dnnl_scratchpad_mode_user);
+    if (!s) s = dnnl_primitive_attr_clone(&cpu->attr_relu, cpu->attr);
+    if (!s) s = dnnl_post_ops_create(&relu);
+    if (!s) s = dnnl_post_ops_append_eltwise(relu, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
+    if (!s) s = dnnl_primitive_attr_set_post_ops(cpu->attr_relu, relu);
+    if (relu) dnnl_post_ops_destroy(relu);
+    return s;
+}
+
+static void cpu_close(fr_device *dev)
+{
+    fr_cpu *cpu = dev->impl;
+    if (cpu->attr_relu) dnnl_primitive_attr_destroy(cpu->attr_relu);
+    if (cpu->attr) dnnl_primitive_attr_destroy(cpu->attr);
+    if (cpu->stream) dnnl_stream_destroy(cpu->stream);
+    if (cpu->engine) dnnl_engine_destroy(cpu->engine);
+    fr__free(cpu);
+}
+
+static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
+{
+    if (desc->n_threads < 0)
+        return fr_fail(dev->ctx, FR_INVALID, "%d threads; give 0 for all cores, or more",
+                       desc->n_threads);
+    dev->n_threads = desc->n_threads ? desc->n_threads : fr__cpu_count();
+    omp_set_dynamic(0);
+    omp_set_num_threads(dev->n_threads);
+    FR_TRY(pin_threads(dev, desc->first_cpu));
+    fr_cpu *cpu = FR_NEW(fr_cpu);
+    if (!cpu) return fr__no_memory(dev->ctx, sizeof *cpu, "a cpu device");
+    dev->impl = cpu;
+    dnnl_status_t status = open_dnnl(cpu);
+    if (status != dnnl_success) {
+        cpu_close(dev);
+        return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN does not start (status %d)", (int)status);
+    }
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(dev->about, sizeof dev->about, "oneDNN %d.%d.%d, %s, %d thread%s", v->major, v->minor,
+             v->patch, isa_name(), dev->n_threads, dev->n_threads == 1 ? "" : "s");
+    return FR_OK;
+}
+
+/* ---- Memory ---- */
+
+static void *cpu_alloc(fr_device *dev, size_t bytes)
+{
+    (void)dev;
+    return fr__alloc(bytes);
+}
+
+static void cpu_release(fr_device *dev, void *block)
+{
+    (void)dev;
+    fr__free(block);
+}
+
+/* from NULL: zeros. */
+static fr_status cpu_copy(fr_device *dev, void *to, const void *from, size_t bytes)
+{
+    (void)dev;
+    if (from)
+        memcpy(to, from, bytes);
+    else
+        memset(to, 0, bytes);
+    return FR_OK;
+}
+
+static fr_status cpu_sync(fr_device *dev)
+{
+    dnnl_status_t status = dnnl_stream_wait(fr__cpu(dev)->stream);
+    if (status == dnnl_success) return FR_OK;
+    return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN failed (status %d)", (int)status);
+}
+
+/* One of the two is row-major, with the dims of the other. Rare: what it needs is made and dropped.
+ */
+static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void *src,
+                              const fr_layout *to, void *dst)
+{
+    if (!from->desc && !to->desc) return cpu_copy(dev, dst, src, to->bytes);
+    static const fr_node parameter = {.name = "(layout)", .op = FR_OP_INPUT};
+    const fr_kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
+    const dnnl_memory_desc_t *known = from->desc ? from->desc : to->desc;
+    dnnl_memory_desc_t plain;
+    FR_TRY(fr__md_row_major(&k, known->ndims, known->dims, &plain));
+    fr_arena arena = {0};
+    fr_prim reorder = {0};
+    fr_status status = fr__reorder_init(&k, &arena, from->desc ? from->desc : &plain,
+                                        to->desc ? to->desc : &plain, &reorder);
+    if (status == FR_OK) {
+        void *scratch = fr__alloc(reorder.scratch_bytes);
+        status = scratch ? fr__prim_run(&k, &reorder, scratch, FR_TENSORS(src, dst))
+                         : fr__no_memory(dev->ctx, reorder.scratch_bytes, "a change of layout");
+        fr__free(scratch);
+    }
+    fr__prim_fini(&reorder);
+    fr__arena_fini(&arena);
+    return status;
+}
+
+/* ---- Sweeps ---- */
+
+void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg)
+{
+    const size_t n_blocks = (n + grain - 1) / grain;
+    if (dev->n_threads == 1 || n_blocks < 2) {
+        if (n) body(arg, 0, n);
+        return;
+    }
+#pragma omp parallel
+    {
+        size_t me = (size_t)omp_get_thread_num(), team = (size_t)omp_get_num_threads();
+        size_t begin = n_blocks * me / team * grain, end = n_blocks * (me + 1) / team * grain;
+        if (end > n) end = n;
+        if (begin < end) body(arg, begin, end);
+    }
+}
+
+int fr__cpu_thread(void) { return omp_get_thread_num(); }
+
+#define SWEEP_GRAIN ((size_t)8192) /* floats; below two of these a second thread does not pay */
+
+typedef struct sweep {
+    float *out;
+    const float *a, *b;
+} sweep;
+
+FR_SIMD static void add_range(void *arg, size_t begin, size_t end)
+{
+    float *restrict y = ((sweep *)arg)->out;
+    const float *restrict x = ((sweep *)arg)->a;
+    for (size_t i = begin; i < end; i++) y[i] += x[i];
+}
+
+void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n)
+{
+    fr__cpu_parallel(dev, n, SWEEP_GRAIN, add_range, &(sweep){.out = y, .a = x});
+}
+
+FR_SIMD static void relu_back_range(void *arg, size_t begin, size_t end)
+{
+    float *dz = ((sweep *)arg)->out;
+    const float *dy = ((sweep *)arg)->a;
+    const float *restrict y = ((sweep *)arg)->b;
+#pragma omp simd /* dz is dy or far from it */
+    for (size_t i = begin; i < end; i++) dz[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+void fr__cpu_relu_back(fr_device *dev, float *dz, const float *dy, const float *y, size_t n)
+{
+    fr__cpu_parallel(dev, n, SWEEP_GRAIN, relu_back_range, &(sweep){dz, dy, y});
+}
+
+const fr_backend fr__backend_cpu = {
+    .name = "cpu",
+    .summary = "oneDNN and vectorised sweeps on the cores of this machine",
+    .open = cpu_open,
+    .close = cpu_close,
+    .makers = makers,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .copy = cpu_copy,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .sync = cpu_sync,
+    .add = fr__cpu_add,
+    .parallel = fr__cpu_parallel,
+    .fuse = fr__cpu_fuse,
+    .relayout = cpu_relayout,
+};

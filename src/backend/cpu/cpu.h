@@ -1,0 +1,50 @@
+/* cpu.h -- what the files of the cpu backend share.
+ *
+ * A maker takes its inputs in whatever layout they come, or says in the table of cpu.c that it
+ * takes row-major ones only; then fr__cpu_wrap_plain puts reorders around it. */
+#ifndef FR_BACKEND_CPU_CPU_H
+#define FR_BACKEND_CPU_CPU_H
+
+#include "backend/cpu/dnnl.h"
+
+/* Makers, one file each. */
+fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_loss(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+
+/* A kernel of `make`, which sees row-major inputs only: tensors in other layouts are brought to
+ * row-major in scratch before each call, and gradients back after it. */
+fr_status fr__cpu_wrap_plain(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel_maker make,
+                             fr_kernel **out);
+
+/* The backend's fuse entry. */
+int fr__cpu_fuse(const fr_graph *g, const fr_stage *stage, bool training, int node,
+                 int nodes[FR_MAX_GROUP]);
+/* Does the group end in this operator, behind the first node? */
+static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
+{
+    return spec->n_nodes > 1 &&
+           fr_graph_node(spec->graph, spec->nodes[spec->n_nodes - 1])->op == op;
+}
+
+/* Sweeps on the device's threads. n floats; blocked tensors are swept padding and all. */
+void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
+/* The number of the thread that runs a body of fr__cpu_parallel, from 0. */
+int fr__cpu_thread(void);
+void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n); /* y += x */
+/* Gradient of a relu from its output: dz = y > 0 ? dy : 0. dz == dy allowed. */
+void fr__cpu_relu_back(fr_device *dev, float *dz, const float *dy, const float *y, size_t n);
+
+#endif

@@ -1,0 +1,253 @@
+/* dnnl.c -- oneDNN behind one header: errors, layouts, primitives with detours. */
+#include "backend/cpu/dnnl.h"
+
+#include <string.h>
+
+/* An argument that arrives in another layout than the primitive wants. */
+struct fr_detour {
+    fr_prim reorder;
+    size_t offset; /* of the copy in scratch */
+    bool is_output;
+};
+
+fr_status fr__dnnl_fail(const fr_kernel *k, const char *what, dnnl_status_t status)
+{
+    fr_status mine = status == dnnl_out_of_memory   ? FR_NO_MEMORY
+                     : status == dnnl_unimplemented ? FR_UNSUPPORTED
+                                                    : FR_INTERNAL;
+    return fr_fail(k->ctx, mine,
+                   "node %s (%s): oneDNN failed at the %s: %s; backend ref can run this node",
+                   k->node->name, fr_operator_name(k->node->op), what, dnnl_status2str(status));
+}
+
+/* ---- Layouts ---- */
+
+static int dims_of(const fr_kernel *k, const fr_node *node, dnnl_dims_t dims)
+{
+    dims[0] = k->batch;
+    for (int i = 0; i < node->shape.n_dims; i++) dims[i + 1] = node->shape.dim[i];
+    return node->shape.n_dims + 1;
+}
+
+fr_status fr__md_row_major(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims,
+                           dnnl_memory_desc_t *md)
+{
+    FR_TRY_DNNL(k, "description of a tensor",
+                dnnl_memory_desc_init_by_strides(md, n_dims, dims, dnnl_f32, NULL));
+    return FR_OK;
+}
+
+fr_status fr__md_plain(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dims;
+    int n = dims_of(k, node, dims);
+    return fr__md_row_major(k, n, dims, md);
+}
+
+static fr_status md_by_tag(const fr_kernel *k, const fr_node *node, dnnl_format_tag_t tag,
+                           dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dims;
+    int n = dims_of(k, node, dims);
+    FR_TRY_DNNL(k, "description of a tensor",
+                dnnl_memory_desc_init_by_tag(md, n, dims, dnnl_f32, tag));
+    return FR_OK;
+}
+
+fr_status fr__md_any(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md)
+{
+    return md_by_tag(k, node, dnnl_format_tag_any, md);
+}
+
+fr_status fr__md_blocked(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md)
+{
+    bool is_wide =
+        (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    if (node->shape.n_dims != 3 || node->shape.dim[0] % (is_wide ? 16 : 8) != 0)
+        return fr__md_plain(k, node, md);
+    return md_by_tag(k, node, is_wide ? dnnl_nChw16c : dnnl_nChw8c, md);
+}
+
+fr_status fr__md_of_layout(const fr_kernel *k, const fr_layout *layout, const fr_node *node,
+                           dnnl_memory_desc_t *md)
+{
+    if (!layout->desc) return fr__md_plain(k, node, md);
+    *md = *(const dnnl_memory_desc_t *)layout->desc;
+    return FR_OK;
+}
+
+fr_status fr__layout_of_md(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *md,
+                           fr_layout *layout)
+{
+    dnnl_memory_desc_t plain;
+    FR_TRY(fr__md_row_major(k, md->ndims, md->dims, &plain));
+    *layout = (fr_layout){.bytes = dnnl_memory_desc_get_size(md)};
+    if (dnnl_memory_desc_equal(md, &plain)) return FR_OK;
+    dnnl_memory_desc_t *copy = FR_ARENA_NEW(arena, dnnl_memory_desc_t);
+    if (!copy) return fr__no_memory(k->ctx, sizeof *copy, "a layout");
+    *copy = *md;
+    layout->desc = copy;
+    return FR_OK;
+}
+
+fr_window fr__window(const fr_shape *in, const fr_shape *out, const int size[2],
+                     const int stride[2], const int pad[2])
+{
+    fr_window w = {0};
+    for (int i = 0; i < 2; i++) {
+        w.size[i] = size[i];
+        w.stride[i] = stride[i];
+        w.before[i] = pad[i];
+        /* What the last step reaches, which may be less than `pad`, or even end inside. */
+        w.after[i] = (out->dim[i + 1] - 1) * stride[i] + size[i] - in->dim[i + 1] - pad[i];
+    }
+    return w;
+}
+
+/* ---- Primitives ---- */
+
+int fr__impl_rank(const_dnnl_primitive_desc_t desc)
+{
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name) || !name)
+        return FR_IMPL_NONE;
+    if (strstr(name, "ref")) return FR_IMPL_REF;
+    return strstr(name, "gemm") && !strstr(name, "brgemm") ? FR_IMPL_GEMM : FR_IMPL_JIT;
+}
+
+fr_status fr__prim_desc(const fr_kernel *k, const char *what, const_dnnl_op_desc_t op,
+                        const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint,
+                        dnnl_primitive_desc_t *out)
+{
+    const fr_cpu *cpu = fr__cpu(k->dev);
+    FR_TRY_DNNL(k, what,
+                dnnl_primitive_desc_create(out, op, attr ? attr : cpu->attr, cpu->engine, hint));
+    return FR_OK;
+}
+
+static bool is_padded(const dnnl_memory_desc_t *md)
+{
+    return memcmp(md->dims, md->padded_dims, sizeof(dnnl_dim_t) * (size_t)md->ndims) != 0;
+}
+
+static fr_status add_memory(const fr_kernel *k, const char *what, int id,
+                            const dnnl_memory_desc_t *md, dnnl_exec_arg_t *arg)
+{
+    arg->arg = id;
+    FR_TRY_DNNL(k, what,
+                dnnl_memory_create(&arg->memory, md, fr__cpu(k->dev)->engine, DNNL_MEMORY_NONE));
+    return FR_OK;
+}
+
+/* Scratch of a primitive: its scratchpad, which reorders of detours share (they run at other
+ * times), then the copies. */
+static fr_status add_detour(const fr_kernel *k, fr_arena *arena, const fr_arg *arg,
+                            const dnnl_memory_desc_t *wanted, struct fr_detour **out)
+{
+    struct fr_detour *d = FR_ARENA_NEW(arena, struct fr_detour);
+    if (!d) return fr__no_memory(k->ctx, sizeof *d, "a kernel");
+    *out = d;
+    d->is_output = arg->is_output;
+    return arg->is_output ? fr__reorder_init(k, arena, wanted, arg->md, &d->reorder)
+                          : fr__reorder_init(k, arena, arg->md, wanted, &d->reorder);
+}
+
+static void place_detours(fr_prim *p)
+{
+    size_t at = fr__align_up(p->scratchpad_bytes);
+    for (int i = 0; i < p->n_args; i++) {
+        if (p->via[i] && fr__align_up(p->via[i]->reorder.scratch_bytes) > at)
+            at = fr__align_up(p->via[i]->reorder.scratch_bytes);
+    }
+    for (int i = 0; i < p->n_args; i++) {
+        if (!p->via[i]) continue;
+        p->via[i]->offset = at;
+        at += fr__align_up(dnnl_memory_desc_get_size(fr__prim_md(p, p->exec[i].arg)));
+    }
+    p->scratch_bytes = at;
+}
+
+const dnnl_memory_desc_t *fr__prim_md(const fr_prim *p, int arg_id)
+{
+    return dnnl_primitive_desc_query_md(p->desc, dnnl_query_exec_arg_md, arg_id);
+}
+
+fr_status fr__prim_init(const fr_kernel *k, fr_arena *arena, const char *what,
+                        dnnl_primitive_desc_t desc, int n_args, const fr_arg *args, fr_prim *p)
+{
+    dnnl_status_t status = dnnl_primitive_create(&p->handle, desc);
+    dnnl_primitive_desc_destroy(desc);
+    if (status != dnnl_success) return fr__dnnl_fail(k, what, status);
+    FR_TRY_DNNL(k, what, dnnl_primitive_get_primitive_desc(p->handle, &p->desc));
+    for (int i = 0; i < n_args; i++) {
+        const dnnl_memory_desc_t *wanted = fr__prim_md(p, args[i].id);
+        if (!wanted || wanted->ndims == 0)
+            return fr_fail(k->ctx, FR_INTERNAL, "node %s: %s has no argument %d", k->node->name,
+                           what, args[i].id);
+        FR_TRY(add_memory(k, what, args[i].id, wanted, &p->exec[i]));
+        p->n_args = i + 1;
+        p->is_padded[i] = is_padded(wanted);
+        if (args[i].md && !dnnl_memory_desc_equal(args[i].md, wanted))
+            FR_TRY(add_detour(k, arena, &args[i], wanted, &p->via[i]));
+    }
+    const dnnl_memory_desc_t *pad = fr__prim_md(p, DNNL_ARG_SCRATCHPAD);
+    p->scratchpad_bytes = pad ? dnnl_memory_desc_get_size(pad) : 0;
+    if (p->scratchpad_bytes)
+        FR_TRY(add_memory(k, what, DNNL_ARG_SCRATCHPAD, pad, &p->exec[n_args]));
+    place_detours(p);
+    return FR_OK;
+}
+
+fr_status fr__reorder_init(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *from,
+                           const dnnl_memory_desc_t *to, fr_prim *p)
+{
+    const fr_cpu *cpu = fr__cpu(k->dev);
+    dnnl_primitive_desc_t desc;
+    FR_TRY_DNNL(
+        k, "change of layout",
+        dnnl_reorder_primitive_desc_create(&desc, from, cpu->engine, to, cpu->engine, cpu->attr));
+    const fr_arg args[] = {{.id = DNNL_ARG_FROM}, {.id = DNNL_ARG_TO, .is_output = true}};
+    return fr__prim_init(k, arena, "change of layout", desc, 2, args, p);
+}
+
+void fr__prim_fini(fr_prim *p)
+{
+    for (int i = 0; i <= FR_PRIM_ARGS; i++) {
+        if (p->exec[i].memory) dnnl_memory_destroy(p->exec[i].memory);
+        if (i < FR_PRIM_ARGS && p->via[i]) fr__prim_fini(&p->via[i]->reorder);
+    }
+    if (p->handle) dnnl_primitive_destroy(p->handle);
+    *p = (fr_prim){0};
+}
+
+/* Setting a handle also zeroes the padding, which oneDNN expects to be zero on both sides; so
+ * padded tensors, whose memory others may have used meanwhile, are set every time. */
+static dnnl_status_t point(fr_prim *p, int i, const void *at)
+{
+    bool is_same = p->at[i] == at && (i >= p->n_args || !p->is_padded[i]);
+    if (is_same) return dnnl_success;
+    p->at[i] = at;
+    return dnnl_memory_set_data_handle(p->exec[i].memory, (void *)(uintptr_t)at);
+}
+
+fr_status fr__prim_run(const fr_kernel *k, fr_prim *p, void *scratch, const void *const *tensors)
+{
+    char *space = scratch;
+    for (int i = 0; i < p->n_args; i++) {
+        struct fr_detour *d = p->via[i];
+        const void *at = d ? space + d->offset : tensors[i];
+        if (d && !d->is_output)
+            FR_TRY(fr__prim_run(k, &d->reorder, space, FR_TENSORS(tensors[i], at)));
+        FR_TRY_DNNL(k, "pointer to a tensor", point(p, i, at));
+    }
+    int n = p->n_args;
+    if (p->scratchpad_bytes) FR_TRY_DNNL(k, "pointer to scratch", point(p, n++, space));
+    FR_TRY_DNNL(k, "execution",
+                dnnl_primitive_execute(p->handle, fr__cpu(k->dev)->stream, n, p->exec));
+    for (int i = 0; i < p->n_args; i++) {
+        struct fr_detour *d = p->via[i];
+        if (d && d->is_output)
+            FR_TRY(fr__prim_run(k, &d->reorder, space, FR_TENSORS(space + d->offset, tensors[i])));
+    }
+    return FR_OK;
+}

@@ -1,0 +1,100 @@
+/* dnnl.h -- the one door to oneDNN (its v2 C API).
+ *
+ * A primitive is made once, always with the user's scratchpad (one with the library's own
+ * scratchpad gives wrong results when two threads run it), together with memory objects that
+ * hold no data; a run points them at the caller's tensors and executes. A tensor may lie in
+ * another layout than the primitive wants: then the primitive carries a reorder and the run goes
+ * through a copy in scratch. Everything here belongs to the thread of its device. */
+#ifndef FR_BACKEND_CPU_DNNL_H
+#define FR_BACKEND_CPU_DNNL_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
+
+#include "backend/kernel.h"
+
+/* dev->impl of a cpu device. */
+typedef struct fr_cpu {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr;      /* user scratchpad */
+    dnnl_primitive_attr_t attr_relu; /* and a relu behind the operation */
+} fr_cpu;
+
+static inline const fr_cpu *fr__cpu(const fr_device *dev) { return (const fr_cpu *)dev->impl; }
+
+/* "node conv1 (conv2d): oneDNN could not make the forward convolution: unimplemented ..." */
+fr_status fr__dnnl_fail(const fr_kernel *k, const char *what, dnnl_status_t status);
+#define FR_TRY_DNNL(k, what, call)                                                             \
+    do {                                                                                       \
+        dnnl_status_t fr_dnnl_status = (call);                                                 \
+        if (fr_dnnl_status != dnnl_success) return fr__dnnl_fail((k), (what), fr_dnnl_status); \
+    } while (0)
+
+/* ---- Layouts ---- */
+
+/* A micro-batch of a node's output, batch first. plain: row-major; any: for oneDNN to choose. */
+fr_status fr__md_plain(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md);
+fr_status fr__md_any(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md);
+/* The layout in which sums over (C, H, W) are taken: channels in blocks of the vector length where
+ * they divide, else row-major. It depends on the shape alone and not on how the tensor arrives, so
+ * that a cut, which makes tensors arrive row-major, does not change the order of a sum. */
+fr_status fr__md_blocked(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md);
+/* How the tensor lies: what the layout says, or row-major in *md. */
+fr_status fr__md_of_layout(const fr_kernel *k, const fr_layout *layout, const fr_node *node,
+                           dnnl_memory_desc_t *md);
+/* A layout for fr_kernel.y or .w: desc NULL where md is the row-major one of its dims. */
+fr_status fr__layout_of_md(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *md,
+                           fr_layout *layout);
+fr_status fr__md_row_major(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims,
+                           dnnl_memory_desc_t *md);
+
+/* A kernel that slides over height and width. */
+typedef struct fr_window {
+    dnnl_dims_t size, stride, before, after; /* padding before and after */
+} fr_window;
+fr_window fr__window(const fr_shape *in, const fr_shape *out, const int size[2],
+                     const int stride[2], const int pad[2]);
+
+/* ---- Primitives ---- */
+
+#define FR_PRIM_ARGS 12
+
+typedef struct fr_arg {
+    int id;                       /* DNNL_ARG_... */
+    const dnnl_memory_desc_t *md; /* how the caller's tensor lies; NULL: as the primitive wants */
+    bool is_output;
+} fr_arg;
+
+typedef struct fr_prim {
+    dnnl_primitive_t handle; /* NULL: not made */
+    const_dnnl_primitive_desc_t desc;
+    int n_args; /* the scratchpad, if there is one, is behind them */
+    dnnl_exec_arg_t exec[FR_PRIM_ARGS + 1];
+    bool is_padded[FR_PRIM_ARGS];
+    const void *at[FR_PRIM_ARGS + 1];    /* where the memory objects point */
+    struct fr_detour *via[FR_PRIM_ARGS]; /* copy in another layout, or NULL */
+    size_t scratchpad_bytes;
+    size_t scratch_bytes; /* all that a run needs */
+} fr_prim;
+
+/* How good an implementation is, by its name. */
+enum { FR_IMPL_JIT, FR_IMPL_GEMM, FR_IMPL_REF, FR_IMPL_NONE };
+int fr__impl_rank(const_dnnl_primitive_desc_t desc);
+
+/* attr NULL: the device's. On dnnl_success the caller owns *out. */
+fr_status fr__prim_desc(const fr_kernel *k, const char *what, const_dnnl_op_desc_t op,
+                        const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint,
+                        dnnl_primitive_desc_t *out);
+/* Takes over `desc` whatever happens. After a failure fr__prim_fini is still due. */
+fr_status fr__prim_init(const fr_kernel *k, fr_arena *arena, const char *what,
+                        dnnl_primitive_desc_t desc, int n_args, const fr_arg *args, fr_prim *p);
+fr_status fr__reorder_init(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *from,
+                           const dnnl_memory_desc_t *to, fr_prim *p);
+void fr__prim_fini(fr_prim *p); /* zero allowed */
+const dnnl_memory_desc_t *fr__prim_md(const fr_prim *p, int arg_id);
+/* tensors[i] for args[i] of fr__prim_init (a reorder: from, to). */
+fr_status fr__prim_run(const fr_kernel *k, fr_prim *p, void *scratch, const void *const *tensors);
+#define FR_TENSORS(...) ((const void *const[]){__VA_ARGS__})
+
+#endif

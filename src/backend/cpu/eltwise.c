@@ -1,0 +1,165 @@
+/* eltwise.c -- activations, and add alone or with a relu behind it.
+ *
+ * They work on any layout, padding and all. An activation's gradient is its dy times the slope,
+ * made in place where nobody else holds dy, and handed on: no kernel computes a dx. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+#include "backend/dropout.h"
+
+#define SELU_SCALE ((float)FR_SELU_SCALE)
+#define SELU_ALPHA ((float)FR_SELU_ALPHA)
+
+typedef struct sweep {
+    const float *a, *b;
+    float *out;
+} sweep;
+
+/* X(name, value at x, slope given x or y) */
+#define ACTIVATIONS(X)                                                     \
+    X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                      \
+    X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: handed in as y */  \
+    X(selu, SELU_SCALE *(x > 0.0f ? x : SELU_ALPHA * (fr__exp(x) - 1.0f)), \
+      y > 0.0f ? SELU_SCALE : y + SELU_SCALE * SELU_ALPHA)                 \
+    X(tanh, fr__tanh(x), 1.0f - y * y)                                     \
+    X(sigmoid, fr__sigmoid(x), y *(1.0f - y))
+
+#define DEFINE(name, value, slope)                                           \
+    FR_SIMD static void name##_forward(void *arg, size_t begin, size_t end)  \
+    {                                                                        \
+        const sweep *s = arg;                                                \
+        const float *in = s->a;                                              \
+        float *out = s->out;                                                 \
+        for (size_t i = begin; i < end; i++) {                               \
+            float x = in[i];                                                 \
+            out[i] = (value);                                                \
+        }                                                                    \
+    }                                                                        \
+    FR_SIMD static void name##_backward(void *arg, size_t begin, size_t end) \
+    {                                                                        \
+        const sweep *s = arg;                                                \
+        const float *dy = s->a, *at = s->b;                                  \
+        float *dz = s->out;                                                  \
+        for (size_t i = begin; i < end; i++) {                               \
+            float y = at[i];                                                 \
+            dz[i] = dy[i] * (slope);                                         \
+        }                                                                    \
+    }
+ACTIVATIONS(DEFINE)
+#undef DEFINE
+
+typedef struct activation {
+    fr_kernel k;
+    fr_range_fn forward, backward;
+    bool is_gelu; /* its slope needs x; all others' can be had from y */
+    size_t n;
+} activation;
+
+static fr_status activation_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const activation *act = (const activation *)k;
+    sweep s = {.a = a->x[0], .out = a->y};
+    fr__cpu_parallel(k->dev, act->n, 1024, act->forward, &s);
+    return FR_OK;
+}
+
+/* dz = dy * slope, and the input's gradient is dz. */
+static fr_status activation_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+{
+    const activation *act = (const activation *)k;
+    sweep s = {.a = a->dy, .b = act->is_gelu ? a->x[0] : a->y, .out = dz};
+    fr__cpu_parallel(k->dev, act->n, 1024, act->backward, &s);
+    return FR_OK;
+}
+
+static const fr_kernel_ops activation_ops = {.forward = activation_forward,
+                                             .prepare_dy = activation_prepare_dy};
+
+static const struct {
+    fr_range_fn forward, backward;
+} sweeps[FR_OPERATOR_COUNT] = {
+    [FR_OP_RELU] = {relu_forward, relu_backward},
+    [FR_OP_GELU] = {gelu_forward, gelu_backward},
+    [FR_OP_SELU] = {selu_forward, selu_backward},
+    [FR_OP_TANH] = {tanh_forward, tanh_backward},
+    [FR_OP_SIGMOID] = {sigmoid_forward, sigmoid_backward},
+};
+
+fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    if (spec->plain_output && spec->x[0]->desc)
+        return fr__cpu_wrap_plain(spec, arena, fr__cpu_activation, out);
+    activation *act = (activation *)fr__kernel_new(spec, arena, sizeof *act, &activation_ops);
+    if (!act) return FR_NO_MEMORY;
+    fr_kernel *k = &act->k;
+    k->y = *spec->x[0];
+    act->n = k->y.bytes / sizeof(float);
+    act->is_gelu = k->node->op == FR_OP_GELU;
+    act->forward = sweeps[k->node->op].forward;
+    act->backward = sweeps[k->node->op].backward;
+    k->needs_x = act->is_gelu;
+    k->needs_y = !act->is_gelu;
+    k->pass_dx = 1;
+    k->can_overwrite_x0 = true;
+    *out = k;
+    return FR_OK;
+}
+
+/* --- add, and add with a relu ----------------------------------------------------------------- */
+
+FR_SIMD static void add_forward(void *arg, size_t begin, size_t end)
+{
+    const sweep *s = arg;
+    const float *a = s->a, *b = s->b;
+    float *out = s->out;
+    for (size_t i = begin; i < end; i++) out[i] = a[i] + b[i];
+}
+
+FR_SIMD static void add_relu_forward(void *arg, size_t begin, size_t end)
+{
+    const sweep *s = arg;
+    const float *a = s->a, *b = s->b;
+    float *out = s->out;
+    for (size_t i = begin; i < end; i++) {
+        float sum = a[i] + b[i];
+        out[i] = sum < 0.0f ? 0.0f : sum; /* NaN stays */
+    }
+}
+
+static fr_status sum_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const activation *act = (const activation *)k;
+    sweep s = {.a = a->x[0], .b = a->x[1], .out = a->y};
+    fr__cpu_parallel(k->dev, act->n, 1024, act->forward, &s);
+    return FR_OK;
+}
+
+static const fr_kernel_ops add_ops = {.forward = sum_forward};
+static const fr_kernel_ops add_relu_ops = {.forward = sum_forward,
+                                           .prepare_dy = activation_prepare_dy};
+
+static bool have_same_layout(const fr_layout *a, const fr_layout *b)
+{
+    if (!a->desc || !b->desc) return a->desc == b->desc;
+    return dnnl_memory_desc_equal(a->desc, b->desc);
+}
+
+fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    bool is_mixed = !have_same_layout(spec->x[0], spec->x[1]);
+    if (is_mixed || (spec->plain_output && spec->x[0]->desc))
+        return fr__cpu_wrap_plain(spec, arena, fr__cpu_sum, out);
+    bool has_relu = fr__group_has(spec, FR_OP_RELU);
+    activation *act =
+        (activation *)fr__kernel_new(spec, arena, sizeof *act, has_relu ? &add_relu_ops : &add_ops);
+    if (!act) return FR_NO_MEMORY;
+    fr_kernel *k = &act->k;
+    k->y = *spec->x[0];
+    act->n = k->y.bytes / sizeof(float);
+    act->forward = has_relu ? add_relu_forward : add_forward;
+    act->backward = relu_backward;
+    k->needs_y = has_relu;
+    k->pass_dx = 3;
+    k->can_overwrite_x0 = true;
+    *out = k;
+    return FR_OK;
+}

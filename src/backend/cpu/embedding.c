@@ -1,0 +1,99 @@
+/* embedding.c -- rows of a table by id, learned positions added.
+ *
+ * The gradient scatters rows; threads split the columns, not the rows, so that each element is
+ * summed in the order of the samples whatever the number of threads. */
+#include "backend/check.h"
+#include "backend/cpu/cpu.h"
+#include "base/simd.h"
+
+#include <string.h>
+
+typedef struct embedding {
+    fr_kernel k;
+    int64_t vocab, width, time;
+    bool has_positions;
+} embedding;
+
+typedef struct row_job {
+    const embedding *e;
+    const int32_t *ids;             /* (batch, time) */
+    const float *table, *positions; /* (vocab, width), (positions, width) or NULL */
+    float *y;                       /* (batch, time, width) */
+    const float *dy;
+    float *d_table, *d_positions;
+} row_job;
+
+FR_SIMD static void gather_rows(void *arg, size_t begin, size_t end)
+{
+    const row_job *job = arg;
+    int64_t width = job->e->width;
+    for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {
+        const float *restrict row = job->table + job->ids[r] * width;
+        float *restrict y = job->y + r * width;
+        if (job->positions) {
+            const float *restrict at = job->positions + r % job->e->time * width;
+            for (int64_t i = 0; i < width; i++) y[i] = row[i] + at[i];
+        } else {
+            for (int64_t i = 0; i < width; i++) y[i] = row[i];
+        }
+    }
+}
+
+FR_SIMD static void scatter_columns(void *arg, size_t begin, size_t end)
+{
+    const row_job *job = arg;
+    int64_t width = job->e->width, rows = job->e->time * job->e->k.batch;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *restrict dy = job->dy + r * width;
+        float *restrict row = job->d_table + job->ids[r] * width;
+        for (size_t i = begin; i < end; i++) row[i] += dy[i];
+        if (!job->d_positions) continue;
+        float *restrict at = job->d_positions + r % job->e->time * width;
+        for (size_t i = begin; i < end; i++) at[i] += dy[i];
+    }
+}
+
+static fr_status embedding_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const embedding *e = (const embedding *)k;
+    FR_TRY(fr__check_ids(k, a));
+    row_job job = {.e = e,
+                   .ids = a->x[0],
+                   .table = a->w[0],
+                   .positions = e->has_positions ? a->w[1] : NULL,
+                   .y = a->y};
+    fr__cpu_parallel(k->dev, (size_t)(e->time * k->batch), 1, gather_rows, &job);
+    return FR_OK;
+}
+
+static fr_status embedding_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+{
+    const embedding *e = (const embedding *)k;
+    if (!a->add_dw) {
+        memset(a->dw[0], 0, k->w[0].bytes);
+        if (e->has_positions) memset(a->dw[1], 0, k->w[1].bytes);
+    }
+    row_job job = {.e = e,
+                   .ids = a->x[0],
+                   .dy = a->dy,
+                   .d_table = a->dw[0],
+                   .d_positions = e->has_positions ? a->dw[1] : NULL};
+    fr__cpu_parallel(k->dev, (size_t)e->width, 64, scatter_columns, &job);
+    return FR_OK;
+}
+
+static const fr_kernel_ops embedding_ops = {.forward = embedding_forward,
+                                            .backward_weight = embedding_backward_weight};
+
+fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    embedding *e = (embedding *)fr__kernel_new(spec, arena, sizeof *e, &embedding_ops);
+    if (!e) return FR_NO_MEMORY;
+    e->vocab = e->k.node->attrs.embedding.vocab;
+    e->width = fr__cols(e->k.node);
+    e->time = fr_shape_count(&e->k.node->shape) / e->width;
+    e->has_positions = e->k.node->attrs.embedding.positions > 0;
+    e->k.needs_x = 1;
+    *out = &e->k;
+    return FR_OK;
+}

@@ -1,0 +1,40 @@
+/* fuse.c -- which chains of nodes become one kernel.
+ *
+ * A row says: `first`, whose value only `second` reads, is computed together with it. The kernel
+ * of `first` must know how; it gives the bits of the two nodes run one by one. */
+#include "backend/cpu/cpu.h"
+
+typedef struct pattern {
+    fr_operator first, second;
+} pattern;
+
+static const pattern patterns[] = {
+    {FR_OP_CONV2D, FR_OP_RELU}, {FR_OP_BATCH_NORM, FR_OP_RELU}, {FR_OP_ADD, FR_OP_RELU},
+    {FR_OP_LINEAR, FR_OP_RELU}, {FR_OP_LINEAR, FR_OP_GELU},     {FR_OP_LINEAR, FR_OP_ADD},
+};
+
+/* Two chains may meet at one add; it joins the one that is computed last, which is when its other
+ * input exists. */
+static bool is_last_input(const fr_node *consumer, int node)
+{
+    for (int i = 0; i < consumer->n_inputs; i++) {
+        if (consumer->inputs[i] > node) return false;
+    }
+    return true;
+}
+
+int fr__cpu_fuse(const fr_graph *g, const fr_stage *stage, bool training, int node,
+                 int nodes[FR_MAX_GROUP])
+{
+    (void)training;
+    nodes[0] = node;
+    int next = fr__sole_consumer(g, stage, node);
+    if (next < 0 || !is_last_input(fr_graph_node(g, next), node)) return 1;
+    fr_operator first = fr_graph_node(g, node)->op, second = fr_graph_node(g, next)->op;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        if (patterns[i].first != first || patterns[i].second != second) continue;
+        nodes[1] = next;
+        return 2;
+    }
+    return 1;
+}

@@ -1,0 +1,43 @@
+/* gemm.c -- sums over columns in a fixed number of row blocks. */
+#include "backend/cpu/gemm.h"
+
+#include "backend/cpu/cpu.h"
+#include "base/simd.h"
+
+typedef struct column_job {
+    const float *x; /* (rows, cols) */
+    int64_t rows, cols;
+    float *partials; /* (FR_ROW_BLOCKS, cols) */
+} column_job;
+
+FR_SIMD static void sum_blocks(void *arg, size_t begin, size_t end)
+{
+    const column_job *job = arg;
+    for (size_t b = begin; b < end; b++) {
+        float *restrict sum = job->partials + b * (size_t)job->cols;
+        int64_t last = fr__row_block(job->rows, b + 1);
+        for (int64_t c = 0; c < job->cols; c++) sum[c] = 0.0f;
+        for (int64_t r = fr__row_block(job->rows, b); r < last; r++) {
+            const float *restrict row = job->x + r * job->cols;
+            for (int64_t c = 0; c < job->cols; c++) sum[c] += row[c];
+        }
+    }
+}
+
+FR_SIMD void fr__add_partials(const float *partials, int64_t cols, float *sums, bool add)
+{
+    float *restrict s = sums;
+    for (int64_t c = 0; c < cols && !add; c++) s[c] = 0.0f;
+    for (int b = 0; b < FR_ROW_BLOCKS; b++) {
+        const float *restrict p = partials + b * cols;
+        for (int64_t c = 0; c < cols; c++) s[c] += p[c];
+    }
+}
+
+void fr__column_sums(fr_device *dev, const float *x, int64_t rows, int64_t cols, float *sums,
+                     bool add, float *scratch)
+{
+    column_job job = {.x = x, .rows = rows, .cols = cols, .partials = scratch};
+    fr__cpu_parallel(dev, FR_ROW_BLOCKS, 1, sum_blocks, &job);
+    fr__add_partials(scratch, cols, sums, add);
+}

@@ -1,0 +1,42 @@
+/* gemm.h -- row-major matrix products on plain floats, and sums over columns. */
+#ifndef FR_BACKEND_CPU_GEMM_H
+#define FR_BACKEND_CPU_GEMM_H
+
+#include "backend/cpu/dnnl.h"
+
+typedef struct fr_matrix {
+    const float *at; /* as stored, row by row */
+    int64_t ld;      /* floats from row to row */
+    bool is_transposed;
+} fr_matrix;
+
+/* c (m, n) = a (m, k) * b (k, n), plus c if add; shapes are those after transposition. Runs on
+ * the device's threads, or on one if called from within a parallel sweep. */
+static inline void fr__gemm(int64_t m, int64_t n, int64_t k, fr_matrix a, fr_matrix b, float *c,
+                            int64_t ldc, bool add)
+{
+    (void)dnnl_sgemm(a.is_transposed ? 'T' : 'N', b.is_transposed ? 'T' : 'N', m, n, k, 1.0f, a.at,
+                     a.ld, b.at, b.ld, add ? 1.0f : 0.0f, c, ldc);
+}
+
+/* Rows are summed in this many blocks, whatever the number of threads, so that the order of a sum
+ * does not depend on it. */
+#define FR_ROW_BLOCKS 16
+
+static inline int64_t fr__row_block(int64_t rows, size_t block)
+{
+    return rows * (int64_t)block / FR_ROW_BLOCKS;
+}
+
+static inline size_t fr__column_sums_bytes(int64_t cols)
+{
+    return sizeof(float) * (size_t)cols * FR_ROW_BLOCKS;
+}
+
+/* sums (cols) = column sums of x (rows, cols), plus sums if add. */
+void fr__column_sums(fr_device *dev, const float *x, int64_t rows, int64_t cols, float *sums,
+                     bool add, float *scratch);
+/* sums (cols) = the FR_ROW_BLOCKS rows of partials added in order, plus sums if add. */
+void fr__add_partials(const float *partials, int64_t cols, float *sums, bool add);
+
+#endif

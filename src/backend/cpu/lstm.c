@@ -1,0 +1,187 @@
+/* lstm.c -- one LSTM layer, gates i, f, g, o as in PyTorch, starting from zero state.
+ *
+ * The input's share of all gates is one product over all steps; only h W_hh^T goes step by step.
+ * Forward keeps the gates' values and the cells; the backward walks time the other way and turns
+ * the kept gates into their gradients in place, after which input and weight gradients are single
+ * products over all steps again. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/vmath.h"
+
+#include <string.h>
+
+typedef struct lstm {
+    fr_kernel k;
+    int64_t batch, time, in, hidden;
+    bool has_dx;     /* backward_input runs, and makes the gates' gradients */
+    size_t cells;    /* offset of the cells in saved */
+    size_t states;   /* scratch offsets: dh and dc (2, batch, H); */
+    size_t previous; /* y shifted by a step (batch, T, H) */
+    size_t column_sums;
+} lstm;
+
+/* One step of all samples. Rows of gates are time * 4H apart. */
+typedef struct step_job {
+    const lstm *l;
+    int64_t t;
+    float *gates; /* (batch, T, 4H): sums, then values, then gradients */
+    float *cells; /* (batch, T, H) */
+    const float *b_ih, *b_hh;
+    float *y; /* (batch, T, H) */
+    const float *dy;
+    float *dh, *dc; /* (batch, H) */
+} step_job;
+
+FR_SIMD static void forward_step(void *arg, size_t begin, size_t end)
+{
+    const step_job *job = arg;
+    int64_t h = job->l->hidden, time = job->l->time;
+    for (size_t s = begin; s < end; s++) {
+        int64_t row = (int64_t)s * time + job->t;
+        float *restrict g = job->gates + row * 4 * h;
+        float *restrict c = job->cells + row * h, *restrict y = job->y + row * h;
+        const float *restrict bi = job->b_ih, *restrict bh = job->b_hh;
+        for (int64_t i = 0; i < h; i++) {
+            float in = fr__sigmoid(g[i] + bi[i] + bh[i]);
+            float forget = fr__sigmoid(g[h + i] + bi[h + i] + bh[h + i]);
+            float cell = fr__tanh(g[2 * h + i] + bi[2 * h + i] + bh[2 * h + i]);
+            float out = fr__sigmoid(g[3 * h + i] + bi[3 * h + i] + bh[3 * h + i]);
+            float before = job->t > 0 ? c[i - h] : 0.0f;
+            g[i] = in, g[h + i] = forget, g[2 * h + i] = cell, g[3 * h + i] = out;
+            c[i] = forget * before + in * cell;
+            y[i] = out * fr__tanh(c[i]);
+        }
+    }
+}
+
+FR_SIMD static void backward_step(void *arg, size_t begin, size_t end)
+{
+    const step_job *job = arg;
+    int64_t h = job->l->hidden, time = job->l->time;
+    for (size_t s = begin; s < end; s++) {
+        int64_t row = (int64_t)s * time + job->t;
+        float *restrict g = job->gates + row * 4 * h;
+        const float *restrict c = job->cells + row * h, *restrict dy = job->dy + row * h;
+        float *restrict dh = job->dh + (int64_t)s * h, *restrict dc = job->dc + (int64_t)s * h;
+        for (int64_t i = 0; i < h; i++) {
+            float in = g[i], forget = g[h + i], cell = g[2 * h + i], out = g[3 * h + i];
+            float before = job->t > 0 ? c[i - h] : 0.0f, tc = fr__tanh(c[i]);
+            float d = dy[i] + dh[i], e = dc[i] + d * out * (1.0f - tc * tc);
+            g[i] = e * cell * in * (1.0f - in);
+            g[h + i] = e * before * forget * (1.0f - forget);
+            g[2 * h + i] = e * in * (1.0f - cell * cell);
+            g[3 * h + i] = d * tc * out * (1.0f - out);
+            dc[i] = e * forget;
+        }
+    }
+}
+
+static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    const lstm *l = (const lstm *)k;
+    int64_t h = l->hidden, rows = l->batch * l->time;
+    step_job job = {.l = l,
+                    .gates = a->saved,
+                    .cells = (float *)((char *)a->saved + l->cells),
+                    .b_ih = a->w[2],
+                    .b_hh = a->w[3],
+                    .y = a->y};
+    fr__gemm(rows, 4 * h, l->in, (fr_matrix){a->x[0], l->in, false},
+             (fr_matrix){a->w[0], l->in, true}, job.gates, 4 * h, false);
+    for (job.t = 0; job.t < l->time; job.t++) {
+        if (job.t > 0) /* samples are T rows apart */
+            fr__gemm(l->batch, 4 * h, h, (fr_matrix){job.y + (job.t - 1) * h, l->time * h, false},
+                     (fr_matrix){a->w[1], h, true}, job.gates + job.t * 4 * h, l->time * 4 * h,
+                     true);
+        fr__cpu_parallel(k->dev, (size_t)l->batch, 1, forward_step, &job);
+    }
+    return FR_OK;
+}
+
+/* Gates to their gradients, from the last step to the first. */
+static void through_time(fr_kernel *k, const fr_kernel_args *a)
+{
+    const lstm *l = (const lstm *)k;
+    int64_t h = l->hidden;
+    float *states = (float *)((char *)a->scratch + l->states);
+    step_job job = {.l = l,
+                    .gates = a->saved,
+                    .cells = (float *)((char *)a->saved + l->cells),
+                    .dy = a->dy,
+                    .dh = states,
+                    .dc = states + l->batch * h};
+    memset(states, 0, (size_t)(2 * l->batch * h) * sizeof(float));
+    for (job.t = l->time - 1; job.t >= 0; job.t--) {
+        fr__cpu_parallel(k->dev, (size_t)l->batch, 1, backward_step, &job);
+        if (job.t > 0)
+            fr__gemm(l->batch, h, 4 * h,
+                     (fr_matrix){job.gates + job.t * 4 * h, l->time * 4 * h, false},
+                     (fr_matrix){a->w[1], h, false}, job.dh, h, false);
+    }
+}
+
+static fr_status lstm_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    const lstm *l = (const lstm *)k;
+    int64_t h = l->hidden;
+    through_time(k, a);
+    fr__gemm(l->batch * l->time, l->in, 4 * h, (fr_matrix){a->saved, 4 * h, false},
+             (fr_matrix){a->w[0], l->in, false}, a->dx[0], l->in, a->add_dx[0]);
+    return FR_OK;
+}
+
+static fr_status lstm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+{
+    const lstm *l = (const lstm *)k;
+    int64_t h = l->hidden, rows = l->batch * l->time;
+    if (!l->has_dx) through_time(k, a);
+    fr_matrix gates_t = {a->saved, 4 * h, true};
+    const float *y = a->y;
+    float *previous = (float *)((char *)a->scratch + l->previous);
+    for (int64_t s = 0; s < l->batch; s++) {
+        float *at = previous + s * l->time * h;
+        memset(at, 0, (size_t)h * sizeof(float));
+        memcpy(at + h, y + s * l->time * h, (size_t)((l->time - 1) * h) * sizeof(float));
+    }
+    fr__gemm(4 * h, l->in, rows, gates_t, (fr_matrix){a->x[0], l->in, false}, a->dw[0], l->in,
+             a->add_dw);
+    fr__gemm(4 * h, h, rows, gates_t, (fr_matrix){previous, h, false}, a->dw[1], h, a->add_dw);
+    float *sums = (float *)((char *)a->scratch + l->column_sums);
+    for (int bias = 2; bias < 4; bias++)
+        fr__column_sums(k->dev, a->saved, rows, 4 * h, a->dw[bias], a->add_dw, sums);
+    return FR_OK;
+}
+
+static const fr_kernel_ops lstm_ops = {.forward = lstm_forward,
+                                       .backward_input = lstm_backward_input,
+                                       .backward_weight = lstm_backward_weight};
+
+static size_t take(size_t *end, int64_t n_floats)
+{
+    size_t offset = *end;
+    *end += fr__align_up((size_t)n_floats * sizeof(float));
+    return offset;
+}
+
+fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    lstm *l = (lstm *)fr__kernel_new(spec, arena, sizeof *l, &lstm_ops);
+    if (!l) return FR_NO_MEMORY;
+    fr_kernel *k = &l->k;
+    l->batch = spec->batch;
+    l->hidden = fr__cols(k->node);
+    l->time = fr_shape_count(&k->node->shape) / l->hidden;
+    l->in = fr__cols(fr_graph_node(spec->graph, spec->inputs[0]));
+    l->has_dx = spec->need_dx[0];
+    int64_t rows = l->batch * l->time, h = l->hidden;
+    (void)take(&k->saved_bytes, rows * 4 * h);
+    l->cells = take(&k->saved_bytes, rows * h);
+    l->states = take(&k->scratch_bytes, 2 * l->batch * h);
+    l->previous = take(&k->scratch_bytes, rows * h);
+    l->column_sums = take(&k->scratch_bytes, FR_ROW_BLOCKS * 4 * h);
+    k->needs_x = 1;
+    k->needs_y = true;
+    k->can_add_dx = 1;
+    *out = k;
+    return FR_OK;
+}

@@ -1,0 +1,155 @@
+/* plain.c -- a kernel that takes row-major inputs, made to take any.
+ *
+ * The inner kernel is made as if all inputs were row-major. Before each of its calls, inputs in
+ * another layout are reordered into scratch; input gradients it writes there are reordered out.
+ * What it hands on untouched (y_is_x0, pass_dx) becomes a reorder. */
+#include "backend/cpu/cpu.h"
+
+typedef struct wrap {
+    fr_kernel base;
+    fr_kernel_ops ops;
+    fr_kernel *inner;
+    int n_inputs;
+    unsigned blocked;               /* bit i: input i is not row-major */
+    fr_layout plain[FR_MAX_INPUTS]; /* what the inner kernel sees */
+    fr_prim to_plain[FR_MAX_INPUTS], from_plain[FR_MAX_INPUTS];
+    size_t x_at[FR_MAX_INPUTS], dx_at[FR_MAX_INPUTS]; /* in scratch */
+    size_t inner_at;                                  /* in scratch: that of the inner kernel */
+} wrap;
+
+/* Arguments for the inner kernel, with the inputs of `mask` brought to row-major. */
+static fr_status enter(wrap *w, const fr_kernel_args *a, unsigned mask, fr_kernel_args *inner)
+{
+    *inner = *a;
+    inner->scratch = (char *)a->scratch + w->inner_at;
+    for (int i = 0; i < w->n_inputs; i++) {
+        if (!(w->blocked >> i & 1)) continue;
+        void *x = (char *)a->scratch + w->x_at[i];
+        if (mask >> i & 1)
+            FR_TRY(fr__prim_run(&w->base, &w->to_plain[i], inner->scratch, FR_TENSORS(a->x[i], x)));
+        inner->x[i] = x;
+        if (a->dx[i]) inner->dx[i] = (char *)a->scratch + w->dx_at[i];
+    }
+    return FR_OK;
+}
+
+static fr_status wrap_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    wrap *w = (wrap *)k;
+    if (w->inner->y_is_x0)
+        return fr__prim_run(k, &w->to_plain[0], a->scratch, FR_TENSORS(a->x[0], a->y));
+    fr_kernel_args inner;
+    FR_TRY(enter(w, a, ~0u, &inner));
+    return w->inner->ops->forward(w->inner, &inner);
+}
+
+static fr_status wrap_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+{
+    wrap *w = (wrap *)k;
+    fr_kernel_args inner;
+    FR_TRY(enter(w, a, k->needs_x, &inner));
+    return w->inner->ops->prepare_dy(w->inner, &inner, dz);
+}
+
+static fr_status wrap_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    wrap *w = (wrap *)k;
+    fr_kernel_args inner;
+    FR_TRY(enter(w, a, k->needs_x, &inner));
+    if (w->inner->ops->backward_input) FR_TRY(w->inner->ops->backward_input(w->inner, &inner));
+    for (int i = 0; i < w->n_inputs; i++) {
+        if (!(w->blocked >> i & 1) || !a->dx[i]) continue;
+        const void *dx = w->inner->pass_dx >> i & 1 ? a->dy : inner.dx[i];
+        FR_TRY(fr__prim_run(k, &w->from_plain[i], inner.scratch, FR_TENSORS(dx, a->dx[i])));
+    }
+    return FR_OK;
+}
+
+static fr_status wrap_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+{
+    wrap *w = (wrap *)k;
+    fr_kernel_args inner;
+    FR_TRY(enter(w, a, k->needs_x, &inner));
+    return w->inner->ops->backward_weight(w->inner, &inner);
+}
+
+static void wrap_destroy(fr_kernel *k)
+{
+    wrap *w = (wrap *)k;
+    if (w->inner && w->inner->ops->destroy) w->inner->ops->destroy(w->inner);
+    for (int i = 0; i < FR_MAX_INPUTS; i++) {
+        fr__prim_fini(&w->to_plain[i]);
+        fr__prim_fini(&w->from_plain[i]);
+    }
+}
+
+/* What the program must know: the inner kernel's wishes, without its freedoms on blocked inputs. */
+static void take_over(wrap *w)
+{
+    fr_kernel *k = &w->base;
+    const fr_kernel *in = w->inner;
+    const bool is_x0_plain = !(w->blocked & 1);
+    k->y = in->y;
+    for (int i = 0; i < FR_MAX_PARAMS; i++) k->w[i] = in->w[i];
+    k->saved_bytes = in->saved_bytes;
+    k->cache_bytes = in->cache_bytes;
+    k->needs_x = in->needs_x;
+    k->needs_y = in->needs_y;
+    k->reports_ready = in->reports_ready;
+    k->can_add_dx = in->can_add_dx & ~w->blocked;
+    k->pass_dx = in->pass_dx & ~w->blocked;
+    k->y_is_x0 = in->y_is_x0 && is_x0_plain;
+    k->can_overwrite_x0 = in->can_overwrite_x0 && is_x0_plain;
+    k->can_overwrite_dy = in->can_overwrite_dy && is_x0_plain;
+    w->ops =
+        (fr_kernel_ops){.forward = wrap_forward,
+                        .prepare_dy = in->ops->prepare_dy ? wrap_prepare_dy : NULL,
+                        .backward_input = wrap_backward_input,
+                        .backward_weight = in->ops->backward_weight ? wrap_backward_weight : NULL,
+                        .destroy = wrap_destroy};
+}
+
+static fr_status make_reorders(wrap *w, const fr_kernel_spec *spec, fr_arena *arena)
+{
+    fr_kernel *k = &w->base;
+    size_t at = 0, most = w->inner->scratch_bytes;
+    for (int i = 0; i < spec->n_inputs; i++) {
+        if (!spec->x[i]->desc) continue;
+        const dnnl_memory_desc_t *blocked = spec->x[i]->desc;
+        dnnl_memory_desc_t plain;
+        FR_TRY(fr__md_row_major(k, blocked->ndims, blocked->dims, &plain));
+        FR_TRY(fr__reorder_init(k, arena, blocked, &plain, &w->to_plain[i]));
+        FR_TRY(fr__reorder_init(k, arena, &plain, blocked, &w->from_plain[i]));
+        if (w->to_plain[i].scratch_bytes > most) most = w->to_plain[i].scratch_bytes;
+        if (w->from_plain[i].scratch_bytes > most) most = w->from_plain[i].scratch_bytes;
+        w->x_at[i] = at;
+        at += fr__align_up(w->plain[i].bytes);
+        w->dx_at[i] = at;
+        if (spec->need_dx[i]) at += fr__align_up(w->plain[i].bytes);
+    }
+    w->inner_at = at;
+    k->scratch_bytes = at + most;
+    return FR_OK;
+}
+
+fr_status fr__cpu_wrap_plain(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel_maker make,
+                             fr_kernel **out)
+{
+    static const fr_kernel_ops unfinished = {.destroy = wrap_destroy};
+    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(wrap), &unfinished);
+    if (!k) return FR_NO_MEMORY;
+    *out = k; /* from here on `destroy` cleans up */
+    wrap *w = (wrap *)k;
+    w->n_inputs = spec->n_inputs;
+    fr_kernel_spec plain = *spec;
+    for (int i = 0; i < spec->n_inputs; i++) {
+        if (spec->x[i]->desc) w->blocked |= 1u << i;
+        w->plain[i].bytes = fr__node_bytes(spec->graph, spec->inputs[i], spec->batch);
+        plain.x[i] = &w->plain[i];
+    }
+    FR_TRY(make(&plain, arena, &w->inner));
+    FR_TRY(make_reorders(w, spec, arena));
+    take_over(w);
+    k->ops = &w->ops;
+    return FR_OK;
+}

@@ -1,0 +1,122 @@
+/* pool.c -- max_pool, avg_pool and global_pool on oneDNN.
+ *
+ * The maximum is remembered as oneDNN's own map of winners (first of equals), kept in `saved`. The
+ * global pool is an average over the whole map, its output a row-major (C). */
+#include "backend/cpu/cpu.h"
+
+typedef struct pool {
+    fr_kernel base;
+    dnnl_alg_kind_t kind;
+    fr_window window;
+    dnnl_memory_desc_t x_given, y_given; /* as the program has them; y with H and W even if 1 x 1 */
+    dnnl_memory_desc_t x, y;             /* as they are computed */
+    fr_prim forward, back;
+} pool;
+
+static bool has_winners(const pool *p) { return p->kind == dnnl_pooling_max && p->base.training; }
+
+static fr_status pool_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    return fr__prim_run(k, &((pool *)k)->forward, a->scratch, FR_TENSORS(a->x[0], a->y, a->saved));
+}
+
+static fr_status pool_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    return fr__prim_run(k, &((pool *)k)->back, a->scratch, FR_TENSORS(a->dy, a->dx[0], a->saved));
+}
+
+static void pool_destroy(fr_kernel *k)
+{
+    pool *p = (pool *)k;
+    fr__prim_fini(&p->forward);
+    fr__prim_fini(&p->back);
+}
+
+static void choose_window(pool *p, const fr_node *in)
+{
+    const fr_node *node = p->base.node;
+    if (node->op == FR_OP_GLOBAL_POOL) {
+        const int size[2] = {(int)in->shape.dim[1], (int)in->shape.dim[2]};
+        const fr_shape one = FR_SHAPE(in->shape.dim[0], 1, 1);
+        p->window = fr__window(&in->shape, &one, size, size, (const int[2]){0, 0});
+        p->kind = dnnl_pooling_avg_exclude_padding;
+        return;
+    }
+    p->window = fr__window(&in->shape, &node->shape, node->attrs.pool.kernel,
+                           node->attrs.pool.stride, node->attrs.pool.pad);
+    p->kind = node->op == FR_OP_MAX_POOL     ? dnnl_pooling_max
+              : node->attrs.pool.count_valid ? dnnl_pooling_avg_exclude_padding
+                                             : dnnl_pooling_avg_include_padding;
+}
+
+/* The output in the layout family of the input: what `blocked` gives for the output's shape. */
+static fr_status describe(pool *p, const fr_kernel_spec *spec, fr_arena *arena)
+{
+    fr_kernel *k = &p->base;
+    const fr_node *in = fr_graph_node(spec->graph, spec->inputs[0]);
+    bool is_global = k->node->op == FR_OP_GLOBAL_POOL;
+    fr_node flat = *k->node; /* of the global pool, seen as (C, 1, 1) */
+    if (is_global) flat.shape = FR_SHAPE(in->shape.dim[0], 1, 1);
+    choose_window(p, in);
+    FR_TRY(fr__md_of_layout(k, spec->x[0], in, &p->x_given));
+    FR_TRY(fr__md_blocked(k, in, &p->x));
+    FR_TRY(fr__md_blocked(k, &flat, &p->y));
+    p->y_given = p->y;
+    if (is_global || spec->plain_output) FR_TRY(fr__md_plain(k, &flat, &p->y_given));
+    return fr__layout_of_md(k, arena, &p->y_given, &k->y);
+}
+
+static fr_status make_forward(pool *p, fr_arena *arena)
+{
+    fr_kernel *k = &p->base;
+    const char *what = "forward pool";
+    const fr_window *v = &p->window;
+    dnnl_pooling_desc_t op;
+    FR_TRY_DNNL(k, what,
+                dnnl_pooling_forward_desc_init(
+                    &op, k->training ? dnnl_forward_training : dnnl_forward_inference, p->kind,
+                    &p->x, &p->y, v->stride, v->size, v->before, v->after));
+    dnnl_primitive_desc_t desc;
+    FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
+    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &p->x_given},
+                           {.id = DNNL_ARG_DST, .md = &p->y_given, .is_output = true},
+                           {.id = DNNL_ARG_WORKSPACE}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, has_winners(p) ? 3 : 2, args, &p->forward));
+    k->scratch_bytes = p->forward.scratch_bytes;
+    if (has_winners(p))
+        k->saved_bytes = dnnl_memory_desc_get_size(fr__prim_md(&p->forward, DNNL_ARG_WORKSPACE));
+    return FR_OK;
+}
+
+static fr_status make_back(pool *p, fr_arena *arena)
+{
+    fr_kernel *k = &p->base;
+    const char *what = "gradient of the pool";
+    const fr_window *v = &p->window;
+    dnnl_pooling_desc_t op;
+    FR_TRY_DNNL(k, what,
+                dnnl_pooling_backward_desc_init(&op, p->kind, &p->x, &p->y, v->stride, v->size,
+                                                v->before, v->after));
+    dnnl_primitive_desc_t desc;
+    FR_TRY(fr__prim_desc(k, what, &op, NULL, p->forward.desc, &desc));
+    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = &p->y_given},
+                           {.id = DNNL_ARG_DIFF_SRC, .md = &p->x_given, .is_output = true},
+                           {.id = DNNL_ARG_WORKSPACE}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, has_winners(p) ? 3 : 2, args, &p->back));
+    if (p->back.scratch_bytes > k->scratch_bytes) k->scratch_bytes = p->back.scratch_bytes;
+    return FR_OK;
+}
+
+static const fr_kernel_ops pool_ops = {
+    .forward = pool_forward, .backward_input = pool_backward_input, .destroy = pool_destroy};
+
+fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(pool), &pool_ops);
+    if (!k) return FR_NO_MEMORY;
+    *out = k; /* from here on `destroy` cleans up */
+    pool *p = (pool *)k;
+    FR_TRY(describe(p, spec, arena));
+    FR_TRY(make_forward(p, arena));
+    return spec->need_dx[0] ? make_back(p, arena) : FR_OK;
+}

@@ -1,0 +1,63 @@
+/* vmath.h -- exp, tanh, sigmoid and gelu as straight-line code that a compiler vectorises.
+ *
+ * exp: x = n ln2 + r with |r| <= ln2/2, a degree-6 polynomial for e^r (relative error below
+ * 2e-7) and n added to the exponent bits. NaN goes in, NaN comes out. */
+#ifndef FR_BACKEND_CPU_VMATH_H
+#define FR_BACKEND_CPU_VMATH_H
+
+#include "base/simd.h"
+
+#include <stdint.h>
+#include <string.h>
+
+FR_INLINE float fr__bits_to_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+FR_INLINE uint32_t fr__float_to_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+FR_INLINE float fr__exp(float x)
+{
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    /* Adding 1.5 * 2^23 rounds to an integer, which then sits in the low mantissa bits. */
+    float t = x * 1.44269504f + 12582912.0f;
+    float n = t - 12582912.0f;
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.3981999e-3f;
+    p = p * r + 8.3334519e-3f;
+    p = p * r + 4.1665796e-2f;
+    p = p * r + 1.6666666e-1f;
+    p = p * r + 5.0000001e-1f;
+    p = (p * r) * r + r + 1.0f;
+    return p * fr__bits_to_float((fr__float_to_bits(t) << 23) + 0x3f800000u);
+}
+
+FR_INLINE float fr__sigmoid(float x) { return 1.0f / (1.0f + fr__exp(-x)); }
+
+FR_INLINE float fr__tanh(float x) { return 1.0f - 2.0f / (fr__exp(2.0f * x) + 1.0f); }
+
+#define FR_GELU_A 0.7978845608f /* sqrt(2 / pi) */
+#define FR_GELU_B 0.044715f
+
+/* 0.5 x (1 + tanh(a (x + b x^3))) = x sigmoid(2 a (x + b x^3)) */
+FR_INLINE float fr__gelu(float x)
+{
+    return x * fr__sigmoid(2.0f * FR_GELU_A * (x + FR_GELU_B * x * x * x));
+}
+
+FR_INLINE float fr__gelu_slope(float x)
+{
+    float s = fr__sigmoid(2.0f * FR_GELU_A * (x + FR_GELU_B * x * x * x));
+    return s + x * s * (1.0f - s) * 2.0f * FR_GELU_A * (1.0f + 3.0f * FR_GELU_B * x * x);
+}
+
+#endif

@@ -1,0 +1,216 @@
+/* text.c -- one long text cut into windows: predict each next token.
+ *
+ * Tokens are bytes, or little-endian 16-bit numbers of a tokenizer. Windows of `context` tokens do
+ * not overlap; in training all of them are moved by the same random number of tokens, another one
+ * each epoch, so that over the epochs a window may begin anywhere. The epoch follows from the draw
+ * number: an epoch is n_train draws. */
+#include "base/philox.h"
+#include "data/source.h"
+#include "io/file.h"
+
+#include <string.h>
+
+enum { DEFAULT_CONTEXT = 128, MAX_CONTEXT = 1 << 20, BYTE_VOCAB = 256, MAX_VOCAB = 65536 };
+
+typedef struct text_part {
+    const unsigned char *tokens;
+    int64_t n; /* tokens */
+} text_part;
+
+typedef struct text_set {
+    fr_dataset base;
+    text_part part[2];        /* FR_TRAIN, FR_EVAL */
+    unsigned char *blocks[2]; /* files; the second one only with eval_path */
+    int width;                /* bytes of a token */
+    int64_t context, max_shift;
+    char byte[BYTE_VOCAB]; /* byte[i] = i, the text of token i */
+} text_set;
+
+static int32_t token_at(const text_set *t, const text_part *part, int64_t i)
+{
+    const unsigned char *p = part->tokens + i * t->width;
+    return t->width == 1 ? p[0] : p[0] | p[1] << 8;
+}
+
+static fr_status text_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
+                           uint64_t draw, void *input, int32_t *target, int32_t *length)
+{
+    const text_set *t = (const text_set *)d;
+    const text_part *part = &t->part[split];
+    int64_t start = index * t->context;
+    if (draw != FR_DRAW_PLAIN) {
+        uint32_t lot[4];
+        uint64_t epoch = draw / (uint64_t)d->info.n_train;
+        fr__random4(seed, FR_STREAM_AUGMENT, 1, epoch, 0, lot);
+        start += (int64_t)(lot[0] % (uint32_t)(t->max_shift + 1));
+    }
+    int32_t *ids = input; /* (context) */
+    int64_t n_known = part->n - 1 - start;
+    if (n_known > t->context) n_known = t->context;
+    for (int64_t i = 0; i < n_known; i++) {
+        ids[i] = token_at(t, part, start + i);
+        target[i] = token_at(t, part, start + i + 1);
+    }
+    for (int64_t i = n_known; i < t->context; i++) ids[i] = 0, target[i] = FR_TARGET_IGNORE;
+    *length = (int32_t)n_known;
+    return FR_OK;
+}
+
+static void text_close(fr_dataset *d)
+{
+    text_set *t = (text_set *)d;
+    fr__free(t->blocks[0]);
+    fr__free(t->blocks[1]);
+}
+
+static const char *text_token_text(const fr_dataset *d, int32_t id, size_t *n)
+{
+    const text_set *t = (const text_set *)d;
+    if (t->width != 1 || id < 0 || id >= BYTE_VOCAB) return NULL;
+    *n = 1;
+    return &t->byte[id];
+}
+
+static int64_t text_encode(const fr_dataset *d, const char *text, size_t bytes, int32_t *ids,
+                           int64_t room)
+{
+    const text_set *t = (const text_set *)d;
+    if (t->width != 1) return -1;
+    int64_t n = bytes < (size_t)room ? (int64_t)bytes : room;
+    for (int64_t i = 0; i < n; i++) ids[i] = (unsigned char)text[i];
+    return n;
+}
+
+static const fr_data_ops ops = {
+    .read = text_read, .close = text_close, .token_text = text_token_text, .encode = text_encode};
+
+static fr_status load_file(fr_conf *section, text_set *t, const char *key, const char *path,
+                           unsigned char **block, text_part *part)
+{
+    size_t bytes;
+    if (!fr__file_exists(path))
+        return fr_conf_fail(section, key, "no file %s; set %s to a text file", path, key);
+    FR_TRY(fr__file_read(t->base.ctx, path, FR_DATA_MAX_BYTES, block, &bytes));
+    if (bytes % (size_t)t->width)
+        return fr_fail(t->base.ctx, FR_INVALID,
+                       "%s: %zu bytes are not whole 16-bit tokens; is the file cut, or is it "
+                       "text (tokens: bytes)?",
+                       path, bytes);
+    part->tokens = *block;
+    part->n = (int64_t)(bytes / (size_t)t->width);
+    t->base.bytes += bytes;
+    return FR_OK;
+}
+
+/* vocab 0: as many as the largest id of both parts asks for. */
+static fr_status settle_vocab(text_set *t, const char *const paths[2], int64_t vocab)
+{
+    int64_t largest = 0;
+    for (int s = 0; s < 2; s++) {
+        /* the evaluation part of a shared file lies behind the training part */
+        int64_t first = paths[s] == paths[0] && s == 1 ? t->part[0].n : 0;
+        for (int64_t i = 0; i < t->part[s].n; i++) {
+            int32_t id = token_at(t, &t->part[s], i);
+            if (vocab && id >= vocab)
+                return fr_fail(t->base.ctx, FR_INVALID,
+                               "%s: token %lld is %d, but vocab is %lld; raise vocab or check "
+                               "that the file is little-endian uint16",
+                               paths[s], (long long)(first + i), id, (long long)vocab);
+            if (id > largest) largest = id;
+        }
+    }
+    t->base.info.vocab = t->base.info.n_classes = vocab ? vocab : largest + 1;
+    return FR_OK;
+}
+
+static fr_status count_windows(text_set *t, const char *const paths[2])
+{
+    fr_data_info *info = &t->base.info;
+    int64_t context = t->context, n = t->part[FR_TRAIN].n;
+    if (n <= context)
+        return fr_fail(t->base.ctx, FR_INVALID,
+                       "%s: the training part has %lld tokens, context %lld needs at least %lld; "
+                       "take a longer text or a shorter context",
+                       paths[0], (long long)n, (long long)context, (long long)context + 1);
+    /* one window is given up so that all others can move by up to a whole window */
+    info->n_train = n < 2 * context ? 1 : n / context - 1;
+    int64_t spare = n - 1 - info->n_train * context;
+    t->max_shift = spare < context ? spare : context - 1;
+    int64_t n_eval = t->part[FR_EVAL].n;
+    info->n_eval = n_eval > 1 ? (n_eval - 1 + context - 1) / context : 0;
+    info->input = info->target = FR_SHAPE(context);
+    info->input_dtype = FR_I32;
+    return FR_OK;
+}
+
+typedef struct text_keys {
+    const char *path, *eval_path, *tokens;
+    double eval_fraction;
+    int64_t context, vocab;
+} text_keys;
+
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys *k)
+{
+    int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
+    FR_TRY(fr_conf_text(section, "path", NULL, &k->path));
+    FR_TRY(fr_conf_text(section, "eval_path", "", &k->eval_path));
+    FR_TRY(fr_conf_real(section, "eval_fraction", 0.1, 0, 0.99, &k->eval_fraction));
+    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
+                       &k->context));
+    FR_TRY(fr_conf_text(section, "tokens", "bytes", &k->tokens));
+    FR_TRY(fr_conf_int(section, "vocab", 0, 0, MAX_VOCAB, &k->vocab));
+    if (strcmp(k->tokens, "bytes") != 0 && strcmp(k->tokens, "uint16") != 0)
+        return fr_conf_fail(section, "tokens", "'%s' is not a kind of tokens; known: bytes, uint16",
+                            k->tokens);
+    if (k->vocab && strcmp(k->tokens, "bytes") == 0 && k->vocab != BYTE_VOCAB)
+        return fr_conf_fail(section, "vocab", "bytes have a vocabulary of %d; leave vocab out",
+                            BYTE_VOCAB);
+    return FR_OK;
+}
+
+static fr_status load(text_set *t, fr_conf *section, const text_keys *k)
+{
+    text_part *train = &t->part[FR_TRAIN], *eval = &t->part[FR_EVAL];
+    bool own_eval = k->eval_path[0] != '\0';
+    const char *const paths[2] = {k->path, own_eval ? k->eval_path : k->path};
+    FR_TRY(load_file(section, t, "path", k->path, &t->blocks[0], train));
+    if (own_eval) {
+        FR_TRY(load_file(section, t, "eval_path", k->eval_path, &t->blocks[1], eval));
+    } else {
+        int64_t all = train->n;
+        train->n = (int64_t)((double)all * (1 - k->eval_fraction));
+        eval->n = all - train->n;
+        eval->tokens = train->tokens + train->n * t->width;
+    }
+    FR_TRY(count_windows(t, paths));
+    t->base.info.vocab = t->base.info.n_classes = BYTE_VOCAB;
+    return t->width == 1 ? FR_OK : settle_vocab(t, paths, k->vocab);
+}
+
+static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
+                           fr_dataset **out)
+{
+    text_keys k;
+    FR_TRY(read_keys(section, want, &k));
+    text_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
+    if (!t) return FR_NO_MEMORY;
+    t->width = strcmp(k.tokens, "uint16") == 0 ? 2 : 1;
+    t->context = k.context;
+    for (int i = 0; i < BYTE_VOCAB; i++) t->byte[i] = (char)i;
+    fr_status status = load(t, section, &k);
+    if (status != FR_OK) {
+        fr_dataset_close(&t->base);
+        return status;
+    }
+    *out = &t->base;
+    return FR_OK;
+}
+
+static const char *const keys[] = {"name",    "path",   "eval_path", "eval_fraction",
+                                   "context", "tokens", "vocab",     NULL};
+
+const fr_data_source fr__data_text = {
+    .name = "text",
+    .summary = "one long text, next token from the ones before (bytes, or 16-bit tokens)",
+    .keys = keys,
+    .open = text_open};

@@ -1,0 +1,113 @@
+/* build.c -- the layers that model builders are written in. */
+#include "models/build.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { NAME_ROOM = 256 };
+
+/* The caller's format and arguments into text. */
+#define FORMAT_NAME(text, format)                    \
+    do {                                             \
+        va_list args;                                \
+        va_start(args, format);                      \
+        vsnprintf(text, sizeof(text), format, args); \
+        va_end(args);                                \
+    } while (0)
+
+int fr__layer(fr_graph *g, fr_operator op, int x, const fr_attrs *attrs, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    FORMAT_NAME(text, name);
+    return fr_graph_add(g, op, text, attrs, 1, &x);
+}
+
+int fr__join(fr_graph *g, fr_operator op, int a, int b, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    FORMAT_NAME(text, name);
+    return fr_graph_add(g, op, text, NULL, 2, (int[]){a, b});
+}
+
+int fr__linear(fr_graph *g, int x, int64_t out, fr_init init, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    FORMAT_NAME(text, name);
+    fr_attrs a = {.weight_init = init, .linear = {.out = out}};
+    return fr_graph_add(g, FR_OP_LINEAR, text, &a, 1, &x);
+}
+
+int fr__dropout(fr_graph *g, int x, double p, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    if (p == 0) return x;
+    FORMAT_NAME(text, name);
+    fr_attrs a = {.dropout = {(float)p}};
+    return fr_graph_add(g, FR_OP_DROPOUT, text, &a, 1, &x);
+}
+
+int fr__conv(fr_graph *g, int x, int64_t out, fr_window w, bool has_bias, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    FORMAT_NAME(text, name);
+    fr_attrs a = {.weight_init = {FR_INIT_HE_OUT, 0},
+                  .conv2d = {.out = out,
+                             .kernel = {w.height, w.width},
+                             .stride = {w.stride, w.stride},
+                             .pad = {w.pad_height, w.pad_width},
+                             .no_bias = !has_bias}};
+    return fr_graph_add(g, FR_OP_CONV2D, text, &a, 1, &x);
+}
+
+int fr__pool(fr_graph *g, fr_operator op, int x, fr_window w, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    FORMAT_NAME(text, name);
+    fr_attrs a = {.pool = {.kernel = {w.height, w.width},
+                           .stride = {w.stride, w.stride},
+                           .pad = {w.pad_height, w.pad_width}}};
+    return fr_graph_add(g, op, text, &a, 1, &x);
+}
+
+int64_t fr__channels(const fr_model_options *o, int64_t published)
+{
+    int64_t n = llround((double)published * o->width_factor);
+    return n > 0 ? n : 1;
+}
+
+int fr__input(const fr_graph *g) { return fr_graph_find(g, "input"); }
+
+void fr__add_loss(fr_graph *g, int logits, double label_smoothing)
+{
+    if (logits < 0) return; /* the failure is in the graph */
+    fr_shape rows = fr_graph_node(g, logits)->shape;
+    if (rows.n_dims > 0) rows.dim[--rows.n_dims] = 0;
+    fr_attrs in = {.input = {rows, FR_I32}};
+    fr_attrs loss = {.loss = {.label_smoothing = (float)label_smoothing}};
+    int target = fr_graph_add(g, FR_OP_INPUT, "target", &in, 0, NULL);
+    fr_graph_add(g, FR_OP_CROSS_ENTROPY, "loss", &loss, 2, (int[]){logits, target});
+}
+
+int fr__block(fr_graph *g, int x, const fr_block *b, int64_t index)
+{
+    long long i = index;
+    /* Two parts a block add to the stream: keep its variance from growing with depth. */
+    fr_init into_stream = {FR_INIT_NORMAL, (float)(0.02 / sqrt(2. * (double)b->n_blocks))};
+    fr_attrs attention = {.attention = {.heads = (int)b->heads, .causal = b->causal}};
+    char name[NAME_ROOM];
+    snprintf(name, sizeof name, "h.%lld.attn", i);
+
+    int y = fr__layer(g, FR_OP_LAYER_NORM, x, NULL, "h.%lld.ln_1", i);
+    y = fr__linear(g, y, 3 * b->width, FR_INIT_GPT, "h.%lld.attn.qkv", i);
+    y = fr_graph_add(g, FR_OP_ATTENTION, name, &attention, b->length < 0 ? 1 : 2,
+                     (int[]){y, b->length});
+    y = fr__linear(g, y, b->width, into_stream, "h.%lld.attn.proj", i);
+    y = fr__dropout(g, y, b->dropout, "h.%lld.attn.drop", i);
+    x = fr__join(g, FR_OP_ADD, x, y, "h.%lld.add_1", i);
+    y = fr__layer(g, FR_OP_LAYER_NORM, x, NULL, "h.%lld.ln_2", i);
+    y = fr__linear(g, y, 4 * b->width, FR_INIT_GPT, "h.%lld.mlp.up", i);
+    y = fr__layer(g, FR_OP_GELU, y, NULL, "h.%lld.mlp.gelu", i);
+    y = fr__linear(g, y, b->width, into_stream, "h.%lld.mlp.down", i);
+    y = fr__dropout(g, y, b->dropout, "h.%lld.mlp.drop", i);
+    return fr__join(g, FR_OP_ADD, x, y, "h.%lld.add_2", i);
+}

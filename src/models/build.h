@@ -1,0 +1,88 @@
+/* build.h -- short forms that let a model builder read like a list of layers.
+ *
+ * All return the index of the new node, or -1 after a failure, which the next call passes on;
+ * the registry checks once, when the graph is finished. Names are printf formats. */
+#ifndef FR_MODELS_BUILD_H
+#define FR_MODELS_BUILD_H
+
+#include <forerun/models.h>
+
+/* One node on node x; attrs may be NULL. */
+int fr__layer(fr_graph *g, fr_operator op, int x, const fr_attrs *attrs, const char *name, ...)
+    FR_PRINTF(5, 6);
+/* One node on nodes a and b. */
+int fr__join(fr_graph *g, fr_operator op, int a, int b, const char *name, ...) FR_PRINTF(5, 6);
+
+int fr__linear(fr_graph *g, int x, int64_t out, fr_init init, const char *name, ...)
+    FR_PRINTF(5, 6);
+/* Dropout only where p is not zero: a model without it has no such nodes. */
+int fr__dropout(fr_graph *g, int x, double p, const char *name, ...) FR_PRINTF(4, 5);
+
+/* A window of a convolution or pool. */
+typedef struct fr_window {
+    int height, width;
+    int stride;
+    int pad_height, pad_width;
+} fr_window;
+#define FR_SQUARE(kernel, step, padding) \
+    ((fr_window){(kernel), (kernel), (step), (padding), (padding)})
+
+int fr__conv(fr_graph *g, int x, int64_t out, fr_window w, bool has_bias, const char *name, ...)
+    FR_PRINTF(6, 7);
+int fr__pool(fr_graph *g, fr_operator op, int x, fr_window w, const char *name, ...)
+    FR_PRINTF(5, 6);
+
+/* Channels after width_factor, at least 1. */
+int64_t fr__channels(const fr_model_options *o, int64_t published);
+/* Do the strides of the stem made for ImageNet fit? Else builders take one for small images. */
+static inline bool fr__is_large(const fr_model_options *o) { return o->image >= 128; }
+/* o->dropout, or what the model has where the user said nothing. */
+static inline double fr__dropout_of(const fr_model_options *o, double preset)
+{
+    return o->dropout >= 0 ? o->dropout : preset;
+}
+int fr__input(const fr_graph *g); /* the node called "input" */
+
+/* A transformer block, normalised before each part (Xiong et al. 2020). */
+typedef struct fr_block {
+    int64_t width, heads;
+    bool causal;
+    int length;     /* node with the number of valid tokens, or -1 */
+    double dropout; /* after each part */
+    int64_t n_blocks;
+} fr_block;
+int fr__block(fr_graph *g, int x, const fr_block *b, int64_t index);
+
+/* Every weight matrix of a transformer (Radford et al. 2019). */
+#define FR_INIT_GPT ((fr_init){FR_INIT_NORMAL, 0.02f})
+#define FR_INIT_NONE ((fr_init){FR_INIT_DEFAULT, 0})
+
+/* Add "target" and "loss" after the logits. */
+void fr__add_loss(fr_graph *g, int logits, double label_smoothing);
+
+/* Are sizes in their ranges? The error names the model. */
+fr_status fr__options_check(fr_ctx *ctx, const char *model, const fr_model_options *o);
+/* The zeros of *o from the second one (sizes only: what data can know). */
+void fr__options_fill(fr_model_options *o, const fr_model_options *from);
+
+/* Sizes by key, for reading a config. */
+typedef enum fr_option_kind { FR_OPTION_SIZE, FR_OPTION_REAL, FR_OPTION_FLAG } fr_option_kind;
+typedef struct fr_option {
+    const char *key;
+    fr_option_kind kind;
+    size_t offset; /* in fr_model_options */
+    double min, max;
+} fr_option;
+const fr_option *fr__option_find(const char *key); /* NULL: none */
+
+/* A model written as YAML (keys nodes and ties): adds all its nodes, the loss too. */
+fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g);
+/* Put "WHERE: " of section c before the failure that `status` reports, if it is about input. */
+fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status);
+
+extern const fr_model fr__model_mlp, fr__model_snn, fr__model_lenet, fr__model_cnn,
+    fr__model_alexnet, fr__model_vgg16, fr__model_resnet50, fr__model_resnet101,
+    fr__model_resnet152, fr__model_inception3, fr__model_transformer, fr__model_gpt,
+    fr__model_reslstm;
+
+#endif

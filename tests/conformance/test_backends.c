@@ -1,0 +1,238 @@
+/* test_backends.c -- every backend gives ref's numbers on odd shapes, fused chains, shared values;
+ * and the numbers do not depend on how the work is asked for: split or joint, accumulated or not,
+ * fused or not, cached or not, on zeroed or on used memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/kernel.h"
+#include "support/cases.h"
+#include "support/harness.h"
+#include "support/test.h"
+
+static double tolerance_of(const net_case *c) { return c->tolerance > 0 ? c->tolerance : 1e-5; }
+
+static void open_filled(harness *h, const net *n, const harness_options *options, uint64_t seed)
+{
+    if (harness_open(h, n, options) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
+    harness_fill(h, n, seed);
+    h->pass.step = 3;
+    h->pass.first_sample = 8;
+    h->pass.loss_scale = 0.25f;
+}
+
+static void run_filled(harness *h, const net *n, const harness_options *options)
+{
+    open_filled(h, n, options, 9);
+    if (harness_run(h) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
+}
+
+static void blame(const harness_options *o, const net_case *c, const char *what, const verdict *v)
+{
+    fail_msg("%s, %d threads, %s: %s: %s", fr_backend_name(o->backend), o->n_threads, what, c->line,
+             v->text);
+}
+
+/* One test a function: `body` for each backend and case. */
+typedef void (*case_body)(const net *n, const net_case *c, const fr_backend *b);
+
+static void each_case(const net_case *cases, size_t n_cases, case_body body)
+{
+    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
+        for (size_t i = 0; i < n_cases; i++) {
+            net n;
+            net_build(&n, cases[i].line);
+            body(&n, &cases[i], *b);
+            net_free(&n);
+        }
+}
+
+static void all_cases(case_body body)
+{
+    each_case(operator_cases, n_operator_cases, body);
+    each_case(network_cases, n_network_cases, body);
+}
+
+static void against_ref(const net *n, const net_case *c, const fr_backend *b)
+{
+    for (int eval = 0; eval < 2; eval++) {
+        harness_options options = {.backend = &fr__backend_ref, .batch = c->batch, .eval = eval};
+        harness want, got;
+        verdict v;
+        run_filled(&want, n, &options);
+        options.backend = b;
+        for (options.n_threads = 1; options.n_threads <= (eval ? 1 : 2); options.n_threads++) {
+            run_filled(&got, n, &options);
+            if (!harness_same(&v, &got, &want, tolerance_of(c)))
+                blame(&options, c, eval ? "evaluation" : "training", &v);
+            harness_close(&got);
+        }
+        harness_close(&want);
+    }
+}
+
+static void backends_agree_with_ref(void **state)
+{
+    (void)state;
+    all_cases(against_ref);
+}
+
+/* Two ways of asking that must give the same bits. */
+static void expect_same_bits(const net *n, const net_case *c, const harness_options *one,
+                             const harness_options *other, const char *what)
+{
+    harness a, b;
+    verdict v;
+    run_filled(&a, n, one);
+    run_filled(&b, n, other);
+    if (!harness_same(&v, &a, &b, 0)) blame(other, c, what, &v);
+    harness_close(&a), harness_close(&b);
+}
+
+static void split_and_joint(const net *n, const net_case *c, const fr_backend *b)
+{
+    harness_options joint = {.backend = b, .batch = c->batch}, split = joint;
+    split.split = true;
+    expect_same_bits(n, c, &joint, &split, "split backward");
+}
+
+static void split_backward_gives_the_same_bits(void **state)
+{
+    (void)state;
+    all_cases(split_and_joint);
+}
+
+static void nan_and_zero(const net *n, const net_case *c, const fr_backend *b)
+{
+    for (int eval = 0; eval < 2; eval++) {
+        harness_options garbage = {.backend = b, .batch = c->batch, .eval = eval}, zeros = garbage;
+        zeros.zeroed = true;
+        expect_same_bits(n, c, &zeros, &garbage, "garbage in memory");
+    }
+}
+
+static void memory_is_not_read_before_it_is_written(void **state)
+{
+    (void)state;
+    all_cases(nan_and_zero);
+}
+
+static void fused_and_lone(const net *n, const net_case *c, const fr_backend *b)
+{
+    if (!b->fuse) return;
+    fr_backend lone = *b;
+    lone.fuse = NULL;
+    for (int eval = 0; eval < 2; eval++) {
+        harness_options options = {.backend = &lone, .batch = c->batch, .eval = eval};
+        harness_options fused = options;
+        fused.backend = b;
+        expect_same_bits(n, c, &options, &fused, "fusion");
+    }
+}
+
+static void fusion_gives_the_same_bits(void **state)
+{
+    (void)state;
+    all_cases(fused_and_lone);
+}
+
+static void repeated(const net *n, const net_case *c, const fr_backend *b)
+{
+    harness_options options = {.backend = b, .batch = c->batch};
+    harness first, again;
+    verdict v;
+    run_filled(&first, n, &options);
+    open_filled(&again, n, &options, 4); /* other weights first, under another id */
+    again.pass.weights_id = 1;
+    if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
+    harness_fill(&again, n, 9);
+    again.pass.weights_id = 2;
+    for (int i = 0; i < 2; i++) { /* the second time with what the first has derived */
+        if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
+        if (!harness_same(&v, &again, &first, 0)) blame(&options, c, "derived weights", &v);
+    }
+    harness_close(&first), harness_close(&again);
+}
+
+static void derived_weights_follow_the_weights(void **state)
+{
+    (void)state;
+    all_cases(repeated);
+}
+
+/* Accumulating onto gradients gives their sum. */
+static void accumulated(const net *n, const net_case *c, const fr_backend *b)
+{
+    harness_options options = {.backend = b, .batch = c->batch};
+    harness first, second;
+    verdict v;
+    float *sum[HARNESS_MAX_PARAMS] = {0};
+    run_filled(&first, n, &options);
+    run_filled(&second, n, &options);
+    for (int i = 0; i < first.n_params; i++) {
+        if (!first.dw[i]) continue;
+        sum[i] = malloc(first.n_w[i] * sizeof(float));
+        assert_non_null(sum[i]);
+        harness_random(8, (uint32_t)i, first.dw[i], first.n_w[i]);
+        for (size_t j = 0; j < first.n_w[i]; j++) sum[i][j] = first.dw[i][j] + second.dw[i][j];
+    }
+    first.pass.accumulate = true;
+    if (harness_run(&first) != FR_OK) fail_msg("%s", fr_ctx_error(first.ctx));
+    for (int i = 0; i < first.n_params; i++) {
+        if (sum[i] && !harness_near(&v, "sum", first.dw[i], sum[i], first.n_w[i], 1e-6))
+            blame(&options, c, "accumulation", &v);
+        free(sum[i]);
+    }
+    harness_close(&first), harness_close(&second);
+}
+
+static void gradients_accumulate(void **state)
+{
+    (void)state;
+    all_cases(accumulated);
+}
+
+/* The value of an inner node, asked for beside the outputs, changes nothing else. */
+static void extra_output_is_seen(void **state)
+{
+    (void)state;
+    static const net_case c = {
+        "a = x 6,5,5; b = conv2d a out=10 kernel=3,3 pad=1,1; d = relu b; e = flatten d; "
+        "f = linear e out=4; y = relu f",
+        3, 1e-4};
+    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+        static const char *const names[] = {"b", "d", "e", "f"};
+        net n;
+        harness plain, more;
+        verdict v;
+        net_build(&n, c.line);
+        harness_options options = {.backend = *b, .batch = c.batch};
+        run_filled(&plain, &n, &options);
+        for (int i = 0; i < 4; i++) {
+            options.extra_output = fr_graph_find(n.graph, names[i]) + 1;
+            run_filled(&more, &n, &options);
+            int extra = fr_program_find_output(more.program, options.extra_output - 1);
+            assert_int_equal(more.n_out, 2);
+            assert_int_equal(extra, 0);
+            assert_true(harness_near(&v, "y", more.y[1], plain.y[0], plain.n_y[0], 1e-5));
+            assert_true(harness_near(&v, "dx", more.dx[0], plain.dx[0], plain.n_x[0], 1e-4));
+            harness_close(&more);
+        }
+        harness_close(&plain);
+        net_free(&n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backends_agree_with_ref),
+        cmocka_unit_test(split_backward_gives_the_same_bits),
+        cmocka_unit_test(memory_is_not_read_before_it_is_written),
+        cmocka_unit_test(fusion_gives_the_same_bits),
+        cmocka_unit_test(derived_weights_follow_the_weights),
+        cmocka_unit_test(gradients_accumulate),
+        cmocka_unit_test(extra_output_is_seen),
+    };
+    return cmocka_run_group_tests_name("conformance/backends", tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+/* small_nets.h -- four small graphs and a fixed mini-batch for each, for tests of workers. */
+#ifndef TESTS_ENGINE_SMALL_NETS_H
+#define TESTS_ENGINE_SMALL_NETS_H
+
+#include <forerun/engine.h>
+
+#include "base/philox.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { BATCH = 8, TIME = 5, MAX_INPUT = 72 };
+
+typedef struct net {
+    const char *name;
+    void (*build)(fr_graph *g);
+    int n_input;    /* numbers a sample */
+    int n_target;   /* targets a sample */
+    int n_classes;  /* also the vocabulary, where the input is tokens */
+    bool is_tokens; /* int32 input */
+    bool has_length;
+    bool has_buffers; /* batch norm: micro-batches see other statistics than the whole */
+} net;
+
+static int put(fr_graph *g, fr_operator op, const char *name, const fr_attrs *attrs, int a, int b)
+{
+    int inputs[2] = {a, b};
+    return fr_graph_add(g, op, name, attrs, (a >= 0) + (b >= 0), inputs);
+}
+
+static int feed_node(fr_graph *g, const char *name, fr_shape shape, fr_dtype dtype)
+{
+    fr_attrs at = {.input = {.shape = shape, .dtype = dtype}};
+    return put(g, FR_OP_INPUT, name, &at, -1, -1);
+}
+
+static int linear(fr_graph *g, const char *name, int x, int64_t out)
+{
+    return put(g, FR_OP_LINEAR, name, &(fr_attrs){.linear = {.out = out}}, x, -1);
+}
+
+static void build_mlp(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
+    x = put(g, FR_OP_TANH, "tanh", NULL, linear(g, "a", x, 19), -1);
+    x = put(g, FR_OP_DROPOUT, "drop", &(fr_attrs){.dropout = {.p = 0.25f}}, x, -1);
+    x = put(g, FR_OP_RELU, "relu", NULL, linear(g, "b", x, 33), -1);
+    x = linear(g, "logits", x, 5);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
+static void build_cnn(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(2, 6, 6), FR_F32);
+    fr_attrs conv = {.conv2d = {.out = 6, .kernel = {3, 3}, .pad = {1, 1}}};
+    x = put(g, FR_OP_CONV2D, "conv", &conv, x, -1);
+    x = put(g, FR_OP_BATCH_NORM, "norm", NULL, x, -1);
+    x = put(g, FR_OP_RELU, "relu", NULL, x, -1);
+    conv.conv2d.out = 8;
+    x = put(g, FR_OP_CONV2D, "conv2", &conv, x, -1); /* its backward may keep derived weights */
+    x = put(g, FR_OP_GLOBAL_POOL, "pool", NULL, x, -1);
+    x = linear(g, "logits", x, 3);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
+/* Next-token prediction with one matrix for embedding and output. */
+static void build_tied(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(TIME), FR_I32);
+    fr_attrs table = {.embedding = {.vocab = 7, .width = 12, .positions = TIME},
+                      .weight_init = {.kind = FR_INIT_NORMAL, .scale = 0.5f}};
+    x = put(g, FR_OP_EMBEDDING, "embed", &table, x, -1);
+    x = put(g, FR_OP_TANH, "tanh", NULL, linear(g, "mix", x, 12), -1);
+    fr_attrs head = {.linear = {.out = 7, .no_bias = true}};
+    x = put(g, FR_OP_LINEAR, "logits", &head, x, -1);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", FR_SHAPE(TIME), FR_I32));
+    fr_graph_tie(g, "logits.weight", "embed.weight");
+}
+
+static void build_masked(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(TIME), FR_I32);
+    int length = feed_node(g, "n", (fr_shape){0}, FR_I32);
+    fr_attrs table = {.embedding = {.vocab = 7, .width = 8},
+                      .weight_init = {.kind = FR_INIT_NORMAL, .scale = 0.5f}};
+    x = put(g, FR_OP_EMBEDDING, "embed", &table, x, -1);
+    x = put(g, FR_OP_MEAN_TIME, "mean", NULL, x, length);
+    x = linear(g, "logits", x, 7);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
+static const net nets[] = {
+    {.name = "mlp", .build = build_mlp, .n_input = 6, .n_target = 1, .n_classes = 5},
+    {.name = "cnn",
+     .build = build_cnn,
+     .n_input = 72,
+     .n_target = 1,
+     .n_classes = 3,
+     .has_buffers = true},
+    {.name = "tied",
+     .build = build_tied,
+     .n_input = TIME,
+     .n_target = TIME,
+     .n_classes = 7,
+     .is_tokens = true},
+    {.name = "masked",
+     .build = build_masked,
+     .n_input = TIME,
+     .n_target = 1,
+     .n_classes = 7,
+     .is_tokens = true,
+     .has_length = true},
+};
+enum { MLP, CNN, TIED, MASKED, N_NETS };
+
+/* A graph, its mini-batch, and the context that all errors go to. */
+typedef struct bench {
+    const net *net;
+    fr_ctx *ctx;
+    fr_graph *graph;
+    union {
+        float f32[BATCH * MAX_INPUT];
+        int32_t i32[BATCH * MAX_INPUT];
+    } input;
+    int32_t target[BATCH * TIME], length[BATCH];
+    fr_feed feed;
+} bench;
+
+static uint32_t draw(uint32_t stream, int i)
+{
+    uint32_t r[4];
+    fr__random4(11, FR_STREAM_SYNTHETIC, stream, (uint64_t)i, 0, r);
+    return r[0];
+}
+
+static void bench_init(bench *b, int which)
+{
+    memset(b, 0, sizeof *b);
+    b->net = &nets[which];
+    b->ctx = fr_ctx_create();
+    assert_non_null(b->ctx);
+    assert_int_equal(fr_graph_create(b->ctx, b->net->name, &b->graph), FR_OK);
+    b->net->build(b->graph);
+    if (fr_graph_finish(b->graph) != FR_OK) fail_msg("%s", fr_ctx_error(b->ctx));
+    for (int i = 0; i < BATCH * b->net->n_input; i++) {
+        if (b->net->is_tokens)
+            b->input.i32[i] = (int32_t)(draw(1, i) % (uint32_t)b->net->n_classes);
+        else
+            b->input.f32[i] = 2 * fr__unit_float(draw(1, i)) - 1;
+    }
+    int n_targets = BATCH * b->net->n_target;
+    for (int i = 0; i < n_targets; i++)
+        b->target[i] = (int32_t)(draw(2, i) % (uint32_t)b->net->n_classes);
+    for (int i = 0; i < BATCH; i++) b->length[i] = 1 + (int32_t)(draw(3, i) % TIME);
+    b->target[n_targets - 1] = FR_TARGET_IGNORE;
+    b->feed = (fr_feed){.input = &b->input,
+                        .target = b->target,
+                        .length = b->net->has_length ? b->length : NULL,
+                        .n_targets = n_targets - 1};
+}
+
+static void bench_fini(bench *b)
+{
+    fr_graph_free(b->graph);
+    fr_ctx_free(b->ctx);
+}
+
+static fr_worker_desc worker_desc(const bench *b, const fr_backend *backend, const char *optimizer)
+{
+    fr_worker_desc d = {.graph = b->graph,
+                        .backend = backend,
+                        .device = {.n_threads = 1, .first_cpu = -1},
+                        .micro_batch = BATCH,
+                        .n_micro = 1,
+                        .n_slots = 1,
+                        .optimizer = fr_optim_find(optimizer),
+                        .seed = 5,
+                        .logits_node = -1};
+    d.optimizer->defaults(&d.options);
+    return d;
+}
+
+static fr_worker *make(const bench *b, const fr_worker_desc *d)
+{
+    fr_worker *w;
+    if (fr_worker_create(b->ctx, d, &w) != FR_OK)
+        fail_msg("%s on %s: %s", b->net->name, fr_backend_name(d->backend), fr_ctx_error(b->ctx));
+    return w;
+}
+
+/* Updates first .. first + n - 1 at rate lr; returns the mean loss of the last. */
+static double run_steps(bench *b, fr_worker *w, int first, int n, double lr)
+{
+    fr_tally tally = {0};
+    for (int i = first; i < first + n; i++) {
+        b->feed.step = i;
+        b->feed.lr = lr;
+        if (fr_worker_train(w, &b->feed, &tally, NULL) != FR_OK)
+            fail_msg("%s step %d: %s", b->net->name, i, fr_ctx_error(b->ctx));
+    }
+    assert_true(tally.targets == b->feed.n_targets);
+    return tally.loss / (double)tally.targets;
+}
+
+static size_t count_of(const bench *b, int param)
+{
+    return (size_t)fr_shape_count(&fr_graph_param(b->graph, param)->shape);
+}
+
+enum { MAX_PARAM = 4096 };
+
+/* Largest |x - y| / (|x| + |y| + 1e-3) over all parameters; 0 means equal to the last bit. */
+static double params_distance(const bench *b, fr_worker *x, fr_worker *y)
+{
+    static float p[MAX_PARAM], q[MAX_PARAM];
+    double most = 0;
+    for (int i = 0; i < fr_graph_n_params(b->graph); i++) {
+        assert_true(count_of(b, i) <= MAX_PARAM);
+        assert_int_equal(fr_worker_get_param(x, i, p), FR_OK);
+        assert_int_equal(fr_worker_get_param(y, i, q), FR_OK);
+        for (size_t k = 0; k < count_of(b, i); k++) {
+            double d = fabs((double)p[k] - (double)q[k]) /
+                       (fabs((double)p[k]) + fabs((double)q[k]) + 1e-3);
+            if (!(d <= most)) most = d;
+        }
+    }
+    return most;
+}
+
+#define FOR_EACH_BACKEND(b) for (const fr_backend *const *b = fr_backend_list(); *b; b++)
+
+#endif

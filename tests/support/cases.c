@@ -1,0 +1,159 @@
+/* cases.c -- tables of small nets; see net.h for the language. */
+#include "support/cases.h"
+
+const net_case operator_cases[] = {
+    {"a = x 5; y = linear a out=4", 3, 0},
+    {"a = x 3,6; y = linear a out=5 no_bias=1", 2, 0},
+    {"a = x 3,5,6; y = conv2d a out=4 kernel=3,3 pad=1,1", 2, 0},
+    {"a = x 4,7,6; y = conv2d a out=6 kernel=3,2 stride=2,1 pad=1,0 groups=2 no_bias=1", 2, 0},
+    {"a = x 3,6,6; y = conv2d a out=3 kernel=3,3 stride=2,2 pad=1,1 groups=3", 1, 0},
+    {"a = x 3,4,2; y = batch_norm a", 3, 0},
+    {"a = x 4; y = batch_norm a eps=0.01", 6, 0},
+    {"a = x 3,6; y = layer_norm a", 2, 0},
+    {"a = x 3,4; y = relu a", 3, 0},
+    {"a = x 3,4; y = gelu a", 3, 0},
+    {"a = x 3,4; y = selu a", 3, 0},
+    {"a = x 3,4; y = tanh a", 3, 0},
+    {"a = x 3,4; y = sigmoid a", 3, 0},
+    {"a = x 5,5; y = dropout a p=0.4", 3, 0},
+    {"a = x 5,5; y = alpha_dropout a p=0.3", 3, 0},
+    {"a = x 2,6,6; y = max_pool a kernel=2,2", 2, 0},
+    {"a = x 2,7,5; y = max_pool a kernel=3,3 stride=2,2 pad=1,1", 2, 0},
+    {"a = x 2,6,6; y = avg_pool a kernel=2,3 stride=2,2", 2, 0},
+    {"a = x 2,5,5; y = avg_pool a kernel=3,3 stride=1,2 pad=1,1 count_valid=1", 2, 0},
+    {"a = x 3,4,5; y = global_pool a", 2, 0},
+    {"a = x 3,4; b = x 3,4; y = add a b", 2, 0},
+    {"a = x 4,2; b = x 1,2; c = x 3,2; y = concat a b c", 2, 0},
+    {"a = x 3,2,2; y = flatten a", 2, 0},
+    {"t = ids 5 0 6; y = embedding t vocab=7 width=4", 3, 0},
+    {"t = ids 4 0 4; y = embedding t vocab=5 width=6 positions=6", 2, 0},
+    {"a = x 5,12; y = attention a heads=2", 2, 0},
+    {"a = x 5,18; y = attention a heads=3 causal=1", 2, 0},
+    {"a = x 6,12; n = ids - 0 6; y = attention a n heads=2", 4, 0},
+    {"a = x 6,12; n = ids - 1 6; y = attention a n heads=1 causal=1", 4, 0},
+    {"a = x 4,3; y = lstm a hidden=5", 2, 0},
+    {"a = x 5,3; y = mean_time a", 2, 0},
+    {"a = x 5,3; n = ids - 0 5; y = mean_time a n", 5, 0},
+    {"a = x 5,3; y = last_time a", 2, 0},
+    {"a = x 5,3; n = ids - 0 5; y = last_time a n", 5, 0},
+    {"a = x 5; t = ids - 0 4; y = cross_entropy a t", 4, 0},
+    {"a = x 6,5; t = ids 6 -1 4; y = cross_entropy a t label_smoothing=0.2", 2, 0},
+    {"a = x 6,4; t = ids 6 -1 3; y = cross_entropy a t has_ignore=1 ignore_index=2", 3, 0},
+};
+const size_t n_operator_cases = sizeof operator_cases / sizeof operator_cases[0];
+
+const net_case network_cases[] = {
+    /* Matrices: sizes around the vector lengths, one row, many rows. */
+    {"a = x 1; y = linear a out=1", 1, 0},
+    {"a = x 17; y = linear a out=33", 1, 0},
+    {"a = x 64; y = linear a out=48", 16, 0},
+    {"a = x 300; y = linear a out=130", 5, 0},
+    {"a = x 13,40; y = linear a out=31", 3, 0},
+    /* Convolutions: channels that fill no vector, and those that do. */
+    {"a = x 3,9,9; y = conv2d a out=5 kernel=3,3 pad=1,1", 1, 0},
+    {"a = x 7,8,8; y = conv2d a out=13 kernel=3,3 stride=2,2 pad=1,1", 3, 1e-4},
+    {"a = x 16,8,8; y = conv2d a out=32 kernel=3,3 pad=1,1 no_bias=1", 4, 1e-4},
+    {"a = x 24,7,5; y = conv2d a out=40 kernel=1,1", 3, 1e-4},
+    {"a = x 16,9,9; y = conv2d a out=8 kernel=1,1 stride=2,2 no_bias=1", 2, 1e-4},
+    {"a = x 5,12,12; y = conv2d a out=6 kernel=5,5", 2, 1e-4},
+    {"a = x 6,10,11; y = conv2d a out=7 kernel=1,7 pad=0,3; z = conv2d y out=9 kernel=7,1 pad=3,0",
+     2, 1e-4},
+    {"a = x 16,6,6; y = conv2d a out=16 kernel=3,3 pad=1,1 groups=16", 3, 1e-4},
+    {"a = x 12,6,6; y = conv2d a out=18 kernel=3,3 pad=1,1 groups=3", 2, 1e-4},
+    {"a = data 3,16,16; y = conv2d a out=20 kernel=3,3 pad=1,1; z = relu y", 2, 1e-4},
+    {"a = x 64,2,2; y = conv2d a out=64 kernel=3,3 pad=1,1", 2, 1e-4},
+    /* What is fused: bias, activation, normalisation, residual. */
+    {"a = x 5,7,7; b = conv2d a out=9 kernel=3,3 pad=1,1; y = relu b", 3, 1e-4},
+    {"a = x 16,8,8; b = conv2d a out=24 kernel=3,3 pad=1,1; y = relu b", 2, 1e-4},
+    {"a = x 6,6,6; b = conv2d a out=10 kernel=3,3 pad=1,1 no_bias=1; c = batch_norm b; y = relu c",
+     3, 1e-4},
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=1,1 no_bias=1; c = batch_norm b; y = relu c", 4,
+     1e-4},
+    {"a = x 16,5,5; b = x 16,5,5; c = batch_norm a; d = add c b; y = relu d", 3, 1e-4},
+    {"a = x 11,5,5; b = x 11,5,5; c = batch_norm a; d = add b c; y = relu d", 3, 1e-4},
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = add b a; y = relu c", 2, 1e-4},
+    {"a = x 33; b = linear a out=50; y = relu b", 7, 0},
+    {"a = x 33; b = linear a out=50; y = gelu b", 7, 0},
+    {"a = x 6,24; b = linear a out=24; y = add b a", 3, 0},
+    {"a = x 6,24; b = linear a out=24; c = dropout b p=0.1; y = add a c", 3, 0},
+    {"a = x 20; b = linear a out=30; c = tanh b; d = linear c out=30; e = selu d; "
+     "y = alpha_dropout e p=0.1",
+     4, 0},
+    {"a = x 18; b = linear a out=12; y = sigmoid b; keep b", 3, 0},
+    {"a = x 8,5,5; b = relu a; y = max_pool b kernel=2,2", 3, 0},
+    {"a = x 12; b = batch_norm a; y = relu b", 8, 1e-4},
+    /* Sweeps of odd sizes, and of vector sizes. */
+    {"a = x 1037; y = relu a", 1, 0},
+    {"a = x 1037; y = gelu a", 3, 0},
+    {"a = x 7,11,13; y = selu a", 3, 0},
+    {"a = x 1037; y = tanh a", 2, 0},
+    {"a = x 1037; y = sigmoid a", 2, 0},
+    {"a = x 1037; y = dropout a p=0.25", 3, 0},
+    {"a = x 3,5,7; y = dropout a p=0.5", 5, 0},
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; y = dropout b p=0.5", 2, 1e-4},
+    {"a = x 517; y = alpha_dropout a p=0.05", 3, 0},
+    {"a = x 7,130; y = layer_norm a", 3, 0},
+    {"a = x 5,64; y = layer_norm a eps=1e-6", 2, 0},
+    {"a = x 9,8,8; y = max_pool a kernel=3,3 stride=2,2", 3, 0},
+    {"a = x 16,8,8; y = max_pool a kernel=2,2", 2, 0},
+    {"a = x 16,9,9; y = max_pool a kernel=3,3 stride=2,2 pad=1,1", 2, 0},
+    {"a = x 24,8,8; y = avg_pool a kernel=3,3 stride=1,1 pad=1,1", 2, 0},
+    {"a = x 5,8,6; y = avg_pool a kernel=2,2 count_valid=1", 3, 0},
+    {"a = x 19,7,7; y = global_pool a", 3, 0},
+    {"a = x 64,4,4; y = global_pool a", 2, 0},
+    /* Values used more than once, several inputs, several outputs. */
+    {"a = x 10; y = add a a", 3, 0},
+    {"a = x 10; b = linear a out=10; c = add a b; d = linear c out=10; y = add c d", 3, 0},
+    {"a = x 12; b = linear a out=8; c = linear a out=8; d = linear a out=8; e = add b c; y = add e "
+     "d",
+     3, 0},
+    {"a = x 9; b = tanh a; c = sigmoid a; d = relu a; e = add b c; y = add e d", 4, 0},
+    {"a = x 8,5,5; b = conv2d a out=7 kernel=1,1; c = conv2d a out=16 kernel=3,3 pad=1,1; "
+     "d = max_pool a kernel=3,3 stride=1,1 pad=1,1; y = concat b c d a",
+     3, 1e-4},
+    {"a = x 16,4,4; b = relu a; c = conv2d b out=16 kernel=3,3 pad=1,1; d = relu c; "
+     "e = concat b d; f = conv2d e out=8 kernel=1,1; y = concat e f",
+     2, 1e-4},
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b; y = add c b", 2, 1e-4},
+    {"a = x 6; b = linear a out=5; y = tanh b; keep a; keep b", 2, 0},
+    {"a = x 3,4; b = flatten a; c = relu b; y = flatten c; keep b", 2, 0},
+    {"a = x 8; b = relu a; y = linear b out=6; keep b", 3, 0},
+    {"a = x 8; b = x 6; c = linear a out=3; y = tanh b", 3, 0}, /* c is used by nobody */
+    {"a = x 8; b = dropout a p=0.3; c = dropout a p=0.3; y = add b c", 3, 0},
+    /* Sequences. */
+    {"t = ids 11 0 99; y = embedding t vocab=100 width=37 positions=12", 3, 0},
+    {"a = x 17,96; y = attention a heads=4 causal=1", 3, 0},
+    {"a = x 33,51; y = attention a heads=1", 2, 0},
+    {"a = x 13,48; n = ids - 0 13; y = attention a n heads=2", 5, 0},
+    {"a = x 64,96; y = attention a heads=2 causal=1", 2, 0},
+    {"a = x 9,17; y = lstm a hidden=19", 3, 1e-4},
+    {"a = x 7,16; b = lstm a hidden=16; c = add a b; d = lstm c hidden=16; y = add c d", 4, 1e-4},
+    {"a = x 9,21; n = ids - 0 9; b = lstm a hidden=16; y = last_time b n", 5, 1e-4},
+    {"a = x 9,21; n = ids - 0 9; y = mean_time a n", 5, 0},
+    {"a = x 40; t = ids - 0 36; b = linear a out=37; y = cross_entropy b t", 9, 0},
+    {"a = x 7,16; t = ids 7 -1 256; b = linear a out=257; y = cross_entropy b t "
+     "label_smoothing=0.1",
+     3, 0},
+    /* Small whole networks: cnn, transformer block, classifier. */
+    {"a = data 3,12,12; t = ids - 0 9; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b; "
+     "d = max_pool c kernel=2,2; e = conv2d d out=24 kernel=3,3 pad=1,1 no_bias=1; "
+     "f = batch_norm e; g = relu f; h = global_pool g; i = dropout h p=0.5; j = linear i out=10; "
+     "y = cross_entropy j t",
+     6, 1e-4},
+    {"a = data 3,9,9; t = ids - 0 4; b = conv2d a out=16 kernel=3,3 pad=1,1 no_bias=1; "
+     "c = batch_norm b; d = relu c; e = conv2d d out=16 kernel=3,3 pad=1,1 no_bias=1; "
+     "f = batch_norm e; g = add f d; h = relu g; i = flatten h; j = linear i out=5; "
+     "y = cross_entropy j t",
+     4, 1e-4},
+    {"t = ids 8 0 20; u = ids 8 -1 20; e = embedding t vocab=21 width=24 positions=8; "
+     "n1 = layer_norm e; q = linear n1 out=72; m = attention q heads=3 causal=1; "
+     "o = linear m out=24; d1 = dropout o p=0.1; r1 = add e d1; n2 = layer_norm r1; "
+     "f = linear n2 out=96; g = gelu f; k = linear g out=24; r2 = add r1 k; n3 = layer_norm r2; "
+     "z = linear n3 out=21 no_bias=1; y = cross_entropy z u",
+     3, 1e-4},
+    {"t = ids 6 0 11; l = ids - 1 6; u = ids - 0 2; e = embedding t vocab=12 width=16; "
+     "h1 = lstm e hidden=16; r1 = add e h1; d = dropout r1 p=0.2; m = mean_time d l; "
+     "z = linear m out=3; y = cross_entropy z u",
+     4, 1e-4},
+};
+const size_t n_network_cases = sizeof network_cases / sizeof network_cases[0];

@@ -1,0 +1,156 @@
+/* gradcheck.c -- directional derivatives.
+ *
+ * For a tensor v with gradient g of a loss L, and a direction d, the derivative of L(v + h d) at
+ * h = 0 must be g . d. It is measured with the five-point formula, whose error falls with h^4, so
+ * that h can be large enough for float32. Directions: g itself, which shows an error of g's length,
+ * and random ones, which show any other. */
+#include "support/gradcheck.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+#define STEP 0.01
+#define TOLERANCE 2e-3
+#define FLOOR 1e-4 /* derivatives below this count as zero */
+#define N_DIRECTIONS 4
+
+/* The number whose gradients the program gives. */
+static double loss_of(const harness *h)
+{
+    double sum = 0;
+    for (int i = 0; i < h->n_out; i++) {
+        for (size_t j = 0; h->dy[i] && j < h->n_y[i]; j++)
+            sum += (double)h->y[i][j] * (double)h->dy[i][j];
+        const fr_node *node = fr_graph_node(h->graph, fr_program_output(h->program, i)->node);
+        for (size_t j = 0; node->op == FR_OP_CROSS_ENTROPY && j < h->n_y[i]; j += 3)
+            sum += (double)h->y[i][j] * (double)h->pass.loss_scale;
+    }
+    return sum;
+}
+
+static double loss_at(harness *h, float *v, const float *from, const float *d, size_t n,
+                      double step)
+{
+    for (size_t i = 0; i < n; i++) v[i] = (float)((double)from[i] + step * (double)d[i]);
+    if (harness_forward(h) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
+    return loss_of(h);
+}
+
+static double slope(harness *h, float *v, const float *d, size_t n)
+{
+    float *from = malloc(n * sizeof *from);
+    assert_non_null(from);
+    memcpy(from, v, n * sizeof *from);
+    double near = loss_at(h, v, from, d, n, STEP) - loss_at(h, v, from, d, n, -STEP);
+    double far = loss_at(h, v, from, d, n, 2 * STEP) - loss_at(h, v, from, d, n, -2 * STEP);
+    memcpy(v, from, n * sizeof *from);
+    free(from);
+    return (8 * near - far) / (12 * STEP);
+}
+
+/* Direction number k: the gradient, made no longer than 1 anywhere, or a random one. */
+static void choose_direction(int k, const float *g, float *d, size_t n)
+{
+    float largest = 0;
+    for (size_t i = 0; i < n; i++) largest = fmaxf(largest, fabsf(g[i]));
+    if (k == 0 && largest > 0)
+        for (size_t i = 0; i < n; i++) d[i] = g[i] / largest;
+    else
+        harness_random(77, (uint32_t)k, d, n);
+}
+
+static bool check_tensor(verdict *v, harness *oracle, const char *what, float *values,
+                         const float *g, size_t n)
+{
+    float *d = malloc(n * sizeof *d);
+    assert_non_null(d);
+    bool good = true;
+    for (int k = 0; k < N_DIRECTIONS && good; k++) {
+        choose_direction(k, g, d, n);
+        double told = 0, norm_g = 0, norm_d = 0;
+        for (size_t i = 0; i < n; i++) {
+            told += (double)g[i] * (double)d[i];
+            norm_g += (double)g[i] * (double)g[i];
+            norm_d += (double)d[i] * (double)d[i];
+        }
+        double measured = slope(oracle, values, d, n);
+        double usual = sqrt(norm_g * norm_d / (double)n); /* size of g . d for a random d */
+        good = fabs(told - measured) <= TOLERANCE * fmax(fabs(told), usual) + FLOOR * TOLERANCE;
+        if (!good)
+            snprintf(v->text, sizeof v->text,
+                     "%s, direction %d: gradient says %.6g, differences say %.6g", what, k, told,
+                     measured);
+    }
+    free(d);
+    return good;
+}
+
+static const float *sort_by;
+static int by_value(const void *a, const void *b)
+{
+    float x = sort_by[*(const int *)a], y = sort_by[*(const int *)b];
+    return (x > y) - (x < y);
+}
+
+/* Numbers in the same order, at least 0.05 apart. */
+static void set_apart(float *v, size_t n)
+{
+    int *order = malloc(n * sizeof *order);
+    assert_non_null(order);
+    for (size_t i = 0; i < n; i++) order[i] = (int)i;
+    sort_by = v;
+    qsort(order, n, sizeof *order, by_value);
+    for (size_t i = 0; i < n; i++) v[order[i]] = 0.05f * ((float)i - (float)n / 2);
+    free(order);
+}
+
+static void avoid_kinks(harness *h)
+{
+    const fr_graph *g = h->graph;
+    bool at_zero = fr_graph_find_op(g, FR_OP_RELU) >= 0 || fr_graph_find_op(g, FR_OP_SELU) >= 0;
+    bool at_ties = fr_graph_find_op(g, FR_OP_MAX_POOL) >= 0;
+    for (int i = 0; i < h->n_in; i++) {
+        float *x = h->x[i];
+        if (!h->dx[i]) continue;
+        for (size_t j = 0; at_zero && j < h->n_x[i]; j++) x[j] += x[j] < 0 ? -0.1f : 0.1f;
+        if (at_ties) set_apart(x, h->n_x[i]);
+    }
+}
+
+static void prepare(harness *h, const net *n, int batch, const fr_backend *backend)
+{
+    harness_options options = {.backend = backend, .batch = batch};
+    if (harness_open(h, n, &options) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
+    harness_fill(h, n, 5);
+    avoid_kinks(h);
+}
+
+bool gradcheck(verdict *v, const char *line, int batch, const fr_backend *backend)
+{
+    net n;
+    harness judged, oracle;
+    bool good = true;
+    net_build(&n, line);
+    prepare(&judged, &n, batch, backend);
+    prepare(&oracle, &n, batch, fr_backend_find("ref"));
+    if (harness_run(&judged) != FR_OK) fail_msg("%s", fr_ctx_error(judged.ctx));
+    for (int i = 0; i < judged.n_in && good; i++)
+        if (judged.dx[i])
+            good = check_tensor(
+                v, &oracle, fr_graph_node(n.graph, fr_program_input(judged.program, i)->node)->name,
+                oracle.x[i], judged.dx[i], judged.n_x[i]);
+    for (int i = 0; i < judged.n_params && good; i++)
+        if (judged.dw[i])
+            good = check_tensor(
+                v, &oracle,
+                fr_graph_param(n.graph, fr_program_placement(judged.program, i)->param)->name,
+                oracle.w[i], judged.dw[i], judged.n_w[i]);
+    harness_close(&oracle);
+    harness_close(&judged);
+    net_free(&n);
+    return good;
+}

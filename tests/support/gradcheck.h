@@ -1,0 +1,11 @@
+/* gradcheck.h -- gradients of a program against finite differences of ref's forward. */
+#ifndef FR_TEST_SUPPORT_GRADCHECK_H
+#define FR_TEST_SUPPORT_GRADCHECK_H
+
+#include "support/harness.h"
+
+/* Do all gradients of net `line` on `backend` agree with finite differences? If not, v says where.
+ * Values are moved away from the kinks of relu, selu and max_pool at the stage's inputs. */
+bool gradcheck(verdict *v, const char *line, int batch, const fr_backend *backend);
+
+#endif

@@ -1,0 +1,202 @@
+/* net.c -- from one line to a graph and the stage in its middle. */
+#include "support/net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+typedef enum attr_type { ATTR_I64, ATTR_INT, ATTR_FLOAT, ATTR_BOOL } attr_type;
+
+/* KEY=V1,V2 of an operator goes to `count` numbers at `offset` of its attributes. */
+typedef struct attr_key {
+    fr_operator op;
+    const char *key;
+    attr_type type;
+    int count;
+    size_t offset;
+} attr_key;
+
+#define KEY(op, key, type, count, field)                               \
+    {                                                                  \
+        FR_OP_##op, key, ATTR_##type, count, offsetof(fr_attrs, field) \
+    }
+static const attr_key keys[] = {
+    KEY(LINEAR, "out", I64, 1, linear.out),
+    KEY(LINEAR, "no_bias", BOOL, 1, linear.no_bias),
+    KEY(CONV2D, "out", I64, 1, conv2d.out),
+    KEY(CONV2D, "kernel", INT, 2, conv2d.kernel),
+    KEY(CONV2D, "stride", INT, 2, conv2d.stride),
+    KEY(CONV2D, "pad", INT, 2, conv2d.pad),
+    KEY(CONV2D, "groups", INT, 1, conv2d.groups),
+    KEY(CONV2D, "no_bias", BOOL, 1, conv2d.no_bias),
+    KEY(BATCH_NORM, "eps", FLOAT, 1, norm.eps),
+    KEY(BATCH_NORM, "momentum", FLOAT, 1, norm.momentum),
+    KEY(LAYER_NORM, "eps", FLOAT, 1, norm.eps),
+    KEY(DROPOUT, "p", FLOAT, 1, dropout.p),
+    KEY(ALPHA_DROPOUT, "p", FLOAT, 1, dropout.p),
+    KEY(MAX_POOL, "kernel", INT, 2, pool.kernel),
+    KEY(MAX_POOL, "stride", INT, 2, pool.stride),
+    KEY(MAX_POOL, "pad", INT, 2, pool.pad),
+    KEY(AVG_POOL, "kernel", INT, 2, pool.kernel),
+    KEY(AVG_POOL, "stride", INT, 2, pool.stride),
+    KEY(AVG_POOL, "pad", INT, 2, pool.pad),
+    KEY(AVG_POOL, "count_valid", BOOL, 1, pool.count_valid),
+    KEY(EMBEDDING, "vocab", I64, 1, embedding.vocab),
+    KEY(EMBEDDING, "width", I64, 1, embedding.width),
+    KEY(EMBEDDING, "positions", I64, 1, embedding.positions),
+    KEY(ATTENTION, "heads", INT, 1, attention.heads),
+    KEY(ATTENTION, "causal", BOOL, 1, attention.causal),
+    KEY(LSTM, "hidden", I64, 1, lstm.hidden),
+    KEY(CROSS_ENTROPY, "label_smoothing", FLOAT, 1, loss.label_smoothing),
+    KEY(CROSS_ENTROPY, "has_ignore", BOOL, 1, loss.has_ignore),
+    KEY(CROSS_ENTROPY, "ignore_index", INT, 1, loss.ignore_index),
+};
+
+static void set_attr(fr_attrs *attrs, fr_operator op, const char *key, const char *values)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const attr_key *k = &keys[i];
+        if (k->op != op || strcmp(k->key, key) != 0) continue;
+        char *at = (char *)attrs + k->offset;
+        const char *text = values;
+        for (int n = 0; n < k->count; n++) {
+            char *end;
+            double v = strtod(text, &end);
+            if (end == text) fail_msg("%s=%s: %d numbers wanted", key, values, k->count);
+            text = *end == ',' ? end + 1 : end;
+            switch (k->type) {
+            case ATTR_I64: ((int64_t *)(void *)at)[n] = (int64_t)v; break;
+            case ATTR_INT: ((int *)(void *)at)[n] = (int)v; break;
+            case ATTR_FLOAT: ((float *)(void *)at)[n] = (float)v; break;
+            case ATTR_BOOL: ((bool *)(void *)at)[n] = v != 0; break;
+            }
+        }
+        return;
+    }
+    fail_msg("%s has no attribute %s", fr_operator_name(op), key);
+}
+
+static fr_shape parse_shape(const char *text)
+{
+    fr_shape s = {0};
+    while (text && *text && *text != '-' && s.n_dims < FR_MAX_DIMS) {
+        char *end;
+        s.dim[s.n_dims++] = strtoll(text, &end, 10);
+        text = *end == ',' ? end + 1 : NULL;
+    }
+    return s;
+}
+
+/* Nodes by name: a source's name stands for what the stage sees of it. */
+typedef struct builder {
+    net *n;
+    int count;
+    struct {
+        char name[24];
+        int node;
+    } names[NET_MAX_NODES];
+    int kept[NET_MAX_NODES], n_kept;
+} builder;
+
+static int look_up(const builder *b, const char *name)
+{
+    for (int i = 0; i < b->count; i++)
+        if (strcmp(b->names[i].name, name) == 0) return b->names[i].node;
+    fail_msg("no node %s", name);
+    return -1;
+}
+
+static void define(builder *b, const char *name, int node)
+{
+    if (node < 0) fail_msg("%s: %s", name, fr_ctx_error(b->n->ctx));
+    if (b->count == NET_MAX_NODES || node >= NET_MAX_NODES) fail_msg("too many nodes");
+    snprintf(b->names[b->count].name, sizeof b->names[0].name, "%s", name);
+    b->names[b->count++].node = node;
+}
+
+/* A source; one that wants a gradient gets a parameter above it, outside the stage. */
+static bool add_source(builder *b, const char *name, const char *kind, char **words)
+{
+    bool is_int = strcmp(kind, "ids") == 0, wants_grad = strcmp(kind, "x") == 0;
+    if (!is_int && !wants_grad && strcmp(kind, "data") != 0) return false;
+    char inner[32];
+    snprintf(inner, sizeof inner, "%s.in", name);
+    fr_attrs attrs = {.input = {.shape = parse_shape(strtok_r(NULL, " ", words)),
+                                .dtype = is_int ? FR_I32 : FR_F32}};
+    int node = fr_graph_add(b->n->graph, FR_OP_INPUT, wants_grad ? inner : name, &attrs, 0, NULL);
+    if (is_int && node >= 0) {
+        const char *low = strtok_r(NULL, " ", words), *high = strtok_r(NULL, " ", words);
+        if (!low || !high) fail_msg("%s: ids SHAPE LOW HIGH", name);
+        b->n->low[node] = atoi(low ? low : "0");
+        b->n->high[node] = atoi(high ? high : "0");
+    }
+    if (wants_grad) node = fr_graph_add(b->n->graph, FR_OP_LAYER_NORM, name, NULL, 1, &node);
+    define(b, name, node);
+    b->n->stage.first = node + 1;
+    return true;
+}
+
+static void add_operator(builder *b, const char *name, const char *op_name, char **words)
+{
+    fr_operator op;
+    fr_attrs attrs = {0};
+    int inputs[FR_MAX_INPUTS], n_inputs = 0;
+    if (!fr_operator_parse(op_name, &op)) fail_msg("no operator %s", op_name);
+    for (char *word; (word = strtok_r(NULL, " ", words));) {
+        char *equals = strchr(word, '=');
+        if (equals) {
+            *equals = 0;
+            set_attr(&attrs, op, word, equals + 1);
+        } else {
+            if (n_inputs == FR_MAX_INPUTS) fail_msg("%s: too many inputs", name);
+            inputs[n_inputs++] = look_up(b, word);
+        }
+    }
+    define(b, name, fr_graph_add(b->n->graph, op, name, &attrs, n_inputs, inputs));
+}
+
+static void add_statement(builder *b, char *text)
+{
+    char *words = NULL, *name = strtok_r(text, " ", &words);
+    if (!name) return;
+    char *second = strtok_r(NULL, " ", &words);
+    if (second && strcmp(name, "keep") == 0) {
+        b->kept[b->n_kept++] = look_up(b, second);
+        return;
+    }
+    char *op = strtok_r(NULL, " ", &words);
+    if (!second || strcmp(second, "=") != 0 || !op) fail_msg("%s: expected NAME = OPERATOR", name);
+    if (!add_source(b, name, op, &words)) add_operator(b, name, op, &words);
+}
+
+void net_build(net *n, const char *line)
+{
+    *n = (net){.ctx = fr_ctx_create()};
+    assert_non_null(n->ctx);
+    assert_int_equal(fr_graph_create(n->ctx, "net", &n->graph), FR_OK);
+    builder b = {.n = n};
+    char *copy = strdup(line), *rest = NULL;
+    assert_non_null(copy);
+    for (char *s = strtok_r(copy, ";", &rest); s; s = strtok_r(NULL, ";", &rest))
+        add_statement(&b, s);
+    free(copy);
+    assert_true(b.count > 0);
+    int last = b.names[b.count - 1].node;
+    n->stage.last = last + 1;
+    if (fr_graph_node(n->graph, last)->op != FR_OP_CROSS_ENTROPY) b.kept[b.n_kept++] = last;
+    for (int i = 0; i < b.n_kept; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "sink%d", i);
+        assert_true(fr_graph_add(n->graph, FR_OP_TANH, name, NULL, 1, &b.kept[i]) >= 0);
+    }
+    if (fr_graph_finish(n->graph) != FR_OK) fail_msg("%s: %s", line, fr_ctx_error(n->ctx));
+}
+
+void net_free(net *n)
+{
+    fr_graph_free(n->graph);
+    fr_ctx_free(n->ctx);
+    *n = (net){0};
+}

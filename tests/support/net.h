@@ -1,0 +1,30 @@
+/* net.h -- small graphs written as one line, for tests.
+ *
+ *     "a = x 3,8,8; b = conv2d a out=5 kernel=3,3 pad=1,1 no_bias=1; c = relu b"
+ *
+ * Statements are NAME = OPERATOR INPUT... KEY=VALUE... with the keys of fr_attrs. Sources:
+ *     x SHAPE            a float tensor that wants a gradient
+ *     data SHAPE         a float tensor that wants none
+ *     ids SHAPE LOW HIGH integers in LOW..HIGH; shape - is one number a sample
+ * Sources come first. The operators form one stage, cut out of a graph that has more on both sides:
+ * a program of the stage gets any values at its inputs, any gradient at its output (its last node),
+ * and gives gradients of inputs and parameters. `keep NAME` makes another node an output too. */
+#ifndef FR_TEST_SUPPORT_NET_H
+#define FR_TEST_SUPPORT_NET_H
+
+#include <forerun/graph.h>
+
+#define NET_MAX_NODES 64
+
+typedef struct net {
+    fr_ctx *ctx;
+    fr_graph *graph;
+    fr_stage stage;                              /* first and last only */
+    int low[NET_MAX_NODES], high[NET_MAX_NODES]; /* by node: range of integer inputs */
+} net;
+
+/* A line that cannot be built fails the running test. */
+void net_build(net *n, const char *line);
+void net_free(net *n);
+
+#endif
