@@ -112,6 +112,35 @@ static void open_ports(harness *h)
     }
 }
 
+/* grad_ready: take the panel that is handed over. */
+static void take_report(void *user, size_t offset, size_t count, const float *grad)
+{
+    harness *h = user;
+    must(h, fr_device_download(h->dev, h->reported + offset, grad, count * sizeof(float)));
+    for (size_t i = 0; i < count; i++) h->n_reports[offset + i]++;
+}
+
+static void forget_reports(harness *h)
+{
+    size_t n = fr_program_sizes_of(h->program)->n_grads;
+    memset(h->n_reports, 0, n * sizeof *h->n_reports);
+}
+
+/* What was reported takes the place of the gradients. */
+static void use_reports(harness *h)
+{
+    for (int i = 0; i < h->n_params; i++) {
+        const fr_placement *p = fr_program_placement(h->program, i);
+        if (!h->dw[i]) continue;
+        for (size_t j = 0; j < p->count; j++)
+            if (h->n_reports[p->offset + j] != 1)
+                fr_fail(h->ctx, FR_INTERNAL, "gradient of %s: number %zu reported %d times",
+                        fr_graph_param(h->graph, p->param)->name, j, h->n_reports[p->offset + j]);
+        must(h, fr_device_upload(h->dev, h->pass.grads + p->offset, h->reported + p->offset,
+                                 p->count * sizeof(float)));
+    }
+}
+
 static void open_params(harness *h)
 {
     h->n_params = fr_program_n_placements(h->program);
@@ -129,6 +158,8 @@ static void open_params(harness *h)
     make_block(h, &h->buffers, sizes->n_buffers * sizeof(float));
     make_block(h, &h->slot, sizes->slot_bytes);
     make_block(h, &h->workspace, sizes->workspace_bytes);
+    h->reported = host_array(sizes->n_grads);
+    h->n_reports = host_array(sizes->n_grads);
 }
 
 fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stage,
@@ -158,7 +189,10 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
                         .output_grads = h->dout_at,
                         .input_grads = h->din_at,
                         .seed = 1,
-                        .loss_scale = 1};
+                        .loss_scale = 1,
+                        .grad_ready = options->transient ? take_report : NULL,
+                        .transient_grads = options->transient,
+                        .user = h};
     return FR_OK;
 }
 
@@ -170,6 +204,7 @@ void harness_close(harness *h)
         free_block(h, &h->out[i]), free_block(h, &h->dout[i]);
     }
     for (int i = 0; i < HARNESS_MAX_PARAMS; i++) free(h->w[i]), free(h->dw[i]), free(h->after[i]);
+    free(h->reported), free(h->n_reports);
     free_block(h, &h->weights), free_block(h, &h->grads), free_block(h, &h->buffers);
     free_block(h, &h->slot), free_block(h, &h->workspace);
     fr_program_free(h->program);
@@ -385,8 +420,10 @@ fr_status harness_run(harness *h)
     FR_TRY(fr_program_forward(h->program, &h->pass));
     download_outputs(h);
     lose_what_may_be_lost(h);
+    forget_reports(h);
     FR_TRY(backward(h));
     must(h, fr_device_sync(h->dev));
+    if (h->options.transient) use_reports(h);
     for (int i = 0; i < h->n_in; i++) {
         bool is_kept = fr_program_input(h->program, i)->kept;
         if (is_kept) check_unchanged(h, &h->in[i], h->x[i], "an input");
