@@ -46,5 +46,5 @@ plant sizes src/base/planted.c "700 lines" < <(printf 'extern int a;\n%.0s' {1..
 plant sizes src/base/planted.c "a function of 95 lines" < <(printf 'void f(void)\n{\n'; printf '    a++;\n%.0s' {1..95}; printf '}\n')
 plant words src/base/planted.c "planted" <<< "/* TO""DO: planted */"
 plant words README.md "planted" <<< "see /wor""k/planted"
-plant words src/base/planted.c "implemented" <<< "/* not implemented */"
+plant words src/base/planted.c "implemented" <<< "/* not yet implemented */"
 echo "check-house sees every planted breach"

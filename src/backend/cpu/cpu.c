@@ -258,7 +258,7 @@ FR_SIMD static void relu_back_range(void *arg, size_t begin, size_t end)
     float *dz = ((sweep *)arg)->out;
     const float *dy = ((sweep *)arg)->a;
     const float *restrict y = ((sweep *)arg)->b;
-#pragma GCC ivdep /* dz is dy or far from it */
+#pragma omp simd /* dz is dy or far from it */
     for (size_t i = begin; i < end; i++) dz[i] = y[i] > 0 ? dy[i] : 0;
 }
 

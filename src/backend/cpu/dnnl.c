@@ -1,7 +1,6 @@
 /* dnnl.c -- oneDNN behind one header: errors, layouts, primitives with detours. */
 #include "backend/cpu/dnnl.h"
 
-#include <oneapi/dnnl/dnnl_debug.h>
 #include <string.h>
 
 /* An argument that arrives in another layout than the primitive wants. */

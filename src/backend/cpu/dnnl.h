@@ -9,6 +9,7 @@
 #define FR_BACKEND_CPU_DNNL_H
 
 #include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 
 #include "backend/kernel.h"
 
