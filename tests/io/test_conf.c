@@ -419,7 +419,7 @@ static void missing_file(void **state)
 {
     (void)state;
     fr_conf *c;
-    assert_fails(ctx, fr_conf_load(ctx, "none.yaml", 0, NULL, &c), FR_IO,
+    assert_fails(ctx, fr_conf_load(ctx, "none.yaml", 0, NULL, &c), FR_INVALID,
                  "cannot open none.yaml: No such file or directory");
     assert_null(c);
 }

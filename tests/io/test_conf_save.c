@@ -259,7 +259,7 @@ static void cannot_write(void **state)
 {
     (void)state;
     fr_conf *c = parse("a: 1");
-    assert_fails(ctx, fr_conf_save(c, "no/such/x.yaml"), FR_IO, "no/such/x.yaml");
+    assert_fails(ctx, fr_conf_save(c, "no/such/x.yaml"), FR_INVALID, "no/such/x.yaml");
     fr_conf_free(c);
 }
 

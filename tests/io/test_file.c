@@ -116,9 +116,9 @@ static void every_cut_of_gzip_is_seen(void **state)
 
 static void missing_and_folders(void **state)
 {
-    assert_fails(ctx, try_read("no/such/file", 10), FR_IO,
+    assert_fails(ctx, try_read("no/such/file", 10), FR_INVALID,
                  "cannot open no/such/file: No such file or directory");
-    assert_fails(ctx, try_read(*state, 10), FR_IO, "Is a directory");
+    assert_fails(ctx, try_read(*state, 10), FR_INVALID, "Is a directory");
     assert_false(fr__file_exists("no/such/file"));
     assert_false(fr__file_exists(*state));
     assert_true(fr__dir_exists(*state));
@@ -135,7 +135,7 @@ static void replaces(void **state)
     assert_ok(ctx, fr__file_replace(ctx, path, NULL, 0));
     check_content(path, 10, "", 0);
     assert_true(fr__file_exists(path));
-    assert_fails(ctx, fr__file_replace(ctx, "no/such/file", "x", 1), FR_IO, "no/such/file");
+    assert_fails(ctx, fr__file_replace(ctx, "no/such/file", "x", 1), FR_INVALID, "no/such/file");
 }
 
 /* A file size limit cuts a write short just as a full disk does: the old content must stay and
@@ -184,10 +184,10 @@ static void folders(void **state)
     assert_true(fr__dir_exists(deep));
     snprintf(file, sizeof file, "%s/file", deep);
     support_write(file, "x", 1);
-    assert_fails(ctx, fr__dir_make(ctx, file), FR_IO, "cannot make folder");
+    assert_fails(ctx, fr__dir_make(ctx, file), FR_INVALID, "cannot make folder");
     char below[500];
     snprintf(below, sizeof below, "%s/below", file);
-    assert_fails(ctx, fr__dir_make(ctx, below), FR_IO, "cannot make folder");
+    assert_fails(ctx, fr__dir_make(ctx, below), FR_INVALID, "cannot make folder");
     char *endless = malloc(10000);
     memset(endless, 'x', 9999);
     endless[9999] = '\0';

@@ -169,7 +169,7 @@ static void loads_aligned(void **state)
         assert_null(a.block);
     }
     fr__npy_fini(&a);
-    assert_fails(ctx, fr__npy_load(ctx, "none.npy", &a), FR_IO, "none.npy");
+    assert_fails(ctx, fr__npy_load(ctx, "none.npy", &a), FR_INVALID, "none.npy");
     support_write(path, data, 50);
     assert_fails(ctx, fr__npy_load(ctx, path, &a), FR_INVALID, path);
     assert_null(a.block);
