@@ -127,6 +127,7 @@ static void test_resume_is_bit_identical(void **state)
     snprintf(path, sizeof path, "%s/metrics.jsonl", rest.folder);
     FILE *b = fopen(path, "r");
     assert_true(a && b);
+    double last_epoch = 0; /* begins with the mini-batch that starts at sample 304 of 4 x 100 */
     for (int i = 1; i <= 40; i++) {
         json_t *x = json_loadf(a, JSON_DISABLE_EOF_CHECK, NULL);
         json_t *y = json_loadf(b, JSON_DISABLE_EOF_CHECK, NULL);
@@ -134,9 +135,11 @@ static void test_resume_is_bit_identical(void **state)
         assert_int_equal(json_integer_value(json_object_get(x, "step")), i);
         assert_true(json_equal(json_object_get(x, "loss"), json_object_get(y, "loss")));
         assert_true(json_equal(json_object_get(x, "lr"), json_object_get(y, "lr")));
+        if (i > 38) last_epoch += json_real_value(json_object_get(x, "loss")) / 2;
         json_decref(x);
         json_decref(y);
     }
+    assert_true(fabs(last_epoch - whole.r.train_loss) < 1e-12);
     fclose(a);
     fclose(b);
 }
