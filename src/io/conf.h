@@ -11,8 +11,8 @@
 #include "base/vec.h"
 
 enum {
-    FR_CONF_MAX_BYTES = 1 << 20, /* of text */
-    FR_CONF_MAX_NODES = 1 << 14, /* copies of aliases counted: no billion laughs */
+    FR_CONF_MAX_BYTES = 1 << 18, /* of text; libfyaml takes quadratic time over some */
+    FR_CONF_MAX_NODES = 1 << 13, /* copies of aliases counted: no billion laughs */
     FR_CONF_MAX_DEPTH = 32,
     FR_CONF_MAX_KEY = 128 /* bytes */
 };
@@ -51,6 +51,11 @@ struct fr_conf_out {
 void fr__conf_put(struct fr_conf_out *o, const char *text);
 /* As YAML: plain where nothing can misread it, in double quotes otherwise. */
 void fr__conf_put_text(struct fr_conf_out *o, const char *text);
+
+/* What fr_conf_save writes. */
+void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
+/* One "a.b=value" over what is there. */
+fr_status fr__conf_set(fr_conf *top, const char *set);
 
 /* One YAML document as a free-standing tree; *out = NULL if it is empty. origin NULL: a file. */
 fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t bytes,

@@ -23,6 +23,7 @@ struct builder {
     const char *key; /* read, its value still to come */
     int key_line, key_column;
     FR_VEC(struct anchor) anchors;
+    FR_VEC(char) text; /* of one token, while it is put together */
 };
 
 static fr_status fail_at(const struct builder *b, int line, int column, const char *format, ...)
@@ -36,6 +37,8 @@ static fr_status fail_at(const struct builder *b, int line, int column, const ch
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (b->origin) return fr_fail(b->root->ctx, FR_INVALID, "%s: %s", b->origin, text);
+    /* An empty key or value has no place of its own. */
+    if (!line && b->at) line = b->at->line, column = b->at->column;
     return fr_fail(b->root->ctx, FR_INVALID, "%s:%d:%d: %s", b->root->name, line, column, text);
 }
 
@@ -103,16 +106,25 @@ static void token_place(struct fy_token *token, int *line, int *column)
     *column = mark ? mark->column + 1 : 0;
 }
 
+/* By chunks: fy_token_get_text leaks where there are many, fy_token_iter_read mixes them up. */
 static fr_status token_text(struct builder *b, struct fy_token *token, const char **out)
 {
-    size_t n = 0;
+    struct fy_token_iter *iter = fy_token_iter_create(token);
+    if (!iter) return no_memory(b);
+    const struct fy_iter_chunk *chunk = NULL;
+    int failed = 0;
+    bool has_room = true;
+    b->text.n = 0;
+    while (has_room && (chunk = fy_token_iter_chunk_next(iter, chunk, &failed)) != NULL)
+        for (size_t i = 0; i < chunk->len && has_room; i++)
+            has_room = fr__vec_push(&b->text, chunk->str[i]);
+    fy_token_iter_destroy(iter);
+    size_t n = b->text.n;
+    if (!has_room || failed || !fr__vec_push(&b->text, '\0')) return no_memory(b);
     int line, column;
     token_place(token, &line, &column);
-    const char *text = fy_token_get_text(token, &n);
-    if (!text && n == 0) text = "";
-    if (!text) return no_memory(b);
-    if (memchr(text, '\0', n)) return fail_at(b, line, column, "a zero byte inside a text");
-    *out = fr__arena_printf(&b->root->arena, "%.*s", (int)n, text);
+    if (strlen(b->text.at) != n) return fail_at(b, line, column, "a zero byte inside a text");
+    *out = fr__arena_strdup(&b->root->arena, b->text.at);
     return *out ? FR_OK : no_memory(b);
 }
 
@@ -265,7 +277,8 @@ static fr_status take_event(struct builder *b, struct fy_event *e)
 
 /* --- text --------------------------------------------------------------------------------- */
 
-/* libfyaml stops without a word at bytes that are not YAML characters, so look for them first. */
+/* libfyaml stops without a word at bytes that are not YAML characters and at directives that it
+ * does not know, so look for both first. */
 static fr_status check_characters(const struct builder *b, const char *text, size_t bytes)
 {
     int line = 1, column = 1;
@@ -273,6 +286,8 @@ static fr_status check_characters(const struct builder *b, const char *text, siz
     for (const char *t = text; t < text + bytes; t += n) {
         int32_t c = fr__utf8_next(t, &n);
         if (c < 0) return fail_at(b, line, column, "not UTF-8 text");
+        if (c == '%' && column == 1)
+            return fail_at(b, line, column, "directives (%%...) are not used in configs");
         bool is_break = c == '\n' || (c == '\r' && t[1] != '\n');
         if ((c < 0x20 && !is_break && c != '\t' && c != '\r') || (c >= 0x7F && c < 0xA0) ||
             c == 0xFFFE || c == 0xFFFF)
@@ -283,23 +298,25 @@ static fr_status check_characters(const struct builder *b, const char *text, siz
     return FR_OK;
 }
 
-static fr_status parser_failed(const struct builder *b, struct fy_diag *diag)
+/* Not every complaint of libfyaml ends its stream of events, so both are looked at. */
+static fr_status complaint(const struct builder *b, struct fy_diag *diag, bool has_ended)
 {
     void *step = NULL;
     const struct fy_diag_error *e = fy_diag_errors_iterate(diag, &step);
-    if (!e || !e->msg) return fail_at(b, 1, 1, "not YAML that can be read");
-    return fail_at(b, e->line, e->column, "%s", e->msg);
+    if (e && e->msg) return fail_at(b, e->line, e->column, "%s", e->msg);
+    return has_ended ? FR_OK : fail_at(b, 1, 1, "not YAML that can be read");
 }
 
 static fr_status run_parser(struct builder *b, struct fy_parser *parser, struct fy_diag *diag)
 {
     for (;;) {
         struct fy_event *event = fy_parser_parse(parser);
-        if (!event) return parser_failed(b, diag);
+        if (!event) return complaint(b, diag, false);
         bool is_last = event->type == FYET_STREAM_END;
         fr_status status = take_event(b, event);
         fy_parser_event_free(parser, event);
-        if (status != FR_OK || is_last) return status;
+        if (status != FR_OK) return status;
+        if (is_last) return complaint(b, diag, true);
     }
 }
 
@@ -336,21 +353,25 @@ fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t byte
     FR_TRY(check_characters(&b, copy, bytes));
     fr_status status = parse(&b, copy, bytes);
     fr__vec_fini(&b.anchors);
+    fr__vec_fini(&b.text);
     if (status == FR_OK) *out = b.value;
     return status;
 }
 
 /* --- documents ---------------------------------------------------------------------------- */
 
-static fr_status set_value(struct fr_conf_root *root, const char *set)
+fr_status fr__conf_set(fr_conf *top, const char *set)
 {
+    struct fr_conf_root *root = top->root;
     const char *origin = fr__arena_printf(&root->arena, "--set %s", set);
     const char *equals = strchr(set, '=');
-    if (!origin) return fr__conf_no_memory(root->top);
+    if (!origin) return fr__conf_no_memory(top);
+    if (!fr__utf8_is_valid(set))
+        return fr_fail(root->ctx, FR_INVALID, "%s: not UTF-8 text", origin);
     if (!equals || equals == set)
         return fr_fail(root->ctx, FR_INVALID, "%s: expected key=value, such as train.batch=64",
                        origin);
-    fr_conf *at = root->top;
+    fr_conf *at = top;
     int depth = 0;
     for (const char *from = set, *end; from <= equals; from = end + 1) {
         for (end = from; *end != '.' && end != equals;) end++;
@@ -426,7 +447,7 @@ fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *co
     fr_conf *top;
     fr_status status = fr_conf_parse(ctx, (const char *)text, bytes, path, &top);
     fr__free(text);
-    for (int i = 0; i < n_sets && status == FR_OK; i++) status = set_value(top->root, sets[i]);
+    for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
     if (status == FR_OK)
         *out = top;
     else

@@ -17,10 +17,34 @@
 
 enum { CHUNK = 1 << 16, MAX_PATH = 4096 };
 
+/* A name that is not there, or not to be used, is for the user to put right like any other bad
+ * input; the rest is the disk's. */
+static fr_status status_of(int code, const char **remedy)
+{
+    *remedy = "";
+    switch (code) {
+    case EACCES:
+    case EPERM:
+    case EROFS: *remedy = "; choose another place or change its permissions"; return FR_INVALID;
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EEXIST:
+    case ELOOP:
+    case ENAMETOOLONG: return FR_INVALID;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: *remedy = "; free some space or choose another disk"; return FR_IO;
+    default: return FR_IO;
+    }
+}
+
 fr_status fr__io_fail(fr_ctx *ctx, const char *what, const char *path)
 {
     int code = errno;
-    return fr_fail(ctx, FR_IO, "cannot %s %s: %s", what, path, strerror(code));
+    const char *remedy;
+    fr_status status = status_of(code, &remedy);
+    return fr_fail(ctx, status, "cannot %s %s: %s%s", what, path, strerror(code), remedy);
 }
 
 fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, size_t bytes)
@@ -86,11 +110,11 @@ static fr_status read_plain(struct sink *s, int fd, size_t size)
     return FR_OK;
 }
 
-/* Inflate all that one piece of input gives. *at_end: it stopped between two members. */
+/* Inflate one piece of input. *at_end: it stopped between two members. What zlib holds back when
+ * its output is full comes with the next piece: the checksum at least is still to be read. */
 static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
 {
-    do {
-        if (*at_end && z->avail_in == 0) return FR_OK;
+    while (z->avail_in > 0) {
         if (*at_end && inflateReset(z) != Z_OK)
             return fr_fail(s->ctx, FR_INTERNAL, "%s: zlib refused a reset", s->path);
         FR_TRY(sink_grow(s, 0));
@@ -105,8 +129,7 @@ static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
         if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
             return fr_fail(s->ctx, FR_INVALID, "%s: broken gzip data after %zu unpacked bytes: %s",
                            s->path, s->n, z->msg ? z->msg : "no details");
-        /* A full output may have left more inside zlib than the input shows. */
-    } while (z->avail_in > 0 || z->avail_out == 0);
+    }
     return FR_OK;
 }
 

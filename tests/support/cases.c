@@ -49,6 +49,9 @@ const net_case network_cases[] = {
     {"a = x 64; y = linear a out=48", 16, 0},
     {"a = x 300; y = linear a out=130", 5, 0},
     {"a = x 13,40; y = linear a out=31", 3, 0},
+    /* Weights of more than 4 MB, which may be padded, or have their gradient made in parts. */
+    {"a = x 1021; y = linear a out=1030", 2, 0},
+    {"a = x 1024; b = linear a out=1025; y = relu b", 2, 0},
     /* Convolutions: channels that fill no vector, and those that do. */
     {"a = x 3,9,9; y = conv2d a out=5 kernel=3,3 pad=1,1", 1, 0},
     {"a = x 7,8,8; y = conv2d a out=13 kernel=3,3 stride=2,2 pad=1,1", 3, 1e-4},
