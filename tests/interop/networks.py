@@ -11,16 +11,16 @@ from torch.nn.utils.stateless import functional_call
 NETWORKS = {}
 
 
-def plain_relu(x, bias):
-    return x.relu()
-
-
-RELU = plain_relu  # torch_check puts one here that keeps a record
+HOW = None  # takes the decisions of relu and max_pool: something of decisions.py
 
 
 def relu(x, bias):
     """`bias` is the parameter that is added last before it: its gradient shows which units are on."""
-    return RELU(x, bias)
+    return HOW.relu(x, bias)
+
+
+def max_pool(x, name, kernel, stride=None, pad=0):
+    return HOW.max_pool(x, name, kernel, stride or kernel, pad)
 
 
 def network(function):
@@ -90,8 +90,8 @@ def snn(p, b):
 @network
 def lenet(p, b):
     pad = 2 if b.x.shape[-1] < 32 else 0
-    x = F.max_pool2d(relu(conv(p, b.x, "conv1", pad=pad), "conv1.bias"), 2)
-    x = F.max_pool2d(relu(conv(p, x, "conv2"), "conv2.bias"), 2).flatten(1)
+    x = max_pool(relu(conv(p, b.x, "conv1", pad=pad), "conv1.bias"), "pool1", 2)
+    x = max_pool(relu(conv(p, x, "conv2"), "conv2.bias"), "pool2", 2).flatten(1)
     return linear(p, linear_relu(p, linear_relu(p, x, "fc1"), "fc2"), "fc3")
 
 
@@ -103,7 +103,7 @@ def cnn(p, b):
             name = f"block{block}.{i}"
             x = conv_norm_relu(p, x, name + ".conv", name + ".bn", pad=1)
         if block < 3:
-            x = F.max_pool2d(x, 2)
+            x = max_pool(x, f"pool{block}", 2)
     return linear(p, x.mean((2, 3)), "fc")
 
 
@@ -118,7 +118,7 @@ def alexnet(p, b):
         else:
             x = relu(conv(p, x, name + ".conv", **window), name + ".conv.bias")
         if i in (0, 1, 4):
-            x = F.max_pool2d(x, *pool)
+            x = max_pool(x, f"pool{i}", *pool)
     x = linear_relu(p, linear_relu(p, x.flatten(1), "classifier.1"), "classifier.4")
     return linear(p, x, "classifier.6")
 
@@ -132,7 +132,7 @@ def vgg16(p, b):
             if p.get(f"features.{n}.weight", x).dim() == 1:
                 x, n = batch_norm(p, x, f"features.{n}"), n + 1
             x, n = relu(x, f"features.{n - 1}.bias"), n + 1
-        x, n = F.max_pool2d(x, 2) if x.shape[-1] > 1 else x, n + 1
+        x, n = max_pool(x, f"pool{n}", 2) if x.shape[-1] > 1 else x, n + 1
     x = x.flatten(1)
     if not b.is_large:
         return linear(p, x, "classifier")
@@ -153,7 +153,7 @@ def bottleneck(p, x, name, stride):
 def resnet50(p, b):
     x = conv_norm_relu(p, b.x, "conv1", "bn1", *((2, 3) if b.is_large else (1, 1)))
     if b.is_large:
-        x = F.max_pool2d(x, 3, 2, 1)
+        x = max_pool(x, "maxpool", 3, 2, 1)
     for layer in range(1, 5):
         for i in indices(p, f"layer{layer}.%d.conv1.weight"):
             x = bottleneck(p, x, f"layer{layer}.{i}", 2 if layer > 1 and i == 0 else 1)
@@ -191,7 +191,7 @@ class Inception:
         return torch.cat([
             self.chain(x, block, ("branch3x3", 2, 0)),
             self.chain(x, block, ("branch3x3dbl_1", 1, 0), ("branch3x3dbl_2", 1, 1), ("branch3x3dbl_3", 2, 0)),
-            F.max_pool2d(x, 3, 2)], 1)
+            max_pool(x, block + ".branch_pool", 3, 2)], 1)
 
     def c(self, x, block):
         row, column = (0, 3), (3, 0)
@@ -207,7 +207,7 @@ class Inception:
             self.chain(x, block, ("branch3x3_1", 1, 0), ("branch3x3_2", 2, 0)),
             self.chain(x, block, ("branch7x7x3_1", 1, 0), ("branch7x7x3_2", 1, (0, 3)), ("branch7x7x3_3", 1, (3, 0)),
                        ("branch7x7x3_4", 2, 0)),
-            F.max_pool2d(x, 3, 2)], 1)
+            max_pool(x, block + ".branch_pool", 3, 2)], 1)
 
     def e(self, x, block):
         y = self.chain(x, block, ("branch3x3_1", 1, 0))
@@ -226,10 +226,10 @@ def inception3(p, b):
     stride, pad = (2, 0) if b.is_large else (1, 1)
     x = net.unit(b.x, "Conv2d_1a_3x3", stride, pad)
     x = net.unit(net.unit(x, "Conv2d_2a_3x3", 1, pad), "Conv2d_2b_3x3", 1, 1)
-    x = net.unit(F.max_pool2d(x, 3, 2, pad), "Conv2d_3b_1x1")
+    x = net.unit(max_pool(x, "maxpool1", 3, 2, pad), "Conv2d_3b_1x1")
     x = net.unit(x, "Conv2d_4a_3x3", 1, pad)
     if b.is_large:
-        x = F.max_pool2d(x, 3, 2)
+        x = max_pool(x, "maxpool2", 3, 2)
     for kind, blocks in (("a", "5b 5c 5d"), ("b", "6a"), ("c", "6b 6c 6d 6e"), ("d", "7a"), ("e", "7b 7c")):
         for block in blocks.split():
             x = getattr(net, kind)(x, "Mixed_" + block)

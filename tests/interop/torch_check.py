@@ -9,15 +9,12 @@ torch.optim from the state, gradient and settings in the file. Agreement means: 
 relative, each gradient within 1e-3 of its norm, each update within 1e-3 of its norm. Exit code 1
 if a file disagrees, 2 if one cannot be read.
 
-A relu whose input is zero but for rounding may be on in one program and off in another. Both are
-right, but one such unit in a million moves the gradients of a deep network by more than 1e-3 (float
-torch differs from double torch by 2e-2 on resnet50). So those few decisions are taken over from
-Forerun, read off the gradient of the bias before the relu; the table counts them ("flips").
+Relus and max pools that only rounding decides are decided as Forerun did (decisions.py says why);
+the table counts them ("flips").
 
 Runs with Debian's python3-torch (1.13) under /usr/bin/python3.
 """
 import argparse
-import itertools
 import json
 import math
 import struct
@@ -27,6 +24,7 @@ import torch
 import torch.nn.functional as F
 
 import networks
+from decisions import Decisions, Recorder
 from networks import NETWORKS, Batch
 
 LOSS, GRADIENT, UPDATE = 1e-5, 1e-3, 1e-3
@@ -55,60 +53,6 @@ def group(tensors, prefix):
     return {k[len(prefix):]: v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-class Relu(torch.autograd.Function):
-    """relu that keeps which units are on, in `call`, where they may be changed before a backward."""
-
-    @staticmethod
-    def forward(ctx, x, call):
-        ctx.call = call
-        call.mask = x > 0
-        call.close = (x.abs() < call.rounding).nonzero()
-        return x * call.mask
-
-    @staticmethod
-    def backward(ctx, grad):
-        ctx.call.grad = grad[tuple(ctx.call.close.T)]
-        return grad * ctx.call.mask, None
-
-
-class Decisions:
-    """Which units are on, by bias and micro-batch, in the order of the network. `rough` has the
-    inputs of the relus in float precision: they tell how far rounding gets at each place."""
-
-    def __init__(self, rough):
-        self.rough, self.calls = rough, {}
-
-    def relu(self, x, bias):
-        calls = self.calls.setdefault(bias, [])
-        error = (x.detach() - self.rough[bias][len(calls)]).abs().max()
-        calls.append(argparse.Namespace(rounding=4 * error))
-        return Relu.apply(x, calls[-1])
-
-    def candidates(self, bias):
-        """Close units by channel: the call, where, and what a flip adds to the bias gradient."""
-        units = {}
-        for call in self.calls[bias]:
-            for index, grad in zip(call.close.tolist(), call.grad.tolist()):
-                index = tuple(index)
-                units.setdefault(index[1], []).append((call, index, -grad if call.mask[index] else grad))
-        return units
-
-    def settle(self, ours, backward):
-        """Gradients with close decisions as `ours` has them, from the last relu to the first, since
-        a decision changes all gradients before it. Returns them and the number of flips."""
-        grads, n_flips = backward(), 0
-        for bias in reversed(self.calls):
-            gap, flips = ours[bias].double() - grads[bias], []
-            for channel, units in self.candidates(bias).items():
-                sets = [s for n in range(min(len(units), 8) + 1) for s in itertools.combinations(units[:8], n)]
-                flips += min(sets, key=lambda s: abs(gap[channel].item() - sum(effect for _, _, effect in s)))
-            for call, index, _ in flips:
-                call.mask[index] = ~call.mask[index]
-            if flips:
-                grads, n_flips = backward(), n_flips + len(flips)
-        return grads, n_flips
-
-
 def forward(a, p, tensors, meta):
     """Mean loss over the counted targets, in the precision of the parameters p."""
     x, target, length = tensors["input"], tensors["target"].long(), tensors.get("length")
@@ -128,25 +72,18 @@ def forward(a, p, tensors, meta):
 
 def forward_backward(a, tensors, meta):
     """Loss, gradients and flips in double."""
-    params, rough = group(tensors, "param."), {}
-
-    def record(x, bias):
-        rough.setdefault(bias, []).append(x)
-        return x.relu()
-
-    networks.RELU = record
+    params, ours = group(tensors, "param."), group(tensors, "grad.")
+    networks.HOW = recorder = Recorder()
     with torch.no_grad():
         forward(a, params, tensors, meta)
-    decisions = Decisions(rough)
-    networks.RELU = decisions.relu
+    networks.HOW = decisions = Decisions(recorder.inputs)
     p = {k: v.double().requires_grad_() for k, v in params.items()}
     loss = forward(a, p, tensors, meta)
 
     def backward():
         return dict(zip(p, torch.autograd.grad(loss, p.values(), retain_graph=True)))
 
-    grads, n_flips = decisions.settle(group(tensors, "grad."), backward)
-    return loss.item(), grads, n_flips
+    return loss.item(), decisions.settle(ours, backward), decisions.n_flips
 
 
 def repeat_update(tensors, meta):
@@ -189,7 +126,7 @@ def worst(errors):
     return errors[name], name
 
 
-def distance(ours, truth, least):
+def part_of_norm(ours, truth, least):
     """Error as a part of the norm. Below `least` a norm is mere rounding and counts as that."""
     error, norm = (ours.double() - truth.double()).norm().item(), truth.double().norm().item()
     return math.inf if math.isnan(error) else error / max(norm, least, 1e-300)
@@ -203,13 +140,13 @@ def check(a, path):
     loss, grads, n_flips = forward_backward(a, tensors, meta)
     total = math.sqrt(sum(g.norm().item() ** 2 for g in grads.values()))
     # A bias before batch normalisation has no effect: its gradient is zero but for rounding.
-    grad_errors = {k: distance(ours[k], g, 1e-3 * total if g.norm() < 1e-9 * total else 0) for k, g in grads.items()}
+    grad_errors = {k: part_of_norm(ours[k], g, 1e-3 * total if g.norm() < 1e-9 * total else 0) for k, g in grads.items()}
 
     before, after = group(tensors, "param."), group(tensors, "param_after.")
     update_errors = {}
     for k, v in repeat_update(tensors, meta).items():
         start = before[k].double()
-        update_errors[k] = distance(after[k].double() - start, v.double() - start, 1e-4 * start.norm().item())
+        update_errors[k] = part_of_norm(after[k].double() - start, v.double() - start, 1e-4 * start.norm().item())
     loss_error = abs(tensors["loss"].item() - loss) / abs(loss)
     grad_error, grad_name = worst(grad_errors)
     update_error, update_name = worst(update_errors)
