@@ -16,7 +16,8 @@ $(BUILD)/build.ninja: | deps
 	@cmake --preset release
 
 demo: all
-	@$(BUILD)/forerun train examples/demo.yaml --out runs/demo
+	@rm -rf runs/demo
+	@$(BUILD)/forerun train examples/fashion-cnn.yaml --out runs/demo
 
 test: all
 	@ctest --preset release -j $(JOBS)

@@ -42,7 +42,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     cat >&2 <<TEXT
 install-deps: this system has no apt; please install these by its own means:
 $missing
-The demo also reads the four Fashion-MNIST files (data.path in examples/demo.yaml).
+The demo also reads the four Fashion-MNIST files (data.path in examples/fashion-cnn.yaml).
 TEXT
     exit 1
 fi

@@ -8,6 +8,15 @@
 extern "C" {
 #endif
 
+/* A way to spread a run over workers (`parallel.method`). */
+typedef struct fr_method {
+    const char *name, *summary;
+    int max_stages, max_replicas;
+} fr_method;
+
+const fr_method *const *fr_method_list(void); /* NULL-terminated */
+const fr_method *fr_method_find(const char *name);
+
 /* What a run says while it goes; called on the run's own thread, after each mini-batch. */
 typedef struct fr_progress {
     int64_t step, n_steps, samples;

@@ -119,8 +119,8 @@ struct fr_backend {
     /* Memory. */
     void *(*alloc)(fr_device *dev, size_t bytes);
     void (*release)(fr_device *dev, void *block);
-    fr_status (*copy)(fr_device *dev, void *to, const void *from,
-                      size_t bytes); /* device to device */
+    /* Device to device; from NULL: zeros. */
+    fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
     fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
     fr_status (*sync)(fr_device *dev);

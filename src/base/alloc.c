@@ -15,8 +15,10 @@ static atomic_int_fast64_t allowance = -1;
 static bool may_allocate(void)
 {
     atomic_fetch_add_explicit(&n_allocs, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&allowance, memory_order_relaxed) < 0) return true;
-    return atomic_fetch_sub_explicit(&allowance, 1, memory_order_relaxed) > 0;
+    int_fast64_t left = atomic_load_explicit(&allowance, memory_order_relaxed);
+    /* Stays at zero once it got there: after the first failure all others fail too. */
+    while (left > 0 && !atomic_compare_exchange_weak(&allowance, &left, left - 1)) continue;
+    return left != 0;
 }
 
 uint64_t fr__alloc_count(void) { return atomic_load(&n_allocs); }

@@ -5,15 +5,17 @@
 #include "data/images.h"
 #include "base/philox.h"
 
-static float *put_row(float *to, const unsigned char *row, const float value[256], int width,
-                      int shift, bool mirror)
+/* One row of the input; black where it lies outside the image (row NULL: all of it). */
+static void put_row(float *to, const unsigned char *row, const float value[256], int width,
+                    int shift, bool mirror)
 {
-    for (int x = 0; x < width; x++) {
-        int from = x + shift;
-        unsigned char pixel = row && from >= 0 && from < width ? row[from] : 0;
-        to[mirror ? width - 1 - x : x] = value[pixel];
-    }
-    return to + width;
+    int begin = !row ? width : shift < 0 ? -shift : 0;
+    int end = shift > 0 ? width - shift : width;
+    int step = mirror ? -1 : 1;
+    float *at = mirror ? to + width - 1 : to;
+    for (int x = 0; x < begin; x++) at[x * step] = value[0];
+    for (int x = begin; x < end; x++) at[x * step] = value[row[x + shift]];
+    for (int x = end; x < width; x++) at[x * step] = value[0];
 }
 
 static fr_status images_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
@@ -33,11 +35,11 @@ static fr_status images_read(const fr_dataset *d, fr_split split, int64_t index,
     }
     float *to = input; /* (channels, height, width) */
     for (int c = 0; c < m->channels; c++) {
-        for (int y = 0; y < m->height; y++) {
+        for (int y = 0; y < m->height; y++, to += m->width) {
             int from = y + down;
             const unsigned char *row =
                 from < 0 || from >= m->height ? NULL : pixels + (c * m->height + from) * m->width;
-            to = put_row(to, row, m->value[c], m->width, right, mirror);
+            put_row(to, row, m->value[c], m->width, right, mirror);
         }
     }
     *target = part->labels[(size_t)index * part->label_stride];

@@ -10,7 +10,7 @@
 #include <forerun/data.h>
 
 /* Largest unpacked file that a source reads; stops a packed file that grows without end. */
-#define FR_DATA_MAX_BYTES ((size_t)1 << 36)
+#define FR_DATA_MAX_BYTES ((size_t)1 << 34)
 
 /* The draw number of a sample wanted as it is: no augmentation, no shift. */
 #define FR_DRAW_PLAIN UINT64_MAX

@@ -51,9 +51,11 @@ static void put_numbers(const synthetic_set *s, const float *noise, const float 
     int64_t rows = s->input_count / width;
     for (int64_t row = 0; row < rows; row++, noise += width, to += width) {
         const float *p = pattern + (row / height * tile_rows + row % height % tile_rows) * tile;
-        for (int64_t x = 0; x < width; x += tile)
-            for (int64_t i = 0; i < tile && x + i < width; i++)
+        for (int64_t x = 0; x < width; x += tile) {
+            int64_t n = width - x < tile ? width - x : tile;
+            for (int64_t i = 0; i < n; i++)
                 to[x + i] = noise_part * noise[x + i] + pattern_part * p[i];
+        }
     }
 }
 

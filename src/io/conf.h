@@ -11,8 +11,8 @@
 #include "base/vec.h"
 
 enum {
-    FR_CONF_MAX_BYTES = 1 << 20, /* of text */
-    FR_CONF_MAX_NODES = 1 << 14, /* copies of aliases counted: no billion laughs */
+    FR_CONF_MAX_BYTES = 1 << 18, /* of text; libfyaml takes quadratic time over some */
+    FR_CONF_MAX_NODES = 1 << 13, /* copies of aliases counted: no billion laughs */
     FR_CONF_MAX_DEPTH = 32,
     FR_CONF_MAX_KEY = 128 /* bytes */
 };

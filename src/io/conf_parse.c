@@ -36,6 +36,8 @@ static fr_status fail_at(const struct builder *b, int line, int column, const ch
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (b->origin) return fr_fail(b->root->ctx, FR_INVALID, "%s: %s", b->origin, text);
+    /* An empty key or value has no place of its own. */
+    if (!line && b->at) line = b->at->line, column = b->at->column;
     return fr_fail(b->root->ctx, FR_INVALID, "%s:%d:%d: %s", b->root->name, line, column, text);
 }
 
@@ -265,7 +267,8 @@ static fr_status take_event(struct builder *b, struct fy_event *e)
 
 /* --- text --------------------------------------------------------------------------------- */
 
-/* libfyaml stops without a word at bytes that are not YAML characters, so look for them first. */
+/* libfyaml stops without a word at bytes that are not YAML characters and at directives that it
+ * does not know, so look for both first. */
 static fr_status check_characters(const struct builder *b, const char *text, size_t bytes)
 {
     int line = 1, column = 1;
@@ -273,6 +276,8 @@ static fr_status check_characters(const struct builder *b, const char *text, siz
     for (const char *t = text; t < text + bytes; t += n) {
         int32_t c = fr__utf8_next(t, &n);
         if (c < 0) return fail_at(b, line, column, "not UTF-8 text");
+        if (c == '%' && column == 1)
+            return fail_at(b, line, column, "directives (%%...) are not used in configs");
         bool is_break = c == '\n' || (c == '\r' && t[1] != '\n');
         if ((c < 0x20 && !is_break && c != '\t' && c != '\r') || (c >= 0x7F && c < 0xA0) ||
             c == 0xFFFE || c == 0xFFFF)
@@ -283,23 +288,25 @@ static fr_status check_characters(const struct builder *b, const char *text, siz
     return FR_OK;
 }
 
-static fr_status parser_failed(const struct builder *b, struct fy_diag *diag)
+/* Not every complaint of libfyaml ends its stream of events, so both are looked at. */
+static fr_status complaint(const struct builder *b, struct fy_diag *diag, bool has_ended)
 {
     void *step = NULL;
     const struct fy_diag_error *e = fy_diag_errors_iterate(diag, &step);
-    if (!e || !e->msg) return fail_at(b, 1, 1, "not YAML that can be read");
-    return fail_at(b, e->line, e->column, "%s", e->msg);
+    if (e && e->msg) return fail_at(b, e->line, e->column, "%s", e->msg);
+    return has_ended ? FR_OK : fail_at(b, 1, 1, "not YAML that can be read");
 }
 
 static fr_status run_parser(struct builder *b, struct fy_parser *parser, struct fy_diag *diag)
 {
     for (;;) {
         struct fy_event *event = fy_parser_parse(parser);
-        if (!event) return parser_failed(b, diag);
+        if (!event) return complaint(b, diag, false);
         bool is_last = event->type == FYET_STREAM_END;
         fr_status status = take_event(b, event);
         fy_parser_event_free(parser, event);
-        if (status != FR_OK || is_last) return status;
+        if (status != FR_OK) return status;
+        if (is_last) return complaint(b, diag, true);
     }
 }
 

@@ -92,13 +92,13 @@ static void mark_known(fr_conf *node)
 
 fr_status fr_conf_record(fr_conf *c, const char *key, const char *value_as_yaml)
 {
-    fr_conf *node = fr__conf_child(c, key), *value;
-    if (!node) node = fr__conf_add(c, key);
-    if (!node) return fr__conf_no_memory(c);
-    const char *origin =
-        fr__arena_printf(&c->root->arena, "value computed for %s", fr__conf_path(node));
+    const char *origin = fr__arena_printf(&c->root->arena, "value computed for %s", key);
+    fr_conf *value;
     if (!origin) return fr__conf_no_memory(c);
     FR_TRY(fr__conf_read(c->root, value_as_yaml, strlen(value_as_yaml), origin, &value));
+    fr_conf *node = fr__conf_child(c, key);
+    if (!node) node = fr__conf_add(c, key);
+    if (!node) return fr__conf_no_memory(c);
     fr__conf_assign(node, value);
     mark_known(node);
     return FR_OK;

@@ -17,10 +17,34 @@
 
 enum { CHUNK = 1 << 16, MAX_PATH = 4096 };
 
+/* A name that is not there, or not to be used, is for the user to put right like any other bad
+ * input; the rest is the disk's. */
+static fr_status status_of(int code, const char **remedy)
+{
+    *remedy = "";
+    switch (code) {
+    case EACCES:
+    case EPERM:
+    case EROFS: *remedy = "; choose another place or change its permissions"; return FR_INVALID;
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EEXIST:
+    case ELOOP:
+    case ENAMETOOLONG: return FR_INVALID;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: *remedy = "; free some space or choose another disk"; return FR_IO;
+    default: return FR_IO;
+    }
+}
+
 fr_status fr__io_fail(fr_ctx *ctx, const char *what, const char *path)
 {
     int code = errno;
-    return fr_fail(ctx, FR_IO, "cannot %s %s: %s", what, path, strerror(code));
+    const char *remedy;
+    fr_status status = status_of(code, &remedy);
+    return fr_fail(ctx, status, "cannot %s %s: %s%s", what, path, strerror(code), remedy);
 }
 
 fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, size_t bytes)

@@ -22,7 +22,8 @@ fr_status fr__dir_remove(fr_ctx *ctx, const char *path);
 
 /* Write all of it to an open file, however many calls that takes; errors name `path`. */
 fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, size_t bytes);
-/* FR_IO with "cannot WHAT PATH: " and the text of errno. */
+/* "cannot WHAT PATH: ", the text of errno and a remedy. FR_INVALID where the name is at fault
+ * (missing, not permitted), FR_IO where the disk is (full, broken). */
 fr_status fr__io_fail(fr_ctx *ctx, const char *what, const char *path);
 
 #endif

@@ -1,6 +1,6 @@
 /* test_backends.c -- every backend gives ref's numbers on odd shapes, fused chains, shared values;
- * and the numbers do not depend on how the work is asked for: split or joint, accumulated or not,
- * fused or not, cached or not, on zeroed or on used memory. */
+ * and the numbers do not depend on how the work is asked for: split or joint, accumulated or
+ * reported, fused or not, cached or not, on zeroed or on used memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static void against_ref(const net *n, const net_case *c, const fr_backend *b)
         verdict v;
         run_filled(&want, n, &options);
         options.backend = b;
-        for (options.n_threads = 1; options.n_threads <= 2; options.n_threads++) {
+        for (options.n_threads = 1; options.n_threads <= (eval ? 1 : 2); options.n_threads++) {
             run_filled(&got, n, &options);
             if (!harness_same(&v, &got, &want, tolerance_of(c)))
                 blame(&options, c, eval ? "evaluation" : "training", &v);
@@ -100,6 +100,21 @@ static void split_backward_gives_the_same_bits(void **state)
 {
     (void)state;
     all_cases(split_and_joint);
+}
+
+static void kept_and_transient(const net *n, const net_case *c, const fr_backend *b)
+{
+    harness_options kept = {.backend = b, .batch = c->batch}, transient = kept;
+    transient.transient = true;
+    expect_same_bits(n, c, &kept, &transient, "gradients as reported");
+    transient.split = true;
+    expect_same_bits(n, c, &kept, &transient, "gradients as reported by a split backward");
+}
+
+static void gradients_are_reported_once(void **state)
+{
+    (void)state;
+    all_cases(kept_and_transient);
 }
 
 static void nan_and_zero(const net *n, const net_case *c, const fr_backend *b)
@@ -223,16 +238,55 @@ static void extra_output_is_seen(void **state)
     }
 }
 
+/* A tied parameter takes its owner's values, has a gradient of its own, and gives it to the owner
+ * when asked. */
+static void tied_parameters_share_values(void **state)
+{
+    (void)state;
+    static const char line[] =
+        "t = ids 6 0 20; u = ids 6 0 20; e = embedding t vocab=21 width=16 positions=6; "
+        "n = layer_norm e; z = linear n out=21 no_bias=1; y = cross_entropy z u";
+    char tied_line[sizeof line + 32];
+    snprintf(tied_line, sizeof tied_line, "%s; tie z.weight e.weight", line);
+    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+        net apart_net, tied_net;
+        harness apart, tied;
+        verdict v;
+        harness_options options = {.backend = *b, .batch = 3};
+        net_build(&apart_net, line), net_build(&tied_net, tied_line);
+        open_filled(&apart, &apart_net, &options, 9), open_filled(&tied, &tied_net, &options, 9);
+        enum { OWNER = 0, TIED = 4, N_PARAMS = 5 }; /* e.weight, e.position, n (2), z.weight */
+        assert_int_equal(apart.n_params, N_PARAMS);
+        assert_int_equal(tied.n_params, N_PARAMS);
+        memcpy(apart.w[TIED], apart.w[OWNER], apart.n_w[OWNER] * sizeof(float));
+        assert_int_equal(harness_run(&apart), FR_OK);
+        assert_int_equal(harness_run(&tied), FR_OK);
+        if (!harness_same(&v, &tied, &apart, 1e-6)) fail_msg("%s", v.text);
+        fr_program_sum_ties(tied.program, tied.pass.grads);
+        float *sum = malloc(tied.n_w[OWNER] * sizeof(float));
+        assert_non_null(sum);
+        assert_int_equal(fr_program_read_param(tied.program, tied.pass.grads, OWNER, sum), FR_OK);
+        for (size_t i = 0; i < tied.n_w[OWNER]; i++)
+            tied.dw[OWNER][i] = tied.dw[OWNER][i] + tied.dw[TIED][i];
+        assert_true(harness_near(&v, "sum", sum, tied.dw[OWNER], tied.n_w[OWNER], 0));
+        free(sum);
+        harness_close(&apart), harness_close(&tied);
+        net_free(&apart_net), net_free(&tied_net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backends_agree_with_ref),
         cmocka_unit_test(split_backward_gives_the_same_bits),
+        cmocka_unit_test(gradients_are_reported_once),
         cmocka_unit_test(memory_is_not_read_before_it_is_written),
         cmocka_unit_test(fusion_gives_the_same_bits),
         cmocka_unit_test(derived_weights_follow_the_weights),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(extra_output_is_seen),
+        cmocka_unit_test(tied_parameters_share_values),
     };
     return cmocka_run_group_tests_name("conformance/backends", tests, NULL, NULL);
 }

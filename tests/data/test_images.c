@@ -156,7 +156,13 @@ static void idx_errors(void **state)
     put_idx(s, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 3, some_labels);
     put_idx(s, "other", "t10k-labels-idx1-ubyte", 4, some_labels);
     open_bad(s, NULL, "{name: mnist, path: '@'}", "4 labels", "3 images", NULL);
-    /* a file that is cut, and one of another shape */
+    /* files that are cut, packed and not, and one of another shape */
+    put_idx(s, "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte", 3, some_labels);
+    drop_file(s, "t10k-images-idx3-ubyte");
+    char packed[128];
+    snprintf(packed, sizeof packed, "%s/t10k-images-idx3-ubyte.gz", s->dir);
+    assert_int_equal(truncate(packed, 100), 0);
+    open_bad(s, NULL, "{name: mnist, path: '@'}", "t10k-images-idx3-ubyte.gz", NULL);
     put_file(s, "t10k-images-idx3-ubyte", data, sizeof data);
     open_bad(s, NULL, "{name: mnist, path: '@'}", "t10k-images-idx3-ubyte", NULL);
     memcpy(data, (unsigned char[]){0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4}, 16);

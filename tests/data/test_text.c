@@ -141,7 +141,7 @@ static void tokens_of_16_bits(void **state)
                   "{name: text, path: '@/tokens', tokens: uint16, context: 4, vocab: 50257}");
     assert_int_equal(fr_dataset_info(d)->vocab, 50257);
     fr_dataset_close(d);
-    open_bad(s, NULL, "{name: text, path: '@/tokens', tokens: uint16, context: 4, vocab: 23000}",
+    open_bad(s, NULL, "{name: text, path: '@/tokens', tokens: uint16, context: 4, vocab: 23294}",
              "tokens: token 38 is 23294", "vocab", NULL);
     put_file(s, "odd", data, 79);
     open_bad(s, NULL, "{name: text, path: '@/odd', tokens: uint16, context: 4}", "odd: 79 bytes",
@@ -154,6 +154,7 @@ static void errors(void **state)
     put_text(s, "text", 0, 100);
     open_bad(s, NULL, "{name: text}", "path", NULL);
     open_bad(s, NULL, "{name: text, path: '@/none'}", "test.yaml:1", "none", NULL);
+    open_bad(s, NULL, "{name: text, path: '@'}", "test.yaml:1", "no file", NULL);
     open_bad(s, NULL, "{name: text, path: '@/text', eval_path: '@/none'}", "eval_path", NULL);
     open_bad(s, NULL, "{name: text, path: '@/text', context: 90}", "text: ", "90 tokens",
              "at least 91", NULL);

@@ -136,26 +136,29 @@ static void graph_without_loss_is_refused(void **unused)
 static void out_of_memory_is_survived(void **unused)
 {
     (void)unused;
-    bench b;
-    bench_init(&b, CNN);
-    fr_worker_desc d = worker_desc(&b, fr_backend_find("ref"), "adam");
-    int n_failed = 0;
-    for (int64_t n = 0;; n++) {
-        fr_worker *w;
-        fr__alloc_fail_after(n);
-        fr_status status = fr_worker_create(b.ctx, &d, &w);
-        fr__alloc_fail_after(-1);
-        if (status == FR_OK) {
-            fr_worker_free(w);
-            break;
+    FOR_EACH_BACKEND(backend)
+    {
+        bench b;
+        bench_init(&b, CNN);
+        fr_worker_desc d = worker_desc(&b, *backend, "adam");
+        int n_failed = 0;
+        for (int64_t n = 0;; n++) {
+            fr_worker *w;
+            fr__alloc_fail_after(n);
+            fr_status status = fr_worker_create(b.ctx, &d, &w);
+            fr__alloc_fail_after(-1);
+            if (status == FR_OK) {
+                fr_worker_free(w);
+                break;
+            }
+            assert_int_equal(status, FR_NO_MEMORY);
+            assert_null(w);
+            fr_ctx_clear(b.ctx);
+            n_failed++;
         }
-        assert_int_equal(status, FR_NO_MEMORY);
-        assert_null(w);
-        fr_ctx_clear(b.ctx);
-        n_failed++;
+        assert_true(n_failed > 10);
+        bench_fini(&b);
     }
-    assert_true(n_failed > 10);
-    bench_fini(&b);
 }
 
 int main(void)

@@ -49,6 +49,9 @@ const net_case network_cases[] = {
     {"a = x 64; y = linear a out=48", 16, 0},
     {"a = x 300; y = linear a out=130", 5, 0},
     {"a = x 13,40; y = linear a out=31", 3, 0},
+    /* Weights of more than 4 MB, which may be padded, or have their gradient made in parts. */
+    {"a = x 1021; y = linear a out=1030", 2, 0},
+    {"a = x 1024; b = linear a out=1025; y = relu b", 2, 0},
     /* Convolutions: channels that fill no vector, and those that do. */
     {"a = x 3,9,9; y = conv2d a out=5 kernel=3,3 pad=1,1", 1, 0},
     {"a = x 7,8,8; y = conv2d a out=13 kernel=3,3 stride=2,2 pad=1,1", 3, 1e-4},
@@ -118,6 +121,7 @@ const net_case network_cases[] = {
     {"a = x 6; b = linear a out=5; y = tanh b; keep a; keep b", 2, 0},
     {"a = x 3,4; b = flatten a; c = relu b; y = flatten c; keep b", 2, 0},
     {"a = x 8; b = relu a; y = linear b out=6; keep b", 3, 0},
+    {"a = x 8; b = x 6; c = linear a out=3; y = tanh b", 3, 0}, /* c is used by nobody */
     {"a = x 8; b = dropout a p=0.3; c = dropout a p=0.3; y = add b c", 3, 0},
     /* Sequences. */
     {"t = ids 11 0 99; y = embedding t vocab=100 width=37 positions=12", 3, 0},

@@ -63,8 +63,8 @@ static void check_guards(harness *h, const harness_block *b, const char *what)
         must(h, fr_device_download(h->dev, host, b->base + (side ? GUARD + b->bytes : 0), GUARD));
         for (int i = 0; i < GUARD; i++)
             if (host[i] != GUARD_BYTE)
-                fail_msg("%s: written %d bytes %s it", what, side ? i : GUARD - i,
-                         side ? "behind" : "before");
+                fr_fail(h->ctx, FR_INTERNAL, "%s: written %d bytes %s it", what,
+                        side ? i : GUARD - i, side ? "behind" : "before");
     }
 }
 
@@ -74,7 +74,7 @@ static void check_unchanged(harness *h, const harness_block *b, const void *host
     void *now = malloc(b->bytes ? b->bytes : 1);
     assert_non_null(now);
     must(h, fr_device_download(h->dev, now, data_of(b), b->bytes));
-    if (memcmp(now, host, b->bytes) != 0) fail_msg("%s was changed", what);
+    if (memcmp(now, host, b->bytes) != 0) fr_fail(h->ctx, FR_INTERNAL, "%s was changed", what);
     free(now);
 }
 
@@ -112,9 +112,44 @@ static void open_ports(harness *h)
     }
 }
 
+static const char *param_name(const harness *h, int placement)
+{
+    return fr_graph_param(h->graph, fr_program_placement(h->program, placement)->param)->name;
+}
+
+/* grad_ready: take the panel that is handed over. */
+static void take_report(void *user, size_t offset, size_t count, const float *grad)
+{
+    harness *h = user;
+    must(h, fr_device_download(h->dev, h->reported + offset, grad, count * sizeof(float)));
+    for (size_t i = 0; i < count; i++) h->n_reports[offset + i]++;
+}
+
+static void forget_reports(harness *h)
+{
+    size_t n = fr_program_sizes_of(h->program)->n_grads;
+    memset(h->n_reports, 0, n * sizeof *h->n_reports);
+}
+
+/* What was reported takes the place of the gradients. */
+static void use_reports(harness *h)
+{
+    for (int i = 0; i < h->n_params; i++) {
+        const fr_placement *p = fr_program_placement(h->program, i);
+        if (!h->dw[i]) continue;
+        for (size_t j = 0; j < p->count; j++)
+            if (h->n_reports[p->offset + j] != 1)
+                fr_fail(h->ctx, FR_INTERNAL, "gradient of %s: number %zu reported %d times",
+                        param_name(h, i), j, h->n_reports[p->offset + j]);
+        must(h, fr_device_upload(h->dev, h->pass.grads + p->offset, h->reported + p->offset,
+                                 p->count * sizeof(float)));
+    }
+}
+
 static void open_params(harness *h)
 {
     h->n_params = fr_program_n_placements(h->program);
+    const fr_program_sizes *sizes = fr_program_sizes_of(h->program);
     assert_true(h->n_params <= HARNESS_MAX_PARAMS);
     for (int i = 0; i < h->n_params; i++) {
         const fr_param *p = fr_graph_param(h->graph, fr_program_placement(h->program, i)->param);
@@ -122,13 +157,16 @@ static void open_params(harness *h)
         h->w[i] = host_array(h->n_w[i]);
         float **more = p->is_buffer ? &h->after[i] : &h->dw[i];
         *more = host_array(h->n_w[i]);
+        bool is_tied = fr_program_placement(h->program, i)->offset >= sizes->n_weights;
+        if (!p->is_buffer && !is_tied) h->placed[i] = h->w[i];
     }
-    const fr_program_sizes *sizes = fr_program_sizes_of(h->program);
     make_block(h, &h->weights, sizes->n_weights * sizeof(float));
     make_block(h, &h->grads, sizes->n_grads * sizeof(float));
     make_block(h, &h->buffers, sizes->n_buffers * sizeof(float));
     make_block(h, &h->slot, sizes->slot_bytes);
     make_block(h, &h->workspace, sizes->workspace_bytes);
+    h->reported = host_array(sizes->n_grads);
+    h->n_reports = host_array(sizes->n_grads);
 }
 
 fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stage,
@@ -136,7 +174,7 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
 {
     *h = (harness){.options = *options, .graph = g, .ctx = fr_ctx_create()};
     assert_non_null(h->ctx);
-    fr_device_desc device = {.n_threads = options->n_threads ? options->n_threads : 2,
+    fr_device_desc device = {.n_threads = options->n_threads ? options->n_threads : 1,
                              .first_cpu = -1};
     must(h, fr_device_open(h->ctx, options->backend, &device, &h->dev));
     fr_program_desc desc = {.graph = g,
@@ -158,7 +196,10 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
                         .output_grads = h->dout_at,
                         .input_grads = h->din_at,
                         .seed = 1,
-                        .loss_scale = 1};
+                        .loss_scale = 1,
+                        .grad_ready = options->transient ? take_report : NULL,
+                        .transient_grads = options->transient,
+                        .user = h};
     return FR_OK;
 }
 
@@ -170,6 +211,7 @@ void harness_close(harness *h)
         free_block(h, &h->out[i]), free_block(h, &h->dout[i]);
     }
     for (int i = 0; i < HARNESS_MAX_PARAMS; i++) free(h->w[i]), free(h->dw[i]), free(h->after[i]);
+    free(h->reported), free(h->n_reports);
     free_block(h, &h->weights), free_block(h, &h->grads), free_block(h, &h->buffers);
     free_block(h, &h->slot), free_block(h, &h->workspace);
     fr_program_free(h->program);
@@ -243,32 +285,19 @@ static void upload_block(harness *h, harness_block *b, bool buffers, float *cons
             must(h, fr_program_write_param(h->program, data_of(b), i, values[i]));
 }
 
-static void upload_weights(harness *h)
-{
-    const fr_program_sizes *sizes = fr_program_sizes_of(h->program);
-    fill_device(h, data_of(&h->weights), h->weights.bytes, 0);
-    for (int i = 0; i < h->n_params; i++) /* a tied parameter has no place here */
-        if (h->dw[i] && fr_program_placement(h->program, i)->offset < sizes->n_weights)
-            must(h, fr_program_write_param(h->program, data_of(&h->weights), i, h->w[i]));
-    upload_block(h, &h->buffers, true, h->w);
-}
-
-/* NaN in the gradients themselves; the gaps between them belong to nobody and stay zero. */
+/* NaN in the gradients themselves; padding and gaps are zero, and must stay so. */
 static void upload_grads(harness *h)
 {
+    for (int i = 0; i < h->n_params && !h->pass.accumulate; i++)
+        if (h->dw[i])
+            memset(h->dw[i], h->options.zeroed ? 0 : TRASH_BYTE, h->n_w[i] * sizeof(float));
     upload_block(h, &h->grads, false, h->dw);
-    if (h->pass.accumulate) return;
-    for (int i = 0; i < h->n_params; i++) {
-        const fr_placement *p = fr_program_placement(h->program, i);
-        if (!h->dw[i]) continue;
-        fill_device(h, (float *)data_of(&h->grads) + p->offset, p->count * sizeof(float),
-                    h->options.zeroed ? 0 : TRASH_BYTE);
-    }
 }
 
 static void upload(harness *h)
 {
-    upload_weights(h);
+    upload_block(h, &h->weights, false, h->placed);
+    upload_block(h, &h->buffers, true, h->w);
     upload_grads(h);
     for (int i = 0; i < h->n_in; i++) {
         must(h, fr_device_upload(h->dev, data_of(&h->in[i]), h->x[i], h->in[i].bytes));
@@ -303,37 +332,32 @@ static void download_outputs(harness *h)
             must(h, fr_program_read_param(h->program, data_of(&h->buffers), i, h->after[i]));
 }
 
-/* Every gradient written, padding included; every gap left alone. */
-static void check_grads(harness *h)
+/* Is a block all zero but for its parameters, which are `values`? Writes them anew to see. */
+static bool holds_only(harness *h, harness_block *b, float *const *values)
 {
-    size_t n = h->grads.bytes / sizeof(float);
-    float *now = host_array(n);
-    must(h, fr_device_download(h->dev, now, data_of(&h->grads), h->grads.bytes));
-    for (int i = 0; i < h->n_params; i++) {
-        const fr_placement *p = fr_program_placement(h->program, i);
-        if (!h->dw[i]) continue;
-        for (size_t j = 0; j < p->count; j++) {
-            if (isnan(now[p->offset + j]))
-                fail_msg("gradient of %s: number %zu of %zu is NaN",
-                         fr_graph_param(h->graph, p->param)->name, j, p->count);
-            now[p->offset + j] = 0;
-        }
-    }
-    for (size_t j = 0; j < n; j++)
-        if (now[j] != 0) fail_msg("grads: written between parameters");
+    float *now = host_array(b->bytes / 4), *clean = host_array(b->bytes / 4);
+    must(h, fr_device_download(h->dev, now, data_of(b), b->bytes));
+    upload_block(h, b, false, values);
+    must(h, fr_device_download(h->dev, clean, data_of(b), b->bytes));
+    bool same = memcmp(now, clean, b->bytes) == 0;
     free(now);
+    free(clean);
+    return same;
 }
 
-static void check_weights(harness *h)
+/* Every gradient written, and nothing else. */
+static void download_grads(harness *h)
 {
-    size_t room = h->weights.bytes;
-    float *before = host_array(room / 4), *plain = host_array(room / 4);
-    must(h, fr_device_download(h->dev, before, data_of(&h->weights), room));
-    upload_weights(h);
-    must(h, fr_device_download(h->dev, plain, data_of(&h->weights), room));
-    if (memcmp(before, plain, room) != 0) fail_msg("weights were changed");
-    free(before);
-    free(plain);
+    for (int i = 0; i < h->n_params; i++) {
+        if (!h->dw[i]) continue;
+        must(h, fr_program_read_param(h->program, data_of(&h->grads), i, h->dw[i]));
+        for (size_t j = 0; j < h->n_w[i]; j++)
+            if (isnan(h->dw[i][j]))
+                fr_fail(h->ctx, FR_INTERNAL, "gradient of %s: number %zu of %zu is NaN",
+                        param_name(h, i), j, h->n_w[i]);
+    }
+    if (!holds_only(h, &h->grads, h->dw))
+        fr_fail(h->ctx, FR_INTERNAL, "grads: written between parameters or in their padding");
 }
 
 static void check_memory(harness *h)
@@ -349,7 +373,8 @@ static void check_memory(harness *h)
         check_guards(h, &h->out[i], "an output");
         if (h->dy[i]) check_guards(h, &h->dout[i], "an output gradient");
     }
-    check_weights(h);
+    if (!holds_only(h, &h->weights, h->placed))
+        fr_fail(h->ctx, FR_INTERNAL, "weights were changed");
 }
 
 fr_status harness_forward(harness *h)
@@ -359,7 +384,7 @@ fr_status harness_forward(harness *h)
     download_outputs(h);
     for (int i = 0; i < h->n_in; i++) check_unchanged(h, &h->in[i], h->x[i], "an input");
     check_memory(h);
-    return FR_OK;
+    return fr_ctx_status(h->ctx);
 }
 
 static fr_status backward(harness *h)
@@ -385,8 +410,10 @@ fr_status harness_run(harness *h)
     FR_TRY(fr_program_forward(h->program, &h->pass));
     download_outputs(h);
     lose_what_may_be_lost(h);
+    forget_reports(h);
     FR_TRY(backward(h));
     must(h, fr_device_sync(h->dev));
+    if (h->options.transient) use_reports(h);
     for (int i = 0; i < h->n_in; i++) {
         bool is_kept = fr_program_input(h->program, i)->kept;
         if (is_kept) check_unchanged(h, &h->in[i], h->x[i], "an input");
@@ -395,11 +422,9 @@ fr_status harness_run(harness *h)
     }
     for (int i = 0; i < h->n_out && !h->options.split; i++)
         if (h->dy[i]) check_unchanged(h, &h->dout[i], h->dy[i], "a given gradient");
-    check_grads(h);
-    for (int i = 0; i < h->n_params; i++)
-        if (h->dw[i]) must(h, fr_program_read_param(h->program, data_of(&h->grads), i, h->dw[i]));
+    download_grads(h);
     check_memory(h);
-    return FR_OK;
+    return fr_ctx_status(h->ctx);
 }
 
 bool harness_near(verdict *v, const char *what, const float *got, const float *want, size_t n,
@@ -429,8 +454,7 @@ bool harness_same(verdict *v, const harness *a, const harness *b, double toleran
         if (!harness_near(v, what, a->y[i], b->y[i], a->n_y[i], tolerance)) return false;
     }
     for (int i = 0; i < a->n_params; i++) {
-        const char *name =
-            fr_graph_param(a->graph, fr_program_placement(a->program, i)->param)->name;
+        const char *name = param_name(a, i);
         snprintf(what, sizeof what, "%s after", name);
         if (a->after[i] && !harness_near(v, what, a->after[i], b->after[i], a->n_w[i], tolerance))
             return false;

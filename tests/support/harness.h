@@ -4,8 +4,9 @@
  * y, dx, dw, after -> harness_close. A run plays the unkindest caller the contract allows: outputs,
  * gradients, slot and workspace start as NaN, the workspace and every port that need not be kept
  * become NaN again between forward and backward, and between the halves of a split backward. It
- * fails the running test if a byte outside the blocks, an input, a given gradient, a weight or a
- * gap between parameters was changed, or if a gradient block keeps any of its NaN. */
+ * ends with FR_INTERNAL and a text in ctx if a byte outside the blocks, an input, a given gradient,
+ * a weight, or padding of a block was changed, if a gradient keeps any of its NaN, or if one
+ * is not reported exactly once. */
 #ifndef FR_TEST_SUPPORT_HARNESS_H
 #define FR_TEST_SUPPORT_HARNESS_H
 
@@ -18,11 +19,12 @@
 
 typedef struct harness_options {
     const fr_backend *backend;
-    int n_threads; /* 0: 2 */
+    int n_threads; /* 0: 1 */
     int batch;
     bool eval;        /* forward only, running statistics used */
     bool split;       /* input gradients first, weight gradients later */
     bool zeroed;      /* blocks start as zeros instead of NaN */
+    bool transient;   /* gradients are taken as they are reported, and are not read afterwards */
     int extra_output; /* node + 1 whose value is wanted too; 0: none */
 } harness_options;
 
@@ -50,6 +52,10 @@ typedef struct harness {
     float *dw[HARNESS_MAX_PARAMS];    /* NULL: running statistics. Read first if accumulating */
     float *after[HARNESS_MAX_PARAMS]; /* running statistics after the forward; else NULL */
     size_t n_x[HARNESS_MAX_PORTS], n_y[HARNESS_MAX_PORTS], n_w[HARNESS_MAX_PARAMS];
+
+    float *placed[HARNESS_MAX_PARAMS]; /* w of those in the weights block: trained, not tied */
+    float *reported; /* (n_weights) by grad_ready, if transient; each number must come once */
+    int *n_reports;  /* (n_weights) */
 
     harness_block weights, grads, buffers, slot, workspace;
     harness_block in[HARNESS_MAX_PORTS], out[HARNESS_MAX_PORTS];

@@ -167,6 +167,10 @@ static void add_statement(builder *b, char *text)
         return;
     }
     char *op = strtok_r(NULL, " ", &words);
+    if (second && op && strcmp(name, "tie") == 0) {
+        if (fr_graph_tie(b->n->graph, second, op) != FR_OK) fail_msg("%s", fr_ctx_error(b->n->ctx));
+        return;
+    }
     if (!second || strcmp(second, "=") != 0 || !op) fail_msg("%s: expected NAME = OPERATOR", name);
     if (!add_source(b, name, op, &words)) add_operator(b, name, op, &words);
 }

@@ -8,7 +8,8 @@
  *     ids SHAPE LOW HIGH integers in LOW..HIGH; shape - is one number a sample
  * Sources come first. The operators form one stage, cut out of a graph that has more on both sides:
  * a program of the stage gets any values at its inputs, any gradient at its output (its last node),
- * and gives gradients of inputs and parameters. `keep NAME` makes another node an output too. */
+ * and gives gradients of inputs and parameters. `keep NAME` makes another node an output too,
+ * `tie PARAMETER OWNER` lets one parameter share the values of another. */
 #ifndef FR_TEST_SUPPORT_NET_H
 #define FR_TEST_SUPPORT_NET_H
 

@@ -2,6 +2,7 @@
  *
  * The gradient scatters rows; threads split the columns, not the rows, so that each element is
  * summed in the order of the samples whatever the number of threads. */
+#include "backend/check.h"
 #include "backend/cpu/cpu.h"
 #include "base/simd.h"
 
@@ -52,24 +53,10 @@ FR_SIMD static void scatter_columns(void *arg, size_t begin, size_t end)
     }
 }
 
-static fr_status check_ids(const fr_kernel *k, const int32_t *ids)
-{
-    const embedding *e = (const embedding *)k;
-    for (int64_t r = 0; r < e->time * k->batch; r++) {
-        if (ids[r] >= 0 && ids[r] < e->vocab) continue;
-        return fr_fail(k->ctx, FR_INVALID,
-                       "node %s: sample %lld has id %d at position %lld, but vocab is %lld; "
-                       "does the data fit the model?",
-                       k->node->name, (long long)(r / e->time), (int)ids[r],
-                       (long long)(r % e->time), (long long)e->vocab);
-    }
-    return FR_OK;
-}
-
 static fr_status embedding_forward(fr_kernel *k, const fr_kernel_args *a)
 {
     const embedding *e = (const embedding *)k;
-    FR_TRY(check_ids(k, a->x[0]));
+    FR_TRY(fr__check_ids(k, a));
     row_job job = {.e = e,
                    .ids = a->x[0],
                    .table = a->w[0],

@@ -2,6 +2,7 @@
  *
  * Forward keeps log(sum(exp)) of each row; the gradient is then exp(x - that) - q, scaled. q is the
  * target, smoothed: 1 - e + e/K at the target and e/K elsewhere. */
+#include "backend/check.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
@@ -22,12 +23,6 @@ typedef struct loss_job {
     float *dx;
     float scale;
 } loss_job;
-
-static bool is_counted(const loss *l, int32_t target)
-{
-    if (target == FR_TARGET_IGNORE) return false;
-    return !l->k.node->attrs.loss.has_ignore || target != l->k.node->attrs.loss.ignore_index;
-}
 
 FR_SIMD static void loss_samples(void *arg, size_t begin, size_t end)
 {
@@ -50,7 +45,7 @@ FR_SIMD static void loss_samples(void *arg, size_t begin, size_t end)
             float log_sum = logf(sum);
             if (job->lse) job->lse[r] = top + log_sum;
             int32_t target = job->target[r];
-            if (!is_counted(job->l, target)) continue;
+            if (!fr__target_counts(job->l->k.node, target)) continue;
             int64_t best = 0;
             while (x[best] != top && best + 1 < n)
                 best++; /* first of equals; NaN stops at the end */
@@ -73,7 +68,7 @@ FR_SIMD static void gradient_rows(void *arg, size_t begin, size_t end)
     for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {
         const float *restrict x = job->x + r * n;
         float *restrict dx = job->dx + r * n;
-        if (!is_counted(job->l, job->target[r])) {
+        if (!fr__target_counts(job->l->k.node, job->target[r])) {
             for (int64_t i = 0; i < n; i++) dx[i] = 0.0f;
             continue;
         }
@@ -83,23 +78,9 @@ FR_SIMD static void gradient_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-static fr_status check_targets(const fr_kernel *k, const int32_t *target)
-{
-    const loss *l = (const loss *)k;
-    for (int64_t r = 0; r < l->rows_per_sample * k->batch; r++) {
-        if (!is_counted(l, target[r]) || (target[r] >= 0 && target[r] < l->classes)) continue;
-        return fr_fail(k->ctx, FR_INVALID,
-                       "node %s: sample %lld has target %d, but there are %lld classes; "
-                       "does the data fit the model?",
-                       k->node->name, (long long)(r / l->rows_per_sample), (int)target[r],
-                       (long long)l->classes);
-    }
-    return FR_OK;
-}
-
 static fr_status loss_forward(fr_kernel *k, const fr_kernel_args *a)
 {
-    FR_TRY(check_targets(k, a->x[1]));
+    FR_TRY(fr__check_targets(k, a));
     loss_job job = {.l = (const loss *)k,
                     .x = a->x[0],
                     .target = a->x[1],

@@ -5,27 +5,8 @@
  * Output of a sample: sum of losses, targets that counted, of them hit by the largest logit. */
 #include <math.h>
 
+#include "backend/check.h"
 #include "backend/ref/ref.h"
-
-static bool ignored(const fr_kernel *k, int32_t target)
-{
-    const fr_attrs *at = &k->node->attrs;
-    return target == FR_TARGET_IGNORE || (at->loss.has_ignore && target == at->loss.ignore_index);
-}
-
-/* Is the target at flat index `at` of the micro-batch a class, or one to be ignored? */
-static fr_status check_target(fr_kernel *k, const fr_kernel_args *a, int64_t at, int64_t n_classes)
-{
-    int64_t per_sample = fr_shape_count(&fr__ref_input(k, 1)->shape);
-    int32_t target = ((const int32_t *)a->x[1])[at];
-    if (ignored(k, target) || (target >= 0 && target < n_classes)) return FR_OK;
-    return fr_fail(k->ctx, FR_INVALID,
-                   "node %s: sample %lld, position %lld: target %d is outside 0..%lld (%d is "
-                   "ignored); does the data have more classes than the model?",
-                   k->node->name, (long long)(a->pass->first_sample + at / per_sample),
-                   (long long)(at % per_sample), target, (long long)(n_classes - 1),
-                   FR_TARGET_IGNORE);
-}
 
 /* log(sum(exp(z))), and the first largest. */
 static double log_sum(const float *z, int64_t n, int64_t *largest)
@@ -45,11 +26,11 @@ static fr_status cross_entropy_forward(fr_kernel *k, const fr_kernel_args *a)
     int64_t n = fr__cols(logits), rows = fr__rows(logits, k->batch) / k->batch;
     double smooth = (double)k->node->attrs.loss.label_smoothing;
     const int32_t *target = a->x[1]; /* (N, rows) */
+    FR_TRY(fr__check_targets(k, a));
     for (int64_t s = 0; s < k->batch; s++) {
         double loss = 0, counted = 0, correct = 0;
         for (int64_t r = s * rows; r < (s + 1) * rows; r++) {
-            FR_TRY(check_target(k, a, r, n));
-            if (ignored(k, target[r])) continue;
+            if (!fr__target_counts(k->node, target[r])) continue;
             const float *z = (const float *)a->x[0] + r * n;
             int64_t largest;
             double total = log_sum(z, n, &largest), mean = 0;
@@ -71,10 +52,9 @@ static fr_status cross_entropy_backward(fr_kernel *k, const fr_kernel_args *a)
     double smooth = (double)k->node->attrs.loss.label_smoothing;
     const int32_t *target = a->x[1];
     for (int64_t r = 0; r < rows; r++) {
-        FR_TRY(check_target(k, a, r, n));
         const float *z = (const float *)a->x[0] + r * n;
         float *dz = (float *)a->dx[0] + r * n;
-        bool counts = !ignored(k, target[r]);
+        bool counts = fr__target_counts(k->node, target[r]);
         int64_t largest;
         double total = log_sum(z, n, &largest);
         for (int64_t i = 0; i < n; i++) {

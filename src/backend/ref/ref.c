@@ -46,7 +46,10 @@ static void ref_release(fr_device *dev, void *block)
 static fr_status ref_copy(fr_device *dev, void *to, const void *from, size_t bytes)
 {
     (void)dev;
-    memcpy(to, from, bytes);
+    if (from)
+        memcpy(to, from, bytes);
+    else
+        memset(to, 0, bytes);
     return FR_OK;
 }
 

@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+"""Forerun's training step beside PyTorch's, on this machine, in this run.
+
+    bench/compare.py [--build DIR] [--peer PROGRAM] [--models mlp,vgg16,gpt] [--threads 1,2]
+                     [--rounds N] [--steps N] [--repeats N] [--json FILE] [--check]
+
+The two take turns, so that a noisy neighbour meets both; each figure is the best of all rounds.
+--peer names another program to compare with: it gets --model, --threads, --steps, --repeats and
+prints either JSON with samples_per_s or a line "samples/s NUMBER". --check: exit 1 if a ratio is
+below its floor.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Least ratio to PyTorch at 1 and at 2 threads.
+FLOORS = {"mlp": {1: 1.15, 2: 1.3}, "vgg16": {1: 1.1, 2: 1.1}, "gpt": {1: 1.15, 2: 1.2}}
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--build", default="build", help="folder with bench_step")
+    p.add_argument("--peer", default=os.path.join(HERE, "torch_step.py"))
+    p.add_argument("--models", default="mlp,vgg16,gpt")
+    p.add_argument("--threads", default="1,2")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--repeats", type=int, default=3)
+    p.add_argument("--json", metavar="FILE")
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    a.models = a.models.split(",")
+    a.threads = [int(n) for n in a.threads.split(",")]
+    unknown = set(a.models) - set(FLOORS)
+    if unknown:
+        p.error("unknown model " + ", ".join(sorted(unknown)))
+    return a
+
+
+def run(command):
+    """Standard output and peak resident bytes of a program; its failure is ours."""
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    text = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit("compare.py: %s ended with %d" % (" ".join(command), child.returncode))
+    return text, usage.ru_maxrss * 1024
+
+
+def measure(program, model, threads, a):
+    options = ["--model", model, "--threads", str(threads), "--steps", str(a.steps),
+               "--repeats", str(a.repeats)]
+    python = ["/usr/bin/python3"] if program.endswith(".py") else []  # Debian's torch is there
+    text, rss = run(python + [program] + options)
+    if text.lstrip().startswith("{"):
+        result = json.loads(text)
+    else:
+        found = re.search(r"samples/s\s+([0-9.]+)", text)
+        if not found:
+            sys.exit("compare.py: %s says neither JSON nor samples/s" % program)
+        result = {"samples_per_s": float(found.group(1))}
+    result["peak_rss_bytes"] = rss
+    return result
+
+
+def best(results):
+    top = dict(max(results, key=lambda r: r["samples_per_s"]))
+    top["peak_rss_bytes"] = max(r["peak_rss_bytes"] for r in results)
+    top["rounds"] = [r["samples_per_s"] for r in results]
+    return top
+
+
+def peer_model(a, model):
+    """Other peers may know vgg16 by its short name."""
+    is_ours = os.path.samefile(a.peer, os.path.join(HERE, "torch_step.py"))
+    return "vgg" if model == "vgg16" and not is_ours else model
+
+
+def table(rows):
+    print("%-6s %7s | %9s %9s %7s %6s | %9s %9s | %9s" % (
+        "model", "threads", "forerun/s", "peer/s", "ratio", "floor", "our MB", "peer MB",
+        "planned %"))
+    below = []
+    for model, threads, ours, peer in rows:
+        ratio = ours["samples_per_s"] / peer["samples_per_s"]
+        floor = FLOORS[model].get(threads)
+        planned = 100 * ours["predicted_bytes"]["total"] / ours["peak_bytes"]
+        print("%-6s %7d | %9.1f %9.1f %6.2fx %6s | %9.0f %9.0f | %9.1f" % (
+            model, threads, ours["samples_per_s"], peer["samples_per_s"], ratio,
+            "%.2fx" % floor if floor else "-", ours["peak_rss_bytes"] / 1e6,
+            peer["peak_rss_bytes"] / 1e6, planned))
+        if floor and ratio < floor:
+            below.append("%s at %d threads: %.2fx, floor %.2fx" % (model, threads, ratio, floor))
+    print("best of all rounds; MB: peak resident memory; planned: predicted bytes / bytes taken")
+    return below
+
+
+def main():
+    a = parse()
+    step = os.path.join(a.build, "bench_step")
+    if not os.access(step, os.X_OK):
+        sys.exit("compare.py: no %s; build first (make)" % step)
+    runs = {(m, t): ([], []) for m in a.models for t in a.threads}
+    for number in range(a.rounds):
+        for (model, threads), (ours, peers) in runs.items():
+            ours.append(measure(step, model, threads, a))
+            peers.append(measure(a.peer, peer_model(a, model), threads, a))
+            print("round %d of %d: %s, %d threads: %.1f and %.1f samples/s" % (
+                number + 1, a.rounds, model, threads, ours[-1]["samples_per_s"],
+                peers[-1]["samples_per_s"]), file=sys.stderr)
+    rows = [(m, t, best(ours), best(peers)) for (m, t), (ours, peers) in runs.items()]
+    below = table(rows)
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump([{"model": m, "threads": t, "forerun": o, "peer": p}
+                       for m, t, o, p in rows], f, indent=1)
+    if a.check and below:
+        sys.exit("below the floor: " + "; ".join(below))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+/* step.c -- how fast one worker trains: forward, backward and update on a fixed synthetic batch.
+ *
+ *     bench_step --model mlp|vgg16|gpt [--threads N] [--batch N] [--micro N] [--steps N]
+ *                [--repeats N] [--warmup N] [--backend NAME] [--optimizer NAME]
+ *
+ * Prints one JSON object. A repeat is `steps` mini-batches; samples_per_s is the best repeat,
+ * median_samples_per_s the median. bench/compare.py runs it beside PyTorch. */
+#include <forerun/engine.h>
+#include <forerun/models.h>
+
+#include "base/alloc.h"
+#include "base/philox.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_REPEATS = 1000 };
+
+static const struct model_case {
+    const char *name;
+    int batch;
+    fr_model_options options;
+} cases[] = {
+    {"mlp", 64, {.inputs = 2048, .depth = 8, .width = 2048, .classes = 10}},
+    {"vgg16", 32, {.image = 32, .channels = 3, .classes = 10}},
+    {"gpt", 16, {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256}},
+};
+
+typedef struct settings {
+    const struct model_case *model;
+    const fr_backend *backend;
+    const fr_optimizer *optimizer;
+    int threads, batch, micro, steps, repeats, warmup;
+} settings;
+
+/* A batch in host memory: input and target as the graph's INPUT nodes want them. */
+typedef struct data {
+    void *input;
+    int32_t *target;
+    int64_t n_targets;
+} data;
+
+static uint32_t draw(uint32_t stream, size_t i)
+{
+    uint32_t r[4];
+    fr__random4(1, FR_STREAM_SYNTHETIC, stream, i, 0, r);
+    return r[0];
+}
+
+/* Numbers of mean 0 and variance 1, or tokens; targets among the classes. */
+static fr_status make_data(fr_ctx *ctx, const fr_graph *g, int batch, data *d)
+{
+    const fr_node *loss = fr_graph_node(g, fr_graph_find_op(g, FR_OP_CROSS_ENTROPY));
+    const fr_node *logits = fr_graph_node(g, loss->inputs[0]);
+    const fr_node *target = fr_graph_node(g, loss->inputs[1]);
+    const fr_node *input = fr_graph_node(g, fr_graph_find(g, "input"));
+    uint32_t n_classes = (uint32_t)logits->shape.dim[logits->shape.n_dims - 1];
+    size_t n_input = (size_t)batch * (size_t)fr_shape_count(&input->shape);
+    d->n_targets = batch * fr_shape_count(&target->shape);
+    d->input = fr__alloc(4 * n_input);
+    d->target = FR_NEW_ARRAY(int32_t, d->n_targets);
+    if (!d->input || !d->target) return fr__no_memory(ctx, 4 * n_input, "a batch");
+    for (size_t i = 0; i < n_input; i++) {
+        if (input->dtype == FR_I32)
+            ((int32_t *)d->input)[i] = (int32_t)(draw(1, i) % n_classes);
+        else
+            ((float *)d->input)[i] = (2 * fr__unit_float(draw(1, i)) - 1) * sqrtf(3);
+    }
+    for (size_t i = 0; i < (size_t)d->n_targets; i++)
+        d->target[i] = (int32_t)(draw(2, i) % n_classes);
+    return FR_OK;
+}
+
+/* Rates of each repeat into rates[]; the mean loss of the last mini-batch. */
+static fr_status measure(fr_worker *w, const settings *s, const data *d, double *rates,
+                         double *loss)
+{
+    fr_feed feed = {.input = d->input, .target = d->target, .n_targets = d->n_targets, .lr = 1e-3};
+    for (int r = -1; r < s->repeats; r++) { /* round -1: warm-up */
+        int steps = r < 0 ? s->warmup : s->steps;
+        uint64_t start = fr__now_ns();
+        for (int i = 0; i < steps; i++, feed.step++) {
+            fr_tally tally;
+            FR_TRY(fr_worker_train(w, &feed, &tally, NULL));
+            *loss = tally.loss / (double)tally.targets;
+        }
+        double seconds = (double)(fr__now_ns() - start) * 1e-9;
+        if (r >= 0) rates[r] = steps * s->batch / seconds;
+    }
+    return FR_OK;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const fr_graph *g, fr_worker *w, const settings *s, double *rates, double loss)
+{
+    const fr_memory_use *use = fr_worker_predicted(w);
+    qsort(rates, (size_t)s->repeats, sizeof *rates, by_rate);
+    printf("{\"model\": \"%s\", \"backend\": \"%s\", \"about\": \"%s\", \"threads\": %d, "
+           "\"batch\": %d, \"micro\": %d, \"optimizer\": \"%s\", \"steps\": %d, \"repeats\": %d, "
+           "\"parameters\": %lld, \"loss\": %.6f, \"samples_per_s\": %.3f, "
+           "\"median_samples_per_s\": %.3f, ",
+           s->model->name, fr_backend_name(s->backend), fr_worker_about(w), s->threads, s->batch,
+           s->micro, s->optimizer->name, s->steps, s->repeats, (long long)fr_graph_param_count(g),
+           loss, rates[s->repeats - 1], rates[s->repeats / 2]);
+    printf("\"predicted_bytes\": {\"weights\": %zu, \"grads\": %zu, \"optimizer\": %zu, "
+           "\"buffers\": %zu, \"slots\": %zu, \"workspace\": %zu, \"cache\": %zu, \"io\": %zu, "
+           "\"total\": %zu}, \"peak_bytes\": %zu, \"peak_rss_bytes\": %zu}\n",
+           use->weights, use->grads, use->optimizer, use->buffers, use->slots, use->workspace,
+           use->cache, use->io, use->total, fr_worker_peak_bytes(w), fr__peak_rss());
+}
+
+static fr_status run(fr_ctx *ctx, const settings *s)
+{
+    static double rates[MAX_REPEATS];
+    double loss = NAN;
+    fr_graph *g = NULL;
+    fr_worker *w = NULL;
+    data d = {0};
+    fr_worker_desc desc = {.backend = s->backend,
+                           .device = {.n_threads = s->threads, .first_cpu = -1},
+                           .micro_batch = s->batch / s->micro,
+                           .n_micro = s->micro,
+                           .n_slots = 1,
+                           .optimizer = s->optimizer,
+                           .seed = 1,
+                           .logits_node = -1};
+    fr_status status;
+    s->optimizer->defaults(&desc.options);
+    desc.options.momentum = 0.9;
+    FR_TRY_GOTO(status, fr_model_build(ctx, fr_model_find(s->model->name), &s->model->options, &g),
+                done);
+    desc.graph = g;
+    FR_TRY_GOTO(status, make_data(ctx, g, s->batch, &d), done);
+    FR_TRY_GOTO(status, fr_worker_create(ctx, &desc, &w), done);
+    FR_TRY_GOTO(status, measure(w, s, &d, rates, &loss), done);
+    report(g, w, s, rates, loss);
+done:
+    fr_worker_free(w);
+    fr__free(d.input);
+    fr__free(d.target);
+    fr_graph_free(g);
+    return status;
+}
+
+static int usage(const char *problem, const char *what)
+{
+    fprintf(stderr,
+            "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|gpt [--threads N] [--batch N] "
+            "[--micro N]\n       [--steps N] [--repeats N] [--warmup N] [--backend NAME] "
+            "[--optimizer NAME]\n",
+            problem, what);
+    return 2;
+}
+
+/* NULL if key = value was understood, else what is wrong with it. */
+static const char *set(settings *s, const char *key, const char *value)
+{
+    const struct {
+        const char *key;
+        int *to, min, max;
+    } numbers[] = {
+        {"--threads", &s->threads, 1, 1024},  {"--batch", &s->batch, 1, 1 << 20},
+        {"--micro", &s->micro, 1, 1 << 20},   {"--steps", &s->steps, 1, 1 << 20},
+        {"--warmup", &s->warmup, 0, 1 << 20}, {"--repeats", &s->repeats, 1, MAX_REPEATS}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (strcmp(key, numbers[i].key) != 0) continue;
+        char *end;
+        long n = strtol(value, &end, 10);
+        if (*end || end == value || n < numbers[i].min || n > numbers[i].max)
+            return "not a count in range:";
+        *numbers[i].to = (int)n;
+        return NULL;
+    }
+    if (strcmp(key, "--backend") == 0)
+        return (s->backend = fr_backend_find(value)) ? NULL : "no such backend:";
+    if (strcmp(key, "--optimizer") == 0)
+        return (s->optimizer = fr_optim_find(value)) ? NULL : "no such optimizer:";
+    if (strcmp(key, "--model") != 0) return "unknown option before";
+    s->model = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(value, cases[i].name) == 0) s->model = &cases[i];
+    return s->model ? NULL : "no such model:";
+}
+
+int main(int argc, char **argv)
+{
+    settings s = {.backend = fr_backend_list()[0],
+                  .optimizer = fr_optim_find("sgd"),
+                  .threads = 1,
+                  .micro = 1,
+                  .steps = 5,
+                  .repeats = 5,
+                  .warmup = 3};
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc) return usage("no value after", argv[i]);
+        const char *wrong = set(&s, argv[i], argv[i + 1]);
+        if (wrong) return usage(wrong, argv[i + 1]);
+    }
+    if (!s.model) return usage("which", "--model?");
+    if (s.batch == 0) s.batch = s.model->batch;
+    if (s.batch % s.micro) return usage("--batch must be a multiple of", "--micro");
+    fr_ctx *ctx = fr_ctx_create();
+    if (!ctx) return 1;
+    fr_status status = run(ctx, &s);
+    if (status != FR_OK) fprintf(stderr, "bench_step: %s\n", fr_ctx_error(ctx));
+    fr_ctx_free(ctx);
+    return fr_status_exit_code(status);
+}

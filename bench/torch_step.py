@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+"""PyTorch's training step on the networks of bench_step, with the settings that suit it best.
+
+    bench/torch_step.py --model mlp|vgg16|gpt [--threads N] [--batch N] [--steps N] [--repeats N]
+
+Prints one JSON object with the keys that bench/compare.py reads. Same sizes, same optimizer (sgd,
+momentum 0.9), a fixed batch of random numbers; nothing but forward, backward and update is timed.
+"""
+import argparse
+import ctypes
+import json
+import os
+import resource
+import statistics
+import time
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--model", choices=("mlp", "vgg16", "gpt"), required=True)
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--batch", type=int)
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("--warmup", type=int, default=3)
+    p.add_argument("--foreach", action="store_true", help="update all tensors in one call")
+    a = p.parse_args()
+    a.batch = a.batch or {"mlp": 64, "vgg16": 32, "gpt": 16}[a.model]
+    return a
+
+
+def tune(threads):
+    """Libraries read these once, when torch is loaded."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    if threads > 1:
+        os.environ.setdefault("OMP_PROC_BIND", "true")
+        blas = ctypes.CDLL("libblas.so.3")
+        if getattr(blas, "openblas_get_parallel", lambda: 0)() == 1:
+            # OpenBLAS on threads of its own, which would fight with torch's that spin.
+            os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    with open("/proc/cpuinfo") as f:
+        if "AuthenticAMD" in f.read():  # its own guess is a slower kernel
+            os.environ.setdefault("OPENBLAS_CORETYPE", "Zen")
+
+
+def mlp(nn, width=2048, depth=8):
+    hidden = [m for _ in range(depth) for m in (nn.Linear(width, width), nn.ReLU(inplace=True))]
+    return nn.Sequential(*hidden, nn.Linear(width, 10))
+
+
+def vgg16(nn):
+    layers, channels = [], 3
+    for width, n in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(n):
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+            channels = width
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
+
+
+def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_a, self.norm_b = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"),
+                                     nn.Linear(4 * width, width))
+            future = torch.ones(context, context, dtype=torch.bool).triu(1)
+            mask = torch.zeros(context, context).masked_fill(future, float("-inf"))
+            self.register_buffer("mask", mask)
+
+        def attend(self, x):
+            n = x.shape[0]
+            split = self.qkv(x).view(n, context, 3, heads, width // heads)
+            q, k, v = split.permute(2, 0, 3, 1, 4)
+            score = (q * (width // heads) ** -0.5) @ k.transpose(-2, -1) + self.mask
+            return self.proj((score.softmax(-1) @ v).transpose(1, 2).reshape(n, context, width))
+
+        def forward(self, x):
+            x = x + self.attend(self.norm_a(x))
+            return x + self.mlp(self.norm_b(x))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.token = nn.Embedding(vocab, width)
+            self.position = nn.Parameter(torch.randn(context, width) * 0.02)
+            self.blocks = nn.Sequential(*[Block() for _ in range(n_blocks)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocab)
+
+        def forward(self, ids):
+            return self.head(self.norm(self.blocks(self.token(ids) + self.position)))
+
+    return Gpt()
+
+
+def main():
+    a = parse()
+    tune(a.threads)
+    import torch
+    from torch import nn
+    torch.manual_seed(1)
+    torch.set_num_threads(a.threads)
+    if a.model == "mlp":
+        net, x, y = mlp(nn), torch.randn(a.batch, 2048), torch.randint(10, (a.batch,))
+    elif a.model == "vgg16":
+        net, x, y = vgg16(nn), torch.randn(a.batch, 3, 32, 32), torch.randint(10, (a.batch,))
+    else:
+        ids = torch.randint(256, (a.batch, 129))
+        net, x, y = gpt(torch, nn), ids[:, :-1].contiguous(), ids[:, 1:].reshape(-1)
+    opt = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, foreach=a.foreach or None)
+
+    def step():
+        opt.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(net(x).flatten(0, -2), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    for _ in range(a.warmup):
+        step()
+    rates = []
+    for _ in range(a.repeats):
+        start = time.perf_counter()
+        for _ in range(a.steps):
+            loss = step()
+        rates.append(a.batch * a.steps / (time.perf_counter() - start))
+    print(json.dumps({
+        "model": a.model, "about": "PyTorch " + torch.__version__, "threads": a.threads,
+        "batch": a.batch, "steps": a.steps, "repeats": a.repeats,
+        "parameters": sum(p.numel() for p in net.parameters()), "loss": loss.item(),
+        "samples_per_s": max(rates), "median_samples_per_s": statistics.median(rates),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+
+
+if __name__ == "__main__":
+    main()

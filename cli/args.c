@@ -1,0 +1,147 @@
+/* args.c -- a small parser of options, driven by a table that also prints the help. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Edit distance (insert, delete, replace), one row of the table at a time. */
+static int distance(const char *a, const char *b)
+{
+    enum { MOST = 64 };
+    int row[MOST + 1];
+    size_t n = strlen(b);
+    if (n > MOST) return MOST;
+    for (int j = 0; j <= (int)n; j++) row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= (int)n; j++) {
+            int replace = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(replace, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[n];
+}
+
+const char *cli_nearest(const char *typed, const char *const *names)
+{
+    const char *best = NULL;
+    int best_distance = 3;
+    for (; *names; names++) {
+        int d = distance(typed, *names);
+        if (d < best_distance) best = *names, best_distance = d;
+    }
+    return best;
+}
+
+void cli_print_help(const cli_verb *verb, const cli_option *options)
+{
+    printf("usage: forerun %s\n\n%s\n", verb->usage, verb->summary);
+    if (verb->text) printf("\n%s", verb->text);
+    if (options && options->name) printf("\n");
+    for (const cli_option *o = options; o && o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        printf("  %-22s %s\n", left, o->help);
+    }
+}
+
+static int complain(const cli_verb *verb, const char *what, const char *about, const char *hint)
+{
+    fprintf(stderr, "forerun %s: %s%s", verb->name, what, about);
+    if (hint) fprintf(stderr, "; did you mean --%s?", hint);
+    fprintf(stderr, " (forerun help %s)\n", verb->name);
+    return 2;
+}
+
+static int unknown_option(const cli_verb *verb, const cli_option *options, const char *name)
+{
+    const char *names[64];
+    int n = 0;
+    for (; options[n].name && n < 63; n++) names[n] = options[n].name;
+    names[n] = NULL;
+    return complain(verb, "no option --", name, cli_nearest(name, names));
+}
+
+/* Returns false if the text is no such value. */
+static bool store(const cli_option *o, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (o->kind) {
+    case CLI_FLAG: *(bool *)o->to = true; return true;
+    case CLI_TEXT: *(const char **)o->to = text; return true;
+    case CLI_INT: *(int64_t *)o->to = strtoll(text, &end, 10); break;
+    case CLI_REAL: *(double *)o->to = strtod(text, &end); break;
+    case CLI_LIST: {
+        cli_list *list = o->to;
+        if (list->n == CLI_MAX_SETS) return false;
+        list->at[list->n++] = text;
+        return true;
+    }
+    }
+    return end != text && *end == '\0' && errno == 0;
+}
+
+/* One argument that begins with "--"; `next` is what follows it, *used tells if it was taken. */
+static int parse_option(const cli_verb *verb, const cli_option *options, const char *argument,
+                        const char *next, bool *used)
+{
+    char name[64];
+    const char *equals = strchr(argument, '='), *value = equals ? equals + 1 : NULL;
+    size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
+    snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), argument);
+    const cli_option *o = options;
+    while (o->name && strcmp(o->name, name) != 0) o++;
+    if (!o->name) return unknown_option(verb, options, name);
+    *used = false;
+    if (o->kind == CLI_FLAG) {
+        if (value) return complain(verb, "takes no value: --", name, NULL);
+    } else if (!value) {
+        if (!next) return complain(verb, "needs a value: --", name, NULL);
+        value = next;
+        *used = true;
+    }
+    if (store(o, value)) return -1;
+    fprintf(stderr, "forerun %s: --%s %s: expected %s (forerun help %s)\n", verb->name, name, value,
+            o->kind == CLI_LIST  ? "fewer of them"
+            : o->kind == CLI_INT ? "a whole number"
+                                 : "a number",
+            verb->name);
+    return 2;
+}
+
+int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
+              const char **plain)
+{
+    int n_plain = 0;
+    bool only_plain = false;
+    for (int i = 0; i < max_plain; i++) plain[i] = NULL;
+    for (int i = 0; i < argc; i++) {
+        const char *a = argv[i];
+        if (!only_plain && strcmp(a, "--") == 0) {
+            only_plain = true;
+        } else if (!only_plain && (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0)) {
+            cli_print_help(verb, options);
+            return 0;
+        } else if (!only_plain && a[0] == '-' && a[1] == '-') {
+            bool used;
+            int code = parse_option(verb, options, a + 2, i + 1 < argc ? argv[i + 1] : NULL, &used);
+            if (code >= 0) return code;
+            i += used;
+        } else if (!only_plain && a[0] == '-' && a[1]) {
+            return complain(verb, "no option ", a, NULL);
+        } else if (n_plain == max_plain) {
+            return complain(verb, "one argument too many: ", a, NULL);
+        } else {
+            plain[n_plain++] = a;
+        }
+    }
+    return -1;
+}

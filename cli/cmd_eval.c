@@ -1,0 +1,51 @@
+/* cmd_eval.c -- forerun eval: loss and accuracy of a checkpoint. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static cli_list sets;
+    bool want_json = false;
+    const char *checkpoint = NULL, *config;
+    const cli_option options[] = {
+        {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
+         &checkpoint},
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
+        {"json", NULL, "print JSON", CLI_FLAG, &want_json},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &config);
+    if (code >= 0) return code;
+    if (!config) {
+        fprintf(stderr, "forerun eval: which config? (forerun help eval)\n");
+        return 2;
+    }
+    fr_ctx *ctx = cli_context(want_json);
+    fr_run_options o = {.config = config,
+                        .n_sets = sets.n,
+                        .sets = sets.at,
+                        .dump_step = -1,
+                        .checkpoint = checkpoint,
+                        .stop = cli_catch_signals()};
+    fr_run_result r;
+    fr_status status = fr_eval(ctx, &o, &r);
+    if (status == FR_OK && want_json)
+        printf("{\"samples\": %lld, \"eval_loss\": %.9g, \"eval_accuracy\": %.9g, "
+               "\"samples_per_s\": %.6g, \"weights_sha256\": \"%s\"}\n",
+               (long long)r.samples, r.eval_loss, r.eval_accuracy, r.samples_per_s,
+               r.weights_sha256);
+    else if (status == FR_OK)
+        printf("%lld samples: loss %.4f, accuracy %.2f %% (%.0f samples/s), weights %.16s...\n",
+               (long long)r.samples, r.eval_loss, 100 * r.eval_accuracy, r.samples_per_s,
+               r.weights_sha256);
+    return cli_finish(ctx, status);
+}
+
+const cli_verb cli_eval = {
+    .name = "eval",
+    .usage = "eval CONFIG [--checkpoint DIR] [--set KEY=VALUE]...",
+    .summary = "loss and accuracy of a checkpoint on the evaluation data",
+    .run = run,
+};

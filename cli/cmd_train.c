@@ -1,0 +1,145 @@
+/* cmd_train.c -- forerun train: runs, shows progress, prints the outcome. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct screen {
+    bool is_quiet, is_tty;
+    double shown_s; /* elapsed when a line was last shown */
+    double rate;    /* samples/s, smoothed */
+    int width;      /* of the line in place on a terminal */
+} screen;
+
+/* "1:02:03", "2:03", "0:03" */
+static const char *clock_text(double seconds, char *text, size_t room)
+{
+    long long s = seconds > 0 && seconds < 1e9 ? (long long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(text, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, room, "%lld:%02lld", s / 60, s % 60);
+    return text;
+}
+
+/* On a terminal one line is written over; what must stay gets a line of its own. */
+static void show(screen *s, bool stays, const char *line)
+{
+    int n = (int)strlen(line);
+    if (s->is_tty)
+        fprintf(stderr, "\r%-*s%s", s->width > n ? s->width : n, line, stays ? "\n" : "");
+    else
+        fprintf(stderr, "%s\n", line);
+    s->width = stays ? 0 : n;
+    fflush(stderr);
+}
+
+static void on_progress(void *user, const fr_progress *p)
+{
+    screen *s = user;
+    char line[256], rate[32], left[32], done[32];
+    bool has_eval = !isnan(p->eval_loss);
+    s->rate = s->rate > 0 ? 0.9 * s->rate + 0.1 * p->samples_per_s : p->samples_per_s;
+    if (s->is_quiet) return;
+    double wait = s->is_tty ? 0.1 : 2;
+    bool is_last = p->step == p->n_steps;
+    if (!has_eval && !is_last && p->elapsed_s - s->shown_s < wait) return;
+    s->shown_s = p->elapsed_s;
+    clock_text(p->elapsed_s, done, sizeof done);
+    clock_text(p->left_s, left, sizeof left);
+    int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.3g  %s samples/s  %s",
+                     (long long)p->step, (long long)p->n_steps, p->loss, p->lr,
+                     cli_short(s->rate, rate, sizeof rate), done);
+    if (!is_last) n += snprintf(line + n, sizeof line - (size_t)n, "  left %s", left);
+    if (has_eval) {
+        n += snprintf(line + n, sizeof line - (size_t)n, "  eval loss %.4f", p->eval_loss);
+        snprintf(line + n, sizeof line - (size_t)n, "  accuracy %.2f %%", 100 * p->eval_accuracy);
+    }
+    show(s, has_eval || is_last, line);
+}
+
+/* The summary as it is on the disk. */
+static int print_summary(const char *out)
+{
+    char path[4200], piece[4096];
+    snprintf(path, sizeof path, "%s/summary.json", out);
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        fprintf(stderr, "forerun: cannot read %s\n", path);
+        return 1;
+    }
+    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;) fwrite(piece, 1, n, stdout);
+    fclose(f);
+    return 0;
+}
+
+static void print_result(const fr_run_result *r)
+{
+    char rate[32], time[32];
+    printf("%lld updates, %lld samples in %s (%s samples/s)", (long long)r->steps,
+           (long long)r->samples, clock_text(r->wall_s, time, sizeof time),
+           isnan(r->samples_per_s) ? "-" : cli_short(r->samples_per_s, rate, sizeof rate));
+    printf(", train loss %.4f", r->train_loss);
+    if (!isnan(r->eval_loss))
+        printf(", eval loss %.4f, accuracy %.2f %%", r->eval_loss, 100 * r->eval_accuracy);
+    printf("\n%s: weights sha256 %.16s...\n", r->out, r->weights_sha256);
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static cli_list sets;
+    bool resume = false, is_quiet = false, want_json = false;
+    const char *out = NULL, *config;
+    int64_t dump_step = -1;
+    const cli_option options[] = {
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
+        {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, &out},
+        {"resume", NULL, "go on from the newest checkpoint of the folder, if any", CLI_FLAG,
+         &resume},
+        {"dump-step", "K", "write step-K.safetensors: mini-batch K (from 1) laid open", CLI_INT,
+         &dump_step},
+        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &is_quiet},
+        {"json", NULL, "print the summary as JSON", CLI_FLAG, &want_json},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &config);
+    if (code >= 0) return code;
+    if (!config) {
+        fprintf(stderr, "forerun train: which config? (forerun help train)\n");
+        return 2;
+    }
+    if (dump_step != -1 && dump_step < 1) {
+        fprintf(stderr, "forerun train: --dump-step counts mini-batches from 1\n");
+        return 2;
+    }
+    screen s = {.is_quiet = is_quiet, .is_tty = isatty(STDERR_FILENO) == 1};
+    fr_ctx *ctx = cli_context(is_quiet);
+    fr_run_options o = {.config = config,
+                        .n_sets = sets.n,
+                        .sets = sets.at,
+                        .out = out,
+                        .resume = resume,
+                        .dump_step = dump_step,
+                        .progress = on_progress,
+                        .user = &s,
+                        .stop = cli_catch_signals()};
+    fr_run_result r;
+    fr_status status = fr_train(ctx, &o, &r);
+    if (s.is_tty && s.width > 0) fputc('\n', stderr);
+    if (status == FR_OK && want_json) code = print_summary(r.out);
+    if (status == FR_OK && !want_json && !is_quiet) print_result(&r);
+    int failed = cli_finish(ctx, status);
+    return failed ? failed : code > 0 ? code : 0;
+}
+
+const cli_verb cli_train = {
+    .name = "train",
+    .usage = "train CONFIG [--set KEY=VALUE]... [--out DIR] [--resume] [--dump-step K]",
+    .summary = "train a model as a config says",
+    .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json and checkpoint/.\n"
+            "Ctrl-C finishes the mini-batch and leaves a checkpoint; --resume goes on from there\n"
+            "with the same numbers as a run that was never stopped.\n",
+    .run = run,
+};

@@ -1,0 +1,153 @@
+/* main.c -- the forerun command: finds the verb, and holds what verbs share. Only here and in the
+ * verbs is anything printed, and only here does a status become an exit code. */
+#include "cli.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_verb *const verbs[] = {&cli_train,   &cli_eval, &cli_generate, &cli_models,
+                                        &cli_methods, &cli_info, NULL};
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "usage: forerun VERB ...\n\n");
+    for (const cli_verb *const *v = verbs; *v; v++)
+        fprintf(to, "  %-10s %s\n", (*v)->name, (*v)->summary);
+    fprintf(to, "  %-10s %s\n", "help", "all about one verb: forerun help train");
+    fprintf(to, "\nforerun --version prints the version.\n"
+                "Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 peer lost, 4 diverged, "
+                "130 interrupted.\n");
+}
+
+static const cli_verb *find(const char *name)
+{
+    for (const cli_verb *const *v = verbs; *v; v++)
+        if (strcmp((*v)->name, name) == 0) return *v;
+    return NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+    const char *names[16];
+    int n = 0;
+    for (; verbs[n]; n++) names[n] = verbs[n]->name;
+    names[n] = NULL;
+    const char *near = cli_nearest(name, names);
+    fprintf(stderr, "forerun: no verb '%s'%s%s%s (forerun help lists them)\n", name,
+            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    return 2;
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc == 0) {
+        print_usage(stdout);
+        return 0;
+    }
+    const cli_verb *verb = find(argv[0]);
+    char option[] = "--help", *arguments[] = {option};
+    return verb ? verb->run(verb, 1, arguments) : unknown_verb(argv[0]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return 2;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0) {
+        printf("forerun %s\n", fr_version());
+        return 0;
+    }
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return help(argc - 2, argv + 2);
+    const cli_verb *verb = find(name);
+    if (!verb) return unknown_verb(name);
+    int code = verb->run(verb, argc - 2, argv + 2);
+    if (fflush(stdout) != 0 && code == 0) {
+        fprintf(stderr, "forerun: cannot write to the standard output\n");
+        code = 1;
+    }
+    return code;
+}
+
+/* --- shared by verbs ------------------------------------------------------------------------ */
+
+int cli_finish(fr_ctx *ctx, fr_status status)
+{
+    if (status != FR_OK) {
+        const char *text = fr_ctx_error(ctx);
+        fflush(stdout);
+        fprintf(stderr, "forerun: %s\n", text[0] ? text : fr_status_text(status));
+    }
+    fr_ctx_free(ctx);
+    return fr_status_exit_code(status);
+}
+
+static void log_line(void *user, fr_log_level level, const char *line)
+{
+    const bool *is_quiet = user;
+    if (level == FR_LOG_WARN)
+        fprintf(stderr, "forerun: warning: %s\n", line);
+    else if (level == FR_LOG_INFO && !*is_quiet)
+        fprintf(stderr, "forerun: %s\n", line);
+}
+
+fr_ctx *cli_context(bool is_quiet)
+{
+    static const bool choices[] = {false, true};
+    fr_ctx *ctx = fr_ctx_create();
+    if (!ctx) {
+        fprintf(stderr, "forerun: out of memory\n");
+        exit(1);
+    }
+    union {
+        const bool *in;
+        void *out;
+    } user = {&choices[is_quiet]}; /* the log reads it only */
+    fr_ctx_set_log(ctx, log_line, user.out);
+    return ctx;
+}
+
+const char *cli_short(double value, char *text, size_t room)
+{
+    static const char prefixes[] = " kMGTPE";
+    int k = 0;
+    double v = fabs(value);
+    while (v >= 999.5 && k < 6) v /= 1000, k++;
+    if (k == 0)
+        snprintf(text, room, "%.4g", value);
+    else
+        snprintf(text, room, "%.*f %c",
+                 v < 9.995   ? 2
+                 : v < 99.95 ? 1
+                             : 0,
+                 value < 0 ? -v : v, prefixes[k]);
+    return text;
+}
+
+static volatile int stop_asked;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (stop_asked) _exit(130);
+    stop_asked = 1;
+    static const char text[] = "\nforerun: stopping after this mini-batch; once more to stop now\n";
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+}
+
+volatile int *cli_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error to report, not to die of */
+    return &stop_asked;
+}

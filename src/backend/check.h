@@ -1,0 +1,20 @@
+/* check.h -- integers that index something come from the user's data: checked before use, in the
+ * forward, with one text for all backends. */
+#ifndef FR_BACKEND_CHECK_H
+#define FR_BACKEND_CHECK_H
+
+#include "backend/kernel.h"
+
+/* Does a target count for a loss node, or is it one to be ignored? */
+static inline bool fr__target_counts(const fr_node *loss, int32_t target)
+{
+    if (target == FR_TARGET_IGNORE) return false;
+    return !loss->attrs.loss.has_ignore || target != loss->attrs.loss.ignore_index;
+}
+
+/* Kernels of one node: cross_entropy, whose targets are x[1]; embedding, whose ids are x[0].
+ * FR_INVALID names node, sample of the mini-batch, position and value. */
+fr_status fr__check_targets(const fr_kernel *k, const fr_kernel_args *a);
+fr_status fr__check_ids(const fr_kernel *k, const fr_kernel_args *a);
+
+#endif

@@ -1,0 +1,14 @@
+/* eval.h -- loss and accuracy over the evaluation part of the data. */
+#ifndef FR_TRAIN_EVAL_H
+#define FR_TRAIN_EVAL_H
+
+#include "train/setup.h"
+
+/* `batch` samples at a time, as the worker was made for. Both are NaN where nothing counted. */
+fr_status fr__evaluate(fr_setup *s, fr_worker *w, int batch, double *loss, double *accuracy);
+
+/* Loads weights: `from` is a run's folder, its checkpoint folder, or one step's folder; NULL: the
+ * config's run.out. */
+fr_status fr__load_weights(fr_setup *s, fr_worker *w, const char *from);
+
+#endif

@@ -1,0 +1,41 @@
+/* folder.h -- a run's folder: who may write into it, and the checkpoints it holds.
+ *
+ *     OUT/config.yaml  metrics.jsonl  summary.json  checkpoint/step-N/...
+ *
+ * A folder is open for writing by one process at a time (a lock that ends with the process). */
+#ifndef FR_TRAIN_FOLDER_H
+#define FR_TRAIN_FOLDER_H
+
+#include <forerun/base.h>
+#include <stdio.h>
+
+#include "base/vec.h"
+
+#define FR_PATH 4096
+
+typedef struct fr_folder {
+    char path[FR_PATH];
+    char checkpoints[FR_PATH]; /* path/checkpoint */
+    int lock_fd;
+} fr_folder;
+
+typedef FR_VEC(int64_t) fr_steps;
+
+/* Fails if the folder holds a run and resume is false, or files that are not a run's. Looks only.
+ */
+fr_status fr__folder_check(fr_ctx *ctx, const char *path, bool resume);
+/* Makes the folder, locks it, removes what a killed run left half written. */
+fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder *f);
+void fr__folder_close(fr_folder *f);
+
+/* Numbers N of the folders step-N in `checkpoints`, newest first; none if it does not exist. The
+ * caller releases the vec. */
+fr_status fr__folder_steps(fr_ctx *ctx, const char *checkpoints, fr_steps *steps);
+
+/* Remove a folder of plain files so that it is never seen half removed: renamed first. */
+fr_status fr__folder_discard(fr_ctx *ctx, const char *parent, const char *name);
+
+/* printf into a path; FR_INVALID if it does not fit. */
+fr_status fr__path(fr_ctx *ctx, char out[FR_PATH], const char *format, ...) FR_PRINTF(3, 4);
+
+#endif

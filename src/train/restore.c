@@ -1,0 +1,215 @@
+/* restore.c -- reads checkpoints: first all is compared with the model, then values are taken. */
+#include "io/file.h"
+#include "io/sha256.h"
+#include "train/checkpoint.h"
+#include "train/state.h"
+
+#include <string.h>
+
+/* What a file of tensors must hold: `prefix` (NULL for none) and the name of a parameter. */
+typedef struct shelf {
+    fr_setup *s;
+    fr_tensors *file;
+    const char *path;
+    float *plain; /* (largest parameter) */
+} shelf;
+
+static bool is_stored(const fr_param *p, bool is_state)
+{
+    return p->tied_to < 0 && !(is_state && p->is_buffer);
+}
+
+static int find(const shelf *f, const char *prefix, const fr_param *p)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s%s%s", prefix ? prefix : "", prefix ? "." : "", p->name);
+    return fr_tensors_find(f->file, name);
+}
+
+static void shape_of(const fr_tensor_info *t, char *text, size_t room)
+{
+    size_t n = (size_t)snprintf(text, room, "(");
+    for (int i = 0; i < t->n_dims && n < room; i++)
+        n += (size_t)snprintf(text + n, room - n, "%s%lld", i ? ", " : "", (long long)t->dim[i]);
+    if (n < room) snprintf(text + n, room - n, ")");
+}
+
+static bool same_shape(const fr_tensor_info *t, const fr_shape *s)
+{
+    if (t->n_dims != s->n_dims) return false;
+    for (int i = 0; i < s->n_dims; i++)
+        if (t->dim[i] != s->dim[i]) return false;
+    return true;
+}
+
+/* One parameter against the file; the story of the first difference is what the user reads. */
+static fr_status compare_one(const shelf *f, const char *prefix, const fr_param *p)
+{
+    char there[128], here[64];
+    const char *kind = prefix ? prefix : "parameter";
+    int at = find(f, prefix, p);
+    if (at < 0)
+        return fr_fail(f->s->ctx, FR_INVALID,
+                       "%s: holds no %s for '%s' of model %s; was it written by another config?",
+                       f->path, kind, p->name, fr_graph_name(f->s->graph));
+    const fr_tensor_info *t = fr_tensors_info(f->file, at);
+    if (strcmp(t->dtype, "F32") == 0 && same_shape(t, &p->shape)) return FR_OK;
+    shape_of(t, there, sizeof there);
+    return fr_fail(f->s->ctx, FR_INVALID,
+                   "%s: %s '%s' is %s %s there and F32 %s in model %s; was it written by another "
+                   "config?",
+                   f->path, kind, p->name, t->dtype, there,
+                   fr_shape_text(&p->shape, here, sizeof here), fr_graph_name(f->s->graph));
+}
+
+static bool is_expected(const shelf *f, const char *const *prefixes, int n_prefixes,
+                        const char *name)
+{
+    for (int k = 0; k < n_prefixes; k++) {
+        size_t n = prefixes[k] ? strlen(prefixes[k]) : 0;
+        if (n && (strncmp(name, prefixes[k], n) != 0 || name[n] != '.')) continue;
+        int i = fr_graph_find_param(f->s->graph, name + (n ? n + 1 : 0));
+        if (i >= 0 && is_stored(fr_graph_param(f->s->graph, i), n > 0)) return true;
+    }
+    return false;
+}
+
+/* Names and shapes, both ways. */
+static fr_status compare(const shelf *f, const char *const *prefixes, int n_prefixes)
+{
+    const fr_graph *g = f->s->graph;
+    for (int k = 0; k < n_prefixes; k++)
+        for (int i = 0; i < fr_graph_n_params(g); i++)
+            if (is_stored(fr_graph_param(g, i), prefixes[k] != NULL))
+                FR_TRY(compare_one(f, prefixes[k], fr_graph_param(g, i)));
+    for (int i = 0; i < fr_tensors_count(f->file); i++) {
+        const char *name = fr_tensors_info(f->file, i)->name;
+        if (!is_expected(f, prefixes, n_prefixes, name))
+            return fr_fail(f->s->ctx, FR_INVALID,
+                           "%s: holds '%s', which model %s does not have; was it written by "
+                           "another config?",
+                           f->path, name, fr_graph_name(g));
+    }
+    return FR_OK;
+}
+
+static fr_status read_one(const shelf *f, const char *prefix, const fr_param *p)
+{
+    return fr_tensors_read(f->file, find(f, prefix, p), f->plain,
+                           (size_t)fr_shape_count(&p->shape) * sizeof(float));
+}
+
+static fr_status take_model(const shelf *f, fr_worker *w, char sha256[65], bool *is_damaged)
+{
+    const fr_graph *g = f->s->graph;
+    static const char *const no_prefix[] = {NULL};
+    *is_damaged = false;
+    FR_TRY(compare(f, no_prefix, 1));
+    fr_sha256 hash;
+    fr__sha256_init(&hash);
+    for (int i = 0; i < fr_graph_n_params(g); i++) {
+        const fr_param *p = fr_graph_param(g, i);
+        if (!is_stored(p, false)) continue;
+        *is_damaged = true; /* if reading fails */
+        FR_TRY(read_one(f, NULL, p));
+        *is_damaged = false;
+        if (!p->is_buffer)
+            fr__sha256_update(&hash, f->plain, (size_t)fr_shape_count(&p->shape) * sizeof(float));
+        FR_TRY(fr_worker_set_param(w, i, f->plain));
+    }
+    fr__sha256_final(&hash, sha256);
+    return FR_OK;
+}
+
+static fr_status take_optimizer(const shelf *f, fr_worker *w, bool *is_damaged)
+{
+    const fr_graph *g = f->s->graph;
+    const fr_optimizer *opt = f->s->settings.optimizer;
+    *is_damaged = false;
+    FR_TRY(compare(f, opt->state_names, opt->n_state));
+    for (int k = 0; k < opt->n_state; k++)
+        for (int i = 0; i < fr_graph_n_params(g); i++) {
+            const fr_param *p = fr_graph_param(g, i);
+            if (!is_stored(p, true)) continue;
+            *is_damaged = true;
+            FR_TRY(read_one(f, opt->state_names[k], p));
+            *is_damaged = false;
+            FR_TRY(fr_worker_set_state(w, k, i, f->plain));
+        }
+    return FR_OK;
+}
+
+/* sha256 NULL: the optimizer's file, else the model's. */
+static fr_status take_file(fr_setup *s, fr_worker *w, const char *folder, const char *name,
+                           char *sha256, bool *is_damaged)
+{
+    char path[FR_PATH];
+    shelf f = {.s = s, .path = path};
+    FR_TRY(fr__path(s->ctx, path, "%s/%s", folder, name));
+    *is_damaged = true;
+    FR_TRY(fr_tensors_open(s->ctx, path, &f.file));
+    *is_damaged = false;
+    size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
+    f.plain = fr__alloc(bytes);
+    fr_status status = f.plain ? FR_OK : fr__no_memory(s->ctx, bytes, "checkpoint");
+    if (status == FR_OK)
+        status = sha256 ? take_model(&f, w, sha256, is_damaged) : take_optimizer(&f, w, is_damaged);
+    fr__free(f.plain);
+    fr_tensors_close(f.file);
+    return status;
+}
+
+fr_status fr__checkpoint_load_model(fr_setup *s, fr_worker *w, const char *folder, char sha256[65],
+                                    bool *is_damaged)
+{
+    char path[FR_PATH];
+    fr_state state;
+    FR_TRY(take_file(s, w, folder, "model.safetensors", sha256, is_damaged));
+    FR_TRY(fr__path(s->ctx, path, "%s/state.json", folder));
+    if (!fr__file_exists(path)) return FR_OK; /* weights from elsewhere */
+    *is_damaged = true;
+    FR_TRY(fr__state_read(s->ctx, folder, &state));
+    *is_damaged = strcmp(sha256, state.sha256) != 0;
+    if (!*is_damaged) return FR_OK;
+    return fr_fail(s->ctx, FR_INVALID,
+                   "%s/model.safetensors: the weights have changed since they were written (sha256 "
+                   "%.12s..., state.json says %.12s...)",
+                   folder, sha256, state.sha256);
+}
+
+fr_status fr__checkpoint_load(fr_setup *s, fr_worker *w, const char *folder, fr_position *p,
+                              bool *is_damaged)
+{
+    fr_state state;
+    char sha256[65];
+    *is_damaged = true;
+    FR_TRY(fr__state_read(s->ctx, folder, &state));
+    *is_damaged = false;
+    FR_TRY(fr__state_check(s, folder, &state));
+    FR_TRY(fr__checkpoint_load_model(s, w, folder, sha256, is_damaged));
+    FR_TRY(take_file(s, w, folder, "optimizer.safetensors", NULL, is_damaged));
+    *p = state.at;
+    return FR_OK;
+}
+
+fr_status fr__checkpoint_load_newest(fr_setup *s, fr_worker *w, const char *checkpoints,
+                                     fr_position *p, char path[FR_PATH])
+{
+    fr_steps steps;
+    char sha256[65];
+    bool is_damaged = true;
+    path[0] = '\0';
+    fr_status status = fr__folder_steps(s->ctx, checkpoints, &steps);
+    for (size_t i = 0; status == FR_OK && i < steps.n; i++) {
+        status = fr__path(s->ctx, path, "%s/step-%lld", checkpoints, (long long)steps.at[i]);
+        if (status != FR_OK) break;
+        status = p ? fr__checkpoint_load(s, w, path, p, &is_damaged)
+                   : fr__checkpoint_load_model(s, w, path, sha256, &is_damaged);
+        if (status == FR_OK || !is_damaged || i + 1 == steps.n) break;
+        fr_log(s->ctx, FR_LOG_WARN, "%s; taking the checkpoint before it", fr_ctx_error(s->ctx));
+        fr_ctx_clear(s->ctx);
+        status = FR_OK;
+    }
+    fr__vec_fini(&steps);
+    return status;
+}

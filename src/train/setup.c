@@ -1,0 +1,260 @@
+/* setup.c -- config -> data set and model.
+ *
+ * Each may leave sizes open for the other to fill. A model by name takes classes, image and
+ * vocabulary from the data, and gives the length of a context to data that is a stream. A model
+ * written out node by node, and synthetic data, go the other way: the graph comes first and
+ * says what the data must look like. */
+#include "train/setup.h"
+
+#include <forerun/models.h>
+#include <string.h>
+
+/* A size of a model by name: as the config has it, else the model's default; 0 if the model does
+ * not know such a key. */
+static fr_status model_size(fr_conf *model, const fr_model *m, const char *key, int64_t preset,
+                            int64_t *size)
+{
+    *size = 0;
+    bool is_known = false;
+    for (const char *const *k = m->keys; *k; k++) is_known |= strcmp(*k, key) == 0;
+    if (!is_known) return FR_OK;
+    *size = preset;
+    if (!fr_conf_has(model, key)) return FR_OK;
+    return fr_conf_int(model, key, preset, 0, INT32_MAX, size);
+}
+
+/* What a model by name leaves the data to take from it. */
+static fr_status wishes_of_model(fr_conf *model, fr_data_info *want)
+{
+    const char *name;
+    int64_t context;
+    FR_TRY(fr_conf_text(model, "name", NULL, &name));
+    const fr_model *m = fr_model_find(name);
+    if (!m) return FR_OK; /* fr_model_from_conf has the better message */
+    FR_TRY(model_size(model, m, "context", m->defaults->context, &context));
+    if (context > 0) want->input = FR_SHAPE(context);
+    FR_TRY(model_size(model, m, "vocab", 0, &want->vocab));
+    return model_size(model, m, "classes", 0, &want->n_classes);
+}
+
+static void known_from_data(const fr_data_info *d, fr_model_options *known)
+{
+    known->dropout = -1;
+    known->classes = d->n_classes;
+    known->vocab = d->vocab;
+    if (d->input_dtype == FR_I32) {
+        known->context = d->input.n_dims == 1 ? d->input.dim[0] : 0;
+    } else {
+        known->inputs = fr_shape_count(&d->input);
+        if (d->input.n_dims == 3 && d->input.dim[1] == d->input.dim[2])
+            known->channels = d->input.dim[0], known->image = d->input.dim[1];
+    }
+}
+
+/* Operators over time may read the length of a sample beside their input. */
+static bool reads_length(const fr_graph *g, int node)
+{
+    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        if (n->n_inputs > 1 && n->inputs[1] == node &&
+            (n->op == FR_OP_ATTENTION || n->op == FR_OP_MEAN_TIME || n->op == FR_OP_LAST_TIME))
+            return true;
+    }
+    return false;
+}
+
+/* Nodes that a run feeds and reads: the INPUT nodes by their use, whatever they are called. */
+static fr_status find_nodes(fr_setup *s, fr_conf *model)
+{
+    fr_graph *g = s->graph;
+    s->input = s->length = -1;
+    s->loss = fr_graph_find_op(g, FR_OP_CROSS_ENTROPY);
+    if (s->loss < 0)
+        return fr_conf_fail(model, NULL, "model %s has no cross_entropy node: nothing to train",
+                            fr_graph_name(g));
+    s->logits = fr_graph_node(g, s->loss)->inputs[0];
+    s->target = fr_graph_node(g, s->loss)->inputs[1];
+    for (int i = 0; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        if (n->op != FR_OP_INPUT || i == s->target) continue;
+        int *role = reads_length(g, i) ? &s->length : &s->input;
+        if (*role >= 0)
+            return fr_conf_fail(model, NULL, "model %s: inputs '%s' and '%s' both want the %s",
+                                fr_graph_name(g), fr_graph_node(g, *role)->name, n->name,
+                                role == &s->input ? "samples" : "lengths of samples");
+        *role = i;
+    }
+    if (s->input >= 0) return FR_OK;
+    return fr_conf_fail(model, NULL, "model %s has no input for samples", fr_graph_name(g));
+}
+
+static int64_t vocab_of(const fr_graph *g, int input)
+{
+    for (int i = 0; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        if (n->op == FR_OP_EMBEDDING && n->inputs[0] == input) return n->attrs.embedding.vocab;
+    }
+    return 0;
+}
+
+static int64_t classes_of(const fr_setup *s)
+{
+    const fr_shape *logits = &fr_graph_node(s->graph, s->logits)->shape;
+    return logits->n_dims ? logits->dim[logits->n_dims - 1] : 1;
+}
+
+static void wishes_of_graph(const fr_setup *s, fr_data_info *want)
+{
+    const fr_node *input = fr_graph_node(s->graph, s->input);
+    want->input = input->shape;
+    want->input_dtype = input->dtype;
+    want->target = fr_graph_node(s->graph, s->target)->shape;
+    want->n_classes = classes_of(s);
+    want->vocab = vocab_of(s->graph, s->input);
+    want->has_length = s->length >= 0;
+}
+
+static bool fits(const fr_shape *model, const fr_shape *data)
+{
+    /* Samples are plain memory, so a flat input takes an image of as many numbers. */
+    return fr_shape_equal(model, data) ||
+           (model->n_dims == 1 && model->dim[0] == fr_shape_count(data));
+}
+
+fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model)
+{
+    const fr_data_info *d = fr_dataset_info(s->data);
+    const fr_node *input = fr_graph_node(s->graph, s->input);
+    const fr_node *target = fr_graph_node(s->graph, s->target);
+    const char *name = fr_graph_name(s->graph), *data = s->data_name;
+    char a[64], b[64];
+    static const char *const kinds[] = {[FR_F32] = "numbers", [FR_I32] = "token ids"};
+    if (input->dtype != d->input_dtype)
+        return fr_conf_fail(model, NULL,
+                            "model %s reads %s, data %s holds %s; choose a model "
+                            "made for this data",
+                            name, kinds[input->dtype], data, kinds[d->input_dtype]);
+    if (!fits(&input->shape, &d->input))
+        return fr_conf_fail(model, NULL,
+                            "model %s takes samples %s, data %s gives %s; leave the "
+                            "model's sizes out of the config to take those of the data",
+                            name, fr_shape_text(&input->shape, a, sizeof a), data,
+                            fr_shape_text(&d->input, b, sizeof b));
+    if (!fr_shape_equal(&target->shape, &d->target))
+        return fr_conf_fail(model, NULL,
+                            "model %s wants targets %s, data %s gives %s: one is for "
+                            "classes, the other for next tokens",
+                            name, fr_shape_text(&target->shape, a, sizeof a), data,
+                            fr_shape_text(&d->target, b, sizeof b));
+    if (classes_of(s) < d->n_classes)
+        return fr_conf_fail(model, NULL,
+                            "model %s tells %lld classes apart, data %s has %lld; "
+                            "set them equal or leave them out",
+                            name, (long long)classes_of(s), data, (long long)d->n_classes);
+    int64_t vocab = vocab_of(s->graph, s->input);
+    if (vocab > 0 && vocab < d->vocab)
+        return fr_conf_fail(model, NULL,
+                            "model %s knows %lld tokens, data %s has %lld; raise "
+                            "model.vocab or leave it out",
+                            name, (long long)vocab, data, (long long)d->vocab);
+    if (s->length >= 0 && !d->has_length)
+        return fr_conf_fail(model, NULL,
+                            "model %s wants the length of each sample, data %s has "
+                            "none",
+                            name, data);
+    return FR_OK;
+}
+
+static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
+{
+    fr_data_info want = {0};
+    fr_model_options known = {.dropout = -1};
+    bool by_name =
+        fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") && !fr_conf_has(model, "file");
+    if (by_name && strcmp(s->data_name, "synthetic") != 0) {
+        FR_TRY(wishes_of_model(model, &want));
+        FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));
+        known_from_data(fr_dataset_info(s->data), &known);
+        FR_TRY(fr_model_from_conf(s->ctx, model, &known, &s->graph));
+        FR_TRY(find_nodes(s, model));
+    } else {
+        FR_TRY(fr_model_from_conf(s->ctx, model, NULL, &s->graph));
+        FR_TRY(find_nodes(s, model));
+        wishes_of_graph(s, &want);
+        FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));
+    }
+    return fr__setup_check_fit(s, model);
+}
+
+static fr_status open_all(fr_setup *s, const fr_run_options *o)
+{
+    fr_conf *model, *data;
+    FR_TRY(fr_conf_load(s->ctx, o->config, o->n_sets, o->sets, &s->conf));
+    FR_TRY(fr_conf_section(s->conf, "model", &model));
+    FR_TRY(fr_conf_section(s->conf, "data", &data));
+    FR_TRY(fr__settings_read(s->conf, o->config, o->out, &s->settings));
+    FR_TRY(fr_conf_text(data, "name", NULL, &s->data_name));
+    FR_TRY(open_both(s, model, data));
+    s->n_steps = fr__settings_n_steps(&s->settings, fr_dataset_info(s->data)->n_train);
+    return fr_conf_finish(s->conf);
+}
+
+fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
+{
+    memset(s, 0, sizeof *s);
+    s->ctx = ctx;
+    if (!o->config) return fr_fail(ctx, FR_INVALID, "no config file was given");
+    fr_status status = open_all(s, o);
+    if (status != FR_OK) fr__setup_close(s);
+    return status;
+}
+
+void fr__setup_close(fr_setup *s)
+{
+    fr_graph_free(s->graph);
+    fr_dataset_close(s->data);
+    fr_conf_free(s->conf);
+    memset(s, 0, sizeof *s);
+}
+
+static fr_worker_desc worker_desc(const fr_setup *s)
+{
+    const fr_settings *t = &s->settings;
+    return (fr_worker_desc){.graph = s->graph,
+                            .backend = t->backend,
+                            .device = {.n_threads = t->threads, .first_cpu = -1},
+                            .n_slots = 1,
+                            .optimizer = t->optimizer,
+                            .options = t->optim,
+                            .clip_norm = t->clip_norm,
+                            .seed = t->seed,
+                            .logits_node = -1};
+}
+
+fr_status fr__setup_eval_worker(fr_setup *s, int batch, bool want_logits, fr_worker **out)
+{
+    fr_worker_desc d = worker_desc(s);
+    d.micro_batch = batch, d.n_micro = 1;
+    d.evaluate_only = true;
+    if (want_logits) d.logits_node = s->logits;
+    return fr_worker_create(s->ctx, &d, out);
+}
+
+fr_status fr__setup_train_worker(fr_setup *s, bool keep_grads, fr_worker **out)
+{
+    fr_worker_desc d = worker_desc(s);
+    d.micro_batch = (int)(s->settings.batch / s->settings.micro);
+    d.n_micro = (int)s->settings.micro;
+    d.keep_grads = keep_grads;
+    return fr_worker_create(s->ctx, &d, out);
+}
+
+size_t fr__setup_largest_param(const fr_graph *g)
+{
+    int64_t most = 1;
+    for (int i = 0; i < fr_graph_n_params(g); i++) {
+        int64_t n = fr_shape_count(&fr_graph_param(g, i)->shape);
+        if (n > most) most = n;
+    }
+    return (size_t)most;
+}

@@ -1,0 +1,38 @@
+/* setup.h -- from a config to the objects of a run: settings, data set, graph, worker. */
+#ifndef FR_TRAIN_SETUP_H
+#define FR_TRAIN_SETUP_H
+
+#include <forerun/data.h>
+#include <forerun/engine.h>
+
+#include "train/settings.h"
+
+typedef struct fr_setup {
+    fr_ctx *ctx;
+    fr_conf *conf;
+    fr_settings settings;
+    fr_dataset *data;
+    fr_graph *graph;
+    const char *data_name;     /* lives as long as conf */
+    int input, target, length; /* INPUT nodes; length -1 where the model has none */
+    int loss, logits;          /* nodes */
+    int64_t n_steps;           /* updates of the whole run */
+} fr_setup;
+
+/* Reads the config, opens the data, builds the model, checks that they fit each other and that no
+ * key is unknown. Writes nothing. On failure everything is released. */
+fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s);
+void fr__setup_close(fr_setup *s); /* a zeroed or closed setup is fine */
+
+/* Does the graph take what the data gives? Errors name both sides and the remedy. */
+fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model);
+
+/* A worker that evaluates only, `batch` samples at a time. want_logits: it can return them. */
+fr_status fr__setup_eval_worker(fr_setup *s, int batch, bool want_logits, fr_worker **out);
+/* A worker that trains, its weights as the seed gives them. */
+fr_status fr__setup_train_worker(fr_setup *s, bool keep_grads, fr_worker **out);
+
+/* Values of the largest parameter, floats. */
+size_t fr__setup_largest_param(const fr_graph *g);
+
+#endif

@@ -1,0 +1,19 @@
+/* summary.h -- summary.json: what a run was and what came out of it. */
+#ifndef FR_TRAIN_SUMMARY_H
+#define FR_TRAIN_SUMMARY_H
+
+#include "train/folder.h"
+#include "train/setup.h"
+
+typedef struct fr_summary {
+    const fr_run_result *result;
+    const char *config;     /* path as the user gave it */
+    const char *status;     /* "done", "interrupted", "diverged" */
+    const char *checkpoint; /* last one written or resumed from */
+    double wait_s;          /* for data */
+} fr_summary;
+
+fr_status fr__summary_write(const fr_setup *s, const fr_worker *w, const fr_folder *f,
+                            const fr_summary *sum);
+
+#endif

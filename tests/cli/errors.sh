@@ -1,0 +1,192 @@
+# Bad input: one line that names file, place and remedy; exit code 2 (1 for the disk); nothing
+# overwritten, no folder left behind.
+. "$(dirname "$0")/lib.bash"
+
+# bad TEXT... -- ARGUMENT...: train must fail with 2, say the texts and leave no folder.
+bad() {
+    local texts=()
+    while [ "$1" != -- ]; do
+        texts+=("$1")
+        shift
+    done
+    shift
+    run 2 train "$@" --out new
+    says "${texts[@]}"
+    [ ! -e new ] || fail "forerun train $*: left a folder"
+}
+
+# --- the config ---
+bad "nosuch.yaml" "No such file" -- nosuch.yaml
+printf 'model: {name: mlp\ntrain: [\n' >broken.yaml
+bad "broken.yaml:" -- broken.yaml
+printf 'just text\n' >text.yaml
+bad "text.yaml" -- text.yaml
+head -c 300 /dev/urandom >noise.yaml
+bad "noise.yaml" -- noise.yaml
+bad "train.bathc" "batch" -- net.yaml --set train.bathc=3
+bad "modle" "model" -- net.yaml --set modle.name=mlp
+bad "widht" "width" -- net.yaml --set model.widht=3
+bad "mpl" "mlp" -- net.yaml --set model.name=mpl
+bad "context" -- net.yaml --set model.context=3
+bad "train.batch" "lots" -- net.yaml --set train.batch=lots
+bad "batch 9" "train.micro" -- net.yaml --set train.batch=9
+bad "method" "gpipe" "single" -- net.yaml --set parallel.method=gpipe
+bad "stages" "at most 1" -- net.yaml --set parallel.stages=2
+bad "nosuch" "synthetic" -- net.yaml --set data.name=nosuch
+sed '/^data/d' net.yaml >nodata.yaml
+bad "nodata.yaml" "data.name" -- nodata.yaml
+bad "--set" -- net.yaml --set nonsense
+
+# --- data that lies ---
+# idx FILE TYPE COUNT...: header of an IDX file
+idx() {
+    local file=$1 n
+    shift
+    printf "\\x00\\x00\\x08\\x$(printf %02x $#)" >"$file"
+    for n in "$@"; do
+        printf "\\x$(printf %02x $((n >> 24 & 255)))\\x$(printf %02x $((n >> 16 & 255)))" >>"$file"
+        printf "\\x$(printf %02x $((n >> 8 & 255)))\\x$(printf %02x $((n & 255)))" >>"$file"
+    done
+}
+zeros() { head -c "$1" /dev/zero; }
+mkdir idx
+for part in train t10k; do
+    idx idx/$part-images-idx3-ubyte 20 28 28
+    zeros $((20 * 784)) >>idx/$part-images-idx3-ubyte
+    idx idx/$part-labels-idx1-ubyte 20
+    zeros 20 >>idx/$part-labels-idx1-ubyte
+done
+cat >mnist.yaml <<YAML
+model: {name: lenet}
+data: {name: mnist, path: idx}
+train: {batch: 4, steps: 2}
+parallel: {threads: 1}
+YAML
+run 0 train mnist.yaml --out good # the files are fine so far
+cp -r idx cut
+head -c 5000 idx/train-images-idx3-ubyte >cut/train-images-idx3-ubyte
+bad "cut/train-images-idx3-ubyte" -- mnist.yaml --set data.path=cut
+cp -r idx liar
+idx liar/train-labels-idx1-ubyte 4000000
+zeros 20 >>liar/train-labels-idx1-ubyte
+bad "liar/train-labels-idx1-ubyte" -- mnist.yaml --set data.path=liar
+cp -r idx range
+idx range/train-labels-idx1-ubyte 20
+zeros 19 >>range/train-labels-idx1-ubyte
+printf '\x0b' >>range/train-labels-idx1-ubyte
+bad "range/train-labels-idx1-ubyte" "11" -- mnist.yaml --set data.path=range
+gzip -c idx/train-images-idx3-ubyte | head -c 40 >cut/train-images-idx3-ubyte
+bad "cut/train-images-idx3-ubyte" -- mnist.yaml --set data.path=cut
+bad "nowhere" -- mnist.yaml --set data.path=nowhere
+
+# npy FILE TYPE "SHAPE" BYTES: header and zeros
+npy() {
+    local text="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$text" >"$1"
+    zeros "$4" >>"$1"
+}
+npy x.npy '<f4' '10, 12' 480
+npy y.npy '<i4' '10,' 40
+cat >npy.yaml <<YAML
+model: {name: mlp, depth: 1, width: 8}
+data: {name: npy, input: x.npy, target: y.npy, classes: 4}
+train: {batch: 5, steps: 2}
+parallel: {threads: 1}
+YAML
+run 0 train npy.yaml --out goodnpy
+npy short.npy '<f4' '10, 12' 400
+bad "short.npy" -- npy.yaml --set data.input=short.npy
+npy odd.npy '<c8' '10, 12' 960
+bad "odd.npy" -- npy.yaml --set data.input=odd.npy
+npy nine.npy '<i4' '9,' 36
+bad "nine.npy" -- npy.yaml --set data.target=nine.npy
+npy high.npy '<i4' '10,' 36
+printf '\x04\x00\x00\x00' >>high.npy
+bad "high.npy" "4" -- npy.yaml --set data.target=high.npy
+bad "nosuch.npy" -- npy.yaml --set data.input=nosuch.npy
+
+printf '1\tgood film\n0\tbad film\n1\tfine\n0\tpoor\n' >texts.tsv
+cat >tsv.yaml <<YAML
+model: {name: transformer, layers: 1, width: 8, heads: 2, context: 6}
+data: {name: tsv, path: texts.tsv}
+train: {batch: 2, steps: 2}
+parallel: {threads: 1}
+YAML
+run 0 train tsv.yaml --out goodtsv
+printf '1\tgood film\nno tab here\n' >torn.tsv
+bad "torn.tsv:2" -- tsv.yaml --set data.path=torn.tsv
+: >empty.tsv
+bad "empty.tsv" -- tsv.yaml --set data.path=empty.tsv
+
+# --- shapes that do not fit ---
+bad "(3, 32, 32)" "(1, 28, 28)" "mnist" -- mnist.yaml --set model.channels=3 --set model.image=32
+bad "5 classes" "10" "mnist" -- mnist.yaml --set model.classes=5
+bad "token ids" "numbers" "mnist" -- mnist.yaml --set model.name=gpt
+bad "1 classes" "npy" -- npy.yaml --set model.classes=1 --set data.classes=4
+
+# --- checkpoints ---
+run 0 train net.yaml --out run --set train.steps=4
+cp -r run spoilt
+head -c 900 run/checkpoint/step-4/model.safetensors >spoilt/checkpoint/step-4/model.safetensors
+run 2 eval net.yaml --checkpoint spoilt
+says "spoilt/checkpoint/step-4/model.safetensors"
+run 2 train net.yaml --out spoilt --resume
+grep -q 'step-4/model.safetensors' err || fail "resume does not name the file"
+printf '\xff\xff\xff\xff\xff\xff\xff\x7f{}' >spoilt/checkpoint/step-4/model.safetensors
+run 2 eval net.yaml --checkpoint spoilt/checkpoint/step-4
+says "model.safetensors"
+run 2 eval net.yaml --checkpoint run --set model.width=8
+says "(16, 12)" "(8, 12)"
+run 2 eval net.yaml --checkpoint nowhere
+says "nowhere" "--checkpoint"
+run 2 train net.yaml --out run --resume --set 'train.optimizer={name: adam}'
+grep -q "'sgd'" err || fail "resume with another optimizer"
+
+# --- folders and disks ---
+touch plain
+run 2 train net.yaml --out plain/below
+says "plain"
+run 2 train net.yaml --out plain
+says "plain"
+run 2 train net.yaml --out /proc/nowhere
+says "/proc/nowhere"
+if [ "$(id -u)" != 0 ]; then
+    mkdir locked && chmod a-w locked
+    run 2 train net.yaml --out locked/run
+    says "locked/run" "permission"
+fi
+# A file that may not grow stands for a full disk; the checkpoint before stays good.
+run 0 train net.yaml --out small --set train.steps=4 --set model.width=8
+(
+    ulimit -f 4
+    run 1 train net.yaml --out full --set model.width=200 --set train.steps=10
+    says "full/checkpoint/.tmp-step-10/model.safetensors" "space"
+) || exit 1
+[ -z "$(ls -A full/checkpoint)" ] || fail "an unfinished checkpoint stayed"
+run 0 train net.yaml --out full --set model.width=200 --resume
+# The real thing, where this user may mount one.
+mkdir disk
+if unshare -rm true 2>/dev/null && unshare -rm mount -t tmpfs none disk 2>/dev/null; then
+    unshare -rm bash -c '
+        forerun=$1
+        mount -t tmpfs -o size=300k none disk
+        "$forerun" train net.yaml --out disk/run --set train.steps=2 --quiet || exit 90
+        before=$(sha256sum disk/run/checkpoint/step-2/model.safetensors)
+        head -c 280k /dev/zero >disk/filler 2>/dev/null
+        "$forerun" train net.yaml --out disk/run --set train.steps=900 --resume >out 2>err
+        [ $? = 1 ] || exit 91
+        after=$(sha256sum disk/run/checkpoint/step-2/model.safetensors)
+        [ "$before" = "$after" ] || exit 92
+        rm disk/filler
+        "$forerun" train net.yaml --out disk/run --set train.steps=900 --resume --quiet || exit 93
+    ' - "$forerun" || fail "full disk: step $? of the script"
+    grep -q 'disk/run.*No space' err || fail "full disk: no word about it"
+else
+    echo "skipped: a really full disk (this user may not mount a tmpfs)"
+fi
+
+# --- a run that diverges ---
+run 4 train net.yaml --out wild --set train.optimizer.lr=1e18
+grep -q 'lr' err || fail "divergence without a remedy"
+run 0 eval net.yaml --checkpoint wild
+echo ok

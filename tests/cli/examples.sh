@@ -1,0 +1,49 @@
+# Every example config trains: on small or made-up data always, and a few steps on the real data
+# where FR_DATA_DIR points to a folder that has it.
+. "$(dirname "$0")/lib.bash"
+
+# The whole of each config is read; only the data, the number of steps and the threads change.
+try() {
+    local name=$1
+    shift
+    run 0 train "$source_dir/examples/$name.yaml" --out "$name" --set train.steps=2 \
+        --set train.batch=4 --set run.eval_every=0 --set parallel.threads=1 "$@"
+    [ "$(wc -l <"$name/metrics.jsonl")" = 2 ] || fail "$name: metrics"
+    rm -rf "$name"
+    tried="$tried $name"
+}
+tried=""
+made_up=(--set 'data={name: synthetic, n: 16, n_eval: 8}')
+for i in $(seq 8); do printf '%d\tthis is text number %d of them\n' $((i % 2)) "$i"; done >train.tsv
+cp train.tsv test.tsv
+mkdir texts && mv train.tsv test.tsv texts
+
+try fashion-cnn "${made_up[@]}"
+try mlp "${made_up[@]}" --set model.inputs=784 --set model.classes=10
+try vgg16-cifar "${made_up[@]}" --set model.image=32 --set model.classes=10
+try your-own-model "${made_up[@]}"
+try gpt-text --set data.path="$source_dir/LICENSE"
+try tsv-transformer --set data.path=texts
+try reslstm --set data.path=texts
+for file in "$source_dir"/examples/*.yaml; do
+    case "$tried " in
+    *" $(basename "$file" .yaml) "*) ;;
+    *) fail "$(basename "$file") is not tried here" ;;
+    esac
+done
+
+if [ -d "${FR_DATA_DIR:-}" ]; then
+    for pair in fashion-cnn:fashion-mnist mlp:fashion-mnist your-own-model:fashion-mnist \
+        vgg16-cifar:cifar-10 tsv-transformer:imdb-10k reslstm:imdb-10k \
+        gpt-text:tinyshakespeare/input.txt; do
+        path=$FR_DATA_DIR/${pair#*:}
+        if [ -e "$path" ]; then
+            try "${pair%%:*}" --set data.path="$path" --set run.eval_every=-1
+        else
+            echo "skipped: ${pair%%:*} on real data (no $path)"
+        fi
+    done
+else
+    echo "skipped: the real data (FR_DATA_DIR is not set)"
+fi
+echo ok

@@ -1,0 +1,49 @@
+# Help, version, lists, and usage that is wrong.
+. "$(dirname "$0")/lib.bash"
+
+run 0 --version
+grep -qE '^forerun [0-9]+\.[0-9]+\.[0-9]+$' out || fail "version"
+run 0 help
+for verb in train eval generate models methods info; do
+    grep -q "^  $verb " out || fail "help does not list $verb"
+done
+for verb in train eval generate models methods info; do
+    "$forerun" help $verb >by_help || fail "help $verb"
+    "$forerun" $verb --help >by_option || fail "$verb --help"
+    cmp -s by_help by_option || fail "$verb: two ways to its help, two texts"
+    grep -q "^usage: forerun $verb" by_help || fail "$verb: no usage line"
+done
+
+run 0 models
+for model in mlp snn lenet alexnet vgg16 resnet50 resnet101 resnet152 inception3 transformer gpt reslstm; do
+    grep -q "^$model " out || fail "models does not list $model"
+done
+run 0 models vgg16 --image 32 --classes 10
+grep -q '(3, 32, 32)' out || fail "models --image"
+run 0 methods
+grep -q '^  single ' out || fail "methods does not list single"
+run 0 info
+grep -q 'oneDNN' out || fail "info does not tell about the cpu backend"
+
+run 2
+run 2 trian x.yaml
+says "no verb 'trian'" "did you mean train?"
+run 2 train
+says "which config?"
+run 2 train net.yaml --resmue
+says "no option --resmue" "did you mean --resume?"
+run 2 train net.yaml --out
+says "needs a value" "--out"
+run 2 train net.yaml other.yaml
+says "one argument too many" "other.yaml"
+run 2 train net.yaml --dump-step two
+says "--dump-step" "two" "whole number"
+run 2 train net.yaml --resume=yes
+says "takes no value" "--resume"
+run 2 models nosuch
+says "nosuch"
+run 2 generate net.yaml
+says "--prompt"
+run 2 help nosuch
+says "no verb 'nosuch'"
+echo ok

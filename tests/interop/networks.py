@@ -1,0 +1,270 @@
+"""The networks of docs/models.md in plain PyTorch, written from that page alone.
+
+A network is a function of a dictionary of parameters (by Forerun's names) and a batch, and
+returns logits. Depths and widths follow from the parameters that are there.
+"""
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.stateless import functional_call
+
+NETWORKS = {}
+
+
+def network(function):
+    NETWORKS[function.__name__] = function
+    return function
+
+
+class Batch:
+    """One micro-batch and what the parameters cannot tell."""
+
+    def __init__(self, x, length=None, heads=0):
+        self.x, self.length, self.heads = x, length, heads
+
+    @property
+    def is_large(self):
+        return self.x.shape[-1] >= 128
+
+
+def indices(p, pattern):
+    """0, 1, ... as long as there is a parameter of that name."""
+    i = 0
+    while pattern % i in p:
+        yield i
+        i += 1
+
+
+def linear(p, x, name):
+    return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
+
+
+def conv(p, x, name, stride=1, pad=0):
+    return F.conv2d(x, p[name + ".weight"], p.get(name + ".bias"), stride, pad)
+
+
+def batch_norm(p, x, name, eps=1e-5):
+    return F.batch_norm(x, None, None, p[name + ".weight"], p[name + ".bias"], training=True, eps=eps)
+
+
+def layer_norm(p, x, name):
+    return F.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], 1e-5)
+
+
+@network
+def mlp(p, b):
+    x = b.x.flatten(1)
+    for i in indices(p, "fc.%d.weight"):
+        x = linear(p, x, f"fc.{i}").relu()
+    return linear(p, x, "head")
+
+
+@network
+def snn(p, b):
+    x = b.x.flatten(1)
+    for i in indices(p, "fc.%d.weight"):
+        x = F.selu(linear(p, x, f"fc.{i}"))
+    return linear(p, x, "head")
+
+
+@network
+def lenet(p, b):
+    pad = 2 if b.x.shape[-1] < 32 else 0
+    x = F.max_pool2d(conv(p, b.x, "conv1", pad=pad).relu(), 2)
+    x = F.max_pool2d(conv(p, x, "conv2").relu(), 2).flatten(1)
+    return linear(p, linear(p, linear(p, x, "fc1").relu(), "fc2").relu(), "fc3")
+
+
+@network
+def cnn(p, b):
+    x = b.x
+    for block, n in ((1, 2), (2, 3), (3, 3)):
+        for i in range(n):
+            name = f"block{block}.{i}"
+            x = batch_norm(p, conv(p, x, name + ".conv", pad=1), name + ".bn").relu()
+        if block < 3:
+            x = F.max_pool2d(x, 2)
+    return linear(p, x.mean((2, 3)), "fc")
+
+
+@network
+def alexnet(p, b):
+    first, pool = (dict(stride=4, pad=2), (3, 2)) if b.is_large else (dict(pad=1), (2, 2))
+    x = b.x
+    for i, window in enumerate((first, dict(pad=2), dict(pad=1), dict(pad=1), dict(pad=1))):
+        x = conv(p, x, f"features.{i}.conv", **window)
+        if f"features.{i}.bn.weight" in p:
+            x = batch_norm(p, x, f"features.{i}.bn")
+        x = x.relu()
+        if i in (0, 1, 4):
+            x = F.max_pool2d(x, *pool)
+    x = linear(p, linear(p, x.flatten(1), "classifier.1").relu(), "classifier.4").relu()
+    return linear(p, x, "classifier.6")
+
+
+@network
+def vgg16(p, b):
+    x, n = b.x, 0
+    for count in (2, 2, 3, 3, 3):
+        for _ in range(count):
+            x, n = conv(p, x, f"features.{n}", pad=1), n + 1
+            if p.get(f"features.{n}.weight", x).dim() == 1:
+                x, n = batch_norm(p, x, f"features.{n}"), n + 1
+            x, n = x.relu(), n + 1
+        x, n = F.max_pool2d(x, 2) if x.shape[-1] > 1 else x, n + 1
+    x = x.flatten(1)
+    if not b.is_large:
+        return linear(p, x, "classifier")
+    x = linear(p, linear(p, x, "classifier.0").relu(), "classifier.3").relu()
+    return linear(p, x, "classifier.6")
+
+
+def bottleneck(p, x, name, stride):
+    y = batch_norm(p, conv(p, x, name + ".conv1"), name + ".bn1").relu()
+    y = batch_norm(p, conv(p, y, name + ".conv2", stride, 1), name + ".bn2").relu()
+    y = batch_norm(p, conv(p, y, name + ".conv3"), name + ".bn3")
+    if name + ".downsample.0.weight" in p:
+        x = batch_norm(p, conv(p, x, name + ".downsample.0", stride), name + ".downsample.1")
+    return (x + y).relu()
+
+
+@network
+def resnet50(p, b):
+    x = conv(p, b.x, "conv1", 2, 3) if b.is_large else conv(p, b.x, "conv1", 1, 1)
+    x = batch_norm(p, x, "bn1").relu()
+    if b.is_large:
+        x = F.max_pool2d(x, 3, 2, 1)
+    for layer in range(1, 5):
+        for i in indices(p, f"layer{layer}.%d.conv1.weight"):
+            x = bottleneck(p, x, f"layer{layer}.{i}", 2 if layer > 1 and i == 0 else 1)
+    return linear(p, x.mean((2, 3)), "fc")
+
+
+NETWORKS["resnet101"] = NETWORKS["resnet152"] = resnet50
+
+
+class Inception:
+    """Blocks are written as in the paper's tables: a branch is a chain of units."""
+
+    def __init__(self, p):
+        self.p = p
+
+    def unit(self, x, name, stride=1, pad=0):
+        return batch_norm(self.p, conv(self.p, x, name + ".conv", stride, pad), name + ".bn", 1e-3).relu()
+
+    def chain(self, x, block, *units):
+        for name, stride, pad in units:
+            x = self.unit(x, f"{block}.{name}", stride, pad)
+        return x
+
+    def pooled(self, x, block):
+        return self.unit(F.avg_pool2d(x, 3, 1, 1), block + ".branch_pool")
+
+    def a(self, x, block):
+        return torch.cat([
+            self.chain(x, block, ("branch1x1", 1, 0)),
+            self.chain(x, block, ("branch5x5_1", 1, 0), ("branch5x5_2", 1, 2)),
+            self.chain(x, block, ("branch3x3dbl_1", 1, 0), ("branch3x3dbl_2", 1, 1), ("branch3x3dbl_3", 1, 1)),
+            self.pooled(x, block)], 1)
+
+    def b(self, x, block):
+        return torch.cat([
+            self.chain(x, block, ("branch3x3", 2, 0)),
+            self.chain(x, block, ("branch3x3dbl_1", 1, 0), ("branch3x3dbl_2", 1, 1), ("branch3x3dbl_3", 2, 0)),
+            F.max_pool2d(x, 3, 2)], 1)
+
+    def c(self, x, block):
+        row, column = (0, 3), (3, 0)
+        return torch.cat([
+            self.chain(x, block, ("branch1x1", 1, 0)),
+            self.chain(x, block, ("branch7x7_1", 1, 0), ("branch7x7_2", 1, row), ("branch7x7_3", 1, column)),
+            self.chain(x, block, ("branch7x7dbl_1", 1, 0), ("branch7x7dbl_2", 1, column), ("branch7x7dbl_3", 1, row),
+                       ("branch7x7dbl_4", 1, column), ("branch7x7dbl_5", 1, row)),
+            self.pooled(x, block)], 1)
+
+    def d(self, x, block):
+        return torch.cat([
+            self.chain(x, block, ("branch3x3_1", 1, 0), ("branch3x3_2", 2, 0)),
+            self.chain(x, block, ("branch7x7x3_1", 1, 0), ("branch7x7x3_2", 1, (0, 3)), ("branch7x7x3_3", 1, (3, 0)),
+                       ("branch7x7x3_4", 2, 0)),
+            F.max_pool2d(x, 3, 2)], 1)
+
+    def e(self, x, block):
+        y = self.chain(x, block, ("branch3x3_1", 1, 0))
+        z = self.chain(x, block, ("branch3x3dbl_1", 1, 0), ("branch3x3dbl_2", 1, 1))
+        row, column = (0, 1), (1, 0)
+        return torch.cat([
+            self.chain(x, block, ("branch1x1", 1, 0)),
+            self.chain(y, block, ("branch3x3_2a", 1, row)), self.chain(y, block, ("branch3x3_2b", 1, column)),
+            self.chain(z, block, ("branch3x3dbl_3a", 1, row)), self.chain(z, block, ("branch3x3dbl_3b", 1, column)),
+            self.pooled(x, block)], 1)
+
+
+@network
+def inception3(p, b):
+    net = Inception(p)
+    stride, pad = (2, 0) if b.is_large else (1, 1)
+    x = net.unit(b.x, "Conv2d_1a_3x3", stride, pad)
+    x = net.unit(net.unit(x, "Conv2d_2a_3x3", 1, pad), "Conv2d_2b_3x3", 1, 1)
+    x = net.unit(F.max_pool2d(x, 3, 2, pad), "Conv2d_3b_1x1")
+    x = net.unit(x, "Conv2d_4a_3x3", 1, pad)
+    if b.is_large:
+        x = F.max_pool2d(x, 3, 2)
+    for kind, blocks in (("a", "5b 5c 5d"), ("b", "6a"), ("c", "6b 6c 6d 6e"), ("d", "7a"), ("e", "7b 7c")):
+        for block in blocks.split():
+            x = getattr(net, kind)(x, "Mixed_" + block)
+    return linear(p, x.mean((2, 3)), "fc")
+
+
+def block(p, x, name, heads, **masks):
+    """A pre-norm transformer block around torch's own multi-head attention."""
+    width = x.shape[-1]
+    attention = nn.MultiheadAttention(width, heads, batch_first=True, dtype=x.dtype)
+    weights = {"in_proj_weight": p[name + ".attn.qkv.weight"], "in_proj_bias": p[name + ".attn.qkv.bias"],
+               "out_proj.weight": p[name + ".attn.proj.weight"], "out_proj.bias": p[name + ".attn.proj.bias"]}
+    y = layer_norm(p, x, name + ".ln_1")
+    x = x + functional_call(attention, weights, (y, y, y), dict(masks, need_weights=False))[0]
+    y = F.gelu(linear(p, layer_norm(p, x, name + ".ln_2"), name + ".mlp.up"), approximate="tanh")
+    return x + linear(p, y, name + ".mlp.down")
+
+
+def embedded(p, ids):
+    x = F.embedding(ids, p["embed.weight"])
+    return x + p["embed.position"][:ids.shape[1]] if "embed.position" in p else x
+
+
+def padding(b):
+    """(batch, time), true beyond the length of a sample."""
+    return torch.arange(b.x.shape[1])[None, :] >= b.length[:, None]
+
+
+def mean_over_valid(x, b):
+    return x.masked_fill(padding(b)[:, :, None], 0).sum(1) / b.length[:, None].to(x.dtype)
+
+
+@network
+def gpt(p, b):
+    x = embedded(p, b.x)
+    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+    for i in indices(p, "h.%d.ln_1.weight"):
+        x = block(p, x, f"h.{i}", b.heads, attn_mask=future)
+    x = layer_norm(p, x, "ln_f")
+    return linear(p, x, "head") if "head.weight" in p else F.linear(x, p["embed.weight"])
+
+
+@network
+def transformer(p, b):
+    x = embedded(p, b.x)
+    for i in indices(p, "h.%d.ln_1.weight"):
+        x = block(p, x, f"h.{i}", b.heads, key_padding_mask=padding(b))
+    return linear(p, mean_over_valid(layer_norm(p, x, "ln_f"), b), "head")
+
+
+@network
+def reslstm(p, b):
+    x = embedded(p, b.x)
+    for i in indices(p, "layers.%d.lstm.weight_ih"):
+        lstm = nn.LSTM(x.shape[-1], x.shape[-1], batch_first=True, dtype=x.dtype)
+        weights = {k + "_l0": p[f"layers.{i}.lstm.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        x = x + functional_call(lstm, weights, (x,))[0]
+    return linear(p, mean_over_valid(x, b), "head")

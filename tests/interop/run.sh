@@ -1,0 +1,69 @@
+#!/bin/sh
+# run.sh -- trains two mini-batches of every model and lets PyTorch judge the second.
+#
+#   tests/interop/run.sh BUILD_DIR [MODEL...]
+#
+# Needs Debian's python3-torch (exit code 77, skipped, without it). Exit code 1 if a model disagrees.
+set -eu
+build=${1:?usage: run.sh BUILD_DIR [MODEL...]}
+shift
+here=$(dirname "$0")
+python=/usr/bin/python3
+if ! $python -c 'import torch' 2>/dev/null; then
+    echo "run.sh: skipped: $python has no torch; install python3-torch" >&2
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+
+sgd='{name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 0.0005}'
+adamw='{name: adamw, lr: 0.001, weight_decay: 0.01}'
+verdict=0
+header=--header
+selected=" $* "
+
+# case MODEL "sizes" BATCH MICRO [options of torch_check]: both optimizers
+case_of() {
+    model=$1 sizes=$2 batch=$3 micro=$4
+    shift 4
+    if [ "$selected" != "  " ] && [ "${selected#* "$model" }" = "$selected" ]; then return 0; fi
+    for optimizer in "$sgd" "$adamw"; do
+        rm -rf "$work/run"
+        cat >"$work/config.yaml" <<END
+model: {name: $model${sizes:+, }$sizes}
+data: {name: synthetic}
+train: {batch: $batch, micro: $micro, steps: 2, seed: 3, optimizer: $optimizer}
+END
+        if ! "$build/forerun" train "$work/config.yaml" --out "$work/run" --dump-step 2 >"$work/log" 2>&1; then
+            echo "run.sh: forerun train failed on {name: $model, $sizes}:" >&2
+            cat "$work/log" >&2
+            verdict=1
+            continue
+        fi
+        $python "$here/torch_check.py" $header "$@" "$work/run/step-2.safetensors" || verdict=1
+        header=
+    done
+}
+
+case_of mlp 'inputs: 64, depth: 4, width: 96' 16 4
+case_of snn 'inputs: 64, depth: 6, width: 96, dropout: 0' 16 2
+case_of lenet '' 8 2
+case_of cnn 'width: 8' 16 2
+case_of alexnet 'classes: 10, image: 32, dropout: 0, width_factor: 0.25' 8 2
+case_of alexnet 'classes: 10, image: 128, dropout: 0, width_factor: 0.25' 4 1
+case_of vgg16 'classes: 10, image: 32' 8 2
+case_of vgg16 'classes: 10, image: 28, channels: 1, batch_norm: true, width_factor: 0.25' 16 1
+case_of vgg16 'classes: 10, image: 128, dropout: 0, width_factor: 0.125' 4 1
+case_of resnet50 'classes: 10, image: 32' 8 1
+case_of resnet50 'classes: 10, image: 128, width_factor: 0.25' 8 1
+case_of inception3 'classes: 10, image: 32, dropout: 0' 8 1
+case_of inception3 'classes: 10, image: 139, dropout: 0, width_factor: 0.25' 8 1
+case_of gpt 'layers: 3, width: 64, heads: 4, context: 32, vocab: 80' 8 2 --heads 4
+case_of gpt 'layers: 2, width: 64, heads: 2, context: 32, vocab: 80, tied: true' 8 1 --heads 2
+case_of transformer 'layers: 3, width: 64, heads: 4, context: 24, vocab: 100, dropout: 0' 8 2 --heads 4
+case_of transformer 'layers: 2, width: 48, heads: 3, context: 24, vocab: 100, dropout: 0, label_smoothing: 0.1' 8 1 \
+    --heads 3 --smoothing 0.1
+case_of reslstm 'layers: 4, width: 48, context: 20, vocab: 100' 8 2
+
+[ $verdict = 0 ] && echo "every model agrees with PyTorch"
+exit $verdict

@@ -1,0 +1,116 @@
+/* test_settings.c -- what a config says, and what is wrong with it. */
+#include "train/fixture.h"
+#include "train/settings.h"
+
+static fr_status read_settings(fixture *f, const char *yaml, fr_settings *s, fr_conf **conf)
+{
+    *conf = NULL;
+    FR_TRY(fr_conf_parse(f->ctx, yaml, strlen(yaml), "net.yaml", conf));
+    FR_TRY(fr__settings_read(*conf, "some/where/net.yaml", NULL, s));
+    return fr_conf_finish(*conf);
+}
+
+static void test_defaults(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    assert_done(f, read_settings(f, "{}", &s, &conf));
+    assert_int_equal(s.batch, 128);
+    assert_int_equal(s.micro, 1);
+    assert_int_equal(s.epochs, 1);
+    assert_int_equal(s.keep, 3);
+    assert_string_equal(s.out, "runs/net");
+    assert_string_equal(s.optimizer->name, "sgd");
+    assert_string_equal(s.method->name, "single");
+    assert_ptr_equal(s.backend, fr_backend_list()[0]);
+    assert_int_equal(fr__settings_n_steps(&s, 1000), 7); /* 1000 / 128 */
+    assert_int_equal(s.lr.total, 7);
+    assert_int_equal(fr__settings_n_steps(&s, 1), 1);
+    fr_conf_free(conf);
+}
+
+static void test_values(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    assert_done(f, read_settings(f,
+                                 "train: {batch: 32, micro: 4, epochs: 9, steps: 50, seed: 7, "
+                                 "clip_norm: 1.5, optimizer: {name: adamw, lr: 0.5, beta1: 0.8, "
+                                 "weight_decay: 0.25}, schedule: {name: cosine, warmup: 5, "
+                                 "min_ratio: 0.1}}\n"
+                                 "parallel: {threads: 2, backend: ref}\n"
+                                 "run: {out: x/y, checkpoint_every: 3, eval_every: -1, keep: 1, "
+                                 "grad_norm: true}\n",
+                                 &s, &conf));
+    assert_int_equal(fr__settings_n_steps(&s, 1000), 50); /* steps win */
+    assert_int_equal(s.seed, 7);
+    assert_true(s.clip_norm == 1.5 && s.optim.lr == 0.5 && s.optim.beta1 == 0.8);
+    assert_true(s.optim.beta2 == 0.999 && s.optim.weight_decay == 0.25);
+    assert_int_equal(s.lr.warmup, 5);
+    assert_true(s.lr.min_ratio == 0.1);
+    assert_string_equal(fr_backend_name(s.backend), "ref");
+    assert_string_equal(s.out, "x/y");
+    assert_true(s.grad_norm && s.keep == 1 && s.eval_every == -1 && s.checkpoint_every == 3);
+    fr_conf_free(conf);
+}
+
+static void test_out_option_wins(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    const char *yaml = "run: {out: here}", *odd = "a: b/# \"c\" \xc3\xa4";
+    assert_done(f, fr_conf_parse(f->ctx, yaml, strlen(yaml), "net.yaml", &conf));
+    assert_done(f, fr__settings_read(conf, "net.yaml", odd, &s));
+    assert_string_equal(s.out, odd);
+    assert_done(f, fr_conf_finish(conf));
+    fr_conf_free(conf);
+}
+
+static void test_errors(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *yaml, *words[3];
+    } cases[] = {
+        {"train: {batch: 30, micro: 4}", {"net.yaml:1", "batch 30", "multiple of train.micro"}},
+        {"train: {batch: 0}", {"train.batch", "from 1", "\"0\""}},
+        {"train: {batch: many}", {"train.batch", "integer", "many"}},
+        {"train: {epochs: 0}", {"epochs", "steps", "both 0"}},
+        {"train: {optimizer: {name: sdg}}", {"sdg", "sgd", "adamw"}},
+        {"train: {optimizer: {name: adam, momentum: 0.9}}", {"momentum", "unknown", "net.yaml:1"}},
+        {"train: {optimizer: {name: sgd, momentum: 1.5}}", {"momentum", "1.5", "net.yaml:1"}},
+        {"train: {optimizer: {name: sgd, nesterov: true}}", {"nesterov", "momentum", "sgd"}},
+        {"train: {optimizer: {lr: -1}}", {"lr", "-1", "net.yaml:1"}},
+        {"train: {schedule: {name: cosinus}}", {"cosinus", "cosine", "constant"}},
+        {"train: {schedule: {name: constant, gamma: 1}}", {"gamma", "unknown", "net.yaml:1"}},
+        {"train: {sede: 1}", {"sede", "seed", "unknown"}},
+        {"parallel: {method: spectrain}", {"spectrain", "this build", "single"}},
+        {"parallel: {stages: 4}", {"stages", "at most 1", "4"}},
+        {"parallel: {replicas: 2}", {"replicas", "at most 1", "2"}},
+        {"parallel: {backend: cuda}", {"cuda", "ref", "no backend"}},
+        {"run: {out: ''}", {"folder", "no name", "net.yaml:1"}},
+        {"run: {keep: 0}", {"run.keep", "from 1", "\"0\""}},
+        {"run: 7", {"run", "mapping", "7"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr_settings s;
+        fr_conf *conf;
+        assert_failed(f, read_settings(f, cases[i].yaml, &s, &conf), FR_INVALID, cases[i].words[0],
+                      cases[i].words[1], cases[i].words[2]);
+        fr_conf_free(conf);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_defaults, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_values, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_out_option_wins, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_errors, fixture_setup, fixture_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
