@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 typedef struct screen {
@@ -27,9 +28,13 @@ static const char *clock_text(double seconds, char *text, size_t room)
 /* On a terminal one line is written over; what must stay gets a line of its own. */
 static void show(screen *s, bool stays, const char *line)
 {
+    struct winsize size = {0};
     int n = (int)strlen(line);
+    if (s->is_tty && !stays && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
+        n >= size.ws_col)
+        n = size.ws_col - 1; /* a line that wraps could not be written over */
     if (s->is_tty)
-        fprintf(stderr, "\r%-*s%s", s->width > n ? s->width : n, line, stays ? "\n" : "");
+        fprintf(stderr, "\r%-*.*s%s", s->width > n ? s->width : n, n, line, stays ? "\n" : "");
     else
         fprintf(stderr, "%s\n", line);
     s->width = stays ? 0 : n;
@@ -84,7 +89,8 @@ static void print_result(const fr_run_result *r)
     printf(", train loss %.4f", r->train_loss);
     if (!isnan(r->eval_loss))
         printf(", eval loss %.4f, accuracy %.2f %%", r->eval_loss, 100 * r->eval_accuracy);
-    printf("\n%s: weights sha256 %.16s...\n", r->out, r->weights_sha256);
+    printf("\n%s/checkpoint/step-%lld: weights sha256 %.16s...\n", r->out, (long long)r->steps,
+           r->weights_sha256);
 }
 
 static int run(const cli_verb *verb, int argc, char **argv)

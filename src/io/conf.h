@@ -52,6 +52,11 @@ void fr__conf_put(struct fr_conf_out *o, const char *text);
 /* As YAML: plain where nothing can misread it, in double quotes otherwise. */
 void fr__conf_put_text(struct fr_conf_out *o, const char *text);
 
+/* What fr_conf_save writes. */
+void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
+/* One "a.b=value" over what is there. */
+fr_status fr__conf_set(fr_conf *top, const char *set);
+
 /* One YAML document as a free-standing tree; *out = NULL if it is empty. origin NULL: a file. */
 fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t bytes,
                         const char *origin, fr_conf **out);

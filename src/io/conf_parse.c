@@ -23,6 +23,7 @@ struct builder {
     const char *key; /* read, its value still to come */
     int key_line, key_column;
     FR_VEC(struct anchor) anchors;
+    FR_VEC(char) text; /* of one token, while it is put together */
 };
 
 static fr_status fail_at(const struct builder *b, int line, int column, const char *format, ...)
@@ -105,16 +106,25 @@ static void token_place(struct fy_token *token, int *line, int *column)
     *column = mark ? mark->column + 1 : 0;
 }
 
+/* By chunks: fy_token_get_text leaks where there are many, fy_token_iter_read mixes them up. */
 static fr_status token_text(struct builder *b, struct fy_token *token, const char **out)
 {
-    size_t n = 0;
+    struct fy_token_iter *iter = fy_token_iter_create(token);
+    if (!iter) return no_memory(b);
+    const struct fy_iter_chunk *chunk = NULL;
+    int failed = 0;
+    bool has_room = true;
+    b->text.n = 0;
+    while (has_room && (chunk = fy_token_iter_chunk_next(iter, chunk, &failed)) != NULL)
+        for (size_t i = 0; i < chunk->len && has_room; i++)
+            has_room = fr__vec_push(&b->text, chunk->str[i]);
+    fy_token_iter_destroy(iter);
+    size_t n = b->text.n;
+    if (!has_room || failed || !fr__vec_push(&b->text, '\0')) return no_memory(b);
     int line, column;
     token_place(token, &line, &column);
-    const char *text = fy_token_get_text(token, &n);
-    if (!text && n == 0) text = "";
-    if (!text) return no_memory(b);
-    if (memchr(text, '\0', n)) return fail_at(b, line, column, "a zero byte inside a text");
-    *out = fr__arena_printf(&b->root->arena, "%.*s", (int)n, text);
+    if (strlen(b->text.at) != n) return fail_at(b, line, column, "a zero byte inside a text");
+    *out = fr__arena_strdup(&b->root->arena, b->text.at);
     return *out ? FR_OK : no_memory(b);
 }
 
@@ -343,21 +353,25 @@ fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t byte
     FR_TRY(check_characters(&b, copy, bytes));
     fr_status status = parse(&b, copy, bytes);
     fr__vec_fini(&b.anchors);
+    fr__vec_fini(&b.text);
     if (status == FR_OK) *out = b.value;
     return status;
 }
 
 /* --- documents ---------------------------------------------------------------------------- */
 
-static fr_status set_value(struct fr_conf_root *root, const char *set)
+fr_status fr__conf_set(fr_conf *top, const char *set)
 {
+    struct fr_conf_root *root = top->root;
     const char *origin = fr__arena_printf(&root->arena, "--set %s", set);
     const char *equals = strchr(set, '=');
-    if (!origin) return fr__conf_no_memory(root->top);
+    if (!origin) return fr__conf_no_memory(top);
+    if (!fr__utf8_is_valid(set))
+        return fr_fail(root->ctx, FR_INVALID, "%s: not UTF-8 text", origin);
     if (!equals || equals == set)
         return fr_fail(root->ctx, FR_INVALID, "%s: expected key=value, such as train.batch=64",
                        origin);
-    fr_conf *at = root->top;
+    fr_conf *at = top;
     int depth = 0;
     for (const char *from = set, *end; from <= equals; from = end + 1) {
         for (end = from; *end != '.' && end != equals;) end++;
@@ -433,7 +447,7 @@ fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *co
     fr_conf *top;
     fr_status status = fr_conf_parse(ctx, (const char *)text, bytes, path, &top);
     fr__free(text);
-    for (int i = 0; i < n_sets && status == FR_OK; i++) status = set_value(top->root, sets[i]);
+    for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
     if (status == FR_OK)
         *out = top;
     else

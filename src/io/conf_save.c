@@ -2,6 +2,7 @@
 #include "io/conf.h"
 
 #include "io/file.h"
+#include "io/number.h"
 #include "io/utf8.h"
 
 #include <stdio.h>
@@ -144,7 +145,9 @@ void fr__conf_put_text(struct fr_conf_out *o, const char *text)
             snprintf(piece, sizeof piece, "\\%c", (char)c);
         else if (c == '\n')
             snprintf(piece, sizeof piece, "\\n");
-        else if (c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x2000 && c < 0x2100) || c >= 0xFE00)
+        else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) /* short: a key may have 1024 characters */
+            snprintf(piece, sizeof piece, "\\x%02x", (unsigned)c);
+        else if ((c >= 0x2000 && c < 0x2100) || c >= 0xFE00)
             snprintf(piece, sizeof piece, "\\U%08x", (unsigned)c);
         else
             memcpy(piece, t, n);
@@ -198,11 +201,22 @@ static void put_list(struct fr_conf_out *o, const fr_conf *node, int indent)
     }
 }
 
+/* Numbers and truth values mean something else in quotes. */
+static bool is_value(const char *text)
+{
+    int64_t i;
+    double r;
+    const char *body = text + (*text == '-' || *text == '+');
+    return fr__int_scan(text, &i) || fr__real_scan(text, &r) || strcmp(body, ".inf") == 0 ||
+           strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
+}
+
+/* A value nobody asked for. */
 static void put_scalar(struct fr_conf_out *o, const fr_conf *node)
 {
     if (fr__conf_is_null(node))
         fr__conf_put(o, "null");
-    else if (node->is_plain && !strchr(node->text, '\n'))
+    else if (node->is_plain && is_value(node->text))
         fr__conf_put(o, node->text);
     else
         fr__conf_put_text(o, node->text);
@@ -232,11 +246,16 @@ static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent)
     fr__conf_put(o, "\n");
 }
 
+void fr__conf_format(const fr_conf *top, struct fr_conf_out *o)
+{
+    put_mapping(o, top, 0, false);
+    if (o->text.n == 0) fr__conf_put(o, "{}\n");
+}
+
 fr_status fr_conf_save(fr_conf *top, const char *path)
 {
     struct fr_conf_out o = {0};
-    put_mapping(&o, top, 0, false);
-    if (o.text.n == 0) fr__conf_put(&o, "{}\n");
+    fr__conf_format(top, &o);
     fr_status status = o.failed ? fr__conf_no_memory(top)
                                 : fr__file_replace(top->root->ctx, path, o.text.at, o.text.n);
     fr__vec_fini(&o.text);

@@ -1,6 +1,6 @@
 /* test_ctx.c -- first failure wins, texts are cut and not overrun, log lines arrive. */
 #include "base/alloc.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <pthread.h>
 

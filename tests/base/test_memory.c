@@ -1,7 +1,7 @@
 /* test_memory.c -- alloc, arena and vec: zeroed, aligned, counted, and failing on demand. */
 #include "base/arena.h"
 #include "base/vec.h"
-#include "support.h"
+#include "support/check.h"
 
 static bool is_zero(const unsigned char *p, size_t n)
 {

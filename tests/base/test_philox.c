@@ -2,7 +2,7 @@
  * and positions keep apart. */
 #include "base/philox.h"
 #include "base/thread.h"
-#include "support.h"
+#include "support/check.h"
 
 static void known_answers(void **state)
 {

@@ -1,5 +1,5 @@
 /* test_conf.c -- reading a config: values, places in errors, unknown keys, overrides, bounds. */
-#include "support.h"
+#include "support/check.h"
 
 #include <forerun/io.h>
 #include <inttypes.h>
@@ -396,6 +396,7 @@ static void wrong_sets(void **state)
         {"a={b: 1, b: 2}", "--set a={b: 1, b: 2}: key \"b\" is given twice"},
         {"a=*x", "--set a=*x: alias *x has no anchor"},
         {"a=\xFF", "not UTF-8"},
+        {"a\xFF=1", "not UTF-8"},
         {"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a=1", "is not a key"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -1,6 +1,6 @@
 /* test_conf_save.c -- a saved config holds every answer and loads back to the same ones. */
 #include "io/file.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <float.h>
 #include <forerun/io.h>
@@ -208,7 +208,7 @@ static void texts_come_back(void **state)
 static void unasked_values_come_back(void **state)
 {
     fr_conf *c = parse("a: one\n  two\n\n  three\nb: {x: a b, y: \"q: r\"}\nc: |\n  l1\n  l2\n"
-                       "? 'odd: key'\n: 1\nd: -1\n");
+                       "? 'odd: key'\n: 1\nd: -1\ne: [?]\nf: [False, +.inf]\n");
     char text[300];
     const char *t;
     int64_t v;

@@ -1,6 +1,6 @@
 /* test_file.c -- plain and gzip files, bounds, atomic replacement, folders. */
 #include "io/file.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <signal.h>
 #include <sys/resource.h>

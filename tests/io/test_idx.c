@@ -1,6 +1,6 @@
 /* test_idx.c -- whole files, each cut and each lie. */
 #include "io/idx.h"
-#include "support.h"
+#include "support/check.h"
 
 static fr_ctx *ctx;
 

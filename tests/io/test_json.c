@@ -1,6 +1,6 @@
 /* test_json.c -- what the writer writes, what Jansson reads back, and that misuse fails. */
 #include "io/json.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* test_npy.c -- arrays as NumPy writes them, and headers that lie. */
 #include "io/npy.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <zlib.h>
 

@@ -1,7 +1,7 @@
 /* test_number.c -- number text in both directions, and UTF-8. */
 #include "io/number.h"
 #include "io/utf8.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <float.h>
 #include <locale.h>

@@ -1,7 +1,7 @@
 /* test_safetensors.c -- files written and read back, files as other writers make them, headers that
  * lie, cut files, a full disk, no memory. */
 #include "io/safetensors.h"
-#include "support.h"
+#include "support/check.h"
 
 #include <forerun/io.h>
 #include <signal.h>

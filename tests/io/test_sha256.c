@@ -1,6 +1,6 @@
 /* test_sha256.c -- the examples of FIPS 180-4 and NIST's CAVP, and every way to cut the input. */
 #include "io/sha256.h"
-#include "support.h"
+#include "support/check.h"
 
 static void digest(const void *data, size_t bytes, size_t piece, char hex[65])
 {

@@ -1,6 +1,6 @@
 /* test_tsv.c -- rows, line numbers, odd line ends, lines without a tab. */
 #include "io/tsv.h"
-#include "support.h"
+#include "support/check.h"
 
 static fr_ctx *ctx;
 

@@ -1,83 +1,300 @@
 /* batch_norm.c -- batch normalisation (Ioffe and Szegedy, 2015), with the relu behind it fused.
  *
- * Parameters: weight, bias (trained), running_mean, running_var (buffers). oneDNN computes all
- * gradients in one go, so backward_input does that and leaves the two parameter gradients in
- * `saved` for backward_weight; where no input gradient is wanted, backward_weight does it all. */
-#include "backend/cpu/cpu.h"
-
+ *     m, v = mean and variance of a channel over samples and pixels;  h = (x - m) / sqrt(v + eps)
+ *     y  = weight * h + bias
+ *     dx = weight / sqrt(v + eps) * (dz - mean(dz) - h * mean(dz * h)),  dz = dy where the relu let
+ *          y through, which is asked again of x, so that y is not needed
+ *
+ * Channels are taken eight at a time, one block after the other, each block twice (statistics, then
+ * values; the second time it comes from the cache). Statistics are sums over the plane of one
+ * sample, joined in order of samples (Chan, Golub and LeVeque, 1979): neither the layout of the
+ * tensors nor the number of threads changes a bit of them.
+ *
+ * Parameters: weight, bias (trained), running_mean, running_var (buffers). */
+#include <math.h>
 #include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/lanes.h"
+#include "base/simd.h"
+
+enum { LANES = FR_LANES };
+
+/* Where the numbers of a tensor are: sample, block of LANES channels, pixel, lane. */
+typedef struct view {
+    size_t sample, block, pixel, lane; /* strides in floats */
+    size_t half;    /* blocks of 16 channels: the odd block starts here, `block` is for two */
+    bool is_padded; /* the last block has room for all lanes, which must be zero */
+} view;
 
 typedef struct bn {
     fr_kernel base;
     bool has_relu;
-    size_t channels;
-    dnnl_memory_desc_t x_given, y_given, data; /* as the program has them; as they are computed */
-    fr_prim forward, back;
-    size_t relu_at; /* of oneDNN's relu mask in saved, behind the vectors below */
-    size_t dx_at;   /* in scratch, where nobody wants dx */
+    size_t channels, samples, pixels;
+    view x, y;
 } bn;
 
-/* Vectors of `channels` floats at the front of `saved`. */
-enum { MEAN, VARIANCE, D_WEIGHT, D_BIAS, N_VECTORS };
+typedef struct call {
+    const bn *b;
+    const fr_kernel_args *a;
+    void *dx; /* NULL: parameter gradients only */
+} call;
+
+/* What a block needs besides its pixels, zeros for lanes that are not there:
+ * h = (x - mean) * slope, y = (x - mean) * scale + bias. */
+typedef struct terms {
+    fr_v8 mean, slope, scale, bias;
+} terms;
+
+/* Vectors of `channels` floats in `saved`. */
+enum { MEAN, SLOPE, D_WEIGHT, D_BIAS, N_VECTORS };
 
 static float *vector(const bn *b, const fr_kernel_args *a, int which)
 {
     return (float *)((char *)a->saved + (size_t)which * fr__align_up(b->channels * sizeof(float)));
 }
 
-static void *relu_mask(const bn *b, const fr_kernel_args *a)
+static inline size_t start_of(const view *v, size_t sample, size_t block)
 {
-    return (char *)a->saved + b->relu_at;
+    if (!v->half) return sample * v->sample + block * v->block;
+    return sample * v->sample + block / 2 * v->block + block % 2 * v->half;
 }
 
-/* PyTorch's rule: momentum is the weight of the new value; the variance kept is the unbiased one.
- */
-static void update_running(const bn *b, const fr_kernel_args *a)
+static inline size_t lanes_in(const bn *b, size_t block)
 {
-    const float *mean = vector(b, a, MEAN), *variance = vector(b, a, VARIANCE);
-    float *running_mean = a->buffers[2], *running_var = a->buffers[3];
-    const float m = b->base.node->attrs.norm.momentum;
-    double n = (double)fr_shape_count(&b->base.node->shape) * b->base.batch / (double)b->channels;
-    const float unbias = (float)(n / (n - 1));
-    for (size_t c = 0; c < b->channels; c++) {
-        running_mean[c] = (1 - m) * running_mean[c] + m * mean[c];
-        running_var[c] = (1 - m) * running_var[c] + m * (variance[c] * unbias);
+    size_t left = b->channels - block * LANES;
+    return left < LANES ? left : LANES;
+}
+
+/* n lanes of one pixel, zeros in the others. is_dense, a constant: all of them, side by side. */
+FR_INLINE void load(fr_v8 *to, const float *from, bool is_dense, size_t n, const view *v)
+{
+    if (is_dense) {
+        *to = FR_LOAD8(from);
+        return;
+    }
+    float lane[LANES] = {0};
+    for (size_t l = 0; l < n; l++) lane[l] = from[l * v->lane];
+    *to = FR_LOAD8(lane);
+}
+
+FR_INLINE void store(const fr_v8 *from, float *to, bool is_dense, size_t n, const view *v)
+{
+    if (is_dense || v->is_padded) {
+        FR_STORE8(to, *from);
+        return;
+    }
+    float lane[LANES];
+    FR_STORE8(lane, *from);
+    for (size_t l = 0; l < n; l++) to[l * v->lane] = lane[l];
+}
+
+/* ---- Forward ---- */
+
+/* Mean and sum of squared distances of one plane, joined to those of the `seen` numbers before. */
+FR_INLINE void join_plane(const bn *b, const float *x, bool is_dense, size_t n, double seen,
+                          double mean[LANES], double spread[LANES])
+{
+    fr_v8 sum = FR_ALL8(0), square = FR_ALL8(0), at;
+    for (size_t p = 0; p < b->pixels; p++) {
+        load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
+        sum += at;
+    }
+    const fr_v8 middle = sum / (float)b->pixels;
+    for (size_t p = 0; p < b->pixels; p++) {
+        load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
+        square += (at - middle) * (at - middle);
+    }
+    const double fresh = (double)b->pixels, total = seen + fresh;
+    for (size_t l = 0; l < LANES; l++) {
+        double d = (double)middle[l] - mean[l];
+        mean[l] += d * fresh / total;
+        spread[l] += (double)square[l] + d * d * seen * fresh / total;
     }
 }
 
-static fr_status bn_forward_training(fr_kernel *k, const fr_kernel_args *a)
+FR_INLINE void find_statistics(const bn *b, const fr_kernel_args *a, size_t block, bool is_dense,
+                               size_t n)
 {
-    bn *b = (bn *)k;
-    FR_TRY(fr__prim_run(k, &b->forward, a->scratch,
-                        FR_TENSORS(a->x[0], a->w[0], a->w[1], vector(b, a, MEAN),
-                                   vector(b, a, VARIANCE), a->y, relu_mask(b, a))));
-    update_running(b, a);
-    return FR_OK;
+    double mean[LANES] = {0}, spread[LANES] = {0};
+    for (size_t s = 0; s < b->samples; s++)
+        join_plane(b, (const float *)a->x[0] + start_of(&b->x, s, block), is_dense, n,
+                   (double)(s * b->pixels), mean, spread);
+    const double count = (double)(b->samples * b->pixels);
+    const float m = b->base.node->attrs.norm.momentum, eps = b->base.node->attrs.norm.eps;
+    for (size_t l = 0; l < n; l++) {
+        const size_t c = block * LANES + l;
+        float *running_mean = a->buffers[2] + c, *running_var = a->buffers[3] + c;
+        vector(b, a, MEAN)[c] = (float)mean[l];
+        vector(b, a, SLOPE)[c] = (float)(1 / sqrt(spread[l] / count + (double)eps));
+        /* PyTorch's rule: m weighs the new value; the variance kept is the unbiased one. */
+        *running_mean = (1 - m) * *running_mean + m * (float)mean[l];
+        *running_var = (1 - m) * *running_var + m * (float)(spread[l] / (count - 1));
+    }
 }
+
+FR_INLINE void normalise(const bn *b, const fr_kernel_args *a, const terms *t, size_t block,
+                         bool is_dense, bool has_relu, size_t n)
+{
+    for (size_t s = 0; s < b->samples; s++) {
+        const float *x = (const float *)a->x[0] + start_of(&b->x, s, block);
+        float *y = (float *)a->y + start_of(&b->y, s, block);
+        for (size_t p = 0; p < b->pixels; p++) {
+            fr_v8 at;
+            load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
+            at = (at - t->mean) * t->scale + t->bias;
+            if (has_relu) at = FR_SELECT8(at < FR_ALL8(0), FR_ALL8(0), at); /* NaN stays */
+            store(&at, y + p * b->y.pixel, is_dense, n, &b->y);
+        }
+    }
+}
+
+static void find_terms(const bn *b, const fr_kernel_args *a, size_t block, terms *t)
+{
+    float mean[LANES] = {0}, slope[LANES] = {0}, scale[LANES] = {0}, bias[LANES] = {0};
+    for (size_t l = 0; l < lanes_in(b, block); l++) {
+        const size_t c = block * LANES + l;
+        const double eps = (double)b->base.node->attrs.norm.eps;
+        bool is_training = b->base.training;
+        mean[l] = is_training ? vector(b, a, MEAN)[c] : a->w[2][c];
+        slope[l] = is_training ? vector(b, a, SLOPE)[c] : (float)(1 / sqrt(a->w[3][c] + eps));
+        scale[l] = slope[l] * a->w[0][c];
+        bias[l] = a->w[1][c];
+    }
+    *t = (terms){FR_LOAD8(mean), FR_LOAD8(slope), FR_LOAD8(scale), FR_LOAD8(bias)};
+}
+
+static bool is_dense_block(const bn *b, size_t block)
+{
+    return lanes_in(b, block) == LANES && b->x.lane == 1 && b->y.lane == 1;
+}
+
+/* One version of the loops for each answer that the compiler should know. */
+FR_SIMD static void forward_blocks(void *arg, size_t begin, size_t end)
+{
+    const bn *b = ((call *)arg)->b;
+    const fr_kernel_args *a = ((call *)arg)->a;
+    for (size_t block = begin; block < end; block++) {
+        const size_t n = lanes_in(b, block);
+        const bool is_dense = is_dense_block(b, block);
+        if (b->base.training && is_dense)
+            find_statistics(b, a, block, true, LANES);
+        else if (b->base.training)
+            find_statistics(b, a, block, false, n);
+        terms t;
+        find_terms(b, a, block, &t);
+        if (is_dense && b->has_relu)
+            normalise(b, a, &t, block, true, true, LANES);
+        else if (is_dense)
+            normalise(b, a, &t, block, true, false, LANES);
+        else
+            normalise(b, a, &t, block, false, b->has_relu, n);
+    }
+}
+
+/* ---- Backward ---- */
+
+/* x to its distance from the mean, dy to dz. */
+FR_INLINE void revisit(fr_v8 *x, fr_v8 *dy, const terms *t, bool has_relu)
+{
+    *x -= t->mean;
+    if (has_relu) *dy = FR_SELECT8(*x * t->scale + t->bias > FR_ALL8(0), *dy, FR_ALL8(0));
+}
+
+FR_INLINE void sum_gradients(const bn *b, const fr_kernel_args *a, const terms *t, size_t block,
+                             bool is_dense, bool has_relu, size_t n)
+{
+    double d_weight[LANES] = {0}, d_bias[LANES] = {0};
+    for (size_t s = 0; s < b->samples; s++) {
+        const float *x = (const float *)a->x[0] + start_of(&b->x, s, block);
+        const float *dy = (const float *)a->dy + start_of(&b->y, s, block);
+        fr_v8 sum = FR_ALL8(0), sum_h = FR_ALL8(0), d, dz;
+        for (size_t p = 0; p < b->pixels; p++) {
+            load(&d, x + p * b->x.pixel, is_dense, n, &b->x);
+            load(&dz, dy + p * b->y.pixel, is_dense, n, &b->y);
+            revisit(&d, &dz, t, has_relu);
+            sum += dz;
+            sum_h += dz * (d * t->slope);
+        }
+        for (size_t l = 0; l < LANES; l++) d_bias[l] += (double)sum[l];
+        for (size_t l = 0; l < LANES; l++) d_weight[l] += (double)sum_h[l];
+    }
+    for (size_t l = 0; l < n; l++) vector(b, a, D_WEIGHT)[block * LANES + l] = (float)d_weight[l];
+    for (size_t l = 0; l < n; l++) vector(b, a, D_BIAS)[block * LANES + l] = (float)d_bias[l];
+}
+
+FR_INLINE void find_dx(const call *c, const terms *t, size_t block, bool is_dense, bool has_relu,
+                       size_t n)
+{
+    const bn *b = c->b;
+    const float share = 1.0f / (float)(b->samples * b->pixels);
+    float lane[2][LANES] = {{0}};
+    for (size_t l = 0; l < n; l++) {
+        lane[0][l] = vector(b, c->a, D_BIAS)[block * LANES + l] * share;
+        lane[1][l] = vector(b, c->a, D_WEIGHT)[block * LANES + l] * share;
+    }
+    const fr_v8 mean_dz = FR_LOAD8(lane[0]), slope_dz = FR_LOAD8(lane[1]) * t->slope;
+    for (size_t s = 0; s < b->samples; s++) {
+        const float *x = (const float *)c->a->x[0] + start_of(&b->x, s, block);
+        const float *dy = (const float *)c->a->dy + start_of(&b->y, s, block);
+        float *dx = (float *)c->dx + start_of(&b->x, s, block);
+        for (size_t p = 0; p < b->pixels; p++) {
+            fr_v8 d, dz;
+            load(&d, x + p * b->x.pixel, is_dense, n, &b->x);
+            load(&dz, dy + p * b->y.pixel, is_dense, n, &b->y);
+            revisit(&d, &dz, t, has_relu);
+            dz = t->scale * (dz - mean_dz - d * slope_dz);
+            store(&dz, dx + p * b->x.pixel, is_dense, n, &b->x);
+        }
+    }
+}
+
+FR_INLINE void backward_block(const call *c, const terms *t, size_t block, bool is_dense,
+                              bool has_relu, size_t n)
+{
+    sum_gradients(c->b, c->a, t, block, is_dense, has_relu, n);
+    if (c->dx) find_dx(c, t, block, is_dense, has_relu, n);
+}
+
+FR_SIMD static void backward_blocks(void *arg, size_t begin, size_t end)
+{
+    const call *c = arg;
+    for (size_t block = begin; block < end; block++) {
+        terms t;
+        find_terms(c->b, c->a, block, &t);
+        if (!is_dense_block(c->b, block))
+            backward_block(c, &t, block, false, c->b->has_relu, lanes_in(c->b, block));
+        else if (c->b->has_relu)
+            backward_block(c, &t, block, true, true, LANES);
+        else
+            backward_block(c, &t, block, true, false, LANES);
+    }
+}
+
+/* ---- Entries ---- */
+
+static size_t n_blocks(const bn *b) { return (b->channels + LANES - 1) / LANES; }
 
 static fr_status bn_forward(fr_kernel *k, const fr_kernel_args *a)
 {
-    return fr__prim_run(k, &((bn *)k)->forward, a->scratch,
-                        FR_TENSORS(a->x[0], a->w[0], a->w[1], a->w[2], a->w[3], a->y));
+    const bn *b = (const bn *)k;
+    fr__cpu_parallel(k->dev, n_blocks(b), 1, forward_blocks, &(call){.b = b, .a = a});
+    return FR_OK;
 }
 
-static fr_status back(bn *b, const fr_kernel_args *a, void *dx)
-{
-    return fr__prim_run(&b->base, &b->back, a->scratch,
-                        FR_TENSORS(a->x[0], a->w[0], a->w[1], vector(b, a, MEAN),
-                                   vector(b, a, VARIANCE), a->dy, dx, vector(b, a, D_WEIGHT),
-                                   vector(b, a, D_BIAS), relu_mask(b, a)));
-}
-
+/* Leaves the gradients of the parameters in `saved`, for backward_weight. */
 static fr_status bn_backward_input(fr_kernel *k, const fr_kernel_args *a)
 {
-    return back((bn *)k, a, a->dx[0]);
+    const bn *b = (const bn *)k;
+    fr__cpu_parallel(k->dev, n_blocks(b), 1, backward_blocks, &(call){b, a, a->dx[0]});
+    return FR_OK;
 }
 
 static fr_status bn_backward_weight(fr_kernel *k, const fr_kernel_args *a)
 {
-    bn *b = (bn *)k;
-    if (!k->ops->backward_input) FR_TRY(back(b, a, (char *)a->scratch + b->dx_at));
+    const bn *b = (const bn *)k;
+    if (!k->ops->backward_input)
+        fr__cpu_parallel(k->dev, n_blocks(b), 1, backward_blocks, &(call){b, a, NULL});
     for (int i = 0; i < 2; i++) {
         const float *fresh = vector(b, a, D_WEIGHT + i);
         if (a->add_dw)
@@ -88,11 +305,23 @@ static fr_status bn_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static void bn_destroy(fr_kernel *k)
+/* side_by_side: channels at one pixel, as fr__layout_lanes says; a lone (C) is one pixel of all. */
+static view make_view(const bn *b, int side_by_side)
 {
-    bn *b = (bn *)k;
-    fr__prim_fini(&b->forward);
-    fr__prim_fini(&b->back);
+    const size_t side = (size_t)side_by_side;
+    if (b->base.node->shape.n_dims == 1)
+        return (view){.sample = b->channels, .block = LANES, .lane = 1};
+    if (side == 1)
+        return (view){.sample = b->channels * b->pixels,
+                      .block = LANES * b->pixels,
+                      .pixel = 1,
+                      .lane = b->pixels};
+    return (view){.sample = (b->channels + side - 1) / side * side * b->pixels,
+                  .block = side * b->pixels,
+                  .pixel = side,
+                  .lane = 1,
+                  .half = side == 16 ? LANES : 0,
+                  .is_padded = true};
 }
 
 static fr_status describe(bn *b, const fr_kernel_spec *spec, fr_arena *arena)
@@ -100,102 +329,45 @@ static fr_status describe(bn *b, const fr_kernel_spec *spec, fr_arena *arena)
     fr_kernel *k = &b->base;
     b->has_relu = fr__group_has(spec, FR_OP_RELU);
     b->channels = (size_t)k->node->shape.dim[0];
-    FR_TRY(fr__md_of_layout(k, spec->x[0], k->node, &b->x_given));
-    FR_TRY(fr__md_blocked(k, k->node, &b->data));
-    b->y_given = b->data;
-    if (spec->plain_output) FR_TRY(fr__md_plain(k, k->node, &b->y_given));
-    int64_t n = fr_shape_count(&k->node->shape) / k->node->shape.dim[0] * k->batch;
-    if (k->training && n < 2)
+    b->samples = (size_t)k->batch;
+    b->pixels = (size_t)fr_shape_count(&k->node->shape) / b->channels;
+    if (k->training && b->samples * b->pixels < 2)
         return fr_fail(k->ctx, FR_INVALID,
-                       "node %s: batch_norm cannot train on one value a channel; use a batch or "
-                       "micro-batch of at least 2",
+                       "node %s: batch_norm cannot train on one number a channel (a variance needs "
+                       "two); use micro-batches of at least 2 samples",
                        k->node->name);
-    return fr__layout_of_md(k, arena, &b->y_given, &k->y);
-}
-
-static unsigned flags_of(const bn *b)
-{
-    return dnnl_use_scale | dnnl_use_shift | (b->has_relu ? dnnl_fuse_norm_relu : 0u) |
-           (b->base.training ? 0u : dnnl_use_global_stats);
-}
-
-static fr_status make_forward(bn *b, fr_arena *arena)
-{
-    fr_kernel *k = &b->base;
-    const char *what = "forward batch norm";
-    dnnl_batch_normalization_desc_t op;
-    FR_TRY_DNNL(k, what,
-                dnnl_batch_normalization_forward_desc_init(
-                    &op, k->training ? dnnl_forward_training : dnnl_forward_inference, &b->data,
-                    k->node->attrs.norm.eps, flags_of(b)));
-    dnnl_primitive_desc_t desc;
-    FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &b->x_given},
-                           {.id = DNNL_ARG_SCALE},
-                           {.id = DNNL_ARG_SHIFT},
-                           {.id = DNNL_ARG_MEAN},
-                           {.id = DNNL_ARG_VARIANCE},
-                           {.id = DNNL_ARG_DST, .md = &b->y_given, .is_output = true},
-                           {.id = DNNL_ARG_WORKSPACE}};
-    int n_args = b->has_relu && k->training ? 7 : 6;
-    FR_TRY(fr__prim_init(k, arena, what, desc, n_args, args, &b->forward));
-    k->scratch_bytes = b->forward.scratch_bytes;
+    b->x = make_view(b, fr__layout_lanes(spec->x[0]));
+    dnnl_memory_desc_t y;
+    FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
+    if (!spec->plain_output && spec->x[0]->desc)
+        FR_TRY(fr__md_of_layout(k, spec->x[0], k->node, &y));
+    FR_TRY(fr__layout_of_md(k, arena, &y, &k->y));
+    b->y = make_view(b, fr__layout_lanes(&k->y));
+    k->can_overwrite_x0 = memcmp(&b->x, &b->y, sizeof b->x) == 0;
     return FR_OK;
 }
 
-static fr_status make_back(bn *b, fr_arena *arena)
-{
-    fr_kernel *k = &b->base;
-    const char *what = "gradient of batch norm";
-    dnnl_batch_normalization_desc_t op;
-    FR_TRY_DNNL(k, what,
-                dnnl_batch_normalization_backward_desc_init(&op, dnnl_backward, &b->data, &b->data,
-                                                            k->node->attrs.norm.eps, flags_of(b)));
-    dnnl_primitive_desc_t desc;
-    FR_TRY(fr__prim_desc(k, what, &op, NULL, b->forward.desc, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &b->x_given},
-                           {.id = DNNL_ARG_SCALE},
-                           {.id = DNNL_ARG_SHIFT},
-                           {.id = DNNL_ARG_MEAN},
-                           {.id = DNNL_ARG_VARIANCE},
-                           {.id = DNNL_ARG_DIFF_DST, .md = &b->y_given},
-                           {.id = DNNL_ARG_DIFF_SRC, .md = &b->x_given, .is_output = true},
-                           {.id = DNNL_ARG_DIFF_SCALE, .is_output = true},
-                           {.id = DNNL_ARG_DIFF_SHIFT, .is_output = true},
-                           {.id = DNNL_ARG_WORKSPACE}};
-    FR_TRY(fr__prim_init(k, arena, what, desc, b->has_relu ? 10 : 9, args, &b->back));
-    b->dx_at = fr__align_up(b->back.scratch_bytes);
-    size_t bytes = b->dx_at;
-    if (!k->ops->backward_input) bytes += fr__align_up(dnnl_memory_desc_get_size(&b->x_given));
-    if (bytes > k->scratch_bytes) k->scratch_bytes = bytes;
-    b->relu_at = N_VECTORS * fr__align_up(b->channels * sizeof(float));
-    k->saved_bytes = b->relu_at;
-    if (b->has_relu)
-        k->saved_bytes += dnnl_memory_desc_get_size(fr__prim_md(&b->forward, DNNL_ARG_WORKSPACE));
-    return FR_OK;
-}
-
-static const fr_kernel_ops evaluating = {.forward = bn_forward, .destroy = bn_destroy};
-static const fr_kernel_ops training = {.forward = bn_forward_training,
+static const fr_kernel_ops evaluating = {.forward = bn_forward};
+static const fr_kernel_ops training = {.forward = bn_forward,
                                        .backward_input = bn_backward_input,
-                                       .backward_weight = bn_backward_weight,
-                                       .destroy = bn_destroy};
-static const fr_kernel_ops training_first = {
-    .forward = bn_forward_training, .backward_weight = bn_backward_weight, .destroy = bn_destroy};
+                                       .backward_weight = bn_backward_weight};
+static const fr_kernel_ops training_first = {.forward = bn_forward,
+                                             .backward_weight = bn_backward_weight};
 
 fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
 {
+    if (fr__layout_lanes(spec->x[0]) == 0)
+        return fr__cpu_wrap_plain(spec, arena, fr__cpu_batch_norm, out);
     const fr_kernel_ops *ops = !spec->training    ? &evaluating
                                : spec->need_dx[0] ? &training
                                                   : &training_first;
     fr_kernel *k = fr__kernel_new(spec, arena, sizeof(bn), ops);
     if (!k) return FR_NO_MEMORY;
-    *out = k; /* from here on `destroy` cleans up */
+    *out = k;
     bn *b = (bn *)k;
     FR_TRY(describe(b, spec, arena));
-    FR_TRY(make_forward(b, arena));
-    k->can_overwrite_x0 = true;
     if (!spec->training) return FR_OK;
     k->needs_x = 1;
-    return make_back(b, arena);
+    k->saved_bytes = N_VECTORS * fr__align_up(b->channels * sizeof(float));
+    return FR_OK;
 }

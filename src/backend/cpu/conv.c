@@ -30,8 +30,10 @@ static const float *bias_of(const conv *c, const fr_kernel_args *a)
 static fr_status conv_forward(fr_kernel *k, const fr_kernel_args *a)
 {
     conv *c = (conv *)k;
-    return fr__prim_run(k, &c->forward, a->scratch,
-                        FR_TENSORS(a->x[0], a->w[0], a->y, bias_of(c, a)));
+    FR_TRY(fr__prim_run(k, &c->forward, a->scratch,
+                        FR_TENSORS(a->x[0], a->w[0], a->y, bias_of(c, a))));
+    if (c->has_relu) fr__cpu_relu(k->dev, a->y, k->y.bytes / sizeof(float));
+    return FR_OK;
 }
 
 static fr_status conv_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
@@ -142,8 +144,7 @@ static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *are
                     &op, dnnl_forward_training, dnnl_convolution_direct, &c->x_any, &c->w_any,
                     c->has_bias ? &c->b : NULL, &c->y_any, v->stride, v->before, v->after));
     dnnl_primitive_desc_t desc;
-    const_dnnl_primitive_attr_t attr = c->has_relu ? fr__cpu(k->dev)->attr_relu : NULL;
-    FR_TRY(fr__prim_desc(k, what, &op, attr, NULL, &desc));
+    FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
     c->y = *dnnl_primitive_desc_query_md(desc, dnnl_query_dst_md, 0);
     c->y_given = c->y;
     if (spec->plain_output) {

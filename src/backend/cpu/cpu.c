@@ -18,7 +18,7 @@
 #define MAKERS(X)                            \
     X(CONV2D, fr__cpu_conv2d, true)          \
     X(BATCH_NORM, fr__cpu_batch_norm, true)  \
-    X(MAX_POOL, fr__cpu_pool, true)          \
+    X(MAX_POOL, fr__cpu_max_pool, true)      \
     X(AVG_POOL, fr__cpu_pool, true)          \
     X(GLOBAL_POOL, fr__cpu_pool, true)       \
     X(CONCAT, fr__cpu_concat, true)          \
@@ -110,23 +110,16 @@ static fr_status pin_threads(fr_device *dev, int first_cpu)
 
 static dnnl_status_t open_dnnl(fr_cpu *cpu)
 {
-    dnnl_post_ops_t relu = NULL;
     dnnl_status_t s = dnnl_engine_create(&cpu->engine, dnnl_cpu, 0);
     if (!s) s = dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags);
     if (!s) s = dnnl_primitive_attr_create(&cpu->attr);
     if (!s) s = dnnl_primitive_attr_set_scratchpad_mode(cpu->attr, dnnl_scratchpad_mode_user);
-    if (!s) s = dnnl_primitive_attr_clone(&cpu->attr_relu, cpu->attr);
-    if (!s) s = dnnl_post_ops_create(&relu);
-    if (!s) s = dnnl_post_ops_append_eltwise(relu, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
-    if (!s) s = dnnl_primitive_attr_set_post_ops(cpu->attr_relu, relu);
-    if (relu) dnnl_post_ops_destroy(relu);
     return s;
 }
 
 static void cpu_close(fr_device *dev)
 {
     fr_cpu *cpu = dev->impl;
-    if (cpu->attr_relu) dnnl_primitive_attr_destroy(cpu->attr_relu);
     if (cpu->attr) dnnl_primitive_attr_destroy(cpu->attr);
     if (cpu->stream) dnnl_stream_destroy(cpu->stream);
     if (cpu->engine) dnnl_engine_destroy(cpu->engine);
@@ -251,6 +244,17 @@ FR_SIMD static void add_range(void *arg, size_t begin, size_t end)
 void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n)
 {
     fr__cpu_parallel(dev, n, SWEEP_GRAIN, add_range, &(sweep){.out = y, .a = x});
+}
+
+FR_SIMD static void relu_range(void *arg, size_t begin, size_t end)
+{
+    float *y = ((sweep *)arg)->out;
+    for (size_t i = begin; i < end; i++) y[i] = y[i] < 0.0f ? 0.0f : y[i];
+}
+
+void fr__cpu_relu(fr_device *dev, float *y, size_t n)
+{
+    fr__cpu_parallel(dev, n, SWEEP_GRAIN, relu_range, &(sweep){.out = y});
 }
 
 FR_SIMD static void relu_back_range(void *arg, size_t begin, size_t end)

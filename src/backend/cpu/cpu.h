@@ -11,6 +11,7 @@
 fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
@@ -44,6 +45,9 @@ void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, 
 /* The number of the thread that runs a body of fr__cpu_parallel, from 0. */
 int fr__cpu_thread(void);
 void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n); /* y += x */
+/* y = y < 0 ? 0 : y; a NaN stays, as in the relu on its own. (oneDNN's relu turns it into 0, and a
+ * run that diverged would go on unseen.) */
+void fr__cpu_relu(fr_device *dev, float *y, size_t n);
 /* Gradient of a relu from its output: dz = y > 0 ? dy : 0. dz == dy allowed. */
 void fr__cpu_relu_back(fr_device *dev, float *dz, const float *dy, const float *y, size_t n);
 

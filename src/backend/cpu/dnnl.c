@@ -90,6 +90,34 @@ fr_status fr__layout_of_md(const fr_kernel *k, fr_arena *arena, const dnnl_memor
     return FR_OK;
 }
 
+static dnnl_format_tag_t tag_of_lanes(int lanes)
+{
+    return lanes == 1 ? dnnl_nchw : lanes == 8 ? dnnl_nChw8c : dnnl_nChw16c;
+}
+
+int fr__layout_lanes(const fr_layout *layout)
+{
+    static const int known[] = {8, 16};
+    const dnnl_memory_desc_t *md = layout->desc;
+    if (!md) return 1;
+    for (size_t i = 0; i < sizeof known / sizeof *known && md->ndims == 4; i++) {
+        dnnl_memory_desc_t blocked;
+        if (dnnl_memory_desc_init_by_tag(&blocked, 4, md->dims, dnnl_f32, tag_of_lanes(known[i])) ==
+                dnnl_success &&
+            dnnl_memory_desc_equal(md, &blocked))
+            return known[i];
+    }
+    return 0;
+}
+
+fr_status fr__layout_with_lanes(const fr_kernel *k, fr_arena *arena, const fr_node *node, int lanes,
+                                fr_layout *layout)
+{
+    dnnl_memory_desc_t md;
+    FR_TRY(md_by_tag(k, node, tag_of_lanes(lanes), &md));
+    return fr__layout_of_md(k, arena, &md, layout);
+}
+
 fr_window fr__window(const fr_shape *in, const fr_shape *out, const int size[2],
                      const int stride[2], const int pad[2])
 {

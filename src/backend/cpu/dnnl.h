@@ -17,13 +17,12 @@
 typedef struct fr_cpu {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr;      /* user scratchpad */
-    dnnl_primitive_attr_t attr_relu; /* and a relu behind the operation */
+    dnnl_primitive_attr_t attr; /* user scratchpad */
 } fr_cpu;
 
 static inline const fr_cpu *fr__cpu(const fr_device *dev) { return (const fr_cpu *)dev->impl; }
 
-/* "node conv1 (conv2d): oneDNN could not make the forward convolution: unimplemented ..." */
+/* "node conv1 (conv2d): oneDNN failed at the forward convolution: out_of_memory; ..." */
 fr_status fr__dnnl_fail(const fr_kernel *k, const char *what, dnnl_status_t status);
 #define FR_TRY_DNNL(k, what, call)                                                             \
     do {                                                                                       \
@@ -46,6 +45,11 @@ fr_status fr__md_of_layout(const fr_kernel *k, const fr_layout *layout, const fr
 /* A layout for fr_kernel.y or .w: desc NULL where md is the row-major one of its dims. */
 fr_status fr__layout_of_md(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *md,
                            fr_layout *layout);
+/* Channels that lie side by side at each pixel of an image: 1 for row-major, 8 or 16 for blocks of
+ * channels (the last one padded with zeros), 0 for other layouts. */
+int fr__layout_lanes(const fr_layout *layout);
+fr_status fr__layout_with_lanes(const fr_kernel *k, fr_arena *arena, const fr_node *node, int lanes,
+                                fr_layout *layout);
 fr_status fr__md_row_major(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims,
                            dnnl_memory_desc_t *md);
 

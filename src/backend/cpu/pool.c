@@ -1,7 +1,5 @@
-/* pool.c -- max_pool, avg_pool and global_pool on oneDNN.
- *
- * The maximum is remembered as oneDNN's own map of winners (first of equals), kept in `saved`. The
- * global pool is an average over the whole map, its output a row-major (C). */
+/* pool.c -- avg_pool and global_pool on oneDNN. The global pool is an average over the whole map,
+ * its output a row-major (C). */
 #include "backend/cpu/cpu.h"
 
 typedef struct pool {
@@ -13,16 +11,14 @@ typedef struct pool {
     fr_prim forward, back;
 } pool;
 
-static bool has_winners(const pool *p) { return p->kind == dnnl_pooling_max && p->base.training; }
-
 static fr_status pool_forward(fr_kernel *k, const fr_kernel_args *a)
 {
-    return fr__prim_run(k, &((pool *)k)->forward, a->scratch, FR_TENSORS(a->x[0], a->y, a->saved));
+    return fr__prim_run(k, &((pool *)k)->forward, a->scratch, FR_TENSORS(a->x[0], a->y));
 }
 
 static fr_status pool_backward_input(fr_kernel *k, const fr_kernel_args *a)
 {
-    return fr__prim_run(k, &((pool *)k)->back, a->scratch, FR_TENSORS(a->dy, a->dx[0], a->saved));
+    return fr__prim_run(k, &((pool *)k)->back, a->scratch, FR_TENSORS(a->dy, a->dx[0]));
 }
 
 static void pool_destroy(fr_kernel *k)
@@ -44,9 +40,8 @@ static void choose_window(pool *p, const fr_node *in)
     }
     p->window = fr__window(&in->shape, &node->shape, node->attrs.pool.kernel,
                            node->attrs.pool.stride, node->attrs.pool.pad);
-    p->kind = node->op == FR_OP_MAX_POOL     ? dnnl_pooling_max
-              : node->attrs.pool.count_valid ? dnnl_pooling_avg_exclude_padding
-                                             : dnnl_pooling_avg_include_padding;
+    p->kind = node->attrs.pool.count_valid ? dnnl_pooling_avg_exclude_padding
+                                           : dnnl_pooling_avg_include_padding;
 }
 
 /* The output in the layout family of the input: what `blocked` gives for the output's shape. */
@@ -79,12 +74,9 @@ static fr_status make_forward(pool *p, fr_arena *arena)
     dnnl_primitive_desc_t desc;
     FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
     const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &p->x_given},
-                           {.id = DNNL_ARG_DST, .md = &p->y_given, .is_output = true},
-                           {.id = DNNL_ARG_WORKSPACE}};
-    FR_TRY(fr__prim_init(k, arena, what, desc, has_winners(p) ? 3 : 2, args, &p->forward));
+                           {.id = DNNL_ARG_DST, .md = &p->y_given, .is_output = true}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, 2, args, &p->forward));
     k->scratch_bytes = p->forward.scratch_bytes;
-    if (has_winners(p))
-        k->saved_bytes = dnnl_memory_desc_get_size(fr__prim_md(&p->forward, DNNL_ARG_WORKSPACE));
     return FR_OK;
 }
 
@@ -100,9 +92,8 @@ static fr_status make_back(pool *p, fr_arena *arena)
     dnnl_primitive_desc_t desc;
     FR_TRY(fr__prim_desc(k, what, &op, NULL, p->forward.desc, &desc));
     const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = &p->y_given},
-                           {.id = DNNL_ARG_DIFF_SRC, .md = &p->x_given, .is_output = true},
-                           {.id = DNNL_ARG_WORKSPACE}};
-    FR_TRY(fr__prim_init(k, arena, what, desc, has_winners(p) ? 3 : 2, args, &p->back));
+                           {.id = DNNL_ARG_DIFF_SRC, .md = &p->x_given, .is_output = true}};
+    FR_TRY(fr__prim_init(k, arena, what, desc, 2, args, &p->back));
     if (p->back.scratch_bytes > k->scratch_bytes) k->scratch_bytes = p->back.scratch_bytes;
     return FR_OK;
 }

@@ -1,23 +1,17 @@
-/* support.h -- what the test programs share: cmocka with its includes, a context whose error is
- * shown when a call fails, a folder of one's own. */
-#ifndef FR_TESTS_SUPPORT_H
-#define FR_TESTS_SUPPORT_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+/* check.h -- statuses checked together with their texts, a folder of one's own, and a walk through
+ * all the ways to run out of memory. */
+#ifndef FR_TEST_SUPPORT_CHECK_H
+#define FR_TEST_SUPPORT_CHECK_H
 
 #include <forerun/base.h>
 
 #include "base/alloc.h"
+#include "support/test.h"
 
 #include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The call succeeds, or the test fails with the text of the context. */

@@ -1,0 +1,282 @@
+/* conv.c -- how fast can the convolutions of a vgg16 (32 x 32 images) be, and how fast are we?
+ *
+ *     bench_conv [threads [repeats [batch]]]
+ *
+ * limit: every pass of every convolution alone, in the best of all layouts and implementations that
+ * oneDNN has, best of `repeats` runs, no relu, no reorders. step: forward and backward of the whole
+ * network as a program of the cpu backend. Times are of the CPU with one thread, which others on
+ * the machine disturb less, else of the clock. Prints one JSON object. */
+#include <forerun/forerun.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/cpu/dnnl.h"
+
+typedef struct shape {
+    int in, out, size, count; /* channels, channels, height = width, such layers in the network */
+} shape;
+
+static const shape layers[] = {{3, 64, 32, 1},    {64, 64, 32, 1},  {64, 128, 16, 1},
+                               {128, 128, 16, 1}, {128, 256, 8, 1}, {256, 256, 8, 2},
+                               {256, 512, 4, 1},  {512, 512, 4, 2}, {512, 512, 2, 3}};
+enum { N_LAYERS = sizeof layers / sizeof *layers };
+typedef enum pass { FORWARD, BACK_INPUT, BACK_WEIGHT, N_PASSES } pass;
+static const char *const pass_names[] = {"forward", "back_input", "back_weight"};
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+static int n_threads = 1, batch = 32, repeats = 5;
+static float *pool; /* memory for all tensors, one after the other */
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void must(int status, const char *what)
+{
+    if (status == 0) return;
+    fprintf(stderr, "bench_conv: %s failed (%d)\n", what, status);
+    exit(1);
+}
+
+static const int pass_args[N_PASSES][4] = {
+    {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
+    {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0},
+    {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS}};
+
+/* Best time of one implementation, in ms. */
+static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give_up_ms)
+{
+    dnnl_primitive_t prim;
+    if (dnnl_primitive_create(&prim, desc) != dnnl_success) return 1e9;
+    dnnl_exec_arg_t args[5];
+    int n = 0;
+    float *at = pool;
+    for (int i = 0; i < 5; i++) {
+        int id = i < 4 ? pass_args[which][i] : DNNL_ARG_SCRATCHPAD;
+        const dnnl_memory_desc_t *md =
+            id ? dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, id) : NULL;
+        if (!md || md->ndims == 0) continue;
+        args[n].arg = id;
+        must(dnnl_memory_create(&args[n++].memory, md, engine, at), "memory");
+        at += (dnnl_memory_desc_get_size(md) + 4095) / 4096 * 1024;
+    }
+    double best = 1e9;
+    for (int r = 0; r <= repeats && (r < 2 || best < 2 * give_up_ms); r++) {
+        double start = now_ms();
+        must(dnnl_primitive_execute(prim, stream, n, args), "execution");
+        must(dnnl_stream_wait(stream), "execution");
+        double ms = now_ms() - start;
+        if (ms < best) best = ms;
+    }
+    while (n--) dnnl_memory_destroy(args[n].memory);
+    dnnl_primitive_destroy(prim);
+    return best;
+}
+
+static void describe(const shape *s, dnnl_format_tag_t tag, pass which, dnnl_convolution_desc_t *op)
+{
+    const dnnl_dims_t x_dims = {batch, s->in, s->size, s->size}, w_dims = {s->out, s->in, 3, 3};
+    const dnnl_dims_t y_dims = {batch, s->out, s->size, s->size}, b_dims = {s->out};
+    const dnnl_dims_t one = {1, 1};
+    dnnl_memory_desc_t x, w, b, y;
+    must(dnnl_memory_desc_init_by_tag(&x, 4, x_dims, dnnl_f32, s->in == 3 ? dnnl_nchw : tag), "x");
+    must(dnnl_memory_desc_init_by_tag(&w, 4, w_dims, dnnl_f32, dnnl_format_tag_any), "w");
+    must(dnnl_memory_desc_init_by_tag(&b, 1, b_dims, dnnl_f32, dnnl_x), "b");
+    must(dnnl_memory_desc_init_by_tag(&y, 4, y_dims, dnnl_f32, tag), "y");
+    if (which == FORWARD)
+        must(dnnl_convolution_forward_desc_init(op, dnnl_forward_training, dnnl_convolution_direct,
+                                                &x, &w, &b, &y, one, one, one),
+             "forward");
+    else if (which == BACK_INPUT)
+        must(dnnl_convolution_backward_data_desc_init(op, dnnl_convolution_direct, &x, &w, &y, one,
+                                                      one, one),
+             "backward data");
+    else
+        must(dnnl_convolution_backward_weights_desc_init(op, dnnl_convolution_direct, &x, &w, &b,
+                                                         &y, one, one, one),
+             "backward weights");
+}
+
+/* Best over layouts and implementations; the reference code, hopeless, is left out. */
+static double time_pass(const shape *s, pass which, dnnl_primitive_attr_t attr, char name[64])
+{
+    static const dnnl_format_tag_t tags[] = {dnnl_format_tag_any, dnnl_nhwc};
+    double best = 1e9;
+    for (size_t t = 0; t < sizeof tags / sizeof *tags; t++) {
+        dnnl_convolution_desc_t op, forward_op;
+        dnnl_primitive_desc_t forward;
+        describe(s, tags[t], FORWARD, &forward_op);
+        if (dnnl_primitive_desc_create(&forward, &forward_op, attr, engine, NULL)) continue;
+        describe(s, tags[t], which, &op);
+        dnnl_primitive_desc_iterator_t it;
+        if (dnnl_primitive_desc_iterator_create(&it, &op, attr, engine,
+                                                which == FORWARD ? NULL : forward) == 0) {
+            do {
+                dnnl_primitive_desc_t desc = dnnl_primitive_desc_iterator_fetch(it);
+                const char *impl = "";
+                dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &impl);
+                if (!strstr(impl, "ref") && !strstr(impl, "sse")) {
+                    double ms = time_one(desc, which, best);
+                    if (ms < best) {
+                        best = ms;
+                        snprintf(name, 64, "%s", impl);
+                    }
+                }
+                dnnl_primitive_desc_destroy(desc);
+            } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
+            dnnl_primitive_desc_iterator_destroy(it);
+        }
+        dnnl_primitive_desc_destroy(forward);
+    }
+    return best;
+}
+
+static double print_limits(dnnl_primitive_attr_t attr)
+{
+    double total = 0;
+    printf(" \"layers\": [\n");
+    for (int i = 0; i < N_LAYERS; i++) {
+        const shape *s = &layers[i];
+        double gflop = 18e-9 * batch * s->in * s->out * s->size * s->size;
+        printf("  {\"in\": %d, \"out\": %d, \"size\": %d, \"count\": %d", s->in, s->out, s->size,
+               s->count);
+        for (pass p = FORWARD; p < N_PASSES; p++) {
+            if (p == BACK_INPUT && i == 0) continue; /* nobody wants the gradient of the image */
+            char name[64] = "";
+            double ms = time_pass(s, p, attr, name);
+            total += ms * s->count;
+            printf(",\n   \"%s\": {\"ms\": %.3f, \"gflops\": %.1f, \"impl\": \"%s\"}",
+                   pass_names[p], ms, gflop / ms * 1e3, name);
+        }
+        printf("}%s\n", i + 1 < N_LAYERS ? "," : "");
+        fflush(stdout);
+    }
+    printf(" ],\n");
+    return total;
+}
+
+static double sgemm_gflops(void)
+{
+    enum { N = 1024 };
+    double best = 1e9;
+    for (int i = 0; i < 3 * N * N; i++) pool[i] = 1;
+    for (int r = 0; r <= repeats; r++) {
+        double start = now_ms();
+        must(dnnl_sgemm('N', 'N', N, N, N, 1, pool, N, pool + N * N, N, 0, pool + 2 * N * N, N),
+             "sgemm");
+        double s = (now_ms() - start) * 1e-3;
+        if (s < best) best = s;
+    }
+    return 2e-9 * N * N * N / best;
+}
+
+/* ---- The whole network ---- */
+
+static int add(fr_graph *g, fr_operator op, const char *prefix, int n, const fr_attrs *attrs, int a,
+               int b)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s%d", prefix, n);
+    return fr_graph_add(g, op, name, attrs, b >= 0 ? 2 : a >= 0, (const int[]){a, b});
+}
+
+static fr_graph *build(fr_ctx *ctx)
+{
+    fr_graph *g;
+    must(fr_graph_create(ctx, "vgg16", &g), "graph");
+    const fr_attrs image = {.input = {.shape = FR_SHAPE(3, 32, 32)}};
+    const fr_attrs label = {.input = {.shape = {0}, .dtype = FR_I32}};
+    const fr_attrs half = {.pool = {.kernel = {2, 2}}}, classes = {.linear = {.out = 10}};
+    int x = add(g, FR_OP_INPUT, "image", 0, &image, -1, -1), n = 0;
+    for (int i = 0; i < N_LAYERS; i++) {
+        if (i > 0 && layers[i].size < layers[i - 1].size)
+            x = add(g, FR_OP_MAX_POOL, "pool", i, &half, x, -1);
+        const fr_attrs conv = {.conv2d = {.out = layers[i].out, .kernel = {3, 3}, .pad = {1, 1}}};
+        for (int k = 0; k < layers[i].count; k++, n++) {
+            x = add(g, FR_OP_CONV2D, "conv", n, &conv, x, -1);
+            x = add(g, FR_OP_RELU, "relu", n, NULL, x, -1);
+        }
+    }
+    x = add(g, FR_OP_MAX_POOL, "pool", N_LAYERS, &half, x, -1);
+    x = add(g, FR_OP_FLATTEN, "flat", 0, NULL, x, -1);
+    x = add(g, FR_OP_LINEAR, "logits", 0, &classes, x, -1);
+    int target = add(g, FR_OP_INPUT, "target", 0, &label, -1, -1);
+    add(g, FR_OP_CROSS_ENTROPY, "loss", 0, NULL, x, target);
+    if (fr_graph_finish(g) != FR_OK) {
+        fprintf(stderr, "bench_conv: %s\n", fr_ctx_error(ctx));
+        exit(1);
+    }
+    return g;
+}
+
+static void *block(fr_device *dev, size_t bytes)
+{
+    void *at;
+    must(fr_device_alloc(dev, bytes, "a block", &at), "memory");
+    return at;
+}
+
+static double time_step(fr_ctx *ctx, fr_device *dev)
+{
+    fr_graph *g = build(ctx);
+    fr_program *p;
+    const fr_program_desc desc = {.graph = g, .batch = batch, .training = true, .extra_output = -1};
+    must(fr_program_create(ctx, dev, &desc, &p), "program");
+    const fr_program_sizes *sizes = fr_program_sizes_of(p);
+    float *weights = block(dev, sizes->n_weights * 4), *plain = block(dev, sizes->n_weights * 4);
+    for (int i = 0; i < fr_program_n_placements(p); i++) {
+        fr_graph_init_param(g, fr_program_placement(p, i)->param, 1, plain);
+        must(fr_program_write_param(p, weights, i, plain), "weights");
+    }
+    float *image = block(dev, fr_program_input(p, 0)->bytes), loss[3 * 1024];
+    for (size_t i = 0; i < fr_program_input(p, 0)->bytes / 4; i++) image[i] = (float)(i % 7) - 3;
+    const void *inputs[] = {image, block(dev, fr_program_input(p, 1)->bytes)};
+    void *outputs[] = {loss}, *no_grads[] = {NULL, NULL};
+    fr_pass now = {.weights = weights,
+                   .grads = block(dev, sizes->n_grads * 4),
+                   .slot = block(dev, sizes->slot_bytes),
+                   .workspace = block(dev, sizes->workspace_bytes),
+                   .inputs = inputs,
+                   .outputs = outputs,
+                   .output_grads = (const void *const *)no_grads,
+                   .input_grads = no_grads,
+                   .loss_scale = 1};
+    double best = 1e9;
+    for (int r = 0; r <= repeats; r++) {
+        double start = now_ms();
+        must(fr_program_forward(p, &now), "forward");
+        must(fr_program_backward(p, &now, FR_GRAD_BOTH), "backward");
+        double ms = now_ms() - start;
+        if (ms < best) best = ms;
+    }
+    fr_program_free(p);
+    fr_graph_free(g);
+    return best;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) n_threads = atoi(argv[1]);
+    if (argc > 2) repeats = atoi(argv[2]);
+    if (argc > 3) batch = atoi(argv[3]);
+    fr_ctx *ctx = fr_ctx_create();
+    fr_device *dev;
+    const fr_device_desc desc = {.n_threads = n_threads, .first_cpu = -1};
+    must(!ctx || fr_device_open(ctx, fr_backend_find("cpu"), &desc, &dev), "device");
+    engine = fr__cpu(dev)->engine;
+    stream = fr__cpu(dev)->stream;
+    pool = block(dev, (size_t)1 << 29);
+    printf("{\"about\": \"%s\", \"batch\": %d, \"sgemm_gflops\": %.1f,\n", fr_device_about(dev),
+           batch, sgemm_gflops());
+    double limit = print_limits(fr__cpu(dev)->attr), step = time_step(ctx, dev);
+    printf(" \"limit_ms\": %.1f, \"limit_samples_per_s\": %.1f, \"step_ms\": %.1f, "
+           "\"step_samples_per_s\": %.1f}\n",
+           limit, batch / limit * 1e3, step, batch / step * 1e3);
+    return 0;
+}
