@@ -204,11 +204,10 @@ static void put_list(struct fr_conf_out *o, const fr_conf *node, int indent)
 /* Numbers and truth values mean something else in quotes. */
 static bool is_value(const char *text)
 {
-    int64_t i;
     double r;
     const char *body = text + (*text == '-' || *text == '+');
-    return fr__int_scan(text, &i) || fr__real_scan(text, &r) || strcmp(body, ".inf") == 0 ||
-           strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
+    return fr__real_scan(text, &r) || strcmp(body, ".inf") == 0 || strcasecmp(text, "true") == 0 ||
+           strcasecmp(text, "false") == 0;
 }
 
 /* A value nobody asked for. */

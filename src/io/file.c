@@ -110,11 +110,11 @@ static fr_status read_plain(struct sink *s, int fd, size_t size)
     return FR_OK;
 }
 
-/* Inflate all that one piece of input gives. *at_end: it stopped between two members. */
+/* Inflate one piece of input. *at_end: it stopped between two members. What zlib holds back when
+ * its output is full comes with the next piece: the checksum at least is still to be read. */
 static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
 {
-    do {
-        if (*at_end && z->avail_in == 0) return FR_OK;
+    while (z->avail_in > 0) {
         if (*at_end && inflateReset(z) != Z_OK)
             return fr_fail(s->ctx, FR_INTERNAL, "%s: zlib refused a reset", s->path);
         FR_TRY(sink_grow(s, 0));
@@ -129,8 +129,7 @@ static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
         if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
             return fr_fail(s->ctx, FR_INVALID, "%s: broken gzip data after %zu unpacked bytes: %s",
                            s->path, s->n, z->msg ? z->msg : "no details");
-        /* A full output may have left more inside zlib than the input shows. */
-    } while (z->avail_in > 0 || z->avail_out == 0);
+    }
     return FR_OK;
 }
 

@@ -306,12 +306,14 @@ static void unknown_keys(void **state)
         {"none: {x: 1}", "unknown key none.x; no keys are known here"},
         {"train: {x: [{y: 1}]}", "unknown key train.x"},
         {"train: {b: 1}", "unknown key train.b; known here"},
+        {"train: {rl: 1}", "unknown key train.rl; did you mean \"lr\"?"}, /* swapped: one step */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         fr_conf *c = parse(bad[i].text);
         int64_t v;
         assert_ok(ctx, fr_conf_int(section(c, "train"), "batch", 1, 1, 99, &v));
         assert_ok(ctx, fr_conf_int(section(c, "train"), "micro", 1, 1, 99, &v));
+        assert_ok(ctx, fr_conf_int(section(c, "train"), "lr", 1, 1, 99, &v));
         section(c, "none");
         assert_fails(ctx, fr_conf_finish(c), FR_INVALID, bad[i].says);
         fr_conf_free(c);
@@ -456,6 +458,12 @@ static void hostile_sizes(void **state)
     for (int i = 0; i < 33; i++) n += (size_t)sprintf(big + n, "a%d: &a%d [*a%d]\n", i, i, i - 1);
     memcpy(big, "a0: &a0 [1   ]", 14);
     assert_fails(ctx, parse_only(big, n), FR_INVALID, "levels");
+    /* half of the levels behind the alias, half around it */
+    assert_fails(ctx,
+                 parse_only("a: &a [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]\n"
+                            "b: [[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]\n",
+                            93),
+                 FR_INVALID, "this alias makes more than 32 levels");
     memset(big, 'k', 200);
     memcpy(big + 200, ": 1", 4);
     assert_fails(ctx, parse_only(big, 203), FR_INVALID, "a key must have 1 to 128 bytes");

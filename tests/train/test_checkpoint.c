@@ -30,8 +30,7 @@ static void bench_open(fixture *f, const char *set, bench *b)
     memset(b, 0, sizeof *b);
     b->f = f;
     write_text(f->config, net);
-    fr_run_options o = {
-        .config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out, .dump_step = -1};
+    fr_run_options o = {.config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &b->s));
     assert_done(f, fr__setup_train_worker(&b->s, false, &b->w));
     assert_done(f, fr__folder_open(f->ctx, f->out, true, &b->folder));
