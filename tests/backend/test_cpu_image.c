@@ -23,6 +23,14 @@ static const char *const nets[] = {
     "a = x 64,8,8; b = conv2d a out=32 kernel=1,1 stride=2,2",
     "a = x 16,8,8; b = conv2d a out=32 kernel=1,7 pad=0,3; c = relu b; "
     "d = conv2d c out=16 kernel=7,1 pad=3,0",
+    /* taps that meet padding only, strides beyond the kernel, sources that nobody reads */
+    "a = x 32,1,1; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
+    "a = x 16,9,7; b = conv2d a out=48 kernel=3,2 pad=1,0 stride=2,3; c = relu b",
+    "a = x 32,8,8; b = conv2d a out=32 kernel=2,2 stride=3,3 no_bias=1",
+    "a = x 16,3,5; b = conv2d a out=16 kernel=5,5 pad=3,2; c = relu b; "
+    "d = conv2d c out=32 kernel=3,3",
+    "a = data 16,6,6; b = conv2d a out=16 kernel=3,3",
+    "a = x 16,21,21; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
     "a = data 8,6,6; b = conv2d a out=8 kernel=3,3",
     "a = x 16,8,8; b = batch_norm a; c = relu b",
     "a = x 5,3,3; b = batch_norm a",
@@ -105,6 +113,23 @@ static void split_backward_keeps_bits(void **state)
         harness_options joint = {.backend = &fr__backend_cpu, .batch = 3};
         harness_options split = {.backend = &fr__backend_cpu, .batch = 3, .split = true};
         compare(nets[i], &split, &joint, false, 0);
+    }
+}
+
+/* Sums of our own kernels do not depend on who computes them. */
+static void threads_keep_bits(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "a = x 32,5,5; b = conv2d a out=48 kernel=3,3 pad=1,1; c = batch_norm b; d = relu c",
+        "a = x 16,2,2; b = conv2d a out=16 kernel=3,3 pad=1,1; c = max_pool b kernel=2,2",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        for (int threads = 2; threads <= 5; threads++) {
+            harness_options one = {.backend = &fr__backend_cpu, .batch = 7, .n_threads = 1};
+            harness_options many = {.backend = &fr__backend_cpu, .batch = 7, .n_threads = threads};
+            compare(lines[i], &many, &one, false, 0);
+        }
     }
 }
 
@@ -198,7 +223,7 @@ static void derived_weights_follow_their_id(void **state)
     net n;
     harness kept, fresh;
     verdict v;
-    net_build(&n, "a = x 16,6,6; b = conv2d a out=32 kernel=3,3 pad=1,1");
+    net_build(&n, "a = x 16,21,21; b = conv2d a out=32 kernel=3,3 pad=1,1");
     open_on(&kept, &n, &options);
     open_on(&fresh, &n, &options);
     for (uint64_t id = 1; id <= 3; id++) {
@@ -257,13 +282,10 @@ static void refuses_one_value_a_channel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_ref),
-        cmocka_unit_test(split_backward_keeps_bits),
-        cmocka_unit_test(fused_relu_keeps_bits),
-        cmocka_unit_test(cut_keeps_bits),
-        cmocka_unit_test(derived_weights_follow_their_id),
-        cmocka_unit_test(nan_is_seen),
-        cmocka_unit_test(refuses_one_value_a_channel),
+        cmocka_unit_test(agrees_with_ref),   cmocka_unit_test(split_backward_keeps_bits),
+        cmocka_unit_test(threads_keep_bits), cmocka_unit_test(fused_relu_keeps_bits),
+        cmocka_unit_test(cut_keeps_bits),    cmocka_unit_test(derived_weights_follow_their_id),
+        cmocka_unit_test(nan_is_seen),       cmocka_unit_test(refuses_one_value_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* conv.c -- conv2d, with the relu behind it fused, on oneDNN.
+/* conv.c -- conv2d, with the relu behind it fused, on oneDNN; small maps go to conv_small.c.
  *
  * Layouts: oneDNN chooses those of input, weights and output from the shapes alone (never from how
  * the input happens to arrive), so a network keeps its bits when it is cut; an input that
@@ -239,6 +239,7 @@ static const fr_kernel_ops conv_ops[2][2] = {
 
 fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
 {
+    if (fr__cpu_conv2d_is_small(spec)) return fr__cpu_conv2d_small(spec, arena, out);
     const fr_kernel_ops *ops = &conv_ops[fr__group_has(spec, FR_OP_RELU)][spec->need_dx[0]];
     fr_kernel *k = fr__kernel_new(spec, arena, sizeof(conv), ops);
     if (!k) return FR_NO_MEMORY;
