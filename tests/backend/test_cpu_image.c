@@ -266,6 +266,58 @@ static void nan_is_seen(void **state)
     }
 }
 
+/* All image operators, with detours between layouts. */
+static const char everything[] =
+    "a = x 3,12,12; b = x 8,12,12; c = conv2d a out=20 kernel=3,3 pad=1,1; d = batch_norm c; "
+    "e = relu d; f = conv2d b out=8 kernel=1,1; g = concat e f; h = max_pool g kernel=2,2; "
+    "i = avg_pool h kernel=3,3 stride=1,1 pad=1,1; j = conv2d i out=32 kernel=1,1; "
+    "k = conv2d j out=16 kernel=3,3; l = relu k; m = global_pool l; n = flatten l";
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    const fr_device_desc desc = {.n_threads = 1, .first_cpu = -1};
+    net n;
+    net_build(&n, everything);
+    fr_ctx *ctx = fr_ctx_create();
+    fr_device *dev;
+    fr_program *program = NULL;
+    assert_int_equal(fr_device_open(ctx, &fr__backend_cpu, &desc, &dev), FR_OK);
+    const fr_program_desc wanted = {
+        .graph = n.graph, .stage = &n.stage, .batch = 2, .training = true, .extra_output = -1};
+    int n_failures = 0;
+    for (fr_status status = FR_NO_MEMORY; status != FR_OK; n_failures++) {
+        fr__alloc_fail_after(n_failures);
+        status = fr_program_create(ctx, dev, &wanted, &program);
+        fr__alloc_fail_after(-1);
+        if (status != FR_OK) assert_int_equal(status, FR_NO_MEMORY);
+        fr_ctx_clear(ctx);
+    }
+    assert_true(n_failures > 10);
+    fr_program_free(program);
+    assert_int_equal(fr_device_bytes(dev), 0);
+    fr_device_close(dev);
+    fr_ctx_free(ctx);
+    net_free(&n);
+}
+
+static void runs_allocate_nothing(void **state)
+{
+    (void)state;
+    const harness_options options = {.backend = &fr__backend_cpu, .batch = 2};
+    net n;
+    harness h;
+    net_build(&n, everything);
+    open_on(&h, &n, &options);
+    run(&h);
+    uint64_t before = fr__alloc_count();
+    assert_int_equal(fr_program_forward(h.program, &h.pass), FR_OK);
+    assert_int_equal(fr_program_backward(h.program, &h.pass, FR_GRAD_BOTH), FR_OK);
+    assert_int_equal(fr__alloc_count(), before);
+    harness_close(&h);
+    net_free(&n);
+}
+
 static void refuses_one_value_a_channel(void **state)
 {
     (void)state;
@@ -282,10 +334,11 @@ static void refuses_one_value_a_channel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_ref),   cmocka_unit_test(split_backward_keeps_bits),
-        cmocka_unit_test(threads_keep_bits), cmocka_unit_test(fused_relu_keeps_bits),
-        cmocka_unit_test(cut_keeps_bits),    cmocka_unit_test(derived_weights_follow_their_id),
-        cmocka_unit_test(nan_is_seen),       cmocka_unit_test(refuses_one_value_a_channel),
+        cmocka_unit_test(agrees_with_ref),       cmocka_unit_test(split_backward_keeps_bits),
+        cmocka_unit_test(threads_keep_bits),     cmocka_unit_test(fused_relu_keeps_bits),
+        cmocka_unit_test(cut_keeps_bits),        cmocka_unit_test(derived_weights_follow_their_id),
+        cmocka_unit_test(nan_is_seen),           cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(runs_allocate_nothing), cmocka_unit_test(refuses_one_value_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
