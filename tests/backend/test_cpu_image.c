@@ -1,6 +1,7 @@
 /* test_cpu_image.c -- the image operators of the cpu backend: right in every layout, and the same
  * bits however they are fused, split or cut. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/kernel.h"
@@ -215,6 +216,39 @@ static void cut_keeps_bits(void **state)
     net_free(&n);
 }
 
+/* Programs for other batches, and for evaluation, share the weights: the same bytes in each. */
+static void weights_lie_alike(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_NETS; i++) {
+        net n;
+        harness h[3];
+        float *block[3] = {NULL};
+        net_build(&n, nets[i]);
+        for (int k = 0; k < 3; k++) {
+            const harness_options options = {
+                .backend = &fr__backend_cpu, .batch = k == 0 ? 1 : 16 * k, .eval = k != 1};
+            open_on(&h[k], &n, &options);
+            block[k] = calloc(fr_program_sizes_of(h[k].program)->n_weights + 1, sizeof(float));
+            assert_non_null(block[k]);
+            for (int p = 0; p < h[k].n_params; p++)
+                if (h[k].dw[p])
+                    assert_int_equal(fr_program_write_param(h[k].program, block[k], p, h[k].w[p]),
+                                     FR_OK);
+        }
+        size_t count = fr_program_sizes_of(h[0].program)->n_weights;
+        for (int k = 1; k < 3; k++) {
+            assert_int_equal(fr_program_sizes_of(h[k].program)->n_weights, count);
+            if (memcmp(block[k], block[0], count * sizeof(float)) != 0) fail_msg("%s", nets[i]);
+        }
+        for (int k = 0; k < 3; k++) {
+            free(block[k]);
+            harness_close(&h[k]);
+        }
+        net_free(&n);
+    }
+}
+
 /* The weights that backward_input keeps in its own layout are taken again for the same id only. */
 static void derived_weights_follow_their_id(void **state)
 {
@@ -334,11 +368,17 @@ static void refuses_one_value_a_channel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_ref),       cmocka_unit_test(split_backward_keeps_bits),
-        cmocka_unit_test(threads_keep_bits),     cmocka_unit_test(fused_relu_keeps_bits),
-        cmocka_unit_test(cut_keeps_bits),        cmocka_unit_test(derived_weights_follow_their_id),
-        cmocka_unit_test(nan_is_seen),           cmocka_unit_test(memory_may_run_out),
-        cmocka_unit_test(runs_allocate_nothing), cmocka_unit_test(refuses_one_value_a_channel),
+        cmocka_unit_test(agrees_with_ref),
+        cmocka_unit_test(split_backward_keeps_bits),
+        cmocka_unit_test(threads_keep_bits),
+        cmocka_unit_test(fused_relu_keeps_bits),
+        cmocka_unit_test(cut_keeps_bits),
+        cmocka_unit_test(derived_weights_follow_their_id),
+        cmocka_unit_test(weights_lie_alike),
+        cmocka_unit_test(nan_is_seen),
+        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(runs_allocate_nothing),
+        cmocka_unit_test(refuses_one_value_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
