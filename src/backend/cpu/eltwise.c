@@ -86,7 +86,10 @@ static const struct {
 
 fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
 {
-    if (spec->plain_output && spec->x[0]->desc)
+    /* The padding of a blocked tensor must stay zero, and sigmoid(0) is not. */
+    bool must_be_plain =
+        spec->plain_output || fr_graph_node(spec->graph, spec->nodes[0])->op == FR_OP_SIGMOID;
+    if (must_be_plain && spec->x[0]->desc)
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_activation, out);
     activation *act = (activation *)fr__kernel_new(spec, arena, sizeof *act, &activation_ops);
     if (!act) return FR_NO_MEMORY;
