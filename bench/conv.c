@@ -37,10 +37,10 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static void must(int status, const char *what)
+static void must(unsigned status, const char *what)
 {
     if (status == 0) return;
-    fprintf(stderr, "bench_conv: %s failed (%d)\n", what, status);
+    fprintf(stderr, "bench_conv: %s failed (%u)\n", what, status);
     exit(1);
 }
 
@@ -266,7 +266,7 @@ int main(int argc, char **argv)
     if (argc > 2) repeats = atoi(argv[2]);
     if (argc > 3) batch = atoi(argv[3]);
     fr_ctx *ctx = fr_ctx_create();
-    fr_device *dev;
+    fr_device *dev = NULL;
     const fr_device_desc desc = {.n_threads = n_threads, .first_cpu = -1};
     must(!ctx || fr_device_open(ctx, fr_backend_find("cpu"), &desc, &dev), "device");
     engine = fr__cpu(dev)->engine;

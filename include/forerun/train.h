@@ -17,7 +17,8 @@ typedef struct fr_method {
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
 const fr_method *fr_method_find(const char *name);
 
-/* What a run says while it goes; called on the run's own thread, after each mini-batch. */
+/* What a run says while it goes; called on the run's own thread, after each mini-batch. Steps count
+ * completed updates: the first call has step 1. */
 typedef struct fr_progress {
     int64_t step, n_steps, samples;
     double loss, lr, samples_per_s, elapsed_s, left_s;
@@ -32,13 +33,14 @@ typedef struct fr_run_options {
     const char *const *sets; /* key=value */
     const char *out;         /* overrides run.out; NULL: leave */
     bool resume;
-    int64_t dump_step; /* -1: none */
+    int64_t dump_step; /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
     const char
         *checkpoint; /* eval, generate: folder of a run, a checkpoint folder, or a step folder */
     void (*progress)(void *user, const fr_progress *p); /* NULL allowed */
     void *user;
-    volatile int *stop; /* set by a signal handler: finish the mini-batch, checkpoint, return
-                           FR_INTERRUPTED */
+    /* Set by a signal handler: finish the mini-batch, checkpoint, return FR_INTERRUPTED. May be
+     * NULL. */
+    volatile int *stop;
 } fr_run_options;
 
 typedef struct fr_run_result {
@@ -49,7 +51,9 @@ typedef struct fr_run_result {
     char out[4096];
 } fr_run_result;
 
+/* Train as the config says. *result (may be NULL) is filled as far as the run came. */
 fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
+/* Loss and accuracy of a checkpoint on the evaluation data. */
 fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 
 typedef struct fr_generate_options {
@@ -61,6 +65,7 @@ typedef struct fr_generate_options {
     void (*emit)(void *user, const char *text, size_t n); /* as tokens come */
     void *user;
 } fr_generate_options;
+/* Continue a text with a model that predicts next tokens. */
 fr_status fr_generate(fr_ctx *ctx, const fr_run_options *o, const fr_generate_options *g);
 
 #ifdef __cplusplus

@@ -42,6 +42,14 @@ static bool is_picked(const fr_param *p, bool want_buffers)
     return p->tied_to < 0 && p->is_buffer == want_buffers;
 }
 
+static void check_finite(void *is_finite, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(values[i])) *(bool *)is_finite = false;
+}
+
+/* A relu that takes NaN for zero can hide a spoilt layer from the loss: so each value is looked at
+ * before it is kept. */
 static fr_status write_model_tensors(pen *p, char sha256[65])
 {
     const fr_graph *g = p->s->graph;
@@ -56,6 +64,13 @@ static fr_status write_model_tensors(pen *p, char sha256[65])
             const fr_param *param = fr_graph_param(g, i);
             if (!is_picked(param, buffers)) continue;
             FR_TRY(fr_worker_get_param(p->w, i, p->plain));
+            bool is_finite = true;
+            check_finite(&is_finite, p->plain, bytes_of(param) / sizeof(float));
+            if (!is_finite)
+                return fr_fail(p->s->ctx, FR_DIVERGED,
+                               "%s is not finite any more, and so not saved; earlier checkpoints "
+                               "stay. Try a smaller lr, clip_norm or a warm-up",
+                               param->name);
             if (!buffers) fr__sha256_update(&hash, p->plain, bytes_of(param));
             FR_TRY(fr_tensor_writer_data(p->file, p->plain, bytes_of(param)));
         }
@@ -164,12 +179,6 @@ static fr_status for_each_param(fr_setup *s, fr_worker *w,
 static void add_to_hash(void *hash, const float *values, size_t n)
 {
     fr__sha256_update(hash, values, n * sizeof(float));
-}
-
-static void check_finite(void *is_finite, const float *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(values[i])) *(bool *)is_finite = false;
 }
 
 fr_status fr__weights_sha256(fr_setup *s, fr_worker *w, char sha256[65])

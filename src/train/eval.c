@@ -8,9 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-static fr_status run_through(fr_loader *loader, fr_worker *w, fr_tally *sum)
+static bool is_stopped(const volatile int *stop) { return stop && *stop; }
+
+static fr_status run_through(fr_loader *loader, fr_worker *w, const volatile int *stop,
+                             fr_tally *sum)
 {
-    for (;;) {
+    while (!is_stopped(stop)) {
         const fr_batch *b;
         FR_TRY(fr_loader_next(loader, &b));
         if (!b) return FR_OK;
@@ -25,16 +28,19 @@ static fr_status run_through(fr_loader *loader, fr_worker *w, fr_tally *sum)
         if (status != FR_OK) return status;
         sum->loss += t.loss, sum->targets += t.targets, sum->correct += t.correct;
     }
+    *sum = (fr_tally){0}; /* a part would look like the whole */
+    return FR_OK;
 }
 
-fr_status fr__evaluate(fr_setup *s, fr_worker *w, int batch, double *loss, double *accuracy)
+fr_status fr__evaluate(fr_setup *s, fr_worker *w, int batch, const volatile int *stop, double *loss,
+                       double *accuracy)
 {
     fr_loader *loader;
     fr_tally sum = {0};
     fr_loader_desc desc = {.data = s->data, .split = FR_EVAL, .batch = batch};
     *loss = *accuracy = NAN;
     FR_TRY(fr_loader_create(s->ctx, &desc, &loader));
-    fr_status status = run_through(loader, w, &sum);
+    fr_status status = run_through(loader, w, stop, &sum);
     fr_loader_free(loader);
     if (status != FR_OK || sum.targets == 0) return status;
     *loss = sum.loss / (double)sum.targets;
@@ -66,7 +72,8 @@ static fr_status evaluate(fr_setup *s, const fr_run_options *o, fr_worker *w, in
     FR_TRY(fr__load_weights(s, w, o->checkpoint));
     FR_TRY(fr__weights_sha256(s, w, r->weights_sha256));
     uint64_t start = fr__now_ns();
-    FR_TRY(fr__evaluate(s, w, batch, &r->eval_loss, &r->eval_accuracy));
+    FR_TRY(fr__evaluate(s, w, batch, o->stop, &r->eval_loss, &r->eval_accuracy));
+    if (is_stopped(o->stop)) return fr_fail(s->ctx, FR_INTERRUPTED, "interrupted");
     r->samples = fr_dataset_info(s->data)->n_eval;
     r->wall_s = (double)(fr__now_ns() - start) * 1e-9;
     r->samples_per_s = (double)r->samples / r->wall_s;

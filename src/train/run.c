@@ -46,7 +46,7 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 static fr_status check_dump_step(const run *r)
 {
     int64_t k = r->o->dump_step;
-    if (k == 0 || k > r->setup.n_steps)
+    if (k > r->setup.n_steps)
         return fr_fail(r->ctx, FR_INVALID, "--dump-step %lld: the run has mini-batches 1 to %lld",
                        (long long)k, (long long)r->setup.n_steps);
     if (k > 0 && k <= r->at.step)
@@ -81,6 +81,16 @@ static fr_status resume(run *r)
     return FR_OK;
 }
 
+static void announce(const run *r)
+{
+    const fr_settings *t = &r->setup.settings;
+    fr_log(r->ctx, FR_LOG_INFO,
+           "%s: %.2f M parameters, %.1f MB on %s; %lld updates of %lld samples",
+           fr_graph_name(r->setup.graph), (double)fr_graph_param_count(r->setup.graph) * 1e-6,
+           (double)fr_worker_predicted(r->worker)->total * 1e-6, fr_worker_about(r->worker),
+           (long long)r->setup.n_steps, (long long)t->batch);
+}
+
 static fr_status start(run *r)
 {
     const fr_run_options *o = r->o;
@@ -91,6 +101,7 @@ static fr_status start(run *r)
     FR_TRY(fr__setup_train_worker(&r->setup, o->dump_step > 0, &r->worker));
     FR_TRY(fr__folder_open(r->ctx, t->out, o->resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
+    announce(r);
     if (o->resume) FR_TRY(resume(r));
     FR_TRY(check_dump_step(r));
     r->first_step = r->at.step;
@@ -156,7 +167,8 @@ static fr_status report(run *r, fr_progress *p)
     bool is_last = r->at.step == r->setup.n_steps;
     if (t->eval_every >= 0 && fr_dataset_info(r->setup.data)->n_eval > 0 &&
         (is_last || is_due(t->eval_every, r->at.step))) {
-        FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, &p->eval_loss, &p->eval_accuracy));
+        FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, r->o->stop, &p->eval_loss,
+                            &p->eval_accuracy));
         r->result.eval_loss = p->eval_loss;
         r->result.eval_accuracy = p->eval_accuracy;
     }
@@ -228,8 +240,8 @@ static fr_status finish(run *r, const char *status)
     } else if (!r->result.weights_sha256[0]) { /* resumed, nothing left to do */
         FR_TRY(fr__weights_sha256(&r->setup, r->worker, r->result.weights_sha256));
         if (t->eval_every >= 0 && fr_dataset_info(r->setup.data)->n_eval > 0)
-            FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, &r->result.eval_loss,
-                                &r->result.eval_accuracy));
+            FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, r->o->stop,
+                                &r->result.eval_loss, &r->result.eval_accuracy));
     }
     fill_result(r);
     fr_summary sum = {.result = &r->result,

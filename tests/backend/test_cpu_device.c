@@ -80,6 +80,31 @@ static void pins_its_thread(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+static void note_cpu(void *arg, size_t begin, size_t end)
+{
+    cpu_set_t now;
+    if (sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && end - begin == 1)
+        ((int *)arg)[begin] = lowest_cpu(&now);
+}
+
+static void pins_its_team(void **state)
+{
+    (void)state;
+    cpu_set_t before;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    int cpu = lowest_cpu(&before), found[2] = {-1, -1};
+    if (!CPU_ISSET((unsigned)cpu + 1, &before)) {
+        print_message("no two cores side by side\n");
+        skip();
+    }
+    fr_device *dev = open_device(2, cpu);
+    fr_device_parallel(dev, 2, 1, note_cpu, found);
+    assert_int_equal(found[0], cpu);
+    assert_int_equal(found[1], cpu + 1);
+    fr_device_close(dev);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
 typedef struct cover {
     unsigned char *seen;
     size_t n, grain;
@@ -128,9 +153,9 @@ static void add_adds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_what_it_is), cmocka_unit_test(refuses_what_cannot_be),
-        cmocka_unit_test(pins_its_thread), cmocka_unit_test(parallel_visits_all_once),
-        cmocka_unit_test(add_adds),
+        cmocka_unit_test(says_what_it_is),          cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(pins_its_thread),          cmocka_unit_test(pins_its_team),
+        cmocka_unit_test(parallel_visits_all_once), cmocka_unit_test(add_adds),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

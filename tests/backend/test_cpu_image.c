@@ -1,6 +1,7 @@
 /* test_cpu_image.c -- the image operators of the cpu backend: right in every layout, and the same
  * bits however they are fused, split or cut. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/kernel.h"
@@ -23,6 +24,14 @@ static const char *const nets[] = {
     "a = x 64,8,8; b = conv2d a out=32 kernel=1,1 stride=2,2",
     "a = x 16,8,8; b = conv2d a out=32 kernel=1,7 pad=0,3; c = relu b; "
     "d = conv2d c out=16 kernel=7,1 pad=3,0",
+    /* taps that meet padding only, strides beyond the kernel, sources that nobody reads */
+    "a = x 32,1,1; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
+    "a = x 16,9,7; b = conv2d a out=48 kernel=3,2 pad=1,0 stride=2,3; c = relu b",
+    "a = x 32,8,8; b = conv2d a out=32 kernel=2,2 stride=3,3 no_bias=1",
+    "a = x 16,3,5; b = conv2d a out=16 kernel=5,5 pad=3,2; c = relu b; "
+    "d = conv2d c out=32 kernel=3,3",
+    "a = data 16,6,6; b = conv2d a out=16 kernel=3,3",
+    "a = x 16,21,21; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
     "a = data 8,6,6; b = conv2d a out=8 kernel=3,3",
     "a = x 16,8,8; b = batch_norm a; c = relu b",
     "a = x 5,3,3; b = batch_norm a",
@@ -108,6 +117,23 @@ static void split_backward_keeps_bits(void **state)
     }
 }
 
+/* Sums of our own kernels do not depend on who computes them. */
+static void threads_keep_bits(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "a = x 32,5,5; b = conv2d a out=48 kernel=3,3 pad=1,1; c = batch_norm b; d = relu c",
+        "a = x 16,2,2; b = conv2d a out=16 kernel=3,3 pad=1,1; c = max_pool b kernel=2,2",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        for (int threads = 2; threads <= 5; threads++) {
+            harness_options one = {.backend = &fr__backend_cpu, .batch = 7, .n_threads = 1};
+            harness_options many = {.backend = &fr__backend_cpu, .batch = 7, .n_threads = threads};
+            compare(lines[i], &many, &one, false, 0);
+        }
+    }
+}
+
 /* The relu done by hand on the host, the rest without it: same bits as the fused group. */
 static void fused_relu_keeps_bits(void **state)
 {
@@ -190,6 +216,39 @@ static void cut_keeps_bits(void **state)
     net_free(&n);
 }
 
+/* Programs for other batches, and for evaluation, share the weights: the same bytes in each. */
+static void weights_lie_alike(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_NETS; i++) {
+        net n;
+        harness h[3];
+        float *block[3] = {NULL};
+        net_build(&n, nets[i]);
+        for (int k = 0; k < 3; k++) {
+            const harness_options options = {
+                .backend = &fr__backend_cpu, .batch = k == 0 ? 1 : 16 * k, .eval = k != 1};
+            open_on(&h[k], &n, &options);
+            block[k] = calloc(fr_program_sizes_of(h[k].program)->n_weights + 1, sizeof(float));
+            assert_non_null(block[k]);
+            for (int p = 0; p < h[k].n_params; p++)
+                if (h[k].dw[p])
+                    assert_int_equal(fr_program_write_param(h[k].program, block[k], p, h[k].w[p]),
+                                     FR_OK);
+        }
+        size_t count = fr_program_sizes_of(h[0].program)->n_weights;
+        for (int k = 1; k < 3; k++) {
+            assert_int_equal(fr_program_sizes_of(h[k].program)->n_weights, count);
+            if (memcmp(block[k], block[0], count * sizeof(float)) != 0) fail_msg("%s", nets[i]);
+        }
+        for (int k = 0; k < 3; k++) {
+            free(block[k]);
+            harness_close(&h[k]);
+        }
+        net_free(&n);
+    }
+}
+
 /* The weights that backward_input keeps in its own layout are taken again for the same id only. */
 static void derived_weights_follow_their_id(void **state)
 {
@@ -198,7 +257,7 @@ static void derived_weights_follow_their_id(void **state)
     net n;
     harness kept, fresh;
     verdict v;
-    net_build(&n, "a = x 16,6,6; b = conv2d a out=32 kernel=3,3 pad=1,1");
+    net_build(&n, "a = x 16,21,21; b = conv2d a out=32 kernel=3,3 pad=1,1");
     open_on(&kept, &n, &options);
     open_on(&fresh, &n, &options);
     for (uint64_t id = 1; id <= 3; id++) {
@@ -241,6 +300,58 @@ static void nan_is_seen(void **state)
     }
 }
 
+/* All image operators, with detours between layouts. */
+static const char everything[] =
+    "a = x 3,12,12; b = x 8,12,12; c = conv2d a out=20 kernel=3,3 pad=1,1; d = batch_norm c; "
+    "e = relu d; f = conv2d b out=8 kernel=1,1; g = concat e f; h = max_pool g kernel=2,2; "
+    "i = avg_pool h kernel=3,3 stride=1,1 pad=1,1; j = conv2d i out=32 kernel=1,1; "
+    "k = conv2d j out=16 kernel=3,3; l = relu k; m = global_pool l; n = flatten l";
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    const fr_device_desc desc = {.n_threads = 1, .first_cpu = -1};
+    net n;
+    net_build(&n, everything);
+    fr_ctx *ctx = fr_ctx_create();
+    fr_device *dev;
+    fr_program *program = NULL;
+    assert_int_equal(fr_device_open(ctx, &fr__backend_cpu, &desc, &dev), FR_OK);
+    const fr_program_desc wanted = {
+        .graph = n.graph, .stage = &n.stage, .batch = 2, .training = true, .extra_output = -1};
+    int n_failures = 0;
+    for (fr_status status = FR_NO_MEMORY; status != FR_OK; n_failures++) {
+        fr__alloc_fail_after(n_failures);
+        status = fr_program_create(ctx, dev, &wanted, &program);
+        fr__alloc_fail_after(-1);
+        if (status != FR_OK) assert_int_equal(status, FR_NO_MEMORY);
+        fr_ctx_clear(ctx);
+    }
+    assert_true(n_failures > 10);
+    fr_program_free(program);
+    assert_int_equal(fr_device_bytes(dev), 0);
+    fr_device_close(dev);
+    fr_ctx_free(ctx);
+    net_free(&n);
+}
+
+static void runs_allocate_nothing(void **state)
+{
+    (void)state;
+    const harness_options options = {.backend = &fr__backend_cpu, .batch = 2};
+    net n;
+    harness h;
+    net_build(&n, everything);
+    open_on(&h, &n, &options);
+    run(&h);
+    uint64_t before = fr__alloc_count();
+    assert_int_equal(fr_program_forward(h.program, &h.pass), FR_OK);
+    assert_int_equal(fr_program_backward(h.program, &h.pass, FR_GRAD_BOTH), FR_OK);
+    assert_int_equal(fr__alloc_count(), before);
+    harness_close(&h);
+    net_free(&n);
+}
+
 static void refuses_one_value_a_channel(void **state)
 {
     (void)state;
@@ -259,10 +370,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_ref),
         cmocka_unit_test(split_backward_keeps_bits),
+        cmocka_unit_test(threads_keep_bits),
         cmocka_unit_test(fused_relu_keeps_bits),
         cmocka_unit_test(cut_keeps_bits),
         cmocka_unit_test(derived_weights_follow_their_id),
+        cmocka_unit_test(weights_lie_alike),
         cmocka_unit_test(nan_is_seen),
+        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(runs_allocate_nothing),
         cmocka_unit_test(refuses_one_value_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

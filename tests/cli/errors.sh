@@ -159,7 +159,7 @@ fi
 run 0 train net.yaml --out small --set train.steps=4 --set model.width=8
 (
     ulimit -f 4
-    run 1 train net.yaml --out full --set model.width=200 --set train.steps=10
+    run 1 train net.yaml --out full --set model.width=200 --set train.steps=10 --quiet
     says "full/checkpoint/.tmp-step-10/model.safetensors" "space"
 ) || exit 1
 [ -z "$(ls -A full/checkpoint)" ] || fail "an unfinished checkpoint stayed"

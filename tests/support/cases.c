@@ -83,6 +83,9 @@ const net_case network_cases[] = {
      "y = alpha_dropout e p=0.1",
      4, 0},
     {"a = x 18; b = linear a out=12; y = sigmoid b; keep b", 3, 0},
+    {"a = x 16,6,6; b = conv2d a out=13 kernel=3,3 pad=1,1; c = sigmoid b; "
+     "y = conv2d c out=5 kernel=3,3",
+     2, 1e-4},
     {"a = x 8,5,5; b = relu a; y = max_pool b kernel=2,2", 3, 0},
     {"a = x 12; b = batch_norm a; y = relu b", 8, 1e-4},
     /* Sweeps of odd sizes, and of vector sizes. */

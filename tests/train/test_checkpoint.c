@@ -7,6 +7,7 @@
 #include "train/fixture.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -30,8 +31,7 @@ static void bench_open(fixture *f, const char *set, bench *b)
     memset(b, 0, sizeof *b);
     b->f = f;
     write_text(f->config, net);
-    fr_run_options o = {
-        .config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out, .dump_step = -1};
+    fr_run_options o = {.config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &b->s));
     assert_done(f, fr__setup_train_worker(&b->s, false, &b->w));
     assert_done(f, fr__folder_open(f->ctx, f->out, true, &b->folder));
@@ -120,6 +120,25 @@ static void test_keeps_the_newest(void **state)
     assert_int_equal(steps.at[0], 5);
     assert_int_equal(steps.at[1], 4);
     fr__vec_fini(&steps);
+    bench_close(&b);
+}
+
+/* A weight that is not finite is not saved, and costs no checkpoint that was. */
+static void test_spoilt_weights_are_not_saved(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    fr_position p;
+    char path[FR_PATH];
+    bench_open(f, NULL, &b);
+    paint(&b, 7);
+    assert_done(f, save(&b, 1));
+    paint(&b, NAN);
+    assert_int_equal(save(&b, 2), FR_DIVERGED);
+    fr_ctx_clear(f->ctx);
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path));
+    assert_int_equal(p.step, 1);
+    check_paint(&b, 7);
     bench_close(&b);
 }
 
@@ -319,6 +338,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_keeps_the_newest, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_spoilt_weights_are_not_saved, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_damage_falls_back, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_strangers_are_refused, fixture_setup,
                                         fixture_teardown),

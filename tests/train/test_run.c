@@ -50,7 +50,7 @@ static fr_status train(fixture *f, job *j)
                         .sets = j->sets,
                         .out = j->folder,
                         .resume = j->resume,
-                        .dump_step = j->dump_step ? j->dump_step : -1,
+                        .dump_step = j->dump_step,
                         .progress = on_progress,
                         .user = &j->w,
                         .stop = &j->w.stop};
@@ -216,14 +216,17 @@ static void test_eval(void **state)
     snprintf(step, sizeof step, "%s/checkpoint/step-20", a.folder);
     const char *places[] = {a.folder, newest, step};
     for (int i = 0; i < 3; i++) {
-        fr_run_options o = {.config = f->config, .dump_step = -1, .checkpoint = places[i]};
+        fr_run_options o = {.config = f->config, .checkpoint = places[i]};
         assert_done(f, fr_eval(f->ctx, &o, &r));
         assert_int_equal(strcmp(r.weights_sha256, a.r.weights_sha256) == 0, i < 2);
         assert_int_equal(r.eval_loss == a.r.eval_loss, i < 2);
         assert_int_equal(r.samples, 50);
     }
-    fr_run_options o = {.config = f->config, .dump_step = -1, .checkpoint = f->dir};
+    fr_run_options o = {.config = f->config, .checkpoint = f->dir};
     assert_failed(f, fr_eval(f->ctx, &o, &r), FR_INVALID, f->dir, "--checkpoint");
+    volatile int stop = 1;
+    o = (fr_run_options){.config = f->config, .checkpoint = a.folder, .stop = &stop};
+    assert_failed(f, fr_eval(f->ctx, &o, &r), FR_INTERRUPTED, "interrupted");
 }
 
 static void test_divergence_keeps_good_weights(void **state)
@@ -236,7 +239,7 @@ static void test_divergence_keeps_good_weights(void **state)
     assert_string_equal(json_string_value(json_object_get(o, "status")), "diverged");
     json_decref(o);
     assert_non_null(strstr(f->log, "last good weights"));
-    fr_run_options e = {.config = f->config, .dump_step = -1, .checkpoint = a.folder};
+    fr_run_options e = {.config = f->config, .checkpoint = a.folder};
     assert_done(f, fr_eval(f->ctx, &e, &r)); /* it loads: not one weight is infinite */
 }
 
@@ -299,10 +302,13 @@ static void test_dump(void **state)
 static void test_loop_allocates_nothing(void **state)
 {
     fixture *f = *state;
-    job a = {.out = "a", .sets = {"run.eval_every=-1"}};
-    assert_done(f, train(f, &a));
-    assert_true(a.w.allocs_at_2 > 0);
-    assert_int_equal(a.w.allocs_last, a.w.allocs_at_2);
+    job jobs[] = {{.out = "a", .sets = {"run.eval_every=-1"}},
+                  {.out = "b", .sets = {"run.eval_every=-1", "parallel.backend=cpu"}}};
+    for (int i = 0; i < 2; i++) {
+        assert_done(f, train(f, &jobs[i]));
+        assert_true(jobs[i].w.allocs_at_2 > 0);
+        assert_int_equal(jobs[i].w.allocs_last, jobs[i].w.allocs_at_2);
+    }
 }
 
 /* Every allocation in turn fails: always an error, never a crash, and the folder stays usable. */

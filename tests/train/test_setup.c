@@ -5,7 +5,7 @@
 static fr_status open_setup(fixture *f, const char *yaml, fr_setup *s)
 {
     write_text(f->config, yaml);
-    fr_run_options o = {.config = f->config, .dump_step = -1};
+    fr_run_options o = {.config = f->config};
     return fr__setup_open(f->ctx, &o, s);
 }
 

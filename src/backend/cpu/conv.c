@@ -1,4 +1,4 @@
-/* conv.c -- conv2d, with the relu behind it fused, on oneDNN.
+/* conv.c -- conv2d, with the relu behind it fused, on oneDNN; small maps go to conv_small.c.
  *
  * Layouts: oneDNN chooses those of input, weights and output from the shapes alone (never from how
  * the input happens to arrive), so a network keeps its bits when it is cut; an input that
@@ -131,6 +131,20 @@ static fr_status describe(conv *c, const fr_kernel_spec *spec)
     return FR_OK;
 }
 
+/* The output as the primitive makes it; but row-major where it leaves the program, and blocked
+ * where the primitive can make it row-major only, for the sake of what follows. */
+static fr_status choose_output(conv *c, const fr_kernel_spec *spec)
+{
+    dnnl_memory_desc_t plain;
+    FR_TRY(fr__md_plain(&c->base, c->base.node, &plain));
+    c->y_given = c->y;
+    if (spec->plain_output)
+        c->y_given = plain;
+    else if (dnnl_memory_desc_equal(&c->y, &plain))
+        FR_TRY(fr__md_blocked(&c->base, c->base.node, &c->y_given));
+    return FR_OK;
+}
+
 /* Always the primitive of training, so that programs for training and for evaluation agree on the
  * layout of the weights they share. */
 static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *arena)
@@ -146,14 +160,10 @@ static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *are
     dnnl_primitive_desc_t desc;
     FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
     c->y = *dnnl_primitive_desc_query_md(desc, dnnl_query_dst_md, 0);
-    c->y_given = c->y;
-    if (spec->plain_output) {
-        dnnl_status_t status =
-            dnnl_memory_desc_init_by_strides(&c->y_given, c->y.ndims, c->y.dims, dnnl_f32, NULL);
-        if (status != dnnl_success) {
-            dnnl_primitive_desc_destroy(desc);
-            return fr__dnnl_fail(k, what, status);
-        }
+    fr_status status = choose_output(c, spec);
+    if (status != FR_OK) {
+        dnnl_primitive_desc_destroy(desc);
+        return status;
     }
     const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &c->x_given},
                            {.id = DNNL_ARG_WEIGHTS},
@@ -239,6 +249,7 @@ static const fr_kernel_ops conv_ops[2][2] = {
 
 fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
 {
+    if (fr__cpu_conv2d_is_small(spec)) return fr__cpu_conv2d_small(spec, arena, out);
     const fr_kernel_ops *ops = &conv_ops[fr__group_has(spec, FR_OP_RELU)][spec->need_dx[0]];
     fr_kernel *k = fr__kernel_new(spec, arena, sizeof(conv), ops);
     if (!k) return FR_NO_MEMORY;

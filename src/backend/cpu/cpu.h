@@ -9,6 +9,8 @@
 
 /* Makers, one file each. */
 fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+bool fr__cpu_conv2d_is_small(const fr_kernel_spec *spec);
+fr_status fr__cpu_conv2d_small(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);

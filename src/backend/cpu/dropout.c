@@ -56,6 +56,7 @@ FR_INLINE void drop_block(const drop_job *job, const float *kept, const float *i
                           int64_t n)
 {
     float gain = job->d->rule.gain;
+#pragma omp simd /* out is in or far from it */
     for (int64_t i = 0; i < n; i++)
         out[i] = kept[i] > 0.0f ? in[i] * gain + job->shift : job->dropped;
 }

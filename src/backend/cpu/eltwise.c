@@ -14,7 +14,9 @@ typedef struct sweep {
     float *out;
 } sweep;
 
-/* X(name, value at x, slope given x or y) */
+/* An output is its input (in place) or far from it: `omp simd` says so, where a check at run time
+ * would find them equal and take the scalar loop.
+ * X(name, value at x, slope given x or y) */
 #define ACTIVATIONS(X)                                                     \
     X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                      \
     X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: handed in as y */  \
@@ -29,7 +31,8 @@ typedef struct sweep {
         const sweep *s = arg;                                                \
         const float *in = s->a;                                              \
         float *out = s->out;                                                 \
-        for (size_t i = begin; i < end; i++) {                               \
+        _Pragma("omp simd") for (size_t i = begin; i < end; i++)             \
+        {                                                                    \
             float x = in[i];                                                 \
             out[i] = (value);                                                \
         }                                                                    \
@@ -39,7 +42,8 @@ typedef struct sweep {
         const sweep *s = arg;                                                \
         const float *dy = s->a, *at = s->b;                                  \
         float *dz = s->out;                                                  \
-        for (size_t i = begin; i < end; i++) {                               \
+        _Pragma("omp simd") for (size_t i = begin; i < end; i++)             \
+        {                                                                    \
             float y = at[i];                                                 \
             dz[i] = dy[i] * (slope);                                         \
         }                                                                    \
@@ -86,7 +90,10 @@ static const struct {
 
 fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
 {
-    if (spec->plain_output && spec->x[0]->desc)
+    /* The padding of a blocked tensor must stay zero, and sigmoid(0) is not. */
+    bool must_be_plain =
+        spec->plain_output || fr_graph_node(spec->graph, spec->nodes[0])->op == FR_OP_SIGMOID;
+    if (must_be_plain && spec->x[0]->desc)
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_activation, out);
     activation *act = (activation *)fr__kernel_new(spec, arena, sizeof *act, &activation_ops);
     if (!act) return FR_NO_MEMORY;
@@ -111,6 +118,7 @@ FR_SIMD static void add_forward(void *arg, size_t begin, size_t end)
     const sweep *s = arg;
     const float *a = s->a, *b = s->b;
     float *out = s->out;
+#pragma omp simd
     for (size_t i = begin; i < end; i++) out[i] = a[i] + b[i];
 }
 
@@ -119,6 +127,7 @@ FR_SIMD static void add_relu_forward(void *arg, size_t begin, size_t end)
     const sweep *s = arg;
     const float *a = s->a, *b = s->b;
     float *out = s->out;
+#pragma omp simd
     for (size_t i = begin; i < end; i++) {
         float sum = a[i] + b[i];
         out[i] = sum < 0.0f ? 0.0f : sum; /* NaN stays */

@@ -34,6 +34,7 @@ typedef struct tail_job {
 FR_INLINE void tail_row(tail what, int64_t n, float *z, float *y, const float *bias,
                         const float *residual)
 {
+#pragma omp simd /* y is z or far from it */
     for (int64_t i = 0; i < n; i++) {
         float v = bias ? z[i] + bias[i] : z[i];
         if (what == TAIL_RELU) v = v < 0.0f ? 0.0f : v; /* NaN stays */
@@ -90,6 +91,7 @@ FR_SIMD static void gelu_back(void *arg, size_t begin, size_t end)
     const slope_job *job = arg;
     const float *dy = job->dy, *z = job->z;
     float *dz = job->dz;
+#pragma omp simd /* dz is dy or far from it */
     for (size_t i = begin; i < end; i++) dz[i] = dy[i] * fr__gelu_slope(z[i]);
 }
 

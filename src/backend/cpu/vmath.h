@@ -1,7 +1,8 @@
 /* vmath.h -- exp, tanh, sigmoid and gelu as straight-line code that a compiler vectorises.
  *
  * exp: x = n ln2 + r with |r| <= ln2/2, a degree-6 polynomial for e^r (relative error below
- * 2e-7) and n added to the exponent bits. NaN goes in, NaN comes out. */
+ * 2e-7) and n added to the exponent bits. What is not finite becomes NaN: it is not to be hidden.
+ */
 #ifndef FR_BACKEND_CPU_VMATH_H
 #define FR_BACKEND_CPU_VMATH_H
 
@@ -24,10 +25,13 @@ FR_INLINE uint32_t fr__float_to_bits(float f)
     return bits;
 }
 
-FR_INLINE float fr__exp(float x)
+FR_INLINE float fr__exp(float given)
 {
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
+    /* |x| is kept to 87 by a comparison of bits. As comparisons of floats the compiler would follow
+     * the two clamped cases through all that comes, and blend three results at the end. */
+    uint32_t bits = fr__float_to_bits(given), magnitude = bits & 0x7fffffffu;
+    magnitude = magnitude < 0x42ae0000u ? magnitude : 0x42ae0000u;
+    float x = fr__bits_to_float(magnitude | (bits & 0x80000000u));
     /* Adding 1.5 * 2^23 rounds to an integer, which then sits in the low mantissa bits. */
     float t = x * 1.44269504f + 12582912.0f;
     float n = t - 12582912.0f;
@@ -38,7 +42,7 @@ FR_INLINE float fr__exp(float x)
     p = p * r + 1.6666666e-1f;
     p = p * r + 5.0000001e-1f;
     p = (p * r) * r + r + 1.0f;
-    return p * fr__bits_to_float((fr__float_to_bits(t) << 23) + 0x3f800000u);
+    return p * fr__bits_to_float((fr__float_to_bits(t) << 23) + 0x3f800000u) + (given - given);
 }
 
 FR_INLINE float fr__sigmoid(float x) { return 1.0f / (1.0f + fr__exp(-x)); }
@@ -51,13 +55,14 @@ FR_INLINE float fr__tanh(float x) { return 1.0f - 2.0f / (fr__exp(2.0f * x) + 1.
 /* 0.5 x (1 + tanh(a (x + b x^3))) = x sigmoid(2 a (x + b x^3)) */
 FR_INLINE float fr__gelu(float x)
 {
-    return x * fr__sigmoid(2.0f * FR_GELU_A * (x + FR_GELU_B * x * x * x));
+    return x * fr__sigmoid(x * (2.0f * FR_GELU_A + 2.0f * FR_GELU_A * FR_GELU_B * (x * x)));
 }
 
 FR_INLINE float fr__gelu_slope(float x)
 {
-    float s = fr__sigmoid(2.0f * FR_GELU_A * (x + FR_GELU_B * x * x * x));
-    return s + x * s * (1.0f - s) * 2.0f * FR_GELU_A * (1.0f + 3.0f * FR_GELU_B * x * x);
+    float square = x * x;
+    float s = fr__sigmoid(x * (2.0f * FR_GELU_A + 2.0f * FR_GELU_A * FR_GELU_B * square));
+    return s + s * (1.0f - s) * (x * (2.0f * FR_GELU_A + 6.0f * FR_GELU_A * FR_GELU_B * square));
 }
 
 #endif
