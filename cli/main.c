@@ -59,8 +59,11 @@ static int help(int argc, char **argv)
  * again. */
 static void spin_less(char **argv)
 {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", argv);
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0 || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    self[n] = '\0';
+    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv(self, argv);
     /* Still here: not possible on this system, and not worth a word. */
 }
 

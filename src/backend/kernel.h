@@ -146,6 +146,11 @@ struct fr_device {
     void *impl; /* the backend's own */
 };
 
+/* Slots of struct fr_backend for devices whose memory is the host's. */
+void *fr__host_alloc(fr_device *dev, size_t bytes);
+void fr__host_release(fr_device *dev, void *block);
+fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes);
+
 extern const fr_backend fr__backend_ref;
 extern const fr_backend fr__backend_cpu;
 

@@ -151,29 +151,6 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
 
 /* ---- Memory ---- */
 
-static void *cpu_alloc(fr_device *dev, size_t bytes)
-{
-    (void)dev;
-    return fr__alloc(bytes);
-}
-
-static void cpu_release(fr_device *dev, void *block)
-{
-    (void)dev;
-    fr__free(block);
-}
-
-/* from NULL: zeros. */
-static fr_status cpu_copy(fr_device *dev, void *to, const void *from, size_t bytes)
-{
-    (void)dev;
-    if (from)
-        memcpy(to, from, bytes);
-    else
-        memset(to, 0, bytes);
-    return FR_OK;
-}
-
 static fr_status cpu_sync(fr_device *dev)
 {
     dnnl_status_t status = dnnl_stream_wait(fr__cpu(dev)->stream);
@@ -186,7 +163,7 @@ static fr_status cpu_sync(fr_device *dev)
 static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void *src,
                               const fr_layout *to, void *dst)
 {
-    if (!from->desc && !to->desc) return cpu_copy(dev, dst, src, to->bytes);
+    if (!from->desc && !to->desc) return fr__host_copy(dev, dst, src, to->bytes);
     static const fr_node parameter = {.name = "(layout)", .op = FR_OP_INPUT};
     const fr_kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
     const dnnl_memory_desc_t *known = from->desc ? from->desc : to->desc;
@@ -277,11 +254,11 @@ const fr_backend fr__backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .makers = makers,
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .copy = cpu_copy,
-    .upload = cpu_copy,
-    .download = cpu_copy,
+    .alloc = fr__host_alloc,
+    .release = fr__host_release,
+    .copy = fr__host_copy,
+    .upload = fr__host_copy,
+    .download = fr__host_copy,
     .sync = cpu_sync,
     .add = fr__cpu_add,
     .parallel = fr__cpu_parallel,

@@ -31,28 +31,6 @@ static fr_status ref_open(fr_device *dev, const fr_device_desc *desc)
 
 static void ref_close(fr_device *dev) { (void)dev; }
 
-static void *ref_alloc(fr_device *dev, size_t bytes)
-{
-    (void)dev;
-    return fr__alloc(bytes);
-}
-
-static void ref_release(fr_device *dev, void *block)
-{
-    (void)dev;
-    fr__free(block);
-}
-
-static fr_status ref_copy(fr_device *dev, void *to, const void *from, size_t bytes)
-{
-    (void)dev;
-    if (from)
-        memcpy(to, from, bytes);
-    else
-        memset(to, 0, bytes);
-    return FR_OK;
-}
-
 static fr_status ref_sync(fr_device *dev)
 {
     (void)dev;
@@ -103,11 +81,11 @@ const fr_backend fr__backend_ref = {
     .open = ref_open,
     .close = ref_close,
     .makers = makers,
-    .alloc = ref_alloc,
-    .release = ref_release,
-    .copy = ref_copy,
-    .upload = ref_copy,
-    .download = ref_copy,
+    .alloc = fr__host_alloc,
+    .release = fr__host_release,
+    .copy = fr__host_copy,
+    .upload = fr__host_copy,
+    .download = fr__host_copy,
     .sync = ref_sync,
     .add = ref_add,
     .parallel = ref_parallel,
