@@ -11,6 +11,18 @@ from torch.nn.utils.stateless import functional_call
 NETWORKS = {}
 
 
+HOW = None  # takes the decisions of relu and max_pool: something of decisions.py
+
+
+def relu(x, bias):
+    """`bias` is the parameter that is added last before it: its gradient shows which units are on."""
+    return HOW.relu(x, bias)
+
+
+def max_pool(x, name, kernel, stride=None, pad=0):
+    return HOW.max_pool(x, name, kernel, stride or kernel, pad)
+
+
 def network(function):
     NETWORKS[function.__name__] = function
     return function
@@ -39,12 +51,20 @@ def linear(p, x, name):
     return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
 
 
+def linear_relu(p, x, name):
+    return relu(linear(p, x, name), name + ".bias")
+
+
 def conv(p, x, name, stride=1, pad=0):
     return F.conv2d(x, p[name + ".weight"], p.get(name + ".bias"), stride, pad)
 
 
 def batch_norm(p, x, name, eps=1e-5):
     return F.batch_norm(x, None, None, p[name + ".weight"], p[name + ".bias"], training=True, eps=eps)
+
+
+def conv_norm_relu(p, x, conv_name, norm_name, stride=1, pad=0, eps=1e-5):
+    return relu(batch_norm(p, conv(p, x, conv_name, stride, pad), norm_name, eps), norm_name + ".bias")
 
 
 def layer_norm(p, x, name):
@@ -55,7 +75,7 @@ def layer_norm(p, x, name):
 def mlp(p, b):
     x = b.x.flatten(1)
     for i in indices(p, "fc.%d.weight"):
-        x = linear(p, x, f"fc.{i}").relu()
+        x = linear_relu(p, x, f"fc.{i}")
     return linear(p, x, "head")
 
 
@@ -70,9 +90,9 @@ def snn(p, b):
 @network
 def lenet(p, b):
     pad = 2 if b.x.shape[-1] < 32 else 0
-    x = F.max_pool2d(conv(p, b.x, "conv1", pad=pad).relu(), 2)
-    x = F.max_pool2d(conv(p, x, "conv2").relu(), 2).flatten(1)
-    return linear(p, linear(p, linear(p, x, "fc1").relu(), "fc2").relu(), "fc3")
+    x = max_pool(relu(conv(p, b.x, "conv1", pad=pad), "conv1.bias"), "pool1", 2)
+    x = max_pool(relu(conv(p, x, "conv2"), "conv2.bias"), "pool2", 2).flatten(1)
+    return linear(p, linear_relu(p, linear_relu(p, x, "fc1"), "fc2"), "fc3")
 
 
 @network
@@ -81,9 +101,9 @@ def cnn(p, b):
     for block, n in ((1, 2), (2, 3), (3, 3)):
         for i in range(n):
             name = f"block{block}.{i}"
-            x = batch_norm(p, conv(p, x, name + ".conv", pad=1), name + ".bn").relu()
+            x = conv_norm_relu(p, x, name + ".conv", name + ".bn", pad=1)
         if block < 3:
-            x = F.max_pool2d(x, 2)
+            x = max_pool(x, f"pool{block}", 2)
     return linear(p, x.mean((2, 3)), "fc")
 
 
@@ -92,13 +112,14 @@ def alexnet(p, b):
     first, pool = (dict(stride=4, pad=2), (3, 2)) if b.is_large else (dict(pad=1), (2, 2))
     x = b.x
     for i, window in enumerate((first, dict(pad=2), dict(pad=1), dict(pad=1), dict(pad=1))):
-        x = conv(p, x, f"features.{i}.conv", **window)
-        if f"features.{i}.bn.weight" in p:
-            x = batch_norm(p, x, f"features.{i}.bn")
-        x = x.relu()
+        name = f"features.{i}"
+        if name + ".bn.weight" in p:
+            x = conv_norm_relu(p, x, name + ".conv", name + ".bn", **window)
+        else:
+            x = relu(conv(p, x, name + ".conv", **window), name + ".conv.bias")
         if i in (0, 1, 4):
-            x = F.max_pool2d(x, *pool)
-    x = linear(p, linear(p, x.flatten(1), "classifier.1").relu(), "classifier.4").relu()
+            x = max_pool(x, f"pool{i}", *pool)
+    x = linear_relu(p, linear_relu(p, x.flatten(1), "classifier.1"), "classifier.4")
     return linear(p, x, "classifier.6")
 
 
@@ -110,30 +131,29 @@ def vgg16(p, b):
             x, n = conv(p, x, f"features.{n}", pad=1), n + 1
             if p.get(f"features.{n}.weight", x).dim() == 1:
                 x, n = batch_norm(p, x, f"features.{n}"), n + 1
-            x, n = x.relu(), n + 1
-        x, n = F.max_pool2d(x, 2) if x.shape[-1] > 1 else x, n + 1
+            x, n = relu(x, f"features.{n - 1}.bias"), n + 1
+        x, n = max_pool(x, f"pool{n}", 2) if x.shape[-1] > 1 else x, n + 1
     x = x.flatten(1)
     if not b.is_large:
         return linear(p, x, "classifier")
-    x = linear(p, linear(p, x, "classifier.0").relu(), "classifier.3").relu()
+    x = linear_relu(p, linear_relu(p, x, "classifier.0"), "classifier.3")
     return linear(p, x, "classifier.6")
 
 
 def bottleneck(p, x, name, stride):
-    y = batch_norm(p, conv(p, x, name + ".conv1"), name + ".bn1").relu()
-    y = batch_norm(p, conv(p, y, name + ".conv2", stride, 1), name + ".bn2").relu()
+    y = conv_norm_relu(p, x, name + ".conv1", name + ".bn1")
+    y = conv_norm_relu(p, y, name + ".conv2", name + ".bn2", stride, 1)
     y = batch_norm(p, conv(p, y, name + ".conv3"), name + ".bn3")
     if name + ".downsample.0.weight" in p:
         x = batch_norm(p, conv(p, x, name + ".downsample.0", stride), name + ".downsample.1")
-    return (x + y).relu()
+    return relu(x + y, name + ".bn3.bias")
 
 
 @network
 def resnet50(p, b):
-    x = conv(p, b.x, "conv1", 2, 3) if b.is_large else conv(p, b.x, "conv1", 1, 1)
-    x = batch_norm(p, x, "bn1").relu()
+    x = conv_norm_relu(p, b.x, "conv1", "bn1", *((2, 3) if b.is_large else (1, 1)))
     if b.is_large:
-        x = F.max_pool2d(x, 3, 2, 1)
+        x = max_pool(x, "maxpool", 3, 2, 1)
     for layer in range(1, 5):
         for i in indices(p, f"layer{layer}.%d.conv1.weight"):
             x = bottleneck(p, x, f"layer{layer}.{i}", 2 if layer > 1 and i == 0 else 1)
@@ -150,7 +170,7 @@ class Inception:
         self.p = p
 
     def unit(self, x, name, stride=1, pad=0):
-        return batch_norm(self.p, conv(self.p, x, name + ".conv", stride, pad), name + ".bn", 1e-3).relu()
+        return conv_norm_relu(self.p, x, name + ".conv", name + ".bn", stride, pad, 1e-3)
 
     def chain(self, x, block, *units):
         for name, stride, pad in units:
@@ -171,7 +191,7 @@ class Inception:
         return torch.cat([
             self.chain(x, block, ("branch3x3", 2, 0)),
             self.chain(x, block, ("branch3x3dbl_1", 1, 0), ("branch3x3dbl_2", 1, 1), ("branch3x3dbl_3", 2, 0)),
-            F.max_pool2d(x, 3, 2)], 1)
+            max_pool(x, block + ".branch_pool", 3, 2)], 1)
 
     def c(self, x, block):
         row, column = (0, 3), (3, 0)
@@ -187,7 +207,7 @@ class Inception:
             self.chain(x, block, ("branch3x3_1", 1, 0), ("branch3x3_2", 2, 0)),
             self.chain(x, block, ("branch7x7x3_1", 1, 0), ("branch7x7x3_2", 1, (0, 3)), ("branch7x7x3_3", 1, (3, 0)),
                        ("branch7x7x3_4", 2, 0)),
-            F.max_pool2d(x, 3, 2)], 1)
+            max_pool(x, block + ".branch_pool", 3, 2)], 1)
 
     def e(self, x, block):
         y = self.chain(x, block, ("branch3x3_1", 1, 0))
@@ -206,10 +226,10 @@ def inception3(p, b):
     stride, pad = (2, 0) if b.is_large else (1, 1)
     x = net.unit(b.x, "Conv2d_1a_3x3", stride, pad)
     x = net.unit(net.unit(x, "Conv2d_2a_3x3", 1, pad), "Conv2d_2b_3x3", 1, 1)
-    x = net.unit(F.max_pool2d(x, 3, 2, pad), "Conv2d_3b_1x1")
+    x = net.unit(max_pool(x, "maxpool1", 3, 2, pad), "Conv2d_3b_1x1")
     x = net.unit(x, "Conv2d_4a_3x3", 1, pad)
     if b.is_large:
-        x = F.max_pool2d(x, 3, 2)
+        x = max_pool(x, "maxpool2", 3, 2)
     for kind, blocks in (("a", "5b 5c 5d"), ("b", "6a"), ("c", "6b 6c 6d 6e"), ("d", "7a"), ("e", "7b 7c")):
         for block in blocks.split():
             x = getattr(net, kind)(x, "Mixed_" + block)
@@ -264,7 +284,7 @@ def transformer(p, b):
 def reslstm(p, b):
     x = embedded(p, b.x)
     for i in indices(p, "layers.%d.lstm.weight_ih"):
-        lstm = nn.LSTM(x.shape[-1], x.shape[-1], batch_first=True, dtype=x.dtype)
-        weights = {k + "_l0": p[f"layers.{i}.lstm.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-        x = x + functional_call(lstm, weights, (x,))[0]
+        weights = [p[f"layers.{i}.lstm.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        start = x.new_zeros(1, x.shape[0], x.shape[-1])
+        x = x + torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
     return linear(p, mean_over_valid(x, b), "head")

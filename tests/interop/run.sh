@@ -22,16 +22,17 @@ verdict=0
 header=--header
 selected=" $* "
 
-# case MODEL "sizes" BATCH MICRO [options of torch_check]: both optimizers
+# case_of MODEL "sizes" BATCH MICRO "optimizers" [options of torch_check]
 case_of() {
-    model=$1 sizes=$2 batch=$3 micro=$4
-    shift 4
+    model=$1 sizes=$2 batch=$3 micro=$4 optimizers=$5
+    shift 5
     if [ "$selected" != "  " ] && [ "${selected#* "$model" }" = "$selected" ]; then return 0; fi
-    for optimizer in "$sgd" "$adamw"; do
+    for name in $optimizers; do
+        eval "optimizer=\$$name"
         rm -rf "$work/run"
         cat >"$work/config.yaml" <<END
 model: {name: $model${sizes:+, }$sizes}
-data: {name: synthetic}
+data: {name: synthetic, n: 64, n_eval: 0}
 train: {batch: $batch, micro: $micro, steps: 2, seed: 3, optimizer: $optimizer}
 END
         if ! "$build/forerun" train "$work/config.yaml" --out "$work/run" --dump-step 2 >"$work/log" 2>&1; then
@@ -45,25 +46,26 @@ END
     done
 }
 
-case_of mlp 'inputs: 64, depth: 4, width: 96' 16 4
-case_of snn 'inputs: 64, depth: 6, width: 96, dropout: 0' 16 2
-case_of lenet '' 8 2
-case_of cnn 'width: 8' 16 2
-case_of alexnet 'classes: 10, image: 32, dropout: 0, width_factor: 0.25' 8 2
-case_of alexnet 'classes: 10, image: 128, dropout: 0, width_factor: 0.25' 4 1
-case_of vgg16 'classes: 10, image: 32' 8 2
-case_of vgg16 'classes: 10, image: 28, channels: 1, batch_norm: true, width_factor: 0.25' 16 1
-case_of vgg16 'classes: 10, image: 128, dropout: 0, width_factor: 0.125' 4 1
-case_of resnet50 'classes: 10, image: 32' 8 1
-case_of resnet50 'classes: 10, image: 128, width_factor: 0.25' 8 1
-case_of inception3 'classes: 10, image: 32, dropout: 0' 8 1
-case_of inception3 'classes: 10, image: 139, dropout: 0, width_factor: 0.25' 8 1
-case_of gpt 'layers: 3, width: 64, heads: 4, context: 32, vocab: 80' 8 2 --heads 4
-case_of gpt 'layers: 2, width: 64, heads: 2, context: 32, vocab: 80, tied: true' 8 1 --heads 2
-case_of transformer 'layers: 3, width: 64, heads: 4, context: 24, vocab: 100, dropout: 0' 8 2 --heads 4
+both="sgd adamw"
+case_of mlp 'inputs: 64, depth: 4, width: 96' 16 4 "$both"
+case_of snn 'inputs: 64, depth: 6, width: 96, dropout: 0' 16 2 "$both"
+case_of lenet '' 8 2 "$both"
+case_of cnn 'width: 8' 16 2 "$both"
+case_of alexnet 'classes: 10, image: 32, dropout: 0, width_factor: 0.25' 4 2 "$both"
+case_of alexnet 'classes: 10, image: 128, dropout: 0, width_factor: 0.25' 4 1 sgd
+case_of vgg16 'classes: 10, image: 32' 4 2 "$both"
+case_of vgg16 'classes: 10, image: 28, channels: 1, batch_norm: true, width_factor: 0.25' 16 1 sgd
+case_of vgg16 'classes: 10, image: 128, dropout: 0, width_factor: 0.125' 2 1 sgd
+case_of resnet50 'classes: 10, image: 32' 4 1 "$both"
+case_of resnet50 'classes: 10, image: 128, width_factor: 0.25' 4 1 sgd
+case_of inception3 'classes: 10, image: 32, dropout: 0' 4 1 "$both"
+case_of inception3 'classes: 10, image: 139, dropout: 0, width_factor: 0.25' 4 1 sgd
+case_of gpt 'layers: 3, width: 64, heads: 4, context: 32, vocab: 80' 8 2 "$both" --heads 4
+case_of gpt 'layers: 2, width: 64, heads: 2, context: 32, vocab: 80, tied: true' 8 1 sgd --heads 2
+case_of transformer 'layers: 3, width: 64, heads: 4, context: 24, vocab: 100, dropout: 0' 8 2 "$both" --heads 4
 case_of transformer 'layers: 2, width: 48, heads: 3, context: 24, vocab: 100, dropout: 0, label_smoothing: 0.1' 8 1 \
-    --heads 3 --smoothing 0.1
-case_of reslstm 'layers: 4, width: 48, context: 20, vocab: 100' 8 2
+    sgd --heads 3 --smoothing 0.1
+case_of reslstm 'layers: 4, width: 48, context: 20, vocab: 100' 8 2 "$both"
 
 [ $verdict = 0 ] && echo "every model agrees with PyTorch"
 exit $verdict
