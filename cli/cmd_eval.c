@@ -4,6 +4,16 @@
 #include <math.h>
 #include <stdio.h>
 
+/* JSON has no NaN and no infinity. */
+static const char *json_number(double value, char text[32])
+{
+    if (isfinite(value))
+        snprintf(text, 32, "%.9g", value);
+    else
+        snprintf(text, 32, "null");
+    return text;
+}
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static cli_list sets;
@@ -31,10 +41,12 @@ static int run(const cli_verb *verb, int argc, char **argv)
                         .stop = cli_catch_signals()};
     fr_run_result r;
     fr_status status = fr_eval(ctx, &o, &r);
+    char loss[32], accuracy[32], rate[32];
     if (status == FR_OK && want_json)
-        printf("{\"samples\": %lld, \"eval_loss\": %.9g, \"eval_accuracy\": %.9g, "
-               "\"samples_per_s\": %.6g, \"weights_sha256\": \"%s\"}\n",
-               (long long)r.samples, r.eval_loss, r.eval_accuracy, r.samples_per_s,
+        printf("{\"samples\": %lld, \"eval_loss\": %s, \"eval_accuracy\": %s, "
+               "\"samples_per_s\": %s, \"weights_sha256\": \"%s\"}\n",
+               (long long)r.samples, json_number(r.eval_loss, loss),
+               json_number(r.eval_accuracy, accuracy), json_number(r.samples_per_s, rate),
                r.weights_sha256);
     else if (status == FR_OK)
         printf("%lld samples: loss %.4f, accuracy %.2f %% (%.0f samples/s), weights %.16s...\n",
