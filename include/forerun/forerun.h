@@ -6,11 +6,15 @@
 #include <forerun/base.h>
 #include <forerun/data.h>
 #include <forerun/engine.h>
+#include <forerun/events.h>
 #include <forerun/graph.h>
 #include <forerun/io.h>
 #include <forerun/models.h>
 #include <forerun/operators.h>
 #include <forerun/optim.h>
+#include <forerun/sched.h>
 #include <forerun/train.h>
+#include <forerun/transport.h>
+#include <forerun/weights.h>
 
 #endif

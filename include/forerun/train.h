@@ -8,9 +8,11 @@
 extern "C" {
 #endif
 
-/* A way to spread a run over workers (`parallel.method`). */
+/* A way to spread a run over workers (`parallel.method`): a schedule and a weight policy. */
 typedef struct fr_method {
     const char *name, *summary;
+    const char *generator; /* of fr_generator_list */
+    const char *policy;    /* of fr_policy_list */
     int max_stages, max_replicas;
 } fr_method;
 

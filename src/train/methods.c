@@ -5,6 +5,8 @@
 static const fr_method single = {
     .name = "single",
     .summary = "one worker holds the whole model: the reference for all others",
+    .generator = "sequential",
+    .policy = "live",
     .max_stages = 1,
     .max_replicas = 1,
 };

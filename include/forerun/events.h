@@ -1,0 +1,61 @@
+/* events.h -- what a worker notes while it runs: times by kind, events for a trace, the ledger of
+ * weight versions. Plain records in memory that was taken before the run. */
+#ifndef FORERUN_EVENTS_H
+#define FORERUN_EVENTS_H
+
+#include <forerun/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a worker's time goes to. All but the waits is being busy. */
+typedef enum fr_spent {
+    FR_SPENT_FORWARD,
+    FR_SPENT_BACKWARD,     /* B and I, the update that rides on it left out */
+    FR_SPENT_WEIGHT,       /* W */
+    FR_SPENT_STEP,         /* optimizer and prediction */
+    FR_SPENT_TRANSFER,     /* copying, posting */
+    FR_SPENT_WAIT_FORWARD, /* for an input */
+    FR_SPENT_WAIT_BACKWARD,
+    FR_SPENT_WAIT_OTHER, /* a slot, a buffer, a sum, data */
+    FR_N_SPENT
+} fr_spent;
+
+typedef struct fr_worker_times {
+    uint64_t ns[FR_N_SPENT];
+    uint64_t wall_ns; /* inside fr_engine_train */
+} fr_worker_times;
+
+/* The same by stage, for a cost model: sums over passes. The best are robust against noise. */
+typedef struct fr_stage_times {
+    uint64_t forward_ns, back_input_ns, back_weight_ns, step_ns; /* B counts as back_input */
+    int64_t n_micro, n_steps;
+} fr_stage_times;
+
+/* One span on a worker's track. */
+typedef struct fr_event {
+    uint64_t start_ns, end_ns;
+    uint8_t action; /* fr_action of sched.h */
+    bool is_wait;   /* waiting before the action could begin */
+    int stage, peer;
+    int64_t batch;   /* mini-batch of the run */
+    int micro;       /* in the mini-batch; -1 for STEP and REDUCE */
+    int64_t version; /* of the weights used; STEP: after it */
+    int ahead;
+} fr_event;
+
+/* One line of the ledger: a forward or a backward. */
+typedef struct fr_ledger_row {
+    int stage, replica;
+    int64_t micro; /* of the run: mini-batch * micro-batches + micro */
+    char pass;     /* 'F' or 'B' */
+    int64_t version;
+    int ahead;
+    int64_t live; /* the stage's version when the micro-batch's own update is applied; -1 for F */
+} fr_ledger_row;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,162 @@
+/* sched.h -- schedules as data: for each worker a list of instructions, for one segment.
+ *
+ * Life of a schedule: a generator emits computation only (F, B, or I and W); fr_schedule_lower adds
+ * steps, reductions and transfers, hoists receives and decides which slot and which buffer each
+ * micro-batch uses; fr_schedule_check proves it; then it is immutable and may be read by any
+ * thread: the engine walks it, the clock times it, text forms print it.
+ *
+ * A segment is n_batches mini-batches between two drains. Flush schedules have one mini-batch and
+ * are walked again and again. A longer segment may be cut short by leaving out everything that
+ * belongs to mini-batches from some number on: what is left is still valid. */
+#ifndef FORERUN_SCHED_H
+#define FORERUN_SCHED_H
+
+#include <forerun/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum fr_action {
+    FR_DO_F,      /* forward */
+    FR_DO_B,      /* backward: input and weight gradients */
+    FR_DO_I,      /* input gradients only, W comes later */
+    FR_DO_W,      /* weight gradients */
+    FR_DO_SEND_F, /* this stage's outputs to stage `peer` */
+    FR_DO_RECV_F, /* this stage's inputs from stage `peer` */
+    FR_DO_SEND_B, /* gradients to stage `peer` */
+    FR_DO_RECV_B, /* gradients from stage `peer` */
+    FR_DO_REDUCE, /* hand in gradients that others must see before the step; does not wait */
+    FR_DO_STEP,   /* the optimizer, after what was handed in for this mini-batch has come back */
+    FR_N_ACTIONS
+} fr_action;
+
+typedef struct fr_instr {
+    uint8_t action; /* fr_action */
+    int stage;
+    int micro; /* micro-batch of the segment, from 0; REDUCE and STEP: mini-batch of the segment */
+    int peer;  /* transfers: the stage at the other end; else -1 */
+} fr_instr;
+
+/* A tensor goes from one stage to another: values from a lower to a higher stage (forward links),
+ * gradients from a higher to a lower one (backward links). */
+typedef struct fr_link {
+    int from, to; /* stages */
+} fr_link;
+
+typedef struct fr_instr_list {
+    int n;
+    fr_instr *at;
+} fr_instr_list;
+
+typedef struct fr_schedule {
+    char name[64]; /* of the generator, or of the file */
+    int n_stages, n_workers, n_micro, n_batches;
+    bool is_flush;        /* one mini-batch: all weights are of one version */
+    bool is_forward_only; /* evaluation: F and transfers, nothing else */
+    bool is_split;        /* I and W instead of B */
+    bool is_lowered;
+    int *worker_of; /* [stage] */
+    int n_forward, n_backward;
+    fr_link *forward, *backward;
+    fr_instr_list *lists; /* [worker] */
+    /* From here on filled by fr_schedule_lower. */
+    int *n_slots;   /* [stage] */
+    int *slot_of;   /* [stage][micro]: n_stages rows of n_batches * n_micro */
+    int *n_buffers; /* [backward link] */
+    int *buffer_of; /* [backward link][micro] */
+    void *arena;
+} fr_schedule;
+
+typedef struct fr_schedule_desc {
+    int n_stages, chunks; /* stages of a worker; 0 = 1 */
+    int n_micro, n_batches;
+    /* Which stages talk: NULL with n 0 means a chain, k -> k + 1 and back. */
+    int n_forward, n_backward;
+    const fr_link *forward, *backward;
+    bool must_reduce; /* a REDUCE before each STEP */
+} fr_schedule_desc;
+
+/* A way to order the work; fr_generator_list names them all. */
+typedef struct fr_generator {
+    const char *name, *summary;
+    bool is_flush, is_forward_only, is_split;
+    bool has_chunks; /* takes desc.chunks > 1 */
+    /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
+    const char *(*check)(const fr_schedule_desc *d);
+    /* Append the computation of worker w. Lists are made one after the other, w = 0, 1, ... */
+    bool (*emit)(const fr_schedule_desc *d, int w, fr_schedule *s); /* false: out of memory */
+} fr_generator;
+
+const fr_generator *const *fr_generator_list(void); /* NULL-terminated */
+const fr_generator *fr_generator_find(const char *name);
+
+/* Generated and lowered, but not checked. */
+fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                             fr_schedule **out);
+void fr_schedule_free(fr_schedule *s);
+/* Add what is missing of steps, reductions, transfers; then slots and buffers. A schedule that has
+ * transfers (or steps) already keeps them as they are. Fails on a schedule that the clock cannot
+ * run through (a deadlock), naming worker and step. */
+fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
+
+/* Proof: every F and B (or I, then W) once per stage and micro-batch, gradients in micro-batch
+ * order, dependencies, matching sends and receives in the same order, one step per stage and
+ * mini-batch after its last gradient, nothing of a flush across mini-batches, no deadlock, slots
+ * and buffers never used by two at once. The first fault is named by worker, step and instruction:
+ * "worker 2, step 17 (2B5): ...". */
+fr_status fr_schedule_check(fr_ctx *ctx, const fr_schedule *s);
+
+static inline int fr_schedule_slot(const fr_schedule *s, int stage, int micro)
+{
+    return s->slot_of[(size_t)stage * (size_t)(s->n_batches * s->n_micro) + (size_t)micro];
+}
+static inline int fr_schedule_buffer(const fr_schedule *s, int backward_link, int micro)
+{
+    return s
+        ->buffer_of[(size_t)backward_link * (size_t)(s->n_batches * s->n_micro) + (size_t)micro];
+}
+int fr_schedule_find_link(int n, const fr_link *links, int from, int to); /* -1: none */
+
+/* Seconds (or units) an instruction takes. NULL fields: F = I = W = 1, B = I + W; the rest 0. */
+typedef struct fr_costs {
+    const double *forward, *back_input, *back_weight, *step; /* [stage] */
+    const double *send_forward, *send_backward;              /* [link]: until the receiver has it */
+} fr_costs;
+
+typedef struct fr_clock {
+    double makespan;
+    double **start, **end; /* [worker][instruction] */
+    double *busy;          /* [worker]: inside F, B, I, W, STEP */
+    int *peak_live;        /* [worker]: most activation sets held at once, F until B or W */
+    void *arena;
+} fr_clock;
+
+/* Run the lists on a virtual clock: each worker in order, a receive waits for its send, a send
+ * does not hold the worker up, a slot or buffer in use is waited for. */
+fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s, const fr_costs *costs,
+                            fr_clock *out);
+void fr_clock_free(fr_clock *c);
+
+/* --- text forms; made with one allocation, freed by fr_text_free ---------------------------------
+ * text: everything, round trip. csv: one row a worker as PyTorch writes it ("0F0,0F1,1SEND_F3"), no
+ * STEP and REDUCE unless the lists differ from what lowering would add. grid: for people, one
+ * column a time unit. json: the contract of `forerun schedule --format json`. */
+char *fr_schedule_to_text(const fr_schedule *s);
+char *fr_schedule_to_csv(const fr_schedule *s);
+char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, bool in_colour);
+char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c);
+void fr_text_free(char *text);
+/* "2SEND_F5", or "2SEND_F5>4" where the peer is not the neighbour. Returns buffer. */
+const char *fr_instr_text(const fr_instr *i, char buffer[48]);
+
+/* Read text or csv (told apart by the first line). n_micro: micro-batches of a mini-batch, 0 = as
+ * the file says, or all of them. Links as in fr_schedule_desc; NULL desc: a chain. Lowered. Errors
+ * name file, line and entry. */
+fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro, const fr_schedule_desc *d,
+                           fr_schedule **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,126 @@
+/* weights.h -- which weights a forward and a backward see: weight policies.
+ *
+ * A policy says three things: what a forward wants, what a backward wants, and what should be
+ * written during an update. It is a const record without state. The store does the rest for one
+ * stage: it keeps the blocks (the newest weights, kept older ones, predicted ones), knows what is
+ * in each, updates in place or into another block, predicts in the optimizer's own sweep where it
+ * can and by a sweep of its own where it must. */
+#ifndef FORERUN_WEIGHTS_H
+#define FORERUN_WEIGHTS_H
+
+#include <forerun/backend.h>
+#include <forerun/optim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a policy sits. */
+typedef struct fr_seat {
+    int stage, n_stages;
+    int n_micro;       /* micro-batches of an update */
+    bool exact;        /* xpipe: exact counts instead of the paper's rounding */
+    int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
+    int n_slots;       /* micro-batches the stage holds at most */
+} fr_seat;
+
+typedef enum fr_base {
+    FR_NEWEST,
+    FR_AS_FORWARD, /* the very block that the forward of this micro-batch read, kept for it */
+    FR_AS_FIRST,   /* the block that the first forward (backward) of the mini-batch read */
+    FR_PREVIOUS    /* one update older than the newest that a flush would have: version b - 1 */
+} fr_base;
+
+typedef struct fr_want {
+    fr_base base;
+    int ahead; /* updates to predict; 0 = none */
+} fr_want;
+
+/* What a prediction extrapolates. */
+typedef enum fr_course {
+    FR_COURSE_APPLIED,  /* the update direction the optimizer applies */
+    FR_COURSE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */
+    FR_COURSE_DECAY,    /* future gradients are zero: momentum dies away (FTPipe-style) */
+    FR_COURSE_DRIFT     /* a running mean of past weight differences (PipeMare) */
+} fr_course;
+
+#define FR_MAX_AHEAD 2 /* predictions written by one update */
+
+typedef struct fr_policy {
+    const char *name, *summary;
+    fr_course course;
+    const char *(*check)(const fr_seat *seat); /* NULL, or what is wrong */
+    int (*n_blocks)(const fr_seat *seat);      /* weight blocks held, the newest included */
+    /* micro: in the mini-batch, 0 .. n_micro - 1 */
+    void (*forward)(const fr_seat *seat, int micro, fr_want *want);
+    void (*backward)(const fr_seat *seat, int micro, fr_want *want);
+    /* Distances worth writing during an update; returns how many. */
+    int (*after)(const fr_seat *seat, int ahead[FR_MAX_AHEAD]);
+    double (*lr_factor)(const fr_seat *seat, int64_t t); /* NULL: 1 */
+} fr_policy;
+
+const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
+const fr_policy *fr_policy_find(const char *name);
+
+typedef struct fr_store fr_store;
+
+typedef struct fr_store_desc {
+    const fr_policy *policy;
+    fr_seat seat;
+    fr_device *device; /* its threads do the sweeps */
+    const fr_optimizer *optimizer;
+    fr_optim_options options;
+    fr_lr_options lr; /* base rate in options.lr */
+    size_t n;         /* floats in a block */
+    float *blocks;    /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
+    size_t stride;
+    float *state[FR_MAX_OPTIM_STATE];
+    float *drift;  /* (n), only if the policy's course is FR_COURSE_DRIFT */
+    int n_samples; /* weights watched for the prediction error; 0 = none */
+} fr_store_desc;
+
+/* What a pass was given. */
+typedef struct fr_view {
+    const float *weights;
+    uint64_t id;     /* equal ids promise equal weights */
+    int64_t version; /* updates contained in them, before prediction */
+    int ahead;       /* updates predicted on top */
+} fr_view;
+
+/* Sum over predictions checked so far; RMSE = sqrt(sum / n_values). */
+typedef struct fr_prediction_error {
+    int64_t n_values;
+    double predicted, stale; /* sums of squared differences from the weights that came true */
+    double ahead;            /* mean distance */
+} fr_prediction_error;
+
+fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
+void fr_store_free(fr_store *s);
+float *fr_store_newest(fr_store *s);
+int64_t fr_store_version(const fr_store *s);
+/* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
+ * another update: nothing else that the store holds is valid any more. */
+void fr_store_reset(fr_store *s, int64_t version);
+
+/* batch: number of the mini-batch, from 0, of the whole run (its own update makes version
+ * batch + 1); micro: in the mini-batch. A forward is followed, later, by a backward and a done. */
+fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out);
+fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out);
+void fr_store_done(fr_store *s, int64_t batch, int micro);
+/* All micro-batches in flight are given up (a run that ends early): nothing is kept for them. */
+void fr_store_abandon(fr_store *s);
+
+/* The update of mini-batch `batch`: begin, ranges (disjoint, from any thread; a range may be handed
+ * in while the last backward still reads other ranges), end. fr_store_end fails unless `expected`
+ * floats were handed in (block padding is not counted by some callers). */
+void fr_store_begin(fr_store *s, int64_t batch, double grad_scale);
+void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad);
+fr_status fr_store_end(fr_store *s, size_t expected);
+double fr_store_lr(const fr_store *s, int64_t batch); /* this stage's rate of that update */
+
+const fr_prediction_error *fr_store_error(const fr_store *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
