@@ -1,35 +1,70 @@
-/* engine.h -- a worker: one device, one stage, its blocks and its optimizer.
+/* engine.h -- the engine: a model cut into stages, workers that walk a schedule.
  *
- * The worker executes instructions: forward, backward, step on micro-batches in slots. What a
- * training run with one worker does by a fixed loop, a schedule does later by a list. One thread
- * owns a worker. */
+ * One worker is one thread on one device and owns the stages that the schedule gives it. The engine
+ * makes the workers, hands them mini-batches, watches that they get on, and collects what the
+ * caller wants to know about a mini-batch. One worker with one stage is the special case of a
+ * schedule with one list. All calls on an engine come from one thread; callbacks say on which
+ * thread they run. */
 #ifndef FORERUN_ENGINE_H
 #define FORERUN_ENGINE_H
 
-#include <forerun/backend.h>
-#include <forerun/optim.h>
+#include <forerun/events.h>
+#include <forerun/sched.h>
+#include <forerun/transport.h>
+#include <forerun/weights.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct fr_worker fr_worker;
+typedef struct fr_engine fr_engine;
 
-typedef struct fr_worker_desc {
-    const fr_graph *graph;
-    const fr_stage *stage; /* NULL: all of it */
+/* For tests: what goes wrong, where, when. */
+typedef enum fr_fault_kind {
+    FR_FAULT_NONE,
+    FR_FAULT_ERROR, /* the worker fails */
+    FR_FAULT_HANG,  /* the worker never comes back */
+    FR_FAULT_SLOW,  /* each instruction from then on takes `ms` longer */
+    FR_FAULT_NAN,   /* the stage's first output (the loss, on the last stage) becomes NaN */
+    FR_FAULT_JITTER /* all workers: random sleeps of up to `ms` before instructions */
+} fr_fault_kind;
+typedef struct fr_fault {
+    fr_fault_kind kind;
+    int worker;
+    int64_t step; /* mini-batch of the run, from 0 */
+    double ms;
+    uint64_t seed; /* jitter */
+} fr_fault;
+/* "hang:worker=1,step=3"; "jitter:ms=2,seed=7". NULL if fine, else what is wrong. */
+const char *fr_fault_parse(const char *text, fr_fault *out);
+
+typedef struct fr_engine_desc {
+    fr_graph *graph;
+    int n_cuts; /* stages - 1 */
+    const int *cuts;
+    const fr_schedule *schedule;   /* training; NULL: an engine that only evaluates */
+    const fr_policy *policy;       /* NULL: live */
+    fr_seat seat;                  /* options of the policy; stage and sizes are filled in */
+    const fr_transport *transport; /* NULL: threads */
     const fr_backend *backend;
-    fr_device_desc device;
-    int micro_batch, n_micro; /* samples in a micro-batch; micro-batches in an update */
-    int n_slots;              /* micro-batches in flight: 1 for one worker */
+    int n_threads;   /* kernel threads of a worker; 0 = the cores shared out among the workers */
+    bool pin;        /* each worker on cores of its own, if there are enough */
+    int micro_batch; /* samples */
+    int n_micro;     /* of a mini-batch that is evaluated (training: the schedule's) */
     const fr_optimizer *optimizer;
-    fr_optim_options options;
-    double clip_norm; /* 0 = none */
+    fr_optim_options options; /* options.lr: base rate */
+    fr_lr_options lr;
+    double clip_norm; /* 0 = none; of the whole model */
+    bool want_norm;   /* compute the gradient norm of every mini-batch */
     uint64_t seed;
-    bool keep_grads;    /* gradients survive the update (for dumps): no update on the fly */
-    bool evaluate_only; /* no grads, no optimizer */
-    int logits_node;    /* -1, or the node whose value evaluation returns */
-} fr_worker_desc;
+    bool keep_grads; /* gradients survive the update (for dumps): no update on the fly */
+    int logits_node; /* -1, or the node whose value evaluation returns */
+    double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
+    fr_fault fault;
+    bool want_ledger;
+    int n_events;  /* trace: most events kept for each worker; 0 = none */
+    int n_samples; /* weights of a stage watched for the prediction error; 0 = none */
+} fr_engine_desc;
 
 /* What the loss said, summed over samples. */
 typedef struct fr_tally {
@@ -38,45 +73,76 @@ typedef struct fr_tally {
     int64_t correct; /* argmax hits among them */
 } fr_tally;
 
-/* predicted: from sizes alone, before anything is allocated. */
+/* predicted: from schedule and shapes alone, before anything is allocated. */
 typedef struct fr_memory_use {
-    size_t weights, grads, optimizer, buffers, slots, workspace, cache, io, total;
+    size_t weights; /* all copies */
+    size_t grads, optimizer, buffers, slots, workspace, cache, io, total;
+    int weight_copies; /* most of any stage of the worker */
 } fr_memory_use;
 
-fr_status fr_worker_create(fr_ctx *ctx, const fr_worker_desc *desc, fr_worker **out);
-void fr_worker_free(fr_worker *w);
-const fr_memory_use *fr_worker_predicted(const fr_worker *w);
-size_t fr_worker_peak_bytes(const fr_worker *w); /* what the device really gave out */
-const char *fr_worker_about(const fr_worker *w);
+fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
+void fr_engine_free(fr_engine *e);
+int fr_engine_n_workers(const fr_engine *e);
+int fr_engine_n_stages(const fr_engine *e);
+const fr_stage *fr_engine_stage(const fr_engine *e, int stage);
+int fr_engine_worker_of(const fr_engine *e, int stage);
+const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker);
+size_t fr_engine_peak_bytes(const fr_engine *e, int worker); /* what the device really gave out */
+const char *fr_engine_about(const fr_engine *e);
+const fr_worker_times *fr_engine_times(const fr_engine *e, int worker);
+const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage);
+/* Recorded so far; valid until the next call of train or eval. */
+const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n);
+const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage);
 
-/* One mini-batch: n_micro forwards and backwards in order, then the update number `step` (from 0)
- * at rate lr. Host tensors, batch first: n_micro * micro_batch samples. n_targets counts the whole
- * mini-batch. *tally is set, not added to. *grad_norm (may be NULL): of the whole gradient before
- * clipping, or NaN if nobody needs it (no clipping asked and want_norm false). FR_DIVERGED: the
- * loss, or a norm that was computed, is not finite; parameters are as they were before the call. */
+/* A mini-batch in host memory, batch first. */
 typedef struct fr_feed {
-    int64_t step;
     const void *input;
     const int32_t *target;
     const int32_t *length; /* NULL where the model has none */
-    int64_t n_targets;
-    double lr;
-    bool want_norm;
+    int64_t n_targets;     /* that count, in the whole mini-batch */
 } fr_feed;
-fr_status fr_worker_train(fr_worker *w, const fr_feed *feed, fr_tally *tally, double *grad_norm);
-/* Forward only, running statistics used, the same number of samples. logits (host, may be NULL):
- * batch x the logits node's shape. */
-fr_status fr_worker_eval(fr_worker *w, const fr_feed *feed, fr_tally *tally, float *logits);
+
+/* Where mini-batches come from: called in order, one call at a time, on any worker's thread. At
+ * most fr_engine_window mini-batches are held at once. */
+typedef struct fr_source {
+    void *user;
+    fr_status (*next)(void *user, fr_feed *out);
+    void (*release)(void *user); /* the oldest one held */
+} fr_source;
+int fr_engine_window(const fr_engine *e);
+
+/* A mini-batch is through: all stages have stepped. On the caller's thread, in order. */
+typedef struct fr_batch_report {
+    int64_t step; /* of the run, from 0 */
+    fr_tally tally;
+    double grad_norm;            /* of the whole gradient before clipping; NaN: not computed */
+    uint64_t done_ns;            /* clock of fr__now_ns */
+    const fr_ledger_row *ledger; /* want_ledger: by stage, each in the order it ran; else NULL */
+    size_t n_ledger;
+} fr_batch_report;
+/* false: stop as soon as possible: mini-batches already begun are finished, no more begin. */
+typedef bool (*fr_batch_fn)(void *user, const fr_batch_report *r);
+
+/* Mini-batches first_step .. first_step + n - 1; the pipeline is empty before and after. *n_done
+ * counts those whose updates every stage has applied: all parameters are of that version, also when
+ * the call fails with FR_DIVERGED (loss or norm not finite). `stop` (may be NULL) is a flag set
+ * by a signal handler. FR_PEER: a worker failed, hung or was lost; the engine can only be freed. */
+fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_source *source,
+                          fr_batch_fn report, void *user, const volatile int *stop,
+                          int64_t *n_done);
+/* Forward only through the same pipeline, running statistics used. *tally is set. logits (host, may
+ * be NULL): n * batch x the logits node's shape. */
+fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
+                         float *logits);
 
 /* Plain copies of parameters, gradients (keep_grads), optimizer state `which`: fr_shape_count
  * floats. Parameter indices are the graph's. A tied parameter reads its owner. */
-fr_status fr_worker_get_param(fr_worker *w, int param, float *plain);
-fr_status fr_worker_set_param(fr_worker *w, int param, const float *plain);
-fr_status fr_worker_get_grad(fr_worker *w, int param, float *plain);
-fr_status fr_worker_get_state(fr_worker *w, int which, int param, float *plain);
-fr_status fr_worker_set_state(fr_worker *w, int which, int param, const float *plain);
-
-uint64_t fr_worker_busy_ns(const fr_worker *w); /* inside kernels and sweeps */
+fr_status fr_engine_get_param(fr_engine *e, int param, float *plain);
+fr_status fr_engine_set_param(fr_engine *e, int param, const float *plain);
+fr_status fr_engine_get_grad(fr_engine *e, int param, float *plain);
+fr_status fr_engine_get_state(fr_engine *e, int which, int param, float *plain);
+fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *plain);
 
 #ifdef __cplusplus
 }
