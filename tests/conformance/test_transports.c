@@ -87,6 +87,7 @@ static void *member_main(void *arg)
 {
     member *m = arg;
     m->run(m);
+    if (m->says[0]) m->s->t->abort(m->s->g); /* the others would wait for it for ever */
     return NULL;
 }
 
@@ -109,10 +110,11 @@ static void play(scene *s, const char *(*const *runs)(member *), int n_runs)
     member members[MAX_MEMBERS];
     start(s, members, runs, n_runs);
     join(s, members);
-    for (int i = 0; i < s->n_members; i++)
-        if (members[i].says[0] || members[i].status != FR_OK)
-            fail_msg("%s, member %d: %s (status %d, %s)", s->t->name, i, members[i].says,
-                     (int)members[i].status, fr_ctx_error(s->ctx));
+    for (int lost = 0; lost < 2; lost++) /* a cause before those that it stopped */
+        for (int i = 0; i < s->n_members; i++)
+            if (members[i].says[0] && (lost || members[i].status != FR_PEER))
+                fail_msg("%s, member %d: %s (status %d, %s)", s->t->name, i, members[i].says,
+                         (int)members[i].status, fr_ctx_error(s->ctx));
 }
 
 /* Message `n` from a to b, filled and checked byte by byte. */
