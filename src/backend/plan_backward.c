@@ -270,6 +270,11 @@ static void plan_all(plan *b)
         refer(b, p->outputs[i].node, new_buffer(b, p->outputs[i].bytes, outside));
         if (b->has_failed) return;
     }
+    for (int i = 0; i < p->n_inputs; i++) {
+        if (!p->inputs[i].has_seed) continue;
+        refer(b, p->inputs[i].node, new_grad(b, p->inputs[i].node));
+        if (b->has_failed) return;
+    }
     for (int u = p->n_units - 1; u >= 0 && !b->has_failed; u--) visit(b, u);
     if (!b->has_failed) fill_missing(b);
 }

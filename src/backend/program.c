@@ -68,14 +68,18 @@ static fr_status find_ports(fr_program *p)
     int n = fr_graph_n_nodes(p->graph);
     bool *used_inside = FR_ARENA_ARRAY(&p->arena, bool, n);
     bool *used_outside = FR_ARENA_ARRAY(&p->arena, bool, n);
+    bool *used_later = FR_ARENA_ARRAY(&p->arena, bool, n);
     p->inputs = FR_ARENA_ARRAY(&p->arena, fr_port, n);
     p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, n);
-    if (!used_inside || !used_outside || !p->inputs || !p->outputs)
+    if (!used_inside || !used_outside || !used_later || !p->inputs || !p->outputs)
         return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) {
         const fr_node *node = fr_graph_node(p->graph, i);
         bool *used = fr__in_stage(p, i) ? used_inside : used_outside;
-        for (int k = 0; k < node->n_inputs; k++) used[node->inputs[k]] = true;
+        for (int k = 0; k < node->n_inputs; k++) {
+            used[node->inputs[k]] = true;
+            used_later[node->inputs[k]] |= i >= p->stage.last;
+        }
     }
     for (int i = 0; i < n; i++) {
         bool is_mine = fr__in_stage(p, i);
@@ -83,6 +87,7 @@ static fr_status find_ports(fr_program *p)
         bool has_grad = p->desc.training && fr_graph_node(p->graph, i)->needs_grad;
         if (!is_mine && used_inside[i]) {
             port.has_grad = has_grad;
+            port.has_seed = has_grad && used_later[i];
             p->inputs[p->n_inputs++] = port;
         }
         bool is_unused = !used_inside[i] && !used_outside[i];

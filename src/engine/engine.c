@@ -1,0 +1,307 @@
+/* engine.c -- an engine's life: stages cut, workers started, everything made in the order in which
+ * sizes become known: programs, then wires and slots, then memory, then values. */
+#include "engine/engine.h"
+
+#include <string.h>
+
+/* --- jobs ----------------------------------------------------------------------------------- */
+
+static void start_job(fr_worker *w, fr_job job, void *arg)
+{
+    w->job = job;
+    w->job_arg = arg;
+    w->engine->n_running++;
+}
+
+/* With the lock held. */
+static void wait_for_jobs(fr_engine *e)
+{
+    while (e->n_running > 0) pthread_cond_wait(&e->caller_wakes, &e->lock);
+}
+
+fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one)
+{
+    fr_status status = FR_OK;
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->n_workers && status == FR_OK; i++) {
+        start_job(&e->workers[i], job, NULL);
+        pthread_cond_broadcast(&e->worker_wakes);
+        if (!one_by_one) continue;
+        wait_for_jobs(e);
+        status = e->workers[i].job_status;
+    }
+    wait_for_jobs(e);
+    for (int i = 0; i < e->n_workers && status == FR_OK; i++) status = e->workers[i].job_status;
+    pthread_mutex_unlock(&e->lock);
+    return status;
+}
+
+static void *worker_main(void *worker)
+{
+    fr_worker *w = worker;
+    fr_engine *e = w->engine;
+    char name[16];
+    snprintf(name, sizeof name, "worker %d", w->index);
+    fr__thread_name(name);
+    pthread_mutex_lock(&e->lock);
+    while (!e->must_quit) {
+        if (!w->job) {
+            pthread_cond_wait(&e->worker_wakes, &e->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&e->lock);
+        fr_status status = w->job(w, w->job_arg);
+        pthread_mutex_lock(&e->lock);
+        w->job_status = status;
+        w->job = NULL;
+        e->n_running--;
+        pthread_cond_broadcast(&e->caller_wakes);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* --- create --------------------------------------------------------------------------------- */
+
+static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
+{
+    const fr_schedule *s = d->schedule;
+    if (!d->graph || !d->backend) return fr_fail(ctx, FR_INVALID, "engine: no graph or no backend");
+    if (d->micro_batch < 1 || (!s && d->n_micro < 1) || d->n_cuts < 0)
+        return fr_fail(ctx, FR_INVALID, "engine: micro-batch of %d samples, %d micro-batches",
+                       d->micro_batch, d->n_micro);
+    if (!s) return FR_OK;
+    if (!s->is_lowered || s->is_forward_only || s->n_stages != d->n_cuts + 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "engine: schedule %s is for %d stages%s, the model is cut into %d", s->name,
+                       s->n_stages, s->is_lowered ? "" : " and not lowered", d->n_cuts + 1);
+    if (!d->optimizer) return fr_fail(ctx, FR_INVALID, "engine: no optimizer given");
+    if (!(d->clip_norm >= 0)) return fr_fail(ctx, FR_INVALID, "clip_norm must be 0 or more");
+    const char *wrong = d->optimizer->check(&d->options);
+    if (wrong) return fr_fail(ctx, FR_INVALID, "optimizer %s: %s", d->optimizer->name, wrong);
+    return FR_OK;
+}
+
+/* Which stages talk, as the graph has it; the training schedule must know the same links. */
+static fr_status make_eval_schedule(fr_engine *e)
+{
+    int n = e->n_stages, room = n * (n - 1) / 2 + 1, n_forward = 0, n_backward = 0;
+    fr_pair *forward = FR_ARENA_ARRAY(&e->arena, fr_pair, room);
+    fr_pair *backward = FR_ARENA_ARRAY(&e->arena, fr_pair, room);
+    fr_link *links = FR_ARENA_ARRAY(&e->arena, fr_link, room);
+    int *worker_of = FR_ARENA_ARRAY(&e->arena, int, n);
+    if (!forward || !backward || !links || !worker_of)
+        return fr__no_memory(e->ctx, (size_t)room, "an engine");
+    FR_TRY(fr_graph_links(e->desc.graph, n, e->stages, &n_forward, forward, &n_backward, backward));
+    for (int i = 0; i < n_forward; i++) links[i] = (fr_link){forward[i].from, forward[i].to};
+    for (int i = 0; i < n; i++)
+        worker_of[i] = e->desc.schedule ? e->desc.schedule->worker_of[i] : i;
+    fr_schedule_desc d = {.n_stages = n,
+                          .n_micro = e->desc.n_micro,
+                          .n_batches = 1,
+                          .n_forward = n_forward,
+                          .forward = links,
+                          .worker_of = worker_of};
+    FR_TRY(fr_schedule_create(e->ctx, fr_generator_find("forward"), &d, &e->eval_schedule));
+    e->schedule[FR_MODE_EVAL] = e->eval_schedule;
+    return FR_OK;
+}
+
+static fr_status make_stages(fr_engine *e)
+{
+    const fr_engine_desc *d = &e->desc;
+    e->n_stages = d->n_cuts + 1;
+    e->stages = FR_ARENA_ARRAY(&e->arena, fr_stage, e->n_stages);
+    e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_stages);
+    if (!e->stages || !e->parts)
+        return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_stages, "an engine");
+    FR_TRY(fr_graph_cut(d->graph, d->n_cuts, d->cuts, e->stages));
+    e->schedule[FR_MODE_TRAIN] = d->schedule;
+    if (d->schedule) e->desc.n_micro = d->schedule->n_micro;
+    FR_TRY(make_eval_schedule(e));
+    e->n_workers = e->eval_schedule->n_workers;
+    return FR_OK;
+}
+
+static fr_status make_workers(fr_engine *e)
+{
+    const fr_schedule *s = e->eval_schedule;
+    e->workers = FR_ARENA_ARRAY(&e->arena, fr_worker, e->n_workers);
+    if (!e->workers)
+        return fr__no_memory(e->ctx, sizeof(fr_worker) * (size_t)e->n_workers, "an engine");
+    for (int i = 0; i < e->n_workers; i++) {
+        fr_worker *w = &e->workers[i];
+        w->engine = e;
+        w->index = i;
+        w->doing_at = -1;
+        w->parts = FR_ARENA_ARRAY(&e->arena, fr_part *, e->n_stages);
+        w->events = FR_ARENA_ARRAY(&e->arena, fr_event, e->desc.n_events + 1);
+        if (!w->parts || !w->events)
+            return fr__no_memory(e->ctx, sizeof(fr_event) * (size_t)e->desc.n_events, "a trace");
+    }
+    for (int k = 0; k < e->n_stages; k++) {
+        fr_worker *w = &e->workers[s->worker_of[k]];
+        e->parts[k] = (fr_part){.engine = e, .worker = w, .stage = k, .bounds = e->stages[k]};
+        w->parts[w->n_parts++] = &e->parts[k];
+    }
+    for (int i = 0; i < e->n_workers; i++) {
+        fr_worker *w = &e->workers[i];
+        w->max_blocks = w->n_parts * FR_MAX_BLOCKS + 2;
+        w->blocks = fr__arena_alloc(&e->arena, (size_t)w->max_blocks * sizeof *w->blocks);
+        if (!w->blocks) return fr__no_memory(e->ctx, 0, "an engine");
+        int code = pthread_create(&w->thread, NULL, worker_main, w);
+        if (code != 0)
+            return fr_fail(e->ctx, FR_NO_MEMORY, "worker %d: cannot start a thread: %s", i,
+                           strerror(code));
+        w->has_thread = true;
+    }
+    return FR_OK;
+}
+
+static fr_status make_stores(fr_engine *e)
+{
+    for (int k = 0; k < e->n_stages && e->schedule[FR_MODE_TRAIN]; k++)
+        FR_TRY(fr__part_make_store(&e->parts[k]));
+    return FR_OK;
+}
+
+static fr_status build(fr_engine *e)
+{
+    FR_TRY(make_stages(e));
+    FR_TRY(make_workers(e));
+    FR_TRY(e->transport->open(e->ctx, e->n_workers, &e->group));
+    FR_TRY(fr__jobs_run(e, fr__part_compile, true));
+    FR_TRY(fr__wires_plan(e));
+    FR_TRY(fr__params_find(e));
+    FR_TRY(fr__update_plan(e));
+    FR_TRY(fr__part_measure(e));
+    FR_TRY(fr__jobs_run(e, fr__part_allocate, true));
+    FR_TRY(make_stores(e));
+    FR_TRY(fr__wires_open(e));
+    FR_TRY(fr__update_open(e));
+    FR_TRY(fr__params_init(e));
+    return fr__records_create(e);
+}
+
+fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
+{
+    *out = NULL;
+    FR_TRY(check_desc(ctx, desc));
+    fr_engine *e = FR_NEW(fr_engine);
+    if (!e) return fr__no_memory(ctx, sizeof *e, "an engine");
+    e->ctx = ctx;
+    e->desc = *desc;
+    e->transport = desc->transport ? desc->transport : fr_transport_list()[0];
+    if (!e->desc.policy) e->desc.policy = fr_policy_find("live");
+    if (!(e->desc.stall_s > 0)) e->desc.stall_s = 30;
+    e->failed_worker = -1;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->feed_lock, NULL);
+    pthread_cond_init(&e->worker_wakes, NULL);
+    pthread_cond_init(&e->feed_wakes, NULL);
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->caller_wakes, &steady);
+    pthread_condattr_destroy(&steady);
+    fr_status status = build(e);
+    if (status != FR_OK) {
+        fr_engine_free(e);
+        return status;
+    }
+    *out = e;
+    return FR_OK;
+}
+
+/* Devices are closed on the threads that opened them. */
+static fr_status close_worker(fr_worker *w, void *arg)
+{
+    (void)arg;
+    fr__part_release(w);
+    fr_device_close(w->dev);
+    w->dev = NULL;
+    return FR_OK;
+}
+
+static void stop_threads(fr_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->must_quit = true;
+    pthread_cond_broadcast(&e->worker_wakes);
+    pthread_mutex_unlock(&e->lock);
+    for (int i = 0; i < e->n_workers; i++)
+        if (e->workers[i].has_thread) pthread_join(e->workers[i].thread, NULL);
+}
+
+static bool has_lost_worker(const fr_engine *e)
+{
+    for (int i = 0; e->workers && i < e->n_workers; i++)
+        if (e->workers[i].is_lost) return true;
+    return false;
+}
+
+void fr_engine_free(fr_engine *e)
+{
+    if (!e) return;
+    /* A thread that hangs still stands on this memory: it is left to the process's end. */
+    if (has_lost_worker(e)) return;
+    if (e->workers) {
+        bool all = true;
+        for (int i = 0; i < e->n_workers; i++) all &= e->workers[i].has_thread;
+        if (all) (void)fr__jobs_run(e, close_worker, false);
+        stop_threads(e);
+    }
+    if (e->group) e->transport->close(e->group);
+    fr_schedule_free(e->eval_schedule);
+    pthread_mutex_destroy(&e->lock);
+    pthread_mutex_destroy(&e->feed_lock);
+    pthread_cond_destroy(&e->worker_wakes);
+    pthread_cond_destroy(&e->caller_wakes);
+    pthread_cond_destroy(&e->feed_wakes);
+    fr__arena_fini(&e->arena);
+    fr__free(e);
+}
+
+/* --- what it holds -------------------------------------------------------------------------- */
+
+int fr_engine_n_workers(const fr_engine *e) { return e->n_workers; }
+int fr_engine_n_stages(const fr_engine *e) { return e->n_stages; }
+const fr_stage *fr_engine_stage(const fr_engine *e, int stage) { return &e->stages[stage]; }
+int fr_engine_worker_of(const fr_engine *e, int stage)
+{
+    return e->eval_schedule->worker_of[stage];
+}
+int fr_engine_window(const fr_engine *e) { return e->window; }
+const char *fr_engine_about(const fr_engine *e) { return fr_device_about(e->workers[0].dev); }
+
+const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
+{
+    return &e->workers[worker].predicted;
+}
+
+size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
+{
+    size_t board = e->tie_room ? e->tie_room[worker] : 0;
+    return fr_device_peak_bytes(e->workers[worker].dev) + board;
+}
+
+const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
+{
+    return &e->workers[worker].times;
+}
+
+const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage)
+{
+    return &e->parts[stage].times;
+}
+
+const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage)
+{
+    return e->parts[stage].store ? fr_store_error(e->parts[stage].store) : NULL;
+}
+
+const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n)
+{
+    *n = e->workers[worker].n_events;
+    return e->workers[worker].events;
+}

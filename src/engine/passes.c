@@ -1,0 +1,267 @@
+/* passes.c -- one forward or backward of one micro-batch on one stage: which weights, which
+ * memory, then the program. */
+#include "engine/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- wires ---------------------------------------------------------------------------------- */
+
+static fr_status acquire(fr_worker *w, fr_wire *wire, int buffer)
+{
+    const fr_transport *t = w->engine->transport;
+    uint64_t start = fr__now_ns();
+    atomic_store(&w->is_waiting, 1);
+    fr_status status = t->acquire(wire->channel, buffer);
+    atomic_store(&w->is_waiting, 0);
+    w->wait_ns += fr__now_ns() - start;
+    return status;
+}
+
+/* The readers of this slot's last micro-batch must be through with it. */
+static fr_status acquire_slot(fr_part *p, fr_mode mode, int slot)
+{
+    fr_engine *e = p->engine;
+    for (int i = 0; i < e->schedule[mode]->n_forward; i++) {
+        fr_wire *wire = &e->forward[mode][i];
+        if (wire->from == p && wire->channel) FR_TRY(acquire(p->worker, wire, slot));
+    }
+    return FR_OK;
+}
+
+static fr_status acquire_grads(fr_part *p, int in_segment)
+{
+    fr_engine *e = p->engine;
+    for (int i = 0; i < e->desc.schedule->n_backward; i++) {
+        fr_wire *wire = &e->backward[i];
+        if (wire->from != p || !wire->channel) continue;
+        FR_TRY(acquire(p->worker, wire, fr_schedule_buffer(e->desc.schedule, i, in_segment)));
+    }
+    return FR_OK;
+}
+
+void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment)
+{
+    fr_engine *e = p->engine;
+    const fr_schedule *s = e->schedule[mode];
+    for (int i = 0; i < s->n_forward; i++) {
+        fr_wire *wire = &e->forward[mode][i];
+        if (wire->to != p || !wire->channel) continue;
+        e->transport->release(wire->channel, fr_schedule_slot(s, wire->from->stage, in_segment));
+    }
+}
+
+void fr__release_grads(fr_part *p, int in_segment)
+{
+    fr_engine *e = p->engine;
+    for (int i = 0; i < e->desc.schedule->n_backward; i++) {
+        fr_wire *wire = &e->backward[i];
+        if (wire->to != p || !wire->channel) continue;
+        e->transport->release(wire->channel, fr_schedule_buffer(e->desc.schedule, i, in_segment));
+    }
+}
+
+static const void *grad_at(const fr_engine *e, fr_tap tap, int in_segment)
+{
+    int buffer = fr_schedule_buffer(e->desc.schedule, tap.wire, in_segment);
+    return (const char *)e->backward[tap.wire].data[buffer] + tap.offset;
+}
+
+/* The sender's own view of a gradient buffer. */
+static void *grad_out(const fr_engine *e, fr_tap tap, int in_segment)
+{
+    const fr_wire *wire = &e->backward[tap.wire];
+    size_t buffer = (size_t)fr_schedule_buffer(e->desc.schedule, tap.wire, in_segment);
+    return wire->memory + buffer * wire->stride + tap.offset;
+}
+
+/* --- pointers ------------------------------------------------------------------------------- */
+
+static fr_status aim_inputs(fr_part *p, fr_mode mode, const fr_feed *feed, int micro,
+                            int in_segment)
+{
+    const fr_engine *e = p->engine;
+    fr_bound *b = &p->bound[mode];
+    const char *base[FR_ROLE_WIRE] = {[FR_ROLE_INPUT] = feed->input,
+                                      [FR_ROLE_TARGET] = (const char *)feed->target,
+                                      [FR_ROLE_LENGTH] = (const char *)feed->length};
+    for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
+        const fr_in_port *in = &b->in[i];
+        if (in->role == FR_ROLE_WIRE) {
+            const fr_wire *wire = &e->forward[mode][in->value.wire];
+            int slot = fr_schedule_slot(e->schedule[mode], wire->from->stage, in_segment);
+            b->inputs[i] = (const char *)wire->data[slot] + in->value.offset;
+            continue;
+        }
+        if (!base[in->role])
+            return fr_fail(
+                e->ctx, FR_INVALID, "the graph's input %s is not in the data",
+                fr_graph_node(e->desc.graph, fr_program_input(b->program, i)->node)->name);
+        b->inputs[i] = base[in->role] + (size_t)micro * in->bytes;
+    }
+    return FR_OK;
+}
+
+static void aim_outputs(fr_bound *b, int slot)
+{
+    char *base = b->slots + (size_t)slot * b->stride + b->slot_bytes;
+    for (int i = 0; i < fr_program_n_outputs(b->program); i++)
+        b->outputs[i] = base + b->out[i].offset;
+}
+
+static fr_pass make_pass(fr_part *p, fr_mode mode, const fr_view *view, int64_t batch, int micro,
+                         int slot)
+{
+    const fr_engine *e = p->engine;
+    const fr_bound *b = &p->bound[mode];
+    int64_t n_targets = fr__record(p->engine, batch)->feed.n_targets;
+    return (fr_pass){.weights = view->weights,
+                     .grads = p->grads,
+                     .buffers = p->buffers,
+                     .slot = b->slots + (size_t)slot * b->stride,
+                     .workspace = p->worker->workspace,
+                     .inputs = b->inputs,
+                     .outputs = b->outputs,
+                     .output_grads = b->output_grads,
+                     .input_grads = b->input_grads,
+                     .weights_id = view->id,
+                     .seed = e->desc.seed,
+                     .step = batch,
+                     .first_sample = (int64_t)micro * e->desc.micro_batch,
+                     .loss_scale = 1 / (float)(n_targets > 0 ? n_targets : 1),
+                     .accumulate = micro > 0};
+}
+
+/* --- forward -------------------------------------------------------------------------------- */
+
+/* Add what the loss said of a micro-batch, sample by sample. */
+static void count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
+{
+    const fr_bound *b = &p->bound[mode];
+    const float *row = b->outputs[b->loss_port]; /* (micro_batch, 3): loss, targets, correct */
+    fr_tally *tally = &fr__record(p->engine, batch)->tally;
+    for (int i = 0; i < p->engine->desc.micro_batch; i++, row += 3) {
+        tally->loss += (double)row[0];
+        tally->targets += (int64_t)row[1];
+        tally->correct += (int64_t)row[2];
+    }
+    /* Before any backward of this micro-batch: no stage has made this mini-batch's update. */
+    if (mode == FR_MODE_TRAIN && !isfinite(tally->loss))
+        fr__diverge(p->engine, batch, micro, "loss", tally->loss);
+}
+
+/* Running statistics as they were before the mini-batch, should it turn out to diverge. */
+static void snap_buffers(fr_part *p, int64_t batch)
+{
+    p->begun = batch + 1;
+    if (p->n_buffers == 0) return;
+    float *snap = p->buffers + p->n_buffers * (size_t)(1 + batch % p->n_snaps);
+    memcpy(snap, p->buffers, p->n_buffers * sizeof(float));
+}
+
+static fr_status take_logits(fr_part *p, int64_t batch, int micro)
+{
+    const fr_engine *e = p->engine;
+    const fr_bound *b = &p->bound[FR_MODE_EVAL];
+    size_t bytes = fr_program_output(b->program, b->logits_port)->bytes;
+    int64_t nth = (batch - e->first) * e->desc.n_micro + micro;
+    return fr_device_download(p->worker->dev, (char *)e->logits + (size_t)nth * bytes,
+                              b->outputs[b->logits_port], bytes);
+}
+
+static fr_status weights_for_forward(fr_part *p, fr_mode mode, int64_t batch, int micro,
+                                     fr_view *view)
+{
+    if (mode == FR_MODE_TRAIN) return fr_store_forward(p->store, batch, micro, view);
+    *view = (fr_view){.weights = p->store ? fr_store_newest(p->store) : p->weights};
+    return FR_OK;
+}
+
+fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment, fr_event *event)
+{
+    fr_engine *e = p->engine;
+    fr_mode mode = e->mode;
+    fr_bound *b = &p->bound[mode];
+    int slot = fr_schedule_slot(e->schedule[mode], p->stage, in_segment);
+    fr_view view;
+    FR_TRY(acquire_slot(p, mode, slot));
+    FR_TRY(weights_for_forward(p, mode, batch, micro, &view));
+    FR_TRY(aim_inputs(p, mode, &fr__record(e, batch)->feed, micro, in_segment));
+    aim_outputs(b, slot);
+    if (mode == FR_MODE_TRAIN && micro == 0) snap_buffers(p, batch);
+    fr_pass pass = make_pass(p, mode, &view, batch, micro, slot);
+    FR_TRY(fr_program_forward(b->program, &pass));
+    FR_TRY(fr_device_sync(p->worker->dev));
+    if (fr__fault_is_nan(p->worker, batch, micro)) *(float *)b->outputs[0] = NAN;
+    if (b->loss_port >= 0) count_loss(p, mode, batch, micro);
+    if (mode == FR_MODE_TRAIN) fr__record_row(p, batch, micro, 'F', &view);
+    if (mode == FR_MODE_EVAL && e->logits && b->logits_port >= 0)
+        FR_TRY(take_logits(p, batch, micro));
+    event->version = view.version, event->ahead = view.ahead;
+    return FR_OK;
+}
+
+/* --- backward ------------------------------------------------------------------------------- */
+
+/* Of type fr_grad_ready_fn; user: the part. */
+static void ride(void *part, size_t offset, size_t count, const float *grad)
+{
+    fr_part *p = part;
+    uint64_t start = fr__now_ns();
+    fr_store_range(p->store, offset, count, grad);
+    atomic_fetch_add_explicit(&p->ride_ns, fr__now_ns() - start, memory_order_relaxed);
+}
+
+static void aim_grads(fr_part *p, int in_segment)
+{
+    const fr_engine *e = p->engine;
+    fr_bound *b = &p->bound[FR_MODE_TRAIN];
+    for (int i = 0; i < fr_program_n_outputs(b->program); i++) {
+        fr_tap tap = b->out[i].grad;
+        b->output_grads[i] = tap.wire < 0 ? NULL : grad_at(e, tap, in_segment);
+    }
+    for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
+        const fr_in_port *in = &b->in[i];
+        b->input_grads[i] = in->grad.wire < 0 ? NULL : grad_out(e, in->grad, in_segment);
+    }
+}
+
+/* Gradients from later readers of this stage's inputs: this stage adds its own to them. */
+static void copy_seeds(fr_part *p, int in_segment)
+{
+    fr_bound *b = &p->bound[FR_MODE_TRAIN];
+    for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
+        const fr_in_port *in = &b->in[i];
+        if (in->seed.wire < 0) continue;
+        memcpy(b->input_grads[i], grad_at(p->engine, in->seed, in_segment), in->bytes);
+    }
+}
+
+fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment, int what,
+                            fr_event *event)
+{
+    fr_engine *e = p->engine;
+    fr_bound *b = &p->bound[FR_MODE_TRAIN];
+    int slot = fr_schedule_slot(e->desc.schedule, p->stage, in_segment);
+    bool is_last = micro == e->desc.n_micro - 1;
+    fr_view view;
+    if (what & FR_GRAD_INPUT) FR_TRY(acquire_grads(p, in_segment));
+    FR_TRY(fr_store_backward(p->store, batch, micro, &view));
+    FR_TRY(aim_inputs(p, FR_MODE_TRAIN, &fr__record(e, batch)->feed, micro, in_segment));
+    aim_outputs(b, slot);
+    aim_grads(p, in_segment);
+    if (what & FR_GRAD_INPUT) copy_seeds(p, in_segment);
+    fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, slot);
+    if ((what & FR_GRAD_WEIGHT) && is_last && p->is_ridden) {
+        fr_store_begin(p->store, batch, 1);
+        pass.grad_ready = ride;
+        pass.transient_grads = true;
+        pass.user = p;
+    }
+    FR_TRY(fr_program_backward(b->program, &pass, what));
+    FR_TRY(fr_device_sync(p->worker->dev));
+    if (what & FR_GRAD_INPUT) fr__record_row(p, batch, micro, 'B', &view);
+    if (what & FR_GRAD_WEIGHT) fr_store_done(p->store, batch, micro);
+    event->version = view.version, event->ahead = view.ahead;
+    return FR_OK;
+}

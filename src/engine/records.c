@@ -1,0 +1,225 @@
+/* records.c -- mini-batches under way: data fetched once for all workers, losses and steps noted,
+ * and the limit from which on nothing is computed.
+ *
+ * The limit is how a run ends early. Transfers still take place beyond it, so nobody waits in vain,
+ * but no forward, backward or step does: after the drain every stage has applied exactly the
+ * updates below the limit. */
+#include "engine/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { REPORT_SLACK = 64 }; /* mini-batches that workers may be ahead of a slow caller */
+
+fr_status fr__records_create(fr_engine *e)
+{
+    const fr_schedule *s = e->schedule[FR_MODE_TRAIN];
+    int n_micro = e->desc.n_micro, held = e->schedule[FR_MODE_EVAL]->n_slots[0];
+    for (int k = 0; k < e->n_stages; k++)
+        if (e->eval_schedule->n_slots[k] > held) held = e->eval_schedule->n_slots[k];
+    held += e->n_stages; /* a micro-batch in the hands of each reader */
+    if (s && s->n_slots[0] > held) held = s->n_slots[0];
+    e->window = held / n_micro + 3;
+    e->n_records = e->window + REPORT_SLACK;
+    e->records = FR_ARENA_ARRAY(&e->arena, fr_record, e->n_records);
+    if (!e->records) return fr__no_memory(e->ctx, sizeof(fr_record), "mini-batches");
+    size_t n_rows = e->desc.want_ledger ? (size_t)e->n_stages * 2 * (size_t)n_micro : 0;
+    for (int i = 0; i < e->n_records; i++) {
+        fr_record *r = &e->records[i];
+        r->part_sq = FR_ARENA_ARRAY(&e->arena, double, e->n_stages);
+        r->n_rows = FR_ARENA_ARRAY(&e->arena, int, e->n_stages);
+        r->rows = FR_ARENA_ARRAY(&e->arena, fr_ledger_row, n_rows + 1);
+        if (!r->part_sq || !r->n_rows || !r->rows)
+            return fr__no_memory(e->ctx, n_rows * sizeof(fr_ledger_row), "the ledger");
+    }
+    return FR_OK;
+}
+
+void fr__records_begin(fr_engine *e)
+{
+    e->n_fed = e->n_held = e->n_opened = 0;
+    e->n_reported = 0;
+    e->is_feeding = false;
+    e->feed_status = FR_OK;
+    atomic_store(&e->limit, e->first + e->n);
+    memset(&e->diverged, 0, sizeof e->diverged);
+}
+
+/* Wait for another worker, or for the caller, to change something. False: the group is aborted. */
+static bool wait_for_change(fr_worker *w)
+{
+    fr_engine *e = w->engine;
+    if (e->transport->is_aborted(e->group)) return false;
+    atomic_store(&w->is_waiting, 1);
+    uint64_t start = fr__now_ns();
+    pthread_cond_wait(&e->feed_wakes, &e->feed_lock);
+    w->wait_ns += fr__now_ns() - start;
+    atomic_store(&w->is_waiting, 0);
+    return !e->transport->is_aborted(e->group);
+}
+
+static void clear_record(fr_engine *e, int64_t index)
+{
+    fr_record *r = &e->records[index % e->n_records];
+    r->batch = e->first + index;
+    r->n_open = r->n_unstepped = e->n_stages;
+    r->tally = (fr_tally){0};
+    r->norm_sq = NAN;
+    r->done_ns = 0;
+    memset(r->n_rows, 0, sizeof(int) * (size_t)e->n_stages);
+}
+
+/* With feed_lock held: mini-batch number n_fed of this call, from the source. */
+static fr_status feed_one(fr_worker *w)
+{
+    fr_engine *e = w->engine;
+    fr_feed feed = {0};
+    e->is_feeding = true;
+    pthread_mutex_unlock(&e->feed_lock);
+    atomic_store(&w->is_waiting, 1);
+    uint64_t start = fr__now_ns();
+    fr_status status = e->source->next(e->source->user, &feed);
+    w->wait_ns += fr__now_ns() - start;
+    atomic_store(&w->is_waiting, 0);
+    pthread_mutex_lock(&e->feed_lock);
+    e->is_feeding = false;
+    pthread_cond_broadcast(&e->feed_wakes);
+    if (status != FR_OK) return e->feed_status = status;
+    e->records[e->n_fed % e->n_records].feed = feed;
+    e->n_fed++, e->n_held++;
+    return FR_OK;
+}
+
+static fr_status open_one(fr_worker *w, int64_t index, bool *is_dead)
+{
+    fr_engine *e = w->engine;
+    while (index >= e->n_opened) {
+        if (e->first + index >= atomic_load(&e->limit)) {
+            *is_dead = true;
+            return FR_OK;
+        }
+        if (e->n_opened - e->n_reported < e->n_records) {
+            clear_record(e, e->n_opened++);
+            continue;
+        }
+        if (!wait_for_change(w)) return FR_PEER;
+    }
+    while (index >= e->n_fed) {
+        if (e->feed_status != FR_OK) return e->feed_status;
+        if (!e->is_feeding && e->n_held < e->window)
+            FR_TRY(feed_one(w));
+        else if (!wait_for_change(w))
+            return FR_PEER;
+    }
+    return FR_OK;
+}
+
+fr_status fr__record_open(fr_worker *w, int64_t batch, bool *is_dead)
+{
+    fr_engine *e = w->engine;
+    int64_t index = batch - e->first;
+    *is_dead = batch >= atomic_load(&e->limit);
+    if (*is_dead || index < w->opened) return FR_OK;
+    pthread_mutex_lock(&e->feed_lock);
+    fr_status status = open_one(w, index, is_dead);
+    pthread_mutex_unlock(&e->feed_lock);
+    if (status == FR_OK && !*is_dead) w->opened = index + 1;
+    return status;
+}
+
+void fr__record_close(fr_part *p, int64_t batch)
+{
+    fr_engine *e = p->engine;
+    pthread_mutex_lock(&e->feed_lock);
+    if (--fr__record(e, batch)->n_open == 0) {
+        if (e->source->release) e->source->release(e->source->user);
+        e->n_held--;
+        pthread_cond_broadcast(&e->feed_wakes);
+    }
+    pthread_mutex_unlock(&e->feed_lock);
+}
+
+void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
+{
+    fr_engine *e = p->engine;
+    fr_record *r = fr__record(e, batch);
+    pthread_mutex_lock(&e->feed_lock);
+    r->part_sq[p->stage] = norm_sq;
+    bool is_through = --r->n_unstepped == 0;
+    if (is_through) r->done_ns = fr__now_ns();
+    pthread_mutex_unlock(&e->feed_lock);
+    if (!is_through) return;
+    pthread_mutex_lock(&e->lock);
+    pthread_cond_signal(&e->caller_wakes);
+    pthread_mutex_unlock(&e->lock);
+}
+
+fr_record *fr__record_through(fr_engine *e)
+{
+    pthread_mutex_lock(&e->feed_lock);
+    fr_record *r = &e->records[e->n_reported % e->n_records];
+    bool is_through = e->n_reported < e->n_opened && r->n_unstepped == 0;
+    pthread_mutex_unlock(&e->feed_lock);
+    return is_through ? r : NULL;
+}
+
+void fr__record_reported(fr_engine *e)
+{
+    pthread_mutex_lock(&e->feed_lock);
+    e->n_reported++;
+    pthread_cond_broadcast(&e->feed_wakes);
+    pthread_mutex_unlock(&e->feed_lock);
+}
+
+void fr__record_row(fr_part *p, int64_t batch, int micro, char pass, const fr_view *v)
+{
+    fr_engine *e = p->engine;
+    if (!e->desc.want_ledger) return;
+    fr_record *r = fr__record(e, batch);
+    int n_micro = e->desc.n_micro;
+    r->rows[p->stage * 2 * n_micro + r->n_rows[p->stage]++] =
+        (fr_ledger_row){.stage = p->stage,
+                        .micro = batch * n_micro + micro,
+                        .pass = pass,
+                        .version = v->version,
+                        .ahead = v->ahead,
+                        .live = -1};
+}
+
+void fr__record_live(fr_part *p, int64_t batch, int64_t version)
+{
+    fr_engine *e = p->engine;
+    if (!e->desc.want_ledger) return;
+    fr_record *r = fr__record(e, batch);
+    fr_ledger_row *rows = r->rows + p->stage * 2 * e->desc.n_micro;
+    for (int i = 0; i < r->n_rows[p->stage]; i++)
+        if (rows[i].pass == 'B') rows[i].live = version;
+}
+
+/* With feed_lock held. */
+static void lower_limit(fr_engine *e, int64_t batch)
+{
+    if (batch < atomic_load(&e->limit)) atomic_store(&e->limit, batch);
+    pthread_cond_broadcast(&e->feed_wakes);
+}
+
+void fr__stop_soon(fr_engine *e)
+{
+    pthread_mutex_lock(&e->feed_lock);
+    lower_limit(e, e->first + e->n_opened);
+    pthread_mutex_unlock(&e->feed_lock);
+}
+
+void fr__diverge(fr_engine *e, int64_t batch, int micro, const char *what, double value)
+{
+    pthread_mutex_lock(&e->feed_lock);
+    if (!e->diverged.is_set || batch < e->diverged.batch) {
+        e->diverged.is_set = true;
+        e->diverged.batch = batch;
+        e->diverged.micro = micro;
+        e->diverged.what = what;
+        e->diverged.value = value;
+    }
+    lower_limit(e, batch);
+    pthread_mutex_unlock(&e->feed_lock);
+}

@@ -1,0 +1,214 @@
+/* train.c -- one call of train or eval: start the walks, report mini-batches as they come through,
+ * watch that somebody gets on, end. */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { TICK_MS = 50, GRACE_MS = 2000 };
+
+/* What the caller wants to hear. */
+typedef struct listener {
+    fr_batch_fn report;
+    void *user;
+    const volatile int *stop;
+    bool is_stopping;
+} listener;
+
+/* Wait for a change, a tick at most; with the lock held. */
+static void wait_a_tick(fr_engine *e)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)TICK_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    pthread_cond_timedwait(&e->caller_wakes, &e->lock, &until);
+}
+
+/* --- reports -------------------------------------------------------------------------------- */
+
+static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
+{
+    double norm_sq = 0;
+    for (int k = 0; k < e->n_stages; k++) norm_sq += r->part_sq[k];
+    bool has_ledger = e->desc.want_ledger && e->mode == FR_MODE_TRAIN;
+    return (fr_batch_report){
+        .step = r->batch,
+        .tally = r->tally,
+        .grad_norm = sqrt(norm_sq),
+        .done_ns = r->done_ns,
+        .ledger = has_ledger ? r->rows : NULL,
+        .n_ledger = has_ledger ? (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro : 0};
+}
+
+/* Mini-batches that are through, in order; with the lock held, given up while the caller looks. */
+static void report_all(fr_engine *e, listener *l)
+{
+    for (fr_record *r; (r = fr__record_through(e)) != NULL; fr__record_reported(e)) {
+        pthread_mutex_unlock(&e->lock);
+        fr_batch_report report = make_report(e, r);
+        if (l->report && !l->report(l->user, &report)) l->is_stopping = true;
+        pthread_mutex_lock(&e->lock);
+    }
+}
+
+/* --- the watch ------------------------------------------------------------------------------ */
+
+static uint64_t count_beats(fr_engine *e)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < e->n_workers; i++) n += atomic_load(&e->workers[i].n_beats);
+    return n;
+}
+
+/* Everybody is told to leave; who does not is lost, and its thread left alone. */
+static void abandon(fr_engine *e, double silent_s)
+{
+    e->is_broken = true;
+    fr__blame_stall(e, silent_s);
+    pthread_mutex_unlock(&e->lock);
+    fr__give_up(e, -1);
+    pthread_mutex_lock(&e->lock);
+    for (int ms = 0; e->n_running > 0 && ms < GRACE_MS; ms += TICK_MS) wait_a_tick(e);
+    for (int i = 0; i < e->n_workers; i++) {
+        fr_worker *w = &e->workers[i];
+        if (!w->job) continue;
+        w->is_lost = true;
+        pthread_detach(w->thread);
+    }
+}
+
+/* With the lock held: until all workers are back, or it makes no sense to wait any longer. */
+static void watch(fr_engine *e, listener *l)
+{
+    uint64_t beats = count_beats(e), since = fr__now_ns();
+    while (e->n_running > 0) {
+        wait_a_tick(e);
+        report_all(e, l);
+        if (l->stop && *l->stop) l->is_stopping = true;
+        if (l->is_stopping) fr__stop_soon(e);
+        uint64_t now = fr__now_ns(), more = count_beats(e);
+        if (more != beats) beats = more, since = now;
+        double silent_s = (double)(now - since) * 1e-9;
+        if (silent_s < e->desc.stall_s) continue;
+        abandon(e, silent_s);
+        return;
+    }
+    report_all(e, l);
+}
+
+/* --- a call --------------------------------------------------------------------------------- */
+
+static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr_source *source)
+{
+    e->mode = mode;
+    e->first = first;
+    e->n = n;
+    e->source = source;
+    e->failed_worker = -1;
+    e->transport->reset(e->group);
+    fr__records_begin(e);
+    for (int k = 0; k < e->n_stages && mode == FR_MODE_TRAIN; k++) {
+        fr_part *p = &e->parts[k];
+        p->begun = first;
+        if (fr_store_version(p->store) != first) fr_store_reset(p->store, first);
+    }
+}
+
+static void walk_all(fr_engine *e, listener *l)
+{
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->n_workers; i++) {
+        fr_worker *w = &e->workers[i];
+        w->job = fr__worker_walk;
+        w->job_arg = NULL;
+        w->job_status = FR_OK;
+        e->n_running++;
+    }
+    pthread_cond_broadcast(&e->worker_wakes);
+    watch(e, l);
+    pthread_mutex_unlock(&e->lock);
+    for (; e->n_held > 0 && !e->is_broken; e->n_held--)
+        if (e->source->release) e->source->release(e->source->user);
+}
+
+/* Forwards beyond the limit have left traces in running statistics and in the store. */
+static void undo_beyond_limit(fr_engine *e)
+{
+    int64_t limit = atomic_load(&e->limit);
+    for (int k = 0; k < e->n_stages; k++) {
+        fr_part *p = &e->parts[k];
+        fr_store_abandon(p->store);
+        if (p->begun <= limit || p->n_buffers == 0) continue;
+        const float *snap = p->buffers + p->n_buffers * (size_t)(1 + limit % p->n_snaps);
+        memcpy(p->buffers, snap, p->n_buffers * sizeof(float));
+    }
+}
+
+static fr_status check_usable(fr_engine *e, fr_mode mode)
+{
+    if (e->is_broken)
+        return fr_fail(e->ctx, FR_PEER, "a worker was lost: this engine can only be freed");
+    if (!e->schedule[mode])
+        return fr_fail(e->ctx, FR_INVALID, "an engine that only evaluates cannot train");
+    return FR_OK;
+}
+
+static fr_status fail_diverged(fr_engine *e)
+{
+    return fr_fail(e->ctx, FR_DIVERGED,
+                   "step %lld, micro-batch %d of %d: the %s is %g; the weights are still those "
+                   "before this step; try a smaller lr (now %g), a warm-up or clip_norm",
+                   (long long)e->diverged.batch, e->diverged.micro, e->desc.n_micro,
+                   e->diverged.what, e->diverged.value,
+                   fr_lr_at(&e->desc.lr, e->desc.options.lr, e->diverged.batch));
+}
+
+fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_source *source,
+                          fr_batch_fn report, void *user, const volatile int *stop, int64_t *n_done)
+{
+    listener l = {.report = report, .user = user, .stop = stop};
+    *n_done = 0;
+    FR_TRY(check_usable(e, FR_MODE_TRAIN));
+    if (n <= 0) return FR_OK;
+    begin(e, FR_MODE_TRAIN, first_step, n, source);
+    walk_all(e, &l);
+    *n_done = e->n_reported;
+    if (e->is_broken) return FR_PEER;
+    if (e->failed_worker >= 0) {
+        e->is_broken = true;
+        return fr__blame_failure(e);
+    }
+    undo_beyond_limit(e);
+    return e->diverged.is_set ? fail_diverged(e) : FR_OK;
+}
+
+static bool add_tally(void *user, const fr_batch_report *r)
+{
+    fr_tally *sum = user;
+    sum->loss += r->tally.loss;
+    sum->targets += r->tally.targets;
+    sum->correct += r->tally.correct;
+    return true;
+}
+
+fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
+                         float *logits)
+{
+    listener l = {.report = add_tally, .user = tally};
+    *tally = (fr_tally){0};
+    FR_TRY(check_usable(e, FR_MODE_EVAL));
+    if (logits && e->desc.logits_node < 0)
+        return fr_fail(e->ctx, FR_INVALID, "logits are wanted of an engine without logits_node");
+    if (n <= 0) return FR_OK;
+    e->logits = logits;
+    begin(e, FR_MODE_EVAL, 0, n, source);
+    walk_all(e, &l);
+    e->logits = NULL;
+    if (e->is_broken) return FR_PEER;
+    if (e->failed_worker < 0) return FR_OK;
+    e->is_broken = true;
+    return fr__blame_failure(e);
+}

@@ -1,0 +1,234 @@
+/* worker.c -- the walk along a worker's list, instruction by instruction, and what it notes.
+ *
+ * The list covers one segment and is walked again until the call's mini-batches are done. An
+ * instruction of a mini-batch beyond the limit (a run that ends early) moves its messages but
+ * computes nothing. */
+#include "engine/engine.h"
+
+#include <math.h>
+
+enum { SHORT_WAIT_NS = 2000 }; /* not worth a slice in a trace */
+
+/* What an instruction is about. */
+typedef struct task {
+    const fr_instr *instr;
+    fr_part *part;
+    int64_t batch;  /* of the run */
+    int micro;      /* in the mini-batch */
+    int in_segment; /* micro-batch of the segment */
+    bool is_dead;   /* beyond the limit */
+} task;
+
+static bool is_per_batch(const fr_instr *i)
+{
+    return i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
+}
+
+/* --- transfers ------------------------------------------------------------------------------ */
+
+static fr_wire *wire_of(fr_engine *e, const fr_instr *i, int *link)
+{
+    const fr_schedule *s = fr__schedule(e);
+    bool is_send = i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B;
+    int from = is_send ? i->stage : i->peer, to = is_send ? i->peer : i->stage;
+    if (i->action == FR_DO_SEND_F || i->action == FR_DO_RECV_F) {
+        *link = fr_schedule_find_link(s->n_forward, s->forward, from, to);
+        return *link < 0 ? NULL : &e->forward[e->mode][*link];
+    }
+    *link = fr_schedule_find_link(s->n_backward, s->backward, from, to);
+    return *link < 0 ? NULL : &e->backward[*link];
+}
+
+static fr_status transfer(fr_worker *w, const task *t)
+{
+    fr_engine *e = w->engine;
+    const fr_schedule *s = fr__schedule(e);
+    int link;
+    fr_wire *wire = wire_of(e, t->instr, &link);
+    if (!wire || !wire->channel)
+        return fr_fail(e->ctx, FR_INTERNAL, "a transfer over a link that does not exist");
+    bool is_forward = t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_RECV_F;
+    int buffer = is_forward ? fr_schedule_slot(s, wire->from->stage, t->in_segment)
+                            : fr_schedule_buffer(s, link, t->in_segment);
+    if (t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_SEND_B) {
+        /* The pass has acquired the buffer; one that was not run acquires it here. */
+        if (t->is_dead) FR_TRY(e->transport->acquire(wire->channel, buffer));
+        e->transport->send(wire->channel, buffer);
+        return FR_OK;
+    }
+    uint64_t start = fr__now_ns();
+    atomic_store(&w->is_waiting, 1);
+    fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer]);
+    atomic_store(&w->is_waiting, 0);
+    w->wait_ns += fr__now_ns() - start;
+    return status;
+}
+
+/* --- one instruction ------------------------------------------------------------------------ */
+
+static fr_status forward(const task *t, fr_event *event)
+{
+    fr_part *p = t->part;
+    fr_engine *e = p->engine;
+    if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
+    if (e->mode != FR_MODE_EVAL) return FR_OK;
+    fr__release_inputs(p, e->mode, t->in_segment);
+    if (t->micro != e->desc.n_micro - 1 || t->is_dead) return FR_OK;
+    fr__record_close(p, t->batch);
+    fr__record_stepped(p, t->batch, NAN);
+    return FR_OK;
+}
+
+static fr_status backward(const task *t, int what, fr_event *event)
+{
+    fr_part *p = t->part;
+    if (!t->is_dead) FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
+    if (what & FR_GRAD_INPUT) fr__release_grads(p, t->in_segment);
+    if (what & FR_GRAD_WEIGHT) fr__release_inputs(p, FR_MODE_TRAIN, t->in_segment);
+    return FR_OK;
+}
+
+static fr_status step(const task *t, fr_event *event)
+{
+    fr_part *p = t->part;
+    if (t->is_dead) return FR_OK;
+    FR_TRY(fr__update_step(p, t->batch, event));
+    fr__record_close(p, t->batch);
+    return FR_OK;
+}
+
+static fr_status execute(fr_worker *w, const task *t, fr_event *event)
+{
+    switch (t->instr->action) {
+    case FR_DO_F: return forward(t, event);
+    case FR_DO_B: return backward(t, FR_GRAD_BOTH, event);
+    case FR_DO_I: return backward(t, FR_GRAD_INPUT, event);
+    case FR_DO_W: return backward(t, FR_GRAD_WEIGHT, event);
+    case FR_DO_REDUCE: return t->is_dead ? FR_OK : fr__update_reduce(t->part, t->batch);
+    case FR_DO_STEP: return step(t, event);
+    default: return transfer(w, t);
+    }
+}
+
+/* --- notes ---------------------------------------------------------------------------------- */
+
+static fr_spent spent_on(fr_action action)
+{
+    static const fr_spent on[FR_N_ACTIONS] = {
+        [FR_DO_F] = FR_SPENT_FORWARD,       [FR_DO_B] = FR_SPENT_BACKWARD,
+        [FR_DO_I] = FR_SPENT_BACKWARD,      [FR_DO_W] = FR_SPENT_WEIGHT,
+        [FR_DO_SEND_F] = FR_SPENT_TRANSFER, [FR_DO_RECV_F] = FR_SPENT_TRANSFER,
+        [FR_DO_SEND_B] = FR_SPENT_TRANSFER, [FR_DO_RECV_B] = FR_SPENT_TRANSFER,
+        [FR_DO_REDUCE] = FR_SPENT_TRANSFER, [FR_DO_STEP] = FR_SPENT_STEP,
+    };
+    return on[action];
+}
+
+static fr_spent waited_on(fr_action action)
+{
+    if (action == FR_DO_RECV_F) return FR_SPENT_WAIT_FORWARD;
+    if (action == FR_DO_RECV_B) return FR_SPENT_WAIT_BACKWARD;
+    return FR_SPENT_WAIT_OTHER;
+}
+
+static void add_stage_time(fr_part *p, fr_action action, uint64_t ns, uint64_t ridden)
+{
+    fr_stage_times *t = &p->times;
+    t->step_ns += ridden;
+    switch (action) {
+    case FR_DO_F: t->forward_ns += ns, t->n_micro++; break;
+    case FR_DO_B:
+    case FR_DO_I: t->back_input_ns += ns; break;
+    case FR_DO_W: t->back_weight_ns += ns; break;
+    case FR_DO_STEP: t->step_ns += ns, t->n_steps++; break;
+    default: break;
+    }
+}
+
+static void push_event(fr_worker *w, const fr_event *event)
+{
+    if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
+}
+
+static void note(fr_worker *w, const task *t, fr_event *event)
+{
+    if (w->engine->mode != FR_MODE_TRAIN || t->is_dead) return;
+    fr_action action = (fr_action)t->instr->action;
+    uint64_t busy = event->end_ns - event->start_ns, wait = w->wait_ns, ridden = 0;
+    wait = wait < busy ? wait : busy;
+    busy -= wait;
+    if (action == FR_DO_B || action == FR_DO_W) {
+        ridden = atomic_exchange(&t->part->ride_ns, 0) / (uint64_t)fr_device_n_threads(w->dev);
+        ridden = ridden < busy ? ridden : busy;
+    }
+    w->times.ns[FR_SPENT_STEP] += ridden;
+    w->times.ns[spent_on(action)] += busy - ridden;
+    w->times.ns[waited_on(action)] += wait;
+    add_stage_time(t->part, action, busy - ridden, ridden);
+    if (wait > SHORT_WAIT_NS) {
+        fr_event waiting = *event;
+        waiting.is_wait = true;
+        waiting.end_ns = event->start_ns + wait;
+        event->start_ns = waiting.end_ns;
+        push_event(w, &waiting);
+    }
+    push_event(w, event);
+}
+
+/* --- the walk ------------------------------------------------------------------------------- */
+
+static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
+{
+    fr_engine *e = w->engine;
+    int n_micro = e->desc.n_micro;
+    task t = {.instr = i, .part = &e->parts[i->stage]};
+    bool per_batch = is_per_batch(i);
+    int64_t in_call = base + (per_batch ? i->micro : i->micro / n_micro);
+    if (in_call >= e->n) return FR_OK;
+    t.batch = e->first + in_call;
+    t.micro = per_batch ? -1 : i->micro % n_micro;
+    t.in_segment = i->micro;
+    atomic_store(&w->doing_batch, t.batch);
+    fr_event event = {.action = i->action,
+                      .stage = i->stage,
+                      .peer = i->peer,
+                      .batch = t.batch,
+                      .micro = t.micro,
+                      .start_ns = fr__now_ns()};
+    w->wait_ns = 0;
+    if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault(w, i, t.batch));
+    FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
+    FR_TRY(execute(w, &t, &event));
+    event.end_ns = fr__now_ns();
+    note(w, &t, &event);
+    atomic_fetch_add(&w->n_beats, 1);
+    return FR_OK;
+}
+
+static fr_status walk(fr_worker *w)
+{
+    const fr_engine *e = w->engine;
+    const fr_schedule *s = fr__schedule(e);
+    const fr_instr_list *list = &s->lists[w->index];
+    for (int64_t base = 0; base < e->n; base += s->n_batches) {
+        for (int i = 0; i < list->n; i++) {
+            atomic_store(&w->doing_at, i);
+            FR_TRY(do_one(w, &list->at[i], base));
+        }
+    }
+    atomic_store(&w->doing_at, -1);
+    return FR_OK;
+}
+
+fr_status fr__worker_walk(fr_worker *w, void *arg)
+{
+    (void)arg;
+    fr_engine *e = w->engine;
+    w->opened = 0;
+    w->summed = -1;
+    uint64_t start = fr__now_ns();
+    fr_status status = walk(w);
+    if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__now_ns() - start;
+    if (status != FR_OK) fr__give_up(e, w->index);
+    return status;
+}
