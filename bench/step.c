@@ -169,7 +169,7 @@ static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, int 
                           .n_backward = n[1],
                           .forward = links[0],
                           .backward = links[1]};
-    const char *wrong = gen->check(&d);
+    const char *wrong = gen->check ? gen->check(&d) : NULL;
     if (wrong) return fr_fail(ctx, FR_INVALID, "method %s: %s", s->method->name, wrong);
     FR_TRY(fr_schedule_create(ctx, gen, &d, out));
     return fr_schedule_check(ctx, *out);

@@ -159,7 +159,7 @@ static fr_status schedule_by_method(plan *b)
                             "method '%s' gives every worker one stage; leave parallel.chunks out "
                             "or choose method interleaved",
                             m->name);
-    const char *wrong = g->check(&d);
+    const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);
     if (!g->is_flush) FR_TRY(check_async(b));
     return fr_schedule_create(b->ctx, g, &d, &b->p->schedule);

@@ -241,6 +241,16 @@ fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_eng
     return fr_engine_create(s->ctx, &d, out);
 }
 
+static fr_status check_fault(fr_setup *s)
+{
+    fr_conf *run;
+    int n = s->pipeline.schedule->n_workers;
+    FR_TRY(fr_conf_section(s->conf, "run", &run));
+    if (s->settings.fault.worker < n) return FR_OK;
+    return fr_conf_fail(run, "fault", "worker %d is to fail, the run has workers 0 to %d",
+                        s->settings.fault.worker, n - 1);
+}
+
 fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
 {
     const fr_settings *t = &s->settings;
@@ -248,6 +258,7 @@ fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger,
     *out = NULL;
     fr__pipeline_close(&s->pipeline);
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, &s->pipeline));
+    FR_TRY(check_fault(s));
     fr_engine_desc d = engine_desc(s);
     d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
     d.schedule = p->schedule;
