@@ -2,6 +2,7 @@
  * sizes become known: programs, then wires and slots, then memory, then values. */
 #include "engine/engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* --- jobs ----------------------------------------------------------------------------------- */
@@ -86,8 +87,8 @@ static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
 static fr_status make_eval_schedule(fr_engine *e)
 {
     int n = e->n_stages, room = n * (n - 1) / 2 + 1, n_forward = 0, n_backward = 0;
-    fr_pair *forward = FR_ARENA_ARRAY(&e->arena, fr_pair, room);
-    fr_pair *backward = FR_ARENA_ARRAY(&e->arena, fr_pair, room);
+    fr_stage_link *forward = FR_ARENA_ARRAY(&e->arena, fr_stage_link, room);
+    fr_stage_link *backward = FR_ARENA_ARRAY(&e->arena, fr_stage_link, room);
     fr_link *links = FR_ARENA_ARRAY(&e->arena, fr_link, room);
     int *worker_of = FR_ARENA_ARRAY(&e->arena, int, n);
     if (!forward || !backward || !links || !worker_of)

@@ -3,6 +3,7 @@
 
 #include "base/philox.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,17 +103,17 @@ void fr__give_up(fr_engine *e, int worker)
 }
 
 /* "worker 1 (stage 1), mini-batch 3, micro-batch 0, 1RECV_F12 from worker 0 (stage 0)" */
-static void describe(const fr_engine *e, const fr_worker *w, char *text, size_t room)
+static void describe(const fr_engine *e, fr_worker *w, char *text, size_t room)
 {
     char name[48];
-    int at = atomic_load(&((fr_worker *)(uintptr_t)w)->doing_at);
+    int at = atomic_load(&w->doing_at);
     const fr_schedule *s = fr__schedule(e);
     if (at < 0) {
         snprintf(text, room, "worker %d has nothing left to do", w->index);
         return;
     }
     const fr_instr *i = &s->lists[w->index].at[at];
-    int64_t batch = atomic_load(&((fr_worker *)(uintptr_t)w)->doing_batch);
+    int64_t batch = atomic_load(&w->doing_batch);
     bool per_batch = i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
     int n = snprintf(text, room, "worker %d (stage %d), mini-batch %lld", w->index, i->stage,
                      (long long)batch);

@@ -1,4 +1,4 @@
-/* small_nets.h -- four small graphs and a fixed mini-batch for each, for tests of workers. */
+/* small_nets.h -- small graphs and a fixed mini-batch for each, for tests of the engine. */
 #ifndef TESTS_ENGINE_SMALL_NETS_H
 #define TESTS_ENGINE_SMALL_NETS_H
 
@@ -92,6 +92,22 @@ static void build_masked(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
+/* One value read by many, skips over everything: cut anywhere, stages talk past each other. */
+static void build_branches(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
+    int a = put(g, FR_OP_TANH, "t", NULL, linear(g, "a", x, 10), -1);
+    int b = linear(g, "b", a, 10);
+    int c = put(g, FR_OP_TANH, "u", NULL, linear(g, "c", a, 10), -1);
+    int d = put(g, FR_OP_ADD, "bc", NULL, b, c);
+    int e = linear(g, "e", put(g, FR_OP_RELU, "r", NULL, d, -1), 10);
+    int f = put(g, FR_OP_ADD, "ea", NULL, e, a);
+    int h = put(g, FR_OP_ADD, "fb", NULL, linear(g, "f", f, 10), b);
+    int i = put(g, FR_OP_ADD, "ha", NULL, put(g, FR_OP_TANH, "v", NULL, h, -1), a);
+    x = linear(g, "logits", i, 5);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
 static const net nets[] = {
     {.name = "mlp", .build = build_mlp, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "cnn",
@@ -113,8 +129,9 @@ static const net nets[] = {
      .n_classes = 7,
      .is_tokens = true,
      .has_length = true},
+    {.name = "branches", .build = build_branches, .n_input = 6, .n_target = 1, .n_classes = 5},
 };
-enum { MLP, CNN, TIED, MASKED, N_NETS };
+enum { MLP, CNN, TIED, MASKED, BRANCHES, N_NETS };
 
 /* A graph, its mini-batch, and the context that all errors go to. */
 typedef struct bench {
@@ -167,69 +184,5 @@ static void bench_fini(bench *b)
     fr_graph_free(b->graph);
     fr_ctx_free(b->ctx);
 }
-
-static fr_worker_desc worker_desc(const bench *b, const fr_backend *backend, const char *optimizer)
-{
-    fr_worker_desc d = {.graph = b->graph,
-                        .backend = backend,
-                        .device = {.n_threads = 1, .first_cpu = -1},
-                        .micro_batch = BATCH,
-                        .n_micro = 1,
-                        .n_slots = 1,
-                        .optimizer = fr_optim_find(optimizer),
-                        .seed = 5,
-                        .logits_node = -1};
-    d.optimizer->defaults(&d.options);
-    return d;
-}
-
-static fr_worker *make(const bench *b, const fr_worker_desc *d)
-{
-    fr_worker *w;
-    if (fr_worker_create(b->ctx, d, &w) != FR_OK)
-        fail_msg("%s on %s: %s", b->net->name, fr_backend_name(d->backend), fr_ctx_error(b->ctx));
-    return w;
-}
-
-/* Updates first .. first + n - 1 at rate lr; returns the mean loss of the last. */
-static double run_steps(bench *b, fr_worker *w, int first, int n, double lr)
-{
-    fr_tally tally = {0};
-    for (int i = first; i < first + n; i++) {
-        b->feed.step = i;
-        b->feed.lr = lr;
-        if (fr_worker_train(w, &b->feed, &tally, NULL) != FR_OK)
-            fail_msg("%s step %d: %s", b->net->name, i, fr_ctx_error(b->ctx));
-    }
-    assert_true(tally.targets == b->feed.n_targets);
-    return tally.loss / (double)tally.targets;
-}
-
-static size_t count_of(const bench *b, int param)
-{
-    return (size_t)fr_shape_count(&fr_graph_param(b->graph, param)->shape);
-}
-
-enum { MAX_PARAM = 4096 };
-
-/* Largest |x - y| / (|x| + |y| + 1e-3) over all parameters; 0 means equal to the last bit. */
-static double params_distance(const bench *b, fr_worker *x, fr_worker *y)
-{
-    static float p[MAX_PARAM], q[MAX_PARAM];
-    double most = 0;
-    for (int i = 0; i < fr_graph_n_params(b->graph); i++) {
-        assert_true(count_of(b, i) <= MAX_PARAM);
-        assert_int_equal(fr_worker_get_param(x, i, p), FR_OK);
-        assert_int_equal(fr_worker_get_param(y, i, q), FR_OK);
-        for (size_t k = 0; k < count_of(b, i); k++) {
-            double d = fabs((double)p[k] - (double)q[k]) /
-                       (fabs((double)p[k]) + fabs((double)q[k]) + 1e-3);
-            if (!(d <= most)) most = d;
-        }
-    }
-    return most;
-}
-
-#define FOR_EACH_BACKEND(b) for (const fr_backend *const *b = fr_backend_list(); *b; b++)
 
 #endif
