@@ -36,16 +36,6 @@ typedef struct fr_want {
     int ahead; /* updates to predict; 0 = none */
 } fr_want;
 
-/* What a prediction extrapolates. */
-typedef enum fr_course {
-    FR_COURSE_APPLIED,  /* the update direction the optimizer applies */
-    FR_COURSE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */
-    FR_COURSE_DECAY,    /* future gradients are zero: momentum dies away (FTPipe-style) */
-    FR_COURSE_DRIFT     /* a running mean of past weight differences (PipeMare) */
-} fr_course;
-
-#define FR_MAX_AHEAD 2 /* predictions written by one update */
-
 typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
