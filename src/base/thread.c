@@ -1,7 +1,9 @@
 /* thread.c -- clock, cores, resident memory. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -18,6 +20,35 @@ int fr__cpu_count(void)
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     int n = CPU_COUNT(&set);
     return n > 0 ? n : 1;
+}
+
+bool fr__thread_pin(int first, int n)
+{
+    cpu_set_t may, want;
+    if (first < 0 || n < 1 || sched_getaffinity(0, sizeof may, &may) != 0) return false;
+    CPU_ZERO(&want);
+    int i = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &may)) continue;
+        if (i >= first && i - first < n) CPU_SET(cpu, &want);
+        i++;
+    }
+    return CPU_COUNT(&want) == n && sched_setaffinity(0, sizeof want, &want) == 0;
+}
+
+void fr__thread_name(const char *name)
+{
+    char cut[16]; /* the kernel refuses longer ones */
+    snprintf(cut, sizeof cut, "%s", name);
+    pthread_setname_np(pthread_self(), cut);
+}
+
+void fr__sleep_ns(uint64_t ns)
+{
+    struct timespec left = {.tv_sec = (time_t)(ns / 1000000000u),
+                            .tv_nsec = (long)(ns % 1000000000u)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
 }
 
 size_t fr__peak_rss(void)

@@ -11,6 +11,15 @@ uint64_t fr__now_ns(void);
 /* Cores this process may run on (at least 1). */
 int fr__cpu_count(void);
 
+/* Keep the calling thread (and threads it starts later) on n cores: those from number `first` on
+ * among the cores that it may use now, counted from 0 and whatever their names. False, with nothing
+ * changed, if there are not that many. */
+bool fr__thread_pin(int first, int n);
+/* What debuggers and `top -H` show for the calling thread; cut to 15 bytes. */
+void fr__thread_name(const char *name);
+/* At least so long, signals or not. */
+void fr__sleep_ns(uint64_t ns);
+
 /* Peak resident memory of the process, bytes. */
 size_t fr__peak_rss(void);
 

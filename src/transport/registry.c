@@ -1,0 +1,40 @@
+/* registry.c -- the transports there are. */
+#include "transport/transport.h"
+
+#include <string.h>
+
+/* In order of preference. */
+static const fr_transport *const transports[] = {&fr__transport_threads, NULL};
+
+const fr_transport *const *fr_transport_list(void) { return transports; }
+
+const fr_transport *fr_transport_find(const char *name)
+{
+    for (const fr_transport *const *t = transports; *t; t++)
+        if (strcmp((*t)->name, name) == 0) return *t;
+    return NULL;
+}
+
+fr_status fr__channel_check(fr_ctx *ctx, int n_members, const fr_channel_desc *d)
+{
+    if (d->from < 0 || d->from >= n_members || d->to < 0 || d->to >= n_members)
+        return fr_fail(ctx, FR_INVALID, "a channel from worker %d to worker %d in a group of %d",
+                       d->from, d->to, n_members);
+    if (d->n_buffers < 1 || !d->memory || d->stride < d->bytes)
+        return fr_fail(ctx, FR_INVALID,
+                       "the channel from worker %d to worker %d has %d buffers of %zu bytes, %zu "
+                       "apart, at %p; give it memory for at least one, none over another",
+                       d->from, d->to, d->n_buffers, d->bytes, d->stride, (void *)d->memory);
+    return FR_OK;
+}
+
+fr_status fr__board_check(fr_ctx *ctx, int n_members, int n_parts, const int *owner)
+{
+    if (n_parts < 1) return fr_fail(ctx, FR_INVALID, "a board of %d parts", n_parts);
+    for (int i = 0; i < n_parts; i++)
+        if (owner[i] < 0 || owner[i] >= n_members)
+            return fr_fail(ctx, FR_INVALID,
+                           "part %d of a board belongs to worker %d in a group of %d", i, owner[i],
+                           n_members);
+    return FR_OK;
+}

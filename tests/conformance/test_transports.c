@@ -1,0 +1,599 @@
+/* test_transports.c -- what every transport must do: messages in order with their contents, buffers
+ * freed in any order, boards round after round, waits that end when the group is aborted, and a
+ * group as good as new after a reset. Members are threads of their own here; they note what went
+ * wrong and the test's thread judges. */
+#include <forerun/transport.h>
+
+#include "base/philox.h"
+#include "base/thread.h"
+#include "support/check.h"
+
+#include <sched.h>
+
+enum { MAX_MEMBERS = 8, MAX_MESSAGES = 4000, MAX_BUFFERS = 5, BYTES = 192, STRIDE = 256 };
+
+/* What members share. */
+typedef struct scene {
+    const fr_transport *t;
+    fr_ctx *ctx;
+    fr_group *g;
+    int n_members, n_rounds;
+    fr_channel *channel[MAX_MEMBERS][MAX_MEMBERS]; /* [from][to] */
+    fr_board *board;
+    bool with_delays;
+    char *memory; /* of all channels */
+} scene;
+
+typedef struct member {
+    scene *s;
+    int index;
+    uint64_t draws;
+    fr_status status;
+    char says[160]; /* "" if all was well */
+    pthread_t thread;
+    const char *(*run)(struct member *m);
+} member;
+
+#define NOTE(m, ...) (snprintf((m)->says, sizeof(m)->says, __VA_ARGS__), "")
+
+static uint32_t draw(member *m)
+{
+    uint32_t r[4];
+    fr__random4(11, FR_STREAM_SYNTHETIC, (uint32_t)m->index, m->draws++, 0, r);
+    return r[0];
+}
+
+static void delay(member *m)
+{
+    if (!m->s->with_delays) return;
+    uint32_t r = draw(m);
+    if (r % 8 == 0) sched_yield();
+    if (r % 64 == 0) fr__sleep_ns(1000 * (r >> 8) % 60000);
+}
+
+/* --- scenes ---------------------------------------------------------------------------------- */
+
+static scene open_scene(const fr_transport *t, int n_members, int n_buffers, bool all_to_all)
+{
+    scene s = {.t = t, .n_members = n_members, .ctx = fr_ctx_create()};
+    assert_non_null(s.ctx);
+    assert_ok(s.ctx, t->open(s.ctx, n_members, &s.g));
+    size_t each = (size_t)n_buffers * STRIDE;
+    s.memory = fr__alloc((size_t)(n_members * n_members) * each);
+    assert_non_null(s.memory);
+    for (int from = 0; from < n_members; from++)
+        for (int to = 0; to < n_members; to++) {
+            if (!all_to_all && to != (from + 1) % n_members) continue;
+            char *memory = s.memory + (size_t)(from * n_members + to) * each;
+            fr_channel_desc d = {from, to, n_buffers, BYTES, STRIDE, memory};
+            assert_ok(s.ctx, t->add_channel(s.g, &d, &s.channel[from][to]));
+        }
+    return s;
+}
+
+static void close_scene(scene *s)
+{
+    s->t->close(s->g);
+    fr__free(s->memory);
+    fr_ctx_free(s->ctx);
+}
+
+static char *buffer_of(const scene *s, int from, int to, int n_buffers, int b)
+{
+    return s->memory + (size_t)((from * s->n_members + to) * n_buffers + b) * STRIDE;
+}
+
+static void *member_main(void *arg)
+{
+    member *m = arg;
+    m->run(m);
+    if (m->says[0]) m->s->t->abort(m->s->g); /* the others would wait for it for ever */
+    return NULL;
+}
+
+static void start(scene *s, member *members, const char *(*const *runs)(member *), int n_runs)
+{
+    for (int i = 0; i < s->n_members; i++) {
+        members[i] = (member){.s = s, .index = i, .run = runs[i % n_runs]};
+        assert_int_equal(pthread_create(&members[i].thread, NULL, member_main, &members[i]), 0);
+    }
+}
+
+static void join(scene *s, member *members)
+{
+    for (int i = 0; i < s->n_members; i++) pthread_join(members[i].thread, NULL);
+}
+
+/* All members run to their end without a fault. */
+static void play(scene *s, const char *(*const *runs)(member *), int n_runs)
+{
+    member members[MAX_MEMBERS];
+    start(s, members, runs, n_runs);
+    join(s, members);
+    for (int lost = 0; lost < 2; lost++) /* a cause before those that it stopped */
+        for (int i = 0; i < s->n_members; i++)
+            if (members[i].says[0] && (lost || members[i].status != FR_PEER))
+                fail_msg("%s, member %d: %s (status %d, %s)", s->t->name, i, members[i].says,
+                         (int)members[i].status, fr_ctx_error(s->ctx));
+}
+
+/* Message `n` from a to b, filled and checked byte by byte. */
+static uint8_t letter(int from, int to, int n, int i)
+{
+    return (uint8_t)(n * 31 + from * 7 + to * 3 + i);
+}
+
+static void fill(char *data, int from, int to, int n)
+{
+    for (int i = 0; i < BYTES; i++) data[i] = (char)letter(from, to, n, i);
+}
+
+static bool is_filled(const void *data, int from, int to, int n)
+{
+    const uint8_t *bytes = data;
+    for (int i = 0; i < BYTES; i++)
+        if (bytes[i] != letter(from, to, n, i)) return false;
+    return true;
+}
+
+#define FOR_EACH_TRANSPORT(t) \
+    for (const fr_transport *const *list = fr_transport_list(), *t; (t = *list); list++)
+
+/* --- one channel ----------------------------------------------------------------------------- */
+
+static const char *send_in_turn(member *m)
+{
+    scene *s = m->s;
+    for (int n = 0; n < s->n_rounds; n++) {
+        int b = n % 3;
+        delay(m);
+        if ((m->status = s->t->acquire(s->channel[0][1], b))) return NOTE(m, "acquire %d", n);
+        fill(buffer_of(s, 0, 1, 3, b), 0, 1, n);
+        s->t->send(s->channel[0][1], b);
+    }
+    return NULL;
+}
+
+static const char *receive_in_turn(member *m)
+{
+    scene *s = m->s;
+    for (int n = 0; n < s->n_rounds; n++) {
+        const void *data;
+        delay(m);
+        if ((m->status = s->t->receive(s->channel[0][1], n % 3, &data)))
+            return NOTE(m, "receive %d", n);
+        if (s->t->shares_memory && data != buffer_of(s, 0, 1, 3, n % 3))
+            return NOTE(m, "message %d was copied", n);
+        delay(m);
+        if (!is_filled(data, 0, 1, n)) return NOTE(m, "message %d has the wrong contents", n);
+        s->t->release(s->channel[0][1], n % 3);
+    }
+    return NULL;
+}
+
+static void messages_arrive_in_order_and_nothing_is_allocated(void **state)
+{
+    (void)state;
+    static const char *(*const runs[])(member *) = {send_in_turn, receive_in_turn};
+    FOR_EACH_TRANSPORT(t) for (int with_delays = 0; with_delays < 2; with_delays++)
+    {
+        scene s = open_scene(t, 2, 3, true);
+        s.n_rounds = MAX_MESSAGES, s.with_delays = with_delays;
+        uint64_t before = fr__alloc_count();
+        play(&s, runs, 2);
+        assert_int_equal(fr__alloc_count(), before);
+        close_scene(&s);
+    }
+}
+
+static void a_member_may_send_to_itself(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 1, 2, true);
+        for (int n = 0; n < 10; n++) {
+            const void *data;
+            assert_ok(s.ctx, t->acquire(s.channel[0][0], n % 2));
+            fill(buffer_of(&s, 0, 0, 2, n % 2), 0, 0, n);
+            t->send(s.channel[0][0], n % 2);
+            assert_ok(s.ctx, t->receive(s.channel[0][0], n % 2, &data));
+            assert_true(is_filled(data, 0, 0, n));
+            t->release(s.channel[0][0], n % 2);
+        }
+        close_scene(&s);
+    }
+}
+
+/* --- buffers in any order -------------------------------------------------------------------- */
+
+/* One line of time in which sends, receives and releases happen in a random but possible order;
+ * each member does its own part of it, so that it cannot come to a deadlock. */
+static struct {
+    int n;
+    struct {
+        char what; /* 's'end, 'r'eceive, 'f'ree */
+        int message, buffer;
+    } at[3 * MAX_MESSAGES];
+} story;
+
+static void write_story(int n_messages, uint32_t seed)
+{
+    int owner[MAX_BUFFERS], buffer[MAX_MESSAGES], n_sent = 0, n_received = 0, n_freed = 0;
+    for (int b = 0; b < MAX_BUFFERS; b++) owner[b] = -1;
+    story.n = 0;
+    for (uint64_t i = 0; n_freed < n_messages; i++) {
+        uint32_t r[4];
+        fr__random4(seed, FR_STREAM_SYNTHETIC, 0, i, 0, r);
+        int b = (int)(r[1] % MAX_BUFFERS);
+        char what = "srf"[r[0] % 3];
+        int message = what == 's' ? n_sent : what == 'r' ? n_received : owner[b];
+        if (what == 's' && owner[b] < 0 && n_sent < n_messages)
+            owner[b] = message, buffer[message] = b, n_sent++;
+        else if (what == 'r' && n_received < n_sent)
+            b = buffer[message], n_received++;
+        else if (what == 'f' && owner[b] >= 0 && owner[b] < n_received)
+            owner[b] = -1, n_freed++;
+        else
+            continue;
+        story.at[story.n].what = what, story.at[story.n].message = message;
+        story.at[story.n++].buffer = b;
+    }
+}
+
+static const char *send_by_story(member *m)
+{
+    scene *s = m->s;
+    for (int i = 0; i < story.n; i++) {
+        int b = story.at[i].buffer;
+        if (story.at[i].what != 's') continue;
+        delay(m);
+        if ((m->status = s->t->acquire(s->channel[0][1], b))) return NOTE(m, "line %d", i);
+        fill(buffer_of(s, 0, 1, MAX_BUFFERS, b), 0, 1, story.at[i].message);
+        s->t->send(s->channel[0][1], b);
+    }
+    return NULL;
+}
+
+static const char *receive_by_story(member *m)
+{
+    scene *s = m->s;
+    const void *held[MAX_BUFFERS];
+    for (int i = 0; i < story.n; i++) {
+        int b = story.at[i].buffer;
+        delay(m);
+        if (story.at[i].what == 'r') {
+            if ((m->status = s->t->receive(s->channel[0][1], b, &held[b])))
+                return NOTE(m, "line %d", i);
+        } else if (story.at[i].what == 'f') {
+            /* Checked as late as possible: nobody may have written to it meanwhile. */
+            if (!is_filled(held[b], 0, 1, story.at[i].message))
+                return NOTE(m, "line %d: message %d was overwritten", i, story.at[i].message);
+            s->t->release(s->channel[0][1], b);
+        }
+    }
+    return NULL;
+}
+
+static void buffers_are_freed_in_any_order(void **state)
+{
+    (void)state;
+    static const char *(*const runs[])(member *) = {send_by_story, receive_by_story};
+    FOR_EACH_TRANSPORT(t) for (uint32_t seed = 0; seed < 6; seed++)
+    {
+        scene s = open_scene(t, 2, MAX_BUFFERS, true);
+        s.with_delays = seed % 2;
+        write_story(1000, seed);
+        play(&s, runs, 2);
+        close_scene(&s);
+    }
+}
+
+/* --- many channels, boards ------------------------------------------------------------------- */
+
+static const char *exchange(member *m)
+{
+    scene *s = m->s;
+    for (int n = 0; n < s->n_rounds; n++) {
+        int b = n % 2, me = m->index;
+        for (int to = 0; to < s->n_members; to++) {
+            delay(m);
+            if ((m->status = s->t->acquire(s->channel[me][to], b)))
+                return NOTE(m, "round %d, acquire for %d", n, to);
+            fill(buffer_of(s, me, to, 2, b), me, to, n);
+            s->t->send(s->channel[me][to], b);
+        }
+        for (int from = 0; from < s->n_members; from++) {
+            const void *data;
+            if ((m->status = s->t->receive(s->channel[from][me], b, &data)))
+                return NOTE(m, "round %d, receive from %d", n, from);
+            if (!is_filled(data, from, me, n))
+                return NOTE(m, "round %d: wrong contents from %d", n, from);
+            s->t->release(s->channel[from][me], b);
+        }
+    }
+    return NULL;
+}
+
+static void many_channels_at_once(void **state)
+{
+    (void)state;
+    static const char *(*const runs[])(member *) = {exchange};
+    FOR_EACH_TRANSPORT(t) for (int n = 1; n <= 6; n += n < 2 ? 1 : 4)
+    {
+        scene s = open_scene(t, n, 2, true);
+        s.n_rounds = 300, s.with_delays = true;
+        play(&s, runs, 1);
+        close_scene(&s);
+    }
+}
+
+/* Parts of a board; member 1 has three, member 4 has a large one, member 5 has none. */
+static const size_t part_bytes[] = {8, 40, 8, 72, 16, 4096, 8};
+static const int part_owner[] = {0, 1, 1, 2, 3, 4, 1};
+enum { N_PARTS = sizeof part_owner / sizeof *part_owner };
+
+static void add_board(scene *s)
+{
+    assert_ok(s->ctx, s->t->add_board(s->g, N_PARTS, part_bytes, part_owner, &s->board));
+}
+
+static const char *post_and_read(member *m)
+{
+    scene *s = m->s;
+    if (m->index == 5) return NULL;
+    for (int64_t round = 0; round < s->n_rounds; round++) {
+        for (int p = 0; p < N_PARTS; p++) {
+            if (part_owner[p] != m->index) continue;
+            int64_t *part = s->t->board_part(s->board, round, p);
+            delay(m);
+            for (size_t i = 0; i < part_bytes[p] / 8; i++) part[i] = round * 1000 + p;
+            s->t->board_post(s->board, round, p);
+        }
+        delay(m);
+        if ((m->status = s->t->board_wait(s->board, round, m->index)))
+            return NOTE(m, "round %d", (int)round);
+        for (int p = 0; p < N_PARTS; p++) {
+            const int64_t *part = s->t->board_part(s->board, round, p);
+            for (size_t i = 0; i < part_bytes[p] / 8; i++)
+                if (part[i] != round * 1000 + p)
+                    return NOTE(m, "round %d, part %d reads %lld", (int)round, p,
+                                (long long)part[i]);
+        }
+    }
+    return NULL;
+}
+
+static void boards_over_many_rounds(void **state)
+{
+    (void)state;
+    static const char *(*const runs[])(member *) = {post_and_read};
+    FOR_EACH_TRANSPORT(t) for (int with_delays = 0; with_delays < 2; with_delays++)
+    {
+        scene s = open_scene(t, 6, 1, false);
+        add_board(&s);
+        s.n_rounds = 1500, s.with_delays = with_delays;
+        play(&s, runs, 1);
+        close_scene(&s);
+    }
+}
+
+/* --- abort and reset ------------------------------------------------------------------------- */
+
+static void assert_all_lost(scene *s, member *members, uint64_t since)
+{
+    join(s, members);
+    double seconds = (double)(fr__now_ns() - since) * 1e-9;
+    if (seconds > 5) fail_msg("%s: members came back after %.1f s", s->t->name, seconds);
+    for (int i = 0; i < s->n_members; i++)
+        if (members[i].status != FR_PEER)
+            fail_msg("%s, member %d: status %d, %s", s->t->name, i, (int)members[i].status,
+                     members[i].says);
+    assert_true(s->t->is_aborted(s->g));
+    assert_int_equal(fr_ctx_status(s->ctx), FR_OK); /* words are the caller's */
+}
+
+static void abort_at_any_moment_then_reset(void **state)
+{
+    (void)state;
+    static const char *(*const runs[])(member *) = {exchange};
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 4, 2, true);
+        s.with_delays = true;
+        for (int i = 0; i < 25; i++) {
+            member members[MAX_MEMBERS];
+            uint32_t r[4];
+            fr__random4(3, FR_STREAM_SYNTHETIC, 0, (uint64_t)i, 0, r);
+            assert_false(t->is_aborted(s.g));
+            s.n_rounds = 1 << 30;
+            start(&s, members, runs, 1);
+            fr__sleep_ns(r[0] % 3000000);
+            uint64_t since = fr__now_ns();
+            t->abort(s.g);
+            assert_all_lost(&s, members, since);
+            t->reset(s.g);
+            s.n_rounds = 20;
+            play(&s, runs, 1);
+            t->reset(s.g);
+        }
+        close_scene(&s);
+    }
+}
+
+static const char *wait_for_a_buffer(member *m)
+{
+    m->s->t->send(m->s->channel[0][1], 0);
+    m->status = m->s->t->acquire(m->s->channel[0][1], 0);
+    return NULL;
+}
+
+static const char *wait_for_a_message(member *m)
+{
+    const void *data;
+    m->status = m->s->t->receive(m->s->channel[0][1], 0, &data);
+    if (m->status == FR_OK) m->status = m->s->t->receive(m->s->channel[0][1], 0, &data);
+    return NULL;
+}
+
+static const char *wait_for_the_board(member *m)
+{
+    m->s->t->board_post(m->s->board, 0, 3);
+    m->status = m->s->t->board_wait(m->s->board, 0, 2);
+    return NULL;
+}
+
+static const char *wait_for_nothing(member *m)
+{
+    m->status = FR_PEER;
+    return NULL;
+}
+
+static void abort_ends_each_kind_of_wait(void **state)
+{
+    (void)state;
+    static const char *(*const runs[])(member *) = {wait_for_a_buffer, wait_for_a_message,
+                                                    wait_for_the_board, wait_for_nothing,
+                                                    wait_for_nothing};
+    FOR_EACH_TRANSPORT(t) for (int ms = 0; ms < 30; ms += 10)
+    {
+        scene s = open_scene(t, 5, 1, false);
+        member members[MAX_MEMBERS];
+        const void *data;
+        add_board(&s);
+        start(&s, members, runs, 5);
+        fr__sleep_ns((uint64_t)ms * 1000000); /* 0: perhaps before they wait */
+        uint64_t since = fr__now_ns();
+        t->abort(s.g);
+        assert_all_lost(&s, members, since);
+        assert_int_equal(t->receive(s.channel[0][1], 0, &data), FR_PEER);
+        assert_int_equal(t->acquire(s.channel[0][1], 0), FR_PEER);
+        assert_int_equal(t->board_wait(s.board, 0, 2), FR_PEER);
+        close_scene(&s);
+    }
+}
+
+/* --- faults of the caller -------------------------------------------------------------------- */
+
+static void different_schedules_are_told(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 2, 2, true);
+        const void *data;
+        t->send(s.channel[0][1], 1);
+        assert_fails(s.ctx, t->receive(s.channel[0][1], 0, &data), FR_INTERNAL,
+                     "message 0 from worker 0 to worker 1 came in buffer 1, expected in 0");
+        assert_ok(s.ctx, t->receive(s.channel[0][1], 1, &data));
+        t->send(s.channel[0][1], 1); /* it has not been released */
+        assert_fails(s.ctx, t->receive(s.channel[0][1], 1, &data), FR_INTERNAL,
+                     "sent while in use");
+        close_scene(&s);
+    }
+}
+
+static void misuse_of_a_board_is_told(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 6, 1, false);
+        add_board(&s);
+        assert_fails(s.ctx, t->board_wait(s.board, 0, 5), FR_INTERNAL, "worker 5");
+        for (int64_t round = 0; round < 3; round++)
+            for (int p = 0; p < N_PARTS; p++) t->board_post(s.board, round, p);
+        assert_fails(s.ctx, t->board_wait(s.board, 0, 0), FR_INTERNAL, "is in round 2");
+        assert_ok(s.ctx, t->board_wait(s.board, 1, 0));
+        close_scene(&s);
+    }
+}
+
+static void senseless_descriptions_are_refused(void **state)
+{
+    (void)state;
+    static char memory[64];
+    static const struct {
+        fr_channel_desc d;
+        const char *says;
+    } cases[] = {
+        {{-1, 0, 1, 8, 8, memory}, "from worker -1"},
+        {{0, 2, 1, 8, 8, memory}, "to worker 2"},
+        {{0, 1, 0, 8, 8, memory}, "0 buffers"},
+        {{0, 1, 2, 16, 8, memory}, "16 bytes, 8 apart"},
+        {{0, 1, 1, 8, 8, NULL}, "give it memory"},
+    };
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 2, 1, true);
+        fr_channel *c;
+        fr_board *b;
+        fr_group *g;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            assert_fails(s.ctx, t->add_channel(s.g, &cases[i].d, &c), FR_INVALID, cases[i].says);
+            assert_null(c);
+        }
+        assert_fails(s.ctx, t->add_board(s.g, 0, part_bytes, part_owner, &b), FR_INVALID,
+                     "0 parts");
+        assert_fails(s.ctx, t->add_board(s.g, N_PARTS, part_bytes, part_owner, &b), FR_INVALID,
+                     "part 3 of a board belongs to worker 2 in a group of 2");
+        assert_fails(s.ctx, t->open(s.ctx, 0, &g), FR_INVALID, "group of 0");
+        close_scene(&s);
+    }
+}
+
+static fr_status set_up(fr_ctx *ctx, void *user)
+{
+    static char memory[64];
+    const fr_transport *t = user;
+    fr_channel_desc d = {0, 1, 8, 8, 8, memory};
+    size_t sizes[] = {10000, 10000};
+    int owner[] = {0, 1};
+    fr_group *g;
+    fr_channel *c;
+    fr_board *b;
+    FR_TRY(t->open(ctx, 2, &g));
+    fr_status status = t->add_channel(g, &d, &c);
+    if (status == FR_OK) status = t->add_board(g, 2, sizes, owner, &b);
+    t->close(g);
+    return status;
+}
+
+static void running_out_of_memory_is_told(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t)
+    {
+        fr_transport copy = *t;
+        assert_true(support_walk_memory(set_up, &copy) >= 3);
+        t->close(NULL);
+    }
+}
+
+static void the_list_is_searchable(void **state)
+{
+    (void)state;
+    assert_non_null(fr_transport_list()[0]);
+    FOR_EACH_TRANSPORT(t) assert_ptr_equal(fr_transport_find(t->name), t);
+    assert_null(fr_transport_find("pigeons"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_list_is_searchable),
+        cmocka_unit_test(messages_arrive_in_order_and_nothing_is_allocated),
+        cmocka_unit_test(a_member_may_send_to_itself),
+        cmocka_unit_test(buffers_are_freed_in_any_order),
+        cmocka_unit_test(many_channels_at_once),
+        cmocka_unit_test(boards_over_many_rounds),
+        cmocka_unit_test(abort_at_any_moment_then_reset),
+        cmocka_unit_test(abort_ends_each_kind_of_wait),
+        cmocka_unit_test(different_schedules_are_told),
+        cmocka_unit_test(misuse_of_a_board_is_told),
+        cmocka_unit_test(senseless_descriptions_are_refused),
+        cmocka_unit_test(running_out_of_memory_is_told),
+    };
+    alarm(120); /* a lost wake-up would hang */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
