@@ -62,8 +62,9 @@ static void print_ints(const char *name, int n, const int *values)
 static char *as_verdict(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     static char nothing[1];
-    printf("%s: valid: %d workers, %d stages, %d micro-batches", o->check, s->n_workers,
-           s->n_stages, s->n_micro);
+    printf("%s: valid: %d worker%s, %d stage%s, %d micro-batch%s", o->check, s->n_workers,
+           s->n_workers == 1 ? "" : "s", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_micro,
+           s->n_micro == 1 ? "" : "es");
     if (s->n_batches > 1) printf(" a mini-batch, %d mini-batches", s->n_batches);
     if (s->is_forward_only) printf(", forward only");
     printf(", makespan %g", c->makespan);

@@ -24,7 +24,7 @@ fr_status fr__fault(const fr_proof *p, int worker, int step, const char *format,
 
 /* --- shape -------------------------------------------------------------------------------- */
 
-static fr_status shape(fr_ctx *ctx, const fr_schedule *s)
+static fr_status shape(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
 {
     if (s->n_stages < 1 || s->n_workers < 1 || s->n_micro < 1 || s->n_batches < 1)
         return fr_fail(ctx, FR_INVALID,
@@ -37,8 +37,8 @@ static fr_status shape(fr_ctx *ctx, const fr_schedule *s)
     if (s->n_forward < 0 || s->n_backward < 0 || !s->worker_of || !s->lists ||
         (s->n_forward && !s->forward) || (s->n_backward && !s->backward))
         return fr_fail(ctx, FR_INVALID, "schedule %.63s: a table is missing", s->name);
-    if (!s->is_lowered || !s->n_slots || !s->slot_of ||
-        (s->n_backward && (!s->n_buffers || !s->buffer_of)))
+    if (has_slots && (!s->is_lowered || !s->n_slots || !s->slot_of ||
+                      (s->n_backward && (!s->n_buffers || !s->buffer_of))))
         return fr_fail(ctx, FR_INVALID,
                        "schedule %.63s: not lowered, there are no slots and buffers to check",
                        s->name);
@@ -263,7 +263,7 @@ static bool new_tables(fr_proof *p)
 fr_status fr__proof_index(fr_proof *p)
 {
     const fr_schedule *s = p->s;
-    FR_TRY(shape(p->ctx, s));
+    FR_TRY(shape(p->ctx, s, p->has_slots));
     p->n_all = s->n_micro * s->n_batches;
     p->first = FR_ARENA_ARRAY(&p->arena, int, s->n_workers + 1);
     if (!p->first) return fr__no_memory(p->ctx, (size_t)s->n_workers * sizeof(int), "a schedule");
@@ -277,12 +277,16 @@ fr_status fr__proof_index(fr_proof *p)
     return FR_OK;
 }
 
-fr_status fr_schedule_check(fr_ctx *ctx, const fr_schedule *s)
+static fr_status prove(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
 {
-    fr_proof p = {.ctx = ctx, .s = s};
+    fr_proof p = {.ctx = ctx, .s = s, .has_slots = has_slots};
     fr_status status = fr__proof_index(&p);
     if (status == FR_OK) status = fr__proof_order(&p);
     if (status == FR_OK) status = fr__proof_run(&p);
     fr__arena_fini(&p.arena);
     return status;
 }
+
+fr_status fr_schedule_check(fr_ctx *ctx, const fr_schedule *s) { return prove(ctx, s, true); }
+
+fr_status fr__schedule_explain(fr_ctx *ctx, const fr_schedule *s) { return prove(ctx, s, false); }

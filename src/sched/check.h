@@ -21,7 +21,8 @@ typedef struct fr_proof {
     fr_ctx *ctx;
     const fr_schedule *s;
     fr_arena arena;
-    int n_all; /* micro-batches of the segment */
+    bool has_slots; /* and buffers; without, all but them is proved */
+    int n_all;      /* micro-batches of the segment */
     int n_places;
     int *first; /* [worker + 1]: place of a worker's step 0 */
     /* Places; -1: nowhere. A B is both back and weight. */
@@ -79,5 +80,8 @@ fr_status fr__proof_index(fr_proof *p);
 fr_status fr__proof_order(fr_proof *p);
 /* The lists run to their ends: no deadlock, waits for slots and buffers included. */
 fr_status fr__proof_run(fr_proof *p);
+
+/* fr_schedule_check on a schedule that could not be lowered to the end: has no slots to look at. */
+fr_status fr__schedule_explain(fr_ctx *ctx, const fr_schedule *s);
 
 #endif

@@ -75,17 +75,41 @@ static fr_status need_flush(const fr_proof *p, int w, int i, int b)
     return FR_OK;
 }
 
-static fr_status forward(walk *v, int w, int i)
+static fr_status slot_in_range(const fr_proof *p, int w, int i)
 {
-    const fr_proof *p = v->p;
-    const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
-    int slot = fr_schedule_slot(s, x->stage, x->micro), n = s->n_slots[x->stage];
+    int slot = fr_schedule_slot(p->s, x->stage, x->micro), n = p->s->n_slots[x->stage];
     if (n < 1 || n > p->n_all)
         return fr__fault(p, w, i, "stage %d has %d slots for %d micro-batches", x->stage, n,
                          p->n_all);
     if (slot < 0 || slot >= n)
         return fr__fault(p, w, i, "slot %d; stage %d has %d", slot, x->stage, n);
+    return FR_OK;
+}
+
+static fr_status buffers_in_range(const fr_proof *p, int w, int i)
+{
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    const fr_groups *g = &p->out_of[FR_BACKWARD];
+    for (int k = g->first[x->stage]; k < g->first[x->stage + 1]; k++) {
+        int link = g->at[k], buffer = fr_schedule_buffer(s, link, x->micro);
+        int n = s->n_buffers[link], to = s->backward[link].to;
+        if (n < 1 || n > p->n_all)
+            return fr__fault(p, w, i, "%d buffers for %d gradients to stage %d", n, p->n_all, to);
+        if (buffer < 0 || buffer >= n)
+            return fr__fault(p, w, i, "buffer %d of the gradients to stage %d; there are %d",
+                             buffer, to, n);
+    }
+    return FR_OK;
+}
+
+static fr_status forward(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    if (p->has_slots) FR_TRY(slot_in_range(p, w, i));
     FR_TRY(need_inputs(p, w, i, FR_FORWARD));
     if (s->is_flush && !s->is_forward_only && x->micro >= s->n_micro)
         FR_TRY(need_flush(p, w, i, x->micro / s->n_micro - 1));
@@ -117,23 +141,12 @@ static fr_status gradient(walk *v, int w, int i)
 static fr_status back_input(walk *v, int w, int i)
 {
     const fr_proof *p = v->p;
-    const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
-    const fr_groups *g = &p->out_of[FR_BACKWARD];
     char text[48];
+    if (p->has_slots) FR_TRY(buffers_in_range(p, w, i));
     FR_TRY(need_before(p, w, i, fr__micro_row(p, p->forward, x->stage)[x->micro],
                        text_of(FR_DO_F, x->stage, x->micro, -1, text), "its forward"));
-    FR_TRY(need_inputs(p, w, i, FR_BACKWARD));
-    for (int k = g->first[x->stage]; k < g->first[x->stage + 1]; k++) {
-        int link = g->at[k], buffer = fr_schedule_buffer(s, link, x->micro);
-        int n = s->n_buffers[link], to = s->backward[link].to;
-        if (n < 1 || n > p->n_all)
-            return fr__fault(p, w, i, "%d buffers for %d gradients to stage %d", n, p->n_all, to);
-        if (buffer < 0 || buffer >= n)
-            return fr__fault(p, w, i, "buffer %d of the gradients to stage %d; there are %d",
-                             buffer, to, n);
-    }
-    return FR_OK;
+    return need_inputs(p, w, i, FR_BACKWARD);
 }
 
 static fr_status backward(walk *v, int w, int i)

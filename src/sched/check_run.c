@@ -223,7 +223,7 @@ fr_status fr__proof_run(fr_proof *p)
     r.slot_before = fr__proof_table(p, s->n_stages, p->n_all);
     r.buffer_before = fr__proof_table(p, s->n_backward, p->n_all);
     if (!r.at || !r.ready || !r.next || !r.n_reduced || !r.waiting || !r.slot_before ||
-        !r.buffer_before || !find_owners(&r))
+        !r.buffer_before || (p->has_slots && !find_owners(&r)))
         return fr__no_memory(p->ctx, (size_t)p->n_places * sizeof(int), "the check of a schedule");
     for (int w = 0; w < s->n_workers; w++) r.ready[r.n_ready++] = w;
     while (r.n_ready > 0) go_on(&r, r.ready[--r.n_ready]);

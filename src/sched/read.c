@@ -6,6 +6,7 @@
 #include "sched/read.h"
 
 #include "io/file.h"
+#include "sched/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -162,7 +163,7 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
         if (x->stage >= n_stages) n_stages = x->stage + 1;
         if (!is_of_batch(x->action) && x->micro >= n_all) n_all = x->micro + 1;
     }
-    if (n_all == 0) return fr__read_fail(r, r->line, 0, "no instructions");
+    if (n_all == 0) return fr_fail(r->ctx, FR_INVALID, "%s: no instructions in it", r->path);
     if (!r->n_stages) r->n_stages = n_stages;
     if (r->n_micro && n_micro && r->n_micro != n_micro)
         return fr_fail(r->ctx, FR_INVALID,
@@ -251,6 +252,18 @@ static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *give
     return d;
 }
 
+/* Where lowering gets stuck, the check knows better why. */
+static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
+{
+    fr_ctx *own = fr_ctx_create();
+    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), "lowering a schedule");
+    fr_status status = fr_schedule_lower(own, s, must_reduce);
+    if (status == FR_INVALID) (void)fr__schedule_explain(ctx, s);
+    if (status != FR_OK) fr_fail(ctx, status, "%s", fr_ctx_error(own)); /* if it found nothing */
+    fr_ctx_free(own);
+    return status;
+}
+
 static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule **out)
 {
     bool has_back = false, is_split = false;
@@ -270,7 +283,7 @@ static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule 
         fr__emit_transfer(s, e->worker, (fr_action)e->x.action, e->x.stage, e->x.micro, e->x.peer);
     }
     if (fr__emit_failed(s)) return fr__no_memory(r->ctx, r->entries.n * sizeof(fr_instr), r->path);
-    return fr_schedule_lower(r->ctx, s, given && given->must_reduce);
+    return lower(r->ctx, s, given && given->must_reduce);
 }
 
 static fr_status parse(fr_reader *r, int n_micro, const fr_schedule_desc *d, fr_schedule **out)
