@@ -69,8 +69,9 @@ typedef struct fr_schedule {
 } fr_schedule;
 
 typedef struct fr_schedule_desc {
-    int n_stages, chunks; /* stages of a worker; 0 = 1 */
-    int n_micro, n_batches;
+    int n_stages, chunks;   /* stages of a worker; 0 = 1 */
+    int n_micro, n_batches; /* n_batches: 0 = 1 */
+    const int *worker_of;   /* [stage]; NULL: stage % (n_stages / chunks) */
     /* Which stages talk: NULL with n 0 means a chain, k -> k + 1 and back. */
     int n_forward, n_backward;
     const fr_link *forward, *backward;
@@ -81,7 +82,8 @@ typedef struct fr_schedule_desc {
 typedef struct fr_generator {
     const char *name, *summary;
     bool is_flush, is_forward_only, is_split;
-    bool has_chunks; /* takes desc.chunks > 1 */
+    bool has_chunks;    /* takes desc.chunks > 1 */
+    bool any_placement; /* takes desc.worker_of */
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
     /* Append the computation of worker w. Lists are made one after the other, w = 0, 1, ... */

@@ -1,0 +1,393 @@
+/* clock.c -- the lists of a schedule on a virtual clock.
+ *
+ * Nothing is shared but what the lists say, so a start time is the latest of what the instruction
+ * waits for: a max-plus recursion, not an event queue. Each thing that can be waited for (a forward
+ * done, a message sent, a slot free) is an event with one time. A worker runs on until it meets an
+ * event that has not happened, then sleeps on it; the event wakes it. Each wait is paid once, so
+ * the whole is linear in instructions and links. If all sleep, that is a deadlock. */
+#include "sched/sched.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Events, by what makes them happen: the first three [stage][micro], then [link][micro] twice, then
+ * [mini-batch]. */
+typedef enum event_kind { VALUES, GRADIENTS, FREED, SENT_F, SENT_B, REDUCED, N_KINDS } event_kind;
+
+typedef struct run {
+    fr_ctx *ctx;
+    const fr_schedule *s;
+    const fr__link_index *x;
+    const fr_costs *costs;
+    bool hold;   /* slots and buffers are waited for */
+    int n_micro; /* of the segment */
+    size_t first[N_KINDS + 1];
+    double *when;      /* [event]; NEVER until it happens */
+    int *sleeper;      /* [event]: a worker that waits for it, or -1 */
+    int *next_sleeper; /* [worker]: the next one that waits for the same event */
+    size_t *asleep_on; /* [worker] */
+    int *at;           /* [worker]: instruction to run next */
+    int *awake;        /* [worker]: stack of those that can run */
+    int n_awake;
+    int *live;           /* [worker]: activation sets held */
+    int *reduces_left;   /* [mini-batch] */
+    int **slot_holder;   /* [stage][slot]: micro-batch that had it last, -1 = nobody */
+    int **buffer_holder; /* [backward link][buffer] */
+    double start;        /* of the instruction being looked at: the latest it waits for */
+    size_t missing;      /* the event it lacks */
+    fr_clock *out;
+} run;
+
+#define NEVER (-INFINITY)
+
+static size_t event(const run *r, event_kind kind, int row, int micro)
+{
+    size_t columns = kind == REDUCED ? 1 : (size_t)r->n_micro;
+    return r->first[kind] + (size_t)row * columns + (size_t)micro;
+}
+
+static double cost(const double *table, int at, double otherwise)
+{
+    return table ? table[at] : otherwise;
+}
+
+static double duration(const run *r, const fr_instr *i)
+{
+    const fr_costs *c = r->costs;
+    double input = cost(c->back_input, i->stage, 1), weight = cost(c->back_weight, i->stage, 1);
+    switch (i->action) {
+    case FR_DO_F: return cost(c->forward, i->stage, 1);
+    case FR_DO_B: return input + weight;
+    case FR_DO_I: return input;
+    case FR_DO_W: return weight;
+    case FR_DO_STEP: return cost(c->step, i->stage, 0);
+    default: return 0;
+    }
+}
+
+/* --- what an instruction waits for: each is false if it has not happened
+ * ------------------------*/
+
+static bool after(run *r, size_t e, double delay)
+{
+    r->missing = e;
+    if (r->when[e] == NEVER) return false;
+    r->start = fmax(r->start, r->when[e] + delay);
+    return true;
+}
+
+/* What comes in over the links of a direction. Between workers it is a transfer that brings it;
+ * waiting for its maker as well makes a schedule without transfers run too. */
+static bool after_inputs(run *r, const fr__direction *d, event_kind made, const double *costs,
+                         const fr_instr *i)
+{
+    for (int j = d->in.first[i->stage]; j < d->in.first[i->stage + 1]; j++) {
+        int l = d->in.link[j], from = d->links[l].from;
+        bool is_far = r->s->worker_of[from] != r->s->worker_of[i->stage];
+        if (!after(r, event(r, made, from, i->micro), is_far ? cost(costs, l, 0) : 0)) return false;
+    }
+    return true;
+}
+
+/* The slot is free: its last holder is through, here and at all readers. */
+static bool after_slot(run *r, const fr_instr *i)
+{
+    const fr__direction *d = &r->x->forward;
+    int holder =
+        r->hold ? r->slot_holder[i->stage][fr_schedule_slot(r->s, i->stage, i->micro)] : -1;
+    if (holder < 0) return true;
+    for (int j = d->out.first[i->stage]; j < d->out.first[i->stage + 1]; j++)
+        if (!after(r, event(r, FREED, d->links[d->out.link[j]].to, holder), 0)) return false;
+    return after(r, event(r, FREED, i->stage, holder), 0);
+}
+
+/* The buffers that the gradients go to are free: their last readers are through. */
+static bool after_buffers(run *r, const fr_instr *i)
+{
+    const fr__direction *d = &r->x->backward;
+    for (int j = d->out.first[i->stage]; r->hold && j < d->out.first[i->stage + 1]; j++) {
+        int l = d->out.link[j];
+        int holder = r->buffer_holder[l][fr_schedule_buffer(r->s, l, i->micro)];
+        if (holder >= 0 && !after(r, event(r, GRADIENTS, d->links[l].to, holder), 0)) return false;
+    }
+    return true;
+}
+
+static bool can_start(run *r, const fr_instr *i)
+{
+    const fr__link_index *x = r->x;
+    int l = fr__transfer_link(x, i);
+    switch (i->action) {
+    case FR_DO_F:
+        return after_inputs(r, &x->forward, VALUES, r->costs->send_forward, i) && after_slot(r, i);
+    case FR_DO_B:
+    case FR_DO_I:
+        return after(r, event(r, VALUES, i->stage, i->micro), 0) &&
+               after_inputs(r, &x->backward, GRADIENTS, r->costs->send_backward, i) &&
+               after_buffers(r, i);
+    case FR_DO_W: return after(r, event(r, GRADIENTS, i->stage, i->micro), 0);
+    case FR_DO_SEND_F: return after(r, event(r, VALUES, i->stage, i->micro), 0);
+    case FR_DO_SEND_B: return after(r, event(r, GRADIENTS, i->stage, i->micro), 0);
+    case FR_DO_RECV_F:
+        return after(r, event(r, SENT_F, l, i->micro), cost(r->costs->send_forward, l, 0));
+    case FR_DO_RECV_B:
+        return after(r, event(r, SENT_B, l, i->micro), cost(r->costs->send_backward, l, 0));
+    case FR_DO_STEP: return after(r, event(r, REDUCED, i->micro, 0), 0);
+    default: return true;
+    }
+}
+
+/* --- what an instruction does ------------------------------------------------------------------*/
+
+/* False: it has happened before. */
+static bool happen(run *r, size_t e, double when)
+{
+    if (r->when[e] != NEVER) return false;
+    r->when[e] = when;
+    for (int w = r->sleeper[e]; w >= 0; w = r->next_sleeper[w]) r->awake[r->n_awake++] = w;
+    return true;
+}
+
+/* Take the slot or the buffers, from now on. */
+static void hold(run *r, const fr_instr *i)
+{
+    const fr__direction *d = &r->x->backward;
+    if (!r->hold) return;
+    if (i->action == FR_DO_F)
+        r->slot_holder[i->stage][fr_schedule_slot(r->s, i->stage, i->micro)] = i->micro;
+    if (fr__makes_gradients(i->action))
+        for (int j = d->out.first[i->stage]; j < d->out.first[i->stage + 1]; j++) {
+            int l = d->out.link[j];
+            r->buffer_holder[l][fr_schedule_buffer(r->s, l, i->micro)] = i->micro;
+        }
+}
+
+static bool reduce(run *r, int batch, double end)
+{
+    size_t e = event(r, REDUCED, batch, 0);
+    return --r->reduces_left[batch] > 0 || happen(r, e, end);
+}
+
+/* All events of an instruction that starts at r->start. False: this instruction has run before. */
+static bool perform(run *r, int w, const fr_instr *i, double end)
+{
+    bool is_new = true;
+    hold(r, i);
+    if (i->action == FR_DO_F) {
+        is_new = happen(r, event(r, VALUES, i->stage, i->micro), end);
+        if (++r->live[w] > r->out->peak_live[w]) r->out->peak_live[w] = r->live[w];
+    }
+    if (fr__makes_gradients(i->action))
+        is_new = happen(r, event(r, GRADIENTS, i->stage, i->micro), end);
+    if (is_new && fr__is_last_use(r->s, i->action)) {
+        is_new = happen(r, event(r, FREED, i->stage, i->micro), end);
+        r->live[w]--;
+    }
+    if (i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B) {
+        event_kind sent = i->action == FR_DO_SEND_F ? SENT_F : SENT_B;
+        is_new = happen(r, event(r, sent, fr__transfer_link(r->x, i), i->micro), end);
+    }
+    if (i->action == FR_DO_REDUCE) is_new = reduce(r, i->micro, end);
+    return is_new;
+}
+
+/* --- workers -----------------------------------------------------------------------------------*/
+
+static fr_status run_worker(run *r, int w)
+{
+    const fr_instr_list *list = &r->s->lists[w];
+    fr_clock *out = r->out;
+    for (; r->at[w] < list->n; r->at[w]++) {
+        int n = r->at[w];
+        const fr_instr *i = &list->at[n];
+        r->start = n > 0 ? out->end[w][n - 1] : 0;
+        if (!can_start(r, i)) {
+            r->asleep_on[w] = r->missing;
+            r->next_sleeper[w] = r->sleeper[r->missing];
+            r->sleeper[r->missing] = w;
+            return FR_OK;
+        }
+        double length = duration(r, i);
+        out->start[w][n] = r->start;
+        out->end[w][n] = r->start + length;
+        out->busy[w] += length;
+        out->makespan = fmax(out->makespan, out->end[w][n]);
+        if (!perform(r, w, i, out->end[w][n]))
+            return fr__instr_fail(r->ctx, r->s, w, n, "it has run before; once is enough");
+    }
+    return FR_OK;
+}
+
+/* The instruction that would make an event happen, and its worker. */
+static int maker_of(const run *r, size_t e, fr_instr *i)
+{
+    int kind = 0;
+    while (e >= r->first[kind + 1]) kind++;
+    int columns = kind == REDUCED ? 1 : r->n_micro;
+    int row = (int)((e - r->first[kind]) / (size_t)columns);
+    int micro = (int)((e - r->first[kind]) % (size_t)columns);
+    bool is_split = r->s->is_split, is_only_f = r->s->is_forward_only;
+    const fr_action actions[N_KINDS] = {
+        [VALUES] = FR_DO_F,      [GRADIENTS] = is_split ? FR_DO_I : FR_DO_B,
+        [SENT_F] = FR_DO_SEND_F, [FREED] = is_only_f ? FR_DO_F : is_split ? FR_DO_W : FR_DO_B,
+        [SENT_B] = FR_DO_SEND_B, [REDUCED] = FR_DO_REDUCE,
+    };
+    *i = (fr_instr){.action = (uint8_t)actions[kind], .stage = row, .micro = micro, .peer = -1};
+    if (kind == SENT_F || kind == SENT_B) {
+        const fr__direction *d = kind == SENT_F ? &r->x->forward : &r->x->backward;
+        i->stage = d->links[row].from, i->peer = d->links[row].to;
+    }
+    if (kind == REDUCED) i->micro = row;
+    for (int w = 0; kind == REDUCED && w < r->s->n_workers; w++) /* one that has not handed in */
+        for (int n = r->at[w]; n < r->s->lists[w].n; n++)
+            if (r->s->lists[w].at[n].action == FR_DO_REDUCE && r->s->lists[w].at[n].micro == row) {
+                i->stage = r->s->lists[w].at[n].stage;
+                return w;
+            }
+    return r->s->worker_of[i->stage];
+}
+
+/* All that are left sleep. Follow who waits for whom: to one that waits for something nobody will
+ * do, or round a circle. */
+static fr_status deadlock(run *r, int w)
+{
+    fr_instr wanted = {0};
+    const fr_schedule *s = r->s;
+    int whom = w;
+    for (int hop = 0; hop <= s->n_workers; hop++) {
+        whom = maker_of(r, r->asleep_on[w], &wanted);
+        if (whom == w || r->at[whom] == s->lists[whom].n) break;
+        if (hop < s->n_workers) w = whom;
+    }
+    char name[48], other[48], where[128];
+    if (whom == w)
+        snprintf(where, sizeof where, "which this worker does not do before");
+    else if (r->at[whom] == s->lists[whom].n)
+        snprintf(where, sizeof where, "which worker %d never does", whom);
+    else
+        snprintf(where, sizeof where, "but worker %d itself waits at step %d (%s)", whom,
+                 r->at[whom], fr_instr_text(&s->lists[whom].at[r->at[whom]], other));
+    return fr__instr_fail(r->ctx, s, w, r->at[w], "waits for ever for %s, %s",
+                          fr_instr_text(&wanted, name), where);
+}
+
+static fr_status run_all(run *r)
+{
+    for (int w = r->s->n_workers - 1; w >= 0; w--) r->awake[r->n_awake++] = w;
+    while (r->n_awake > 0) FR_TRY(run_worker(r, r->awake[--r->n_awake]));
+    for (int w = 0; w < r->s->n_workers; w++)
+        if (r->at[w] < r->s->lists[w].n) return deadlock(r, w);
+    return FR_OK;
+}
+
+/* --- setting up --------------------------------------------------------------------------------*/
+
+static int **holders_init(fr_arena *a, int n_rows, const int *n)
+{
+    int **rows = FR_ARENA_ARRAY(a, int *, n_rows);
+    for (int k = 0; rows && k < n_rows; k++) {
+        rows[k] = FR_ARENA_ARRAY(a, int, n[k]);
+        if (!rows[k]) return NULL;
+        for (int i = 0; i < n[k]; i++) rows[k][i] = -1;
+    }
+    return rows;
+}
+
+static bool run_init(fr_arena *a, run *r)
+{
+    const fr_schedule *s = r->s;
+    size_t workers = (size_t)s->n_workers, micro = (size_t)r->n_micro;
+    const size_t rows[N_KINDS] = {
+        [VALUES] = (size_t)s->n_stages,   [GRADIENTS] = (size_t)s->n_stages,
+        [FREED] = (size_t)s->n_stages,    [SENT_F] = (size_t)s->n_forward,
+        [SENT_B] = (size_t)s->n_backward, [REDUCED] = (size_t)s->n_batches,
+    };
+    for (int kind = 0; kind < N_KINDS; kind++)
+        r->first[kind + 1] = r->first[kind] + rows[kind] * (kind == REDUCED ? 1 : micro);
+    size_t n_events = r->first[N_KINDS];
+    r->when = FR_ARENA_ARRAY(a, double, n_events);
+    r->sleeper = FR_ARENA_ARRAY(a, int, n_events);
+    r->next_sleeper = FR_ARENA_ARRAY(a, int, workers);
+    r->asleep_on = FR_ARENA_ARRAY(a, size_t, workers);
+    r->at = FR_ARENA_ARRAY(a, int, workers);
+    r->awake = FR_ARENA_ARRAY(a, int, workers);
+    r->live = FR_ARENA_ARRAY(a, int, workers);
+    r->reduces_left = FR_ARENA_ARRAY(a, int, s->n_batches);
+    if (!r->when || !r->sleeper || !r->next_sleeper || !r->asleep_on || !r->at || !r->awake ||
+        !r->live || !r->reduces_left)
+        return false;
+    for (size_t e = 0; e < n_events; e++) r->when[e] = NEVER, r->sleeper[e] = -1;
+    for (int w = 0; w < s->n_workers; w++)
+        for (int n = 0; n < s->lists[w].n; n++)
+            if (s->lists[w].at[n].action == FR_DO_REDUCE)
+                r->reduces_left[s->lists[w].at[n].micro]++;
+    for (int b = 0; b < s->n_batches; b++)
+        if (r->reduces_left[b] == 0) r->when[event(r, REDUCED, b, 0)] = 0;
+    if (!r->hold) return true;
+    r->slot_holder = holders_init(a, s->n_stages, s->n_slots);
+    r->buffer_holder = holders_init(a, s->n_backward, s->n_buffers);
+    return r->slot_holder && r->buffer_holder;
+}
+
+static bool clock_init(fr_clock *c, const fr_schedule *s)
+{
+    fr_arena *a = FR_NEW(fr_arena);
+    *c = (fr_clock){.arena = a};
+    if (!a) return false;
+    c->start = FR_ARENA_ARRAY(a, double *, s->n_workers);
+    c->end = FR_ARENA_ARRAY(a, double *, s->n_workers);
+    c->busy = FR_ARENA_ARRAY(a, double, s->n_workers);
+    c->peak_live = FR_ARENA_ARRAY(a, int, s->n_workers);
+    if (!c->start || !c->end || !c->busy || !c->peak_live) return false;
+    for (int w = 0; w < s->n_workers; w++) {
+        c->start[w] = FR_ARENA_ARRAY(a, double, s->lists[w].n);
+        c->end[w] = FR_ARENA_ARRAY(a, double, s->lists[w].n);
+        if (!c->start[w] || !c->end[w]) return false;
+    }
+    return true;
+}
+
+fr_status fr__clock_run(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x,
+                        const fr_costs *costs, bool hold_slots, fr_clock *out)
+{
+    static const fr_costs unit;
+    fr_arena scratch = {0};
+    run r = {.ctx = ctx,
+             .s = s,
+             .x = x,
+             .costs = costs ? costs : &unit,
+             .hold = hold_slots,
+             .n_micro = fr__n_micro(s),
+             .out = out};
+    fr_status status;
+    if (clock_init(out, s) && run_init(&scratch, &r))
+        status = run_all(&r);
+    else
+        status = fr__no_memory(ctx, (size_t)s->n_stages * (size_t)r.n_micro * sizeof(double),
+                               "the clock of a schedule");
+    fr__arena_fini(&scratch);
+    if (status != FR_OK) fr_clock_free(out);
+    return status;
+}
+
+fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s, const fr_costs *costs, fr_clock *out)
+{
+    fr_arena scratch = {0};
+    fr__link_index x;
+    *out = (fr_clock){0};
+    fr_status status = FR_OK;
+    if (!fr__link_index_init(&scratch, s, &x))
+        status = fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the links of a schedule");
+    if (status == FR_OK) status = fr__schedule_in_range(ctx, s, &x);
+    if (status == FR_OK) status = fr__clock_run(ctx, s, &x, costs, s->slot_of != NULL, out);
+    fr__arena_fini(&scratch);
+    return status;
+}
+
+void fr_clock_free(fr_clock *c)
+{
+    if (!c->arena) return;
+    fr__arena_fini(c->arena);
+    fr__free(c->arena);
+    *c = (fr_clock){0};
+}

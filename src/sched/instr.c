@@ -1,0 +1,27 @@
+/* instr.c -- one instruction as text: "2B5" is the backward of micro-batch 5 on stage 2. */
+#include "sched/sched.h"
+
+#include <stdio.h>
+
+static const char *const action_names[FR_N_ACTIONS] = {
+    [FR_DO_F] = "F",           [FR_DO_B] = "B",           [FR_DO_I] = "I",
+    [FR_DO_W] = "W",           [FR_DO_SEND_F] = "SEND_F", [FR_DO_RECV_F] = "RECV_F",
+    [FR_DO_SEND_B] = "SEND_B", [FR_DO_RECV_B] = "RECV_B", [FR_DO_REDUCE] = "REDUCE",
+    [FR_DO_STEP] = "STEP",
+};
+
+/* Values go up one stage, gradients down one: the peer that need not be said. */
+static int neighbour(const fr_instr *i)
+{
+    bool is_above = i->action == FR_DO_SEND_F || i->action == FR_DO_RECV_B;
+    return is_above ? i->stage + 1 : i->stage - 1;
+}
+
+const char *fr_instr_text(const fr_instr *i, char buffer[48])
+{
+    const char *name = i->action < FR_N_ACTIONS ? action_names[i->action] : "?";
+    int n = snprintf(buffer, 48, "%d%s%d", i->stage, name, i->micro);
+    if (fr__is_transfer(i->action) && i->peer != neighbour(i))
+        snprintf(buffer + n, 48 - (size_t)n, ">%d", i->peer);
+    return buffer;
+}

@@ -1,0 +1,91 @@
+/* pass_steps.c -- where the optimizer runs: STEP, and REDUCE where others must see the gradients
+ * first.
+ *
+ * A stage steps right after its last gradient of a mini-batch, so that the update can ride on that
+ * computation. REDUCE hands in and goes on, STEP waits for what all stages hand in: a worker with
+ * several stages therefore hands in all of its own before it steps the first of them, or it would
+ * wait for itself. */
+#include "sched/sched.h"
+
+typedef struct steps {
+    fr_schedule *s;
+    bool add_step, add_reduce;
+    int *grads_left;  /* [stage][mini-batch]: gradients not yet summed */
+    int *stages_left; /* [mini-batch]: stages of this worker not yet handed in */
+} steps;
+
+static bool has_action(const fr_schedule *s, fr_action action)
+{
+    for (int w = 0; w < s->n_workers; w++)
+        for (int i = 0; i < s->lists[w].n; i++)
+            if (s->lists[w].at[i].action == action) return true;
+    return false;
+}
+
+static bool is_gradient(int action) { return action == FR_DO_B || action == FR_DO_W; }
+
+static int *grads_left(steps *p, const fr_instr *i)
+{
+    const fr_schedule *s = p->s;
+    return &p->grads_left[(size_t)i->stage * (size_t)s->n_batches +
+                          (size_t)(i->micro / s->n_micro)];
+}
+
+static bool push(fr_instr_list *l, fr_action action, int stage, int batch)
+{
+    return fr__list_push(
+        l, (fr_instr){.action = (uint8_t)action, .stage = stage, .micro = batch, .peer = -1});
+}
+
+/* The stage's last gradient of the mini-batch has been listed. */
+static bool finish(steps *p, int w, int stage, int batch, fr_instr_list *out)
+{
+    if (p->add_reduce && !push(out, FR_DO_REDUCE, stage, batch)) return false;
+    if (!p->add_step) return true;
+    if (!p->add_reduce) return push(out, FR_DO_STEP, stage, batch);
+    if (--p->stages_left[batch] > 0) return true;
+    int n;
+    const int *own = fr__stages_of(p->s, w, &n);
+    for (int k = 0; k < n; k++)
+        if (!push(out, FR_DO_STEP, own[k], batch)) return false;
+    return true;
+}
+
+static bool rewrite(steps *p, int w, fr_instr_list *out)
+{
+    const fr_instr_list *in = &p->s->lists[w];
+    int n;
+    fr__stages_of(p->s, w, &n);
+    for (int b = 0; b < p->s->n_batches; b++) p->stages_left[b] = n;
+    for (int i = 0; i < in->n; i++)
+        if (is_gradient(in->at[i].action)) ++*grads_left(p, &in->at[i]);
+    for (int i = 0; i < in->n; i++) {
+        const fr_instr *at = &in->at[i];
+        if (!fr__list_push(out, *at)) return false;
+        if (is_gradient(at->action) && --*grads_left(p, at) == 0 &&
+            !finish(p, w, at->stage, at->micro / p->s->n_micro, out))
+            return false;
+    }
+    return true;
+}
+
+fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
+{
+    if (s->is_forward_only) return FR_OK;
+    steps p = {.s = s,
+               .add_step = !has_action(s, FR_DO_STEP),
+               .add_reduce = must_reduce && !has_action(s, FR_DO_REDUCE)};
+    if (!p.add_step && !p.add_reduce) return FR_OK;
+    size_t cells = (size_t)s->n_stages * (size_t)s->n_batches;
+    p.grads_left = FR_NEW_ARRAY(int, cells);
+    p.stages_left = FR_NEW_ARRAY(int, s->n_batches);
+    bool is_ok = p.grads_left && p.stages_left;
+    for (int w = 0; is_ok && w < s->n_workers; w++) {
+        fr_instr_list out = {0};
+        is_ok = rewrite(&p, w, &out);
+        fr__list_replace(is_ok ? &s->lists[w] : &out, is_ok ? out : (fr_instr_list){0});
+    }
+    fr__free(p.grads_left);
+    fr__free(p.stages_left);
+    return is_ok ? FR_OK : fr__no_memory(ctx, cells * sizeof(int), "the steps of a schedule");
+}

@@ -1,0 +1,129 @@
+/* pass_transfers.c -- SEND and RECV for every link between two workers.
+ *
+ * A SEND stands right behind the computation that made the tensor. A RECV stands right before the
+ * computation that uses it: a receive of the threads transport waits, so any earlier place could
+ * only hold up work that does not need the message, or wait for a message that depends on that
+ * work. A transport whose receives can be posted without waiting looks ahead in the list and posts
+ * them when it likes; their order per link is the order of the list.
+ *
+ * Messages of a link come in the order they were sent. Where a hand-made schedule uses them in
+ * another order, those before the wanted one are received with it: they are there already. */
+#include "sched/sched.h"
+
+/* One direction: what travels over its links is made by `makes`. */
+typedef struct traffic {
+    const fr__direction *d;
+    fr_action send, receive;
+    int *made;     /* [stage][micro]: micro-batches in the order the stage makes them */
+    int *n_made;   /* [stage] */
+    int *n_taken;  /* [link]: receives listed so far */
+    bool *is_here; /* [link][micro] */
+} traffic;
+
+typedef struct transfers {
+    fr_schedule *s;
+    int total; /* micro-batches of the segment */
+    traffic forward, backward;
+} transfers;
+
+/* Which direction feeds a computation, and is fed by it. */
+static traffic *traffic_of(transfers *p, int action)
+{
+    if (action == FR_DO_F) return &p->forward;
+    return fr__makes_gradients(action) ? &p->backward : NULL;
+}
+
+static bool push(fr_instr_list *l, fr_action action, int stage, int micro, int peer)
+{
+    return fr__list_push(
+        l, (fr_instr){.action = (uint8_t)action, .stage = stage, .micro = micro, .peer = peer});
+}
+
+static size_t cell(const transfers *p, int row, int micro)
+{
+    return (size_t)row * (size_t)p->total + (size_t)micro;
+}
+
+static bool receive(transfers *p, traffic *t, int link, int micro, fr_instr_list *out)
+{
+    fr_link at = t->d->links[link];
+    while (!t->is_here[cell(p, link, micro)] && t->n_taken[link] < t->n_made[at.from]) {
+        int m = t->made[cell(p, at.from, t->n_taken[link]++)];
+        t->is_here[cell(p, link, m)] = true;
+        if (!push(out, t->receive, at.to, m, at.from)) return false;
+    }
+    return true;
+}
+
+static bool rewrite(transfers *p, int w, fr_instr_list *out)
+{
+    const fr_instr_list *in = &p->s->lists[w];
+    const int *worker_of = p->s->worker_of;
+    for (int i = 0; i < in->n; i++) {
+        const fr_instr *at = &in->at[i];
+        traffic *t = traffic_of(p, at->action);
+        const fr__direction *d = t ? t->d : NULL;
+        for (int j = t ? d->in.first[at->stage] : 0; t && j < d->in.first[at->stage + 1]; j++) {
+            int link = d->in.link[j];
+            if (worker_of[d->links[link].from] != w && !receive(p, t, link, at->micro, out))
+                return false;
+        }
+        if (!fr__list_push(out, *at)) return false;
+        for (int j = t ? d->out.first[at->stage] : 0; t && j < d->out.first[at->stage + 1]; j++) {
+            int peer = d->links[d->out.link[j]].to;
+            if (worker_of[peer] != w && !push(out, t->send, at->stage, at->micro, peer))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* In which order each stage makes its values and its gradients; twice the same is left out. */
+static void note_order(transfers *p)
+{
+    for (int w = 0; w < p->s->n_workers; w++)
+        for (int i = 0; i < p->s->lists[w].n; i++) {
+            const fr_instr *at = &p->s->lists[w].at[i];
+            traffic *t = traffic_of(p, at->action);
+            if (t && t->n_made[at->stage] < p->total)
+                t->made[cell(p, at->stage, t->n_made[at->stage]++)] = at->micro;
+        }
+}
+
+static bool traffic_init(fr_arena *a, const transfers *p, traffic *t)
+{
+    size_t stages = (size_t)p->s->n_stages, links = (size_t)t->d->n, micros = (size_t)p->total;
+    t->made = FR_ARENA_ARRAY(a, int, stages *micros);
+    t->n_made = FR_ARENA_ARRAY(a, int, stages);
+    t->n_taken = FR_ARENA_ARRAY(a, int, links);
+    t->is_here = FR_ARENA_ARRAY(a, bool, links *micros);
+    return t->made && t->n_made && t->n_taken && t->is_here;
+}
+
+static bool has_transfer(const fr_schedule *s)
+{
+    for (int w = 0; w < s->n_workers; w++)
+        for (int i = 0; i < s->lists[w].n; i++)
+            if (fr__is_transfer(s->lists[w].at[i].action)) return true;
+    return false;
+}
+
+fr_status fr__pass_transfers(fr_ctx *ctx, fr_schedule *s, const fr__link_index *x)
+{
+    if (has_transfer(s)) return FR_OK;
+    fr_arena scratch = {0};
+    transfers p = {.s = s, .total = fr__n_micro(s)};
+    p.forward = (traffic){.d = &x->forward, .send = FR_DO_SEND_F, .receive = FR_DO_RECV_F};
+    p.backward = (traffic){.d = &x->backward, .send = FR_DO_SEND_B, .receive = FR_DO_RECV_B};
+    bool is_ok = traffic_init(&scratch, &p, &p.forward) && traffic_init(&scratch, &p, &p.backward);
+    if (is_ok) note_order(&p);
+    for (int w = 0; is_ok && w < s->n_workers; w++) {
+        fr_instr_list out = {0};
+        is_ok = rewrite(&p, w, &out);
+        fr__list_replace(is_ok ? &s->lists[w] : &out, is_ok ? out : (fr_instr_list){0});
+    }
+    fr__arena_fini(&scratch);
+    return is_ok ? FR_OK
+                 : fr__no_memory(ctx, (size_t)s->n_stages * (size_t)p.total * sizeof(int),
+                                 "the transfers of a schedule");
+}

@@ -1,0 +1,90 @@
+/* sched.h -- inside the module: how a schedule is built, and what passes share.
+ *
+ * Whoever makes a schedule (a generator through fr_schedule_create, or a reader) calls
+ * fr__schedule_new, then fr__emit for each instruction of each worker in order, asks
+ * fr__emit_failed once at the end, and hands it to fr_schedule_lower. */
+#ifndef FR_SCHED_SCHED_H
+#define FR_SCHED_SCHED_H
+
+#include <forerun/sched.h>
+
+#include "base/arena.h"
+
+extern const fr_generator fr__gen_sequential, fr__gen_gpipe, fr__gen_1f1b, fr__gen_1f1b_async,
+    fr__gen_interleaved, fr__gen_zb_h1, fr__gen_nf1b, fr__gen_forward;
+
+/* Sizes, placement and links of d (n_workers lists, all empty); the flags are the caller's to set.
+ * worker_of: [n_stages]. A forward-only schedule has no backward links. */
+fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc *d, int n_workers,
+                           const int *worker_of, bool is_forward_only, fr_schedule **out);
+
+/* Append to a worker's list. Running out of memory is remembered, not returned: a generator stays
+ * a plain loop and ends with `return !fr__emit_failed(s)`. */
+void fr__emit(fr_schedule *s, int worker, fr_action action, int stage, int micro);
+void fr__emit_transfer(fr_schedule *s, int worker, fr_action action, int stage, int micro,
+                       int peer);
+bool fr__emit_failed(const fr_schedule *s);
+/* The stages of a worker, ascending; *n of them. */
+const int *fr__stages_of(const fr_schedule *s, int worker, int *n);
+/* Zeroed; lives as long as the schedule. NULL: out of memory. */
+int *fr__schedule_ints(fr_schedule *s, size_t n);
+/* Micro-batches of the whole segment. */
+static inline int fr__n_micro(const fr_schedule *s) { return s->n_batches * s->n_micro; }
+
+/* A list's room is the power of two at or above its length (from 16 on). False: out of memory. */
+bool fr__list_push(fr_instr_list *l, fr_instr i);
+/* The list of a worker is replaced; the old one is freed. */
+void fr__list_replace(fr_instr_list *l, fr_instr_list by);
+
+/* Links of one direction by stage: those that end at stage k are in.link[in.first[k]] up to
+ * in.link[in.first[k + 1] - 1], those that begin there likewise in out; link numbers ascend. */
+typedef struct fr__stage_links {
+    int *first; /* [n_stages + 1] */
+    int *link;  /* [n links] */
+} fr__stage_links;
+typedef struct fr__direction {
+    int n;
+    const fr_link *links;
+    fr__stage_links in, out;
+} fr__direction;
+typedef struct fr__link_index {
+    fr__direction forward, backward;
+} fr__link_index;
+bool fr__link_index_init(fr_arena *a, const fr_schedule *s, fr__link_index *out);
+int fr__link_of(const fr__direction *d, int from, int to); /* -1: none */
+/* The link that a transfer goes over; -1: none. */
+int fr__transfer_link(const fr__link_index *x, const fr_instr *i);
+
+/* Stages, micro-batches and peers of all instructions are in range, stages are on their worker,
+ * transfers go over links. Everything after this may index by them. */
+fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x);
+/* FR_INVALID with "worker 2, step 17 (2B5): " before the text. */
+fr_status fr__instr_fail(fr_ctx *ctx, const fr_schedule *s, int worker, int step,
+                         const char *format, ...) FR_PRINTF(5, 6);
+
+/* fr_schedule_clock with the index made and the ranges checked; slots and buffers are waited for if
+ * `hold` says so. */
+fr_status fr__clock_run(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x,
+                        const fr_costs *costs, bool hold, fr_clock *out);
+
+/* The passes of fr_schedule_lower, in this order. */
+fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
+fr_status fr__pass_transfers(fr_ctx *ctx, fr_schedule *s, const fr__link_index *x);
+fr_status fr__pass_slots(fr_ctx *ctx, fr_schedule *s, const fr__link_index *x);
+
+static inline bool fr__is_transfer(int action)
+{
+    return action >= FR_DO_SEND_F && action <= FR_DO_RECV_B;
+}
+/* The last computation that needs a micro-batch's activations on its stage. */
+static inline bool fr__is_last_use(const fr_schedule *s, int action)
+{
+    return s->is_forward_only ? action == FR_DO_F : action == FR_DO_B || action == FR_DO_W;
+}
+/* Makes the gradients that go to other stages. */
+static inline bool fr__makes_gradients(int action)
+{
+    return action == FR_DO_B || action == FR_DO_I;
+}
+
+#endif

@@ -1,0 +1,290 @@
+/* schedule.c -- making, lowering and freeing a schedule. */
+#include "sched/sched.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_COMPUTATIONS = 1 << 27 }; /* stages x micro-batches: every index fits an int */
+
+/* What a schedule owns besides its lists. */
+typedef struct home {
+    fr_arena arena;
+    bool has_failed; /* an instruction found no memory */
+    int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
+    int *stages;     /* [n_stages], by worker, ascending */
+} home;
+
+/* --- lists -------------------------------------------------------------------------------------*/
+
+bool fr__list_push(fr_instr_list *l, fr_instr i)
+{
+    size_t n = (size_t)l->n, item = sizeof *l->at;
+    bool is_full = n == 0 || (n >= 16 && (n & (n - 1)) == 0);
+    if (is_full) {
+        if (l->n > INT_MAX / 2) return false;
+        size_t room = n == 0 ? 16 : 2 * n;
+        fr_instr *at = fr__realloc(l->at, n * item, room * item);
+        if (!at) return false;
+        l->at = at;
+    }
+    l->at[l->n++] = i;
+    return true;
+}
+
+void fr__list_replace(fr_instr_list *l, fr_instr_list by)
+{
+    fr__free(l->at);
+    *l = by;
+}
+
+void fr__emit_transfer(fr_schedule *s, int worker, fr_action action, int stage, int micro, int peer)
+{
+    fr_instr i = {.action = (uint8_t)action, .stage = stage, .micro = micro, .peer = peer};
+    home *h = s->arena;
+    if (!fr__list_push(&s->lists[worker], i)) h->has_failed = true;
+}
+
+void fr__emit(fr_schedule *s, int worker, fr_action action, int stage, int micro)
+{
+    fr__emit_transfer(s, worker, action, stage, micro, -1);
+}
+
+bool fr__emit_failed(const fr_schedule *s) { return ((const home *)s->arena)->has_failed; }
+
+const int *fr__stages_of(const fr_schedule *s, int worker, int *n)
+{
+    const home *h = s->arena;
+    *n = h->first[worker + 1] - h->first[worker];
+    return h->stages + h->first[worker];
+}
+
+int *fr__schedule_ints(fr_schedule *s, size_t n)
+{
+    return FR_ARENA_ARRAY(&((home *)s->arena)->arena, int, n);
+}
+
+/* --- making ------------------------------------------------------------------------------------*/
+
+static fr_link *copy_links(fr_arena *a, int n, const fr_link *links)
+{
+    fr_link *copy = FR_ARENA_ARRAY(a, fr_link, n);
+    if (copy && n > 0) memcpy(copy, links, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+static fr_link *chain(fr_arena *a, int n_stages, bool is_up)
+{
+    fr_link *links = FR_ARENA_ARRAY(a, fr_link, n_stages - 1);
+    for (int k = 0; links && k + 1 < n_stages; k++)
+        links[k] = is_up ? (fr_link){k, k + 1} : (fr_link){k + 1, k};
+    return links;
+}
+
+static bool fill_links(fr_arena *a, const fr_schedule_desc *d, fr_schedule *s)
+{
+    s->n_forward = d->forward ? d->n_forward : d->n_stages - 1;
+    s->forward = d->forward ? copy_links(a, d->n_forward, d->forward) : chain(a, d->n_stages, true);
+    if (!s->forward) return false;
+    if (s->is_forward_only) return true;
+    s->n_backward = d->backward ? d->n_backward : d->n_stages - 1;
+    s->backward =
+        d->backward ? copy_links(a, d->n_backward, d->backward) : chain(a, d->n_stages, false);
+    return s->backward != NULL;
+}
+
+static bool fill_placement(home *h, const int *worker_of, fr_schedule *s)
+{
+    s->worker_of = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
+    h->first = FR_ARENA_ARRAY(&h->arena, int, s->n_workers + 1);
+    h->stages = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
+    int *next = FR_NEW_ARRAY(int, s->n_workers);
+    bool is_ok = s->worker_of && h->first && h->stages && next;
+    for (int k = 0; is_ok && k < s->n_stages; k++) {
+        s->worker_of[k] = worker_of[k];
+        h->first[worker_of[k] + 1]++;
+    }
+    for (int w = 0; is_ok && w < s->n_workers; w++) {
+        h->first[w + 1] += h->first[w];
+        next[w] = h->first[w];
+    }
+    for (int k = 0; is_ok && k < s->n_stages; k++) h->stages[next[worker_of[k]]++] = k;
+    fr__free(next);
+    return is_ok;
+}
+
+static bool fill(home *h, const fr_schedule_desc *d, const int *worker_of, fr_schedule *s)
+{
+    s->lists = FR_ARENA_ARRAY(&h->arena, fr_instr_list, s->n_workers);
+    return s->lists && fill_placement(h, worker_of, s) && fill_links(&h->arena, d, s);
+}
+
+/* A link goes between two stages, up or down as its direction says. Whether one stands twice is
+ * seen when the index is made. */
+static fr_status check_links(fr_ctx *ctx, const char *name, int n_stages, int n,
+                             const fr_link *links, bool is_up)
+{
+    for (int l = 0; links && l < n; l++) {
+        int from = links[l].from, to = links[l].to;
+        if (from < 0 || to < 0 || from >= n_stages || to >= n_stages || from == to ||
+            (from < to) != is_up)
+            return fr_fail(ctx, FR_INVALID,
+                           "schedule %s: %s link %d goes from stage %d to stage %d of %d; it must "
+                           "go to a %s stage",
+                           name, is_up ? "forward" : "backward", l, from, to, n_stages,
+                           is_up ? "higher" : "lower");
+    }
+    return FR_OK;
+}
+
+static fr_status check_sizes(fr_ctx *ctx, const char *name, const fr_schedule_desc *d,
+                             int n_workers, const int *worker_of)
+{
+    if (d->n_stages < 1 || d->n_micro < 1 || d->n_batches < 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s: %d stages, %d micro-batches, %d mini-batches; there must be "
+                       "one of each at least",
+                       name, d->n_stages, d->n_micro, d->n_batches);
+    if ((int64_t)d->n_micro * d->n_batches > MOST_COMPUTATIONS / d->n_stages)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s: %d stages x %d micro-batches x %d mini-batches is more than "
+                       "%d; make the segment shorter",
+                       name, d->n_stages, d->n_micro, d->n_batches, (int)MOST_COMPUTATIONS);
+    for (int k = 0; k < d->n_stages; k++)
+        if (worker_of[k] < 0 || worker_of[k] >= n_workers)
+            return fr_fail(ctx, FR_INVALID, "schedule %s: stage %d is on worker %d; there are %d",
+                           name, k, worker_of[k], n_workers);
+    FR_TRY(check_links(ctx, name, d->n_stages, d->n_forward, d->forward, true));
+    return check_links(ctx, name, d->n_stages, d->n_backward, d->backward, false);
+}
+
+fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc *d, int n_workers,
+                           const int *worker_of, bool is_forward_only, fr_schedule **out)
+{
+    *out = NULL;
+    fr_schedule_desc full = *d;
+    if (full.n_batches == 0) full.n_batches = 1;
+    FR_TRY(check_sizes(ctx, name, &full, n_workers, worker_of));
+    fr_schedule *s = FR_NEW(fr_schedule);
+    home *h = FR_NEW(home);
+    if (!s || !h) {
+        fr__free(s);
+        fr__free(h);
+        return fr__no_memory(ctx, sizeof *s + sizeof *h, "a schedule");
+    }
+    snprintf(s->name, sizeof s->name, "%s", name);
+    s->arena = h;
+    s->n_stages = full.n_stages;
+    s->n_workers = n_workers;
+    s->n_micro = full.n_micro;
+    s->n_batches = full.n_batches;
+    s->is_forward_only = is_forward_only;
+    if (!fill(h, &full, worker_of, s)) {
+        fr_schedule_free(s);
+        return fr__no_memory(ctx, (size_t)full.n_stages * sizeof(int), "a schedule's stages");
+    }
+    *out = s;
+    return FR_OK;
+}
+
+void fr_schedule_free(fr_schedule *s)
+{
+    if (!s) return;
+    home *h = s->arena;
+    for (int w = 0; s->lists && w < s->n_workers; w++) fr__free(s->lists[w].at);
+    fr__arena_fini(&h->arena);
+    fr__free(h);
+    fr__free(s);
+}
+
+/* --- generating --------------------------------------------------------------------------------*/
+
+/* Is the description one that g can work with? */
+static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
+{
+    if (d->n_stages < 1 || d->chunks < 1 || d->n_stages % d->chunks != 0)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s: %d stages cannot be shared out in chunks of %d a worker",
+                       g->name, d->n_stages, d->chunks);
+    if (d->chunks > 1 && !g->has_chunks)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s gives each worker one stage; %d chunks a worker need another "
+                       "schedule, such as interleaved",
+                       g->name, d->chunks);
+    if (d->worker_of && !g->any_placement)
+        return fr_fail(ctx, FR_INVALID, "schedule %s decides itself which worker has which stage",
+                       g->name);
+    if (g->is_flush && d->n_batches > 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s empties the pipeline after each mini-batch: its segment is 1 "
+                       "mini-batch, not %d",
+                       g->name, d->n_batches);
+    const char *wrong = d->n_micro > 0 && g->check ? g->check(d) : NULL;
+    return wrong ? fr_fail(ctx, FR_INVALID, "schedule %s: %s", g->name, wrong) : FR_OK;
+}
+
+static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                          const int *worker_of, int n_workers, fr_schedule **out)
+{
+    FR_TRY(fr__schedule_new(ctx, g->name, d, n_workers, worker_of, g->is_forward_only, out));
+    fr_schedule *s = *out;
+    s->is_flush = g->is_flush;
+    s->is_split = g->is_split;
+    for (int w = 0; w < n_workers; w++)
+        if (!g->emit(d, w, s))
+            return fr__no_memory(ctx, (size_t)fr__n_micro(s) * sizeof(fr_instr), "a schedule");
+    return fr_schedule_lower(ctx, s, d->must_reduce);
+}
+
+fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *desc,
+                             fr_schedule **out)
+{
+    *out = NULL;
+    fr_schedule_desc d = *desc;
+    if (d.chunks == 0) d.chunks = 1;
+    if (d.n_batches == 0) d.n_batches = 1;
+    FR_TRY(check_desc(ctx, g, &d));
+    int n_workers = d.n_stages / d.chunks;
+    int *worker_of = FR_NEW_ARRAY(int, d.n_stages);
+    if (!worker_of) return fr__no_memory(ctx, (size_t)d.n_stages * sizeof(int), "a schedule");
+    for (int k = 0; k < d.n_stages; k++)
+        worker_of[k] = d.worker_of ? d.worker_of[k] : k % n_workers;
+    if (d.worker_of) { /* as many workers as it names, but no more than there are stages */
+        n_workers = 1;
+        for (int k = 0; k < d.n_stages; k++)
+            if (worker_of[k] >= n_workers && worker_of[k] < d.n_stages)
+                n_workers = worker_of[k] + 1;
+    }
+    fr_status status = generate(ctx, g, &d, worker_of, n_workers, out);
+    fr__free(worker_of);
+    if (status != FR_OK) {
+        fr_schedule_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
+{
+    fr_arena scratch = {0};
+    fr__link_index x;
+    fr_status status = FR_OK;
+    if (!fr__link_index_init(&scratch, s, &x))
+        status = fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the links of a schedule");
+    if (status == FR_OK) status = fr__schedule_in_range(ctx, s, &x);
+    if (status == FR_OK) status = fr__pass_steps(ctx, s, must_reduce);
+    if (status == FR_OK) status = fr__pass_transfers(ctx, s, &x);
+    if (status == FR_OK) status = fr__pass_slots(ctx, s, &x);
+    s->is_lowered = status == FR_OK;
+    fr__arena_fini(&scratch);
+    return status;
+}
+
+/* --- links -------------------------------------------------------------------------------------*/
+
+int fr_schedule_find_link(int n, const fr_link *links, int from, int to)
+{
+    for (int l = 0; l < n; l++)
+        if (links[l].from == from && links[l].to == to) return l;
+    return -1;
+}

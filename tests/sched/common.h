@@ -1,0 +1,89 @@
+/* common.h -- schedules of tests: made by name, timed, looked into. */
+#ifndef FR_TEST_SCHED_COMMON_H
+#define FR_TEST_SCHED_COMMON_H
+
+#include <forerun/sched.h>
+
+#include <math.h>
+
+#include "support/check.h"
+
+static fr_ctx *ctx; /* of the program; made by main */
+
+static inline fr_schedule *make_desc(const char *name, fr_schedule_desc d)
+{
+    const fr_generator *g = fr_generator_find(name);
+    fr_schedule *s = NULL;
+    assert_non_null(g);
+    assert_ok(ctx, fr_schedule_create(ctx, g, &d, &s));
+    return s;
+}
+
+static inline fr_schedule *make(const char *name, int stages, int chunks, int micro, int batches)
+{
+    return make_desc(
+        name, (fr_schedule_desc){
+                  .n_stages = stages, .chunks = chunks, .n_micro = micro, .n_batches = batches});
+}
+
+static inline fr_clock timed(const fr_schedule *s, const fr_costs *costs)
+{
+    fr_clock c;
+    assert_ok(ctx, fr_schedule_clock(ctx, s, costs, &c));
+    return c;
+}
+
+/* Where the instruction stands in its worker's list; fails if it does not, or twice. peer -1: any.
+ */
+static inline int place_of(const fr_schedule *s, fr_action action, int stage, int micro, int peer)
+{
+    const fr_instr_list *l = &s->lists[s->worker_of[stage]];
+    int found = -1;
+    for (int i = 0; i < l->n; i++) {
+        const fr_instr *at = &l->at[i];
+        if (at->action != action || at->stage != stage || at->micro != micro ||
+            (peer >= 0 && at->peer != peer))
+            continue;
+        if (found >= 0) fail_msg("%d of %d on stage %d twice", (int)action, micro, stage);
+        found = i;
+    }
+    if (found < 0) fail_msg("%d of %d on stage %d missing", (int)action, micro, stage);
+    return found;
+}
+
+static inline double start_of(const fr_schedule *s, const fr_clock *c, fr_action action, int stage,
+                              int micro)
+{
+    return c->start[s->worker_of[stage]][place_of(s, action, stage, micro, -1)];
+}
+
+static inline double end_of(const fr_schedule *s, const fr_clock *c, fr_action action, int stage,
+                            int micro)
+{
+    return c->end[s->worker_of[stage]][place_of(s, action, stage, micro, -1)];
+}
+
+static inline void assert_near(double found, double expected, const char *what)
+{
+    if (!(fabs(found - expected) <= 1e-9 * (1 + fabs(expected))))
+        fail_msg("%s: %.12g, expected %.12g", what, found, expected);
+}
+
+/* A worker's computations as text: "F0 F1 B0". Stages are shown where a worker has several. */
+static inline const char *computations(const fr_schedule *s, int w, char *text, size_t size)
+{
+    static const char letters[] = "FBIW";
+    size_t n = 0;
+    bool has_several = s->n_stages > s->n_workers;
+    text[0] = '\0';
+    for (int i = 0; i < s->lists[w].n; i++) {
+        const fr_instr *at = &s->lists[w].at[i];
+        if (at->action > FR_DO_W) continue;
+        n += (size_t)snprintf(text + n, size - n, "%s", n ? " " : "");
+        if (has_several) n += (size_t)snprintf(text + n, size - n, "%d", at->stage);
+        n += (size_t)snprintf(text + n, size - n, "%c%d", letters[at->action], at->micro);
+    }
+    return text;
+}
+
+#endif
