@@ -111,7 +111,8 @@ fr_status fr__update_open(fr_engine *e)
         bytes[k] = e->parts[k].n_norm_blocks * sizeof(double);
         owner[k] = fr_engine_worker_of(e, k);
     }
-    FR_TRY(e->transport->add_board(e->group, e->n_stages, bytes, owner, &e->norm_board));
+    if (wants_norm(e))
+        FR_TRY(e->transport->add_board(e->group, e->n_stages, bytes, owner, &e->norm_board));
     if (e->n_tied == 0) return FR_OK;
     for (int i = 0; i < e->n_tied; i++) {
         bytes[i] = plain_bytes(e, e->tied[i]);
@@ -196,6 +197,32 @@ static fr_status sum_tied(fr_worker *w, int64_t round)
     return FR_OK;
 }
 
+static bool has_tied(const fr_worker *w)
+{
+    const fr_engine *e = w->engine;
+    for (int i = 0; i < e->n_tied; i++)
+        if (e->parts[e->home_of[e->tied[i]]].worker == w) return true;
+    return false;
+}
+
+/* The squares of all stages, added as one worker would add them. */
+static fr_status sum_norm(fr_worker *w, int64_t round)
+{
+    fr_engine *e = w->engine;
+    for (int i = 0; i < w->n_parts; i++) {
+        int stage = w->parts[i]->stage;
+        sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, stage));
+        e->transport->board_post(e->norm_board, round, stage);
+    }
+    FR_TRY(wait_board(w, e->norm_board, round));
+    w->norm_sq = 0;
+    for (int k = 0; k < e->n_stages; k++) {
+        const double *sums = e->transport->board_part(e->norm_board, round, k);
+        for (size_t i = 0; i < e->parts[k].n_norm_blocks; i++) w->norm_sq += sums[i];
+    }
+    return FR_OK;
+}
+
 /* Once a worker and mini-batch, when all of its stages have handed in: the sums of everybody. */
 static fr_status take_sums(fr_worker *w, int64_t batch)
 {
@@ -204,25 +231,11 @@ static fr_status take_sums(fr_worker *w, int64_t batch)
     if (w->summed == batch) return FR_OK;
     w->summed = batch;
     w->norm_sq = NAN;
-    if (e->n_tied > 0) {
+    if (has_tied(w)) {
         FR_TRY(wait_board(w, e->tie_board, round));
         FR_TRY(sum_tied(w, round));
     }
-    for (int i = 0; i < w->n_parts; i++) {
-        int stage = w->parts[i]->stage;
-        if (wants_norm(e))
-            sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, stage));
-        e->transport->board_post(e->norm_board, round, stage);
-    }
-    /* Even without norms: nobody may run ahead by two rounds of ties. */
-    FR_TRY(wait_board(w, e->norm_board, round));
-    if (!wants_norm(e)) return FR_OK;
-    w->norm_sq = 0;
-    for (int k = 0; k < e->n_stages; k++) {
-        const double *sums = e->transport->board_part(e->norm_board, round, k);
-        for (size_t i = 0; i < e->parts[k].n_norm_blocks; i++) w->norm_sq += sums[i];
-    }
-    return FR_OK;
+    return wants_norm(e) ? sum_norm(w, round) : FR_OK;
 }
 
 /* The stage's own squares, in the order of its blocks. */
@@ -239,7 +252,7 @@ static double own_squares(fr_part *p)
 static fr_status end_step(fr_part *p, int64_t batch, double norm_sq, fr_event *event)
 {
     int64_t version = fr_store_version(p->store);
-    FR_TRY(fr_store_end(p->store, p->n_updated));
+    FR_TRY(fr_store_end(p->store, p->is_ridden ? p->n_updated : p->n_weights));
     fr__record_live(p, batch, version);
     event->version = version + 1;
     fr__record_stepped(p, batch, norm_sq);
