@@ -76,7 +76,9 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     const fr_stage *s = fr_engine_stage(e, stage);
     const fr_stage_times *t = fr_engine_stage_times(e, stage);
     fr__json_object(j, NULL);
-    fr__json_text(j, "first", fr_graph_node(g, s->first)->name);
+    int first = s->first; /* inputs belong to nobody's work */
+    while (fr_graph_node(g, first)->op == FR_OP_INPUT && first + 1 < s->last) first++;
+    fr__json_text(j, "first", fr_graph_node(g, first)->name);
     fr__json_text(j, "last", fr_graph_node(g, s->last - 1)->name);
     fr__json_int(j, "worker", fr_engine_worker_of(e, stage));
     fr__json_int(j, "parameters", count_params(g, s));
