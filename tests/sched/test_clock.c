@@ -212,6 +212,18 @@ static void slots_out_of_range(void **unused)
     fr_schedule_free(s);
 }
 
+/* A slot given to two at once is a wait without end. */
+static void slots_shared(void **unused)
+{
+    (void)unused;
+    fr_schedule *s = make("gpipe", 1, 1, 2, 1);
+    fr_clock c;
+    s->slot_of[0] = s->slot_of[1] = 0;
+    assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID,
+                 "worker 0, step 1 (0F1): waits for ever for 0B0, which this worker");
+    fr_schedule_free(s);
+}
+
 /* Any order of the computations either runs or is refused with a worker and a step. */
 static void shuffled(void **unused)
 {
@@ -308,6 +320,7 @@ int main(void)
         cmocka_unit_test(slots_are_waited_for),
         cmocka_unit_test(cannot_run),
         cmocka_unit_test(slots_out_of_range),
+        cmocka_unit_test(slots_shared),
         cmocka_unit_test(shuffled),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(large),

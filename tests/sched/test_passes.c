@@ -328,6 +328,23 @@ static void receives_keep_the_senders_order(void **unused)
     fr_schedule_free(s);
 }
 
+/* Slots come back in another order than they were taken. */
+static void slots_out_of_turn(void **unused)
+{
+    (void)unused;
+    fr_schedule *s = by_hand(1, 3, 1);
+    static const struct {
+        fr_action action;
+        int micro;
+    } list[] = {{FR_DO_F, 1}, {FR_DO_F, 0}, {FR_DO_B, 0}, {FR_DO_F, 2}, {FR_DO_B, 1}, {FR_DO_B, 2}};
+    for (int i = 0; i < 6; i++) fr__emit(s, 0, list[i].action, 0, list[i].micro);
+    assert_ok(ctx, fr_schedule_lower(ctx, s, false));
+    assert_int_equal(s->n_slots[0], 2);
+    assert_int_equal(fr_schedule_slot(s, 0, 2), fr_schedule_slot(s, 0, 0));
+    check_clock(s, NULL);
+    fr_schedule_free(s);
+}
+
 /* Lowering again, or lowering what has transfers and steps, adds nothing. */
 static void lowering_keeps_what_is_there(void **unused)
 {
@@ -371,6 +388,7 @@ int main(void)
         cmocka_unit_test(reductions),
         cmocka_unit_test(cut_short),
         cmocka_unit_test(receives_keep_the_senders_order),
+        cmocka_unit_test(slots_out_of_turn),
         cmocka_unit_test(lowering_keeps_what_is_there),
         cmocka_unit_test(placement),
     };
