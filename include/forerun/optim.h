@@ -1,9 +1,10 @@
-/* optim.h -- optimizers and learning-rate schedules.
+/* optim.h -- optimizers, weights predicted from their state, and learning-rate schedules.
  *
  * An optimizer is a const record: how many state blocks it has, and two linear sweeps over
- * any range of a stage's blocks: `step` applies an update, `direction` writes the update
- * direction u it would apply next (W <- W - lr * u), for weight prediction. Records are immutable;
- * sweeps on disjoint ranges may run on several threads. Rules and names follow PyTorch 1.13. */
+ * any range of a stage's blocks: `step` applies an update and, in the same pass, writes weights
+ * predicted for updates to come; `predict` writes predictions alone, with the same bits. Records
+ * are immutable; sweeps on disjoint ranges may run on several threads. Rules and names follow
+ * PyTorch 1.13. */
 #ifndef FORERUN_OPTIM_H
 #define FORERUN_OPTIM_H
 
@@ -14,6 +15,7 @@ extern "C" {
 #endif
 
 #define FR_MAX_OPTIM_STATE 2
+#define FR_MAX_AHEAD 2 /* predictions written by one sweep */
 
 /* Settings of all optimizers; each reads its own. fr_optimizer.defaults fills them. */
 typedef struct fr_optim_options {
@@ -37,8 +39,37 @@ typedef struct fr_optim_coef {
     float gain1, gain2;         /* adam family: 1 - beta1, 1 - beta2 */
     float eps, unbias2;         /* denominator: sqrt(v) * unbias2 + eps */
     float rate_grad, rate_mean; /* numerator: rate_grad * g + rate_mean * m, lr included */
-    float along;                /* numerator of the direction: along * m */
 } fr_optim_coef;
+
+/* What a prediction extrapolates. */
+typedef enum fr_course {
+    FR_COURSE_APPLIED,  /* the update direction the optimizer applies */
+    FR_COURSE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */
+    FR_COURSE_DECAY,    /* future gradients are zero: momentum dies away (FTPipe-style) */
+    FR_COURSE_DRIFT     /* a running mean of past weight differences (PipeMare) */
+} fr_course;
+
+/* Numbers of a sweep's predictions, ahead[j] = w - by[j] * toward, where toward is the drift, or
+ * else what the optimizer's state says: sgd v, adam family m / (sqrt(v) * unbias2 + eps). */
+typedef struct fr_aim {
+    float by[FR_MAX_AHEAD];
+    float unbias2, eps;
+    float keep; /* drift = keep * drift + (1 - keep) * (w after - w before) */
+} fr_aim;
+
+/* One pass over a range of a stage's blocks; pointers to its first float, (n) each. No block
+ * overlaps another, save that `to` may be `from`. */
+typedef struct fr_sweep {
+    size_t n;
+    const float *from; /* weights before the update */
+    float *to;         /* weights after it; predict: not used */
+    const float *grad; /* predict: not used */
+    float *state[FR_MAX_OPTIM_STATE];
+    float *drift; /* NULL: predictions go by the optimizer's state */
+    int n_ahead;
+    float *ahead[FR_MAX_AHEAD];
+    fr_aim aim;
+} fr_sweep;
 
 typedef struct fr_optimizer {
     const char *name, *summary;
@@ -52,9 +83,13 @@ typedef struct fr_optimizer {
     /* Coefficients of update t = 1, 2, ...: a pure function of its arguments, so a resumed run
      * needs nothing but t. o->lr is the rate of this very update. */
     void (*prepare)(const fr_optim_options *o, int64_t t, fr_optim_coef *c);
-    void (*step)(const fr_optim_coef *c, size_t n, float *w, const float *g, float *const state[]);
-    /* u for the update after the one that made `state`: coef as prepared for that last update. */
-    void (*direction)(const fr_optim_coef *c, size_t n, float *const state[], float *u);
+    void (*step)(const fr_optim_coef *c, const fr_sweep *s);
+    /* The n_ahead predictions from the weights `from`: the bits that the step which made them and
+     * the state writes. */
+    void (*predict)(const fr_sweep *s);
+    /* How far the weights go in n updates after update t, by course: see fr_optim_aim. */
+    double (*reach)(const fr_optim_options *o, fr_course course, int64_t t, int n,
+                    const double *lr);
 } fr_optimizer;
 
 const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
@@ -63,6 +98,12 @@ const fr_optimizer *fr_optim_find(const char *name);
 /* Coefficients of update t = 1, 2, ... with learning rate lr (o->lr is not read). */
 void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, double lr,
                       double grad_scale, fr_optim_coef *c);
+
+/* Prediction j of a sweep: n updates past update t (0: before the first one), which will have the
+ * rates lr[0 .. n - 1]. All predictions of a sweep have the same course and t. Weight decay is left
+ * out: it is not a direction that goes on. */
+void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course, int64_t t,
+                  int n, const double *lr, int j, fr_aim *aim);
 
 /* Learning rate by update number. */
 typedef struct fr_lr_options {

@@ -36,27 +36,18 @@ typedef struct fr_want {
     int ahead; /* updates to predict; 0 = none */
 } fr_want;
 
-/* What a prediction extrapolates. */
-typedef enum fr_course {
-    FR_COURSE_APPLIED,  /* the update direction the optimizer applies */
-    FR_COURSE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */
-    FR_COURSE_DECAY,    /* future gradients are zero: momentum dies away (FTPipe-style) */
-    FR_COURSE_DRIFT     /* a running mean of past weight differences (PipeMare) */
-} fr_course;
-
-#define FR_MAX_AHEAD 2 /* predictions written by one update */
-
 typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
-    const char *(*check)(const fr_seat *seat); /* NULL, or what is wrong */
+    const char *(*check)(const fr_seat *seat); /* NULL, or what is wrong; no slot: never */
     int (*n_blocks)(const fr_seat *seat);      /* weight blocks held, the newest included */
     /* micro: in the mini-batch, 0 .. n_micro - 1 */
     void (*forward)(const fr_seat *seat, int micro, fr_want *want);
     void (*backward)(const fr_seat *seat, int micro, fr_want *want);
-    /* Distances worth writing during an update; returns how many. */
+    /* Distances worth writing during an update, 0 = none; returns how many. */
     int (*after)(const fr_seat *seat, int ahead[FR_MAX_AHEAD]);
-    double (*lr_factor)(const fr_seat *seat, int64_t t); /* NULL: 1 */
+    double (*lr_factor)(const fr_seat *seat, int64_t t); /* t from 0; no slot: 1 */
+    double (*drift_keep)(const fr_seat *seat); /* FR_COURSE_DRIFT: decay of the running mean */
 } fr_policy;
 
 const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
@@ -75,11 +66,12 @@ typedef struct fr_store_desc {
     float *blocks;    /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
     size_t stride;
     float *state[FR_MAX_OPTIM_STATE];
-    float *drift;  /* (n), only if the policy's course is FR_COURSE_DRIFT */
+    float *drift;  /* (n), only if the course is FR_COURSE_DRIFT and there is more than one block */
     int n_samples; /* weights watched for the prediction error; 0 = none */
 } fr_store_desc;
 
-/* What a pass was given. */
+/* What a pass was given. Good until the next call on the store (an update's ranges aside), or, if
+ * the backward is promised the same, until then. */
 typedef struct fr_view {
     const float *weights;
     uint64_t id;     /* equal ids promise equal weights */
@@ -97,9 +89,10 @@ typedef struct fr_prediction_error {
 fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
 void fr_store_free(fr_store *s);
 float *fr_store_newest(fr_store *s);
+void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
 int64_t fr_store_version(const fr_store *s);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
- * another update: nothing else that the store holds is valid any more. */
+ * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
 void fr_store_reset(fr_store *s, int64_t version);
 
 /* batch: number of the mini-batch, from 0, of the whole run (its own update makes version

@@ -29,9 +29,10 @@ static void sweep(void *arg, size_t begin, size_t end)
     const range *r = arg;
     const fr_worker *w = r->update->w;
     size_t at = r->offset + begin;
-    float *state[FR_MAX_OPTIM_STATE];
-    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) state[i] = w->state[i] ? w->state[i] + at : NULL;
-    w->desc.optimizer->step(&r->update->coef, end - begin, w->weights + at, r->grad + begin, state);
+    fr_sweep s = {
+        .n = end - begin, .from = w->weights + at, .to = w->weights + at, .grad = r->grad + begin};
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) s.state[i] = w->state[i] ? w->state[i] + at : NULL;
+    w->desc.optimizer->step(&r->update->coef, &s);
 }
 
 void fr__update_range(void *update, size_t offset, size_t count, const float *grad)

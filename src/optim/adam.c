@@ -2,8 +2,6 @@
  * if any, is added to the gradient. */
 #include "optim/optim.h"
 
-#include <math.h>
-
 static void defaults(fr_optim_options *o)
 {
     *o = (fr_optim_options){.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
@@ -12,7 +10,7 @@ static void defaults(fr_optim_options *o)
 static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 {
     c->l2 = (float)o->weight_decay;
-    fr__adam_fill(o, t, 0, 1 / (1 - pow(o->beta1, (double)t)), c);
+    fr__adam_fill(o, t, fr__adam_shares, c);
 }
 
 const fr_optimizer fr__optim_adam = {
@@ -25,5 +23,6 @@ const fr_optimizer fr__optim_adam = {
     .check = fr__adam_check,
     .prepare = prepare,
     .step = fr__adam_step,
-    .direction = fr__adam_direction,
+    .predict = fr__adam_predict,
+    .reach = fr__adam_reach,
 };

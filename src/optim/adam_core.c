@@ -9,11 +9,16 @@
  * the weights by `keep`, nadam mixes d and m. The sweep is bound by memory, so the terms that are
  * zero or one for some of them are free.
  *
- * Direction: the same quotient with d, which is unknown for an update to come, replaced by its
- * estimate m / (1 - beta1^t). For adam and adamw that is mhat / (sqrt(vhat) + eps) (PipeOptim);
- * decoupled weight decay is left out. */
-#include "base/simd.h"
+ * Predictions go along m / (sqrt(v) * unbias2 + eps), how far depends on the course:
+ *
+ *     applied    the quotient above with d, which is unknown for an update to come, replaced by
+ *                its estimate m / (1 - beta1^t): for adam and adamw mhat / (sqrt(vhat) + eps)
+ *     constant   corrections of update 1: (m / (1 - beta1)) / (sqrt(v / (1 - beta2)) + eps)
+ *     decay      d = 0 from now on: m shrinks by beta1 an update, the denominator stays
+ *
+ * Decoupled weight decay is left out. */
 #include "optim/optim.h"
+#include "optim/sweep.h"
 
 #include <math.h>
 
@@ -29,47 +34,105 @@ const char *fr__adam_check(const fr_optim_options *o)
     return NULL;
 }
 
-/* by_grad, by_mean: weights of d and m in the update, before the learning rate. */
-void fr__adam_fill(const fr_optim_options *o, int64_t t, double by_grad, double by_mean,
-                   fr_optim_coef *c)
+void fr__adam_shares(const fr_optim_options *o, int64_t t, double *by_grad, double *by_mean)
 {
+    *by_grad = 0;
+    *by_mean = 1 / (1 - pow(o->beta1, (double)t));
+}
+
+void fr__adam_fill(const fr_optim_options *o, int64_t t, fr_adam_shares_fn shares, fr_optim_coef *c)
+{
+    double by_grad, by_mean;
+    shares(o, t, &by_grad, &by_mean);
     c->gain1 = (float)(1 - o->beta1);
     c->gain2 = (float)(1 - o->beta2);
     c->eps = (float)o->eps;
     c->unbias2 = (float)(1 / sqrt(1 - pow(o->beta2, (double)t)));
     c->rate_grad = (float)(o->lr * by_grad);
     c->rate_mean = (float)(o->lr * by_mean);
-    c->along = (float)(by_grad / (1 - pow(o->beta1, (double)t)) + by_mean);
 }
 
-FR_INLINE void sweep(const fr_optim_coef k, size_t n, float *restrict w, const float *restrict g,
-                     float *restrict m, float *restrict v)
+FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_place,
+                     bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
+                     const float *restrict g, float *restrict m, float *restrict v,
+                     float *restrict drift, float *restrict a0, float *restrict a1)
 {
+    const float *w = in_place ? to : other;
     for (size_t i = 0; i < n; i++) {
-        float d = k.grad_scale * g[i] + k.l2 * w[i];
+        float old = w[i];
+        float d = k.grad_scale * g[i] + k.l2 * old;
         float mean = m[i] + k.gain1 * (d - m[i]);
         float square = v[i] + k.gain2 * (d * d - v[i]);
         float above = k.rate_grad * d + k.rate_mean * mean;
-        float below = sqrtf(square) * k.unbias2 + k.eps;
+        float root = sqrtf(square);
+        float now = k.keep * old - above / (root * k.unbias2 + k.eps);
         m[i] = mean;
         v[i] = square;
-        w[i] = k.keep * w[i] - above / below;
+        to[i] = now;
+        float toward = 0;
+        if (has_drift)
+            toward = drift[i] = aim.keep * drift[i] + (1 - aim.keep) * (now - old);
+        else if (n_ahead > 0)
+            toward = mean / (root * aim.unbias2 + aim.eps);
+        if (n_ahead > 0) a0[i] = now - aim.by[0] * toward;
+        if (n_ahead > 1) a1[i] = now - aim.by[1] * toward;
     }
 }
 
-FR_SIMD void fr__adam_step(const fr_optim_coef *c, size_t n, float *w, const float *g,
-                           float *const state[])
+FR_SIMD void fr__adam_step(const fr_optim_coef *c, const fr_sweep *s)
 {
-    sweep(*c, n, w, g, state[0], state[1]);
+#define LOOP(in_place, has_drift, n_ahead)                                                      \
+    sweep(*c, s->aim, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, s->state[0], \
+          s->state[1], s->drift, s->ahead[0], s->ahead[1])
+    FR_SWEEP_KINDS(s, LOOP);
+#undef LOOP
 }
 
-FR_INLINE void extrapolate(const fr_optim_coef k, size_t n, const float *restrict m,
-                           const float *restrict v, float *restrict u)
+FR_INLINE void extrapolate(const fr_aim aim, size_t n, int n_ahead, const float *restrict w,
+                           const float *restrict m, const float *restrict v, float *restrict a0,
+                           float *restrict a1)
 {
-    for (size_t i = 0; i < n; i++) u[i] = k.along * m[i] / (sqrtf(v[i]) * k.unbias2 + k.eps);
+    for (size_t i = 0; i < n; i++) {
+        float toward = m[i] / (sqrtf(v[i]) * aim.unbias2 + aim.eps);
+        a0[i] = w[i] - aim.by[0] * toward;
+        if (n_ahead > 1) a1[i] = w[i] - aim.by[1] * toward;
+    }
 }
 
-FR_SIMD void fr__adam_direction(const fr_optim_coef *c, size_t n, float *const state[], float *u)
+FR_SIMD static void predict(const fr_sweep *s)
 {
-    extrapolate(*c, n, state[0], state[1], u);
+    const float *m = s->state[0], *v = s->state[1];
+    if (s->n_ahead == 1) extrapolate(s->aim, s->n, 1, s->from, m, v, s->ahead[0], NULL);
+    if (s->n_ahead == 2) extrapolate(s->aim, s->n, 2, s->from, m, v, s->ahead[0], s->ahead[1]);
+}
+
+void fr__adam_predict(const fr_sweep *s)
+{
+    if (s->drift)
+        fr__predict_along(s, s->drift);
+    else
+        predict(s);
+}
+
+double fr__adam_reach_by(const fr_optim_options *o, fr_course course, int64_t t, int n,
+                         const double *lr, fr_adam_shares_fn shares)
+{
+    double sum = 0, left = 1; /* of m, in update t + i when no gradient comes */
+    for (int i = 1; i <= n; i++) {
+        double by_grad, by_mean, along = 1 / (1 - o->beta1);
+        left *= o->beta1;
+        shares(o, course == FR_COURSE_DECAY ? t + i : t, &by_grad, &by_mean);
+        if (course == FR_COURSE_APPLIED)
+            along = by_grad / (1 - pow(o->beta1, (double)t)) + by_mean;
+        else if (course == FR_COURSE_DECAY)
+            along = left * by_mean;
+        sum += lr[i - 1] * along;
+    }
+    return sum;
+}
+
+double fr__adam_reach(const fr_optim_options *o, fr_course course, int64_t t, int n,
+                      const double *lr)
+{
+    return fr__adam_reach_by(o, course, t, n, lr, fr__adam_shares);
 }

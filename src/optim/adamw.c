@@ -2,8 +2,6 @@
  * shrink by lr * weight_decay, the means never see it. */
 #include "optim/optim.h"
 
-#include <math.h>
-
 static void defaults(fr_optim_options *o)
 {
     *o = (fr_optim_options){
@@ -13,7 +11,7 @@ static void defaults(fr_optim_options *o)
 static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 {
     c->keep = (float)(1 - o->lr * o->weight_decay);
-    fr__adam_fill(o, t, 0, 1 / (1 - pow(o->beta1, (double)t)), c);
+    fr__adam_fill(o, t, fr__adam_shares, c);
 }
 
 const fr_optimizer fr__optim_adamw = {
@@ -26,5 +24,6 @@ const fr_optimizer fr__optim_adamw = {
     .check = fr__adam_check,
     .prepare = prepare,
     .step = fr__adam_step,
-    .direction = fr__adam_direction,
+    .predict = fr__adam_predict,
+    .reach = fr__adam_reach,
 };

@@ -33,13 +33,24 @@ static double momentum_at(const fr_optim_options *o, int64_t t)
     return o->beta1 * (1 - 0.5 * pow(0.96, (double)t * o->momentum_decay));
 }
 
-static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
+static void shares(const fr_optim_options *o, int64_t t, double *by_grad, double *by_mean)
 {
     double product = 1;
     for (int64_t i = 1; i <= t && product > DBL_EPSILON / 4; i++) product *= momentum_at(o, i);
     double now = momentum_at(o, t), next = momentum_at(o, t + 1);
+    *by_grad = (1 - now) / (1 - product);
+    *by_mean = next / (1 - product * next);
+}
+
+static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
+{
     c->l2 = (float)o->weight_decay;
-    fr__adam_fill(o, t, (1 - now) / (1 - product), next / (1 - product * next), c);
+    fr__adam_fill(o, t, shares, c);
+}
+
+static double reach(const fr_optim_options *o, fr_course course, int64_t t, int n, const double *lr)
+{
+    return fr__adam_reach_by(o, course, t, n, lr, shares);
 }
 
 const fr_optimizer fr__optim_nadam = {
@@ -52,5 +63,6 @@ const fr_optimizer fr__optim_nadam = {
     .check = check,
     .prepare = prepare,
     .step = fr__adam_step,
-    .direction = fr__adam_direction,
+    .predict = fr__adam_predict,
+    .reach = reach,
 };

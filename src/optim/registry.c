@@ -46,3 +46,17 @@ void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_
     *c = (fr_optim_coef){.grad_scale = (float)grad_scale, .lr = (float)lr, .keep = 1};
     opt->prepare(&now, t, c);
 }
+
+void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course, int64_t t,
+                  int n, const double *lr, int j, fr_aim *aim)
+{
+    /* Before the first update the state is zero and so is every direction; a correction by
+     * 1 - beta^0 would make it 0 / 0. */
+    int64_t last = course == FR_COURSE_CONSTANT || t < 1 ? 1 : t;
+    aim->eps = (float)o->eps;
+    aim->unbias2 = (float)(1 / sqrt(1 - pow(o->beta2, (double)last)));
+    if (course == FR_COURSE_DRIFT)
+        aim->by[j] = (float)n;
+    else
+        aim->by[j] = t < 1 ? 0 : (float)opt->reach(o, course, t, n, lr);
+}

@@ -8,13 +8,12 @@
  * v starts at zero, so "v = d" is the same line with dampening off. With momentum 0 the buffer
  * holds the last gradient, which costs memory but keeps a direction to predict with.
  *
- * Direction: u = v. That is what plain momentum applies. With nesterov the gradient of the next
- * update is unknown; while gradients change slowly d is about (1 - momentum) * v (v is the
- * geometric sum of them), and then d + momentum * v is v again. */
-#include "base/simd.h"
+ * Predictions go along v. That is what plain momentum applies. With nesterov the gradient of the
+ * next update is unknown; while gradients change slowly d is about (1 - momentum) * v (v is the
+ * geometric sum of them), and then d + momentum * v is v again. Where future gradients are taken to
+ * be zero, update i applies momentum^i * v, and nesterov once more momentum of it. */
 #include "optim/optim.h"
-
-#include <string.h>
+#include "optim/sweep.h"
 
 static void defaults(fr_optim_options *o) { *o = (fr_optim_options){.lr = 0.01}; }
 
@@ -38,28 +37,62 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
     c->use_buffer = o->nesterov ? (float)o->momentum : 1;
 }
 
-FR_INLINE void sweep(const fr_optim_coef k, size_t n, float *restrict w, const float *restrict g,
-                     float *restrict v)
+FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_place,
+                     bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
+                     const float *restrict g, float *restrict v, float *restrict drift,
+                     float *restrict a0, float *restrict a1)
 {
+    const float *w = in_place ? to : other;
     for (size_t i = 0; i < n; i++) {
-        float d = k.grad_scale * g[i] + k.l2 * w[i];
+        float old = w[i];
+        float d = k.grad_scale * g[i] + k.l2 * old;
         float buffer = k.momentum * v[i] + k.fresh * d;
         float u = k.use_grad * d + k.use_buffer * buffer;
+        float now = old - k.lr * u;
+        float toward = buffer;
         v[i] = buffer;
-        w[i] -= k.lr * u;
+        to[i] = now;
+        if (has_drift) toward = drift[i] = aim.keep * drift[i] + (1 - aim.keep) * (now - old);
+        if (n_ahead > 0) a0[i] = now - aim.by[0] * toward;
+        if (n_ahead > 1) a1[i] = now - aim.by[1] * toward;
     }
 }
 
-FR_SIMD static void step(const fr_optim_coef *c, size_t n, float *w, const float *g,
-                         float *const state[])
+FR_SIMD static void step(const fr_optim_coef *c, const fr_sweep *s)
 {
-    sweep(*c, n, w, g, state[0]);
+#define LOOP(in_place, has_drift, n_ahead)                                                      \
+    sweep(*c, s->aim, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, s->state[0], \
+          s->drift, s->ahead[0], s->ahead[1])
+    FR_SWEEP_KINDS(s, LOOP);
+#undef LOOP
 }
 
-static void direction(const fr_optim_coef *c, size_t n, float *const state[], float *u)
+FR_INLINE void extrapolate(const fr_aim aim, size_t n, int n_ahead, const float *restrict w,
+                           const float *restrict v, float *restrict a0, float *restrict a1)
 {
-    (void)c;
-    memcpy(u, state[0], n * sizeof *u);
+    for (size_t i = 0; i < n; i++) {
+        a0[i] = w[i] - aim.by[0] * v[i];
+        if (n_ahead > 1) a1[i] = w[i] - aim.by[1] * v[i];
+    }
+}
+
+FR_SIMD void fr__predict_along(const fr_sweep *s, const float *toward)
+{
+    if (s->n_ahead == 1) extrapolate(s->aim, s->n, 1, s->from, toward, s->ahead[0], NULL);
+    if (s->n_ahead == 2) extrapolate(s->aim, s->n, 2, s->from, toward, s->ahead[0], s->ahead[1]);
+}
+
+static void predict(const fr_sweep *s) { fr__predict_along(s, s->drift ? s->drift : s->state[0]); }
+
+static double reach(const fr_optim_options *o, fr_course course, int64_t t, int n, const double *lr)
+{
+    (void)t;
+    double sum = 0, left = o->nesterov ? o->momentum : 1; /* of v, in update i with no gradient */
+    for (int i = 0; i < n; i++) {
+        left *= o->momentum;
+        sum += lr[i] * (course == FR_COURSE_DECAY ? left : 1);
+    }
+    return sum;
 }
 
 const fr_optimizer fr__optim_sgd = {
@@ -72,5 +105,6 @@ const fr_optimizer fr__optim_sgd = {
     .check = check,
     .prepare = prepare,
     .step = step,
-    .direction = direction,
+    .predict = predict,
+    .reach = reach,
 };

@@ -35,6 +35,24 @@ static const struct variant {
 };
 #define N_VARIANTS ((int)(sizeof variants / sizeof *variants))
 
+static void step(const fr_optimizer *opt, const fr_optim_coef *c, size_t n, float *w,
+                 const float *g, float *m, float *v)
+{
+    opt->step(c, &(fr_sweep){.n = n, .from = w, .to = w, .grad = g, .state = {m, v}});
+}
+
+/* What predictions go along after update t: minus the weights predicted from zero at rate 1. */
+static void direction(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, size_t n,
+                      float *m, float *v, float *u)
+{
+    static const float zero[N];
+    const double rate = 1;
+    fr_sweep s = {.n = n, .from = zero, .state = {m, v}, .n_ahead = 1, .ahead = {u}};
+    fr_optim_aim(opt, o, FR_COURSE_APPLIED, t, 1, &rate, 0, &s.aim);
+    opt->predict(&s);
+    for (size_t i = 0; i < n; i++) u[i] = -u[i];
+}
+
 static float noise(uint32_t stream, uint64_t i)
 {
     uint32_t r[4];
@@ -106,7 +124,7 @@ static void follow_case(const fr_optimizer *opt, const fixture_case *c)
     for (int t = 0; t < steps; t++) {
         fr_optim_coef k;
         fr_optim_prepare(opt, &o, t + 1, (double)lr->f[t], 1, &k);
-        opt->step(&k, (size_t)n, w, grads->f + t * n, (float *[]){state[0], state[1]});
+        step(opt, &k, (size_t)n, w, grads->f + t * n, state[0], state[1]);
         near_row(opt, c, "weight", t, w, weights->f + (t + 1) * n, n);
         for (int s = 0; s < opt->n_state; s++) {
             const fixture_tensor *kept = fixture_find(c, opt->state_names[s]);
@@ -150,7 +168,7 @@ static void follows_oracle(void **unused)
             }
             fr_optim_coef c;
             fr_optim_prepare(opt, &x->o, t + 1, lr, 0.5, &c);
-            opt->step(&c, N, w, g, (float *[]){m, v});
+            step(opt, &c, N, w, g, m, v);
         }
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - s[i].w) <= 3e-6 * (1 + fabs(s[i].w))))
@@ -172,21 +190,20 @@ static void any_cut_same_bits(void **unused)
         fr_optim_coef c;
         fr_optim_prepare(opt, &variants[k].o, 3, variants[k].o.lr, 0.7, &c);
         memcpy(whole, start, sizeof whole);
-        opt->step(&c, N, whole[0], whole[1], (float *[]){whole[2], whole[3]});
+        step(opt, &c, N, whole[0], whole[1], whole[2], whole[3]);
         for (size_t grain = 1; grain < 40; grain += 3) {
             memcpy(parts, start, sizeof parts);
             for (size_t at = 0; at < N; at += grain) {
                 size_t n = N - at < grain ? N - at : grain;
-                opt->step(&c, n, parts[0] + at, parts[1] + at,
-                          (float *[]){parts[2] + at, parts[3] + at});
+                step(opt, &c, n, parts[0] + at, parts[1] + at, parts[2] + at, parts[3] + at);
             }
             assert_memory_equal(parts, whole, sizeof whole);
         }
         static float u[N], u_parts[N];
-        opt->direction(&c, N, (float *[]){whole[2], whole[3]}, u);
+        direction(opt, &variants[k].o, 3, N, whole[2], whole[3], u);
         for (size_t at = 0; at < N; at += 13)
-            opt->direction(&c, N - at < 13 ? N - at : 13, (float *[]){whole[2] + at, whole[3] + at},
-                           u_parts + at);
+            direction(opt, &variants[k].o, 3, N - at < 13 ? N - at : 13, whole[2] + at,
+                      whole[3] + at, u_parts + at);
         assert_memory_equal(u, u_parts, sizeof u);
     }
 }
@@ -207,9 +224,9 @@ static void direction_is_what_is_applied(void **unused)
         for (int t = 1; t <= STEPS; t++) {
             for (int i = 0; i < W; i++) before[i] = w[i] = noise(5, (uint64_t)i);
             fr_optim_prepare(opt, &o, t, o.lr, 1, &c);
-            opt->step(&c, W, w, g, (float *[]){m, v});
+            step(opt, &c, W, w, g, m, v);
         }
-        opt->direction(&c, W, (float *[]){m, v}, u);
+        direction(opt, &o, STEPS, W, m, v, u);
         for (int i = 0; i < W; i++) {
             double applied = ((double)before[i] - (double)w[i]) / o.lr;
             if (!(fabs(applied - (double)u[i]) <= 2e-5 * (1 + fabs(applied))))
@@ -223,16 +240,13 @@ static void direction_is_what_is_applied(void **unused)
 static void direction_leaves_decay_out(void **unused)
 {
     (void)unused;
-    fr_optim_coef plain, decayed;
     fr_optim_options o;
     fr__optim_adamw.defaults(&o);
     assert_true(o.weight_decay > 0);
-    fr_optim_prepare(&fr__optim_adamw, &o, 9, 1e-3, 1, &decayed);
-    o.weight_decay = 0;
-    fr_optim_prepare(&fr__optim_adamw, &o, 9, 1e-3, 1, &plain);
     float m = 0.5f, v = 0.25f, u[2];
-    fr__optim_adamw.direction(&plain, 1, (float *[]){&m, &v}, &u[0]);
-    fr__optim_adamw.direction(&decayed, 1, (float *[]){&m, &v}, &u[1]);
+    direction(&fr__optim_adamw, &o, 9, 1, &m, &v, &u[0]);
+    o.weight_decay = 0;
+    direction(&fr__optim_adamw, &o, 9, 1, &m, &v, &u[1]);
     assert_true(u[0] == u[1]);
     double expected = 0.5 / (1 - pow(0.9, 9)) / (0.5 / sqrt(1 - pow(0.999, 9)) + 1e-8);
     assert_true(fabs((double)u[0] - expected) < 1e-6 * expected);

@@ -1,0 +1,32 @@
+/* double_buffer.c -- double-buffered weights (PipeDream-2BW, ICML 2021): both passes of mini-batch
+ * b use version b - 1, so every stage has a delay of one update and holds two versions.
+ *
+ * That works while the mini-batches in flight are two at most, so T >= N. One stage has nobody to
+ * wait for and no delay. */
+#include "weights/policy.h"
+
+static const char *check(const fr_seat *seat)
+{
+    if (seat->n_stages > 1 && seat->n_micro < seat->n_stages)
+        return "double-buffer needs at least as many micro-batches in an update as there are "
+               "stages; raise train.micro or use stash";
+    return NULL;
+}
+
+static int n_blocks(const fr_seat *seat) { return seat->n_stages > 1 ? 2 : 1; }
+
+static void either(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)micro;
+    *want = (fr_want){.base = seat->n_stages > 1 ? FR_PREVIOUS : FR_NEWEST};
+}
+
+const fr_policy fr__policy_double_buffer = {
+    .name = "double-buffer",
+    .summary = "the version before the newest in both passes; two copies",
+    .check = check,
+    .n_blocks = n_blocks,
+    .forward = either,
+    .backward = either,
+    .after = fr__after_nothing,
+};

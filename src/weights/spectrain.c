@@ -1,0 +1,45 @@
+/* spectrain.c -- SpecTrain (Chen et al., 2018): both passes read weights predicted to the update
+ * that the mini-batch will end up in.
+ *
+ *     s_b = floor(k / 2)   updates from the backward until the round trip ends
+ *     s_f = s_b + N - 1 - k   the same from the forward
+ *
+ * With T micro-batches in an update both are counted in updates: s_b rounds up over the
+ * micro-batches still to come, and the forward adds the gap of its micro-batch.
+ *
+ * Two copies: the newest and one prediction. The update writes the prediction that the forward
+ * after it wants; where the backward wants another one (2 <= k < N - 1) the block is rewritten by
+ * a sweep of its own, which is the price of not holding a third copy. */
+#include "weights/policy.h"
+
+static void forward(const fr_seat *seat, int micro, fr_want *want)
+{
+    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__round_trip(seat) + fr__gap(seat, micro)};
+}
+
+static void backward(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)micro;
+    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__round_trip(seat)};
+}
+
+static int after(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+{
+    ahead[0] = fr__round_trip(seat) + fr__next_gap(seat);
+    return 1;
+}
+
+static int n_blocks(const fr_seat *seat)
+{
+    return fr__round_trip(seat) + fr__gap(seat, 0) > 0 ? 2 : 1;
+}
+
+const fr_policy fr__policy_spectrain = {
+    .name = "spectrain",
+    .summary = "both passes predicted to the end of the round trip; two copies",
+    .course = FR_COURSE_APPLIED,
+    .n_blocks = n_blocks,
+    .forward = forward,
+    .backward = backward,
+    .after = after,
+};

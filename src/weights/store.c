@@ -1,0 +1,285 @@
+/* store.c -- the weight blocks of a stage, and which of them a pass reads.
+ *
+ * Each block carries a tag: how many updates are in it, how many are predicted on top. A pass asks
+ * for a tag; if some block has it, that block is the answer, else a free block is filled by a
+ * prediction. Blocks are kept for micro-batches in flight (FR_AS_FORWARD) and for mini-batches that
+ * read one block throughout a pass (FR_AS_FIRST); a block that nobody keeps is free. */
+#include "weights/store.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+enum { FORWARD, BACKWARD };
+
+static uint64_t bit(int block) { return (uint64_t)1 << block; }
+
+void fr__store_label(fr_store *s, int block, int64_t version, int ahead)
+{
+    fr_block *b = &s->blocks[block];
+    b->is_valid = true, b->version = version, b->ahead = ahead, b->id = ++s->last_id;
+}
+
+static bool needs_drift(const fr_store_desc *d)
+{
+    return d->policy->course == FR_COURSE_DRIFT && d->policy->n_blocks(&d->seat) > 1;
+}
+
+/* --- life --- */
+
+static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
+{
+    const fr_seat *seat = &d->seat;
+    if (!d->policy || !d->optimizer || !d->device)
+        return fr_fail(ctx, FR_INTERNAL, "weights: a policy, an optimizer and a device are needed");
+    if (seat->n_stages < 1 || seat->stage < 0 || seat->stage >= seat->n_stages ||
+        seat->n_micro < 1 || seat->n_slots < 1)
+        return fr_fail(ctx, FR_INTERNAL,
+                       "weights of stage %d of %d: %d micro-batches in an update and %d slots; at "
+                       "least one of each is needed",
+                       seat->stage, seat->n_stages, seat->n_micro, seat->n_slots);
+    const char *wrong = d->policy->check ? d->policy->check(seat) : NULL;
+    if (wrong)
+        return fr_fail(ctx, FR_INVALID, "stage %d of %d, %d micro-batches in an update: %s",
+                       seat->stage, seat->n_stages, seat->n_micro, wrong);
+    wrong = d->optimizer->check(&d->options);
+    if (wrong) return fr_fail(ctx, FR_INVALID, "optimizer %s: %s", d->optimizer->name, wrong);
+    bool is_whole = d->n == 0 || (d->blocks && d->stride >= d->n);
+    for (int i = 0; i < d->optimizer->n_state; i++) is_whole &= d->n == 0 || d->state[i];
+    is_whole &= d->n == 0 || !needs_drift(d) || d->drift;
+    if (!is_whole)
+        return fr_fail(ctx, FR_INTERNAL, "weights of stage %d: a block is missing", seat->stage);
+    return FR_OK;
+}
+
+/* The farthest prediction of any micro-batch in either pass; notes whether the policy looks back.*/
+static int survey(fr_store *s, int *farthest_forward)
+{
+    const fr_policy *p = s->d.policy;
+    int farthest = 0, after[FR_MAX_AHEAD];
+    for (int micro = 0; micro < s->d.seat.n_micro; micro++) {
+        fr_want f, b;
+        p->forward(&s->d.seat, micro, &f);
+        p->backward(&s->d.seat, micro, &b);
+        if (f.ahead > *farthest_forward) *farthest_forward = f.ahead;
+        if (b.ahead > farthest) farthest = b.ahead;
+        if (f.base == FR_PREVIOUS || b.base == FR_PREVIOUS) s->keeps_previous = true;
+    }
+    for (int n = p->after(&s->d.seat, after); n-- > 0;)
+        if (after[n] > farthest) farthest = after[n];
+    return *farthest_forward > farthest ? *farthest_forward : farthest;
+}
+
+fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
+{
+    *out = NULL;
+    FR_TRY(check_desc(ctx, d));
+    fr_store *s = FR_NEW(fr_store);
+    if (!s) return fr__no_memory(ctx, sizeof *s, "a weight store");
+    s->ctx = ctx;
+    s->d = *d;
+    if (!needs_drift(d)) s->d.drift = NULL;
+    s->n_blocks = d->policy->n_blocks(&d->seat);
+    int farthest_forward = 0, farthest = survey(s, &farthest_forward);
+    s->blocks = FR_NEW_ARRAY(fr_block, s->n_blocks);
+    s->flights = FR_NEW_ARRAY(fr_flight, d->seat.n_slots);
+    s->rates = FR_NEW_ARRAY(double, farthest > 0 ? farthest : 1);
+    fr_status status = FR_OK;
+    if (s->n_blocks > 64)
+        status = fr_fail(ctx, FR_UNSUPPORTED,
+                         "policy %s would hold %d weight blocks on stage %d; 64 is the most",
+                         d->policy->name, s->n_blocks, d->seat.stage);
+    else if (!s->blocks || !s->flights || !s->rates)
+        status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
+    if (status == FR_OK) status = fr__watch_init(s, farthest_forward);
+    if (status != FR_OK) {
+        fr_store_free(s);
+        return status;
+    }
+    for (int b = 0; b < s->n_blocks && d->n > 0; b++) {
+        s->blocks[b].at = d->blocks + (size_t)b * d->stride;
+        /* Updates skip the padding, which must be zero in every block. */
+        if (b > 0) memset(s->blocks[b].at, 0, d->n * sizeof(float));
+    }
+    if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->seat);
+    fr_store_reset(s, 0);
+    *out = s;
+    return FR_OK;
+}
+
+void fr_store_free(fr_store *s)
+{
+    if (!s) return;
+    fr__watch_fini(&s->watch);
+    fr__free(s->rates);
+    fr__free(s->flights);
+    fr__free(s->blocks);
+    fr__free(s);
+}
+
+float *fr_store_newest(fr_store *s) { return s->blocks[s->newest].at; }
+
+int64_t fr_store_version(const fr_store *s) { return s->blocks[s->newest].version; }
+
+void fr_store_abandon(fr_store *s)
+{
+    s->n_flights = 0;
+    s->is_open = false;
+    for (int pass = 0; pass < 2; pass++) s->shared[pass] = (fr_shared){.batch = -1, .block = -1};
+}
+
+void fr_store_reset(fr_store *s, int64_t version)
+{
+    fr_store_abandon(s);
+    fr__watch_drop(&s->watch);
+    for (int b = 0; b < s->n_blocks; b++) s->blocks[b].is_valid = false;
+    if (s->d.drift) memset(s->d.drift, 0, s->d.n * sizeof(float));
+    fr__store_label(s, s->newest, version, 0);
+}
+
+/* --- which block --- */
+
+bool fr__store_is_kept(const fr_store *s, int block, int64_t batch)
+{
+    for (int i = 0; i < s->n_flights; i++)
+        if (s->flights[i].block == block && s->flights[i].batch != batch) return true;
+    for (int pass = 0; pass < 2; pass++)
+        if (s->shared[pass].block == block && !s->shared[pass].is_last &&
+            !(pass == BACKWARD && s->shared[pass].batch == batch))
+            return true;
+    return false;
+}
+
+int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
+{
+    int best = -1;
+    for (int b = 0; b < s->n_blocks; b++) {
+        if (b == s->newest || taken & bit(b) || fr__store_is_kept(s, b, batch)) continue;
+        const fr_block *x = &s->blocks[b], *y = best < 0 ? NULL : &s->blocks[best];
+        if (!y || x->is_valid < y->is_valid ||
+            (x->is_valid && y->is_valid && x->version < y->version))
+            best = b;
+    }
+    return best;
+}
+
+static int find(const fr_store *s, int64_t version, int ahead)
+{
+    for (int b = 0; b < s->n_blocks; b++)
+        if (s->blocks[b].is_valid && s->blocks[b].version == version && s->blocks[b].ahead == ahead)
+            return b;
+    return -1;
+}
+
+/* The version before that of mini-batch `batch`, or the oldest there is. */
+static int find_previous(const fr_store *s, int64_t batch)
+{
+    int oldest = find(s, batch - 1, 0);
+    if (oldest >= 0) return oldest;
+    for (int b = 0; b < s->n_blocks; b++)
+        if (s->blocks[b].is_valid && s->blocks[b].ahead == 0 &&
+            (oldest < 0 || s->blocks[b].version < s->blocks[oldest].version))
+            oldest = b;
+    return oldest;
+}
+
+static fr_status ahead_of_newest(fr_store *s, int ahead, int *out)
+{
+    *out = ahead > 0 ? find(s, fr_store_version(s), ahead) : s->newest;
+    if (*out >= 0) return FR_OK;
+    int b = fr__store_free_block(s, -1, 0);
+    if (b < 0)
+        return fr_fail(s->ctx, FR_INTERNAL,
+                       "stage %d at version %lld: no free block for weights %d updates ahead: all "
+                       "%d of policy %s are kept for %d micro-batches in flight",
+                       s->d.seat.stage, (long long)fr_store_version(s), ahead, s->n_blocks,
+                       s->d.policy->name, s->n_flights);
+    fr__store_predict(s, b, ahead);
+    fr__store_label(s, b, fr_store_version(s), ahead);
+    *out = b;
+    return FR_OK;
+}
+
+static fr_flight *find_flight(fr_store *s, int64_t batch, int micro)
+{
+    for (int i = 0; i < s->n_flights; i++)
+        if (s->flights[i].batch == batch && s->flights[i].micro == micro) return &s->flights[i];
+    return NULL;
+}
+
+/* FR_AS_FIRST in pass `which`. */
+static fr_status as_first(fr_store *s, int which, int64_t batch, int micro, int ahead, int *out)
+{
+    fr_shared *shared = &s->shared[which];
+    if (shared->block < 0 || shared->batch != batch) {
+        *shared = (fr_shared){.batch = -1, .block = -1};
+        FR_TRY(ahead_of_newest(s, ahead, out));
+        *shared = (fr_shared){.batch = batch, .block = *out};
+    }
+    *out = shared->block;
+    if (micro == s->d.seat.n_micro - 1) shared->is_last = true;
+    return FR_OK;
+}
+
+static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr_flight *f, int *out)
+{
+    const fr_policy *p = s->d.policy;
+    fr_want want;
+    (which == FORWARD ? p->forward : p->backward)(&s->d.seat, micro, &want);
+    switch (want.base) {
+    case FR_NEWEST: return ahead_of_newest(s, want.ahead, out);
+    case FR_AS_FORWARD: *out = f->block; return FR_OK;
+    case FR_AS_FIRST: return as_first(s, which, batch, micro, want.ahead, out);
+    case FR_PREVIOUS: *out = find_previous(s, batch); return FR_OK;
+    }
+    return fr_fail(s->ctx, FR_INTERNAL, "policy %s: no such base %d", p->name, (int)want.base);
+}
+
+static void show(const fr_store *s, int block, fr_view *out)
+{
+    const fr_block *b = &s->blocks[block];
+    *out = (fr_view){.weights = b->at, .id = b->id, .version = b->version, .ahead = b->ahead};
+}
+
+void fr_store_look(const fr_store *s, fr_view *out) { show(s, s->newest, out); }
+
+/* --- passes --- */
+
+fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out)
+{
+    int block;
+    if (find_flight(s, batch, micro) || s->n_flights == s->d.seat.n_slots)
+        return fr_fail(s->ctx, FR_INTERNAL,
+                       "stage %d, forward of mini-batch %lld, micro-batch %d: %d micro-batches are "
+                       "in flight, of at most %d; is one of them not done?",
+                       s->d.seat.stage, (long long)batch, micro, s->n_flights, s->d.seat.n_slots);
+    FR_TRY(choose(s, FORWARD, batch, micro, NULL, &block));
+    fr_want backward;
+    s->d.policy->backward(&s->d.seat, micro, &backward);
+    s->flights[s->n_flights++] = (fr_flight){
+        .batch = batch, .micro = micro, .block = backward.base == FR_AS_FORWARD ? block : -1};
+    if (s->blocks[block].ahead > 0) fr__watch_guess(s, &s->blocks[block]);
+    show(s, block, out);
+    return FR_OK;
+}
+
+fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out)
+{
+    int block;
+    fr_flight *f = find_flight(s, batch, micro);
+    if (!f)
+        return fr_fail(s->ctx, FR_INTERNAL,
+                       "stage %d, backward of mini-batch %lld, micro-batch %d: it had no forward",
+                       s->d.seat.stage, (long long)batch, micro);
+    FR_TRY(choose(s, BACKWARD, batch, micro, f, &block));
+    show(s, block, out);
+    return FR_OK;
+}
+
+void fr_store_done(fr_store *s, int64_t batch, int micro)
+{
+    fr_flight *f = find_flight(s, batch, micro);
+    if (f) *f = s->flights[--s->n_flights];
+}
+
+const fr_prediction_error *fr_store_error(const fr_store *s) { return &s->watch.error; }

@@ -1,0 +1,91 @@
+/* store.h -- inside the module: what a store holds.
+ *
+ * store.c serves passes, update.c applies updates and predicts, watch.c compares predictions with
+ * the weights that came true. A store belongs to one thread; only fr_store_range may be called from
+ * several at once. */
+#ifndef FR_WEIGHTS_STORE_H
+#define FR_WEIGHTS_STORE_H
+
+#include <forerun/weights.h>
+
+#include <stdatomic.h>
+
+/* A block of weights and what is in it. */
+typedef struct fr_block {
+    float *at; /* (n) */
+    bool is_valid;
+    int64_t version; /* updates contained in it ... */
+    int ahead;       /* ... and predicted on top */
+    uint64_t id;     /* new whenever the content is */
+} fr_block;
+
+/* A micro-batch between forward and done. */
+typedef struct fr_flight {
+    int64_t batch;
+    int micro;
+    int block; /* kept for its backward; -1: none */
+} fr_flight;
+
+/* A block that all micro-batches of a mini-batch read in one of the passes. */
+typedef struct fr_shared {
+    int64_t batch;
+    int block;    /* -1: none */
+    bool is_last; /* the last micro-batch has come for it */
+} fr_shared;
+
+/* Sampled weights of a prediction that has not come true yet. */
+typedef struct fr_guess {
+    bool is_open;
+    int64_t version;
+    int ahead;
+    float *predicted, *stale; /* (n_samples) */
+} fr_guess;
+
+typedef struct fr_watch {
+    size_t n_samples, stride; /* every stride-th weight */
+    int n_guesses;
+    fr_guess *guesses;
+    int64_t n_checked;
+    fr_prediction_error error;
+} fr_watch;
+
+struct fr_store {
+    fr_ctx *ctx;
+    fr_store_desc d;
+    int n_blocks, newest;
+    fr_block *blocks;
+    uint64_t last_id;
+    fr_flight *flights; /* (d.seat.n_slots), the first n_flights in use */
+    int n_flights;
+    fr_shared shared[2]; /* FR_AS_FIRST: forward, backward */
+    bool keeps_previous; /* the policy wants FR_PREVIOUS */
+    double *rates;       /* (farthest prediction) */
+    float drift_keep;
+
+    /* The update between begin and end. */
+    int64_t batch;
+    fr_optim_coef coef;
+    fr_aim aim;
+    int to, n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
+    bool is_open;
+    atomic_size_t n_done; /* floats */
+
+    fr_watch watch;
+};
+
+/* A block that may be overwritten: not the newest, not kept for anybody but mini-batch `batch`
+ * (-1: not kept at all), not marked in `taken`. The one with the oldest content; -1: none. */
+int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken);
+bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);
+/* New content is in a block. */
+void fr__store_label(fr_store *s, int block, int64_t version, int ahead);
+/* Weights predicted `ahead` updates past the newest, into block b. */
+void fr__store_predict(fr_store *s, int b, int ahead);
+
+fr_status fr__watch_init(fr_store *s, int farthest);
+void fr__watch_fini(fr_watch *w);
+void fr__watch_drop(fr_watch *w); /* open guesses will not come true */
+void fr__watch_guess(fr_store *s, const fr_block *predicted);
+void fr__watch_check(fr_store *s); /* after an update */
+
+#endif

@@ -1,0 +1,63 @@
+/* xpipe.c -- XPipe (Guan et al., 2019): the first micro-batch of a mini-batch, the bellwether,
+ * predicts, in each pass; the others reuse its prediction.
+ *
+ *     s_f = round((N + T - k/2 - 2) / T)     the paper's; k/2 rounded up, halves up: of the ways to
+ *                                            read it the one that gives the paper's rows for T = 2
+ *                                            and SpecTrain's for T = 1
+ *     s_f = s_b + ceil((N - 1 - k) / T)      exact
+ *     s_b = floor((T - 1 + floor(k/2)) / T)
+ *
+ * One stage has no gap to bridge, whatever the rounding says.
+ *
+ * Three copies: the newest, the forward's and the backward's prediction. No update falls between
+ * the backwards of a mini-batch, so the update before them always writes theirs. Between its
+ * forwards one does, unless T divides N - 1 - k: only then is the next forward a bellwether and
+ * the update writes its prediction too; else the bellwether makes it by a sweep. */
+#include "weights/policy.h"
+
+static int forward_distance(const fr_seat *seat)
+{
+    int n = seat->n_micro;
+    if (seat->n_stages == 1) return 0;
+    if (seat->exact) return fr__round_trip(seat) + fr__gap(seat, 0);
+    int above = seat->n_stages + n - (seat->stage + 1) / 2 - 2;
+    return (2 * above + n) / (2 * n);
+}
+
+static void forward(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)micro;
+    *want = (fr_want){.base = FR_AS_FIRST, .ahead = forward_distance(seat)};
+}
+
+static void backward(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)micro;
+    *want = (fr_want){.base = FR_AS_FIRST, .ahead = fr__round_trip(seat)};
+}
+
+static int after(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+{
+    int n = 0;
+    ahead[n++] = fr__round_trip(seat);
+    if (fr__lead(seat) % seat->n_micro == 0 && forward_distance(seat) != ahead[0])
+        ahead[n++] = forward_distance(seat);
+    return n;
+}
+
+static int n_blocks(const fr_seat *seat)
+{
+    int ahead_f = forward_distance(seat), ahead_b = fr__round_trip(seat);
+    if (fr__lead(seat) == 0 && ahead_f == ahead_b) return ahead_f > 0 ? 2 : 1; /* shared */
+    return 1 + (ahead_f > 0) + (ahead_b > 0);
+}
+
+const fr_policy fr__policy_xpipe = {
+    .name = "xpipe",
+    .summary = "both passes predicted by the first micro-batch for all of them; three copies",
+    .course = FR_COURSE_CONSTANT,
+    .n_blocks = n_blocks,
+    .forward = forward,
+    .backward = backward,
+    .after = after,
+};

@@ -1,0 +1,312 @@
+/* line.h -- one stage of a pipeline, alone: a store walked through 1F1B without flush, beside a
+ * plain model of it that forgets nothing.
+ *
+ * The model keeps weights and optimizer state of every version, made by plain steps in place, and
+ * works out what a pass must see from the policy's want and textbook formulas in double. */
+#ifndef FR_TEST_WEIGHTS_LINE_H
+#define FR_TEST_WEIGHTS_LINE_H
+
+#include <forerun/weights.h>
+
+#include "base/alloc.h"
+#include "base/philox.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum {
+    SIZE = 53, /* weights; no multiple of any vector */
+    STRIDE = 64,
+    MAX_VERSIONS = 64,
+    MAX_MICRO = 256,
+    MAX_BLOCKS = 16,
+    MAX_IDS = 1024
+};
+
+typedef struct recipe {
+    const char *policy, *optimizer;
+    fr_optim_options options;
+    fr_lr_options lr;
+    int n_stages, stage, n_micro, n_batches;
+    bool exact, on_the_fly; /* ranges handed in while the last backward reads */
+    bool no_fusing;         /* updates write no predictions */
+    int64_t lr_warmup;
+    int n_samples;
+} recipe;
+
+typedef struct seen {
+    int64_t version;
+    int ahead;
+} seen;
+
+typedef struct line {
+    recipe r;
+    fr_ctx *ctx;
+    fr_device *dev;
+    fr_store *store;
+    fr_policy policy;
+    fr_store_desc d;
+    float room[MAX_BLOCKS * STRIDE + STRIDE]; /* the last row is a guard */
+    float state[FR_MAX_OPTIM_STATE][SIZE], drift[SIZE];
+
+    int64_t now; /* version */
+    float w[MAX_VERSIONS][SIZE], m[MAX_VERSIONS][SIZE], v[MAX_VERSIONS][SIZE];
+    double delta[MAX_VERSIONS][SIZE];
+    float grad[SIZE];
+    seen of_forward[MAX_MICRO], first[2]; /* first: of the current mini-batch, by pass */
+    int64_t first_batch[2];
+    float by_id[MAX_IDS][SIZE]; /* content that an id stood for */
+    bool id_used[MAX_IDS];
+    uint64_t newest_id;
+    uint64_t digest; /* of everything seen */
+    int64_t n_views, n_ahead;
+} line;
+
+static inline float line_noise(uint32_t stream, uint64_t i)
+{
+    uint32_t r[4];
+    fr__random4(11, FR_STREAM_SYNTHETIC, stream, i, 0, r);
+    return 2 * fr__unit_float(r[0]) - 1;
+}
+
+static inline int line_after_nothing(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+{
+    (void)seat, (void)ahead;
+    return 0;
+}
+
+static inline void line_open(line *l, const recipe *r)
+{
+    memset(l, 0, sizeof *l);
+    l->r = *r;
+    l->ctx = fr_ctx_create();
+    assert_non_null(l->ctx);
+    assert_int_equal(fr_device_open(l->ctx, fr_backend_find("ref"),
+                                    &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &l->dev),
+                     FR_OK);
+    l->policy = *fr_policy_find(r->policy);
+    if (r->no_fusing) l->policy.after = line_after_nothing;
+    l->d = (fr_store_desc){.policy = &l->policy,
+                           .seat = {.stage = r->stage,
+                                    .n_stages = r->n_stages,
+                                    .n_micro = r->n_micro,
+                                    .exact = r->exact,
+                                    .lr_warmup = r->lr_warmup,
+                                    .n_slots = r->n_stages - r->stage},
+                           .device = l->dev,
+                           .optimizer = fr_optim_find(r->optimizer),
+                           .options = r->options,
+                           .lr = r->lr,
+                           .n = SIZE,
+                           .blocks = l->room,
+                           .stride = STRIDE,
+                           .state = {l->state[0], l->state[1]},
+                           .drift = l->drift,
+                           .n_samples = r->n_samples};
+    int n_blocks = l->policy.n_blocks(&l->d.seat);
+    assert_true(n_blocks <= MAX_BLOCKS);
+    for (int i = 0; i < MAX_BLOCKS * STRIDE + STRIDE; i++) l->room[i] = 77;
+    for (int i = 0; i < SIZE; i++) l->w[0][i] = l->room[i] = line_noise(1, (uint64_t)i);
+    if (fr_store_create(l->ctx, &l->d, &l->store) != FR_OK) fail_msg("%s", fr_ctx_error(l->ctx));
+}
+
+static inline void line_close(line *l)
+{
+    int n_blocks = l->policy.n_blocks(&l->d.seat);
+    for (int b = 0; b < MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
+        for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
+            assert_true(l->room[b * STRIDE + i] == 77);
+    fr_store_free(l->store);
+    fr_device_close(l->dev);
+    fr_ctx_free(l->ctx);
+}
+
+static inline double line_lr(const line *l, int64_t batch)
+{
+    double lr = fr_lr_at(&l->r.lr, l->r.options.lr, batch);
+    int tau = (l->r.n_stages - 1 - l->r.stage + l->r.n_micro - 1) / l->r.n_micro;
+    if (strcmp(l->r.policy, "pipemare") || tau < 2 || batch >= l->r.lr_warmup) return lr;
+    return lr / pow(tau, 1 - (double)batch / (double)l->r.lr_warmup);
+}
+
+/* Weight i, `ahead` updates past version t, by the book. */
+static inline double line_predict(const line *l, int64_t t, int ahead, int i)
+{
+    const fr_optim_options *o = &l->r.options;
+    double w = l->w[t][i], m = l->m[t][i], v = l->v[t][i], n = (double)t;
+    if (l->policy.course == FR_COURSE_DRIFT) return w - ahead * l->delta[t][i];
+    if (t == 0) return w;
+    bool is_sgd = strcmp(l->r.optimizer, "sgd") == 0, is_nadam = !strcmp(l->r.optimizer, "nadam");
+    double below = sqrt(v / (1 - pow(o->beta2, n))) + o->eps;
+    for (int s = 1; s <= ahead; s++) {
+        double lr = line_lr(l, t + s - 1), at = n + s;
+        if (l->policy.course == FR_COURSE_DECAY) {
+            m *= is_sgd ? o->momentum : o->beta1;
+        } else {
+            at = n;
+        }
+        if (is_sgd) {
+            double extra = l->policy.course == FR_COURSE_DECAY && o->nesterov ? o->momentum : 1;
+            w -= lr * extra * m;
+        } else if (l->policy.course == FR_COURSE_CONSTANT) {
+            w -= lr * (m / (1 - o->beta1)) / (sqrt(v / (1 - o->beta2)) + o->eps);
+        } else if (!is_nadam) {
+            w -= lr * m / (1 - pow(o->beta1, at)) / below;
+        } else {
+            double product = 1, mu = 0;
+            for (int k = 1; k <= (int)at; k++)
+                product *= mu = o->beta1 * (1 - 0.5 * pow(0.96, k * o->momentum_decay));
+            double next = o->beta1 * (1 - 0.5 * pow(0.96, (at + 1) * o->momentum_decay));
+            double grad = l->policy.course == FR_COURSE_DECAY ? 0 : m / (1 - pow(o->beta1, at));
+            w -= lr * ((1 - mu) / (1 - product) * grad + next / (1 - product * next) * m) / below;
+        }
+    }
+    return w;
+}
+
+/* What a pass must see. which: 0 forward, 1 backward. */
+static inline seen line_expect(line *l, int which, int64_t batch, int micro)
+{
+    fr_want want;
+    int j = (int)batch * l->r.n_micro + micro;
+    (which ? l->policy.backward : l->policy.forward)(&l->d.seat, micro, &want);
+    seen x = {l->now, want.ahead};
+    if (want.base == FR_AS_FORWARD) x = l->of_forward[j];
+    if (want.base == FR_PREVIOUS) x.version = batch > 0 ? batch - 1 : 0;
+    if (want.base == FR_AS_FIRST) {
+        if (micro == 0) l->first[which] = x, l->first_batch[which] = batch;
+        assert_int_equal(l->first_batch[which], batch);
+        x = l->first[which];
+    }
+    if (!which) l->of_forward[j] = x;
+    return x;
+}
+
+static inline void line_fold(line *l, const void *bytes, size_t n)
+{
+    const unsigned char *b = bytes;
+    for (size_t i = 0; i < n; i++) l->digest = (l->digest ^ b[i]) * 1099511628211u;
+}
+
+static inline void line_check(line *l, seen x, const fr_view *view, const char *where)
+{
+    if (view->version != x.version || view->ahead != x.ahead)
+        fail_msg("%s, %s N %d k %d T %d: version %lld ahead %d, expected %lld ahead %d",
+                 l->r.policy, where, l->r.n_stages, l->r.stage, l->r.n_micro,
+                 (long long)view->version, view->ahead, (long long)x.version, x.ahead);
+    for (int i = 0; i < SIZE; i++) {
+        double expected = x.ahead ? line_predict(l, x.version, x.ahead, i) : l->w[x.version][i];
+        double off = fabs((double)view->weights[i] - expected);
+        if (!(off <= (x.ahead ? 2e-6 * (0.1 + fabs(expected)) : 0)))
+            fail_msg("%s %s, %s N %d k %d T %d, version %lld ahead %d, weight %d: %.9g, expected "
+                     "%.9g",
+                     l->r.policy, l->r.optimizer, where, l->r.n_stages, l->r.stage, l->r.n_micro,
+                     (long long)x.version, x.ahead, i, (double)view->weights[i], expected);
+    }
+    /* Equal ids, equal weights. */
+    assert_true(view->id > 0 && view->id < MAX_IDS);
+    if (l->id_used[view->id])
+        assert_memory_equal(l->by_id[view->id], view->weights, sizeof l->by_id[0]);
+    l->id_used[view->id] = true;
+    memcpy(l->by_id[view->id], view->weights, sizeof l->by_id[0]);
+    line_fold(l, view->weights, SIZE * sizeof(float));
+    l->n_views++;
+    l->n_ahead += x.ahead > 0;
+}
+
+static inline void line_forward(line *l, int64_t batch, int micro)
+{
+    fr_view view;
+    if (fr_store_forward(l->store, batch, micro, &view) != FR_OK)
+        fail_msg("%s N %d k %d T %d: %s", l->r.policy, l->r.n_stages, l->r.stage, l->r.n_micro,
+                 fr_ctx_error(l->ctx));
+    line_check(l, line_expect(l, 0, batch, micro), &view, "forward");
+}
+
+/* The same update in place on the model's next row. */
+static inline void line_model_step(line *l, int64_t batch, double scale)
+{
+    const fr_optimizer *opt = l->d.optimizer;
+    int64_t t = l->now++;
+    assert_true(l->now < MAX_VERSIONS && t == batch);
+    memcpy(l->w[t + 1], l->w[t], sizeof l->w[0]);
+    memcpy(l->m[t + 1], l->m[t], sizeof l->m[0]);
+    memcpy(l->v[t + 1], l->v[t], sizeof l->v[0]);
+    fr_optim_coef c;
+    fr_optim_prepare(opt, &l->r.options, t + 1, line_lr(l, batch), scale, &c);
+    opt->step(&c, &(fr_sweep){.n = SIZE,
+                              .from = l->w[t + 1],
+                              .to = l->w[t + 1],
+                              .grad = l->grad,
+                              .state = {l->m[t + 1], l->v[t + 1]}});
+    int tau = (l->r.n_stages - 1 - l->r.stage + l->r.n_micro - 1) / l->r.n_micro;
+    double keep = tau ? pow(0.135, 1.0 / tau) : 0;
+    for (int i = 0; i < SIZE; i++)
+        l->delta[t + 1][i] =
+            keep * l->delta[t][i] + (1 - keep) * ((double)l->w[t + 1][i] - (double)l->w[t][i]);
+}
+
+/* Ranges in a scrambled order; what has not been handed in yet is still as the backward saw it. */
+static inline void line_update(line *l, int64_t batch, const fr_view *reading)
+{
+    enum { CHUNK = 10, N_CHUNKS = (SIZE + CHUNK - 1) / CHUNK };
+    float before[SIZE];
+    if (reading) memcpy(before, reading->weights, sizeof before);
+    for (int i = 0; i < SIZE; i++)
+        l->grad[i] =
+            0.3f * line_noise(2, (uint64_t)i) + line_noise(3, (uint64_t)(batch * SIZE + i));
+    fr_store_begin(l->store, batch, 0.5);
+    for (int c = 0; c < N_CHUNKS; c++) {
+        size_t at = (size_t)((c * 5 + (int)batch) % N_CHUNKS) * CHUNK;
+        size_t n = SIZE - at < CHUNK ? SIZE - at : CHUNK;
+        if (reading) assert_memory_equal(reading->weights + at, before + at, n * sizeof(float));
+        fr_store_range(l->store, at, n, l->grad + at);
+    }
+    if (fr_store_end(l->store, SIZE) != FR_OK)
+        fail_msg("%s N %d k %d T %d: %s", l->r.policy, l->r.n_stages, l->r.stage, l->r.n_micro,
+                 fr_ctx_error(l->ctx));
+    line_model_step(l, batch, 0.5);
+    assert_int_equal(fr_store_version(l->store), l->now);
+    assert_memory_equal(fr_store_newest(l->store), l->w[l->now], sizeof l->w[0]);
+    for (int s = 0; s < l->d.optimizer->n_state; s++)
+        assert_memory_equal(l->state[s], s ? l->v[l->now] : l->m[l->now], sizeof l->m[0]);
+    fr_view view;
+    fr_store_look(l->store, &view);
+    assert_true(view.id > l->newest_id && view.version == l->now && view.ahead == 0);
+    l->newest_id = view.id;
+}
+
+static inline void line_backward(line *l, int64_t batch, int micro)
+{
+    fr_view view;
+    if (fr_store_backward(l->store, batch, micro, &view) != FR_OK)
+        fail_msg("%s N %d k %d T %d: %s", l->r.policy, l->r.n_stages, l->r.stage, l->r.n_micro,
+                 fr_ctx_error(l->ctx));
+    line_check(l, line_expect(l, 1, batch, micro), &view, "backward");
+    bool is_last = micro == l->r.n_micro - 1;
+    if (is_last && l->r.on_the_fly) line_update(l, batch, &view);
+    fr_store_done(l->store, batch, micro);
+    if (is_last && !l->r.on_the_fly) line_update(l, batch, NULL);
+}
+
+/* A segment of n_batches: the lead, one of each, the drain. */
+static inline void line_segment(line *l, int64_t first_batch, int n_batches)
+{
+    int t = l->r.n_micro, total = n_batches * t, lead = l->r.n_stages - 1 - l->r.stage;
+    for (int j = 0; j < total + lead; j++) {
+        if (j < total) line_forward(l, first_batch + j / t, j % t);
+        if (j >= lead) line_backward(l, first_batch + (j - lead) / t, (j - lead) % t);
+    }
+}
+
+static inline void line_run(line *l, const recipe *r)
+{
+    line_open(l, r);
+    line_segment(l, 0, r->n_batches);
+    line_close(l);
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* test_policies.c -- the tables of every weight policy: what forward and backward of each
+ * micro-batch want, how many blocks are held, what an update writes, which rate a stage has. */
+#include <forerun/weights.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/test.h"
+
+static fr_seat seat_of(int n, int k, int t)
+{
+    return (fr_seat){.stage = k, .n_stages = n, .n_micro = t, .n_slots = n};
+}
+
+static fr_want forward_of(const char *name, const fr_seat *s, int micro)
+{
+    fr_want w;
+    fr_policy_find(name)->forward(s, micro, &w);
+    return w;
+}
+
+static fr_want backward_of(const char *name, const fr_seat *s, int micro)
+{
+    fr_want w;
+    fr_policy_find(name)->backward(s, micro, &w);
+    return w;
+}
+
+/* The rows of the methods' own tables, N = 4, stages 0 to 3, bellwethers. */
+static void published_rows(void **unused)
+{
+    (void)unused;
+    const struct {
+        const char *name;
+        int n_micro;
+        fr_base forward, backward;
+        int ahead_f[4], ahead_b[4], blocks[4];
+    } rows[] = {
+        {"live", 1, FR_NEWEST, FR_NEWEST, {0}, {0}, {1, 1, 1, 1}},
+        {"stash", 1, FR_NEWEST, FR_AS_FORWARD, {0}, {0}, {4, 3, 2, 1}},
+        {"stash", 4, FR_NEWEST, FR_AS_FORWARD, {0}, {0}, {2, 2, 2, 1}},
+        {"double-buffer", 4, FR_PREVIOUS, FR_PREVIOUS, {0}, {0}, {2, 2, 2, 2}},
+        {"spectrain", 1, FR_NEWEST, FR_NEWEST, {3, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 2, 2}},
+        {"spectrain", 2, FR_NEWEST, FR_NEWEST, {2, 1, 2, 1}, {0, 0, 1, 1}, {2, 2, 2, 2}},
+        {"spectrain-v2", 1, FR_NEWEST, FR_AS_FORWARD, {3, 2, 1, 0}, {0}, {5, 4, 3, 1}},
+        {"xpipe", 1, FR_AS_FIRST, FR_AS_FIRST, {3, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 3, 2}},
+        {"xpipe", 2, FR_AS_FIRST, FR_AS_FIRST, {2, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 3, 2}},
+        {"pipeoptim", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}, {2, 2, 2, 1}},
+        {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}, {2, 2, 2, 1}},
+        {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}, {2, 2, 2, 1}},
+        {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}, {2, 2, 2, 1}},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int k = 0; k < 4; k++) {
+            fr_seat s = seat_of(4, k, rows[r].n_micro);
+            fr_want f = forward_of(rows[r].name, &s, 0), b = backward_of(rows[r].name, &s, 0);
+            int blocks = fr_policy_find(rows[r].name)->n_blocks(&s);
+            if (f.base != rows[r].forward || b.base != rows[r].backward ||
+                f.ahead != rows[r].ahead_f[k] || b.ahead != rows[r].ahead_b[k] ||
+                blocks != rows[r].blocks[k])
+                fail_msg("%s, T = %d, stage %d: forward %d ahead %d, backward %d ahead %d, %d "
+                         "blocks",
+                         rows[r].name, rows[r].n_micro, k, f.base, f.ahead, b.base, b.ahead,
+                         blocks);
+        }
+}
+
+/* Updates that a stage of 1F1B without flush has applied before the i-th forward (or backward),
+ * counted by walking its list. */
+static int updates_before(int n, int k, int t, bool is_backward, int i)
+{
+    int forwards = 0, backwards = 0;
+    for (;;) {
+        bool is_forward = forwards <= n - 1 - k + backwards; /* the lead, then one of each */
+        if (is_forward && !is_backward && forwards == i) return backwards / t;
+        if (!is_forward && is_backward && backwards == i) return backwards / t;
+        is_forward ? forwards++ : backwards++;
+    }
+}
+
+/* Every row for N = 1..8 and T = 1, 2, 4: distances by counting updates in the list itself. */
+static void all_rows(void **unused)
+{
+    (void)unused;
+    for (int n = 1; n <= 8; n++)
+        for (int k = 0; k < n; k++)
+            for (int t = 1; t <= 4; t *= 2)
+                for (int micro = 0; micro < t; micro++) {
+                    fr_seat s = seat_of(n, k, t);
+                    int j = 40 * t + micro; /* far from the start */
+                    int gap = updates_before(n, k, t, true, j) - updates_before(n, k, t, false, j);
+                    int back = k / 2; /* time units after the backward, in micro-batches */
+                    int s_b = (t - 1 + back) / t;
+                    assert_int_equal(updates_before(n, k, t, true, j), 40);
+                    assert_int_equal(forward_of("live", &s, micro).ahead, 0);
+                    assert_int_equal(forward_of("stash", &s, micro).ahead, 0);
+                    assert_int_equal(forward_of("pipeoptim", &s, micro).ahead, gap);
+                    assert_int_equal(backward_of("pipeoptim", &s, micro).ahead, 0);
+                    assert_int_equal(forward_of("decay-aware", &s, micro).ahead, gap);
+                    assert_int_equal(forward_of("spectrain-v2", &s, micro).ahead, gap);
+                    assert_int_equal(forward_of("spectrain", &s, micro).ahead, s_b + gap);
+                    assert_int_equal(backward_of("spectrain", &s, micro).ahead, s_b);
+                    assert_int_equal(backward_of("xpipe", &s, micro).ahead, s_b);
+                    assert_int_equal(backward_of("pipemare", &s, micro).ahead,
+                                     (n - 1 - k + t - 1) / t);
+                    s.exact = true;
+                    int gap0 = micro == 0 ? gap : forward_of("pipeoptim", &s, 0).ahead;
+                    assert_int_equal(forward_of("xpipe", &s, micro).ahead, s_b + gap0);
+                    if (t > 1) continue;
+                    assert_int_equal(gap, n - 1 - k);
+                    assert_int_equal(forward_of("spectrain", &s, 0).ahead, k / 2 + n - k - 1);
+                    s.exact = false;
+                    assert_int_equal(forward_of("xpipe", &s, 0).ahead, k / 2 + n - k - 1);
+                }
+}
+
+/* XPipe's rounding where it is not exact: halves go up, and never below what the paper prints. */
+static void xpipe_rounding(void **unused)
+{
+    (void)unused;
+    for (int n = 2; n <= 8; n++)
+        for (int k = 0; k < n; k++)
+            for (int t = 1; t <= 4; t *= 2) {
+                fr_seat s = seat_of(n, k, t);
+                double paper = (n + t - ceil(k / 2.0) - 2) / t;
+                assert_int_equal(forward_of("xpipe", &s, 0).ahead, (int)round(paper));
+            }
+}
+
+/* One stage has nothing to predict, keep or delay, whatever the policy. */
+static void one_stage_is_plain(void **unused)
+{
+    (void)unused;
+    for (const fr_policy *const *p = fr_policy_list(); *p; p++)
+        for (int t = 1; t <= 8; t++)
+            for (int micro = 0; micro < t; micro++) {
+                fr_seat s = seat_of(1, 0, t);
+                int ahead[FR_MAX_AHEAD];
+                s.lr_warmup = 100;
+                assert_null((*p)->check ? (*p)->check(&s) : NULL);
+                assert_int_equal((*p)->n_blocks(&s), 1);
+                fr_want f = forward_of((*p)->name, &s, micro), b = backward_of((*p)->name, &s, 0);
+                assert_true(f.ahead == 0 && b.ahead == 0 && f.base != FR_PREVIOUS);
+                for (int n = (*p)->after(&s, ahead); n-- > 0;) assert_int_equal(ahead[n], 0);
+                if ((*p)->lr_factor) assert_true((*p)->lr_factor(&s, 0) == 1);
+            }
+}
+
+/* What an update writes is what the next forward asks for. */
+static void updates_write_for_the_next_pass(void **unused)
+{
+    (void)unused;
+    const char *names[] = {"spectrain", "spectrain-v2", "pipeoptim", "decay-aware"};
+    for (size_t p = 0; p < sizeof names / sizeof *names; p++)
+        for (int n = 1; n <= 8; n++)
+            for (int k = 0; k < n; k++)
+                for (int t = 1; t <= 4; t++) {
+                    fr_seat s = seat_of(n, k, t);
+                    int ahead[FR_MAX_AHEAD];
+                    assert_int_equal(fr_policy_find(names[p])->after(&s, ahead), 1);
+                    fr_want next = forward_of(names[p], &s, (n - 1 - k) % t);
+                    assert_int_equal(ahead[0], next.ahead);
+                }
+}
+
+static void double_buffer_needs_enough_micro_batches(void **unused)
+{
+    (void)unused;
+    const fr_policy *p = fr_policy_find("double-buffer");
+    fr_seat few = seat_of(4, 1, 3), enough = seat_of(4, 1, 4);
+    assert_non_null(p->check(&few));
+    assert_non_null(strstr(p->check(&few), "micro"));
+    assert_null(p->check(&enough));
+}
+
+static void pipemare_rates(void **unused)
+{
+    (void)unused;
+    const fr_policy *p = fr_policy_find("pipemare");
+    fr_seat s = seat_of(5, 0, 1); /* tau 4 */
+    assert_true(p->lr_factor(&s, 0) == 1);
+    s.lr_warmup = 10;
+    assert_true(fabs(p->lr_factor(&s, 0) - 0.25) < 1e-12);
+    assert_true(fabs(p->lr_factor(&s, 5) - 0.5) < 1e-12);
+    assert_true(p->lr_factor(&s, 10) == 1 && p->lr_factor(&s, 1000) == 1);
+    assert_true(fabs(p->drift_keep(&s) - pow(0.135, 0.25)) < 1e-12);
+    s.n_micro = 2; /* tau 2 */
+    assert_true(fabs(p->lr_factor(&s, 0) - 0.5) < 1e-12);
+    s.stage = 4;
+    assert_true(p->lr_factor(&s, 0) == 1);
+}
+
+static void names_are_found(void **unused)
+{
+    (void)unused;
+    const char *names[] = {"live",  "stash",     "double-buffer", "spectrain", "spectrain-v2",
+                           "xpipe", "pipeoptim", "decay-aware",   "pipemare"};
+    int n = 0;
+    for (const fr_policy *const *p = fr_policy_list(); *p; p++, n++) {
+        assert_string_equal((*p)->name, names[n]);
+        assert_ptr_equal(fr_policy_find(names[n]), *p);
+        assert_true(strlen((*p)->summary) > 20);
+    }
+    assert_int_equal(n, 9);
+    assert_null(fr_policy_find("crystal-ball"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_rows),
+        cmocka_unit_test(all_rows),
+        cmocka_unit_test(xpipe_rounding),
+        cmocka_unit_test(one_stage_is_plain),
+        cmocka_unit_test(updates_write_for_the_next_pass),
+        cmocka_unit_test(double_buffer_needs_enough_micro_batches),
+        cmocka_unit_test(pipemare_rates),
+        cmocka_unit_test(names_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
