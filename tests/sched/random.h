@@ -59,7 +59,9 @@ static inline void random_case_init(random_case *c, int most_workers, int most_m
         d->forward = c->forward, d->backward = c->backward;
     }
     if (c->g->any_placement && random_int(0, 1)) {
-        for (int k = 0; k < d->n_stages; k++) c->worker_of[k] = random_int(0, p - 1);
+        int shift = random_int(0, p - 1); /* every worker has a stage */
+        for (int k = 0; k < d->n_stages; k++)
+            c->worker_of[k] = k < p ? (k + shift) % p : random_int(0, p - 1);
         d->worker_of = c->worker_of;
     }
 }

@@ -173,6 +173,8 @@ static void random_schedules(void **unused)
         check_transfers(s);
         check_steps(s, c.d.must_reduce);
         check_clock(s, NULL);
+        if (fr_schedule_check(ctx, s) != FR_OK)
+            fail_msg("%s: %s", random_case_text(&c), fr_ctx_error(ctx));
         double f[32], i[32], w[32], up[128], down[128];
         for (int k = 0; k < 32; k++)
             f[k] = random_unit() + 0.01, i[k] = random_unit() + 0.01, w[k] = random_unit() + 0.01;
