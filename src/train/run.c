@@ -14,6 +14,7 @@
 #include "train/feeder.h"
 #include "train/ledger.h"
 #include "train/metrics.h"
+#include "train/observe.h"
 #include "train/summary.h"
 
 #include <math.h>
@@ -342,6 +343,7 @@ static fr_status finish(run *r, const char *status)
         if (has_eval(r)) FR_TRY(evaluate(r));
     }
     FR_TRY(fr__ledger_close(&r->ledger));
+    FR_TRY(fr__observe_trace(&r->setup, r->engine, &r->folder));
     return summarize(r, status);
 }
 
