@@ -12,12 +12,13 @@ static void sums_are_right(void **unused)
     const char *policies[] = {"spectrain", "spectrain-v2", "xpipe", "pipeoptim", "decay-aware"};
     enum { BATCHES = 16, SAMPLES = 7, STEP = SIZE / SAMPLES };
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
-        for (int n_micro = 1; n_micro <= 3; n_micro++) {
+        for (int x = 0; x < 9; x++) {
+            int n_micro = x / 3 + 1, n_stages = x % 3 + 3;
             recipe r = {.policy = policies[p],
                         .optimizer = "sgd",
                         .options = {.lr = 0.1, .momentum = 0.9},
                         .lr = {.name = "constant"},
-                        .n_stages = 5,
+                        .n_stages = n_stages,
                         .stage = 1,
                         .n_micro = n_micro,
                         .n_samples = SAMPLES};
@@ -38,13 +39,14 @@ static void sums_are_right(void **unused)
                 }
             }
             const fr_prediction_error *e = fr_store_error(a.store);
-            if (n < 10 || e->n_values != SAMPLES * n ||
+            if (n < 5 || e->n_values != SAMPLES * n ||
                 fabs(e->predicted - predicted) > 1e-5 * predicted ||
                 fabs(e->stale - stale) > 1e-5 * stale || fabs(e->ahead - ahead / (double)n) > 1e-9)
-                fail_msg("%s T %d: %lld values, predicted %g, stale %g, ahead %g; expected %lld, "
-                         "%g, %g, %g",
-                         policies[p], n_micro, (long long)e->n_values, e->predicted, e->stale,
-                         e->ahead, (long long)(SAMPLES * n), predicted, stale, ahead / (double)n);
+                fail_msg("%s N %d T %d: %lld values, predicted %g, stale %g, ahead %g; expected "
+                         "%lld, %g, %g, %g",
+                         policies[p], n_stages, n_micro, (long long)e->n_values, e->predicted,
+                         e->stale, e->ahead, (long long)(SAMPLES * n), predicted, stale,
+                         ahead / (double)n);
             line_close(&a);
         }
 }
