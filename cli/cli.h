@@ -12,7 +12,8 @@ typedef struct cli_verb {
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */
 } cli_verb;
 
-extern const cli_verb cli_train, cli_eval, cli_generate, cli_models, cli_methods, cli_info;
+extern const cli_verb cli_train, cli_eval, cli_generate, cli_schedule, cli_models, cli_methods,
+    cli_info;
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
 enum { CLI_MAX_SETS = 256 };

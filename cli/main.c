@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_verb *const verbs[] = {&cli_train,   &cli_eval, &cli_generate, &cli_models,
-                                        &cli_methods, &cli_info, NULL};
+static const cli_verb *const verbs[] = {&cli_train,  &cli_eval,    &cli_generate, &cli_schedule,
+                                        &cli_models, &cli_methods, &cli_info,     NULL};
 
 static void print_usage(FILE *to)
 {

@@ -143,10 +143,11 @@ void fr_clock_free(fr_clock *c);
 /* --- text forms; made with one allocation, freed by fr_text_free ---------------------------------
  * text: everything, round trip. csv: one row a worker as PyTorch writes it ("0F0,0F1,1SEND_F3"), no
  * STEP and REDUCE unless the lists differ from what lowering would add. grid: for people, one
- * column a time unit. json: the contract of `forerun schedule --format json`. */
+ * column a time unit, at most `columns` characters wide (0: any). json: the contract of `forerun
+ * schedule --format json`. NULL: out of memory. */
 char *fr_schedule_to_text(const fr_schedule *s);
 char *fr_schedule_to_csv(const fr_schedule *s);
-char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, bool in_colour);
+char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns, bool in_colour);
 char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c);
 void fr_text_free(char *text);
 /* "2SEND_F5", or "2SEND_F5>4" where the peer is not the neighbour. Returns buffer. */

@@ -10,8 +10,9 @@ static const char *const action_names[FR_N_ACTIONS] = {
     [FR_DO_STEP] = "STEP",
 };
 
-/* Values go up one stage, gradients down one: the peer that need not be said. */
-static int neighbour(const fr_instr *i)
+const char *fr__action_name(int action) { return action_names[action]; }
+
+int fr__neighbour(const fr_instr *i)
 {
     bool is_above = i->action == FR_DO_SEND_F || i->action == FR_DO_RECV_B;
     return is_above ? i->stage + 1 : i->stage - 1;
@@ -21,7 +22,7 @@ const char *fr_instr_text(const fr_instr *i, char buffer[48])
 {
     const char *name = i->action < FR_N_ACTIONS ? action_names[i->action] : "?";
     int n = snprintf(buffer, 48, "%d%s%d", i->stage, name, i->micro);
-    if (fr__is_transfer(i->action) && i->peer != neighbour(i))
+    if (fr__is_transfer(i->action) && i->peer != fr__neighbour(i))
         snprintf(buffer + n, 48 - (size_t)n, ">%d", i->peer);
     return buffer;
 }

@@ -1,10 +1,10 @@
 /* pass_steps.c -- where the optimizer runs: STEP, and REDUCE where others must see the gradients
  * first.
  *
- * A stage steps right after its last gradient of a mini-batch, so that the update can ride on that
- * computation. REDUCE hands in and goes on, STEP waits for what all stages hand in: a worker with
- * several stages therefore hands in all of its own before it steps the first of them, or it would
- * wait for itself. */
+ * A stage steps right after its last gradient of a mini-batch has been made and sent on, so that
+ * the update can ride on that computation. REDUCE hands in and goes on, STEP waits for what all
+ * stages hand in: a worker with several stages therefore hands in all of its own before it steps
+ * the first of them, or it would wait for itself. */
 #include "sched/sched.h"
 
 typedef struct steps {
@@ -23,6 +23,12 @@ static bool has_action(const fr_schedule *s, fr_action action)
 }
 
 static bool is_gradient(int action) { return action == FR_DO_B || action == FR_DO_W; }
+
+/* Sends on what the gradient left. */
+static bool is_send_of(const fr_instr *gradient, const fr_instr *i)
+{
+    return i->action == FR_DO_SEND_B && i->stage == gradient->stage && i->micro == gradient->micro;
+}
 
 static int *grads_left(steps *p, const fr_instr *i)
 {
@@ -62,9 +68,10 @@ static bool rewrite(steps *p, int w, fr_instr_list *out)
     for (int i = 0; i < in->n; i++) {
         const fr_instr *at = &in->at[i];
         if (!fr__list_push(out, *at)) return false;
-        if (is_gradient(at->action) && --*grads_left(p, at) == 0 &&
-            !finish(p, w, at->stage, at->micro / p->s->n_micro, out))
-            return false;
+        if (!is_gradient(at->action) || --*grads_left(p, at) > 0) continue;
+        while (i + 1 < in->n && is_send_of(at, &in->at[i + 1])) /* others wait for it */
+            if (!fr__list_push(out, in->at[++i])) return false;
+        if (!finish(p, w, at->stage, at->micro / p->s->n_micro, out)) return false;
     }
     return true;
 }

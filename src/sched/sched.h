@@ -87,4 +87,9 @@ static inline bool fr__makes_gradients(int action)
     return action == FR_DO_B || action == FR_DO_I;
 }
 
+/* "F", "SEND_F": how an action is written. */
+const char *fr__action_name(int action);
+/* Values go up one stage, gradients down one: the peer of a transfer that need not be said. */
+int fr__neighbour(const fr_instr *i);
+
 #endif

@@ -1,0 +1,219 @@
+/* cmd_schedule.c -- forerun schedule: what each worker does when, printed or checked. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+typedef struct wishes {
+    int64_t stages, micro, chunks, batches, columns;
+    const char *format, *color, *check;
+} wishes;
+
+/* --- printing ------------------------------------------------------------------------------- */
+
+/* The window's width; without one, $COLUMNS, or enough for most. */
+static int window_columns(void)
+{
+    struct winsize size;
+    const char *said = getenv("COLUMNS");
+    int n = said ? atoi(said) : 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return n > 0 ? n : 160;
+}
+
+static bool is_coloured(const wishes *o)
+{
+    if (strcmp(o->color, "auto") != 0) return strcmp(o->color, "always") == 0;
+    return isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+}
+
+static char *as_grid(const fr_schedule *s, const fr_clock *c, const wishes *o)
+{
+    int columns = o->columns >= 0 ? (int)o->columns : window_columns();
+    return fr_schedule_to_grid(s, c, columns, is_coloured(o));
+}
+static char *as_text(const fr_schedule *s, const fr_clock *c, const wishes *o)
+{
+    (void)c, (void)o;
+    return fr_schedule_to_text(s);
+}
+static char *as_csv(const fr_schedule *s, const fr_clock *c, const wishes *o)
+{
+    (void)c, (void)o;
+    return fr_schedule_to_csv(s);
+}
+static char *as_json(const fr_schedule *s, const fr_clock *c, const wishes *o)
+{
+    (void)o;
+    return fr_schedule_to_json(s, c);
+}
+
+static void print_ints(const char *name, int n, const int *values)
+{
+    printf(", %s", name);
+    for (int i = 0; i < n && i < 16; i++) printf(" %d", values[i]);
+    if (n > 16) printf(" ...");
+}
+
+/* What --check says about a file that is fine. */
+static char *as_verdict(const fr_schedule *s, const fr_clock *c, const wishes *o)
+{
+    static char nothing[1];
+    printf("%s: valid: %d worker%s, %d stage%s, %d micro-batch%s", o->check, s->n_workers,
+           s->n_workers == 1 ? "" : "s", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_micro,
+           s->n_micro == 1 ? "" : "es");
+    if (s->n_batches > 1) printf(" a mini-batch, %d mini-batches", s->n_batches);
+    if (s->is_forward_only) printf(", forward only");
+    printf(", makespan %g", c->makespan);
+    print_ints("peak live", s->n_workers, c->peak_live);
+    printf("\n");
+    return nothing;
+}
+
+static const struct form {
+    const char *name;
+    char *(*print)(const fr_schedule *s, const fr_clock *c, const wishes *o);
+} forms[] = {{"grid", as_grid}, {"text", as_text}, {"csv", as_csv}, {"json", as_json}};
+static const struct form verdict = {"verdict", as_verdict};
+
+static const struct form *find_form(const char *name)
+{
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(forms[i].name, name) == 0) return &forms[i];
+    return NULL;
+}
+
+/* Nothing is printed that has not been proved. */
+static fr_status check_and_print(fr_ctx *ctx, const fr_schedule *s, const struct form *form,
+                                 const wishes *o)
+{
+    fr_clock c;
+    FR_TRY(fr_schedule_check(ctx, s));
+    FR_TRY(fr_schedule_clock(ctx, s, NULL, &c));
+    char *text = form->print(s, &c, o);
+    fr_clock_free(&c);
+    if (!text) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for the text of a schedule");
+    if (form == &verdict) return FR_OK;
+    fputs(text, stdout);
+    fr_text_free(text);
+    return FR_OK;
+}
+
+/* --- by name -------------------------------------------------------------------------------- */
+
+static fr_status unknown_method(fr_ctx *ctx, const char *name)
+{
+    char list[768] = "";
+    size_t n = 0;
+    for (const fr_method *const *m = fr_method_list(); *m && n < sizeof list; m++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", (*m)->name);
+    for (const fr_generator *const *g = fr_generator_list(); *g && n < sizeof list; g++)
+        if (!fr_method_find((*g)->name))
+            n += (size_t)snprintf(list + n, sizeof list - n, ", %s", (*g)->name);
+    return fr_fail(ctx, FR_INVALID, "no method is called '%s'; there are: %s", name, list);
+}
+
+/* Mini-batches of a segment: one with a flush; else as many as fill the pipeline twice. */
+static int batches_of(const fr_generator *g, const fr_schedule_desc *d)
+{
+    if (g->is_flush || g->is_forward_only || d->n_micro < 1) return 1;
+    int n = (2 * d->n_stages + d->n_micro - 1) / d->n_micro;
+    return n < 2 ? 2 : n;
+}
+
+static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
+{
+    const fr_method *m = fr_method_find(name);
+    const fr_generator *g = fr_generator_find(m ? m->generator : name);
+    const struct form *form = find_form(o->format ? o->format : "grid");
+    int64_t stages = o->stages ? o->stages : m && m->max_stages < 4 ? m->max_stages : 4;
+    if (!g) return unknown_method(ctx, name);
+    if (m && stages > m->max_stages)
+        return fr_fail(ctx, FR_INVALID, "%s runs on at most %d stage%s, not %lld", name,
+                       m->max_stages, m->max_stages == 1 ? "" : "s", (long long)stages);
+    fr_schedule_desc d = {
+        .n_stages = (int)stages, .n_micro = o->micro ? (int)o->micro : 8, .chunks = (int)o->chunks};
+    d.n_batches = o->batches ? (int)o->batches : batches_of(g, &d);
+    fr_schedule *s;
+    FR_TRY(fr_schedule_create(ctx, g, &d, &s));
+    snprintf(s->name, sizeof s->name, "%s", name);
+    fr_status status = check_and_print(ctx, s, form, o);
+    fr_schedule_free(s);
+    return status;
+}
+
+/* --- a file --------------------------------------------------------------------------------- */
+
+static fr_status check_file(fr_ctx *ctx, const wishes *o)
+{
+    fr_schedule *s;
+    FR_TRY(fr_schedule_read(ctx, o->check, (int)o->micro, NULL, &s));
+    fr_ctx *own = cli_context(true); /* its text gets the file's name in front */
+    fr_status status = check_and_print(own, s, o->format ? find_form(o->format) : &verdict, o);
+    if (status != FR_OK) fr_fail(ctx, status, "%s: %s", o->check, fr_ctx_error(own));
+    fr_ctx_free(own);
+    fr_schedule_free(s);
+    return status;
+}
+
+/* --- the verb ------------------------------------------------------------------------------- */
+
+static const char *complaint(const char *method, const wishes *o)
+{
+    if (!method && !o->check) return "which method? (or --check FILE)";
+    if (method && o->check) return "a method or --check FILE, not both";
+    if (o->format && !find_form(o->format)) return "--format: expected grid, text, csv or json";
+    if (strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
+        strcmp(o->color, "never") != 0)
+        return "--color: expected auto, always or never";
+    const int64_t numbers[] = {o->stages, o->micro, o->chunks, o->batches};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i] < 0 || numbers[i] > 1000000)
+            return "--stages, --micro, --chunks, --batches: expected 1 to 1000000";
+    if (o->columns > 100000 || o->columns < -1) return "--columns: expected 0 to 100000";
+    if (o->check && (o->stages || o->chunks || o->batches))
+        return "--check takes stages, chunks and mini-batches from the file";
+    return NULL;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    wishes o = {.columns = -1, .color = "auto"};
+    const char *method;
+    const cli_option options[] = {
+        {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
+        {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_INT,
+         &o.micro},
+        {"chunks", "V", "stages of a worker (1)", CLI_INT, &o.chunks},
+        {"batches", "B", "mini-batches (1; without flush: enough to fill the pipeline twice)",
+         CLI_INT, &o.batches},
+        {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},
+        {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
+        {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
+        {"color", "WHEN", "auto, always or never (auto: on a terminal)", CLI_TEXT, &o.color},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &method);
+    if (code >= 0) return code;
+    const char *wrong = complaint(method, &o);
+    if (wrong) {
+        fprintf(stderr, "forerun schedule: %s (forerun help schedule)\n", wrong);
+        return 2;
+    }
+    fr_ctx *ctx = cli_context(false);
+    return cli_finish(ctx, o.check ? check_file(ctx, &o) : print_method(ctx, method, &o));
+}
+
+const cli_verb cli_schedule = {
+    .name = "schedule",
+    .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--format F]\n"
+             "       forerun schedule --check FILE [--micro M]",
+    .summary = "what each worker does when: printed, or a file checked",
+    .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
+            "and W take 1, B takes 2, transfers nothing. A file that is not valid is answered by\n"
+            "a counter-example that names worker, step and instruction, and exit code 2.\n",
+    .run = run,
+};

@@ -1,0 +1,87 @@
+/* check.h -- what the parts of the proof share: where in the lists each piece of work is done.
+ *
+ * All lists are laid end to end, so that one number, a place, names worker and step. Nothing here
+ * comes from the generator or the passes: the places are read off the finished lists. */
+#ifndef FR_SCHED_CHECK_H
+#define FR_SCHED_CHECK_H
+
+#include "base/arena.h"
+
+#include <forerun/sched.h>
+
+enum { FR_FORWARD, FR_BACKWARD, FR_N_WAYS }; /* which links */
+
+/* Numbers sorted into groups: group g is at[first[g]] .. at[first[g + 1] - 1]. */
+typedef struct fr_groups {
+    int *first; /* [groups + 1] */
+    int *at;
+} fr_groups;
+
+typedef struct fr_proof {
+    fr_ctx *ctx;
+    const fr_schedule *s;
+    fr_arena arena;
+    bool has_slots; /* and buffers; without, all but them is proved */
+    int n_all;      /* micro-batches of the segment */
+    int n_places;
+    int *first; /* [worker + 1]: place of a worker's step 0 */
+    /* Places; -1: nowhere. A B is both back and weight. */
+    int *forward, *back, *weight;           /* [stage][micro] */
+    int *send[FR_N_WAYS], *recv[FR_N_WAYS]; /* [link][micro] */
+    int *reduce, *step;                     /* [stage][batch] */
+    bool has_reduce;
+    fr_groups into[FR_N_WAYS], out_of[FR_N_WAYS]; /* links by stage */
+    fr_groups stages;                             /* by worker */
+} fr_proof;
+
+/* One row of a table [stage or link][micro]. */
+static inline int *fr__micro_row(const fr_proof *p, int *table, int row)
+{
+    return table + (size_t)row * (size_t)p->n_all;
+}
+static inline int *fr__batch_row(const fr_proof *p, int *table, int stage)
+{
+    return table + (size_t)stage * (size_t)p->s->n_batches;
+}
+static inline const fr_instr *fr__instr_at(const fr_proof *p, int worker, int step)
+{
+    return &p->s->lists[worker].at[step];
+}
+static inline const fr_link *fr__links(const fr_schedule *s, int way)
+{
+    return way == FR_FORWARD ? s->forward : s->backward;
+}
+static inline bool fr__is_send(int action)
+{
+    return action == FR_DO_SEND_F || action == FR_DO_SEND_B;
+}
+static inline int fr__way_of(int action)
+{
+    return action == FR_DO_SEND_F || action == FR_DO_RECV_F ? FR_FORWARD : FR_BACKWARD;
+}
+/* Step of a place in the list of the stage's worker. */
+static inline int fr__step_of(const fr_proof *p, int stage, int place)
+{
+    return place - p->first[p->s->worker_of[stage]];
+}
+
+/* "worker 2, step 17 (2B5): ..."; step n of a list of n is its end. */
+fr_status fr__fault(const fr_proof *p, int worker, int step, const char *format, ...)
+    FR_PRINTF(4, 5);
+
+/* The link between two stages that are there, or -1. */
+int fr__proof_link(const fr_proof *p, int way, int from, int to);
+/* rows x columns of -1, owned by the proof; NULL when memory is exhausted. */
+int *fr__proof_table(fr_proof *p, int rows, int columns);
+
+/* Shape, indices, nothing twice; fills the tables. */
+fr_status fr__proof_index(fr_proof *p);
+/* Every rule that one list and the tables decide. */
+fr_status fr__proof_order(fr_proof *p);
+/* The lists run to their ends: no deadlock, waits for slots and buffers included. */
+fr_status fr__proof_run(fr_proof *p);
+
+/* fr_schedule_check on a schedule that could not be lowered to the end: has no slots to look at. */
+fr_status fr__schedule_explain(fr_ctx *ctx, const fr_schedule *s);
+
+#endif

@@ -1,0 +1,296 @@
+/* check_order.c -- the rules that hold along one worker's list.
+ *
+ * One rule a kind of instruction: what must stand before it in the same list, and what must stand
+ * somewhere in another one. Whether the lists together ever get there is check_run.c's to say. */
+#include "sched/check.h"
+
+/* What has been met so far on the walk. */
+typedef struct walk {
+    fr_proof *p;
+    int *last_gradient;            /* [stage]: micro-batch, -1 */
+    int *last_received[FR_N_WAYS]; /* [link]: micro-batch, -1 */
+} walk;
+
+static const char *text_of(int action, int stage, int micro, int peer, char buffer[48])
+{
+    fr_instr x = {.action = (uint8_t)action, .stage = stage, .micro = micro, .peer = peer};
+    return fr_instr_text(&x, buffer);
+}
+
+/* Work of the same worker must stand before step i. `what` says which, `why` what for. */
+static fr_status need_before(const fr_proof *p, int w, int i, int place, const char *what,
+                             const char *why)
+{
+    if (place < 0) return fr__fault(p, w, i, "%s, %s, is nowhere in the list", why, what);
+    int step = place - p->first[w];
+    if (step > i) return fr__fault(p, w, i, "%s, %s, comes later, at step %d", why, what, step);
+    return FR_OK;
+}
+
+/* What stage x->stage needs for x->micro over each link of one kind: computed before on the same
+ * worker, or received before from another. */
+static fr_status need_inputs(const fr_proof *p, int w, int i, int way)
+{
+    static const char *const name[] = {"input", "gradient"};
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    const fr_groups *g = &p->into[way];
+    char text[48];
+    for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
+        int link = g->at[n], from = fr__links(s, way)[link].from, other = s->worker_of[from];
+        int *done = way == FR_FORWARD ? p->forward : p->back;
+        int made = fr__micro_row(p, done, from)[x->micro];
+        int action = way == FR_FORWARD ? FR_DO_F
+                     : made < 0        ? FR_DO_B
+                                       : fr__instr_at(p, other, made - p->first[other])->action;
+        text_of(action, from, x->micro, -1, text);
+        if (other == w) {
+            FR_TRY(
+                need_before(p, w, i, made, text, way == FR_FORWARD ? "its input" : "its gradient"));
+            continue;
+        }
+        int recv = fr__micro_row(p, p->recv[way], link)[x->micro];
+        int send = fr__micro_row(p, p->send[way], link)[x->micro];
+        if (recv < 0)
+            return fr__fault(p, w, i, "its %s from stage %d (%s on worker %d) is never %s",
+                             name[way], from, text, other, send < 0 ? "sent" : "received");
+        if (recv - p->first[w] > i)
+            return fr__fault(p, w, i,
+                             "its %s from stage %d (%s on worker %d) is received later, at step %d",
+                             name[way], from, text, other, recv - p->first[w]);
+    }
+    return FR_OK;
+}
+
+/* All weights of the worker are of mini-batch b's version once every stage has stepped. */
+static fr_status need_flush(const fr_proof *p, int w, int i, int b)
+{
+    char text[48];
+    for (int n = p->stages.first[w]; n < p->stages.first[w + 1]; n++) {
+        int k = p->stages.at[n];
+        FR_TRY(need_before(p, w, i, fr__batch_row(p, p->step, k)[b],
+                           text_of(FR_DO_STEP, k, b, -1, text),
+                           "the schedule flushes, and the update before it"));
+    }
+    return FR_OK;
+}
+
+static fr_status slot_in_range(const fr_proof *p, int w, int i)
+{
+    const fr_instr *x = fr__instr_at(p, w, i);
+    int slot = fr_schedule_slot(p->s, x->stage, x->micro), n = p->s->n_slots[x->stage];
+    if (n < 1 || n > p->n_all)
+        return fr__fault(p, w, i, "stage %d has %d slots for %d micro-batches", x->stage, n,
+                         p->n_all);
+    if (slot < 0 || slot >= n)
+        return fr__fault(p, w, i, "slot %d; stage %d has %d", slot, x->stage, n);
+    return FR_OK;
+}
+
+static fr_status buffers_in_range(const fr_proof *p, int w, int i)
+{
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    const fr_groups *g = &p->out_of[FR_BACKWARD];
+    for (int k = g->first[x->stage]; k < g->first[x->stage + 1]; k++) {
+        int link = g->at[k], buffer = fr_schedule_buffer(s, link, x->micro);
+        int n = s->n_buffers[link], to = s->backward[link].to;
+        if (n < 1 || n > p->n_all)
+            return fr__fault(p, w, i, "%d buffers for %d gradients to stage %d", n, p->n_all, to);
+        if (buffer < 0 || buffer >= n)
+            return fr__fault(p, w, i, "buffer %d of the gradients to stage %d; there are %d",
+                             buffer, to, n);
+    }
+    return FR_OK;
+}
+
+static fr_status forward(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    if (p->has_slots) FR_TRY(slot_in_range(p, w, i));
+    FR_TRY(need_inputs(p, w, i, FR_FORWARD));
+    if (s->is_flush && !s->is_forward_only && x->micro >= s->n_micro)
+        FR_TRY(need_flush(p, w, i, x->micro / s->n_micro - 1));
+    return FR_OK;
+}
+
+/* Weight gradients are summed in the order they come: micro-batches ascending, and those of a
+ * mini-batch only when the sum before has been used. */
+static fr_status gradient(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    char text[48];
+    int last = v->last_gradient[x->stage], b = x->micro / p->s->n_micro;
+    if (last > x->micro) {
+        int step = fr__step_of(p, x->stage, fr__micro_row(p, p->weight, x->stage)[last]);
+        return fr__fault(p, w, i,
+                         "after %s at step %d; weight gradients are summed in micro-batch order",
+                         fr_instr_text(fr__instr_at(p, w, step), text), step);
+    }
+    v->last_gradient[x->stage] = x->micro;
+    if (b == 0) return FR_OK;
+    return need_before(p, w, i, fr__batch_row(p, p->step, x->stage)[b - 1],
+                       text_of(FR_DO_STEP, x->stage, b - 1, -1, text),
+                       "the update of the mini-batch before");
+}
+
+/* I, and the first half of B. */
+static fr_status back_input(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    char text[48];
+    if (p->has_slots) FR_TRY(buffers_in_range(p, w, i));
+    FR_TRY(need_before(p, w, i, fr__micro_row(p, p->forward, x->stage)[x->micro],
+                       text_of(FR_DO_F, x->stage, x->micro, -1, text), "its forward"));
+    return need_inputs(p, w, i, FR_BACKWARD);
+}
+
+static fr_status backward(walk *v, int w, int i)
+{
+    FR_TRY(back_input(v, w, i));
+    return gradient(v, w, i);
+}
+
+static fr_status back_weight(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    char text[48];
+    FR_TRY(need_before(p, w, i, fr__micro_row(p, p->back, x->stage)[x->micro],
+                       text_of(FR_DO_I, x->stage, x->micro, -1, text), "its other half"));
+    return gradient(v, w, i);
+}
+
+/* A transfer and its counterpart. The walk comes by receives in their order; if each was sent later
+ * than the one before it, sends have the same order. */
+static fr_status transfer(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    bool is_send = fr__is_send(x->action);
+    int way = fr__way_of(x->action);
+    int from = is_send ? x->stage : x->peer, to = is_send ? x->peer : x->stage;
+    int link = fr__proof_link(p, way, from, to);
+    int *send = fr__micro_row(p, p->send[way], link), *recv = fr__micro_row(p, p->recv[way], link);
+    int *made = fr__micro_row(p, way == FR_FORWARD ? p->forward : p->back, from);
+    char text[48], text2[48];
+    if (is_send) {
+        FR_TRY(need_before(p, w, i, made[x->micro],
+                           text_of(way == FR_FORWARD ? FR_DO_F
+                                   : s->is_split     ? FR_DO_I
+                                                     : FR_DO_B,
+                                   from, x->micro, -1, text),
+                           "what it sends"));
+        if (recv[x->micro] >= 0) return FR_OK;
+        return fr__fault(p, w, i, "worker %d never receives it (%s)", s->worker_of[to],
+                         text_of(x->action + 1, to, x->micro, from, text));
+    }
+    if (send[x->micro] < 0)
+        return fr__fault(p, w, i, "worker %d never sends it (%s)", s->worker_of[from],
+                         text_of(x->action - 1, from, x->micro, to, text));
+    int last = v->last_received[way][link];
+    v->last_received[way][link] = x->micro;
+    if (last < 0 || send[last] < send[x->micro]) return FR_OK;
+    return fr__fault(
+        p, w, i,
+        "comes after %s, but worker %d sends it before that, at step %d (%s); messages "
+        "arrive in the order they are sent",
+        text_of(x->action, to, last, from, text), s->worker_of[from],
+        fr__step_of(p, from, send[x->micro]), text_of(x->action - 1, from, x->micro, to, text2));
+}
+
+static fr_status need_gradients(const fr_proof *p, int w, int i)
+{
+    const fr_schedule *s = p->s;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    const int *weight = fr__micro_row(p, p->weight, x->stage);
+    const int *back = fr__micro_row(p, p->back, x->stage);
+    char text[48];
+    for (int m = x->micro * s->n_micro; m < (x->micro + 1) * s->n_micro; m++) {
+        bool is_split = back[m] >= 0 ? back[m] != weight[m] : s->is_split;
+        FR_TRY(need_before(p, w, i, weight[m],
+                           text_of(is_split ? FR_DO_W : FR_DO_B, x->stage, m, -1, text),
+                           "a gradient of its mini-batch"));
+    }
+    return FR_OK;
+}
+
+static fr_status reduce(walk *v, int w, int i) { return need_gradients(v->p, w, i); }
+
+/* Reductions of a worker are handed in before it waits for any of them. */
+static fr_status step(walk *v, int w, int i)
+{
+    const fr_proof *p = v->p;
+    const fr_instr *x = fr__instr_at(p, w, i);
+    char text[48];
+    FR_TRY(need_gradients(p, w, i));
+    for (int n = p->stages.first[w]; p->has_reduce && n < p->stages.first[w + 1]; n++) {
+        int k = p->stages.at[n];
+        FR_TRY(need_before(p, w, i, fr__batch_row(p, p->reduce, k)[x->micro],
+                           text_of(FR_DO_REDUCE, k, x->micro, -1, text),
+                           "a reduction of its mini-batch"));
+    }
+    return FR_OK;
+}
+
+/* --- nothing is left out ------------------------------------------------------------------ */
+
+static fr_status missing(const fr_proof *p, int stage, int action, int number)
+{
+    int w = p->s->worker_of[stage];
+    char text[48];
+    return fr__fault(p, w, p->s->lists[w].n, "%s never comes",
+                     text_of(action, stage, number, -1, text));
+}
+
+static fr_status complete(const fr_proof *p, int stage)
+{
+    const fr_schedule *s = p->s;
+    const int *back = fr__micro_row(p, p->back, stage),
+              *weight = fr__micro_row(p, p->weight, stage);
+    for (int m = 0; m < p->n_all; m++) {
+        if (fr__micro_row(p, p->forward, stage)[m] < 0) return missing(p, stage, FR_DO_F, m);
+        if (s->is_forward_only) continue;
+        if (back[m] < 0) return missing(p, stage, s->is_split ? FR_DO_I : FR_DO_B, m);
+        if (weight[m] < 0) return missing(p, stage, FR_DO_W, m);
+    }
+    for (int b = 0; !s->is_forward_only && b < s->n_batches; b++) {
+        if (p->has_reduce && fr__batch_row(p, p->reduce, stage)[b] < 0)
+            return missing(p, stage, FR_DO_REDUCE, b);
+        if (fr__batch_row(p, p->step, stage)[b] < 0) return missing(p, stage, FR_DO_STEP, b);
+    }
+    return FR_OK;
+}
+
+static fr_status walk_list(walk *v, int w)
+{
+    static fr_status (*const rules[FR_N_ACTIONS])(walk *, int, int) = {
+        [FR_DO_F] = forward,       [FR_DO_B] = backward,      [FR_DO_I] = back_input,
+        [FR_DO_W] = back_weight,   [FR_DO_SEND_F] = transfer, [FR_DO_RECV_F] = transfer,
+        [FR_DO_SEND_B] = transfer, [FR_DO_RECV_B] = transfer, [FR_DO_REDUCE] = reduce,
+        [FR_DO_STEP] = step};
+    const fr_proof *p = v->p;
+    for (int i = 0; i < p->s->lists[w].n; i++)
+        FR_TRY(rules[fr__instr_at(p, w, i)->action](v, w, i));
+    for (int n = p->stages.first[w]; n < p->stages.first[w + 1]; n++)
+        FR_TRY(complete(p, p->stages.at[n]));
+    return FR_OK;
+}
+
+fr_status fr__proof_order(fr_proof *p)
+{
+    const fr_schedule *s = p->s;
+    walk v = {.p = p};
+    v.last_gradient = fr__proof_table(p, s->n_stages, 1);
+    v.last_received[FR_FORWARD] = fr__proof_table(p, s->n_forward, 1);
+    v.last_received[FR_BACKWARD] = fr__proof_table(p, s->n_backward, 1);
+    if (!v.last_gradient || !v.last_received[FR_FORWARD] || !v.last_received[FR_BACKWARD])
+        return fr__no_memory(p->ctx, (size_t)s->n_stages * sizeof(int), "the check of a schedule");
+    for (int w = 0; w < s->n_workers; w++) FR_TRY(walk_list(&v, w));
+    return FR_OK;
+}

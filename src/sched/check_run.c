@@ -1,0 +1,233 @@
+/* check_run.c -- the lists together come to an end, whatever the timing.
+ *
+ * Each worker goes through its list in order. It waits
+ *     at RECV for the SEND;
+ *     at F until its slot is free: the stage itself and all that read from it are done with the
+ *         micro-batch that had the slot before (its B or W; in evaluation its F);
+ *     at B or I until each gradient buffer is free: the stage below has used what was in it;
+ *     at STEP, where gradients are handed in, until all stages have handed in theirs.
+ * What is waited for is fixed by the lists and tables, not by time. So if one run gets through,
+ * every run does, and slots and buffers never serve two at once: each user waits for the one
+ * before. If one gets stuck, every run does, at the same steps. */
+#include "sched/check.h"
+
+#include <stdio.h>
+
+typedef struct run {
+    fr_proof *p;
+    int *at;            /* [worker]: the step it is at */
+    int *slot_before;   /* [stage][micro]: who had the slot before; -1: nobody */
+    int *buffer_before; /* [backward link][micro] */
+    int *n_reduced;     /* [batch]: stages that have handed in */
+    /* Workers that wait for a place, chained; place n_places + b is the end of reduction b. */
+    int *waiting, *next; /* [places + batches], [worker]; -1: none */
+    int *ready, n_ready; /* [worker]: workers to go on with, a stack */
+} run;
+
+/* What a worker waits for, and why. */
+typedef enum why { FOR_NOTHING, FOR_SEND, FOR_SLOT, FOR_BUFFER, FOR_REDUCE } why;
+typedef struct wait {
+    why why;
+    int stage, place; /* whose instruction, where */
+    int owner;        /* slot, buffer: the micro-batch that has it */
+} wait;
+
+static const wait no_wait = {.why = FOR_NOTHING};
+
+static bool is_done(const run *r, int stage, int place)
+{
+    int w = r->p->s->worker_of[stage];
+    return place < r->p->first[w] + r->at[w];
+}
+
+/* Who had the slot or the buffer before, in the order of the lists. */
+static bool find_owners(run *r)
+{
+    fr_proof *p = r->p;
+    const fr_schedule *s = p->s;
+    int *slots = fr__proof_table(p, s->n_stages, p->n_all); /* [stage][slot]: last owner so far */
+    int *buffers = fr__proof_table(p, s->n_backward, p->n_all);
+    if (!slots || !buffers) return false;
+    for (int place = 0, w = 0; w < s->n_workers; w++)
+        for (int i = 0; i < s->lists[w].n; i++, place++) {
+            const fr_instr *x = fr__instr_at(p, w, i);
+            if (x->action == FR_DO_F) {
+                int *last =
+                    fr__micro_row(p, slots, x->stage) + fr_schedule_slot(s, x->stage, x->micro);
+                fr__micro_row(p, r->slot_before, x->stage)[x->micro] = *last;
+                *last = x->micro;
+            }
+            if (x->action != FR_DO_B && x->action != FR_DO_I) continue;
+            const fr_groups *g = &p->out_of[FR_BACKWARD];
+            for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
+                int link = g->at[n];
+                int *last = fr__micro_row(p, buffers, link) + fr_schedule_buffer(s, link, x->micro);
+                fr__micro_row(p, r->buffer_before, link)[x->micro] = *last;
+                *last = x->micro;
+            }
+        }
+    return true;
+}
+
+/* --- what an instruction waits for -------------------------------------------------------- */
+
+static wait wait_for_slot(const run *r, const fr_instr *x)
+{
+    fr_proof *p = r->p;
+    const fr_schedule *s = p->s;
+    int owner = fr__micro_row(p, r->slot_before, x->stage)[x->micro];
+    if (owner < 0) return no_wait;
+    int *last_use = s->is_forward_only ? p->forward : p->weight;
+    int place = fr__micro_row(p, last_use, x->stage)[owner];
+    if (!is_done(r, x->stage, place))
+        return (wait){.why = FOR_SLOT, .stage = x->stage, .place = place, .owner = owner};
+    const fr_groups *g = &p->out_of[FR_FORWARD];
+    for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
+        int reader = s->forward[g->at[n]].to;
+        place = fr__micro_row(p, last_use, reader)[owner];
+        if (!is_done(r, reader, place))
+            return (wait){.why = FOR_SLOT, .stage = reader, .place = place, .owner = owner};
+    }
+    return no_wait;
+}
+
+static wait wait_for_buffers(const run *r, const fr_instr *x)
+{
+    fr_proof *p = r->p;
+    const fr_groups *g = &p->out_of[FR_BACKWARD];
+    for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
+        int to = p->s->backward[g->at[n]].to;
+        int owner = fr__micro_row(p, r->buffer_before, g->at[n])[x->micro];
+        if (owner < 0) continue;
+        int place = fr__micro_row(p, p->back, to)[owner];
+        if (!is_done(r, to, place))
+            return (wait){.why = FOR_BUFFER, .stage = to, .place = place, .owner = owner};
+    }
+    return no_wait;
+}
+
+static wait wait_for_send(const run *r, const fr_instr *x)
+{
+    fr_proof *p = r->p;
+    int way = fr__way_of(x->action), link = fr__proof_link(p, way, x->peer, x->stage);
+    int place = fr__micro_row(p, p->send[way], link)[x->micro];
+    if (is_done(r, x->peer, place)) return no_wait;
+    return (wait){.why = FOR_SEND, .stage = x->peer, .place = place};
+}
+
+static wait wait_for_reduce(const run *r, const fr_instr *x)
+{
+    fr_proof *p = r->p;
+    for (int k = 0; p->has_reduce && r->n_reduced[x->micro] < p->s->n_stages; k++) {
+        int place = fr__batch_row(p, p->reduce, k)[x->micro];
+        if (!is_done(r, k, place)) return (wait){.why = FOR_REDUCE, .stage = k, .place = place};
+    }
+    return no_wait;
+}
+
+static wait wait_for(const run *r, const fr_instr *x)
+{
+    switch (x->action) {
+    case FR_DO_F: return wait_for_slot(r, x);
+    case FR_DO_B:
+    case FR_DO_I: return wait_for_buffers(r, x);
+    case FR_DO_RECV_F:
+    case FR_DO_RECV_B: return wait_for_send(r, x);
+    case FR_DO_STEP: return wait_for_reduce(r, x);
+    default: return no_wait;
+    }
+}
+
+/* --- running ------------------------------------------------------------------------------ */
+
+static void wake(run *r, int place)
+{
+    for (int w = r->waiting[place]; w >= 0; w = r->next[w]) r->ready[r->n_ready++] = w;
+    r->waiting[place] = -1;
+}
+
+/* Worker w goes on until it has to wait or is through. */
+static void go_on(run *r, int w)
+{
+    fr_proof *p = r->p;
+    while (r->at[w] < p->s->lists[w].n) {
+        const fr_instr *x = fr__instr_at(p, w, r->at[w]);
+        wait need = wait_for(r, x);
+        if (need.why != FOR_NOTHING) {
+            int place = need.why == FOR_REDUCE ? p->n_places + x->micro : need.place;
+            r->next[w] = r->waiting[place];
+            r->waiting[place] = w;
+            return;
+        }
+        r->at[w]++;
+        wake(r, p->first[w] + r->at[w] - 1);
+        if (x->action == FR_DO_REDUCE && ++r->n_reduced[x->micro] == p->s->n_stages)
+            wake(r, p->n_places + x->micro);
+    }
+}
+
+/* --- stuck -------------------------------------------------------------------------------- */
+
+/* " for worker 1 to do 1B3 (step 9), which frees slot 2 of micro-batch 3" */
+static void describe(const run *r, const fr_instr *x, const wait *need, char *text, size_t room)
+{
+    const fr_proof *p = r->p;
+    int w = p->s->worker_of[need->stage], step = fr__step_of(p, need->stage, need->place);
+    char what[48], reason[96] = "";
+    if (need->why == FOR_SLOT)
+        snprintf(reason, sizeof reason, ", the end of micro-batch %d in slot %d of stage %d",
+                 need->owner, fr_schedule_slot(p->s, x->stage, x->micro), x->stage);
+    if (need->why == FOR_BUFFER)
+        snprintf(reason, sizeof reason, ", the end of micro-batch %d in its gradient buffer",
+                 need->owner);
+    snprintf(text, room, " for %s on worker %d, step %d%s",
+             fr_instr_text(fr__instr_at(p, w, step), what), w, step, reason);
+}
+
+/* Every stuck worker waits for one that is stuck too, so the chain closes; the loop is told. */
+static fr_status deadlock(run *r, int w)
+{
+    enum { TOLD = 5 };
+    const fr_proof *p = r->p;
+    char text[768], part[192], what[48];
+    size_t n = 0;
+    for (int i = 0; i < p->s->n_workers; i++) { /* into the loop */
+        wait need = wait_for(r, fr__instr_at(p, w, r->at[w]));
+        w = p->s->worker_of[need.stage];
+    }
+    int first = w, length = 0;
+    text[0] = '\0';
+    do {
+        const fr_instr *x = fr__instr_at(p, w, r->at[w]);
+        wait need = wait_for(r, x);
+        describe(r, x, &need, part, sizeof part);
+        if (length < TOLD)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s waits at step %d (%s)%s",
+                                  length ? ", which" : "", r->at[w], fr_instr_text(x, what), part);
+        w = p->s->worker_of[need.stage];
+        length++;
+    } while (w != first && n < sizeof text);
+    return fr_fail(p->ctx, FR_INVALID, "deadlock: worker %d%s%s", first, text,
+                   length > TOLD ? ", and so on, round to the first" : "");
+}
+
+fr_status fr__proof_run(fr_proof *p)
+{
+    const fr_schedule *s = p->s;
+    run r = {.p = p};
+    r.at = FR_ARENA_ARRAY(&p->arena, int, s->n_workers);
+    r.ready = FR_ARENA_ARRAY(&p->arena, int, s->n_workers);
+    r.next = FR_ARENA_ARRAY(&p->arena, int, s->n_workers);
+    r.n_reduced = FR_ARENA_ARRAY(&p->arena, int, s->n_batches);
+    r.waiting = fr__proof_table(p, 1, p->n_places + s->n_batches);
+    r.slot_before = fr__proof_table(p, s->n_stages, p->n_all);
+    r.buffer_before = fr__proof_table(p, s->n_backward, p->n_all);
+    if (!r.at || !r.ready || !r.next || !r.n_reduced || !r.waiting || !r.slot_before ||
+        !r.buffer_before || (p->has_slots && !find_owners(&r)))
+        return fr__no_memory(p->ctx, (size_t)p->n_places * sizeof(int), "the check of a schedule");
+    for (int w = 0; w < s->n_workers; w++) r.ready[r.n_ready++] = w;
+    while (r.n_ready > 0) go_on(&r, r.ready[--r.n_ready]);
+    for (int w = 0; w < s->n_workers; w++)
+        if (r.at[w] < s->lists[w].n) return deadlock(&r, w);
+    return FR_OK;
+}

@@ -1,0 +1,51 @@
+/* json.c -- the JSON form, for scripts:
+ *
+ *     {"method", "stages", "micro", "batches", "makespan", "peak_live": [worker],
+ *      "workers": [[instruction, ...], ...]} */
+#include "io/json.h"
+#include "base/alloc.h"
+
+#include <forerun/sched.h>
+
+static void write_json(fr_json *j, const fr_schedule *s, const fr_clock *c)
+{
+    char text[48];
+    fr__json_object(j, NULL);
+    fr__json_text(j, "method", s->name);
+    fr__json_int(j, "stages", s->n_stages);
+    fr__json_int(j, "micro", s->n_micro);
+    fr__json_int(j, "batches", s->n_batches);
+    fr__json_real(j, "makespan", c->makespan);
+    fr__json_list(j, "peak_live");
+    for (int w = 0; w < s->n_workers; w++) fr__json_int(j, NULL, c->peak_live[w]);
+    fr__json_end(j);
+    fr__json_list(j, "workers");
+    for (int w = 0; w < s->n_workers; w++) {
+        fr__json_list(j, NULL);
+        for (int i = 0; i < s->lists[w].n; i++)
+            fr__json_text(j, NULL, fr_instr_text(&s->lists[w].at[i], text));
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+    fr__json_end(j);
+}
+
+char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c)
+{
+    fr_json j;
+    char none[1];
+    fr__json_to_buffer(&j, none, sizeof none, 0); /* too small: tells how much it takes */
+    write_json(&j, s, c);
+    (void)fr__json_finish(&j);
+    size_t room = j.bytes + 2;
+    char *text = fr__alloc(room);
+    if (!text) return NULL;
+    fr__json_to_buffer(&j, text, room, 0);
+    write_json(&j, s, c);
+    if (!fr__json_finish(&j)) {
+        fr__free(text);
+        return NULL;
+    }
+    text[j.bytes] = '\n';
+    return text;
+}

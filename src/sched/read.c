@@ -1,0 +1,341 @@
+/* read.c -- schedules from files: the text form, or CSV as torch.distributed.pipelining writes it.
+ *
+ * Either way the file becomes a row of entries that remember line and place, so that whatever is
+ * wrong can be pointed at. CSV says nothing but the instructions: who owns a stage is the row it
+ * stands in, numbers of stages and micro-batches are the largest found. */
+#include "sched/read.h"
+
+#include "io/file.h"
+#include "sched/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char magic[] = "forerun-schedule";
+
+static bool is_word(fr_span s, const char *word)
+{
+    return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
+}
+
+static bool is_text_form(const fr_reader *r)
+{
+    fr_reader look = *r;
+    fr_span line;
+    return fr__read_line(&look, &line) && is_word(fr__read_part(&line, ' '), magic);
+}
+
+/* --- CSV ---------------------------------------------------------------------------------- */
+
+static fr_status read_csv(fr_reader *r)
+{
+    fr_span line;
+    while (fr__read_line(r, &line)) {
+        size_t before = r->entries.n;
+        for (int number = 1; line.n > 0; number++) {
+            fr_span cell = fr__read_part(&line, ',');
+            if (cell.n > 0) FR_TRY(fr__read_entry(r, cell, number));
+        }
+        if (r->entries.n == before)
+            return fr__read_fail(r, r->line, 0, "row %d has no instruction; one row is one worker",
+                                 r->n_rows);
+        r->n_rows++;
+    }
+    return FR_OK;
+}
+
+/* --- text form ---------------------------------------------------------------------------- */
+
+static fr_status read_int(fr_reader *r, const char *key, fr_span value, int *to)
+{
+    fr_span rest = value;
+    if (*to != 0) return fr__read_fail(r, r->line, 0, "%s is said twice", key);
+    if (!fr__read_number(&rest, to) || rest.n > 0 || *to < 1)
+        return fr__read_fail(r, r->line, 0, "%s %.*s: expected a number from 1 to %d", key,
+                             (int)(value.n < 40 ? value.n : 40), value.at, FR_SCHED_MAX_NUMBER);
+    return FR_OK;
+}
+
+static fr_status read_name(fr_reader *r, fr_span value)
+{
+    snprintf(r->name, sizeof r->name, "%.*s", (int)(value.n < 63 ? value.n : 63), value.at);
+    return FR_OK;
+}
+
+static fr_status read_flush(fr_reader *r, fr_span value)
+{
+    if (!is_word(value, "yes") && !is_word(value, "no"))
+        return fr__read_fail(r, r->line, 0, "flush %.*s: expected yes or no",
+                             (int)(value.n < 40 ? value.n : 40), value.at);
+    r->is_flush = is_word(value, "yes");
+    return FR_OK;
+}
+
+static fr_status read_worker_of(fr_reader *r, fr_span value)
+{
+    if (r->worker_of.n) return fr__read_fail(r, r->line, 0, "worker_of is said twice");
+    while (value.n > 0) {
+        fr_span part = fr__read_part(&value, ' ');
+        int w;
+        if (!fr__read_number(&part, &w) || part.n > 0)
+            return fr__read_fail(r, r->line, (int)r->worker_of.n + 1,
+                                 "expected the number of a worker");
+        if (!fr__vec_push(&r->worker_of, w))
+            return fr__no_memory(r->ctx, r->worker_of.n * sizeof(int), r->path);
+    }
+    return FR_OK;
+}
+
+static fr_status read_links(fr_reader *r, int way, fr_span value)
+{
+    if (r->has_links[way]) return fr__read_fail(r, r->line, 0, "these links are said twice");
+    r->has_links[way] = true;
+    while (value.n > 0) {
+        fr_span part = fr__read_part(&value, ' '), from = fr__read_part(&part, '>');
+        fr_link l;
+        if (!fr__read_number(&from, &l.from) || !fr__read_number(&part, &l.to) || from.n + part.n)
+            return fr__read_fail(r, r->line, (int)r->links[way].n + 1,
+                                 "expected a link from stage to stage, as %s", way ? "1>0" : "0>1");
+        if (!fr__vec_push(&r->links[way], l))
+            return fr__no_memory(r->ctx, r->links[way].n * sizeof l, r->path);
+    }
+    return FR_OK;
+}
+
+/* "worker 2: 2F0 2F1 ..." without its first word. */
+static fr_status read_worker(fr_reader *r, fr_span value)
+{
+    fr_span number = fr__read_part(&value, ':');
+    int w;
+    if (!fr__read_number(&number, &w) || number.n > 0 || w != r->n_rows)
+        return fr__read_fail(r, r->line, 0, "expected \"worker %d: ...\" here", r->n_rows);
+    while (value.n > 0 && (value.at[0] == ' ' || value.at[0] == '\t')) value.at++, value.n--;
+    for (int i = 1; value.n > 0; i++) FR_TRY(fr__read_entry(r, fr__read_part(&value, ' '), i));
+    r->n_rows++;
+    return FR_OK;
+}
+
+static fr_status read_text_line(fr_reader *r, fr_span line)
+{
+    fr_span key = fr__read_part(&line, ' ');
+    if (is_word(key, "worker")) return read_worker(r, line);
+    if (is_word(key, "name")) return read_name(r, line);
+    if (is_word(key, "stages")) return read_int(r, "stages", line, &r->n_stages);
+    if (is_word(key, "workers")) return read_int(r, "workers", line, &r->n_workers);
+    if (is_word(key, "micro")) return read_int(r, "micro", line, &r->n_micro);
+    if (is_word(key, "batches")) return read_int(r, "batches", line, &r->n_batches);
+    if (is_word(key, "flush")) return read_flush(r, line);
+    if (is_word(key, "worker_of")) return read_worker_of(r, line);
+    if (is_word(key, "forward")) return read_links(r, 0, line);
+    if (is_word(key, "backward")) return read_links(r, 1, line);
+    return fr__read_fail(r, r->line, 0,
+                         "%.*s: expected one of name, stages, workers, micro, batches, flush, "
+                         "worker_of, forward, backward, worker",
+                         (int)(key.n < 40 ? key.n : 40), key.at);
+}
+
+static fr_status read_text(fr_reader *r)
+{
+    fr_span line;
+    int version;
+    (void)fr__read_line(r, &line); /* it is there: is_text_form has seen it */
+    (void)fr__read_part(&line, ' ');
+    if (!fr__read_number(&line, &version) || version != 1 || line.n > 0)
+        return fr__read_fail(r, r->line, 0, "expected \"%s 1\"; other versions are not known",
+                             magic);
+    while (fr__read_line(r, &line)) FR_TRY(read_text_line(r, line));
+    if (r->n_workers && r->n_workers != r->n_rows)
+        return fr__read_fail(r, r->line, 0, "workers %d, but there are %d lists", r->n_workers,
+                             r->n_rows);
+    return FR_OK;
+}
+
+/* --- entries to a schedule ---------------------------------------------------------------- */
+
+static bool is_of_batch(int action) { return action == FR_DO_REDUCE || action == FR_DO_STEP; }
+
+/* Numbers that the file does not say; they stay in proportion to its length. */
+static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d)
+{
+    int n_stages = 0, n_all = 0;
+    for (size_t i = 0; i < r->entries.n; i++) {
+        const fr_instr *x = &r->entries.at[i].x;
+        if (x->stage >= n_stages) n_stages = x->stage + 1;
+        if (!is_of_batch(x->action) && x->micro >= n_all) n_all = x->micro + 1;
+    }
+    if (n_all == 0) return fr_fail(r->ctx, FR_INVALID, "%s: no instructions in it", r->path);
+    if (!r->n_stages) r->n_stages = n_stages;
+    if (r->n_micro && n_micro && r->n_micro != n_micro)
+        return fr_fail(r->ctx, FR_INVALID,
+                       "%s: it is for %d micro-batches a mini-batch, not for %d", r->path,
+                       r->n_micro, n_micro);
+    if (!r->n_micro) r->n_micro = n_micro;
+    if (!r->n_micro) r->n_micro = r->n_batches ? n_all / r->n_batches : n_all;
+    if (!r->n_batches && r->n_micro) r->n_batches = n_all / r->n_micro;
+    int64_t said = (int64_t)r->n_micro * r->n_batches;
+    if (said != n_all)
+        return fr_fail(r->ctx, FR_INVALID,
+                       "%s: it holds micro-batches 0 to %d, %d in all; %s %d a mini-batch%s",
+                       r->path, n_all - 1, n_all, said ? "expected a multiple of" : "fewer than",
+                       r->n_micro ? r->n_micro : n_micro,
+                       said ? ", as many times as there are mini-batches" : "");
+    if ((int64_t)r->n_stages * n_all > (int64_t)r->entries.n)
+        return fr_fail(r->ctx, FR_INVALID,
+                       "%s: %zu instructions are too few for %d stages with %d micro-batches each; "
+                       "is a number mistyped?",
+                       r->path, r->entries.n, r->n_stages, n_all);
+    if (d && d->n_stages && d->n_stages != r->n_stages)
+        return fr_fail(r->ctx, FR_INVALID, "%s: it has %d stages, the model is cut into %d",
+                       r->path, r->n_stages, d->n_stages);
+    return FR_OK;
+}
+
+/* Who owns a stage is the row it stands in. */
+static fr_status fill_workers(fr_reader *r)
+{
+    bool is_said = r->worker_of.n > 0;
+    if (is_said && r->worker_of.n != (size_t)r->n_stages)
+        return fr_fail(r->ctx, FR_INVALID, "%s: worker_of names %zu stages, there are %d", r->path,
+                       r->worker_of.n, r->n_stages);
+    for (int k = 0; !is_said && k < r->n_stages; k++)
+        if (!fr__vec_push(&r->worker_of, -1))
+            return fr__no_memory(r->ctx, (size_t)r->n_stages * sizeof(int), r->path);
+    for (size_t i = 0; i < r->entries.n; i++) {
+        const fr_entry *e = &r->entries.at[i];
+        if (e->x.stage >= r->n_stages)
+            return fr__read_fail(r, e->line, e->number, "no stage %d; there are %d", e->x.stage,
+                                 r->n_stages);
+        int *w = &r->worker_of.at[e->x.stage];
+        if (*w < 0) *w = e->worker;
+        if (*w != e->worker)
+            return fr__read_fail(r, e->line, e->number, "stage %d is on worker %d, this is %d",
+                                 e->x.stage, *w, e->worker);
+    }
+    for (int k = 0; k < r->n_stages; k++)
+        if (r->worker_of.at[k] < 0 || r->worker_of.at[k] >= r->n_rows)
+            return fr_fail(r->ctx, FR_INVALID, "%s: nobody runs stage %d; stages go from 0 to %d",
+                           r->path, k, r->n_stages - 1);
+    return FR_OK;
+}
+
+static fr_status check_entry(const fr_reader *r, const fr_entry *e)
+{
+    int n = r->n_batches;
+    if (is_of_batch(e->x.action) && e->x.micro >= n)
+        return fr__read_fail(r, e->line, e->number, "no mini-batch %d; there %s %d", e->x.micro,
+                             n == 1 ? "is" : "are", n);
+    if (fr__is_transfer(e->x.action) && (e->x.peer < 0 || e->x.peer >= r->n_stages))
+        return fr__read_fail(r, e->line, e->number, "to or from stage %d, but stages are 0 to %d",
+                             e->x.peer, r->n_stages - 1);
+    return FR_OK;
+}
+
+/* The model's links where they are given, else the file's, else a chain. */
+static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *given)
+{
+    static const fr_link none[1];
+    fr_schedule_desc d = {
+        .n_stages = r->n_stages, .n_micro = r->n_micro, .n_batches = r->n_batches};
+    if (given) {
+        d.n_forward = given->n_forward, d.forward = given->forward;
+        d.n_backward = given->n_backward, d.backward = given->backward;
+        return d;
+    }
+    for (int way = 0; way < 2; way++) {
+        if (!r->has_links[way]) continue;
+        const fr_link *links = r->links[way].n ? r->links[way].at : none;
+        if (way == 0)
+            d.n_forward = (int)r->links[way].n, d.forward = links;
+        else
+            d.n_backward = (int)r->links[way].n, d.backward = links;
+    }
+    return d;
+}
+
+/* Where lowering gets stuck, the check knows better why. */
+static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
+{
+    fr_ctx *own = fr_ctx_create();
+    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), "lowering a schedule");
+    fr_status status = fr_schedule_lower(own, s, must_reduce);
+    if (status == FR_INVALID) (void)fr__schedule_explain(ctx, s);
+    if (status != FR_OK) fr_fail(ctx, status, "%s", fr_ctx_error(own)); /* if it found nothing */
+    fr_ctx_free(own);
+    return status;
+}
+
+static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule **out)
+{
+    bool has_back = false, is_split = false;
+    for (size_t i = 0; i < r->entries.n; i++) {
+        int action = r->entries.at[i].x.action;
+        FR_TRY(check_entry(r, &r->entries.at[i]));
+        has_back |= action == FR_DO_B || action == FR_DO_I || action == FR_DO_W;
+        is_split |= action == FR_DO_I || action == FR_DO_W;
+    }
+    fr_schedule_desc d = desc_of(r, given);
+    FR_TRY(fr__schedule_new(r->ctx, r->name, &d, r->n_rows, r->worker_of.at, !has_back, out));
+    fr_schedule *s = *out;
+    s->is_flush = r->is_flush < 0 ? r->n_batches == 1 : r->is_flush;
+    s->is_split = is_split;
+    for (size_t i = 0; i < r->entries.n; i++) {
+        const fr_entry *e = &r->entries.at[i];
+        fr__emit_transfer(s, e->worker, (fr_action)e->x.action, e->x.stage, e->x.micro, e->x.peer);
+    }
+    if (fr__emit_failed(s)) return fr__no_memory(r->ctx, r->entries.n * sizeof(fr_instr), r->path);
+    return lower(r->ctx, s, given && given->must_reduce);
+}
+
+static fr_status parse(fr_reader *r, int n_micro, const fr_schedule_desc *d, fr_schedule **out)
+{
+    static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
+    if (r->end - r->at >= 3 && memcmp(r->at, mark, 3) == 0) r->at += 3;
+    FR_TRY(is_text_form(r) ? read_text(r) : read_csv(r));
+    FR_TRY(fill_sizes(r, n_micro, d));
+    FR_TRY(fill_workers(r));
+    return build(r, d, out);
+}
+
+fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, size_t bytes,
+                             int n_micro, const fr_schedule_desc *d, fr_schedule **out)
+{
+    *out = NULL;
+    const char *base = strrchr(path, '/');
+    /* What fails below the reader does not know the file: its text is passed on with the path. */
+    fr_ctx *own = fr_ctx_create();
+    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), path);
+    fr_reader r = {
+        .ctx = own, .path = path, .at = data, .end = data + bytes, .line = 0, .is_flush = -1};
+    snprintf(r.name, sizeof r.name, "%s", base ? base + 1 : path);
+    fr_status status = parse(&r, n_micro, d, out);
+    if (status != FR_OK) {
+        const char *text = fr_ctx_error(own);
+        bool is_told = strncmp(text, path, strlen(path)) == 0;
+        fr_fail(ctx, status, "%s%s%s", is_told ? "" : path, is_told ? "" : ": ", text);
+        fr_schedule_free(*out);
+        *out = NULL;
+    } else if (r.n_skipped > 0) {
+        fr_log(ctx, FR_LOG_WARN,
+               "%s: %d entries UNSHARD, RESHARD or REDUCE_GRAD left out: weights are whole here, "
+               "and reductions are placed where they are needed",
+               path, r.n_skipped);
+    }
+    fr__vec_fini(&r.entries);
+    fr__vec_fini(&r.worker_of);
+    fr__vec_fini(&r.links[0]);
+    fr__vec_fini(&r.links[1]);
+    fr_ctx_free(own);
+    return status;
+}
+
+fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro, const fr_schedule_desc *d,
+                           fr_schedule **out)
+{
+    unsigned char *data;
+    size_t bytes;
+    *out = NULL;
+    FR_TRY(fr__file_read(ctx, path, FR_SCHED_MAX_BYTES, &data, &bytes));
+    fr_status status = fr__schedule_parse(ctx, path, (const char *)data, bytes, n_micro, d, out);
+    fr__free(data);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* read_entry.c -- lines, numbers and instructions of a schedule file. */
+#include "sched/read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+fr_status fr__read_fail(const fr_reader *r, int line, int number, const char *format, ...)
+{
+    char text[512], where[32] = "";
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (number > 0) snprintf(where, sizeof where, "entry %d: ", number);
+    return fr_fail(r->ctx, FR_INVALID, "%s:%d: %s%s", r->path, line, where, text);
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+static fr_span trim(fr_span s)
+{
+    while (s.n > 0 && is_blank(s.at[0])) s.at++, s.n--;
+    while (s.n > 0 && is_blank(s.at[s.n - 1])) s.n--;
+    return s;
+}
+
+bool fr__read_line(fr_reader *r, fr_span *line)
+{
+    while (r->at < r->end) {
+        size_t left = (size_t)(r->end - r->at);
+        const char *stop = memchr(r->at, '\n', left);
+        *line = (fr_span){r->at, stop ? (size_t)(stop - r->at) : left};
+        r->at = stop ? stop + 1 : r->end;
+        r->line++;
+        const char *comment = line->n ? memchr(line->at, '#', line->n) : NULL;
+        if (comment) line->n = (size_t)(comment - line->at);
+        *line = trim(*line);
+        if (line->n > 0) return true;
+    }
+    return false;
+}
+
+fr_span fr__read_part(fr_span *line, char separator)
+{
+    size_t n = 0;
+    while (n < line->n && line->at[n] != separator && !(separator == ' ' && is_blank(line->at[n])))
+        n++;
+    fr_span part = {line->at, n};
+    size_t cut = n < line->n ? n + 1 : n;
+    line->at += cut, line->n -= cut;
+    if (separator == ' ') *line = trim(*line);
+    return trim(part);
+}
+
+bool fr__read_number(fr_span *text, int *value)
+{
+    size_t n = 0;
+    int64_t v = 0;
+    for (; n < text->n && text->at[n] >= '0' && text->at[n] <= '9'; n++)
+        if (v <= FR_SCHED_MAX_NUMBER) v = 10 * v + (text->at[n] - '0');
+    *value = v <= FR_SCHED_MAX_NUMBER ? (int)v : -1;
+    if (n == 0 || *value < 0) return false;
+    text->at += n, text->n -= n;
+    return true;
+}
+
+/* --- instructions ------------------------------------------------------------------------- */
+
+/* The action at the front of the text: letters and '_'; what fr_instr_text calls it. */
+static int read_action(fr_span *text, fr_span *word)
+{
+    size_t n = 0;
+    while (n < text->n && ((text->at[n] >= 'A' && text->at[n] <= 'Z') || text->at[n] == '_')) n++;
+    *word = (fr_span){text->at, n};
+    text->at += n, text->n -= n;
+    for (int a = 0; a < FR_N_ACTIONS; a++) {
+        const char *name = fr__action_name(a);
+        if (strlen(name) == n && memcmp(name, word->at, n) == 0) return a;
+    }
+    return -1;
+}
+
+static bool is_word(fr_span word, const char *name)
+{
+    return strlen(name) == word.n && memcmp(name, word.at, word.n) == 0;
+}
+
+/* What PyTorch does to weights that are sharded: here they are whole, and reductions are placed by
+ * lowering. */
+static bool is_sharding(fr_span word)
+{
+    return is_word(word, "UNSHARD") || is_word(word, "RESHARD") || is_word(word, "REDUCE_GRAD");
+}
+
+static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number)
+{
+    int n = text.n < 40 ? (int)text.n : 40;
+    if (text.n > 0 && text.at[0] == '(')
+        return fr__read_fail(r, r->line, number,
+                             "%.*s: two at once; write its parts as entries of their own", n,
+                             text.at);
+    return fr__read_fail(r, r->line, number,
+                         "%.*s: expected an instruction: a stage, one of F B I W SEND_F RECV_F "
+                         "SEND_B RECV_B REDUCE STEP, a micro-batch, as 0F0 or 2SEND_F5; numbers up "
+                         "to %d",
+                         n, text.at, FR_SCHED_MAX_NUMBER);
+}
+
+fr_status fr__read_entry(fr_reader *r, fr_span text, int number)
+{
+    fr_span rest = text, word;
+    if (rest.n >= 2 && rest.at[0] == '"' && rest.at[rest.n - 1] == '"')
+        rest = trim((fr_span){rest.at + 1, rest.n - 2});
+    fr_entry e = {.worker = r->n_rows, .line = r->line, .number = number};
+    if (!fr__read_number(&rest, &e.x.stage)) return not_an_instruction(r, text, number);
+    int action = read_action(&rest, &word);
+    if (action < 0 && is_sharding(word)) {
+        r->n_skipped++;
+        return FR_OK;
+    }
+    if (action < 0 || !fr__read_number(&rest, &e.x.micro))
+        return not_an_instruction(r, text, number);
+    e.x.action = (uint8_t)action;
+    e.x.peer = fr__is_transfer(action) ? fr__neighbour(&e.x) : -1;
+    if (fr__is_transfer(action) && rest.n > 0 && rest.at[0] == '>') {
+        rest.at++, rest.n--;
+        if (!fr__read_number(&rest, &e.x.peer)) return not_an_instruction(r, text, number);
+    }
+    if (rest.n > 0) return not_an_instruction(r, text, number);
+    if (!fr__vec_push(&r->entries, e))
+        return fr__no_memory(r->ctx, r->entries.n * sizeof e, r->path);
+    return FR_OK;
+}

@@ -1,0 +1,88 @@
+/* text.c -- the text form: a few lines on the schedule, then one line a worker. It holds everything
+ * but slots and buffers, which follow from the lists.
+ *
+ *     forerun-schedule 1
+ *     name 1f1b
+ *     stages 2
+ *     workers 2
+ *     micro 2
+ *     batches 1
+ *     flush yes
+ *     worker_of 0 1
+ *     forward 0>1
+ *     backward 1>0
+ *     worker 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0STEP0
+ *     worker 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1STEP0 */
+#include "sched/print.h"
+#include "sched/sched.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void fr__print_bytes(fr_print *p, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n && !p->has_failed; i++)
+        p->has_failed = !fr__vec_push(&p->text, bytes[i]);
+}
+
+void fr__print(fr_print *p, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof line)
+        p->has_failed = true;
+    else
+        fr__print_bytes(p, line, (size_t)n);
+}
+
+char *fr__print_end(fr_print *p)
+{
+    fr__print_bytes(p, "", 1);
+    char *text = p->has_failed ? NULL : p->text.at;
+    if (!text) fr__free(p->text.at);
+    *p = (fr_print){0};
+    return text;
+}
+
+void fr_text_free(char *text) { fr__free(text); }
+
+/* A name is one line, whatever it holds. */
+static void print_name(fr_print *p, const fr_schedule *s)
+{
+    fr__print(p, "name ");
+    for (const char *c = s->name; *c; c++)
+        fr__print_bytes(p, (unsigned char)*c < ' ' || *c == 0x7F ? "?" : c, 1);
+    fr__print(p, "\n");
+}
+
+static void print_links(fr_print *p, const char *name, int n, const fr_link *links)
+{
+    fr__print(p, "%s", name);
+    for (int i = 0; i < n; i++) fr__print(p, " %d>%d", links[i].from, links[i].to);
+    fr__print(p, "\n");
+}
+
+char *fr_schedule_to_text(const fr_schedule *s)
+{
+    fr_print p = {0};
+    char text[48];
+    fr__print(&p, "forerun-schedule 1\n");
+    print_name(&p, s);
+    fr__print(&p, "stages %d\nworkers %d\nmicro %d\nbatches %d\nflush %s\n", s->n_stages,
+              s->n_workers, s->n_micro, s->n_batches, s->is_flush ? "yes" : "no");
+    fr__print(&p, "worker_of");
+    for (int k = 0; k < s->n_stages; k++) fr__print(&p, " %d", s->worker_of[k]);
+    fr__print(&p, "\n");
+    print_links(&p, "forward", s->n_forward, s->forward);
+    print_links(&p, "backward", s->n_backward, s->backward);
+    for (int w = 0; w < s->n_workers; w++) {
+        fr__print(&p, "worker %d:", w);
+        for (int i = 0; i < s->lists[w].n; i++)
+            fr__print(&p, " %s", fr_instr_text(&s->lists[w].at[i], text));
+        fr__print(&p, "\n");
+    }
+    return fr__print_end(&p);
+}
