@@ -33,3 +33,25 @@ fr_status fr__observe_trace(const fr_setup *s, const fr_engine *e, const fr_fold
     fr__free(n_events);
     return status;
 }
+
+fr_status fr__observe_bubble(const fr_setup *s, const fr_engine *e, int64_t n_batches,
+                             int64_t n_calls, fr_bubble *out)
+{
+    int n_workers = fr_engine_n_workers(e), n_stages = fr_engine_n_stages(e);
+    fr_worker_times *workers = FR_NEW_ARRAY(fr_worker_times, n_workers);
+    fr_stage_times *stages = FR_NEW_ARRAY(fr_stage_times, n_stages);
+    fr_status status = FR_OK;
+    if (!workers || !stages)
+        status = fr__no_memory(s->ctx, (size_t)n_stages * sizeof *stages, "times");
+    for (int i = 0; i < n_workers && status == FR_OK; i++) workers[i] = *fr_engine_times(e, i);
+    for (int k = 0; k < n_stages && status == FR_OK; k++) stages[k] = *fr_engine_stage_times(e, k);
+    fr_bubble_input in = {.schedule = s->pipeline.schedule,
+                          .workers = workers,
+                          .stages = stages,
+                          .n_batches = n_batches,
+                          .n_calls = n_calls};
+    if (status == FR_OK) status = fr__bubble_split(s->ctx, &in, out);
+    fr__free(workers);
+    fr__free(stages);
+    return status;
+}

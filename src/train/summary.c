@@ -89,6 +89,20 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     fr__json_end(j);
 }
 
+static void write_bubble(fr_json *j, const fr_bubble *b)
+{
+    fr__json_real(j, "predicted_s_per_batch", b->predicted_s_per_batch);
+    fr__json_real(j, "measured_s_per_batch", b->measured_s_per_batch);
+    fr__json_object(j, "bubble");
+    fr__json_real(j, "share", b->bubble);
+    fr__json_real(j, "fill_drain", b->fill_drain);
+    fr__json_real(j, "imbalance", b->imbalance);
+    fr__json_real(j, "communication", b->communication);
+    fr__json_real(j, "optimizer", b->optimizer);
+    fr__json_int(j, "busiest_worker", b->busiest);
+    fr__json_end(j);
+}
+
 static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const fr_summary *sum)
 {
     const fr_settings *t = &s->settings;
@@ -116,6 +130,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_real(j, "wall_s", r->wall_s);
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
+    write_bubble(j, sum->bubble);
     fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");
     for (int i = 0; i < fr_engine_n_workers(e); i++) write_worker(j, e, i);
