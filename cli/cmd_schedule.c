@@ -129,13 +129,17 @@ static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
     const fr_method *m = fr_method_find(name);
     const fr_generator *g = fr_generator_find(m ? m->generator : name);
     const struct form *form = find_form(o->format ? o->format : "grid");
-    int64_t stages = o->stages ? o->stages : m && m->max_stages < 4 ? m->max_stages : 4;
+    int64_t most = m && m->max_stages > 0 ? m->max_stages : INT32_MAX;
+    int64_t stages = o->stages ? o->stages : most < 4 ? most : 4;
     if (!g) return unknown_method(ctx, name);
-    if (m && stages > m->max_stages)
-        return fr_fail(ctx, FR_INVALID, "%s runs on at most %d stage%s, not %lld", name,
-                       m->max_stages, m->max_stages == 1 ? "" : "s", (long long)stages);
-    fr_schedule_desc d = {
-        .n_stages = (int)stages, .n_micro = o->micro ? (int)o->micro : 8, .chunks = (int)o->chunks};
+    if (stages > most)
+        return fr_fail(ctx, FR_INVALID, "%s runs on at most %lld stage%s, not %lld", name,
+                       (long long)most, most == 1 ? "" : "s", (long long)stages);
+    fr_schedule_desc d = {.n_stages = (int)stages,
+                          .n_micro = o->micro ? (int)o->micro : 8,
+                          .chunks = o->chunks ? (int)o->chunks
+                                    : m       ? m->chunks
+                                              : 1};
     d.n_batches = o->batches ? (int)o->batches : batches_of(g, &d);
     fr_schedule *s;
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
@@ -187,7 +191,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
         {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_INT,
          &o.micro},
-        {"chunks", "V", "stages of a worker (1)", CLI_INT, &o.chunks},
+        {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_INT, &o.chunks},
         {"batches", "B", "mini-batches (1; without flush: enough to fill the pipeline twice)",
          CLI_INT, &o.batches},
         {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},
