@@ -87,6 +87,24 @@ typedef struct fr_stage {
  * is refused. After fr_graph_finish, from any thread. */
 fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out);
 
+/* Cuts for n_stages stages (n_stages - 1 of them) that make the largest stage's work as small as it
+ * can be; among such, those that fewer bytes cross. Work: FLOPs of forward and backward, and some
+ * for the memory that a node moves. Stages without trained parameters are avoided where possible.
+ * Names how many stages are possible if there are fewer. */
+fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts);
+/* Cuts before the named nodes, in the order of the model. */
+fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names, int *cuts);
+
+typedef struct fr_stage_link {
+    int from, to; /* stages */
+} fr_stage_link;
+/* Which stages of a cut talk to which. Forward: `to` reads a value that is made in `from` (INPUT
+ * nodes are fed, not sent). Backward, for each value that needs a gradient: from its last reader to
+ * the one before it, and so on, from its first reader to its maker. Sorted, each pair once; room
+ * for n * (n - 1) / 2 links in either list. */
+fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages, int *n_forward,
+                         fr_stage_link *forward, int *n_backward, fr_stage_link *backward);
+
 /* Bytes of one sample that cross from nodes < cut to nodes >= cut (INPUT nodes not counted); -1
  * before fr_graph_finish. */
 int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
