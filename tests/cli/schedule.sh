@@ -88,6 +88,32 @@ head -c 100000 /dev/urandom >noise.csv
 run 2 schedule --check noise.csv
 says noise.csv
 
+# --- what the documentation shows is what comes out ---
+documented() { # TEXT: a line of docs/schedules.md
+    grep -qxF -- "    $1" "$source_dir/docs/schedules.md" || fail "docs/schedules.md does not show '$1'"
+}
+while read -r arguments; do
+    # shellcheck disable=SC2086
+    run 0 schedule $arguments --columns 110
+    while IFS= read -r row; do documented "$row"; done < <(grep '^w' out)
+done <<LIST
+sequential --stages 3 --micro 2
+gpipe --stages 4 --micro 4
+1f1b --stages 4 --micro 4
+interleaved --stages 4 --chunks 2 --micro 4
+zb-h1 --stages 4 --micro 4
+1f1b-async --stages 3 --micro 1 --batches 6
+nf1b --stages 3 --micro 2 --batches 3
+LIST
+run 0 schedule 1f1b --stages 2 --micro 2 --format text
+while IFS= read -r row; do documented "$row"; done <out
+sed -n '/^    # v.csv/,/^$/s/^    //p' "$source_dir/docs/schedules.md" >v.csv
+run 0 schedule --check v.csv
+documented "$(cat out)"
+sed -i 's/^0F0,/0B0,/; s/,0B0,0B1$/,0F0,0B1/' v.csv
+run 2 schedule --check v.csv
+documented "$(cat err)"
+
 # --- usage ---
 run 2 schedule
 says "which method?"
