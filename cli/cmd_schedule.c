@@ -116,12 +116,20 @@ static fr_status unknown_method(fr_ctx *ctx, const char *name)
     return fr_fail(ctx, FR_INVALID, "no method is called '%s'; there are: %s", name, list);
 }
 
-/* Mini-batches of a segment: one with a flush; else as many as fill the pipeline twice. */
-static int batches_of(const fr_generator *g, const fr_schedule_desc *d)
+/* Mini-batches of a segment: one with a flush; else as many as fill the pipeline, drain it, and
+ * leave one between. How far worker 0 runs ahead is seen on a first try. */
+static fr_status choose_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
 {
-    if (g->is_flush || g->is_forward_only || d->n_micro < 1) return 1;
-    int n = (2 * d->n_stages + d->n_micro - 1) / d->n_micro;
-    return n < 2 ? 2 : n;
+    fr_schedule *s;
+    int ahead = 0;
+    if (d->n_batches || g->is_flush || g->is_forward_only || d->n_micro < 1) return FR_OK;
+    d->n_batches = d->n_stages + 1;
+    FR_TRY(fr_schedule_create(ctx, g, d, &s));
+    for (int i = 0; i < s->lists[0].n && s->lists[0].at[i].action != FR_DO_B; i++)
+        ahead += s->lists[0].at[i].action == FR_DO_F;
+    fr_schedule_free(s);
+    d->n_batches = 1 + (ahead + d->n_stages + d->n_micro - 1) / d->n_micro;
+    return FR_OK;
 }
 
 static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
@@ -129,15 +137,19 @@ static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
     const fr_method *m = fr_method_find(name);
     const fr_generator *g = fr_generator_find(m ? m->generator : name);
     const struct form *form = find_form(o->format ? o->format : "grid");
-    int64_t stages = o->stages ? o->stages : m && m->max_stages < 4 ? m->max_stages : 4;
+    int64_t most = m && m->max_stages > 0 ? m->max_stages : INT32_MAX;
+    int64_t stages = o->stages ? o->stages : most < 4 ? most : 4;
     if (!g) return unknown_method(ctx, name);
-    if (m && stages > m->max_stages)
-        return fr_fail(ctx, FR_INVALID, "%s runs on at most %d stage%s, not %lld", name,
-                       m->max_stages, m->max_stages == 1 ? "" : "s", (long long)stages);
-    fr_schedule_desc d = {
-        .n_stages = (int)stages, .n_micro = o->micro ? (int)o->micro : 8, .chunks = (int)o->chunks};
-    d.n_batches = o->batches ? (int)o->batches : batches_of(g, &d);
+    if (stages > most)
+        return fr_fail(ctx, FR_INVALID, "%s runs on at most %lld stage%s, not %lld", name,
+                       (long long)most, most == 1 ? "" : "s", (long long)stages);
+    int64_t chunks = o->chunks ? o->chunks : m ? m->chunks : 0;
+    fr_schedule_desc d = {.n_stages = (int)stages,
+                          .n_micro = o->micro ? (int)o->micro : 8,
+                          .n_batches = (int)o->batches,
+                          .chunks = (int)chunks};
     fr_schedule *s;
+    FR_TRY(choose_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
     snprintf(s->name, sizeof s->name, "%s", name);
     fr_status status = check_and_print(ctx, s, form, o);
@@ -187,9 +199,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
         {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_INT,
          &o.micro},
-        {"chunks", "V", "stages of a worker (1)", CLI_INT, &o.chunks},
-        {"batches", "B", "mini-batches (1; without flush: enough to fill the pipeline twice)",
-         CLI_INT, &o.batches},
+        {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_INT, &o.chunks},
+        {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_INT,
+         &o.batches},
         {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
