@@ -181,6 +181,7 @@ struct fr_engine {
     fr_wire *forward[FR_N_MODES];
     fr_wire *backward;
     int *home_of, *placement_of; /* [param]: stage and placement of its own values or copy; -1 */
+    bool has_reduce;             /* the schedule has: ties inside a stage are added there */
     bool must_sum;               /* gradients or their norm are combined before a step */
     fr_board *norm_board, *tie_board;
     size_t *tie_room;    /* bytes of board a worker holds */

@@ -86,8 +86,9 @@ fr_status fr__update_plan(fr_engine *e)
     FR_TRY(find_ties(e));
     if (!s) return FR_OK;
     FR_TRY(check_async(e));
+    e->has_reduce = has_reduce(s);
     e->must_sum = e->n_stages > 1 && s->is_flush && (e->n_tied > 0 || wants_norm(e));
-    if (e->must_sum && !has_reduce(s))
+    if (e->must_sum && !e->has_reduce)
         return fr_fail(e->ctx, FR_INVALID,
                        "schedule %s has no reductions, but %s need the gradients of all stages",
                        s->name, e->n_tied ? "tied parameters" : "norms");
@@ -275,7 +276,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         whole_sq = p->worker->norm_sq;
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
-        fr_program_sum_ties(p->layout, p->grads);
+        if (!e->has_reduce) fr_program_sum_ties(p->layout, p->grads);
         if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
     }
     bool is_whole = e->must_sum || e->n_stages == 1;

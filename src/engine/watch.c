@@ -144,12 +144,12 @@ void fr__blame_stall(fr_engine *e, double seconds)
         n_named++;
     }
     if (culprit < 0) {
-        fr_fail(e->ctx, FR_PEER, "no worker got on for %.0f s: all wait%s", seconds, others);
+        fr_fail(e->ctx, FR_PEER, "no worker got on for %.1f s: all wait%s", seconds, others);
         return;
     }
     describe(e, &e->workers[culprit], text, sizeof text);
     fr_fail(e->ctx, FR_PEER,
-            "%s: no sign of life for %.0f s%s; if its kernels need longer, raise run.stall_timeout",
+            "%s: no sign of life for %.1f s%s; if its kernels need longer, raise run.stall_timeout",
             text, seconds, others);
 }
 
