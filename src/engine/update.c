@@ -3,7 +3,8 @@
  * Normally the update rides on the last backward (passes.c): as soon as the gradient of a parameter
  * is final its weights are stepped, while the gradient is still in cache, and a STEP only closes
  * the account. That is not possible where the whole gradient must be seen first: clipping, its
- * norm, tied parameters, gradients that somebody wants to look at. Then one sweep follows.
+ * norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where others
+ * wait for the end of that backward. Then one sweep follows.
  *
  * What stages must see of each other goes over boards, in an order that is that of one worker: the
  * partial sums of squares of all stages are added one after the other, and the gradients of tied
@@ -80,6 +81,20 @@ static fr_status check_async(const fr_engine *e)
         fr_graph_param(e->desc.graph, e->tied[e->n_tied - 1])->name, e->desc.schedule->name);
 }
 
+/* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
+ * worker are sent before the update, which then falls into this worker's own idle time. Without a
+ * flush nobody waits, and the ride saves a pass over memory. */
+static bool holds_up_others(const fr_part *p)
+{
+    const fr_schedule *s = p->engine->desc.schedule;
+    if (!s->is_flush || s->is_split) return false;
+    for (int i = 0; i < s->n_backward; i++)
+        if (s->backward[i].from == p->stage &&
+            s->worker_of[s->backward[i].to] != s->worker_of[p->stage])
+            return true;
+    return false;
+}
+
 fr_status fr__update_plan(fr_engine *e)
 {
     const fr_schedule *s = e->desc.schedule;
@@ -94,8 +109,8 @@ fr_status fr__update_plan(fr_engine *e)
                        s->name, e->n_tied ? "tied parameters" : "norms");
     for (int k = 0; k < e->n_stages; k++) {
         fr_part *p = &e->parts[k];
-        p->is_ridden =
-            !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && p->n_grads == p->n_weights;
+        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum &&
+                       p->n_grads == p->n_weights && !holds_up_others(p);
     }
     return FR_OK;
 }
