@@ -70,6 +70,14 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Where an arrow begins and ends: a send hands over as it begins; a receive has its message only
+ * when it ends (a worker may lose its core in between), at the last instant of its slice. */
+static uint64_t arrow_ns(const fr_event *e)
+{
+    if (end_kind(e) == 0 || e->end_ns == e->start_ns) return e->start_ns;
+    return e->end_ns - 1;
+}
+
 static fr_status collect(fr_ctx *ctx, const fr_timeline *t, arrows *a)
 {
     size_t n = 0;
@@ -152,7 +160,7 @@ static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, in
     if (!bsearch(&id, a->ids[!kind], a->n[!kind], sizeof id, by_value)) return;
     const char *what =
         e->action == FR_DO_SEND_F || e->action == FR_DO_RECV_F ? "value" : "gradient";
-    fr__trace_flow(out, &slice, e->start_ns, kind == 1, what, id);
+    fr__trace_flow(out, &slice, arrow_ns(e), kind == 1, what, id);
 }
 
 static fr_status check(fr_ctx *ctx, const fr_timeline *t)
