@@ -1,12 +1,15 @@
-/* step.c -- how fast one worker trains: forward, backward and update on a fixed synthetic batch.
+/* step.c -- how fast training goes: forward, backward and update on a fixed synthetic batch.
  *
  *     bench_step --model mlp|vgg16|gpt [--threads N] [--batch N] [--micro N] [--steps N]
  *                [--repeats N] [--warmup N] [--backend NAME] [--optimizer NAME]
+ *                [--method NAME] [--stages N]
  *
  * Prints one JSON object. A repeat is `steps` mini-batches; samples_per_s is the best repeat,
- * median_samples_per_s the median. bench/compare.py runs it beside PyTorch. */
+ * median_samples_per_s the median. The pipeline is drained between repeats, so with several stages
+ * `steps` should be long. bench/compare.py runs it beside PyTorch. */
 #include <forerun/engine.h>
 #include <forerun/models.h>
+#include <forerun/train.h>
 
 #include "base/alloc.h"
 #include "base/philox.h"
@@ -17,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_REPEATS = 1000 };
+enum { MAX_REPEATS = 1000, MAX_STAGES = 64 };
 
 static const struct model_case {
     const char *name;
@@ -33,7 +36,8 @@ typedef struct settings {
     const struct model_case *model;
     const fr_backend *backend;
     const fr_optimizer *optimizer;
-    int threads, batch, micro, steps, repeats, warmup;
+    const fr_method *method;
+    int threads, batch, micro, steps, repeats, warmup, stages;
 } settings;
 
 /* A batch in host memory: input and target as the graph's INPUT nodes want them. */
@@ -74,21 +78,33 @@ static fr_status make_data(fr_ctx *ctx, const fr_graph *g, int batch, data *d)
     return FR_OK;
 }
 
-/* Rates of each repeat into rates[]; the mean loss of the last mini-batch. */
-static fr_status measure(fr_worker *w, const settings *s, const data *d, double *rates,
-                         double *loss)
+/* The engine is fed the same batch over and over. */
+static fr_status give(void *user, fr_feed *out)
 {
-    fr_feed feed = {.input = d->input, .target = d->target, .n_targets = d->n_targets, .lr = 1e-3};
+    const data *d = user;
+    *out = (fr_feed){.input = d->input, .target = d->target, .n_targets = d->n_targets};
+    return FR_OK;
+}
+static void take_back(void *user) { (void)user; }
+
+static bool note_loss(void *user, const fr_batch_report *r)
+{
+    *(double *)user = r->tally.loss / (double)r->tally.targets;
+    return true;
+}
+
+/* Rates of each repeat into rates[]; the mean loss of the last mini-batch. */
+static fr_status measure(fr_engine *e, const settings *s, data *d, double *rates, double *loss)
+{
+    fr_source source = {.user = d, .next = give, .release = take_back};
+    int64_t step = 0, n_done;
     for (int r = -1; r < s->repeats; r++) { /* round -1: warm-up */
         int steps = r < 0 ? s->warmup : s->steps;
         uint64_t start = fr__now_ns();
-        for (int i = 0; i < steps; i++, feed.step++) {
-            fr_tally tally;
-            FR_TRY(fr_worker_train(w, &feed, &tally, NULL));
-            *loss = tally.loss / (double)tally.targets;
-        }
+        FR_TRY(fr_engine_train(e, step, steps, &source, note_loss, loss, NULL, &n_done));
         double seconds = (double)(fr__now_ns() - start) * 1e-9;
         if (r >= 0) rates[r] = steps * s->batch / seconds;
+        step += steps;
     }
     return FR_OK;
 }
@@ -99,51 +115,100 @@ static int by_rate(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(const fr_graph *g, fr_worker *w, const settings *s, double *rates, double loss)
+/* The heaviest worker's memory, and the busiest one's share of the time. */
+static void report(const fr_graph *g, const fr_engine *e, const settings *s, double *rates,
+                   double loss)
 {
-    const fr_memory_use *use = fr_worker_predicted(w);
+    const fr_memory_use *use = fr_engine_predicted(e, 0);
+    size_t peak = fr_engine_peak_bytes(e, 0);
+    double busy = 0;
+    for (int i = 0; i < fr_engine_n_workers(e); i++) {
+        const fr_worker_times *t = fr_engine_times(e, i);
+        double mine = 0;
+        for (int k = FR_SPENT_FORWARD; k <= FR_SPENT_STEP; k++) mine += (double)t->ns[k];
+        busy = fmax(busy, mine / (double)t->wall_ns);
+        if (fr_engine_peak_bytes(e, i) > peak)
+            peak = fr_engine_peak_bytes(e, i), use = fr_engine_predicted(e, i);
+    }
     qsort(rates, (size_t)s->repeats, sizeof *rates, by_rate);
     printf("{\"model\": \"%s\", \"backend\": \"%s\", \"about\": \"%s\", \"threads\": %d, "
            "\"batch\": %d, \"micro\": %d, \"optimizer\": \"%s\", \"steps\": %d, \"repeats\": %d, "
            "\"parameters\": %lld, \"loss\": %.6f, \"samples_per_s\": %.3f, "
            "\"median_samples_per_s\": %.3f, ",
-           s->model->name, fr_backend_name(s->backend), fr_worker_about(w), s->threads, s->batch,
+           s->model->name, fr_backend_name(s->backend), fr_engine_about(e), s->threads, s->batch,
            s->micro, s->optimizer->name, s->steps, s->repeats, (long long)fr_graph_param_count(g),
            loss, rates[s->repeats - 1], rates[s->repeats / 2]);
+    printf("\"method\": \"%s\", \"stages\": %d, \"busiest_share\": %.4f, ", s->method->name,
+           s->stages, busy);
     printf("\"predicted_bytes\": {\"weights\": %zu, \"grads\": %zu, \"optimizer\": %zu, "
            "\"buffers\": %zu, \"slots\": %zu, \"workspace\": %zu, \"cache\": %zu, \"io\": %zu, "
            "\"total\": %zu}, \"peak_bytes\": %zu, \"peak_rss_bytes\": %zu}\n",
            use->weights, use->grads, use->optimizer, use->buffers, use->slots, use->workspace,
-           use->cache, use->io, use->total, fr_worker_peak_bytes(w), fr__peak_rss());
+           use->cache, use->io, use->total, peak, fr__peak_rss());
+}
+
+static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, int *cuts,
+                               fr_schedule **out)
+{
+    static fr_stage stages[MAX_STAGES];
+    static fr_stage_link pairs[2][MAX_STAGES * MAX_STAGES];
+    static fr_link links[2][MAX_STAGES * MAX_STAGES];
+    const fr_generator *gen = fr_generator_find(s->method->generator);
+    int n[2];
+    if (!gen) return fr_fail(ctx, FR_INVALID, "no schedule called %s", s->method->generator);
+    FR_TRY(fr_graph_balance(g, s->stages, cuts));
+    FR_TRY(fr_graph_cut(g, s->stages - 1, cuts, stages));
+    FR_TRY(fr_graph_links(g, s->stages, stages, &n[0], pairs[0], &n[1], pairs[1]));
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < n[k]; i++) links[k][i] = (fr_link){pairs[k][i].from, pairs[k][i].to};
+    fr_schedule_desc d = {.n_stages = s->stages,
+                          .chunks = s->method->chunks,
+                          .n_micro = s->micro,
+                          .n_batches = gen->is_flush ? 1 : s->steps,
+                          .n_forward = n[0],
+                          .n_backward = n[1],
+                          .forward = links[0],
+                          .backward = links[1]};
+    const char *wrong = gen->check ? gen->check(&d) : NULL;
+    if (wrong) return fr_fail(ctx, FR_INVALID, "method %s: %s", s->method->name, wrong);
+    FR_TRY(fr_schedule_create(ctx, gen, &d, out));
+    return fr_schedule_check(ctx, *out);
 }
 
 static fr_status run(fr_ctx *ctx, const settings *s)
 {
     static double rates[MAX_REPEATS];
+    int cuts[MAX_STAGES];
     double loss = NAN;
     fr_graph *g = NULL;
-    fr_worker *w = NULL;
+    fr_engine *e = NULL;
+    fr_schedule *schedule = NULL;
     data d = {0};
-    fr_worker_desc desc = {.backend = s->backend,
-                           .device = {.n_threads = s->threads, .first_cpu = -1},
+    fr_engine_desc desc = {.backend = s->backend,
+                           .n_threads = s->threads,
+                           .pin = s->stages > 1,
                            .micro_batch = s->batch / s->micro,
                            .n_micro = s->micro,
-                           .n_slots = 1,
+                           .policy = fr_policy_find(s->method->policy),
                            .optimizer = s->optimizer,
                            .seed = 1,
                            .logits_node = -1};
     fr_status status;
     s->optimizer->defaults(&desc.options);
+    fr_lr_defaults(&desc.lr);
     desc.options.momentum = 0.9;
+    desc.options.lr = 1e-3;
     FR_TRY_GOTO(status, fr_model_build(ctx, fr_model_find(s->model->name), &s->model->options, &g),
                 done);
-    desc.graph = g;
+    FR_TRY_GOTO(status, make_schedule(ctx, g, s, cuts, &schedule), done);
+    desc.graph = g, desc.n_cuts = s->stages - 1, desc.cuts = cuts, desc.schedule = schedule;
     FR_TRY_GOTO(status, make_data(ctx, g, s->batch, &d), done);
-    FR_TRY_GOTO(status, fr_worker_create(ctx, &desc, &w), done);
-    FR_TRY_GOTO(status, measure(w, s, &d, rates, &loss), done);
-    report(g, w, s, rates, loss);
+    FR_TRY_GOTO(status, fr_engine_create(ctx, &desc, &e), done);
+    FR_TRY_GOTO(status, measure(e, s, &d, rates, &loss), done);
+    report(g, e, s, rates, loss);
 done:
-    fr_worker_free(w);
+    fr_engine_free(e);
+    fr_schedule_free(schedule);
     fr__free(d.input);
     fr__free(d.target);
     fr_graph_free(g);
@@ -155,7 +220,7 @@ static int usage(const char *problem, const char *what)
     fprintf(stderr,
             "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|gpt [--threads N] [--batch N] "
             "[--micro N]\n       [--steps N] [--repeats N] [--warmup N] [--backend NAME] "
-            "[--optimizer NAME]\n",
+            "[--optimizer NAME]\n       [--method NAME] [--stages N]\n",
             problem, what);
     return 2;
 }
@@ -167,9 +232,10 @@ static const char *set(settings *s, const char *key, const char *value)
         const char *key;
         int *to, min, max;
     } numbers[] = {
-        {"--threads", &s->threads, 1, 1024},  {"--batch", &s->batch, 1, 1 << 20},
-        {"--micro", &s->micro, 1, 1 << 20},   {"--steps", &s->steps, 1, 1 << 20},
-        {"--warmup", &s->warmup, 0, 1 << 20}, {"--repeats", &s->repeats, 1, MAX_REPEATS}};
+        {"--threads", &s->threads, 1, 1024},    {"--batch", &s->batch, 1, 1 << 20},
+        {"--micro", &s->micro, 1, 1 << 20},     {"--steps", &s->steps, 1, 1 << 20},
+        {"--warmup", &s->warmup, 0, 1 << 20},   {"--repeats", &s->repeats, 1, MAX_REPEATS},
+        {"--stages", &s->stages, 1, MAX_STAGES}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(key, numbers[i].key) != 0) continue;
         char *end;
@@ -183,6 +249,8 @@ static const char *set(settings *s, const char *key, const char *value)
         return (s->backend = fr_backend_find(value)) ? NULL : "no such backend:";
     if (strcmp(key, "--optimizer") == 0)
         return (s->optimizer = fr_optim_find(value)) ? NULL : "no such optimizer:";
+    if (strcmp(key, "--method") == 0)
+        return (s->method = fr_method_find(value)) ? NULL : "no such method:";
     if (strcmp(key, "--model") != 0) return "unknown option before";
     s->model = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -194,6 +262,8 @@ int main(int argc, char **argv)
 {
     settings s = {.backend = fr_backend_list()[0],
                   .optimizer = fr_optim_find("sgd"),
+                  .method = fr_method_find("single"),
+                  .stages = 1,
                   .threads = 1,
                   .micro = 1,
                   .steps = 5,

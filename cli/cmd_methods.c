@@ -17,6 +17,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
     int code = cli_parse(verb, options, argc, argv, 0, NULL);
     if (code >= 0) return code;
     SECTION("parallel.method", fr_method_list());
+    SECTION("parallel.weights (a method's own unless given)", fr_policy_list());
+    SECTION("schedules, as `forerun schedule` prints them", fr_generator_list());
     SECTION("train.optimizer.name", fr_optim_list());
     SECTION("train.schedule.name", fr_lr_list());
     SECTION("data.name", fr_data_list());
@@ -26,6 +28,6 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_methods = {
     .name = "methods",
     .usage = "methods",
-    .summary = "parallel methods, optimizers, schedules and data sources there are",
+    .summary = "parallel methods, weights, schedules, optimizers, data sources there are",
     .run = run,
 };

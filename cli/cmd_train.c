@@ -97,7 +97,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 {
     static cli_list sets;
     bool resume = false, is_quiet = false, want_json = false;
-    const char *out = NULL, *config;
+    const char *out = NULL, *ledger = NULL, *config;
     int64_t dump_step = -1;
     const cli_option options[] = {
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
@@ -106,6 +106,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &resume},
         {"dump-step", "K", "write step-K.safetensors: mini-batch K (from 1) laid open", CLI_INT,
          &dump_step},
+        {"ledger", "FILE", "write as CSV which weights each forward and backward used", CLI_TEXT,
+         &ledger},
         {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &is_quiet},
         {"json", NULL, "print the summary as JSON", CLI_FLAG, &want_json},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
@@ -128,6 +130,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
                         .out = out,
                         .resume = resume,
                         .dump_step = dump_step,
+                        .ledger = ledger,
                         .progress = on_progress,
                         .user = &s,
                         .stop = cli_catch_signals()};
@@ -142,10 +145,12 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_train = {
     .name = "train",
-    .usage = "train CONFIG [--set KEY=VALUE]... [--out DIR] [--resume] [--dump-step K]",
+    .usage = "train CONFIG [--set KEY=VALUE]... [--out DIR] [--resume] [--dump-step K] "
+             "[--ledger FILE]",
     .summary = "train a model as a config says",
-    .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json and checkpoint/.\n"
-            "Ctrl-C finishes the mini-batch and leaves a checkpoint; --resume goes on from there\n"
-            "with the same numbers as a run that was never stopped.\n",
+    .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json and\n"
+            "checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint; --resume goes on "
+            "from\n"
+            "there with the same numbers as a run that was never stopped.\n",
     .run = run,
 };

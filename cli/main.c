@@ -153,7 +153,7 @@ static void on_signal(int number)
     (void)number;
     if (stop_asked) _exit(130);
     stop_asked = 1;
-    static const char text[] = "\nforerun: stopping after this mini-batch; once more to stop now\n";
+    static const char text[] = "\nforerun: finishing what is begun; once more to stop now\n";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
 }
 

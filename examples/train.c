@@ -1,4 +1,4 @@
-/* train.c -- Forerun as a library: a network built by C calls, trained and evaluated.
+/* train.c -- Forerun as a library: a network built by C calls, cut in two, trained by two workers.
  *
  *     cc train.c $(pkg-config --cflags --libs forerun) -o train && ./train
  *
@@ -7,21 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH = 32, STEPS = 100 };
+enum { BATCH = 32, MICRO = 4, STEPS = 100, ROOM = 16 };
 
-/* conv -> relu -> pool -> linear -> loss. A failed call gives -1, later ones pass it on, and
- * fr_graph_finish tells what was wrong. */
+/* conv -> relu -> flatten -> linear -> loss. A failed call gives -1, later ones pass it on. */
 static fr_status build(fr_ctx *ctx, const fr_data_info *d, fr_graph **out)
 {
     fr_graph *g;
     FR_TRY(fr_graph_create(ctx, "small", &g));
     fr_attrs input = {.input = {.shape = d->input}}, target = {.input = {.dtype = FR_I32}};
-    fr_attrs conv = {.conv2d = {.out = 16, .kernel = {3, 3}, .pad = {1, 1}}};
-    fr_attrs pool = {.pool = {.kernel = {2, 2}}}, linear = {.linear = {.out = d->n_classes}};
+    fr_attrs conv = {.conv2d = {.out = 16, .kernel = {3, 3}, .stride = {2, 2}}};
+    fr_attrs linear = {.linear = {.out = d->n_classes}};
     int x = fr_graph_add(g, FR_OP_INPUT, "input", &input, 0, NULL);
     x = fr_graph_add(g, FR_OP_CONV2D, "conv", &conv, 1, &x);
     x = fr_graph_add(g, FR_OP_RELU, "relu", NULL, 1, &x);
-    x = fr_graph_add(g, FR_OP_MAX_POOL, "pool", &pool, 1, &x);
     x = fr_graph_add(g, FR_OP_FLATTEN, "flatten", NULL, 1, &x);
     int pair[2] = {fr_graph_add(g, FR_OP_LINEAR, "head", &linear, 1, &x),
                    fr_graph_add(g, FR_OP_INPUT, "target", &target, 0, NULL)};
@@ -30,69 +28,72 @@ static fr_status build(fr_ctx *ctx, const fr_data_info *d, fr_graph **out)
     return fr_graph_finish(g);
 }
 
-/* All mini-batches of a loader through the worker: trains if rate > 0, else evaluates. */
-static fr_status run(fr_ctx *ctx, fr_worker *w, fr_dataset *data, fr_split split, double rate)
-{
-    fr_loader_desc desc = {
-        .data = data, .split = split, .batch = BATCH, .seed = 1, .n_steps = STEPS};
+/* Mini-batches on their way: the engine asks for the next, and gives the oldest back. */
+typedef struct belt {
     fr_loader *loader;
-    fr_tally sum = {0}, t;
-    const fr_batch *b = NULL;
-    double norm;
-    FR_TRY(fr_loader_create(ctx, &desc, &loader));
-    fr_status status = fr_loader_next(loader, &b);
-    while (status == FR_OK && b) {
-        fr_feed feed = {b->step, b->input, b->target, NULL, b->n_targets, rate, false};
-        status =
-            rate > 0 ? fr_worker_train(w, &feed, &t, &norm) : fr_worker_eval(w, &feed, &t, NULL);
-        sum.loss += t.loss, sum.targets += t.targets, sum.correct += t.correct;
-        fr_loader_release(loader, b);
-        if (status == FR_OK) status = fr_loader_next(loader, &b);
-    }
-    fr_loader_free(loader);
-    if (status == FR_OK)
-        printf("%-10s loss %.4f  accuracy %.1f %%\n", rate > 0 ? "training" : "evaluation",
-               sum.loss / (double)sum.targets, 100.0 * (double)sum.correct / (double)sum.targets);
-    return status;
+    const fr_batch *held[ROOM];
+    int64_t n_out, n_back;
+} belt;
+
+static fr_status next(void *user, fr_feed *out)
+{
+    belt *s = user;
+    const fr_batch **b = &s->held[s->n_out++ % ROOM];
+    FR_TRY(fr_loader_next(s->loader, b));
+    *out = (fr_feed){(*b)->input, (*b)->target, NULL, (*b)->n_targets};
+    return FR_OK;
+}
+static void release(void *user)
+{
+    belt *s = user;
+    fr_loader_release(s->loader, s->held[s->n_back++ % ROOM]);
 }
 
-static fr_status train(fr_ctx *ctx, fr_conf **conf, fr_dataset **data, fr_graph **g, fr_worker **w)
+static bool on_batch(void *user, const fr_batch_report *r)
 {
-    static const char text[] = "{name: synthetic, n: 2000, n_eval: 400}";
-    fr_data_info want = {.input = FR_SHAPE(1, 28, 28), .n_classes = 10};
-    FR_TRY(fr_conf_parse(ctx, text, strlen(text), "data", conf));
-    FR_TRY(fr_dataset_open(ctx, *conf, &want, data));
-    FR_TRY(build(ctx, fr_dataset_info(*data), g));
-    fr_worker_desc desc = {.graph = *g,
-                           .backend = fr_backend_list()[0],
-                           .device = {.first_cpu = -1},
-                           .micro_batch = BATCH,
-                           .n_micro = 1,
-                           .n_slots = 1,
-                           .optimizer = fr_optim_find("adam"),
-                           .seed = 1,
-                           .logits_node = -1};
-    desc.optimizer->defaults(&desc.options);
-    FR_TRY(fr_worker_create(ctx, &desc, w));
-    printf("%lld parameters on %s\n", (long long)fr_graph_param_count(*g), fr_worker_about(*w));
-    FR_TRY(run(ctx, *w, *data, FR_TRAIN, 0.002));
-    return run(ctx, *w, *data, FR_EVAL, 0);
+    (void)user;
+    if (r->step % 20 == 19)
+        printf("mini-batch %3d  loss %.4f  accuracy %.1f %%\n", (int)r->step + 1,
+               r->tally.loss / BATCH, 100.0 * (double)r->tally.correct / BATCH);
+    return true; /* go on */
+}
+
+static fr_status train(fr_ctx *ctx, fr_graph *g, belt *b, fr_schedule **s, fr_engine **e)
+{
+    int cut = fr_graph_find(g, "flatten"); /* the first node of the second stage */
+    fr_schedule_desc shape = {.n_stages = 2, .n_micro = MICRO};
+    fr_source source = {b, next, release};
+    FR_TRY(fr_schedule_create(ctx, fr_generator_find("1f1b"), &shape, s));
+    fr_engine_desc d = {.graph = g, .n_cuts = 1, .cuts = &cut, .schedule = *s};
+    d.backend = fr_backend_list()[0], d.optimizer = fr_optim_find("adam");
+    d.micro_batch = BATCH / MICRO, d.n_micro = MICRO, d.seed = 1, d.logits_node = -1;
+    d.optimizer->defaults(&d.options);
+    fr_lr_defaults(&d.lr);
+    FR_TRY(fr_engine_create(ctx, &d, e));
+    return fr_engine_train(*e, 0, STEPS, &source, on_batch, NULL, NULL, &(int64_t){0});
 }
 
 int main(void)
 {
+    static const char text[] = "{name: synthetic, n: 2000}";
+    fr_data_info want = {.input = FR_SHAPE(1, 28, 28), .n_classes = 10};
     fr_conf *conf = NULL;
     fr_dataset *data = NULL;
     fr_graph *graph = NULL;
-    fr_worker *worker = NULL;
+    fr_schedule *schedule = NULL;
+    fr_engine *engine = NULL;
+    belt b = {0};
     fr_ctx *ctx = fr_ctx_create();
     if (!ctx) return 1;
-    fr_status status = train(ctx, &conf, &data, &graph, &worker);
+    fr_status status = fr_conf_parse(ctx, text, strlen(text), "data", &conf);
+    if (status == FR_OK) status = fr_dataset_open(ctx, conf, &want, &data);
+    fr_loader_desc d = {data, FR_TRAIN, BATCH, .seed = 1, .n_steps = STEPS, .ahead = ROOM};
+    if (status == FR_OK) status = fr_loader_create(ctx, &d, &b.loader);
+    if (status == FR_OK) status = build(ctx, fr_dataset_info(data), &graph);
+    if (status == FR_OK) status = train(ctx, graph, &b, &schedule, &engine);
     if (status != FR_OK) fprintf(stderr, "train: %s\n", fr_ctx_error(ctx));
-    fr_worker_free(worker);
-    fr_graph_free(graph);
-    fr_dataset_close(data);
-    fr_conf_free(conf);
+    fr_engine_free(engine), fr_schedule_free(schedule), fr_graph_free(graph);
+    fr_loader_free(b.loader), fr_dataset_close(data), fr_conf_free(conf);
     fr_ctx_free(ctx);
     return fr_status_exit_code(status);
 }

@@ -1,4 +1,4 @@
-/* train.h -- a training run from a config: data, model, worker, metrics, checkpoints, summary. */
+/* train.h -- a training run from a config: data, model, pipeline, metrics, checkpoints, summary. */
 #ifndef FORERUN_TRAIN_H
 #define FORERUN_TRAIN_H
 
@@ -13,7 +13,9 @@ typedef struct fr_method {
     const char *name, *summary;
     const char *generator; /* of fr_generator_list */
     const char *policy;    /* of fr_policy_list */
-    int max_stages, max_replicas;
+    const char *optimizer; /* that it is made for; NULL: any */
+    int max_stages;        /* 0: as many as the model can be cut into */
+    int chunks;            /* stages of a worker unless the config says; 0 = 1 */
 } fr_method;
 
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
@@ -36,11 +38,12 @@ typedef struct fr_run_options {
     const char *out;         /* overrides run.out; NULL: leave */
     bool resume;
     int64_t dump_step; /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
+    const char *ledger; /* train: file for the weight versions that every pass used; NULL: none */
     const char
         *checkpoint; /* eval, generate: folder of a run, a checkpoint folder, or a step folder */
     void (*progress)(void *user, const fr_progress *p); /* NULL allowed */
     void *user;
-    /* Set by a signal handler: finish the mini-batch, checkpoint, return FR_INTERRUPTED. May be
+    /* Set by a signal handler: finish what is begun, checkpoint, return FR_INTERRUPTED. May be
      * NULL. */
     volatile int *stop;
 } fr_run_options;

@@ -10,6 +10,8 @@
 #include "base/arena.h"
 #include "base/vec.h"
 
+#include <limits.h>
+
 enum {
     FR_CONF_MAX_BYTES = 1 << 18, /* of text; libfyaml takes quadratic time over some */
     FR_CONF_MAX_NODES = 1 << 13, /* copies of aliases counted: no billion laughs */
@@ -69,6 +71,11 @@ fr_conf *fr__conf_add(fr_conf *parent, const char *key);
 void fr__conf_assign(fr_conf *to, fr_conf *from);
 bool fr__conf_is_null(const fr_conf *node);
 fr_status fr__conf_no_memory(const fr_conf *node);
+
+/* The file that a text names: a relative path counts from the folder of the config that has it.
+ * `what` is for the error: "model file". The absolute path is recorded, so that the config that a
+ * run saves finds the file from anywhere. */
+fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path[PATH_MAX]);
 
 /* "file.yaml:3:5" of a value, or what comes nearest; and "train.layers[2].width". */
 const char *fr__conf_place(const fr_conf *node);

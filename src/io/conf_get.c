@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool fr__conf_is_null(const fr_conf *node)
@@ -237,6 +238,21 @@ fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const ch
     struct fr_conf_out o = {0};
     fr__conf_put_text(&o, text);
     return resolve_out(node, &o);
+}
+
+fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path[PATH_MAX])
+{
+    const char *file, *where = fr_conf_where(c, key), *slash = strrchr(where, '/');
+    FR_TRY(fr_conf_text(c, key, NULL, &file));
+    int folder =
+        file[0] == '/' || strncmp(where, "--set", 5) == 0 || !slash ? 0 : (int)(slash + 1 - where);
+    char joined[PATH_MAX];
+    int n = snprintf(joined, sizeof joined, "%.*s%s", folder, where, file);
+    if (n < 0 || n >= PATH_MAX || !realpath(joined, path))
+        return fr_conf_fail(c, key, "cannot find the %s %s", what, joined);
+    struct fr_conf_out o = {0};
+    fr__conf_put_text(&o, path);
+    return resolve_out(fr__conf_child(c, key), &o);
 }
 
 /* --- lists -------------------------------------------------------------------------------- */

@@ -4,9 +4,7 @@
 
 #include "io/conf.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status)
@@ -81,33 +79,12 @@ static fr_status from_nodes(fr_ctx *ctx, fr_conf *c, const char *preset, fr_grap
     return FR_OK;
 }
 
-/* A relative path counts from the folder of the config that has it. The absolute one is recorded,
- * so that the config that a run saves finds the model from anywhere. */
-static fr_status locate(fr_conf *c, const char *file, char path[PATH_MAX])
-{
-    const char *where = fr_conf_where(c, "file");
-    const char *slash = strrchr(where, '/');
-    int folder =
-        file[0] == '/' || strncmp(where, "--set", 5) == 0 || !slash ? 0 : (int)(slash + 1 - where);
-    char joined[PATH_MAX];
-    int n = snprintf(joined, sizeof joined, "%.*s%s", folder, where, file);
-    if (n < 0 || n >= PATH_MAX || !realpath(joined, path))
-        return fr_conf_fail(c, "file", "cannot find the model file %s", joined);
-    struct fr_conf_out yaml = {0};
-    fr__conf_put_text(&yaml, path);
-    fr_status status =
-        yaml.failed ? fr__conf_no_memory(c) : fr_conf_record(c, "file", yaml.text.at);
-    fr__vec_fini(&yaml.text);
-    return status;
-}
-
 static fr_status from_file(fr_ctx *ctx, fr_conf *c, fr_graph **out)
 {
-    const char *file, *name;
+    const char *name;
     char path[PATH_MAX];
     fr_conf *root;
-    FR_TRY(fr_conf_text(c, "file", NULL, &file));
-    FR_TRY(locate(c, file, path));
+    FR_TRY(fr__conf_file(c, "file", "model file", path));
     const char *slash = strrchr(path, '/');
     FR_TRY(fr_conf_text(c, "name", slash ? slash + 1 : path, &name));
     FR_TRY(fr_conf_load(ctx, path, 0, NULL, &root));

@@ -16,7 +16,7 @@
 /* One parameter at a time passes through `plain`, (largest parameter) floats. */
 typedef struct pen {
     fr_setup *s;
-    fr_worker *w;
+    fr_engine *e;
     fr_tensor_writer *file;
     float *plain;
 } pen;
@@ -63,7 +63,7 @@ static fr_status write_model_tensors(pen *p, char sha256[65])
         for (int i = 0; i < fr_graph_n_params(g); i++) {
             const fr_param *param = fr_graph_param(g, i);
             if (!is_picked(param, buffers)) continue;
-            FR_TRY(fr_worker_get_param(p->w, i, p->plain));
+            FR_TRY(fr_engine_get_param(p->e, i, p->plain));
             bool is_finite = true;
             check_finite(&is_finite, p->plain, bytes_of(param) / sizeof(float));
             if (!is_finite)
@@ -90,7 +90,7 @@ static fr_status write_optimizer_tensors(pen *p)
         for (int i = 0; i < fr_graph_n_params(g); i++) {
             const fr_param *param = fr_graph_param(g, i);
             if (!is_picked(param, false)) continue;
-            FR_TRY(fr_worker_get_state(p->w, k, i, p->plain));
+            FR_TRY(fr_engine_get_state(p->e, k, i, p->plain));
             FR_TRY(fr_tensor_writer_data(p->file, p->plain, bytes_of(param)));
         }
     return FR_OK;
@@ -135,7 +135,7 @@ static fr_status prune(fr_setup *s, const fr_folder *f)
     return status;
 }
 
-fr_status fr__checkpoint_save(fr_setup *s, fr_worker *w, const fr_folder *f, const fr_position *p,
+fr_status fr__checkpoint_save(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_position *p,
                               char path[FR_PATH], char sha256[65])
 {
     char name[32], temp[FR_PATH];
@@ -143,7 +143,7 @@ fr_status fr__checkpoint_save(fr_setup *s, fr_worker *w, const fr_folder *f, con
     FR_TRY(fr__path(s->ctx, path, "%s/%s", f->checkpoints, name));
     FR_TRY(fr__path(s->ctx, temp, "%s/.tmp-%s", f->checkpoints, name));
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
-    pen tool = {.s = s, .w = w, .plain = fr__alloc(bytes)};
+    pen tool = {.s = s, .e = e, .plain = fr__alloc(bytes)};
     if (!tool.plain) return fr__no_memory(s->ctx, bytes, "checkpoint");
     fr_status status = write_files(&tool, temp, p, sha256);
     fr__free(tool.plain);
@@ -159,7 +159,7 @@ fr_status fr__checkpoint_save(fr_setup *s, fr_worker *w, const fr_folder *f, con
 }
 
 /* Calls `see` with the plain values of each trained parameter in graph order. */
-static fr_status for_each_param(fr_setup *s, fr_worker *w,
+static fr_status for_each_param(fr_setup *s, fr_engine *e,
                                 void (*see)(void *, const float *, size_t), void *arg)
 {
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
@@ -169,7 +169,7 @@ static fr_status for_each_param(fr_setup *s, fr_worker *w,
     for (int i = 0; status == FR_OK && i < fr_graph_n_params(s->graph); i++) {
         const fr_param *param = fr_graph_param(s->graph, i);
         if (!is_picked(param, false)) continue;
-        status = fr_worker_get_param(w, i, plain);
+        status = fr_engine_get_param(e, i, plain);
         if (status == FR_OK) see(arg, plain, bytes_of(param) / sizeof(float));
     }
     fr__free(plain);
@@ -181,17 +181,17 @@ static void add_to_hash(void *hash, const float *values, size_t n)
     fr__sha256_update(hash, values, n * sizeof(float));
 }
 
-fr_status fr__weights_sha256(fr_setup *s, fr_worker *w, char sha256[65])
+fr_status fr__weights_sha256(fr_setup *s, fr_engine *e, char sha256[65])
 {
     fr_sha256 hash;
     fr__sha256_init(&hash);
-    FR_TRY(for_each_param(s, w, add_to_hash, &hash));
+    FR_TRY(for_each_param(s, e, add_to_hash, &hash));
     fr__sha256_final(&hash, sha256);
     return FR_OK;
 }
 
-fr_status fr__weights_finite(fr_setup *s, fr_worker *w, bool *is_finite)
+fr_status fr__weights_finite(fr_setup *s, fr_engine *e, bool *is_finite)
 {
     *is_finite = true;
-    return for_each_param(s, w, check_finite, is_finite);
+    return for_each_param(s, e, check_finite, is_finite);
 }

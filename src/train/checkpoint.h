@@ -19,27 +19,27 @@ typedef struct fr_position {
     double elapsed_s;
 } fr_position;
 
-/* Writes checkpoint step-N of a worker, whole or not at all, then removes all but the newest
+/* Writes checkpoint step-N of an engine, whole or not at all, then removes all but the newest
  * settings.keep. `sha256`: of the weights. */
-fr_status fr__checkpoint_save(fr_setup *s, fr_worker *w, const fr_folder *f, const fr_position *p,
+fr_status fr__checkpoint_save(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_position *p,
                               char path[FR_PATH], char sha256[65]);
 
-/* Reads one step folder into a worker. *is_damaged tells a file that is cut or changed (an older
+/* Reads one step folder into an engine. *is_damaged tells a file that is cut or changed (an older
  * checkpoint may do) from one that is fine but belongs to another model or config. */
-fr_status fr__checkpoint_load(fr_setup *s, fr_worker *w, const char *folder, fr_position *p,
+fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_position *p,
                               bool *is_damaged);
 /* The weights alone, for evaluation. */
-fr_status fr__checkpoint_load_model(fr_setup *s, fr_worker *w, const char *folder, char sha256[65],
+fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder, char sha256[65],
                                     bool *is_damaged);
 
 /* Loads the newest checkpoint in `checkpoints` that is whole; a damaged one is logged and the one
  * before it taken. p NULL: weights only. path is "" if there is no checkpoint at all. */
-fr_status fr__checkpoint_load_newest(fr_setup *s, fr_worker *w, const char *checkpoints,
+fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *checkpoints,
                                      fr_position *p, char path[FR_PATH]);
 
 /* Over all trained parameters in graph order, fp32, plain layout; tied ones and running
  * statistics left out. */
-fr_status fr__weights_sha256(fr_setup *s, fr_worker *w, char sha256[65]);
-fr_status fr__weights_finite(fr_setup *s, fr_worker *w, bool *is_finite);
+fr_status fr__weights_sha256(fr_setup *s, fr_engine *e, char sha256[65]);
+fr_status fr__weights_finite(fr_setup *s, fr_engine *e, bool *is_finite);
 
 #endif

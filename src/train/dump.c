@@ -33,9 +33,9 @@ static fr_status read_values(fr_dump *d, group k, int param)
 {
     switch (k) {
     case STATE0:
-    case STATE1: return fr_worker_get_state(d->w, (int)(k - STATE0), param, d->plain);
-    case GRAD: return fr_worker_get_grad(d->w, param, d->plain);
-    default: return fr_worker_get_param(d->w, param, d->plain);
+    case STATE1: return fr_engine_get_state(d->e, (int)(k - STATE0), param, d->plain);
+    case GRAD: return fr_engine_get_grad(d->e, param, d->plain);
+    default: return fr_engine_get_param(d->e, param, d->plain);
     }
 }
 
@@ -128,11 +128,11 @@ static fr_status begin(fr_dump *d, const fr_batch *b, int64_t step, double lr)
     return write_groups(d, BUFFER, STATE1);
 }
 
-fr_status fr__dump_begin(fr_setup *s, fr_worker *w, const fr_folder *f, const fr_batch *b,
+fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_batch *b,
                          int64_t step, double lr, fr_dump *d)
 {
     memset(d, 0, sizeof *d);
-    d->s = s, d->w = w;
+    d->s = s, d->e = e;
     FR_TRY(fr__path(s->ctx, d->path, "%s/step-%lld.safetensors", f->path, (long long)step));
     FR_TRY(fr__path(s->ctx, d->temp, "%s/.tmp-step-%lld.safetensors", f->path, (long long)step));
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);

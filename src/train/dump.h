@@ -11,14 +11,14 @@
 
 typedef struct fr_dump {
     fr_setup *s;
-    fr_worker *w; /* made with keep_grads */
+    fr_engine *e; /* made with keep_grads */
     fr_tensor_writer *file;
     float *plain;
     char path[FR_PATH], temp[FR_PATH];
 } fr_dump;
 
 /* Before the mini-batch: everything but its results is written. */
-fr_status fr__dump_begin(fr_setup *s, fr_worker *w, const fr_folder *f, const fr_batch *b,
+fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_batch *b,
                          int64_t step, double lr, fr_dump *d);
 /* After it. */
 fr_status fr__dump_end(fr_dump *d, double loss);

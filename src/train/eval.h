@@ -4,13 +4,13 @@
 
 #include "train/setup.h"
 
-/* `batch` samples at a time, as the worker was made for. Both are NaN where nothing counted, and
+/* `batch` samples at a time, as the engine was made for. Both are NaN where nothing counted, and
  * where *stop (may be NULL) was set on the way. */
-fr_status fr__evaluate(fr_setup *s, fr_worker *w, int batch, const volatile int *stop, double *loss,
+fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int *stop, double *loss,
                        double *accuracy);
 
 /* Loads weights: `from` is a run's folder, its checkpoint folder, or one step's folder; NULL: the
  * config's run.out. */
-fr_status fr__load_weights(fr_setup *s, fr_worker *w, const char *from);
+fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct choice {
 typedef struct writer {
     fr_setup s;
     const fr_generate_options *g;
-    fr_worker *w;
+    fr_engine *engine;
     int64_t context, vocab;
     int64_t n_ids, room;
     int32_t *ids;    /* (room) prompt, then what was drawn */
@@ -56,14 +56,23 @@ static int32_t draw(writer *w, const float *logits, int64_t number)
     return w->choices[n - 1].id;
 }
 
+static fr_status give_window(void *user, fr_feed *out)
+{
+    const writer *w = user;
+    *out = (fr_feed){.input = w->window, .target = w->target, .n_targets = 1};
+    return FR_OK;
+}
+
+static void take_back(void *user) { (void)user; } /* the window stays where it is */
+
 static fr_status next_token(writer *w, int64_t number)
 {
     int64_t n = w->n_ids < w->context ? w->n_ids : w->context;
     memset(w->window, 0, (size_t)w->context * sizeof *w->window);
     memcpy(w->window, w->ids + w->n_ids - n, (size_t)n * sizeof *w->window);
     fr_tally tally;
-    fr_feed feed = {.input = w->window, .target = w->target, .n_targets = 1};
-    FR_TRY(fr_worker_eval(w->w, &feed, &tally, w->logits));
+    fr_source source = {.user = w, .next = give_window, .release = take_back};
+    FR_TRY(fr_engine_eval(w->engine, 1, &source, &tally, w->logits));
     const float *logits = w->logits + (n - 1) * w->vocab;
     for (int64_t i = 0; i < w->vocab; i++)
         if (!isfinite(logits[i]))
@@ -134,8 +143,8 @@ static fr_status generate(writer *w, const fr_run_options *o)
     FR_TRY(check_model(w));
     FR_TRY(allocate(w));
     FR_TRY(encode_prompt(w));
-    FR_TRY(fr__setup_eval_worker(&w->s, 1, true, &w->w));
-    FR_TRY(fr__load_weights(&w->s, w->w, o->checkpoint));
+    FR_TRY(fr__setup_eval_engine(&w->s, 1, true, &w->engine));
+    FR_TRY(fr__load_weights(&w->s, w->engine, o->checkpoint));
     for (int64_t i = 0; i < w->g->n_tokens; i++) {
         if (o->stop && *o->stop) return fr_fail(w->s.ctx, FR_INTERRUPTED, "interrupted");
         FR_TRY(next_token(w, i));
@@ -148,7 +157,7 @@ fr_status fr_generate(fr_ctx *ctx, const fr_run_options *o, const fr_generate_op
     writer w = {.g = g};
     FR_TRY(fr__setup_open(ctx, o, &w.s));
     fr_status status = generate(&w, o);
-    fr_worker_free(w.w);
+    fr_engine_free(w.engine);
     fr__free(w.ids);
     fr__free(w.window);
     fr__free(w.target);

@@ -1,17 +1,51 @@
-/* methods.c -- the ways a run can be spread over workers. A new one is one line in the list. */
+/* methods.c -- the ways to spread a run over workers: a name for a schedule with a weight policy.
+ * A new one is an entry in the list; `parallel.weights` and `parallel.schedule_file` mix others. */
 #include <forerun/train.h>
 #include <string.h>
 
-static const fr_method single = {
-    .name = "single",
-    .summary = "one worker holds the whole model: the reference for all others",
-    .generator = "sequential",
-    .policy = "live",
-    .max_stages = 1,
-    .max_replicas = 1,
-};
+/* name, summary, generator, policy, then what else is special */
+/* clang-format off */
+#define METHOD(...) &(const fr_method){.name = __VA_ARGS__}
 
-static const fr_method *const methods[] = {&single, NULL};
+static const fr_method *const methods[] = {
+    METHOD("single", "one worker holds the whole model: the reference for all others",
+           "sequential", "live", .max_stages = 1),
+    METHOD("naive-mp", "one micro-batch at a time through all stages", "sequential", "live"),
+
+    /* The pipeline drains before each update: weights are those of `single`, to the bit. */
+    METHOD("gpipe", "all forwards, then all backwards, flush", "gpipe", "live"),
+    METHOD("1f1b", "one forward, one backward, flush (DAPPLE)", "1f1b", "live"),
+    METHOD("interleaved", "1F1B over several chunks a worker, flush (Megatron)",
+           "interleaved", "live", .chunks = 2),
+    METHOD("zb-h1", "1F1B with weight gradients in the bubbles, flush (zero bubble)",
+           "zb-h1", "live"),
+
+    /* The pipeline stays full; the policy says which weights a pass sees. */
+    METHOD("vanilla-async", "1F1B without flush on the newest weights: stale gradients",
+           "1f1b-async", "live"),
+    METHOD("pipedream", "1F1B without flush, backward on the weights of its forward",
+           "1f1b-async", "stash"),
+    METHOD("pipedream-2bw", "two versions, every stage one update late (micro >= stages)",
+           "1f1b-async", "double-buffer"),
+    METHOD("spectrain", "both passes on predicted weights", "1f1b-async", "spectrain"),
+    METHOD("spectrain-v2", "predicted in the forward, kept for the backward",
+           "1f1b-async", "spectrain-v2"),
+    METHOD("xpipe", "one prediction for a whole mini-batch (bellwether)", "1f1b-async", "xpipe"),
+    METHOD("pipeoptim", "forward on predicted weights, backward on the newest",
+           "1f1b-async", "pipeoptim"),
+    METHOD("decay-aware", "like pipeoptim, future gradients taken as zero (FTPipe-style)",
+           "1f1b-async", "decay-aware"),
+    METHOD("pipemare", "rates by delay, backward weights corrected by drift (PipeMare-style)",
+           "1f1b-async", "pipemare"),
+    METHOD("paci", "the newest weights, gradients summed over the mini-batch, no barrier",
+           "1f1b-async", "live"),
+    METHOD("nesterov-async", "pipedream for the optimizer nadam with beta1 0.99",
+           "1f1b-async", "stash", .optimizer = "nadam"),
+    METHOD("timeprest", "a mini-batch of forwards, then its backwards (TiMePReSt-style)",
+           "nf1b", "live"),
+    NULL,
+};
+/* clang-format on */
 
 const fr_method *const *fr_method_list(void) { return methods; }
 

@@ -99,7 +99,7 @@ static fr_status read_one(const shelf *f, const char *prefix, const fr_param *p)
                            (size_t)fr_shape_count(&p->shape) * sizeof(float));
 }
 
-static fr_status take_model(const shelf *f, fr_worker *w, char sha256[65], bool *is_damaged)
+static fr_status take_model(const shelf *f, fr_engine *e, char sha256[65], bool *is_damaged)
 {
     const fr_graph *g = f->s->graph;
     static const char *const no_prefix[] = {NULL};
@@ -115,13 +115,13 @@ static fr_status take_model(const shelf *f, fr_worker *w, char sha256[65], bool 
         *is_damaged = false;
         if (!p->is_buffer)
             fr__sha256_update(&hash, f->plain, (size_t)fr_shape_count(&p->shape) * sizeof(float));
-        FR_TRY(fr_worker_set_param(w, i, f->plain));
+        FR_TRY(fr_engine_set_param(e, i, f->plain));
     }
     fr__sha256_final(&hash, sha256);
     return FR_OK;
 }
 
-static fr_status take_optimizer(const shelf *f, fr_worker *w, bool *is_damaged)
+static fr_status take_optimizer(const shelf *f, fr_engine *e, bool *is_damaged)
 {
     const fr_graph *g = f->s->graph;
     const fr_optimizer *opt = f->s->settings.optimizer;
@@ -134,13 +134,13 @@ static fr_status take_optimizer(const shelf *f, fr_worker *w, bool *is_damaged)
             *is_damaged = true;
             FR_TRY(read_one(f, opt->state_names[k], p));
             *is_damaged = false;
-            FR_TRY(fr_worker_set_state(w, k, i, f->plain));
+            FR_TRY(fr_engine_set_state(e, k, i, f->plain));
         }
     return FR_OK;
 }
 
 /* sha256 NULL: the optimizer's file, else the model's. */
-static fr_status take_file(fr_setup *s, fr_worker *w, const char *folder, const char *name,
+static fr_status take_file(fr_setup *s, fr_engine *e, const char *folder, const char *name,
                            char *sha256, bool *is_damaged)
 {
     char path[FR_PATH];
@@ -153,18 +153,18 @@ static fr_status take_file(fr_setup *s, fr_worker *w, const char *folder, const 
     f.plain = fr__alloc(bytes);
     fr_status status = f.plain ? FR_OK : fr__no_memory(s->ctx, bytes, "checkpoint");
     if (status == FR_OK)
-        status = sha256 ? take_model(&f, w, sha256, is_damaged) : take_optimizer(&f, w, is_damaged);
+        status = sha256 ? take_model(&f, e, sha256, is_damaged) : take_optimizer(&f, e, is_damaged);
     fr__free(f.plain);
     fr_tensors_close(f.file);
     return status;
 }
 
-fr_status fr__checkpoint_load_model(fr_setup *s, fr_worker *w, const char *folder, char sha256[65],
+fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder, char sha256[65],
                                     bool *is_damaged)
 {
     char path[FR_PATH];
     fr_state state;
-    FR_TRY(take_file(s, w, folder, "model.safetensors", sha256, is_damaged));
+    FR_TRY(take_file(s, e, folder, "model.safetensors", sha256, is_damaged));
     FR_TRY(fr__path(s->ctx, path, "%s/state.json", folder));
     if (!fr__file_exists(path)) return FR_OK; /* weights from elsewhere */
     *is_damaged = true;
@@ -177,7 +177,7 @@ fr_status fr__checkpoint_load_model(fr_setup *s, fr_worker *w, const char *folde
                    folder, sha256, state.sha256);
 }
 
-fr_status fr__checkpoint_load(fr_setup *s, fr_worker *w, const char *folder, fr_position *p,
+fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_position *p,
                               bool *is_damaged)
 {
     fr_state state;
@@ -186,13 +186,13 @@ fr_status fr__checkpoint_load(fr_setup *s, fr_worker *w, const char *folder, fr_
     FR_TRY(fr__state_read(s->ctx, folder, &state));
     *is_damaged = false;
     FR_TRY(fr__state_check(s, folder, &state));
-    FR_TRY(fr__checkpoint_load_model(s, w, folder, sha256, is_damaged));
-    FR_TRY(take_file(s, w, folder, "optimizer.safetensors", NULL, is_damaged));
+    FR_TRY(fr__checkpoint_load_model(s, e, folder, sha256, is_damaged));
+    FR_TRY(take_file(s, e, folder, "optimizer.safetensors", NULL, is_damaged));
     *p = state.at;
     return FR_OK;
 }
 
-fr_status fr__checkpoint_load_newest(fr_setup *s, fr_worker *w, const char *checkpoints,
+fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *checkpoints,
                                      fr_position *p, char path[FR_PATH])
 {
     fr_steps steps;
@@ -203,8 +203,8 @@ fr_status fr__checkpoint_load_newest(fr_setup *s, fr_worker *w, const char *chec
     for (size_t i = 0; status == FR_OK && i < steps.n; i++) {
         status = fr__path(s->ctx, path, "%s/step-%lld", checkpoints, (long long)steps.at[i]);
         if (status != FR_OK) break;
-        status = p ? fr__checkpoint_load(s, w, path, p, &is_damaged)
-                   : fr__checkpoint_load_model(s, w, path, sha256, &is_damaged);
+        status = p ? fr__checkpoint_load(s, e, path, p, &is_damaged)
+                   : fr__checkpoint_load_model(s, e, path, sha256, &is_damaged);
         if (status == FR_OK || !is_damaged || i + 1 == steps.n) break;
         fr_log(s->ctx, FR_LOG_WARN, "%s; taking the checkpoint before it", fr_ctx_error(s->ctx));
         fr_ctx_clear(s->ctx);

@@ -1,14 +1,18 @@
 /* run.c -- a training run: resume, the loop, the end.
  *
- * A step is: mini-batch from the loader, forward and backward and update by the worker, evaluation
- * where due, a line of metrics, a checkpoint where due, progress. The line comes before the
- * checkpoint, so that a checkpoint always finds its line. However the run ends (done, stopped,
- * diverged), the folder holds a checkpoint of the last good weights and a summary. */
+ * The engine is called for as many mini-batches as may pass without a drain of the pipeline: up to
+ * the next evaluation, checkpoint or dump. It reports each mini-batch as it comes through: a line
+ * of metrics, progress. The report of the last one waits for what follows the call, so that its
+ * line has the evaluation, and comes before the checkpoint: a checkpoint always finds its line.
+ * However the run ends (done, stopped, diverged), the folder holds a checkpoint of the last good
+ * weights and a summary; if a worker is lost, a summary. */
 #include "base/thread.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
 #include "train/dump.h"
 #include "train/eval.h"
+#include "train/feeder.h"
+#include "train/ledger.h"
 #include "train/metrics.h"
 #include "train/summary.h"
 
@@ -19,10 +23,11 @@ typedef struct run {
     fr_ctx *ctx;
     const fr_run_options *o;
     fr_setup setup;
-    fr_worker *worker;
+    fr_engine *engine;
     fr_folder folder;
     fr_metrics metrics;
-    fr_loader *loader;
+    fr_ledger ledger;
+    fr_feeder feeder;
     fr_position at;
     int64_t first_step; /* where this session began */
     int64_t saved_step; /* of the last checkpoint; -1: none */
@@ -31,6 +36,12 @@ typedef struct run {
     double earlier_s;              /* elapsed in earlier sessions */
     double timed_s, first_tenth_s; /* inside mini-batches, waiting for data included */
     int64_t timed_samples, first_tenth_samples;
+    /* the call of the engine that is under way */
+    int64_t call_end;      /* updates done when it has come through */
+    uint64_t done_ns;      /* when the last mini-batch was through, or the call began */
+    bool has_last;         /* the mini-batch that ends the call was reported: */
+    fr_progress last;      /* its report, yet to be written */
+    fr_status report_says; /* a line could not be written */
     fr_run_result result;
 } run;
 
@@ -65,7 +76,7 @@ static fr_status save_config(run *r)
 
 static fr_status resume(run *r)
 {
-    FR_TRY(fr__checkpoint_load_newest(&r->setup, r->worker, r->folder.checkpoints, &r->at,
+    FR_TRY(fr__checkpoint_load_newest(&r->setup, r->engine, r->folder.checkpoints, &r->at,
                                       r->checkpoint));
     if (!r->checkpoint[0]) {
         fr_log(r->ctx, FR_LOG_INFO, "%s: no checkpoint to resume from, starting from the beginning",
@@ -81,14 +92,32 @@ static fr_status resume(run *r)
     return FR_OK;
 }
 
+/* "12.3 + 8.1" MB of the workers; of many only the range. */
+static void memory_text(const fr_engine *e, char *text, size_t room)
+{
+    int n = fr_engine_n_workers(e), at = 0;
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < n; i++) {
+        double mb = (double)fr_engine_predicted(e, i)->total * 1e-6;
+        least = fmin(least, mb), most = fmax(most, mb);
+        if (n <= 8) at += snprintf(text + at, room - (size_t)at, "%s%.1f", i ? " + " : "", mb);
+    }
+    if (n > 8) snprintf(text, room, "%.1f to %.1f", least, most);
+}
+
 static void announce(const run *r)
 {
-    const fr_settings *t = &r->setup.settings;
-    fr_log(r->ctx, FR_LOG_INFO,
-           "%s: %.2f M parameters, %.1f MB on %s; %lld updates of %lld samples",
-           fr_graph_name(r->setup.graph), (double)fr_graph_param_count(r->setup.graph) * 1e-6,
-           (double)fr_worker_predicted(r->worker)->total * 1e-6, fr_worker_about(r->worker),
-           (long long)r->setup.n_steps, (long long)t->batch);
+    const fr_setup *s = &r->setup;
+    char memory[256], cuts[512];
+    memory_text(r->engine, memory, sizeof memory);
+    fr_log(r->ctx, FR_LOG_INFO, "%s: %.2f M parameters, %s MB on %s; %lld updates of %lld samples",
+           fr_graph_name(s->graph), (double)fr_graph_param_count(s->graph) * 1e-6, memory,
+           fr_engine_about(r->engine), (long long)s->n_steps, (long long)s->settings.batch);
+    if (s->pipeline.n_stages == 1) return;
+    fr_log(r->ctx, FR_LOG_INFO, "%s, weights %s: %d stages on %d workers, cut before %s",
+           s->pipeline.schedule->name, s->settings.policy->name, s->pipeline.n_stages,
+           fr_engine_n_workers(r->engine),
+           fr__pipeline_cuts_text(&s->pipeline, s->graph, cuts, sizeof cuts));
 }
 
 static fr_status start(run *r)
@@ -98,7 +127,7 @@ static fr_status start(run *r)
     FR_TRY(fr__setup_open(r->ctx, o, &r->setup));
     FR_TRY(fr__folder_check(r->ctx, t->out, o->resume));
     FR_TRY(check_dump_step(r));
-    FR_TRY(fr__setup_train_worker(&r->setup, o->dump_step > 0, &r->worker));
+    FR_TRY(fr__setup_train_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
     FR_TRY(fr__folder_open(r->ctx, t->out, o->resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
     announce(r);
@@ -106,6 +135,7 @@ static fr_status start(run *r)
     FR_TRY(check_dump_step(r));
     r->first_step = r->at.step;
     FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, &r->metrics));
+    FR_TRY(fr__ledger_open(r->ctx, o->ledger, &r->ledger));
     FR_TRY(save_config(r));
     int64_t left = r->setup.n_steps - r->at.step;
     fr_loader_desc desc = {.data = r->setup.data,
@@ -114,7 +144,7 @@ static fr_status start(run *r)
                            .seed = t->seed,
                            .first_step = r->at.step,
                            .n_steps = left > 0 ? left : 0};
-    return left > 0 ? fr_loader_create(r->ctx, &desc, &r->loader) : FR_OK;
+    return left > 0 ? fr__feeder_open(r->ctx, &desc, r->engine, &r->feeder) : FR_OK;
 }
 
 /* --- one mini-batch ------------------------------------------------------------------------- */
@@ -132,7 +162,7 @@ static void add_to_epoch(run *r, const fr_tally *t)
 }
 
 /* The first tenth of this session's mini-batches warms up caches and does not count for speed. */
-static void add_time(run *r, int n_samples, double seconds)
+static void add_time(run *r, int64_t n_samples, double seconds)
 {
     int64_t tenth = (r->setup.n_steps - r->first_step + 9) / 10;
     bool is_first = r->at.step - r->first_step < tenth;
@@ -140,78 +170,141 @@ static void add_time(run *r, int n_samples, double seconds)
     *(is_first ? &r->first_tenth_samples : &r->timed_samples) += n_samples;
 }
 
-static fr_status train_batch(run *r, const fr_batch *b, double lr, fr_tally *tally, double *norm)
+/* Times that are known only when the line is written. */
+static fr_status write_line(run *r, fr_progress *p)
 {
-    int64_t step = r->at.step + 1;
+    double session_s = elapsed_s(r) - r->earlier_s;
+    p->elapsed_s = r->earlier_s + session_s;
+    p->left_s =
+        session_s / (double)(p->step - r->first_step) * (double)(r->setup.n_steps - p->step);
+    return fr__metrics_write(&r->metrics, p);
+}
+
+/* A mini-batch is through; others may be under way. */
+static bool on_batch(void *user, const fr_batch_report *b)
+{
+    run *r = user;
+    const fr_settings *t = &r->setup.settings;
+    double seconds = (double)(b->done_ns - r->done_ns) * 1e-9;
+    r->done_ns = b->done_ns;
+    add_to_epoch(r, &b->tally);
+    add_time(r, t->batch, seconds);
+    r->at.step++;
+    r->at.samples += t->batch;
+    fr_progress p = {.step = r->at.step,
+                     .n_steps = r->setup.n_steps,
+                     .samples = r->at.samples,
+                     .loss = b->tally.loss / (double)(b->tally.targets > 0 ? b->tally.targets : 1),
+                     .lr = fr_lr_at(&t->lr, t->optim.lr, b->step),
+                     .samples_per_s = (double)t->batch / seconds,
+                     .grad_norm = b->grad_norm,
+                     .eval_loss = NAN,
+                     .eval_accuracy = NAN};
+    r->report_says = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
+    if (r->at.step == r->call_end) {
+        r->has_last = true;
+        r->last = p;
+    } else if (r->report_says == FR_OK) {
+        r->report_says = write_line(r, &p);
+        if (r->o->progress) r->o->progress(r->o->user, &p);
+    }
+    return r->report_says == FR_OK;
+}
+
+/* --- a call of the engine ------------------------------------------------------------------- */
+
+static bool has_eval(const run *r)
+{
+    return r->setup.settings.eval_every >= 0 && fr_dataset_info(r->setup.data)->n_eval > 0;
+}
+
+static int64_t earlier(int64_t a, int64_t b) { return b < a ? b : a; }
+
+/* Updates done when the pipeline must next be empty. */
+static int64_t next_stop(const run *r)
+{
+    const fr_settings *t = &r->setup.settings;
+    int64_t now = r->at.step, end = r->setup.n_steps, dump = r->o->dump_step;
+    if (t->checkpoint_every > 0)
+        end = earlier(end, (now / t->checkpoint_every + 1) * t->checkpoint_every);
+    if (t->eval_every > 0 && has_eval(r))
+        end = earlier(end, (now / t->eval_every + 1) * t->eval_every);
+    if (dump - 1 > now) end = earlier(end, dump - 1);
+    if (dump - 1 == now) end = dump;
+    return end;
+}
+
+static fr_status train_call(run *r)
+{
+    int64_t first = r->at.step, n_done = 0;
+    fr_source source = fr__feeder_source(&r->feeder);
+    r->has_last = false;
+    r->report_says = FR_OK;
+    r->done_ns = fr__now_ns();
+    fr_status status = fr_engine_train(r->engine, first, r->call_end - first, &source, on_batch, r,
+                                       r->o->stop, &n_done);
+    if (status == FR_OK) status = r->report_says;
+    if ((status == FR_OK || status == FR_DIVERGED) && r->at.step != first + n_done)
+        return fr_fail(r->ctx, FR_INTERNAL, "%lld mini-batches were reported, %lld done",
+                       (long long)(r->at.step - first), (long long)n_done);
+    return status;
+}
+
+/* The mini-batch --dump-step is a call of its own: the pipeline is empty before and after. */
+static fr_status train_dumped(run *r)
+{
+    const fr_batch *b;
     fr_dump dump = {0};
-    fr_feed feed = {.step = r->at.step,
-                    .input = b->input,
-                    .target = b->target,
-                    .length = b->length,
-                    .n_targets = b->n_targets,
-                    .lr = lr,
-                    .want_norm = r->setup.settings.grad_norm};
-    bool is_dumped = step == r->o->dump_step;
-    if (is_dumped) FR_TRY(fr__dump_begin(&r->setup, r->worker, &r->folder, b, step, lr, &dump));
-    fr_status status = fr_worker_train(r->worker, &feed, tally, norm);
-    if (is_dumped && status == FR_OK)
-        status = fr__dump_end(&dump, tally->loss / (double)tally->targets);
+    double lr = fr_lr_at(&r->setup.settings.lr, r->setup.settings.optim.lr, r->at.step);
+    FR_TRY(fr__feeder_peek(&r->feeder, &b));
+    FR_TRY(fr__dump_begin(&r->setup, r->engine, &r->folder, b, r->o->dump_step, lr, &dump));
+    fr_status status = train_call(r);
+    if (status == FR_OK && r->has_last) status = fr__dump_end(&dump, r->last.loss);
     fr__dump_abort(&dump);
     return status;
 }
 
-/* After a mini-batch: evaluation, metrics, checkpoint, progress. */
-static fr_status report(run *r, fr_progress *p)
+static fr_status save(run *r)
+{
+    r->at.elapsed_s = elapsed_s(r);
+    FR_TRY(fr__metrics_sync(&r->metrics));
+    FR_TRY(fr__checkpoint_save(&r->setup, r->engine, &r->folder, &r->at, r->checkpoint,
+                               r->result.weights_sha256));
+    r->saved_step = r->at.step;
+    return FR_OK;
+}
+
+static fr_status evaluate(run *r)
+{
+    return fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o->stop,
+                        &r->result.eval_loss, &r->result.eval_accuracy);
+}
+
+/* After the mini-batch that ends a call: evaluation, metrics, checkpoint, progress. */
+static fr_status report_last(run *r)
 {
     const fr_settings *t = &r->setup.settings;
+    fr_progress *p = &r->last;
     bool is_last = r->at.step == r->setup.n_steps;
-    if (t->eval_every >= 0 && fr_dataset_info(r->setup.data)->n_eval > 0 &&
-        (is_last || is_due(t->eval_every, r->at.step))) {
-        FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, r->o->stop, &p->eval_loss,
-                            &p->eval_accuracy));
-        r->result.eval_loss = p->eval_loss;
-        r->result.eval_accuracy = p->eval_accuracy;
+    if (has_eval(r) && (is_last || is_due(t->eval_every, r->at.step))) {
+        FR_TRY(evaluate(r));
+        p->eval_loss = r->result.eval_loss;
+        p->eval_accuracy = r->result.eval_accuracy;
     }
-    double session_s = elapsed_s(r) - r->earlier_s;
-    p->elapsed_s = r->earlier_s + session_s;
-    p->left_s =
-        session_s / (double)(r->at.step - r->first_step) * (double)(r->setup.n_steps - r->at.step);
-    FR_TRY(fr__metrics_write(&r->metrics, p));
+    FR_TRY(write_line(r, p));
     if (is_last || is_due(t->checkpoint_every, r->at.step)) {
-        r->at.elapsed_s = elapsed_s(r);
-        FR_TRY(fr__metrics_sync(&r->metrics));
-        FR_TRY(fr__checkpoint_save(&r->setup, r->worker, &r->folder, &r->at, r->checkpoint,
-                                   r->result.weights_sha256));
-        r->saved_step = r->at.step;
+        FR_TRY(save(r));
         p->checkpoint = r->checkpoint;
     }
     if (r->o->progress) r->o->progress(r->o->user, p);
     return FR_OK;
 }
 
-static fr_status one_step(run *r)
+static fr_status train_on(run *r)
 {
-    const fr_batch *b;
-    fr_tally tally = {0};
-    fr_progress p = {
-        .n_steps = r->setup.n_steps, .grad_norm = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
-    uint64_t start = fr__now_ns();
-    FR_TRY(fr_loader_next(r->loader, &b));
-    if (!b) return fr_fail(r->ctx, FR_INTERNAL, "the data ended before the run");
-    p.lr = fr_lr_at(&r->setup.settings.lr, r->setup.settings.optim.lr, r->at.step);
-    int n_samples = b->n_samples;
-    fr_status status = train_batch(r, b, p.lr, &tally, &p.grad_norm);
-    fr_loader_release(r->loader, b);
-    if (status != FR_OK) return status;
-    double seconds = (double)(fr__now_ns() - start) * 1e-9;
-    p.loss = tally.loss / (double)(tally.targets > 0 ? tally.targets : 1);
-    add_to_epoch(r, &tally);
-    add_time(r, n_samples, seconds);
-    r->at.step++;
-    r->at.samples += n_samples;
-    p.step = r->at.step, p.samples = r->at.samples;
-    p.samples_per_s = n_samples / seconds;
-    return report(r, &p);
+    r->call_end = next_stop(r);
+    FR_TRY(r->at.step + 1 == r->o->dump_step ? train_dumped(r) : train_call(r));
+    return r->has_last ? report_last(r) : FR_OK; /* else stopped before its end */
 }
 
 /* --- end ------------------------------------------------------------------------------------ */
@@ -228,40 +321,48 @@ static void fill_result(run *r)
     q->wall_s = elapsed_s(r);
 }
 
-static fr_status finish(run *r, const char *status)
+static fr_status summarize(run *r, const char *status)
 {
-    const fr_settings *t = &r->setup.settings;
-    if (r->saved_step != r->at.step) {
-        r->at.elapsed_s = elapsed_s(r);
-        FR_TRY(fr__metrics_sync(&r->metrics));
-        FR_TRY(fr__checkpoint_save(&r->setup, r->worker, &r->folder, &r->at, r->checkpoint,
-                                   r->result.weights_sha256));
-        r->saved_step = r->at.step;
-    } else if (!r->result.weights_sha256[0]) { /* resumed, nothing left to do */
-        FR_TRY(fr__weights_sha256(&r->setup, r->worker, r->result.weights_sha256));
-        if (t->eval_every >= 0 && fr_dataset_info(r->setup.data)->n_eval > 0)
-            FR_TRY(fr__evaluate(&r->setup, r->worker, (int)t->batch, r->o->stop,
-                                &r->result.eval_loss, &r->result.eval_accuracy));
-    }
     fill_result(r);
+    const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
                       .config = r->o->config,
                       .status = status,
                       .checkpoint = r->checkpoint,
-                      .wait_s = r->loader ? (double)fr_loader_wait_ns(r->loader) * 1e-9 : 0};
-    return fr__summary_write(&r->setup, r->worker, &r->folder, &sum);
+                      .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
+    return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);
 }
 
-/* The worker has left the weights as they were before the mini-batch that failed. They are worth
+static fr_status finish(run *r, const char *status)
+{
+    if (r->saved_step != r->at.step) {
+        FR_TRY(save(r));
+    } else if (!r->result.weights_sha256[0]) { /* resumed, nothing left to do */
+        FR_TRY(fr__weights_sha256(&r->setup, r->engine, r->result.weights_sha256));
+        if (has_eval(r)) FR_TRY(evaluate(r));
+    }
+    FR_TRY(fr__ledger_close(&r->ledger));
+    return summarize(r, status);
+}
+
+/* The engine has left the weights as they were before the mini-batch that failed. They are worth
  * keeping unless an earlier update has spoilt them already. */
 static fr_status finish_diverged(run *r)
 {
     bool is_finite;
-    fr_status status = fr__weights_finite(&r->setup, r->worker, &is_finite);
+    fr_status status = fr__weights_finite(&r->setup, r->engine, &is_finite);
     if (status == FR_OK && is_finite) status = finish(r, "diverged");
     if (status == FR_OK && r->checkpoint[0])
         fr_log(r->ctx, FR_LOG_WARN, "the last good weights are in %s", r->checkpoint);
     return FR_DIVERGED; /* whatever happened here, this came first */
+}
+
+/* A worker failed, hung or was lost: what the others hold is of no version. */
+static fr_status finish_failed(run *r)
+{
+    r->result.weights_sha256[0] = '\0';
+    (void)summarize(r, "failed"); /* whatever happens here, the failure came first */
+    return FR_PEER;
 }
 
 static fr_status train(run *r)
@@ -270,8 +371,9 @@ static fr_status train(run *r)
     r->start_ns = fr__now_ns();
     fr_status status = FR_OK;
     while (status == FR_OK && r->at.step < r->setup.n_steps && !(r->o->stop && *r->o->stop))
-        status = one_step(r);
+        status = train_on(r);
     if (status == FR_DIVERGED) return finish_diverged(r);
+    if (status == FR_PEER) return finish_failed(r);
     if (status != FR_OK) return status;
     if (r->at.step >= r->setup.n_steps) return finish(r, "done");
     FR_TRY(finish(r, "interrupted"));
@@ -289,10 +391,12 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     r->folder.lock_fd = -1;
     r->result.train_loss = r->result.eval_loss = r->result.eval_accuracy = NAN;
     fr_status status = train(r);
+    fr_status closed = fr__ledger_close(&r->ledger);
+    if (status == FR_OK) status = closed;
     if (result) *result = r->result;
-    fr_loader_free(r->loader);
+    fr_engine_free(r->engine); /* its workers use the loader */
+    fr__feeder_close(&r->feeder);
     fr__metrics_close(&r->metrics);
-    fr_worker_free(r->worker);
     fr__folder_close(&r->folder);
     fr__setup_close(&r->setup);
     fr__free(r);

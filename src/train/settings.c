@@ -1,4 +1,4 @@
-/* settings.c -- reads `train`, `parallel` and `run`.
+/* settings.c -- reads `train` and `run`; `parallel` is in settings_parallel.c.
  *
  * Optimizers and schedules name the keys they use; the two tables below say where each key goes.
  * A key that the chosen one does not use is never asked for, so fr_conf_finish refuses it. */
@@ -61,14 +61,11 @@ static fr_status read_fields(fr_conf *c, const field *fields, const char *const 
     return FR_OK;
 }
 
-/* Text becomes "a, b, name". */
-static void append_name(char *text, size_t room, const char *name)
+void fr__append_name(char *text, size_t room, const char *name)
 {
     size_t n = strlen(text);
     snprintf(text + n, room - n, "%s%s", n ? ", " : "", name);
 }
-#define APPEND_NAMES(text, list) \
-    for (int i = 0; (list)[i]; i++) append_name(text, sizeof(text), (list)[i]->name)
 
 static fr_status read_optimizer(fr_conf *train, fr_settings *s)
 {
@@ -78,7 +75,7 @@ static fr_status read_optimizer(fr_conf *train, fr_settings *s)
     FR_TRY(fr_conf_section(train, "optimizer", &c));
     FR_TRY(fr_conf_text(c, "name", "sgd", &name));
     s->optimizer = fr_optim_find(name);
-    APPEND_NAMES(names, fr_optim_list());
+    FR_APPEND_NAMES(names, fr_optim_list());
     if (!s->optimizer)
         return fr_conf_fail(c, "name", "no optimizer is called '%s'; there are: %s", name, names);
     s->optimizer->defaults(&s->optim);
@@ -96,7 +93,7 @@ static fr_status read_schedule(fr_conf *train, fr_settings *s)
     fr_lr_defaults(&s->lr);
     FR_TRY(fr_conf_text(c, "name", "constant", &s->lr.name));
     const fr_lr_schedule *schedule = fr_lr_find(s->lr.name);
-    APPEND_NAMES(names, fr_lr_list());
+    FR_APPEND_NAMES(names, fr_lr_list());
     if (!schedule)
         return fr_conf_fail(c, "name", "no learning-rate schedule is called '%s'; there are: %s",
                             s->lr.name, names);
@@ -127,45 +124,6 @@ static fr_status read_train(fr_conf *c, fr_settings *s)
     return read_schedule(c, s);
 }
 
-static fr_status check_count(fr_conf *c, const char *key, const fr_method *m, int64_t n, int max)
-{
-    if (n <= max) return FR_OK;
-    return fr_conf_fail(c, key, "method '%s' runs with at most %d %s, the config asks for %lld",
-                        m->name, max, key, (long long)n);
-}
-
-static fr_status read_backend(fr_conf *c, fr_settings *s)
-{
-    const char *name;
-    char names[256] = "";
-    const fr_backend *const *list = fr_backend_list();
-    for (int i = 0; list[i]; i++) append_name(names, sizeof names, fr_backend_name(list[i]));
-    FR_TRY(fr_conf_text(c, "backend", fr_backend_name(list[0]), &name));
-    s->backend = fr_backend_find(name);
-    if (s->backend) return FR_OK;
-    return fr_conf_fail(c, "backend", "no backend is called '%s'; there are: %s", name, names);
-}
-
-static fr_status read_parallel(fr_conf *c, fr_settings *s)
-{
-    int64_t stages, replicas, threads;
-    const char *method;
-    char names[256] = "";
-    APPEND_NAMES(names, fr_method_list());
-    FR_TRY(fr_conf_text(c, "method", "single", &method));
-    s->method = fr_method_find(method);
-    if (!s->method)
-        return fr_conf_fail(c, "method", "this build has no method '%s'; there are: %s", method,
-                            names);
-    FR_TRY(fr_conf_int(c, "stages", 1, 1, INT32_MAX, &stages));
-    FR_TRY(fr_conf_int(c, "replicas", 1, 1, INT32_MAX, &replicas));
-    FR_TRY(fr_conf_int(c, "threads", 0, 0, 4096, &threads));
-    FR_TRY(check_count(c, "stages", s->method, stages, s->method->max_stages));
-    FR_TRY(check_count(c, "replicas", s->method, replicas, s->method->max_replicas));
-    s->stages = (int)stages, s->replicas = (int)replicas, s->threads = (int)threads;
-    return read_backend(c, s);
-}
-
 /* "runs/fashion-cnn" for "examples/fashion-cnn.yaml". */
 static void default_out(const char *config_path, char *out, size_t room)
 {
@@ -174,6 +132,21 @@ static void default_out(const char *config_path, char *out, size_t room)
     const char *dot = strrchr(name, '.');
     int n = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
     snprintf(out, room, "runs/%.*s", n, name);
+}
+
+/* What is watched while the run goes, and what a test lets go wrong. */
+static fr_status read_watch(fr_conf *c, fr_settings *s)
+{
+    int64_t n_events, n_samples;
+    FR_TRY(fr_conf_real(c, "stall_timeout", 30, 0.01, 1e6, &s->stall_s));
+    FR_TRY(fr_conf_int(c, "trace", 20000, 0, 1 << 28, &n_events));
+    FR_TRY(fr_conf_int(c, "prediction_samples", 1024, 0, 1 << 28, &n_samples));
+    s->n_events = (int)n_events, s->n_samples = (int)n_samples;
+    if (!fr_conf_has(c, "fault")) return FR_OK;
+    const char *text, *wrong;
+    FR_TRY(fr_conf_text(c, "fault", NULL, &text));
+    wrong = text[0] ? fr_fault_parse(text, &s->fault) : NULL;
+    return wrong ? fr_conf_fail(c, "fault", "\"%s\": %s", text, wrong) : FR_OK;
 }
 
 static fr_status read_run(fr_conf *c, const char *config_path, const char *out, fr_settings *s)
@@ -192,7 +165,8 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     FR_TRY(fr_conf_int(c, "checkpoint_every", 0, 0, INT64_MAX, &s->checkpoint_every));
     FR_TRY(fr_conf_int(c, "eval_every", 0, -1, INT64_MAX, &s->eval_every));
     FR_TRY(fr_conf_int(c, "keep", 3, 1, INT32_MAX, &s->keep));
-    return fr_conf_bool(c, "grad_norm", false, &s->grad_norm);
+    FR_TRY(fr_conf_bool(c, "grad_norm", false, &s->grad_norm));
+    return read_watch(c, s);
 }
 
 fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out, fr_settings *s)
@@ -203,7 +177,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(fr_conf_section(root, "run", &run));
     FR_TRY(read_train(train, s));
-    FR_TRY(read_parallel(parallel, s));
+    FR_TRY(fr__settings_parallel(parallel, s));
     return read_run(run, config_path, out, s);
 }
 

@@ -1,11 +1,13 @@
-/* settings.h -- the `train`, `parallel` and `run` sections of a config as one plain struct. */
+/* settings.h -- the `train`, `parallel` and `run` sections of a config as one plain struct.
+ * Texts live as long as the config. */
 #ifndef FR_TRAIN_SETTINGS_H
 #define FR_TRAIN_SETTINGS_H
 
-#include <forerun/backend.h>
+#include <forerun/engine.h>
 #include <forerun/io.h>
-#include <forerun/optim.h>
 #include <forerun/train.h>
+
+enum { FR_MAX_STAGES = 1024 };
 
 typedef struct fr_settings {
     /* train */
@@ -18,24 +20,44 @@ typedef struct fr_settings {
     double clip_norm; /* 0: none */
     /* parallel */
     const fr_method *method;
-    int stages, replicas;
-    int threads; /* of a worker; 0: all cores */
+    const fr_policy *policy;   /* parallel.weights, or the method's */
+    const char *schedule_file; /* absolute path, takes the place of the method's; or NULL */
+    int stages, chunks, replicas;
+    int segment;       /* mini-batches between two drains, asynchronous methods */
+    int n_cuts;        /* 0: found by balance */
+    const char **cuts; /* [n_cuts] names of nodes that begin a stage */
+    int threads;       /* of a worker; 0: the cores shared out */
+    bool pin;
+    bool exact;        /* xpipe.exact */
+    int64_t lr_warmup; /* pipemare.warmup */
     const fr_backend *backend;
     /* run */
-    const char *out;          /* lives as long as the config */
+    const char *out;
     int64_t checkpoint_every; /* updates; 0: at the end only */
     int64_t eval_every;       /* updates; 0: at the end only; -1: never */
     int64_t keep;             /* checkpoints that stay */
     bool grad_norm;           /* report it even without clipping */
+    double stall_s;
+    fr_fault fault;
+    int n_events;  /* of a worker, for trace.json; 0: none */
+    int n_samples; /* weights of a stage watched for the prediction error */
 } fr_settings;
 
 /* Reads the three sections. `out` (may be NULL) replaces run.out. Errors name file, line, column.
  */
 fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out,
                             fr_settings *s);
+/* The `parallel` section alone. */
+fr_status fr__settings_parallel(fr_conf *c, fr_settings *s);
 
 /* Updates of the whole run, n_train samples an epoch: `steps`, or `epochs` in whole mini-batches.
  * Also sets s->lr.total. */
 int64_t fr__settings_n_steps(fr_settings *s, int64_t n_train);
+
+/* text, which has room for so many bytes, becomes "a, b, name". */
+void fr__append_name(char *text, size_t room, const char *name);
+/* Names of a NULL-terminated list of records. */
+#define FR_APPEND_NAMES(text, list) \
+    for (int i = 0; (list)[i]; i++) fr__append_name(text, sizeof(text), (list)[i]->name)
 
 #endif

@@ -1,4 +1,4 @@
-/* setup.c -- config -> data set and model.
+/* setup.c -- config -> data set and model -> engine.
  *
  * Each may leave sizes open for the other to fill. A model by name takes classes, image and
  * vocabulary from the data, and gives the length of a context to data that is a stream. A model
@@ -211,42 +211,69 @@ fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
 
 void fr__setup_close(fr_setup *s)
 {
+    fr__pipeline_close(&s->pipeline);
     fr_graph_free(s->graph);
     fr_dataset_close(s->data);
     fr_conf_free(s->conf);
     memset(s, 0, sizeof *s);
 }
 
-static fr_worker_desc worker_desc(const fr_setup *s)
+static fr_engine_desc engine_desc(const fr_setup *s)
 {
     const fr_settings *t = &s->settings;
-    return (fr_worker_desc){.graph = s->graph,
+    return (fr_engine_desc){.graph = s->graph,
                             .backend = t->backend,
-                            .device = {.n_threads = t->threads, .first_cpu = -1},
-                            .n_slots = 1,
+                            .n_threads = t->threads,
+                            .pin = t->pin,
                             .optimizer = t->optimizer,
                             .options = t->optim,
-                            .clip_norm = t->clip_norm,
+                            .lr = t->lr,
                             .seed = t->seed,
-                            .logits_node = -1};
+                            .logits_node = -1,
+                            .stall_s = t->stall_s};
 }
 
-fr_status fr__setup_eval_worker(fr_setup *s, int batch, bool want_logits, fr_worker **out)
+fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out)
 {
-    fr_worker_desc d = worker_desc(s);
+    fr_engine_desc d = engine_desc(s);
     d.micro_batch = batch, d.n_micro = 1;
-    d.evaluate_only = true;
     if (want_logits) d.logits_node = s->logits;
-    return fr_worker_create(s->ctx, &d, out);
+    return fr_engine_create(s->ctx, &d, out);
 }
 
-fr_status fr__setup_train_worker(fr_setup *s, bool keep_grads, fr_worker **out)
+static fr_status check_fault(fr_setup *s)
 {
-    fr_worker_desc d = worker_desc(s);
-    d.micro_batch = (int)(s->settings.batch / s->settings.micro);
-    d.n_micro = (int)s->settings.micro;
+    fr_conf *run;
+    int n = s->pipeline.schedule->n_workers;
+    FR_TRY(fr_conf_section(s->conf, "run", &run));
+    if (s->settings.fault.worker < n) return FR_OK;
+    return fr_conf_fail(run, "fault", "worker %d is to fail, the run has workers 0 to %d",
+                        s->settings.fault.worker, n - 1);
+}
+
+fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
+{
+    const fr_settings *t = &s->settings;
+    const fr_pipeline *p = &s->pipeline;
+    *out = NULL;
+    fr__pipeline_close(&s->pipeline);
+    FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, &s->pipeline));
+    FR_TRY(check_fault(s));
+    fr_engine_desc d = engine_desc(s);
+    d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
+    d.schedule = p->schedule;
+    d.policy = t->policy;
+    d.seat = (fr_seat){.exact = t->exact, .lr_warmup = t->lr_warmup};
+    d.micro_batch = (int)(t->batch / t->micro);
+    d.n_micro = (int)t->micro;
+    d.clip_norm = t->clip_norm;
+    d.want_norm = t->grad_norm;
     d.keep_grads = keep_grads;
-    return fr_worker_create(s->ctx, &d, out);
+    d.fault = t->fault;
+    d.want_ledger = want_ledger;
+    d.n_events = t->n_events;
+    d.n_samples = t->n_samples;
+    return fr_engine_create(s->ctx, &d, out);
 }
 
 size_t fr__setup_largest_param(const fr_graph *g)

@@ -1,11 +1,11 @@
-/* setup.h -- from a config to the objects of a run: settings, data set, graph, worker. */
+/* setup.h -- from a config to the objects of a run: settings, data set, graph, engine. */
 #ifndef FR_TRAIN_SETUP_H
 #define FR_TRAIN_SETUP_H
 
 #include <forerun/data.h>
 #include <forerun/engine.h>
 
-#include "train/settings.h"
+#include "train/pipeline.h"
 
 typedef struct fr_setup {
     fr_ctx *ctx;
@@ -17,6 +17,7 @@ typedef struct fr_setup {
     int input, target, length; /* INPUT nodes; length -1 where the model has none */
     int loss, logits;          /* nodes */
     int64_t n_steps;           /* updates of the whole run */
+    fr_pipeline pipeline;      /* after fr__setup_train_engine; the engine uses it */
 } fr_setup;
 
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no
@@ -27,10 +28,12 @@ void fr__setup_close(fr_setup *s); /* a zeroed or closed setup is fine */
 /* Does the graph take what the data gives? Errors name both sides and the remedy. */
 fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model);
 
-/* A worker that evaluates only, `batch` samples at a time. want_logits: it can return them. */
-fr_status fr__setup_eval_worker(fr_setup *s, int batch, bool want_logits, fr_worker **out);
-/* A worker that trains, its weights as the seed gives them. */
-fr_status fr__setup_train_worker(fr_setup *s, bool keep_grads, fr_worker **out);
+/* An engine that evaluates only, `batch` samples at a time, all on one worker. want_logits: it can
+ * return them. */
+fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out);
+/* An engine that trains as the config says, its weights as the seed gives them; freed before the
+ * setup is closed. */
+fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
 
 /* Values of the largest parameter, floats. */
 size_t fr__setup_largest_param(const fr_graph *g);

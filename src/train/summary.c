@@ -5,6 +5,8 @@
 #include "io/file.h"
 #include "io/json.h"
 
+#include <math.h>
+
 static void write_memory(fr_json *j, const fr_memory_use *m)
 {
     const struct {
@@ -19,19 +21,73 @@ static void write_memory(fr_json *j, const fr_memory_use *m)
     fr__json_end(j);
 }
 
-static void write_worker(fr_json *j, const fr_worker *w, double wait_s)
+static double seconds(const fr_worker_times *t, fr_spent first, fr_spent last)
 {
+    uint64_t ns = 0;
+    for (int k = (int)first; k <= (int)last; k++) ns += t->ns[k];
+    return (double)ns * 1e-9;
+}
+
+static void write_worker(fr_json *j, const fr_engine *e, int worker)
+{
+    const fr_worker_times *t = fr_engine_times(e, worker);
+    const fr_memory_use *m = fr_engine_predicted(e, worker);
     fr__json_object(j, NULL);
-    fr__json_real(j, "busy_s", (double)fr_worker_busy_ns(w) * 1e-9);
-    fr__json_real(j, "wait_s", wait_s);
-    fr__json_real(j, "comm_s", 0); /* one worker has nobody to talk to */
-    fr__json_uint(j, "peak_bytes", fr_worker_peak_bytes(w));
-    fr__json_uint(j, "predicted_peak_bytes", fr_worker_predicted(w)->total);
-    write_memory(j, fr_worker_predicted(w));
+    fr__json_list(j, "stages");
+    for (int k = 0; k < fr_engine_n_stages(e); k++)
+        if (fr_engine_worker_of(e, k) == worker) fr__json_int(j, NULL, k);
+    fr__json_end(j);
+    fr__json_real(j, "busy_s", seconds(t, FR_SPENT_FORWARD, FR_SPENT_STEP));
+    fr__json_real(j, "wait_s", seconds(t, FR_SPENT_WAIT_FORWARD, FR_SPENT_WAIT_OTHER));
+    fr__json_real(j, "comm_s", seconds(t, FR_SPENT_TRANSFER, FR_SPENT_TRANSFER));
+    fr__json_uint(j, "peak_bytes", fr_engine_peak_bytes(e, worker));
+    fr__json_uint(j, "predicted_peak_bytes", m->total);
+    fr__json_int(j, "weight_copies", m->weight_copies);
+    write_memory(j, m);
     fr__json_end(j);
 }
 
-static void write_all(fr_json *j, const fr_setup *s, const fr_worker *w, const fr_summary *sum)
+static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (double)n : NAN; }
+
+static void write_prediction(fr_json *j, const fr_prediction_error *p)
+{
+    if (!p || p->n_values == 0) return; /* nothing was predicted, or nothing watched */
+    fr__json_object(j, "prediction");
+    fr__json_real(j, "ahead", p->ahead);
+    fr__json_real(j, "predicted_rmse", sqrt(p->predicted / (double)p->n_values));
+    fr__json_real(j, "stale_rmse", sqrt(p->stale / (double)p->n_values));
+    fr__json_end(j);
+}
+
+/* Trained numbers of a stage; a tied parameter counts where its owner is. */
+static int64_t count_params(const fr_graph *g, const fr_stage *s)
+{
+    int64_t n = 0;
+    for (int i = 0; i < fr_graph_n_params(g); i++) {
+        const fr_param *p = fr_graph_param(g, i);
+        if (p->node >= s->first && p->node < s->last && p->tied_to < 0 && !p->is_buffer)
+            n += fr_shape_count(&p->shape);
+    }
+    return n;
+}
+
+static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int stage)
+{
+    const fr_stage *s = fr_engine_stage(e, stage);
+    const fr_stage_times *t = fr_engine_stage_times(e, stage);
+    fr__json_object(j, NULL);
+    fr__json_text(j, "first", fr_graph_node(g, s->first)->name);
+    fr__json_text(j, "last", fr_graph_node(g, s->last - 1)->name);
+    fr__json_int(j, "worker", fr_engine_worker_of(e, stage));
+    fr__json_int(j, "parameters", count_params(g, s));
+    fr__json_real(j, "forward_s", per(t->forward_ns, t->n_micro));
+    fr__json_real(j, "backward_s", per(t->back_input_ns + t->back_weight_ns, t->n_micro));
+    fr__json_real(j, "step_s", per(t->step_ns, t->n_steps));
+    write_prediction(j, fr_engine_prediction(e, stage));
+    fr__json_end(j);
+}
+
+static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const fr_summary *sum)
 {
     const fr_settings *t = &s->settings;
     const fr_run_result *r = sum->result;
@@ -40,7 +96,9 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_worker *w, const f
     fr__json_text(j, "model", fr_graph_name(s->graph));
     fr__json_int(j, "parameters", fr_graph_param_count(s->graph));
     fr__json_text(j, "data", s->data_name);
-    fr__json_text(j, "method", t->method->name);
+    fr__json_text(j, "method", t->schedule_file ? "schedule file" : t->method->name);
+    fr__json_text(j, "schedule", s->pipeline.schedule->name);
+    fr__json_text(j, "weights", t->policy->name);
     fr__json_int(j, "stages", t->stages);
     fr__json_int(j, "replicas", t->replicas);
     fr__json_int(j, "batch", t->batch);
@@ -54,30 +112,38 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_worker *w, const f
     fr__json_real(j, "eval_accuracy", r->eval_accuracy);
     fr__json_real(j, "samples_per_s", r->samples_per_s);
     fr__json_real(j, "wall_s", r->wall_s);
-    fr__json_text(j, "weights_sha256", r->weights_sha256);
+    fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
+    fr__json_real(j, "data_wait_s", sum->data_wait_s);
+    fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");
-    write_worker(j, w, sum->wait_s);
+    for (int i = 0; i < fr_engine_n_workers(e); i++) write_worker(j, e, i);
+    fr__json_end(j);
+    fr__json_list(j, "per_stage");
+    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s->graph, e, k);
     fr__json_end(j);
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
     fr__json_uint(j, "data_bytes", fr_dataset_bytes(s->data));
-    fr__json_text(j, "backend", fr_worker_about(w));
+    fr__json_text(j, "backend", fr_engine_about(e));
     fr__json_text(j, "checkpoint", sum->checkpoint);
     fr__json_text(j, "config", sum->config);
     fr__json_text(j, "forerun", fr_version());
     fr__json_end(j);
 }
 
-fr_status fr__summary_write(const fr_setup *s, const fr_worker *w, const fr_folder *f,
+fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_folder *f,
                             const fr_summary *sum)
 {
-    enum { ROOM = 32768 };
-    char path[FR_PATH];
-    FR_TRY(fr__path(s->ctx, path, "%s/summary.json", f->path));
-    char *text = fr__alloc(ROOM);
-    if (!text) return fr__no_memory(s->ctx, ROOM, "summary");
+    char path[FR_PATH], nothing[1];
     fr_json j;
-    fr__json_to_buffer(&j, text, ROOM - 1, 2);
-    write_all(&j, s, w, sum);
+    FR_TRY(fr__path(s->ctx, path, "%s/summary.json", f->path));
+    fr__json_to_buffer(&j, nothing, sizeof nothing, 2); /* only to learn how long it is */
+    write_all(&j, s, e, sum);
+    (void)fr__json_finish(&j);
+    size_t room = j.bytes + 4096; /* numbers grow while one looks at them */
+    char *text = fr__alloc(room);
+    if (!text) return fr__no_memory(s->ctx, room, "summary");
+    fr__json_to_buffer(&j, text, room - 1, 2);
+    write_all(&j, s, e, sum);
     fr_status status = FR_OK;
     if (!fr__json_finish(&j)) status = fr_fail(s->ctx, FR_INTERNAL, "%s: text too long", path);
     if (status == FR_OK) {

@@ -8,12 +8,12 @@
 typedef struct fr_summary {
     const fr_run_result *result;
     const char *config;     /* path as the user gave it */
-    const char *status;     /* "done", "interrupted", "diverged" */
+    const char *status;     /* "done", "interrupted", "diverged", "failed" */
     const char *checkpoint; /* last one written or resumed from */
-    double wait_s;          /* for data */
+    double data_wait_s;     /* time that workers waited for data */
 } fr_summary;
 
-fr_status fr__summary_write(const fr_setup *s, const fr_worker *w, const fr_folder *f,
+fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_folder *f,
                             const fr_summary *sum);
 
 #endif

@@ -30,8 +30,47 @@ bad "mpl" "mlp" -- net.yaml --set model.name=mpl
 bad "context" -- net.yaml --set model.context=3
 bad "train.batch" "lots" -- net.yaml --set train.batch=lots
 bad "batch 9" "train.micro" -- net.yaml --set train.batch=9
-bad "method" "gpipe" "single" -- net.yaml --set parallel.method=gpipe
+bad "method" "gpip" "gpipe" "single" -- net.yaml --set parallel.method=gpip
 bad "stages" "at most 1" -- net.yaml --set parallel.stages=2
+cat >pipe.yaml <<YAML
+model: {name: mlp, inputs: 12, depth: 2, width: 16, classes: 4}
+data: {name: synthetic, n: 100}
+train: {batch: 8, micro: 2, steps: 4}
+parallel:
+  threads: 1
+  method: 1f1b
+  stages: 3
+YAML
+run 0 train pipe.yaml --out goodpipe
+bad "--set parallel.stages=99" "99" "6" -- pipe.yaml --set parallel.stages=99
+sed 's/stages: 3/stages: 99/' pipe.yaml >many.yaml
+bad "many.yaml:7:11" "99" -- many.yaml
+bad "pipe.yaml:7:11" "3 stages" "2 chunks" "multiple" -- pipe.yaml --set parallel.method=interleaved
+bad "interleaved" "multiple" -- pipe.yaml --set parallel.method=interleaved \
+    --set parallel.stages=6
+bad "chunks" "1f1b" "interleaved" -- pipe.yaml --set parallel.chunks=3
+bad "double-buffer" "train.micro" -- pipe.yaml --set parallel.method=pipedream-2bw
+bad "clip_norm" "whole gradient" "flush" -- pipe.yaml --set parallel.method=spectrain \
+    --set train.clip_norm=1
+bad "cuts" "nosuch" -- pipe.yaml --set 'parallel.cuts=[nosuch, fc.2]'
+bad "cuts" "fc.1" -- pipe.yaml --set 'parallel.cuts=[fc.2, fc.1]'
+bad "weights" "stash" "drain" -- pipe.yaml --set parallel.weights=stash
+bad "nosuch.csv" "schedule file" -- pipe.yaml --set parallel.schedule_file=nosuch.csv
+printf '0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n2F0,2B0,2F1,2B1\n' >short.csv
+bad "short.csv" "0B1" -- pipe.yaml --set parallel.schedule_file=short.csv
+printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n' >two.csv
+bad "two.csv" "2" "3" -- pipe.yaml --set parallel.schedule_file=two.csv
+printf '0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n2F0,2B0,2F1,2B1\n' >wrong.csv
+bad "wrong.csv" "worker" -- pipe.yaml --set parallel.schedule_file=wrong.csv
+cat >tied.yaml <<YAML
+model: {name: gpt, layers: 2, width: 8, heads: 2, context: 8, vocab: 11, tied: true}
+data: {name: synthetic, n: 32, n_eval: 0}
+train: {batch: 4, micro: 2, steps: 2}
+parallel: {threads: 1, method: 1f1b, stages: 2}
+YAML
+run 0 train tied.yaml --out goodtied
+bad "tied" "another stage" "flush" -- tied.yaml --set parallel.method=pipedream
+bad "run.fault" "worker 7" -- pipe.yaml --set run.fault=error:worker=7
 bad "nosuch" "synthetic" -- net.yaml --set data.name=nosuch
 sed '/^data/d' net.yaml >nodata.yaml
 bad "nodata.yaml" "data.name" -- nodata.yaml

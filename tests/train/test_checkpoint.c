@@ -22,7 +22,7 @@ static const char net[] = "model: {name: mlp, inputs: 12, depth: 2, width: 16, c
 typedef struct bench {
     fixture *f;
     fr_setup s;
-    fr_worker *w;
+    fr_engine *e;
     fr_folder folder;
 } bench;
 
@@ -33,13 +33,13 @@ static void bench_open(fixture *f, const char *set, bench *b)
     write_text(f->config, net);
     fr_run_options o = {.config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &b->s));
-    assert_done(f, fr__setup_train_worker(&b->s, false, &b->w));
+    assert_done(f, fr__setup_train_engine(&b->s, false, false, &b->e));
     assert_done(f, fr__folder_open(f->ctx, f->out, true, &b->folder));
 }
 
 static void bench_close(bench *b)
 {
-    fr_worker_free(b->w);
+    fr_engine_free(b->e);
     fr__folder_close(&b->folder);
     fr__setup_close(&b->s);
 }
@@ -53,8 +53,8 @@ static void paint(bench *b, float mark)
         assert_true(n <= 1024);
         for (int k = -1; k < 2; k++) {
             for (int64_t j = 0; j < n; j++) values[j] = mark + (float)(100 * i + 10 * k) + (float)j;
-            assert_done(b->f, k < 0 ? fr_worker_set_param(b->w, i, values)
-                                    : fr_worker_set_state(b->w, k, i, values));
+            assert_done(b->f, k < 0 ? fr_engine_set_param(b->e, i, values)
+                                    : fr_engine_set_state(b->e, k, i, values));
         }
     }
 }
@@ -65,8 +65,8 @@ static void check_paint(bench *b, float mark)
     for (int i = 0; i < fr_graph_n_params(b->s.graph); i++) {
         int64_t n = fr_shape_count(&fr_graph_param(b->s.graph, i)->shape);
         for (int k = -1; k < 2; k++) {
-            assert_done(b->f, k < 0 ? fr_worker_get_param(b->w, i, values)
-                                    : fr_worker_get_state(b->w, k, i, values));
+            assert_done(b->f, k < 0 ? fr_engine_get_param(b->e, i, values)
+                                    : fr_engine_get_state(b->e, k, i, values));
             for (int64_t j = 0; j < n; j++)
                 assert_true(values[j] == mark + (float)(100 * i + 10 * k) + (float)j);
         }
@@ -81,7 +81,7 @@ static fr_status save(bench *b, int64_t step)
                      .epoch_loss = 0.1 + (double)step,
                      .epoch_targets = 3,
                      .elapsed_s = 1.0 / 3};
-    return fr__checkpoint_save(&b->s, b->w, &b->folder, &p, path, sha);
+    return fr__checkpoint_save(&b->s, b->e, &b->folder, &p, path, sha);
 }
 
 static void test_round_trip(void **state)
@@ -91,18 +91,18 @@ static void test_round_trip(void **state)
     fr_position p;
     char path[FR_PATH], sha[65];
     bench_open(f, NULL, &b);
-    assert_done(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path));
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
     assert_string_equal(path, "");
     paint(&b, 7);
     assert_done(f, save(&b, 3));
-    assert_done(f, fr__weights_sha256(&b.s, b.w, sha));
+    assert_done(f, fr__weights_sha256(&b.s, b.e, sha));
     paint(&b, 9);
-    assert_done(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path));
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
     check_paint(&b, 7);
     assert_true(p.step == 3 && p.samples == 24 && p.epoch_targets == 3);
     assert_true(p.epoch_loss == 3.1 && p.elapsed_s == 1.0 / 3); /* to the bit */
     char again[65];
-    assert_done(f, fr__weights_sha256(&b.s, b.w, again));
+    assert_done(f, fr__weights_sha256(&b.s, b.e, again));
     assert_string_equal(sha, again);
     bench_close(&b);
 }
@@ -136,7 +136,7 @@ static void test_spoilt_weights_are_not_saved(void **state)
     paint(&b, NAN);
     assert_int_equal(save(&b, 2), FR_DIVERGED);
     fr_ctx_clear(f->ctx);
-    assert_done(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path));
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
     assert_int_equal(p.step, 1);
     check_paint(&b, 7);
     bench_close(&b);
@@ -185,12 +185,12 @@ static void test_damage_falls_back(void **state)
         assert_done(f, save(&b, 2));
         spoil(&b, cases[i].file, cases[i].at, cases[i].cut);
         f->log[0] = '\0';
-        assert_done(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path));
+        assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
         assert_int_equal(p.step, 1);
         check_paint(&b, 1);
         assert_non_null(strstr(f->log, cases[i].file));
         spoil(&b, "step-1/state.json", 0, true); /* now there is nothing left */
-        assert_failed(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path),
+        assert_failed(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path),
                       FR_INVALID, "step-1/state.json");
         bench_close(&b);
     }
@@ -217,7 +217,7 @@ static void test_strangers_are_refused(void **state)
         fr_position p;
         char path[FR_PATH];
         bench_open(f, cases[i].set, &b);
-        assert_failed(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path),
+        assert_failed(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path),
                       FR_INVALID, cases[i].words[0], cases[i].words[1], cases[i].words[2]);
         bench_close(&b);
     }
@@ -286,7 +286,7 @@ static void check_survivors(bench *b, bool is_through)
     char path[FR_PATH];
     paint(b, 0);
     b->f->log[0] = '\0';
-    assert_done(b->f, fr__checkpoint_load_newest(&b->s, b->w, b->folder.checkpoints, &p, path));
+    assert_done(b->f, fr__checkpoint_load_newest(&b->s, b->e, b->folder.checkpoints, &p, path));
     assert_string_equal(b->f->log, ""); /* nothing was damaged */
     assert_true(p.step == 3 || (p.step == 2 && !is_through));
     check_paint(b, (float)p.step);
@@ -318,7 +318,7 @@ static void test_killed_at_every_call(void **state)
         bench_open(f, NULL, &b);
         fr_position p;
         char path[FR_PATH];
-        assert_done(f, fr__checkpoint_load_newest(&b.s, b.w, b.folder.checkpoints, &p, path));
+        assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
         *(p.step == 2 ? &n_old : &n_new) += 1;
         paint(&b, 3);
         assert_done(f, save(&b, 3));

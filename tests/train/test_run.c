@@ -12,6 +12,8 @@ static const char net[] =
     "parallel: {backend: ref, threads: 1}\n"
     "run: {eval_every: 10}\n";
 
+#define PIPELINE "parallel={method: spectrain, stages: 3, backend: ref, threads: 1}"
+
 typedef struct watch {
     int64_t stop_at, n_calls;
     volatile int stop;
@@ -34,6 +36,7 @@ typedef struct job {
     const char *out; /* below the scratch folder */
     bool resume;
     int64_t dump_step, stop_at;
+    const char *ledger; /* below the scratch folder */
     watch w;
     fr_run_result r;
     char folder[160];
@@ -45,12 +48,15 @@ static fr_status train(fixture *f, job *j)
     while (j->sets[n]) n++;
     snprintf(j->folder, sizeof j->folder, "%s/%s", f->dir, j->out);
     j->w = (watch){.stop_at = j->stop_at};
+    char ledger[160];
+    snprintf(ledger, sizeof ledger, "%s/%s", f->dir, j->ledger ? j->ledger : "");
     fr_run_options o = {.config = f->config,
                         .n_sets = n,
                         .sets = j->sets,
                         .out = j->folder,
                         .resume = j->resume,
                         .dump_step = j->dump_step,
+                        .ledger = j->ledger ? ledger : NULL,
                         .progress = on_progress,
                         .user = &j->w,
                         .stop = &j->w.stop};
@@ -256,13 +262,13 @@ static float *tensor(fixture *f, fr_tensors *t, const char *name, size_t *n)
     return values;
 }
 
-static void test_dump(void **state)
+/* sgd with momentum 0.9, recomputed from the dump. */
+static void check_dump(fixture *f, const char *parallel)
 {
-    fixture *f = *state;
-    job plain = {.out = "plain"}, dumped = {.out = "dumped", .dump_step = 3};
-    assert_done(f, train(f, &plain));
+    char out[64];
+    snprintf(out, sizeof out, "dumped-%zu", strlen(parallel));
+    job dumped = {.out = out, .dump_step = 3, .sets = {parallel}};
     assert_done(f, train(f, &dumped));
-    assert_string_equal(plain.r.weights_sha256, dumped.r.weights_sha256); /* it only looks */
     char path[256];
     fr_tensors *t;
     snprintf(path, sizeof path, "%s/step-3.safetensors", dumped.folder);
@@ -294,6 +300,18 @@ static void test_dump(void **state)
     }
     assert_int_equal(n_checked, 6); /* three layers, weight and bias */
     fr_tensors_close(t);
+}
+
+static void test_dump(void **state)
+{
+    fixture *f = *state;
+    job plain = {.out = "plain"}, dumped = {.out = "dumped", .dump_step = 3};
+    assert_done(f, train(f, &plain));
+    assert_done(f, train(f, &dumped));
+    assert_string_equal(plain.r.weights_sha256, dumped.r.weights_sha256); /* it only looks */
+    check_dump(f, "parallel={method: single, backend: ref, threads: 1}");
+    check_dump(f, "parallel={method: zb-h1, stages: 3, backend: ref, threads: 1}");
+    check_dump(f, "parallel={method: pipedream, stages: 3, backend: ref, threads: 1}");
     job late = {.out = "late", .dump_step = 41};
     assert_failed(f, train(f, &late), FR_INVALID, "41", "40");
     assert_int_equal(access(late.folder, F_OK), -1); /* nothing was made */
@@ -303,12 +321,141 @@ static void test_loop_allocates_nothing(void **state)
 {
     fixture *f = *state;
     job jobs[] = {{.out = "a", .sets = {"run.eval_every=-1"}},
-                  {.out = "b", .sets = {"run.eval_every=-1", "parallel.backend=cpu"}}};
-    for (int i = 0; i < 2; i++) {
+                  {.out = "b", .sets = {"run.eval_every=-1", "parallel.backend=cpu"}},
+                  {.out = "c", .sets = {"run.eval_every=-1", PIPELINE}, .ledger = "ledger.csv"},
+                  {.out = "d",
+                   .sets = {"run.eval_every=-1", "parallel={method: 1f1b, stages: 3, threads: "
+                                                 "1}"}}};
+    for (int i = 0; i < 4; i++) {
         assert_done(f, train(f, &jobs[i]));
         assert_true(jobs[i].w.allocs_at_2 > 0);
         assert_int_equal(jobs[i].w.allocs_last, jobs[i].w.allocs_at_2);
     }
+}
+
+/* Saved by four stages, resumed by one or eight, and the other way round: the run of one worker. */
+static void test_resume_with_other_stages(void **state)
+{
+    fixture *f = *state;
+    static const char *const layouts[] = {"parallel={method: single, backend: ref, threads: 1}",
+                                          "parallel={method: 1f1b, stages: 4, backend: ref, "
+                                          "threads: 1}",
+                                          "parallel={method: zb-h1, stages: 2, backend: ref, "
+                                          "threads: 1}",
+                                          "parallel={method: interleaved, stages: 4, backend: "
+                                          "ref, threads: 1}"};
+    job whole = {.out = "whole"};
+    assert_done(f, train(f, &whole));
+    for (int i = 0; i < 4; i++) {
+        char out[16];
+        snprintf(out, sizeof out, "cut%d", i);
+        job cut = {.out = out, .stop_at = 20, .sets = {layouts[i]}};
+        job rest = {.out = out, .resume = true, .sets = {layouts[(i + 1) % 4]}};
+        assert_failed(f, train(f, &cut), FR_INTERRUPTED, "20 of 40");
+        assert_done(f, train(f, &rest));
+        assert_string_equal(rest.r.weights_sha256, whole.r.weights_sha256);
+        assert_true(rest.r.train_loss == whole.r.train_loss);
+        assert_true(fabs(rest.r.eval_loss - whole.r.eval_loss) < 1e-12);
+        assert_true(rest.r.eval_accuracy == whole.r.eval_accuracy);
+        assert_same_file(whole.folder, rest.folder, "checkpoint/step-40/model.safetensors");
+        assert_same_file(whole.folder, rest.folder, "checkpoint/step-40/optimizer.safetensors");
+    }
+}
+
+/* Stopped between two drains: everything begun is finished, and its line is there. */
+static void test_stop_in_full_flight(void **state)
+{
+    fixture *f = *state;
+    job cut = {.out = "cut", .stop_at = 7, .sets = {PIPELINE, "run.eval_every=-1"}};
+    job rest = {.out = "cut", .resume = true, .sets = {PIPELINE, "run.eval_every=-1"}};
+    assert_failed(f, train(f, &cut), FR_INTERRUPTED, "of 40", "--resume");
+    assert_true(cut.r.steps >= 7 && cut.r.steps <= 40);
+    assert_int_equal(cut.w.n_calls, cut.r.steps);
+    assert_int_equal(cut.r.samples, 8 * cut.r.steps);
+    assert_done(f, train(f, &rest));
+    assert_int_equal(rest.w.n_calls, 40 - cut.r.steps);
+}
+
+/* An asynchronous run that was resumed from a checkpoint of its own is the same run: it had drained
+ * there too. */
+static void test_async_resume(void **state)
+{
+    fixture *f = *state;
+    job whole = {.out = "whole", .sets = {PIPELINE, "run.checkpoint_every=20"}};
+    job cut = {.out = "cut", .stop_at = 20, .sets = {PIPELINE, "run.checkpoint_every=20"}};
+    job rest = {.out = "cut", .resume = true, .sets = {PIPELINE, "run.checkpoint_every=20"}};
+    assert_done(f, train(f, &whole));
+    assert_failed(f, train(f, &cut), FR_INTERRUPTED, "20 of 40");
+    assert_done(f, train(f, &rest));
+    assert_string_equal(rest.r.weights_sha256, whole.r.weights_sha256);
+}
+
+static void test_ledger_file(void **state)
+{
+    fixture *f = *state;
+    char path[160], first[64], line[64];
+    job a = {.out = "a", .ledger = "ledger.csv", .sets = {PIPELINE}};
+    assert_done(f, train(f, &a));
+    snprintf(path, sizeof path, "%s/ledger.csv", f->dir);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(first, sizeof first, file));
+    assert_string_equal(first, "stage,replica,micro,pass,version,predict,live\n");
+    int n = 0, n_back = 0;
+    while (fgets(line, sizeof line, file)) {
+        int stage, replica, micro, version, ahead, live, used = 0;
+        char pass;
+        int got = sscanf(line, "%d,%d,%d,%c,%d,%d,%n%d", &stage, &replica, &micro, &pass, &version,
+                         &ahead, &used, &live);
+        if (got != (pass == 'B' ? 7 : 6)) fail_msg("line %d: %s", n + 2, line);
+        if (pass == 'F') assert_string_equal(line + used, "\n");
+        if (pass == 'B') assert_int_equal(live, micro / 2);
+        assert_true(stage >= 0 && stage < 3 && replica == 0 && micro < 80);
+        n++, n_back += pass == 'B';
+    }
+    fclose(file);
+    assert_int_equal(n, 3 * 80 * 2);
+    assert_int_equal(n_back, n / 2);
+}
+
+/* A worker that fails ends the run; what it did so far can be read. */
+static void test_failed_worker(void **state)
+{
+    fixture *f = *state;
+    char path[160];
+    job a = {.out = "a",
+             .ledger = "ledger.csv",
+             .sets = {PIPELINE, "run.fault='error:worker=1,step=6'", "run.eval_every=-1"}};
+    assert_failed(f, train(f, &a), FR_PEER, "worker 1", "stage 1", "mini-batch 6", "fault");
+    json_t *o = load_json(a.folder, "summary.json");
+    assert_string_equal(json_string_value(json_object_get(o, "status")), "failed");
+    assert_true(json_is_null(json_object_get(o, "weights_sha256")));
+    json_decref(o);
+    snprintf(path, sizeof path, "%s/ledger.csv", f->dir);
+    assert_int_equal(access(path, F_OK), 0);
+    job gone = {.out = "b", .sets = {PIPELINE, "run.fault='error:worker=3'"}};
+    assert_failed(f, train(f, &gone), FR_INVALID, "worker 3", "0 to 2", "--set run.fault");
+}
+
+/* Many workers make a long summary. */
+static void test_summary_of_many(void **state)
+{
+    fixture *f = *state;
+    job a = {.out = "a",
+             .sets = {"parallel={method: gpipe, stages: 64, backend: ref, threads: 1}",
+                      "model.depth=40", "train.steps=2"}};
+    assert_done(f, train(f, &a));
+    json_t *o = load_json(a.folder, "summary.json");
+    assert_int_equal(json_array_size(json_object_get(o, "workers")), 64);
+    assert_int_equal(json_integer_value(json_object_get(o, "n_workers")), 64);
+    json_t *stages = json_object_get(o, "per_stage"), *stage;
+    size_t k;
+    json_int_t n = 0;
+    assert_int_equal(json_array_size(stages), 64);
+    json_array_foreach(stages, k, stage) n +=
+        json_integer_value(json_object_get(stage, "parameters"));
+    assert_int_equal(n, json_integer_value(json_object_get(o, "parameters")));
+    json_decref(o);
 }
 
 /* Every allocation in turn fails: always an error, never a crash, and the folder stays usable. */
@@ -342,6 +489,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_divergence_keeps_good_weights, setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_dump, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_resume_with_other_stages, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_stop_in_full_flight, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_async_resume, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_ledger_file, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_failed_worker, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_summary_of_many, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_loop_allocates_nothing, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_out_of_memory, setup, fixture_teardown),
     };

@@ -23,6 +23,11 @@ static void test_defaults(void **state)
     assert_string_equal(s.out, "runs/net");
     assert_string_equal(s.optimizer->name, "sgd");
     assert_string_equal(s.method->name, "single");
+    assert_string_equal(s.policy->name, "live");
+    assert_null(s.schedule_file);
+    assert_true(s.stages == 1 && s.chunks == 1 && s.replicas == 1 && s.n_cuts == 0);
+    assert_true(s.pin && s.segment == 256 && s.n_events == 20000 && s.n_samples == 1024);
+    assert_true(s.stall_s == 30 && s.fault.kind == FR_FAULT_NONE);
     assert_ptr_equal(s.backend, fr_backend_list()[0]);
     assert_int_equal(fr__settings_n_steps(&s, 1000), 7); /* 1000 / 128 */
     assert_int_equal(s.lr.total, 7);
@@ -56,6 +61,73 @@ static void test_values(void **state)
     fr_conf_free(conf);
 }
 
+static void test_pipeline_values(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    assert_done(f, read_settings(f,
+                                 "parallel: {method: xpipe, cuts: [a, b, c], segment: 7, pin: "
+                                 "false, xpipe: {exact: true}, pipemare: {warmup: 9}}\n"
+                                 "run: {stall_timeout: 2.5, trace: 0, prediction_samples: 5, "
+                                 "fault: \"hang:worker=1,step=3\"}\n",
+                                 &s, &conf));
+    assert_string_equal(s.policy->name, "xpipe");
+    assert_int_equal(s.stages, 4); /* as the cuts have it */
+    assert_string_equal(s.cuts[2], "c");
+    assert_true(s.exact && s.lr_warmup == 9 && s.segment == 7 && !s.pin);
+    assert_true(s.stall_s == 2.5 && s.n_events == 0 && s.n_samples == 5);
+    assert_true(s.fault.kind == FR_FAULT_HANG && s.fault.worker == 1 && s.fault.step == 3);
+    fr_conf_free(conf);
+    assert_done(f, read_settings(f, "parallel: {method: interleaved, stages: 4}", &s, &conf));
+    assert_int_equal(s.chunks, 2);
+    fr_conf_free(conf);
+    assert_done(
+        f, read_settings(f, "parallel: {method: paci, weights: stash, cuts: only}", &s, &conf));
+    assert_string_equal(s.policy->name, "stash");
+    assert_int_equal(s.stages, 2);
+    fr_conf_free(conf);
+}
+
+/* What depends on the method is not written down: another method can be tried on a saved config. */
+static void test_saved_config_takes_another_method(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    assert_done(f, read_settings(f, "parallel: {method: interleaved, stages: 4}", &s, &conf));
+    assert_done(f, fr_conf_save(conf, f->config));
+    fr_conf_free(conf);
+    const char *other = "parallel.method=spectrain";
+    assert_done(f, fr_conf_load(f->ctx, f->config, 1, &other, &conf));
+    assert_done(f, fr__settings_read(conf, f->config, NULL, &s));
+    assert_done(f, fr_conf_finish(conf));
+    assert_true(s.stages == 4 && s.chunks == 1 && strcmp(s.policy->name, "spectrain") == 0);
+    fr_conf_free(conf);
+}
+
+/* Beside the config that names it, and by its absolute path in the config that a run saves. */
+static void test_schedule_file_is_found(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    char path[128], saved[128];
+    snprintf(path, sizeof path, "%s/by-hand.csv", f->dir);
+    snprintf(saved, sizeof saved, "%s/sub.yaml", f->dir);
+    write_text(path, "0F0,0B0\n");
+    write_text(f->config, "parallel: {schedule_file: by-hand.csv, stages: 3}\n");
+    assert_done(f, fr_conf_load(f->ctx, f->config, 0, NULL, &conf));
+    assert_done(f, fr__settings_read(conf, f->config, NULL, &s));
+    assert_string_equal(s.schedule_file, path);
+    assert_int_equal(s.stages, 3); /* the file decides, not the method */
+    assert_done(f, fr_conf_save(conf, saved));
+    fr_conf_free(conf);
+    char *text = read_text(saved, NULL);
+    assert_non_null(strstr(text, path));
+    free(text);
+}
+
 static void test_out_option_wins(void **state)
 {
     fixture *f = *state;
@@ -87,9 +159,20 @@ static void test_errors(void **state)
         {"train: {schedule: {name: cosinus}}", {"cosinus", "cosine", "constant"}},
         {"train: {schedule: {name: constant, gamma: 1}}", {"gamma", "unknown", "net.yaml:1"}},
         {"train: {sede: 1}", {"sede", "seed", "unknown"}},
-        {"parallel: {method: spectrain}", {"spectrain", "this build", "single"}},
-        {"parallel: {stages: 4}", {"stages", "at most 1", "4"}},
-        {"parallel: {replicas: 2}", {"replicas", "at most 1", "2"}},
+        {"parallel: {method: spectrian}", {"spectrian", "this build", "spectrain"}},
+        {"parallel: {stages: 4}", {"net.yaml:1", "at most 1", "forerun methods"}},
+        {"parallel: {stages: 0}", {"parallel.stages", "from 1", "\"0\""}},
+        {"parallel: {method: 1f1b, replicas: 2}", {"replica", "at most 1", "2"}},
+        {"parallel: {method: interleaved, stages: 3}", {"3 stages", "2 chunks", "multiple"}},
+        {"parallel: {method: gpipe, stages: 4, cuts: [a, b]}", {"2 cuts", "3 stages", "is 4"}},
+        {"parallel: {weights: stale}", {"stale", "stash", "spectrain"}},
+        {"parallel: {schedule_file: gone.csv}", {"gone.csv", "schedule file", "net.yaml:1"}},
+        {"parallel: {schedule_file: x, chunks: 2}", {"chunks", "leave", "net.yaml:1"}},
+        {"parallel: {segment: 0}", {"segment", "from 1", "\"0\""}},
+        {"parallel: {xpipe: {exakt: true}}", {"exakt", "exact", "unknown"}},
+        {"run: {fault: 'boom:worker=1'}", {"boom", "hang", "net.yaml:1"}},
+        {"run: {fault: 'hang:who=1'}", {"hang:who=1", "worker=", "net.yaml:1"}},
+        {"run: {stall_timeout: 0}", {"stall_timeout", "from 0.01", "\"0\""}},
         {"parallel: {backend: cuda}", {"cuda", "ref", "no backend"}},
         {"run: {out: ''}", {"folder", "no name", "net.yaml:1"}},
         {"run: {keep: 0}", {"run.keep", "from 1", "\"0\""}},
@@ -109,6 +192,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_defaults, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_values, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_pipeline_values, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_saved_config_takes_another_method, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_schedule_file_is_found, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_out_option_wins, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_errors, fixture_setup, fixture_teardown),
     };

@@ -1,0 +1,30 @@
+/* pipeline.h -- from settings and a graph to what the engine walks: where the model is cut, which
+ * stages talk to each other, and a schedule that has been proved. */
+#ifndef FR_TRAIN_PIPELINE_H
+#define FR_TRAIN_PIPELINE_H
+
+#include "base/arena.h"
+#include "train/settings.h"
+
+typedef struct fr_pipeline {
+    int n_stages;
+    int *cuts;        /* (n_stages - 1) nodes that begin a stage, after the first */
+    fr_stage *stages; /* (n_stages) */
+    int n_forward, n_backward;
+    fr_link *forward, *backward;
+    bool has_far_ties; /* a tied parameter and its owner are in different stages */
+    fr_schedule *schedule;
+    fr_arena arena;
+} fr_pipeline;
+
+/* Everything that is wrong with the `parallel` section of `root` for this graph is said here, with
+ * file and line, before a run has written anything. n_steps: updates of the whole run. */
+fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
+                            int64_t n_steps, fr_pipeline *p);
+void fr__pipeline_close(fr_pipeline *p); /* a zeroed one is fine */
+
+/* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */
+const char *fr__pipeline_cuts_text(const fr_pipeline *p, const fr_graph *g, char *text,
+                                   size_t room);
+
+#endif

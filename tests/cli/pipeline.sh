@@ -1,0 +1,102 @@
+# Pipelines from the command line: the same weights whatever the schedule, a ledger, faults that end
+# a run in time with a message that says who, and Ctrl-C in the middle of it all.
+. "$(dirname "$0")/lib.bash"
+
+cat >pipe.yaml <<YAML
+model: {name: mlp, inputs: 12, depth: 6, width: 16, classes: 4}
+data: {name: synthetic, n: 100, n_eval: 50}
+train: {batch: 8, micro: 4, steps: 30, seed: 3, optimizer: {name: adam, lr: 0.01}}
+parallel: {threads: 1}
+YAML
+four=(--set parallel.stages=4)
+
+# --- one set of weights ---
+run 0 train pipe.yaml --out single
+sha=$(field single/summary.json weights_sha256)
+same "${#sha}" 64 "length of the hash"
+printf '%s\n' 0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3 1F0,1F1,1F2,1B0,1F3,1B1,1B2,1B3 \
+    2F0,2F1,2B0,2F2,2B1,2F3,2B2,2B3 3F0,3B0,3F1,3B1,3F2,3B2,3F3,3B3 >by-hand.csv
+for method in naive-mp gpipe 1f1b interleaved zb-h1; do
+    run 0 train pipe.yaml --out $method "${four[@]}" --set parallel.method=$method
+    same "$(field $method/summary.json weights_sha256)" "$sha" $method
+    same "$(field $method/summary.json eval_accuracy)" \
+        "$(field single/summary.json eval_accuracy)" "accuracy of $method"
+    same "$(field $method/summary.json method)" $method "method in the summary"
+done
+run 0 train pipe.yaml --out by-hand "${four[@]}" --set parallel.schedule_file=by-hand.csv
+same "$(field by-hand/summary.json weights_sha256)" "$sha" "schedule written by hand"
+(cd by-hand && run 0 train config.yaml --out ../again) || exit 1 # the file is found from anywhere
+same "$(field again/summary.json weights_sha256)" "$sha" "resolved config with a schedule file"
+run 0 train pipe.yaml --out named --set parallel.method=1f1b --set 'parallel.cuts=[fc.1, fc.2, fc.5]'
+grep -q 'cut before fc.1, fc.2, fc.5' err || fail "no word about the cuts"
+same "$(field named/summary.json weights_sha256)" "$sha" "cuts by name"
+same "$(field named/summary.json n_workers)" 4 "workers"
+for seed in 1 2 3; do
+    run 0 train pipe.yaml --out "jitter$seed" "${four[@]}" --set parallel.method=1f1b \
+        --set "run.fault='jitter:ms=2,seed=$seed'"
+    same "$(field "jitter$seed/summary.json" weights_sha256)" "$sha" "random sleeps"
+done
+# Another number of stages goes on where one stopped.
+run 0 train pipe.yaml --out cut "${four[@]}" --set parallel.method=zb-h1 --set train.steps=15
+run 0 train pipe.yaml --out cut --set parallel.method=gpipe --set parallel.stages=2 --resume
+same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other stages"
+run 0 eval pipe.yaml --checkpoint cut --json
+grep -q "\"weights_sha256\": \"$sha\"" out || fail "eval reads other weights"
+
+# --- asynchronous methods: they learn, and the ledger tells what they used ---
+for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
+    decay-aware pipemare paci timeprest; do
+    run 0 train pipe.yaml --out async-$method "${four[@]}" --set parallel.method=$method \
+        --ledger $method.csv --quiet
+    same "$(head -n 1 $method.csv)" "stage,replica,micro,pass,version,predict,live" "header"
+    same "$(wc -l <$method.csv)" $((1 + 30 * 4 * 4 * 2)) "rows of $method"
+done
+run 0 train pipe.yaml --out async-t1 "${four[@]}" --set parallel.method=spectrain \
+    --set train.micro=1 --ledger ledger.csv
+for row in 0,0,0,F,0,3, 0,0,0,B,0,0,0 0,0,20,F,17,3, 0,0,20,B,20,0,20 1,0,20,F,18,2, \
+    2,0,20,F,19,2, 2,0,20,B,20,1,20 3,0,20,F,20,1, 3,0,20,B,20,1,20; do
+    grep -qx -- "$row" ledger.csv || fail "the ledger of spectrain has no row $row"
+done
+run 0 train pipe.yaml --out nag "${four[@]}" --set parallel.method=nesterov-async
+grep -q 'warning.*nadam' err || fail "nesterov-async without nadam: no warning"
+[ "$(ls -- *.tmp 2>/dev/null)" = "" ] || fail "a temporary ledger stayed"
+
+# --- faults ---
+# fault CODE TEXT OUT: exit code; the time may be the stall timeout and a little more
+fault() {
+    local start=$SECONDS
+    run "$1" train pipe.yaml --out "$3" "${four[@]}" --set parallel.method="$4" \
+        --set run.stall_timeout=2 --set "run.fault='$2'" --set run.eval_every=-1 --quiet
+    [ $((SECONDS - start)) -le 8 ] || fail "$2: took $((SECONDS - start)) s to end"
+}
+for method in 1f1b spectrain; do
+    fault 3 error:worker=2,step=5 "error-$method" $method
+    says "worker 2" "stage 2" "mini-batch 5" "micro-batch"
+    same "$(field "error-$method/summary.json" status)" failed "status"
+    fault 3 hang:worker=1,step=4 "hang-$method" $method
+    says "worker 1" "stage 1" "mini-batch 4" "micro-batch" "run.stall_timeout"
+    fault 4 nan:worker=3,step=6 "nan-$method" $method
+    grep -q 'step 6' err || fail "nan: does not say when"
+    same "$(field "nan-$method/summary.json" status)" diverged "status"
+    run 0 eval pipe.yaml --checkpoint "nan-$method"
+    fault 0 slow:worker=2,step=25,ms=1 "slow-$method" $method
+done
+same "$(field slow-1f1b/summary.json weights_sha256)" "$sha" "one slow worker"
+
+# --- Ctrl-C with four workers: a checkpoint that goes on to the same weights ---
+long=("${four[@]}" --set train.steps=2000 --set run.eval_every=-1 --set parallel.method=1f1b)
+run 0 train pipe.yaml --out whole "${long[@]}" --quiet
+"$forerun" train pipe.yaml --out stopped "${long[@]}" >out 2>err &
+pid=$!
+for _ in $(seq 500); do [ -s stopped/metrics.jsonl ] && break || sleep 0.01; done
+kill -INT $pid
+code=0
+wait $pid || code=$?
+same $code 130 "exit code after SIGINT"
+same "$(field stopped/summary.json status)" interrupted "status"
+[ -d stopped/checkpoint/step-2000 ] && fail "the signal came too late to test anything"
+run 0 train pipe.yaml --out stopped "${long[@]}" --resume --quiet
+same "$(field stopped/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" \
+    "stopped and resumed"
+same "$(wc -l <stopped/metrics.jsonl)" 2000 "lines of metrics"
+echo ok
