@@ -276,8 +276,8 @@ fr_status fr__update_reduce(fr_part *p, int64_t batch);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 
 /* watch.c */
-fr_status fr__fault(fr_worker *w, const fr_instr *i, int64_t batch);
-bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro);
+fr_status fr__inject(fr_worker *w, const fr_instr *i, int64_t batch);
+bool fr__injects_nan(const fr_worker *w, int64_t batch, int micro);
 /* End everybody's waits; worker: the one that failed, -1: none did. */
 void fr__give_up(fr_engine *e, int worker);
 void fr__blame_stall(fr_engine *e, double seconds);
