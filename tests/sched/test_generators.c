@@ -254,7 +254,7 @@ static void refusals(void **unused)
          "from stage 0 to 1 twice"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        fr_schedule *s = (fr_schedule *)&rows; /* must become NULL */
+        fr_schedule stale = {0}, *s = &stale; /* must become NULL */
         assert_fails(ctx, fr_schedule_create(ctx, fr_generator_find(rows[i].name), &rows[i].d, &s),
                      FR_INVALID, rows[i].text);
         assert_null(s);

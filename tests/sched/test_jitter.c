@@ -1,0 +1,248 @@
+/* test_jitter.c -- lowered schedules under random durations: they never lock up, and nothing is
+ * ever used before it is there or after it is gone.
+ *
+ * Workers are run one small step at a time (begin or end of an instruction) in random order, which
+ * covers what any durations could do. They know what the engine knows: their list, messages in
+ * channels, who uses a slot or a buffer. They do not know the clock. Flush schedules are walked
+ * several times over, longer segments may be cut short. */
+#include "sched/random.h"
+
+enum { MOST_STAGES = 32, MOST_MICRO = 512, MOST_LINKS = 128 };
+
+/* One link: messages in the order sent; gradients also have buffers. */
+typedef struct channel {
+    int sent[MOST_MICRO], n_sent, n_received;
+    bool is_here[MOST_MICRO];
+    int user[MOST_MICRO]; /* [buffer]: micro-batch + 1 */
+} channel;
+
+typedef struct world {
+    const fr_schedule *s;
+    int n_walks, cut; /* mini-batches from cut on are left out */
+    channel up[MOST_LINKS], down[MOST_LINKS];
+    int walk[MOST_STAGES], at[MOST_STAGES]; /* [worker] */
+    bool is_inside[MOST_STAGES];            /* [worker]: begun, not ended */
+    bool has_values[MOST_STAGES][MOST_MICRO], has_gradients[MOST_STAGES][MOST_MICRO];
+    int slot_user[MOST_STAGES][MOST_MICRO]; /* [stage][slot]: micro-batch + 1 */
+    int slot_uses[MOST_STAGES][MOST_MICRO]; /* [stage][slot]: stages that still need it */
+    int n_reduced[MOST_MICRO];              /* [mini-batch], over all walks */
+} world;
+
+static int find(int n, const fr_link *links, int from, int to)
+{
+    int l = fr_schedule_find_link(n, links, from, to);
+    assert_true(l >= 0);
+    return l;
+}
+
+static bool is_left_out(const world *o, const fr_instr *i)
+{
+    bool is_of_batch = i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
+    return (is_of_batch ? i->micro : i->micro / o->s->n_micro) >= o->cut;
+}
+
+static channel *channel_of(world *o, const fr_instr *i)
+{
+    const fr_schedule *s = o->s;
+    switch (i->action) {
+    case FR_DO_SEND_F: return &o->up[find(s->n_forward, s->forward, i->stage, i->peer)];
+    case FR_DO_RECV_F: return &o->up[find(s->n_forward, s->forward, i->peer, i->stage)];
+    case FR_DO_SEND_B: return &o->down[find(s->n_backward, s->backward, i->stage, i->peer)];
+    default: return &o->down[find(s->n_backward, s->backward, i->peer, i->stage)];
+    }
+}
+
+/* Would a worker of the engine wait here? */
+static bool must_wait(world *o, int w, const fr_instr *i)
+{
+    const fr_schedule *s = o->s;
+    bool is_back = i->action == FR_DO_B || i->action == FR_DO_I;
+    if (i->action == FR_DO_F)
+        return o->slot_uses[i->stage][fr_schedule_slot(s, i->stage, i->micro)];
+    for (int l = 0; is_back && l < s->n_backward; l++)
+        if (s->backward[l].from == i->stage && o->down[l].user[fr_schedule_buffer(s, l, i->micro)])
+            return true;
+    if (i->action == FR_DO_RECV_F || i->action == FR_DO_RECV_B) {
+        channel *p = channel_of(o, i);
+        return p->n_received == p->n_sent;
+    }
+    int n_reduces = 0;
+    for (int k = 0; i->action == FR_DO_STEP && k < s->n_workers; k++)
+        for (int j = 0; j < s->lists[k].n; j++)
+            n_reduces +=
+                s->lists[k].at[j].action == FR_DO_REDUCE && s->lists[k].at[j].micro == i->micro;
+    return o->n_reduced[i->micro] < n_reduces * (o->walk[w] + 1);
+}
+
+/* Inputs of a computation are there: from the same worker, or received. */
+static void need_inputs(world *o, const fr_instr *i, int n, const fr_link *links, channel *channels,
+                        bool (*made)[MOST_MICRO])
+{
+    for (int l = 0; l < n; l++) {
+        if (links[l].to != i->stage) continue;
+        if (o->s->worker_of[links[l].from] == o->s->worker_of[i->stage])
+            assert_true(made[links[l].from][i->micro]);
+        else
+            assert_true(channels[l].is_here[i->micro]);
+    }
+}
+
+static void begin(world *o, const fr_instr *i)
+{
+    const fr_schedule *s = o->s;
+    if (i->action == FR_DO_F) {
+        need_inputs(o, i, s->n_forward, s->forward, o->up, o->has_values);
+        int slot = fr_schedule_slot(s, i->stage, i->micro), uses = 1;
+        for (int l = 0; l < s->n_forward; l++) uses += s->forward[l].from == i->stage;
+        o->slot_user[i->stage][slot] = i->micro + 1;
+        o->slot_uses[i->stage][slot] = uses;
+        o->has_gradients[i->stage][i->micro] = false; /* those of the walk before */
+    }
+    if (i->action == FR_DO_B || i->action == FR_DO_I) {
+        need_inputs(o, i, s->n_backward, s->backward, o->down, o->has_gradients);
+        for (int l = 0; l < s->n_backward; l++)
+            if (s->backward[l].from == i->stage)
+                o->down[l].user[fr_schedule_buffer(s, l, i->micro)] = i->micro + 1;
+    }
+    /* Values that are read must still be there. */
+    if (i->action == FR_DO_B || i->action == FR_DO_I || i->action == FR_DO_W)
+        assert_int_equal(o->slot_user[i->stage][fr_schedule_slot(s, i->stage, i->micro)],
+                         i->micro + 1);
+    for (int l = 0; i->action <= FR_DO_W && l < s->n_forward; l++)
+        if (s->forward[l].to == i->stage) {
+            int from = s->forward[l].from;
+            assert_int_equal(o->slot_user[from][fr_schedule_slot(s, from, i->micro)], i->micro + 1);
+        }
+}
+
+static void free_slot(world *o, int stage, int micro)
+{
+    int slot = fr_schedule_slot(o->s, stage, micro);
+    assert_int_equal(o->slot_user[stage][slot], micro + 1);
+    assert_true(o->slot_uses[stage][slot] > 0);
+    if (--o->slot_uses[stage][slot] == 0) o->slot_user[stage][slot] = 0;
+}
+
+static void end_of_last_use(world *o, const fr_instr *i)
+{
+    const fr_schedule *s = o->s;
+    free_slot(o, i->stage, i->micro);
+    for (int l = 0; l < s->n_forward; l++) {
+        if (s->forward[l].to != i->stage) continue;
+        free_slot(o, s->forward[l].from, i->micro);
+        o->up[l].is_here[i->micro] = false;
+    }
+    if (!s->is_forward_only) o->has_values[i->stage][i->micro] = false;
+}
+
+static void finish(world *o, const fr_instr *i)
+{
+    const fr_schedule *s = o->s;
+    bool is_back = i->action == FR_DO_B || i->action == FR_DO_I;
+    if (i->action == FR_DO_F) o->has_values[i->stage][i->micro] = true;
+    if (is_back) o->has_gradients[i->stage][i->micro] = true;
+    for (int l = 0; is_back && l < s->n_backward; l++) { /* what came in has been read */
+        if (s->backward[l].to != i->stage) continue;
+        int *user = &o->down[l].user[fr_schedule_buffer(s, l, i->micro)];
+        assert_int_equal(*user, i->micro + 1);
+        *user = 0;
+        o->down[l].is_here[i->micro] = false;
+    }
+    if (s->is_forward_only || i->action == FR_DO_B || i->action == FR_DO_W)
+        if (i->action <= FR_DO_W) end_of_last_use(o, i);
+    if (i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B) {
+        channel *p = channel_of(o, i);
+        p->sent[p->n_sent++ % MOST_MICRO] = i->micro;
+    }
+    if (i->action == FR_DO_RECV_F || i->action == FR_DO_RECV_B) {
+        channel *p = channel_of(o, i);
+        assert_int_equal(p->sent[p->n_received++ % MOST_MICRO], i->micro);
+        p->is_here[i->micro] = true;
+    }
+    if (i->action == FR_DO_REDUCE) o->n_reduced[i->micro]++;
+}
+
+static bool is_through(world *o, int w) { return o->walk[w] == o->n_walks; }
+
+static void advance(world *o, int w)
+{
+    if (++o->at[w] < o->s->lists[w].n) return;
+    o->at[w] = 0;
+    o->walk[w]++;
+}
+
+/* One small step of worker w; false if it must wait. */
+static bool step(world *o, int w)
+{
+    if (is_through(o, w)) return false;
+    if (o->s->lists[w].n == 0) {
+        o->walk[w] = o->n_walks;
+        return true;
+    }
+    const fr_instr *i = &o->s->lists[w].at[o->at[w]];
+    if (is_left_out(o, i)) {
+        advance(o, w);
+    } else if (!o->is_inside[w]) {
+        if (must_wait(o, w, i)) return false;
+        begin(o, i);
+        o->is_inside[w] = true;
+    } else {
+        finish(o, i);
+        o->is_inside[w] = false;
+        advance(o, w);
+    }
+    return true;
+}
+
+/* Workers of unequal speed, in an order that is never the same twice. */
+static void run(world *o, const char *text)
+{
+    int n = o->s->n_workers, speed[MOST_STAGES];
+    for (int w = 0; w < n; w++) speed[w] = random_int(1, 40);
+    for (int n_waits = 0; n_waits < n;) {
+        int first = random_int(0, n - 1);
+        for (n_waits = 0; n_waits < n; n_waits++) { /* the next one that can */
+            int w = (first + n_waits) % n, left = random_int(1, speed[w]);
+            if (!step(o, w)) continue;
+            while (--left > 0 && step(o, w)) continue;
+            break;
+        }
+    }
+    for (int w = 0; w < n; w++)
+        if (!is_through(o, w)) {
+            char name[48];
+            fail_msg("%s: worker %d never gets past %s", text, w,
+                     fr_instr_text(&o->s->lists[w].at[o->at[w]], name));
+        }
+    for (int k = 0; k < o->s->n_stages; k++)
+        for (int slot = 0; slot < o->s->n_slots[k]; slot++)
+            assert_int_equal(o->slot_uses[k][slot], 0);
+}
+
+static void never_locks_up(void **unused)
+{
+    (void)unused;
+    world *o = malloc(sizeof *o);
+    assert_non_null(o);
+    for (int n = 0; n < 4000; n++) {
+        random_case c;
+        random_case_init(&c, 8, 10);
+        fr_schedule *s = make_desc(c.g->name, c.d);
+        memset(o, 0, sizeof *o);
+        o->s = s;
+        o->n_walks = s->is_flush ? random_int(1, 3) : 1;
+        o->cut = random_int(1, s->n_batches);
+        run(o, random_case_text(&c));
+        fr_schedule_free(s);
+    }
+    free(o);
+}
+
+int main(void)
+{
+    ctx = fr_ctx_create();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_locks_up)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fr_ctx_free(ctx);
+    return failed;
+}
