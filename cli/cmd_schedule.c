@@ -116,12 +116,20 @@ static fr_status unknown_method(fr_ctx *ctx, const char *name)
     return fr_fail(ctx, FR_INVALID, "no method is called '%s'; there are: %s", name, list);
 }
 
-/* Mini-batches of a segment: one with a flush; else as many as fill the pipeline twice. */
-static int batches_of(const fr_generator *g, const fr_schedule_desc *d)
+/* Mini-batches of a segment: one with a flush; else as many as fill the pipeline, drain it, and
+ * leave one between. How far worker 0 runs ahead is seen on a first try. */
+static fr_status choose_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
 {
-    if (g->is_flush || g->is_forward_only || d->n_micro < 1) return 1;
-    int n = (2 * d->n_stages + d->n_micro - 1) / d->n_micro;
-    return n < 2 ? 2 : n;
+    fr_schedule *s;
+    int ahead = 0;
+    if (d->n_batches || g->is_flush || g->is_forward_only || d->n_micro < 1) return FR_OK;
+    d->n_batches = d->n_stages + 1;
+    FR_TRY(fr_schedule_create(ctx, g, d, &s));
+    for (int i = 0; i < s->lists[0].n && s->lists[0].at[i].action != FR_DO_B; i++)
+        ahead += s->lists[0].at[i].action == FR_DO_F;
+    fr_schedule_free(s);
+    d->n_batches = 1 + (ahead + d->n_stages + d->n_micro - 1) / d->n_micro;
+    return FR_OK;
 }
 
 static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
@@ -134,10 +142,12 @@ static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
     if (m && stages > m->max_stages)
         return fr_fail(ctx, FR_INVALID, "%s runs on at most %d stage%s, not %lld", name,
                        m->max_stages, m->max_stages == 1 ? "" : "s", (long long)stages);
-    fr_schedule_desc d = {
-        .n_stages = (int)stages, .n_micro = o->micro ? (int)o->micro : 8, .chunks = (int)o->chunks};
-    d.n_batches = o->batches ? (int)o->batches : batches_of(g, &d);
+    fr_schedule_desc d = {.n_stages = (int)stages,
+                          .n_micro = o->micro ? (int)o->micro : 8,
+                          .n_batches = (int)o->batches,
+                          .chunks = (int)o->chunks};
     fr_schedule *s;
+    FR_TRY(choose_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
     snprintf(s->name, sizeof s->name, "%s", name);
     fr_status status = check_and_print(ctx, s, form, o);
@@ -188,8 +198,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_INT,
          &o.micro},
         {"chunks", "V", "stages of a worker (1)", CLI_INT, &o.chunks},
-        {"batches", "B", "mini-batches (1; without flush: enough to fill the pipeline twice)",
-         CLI_INT, &o.batches},
+        {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_INT,
+         &o.batches},
         {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},

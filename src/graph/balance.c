@@ -56,19 +56,13 @@ struct best {
 
 static double node_work(const fr_graph *g, const fr_node *node)
 {
-    double moved = 4 * (double)fr_shape_count(&node->shape), flops = node->flops_forward;
-    bool is_grad_wanted = false;
-    for (int i = 0; i < node->n_inputs; i++) {
-        const fr_node *in = g->nodes.at[node->inputs[i]];
-        moved += 4 * (double)fr_shape_count(&in->shape);
-        is_grad_wanted |= in->needs_grad;
-    }
-    if (is_grad_wanted) flops += node->flops_back_input;
-    if (node->needs_grad) {
-        flops += node->flops_back_weight;
-        moved *= 3; /* the backward reads values and gradients and writes gradients */
-    }
-    return flops + flops_per_byte[node->op] * moved;
+    double moved = 4 * (double)fr_shape_count(&node->shape);
+    for (int i = 0; i < node->n_inputs; i++)
+        moved += 4 * (double)fr_shape_count(&g->nodes.at[node->inputs[i]]->shape);
+    /* The backward reads values and gradients and writes gradients. */
+    if (node->needs_grad) moved *= 3;
+    return node->flops_forward + node->flops_back_input + node->flops_back_weight +
+           flops_per_byte[node->op] * moved;
 }
 
 static bool is_trained(const fr_graph *g, const fr_node *node)

@@ -4,8 +4,8 @@
  *     w0  F0 F1 .  .  B0--- B1---|
  *     w1  .  F0 B0--- F1 B1---|
  *
- * A cell is as wide as the widest label and a gap; where that is wider than the window the gap
- * goes, and then the end of the grid, with a note. */
+ * A cell is as wide as the widest label and a gap. Where that is wider than the window, labels get
+ * shorter, then the gap goes, and then the end of the grid, with a note. */
 #include "sched/print.h"
 #include "sched/sched.h"
 
@@ -20,6 +20,7 @@ typedef struct grid {
     fr_print out;
     bool in_colour;
     bool has_gap;   /* one blank between cells, where updates are marked */
+    bool has_stage; /* labels begin with the stage; else a second one has small letters */
     double unit;    /* time of a column: the shortest computation */
     int n_units;    /* columns of the whole */
     int n_shown;    /* of them */
@@ -32,14 +33,16 @@ static bool is_computation(int action) { return action <= FR_DO_W; }
 
 /* --- what a cell says ---------------------------------------------------------------------- */
 
-/* "F3"; stages where a worker has several: "4F3"; letters for mini-batches where there are
- * several: "Fb", "Fb1". */
+/* "F3"; where a worker has several stages "4F3", or "f3" for the second of two; letters for
+ * mini-batches where there are several: "Fb", "Fb1". */
 static int label(const grid *g, const fr_instr *x, char text[48])
 {
     const fr_schedule *s = g->s;
-    int n = 0, m = x->micro;
-    if (s->n_stages > s->n_workers) n = snprintf(text, 48, "%d", x->stage);
-    n += snprintf(text + n, 48 - (size_t)n, "%s", fr__action_name(x->action));
+    int n = 0, m = x->micro, n_own;
+    const int *own = fr__stages_of(s, s->worker_of[x->stage], &n_own);
+    if (g->has_stage) n = snprintf(text, 48, "%d", x->stage);
+    text[n++] = fr__action_name(x->action)[0];
+    if (!g->has_stage && x->stage != own[0]) text[n - 1] = (char)(text[n - 1] + 'a' - 'A');
     if (s->n_batches > 1) {
         text[n++] = (char)('a' + m / s->n_micro % 26);
         m %= s->n_micro;
@@ -88,6 +91,7 @@ static void repeat(grid *g, char c, int n)
 
 static void draw_idle(grid *g, int from, int to)
 {
+    if (from >= to) return;
     set_colour(g, "\033[2m");
     for (int i = from; i < to; i++) {
         fr__print(&g->out, ".");
@@ -178,7 +182,8 @@ static void print_foot(grid *g)
               all > 0 ? 100 * (1 - busy / all) : 0);
     print_ints(g, "live", s->n_workers, g->c->peak_live);
     if (s->n_slots) print_ints(g, "slots", s->n_stages, s->n_slots);
-    fr__print(&g->out, "%s\n", g->has_gap && !s->is_forward_only ? "; | is an update" : "");
+    fr__print(&g->out, "%s%s\n", g->has_gap && !s->is_forward_only ? "; | is an update" : "",
+              !g->has_stage && s->n_stages > s->n_workers ? "; small letters: second stage" : "");
 }
 
 static void print_head(grid *g)
@@ -191,6 +196,24 @@ static void print_head(grid *g)
         fr__print(&g->out, " a mini-batch, %d mini-batches (a, b%s)", s->n_batches,
                   s->n_batches > 2 ? ", ..." : "");
     fr__print(&g->out, "\n");
+}
+
+/* The widest of the ways to write labels that fits, or the narrowest. */
+static void choose_labels(grid *g, int columns)
+{
+    const fr_schedule *s = g->s;
+    int most_own = 1;
+    for (int w = 0; w < s->n_workers; w++) {
+        int n;
+        fr__stages_of(s, w, &n);
+        if (n > most_own) most_own = n;
+    }
+    for (int narrow = 0; narrow < 4; narrow++) {
+        g->has_stage = most_own > 2 || (most_own == 2 && (narrow & 1) == 0);
+        g->has_gap = narrow < 2;
+        g->cell = widest_label(g) + g->has_gap;
+        if (columns == 0 || g->left + g->n_units * g->cell <= columns) return;
+    }
 }
 
 /* The unit of time, and what fits into the window. */
@@ -210,9 +233,7 @@ static void measure(grid *g, int columns)
     double units = ceil(g->c->makespan / g->unit - 1e-6);
     g->n_units = units < MOST_CELLS ? (int)units : MOST_CELLS;
     g->left = snprintf(text, sizeof text, "w%d  ", s->n_workers - 1);
-    g->cell = widest_label(g) + 1;
-    g->has_gap = columns == 0 || g->left + g->n_units * g->cell <= columns + 1;
-    if (!g->has_gap) g->cell--;
+    choose_labels(g, columns);
     int fit = columns == 0 ? g->n_units : (columns - g->left) / g->cell;
     g->n_shown = fit < 1 ? 1 : fit < g->n_units ? fit : g->n_units;
 }

@@ -8,7 +8,6 @@
 #include "io/file.h"
 #include "sched/check.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char magic[] = "forerun-schedule";
@@ -16,6 +15,19 @@ static const char magic[] = "forerun-schedule";
 static bool is_word(fr_span s, const char *word)
 {
     return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
+}
+
+/* A name that stays as it is when it is written and read again. */
+static void set_name(fr_reader *r, fr_span name)
+{
+    size_t n = name.n < sizeof r->name ? name.n : sizeof r->name - 1;
+    while (n > 0 && *name.at == ' ') name.at++, n--;
+    while (n > 0 && name.at[n - 1] == ' ') n--;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)name.at[i];
+        r->name[i] = c < ' ' || c == 0x7F || c == '#' ? '?' : name.at[i];
+    }
+    r->name[n] = '\0';
 }
 
 static bool is_text_form(const fr_reader *r)
@@ -53,12 +65,6 @@ static fr_status read_int(fr_reader *r, const char *key, fr_span value, int *to)
     if (!fr__read_number(&rest, to) || rest.n > 0 || *to < 1)
         return fr__read_fail(r, r->line, 0, "%s %.*s: expected a number from 1 to %d", key,
                              (int)(value.n < 40 ? value.n : 40), value.at, FR_SCHED_MAX_NUMBER);
-    return FR_OK;
-}
-
-static fr_status read_name(fr_reader *r, fr_span value)
-{
-    snprintf(r->name, sizeof r->name, "%.*s", (int)(value.n < 63 ? value.n : 63), value.at);
     return FR_OK;
 }
 
@@ -119,7 +125,7 @@ static fr_status read_text_line(fr_reader *r, fr_span line)
 {
     fr_span key = fr__read_part(&line, ' ');
     if (is_word(key, "worker")) return read_worker(r, line);
-    if (is_word(key, "name")) return read_name(r, line);
+    if (is_word(key, "name")) return set_name(r, line), FR_OK;
     if (is_word(key, "stages")) return read_int(r, "stages", line, &r->n_stages);
     if (is_word(key, "workers")) return read_int(r, "workers", line, &r->n_workers);
     if (is_word(key, "micro")) return read_int(r, "micro", line, &r->n_micro);
@@ -306,7 +312,8 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     if (!own) return fr__no_memory(ctx, sizeof(fr_reader), path);
     fr_reader r = {
         .ctx = own, .path = path, .at = data, .end = data + bytes, .line = 0, .is_flush = -1};
-    snprintf(r.name, sizeof r.name, "%s", base ? base + 1 : path);
+    base = base ? base + 1 : path;
+    set_name(&r, (fr_span){base, strlen(base)});
     fr_status status = parse(&r, n_micro, d, out);
     if (status != FR_OK) {
         const char *text = fr_ctx_error(own);

@@ -49,15 +49,6 @@ char *fr__print_end(fr_print *p)
 
 void fr_text_free(char *text) { fr__free(text); }
 
-/* A name is one line, whatever it holds. */
-static void print_name(fr_print *p, const fr_schedule *s)
-{
-    fr__print(p, "name ");
-    for (const char *c = s->name; *c; c++)
-        fr__print_bytes(p, (unsigned char)*c < ' ' || *c == 0x7F ? "?" : c, 1);
-    fr__print(p, "\n");
-}
-
 static void print_links(fr_print *p, const char *name, int n, const fr_link *links)
 {
     fr__print(p, "%s", name);
@@ -69,8 +60,7 @@ char *fr_schedule_to_text(const fr_schedule *s)
 {
     fr_print p = {0};
     char text[48];
-    fr__print(&p, "forerun-schedule 1\n");
-    print_name(&p, s);
+    fr__print(&p, "forerun-schedule 1\nname %s\n", s->name);
     fr__print(&p, "stages %d\nworkers %d\nmicro %d\nbatches %d\nflush %s\n", s->n_stages,
               s->n_workers, s->n_micro, s->n_batches, s->is_flush ? "yes" : "no");
     fr__print(&p, "worker_of");

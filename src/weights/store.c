@@ -144,9 +144,7 @@ bool fr__store_is_kept(const fr_store *s, int block, int64_t batch)
     for (int i = 0; i < s->n_flights; i++)
         if (s->flights[i].block == block && s->flights[i].batch != batch) return true;
     for (int pass = 0; pass < 2; pass++)
-        if (s->shared[pass].block == block && !s->shared[pass].is_last &&
-            !(pass == BACKWARD && s->shared[pass].batch == batch))
-            return true;
+        if (s->shared[pass].block == block && !s->shared[pass].is_last) return true;
     return false;
 }
 

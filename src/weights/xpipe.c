@@ -1,9 +1,8 @@
 /* xpipe.c -- XPipe (Guan et al., 2019): the first micro-batch of a mini-batch, the bellwether,
  * predicts, in each pass; the others reuse its prediction.
  *
- *     s_f = round((N + T - k/2 - 2) / T)     the paper's; k/2 rounded up, halves up: of the ways to
- *                                            read it the one that gives the paper's rows for T = 2
- *                                            and SpecTrain's for T = 1
+ *     s_f = round((N + T - k/2 - 2) / T)     the paper's, halves to even; for T = 1, where that
+ *                                            is not always SpecTrain's count, SpecTrain's
  *     s_f = s_b + ceil((N - 1 - k) / T)      exact
  *     s_b = floor((T - 1 + floor(k/2)) / T)
  *
@@ -15,13 +14,14 @@
  * the update writes its prediction too; else the bellwether makes it by a sweep. */
 #include "weights/policy.h"
 
+#include <math.h>
+
 static int forward_distance(const fr_seat *seat)
 {
-    int n = seat->n_micro;
     if (seat->n_stages == 1) return 0;
-    if (seat->exact) return fr__round_trip(seat) + fr__gap(seat, 0);
-    int above = seat->n_stages + n - (seat->stage + 1) / 2 - 2;
-    return (2 * above + n) / (2 * n);
+    if (seat->exact || seat->n_micro == 1) return fr__round_trip(seat) + fr__gap(seat, 0);
+    double above = seat->n_stages + seat->n_micro - seat->stage / 2.0 - 2;
+    return (int)nearbyint(above / seat->n_micro);
 }
 
 static void forward(const fr_seat *seat, int micro, fr_want *want)

@@ -48,6 +48,11 @@ seed yaml list 'layers:\n  - a: 1\n    b: "x\\n"\n  - &k {a: .inf}\n  - *k\nb: |
 seed yaml odd "a: ~\\n? 'odd: key'\\n: [x, {y: z}]\\nb: >-\\n  folded\\n"
 seed yaml set 'train: {batch: 8}\n\0train.batch=[1, 2]'
 
+seed schedule csv '\0''0F0,0F1,,0B0,0B1\r\n1F0,1I0,1F1,1I1,1W0,1W1\n'
+seed schedule sent '\0''0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0>0,1F0,1B0,1SEND_B0,1STEP0,0STEP0\n'
+seed schedule long '\1''0F0,0F1,0B0,0STEP0,0F2,0B1,0STEP1,0B2,0STEP2 # three\n'
+seed schedule text '\0''forerun-schedule 1\nname x\nstages 2\nworkers 1\nmicro 1\nbatches 1\nflush yes\nworker_of 0 0\nforward 0>1\nbackward 1>0\nworker 0: 0F0 1F0 1B0 0B0 1STEP0 0STEP0\n'
+
 status=0
 mkdir -p "$build/findings"
 for name in "${names[@]}"; do

@@ -64,9 +64,7 @@ static int compare(score a, score b)
     return (a.bytes > b.bytes) - (a.bytes < b.bytes);
 }
 
-/* Work of one node as a stage of its own: what is asked for is the optimum for this measure. The
- * measure itself is checked by known_works. */
-static double works[MAX_NODES];
+static double works[MAX_NODES]; /* by node */
 
 static score judge(const fr_graph *g, int n_cuts, const int *cuts)
 {
@@ -91,18 +89,15 @@ static double work_of(const fr_graph *g, int node)
 {
     const fr_node *n = fr_graph_node(g, node);
     double bytes = 4 * (double)fr_shape_count(&n->shape), per_byte = 0;
-    bool wants = false;
     if (n->op == FR_OP_INPUT) return 0;
-    for (int i = 0; i < n->n_inputs; i++) {
+    for (int i = 0; i < n->n_inputs; i++)
         bytes += 4 * (double)fr_shape_count(&fr_graph_node(g, n->inputs[i])->shape);
-        wants |= fr_graph_node(g, n->inputs[i])->needs_grad;
-    }
     if (n->op == FR_OP_RELU) per_byte = 2;
     if (n->op == FR_OP_DROPOUT) per_byte = 32;
     if (n->op == FR_OP_ADD) per_byte = 1;
     if (n->op == FR_OP_CROSS_ENTROPY) per_byte = 15;
-    return n->flops_forward + (wants ? n->flops_back_input : 0) +
-           (n->needs_grad ? n->flops_back_weight : 0) + per_byte * bytes * (n->needs_grad ? 3 : 1);
+    return n->flops_forward + n->flops_back_input + n->flops_back_weight +
+           per_byte * bytes * (n->needs_grad ? 3 : 1);
 }
 
 static score best_of_all(fr_graph *g, int n_stages)

@@ -35,8 +35,9 @@ static fr_schedule *make_spec(const spec *p)
     return make_desc(p->name, d);
 }
 
-/* Every generator over a range of sizes; `each` is called with those it can make. */
-static int for_all(int max_stages, int max_micro, void (*each)(fr_schedule *s))
+/* Every generator over a range of sizes, without flush `batches` mini-batches; `each` is called
+ * with those it can make. */
+static int for_all(int max_stages, int max_micro, int batches, void (*each)(fr_schedule *s))
 {
     int n = 0;
     for (const fr_generator *const *g = fr_generator_list(); *g; g++)
@@ -45,8 +46,8 @@ static int for_all(int max_stages, int max_micro, void (*each)(fr_schedule *s))
                 for (int m = 1; m <= max_micro; m++)
                     for (int variant = 0; variant < 4; variant++) {
                         bool is_long = !(*g)->is_flush;
-                        spec it = {(*g)->name,      p * v,       v,           m,
-                                   is_long ? 3 : 1, variant & 1, variant >> 1};
+                        spec it = {(*g)->name,  p * v,       v, m, is_long ? batches : 1,
+                                   variant & 1, variant >> 1};
                         fr_schedule_desc d = {.n_stages = p * v, .chunks = v, .n_micro = m};
                         if ((*g)->check && (*g)->check(&d)) continue;
                         fr_schedule *s = make_spec(&it);
@@ -66,7 +67,7 @@ static void passes(fr_schedule *s)
 static void all_generators_pass(void **state)
 {
     (void)state;
-    assert_true(for_all(6, 7, passes) > 1000);
+    assert_true(for_all(6, 7, 3, passes) > 1000);
 }
 
 /* --- mutations ----------------------------------------------------------------------------- */
@@ -225,7 +226,7 @@ static void mutations_are_refused(void **state)
 {
     (void)state;
     n_refused = n_accepted = 0;
-    int n = for_all(3, 2, mutate);
+    int n = for_all(3, 2, 2, mutate);
     print_message("%d schedules: %d mutations refused, %d valid for the oracle too\n", n, n_refused,
                   n_accepted);
     assert_true(n_refused > 100000 && n_accepted > 1000);

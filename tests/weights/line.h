@@ -28,6 +28,7 @@ enum {
 
 typedef struct recipe {
     const char *policy, *optimizer;
+    const fr_policy *custom; /* NULL: the one of that name */
     fr_optim_options options;
     fr_lr_options lr;
     int n_stages, stage, n_micro, n_batches;
@@ -87,7 +88,7 @@ static inline void line_open(line *l, const recipe *r)
     assert_int_equal(fr_device_open(l->ctx, fr_backend_find("ref"),
                                     &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &l->dev),
                      FR_OK);
-    l->policy = *fr_policy_find(r->policy);
+    l->policy = r->custom ? *r->custom : *fr_policy_find(r->policy);
     if (r->no_fusing) l->policy.after = line_after_nothing;
     l->d = (fr_store_desc){.policy = &l->policy,
                            .seat = {.stage = r->stage,

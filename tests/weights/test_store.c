@@ -110,6 +110,158 @@ static void blocks_suffice(void **unused)
                 }
 }
 
+/* A policy that does everything at once: keeps versions, and has predictions written beside them
+ * that half of the forwards read. */
+static void every_other(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)seat;
+    *want = (fr_want){.base = FR_NEWEST, .ahead = micro % 2};
+}
+static void as_forward(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)seat, (void)micro;
+    *want = (fr_want){.base = FR_AS_FORWARD};
+}
+static int twice_as_many(const fr_seat *seat) { return 2 * (seat->n_stages - seat->stage) + 1; }
+static int one_ahead(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+{
+    (void)seat;
+    ahead[0] = 1, ahead[1] = 2; /* one that is read and one that is not */
+    return 2;
+}
+
+static void keeping_and_predicting(void **unused)
+{
+    (void)unused;
+    const fr_policy both = {.name = "both",
+                            .n_blocks = twice_as_many,
+                            .forward = every_other,
+                            .backward = as_forward,
+                            .after = one_ahead};
+    for (int k = 0; k < 5; k++)
+        for (int t = 2; t <= 4; t++)
+            for (int x = 0; x < N_KINDS; x++) {
+                recipe r = {.policy = "both",
+                            .custom = &both,
+                            .optimizer = kinds[x].name,
+                            .options = kinds[x].o,
+                            .lr = rates[1],
+                            .n_stages = 5,
+                            .stage = k,
+                            .n_micro = t,
+                            .n_batches = 14,
+                            .on_the_fly = x % 2};
+                line_run(&a, &r);
+            }
+}
+
+static int n_sweeps;
+static void counted_predict(const fr_sweep *s)
+{
+    n_sweeps++;
+    fr_optim_find("sgd")->predict(s);
+}
+
+/* Sweeps besides the updates, of a stage with one block for predictions that always holds what
+ * was asked for last. */
+static int sweeps_expected(const line *l, int n_batches)
+{
+    int t = l->r.n_micro, lead = l->r.n_stages - 1 - l->r.stage, held = 0, n = 0, ahead[2];
+    bool is_xpipe = !strcmp(l->r.policy, "xpipe");
+    for (int j = 0; j < n_batches * t + lead; j++) {
+        fr_want f = {.ahead = 0}, g = {.ahead = 0};
+        if (j < n_batches * t) l->policy.forward(&l->d.seat, j % t, &f);
+        if (j >= lead) l->policy.backward(&l->d.seat, (j - lead) % t, &g);
+        if (is_xpipe) { /* a block for each pass; bellwethers only, of versions after the first */
+            bool is_new = j == 0 || (lead % t != 0 && j / t > (lead + t - 1) / t);
+            if (j % t == 0 && f.ahead > 0 && is_new) n++;
+            if (j == lead && g.ahead > 0 && !(lead == 0 && f.ahead == g.ahead)) n++;
+            continue;
+        }
+        if (f.ahead > 0 && f.ahead != held) n++, held = f.ahead;
+        if (g.ahead > 0 && g.ahead != held) n++, held = g.ahead;
+        if (j < lead || (j - lead) % t != t - 1) continue;
+        held = l->policy.after(&l->d.seat, ahead) > 0 ? ahead[0] : 0;
+    }
+    return n;
+}
+
+/* What an update has written is not made again. */
+static void no_sweep_too_many(void **unused)
+{
+    (void)unused;
+    const char *names[] = {"live",      "stash",       "spectrain", "xpipe",
+                           "pipeoptim", "decay-aware", "pipemare"};
+    fr_optimizer counted = *fr_optim_find("sgd");
+    counted.predict = counted_predict;
+    enum { BATCHES = 12 };
+    for (size_t p = 0; p < sizeof names / sizeof *names; p++)
+        for (int n = 1; n <= 6; n++)
+            for (int k = 0; k < n; k++)
+                for (int t = 1; t <= 4; t++) {
+                    recipe r = {.policy = names[p],
+                                .optimizer = "sgd",
+                                .options = kinds[1].o,
+                                .lr = rates[0],
+                                .n_stages = n,
+                                .stage = k,
+                                .n_micro = t,
+                                .exact = true};
+                    line_open(&a, &r);
+                    fr_store_free(a.store);
+                    a.d.optimizer = &counted;
+                    assert_int_equal(fr_store_create(a.ctx, &a.d, &a.store), FR_OK);
+                    n_sweeps = 0;
+                    line_segment(&a, 0, BATCHES);
+                    int expected = sweeps_expected(&a, BATCHES);
+                    if (n_sweeps != expected)
+                        fail_msg("%s N %d k %d T %d: %d sweeps, expected %d", names[p], n, k, t,
+                                 n_sweeps, expected);
+                    if (t == 1 && strcmp(names[p], "spectrain")) assert_true(n_sweeps <= 2);
+                    line_close(&a);
+                }
+}
+
+static void far_then_near(const fr_seat *seat, int micro, fr_want *want)
+{
+    (void)seat;
+    *want = (fr_want){.base = FR_NEWEST, .ahead = micro == 0 ? 3 : 1};
+}
+static int three(const fr_seat *seat) { return seat ? 3 : 0; }
+static int near_only(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+{
+    ahead[0] = 1;
+    return seat ? 1 : 0;
+}
+
+/* A sweep takes the block with the oldest content, not the one that the update has just written. */
+static void oldest_goes_first(void **unused)
+{
+    (void)unused;
+    fr_optimizer counted = *fr_optim_find("sgd");
+    counted.predict = counted_predict;
+    const fr_policy far_and_near = {.name = "far and near",
+                                    .n_blocks = three,
+                                    .forward = far_then_near,
+                                    .backward = far_then_near,
+                                    .after = near_only};
+    recipe r = {.policy = "far and near",
+                .custom = &far_and_near,
+                .optimizer = "sgd",
+                .options = kinds[1].o,
+                .lr = rates[0],
+                .n_stages = 1,
+                .n_micro = 2};
+    line_open(&a, &r);
+    fr_store_free(a.store);
+    a.d.optimizer = &counted;
+    assert_int_equal(fr_store_create(a.ctx, &a.d, &a.store), FR_OK);
+    n_sweeps = 0;
+    line_segment(&a, 0, 10);
+    assert_int_equal(n_sweeps, 10 + 1); /* the far one each time, the near one before any update */
+    line_close(&a);
+}
+
 static int fewer_by_one(const fr_seat *seat);
 static const fr_policy *fewer_of;
 static int fewer_by_one(const fr_seat *seat) { return fewer_of->n_blocks(seat) - 1; }
@@ -406,12 +558,21 @@ static void no_weights_at_all(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(follows_the_model),     cmocka_unit_test(fused_is_separate),
-        cmocka_unit_test(blocks_suffice),        cmocka_unit_test(blocks_are_needed),
-        cmocka_unit_test(one_stage_is_single),   cmocka_unit_test(nothing_is_allocated),
-        cmocka_unit_test(ids_are_shared),        cmocka_unit_test(resets),
-        cmocka_unit_test(reset_drops_the_drift), cmocka_unit_test(faults_are_told),
-        cmocka_unit_test(memory_runs_out),       cmocka_unit_test(no_weights_at_all),
+        cmocka_unit_test(keeping_and_predicting),
+        cmocka_unit_test(no_sweep_too_many),
+        cmocka_unit_test(oldest_goes_first),
+        cmocka_unit_test(follows_the_model),
+        cmocka_unit_test(fused_is_separate),
+        cmocka_unit_test(blocks_suffice),
+        cmocka_unit_test(blocks_are_needed),
+        cmocka_unit_test(one_stage_is_single),
+        cmocka_unit_test(nothing_is_allocated),
+        cmocka_unit_test(ids_are_shared),
+        cmocka_unit_test(resets),
+        cmocka_unit_test(reset_drops_the_drift),
+        cmocka_unit_test(faults_are_told),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(no_weights_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,139 @@
+/* trace.c -- the writer of Chrome's trace JSON (the "Trace Event Format"): one object an event,
+ * with a phase: M names a track, X is a slice, s and f are the ends of an arrow, C is a counter. */
+#include "io/trace.h"
+
+#include "base/alloc.h"
+#include "io/file.h"
+
+#include <string.h>
+
+fr_status fr__trace_open(fr_ctx *ctx, fr_trace *t, const char *path, uint64_t base_ns)
+{
+    *t = (fr_trace){.ctx = ctx, .base_ns = base_ns, .path = fr__strdup(path)};
+    size_t room = strlen(path) + sizeof ".part";
+    t->part = fr__alloc(room);
+    if (!t->path || !t->part) {
+        fr__free(t->path);
+        fr__free(t->part);
+        return fr__no_memory(ctx, 2 * room, "the name of a trace");
+    }
+    snprintf(t->part, room, "%s.part", path);
+    FILE *file = fopen(t->part, "w");
+    if (!file) {
+        fr_status status = fr__io_fail(ctx, "write", path);
+        fr__free(t->path);
+        fr__free(t->part);
+        return status;
+    }
+    fr__json_to_file(&t->json, file, 0);
+    fr__json_object(&t->json, NULL);
+    fr__json_text(&t->json, "displayTimeUnit", "ms");
+    fr__json_list(&t->json, "traceEvents");
+    return FR_OK;
+}
+
+/* Begins an event; the caller ends the object. */
+static fr_json *event(fr_trace *t, const char *phase, const char *name, int pid)
+{
+    fr_json *j = &t->json;
+    if (j->file) fputc('\n', j->file); /* a line an event: readable, and easy to grep */
+    fr__json_object(j, NULL);
+    fr__json_text(j, "ph", phase);
+    fr__json_text(j, "name", name);
+    fr__json_int(j, "pid", pid);
+    return j;
+}
+
+/* Whole nanoseconds, so at most three decimals. */
+static void add_time(fr_trace *t, const char *key, uint64_t ns)
+{
+    fr__json_real(&t->json, key, (double)ns / 1000);
+}
+
+static void add_stamp(fr_trace *t, uint64_t ns)
+{
+    add_time(t, "ts", ns > t->base_ns ? ns - t->base_ns : 0);
+}
+
+static void name_track(fr_trace *t, const char *what, int pid, int tid, const char *name)
+{
+    fr_json *j = event(t, "M", what, pid);
+    if (tid) fr__json_int(j, "tid", tid);
+    fr__json_object(j, "args");
+    fr__json_text(j, "name", name);
+    fr__json_end(j);
+    fr__json_end(j);
+}
+
+void fr__trace_process(fr_trace *t, int pid, const char *name)
+{
+    name_track(t, "process_name", pid, 0, name);
+}
+
+void fr__trace_thread(fr_trace *t, int pid, int tid, const char *name)
+{
+    name_track(t, "thread_name", pid, tid, name);
+    fr_json *j = event(t, "M", "thread_sort_index", pid); /* else in order of their first event */
+    fr__json_int(j, "tid", tid);
+    fr__json_object(j, "args");
+    fr__json_int(j, "sort_index", tid);
+    fr__json_end(j);
+    fr__json_end(j);
+}
+
+void fr__trace_slice(fr_trace *t, const fr_trace_slice *s, int n_args, const fr_trace_arg *args)
+{
+    fr_json *j = event(t, "X", s->name, s->pid);
+    fr__json_int(j, "tid", s->tid);
+    fr__json_text(j, "cat", s->category);
+    add_stamp(t, s->start_ns);
+    add_time(t, "dur", s->end_ns > s->start_ns ? s->end_ns - s->start_ns : 0);
+    if (s->colour) fr__json_text(j, "cname", s->colour);
+    if (n_args > 0) {
+        fr__json_object(j, "args");
+        for (int i = 0; i < n_args; i++) fr__json_int(j, args[i].key, args[i].value);
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+}
+
+void fr__trace_flow(fr_trace *t, const fr_trace_slice *at, uint64_t ns, bool is_head,
+                    const char *name, int64_t id)
+{
+    fr_json *j = event(t, is_head ? "f" : "s", name, at->pid);
+    fr__json_int(j, "tid", at->tid);
+    fr__json_text(j, "cat", "flow"); /* ends are matched by category, name and id */
+    fr__json_int(j, "id", id);
+    add_stamp(t, ns);
+    if (is_head) fr__json_text(j, "bp", "e"); /* binds to the slice around it, not to the next */
+    fr__json_end(j);
+}
+
+void fr__trace_counter(fr_trace *t, int pid, uint64_t ns, const char *name, const char *unit,
+                       double value)
+{
+    fr_json *j = event(t, "C", name, pid);
+    add_stamp(t, ns);
+    fr__json_object(j, "args");
+    fr__json_real(j, unit, value);
+    fr__json_end(j);
+    fr__json_end(j);
+}
+
+fr_status fr__trace_close(fr_trace *t)
+{
+    fr_status status = FR_OK;
+    FILE *file = t->json.file;
+    fr__json_end(&t->json);
+    fr__json_end(&t->json);
+    bool is_whole = fr__json_finish(&t->json);
+    if (fclose(file) != 0 || !is_whole)
+        status = fr__io_fail(t->ctx, "write", t->path);
+    else
+        status = fr__rename_sync(t->ctx, t->part, t->path);
+    if (status != FR_OK) remove(t->part);
+    fr__free(t->path);
+    fr__free(t->part);
+    *t = (fr_trace){0};
+    return status;
+}

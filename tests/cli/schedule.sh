@@ -1,0 +1,134 @@
+# forerun schedule: the oracle tables by way of the command, all forms, files right and wrong.
+. "$(dirname "$0")/lib.bash"
+
+# number KEY, list KEY: from the JSON of the last run
+number() { sed -n "s/.*\"$1\": \([0-9.]*\)[,}].*/\1/p" out; }
+list() { sed -n "s/.*\"$1\": \[\([0-9, ]*\)\].*/\1/p" out | tr -d ,; }
+
+# --- tables: F = I = W = 1, B = 2, free transfers ---
+table() { # METHOD STAGES MICRO MAKESPAN [ARGUMENT...]
+    run 0 schedule "$1" --stages "$2" --micro "$3" --format json "${@:5}"
+    same "$(number makespan)" "$4" "$1, $2 stages, $3 micro-batches: makespan"
+    same "$(number stages)" "$2" "stages"
+    same "$(number micro)" "$3" "micro"
+}
+for p in 1 2 3 4 8 16 64; do
+    for m in 1 2 5 8 32; do
+        table gpipe $p $m $((3 * (m + p - 1)))
+        table 1f1b $p $m $((3 * (m + p - 1)))
+        live=
+        for ((r = 0; r < p; r++)); do live+=" $((m < p - r ? m : p - r))"; done
+        same " $(list peak_live)" "$live" "1f1b, $p stages, $m micro-batches: live sets"
+        [ $m -lt $p ] || table zb-h1 $p $m $((3 * m + p - 1))
+    done
+done
+for p in 2 4 8; do
+    for v in 1 2 4; do
+        table interleaved $((p * v)) $((2 * p)) $((3 * (2 * p * v + p - 1))) --chunks $v
+        [ "$(list peak_live | cut -d' ' -f1)" = $((2 * (p - 1) + (v - 1) * p + 1)) ] || [ $v = 1 ] ||
+            fail "interleaved, $p workers, $v chunks: live sets of worker 0"
+    done
+done
+run 2 schedule interleaved --stages 8 --chunks 2 --micro 6
+says "multiple"
+run 2 schedule interleaved --stages 8 --chunks 3 --micro 6
+says "8 stages" "3"
+
+# --- the four forms; text and csv are accepted again ---
+run 0 schedule 1f1b --stages 2 --micro 2
+grep -q '^w0  F0 F1 \.  \.  B0--- \.  B1---|$' out || fail "grid"
+! grep -q "$(printf '\033')" out || fail "colour without a terminal"
+run 0 schedule 1f1b --stages 2 --micro 2 --color always
+grep -q "$(printf '\033')" out || fail "--color always"
+run 0 schedule gpipe --stages 8 --micro 32 --columns 80
+[ "$(grep '^w' out | awk '{ if (length > n) n = length } END { print n }')" -le 80 ] || fail "--columns"
+grep -q 'of 117 columns' out || fail "no note on what was cut"
+for method in sequential gpipe 1f1b zb-h1 1f1b-async nf1b forward; do
+    for form in text csv; do
+        run 0 schedule $method --stages 3 --micro 4 --batches "$(case $method in 1f1b-async | nf1b) echo 3 ;; *) echo 1 ;; esac)" --format $form
+        cp out file
+        run 0 schedule --check file --micro 4
+        grep -q '^file: valid: 3 workers, 3 stages, 4 micro-batches' out || fail "verdict on $method"
+        run 0 schedule --check file --micro 4 --format $form
+        sed -i 's/^name .*/name file/' file out
+        cmp -s file out || fail "$method: $form is not what was read"
+    done
+done
+run 0 schedule 1f1b --stages 2 --micro 1 --format csv
+same "$(cat out)" "$(printf '0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0')" "csv"
+
+# --- methods are generators with another name; "method" is the name as given ---
+run 0 schedule single --format json
+grep -q '"method": "single", "stages": 1, ' out || fail "single"
+
+# --- written by hand ---
+printf '# idle slots are empty\r\n0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n' >hand.csv
+run 0 schedule --check hand.csv
+same "$(cat out)" "hand.csv: valid: 2 workers, 2 stages, 2 micro-batches, makespan 9, peak live 2 1" "verdict"
+wrong() { # FILE TEXT...
+    printf "$1" >wrong.csv
+    shift
+    run 2 schedule --check wrong.csv
+    says wrong.csv "$@"
+    [ ! -s out ] || fail "printed a schedule that is wrong"
+}
+wrong '0F0,0F1,0B1,0B0\n' "worker 0, step 3 (0B0)" "micro-batch order"
+wrong '0F0,0B0\n1B0,1F0\n' "worker" "step" "1F0"
+wrong '0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0\n' "worker 0, step 2 (0B0)" "never sent"
+wrong '0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0B1\n1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n' \
+    "deadlock: worker" "waits at step" "0SEND_F1"
+wrong '0F0,0B0\n1F0,zwei\n' "wrong.csv:2: entry 2" "zwei"
+wrong '' "no instructions"
+run 2 schedule --check hand.csv --micro 3
+says hand.csv "2 in all"
+run 2 schedule --check nosuch.csv
+says nosuch.csv
+run 2 schedule --check .
+head -c 100000 /dev/urandom >noise.csv
+run 2 schedule --check noise.csv
+says noise.csv
+
+# --- what the documentation shows is what comes out ---
+documented() { # TEXT: a line of docs/schedules.md
+    grep -qxF -- "    $1" "$source_dir/docs/schedules.md" || fail "docs/schedules.md does not show '$1'"
+}
+while read -r arguments; do
+    # shellcheck disable=SC2086
+    run 0 schedule $arguments --columns 110
+    while IFS= read -r row; do documented "$row"; done < <(grep '^w' out)
+done <<LIST
+sequential --stages 3 --micro 2
+gpipe --stages 4 --micro 4
+1f1b --stages 4 --micro 4
+interleaved --stages 4 --chunks 2 --micro 4
+zb-h1 --stages 4 --micro 4
+1f1b-async --stages 3 --micro 1 --batches 6
+nf1b --stages 3 --micro 2 --batches 3
+LIST
+run 0 schedule 1f1b --stages 2 --micro 2 --format text
+while IFS= read -r row; do documented "$row"; done <out
+sed -n '/^    # v.csv/,/^$/s/^    //p' "$source_dir/docs/schedules.md" >v.csv
+run 0 schedule --check v.csv
+documented "$(cat out)"
+sed -i 's/^0F0,/0B0,/; s/,0B0,0B1$/,0F0,0B1/' v.csv
+run 2 schedule --check v.csv
+documented "$(cat err)"
+
+# --- usage ---
+run 2 schedule
+says "which method?"
+run 2 schedule 1f2b
+says "no method is called '1f2b'" "1f1b" "gpipe" "single"
+run 2 schedule 1f1b --check hand.csv
+says "not both"
+run 2 schedule 1f1b --format xml
+says "grid, text, csv or json"
+run 2 schedule 1f1b --stages -3
+says "--stages"
+run 2 schedule 1f1b --stages 1000000 --micro 1000000
+says "1000000"
+run 2 schedule 1f1b --batches 4
+says "1"
+run 2 schedule single --stages 2
+says "single" "at most 1 stage"
+echo ok
