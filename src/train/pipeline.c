@@ -202,6 +202,17 @@ static fr_status schedule_by_file(plan *b)
     return check_file(b);
 }
 
+/* The proof names worker and step; of a schedule that somebody wrote, its file too. */
+static fr_status check_schedule(plan *b)
+{
+    char text[800];
+    fr_status status = fr_schedule_check(b->ctx, b->p->schedule);
+    if (status != FR_INVALID || !b->t->schedule_file) return status;
+    snprintf(text, sizeof text, "%s", fr_ctx_error(b->ctx));
+    fr_ctx_clear(b->ctx);
+    return fr_fail(b->ctx, FR_INVALID, "%s: %s", b->t->schedule_file, text);
+}
+
 static void warn(const plan *b)
 {
     const char *wanted = b->t->method->optimizer;
@@ -217,7 +228,7 @@ static fr_status open_all(plan *b)
     b->p->has_far_ties = find_far_tie(b) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
     FR_TRY(check_policy(b));
-    FR_TRY(fr_schedule_check(b->ctx, b->p->schedule));
+    FR_TRY(check_schedule(b));
     warn(b);
     return FR_OK;
 }

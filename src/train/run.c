@@ -14,6 +14,7 @@
 #include "train/feeder.h"
 #include "train/ledger.h"
 #include "train/metrics.h"
+#include "train/observe.h"
 #include "train/summary.h"
 
 #include <math.h>
@@ -37,6 +38,7 @@ typedef struct run {
     double timed_s, first_tenth_s; /* inside mini-batches, waiting for data included */
     int64_t timed_samples, first_tenth_samples;
     /* the call of the engine that is under way */
+    int64_t n_calls;       /* so far, in this session */
     int64_t call_end;      /* updates done when it has come through */
     uint64_t done_ns;      /* when the last mini-batch was through, or the call began */
     bool has_last;         /* the mini-batch that ends the call was reported: */
@@ -240,6 +242,7 @@ static fr_status train_call(run *r)
     fr_source source = fr__feeder_source(&r->feeder);
     r->has_last = false;
     r->report_says = FR_OK;
+    r->n_calls++;
     r->done_ns = fr__now_ns();
     fr_status status = fr_engine_train(r->engine, first, r->call_end - first, &source, on_batch, r,
                                        r->o->stop, &n_done);
@@ -321,14 +324,29 @@ static void fill_result(run *r)
     q->wall_s = elapsed_s(r);
 }
 
+static void tell_bubble(const run *r, const fr_bubble *b)
+{
+    fr_log(
+        r->ctx, FR_LOG_INFO,
+        "a mini-batch took %.3g ms, predicted %.3g; idle %.1f %%: fill and drain %.1f, imbalance "
+        "%.1f, communication and the rest %.1f",
+        b->measured_s_per_batch * 1e3, b->predicted_s_per_batch * 1e3, 100 * b->bubble,
+        100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
+}
+
 static fr_status summarize(run *r, const char *status)
 {
+    fr_bubble bubble;
     fill_result(r);
+    FR_TRY(
+        fr__observe_bubble(&r->setup, r->engine, r->at.step - r->first_step, r->n_calls, &bubble));
+    if (fr_engine_n_workers(r->engine) > 1 && r->n_calls > 0) tell_bubble(r, &bubble);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
                       .config = r->o->config,
                       .status = status,
                       .checkpoint = r->checkpoint,
+                      .bubble = &bubble,
                       .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
     return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);
 }
@@ -342,6 +360,7 @@ static fr_status finish(run *r, const char *status)
         if (has_eval(r)) FR_TRY(evaluate(r));
     }
     FR_TRY(fr__ledger_close(&r->ledger));
+    FR_TRY(fr__observe_trace(&r->setup, r->engine, &r->folder));
     return summarize(r, status);
 }
 

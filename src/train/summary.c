@@ -76,7 +76,9 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     const fr_stage *s = fr_engine_stage(e, stage);
     const fr_stage_times *t = fr_engine_stage_times(e, stage);
     fr__json_object(j, NULL);
-    fr__json_text(j, "first", fr_graph_node(g, s->first)->name);
+    int first = s->first; /* inputs belong to nobody's work */
+    while (fr_graph_node(g, first)->op == FR_OP_INPUT && first + 1 < s->last) first++;
+    fr__json_text(j, "first", fr_graph_node(g, first)->name);
     fr__json_text(j, "last", fr_graph_node(g, s->last - 1)->name);
     fr__json_int(j, "worker", fr_engine_worker_of(e, stage));
     fr__json_int(j, "parameters", count_params(g, s));
@@ -84,6 +86,20 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     fr__json_real(j, "backward_s", per(t->back_input_ns + t->back_weight_ns, t->n_micro));
     fr__json_real(j, "step_s", per(t->step_ns, t->n_steps));
     write_prediction(j, fr_engine_prediction(e, stage));
+    fr__json_end(j);
+}
+
+static void write_bubble(fr_json *j, const fr_bubble *b)
+{
+    fr__json_real(j, "predicted_s_per_batch", b->predicted_s_per_batch);
+    fr__json_real(j, "measured_s_per_batch", b->measured_s_per_batch);
+    fr__json_object(j, "bubble");
+    fr__json_real(j, "share", b->bubble);
+    fr__json_real(j, "fill_drain", b->fill_drain);
+    fr__json_real(j, "imbalance", b->imbalance);
+    fr__json_real(j, "communication", b->communication);
+    fr__json_real(j, "optimizer", b->optimizer);
+    fr__json_int(j, "busiest_worker", b->busiest);
     fr__json_end(j);
 }
 
@@ -114,6 +130,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_real(j, "wall_s", r->wall_s);
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
+    write_bubble(j, sum->bubble);
     fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");
     for (int i = 0; i < fr_engine_n_workers(e); i++) write_worker(j, e, i);

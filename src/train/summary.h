@@ -2,6 +2,7 @@
 #ifndef FR_TRAIN_SUMMARY_H
 #define FR_TRAIN_SUMMARY_H
 
+#include "train/bubble.h"
 #include "train/folder.h"
 #include "train/setup.h"
 
@@ -10,7 +11,8 @@ typedef struct fr_summary {
     const char *config;     /* path as the user gave it */
     const char *status;     /* "done", "interrupted", "diverged", "failed" */
     const char *checkpoint; /* last one written or resumed from */
-    double data_wait_s;     /* time that workers waited for data */
+    const fr_bubble *bubble;
+    double data_wait_s; /* time that workers waited for data */
 } fr_summary;
 
 fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_folder *f,

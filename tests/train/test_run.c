@@ -437,6 +437,57 @@ static void test_failed_worker(void **state)
     assert_failed(f, train(f, &gone), FR_INVALID, "worker 3", "0 to 2", "--set run.fault");
 }
 
+static double number(json_t *o, const char *key)
+{
+    json_t *v = json_object_get(o, key);
+    if (!json_is_number(v)) fail_msg("%s is no number", key);
+    return json_number_value(v);
+}
+
+/* What a pipeline says about itself. */
+static void test_summary_of_pipeline(void **state)
+{
+    fixture *f = *state;
+    job a = {.out = "a", .sets = {PIPELINE}};
+    assert_done(f, train(f, &a));
+    json_t *o = load_json(a.folder, "summary.json"), *worker, *stage;
+    json_t *b = json_object_get(o, "bubble");
+    double parts = number(b, "fill_drain") + number(b, "imbalance") + number(b, "communication");
+    assert_true(fabs(number(b, "share") - parts) < 1e-9);
+    assert_true(number(b, "share") > 0 && number(b, "share") < 1 && number(b, "optimizer") > 0);
+    assert_true(number(o, "predicted_s_per_batch") > 0);
+    assert_true(number(o, "measured_s_per_batch") > 0);
+    size_t i;
+    json_array_foreach(json_object_get(o, "workers"), i, worker)
+    {
+        assert_true(number(worker, "busy_s") > 0 && number(worker, "wait_s") >= 0);
+        assert_true(number(worker, "comm_s") >= 0);
+        assert_true(number(worker, "peak_bytes") == number(worker, "predicted_peak_bytes"));
+        assert_int_equal(number(worker, "weight_copies"), 2);
+        assert_int_equal(json_array_size(json_object_get(worker, "stages")), 1);
+    }
+    assert_int_equal(i, 3);
+    json_array_foreach(json_object_get(o, "per_stage"), i, stage)
+    {
+        json_t *p = json_object_get(stage, "prediction");
+        assert_true(number(stage, "forward_s") > 0 && number(stage, "backward_s") > 0);
+        assert_true(number(stage, "worker") == (double)i);
+        assert_non_null(json_object_get(stage, "first"));
+        assert_non_null(json_object_get(stage, "last"));
+        assert_true(number(p, "predicted_rmse") > 0 && number(p, "stale_rmse") > 0);
+        assert_true(number(p, "ahead") >= 1);
+    }
+    json_decref(o);
+    json_t *trace = load_json(a.folder, "trace.json");
+    assert_true(json_array_size(json_object_get(trace, "traceEvents")) > 3 * 40 * 2 * 2);
+    json_decref(trace);
+    job quiet = {.out = "b", .sets = {PIPELINE, "run.trace=0"}};
+    assert_done(f, train(f, &quiet));
+    char path[256];
+    snprintf(path, sizeof path, "%s/trace.json", quiet.folder);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 /* Many workers make a long summary. */
 static void test_summary_of_many(void **state)
 {
@@ -494,6 +545,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_async_resume, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_ledger_file, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_failed_worker, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_summary_of_pipeline, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_summary_of_many, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_loop_allocates_nothing, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_out_of_memory, setup, fixture_teardown),
