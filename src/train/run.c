@@ -360,8 +360,9 @@ static fr_status finish(run *r, const char *status)
         if (has_eval(r)) FR_TRY(evaluate(r));
     }
     FR_TRY(fr__ledger_close(&r->ledger));
-    FR_TRY(fr__observe_trace(&r->setup, r->engine, &r->folder));
-    return summarize(r, status);
+    FR_TRY(summarize(r, status));
+    /* Last, for it is large: if the disk fills up, all else is there. */
+    return fr__observe_trace(&r->setup, r->engine, &r->folder);
 }
 
 /* The engine has left the weights as they were before the mini-batch that failed. They are worth
