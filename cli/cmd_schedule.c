@@ -137,15 +137,17 @@ static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
     const fr_method *m = fr_method_find(name);
     const fr_generator *g = fr_generator_find(m ? m->generator : name);
     const struct form *form = find_form(o->format ? o->format : "grid");
-    int64_t stages = o->stages ? o->stages : m && m->max_stages < 4 ? m->max_stages : 4;
+    int64_t most = m && m->max_stages > 0 ? m->max_stages : INT32_MAX;
+    int64_t stages = o->stages ? o->stages : most < 4 ? most : 4;
     if (!g) return unknown_method(ctx, name);
-    if (m && stages > m->max_stages)
-        return fr_fail(ctx, FR_INVALID, "%s runs on at most %d stage%s, not %lld", name,
-                       m->max_stages, m->max_stages == 1 ? "" : "s", (long long)stages);
+    if (stages > most)
+        return fr_fail(ctx, FR_INVALID, "%s runs on at most %lld stage%s, not %lld", name,
+                       (long long)most, most == 1 ? "" : "s", (long long)stages);
+    int64_t chunks = o->chunks ? o->chunks : m ? m->chunks : 0;
     fr_schedule_desc d = {.n_stages = (int)stages,
                           .n_micro = o->micro ? (int)o->micro : 8,
                           .n_batches = (int)o->batches,
-                          .chunks = (int)o->chunks};
+                          .chunks = (int)chunks};
     fr_schedule *s;
     FR_TRY(choose_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
@@ -197,7 +199,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
         {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_INT,
          &o.micro},
-        {"chunks", "V", "stages of a worker (1)", CLI_INT, &o.chunks},
+        {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_INT, &o.chunks},
         {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_INT,
          &o.batches},
         {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},

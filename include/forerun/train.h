@@ -37,7 +37,7 @@ typedef struct fr_run_options {
     const char *const *sets; /* key=value */
     const char *out;         /* overrides run.out; NULL: leave */
     bool resume;
-    int64_t dump_step; /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
+    int64_t dump_step;  /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
     const char *ledger; /* train: file for the weight versions that every pass used; NULL: none */
     const char
         *checkpoint; /* eval, generate: folder of a run, a checkpoint folder, or a step folder */

@@ -181,6 +181,7 @@ struct fr_engine {
     fr_wire *forward[FR_N_MODES];
     fr_wire *backward;
     int *home_of, *placement_of; /* [param]: stage and placement of its own values or copy; -1 */
+    bool has_reduce;             /* the schedule has: ties inside a stage are added there */
     bool must_sum;               /* gradients or their norm are combined before a step */
     fr_board *norm_board, *tie_board;
     size_t *tie_room;    /* bytes of board a worker holds */
@@ -276,8 +277,8 @@ fr_status fr__update_reduce(fr_part *p, int64_t batch);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 
 /* watch.c */
-fr_status fr__inject(fr_worker *w, const fr_instr *i, int64_t batch);
-bool fr__injects_nan(const fr_worker *w, int64_t batch, int micro);
+fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch);
+bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro);
 /* End everybody's waits; worker: the one that failed, -1: none did. */
 void fr__give_up(fr_engine *e, int worker);
 void fr__blame_stall(fr_engine *e, double seconds);

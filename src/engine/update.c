@@ -3,7 +3,8 @@
  * Normally the update rides on the last backward (passes.c): as soon as the gradient of a parameter
  * is final its weights are stepped, while the gradient is still in cache, and a STEP only closes
  * the account. That is not possible where the whole gradient must be seen first: clipping, its
- * norm, tied parameters, gradients that somebody wants to look at. Then one sweep follows.
+ * norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where others
+ * wait for the end of that backward. Then one sweep follows.
  *
  * What stages must see of each other goes over boards, in an order that is that of one worker: the
  * partial sums of squares of all stages are added one after the other, and the gradients of tied
@@ -80,21 +81,36 @@ static fr_status check_async(const fr_engine *e)
         fr_graph_param(e->desc.graph, e->tied[e->n_tied - 1])->name, e->desc.schedule->name);
 }
 
+/* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
+ * worker are sent before the update, which then falls into this worker's own idle time. Without a
+ * flush nobody waits, and the ride saves a pass over memory. */
+static bool holds_up_others(const fr_part *p)
+{
+    const fr_schedule *s = p->engine->desc.schedule;
+    if (!s->is_flush || s->is_split) return false;
+    for (int i = 0; i < s->n_backward; i++)
+        if (s->backward[i].from == p->stage &&
+            s->worker_of[s->backward[i].to] != s->worker_of[p->stage])
+            return true;
+    return false;
+}
+
 fr_status fr__update_plan(fr_engine *e)
 {
     const fr_schedule *s = e->desc.schedule;
     FR_TRY(find_ties(e));
     if (!s) return FR_OK;
     FR_TRY(check_async(e));
+    e->has_reduce = has_reduce(s);
     e->must_sum = e->n_stages > 1 && s->is_flush && (e->n_tied > 0 || wants_norm(e));
-    if (e->must_sum && !has_reduce(s))
+    if (e->must_sum && !e->has_reduce)
         return fr_fail(e->ctx, FR_INVALID,
                        "schedule %s has no reductions, but %s need the gradients of all stages",
                        s->name, e->n_tied ? "tied parameters" : "norms");
     for (int k = 0; k < e->n_stages; k++) {
         fr_part *p = &e->parts[k];
-        p->is_ridden =
-            !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && p->n_grads == p->n_weights;
+        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum &&
+                       p->n_grads == p->n_weights && !holds_up_others(p);
     }
     return FR_OK;
 }
@@ -275,7 +291,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         whole_sq = p->worker->norm_sq;
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
-        fr_program_sum_ties(p->layout, p->grads);
+        if (!e->has_reduce) fr_program_sum_ties(p->layout, p->grads);
         if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
     }
     bool is_whole = e->must_sum || e->n_stages == 1;

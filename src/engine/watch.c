@@ -67,7 +67,7 @@ static void jitter(fr_worker *w)
     fr__sleep_ns((uint64_t)(f->ms * 1e6 * (double)words[1] / 4294967296.0));
 }
 
-fr_status fr__inject(fr_worker *w, const fr_instr *i, int64_t batch)
+fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch)
 {
     fr_engine *e = w->engine;
     const fr_fault *f = &e->desc.fault;
@@ -81,7 +81,7 @@ fr_status fr__inject(fr_worker *w, const fr_instr *i, int64_t batch)
     return FR_OK;
 }
 
-bool fr__injects_nan(const fr_worker *w, int64_t batch, int micro)
+bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro)
 {
     const fr_engine *e = w->engine;
     const fr_fault *f = &e->desc.fault;
@@ -144,12 +144,12 @@ void fr__blame_stall(fr_engine *e, double seconds)
         n_named++;
     }
     if (culprit < 0) {
-        fr_fail(e->ctx, FR_PEER, "no worker got on for %.0f s: all wait%s", seconds, others);
+        fr_fail(e->ctx, FR_PEER, "no worker got on for %.1f s: all wait%s", seconds, others);
         return;
     }
     describe(e, &e->workers[culprit], text, sizeof text);
     fr_fail(e->ctx, FR_PEER,
-            "%s: no sign of life for %.0f s%s; if its kernels need longer, raise run.stall_timeout",
+            "%s: no sign of life for %.1f s%s; if its kernels need longer, raise run.stall_timeout",
             text, seconds, others);
 }
 

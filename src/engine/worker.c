@@ -196,7 +196,7 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
                       .micro = t.micro,
                       .start_ns = fr__now_ns()};
     w->wait_ns = 0;
-    if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__inject(w, i, t.batch));
+    if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
     FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
     FR_TRY(execute(w, &t, &event));
     event.end_ns = fr__now_ns();

@@ -89,6 +89,18 @@ static void colour(slots *p, const double *from, int n_spare, int *slot_of, int 
     *n_slots = room;
 }
 
+/* Where a reader on another worker may be through after the stage itself, a spare slot lets the
+ * stage go on: forward only, or with weight gradients put off. Else the reader's gradient is what
+ * the stage's own backward waited for. */
+static int spare_slots(const slots *p, int stage)
+{
+    const fr__direction *d = &p->x->forward;
+    if (p->s->is_forward_only) return 1;
+    for (int j = d->out.first[stage]; p->s->is_split && j < d->out.first[stage + 1]; j++)
+        if (p->s->worker_of[d->links[d->out.link[j]].to] != p->s->worker_of[stage]) return 1;
+    return 0;
+}
+
 /* The slot of a stage is free when the stage and every reader of its outputs are through. */
 static void colour_stage(slots *p, int stage)
 {
@@ -100,7 +112,7 @@ static void colour_stage(slots *p, int stage)
             p->t.last_use + (size_t)d->links[d->out.link[j]].to * (size_t)p->total;
         for (int m = 0; m < p->total; m++) p->until[m] = fmax(p->until[m], reader[m]);
     }
-    colour(p, p->t.forward_start + row, p->s->is_forward_only ? 1 : 0, p->s->slot_of + row,
+    colour(p, p->t.forward_start + row, spare_slots(p, stage), p->s->slot_of + row,
            &p->s->n_slots[stage]);
 }
 

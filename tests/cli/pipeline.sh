@@ -61,6 +61,16 @@ run 0 train pipe.yaml --out nag "${four[@]}" --set parallel.method=nesterov-asyn
 grep -q 'warning.*nadam' err || fail "nesterov-async without nadam: no warning"
 [ "$(ls -- *.tmp 2>/dev/null)" = "" ] || fail "a temporary ledger stayed"
 
+# A method's schedule, written down and read back, is the same run; this one drains every 5 updates.
+run 0 schedule spectrain --stages 4 --micro 4 --batches 5 --format text
+cp out async.txt
+run 0 train pipe.yaml --out async-file "${four[@]}" --set parallel.schedule_file=async.txt \
+    --set parallel.weights=spectrain --quiet
+run 0 train pipe.yaml --out async-segment "${four[@]}" --set parallel.method=spectrain \
+    --set parallel.segment=5 --quiet
+same "$(field async-file/summary.json weights_sha256)" \
+    "$(field async-segment/summary.json weights_sha256)" "asynchronous schedule from a file"
+
 # --- faults ---
 # fault CODE TEXT OUT: exit code; the time may be the stall timeout and a little more
 fault() {

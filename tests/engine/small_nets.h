@@ -1,4 +1,4 @@
-/* small_nets.h -- small graphs and a fixed mini-batch for each, for tests of the engine. */
+/* small_nets.h -- small graphs and a few mini-batches for each, for tests of the engine. */
 #ifndef TESTS_ENGINE_SMALL_NETS_H
 #define TESTS_ENGINE_SMALL_NETS_H
 
@@ -12,7 +12,7 @@
 
 #include "support/test.h"
 
-enum { BATCH = 8, TIME = 5, MAX_INPUT = 72 };
+enum { BATCH = 8, TIME = 5, MAX_INPUT = 72, MAX_PARAM = 1024, N_DATA = 3 };
 
 typedef struct net {
     const char *name;
@@ -52,6 +52,16 @@ static void build_mlp(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
+/* The same without chance: for a reference in plain C. */
+static void build_chain(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
+    x = put(g, FR_OP_TANH, "tanh", NULL, linear(g, "a", x, 9), -1);
+    x = put(g, FR_OP_RELU, "relu", NULL, linear(g, "b", x, 8), -1);
+    x = linear(g, "logits", x, 5);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
 static void build_cnn(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(2, 6, 6), FR_F32);
@@ -61,6 +71,7 @@ static void build_cnn(fr_graph *g)
     x = put(g, FR_OP_RELU, "relu", NULL, x, -1);
     conv.conv2d.out = 8;
     x = put(g, FR_OP_CONV2D, "conv2", &conv, x, -1); /* its backward may keep derived weights */
+    x = put(g, FR_OP_BATCH_NORM, "norm2", NULL, x, -1);
     x = put(g, FR_OP_GLOBAL_POOL, "pool", NULL, x, -1);
     x = linear(g, "logits", x, 3);
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
@@ -130,30 +141,61 @@ static const net nets[] = {
      .is_tokens = true,
      .has_length = true},
     {.name = "branches", .build = build_branches, .n_input = 6, .n_target = 1, .n_classes = 5},
+    {.name = "chain", .build = build_chain, .n_input = 6, .n_target = 1, .n_classes = 5},
 };
-enum { MLP, CNN, TIED, MASKED, BRANCHES, N_NETS };
+enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, N_NETS };
 
-/* A graph, its mini-batch, and the context that all errors go to. */
-typedef struct bench {
-    const net *net;
-    fr_ctx *ctx;
-    fr_graph *graph;
+/* One mini-batch. */
+typedef struct minibatch {
     union {
         float f32[BATCH * MAX_INPUT];
         int32_t i32[BATCH * MAX_INPUT];
     } input;
     int32_t target[BATCH * TIME], length[BATCH];
-    fr_feed feed;
+    int64_t n_targets; /* that count */
+} minibatch;
+
+/* A graph, its mini-batches, and the context that all errors go to. */
+typedef struct bench {
+    const net *net;
+    fr_ctx *ctx;
+    fr_graph *graph;
+    minibatch data[N_DATA];
 } bench;
 
-static uint32_t draw(uint32_t stream, int i)
+static inline uint32_t draw(uint32_t stream, int i)
 {
     uint32_t r[4];
     fr__random4(11, FR_STREAM_SYNTHETIC, stream, (uint64_t)i, 0, r);
     return r[0];
 }
 
-static void bench_init(bench *b, int which)
+static inline void fill_minibatch(const net *n, int nth, minibatch *m)
+{
+    uint32_t stream = 3 * (uint32_t)nth;
+    for (int i = 0; i < BATCH * n->n_input; i++) {
+        if (n->is_tokens)
+            m->input.i32[i] = (int32_t)(draw(stream, i) % (uint32_t)n->n_classes);
+        else
+            m->input.f32[i] = 2 * fr__unit_float(draw(stream, i)) - 1;
+    }
+    int n_targets = BATCH * n->n_target;
+    for (int i = 0; i < n_targets; i++)
+        m->target[i] = (int32_t)(draw(stream + 1, i) % (uint32_t)n->n_classes);
+    for (int i = 0; i < BATCH; i++) m->length[i] = 1 + (int32_t)(draw(stream + 2, i) % TIME);
+    m->n_targets = n_targets - nth - 1;
+    for (int i = 0; i <= nth; i++) m->target[n_targets - 1 - 2 * i] = FR_TARGET_IGNORE;
+}
+
+static inline fr_feed feed_of(const net *n, const minibatch *m)
+{
+    return (fr_feed){.input = &m->input,
+                     .target = m->target,
+                     .length = n->has_length ? m->length : NULL,
+                     .n_targets = m->n_targets};
+}
+
+static inline void bench_init(bench *b, int which)
 {
     memset(b, 0, sizeof *b);
     b->net = &nets[which];
@@ -162,27 +204,29 @@ static void bench_init(bench *b, int which)
     assert_int_equal(fr_graph_create(b->ctx, b->net->name, &b->graph), FR_OK);
     b->net->build(b->graph);
     if (fr_graph_finish(b->graph) != FR_OK) fail_msg("%s", fr_ctx_error(b->ctx));
-    for (int i = 0; i < BATCH * b->net->n_input; i++) {
-        if (b->net->is_tokens)
-            b->input.i32[i] = (int32_t)(draw(1, i) % (uint32_t)b->net->n_classes);
-        else
-            b->input.f32[i] = 2 * fr__unit_float(draw(1, i)) - 1;
-    }
-    int n_targets = BATCH * b->net->n_target;
-    for (int i = 0; i < n_targets; i++)
-        b->target[i] = (int32_t)(draw(2, i) % (uint32_t)b->net->n_classes);
-    for (int i = 0; i < BATCH; i++) b->length[i] = 1 + (int32_t)(draw(3, i) % TIME);
-    b->target[n_targets - 1] = FR_TARGET_IGNORE;
-    b->feed = (fr_feed){.input = &b->input,
-                        .target = b->target,
-                        .length = b->net->has_length ? b->length : NULL,
-                        .n_targets = n_targets - 1};
+    for (int i = 0; i < N_DATA; i++) fill_minibatch(b->net, i, &b->data[i]);
 }
 
-static void bench_fini(bench *b)
+static inline void bench_fini(bench *b)
 {
     fr_graph_free(b->graph);
     fr_ctx_free(b->ctx);
+}
+
+static inline size_t count_of(const bench *b, int param)
+{
+    return (size_t)fr_shape_count(&fr_graph_param(b->graph, param)->shape);
+}
+
+/* How many stages a net can be cut into. */
+static inline int most_stages(int which)
+{
+    bench b;
+    bench_init(&b, which);
+    int cuts[64], n = 1;
+    while (n < 16 && fr_graph_balance(b.graph, n + 1, cuts) == FR_OK) n++;
+    bench_fini(&b);
+    return n;
 }
 
 #endif

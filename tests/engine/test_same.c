@@ -1,59 +1,190 @@
-/* test_same.c -- flush schedules give the bits of one worker, however the graph is cut. */
-#include "engine/pipe.h"
+/* test_same.c -- flush schedules give the bits of one worker: weights, running statistics,
+ * optimizer state, losses, gradient norms, evaluation; however the graph is cut, whoever owns a
+ * stage, whatever the clock does. */
+#include "engine/rig.h"
 
-enum { STEPS = 5 };
+enum { STEPS = 3 };
 
-static void train(int which, const pipe_options *o, char sha[65])
+static const char *const generators[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
+enum { N_GENERATORS = sizeof generators / sizeof *generators, INTERLEAVED = N_GENERATORS - 1 };
+
+/* All that can be seen of a run: STEPS steps, an evaluation, STEPS steps more. */
+typedef struct outcome {
+    char sha[65];
+    fr_tally tally[2 * STEPS], eval;
+    double norm[2 * STEPS];
+} outcome;
+
+static void run(int which, const rig_options *o, outcome *out)
 {
-    pipe p;
-    int64_t n_done = 0;
-    if (pipe_open(&p, which, o) != FR_OK || pipe_train(&p, 0, STEPS, &n_done) != FR_OK)
-        fail_msg("%s, %s, %d stages, %d micro: %s", nets[which].name,
-                 o->generator ? o->generator : "single", o->n_stages, o->n_micro,
-                 fr_ctx_error(p.b.ctx));
-    assert_int_equal(n_done, STEPS);
-    assert_int_equal(p.n_reports, STEPS);
-    pipe_sha(&p, sha);
-    pipe_close(&p);
+    rig p;
+    memset(out, 0, sizeof *out);
+    if (rig_open(&p, which, o) != FR_OK) fail_msg("%s", rig_about(&p, o));
+    rig_steps(&p, 0, STEPS);
+    assert_ok(p.b.ctx, rig_eval(&p, N_DATA, &out->eval, NULL));
+    rig_steps(&p, STEPS, STEPS);
+    assert_int_equal(p.n_reports, 2 * STEPS);
+    memcpy(out->tally, p.tally, sizeof out->tally);
+    for (int i = 0; i < 2 * STEPS; i++) out->norm[i] = isnan(p.norm[i]) ? -1 : p.norm[i];
+    rig_sha(&p, out->sha);
+    rig_close(&p);
 }
 
-/* How many stages a net can be cut into. */
-static int most_stages(int which)
+static void assert_same(int which, const rig_options *o, const outcome *one, const outcome *other)
 {
-    bench b;
-    bench_init(&b, which);
-    int cuts[64], n = 1;
-    while (n < 16 && fr_graph_balance(b.graph, n + 1, cuts) == FR_OK) n++;
-    bench_fini(&b);
-    return n;
+    const char *what = strcmp(one->sha, other->sha) != 0                          ? "weights"
+                       : memcmp(one->tally, other->tally, sizeof one->tally) != 0 ? "losses"
+                       : memcmp(one->norm, other->norm, sizeof one->norm) != 0    ? "norms"
+                       : memcmp(&one->eval, &other->eval, sizeof one->eval) != 0  ? "evaluations"
+                                                                                  : NULL;
+    if (what)
+        fail_msg("%s: %s of %s with %d stages, %d micro-batches differ from one worker's",
+                 nets[which].name, what, o->file ? o->file : o->generator, o->n_stages, o->n_micro);
 }
 
-static void all_equal_one_worker(void **unused)
+/* Run `o` with every generator that can, and compare with `one`. */
+static void compare_generators(int which, rig_options o, const outcome *one)
+{
+    outcome other;
+    for (int g = 0; g < N_GENERATORS; g++) {
+        o.generator = generators[g];
+        o.chunks = g == INTERLEAVED ? 2 : 0;
+        if (g == INTERLEAVED && (o.n_stages % 2 || o.n_micro % (o.n_stages / 2))) continue;
+        run(which, &o, &other);
+        assert_same(which, &o, one, &other);
+    }
+}
+
+static void balanced_cuts(void **unused)
 {
     (void)unused;
-    static const char *const generators[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
     for (int which = 0; which < N_NETS; which++) {
         int most = most_stages(which);
         for (int n_micro = 1; n_micro <= BATCH; n_micro *= 2) {
-            char one[65], other[65];
-            train(which, &(pipe_options){.n_micro = n_micro}, one);
-            for (size_t g = 0; g < sizeof generators / sizeof *generators; g++)
-                for (int n = 1; n <= most; n++) {
-                    pipe_options o = {
-                        .generator = generators[g], .n_micro = n_micro, .n_stages = n};
-                    if (g == 4) o.chunks = 2;
-                    if (g == 4 && (n % 2 || n_micro % (n / 2))) continue;
-                    train(which, &o, other);
-                    if (strcmp(one, other) != 0)
-                        fail_msg("%s: %s with %d stages, %d micro-batches differs from one worker",
-                                 nets[which].name, generators[g], n, n_micro);
-                }
+            rig_options o = {.n_micro = n_micro};
+            outcome one;
+            run(which, &o, &one);
+            for (o.n_stages = 1; o.n_stages <= most; o.n_stages++)
+                compare_generators(which, o, &one);
         }
+    }
+}
+
+/* Cut before any one or two nodes; where stages would be empty the graph says so. */
+static void every_cut(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 2 * N_NETS; i++) {
+        int which = i / 2;
+        bench b;
+        outcome one, other;
+        rig_options o = {.n_micro = 2, .want_norm = i % 2};
+        fr_stage stages[3];
+        int n_cut = 0;
+        run(which, &o, &one);
+        bench_init(&b, which);
+        int n = fr_graph_n_nodes(b.graph), cuts[2];
+        for (cuts[0] = 1; cuts[0] < n; cuts[0]++)
+            for (cuts[1] = cuts[0] + 1; cuts[1] <= n; cuts[1]++) {
+                o.n_stages = cuts[1] == n ? 2 : 3;
+                fr_ctx_clear(b.ctx);
+                if (fr_graph_cut(b.graph, o.n_stages - 1, cuts, stages) != FR_OK) continue;
+                o.cuts = cuts;
+                o.generator = generators[1 + n_cut++ % 3];
+                run(which, &o, &other);
+                assert_same(which, &o, &one, &other);
+            }
+        assert_true(n_cut > 5);
+        bench_fini(&b);
+    }
+}
+
+/* Whatever needs the gradient of the whole model, and other optimizers. */
+static void norms_clipping_optimizers(void **unused)
+{
+    (void)unused;
+    static const rig_options variants[] = {{.want_norm = true},
+                                           {.clip_norm = 0.1},
+                                           {.clip_norm = 0.1, .optimizer = "adam"},
+                                           {.keep_grads = true, .optimizer = "adamw"},
+                                           {.optimizer = "nadam", .weight_decay = 0.01}};
+    for (int which = 0; which < N_NETS; which++)
+        for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+            rig_options o = variants[v];
+            int most = most_stages(which);
+            outcome one;
+            o.n_micro = 4;
+            run(which, &o, &one);
+            if (o.want_norm || o.clip_norm > 0) assert_true(one.norm[2 * STEPS - 1] > 0.1);
+            for (o.n_stages = 2; o.n_stages <= most; o.n_stages += 2)
+                compare_generators(which, o, &one);
+        }
+}
+
+/* Schedules that nobody generates: two stages of three on one worker, in an order of its own. */
+static void by_hand(void **state)
+{
+    static const char *const csv[] = {
+        "0F0,0F1,2F0,2B0,0B0,2F1,2B1,0B1\n1F0,1F1,1B0,1B1\n",
+        "0F0,0F1,2F0,2F1,2B0,2B1,0B0,0B1\n1F0,1F1,1B0,1B1\n",
+        "1F0,1F1,1B0,1B1\n0F0,0F1,2F0,2B0,2F1,0B0,2B1,0B1\n",
+    };
+    const char *path = support_path(state, "hand.csv");
+    for (int which = 0; which < N_NETS; which++) {
+        outcome one, other;
+        rig_options o = {.n_micro = 2, .clip_norm = 0.3};
+        run(which, &o, &one);
+        o.n_stages = 3;
+        for (size_t i = 0; i < sizeof csv / sizeof *csv; i++) {
+            support_write(path, csv[i], strlen(csv[i]));
+            o.file = path;
+            run(which, &o, &other);
+            assert_same(which, &o, &one, &other);
+        }
+        o.file = NULL;
+        o.generator = "sequential";
+        o.worker_of = (const int[]){1, 0, 1};
+        run(which, &o, &other);
+        assert_same(which, &o, &one, &other);
+    }
+}
+
+static void random_sleeps(void **unused)
+{
+    (void)unused;
+    for (int which = 0; which < N_NETS; which++) {
+        rig_options o = {.n_micro = 4, .clip_norm = which % 2 ? 0.2 : 0};
+        outcome one;
+        run(which, &o, &one);
+        o.fault = "jitter:ms=0.4,seed=3";
+        o.n_stages = 4;
+        compare_generators(which, o, &one);
+    }
+}
+
+/* A worker with several kernel threads has the bits of one. */
+static void kernel_threads(void **unused)
+{
+    (void)unused;
+    for (int which = 0; which < N_NETS; which++) {
+        rig_options o = {.n_micro = 2, .n_threads = 2, .clip_norm = 0.2};
+        outcome one, other;
+        run(which, &o, &one);
+        o.n_stages = 3, o.generator = "1f1b";
+        run(which, &o, &other);
+        assert_same(which, &o, &one, &other);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_equal_one_worker)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(balanced_cuts),
+        cmocka_unit_test(every_cut),
+        cmocka_unit_test(norms_clipping_optimizers),
+        cmocka_unit_test_setup_teardown(by_hand, support_dir_make, support_dir_remove),
+        cmocka_unit_test(random_sleeps),
+        cmocka_unit_test(kernel_threads),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

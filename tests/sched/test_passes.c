@@ -199,7 +199,7 @@ static void slot_counts(void **unused)
                 assert_int_equal(async->n_slots[k], 2 * m < p - k ? 2 * m : p - k);
                 int held = k + 1 < p ? 3 : 2; /* here, at the reader, and the spare */
                 assert_int_equal(eval->n_slots[k], m < held ? m : held);
-                assert_true(split->n_slots[k] <= (m < p ? m : p) + 1);
+                assert_true(split->n_slots[k] <= (m < p ? m : p) + 2);
             }
             for (int l = 0; l + 1 < p; l++) { /* being written, being read, and the spare */
                 assert_int_equal(gpipe->n_buffers[l], m < 3 ? m : 3);

@@ -294,6 +294,16 @@ static void upload_grads(harness *h)
     upload_block(h, &h->grads, false, h->dw);
 }
 
+/* Where a later stage reads the input too, its gradient is added to: here none came from there. */
+static void start_input_grad(harness *h, int i)
+{
+    if (!h->dx[i]) return;
+    if (fr_program_input(h->program, i)->has_seed)
+        fill_device(h, data_of(&h->din[i]), h->din[i].bytes, 0);
+    else
+        trash(h, &h->din[i]);
+}
+
 static void upload(harness *h)
 {
     upload_block(h, &h->weights, false, h->placed);
@@ -301,7 +311,7 @@ static void upload(harness *h)
     upload_grads(h);
     for (int i = 0; i < h->n_in; i++) {
         must(h, fr_device_upload(h->dev, data_of(&h->in[i]), h->x[i], h->in[i].bytes));
-        if (h->dx[i]) trash(h, &h->din[i]);
+        start_input_grad(h, i);
     }
     for (int i = 0; i < h->n_out; i++) {
         trash(h, &h->out[i]);

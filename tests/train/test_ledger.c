@@ -45,14 +45,15 @@ static use pipemare(const place *p)
 {
     return (use){newest(p), p->pass == 'B' ? ceil_div(lead(p), p->t) : 0};
 }
-/* The first micro-batch of the mini-batch decides for all. */
+/* The first micro-batch of the mini-batch decides for all. The paper's round() takes halves to the
+ * even side; with one micro-batch an update it is SpecTrain. */
 static use xpipe(const place *p, bool is_exact)
 {
-    int above = p->n + p->t - (p->k + 1) / 2 - 2;
-    int paper = (int)floor((double)above / p->t + 0.5);
-    int exact = round_trip(p) + ceil_div(lead(p), p->t);
     if (p->pass == 'B') return (use){p->b, round_trip(p)};
-    return (use){most(0, p->b * p->t - lead(p)) / p->t, p->n == 1 ? 0 : is_exact ? exact : paper};
+    int exact = round_trip(p) + ceil_div(lead(p), p->t);
+    int paper = (int)rint((p->n + p->t - p->k / 2.0 - 2) / p->t);
+    int ahead = is_exact || p->t == 1 ? exact : paper;
+    return (use){most(0, p->b * p->t - lead(p)) / p->t, p->n == 1 ? 0 : ahead};
 }
 static use xpipe_paper(const place *p) { return xpipe(p, false); }
 static use xpipe_exact(const place *p) { return xpipe(p, true); }

@@ -1,0 +1,242 @@
+/* test_faults.c -- a worker that fails, hangs, is slow or computes nonsense: the call comes back in
+ * time, says who, where and at what, and parameters are those of a whole number of updates.
+ *
+ * A worker that hangs is left behind with all it stands on, which a leak checker would rightly
+ * report; such cases run in children that end without being asked, side by side. */
+#include "engine/rig.h"
+
+#include <sys/wait.h>
+
+enum { STEPS = 8, N_STAGES = 3, MAX_CHILDREN = 64 };
+
+static const char *const generators[] = {"gpipe",       "1f1b", "zb-h1",     "sequential",
+                                         "interleaved", "nf1b", "1f1b-async"};
+enum { N_GENERATORS = sizeof generators / sizeof *generators };
+
+/* Three workers; interleaved: of two stages each, and 3 micro-batches of 2 samples. */
+static rig_options options(int g)
+{
+    bool is_interleaved = strcmp(generators[g], "interleaved") == 0;
+    return (rig_options){.generator = generators[g],
+                         .n_stages = is_interleaved ? 2 * N_STAGES : N_STAGES,
+                         .chunks = is_interleaved ? 2 : 0,
+                         .n_micro = is_interleaved ? 3 : 2,
+                         .n_batches = fr_generator_find(generators[g])->is_flush ? 0 : STEPS,
+                         .policy = strstr(generators[g], "async") ? "spectrain" : NULL};
+}
+
+static double seconds_since(uint64_t start) { return (double)(fr__now_ns() - start) * 1e-9; }
+
+static void open_rig(rig *r, int which, const rig_options *o)
+{
+    if (rig_open(r, which, o) != FR_OK) fail_msg("%s", rig_about(r, o));
+}
+
+static bool says(const rig *r, const char *format, ...)
+{
+    char part[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(part, sizeof part, format, args);
+    va_end(args);
+    if (strstr(fr_ctx_error(r->b.ctx), part)) return true;
+    fprintf(stderr, "\"%s\" does not say \"%s\"\n", fr_ctx_error(r->b.ctx), part);
+    return false;
+}
+
+static void errors(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < N_GENERATORS; g++)
+        for (int worker = 0; worker < N_STAGES; worker++)
+            for (int step = 0; step < STEPS; step += 3) {
+                char fault[64];
+                rig_options o = options(g);
+                rig r;
+                int64_t n_done = 0;
+                snprintf(fault, sizeof fault, "error:worker=%d,step=%d", worker, step);
+                o.fault = fault;
+                open_rig(&r, MLP, &o);
+                uint64_t start = fr__now_ns();
+                assert_int_equal(rig_train(&r, 0, STEPS, &n_done), FR_PEER);
+                assert_true(seconds_since(start) < 2);
+                assert_true(n_done <= step);
+                assert_true(says(&r,
+                                 "worker %d (stage %d), mini-batch %d, micro-batch 0, "
+                                 "instruction %dF",
+                                 worker, worker, step, worker));
+                assert_true(says(&r, "fault injected"));
+                /* nothing more can be had of it */
+                fr_ctx_clear(r.b.ctx);
+                fr_tally tally;
+                assert_fails(r.b.ctx, rig_train(&r, 0, 1, &n_done), FR_PEER, "only be freed");
+                assert_fails(r.b.ctx, rig_eval(&r, 1, &tally, NULL), FR_PEER, "only be freed");
+                rig_close(&r);
+            }
+}
+
+/* --- hangs ---------------------------------------------------------------------------------- */
+
+/* In a child: 0 if all is well. */
+static int hang(int g, int worker, int step)
+{
+    char fault[64];
+    rig_options o = options(g);
+    static rig r;
+    int64_t n_done = 0;
+    snprintf(fault, sizeof fault, "hang:worker=%d,step=%d", worker, step);
+    o.fault = fault;
+    o.stall_s = 0.3;
+    o.backend = "ref"; /* others make code first: on a busy machine that is not a sign of life */
+    open_rig(&r, MLP, &o);
+    uint64_t start = fr__now_ns();
+    fr_status status = rig_train(&r, 0, STEPS, &n_done);
+    double seconds = seconds_since(start);
+    bool is_well = status == FR_PEER && n_done <= step;
+    is_well &= says(&r, "worker %d (stage %d), mini-batch %d, micro-batch 0, instruction %dF",
+                    worker, worker, step, worker);
+    is_well &= says(&r, "no sign of life") && says(&r, "waits") && says(&r, "peer worker");
+    if (!(seconds >= 0.3 && seconds < 6)) {
+        fprintf(stderr, "%s: %g s\n", fault, seconds);
+        is_well = false;
+    }
+    is_well &= rig_train(&r, 0, 1, &n_done) == FR_PEER;
+    fr_engine_free(r.engine); /* leaves what the lost thread stands on */
+    return is_well ? 0 : 1;
+}
+
+static void hangs(void **unused)
+{
+    (void)unused;
+    pid_t children[MAX_CHILDREN];
+    int n = 0;
+    for (int g = 0; g < N_GENERATORS; g++)
+        for (int worker = 0; worker < N_STAGES; worker++) {
+            int step = (g + worker) % 3 * 3;
+            children[n] = fork();
+            assert_true(children[n] >= 0);
+            if (children[n] == 0) {
+                alarm(60);
+                _exit(hang(g, worker, step));
+            }
+            n++;
+        }
+    int n_bad = 0;
+    for (int i = 0; i < n; i++) {
+        int code;
+        assert_int_equal(waitpid(children[i], &code, 0), children[i]);
+        n_bad += code != 0;
+    }
+    assert_int_equal(n_bad, 0);
+}
+
+/* Slow is not dead, as long as there is a sign of life in time. */
+static void slow_workers(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < N_GENERATORS; g++) {
+        char clean[65], slow[65];
+        rig_options o = options(g);
+        rig r;
+        rig_clean_sha(CNN, &o, 3, clean);
+        o.fault = "slow:worker=1,step=1,ms=2";
+        o.stall_s = 1;
+        open_rig(&r, CNN, &o);
+        rig_steps(&r, 0, 3);
+        rig_sha(&r, slow);
+        assert_string_equal(clean, slow);
+        rig_close(&r);
+    }
+}
+
+/* Longer than the limit, but back before it is given up: nothing is lost, all can be freed. */
+static void too_slow(void **unused)
+{
+    (void)unused;
+    rig_options o = options(N_GENERATORS - 1);
+    rig r;
+    int64_t n_done;
+    o.fault = "slow:worker=2,step=3,ms=800";
+    o.stall_s = 0.4;
+    o.backend = "ref";
+    open_rig(&r, MLP, &o);
+    assert_int_equal(rig_train(&r, 0, STEPS, &n_done), FR_PEER);
+    assert_true(n_done <= 3);
+    assert_true(says(&r, "worker 2 (stage 2), mini-batch 3") && says(&r, "run.stall_timeout"));
+    rig_close(&r);
+}
+
+/* --- divergence ----------------------------------------------------------------------------- */
+
+/* Fault NaN: only what one stage hands on in one micro-batch. All of a mini-batch's traces go. */
+static void nan_leaves_whole_updates(void **unused)
+{
+    (void)unused;
+    static const int both[] = {CNN, MLP};
+    for (int g = 0; g < N_GENERATORS; g++)
+        for (int worker = 0; worker < N_STAGES; worker++)
+            for (int step = 0; step < STEPS; step += 2) {
+                char fault[64], clean[65], left[65];
+                rig_options o = options(g);
+                rig r;
+                int64_t n_done = -1;
+                int which = both[(g + worker) % 2];
+                snprintf(fault, sizeof fault, "nan:worker=%d,step=%d", worker, step);
+                rig_clean_sha(which, &o, step, clean);
+                o.fault = fault;
+                open_rig(&r, which, &o);
+                fr_status status = rig_train(&r, 0, STEPS, &n_done);
+                if (status != FR_DIVERGED || n_done != step)
+                    fail_msg("%s: status %d, %d updates: %s", fault, (int)status, (int)n_done,
+                             rig_about(&r, &o));
+                assert_true(says(&r, "step %d, micro-batch %d of %d: the loss is", step,
+                                 o.n_micro - 1, o.n_micro));
+                rig_sha(&r, left);
+                if (strcmp(clean, left) != 0)
+                    fail_msg("%s: not the weights of %d updates: %s", fault, step,
+                             rig_about(&r, &o));
+                rig_close(&r);
+            }
+}
+
+/* NaN in the data of one mini-batch; with the data mended the run goes on as if nothing had been.
+ */
+static void bad_data_then_good(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < N_GENERATORS; g++)
+        for (int keep = 0; keep < 2; keep++) {
+            rig_options o = options(g);
+            rig good, bad;
+            int64_t n_done;
+            o.n_micro = strcmp(o.generator, "interleaved") ? 2 : 3;
+            o.keep_grads = keep;
+            o.optimizer = keep ? "adam" : NULL;
+            open_rig(&good, CNN, &o);
+            open_rig(&bad, CNN, &o);
+            bad.b.data[2].input.f32[5 * bad.b.net->n_input] = NAN;
+            assert_int_equal(rig_train(&bad, 0, 6, &n_done), FR_DIVERGED);
+            assert_int_equal(n_done, 2);
+            assert_true(says(&bad, "step 2, micro-batch"));
+            fr_ctx_clear(bad.b.ctx);
+            fill_minibatch(bad.b.net, 2, &bad.b.data[2]);
+            rig_steps(&good, 0, 2);
+            rig_steps(&good, 2, 4);
+            rig_steps(&bad, 2, 4);
+            assert_true(rig_distance(&good, &bad) <= 0);
+            rig_close(&good), rig_close(&bad);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hangs),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(slow_workers),
+        cmocka_unit_test(too_slow),
+        cmocka_unit_test(nan_leaves_whole_updates),
+        cmocka_unit_test(bad_data_then_good),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
