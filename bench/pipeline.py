@@ -33,9 +33,9 @@ from harness import HERE
 NETWORKS = {
     "mlp": {"batch": 64, "steps": 30, "micro": 4, "chunks": 2, "pin": True,
             "model": {"name": "mlp", "inputs": 2048, "depth": 8, "width": 2048, "classes": 10}},
-    "vgg16": {"batch": 32, "steps": 12, "micro": 4, "chunks": 4, "pin": True,
+    "vgg16": {"batch": 32, "steps": 13, "micro": 4, "chunks": 4, "pin": True,
               "model": {"name": "vgg16", "image": 32, "channels": 3, "classes": 10}},
-    "gpt": {"batch": 16, "steps": 8, "micro": 8, "chunks": 8, "pin": True,
+    "gpt": {"batch": 16, "steps": 9, "micro": 8, "chunks": 8, "pin": True,
             "model": {"name": "gpt", "layers": 6, "width": 384, "heads": 6, "context": 128,
                       "vocab": 256}},
 }
@@ -79,11 +79,12 @@ def parse():
 
 # --- one run ---------------------------------------------------------------------------------------
 
-def read_trace(path, batch):
+def read_trace(path, batch, stages):
     """Steady state of a run: samples/s, and busy seconds per mini-batch of each worker.
 
-    The first tenth of the mini-batches, two at least, is left out: memory is touched for the first
-    time, the pipeline fills. A mini-batch is done when the last stage to step has stepped."""
+    A mini-batch is done when the last stage to step has stepped. The first tenth of the mini-batches,
+    two at least, is left out: memory is touched for the first time, the pipeline fills; and so is
+    the end, where it drains. Work is counted as far as it lies between the two."""
     with open(path) as f:
         slices = [e for e in json.load(f)["traceEvents"]
                   if e["ph"] == "X" and e["cat"] in COMPUTE]
@@ -93,16 +94,15 @@ def read_trace(path, batch):
         if e["cat"] == "step":
             b = e["args"]["mini_batch"]
             done[b] = max(done[b], e["ts"] + e["dur"])
-    first = max(2, n // 10)  # mini-batches first .. n - 1 are counted
-    if n <= first:
+    first, last = max(2, n // 10), n - stages  # mini-batches first .. last are counted
+    if last < first:
         harness.fail("%d mini-batches are too few to time" % n)
-    busy = {}
+    start, end, count = done[first - 1], done[last], last - first + 1
+    busy = {e["tid"]: 0.0 for e in slices}
     for e in slices:
-        if e["args"]["mini_batch"] >= first:
-            busy[e["tid"]] = busy.get(e["tid"], 0) + e["dur"]
-    seconds = (done[-1] - done[first - 1]) * 1e-6
-    return {"samples_per_s": (n - first) * batch / seconds,
-            "busy_s": [busy[tid] * 1e-6 / (n - first) for tid in sorted(busy)]}
+        busy[e["tid"]] += max(0.0, min(end, e["ts"] + e["dur"]) - max(start, e["ts"]))
+    return {"samples_per_s": count * batch / (end - start) * 1e6,
+            "busy_s": [busy[tid] * 1e-6 / count for tid in sorted(busy)]}
 
 
 def train(a, model, method, stages, threads, micro, cut=None):
@@ -123,7 +123,7 @@ def train(a, model, method, stages, threads, micro, cut=None):
         text, _ = harness.run([harness.find_program(a.build, "forerun"), "train", config, "--out",
                                out, "--quiet", "--json"])
         summary = json.loads(text)
-        result = read_trace(os.path.join(out, "trace.json"), net["batch"])
+        result = read_trace(os.path.join(out, "trace.json"), net["batch"], stages)
     result.update({
         "method": method, "micro": micro, "threads": threads,
         "stages": [[s["first"], s["last"]] for s in summary["per_stage"]],
