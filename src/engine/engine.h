@@ -201,6 +201,7 @@ struct fr_engine {
     const fr_source *source;
     pthread_mutex_t feed_lock;       /* for what follows, up to the records */
     int64_t n_opened, n_fed, n_held; /* mini-batches of this call */
+    int64_t n_entered;               /* up to here, segments have been begun by somebody */
     bool is_feeding;                 /* some worker is fetching one */
     int window;
     fr_status feed_status;
@@ -243,6 +244,8 @@ fr_status fr__params_init(fr_engine *e);
 /* records.c */
 fr_status fr__records_create(fr_engine *e);
 void fr__records_begin(fr_engine *e);
+/* Whether the segment that begins with mini-batch `base` of this call is to be walked. */
+bool fr__segment_enter(fr_engine *e, int64_t base);
 /* First touch of a mini-batch by a worker. *is_dead: it is beyond the limit, compute nothing. */
 fr_status fr__record_open(fr_worker *w, int64_t batch, bool *is_dead);
 /* The stage will not read the mini-batch's data again. */
@@ -266,6 +269,8 @@ fr_status fr__worker_walk(fr_worker *w, void *arg);
 fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment, fr_event *event);
 fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment, int what,
                             fr_event *event);
+/* Wait until the reader is done with a buffer; noted as waiting. */
+fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer);
 /* What others may use again. */
 void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment);
 void fr__release_grads(fr_part *p, int in_segment);
@@ -273,8 +278,10 @@ void fr__release_grads(fr_part *p, int in_segment);
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
-fr_status fr__update_reduce(fr_part *p, int64_t batch);
+fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
+/* In place of a step beyond the limit: others may be waiting for what it would have handed in. */
+fr_status fr__update_skip(fr_part *p, int64_t batch);
 
 /* watch.c */
 fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch);

@@ -7,7 +7,7 @@
 
 /* --- wires ---------------------------------------------------------------------------------- */
 
-static fr_status acquire(fr_worker *w, fr_wire *wire, int buffer)
+fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer)
 {
     const fr_transport *t = w->engine->transport;
     uint64_t start = fr__now_ns();
@@ -24,7 +24,7 @@ static fr_status acquire_slot(fr_part *p, fr_mode mode, int slot)
     fr_engine *e = p->engine;
     for (int i = 0; i < e->schedule[mode]->n_forward; i++) {
         fr_wire *wire = &e->forward[mode][i];
-        if (wire->from == p && wire->channel) FR_TRY(acquire(p->worker, wire, slot));
+        if (wire->from == p && wire->channel) FR_TRY(fr__acquire(p->worker, wire, slot));
     }
     return FR_OK;
 }
@@ -35,7 +35,7 @@ static fr_status acquire_grads(fr_part *p, int in_segment)
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
         fr_wire *wire = &e->backward[i];
         if (wire->from != p || !wire->channel) continue;
-        FR_TRY(acquire(p->worker, wire, fr_schedule_buffer(e->desc.schedule, i, in_segment)));
+        FR_TRY(fr__acquire(p->worker, wire, fr_schedule_buffer(e->desc.schedule, i, in_segment)));
     }
     return FR_OK;
 }

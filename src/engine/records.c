@@ -1,9 +1,9 @@
 /* records.c -- mini-batches under way: data fetched once for all workers, losses and steps noted,
  * and the limit from which on nothing is computed.
  *
- * The limit is how a run ends early. Transfers still take place beyond it, so nobody waits in vain,
- * but no forward, backward or step does: after the drain every stage has applied exactly the
- * updates below the limit. */
+ * The limit is how a run ends early. To the end of the segment transfers and sums still take place
+ * beyond it, so nobody waits in vain, but no forward, backward or step does: after the drain every
+ * stage has applied exactly the updates below the limit. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -37,12 +37,24 @@ fr_status fr__records_create(fr_engine *e)
 
 void fr__records_begin(fr_engine *e)
 {
-    e->n_fed = e->n_held = e->n_opened = 0;
+    e->n_fed = e->n_held = e->n_opened = e->n_entered = 0;
     e->n_reported = 0;
     e->is_feeding = false;
     e->feed_status = FR_OK;
     atomic_store(&e->limit, e->first + e->n);
     memset(&e->diverged, 0, sizeof e->diverged);
+}
+
+/* All workers walk the same segments, for their messages pair up: a segment that somebody has begun
+ * is walked by everybody, and one that lies beyond the limit as a whole is begun by nobody. So a
+ * run that is stopped ends after the segment under way, however many were to follow. */
+bool fr__segment_enter(fr_engine *e, int64_t base)
+{
+    pthread_mutex_lock(&e->feed_lock);
+    if (base >= e->n_entered && e->first + base < atomic_load(&e->limit)) e->n_entered = base + 1;
+    bool is_walked = base < e->n_entered;
+    pthread_mutex_unlock(&e->feed_lock);
+    return is_walked;
 }
 
 /* Wait for another worker, or for the caller, to change something. False: the group is aborted. */

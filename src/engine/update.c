@@ -174,16 +174,17 @@ static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round)
     return status;
 }
 
-fr_status fr__update_reduce(fr_part *p, int64_t batch)
+fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
 {
     fr_engine *e = p->engine;
     int64_t round = batch - e->first;
-    fr_program_sum_ties(p->layout, p->grads);
+    if (!is_dead) fr_program_sum_ties(p->layout, p->grads);
     for (int i = 0; i < e->n_tied && e->must_sum; i++) {
         int param = e->tied[i];
         if (e->home_of[param] != p->stage) continue;
-        FR_TRY(fr_program_read_param(p->layout, p->grads, e->placement_of[param],
-                                     e->transport->board_part(e->tie_board, round, i)));
+        if (!is_dead)
+            FR_TRY(fr_program_read_param(p->layout, p->grads, e->placement_of[param],
+                                         e->transport->board_part(e->tie_board, round, i)));
         e->transport->board_post(e->tie_board, round, i);
     }
     return FR_OK;
@@ -221,16 +222,21 @@ static bool has_tied(const fr_worker *w)
     return false;
 }
 
+static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
+
 /* The squares of all stages, added as one worker would add them. */
-static fr_status sum_norm(fr_worker *w, int64_t round)
+static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
+    int64_t round = batch - e->first;
     for (int i = 0; i < w->n_parts; i++) {
         int stage = w->parts[i]->stage;
-        sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, stage));
+        if (!is_dead)
+            sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, stage));
         e->transport->board_post(e->norm_board, round, stage);
     }
     FR_TRY(wait_board(w, e->norm_board, round));
+    if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
         const double *sums = e->transport->board_part(e->norm_board, round, k);
@@ -239,8 +245,10 @@ static fr_status sum_norm(fr_worker *w, int64_t round)
     return FR_OK;
 }
 
-/* Once a worker and mini-batch, when all of its stages have handed in: the sums of everybody. */
-static fr_status take_sums(fr_worker *w, int64_t batch)
+/* Once a worker and mini-batch, when all of its stages have handed in: the sums of everybody. If
+ * the limit has come down meanwhile, some have handed in nothing: there is no sum. A stage that no
+ * gradient goes through can be here before the loss of this mini-batch is known. */
+static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     int64_t round = batch - e->first;
@@ -249,9 +257,10 @@ static fr_status take_sums(fr_worker *w, int64_t batch)
     w->norm_sq = NAN;
     if (has_tied(w)) {
         FR_TRY(wait_board(w, e->tie_board, round));
-        FR_TRY(sum_tied(w, round));
+        is_dead = is_dead || is_beyond_limit(e, batch);
+        if (!is_dead) FR_TRY(sum_tied(w, round));
     }
-    return wants_norm(e) ? sum_norm(w, round) : FR_OK;
+    return wants_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 
 /* The stage's own squares, in the order of its blocks. */
@@ -287,7 +296,8 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     if (p->is_ridden) return end_step(p, batch, NAN, event);
     double norm_sq = NAN, whole_sq = NAN;
     if (e->must_sum) {
-        FR_TRY(take_sums(p->worker, batch));
+        FR_TRY(take_sums(p->worker, batch, false));
+        if (is_beyond_limit(e, batch)) return FR_OK;
         whole_sq = p->worker->norm_sq;
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
@@ -302,4 +312,9 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     fr_store_begin(p->store, batch, clip_scale(e, whole_sq));
     fr_store_range(p->store, 0, p->n_weights, p->grads);
     return end_step(p, batch, norm_sq, event);
+}
+
+fr_status fr__update_skip(fr_part *p, int64_t batch)
+{
+    return p->engine->must_sum ? take_sums(p->worker, batch, true) : FR_OK;
 }

@@ -14,7 +14,7 @@ static bool reads(const fr_engine *e, int stage, int node)
     return false;
 }
 
-/* The nearest stage below / above that reads `node`, or `none`. */
+/* The nearest stage below that reads `node`, or the one that makes it; the nearest above, or -1. */
 static int reader_below(const fr_engine *e, int stage, int node, int maker)
 {
     for (int k = stage - 1; k > maker; k--)

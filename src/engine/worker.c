@@ -1,8 +1,8 @@
 /* worker.c -- the walk along a worker's list, instruction by instruction, and what it notes.
  *
  * The list covers one segment and is walked again until the call's mini-batches are done. An
- * instruction of a mini-batch beyond the limit (a run that ends early) moves its messages but
- * computes nothing. */
+ * instruction of a mini-batch beyond the limit (a run that ends early) moves its messages and
+ * turns up where sums are made, but computes nothing. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static fr_status transfer(fr_worker *w, const task *t)
                             : fr_schedule_buffer(s, link, t->in_segment);
     if (t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_SEND_B) {
         /* The pass has acquired the buffer; one that was not run acquires it here. */
-        if (t->is_dead) FR_TRY(e->transport->acquire(wire->channel, buffer));
+        if (t->is_dead) FR_TRY(fr__acquire(w, wire, buffer));
         e->transport->send(wire->channel, buffer);
         return FR_OK;
     }
@@ -91,7 +91,7 @@ static fr_status backward(const task *t, int what, fr_event *event)
 static fr_status step(const task *t, fr_event *event)
 {
     fr_part *p = t->part;
-    if (t->is_dead) return FR_OK;
+    if (t->is_dead) return fr__update_skip(p, t->batch);
     FR_TRY(fr__update_step(p, t->batch, event));
     fr__record_close(p, t->batch);
     return FR_OK;
@@ -104,7 +104,7 @@ static fr_status execute(fr_worker *w, const task *t, fr_event *event)
     case FR_DO_B: return backward(t, FR_GRAD_BOTH, event);
     case FR_DO_I: return backward(t, FR_GRAD_INPUT, event);
     case FR_DO_W: return backward(t, FR_GRAD_WEIGHT, event);
-    case FR_DO_REDUCE: return t->is_dead ? FR_OK : fr__update_reduce(t->part, t->batch);
+    case FR_DO_REDUCE: return fr__update_reduce(t->part, t->batch, t->is_dead);
     case FR_DO_STEP: return step(t, event);
     default: return transfer(w, t);
     }
@@ -207,10 +207,10 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
 
 static fr_status walk(fr_worker *w)
 {
-    const fr_engine *e = w->engine;
+    fr_engine *e = w->engine;
     const fr_schedule *s = fr__schedule(e);
     const fr_instr_list *list = &s->lists[w->index];
-    for (int64_t base = 0; base < e->n; base += s->n_batches) {
+    for (int64_t base = 0; base < e->n && fr__segment_enter(e, base); base += s->n_batches) {
         for (int i = 0; i < list->n; i++) {
             atomic_store(&w->doing_at, i);
             FR_TRY(do_one(w, &list->at[i], base));

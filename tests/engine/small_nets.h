@@ -119,6 +119,17 @@ static void build_branches(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
+/* Parameters come late: gradients end before the first stages, which wait for nobody. */
+static void build_late(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
+    x = put(g, FR_OP_TANH, "t", NULL, x, -1);
+    x = put(g, FR_OP_RELU, "r", NULL, x, -1);
+    x = put(g, FR_OP_TANH, "u", NULL, linear(g, "a", x, 9), -1);
+    x = linear(g, "logits", x, 5);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
 static const net nets[] = {
     {.name = "mlp", .build = build_mlp, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "cnn",
@@ -142,8 +153,9 @@ static const net nets[] = {
      .has_length = true},
     {.name = "branches", .build = build_branches, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "chain", .build = build_chain, .n_input = 6, .n_target = 1, .n_classes = 5},
+    {.name = "late", .build = build_late, .n_input = 6, .n_target = 1, .n_classes = 5},
 };
-enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, N_NETS };
+enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, LATE, N_NETS };
 
 /* One mini-batch. */
 typedef struct minibatch {

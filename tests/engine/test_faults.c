@@ -199,6 +199,35 @@ static void nan_leaves_whole_updates(void **unused)
             }
 }
 
+/* Stages without parameters are at their step, waiting for the norm of all, when the loss is found
+ * to be NaN: they must not wait for it. */
+static void nan_while_others_want_the_norm(void **unused)
+{
+    (void)unused;
+    static const char *const flushes[] = {"1f1b", "gpipe", "zb-h1", "sequential"};
+    static const int cuts[] = {2, 3, 5}; /* before r, a, logits: the first two have none */
+    for (int i = 0; i < 8; i++) {
+        char clean[65], left[65];
+        rig_options o = {.generator = flushes[i % 4],
+                         .n_stages = 4,
+                         .cuts = cuts,
+                         .n_micro = 3,
+                         .clip_norm = 0.5,
+                         .want_norm = i > 3};
+        rig r;
+        int64_t n_done = -1;
+        rig_clean_sha(LATE, &o, 2, clean);
+        o.fault = "nan:worker=3,step=2";
+        o.stall_s = 5;
+        open_rig(&r, LATE, &o);
+        if (rig_train(&r, 0, STEPS, &n_done) != FR_DIVERGED || n_done != 2)
+            fail_msg("%d updates: %s", (int)n_done, rig_about(&r, &o));
+        rig_sha(&r, left);
+        assert_string_equal(left, clean);
+        rig_close(&r);
+    }
+}
+
 /* NaN in the data of one mini-batch; with the data mended the run goes on as if nothing had been.
  */
 static void bad_data_then_good(void **unused)
@@ -236,6 +265,7 @@ int main(void)
         cmocka_unit_test(slow_workers),
         cmocka_unit_test(too_slow),
         cmocka_unit_test(nan_leaves_whole_updates),
+        cmocka_unit_test(nan_while_others_want_the_norm),
         cmocka_unit_test(bad_data_then_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
