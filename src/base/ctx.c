@@ -7,7 +7,7 @@
 struct fr_ctx {
     pthread_mutex_t lock; /* guards status and text */
     fr_status status;
-    char text[1024];
+    char text[2048];
     fr_log_fn log;
     void *log_user;
 };

@@ -158,11 +158,12 @@ static fr_status check_usable(fr_engine *e, fr_mode mode)
 
 static fr_status fail_diverged(fr_engine *e)
 {
+    const char *value = isnan(e->diverged.value) ? "not a number" : "infinite";
     return fr_fail(e->ctx, FR_DIVERGED,
-                   "step %lld, micro-batch %d of %d: the %s is %g; the weights are still those "
-                   "before this step; try a smaller lr (now %g), a warm-up or clip_norm",
+                   "mini-batch %lld, micro-batch %d of %d: the %s is %s; the weights are still "
+                   "those after %lld updates; try a smaller lr (now %g), a warm-up or clip_norm",
                    (long long)e->diverged.batch, e->diverged.micro, e->desc.n_micro,
-                   e->diverged.what, e->diverged.value,
+                   e->diverged.what, value, (long long)e->diverged.batch,
                    fr_lr_at(&e->desc.lr, e->desc.options.lr, e->diverged.batch));
 }
 

@@ -35,11 +35,10 @@ static const char *check(const fr_schedule_desc *d)
     static _Thread_local char text[160];
     int p = d->n_stages / d->chunks;
     if (d->n_micro % p == 0) return NULL;
-    snprintf(
-        text, sizeof text,
-        "interleaved needs micro to be a multiple of the workers: %d micro-batches, %d workers "
-        "(%d stages in chunks of %d)",
-        d->n_micro, p, d->n_stages, d->chunks);
+    snprintf(text, sizeof text,
+             "micro must be a multiple of the workers: %d micro-batch%s, %d workers (%d stages in "
+             "chunks of %d)",
+             d->n_micro, d->n_micro == 1 ? "" : "es", p, d->n_stages, d->chunks);
     return text;
 }
 

@@ -15,7 +15,7 @@ fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr_ledger *l)
     FR_TRY(fr__path(ctx, l->path, "%s", path));
     FR_TRY(fr__path(ctx, l->temp, "%s.%ld.tmp", path, (long)getpid()));
     l->file = fopen(l->temp, "w");
-    if (!l->file) return fr__io_fail(ctx, "write", l->temp);
+    if (!l->file) return fr__io_fail(ctx, "write", l->path);
     fputs("stage,replica,micro,pass,version,predict,live\n", l->file);
     return FR_OK;
 }

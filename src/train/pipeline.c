@@ -1,6 +1,7 @@
 /* pipeline.c -- config -> cuts -> stages -> links -> schedule, each step checked.
  *
- * One stage takes the same path as many. */
+ * One stage takes the same path as many. A schedule file is read twice: first it tells how many
+ * stages there are, then it is made to fit the links of the model. */
 #include "train/pipeline.h"
 
 #include <stdio.h>
@@ -165,16 +166,34 @@ static fr_status schedule_by_method(plan *b)
     return fr_schedule_create(b->ctx, g, &d, &b->p->schedule);
 }
 
+/* How many stages a file has decides how the model is cut, and so which links a second reading adds
+ * transfers for. Warnings are left to that. */
+static fr_status count_stages(plan *b)
+{
+    fr_schedule *s;
+    fr_ctx *own = fr_ctx_create();
+    if (!own) return fr__no_memory(b->ctx, 0, "a context");
+    fr_status status = fr_schedule_read(own, b->t->schedule_file, (int)b->t->micro, NULL, &s);
+    if (status == FR_OK) b->p->n_stages = s->n_stages;
+    if (status == FR_OK) fr_schedule_free(s);
+    if (status == FR_INVALID)
+        fr_conf_fail(b->conf, "schedule_file", "%s", fr_ctx_error(own));
+    else if (status != FR_OK)
+        fr_fail(b->ctx, status, "%s", fr_ctx_error(own));
+    fr_ctx_free(own);
+    if (status != FR_OK || b->t->stages == 0 || b->t->stages == b->p->n_stages) return status;
+    return fr_conf_fail(b->conf, b->t->n_cuts > 0 ? "cuts" : "stages",
+                        "%s is a schedule of %d stages, the model is cut into %d; make them equal "
+                        "(without parallel.stages and parallel.cuts the file decides)",
+                        b->t->schedule_file, b->p->n_stages, b->t->stages);
+}
+
 static fr_status check_file(const plan *b)
 {
     const char *path = b->t->schedule_file;
     const fr_schedule *s = b->p->schedule;
     if (s->is_forward_only)
         return fr_conf_fail(b->conf, "schedule_file", "%s has no backward: it cannot train", path);
-    if (s->n_stages != b->p->n_stages)
-        return fr_conf_fail(b->conf, "stages",
-                            "%s is a schedule of %d stages, parallel.stages is %d; make them equal",
-                            path, s->n_stages, b->p->n_stages);
     if (s->n_micro != b->t->micro)
         return fr_conf_fail(b->conf, "schedule_file",
                             "%s has %d micro-batches in a mini-batch, train.micro is %lld; make "
@@ -223,6 +242,7 @@ static void warn(const plan *b)
 
 static fr_status open_all(plan *b)
 {
+    if (b->t->schedule_file) FR_TRY(count_stages(b));
     FR_TRY(cut(b));
     FR_TRY(find_links(b));
     b->p->has_far_ties = find_far_tie(b) >= 0;

@@ -16,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/observe.h"
 #include "train/summary.h"
+#include "train/tell.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,34 +95,6 @@ static fr_status resume(run *r)
     return FR_OK;
 }
 
-/* "12.3 + 8.1" MB of the workers; of many only the range. */
-static void memory_text(const fr_engine *e, char *text, size_t room)
-{
-    int n = fr_engine_n_workers(e), at = 0;
-    double least = INFINITY, most = 0;
-    for (int i = 0; i < n; i++) {
-        double mb = (double)fr_engine_predicted(e, i)->total * 1e-6;
-        least = fmin(least, mb), most = fmax(most, mb);
-        if (n <= 8) at += snprintf(text + at, room - (size_t)at, "%s%.1f", i ? " + " : "", mb);
-    }
-    if (n > 8) snprintf(text, room, "%.1f to %.1f", least, most);
-}
-
-static void announce(const run *r)
-{
-    const fr_setup *s = &r->setup;
-    char memory[256], cuts[512];
-    memory_text(r->engine, memory, sizeof memory);
-    fr_log(r->ctx, FR_LOG_INFO, "%s: %.2f M parameters, %s MB on %s; %lld updates of %lld samples",
-           fr_graph_name(s->graph), (double)fr_graph_param_count(s->graph) * 1e-6, memory,
-           fr_engine_about(r->engine), (long long)s->n_steps, (long long)s->settings.batch);
-    if (s->pipeline.n_stages == 1) return;
-    fr_log(r->ctx, FR_LOG_INFO, "%s, weights %s: %d stages on %d workers, cut before %s",
-           s->pipeline.schedule->name, s->settings.policy->name, s->pipeline.n_stages,
-           fr_engine_n_workers(r->engine),
-           fr__pipeline_cuts_text(&s->pipeline, s->graph, cuts, sizeof cuts));
-}
-
 static fr_status start(run *r)
 {
     const fr_run_options *o = r->o;
@@ -130,14 +103,14 @@ static fr_status start(run *r)
     FR_TRY(fr__folder_check(r->ctx, t->out, o->resume));
     FR_TRY(check_dump_step(r));
     FR_TRY(fr__setup_train_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
+    FR_TRY(fr__ledger_open(r->ctx, o->ledger, &r->ledger));
     FR_TRY(fr__folder_open(r->ctx, t->out, o->resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
-    announce(r);
+    fr__tell_start(&r->setup, r->engine);
     if (o->resume) FR_TRY(resume(r));
     FR_TRY(check_dump_step(r));
     r->first_step = r->at.step;
     FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, &r->metrics));
-    FR_TRY(fr__ledger_open(r->ctx, o->ledger, &r->ledger));
     FR_TRY(save_config(r));
     int64_t left = r->setup.n_steps - r->at.step;
     fr_loader_desc desc = {.data = r->setup.data,
@@ -324,23 +297,13 @@ static void fill_result(run *r)
     q->wall_s = elapsed_s(r);
 }
 
-static void tell_bubble(const run *r, const fr_bubble *b)
-{
-    fr_log(
-        r->ctx, FR_LOG_INFO,
-        "a mini-batch took %.3g ms, predicted %.3g; idle %.1f %%: fill and drain %.1f, imbalance "
-        "%.1f, communication and the rest %.1f",
-        b->measured_s_per_batch * 1e3, b->predicted_s_per_batch * 1e3, 100 * b->bubble,
-        100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
-}
-
 static fr_status summarize(run *r, const char *status)
 {
     fr_bubble bubble;
     fill_result(r);
     FR_TRY(
         fr__observe_bubble(&r->setup, r->engine, r->at.step - r->first_step, r->n_calls, &bubble));
-    if (fr_engine_n_workers(r->engine) > 1 && r->n_calls > 0) tell_bubble(r, &bubble);
+    if (strcmp(status, "failed") != 0) fr__tell_end(&r->setup, r->engine, &bubble);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
                       .config = r->o->config,
@@ -373,16 +336,26 @@ static fr_status finish_diverged(run *r)
     fr_status status = fr__weights_finite(&r->setup, r->engine, &is_finite);
     if (status == FR_OK && is_finite) status = finish(r, "diverged");
     if (status == FR_OK && r->checkpoint[0])
-        fr_log(r->ctx, FR_LOG_WARN, "the last good weights are in %s", r->checkpoint);
+        fr_log(r->ctx, FR_LOG_WARN, "the last good weights are in %s; --resume goes on from there",
+               r->checkpoint);
     return FR_DIVERGED; /* whatever happened here, this came first */
 }
 
 /* A worker failed, hung or was lost: what the others hold is of no version. */
 static fr_status finish_failed(run *r)
 {
+    char what[1600];
     r->result.weights_sha256[0] = '\0';
     (void)summarize(r, "failed"); /* whatever happens here, the failure came first */
-    return FR_PEER;
+    snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
+    fr_ctx_clear(r->ctx);
+    if (!r->checkpoint[0])
+        return fr_fail(r->ctx, FR_PEER,
+                       "%s; nothing was saved before (run.checkpoint_every: N saves every N "
+                       "updates)",
+                       what);
+    return fr_fail(r->ctx, FR_PEER, "%s; %s is whole, --resume goes on from there", what,
+                   r->checkpoint);
 }
 
 static fr_status train(run *r)

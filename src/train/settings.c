@@ -139,7 +139,7 @@ static fr_status read_watch(fr_conf *c, fr_settings *s)
 {
     int64_t n_events, n_samples;
     FR_TRY(fr_conf_real(c, "stall_timeout", 30, 0.01, 1e6, &s->stall_s));
-    FR_TRY(fr_conf_int(c, "trace", 20000, 0, 1 << 28, &n_events));
+    FR_TRY(fr_conf_int(c, "trace", 2500, 0, 1 << 28, &n_events));
     FR_TRY(fr_conf_int(c, "prediction_samples", 1024, 0, 1 << 28, &n_samples));
     s->n_events = (int)n_events, s->n_samples = (int)n_samples;
     if (!fr_conf_has(c, "fault")) return FR_OK;

@@ -22,7 +22,8 @@ typedef struct fr_settings {
     const fr_method *method;
     const fr_policy *policy;   /* parallel.weights, or the method's */
     const char *schedule_file; /* absolute path, takes the place of the method's; or NULL */
-    int stages, chunks, replicas;
+    int stages;                /* 0: as the schedule file has it */
+    int chunks, replicas;
     int segment;       /* mini-batches between two drains, asynchronous methods */
     int n_cuts;        /* 0: found by balance */
     const char **cuts; /* [n_cuts] names of nodes that begin a stage */

@@ -73,9 +73,10 @@ static fr_status check_stages(fr_conf *c, const fr_settings *s)
     int max = s->method->max_stages;
     if (s->n_cuts > 0 && s->n_cuts + 1 != s->stages)
         return fr_conf_fail(c, "cuts",
-                            "%d cuts make %d stages, parallel.stages is %d; leave one of the two "
-                            "out",
-                            s->n_cuts, s->n_cuts + 1, s->stages);
+                            "%d cut%s make%s %d stages, parallel.stages is %d; leave one of the "
+                            "two out",
+                            s->n_cuts, s->n_cuts > 1 ? "s" : "", s->n_cuts > 1 ? "" : "s",
+                            s->n_cuts + 1, s->stages);
     if (max > 0 && s->stages > max && !s->schedule_file)
         return fr_conf_fail(c, "stages",
                             "method '%s' runs with at most %d stage, the config asks for %d; "
@@ -91,15 +92,17 @@ static fr_status check_stages(fr_conf *c, const fr_settings *s)
 
 static fr_status read_stages(fr_conf *c, fr_settings *s)
 {
-    int64_t stages, chunks, replicas, segment;
+    int64_t stages = 0, chunks, replicas, segment;
     FR_TRY(read_cuts(c, s));
-    FR_TRY(fr_conf_int(c, "stages", s->n_cuts + 1, 1, FR_MAX_STAGES, &stages));
+    if (!s->schedule_file || s->n_cuts > 0 || fr_conf_has(c, "stages"))
+        FR_TRY(fr_conf_int(c, "stages", s->n_cuts + 1, 1, FR_MAX_STAGES, &stages));
     FR_TRY(fr_conf_int(c, "chunks", 0, 1, FR_MAX_STAGES, &chunks));
     FR_TRY(fr_conf_int(c, "replicas", 1, 1, INT32_MAX, &replicas));
     FR_TRY(fr_conf_int(c, "segment", 256, 1, 1 << 20, &segment));
     if (replicas > 1)
         return fr_conf_fail(c, "replicas",
-                            "method '%s' runs with at most 1 replica, the config asks for %lld",
+                            "method '%s' runs with at most 1 replica, the config asks for %lld; "
+                            "leave parallel.replicas out",
                             s->method->name, (long long)replicas);
     if (chunks == 0) chunks = s->method->chunks > 0 && !s->schedule_file ? s->method->chunks : 1;
     s->stages = (int)stages, s->chunks = (int)chunks;

@@ -115,7 +115,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_text(j, "method", t->schedule_file ? "schedule file" : t->method->name);
     fr__json_text(j, "schedule", s->pipeline.schedule->name);
     fr__json_text(j, "weights", t->policy->name);
-    fr__json_int(j, "stages", t->stages);
+    fr__json_int(j, "stages", s->pipeline.n_stages);
     fr__json_int(j, "replicas", t->replicas);
     fr__json_int(j, "batch", t->batch);
     fr__json_int(j, "micro", t->micro);

@@ -25,6 +25,12 @@ for method in naive-mp gpipe 1f1b interleaved zb-h1; do
 done
 run 0 train pipe.yaml --out by-hand "${four[@]}" --set parallel.schedule_file=by-hand.csv
 same "$(field by-hand/summary.json weights_sha256)" "$sha" "schedule written by hand"
+run 0 train pipe.yaml --out by-file --set parallel.schedule_file=by-hand.csv
+same "$(field by-file/summary.json n_workers)" 4 "stages as the file has them"
+same "$(field by-file/summary.json weights_sha256)" "$sha" "stages as the file has them"
+run 2 train pipe.yaml --out other --set parallel.schedule_file=by-hand.csv --set parallel.stages=3
+says "parallel.stages=3" "by-hand.csv is a schedule of 4 stages" "cut into 3"
+[ -e other ] && fail "a refused run left a folder"
 (cd by-hand && run 0 train config.yaml --out ../again) || exit 1 # the file is found from anywhere
 same "$(field again/summary.json weights_sha256)" "$sha" "resolved config with a schedule file"
 run 0 train pipe.yaml --out named --set parallel.method=1f1b --set 'parallel.cuts=[fc.1, fc.2, fc.5]'
@@ -60,6 +66,9 @@ done
 run 0 train pipe.yaml --out nag "${four[@]}" --set parallel.method=nesterov-async
 grep -q 'warning.*nadam' err || fail "nesterov-async without nadam: no warning"
 [ "$(ls -- *.tmp 2>/dev/null)" = "" ] || fail "a temporary ledger stayed"
+run 2 train pipe.yaml --out no-ledger --ledger nowhere/ledger.csv
+says "nowhere/ledger.csv" "No such file"
+[ -e no-ledger ] && fail "a run that cannot write its ledger left a folder"
 
 # A method's schedule, written down and read back, is the same run; this one drains every 5 updates.
 run 0 schedule spectrain --stages 4 --micro 4 --batches 5 --format text
@@ -81,12 +90,12 @@ fault() {
 }
 for method in 1f1b spectrain; do
     fault 3 error:worker=2,step=5 "error-$method" $method
-    says "worker 2" "stage 2" "mini-batch 5" "micro-batch"
+    says "worker 2" "stage 2" "mini-batch 5" "micro-batch" "run.checkpoint_every"
     same "$(field "error-$method/summary.json" status)" failed "status"
     fault 3 hang:worker=1,step=4 "hang-$method" $method
     says "worker 1" "stage 1" "mini-batch 4" "micro-batch" "run.stall_timeout"
     fault 4 nan:worker=3,step=6 "nan-$method" $method
-    grep -q 'step 6' err || fail "nan: does not say when"
+    grep -q 'mini-batch 6,' err || fail "nan: does not say when"
     same "$(field "nan-$method/summary.json" status)" diverged "status"
     run 0 eval pipe.yaml --checkpoint "nan-$method"
     fault 0 slow:worker=2,step=25,ms=1 "slow-$method" $method
@@ -109,4 +118,18 @@ run 0 train pipe.yaml --out stopped "${long[@]}" --resume --quiet
 same "$(field stopped/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" \
     "stopped and resumed"
 same "$(wc -l <stopped/metrics.jsonl)" 2000 "lines of metrics"
+# However much was to come, it ends soon.
+for method in 1f1b pipedream; do
+    "$forerun" train pipe.yaml --out "endless-$method" "${four[@]}" --set train.steps=1000000000 \
+        --set train.optimizer.lr=0 --set run.eval_every=-1 --set parallel.method=$method \
+        >out 2>err &
+    pid=$!
+    for _ in $(seq 500); do [ -s "endless-$method/metrics.jsonl" ] && break || sleep 0.01; done
+    kill -INT $pid
+    timeout 20 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "$method does not end"; }
+    code=0
+    wait $pid || code=$?
+    same $code 130 "exit code of an endless run"
+    grep -q 'continue with --resume' err || fail "no word about how to go on"
+done
 echo ok

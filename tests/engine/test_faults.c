@@ -189,7 +189,7 @@ static void nan_leaves_whole_updates(void **unused)
                 if (status != FR_DIVERGED || n_done != step)
                     fail_msg("%s: status %d, %d updates: %s", fault, (int)status, (int)n_done,
                              rig_about(&r, &o));
-                assert_true(says(&r, "step %d, micro-batch %d of %d: the loss is", step,
+                assert_true(says(&r, "mini-batch %d, micro-batch %d of %d: the loss is", step,
                                  o.n_micro - 1, o.n_micro));
                 rig_sha(&r, left);
                 if (strcmp(clean, left) != 0)
@@ -246,7 +246,7 @@ static void bad_data_then_good(void **unused)
             bad.b.data[2].input.f32[5 * bad.b.net->n_input] = NAN;
             assert_int_equal(rig_train(&bad, 0, 6, &n_done), FR_DIVERGED);
             assert_int_equal(n_done, 2);
-            assert_true(says(&bad, "step 2, micro-batch"));
+            assert_true(says(&bad, "mini-batch 2, micro-batch"));
             fr_ctx_clear(bad.b.ctx);
             fill_minibatch(bad.b.net, 2, &bad.b.data[2]);
             rig_steps(&good, 0, 2);

@@ -1,0 +1,109 @@
+/* tell.c -- lines for people. What they say is in summary.json too, in full. */
+#include "train/tell.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { MOST = 8 }; /* numbers in a row that one still likes to read */
+
+/* "3.92 k", "33.6 MB": three digits and one of the units, each a thousand times the one before. */
+typedef struct brief {
+    char text[24];
+} brief;
+
+static const char *const of_count[] = {"", " k", " M", " G", " T"};
+static const char *const of_bytes[] = {" B", " kB", " MB", " GB", " TB"};
+
+static brief in_brief(double value, const char *const units[5])
+{
+    brief b;
+    int unit = 0;
+    for (; value >= 999.5 && unit < 4; unit++) value /= 1000;
+    snprintf(b.text, sizeof b.text, "%.3g%s", value, units[unit]);
+    return b;
+}
+
+/* "12.3 MB + 8.12 MB" of the workers; of many only the range. */
+static const char *memory_text(const fr_engine *e, bool is_predicted, char *text, size_t room)
+{
+    int n = fr_engine_n_workers(e), at = 0;
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < n; i++) {
+        double taken =
+            (double)(is_predicted ? fr_engine_predicted(e, i)->total : fr_engine_peak_bytes(e, i));
+        least = fmin(least, taken), most = fmax(most, taken);
+        if (n <= MOST)
+            at += snprintf(text + at, room - (size_t)at, "%s%s", i ? " + " : "",
+                           in_brief(taken, of_bytes).text);
+    }
+    if (n > MOST)
+        snprintf(text, room, "%s to %s a worker", in_brief(least, of_bytes).text,
+                 in_brief(most, of_bytes).text);
+    return text;
+}
+
+void fr__tell_start(const fr_setup *s, const fr_engine *e)
+{
+    char memory[320], cuts[512];
+    fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
+           fr_graph_name(s->graph), in_brief((double)fr_graph_param_count(s->graph), of_count).text,
+           memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
+           (long long)s->settings.batch);
+    if (s->pipeline.n_stages == 1) return;
+    fr_log(s->ctx, FR_LOG_INFO, "%s, weights %s: %d stages on %d workers, cut before %s",
+           s->pipeline.schedule->name, s->settings.policy->name, s->pipeline.n_stages,
+           fr_engine_n_workers(e),
+           fr__pipeline_cuts_text(&s->pipeline, s->graph, cuts, sizeof cuts));
+}
+
+static void tell_time(const fr_setup *s, const fr_bubble *b)
+{
+    fr_log(s->ctx, FR_LOG_INFO,
+           "a mini-batch took %.3g ms, predicted %.3g; workers idle %.1f %%: fill and drain %.1f, "
+           "imbalance %.1f, communication and the rest %.1f",
+           b->measured_s_per_batch * 1e3, b->predicted_s_per_batch * 1e3, 100 * b->bubble,
+           100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
+}
+
+static void tell_memory(const fr_setup *s, const fr_engine *e)
+{
+    char taken[320], predicted[320];
+    bool is_same = true;
+    for (int i = 0; i < fr_engine_n_workers(e); i++)
+        is_same &= fr_engine_peak_bytes(e, i) == fr_engine_predicted(e, i)->total;
+    memory_text(e, false, taken, sizeof taken);
+    if (is_same)
+        fr_log(s->ctx, FR_LOG_INFO, "memory: %s, as predicted", taken);
+    else
+        fr_log(s->ctx, FR_LOG_INFO, "memory: %s, predicted %s", taken,
+               memory_text(e, true, predicted, sizeof predicted));
+}
+
+/* Stage by stage, or the worst of many: how far predictions were off, in parts of how far the
+ * weights themselves would have been. */
+static void tell_prediction(const fr_setup *s, const fr_engine *e)
+{
+    char text[320];
+    int at = 0, n = 0;
+    double worst = 0;
+    for (int k = 0; k < fr_engine_n_stages(e); k++) {
+        const fr_prediction_error *p = fr_engine_prediction(e, k);
+        if (!p || p->n_values == 0 || !(p->stale > 0)) continue;
+        double ratio = sqrt(p->predicted / p->stale);
+        worst = fmax(worst, ratio);
+        if (n++ < MOST)
+            at += snprintf(text + at, sizeof text - (size_t)at, "%s%.2f (stage %d)", at ? ", " : "",
+                           ratio, k);
+    }
+    if (n > MOST) snprintf(text, sizeof text, "at most %.2f", worst);
+    if (n > 0)
+        fr_log(s->ctx, FR_LOG_INFO, "error of predicted weights over that of stale ones: %s", text);
+}
+
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b)
+{
+    if (isnan(b->measured_s_per_batch)) return; /* nothing was trained in this session */
+    if (fr_engine_n_workers(e) > 1) tell_time(s, b);
+    tell_memory(s, e);
+    tell_prediction(s, e);
+}

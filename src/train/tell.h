@@ -1,0 +1,14 @@
+/* tell.h -- what a run says of itself in the log, at its start and at its end. */
+#ifndef FR_TRAIN_TELL_H
+#define FR_TRAIN_TELL_H
+
+#include "train/bubble.h"
+#include "train/setup.h"
+
+/* The model, the memory it will take, how it is cut. */
+void fr__tell_start(const fr_setup *s, const fr_engine *e);
+/* Predicted against measured: time and memory of the workers, where they were idle, and how good
+ * predicted weights were. */
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b);
+
+#endif
