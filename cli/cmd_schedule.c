@@ -7,8 +7,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* An option that was not given: no number that anybody would. */
+static const int64_t unsaid = INT64_MIN;
+
 typedef struct wishes {
-    int64_t stages, micro, chunks, batches, columns;
+    int64_t stages, micro, chunks, batches, columns; /* 0: not given (columns: -1) */
     const char *format, *color, *check;
 } wishes;
 
@@ -173,7 +176,20 @@ static fr_status check_file(fr_ctx *ctx, const wishes *o)
 
 /* --- the verb ------------------------------------------------------------------------------- */
 
-static const char *complaint(const char *method, const wishes *o)
+/* Sizes that were given must be sizes; those that were not become 0. */
+static bool check_sizes(wishes *o)
+{
+    int64_t *const sizes[] = {&o->stages, &o->micro, &o->chunks, &o->batches};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (*sizes[i] == unsaid)
+            *sizes[i] = 0;
+        else if (*sizes[i] < 1 || *sizes[i] > 1000000)
+            return false;
+    }
+    return true;
+}
+
+static const char *complaint(const char *method, wishes *o)
 {
     if (!method && !o->check) return "which method? (or --check FILE)";
     if (method && o->check) return "a method or --check FILE, not both";
@@ -181,10 +197,7 @@ static const char *complaint(const char *method, const wishes *o)
     if (strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
         strcmp(o->color, "never") != 0)
         return "--color: expected auto, always or never";
-    const int64_t numbers[] = {o->stages, o->micro, o->chunks, o->batches};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i] < 0 || numbers[i] > 1000000)
-            return "--stages, --micro, --chunks, --batches: expected 1 to 1000000";
+    if (!check_sizes(o)) return "--stages, --micro, --chunks, --batches: expected 1 to 1000000";
     if (o->columns > 100000 || o->columns < -1) return "--columns: expected 0 to 100000";
     if (o->check && (o->stages || o->chunks || o->batches))
         return "--check takes stages, chunks and mini-batches from the file";
@@ -193,7 +206,12 @@ static const char *complaint(const char *method, const wishes *o)
 
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    wishes o = {.columns = -1, .color = "auto"};
+    wishes o = {.stages = unsaid,
+                .micro = unsaid,
+                .chunks = unsaid,
+                .batches = unsaid,
+                .columns = -1,
+                .color = "auto"};
     const char *method;
     const cli_option options[] = {
         {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},

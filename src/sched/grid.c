@@ -5,25 +5,33 @@
  *     w1  .  F0 B0--- F1 B1---|
  *
  * A cell is as wide as the widest label and a gap. Where that is wider than the window, labels get
- * shorter, then the gap goes, and then the end of the grid, with a note. */
+ * shorter, then the gap goes; then the grid goes on below, in bands, and at last its end is left
+ * out, with a note. */
 #include "sched/print.h"
 #include "sched/sched.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { MOST_CELLS = 100000 }; /* of a row: a clock with wild times is cut, not drawn */
+enum {
+    MOST_CELLS = 100000, /* of a row: a clock with wild times is cut, not drawn */
+    MOST_ROWS = 96,      /* of all bands */
+    FIVES = 5,           /* columns between two times on the axis, or a multiple */
+};
 
 typedef struct grid {
     const fr_schedule *s;
     const fr_clock *c;
     fr_print out;
     bool in_colour;
-    bool has_gap;   /* one blank between cells, where updates are marked */
+    bool has_gap;   /* one blank between cells, where updates are marked; else a block's end is */
+    bool has_mark;  /* an update was marked */
     bool has_stage; /* labels begin with the stage; else a second one has small letters */
     double unit;    /* time of a column: the shortest computation */
     int n_units;    /* columns of the whole */
     int n_shown;    /* of them */
+    int first, end; /* columns of the band being drawn */
+    int band;       /* columns of a band */
     int cell;       /* characters of a column */
     int left;       /* characters before the first */
     const char *on; /* colour that is set, or NULL */
@@ -87,10 +95,18 @@ static void repeat(grid *g, char c, int n)
     for (int i = 0; i < n; i++) fr__print_bytes(&g->out, &c, 1);
 }
 
+static void end_line(grid *g)
+{
+    while (g->out.text.n && g->out.text.at[g->out.text.n - 1] == ' ') g->out.text.n--;
+    fr__print(&g->out, "\n");
+}
+
 /* --- rows ---------------------------------------------------------------------------------- */
 
 static void draw_idle(grid *g, int from, int to)
 {
+    if (from < g->first) from = g->first;
+    if (to > g->end) to = g->end;
     if (from >= to) return;
     set_colour(g, "\033[2m");
     for (int i = from; i < to; i++) {
@@ -100,15 +116,30 @@ static void draw_idle(grid *g, int from, int to)
     set_colour(g, NULL);
 }
 
-static void draw_block(grid *g, const fr_instr *x, int from, int to, bool is_update)
+/* What happened, in columns; the band shows a part of it. */
+typedef struct block {
+    const fr_instr *instr;
+    int from, to;
+    bool is_update; /* one follows */
+} block;
+
+static void draw_block(grid *g, const block *b)
 {
-    char text[48];
-    int width = (to - from) * g->cell - g->has_gap, n = label(g, x, text);
-    set_colour(g, colour_of(g, x));
+    char text[48] = "";
+    int from = b->from > g->first ? b->from : g->first, to = b->to < g->end ? b->to : g->end;
+    int width = (to - from) * g->cell - g->has_gap, n = 0;
+    bool is_end = to == b->to, has_room;
+    if (from == b->from) n = label(g, b->instr, text);
+    has_room = width > n;
+    bool marks_inside = b->is_update && is_end && !g->has_gap && has_room;
+    set_colour(g, colour_of(g, b->instr));
     fr__print(&g->out, "%.*s", width, text);
-    if (width > n) repeat(g, to - from > 1 && !g->in_colour ? '-' : ' ', width - n);
+    if (has_room)
+        repeat(g, b->to - b->from > 1 && !g->in_colour ? '-' : ' ', width - n - marks_inside);
+    if (marks_inside) fr__print(&g->out, "|");
     set_colour(g, NULL);
-    if (g->has_gap) fr__print(&g->out, is_update ? "|" : " ");
+    if (g->has_gap) fr__print(&g->out, b->is_update && is_end ? "|" : " ");
+    g->has_mark |= marks_inside || (g->has_gap && b->is_update && is_end);
 }
 
 static int unit_of(const grid *g, double time)
@@ -127,34 +158,44 @@ static bool is_update_after(const fr_instr_list *l, int i)
 static void draw_worker(grid *g, int w)
 {
     const fr_instr_list *l = &g->s->lists[w];
-    int at = 0; /* columns drawn */
+    int at = 0; /* columns done, drawn or not */
     fr__print(&g->out, "w%-*d", g->left - 1, w);
-    for (int i = 0; i < l->n && at < g->n_shown; i++) {
+    for (int i = 0; i < l->n && at < g->end; i++) {
         if (!is_computation(l->at[i].action)) continue;
         int from = unit_of(g, g->c->start[w][i]), to = unit_of(g, g->c->end[w][i]);
         if (from < at) from = at; /* times that are no multiples of the unit */
         draw_idle(g, at, from);
-        if (to > from) draw_block(g, &l->at[i], from, to, is_update_after(l, i));
+        if (to > from && to > g->first && from < g->end)
+            draw_block(g, &(block){&l->at[i], from, to, is_update_after(l, i)});
         at = to > from ? to : from;
     }
-    draw_idle(g, at, g->n_shown);
-    while (g->out.text.n && g->out.text.at[g->out.text.n - 1] == ' ') g->out.text.n--;
-    fr__print(&g->out, "\n");
+    draw_idle(g, at, g->end);
+    end_line(g);
 }
 
 /* Times above the columns, as near as they fit. */
 static void draw_axis(grid *g)
 {
     char text[32];
-    int digits = snprintf(text, sizeof text, "%d ", g->n_shown), every = 5;
+    int digits = snprintf(text, sizeof text, "%d ", g->n_shown), every = FIVES, n = g->left;
     for (int times = 2; every * g->cell < digits; times = 7 - times) every *= times;
     repeat(g, ' ', g->left);
-    for (int u = 0; u < g->n_shown; u += every) {
-        int n = snprintf(text, sizeof text, "%.0f", u * g->unit);
-        fr__print(&g->out, "%s", text);
-        if (u + every < g->n_shown) repeat(g, ' ', every * g->cell - n);
+    for (int u = (g->first + every - 1) / every * every; u < g->end; u += every) {
+        repeat(g, ' ', g->left + (u - g->first) * g->cell - n);
+        fr__print(&g->out, "%.0f", u * g->unit);
+        n = g->left + (u - g->first) * g->cell + snprintf(text, sizeof text, "%.0f", u * g->unit);
     }
-    fr__print(&g->out, "\n");
+    end_line(g);
+}
+
+static void draw_bands(grid *g)
+{
+    for (g->first = 0; g->first < g->n_shown; g->first = g->end) {
+        g->end = g->first + g->band < g->n_shown ? g->first + g->band : g->n_shown;
+        if (g->first > 0) fr__print(&g->out, "\n");
+        draw_axis(g);
+        for (int w = 0; w < g->s->n_workers; w++) draw_worker(g, w);
+    }
 }
 
 /* --- below --------------------------------------------------------------------------------- */
@@ -176,13 +217,13 @@ static void print_foot(grid *g)
     for (int w = 0; w < s->n_workers; w++) busy += g->c->busy[w];
     double all = g->c->makespan * s->n_workers;
     if (g->n_shown < g->n_units)
-        fr__print(&g->out, "(%d of %d columns; the rest needs a wider window, or --format text)\n",
-                  g->n_shown, g->n_units);
+        fr__print(&g->out, "(%d of %.0f columns; --columns 0 or --format text show the rest)\n",
+                  g->n_shown, ceil(g->c->makespan / g->unit - 1e-6));
     fr__print(&g->out, "makespan %g; bubble %.1f %%", g->c->makespan,
               all > 0 ? 100 * (1 - busy / all) : 0);
     print_ints(g, "live", s->n_workers, g->c->peak_live);
     if (s->n_slots) print_ints(g, "slots", s->n_stages, s->n_slots);
-    fr__print(&g->out, "%s%s\n", g->has_gap && !s->is_forward_only ? "; | is an update" : "",
+    fr__print(&g->out, "%s%s\n", g->has_mark ? "; | is an update" : "",
               !g->has_stage && s->n_stages > s->n_workers ? "; small letters: second stage" : "");
 }
 
@@ -198,22 +239,42 @@ static void print_head(grid *g)
     fr__print(&g->out, "\n");
 }
 
-/* The widest of the ways to write labels that fits, or the narrowest. */
-static void choose_labels(grid *g, int columns)
+static int most_stages_of_a_worker(const fr_schedule *s)
 {
-    const fr_schedule *s = g->s;
-    int most_own = 1;
+    int most = 1;
     for (int w = 0; w < s->n_workers; w++) {
         int n;
         fr__stages_of(s, w, &n);
-        if (n > most_own) most_own = n;
+        if (n > most) most = n;
     }
-    for (int narrow = 0; narrow < 4; narrow++) {
-        g->has_stage = most_own > 2 || (most_own == 2 && (narrow & 1) == 0);
-        g->has_gap = narrow < 2;
-        g->cell = widest_label(g) + g->has_gap;
-        if (columns == 0 || g->left + g->n_units * g->cell <= columns) return;
-    }
+    return most;
+}
+
+/* Four ways to write a cell, from wide to narrow. Returns the columns that fit into a line. */
+static int choose_cell(grid *g, int columns, int narrow)
+{
+    int most_own = most_stages_of_a_worker(g->s);
+    g->has_stage = most_own > 2 || (most_own == 2 && (narrow & 1) == 0);
+    g->has_gap = narrow < 2;
+    g->cell = widest_label(g) + g->has_gap;
+    int fit = columns == 0 ? g->n_units : (columns - g->left) / g->cell;
+    return fit < 1 ? 1 : fit;
+}
+
+/* The widest cells with which the grid fits into one band; else bands of cells with a gap, if they
+ * are not too many; else as much as there is room for. */
+static void choose_bands(grid *g, int columns)
+{
+    int most_bands = g->s->n_workers < MOST_ROWS ? MOST_ROWS / g->s->n_workers : 1;
+    g->n_shown = g->n_units;
+    for (int narrow = 0; narrow < 4; narrow++)
+        if ((g->band = choose_cell(g, columns, narrow)) >= g->n_units) return;
+    g->band = choose_cell(g, columns, 1);
+    if (g->band > FIVES) g->band -= g->band % FIVES;
+    if ((g->n_units + g->band - 1) / g->band <= most_bands) return;
+    g->band = choose_cell(g, columns, 3);
+    if (most_bands > 1 && g->band > FIVES) g->band -= g->band % FIVES;
+    if (g->n_units / g->band >= most_bands) g->n_shown = most_bands * g->band;
 }
 
 /* The unit of time, and what fits into the window. */
@@ -233,9 +294,7 @@ static void measure(grid *g, int columns)
     double units = ceil(g->c->makespan / g->unit - 1e-6);
     g->n_units = units < MOST_CELLS ? (int)units : MOST_CELLS;
     g->left = snprintf(text, sizeof text, "w%d  ", s->n_workers - 1);
-    choose_labels(g, columns);
-    int fit = columns == 0 ? g->n_units : (columns - g->left) / g->cell;
-    g->n_shown = fit < 1 ? 1 : fit < g->n_units ? fit : g->n_units;
+    choose_bands(g, columns);
 }
 
 char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns, bool in_colour)
@@ -243,8 +302,7 @@ char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns, 
     grid g = {.s = s, .c = c, .in_colour = in_colour};
     measure(&g, columns);
     print_head(&g);
-    draw_axis(&g);
-    for (int w = 0; w < s->n_workers; w++) draw_worker(&g, w);
+    draw_bands(&g);
     print_foot(&g);
     return fr__print_end(&g.out);
 }

@@ -42,7 +42,9 @@ run 0 schedule 1f1b --stages 2 --micro 2 --color always
 grep -q "$(printf '\033')" out || fail "--color always"
 run 0 schedule gpipe --stages 8 --micro 32 --columns 80
 [ "$(grep '^w' out | awk '{ if (length > n) n = length } END { print n }')" -le 80 ] || fail "--columns"
-grep -q 'of 117 columns' out || fail "no note on what was cut"
+grep -q 'B31----|$' out || fail "the end of a long grid is not there"
+run 0 schedule gpipe --stages 60 --micro 32 --columns 80
+grep -q 'of 273 columns' out || fail "no note on what was cut"
 for method in sequential gpipe 1f1b zb-h1 1f1b-async nf1b forward; do
     for form in text csv; do
         run 0 schedule $method --stages 3 --micro 4 --batches "$(case $method in 1f1b-async | nf1b) echo 3 ;; *) echo 1 ;; esac)" --format $form
@@ -121,6 +123,8 @@ run 2 schedule 1f2b
 says "no method is called '1f2b'" "1f1b" "gpipe" "single"
 run 2 schedule 1f1b --check hand.csv
 says "not both"
+run 2 schedule 1f1b --stages 0
+says "expected 1 to 1000000"
 run 2 schedule 1f1b --format xml
 says "grid, text, csv or json"
 run 2 schedule 1f1b --stages -3

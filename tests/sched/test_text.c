@@ -291,16 +291,25 @@ static void grid_form(void **state)
         {"1f1b", 2, 1, 2, 1, 24, /* no gaps */
          "1f1b: 2 stages on 2 workers, 2 micro-batches\n"
          "    0         5\n"
-         "w0  F0F1. . B0--. B1--\n"
-         "w1  . F0B0--F1B1--. .\n"
-         "makespan 9; bubble 33.3 %; live 2 1; slots 2 1\n"},
-        {"1f1b", 2, 1, 2, 1, 14, /* cut */
+         "w0  F0F1. . B0--. B1-|\n"
+         "w1  . F0B0--F1B1-|. .\n"
+         "makespan 9; bubble 33.3 %; live 2 1; slots 2 1; | is an update\n"},
+        {"zb-h1", 2, 1, 2, 1, 18, /* no gaps, and no room for a mark */
+         "zb-h1: 2 stages on 2 workers, 2 micro-batches\n"
+         "    0         5\n"
+         "w0  F0F1. I0W0I1W1\n"
+         "w1  . F0I0F1I1W0W1\n"
+         "makespan 7; bubble 14.3 %; live 2 each; slots 2 each\n"},
+        {"1f1b", 2, 1, 2, 1, 20, /* bands, of five columns or a multiple; a block across them */
          "1f1b: 2 stages on 2 workers, 2 micro-batches\n"
          "    0\n"
-         "w0  F0F1. . B0\n"
-         "w1  . F0B0--F1\n"
-         "(5 of 9 columns; the rest needs a wider window, or --format text)\n"
-         "makespan 9; bubble 33.3 %; live 2 1; slots 2 1\n"},
+         "w0  F0 F1 .  .  B0\n"
+         "w1  .  F0 B0--- F1\n"
+         "\n"
+         "    5\n"
+         "w0  -- .  B1---|\n"
+         "w1  B1---|.  .\n"
+         "makespan 9; bubble 33.3 %; live 2 1; slots 2 1; | is an update\n"},
         {"1f1b-async", 2, 1, 1, 3, 0,
          "1f1b-async: 2 stages on 2 workers, 1 micro-batch a mini-batch, 3 mini-batches "
          "(a, b, ...)\n"
@@ -329,6 +338,16 @@ static void grid_form(void **state)
     char *text = grid_of(make("1f1b", 2, 1, 2, 1), 0, true);
     assert_non_null(strstr(text, "\033[30;48;5;117mF0\033[0m \033[30;48;5;117mF1\033[0m "));
     assert_non_null(strstr(text, "mB1   \033[0m|\n")); /* ends its colour before the line does */
+    fr_text_free(text);
+}
+
+/* More than anybody wants to see: the end is left out, and the note says so. */
+static void grid_is_cut(void **state)
+{
+    (void)state;
+    char *text = grid_of(make("1f1b", 60, 1, 40, 1), 100, false);
+    assert_non_null(strstr(text, "(31 of 297 columns; "));
+    assert_non_null(strstr(text, "\nw59"));
     fr_text_free(text);
 }
 
@@ -387,6 +406,7 @@ int main(void)
         cmocka_unit_test(points_at_errors),
         cmocka_unit_test(json_form),
         cmocka_unit_test(grid_form),
+        cmocka_unit_test(grid_is_cut),
         cmocka_unit_test(grid_fits),
         cmocka_unit_test(memory_runs_out),
     };
