@@ -12,11 +12,11 @@ below its floor.
 import argparse
 import json
 import os
-import re
-import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import harness
+from harness import HERE
+
 # Least ratio to PyTorch at 1 and at 2 threads.
 FLOORS = {"mlp": {1: 1.15, 2: 1.3}, "vgg16": {1: 1.1, 2: 1.1}, "gpt": {1: 1.15, 2: 1.2}}
 
@@ -41,29 +41,11 @@ def parse():
     return a
 
 
-def run(command):
-    """Standard output and peak resident bytes of a program; its failure is ours."""
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    text = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        sys.exit("compare.py: %s ended with %d" % (" ".join(command), child.returncode))
-    return text, usage.ru_maxrss * 1024
-
-
 def measure(program, model, threads, a):
     options = ["--model", model, "--threads", str(threads), "--steps", str(a.steps),
                "--repeats", str(a.repeats)]
-    python = ["/usr/bin/python3"] if program.endswith(".py") else []  # Debian's torch is there
-    text, rss = run(python + [program] + options)
-    if text.lstrip().startswith("{"):
-        result = json.loads(text)
-    else:
-        found = re.search(r"samples/s\s+([0-9.]+)", text)
-        if not found:
-            sys.exit("compare.py: %s says neither JSON nor samples/s" % program)
-        result = {"samples_per_s": float(found.group(1))}
+    text, rss = harness.run(harness.command_of(program) + options)
+    result = harness.read_rate(text, program)
     result["peak_rss_bytes"] = rss
     return result
 
@@ -102,9 +84,7 @@ def table(rows):
 
 def main():
     a = parse()
-    step = os.path.join(a.build, "bench_step")
-    if not os.access(step, os.X_OK):
-        sys.exit("compare.py: no %s; build first (make)" % step)
+    step = harness.find_program(a.build, "bench_step")
     runs = {(m, t): ([], []) for m in a.models for t in a.threads}
     for number in range(a.rounds):
         for (model, threads), (ours, peers) in runs.items():

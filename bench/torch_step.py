@@ -14,10 +14,12 @@ import resource
 import statistics
 import time
 
+BATCH = {"mlp": 64, "vgg16": 32, "gpt": 16}
+
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--model", choices=("mlp", "vgg16", "gpt"), required=True)
+    p.add_argument("--model", choices=tuple(BATCH), required=True)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--batch", type=int)
     p.add_argument("--steps", type=int, default=5)
@@ -25,7 +27,7 @@ def parse():
     p.add_argument("--warmup", type=int, default=3)
     p.add_argument("--foreach", action="store_true", help="update all tensors in one call")
     a = p.parse_args()
-    a.batch = a.batch or {"mlp": 64, "vgg16": 32, "gpt": 16}[a.model]
+    a.batch = a.batch or BATCH[a.model]
     return a
 
 
@@ -82,39 +84,48 @@ def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
             x = x + self.attend(self.norm_a(x))
             return x + self.mlp(self.norm_b(x))
 
-    class Gpt(nn.Module):
+    class Embed(nn.Module):
         def __init__(self):
             super().__init__()
             self.token = nn.Embedding(vocab, width)
             self.position = nn.Parameter(torch.randn(context, width) * 0.02)
-            self.blocks = nn.Sequential(*[Block() for _ in range(n_blocks)])
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocab)
 
         def forward(self, ids):
-            return self.head(self.norm(self.blocks(self.token(ids) + self.position)))
+            return self.token(ids) + self.position
 
-    return Gpt()
+    return nn.Sequential(Embed(), *[Block() for _ in range(n_blocks)], nn.LayerNorm(width),
+                         nn.Linear(width, vocab))
+
+
+def build(model, batch):
+    """The network as a flat nn.Sequential, a batch of random numbers, its targets."""
+    import torch
+    from torch import nn
+    torch.manual_seed(1)
+    if model == "mlp":
+        return mlp(nn), torch.randn(batch, 2048), torch.randint(10, (batch,))
+    if model == "vgg16":
+        return vgg16(nn), torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+    ids = torch.randint(256, (batch, 129))
+    return gpt(torch, nn), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+
+
+def loss_of(logits, target):
+    import torch
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
 
 
 def main():
     a = parse()
     tune(a.threads)
     import torch
-    from torch import nn
-    torch.manual_seed(1)
     torch.set_num_threads(a.threads)
-    if a.model == "mlp":
-        net, x, y = mlp(nn), torch.randn(a.batch, 2048), torch.randint(10, (a.batch,))
-    elif a.model == "vgg16":
-        net, x, y = vgg16(nn), torch.randn(a.batch, 3, 32, 32), torch.randint(10, (a.batch,))
-    else:
-        ids = torch.randint(256, (a.batch, 129))
-        net, x, y = gpt(torch, nn), ids[:, :-1].contiguous(), ids[:, 1:].reshape(-1)
+    net, x, y = build(a.model, a.batch)
     opt = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, foreach=a.foreach or None)
 
     def step():
         opt.zero_grad(set_to_none=True)
-        loss = nn.functional.cross_entropy(net(x).flatten(0, -2), y)
+        loss = loss_of(net(x), y)
         loss.backward()
         opt.step()
         return loss

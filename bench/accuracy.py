@@ -1,0 +1,302 @@
+#!/usr/bin/python3
+"""What asynchronous pipelines cost in accuracy, and what prediction gives back: Fashion-MNIST.
+
+    bench/accuracy.py [--build DIR] [--out DIR] [--data DIR] [--stages 4,8] [--seeds 1,2,3]
+                      [--methods A,B,...] [--set KEY=VALUE]... [--jobs N] [--quick] [--json FILE]
+                      [--check]
+
+Trains the network of bench/accuracy.yaml with every method, number of stages and seed, then prints
+test accuracies (mean over seeds, and the range) and how well weights were predicted. A method is
+compared with `single` of the same number of micro-batches, since batch normalisation sees one
+micro-batch at a time. Which weights a pass sees depends on the schedule and never on timing, so runs
+may share the machine.
+
+Every run keeps its folder below --out; one that is there and was made with the same settings is not
+repeated, so an interrupted sweep goes on where it was. --quick: one seed, few methods, short runs.
+--check: exit 1 unless single is above 88 %, vanilla-async is worse than single at the most stages,
+spectrain and xpipe are within half a point of it, and predicted weights were nearer than stale ones
+on every stage that predicts.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+import harness
+from harness import HERE
+
+CONFIG = os.path.join(HERE, "accuracy.yaml")
+# Micro-batches of a mini-batch, the same samples an update for all; None: as many as stages.
+MICRO = {"vanilla-async": 1, "pipedream": 1, "pipedream-2bw": None, "spectrain": 1, "xpipe": 2,
+         "pipeoptim": 1, "paci": 2}
+PREDICTING = ("spectrain", "xpipe", "pipeoptim")
+HELD = ("spectrain", "xpipe")  # to half a point of single by --check
+# Cuts before these nodes: one convolution a stage, two a stage.
+CUTS = {8: ["conv2", "conv3", "conv4", "conv5", "conv6", "conv7", "conv8"],
+        4: ["conv3", "conv5", "conv7"], 2: ["conv5"]}
+ADAM = {"train.optimizer": {"name": "adam", "lr": 0.002}, "train.steps": 600}
+QUICK = {"train.steps": 600}
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--build", default="build", help="folder with forerun")
+    p.add_argument("--out", default="runs/accuracy", help="folder of the runs")
+    p.add_argument("--data", help="folder of Fashion-MNIST, if Debian's package is not installed")
+    p.add_argument("--stages", default="4,8")
+    p.add_argument("--seeds", default="1,2,3")
+    p.add_argument("--methods", default=",".join(MICRO))
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
+    p.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--json", metavar="FILE")
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    if a.quick:
+        a.stages, a.seeds, a.methods = "8", "1", "vanilla-async,spectrain"
+    a.stages = [int(n) for n in a.stages.split(",")]
+    a.seeds = [int(n) for n in a.seeds.split(",")]
+    a.methods = [m for m in a.methods.split(",") if m != "single"]
+    unknown = [m for m in a.methods if m not in MICRO]
+    if unknown:
+        p.error("unknown method %s; there are: %s" % (", ".join(unknown), ", ".join(MICRO)))
+    unknown = [str(n) for n in a.stages if n not in CUTS]
+    if unknown:
+        p.error("%s stages: there are cuts for %s" % (", ".join(unknown), sorted(CUTS)))
+    if a.jobs < 1:
+        p.error("--jobs must be at least 1")
+    return a
+
+
+# --- runs ------------------------------------------------------------------------------------------
+
+def micro_of(method, stages):
+    return MICRO[method] or stages
+
+
+def micro_counts(a):
+    return sorted({1} | {micro_of(m, s) for m in a.methods for s in a.stages})
+
+
+def run_key(method, stages, micro, seed, optimizer="sgd"):
+    return "%s-%dx%d-%s-seed%d" % (method, stages, micro, optimizer, seed)
+
+
+def plan(a):
+    """{key: settings} of every run, long ones first so that no core is left over at the end."""
+    runs = {}
+
+    def add(method, stages, micro, seed, optimizer="sgd", extra=None):
+        values = {"parallel.method": method, "train.micro": micro, "train.seed": seed}
+        if stages > 1:
+            values["parallel.stages"] = stages
+            values["parallel.cuts"] = CUTS[stages]
+        if a.data:
+            values["data.path"] = os.path.abspath(a.data)
+        values.update(QUICK if a.quick else {})
+        values.update(extra or {})
+        runs[run_key(method, stages, micro, seed, optimizer)] = values
+
+    for stages in sorted(a.stages, reverse=True):
+        for method in a.methods:
+            for seed in a.seeds:
+                add(method, stages, micro_of(method, stages), seed)
+    for micro in micro_counts(a):
+        for seed in a.seeds:
+            add("single", 1, micro, seed)
+    for stages in a.stages:
+        for method in PREDICTING:
+            if method in a.methods:
+                add(method, stages, micro_of(method, stages), a.seeds[0], "adam", ADAM)
+    return runs
+
+
+def fingerprint(a, values):
+    with open(CONFIG, "rb") as f:
+        what = f.read() + json.dumps([values, a.sets], sort_keys=True).encode()
+    return hashlib.sha256(what).hexdigest()
+
+
+def read_summary(folder, mark):
+    """The summary of a finished run with these settings, or None."""
+    try:
+        with open(os.path.join(folder, "settings.sha256")) as f:
+            if f.read().strip() != mark:
+                return None
+        with open(os.path.join(folder, "summary.json")) as f:
+            summary = json.load(f)
+    except (OSError, ValueError):
+        return None
+    return summary if summary["status"] in ("done", "diverged") else None
+
+
+def execute(a, key, values):
+    """(summary, was it there already)."""
+    folder, mark = os.path.join(a.out, key), fingerprint(a, values)
+    summary = read_summary(folder, mark)
+    if summary:
+        return summary, True
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [harness.find_program(a.build, "forerun"), "train", CONFIG, "--out", folder,
+               "--quiet"] + harness.sets(values)
+    for text in a.sets:
+        command += ["--set", text]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 4):  # 4: diverged, which is a result
+        raise RuntimeError("%s ended with %d\n%s" % (" ".join(command), done.returncode,
+                                                     done.stderr.strip()))
+    shutil.rmtree(os.path.join(folder, "checkpoint"), ignore_errors=True)
+    with open(os.path.join(folder, "settings.sha256"), "w") as f:
+        f.write(mark + "\n")
+    summary = read_summary(folder, mark)
+    if not summary:
+        raise RuntimeError("%s left no summary in %s" % (" ".join(command), folder))
+    return summary, False
+
+
+def sweep(a):
+    runs, results = plan(a), {}
+    os.makedirs(a.out, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        waiting = {pool.submit(execute, a, key, values): key for key, values in runs.items()}
+        try:
+            for done in concurrent.futures.as_completed(waiting):
+                key = waiting[done]
+                results[key], was_there = done.result()
+                harness.say("%d of %d: %s: %s%s" % (len(results), len(runs), key,
+                                                    percent(accuracy(results[key])),
+                                                    ", kept" if was_there else ""))
+        except RuntimeError as e:
+            pool.shutdown(cancel_futures=True)
+            harness.fail(str(e))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            harness.fail("interrupted; the same command goes on from here")
+    return results
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+def accuracy(summary):
+    """Percent; None where training diverged."""
+    value = summary["eval_accuracy"]
+    return 100 * value if summary["status"] == "done" and value is not None else None
+
+
+def percent(value):
+    return "diverged" if value is None else "%.2f %%" % value
+
+
+def collect(a, results, method, stages, micro):
+    """Accuracies of a method over the seeds, and of single with as many micro-batches."""
+    keys = [(run_key(method, stages, micro, s), run_key("single", 1, micro, s)) for s in a.seeds]
+    ours = [accuracy(results[k]) for k, _ in keys]
+    base = [accuracy(results[k]) for _, k in keys]
+    known = [x for x in ours if x is not None]
+    entry = {"method": method, "stages": stages, "micro": micro, "accuracies": ours,
+             "n_diverged": len(ours) - len(known), "mean": None, "low": None, "high": None,
+             "to_single": None}
+    if known:
+        entry.update(mean=statistics.mean(known), low=min(known), high=max(known))
+        if len(known) == len(ours) and None not in base:
+            entry["to_single"] = entry["mean"] - statistics.mean(base)
+    return entry
+
+
+def accuracy_table(a, entries):
+    print("\nTest accuracy, %%, mean of seeds %s [lowest, highest], and points above single of as "
+          "many micro-batches" % ", ".join(map(str, a.seeds)))
+    print("%-15s %6s %5s | %6s %-15s | %s" % ("method", "stages", "micro", "mean", "[range]",
+                                             "to single"))
+    for e in entries:
+        text = "%-15s %6d %5d | " % (e["method"], e["stages"], e["micro"])
+        if e["mean"] is not None:
+            text += "%6.2f [%.2f, %.2f]  | " % (e["mean"], e["low"], e["high"])
+        else:
+            text += "%6s %-15s | " % ("-", "")
+        if e["to_single"] is not None and e["method"] != "single":
+            text += "%+.2f" % e["to_single"]
+        if e["n_diverged"]:
+            text += " %d of %d diverged" % (e["n_diverged"], len(e["accuracies"]))
+        print(text)
+
+
+def predictions(a, results):
+    """Prediction errors: [{method, optimizer, stages, per_stage: [{ahead, predicted, stale}]}]."""
+    found = []
+    for optimizer, seeds in (("sgd", a.seeds), ("adam", a.seeds[:1])):
+        for stages in a.stages:
+            for method in PREDICTING:
+                keys = [run_key(method, stages, micro_of(method, stages), s, optimizer)
+                        for s in seeds] if method in a.methods else []
+                runs = [results[k] for k in keys if results[k]["status"] == "done"]
+                if not runs:
+                    continue
+                rows = []
+                for k in range(stages):
+                    errors = [r["per_stage"][k].get("prediction") for r in runs]
+                    rows.append({name: statistics.mean(e[name] for e in errors)
+                                 for name in errors[0]} if all(errors) else None)
+                found.append({"method": method, "optimizer": optimizer, "stages": stages,
+                              "per_stage": rows})
+    return found
+
+
+def prediction_table(found):
+    print("\nDistance of weights from what they were meant to be, predicted / stale (RMSE), in "
+          "units of 1e-4,\nand updates ahead; stage by stage")
+    for p in found:
+        cells = ["%.3g/%.3g (%.2g)" % (1e4 * e["predicted_rmse"], 1e4 * e["stale_rmse"],
+                                       e["ahead"]) if e else "-" for e in p["per_stage"]]
+        print("%-4s %-9s %d stages: %s" % (p["optimizer"], p["method"], p["stages"],
+                                           "  ".join(cells)))
+
+
+def findings(a, entries, found):
+    """What --check wants and did not get."""
+    missed = []
+    most = max(a.stages)
+    for e in entries:
+        name = "%s, %d stages, micro %d" % (e["method"], e["stages"], e["micro"])
+        if e["method"] == "single" and not (e["mean"] or 0) > 88:
+            missed.append("%s: %s, expected above 88 %%" % (name, percent(e["mean"])))
+        if e["method"] == "vanilla-async" and e["stages"] == most and e["to_single"] is not None \
+                and e["to_single"] > -0.5:
+            missed.append("%s: %+.2f to single: staleness does not show" % (name, e["to_single"]))
+        if e["method"] in HELD and (e["to_single"] is None or e["to_single"] < -0.5):
+            missed.append("%s: more than half a point below single" % name)
+    for p in found:
+        for k, e in enumerate(p["per_stage"]):
+            if e and e["ahead"] > 0 and not e["predicted_rmse"] < e["stale_rmse"]:
+                missed.append("%s with %s, stage %d of %d: predicted %.3g, stale %.3g" % (
+                    p["method"], p["optimizer"], k, p["stages"], e["predicted_rmse"],
+                    e["stale_rmse"]))
+    return missed
+
+
+def main():
+    a = parse()
+    results = sweep(a)
+    entries = [collect(a, results, "single", 1, micro) for micro in micro_counts(a)]
+    entries += [collect(a, results, m, s, micro_of(m, s)) for s in a.stages for m in a.methods]
+    found = predictions(a, results)
+    accuracy_table(a, entries)
+    if found:
+        prediction_table(found)
+    missed = findings(a, entries, found)
+    for line in missed:
+        print("missed: " + line)
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump({"accuracy": entries, "prediction": found, "missed": missed}, f, indent=1)
+    if a.check and missed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+"""PyTorch as a pipeline of two processes on two cores: 1F1B with flush over gloo.
+
+    bench/torch_pipeline.py --model mlp|vgg16|gpt [--chunks N] [--pin] [--batch N] [--steps N]
+                            [--repeats N] [--warmup N]
+
+The networks, batches and optimizer of torch_step.py, cut in two where the slower half is fastest.
+Each mini-batch is split into --chunks micro-batches; the first process is one forward ahead of the
+second, sends do not wait, and both update when the last backward is through. Prints one JSON
+object with the keys that bench/pipeline.py reads.
+"""
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+
+import torch_step
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--model", choices=tuple(torch_step.BATCH), required=True)
+    p.add_argument("--chunks", type=int, default=4, help="micro-batches of a mini-batch")
+    p.add_argument("--pin", action="store_true", help="process r on core r")
+    p.add_argument("--batch", type=int)
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("--warmup", type=int, default=3)
+    a = p.parse_args()
+    a.batch = a.batch or torch_step.BATCH[a.model]
+    if a.chunks < 1 or a.batch % a.chunks:
+        p.error("--batch must be a multiple of --chunks")
+    return a
+
+
+def half_way(net, x):
+    """(where to cut, shape there): the cut whose slower side takes the least time."""
+    best = [float("inf")] * len(net)
+    for _ in range(3):
+        h, shapes = x, []
+        for i, module in enumerate(net):
+            h = h.detach().requires_grad_(h.is_floating_point())
+            start = time.perf_counter()
+            # A module that works in place may not touch a leaf that wants a gradient.
+            h_out = module(h.clone() if h.requires_grad else h)
+            h_out.backward(h_out.detach())
+            best[i] = min(best[i], time.perf_counter() - start)
+            h = h_out
+            shapes.append(h.shape)
+    net.zero_grad(set_to_none=True)
+    cut = min(range(1, len(net)), key=lambda i: max(sum(best[:i]), sum(best[i:])))
+    return cut, shapes[cut - 1]
+
+
+class Half:
+    """One process's part: passes of one micro-batch, and what is under way."""
+
+    def __init__(self, dist, rank, stage, shape, xs, ys):
+        self.dist, self.is_last, self.peer = dist, rank == 1, 1 - rank
+        self.stage, self.shape, self.xs, self.ys = stage, shape, xs, ys
+        self.held, self.sends, self.loss = [], [], 0.0
+
+    def send(self, tensor):
+        tensor = tensor.contiguous()
+        self.sends.append((self.dist.isend(tensor, self.peer), tensor))
+
+    def receive(self):
+        import torch
+        tensor = torch.empty(self.shape)
+        self.dist.recv(tensor, self.peer)
+        return tensor
+
+    def forward(self, i):
+        if not self.is_last:
+            out = self.stage(self.xs[i])
+            self.send(out.detach())
+            self.held.append((None, out))
+            return
+        value = self.receive().requires_grad_()
+        loss = torch_step.loss_of(self.stage(value.clone()), self.ys[i]) / len(self.ys)
+        self.loss += loss.item()
+        self.held.append((value, loss))
+
+    def backward(self):
+        value, out = self.held.pop(0)
+        if self.is_last:
+            out.backward()
+            self.send(value.grad)
+        else:
+            out.backward(self.receive())
+
+    def finish(self):
+        for work, _ in self.sends:
+            work.wait()
+        self.sends.clear()
+
+
+def work(rank, a, meeting, results):
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    if a.pin:
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
+    dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
+    net, x, y = torch_step.build(a.model, a.batch)
+    size = a.batch // a.chunks
+    cut, shape = half_way(net, x[:size])
+    agreed = torch.tensor([cut])
+    dist.broadcast(agreed, 0)
+    if agreed.item() != cut:  # the other process timed it differently; its word counts
+        cut = agreed.item()
+        with torch.no_grad():
+            shape = net[:cut](x[:size]).shape
+    stage = net[cut:] if rank else net[:cut]
+    half = Half(dist, rank, stage, shape, x.split(size), y.split(size))
+    opt = torch.optim.SGD(stage.parameters(), lr=1e-3, momentum=0.9)
+
+    def step():
+        opt.zero_grad(set_to_none=True)
+        half.loss = 0.0
+        ahead = 1 - rank
+        for i in range(a.chunks + ahead):
+            if i < a.chunks:
+                half.forward(i)
+            if i >= ahead:
+                half.backward()
+        half.finish()
+        opt.step()
+
+    for _ in range(a.warmup):
+        step()
+    rates = []
+    for _ in range(a.repeats):
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(a.steps):
+            step()
+        dist.barrier()
+        rates.append(a.batch * a.steps / (time.perf_counter() - start))
+    if rank == 1:
+        results.put({"model": a.model, "about": "PyTorch " + torch.__version__, "batch": a.batch,
+                     "chunks": a.chunks, "pin": a.pin, "steps": a.steps, "repeats": a.repeats,
+                     "modules": [cut, len(net) - cut], "loss": half.loss,
+                     "samples_per_s": max(rates), "median_samples_per_s": statistics.median(rates)})
+    dist.destroy_process_group()
+
+
+def main():
+    a = parse()
+    torch_step.tune(1)
+    import torch.multiprocessing as mp
+    results = mp.get_context("spawn").SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(work, args=(a, os.path.join(folder, "store"), results), nprocs=2, join=True)
+    print(json.dumps(results.get()))
+
+
+if __name__ == "__main__":
+    main()
