@@ -7,11 +7,13 @@
 
 /* --- jobs ----------------------------------------------------------------------------------- */
 
-static void start_job(fr_worker *w, fr_job job, void *arg)
+void fr__job_start(fr_worker *w, fr_job job)
 {
     w->job = job;
-    w->job_arg = arg;
+    w->job_arg = NULL;
+    w->job_status = FR_OK;
     w->engine->n_running++;
+    pthread_cond_signal(&w->wakes);
 }
 
 /* With the lock held. */
@@ -25,8 +27,7 @@ fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one)
     fr_status status = FR_OK;
     pthread_mutex_lock(&e->lock);
     for (int i = 0; i < e->n_workers && status == FR_OK; i++) {
-        start_job(&e->workers[i], job, NULL);
-        pthread_cond_broadcast(&e->worker_wakes);
+        fr__job_start(&e->workers[i], job);
         if (!one_by_one) continue;
         wait_for_jobs(e);
         status = e->workers[i].job_status;
@@ -47,7 +48,7 @@ static void *worker_main(void *worker)
     pthread_mutex_lock(&e->lock);
     while (!e->must_quit) {
         if (!w->job) {
-            pthread_cond_wait(&e->worker_wakes, &e->lock);
+            pthread_cond_wait(&w->wakes, &e->lock);
             continue;
         }
         pthread_mutex_unlock(&e->lock);
@@ -134,6 +135,10 @@ static fr_status make_workers(fr_engine *e)
     if (!e->workers)
         return fr__no_memory(e->ctx, sizeof(fr_worker) * (size_t)e->n_workers, "an engine");
     for (int i = 0; i < e->n_workers; i++) {
+        pthread_cond_init(&e->workers[i].wakes, NULL);
+        pthread_cond_init(&e->workers[i].fed, NULL);
+    }
+    for (int i = 0; i < e->n_workers; i++) {
         fr_worker *w = &e->workers[i];
         w->engine = e;
         w->index = i;
@@ -201,8 +206,6 @@ fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **
     e->failed_worker = -1;
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->feed_lock, NULL);
-    pthread_cond_init(&e->worker_wakes, NULL);
-    pthread_cond_init(&e->feed_wakes, NULL);
     pthread_condattr_t steady;
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
@@ -231,7 +234,7 @@ static void stop_threads(fr_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     e->must_quit = true;
-    pthread_cond_broadcast(&e->worker_wakes);
+    for (int i = 0; i < e->n_workers; i++) pthread_cond_signal(&e->workers[i].wakes);
     pthread_mutex_unlock(&e->lock);
     for (int i = 0; i < e->n_workers; i++)
         if (e->workers[i].has_thread) pthread_join(e->workers[i].thread, NULL);
@@ -259,9 +262,11 @@ void fr_engine_free(fr_engine *e)
     fr_schedule_free(e->eval_schedule);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->feed_lock);
-    pthread_cond_destroy(&e->worker_wakes);
+    for (int i = 0; e->workers && i < e->n_workers; i++) {
+        pthread_cond_destroy(&e->workers[i].wakes);
+        pthread_cond_destroy(&e->workers[i].fed);
+    }
     pthread_cond_destroy(&e->caller_wakes);
-    pthread_cond_destroy(&e->feed_wakes);
     fr__arena_fini(&e->arena);
     fr__free(e);
 }

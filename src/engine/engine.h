@@ -134,6 +134,9 @@ struct fr_worker {
     int n_blocks, max_blocks;
     fr_memory_use predicted;
 
+    /* Conditions with one waiter each: glibc up to 2.40 may lose the wake-up of one of several
+     * (its bug 25847). `wakes` goes with engine.lock, `fed` with engine.feed_lock. */
+    pthread_cond_t wakes, fed;
     fr_job job; /* under engine.lock; NULL: idle */
     void *job_arg;
     fr_status job_status;
@@ -190,7 +193,7 @@ struct fr_engine {
     bool is_broken;
 
     pthread_mutex_t lock;
-    pthread_cond_t worker_wakes, caller_wakes, feed_wakes;
+    pthread_cond_t caller_wakes;
     bool must_quit;
     int n_running;
 
@@ -244,6 +247,8 @@ fr_status fr__params_init(fr_engine *e);
 /* records.c */
 fr_status fr__records_create(fr_engine *e);
 void fr__records_begin(fr_engine *e);
+/* With feed_lock held: workers that wait for data or for room look again. */
+void fr__feed_changed(fr_engine *e);
 /* Whether the segment that begins with mini-batch `base` of this call is to be walked. */
 bool fr__segment_enter(fr_engine *e, int64_t base);
 /* First touch of a mini-batch by a worker. *is_dead: it is beyond the limit, compute nothing. */
@@ -291,6 +296,8 @@ void fr__give_up(fr_engine *e, int worker);
 void fr__blame_stall(fr_engine *e, double seconds);
 fr_status fr__blame_failure(fr_engine *e);
 
+/* With the lock held; n_running counts the workers that are not done. */
+void fr__job_start(fr_worker *w, fr_job job);
 /* Run a job on every worker at once (or one after the other) and wait. */
 fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one);
 

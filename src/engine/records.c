@@ -45,6 +45,11 @@ void fr__records_begin(fr_engine *e)
     memset(&e->diverged, 0, sizeof e->diverged);
 }
 
+void fr__feed_changed(fr_engine *e)
+{
+    for (int i = 0; i < e->n_workers; i++) pthread_cond_signal(&e->workers[i].fed);
+}
+
 /* All workers walk the same segments, for their messages pair up: a segment that somebody has begun
  * is walked by everybody, and one that lies beyond the limit as a whole is begun by nobody. So a
  * run that is stopped ends after the segment under way, however many were to follow. */
@@ -64,7 +69,7 @@ static bool wait_for_change(fr_worker *w)
     if (e->transport->is_aborted(e->group)) return false;
     atomic_store(&w->is_waiting, 1);
     uint64_t start = fr__now_ns();
-    pthread_cond_wait(&e->feed_wakes, &e->feed_lock);
+    pthread_cond_wait(&w->fed, &e->feed_lock);
     w->wait_ns += fr__now_ns() - start;
     atomic_store(&w->is_waiting, 0);
     return !e->transport->is_aborted(e->group);
@@ -95,7 +100,7 @@ static fr_status feed_one(fr_worker *w)
     atomic_store(&w->is_waiting, 0);
     pthread_mutex_lock(&e->feed_lock);
     e->is_feeding = false;
-    pthread_cond_broadcast(&e->feed_wakes);
+    fr__feed_changed(e);
     if (status != FR_OK) return e->feed_status = status;
     e->records[e->n_fed % e->n_records].feed = feed;
     e->n_fed++, e->n_held++;
@@ -146,7 +151,7 @@ void fr__record_close(fr_part *p, int64_t batch)
     if (--fr__record(e, batch)->n_open == 0) {
         if (e->source->release) e->source->release(e->source->user);
         e->n_held--;
-        pthread_cond_broadcast(&e->feed_wakes);
+        fr__feed_changed(e);
     }
     pthread_mutex_unlock(&e->feed_lock);
 }
@@ -179,7 +184,7 @@ void fr__record_reported(fr_engine *e)
 {
     pthread_mutex_lock(&e->feed_lock);
     e->n_reported++;
-    pthread_cond_broadcast(&e->feed_wakes);
+    fr__feed_changed(e);
     pthread_mutex_unlock(&e->feed_lock);
 }
 
@@ -212,7 +217,7 @@ void fr__record_live(fr_part *p, int64_t batch, int64_t version)
 static void lower_limit(fr_engine *e, int64_t batch)
 {
     if (batch < atomic_load(&e->limit)) atomic_store(&e->limit, batch);
-    pthread_cond_broadcast(&e->feed_wakes);
+    fr__feed_changed(e);
 }
 
 void fr__stop_soon(fr_engine *e)

@@ -87,7 +87,7 @@ static void watch(fr_engine *e, listener *l)
     while (e->n_running > 0) {
         wait_a_tick(e);
         report_all(e, l);
-        if (l->stop && *l->stop) l->is_stopping = true;
+        if (l->stop && __atomic_load_n(l->stop, __ATOMIC_RELAXED)) l->is_stopping = true;
         if (l->is_stopping) fr__stop_soon(e);
         uint64_t now = fr__now_ns(), more = count_beats(e);
         if (more != beats) beats = more, since = now;
@@ -120,14 +120,7 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
 static void walk_all(fr_engine *e, listener *l)
 {
     pthread_mutex_lock(&e->lock);
-    for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
-        w->job = fr__worker_walk;
-        w->job_arg = NULL;
-        w->job_status = FR_OK;
-        e->n_running++;
-    }
-    pthread_cond_broadcast(&e->worker_wakes);
+    for (int i = 0; i < e->n_workers; i++) fr__job_start(&e->workers[i], fr__worker_walk);
     watch(e, l);
     pthread_mutex_unlock(&e->lock);
     for (; e->n_held > 0 && !e->is_broken; e->n_held--)

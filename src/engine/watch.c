@@ -98,7 +98,7 @@ void fr__give_up(fr_engine *e, int worker)
     pthread_mutex_unlock(&e->lock);
     e->transport->abort(e->group);
     pthread_mutex_lock(&e->feed_lock);
-    pthread_cond_broadcast(&e->feed_wakes);
+    fr__feed_changed(e);
     pthread_mutex_unlock(&e->feed_lock);
 }
 
