@@ -146,11 +146,15 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_train = {
     .name = "train",
     .usage = "train CONFIG [--set KEY=VALUE]... [--out DIR] [--resume] [--dump-step K] "
-             "[--ledger FILE]",
+             "[--ledger FILE]\n"
+             "                     [--quiet] [--json]",
     .summary = "train a model as a config says",
     .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json and\n"
             "checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint; --resume goes on "
             "from\n"
-            "there with the same numbers as a run that was never stopped.\n",
+            "there with the same numbers as a run that was never stopped.\n\n"
+            "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set "
+            "train.micro=8;\n"
+            "forerun methods lists the ways, docs/guide.md all keys of a config.\n",
     .run = run,
 };

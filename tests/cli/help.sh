@@ -26,6 +26,23 @@ for name in single naive-mp gpipe 1f1b interleaved zb-h1 vanilla-async pipedream
     stash double-buffer sequential 1f1b-async nf1b; do
     grep -q "^  $name " out || fail "methods does not list $name"
 done
+# Every method has its section and its row in the documentation, and nothing else has one.
+sed -n '/^parallel.method/,/^parallel.weights/s/^  \([^ ]*\) .*/\1/p' out >methods
+while read -r name; do
+    grep -qx "### $name" "$source_dir/docs/methods.md" || fail "docs/methods.md has no section $name"
+    grep -qF "| [$name](#$name) |" "$source_dir/docs/methods.md" || fail "docs/methods.md: no row $name"
+done <methods
+same "$(grep -c '^### ' "$source_dir/docs/methods.md")" "$(wc -l <methods)" "sections of docs/methods.md"
+# Every key that a run writes into its config is in the guide.
+printf 'model: {name: mlp}\ndata: {name: synthetic, n: 32, n_eval: 8}\ntrain: {steps: 1, batch: 8}\n' >keys.yaml
+run 0 train keys.yaml --out keys --quiet --set model.width=8 --set model.depth=2
+awk '/^[a-z]/ { section = $1; sub(":", "", section) }
+    /^  [a-z_]+:/ && (section == "train" || section == "parallel" || section == "run") {
+        key = $1; sub(":", "", key); print section "." key }' keys/config.yaml >keys.txt
+while read -r key; do
+    grep -qE "^\| \`$key[.\`]" "$source_dir/docs/guide.md" || fail "docs/guide.md does not explain $key"
+done <keys.txt
+[ "$(wc -l <keys.txt)" -gt 20 ] || fail "too few keys in config.yaml"
 run 0 info
 grep -q 'oneDNN' out || fail "info does not tell about the cpu backend"
 
