@@ -127,7 +127,9 @@ typedef bool (*fr_batch_fn)(void *user, const fr_batch_report *r);
 /* Mini-batches first_step .. first_step + n - 1; the pipeline is empty before and after. *n_done
  * counts those whose updates every stage has applied: all parameters are of that version, also when
  * the call fails with FR_DIVERGED (loss or norm not finite). `stop` (may be NULL) is a flag set
- * by a signal handler. FR_PEER: a worker failed, hung or was lost; the engine can only be freed. */
+ * by a signal handler. FR_PEER: a worker failed, hung or was lost; the engine can only be freed.
+ * After an error that is not FR_DIVERGED stages may be of different versions, and a worker that
+ * hung and comes back later still reads graph, schedule, context and source: keep them. */
 fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_source *source,
                           fr_batch_fn report, void *user, const volatile int *stop,
                           int64_t *n_done);

@@ -205,7 +205,7 @@ static long number_from(const char *name, long otherwise)
 static void many_runs(void **unused)
 {
     (void)unused;
-    long n = number_from("FR_RUNS", IS_SANITIZED ? 60 : 150);
+    long n = number_from("FR_RUNS", IS_SANITIZED ? 100 : 400);
     long first = number_from("FR_SEED", 1);
     signal(SIGALRM, too_long);
     for (long i = 0; i < n; i++) {
