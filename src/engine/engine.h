@@ -215,7 +215,7 @@ struct fr_engine {
     struct {
         bool is_set;
         int64_t batch;
-        int micro;
+        int micro; /* -1: of the whole mini-batch */
         const char *what;
         double value;
     } diverged;

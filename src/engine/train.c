@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -152,11 +153,14 @@ static fr_status check_usable(fr_engine *e, fr_mode mode)
 static fr_status fail_diverged(fr_engine *e)
 {
     const char *value = isnan(e->diverged.value) ? "not a number" : "infinite";
+    char micro[48] = "";
+    if (e->diverged.micro >= 0)
+        snprintf(micro, sizeof micro, ", micro-batch %d of %d", e->diverged.micro, e->desc.n_micro);
     return fr_fail(e->ctx, FR_DIVERGED,
-                   "mini-batch %lld, micro-batch %d of %d: the %s is %s; the weights are still "
-                   "those after %lld updates; try a smaller lr (now %g), a warm-up or clip_norm",
-                   (long long)e->diverged.batch, e->diverged.micro, e->desc.n_micro,
-                   e->diverged.what, value, (long long)e->diverged.batch,
+                   "mini-batch %lld%s: the %s is %s; the weights are still those after %lld "
+                   "updates; try a smaller lr (now %g), a warm-up or clip_norm",
+                   (long long)e->diverged.batch, micro, e->diverged.what, value,
+                   (long long)e->diverged.batch,
                    fr_lr_at(&e->desc.lr, e->desc.options.lr, e->diverged.batch));
 }
 

@@ -306,7 +306,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     }
     bool is_whole = e->must_sum || e->n_stages == 1;
     if (wants_norm(e) && is_whole && !isfinite(whole_sq)) {
-        fr__diverge(e, batch, e->desc.n_micro - 1, "gradient norm", sqrt(whole_sq));
+        fr__diverge(e, batch, -1, "gradient norm", sqrt(whole_sq));
         return FR_OK;
     }
     fr_store_begin(p->store, batch, clip_scale(e, whole_sq));

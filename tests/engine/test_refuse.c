@@ -32,7 +32,7 @@ static void infinite_gradient_is_seen(void **unused)
         assert_ok(r.b.ctx, fr_engine_set_param(r.engine, head, before));
         for (int i = 0; i < N_DATA; i++) r.b.data[i].target[0] = 0, r.b.data[i].n_targets = 1;
         assert_fails(r.b.ctx, rig_train(&r, 0, 3, &n_done), FR_DIVERGED,
-                     "step 0, micro-batch 0 of 1: the gradient norm is");
+                     "mini-batch 0: the gradient norm is");
         assert_int_equal(n_done, 0);
         assert_ok(r.b.ctx, fr_engine_get_param(r.engine, head, after));
         assert_memory_equal(before, after, 4 * count_of(&r.b, head));
