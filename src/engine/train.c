@@ -81,20 +81,24 @@ static void abandon(fr_engine *e, double silent_s)
     }
 }
 
-/* With the lock held: until all workers are back, or it makes no sense to wait any longer. */
+/* With the lock held: until all workers are back, or it makes no sense to wait any longer. Silence
+ * is counted in ticks of this very loop: where it could not run, for the process was stopped or the
+ * caller took its time over a report, it does not know that the workers could. */
 static void watch(fr_engine *e, listener *l)
 {
-    uint64_t beats = count_beats(e), since = fr__now_ns();
+    const uint64_t longest = 4 * (uint64_t)TICK_MS * 1000000;
+    uint64_t beats = count_beats(e), last = fr__now_ns(), silent_ns = 0;
     while (e->n_running > 0) {
         wait_a_tick(e);
         report_all(e, l);
         if (l->stop && __atomic_load_n(l->stop, __ATOMIC_RELAXED)) l->is_stopping = true;
         if (l->is_stopping) fr__stop_soon(e);
         uint64_t now = fr__now_ns(), more = count_beats(e);
-        if (more != beats) beats = more, since = now;
-        double silent_s = (double)(now - since) * 1e-9;
-        if (silent_s < e->desc.stall_s) continue;
-        abandon(e, silent_s);
+        silent_ns += now - last < longest ? now - last : longest;
+        last = now;
+        if (more != beats) beats = more, silent_ns = 0;
+        if ((double)silent_ns * 1e-9 < e->desc.stall_s) continue;
+        abandon(e, (double)silent_ns * 1e-9);
         return;
     }
     report_all(e, l);

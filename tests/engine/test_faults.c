@@ -5,6 +5,7 @@
  * report; such cases run in children that end without being asked, side by side. */
 #include "engine/rig.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 
 enum { STEPS = 8, N_STAGES = 3, MAX_CHILDREN = 64 };
@@ -166,6 +167,43 @@ static void too_slow(void **unused)
     rig_close(&r);
 }
 
+/* In a child: a run of a second or so, which must come to its end. */
+static int plod(void)
+{
+    rig_options o = options(1);
+    static rig r;
+    int64_t n_done = 0;
+    o.fault = "slow:worker=0,step=0,ms=2";
+    o.stall_s = 0.4;
+    o.backend = "ref";
+    open_rig(&r, MLP, &o);
+    if (rig_train(&r, 0, 60, &n_done) == FR_OK && n_done == 60) return 0;
+    fprintf(stderr, "after %d: %s\n", (int)n_done, fr_ctx_error(r.b.ctx));
+    return 1;
+}
+
+/* A process that was stopped (Ctrl-Z, a debugger) for longer than the limit: time in which nobody
+ * could run is nobody's silence. */
+static void stopped_process(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 3; i++) {
+        int code;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            _exit(plod());
+        }
+        fr__sleep_ns(200000000 + (uint64_t)i * 100000000);
+        assert_int_equal(kill(child, SIGSTOP), 0);
+        fr__sleep_ns(900000000);
+        assert_int_equal(kill(child, SIGCONT), 0);
+        assert_int_equal(waitpid(child, &code, 0), child);
+        assert_int_equal(code, 0);
+    }
+}
+
 /* --- divergence ----------------------------------------------------------------------------- */
 
 /* Fault NaN: only what one stage hands on in one micro-batch. All of a mini-batch's traces go. */
@@ -261,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hangs),
+        cmocka_unit_test(stopped_process),
         cmocka_unit_test(errors),
         cmocka_unit_test(slow_workers),
         cmocka_unit_test(too_slow),
