@@ -117,9 +117,11 @@ def plan(a):
 
 
 def fingerprint(a, values):
-    with open(CONFIG, "rb") as f:
-        what = f.read() + json.dumps([values, a.sets], sort_keys=True).encode()
-    return hashlib.sha256(what).hexdigest()
+    """Of everything that a run depends on but the program: comments do not count."""
+    with open(CONFIG) as f:
+        lines = [line for line in f if not line.startswith("#")]
+    what = "".join(lines) + json.dumps([values, a.sets], sort_keys=True)
+    return hashlib.sha256(what.encode()).hexdigest()
 
 
 def read_summary(folder, mark):
