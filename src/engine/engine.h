@@ -227,6 +227,17 @@ static inline fr_record *fr__record(fr_engine *e, int64_t batch)
     return &e->records[(batch - e->first) % e->n_records];
 }
 
+/* Bytes of a parameter as plain floats, and the parameter that holds its values. */
+static inline size_t fr__plain_bytes(const fr_engine *e, int param)
+{
+    return (size_t)fr_shape_count(&fr_graph_param(e->desc.graph, param)->shape) * sizeof(float);
+}
+static inline int fr__owner_of(const fr_engine *e, int param)
+{
+    int owner = fr_graph_param(e->desc.graph, param)->tied_to;
+    return owner < 0 ? param : owner;
+}
+
 static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->schedule[e->mode]; }
 
 /* part.c: one job a worker each; sizes into w->predicted, then blocks. */

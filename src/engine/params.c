@@ -5,17 +5,6 @@
 
 #include <string.h>
 
-static size_t plain_bytes(const fr_engine *e, int param)
-{
-    return (size_t)fr_shape_count(&fr_graph_param(e->desc.graph, param)->shape) * sizeof(float);
-}
-
-static int owner_of(const fr_engine *e, int param)
-{
-    int owner = fr_graph_param(e->desc.graph, param)->tied_to;
-    return owner < 0 ? param : owner;
-}
-
 /* Where every parameter's values (or its copy, or its gradient) lie. */
 fr_status fr__params_find(fr_engine *e)
 {
@@ -73,7 +62,7 @@ static fr_status check(fr_engine *e, int param, what kind, int which)
 static fr_status get(fr_engine *e, int param, what kind, int which, float *plain)
 {
     FR_TRY(check(e, param, kind, which));
-    param = owner_of(e, param);
+    param = fr__owner_of(e, param);
     fr_part *p = &e->parts[e->home_of[param]];
     bool is_buffer = fr_graph_param(e->desc.graph, param)->is_buffer;
     return fr_program_read_param(p->layout, block_of(p, kind, which, is_buffer),
@@ -93,10 +82,10 @@ static fr_status put(fr_engine *e, int param, what kind, int which, const float 
 static fr_status set(fr_engine *e, int param, what kind, int which, const float *plain)
 {
     FR_TRY(check(e, param, kind, which));
-    int owner = owner_of(e, param);
+    int owner = fr__owner_of(e, param);
     FR_TRY(put(e, owner, kind, which, plain));
     for (int i = 0; i < e->n_tied; i++)
-        if (e->tied[i] != owner && owner_of(e, e->tied[i]) == owner)
+        if (e->tied[i] != owner && fr__owner_of(e, e->tied[i]) == owner)
             FR_TRY(put(e, e->tied[i], kind, which, plain));
     return FR_OK;
 }
@@ -134,7 +123,7 @@ static fr_status compare_layouts(fr_engine *e, int param, const float *values, f
     bool is_buffer = fr_graph_param(e->desc.graph, param)->is_buffer;
     FR_TRY(fr_program_read_param(eval, block_of(p, VALUE, 0, is_buffer), e->placement_of[param],
                                  seen));
-    if (memcmp(values, seen, plain_bytes(e, param)) == 0) return FR_OK;
+    if (memcmp(values, seen, fr__plain_bytes(e, param)) == 0) return FR_OK;
     return fr_fail(e->ctx, FR_INTERNAL,
                    "parameter %s: training and evaluation lay it out differently",
                    fr_graph_param(e->desc.graph, param)->name);
@@ -145,7 +134,7 @@ fr_status fr__params_init(fr_engine *e)
     const fr_graph *g = e->desc.graph;
     size_t largest = 64;
     for (int i = 0; i < fr_graph_n_params(g); i++)
-        if (plain_bytes(e, i) > largest) largest = plain_bytes(e, i);
+        if (fr__plain_bytes(e, i) > largest) largest = fr__plain_bytes(e, i);
     float *values = fr__alloc(largest), *seen = fr__alloc(largest);
     fr_status status =
         values && seen ? FR_OK : fr__no_memory(e->ctx, 2 * largest, "starting values");

@@ -31,17 +31,6 @@ static bool has_reduce(const fr_schedule *s)
     return false;
 }
 
-static int owner_of(const fr_graph *g, int param)
-{
-    int owner = fr_graph_param(g, param)->tied_to;
-    return owner < 0 ? param : owner;
-}
-
-static size_t plain_bytes(const fr_engine *e, int param)
-{
-    return (size_t)fr_shape_count(&fr_graph_param(e->desc.graph, param)->shape) * sizeof(float);
-}
-
 /* Owners and copies whose group spans stages, owners first. */
 static fr_status find_ties(fr_engine *e)
 {
@@ -52,14 +41,14 @@ static fr_status find_ties(fr_engine *e)
     e->tie_room = FR_ARENA_ARRAY(&e->arena, size_t, e->n_workers + 1);
     if (!spans || !e->tied || !e->tie_room) return fr__no_memory(e->ctx, (size_t)n, "an engine");
     for (int i = 0; i < n; i++)
-        if (e->home_of[i] != e->home_of[owner_of(g, i)]) spans[owner_of(g, i)] = true;
+        if (e->home_of[i] != e->home_of[fr__owner_of(e, i)]) spans[fr__owner_of(e, i)] = true;
     for (int i = 0; i < n; i++) {
-        int owner = owner_of(g, i);
+        int owner = fr__owner_of(e, i);
         bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
         if (!spans[owner] || is_inside) continue; /* inside a stage the program adds them */
         e->tied[e->n_tied++] = i;
         int worker = fr_engine_worker_of(e, e->home_of[i]);
-        e->tie_room[worker] += 2 * fr__align_up(plain_bytes(e, i));
+        e->tie_room[worker] += 2 * fr__align_up(fr__plain_bytes(e, i));
     }
     return FR_OK;
 }
@@ -131,7 +120,7 @@ fr_status fr__update_open(fr_engine *e)
         FR_TRY(e->transport->add_board(e->group, e->n_stages, bytes, owner, &e->norm_board));
     if (e->n_tied == 0) return FR_OK;
     for (int i = 0; i < e->n_tied; i++) {
-        bytes[i] = plain_bytes(e, e->tied[i]);
+        bytes[i] = fr__plain_bytes(e, e->tied[i]);
         owner[i] = fr_engine_worker_of(e, e->home_of[e->tied[i]]);
         if (bytes[i] > largest) largest = bytes[i];
     }
@@ -194,17 +183,16 @@ fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
 static fr_status sum_tied(fr_worker *w, int64_t round)
 {
     fr_engine *e = w->engine;
-    const fr_graph *g = e->desc.graph;
     float *sum = e->tie_scratch[w->index];
     for (int i = 0; i < e->n_tied; i++) {
         int param = e->tied[i];
         fr_part *p = &e->parts[e->home_of[param]];
         if (p->worker != w) continue;
-        size_t n = plain_bytes(e, param) / sizeof(float);
+        size_t n = fr__plain_bytes(e, param) / sizeof(float);
         memset(sum, 0, n * sizeof *sum);
         bool is_first = true;
         for (int k = 0; k < e->n_tied; k++) {
-            if (owner_of(g, e->tied[k]) != owner_of(g, param)) continue;
+            if (fr__owner_of(e, e->tied[k]) != fr__owner_of(e, param)) continue;
             const float *grad = e->transport->board_part(e->tie_board, round, k);
             for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
             is_first = false;
