@@ -38,19 +38,20 @@ static fr_status ping(bench *b, fr_channel *out, fr_channel *in, bool is_first)
     const fr_transport *t = b->s->t;
     for (int i = 0; i < b->n; i++) {
         const void *data;
+        size_t n_bytes;
         int k = i % N_BUFFERS;
         if (is_first && b->gap_ns) fr__sleep_ns(b->gap_ns);
         uint64_t start = fr__now_ns();
         if (is_first) {
             FR_TRY(t->acquire(out, k));
-            t->send(out, k);
+            t->send(out, k, b->s->bytes);
         }
-        FR_TRY(t->receive(in, k, &data));
+        FR_TRY(t->receive(in, k, &data, &n_bytes));
         t->release(in, k);
         if (is_first) b->ns[i] = fr__now_ns() - start;
         if (!is_first) {
             FR_TRY(t->acquire(out, k));
-            t->send(out, k);
+            t->send(out, k, b->s->bytes);
         }
     }
     return FR_OK;
@@ -67,11 +68,12 @@ static fr_status stream(bench *b, int member)
     uint64_t start = fr__now_ns();
     for (int i = 0; i < b->n; i++) {
         const void *data;
+        size_t n_bytes;
         if (member == 0) {
             FR_TRY(t->acquire(b->there, i % N_BUFFERS));
-            t->send(b->there, i % N_BUFFERS);
+            t->send(b->there, i % N_BUFFERS, b->s->bytes);
         } else {
-            FR_TRY(t->receive(b->there, i % N_BUFFERS, &data));
+            FR_TRY(t->receive(b->there, i % N_BUFFERS, &data, &n_bytes));
             t->release(b->there, i % N_BUFFERS);
         }
     }
@@ -141,8 +143,8 @@ static double percentile(bench *b, double p)
 static fr_status measure(fr_ctx *ctx, const settings *s, bench *b, char *memory)
 {
     size_t stride = fr__align_up(s->bytes);
-    fr_channel_desc there = {0, 1, N_BUFFERS, s->bytes, stride, memory};
-    fr_channel_desc back = {1, 0, N_BUFFERS, s->bytes, stride, memory + N_BUFFERS * stride};
+    fr_channel_desc there = {0, 1, N_BUFFERS, s->bytes, stride, memory, NULL};
+    fr_channel_desc back = {1, 0, N_BUFFERS, s->bytes, stride, memory + N_BUFFERS * stride, NULL};
     FR_TRY(s->t->add_channel(b->g, &there, &b->there));
     FR_TRY(s->t->add_channel(b->g, &back, &b->back));
     FR_TRY(s->t->add_board(b->g, 2, (size_t[]){8, 8}, (int[]){0, 1}, &b->board));
@@ -174,7 +176,7 @@ static fr_status run(fr_ctx *ctx, const settings *s)
     if (!memory || !b.ns)
         status = fr__no_memory(ctx, bytes, "messages");
     else
-        status = s->t->open(ctx, 2, &b.g);
+        status = s->t->open(ctx, NULL, 2, &b.g);
     if (status == FR_OK) status = measure(ctx, s, &b, memory);
     if (b.g) s->t->close(b.g);
     fr__free(memory);

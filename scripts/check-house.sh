@@ -34,6 +34,8 @@ layers() {
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["events"] = "engine"
+        owner["state"] = "engine"
+        owner["team"] = "transport"
     }
     function say(text) { print FILENAME ":" FNR ": " text }
     FNR == 1 {

@@ -4,7 +4,11 @@
  * makes the workers, hands them mini-batches, watches that they get on, and collects what the
  * caller wants to know about a mini-batch. One worker with one stage is the special case of a
  * schedule with one list. All calls on an engine come from one thread; callbacks say on which
- * thread they run. */
+ * thread they run.
+ *
+ * With a team the workers are spread over its processes, equally many in each, in order. Every
+ * process creates an engine from the same description and makes the same calls in the same order;
+ * calls return the same status everywhere. What a call has to tell, rank 0 is told. */
 #ifndef FORERUN_ENGINE_H
 #define FORERUN_ENGINE_H
 
@@ -38,14 +42,32 @@ typedef struct fr_fault {
 /* "hang:worker=1,step=3"; "jitter:ms=2,seed=7". NULL if fine, else what is wrong. */
 const char *fr_fault_parse(const char *text, fr_fault *out);
 
+/* How the replicas of a stage agree. */
+typedef struct fr_sync_options {
+    const char *name; /* of fr_sync_list; NULL: allreduce */
+    int every;        /* average: updates from one mean to the next; wsp: updates of a wave */
+    int distance;     /* wsp: waves that a replica may be ahead of what it knows of the others */
+} fr_sync_options;
+typedef struct fr_sync {
+    const char *name, *summary;
+    bool has_every, has_distance;
+} fr_sync;
+const fr_sync *const *fr_sync_list(void); /* NULL-terminated, allreduce first */
+
 typedef struct fr_engine_desc {
+    fr_team *team; /* NULL: this process alone */
     fr_graph *graph;
     int n_cuts; /* stages - 1 */
     const int *cuts;
     const fr_schedule *schedule;   /* training; NULL: an engine that only evaluates */
     const fr_policy *policy;       /* NULL: live */
     fr_seat seat;                  /* options of the policy; stage and sizes are filled in */
-    const fr_transport *transport; /* NULL: threads */
+    const fr_transport *transport; /* NULL: threads, or mpi with a team */
+    fr_sync_options sync;
+    /* Gradients of micro-batches are added along a fixed binary tree (that of fr_sum_desc) and not
+     * one after the other: with a power of two of replicas the bits are those of one worker. Costs
+     * up to n_micro / 2 more gradient blocks. */
+    bool exact_sum;
     const fr_backend *backend;
     int n_threads;   /* kernel threads of a worker; 0 = the cores shared out among the workers */
     bool pin;        /* each worker on cores of its own, if there are enough */
@@ -62,8 +84,9 @@ typedef struct fr_engine_desc {
     double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
     fr_fault fault;
     bool want_ledger;
-    int n_events;  /* trace: most events kept for each worker; 0 = none */
-    int n_samples; /* weights of a stage watched for the prediction error; 0 = none */
+    int n_events;        /* trace: most events kept for each worker; 0 = none */
+    int n_samples;       /* weights of a stage watched for the prediction error; 0 = none */
+    bool want_snapshots; /* memory for fr_engine_snapshot is taken at once */
 } fr_engine_desc;
 
 /* What the loss said, summed over samples. */
@@ -85,15 +108,26 @@ void fr_engine_free(fr_engine *e);
 int fr_engine_n_workers(const fr_engine *e);
 int fr_engine_n_stages(const fr_engine *e);
 const fr_stage *fr_engine_stage(const fr_engine *e, int stage);
-int fr_engine_worker_of(const fr_engine *e, int stage);
+int fr_engine_n_replicas(const fr_engine *e, int stage);
+int fr_engine_worker_of(const fr_engine *e, int stage, int replica);
+int fr_engine_rank_of(const fr_engine *e, int worker);
+/* What follows, of all workers: first bring what other processes noted to rank 0, so far. Without a
+ * team it does nothing. */
+fr_status fr_engine_collect(fr_engine *e);
 const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker);
 size_t fr_engine_peak_bytes(const fr_engine *e, int worker); /* what the device really gave out */
 const char *fr_engine_about(const fr_engine *e);
 const fr_worker_times *fr_engine_times(const fr_engine *e, int worker);
 const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage);
-/* Recorded so far; valid until the next call of train or eval. */
+/* Recorded so far; valid until the next call of train or eval. Clock of rank 0. */
 const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n);
-const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage);
+const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage); /* of replica 0 */
+/* Bytes that this engine's workers have sent to other workers so far: activations and gradients
+ * between stages; sums between replicas. */
+typedef struct fr_traffic {
+    uint64_t forward, backward, sums;
+} fr_traffic;
+fr_traffic fr_engine_traffic(const fr_engine *e);
 
 /* A mini-batch in host memory, batch first. */
 typedef struct fr_feed {
@@ -112,19 +146,21 @@ typedef struct fr_source {
 } fr_source;
 int fr_engine_window(const fr_engine *e);
 
-/* A mini-batch is through: all stages have stepped. On the caller's thread, in order. */
+/* A mini-batch is through: all stages have stepped. On the caller's thread, in order, on rank 0. */
 typedef struct fr_batch_report {
     int64_t step; /* of the run, from 0 */
     fr_tally tally;
-    double grad_norm;            /* of the whole gradient before clipping; NaN: not computed */
-    uint64_t done_ns;            /* clock of fr__now_ns */
-    const fr_ledger_row *ledger; /* want_ledger: by stage, each in the order it ran; else NULL */
+    double grad_norm; /* of the whole gradient before clipping; NaN: not computed */
+    uint64_t done_ns; /* clock of fr__now_ns */
+    /* want_ledger: by stage, by replica, each in the order it ran; else NULL */
+    const fr_ledger_row *ledger;
     size_t n_ledger;
 } fr_batch_report;
 /* false: stop as soon as possible: mini-batches already begun are finished, no more begin. */
 typedef bool (*fr_batch_fn)(void *user, const fr_batch_report *r);
 
-/* Mini-batches first_step .. first_step + n - 1; the pipeline is empty before and after. *n_done
+/* Mini-batches first_step .. first_step + n - 1; the pipeline is empty before and after, and all
+ * replicas of a stage hold the same. `stop` of any rank counts. *n_done
  * counts those whose updates every stage has applied: all parameters are of that version, also when
  * the call fails with FR_DIVERGED (loss or norm not finite). `stop` (may be NULL) is a flag set
  * by a signal handler. FR_PEER: a worker failed, hung or was lost; the engine can only be freed.
@@ -137,14 +173,6 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
  * be NULL): n * batch x the logits node's shape. */
 fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
                          float *logits);
-
-/* Plain copies of parameters, gradients (keep_grads), optimizer state `which`: fr_shape_count
- * floats. Parameter indices are the graph's. A tied parameter reads its owner. */
-fr_status fr_engine_get_param(fr_engine *e, int param, float *plain);
-fr_status fr_engine_set_param(fr_engine *e, int param, const float *plain);
-fr_status fr_engine_get_grad(fr_engine *e, int param, float *plain);
-fr_status fr_engine_get_state(fr_engine *e, int which, int param, float *plain);
-fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *plain);
 
 #ifdef __cplusplus
 }

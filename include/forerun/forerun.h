@@ -13,6 +13,8 @@
 #include <forerun/operators.h>
 #include <forerun/optim.h>
 #include <forerun/sched.h>
+#include <forerun/state.h>
+#include <forerun/team.h>
 #include <forerun/train.h>
 #include <forerun/transport.h>
 #include <forerun/weights.h>

@@ -56,14 +56,18 @@ typedef struct fr_schedule {
     bool is_forward_only; /* evaluation: F and transfers, nothing else */
     bool is_split;        /* I and W instead of B */
     bool is_lowered;
-    int *worker_of; /* [stage] */
+    /* A stage is held by one worker or by several alike, its replicas; micro-batch m goes to
+     * replica m mod replicas[stage], on worker worker_of[stage] + replica. */
+    int *worker_of; /* [stage]: of replica 0 */
+    int *replicas;  /* [stage]: each divides n_micro */
     int n_forward, n_backward;
     fr_link *forward, *backward;
-    fr_instr_list *lists; /* [worker] */
+    fr_instr_list
+        *lists; /* [worker]: what its micro-batches need; REDUCE and STEP on each replica */
     /* From here on filled by fr_schedule_lower. */
-    int *n_slots;   /* [stage] */
+    int *n_slots;   /* [stage]: of each replica */
     int *slot_of;   /* [stage][micro]: n_stages rows of n_batches * n_micro */
-    int *n_buffers; /* [backward link] */
+    int *n_buffers; /* [backward link]: for each pair of replicas that talk */
     int *buffer_of; /* [backward link][micro] */
     void *arena;
 } fr_schedule;
@@ -75,7 +79,10 @@ typedef struct fr_schedule_desc {
     /* Which stages talk: NULL with n 0 means a chain, k -> k + 1 and back. */
     int n_forward, n_backward;
     const fr_link *forward, *backward;
-    bool must_reduce; /* a REDUCE before each STEP */
+    /* [stage]; NULL: 1. Stages of one worker have equally many; workers count up by stage, then by
+     * replica. Different numbers only where the generator says any_replicas. */
+    const int *replicas;
+    bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
 } fr_schedule_desc;
 
 /* A way to order the work; fr_generator_list names them all. */
@@ -84,6 +91,7 @@ typedef struct fr_generator {
     bool is_flush, is_forward_only, is_split;
     bool has_chunks;    /* takes desc.chunks > 1 */
     bool any_placement; /* takes desc.worker_of */
+    bool any_replicas;  /* takes stages with different numbers of replicas */
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
     /* Append the computation of worker w. Lists are made one after the other, w = 0, 1, ... */
@@ -108,6 +116,14 @@ fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
  * and buffers never used by two at once. The first fault is named by worker, step and instruction:
  * "worker 2, step 17 (2B5): ...". */
 fr_status fr_schedule_check(fr_ctx *ctx, const fr_schedule *s);
+
+static inline int fr_schedule_worker(const fr_schedule *s, int stage, int micro)
+{
+    return s->worker_of[stage] + micro % s->replicas[stage];
+}
+/* Forwards that a replica of the stage runs, at most, between those of a micro-batch's forward and
+ * backward: N - 1 - k in 1F1B without replicas. */
+int fr_schedule_lead(const fr_schedule *s, int stage);
 
 static inline int fr_schedule_slot(const fr_schedule *s, int stage, int micro)
 {

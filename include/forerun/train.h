@@ -2,7 +2,7 @@
 #ifndef FORERUN_TRAIN_H
 #define FORERUN_TRAIN_H
 
-#include <forerun/base.h>
+#include <forerun/team.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +16,8 @@ typedef struct fr_method {
     const char *optimizer; /* that it is made for; NULL: any */
     int max_stages;        /* 0: as many as the model can be cut into */
     int chunks;            /* stages of a worker unless the config says; 0 = 1 */
+    const char *sync;      /* of fr_sync_list; NULL: allreduce */
+    bool wants_replicas;   /* makes sense with several only */
 } fr_method;
 
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
@@ -32,6 +34,7 @@ typedef struct fr_progress {
 } fr_progress;
 
 typedef struct fr_run_options {
+    fr_team *team;      /* train: the processes of the run; NULL: this one alone */
     const char *config; /* path */
     int n_sets;
     const char *const *sets; /* key=value */

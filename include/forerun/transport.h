@@ -1,18 +1,21 @@
 /* transport.h -- how workers hand things to each other: a const table of operations.
  *
- * A group is the workers of one run. Two things are set up before it starts: channels (from one
- * worker to another, messages in order) and boards (every worker writes its part, every worker
- * reads them all). Sending and posting never wait. Waits end early with FR_PEER when the group is
- * aborted; that leaves no text in the context, for only the caller knows what it waited for. Any
- * other failure of a wait has its text: the two ends do not walk the same schedule.
+ * A group is the workers of one run, its members; they live in one process or, with a team, in
+ * several: then every process makes the same calls in the same order to set the group up, and a
+ * member's own calls are made where it lives. Three things are set up before it starts: channels
+ * (from one member to another, messages in order), boards (every owner writes its part, all of them
+ * read them all) and sums (blocks of floats added up over members). Sending and posting never wait.
+ * Waits end early with FR_PEER when the group is aborted; that leaves no text in the context, for
+ * only the caller knows what it waited for. Any other failure of a wait has its text: the two ends
+ * do not walk the same schedule.
  *
- * A call on a channel is made by the thread of the member at that end, a call on a board by the
- * thread of the member that owns the part or waits; abort and is_aborted by anyone; the rest while
- * no member runs. */
+ * A call on a channel is made by the thread of the member at that end, a call on a board or a sum
+ * by the thread of the member that owns the part or waits (sum_post: by any thread that works for
+ * it); abort and is_aborted by anyone; the rest while no member runs. */
 #ifndef FORERUN_TRANSPORT_H
 #define FORERUN_TRANSPORT_H
 
-#include <forerun/base.h>
+#include <forerun/team.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,33 +24,53 @@ extern "C" {
 typedef struct fr_group fr_group;
 typedef struct fr_channel fr_channel;
 typedef struct fr_board fr_board;
+typedef struct fr_sum fr_sum;
 
 /* Buffers of a channel are filled and freed in any order, but messages arrive in the order they
- * were sent. `memory` belongs to the sender: n_buffers pieces, `stride` bytes apart. */
+ * were sent. n_buffers pieces, `stride` bytes apart. */
 typedef struct fr_channel_desc {
     int from, to; /* members; a member may send to itself */
     int n_buffers;
     size_t bytes, stride;
-    char *memory;
+    char *memory;  /* of the sender; NULL where it does not live */
+    char *landing; /* where the receiver lives, if that is another process: as much again */
 } fr_channel_desc;
+
+/* A block of floats of each member, in buckets that are added up one by one. Sums are made in one
+ * fixed order, whatever comes first: along a binary tree over the members,
+ * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), sum(a, s) = member a if a + s is none. */
+typedef struct fr_sum_desc {
+    int n_members;
+    const int *members;   /* [n_members] of the group, each once */
+    int n_buckets;        /* bucket i is floats edge[i] .. edge[i + 1] - 1 */
+    const size_t *edge;   /* [n_buckets + 1], ascending from 0 */
+    float *const *memory; /* [n_members] blocks; NULL for those in other processes */
+    char *const *room;    /* [n_members] fr_transport.sum_room bytes each, likewise */
+} fr_sum_desc;
 
 typedef struct fr_transport {
     const char *name, *summary;
-    bool shares_memory; /* a receiver reads the sender's buffer: nothing is copied */
-    fr_status (*open)(fr_ctx *ctx, int n_members, fr_group **out);
-    void (*close)(fr_group *g); /* channels and boards with it */
+    /* team NULL: all members are here. Else rank r has as many as any other, in order. */
+    fr_status (*open)(fr_ctx *ctx, fr_team *team, int n_members, fr_group **out);
+    void (*close)(fr_group *g); /* channels, boards and sums with it */
+    int (*rank_of)(const fr_group *g, int member);
+
     /* Before any member runs. */
     fr_status (*add_channel)(fr_group *g, const fr_channel_desc *d, fr_channel **out);
     /* part_bytes: [n_parts], each written by member owner[part]. */
     fr_status (*add_board)(fr_group *g, int n_parts, const size_t *part_bytes, const int *owner,
                            fr_board **out);
+    /* Bytes that the nth member of a sum must give (memory and room are not read). */
+    size_t (*sum_room)(const fr_group *g, const fr_sum_desc *d, int nth);
+    fr_status (*add_sum)(fr_group *g, const fr_sum_desc *d, fr_sum **out);
 
-    /* Sender: wait until the reader has freed buffer b (at once if it was never sent). */
+    /* Sender: wait until buffer b may be written again (at once if it was never sent). */
     fr_status (*acquire)(fr_channel *c, int b);
-    void (*send)(fr_channel *c, int b);
-    /* Receiver: wait for the next message, which must be in buffer b; *data is readable until
-     * released. */
-    fr_status (*receive)(fr_channel *c, int b, const void **data);
+    /* The first `bytes` bytes of buffer b; 0 is a message too. */
+    void (*send)(fr_channel *c, int b, size_t bytes);
+    /* Receiver: wait for the next message, which the sender had in buffer b; *data is readable
+     * until released. */
+    fr_status (*receive)(fr_channel *c, int b, const void **data, size_t *bytes);
     void (*release)(fr_channel *c, int b);
 
     /* A round: write to fr_board_part, post each of one's parts, wait, read all parts. Rounds are
@@ -58,11 +81,24 @@ typedef struct fr_transport {
     void (*board_post)(fr_board *b, int64_t round, int part);
     fr_status (*board_wait)(fr_board *b, int64_t round, int member);
 
-    /* End all waits, now and later, with FR_PEER. */
+    /* A round of a sum: post every bucket once (in the same order on all members), then wait for
+     * every bucket once, in that order. From post to wait the bucket is not written; after the
+     * wait the block may be. is_alive false: there is nothing to add; then the sum of the bucket is
+     * not alive anywhere, and there are no pieces. */
+    void (*sum_post)(fr_sum *s, int nth, int bucket, bool is_alive);
+    fr_status (*sum_wait)(fr_sum *s, int nth, int bucket, bool *is_alive);
+    /* After the wait: piece k of the sum of a bucket, k = 0 .. n_members - 1, as it lies; readable
+     * until this member posts the bucket of the next round. *at: its first float in the block. */
+    const float *(*sum_piece)(fr_sum *s, int nth, int bucket, int k, size_t *at, size_t *count);
+
+    /* Get on with what is under way, without waiting; for a member that computes for long. */
+    void (*poll)(fr_group *g, int member);
+
+    /* End all waits of this process, now and later, with FR_PEER. */
     void (*abort)(fr_group *g);
     bool (*is_aborted)(const fr_group *g);
-    /* Forget messages under way, counts (rounds begin at 0 again) and the abort: all members are
-     * outside. */
+    /* Forget counts (rounds begin at 0 again) and, in one process, messages under way and the
+     * abort: all members of all processes are outside, and nothing is under way between them. */
     void (*reset)(fr_group *g);
 } fr_transport;
 

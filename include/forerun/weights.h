@@ -18,7 +18,8 @@ extern "C" {
 /* Where a policy sits. */
 typedef struct fr_seat {
     int stage, n_stages;
-    int n_micro;       /* micro-batches of an update */
+    int lead;          /* forwards between a forward and its backward; 0 = n_stages - 1 - stage */
+    int n_micro;       /* micro-batches of an update, on this worker */
     bool exact;        /* xpipe: exact counts instead of the paper's rounding */
     int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
     int n_slots;       /* micro-batches the stage holds at most */
@@ -91,6 +92,15 @@ void fr_store_free(fr_store *s);
 float *fr_store_newest(fr_store *s);
 void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
 int64_t fr_store_version(const fr_store *s);
+/* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
+ * or NULL. (n) floats; *is_valid: whether they mean anything now. set: they have been written, for
+ * the newest version, after a reset. */
+const char *fr_store_memory_name(const fr_store_desc *d);
+float *fr_store_memory(fr_store *s, bool *is_valid);
+void fr_store_set_memory(fr_store *s);
+/* Between fr_store_end and the next pass: the newest weights were changed in place (a mean over
+ * replicas) and count as the same version; predictions from them are made anew. */
+void fr_store_changed(fr_store *s);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
 void fr_store_reset(fr_store *s, int64_t version);

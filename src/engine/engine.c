@@ -178,7 +178,7 @@ static fr_status build(fr_engine *e)
 {
     FR_TRY(make_stages(e));
     FR_TRY(make_workers(e));
-    FR_TRY(e->transport->open(e->ctx, e->n_workers, &e->group));
+    FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
     FR_TRY(fr__jobs_run(e, fr__part_compile, true));
     FR_TRY(fr__wires_plan(e));
     FR_TRY(fr__params_find(e));
@@ -276,9 +276,9 @@ void fr_engine_free(fr_engine *e)
 int fr_engine_n_workers(const fr_engine *e) { return e->n_workers; }
 int fr_engine_n_stages(const fr_engine *e) { return e->n_stages; }
 const fr_stage *fr_engine_stage(const fr_engine *e, int stage) { return &e->stages[stage]; }
-int fr_engine_worker_of(const fr_engine *e, int stage)
+int fr_engine_worker_of(const fr_engine *e, int stage, int replica)
 {
-    return e->eval_schedule->worker_of[stage];
+    return e->eval_schedule->worker_of[stage] + replica;
 }
 int fr_engine_window(const fr_engine *e) { return e->window; }
 const char *fr_engine_about(const fr_engine *e) { return fr_device_about(e->workers[0].dev); }

@@ -12,7 +12,7 @@
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
-#include <forerun/engine.h>
+#include <forerun/state.h>
 
 #include "base/arena.h"
 #include "base/thread.h"

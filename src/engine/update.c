@@ -47,7 +47,7 @@ static fr_status find_ties(fr_engine *e)
         bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
         if (!spans[owner] || is_inside) continue; /* inside a stage the program adds them */
         e->tied[e->n_tied++] = i;
-        int worker = fr_engine_worker_of(e, e->home_of[i]);
+        int worker = fr_engine_worker_of(e, e->home_of[i], 0);
         e->tie_room[worker] += 2 * fr__align_up(fr__plain_bytes(e, i));
     }
     return FR_OK;
@@ -114,14 +114,14 @@ fr_status fr__update_open(fr_engine *e)
     if (!bytes || !owner || !e->tie_scratch) return fr__no_memory(e->ctx, (size_t)n, "an engine");
     for (int k = 0; k < e->n_stages; k++) {
         bytes[k] = e->parts[k].n_norm_blocks * sizeof(double);
-        owner[k] = fr_engine_worker_of(e, k);
+        owner[k] = fr_engine_worker_of(e, k, 0);
     }
     if (wants_norm(e))
         FR_TRY(e->transport->add_board(e->group, e->n_stages, bytes, owner, &e->norm_board));
     if (e->n_tied == 0) return FR_OK;
     for (int i = 0; i < e->n_tied; i++) {
         bytes[i] = fr__plain_bytes(e, e->tied[i]);
-        owner[i] = fr_engine_worker_of(e, e->home_of[e->tied[i]]);
+        owner[i] = fr_engine_worker_of(e, e->home_of[e->tied[i]], 0);
         if (bytes[i] > largest) largest = bytes[i];
     }
     for (int i = 0; i < e->n_workers; i++) {

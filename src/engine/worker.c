@@ -53,12 +53,13 @@ static fr_status transfer(fr_worker *w, const task *t)
     if (t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_SEND_B) {
         /* The pass has acquired the buffer; one that was not run acquires it here. */
         if (t->is_dead) FR_TRY(fr__acquire(w, wire, buffer));
-        e->transport->send(wire->channel, buffer);
+        e->transport->send(wire->channel, buffer, wire->bytes);
         return FR_OK;
     }
+    size_t bytes;
     uint64_t start = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
-    fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer]);
+    fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer], &bytes);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
     return status;

@@ -96,12 +96,14 @@ static bool fill_links(fr_arena *a, const fr_schedule_desc *d, fr_schedule *s)
 static bool fill_placement(home *h, const int *worker_of, fr_schedule *s)
 {
     s->worker_of = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
+    s->replicas = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
     h->first = FR_ARENA_ARRAY(&h->arena, int, s->n_workers + 1);
     h->stages = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
     int *next = FR_NEW_ARRAY(int, s->n_workers);
-    bool is_ok = s->worker_of && h->first && h->stages && next;
+    bool is_ok = s->worker_of && s->replicas && h->first && h->stages && next;
     for (int k = 0; is_ok && k < s->n_stages; k++) {
         s->worker_of[k] = worker_of[k];
+        s->replicas[k] = 1;
         h->first[worker_of[k] + 1]++;
     }
     for (int w = 0; is_ok && w < s->n_workers; w++) {
@@ -287,4 +289,17 @@ int fr_schedule_find_link(int n, const fr_link *links, int from, int to)
     for (int l = 0; l < n; l++)
         if (links[l].from == from && links[l].to == to) return l;
     return -1;
+}
+
+int fr_schedule_lead(const fr_schedule *s, int stage)
+{
+    const fr_instr_list *list = &s->lists[s->worker_of[stage]];
+    int ahead = 0, most = 0;
+    for (int i = 0; i < list->n; i++) {
+        if (list->at[i].stage != stage) continue;
+        if (list->at[i].action == FR_DO_F) ahead++;
+        if (fr__makes_gradients(list->at[i].action)) ahead--;
+        if (ahead > most) most = ahead;
+    }
+    return most > 0 ? most - 1 : 0;
 }

@@ -4,6 +4,7 @@
  * rename makes it real; only after that do older ones go. Killed at any moment, the folder
  * holds the old checkpoints, or the new one too. */
 #include "train/checkpoint.h"
+#include <forerun/state.h>
 
 #include "io/file.h"
 #include "io/json.h"

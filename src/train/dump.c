@@ -1,6 +1,7 @@
 /* dump.c -- writes the dump in two parts, before and after the update, so that no copy of the
  * weights is ever held. */
 #include "train/dump.h"
+#include <forerun/state.h>
 
 #include "base/alloc.h"
 #include "io/file.h"

@@ -3,6 +3,7 @@
 #include "io/sha256.h"
 #include "train/checkpoint.h"
 #include "train/state.h"
+#include <forerun/state.h>
 
 #include <string.h>
 

@@ -35,7 +35,7 @@ static void write_worker(fr_json *j, const fr_engine *e, int worker)
     fr__json_object(j, NULL);
     fr__json_list(j, "stages");
     for (int k = 0; k < fr_engine_n_stages(e); k++)
-        if (fr_engine_worker_of(e, k) == worker) fr__json_int(j, NULL, k);
+        if (fr_engine_worker_of(e, k, 0) == worker) fr__json_int(j, NULL, k);
     fr__json_end(j);
     fr__json_real(j, "busy_s", seconds(t, FR_SPENT_FORWARD, FR_SPENT_STEP));
     fr__json_real(j, "wait_s", seconds(t, FR_SPENT_WAIT_FORWARD, FR_SPENT_WAIT_OTHER));
@@ -80,7 +80,7 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     while (fr_graph_node(g, first)->op == FR_OP_INPUT && first + 1 < s->last) first++;
     fr__json_text(j, "first", fr_graph_node(g, first)->name);
     fr__json_text(j, "last", fr_graph_node(g, s->last - 1)->name);
-    fr__json_int(j, "worker", fr_engine_worker_of(e, stage));
+    fr__json_int(j, "worker", fr_engine_worker_of(e, stage, 0));
     fr__json_int(j, "parameters", count_params(g, s));
     fr__json_real(j, "forward_s", per(t->forward_ns, t->n_micro));
     fr__json_real(j, "backward_s", per(t->back_input_ns + t->back_weight_ns, t->n_micro));

@@ -2,7 +2,7 @@
 #ifndef TESTS_ENGINE_SMALL_NETS_H
 #define TESTS_ENGINE_SMALL_NETS_H
 
-#include <forerun/engine.h>
+#include <forerun/state.h>
 
 #include "base/philox.h"
 

@@ -5,6 +5,7 @@
  * n-th call that touches a file, for n = 1, 2, ... until it gets through. */
 #include "train/checkpoint.h"
 #include "train/fixture.h"
+#include <forerun/state.h>
 
 #include <errno.h>
 #include <math.h>

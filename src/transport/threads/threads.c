@@ -37,6 +37,7 @@ struct fr_channel {
     fr_channel_desc desc;
     count *freed;       /* [buffer] uses that the receiver is done with */
     _Atomic int *order; /* [message mod n_buffers]: its buffer, -1 if it was still in use */
+    size_t *bytes;      /* [message mod n_buffers]: its length */
     uint64_t *used;     /* [buffer] uses begun; the sender's alone */
     _Alignas(FR_ALIGN) count sent;
     _Alignas(FR_ALIGN) uint64_t received; /* the receiver's alone */
@@ -138,9 +139,12 @@ static fr_status bell_init(fr_ctx *ctx, bell *b)
     return fr__no_memory(ctx, sizeof *b, "a lock of a group of workers");
 }
 
-static fr_status threads_open(fr_ctx *ctx, int n_members, fr_group **out)
+static fr_status threads_open(fr_ctx *ctx, fr_team *team, int n_members, fr_group **out)
 {
     *out = NULL;
+    if (team)
+        return fr_fail(ctx, FR_UNSUPPORTED, "threads are workers of one process, not of %d",
+                       fr_team_size(team));
     if (n_members < 1)
         return fr_fail(ctx, FR_INVALID, "a group of %d workers; there must be at least one",
                        n_members);
@@ -162,6 +166,14 @@ static fr_status threads_open(fr_ctx *ctx, int n_members, fr_group **out)
     *out = g;
     return FR_OK;
 }
+
+static int threads_rank_of(const fr_group *g, int member)
+{
+    (void)g, (void)member;
+    return 0;
+}
+
+static void threads_poll(fr_group *g, int member) { (void)g, (void)member; }
 
 static void threads_abort(fr_group *g)
 {
@@ -196,10 +208,16 @@ static fr_status threads_add_channel(fr_group *g, const fr_channel_desc *d, fr_c
     count *freed = FR_ARENA_ARRAY(&g->arena, count, d->n_buffers);
     _Atomic int *order = FR_ARENA_ARRAY(&g->arena, _Atomic int, d->n_buffers);
     uint64_t *used = FR_ARENA_ARRAY(&g->arena, uint64_t, d->n_buffers);
-    if (!c || !freed || !order || !used)
+    size_t *bytes = FR_ARENA_ARRAY(&g->arena, size_t, d->n_buffers);
+    if (!c || !freed || !order || !used || !bytes)
         return fr__no_memory(g->ctx, sizeof *c + (size_t)d->n_buffers * 20, "a channel");
-    *c = (fr_channel){
-        .group = g, .next = g->channels, .desc = *d, .freed = freed, .order = order, .used = used};
+    *c = (fr_channel){.group = g,
+                      .next = g->channels,
+                      .desc = *d,
+                      .freed = freed,
+                      .order = order,
+                      .bytes = bytes,
+                      .used = used};
     g->channels = c;
     *out = c;
     return FR_OK;
@@ -212,20 +230,21 @@ static fr_status threads_acquire(fr_channel *c, int b)
 
 /* Not more messages than buffers are under way, so a place in `order` is free when it is needed;
  * a sender that did not acquire is found out by the receiver. */
-static void threads_send(fr_channel *c, int b)
+static void threads_send(fr_channel *c, int b, size_t bytes)
 {
     uint64_t n = atomic_load_explicit(&c->sent, memory_order_relaxed);
     bool is_free = atomic_load_explicit(&c->freed[b], memory_order_relaxed) >= c->used[b];
     atomic_store_explicit(&c->order[n % (uint64_t)c->desc.n_buffers], is_free ? b : -1,
                           memory_order_relaxed);
+    c->bytes[n % (uint64_t)c->desc.n_buffers] = bytes;
     c->used[b]++;
     raise_count(&c->sent, n + 1, &c->group->bells[c->desc.to]);
 }
 
-static fr_status threads_receive(fr_channel *c, int b, const void **data)
+static fr_status threads_receive(fr_channel *c, int b, const void **data, size_t *bytes)
 {
     const fr_channel_desc *d = &c->desc;
-    *data = NULL;
+    *data = NULL, *bytes = 0;
     FR_TRY(wait_for(c->group, d->to, &c->sent, c->received + 1));
     int got =
         atomic_load_explicit(&c->order[c->received % (uint64_t)d->n_buffers], memory_order_relaxed);
@@ -235,6 +254,7 @@ static fr_status threads_receive(fr_channel *c, int b, const void **data)
                        "%d: they do not walk the same schedule",
                        (unsigned long long)c->received, d->from, d->to, got,
                        got < 0 ? " (sent while in use)" : "", b);
+    *bytes = c->bytes[c->received % (uint64_t)d->n_buffers];
     c->received++;
     *data = d->memory + (size_t)b * d->stride;
     return FR_OK;
@@ -327,9 +347,9 @@ static fr_status threads_board_wait(fr_board *b, int64_t round, int member)
 const fr_transport fr__transport_threads = {
     .name = "threads",
     .summary = "workers are threads of one process; tensors change hands without a copy",
-    .shares_memory = true,
     .open = threads_open,
     .close = threads_close,
+    .rank_of = threads_rank_of,
     .add_channel = threads_add_channel,
     .add_board = threads_add_board,
     .acquire = threads_acquire,
@@ -339,6 +359,7 @@ const fr_transport fr__transport_threads = {
     .board_part = threads_board_part,
     .board_post = threads_board_post,
     .board_wait = threads_board_wait,
+    .poll = threads_poll,
     .abort = threads_abort,
     .is_aborted = threads_is_aborted,
     .reset = threads_reset,

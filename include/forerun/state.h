@@ -1,0 +1,44 @@
+/* state.h -- what an engine has learned, in and out as plain floats, wherever it lies. */
+#ifndef FORERUN_STATE_H
+#define FORERUN_STATE_H
+
+#include <forerun/engine.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Plain copies of parameters, gradients (keep_grads), optimizer state `which`: fr_shape_count
+ * floats. Parameter indices are the graph's. A tied parameter reads its owner. With a team values
+ * come to and from rank 0; others give and get no `plain` (NULL). */
+fr_status fr_engine_get_param(fr_engine *e, int param, float *plain);
+fr_status fr_engine_set_param(fr_engine *e, int param, const float *plain);
+fr_status fr_engine_get_grad(fr_engine *e, int param, float *plain);
+fr_status fr_engine_get_state(fr_engine *e, int which, int param, float *plain);
+fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *plain);
+/* What the weight policy remembers from update to update beside them: the version before (double
+ * buffer), the drift (pipemare). Its name ("previous", "drift"), NULL: nothing. Optional in a
+ * checkpoint: without it the run goes on as at its start. get: *is_there false: not now. */
+const char *fr_engine_memory_name(const fr_engine *e);
+fr_status fr_engine_get_memory(fr_engine *e, int param, float *plain, bool *is_there);
+fr_status fr_engine_set_memory(fr_engine *e, int param, const float *plain);
+
+/* A copy of all that a checkpoint holds, taken while the pipeline is empty; then training may go
+ * on and the copy be read by another thread. Items come in a fixed order: parameters that are
+ * trained, buffers, optimizer state 0, 1, ..., memory; each in graph order, tied ones left out. On
+ * rank 0 fr_snapshot_next gives item after item; on other ranks it sends theirs, plain NULL: all
+ * ranks call it until *item has param -1. One snapshot at a time: the next call of
+ * fr_engine_snapshot begins it anew, and must wait until this one has been read. */
+typedef enum fr_item_kind { FR_ITEM_PARAM, FR_ITEM_STATE, FR_ITEM_MEMORY } fr_item_kind;
+typedef struct fr_item {
+    fr_item_kind kind;
+    int which, param; /* state block; -1: no more items */
+} fr_item;
+typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
+fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
+fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
