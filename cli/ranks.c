@@ -37,31 +37,45 @@ static bool speaks_of_failure(fr_team *team, const char *text)
     return rank == 0 || strncmp(first, text, sizeof first - 1) != 0;
 }
 
-static void say(const fr_team *team, const char *text)
+static void say(int rank, const char *text)
 {
     fflush(stdout);
-    if (fr_team_rank(team) == 0)
+    if (rank == 0)
         fprintf(stderr, "forerun: %s\n", text);
     else
-        fprintf(stderr, "forerun: rank %d: %s\n", fr_team_rank(team), text);
+        fprintf(stderr, "forerun: rank %d: %s\n", rank, text);
+}
+
+static const char *text_of(fr_ctx *ctx, fr_status status)
+{
+    const char *text = fr_ctx_error(ctx);
+    return text[0] ? text : fr_status_text(status);
+}
+
+/* MPI would wait for the lost ones in what it does at exit. */
+_Noreturn static void leave_now(fr_status status)
+{
+    fflush(NULL);
+    _exit(fr_status_exit_code(status));
 }
 
 int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
 {
-    const char *loss = NULL;
-    if (!team) return cli_finish(ctx, status);
+    const char *loss;
+    int rank = fr_team_rank_by_launcher();
+    if (!team && (status == FR_OK || fr_team_size_by_launcher() == 1))
+        return cli_finish(ctx, status);
+    if (!team) { /* it could not be joined; a build without MPI is the same everywhere */
+        if (rank == 0 || status != FR_UNSUPPORTED) say(rank, text_of(ctx, status));
+        leave_now(status);
+    }
     status = fr_team_agree(team, status);
     bool is_broken = fr_team_is_broken(team, &loss);
-    const char *text = fr_ctx_error(ctx);
-    if (!text[0]) text = fr_status_text(status);
+    const char *text = text_of(ctx, status);
     if (status != FR_OK && (is_broken ? speaks_of_loss(team, loss) : speaks_of_failure(team, text)))
-        say(team, text);
+        say(fr_team_rank(team), text);
     fr_team_leave(team);
-    /* MPI would wait for the lost ones in what it does at exit. */
-    if (is_broken) {
-        fflush(NULL);
-        _exit(fr_status_exit_code(FR_PEER));
-    }
+    if (is_broken) leave_now(FR_PEER);
     fr_ctx_free(ctx);
     return fr_status_exit_code(status);
 }
