@@ -33,7 +33,9 @@ typedef struct fr_channel_desc {
     int n_buffers;
     size_t bytes, stride;
     char *memory;  /* of the sender; NULL where it does not live */
-    char *landing; /* where the receiver lives, if that is another process: as much again */
+    /* Where the receiver lives, if that is another process: as many pieces, of `bytes` rounded up
+     * to FR_ALIGN (64), side by side; else NULL. */
+    char *landing;
 } fr_channel_desc;
 
 /* A block of floats of each member, in buckets that are added up one by one. Sums are made in one
