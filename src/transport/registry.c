@@ -38,3 +38,26 @@ fr_status fr__board_check(fr_ctx *ctx, int n_members, int n_parts, const int *ow
                            n_members);
     return FR_OK;
 }
+
+fr_status fr__sum_check(fr_ctx *ctx, int n_members, const fr_sum_desc *d)
+{
+    if (d->n_members < 1 || d->n_members > FR_TREE_MEMBERS || d->n_buckets < 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "a sum of %d buckets over %d workers; give it at least one bucket, and 1 to "
+                       "%d workers",
+                       d->n_buckets, d->n_members, FR_TREE_MEMBERS);
+    for (int k = 0; k < d->n_members; k++) {
+        bool is_new = d->members[k] >= 0 && d->members[k] < n_members;
+        for (int j = 0; j < k; j++) is_new &= d->members[j] != d->members[k];
+        if (!is_new)
+            return fr_fail(ctx, FR_INVALID, "a sum over worker %d, %s", d->members[k],
+                           d->members[k] < 0 || d->members[k] >= n_members
+                               ? "who is not in the group"
+                               : "who is in it already");
+    }
+    bool is_ascending = d->edge[0] == 0;
+    for (int b = 0; b < d->n_buckets; b++) is_ascending &= d->edge[b] <= d->edge[b + 1];
+    if (!is_ascending)
+        return fr_fail(ctx, FR_INVALID, "the edges of the buckets of a sum do not ascend from 0");
+    return FR_OK;
+}

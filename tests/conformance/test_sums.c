@@ -1,0 +1,246 @@
+/* test_sums.c -- what every transport's sums must do: the bits of a binary tree over the members,
+ * for groups of every size, uneven and empty buckets, rounds in which somebody has nothing to add,
+ * members that are early and late. Blocks are written again as soon as that is allowed, and pieces
+ * are read as late as that is allowed, so that a transport that keeps a promise only almost is
+ * found out. */
+#include <forerun/transport.h>
+
+#include "base/philox.h"
+#include "base/thread.h"
+#include "support/check.h"
+
+#include <sched.h>
+
+enum { MAX_MEMBERS = 8, N_BUCKETS = 7 };
+static const size_t edge[N_BUCKETS + 1] = {0, 0, 1, 17, 1000, 1000, 4139, 9000};
+
+typedef struct scene {
+    const fr_transport *t;
+    fr_ctx *ctx;
+    fr_group *g;
+    fr_sum *sum;
+    int n_members, n_rounds;
+    int members[MAX_MEMBERS];
+    float *block[MAX_MEMBERS];
+    char *room[MAX_MEMBERS];
+} scene;
+
+typedef struct member {
+    scene *s;
+    int nth;
+    uint64_t draws;
+    char says[160]; /* "" if all was well */
+    pthread_t thread;
+} member;
+
+#define NOTE(m, ...) (snprintf((m)->says, sizeof(m)->says, __VA_ARGS__), false)
+
+static void delay(member *m)
+{
+    uint32_t r[4];
+    fr__random4(5, FR_STREAM_SYNTHETIC, (uint32_t)m->nth, m->draws++, 0, r);
+    if (r[0] % 4 == 0) sched_yield();
+    if (r[0] % 64 == 0) fr__sleep_ns(1000 * (r[0] >> 8) % 60000);
+}
+
+/* What the nth member adds at place i in a round: numbers whose sum depends on its order. */
+static float term(int nth, int round, size_t i)
+{
+    uint32_t h = (uint32_t)(i * 2654435761u) ^ (uint32_t)(round * 40503 + nth * 9176);
+    h ^= h >> 15, h *= 0x2c1b3c6du, h ^= h >> 12;
+    return ((float)(h & 0xffff) - 32768) * (h & 0x10000 ? 1e-3f : 1e3f);
+}
+
+static float by_hand(int n_members, int a, int s, int round, size_t i)
+{
+    if (a + s >= n_members) return term(a, round, i);
+    return by_hand(n_members, a, 2 * s, round, i) + by_hand(n_members, a + s, 2 * s, round, i);
+}
+
+/* Whether the nth member has something to add; in most rounds of most buckets all have. */
+static bool is_alive_at(int nth, int round, int bucket)
+{
+    return (round * 7 + bucket * 3 + nth) % 11 != 5;
+}
+
+static bool is_sum_alive(const scene *s, int round, int bucket)
+{
+    for (int k = 0; k < s->n_members; k++)
+        if (!is_alive_at(k, round, bucket)) return false;
+    return true;
+}
+
+static int bucket_at(int round, int i) { return round % 2 ? i : N_BUCKETS - 1 - i; }
+
+static void fill(member *m, int round, int bucket)
+{
+    float *block = m->s->block[m->nth];
+    for (size_t i = edge[bucket]; i < edge[bucket + 1]; i++) block[i] = term(m->nth, round, i);
+}
+
+static bool check(member *m, int round, int bucket)
+{
+    scene *s = m->s;
+    size_t next = edge[bucket];
+    if (round < 0 || !is_sum_alive(s, round, bucket)) return true;
+    for (int k = 0; k < s->n_members; k++) {
+        size_t at, n;
+        const float *piece = s->t->sum_piece(s->sum, m->nth, bucket, k, &at, &n);
+        if (at != next || at + n > edge[bucket + 1])
+            return NOTE(m, "bucket %d: piece %d is %zu floats at %zu", bucket, k, n, at);
+        for (size_t i = 0; i < n; i++) {
+            float right = by_hand(s->n_members, 0, 1, round, at + i);
+            if (piece[i] != right)
+                return NOTE(m, "round %d, bucket %d, float %zu: %.9g, should be %.9g", round,
+                            bucket, at + i, (double)piece[i], (double)right);
+        }
+        next = at + n;
+    }
+    return next == edge[bucket + 1] || NOTE(m, "bucket %d: pieces end at %zu", bucket, next);
+}
+
+static bool run_round(member *m, int round)
+{
+    scene *s = m->s;
+    for (int i = 0; i < N_BUCKETS; i++) {
+        int b = bucket_at(round, i);
+        delay(m);
+        if (!check(m, round - 1, b)) return false;
+        s->t->sum_post(s->sum, m->nth, b, is_alive_at(m->nth, round, b));
+    }
+    for (int i = 0; i < N_BUCKETS; i++) {
+        int b = bucket_at(round, i);
+        bool is_alive;
+        delay(m);
+        if (i % 3 == 1) s->t->poll(s->g, s->members[m->nth]);
+        if (s->t->sum_wait(s->sum, m->nth, b, &is_alive)) return NOTE(m, "round %d", round);
+        if (is_alive != is_sum_alive(s, round, b))
+            return NOTE(m, "round %d, bucket %d: alive is %d", round, b, is_alive);
+        fill(m, round + 1, b);
+    }
+    return true;
+}
+
+static void *member_main(void *arg)
+{
+    member *m = arg;
+    for (int b = 0; b < N_BUCKETS; b++) fill(m, 0, b);
+    for (int round = 0; round < m->s->n_rounds; round++)
+        if (!run_round(m, round)) {
+            m->s->t->abort(m->s->g); /* the others would wait for it for ever */
+            break;
+        }
+    return NULL;
+}
+
+/* The members of the sum are those of the group, last one first, but for member 0 if `spare`. */
+static scene open_scene(const fr_transport *t, int n_members, int spare)
+{
+    scene s = {.t = t, .n_members = n_members, .ctx = fr_ctx_create()};
+    assert_non_null(s.ctx);
+    assert_ok(s.ctx, t->open(s.ctx, NULL, n_members + spare, &s.g));
+    for (int k = 0; k < n_members; k++) s.members[k] = n_members + spare - 1 - k;
+    fr_sum_desc d = {n_members, s.members, N_BUCKETS, edge, s.block, s.room};
+    for (int k = 0; k < n_members; k++) {
+        s.block[k] = FR_NEW_ARRAY(float, edge[N_BUCKETS]);
+        s.room[k] = fr__alloc(t->sum_room(s.g, &d, k));
+        assert_non_null(s.block[k]);
+        assert_non_null(s.room[k]);
+    }
+    assert_ok(s.ctx, t->add_sum(s.g, &d, &s.sum));
+    return s;
+}
+
+static void close_scene(scene *s)
+{
+    s->t->close(s->g);
+    for (int k = 0; k < s->n_members; k++) {
+        fr__free(s->block[k]);
+        fr__free(s->room[k]);
+    }
+    fr_ctx_free(s->ctx);
+}
+
+static void play(scene *s, int n_rounds)
+{
+    member members[MAX_MEMBERS];
+    s->n_rounds = n_rounds;
+    for (int k = 0; k < s->n_members; k++) {
+        members[k] = (member){.s = s, .nth = k};
+        assert_int_equal(pthread_create(&members[k].thread, NULL, member_main, &members[k]), 0);
+    }
+    for (int k = 0; k < s->n_members; k++) pthread_join(members[k].thread, NULL);
+    for (int k = 0; k < s->n_members; k++)
+        if (members[k].says[0])
+            fail_msg("%s, member %d of %d: %s (%s)", s->t->name, k, s->n_members, members[k].says,
+                     fr_ctx_error(s->ctx));
+}
+
+#define FOR_EACH_TRANSPORT(t) \
+    for (const fr_transport *const *list = fr_transport_list(), *t; (t = *list); list++)
+
+static void sums_have_the_bits_of_the_tree(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t) for (int n = 1; n <= MAX_MEMBERS; n++)
+    {
+        scene s = open_scene(t, n, n % 2);
+        uint64_t before = fr__alloc_count();
+        play(&s, 60);
+        assert_int_equal(fr__alloc_count(), before);
+        t->reset(s.g);
+        play(&s, 4);
+        close_scene(&s);
+    }
+}
+
+static void abort_ends_a_wait(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 2, 0);
+        bool is_alive;
+        t->sum_post(s.sum, 0, 3, true);
+        t->abort(s.g);
+        assert_int_equal(t->sum_wait(s.sum, 0, 3, &is_alive), FR_PEER);
+        assert_int_equal(fr_ctx_status(s.ctx), FR_OK);
+        close_scene(&s);
+    }
+}
+
+static void misuse_is_told(void **state)
+{
+    (void)state;
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, 2, 1);
+        bool is_alive;
+        fr_sum *sum;
+        assert_fails(s.ctx, t->sum_wait(s.sum, 0, 3, &is_alive), FR_INTERNAL,
+                     "worker 2 waits for the sum of bucket 3 in round 0");
+        int twice[] = {1, 1}, unknown[] = {0, 3};
+        size_t falling[] = {0, 5, 4};
+        fr_sum_desc good = {2, s.members, N_BUCKETS, edge, s.block, s.room}, d = good;
+        d.members = twice;
+        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "in it already");
+        d.members = unknown;
+        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "not in the group");
+        d = good, d.n_buckets = 2, d.edge = falling;
+        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "ascend");
+        d = good, d.n_buckets = 0;
+        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "0 buckets");
+        close_scene(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_have_the_bits_of_the_tree),
+        cmocka_unit_test(abort_ends_a_wait),
+        cmocka_unit_test(misuse_is_told),
+    };
+    alarm(120); /* a lost wake-up would hang */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
