@@ -21,8 +21,6 @@ fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *p
  * checkpoint: without it the run goes on as at its start. Snapshots have it, where there is any. */
 const char *fr_engine_memory_name(const fr_engine *e);
 fr_status fr_engine_set_memory(fr_engine *e, int param, const float *plain);
-/* The parameters are those after `step` updates; before fr_engine_set_memory. */
-void fr_engine_set_step(fr_engine *e, int64_t step);
 
 /* A copy of all that a checkpoint holds, taken while the pipeline is empty; then training may go
  * on and the copy be read by another thread. Items come in a fixed order: parameters that are

@@ -1,12 +1,14 @@
-/* crew.c -- one call of the engine in several processes: what rank 0 and the others tell each other.
+/* crew.c -- one call of the engine in several processes: what rank 0 and the others tell each
+ * other.
  *
  *     others -> 0   ready, done (a mini-batch), diverged, stop, state of workers, walked, failed
  *     0 -> others   go, grant, limit, abort, end
  *
- * A call begins when everybody is ready. Rank 0 grants mini-batches a little ahead of those that are
- * through, so that it can stop granting: then all processes walk the same segments, for whatever was
- * granted is walked, with or without computing. The call ends when every process has walked and
- * every mini-batch below the limit is through; the end says how it went, the same to all.
+ * A call begins when everybody is ready. Rank 0 grants mini-batches a little ahead of those that
+ * are through, so that it can stop granting: then all processes walk the same segments, for
+ * whatever was granted is walked, with or without computing. The call ends when every process has
+ * walked and every mini-batch below the limit is through; the end says how it went, the same to
+ * all.
  *
  * A message that two workers exchange anyway carries the news of a mini-batch that diverged (it is
  * empty), before any stage could step; what is told here only makes it known to everybody. */
@@ -17,7 +19,7 @@
 #include <string.h>
 
 enum { TEXT = 1024, LEAST_AHEAD = 2, MOST_AHEAD = 64 };
-#define AHEAD_S 0.2      /* seconds of work that may be granted ahead */
+#define AHEAD_S 0.2        /* seconds of work that may be granted ahead */
 #define STATE_NS 100000000 /* between two reports of what workers do */
 
 typedef enum kind {
@@ -161,7 +163,7 @@ static bool hear_done(fr_engine *e, int rank, const letter *l, const char *data,
                                         sizeof(fr_ledger_row) * (size_t)r->n_rows[i]))
             return false;
     }
-    fr__record_arrived(e, r);
+    fr__record_arrived(r);
     return true;
 }
 
@@ -229,7 +231,9 @@ static void grant(fr_engine *e)
         c->seen_ns = now;
     }
     double ahead = c->batch_s > 0 ? AHEAD_S / c->batch_s : LEAST_AHEAD;
-    int64_t more = ahead < LEAST_AHEAD ? LEAST_AHEAD : ahead > MOST_AHEAD ? MOST_AHEAD : (int64_t)ahead;
+    int64_t more = ahead < LEAST_AHEAD  ? LEAST_AHEAD
+                   : ahead > MOST_AHEAD ? MOST_AHEAD
+                                        : (int64_t)ahead;
     int64_t upto = e->n_reported + e->window + more;
     if (upto > e->n_reported + e->n_records) upto = e->n_reported + e->n_records;
     if (upto > e->n) upto = e->n;
@@ -307,7 +311,8 @@ static void hear_progress(fr_engine *e, int from, const letter *l, const char *d
         is_fine = hear_done(e, from, l, data, bytes);
     }
     pthread_mutex_unlock(&e->feed_lock);
-    if (!is_fine) cut(e, "a message about a mini-batch made no sense: do all processes run the same build?");
+    if (!is_fine)
+        cut(e, "a message about a mini-batch made no sense: do all processes run the same build?");
     if (l->kind == DONE) wake_caller(e);
 }
 
@@ -360,7 +365,8 @@ static void lost(void *user, int rank, const char *text)
     if (e->n_local > 1)
         n = snprintf(held, sizeof held, "workers %d to %d", first, first + e->n_local - 1);
     const fr_part *p = e->workers[first].n_parts ? e->workers[first].parts[0] : NULL;
-    if (p) snprintf(held + n, sizeof held - (size_t)n, ", stage %d, replica %d", p->stage, p->replica);
+    if (p)
+        snprintf(held + n, sizeof held - (size_t)n, ", stage %d, replica %d", p->stage, p->replica);
     char all[TEXT + 300];
     snprintf(all, sizeof all, "%s; it held %s", text, held);
     cut(e, all);
@@ -379,7 +385,8 @@ fr_status fr__crew_create(fr_engine *e)
               (sizeof(double) + sizeof(int)) * (size_t)e->n_parts +
               sizeof(fr_ledger_row) * (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro;
     c->buffer = fr__arena_alloc(&e->arena, c->room);
-    c->states = fr__arena_alloc(&e->arena, sizeof(letter) + sizeof(worker_state) * (size_t)e->n_local);
+    c->states =
+        fr__arena_alloc(&e->arena, sizeof(letter) + sizeof(worker_state) * (size_t)e->n_local);
     if (!c->buffer || !c->states) return fr__no_memory(e->ctx, c->room, "a crew");
     fr_team_ears ears = {.user = e, .hear = hear, .lost = lost};
     e->crew = c;
@@ -481,8 +488,8 @@ static bool conclude(fr_engine *e)
 {
     fr_crew *c = e->crew;
     pthread_mutex_lock(&e->feed_lock);
-    bool is_over = c->n_walked == e->n_ranks - 1 &&
-                   (e->first + e->n_reported >= atomic_load(&e->limit));
+    bool is_over =
+        c->n_walked == e->n_ranks - 1 && (e->first + e->n_reported >= atomic_load(&e->limit));
     pthread_mutex_unlock(&e->feed_lock);
     if (!is_over || c->has_ended) return c->has_ended;
     c->end = (letter){.kind = END,

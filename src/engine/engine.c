@@ -104,8 +104,7 @@ static fr_status make_parts(fr_engine *e)
         e->has_replicas |= s->replicas[k] > 1;
     }
     e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_parts);
-    if (!e->parts)
-        return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
+    if (!e->parts) return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
     for (int k = 0; k < e->n_stages; k++) {
         for (int q = 0; q < s->replicas[k]; q++) {
             fr_worker *w = &e->workers[s->worker_of[k] + q];
@@ -203,7 +202,8 @@ fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **
     e->desc = *desc;
     e->rank = fr_team_rank(desc->team);
     e->n_ranks = fr_team_size(desc->team);
-    e->transport = desc->transport ? desc->transport : fr_transport_find(desc->team ? "mpi" : "threads");
+    e->transport =
+        desc->transport ? desc->transport : fr_transport_find(desc->team ? "mpi" : "threads");
     if (!e->desc.policy) e->desc.policy = fr_policy_find("live");
     if (!(e->desc.stall_s > 0)) e->desc.stall_s = 30;
     e->failed_worker = -1;
@@ -214,9 +214,9 @@ fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&e->caller_wakes, &steady);
     pthread_condattr_destroy(&steady);
-    fr_status status = e->transport
-                           ? build(e)
-                           : fr_fail(ctx, FR_UNSUPPORTED, "this build has no transport for several processes");
+    fr_status status = e->transport ? build(e)
+                                    : fr_fail(ctx, FR_UNSUPPORTED,
+                                              "this build has no transport for several processes");
     status = fr_team_agree(desc->team, status);
     if (status == FR_OK) status = fr__crew_create(e);
     if (status != FR_OK) {

@@ -118,16 +118,16 @@ typedef struct fr_norm_block {
 /* How the gradients of a mini-batch come together: of the micro-batches of a part, then of its
  * replicas (gather.c). */
 typedef struct fr_gather {
-    fr__tree tree;    /* exact_sum: which block a micro-batch writes, and what is added to what */
-    bool has_tree;    /* else gradients are added one after the other, into the one block */
-    fr_sum *sum;      /* of the replicas; NULL: none */
+    fr__tree tree; /* exact_sum: which block a micro-batch writes, and what is added to what */
+    bool has_tree; /* else gradients are added one after the other, into the one block */
+    fr_sum *sum;   /* of the replicas; NULL: none */
     size_t room_bytes;
     char *room;
     int n_buckets;
-    size_t *edge;     /* [n_buckets + 1] floats */
-    size_t *n_due;    /* [bucket] floats that a backward reports as final */
-    size_t *n_left;   /* [bucket] of them still to come in this mini-batch */
-    int next;         /* buckets are handed in from the last to the first: this one is next */
+    size_t *edge;   /* [n_buckets + 1] floats */
+    size_t *n_due;  /* [bucket] floats that a backward reports as final */
+    size_t *n_left; /* [bucket] of them still to come in this mini-batch */
+    int next;       /* buckets are handed in from the last to the first: this one is next */
 } fr_gather;
 
 #define FR_MAX_BLOCKS 16
@@ -371,7 +371,7 @@ void fr__record_close(fr_part *p, int64_t batch);
 /* The part has made its update; norm_sq: of its gradient, NaN if unknown. */
 void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq);
 /* A process is through with it. */
-void fr__record_arrived(fr_engine *e, fr_record *r);
+void fr__record_arrived(fr_record *r);
 /* The next mini-batch to report, if it is through; and that it has been. */
 fr_record *fr__record_through(fr_engine *e);
 void fr__record_reported(fr_engine *e);

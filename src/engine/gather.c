@@ -9,7 +9,10 @@
  * final, and travels while the rest is still computed. */
 #include "engine/engine.h"
 
-enum { BUCKET = 1 << 20 }; /* floats: long enough for full bandwidth, short enough to overlap */
+enum {
+    BUCKET = 1 << 20, /* floats: long enough for full bandwidth, short enough to overlap */
+    MERGE_GRAIN = 4096
+};
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
@@ -140,28 +143,23 @@ float *fr__gather_block(const fr_part *p, int j, bool *adds)
     return g->has_tree ? p->grads + (size_t)g->tree.block[j] * p->grad_stride : p->grads;
 }
 
-typedef struct addition {
-    float *to; /* += */
-    const float *from;
-} addition;
+typedef struct merge {
+    const fr_part *part;
+    int j;
+} merge;
 
-static void add_range(void *arg, size_t begin, size_t end)
+static void merge_range(void *arg, size_t begin, size_t end)
 {
-    const addition *a = arg;
-    float *restrict to = a->to;
-    const float *restrict from = a->from;
-    for (size_t i = begin; i < end; i++) to[i] += from[i];
+    const merge *m = arg;
+    const fr_part *p = m->part;
+    fr__tree_merge_range(&p->gather.tree, m->j, p->grads, p->grad_stride, begin, end - begin);
 }
 
 void fr__gather_add(fr_part *p, int j)
 {
-    const fr__tree *t = &p->gather.tree;
-    if (!p->gather.has_tree) return;
-    for (int i = t->first_merge[j]; i < t->first_merge[j + 1]; i++) {
-        addition a = {p->grads + (size_t)t->merges[i].to * p->grad_stride,
-                      p->grads + (size_t)t->merges[i].from * p->grad_stride};
-        fr_device_parallel(p->worker->dev, p->n_grads, 4096, add_range, &a);
-    }
+    merge m = {p, j};
+    if (p->gather.has_tree)
+        fr_device_parallel(p->worker->dev, p->n_grads, MERGE_GRAIN, merge_range, &m);
 }
 
 /* --- replicas --------------------------------------------------------------------------------- */
@@ -204,8 +202,7 @@ static fr_status wait_bucket(fr_part *p, int bucket, bool *is_alive)
     fr_worker *w = p->worker;
     uint64_t start = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
-    fr_status status =
-        w->engine->transport->sum_wait(p->gather.sum, p->replica, bucket, is_alive);
+    fr_status status = w->engine->transport->sum_wait(p->gather.sum, p->replica, bucket, is_alive);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
     return status;

@@ -1,5 +1,5 @@
-/* jobs.c -- work for the workers' threads: devices, programs and walks belong to the thread that uses
- * them, so whatever touches those is a job. */
+/* jobs.c -- work for the workers' threads: devices, programs and walks belong to the thread that
+ * uses them, so whatever touches those is a job. */
 #include "engine/engine.h"
 
 #include <stdio.h>

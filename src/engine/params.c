@@ -1,6 +1,6 @@
-/* params.c -- parameters, gradients, optimizer state and what the weight policy remembers, in and out
- * as plain floats, wherever their stage is. A parameter tied across stages has a copy in each, and
- * every replica of a stage one; all are written alike. Called while no worker runs.
+/* params.c -- parameters, gradients, optimizer state and what the weight policy remembers, in and
+ * out as plain floats, wherever their stage is. A parameter tied across stages has a copy in each,
+ * and every replica of a stage one; all are written alike. Called while no worker runs.
  *
  * With a team rank 0 gives and gets; the others make the same calls and move what is theirs. */
 #include "engine/engine.h"
@@ -187,12 +187,6 @@ const char *fr_engine_memory_name(const fr_engine *e)
     return e->desc.schedule ? fr_store_memory_name(&d) : NULL;
 }
 
-void fr_engine_set_step(fr_engine *e, int64_t step)
-{
-    for (int i = 0; i < e->n_parts; i++)
-        if (e->parts[i].store) fr_store_reset(e->parts[i].store, step);
-}
-
 fr_status fr_engine_set_memory(fr_engine *e, int param, const float *plain)
 {
     return set(e, param, MEMORY, 0, plain);
@@ -234,8 +228,8 @@ static fr_status compare_layouts(fr_engine *e, int param, const float *values, f
         fr_part *p = fr__part(e, e->home_of[param], q);
         fr_program *eval = p->bound[FR_MODE_EVAL].program;
         if (!p->worker->is_local || p->layout == eval) continue;
-        FR_TRY(fr_program_read_param(eval, block_of(p, VALUE, 0, is_buffer),
-                                     e->placement_of[param], seen));
+        FR_TRY(fr_program_read_param(eval, block_of(p, VALUE, 0, is_buffer), e->placement_of[param],
+                                     seen));
         if (memcmp(values, seen, fr__plain_bytes(e, param)) != 0) return fail_layout(e, param);
     }
     return FR_OK;

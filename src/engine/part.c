@@ -18,8 +18,11 @@ static fr_status bind_inputs(fr_part *p, fr_bound *b)
     for (int i = 0; i < n; i++) {
         const fr_port *port = fr_program_input(b->program, i);
         fr_role role = fr__role_of(g, port->node);
-        b->in[i] = (fr_in_port){
-            .role = role, .value.route = -1, .grad.route = -1, .seed.route = -1, .bytes = port->bytes};
+        b->in[i] = (fr_in_port){.role = role,
+                                .value.route = -1,
+                                .grad.route = -1,
+                                .seed.route = -1,
+                                .bytes = port->bytes};
         if (role == FR_ROLE_WIRE) continue;
         p->engine->reads_data = true;
         int other = of_role[role] - 1;
@@ -147,10 +150,10 @@ static fr_status list_norm_blocks(fr_part *p)
         p->n_updated += at->count;
         for (size_t done = 0; param->tied_to < 0 && done < at->count; done += FR_NORM_BLOCK) {
             size_t left = at->count - done;
-            p->norm_blocks[p->n_norm_blocks++] = (fr_norm_block){
-                .offset = at->offset + done,
-                .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK,
-                .nth = p->engine->nth_own[at->param]};
+            p->norm_blocks[p->n_norm_blocks++] =
+                (fr_norm_block){.offset = at->offset + done,
+                                .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK,
+                                .nth = p->engine->nth_own[at->param]};
         }
     }
     return FR_OK;

@@ -65,8 +65,7 @@ void fr__records_begin(fr_engine *e)
 
 void fr__feed_changed(fr_engine *e)
 {
-    for (int i = 0; i < e->n_local; i++)
-        pthread_cond_signal(&e->workers[e->first_worker + i].fed);
+    for (int i = 0; i < e->n_local; i++) pthread_cond_signal(&e->workers[e->first_worker + i].fed);
 }
 
 bool fr__feed_wait(fr_worker *w)
@@ -186,7 +185,7 @@ void fr__record_close(fr_part *p, int64_t batch)
 }
 
 /* With feed_lock held. */
-void fr__record_arrived(fr_engine *e, fr_record *r)
+void fr__record_arrived(fr_record *r)
 {
     if (--r->n_missing == 0) r->done_ns = fr__now_ns();
 }
@@ -198,7 +197,7 @@ void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
     pthread_mutex_lock(&e->feed_lock);
     r->part_sq[p->index] = norm_sq;
     bool is_done = --r->n_unstepped == 0;
-    if (is_done && e->rank == 0) fr__record_arrived(e, r);
+    if (is_done && e->rank == 0) fr__record_arrived(r);
     if (is_done && e->rank > 0) {
         fr__crew_done(e, r);
         clear_record(e, e->n_reported++ + e->n_records);

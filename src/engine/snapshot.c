@@ -1,9 +1,9 @@
-/* snapshot.c -- a copy of all that a checkpoint holds, taken between two calls, so that training goes
- * on while somebody writes it to a disk.
+/* snapshot.c -- a copy of all that a checkpoint holds, taken between two calls, so that training
+ * goes on while somebody writes it to a disk.
  *
- * Values are made plain when they are copied: programs belong to the workers, who will be busy. Each
- * process copies what the first replica of each of its stages holds, and streams it to rank 0 in the
- * order of the items. */
+ * Values are made plain when they are copied: programs belong to the workers, who will be busy.
+ * Each process copies what the first replica of each of its stages holds, and streams it to rank 0
+ * in the order of the items. */
 #include "engine/engine.h"
 
 #include <string.h>

@@ -147,7 +147,7 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
         fr_part *p = &e->parts[i];
         if (!p->worker->is_local) continue;
         p->begun = first;
-        if (fr_store_version(p->store) != first) fr_store_reset(p->store, first);
+        if (fr_store_version(p->store) != first) fr_store_renumber(p->store, first);
     }
 }
 
@@ -221,8 +221,9 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     FR_TRY(check_usable(e, FR_MODE_TRAIN));
     if (n <= 0) return FR_OK;
     begin(e, FR_MODE_TRAIN, first_step, n, source);
-    FR_TRY(walk_all(e, &l));
+    fr_status status = walk_all(e, &l);
     *n_done = e->n_reported;
+    if (status != FR_OK) return status;
     undo_beyond_limit(e);
     FR_TRY(fr__drain(e));
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;

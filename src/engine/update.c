@@ -105,7 +105,8 @@ fr_status fr__update_plan(fr_engine *e)
                                      : "norms");
     for (int i = 0; i < e->n_parts; i++) {
         fr_part *p = &e->parts[i];
-        bool is_summed = (e->sums_grads && p->n_replicas > 1) || (e->desc.exact_sum && p->n_micro > 1);
+        bool is_summed =
+            (e->sums_grads && p->n_replicas > 1) || (e->desc.exact_sum && p->n_micro > 1);
         p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && !is_summed &&
                        p->n_grads == p->n_weights && !holds_up_others(p);
     }
@@ -192,7 +193,8 @@ static void sum_squares(fr_part *p, double *of_param)
     norm_task t = {p, p->norm_sums};
     fr_device_parallel(p->worker->dev, p->n_norm_blocks, NORM_GRAIN, sum_blocks, &t);
     for (int i = 0; i < p->engine->n_own[p->stage]; i++) of_param[i] = 0;
-    for (size_t i = 0; i < p->n_norm_blocks; i++) of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
+    for (size_t i = 0; i < p->n_norm_blocks; i++)
+        of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
 }
 
 static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round)

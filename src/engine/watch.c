@@ -138,8 +138,7 @@ void fr__blame_stall(fr_engine *e, double seconds)
     int culprit = -1, n_named = 0;
     for (int i = 0; i < e->n_workers; i++) {
         fr_worker *w = &e->workers[i];
-        if (is_busy(w) && !atomic_load(&w->is_waiting) && culprit < 0)
-            culprit = i;
+        if (is_busy(w) && !atomic_load(&w->is_waiting) && culprit < 0) culprit = i;
     }
     for (int i = 0; i < e->n_workers && n_named < 3; i++) {
         fr_worker *w = &e->workers[i];

@@ -84,14 +84,12 @@ static void tap_grads(fr_part *p)
         const fr_port *port = fr_program_input(b->program, i);
         if (port->has_grad) b->in[i].grad = fr__grad_tap(e, p->stage, port->node);
         if (port->has_seed)
-            b->in[i].seed =
-                fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
+            b->in[i].seed = fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
     }
     for (int i = 0; i < fr_program_n_outputs(b->program); i++) {
         const fr_port *port = fr_program_output(b->program, i);
         if (port->has_grad)
-            b->out[i].grad =
-                fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
+            b->out[i].grad = fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
     }
 }
 
@@ -192,8 +190,8 @@ static fr_status open_route(fr_engine *e, fr_route *r, int mode, cursors *at)
         else if (w->from->worker->is_local)
             w->memory = w->from->bound[mode].slots + w->from->bound[mode].slot_bytes;
         if (crosses_processes(e, w))
-            landing = advance(&at->landing[w->to->index],
-                              (size_t)r->n_buffers * fr__align_up(r->bytes));
+            landing =
+                advance(&at->landing[w->to->index], (size_t)r->n_buffers * fr__align_up(r->bytes));
         FR_TRY(open_wire(e, r, w, landing));
     }
     return FR_OK;
