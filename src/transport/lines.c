@@ -282,7 +282,7 @@ static void hear_line(fr_team *t, fr__line *l)
 static bool begin_call(fr_team *t, bool is_loss, fr_team_ears *ears)
 {
     pthread_mutex_lock(&t->lock);
-    bool is_on = t->has_ears && !t->is_mute;
+    bool is_on = t->has_ears && !atomic_load(&t->is_mute);
     if (is_loss) is_on = is_on && atomic_load(&t->is_broken) && !t->is_lost_told;
     if (is_on) {
         *ears = t->ears;
