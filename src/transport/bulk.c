@@ -11,7 +11,12 @@ enum { SAY_WHY_MS = 1000 };
 
 /* --- streams -------------------------------------------------------------------------------- */
 
-static fr_status broken(fr_team *t) { return fr_fail(t->ctx, FR_PEER, "%s", t->text); }
+static fr_status broken(fr_team *t)
+{
+    const char *text;
+    fr_team_is_broken(t, &text);
+    return fr_fail(t->ctx, FR_PEER, "%s", text);
+}
 
 static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
 {

@@ -32,8 +32,8 @@ bool fr__bytes_reserve(fr__bytes *b, size_t more)
         b->done = 0;
     }
     if (b->room - b->n >= more) return true;
-    size_t room = b->room ? b->room : CHUNK;
-    while (room - b->n < more) room *= 2;
+    size_t room = b->room ? 2 * b->room : CHUNK;
+    if (room - b->n < more) room = b->n + more;
     char *at = fr__realloc(b->at, b->n, room);
     if (!at) return false;
     b->at = at;
