@@ -29,9 +29,9 @@ bool fr__tree_plan(fr_arena *arena, int n, fr__tree *out)
     bool *in_use = FR_ARENA_ARRAY(arena, bool, n + 1);
     *out = (fr__tree){.n = n,
                       .block = FR_ARENA_ARRAY(arena, int, n),
-                      .first = FR_ARENA_ARRAY(arena, int, n + 1),
+                      .first_merge = FR_ARENA_ARRAY(arena, int, n + 1),
                       .merges = FR_ARENA_ARRAY(arena, fr__tree_merge, n)};
-    if (!in_use || !out->block || !out->first || !out->merges) return false;
+    if (!in_use || !out->block || !out->first_merge || !out->merges) return false;
     int top = 1, n_merges = 0;
     while (top < n) top *= 2;
     for (int j = 0; j < n; j++) {
@@ -42,7 +42,7 @@ bool fr__tree_plan(fr_arena *arena, int n, fr__tree *out)
             out->merges[n_merges++] = (fr__tree_merge){out->block[left], out->block[right]};
             in_use[out->block[right]] = false;
         }
-        out->first[j + 1] = n_merges;
+        out->first_merge[j + 1] = n_merges;
     }
     return true;
 }
@@ -55,7 +55,7 @@ FR_SIMD static void add(float *to, const float *from, size_t n)
 void fr__tree_merge_range(const fr__tree *t, int j, float *blocks, size_t stride, size_t offset,
                           size_t count)
 {
-    for (int i = t->first[j]; i < t->first[j + 1]; i++) {
+    for (int i = t->first_merge[j]; i < t->first_merge[j + 1]; i++) {
         const fr__tree_merge *m = &t->merges[i];
         add(blocks + (size_t)m->to * stride + offset, blocks + (size_t)m->from * stride + offset,
             count);

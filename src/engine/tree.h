@@ -19,9 +19,9 @@ typedef struct fr__tree {
     int n;        /* micro-batches of a worker's share of an update */
     int n_blocks; /* n / 2 + 1 for powers of two */
     int *block;   /* [n]: where the gradient of micro-batch j is written, fresh, by its backward */
-    /* After micro-batch j follow merges first[j] .. first[j + 1] - 1, in that order; after the last
-     * one the sum is in block 0. */
-    int *first;             /* [n + 1] */
+    /* After micro-batch j follow merges first_merge[j] .. first_merge[j + 1] - 1, in that order;
+     * after the last one the sum is in block 0. */
+    int *first_merge;       /* [n + 1] */
     fr__tree_merge *merges; /* [n - 1] */
 } fr__tree;
 

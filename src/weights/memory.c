@@ -24,8 +24,10 @@ bool fr__store_looks_back(const fr_store_desc *d)
 
 const char *fr_store_memory_name(const fr_store_desc *d)
 {
-    if (fr__store_looks_back(d)) return "previous";
-    return fr__store_needs_drift(d) ? "drift" : NULL;
+    fr_store_desc any = *d;
+    if (any.seat.n_stages == 0) any.seat = (fr_seat){.n_stages = 2, .n_micro = 2};
+    if (fr__store_looks_back(&any)) return "previous";
+    return fr__store_needs_drift(&any) ? "drift" : NULL;
 }
 
 /* The block of the version before the newest, or the one that the next update would fill. */
@@ -50,6 +52,14 @@ void fr_store_set_memory(fr_store *s)
     int b = s->keeps_previous ? previous_block(s, &is_valid) : -1;
     if (b >= 0) fr__store_label(s, b, fr_store_version(s) - 1, 0);
     if (s->d.drift) fr_store_changed(s);
+}
+
+void fr_store_renumber(fr_store *s, int64_t version)
+{
+    bool is_valid = false;
+    int previous = s->keeps_previous ? previous_block(s, &is_valid) : -1;
+    fr__store_forget(s, version);
+    if (is_valid) fr__store_label(s, previous, version - 1, 0);
 }
 
 void fr_store_changed(fr_store *s)

@@ -123,13 +123,18 @@ void fr_store_abandon(fr_store *s)
     for (int pass = 0; pass < 2; pass++) s->shared[pass] = (fr_shared){.batch = -1, .block = -1};
 }
 
-void fr_store_reset(fr_store *s, int64_t version)
+void fr__store_forget(fr_store *s, int64_t version)
 {
     fr_store_abandon(s);
     fr__watch_drop(&s->watch, INT64_MIN);
     for (int b = 0; b < s->n_blocks; b++) s->blocks[b].is_valid = false;
-    if (s->d.drift) memset(s->d.drift, 0, s->d.n * sizeof(float));
     fr__store_label(s, s->newest, version, 0);
+}
+
+void fr_store_reset(fr_store *s, int64_t version)
+{
+    fr__store_forget(s, version);
+    if (s->d.drift) memset(s->d.drift, 0, s->d.n * sizeof(float));
 }
 
 /* --- which block --- */

@@ -81,6 +81,8 @@ int fr__store_find(const fr_store *s, int64_t version, int ahead);
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);
 /* New content is in a block. */
 void fr__store_label(fr_store *s, int block, int64_t version, int ahead);
+/* Only the newest weights are left, as that version. */
+void fr__store_forget(fr_store *s, int64_t version);
 /* Weights predicted `ahead` updates past the newest, into block b. */
 void fr__store_predict(fr_store *s, int b, int ahead);
 

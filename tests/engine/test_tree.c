@@ -56,7 +56,8 @@ static void plan_is_the_recursion(void **unused)
         fr__tree t;
         float expected[COUNT], sum[COUNT];
         assert_true(fr__tree_plan(&arena, n, &t));
-        assert_true(t.n == n && t.block[0] == 0 && t.first[0] == 0 && t.first[n] == n - 1);
+        assert_true(t.n == n && t.block[0] == 0 && t.first_merge[0] == 0 &&
+                    t.first_merge[n] == n - 1);
         for (int i = 0; i < COUNT; i++) expected[i] = direct(n, 0, 1, i);
         for (int jagged = 0; jagged < 2; jagged++) {
             run(&t, 0, 1, jagged, sum);

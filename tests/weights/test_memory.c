@@ -37,10 +37,17 @@ static void names(void **unused)
                 assert_int_equal(name != NULL, expected != NULL);
                 if (name) assert_string_equal(name, expected);
             }
+    assert_string_equal(
+        fr_store_memory_name(&(fr_store_desc){.policy = fr_policy_find("double-buffer")}),
+        "previous");
+    assert_string_equal(
+        fr_store_memory_name(&(fr_store_desc){.policy = fr_policy_find("pipemare")}), "drift");
+    assert_null(fr_store_memory_name(&(fr_store_desc){.policy = fr_policy_find("stash")}));
 }
 
-/* What a checkpoint would carry from line a, at a drain, into the fresh line b. */
-static void carry_over(bool with_memory)
+/* What a checkpoint would carry from line a, at a drain, into the fresh line b; `late`: b learns
+ * the number of the update last. */
+static void carry_over(bool with_memory, bool late)
 {
     bool is_valid, was_valid;
     float *from = fr_store_memory(a.store, &was_valid);
@@ -51,26 +58,30 @@ static void carry_over(bool with_memory)
     memcpy(b.v, a.v, sizeof a.v);
     memcpy(b.delta, a.delta, sizeof a.delta);
     b.now = a.now;
-    fr_store_reset(b.store, a.now);
+    fr_store_reset(b.store, late ? 0 : a.now);
     float *to = fr_store_memory(b.store, &is_valid);
     assert_int_equal(to != NULL, from != NULL);
     assert_int_equal(to != NULL, fr_store_memory_name(&b.d) != NULL);
+    if (to && with_memory) {
+        assert_true(was_valid && to != fr_store_newest(b.store));
+        memcpy(to, from, SIZE * sizeof(float));
+        fr_store_set_memory(b.store);
+    }
+    if (late) fr_store_renumber(b.store, a.now);
+    assert_int_equal(fr_store_version(b.store), a.now);
     if (!to || !with_memory) return;
-    assert_true(was_valid && to != fr_store_newest(b.store));
-    memcpy(to, from, SIZE * sizeof(float));
-    fr_store_set_memory(b.store);
     assert_ptr_equal(fr_store_memory(b.store, &is_valid), to);
     assert_true(is_valid);
     assert_memory_equal(to, from, SIZE * sizeof(float));
 }
 
-static void goes_on(const recipe *r, int n_before)
+static void goes_on(const recipe *r, int n_before, bool late)
 {
     enum { AFTER = 8 };
     line_open(&a, r);
     line_open(&b, r);
     line_segment(&a, 0, n_before);
-    carry_over(true);
+    carry_over(true, late);
     a.digest = b.digest = 0;
     line_segment(&a, n_before, AFTER);
     line_segment(&b, n_before, AFTER); /* each view also as the model says */
@@ -93,7 +104,8 @@ static void saved_runs_go_on(void **unused)
                         fr_seat first = {.n_stages = n, .n_micro = t};
                         if ((*p)->check && (*p)->check(&first)) continue;
                         r.on_the_fly = (k + t) % 2;
-                        for (int n_before = 1; n_before < 4; n_before++) goes_on(&r, n_before);
+                        for (int n_before = 1; n_before < 4; n_before++)
+                            goes_on(&r, n_before, n_before % 2);
                     }
 }
 
@@ -126,7 +138,7 @@ static void memory_is_needed(void **unused)
             line_open(&a, &r);
             line_open(&b, &r);
             line_segment(&a, 0, 5);
-            carry_over(false);
+            carry_over(false, k);
             assert_true(digest_on(&a, 5) != digest_on(&b, 5));
             line_close(&a);
             line_close(&b);
