@@ -256,6 +256,7 @@ static void json_form(void **state)
     fr_clock c = timed(s, NULL);
     char *text = fr_schedule_to_json(s, &c);
     assert_string_equal(text, "{\"method\": \"1f1b\", \"stages\": 2, \"micro\": 1, \"batches\": 1, "
+                              "\"replicas\": [1, 1], "
                               "\"makespan\": 6, \"peak_live\": [1, 1], \"workers\": "
                               "[[\"0F0\", \"0SEND_F0\", \"0RECV_B0\", \"0B0\", \"0STEP0\"], "
                               "[\"1RECV_F0\", \"1F0\", \"1B0\", \"1SEND_B0\", \"1STEP0\"]]}\n");
