@@ -18,7 +18,7 @@ static int none(const fr_sync_options *o)
     return 0;
 }
 
-static int slack(const fr_sync_options *o) { return o->every - 1; }
+static int slack(const fr_sync_options *o) { return o->every; }
 
 static fr_status take_mean(fr__syncing *s, bool is_alive, bool *all_alive)
 {
