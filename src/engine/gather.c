@@ -91,7 +91,9 @@ fr_status fr__gather_measure(fr_part *p)
     g->edge = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets + 1);
     g->n_due = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
     g->n_left = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
-    if (!g->edge || !g->n_due || !g->n_left) return fr__no_memory(e->ctx, 0, "replicas");
+    g->posted_ns = FR_ARENA_ARRAY(&e->arena, uint64_t, g->n_buckets);
+    if (!g->edge || !g->n_due || !g->n_left || !g->posted_ns)
+        return fr__no_memory(e->ctx, 0, "replicas");
     for (int i = 0; i < g->n_buckets; i++) g->edge[i] = (size_t)i * BUCKET;
     g->edge[g->n_buckets] = p->n_grads;
     count_due(p);
@@ -169,6 +171,7 @@ static void hand_in(fr_part *p, bool is_alive)
     fr_gather *g = &p->gather;
     const fr_engine *e = p->engine;
     int bucket = g->next--;
+    g->posted_ns[bucket] = fr__now_ns();
     e->transport->sum_post(g->sum, p->replica, bucket, is_alive);
     if (is_alive)
         p->worker->traffic.sums += 2 * sizeof(float) * (g->edge[bucket + 1] - g->edge[bucket]) *
@@ -208,7 +211,21 @@ static fr_status wait_bucket(fr_part *p, int bucket, bool *is_alive)
     return status;
 }
 
-fr_status fr__gather_take(fr_part *p, fr_take_fn take, bool *is_alive)
+static void note_sum(fr_part *p, int64_t batch, int bucket)
+{
+    fr_event event = {.action = FR_DO_REDUCE,
+                      .is_beside = true,
+                      .stage = p->stage,
+                      .peer = -1,
+                      .batch = batch,
+                      .micro = bucket,
+                      .version = fr_store_version(p->store),
+                      .start_ns = p->gather.posted_ns[bucket],
+                      .end_ns = fr__now_ns()};
+    fr__push_event(p->worker, &event);
+}
+
+fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive)
 {
     fr_gather *g = &p->gather;
     const fr_transport *t = p->engine->transport;
@@ -223,6 +240,7 @@ fr_status fr__gather_take(fr_part *p, fr_take_fn take, bool *is_alive)
                            "stage %d: a replica withdrew a gradient that it had begun to hand in",
                            p->stage);
         *is_alive = is_whole;
+        if (is_whole) note_sum(p, batch, bucket);
         for (int k = 0; *is_alive && k < p->n_replicas; k++) {
             size_t at, count;
             const float *piece = t->sum_piece(g->sum, p->replica, bucket, k, &at, &count);
