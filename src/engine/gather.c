@@ -79,15 +79,11 @@ static fr_status make_sheet(fr_engine *e, int n, sheet *s)
     return s->members && s->memory && s->room ? FR_OK : fr__no_memory(e->ctx, 0, "replicas");
 }
 
-fr_status fr__gather_measure(fr_part *p)
+static fr_status make_buckets(fr_part *p)
 {
     fr_engine *e = p->engine;
     fr_gather *g = &p->gather;
-    sheet s;
-    fr_sum_desc d;
-    if (!e->sums_grads || p->n_replicas == 1) return FR_OK;
     g->n_buckets = (int)((p->n_grads + BUCKET - 1) / BUCKET);
-    if (g->n_buckets == 0) return FR_OK;
     g->edge = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets + 1);
     g->n_due = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
     g->n_left = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
@@ -96,6 +92,17 @@ fr_status fr__gather_measure(fr_part *p)
         return fr__no_memory(e->ctx, 0, "replicas");
     for (int i = 0; i < g->n_buckets; i++) g->edge[i] = (size_t)i * BUCKET;
     g->edge[g->n_buckets] = p->n_grads;
+    return FR_OK;
+}
+
+fr_status fr__gather_measure(fr_part *p)
+{
+    fr_engine *e = p->engine;
+    fr_gather *g = &p->gather;
+    sheet s;
+    fr_sum_desc d;
+    if (!e->sums_grads || p->n_replicas == 1 || p->n_grads == 0) return FR_OK;
+    FR_TRY(make_buckets(p));
     count_due(p);
     FR_TRY(make_sheet(e, p->n_replicas, &s));
     describe(p, s.members, s.memory, s.room, &d);
@@ -109,23 +116,20 @@ static void begin_round(fr_gather *g)
     for (int i = 0; i < g->n_buckets; i++) g->n_left[i] = g->n_due[i];
 }
 
-/* Every process makes the sums of all stages; where none of the replicas lives, it does not know
- * the buckets, and needs not. */
+/* Every process makes the sums of all stages, also where none of the replicas lives. */
 fr_status fr__gather_open(fr_engine *e)
 {
-    static const size_t nothing[] = {0, 0};
     for (int k = 0; e->sums_grads && k < e->n_stages; k++) {
         fr_part *first = fr__part(e, k, 0), *mine = NULL;
         sheet s;
         fr_sum_desc d;
         fr_sum *sum;
-        if (first->n_replicas == 1) continue;
+        if (first->n_replicas == 1 || first->n_grads == 0) continue;
         for (int q = 0; q < first->n_replicas; q++)
             if (first[q].worker->is_local) mine = &first[q];
-        if (mine && mine->gather.n_buckets == 0) continue; /* a stage without parameters */
+        if (!mine) FR_TRY(make_buckets(mine = first));
         FR_TRY(make_sheet(e, first->n_replicas, &s));
-        describe(mine ? mine : first, s.members, s.memory, s.room, &d);
-        if (!mine) d.n_buckets = 1, d.edge = nothing;
+        describe(mine, s.members, s.memory, s.room, &d);
         FR_TRY(e->transport->add_sum(e->group, &d, &sum));
         for (int q = 0; q < first->n_replicas; q++) {
             if (!first[q].worker->is_local) continue;
