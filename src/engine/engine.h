@@ -286,6 +286,7 @@ struct fr_engine {
     fr_status feed_status;
     fr_record *records; /* ring */
     int n_records;
+    fr_tally tally;     /* of those reported */
     int64_t n_reported; /* to the caller; in another process than rank 0: to rank 0 */
     float *logits;
     struct {
