@@ -11,7 +11,7 @@ set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
     zlib1g-dev libcmocka-dev locales dataset-fashion-mnist"
-bench="python3 python3-torch python3-numpy libopenblas0-openmp"
+bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2 openmpi-bin"
 dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
 
 for option in "$@"; do
