@@ -2,7 +2,7 @@
 """Data parallelism, pipelines and both at once over a slow network, for real.
 
     bench/network.py [--build DIR] [--models mlp,vgg16] [--rates 1gbit,100mbit] [--entrants A,B,...]
-                     [--rounds N] [--seconds S] [--peer torch_peer.py] [--json FILE] [--check]
+                     [--rounds N] [--seconds S] [--torch [--peer PROGRAM]] [--json FILE] [--check]
 
 Makes namespaces with rate-limited links (netns.py; needs root and iproute2), runs one process of
 `forerun train` in each over TCP, each on one core as far as there are cores, and counts what goes
@@ -57,8 +57,9 @@ def parse():
     p.add_argument("--entrants", default=",".join(ENTRANTS))
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--seconds", type=float, default=15, help="that a run should take, about")
+    p.add_argument("--torch", action="store_true", help="DistributedDataParallel takes part")
     p.add_argument("--peer", default=os.environ.get("FORERUN_PEER"),
-                   help="torch_peer.py: its DistributedDataParallel takes part")
+                   help="in place of bench/torch_ddp.py")
     p.add_argument("--json", metavar="FILE")
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
@@ -81,19 +82,6 @@ def n_ranks(parallel):
     return sum(replicas) if isinstance(replicas, list) else parallel.get("stages", 1) * replicas
 
 
-def write_config(path, model, entrant, steps):
-    net = NETWORKS[model]
-    values = {"model": net["model"], "data": {"name": "synthetic", "n": 8 * net["batch"]},
-              "train": {"batch": net["batch"], "steps": steps,
-                        "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9}},
-              "parallel": dict(entrant["parallel"], threads=1),
-              "run": {"eval_every": -1, "prediction_samples": 0}}
-    if "micro" in entrant:
-        values["train"]["micro"] = entrant["micro"]
-    with open(path, "w") as f:
-        json.dump(values, f)  # JSON is YAML
-
-
 def count_lines(path):
     try:
         with open(path, "rb") as f:
@@ -102,13 +90,12 @@ def count_lines(path):
         return 0
 
 
-def watch(child, net, metrics, window, until):
+def watch(child, net, metrics, window, patience_s):
     """Counters of the links, and when, at both ends of a window of mini-batches."""
-    seen = []
+    seen, until = [], time.monotonic() + patience_s
     while child.poll() is None:
         if time.monotonic() > until:
-            harness.fail("no end after %.0f s beyond what it should have taken: %s" % (
-                time.monotonic() - until, " ".join(child.args)))
+            harness.fail("still not done after %.0f s: %s" % (patience_s, " ".join(child.args)))
         while len(seen) < 2 and count_lines(metrics) >= window[len(seen)]:
             seen.append((time.monotonic(), net.counters()))
         time.sleep(TICK_S)
@@ -129,17 +116,16 @@ def run_forerun(a, model, entrant, rate, steps, expected_s):
     forerun = os.path.abspath(harness.find_program(a.build, "forerun"))
     with harness.Scratch() as scratch, netns.Network(n_ranks(entrant["parallel"]), rate) as net:
         config, out = os.path.join(scratch, "bench.yaml"), os.path.join(scratch, "run")
-        metrics = os.path.join(out, "metrics.jsonl")
-        write_config(config, model, entrant, steps)
+        harness.write_config(config, NETWORKS[model], steps, entrant["parallel"],
+                             entrant.get("micro"))
         command = net.mpirun([forerun, "train", config, "--out", out, "--quiet", "--json"])
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
                                  env=net.environment())
-        seen = watch(child, net, metrics, window, time.monotonic() + 90 + 4 * expected_s)
+        seen = watch(child, net, os.path.join(out, "metrics.jsonl"), window, 90 + 4 * expected_s)
         text = child.stdout.read()
         if child.returncode != 0:
             harness.fail("%s ended with %d" % (" ".join(command), child.returncode))
-        with open(metrics) as f:
-            elapsed = [json.loads(line)["elapsed_s"] for line in f]
+        elapsed = harness.read_elapsed(out)
     if len(seen) < 2:
         harness.fail("%s: %d mini-batches went by unseen; give it more --seconds" % (model, steps))
     sent, busiest, seconds = between(seen, window)
@@ -152,19 +138,17 @@ def run_forerun(a, model, entrant, rate, steps, expected_s):
 
 def run_ddp(a, model, rate):
     """PyTorch's DistributedDataParallel on two nodes: samples/s."""
-    name = "vgg" if model == "vgg16" else model
     with netns.Network(2, rate) as net:
-        env = dict(net.environment(), **harness.peer_environment(), GLOO_SOCKET_IFNAME="eth0")
-        env.update(net.environment())
-        words = harness.command_of(os.path.abspath(a.peer)) + [
-            "--model", name, "--mode", "ddp", "--procs", "2", "--threads", "1", "--steps", "2",
-            "--repeats", "2", "--warmup", "1", "--rendezvous", "tcp://%s1:29500" % netns.SUBNET]
-        children = [subprocess.Popen(net.at(i, words + ["--rank", str(i)]), env=env, text=True,
+        env = dict(harness.peer_environment(), **net.environment(), GLOO_SOCKET_IFNAME="eth0")
+        words = harness.ddp_command(a.peer, model) + [
+            "--steps", "2", "--repeats", "2", "--warmup", "1",
+            "--rendezvous", "tcp://%s1:29500" % netns.SUBNET, "--rank"]
+        children = [subprocess.Popen(net.at(i, words + [str(i)]), env=env, text=True,
                                      stdout=subprocess.PIPE) for i in range(2)]
-        texts = [child.communicate(timeout=600)[0] for child in children]
+        texts = [child.communicate(timeout=900)[0] for child in children]
         if any(child.returncode for child in children):
             harness.fail("PyTorch's data parallelism ended with an error")
-    found = harness.read_rate(texts[0], a.peer)["samples_per_s"]
+    found = harness.read_rate(texts[0], "PyTorch")["samples_per_s"]
     return {"ranks": 2, "samples_per_s": found, "s_per_batch": NETWORKS[model]["batch"] / found}
 
 
@@ -184,7 +168,7 @@ def measure(a, model):
     results = {rate: {} for rate in a.rates}
     for rate in a.rates:
         for number in range(a.rounds):
-            for name in a.entrants + ([DDP] if a.peer else []):
+            for name in a.entrants + ([DDP] if a.torch else []):
                 if name == DDP:
                     r = run_ddp(a, model, rate)
                 else:
@@ -258,7 +242,8 @@ def shortfalls(model, results):
 def main():
     a = parse()
     netns.need()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that links are taken down
+    for sign in (signal.SIGINT, signal.SIGTERM):  # so that links are taken down
+        signal.signal(sign, lambda number, _: sys.exit(128 + number))
     results = {model: measure(a, model) for model in a.models}
     missed = []
     for model in a.models:
