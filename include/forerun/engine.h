@@ -145,6 +145,8 @@ typedef struct fr_source {
     void (*release)(void *user); /* the oldest one held */
 } fr_source;
 int fr_engine_window(const fr_engine *e);
+bool fr_engine_reads_data(
+    const fr_engine *e); /* false: no part here does, the source is not called */
 
 /* A mini-batch is through: all stages have stepped. On the caller's thread, in order, on rank 0. */
 typedef struct fr_batch_report {

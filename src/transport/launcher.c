@@ -46,6 +46,8 @@ fr__launched fr__launcher_look(void)
 
 int fr_team_rank_by_launcher(void) { return fr__launcher_look().rank; }
 
+int fr_team_size_by_launcher(void) { return fr__launcher_look().size; }
+
 #ifdef FR_HAVE_MPI
 fr_status fr_team_join(fr_ctx *ctx, fr_team **out)
 {
