@@ -6,7 +6,7 @@
 
 Two replicas of one thread, each on a core of its own: as processes (mpirun), and as threads of one
 process. All take turns, round by round, so that a noisy neighbour meets everybody. A rate is that
-of the fastest --steps mini-batches of --repeats, in the fastest round, for all alike. The first round
+of the fastest --steps mini-batches of --repeats, in the fastest round, for all. The first round
 runs PyTorch pinned to cores and not, and goes on with what is faster. --check: exit 1 if two
 processes are less than 1.2 times as fast as PyTorch.
 """

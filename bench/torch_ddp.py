@@ -5,7 +5,7 @@
                        [--repeats N] [--warmup N] [--rank R --rendezvous tcp://HOST:PORT]
 
 The networks, batches and optimizer of torch_step.py; --batch is that of all processes together.
---rank: be that process only, started apart from the rest (GLOO_SOCKET_IFNAME: the interface to use).
+--rank: be that process only, started apart from the others (GLOO_SOCKET_IFNAME: its interface).
 Rank 0 prints one JSON object with the keys that bench/dp.py and bench/network.py read.
 """
 import argparse

@@ -2,7 +2,7 @@
 # install-deps.sh -- installs the Debian packages that Forerun needs and that are missing.
 #
 #   scripts/install-deps.sh            what `make`, `make demo` and `make test` need
-#   scripts/install-deps.sh --bench    and what `make bench` needs (PyTorch, to compare with)
+#   scripts/install-deps.sh --bench    and what bench/ needs (PyTorch to compare with, iproute2, mpirun)
 #   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format)
 #
 # With nothing missing it does nothing, says nothing and needs neither network nor rights.
