@@ -36,6 +36,8 @@ typedef struct fr_item {
 } fr_item;
 typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
 fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
+/* On rank 0, before the first item is taken: whether memory of this parameter will come. */
+bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
 fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain);
 
 #ifdef __cplusplus

@@ -25,7 +25,7 @@ static void test_defaults(void **state)
     assert_string_equal(s.method->name, "single");
     assert_string_equal(s.policy->name, "live");
     assert_null(s.schedule_file);
-    assert_true(s.stages == 1 && s.chunks == 1 && s.replicas == 1 && s.n_cuts == 0);
+    assert_true(s.stages == 1 && s.chunks == 1 && s.n_replicas == 1 && s.n_cuts == 0);
     assert_true(s.pin && s.segment == 256 && s.n_events == 2500 && s.n_samples == 1024);
     assert_true(s.stall_s == 30 && s.fault.kind == FR_FAULT_NONE);
     assert_ptr_equal(s.backend, fr_backend_list()[0]);
