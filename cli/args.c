@@ -39,6 +39,9 @@ const char *cli_nearest(const char *typed, const char *const *names)
     return best;
 }
 
+/* "-n", "--out": a name of one letter has one dash. */
+static const char *dashes(const char *name) { return name[1] ? "--" : "-"; }
+
 void cli_print_help(const cli_verb *verb, const cli_option *options)
 {
     printf("usage: forerun %s\n\n%s\n", verb->usage, verb->summary);
@@ -46,7 +49,7 @@ void cli_print_help(const cli_verb *verb, const cli_option *options)
     if (options && options->name) printf("\n");
     for (const cli_option *o = options; o && o->name; o++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
+        snprintf(left, sizeof left, "%s%s%s%s", dashes(o->name), o->name, o->value ? " " : "",
                  o->value ? o->value : "");
         printf("  %-22s %s\n", left, o->help);
     }
@@ -54,10 +57,9 @@ void cli_print_help(const cli_verb *verb, const cli_option *options)
 
 static int complain(const cli_verb *verb, const char *what, const char *about, const char *hint)
 {
-    fprintf(stderr, "forerun %s: %s%s", verb->name, what, about);
-    if (hint) fprintf(stderr, "; did you mean --%s?", hint);
-    fprintf(stderr, " (forerun help %s)\n", verb->name);
-    return 2;
+    return cli_refuse("forerun %s: %s%s%s%s%s (forerun help %s)", verb->name, what, about,
+                      hint ? "; did you mean --" : "", hint ? hint : "", hint ? "?" : "",
+                      verb->name);
 }
 
 static int unknown_option(const cli_verb *verb, const cli_option *options, const char *name)
@@ -89,10 +91,11 @@ static bool store(const cli_option *o, const char *text)
     return end != text && *end == '\0' && errno == 0;
 }
 
-/* One argument that begins with "--"; `next` is what follows it, *used tells if it was taken. */
+/* One argument, without its dashes; `next` is what follows it, *used tells if it was taken. */
 static int parse_option(const cli_verb *verb, const cli_option *options, const char *argument,
                         const char *next, bool *used)
 {
+    char what[96];
     char name[64];
     const char *equals = strchr(argument, '='), *value = equals ? equals + 1 : NULL;
     size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
@@ -100,21 +103,30 @@ static int parse_option(const cli_verb *verb, const cli_option *options, const c
     const cli_option *o = options;
     while (o->name && strcmp(o->name, name) != 0) o++;
     if (!o->name) return unknown_option(verb, options, name);
-    *used = false;
+    snprintf(what, sizeof what, "%s%s", dashes(name), name);
     if (o->kind == CLI_FLAG) {
-        if (value) return complain(verb, "takes no value: --", name, NULL);
+        if (value) return complain(verb, "takes no value: ", what, NULL);
     } else if (!value) {
-        if (!next) return complain(verb, "needs a value: --", name, NULL);
+        if (!next) return complain(verb, "needs a value: ", what, NULL);
         value = next;
         *used = true;
     }
     if (store(o, value)) return -1;
-    fprintf(stderr, "forerun %s: --%s %s: expected %s (forerun help %s)\n", verb->name, name, value,
-            o->kind == CLI_LIST  ? "fewer of them"
-            : o->kind == CLI_INT ? "a whole number"
-                                 : "a number",
-            verb->name);
-    return 2;
+    return cli_refuse("forerun %s: %s %s: expected %s (forerun help %s)", verb->name, what, value,
+                      o->kind == CLI_LIST  ? "fewer of them"
+                      : o->kind == CLI_INT ? "a whole number"
+                                           : "a number",
+                      verb->name);
+}
+
+/* "--out", or "-n" where there is such a letter. */
+static bool is_option(const cli_option *options, const char *argument)
+{
+    if (argument[0] != '-') return false;
+    if (argument[1] == '-') return true;
+    for (; options->name; options++)
+        if (!options->name[1] && strcmp(options->name, argument + 1) == 0) return true;
+    return false;
 }
 
 int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
@@ -130,9 +142,10 @@ int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **
         } else if (!only_plain && (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0)) {
             cli_print_help(verb, options);
             return 0;
-        } else if (!only_plain && a[0] == '-' && a[1] == '-') {
-            bool used;
-            int code = parse_option(verb, options, a + 2, i + 1 < argc ? argv[i + 1] : NULL, &used);
+        } else if (!only_plain && is_option(options, a)) {
+            bool used = false;
+            int code = parse_option(verb, options, a + (a[1] == '-' ? 2 : 1),
+                                    i + 1 < argc ? argv[i + 1] : NULL, &used);
             if (code >= 0) return code;
             i += used;
         } else if (!only_plain && a[0] == '-' && a[1]) {

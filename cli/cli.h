@@ -4,16 +4,19 @@
 
 #include <forerun/forerun.h>
 
+#include <signal.h>
+
 typedef struct cli_verb {
     const char *name;
     const char *usage;   /* behind "forerun " */
     const char *summary; /* one line */
     const char *text;    /* more, for --help; may be NULL */
+    bool is_collective;  /* the processes that a launcher started run it together */
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */
 } cli_verb;
 
-extern const cli_verb cli_train, cli_eval, cli_generate, cli_schedule, cli_models, cli_methods,
-    cli_info;
+extern const cli_verb cli_train, cli_launch, cli_eval, cli_generate, cli_schedule, cli_models,
+    cli_methods, cli_info;
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
 enum { CLI_MAX_SETS = 256 };
@@ -26,7 +29,7 @@ typedef struct cli_list {
 typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INT, CLI_REAL, CLI_LIST } cli_kind;
 
 typedef struct cli_option {
-    const char *name;  /* without dashes; NULL ends an array */
+    const char *name;  /* without dashes; a letter has one dash, a word two; NULL ends an array */
     const char *value; /* what the help calls its value; NULL for a flag */
     const char *help;
     cli_kind kind;
@@ -38,18 +41,53 @@ typedef struct cli_option {
 int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
               const char **plain);
 void cli_print_help(const cli_verb *verb, const cli_option *options);
+
+/* What train takes; launch takes it too, and hands it on. */
+typedef struct cli_train_args {
+    const char *config, *out, *ledger;
+    cli_list sets;
+    bool resume, is_quiet, want_json;
+    int64_t dump_step; /* -1: none */
+} cli_train_args;
+/* `more` are options that stand before those of train in the help; returns as cli_parse does. */
+int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
+                    cli_train_args *a);
+
 /* The name nearest to a mistyped one, or NULL if none is near; names end with NULL. */
 const char *cli_nearest(const char *typed, const char *const *names);
 
 /* --- messages (main.c) ---------------------------------------------------------------------- */
+/* A line of error, said by rank 0 where a launcher started several; returns 2. */
+int cli_refuse(const char *format, ...) FR_PRINTF(1, 2);
 /* Prints the context's error where status is one; returns the exit code. */
 int cli_finish(fr_ctx *ctx, fr_status status);
-/* A context whose log goes to stderr: warnings always, the rest unless quiet. Exits on no memory.
- */
+/* A context whose log goes to stderr: warnings always, the rest unless quiet; on ranks other than 0
+ * it goes nowhere. Exits on no memory. */
 fr_ctx *cli_context(bool is_quiet);
 /* "1.2 M", "34.5 k": three digits and a thousands prefix. */
 const char *cli_short(double value, char *text, size_t room);
-/* Set by the first SIGINT or SIGTERM after cli_catch_signals; a second one ends the process. */
+/* Set by the first SIGINT, SIGTERM or SIGUSR1 after cli_catch_signals; a second one ends the
+ * process. */
 volatile int *cli_catch_signals(void);
+/* The outcome is decided: signals come too late to change it. */
+void cli_ignore_signals(void);
+
+/* --- several processes (ranks.c) ------------------------------------------------------------ */
+/* As cli_finish, for a team (NULL: alone): an error is said once, by the rank that had it, all
+ * ranks leave together with one exit code. Does not return to a process whose peers are lost. */
+int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
+
+/* --- a child that is watched (child.c) ------------------------------------------------------ */
+typedef struct cli_guard {
+    sigset_t before; /* signals blocked when it began: the child's */
+    int n_asked;     /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
+} cli_guard;
+void cli_guard_begin(cli_guard *g);
+/* Runs a command and waits for it: its exit code, 128 + n if signal n killed it, 2 (and a line of
+ * error) if there is no such program. Asked to end, the child gets `stop_signal`, then SIGTERM,
+ * then SIGKILL; it ends with this process, too. */
+int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal);
+/* False: asked to end meanwhile, or before. */
+bool cli_guard_sleep(cli_guard *g, double seconds);
 
 #endif

@@ -28,10 +28,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     };
     int code = cli_parse(verb, options, argc, argv, 1, &config);
     if (code >= 0) return code;
-    if (!config) {
-        fprintf(stderr, "forerun eval: which config? (forerun help eval)\n");
-        return 2;
-    }
+    if (!config) return cli_refuse("forerun eval: which config? (forerun help eval)");
     fr_ctx *ctx = cli_context(want_json);
     fr_run_options o = {.config = config,
                         .n_sets = sets.n,

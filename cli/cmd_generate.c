@@ -30,11 +30,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
     };
     int code = cli_parse(verb, options, argc, argv, 1, &config);
     if (code >= 0) return code;
-    if (!config || !prompt) {
-        fprintf(stderr, "forerun generate: %s (forerun help generate)\n",
-                config ? "give the beginning of the text by --prompt" : "which config?");
-        return 2;
-    }
+    if (!config || !prompt)
+        return cli_refuse("forerun generate: %s (forerun help generate)",
+                          config ? "give the beginning of the text by --prompt" : "which config?");
     fr_ctx *ctx = cli_context(true);
     fr_run_options o = {.config = config,
                         .n_sets = sets.n,

@@ -66,18 +66,15 @@ static void on_progress(void *user, const fr_progress *p)
 }
 
 /* The summary as it is on the disk. */
-static int print_summary(const char *out)
+static fr_status print_summary(fr_ctx *ctx, const char *out)
 {
     char path[4200], piece[4096];
     snprintf(path, sizeof path, "%s/summary.json", out);
     FILE *f = fopen(path, "r");
-    if (!f) {
-        fprintf(stderr, "forerun: cannot read %s\n", path);
-        return 1;
-    }
+    if (!f) return fr_fail(ctx, FR_IO, "cannot read %s", path);
     for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;) fwrite(piece, 1, n, stdout);
     fclose(f);
-    return 0;
+    return FR_OK;
 }
 
 static void print_result(const fr_run_result *r)
@@ -93,54 +90,76 @@ static void print_result(const fr_run_result *r)
            r->weights_sha256);
 }
 
-static int run(const cli_verb *verb, int argc, char **argv)
+enum { MAX_OPTIONS = 24 };
+
+int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
+                    cli_train_args *a)
 {
-    static cli_list sets;
-    bool resume = false, is_quiet = false, want_json = false;
-    const char *out = NULL, *ledger = NULL, *config;
-    int64_t dump_step = -1;
-    const cli_option options[] = {
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
-        {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, &out},
+    const cli_option own[] = {
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a->sets},
+        {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, &a->out},
         {"resume", NULL, "go on from the newest checkpoint of the folder, if any", CLI_FLAG,
-         &resume},
+         &a->resume},
         {"dump-step", "K", "write step-K.safetensors: mini-batch K (from 1) laid open", CLI_INT,
-         &dump_step},
+         &a->dump_step},
         {"ledger", "FILE", "write as CSV which weights each forward and backward used", CLI_TEXT,
-         &ledger},
-        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &is_quiet},
-        {"json", NULL, "print the summary as JSON", CLI_FLAG, &want_json},
+         &a->ledger},
+        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a->is_quiet},
+        {"json", NULL, "print the summary as JSON", CLI_FLAG, &a->want_json},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
-    int code = cli_parse(verb, options, argc, argv, 1, &config);
+    cli_option options[MAX_OPTIONS];
+    int n = 0;
+    for (; more && more->name && n + (int)(sizeof own / sizeof *own) < MAX_OPTIONS; more++)
+        options[n++] = *more;
+    memcpy(options + n, own, sizeof own);
+    memset(a, 0, sizeof *a);
+    a->dump_step = -1;
+    int code = cli_parse(verb, options, argc, argv, 1, &a->config);
     if (code >= 0) return code;
-    if (!config) {
-        fprintf(stderr, "forerun train: which config? (forerun help train)\n");
-        return 2;
-    }
-    if (dump_step != -1 && dump_step < 1) {
-        fprintf(stderr, "forerun train: --dump-step counts mini-batches from 1\n");
-        return 2;
-    }
-    screen s = {.is_quiet = is_quiet, .is_tty = isatty(STDERR_FILENO) == 1};
-    fr_ctx *ctx = cli_context(is_quiet);
-    fr_run_options o = {.config = config,
-                        .n_sets = sets.n,
-                        .sets = sets.at,
-                        .out = out,
-                        .resume = resume,
-                        .dump_step = dump_step,
-                        .ledger = ledger,
-                        .progress = on_progress,
+    if (!a->config)
+        return cli_refuse("forerun %s: which config? (forerun help %s)", verb->name, verb->name);
+    if (a->dump_step != -1 && a->dump_step < 1)
+        return cli_refuse("forerun %s: --dump-step counts mini-batches from 1", verb->name);
+    return -1;
+}
+
+static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, volatile int *stop)
+{
+    screen s = {.is_quiet = a->is_quiet, .is_tty = isatty(STDERR_FILENO) == 1};
+    bool is_first = fr_team_rank(team) == 0;
+    fr_run_options o = {.team = team,
+                        .config = a->config,
+                        .n_sets = a->sets.n,
+                        .sets = a->sets.at,
+                        .out = a->out,
+                        .resume = a->resume,
+                        .dump_step = a->dump_step,
+                        .ledger = a->ledger,
+                        .progress = is_first ? on_progress : NULL,
                         .user = &s,
-                        .stop = cli_catch_signals()};
+                        .stop = stop};
     fr_run_result r;
     fr_status status = fr_train(ctx, &o, &r);
     if (s.is_tty && s.width > 0) fputc('\n', stderr);
-    if (status == FR_OK && want_json) code = print_summary(r.out);
-    if (status == FR_OK && !want_json && !is_quiet) print_result(&r);
-    int failed = cli_finish(ctx, status);
-    return failed ? failed : code > 0 ? code : 0;
+    if (status != FR_OK || !is_first) return status;
+    if (a->want_json) return print_summary(ctx, r.out);
+    if (!a->is_quiet) print_result(&r);
+    return FR_OK;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static cli_train_args a;
+    int code = cli_parse_train(verb, NULL, argc, argv, &a);
+    if (code >= 0) return code;
+    fr_team *team = NULL;
+    fr_ctx *ctx = cli_context(a.is_quiet);
+    volatile int *stop = cli_catch_signals();
+    fr_status status = fr_team_join(ctx, &team);
+    if (status == FR_OK) status = train(ctx, team, &a, stop);
+    cli_ignore_signals();
+    return cli_finish_team(ctx, team, status);
 }
 
 const cli_verb cli_train = {
@@ -155,6 +174,12 @@ const cli_verb cli_train = {
             "there with the same numbers as a run that was never stopped.\n\n"
             "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set "
             "train.micro=8;\n"
-            "forerun methods lists the ways, docs/guide.md all keys of a config.\n",
+            "forerun methods lists the ways, docs/guide.md all keys of a config.\n\n"
+            "Several processes, here or on several machines: mpirun -n 4 forerun train CONFIG, the "
+            "same by\n"
+            "srun, or forerun launch, which also goes on by itself after a fault. Each runs its "
+            "share of\n"
+            "the workers. SIGUSR1 means Ctrl-C: mpirun hands it on to all of them.\n",
+    .is_collective = true,
     .run = run,
 };

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_verb *const verbs[] = {&cli_train,  &cli_eval,    &cli_generate, &cli_schedule,
-                                        &cli_models, &cli_methods, &cli_info,     NULL};
+static const cli_verb *const verbs[] = {&cli_train,    &cli_launch,   &cli_eval,
+                                        &cli_generate, &cli_schedule, &cli_models,
+                                        &cli_methods,  &cli_info,     NULL};
 
 static void print_usage(FILE *to)
 {
@@ -37,9 +38,8 @@ static int unknown_verb(const char *name)
     for (; verbs[n]; n++) names[n] = verbs[n]->name;
     names[n] = NULL;
     const char *near = cli_nearest(name, names);
-    fprintf(stderr, "forerun: no verb '%s'%s%s%s (forerun help lists them)\n", name,
-            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
-    return 2;
+    return cli_refuse("forerun: no verb '%s'%s%s%s (forerun help lists them)", name,
+                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 static int help(int argc, char **argv)
@@ -67,11 +67,30 @@ static void spin_less(char **argv)
     /* Still here: not possible on this system, and not worth a word. */
 }
 
+static int run_verb(const char *name, int argc, char **argv)
+{
+    const cli_verb *verb = find(name);
+    int n_processes = fr_team_size_by_launcher();
+    if (!verb) return unknown_verb(name);
+    if (n_processes != 1 && !verb->is_collective)
+        return cli_refuse("forerun %s: runs in one process, and a launcher has started several; "
+                          "start it without mpirun or srun",
+                          name);
+    int code = verb->run(verb, argc, argv);
+    if (fflush(stdout) != 0 && code == 0) {
+        fprintf(stderr, "forerun: cannot write to the standard output\n");
+        code = 1;
+    }
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     spin_less(argv);
+    /* Of processes started together rank 0 speaks for all; others have errors of their own only. */
+    if (fr_team_rank_by_launcher() > 0 && !freopen("/dev/null", "w", stdout)) return 1;
     if (argc < 2) {
-        print_usage(stderr);
+        if (fr_team_rank_by_launcher() == 0) print_usage(stderr);
         return 2;
     }
     const char *name = argv[1];
@@ -81,17 +100,22 @@ int main(int argc, char **argv)
     }
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return help(argc - 2, argv + 2);
-    const cli_verb *verb = find(name);
-    if (!verb) return unknown_verb(name);
-    int code = verb->run(verb, argc - 2, argv + 2);
-    if (fflush(stdout) != 0 && code == 0) {
-        fprintf(stderr, "forerun: cannot write to the standard output\n");
-        code = 1;
-    }
-    return code;
+    return run_verb(name, argc - 2, argv + 2);
 }
 
 /* --- shared by verbs ------------------------------------------------------------------------ */
+
+int cli_refuse(const char *format, ...)
+{
+    va_list args;
+    if (fr_team_rank_by_launcher() > 0) return 2;
+    va_start(args, format);
+    fflush(stdout);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return 2;
+}
 
 int cli_finish(fr_ctx *ctx, fr_status status)
 {
@@ -125,7 +149,7 @@ fr_ctx *cli_context(bool is_quiet)
         const bool *in;
         void *out;
     } user = {&choices[is_quiet]}; /* the log reads it only */
-    fr_ctx_set_log(ctx, log_line, user.out);
+    if (fr_team_rank_by_launcher() == 0) fr_ctx_set_log(ctx, log_line, user.out);
     return ctx;
 }
 
@@ -147,6 +171,7 @@ const char *cli_short(double value, char *text, size_t room)
 }
 
 static volatile int stop_asked;
+static volatile bool is_mute;
 
 static void on_signal(int number)
 {
@@ -154,15 +179,25 @@ static void on_signal(int number)
     if (stop_asked) _exit(130);
     stop_asked = 1;
     static const char text[] = "\nforerun: finishing what is begun; once more to stop now\n";
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    if (!is_mute) (void)!write(STDERR_FILENO, text, sizeof text - 1);
+}
+
+/* SIGUSR1 is what mpirun hands on to its ranks; after SIGINT it gives them a second to live. */
+static void set_signals(void (*handler)(int))
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, NULL);
 }
 
 volatile int *cli_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    is_mute = fr_team_rank_by_launcher() > 0;
+    set_signals(on_signal);
     signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error to report, not to die of */
     return &stop_asked;
 }
+
+void cli_ignore_signals(void) { set_signals(SIG_IGN); }

@@ -26,8 +26,10 @@ fr_status fr_team_join(fr_ctx *ctx, fr_team **out);
 void fr_team_leave(fr_team *t);
 int fr_team_rank(const fr_team *t); /* NULL: 0 */
 int fr_team_size(const fr_team *t); /* NULL: 1 */
-/* Rank that this process has by what its launcher says, without joining; 0 if alone. */
+/* Rank that this process has by what its launcher says, without joining; 0 if alone. Size: 1 if
+ * alone, 0 if there are others but it is not said how many. */
 int fr_team_rank_by_launcher(void);
+int fr_team_size_by_launcher(void);
 /* "rank 2 (host nodeb, process 4711)" */
 const char *fr_team_name(const fr_team *t, int rank);
 

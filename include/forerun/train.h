@@ -64,6 +64,18 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 /* Loss and accuracy of a checkpoint on the evaluation data. */
 fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 
+/* What fr_train would do with these options, for those who start runs: all that can be refused
+ * without training is. */
+typedef struct fr_run_facts {
+    char out[4096];
+    int n_workers; /* over all stages and replicas */
+    int n_ranks;   /* processes that the config asks for */
+    int64_t n_steps;
+} fr_run_facts;
+fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts);
+/* Updates in the newest checkpoint of a run's folder; -1: it has none. */
+fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
+
 typedef struct fr_generate_options {
     const char *prompt;
     int64_t n_tokens;

@@ -93,8 +93,8 @@ float *fr_store_newest(fr_store *s);
 void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
 int64_t fr_store_version(const fr_store *s);
 /* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
- * or NULL. (n) floats; *is_valid: whether they mean anything now. set: they have been written, for
- * the newest version, after a reset. */
+ * or NULL (a seat without stages: on any stage of a pipeline). (n) floats; *is_valid: whether they
+ * mean anything now. set: they have been written, for the newest version, after a reset. */
 const char *fr_store_memory_name(const fr_store_desc *d);
 float *fr_store_memory(fr_store *s, bool *is_valid);
 void fr_store_set_memory(fr_store *s);
@@ -104,6 +104,8 @@ void fr_store_changed(fr_store *s);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
 void fr_store_reset(fr_store *s, int64_t version);
+/* The run goes on at another update, with the newest weights and the memory as they are. */
+void fr_store_renumber(fr_store *s, int64_t version);
 
 /* batch: number of the mini-batch, from 0, of the whole run (its own update makes version
  * batch + 1); micro: in the mini-batch. A forward is followed, later, by a backward and a done. */

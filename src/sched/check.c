@@ -34,7 +34,7 @@ static fr_status shape(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
     if (s->n_micro > INT_MAX / s->n_batches)
         return fr_fail(ctx, FR_INVALID, "schedule %.63s: %d mini-batches of %d are too many",
                        s->name, s->n_batches, s->n_micro);
-    if (s->n_forward < 0 || s->n_backward < 0 || !s->worker_of || !s->lists ||
+    if (s->n_forward < 0 || s->n_backward < 0 || !s->worker_of || !s->replicas || !s->lists ||
         (s->n_forward && !s->forward) || (s->n_backward && !s->backward))
         return fr_fail(ctx, FR_INVALID, "schedule %.63s: a table is missing", s->name);
     if (has_slots && (!s->is_lowered || !s->n_slots || !s->slot_of ||
@@ -45,14 +45,29 @@ static fr_status shape(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
     return FR_OK;
 }
 
-/* Every worker has a stage, every stage a worker; the lists can be numbered. */
+/* Every stage is on workers that are there, and its replicas can share the micro-batches. */
+static fr_status check_workers(fr_proof *p)
+{
+    const fr_schedule *s = p->s;
+    for (int k = 0; k < s->n_stages; k++) {
+        int r = s->replicas[k];
+        if (r < 1 || s->n_micro % r != 0)
+            return fr_fail(p->ctx, FR_INVALID,
+                           "schedule %.63s: %d replicas of stage %d cannot share %d micro-batches "
+                           "round robin; it must be a multiple",
+                           s->name, r, k, s->n_micro);
+        if (s->worker_of[k] < 0 || s->worker_of[k] > s->n_workers - r)
+            return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: stage %d on worker %d, of %d",
+                           s->name, k, s->worker_of[k] + r - 1, s->n_workers);
+        if (r > 1 && !s->is_forward_only) p->has_reduce = true;
+    }
+    return FR_OK;
+}
+
+/* The lists can be numbered. */
 static fr_status count(fr_proof *p)
 {
     const fr_schedule *s = p->s;
-    for (int k = 0; k < s->n_stages; k++)
-        if (s->worker_of[k] < 0 || s->worker_of[k] >= s->n_workers)
-            return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: stage %d on worker %d, of %d",
-                           s->name, k, s->worker_of[k], s->n_workers);
     int64_t n = 0;
     for (int w = 0; w < s->n_workers; w++) {
         if (s->lists[w].n < 0 || (s->lists[w].n && !s->lists[w].at))
@@ -123,18 +138,58 @@ static fr_status check_links(fr_proof *p, int way, int n, const fr_link *links)
     return FR_OK;
 }
 
+/* Between how many pairs of workers a link goes: m mod a and m mod b come back together after the
+ * least common multiple. */
+static bool count_pairs(fr_proof *p, int way, int n, const fr_link *links)
+{
+    p->n_pairs[way] = FR_ARENA_ARRAY(&p->arena, int, n);
+    for (int i = 0; p->n_pairs[way] && i < n; i++) {
+        int a = p->s->replicas[links[i].from], b = p->s->replicas[links[i].to], pairs = a;
+        while (pairs % b != 0) pairs += a;
+        p->n_pairs[way][i] = pairs;
+    }
+    return p->n_pairs[way] != NULL;
+}
+
+/* Which stages a worker has. They share all of their workers or none. */
+static fr_status group_stages(fr_proof *p)
+{
+    const fr_schedule *s = p->s;
+    for (int k = 0; k < s->n_stages; k++) p->first_copy[k + 1] = p->first_copy[k] + s->replicas[k];
+    int n = p->first_copy[s->n_stages];
+    int *worker = FR_ARENA_ARRAY(&p->arena, int, n), *stage = FR_ARENA_ARRAY(&p->arena, int, n);
+    for (int k = 0; worker && stage && k < s->n_stages; k++)
+        for (int i = p->first_copy[k]; i < p->first_copy[k + 1]; i++)
+            worker[i] = s->worker_of[k] + i - p->first_copy[k], stage[i] = k;
+    if (!worker || !stage || !group(p, &p->stages, s->n_workers, n, worker, 1))
+        return fr__no_memory(p->ctx, (size_t)n * sizeof(int), "stages of workers");
+    for (int i = 0; i < n; i++) p->stages.at[i] = stage[p->stages.at[i]];
+    for (int w = 0; w < s->n_workers; w++) {
+        int first = p->stages.first[w];
+        if (first == p->stages.first[w + 1])
+            return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: worker %d of %d has no stage",
+                           s->name, w, s->n_workers);
+        for (int i = first; i < p->stages.first[w + 1]; i++) {
+            int a = p->stages.at[first], b = p->stages.at[i];
+            if (s->worker_of[a] != s->worker_of[b] || s->replicas[a] != s->replicas[b])
+                return fr_fail(p->ctx, FR_INVALID,
+                               "schedule %.63s: stages %d and %d are both on worker %d, but not on "
+                               "the same workers",
+                               s->name, a, b, w);
+        }
+    }
+    return FR_OK;
+}
+
 static fr_status check_groups(fr_proof *p)
 {
     const fr_schedule *s = p->s;
     FR_TRY(check_links(p, FR_FORWARD, s->n_forward, s->forward));
     FR_TRY(check_links(p, FR_BACKWARD, s->n_backward, s->backward));
-    if (!group(p, &p->stages, s->n_workers, s->n_stages, s->worker_of, 1))
-        return fr__no_memory(p->ctx, (size_t)s->n_stages * sizeof(int), "stages of workers");
-    for (int w = 0; w < s->n_workers; w++)
-        if (p->stages.first[w] == p->stages.first[w + 1])
-            return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: worker %d of %d has no stage",
-                           s->name, w, s->n_workers);
-    return FR_OK;
+    if (!count_pairs(p, FR_FORWARD, s->n_forward, s->forward) ||
+        !count_pairs(p, FR_BACKWARD, s->n_backward, s->backward))
+        return fr__no_memory(p->ctx, (size_t)s->n_forward * sizeof(int), "links of a schedule");
+    return group_stages(p);
 }
 
 /* --- instructions ------------------------------------------------------------------------- */
@@ -148,14 +203,21 @@ static fr_status check_fields(const fr_proof *p, int w, int i)
     if (x->action >= FR_N_ACTIONS) return fr__fault(p, w, i, "no such action: %d", x->action);
     if (x->stage < 0 || x->stage >= s->n_stages)
         return fr__fault(p, w, i, "no stage %d; there are %d", x->stage, s->n_stages);
-    if (s->worker_of[x->stage] != w)
-        return fr__fault(p, w, i, "stage %d belongs to worker %d", x->stage,
-                         s->worker_of[x->stage]);
+    int first = s->worker_of[x->stage], last = first + s->replicas[x->stage] - 1;
+    if (w < first || w > last)
+        return last == first ? fr__fault(p, w, i, "stage %d belongs to worker %d", x->stage, first)
+                             : fr__fault(p, w, i, "stage %d belongs to workers %d to %d", x->stage,
+                                         first, last);
     bool is_batch = x->action == FR_DO_REDUCE || x->action == FR_DO_STEP;
     int n = is_batch ? s->n_batches : p->n_all;
     if (x->micro < 0 || x->micro >= n)
         return fr__fault(p, w, i, "no %s %d; there are %d", is_batch ? "mini-batch" : "micro-batch",
                          x->micro, n);
+    if (!is_batch && fr_schedule_worker(s, x->stage, x->micro) != w)
+        return fr__fault(p, w, i,
+                         "micro-batch %d of stage %d belongs to worker %d; its replicas are dealt "
+                         "micro-batches round robin",
+                         x->micro, x->stage, fr_schedule_worker(s, x->stage, x->micro));
     if (s->is_forward_only && x->action != FR_DO_F && x->action != FR_DO_SEND_F &&
         x->action != FR_DO_RECV_F)
         return fr__fault(p, w, i, "the schedule is for evaluation: forwards and their transfers");
@@ -187,7 +249,7 @@ static fr_status check_transfer(const fr_proof *p, int w, int i, int **row)
     if (link < 0)
         return fr__fault(p, w, i, "no %s go from stage %d to stage %d",
                          way == FR_FORWARD ? "values" : "gradients", from, to);
-    if (s->worker_of[x->peer] == w)
+    if (fr_schedule_worker(s, x->peer, x->micro) == w)
         return fr__fault(p, w, i, "stage %d is on the same worker; there is nothing to transfer",
                          x->peer);
     *row = fr__micro_row(p, is_send ? p->send[way] : p->recv[way], link);
@@ -204,8 +266,8 @@ static fr_status find_cell(fr_proof *p, int w, int i, int **cell)
     case FR_DO_B:
     case FR_DO_I: row = fr__micro_row(p, p->back, x->stage); break;
     case FR_DO_W: row = fr__micro_row(p, p->weight, x->stage); break;
-    case FR_DO_REDUCE: row = fr__batch_row(p, p->reduce, x->stage); break;
-    case FR_DO_STEP: row = fr__batch_row(p, p->step, x->stage); break;
+    case FR_DO_REDUCE: row = fr__batch_row(p, p->reduce, x->stage, w); break;
+    case FR_DO_STEP: row = fr__batch_row(p, p->step, x->stage, w); break;
     default: FR_TRY(check_transfer(p, w, i, &row)); break;
     }
     *cell = &row[x->micro];
@@ -255,8 +317,8 @@ static bool new_tables(fr_proof *p)
     p->forward = fr__proof_table(p, s->n_stages, p->n_all);
     p->back = fr__proof_table(p, s->n_stages, p->n_all);
     p->weight = fr__proof_table(p, s->n_stages, p->n_all);
-    p->reduce = fr__proof_table(p, s->n_stages, s->n_batches);
-    p->step = fr__proof_table(p, s->n_stages, s->n_batches);
+    p->reduce = fr__proof_table(p, p->first_copy[s->n_stages], s->n_batches);
+    p->step = fr__proof_table(p, p->first_copy[s->n_stages], s->n_batches);
     return p->forward && p->back && p->weight && p->reduce && p->step;
 }
 
@@ -266,7 +328,10 @@ fr_status fr__proof_index(fr_proof *p)
     FR_TRY(shape(p->ctx, s, p->has_slots));
     p->n_all = s->n_micro * s->n_batches;
     p->first = FR_ARENA_ARRAY(&p->arena, int, s->n_workers + 1);
-    if (!p->first) return fr__no_memory(p->ctx, (size_t)s->n_workers * sizeof(int), "a schedule");
+    p->first_copy = FR_ARENA_ARRAY(&p->arena, int, s->n_stages + 1);
+    if (!p->first || !p->first_copy)
+        return fr__no_memory(p->ctx, (size_t)s->n_workers * sizeof(int), "a schedule");
+    FR_TRY(check_workers(p));
     FR_TRY(count(p));
     FR_TRY(check_groups(p));
     if (!new_tables(p))

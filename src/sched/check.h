@@ -28,10 +28,13 @@ typedef struct fr_proof {
     /* Places; -1: nowhere. A B is both back and weight. */
     int *forward, *back, *weight;           /* [stage][micro] */
     int *send[FR_N_WAYS], *recv[FR_N_WAYS]; /* [link][micro] */
-    int *reduce, *step;                     /* [stage][batch] */
-    bool has_reduce;
+    int *reduce, *step;                     /* [copy][batch] */
+    bool has_reduce;                        /* or must have: replicas add up their gradients */
+    /* A copy is one replica of one stage; those of stage k are first_copy[k] and on. */
+    int *first_copy;                              /* [stage + 1] */
     fr_groups into[FR_N_WAYS], out_of[FR_N_WAYS]; /* links by stage */
     fr_groups stages;                             /* by worker */
+    int *n_pairs[FR_N_WAYS]; /* [link]: pairs of workers; micro-batch m is of pair m mod n_pairs */
 } fr_proof;
 
 /* One row of a table [stage or link][micro]. */
@@ -39,9 +42,14 @@ static inline int *fr__micro_row(const fr_proof *p, int *table, int row)
 {
     return table + (size_t)row * (size_t)p->n_all;
 }
-static inline int *fr__batch_row(const fr_proof *p, int *table, int stage)
+static inline int fr__copy_on(const fr_proof *p, int stage, int worker)
 {
-    return table + (size_t)stage * (size_t)p->s->n_batches;
+    return p->first_copy[stage] + worker - p->s->worker_of[stage];
+}
+/* The row of the replica on that worker in a table [copy][batch]. */
+static inline int *fr__batch_row(const fr_proof *p, int *table, int stage, int worker)
+{
+    return table + (size_t)fr__copy_on(p, stage, worker) * (size_t)p->s->n_batches;
 }
 static inline const fr_instr *fr__instr_at(const fr_proof *p, int worker, int step)
 {
@@ -59,10 +67,10 @@ static inline int fr__way_of(int action)
 {
     return action == FR_DO_SEND_F || action == FR_DO_RECV_F ? FR_FORWARD : FR_BACKWARD;
 }
-/* Step of a place in the list of the stage's worker. */
-static inline int fr__step_of(const fr_proof *p, int stage, int place)
+/* Step of a place in the list of the worker that has the stage's micro-batch. */
+static inline int fr__step_of(const fr_proof *p, int stage, int micro, int place)
 {
-    return place - p->first[p->s->worker_of[stage]];
+    return place - p->first[fr_schedule_worker(p->s, stage, micro)];
 }
 
 /* "worker 2, step 17 (2B5): ..."; step n of a list of n is its end. */

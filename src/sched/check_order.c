@@ -7,8 +7,8 @@
 /* What has been met so far on the walk. */
 typedef struct walk {
     fr_proof *p;
-    int *last_gradient;            /* [stage]: micro-batch, -1 */
-    int *last_received[FR_N_WAYS]; /* [link]: micro-batch, -1 */
+    int *last_gradient;            /* [copy]: micro-batch, -1 */
+    int *last_received[FR_N_WAYS]; /* [link][pair of workers]: micro-batch, -1 */
 } walk;
 
 static const char *text_of(int action, int stage, int micro, int peer, char buffer[48])
@@ -37,7 +37,8 @@ static fr_status need_inputs(const fr_proof *p, int w, int i, int way)
     const fr_groups *g = &p->into[way];
     char text[48];
     for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
-        int link = g->at[n], from = fr__links(s, way)[link].from, other = s->worker_of[from];
+        int link = g->at[n], from = fr__links(s, way)[link].from;
+        int other = fr_schedule_worker(s, from, x->micro);
         int *done = way == FR_FORWARD ? p->forward : p->back;
         int made = fr__micro_row(p, done, from)[x->micro];
         int action = way == FR_FORWARD ? FR_DO_F
@@ -68,7 +69,7 @@ static fr_status need_flush(const fr_proof *p, int w, int i, int b)
     char text[48];
     for (int n = p->stages.first[w]; n < p->stages.first[w + 1]; n++) {
         int k = p->stages.at[n];
-        FR_TRY(need_before(p, w, i, fr__batch_row(p, p->step, k)[b],
+        FR_TRY(need_before(p, w, i, fr__batch_row(p, p->step, k, w)[b],
                            text_of(FR_DO_STEP, k, b, -1, text),
                            "the schedule flushes, and the update before it"));
     }
@@ -79,9 +80,9 @@ static fr_status slot_in_range(const fr_proof *p, int w, int i)
 {
     const fr_instr *x = fr__instr_at(p, w, i);
     int slot = fr_schedule_slot(p->s, x->stage, x->micro), n = p->s->n_slots[x->stage];
-    if (n < 1 || n > p->n_all)
-        return fr__fault(p, w, i, "stage %d has %d slots for %d micro-batches", x->stage, n,
-                         p->n_all);
+    int share = p->n_all / p->s->replicas[x->stage];
+    if (n < 1 || n > share)
+        return fr__fault(p, w, i, "stage %d has %d slots for %d micro-batches", x->stage, n, share);
     if (slot < 0 || slot >= n)
         return fr__fault(p, w, i, "slot %d; stage %d has %d", slot, x->stage, n);
     return FR_OK;
@@ -95,8 +96,9 @@ static fr_status buffers_in_range(const fr_proof *p, int w, int i)
     for (int k = g->first[x->stage]; k < g->first[x->stage + 1]; k++) {
         int link = g->at[k], buffer = fr_schedule_buffer(s, link, x->micro);
         int n = s->n_buffers[link], to = s->backward[link].to;
-        if (n < 1 || n > p->n_all)
-            return fr__fault(p, w, i, "%d buffers for %d gradients to stage %d", n, p->n_all, to);
+        int share = p->n_all / p->n_pairs[FR_BACKWARD][link];
+        if (n < 1 || n > share)
+            return fr__fault(p, w, i, "%d buffers for %d gradients to stage %d", n, share, to);
         if (buffer < 0 || buffer >= n)
             return fr__fault(p, w, i, "buffer %d of the gradients to stage %d; there are %d",
                              buffer, to, n);
@@ -123,16 +125,17 @@ static fr_status gradient(walk *v, int w, int i)
     const fr_proof *p = v->p;
     const fr_instr *x = fr__instr_at(p, w, i);
     char text[48];
-    int last = v->last_gradient[x->stage], b = x->micro / p->s->n_micro;
+    int *met = &v->last_gradient[fr__copy_on(p, x->stage, w)];
+    int last = *met, b = x->micro / p->s->n_micro;
     if (last > x->micro) {
-        int step = fr__step_of(p, x->stage, fr__micro_row(p, p->weight, x->stage)[last]);
+        int step = fr__micro_row(p, p->weight, x->stage)[last] - p->first[w];
         return fr__fault(p, w, i,
                          "after %s at step %d; weight gradients are summed in micro-batch order",
                          fr_instr_text(fr__instr_at(p, w, step), text), step);
     }
-    v->last_gradient[x->stage] = x->micro;
+    *met = x->micro;
     if (b == 0) return FR_OK;
-    return need_before(p, w, i, fr__batch_row(p, p->step, x->stage)[b - 1],
+    return need_before(p, w, i, fr__batch_row(p, p->step, x->stage, w)[b - 1],
                        text_of(FR_DO_STEP, x->stage, b - 1, -1, text),
                        "the update of the mini-batch before");
 }
@@ -187,21 +190,26 @@ static fr_status transfer(walk *v, int w, int i)
                                    from, x->micro, -1, text),
                            "what it sends"));
         if (recv[x->micro] >= 0) return FR_OK;
-        return fr__fault(p, w, i, "worker %d never receives it (%s)", s->worker_of[to],
+        return fr__fault(p, w, i, "worker %d never receives it (%s)",
+                         fr_schedule_worker(s, to, x->micro),
                          text_of(x->action + 1, to, x->micro, from, text));
     }
     if (send[x->micro] < 0)
-        return fr__fault(p, w, i, "worker %d never sends it (%s)", s->worker_of[from],
+        return fr__fault(p, w, i, "worker %d never sends it (%s)",
+                         fr_schedule_worker(s, from, x->micro),
                          text_of(x->action - 1, from, x->micro, to, text));
-    int last = v->last_received[way][link];
-    v->last_received[way][link] = x->micro;
+    int *met = v->last_received[way] + (size_t)link * (size_t)s->n_micro +
+               x->micro % p->n_pairs[way][link];
+    int last = *met;
+    *met = x->micro;
     if (last < 0 || send[last] < send[x->micro]) return FR_OK;
     return fr__fault(
         p, w, i,
         "comes after %s, but worker %d sends it before that, at step %d (%s); messages "
         "arrive in the order they are sent",
-        text_of(x->action, to, last, from, text), s->worker_of[from],
-        fr__step_of(p, from, send[x->micro]), text_of(x->action - 1, from, x->micro, to, text2));
+        text_of(x->action, to, last, from, text), fr_schedule_worker(s, from, x->micro),
+        fr__step_of(p, from, x->micro, send[x->micro]),
+        text_of(x->action - 1, from, x->micro, to, text2));
 }
 
 static fr_status need_gradients(const fr_proof *p, int w, int i)
@@ -211,7 +219,8 @@ static fr_status need_gradients(const fr_proof *p, int w, int i)
     const int *weight = fr__micro_row(p, p->weight, x->stage);
     const int *back = fr__micro_row(p, p->back, x->stage);
     char text[48];
-    for (int m = x->micro * s->n_micro; m < (x->micro + 1) * s->n_micro; m++) {
+    int r = s->replicas[x->stage], first = x->micro * s->n_micro + w - s->worker_of[x->stage];
+    for (int m = first; m < (x->micro + 1) * s->n_micro; m += r) {
         bool is_split = back[m] >= 0 ? back[m] != weight[m] : s->is_split;
         FR_TRY(need_before(p, w, i, weight[m],
                            text_of(is_split ? FR_DO_W : FR_DO_B, x->stage, m, -1, text),
@@ -231,7 +240,7 @@ static fr_status step(walk *v, int w, int i)
     FR_TRY(need_gradients(p, w, i));
     for (int n = p->stages.first[w]; p->has_reduce && n < p->stages.first[w + 1]; n++) {
         int k = p->stages.at[n];
-        FR_TRY(need_before(p, w, i, fr__batch_row(p, p->reduce, k)[x->micro],
+        FR_TRY(need_before(p, w, i, fr__batch_row(p, p->reduce, k, w)[x->micro],
                            text_of(FR_DO_REDUCE, k, x->micro, -1, text),
                            "a reduction of its mini-batch"));
     }
@@ -240,29 +249,28 @@ static fr_status step(walk *v, int w, int i)
 
 /* --- nothing is left out ------------------------------------------------------------------ */
 
-static fr_status missing(const fr_proof *p, int stage, int action, int number)
+static fr_status missing(const fr_proof *p, int w, int stage, int action, int number)
 {
-    int w = p->s->worker_of[stage];
     char text[48];
     return fr__fault(p, w, p->s->lists[w].n, "%s never comes",
                      text_of(action, stage, number, -1, text));
 }
 
-static fr_status complete(const fr_proof *p, int stage)
+static fr_status complete(const fr_proof *p, int w, int stage)
 {
     const fr_schedule *s = p->s;
     const int *back = fr__micro_row(p, p->back, stage),
               *weight = fr__micro_row(p, p->weight, stage);
-    for (int m = 0; m < p->n_all; m++) {
-        if (fr__micro_row(p, p->forward, stage)[m] < 0) return missing(p, stage, FR_DO_F, m);
+    for (int m = w - s->worker_of[stage]; m < p->n_all; m += s->replicas[stage]) {
+        if (fr__micro_row(p, p->forward, stage)[m] < 0) return missing(p, w, stage, FR_DO_F, m);
         if (s->is_forward_only) continue;
-        if (back[m] < 0) return missing(p, stage, s->is_split ? FR_DO_I : FR_DO_B, m);
-        if (weight[m] < 0) return missing(p, stage, FR_DO_W, m);
+        if (back[m] < 0) return missing(p, w, stage, s->is_split ? FR_DO_I : FR_DO_B, m);
+        if (weight[m] < 0) return missing(p, w, stage, FR_DO_W, m);
     }
     for (int b = 0; !s->is_forward_only && b < s->n_batches; b++) {
-        if (p->has_reduce && fr__batch_row(p, p->reduce, stage)[b] < 0)
-            return missing(p, stage, FR_DO_REDUCE, b);
-        if (fr__batch_row(p, p->step, stage)[b] < 0) return missing(p, stage, FR_DO_STEP, b);
+        if (p->has_reduce && fr__batch_row(p, p->reduce, stage, w)[b] < 0)
+            return missing(p, w, stage, FR_DO_REDUCE, b);
+        if (fr__batch_row(p, p->step, stage, w)[b] < 0) return missing(p, w, stage, FR_DO_STEP, b);
     }
     return FR_OK;
 }
@@ -278,7 +286,7 @@ static fr_status walk_list(walk *v, int w)
     for (int i = 0; i < p->s->lists[w].n; i++)
         FR_TRY(rules[fr__instr_at(p, w, i)->action](v, w, i));
     for (int n = p->stages.first[w]; n < p->stages.first[w + 1]; n++)
-        FR_TRY(complete(p, p->stages.at[n]));
+        FR_TRY(complete(p, w, p->stages.at[n]));
     return FR_OK;
 }
 
@@ -286,9 +294,9 @@ fr_status fr__proof_order(fr_proof *p)
 {
     const fr_schedule *s = p->s;
     walk v = {.p = p};
-    v.last_gradient = fr__proof_table(p, s->n_stages, 1);
-    v.last_received[FR_FORWARD] = fr__proof_table(p, s->n_forward, 1);
-    v.last_received[FR_BACKWARD] = fr__proof_table(p, s->n_backward, 1);
+    v.last_gradient = fr__proof_table(p, p->first_copy[s->n_stages], 1);
+    v.last_received[FR_FORWARD] = fr__proof_table(p, s->n_forward, s->n_micro);
+    v.last_received[FR_BACKWARD] = fr__proof_table(p, s->n_backward, s->n_micro);
     if (!v.last_gradient || !v.last_received[FR_FORWARD] || !v.last_received[FR_BACKWARD])
         return fr__no_memory(p->ctx, (size_t)s->n_stages * sizeof(int), "the check of a schedule");
     for (int w = 0; w < s->n_workers; w++) FR_TRY(walk_list(&v, w));

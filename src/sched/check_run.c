@@ -5,7 +5,7 @@
  *     at F until its slot is free: the stage itself and all that read from it are done with the
  *         micro-batch that had the slot before (its B or W; in evaluation its F);
  *     at B or I until each gradient buffer is free: the stage below has used what was in it;
- *     at STEP, where gradients are handed in, until all stages have handed in theirs.
+ *     at STEP, where gradients are handed in, until all replicas of all stages have handed in.
  * What is waited for is fixed by the lists and tables, not by time. So if one run gets through,
  * every run does, and slots and buffers never serve two at once: each user waits for the one
  * before. If one gets stuck, every run does, at the same steps. */
@@ -18,7 +18,7 @@ typedef struct run {
     int *at;            /* [worker]: the step it is at */
     int *slot_before;   /* [stage][micro]: who had the slot before; -1: nobody */
     int *buffer_before; /* [backward link][micro] */
-    int *n_reduced;     /* [batch]: stages that have handed in */
+    int *n_reduced;     /* [batch]: copies that have handed in */
     /* Workers that wait for a place, chained; place n_places + b is the end of reduction b. */
     int *waiting, *next; /* [places + batches], [worker]; -1: none */
     int *ready, n_ready; /* [worker]: workers to go on with, a stack */
@@ -28,16 +28,28 @@ typedef struct run {
 typedef enum why { FOR_NOTHING, FOR_SEND, FOR_SLOT, FOR_BUFFER, FOR_REDUCE } why;
 typedef struct wait {
     why why;
-    int stage, place; /* whose instruction, where */
-    int owner;        /* slot, buffer: the micro-batch that has it */
+    int worker, place; /* whose instruction, where */
+    int owner;         /* slot, buffer: the micro-batch that has it */
 } wait;
 
 static const wait no_wait = {.why = FOR_NOTHING};
 
-static bool is_done(const run *r, int stage, int place)
+static bool is_done(const run *r, int w, int place) { return place < r->p->first[w] + r->at[w]; }
+
+/* Who had the slot before, and the buffer: replicas, and pairs of them, have their own. There are
+ * no more than the share of a replica, or of a pair, so that a row has room for all. */
+static int *slot_owner(const fr_proof *p, int *slots, int stage, int micro)
 {
-    int w = r->p->s->worker_of[stage];
-    return place < r->p->first[w] + r->at[w];
+    const fr_schedule *s = p->s;
+    return fr__micro_row(p, slots, stage) + micro % s->replicas[stage] * s->n_slots[stage] +
+           fr_schedule_slot(s, stage, micro);
+}
+static int *buffer_owner(const fr_proof *p, int *buffers, int link, int micro)
+{
+    const fr_schedule *s = p->s;
+    return fr__micro_row(p, buffers, link) +
+           micro % p->n_pairs[FR_BACKWARD][link] * s->n_buffers[link] +
+           fr_schedule_buffer(s, link, micro);
 }
 
 /* Who had the slot or the buffer before, in the order of the lists. */
@@ -45,15 +57,14 @@ static bool find_owners(run *r)
 {
     fr_proof *p = r->p;
     const fr_schedule *s = p->s;
-    int *slots = fr__proof_table(p, s->n_stages, p->n_all); /* [stage][slot]: last owner so far */
+    int *slots = fr__proof_table(p, s->n_stages, p->n_all); /* last owners so far */
     int *buffers = fr__proof_table(p, s->n_backward, p->n_all);
     if (!slots || !buffers) return false;
     for (int place = 0, w = 0; w < s->n_workers; w++)
         for (int i = 0; i < s->lists[w].n; i++, place++) {
             const fr_instr *x = fr__instr_at(p, w, i);
             if (x->action == FR_DO_F) {
-                int *last =
-                    fr__micro_row(p, slots, x->stage) + fr_schedule_slot(s, x->stage, x->micro);
+                int *last = slot_owner(p, slots, x->stage, x->micro);
                 fr__micro_row(p, r->slot_before, x->stage)[x->micro] = *last;
                 *last = x->micro;
             }
@@ -61,7 +72,7 @@ static bool find_owners(run *r)
             const fr_groups *g = &p->out_of[FR_BACKWARD];
             for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
                 int link = g->at[n];
-                int *last = fr__micro_row(p, buffers, link) + fr_schedule_buffer(s, link, x->micro);
+                int *last = buffer_owner(p, buffers, link, x->micro);
                 fr__micro_row(p, r->buffer_before, link)[x->micro] = *last;
                 *last = x->micro;
             }
@@ -79,14 +90,16 @@ static wait wait_for_slot(const run *r, const fr_instr *x)
     if (owner < 0) return no_wait;
     int *last_use = s->is_forward_only ? p->forward : p->weight;
     int place = fr__micro_row(p, last_use, x->stage)[owner];
-    if (!is_done(r, x->stage, place))
-        return (wait){.why = FOR_SLOT, .stage = x->stage, .place = place, .owner = owner};
+    int w = fr_schedule_worker(s, x->stage, owner);
+    if (!is_done(r, w, place))
+        return (wait){.why = FOR_SLOT, .worker = w, .place = place, .owner = owner};
     const fr_groups *g = &p->out_of[FR_FORWARD];
     for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
         int reader = s->forward[g->at[n]].to;
         place = fr__micro_row(p, last_use, reader)[owner];
-        if (!is_done(r, reader, place))
-            return (wait){.why = FOR_SLOT, .stage = reader, .place = place, .owner = owner};
+        w = fr_schedule_worker(s, reader, owner);
+        if (!is_done(r, w, place))
+            return (wait){.why = FOR_SLOT, .worker = w, .place = place, .owner = owner};
     }
     return no_wait;
 }
@@ -99,9 +112,9 @@ static wait wait_for_buffers(const run *r, const fr_instr *x)
         int to = p->s->backward[g->at[n]].to;
         int owner = fr__micro_row(p, r->buffer_before, g->at[n])[x->micro];
         if (owner < 0) continue;
-        int place = fr__micro_row(p, p->back, to)[owner];
-        if (!is_done(r, to, place))
-            return (wait){.why = FOR_BUFFER, .stage = to, .place = place, .owner = owner};
+        int place = fr__micro_row(p, p->back, to)[owner], w = fr_schedule_worker(p->s, to, owner);
+        if (!is_done(r, w, place))
+            return (wait){.why = FOR_BUFFER, .worker = w, .place = place, .owner = owner};
     }
     return no_wait;
 }
@@ -111,17 +124,22 @@ static wait wait_for_send(const run *r, const fr_instr *x)
     fr_proof *p = r->p;
     int way = fr__way_of(x->action), link = fr__proof_link(p, way, x->peer, x->stage);
     int place = fr__micro_row(p, p->send[way], link)[x->micro];
-    if (is_done(r, x->peer, place)) return no_wait;
-    return (wait){.why = FOR_SEND, .stage = x->peer, .place = place};
+    int w = fr_schedule_worker(p->s, x->peer, x->micro);
+    if (is_done(r, w, place)) return no_wait;
+    return (wait){.why = FOR_SEND, .worker = w, .place = place};
 }
 
 static wait wait_for_reduce(const run *r, const fr_instr *x)
 {
     fr_proof *p = r->p;
-    for (int k = 0; p->has_reduce && r->n_reduced[x->micro] < p->s->n_stages; k++) {
-        int place = fr__batch_row(p, p->reduce, k)[x->micro];
-        if (!is_done(r, k, place)) return (wait){.why = FOR_REDUCE, .stage = k, .place = place};
-    }
+    const fr_schedule *s = p->s;
+    if (!p->has_reduce || r->n_reduced[x->micro] == p->first_copy[s->n_stages]) return no_wait;
+    for (int k = 0; k < s->n_stages; k++)
+        for (int w = s->worker_of[k]; w < s->worker_of[k] + s->replicas[k]; w++) {
+            int place = fr__batch_row(p, p->reduce, k, w)[x->micro];
+            if (!is_done(r, w, place))
+                return (wait){.why = FOR_REDUCE, .worker = w, .place = place};
+        }
     return no_wait;
 }
 
@@ -161,7 +179,7 @@ static void go_on(run *r, int w)
         }
         r->at[w]++;
         wake(r, p->first[w] + r->at[w] - 1);
-        if (x->action == FR_DO_REDUCE && ++r->n_reduced[x->micro] == p->s->n_stages)
+        if (x->action == FR_DO_REDUCE && ++r->n_reduced[x->micro] == p->first_copy[p->s->n_stages])
             wake(r, p->n_places + x->micro);
     }
 }
@@ -172,7 +190,7 @@ static void go_on(run *r, int w)
 static void describe(const run *r, const fr_instr *x, const wait *need, char *text, size_t room)
 {
     const fr_proof *p = r->p;
-    int w = p->s->worker_of[need->stage], step = fr__step_of(p, need->stage, need->place);
+    int w = need->worker, step = need->place - p->first[w];
     char what[48], reason[96] = "";
     if (need->why == FOR_SLOT)
         snprintf(reason, sizeof reason, ", the end of micro-batch %d in slot %d of stage %d",
@@ -193,7 +211,7 @@ static fr_status deadlock(run *r, int w)
     size_t n = 0;
     for (int i = 0; i < p->s->n_workers; i++) { /* into the loop */
         wait need = wait_for(r, fr__instr_at(p, w, r->at[w]));
-        w = p->s->worker_of[need.stage];
+        w = need.worker;
     }
     int first = w, length = 0;
     text[0] = '\0';
@@ -204,7 +222,7 @@ static fr_status deadlock(run *r, int w)
         if (length < TOLD)
             n += (size_t)snprintf(text + n, sizeof text - n, "%s waits at step %d (%s)%s",
                                   length ? ", which" : "", r->at[w], fr_instr_text(x, what), part);
-        w = p->s->worker_of[need.stage];
+        w = need.worker;
         length++;
     } while (w != first && n < sizeof text);
     return fr_fail(p->ctx, FR_INVALID, "deadlock: worker %d%s%s", first, text,

@@ -31,8 +31,8 @@ typedef struct run {
     int n_awake;
     int *live;           /* [worker]: activation sets held */
     int *reduces_left;   /* [mini-batch] */
-    int **slot_holder;   /* [stage][slot]: micro-batch that had it last, -1 = nobody */
-    int **buffer_holder; /* [backward link][buffer] */
+    int **slot_holder;   /* [stage][replica, slot]: micro-batch that had it last, -1 = nobody */
+    int **buffer_holder; /* [backward link][pair, buffer] */
     double start;        /* of the instruction being looked at: the latest it waits for */
     size_t missing;      /* the event it lacks */
     fr_clock *out;
@@ -65,6 +65,21 @@ static double duration(const run *r, const fr_instr *i)
     }
 }
 
+/* Who had the slot, or the buffer, of a micro-batch last. */
+static int *slot_holder(const run *r, int stage, int micro)
+{
+    int replica = micro % r->s->replicas[stage];
+    return &r->slot_holder[stage]
+                          [replica * r->s->n_slots[stage] + fr_schedule_slot(r->s, stage, micro)];
+}
+
+static int *buffer_holder(const run *r, int link, int micro)
+{
+    int pair = micro % r->x->backward.pairs[link];
+    return &r->buffer_holder[link]
+                            [pair * r->s->n_buffers[link] + fr_schedule_buffer(r->s, link, micro)];
+}
+
 /* --- what an instruction waits for: each is false if it has not happened
  * ------------------------*/
 
@@ -93,8 +108,7 @@ static bool after_inputs(run *r, const fr__direction *d, event_kind made, const 
 static bool after_slot(run *r, const fr_instr *i)
 {
     const fr__direction *d = &r->x->forward;
-    int holder =
-        r->hold ? r->slot_holder[i->stage][fr_schedule_slot(r->s, i->stage, i->micro)] : -1;
+    int holder = r->hold ? *slot_holder(r, i->stage, i->micro) : -1;
     if (holder < 0) return true;
     for (int j = d->out.first[i->stage]; j < d->out.first[i->stage + 1]; j++)
         if (!after(r, event(r, FREED, d->links[d->out.link[j]].to, holder), 0)) return false;
@@ -107,7 +121,7 @@ static bool after_buffers(run *r, const fr_instr *i)
     const fr__direction *d = &r->x->backward;
     for (int j = d->out.first[i->stage]; r->hold && j < d->out.first[i->stage + 1]; j++) {
         int l = d->out.link[j];
-        int holder = r->buffer_holder[l][fr_schedule_buffer(r->s, l, i->micro)];
+        int holder = *buffer_holder(r, l, i->micro);
         if (holder >= 0 && !after(r, event(r, GRADIENTS, d->links[l].to, holder), 0)) return false;
     }
     return true;
@@ -153,13 +167,10 @@ static void hold(run *r, const fr_instr *i)
 {
     const fr__direction *d = &r->x->backward;
     if (!r->hold) return;
-    if (i->action == FR_DO_F)
-        r->slot_holder[i->stage][fr_schedule_slot(r->s, i->stage, i->micro)] = i->micro;
+    if (i->action == FR_DO_F) *slot_holder(r, i->stage, i->micro) = i->micro;
     if (fr__makes_gradients(i->action))
-        for (int j = d->out.first[i->stage]; j < d->out.first[i->stage + 1]; j++) {
-            int l = d->out.link[j];
-            r->buffer_holder[l][fr_schedule_buffer(r->s, l, i->micro)] = i->micro;
-        }
+        for (int j = d->out.first[i->stage]; j < d->out.first[i->stage + 1]; j++)
+            *buffer_holder(r, d->out.link[j], i->micro) = i->micro;
 }
 
 static bool reduce(run *r, int batch, double end)
@@ -244,7 +255,7 @@ static int maker_of(const run *r, size_t e, fr_instr *i)
                 i->stage = r->s->lists[w].at[n].stage;
                 return w;
             }
-    return r->s->worker_of[i->stage];
+    return fr_schedule_worker(r->s, i->stage, i->micro);
 }
 
 /* All that are left sleep. Follow who waits for whom: to one that waits for something nobody will
@@ -282,13 +293,15 @@ static fr_status run_all(run *r)
 
 /* --- setting up --------------------------------------------------------------------------------*/
 
-static int **holders_init(fr_arena *a, int n_rows, const int *n)
+/* n[row] things for each of the row's shares. */
+static int **holders_init(fr_arena *a, int n_rows, const int *n, const int *shares)
 {
     int **rows = FR_ARENA_ARRAY(a, int *, n_rows);
     for (int k = 0; rows && k < n_rows; k++) {
-        rows[k] = FR_ARENA_ARRAY(a, int, n[k]);
+        size_t n_all = (size_t)n[k] * (size_t)shares[k];
+        rows[k] = FR_ARENA_ARRAY(a, int, n_all);
         if (!rows[k]) return NULL;
-        for (int i = 0; i < n[k]; i++) rows[k][i] = -1;
+        for (size_t i = 0; i < n_all; i++) rows[k][i] = -1;
     }
     return rows;
 }
@@ -324,8 +337,8 @@ static bool run_init(fr_arena *a, run *r)
     for (int b = 0; b < s->n_batches; b++)
         if (r->reduces_left[b] == 0) r->when[event(r, REDUCED, b, 0)] = 0;
     if (!r->hold) return true;
-    r->slot_holder = holders_init(a, s->n_stages, s->n_slots);
-    r->buffer_holder = holders_init(a, s->n_backward, s->n_buffers);
+    r->slot_holder = holders_init(a, s->n_stages, s->n_slots, s->replicas);
+    r->buffer_holder = holders_init(a, s->n_backward, s->n_buffers, r->x->backward.pairs);
     return r->slot_holder && r->buffer_holder;
 }
 

@@ -18,5 +18,6 @@ const fr_generator fr__gen_gpipe = {
     .name = "gpipe",
     .summary = "all forwards of a mini-batch, then all backwards",
     .is_flush = true,
+    .any_replicas = true,
     .emit = emit,
 };

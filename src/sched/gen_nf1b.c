@@ -7,17 +7,17 @@
  *     w1  .   F0A F0B B0  F1A F1B B1  ... */
 #include "sched/sched.h"
 
-static void emit_batch(fr_schedule *s, int w, fr_action action, int batch)
+static void emit_batch(fr_schedule *s, int w, fr_action action, int batch, int n_micro)
 {
-    for (int m = 0; m < s->n_micro; m++) fr__emit(s, w, action, w, batch * s->n_micro + m);
+    for (int m = 0; m < n_micro; m++) fr__emit(s, w, action, w, batch * n_micro + m);
 }
 
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 {
     int ahead = d->n_stages - 1 - w;
     for (int b = 0; b < d->n_batches + ahead; b++) {
-        if (b < d->n_batches) emit_batch(s, w, FR_DO_F, b);
-        if (b >= ahead) emit_batch(s, w, FR_DO_B, b - ahead);
+        if (b < d->n_batches) emit_batch(s, w, FR_DO_F, b, d->n_micro);
+        if (b >= ahead) emit_batch(s, w, FR_DO_B, b - ahead, d->n_micro);
     }
     return !fr__emit_failed(s);
 }

@@ -25,5 +25,6 @@ const fr_generator fr__gen_sequential = {
     .is_flush = true,
     .has_chunks = true,
     .any_placement = true,
+    .any_replicas = true,
     .emit = emit,
 };

@@ -18,19 +18,27 @@ static bool by_stage(fr_arena *a, int n_stages, int n, const fr_link *links, boo
     return true;
 }
 
-static bool direction_init(fr_arena *a, int n_stages, int n, const fr_link *links,
+static bool direction_init(fr_arena *a, const fr_schedule *s, int n, const fr_link *links,
                            fr__direction *out)
 {
+    int n_stages = s->n_stages;
     out->n = n;
     out->links = links;
+    out->pairs = FR_ARENA_ARRAY(a, int, n);
+    out->first_pair = FR_ARENA_ARRAY(a, int, n + 1);
+    if (!out->pairs || !out->first_pair) return false;
+    for (int l = 0; l < n; l++) {
+        out->pairs[l] = fr__lcm(s->replicas[links[l].from], s->replicas[links[l].to]);
+        out->first_pair[l + 1] = out->first_pair[l] + out->pairs[l];
+    }
     return by_stage(a, n_stages, n, links, true, &out->in) &&
            by_stage(a, n_stages, n, links, false, &out->out);
 }
 
 bool fr__link_index_init(fr_arena *a, const fr_schedule *s, fr__link_index *out)
 {
-    return direction_init(a, s->n_stages, s->n_forward, s->forward, &out->forward) &&
-           direction_init(a, s->n_stages, s->n_backward, s->backward, &out->backward);
+    return direction_init(a, s, s->n_forward, s->forward, &out->forward) &&
+           direction_init(a, s, s->n_backward, s->backward, &out->backward);
 }
 
 int fr__link_of(const fr__direction *d, int from, int to)
@@ -73,17 +81,21 @@ static fr_status instr_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
         return fr__instr_fail(ctx, s, w, step, "there is no action number %d", i->action);
     if (i->stage < 0 || i->stage >= s->n_stages)
         return fr__instr_fail(ctx, s, w, step, "stages are 0 to %d", s->n_stages - 1);
-    if (s->worker_of[i->stage] != w)
-        return fr__instr_fail(ctx, s, w, step, "stage %d is on worker %d", i->stage,
-                              s->worker_of[i->stage]);
+    int first = s->worker_of[i->stage], last = first + s->replicas[i->stage] - 1;
+    if (w < first || w > last)
+        return fr__instr_fail(ctx, s, w, step, "stage %d is on worker %d%s", i->stage, first,
+                              last > first ? " and those after it" : "");
     if (i->micro < 0 || i->micro >= n)
         return fr__instr_fail(ctx, s, w, step, "%s-batches are 0 to %d",
                               is_of_batch ? "mini" : "micro", n - 1);
+    if (!is_of_batch && fr_schedule_worker(s, i->stage, i->micro) != w)
+        return fr__instr_fail(ctx, s, w, step, "micro-batch %d of stage %d is on worker %d",
+                              i->micro, i->stage, fr_schedule_worker(s, i->stage, i->micro));
     if (!fr__is_transfer(i->action)) return FR_OK;
     if (i->peer < 0 || i->peer >= s->n_stages || fr__transfer_link(x, i) < 0)
         return fr__instr_fail(ctx, s, w, step, "nothing goes between stages %d and %d that way",
                               i->stage, i->peer);
-    if (s->worker_of[i->peer] == w)
+    if (fr_schedule_worker(s, i->peer, i->micro) == w)
         return fr__instr_fail(ctx, s, w, step, "stage %d is on the same worker: no transfer",
                               i->peer);
     return FR_OK;
@@ -101,6 +113,10 @@ static bool cells_in_range(const int *cells, int n_rows, int n_columns, const in
 fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x)
 {
     const fr__direction *ways[] = {&x->forward, &x->backward};
+    for (int k = 0; k < s->n_stages; k++)
+        if (s->replicas[k] < 1 || s->n_micro % s->replicas[k] != 0)
+            return fr_fail(ctx, FR_INVALID, "schedule %s: %d replicas of stage %d share %d",
+                           s->name, s->replicas[k], k, s->n_micro);
     for (int way = 0; way < 2; way++)
         for (int l = 0; l < ways[way]->n; l++) {
             fr_link at = ways[way]->links[l];

@@ -32,7 +32,7 @@ typedef struct slots {
     const fr__link_index *x;
     int total; /* micro-batches of the segment */
     times t;
-    moment *begin, *end; /* [total] */
+    moment *begin, *end; /* [total] of a replica, or of a pair of them */
     double *until;       /* [total] */
     int *queue;          /* [total]: free slots, a ring */
 } slots;
@@ -64,11 +64,13 @@ static int peak(const moment *begin, const moment *end, int n)
     return most;
 }
 
-/* Micro-batch m holds a slot from from[m] to p->until[m]. */
-static void colour(slots *p, const double *from, int n_spare, int *slot_of, int *n_slots)
+/* Micro-batch m holds a slot from from[m] to p->until[m]. Those of one share, first, first + every,
+ * and so on, have slots of their own. */
+static void colour_share(slots *p, const double *from, int first, int every, int n_spare,
+                         int *slot_of, int *n_slots)
 {
     int n = 0;
-    for (int m = 0; m < p->total; m++) {
+    for (int m = first; m < p->total; m += every) {
         slot_of[m] = 0;
         if (!isfinite(from[m])) continue;
         p->begin[n] = (moment){from[m], m};
@@ -86,7 +88,16 @@ static void colour(slots *p, const double *from, int n_spare, int *slot_of, int 
             p->queue[ended % room] = slot_of[p->end[ended].micro];
         slot_of[p->begin[i].micro] = p->queue[i % room];
     }
-    *n_slots = room;
+    if (room > *n_slots) *n_slots = room;
+}
+
+/* All shares; *n_slots is what the one that needs most has. */
+static void colour(slots *p, const double *from, int n_shares, int n_spare, int *slot_of,
+                   int *n_slots)
+{
+    *n_slots = 0;
+    for (int first = 0; first < n_shares; first++)
+        colour_share(p, from, first, n_shares, n_spare, slot_of, n_slots);
 }
 
 /* Where a reader on another worker may be through after the stage itself, a spare slot lets the
@@ -112,8 +123,8 @@ static void colour_stage(slots *p, int stage)
             p->t.last_use + (size_t)d->links[d->out.link[j]].to * (size_t)p->total;
         for (int m = 0; m < p->total; m++) p->until[m] = fmax(p->until[m], reader[m]);
     }
-    colour(p, p->t.forward_start + row, spare_slots(p, stage), p->s->slot_of + row,
-           &p->s->n_slots[stage]);
+    colour(p, p->t.forward_start + row, p->s->replicas[stage], spare_slots(p, stage),
+           p->s->slot_of + row, &p->s->n_slots[stage]);
 }
 
 /* A gradient's buffer is written from the start of its maker to the end of its reader. The spare
@@ -124,8 +135,9 @@ static void colour_link(slots *p, int link)
     bool is_shared = p->s->worker_of[at.from] != p->s->worker_of[at.to];
     memcpy(p->until, p->t.grad_end + (size_t)at.to * (size_t)p->total,
            (size_t)p->total * sizeof(double));
-    colour(p, p->t.grad_start + (size_t)at.from * (size_t)p->total, is_shared ? 1 : 0,
-           p->s->buffer_of + (size_t)link * (size_t)p->total, &p->s->n_buffers[link]);
+    colour(p, p->t.grad_start + (size_t)at.from * (size_t)p->total, p->x->backward.pairs[link],
+           is_shared ? 1 : 0, p->s->buffer_of + (size_t)link * (size_t)p->total,
+           &p->s->n_buffers[link]);
 }
 
 static double *table(fr_arena *a, size_t n)

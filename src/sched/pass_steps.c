@@ -4,7 +4,8 @@
  * A stage steps right after its last gradient of a mini-batch has been made and sent on, so that
  * the update can ride on that computation. REDUCE hands in and goes on, STEP waits for what all
  * stages hand in: a worker with several stages therefore hands in all of its own before it steps
- * the first of them, or it would wait for itself. */
+ * the first of them, or it would wait for itself. Replicas of a stage sum their gradients this way,
+ * so each of them has a REDUCE, behind the last gradient of its own share. */
 #include "sched/sched.h"
 
 typedef struct steps {
@@ -81,9 +82,9 @@ fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     if (s->is_forward_only) return FR_OK;
     steps p = {.s = s,
                .add_step = !has_action(s, FR_DO_STEP),
-               .add_reduce = must_reduce && !has_action(s, FR_DO_REDUCE)};
+               .add_reduce = (must_reduce || fr__has_replicas(s)) && !has_action(s, FR_DO_REDUCE)};
     if (!p.add_step && !p.add_reduce) return FR_OK;
-    size_t cells = (size_t)s->n_stages * (size_t)s->n_batches;
+    size_t cells = (size_t)s->n_stages * (size_t)s->n_batches; /* 0 again after each worker */
     p.grads_left = FR_NEW_ARRAY(int, cells);
     p.stages_left = FR_NEW_ARRAY(int, s->n_batches);
     bool is_ok = p.grads_left && p.stages_left;

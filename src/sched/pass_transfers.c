@@ -6,17 +6,19 @@
  * work. A transport whose receives can be posted without waiting looks ahead in the list and posts
  * them when it likes; their order per link is the order of the list.
  *
- * Messages of a link come in the order they were sent. Where a hand-made schedule uses them in
- * another order, those before the wanted one are received with it: they are there already. */
+ * Messages of a link between two workers come in the order they were sent; where stages have
+ * replicas, each pair of them that talks is a channel of its own. Where a hand-made schedule uses
+ * them in another order, those before the wanted one are received with it: they are there already.
+ */
 #include "sched/sched.h"
 
 /* One direction: what travels over its links is made by `makes`. */
 typedef struct traffic {
     const fr__direction *d;
     fr_action send, receive;
-    int *made;     /* [stage][micro]: micro-batches in the order the stage makes them */
-    int *n_made;   /* [stage] */
-    int *n_taken;  /* [link]: receives listed so far */
+    int *made;     /* [link][pair of it][total / pairs]: micro-batches in the order they are made */
+    int *n_made;   /* [pair] */
+    int *n_taken;  /* [pair]: receives listed so far */
     bool *is_here; /* [link][micro] */
 } traffic;
 
@@ -44,59 +46,80 @@ static size_t cell(const transfers *p, int row, int micro)
     return (size_t)row * (size_t)p->total + (size_t)micro;
 }
 
+/* What a pair of workers sends over a link, in order. */
+static int *made_for(const transfers *p, const traffic *t, int link, int micro)
+{
+    int pairs = t->d->pairs[link];
+    return &t->made[cell(p, link, micro % pairs * (p->total / pairs))];
+}
+
 static bool receive(transfers *p, traffic *t, int link, int micro, fr_instr_list *out)
 {
     fr_link at = t->d->links[link];
-    while (!t->is_here[cell(p, link, micro)] && t->n_taken[link] < t->n_made[at.from]) {
-        int m = t->made[cell(p, at.from, t->n_taken[link]++)];
+    int pair = fr__pair(t->d, link, micro);
+    const int *made = made_for(p, t, link, micro);
+    while (!t->is_here[cell(p, link, micro)] && t->n_taken[pair] < t->n_made[pair]) {
+        int m = made[t->n_taken[pair]++];
         t->is_here[cell(p, link, m)] = true;
         if (!push(out, t->receive, at.to, m, at.from)) return false;
     }
     return true;
 }
 
+/* Stages of one worker are together on every replica of it, others nowhere. */
+static bool is_far(const transfers *p, fr_link l)
+{
+    return p->s->worker_of[l.from] != p->s->worker_of[l.to];
+}
+
 static bool rewrite(transfers *p, int w, fr_instr_list *out)
 {
     const fr_instr_list *in = &p->s->lists[w];
-    const int *worker_of = p->s->worker_of;
     for (int i = 0; i < in->n; i++) {
         const fr_instr *at = &in->at[i];
         traffic *t = traffic_of(p, at->action);
         const fr__direction *d = t ? t->d : NULL;
         for (int j = t ? d->in.first[at->stage] : 0; t && j < d->in.first[at->stage + 1]; j++) {
             int link = d->in.link[j];
-            if (worker_of[d->links[link].from] != w && !receive(p, t, link, at->micro, out))
-                return false;
+            if (is_far(p, d->links[link]) && !receive(p, t, link, at->micro, out)) return false;
         }
         if (!fr__list_push(out, *at)) return false;
         for (int j = t ? d->out.first[at->stage] : 0; t && j < d->out.first[at->stage + 1]; j++) {
-            int peer = d->links[d->out.link[j]].to;
-            if (worker_of[peer] != w && !push(out, t->send, at->stage, at->micro, peer))
-                return false;
+            fr_link to = d->links[d->out.link[j]];
+            if (is_far(p, to) && !push(out, t->send, at->stage, at->micro, to.to)) return false;
         }
     }
     return true;
 }
 
-/* In which order each stage makes its values and its gradients; twice the same is left out. */
+static void note(transfers *p, traffic *t, const fr_instr *at)
+{
+    const fr__direction *d = t->d;
+    for (int j = d->out.first[at->stage]; j < d->out.first[at->stage + 1]; j++) {
+        int link = d->out.link[j], pair = fr__pair(d, link, at->micro);
+        if (is_far(p, d->links[link]) && t->n_made[pair] < p->total / d->pairs[link])
+            made_for(p, t, link, at->micro)[t->n_made[pair]++] = at->micro;
+    }
+}
+
+/* In which order each worker makes values and gradients; one too many is left out. */
 static void note_order(transfers *p)
 {
     for (int w = 0; w < p->s->n_workers; w++)
         for (int i = 0; i < p->s->lists[w].n; i++) {
             const fr_instr *at = &p->s->lists[w].at[i];
             traffic *t = traffic_of(p, at->action);
-            if (t && t->n_made[at->stage] < p->total)
-                t->made[cell(p, at->stage, t->n_made[at->stage]++)] = at->micro;
+            if (t) note(p, t, at);
         }
 }
 
 static bool traffic_init(fr_arena *a, const transfers *p, traffic *t)
 {
-    size_t stages = (size_t)p->s->n_stages, links = (size_t)t->d->n, micros = (size_t)p->total;
-    t->made = FR_ARENA_ARRAY(a, int, stages *micros);
-    t->n_made = FR_ARENA_ARRAY(a, int, stages);
-    t->n_taken = FR_ARENA_ARRAY(a, int, links);
-    t->is_here = FR_ARENA_ARRAY(a, bool, links *micros);
+    size_t cells = (size_t)t->d->n * (size_t)p->total;
+    t->made = FR_ARENA_ARRAY(a, int, cells);
+    t->n_made = FR_ARENA_ARRAY(a, int, t->d->first_pair[t->d->n]);
+    t->n_taken = FR_ARENA_ARRAY(a, int, t->d->first_pair[t->d->n]);
+    t->is_here = FR_ARENA_ARRAY(a, bool, cells);
     return t->made && t->n_made && t->n_taken && t->is_here;
 }
 

@@ -13,8 +13,9 @@
 extern const fr_generator fr__gen_sequential, fr__gen_gpipe, fr__gen_1f1b, fr__gen_1f1b_async,
     fr__gen_interleaved, fr__gen_zb_h1, fr__gen_nf1b, fr__gen_forward;
 
-/* Sizes, placement and links of d (n_workers lists, all empty); the flags are the caller's to set.
- * worker_of: [n_stages]. A forward-only schedule has no backward links. */
+/* Sizes, replicas and links of d (n_workers lists, all empty); the flags are the caller's to set.
+ * worker_of: [n_stages], of replica 0, all replicas counted. A forward-only schedule has no
+ * backward links. */
 fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc *d, int n_workers,
                            const int *worker_of, bool is_forward_only, fr_schedule **out);
 
@@ -24,6 +25,27 @@ void fr__emit(fr_schedule *s, int worker, fr_action action, int stage, int micro
 void fr__emit_transfer(fr_schedule *s, int worker, fr_action action, int stage, int micro,
                        int peer);
 bool fr__emit_failed(const fr_schedule *s);
+
+/* --- replicas (replicas.c) --- */
+
+static inline int fr__replicas(const fr_schedule_desc *d, int stage)
+{
+    return d->replicas ? d->replicas[stage] : 1;
+}
+bool fr__has_replicas(const fr_schedule *s); /* more than one of some stage */
+int fr__lcm(int a, int b);                   /* least common multiple; of positive numbers */
+/* Are the replicas that d asks for such as its micro-batches can be dealt to; and, unless any will
+ * do, equally many of all stages? */
+fr_status fr__check_replicas(fr_ctx *ctx, const char *name, const fr_schedule_desc *d,
+                             bool any_replicas);
+/* Do stages that are on one worker have the same workers, and would they with these replicas? */
+fr_status fr__check_together(fr_ctx *ctx, const fr_schedule *s, const int *replicas);
+/* Every replica of a worker gets the list that `base` has for the worker, in which its own
+ * micro-batches are counted 0, 1, 2, ...: number i becomes i * r + q on replica q of r. Steps and
+ * transfers go along. *base is freed and replaced; n_micro: of a mini-batch, all replicas together.
+ */
+fr_status fr__schedule_replicate(fr_ctx *ctx, fr_schedule **base, const int *replicas, int n_micro);
+
 /* The stages of a worker, ascending; *n of them. */
 const int *fr__stages_of(const fr_schedule *s, int worker, int *n);
 /* Zeroed; lives as long as the schedule. NULL: out of memory. */
@@ -46,6 +68,11 @@ typedef struct fr__direction {
     int n;
     const fr_link *links;
     fr__stage_links in, out;
+    /* Replicas at both ends: micro-batch m goes between pair m mod pairs[link] of workers. Each
+     * pair is a channel of its own; all pairs of all links are counted through from
+     * first_pair[link]. */
+    int *pairs;      /* [link] */
+    int *first_pair; /* [link + 1] */
 } fr__direction;
 typedef struct fr__link_index {
     fr__direction forward, backward;
@@ -54,6 +81,11 @@ bool fr__link_index_init(fr_arena *a, const fr_schedule *s, fr__link_index *out)
 int fr__link_of(const fr__direction *d, int from, int to); /* -1: none */
 /* The link that a transfer goes over; -1: none. */
 int fr__transfer_link(const fr__link_index *x, const fr_instr *i);
+
+static inline int fr__pair(const fr__direction *d, int link, int micro)
+{
+    return d->first_pair[link] + micro % d->pairs[link];
+}
 
 /* Stages, micro-batches and peers of all instructions are in range, stages are on their worker,
  * transfers go over links. Everything after this may index by them. */

@@ -12,7 +12,7 @@ typedef struct home {
     fr_arena arena;
     bool has_failed; /* an instruction found no memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
-    int *stages;     /* [n_stages], by worker, ascending */
+    int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
 } home;
 
 /* --- lists -------------------------------------------------------------------------------------*/
@@ -93,24 +93,27 @@ static bool fill_links(fr_arena *a, const fr_schedule_desc *d, fr_schedule *s)
     return s->backward != NULL;
 }
 
-static bool fill_placement(home *h, const int *worker_of, fr_schedule *s)
+static bool fill_placement(home *h, const fr_schedule_desc *d, const int *worker_of, fr_schedule *s)
 {
+    int n_held = 0;
+    for (int k = 0; k < s->n_stages; k++) n_held += fr__replicas(d, k);
     s->worker_of = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
     s->replicas = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
     h->first = FR_ARENA_ARRAY(&h->arena, int, s->n_workers + 1);
-    h->stages = FR_ARENA_ARRAY(&h->arena, int, s->n_stages);
+    h->stages = FR_ARENA_ARRAY(&h->arena, int, n_held);
     int *next = FR_NEW_ARRAY(int, s->n_workers);
     bool is_ok = s->worker_of && s->replicas && h->first && h->stages && next;
     for (int k = 0; is_ok && k < s->n_stages; k++) {
         s->worker_of[k] = worker_of[k];
-        s->replicas[k] = 1;
-        h->first[worker_of[k] + 1]++;
+        s->replicas[k] = fr__replicas(d, k);
+        for (int q = 0; q < s->replicas[k]; q++) h->first[worker_of[k] + q + 1]++;
     }
     for (int w = 0; is_ok && w < s->n_workers; w++) {
         h->first[w + 1] += h->first[w];
         next[w] = h->first[w];
     }
-    for (int k = 0; is_ok && k < s->n_stages; k++) h->stages[next[worker_of[k]]++] = k;
+    for (int k = 0; is_ok && k < s->n_stages; k++)
+        for (int q = 0; q < s->replicas[k]; q++) h->stages[next[worker_of[k] + q]++] = k;
     fr__free(next);
     return is_ok;
 }
@@ -118,7 +121,7 @@ static bool fill_placement(home *h, const int *worker_of, fr_schedule *s)
 static bool fill(home *h, const fr_schedule_desc *d, const int *worker_of, fr_schedule *s)
 {
     s->lists = FR_ARENA_ARRAY(&h->arena, fr_instr_list, s->n_workers);
-    return s->lists && fill_placement(h, worker_of, s) && fill_links(&h->arena, d, s);
+    return s->lists && fill_placement(h, d, worker_of, s) && fill_links(&h->arena, d, s);
 }
 
 /* A link goes between two stages, up or down as its direction says. Whether one stands twice is
@@ -152,10 +155,11 @@ static fr_status check_sizes(fr_ctx *ctx, const char *name, const fr_schedule_de
                        "schedule %s: %d stages x %d micro-batches x %d mini-batches is more than "
                        "%d; make the segment shorter",
                        name, d->n_stages, d->n_micro, d->n_batches, (int)MOST_COMPUTATIONS);
+    FR_TRY(fr__check_replicas(ctx, name, d, true));
     for (int k = 0; k < d->n_stages; k++)
-        if (worker_of[k] < 0 || worker_of[k] >= n_workers)
+        if (worker_of[k] < 0 || worker_of[k] > n_workers - fr__replicas(d, k))
             return fr_fail(ctx, FR_INVALID, "schedule %s: stage %d is on worker %d; there are %d",
-                           name, k, worker_of[k], n_workers);
+                           name, k, worker_of[k] + fr__replicas(d, k) - 1, n_workers);
     FR_TRY(check_links(ctx, name, d->n_stages, d->n_forward, d->forward, true));
     return check_links(ctx, name, d->n_stages, d->n_backward, d->backward, false);
 }
@@ -185,8 +189,12 @@ fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc
         fr_schedule_free(s);
         return fr__no_memory(ctx, (size_t)full.n_stages * sizeof(int), "a schedule's stages");
     }
-    *out = s;
-    return FR_OK;
+    fr_status status = fr__check_together(ctx, s, s->replicas);
+    if (status == FR_OK)
+        *out = s;
+    else
+        fr_schedule_free(s);
+    return status;
 }
 
 void fr_schedule_free(fr_schedule *s)
@@ -221,21 +229,35 @@ static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedul
                        "schedule %s empties the pipeline after each mini-batch: its segment is 1 "
                        "mini-batch, not %d",
                        g->name, d->n_batches);
-    const char *wrong = d->n_micro > 0 && g->check ? g->check(d) : NULL;
+    FR_TRY(fr__check_replicas(ctx, g->name, d, g->any_replicas));
+    if (d->n_micro < 1 || !g->check) return FR_OK; /* sizes are checked later */
+    fr_schedule_desc own = *d;
+    own.n_micro /= fr__replicas(d, 0);
+    const char *wrong = g->check(&own);
     return wrong ? fr_fail(ctx, FR_INVALID, "schedule %s: %s", g->name, wrong) : FR_OK;
 }
 
+/* Lists for workers without replicas, each over the share of one replica, then for all of them. */
 static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                           const int *worker_of, int n_workers, fr_schedule **out)
 {
-    FR_TRY(fr__schedule_new(ctx, g->name, d, n_workers, worker_of, g->is_forward_only, out));
+    fr_schedule_desc plain = *d;
+    plain.replicas = NULL;
+    FR_TRY(fr__schedule_new(ctx, g->name, &plain, n_workers, worker_of, g->is_forward_only, out));
+    if (d->replicas) FR_TRY(fr__check_together(ctx, *out, d->replicas));
     fr_schedule *s = *out;
     s->is_flush = g->is_flush;
     s->is_split = g->is_split;
-    for (int w = 0; w < n_workers; w++)
-        if (!g->emit(d, w, s))
+    for (int w = 0; w < n_workers; w++) {
+        int n;
+        const int *own = fr__stages_of(s, w, &n);
+        fr_schedule_desc share = *d;
+        if (n > 0) share.n_micro /= fr__replicas(d, own[0]);
+        if (!g->emit(&share, w, s))
             return fr__no_memory(ctx, (size_t)fr__n_micro(s) * sizeof(fr_instr), "a schedule");
-    return fr_schedule_lower(ctx, s, d->must_reduce);
+    }
+    if (d->replicas) FR_TRY(fr__schedule_replicate(ctx, out, d->replicas, d->n_micro));
+    return fr_schedule_lower(ctx, *out, d->must_reduce);
 }
 
 fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *desc,
@@ -293,13 +315,15 @@ int fr_schedule_find_link(int n, const fr_link *links, int from, int to)
 
 int fr_schedule_lead(const fr_schedule *s, int stage)
 {
-    const fr_instr_list *list = &s->lists[s->worker_of[stage]];
-    int ahead = 0, most = 0;
-    for (int i = 0; i < list->n; i++) {
-        if (list->at[i].stage != stage) continue;
-        if (list->at[i].action == FR_DO_F) ahead++;
-        if (fr__makes_gradients(list->at[i].action)) ahead--;
-        if (ahead > most) most = ahead;
+    int most = 0;
+    for (int q = 0; q < s->replicas[stage]; q++) {
+        const fr_instr_list *list = &s->lists[s->worker_of[stage] + q];
+        for (int i = 0, ahead = 0; i < list->n; i++) {
+            if (list->at[i].stage != stage) continue;
+            if (list->at[i].action == FR_DO_F) ahead++;
+            if (fr__makes_gradients(list->at[i].action)) ahead--;
+            if (ahead > most) most = ahead;
+        }
     }
     return most > 0 ? most - 1 : 0;
 }

@@ -1,14 +1,213 @@
-/* team.c -- the processes of a run. */
-#include <forerun/team.h>
+/* team.c -- the processes of a run, as others see them: join, talk, fail, leave. */
+#include "transport/lines.h"
+#include "transport/wire.h"
 
-int fr_team_rank(const fr_team *t)
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#define DEFAULT_PATIENCE_S 30.0
+#define LEAST_PATIENCE_S 0.2
+#define FLUSH_S 2.0
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void destroy(fr_team *t)
 {
-    (void)t;
-    return 0;
+    for (int i = 0; t->lines && i < t->n_lines; i++) {
+        fr__line *l = &t->lines[i];
+        fr__wire_close(&l->talk);
+        fr__wire_close(&l->bulk);
+        fr__bytes_fini(&l->out);
+        fr__bytes_fini(&l->in);
+    }
+    fr__wire_close(&t->wake_fd);
+    fr__wire_close(&t->broken_fd);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    fr__bytes_fini(&t->inbox);
+    fr__free(t->polls);
+    fr__free(t->names);
+    fr__free(t->lines);
+    fr__free(t);
 }
 
-int fr_team_size(const fr_team *t)
+static fr_status furnish(fr_team *t)
 {
-    (void)t;
-    return 1;
+    t->lines = FR_NEW_ARRAY(fr__line, t->n_lines);
+    t->names = FR_NEW_ARRAY(fr__name, t->size);
+    t->polls = FR_NEW_ARRAY(struct pollfd, 1 + t->n_lines);
+    if (!t->lines || !t->names || !t->polls)
+        return fr__no_memory(t->ctx, (size_t)t->size * (sizeof(fr__line) + sizeof(fr__name)),
+                             "a team");
+    for (int i = 0; i < t->n_lines; i++) {
+        t->lines[i].rank = t->rank == 0 ? i + 1 : 0;
+        t->lines[i].talk = t->lines[i].bulk = -1;
+    }
+    t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->wake_fd < 0 || t->broken_fd < 0)
+        return fr_fail(t->ctx, FR_IO, "cannot make an eventfd: %s", strerror(errno));
+    return FR_OK;
+}
+
+fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *b, fr_team **out)
+{
+    *out = NULL;
+    if (size < 2 || rank < 0 || rank >= size)
+        return fr_fail(ctx, FR_INVALID, "rank %d of a team of %d", rank, size);
+    fr_team *t = FR_NEW(fr_team);
+    if (!t) return fr__no_memory(ctx, sizeof *t, "a team");
+    *t = (fr_team){.ctx = ctx, .rank = rank, .size = size, .bootstrap = *b};
+    t->n_lines = rank == 0 ? size - 1 : 1;
+    t->wake_fd = t->broken_fd = -1;
+    t->patience_ns = (uint64_t)(DEFAULT_PATIENCE_S * 1e9);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    fr_status status;
+    FR_TRY_GOTO(status, furnish(t), failed);
+    FR_TRY_GOTO(status, fr__meet(t), failed);
+    FR_TRY_GOTO(status, fr__lines_start(t), failed);
+    *out = t;
+    return FR_OK;
+failed:
+    destroy(t);
+    return status;
+}
+
+/* With the lock held: until all lines have said goodbye, or one is lost. */
+static void wait_for_goodbyes(fr_team *t)
+{
+    for (int i = 0; i < t->n_lines; i++)
+        while (!t->lines[i].has_left && !atomic_load(&t->is_broken))
+            pthread_cond_wait(&t->changed, &t->lock);
+}
+
+static void say_goodbye(fr_team *t)
+{
+    for (int i = 0; i < t->n_lines && !atomic_load(&t->is_broken); i++)
+        (void)fr__say(&t->lines[i], FR__FRAME_BYE, NULL, 0, NULL, 0);
+    fr__lines_wake(t);
+}
+
+/* Rank 0 says goodbye last, so that nobody goes before all are done. */
+void fr_team_leave(fr_team *t)
+{
+    if (!t) return;
+    fr_team_listen(t, NULL);
+    pthread_mutex_lock(&t->lock);
+    if (t->rank != 0) say_goodbye(t);
+    wait_for_goodbyes(t);
+    if (t->rank == 0) say_goodbye(t);
+    bool is_broken = atomic_load(&t->is_broken);
+    pthread_mutex_unlock(&t->lock);
+    fr__lines_flush(t, FLUSH_S);
+    fr__lines_stop(t);
+    if (t->bootstrap.leave) t->bootstrap.leave(t->bootstrap.user, is_broken);
+    destroy(t);
+}
+
+/* --- who is who ----------------------------------------------------------------------------- */
+
+int fr_team_rank(const fr_team *t) { return t ? t->rank : 0; }
+
+int fr_team_size(const fr_team *t) { return t ? t->size : 1; }
+
+const char *fr_team_name(const fr_team *t, int rank)
+{
+    if (!t) return "rank 0 (this process)";
+    return rank >= 0 && rank < t->size ? t->names[rank].text : "no rank of this team";
+}
+
+void fr_team_set_patience(fr_team *t, double seconds)
+{
+    if (!t) return;
+    if (!(seconds >= LEAST_PATIENCE_S)) seconds = LEAST_PATIENCE_S;
+    if (seconds > 1e9) seconds = 1e9;
+    pthread_mutex_lock(&t->lock);
+    t->patience_ns = (uint64_t)(seconds * 1e9);
+    const uint32_t ms = (uint32_t)(fr__beat_ns(t->patience_ns) / 1000000);
+    for (int i = 0; i < t->n_lines; i++)
+        (void)fr__say(&t->lines[i], FR__FRAME_RHYTHM, &ms, sizeof ms, NULL, 0);
+    pthread_mutex_unlock(&t->lock);
+    fr__lines_wake(t);
+}
+
+bool fr_team_is_broken(const fr_team *t, const char **text)
+{
+    bool is_broken = t && atomic_load(&t->is_broken);
+    if (text) *text = is_broken ? t->text : "";
+    return is_broken;
+}
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+void fr_team_listen(fr_team *t, const fr_team_ears *ears)
+{
+    if (!t) return;
+    pthread_mutex_lock(&t->lock);
+    t->has_ears = ears != NULL;
+    t->ears = ears ? *ears : (fr_team_ears){0};
+    bool is_told = ears && atomic_load(&t->is_broken) && !t->is_mute;
+    t->is_lost_told = is_told;
+    while (t->is_calling && !pthread_equal(pthread_self(), t->thread))
+        pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    if (is_told && ears->lost) ears->lost(ears->user, t->lost_rank, t->text);
+    if (ears) fr__lines_wake(t);
+}
+
+static fr_status tell(fr_team *t, fr__line *l, const void *data, size_t bytes)
+{
+    if (bytes > FR__MAX_MESSAGE)
+        return fr_fail(t->ctx, FR_INVALID, "a message of %zu bytes; more than %d go by a stream",
+                       bytes, FR__MAX_MESSAGE);
+    pthread_mutex_lock(&t->lock);
+    bool is_said = t->is_mute || fr__say(l, FR__FRAME_TALK, data, bytes, NULL, 0);
+    bool has_rest = l->out.done < l->out.n;
+    pthread_mutex_unlock(&t->lock);
+    if (has_rest) fr__lines_wake(t);
+    return is_said ? FR_OK : fr__no_memory(t->ctx, bytes, "a message to another rank");
+}
+
+fr_status fr_team_tell(fr_team *t, int to, const void *data, size_t bytes)
+{
+    if (!t) return FR_INVALID;
+    fr__line *l = fr__line_to(t, to);
+    if (!l)
+        return fr_fail(t->ctx, FR_INVALID,
+                       "a message from rank %d to rank %d of %d: there is no line", t->rank, to,
+                       t->size);
+    return tell(t, l, data, bytes);
+}
+
+fr_status fr_team_tell_all(fr_team *t, const void *data, size_t bytes)
+{
+    if (!t) return FR_OK;
+    if (t->rank != 0)
+        return fr_fail(t->ctx, FR_INVALID, "rank %d tells all; only rank 0 can", t->rank);
+    for (int i = 0; i < t->n_lines; i++) FR_TRY(tell(t, &t->lines[i], data, bytes));
+    return FR_OK;
+}
+
+/* --- giving up ------------------------------------------------------------------------------ */
+
+void fr_team_fail(fr_team *t, const char *text)
+{
+    if (!t) return;
+    size_t bytes = strlen(text);
+    if (bytes >= FR__MAX_TEXT) bytes = FR__MAX_TEXT - 1;
+    char own[FR__MAX_TEXT + sizeof(fr__name)];
+    snprintf(own, sizeof own, "%s failed: %s", fr_team_name(t, t->rank), text);
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < t->n_lines && !t->is_mute; i++)
+        (void)fr__say(&t->lines[i], FR__FRAME_FAIL, text, bytes, NULL, 0);
+    t->is_mute = true;
+    fr__break(t, t->rank, own);
+    pthread_mutex_unlock(&t->lock);
+    fr__lines_wake(t);
+    fr__lines_flush(t, FLUSH_S);
 }

@@ -1,15 +1,16 @@
 /* double_buffer.c -- double-buffered weights (PipeDream-2BW, ICML 2021): both passes of mini-batch
  * b use version b - 1, so every stage has a delay of one update and holds two versions.
  *
- * That works while the mini-batches in flight are two at most, so T >= N. One stage has nobody to
- * wait for and no delay. */
+ * That works while the mini-batches in flight are two at most: T > w on every stage, which is T >=
+ * N without replicas. One stage has nobody to wait for and no delay. */
 #include "weights/policy.h"
 
 static const char *check(const fr_seat *seat)
 {
-    if (seat->n_stages > 1 && seat->n_micro < seat->n_stages)
-        return "double-buffer needs at least as many micro-batches in an update as there are "
-               "stages; raise train.micro or use stash";
+    if (seat->n_stages > 1 && seat->n_micro < fr__lead(seat) + 1)
+        return "double-buffer needs at least as many micro-batches in an update of each worker as "
+               "it has in flight: as there are stages, for every replica of a stage; raise "
+               "train.micro or use stash";
     return NULL;
 }
 

@@ -6,7 +6,7 @@
  *     T2   backward on W - (tau_f - tau_b) * delta, tau_f - tau_b = N - 1 - k
  *          delta = d * delta + (1 - d) * (W_new - W_old), d = 0.135^(1 / (tau_f - tau_b))
  *
- * Delays are counted in updates: ceil((N - 1 - k) / T). 0.135 is about exp(-2). */
+ * Delays are counted in updates: ceil(w / T), w = N - 1 - k the lead. 0.135 is about exp(-2). */
 #include "weights/policy.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* policy.h -- inside the module: the policies of the registry and the counts they share.
  *
- * All counts are of local updates on stage k of N, in 1F1B without flush, where the stage runs
- * w = N - 1 - k forwards more than backwards before each backward, and steps after the last of T
- * backwards. */
+ * All counts are of local updates on one worker, in 1F1B without flush, where the worker runs w
+ * forwards more than backwards before each backward, and steps after the last of its T backwards.
+ * Stage k of N has w = N - 1 - k, unless stages have different numbers of replicas: then the
+ * schedule says (seat.lead). Replicas share the micro-batches of an update: T is one's share. */
 #ifndef FR_WEIGHTS_POLICY_H
 #define FR_WEIGHTS_POLICY_H
 
@@ -12,8 +13,11 @@ extern const fr_policy fr__policy_live, fr__policy_stash, fr__policy_double_buff
     fr__policy_spectrain, fr__policy_spectrain_v2, fr__policy_xpipe, fr__policy_pipeoptim,
     fr__policy_decay_aware, fr__policy_pipemare;
 
-/* w: forwards that stage k is ahead of its backwards. */
-static inline int fr__lead(const fr_seat *s) { return s->n_stages - 1 - s->stage; }
+/* w: forwards that the worker is ahead of its backwards. */
+static inline int fr__lead(const fr_seat *s)
+{
+    return s->lead > 0 ? s->lead : s->n_stages - 1 - s->stage;
+}
 
 static inline int fr__ceil_div(int a, int b) { return a > 0 ? (a + b - 1) / b : 0; }
 

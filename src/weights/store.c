@@ -20,11 +20,6 @@ void fr__store_label(fr_store *s, int block, int64_t version, int ahead)
     b->is_valid = true, b->version = version, b->ahead = ahead, b->id = ++s->last_id;
 }
 
-static bool needs_drift(const fr_store_desc *d)
-{
-    return d->policy->course == FR_COURSE_DRIFT && d->policy->n_blocks(&d->seat) > 1;
-}
-
 /* --- life --- */
 
 static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
@@ -46,14 +41,14 @@ static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
     if (wrong) return fr_fail(ctx, FR_INVALID, "optimizer %s: %s", d->optimizer->name, wrong);
     bool is_whole = d->n == 0 || (d->blocks && d->stride >= d->n);
     for (int i = 0; i < d->optimizer->n_state; i++) is_whole &= d->n == 0 || d->state[i];
-    is_whole &= d->n == 0 || !needs_drift(d) || d->drift;
+    is_whole &= d->n == 0 || !fr__store_needs_drift(d) || d->drift;
     if (!is_whole)
         return fr_fail(ctx, FR_INTERNAL, "weights of stage %d: a block is missing", seat->stage);
     return FR_OK;
 }
 
-/* The farthest prediction of any micro-batch in either pass; notes whether the policy looks back.*/
-static int survey(fr_store *s, int *farthest_forward)
+/* The farthest prediction of any micro-batch in either pass. */
+static int survey(const fr_store *s, int *farthest_forward)
 {
     const fr_policy *p = s->d.policy;
     int farthest = 0, after[FR_MAX_AHEAD];
@@ -63,7 +58,6 @@ static int survey(fr_store *s, int *farthest_forward)
         p->backward(&s->d.seat, micro, &b);
         if (f.ahead > *farthest_forward) *farthest_forward = f.ahead;
         if (b.ahead > farthest) farthest = b.ahead;
-        if (f.base == FR_PREVIOUS || b.base == FR_PREVIOUS) s->keeps_previous = true;
     }
     for (int n = p->after(&s->d.seat, after); n-- > 0;)
         if (after[n] > farthest) farthest = after[n];
@@ -78,8 +72,9 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     if (!s) return fr__no_memory(ctx, sizeof *s, "a weight store");
     s->ctx = ctx;
     s->d = *d;
-    if (!needs_drift(d)) s->d.drift = NULL;
+    if (!fr__store_needs_drift(d)) s->d.drift = NULL;
     s->n_blocks = d->policy->n_blocks(&d->seat);
+    s->keeps_previous = fr__store_looks_back(d);
     int farthest_forward = 0, farthest = survey(s, &farthest_forward);
     s->blocks = FR_NEW_ARRAY(fr_block, s->n_blocks);
     s->flights = FR_NEW_ARRAY(fr_flight, d->seat.n_slots);
@@ -128,13 +123,18 @@ void fr_store_abandon(fr_store *s)
     for (int pass = 0; pass < 2; pass++) s->shared[pass] = (fr_shared){.batch = -1, .block = -1};
 }
 
-void fr_store_reset(fr_store *s, int64_t version)
+void fr__store_forget(fr_store *s, int64_t version)
 {
     fr_store_abandon(s);
-    fr__watch_drop(&s->watch);
+    fr__watch_drop(&s->watch, INT64_MIN);
     for (int b = 0; b < s->n_blocks; b++) s->blocks[b].is_valid = false;
-    if (s->d.drift) memset(s->d.drift, 0, s->d.n * sizeof(float));
     fr__store_label(s, s->newest, version, 0);
+}
+
+void fr_store_reset(fr_store *s, int64_t version)
+{
+    fr__store_forget(s, version);
+    if (s->d.drift) memset(s->d.drift, 0, s->d.n * sizeof(float));
 }
 
 /* --- which block --- */
@@ -161,7 +161,7 @@ int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
     return best;
 }
 
-static int find(const fr_store *s, int64_t version, int ahead)
+int fr__store_find(const fr_store *s, int64_t version, int ahead)
 {
     for (int b = 0; b < s->n_blocks; b++)
         if (s->blocks[b].is_valid && s->blocks[b].version == version && s->blocks[b].ahead == ahead)
@@ -172,7 +172,7 @@ static int find(const fr_store *s, int64_t version, int ahead)
 /* The version before that of mini-batch `batch`, or the oldest there is. */
 static int find_previous(const fr_store *s, int64_t batch)
 {
-    int oldest = find(s, batch - 1, 0);
+    int oldest = fr__store_find(s, batch - 1, 0);
     if (oldest >= 0) return oldest;
     for (int b = 0; b < s->n_blocks; b++)
         if (s->blocks[b].is_valid && s->blocks[b].ahead == 0 &&
@@ -183,7 +183,7 @@ static int find_previous(const fr_store *s, int64_t batch)
 
 static fr_status ahead_of_newest(fr_store *s, int ahead, int *out)
 {
-    *out = ahead > 0 ? find(s, fr_store_version(s), ahead) : s->newest;
+    *out = ahead > 0 ? fr__store_find(s, fr_store_version(s), ahead) : s->newest;
     if (*out >= 0) return FR_OK;
     int b = fr__store_free_block(s, -1, 0);
     if (b < 0)

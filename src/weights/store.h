@@ -1,8 +1,8 @@
 /* store.h -- inside the module: what a store holds.
  *
- * store.c serves passes, update.c applies updates and predicts, watch.c compares predictions with
- * the weights that came true. A store belongs to one thread; only fr_store_range may be called from
- * several at once. */
+ * store.c serves passes, update.c applies updates and predicts, memory.c knows what outlives a run,
+ * watch.c compares predictions with the weights that came true. A store belongs to one thread; only
+ * fr_store_range may be called from several at once. */
 #ifndef FR_WEIGHTS_STORE_H
 #define FR_WEIGHTS_STORE_H
 
@@ -76,15 +76,23 @@ struct fr_store {
 /* A block that may be overwritten: not the newest, not kept for anybody but mini-batch `batch`
  * (-1: not kept at all), not marked in `taken`. The one with the oldest content; -1: none. */
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken);
+/* The block with that tag; -1: none. */
+int fr__store_find(const fr_store *s, int64_t version, int ahead);
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);
 /* New content is in a block. */
 void fr__store_label(fr_store *s, int block, int64_t version, int ahead);
+/* Only the newest weights are left, as that version. */
+void fr__store_forget(fr_store *s, int64_t version);
 /* Weights predicted `ahead` updates past the newest, into block b. */
 void fr__store_predict(fr_store *s, int b, int ahead);
 
+/* memory.c */
+bool fr__store_needs_drift(const fr_store_desc *d);
+bool fr__store_looks_back(const fr_store_desc *d);
+
 fr_status fr__watch_init(fr_store *s, int farthest);
 void fr__watch_fini(fr_watch *w);
-void fr__watch_drop(fr_watch *w); /* open guesses will not come true */
+void fr__watch_drop(fr_watch *w, int64_t version); /* guesses from that version on are void */
 void fr__watch_guess(fr_store *s, const fr_block *predicted);
 void fr__watch_check(fr_store *s); /* after an update */
 

@@ -36,9 +36,10 @@ void fr__watch_fini(fr_watch *w)
     fr__free(w->guesses);
 }
 
-void fr__watch_drop(fr_watch *w)
+void fr__watch_drop(fr_watch *w, int64_t version)
 {
-    for (int g = 0; g < w->n_guesses; g++) w->guesses[g].is_open = false;
+    for (int g = 0; g < w->n_guesses; g++)
+        if (w->guesses[g].version >= version) w->guesses[g].is_open = false;
 }
 
 void fr__watch_guess(fr_store *s, const fr_block *predicted)

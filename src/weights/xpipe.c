@@ -6,6 +6,8 @@
  *     s_f = s_b + ceil((N - 1 - k) / T)      exact
  *     s_b = floor((T - 1 + floor(k/2)) / T)
  *
+ * where N - 1 - k is the lead w: N + T - k/2 - 2 = w + T + k/2 - 1.
+ *
  * One stage has no gap to bridge, whatever the rounding says.
  *
  * Three copies: the newest, the forward's and the backward's prediction. No update falls between
@@ -20,7 +22,7 @@ static int forward_distance(const fr_seat *seat)
 {
     if (seat->n_stages == 1) return 0;
     if (seat->exact || seat->n_micro == 1) return fr__round_trip(seat) + fr__gap(seat, 0);
-    double above = seat->n_stages + seat->n_micro - seat->stage / 2.0 - 2;
+    double above = fr__lead(seat) + seat->n_micro + seat->stage / 2.0 - 1;
     return (int)nearbyint(above / seat->n_micro);
 }
 

@@ -4,10 +4,10 @@
 run 0 --version
 grep -qE '^forerun [0-9]+\.[0-9]+\.[0-9]+$' out || fail "version"
 run 0 help
-for verb in train eval generate schedule models methods info; do
+for verb in train launch eval generate schedule models methods info; do
     grep -q "^  $verb " out || fail "help does not list $verb"
 done
-for verb in train eval generate schedule models methods info; do
+for verb in train launch eval generate schedule models methods info; do
     "$forerun" help $verb >by_help || fail "help $verb"
     "$forerun" $verb --help >by_option || fail "$verb --help"
     cmp -s by_help by_option || fail "$verb: two ways to its help, two texts"

@@ -33,11 +33,19 @@ static inline fr_clock timed(const fr_schedule *s, const fr_costs *costs)
     return c;
 }
 
-/* Where the instruction stands in its worker's list; fails if it does not, or twice. peer -1: any.
- */
-static inline int place_of(const fr_schedule *s, fr_action action, int stage, int micro, int peer)
+/* Who does it; of updates, which all replicas do, the first. */
+static inline int worker_doing(const fr_schedule *s, fr_action action, int stage, int micro)
 {
-    const fr_instr_list *l = &s->lists[s->worker_of[stage]];
+    bool is_update = action == FR_DO_REDUCE || action == FR_DO_STEP;
+    return is_update ? s->worker_of[stage] : fr_schedule_worker(s, stage, micro);
+}
+
+/* Where the instruction stands in the worker's list; fails if it does not, or twice. peer -1: any.
+ */
+static inline int place_on(const fr_schedule *s, int worker, fr_action action, int stage, int micro,
+                           int peer)
+{
+    const fr_instr_list *l = &s->lists[worker];
     int found = -1;
     for (int i = 0; i < l->n; i++) {
         const fr_instr *at = &l->at[i];
@@ -51,16 +59,21 @@ static inline int place_of(const fr_schedule *s, fr_action action, int stage, in
     return found;
 }
 
+static inline int place_of(const fr_schedule *s, fr_action action, int stage, int micro, int peer)
+{
+    return place_on(s, worker_doing(s, action, stage, micro), action, stage, micro, peer);
+}
+
 static inline double start_of(const fr_schedule *s, const fr_clock *c, fr_action action, int stage,
                               int micro)
 {
-    return c->start[s->worker_of[stage]][place_of(s, action, stage, micro, -1)];
+    return c->start[worker_doing(s, action, stage, micro)][place_of(s, action, stage, micro, -1)];
 }
 
 static inline double end_of(const fr_schedule *s, const fr_clock *c, fr_action action, int stage,
                             int micro)
 {
-    return c->end[s->worker_of[stage]][place_of(s, action, stage, micro, -1)];
+    return c->end[worker_doing(s, action, stage, micro)][place_of(s, action, stage, micro, -1)];
 }
 
 static inline void assert_near(double found, double expected, const char *what)

@@ -16,16 +16,17 @@ typedef enum outcome { RAN, WAITS, BROKEN } outcome;
 
 typedef struct oracle {
     const fr_schedule *s;
-    int n_all;
+    int n_all, most; /* most: replicas of any stage */
     bool has_reduce;
     int *at;                             /* [worker] */
     char *forward, *back, *weight;       /* [stage][micro]: done */
     int *uses;                           /* [stage][micro]: of the slot, left */
-    int *slot_owner, *buffer_owner;      /* [stage][slot], [link][buffer]: micro or -1 */
-    int *mail[2], *n_sent[2], *n_got[2]; /* [link][n], [link], [link] */
+    int *slot_owner;                     /* [stage][replica][slot]: micro or -1 */
+    int *buffer_owner;                   /* [link][replica][replica][buffer]: micro or -1 */
+    int *mail[2], *n_sent[2], *n_got[2]; /* [link][replica][replica][n] and without [n] */
     char *has_sent[2], *has_got[2];      /* [link][micro] */
-    int *n_summed, *n_steps;             /* [stage] */
-    char *reduced;                       /* [stage][batch] */
+    int *n_summed, *n_steps;             /* [stage][replica] */
+    char *reduced;                       /* [stage][replica][batch] */
 } oracle;
 
 static inline size_t cell_of(const oracle *o, int row, int micro)
@@ -33,10 +34,41 @@ static inline size_t cell_of(const oracle *o, int row, int micro)
     return (size_t)row * (size_t)o->n_all + (size_t)micro;
 }
 
+static inline int replica_of(const oracle *o, int stage, int micro)
+{
+    return micro % o->s->replicas[stage];
+}
+
+/* A stage's replica; two workers that talk over a link. */
+static inline int copy_of(const oracle *o, int stage, int replica)
+{
+    return stage * o->most + replica;
+}
+static inline int channel_of_link(const oracle *o, int way, int link, int micro)
+{
+    const fr_link *l = way ? &o->s->backward[link] : &o->s->forward[link];
+    return (link * o->most + replica_of(o, l->from, micro)) * o->most + replica_of(o, l->to, micro);
+}
+
+static inline int *slot_owner_of(const oracle *o, int stage, int micro)
+{
+    return &o->slot_owner[cell_of(o, copy_of(o, stage, replica_of(o, stage, micro)),
+                                  fr_schedule_slot(o->s, stage, micro))];
+}
+static inline int *buffer_owner_of(const oracle *o, int link, int micro)
+{
+    return &o->buffer_owner[cell_of(o, channel_of_link(o, 1, link, micro),
+                                    fr_schedule_buffer(o->s, link, micro))];
+}
+
 static inline oracle oracle_create(const fr_schedule *s)
 {
-    oracle o = {.s = s, .n_all = s->n_micro * s->n_batches};
-    size_t cells = (size_t)s->n_stages * (size_t)o.n_all + 1, stages = (size_t)s->n_stages;
+    oracle o = {.s = s, .n_all = s->n_micro * s->n_batches, .most = 1};
+    for (int k = 0; k < s->n_stages; k++)
+        if (s->replicas[k] > o.most) o.most = s->replicas[k];
+    o.has_reduce = o.most > 1 && !s->is_forward_only; /* replicas must */
+    size_t most = (size_t)o.most, stages = (size_t)s->n_stages * most;
+    size_t cells = stages * (size_t)o.n_all + 1;
     const int n_links[2] = {s->n_forward, s->n_backward};
     o.at = calloc((size_t)s->n_workers, sizeof(int));
     o.forward = calloc(cells, 1), o.back = calloc(cells, 1), o.weight = calloc(cells, 1);
@@ -44,7 +76,7 @@ static inline oracle oracle_create(const fr_schedule *s)
     o.slot_owner = malloc(cells * sizeof(int));
     memset(o.slot_owner, 0xFF, cells * sizeof(int));
     for (int way = 0; way < 2; way++) {
-        size_t links = (size_t)n_links[way] + 1, n = links * (size_t)o.n_all;
+        size_t links = ((size_t)n_links[way] + 1) * most * most, n = links * (size_t)o.n_all;
         o.mail[way] = calloc(n, sizeof(int));
         o.has_sent[way] = calloc(n, 1), o.has_got[way] = calloc(n, 1);
         o.n_sent[way] = calloc(links, sizeof(int)), o.n_got[way] = calloc(links, sizeof(int));
@@ -94,8 +126,7 @@ static inline void done_with(oracle *o, int stage, int micro)
     for (int l = -1; l < s->n_forward; l++) {
         if (l >= 0 && s->forward[l].to != stage) continue;
         int k = l < 0 ? stage : s->forward[l].from;
-        if (--o->uses[cell_of(o, k, micro)] == 0)
-            o->slot_owner[cell_of(o, k, fr_schedule_slot(s, k, micro))] = -1;
+        if (--o->uses[cell_of(o, k, micro)] == 0) *slot_owner_of(o, k, micro) = -1;
     }
 }
 
@@ -107,10 +138,11 @@ static inline outcome do_forward(oracle *o, const fr_instr *x)
     if (!has_inputs(o, 0, x->stage, x->micro)) return BROKEN;
     if (slot < 0 || slot >= s->n_slots[x->stage]) return BROKEN;
     for (int k = 0; s->is_flush && !s->is_forward_only && k < s->n_stages; k++)
-        if (s->worker_of[k] == s->worker_of[x->stage] && o->n_steps[k] < x->micro / s->n_micro)
+        if (s->worker_of[k] == s->worker_of[x->stage] &&
+            o->n_steps[copy_of(o, k, replica_of(o, k, x->micro))] < x->micro / s->n_micro)
             return BROKEN;
-    if (o->slot_owner[cell_of(o, x->stage, slot)] >= 0) return WAITS;
-    o->slot_owner[cell_of(o, x->stage, slot)] = x->micro;
+    if (*slot_owner_of(o, x->stage, x->micro) >= 0) return WAITS;
+    *slot_owner_of(o, x->stage, x->micro) = x->micro;
     o->forward[cell_of(o, x->stage, x->micro)] = 1;
     for (int l = 0; l < s->n_forward; l++) readers += s->forward[l].from == x->stage;
     o->uses[cell_of(o, x->stage, x->micro)] = 1 + readers;
@@ -127,13 +159,11 @@ static inline outcome do_input(oracle *o, const fr_instr *x)
         if (s->backward[l].from != x->stage) continue;
         int b = fr_schedule_buffer(s, l, x->micro);
         if (b < 0 || b >= s->n_buffers[l]) return BROKEN;
-        if (o->buffer_owner[cell_of(o, l, b)] >= 0) return WAITS;
+        if (*buffer_owner_of(o, l, x->micro) >= 0) return WAITS;
     }
     for (int l = 0; l < s->n_backward; l++) {
-        if (s->backward[l].from == x->stage)
-            o->buffer_owner[cell_of(o, l, fr_schedule_buffer(s, l, x->micro))] = x->micro;
-        if (s->backward[l].to == x->stage)
-            o->buffer_owner[cell_of(o, l, fr_schedule_buffer(s, l, x->micro))] = -1;
+        if (s->backward[l].from == x->stage) *buffer_owner_of(o, l, x->micro) = x->micro;
+        if (s->backward[l].to == x->stage) *buffer_owner_of(o, l, x->micro) = -1;
     }
     o->back[cell] = 1;
     return RAN;
@@ -143,9 +173,10 @@ static inline outcome do_weight(oracle *o, const fr_instr *x)
 {
     size_t cell = cell_of(o, x->stage, x->micro);
     if (!o->back[cell] || o->weight[cell]) return BROKEN;
-    if (o->n_summed[x->stage] != x->micro) return BROKEN;
-    if (o->n_steps[x->stage] != x->micro / o->s->n_micro) return BROKEN;
-    o->n_summed[x->stage]++;
+    int own = copy_of(o, x->stage, replica_of(o, x->stage, x->micro));
+    if (o->n_summed[own] != x->micro / o->s->replicas[x->stage]) return BROKEN;
+    if (o->n_steps[own] != x->micro / o->s->n_micro) return BROKEN;
+    o->n_summed[own]++;
     o->weight[cell] = 1;
     done_with(o, x->stage, x->micro);
     return RAN;
@@ -168,34 +199,37 @@ static inline outcome do_transfer(oracle *o, const fr_instr *x)
                               is_send ? x->stage : x->peer, is_send ? x->peer : x->stage);
     if (l < 0 || s->worker_of[x->stage] == s->worker_of[x->peer]) return BROKEN;
     size_t cell = cell_of(o, l, x->micro);
+    int channel = channel_of_link(o, way, l, x->micro);
     if (is_send) {
         const char *made = way ? o->back : o->forward;
         if (!made[cell_of(o, x->stage, x->micro)] || o->has_sent[way][cell]) return BROKEN;
         o->has_sent[way][cell] = 1;
-        o->mail[way][cell_of(o, l, o->n_sent[way][l]++)] = x->micro;
+        o->mail[way][cell_of(o, channel, o->n_sent[way][channel]++)] = x->micro;
         return RAN;
     }
-    if (o->n_got[way][l] == o->n_sent[way][l]) return WAITS;
-    if (o->mail[way][cell_of(o, l, o->n_got[way][l]++)] != x->micro) return BROKEN;
+    if (o->n_got[way][channel] == o->n_sent[way][channel]) return WAITS;
+    if (o->mail[way][cell_of(o, channel, o->n_got[way][channel]++)] != x->micro) return BROKEN;
     o->has_got[way][cell] = 1;
     return RAN;
 }
 
-static inline outcome do_update(oracle *o, const fr_instr *x)
+static inline outcome do_update(oracle *o, int w, const fr_instr *x)
 {
     const fr_schedule *s = o->s;
-    char *mine = &o->reduced[x->stage * s->n_batches + x->micro];
-    if (o->n_steps[x->stage] != x->micro) return BROKEN;
-    if (o->n_summed[x->stage] != (x->micro + 1) * s->n_micro) return BROKEN;
+    int replica = w - s->worker_of[x->stage], own = copy_of(o, x->stage, replica);
+    char *mine = &o->reduced[own * s->n_batches + x->micro];
+    if (o->n_steps[own] != x->micro) return BROKEN;
+    if (o->n_summed[own] != (x->micro + 1) * (s->n_micro / s->replicas[x->stage])) return BROKEN;
     if (x->action == FR_DO_REDUCE) return (*mine)++ ? BROKEN : RAN;
-    int n_reduced = 0;
-    for (int k = 0; k < s->n_stages; k++) {
-        bool is_in = o->reduced[k * s->n_batches + x->micro];
-        if (o->has_reduce && s->worker_of[k] == s->worker_of[x->stage] && !is_in) return BROKEN;
-        n_reduced += is_in;
-    }
-    if (o->has_reduce && n_reduced < s->n_stages) return WAITS;
-    o->n_steps[x->stage]++;
+    bool all_in = true;
+    for (int k = 0; k < s->n_stages; k++)
+        for (int q = 0; q < s->replicas[k]; q++) {
+            bool is_in = o->reduced[copy_of(o, k, q) * s->n_batches + x->micro];
+            if (o->has_reduce && s->worker_of[k] + q == w && !is_in) return BROKEN;
+            all_in &= is_in;
+        }
+    if (o->has_reduce && !all_in) return WAITS;
+    o->n_steps[own]++;
     return RAN;
 }
 
@@ -205,10 +239,13 @@ static inline outcome do_next(oracle *o, int w)
     const fr_instr *x = &s->lists[w].at[o->at[w]];
     bool is_update = x->action == FR_DO_STEP || x->action == FR_DO_REDUCE;
     bool is_transfer = x->action >= FR_DO_SEND_F && x->action <= FR_DO_RECV_B;
-    if (x->stage < 0 || x->stage >= s->n_stages || s->worker_of[x->stage] != w || x->micro < 0 ||
+    if (x->stage < 0 || x->stage >= s->n_stages || x->micro < 0 ||
         x->micro >= (is_update ? s->n_batches : o->n_all) || is_transfer != (x->peer != -1) ||
         (is_transfer && (x->peer < 0 || x->peer >= s->n_stages)))
         return BROKEN;
+    int replica = w - s->worker_of[x->stage];
+    if (replica < 0 || replica >= s->replicas[x->stage]) return BROKEN;
+    if (!is_update && replica != replica_of(o, x->stage, x->micro)) return BROKEN;
     if (s->is_forward_only && x->action != FR_DO_F && x->action != FR_DO_SEND_F &&
         x->action != FR_DO_RECV_F)
         return BROKEN;
@@ -218,7 +255,7 @@ static inline outcome do_next(oracle *o, int w)
     case FR_DO_I: return do_input(o, x);
     case FR_DO_W: return do_weight(o, x);
     case FR_DO_REDUCE:
-    case FR_DO_STEP: return do_update(o, x);
+    case FR_DO_STEP: return do_update(o, w, x);
     default: return is_transfer ? do_transfer(o, x) : BROKEN;
     }
 }
@@ -234,10 +271,11 @@ static inline bool all_done(const oracle *o)
             if (!o->forward[cell]) return false;
             if (!s->is_forward_only && (!o->back[cell] || !o->weight[cell])) return false;
         }
-        if (!s->is_forward_only && o->n_steps[k] != s->n_batches) return false;
+        for (int q = 0; !s->is_forward_only && q < s->replicas[k]; q++)
+            if (o->n_steps[copy_of(o, k, q)] != s->n_batches) return false;
     }
     for (int way = 0; way < 2; way++)
-        for (int l = 0; l < (way ? s->n_backward : s->n_forward); l++)
+        for (int l = 0; l < (way ? s->n_backward : s->n_forward) * o->most * o->most; l++)
             if (o->n_got[way][l] != o->n_sent[way][l]) return false;
     return true;
 }

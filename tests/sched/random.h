@@ -23,7 +23,7 @@ typedef struct random_case {
     const fr_generator *g;
     fr_schedule_desc d;
     fr_link forward[128], backward[128];
-    int worker_of[32];
+    int worker_of[32], replicas[32];
 } random_case;
 
 /* The chain, and links over it where there is room: a model with skips. */
@@ -37,6 +37,24 @@ static inline int random_links(int n_stages, bool is_up, fr_link *links)
     }
     for (int l = 0; !is_up && l < n; l++) links[l] = (fr_link){links[l].to, links[l].from};
     return n;
+}
+
+/* One to three replicas: all alike, or each worker as it comes. The micro-batches become so many
+ * that they can be dealt. */
+static inline void random_replicas(random_case *c, int n_workers)
+{
+    fr_schedule_desc *d = &c->d;
+    bool is_mixed = c->g->any_replicas && random_int(0, 2) > 0;
+    int of_worker[32], all = random_int(1, 3), times = all;
+    for (int w = 0; w < n_workers; w++) of_worker[w] = is_mixed ? random_int(1, 3) : all;
+    if (is_mixed) times = random_int(0, 1) ? 6 : 1;
+    for (int w = 0; w < n_workers && times == 1; w++) /* few: only one of two and three */
+        if (of_worker[w] > 1) of_worker[w] = all > 1 ? all : 2;
+    if (is_mixed && times == 1) times = all > 1 ? all : 2;
+    for (int k = 0; k < d->n_stages; k++)
+        c->replicas[k] = of_worker[d->worker_of ? d->worker_of[k] : k % n_workers];
+    d->n_micro *= times;
+    d->replicas = c->replicas;
 }
 
 /* Sizes at random that the generator takes. */
@@ -64,15 +82,18 @@ static inline void random_case_init(random_case *c, int most_workers, int most_m
             c->worker_of[k] = k < p ? (k + shift) % p : random_int(0, p - 1);
         d->worker_of = c->worker_of;
     }
+    if (random_int(0, 1)) random_replicas(c, p);
 }
 
 static inline const char *random_case_text(const random_case *c)
 {
-    static char text[200];
-    snprintf(text, sizeof text, "%s stages=%d chunks=%d micro=%d batches=%d%s%s%s", c->g->name,
-             c->d.n_stages, c->d.chunks, c->d.n_micro, c->d.n_batches,
-             c->d.must_reduce ? " reduce" : "", c->d.forward ? " skips" : "",
-             c->d.worker_of ? " placed" : "");
+    static char text[400];
+    int n = snprintf(text, sizeof text, "%s stages=%d chunks=%d micro=%d batches=%d%s%s%s%s",
+                     c->g->name, c->d.n_stages, c->d.chunks, c->d.n_micro, c->d.n_batches,
+                     c->d.must_reduce ? " reduce" : "", c->d.forward ? " skips" : "",
+                     c->d.worker_of ? " placed" : "", c->d.replicas ? " replicas" : "");
+    for (int k = 0; c->d.replicas && k < c->d.n_stages; k++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " %d", c->replicas[k]);
     return text;
 }
 

@@ -12,6 +12,7 @@ typedef struct spec {
     const char *name;
     int stages, chunks, micro, batches;
     bool must_reduce, has_skips;
+    const int *replicas;
 } spec;
 
 /* Stage 0 is also read by the last one, 1 by the one after the next; gradients come back. */
@@ -28,6 +29,7 @@ static fr_schedule *make_spec(const spec *p)
                           .n_micro = p->micro,
                           .n_batches = p->batches,
                           .must_reduce = p->must_reduce,
+                          .replicas = p->replicas,
                           .n_forward = n,
                           .n_backward = n,
                           .forward = forward,
@@ -46,8 +48,8 @@ static int for_all(int max_stages, int max_micro, int batches, void (*each)(fr_s
                 for (int m = 1; m <= max_micro; m++)
                     for (int variant = 0; variant < 4; variant++) {
                         bool is_long = !(*g)->is_flush;
-                        spec it = {(*g)->name,  p * v,       v, m, is_long ? batches : 1,
-                                   variant & 1, variant >> 1};
+                        spec it = {(*g)->name,  p * v,        v,   m, is_long ? batches : 1,
+                                   variant & 1, variant >> 1, NULL};
                         fr_schedule_desc d = {.n_stages = p * v, .chunks = v, .n_micro = m};
                         if ((*g)->check && (*g)->check(&d)) continue;
                         fr_schedule *s = make_spec(&it);
@@ -235,10 +237,10 @@ static void mutations_are_refused(void **state)
 static void larger_mutations(void **state)
 {
     (void)state;
-    const spec specs[] = {{"1f1b", 4, 1, 6, 1, false, false},
-                          {"zb-h1", 4, 1, 5, 1, true, true},
-                          {"interleaved", 4, 2, 4, 1, true, true},
-                          {"1f1b-async", 4, 1, 2, 4, true, false}};
+    const spec specs[] = {{"1f1b", 4, 1, 6, 1, false, false, NULL},
+                          {"zb-h1", 4, 1, 5, 1, true, true, NULL},
+                          {"interleaved", 4, 2, 4, 1, true, true, NULL},
+                          {"1f1b-async", 4, 1, 2, 4, true, false, NULL}};
     n_refused = n_accepted = 0;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         fr_schedule *s = make_spec(&specs[i]);
@@ -246,6 +248,34 @@ static void larger_mutations(void **state)
         fr_schedule_free(s);
     }
     assert_true(n_refused > 10000);
+}
+
+static void mutations_with_replicas(void **state)
+{
+    (void)state;
+    const int two[] = {2, 2, 2, 2}, wide[] = {3, 1}, narrow[] = {1, 3}, both[] = {3, 2},
+              middle[] = {1, 2, 1}, ends[] = {2, 1, 2}, one_of_two[] = {2, 1, 2, 1};
+    const spec specs[] = {{"1f1b", 2, 1, 6, 1, false, false, wide},
+                          {"1f1b", 2, 1, 6, 1, false, false, narrow},
+                          {"gpipe", 2, 1, 6, 1, false, false, both},
+                          {"1f1b-async", 2, 1, 6, 2, false, false, both},
+                          {"1f1b-async", 3, 1, 2, 3, false, true, middle},
+                          {"1f1b", 3, 1, 4, 1, true, true, ends},
+                          {"zb-h1", 2, 1, 6, 1, false, false, two},
+                          {"nf1b", 2, 1, 4, 2, false, false, two},
+                          {"interleaved", 4, 2, 4, 1, false, true, two},
+                          {"sequential", 4, 2, 4, 1, false, true, one_of_two},
+                          {"forward", 4, 2, 4, 2, false, true, one_of_two},
+                          {"forward", 2, 1, 6, 2, false, false, both}};
+    n_refused = n_accepted = 0;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        fr_schedule *s = make_spec(&specs[i]);
+        mutate(s);
+        fr_schedule_free(s);
+    }
+    print_message("replicas: %d mutations refused, %d valid for the oracle too\n", n_refused,
+                  n_accepted);
+    assert_true(n_refused > 10000 && n_accepted > 500);
 }
 
 /* --- texts --------------------------------------------------------------------------------- */
@@ -370,11 +400,14 @@ static void shapes_are_refused(void **state)
 static void large_ones_are_quick(void **state)
 {
     (void)state;
-    const spec specs[] = {{"gpipe", 64, 1, 1024, 1, false, false},
-                          {"1f1b", 64, 1, 1024, 1, true, false},
-                          {"zb-h1", 64, 1, 1024, 1, false, true},
-                          {"interleaved", 64, 8, 1024, 1, true, false},
-                          {"1f1b-async", 8, 1, 4, 1024, true, true}};
+    int many[64];
+    for (int k = 0; k < 64; k++) many[k] = 1 << k % 11; /* up to a worker for each micro-batch */
+    const spec specs[] = {{"gpipe", 64, 1, 1024, 1, false, false, NULL},
+                          {"1f1b", 64, 1, 1024, 1, true, false, NULL},
+                          {"zb-h1", 64, 1, 1024, 1, false, true, NULL},
+                          {"interleaved", 64, 8, 1024, 1, true, false, NULL},
+                          {"1f1b-async", 8, 1, 4, 1024, true, true, NULL},
+                          {"1f1b", 64, 1, 1024, 1, true, true, many}};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         fr_schedule *s = make_spec(&specs[i]);
         clock_t begin = clock();
@@ -406,10 +439,11 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_generators_pass),  cmocka_unit_test(mutations_are_refused),
-        cmocka_unit_test(larger_mutations),     cmocka_unit_test(counter_examples),
-        cmocka_unit_test(deadlocks_are_told),   cmocka_unit_test(shapes_are_refused),
-        cmocka_unit_test(large_ones_are_quick), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(all_generators_pass), cmocka_unit_test(mutations_are_refused),
+        cmocka_unit_test(larger_mutations),    cmocka_unit_test(mutations_with_replicas),
+        cmocka_unit_test(counter_examples),    cmocka_unit_test(deadlocks_are_told),
+        cmocka_unit_test(shapes_are_refused),  cmocka_unit_test(large_ones_are_quick),
+        cmocka_unit_test(memory_runs_out),
     };
     ctx = fr_ctx_create();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

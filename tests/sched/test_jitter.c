@@ -7,25 +7,28 @@
  * several times over, longer segments may be cut short. */
 #include "sched/random.h"
 
-enum { MOST_STAGES = 32, MOST_MICRO = 512, MOST_LINKS = 128 };
+enum { MOST_STAGES = 32, MOST_MICRO = 512, MOST_LINKS = 128, MOST_REPLICAS = 3, PAIRS = 6 };
 
-/* One link: messages in the order sent; gradients also have buffers. */
+/* One link: for each pair of replicas messages in the order sent; gradients also have buffers. A
+ * pair is told by the micro-batch modulo 6, for up to three replicas at either end. */
 typedef struct channel {
-    int sent[MOST_MICRO], n_sent, n_received;
+    int sent[PAIRS][MOST_MICRO], n_sent[PAIRS], n_received[PAIRS];
     bool is_here[MOST_MICRO];
-    int user[MOST_MICRO]; /* [buffer]: micro-batch + 1 */
+    int user[PAIRS][MOST_MICRO]; /* [buffer]: micro-batch + 1 */
 } channel;
 
 typedef struct world {
     const fr_schedule *s;
-    int n_walks, cut; /* mini-batches from cut on are left out */
-    channel up[MOST_LINKS], down[MOST_LINKS];
+    int n_walks, cut;                       /* mini-batches from cut on are left out */
     int walk[MOST_STAGES], at[MOST_STAGES]; /* [worker] */
     bool is_inside[MOST_STAGES];            /* [worker]: begun, not ended */
     bool has_values[MOST_STAGES][MOST_MICRO], has_gradients[MOST_STAGES][MOST_MICRO];
-    int slot_user[MOST_STAGES][MOST_MICRO]; /* [stage][slot]: micro-batch + 1 */
-    int slot_uses[MOST_STAGES][MOST_MICRO]; /* [stage][slot]: stages that still need it */
-    int n_reduced[MOST_MICRO];              /* [mini-batch], over all walks */
+    /* [stage][replica][slot]: micro-batch + 1, and stages that still need it */
+    int slot_user[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
+    int slot_uses[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
+    int n_reduces[MOST_MICRO];                /* [mini-batch]: of one walk */
+    int n_reduced[MOST_MICRO];                /* [mini-batch], over all walks */
+    channel up[MOST_LINKS], down[MOST_LINKS]; /* last, so that those in use can be made new */
 } world;
 
 static int find(int n, const fr_link *links, int from, int to)
@@ -33,6 +36,29 @@ static int find(int n, const fr_link *links, int from, int to)
     int l = fr_schedule_find_link(n, links, from, to);
     assert_true(l >= 0);
     return l;
+}
+
+static int *slot_user(world *o, int stage, int micro)
+{
+    int replica = micro % o->s->replicas[stage];
+    return &o->slot_user[stage][replica][fr_schedule_slot(o->s, stage, micro)];
+}
+static int *slot_uses(world *o, int stage, int micro)
+{
+    int replica = micro % o->s->replicas[stage];
+    return &o->slot_uses[stage][replica][fr_schedule_slot(o->s, stage, micro)];
+}
+
+/* Pairs of workers that talk over the link, told by a number below 6. */
+static int pair_of(const fr_schedule *s, fr_link l, int micro)
+{
+    int a = s->replicas[l.from], b = s->replicas[l.to];
+    return a == b ? micro % a : a == 1 ? micro % b : b == 1 ? micro % a : micro % PAIRS;
+}
+static int *buffer_user(world *o, int link, int micro)
+{
+    int pair = pair_of(o->s, o->s->backward[link], micro);
+    return &o->down[link].user[pair][fr_schedule_buffer(o->s, link, micro)];
 }
 
 static bool is_left_out(const world *o, const fr_instr *i)
@@ -57,21 +83,16 @@ static bool must_wait(world *o, int w, const fr_instr *i)
 {
     const fr_schedule *s = o->s;
     bool is_back = i->action == FR_DO_B || i->action == FR_DO_I;
-    if (i->action == FR_DO_F)
-        return o->slot_uses[i->stage][fr_schedule_slot(s, i->stage, i->micro)];
+    if (i->action == FR_DO_F) return *slot_uses(o, i->stage, i->micro);
     for (int l = 0; is_back && l < s->n_backward; l++)
-        if (s->backward[l].from == i->stage && o->down[l].user[fr_schedule_buffer(s, l, i->micro)])
-            return true;
+        if (s->backward[l].from == i->stage && *buffer_user(o, l, i->micro)) return true;
     if (i->action == FR_DO_RECV_F || i->action == FR_DO_RECV_B) {
         channel *p = channel_of(o, i);
-        return p->n_received == p->n_sent;
+        int pair = pair_of(s, (fr_link){i->peer, i->stage}, i->micro);
+        return p->n_received[pair] == p->n_sent[pair];
     }
-    int n_reduces = 0;
-    for (int k = 0; i->action == FR_DO_STEP && k < s->n_workers; k++)
-        for (int j = 0; j < s->lists[k].n; j++)
-            n_reduces +=
-                s->lists[k].at[j].action == FR_DO_REDUCE && s->lists[k].at[j].micro == i->micro;
-    return o->n_reduced[i->micro] < n_reduces * (o->walk[w] + 1);
+    return i->action == FR_DO_STEP &&
+           o->n_reduced[i->micro] < o->n_reduces[i->micro] * (o->walk[w] + 1);
 }
 
 /* Inputs of a computation are there: from the same worker, or received. */
@@ -80,7 +101,8 @@ static void need_inputs(world *o, const fr_instr *i, int n, const fr_link *links
 {
     for (int l = 0; l < n; l++) {
         if (links[l].to != i->stage) continue;
-        if (o->s->worker_of[links[l].from] == o->s->worker_of[i->stage])
+        if (fr_schedule_worker(o->s, links[l].from, i->micro) ==
+            fr_schedule_worker(o->s, i->stage, i->micro))
             assert_true(made[links[l].from][i->micro]);
         else
             assert_true(channels[l].is_here[i->micro]);
@@ -92,35 +114,30 @@ static void begin(world *o, const fr_instr *i)
     const fr_schedule *s = o->s;
     if (i->action == FR_DO_F) {
         need_inputs(o, i, s->n_forward, s->forward, o->up, o->has_values);
-        int slot = fr_schedule_slot(s, i->stage, i->micro), uses = 1;
+        int uses = 1;
         for (int l = 0; l < s->n_forward; l++) uses += s->forward[l].from == i->stage;
-        o->slot_user[i->stage][slot] = i->micro + 1;
-        o->slot_uses[i->stage][slot] = uses;
+        *slot_user(o, i->stage, i->micro) = i->micro + 1;
+        *slot_uses(o, i->stage, i->micro) = uses;
         o->has_gradients[i->stage][i->micro] = false; /* those of the walk before */
     }
     if (i->action == FR_DO_B || i->action == FR_DO_I) {
         need_inputs(o, i, s->n_backward, s->backward, o->down, o->has_gradients);
         for (int l = 0; l < s->n_backward; l++)
-            if (s->backward[l].from == i->stage)
-                o->down[l].user[fr_schedule_buffer(s, l, i->micro)] = i->micro + 1;
+            if (s->backward[l].from == i->stage) *buffer_user(o, l, i->micro) = i->micro + 1;
     }
     /* Values that are read must still be there. */
     if (i->action == FR_DO_B || i->action == FR_DO_I || i->action == FR_DO_W)
-        assert_int_equal(o->slot_user[i->stage][fr_schedule_slot(s, i->stage, i->micro)],
-                         i->micro + 1);
+        assert_int_equal(*slot_user(o, i->stage, i->micro), i->micro + 1);
     for (int l = 0; i->action <= FR_DO_W && l < s->n_forward; l++)
-        if (s->forward[l].to == i->stage) {
-            int from = s->forward[l].from;
-            assert_int_equal(o->slot_user[from][fr_schedule_slot(s, from, i->micro)], i->micro + 1);
-        }
+        if (s->forward[l].to == i->stage)
+            assert_int_equal(*slot_user(o, s->forward[l].from, i->micro), i->micro + 1);
 }
 
 static void free_slot(world *o, int stage, int micro)
 {
-    int slot = fr_schedule_slot(o->s, stage, micro);
-    assert_int_equal(o->slot_user[stage][slot], micro + 1);
-    assert_true(o->slot_uses[stage][slot] > 0);
-    if (--o->slot_uses[stage][slot] == 0) o->slot_user[stage][slot] = 0;
+    assert_int_equal(*slot_user(o, stage, micro), micro + 1);
+    assert_true(*slot_uses(o, stage, micro) > 0);
+    if (--*slot_uses(o, stage, micro) == 0) *slot_user(o, stage, micro) = 0;
 }
 
 static void end_of_last_use(world *o, const fr_instr *i)
@@ -143,7 +160,7 @@ static void finish(world *o, const fr_instr *i)
     if (is_back) o->has_gradients[i->stage][i->micro] = true;
     for (int l = 0; is_back && l < s->n_backward; l++) { /* what came in has been read */
         if (s->backward[l].to != i->stage) continue;
-        int *user = &o->down[l].user[fr_schedule_buffer(s, l, i->micro)];
+        int *user = buffer_user(o, l, i->micro);
         assert_int_equal(*user, i->micro + 1);
         *user = 0;
         o->down[l].is_here[i->micro] = false;
@@ -152,11 +169,13 @@ static void finish(world *o, const fr_instr *i)
         if (i->action <= FR_DO_W) end_of_last_use(o, i);
     if (i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B) {
         channel *p = channel_of(o, i);
-        p->sent[p->n_sent++ % MOST_MICRO] = i->micro;
+        int pair = pair_of(s, (fr_link){i->stage, i->peer}, i->micro);
+        p->sent[pair][p->n_sent[pair]++ % MOST_MICRO] = i->micro;
     }
     if (i->action == FR_DO_RECV_F || i->action == FR_DO_RECV_B) {
         channel *p = channel_of(o, i);
-        assert_int_equal(p->sent[p->n_received++ % MOST_MICRO], i->micro);
+        int pair = pair_of(s, (fr_link){i->peer, i->stage}, i->micro);
+        assert_int_equal(p->sent[pair][p->n_received[pair]++ % MOST_MICRO], i->micro);
         p->is_here[i->micro] = true;
     }
     if (i->action == FR_DO_REDUCE) o->n_reduced[i->micro]++;
@@ -215,8 +234,9 @@ static void run(world *o, const char *text)
                      fr_instr_text(&o->s->lists[w].at[o->at[w]], name));
         }
     for (int k = 0; k < o->s->n_stages; k++)
-        for (int slot = 0; slot < o->s->n_slots[k]; slot++)
-            assert_int_equal(o->slot_uses[k][slot], 0);
+        for (int q = 0; q < o->s->replicas[k]; q++)
+            for (int slot = 0; slot < o->s->n_slots[k]; slot++)
+                assert_int_equal(o->slot_uses[k][q][slot], 0);
 }
 
 static void never_locks_up(void **unused)
@@ -228,8 +248,14 @@ static void never_locks_up(void **unused)
         random_case c;
         random_case_init(&c, 8, 10);
         fr_schedule *s = make_desc(c.g->name, c.d);
-        memset(o, 0, sizeof *o);
+        memset(o, 0, offsetof(world, up));
+        memset(o->up, 0, (size_t)s->n_forward * sizeof *o->up);
+        memset(o->down, 0, (size_t)s->n_backward * sizeof *o->down);
         o->s = s;
+        for (int w = 0; w < s->n_workers; w++)
+            for (int i = 0; i < s->lists[w].n; i++)
+                if (s->lists[w].at[i].action == FR_DO_REDUCE)
+                    o->n_reduces[s->lists[w].at[i].micro]++;
         o->n_walks = s->is_flush ? random_int(1, 3) : 1;
         o->cut = random_int(1, s->n_batches);
         run(o, random_case_text(&c));

@@ -19,26 +19,32 @@ static fr_schedule_desc skips(int n_micro)
 static bool is_send(int action) { return action == FR_DO_SEND_F || action == FR_DO_SEND_B; }
 static bool is_receive(int action) { return action == FR_DO_RECV_F || action == FR_DO_RECV_B; }
 
-/* Transfers of worker w over a link, of one kind, in order; returns how many. */
-static int sequence(const fr_schedule *s, fr_action action, int stage, int peer, int *micros)
+/* Transfers of worker w over a link to or from another, of one kind, in order; returns how many. */
+static int sequence(const fr_schedule *s, int w, int other, fr_action action, int stage, int peer,
+                    int *micros)
 {
-    const fr_instr_list *l = &s->lists[s->worker_of[stage]];
+    const fr_instr_list *l = &s->lists[w];
     int n = 0;
     for (int i = 0; i < l->n; i++)
-        if (l->at[i].action == action && l->at[i].stage == stage && l->at[i].peer == peer)
+        if (l->at[i].action == action && l->at[i].stage == stage && l->at[i].peer == peer &&
+            fr_schedule_worker(s, peer, l->at[i].micro) == other)
             micros[n++] = l->at[i].micro;
     return n;
 }
 
-/* Each link between workers carries each micro-batch once, in the same order at both ends; links
- * on one worker carry nothing. */
+/* Each link between workers carries each micro-batch once, for each pair of replicas in the same
+ * order at both ends; links on one worker carry nothing. */
 static void check_link(const fr_schedule *s, fr_link l, fr_action send, fr_action receive)
 {
-    int total = s->n_batches * s->n_micro, sent[512], received[512];
-    int n = sequence(s, send, l.from, l.to, sent);
-    assert_int_equal(n, sequence(s, receive, l.to, l.from, received));
-    assert_int_equal(n, s->worker_of[l.from] == s->worker_of[l.to] ? 0 : total);
-    for (int i = 0; i < n; i++) assert_int_equal(sent[i], received[i]);
+    int total = s->n_batches * s->n_micro, sent[512], received[512], n_all = 0;
+    for (int from = s->worker_of[l.from]; from < s->worker_of[l.from] + s->replicas[l.from]; from++)
+        for (int to = s->worker_of[l.to]; to < s->worker_of[l.to] + s->replicas[l.to]; to++) {
+            int n = sequence(s, from, to, send, l.from, l.to, sent);
+            assert_int_equal(n, sequence(s, to, from, receive, l.to, l.from, received));
+            for (int i = 0; i < n; i++) assert_int_equal(sent[i], received[i]);
+            n_all += n;
+        }
+    assert_int_equal(n_all, s->worker_of[l.from] == s->worker_of[l.to] ? 0 : total);
 }
 
 /* A SEND follows its maker with nothing but SENDs between; a RECV stands before its user with
@@ -74,26 +80,33 @@ static void check_transfers(const fr_schedule *s)
     for (int w = 0; w < s->n_workers; w++) check_places(s, w);
 }
 
-/* One STEP a stage and mini-batch, after the last gradient with at most SENDs, REDUCEs and other
+/* One STEP a replica and mini-batch, after the last gradient with at most SENDs, REDUCEs and other
  * STEPs between; with reductions all of the worker's REDUCEs come before its first STEP. */
+static void check_steps_on(const fr_schedule *s, int w, int k, bool must_reduce)
+{
+    const fr_instr_list *l = &s->lists[w];
+    for (int b = 0; b < s->n_batches; b++) {
+        int at = place_on(s, w, FR_DO_STEP, k, b, -1), last = -1;
+        for (int i = 0; i < l->n; i++)
+            if (l->at[i].stage == k && l->at[i].action <= FR_DO_W &&
+                l->at[i].micro / s->n_micro == b)
+                last = i;
+        assert_true(last >= 0 && last < at);
+        if (!must_reduce)
+            for (int i = last + 1; i < at; i++) assert_true(is_send(l->at[i].action));
+        for (int other = 0; must_reduce && other < s->n_stages; other++)
+            if (s->worker_of[other] == s->worker_of[k])
+                assert_true(place_on(s, w, FR_DO_REDUCE, other, b, -1) < at);
+        if (must_reduce) assert_true(place_on(s, w, FR_DO_REDUCE, k, b, -1) > last);
+    }
+}
+
 static void check_steps(const fr_schedule *s, bool must_reduce)
 {
+    for (int k = 0; k < s->n_stages; k++) must_reduce |= s->replicas[k] > 1;
     for (int k = 0; k < s->n_stages && !s->is_forward_only; k++)
-        for (int b = 0; b < s->n_batches; b++) {
-            const fr_instr_list *l = &s->lists[s->worker_of[k]];
-            int at = place_of(s, FR_DO_STEP, k, b, -1), last = -1;
-            for (int i = 0; i < l->n; i++)
-                if (l->at[i].stage == k && l->at[i].action <= FR_DO_W &&
-                    l->at[i].micro / s->n_micro == b)
-                    last = i;
-            assert_true(last >= 0 && last < at);
-            if (!must_reduce)
-                for (int i = last + 1; i < at; i++) assert_true(is_send(l->at[i].action));
-            for (int other = 0; must_reduce && other < s->n_stages; other++)
-                if (s->worker_of[other] == s->worker_of[k])
-                    assert_true(place_of(s, FR_DO_REDUCE, other, b, -1) < at);
-            if (must_reduce) assert_true(place_of(s, FR_DO_REDUCE, k, b, -1) > last);
-        }
+        for (int q = 0; q < s->replicas[k]; q++)
+            check_steps_on(s, s->worker_of[k] + q, k, must_reduce);
     if (must_reduce) return;
     for (int w = 0; w < s->n_workers; w++)
         for (int i = 0; i < s->lists[w].n; i++)
@@ -110,13 +123,14 @@ static double last_use(const fr_schedule *s, const fr_clock *c, int stage, int m
                   stage, micro);
 }
 
-/* Every two micro-batches in one slot are apart in time: by brute force, on any clock. */
+/* Every two micro-batches in one slot of a replica are apart in time: by brute force, on any clock.
+ */
 static void check_slots(const fr_schedule *s, const fr_clock *c)
 {
     int total = s->n_batches * s->n_micro;
     for (int k = 0; k < s->n_stages; k++) {
         double from[512], until[512];
-        assert_true(s->n_slots[k] >= 1 && s->n_slots[k] <= total);
+        assert_true(s->n_slots[k] >= 1 && s->n_slots[k] <= total / s->replicas[k]);
         for (int m = 0; m < total; m++) {
             from[m] = start_of(s, c, FR_DO_F, k, m);
             until[m] = last_use(s, c, k, m);
@@ -127,10 +141,17 @@ static void check_slots(const fr_schedule *s, const fr_clock *c)
         }
         for (int a = 0; a < total; a++)
             for (int b = 0; b < a; b++)
-                if (fr_schedule_slot(s, k, a) == fr_schedule_slot(s, k, b) && from[a] < until[b] &&
+                if (fr_schedule_worker(s, k, a) == fr_schedule_worker(s, k, b) &&
+                    fr_schedule_slot(s, k, a) == fr_schedule_slot(s, k, b) && from[a] < until[b] &&
                     from[b] < until[a])
                     fail_msg("stage %d: micro-batches %d and %d share a slot", k, b, a);
     }
+}
+
+static bool is_same_pair(const fr_schedule *s, fr_link l, int a, int b)
+{
+    return fr_schedule_worker(s, l.from, a) == fr_schedule_worker(s, l.from, b) &&
+           fr_schedule_worker(s, l.to, a) == fr_schedule_worker(s, l.to, b);
 }
 
 static void check_buffers(const fr_schedule *s, const fr_clock *c)
@@ -147,7 +168,8 @@ static void check_buffers(const fr_schedule *s, const fr_clock *c)
         }
         for (int a = 0; a < total; a++)
             for (int b = 0; b < a; b++)
-                if (fr_schedule_buffer(s, l, a) == fr_schedule_buffer(s, l, b) &&
+                if (is_same_pair(s, s->backward[l], a, b) &&
+                    fr_schedule_buffer(s, l, a) == fr_schedule_buffer(s, l, b) &&
                     from[a] < until[b] && from[b] < until[a])
                     fail_msg("link %d: micro-batches %d and %d share a buffer", l, b, a);
     }

@@ -32,11 +32,17 @@ typedef struct recipe {
     fr_optim_options options;
     fr_lr_options lr;
     int n_stages, stage, n_micro, n_batches;
+    int lead;               /* 0: N - 1 - k */
     bool exact, on_the_fly; /* ranges handed in while the last backward reads */
     bool no_fusing;         /* updates write no predictions */
     int64_t lr_warmup;
     int n_samples;
 } recipe;
+
+static inline int line_lead(const recipe *r)
+{
+    return r->lead > 0 ? r->lead : r->n_stages - 1 - r->stage;
+}
 
 typedef struct seen {
     int64_t version;
@@ -93,10 +99,11 @@ static inline void line_open(line *l, const recipe *r)
     l->d = (fr_store_desc){.policy = &l->policy,
                            .seat = {.stage = r->stage,
                                     .n_stages = r->n_stages,
+                                    .lead = r->lead,
                                     .n_micro = r->n_micro,
                                     .exact = r->exact,
                                     .lr_warmup = r->lr_warmup,
-                                    .n_slots = r->n_stages - r->stage},
+                                    .n_slots = line_lead(r) + 1},
                            .device = l->dev,
                            .optimizer = fr_optim_find(r->optimizer),
                            .options = r->options,
@@ -128,7 +135,7 @@ static inline void line_close(line *l)
 static inline double line_lr(const line *l, int64_t batch)
 {
     double lr = fr_lr_at(&l->r.lr, l->r.options.lr, batch);
-    int tau = (l->r.n_stages - 1 - l->r.stage + l->r.n_micro - 1) / l->r.n_micro;
+    int tau = (line_lead(&l->r) + l->r.n_micro - 1) / l->r.n_micro;
     if (strcmp(l->r.policy, "pipemare") || tau < 2 || batch >= l->r.lr_warmup) return lr;
     return lr / pow(tau, 1 - (double)batch / (double)l->r.lr_warmup);
 }
@@ -243,7 +250,7 @@ static inline void line_model_step(line *l, int64_t batch, double scale)
                               .to = l->w[t + 1],
                               .grad = l->grad,
                               .state = {l->m[t + 1], l->v[t + 1]}});
-    int tau = (l->r.n_stages - 1 - l->r.stage + l->r.n_micro - 1) / l->r.n_micro;
+    int tau = (line_lead(&l->r) + l->r.n_micro - 1) / l->r.n_micro;
     double keep = tau ? pow(0.135, 1.0 / tau) : 0;
     for (int i = 0; i < SIZE; i++)
         l->delta[t + 1][i] =
@@ -296,7 +303,7 @@ static inline void line_backward(line *l, int64_t batch, int micro)
 /* A segment of n_batches: the lead, one of each, the drain. */
 static inline void line_segment(line *l, int64_t first_batch, int n_batches)
 {
-    int t = l->r.n_micro, total = n_batches * t, lead = l->r.n_stages - 1 - l->r.stage;
+    int t = l->r.n_micro, total = n_batches * t, lead = line_lead(&l->r);
     for (int j = 0; j < total + lead; j++) {
         if (j < total) line_forward(l, first_batch + j / t, j % t);
         if (j >= lead) line_backward(l, first_batch + (j - lead) / t, (j - lead) % t);

@@ -131,6 +131,34 @@ static void xpipe_rounding(void **unused)
             }
 }
 
+/* With the lead of a plain pipeline spelt out, nothing changes; with another one the stage is as
+ * far from the end as a stage of a plain pipeline with that lead. */
+static void leads_are_taken(void **unused)
+{
+    (void)unused;
+    for (const fr_policy *const *p = fr_policy_list(); *p; p++)
+        for (int n = 2; n <= 8; n++)
+            for (int k = 0; k < n; k++)
+                for (int lead = 1; lead <= 7; lead++)
+                    for (int t = 1; t <= 4; t++) {
+                        fr_seat said = seat_of(n, k, t), plain = seat_of(k + 1 + lead, k, t);
+                        int x[FR_MAX_AHEAD], y[FR_MAX_AHEAD];
+                        said.lead = lead;
+                        for (int micro = 0; micro < t; micro++) {
+                            fr_want f = forward_of((*p)->name, &said, micro),
+                                    g = forward_of((*p)->name, &plain, micro);
+                            assert_true(f.base == g.base && f.ahead == g.ahead);
+                            f = backward_of((*p)->name, &said, micro);
+                            g = backward_of((*p)->name, &plain, micro);
+                            assert_true(f.base == g.base && f.ahead == g.ahead);
+                        }
+                        assert_int_equal((*p)->n_blocks(&said), (*p)->n_blocks(&plain));
+                        int n_after = (*p)->after(&said, x);
+                        assert_int_equal(n_after, (*p)->after(&plain, y));
+                        for (int i = 0; i < n_after; i++) assert_int_equal(x[i], y[i]);
+                    }
+}
+
 /* One stage has nothing to predict, keep or delay, whatever the policy. */
 static void one_stage_is_plain(void **unused)
 {
@@ -171,10 +199,14 @@ static void double_buffer_needs_enough_micro_batches(void **unused)
 {
     (void)unused;
     const fr_policy *p = fr_policy_find("double-buffer");
-    fr_seat few = seat_of(4, 1, 3), enough = seat_of(4, 1, 4);
+    fr_seat few = seat_of(4, 0, 3), enough = seat_of(4, 0, 4);
     assert_non_null(p->check(&few));
-    assert_non_null(strstr(p->check(&few), "micro"));
+    assert_non_null(strstr(p->check(&few), "train.micro"));
     assert_null(p->check(&enough));
+    few.lead = 2; /* more replicas further on: fewer in flight */
+    assert_null(p->check(&few));
+    enough.lead = 4;
+    assert_non_null(p->check(&enough));
 }
 
 static void pipemare_rates(void **unused)
@@ -215,6 +247,7 @@ int main(void)
         cmocka_unit_test(published_rows),
         cmocka_unit_test(all_rows),
         cmocka_unit_test(xpipe_rounding),
+        cmocka_unit_test(leads_are_taken),
         cmocka_unit_test(one_stage_is_plain),
         cmocka_unit_test(updates_write_for_the_next_pass),
         cmocka_unit_test(double_buffer_needs_enough_micro_batches),

@@ -57,6 +57,36 @@ static void follows_the_model(void **unused)
                     }
 }
 
+/* Stages with different numbers of replicas: the schedule says how far a worker runs ahead. */
+static void follows_the_lead(void **unused)
+{
+    (void)unused;
+    for (const fr_policy *const *p = fr_policy_list(); *p; p++)
+        for (int n = 2; n <= 4; n++)
+            for (int k = 0; k < n; k++)
+                for (int lead = 1; lead <= 6; lead++)
+                    for (int t = 1; t <= 8; t++) {
+                        fr_seat seat = {.n_stages = n, .stage = k, .lead = lead, .n_micro = t};
+                        if ((*p)->check && (*p)->check(&seat)) {
+                            assert_true(!strcmp((*p)->name, "double-buffer") && t <= lead);
+                            continue;
+                        }
+                        recipe r = {.policy = (*p)->name,
+                                    .optimizer = "sgd",
+                                    .options = kinds[1].o,
+                                    .lr = rates[lead % N_RATES],
+                                    .n_stages = n,
+                                    .stage = k,
+                                    .lead = lead,
+                                    .n_micro = t,
+                                    .n_batches = 14,
+                                    .exact = k % 2,
+                                    .on_the_fly = t % 2,
+                                    .lr_warmup = 6};
+                        line_run(&a, &r);
+                    }
+}
+
 /* Whether a prediction was written by the update or by a sweep of its own, the bits are the same;
  * and the same for updates on the fly. */
 static void fused_is_separate(void **unused)
@@ -166,7 +196,7 @@ static void counted_predict(const fr_sweep *s)
  * was asked for last. */
 static int sweeps_expected(const line *l, int n_batches)
 {
-    int t = l->r.n_micro, lead = l->r.n_stages - 1 - l->r.stage, held = 0, n = 0, ahead[2];
+    int t = l->r.n_micro, lead = line_lead(&l->r), held = 0, n = 0, ahead[2];
     bool is_xpipe = !strcmp(l->r.policy, "xpipe");
     for (int j = 0; j < n_batches * t + lead; j++) {
         fr_want f = {.ahead = 0}, g = {.ahead = 0};
@@ -558,21 +588,14 @@ static void no_weights_at_all(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeping_and_predicting),
-        cmocka_unit_test(no_sweep_too_many),
-        cmocka_unit_test(oldest_goes_first),
-        cmocka_unit_test(follows_the_model),
-        cmocka_unit_test(fused_is_separate),
-        cmocka_unit_test(blocks_suffice),
-        cmocka_unit_test(blocks_are_needed),
-        cmocka_unit_test(one_stage_is_single),
-        cmocka_unit_test(nothing_is_allocated),
-        cmocka_unit_test(ids_are_shared),
-        cmocka_unit_test(resets),
-        cmocka_unit_test(reset_drops_the_drift),
-        cmocka_unit_test(faults_are_told),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(no_weights_at_all),
+        cmocka_unit_test(keeping_and_predicting), cmocka_unit_test(no_sweep_too_many),
+        cmocka_unit_test(oldest_goes_first),      cmocka_unit_test(follows_the_model),
+        cmocka_unit_test(follows_the_lead),       cmocka_unit_test(fused_is_separate),
+        cmocka_unit_test(blocks_suffice),         cmocka_unit_test(blocks_are_needed),
+        cmocka_unit_test(one_stage_is_single),    cmocka_unit_test(nothing_is_allocated),
+        cmocka_unit_test(ids_are_shared),         cmocka_unit_test(resets),
+        cmocka_unit_test(reset_drops_the_drift),  cmocka_unit_test(faults_are_told),
+        cmocka_unit_test(memory_runs_out),        cmocka_unit_test(no_weights_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

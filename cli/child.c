@@ -1,0 +1,107 @@
+/* child.c -- runs a command as a child and passes on the wish to end it.
+ *
+ * Signals are blocked and taken one by one where this process waits, so nothing is interrupted in
+ * the middle. The child has a process group of its own: Ctrl-C reaches this process only, which
+ * then decides what the child is told. */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double patience_s = 5; /* from SIGTERM to SIGKILL */
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void taken_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+    sigaddset(set, SIGUSR1);
+    sigaddset(set, SIGCHLD);
+}
+
+void cli_guard_begin(cli_guard *g)
+{
+    sigset_t taken;
+    taken_signals(&taken);
+    g->n_asked = 0;
+    /* A shell ignores SIGINT for its background jobs, and what is ignored never arrives. SIGHUP
+     * stays as it is, for nohup. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGUSR1, SIG_DFL);
+    sigprocmask(SIG_BLOCK, &taken, &g->before);
+}
+
+/* Waits for a signal, so long at most. */
+static void take_signal(cli_guard *g, double seconds)
+{
+    sigset_t taken;
+    struct timespec t = {.tv_sec = (time_t)seconds};
+    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+    taken_signals(&taken);
+    int number = sigtimedwait(&taken, NULL, &t);
+    if (number > 0 && number != SIGCHLD) g->n_asked++;
+}
+
+bool cli_guard_sleep(cli_guard *g, double seconds)
+{
+    double end = now_s() + seconds;
+    for (double left; !g->n_asked && (left = end - now_s()) > 0;) take_signal(g, left);
+    return !g->n_asked;
+}
+
+_Noreturn static void become(const cli_guard *g, const char *const *command, pid_t parent)
+{
+    union {
+        const char *const *in;
+        char *const *out;
+    } arguments = {command}; /* exec changes nothing */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(130); /* it has ended already */
+    setpgid(0, 0);
+    int nothing = open("/dev/null", O_RDONLY);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+    if (nothing > STDIN_FILENO) close(nothing);
+    sigprocmask(SIG_SETMASK, &g->before, NULL);
+    execvp(command[0], arguments.out);
+    fprintf(stderr, "forerun launch: cannot start %s: %s%s\n", command[0], strerror(errno),
+            errno == ENOENT ? "; it comes with Open MPI (Debian: openmpi-bin), --mpirun says where "
+                              "it is"
+                            : "");
+    _exit(2);
+}
+
+int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal)
+{
+    int status, n_told = 0;
+    double kill_s = 0; /* when patience ends; 0: not asked twice */
+    pid_t parent = getpid(), child = fork();
+    if (child < 0) {
+        fprintf(stderr, "forerun launch: no process can be started: %s\n", strerror(errno));
+        return 1;
+    }
+    if (child == 0) become(g, command, parent);
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        take_signal(g, kill_s > 0 ? 0.2 : 60);
+        if (kill_s > 0 && now_s() > kill_s) kill(child, SIGKILL);
+        if (g->n_asked == n_told) continue;
+        n_told = g->n_asked;
+        kill(child, n_told == 1 ? stop_signal : n_told == 2 ? SIGTERM : SIGKILL);
+        if (n_told == 2) kill_s = now_s() + patience_s;
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}

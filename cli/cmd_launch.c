@@ -1,0 +1,235 @@
+/* cmd_launch.c -- forerun launch: a run in several processes that goes on after a fault.
+ *
+ * Starts `mpirun -n W forerun train ...` with the settings that it needs (one process: train
+ * itself), waits, and starts it again with --resume when it ended by a fault: a rank was killed, or
+ * a peer was lost. What a restart could not mend (bad input, a full disk, divergence, Ctrl-C) ends
+ * it. mpirun answers Ctrl-C by giving its ranks a second to live, but it hands SIGUSR1 on to them,
+ * so that is what it gets: the run ends with a checkpoint. */
+#include "cli.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { MAX_WORDS = 2 * CLI_MAX_SETS + 64 };
+
+typedef struct launch {
+    cli_train_args train;
+    const char *mpirun, *hosts;
+    int64_t n_ranks;  /* 0: what the config asks for */
+    int64_t restarts; /* in a row without a newer checkpoint */
+    char out[4096];
+    fr_ctx *ctx;
+    cli_guard guard;
+    /* the command of the next start */
+    char self[4096], n_text[24], dump_text[24];
+    const char *words[MAX_WORDS + 1];
+    int n_words;
+} launch;
+
+/* --- the command ---------------------------------------------------------------------------- */
+
+static void add(launch *l, const char *word)
+{
+    if (l->n_words < MAX_WORDS) l->words[l->n_words++] = word;
+    l->words[l->n_words] = NULL;
+}
+
+static void add_pair(launch *l, const char *option, const char *value)
+{
+    if (!value) return;
+    add(l, option);
+    add(l, value);
+}
+
+/* -q: what happened to the run is said by the run, and by this process. Ranks are not bound to
+ * cores: their threads would share one. */
+static void add_mpirun(launch *l)
+{
+    snprintf(l->n_text, sizeof l->n_text, "%lld", (long long)l->n_ranks);
+    add(l, l->mpirun);
+    add(l, "-q");
+    if (geteuid() == 0) add(l, "--allow-run-as-root");
+    add_pair(l, "--bind-to", "none");
+    add(l, "--oversubscribe");
+    add_pair(l, "-n", l->n_text);
+    add_pair(l, "--host", l->hosts);
+}
+
+static void make_command(launch *l)
+{
+    const cli_train_args *a = &l->train;
+    l->n_words = 0;
+    if (l->n_ranks > 1) add_mpirun(l);
+    add(l, l->self);
+    add(l, "train");
+    for (int i = 0; i < a->sets.n; i++) add_pair(l, "--set", a->sets.at[i]);
+    add_pair(l, "--out", a->out);
+    add_pair(l, "--ledger", a->ledger);
+    snprintf(l->dump_text, sizeof l->dump_text, "%lld", (long long)a->dump_step);
+    if (a->dump_step > 0) add_pair(l, "--dump-step", l->dump_text);
+    if (a->resume) add(l, "--resume");
+    if (a->is_quiet) add(l, "--quiet");
+    if (a->want_json) add(l, "--json");
+    add(l, "--");
+    add(l, a->config);
+}
+
+/* --- what has happened ---------------------------------------------------------------------- */
+
+/* Anything but the ends that a run chooses itself. */
+static bool is_fault(int code) { return code == 3 || (code > 4 && code != 130); }
+
+static const char *fault_text(const launch *l, int code, char *text, size_t room)
+{
+    if (code > 128 && code < 128 + NSIG)
+        snprintf(text, room, "%s killed by signal %d", l->n_ranks > 1 ? "a process was" : "it was",
+                 code - 128);
+    else
+        snprintf(text, room, "%sexit code %d", code == 3 ? "" : "mpirun's ", code);
+    return text;
+}
+
+static int64_t newest(launch *l)
+{
+    int64_t step;
+    if (fr_run_newest(l->ctx, l->out, &step) == FR_OK) return step;
+    fr_ctx_clear(l->ctx); /* the run itself has more to say about it */
+    return -1;
+}
+
+/* Ranks that have lost their mpirun may live for a moment and hold the folder. */
+static void wait_for_folder(launch *l)
+{
+    int folder = open(l->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return;
+    for (int i = 0; i < 100 && flock(folder, LOCK_EX | LOCK_NB) != 0; i++)
+        if (!cli_guard_sleep(&l->guard, 0.1)) break;
+    close(folder);
+}
+
+static int give_up(launch *l, int code)
+{
+    char what[64];
+    fprintf(stderr, "forerun launch: run ended by a fault (%s)",
+            fault_text(l, code, what, sizeof what));
+    if (l->restarts > 0)
+        fprintf(stderr, ", %lld restart%s brought no newer checkpoint: given up",
+                (long long)l->restarts, l->restarts > 1 ? "s" : "");
+    fputc('\n', stderr);
+    if (l->n_ranks > 1 && code > 4 && (code < 128 || code >= 128 + NSIG)) {
+        fprintf(stderr, "forerun launch: mpirun says more without -q; the command was");
+        for (int i = 0; i < l->n_words; i++) fprintf(stderr, " %s", l->words[i]);
+        fputc('\n', stderr);
+    }
+    return fr_status_exit_code(FR_PEER);
+}
+
+static void tell_restart(launch *l, int code, int64_t step, int64_t nth)
+{
+    char what[64];
+    fprintf(stderr, "forerun launch: run ended by a fault (%s), ",
+            fault_text(l, code, what, sizeof what));
+    if (step >= 0)
+        fprintf(stderr, "resuming from %s/checkpoint/step-%lld", l->out, (long long)step);
+    else
+        fprintf(stderr, "starting from the beginning");
+    fprintf(stderr, ", restart %lld of %lld\n", (long long)nth, (long long)l->restarts);
+}
+
+/* Asked to end, it has: by itself, or by force. */
+static int asked_code(const launch *l, int code)
+{
+    int interrupted = fr_status_exit_code(FR_INTERRUPTED);
+    return l->guard.n_asked > 1 || is_fault(code) ? interrupted : code;
+}
+
+static int supervise(launch *l)
+{
+    for (int64_t nth = 1;; nth++) {
+        int64_t before = newest(l);
+        make_command(l);
+        int code = cli_guard_run(&l->guard, l->words, l->n_ranks > 1 ? SIGUSR1 : SIGINT);
+        if (l->guard.n_asked) return asked_code(l, code);
+        if (!is_fault(code)) return code;
+        int64_t step = newest(l);
+        if (step > before) nth = 1;
+        if (nth > l->restarts) return give_up(l, code);
+        tell_restart(l, code, step, nth);
+        double pause_s = nth < 9 ? 0.1 * (double)(1 << nth) : 30;
+        if (!cli_guard_sleep(&l->guard, pause_s)) return fr_status_exit_code(FR_INTERRUPTED);
+        wait_for_folder(l);
+        l->train.resume = true;
+        if (l->train.dump_step <= step) l->train.dump_step = -1;
+    }
+}
+
+/* --- start ---------------------------------------------------------------------------------- */
+
+/* The config is read here first: what is wrong with it is said once, before anything starts. */
+static fr_status look(launch *l)
+{
+    const cli_train_args *a = &l->train;
+    fr_run_facts facts;
+    fr_run_options o = {.config = a->config,
+                        .n_sets = a->sets.n,
+                        .sets = a->sets.at,
+                        .out = a->out,
+                        .resume = a->resume,
+                        .dump_step = a->dump_step};
+    FR_TRY(fr_run_look(l->ctx, &o, &facts));
+    snprintf(l->out, sizeof l->out, "%s", facts.out);
+    if (!l->n_ranks) l->n_ranks = facts.n_ranks;
+    ssize_t n = readlink("/proc/self/exe", l->self, sizeof l->self - 1);
+    if (n <= 0) return fr_fail(l->ctx, FR_IO, "/proc/self/exe cannot be read: is /proc there?");
+    l->self[n] = '\0';
+    return FR_OK;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static launch l = {.mpirun = "mpirun", .restarts = 3};
+    int64_t n_ranks = -1;
+    const cli_option more[] = {
+        {"n", "W", "processes (as many as the config has workers)", CLI_INT, &n_ranks},
+        {"restarts", "K", "after a fault, in a row without a newer checkpoint (3)", CLI_INT,
+         &l.restarts},
+        {"hosts", "A,B:2", "machines, and how many processes they take", CLI_TEXT, &l.hosts},
+        {"mpirun", "PATH", "Open MPI's mpirun, if it is not on the path", CLI_TEXT, &l.mpirun},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse_train(verb, more, argc, argv, &l.train);
+    if (code >= 0) return code;
+    if (n_ranks != -1 && (n_ranks < 1 || n_ranks > 1000000))
+        return cli_refuse("forerun launch: -n counts processes from 1 (forerun help launch)");
+    if (l.restarts < 0)
+        return cli_refuse("forerun launch: --restarts counts from 0 (forerun help launch)");
+    l.n_ranks = n_ranks < 0 ? 0 : n_ranks;
+    l.ctx = cli_context(true);
+    fr_status status = look(&l);
+    if (status != FR_OK) return cli_finish(l.ctx, status);
+    cli_guard_begin(&l.guard);
+    code = supervise(&l);
+    fr_ctx_free(l.ctx);
+    return code;
+}
+
+const cli_verb cli_launch = {
+    .name = "launch",
+    .usage = "launch [-n W] [--restarts K] [--hosts A,B:2] [--mpirun PATH] CONFIG [options of "
+             "train]",
+    .summary = "train in several processes, and go on by itself after a fault",
+    .text =
+        "Runs mpirun -n W forerun train CONFIG; W = 1 needs no mpirun. When a process was killed, "
+        "fell\n"
+        "silent or lost another (exit code 3), it is started again with --resume, after a pause "
+        "that\n"
+        "grows from 0.2 s to 30 s. Only restarts that bring no newer checkpoint count "
+        "against\n"
+        "--restarts, so set run.checkpoint_every. Any other end is final, and the exit code is "
+        "the\n"
+        "run's. Ctrl-C finishes what is begun and leaves a checkpoint, a second one ends it now.\n",
+    .run = run,
+};

@@ -1,0 +1,81 @@
+/* ranks.c -- the end of a run in several processes: one voice, one exit code.
+ *
+ * All ranks of a team end with one status, but not with one text: the rank that had the failure has
+ * its own, the others have what they were told about it. So that the user reads it once, rank 0
+ * speaks, unless the failure is another rank's own: that rank can say it best. When rank 0 itself
+ * is lost, rank 1 speaks for those who are left. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The rank whose name a text begins with, as it does when it came from there; -1: none. */
+static int rank_in(const fr_team *team, const char *text)
+{
+    for (int r = 0; r < fr_team_size(team); r++) {
+        const char *name = fr_team_name(team, r);
+        if (strncmp(text, name, strlen(name)) == 0) return r;
+    }
+    return -1;
+}
+
+/* A rank is lost: what the others were doing then matters less than who it was. */
+static bool speaks_of_loss(const fr_team *team, const char *loss)
+{
+    return fr_team_rank(team) == (rank_in(team, loss) == 0 ? 1 : 0);
+}
+
+/* Nobody is lost, and all ranks are here. */
+static bool speaks_of_failure(fr_team *team, const char *text)
+{
+    char first[2048]; /* what rank 0 has to say */
+    int rank = fr_team_rank(team), from = rank_in(team, text);
+    snprintf(first, sizeof first, "%s", text);
+    if (fr_team_share(team, first, sizeof first) != FR_OK) return rank == 0;
+    if (from >= 0 && from != rank) return false;
+    return rank == 0 || strncmp(first, text, sizeof first - 1) != 0;
+}
+
+static void say(int rank, const char *text)
+{
+    fflush(stdout);
+    if (rank == 0)
+        fprintf(stderr, "forerun: %s\n", text);
+    else
+        fprintf(stderr, "forerun: rank %d: %s\n", rank, text);
+}
+
+static const char *text_of(fr_ctx *ctx, fr_status status)
+{
+    const char *text = fr_ctx_error(ctx);
+    return text[0] ? text : fr_status_text(status);
+}
+
+/* MPI would wait for the lost ones in what it does at exit. */
+_Noreturn static void leave_now(fr_status status)
+{
+    fflush(NULL);
+    _exit(fr_status_exit_code(status));
+}
+
+int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
+{
+    const char *loss;
+    int rank = fr_team_rank_by_launcher();
+    if (!team && (status == FR_OK || fr_team_size_by_launcher() == 1))
+        return cli_finish(ctx, status);
+    if (!team) { /* it could not be joined; a build without MPI is the same everywhere */
+        if (rank == 0 || status != FR_UNSUPPORTED) say(rank, text_of(ctx, status));
+        leave_now(status);
+    }
+    status = fr_team_agree(team, status);
+    bool is_broken = fr_team_is_broken(team, &loss);
+    const char *text = text_of(ctx, status);
+    if (status != FR_OK && (is_broken ? speaks_of_loss(team, loss) : speaks_of_failure(team, text)))
+        say(fr_team_rank(team), text);
+    fr_team_leave(team);
+    if (is_broken) leave_now(FR_PEER);
+    fr_ctx_free(ctx);
+    return fr_status_exit_code(status);
+}

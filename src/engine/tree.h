@@ -1,0 +1,37 @@
+/* tree.h -- exact sums: in which order the gradients of a worker's micro-batches are added.
+ *
+ * Micro-batches j = 0 .. n - 1 are added along the tree of fr_sum_desc,
+ * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), a leaf if a + s >= n. What R replicas add each for
+ * itself is a subtree of what one worker would add, if R is a power of two that divides n, and the
+ * transport's tree over replicas is the rest: R replicas give the bits of one.
+ *
+ * A plan is immutable after it was made. */
+#ifndef FR_ENGINE_TREE_H
+#define FR_ENGINE_TREE_H
+
+#include "base/arena.h"
+
+typedef struct fr__tree_merge {
+    int to, from; /* block `to` += block `from`, which is free then */
+} fr__tree_merge;
+
+typedef struct fr__tree {
+    int n;        /* micro-batches of a worker's share of an update */
+    int n_blocks; /* n / 2 + 1 for powers of two */
+    int *block;   /* [n]: where the gradient of micro-batch j is written, fresh, by its backward */
+    /* After micro-batch j follow merges first_merge[j] .. first_merge[j + 1] - 1, in that order;
+     * after the last one the sum is in block 0. */
+    int *first_merge;       /* [n + 1] */
+    fr__tree_merge *merges; /* [n - 1] */
+} fr__tree;
+
+/* false: out of memory. Lives as long as the arena. */
+bool fr__tree_plan(fr_arena *arena, int n, fr__tree *out);
+
+/* The merges that follow micro-batch j, on floats offset .. offset + count - 1 of every block;
+ * blocks lie `stride` floats apart. Any slicing gives the same bits; different slices may be merged
+ * by different threads at once. */
+void fr__tree_merge_range(const fr__tree *t, int j, float *blocks, size_t stride, size_t offset,
+                          size_t count);
+
+#endif

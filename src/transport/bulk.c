@@ -1,0 +1,118 @@
+/* bulk.c -- streams between rank 0 and the others, and what all ranks do together by them.
+ *
+ * Whoever waits in a stream waits for the loss of any rank, too. Of the two ends of a stream that
+ * is cut, the lines' thread knows better why, so it is given the time to say so. */
+#include "transport/lines.h"
+#include "transport/wire.h"
+
+#include <string.h>
+
+enum { SAY_WHY_MS = 1000 };
+
+/* --- streams -------------------------------------------------------------------------------- */
+
+static fr_status broken(fr_team *t) { return fr_fail(t->ctx, FR_PEER, "%s", t->text); }
+
+static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
+{
+    struct pollfd p = {.fd = t->broken_fd, .events = POLLIN};
+    if (poll(&p, 1, SAY_WHY_MS) < 1)
+        fr__lose(t, rank, "%s has closed its stream after %zu of %zu bytes", fr_team_name(t, rank),
+                 moved, bytes);
+    return broken(t);
+}
+
+static fr__line *stream_to(fr_team *t, int rank, fr_status *status)
+{
+    fr__line *l = t ? fr__line_to(t, rank) : NULL;
+    *status = FR_OK;
+    if (!t)
+        *status = FR_INVALID;
+    else if (atomic_load(&t->is_broken))
+        *status = broken(t);
+    else if (!l)
+        *status = fr_fail(t->ctx, FR_INVALID,
+                          "a stream between rank %d and rank %d of %d: there is no line", t->rank,
+                          rank, t->size);
+    return *status == FR_OK ? l : NULL;
+}
+
+fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes)
+{
+    fr_status status;
+    size_t moved;
+    fr__line *l = stream_to(t, to, &status);
+    if (!l) return status;
+    switch (fr__wire_write(l->bulk, data, bytes, t->broken_fd, 0, &moved)) {
+    case FR__WIRE_DONE: return FR_OK;
+    case FR__WIRE_STOPPED: return broken(t);
+    default: return lose_stream(t, to, moved, bytes);
+    }
+}
+
+fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes)
+{
+    fr_status status;
+    size_t moved;
+    fr__line *l = stream_to(t, from, &status);
+    if (!l) return status;
+    switch (fr__wire_read(l->bulk, data, bytes, t->broken_fd, 0, &moved)) {
+    case FR__WIRE_DONE: return FR_OK;
+    case FR__WIRE_STOPPED: return broken(t);
+    default: return lose_stream(t, from, moved, bytes);
+    }
+}
+
+/* --- together ------------------------------------------------------------------------------- */
+
+fr_status fr_team_share(fr_team *t, void *data, size_t bytes)
+{
+    if (!t) return FR_OK;
+    if (t->rank != 0) return fr_team_take(t, 0, data, bytes);
+    for (int i = 0; i < t->n_lines; i++) FR_TRY(fr_team_put(t, t->lines[i].rank, data, bytes));
+    return FR_OK;
+}
+
+/* How a rank fares; rank 0 collects them and shares the one that counts. */
+typedef struct vote {
+    int32_t rank, status;
+    char text[FR__MAX_TEXT];
+} vote;
+
+fr_status fr_team_agree(fr_team *t, fr_status mine)
+{
+    if (!t) return mine;
+    vote v = {t->rank, (int32_t)mine, ""};
+    if (mine != FR_OK) {
+        const char *text = fr_ctx_error(t->ctx);
+        strncpy(v.text, *text ? text : fr_status_text(mine), sizeof v.text - 1);
+    }
+    if (t->rank != 0) FR_TRY(fr_team_put(t, 0, &v, sizeof v));
+    for (int i = 0; i < t->n_lines && t->rank == 0; i++) {
+        vote other;
+        FR_TRY(fr_team_take(t, t->lines[i].rank, &other, sizeof other));
+        if (v.status == FR_OK) v = other;
+    }
+    FR_TRY(fr_team_share(t, &v, sizeof v));
+    if (v.status == FR_OK) return FR_OK;
+    v.text[sizeof v.text - 1] = '\0';
+    return fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
+}
+
+fr_status fr_team_same(fr_team *t, const char *what, uint64_t word)
+{
+    if (!t) return FR_OK;
+    uint64_t odd = 0; /* the lowest rank whose word is not rank 0's; 0: none */
+    if (t->rank != 0) FR_TRY(fr_team_put(t, 0, &word, sizeof word));
+    for (int i = 0; i < t->n_lines && t->rank == 0; i++) {
+        uint64_t other;
+        FR_TRY(fr_team_take(t, t->lines[i].rank, &other, sizeof other));
+        if (odd == 0 && other != word) odd = (uint64_t)t->lines[i].rank;
+    }
+    FR_TRY(fr_team_share(t, &odd, sizeof odd));
+    if (odd == 0) return FR_OK;
+    return fr_fail(t->ctx, FR_INVALID,
+                   "%s of %s is not that of %s; start all ranks with the same program, config and "
+                   "data",
+                   what, fr_team_name(t, (int)odd), fr_team_name(t, 0));
+}

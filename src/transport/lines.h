@@ -1,0 +1,111 @@
+/* lines.h -- what a team is made of: a star of lines to rank 0, two sockets each.
+ *
+ * `talk` carries frames (messages, beats, partings) and belongs to the lines' thread, which sleeps
+ * in poll(); whoever sends a frame puts it into the line's queue under the lock and pushes what the
+ * socket takes. `bulk` carries bare bytes and belongs to whoever calls put or take. A loss is made
+ * known to all who wait by a descriptor that becomes readable and stays so. */
+#ifndef FR_TRANSPORT_LINES_H
+#define FR_TRANSPORT_LINES_H
+
+#include "transport/team.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { FR__MAX_MESSAGE = 64 << 20, FR__MAX_TEXT = 2048 };
+
+enum fr__frame_type {
+    FR__FRAME_BEAT,   /* nothing but a sign of life */
+    FR__FRAME_TALK,   /* a message of the user */
+    FR__FRAME_RHYTHM, /* u32: milliseconds after which the sender wants a sign of life */
+    FR__FRAME_LOST,   /* u32 rank, text: it is lost */
+    FR__FRAME_FAIL,   /* text: the sender gives up */
+    FR__FRAME_BYE,    /* the sender is done; the end of its line is no loss */
+    FR__N_FRAME_TYPES
+};
+
+typedef struct fr__frame { /* then `bytes` bytes */
+    uint32_t bytes, type;
+} fr__frame;
+
+/* Bytes from `done` to `n` are still to be dealt with. */
+typedef struct fr__bytes {
+    char *at;
+    size_t n, room, done;
+} fr__bytes;
+
+typedef struct fr__line {
+    int rank; /* at the other end */
+    int talk, bulk;
+    /* Guarded by the team's lock. */
+    fr__bytes out;
+    bool is_deaf;  /* the socket takes nothing any more */
+    bool has_left; /* it said goodbye; set by the thread */
+    /* Set once. */
+    atomic_bool is_lost;   /* nothing is said to it, nothing heard from it */
+    atomic_bool is_at_end; /* the socket gives nothing any more */
+    /* Of the lines' thread. */
+    fr__bytes in;
+    uint64_t silent_ns, asked_ns; /* how often the other end wants a sign of life; 0: not said */
+} fr__line;
+
+typedef struct fr__name {
+    char text[112];
+} fr__name;
+
+struct fr_team {
+    fr_ctx *ctx;
+    int rank, size, n_lines;
+    fr__line *lines; /* [n_lines]: rank 0 has one to each other, the others one to rank 0 */
+    fr__name *names; /* [size] */
+    fr__bootstrap bootstrap;
+
+    pthread_mutex_t lock; /* guards what is below, and in lines what says so */
+    pthread_cond_t changed;
+    uint64_t patience_ns;
+    fr_team_ears ears;
+    bool has_ears, is_lost_told;
+    bool is_calling; /* the thread is in a function of the ears */
+    bool is_mute;    /* this rank gave up */
+    int lost_rank;
+    char text[FR__MAX_TEXT]; /* who was lost and why; written once, before is_broken */
+    atomic_bool is_broken, is_ending;
+
+    int wake_fd;   /* wakes the thread */
+    int broken_fd; /* readable for ever once a rank is lost */
+    pthread_t thread;
+    bool has_thread;
+    fr__bytes inbox;      /* of the thread: messages for ears, each a fr__letter and its bytes */
+    struct pollfd *polls; /* of the thread: [1 + n_lines] */
+};
+
+typedef struct fr__letter {
+    uint64_t bytes, from;
+} fr__letter;
+
+/* meet.c: both sockets of all lines, and everybody's name. */
+fr_status fr__meet(fr_team *t);
+
+/* lines.c */
+fr_status fr__lines_start(fr_team *t);
+void fr__lines_stop(fr_team *t); /* the thread ends; sockets stay open */
+fr__line *fr__line_to(fr_team *t, int rank);
+void fr__lines_wake(fr_team *t);
+/* Queue a frame (two pieces, one after the other) and push; with the lock held. Dropped if the line
+ * is of no use. False: no memory. */
+bool fr__say(fr__line *l, enum fr__frame_type type, const void *a, size_t n_a, const void *b,
+             size_t n_b);
+/* A rank is lost: the first loss is remembered, and told to those that cannot know. Without the
+ * lock; any thread. */
+void fr__lose(fr_team *t, int rank, const char *format, ...) FR_PRINTF(3, 4);
+void fr__break(fr_team *t, int rank, const char *text); /* the same with the lock, told to nobody */
+/* Until all frames have arrived at the other ends, or so long. */
+void fr__lines_flush(fr_team *t, double seconds);
+/* How often one has to look for signs of life, and give them, to be so patient. */
+uint64_t fr__beat_ns(uint64_t patience_ns);
+
+bool fr__bytes_reserve(fr__bytes *b, size_t more);
+void fr__bytes_fini(fr__bytes *b);
+
+#endif

@@ -1,0 +1,195 @@
+# The supervisor: what it starts, when it starts again, how it ends. Most of it with an mpirun that
+# plays one line of the file `play` at each start; mpi.sh has the real one.
+. "$(dirname "$0")/lib.bash"
+
+cat >mpirun <<'SH'
+#!/bin/bash
+n=$(($(cat starts 2>/dev/null) + 1))
+echo $n >starts
+echo "$*" >command.$n
+! read -r line || echo "somebody speaks on stdin" >&2
+play=$(sed -n ${n}p play)
+case $play in
+kill) kill -9 $$ ;;
+step*) mkdir -p new/checkpoint/$play && exit 137 ;;
+wait*)
+    trap 'echo USR1 >>signals; [ $play = wait-once ] && exit 130' USR1
+    trap 'echo TERM >>signals; [ $play = wait-deaf ] || exit 1' TERM
+    echo $$ >waiting
+    while sleep 0.1; do :; done ;;
+*) exit $play ;;
+esac
+SH
+chmod +x mpirun
+
+# play CODE LINE... -- ARGUMENT...: launch two processes of that mpirun, which plays the lines.
+play() {
+    local code=$1 lines=()
+    shift
+    while [ "$1" != -- ]; do
+        lines+=("$1")
+        shift
+    done
+    shift
+    rm -rf new starts signals waiting command.*
+    printf '%s\n' "${lines[@]}" >play
+    run "$code" launch net.yaml -n 2 --mpirun ./mpirun --out new "$@"
+    same "$(cat starts)" ${#lines[@]} "starts"
+}
+lines() { [ "$(wc -l <err)" = "$1" ] || fail "expected $1 lines from launch"; }
+
+# --- ends that are final ---
+for code in 0 1 2 4 130; do
+    play $code $code --
+    lines 0
+done
+
+# --- faults ---
+play 0 3 0 --
+says "forerun launch: run ended by a fault (exit code 3)" "from the beginning" "restart 1 of 3"
+grep -q -- '--resume' command.1 && fail "the first start resumes"
+grep -q -- '--resume' command.2 || fail "a restart does not resume"
+play 0 137 0 --
+says "killed by signal 9" "restart 1 of 3"
+play 0 kill 0 --
+says "killed by signal 9" "restart 1 of 3"
+play 3 3 137 3 -- --restarts 2
+lines 3
+grep -q "2 restarts brought no newer checkpoint: given up" err || fail "no word of giving up"
+play 3 3 -- --restarts 0
+says "run ended by a fault (exit code 3)"
+play 3 213 213 -- --restarts 1
+grep -q "mpirun's exit code 213" err || fail "no word of mpirun's own failure"
+grep -q "without -q; the command was ./mpirun -q" err || fail "no word how to learn more"
+# Progress starts the count anew.
+play 3 step-10 step-20 step-30 3 -- --restarts 1
+lines 4
+grep -q "resuming from new/checkpoint/step-10, restart 1 of 1" err || fail "restart after step 10"
+grep -q "resuming from new/checkpoint/step-20, restart 1 of 1" err || fail "restart after step 20"
+
+# --- what is handed on ---
+play 0 3 0 -- --set train.seed=5 --set 'train.optimizer={name: sgd, lr: 0.5}' --ledger l.csv \
+    --dump-step 3 --quiet --json --hosts a,b:3
+for word in '-n 2' '--host a,b:3' '--bind-to none' '--set train.seed=5' \
+    '--set train.optimizer={name: sgd, lr: 0.5}' '--out new' '--ledger l.csv' '--dump-step 3' \
+    '--quiet' '--json' '-- net.yaml'; do
+    for start in 1 2; do
+        grep -qF -- "$word" command.$start || fail "start $start: '$word' is not handed on"
+    done
+done
+# A mini-batch that a checkpoint has behind it cannot be dumped again.
+play 0 step-10 0 -- --dump-step 3
+grep -q -- '--dump-step' command.2 && fail "the dump is asked for again"
+# Without -n there are as many processes as workers; one needs no mpirun.
+play 0 0 -- --set parallel.method=1f1b --set parallel.stages=3 -n 3
+rm -rf new starts
+printf '0\n' >play
+run 0 launch net.yaml --mpirun ./mpirun --out new --set parallel.method=1f1b --set parallel.stages=3
+grep -q -- '-n 3 ' command.1 || fail "not as many processes as workers"
+rm -f starts
+run 0 launch net.yaml --mpirun ./mpirun --out alone --json
+[ -e starts ] && fail "one process was started by mpirun"
+grep -q weights_sha256 out || fail "no summary on stdout"
+
+# --- bad input is refused before anything starts ---
+rm -f starts
+run 2 launch net.yaml -n 2 --mpirun ./mpirun --out alone
+says "alone: already holds a run"
+run 2 launch net.yaml -n 2 --mpirun ./mpirun --out new2 --set train.bathc=3
+says "train.bathc"
+run 2 launch nosuch.yaml -n 2 --mpirun ./mpirun
+says "nosuch.yaml"
+run 2 launch
+says "which config?"
+run 2 launch net.yaml -n 0
+says "-n counts processes from 1"
+run 2 launch net.yaml --restarts -1
+says "--restarts"
+run 2 launch net.yaml -n two
+says "-n two" "whole number"
+[ -e starts ] && fail "mpirun was started for nothing"
+run 2 launch net.yaml -n 2 --mpirun ./nosuch --out new2
+says "./nosuch" "openmpi-bin" "--mpirun"
+
+# --- Ctrl-C ---
+# ask CODE SIGNAL... : signals to launch, while its mpirun waits as `play` says
+ask() {
+    local code=$1 got=0
+    shift
+    rm -rf new starts signals waiting
+    "$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
+    local pid=$!
+    for signal in "$@"; do
+        for _ in $(seq 500); do [ -s waiting ] && break || sleep 0.01; done
+        kill "-$signal" $pid
+        sleep 0.25
+    done
+    timeout 20 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "launch does not end"; }
+    wait $pid || got=$?
+    same $got "$code" "exit code after $*"
+    same "$(cat starts)" 1 "starts after $*"
+    kill -0 "$(cat waiting)" 2>/dev/null && fail "mpirun outlives launch"
+}
+echo wait-once >play
+for signal in INT TERM HUP USR1; do
+    ask 130 $signal
+    same "$(cat signals)" USR1 "what mpirun gets for $signal"
+done
+echo wait >play
+ask 130 INT INT
+same "$(echo $(cat signals))" "USR1 TERM" "what mpirun gets for two"
+echo wait-deaf >play
+ask 130 INT INT INT
+same "$(echo $(cat signals))" "USR1 TERM" "what a deaf mpirun hears"
+# Between two starts there is nothing to wait for.
+printf '3\n3\n3\n3\n3\n3\n3\n3\n3\n' >play
+rm -rf starts
+"$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new --restarts 9 >out 2>err &
+pid=$!
+for _ in $(seq 500); do [ "$(cat starts 2>/dev/null)" = 3 ] && break || sleep 0.01; done
+kill -INT $pid
+code=0
+wait $pid || code=$?
+same $code 130 "Ctrl-C in a pause"
+# If launch is killed, what it has started ends.
+echo wait >play
+rm -rf new starts signals waiting
+"$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
+pid=$!
+for _ in $(seq 500); do [ -s waiting ] && break || sleep 0.01; done
+kill -KILL $pid
+wait $pid 2>/dev/null
+for _ in $(seq 500); do kill -0 "$(cat waiting)" 2>/dev/null || break; sleep 0.01; done
+kill -0 "$(cat waiting)" 2>/dev/null && fail "mpirun outlives a killed launch"
+
+# --- one process, for real: killed again and again, the weights of a run that was left alone ---
+long=(--set train.steps=1500 --set run.checkpoint_every=100 --set run.eval_every=-1 --quiet)
+run 0 train net.yaml --out whole "${long[@]}"
+"$forerun" launch net.yaml --out killed "${long[@]}" --set "run.fault='slow:worker=0,step=0,ms=1'" \
+    >out 2>err &
+pid=$!
+for step in 200 500 900; do
+    for _ in $(seq 1000); do [ -d killed/checkpoint/step-$step ] && break || sleep 0.01; done
+    pkill -9 -P $pid
+done
+code=0
+wait $pid || code=$?
+same $code 0 "exit code"
+same "$(grep -c 'it was killed by signal 9), resuming from killed/checkpoint/step-.*, restart 1 of 3' err)" \
+    3 "restarts"
+same "$(field killed/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" weights
+same "$(wc -l <killed/metrics.jsonl)" 1500 "lines of metrics"
+# Ctrl-C in one process: a checkpoint.
+"$forerun" launch net.yaml --out stopped "${long[@]}" --set "run.fault='slow:worker=0,step=0,ms=1'" \
+    >out 2>err &
+pid=$!
+for _ in $(seq 1000); do [ -d stopped/checkpoint/step-100 ] && break || sleep 0.01; done
+kill -INT $pid
+code=0
+wait $pid || code=$?
+same $code 130 "exit code after SIGINT"
+same "$(field stopped/summary.json status)" interrupted "status"
+run 0 launch net.yaml --out stopped "${long[@]}" --resume
+same "$(field stopped/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" \
+    "stopped and resumed"
+echo ok

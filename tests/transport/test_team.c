@@ -1,0 +1,423 @@
+/* test_team.c -- a team that stays together: messages, streams, what ranks do together, leaving in
+ * order, and what a launcher says. */
+#include "crew.h"
+
+#include "base/philox.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+enum { N_MESSAGES = 1500 };
+
+/* Message i between rank 0 and another: its number, then bytes that follow from it. */
+static size_t make_message(uint32_t i, int rank, unsigned char *out)
+{
+    uint32_t r[4];
+    fr__random4(5, FR_STREAM_SYNTHETIC, (uint32_t)rank, i, 0, r);
+    size_t bytes = 4 + (i % 100 == 99 ? r[0] % 200000 : r[0] % 300);
+    memcpy(out, &i, 4);
+    for (size_t k = 4; k < bytes; k++) out[k] = (unsigned char)(r[1] + k * (r[2] | 1));
+    return bytes;
+}
+
+typedef struct listener {
+    mate *m;
+    memory memory;
+    unsigned char *expected;
+    uint32_t n_heard[CREW_MAX], n_heard_in_all;
+    bool is_echoing;
+} listener;
+
+static void hear(void *user, int from, const void *data, size_t bytes)
+{
+    listener *l = user;
+    mate *m = l->m;
+    uint32_t i = l->n_heard[from]++;
+    size_t n = make_message(i, m->rank == 0 ? from : 0, l->expected);
+    CHECK(m, bytes == n && memcmp(data, l->expected, n) == 0, "message %u of rank %d, %zu bytes",
+          (unsigned)i, from, bytes);
+    CHECK(m, (uintptr_t)data % 16 == 0, "not aligned");
+    if (l->is_echoing) {
+        n = make_message(i, m->rank, l->expected);
+        CHECK_OK(m, fr_team_tell(m->team, from, l->expected, n));
+    }
+    pthread_mutex_lock(&l->memory.lock);
+    l->n_heard_in_all++;
+    pthread_cond_broadcast(&l->memory.heard);
+    pthread_mutex_unlock(&l->memory.lock);
+}
+
+static void await_messages(listener *l, uint32_t n)
+{
+    pthread_mutex_lock(&l->memory.lock);
+    while (l->n_heard_in_all < n && l->memory.n_lost == 0)
+        pthread_cond_wait(&l->memory.heard, &l->memory.lock);
+    pthread_mutex_unlock(&l->memory.lock);
+    CHECK(l->m, l->n_heard_in_all == n && l->memory.n_lost == 0, "%u of %u; %s",
+          (unsigned)l->n_heard_in_all, (unsigned)n, l->memory.lost_text);
+}
+
+static void talk_both_ways(mate *m)
+{
+    listener l = {.m = m, .expected = fr__alloc(300000)};
+    unsigned char *mine = fr__alloc(300000);
+    const fr_team_ears ears = {&l, hear, memory_lost};
+    memory_init(&l.memory);
+    /* Some of them come before anybody listens. */
+    if (m->rank % 2) fr_team_listen(m->team, &ears);
+    for (uint32_t i = 0; i < N_MESSAGES; i++) {
+        size_t n = make_message(i, m->rank, mine);
+        if (m->rank == 0)
+            CHECK_OK(m, fr_team_tell_all(m->team, mine, n));
+        else
+            CHECK_OK(m, fr_team_tell(m->team, 0, mine, n));
+        if (i == N_MESSAGES / 2 && m->rank % 2 == 0) {
+            fr__sleep_ns(50000000);
+            fr_team_listen(m->team, &ears);
+        }
+    }
+    await_messages(&l, (uint32_t)(m->rank == 0 ? m->size - 1 : 1) * N_MESSAGES);
+    fr_team_leave(m->team);
+    CHECK(m, l.memory.n_lost == 0, "%s", l.memory.lost_text);
+    fr__free(mine);
+    fr__free(l.expected);
+}
+
+static void messages_come_in_order(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 8; size += 3)
+        crew_run(&(play){.size = size, .part = talk_both_ways});
+}
+
+/* Rank 1 tells, rank 0 answers from inside its ear, on the thread that hears. */
+static void echo(mate *m)
+{
+    listener l = {.m = m, .expected = fr__alloc(300000), .is_echoing = m->rank == 0};
+    unsigned char *mine = fr__alloc(300000);
+    const fr_team_ears ears = {&l, hear, memory_lost};
+    memory_init(&l.memory);
+    fr_team_listen(m->team, &ears);
+    for (uint32_t i = 0; i < N_MESSAGES && m->rank == 1; i++) {
+        CHECK_OK(m, fr_team_tell(m->team, 0, mine, make_message(i, 1, mine)));
+        if (i % 3 == 0) await_messages(&l, i + 1);
+    }
+    await_messages(&l, N_MESSAGES);
+    fr_team_leave(m->team);
+    fr__free(mine);
+    fr__free(l.expected);
+}
+
+static void ears_may_talk(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 2, .part = echo});
+}
+
+static void hear_large(void *user, int from, const void *data, size_t bytes)
+{
+    mate *m = user;
+    const unsigned char *p = data;
+    size_t n_wrong = 0;
+    for (size_t i = 0; i < bytes; i++) n_wrong += p[i] != (unsigned char)(i * 7 + i / 4096);
+    CHECK(m, n_wrong == 0 && from == (m->rank == 0), "%zu of %zu bytes wrong", n_wrong, bytes);
+    atomic_fetch_add(&m->s->mark[m->rank], 1);
+}
+
+static void tell_large(mate *m)
+{
+    const size_t most = (size_t)64 << 20, sizes[] = {1, 0, 20000001, most, 3};
+    const fr_team_ears ears = {m, hear_large, NULL};
+    unsigned char *data = fr__alloc(most + 1);
+    for (size_t i = 0; i < most; i++) data[i] = (unsigned char)(i * 7 + i / 4096);
+    fr_team_listen(m->team, &ears);
+    for (int i = 0; i < 5; i++) CHECK_OK(m, fr_team_tell(m->team, !m->rank, data, sizes[i]));
+    CHECK(m, fr_team_tell(m->team, !m->rank, data, most + 1) == FR_INVALID, "not refused");
+    CHECK(m, strstr(fr_ctx_error(m->ctx), "67108865 bytes"), "%s", fr_ctx_error(m->ctx));
+    crew_await(m->s, m->rank, 5);
+    CHECK(m, atomic_load(&m->s->mark[m->rank]) == 5, "not all have come");
+    fr_team_leave(m->team);
+    fr__free(data);
+}
+
+static void messages_may_be_large(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 2, .part = tell_large});
+}
+
+static void count_in(void *user, int from, const void *data, size_t bytes)
+{
+    (void)from, (void)data, (void)bytes;
+    atomic_int *n_inside = user;
+    atomic_fetch_add(n_inside, 1);
+    sched_yield();
+    atomic_fetch_sub(n_inside, 1);
+}
+
+/* Ears that were taken off are not in use any more: memory that belongs to them may go. */
+static void change_ears(mate *m)
+{
+    for (int i = 0; i < 3000 && m->rank == 1; i++) {
+        CHECK_OK(m, fr_team_tell(m->team, 0, &i, sizeof i));
+        if (i % 16 == 0) fr__sleep_ns(100000);
+    }
+    for (int i = 0; i < 500 && m->rank == 0; i++) {
+        atomic_int *n_inside = fr__alloc(sizeof *n_inside);
+        fr_team_listen(m->team, &(fr_team_ears){n_inside, count_in, NULL});
+        if (i % 2) sched_yield();
+        fr_team_listen(m->team, NULL);
+        CHECK(m, atomic_load(n_inside) == 0, "somebody still listens");
+        atomic_store(n_inside, 1000000);
+        fr__free(n_inside);
+    }
+    fr_team_leave(m->team);
+}
+
+static void ears_can_be_taken_off(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 2, .part = change_ears});
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+enum { BULK = 50 << 20 };
+
+static void fill(uint64_t *data, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++) data[i] = (seed + i) * 0x9E3779B97F4A7C15u;
+}
+
+static size_t count_wrong(const uint64_t *data, size_t n, uint64_t seed)
+{
+    size_t n_wrong = 0;
+    for (size_t i = 0; i < n; i++) n_wrong += data[i] != (seed + i) * 0x9E3779B97F4A7C15u;
+    return n_wrong;
+}
+
+typedef struct sending {
+    mate *m;
+    int to;
+    const void *data;
+} sending;
+
+static void *put_all(void *arg)
+{
+    sending *s = arg;
+    CHECK_OK(s->m, fr_team_put(s->m->team, s->to, s->data, BULK));
+    return NULL;
+}
+
+/* Both ways at the same time, one rank after the other. */
+static void stream(mate *m)
+{
+    const size_t n = BULK / 8;
+    uint64_t *out = fr__alloc(BULK), *in = fr__alloc(BULK);
+    fill(out, n, (uint64_t)m->rank << 40);
+    for (int i = 1; i < m->size; i++) {
+        if (m->rank != 0 && m->rank != i) continue;
+        int other = m->rank == 0 ? i : 0;
+        sending s = {m, other, out};
+        pthread_t thread;
+        CHECK(m, pthread_create(&thread, NULL, put_all, &s) == 0, "no thread");
+        CHECK_OK(m, fr_team_take(m->team, other, in, BULK));
+        pthread_join(thread, NULL);
+        size_t n_wrong = count_wrong(in, n, (uint64_t)other << 40);
+        CHECK(m, n_wrong == 0, "%zu words wrong", n_wrong);
+    }
+    CHECK(m, fr_team_put(m->team, m->rank, out, 8) == FR_INVALID, "to itself");
+    fr_team_leave(m->team);
+    fr__free(in);
+    fr__free(out);
+}
+
+static void streams_go_both_ways(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 3, .part = stream});
+}
+
+/* --- together --------------------------------------------------------------------------------- */
+
+static void agree(mate *m)
+{
+    for (int i = 0; i < 200; i++) CHECK_OK(m, fr_team_agree(m->team, FR_OK));
+    for (int who = 0; who < m->size; who++) { /* ranks `who` and, but for the last, the next fail */
+        fr_status mine = FR_OK;
+        bool is_failed = m->rank == who || m->rank == who + 1;
+        if (is_failed) {
+            mine = m->rank % 2 ? FR_IO : FR_NO_MEMORY;
+            if (who != 2) fr_fail(m->ctx, mine, "the disk of %d is full", m->rank);
+        }
+        fr_status expected = who % 2 ? FR_IO : FR_NO_MEMORY, got = fr_team_agree(m->team, mine);
+        CHECK(m, got == expected, "who %d: %d", who, (int)got);
+        char text[200];
+        if (who == 2)
+            snprintf(text, sizeof text, "%s: out of memory", fr_team_name(m->team, 2));
+        else if (is_failed)
+            snprintf(text, sizeof text, "the disk of %d is full", m->rank);
+        else
+            snprintf(text, sizeof text, "%s: the disk of %d is full", fr_team_name(m->team, who),
+                     who);
+        CHECK(m, strcmp(fr_ctx_error(m->ctx), text) == 0, "'%s', not '%s'", fr_ctx_error(m->ctx),
+              text);
+        fr_ctx_clear(m->ctx);
+    }
+    CHECK_OK(m, fr_team_agree(m->team, FR_OK));
+    fr_team_leave(m->team);
+}
+
+static void ranks_agree(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 8; size += 3) crew_run(&(play){.size = size, .part = agree});
+}
+
+static void compare_and_share(mate *m)
+{
+    char host[64], name[128];
+    gethostname(host, sizeof host);
+    CHECK_OK(m, fr_team_same(m->team, "the config", 42));
+    for (int i = 1; i < m->size; i++) {
+        fr_status got = fr_team_same(m->team, "the config", m->rank >= i ? 7 : 42);
+        snprintf(name, sizeof name,
+                 "the config of rank %d (host %s, process %d) is not that of "
+                 "rank 0 (",
+                 i, host, (int)m->s->pid[i]);
+        CHECK(m, got == FR_INVALID && strstr(fr_ctx_error(m->ctx), name) == fr_ctx_error(m->ctx),
+              "%d: %s", (int)got, fr_ctx_error(m->ctx));
+        fr_ctx_clear(m->ctx);
+    }
+    uint64_t *data = fr__alloc(3 << 20);
+    const size_t n = (3 << 20) / 8;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        fill(data, n, m->rank == 0 ? seed : 999);
+        CHECK_OK(m, fr_team_share(m->team, data, n * 8));
+        CHECK(m, count_wrong(data, n, seed) == 0, "share %d", (int)seed);
+    }
+    fr__free(data);
+    fr_team_leave(m->team);
+}
+
+static void ranks_compare_and_share(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 4, .part = compare_and_share});
+}
+
+/* --- leaving ---------------------------------------------------------------------------------- */
+
+/* The one who is done last, each in turn; nobody is gone before. */
+static void leave_late(mate *m)
+{
+    CHECK(m, fr_team_rank(m->team) == m->rank && fr_team_size(m->team) == m->size, "who am I");
+    if (m->rank == m->s->victim) {
+        fr__sleep_ns(300000000);
+        atomic_store(&m->s->mark[0], 1);
+    }
+    fr_team_leave(m->team);
+    CHECK(m, atomic_load(&m->s->mark[0]) == 1, "has left too soon");
+    CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "not in order");
+}
+
+static void set_last(mate *m)
+{
+    if (m->rank == 0) m->s->victim = (int)(m->s->pid[0] % m->size);
+}
+
+static void leave_when_all_are_done(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        crew_run(&(play){.size = 3, .part = leave_late, .when_shared = set_last});
+}
+
+/* --- alone, and what launchers say ------------------------------------------------------------ */
+
+static void alone_is_rank_0_of_1(void **state)
+{
+    (void)state;
+    uint64_t word = 5;
+    const char *text = NULL;
+    assert_int_equal(fr_team_rank(NULL), 0);
+    assert_int_equal(fr_team_size(NULL), 1);
+    assert_string_equal(fr_team_name(NULL, 0), "rank 0 (this process)");
+    assert_int_equal(fr_team_agree(NULL, FR_IO), FR_IO);
+    assert_int_equal(fr_team_same(NULL, "it", word), FR_OK);
+    assert_int_equal(fr_team_share(NULL, &word, sizeof word), FR_OK);
+    assert_int_equal(fr_team_tell_all(NULL, &word, sizeof word), FR_OK);
+    assert_int_equal(fr_team_tell(NULL, 1, &word, sizeof word), FR_INVALID);
+    assert_int_equal(fr_team_put(NULL, 1, &word, sizeof word), FR_INVALID);
+    assert_int_equal(fr_team_take(NULL, 1, &word, sizeof word), FR_INVALID);
+    assert_false(fr_team_is_broken(NULL, &text));
+    fr_team_listen(NULL, NULL);
+    fr_team_set_patience(NULL, 1);
+    fr_team_fail(NULL, "nothing");
+    fr_team_leave(NULL);
+}
+
+static const char *const variables[] = {
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",      "PMI_SIZE", "PMIX_RANK",
+    "SLURM_PROCID",         "SLURM_NTASKS",         "SLURM_STEP_ID", NULL};
+
+static void launchers_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set; /* "NAME=value NAME=value" */
+        int rank, size;
+    } cases[] = {
+        {"", 0, 1},
+        {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=3", 3, 4},
+        {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMIX_RANK=0", 0, 1},
+        {"PMI_RANK=1 PMI_SIZE=2", 1, 2},
+        {"PMIX_RANK=5", 5, 0},
+        {"SLURM_PROCID=0 SLURM_NTASKS=8", 0, 1}, /* a batch script */
+        {"SLURM_PROCID=6 SLURM_NTASKS=8 SLURM_STEP_ID=0", 6, 8},
+        {"SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0 PMI_RANK=1 PMI_SIZE=2", 1, 2},
+        {"OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=4", 0, 1},
+        {"OMPI_COMM_WORLD_RANK=1", 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int k = 0; variables[k]; k++) unsetenv(variables[k]);
+        char *text = strdup(cases[i].set), *rest = NULL;
+        for (char *p = strtok_r(text, " ", &rest); p; p = strtok_r(NULL, " ", &rest)) {
+            char *value = strchr(p, '=');
+            *value = '\0';
+            setenv(p, value + 1, 1);
+        }
+        fr__launched l = fr__launcher_look();
+        if (l.rank != cases[i].rank || l.size != cases[i].size)
+            fail_msg("%s: rank %d of %d", cases[i].set, l.rank, l.size);
+        assert_int_equal(fr_team_rank_by_launcher(), cases[i].rank);
+        free(text);
+    }
+    for (int k = 0; variables[k]; k++) unsetenv(variables[k]);
+    fr_ctx *ctx = fr_ctx_create();
+    fr_team *team = (fr_team *)&cases; /* anything but NULL */
+    assert_ok(ctx, fr_team_join(ctx, &team));
+    assert_null(team);
+#ifndef FR_HAVE_MPI
+    setenv("PMI_RANK", "1", 1);
+    setenv("PMI_SIZE", "2", 1);
+    assert_fails(ctx, fr_team_join(ctx, &team), FR_UNSUPPORTED, "libopenmpi-dev");
+    unsetenv("PMI_RANK");
+    unsetenv("PMI_SIZE");
+#endif
+    fr_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_come_in_order),  cmocka_unit_test(ears_may_talk),
+        cmocka_unit_test(messages_may_be_large),   cmocka_unit_test(ears_can_be_taken_off),
+        cmocka_unit_test(streams_go_both_ways),    cmocka_unit_test(ranks_agree),
+        cmocka_unit_test(ranks_compare_and_share), cmocka_unit_test(leave_when_all_are_done),
+        cmocka_unit_test(alone_is_rank_0_of_1),    cmocka_unit_test(launchers_are_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
