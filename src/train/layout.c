@@ -96,7 +96,7 @@ fr_status fr__layout_check_ranks(fr_conf *parallel, const fr_settings *t, const 
                             "transport '%s' is between processes, and this one is alone; start %d "
                             "of them (mpirun -n %d forerun train ...), or parallel.transport: auto",
                             t->transport->name, (n + each - 1) / each, (n + each - 1) / each);
-    if (n_ranks == 1) return FR_OK;
+    if (n_ranks <= 1) return FR_OK;
     if (t->transport == fr_transport_list()[0])
         return fr_conf_fail(parallel, "transport",
                             "transport '%s' is inside one process, and %d were started; leave "
