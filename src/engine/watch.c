@@ -121,8 +121,14 @@ static void describe(const fr_engine *e, fr_worker *w, char *text, size_t room)
         n += snprintf(text + n, room - (size_t)n, ", micro-batch %d", i->micro % s->n_micro);
     n += snprintf(text + n, room - (size_t)n, ", instruction %s", fr_instr_text(i, name));
     if (i->peer >= 0)
-        snprintf(text + n, room - (size_t)n, ", peer worker %d (stage %d)", s->worker_of[i->peer],
-                 i->peer);
+        snprintf(text + n, room - (size_t)n, ", peer worker %d (stage %d)",
+                 fr_schedule_worker(s, i->peer, i->micro), i->peer);
+}
+
+/* Of a worker in another process it is known what it last said. */
+static bool is_busy(fr_worker *w)
+{
+    return (!w->is_local || w->job) && atomic_load(&w->doing_at) >= 0;
 }
 
 /* Whoever is not waiting for somebody else is the one that all wait for. */
@@ -132,12 +138,11 @@ void fr__blame_stall(fr_engine *e, double seconds)
     int culprit = -1, n_named = 0;
     for (int i = 0; i < e->n_workers; i++) {
         fr_worker *w = &e->workers[i];
-        if (w->job && !atomic_load(&w->is_waiting) && atomic_load(&w->doing_at) >= 0 && culprit < 0)
-            culprit = i;
+        if (is_busy(w) && !atomic_load(&w->is_waiting) && culprit < 0) culprit = i;
     }
     for (int i = 0; i < e->n_workers && n_named < 3; i++) {
         fr_worker *w = &e->workers[i];
-        if (i == culprit || !w->job || atomic_load(&w->doing_at) < 0) continue;
+        if (i == culprit || !is_busy(w)) continue;
         describe(e, w, text, sizeof text);
         size_t n = strlen(others);
         snprintf(others + n, sizeof others - n, "; %s waits", text);

@@ -20,7 +20,7 @@ typedef struct fr_pipeline {
 
 /* Everything that is wrong with the `parallel` section of `root` for this graph is said here, with
  * file and line, before a run has written anything. n_steps: updates of the whole run; n_ranks:
- * processes that share it. */
+ * processes that share it, 0: not known yet. */
 fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
                             int64_t n_steps, int n_ranks, fr_pipeline *p);
 void fr__pipeline_close(fr_pipeline *p); /* a zeroed one is fine */

@@ -52,6 +52,7 @@ typedef struct fr__line {
 
 typedef struct fr__name {
     char text[112];
+    char host[64];
 } fr__name;
 
 struct fr_team {

@@ -122,6 +122,16 @@ const char *fr_team_name(const fr_team *t, int rank)
     return rank >= 0 && rank < t->size ? t->names[rank].text : "no rank of this team";
 }
 
+void fr_team_neighbours(const fr_team *t, int *nth, int *n)
+{
+    *nth = 0, *n = t ? 0 : 1;
+    for (int r = 0; t && r < t->size; r++) {
+        if (strcmp(t->names[r].host, t->names[t->rank].host) != 0) continue;
+        *nth += r < t->rank;
+        ++*n;
+    }
+}
+
 void fr_team_set_patience(fr_team *t, double seconds)
 {
     if (!t) return;
