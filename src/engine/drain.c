@@ -67,7 +67,6 @@ fr_status fr__drain_open(fr_engine *e)
         for (int q = 0; q < first->n_replicas; q++)
             if (first[q].worker->is_local) mine = &first[q];
         FR_TRY(describe(mine, &d));
-        if (!mine->worker->is_local) d.n_buckets = 0;
         FR_TRY(e->transport->add_sum(e->group, &d, &sum));
         for (int q = 0; q < first->n_replicas; q++)
             if (first[q].worker->is_local) first[q].buffer_sum = sum;

@@ -447,7 +447,7 @@ void fr__crew_failed(fr_engine *e);
 
 /* watch.c */
 fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch);
-bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro);
+bool fr__fault_is_nan(const fr_part *p, int64_t batch, int micro);
 /* End everybody's waits; worker: the one that failed, -1: none did. */
 void fr__give_up(fr_engine *e, int worker);
 void fr__blame_stall(fr_engine *e, double seconds);

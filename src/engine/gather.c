@@ -111,7 +111,7 @@ static void begin_round(fr_gather *g)
  * the buckets, and needs not. */
 fr_status fr__gather_open(fr_engine *e)
 {
-    static const size_t nothing[] = {0};
+    static const size_t nothing[] = {0, 0};
     for (int k = 0; e->sums_grads && k < e->n_stages; k++) {
         fr_part *first = fr__part(e, k, 0), *mine = NULL;
         sheet s;
@@ -123,7 +123,7 @@ fr_status fr__gather_open(fr_engine *e)
         if (mine && mine->gather.n_buckets == 0) continue; /* a stage without parameters */
         FR_TRY(make_sheet(e, first->n_replicas, &s));
         describe(mine ? mine : first, s.members, s.memory, s.room, &d);
-        if (!mine) d.n_buckets = 0, d.edge = nothing;
+        if (!mine) d.n_buckets = 1, d.edge = nothing;
         FR_TRY(e->transport->add_sum(e->group, &d, &sum));
         for (int q = 0; q < first->n_replicas; q++) {
             if (!first[q].worker->is_local) continue;

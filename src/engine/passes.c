@@ -204,7 +204,7 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
     fr_pass pass = make_pass(p, mode, &view, batch, micro, slot);
     FR_TRY(fr_program_forward(b->program, &pass));
     FR_TRY(fr_device_sync(p->worker->dev));
-    if (fr__fault_is_nan(p->worker, batch, micro)) *(float *)b->outputs[0] = NAN;
+    if (fr__fault_is_nan(p, batch, micro)) *(float *)b->outputs[0] = NAN;
     if (b->loss_port >= 0) count_loss(p, mode, batch, micro);
     if (mode == FR_MODE_TRAIN) fr__record_row(p, batch, micro, 'F', &view);
     if (mode == FR_MODE_EVAL && e->logits && b->logits_port >= 0)

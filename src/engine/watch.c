@@ -81,12 +81,12 @@ fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch)
     return FR_OK;
 }
 
-bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro)
+bool fr__fault_is_nan(const fr_part *p, int64_t batch, int micro)
 {
-    const fr_engine *e = w->engine;
+    const fr_engine *e = p->engine;
     const fr_fault *f = &e->desc.fault;
-    return f->kind == FR_FAULT_NAN && e->mode == FR_MODE_TRAIN && f->worker == w->index &&
-           f->step == batch && micro == e->desc.n_micro - 1;
+    return f->kind == FR_FAULT_NAN && e->mode == FR_MODE_TRAIN && f->worker == p->worker->index &&
+           f->step == batch && micro / p->n_replicas == p->n_micro - 1;
 }
 
 /* --- who did it ----------------------------------------------------------------------------- */
