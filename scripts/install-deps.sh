@@ -10,7 +10,7 @@
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
-    zlib1g-dev libcmocka-dev locales dataset-fashion-mnist"
+    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp"
 dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
 
@@ -35,6 +35,7 @@ look() {
     done
     echo '#include <dnnl.h>' | cc -E -x c - >/dev/null 2>&1 ||
         echo "  oneDNN 2.x (library dnnl, header dnnl.h, built for OpenMP)"
+    command -v mpicc >/dev/null || echo "  Open MPI (only for runs of many processes)"
 }
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     missing=$(look)

@@ -1,6 +1,7 @@
 /* drain.c -- what replicas of a stage agree on when the pipeline is empty: running statistics. Each
  * replica has seen its own micro-batches; afterwards all hold the mean, added in the fixed order of
- * a sum. Weights need nothing: replicas have made the same updates. */
+ * a sum. Weights need nothing where replicas have made the same updates; where each steps for
+ * itself the rule sees to it (peers.c). */
 #include "engine/engine.h"
 
 static bool has_statistics(const fr_part *p)
@@ -94,6 +95,7 @@ static fr_status drain(fr_worker *w, void *arg)
     (void)arg;
     for (int i = 0; i < w->n_parts; i++)
         if (w->parts[i]->buffer_sum) FR_TRY(take_mean(w->parts[i]));
+    for (int i = 0; i < w->n_parts; i++) FR_TRY(fr__peers_drain(w->parts[i]));
     return FR_OK;
 }
 

@@ -186,6 +186,7 @@ static fr_status build(fr_engine *e)
     FR_TRY(fr__wires_open(e));
     FR_TRY(fr__gather_open(e));
     FR_TRY(fr__drain_open(e));
+    FR_TRY(fr__peers_open(e));
     FR_TRY(fr__update_open(e));
     FR_TRY(fr__params_init(e));
     FR_TRY(fr__snapshot_create(e));
