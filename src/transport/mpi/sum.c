@@ -159,7 +159,6 @@ static fr_status add_outer(fr_sum *s, const fr_sum_desc *d)
 {
     fr_group *g = s->group;
     size_t n = (size_t)d->n_members, n_buckets = (size_t)d->n_buckets;
-    FR_TRY(fr__mpi_take_tags(g, 1, n_buckets * n * (n + 1), &s->tag));
     s->members = FR_ARENA_ARRAY(&g->arena, int, n);
     s->peers = FR_ARENA_ARRAY(&g->arena, int, n);
     s->edge = FR_ARENA_ARRAY(&g->arena, size_t, n_buckets + 1);
@@ -218,14 +217,12 @@ fr_status fr__mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     fr_sum *s = FR_ARENA_NEW(&g->arena, fr_sum);
     if (!s) return fr__no_memory(g->ctx, sizeof *s, "a sum");
     *s = (fr_sum){.group = g, .n_members = d->n_members, .n_buckets = d->n_buckets};
+    size_t n = (size_t)d->n_members;
+    FR_TRY(fr__mpi_take_tags(g, 1, (size_t)d->n_buckets * n * (n + 1), &s->tag));
     if (is_all_in(g, d, g->rank))
         FR_TRY(add_inner(s, d));
     else if (has_any)
         FR_TRY(add_outer(s, d));
-    else
-        FR_TRY(fr__mpi_take_tags(
-            g, 1, (size_t)d->n_buckets * (size_t)d->n_members * ((size_t)d->n_members + 1),
-            &s->tag));
     s->next = g->all_sums;
     g->all_sums = s;
     *out = s;
