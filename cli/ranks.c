@@ -75,7 +75,8 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
         if (rank == 0 || status != FR_UNSUPPORTED) say(rank, text_of(ctx, status));
         leave_now(status);
     }
-    status = fr_team_agree(team, status);
+    /* After a loss ranks have stopped in the middle of things, streams too. */
+    if (status != FR_PEER) status = fr_team_agree(team, status);
     bool is_broken = fr_team_is_broken(team, &loss);
     const char *text = text_of(ctx, status);
     bool speaks = status != FR_OK &&

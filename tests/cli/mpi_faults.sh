@@ -8,11 +8,11 @@ cat >rank.sh <<'SH'
 trap : USR1 TERM
 "$@" &
 echo $! >"pid.$OMPI_COMM_WORLD_RANK"
-while :; do
+{
+    while kill -0 $!; do wait $!; done
     wait $!
     code=$?
-    kill -0 $! 2>/dev/null || break
-done
+} 2>/dev/null
 echo $code >"code.$OMPI_COMM_WORLD_RANK"
 exit $code
 SH
