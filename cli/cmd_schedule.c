@@ -12,7 +12,8 @@ static const int64_t unsaid = INT64_MIN;
 
 typedef struct wishes {
     int64_t stages, micro, chunks, batches, columns; /* 0: not given (columns: -1) */
-    const char *format, *color, *check;
+    const char *format, *color, *check, *replicas;
+    int n_each, *each; /* numbers of --replicas: one for all stages, or one for each */
 } wishes;
 
 /* --- printing ------------------------------------------------------------------------------- */
@@ -119,29 +120,46 @@ static fr_status unknown_method(fr_ctx *ctx, const char *name)
     return fr_fail(ctx, FR_INVALID, "no method is called '%s'; there are: %s", name, list);
 }
 
+/* One number for all stages becomes one for each. */
+static fr_status spread_replicas(fr_ctx *ctx, wishes *o, int n_stages)
+{
+    if (!o->each || o->n_each == n_stages) return FR_OK;
+    if (o->n_each > 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "--replicas %s has %d numbers for %d stages; give one for each, or one for "
+                       "all of them",
+                       o->replicas, o->n_each, n_stages);
+    int *each = realloc(o->each, (size_t)n_stages * sizeof *each);
+    if (!each) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for %d stages", n_stages);
+    for (int k = 1; k < n_stages; k++) each[k] = each[0];
+    o->each = each, o->n_each = n_stages;
+    return FR_OK;
+}
+
 /* Mini-batches of a segment: one with a flush; else as many as fill the pipeline, drain it, and
  * leave one between. How far worker 0 runs ahead is seen on a first try. */
 static fr_status choose_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
 {
     fr_schedule *s;
-    int ahead = 0;
+    int ahead = 0, share = d->n_micro;
     if (d->n_batches || g->is_flush || g->is_forward_only || d->n_micro < 1) return FR_OK;
     d->n_batches = d->n_stages + 1;
     FR_TRY(fr_schedule_create(ctx, g, d, &s));
     for (int i = 0; i < s->lists[0].n && s->lists[0].at[i].action != FR_DO_B; i++)
         ahead += s->lists[0].at[i].action == FR_DO_F;
+    share /= s->replicas[0];
     fr_schedule_free(s);
-    d->n_batches = 1 + (ahead + d->n_stages + d->n_micro - 1) / d->n_micro;
+    d->n_batches = 1 + (ahead + d->n_stages + share - 1) / share;
     return FR_OK;
 }
 
-static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
+static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
 {
     const fr_method *m = fr_method_find(name);
     const fr_generator *g = fr_generator_find(m ? m->generator : name);
     const struct form *form = find_form(o->format ? o->format : "grid");
     int64_t most = m && m->max_stages > 0 ? m->max_stages : INT32_MAX;
-    int64_t stages = o->stages ? o->stages : most < 4 ? most : 4;
+    int64_t stages = o->stages ? o->stages : o->n_each > 1 ? o->n_each : most < 4 ? most : 4;
     if (!g) return unknown_method(ctx, name);
     if (stages > most)
         return fr_fail(ctx, FR_INVALID, "%s runs on at most %lld stage%s, not %lld", name,
@@ -151,6 +169,8 @@ static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
                           .n_micro = o->micro ? (int)o->micro : 8,
                           .n_batches = (int)o->batches,
                           .chunks = (int)chunks};
+    FR_TRY(spread_replicas(ctx, o, d.n_stages));
+    d.replicas = o->each;
     fr_schedule *s;
     FR_TRY(choose_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
@@ -164,8 +184,9 @@ static fr_status print_method(fr_ctx *ctx, const char *name, const wishes *o)
 
 static fr_status check_file(fr_ctx *ctx, const wishes *o)
 {
+    const fr_schedule_desc d = {.n_stages = o->n_each > 1 ? o->n_each : 0, .replicas = o->each};
     fr_schedule *s;
-    FR_TRY(fr_schedule_read(ctx, o->check, (int)o->micro, NULL, &s));
+    FR_TRY(fr_schedule_read(ctx, o->check, (int)o->micro, &d, &s));
     fr_ctx *own = cli_context(true); /* its text gets the file's name in front */
     fr_status status = check_and_print(own, s, o->format ? find_form(o->format) : &verdict, o);
     if (status != FR_OK) fr_fail(ctx, status, "%s: %s", o->check, fr_ctx_error(own));
@@ -189,6 +210,28 @@ static bool check_sizes(wishes *o)
     return true;
 }
 
+/* "2" or "3,1,1" into o->each. */
+static const char *read_replicas(wishes *o)
+{
+    static const char wrong[] = "--replicas: expected a number from 1 to 1000000, or one for each "
+                                "stage with commas between, as 3,1";
+    const char *at = o->replicas;
+    int n = 1;
+    if (!at) return NULL;
+    for (const char *c = at; *c; c++) n += *c == ',';
+    o->each = calloc((size_t)n, sizeof *o->each);
+    if (!o->each) return "--replicas: out of memory";
+    for (int k = 0; k < n; k++, at++) {
+        int64_t value = 0;
+        const char *first = at;
+        for (; *at >= '0' && *at <= '9' && value <= 1000000; at++) value = 10 * value + *at - '0';
+        if (at == first || value < 1 || value > 1000000 || (*at != ',' && *at)) return wrong;
+        o->each[k] = (int)value;
+    }
+    o->n_each = n;
+    return NULL;
+}
+
 static const char *complaint(const char *method, wishes *o)
 {
     if (!method && !o->check) return "which method? (or --check FILE)";
@@ -201,7 +244,7 @@ static const char *complaint(const char *method, wishes *o)
     if (o->columns > 100000 || o->columns < -1) return "--columns: expected 0 to 100000";
     if (o->check && (o->stages || o->chunks || o->batches))
         return "--check takes stages, chunks and mini-batches from the file";
-    return NULL;
+    return read_replicas(o);
 }
 
 static int run(const cli_verb *verb, int argc, char **argv)
@@ -220,6 +263,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_INT, &o.chunks},
         {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_INT,
          &o.batches},
+        {"replicas", "R",
+         "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)", CLI_TEXT,
+         &o.replicas},
         {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
@@ -231,16 +277,20 @@ static int run(const cli_verb *verb, int argc, char **argv)
     const char *wrong = complaint(method, &o);
     if (wrong) {
         fprintf(stderr, "forerun schedule: %s (forerun help schedule)\n", wrong);
+        free(o.each);
         return 2;
     }
     fr_ctx *ctx = cli_context(false);
-    return cli_finish(ctx, o.check ? check_file(ctx, &o) : print_method(ctx, method, &o));
+    fr_status status = o.check ? check_file(ctx, &o) : print_method(ctx, method, &o);
+    free(o.each);
+    return cli_finish(ctx, status);
 }
 
 const cli_verb cli_schedule = {
     .name = "schedule",
-    .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--format F]\n"
-             "       forerun schedule --check FILE [--micro M]",
+    .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
+             "           [--format F]\n"
+             "       forerun schedule --check FILE [--micro M] [--replicas R]",
     .summary = "what each worker does when: printed, or a file checked",
     .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
             "and W take 1, B takes 2, transfers nothing. A file that is not valid is answered by\n"

@@ -86,7 +86,7 @@ typedef struct fr_engine_desc {
     bool want_ledger;
     int n_events;        /* trace: most events kept for each worker; 0 = none */
     int n_samples;       /* weights of a stage watched for the prediction error; 0 = none */
-    bool want_snapshots; /* memory for fr_engine_snapshot is taken at once */
+    bool want_snapshots; /* their memory is taken at once, else with the first one */
 } fr_engine_desc;
 
 /* What the loss said, summed over samples. */
@@ -145,6 +145,8 @@ typedef struct fr_source {
     void (*release)(void *user); /* the oldest one held */
 } fr_source;
 int fr_engine_window(const fr_engine *e);
+bool fr_engine_reads_data(
+    const fr_engine *e); /* false: no part here does, the source is not called */
 
 /* A mini-batch is through: all stages have stepped. On the caller's thread, in order, on rank 0. */
 typedef struct fr_batch_report {

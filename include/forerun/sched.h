@@ -27,7 +27,8 @@ typedef enum fr_action {
     FR_DO_SEND_B, /* gradients to stage `peer` */
     FR_DO_RECV_B, /* gradients from stage `peer` */
     FR_DO_REDUCE, /* hand in gradients that others must see before the step; does not wait */
-    FR_DO_STEP,   /* the optimizer, after what was handed in for this mini-batch has come back */
+    FR_DO_STEP,   /* the optimizer, after what was handed in for this mini-batch has come back: by
+                     all stages where the schedule flushes, else by the replicas of this one */
     FR_N_ACTIONS
 } fr_action;
 
@@ -106,8 +107,8 @@ fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedu
                              fr_schedule **out);
 void fr_schedule_free(fr_schedule *s);
 /* Add what is missing of steps, reductions, transfers; then slots and buffers. A schedule that has
- * transfers (or steps) already keeps them as they are. Fails on a schedule that the clock cannot
- * run through (a deadlock), naming worker and step. */
+ * transfers (or steps) already keeps them; a step waits for reductions that are added. Fails on a
+ * schedule that the clock cannot run through (a deadlock), naming worker and step. */
 fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
 
 /* Proof: every F and B (or I, then W) once per stage and micro-batch, gradients in micro-batch
@@ -170,8 +171,9 @@ void fr_text_free(char *text);
 const char *fr_instr_text(const fr_instr *i, char buffer[48]);
 
 /* Read text or csv (told apart by the first line). n_micro: micro-batches of a mini-batch, 0 = as
- * the file says, or all of them. Links as in fr_schedule_desc; NULL desc: a chain. Lowered. Errors
- * name file, line and entry. */
+ * the file says, or all of them. Links as in fr_schedule_desc, or the file's, or a chain. Lowered.
+ * d->replicas (with n_stages 0: replicas[0] for every stage): a file of one pipeline, with n_micro
+ * / replicas micro-batches, is made into so many. Errors name file, line and entry. */
 fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro, const fr_schedule_desc *d,
                            fr_schedule **out);
 

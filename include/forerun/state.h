@@ -18,9 +18,8 @@ fr_status fr_engine_get_state(fr_engine *e, int which, int param, float *plain);
 fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *plain);
 /* What the weight policy remembers from update to update beside them: the version before (double
  * buffer), the drift (pipemare). Its name ("previous", "drift"), NULL: nothing. Optional in a
- * checkpoint: without it the run goes on as at its start. get: *is_there false: not now. */
+ * checkpoint: without it the run goes on as at its start. Snapshots have it, where there is any. */
 const char *fr_engine_memory_name(const fr_engine *e);
-fr_status fr_engine_get_memory(fr_engine *e, int param, float *plain, bool *is_there);
 fr_status fr_engine_set_memory(fr_engine *e, int param, const float *plain);
 
 /* A copy of all that a checkpoint holds, taken while the pipeline is empty; then training may go
@@ -36,6 +35,9 @@ typedef struct fr_item {
 } fr_item;
 typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
 fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
+/* On rank 0: whether an item of memory will come of this parameter. */
+bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
+size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
 fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain);
 
 #ifdef __cplusplus

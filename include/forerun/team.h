@@ -33,6 +33,9 @@ int fr_team_size_by_launcher(void);
 /* "rank 2 (host nodeb, process 4711)" */
 const char *fr_team_name(const fr_team *t, int rank);
 
+/* Processes of the team on this machine: how many, and which of them (by rank) this is. */
+void fr_team_neighbours(const fr_team *t, int *nth, int *n);
+
 /* How long a rank may be silent before it counts as lost; 30 s unless told. */
 void fr_team_set_patience(fr_team *t, double seconds);
 

@@ -32,7 +32,7 @@ typedef struct fr_channel_desc {
     int from, to; /* members; a member may send to itself */
     int n_buffers;
     size_t bytes, stride;
-    char *memory;  /* of the sender; NULL where it does not live */
+    char *memory; /* of the sender; NULL where it does not live */
     /* Where the receiver lives, if that is another process: as many pieces, of `bytes` rounded up
      * to FR_ALIGN (64), side by side; else NULL. */
     char *landing;

@@ -2,66 +2,7 @@
  * sizes become known: programs, then wires and slots, then memory, then values. */
 #include "engine/engine.h"
 
-#include <stdio.h>
 #include <string.h>
-
-/* --- jobs ----------------------------------------------------------------------------------- */
-
-void fr__job_start(fr_worker *w, fr_job job)
-{
-    w->job = job;
-    w->job_arg = NULL;
-    w->job_status = FR_OK;
-    w->engine->n_running++;
-    pthread_cond_signal(&w->wakes);
-}
-
-/* With the lock held. */
-static void wait_for_jobs(fr_engine *e)
-{
-    while (e->n_running > 0) pthread_cond_wait(&e->caller_wakes, &e->lock);
-}
-
-fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one)
-{
-    fr_status status = FR_OK;
-    pthread_mutex_lock(&e->lock);
-    for (int i = 0; i < e->n_workers && status == FR_OK; i++) {
-        fr__job_start(&e->workers[i], job);
-        if (!one_by_one) continue;
-        wait_for_jobs(e);
-        status = e->workers[i].job_status;
-    }
-    wait_for_jobs(e);
-    for (int i = 0; i < e->n_workers && status == FR_OK; i++) status = e->workers[i].job_status;
-    pthread_mutex_unlock(&e->lock);
-    return status;
-}
-
-static void *worker_main(void *worker)
-{
-    fr_worker *w = worker;
-    fr_engine *e = w->engine;
-    char name[16];
-    snprintf(name, sizeof name, "worker %d", w->index);
-    fr__thread_name(name);
-    pthread_mutex_lock(&e->lock);
-    while (!e->must_quit) {
-        if (!w->job) {
-            pthread_cond_wait(&w->wakes, &e->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&e->lock);
-        fr_status status = w->job(w, w->job_arg);
-        pthread_mutex_lock(&e->lock);
-        w->job_status = status;
-        w->job = NULL;
-        e->n_running--;
-        pthread_cond_broadcast(&e->caller_wakes);
-    }
-    pthread_mutex_unlock(&e->lock);
-    return NULL;
-}
 
 /* --- create --------------------------------------------------------------------------------- */
 
@@ -87,6 +28,24 @@ static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
     return FR_OK;
 }
 
+/* The stages of a worker stay together: what the schedule was made from. Workers that hold
+ * replicas of the same stages are one here. */
+static void logical_workers(const fr_schedule *s, int n_stages, int *worker_of, int *replicas)
+{
+    int n_workers = 0;
+    for (int k = 0; k < n_stages; k++) {
+        worker_of[k] = k;
+        replicas[k] = s ? s->replicas[k] : 1;
+    }
+    /* In the order of their numbers. */
+    for (int w = 0; s && w < s->n_workers; w++) {
+        bool is_first = false;
+        for (int k = 0; k < n_stages; k++)
+            if (s->worker_of[k] == w) worker_of[k] = n_workers, is_first = true;
+        n_workers += is_first;
+    }
+}
+
 /* Which stages talk, as the graph has it; the training schedule must know the same links. */
 static fr_status make_eval_schedule(fr_engine *e)
 {
@@ -95,18 +54,19 @@ static fr_status make_eval_schedule(fr_engine *e)
     fr_stage_link *backward = FR_ARENA_ARRAY(&e->arena, fr_stage_link, room);
     fr_link *links = FR_ARENA_ARRAY(&e->arena, fr_link, room);
     int *worker_of = FR_ARENA_ARRAY(&e->arena, int, n);
-    if (!forward || !backward || !links || !worker_of)
+    int *replicas = FR_ARENA_ARRAY(&e->arena, int, n);
+    if (!forward || !backward || !links || !worker_of || !replicas)
         return fr__no_memory(e->ctx, (size_t)room, "an engine");
     FR_TRY(fr_graph_links(e->desc.graph, n, e->stages, &n_forward, forward, &n_backward, backward));
     for (int i = 0; i < n_forward; i++) links[i] = (fr_link){forward[i].from, forward[i].to};
-    for (int i = 0; i < n; i++)
-        worker_of[i] = e->desc.schedule ? e->desc.schedule->worker_of[i] : i;
+    logical_workers(e->desc.schedule, n, worker_of, replicas);
     fr_schedule_desc d = {.n_stages = n,
                           .n_micro = e->desc.n_micro,
                           .n_batches = 1,
                           .n_forward = n_forward,
                           .forward = links,
-                          .worker_of = worker_of};
+                          .worker_of = worker_of,
+                          .replicas = replicas};
     FR_TRY(fr_schedule_create(e->ctx, fr_generator_find("forward"), &d, &e->eval_schedule));
     e->schedule[FR_MODE_EVAL] = e->eval_schedule;
     return FR_OK;
@@ -117,20 +77,70 @@ static fr_status make_stages(fr_engine *e)
     const fr_engine_desc *d = &e->desc;
     e->n_stages = d->n_cuts + 1;
     e->stages = FR_ARENA_ARRAY(&e->arena, fr_stage, e->n_stages);
-    e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_stages);
-    if (!e->stages || !e->parts)
-        return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_stages, "an engine");
+    if (!e->stages) return fr__no_memory(e->ctx, (size_t)e->n_stages, "an engine");
     FR_TRY(fr_graph_cut(d->graph, d->n_cuts, d->cuts, e->stages));
     e->schedule[FR_MODE_TRAIN] = d->schedule;
     if (d->schedule) e->desc.n_micro = d->schedule->n_micro;
     FR_TRY(make_eval_schedule(e));
     e->n_workers = e->eval_schedule->n_workers;
+    if (e->n_workers % e->n_ranks != 0)
+        return fr_fail(e->ctx, FR_INVALID,
+                       "%d workers cannot be shared out equally among %d processes", e->n_workers,
+                       e->n_ranks);
+    e->n_local = e->n_workers / e->n_ranks;
+    e->first_worker = e->rank * e->n_local;
+    return FR_OK;
+}
+
+/* Stages on workers. */
+static fr_status make_parts(fr_engine *e)
+{
+    const fr_schedule *s = e->eval_schedule;
+    e->first_part = FR_ARENA_ARRAY(&e->arena, int, e->n_stages + 1);
+    if (!e->first_part) return fr__no_memory(e->ctx, 0, "an engine");
+    for (int k = 0; k < e->n_stages; k++) {
+        e->first_part[k] = e->n_parts;
+        e->n_parts += s->replicas[k];
+        e->has_replicas |= s->replicas[k] > 1;
+    }
+    e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_parts);
+    if (!e->parts) return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
+    for (int k = 0; k < e->n_stages; k++) {
+        for (int q = 0; q < s->replicas[k]; q++) {
+            fr_worker *w = &e->workers[s->worker_of[k] + q];
+            *fr__part(e, k, q) = (fr_part){.engine = e,
+                                           .worker = w,
+                                           .index = e->first_part[k] + q,
+                                           .stage = k,
+                                           .replica = q,
+                                           .n_replicas = s->replicas[k],
+                                           .n_micro = e->desc.n_micro / s->replicas[k],
+                                           .bounds = e->stages[k]};
+            w->parts[w->n_parts++] = fr__part(e, k, q);
+            e->n_local_parts += w->is_local;
+        }
+    }
+    return FR_OK;
+}
+
+static fr_status start_workers(fr_engine *e)
+{
+    for (int i = 0; i < e->n_local; i++) {
+        fr_worker *w = &e->workers[e->first_worker + i];
+        w->max_blocks = w->n_parts * FR_MAX_BLOCKS + 2;
+        w->blocks = fr__arena_alloc(&e->arena, (size_t)w->max_blocks * sizeof *w->blocks);
+        if (!w->blocks) return fr__no_memory(e->ctx, 0, "an engine");
+        int code = pthread_create(&w->thread, NULL, fr__worker_main, w);
+        if (code != 0)
+            return fr_fail(e->ctx, FR_NO_MEMORY, "worker %d: cannot start a thread: %s", w->index,
+                           strerror(code));
+        w->has_thread = true;
+    }
     return FR_OK;
 }
 
 static fr_status make_workers(fr_engine *e)
 {
-    const fr_schedule *s = e->eval_schedule;
     e->workers = FR_ARENA_ARRAY(&e->arena, fr_worker, e->n_workers);
     if (!e->workers)
         return fr__no_memory(e->ctx, sizeof(fr_worker) * (size_t)e->n_workers, "an engine");
@@ -142,35 +152,47 @@ static fr_status make_workers(fr_engine *e)
         fr_worker *w = &e->workers[i];
         w->engine = e;
         w->index = i;
+        w->is_local = i >= e->first_worker && i < e->first_worker + e->n_local;
         w->doing_at = -1;
         w->parts = FR_ARENA_ARRAY(&e->arena, fr_part *, e->n_stages);
         w->events = FR_ARENA_ARRAY(&e->arena, fr_event, e->desc.n_events + 1);
         if (!w->parts || !w->events)
             return fr__no_memory(e->ctx, sizeof(fr_event) * (size_t)e->desc.n_events, "a trace");
     }
-    for (int k = 0; k < e->n_stages; k++) {
-        fr_worker *w = &e->workers[s->worker_of[k]];
-        e->parts[k] = (fr_part){.engine = e, .worker = w, .stage = k, .bounds = e->stages[k]};
-        w->parts[w->n_parts++] = &e->parts[k];
-    }
-    for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
-        w->max_blocks = w->n_parts * FR_MAX_BLOCKS + 2;
-        w->blocks = fr__arena_alloc(&e->arena, (size_t)w->max_blocks * sizeof *w->blocks);
-        if (!w->blocks) return fr__no_memory(e->ctx, 0, "an engine");
-        int code = pthread_create(&w->thread, NULL, worker_main, w);
-        if (code != 0)
-            return fr_fail(e->ctx, FR_NO_MEMORY, "worker %d: cannot start a thread: %s", i,
-                           strerror(code));
-        w->has_thread = true;
-    }
     return FR_OK;
 }
 
 static fr_status make_stores(fr_engine *e)
 {
-    for (int k = 0; k < e->n_stages && e->schedule[FR_MODE_TRAIN]; k++)
-        FR_TRY(fr__part_make_store(&e->parts[k]));
+    for (int i = 0; i < e->n_parts && e->schedule[FR_MODE_TRAIN]; i++)
+        if (e->parts[i].worker->is_local) FR_TRY(fr__part_make_store(&e->parts[i]));
+    return FR_OK;
+}
+
+/* How large the blocks of stages are that other processes hold: their programs tell. */
+static fr_status share_sizes(fr_engine *e)
+{
+    typedef struct sizes {
+        uint64_t n_weights, n_grads, n_buffers;
+    } sizes;
+    fr_team *team = e->desc.team;
+    sizes *all = FR_ARENA_ARRAY(&e->arena, sizes, e->n_parts);
+    if (e->n_ranks == 1) return FR_OK;
+    if (!all) return fr__no_memory(e->ctx, sizeof *all * (size_t)e->n_parts, "stages");
+    for (int i = 0; i < e->n_parts; i++) {
+        const fr_part *p = &e->parts[i];
+        int rank = fr_engine_rank_of(e, p->worker->index);
+        if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
+        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_put(team, 0, &all[i], sizeof *all));
+        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_take(team, rank, &all[i], sizeof *all));
+    }
+    FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
+    for (int i = 0; i < e->n_parts; i++) {
+        fr_part *p = &e->parts[i];
+        p->n_weights = all[i].n_weights;
+        p->n_grads = all[i].n_grads;
+        p->n_buffers = all[i].n_buffers;
+    }
     return FR_OK;
 }
 
@@ -178,8 +200,11 @@ static fr_status build(fr_engine *e)
 {
     FR_TRY(make_stages(e));
     FR_TRY(make_workers(e));
+    FR_TRY(make_parts(e));
+    FR_TRY(start_workers(e));
     FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
-    FR_TRY(fr__jobs_run(e, fr__part_compile, true));
+    FR_TRY(fr_team_agree(e->desc.team, fr__jobs_run(e, fr__part_compile, true)));
+    FR_TRY(share_sizes(e));
     FR_TRY(fr__wires_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));
@@ -187,8 +212,12 @@ static fr_status build(fr_engine *e)
     FR_TRY(fr__jobs_run(e, fr__part_allocate, true));
     FR_TRY(make_stores(e));
     FR_TRY(fr__wires_open(e));
+    FR_TRY(fr__gather_open(e));
+    FR_TRY(fr__drain_open(e));
+    FR_TRY(fr__peers_open(e));
     FR_TRY(fr__update_open(e));
     FR_TRY(fr__params_init(e));
+    FR_TRY(fr__snapshot_create(e));
     return fr__records_create(e);
 }
 
@@ -200,7 +229,10 @@ fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **
     if (!e) return fr__no_memory(ctx, sizeof *e, "an engine");
     e->ctx = ctx;
     e->desc = *desc;
-    e->transport = desc->transport ? desc->transport : fr_transport_list()[0];
+    e->rank = fr_team_rank(desc->team);
+    e->n_ranks = fr_team_size(desc->team);
+    e->transport =
+        desc->transport ? desc->transport : fr_transport_find(desc->team ? "mpi" : "threads");
     if (!e->desc.policy) e->desc.policy = fr_policy_find("live");
     if (!(e->desc.stall_s > 0)) e->desc.stall_s = 30;
     e->failed_worker = -1;
@@ -211,7 +243,11 @@ fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&e->caller_wakes, &steady);
     pthread_condattr_destroy(&steady);
-    fr_status status = build(e);
+    fr_status status = e->transport ? build(e)
+                                    : fr_fail(ctx, FR_UNSUPPORTED,
+                                              "this build has no transport for several processes");
+    status = fr_team_agree(desc->team, status);
+    if (status == FR_OK) status = fr__crew_create(e);
     if (status != FR_OK) {
         fr_engine_free(e);
         return status;
@@ -254,10 +290,11 @@ void fr_engine_free(fr_engine *e)
     if (has_lost_worker(e)) return;
     if (e->workers) {
         bool all = true;
-        for (int i = 0; i < e->n_workers; i++) all &= e->workers[i].has_thread;
+        for (int i = 0; i < e->n_local; i++) all &= e->workers[e->first_worker + i].has_thread;
         if (all) (void)fr__jobs_run(e, close_worker, false);
         stop_threads(e);
     }
+    fr__crew_free(e);
     if (e->group) e->transport->close(e->group);
     fr_schedule_free(e->eval_schedule);
     pthread_mutex_destroy(&e->lock);
@@ -280,8 +317,20 @@ int fr_engine_worker_of(const fr_engine *e, int stage, int replica)
 {
     return e->eval_schedule->worker_of[stage] + replica;
 }
+int fr_engine_n_replicas(const fr_engine *e, int stage)
+{
+    return e->eval_schedule->replicas[stage];
+}
+int fr_engine_rank_of(const fr_engine *e, int worker)
+{
+    return e->transport->rank_of(e->group, worker);
+}
+bool fr_engine_reads_data(const fr_engine *e) { return e->reads_data; }
 int fr_engine_window(const fr_engine *e) { return e->window; }
-const char *fr_engine_about(const fr_engine *e) { return fr_device_about(e->workers[0].dev); }
+const char *fr_engine_about(const fr_engine *e)
+{
+    return fr_device_about(e->workers[e->first_worker].dev);
+}
 
 const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
 {
@@ -290,8 +339,9 @@ const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
 
 size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
 {
+    const fr_worker *w = &e->workers[worker];
     size_t board = e->tie_room ? e->tie_room[worker] : 0;
-    return fr_device_peak_bytes(e->workers[worker].dev) + board;
+    return w->is_local ? fr_device_peak_bytes(w->dev) + board : w->peak_bytes;
 }
 
 const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
@@ -301,12 +351,14 @@ const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
 
 const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage)
 {
-    return &e->parts[stage].times;
+    return &fr__part(e, stage, 0)->times;
 }
 
 const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage)
 {
-    return e->parts[stage].store ? fr_store_error(e->parts[stage].store) : NULL;
+    const fr_part *p = fr__part(e, stage, 0);
+    if (!p->worker->is_local) return p->has_error ? &p->error : NULL;
+    return p->store ? fr_store_error(p->store) : NULL;
 }
 
 const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n)

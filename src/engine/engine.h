@@ -1,14 +1,23 @@
 /* engine.h -- inside the engine: what an engine, its workers and their stages hold.
  *
- * A part is one stage on its worker: programs, blocks, slots. A wire is one link of the schedule:
+ * A part is one stage on one of its workers: programs, blocks, slots; replicas of a stage are parts
+ * of the same stage. A route is one link of the schedule, a wire the piece of it between two parts:
  * where its tensors lie and, between workers, the channel they change hands through. A record is
- * one mini-batch under way: its data, what the loss said, how many stages have stepped.
+ * one mini-batch under way: its data, what the loss said, how many parts have stepped.
  *
- *     engine.c    create, free; jobs for workers      train.c    a call of train or eval, reports
- *     part.c      programs, sizes, blocks of a stage  worker.c   the walk along a list
- *     wires.c     links -> tensors and channels       passes.c   F, B, I, W of one micro-batch
- *     records.c   mini-batches under way              update.c   REDUCE and STEP
- *     params.c    parameters in and out               watch.c    faults, stalls, who to blame */
+ * With a team, an engine knows all workers, parts and wires by name but holds those of its own
+ * process only; rank 0 collects the records.
+ *
+ *     engine.c    create, free                        train.c    a call of train or eval, reports
+ *     jobs.c      work for the workers' threads       worker.c   the walk along a list
+ *     border.c    what crosses between stages         passes.c   F, B, I, W of one micro-batch
+ *     part.c      programs, sizes, blocks of a stage  gather.c   gradients of a stage, of replicas
+ *     wires.c     links -> tensors and channels       update.c   REDUCE and STEP
+ *     records.c   mini-batches under way              crew.c     one call in several processes
+ *     params.c    parameters in and out               watch.c    faults, stalls, who to blame
+ *     snapshot.c  a copy for a checkpoint             collect.c  notes of all workers to rank 0
+ *     drain.c     replicas agree after a call         tree.c     the order of an exact sum
+ *     sync.h      rules of replicas, sync_*.c         peers.c    such a rule in the engine */
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
@@ -16,42 +25,66 @@
 
 #include "base/arena.h"
 #include "base/thread.h"
+#include "engine/sync.h"
+#include "engine/tree.h"
 
 #include <stdatomic.h>
 
 typedef struct fr_worker fr_worker;
 typedef struct fr_part fr_part;
 typedef struct fr_record fr_record;
+typedef struct fr_crew fr_crew;
 
 /* Training and evaluation have programs, wires and slots of their own. */
 typedef enum fr_mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr_mode;
 
 /* --- links ---------------------------------------------------------------------------------- */
 
-/* A link of the schedule. Forward: the outputs of stage `from`, which lie in its slots, one buffer
- * a slot. Backward: gradients, in buffers of their own. */
+/* Forward: the outputs of part `from`, which lie in its slots, one buffer a slot. Backward:
+ * gradients, in buffers of their own. */
 typedef struct fr_wire {
     fr_part *from, *to;
+    bool is_used;        /* some micro-batch goes this way */
     fr_channel *channel; /* NULL: both on one worker */
-    int n_buffers;
-    size_t bytes, stride;
-    char *memory;      /* [n_buffers], of the sender */
-    const void **data; /* [buffer]: where the receiver reads it */
+    char *memory;        /* [n_buffers], of the sender */
+    const void **data;   /* [n_buffers]: where the receiver reads it */
 } fr_wire;
 
-/* Where a tensor is on a wire. */
+/* A link of the schedule. */
+typedef struct fr_route {
+    int from, to;     /* stages */
+    int n_from, n_to; /* replicas of them */
+    int n_buffers;    /* of each wire */
+    size_t bytes, stride;
+    fr_wire *wires; /* [n_from][n_to] */
+} fr_route;
+
+static inline fr_wire *fr__wire(const fr_route *r, int micro)
+{
+    return &r->wires[micro % r->n_from * r->n_to + micro % r->n_to];
+}
+
+/* Where a tensor is on a route. */
 typedef struct fr_tap {
-    int wire; /* -1: none */
+    int route; /* -1: none */
     size_t offset;
 } fr_tap;
+
+/* What a stage gives to others, known without compiling it: values in order of nodes, and the
+ * gradients of its inputs. */
+typedef struct fr_border {
+    size_t output_bytes;  /* of all outputs, aligned */
+    size_t *value_offset; /* [node of the stage]: among the outputs; SIZE_MAX: not one */
+    fr_tap *grad;         /* [input of fr_stage]: where its gradient goes, on a backward route */
+} fr_border;
 
 /* What a program wants at an input port. */
 typedef enum fr_role { FR_ROLE_INPUT, FR_ROLE_TARGET, FR_ROLE_LENGTH, FR_ROLE_WIRE } fr_role;
 
 typedef struct fr_in_port {
     fr_role role;
-    fr_tap value; /* FR_ROLE_WIRE: on a forward wire */
-    fr_tap grad;  /* where its gradient goes: a backward wire */
+    fr_tap value; /* FR_ROLE_WIRE: on a forward route */
+    fr_tap grad;  /* where its gradient goes: a backward route */
     fr_tap seed;  /* where the gradient of later readers comes from */
     size_t bytes;
 } fr_in_port;
@@ -81,14 +114,32 @@ typedef struct fr_bound {
 /* A piece of a parameter's gradient whose squares are summed at one go. */
 typedef struct fr_norm_block {
     size_t offset, count; /* floats */
+    int nth;              /* of the stage's own parameters */
 } fr_norm_block;
+
+/* How the gradients of a mini-batch come together: of the micro-batches of a part, then of its
+ * replicas (gather.c). */
+typedef struct fr_gather {
+    fr__tree tree; /* exact_sum: which block a micro-batch writes, and what is added to what */
+    bool has_tree; /* else gradients are added one after the other, into the one block */
+    fr_sum *sum;   /* of the replicas; NULL: none */
+    size_t room_bytes;
+    char *room;
+    int n_buckets;
+    size_t *edge;        /* [n_buckets + 1] floats */
+    size_t *n_due;       /* [bucket] floats that a backward reports as final */
+    size_t *n_left;      /* [bucket] of them still to come in this mini-batch */
+    uint64_t *posted_ns; /* [bucket] */
+    int next;            /* buckets are handed in from the last to the first: this one is next */
+} fr_gather;
 
 #define FR_MAX_BLOCKS 16
 
 struct fr_part {
     fr_engine *engine;
     fr_worker *worker;
-    int stage;
+    int index, stage, replica, n_replicas;
+    int n_micro; /* micro-batches of a mini-batch that come here */
     fr_stage bounds;
     fr_bound bound[FR_N_MODES];
     fr_program *layout; /* how parameters lie in the blocks */
@@ -97,9 +148,16 @@ struct fr_part {
     float *weights; /* the store's blocks, or the only one */
     size_t weight_stride;
     int n_weight_blocks;
-    float *grads;
+    float *grads; /* n_grad_blocks of them; the sum is in the first */
+    size_t grad_stride;
+    int n_grad_blocks;
+    fr_gather gather;
+    fr__syncing sync; /* replicas that step each for itself */
     float *state[FR_MAX_OPTIM_STATE];
     float *drift;
+    fr_sum *buffer_sum; /* NULL: no replicas, or no running statistics */
+    size_t buffer_room_bytes;
+    char *buffer_room;
     float *buffers; /* running statistics, then n_snaps copies: at the start of a mini-batch */
     int n_snaps;
     int64_t begun;                   /* mini-batches whose first forward has begun */
@@ -107,9 +165,14 @@ struct fr_part {
     size_t n_norm_blocks, n_updated; /* floats that an update must reach */
     fr_norm_block *norm_blocks;
     double *norm_sums;      /* (n_norm_blocks) */
-    size_t grad_wire_bytes; /* buffers of the backward wires that leave this stage */
+    double *param_sums;     /* (own parameters of the stage) */
+    size_t grad_wire_bytes; /* buffers of the backward wires that leave this part */
     char *grad_wires;
+    size_t landing_bytes; /* buffers of wires that come from other processes */
+    char *landing;
     fr_stage_times times;
+    bool has_error;            /* collected: */
+    fr_prediction_error error; /* of predictions, in another process */
     _Atomic uint64_t ride_ns;
 };
 
@@ -120,6 +183,7 @@ typedef fr_status (*fr_job)(fr_worker *w, void *arg);
 struct fr_worker {
     fr_engine *engine;
     int index;
+    bool is_local; /* of this process; others have numbers and notes only */
     pthread_t thread;
     bool has_thread, is_lost;
     fr_device *dev;
@@ -133,6 +197,7 @@ struct fr_worker {
     } * blocks;
     int n_blocks, max_blocks;
     fr_memory_use predicted;
+    size_t peak_bytes; /* collected */
 
     /* Conditions with one waiter each: glibc up to 2.40 may lose the wake-up of one of several
      * (its bug 25847). `wakes` goes with engine.lock, `fed` with engine.feed_lock. */
@@ -149,6 +214,7 @@ struct fr_worker {
     int64_t opened; /* mini-batches of this call it has begun */
     int64_t summed; /* mini-batch whose gradients were last summed over all stages */
     double norm_sq; /* of that sum */
+    fr_traffic traffic;
     fr_worker_times times;
     uint64_t wait_ns; /* in the instruction under way */
     fr_event *events;
@@ -160,13 +226,13 @@ struct fr_worker {
 struct fr_record {
     int64_t batch; /* of the run */
     fr_feed feed;
-    int n_open, n_unstepped; /* stages that still read the data; that have not stepped */
-    fr_tally tally;
-    double norm_sq;  /* of the whole gradient, or NaN */
-    double *part_sq; /* [stage] */
+    int n_open, n_unstepped; /* parts here that still read the data; that have not stepped */
+    int n_missing;           /* processes that have not said that they are through */
+    fr_tally *tally;         /* [micro] */
+    double *part_sq;         /* [part]: of the whole gradient, or NaN */
     uint64_t done_ns;
-    int *n_rows;         /* [stage] */
-    fr_ledger_row *rows; /* [stage][2 * n_micro] */
+    int *n_rows;         /* [part] */
+    fr_ledger_row *rows; /* [part][2 * its micro-batches], side by side: 2 * n_stages * n_micro */
 };
 
 struct fr_engine {
@@ -177,15 +243,25 @@ struct fr_engine {
     fr_group *group;
     const fr_schedule *schedule[FR_N_MODES];
     fr_schedule *eval_schedule; /* owned */
-    int n_stages, n_workers;
+    int rank, n_ranks;
+    int n_stages, n_parts, n_workers;
+    int first_worker, n_local; /* workers of this process */
+    int n_local_parts;
     fr_stage *stages;
-    fr_part *parts;     /* [stage] */
-    fr_worker *workers; /* [worker] */
-    fr_wire *forward[FR_N_MODES];
-    fr_wire *backward;
-    int *home_of, *placement_of; /* [param]: stage and placement of its own values or copy; -1 */
-    bool has_reduce;             /* the schedule has: ties inside a stage are added there */
+    fr_border *borders[FR_N_MODES]; /* [stage] */
+    int *first_part;                /* [stage] */
+    fr_part *parts;                 /* by stage, by replica */
+    fr_worker *workers;             /* [worker] */
+    fr_route *forward[FR_N_MODES];  /* [link] */
+    fr_route *backward;
+    int *home_of, *placement_of; /* [param]: stage of its own values or copy; placement if here */
+    int *n_own;                  /* [stage]: trained parameters that it owns */
+    int *nth_own;                /* [param]: among those of its stage; -1 */
+    bool has_replicas;           /* some stage has several */
+    bool reads_data;             /* some part here has samples, targets or lengths as its input */
     bool must_sum;               /* gradients or their norm are combined before a step */
+    bool sums_grads;             /* replicas step with the sum of their gradients */
+    const fr__sync_rule *sync_rule;
     fr_board *norm_board, *tie_board;
     size_t *tie_room;    /* bytes of board a worker holds */
     int n_tied, *tied;   /* params in groups that span stages, owners and copies, ascending */
@@ -210,7 +286,8 @@ struct fr_engine {
     fr_status feed_status;
     fr_record *records; /* ring */
     int n_records;
-    int64_t n_reported;
+    fr_tally tally;     /* of those reported */
+    int64_t n_reported; /* to the caller; in another process than rank 0: to rank 0 */
     float *logits;
     struct {
         bool is_set;
@@ -220,6 +297,9 @@ struct fr_engine {
         double value;
     } diverged;
     int failed_worker; /* the first; -1 */
+    fr_crew *crew;     /* NULL: one process */
+    fr_snapshot *snapshot;
+    float *scratch; /* (largest parameter), several processes only */
 };
 
 static inline fr_record *fr__record(fr_engine *e, int64_t batch)
@@ -238,7 +318,26 @@ static inline int fr__owner_of(const fr_engine *e, int param)
     return owner < 0 ? param : owner;
 }
 
+static inline fr_part *fr__part(const fr_engine *e, int stage, int replica)
+{
+    return &e->parts[e->first_part[stage] + replica];
+}
+/* The part of this stage that a micro-batch goes to. */
+static inline fr_part *fr__part_for(const fr_engine *e, int stage, int micro)
+{
+    return fr__part(e, stage, micro % e->eval_schedule->replicas[stage]);
+}
+
 static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->schedule[e->mode]; }
+
+/* border.c: the borders of all stages, before anything is compiled. */
+fr_status fr__borders_find(fr_engine *e);
+fr_role fr__role_of(const fr_graph *g, int node);
+int fr__maker_of(const fr_engine *e, int node); /* stage */
+/* The gradient of `node` as stage `reader` sends it down; the nearest reader above `stage`, or -1.
+ */
+fr_tap fr__grad_tap(const fr_engine *e, int reader, int node);
+int fr__reader_above(const fr_engine *e, int stage, int node);
 
 /* part.c: one job a worker each; sizes into w->predicted, then blocks. */
 fr_status fr__part_compile(fr_worker *w, void *arg);
@@ -254,31 +353,45 @@ fr_status fr__wires_open(fr_engine *e);
 /* params.c */
 fr_status fr__params_find(fr_engine *e);
 fr_status fr__params_init(fr_engine *e);
+/* Values of an item as they lie here; FR_OK and *is_there false: the policy remembers nothing now.
+ */
+fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain, bool *is_there);
+fr_part *fr__item_part(const fr_engine *e, const fr_item *item); /* that it is read from */
+
+/* snapshot.c, collect.c */
+fr_status fr__snapshot_create(fr_engine *e);
 
 /* records.c */
 fr_status fr__records_create(fr_engine *e);
 void fr__records_begin(fr_engine *e);
 /* With feed_lock held: workers that wait for data or for room look again. */
 void fr__feed_changed(fr_engine *e);
+/* With feed_lock held: wait for such a change. False: the group is aborted. */
+bool fr__feed_wait(fr_worker *w);
 /* Whether the segment that begins with mini-batch `base` of this call is to be walked. */
-bool fr__segment_enter(fr_engine *e, int64_t base);
+bool fr__segment_enter(fr_worker *w, int64_t base);
 /* First touch of a mini-batch by a worker. *is_dead: it is beyond the limit, compute nothing. */
 fr_status fr__record_open(fr_worker *w, int64_t batch, bool *is_dead);
-/* The stage will not read the mini-batch's data again. */
+/* The part will not read the mini-batch's data again. */
 void fr__record_close(fr_part *p, int64_t batch);
-/* The stage has made its update; norm_sq: of its gradient, NaN if unknown. */
+/* The part has made its update; norm_sq: of its gradient, NaN if unknown. */
 void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq);
+/* A process is through with it. */
+void fr__record_arrived(fr_record *r);
 /* The next mini-batch to report, if it is through; and that it has been. */
 fr_record *fr__record_through(fr_engine *e);
 void fr__record_reported(fr_engine *e);
 void fr__record_row(fr_part *p, int64_t batch, int micro, char pass, const fr_view *v);
 /* The version at the update goes into the rows of its backwards. */
 void fr__record_live(fr_part *p, int64_t batch, int64_t version);
+fr_ledger_row *fr__record_rows(const fr_record *r, const fr_part *p);
 /* No mini-batch that is not open yet is computed. */
 void fr__stop_soon(fr_engine *e);
+void fr__lower_limit(fr_engine *e, int64_t batch);
 void fr__diverge(fr_engine *e, int64_t batch, int micro, const char *what, double value);
 
 /* worker.c */
+void fr__push_event(fr_worker *w, const fr_event *event);
 fr_status fr__worker_walk(fr_worker *w, void *arg);
 
 /* passes.c */
@@ -291,6 +404,25 @@ fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer);
 void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment);
 void fr__release_grads(fr_part *p, int in_segment);
 
+/* gather.c */
+fr_status fr__gather_plan(fr_part *p);
+/* Before allocation: what the sum of the replicas needs; after it: the sum. All stages, all
+ * processes. */
+fr_status fr__gather_measure(fr_part *p);
+fr_status fr__gather_open(fr_engine *e);
+/* The block that the backward of the part's micro-batch j writes, and whether it adds to it. */
+float *fr__gather_block(const fr_part *p, int j, bool *adds);
+/* Gradients of micro-batch j are in its block. */
+void fr__gather_add(fr_part *p, int j);
+/* During the last backward of a mini-batch: a range is final (of type fr_grad_ready_fn). */
+void fr__gather_ready(void *part, size_t offset, size_t count, const float *grad);
+/* All that is not handed in yet. */
+void fr__gather_hand_in(fr_part *p, bool is_alive);
+/* Wait for the sums of the replicas, bucket by bucket, and give each piece to `take`, in order of
+ * arrival. *is_alive false: some replica had nothing to give, and nothing was taken. */
+typedef void (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
+fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive);
+
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
@@ -299,17 +431,49 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 /* In place of a step beyond the limit: others may be waiting for what it would have handed in. */
 fr_status fr__update_skip(fr_part *p, int64_t batch);
 
+/* drain.c: after a call of train replicas of a stage agree on running statistics. */
+fr_status fr__drain_measure(fr_part *p);
+fr_status fr__drain_open(fr_engine *e);
+fr_status fr__drain(fr_engine *e);
+
+/* peers.c: replicas that step each for itself, if the rule is such; else all this does nothing. */
+fr_status fr__peers_plan(fr_engine *e);
+fr_status fr__peers_measure(fr_part *p);
+fr_status fr__peers_open(fr_engine *e);
+double fr__peers_scale(const fr_part *p); /* of a part's gradient, in its own step */
+int fr__peers_slack(const fr_engine *e);  /* mini-batches that one may be ahead of another */
+void fr__peers_begin(fr_worker *w);       /* a call begins */
+fr_status fr__peers_stepped(fr_part *p, int64_t batch); /* or has skipped the step */
+fr_status fr__peers_drain(fr_part *p);
+
+/* crew.c: one call in several processes. Without a crew they do nothing. */
+fr_status fr__crew_create(fr_engine *e);
+void fr__crew_free(fr_engine *e);
+void fr__crew_reset(fr_engine *e);      /* a call is being set up */
+fr_status fr__crew_begin(fr_engine *e); /* it is: wait until it is everywhere */
+/* From time to time, and when something happened, while workers walk. */
+void fr__crew_tick(fr_engine *e, bool is_stopping);
+/* Everybody is through, and knows how it ended. With the lock held. */
+bool fr__crew_is_over(fr_engine *e);
+void fr__crew_done(fr_engine *e, const fr_record *r); /* to rank 0 */
+void fr__crew_diverged(fr_engine *e);                 /* likewise; with feed_lock held */
+/* With feed_lock held: mini-batches of this call that may be opened; whether that is the end. */
+int64_t fr__crew_granted(const fr_engine *e, bool *is_final);
+/* This process gives up, for the reason in the context: the others are told. */
+void fr__crew_failed(fr_engine *e);
+
 /* watch.c */
 fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch);
-bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro);
+bool fr__fault_is_nan(const fr_part *p, int64_t batch, int micro);
 /* End everybody's waits; worker: the one that failed, -1: none did. */
 void fr__give_up(fr_engine *e, int worker);
 void fr__blame_stall(fr_engine *e, double seconds);
 fr_status fr__blame_failure(fr_engine *e);
 
-/* With the lock held; n_running counts the workers that are not done. */
+/* jobs.c. With the lock held; n_running counts the workers that are not done. */
+void *fr__worker_main(void *worker);
 void fr__job_start(fr_worker *w, fr_job job);
-/* Run a job on every worker at once (or one after the other) and wait. */
+/* Run a job on every worker of this process at once (or one after the other) and wait. */
 fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one);
 
 #endif

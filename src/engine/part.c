@@ -11,32 +11,20 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* --- programs ------------------------------------------------------------------------------- */
 
-/* The role of an INPUT node, by its use: the loss reads the target, and operators over time take
- * the length as their second input. */
-static fr_role role_of(const fr_graph *g, int node)
-{
-    if (fr_graph_node(g, node)->op != FR_OP_INPUT) return FR_ROLE_WIRE;
-    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
-        const fr_node *user = fr_graph_node(g, i);
-        if (user->n_inputs < 2 || user->inputs[1] != node) continue;
-        if (user->op == FR_OP_CROSS_ENTROPY) return FR_ROLE_TARGET;
-        if (user->op == FR_OP_ATTENTION || user->op == FR_OP_MEAN_TIME ||
-            user->op == FR_OP_LAST_TIME)
-            return FR_ROLE_LENGTH;
-    }
-    return FR_ROLE_INPUT;
-}
-
 static fr_status bind_inputs(fr_part *p, fr_bound *b)
 {
     const fr_graph *g = p->engine->desc.graph;
     int n = fr_program_n_inputs(b->program), of_role[FR_ROLE_WIRE] = {0};
     for (int i = 0; i < n; i++) {
         const fr_port *port = fr_program_input(b->program, i);
-        fr_role role = role_of(g, port->node);
-        b->in[i] = (fr_in_port){
-            .role = role, .value.wire = -1, .grad.wire = -1, .seed.wire = -1, .bytes = port->bytes};
+        fr_role role = fr__role_of(g, port->node);
+        b->in[i] = (fr_in_port){.role = role,
+                                .value.route = -1,
+                                .grad.route = -1,
+                                .seed.route = -1,
+                                .bytes = port->bytes};
         if (role == FR_ROLE_WIRE) continue;
+        p->engine->reads_data = true;
         int other = of_role[role] - 1;
         if (other >= 0)
             return fr_fail(p->engine->ctx, FR_UNSUPPORTED,
@@ -53,7 +41,7 @@ static void bind_outputs(fr_part *p, fr_bound *b)
     int loss = fr_graph_find_op(e->desc.graph, FR_OP_CROSS_ENTROPY);
     b->output_bytes = 0;
     for (int i = 0; i < fr_program_n_outputs(b->program); i++) {
-        b->out[i] = (fr_out_port){.offset = b->output_bytes, .grad.wire = -1};
+        b->out[i] = (fr_out_port){.offset = b->output_bytes, .grad.route = -1};
         b->output_bytes += fr__align_up(fr_program_output(b->program, i)->bytes);
     }
     b->loss_port = loss < 0 ? -1 : fr_program_find_output(b->program, loss);
@@ -95,10 +83,14 @@ static fr_status open_device(fr_worker *w)
 {
     const fr_engine_desc *d = &w->engine->desc;
     int n_cores = fr__cpu_count(), n = d->n_threads;
-    if (n == 0) n = n_cores / w->engine->n_workers;
+    int neighbour, n_neighbours; /* processes on this machine */
+    fr_team_neighbours(d->team, &neighbour, &n_neighbours);
+    int n_workers = w->engine->n_local * n_neighbours;
+    int nth = w->engine->n_local * neighbour + w->index - w->engine->first_worker;
+    if (n == 0) n = n_cores / n_workers;
     if (n < 1) n = 1;
-    bool fits = n * w->engine->n_workers <= n_cores;
-    fr_device_desc device = {.n_threads = n, .first_cpu = d->pin && fits ? w->index * n : -1};
+    bool fits = n * n_workers <= n_cores;
+    fr_device_desc device = {.n_threads = n, .first_cpu = d->pin && fits ? nth * n : -1};
     return fr_device_open(w->engine->ctx, d->backend, &device, &w->dev);
 }
 
@@ -116,6 +108,7 @@ fr_status fr__part_compile(fr_worker *w, void *arg)
         p->n_weights = sizes->n_weights;
         p->n_grads = sizes->n_grads;
         p->n_buffers = sizes->n_buffers;
+        if (trains) FR_TRY(fr__gather_plan(p));
     }
     return FR_OK;
 }
@@ -128,7 +121,8 @@ static fr_seat seat_of(const fr_part *p)
     fr_seat seat = e->desc.seat;
     seat.stage = p->stage;
     seat.n_stages = e->n_stages;
-    seat.n_micro = e->desc.n_micro;
+    seat.lead = e->has_replicas ? fr_schedule_lead(e->desc.schedule, p->stage) : 0;
+    seat.n_micro = p->n_micro;
     seat.n_slots = p->bound[FR_MODE_TRAIN].n_slots;
     return seat;
 }
@@ -146,7 +140,8 @@ static fr_status list_norm_blocks(fr_part *p)
     }
     p->norm_blocks = FR_ARENA_ARRAY(&p->engine->arena, fr_norm_block, n_blocks + 1);
     p->norm_sums = FR_ARENA_ARRAY(&p->engine->arena, double, n_blocks + 1);
-    if (!p->norm_blocks || !p->norm_sums)
+    p->param_sums = FR_ARENA_ARRAY(&p->engine->arena, double, p->engine->n_own[p->stage] + 1);
+    if (!p->norm_blocks || !p->norm_sums || !p->param_sums)
         return fr__no_memory(p->engine->ctx, n_blocks * 16, "a stage");
     for (int i = 0; i < n; i++) {
         const fr_placement *at = fr_program_placement(p->layout, i);
@@ -155,8 +150,10 @@ static fr_status list_norm_blocks(fr_part *p)
         p->n_updated += at->count;
         for (size_t done = 0; param->tied_to < 0 && done < at->count; done += FR_NORM_BLOCK) {
             size_t left = at->count - done;
-            p->norm_blocks[p->n_norm_blocks++] = (fr_norm_block){
-                .offset = at->offset + done, .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK};
+            p->norm_blocks[p->n_norm_blocks++] =
+                (fr_norm_block){.offset = at->offset + done,
+                                .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK,
+                                .nth = p->engine->nth_own[at->param]};
         }
     }
     return FR_OK;
@@ -174,7 +171,7 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
         if (wrong)
             return fr_fail(e->ctx, FR_INVALID, "weights %s: %s", e->desc.policy->name, wrong);
         p->n_weight_blocks = e->desc.policy->n_blocks(&seat);
-        p->n_snaps = e->desc.schedule->is_flush ? 1 : train->n_slots / e->desc.n_micro + 2;
+        p->n_snaps = e->desc.schedule->is_flush ? 1 : train->n_slots / p->n_micro + 2;
     }
     size_t bytes = fr__align_up(p->n_weights * sizeof(float));
     p->weight_stride = bytes / sizeof(float);
@@ -182,14 +179,18 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     if (p->n_weight_blocks > use->weight_copies) use->weight_copies = p->n_weight_blocks;
     use->buffers += p->n_buffers * sizeof(float) * (size_t)(1 + p->n_snaps);
     use->cache += fr_program_sizes_of(eval->program)->cache_bytes;
+    use->io += p->landing_bytes;
     use->slots +=
         most((size_t)train->n_slots * train->stride, (size_t)eval->n_slots * eval->stride);
     if (!trains) return FR_OK;
     use->cache += fr_program_sizes_of(train->program)->cache_bytes;
-    use->grads += p->n_grads * sizeof(float);
+    FR_TRY(fr__gather_measure(p));
+    FR_TRY(fr__drain_measure(p));
+    FR_TRY(fr__peers_measure(p));
+    use->grads += (size_t)p->n_grad_blocks * p->grad_stride * sizeof(float);
     use->optimizer += (size_t)e->desc.optimizer->n_state * bytes;
     if (e->desc.policy->course == FR_COURSE_DRIFT) use->optimizer += bytes;
-    use->io += p->grad_wire_bytes;
+    use->io += p->grad_wire_bytes + p->gather.room_bytes + p->buffer_room_bytes + p->sync.bytes;
     return list_norm_blocks(p);
 }
 
@@ -198,6 +199,7 @@ fr_status fr__part_measure(fr_engine *e)
     for (int i = 0; i < e->n_workers; i++) {
         fr_worker *w = &e->workers[i];
         fr_memory_use *use = &w->predicted;
+        if (!w->is_local) continue;
         for (int k = 0; k < w->n_parts; k++) {
             FR_TRY(measure_part(w->parts[k], use));
             for (int mode = 0; mode < FR_N_MODES; mode++) {
@@ -248,8 +250,16 @@ static fr_status allocate_part(fr_part *p)
                 most((size_t)train->n_slots * train->stride, (size_t)eval->n_slots * eval->stride),
                 "activations", &at));
     train->slots = eval->slots = at;
+    FR_TRY(take(w, p->landing_bytes, "messages from other processes", &at));
+    p->landing = at;
     if (!train->program) return FR_OK;
-    FR_TRY(take_floats(w, p->n_grads, "gradients", &p->grads));
+    FR_TRY(take_floats(w, (size_t)p->n_grad_blocks * p->grad_stride, "gradients", &p->grads));
+    FR_TRY(take(w, p->gather.room_bytes, "sums of replicas", &at));
+    p->gather.room = at;
+    FR_TRY(take(w, p->buffer_room_bytes, "running statistics of replicas", &at));
+    p->buffer_room = at;
+    FR_TRY(take(w, p->sync.bytes, "weights that replicas exchange", &at));
+    if (at) fr__sync_place(&p->sync, at);
     for (int i = 0; i < d->optimizer->n_state; i++)
         FR_TRY(take_floats(w, p->weight_stride, d->optimizer->state_names[i], &p->state[i]));
     if (d->policy->course == FR_COURSE_DRIFT)

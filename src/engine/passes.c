@@ -18,13 +18,17 @@ fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer)
     return status;
 }
 
-/* The readers of this slot's last micro-batch must be through with it. */
+/* The readers of this slot's last micro-batch must be through with it, whichever replica read it.
+ */
 static fr_status acquire_slot(fr_part *p, fr_mode mode, int slot)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->schedule[mode]->n_forward; i++) {
-        fr_wire *wire = &e->forward[mode][i];
-        if (wire->from == p && wire->channel) FR_TRY(fr__acquire(p->worker, wire, slot));
+        const fr_route *r = &e->forward[mode][i];
+        for (int q = 0; q < r->n_to && r->from == p->stage; q++) {
+            fr_wire *wire = &r->wires[p->replica * r->n_to + q];
+            if (wire->channel) FR_TRY(fr__acquire(p->worker, wire, slot));
+        }
     }
     return FR_OK;
 }
@@ -33,8 +37,9 @@ static fr_status acquire_grads(fr_part *p, int in_segment)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
-        fr_wire *wire = &e->backward[i];
-        if (wire->from != p || !wire->channel) continue;
+        if (e->backward[i].from != p->stage) continue;
+        fr_wire *wire = fr__wire(&e->backward[i], in_segment);
+        if (!wire->channel) continue;
         FR_TRY(fr__acquire(p->worker, wire, fr_schedule_buffer(e->desc.schedule, i, in_segment)));
     }
     return FR_OK;
@@ -45,9 +50,11 @@ void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment)
     fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
     for (int i = 0; i < s->n_forward; i++) {
-        fr_wire *wire = &e->forward[mode][i];
-        if (wire->to != p || !wire->channel) continue;
-        e->transport->release(wire->channel, fr_schedule_slot(s, wire->from->stage, in_segment));
+        const fr_route *r = &e->forward[mode][i];
+        if (r->to != p->stage) continue;
+        fr_wire *wire = fr__wire(r, in_segment);
+        if (wire->channel)
+            e->transport->release(wire->channel, fr_schedule_slot(s, r->from, in_segment));
     }
 }
 
@@ -55,24 +62,26 @@ void fr__release_grads(fr_part *p, int in_segment)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
-        fr_wire *wire = &e->backward[i];
-        if (wire->to != p || !wire->channel) continue;
-        e->transport->release(wire->channel, fr_schedule_buffer(e->desc.schedule, i, in_segment));
+        if (e->backward[i].to != p->stage) continue;
+        fr_wire *wire = fr__wire(&e->backward[i], in_segment);
+        if (wire->channel)
+            e->transport->release(wire->channel,
+                                  fr_schedule_buffer(e->desc.schedule, i, in_segment));
     }
 }
 
 static const void *grad_at(const fr_engine *e, fr_tap tap, int in_segment)
 {
-    int buffer = fr_schedule_buffer(e->desc.schedule, tap.wire, in_segment);
-    return (const char *)e->backward[tap.wire].data[buffer] + tap.offset;
+    int buffer = fr_schedule_buffer(e->desc.schedule, tap.route, in_segment);
+    return (const char *)fr__wire(&e->backward[tap.route], in_segment)->data[buffer] + tap.offset;
 }
 
 /* The sender's own view of a gradient buffer. */
 static void *grad_out(const fr_engine *e, fr_tap tap, int in_segment)
 {
-    const fr_wire *wire = &e->backward[tap.wire];
-    size_t buffer = (size_t)fr_schedule_buffer(e->desc.schedule, tap.wire, in_segment);
-    return wire->memory + buffer * wire->stride + tap.offset;
+    const fr_route *r = &e->backward[tap.route];
+    size_t buffer = (size_t)fr_schedule_buffer(e->desc.schedule, tap.route, in_segment);
+    return fr__wire(r, in_segment)->memory + buffer * r->stride + tap.offset;
 }
 
 /* --- pointers ------------------------------------------------------------------------------- */
@@ -88,9 +97,9 @@ static fr_status aim_inputs(fr_part *p, fr_mode mode, const fr_feed *feed, int m
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         const fr_in_port *in = &b->in[i];
         if (in->role == FR_ROLE_WIRE) {
-            const fr_wire *wire = &e->forward[mode][in->value.wire];
-            int slot = fr_schedule_slot(e->schedule[mode], wire->from->stage, in_segment);
-            b->inputs[i] = (const char *)wire->data[slot] + in->value.offset;
+            const fr_route *r = &e->forward[mode][in->value.route];
+            int slot = fr_schedule_slot(e->schedule[mode], r->from, in_segment);
+            b->inputs[i] = (const char *)fr__wire(r, in_segment)->data[slot] + in->value.offset;
             continue;
         }
         if (!base[in->role])
@@ -115,8 +124,10 @@ static fr_pass make_pass(fr_part *p, fr_mode mode, const fr_view *view, int64_t 
     const fr_engine *e = p->engine;
     const fr_bound *b = &p->bound[mode];
     int64_t n_targets = fr__record(p->engine, batch)->feed.n_targets;
+    bool adds = false;
+    float *grads = mode == FR_MODE_TRAIN ? fr__gather_block(p, micro / p->n_replicas, &adds) : NULL;
     return (fr_pass){.weights = view->weights,
-                     .grads = p->grads,
+                     .grads = grads,
                      .buffers = p->buffers,
                      .slot = b->slots + (size_t)slot * b->stride,
                      .workspace = p->worker->workspace,
@@ -129,7 +140,7 @@ static fr_pass make_pass(fr_part *p, fr_mode mode, const fr_view *view, int64_t 
                      .step = batch,
                      .first_sample = (int64_t)micro * e->desc.micro_batch,
                      .loss_scale = 1 / (float)(n_targets > 0 ? n_targets : 1),
-                     .accumulate = micro > 0};
+                     .accumulate = adds};
 }
 
 /* --- forward -------------------------------------------------------------------------------- */
@@ -139,7 +150,7 @@ static void count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
 {
     const fr_bound *b = &p->bound[mode];
     const float *row = b->outputs[b->loss_port]; /* (micro_batch, 3): loss, targets, correct */
-    fr_tally *tally = &fr__record(p->engine, batch)->tally;
+    fr_tally *tally = &fr__record(p->engine, batch)->tally[micro];
     for (int i = 0; i < p->engine->desc.micro_batch; i++, row += 3) {
         tally->loss += (double)row[0];
         tally->targets += (int64_t)row[1];
@@ -172,7 +183,8 @@ static fr_status take_logits(fr_part *p, int64_t batch, int micro)
 static fr_status weights_for_forward(fr_part *p, fr_mode mode, int64_t batch, int micro,
                                      fr_view *view)
 {
-    if (mode == FR_MODE_TRAIN) return fr_store_forward(p->store, batch, micro, view);
+    if (mode == FR_MODE_TRAIN)
+        return fr_store_forward(p->store, batch, micro / p->n_replicas, view);
     *view = (fr_view){.weights = p->store ? fr_store_newest(p->store) : p->weights};
     return FR_OK;
 }
@@ -188,11 +200,11 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
     FR_TRY(weights_for_forward(p, mode, batch, micro, &view));
     FR_TRY(aim_inputs(p, mode, &fr__record(e, batch)->feed, micro, in_segment));
     aim_outputs(b, slot);
-    if (mode == FR_MODE_TRAIN && micro == 0) snap_buffers(p, batch);
+    if (mode == FR_MODE_TRAIN && micro < p->n_replicas) snap_buffers(p, batch);
     fr_pass pass = make_pass(p, mode, &view, batch, micro, slot);
     FR_TRY(fr_program_forward(b->program, &pass));
     FR_TRY(fr_device_sync(p->worker->dev));
-    if (fr__fault_is_nan(p->worker, batch, micro)) *(float *)b->outputs[0] = NAN;
+    if (fr__fault_is_nan(p, batch, micro)) *(float *)b->outputs[0] = NAN;
     if (b->loss_port >= 0) count_loss(p, mode, batch, micro);
     if (mode == FR_MODE_TRAIN) fr__record_row(p, batch, micro, 'F', &view);
     if (mode == FR_MODE_EVAL && e->logits && b->logits_port >= 0)
@@ -218,11 +230,11 @@ static void aim_grads(fr_part *p, int in_segment)
     fr_bound *b = &p->bound[FR_MODE_TRAIN];
     for (int i = 0; i < fr_program_n_outputs(b->program); i++) {
         fr_tap tap = b->out[i].grad;
-        b->output_grads[i] = tap.wire < 0 ? NULL : grad_at(e, tap, in_segment);
+        b->output_grads[i] = tap.route < 0 ? NULL : grad_at(e, tap, in_segment);
     }
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         const fr_in_port *in = &b->in[i];
-        b->input_grads[i] = in->grad.wire < 0 ? NULL : grad_out(e, in->grad, in_segment);
+        b->input_grads[i] = in->grad.route < 0 ? NULL : grad_out(e, in->grad, in_segment);
     }
 }
 
@@ -232,7 +244,7 @@ static void copy_seeds(fr_part *p, int in_segment)
     fr_bound *b = &p->bound[FR_MODE_TRAIN];
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         const fr_in_port *in = &b->in[i];
-        if (in->seed.wire < 0) continue;
+        if (in->seed.route < 0) continue;
         memcpy(b->input_grads[i], grad_at(p->engine, in->seed, in_segment), in->bytes);
     }
 }
@@ -243,25 +255,32 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
     fr_engine *e = p->engine;
     fr_bound *b = &p->bound[FR_MODE_TRAIN];
     int slot = fr_schedule_slot(e->desc.schedule, p->stage, in_segment);
-    bool is_last = micro == e->desc.n_micro - 1;
+    int j = micro / p->n_replicas; /* of the part's own */
+    bool is_last = j == p->n_micro - 1;
     fr_view view;
     if (what & FR_GRAD_INPUT) FR_TRY(acquire_grads(p, in_segment));
-    FR_TRY(fr_store_backward(p->store, batch, micro, &view));
+    FR_TRY(fr_store_backward(p->store, batch, j, &view));
     FR_TRY(aim_inputs(p, FR_MODE_TRAIN, &fr__record(e, batch)->feed, micro, in_segment));
     aim_outputs(b, slot);
     aim_grads(p, in_segment);
     if (what & FR_GRAD_INPUT) copy_seeds(p, in_segment);
     fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, slot);
     if ((what & FR_GRAD_WEIGHT) && is_last && p->is_ridden) {
-        fr_store_begin(p->store, batch, 1);
+        fr_store_begin(p->store, batch, fr__peers_scale(p));
         pass.grad_ready = ride;
         pass.transient_grads = true;
+        pass.user = p;
+    } else if ((what & FR_GRAD_WEIGHT) && is_last && p->gather.sum && !p->gather.has_tree) {
+        pass.grad_ready = fr__gather_ready;
         pass.user = p;
     }
     FR_TRY(fr_program_backward(b->program, &pass, what));
     FR_TRY(fr_device_sync(p->worker->dev));
     if (what & FR_GRAD_INPUT) fr__record_row(p, batch, micro, 'B', &view);
-    if (what & FR_GRAD_WEIGHT) fr_store_done(p->store, batch, micro);
+    if (what & FR_GRAD_WEIGHT) {
+        fr__gather_add(p, j);
+        fr_store_done(p->store, batch, j);
+    }
     event->version = view.version, event->ahead = view.ahead;
     return FR_OK;
 }

@@ -1,9 +1,13 @@
-/* records.c -- mini-batches under way: data fetched once for all workers, losses and steps noted,
- * and the limit from which on nothing is computed.
+/* records.c -- mini-batches under way: data fetched once for all workers of the process, losses and
+ * steps noted, and the limit from which on nothing is computed.
  *
  * The limit is how a run ends early. To the end of the segment transfers and sums still take place
  * beyond it, so nobody waits in vain, but no forward, backward or step does: after the drain every
- * stage has applied exactly the updates below the limit. */
+ * stage has applied exactly the updates below the limit.
+ *
+ * In several processes each has records of its own parts' work; those of rank 0 are complete when
+ * every process has said that it is through. Which mini-batches may be opened rank 0 decides a
+ * little ahead (crew.c), so that all processes walk the same segments. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -19,51 +23,53 @@ fr_status fr__records_create(fr_engine *e)
         if (e->eval_schedule->n_slots[k] > held) held = e->eval_schedule->n_slots[k];
     held += e->n_stages; /* a micro-batch in the hands of each reader */
     if (s && s->n_slots[0] > held) held = s->n_slots[0];
-    e->window = held / n_micro + 3;
+    e->window = held / n_micro + 3 + fr__peers_slack(e);
     e->n_records = e->window + REPORT_SLACK;
     e->records = FR_ARENA_ARRAY(&e->arena, fr_record, e->n_records);
     if (!e->records) return fr__no_memory(e->ctx, sizeof(fr_record), "mini-batches");
     size_t n_rows = e->desc.want_ledger ? (size_t)e->n_stages * 2 * (size_t)n_micro : 0;
     for (int i = 0; i < e->n_records; i++) {
         fr_record *r = &e->records[i];
-        r->part_sq = FR_ARENA_ARRAY(&e->arena, double, e->n_stages);
-        r->n_rows = FR_ARENA_ARRAY(&e->arena, int, e->n_stages);
+        r->tally = FR_ARENA_ARRAY(&e->arena, fr_tally, n_micro);
+        r->part_sq = FR_ARENA_ARRAY(&e->arena, double, e->n_parts);
+        r->n_rows = FR_ARENA_ARRAY(&e->arena, int, e->n_parts);
         r->rows = FR_ARENA_ARRAY(&e->arena, fr_ledger_row, n_rows + 1);
-        if (!r->part_sq || !r->n_rows || !r->rows)
+        if (!r->tally || !r->part_sq || !r->n_rows || !r->rows)
             return fr__no_memory(e->ctx, n_rows * sizeof(fr_ledger_row), "the ledger");
     }
     return FR_OK;
+}
+
+static void clear_record(fr_engine *e, int64_t index)
+{
+    fr_record *r = &e->records[index % e->n_records];
+    r->batch = e->first + index;
+    r->n_open = r->n_unstepped = e->n_local_parts;
+    r->n_missing = e->n_ranks;
+    memset(r->tally, 0, sizeof(fr_tally) * (size_t)e->desc.n_micro);
+    for (int i = 0; i < e->n_parts; i++) r->part_sq[i] = NAN;
+    r->done_ns = 0;
+    memset(r->n_rows, 0, sizeof(int) * (size_t)e->n_parts);
 }
 
 void fr__records_begin(fr_engine *e)
 {
     e->n_fed = e->n_held = e->n_opened = e->n_entered = 0;
     e->n_reported = 0;
+    e->tally = (fr_tally){0};
     e->is_feeding = false;
     e->feed_status = FR_OK;
+    for (int i = 0; i < e->n_records; i++) clear_record(e, i);
     atomic_store(&e->limit, e->first + e->n);
     memset(&e->diverged, 0, sizeof e->diverged);
 }
 
 void fr__feed_changed(fr_engine *e)
 {
-    for (int i = 0; i < e->n_workers; i++) pthread_cond_signal(&e->workers[i].fed);
+    for (int i = 0; i < e->n_local; i++) pthread_cond_signal(&e->workers[e->first_worker + i].fed);
 }
 
-/* All workers walk the same segments, for their messages pair up: a segment that somebody has begun
- * is walked by everybody, and one that lies beyond the limit as a whole is begun by nobody. So a
- * run that is stopped ends after the segment under way, however many were to follow. */
-bool fr__segment_enter(fr_engine *e, int64_t base)
-{
-    pthread_mutex_lock(&e->feed_lock);
-    if (base >= e->n_entered && e->first + base < atomic_load(&e->limit)) e->n_entered = base + 1;
-    bool is_walked = base < e->n_entered;
-    pthread_mutex_unlock(&e->feed_lock);
-    return is_walked;
-}
-
-/* Wait for another worker, or for the caller, to change something. False: the group is aborted. */
-static bool wait_for_change(fr_worker *w)
+bool fr__feed_wait(fr_worker *w)
 {
     fr_engine *e = w->engine;
     if (e->transport->is_aborted(e->group)) return false;
@@ -75,15 +81,32 @@ static bool wait_for_change(fr_worker *w)
     return !e->transport->is_aborted(e->group);
 }
 
-static void clear_record(fr_engine *e, int64_t index)
+/* In one process: a segment that somebody has begun is walked by everybody, and one that lies
+ * beyond the limit as a whole is begun by nobody. So a run that is stopped ends after the segment
+ * under way, however many were to follow. */
+static bool enter_here(fr_engine *e, int64_t base)
 {
-    fr_record *r = &e->records[index % e->n_records];
-    r->batch = e->first + index;
-    r->n_open = r->n_unstepped = e->n_stages;
-    r->tally = (fr_tally){0};
-    r->norm_sq = NAN;
-    r->done_ns = 0;
-    memset(r->n_rows, 0, sizeof(int) * (size_t)e->n_stages);
+    if (base >= e->n_entered && e->first + base < atomic_load(&e->limit)) e->n_entered = base + 1;
+    return base < e->n_entered;
+}
+
+/* In several: all that was granted is walked. */
+static bool enter_with_crew(fr_worker *w, int64_t base)
+{
+    bool is_final;
+    while (base >= fr__crew_granted(w->engine, &is_final))
+        if (is_final || !fr__feed_wait(w)) return false;
+    return true;
+}
+
+/* All workers walk the same segments, for their messages pair up. */
+bool fr__segment_enter(fr_worker *w, int64_t base)
+{
+    fr_engine *e = w->engine;
+    pthread_mutex_lock(&e->feed_lock);
+    bool is_walked = e->crew ? enter_with_crew(w, base) : enter_here(e, base);
+    pthread_mutex_unlock(&e->feed_lock);
+    return is_walked;
 }
 
 /* With feed_lock held: mini-batch number n_fed of this call, from the source. */
@@ -107,6 +130,13 @@ static fr_status feed_one(fr_worker *w)
     return FR_OK;
 }
 
+static bool may_open(const fr_engine *e)
+{
+    bool is_final;
+    if (e->crew) return e->n_opened < fr__crew_granted(e, &is_final);
+    return e->n_opened - e->n_reported < e->n_records;
+}
+
 static fr_status open_one(fr_worker *w, int64_t index, bool *is_dead)
 {
     fr_engine *e = w->engine;
@@ -115,17 +145,16 @@ static fr_status open_one(fr_worker *w, int64_t index, bool *is_dead)
             *is_dead = true;
             return FR_OK;
         }
-        if (e->n_opened - e->n_reported < e->n_records) {
-            clear_record(e, e->n_opened++);
-            continue;
-        }
-        if (!wait_for_change(w)) return FR_PEER;
+        if (may_open(e))
+            e->n_opened++;
+        else if (!fr__feed_wait(w))
+            return FR_PEER;
     }
-    while (index >= e->n_fed) {
+    while (e->reads_data && index >= e->n_fed) {
         if (e->feed_status != FR_OK) return e->feed_status;
         if (!e->is_feeding && e->n_held < e->window)
             FR_TRY(feed_one(w));
-        else if (!wait_for_change(w))
+        else if (!fr__feed_wait(w))
             return FR_PEER;
     }
     return FR_OK;
@@ -148,7 +177,7 @@ void fr__record_close(fr_part *p, int64_t batch)
 {
     fr_engine *e = p->engine;
     pthread_mutex_lock(&e->feed_lock);
-    if (--fr__record(e, batch)->n_open == 0) {
+    if (--fr__record(e, batch)->n_open == 0 && e->reads_data) {
         if (e->source->release) e->source->release(e->source->user);
         e->n_held--;
         fr__feed_changed(e);
@@ -156,14 +185,25 @@ void fr__record_close(fr_part *p, int64_t batch)
     pthread_mutex_unlock(&e->feed_lock);
 }
 
+/* With feed_lock held. */
+void fr__record_arrived(fr_record *r)
+{
+    if (--r->n_missing == 0) r->done_ns = fr__now_ns();
+}
+
 void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
 {
     fr_engine *e = p->engine;
     fr_record *r = fr__record(e, batch);
     pthread_mutex_lock(&e->feed_lock);
-    r->part_sq[p->stage] = norm_sq;
-    bool is_through = --r->n_unstepped == 0;
-    if (is_through) r->done_ns = fr__now_ns();
+    r->part_sq[p->index] = norm_sq;
+    bool is_done = --r->n_unstepped == 0;
+    if (is_done && e->rank == 0) fr__record_arrived(r);
+    if (is_done && e->rank > 0) {
+        fr__crew_done(e, r);
+        clear_record(e, e->n_reported++ + e->n_records);
+    }
+    bool is_through = is_done && r->n_missing == 0;
     pthread_mutex_unlock(&e->feed_lock);
     if (!is_through) return;
     pthread_mutex_lock(&e->lock);
@@ -175,7 +215,7 @@ fr_record *fr__record_through(fr_engine *e)
 {
     pthread_mutex_lock(&e->feed_lock);
     fr_record *r = &e->records[e->n_reported % e->n_records];
-    bool is_through = e->n_reported < e->n_opened && r->n_unstepped == 0;
+    bool is_through = r->n_missing == 0 && e->rank == 0;
     pthread_mutex_unlock(&e->feed_lock);
     return is_through ? r : NULL;
 }
@@ -183,9 +223,17 @@ fr_record *fr__record_through(fr_engine *e)
 void fr__record_reported(fr_engine *e)
 {
     pthread_mutex_lock(&e->feed_lock);
-    e->n_reported++;
+    clear_record(e, e->n_reported++ + e->n_records);
     fr__feed_changed(e);
     pthread_mutex_unlock(&e->feed_lock);
+}
+
+fr_ledger_row *fr__record_rows(const fr_record *r, const fr_part *p)
+{
+    /* Replicas of a stage share its 2 * n_micro rows. */
+    const fr_engine *e = p->engine;
+    return r->rows + (size_t)p->stage * 2 * (size_t)e->desc.n_micro +
+           (size_t)p->replica * 2 * (size_t)p->n_micro;
 }
 
 void fr__record_row(fr_part *p, int64_t batch, int micro, char pass, const fr_view *v)
@@ -193,10 +241,10 @@ void fr__record_row(fr_part *p, int64_t batch, int micro, char pass, const fr_vi
     fr_engine *e = p->engine;
     if (!e->desc.want_ledger) return;
     fr_record *r = fr__record(e, batch);
-    int n_micro = e->desc.n_micro;
-    r->rows[p->stage * 2 * n_micro + r->n_rows[p->stage]++] =
+    fr__record_rows(r, p)[r->n_rows[p->index]++] =
         (fr_ledger_row){.stage = p->stage,
-                        .micro = batch * n_micro + micro,
+                        .replica = p->replica,
+                        .micro = batch * e->desc.n_micro + micro,
                         .pass = pass,
                         .version = v->version,
                         .ahead = v->ahead,
@@ -208,8 +256,8 @@ void fr__record_live(fr_part *p, int64_t batch, int64_t version)
     fr_engine *e = p->engine;
     if (!e->desc.want_ledger) return;
     fr_record *r = fr__record(e, batch);
-    fr_ledger_row *rows = r->rows + p->stage * 2 * e->desc.n_micro;
-    for (int i = 0; i < r->n_rows[p->stage]; i++)
+    fr_ledger_row *rows = fr__record_rows(r, p);
+    for (int i = 0; i < r->n_rows[p->index]; i++)
         if (rows[i].pass == 'B') rows[i].live = version;
 }
 
@@ -218,6 +266,13 @@ static void lower_limit(fr_engine *e, int64_t batch)
 {
     if (batch < atomic_load(&e->limit)) atomic_store(&e->limit, batch);
     fr__feed_changed(e);
+}
+
+void fr__lower_limit(fr_engine *e, int64_t batch)
+{
+    pthread_mutex_lock(&e->feed_lock);
+    lower_limit(e, batch);
+    pthread_mutex_unlock(&e->feed_lock);
 }
 
 void fr__stop_soon(fr_engine *e)
@@ -236,6 +291,7 @@ void fr__diverge(fr_engine *e, int64_t batch, int micro, const char *what, doubl
         e->diverged.micro = micro;
         e->diverged.what = what;
         e->diverged.value = value;
+        fr__crew_diverged(e);
     }
     lower_limit(e, batch);
     pthread_mutex_unlock(&e->feed_lock);

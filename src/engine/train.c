@@ -30,14 +30,23 @@ static void wait_a_tick(fr_engine *e)
 
 /* --- reports -------------------------------------------------------------------------------- */
 
+static void add_tally(fr_tally *sum, const fr_tally *t)
+{
+    sum->loss += t->loss;
+    sum->targets += t->targets;
+    sum->correct += t->correct;
+}
+
 static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
 {
     double norm_sq = 0;
-    for (int k = 0; k < e->n_stages; k++) norm_sq += r->part_sq[k];
+    fr_tally tally = {0};
+    for (int k = 0; k < e->n_stages; k++) norm_sq += r->part_sq[e->first_part[k]];
+    for (int m = 0; m < e->desc.n_micro; m++) add_tally(&tally, &r->tally[m]);
     bool has_ledger = e->desc.want_ledger && e->mode == FR_MODE_TRAIN;
     return (fr_batch_report){
         .step = r->batch,
-        .tally = r->tally,
+        .tally = tally,
         .grad_norm = sqrt(norm_sq),
         .done_ns = r->done_ns,
         .ledger = has_ledger ? r->rows : NULL,
@@ -50,6 +59,7 @@ static void report_all(fr_engine *e, listener *l)
     for (fr_record *r; (r = fr__record_through(e)) != NULL; fr__record_reported(e)) {
         pthread_mutex_unlock(&e->lock);
         fr_batch_report report = make_report(e, r);
+        add_tally(&e->tally, &report.tally);
         if (l->report && !l->report(l->user, &report)) l->is_stopping = true;
         pthread_mutex_lock(&e->lock);
     }
@@ -65,40 +75,61 @@ static uint64_t count_beats(fr_engine *e)
 }
 
 /* Everybody is told to leave; who does not is lost, and its thread left alone. */
-static void abandon(fr_engine *e, double silent_s)
+static void abandon(fr_engine *e)
 {
     e->is_broken = true;
-    fr__blame_stall(e, silent_s);
     pthread_mutex_unlock(&e->lock);
     fr__give_up(e, -1);
     pthread_mutex_lock(&e->lock);
     for (int ms = 0; e->n_running > 0 && ms < GRACE_MS; ms += TICK_MS) wait_a_tick(e);
     for (int i = 0; i < e->n_workers; i++) {
         fr_worker *w = &e->workers[i];
-        if (!w->job) continue;
+        if (!w->is_local || !w->job) continue;
         w->is_lost = true;
         pthread_detach(w->thread);
     }
 }
 
-/* With the lock held: until all workers are back, or it makes no sense to wait any longer. Silence
- * is counted in ticks of this very loop: where it could not run, for the process was stopped or the
- * caller took its time over a report, it does not know that the workers could. */
-static void watch(fr_engine *e, listener *l)
+/* How long nobody has got on. Silence is counted in ticks of the watching loop: where it could not
+ * run, for the process was stopped or the caller took its time over a report, it does not know that
+ * the workers could. */
+typedef struct silence {
+    uint64_t beats, last_ns, ns;
+} silence;
+
+static double silent_s(fr_engine *e, silence *s)
 {
     const uint64_t longest = 4 * (uint64_t)TICK_MS * 1000000;
-    uint64_t beats = count_beats(e), last = fr__now_ns(), silent_ns = 0;
-    while (e->n_running > 0) {
+    uint64_t now = fr__now_ns(), more = count_beats(e);
+    s->ns += now - s->last_ns < longest ? now - s->last_ns : longest;
+    s->last_ns = now;
+    if (more != s->beats) s->beats = more, s->ns = 0;
+    return (double)s->ns * 1e-9;
+}
+
+/* Rank 0 watches over all; the others are told. A process that is stopped or gone is noticed by the
+ * team first, which knows better whom to name. */
+static double patience(const fr_engine *e)
+{
+    return e->crew ? e->desc.stall_s + 1 : e->desc.stall_s;
+}
+
+/* With the lock held: until all workers are back, or it makes no sense to wait any longer. */
+static void watch(fr_engine *e, listener *l)
+{
+    silence s = {.beats = count_beats(e), .last_ns = fr__now_ns()};
+    while (e->n_running > 0 || !fr__crew_is_over(e)) {
         wait_a_tick(e);
         report_all(e, l);
         if (l->stop && __atomic_load_n(l->stop, __ATOMIC_RELAXED)) l->is_stopping = true;
-        if (l->is_stopping) fr__stop_soon(e);
-        uint64_t now = fr__now_ns(), more = count_beats(e);
-        silent_ns += now - last < longest ? now - last : longest;
-        last = now;
-        if (more != beats) beats = more, silent_ns = 0;
-        if ((double)silent_ns * 1e-9 < e->desc.stall_s) continue;
-        abandon(e, (double)silent_ns * 1e-9);
+        if (e->crew)
+            fr__crew_tick(e, l->is_stopping);
+        else if (l->is_stopping)
+            fr__stop_soon(e);
+        double seconds = silent_s(e, &s);
+        if (seconds < patience(e) || (e->rank > 0 && !e->transport->is_aborted(e->group))) continue;
+        if (!e->transport->is_aborted(e->group)) fr__blame_stall(e, seconds);
+        abandon(e);
         return;
     }
     report_all(e, l);
@@ -115,29 +146,47 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
     e->failed_worker = -1;
     e->transport->reset(e->group);
     fr__records_begin(e);
-    for (int k = 0; k < e->n_stages && mode == FR_MODE_TRAIN; k++) {
-        fr_part *p = &e->parts[k];
+    fr__crew_reset(e);
+    for (int i = 0; i < e->n_parts && mode == FR_MODE_TRAIN; i++) {
+        fr_part *p = &e->parts[i];
+        if (!p->worker->is_local) continue;
         p->begun = first;
-        if (fr_store_version(p->store) != first) fr_store_reset(p->store, first);
+        if (fr_store_version(p->store) != first) fr_store_renumber(p->store, first);
     }
 }
 
-static void walk_all(fr_engine *e, listener *l)
+/* The call failed: the engine can only be freed. Its reason is told to other processes. */
+static fr_status break_off(fr_engine *e)
 {
+    fr_status status = FR_PEER;
+    if (e->failed_worker >= 0 && !e->is_broken) status = fr__blame_failure(e);
+    e->is_broken = true;
+    fr__crew_failed(e);
+    return status;
+}
+
+static fr_status walk_all(fr_engine *e, listener *l)
+{
+    if (fr__crew_begin(e) != FR_OK) return break_off(e);
     pthread_mutex_lock(&e->lock);
-    for (int i = 0; i < e->n_workers; i++) fr__job_start(&e->workers[i], fr__worker_walk);
+    for (int i = 0; i < e->n_local; i++)
+        fr__job_start(&e->workers[e->first_worker + i], fr__worker_walk);
     watch(e, l);
     pthread_mutex_unlock(&e->lock);
     for (; e->n_held > 0 && !e->is_broken; e->n_held--)
         if (e->source->release) e->source->release(e->source->user);
+    if (e->is_broken || e->failed_worker >= 0 || e->transport->is_aborted(e->group))
+        return break_off(e);
+    return FR_OK;
 }
 
 /* Forwards beyond the limit have left traces in running statistics and in the store. */
 static void undo_beyond_limit(fr_engine *e)
 {
     int64_t limit = atomic_load(&e->limit);
-    for (int k = 0; k < e->n_stages; k++) {
-        fr_part *p = &e->parts[k];
+    for (int i = 0; i < e->n_parts; i++) {
+        fr_part *p = &e->parts[i];
+        if (!p->worker->is_local) continue;
         fr_store_abandon(p->store);
         if (p->begun <= limit || p->n_buffers == 0) continue;
         const float *snap = p->buffers + p->n_buffers * (size_t)(1 + limit % p->n_snaps);
@@ -176,30 +225,18 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     FR_TRY(check_usable(e, FR_MODE_TRAIN));
     if (n <= 0) return FR_OK;
     begin(e, FR_MODE_TRAIN, first_step, n, source);
-    walk_all(e, &l);
+    fr_status status = walk_all(e, &l);
     *n_done = e->n_reported;
-    if (e->is_broken) return FR_PEER;
-    if (e->failed_worker >= 0) {
-        e->is_broken = true;
-        return fr__blame_failure(e);
-    }
+    if (status != FR_OK) return status;
     undo_beyond_limit(e);
+    FR_TRY(fr__drain(e));
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;
-}
-
-static bool add_tally(void *user, const fr_batch_report *r)
-{
-    fr_tally *sum = user;
-    sum->loss += r->tally.loss;
-    sum->targets += r->tally.targets;
-    sum->correct += r->tally.correct;
-    return true;
 }
 
 fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
                          float *logits)
 {
-    listener l = {.report = add_tally, .user = tally};
+    listener l = {0};
     *tally = (fr_tally){0};
     FR_TRY(check_usable(e, FR_MODE_EVAL));
     if (logits && e->desc.logits_node < 0)
@@ -207,10 +244,8 @@ fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_ta
     if (n <= 0) return FR_OK;
     e->logits = logits;
     begin(e, FR_MODE_EVAL, 0, n, source);
-    walk_all(e, &l);
+    fr_status status = walk_all(e, &l);
     e->logits = NULL;
-    if (e->is_broken) return FR_PEER;
-    if (e->failed_worker < 0) return FR_OK;
-    e->is_broken = true;
-    return fr__blame_failure(e);
+    if (status == FR_OK) *tally = e->tally;
+    return status;
 }

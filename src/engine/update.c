@@ -6,10 +6,13 @@
  * norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where others
  * wait for the end of that backward. Then one sweep follows.
  *
+ * Replicas of a stage first add up their gradients (gather.c): REDUCE hands in what the last
+ * backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
+ *
  * What stages must see of each other goes over boards, in an order that is that of one worker: the
- * partial sums of squares of all stages are added one after the other, and the gradients of tied
+ * sums of squares of all parameters are added one after the other, and the gradients of tied
  * parameters owner first. Every stage that holds a copy of a tied parameter makes the same update,
- * so copies stay equal. */
+ * so copies stay equal; and so do replicas. */
 #include "engine/engine.h"
 
 #include "optim/optim.h"
@@ -47,8 +50,9 @@ static fr_status find_ties(fr_engine *e)
         bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
         if (!spans[owner] || is_inside) continue; /* inside a stage the program adds them */
         e->tied[e->n_tied++] = i;
-        int worker = fr_engine_worker_of(e, e->home_of[i], 0);
-        e->tie_room[worker] += 2 * fr__align_up(fr__plain_bytes(e, i));
+        for (int q = 0; q < fr_engine_n_replicas(e, e->home_of[i]); q++)
+            e->tie_room[fr_engine_worker_of(e, e->home_of[i], q)] +=
+                2 * fr__align_up(fr__plain_bytes(e, i));
     }
     return FR_OK;
 }
@@ -90,45 +94,83 @@ fr_status fr__update_plan(fr_engine *e)
     FR_TRY(find_ties(e));
     if (!s) return FR_OK;
     FR_TRY(check_async(e));
-    e->has_reduce = has_reduce(s);
-    e->must_sum = e->n_stages > 1 && s->is_flush && (e->n_tied > 0 || wants_norm(e));
-    if (e->must_sum && !e->has_reduce)
+    FR_TRY(fr__peers_plan(e));
+    bool has_one_gradient = !e->has_replicas || e->sums_grads;
+    e->must_sum =
+        e->n_stages > 1 && s->is_flush && has_one_gradient && (e->n_tied > 0 || wants_norm(e));
+    if ((e->must_sum || e->sums_grads) && !has_reduce(s))
         return fr_fail(e->ctx, FR_INVALID,
-                       "schedule %s has no reductions, but %s need the gradients of all stages",
-                       s->name, e->n_tied ? "tied parameters" : "norms");
-    for (int k = 0; k < e->n_stages; k++) {
-        fr_part *p = &e->parts[k];
-        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum &&
+                       "schedule %s has no reductions, but %s need the gradients of others",
+                       s->name,
+                       e->sums_grads ? "replicas"
+                       : e->n_tied   ? "tied parameters"
+                                     : "norms");
+    for (int i = 0; i < e->n_parts; i++) {
+        fr_part *p = &e->parts[i];
+        bool is_summed =
+            (e->sums_grads && p->n_replicas > 1) || (e->desc.exact_sum && p->n_micro > 1);
+        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && !is_summed &&
                        p->n_grads == p->n_weights && !holds_up_others(p);
     }
     return FR_OK;
 }
 
-fr_status fr__update_open(fr_engine *e)
+/* Boards have a part for every replica, for only owners of a part may read; what they read is that
+ * of replica 0, or of their own: all are alike. */
+static fr_status add_norm_board(fr_engine *e, size_t *bytes, int *owner)
 {
-    if (!e->must_sum) return FR_OK;
-    int n = e->n_stages > e->n_tied ? e->n_stages : e->n_tied;
-    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1), largest = 0;
-    int *owner = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->tie_scratch = FR_ARENA_ARRAY(&e->arena, float *, e->n_workers);
-    if (!bytes || !owner || !e->tie_scratch) return fr__no_memory(e->ctx, (size_t)n, "an engine");
-    for (int k = 0; k < e->n_stages; k++) {
-        bytes[k] = e->parts[k].n_norm_blocks * sizeof(double);
-        owner[k] = fr_engine_worker_of(e, k, 0);
+    for (int i = 0; i < e->n_parts; i++) {
+        bytes[i] = (size_t)e->n_own[e->parts[i].stage] * sizeof(double);
+        owner[i] = e->parts[i].worker->index;
     }
-    if (wants_norm(e))
-        FR_TRY(e->transport->add_board(e->group, e->n_stages, bytes, owner, &e->norm_board));
-    if (e->n_tied == 0) return FR_OK;
+    return e->transport->add_board(e->group, e->n_parts, bytes, owner, &e->norm_board);
+}
+
+static int n_tie_parts(const fr_engine *e)
+{
+    int n = 0;
+    for (int i = 0; i < e->n_tied; i++) n += fr_engine_n_replicas(e, e->home_of[e->tied[i]]);
+    return n;
+}
+
+/* The board's part of tied parameter number `nth` on a replica. */
+static int tie_part(const fr_engine *e, int nth, int replica)
+{
+    int part = replica;
+    for (int i = 0; i < nth; i++) part += fr_engine_n_replicas(e, e->home_of[e->tied[i]]);
+    return part;
+}
+
+static fr_status add_tie_board(fr_engine *e, size_t *bytes, int *owner)
+{
+    size_t largest = 0;
+    int n = 0;
     for (int i = 0; i < e->n_tied; i++) {
-        bytes[i] = fr__plain_bytes(e, e->tied[i]);
-        owner[i] = fr_engine_worker_of(e, e->home_of[e->tied[i]], 0);
-        if (bytes[i] > largest) largest = bytes[i];
+        int stage = e->home_of[e->tied[i]];
+        if (fr__plain_bytes(e, e->tied[i]) > largest) largest = fr__plain_bytes(e, e->tied[i]);
+        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++, n++) {
+            bytes[n] = fr__plain_bytes(e, e->tied[i]);
+            owner[n] = fr_engine_worker_of(e, stage, q);
+        }
     }
     for (int i = 0; i < e->n_workers; i++) {
+        if (!e->workers[i].is_local) continue;
         e->tie_scratch[i] = fr__arena_alloc(&e->arena, largest);
         if (!e->tie_scratch[i]) return fr__no_memory(e->ctx, largest, "tied parameters");
     }
-    return e->transport->add_board(e->group, e->n_tied, bytes, owner, &e->tie_board);
+    return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
+}
+
+fr_status fr__update_open(fr_engine *e)
+{
+    if (!e->must_sum) return FR_OK;
+    int n = e->n_parts + n_tie_parts(e);
+    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1);
+    int *owner = FR_ARENA_ARRAY(&e->arena, int, n + 1);
+    e->tie_scratch = FR_ARENA_ARRAY(&e->arena, float *, e->n_workers);
+    if (!bytes || !owner || !e->tie_scratch) return fr__no_memory(e->ctx, (size_t)n, "an engine");
+    if (wants_norm(e)) FR_TRY(add_norm_board(e, bytes, owner));
+    return e->n_tied > 0 ? add_tie_board(e, bytes, owner) : FR_OK;
 }
 
 /* --- sums ----------------------------------------------------------------------------------- */
@@ -147,10 +189,14 @@ static void sum_blocks(void *arg, size_t begin, size_t end)
             fr__sum_squares_block(p->grads + p->norm_blocks[i].offset, p->norm_blocks[i].count);
 }
 
-static void sum_squares(fr_part *p, double *sums)
+/* The squares of each of the stage's own parameters: blocks in parallel, then in order. */
+static void sum_squares(fr_part *p, double *of_param)
 {
-    norm_task t = {p, sums};
+    norm_task t = {p, p->norm_sums};
     fr_device_parallel(p->worker->dev, p->n_norm_blocks, NORM_GRAIN, sum_blocks, &t);
+    for (int i = 0; i < p->engine->n_own[p->stage]; i++) of_param[i] = 0;
+    for (size_t i = 0; i < p->n_norm_blocks; i++)
+        of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
 }
 
 static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round)
@@ -163,20 +209,40 @@ static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round)
     return status;
 }
 
+/* A part that is alive in the last backward of a mini-batch is alive here too, or its end has been
+ * decided by a replica that hands in nothing at all: the losses of all of the part's micro-batches
+ * are known to be finite by then, and a run that is stopped finishes what is open. */
 fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
 {
-    fr_engine *e = p->engine;
-    int64_t round = batch - e->first;
-    if (!is_dead) fr_program_sum_ties(p->layout, p->grads);
-    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
-        int param = e->tied[i];
-        if (e->home_of[param] != p->stage) continue;
-        if (!is_dead)
-            FR_TRY(fr_program_read_param(p->layout, p->grads, e->placement_of[param],
-                                         e->transport->board_part(e->tie_board, round, i)));
-        e->transport->board_post(e->tie_board, round, i);
-    }
+    (void)batch;
+    fr__gather_hand_in(p, !is_dead);
     return FR_OK;
+}
+
+/* The sum of the replicas takes the place of the own gradient. */
+static void take_back(fr_part *p, size_t offset, size_t count, const float *grad)
+{
+    if (grad != p->grads + offset) memcpy(p->grads + offset, grad, count * sizeof(float));
+}
+
+static void post_ties(fr_part *p, int64_t round, bool is_alive, fr_status *status)
+{
+    fr_engine *e = p->engine;
+    for (int i = 0; i < e->n_tied; i++) {
+        int param = e->tied[i], part = tie_part(e, i, p->replica);
+        if (e->home_of[param] != p->stage) continue;
+        if (is_alive && *status == FR_OK)
+            *status = fr_program_read_param(p->layout, p->grads, e->placement_of[param],
+                                            e->transport->board_part(e->tie_board, round, part));
+        e->transport->board_post(e->tie_board, round, part);
+    }
+}
+
+static fr_part *part_on(const fr_worker *w, int stage)
+{
+    for (int i = 0; i < w->n_parts; i++)
+        if (w->parts[i]->stage == stage) return w->parts[i];
+    return NULL;
 }
 
 /* Owner first, then the copies as the graph lists them. */
@@ -186,14 +252,14 @@ static fr_status sum_tied(fr_worker *w, int64_t round)
     float *sum = e->tie_scratch[w->index];
     for (int i = 0; i < e->n_tied; i++) {
         int param = e->tied[i];
-        fr_part *p = &e->parts[e->home_of[param]];
-        if (p->worker != w) continue;
+        fr_part *p = part_on(w, e->home_of[param]);
+        if (!p) continue;
         size_t n = fr__plain_bytes(e, param) / sizeof(float);
         memset(sum, 0, n * sizeof *sum);
         bool is_first = true;
         for (int k = 0; k < e->n_tied; k++) {
             if (fr__owner_of(e, e->tied[k]) != fr__owner_of(e, param)) continue;
-            const float *grad = e->transport->board_part(e->tie_board, round, k);
+            const float *grad = e->transport->board_part(e->tie_board, round, tie_part(e, k, 0));
             for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
             is_first = false;
         }
@@ -206,7 +272,7 @@ static bool has_tied(const fr_worker *w)
 {
     const fr_engine *e = w->engine;
     for (int i = 0; i < e->n_tied; i++)
-        if (e->parts[e->home_of[e->tied[i]]].worker == w) return true;
+        if (part_on(w, e->home_of[e->tied[i]])) return true;
     return false;
 }
 
@@ -218,18 +284,32 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
     fr_engine *e = w->engine;
     int64_t round = batch - e->first;
     for (int i = 0; i < w->n_parts; i++) {
-        int stage = w->parts[i]->stage;
+        int part = w->parts[i]->index;
         if (!is_dead)
-            sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, stage));
-        e->transport->board_post(e->norm_board, round, stage);
+            sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, part));
+        e->transport->board_post(e->norm_board, round, part);
     }
     FR_TRY(wait_board(w, e->norm_board, round));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
-        const double *sums = e->transport->board_part(e->norm_board, round, k);
-        for (size_t i = 0; i < e->parts[k].n_norm_blocks; i++) w->norm_sq += sums[i];
+        const double *sums = e->transport->board_part(e->norm_board, round, e->first_part[k]);
+        for (int i = 0; i < e->n_own[k]; i++) w->norm_sq += sums[i];
     }
+    return FR_OK;
+}
+
+/* The gradients of the replicas of all stages of a worker. *is_dead: some had none. */
+static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
+{
+    for (int i = 0; i < w->n_parts; i++) {
+        bool is_alive;
+        FR_TRY(fr__gather_take(w->parts[i], batch, take_back, &is_alive));
+        if (!is_alive) fr__lower_limit(w->engine, batch);
+    }
+    *is_dead = *is_dead || is_beyond_limit(w->engine, batch);
+    for (int i = 0; i < w->n_parts && !*is_dead; i++)
+        fr_program_sum_ties(w->parts[i]->layout, w->parts[i]->grads);
     return FR_OK;
 }
 
@@ -243,7 +323,11 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
     if (w->summed == batch) return FR_OK;
     w->summed = batch;
     w->norm_sq = NAN;
+    FR_TRY(take_gradients(w, batch, &is_dead));
     if (has_tied(w)) {
+        fr_status status = FR_OK;
+        for (int i = 0; i < w->n_parts; i++) post_ties(w->parts[i], round, !is_dead, &status);
+        FR_TRY(status);
         FR_TRY(wait_board(w, e->tie_board, round));
         is_dead = is_dead || is_beyond_limit(e, batch);
         if (!is_dead) FR_TRY(sum_tied(w, round));
@@ -251,13 +335,14 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
     return wants_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 
-/* The stage's own squares, in the order of its blocks. */
+/* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
+ */
 static double own_squares(fr_part *p)
 {
-    double sum = 0;
-    sum_squares(p, p->norm_sums);
-    for (size_t i = 0; i < p->n_norm_blocks; i++) sum += p->norm_sums[i];
-    return sum;
+    double sum = 0, scale = fr__peers_scale(p);
+    sum_squares(p, p->param_sums);
+    for (int i = 0; i < p->engine->n_own[p->stage]; i++) sum += p->param_sums[i];
+    return sum * scale * scale;
 }
 
 /* --- the step ------------------------------------------------------------------------------- */
@@ -272,37 +357,67 @@ static fr_status end_step(fr_part *p, int64_t batch, double norm_sq, fr_event *e
     return FR_OK;
 }
 
-static double clip_scale(const fr_engine *e, double norm_sq)
+static double grad_scale(const fr_part *p, double norm_sq)
 {
-    if (!(e->desc.clip_norm > 0)) return 1;
-    return fmin(1, e->desc.clip_norm / (sqrt(norm_sq) + 1e-6));
+    double clip_norm = p->engine->desc.clip_norm, scale = fr__peers_scale(p);
+    if (!(clip_norm > 0)) return scale;
+    return scale * fmin(1, clip_norm / (sqrt(norm_sq) + 1e-6));
+}
+
+static void step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
+{
+    fr_store_range(p->store, offset, count, grad);
+}
+
+/* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
+static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
+{
+    bool is_alive;
+    fr_store_begin(p->store, batch, 1);
+    FR_TRY(fr__gather_take(p, batch, step_piece, &is_alive));
+    if (is_alive) return end_step(p, batch, NAN, event);
+    fr__lower_limit(p->engine, batch);
+    return FR_OK; /* the store is told when the call ends: fr_store_abandon */
 }
 
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
     if (p->is_ridden) return end_step(p, batch, NAN, event);
+    bool needs_all =
+        e->must_sum || wants_norm(e) || e->desc.keep_grads || p->n_grads != p->n_weights;
+    if (p->gather.sum && !needs_all) return step_by_buckets(p, batch, event);
     double norm_sq = NAN, whole_sq = NAN;
     if (e->must_sum) {
         FR_TRY(take_sums(p->worker, batch, false));
-        if (is_beyond_limit(e, batch)) return FR_OK;
         whole_sq = p->worker->norm_sq;
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
-        if (!e->has_reduce) fr_program_sum_ties(p->layout, p->grads);
+        bool is_alive;
+        FR_TRY(fr__gather_take(p, batch, take_back, &is_alive));
+        if (!is_alive) fr__lower_limit(e, batch);
+        fr_program_sum_ties(p->layout, p->grads);
         if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
     }
+    if (is_beyond_limit(e, batch)) return FR_OK;
     bool is_whole = e->must_sum || e->n_stages == 1;
     if (wants_norm(e) && is_whole && !isfinite(whole_sq)) {
         fr__diverge(e, batch, -1, "gradient norm", sqrt(whole_sq));
         return FR_OK;
     }
-    fr_store_begin(p->store, batch, clip_scale(e, whole_sq));
+    fr_store_begin(p->store, batch, grad_scale(p, whole_sq));
     fr_store_range(p->store, 0, p->n_weights, p->grads);
     return end_step(p, batch, norm_sq, event);
 }
 
+static void drop(fr_part *p, size_t offset, size_t count, const float *grad)
+{
+    (void)p, (void)offset, (void)count, (void)grad;
+}
+
 fr_status fr__update_skip(fr_part *p, int64_t batch)
 {
-    return p->engine->must_sum ? take_sums(p->worker, batch, true) : FR_OK;
+    bool is_alive;
+    if (p->engine->must_sum) return take_sums(p->worker, batch, true);
+    return fr__gather_take(p, batch, drop, &is_alive);
 }

@@ -81,12 +81,12 @@ fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch)
     return FR_OK;
 }
 
-bool fr__fault_is_nan(const fr_worker *w, int64_t batch, int micro)
+bool fr__fault_is_nan(const fr_part *p, int64_t batch, int micro)
 {
-    const fr_engine *e = w->engine;
+    const fr_engine *e = p->engine;
     const fr_fault *f = &e->desc.fault;
-    return f->kind == FR_FAULT_NAN && e->mode == FR_MODE_TRAIN && f->worker == w->index &&
-           f->step == batch && micro == e->desc.n_micro - 1;
+    return f->kind == FR_FAULT_NAN && e->mode == FR_MODE_TRAIN && f->worker == p->worker->index &&
+           f->step == batch && micro / p->n_replicas == p->n_micro - 1;
 }
 
 /* --- who did it ----------------------------------------------------------------------------- */
@@ -121,8 +121,14 @@ static void describe(const fr_engine *e, fr_worker *w, char *text, size_t room)
         n += snprintf(text + n, room - (size_t)n, ", micro-batch %d", i->micro % s->n_micro);
     n += snprintf(text + n, room - (size_t)n, ", instruction %s", fr_instr_text(i, name));
     if (i->peer >= 0)
-        snprintf(text + n, room - (size_t)n, ", peer worker %d (stage %d)", s->worker_of[i->peer],
-                 i->peer);
+        snprintf(text + n, room - (size_t)n, ", peer worker %d (stage %d)",
+                 fr_schedule_worker(s, i->peer, i->micro), i->peer);
+}
+
+/* Of a worker in another process it is known what it last said. */
+static bool is_busy(fr_worker *w)
+{
+    return (!w->is_local || w->job) && atomic_load(&w->doing_at) >= 0;
 }
 
 /* Whoever is not waiting for somebody else is the one that all wait for. */
@@ -132,12 +138,11 @@ void fr__blame_stall(fr_engine *e, double seconds)
     int culprit = -1, n_named = 0;
     for (int i = 0; i < e->n_workers; i++) {
         fr_worker *w = &e->workers[i];
-        if (w->job && !atomic_load(&w->is_waiting) && atomic_load(&w->doing_at) >= 0 && culprit < 0)
-            culprit = i;
+        if (is_busy(w) && !atomic_load(&w->is_waiting) && culprit < 0) culprit = i;
     }
     for (int i = 0; i < e->n_workers && n_named < 3; i++) {
         fr_worker *w = &e->workers[i];
-        if (i == culprit || !w->job || atomic_load(&w->doing_at) < 0) continue;
+        if (i == culprit || !is_busy(w)) continue;
         describe(e, w, text, sizeof text);
         size_t n = strlen(others);
         snprintf(others + n, sizeof others - n, "; %s waits", text);

@@ -1,192 +1,216 @@
 /* wires.c -- links of a schedule turned into memory.
  *
- * Values: a stage writes its outputs into its own slot, and readers read them there, so the buffers
- * of a forward wire are the slots of its sender. Gradients: with several readers of a value
- * the gradient is relayed from the highest reader down, each adding its own, to the stage
- * that made it. That is the order in which one worker would add them, so the bits are the same. */
+ * A stage writes its outputs into its own slot, and readers read them there, so the buffers of a
+ * forward wire are the slots of its sender; gradients have buffers of their own. Between processes
+ * the receiver has as many buffers again, where messages land. */
 #include "engine/engine.h"
 
-static bool reads(const fr_engine *e, int stage, int node)
+/* --- routes ----------------------------------------------------------------------------------- */
+
+static fr_status make_routes(fr_engine *e, const fr_schedule *s, int n, const fr_link *links,
+                             fr_route **out)
 {
-    const fr_stage *s = &e->stages[stage];
-    for (int i = 0; i < s->n_inputs; i++)
-        if (s->inputs[i] == node) return true;
-    return false;
+    fr_route *routes = *out = FR_ARENA_ARRAY(&e->arena, fr_route, n + 1);
+    if (!routes) return fr__no_memory(e->ctx, (size_t)n * sizeof *routes, "links");
+    for (int i = 0; i < n; i++) {
+        fr_route *r = &routes[i];
+        *r = (fr_route){.from = links[i].from,
+                        .to = links[i].to,
+                        .n_from = s->replicas[links[i].from],
+                        .n_to = s->replicas[links[i].to]};
+        r->wires = FR_ARENA_ARRAY(&e->arena, fr_wire, r->n_from * r->n_to);
+        if (!r->wires) return fr__no_memory(e->ctx, sizeof(fr_wire), "links");
+        for (int k = 0; k < r->n_from * r->n_to; k++) {
+            r->wires[k].from = fr__part(e, r->from, k / r->n_to);
+            r->wires[k].to = fr__part(e, r->to, k % r->n_to);
+        }
+        for (int m = 0; m < s->n_micro; m++) fr__wire(r, m)->is_used = true;
+    }
+    return FR_OK;
 }
 
-/* The nearest stage below that reads `node`, or the one that makes it; the nearest above, or -1. */
-static int reader_below(const fr_engine *e, int stage, int node, int maker)
+static bool crosses(const fr_wire *w) { return w->from->worker != w->to->worker; }
+
+static bool crosses_processes(const fr_engine *e, const fr_wire *w)
 {
-    for (int k = stage - 1; k > maker; k--)
-        if (reads(e, k, node)) return k;
-    return maker;
-}
-static int reader_above(const fr_engine *e, int stage, int node)
-{
-    for (int k = stage + 1; k < e->n_stages; k++)
-        if (reads(e, k, node)) return k;
-    return -1;
+    return e->transport->rank_of(e->group, w->from->worker->index) !=
+           e->transport->rank_of(e->group, w->to->worker->index);
 }
 
-static int maker_of(const fr_engine *e, int node)
+/* What a route takes of the parts at its ends. */
+static void count_bytes(fr_engine *e, const fr_route *r, bool is_forward)
 {
-    for (int k = 0; k < e->n_stages; k++)
-        if (node >= e->stages[k].first && node < e->stages[k].last) return k;
-    return -1;
+    for (int i = 0; i < r->n_from * r->n_to; i++) {
+        const fr_wire *w = &r->wires[i];
+        if (!w->is_used) continue;
+        if (!is_forward) w->from->grad_wire_bytes += (size_t)r->n_buffers * r->stride;
+        if (crosses_processes(e, w))
+            w->to->landing_bytes += (size_t)r->n_buffers * fr__align_up(r->bytes);
+    }
 }
 
-static fr_status find_wire(const fr_engine *e, fr_mode mode, bool is_forward, int from, int to,
-                           int *wire)
-{
-    const fr_schedule *s = e->schedule[mode];
-    *wire = is_forward ? fr_schedule_find_link(s->n_forward, s->forward, from, to)
-                       : fr_schedule_find_link(s->n_backward, s->backward, from, to);
-    if (*wire >= 0) return FR_OK;
-    return fr_fail(e->ctx, FR_INVALID,
-                   "schedule %s: stage %d needs %s of stage %d, but the schedule has no such link",
-                   s->name, to, is_forward ? "a value" : "a gradient", from);
-}
+/* --- taps ------------------------------------------------------------------------------------- */
 
 static fr_status tap_values(fr_part *p, fr_mode mode)
 {
     const fr_engine *e = p->engine;
+    const fr_schedule *s = e->schedule[mode];
     fr_bound *b = &p->bound[mode];
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         if (b->in[i].role != FR_ROLE_WIRE) continue;
-        int node = fr_program_input(b->program, i)->node, maker = maker_of(e, node);
-        const fr_bound *its = &e->parts[maker].bound[mode];
-        FR_TRY(find_wire(e, mode, true, maker, p->stage, &b->in[i].value.wire));
-        int port = fr_program_find_output(its->program, node);
-        if (port < 0)
+        int node = fr_program_input(b->program, i)->node, maker = fr__maker_of(e, node);
+        int route = fr_schedule_find_link(s->n_forward, s->forward, maker, p->stage);
+        if (route < 0)
+            return fr_fail(e->ctx, FR_INVALID,
+                           "schedule %s: stage %d needs a value of stage %d, but the schedule has "
+                           "no such link",
+                           s->name, p->stage, maker);
+        size_t offset = e->borders[mode][maker].value_offset[node - e->stages[maker].first];
+        if (offset == SIZE_MAX)
             return fr_fail(e->ctx, FR_INTERNAL, "stage %d does not put out %s", maker,
                            fr_graph_node(e->desc.graph, node)->name);
-        b->in[i].value.offset = its->out[port].offset;
+        b->in[i].value = (fr_tap){route, offset};
     }
     return FR_OK;
 }
 
-/* Gradients that leave this stage get their place on a wire. */
-static fr_status place_grads(fr_part *p)
-{
-    const fr_engine *e = p->engine;
-    fr_bound *b = &p->bound[FR_MODE_TRAIN];
-    for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
-        const fr_port *port = fr_program_input(b->program, i);
-        if (!port->has_grad) continue;
-        int to = reader_below(e, p->stage, port->node, maker_of(e, port->node));
-        fr_tap *tap = &b->in[i].grad;
-        FR_TRY(find_wire(e, FR_MODE_TRAIN, false, p->stage, to, &tap->wire));
-        fr_wire *wire = &e->backward[tap->wire];
-        tap->offset = wire->bytes;
-        wire->bytes += fr__align_up(port->bytes);
-    }
-    return FR_OK;
-}
-
-static fr_tap grad_tap(const fr_engine *e, int reader, int node)
-{
-    const fr_bound *b = &e->parts[reader].bound[FR_MODE_TRAIN];
-    return b->in[fr_program_find_input(b->program, node)].grad;
-}
-
-/* Gradients that come to this stage: for its outputs, or to be added to for its inputs. */
+/* Gradients that this stage sends, and those that come to it: for its outputs, or to be added to
+ * for its inputs. */
 static void tap_grads(fr_part *p)
 {
     const fr_engine *e = p->engine;
     fr_bound *b = &p->bound[FR_MODE_TRAIN];
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         const fr_port *port = fr_program_input(b->program, i);
+        if (port->has_grad) b->in[i].grad = fr__grad_tap(e, p->stage, port->node);
         if (port->has_seed)
-            b->in[i].seed = grad_tap(e, reader_above(e, p->stage, port->node), port->node);
+            b->in[i].seed = fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
     }
     for (int i = 0; i < fr_program_n_outputs(b->program); i++) {
         const fr_port *port = fr_program_output(b->program, i);
         if (port->has_grad)
-            b->out[i].grad = grad_tap(e, reader_above(e, p->stage, port->node), port->node);
+            b->out[i].grad = fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
     }
 }
 
-static fr_status make_wires(fr_engine *e, int n, const fr_link *links, fr_wire **out)
-{
-    fr_wire *wires = *out = FR_ARENA_ARRAY(&e->arena, fr_wire, n + 1);
-    if (!wires) return fr__no_memory(e->ctx, (size_t)n * sizeof *wires, "links");
-    for (int i = 0; i < n; i++) {
-        wires[i].from = &e->parts[links[i].from];
-        wires[i].to = &e->parts[links[i].to];
-    }
-    return FR_OK;
-}
+/* --- planning --------------------------------------------------------------------------------- */
 
+/* A slot of the sender holds what its program keeps and, behind it, the outputs. The stride is
+ * known where the sender lives. */
 static void size_forward(fr_engine *e, fr_mode mode)
 {
-    for (int i = 0; i < e->schedule[mode]->n_forward; i++) {
-        fr_wire *wire = &e->forward[mode][i];
-        const fr_bound *b = &wire->from->bound[mode];
-        wire->n_buffers = b->n_slots;
-        wire->bytes = b->output_bytes;
-        wire->stride = b->stride;
+    const fr_schedule *s = e->schedule[mode];
+    for (int i = 0; i < s->n_forward; i++) {
+        fr_route *r = &e->forward[mode][i];
+        r->n_buffers = s->n_slots[r->from];
+        r->bytes = e->borders[mode][r->from].output_bytes;
+        r->stride = r->bytes;
+        for (int q = 0; q < r->n_from; q++) {
+            const fr_part *from = fr__part(e, r->from, q);
+            if (from->worker->is_local) r->stride = from->bound[mode].stride;
+        }
+        count_bytes(e, r, true);
     }
 }
 
-fr_status fr__wires_plan(fr_engine *e)
+static fr_status tap_all(fr_engine *e, fr_mode mode)
 {
-    for (int mode = 0; mode < FR_N_MODES; mode++) {
-        const fr_schedule *s = e->schedule[mode];
-        if (!s) continue;
-        FR_TRY(make_wires(e, s->n_forward, s->forward, &e->forward[mode]));
-        size_forward(e, (fr_mode)mode);
-        for (int k = 0; k < e->n_stages; k++) FR_TRY(tap_values(&e->parts[k], (fr_mode)mode));
-    }
-    const fr_schedule *s = e->schedule[FR_MODE_TRAIN];
-    if (!s) return FR_OK;
-    FR_TRY(make_wires(e, s->n_backward, s->backward, &e->backward));
-    for (int k = 0; k < e->n_stages; k++) FR_TRY(place_grads(&e->parts[k]));
-    for (int k = 0; k < e->n_stages; k++) tap_grads(&e->parts[k]);
-    for (int i = 0; i < s->n_backward; i++) {
-        fr_wire *wire = &e->backward[i];
-        wire->n_buffers = s->n_buffers[i];
-        wire->stride = wire->bytes;
-        wire->from->grad_wire_bytes += (size_t)wire->n_buffers * wire->stride;
+    for (int i = 0; i < e->n_parts; i++) {
+        if (!e->parts[i].worker->is_local) continue;
+        FR_TRY(tap_values(&e->parts[i], mode));
+        if (mode == FR_MODE_TRAIN) tap_grads(&e->parts[i]);
     }
     return FR_OK;
 }
 
-static fr_status open_wire(fr_engine *e, fr_wire *wire)
+/* Routes and borders need no program; fr__borders_find is called in between. */
+fr_status fr__wires_plan(fr_engine *e)
 {
-    wire->data = FR_ARENA_ARRAY(&e->arena, const void *, wire->n_buffers + 1);
-    if (!wire->data) return fr__no_memory(e->ctx, (size_t)wire->n_buffers * 8, "links");
-    for (int b = 0; b < wire->n_buffers; b++)
-        wire->data[b] = wire->memory + (size_t)b * wire->stride;
-    if (wire->from->worker == wire->to->worker) return FR_OK;
-    fr_channel_desc d = {.from = wire->from->worker->index,
-                         .to = wire->to->worker->index,
-                         .n_buffers = wire->n_buffers,
-                         .bytes = wire->bytes,
-                         .stride = wire->stride,
-                         .memory = wire->memory};
-    return e->transport->add_channel(e->group, &d, &wire->channel);
+    const fr_schedule *train = e->schedule[FR_MODE_TRAIN];
+    for (int mode = 0; mode < FR_N_MODES; mode++) {
+        const fr_schedule *s = e->schedule[mode];
+        if (s) FR_TRY(make_routes(e, s, s->n_forward, s->forward, &e->forward[mode]));
+    }
+    if (train) FR_TRY(make_routes(e, train, train->n_backward, train->backward, &e->backward));
+    FR_TRY(fr__borders_find(e));
+    for (int mode = 0; mode < FR_N_MODES; mode++) {
+        if (!e->schedule[mode]) continue;
+        size_forward(e, (fr_mode)mode);
+        FR_TRY(tap_all(e, (fr_mode)mode));
+    }
+    for (int i = 0; train && i < train->n_backward; i++) {
+        fr_route *r = &e->backward[i];
+        r->n_buffers = train->n_buffers[i];
+        r->stride = r->bytes;
+        count_bytes(e, r, false);
+    }
+    return FR_OK;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* Where the next wire's buffers begin, for each part. */
+typedef struct cursors {
+    char **grads, **landing; /* [part] */
+} cursors;
+
+static char *advance(char **at, size_t bytes)
+{
+    char *here = *at;
+    if (here) *at += bytes;
+    return here;
+}
+
+static fr_status open_wire(fr_engine *e, const fr_route *r, fr_wire *w, char *landing)
+{
+    w->data = FR_ARENA_ARRAY(&e->arena, const void *, r->n_buffers + 1);
+    if (!w->data) return fr__no_memory(e->ctx, (size_t)r->n_buffers * 8, "links");
+    for (int b = 0; b < r->n_buffers && w->memory; b++)
+        w->data[b] = w->memory + (size_t)b * r->stride;
+    if (!crosses(w)) return FR_OK;
+    fr_channel_desc d = {.from = w->from->worker->index,
+                         .to = w->to->worker->index,
+                         .n_buffers = r->n_buffers,
+                         .bytes = r->bytes,
+                         .stride = r->stride,
+                         .memory = w->memory,
+                         .landing = landing};
+    return e->transport->add_channel(e->group, &d, &w->channel);
+}
+
+/* mode FR_N_MODES: a backward route. */
+static fr_status open_route(fr_engine *e, fr_route *r, int mode, cursors *at)
+{
+    for (int i = 0; i < r->n_from * r->n_to; i++) {
+        fr_wire *w = &r->wires[i];
+        if (!w->is_used) continue;
+        char *landing = NULL;
+        if (mode == FR_N_MODES)
+            w->memory = advance(&at->grads[w->from->index], (size_t)r->n_buffers * r->stride);
+        else if (w->from->worker->is_local)
+            w->memory = w->from->bound[mode].slots + w->from->bound[mode].slot_bytes;
+        if (crosses_processes(e, w))
+            landing =
+                advance(&at->landing[w->to->index], (size_t)r->n_buffers * fr__align_up(r->bytes));
+        FR_TRY(open_wire(e, r, w, landing));
+    }
+    return FR_OK;
 }
 
 fr_status fr__wires_open(fr_engine *e)
 {
-    for (int mode = 0; mode < FR_N_MODES; mode++) {
-        for (int i = 0; e->schedule[mode] && i < e->schedule[mode]->n_forward; i++) {
-            fr_wire *wire = &e->forward[mode][i];
-            const fr_bound *b = &wire->from->bound[mode];
-            wire->memory = b->slots + b->slot_bytes;
-            FR_TRY(open_wire(e, wire));
-        }
+    const fr_schedule *train = e->schedule[FR_MODE_TRAIN];
+    cursors at = {.grads = FR_ARENA_ARRAY(&e->arena, char *, e->n_parts),
+                  .landing = FR_ARENA_ARRAY(&e->arena, char *, e->n_parts)};
+    if (!at.grads || !at.landing) return fr__no_memory(e->ctx, 0, "links");
+    for (int i = 0; i < e->n_parts; i++) {
+        at.grads[i] = e->parts[i].grad_wires;
+        at.landing[i] = e->parts[i].landing;
     }
-    const fr_schedule *s = e->schedule[FR_MODE_TRAIN];
-    for (int k = 0; s && k < e->n_stages; k++) {
-        char *at = e->parts[k].grad_wires;
-        for (int i = 0; i < s->n_backward; i++) {
-            fr_wire *wire = &e->backward[i];
-            if (wire->from->stage != k) continue;
-            wire->memory = at;
-            at += (size_t)wire->n_buffers * wire->stride;
-            FR_TRY(open_wire(e, wire));
-        }
-    }
+    for (int mode = 0; mode < FR_N_MODES; mode++)
+        for (int i = 0; e->schedule[mode] && i < e->schedule[mode]->n_forward; i++)
+            FR_TRY(open_route(e, &e->forward[mode][i], mode, &at));
+    for (int i = 0; train && i < train->n_backward; i++)
+        FR_TRY(open_route(e, &e->backward[i], FR_N_MODES, &at));
     return FR_OK;
 }

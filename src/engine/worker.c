@@ -26,7 +26,7 @@ static bool is_per_batch(const fr_instr *i)
 
 /* --- transfers ------------------------------------------------------------------------------ */
 
-static fr_wire *wire_of(fr_engine *e, const fr_instr *i, int *link)
+static fr_route *route_of(fr_engine *e, const fr_instr *i, int *link)
 {
     const fr_schedule *s = fr__schedule(e);
     bool is_send = i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B;
@@ -39,30 +39,47 @@ static fr_wire *wire_of(fr_engine *e, const fr_instr *i, int *link)
     return *link < 0 ? NULL : &e->backward[*link];
 }
 
-static fr_status transfer(fr_worker *w, const task *t)
+/* A message of a mini-batch beyond the limit is empty: whoever gets one knows. */
+static fr_status send(fr_worker *w, const task *t, const fr_route *r, fr_wire *wire, int buffer)
 {
     fr_engine *e = w->engine;
-    const fr_schedule *s = fr__schedule(e);
-    int link;
-    fr_wire *wire = wire_of(e, t->instr, &link);
-    if (!wire || !wire->channel)
-        return fr_fail(e->ctx, FR_INTERNAL, "a transfer over a link that does not exist");
-    bool is_forward = t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_RECV_F;
-    int buffer = is_forward ? fr_schedule_slot(s, wire->from->stage, t->in_segment)
-                            : fr_schedule_buffer(s, link, t->in_segment);
-    if (t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_SEND_B) {
-        /* The pass has acquired the buffer; one that was not run acquires it here. */
-        if (t->is_dead) FR_TRY(fr__acquire(w, wire, buffer));
-        e->transport->send(wire->channel, buffer, wire->bytes);
-        return FR_OK;
-    }
+    bool is_forward = t->instr->action == FR_DO_SEND_F;
+    /* The pass has acquired the buffer; one that was not run acquires it here. */
+    if (t->is_dead) FR_TRY(fr__acquire(w, wire, buffer));
+    e->transport->send(wire->channel, buffer, t->is_dead ? 0 : r->bytes);
+    if (!t->is_dead && e->mode == FR_MODE_TRAIN)
+        *(is_forward ? &w->traffic.forward : &w->traffic.backward) += r->bytes;
+    return FR_OK;
+}
+
+static fr_status receive(fr_worker *w, const task *t, fr_wire *wire, int buffer)
+{
+    fr_engine *e = w->engine;
     size_t bytes;
     uint64_t start = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
     fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer], &bytes);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
+    if (status == FR_OK && bytes == 0) fr__lower_limit(e, t->batch);
     return status;
+}
+
+static fr_status transfer(fr_worker *w, const task *t)
+{
+    fr_engine *e = w->engine;
+    const fr_schedule *s = fr__schedule(e);
+    int link;
+    const fr_route *r = route_of(e, t->instr, &link);
+    fr_wire *wire = r ? fr__wire(r, t->in_segment) : NULL;
+    if (!wire || !wire->channel)
+        return fr_fail(e->ctx, FR_INTERNAL, "a transfer over a link that does not exist");
+    bool is_forward = t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_RECV_F;
+    int buffer = is_forward ? fr_schedule_slot(s, r->from, t->in_segment)
+                            : fr_schedule_buffer(s, link, t->in_segment);
+    if (t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_SEND_B)
+        return send(w, t, r, wire, buffer);
+    return receive(w, t, wire, buffer);
 }
 
 /* --- one instruction ------------------------------------------------------------------------ */
@@ -74,7 +91,7 @@ static fr_status forward(const task *t, fr_event *event)
     if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
     if (e->mode != FR_MODE_EVAL) return FR_OK;
     fr__release_inputs(p, e->mode, t->in_segment);
-    if (t->micro != e->desc.n_micro - 1 || t->is_dead) return FR_OK;
+    if (t->micro / p->n_replicas != p->n_micro - 1 || t->is_dead) return FR_OK;
     fr__record_close(p, t->batch);
     fr__record_stepped(p, t->batch, NAN);
     return FR_OK;
@@ -92,10 +109,9 @@ static fr_status backward(const task *t, int what, fr_event *event)
 static fr_status step(const task *t, fr_event *event)
 {
     fr_part *p = t->part;
-    if (t->is_dead) return fr__update_skip(p, t->batch);
-    FR_TRY(fr__update_step(p, t->batch, event));
-    fr__record_close(p, t->batch);
-    return FR_OK;
+    if (!t->is_dead) fr__record_close(p, t->batch);
+    FR_TRY(t->is_dead ? fr__update_skip(p, t->batch) : fr__update_step(p, t->batch, event));
+    return fr__peers_stepped(p, t->batch);
 }
 
 static fr_status execute(fr_worker *w, const task *t, fr_event *event)
@@ -146,7 +162,7 @@ static void add_stage_time(fr_part *p, fr_action action, uint64_t ns, uint64_t r
     }
 }
 
-static void push_event(fr_worker *w, const fr_event *event)
+void fr__push_event(fr_worker *w, const fr_event *event)
 {
     if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
 }
@@ -171,9 +187,9 @@ static void note(fr_worker *w, const task *t, fr_event *event)
         waiting.is_wait = true;
         waiting.end_ns = event->start_ns + wait;
         event->start_ns = waiting.end_ns;
-        push_event(w, &waiting);
+        fr__push_event(w, &waiting);
     }
-    push_event(w, event);
+    fr__push_event(w, event);
 }
 
 /* --- the walk ------------------------------------------------------------------------------- */
@@ -182,8 +198,9 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
 {
     fr_engine *e = w->engine;
     int n_micro = e->desc.n_micro;
-    task t = {.instr = i, .part = &e->parts[i->stage]};
     bool per_batch = is_per_batch(i);
+    int first = e->eval_schedule->worker_of[i->stage];
+    task t = {.instr = i, .part = fr__part(e, i->stage, w->index - first)};
     int64_t in_call = base + (per_batch ? i->micro : i->micro / n_micro);
     if (in_call >= e->n) return FR_OK;
     t.batch = e->first + in_call;
@@ -211,7 +228,7 @@ static fr_status walk(fr_worker *w)
     fr_engine *e = w->engine;
     const fr_schedule *s = fr__schedule(e);
     const fr_instr_list *list = &s->lists[w->index];
-    for (int64_t base = 0; base < e->n && fr__segment_enter(e, base); base += s->n_batches) {
+    for (int64_t base = 0; base < e->n && fr__segment_enter(w, base); base += s->n_batches) {
         for (int i = 0; i < list->n; i++) {
             atomic_store(&w->doing_at, i);
             FR_TRY(do_one(w, &list->at[i], base));
@@ -228,6 +245,7 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     w->opened = 0;
     w->summed = -1;
     uint64_t start = fr__now_ns();
+    fr__peers_begin(w);
     fr_status status = walk(w);
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__now_ns() - start;
     if (status != FR_OK) fr__give_up(e, w->index);

@@ -231,7 +231,8 @@ static fr_status need_gradients(const fr_proof *p, int w, int i)
 
 static fr_status reduce(walk *v, int w, int i) { return need_gradients(v->p, w, i); }
 
-/* Reductions of a worker are handed in before it waits for any of them. */
+/* Reductions of a worker are handed in before it waits for any of them; without a flush stages do
+ * not wait for each other. */
 static fr_status step(walk *v, int w, int i)
 {
     const fr_proof *p = v->p;
@@ -240,6 +241,7 @@ static fr_status step(walk *v, int w, int i)
     FR_TRY(need_gradients(p, w, i));
     for (int n = p->stages.first[w]; p->has_reduce && n < p->stages.first[w + 1]; n++) {
         int k = p->stages.at[n];
+        if (!p->s->is_flush && k != x->stage) continue;
         FR_TRY(need_before(p, w, i, fr__batch_row(p, p->reduce, k, w)[x->micro],
                            text_of(FR_DO_REDUCE, k, x->micro, -1, text),
                            "a reduction of its mini-batch"));

@@ -5,10 +5,11 @@
  *     at F until its slot is free: the stage itself and all that read from it are done with the
  *         micro-batch that had the slot before (its B or W; in evaluation its F);
  *     at B or I until each gradient buffer is free: the stage below has used what was in it;
- *     at STEP, where gradients are handed in, until all replicas of all stages have handed in.
- * What is waited for is fixed by the lists and tables, not by time. So if one run gets through,
- * every run does, and slots and buffers never serve two at once: each user waits for the one
- * before. If one gets stuck, every run does, at the same steps. */
+ *     at STEP, where gradients are handed in, until all replicas have handed in theirs: those of
+ * all stages if the schedule flushes, else those of its own. What is waited for is fixed by the
+ * lists and tables, not by time. So if one run gets through, every run does, and slots and buffers
+ * never serve two at once: each user waits for the one before. If one gets stuck, every run does,
+ * at the same steps. */
 #include "sched/check.h"
 
 #include <stdio.h>
@@ -18,9 +19,9 @@ typedef struct run {
     int *at;            /* [worker]: the step it is at */
     int *slot_before;   /* [stage][micro]: who had the slot before; -1: nobody */
     int *buffer_before; /* [backward link][micro] */
-    int *n_reduced;     /* [batch]: copies that have handed in */
-    /* Workers that wait for a place, chained; place n_places + b is the end of reduction b. */
-    int *waiting, *next; /* [places + batches], [worker]; -1: none */
+    int *n_reduced;     /* [reduction]: copies that have handed in */
+    /* Workers that wait for a place, chained; place n_places + i is the end of reduction i. */
+    int *waiting, *next; /* [places + reductions], [worker]; -1: none */
     int *ready, n_ready; /* [worker]: workers to go on with, a stack */
 } run;
 
@@ -129,12 +130,25 @@ static wait wait_for_send(const run *r, const fr_instr *x)
     return (wait){.why = FOR_SEND, .worker = w, .place = place};
 }
 
+/* What a STEP waits for and a REDUCE is part of: one for all stages, or one a stage. */
+static int reduction_of(const fr_proof *p, const fr_instr *x)
+{
+    return p->s->is_flush ? x->micro : x->stage * p->s->n_batches + x->micro;
+}
+
+static bool is_reduced(const run *r, const fr_instr *x)
+{
+    const fr_schedule *s = r->p->s;
+    int n_all = s->is_flush ? r->p->first_copy[s->n_stages] : s->replicas[x->stage];
+    return r->n_reduced[reduction_of(r->p, x)] == n_all;
+}
+
 static wait wait_for_reduce(const run *r, const fr_instr *x)
 {
     fr_proof *p = r->p;
     const fr_schedule *s = p->s;
-    if (!p->has_reduce || r->n_reduced[x->micro] == p->first_copy[s->n_stages]) return no_wait;
-    for (int k = 0; k < s->n_stages; k++)
+    if (!p->has_reduce || is_reduced(r, x)) return no_wait;
+    for (int k = s->is_flush ? 0 : x->stage; k < s->n_stages; k++)
         for (int w = s->worker_of[k]; w < s->worker_of[k] + s->replicas[k]; w++) {
             int place = fr__batch_row(p, p->reduce, k, w)[x->micro];
             if (!is_done(r, w, place))
@@ -172,15 +186,16 @@ static void go_on(run *r, int w)
         const fr_instr *x = fr__instr_at(p, w, r->at[w]);
         wait need = wait_for(r, x);
         if (need.why != FOR_NOTHING) {
-            int place = need.why == FOR_REDUCE ? p->n_places + x->micro : need.place;
+            int place = need.why == FOR_REDUCE ? p->n_places + reduction_of(p, x) : need.place;
             r->next[w] = r->waiting[place];
             r->waiting[place] = w;
             return;
         }
         r->at[w]++;
         wake(r, p->first[w] + r->at[w] - 1);
-        if (x->action == FR_DO_REDUCE && ++r->n_reduced[x->micro] == p->first_copy[p->s->n_stages])
-            wake(r, p->n_places + x->micro);
+        if (x->action != FR_DO_REDUCE) continue;
+        r->n_reduced[reduction_of(p, x)]++;
+        if (is_reduced(r, x)) wake(r, p->n_places + reduction_of(p, x));
     }
 }
 
@@ -233,11 +248,12 @@ fr_status fr__proof_run(fr_proof *p)
 {
     const fr_schedule *s = p->s;
     run r = {.p = p};
+    int n_reductions = s->n_batches * (s->is_flush ? 1 : s->n_stages);
     r.at = FR_ARENA_ARRAY(&p->arena, int, s->n_workers);
     r.ready = FR_ARENA_ARRAY(&p->arena, int, s->n_workers);
     r.next = FR_ARENA_ARRAY(&p->arena, int, s->n_workers);
-    r.n_reduced = FR_ARENA_ARRAY(&p->arena, int, s->n_batches);
-    r.waiting = fr__proof_table(p, 1, p->n_places + s->n_batches);
+    r.n_reduced = FR_ARENA_ARRAY(&p->arena, int, n_reductions);
+    r.waiting = fr__proof_table(p, 1, p->n_places + n_reductions);
     r.slot_before = fr__proof_table(p, s->n_stages, p->n_all);
     r.buffer_before = fr__proof_table(p, s->n_backward, p->n_all);
     if (!r.at || !r.ready || !r.next || !r.n_reduced || !r.waiting || !r.slot_before ||

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* Events, by what makes them happen: the first three [stage][micro], then [link][micro] twice, then
- * [mini-batch]. */
+ * [mini-batch], or [stage][mini-batch] where stages do not step together. */
 typedef enum event_kind { VALUES, GRADIENTS, FREED, SENT_F, SENT_B, REDUCED, N_KINDS } event_kind;
 
 typedef struct run {
@@ -29,8 +29,10 @@ typedef struct run {
     int *at;           /* [worker]: instruction to run next */
     int *awake;        /* [worker]: stack of those that can run */
     int n_awake;
-    int *live;           /* [worker]: activation sets held */
-    int *reduces_left;   /* [mini-batch] */
+    int *live;         /* [worker]: activation sets held */
+    int *reduces_left; /* [row of REDUCED] */
+    double
+        *reduced_at; /* [row of REDUCED]: the latest so far; workers do not run in order of time */
     int **slot_holder;   /* [stage][replica, slot]: micro-batch that had it last, -1 = nobody */
     int **buffer_holder; /* [backward link][pair, buffer] */
     double start;        /* of the instruction being looked at: the latest it waits for */
@@ -44,6 +46,12 @@ static size_t event(const run *r, event_kind kind, int row, int micro)
 {
     size_t columns = kind == REDUCED ? 1 : (size_t)r->n_micro;
     return r->first[kind] + (size_t)row * columns + (size_t)micro;
+}
+
+/* Row of the event that a STEP waits for, and a REDUCE is one of. */
+static int reduction(const run *r, const fr_instr *i)
+{
+    return fr__steps_together(r->s) ? i->micro : i->stage * r->s->n_batches + i->micro;
 }
 
 static double cost(const double *table, int at, double otherwise)
@@ -146,7 +154,7 @@ static bool can_start(run *r, const fr_instr *i)
         return after(r, event(r, SENT_F, l, i->micro), cost(r->costs->send_forward, l, 0));
     case FR_DO_RECV_B:
         return after(r, event(r, SENT_B, l, i->micro), cost(r->costs->send_backward, l, 0));
-    case FR_DO_STEP: return after(r, event(r, REDUCED, i->micro, 0), 0);
+    case FR_DO_STEP: return after(r, event(r, REDUCED, reduction(r, i), 0), 0);
     default: return true;
     }
 }
@@ -173,10 +181,10 @@ static void hold(run *r, const fr_instr *i)
             *buffer_holder(r, d->out.link[j], i->micro) = i->micro;
 }
 
-static bool reduce(run *r, int batch, double end)
+static bool reduce(run *r, int row, double end)
 {
-    size_t e = event(r, REDUCED, batch, 0);
-    return --r->reduces_left[batch] > 0 || happen(r, e, end);
+    r->reduced_at[row] = fmax(r->reduced_at[row], end);
+    return --r->reduces_left[row] > 0 || happen(r, event(r, REDUCED, row, 0), r->reduced_at[row]);
 }
 
 /* All events of an instruction that starts at r->start. False: this instruction has run before. */
@@ -198,7 +206,7 @@ static bool perform(run *r, int w, const fr_instr *i, double end)
         event_kind sent = i->action == FR_DO_SEND_F ? SENT_F : SENT_B;
         is_new = happen(r, event(r, sent, fr__transfer_link(r->x, i), i->micro), end);
     }
-    if (i->action == FR_DO_REDUCE) is_new = reduce(r, i->micro, end);
+    if (i->action == FR_DO_REDUCE) is_new = reduce(r, reduction(r, i), end);
     return is_new;
 }
 
@@ -248,13 +256,13 @@ static int maker_of(const run *r, size_t e, fr_instr *i)
         const fr__direction *d = kind == SENT_F ? &r->x->forward : &r->x->backward;
         i->stage = d->links[row].from, i->peer = d->links[row].to;
     }
-    if (kind == REDUCED) i->micro = row;
     for (int w = 0; kind == REDUCED && w < r->s->n_workers; w++) /* one that has not handed in */
-        for (int n = r->at[w]; n < r->s->lists[w].n; n++)
-            if (r->s->lists[w].at[n].action == FR_DO_REDUCE && r->s->lists[w].at[n].micro == row) {
-                i->stage = r->s->lists[w].at[n].stage;
-                return w;
-            }
+        for (int n = r->at[w]; n < r->s->lists[w].n; n++) {
+            const fr_instr *at = &r->s->lists[w].at[n];
+            if (at->action != FR_DO_REDUCE || reduction(r, at) != row) continue;
+            *i = *at;
+            return w;
+        }
     return fr_schedule_worker(r->s, i->stage, i->micro);
 }
 
@@ -310,10 +318,11 @@ static bool run_init(fr_arena *a, run *r)
 {
     const fr_schedule *s = r->s;
     size_t workers = (size_t)s->n_workers, micro = (size_t)r->n_micro;
+    size_t reductions = (size_t)s->n_batches * (fr__steps_together(s) ? 1 : (size_t)s->n_stages);
     const size_t rows[N_KINDS] = {
         [VALUES] = (size_t)s->n_stages,   [GRADIENTS] = (size_t)s->n_stages,
         [FREED] = (size_t)s->n_stages,    [SENT_F] = (size_t)s->n_forward,
-        [SENT_B] = (size_t)s->n_backward, [REDUCED] = (size_t)s->n_batches,
+        [SENT_B] = (size_t)s->n_backward, [REDUCED] = reductions,
     };
     for (int kind = 0; kind < N_KINDS; kind++)
         r->first[kind + 1] = r->first[kind] + rows[kind] * (kind == REDUCED ? 1 : micro);
@@ -325,17 +334,18 @@ static bool run_init(fr_arena *a, run *r)
     r->at = FR_ARENA_ARRAY(a, int, workers);
     r->awake = FR_ARENA_ARRAY(a, int, workers);
     r->live = FR_ARENA_ARRAY(a, int, workers);
-    r->reduces_left = FR_ARENA_ARRAY(a, int, s->n_batches);
+    r->reduces_left = FR_ARENA_ARRAY(a, int, reductions);
+    r->reduced_at = FR_ARENA_ARRAY(a, double, reductions);
     if (!r->when || !r->sleeper || !r->next_sleeper || !r->asleep_on || !r->at || !r->awake ||
-        !r->live || !r->reduces_left)
+        !r->live || !r->reduces_left || !r->reduced_at)
         return false;
     for (size_t e = 0; e < n_events; e++) r->when[e] = NEVER, r->sleeper[e] = -1;
     for (int w = 0; w < s->n_workers; w++)
         for (int n = 0; n < s->lists[w].n; n++)
             if (s->lists[w].at[n].action == FR_DO_REDUCE)
-                r->reduces_left[s->lists[w].at[n].micro]++;
-    for (int b = 0; b < s->n_batches; b++)
-        if (r->reduces_left[b] == 0) r->when[event(r, REDUCED, b, 0)] = 0;
+                r->reduces_left[reduction(r, &s->lists[w].at[n])]++;
+    for (int i = 0; i < (int)reductions; i++)
+        if (r->reduces_left[i] == 0) r->when[event(r, REDUCED, i, 0)] = 0;
     if (!r->hold) return true;
     r->slot_holder = holders_init(a, s->n_stages, s->n_slots, s->replicas);
     r->buffer_holder = holders_init(a, s->n_backward, s->n_buffers, r->x->backward.pairs);

@@ -35,7 +35,8 @@ static fr_status strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **out, boo
                           .n_forward = s->n_forward,
                           .n_backward = s->n_backward,
                           .forward = s->forward,
-                          .backward = s->backward};
+                          .backward = s->backward,
+                          .replicas = s->replicas};
     FR_TRY(fr__schedule_new(ctx, s->name, &d, s->n_workers, s->worker_of, s->is_forward_only, out));
     (*out)->is_flush = s->is_flush;
     (*out)->is_split = s->is_split;

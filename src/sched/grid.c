@@ -4,6 +4,8 @@
  *     w0  F0 F1 .  .  B0--- B1---|
  *     w1  .  F0 B0--- F1 B1---|
  *
+ * Where stages have replicas a row also says which: "w2 s0r2" is the third of stage 0.
+ *
  * A cell is as wide as the widest label and a gap. Where that is wider than the window, labels get
  * shorter, then the gap goes; then the grid goes on below, in bands, and at last its end is left
  * out, with a note. */
@@ -69,6 +71,19 @@ static int widest_label(const grid *g)
     return label(g, &x, text);
 }
 
+/* "w2", or "w2 s0r2": stage and replica, where there are several; a "+" for further stages. */
+static int row_name(const grid *g, int w, char text[64])
+{
+    const fr_schedule *s = g->s;
+    int n_own, n = snprintf(text, 64, "w%d", w);
+    const int *own = fr__stages_of(s, w, &n_own);
+    if (!fr__has_replicas(s) || n_own == 0) return n;
+    n += snprintf(text + n, 64 - (size_t)n, " s%d%s", own[0], n_own > 1 ? "+" : "");
+    if (s->replicas[own[0]] > 1)
+        n += snprintf(text + n, 64 - (size_t)n, "r%d", w - s->worker_of[own[0]]);
+    return n;
+}
+
 /* Background for light and dark terminals alike: black on a pale tint, two of them in turn. */
 static const char *colour_of(const grid *g, const fr_instr *x)
 {
@@ -78,7 +93,10 @@ static const char *colour_of(const grid *g, const fr_instr *x)
         [FR_DO_I] = {"\033[30;48;5;80m", "\033[30;48;5;37m"},
         [FR_DO_W] = {"\033[30;48;5;222m", "\033[30;48;5;179m"},
     };
-    int turn = g->s->n_batches > 1 ? x->micro / g->s->n_micro : x->stage / g->s->n_workers;
+    int n_own, turn = 0;
+    const int *own = fr__stages_of(g->s, g->s->worker_of[x->stage], &n_own);
+    while (turn < n_own && own[turn] != x->stage) turn++;
+    if (g->s->n_batches > 1) turn = x->micro / g->s->n_micro;
     return tints[x->action][turn % 2];
 }
 
@@ -159,7 +177,9 @@ static void draw_worker(grid *g, int w)
 {
     const fr_instr_list *l = &g->s->lists[w];
     int at = 0; /* columns done, drawn or not */
-    fr__print(&g->out, "w%-*d", g->left - 1, w);
+    char name[64];
+    (void)row_name(g, w, name);
+    fr__print(&g->out, "%-*s", g->left, name);
     for (int i = 0; i < l->n && at < g->end; i++) {
         if (!is_computation(l->at[i].action)) continue;
         int from = unit_of(g, g->c->start[w][i]), to = unit_of(g, g->c->end[w][i]);
@@ -198,6 +218,17 @@ static void draw_bands(grid *g)
     }
 }
 
+static int most_stages_of_a_worker(const fr_schedule *s)
+{
+    int most = 1;
+    for (int w = 0; w < s->n_workers; w++) {
+        int n;
+        fr__stages_of(s, w, &n);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
 /* --- below --------------------------------------------------------------------------------- */
 
 static void print_ints(grid *g, const char *name, int n, const int *values)
@@ -224,7 +255,8 @@ static void print_foot(grid *g)
     print_ints(g, "live", s->n_workers, g->c->peak_live);
     if (s->n_slots) print_ints(g, "slots", s->n_stages, s->n_slots);
     fr__print(&g->out, "%s%s\n", g->has_mark ? "; | is an update" : "",
-              !g->has_stage && s->n_stages > s->n_workers ? "; small letters: second stage" : "");
+              !g->has_stage && most_stages_of_a_worker(s) > 1 ? "; small letters: second stage"
+                                                              : "");
 }
 
 static void print_head(grid *g)
@@ -237,17 +269,6 @@ static void print_head(grid *g)
         fr__print(&g->out, " a mini-batch, %d mini-batches (a, b%s)", s->n_batches,
                   s->n_batches > 2 ? ", ..." : "");
     fr__print(&g->out, "\n");
-}
-
-static int most_stages_of_a_worker(const fr_schedule *s)
-{
-    int most = 1;
-    for (int w = 0; w < s->n_workers; w++) {
-        int n;
-        fr__stages_of(s, w, &n);
-        if (n > most) most = n;
-    }
-    return most;
 }
 
 /* Four ways to write a cell, from wide to narrow. Returns the columns that fit into a line. */
@@ -281,19 +302,21 @@ static void choose_bands(grid *g, int columns)
 static void measure(grid *g, int columns)
 {
     const fr_schedule *s = g->s;
-    char text[16];
+    char name[64];
     g->unit = 0;
-    for (int w = 0; w < s->n_workers; w++)
+    for (int w = 0; w < s->n_workers; w++) {
+        int n = row_name(g, w, name) + 2;
+        if (n > g->left) g->left = n;
         for (int i = 0; i < s->lists[w].n; i++) {
             double length = g->c->end[w][i] - g->c->start[w][i];
             if (is_computation(s->lists[w].at[i].action) && length > 0 &&
                 (g->unit == 0 || length < g->unit))
                 g->unit = length;
         }
+    }
     if (g->unit == 0) g->unit = 1;
     double units = ceil(g->c->makespan / g->unit - 1e-6);
     g->n_units = units < MOST_CELLS ? (int)units : MOST_CELLS;
-    g->left = snprintf(text, sizeof text, "w%d  ", s->n_workers - 1);
     choose_bands(g, columns);
 }
 

@@ -1,7 +1,7 @@
 /* json.c -- the JSON form, for scripts:
  *
- *     {"method", "stages", "micro", "batches", "makespan", "peak_live": [worker],
- *      "workers": [[instruction, ...], ...]} */
+ *     {"method", "stages", "micro", "batches", "replicas": [stage], "makespan", "peak_live":
+ * [worker], "workers": [[instruction, ...], ...]} */
 #include "io/json.h"
 #include "base/alloc.h"
 
@@ -15,6 +15,9 @@ static void write_json(fr_json *j, const fr_schedule *s, const fr_clock *c)
     fr__json_int(j, "stages", s->n_stages);
     fr__json_int(j, "micro", s->n_micro);
     fr__json_int(j, "batches", s->n_batches);
+    fr__json_list(j, "replicas");
+    for (int k = 0; k < s->n_stages; k++) fr__json_int(j, NULL, s->replicas[k]);
+    fr__json_end(j);
     fr__json_real(j, "makespan", c->makespan);
     fr__json_list(j, "peak_live");
     for (int w = 0; w < s->n_workers; w++) fr__json_int(j, NULL, c->peak_live[w]);

@@ -2,17 +2,20 @@
  * first.
  *
  * A stage steps right after its last gradient of a mini-batch has been made and sent on, so that
- * the update can ride on that computation. REDUCE hands in and goes on, STEP waits for what all
- * stages hand in: a worker with several stages therefore hands in all of its own before it steps
- * the first of them, or it would wait for itself. Replicas of a stage sum their gradients this way,
- * so each of them has a REDUCE, behind the last gradient of its own share. */
+ * the update can ride on that computation. REDUCE hands in and goes on. With a flush STEP waits for
+ * what all stages hand in: a worker with several stages therefore hands in all of its own before it
+ * steps the first of them, or it would wait for itself. Steps that a file has placed stay where
+ * they are, if they do not stand before a reduction that is added. Replicas of a stage sum their
+ * gradients this way, so each of them has a REDUCE, behind the last gradient of its own share. */
 #include "sched/sched.h"
 
 typedef struct steps {
     fr_schedule *s;
     bool add_step, add_reduce;
-    int *grads_left;  /* [stage][mini-batch]: gradients not yet summed */
-    int *stages_left; /* [mini-batch]: stages of this worker not yet handed in */
+    bool is_joint;      /* reductions are added that all steps of a mini-batch wait for */
+    int *grads_left;    /* [stage][mini-batch]: gradients not yet summed */
+    int *stages_left;   /* [mini-batch]: stages of this worker not yet handed in */
+    fr_instr_list held; /* steps that stood before a REDUCE which they must wait for */
 } steps;
 
 static bool has_action(const fr_schedule *s, fr_action action)
@@ -44,13 +47,28 @@ static bool push(fr_instr_list *l, fr_action action, int stage, int batch)
         l, (fr_instr){.action = (uint8_t)action, .stage = stage, .micro = batch, .peer = -1});
 }
 
+/* Steps of a mini-batch that were held back; -1: of all. */
+static bool let_go(steps *p, int batch, fr_instr_list *out)
+{
+    int n_left = 0;
+    for (int i = 0; i < p->held.n; i++) {
+        fr_instr at = p->held.at[i];
+        if (batch >= 0 && at.micro != batch)
+            p->held.at[n_left++] = at;
+        else if (!fr__list_push(out, at))
+            return false;
+    }
+    p->held.n = n_left;
+    return true;
+}
+
 /* The stage's last gradient of the mini-batch has been listed. */
 static bool finish(steps *p, int w, int stage, int batch, fr_instr_list *out)
 {
     if (p->add_reduce && !push(out, FR_DO_REDUCE, stage, batch)) return false;
-    if (!p->add_step) return true;
-    if (!p->add_reduce) return push(out, FR_DO_STEP, stage, batch);
+    if (!p->is_joint) return !p->add_step || push(out, FR_DO_STEP, stage, batch);
     if (--p->stages_left[batch] > 0) return true;
+    if (!p->add_step) return let_go(p, batch, out);
     int n;
     const int *own = fr__stages_of(p->s, w, &n);
     for (int k = 0; k < n; k++)
@@ -68,13 +86,14 @@ static bool rewrite(steps *p, int w, fr_instr_list *out)
         if (is_gradient(in->at[i].action)) ++*grads_left(p, &in->at[i]);
     for (int i = 0; i < in->n; i++) {
         const fr_instr *at = &in->at[i];
-        if (!fr__list_push(out, *at)) return false;
+        bool waits = p->is_joint && at->action == FR_DO_STEP && p->stages_left[at->micro] > 0;
+        if (!fr__list_push(waits ? &p->held : out, *at)) return false;
         if (!is_gradient(at->action) || --*grads_left(p, at) > 0) continue;
         while (i + 1 < in->n && is_send_of(at, &in->at[i + 1])) /* others wait for it */
             if (!fr__list_push(out, in->at[++i])) return false;
         if (!finish(p, w, at->stage, at->micro / p->s->n_micro, out)) return false;
     }
-    return true;
+    return let_go(p, -1, out);
 }
 
 fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
@@ -84,6 +103,7 @@ fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
                .add_step = !has_action(s, FR_DO_STEP),
                .add_reduce = (must_reduce || fr__has_replicas(s)) && !has_action(s, FR_DO_REDUCE)};
     if (!p.add_step && !p.add_reduce) return FR_OK;
+    p.is_joint = p.add_reduce && fr__steps_together(s);
     size_t cells = (size_t)s->n_stages * (size_t)s->n_batches; /* 0 again after each worker */
     p.grads_left = FR_NEW_ARRAY(int, cells);
     p.stages_left = FR_NEW_ARRAY(int, s->n_batches);
@@ -95,5 +115,6 @@ fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     }
     fr__free(p.grads_left);
     fr__free(p.stages_left);
+    fr__free(p.held.at);
     return is_ok ? FR_OK : fr__no_memory(ctx, cells * sizeof(int), "the steps of a schedule");
 }

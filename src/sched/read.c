@@ -2,12 +2,16 @@
  *
  * Either way the file becomes a row of entries that remember line and place, so that whatever is
  * wrong can be pointed at. CSV says nothing but the instructions: who owns a stage is the row it
- * stands in, numbers of stages and micro-batches are the largest found. */
+ * stands in, numbers of stages and micro-batches are the largest found.
+ *
+ * A file may be written for all replicas of its stages, or for one pipeline; where equally many
+ * replicas of all stages are wanted, that is made into so many. */
 #include "sched/read.h"
 
 #include "io/file.h"
 #include "sched/check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char magic[] = "forerun-schedule";
@@ -77,17 +81,34 @@ static fr_status read_flush(fr_reader *r, fr_span value)
     return FR_OK;
 }
 
+/* The next number of a list, `least` or more. */
+static fr_status read_next(const fr_reader *r, fr_span *list, size_t number, int least,
+                           const char *what, int *value)
+{
+    fr_span part = fr__read_part(list, ' ');
+    if (!fr__read_number(&part, value) || part.n > 0 || *value < least)
+        return fr__read_fail(r, r->line, (int)number + 1, "expected %s, from %d", what, least);
+    return FR_OK;
+}
+
 static fr_status read_worker_of(fr_reader *r, fr_span value)
 {
     if (r->worker_of.n) return fr__read_fail(r, r->line, 0, "worker_of is said twice");
-    while (value.n > 0) {
-        fr_span part = fr__read_part(&value, ' ');
-        int w;
-        if (!fr__read_number(&part, &w) || part.n > 0)
-            return fr__read_fail(r, r->line, (int)r->worker_of.n + 1,
-                                 "expected the number of a worker");
+    for (int w; value.n > 0;) {
+        FR_TRY(read_next(r, &value, r->worker_of.n, 0, "the number of a worker", &w));
         if (!fr__vec_push(&r->worker_of, w))
             return fr__no_memory(r->ctx, r->worker_of.n * sizeof(int), r->path);
+    }
+    return FR_OK;
+}
+
+static fr_status read_replicas(fr_reader *r, fr_span value)
+{
+    if (r->replicas.n) return fr__read_fail(r, r->line, 0, "replicas is said twice");
+    for (int n; value.n > 0;) {
+        FR_TRY(read_next(r, &value, r->replicas.n, 1, "how many replicas a stage has", &n));
+        if (!fr__vec_push(&r->replicas, n))
+            return fr__no_memory(r->ctx, r->replicas.n * sizeof(int), r->path);
     }
     return FR_OK;
 }
@@ -132,11 +153,12 @@ static fr_status read_text_line(fr_reader *r, fr_span line)
     if (is_word(key, "batches")) return read_int(r, "batches", line, &r->n_batches);
     if (is_word(key, "flush")) return read_flush(r, line);
     if (is_word(key, "worker_of")) return read_worker_of(r, line);
+    if (is_word(key, "replicas")) return read_replicas(r, line);
     if (is_word(key, "forward")) return read_links(r, 0, line);
     if (is_word(key, "backward")) return read_links(r, 1, line);
     return fr__read_fail(r, r->line, 0,
                          "%.*s: expected one of name, stages, workers, micro, batches, flush, "
-                         "worker_of, forward, backward, worker",
+                         "worker_of, replicas, forward, backward, worker",
                          (int)(key.n < 40 ? key.n : 40), key.at);
 }
 
@@ -160,6 +182,72 @@ static fr_status read_text(fr_reader *r)
 
 static bool is_of_batch(int action) { return action == FR_DO_REDUCE || action == FR_DO_STEP; }
 
+/* Replicas that the caller wants of a stage. */
+static int wanted(const fr_schedule_desc *d, int stage)
+{
+    return d && d->replicas ? d->replicas[d->n_stages ? stage : 0] : 1;
+}
+
+static bool stands_in_several_rows(const fr_reader *r, int stage)
+{
+    int row = -1;
+    for (size_t i = 0; i < r->entries.n; i++) {
+        if (r->entries.at[i].x.stage != stage) continue;
+        if (row >= 0 && r->entries.at[i].worker != row) return true;
+        row = r->entries.at[i].worker;
+    }
+    return false;
+}
+
+/* Those of the file, if it has any: a text form says so, in CSV a stage that is to have several
+ * stands in several rows. Else it is one pipeline, of which several are made. */
+static fr_status find_replicas(fr_reader *r, const fr_schedule_desc *d)
+{
+    int most = 0;
+    bool is_said = r->replicas.n > 0, is_even = true;
+    for (int k = 0; k < r->n_stages; k++) {
+        if (wanted(d, k) < 1)
+            return fr_fail(r->ctx, FR_INVALID, "%s: %d replicas of stage %d; 1 is the least",
+                           r->path, wanted(d, k), k);
+        if (wanted(d, k) > wanted(d, most)) most = k;
+        is_even &= wanted(d, k) == wanted(d, 0);
+    }
+    if (is_said && r->replicas.n != (size_t)r->n_stages)
+        return fr_fail(r->ctx, FR_INVALID, "%s: replicas of %zu stages, there are %d", r->path,
+                       r->replicas.n, r->n_stages);
+    if (wanted(d, most) == 1) return FR_OK;
+    for (int k = 0; is_said && k < r->n_stages; k++)
+        if (r->replicas.at[k] != wanted(d, k))
+            return fr_fail(r->ctx, FR_INVALID,
+                           "%s: it is for %d replicas of stage %d, not for %d; make them equal, or "
+                           "leave the number to the file",
+                           r->path, r->replicas.at[k], k, wanted(d, k));
+    if (is_said) return FR_OK;
+    if (stands_in_several_rows(r, most)) {
+        for (int k = 0; k < r->n_stages; k++)
+            if (!fr__vec_push(&r->replicas, wanted(d, k)))
+                return fr__no_memory(r->ctx, r->replicas.n * sizeof(int), r->path);
+        return FR_OK;
+    }
+    if (!is_even)
+        return fr_fail(
+            r->ctx, FR_INVALID,
+            "%s: it is for one pipeline, which can be made into several alike, but stage "
+            "%d is to have %d replicas and stage %d has %d; write one list for each "
+            "replica",
+            r->path, 0, wanted(d, 0), most, wanted(d, most));
+    r->n_pipelines = wanted(d, 0);
+    return FR_OK;
+}
+
+static fr_status wrong_micro(const fr_reader *r, int n_micro)
+{
+    char text[64] = "";
+    if (r->n_pipelines > 1) snprintf(text, sizeof text, " shared by %d replicas", r->n_pipelines);
+    return fr_fail(r->ctx, FR_INVALID, "%s: it is for %d micro-batches a mini-batch, not for %d%s",
+                   r->path, r->n_micro, n_micro, text);
+}
+
 /* Numbers that the file does not say; they stay in proportion to its length. */
 static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d)
 {
@@ -171,10 +259,18 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
     }
     if (n_all == 0) return fr_fail(r->ctx, FR_INVALID, "%s: no instructions in it", r->path);
     if (!r->n_stages) r->n_stages = n_stages;
-    if (r->n_micro && n_micro && r->n_micro != n_micro)
+    if (d && d->n_stages && d->n_stages != r->n_stages)
+        return fr_fail(r->ctx, FR_INVALID, "%s: it has %d stages, the model is cut into %d",
+                       r->path, r->n_stages, d->n_stages);
+    FR_TRY(find_replicas(r, d));
+    if (n_micro % r->n_pipelines != 0)
         return fr_fail(r->ctx, FR_INVALID,
-                       "%s: it is for %d micro-batches a mini-batch, not for %d", r->path,
-                       r->n_micro, n_micro);
+                       "%s: %d micro-batches a mini-batch cannot be dealt round robin to %d "
+                       "replicas; train.micro must be a multiple of them",
+                       r->path, n_micro, r->n_pipelines);
+    if (r->n_micro && n_micro && r->n_micro != n_micro / r->n_pipelines)
+        return wrong_micro(r, n_micro);
+    n_micro /= r->n_pipelines;
     if (!r->n_micro) r->n_micro = n_micro;
     if (!r->n_micro) r->n_micro = r->n_batches ? n_all / r->n_batches : n_all;
     if (!r->n_batches && r->n_micro) r->n_batches = n_all / r->n_micro;
@@ -190,13 +286,10 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
                        "%s: %zu instructions are too few for %d stages with %d micro-batches each; "
                        "is a number mistyped?",
                        r->path, r->entries.n, r->n_stages, n_all);
-    if (d && d->n_stages && d->n_stages != r->n_stages)
-        return fr_fail(r->ctx, FR_INVALID, "%s: it has %d stages, the model is cut into %d",
-                       r->path, r->n_stages, d->n_stages);
     return FR_OK;
 }
 
-/* Who owns a stage is the row it stands in. */
+/* Who owns a stage is the row it stands in; of replicas, it is the first. */
 static fr_status fill_workers(fr_reader *r)
 {
     bool is_said = r->worker_of.n > 0;
@@ -212,10 +305,12 @@ static fr_status fill_workers(fr_reader *r)
             return fr__read_fail(r, e->line, e->number, "no stage %d; there are %d", e->x.stage,
                                  r->n_stages);
         int *w = &r->worker_of.at[e->x.stage];
+        int n = r->replicas.n > 0 ? r->replicas.at[e->x.stage] : 1;
         if (*w < 0) *w = e->worker;
-        if (*w != e->worker)
-            return fr__read_fail(r, e->line, e->number, "stage %d is on worker %d, this is %d",
-                                 e->x.stage, *w, e->worker);
+        if (e->worker < *w || e->worker - *w >= n)
+            return fr__read_fail(r, e->line, e->number,
+                                 "stage %d is on worker %d, this is %d; it has %d replica%s",
+                                 e->x.stage, *w, e->worker, n, n == 1 ? "" : "s");
     }
     for (int k = 0; k < r->n_stages; k++)
         if (r->worker_of.at[k] < 0 || r->worker_of.at[k] >= r->n_rows)
@@ -236,13 +331,14 @@ static fr_status check_entry(const fr_reader *r, const fr_entry *e)
     return FR_OK;
 }
 
-/* The model's links where they are given, else the file's, else a chain. */
+/* The model's links where they are given, else the file's, else a chain; the file's replicas. */
 static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *given)
 {
     static const fr_link none[1];
     fr_schedule_desc d = {
         .n_stages = r->n_stages, .n_micro = r->n_micro, .n_batches = r->n_batches};
-    if (given) {
+    if (r->replicas.n > 0) d.replicas = r->replicas.at;
+    if (given && (given->forward || given->backward)) {
         d.n_forward = given->n_forward, d.forward = given->forward;
         d.n_backward = given->n_backward, d.backward = given->backward;
         return d;
@@ -270,6 +366,19 @@ static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     return status;
 }
 
+static fr_status make_pipelines(fr_reader *r, fr_schedule **s)
+{
+    int n = r->n_pipelines;
+    if (n > FR_SCHED_MAX_NUMBER / r->n_micro)
+        return fr_fail(r->ctx, FR_INVALID,
+                       "%s: %d replicas with %d micro-batches each are too many", r->path, n,
+                       r->n_micro);
+    for (int k = 0; k < r->n_stages; k++)
+        if (!fr__vec_push(&r->replicas, n))
+            return fr__no_memory(r->ctx, r->replicas.n * sizeof(int), r->path);
+    return fr__schedule_replicate(r->ctx, s, r->replicas.at, n * r->n_micro);
+}
+
 static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule **out)
 {
     bool has_back = false, is_split = false;
@@ -289,7 +398,8 @@ static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule 
         fr__emit_transfer(s, e->worker, (fr_action)e->x.action, e->x.stage, e->x.micro, e->x.peer);
     }
     if (fr__emit_failed(s)) return fr__no_memory(r->ctx, r->entries.n * sizeof(fr_instr), r->path);
-    return lower(r->ctx, s, given && given->must_reduce);
+    if (r->n_pipelines > 1) FR_TRY(make_pipelines(r, out));
+    return lower(r->ctx, *out, given && given->must_reduce);
 }
 
 static fr_status parse(fr_reader *r, int n_micro, const fr_schedule_desc *d, fr_schedule **out)
@@ -310,8 +420,12 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     /* What fails below the reader does not know the file: its text is passed on with the path. */
     fr_ctx *own = fr_ctx_create();
     if (!own) return fr__no_memory(ctx, sizeof(fr_reader), path);
-    fr_reader r = {
-        .ctx = own, .path = path, .at = data, .end = data + bytes, .line = 0, .is_flush = -1};
+    fr_reader r = {.ctx = own,
+                   .path = path,
+                   .at = data,
+                   .end = data + bytes,
+                   .is_flush = -1,
+                   .n_pipelines = 1};
     base = base ? base + 1 : path;
     set_name(&r, (fr_span){base, strlen(base)});
     fr_status status = parse(&r, n_micro, d, out);
@@ -329,6 +443,7 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     }
     fr__vec_fini(&r.entries);
     fr__vec_fini(&r.worker_of);
+    fr__vec_fini(&r.replicas);
     fr__vec_fini(&r.links[0]);
     fr__vec_fini(&r.links[1]);
     fr_ctx_free(own);

@@ -34,6 +34,8 @@ typedef struct fr_reader {
     int n_stages, n_workers, n_micro, n_batches;
     int is_flush; /* -1: not said */
     FR_VEC(int) worker_of;
+    FR_VEC(int) replicas;     /* [stage]; empty: one each */
+    int n_pipelines;          /* all of it so many times, side by side */
     FR_VEC(fr_link) links[2]; /* forward, backward */
     bool has_links[2];
 } fr_reader;

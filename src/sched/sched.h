@@ -113,6 +113,9 @@ static inline bool fr__is_last_use(const fr_schedule *s, int action)
 {
     return s->is_forward_only ? action == FR_DO_F : action == FR_DO_B || action == FR_DO_W;
 }
+/* A STEP waits for the REDUCE of all stages: their update is one moment. Without a flush each stage
+ * has its own, and waits for its replicas. */
+static inline bool fr__steps_together(const fr_schedule *s) { return s->is_flush; }
 /* Makes the gradients that go to other stages. */
 static inline bool fr__makes_gradients(int action)
 {

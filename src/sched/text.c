@@ -12,7 +12,10 @@
  *     forward 0>1
  *     backward 1>0
  *     worker 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0STEP0
- *     worker 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1STEP0 */
+ *     worker 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1STEP0
+ *
+ * Where some stage has more than one worker, "replicas 2 1" says how many each has, and worker_of
+ * is the first of them. */
 #include "sched/print.h"
 #include "sched/sched.h"
 
@@ -49,6 +52,13 @@ char *fr__print_end(fr_print *p)
 
 void fr_text_free(char *text) { fr__free(text); }
 
+static void print_ints(fr_print *p, const char *name, int n, const int *values)
+{
+    fr__print(p, "%s", name);
+    for (int i = 0; i < n; i++) fr__print(p, " %d", values[i]);
+    fr__print(p, "\n");
+}
+
 static void print_links(fr_print *p, const char *name, int n, const fr_link *links)
 {
     fr__print(p, "%s", name);
@@ -63,9 +73,8 @@ char *fr_schedule_to_text(const fr_schedule *s)
     fr__print(&p, "forerun-schedule 1\nname %s\n", s->name);
     fr__print(&p, "stages %d\nworkers %d\nmicro %d\nbatches %d\nflush %s\n", s->n_stages,
               s->n_workers, s->n_micro, s->n_batches, s->is_flush ? "yes" : "no");
-    fr__print(&p, "worker_of");
-    for (int k = 0; k < s->n_stages; k++) fr__print(&p, " %d", s->worker_of[k]);
-    fr__print(&p, "\n");
+    print_ints(&p, "worker_of", s->n_stages, s->worker_of);
+    if (fr__has_replicas(s)) print_ints(&p, "replicas", s->n_stages, s->replicas);
     print_links(&p, "forward", s->n_forward, s->forward);
     print_links(&p, "backward", s->n_backward, s->backward);
     for (int w = 0; w < s->n_workers; w++) {

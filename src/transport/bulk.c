@@ -11,7 +11,12 @@ enum { SAY_WHY_MS = 1000 };
 
 /* --- streams -------------------------------------------------------------------------------- */
 
-static fr_status broken(fr_team *t) { return fr_fail(t->ctx, FR_PEER, "%s", t->text); }
+static fr_status broken(fr_team *t)
+{
+    const char *text;
+    fr_team_is_broken(t, &text);
+    return fr_fail(t->ctx, FR_PEER, "%s", text);
+}
 
 static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
 {
@@ -22,45 +27,44 @@ static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
     return broken(t);
 }
 
-static fr__line *stream_to(fr_team *t, int rank, fr_status *status)
+/* Nothing is put once a rank is lost, but what came before may still be taken: of a rank that ended
+ * after an agreement the others have its vote. */
+static fr_status open_stream(fr_team *t, int rank, bool is_put, fr__line **out)
 {
-    fr__line *l = t ? fr__line_to(t, rank) : NULL;
-    *status = FR_OK;
-    if (!t)
-        *status = FR_INVALID;
-    else if (atomic_load(&t->is_broken))
-        *status = broken(t);
-    else if (!l)
-        *status = fr_fail(t->ctx, FR_INVALID,
-                          "a stream between rank %d and rank %d of %d: there is no line", t->rank,
-                          rank, t->size);
-    return *status == FR_OK ? l : NULL;
+    if (!t) return FR_INVALID;
+    if (atomic_load(&t->is_mute) || (is_put && atomic_load(&t->is_broken))) return broken(t);
+    *out = fr__line_to(t, rank);
+    if (*out) return FR_OK;
+    return fr_fail(t->ctx, FR_INVALID,
+                   "a stream between rank %d and rank %d of %d: there is no line", t->rank, rank,
+                   t->size);
+}
+
+static fr_status close_stream(fr_team *t, int rank, fr__wire end, size_t moved, size_t bytes)
+{
+    switch (end) {
+    case FR__WIRE_DONE: return FR_OK;
+    case FR__WIRE_STOPPED: return broken(t);
+    default: return lose_stream(t, rank, moved, bytes);
+    }
 }
 
 fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes)
 {
-    fr_status status;
+    fr__line *l = NULL;
     size_t moved;
-    fr__line *l = stream_to(t, to, &status);
-    if (!l) return status;
-    switch (fr__wire_write(l->bulk, data, bytes, t->broken_fd, 0, &moved)) {
-    case FR__WIRE_DONE: return FR_OK;
-    case FR__WIRE_STOPPED: return broken(t);
-    default: return lose_stream(t, to, moved, bytes);
-    }
+    FR_TRY(open_stream(t, to, true, &l));
+    fr__wire end = fr__wire_write(l->bulk, data, bytes, t->broken_fd, 0, &moved);
+    return close_stream(t, to, end, moved, bytes);
 }
 
 fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes)
 {
-    fr_status status;
+    fr__line *l = NULL;
     size_t moved;
-    fr__line *l = stream_to(t, from, &status);
-    if (!l) return status;
-    switch (fr__wire_read(l->bulk, data, bytes, t->broken_fd, 0, &moved)) {
-    case FR__WIRE_DONE: return FR_OK;
-    case FR__WIRE_STOPPED: return broken(t);
-    default: return lose_stream(t, from, moved, bytes);
-    }
+    FR_TRY(open_stream(t, from, false, &l));
+    fr__wire end = fr__wire_read(l->bulk, data, bytes, t->broken_fd, 0, &moved);
+    return close_stream(t, from, end, moved, bytes);
 }
 
 /* --- together ------------------------------------------------------------------------------- */

@@ -32,8 +32,8 @@ bool fr__bytes_reserve(fr__bytes *b, size_t more)
         b->done = 0;
     }
     if (b->room - b->n >= more) return true;
-    size_t room = b->room ? b->room : CHUNK;
-    while (room - b->n < more) room *= 2;
+    size_t room = b->room ? 2 * b->room : CHUNK;
+    if (room - b->n < more) room = b->n + more;
     char *at = fr__realloc(b->at, b->n, room);
     if (!at) return false;
     b->at = at;
@@ -282,7 +282,7 @@ static void hear_line(fr_team *t, fr__line *l)
 static bool begin_call(fr_team *t, bool is_loss, fr_team_ears *ears)
 {
     pthread_mutex_lock(&t->lock);
-    bool is_on = t->has_ears && !t->is_mute;
+    bool is_on = t->has_ears && !atomic_load(&t->is_mute);
     if (is_loss) is_on = is_on && atomic_load(&t->is_broken) && !t->is_lost_told;
     if (is_on) {
         *ears = t->ears;

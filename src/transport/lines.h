@@ -52,6 +52,7 @@ typedef struct fr__line {
 
 typedef struct fr__name {
     char text[112];
+    char host[64];
 } fr__name;
 
 struct fr_team {
@@ -67,10 +68,10 @@ struct fr_team {
     fr_team_ears ears;
     bool has_ears, is_lost_told;
     bool is_calling; /* the thread is in a function of the ears */
-    bool is_mute;    /* this rank gave up */
     int lost_rank;
     char text[FR__MAX_TEXT]; /* who was lost and why; written once, before is_broken */
     atomic_bool is_broken, is_ending;
+    atomic_bool is_mute; /* this rank gave up */
 
     int wake_fd;   /* wakes the thread */
     int broken_fd; /* readable for ever once a rank is lost */

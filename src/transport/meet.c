@@ -73,6 +73,7 @@ static void set_name(fr_team *t, int rank, const char *host, int64_t process)
 {
     snprintf(t->names[rank].text, sizeof t->names[rank].text,
              "rank %d (host %.*s, process %" PRId64 ")", rank, HOST_BYTES - 1, host, process);
+    snprintf(t->names[rank].host, sizeof t->names[rank].host, "%.*s", HOST_BYTES - 1, host);
 }
 
 static void list_addresses(const card *c, char *out, size_t room)
@@ -290,7 +291,10 @@ static fr_status hear_verdict(fr_team *t, uint64_t until)
     if (fr__wire_read(fd, &v, sizeof v, -1, until, NULL) != FR__WIRE_DONE) goto cut;
     if (v.status == FR_OK && v.bytes == names_bytes) {
         if (fr__wire_read(fd, t->names, names_bytes, -1, until, NULL) != FR__WIRE_DONE) goto cut;
-        for (int i = 0; i < t->size; i++) t->names[i].text[sizeof t->names[i].text - 1] = '\0';
+        for (int i = 0; i < t->size; i++) {
+            t->names[i].text[sizeof t->names[i].text - 1] = '\0';
+            t->names[i].host[sizeof t->names[i].host - 1] = '\0';
+        }
         return FR_OK;
     }
     char text[FR__MAX_TEXT] = "";

@@ -122,6 +122,16 @@ const char *fr_team_name(const fr_team *t, int rank)
     return rank >= 0 && rank < t->size ? t->names[rank].text : "no rank of this team";
 }
 
+void fr_team_neighbours(const fr_team *t, int *nth, int *n)
+{
+    *nth = 0, *n = t ? 0 : 1;
+    for (int r = 0; t && r < t->size; r++) {
+        if (strcmp(t->names[r].host, t->names[t->rank].host) != 0) continue;
+        *nth += r < t->rank;
+        ++*n;
+    }
+}
+
 void fr_team_set_patience(fr_team *t, double seconds)
 {
     if (!t) return;
@@ -151,7 +161,7 @@ void fr_team_listen(fr_team *t, const fr_team_ears *ears)
     pthread_mutex_lock(&t->lock);
     t->has_ears = ears != NULL;
     t->ears = ears ? *ears : (fr_team_ears){0};
-    bool is_told = ears && atomic_load(&t->is_broken) && !t->is_mute;
+    bool is_told = ears && atomic_load(&t->is_broken) && !atomic_load(&t->is_mute);
     t->is_lost_told = is_told;
     while (t->is_calling && !pthread_equal(pthread_self(), t->thread))
         pthread_cond_wait(&t->changed, &t->lock);
@@ -166,7 +176,7 @@ static fr_status tell(fr_team *t, fr__line *l, const void *data, size_t bytes)
         return fr_fail(t->ctx, FR_INVALID, "a message of %zu bytes; more than %d go by a stream",
                        bytes, FR__MAX_MESSAGE);
     pthread_mutex_lock(&t->lock);
-    bool is_said = t->is_mute || fr__say(l, FR__FRAME_TALK, data, bytes, NULL, 0);
+    bool is_said = atomic_load(&t->is_mute) || fr__say(l, FR__FRAME_TALK, data, bytes, NULL, 0);
     bool has_rest = l->out.done < l->out.n;
     pthread_mutex_unlock(&t->lock);
     if (has_rest) fr__lines_wake(t);
@@ -203,10 +213,10 @@ void fr_team_fail(fr_team *t, const char *text)
     char own[FR__MAX_TEXT + sizeof(fr__name)];
     snprintf(own, sizeof own, "%s failed: %s", fr_team_name(t, t->rank), text);
     pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < t->n_lines && !t->is_mute; i++)
+    for (int i = 0; i < t->n_lines && !atomic_load(&t->is_mute); i++)
         (void)fr__say(&t->lines[i], FR__FRAME_FAIL, text, bytes, NULL, 0);
-    t->is_mute = true;
     fr__break(t, t->rank, own);
+    atomic_store(&t->is_mute, true);
     pthread_mutex_unlock(&t->lock);
     fr__lines_wake(t);
     fr__lines_flush(t, FLUSH_S);

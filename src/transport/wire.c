@@ -29,7 +29,8 @@ static int ms_until(uint64_t until_ns)
     return ms < 1000000 ? (int)ms : 1000000;
 }
 
-/* DONE: fd is ready, or has an error that the next call on it will say. */
+/* DONE: fd is ready, or has an error that the next call on it will say. What has come is read even
+ * if it is time to stop. */
 static fr__wire wait_for(int fd, short events, int stop_fd, uint64_t until_ns)
 {
     struct pollfd polls[2] = {{.fd = fd, .events = events}, {.fd = stop_fd, .events = POLLIN}};
@@ -37,7 +38,7 @@ static fr__wire wait_for(int fd, short events, int stop_fd, uint64_t until_ns)
         int n = poll(polls, 2, ms_until(until_ns));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return FR__WIRE_CUT;
-        if (polls[1].revents) return FR__WIRE_STOPPED;
+        if (polls[1].revents && !(polls[0].revents & POLLIN)) return FR__WIRE_STOPPED;
         if (polls[0].revents) return FR__WIRE_DONE;
         if (until_ns && fr__now_ns() >= until_ns) return FR__WIRE_LATE;
     }

@@ -10,7 +10,7 @@ typedef char fr__address[FR__ADDRESS_BYTES]; /* "10.0.0.1", "fd00::2" */
 typedef enum fr__wire {
     FR__WIRE_DONE,
     FR__WIRE_LATE,    /* the deadline passed */
-    FR__WIRE_STOPPED, /* stop_fd is readable */
+    FR__WIRE_STOPPED, /* stop_fd is readable, and nothing is there to read */
     FR__WIRE_CUT      /* the other end is gone */
 } fr__wire;
 

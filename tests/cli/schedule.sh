@@ -59,6 +59,49 @@ done
 run 0 schedule 1f1b --stages 2 --micro 1 --format csv
 same "$(cat out)" "$(printf '0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0')" "csv"
 
+# --- replicas: pipelines side by side, or more workers for some stages ---
+for p in 1 2 4; do
+    for r in 1 2 3; do
+        table 1f1b $p $((4 * r)) $((3 * (4 + p - 1))) --replicas $r
+        table gpipe $p $((4 * r)) $((3 * (4 + p - 1))) --replicas $r
+        table zb-h1 $p $((4 * r)) $((3 * 4 + p - 1)) --replicas $r
+        table interleaved $((2 * p)) $((4 * r)) $((3 * (2 * 4 + p - 1))) --chunks 2 --replicas $r
+    done
+done
+run 0 schedule 1f1b --replicas 3,1 --micro 6 --format json
+same "$(list replicas)" "3 1" "replicas in JSON"
+same "$(number stages)" 2 "stages of a list of replicas"
+same "$(list peak_live)" "2 2 2 1" "1F1B-RR: ceil(4 / 3) in flight on each of three, 1 on the last"
+for method in sequential gpipe 1f1b 1f1b-async forward; do
+    for form in text csv; do
+        run 0 schedule $method --replicas 3,1,2 --micro 6 --format $form
+        cp out file
+        run 0 schedule --check file --micro 6 --replicas 3,1,2
+        grep -q '^file: valid: 6 workers, 3 stages, 6 micro-batches' out || fail "verdict on $method"
+        run 0 schedule --check file --micro 6 --replicas 3,1,2 --format $form
+        sed -i 's/^name .*/name file/' file out
+        cmp -s file out || fail "$method with replicas: $form is not what was read"
+    done
+done
+run 0 schedule 1f1b --stages 2 --micro 2 --format csv
+cp out one.csv
+run 0 schedule --check one.csv --replicas 3
+same "$(cat out)" "one.csv: valid: 6 workers, 2 stages, 6 micro-batches, makespan 9, peak live 2 2 2 1 1 1" "three of one"
+run 2 schedule --check one.csv --replicas 3,1
+says one.csv "one pipeline"
+run 2 schedule --check one.csv --replicas 3 --micro 5
+says one.csv "round robin to 3 replicas"
+run 2 schedule 1f1b --micro 8 --replicas 3
+says "stage 0 has 3 replicas for 8 micro-batches" "must be a multiple"
+run 2 schedule zb-h1 --replicas 2,1
+says "equally many replicas"
+run 2 schedule 1f1b --stages 3 --replicas 2,1
+says "2 numbers for 3 stages"
+for wrong in 0 -1 2, ,2 2,,1 x 2x 1000001 99999999999999999999; do
+    run 2 schedule 1f1b --replicas $wrong
+    says "--replicas"
+done
+
 # --- methods are generators with another name; "method" is the name as given ---
 run 0 schedule single --format json
 grep -q '"method": "single", "stages": 1, ' out || fail "single"
@@ -106,6 +149,7 @@ interleaved --stages 4 --chunks 2 --micro 4
 zb-h1 --stages 4 --micro 4
 1f1b-async --stages 3 --micro 1 --batches 6
 nf1b --stages 3 --micro 2 --batches 3
+1f1b --replicas 3,1 --micro 6
 LIST
 run 0 schedule 1f1b --stages 2 --micro 2 --format text
 while IFS= read -r row; do documented "$row"; done <out

@@ -37,10 +37,13 @@ typedef struct rig_options {
     const char *backend;   /* NULL: rig_backend */
     int n_stages;          /* 0: 1; cut by fr_graph_balance, unless cuts are given */
     const int *cuts, *worker_of;
+    const int *replicas; /* [stage] */
     int chunks, n_micro, n_batches;
     double lr, weight_decay, clip_norm, stall_s;
     uint64_t seed; /* 0: 7 */
     bool want_norm, keep_grads, want_ledger, exact, want_logits, evaluates_only;
+    bool exact_sum, want_snapshots;
+    fr_sync_options sync;
     int n_threads, n_events, n_samples;
     const char *fault;
 } rig_options;
@@ -110,6 +113,7 @@ static inline fr_status rig_schedule(rig *p, const rig_options *o, int n_stages)
                           .n_micro = o->n_micro ? o->n_micro : 1,
                           .n_batches = o->n_batches,
                           .worker_of = o->worker_of,
+                          .replicas = o->replicas,
                           .forward = f,
                           .backward = b,
                           .must_reduce = o->clip_norm > 0 || o->want_norm || is_tied(p->b.graph)};
@@ -159,7 +163,10 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
                           .stall_s = o->stall_s,
                           .want_ledger = o->want_ledger,
                           .n_events = o->n_events,
-                          .n_samples = o->n_samples};
+                          .n_samples = o->n_samples,
+                          .exact_sum = o->exact_sum,
+                          .sync = o->sync,
+                          .want_snapshots = o->want_snapshots};
     if (o->policy) assert_non_null(e->policy);
     if (o->fault) assert_null(fr_fault_parse(o->fault, &e->fault));
     opt->defaults(&e->options);
@@ -276,8 +283,8 @@ static inline double rig_steps(rig *p, int64_t first, int64_t n)
 
 /* --- what came out -------------------------------------------------------------------------- */
 
-/* Of all parameters, running statistics and optimizer state. */
-static inline void rig_sha(rig *p, char text[65])
+/* Of all parameters and optimizer state, with or without running statistics. */
+static inline void rig_sha_of(rig *p, bool with_buffers, char text[65])
 {
     static float plain[MAX_PARAM];
     fr_sha256 h;
@@ -285,6 +292,7 @@ static inline void rig_sha(rig *p, char text[65])
     for (int i = 0; i < fr_graph_n_params(p->b.graph); i++) {
         size_t n = count_of(&p->b, i);
         assert_true(n <= MAX_PARAM);
+        if (fr_graph_param(p->b.graph, i)->is_buffer && !with_buffers) continue;
         assert_ok(p->b.ctx, fr_engine_get_param(p->engine, i, plain));
         fr__sha256_update(&h, plain, n * sizeof(float));
         if (fr_graph_param(p->b.graph, i)->is_buffer || !p->desc.schedule) continue;
@@ -295,6 +303,8 @@ static inline void rig_sha(rig *p, char text[65])
     }
     fr__sha256_final(&h, text);
 }
+
+static inline void rig_sha(rig *p, char text[65]) { rig_sha_of(p, true, text); }
 
 /* The largest difference of any two parameters. */
 static inline double rig_distance(rig *a, rig *b)

@@ -225,6 +225,7 @@ static inline outcome do_update(oracle *o, int w, const fr_instr *x)
     for (int k = 0; k < s->n_stages; k++)
         for (int q = 0; q < s->replicas[k]; q++) {
             bool is_in = o->reduced[copy_of(o, k, q) * s->n_batches + x->micro];
+            if (!s->is_flush && k != x->stage) continue; /* stages do not wait for each other */
             if (o->has_reduce && s->worker_of[k] + q == w && !is_in) return BROKEN;
             all_in &= is_in;
         }

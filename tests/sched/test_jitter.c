@@ -26,7 +26,7 @@ typedef struct world {
     /* [stage][replica][slot]: micro-batch + 1, and stages that still need it */
     int slot_user[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
     int slot_uses[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
-    int n_reduces[MOST_MICRO];                /* [mini-batch]: of one walk */
+    int n_reduces[MOST_MICRO];                /* [mini-batch], by stage if need be: of one walk */
     int n_reduced[MOST_MICRO];                /* [mini-batch], over all walks */
     channel up[MOST_LINKS], down[MOST_LINKS]; /* last, so that those in use can be made new */
 } world;
@@ -78,6 +78,12 @@ static channel *channel_of(world *o, const fr_instr *i)
     }
 }
 
+/* With a flush the stages step together, else each when its own replicas have handed in. */
+static int reduction_of(const fr_schedule *s, const fr_instr *i)
+{
+    return s->is_flush ? i->micro : i->stage * s->n_batches + i->micro;
+}
+
 /* Would a worker of the engine wait here? */
 static bool must_wait(world *o, int w, const fr_instr *i)
 {
@@ -91,8 +97,9 @@ static bool must_wait(world *o, int w, const fr_instr *i)
         int pair = pair_of(s, (fr_link){i->peer, i->stage}, i->micro);
         return p->n_received[pair] == p->n_sent[pair];
     }
+    int moment = reduction_of(s, i);
     return i->action == FR_DO_STEP &&
-           o->n_reduced[i->micro] < o->n_reduces[i->micro] * (o->walk[w] + 1);
+           o->n_reduced[moment] < o->n_reduces[moment] * (o->walk[w] + 1);
 }
 
 /* Inputs of a computation are there: from the same worker, or received. */
@@ -178,7 +185,7 @@ static void finish(world *o, const fr_instr *i)
         assert_int_equal(p->sent[pair][p->n_received[pair]++ % MOST_MICRO], i->micro);
         p->is_here[i->micro] = true;
     }
-    if (i->action == FR_DO_REDUCE) o->n_reduced[i->micro]++;
+    if (i->action == FR_DO_REDUCE) o->n_reduced[reduction_of(s, i)]++;
 }
 
 static bool is_through(world *o, int w) { return o->walk[w] == o->n_walks; }
@@ -255,7 +262,7 @@ static void never_locks_up(void **unused)
         for (int w = 0; w < s->n_workers; w++)
             for (int i = 0; i < s->lists[w].n; i++)
                 if (s->lists[w].at[i].action == FR_DO_REDUCE)
-                    o->n_reduces[s->lists[w].at[i].micro]++;
+                    o->n_reduces[reduction_of(s, &s->lists[w].at[i])]++;
         o->n_walks = s->is_flush ? random_int(1, 3) : 1;
         o->cut = random_int(1, s->n_batches);
         run(o, random_case_text(&c));

@@ -175,11 +175,29 @@ static void check_buffers(const fr_schedule *s, const fr_clock *c)
     }
 }
 
+/* A STEP comes after every REDUCE that it waits for: with a flush of all stages, else of its own.
+ */
+static void check_reductions(const fr_schedule *s, const fr_clock *c)
+{
+    enum { MOST_BATCHES = 64 };
+    double last[32][MOST_BATCHES] = {{0}};
+    assert_true(s->n_batches <= MOST_BATCHES && s->n_stages <= 32);
+    for (int pass = 0; pass < 2; pass++)
+        for (int w = 0; w < s->n_workers; w++)
+            for (int i = 0; i < s->lists[w].n; i++) {
+                const fr_instr *at = &s->lists[w].at[i];
+                double *moment = &last[s->is_flush ? 0 : at->stage][at->micro % MOST_BATCHES];
+                if (pass == 0 && at->action == FR_DO_REDUCE) *moment = fmax(*moment, c->end[w][i]);
+                if (pass == 1 && at->action == FR_DO_STEP) assert_true(c->start[w][i] >= *moment);
+            }
+}
+
 static void check_clock(const fr_schedule *s, const fr_costs *costs)
 {
     fr_clock c = timed(s, costs);
     check_slots(s, &c);
     check_buffers(s, &c);
+    check_reductions(s, &c);
     fr_clock_free(&c);
 }
 

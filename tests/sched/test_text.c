@@ -24,6 +24,7 @@ static void assert_same(const fr_schedule *a, const fr_schedule *b, bool has_nam
     assert_int_equal(a->n_forward, b->n_forward);
     assert_int_equal(a->n_backward, b->n_backward);
     assert_memory_equal(a->worker_of, b->worker_of, (size_t)a->n_stages * sizeof(int));
+    assert_memory_equal(a->replicas, b->replicas, (size_t)a->n_stages * sizeof(int));
     for (int l = 0; l < a->n_forward; l++)
         assert_memory_equal(&a->forward[l], &b->forward[l], sizeof(fr_link));
     for (int l = 0; l < a->n_backward; l++)
@@ -83,6 +84,150 @@ static void all_round_trips(void **state)
                         }
                         round_trip(make_desc((*g)->name, d), &d);
                     }
+}
+
+static void replicas_round_trips(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (const fr_generator *const *g = fr_generator_list(); *g; g++)
+        for (int p = 1; p <= 3; p++)
+            for (int v = 1; v <= ((*g)->has_chunks ? 2 : 1); v++)
+                for (int kind = 0; kind < 4; kind++) {
+                    static const int of[4][3] = {{2, 2, 2}, {3, 3, 3}, {3, 1, 2}, {1, 2, 3}};
+                    int replicas[6];
+                    if (kind > 1 && (p == 1 || !(*g)->any_replicas)) continue;
+                    for (int k = 0; k < p * v; k++) replicas[k] = of[kind][k % p];
+                    fr_schedule_desc d = {.n_stages = p * v,
+                                          .chunks = v,
+                                          .n_micro = 6 * p,
+                                          .n_batches = (*g)->is_flush ? 1 : 2,
+                                          .replicas = replicas};
+                    fr_schedule *s = make_desc((*g)->name, d);
+                    char *text = fr_schedule_to_text(s);
+                    assert_non_null(strstr(text, "\nreplicas "));
+                    fr_text_free(text);
+                    round_trip(s, &d);
+                    n++;
+                }
+    assert_true(n > 40);
+    fr_schedule *s = make("1f1b", 2, 1, 2, 1); /* one each goes without saying */
+    char *text = fr_schedule_to_text(s);
+    assert_null(strstr(text, "replicas"));
+    fr_text_free(text);
+    fr_schedule_free(s);
+}
+
+/* A file of one pipeline is made into as many as there are replicas, whatever it holds. */
+static void one_pipeline_becomes_several(void **state)
+{
+    (void)state;
+    for (const fr_generator *const *g = fr_generator_list(); *g; g++)
+        for (int v = 1; v <= ((*g)->has_chunks ? 2 : 1); v++)
+            for (int r = 1; r <= 3; r++)
+                for (int form = 0; form < 3; form++) {
+                    const int replicas[] = {r, r, r, r};
+                    fr_schedule_desc d = {.n_stages = 2 * v,
+                                          .chunks = v,
+                                          .n_micro = 4,
+                                          .n_batches = (*g)->is_flush ? 1 : 2,
+                                          .must_reduce = form == 2};
+                    fr_schedule *one = make_desc((*g)->name, d);
+                    char *text = form ? fr_schedule_to_text(one) : fr_schedule_to_csv(one);
+                    d.n_micro = 4 * r, d.replicas = replicas, d.must_reduce = form == 2;
+                    fr_schedule *want = make_desc((*g)->name, d);
+                    fr_schedule *s = parse(text, 4 * r, &d);
+                    if (form != 1 || v == 1) assert_same(want, s, form > 0); /* steps said: kept */
+                    assert_ok(ctx, fr_schedule_check(ctx, s));
+                    fr_schedule_free(s);
+                    s = parse(text, 0, &(fr_schedule_desc){.replicas = replicas});
+                    assert_int_equal(s->n_workers, want->n_workers); /* without number of stages */
+                    fr_schedule_free(s);
+                    fr_text_free(text);
+                    fr_schedule_free(one);
+                    fr_schedule_free(want);
+                }
+}
+
+/* Reductions are added to a file that has steps: those of the worker's other stages come first. */
+static void steps_wait_for_reductions(void **state)
+{
+    (void)state;
+    const char *file = "0F0,1F0,1B0,1STEP0,0B0,0STEP0\n";
+    fr_schedule *s = parse(file, 0, &(fr_schedule_desc){.n_stages = 2, .must_reduce = true});
+    static const char *const want[] = {"0F0", "1F0",      "1B0",    "1REDUCE0",
+                                       "0B0", "0REDUCE0", "1STEP0", "0STEP0"};
+    char text[48];
+    assert_int_equal(s->lists[0].n, 8);
+    for (int i = 0; i < 8; i++)
+        assert_string_equal(fr_instr_text(&s->lists[0].at[i], text), want[i]);
+    assert_ok(ctx, fr_schedule_check(ctx, s));
+    fr_schedule_free(s);
+}
+
+static void replicas_that_do_not_fit(void **state)
+{
+    (void)state;
+    static const char one[] = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+    static const char three[] = "0F0,0B0\n0F1,0B1\n1F0,1B0,1F1,1B1\n";
+    static const char text[] = "forerun-schedule 1\nreplicas 2 1\nworker 0: 0F0 0B0\n"
+                               "worker 1: 0F1 0B1\nworker 2: 1F0 1B0 1F1 1B1\n";
+    static const struct {
+        const char *file, *says;
+        int n_micro, replicas[2];
+    } cases[] = {
+        {one, "f: 3 micro-batches a mini-batch cannot be dealt round robin to 2", 3, {2, 2}},
+        {one, "f: it holds micro-batches 0 to 1, 2 in all", 8, {2, 2}},
+        {one, "f: it is for one pipeline, which can be made into several alike", 0, {2, 1}},
+        {one, "f: 0 replicas of stage 1", 0, {1, 0}},
+        {one, "are too many", 0, {1 << 20, 1 << 20}},
+        {three, "f:2: entry 1: stage 0 is on worker 0, this is 1; it has 1 replica", 0, {1, 1}},
+        {three, "stage 0 has 3 replicas for 2 micro-batches", 0, {3, 1}},
+        {text, "f: it is for 2 replicas of stage 0, not for 3", 0, {3, 1}},
+        {"forerun-schedule 1\nmicro 2\nworker 0: 0F0 0F1 0B0 0B1\nworker 1: 1F0 1B0 1F1 1B1\n",
+         "it is for 2 micro-batches a mini-batch, not for 6 shared by 2 replicas",
+         6,
+         {2, 2}},
+        {"forerun-schedule 1\nreplicas 2\nworker 0: 0F0 0B0 1F0 1B0\n",
+         "replicas of 1 stages",
+         0,
+         {1, 1}},
+        {"forerun-schedule 1\nreplicas 2 0\n", "f:2: entry 2: expected how many", 0, {1, 1}},
+        {"forerun-schedule 1\nreplicas 1 1\nreplicas 1 1\n",
+         "f:3: replicas is said twice",
+         0,
+         {1, 1}},
+        {"forerun-schedule 1\nreplicas 2 1\nworker 0: 0F0 0F1 0B0 0B1\nworker 1: 0F2 0B2\n"
+         "worker 2: 1F0 1B0 1F1 1B1\n",
+         "f: ",
+         0,
+         {1, 1}},
+        {"forerun-schedule 1\nreplicas 2 1\nworker 0: 0F1 0B1\nworker 1: 0F0 0B0\n"
+         "worker 2: 1F0 1B0 1F1 1B1\n",
+         "worker 0, step 0 (0F1): micro-batch 1 of stage 0 belongs to worker 1",
+         0,
+         {1, 1}},
+        {"forerun-schedule 1\nreplicas 2 3\nworker 0: 0F0 0B0 1F0 1B0\nworker 1: 0F1 0B1 1F1 1B1\n",
+         "micro-batches are dealt round robin",
+         0,
+         {1, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr_schedule *s;
+        const char *file = cases[i].file;
+        const fr_schedule_desc d = {.n_stages = 2, .replicas = cases[i].replicas};
+        assert_fails(ctx,
+                     fr__schedule_parse(ctx, "f", file, strlen(file), cases[i].n_micro, &d, &s),
+                     FR_INVALID, cases[i].says);
+        assert_null(s);
+    }
+    fr_schedule *s = parse(text, 0, NULL); /* taken as it is */
+    assert_int_equal(s->n_workers, 3);
+    fr_schedule_free(s);
+    s = parse(three, 2, &(fr_schedule_desc){.n_stages = 2, .replicas = (int[]){2, 1}});
+    assert_int_equal(s->worker_of[1], 2);
+    assert_ok(ctx, fr_schedule_check(ctx, s));
+    fr_schedule_free(s);
 }
 
 /* A step that stands elsewhere is not left out. */
@@ -256,6 +401,7 @@ static void json_form(void **state)
     fr_clock c = timed(s, NULL);
     char *text = fr_schedule_to_json(s, &c);
     assert_string_equal(text, "{\"method\": \"1f1b\", \"stages\": 2, \"micro\": 1, \"batches\": 1, "
+                              "\"replicas\": [1, 1], "
                               "\"makespan\": 6, \"peak_live\": [1, 1], \"workers\": "
                               "[[\"0F0\", \"0SEND_F0\", \"0RECV_B0\", \"0B0\", \"0STEP0\"], "
                               "[\"1RECV_F0\", \"1F0\", \"1B0\", \"1SEND_B0\", \"1STEP0\"]]}\n");
@@ -335,7 +481,17 @@ static void grid_form(void **state)
         assert_string_equal(text, cases[i].grid);
         fr_text_free(text);
     }
-    char *text = grid_of(make("1f1b", 2, 1, 2, 1), 0, true);
+    fr_schedule_desc d = {.n_stages = 2, .n_micro = 2, .replicas = (int[]){2, 1}};
+    char *text = grid_of(make_desc("1f1b", d), 0, false);
+    assert_string_equal(text, "1f1b: 2 stages on 3 workers, 2 micro-batches\n"
+                              "         0              5\n"
+                              "w0 s0r0  F0 .  .  .  B0---|.  .  .\n"
+                              "w1 s0r1  F1 .  .  .  .  .  .  B1---|\n"
+                              "w2 s1    .  F0 B0--- F1 B1---|.  .\n"
+                              "makespan 9; bubble 55.6 %; live 1 each; slots 1 each; | is an "
+                              "update\n");
+    fr_text_free(text);
+    text = grid_of(make("1f1b", 2, 1, 2, 1), 0, true);
     assert_non_null(strstr(text, "\033[30;48;5;117mF0\033[0m \033[30;48;5;117mF1\033[0m "));
     assert_non_null(strstr(text, "mB1   \033[0m|\n")); /* ends its colour before the line does */
     fr_text_free(text);
@@ -399,6 +555,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_round_trips),
+        cmocka_unit_test(replicas_round_trips),
+        cmocka_unit_test(one_pipeline_becomes_several),
+        cmocka_unit_test(steps_wait_for_reductions),
+        cmocka_unit_test(replicas_that_do_not_fit),
         cmocka_unit_test(csv_keeps_odd_steps),
         cmocka_unit_test(reads_pytorch),
         cmocka_unit_test(reads_loosely_written),

@@ -64,7 +64,7 @@ fr_status fr__threads_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     *out = NULL;
     FR_TRY(fr__sum_check(g->ctx, g->n_members, d));
     for (int k = 0; k < d->n_members; k++)
-        if (!d->memory[k] || !d->room[k])
+        if (!d->memory[k] || (!d->room[k] && fr__threads_sum_room(g, d, k) > 0))
             return fr_fail(g->ctx, FR_INVALID, "worker %d has no block or no room in a sum",
                            d->members[k]);
     size_t n = (size_t)d->n_buckets * (size_t)d->n_members;

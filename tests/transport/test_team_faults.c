@@ -1,0 +1,378 @@
+/* test_team_faults.c -- a team that breaks: ranks that are killed, stopped, give up or send
+ * rubbish, and meetings at which somebody is missing or somebody comes who was not asked. */
+#include "crew.h"
+
+#include "transport/lines.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* The team is broken, and this is who and why; the name holds host and process. */
+static void check_loss(mate *m, memory *r, int rank, const char *why)
+{
+    char host[64], expected[600];
+    const char *text = "";
+    gethostname(host, sizeof host);
+    snprintf(expected, sizeof expected, "rank %d (host %s, process %d) %s", rank, host,
+             (int)m->s->pid[rank], why);
+    CHECK(m, fr_team_is_broken(m->team, &text), "not broken");
+    CHECK(m, strncmp(text, expected, strlen(expected)) == 0, "'%s', not '%s'", text, expected);
+    if (!r) return;
+    memory_await_loss(r);
+    CHECK(m, r->n_lost == 1 && r->lost_rank == rank && strcmp(r->lost_text, text) == 0,
+          "%d losses, rank %d: %s", r->n_lost, r->lost_rank, r->lost_text);
+}
+
+static void check_left_broken(mate *m)
+{
+    uint64_t start = fr__now_ns();
+    fr_team_leave(m->team);
+    CHECK(m, crew_s(start) < 3, "waits for the dead");
+    CHECK(m, atomic_load(&m->s->left[m->rank]) == 2, "as if all was well");
+}
+
+/* All ranks are here. An agreement alone is not enough: who breaks the team after it may still
+ * catch others in it. */
+static void gather(mate *m)
+{
+    CHECK_OK(m, fr_team_agree(m->team, FR_OK));
+    atomic_store(&m->s->mark[m->rank], 1);
+    for (int i = 0; i < m->size; i++) crew_await(m->s, i, 1);
+}
+
+/* --- killed ----------------------------------------------------------------------------------- */
+
+/* Streams, messages and agreements all the time, until something breaks. */
+static void work_until_loss(mate *m)
+{
+    memory r;
+    enum { BYTES = 1 << 20 };
+    char *data = fr__alloc(BYTES);
+    memory_init(&r);
+    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    fr_status status = FR_OK;
+    for (int round = 0; status == FR_OK; round++) {
+        atomic_store(&m->s->mark[m->rank], round);
+        for (int i = 1; i < m->size && status == FR_OK; i++) {
+            if (m->rank == 0) {
+                CHECK_OK(m, fr_team_tell(m->team, i, data, 1000));
+                status = round % 2 ? fr_team_take(m->team, i, data, BYTES)
+                                   : fr_team_put(m->team, i, data, BYTES);
+            } else if (m->rank == i) {
+                CHECK_OK(m, fr_team_tell(m->team, 0, data, 1000));
+                status = round % 2 ? fr_team_put(m->team, 0, data, BYTES)
+                                   : fr_team_take(m->team, 0, data, BYTES);
+            }
+        }
+        if (status == FR_OK && round % 5 == 0) status = fr_team_agree(m->team, FR_OK);
+    }
+    atomic_store(&m->s->at_ns[m->rank], fr__now_ns());
+    CHECK(m, status == FR_PEER, "%d: %s", (int)status, fr_ctx_error(m->ctx));
+    check_loss(m, &r, m->s->victim, "has ended");
+    const char *text;
+    fr_team_is_broken(m->team, &text);
+    CHECK(m, strcmp(fr_ctx_error(m->ctx), text) == 0, "%s", fr_ctx_error(m->ctx));
+    /* Still well behaved. */
+    CHECK(m, fr_team_agree(m->team, FR_OK) == FR_PEER, "agrees with the dead");
+    CHECK_OK(m, fr_team_tell(m->team, m->rank == 0 ? 1 : 0, data, 10));
+    memory late;
+    memory_init(&late);
+    fr_team_listen(m->team, &(fr_team_ears){&late, NULL, memory_lost});
+    CHECK(m, late.n_lost == 1 && late.lost_rank == m->s->victim, "a late listener is not told");
+    check_left_broken(m);
+    fr__free(data);
+}
+
+static int kill_size, kill_victim;
+
+static void kill_one(stage *s)
+{
+    crew_await(s, kill_victim, 3);
+    fr__sleep_ns(1000000 * (uint64_t)(kill_size * 7 + kill_victim * 3));
+    s->victim = kill_victim;
+    uint64_t start = fr__now_ns();
+    kill(s->pid[kill_victim], SIGKILL);
+    for (int i = 0; i < kill_size; i++) {
+        if (i == kill_victim) continue;
+        for (int ms = 0; ms < 5000 && atomic_load(&s->at_ns[i]) == 0; ms++) fr__sleep_ns(1000000);
+        uint64_t at = atomic_load(&s->at_ns[i]);
+        double late_s = at == 0 ? 5 : (double)(at - start) * 1e-9;
+        if (late_s > 1) snprintf(s->says[i], sizeof s->says[i], "knew it after %.1f s", late_s);
+        if (late_s > 1) kill(s->pid[i], SIGTERM);
+    }
+}
+
+static void killed_ranks_are_known_at_once(void **state)
+{
+    (void)state;
+    static const int cases[][2] = {{2, 0}, {2, 1}, {4, 0}, {4, 3}, {8, 5}, {8, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kill_size = cases[i][0], kill_victim = cases[i][1];
+        crew_run(&(play){.size = kill_size,
+                         .part = work_until_loss,
+                         .direct = kill_one,
+                         .may_die = 1u << kill_victim});
+    }
+}
+
+/* --- stopped ---------------------------------------------------------------------------------- */
+
+/* All but the victim see it fall silent, and not before their patience is over. */
+static void watch_silence(mate *m)
+{
+    memory r;
+    memory_init(&r);
+    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    fr_team_set_patience(m->team, 1);
+    CHECK_OK(m, fr_team_agree(m->team, FR_OK));
+    fr__sleep_ns(1200000000); /* longer than the patience: they all give signs of life */
+    CHECK(m, r.n_lost == 0, "%s", r.lost_text);
+    atomic_store(&m->s->mark[m->rank], 1);
+    memory_await_loss(&r);
+    atomic_store(&m->s->at_ns[m->rank], r.lost_ns);
+    check_loss(m, &r, m->s->victim, "has been silent for 1.");
+    check_left_broken(m);
+}
+
+static int stop_size, stop_victim;
+static bool stop_ends;
+
+static void stop_one(stage *s)
+{
+    for (int i = 0; i < stop_size; i++) crew_await(s, i, 1);
+    s->victim = stop_victim;
+    uint64_t start = fr__now_ns();
+    kill(s->pid[stop_victim], SIGSTOP);
+    fr__sleep_ns(2000000000);
+    for (int i = 0; i < stop_size; i++) {
+        if (i == stop_victim) continue;
+        double late_s = (double)(atomic_load(&s->at_ns[i]) - start) * 1e-9;
+        if (atomic_load(&s->at_ns[i]) == 0) late_s = 99;
+        if (late_s > 0.7 && late_s < 2) continue;
+        snprintf(s->says[i], sizeof s->says[i], "knew it after %.1f s", late_s);
+        kill(s->pid[i], SIGTERM);
+    }
+    kill(s->pid[stop_victim], stop_ends ? SIGCONT : SIGKILL);
+}
+
+/* Once it runs again, the stopped one learns what the others think of it, and blames nobody. */
+static void stopped_ranks_fall_silent(void **state)
+{
+    (void)state;
+    static const int cases[][3] = {{3, 0, 1}, {3, 2, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        stop_size = cases[i][0], stop_victim = cases[i][1], stop_ends = cases[i][2];
+        crew_run(&(play){.size = stop_size,
+                         .part = watch_silence,
+                         .direct = stop_one,
+                         .may_die = stop_ends ? 0 : 1u << stop_victim});
+    }
+}
+
+/* Rank 1 alone is impatient, and is stopped for longer than its patience. */
+static void nap(mate *m)
+{
+    memory r;
+    memory_init(&r);
+    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    fr_team_set_patience(m->team, m->rank == 1 ? 0.5 : 30);
+    atomic_store(&m->s->mark[m->rank], 1);
+    crew_await(m->s, 2, 2);
+    fr__sleep_ns(700000000);
+    CHECK(m, r.n_lost == 0, "%s", r.lost_text);
+    fr_team_leave(m->team);
+    CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "broken");
+}
+
+static void stop_the_impatient(stage *s)
+{
+    for (int i = 0; i < 3; i++) crew_await(s, i, 1);
+    fr__sleep_ns(200000000);
+    kill(s->pid[1], SIGSTOP);
+    fr__sleep_ns(2000000000);
+    kill(s->pid[1], SIGCONT);
+    fr__sleep_ns(100000000);
+    atomic_store(&s->mark[2], 2);
+}
+
+static void who_slept_does_not_blame_others(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 3, .part = nap, .direct = stop_the_impatient});
+}
+
+/* --- giving up -------------------------------------------------------------------------------- */
+
+static int fail_rank;
+
+static void give_up(mate *m)
+{
+    memory r;
+    char data[100] = "";
+    memory_init(&r);
+    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    gather(m);
+    m->s->victim = fail_rank;
+    if (m->rank == fail_rank) {
+        fr_team_fail(m->team, "the loss is not a number");
+        if (m->size == 4) _exit(0); /* at once, as a program may */
+        check_loss(m, NULL, fail_rank, "failed: the loss is not a number");
+        CHECK(m, fr_team_take(m->team, m->rank ? 0 : 1, data, 1) == FR_PEER, "takes");
+        CHECK(m, r.n_lost == 0, "told of itself");
+    } else {
+        int other = m->rank == 0 ? fail_rank : 0;
+        CHECK(m, fr_team_take(m->team, other, data, sizeof data) == FR_PEER, "taken");
+        check_loss(m, &r, fail_rank, "failed: the loss is not a number");
+    }
+    check_left_broken(m);
+}
+
+static void who_gives_up_says_why(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 4; size++)
+        for (fail_rank = 0; fail_rank < size; fail_rank++)
+            crew_run(&(play){.size = size, .part = give_up});
+}
+
+/* --- rubbish ---------------------------------------------------------------------------------- */
+
+static void send_rubbish(mate *m)
+{
+    memory r;
+    memory_init(&r);
+    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    gather(m);
+    m->s->victim = 1;
+    if (m->rank == 1)
+        CHECK(m, send(m->team->lines[0].talk, "GET / HTTP/1.1\r\n", 16, 0) == 16, "sent");
+    memory_await_loss(&r);
+    check_loss(m, &r, 1, "sends what is no message");
+    check_left_broken(m);
+}
+
+static void rubbish_is_a_loss(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 3, .part = send_rubbish});
+}
+
+/* --- meeting ---------------------------------------------------------------------------------- */
+
+static int listening_port(void)
+{
+    for (int fd = 3; fd < 256; fd++) {
+        int is_listening = 0;
+        socklen_t bytes = sizeof is_listening;
+        struct sockaddr_in6 a;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &bytes) != 0) continue;
+        bytes = sizeof a;
+        if (is_listening && getsockname(fd, (struct sockaddr *)&a, &bytes) == 0)
+            return ntohs(a.sin6_port);
+    }
+    return -1;
+}
+
+/* Before rank 0 opens its door, a crowd stands there: some silent, some loud, some half right. */
+static void send_strangers(mate *m)
+{
+    enum { N = 150 };
+    static const char rubbish[200] = "GET / HTTP/1.1\r\n", half[24] = "frhello";
+    char whole[104] = "frhello"; /* rank 1, wants messages, but knows no secret */
+    whole[24] = 1;
+    if (m->rank != 0) return;
+    int port = listening_port();
+    CHECK(m, port > 0, "rank 0 does not listen");
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    for (int i = 0; i < N; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(m, connect(fd, (struct sockaddr *)&a, sizeof a) == 0, "%s", strerror(errno));
+        if (i % 4 == 1) CHECK(m, send(fd, rubbish, sizeof rubbish, 0) == sizeof rubbish, "sent");
+        if (i % 4 == 2) CHECK(m, send(fd, half, sizeof half, 0) == sizeof half, "sent");
+        if (i % 4 == 3) CHECK(m, send(fd, whole, sizeof whole, 0) == sizeof whole, "sent");
+    }
+}
+
+static void meet_among_strangers(mate *m)
+{
+    uint64_t start = fr__now_ns();
+    CHECK_OK(m, crew_join(m, 10));
+    CHECK(m, crew_s(start) < 5, "strangers hold up the meeting for %.1f s", crew_s(start));
+    for (int i = 0; i < 10; i++) CHECK_OK(m, fr_team_agree(m->team, FR_OK));
+    fr__sleep_ns(100000000);
+    fr_team_leave(m->team);
+    CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "broken");
+}
+
+static void strangers_are_sent_away(void **state)
+{
+    (void)state;
+    crew_run(&(play){.size = 4,
+                     .part = meet_among_strangers,
+                     .when_shared = send_strangers,
+                     .is_join_tested = true});
+}
+
+static void stay_away(mate *m)
+{
+    if (m->rank == 2) _exit(0);
+}
+
+static void meet_in_vain(mate *m)
+{
+    uint64_t start = fr__now_ns();
+    fr_status status = crew_join(m, 1);
+    const char *text = fr_ctx_error(m->ctx);
+    CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
+    CHECK(m, crew_s(start) < 4, "after %.1f s", crew_s(start));
+    CHECK(m, strstr(text, "rank 2 of 4 did not come to rank 0 within 1 s") == text, "%s", text);
+    CHECK(m, strstr(text, "firewall"), "%s", text);
+    CHECK(m, atomic_load(&m->s->left[m->rank]) == 0, "the bootstrap is the caller's");
+}
+
+static void missing_ranks_are_named(void **state)
+{
+    (void)state;
+    crew_run(
+        &(play){.size = 4, .part = meet_in_vain, .when_shared = stay_away, .is_join_tested = true});
+}
+
+static void run_away(mate *m)
+{
+    if (m->rank == 0) _exit(0);
+    fr__sleep_ns(100000000);
+}
+
+static void find_nobody(mate *m)
+{
+    fr_status status = crew_join(m, 1);
+    const char *text = fr_ctx_error(m->ctx);
+    CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
+    CHECK(m, strstr(text, "rank 1 cannot reach rank 0 on host ") == text, "%s", text);
+    CHECK(m, strstr(text, "127.0.0.1") && strstr(text, "Connection refused"), "%s", text);
+}
+
+static void a_missing_first_is_named(void **state)
+{
+    (void)state;
+    crew_run(
+        &(play){.size = 2, .part = find_nobody, .when_shared = run_away, .is_join_tested = true});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_ranks_are_known_at_once),
+        cmocka_unit_test(stopped_ranks_fall_silent),
+        cmocka_unit_test(who_slept_does_not_blame_others),
+        cmocka_unit_test(who_gives_up_says_why),
+        cmocka_unit_test(rubbish_is_a_loss),
+        cmocka_unit_test(strangers_are_sent_away),
+        cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(a_missing_first_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
