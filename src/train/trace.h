@@ -20,7 +20,8 @@ typedef struct fr_timeline {
 /* One process a rank, one track a worker. Slices F12, B12, I12, W12 (micro-batch of the run),
  * STEP3, REDUCE3 (mini-batch), SEND_F12 and the like, with the stage in front (2F12) where a worker
  * has several; "wait F12" before what was waited for. Arrows from each send to its receive where
- * both were kept. A counter of weight versions for each stage and replica. */
+ * both were kept. Sums over replicas beside them, from being handed in until taken. A counter of
+ * weight versions for each stage and replica. */
 fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr_timeline *t);
 
 #endif
