@@ -65,6 +65,14 @@ _Noreturn static void leave_now(fr_status status)
     _exit(fr_status_exit_code(status));
 }
 
+/* One exit code: that of the rank that failed, not of those who only met its failure. */
+static fr_status agree(fr_team *team, fr_status status)
+{
+    if (fr_team_is_broken(team, NULL)) return FR_PEER;
+    fr_status cause = fr_team_agree(team, status == FR_PEER ? FR_OK : status);
+    return cause == FR_OK ? status : cause;
+}
+
 int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
 {
     const char *loss;
@@ -75,8 +83,7 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
         if (rank == 0 || status != FR_UNSUPPORTED) say(rank, text_of(ctx, status));
         leave_now(status);
     }
-    /* After a loss ranks have stopped in the middle of things, streams too. */
-    if (status != FR_PEER) status = fr_team_agree(team, status);
+    status = agree(team, status);
     bool is_broken = fr_team_is_broken(team, &loss);
     const char *text = text_of(ctx, status);
     bool speaks = status != FR_OK &&
