@@ -7,7 +7,6 @@
 #include "transport/lines.h"
 #include "transport/wire.h"
 
-#include "base/alloc.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include <unistd.h>
 
 enum { MAX_ADDRESSES = 16, MAX_GUESTS = 64, SECRET_BYTES = 16, HOST_BYTES = 64 };
-enum { JOIN_S = 20, HELLO_MS = 3000, VERDICT_MS = 10000 };
+enum { JOIN_S = 20, HELLO_MS = 3000, HURRY_MS = 100, VERDICT_MS = 10000 };
 
 static const char card_mark[8] = "frteam1", hello_mark[8] = "frhello";
 
@@ -164,22 +163,24 @@ static bool is_done_with(fr_team *t, door *d, int i)
     return true;
 }
 
+/* When the room is full, those in it have to hurry, and others wait outside. */
 static void answer_door(fr_team *t, door *d, uint64_t until)
 {
-    struct pollfd polls[1 + MAX_GUESTS] = {{.fd = d->listener, .events = POLLIN}};
+    bool is_full = d->n_guests == MAX_GUESTS;
+    struct pollfd polls[1 + MAX_GUESTS] = {{.fd = is_full ? -1 : d->listener, .events = POLLIN}};
     for (int i = 0; i < d->n_guests; i++) {
-        polls[1 + i] = (struct pollfd){.fd = d->guests[i].fd, .events = POLLIN};
-        until = sooner(until, d->guests[i].until_ns);
+        guest *g = &d->guests[i];
+        if (is_full) g->until_ns = sooner(g->until_ns, after_ms(HURRY_MS));
+        polls[1 + i] = (struct pollfd){.fd = g->fd, .events = POLLIN};
+        until = sooner(until, g->until_ns);
     }
     uint64_t now = fr__now_ns();
     int ms = now < until ? (int)((until - now) / 1000000) + 1 : 0;
     (void)poll(polls, (nfds_t)(1 + d->n_guests), ms);
     for (int i = 0; i < d->n_guests;)
         if (!is_done_with(t, d, i)) i++;
-    for (int fd; (fd = fr__wire_accept(d->listener)) >= 0;) {
-        if (d->n_guests == MAX_GUESTS) dismiss(d, 0, false);
+    for (int fd; d->n_guests < MAX_GUESTS && (fd = fr__wire_accept(d->listener)) >= 0;)
         d->guests[d->n_guests++] = (guest){.fd = fd, .until_ns = after_ms(HELLO_MS)};
-    }
 }
 
 static int count_missing(const fr_team *t, int *first)
@@ -335,9 +336,16 @@ static fr_status meet_as_other(fr_team *t)
 fr_status fr__meet(fr_team *t)
 {
     if (t->rank != 0) return meet_as_other(t);
-    door *d = FR_NEW(door);
-    if (!d) return fr__no_memory(t->ctx, sizeof *d, "meeting the other ranks");
-    fr_status status = meet_as_first(t, d);
-    fr__free(d);
-    return status;
+    door d;
+    memset(&d, 0, sizeof d);
+    return meet_as_first(t, &d);
+}
+
+void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem)
+{
+    card c;
+    memset(&c, 0, sizeof c);
+    memcpy(c.mark, card_mark, sizeof c.mark);
+    snprintf(c.problem, sizeof c.problem, "rank %d: %.200s", rank, problem);
+    (void)b->share(b->user, &c, sizeof c);
 }

@@ -34,13 +34,15 @@ typedef struct mate {
     fr_ctx *ctx;
     fr_team *team;
     stage *s;
-    int (*pipes)[2]; /* [size] */
+    int (*pipes)[2];       /* [size] */
+    unsigned char *shared; /* for when_shared */
     void (*when_shared)(struct mate *m);
 } mate;
 
 typedef struct play {
     int size;
     void (*part)(mate *m);        /* with a team; leaves it */
+    void (*prepare)(stage *s);    /* before they start; may be NULL */
     void (*direct)(stage *s);     /* in the test's process; may be NULL */
     void (*when_shared)(mate *m); /* before the ranks have met; may be NULL */
     double join_s;
@@ -84,6 +86,7 @@ static inline fr_status crew_share(void *user, void *data, size_t bytes)
             n += (size_t)got;
         }
     }
+    m->shared = data;
     if (m->when_shared) m->when_shared(m);
     return FR_OK;
 }
@@ -147,6 +150,7 @@ static inline void crew_run(const play *p)
     stage *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
     s->victim = -1;
+    if (p->prepare) p->prepare(s);
     for (int i = 0; i < p->size; i++) assert_int_equal(pipe(pipes[i]), 0);
     for (int i = 0; i < p->size; i++) {
         pid_t pid = fork();

@@ -279,8 +279,7 @@ static void send_strangers(mate *m)
 {
     enum { N = 150 };
     static const char rubbish[200] = "GET / HTTP/1.1\r\n", half[24] = "frhello";
-    char whole[104] = "frhello"; /* rank 1, wants messages, but knows no secret */
-    whole[24] = 1;
+    char whole[104] = "frhello"; /* a rank that wants messages or bulk, but knows no secret */
     if (m->rank != 0) return;
     int port = listening_port();
     CHECK(m, port > 0, "rank 0 does not listen");
@@ -292,6 +291,7 @@ static void send_strangers(mate *m)
         CHECK(m, connect(fd, (struct sockaddr *)&a, sizeof a) == 0, "%s", strerror(errno));
         if (i % 4 == 1) CHECK(m, send(fd, rubbish, sizeof rubbish, 0) == sizeof rubbish, "sent");
         if (i % 4 == 2) CHECK(m, send(fd, half, sizeof half, 0) == sizeof half, "sent");
+        whole[24] = (char)(1 + i % 3), whole[28] = (char)(i / 4 % 2);
         if (i % 4 == 3) CHECK(m, send(fd, whole, sizeof whole, 0) == sizeof whole, "sent");
     }
 }
@@ -362,6 +362,65 @@ static void a_missing_first_is_named(void **state)
         &(play){.size = 2, .part = find_nobody, .when_shared = run_away, .is_join_tested = true});
 }
 
+/* Rank 1 expects another answer than rank 0 gives: somebody else listens where it looked. */
+static void expect_another(mate *m)
+{
+    if (m->rank == 1) m->shared[30] ^= 1; /* after the mark (8 bytes) and the first secret (16) */
+}
+
+static void find_another(mate *m)
+{
+    fr_status status = crew_join(m, 1);
+    const char *text = fr_ctx_error(m->ctx);
+    CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
+    if (m->rank == 1)
+        CHECK(m, strstr(text, "rank 0 does not answer"), "%s", text);
+    else
+        CHECK(m, strstr(text, "rank 1 of 2 did not come"), "%s", text);
+}
+
+static void false_firsts_are_left(void **state)
+{
+    (void)state;
+    crew_run(&(play){
+        .size = 2, .part = find_another, .when_shared = expect_another, .is_join_tested = true});
+}
+
+/* One rank has no memory; none hangs, all say what they know. */
+static void join_without_memory(mate *m)
+{
+    if (m->rank == m->s->victim) fr__alloc_fail_after(atomic_load(&m->s->mark[0]));
+    fr_status status = crew_join(m, 0.3);
+    fr__alloc_fail_after(-1);
+    const char *text = fr_ctx_error(m->ctx);
+    if (m->rank == m->s->victim)
+        CHECK(m, status == FR_NO_MEMORY, "%d: %s", (int)status, text);
+    else if (m->rank == 0)
+        CHECK(m, strstr(text, "rank 1 of 3 did not come"), "%s", text);
+    else if (m->s->victim == 0)
+        CHECK(m, status == FR_IO && strstr(text, "rank 0: out of memory"), "%s", text);
+    CHECK(m, status != FR_OK && !m->team, "joined");
+}
+
+static int memory_victim, memory_allowance;
+
+static void set_memory(stage *s)
+{
+    s->victim = memory_victim;
+    atomic_store(&s->mark[0], memory_allowance);
+}
+
+static void missing_memory_is_no_hang(void **state)
+{
+    (void)state;
+    for (memory_victim = 0; memory_victim < 2; memory_victim++)
+        for (memory_allowance = 0; memory_allowance < 4; memory_allowance++)
+            crew_run(&(play){.size = 3,
+                             .part = join_without_memory,
+                             .prepare = set_memory,
+                             .is_join_tested = true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +432,8 @@ int main(void)
         cmocka_unit_test(strangers_are_sent_away),
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(a_missing_first_is_named),
+        cmocka_unit_test(false_firsts_are_left),
+        cmocka_unit_test(missing_memory_is_no_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
