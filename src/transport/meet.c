@@ -276,7 +276,7 @@ static int reach_first(const fr_team *t, const card *c, uint32_t kind, uint64_t 
             if (!is_near && fr__wire_is_loopback(c->address[at])) continue;
             int fd = knock(t, c, c->address[at], kind, after_ms(ms), until);
             if (fd >= 0) return *best = at, fd;
-            error = errno;
+            if (error != EPROTO) error = errno; /* that one says most */
         }
         if (after_ms(ms / 5) < until) fr__sleep_ns(ms / 5 * 1000000);
     }

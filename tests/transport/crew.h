@@ -26,6 +26,7 @@ typedef struct stage {
     _Atomic uint64_t at_ns[CREW_MAX];
     pid_t pid[CREW_MAX];
     int victim;
+    atomic_bool is_over; /* somebody has found a fault */
     char says[CREW_MAX][640];
 } stage;
 
@@ -61,6 +62,7 @@ crew_give_up(mate *m, const char *file, int line, const char *condition, const c
     const char *name = strrchr(file, '/');
     snprintf(m->s->says[m->rank], sizeof m->s->says[0], "%.40s:%d: %.100s; %s",
              name ? name + 1 : file, line, condition, what);
+    atomic_store(&m->s->is_over, true);
     _exit(1);
 }
 
@@ -118,11 +120,13 @@ static inline void crew_play_part(const play *p, stage *s, int rank, int (*pipes
 
 static inline double crew_s(uint64_t since_ns) { return (double)(fr__now_ns() - since_ns) * 1e-9; }
 
-/* Until the mark of that rank is at least this; by an alarm at the latest. */
+/* Until the mark of that rank is at least this, or nothing can come of it any more. */
 static inline void crew_await(stage *s, int rank, int mark)
 {
-    for (int i = 0; i < CREW_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++)
+    for (int i = 0; i < CREW_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++) {
+        if (atomic_load(&s->is_over)) return;
         fr__sleep_ns(1000000);
+    }
 }
 
 /* What the ranks have said and how they ended. */

@@ -170,36 +170,46 @@ static void stopped_ranks_fall_silent(void **state)
     }
 }
 
-/* Rank 1 alone is impatient, and is stopped for longer than its patience. */
+/* Rank 1 alone is impatient, or all are; some are stopped for longer than their patience. */
+static bool are_all_stopped;
+
 static void nap(mate *m)
 {
     memory r;
     memory_init(&r);
     fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
-    fr_team_set_patience(m->team, m->rank == 1 ? 0.5 : 30);
+    fr_team_set_patience(m->team, m->rank == 1 || are_all_stopped ? 0.5 : 30);
     atomic_store(&m->s->mark[m->rank], 1);
     crew_await(m->s, 2, 2);
-    fr__sleep_ns(700000000);
+    fr__sleep_ns(1300000000); /* the patient give signs of life as often as the impatient want */
     CHECK(m, r.n_lost == 0, "%s", r.lost_text);
     fr_team_leave(m->team);
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "broken");
 }
 
-static void stop_the_impatient(stage *s)
+static void stop_and_go(stage *s)
 {
     for (int i = 0; i < 3; i++) crew_await(s, i, 1);
     fr__sleep_ns(200000000);
-    kill(s->pid[1], SIGSTOP);
-    fr__sleep_ns(2000000000);
-    kill(s->pid[1], SIGCONT);
-    fr__sleep_ns(100000000);
+    for (int i = 2; i >= 0; i--) { /* so that rank 0, which goes first, has nothing left to read */
+        if (i == 1 || are_all_stopped) kill(s->pid[i], SIGSTOP);
+        fr__sleep_ns(20000000);
+    }
+    fr__sleep_ns(1500000000);
+    for (int i = 0; i < 3; i++) {
+        kill(s->pid[i], SIGCONT);
+        fr__sleep_ns(30000000);
+    }
     atomic_store(&s->mark[2], 2);
 }
 
 static void who_slept_does_not_blame_others(void **state)
 {
     (void)state;
-    crew_run(&(play){.size = 3, .part = nap, .direct = stop_the_impatient});
+    for (int i = 0; i < 2; i++) {
+        are_all_stopped = i;
+        crew_run(&(play){.size = 3, .part = nap, .direct = stop_and_go});
+    }
 }
 
 /* --- giving up -------------------------------------------------------------------------------- */
@@ -214,7 +224,10 @@ static void give_up(mate *m)
     fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
     gather(m);
     m->s->victim = fail_rank;
-    if (m->rank == fail_rank) {
+    if (m->rank == fail_rank) { /* with much still on its way */
+        char *much = fr__alloc(30 << 20);
+        CHECK_OK(m, fr_team_tell(m->team, m->rank ? 0 : 1, much, 30 << 20));
+        fr__free(much);
         fr_team_fail(m->team, "the loss is not a number");
         if (m->size == 4) _exit(0); /* at once, as a program may */
         check_loss(m, NULL, fail_rank, "failed: the loss is not a number");
@@ -300,7 +313,7 @@ static void meet_among_strangers(mate *m)
 {
     uint64_t start = fr__now_ns();
     CHECK_OK(m, crew_join(m, 10));
-    CHECK(m, crew_s(start) < 5, "strangers hold up the meeting for %.1f s", crew_s(start));
+    CHECK(m, crew_s(start) < 2.5, "strangers hold up the meeting for %.1f s", crew_s(start));
     for (int i = 0; i < 10; i++) CHECK_OK(m, fr_team_agree(m->team, FR_OK));
     fr__sleep_ns(100000000);
     fr_team_leave(m->team);
