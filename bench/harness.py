@@ -60,9 +60,36 @@ def read_rate(text, program):
     return {"samples_per_s": float(found.group(1))}
 
 
+def ddp_command(peer, model):
+    """PyTorch's data parallelism on two processes of one thread, by a peer or by torch_ddp.py."""
+    name = "vgg" if peer and model == "vgg16" else model
+    program = os.path.abspath(peer) if peer else os.path.join(HERE, "torch_ddp.py")
+    return command_of(program) + ["--model", name, "--mode", "ddp", "--procs", "2",
+                                  "--threads", "1"]
+
+
 def sets(values):
     """--set arguments of a dict; a value may be anything that JSON, and so YAML, can say."""
     return [x for key, value in values.items() for x in ("--set", key + "=" + json.dumps(value))]
+
+
+def write_config(path, net, steps, parallel, micro=None):
+    """A run on numbers out of the air; without `micro` the program chooses."""
+    values = {"model": net["model"], "data": {"name": "synthetic", "n": 8 * net["batch"]},
+              "train": {"batch": net["batch"], "steps": steps,
+                        "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9}},
+              "parallel": dict(parallel, threads=1),
+              "run": {"eval_every": -1, "prediction_samples": 0}}
+    if micro:
+        values["train"]["micro"] = micro
+    with open(path, "w") as f:
+        json.dump(values, f)  # JSON is YAML
+
+
+def read_elapsed(out):
+    """Seconds from the start of a run to the end of each of its mini-batches."""
+    with open(os.path.join(out, "metrics.jsonl")) as f:
+        return [json.loads(line)["elapsed_s"] for line in f]
 
 
 class Scratch:

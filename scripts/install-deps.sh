@@ -2,7 +2,7 @@
 # install-deps.sh -- installs the Debian packages that Forerun needs and that are missing.
 #
 #   scripts/install-deps.sh            what `make`, `make demo` and `make test` need
-#   scripts/install-deps.sh --bench    and what `make bench` needs (PyTorch, to compare with)
+#   scripts/install-deps.sh --bench    and what bench/ needs (PyTorch to compare with, iproute2 for slow networks)
 #   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format)
 #
 # With nothing missing it does nothing, says nothing and needs neither network nor rights.
@@ -10,8 +10,8 @@
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
-    zlib1g-dev libcmocka-dev locales dataset-fashion-mnist"
-bench="python3 python3-torch python3-numpy libopenblas0-openmp"
+    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin locales dataset-fashion-mnist"
+bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
 dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
 
 for option in "$@"; do
@@ -35,6 +35,7 @@ look() {
     done
     echo '#include <dnnl.h>' | cc -E -x c - >/dev/null 2>&1 ||
         echo "  oneDNN 2.x (library dnnl, header dnnl.h, built for OpenMP)"
+    command -v mpicc >/dev/null || echo "  Open MPI (only for runs of many processes)"
 }
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     missing=$(look)

@@ -16,7 +16,8 @@
  *     records.c   mini-batches under way              crew.c     one call in several processes
  *     params.c    parameters in and out               watch.c    faults, stalls, who to blame
  *     snapshot.c  a copy for a checkpoint             collect.c  notes of all workers to rank 0
- *     drain.c     replicas agree after a call         tree.c     the order of an exact sum */
+ *     drain.c     replicas agree after a call         tree.c     the order of an exact sum
+ *     sync.h      rules of replicas, sync_*.c         peers.c    such a rule in the engine */
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
@@ -24,6 +25,7 @@
 
 #include "base/arena.h"
 #include "base/thread.h"
+#include "engine/sync.h"
 #include "engine/tree.h"
 
 #include <stdatomic.h>
@@ -124,10 +126,11 @@ typedef struct fr_gather {
     size_t room_bytes;
     char *room;
     int n_buckets;
-    size_t *edge;   /* [n_buckets + 1] floats */
-    size_t *n_due;  /* [bucket] floats that a backward reports as final */
-    size_t *n_left; /* [bucket] of them still to come in this mini-batch */
-    int next;       /* buckets are handed in from the last to the first: this one is next */
+    size_t *edge;        /* [n_buckets + 1] floats */
+    size_t *n_due;       /* [bucket] floats that a backward reports as final */
+    size_t *n_left;      /* [bucket] of them still to come in this mini-batch */
+    uint64_t *posted_ns; /* [bucket] */
+    int next;            /* buckets are handed in from the last to the first: this one is next */
 } fr_gather;
 
 #define FR_MAX_BLOCKS 16
@@ -149,6 +152,7 @@ struct fr_part {
     size_t grad_stride;
     int n_grad_blocks;
     fr_gather gather;
+    fr__syncing sync; /* replicas that step each for itself */
     float *state[FR_MAX_OPTIM_STATE];
     float *drift;
     fr_sum *buffer_sum; /* NULL: no replicas, or no running statistics */
@@ -257,6 +261,7 @@ struct fr_engine {
     bool reads_data;             /* some part here has samples, targets or lengths as its input */
     bool must_sum;               /* gradients or their norm are combined before a step */
     bool sums_grads;             /* replicas step with the sum of their gradients */
+    const fr__sync_rule *sync_rule;
     fr_board *norm_board, *tie_board;
     size_t *tie_room;    /* bytes of board a worker holds */
     int n_tied, *tied;   /* params in groups that span stages, owners and copies, ascending */
@@ -281,6 +286,7 @@ struct fr_engine {
     fr_status feed_status;
     fr_record *records; /* ring */
     int n_records;
+    fr_tally tally;     /* of those reported */
     int64_t n_reported; /* to the caller; in another process than rank 0: to rank 0 */
     float *logits;
     struct {
@@ -385,6 +391,7 @@ void fr__lower_limit(fr_engine *e, int64_t batch);
 void fr__diverge(fr_engine *e, int64_t batch, int micro, const char *what, double value);
 
 /* worker.c */
+void fr__push_event(fr_worker *w, const fr_event *event);
 fr_status fr__worker_walk(fr_worker *w, void *arg);
 
 /* passes.c */
@@ -414,7 +421,7 @@ void fr__gather_hand_in(fr_part *p, bool is_alive);
 /* Wait for the sums of the replicas, bucket by bucket, and give each piece to `take`, in order of
  * arrival. *is_alive false: some replica had nothing to give, and nothing was taken. */
 typedef void (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
-fr_status fr__gather_take(fr_part *p, fr_take_fn take, bool *is_alive);
+fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive);
 
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
@@ -428,6 +435,16 @@ fr_status fr__update_skip(fr_part *p, int64_t batch);
 fr_status fr__drain_measure(fr_part *p);
 fr_status fr__drain_open(fr_engine *e);
 fr_status fr__drain(fr_engine *e);
+
+/* peers.c: replicas that step each for itself, if the rule is such; else all this does nothing. */
+fr_status fr__peers_plan(fr_engine *e);
+fr_status fr__peers_measure(fr_part *p);
+fr_status fr__peers_open(fr_engine *e);
+double fr__peers_scale(const fr_part *p); /* of a part's gradient, in its own step */
+int fr__peers_slack(const fr_engine *e);  /* mini-batches that one may be ahead of another */
+void fr__peers_begin(fr_worker *w);       /* a call begins */
+fr_status fr__peers_stepped(fr_part *p, int64_t batch); /* or has skipped the step */
+fr_status fr__peers_drain(fr_part *p);
 
 /* crew.c: one call in several processes. Without a crew they do nothing. */
 fr_status fr__crew_create(fr_engine *e);

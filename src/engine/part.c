@@ -186,10 +186,11 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     use->cache += fr_program_sizes_of(train->program)->cache_bytes;
     FR_TRY(fr__gather_measure(p));
     FR_TRY(fr__drain_measure(p));
+    FR_TRY(fr__peers_measure(p));
     use->grads += (size_t)p->n_grad_blocks * p->grad_stride * sizeof(float);
     use->optimizer += (size_t)e->desc.optimizer->n_state * bytes;
     if (e->desc.policy->course == FR_COURSE_DRIFT) use->optimizer += bytes;
-    use->io += p->grad_wire_bytes + p->gather.room_bytes + p->buffer_room_bytes;
+    use->io += p->grad_wire_bytes + p->gather.room_bytes + p->buffer_room_bytes + p->sync.bytes;
     return list_norm_blocks(p);
 }
 
@@ -257,6 +258,8 @@ static fr_status allocate_part(fr_part *p)
     p->gather.room = at;
     FR_TRY(take(w, p->buffer_room_bytes, "running statistics of replicas", &at));
     p->buffer_room = at;
+    FR_TRY(take(w, p->sync.bytes, "weights that replicas exchange", &at));
+    if (at) fr__sync_place(&p->sync, at);
     for (int i = 0; i < d->optimizer->n_state; i++)
         FR_TRY(take_floats(w, p->weight_stride, d->optimizer->state_names[i], &p->state[i]));
     if (d->policy->course == FR_COURSE_DRIFT)

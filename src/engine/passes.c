@@ -266,7 +266,7 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
     if (what & FR_GRAD_INPUT) copy_seeds(p, in_segment);
     fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, slot);
     if ((what & FR_GRAD_WEIGHT) && is_last && p->is_ridden) {
-        fr_store_begin(p->store, batch, 1);
+        fr_store_begin(p->store, batch, fr__peers_scale(p));
         pass.grad_ready = ride;
         pass.transient_grads = true;
         pass.user = p;

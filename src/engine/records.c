@@ -23,7 +23,7 @@ fr_status fr__records_create(fr_engine *e)
         if (e->eval_schedule->n_slots[k] > held) held = e->eval_schedule->n_slots[k];
     held += e->n_stages; /* a micro-batch in the hands of each reader */
     if (s && s->n_slots[0] > held) held = s->n_slots[0];
-    e->window = held / n_micro + 3;
+    e->window = held / n_micro + 3 + fr__peers_slack(e);
     e->n_records = e->window + REPORT_SLACK;
     e->records = FR_ARENA_ARRAY(&e->arena, fr_record, e->n_records);
     if (!e->records) return fr__no_memory(e->ctx, sizeof(fr_record), "mini-batches");
@@ -56,6 +56,7 @@ void fr__records_begin(fr_engine *e)
 {
     e->n_fed = e->n_held = e->n_opened = e->n_entered = 0;
     e->n_reported = 0;
+    e->tally = (fr_tally){0};
     e->is_feeding = false;
     e->feed_status = FR_OK;
     for (int i = 0; i < e->n_records; i++) clear_record(e, i);

@@ -94,8 +94,10 @@ fr_status fr__update_plan(fr_engine *e)
     FR_TRY(find_ties(e));
     if (!s) return FR_OK;
     FR_TRY(check_async(e));
-    for (int k = 0; k < e->n_stages; k++) e->sums_grads |= s->replicas[k] > 1;
-    e->must_sum = e->n_stages > 1 && s->is_flush && (e->n_tied > 0 || wants_norm(e));
+    FR_TRY(fr__peers_plan(e));
+    bool has_one_gradient = !e->has_replicas || e->sums_grads;
+    e->must_sum =
+        e->n_stages > 1 && s->is_flush && has_one_gradient && (e->n_tied > 0 || wants_norm(e));
     if ((e->must_sum || e->sums_grads) && !has_reduce(s))
         return fr_fail(e->ctx, FR_INVALID,
                        "schedule %s has no reductions, but %s need the gradients of others",
@@ -302,7 +304,7 @@ static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
 {
     for (int i = 0; i < w->n_parts; i++) {
         bool is_alive;
-        FR_TRY(fr__gather_take(w->parts[i], take_back, &is_alive));
+        FR_TRY(fr__gather_take(w->parts[i], batch, take_back, &is_alive));
         if (!is_alive) fr__lower_limit(w->engine, batch);
     }
     *is_dead = *is_dead || is_beyond_limit(w->engine, batch);
@@ -333,13 +335,14 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
     return wants_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 
-/* The stage's own squares, in the order of its parameters. */
+/* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
+ */
 static double own_squares(fr_part *p)
 {
-    double sum = 0;
+    double sum = 0, scale = fr__peers_scale(p);
     sum_squares(p, p->param_sums);
     for (int i = 0; i < p->engine->n_own[p->stage]; i++) sum += p->param_sums[i];
-    return sum;
+    return sum * scale * scale;
 }
 
 /* --- the step ------------------------------------------------------------------------------- */
@@ -354,10 +357,11 @@ static fr_status end_step(fr_part *p, int64_t batch, double norm_sq, fr_event *e
     return FR_OK;
 }
 
-static double clip_scale(const fr_engine *e, double norm_sq)
+static double grad_scale(const fr_part *p, double norm_sq)
 {
-    if (!(e->desc.clip_norm > 0)) return 1;
-    return fmin(1, e->desc.clip_norm / (sqrt(norm_sq) + 1e-6));
+    double clip_norm = p->engine->desc.clip_norm, scale = fr__peers_scale(p);
+    if (!(clip_norm > 0)) return scale;
+    return scale * fmin(1, clip_norm / (sqrt(norm_sq) + 1e-6));
 }
 
 static void step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
@@ -370,7 +374,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 {
     bool is_alive;
     fr_store_begin(p->store, batch, 1);
-    FR_TRY(fr__gather_take(p, step_piece, &is_alive));
+    FR_TRY(fr__gather_take(p, batch, step_piece, &is_alive));
     if (is_alive) return end_step(p, batch, NAN, event);
     fr__lower_limit(p->engine, batch);
     return FR_OK; /* the store is told when the call ends: fr_store_abandon */
@@ -390,7 +394,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
         bool is_alive;
-        FR_TRY(fr__gather_take(p, take_back, &is_alive));
+        FR_TRY(fr__gather_take(p, batch, take_back, &is_alive));
         if (!is_alive) fr__lower_limit(e, batch);
         fr_program_sum_ties(p->layout, p->grads);
         if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
@@ -401,7 +405,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         fr__diverge(e, batch, -1, "gradient norm", sqrt(whole_sq));
         return FR_OK;
     }
-    fr_store_begin(p->store, batch, clip_scale(e, whole_sq));
+    fr_store_begin(p->store, batch, grad_scale(p, whole_sq));
     fr_store_range(p->store, 0, p->n_weights, p->grads);
     return end_step(p, batch, norm_sq, event);
 }
@@ -415,5 +419,5 @@ fr_status fr__update_skip(fr_part *p, int64_t batch)
 {
     bool is_alive;
     if (p->engine->must_sum) return take_sums(p->worker, batch, true);
-    return fr__gather_take(p, drop, &is_alive);
+    return fr__gather_take(p, batch, drop, &is_alive);
 }

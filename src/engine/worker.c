@@ -109,9 +109,9 @@ static fr_status backward(const task *t, int what, fr_event *event)
 static fr_status step(const task *t, fr_event *event)
 {
     fr_part *p = t->part;
-    if (t->is_dead) return fr__update_skip(p, t->batch);
-    fr__record_close(p, t->batch);
-    return fr__update_step(p, t->batch, event);
+    if (!t->is_dead) fr__record_close(p, t->batch);
+    FR_TRY(t->is_dead ? fr__update_skip(p, t->batch) : fr__update_step(p, t->batch, event));
+    return fr__peers_stepped(p, t->batch);
 }
 
 static fr_status execute(fr_worker *w, const task *t, fr_event *event)
@@ -162,7 +162,7 @@ static void add_stage_time(fr_part *p, fr_action action, uint64_t ns, uint64_t r
     }
 }
 
-static void push_event(fr_worker *w, const fr_event *event)
+void fr__push_event(fr_worker *w, const fr_event *event)
 {
     if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
 }
@@ -187,9 +187,9 @@ static void note(fr_worker *w, const task *t, fr_event *event)
         waiting.is_wait = true;
         waiting.end_ns = event->start_ns + wait;
         event->start_ns = waiting.end_ns;
-        push_event(w, &waiting);
+        fr__push_event(w, &waiting);
     }
-    push_event(w, event);
+    fr__push_event(w, event);
 }
 
 /* --- the walk ------------------------------------------------------------------------------- */
@@ -245,6 +245,7 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     w->opened = 0;
     w->summed = -1;
     uint64_t start = fr__now_ns();
+    fr__peers_begin(w);
     fr_status status = walk(w);
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__now_ns() - start;
     if (status != FR_OK) fr__give_up(e, w->index);

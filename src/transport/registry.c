@@ -4,7 +4,11 @@
 #include <string.h>
 
 /* In order of preference. */
-static const fr_transport *const transports[] = {&fr__transport_threads, NULL};
+static const fr_transport *const transports[] = {&fr__transport_threads,
+#ifdef FR_HAVE_MPI
+                                                 &fr__transport_mpi,
+#endif
+                                                 NULL};
 
 const fr_transport *const *fr_transport_list(void) { return transports; }
 

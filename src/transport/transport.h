@@ -5,6 +5,7 @@
 #include <forerun/transport.h>
 
 extern const fr_transport fr__transport_threads;
+extern const fr_transport fr__transport_mpi; /* only there when built with FR_HAVE_MPI */
 
 /* FR_INVALID with a text if the description makes no sense in a group of n_members. */
 fr_status fr__channel_check(fr_ctx *ctx, int n_members, const fr_channel_desc *d);

@@ -1,0 +1,180 @@
+"""Computers that are none: network namespaces on this machine, joined by links of a given rate.
+
+    with netns.Network(2, 1e9) as net:
+        subprocess.run(net.mpirun([program, ...]), env=net.environment())
+
+Two nodes share one cable (a veth pair), more hang on a switch (a bridge in a namespace of its own)
+by a cable each. A token bucket at every end holds the rate, in both directions at once. Each node
+has its own addresses and host name, so that Open MPI takes it for another machine, and one core.
+Names carry the number of this process; nothing else is touched, and all of it goes when the block
+ends, with what still runs inside, whichever way it ends.
+
+What it takes for a link to be as fast both ways as it says: the kernel hands packets of 64 kB to
+an interface, more than the bucket holds (32 kB, so that short messages do not outrun the rate),
+and then cuts them in software and drops parts. Packets of 16 kB it takes as they are.
+"""
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import harness
+
+AGENT = os.path.join(harness.HERE, "netns_agent.sh")
+SUBNET = "10.213.77."
+BUCKET = "32kb"
+PACKET = "16384"
+HEADERS = 1448 / 1514  # what Ethernet, IP and TCP leave of a packet of 1500 bytes
+
+
+def rate_text(rate):
+    if rate is None:
+        return "unlimited"
+    return "%g Gbit/s" % (rate / 1e9) if rate >= 1e9 else "%g Mbit/s" % (rate / 1e6)
+
+
+def read_rate(text):
+    """Bits a second of "1gbit", "100mbit"; None of "unlimited"."""
+    if text == "unlimited":
+        return None
+    for unit, factor in (("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)):
+        if text.endswith(unit):
+            try:
+                rate = float(text[:-len(unit)]) * factor
+            except ValueError:
+                break
+            if rate > 0:
+                return rate
+    harness.fail("no rate: %s; say 1gbit, 100mbit, ..., or unlimited" % text)
+
+
+def need():
+    """Ends with a clear text where namespaces cannot be made."""
+    if os.geteuid() != 0:
+        harness.fail("making network namespaces needs root; run it as root, or by sudo")
+    for tool in ("ip", "tc", "mpirun", "taskset", "unshare"):
+        if not shutil.which(tool):
+            harness.fail("no %s; scripts/install-deps.sh --bench installs it" % tool)
+
+
+def call(*words):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise RuntimeError("%s: %s" % (" ".join(words), done.stderr.strip() or done.returncode))
+    return done.stdout
+
+
+class Network:
+    """n nodes at `rate` bits a second each way; None: as fast as memory."""
+
+    def __init__(self, n, rate):
+        self.n, self.rate = n, rate
+        self.nodes = ["fr%d-%d" % (os.getpid(), i) for i in range(n)]
+        self.switch = "fr%d-sw" % os.getpid()
+        self.made = []
+
+    # --- making and unmaking ---------------------------------------------------------------------
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="fr-net-")  # short: Open MPI puts sockets below it
+        try:
+            for name in self.nodes + ([self.switch] if self.n > 2 else []):
+                call("ip", "netns", "add", name)
+                self.made.append(name)
+            for i, node in enumerate(self.nodes):
+                call("ip", "-n", node, "link", "set", "lo", "up")
+            self.lay_cables()
+            for i, node in enumerate(self.nodes):
+                call("ip", "-n", node, "addr", "add", SUBNET + "%d/24" % (i + 1), "dev", "eth0")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def lay_cables(self):
+        if self.n == 2:
+            return self.cable(self.nodes[0], "eth0", self.nodes[1], "eth0")
+        call("ip", "-n", self.switch, "link", "add", "switch", "type", "bridge")
+        call("ip", "-n", self.switch, "link", "set", "switch", "up")
+        for i, node in enumerate(self.nodes):
+            self.cable(node, "eth0", self.switch, "port%d" % i)
+            call("ip", "-n", self.switch, "link", "set", "port%d" % i, "master", "switch")
+
+    def cable(self, here, name, there, peer):
+        call("ip", "link", "add", name, "netns", here, "type", "veth",
+             "peer", "name", peer, "netns", there)
+        for space, end in ((here, name), (there, peer)):
+            kind, packet = ["pfifo", "limit", "10000"], []  # for its counters
+            if self.rate:
+                kind = ["tbf", "rate", "%d" % self.rate, "burst", BUCKET, "latency", "50ms"]
+                packet = ["gso_max_size", PACKET]
+            call("ip", "-n", space, "link", "set", end, *packet, "up")
+            call("tc", "-n", space, "qdisc", "add", "dev", end, "root", *kind)
+
+    def __exit__(self, *_):
+        """A second Ctrl-C must not leave half of it behind."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for sign in (signal.SIGTERM, signal.SIGKILL):
+                self.end_processes(sign)
+            for name in self.made:
+                subprocess.run(["ip", "netns", "del", name])
+            self.made = []
+            shutil.rmtree(self.folder, ignore_errors=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def processes(self):
+        return [int(p) for name in self.made for p in call("ip", "netns", "pids", name).split()]
+
+    def end_processes(self, sign):
+        for pid in self.processes():
+            try:
+                os.kill(pid, sign)
+            except ProcessLookupError:
+                pass
+        for _ in range(20):
+            if not self.processes():
+                return
+            time.sleep(0.1)
+
+    # --- using it --------------------------------------------------------------------------------
+
+    def core(self, node):
+        may = sorted(os.sched_getaffinity(0))
+        return may[node % len(may)]
+
+    def at(self, node, command):
+        """A command as it is to be called so that it runs on a node."""
+        return [AGENT, self.nodes[node], shlex.join(command)]
+
+    def mpirun(self, command):
+        """A command run by one process a node that talk over the cables only."""
+        words = ["mpirun", "-q", "-n", str(self.n), "--bind-to", "none",
+                 "--host", ",".join(node + ":1" for node in self.nodes)]
+        for key, value in (("plm_rsh_agent", AGENT), ("plm_rsh_no_tree_spawn", "1"),
+                           ("pml", "ob1"), ("btl", "tcp,self"),
+                           ("btl_tcp_if_include", SUBNET + "0/24"),
+                           ("oob_tcp_if_include", SUBNET + "0/24")):
+            words += ["--mca", key, value]
+        return self.at(0, words + command)
+
+    def environment(self):
+        cores = " ".join(str(self.core(i)) for i in range(self.n))
+        return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                    FR_NETNS_CORES=cores, FR_NETNS_FOLDER=self.folder)
+
+    def counters(self):
+        """Bytes on the wire so far, headers and all: (sent, received), lists by node."""
+        sent = [self.passed(node, "eth0") for node in self.nodes]
+        if self.n == 2:
+            return sent, sent[::-1]
+        return sent, [self.passed(self.switch, "port%d" % i) for i in range(self.n)]
+
+    def passed(self, space, end):
+        found = json.loads(call("tc", "-n", space, "-s", "-j", "qdisc", "show", "dev", end))
+        return next(q["bytes"] for q in found if q.get("root"))

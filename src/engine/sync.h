@@ -1,0 +1,95 @@
+/* sync.h -- how the replicas of a stage agree when they do not add up their gradients: rules.
+ *
+ * A rule is a const record. Between updates it exchanges weights, or what replicas have changed in
+ * them, by sums of the transport. What a rule sees of a replica is an fr__syncing, which knows
+ * nothing of engines. Life of one: plan (sizes), place (its memory), open (the sums, for all
+ * replicas of the stage), then in every call of train: begin, stepped after each mini-batch, drain.
+ * From begin to drain an fr__syncing belongs to the thread of its worker. */
+#ifndef FR_ENGINE_SYNC_H
+#define FR_ENGINE_SYNC_H
+
+#include <forerun/engine.h>
+
+#include "base/arena.h"
+
+#include <stdatomic.h>
+
+typedef struct fr__syncing fr__syncing;
+
+typedef struct fr__sync_rule {
+    fr_sync about;
+    /* The rest is not there for allreduce, which is the engine's own (gather.c). */
+    int (*n_sums)(const fr_sync_options *o);   /* under way at once */
+    int (*n_blocks)(const fr_sync_options *o); /* of floats, besides what the sums need */
+    int (*slack)(const fr_sync_options *o);    /* updates that a replica can be ahead of another */
+    void (*begin)(fr__syncing *s);             /* all replicas are alike */
+    /* Mini-batch `batch` is over; is_alive: its update was made. Comes for every mini-batch, dead
+     * or not, on every replica. *all_alive false: some replica has stopped. */
+    fr_status (*stepped)(fr__syncing *s, int64_t batch, bool is_alive, bool *all_alive);
+    /* All replicas have come to the same end: their newest weights become alike. */
+    fr_status (*drain)(fr__syncing *s);
+} fr__sync_rule;
+
+extern const fr__sync_rule fr__sync_allreduce, fr__sync_average, fr__sync_wsp;
+const fr__sync_rule *fr__sync_find(const char *name); /* NULL name: allreduce; NULL: none */
+/* NULL, or what is wrong. */
+const char *fr__sync_check(const fr__sync_rule *rule, const fr_sync_options *o);
+
+struct fr__syncing {
+    /* Filled in before fr__sync_plan. */
+    const fr__sync_rule *rule; /* NULL: replicas need nothing of this */
+    fr_sync_options options;
+    const fr_transport *transport;
+    fr_group *group;
+    int nth, n_members;
+    const int *members; /* [n_members] of the group */
+    size_t n;           /* floats of a block, some */
+    int n_state;
+    /* Filled in before fr__sync_begin. */
+    fr_device *device;
+    fr_store *store;
+    float *state[FR_MAX_OPTIM_STATE];
+    _Atomic int *is_waiting; /* set while it waits */
+    uint64_t *wait_ns, *sent_bytes;
+
+    /* By fr__sync_plan. */
+    size_t bytes; /* of memory */
+    size_t stride, room_bytes;
+    int n_sums, n_blocks, n_buckets;
+    size_t *edge; /* [n_buckets + 1] */
+    /* By fr__sync_place and fr__sync_open. */
+    float **posted; /* [n_sums] (n): what a sum adds up */
+    float **blocks; /* [n_blocks] (n) */
+    char **room;    /* [n_sums] */
+    fr_sum **sums;  /* [n_sums] */
+    int64_t round;  /* of this call: sums posted */
+    int64_t taken;  /* of these: waited for */
+    float *to;      /* (n) where a mean goes */
+};
+
+bool fr__sync_plan(fr__syncing *s, fr_arena *arena); /* false: out of memory */
+void fr__sync_place(fr__syncing *s, char *memory);
+/* The sums of one stage. of: [n_members] its replicas, NULL for those in other processes; any: one
+ * of them, or, where none lives, one that is only planned. All processes call it, for the same
+ * stages in the same order. */
+fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
+                        const fr__syncing *any);
+
+/* All three do nothing without a rule. */
+void fr__sync_begin(fr__syncing *s);
+fr_status fr__sync_stepped(fr__syncing *s, int64_t batch, bool is_alive, bool *all_alive);
+/* Afterwards weights, optimizer state and what the policy remembers are alike on all replicas, and
+ * of that version. */
+fr_status fr__sync_drain(fr__syncing *s, int64_t version);
+
+/* --- for rules ---------------------------------------------------------------------------------*/
+
+/* Hand in s->posted[k]; wait for the sum k. Pieces of it go to `take`: which floats of a block, and
+ * their sum over replicas. *is_alive false: some replica had nothing to give, nothing was taken. */
+typedef void (*fr__sync_take_fn)(fr__syncing *s, size_t offset, size_t count, const float *sum);
+void fr__sync_post(fr__syncing *s, int k, bool is_alive);
+fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_alive);
+/* block := its mean over replicas, by sum 0, which is not under way. */
+fr_status fr__sync_mean(fr__syncing *s, float *block, bool is_given, bool *is_alive);
+
+#endif

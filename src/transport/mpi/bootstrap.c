@@ -1,0 +1,70 @@
+/* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
+#include <limits.h>
+#include <mpi.h>
+
+#include "base/alloc.h"
+#include "transport/team.h"
+
+typedef struct boot {
+    fr_ctx *ctx;
+    bool is_ours; /* to finalise */
+} boot;
+
+static fr_status say(fr_ctx *ctx, const char *what, int code)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return fr_fail(ctx, FR_PEER, "%s failed: MPI says %s", what, text);
+}
+
+static fr_status boot_share(void *user, void *data, size_t bytes)
+{
+    boot *b = user;
+    if (bytes > INT_MAX) return fr_fail(b->ctx, FR_INVALID, "%zu bytes to share at once", bytes);
+    int code = MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    return code == MPI_SUCCESS ? FR_OK : say(b->ctx, "sharing rank 0's address", code);
+}
+
+static void boot_leave(void *user, bool is_broken)
+{
+    boot *b = user;
+    if (b->is_ours && !is_broken) MPI_Finalize();
+    fr__free(b);
+}
+
+static fr_status start(fr_ctx *ctx, boot *b)
+{
+    int is_up = 0, level = 0;
+    MPI_Initialized(&is_up);
+    if (!is_up) {
+        int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+        if (code != MPI_SUCCESS) return say(ctx, "starting MPI", code);
+        b->is_ours = true;
+    }
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_SERIALIZED)
+        return fr_fail(ctx, FR_UNSUPPORTED,
+                       "MPI was started for one thread only (level %d); workers are threads: call "
+                       "MPI_Init_thread with MPI_THREAD_SERIALIZED or more",
+                       level);
+    return FR_OK;
+}
+
+fr_status fr__mpi_bootstrap(fr_ctx *ctx, int *rank, int *size, fr__bootstrap *out)
+{
+    *out = (fr__bootstrap){0};
+    boot *b = FR_NEW(boot);
+    if (!b) return fr__no_memory(ctx, sizeof *b, "joining a team");
+    b->ctx = ctx;
+    fr_status status = start(ctx, b);
+    if (status != FR_OK) {
+        boot_leave(b, false);
+        return status;
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, rank);
+    MPI_Comm_size(MPI_COMM_WORLD, size);
+    *out = (fr__bootstrap){.user = b, .share = boot_share, .leave = boot_leave};
+    return FR_OK;
+}

@@ -1,0 +1,100 @@
+/* mpi.h -- what the files of this transport share: the group, the lock, waiting.
+ *
+ * MPI is asked for MPI_THREAD_SERIALIZED only: all calls of a process are made with the group's
+ * lock held, which is never kept while somebody waits or computes. Whoever waits looks at what it
+ * waits for with the lock held (that also moves everything else that is under way), then pauses.
+ * While all compute or are gone, a ticker looks now and then: MPI moves nothing by itself, not even
+ * a message that its sender has been told is sent. */
+#ifndef FR_TRANSPORT_MPI_MPI_H
+#define FR_TRANSPORT_MPI_MPI_H
+
+#include <mpi.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/thread.h"
+#include "transport/transport.h"
+
+struct fr_group {
+    fr_ctx *ctx;
+    fr_group *inner; /* of threads: the members that live here, counted from 0 */
+    int n_members, n_local, rank, n_ranks;
+    uint64_t spin_ns; /* how long one that waits does not sleep */
+    bool has_comms;
+    MPI_Comm comm, sums; /* sums have one of their own: their many receives match elsewhere */
+    int next_tag[2], max_tag;
+    MPI_Request idle; /* a receive that never comes; looking at it moves what is under way */
+    fr_channel *channels;
+    fr_board *boards;
+    fr_sum *all_sums;
+    fr_arena arena;
+    pthread_t ticker;
+    bool has_ticker;
+    atomic_bool is_closing;
+    _Alignas(FR_ALIGN) atomic_flag lock; /* guards MPI and what says so */
+    uint64_t n_looks;                    /* with the lock: how often it was taken */
+    _Alignas(FR_ALIGN) atomic_bool is_aborted;
+    atomic_bool is_broken; /* a call of MPI failed; the context has the text */
+};
+
+#define THREADS (&fr__transport_threads)
+
+void fr__mpi_lock(fr_group *g);
+void fr__mpi_unlock(fr_group *g);
+
+/* False after a failed call, with a text in the context: who did what. */
+bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer);
+
+/* Between two looks: FR_PEER if there is nothing to wait for any more. Zero is a new wait. */
+typedef struct fr__pause {
+    int looks;
+    uint64_t since, sleep_ns;
+} fr__pause;
+fr_status fr__mpi_pause(fr_group *g, fr__pause *p);
+static inline bool fr__mpi_is_over(const fr_group *g)
+{
+    return atomic_load_explicit(&g->is_aborted, memory_order_relaxed) ||
+           atomic_load_explicit(&g->is_broken, memory_order_relaxed);
+}
+
+/* The first of n tags of g->comm (0) or g->sums (1); everybody takes them in the same order. */
+fr_status fr__mpi_take_tags(fr_group *g, int which, size_t n, int *first);
+
+static inline int fr__mpi_rank_of(const fr_group *g, int member) { return member / g->n_local; }
+static inline bool fr__mpi_is_here(const fr_group *g, int member)
+{
+    return fr__mpi_rank_of(g, member) == g->rank;
+}
+/* Number of a member that lives here in the inner group. */
+static inline int fr__mpi_inner(const fr_group *g, int member) { return member % g->n_local; }
+
+/* Slots of the table. drop: what is posted is taken back, when the group is closed. */
+fr_status fr__mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel **out);
+fr_status fr__mpi_acquire(fr_channel *c, int b);
+void fr__mpi_send(fr_channel *c, int b, size_t bytes);
+fr_status fr__mpi_receive(fr_channel *c, int b, const void **data, size_t *bytes);
+void fr__mpi_release(fr_channel *c, int b);
+void fr__mpi_drop_channels(fr_group *g);
+
+fr_status fr__mpi_add_board(fr_group *g, int n_parts, const size_t *part_bytes, const int *owner,
+                            fr_board **out);
+void *fr__mpi_board_part(fr_board *b, int64_t round, int part);
+void fr__mpi_board_post(fr_board *b, int64_t round, int part);
+fr_status fr__mpi_board_wait(fr_board *b, int64_t round, int member);
+void fr__mpi_reset_boards(fr_group *g);
+void fr__mpi_drop_boards(fr_group *g);
+
+size_t fr__mpi_sum_room(const fr_group *g, const fr_sum_desc *d, int nth);
+fr_status fr__mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out);
+void fr__mpi_sum_post(fr_sum *s, int nth, int bucket, bool is_alive);
+fr_status fr__mpi_sum_wait(fr_sum *s, int nth, int bucket, bool *is_alive);
+const float *fr__mpi_sum_piece(fr_sum *s, int nth, int bucket, int k, size_t *at, size_t *n_floats);
+void fr__mpi_poll_sums(fr_group *g, int member);
+void fr__mpi_step_sums(fr_group *g); /* with the lock held */
+void fr__mpi_reset_sums(fr_group *g);
+void fr__mpi_drop_sums(fr_group *g);
+
+/* A posted receive is taken back; that is this process's own business and does not wait. */
+void fr__mpi_take_back(MPI_Request *r);
+
+#endif
