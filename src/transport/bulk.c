@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { SAY_WHY_MS = 1000 };
+enum { SAY_WHY_MS = 10000 };
 
 /* --- streams -------------------------------------------------------------------------------- */
 

@@ -204,7 +204,7 @@ static fr_status wait_for_all(fr_team *t, door *d)
     if (n > 1) snprintf(others, sizeof others, " and %d other%s", n - 1, n > 2 ? "s" : "");
     return fr_fail(
         t->ctx, FR_PEER,
-        "rank %d%s of %d did not come to rank 0 within %.0f s; it listened at port %d of "
+        "rank %d%s of %d did not come to rank 0 within %.3g s; it listened at port %d of "
         "host %s (%s): let the firewall pass TCP between the hosts, or look why that "
         "rank did not start",
         first, others, t->size, (double)(fr__now_ns() - start) * 1e-9, d->card.port, d->card.host,
@@ -331,7 +331,7 @@ static fr_status meet_as_other(fr_team *t)
     char addresses[MAX_ADDRESSES * FR__ADDRESS_BYTES];
     list_addresses(&c, addresses, sizeof addresses);
     return fr_fail(t->ctx, FR_PEER,
-                   "rank %d cannot reach rank 0 on host %.63s: tried %s, port %d, for %.0f s (%s); "
+                   "rank %d cannot reach rank 0 on host %.63s: tried %s, port %d, for %.3g s (%s); "
                    "let the firewall pass TCP between the hosts",
                    t->rank, c.host, addresses, c.port, (double)(fr__now_ns() - start) * 1e-9,
                    error == EPROTO ? "connected, but rank 0 does not answer" : strerror(error));

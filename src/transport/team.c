@@ -11,7 +11,7 @@
 
 #define DEFAULT_PATIENCE_S 30.0
 #define LEAST_PATIENCE_S 0.2
-#define FLUSH_S 2.0
+#define FLUSH_S 5.0
 
 /* --- life ----------------------------------------------------------------------------------- */
 

@@ -337,11 +337,11 @@ static void stay_away(mate *m)
 static void meet_in_vain(mate *m)
 {
     uint64_t start = fr__now_ns();
-    fr_status status = troupe_join(m, 1);
+    fr_status status = troupe_join(m, 2);
     const char *text = fr_ctx_error(m->ctx);
     CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
-    CHECK(m, troupe_s(start) < 4, "after %.1f s", troupe_s(start));
-    CHECK(m, strstr(text, "rank 2 of 4 did not come to rank 0 within 1 s") == text, "%s", text);
+    CHECK(m, troupe_s(start) < 8, "after %.1f s", troupe_s(start));
+    CHECK(m, strstr(text, "rank 2 of 4 did not come to rank 0 within 2 s") == text, "%s", text);
     CHECK(m, strstr(text, "firewall"), "%s", text);
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 0, "the bootstrap is the caller's");
 }
@@ -409,7 +409,7 @@ static void join_without_memory(mate *m)
     if (m->rank == m->s->victim)
         CHECK(m, status == FR_NO_MEMORY, "%d: %s", (int)status, text);
     else if (m->rank == 0)
-        CHECK(m, strstr(text, "rank 1 of 3 did not come"), "%s", text);
+        CHECK(m, strstr(text, "rank 1") == text, "%s", text);
     else if (m->s->victim == 0)
         CHECK(m, status == FR_IO && strstr(text, "rank 0: out of memory"), "%s", text);
     CHECK(m, status != FR_OK && !m->team, "joined");
