@@ -404,7 +404,7 @@ static void launchers_are_known(void **state)
     }
     for (int k = 0; variables[k]; k++) unsetenv(variables[k]);
     fr_ctx *ctx = fr_ctx_create();
-    fr_team *team = (fr_team *)&cases; /* anything but NULL */
+    fr_team *team = (fr_team *)ctx; /* anything but NULL */
     assert_ok(ctx, fr_team_join(ctx, &team));
     assert_null(team);
     if (!fr__mpi_bootstrap) {
