@@ -8,7 +8,7 @@
     do {                                                                 \
         printf("%s\n", key);                                             \
         for (int i = 0; (list)[i]; i++)                                  \
-            printf("  %-14s %s\n", (list)[i]->name, (list)[i]->summary); \
+            printf("  %-15s %s\n", (list)[i]->name, (list)[i]->summary); \
     } while (0)
 
 static int run(const cli_verb *verb, int argc, char **argv)

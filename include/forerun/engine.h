@@ -86,7 +86,7 @@ typedef struct fr_engine_desc {
     bool want_ledger;
     int n_events;        /* trace: most events kept for each worker; 0 = none */
     int n_samples;       /* weights of a stage watched for the prediction error; 0 = none */
-    bool want_snapshots; /* memory for fr_engine_snapshot is taken at once */
+    bool want_snapshots; /* their memory is taken at once, else with the first one */
 } fr_engine_desc;
 
 /* What the loss said, summed over samples. */

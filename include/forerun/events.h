@@ -38,6 +38,8 @@ typedef struct fr_event {
     uint64_t start_ns, end_ns;
     uint8_t action; /* fr_action of sched.h */
     bool is_wait;   /* waiting before the action could begin */
+    bool is_beside; /* went on beside the worker's own: a sum over replicas, from being handed in
+                       until it was there; REDUCE, micro is the bucket */
     int stage, peer;
     int64_t batch;   /* mini-batch of the run */
     int micro;       /* in the mini-batch; -1 for STEP and REDUCE */

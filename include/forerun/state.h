@@ -35,6 +35,8 @@ typedef struct fr_item {
 } fr_item;
 typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
 fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
+/* On rank 0: whether an item of memory will come of this parameter. */
+bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
 size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
 fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain);
 

@@ -61,7 +61,7 @@ fr_status fr_team_tell_all(fr_team *t, const void *data, size_t bytes); /* rank 
 fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes);
 fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes);
 
-/* All ranks call these together, between other uses of streams. */
+/* All ranks call these together; streams are not touched. */
 /* FR_OK if `mine` is FR_OK everywhere; else everybody gets the status of the lowest rank that
  * failed, and, where its own context has no failure, that rank's name and text. */
 fr_status fr_team_agree(fr_team *t, fr_status mine);

@@ -47,6 +47,7 @@ typedef struct letter {
     int64_t call;
     int64_t number; /* DONE, DIVERGED, LIMIT: mini-batch; GRANT: how many; END: n_done */
     double value;   /* DIVERGED, END */
+    fr_tally tally; /* END: of all mini-batches */
 } letter;
 
 typedef struct text_letter {
@@ -495,6 +496,7 @@ static bool conclude(fr_engine *e)
     c->end = (letter){.kind = END,
                       .call = c->call,
                       .number = e->n_reported,
+                      .tally = e->tally,
                       .status = e->diverged.is_set ? FR_DIVERGED : FR_OK,
                       .micro = e->diverged.micro,
                       .value = e->diverged.value};
@@ -509,6 +511,7 @@ static void take_end(fr_engine *e)
 {
     const letter *l = &e->crew->end;
     e->n_reported = l->number;
+    e->tally = l->tally;
     atomic_store(&e->limit, e->first + l->number);
     e->diverged.is_set = l->status == FR_DIVERGED;
     if (!e->diverged.is_set) return;

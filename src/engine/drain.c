@@ -50,24 +50,14 @@ fr_status fr__drain_measure(fr_part *p)
     return FR_OK;
 }
 
-/* Whether a stage has statistics is known from the graph, wherever it is. */
-static bool stage_has_buffers(const fr_engine *e, int stage)
-{
-    for (int i = 0; i < fr_graph_n_params(e->desc.graph); i++)
-        if (e->home_of[i] == stage && fr_graph_param(e->desc.graph, i)->is_buffer) return true;
-    return false;
-}
-
 fr_status fr__drain_open(fr_engine *e)
 {
     for (int k = 0; k < e->n_stages; k++) {
-        fr_part *first = fr__part(e, k, 0), *mine = first;
+        fr_part *first = fr__part(e, k, 0);
         fr_sum_desc d;
         fr_sum *sum;
-        if (first->n_replicas == 1 || !e->desc.schedule || !stage_has_buffers(e, k)) continue;
-        for (int q = 0; q < first->n_replicas; q++)
-            if (first[q].worker->is_local) mine = &first[q];
-        FR_TRY(describe(mine, &d));
+        if (!has_statistics(first)) continue;
+        FR_TRY(describe(first, &d));
         FR_TRY(e->transport->add_sum(e->group, &d, &sum));
         for (int q = 0; q < first->n_replicas; q++)
             if (first[q].worker->is_local) first[q].buffer_sum = sum;

@@ -169,6 +169,33 @@ static fr_status make_stores(fr_engine *e)
     return FR_OK;
 }
 
+/* How large the blocks of stages are that other processes hold: their programs tell. */
+static fr_status share_sizes(fr_engine *e)
+{
+    typedef struct sizes {
+        uint64_t n_weights, n_grads, n_buffers;
+    } sizes;
+    fr_team *team = e->desc.team;
+    sizes *all = FR_ARENA_ARRAY(&e->arena, sizes, e->n_parts);
+    if (e->n_ranks == 1) return FR_OK;
+    if (!all) return fr__no_memory(e->ctx, sizeof *all * (size_t)e->n_parts, "stages");
+    for (int i = 0; i < e->n_parts; i++) {
+        const fr_part *p = &e->parts[i];
+        int rank = fr_engine_rank_of(e, p->worker->index);
+        if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
+        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_put(team, 0, &all[i], sizeof *all));
+        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_take(team, rank, &all[i], sizeof *all));
+    }
+    FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
+    for (int i = 0; i < e->n_parts; i++) {
+        fr_part *p = &e->parts[i];
+        p->n_weights = all[i].n_weights;
+        p->n_grads = all[i].n_grads;
+        p->n_buffers = all[i].n_buffers;
+    }
+    return FR_OK;
+}
+
 static fr_status build(fr_engine *e)
 {
     FR_TRY(make_stages(e));
@@ -176,7 +203,8 @@ static fr_status build(fr_engine *e)
     FR_TRY(make_parts(e));
     FR_TRY(start_workers(e));
     FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
-    FR_TRY(fr__jobs_run(e, fr__part_compile, true));
+    FR_TRY(fr_team_agree(e->desc.team, fr__jobs_run(e, fr__part_compile, true)));
+    FR_TRY(share_sizes(e));
     FR_TRY(fr__wires_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));

@@ -126,10 +126,11 @@ typedef struct fr_gather {
     size_t room_bytes;
     char *room;
     int n_buckets;
-    size_t *edge;   /* [n_buckets + 1] floats */
-    size_t *n_due;  /* [bucket] floats that a backward reports as final */
-    size_t *n_left; /* [bucket] of them still to come in this mini-batch */
-    int next;       /* buckets are handed in from the last to the first: this one is next */
+    size_t *edge;        /* [n_buckets + 1] floats */
+    size_t *n_due;       /* [bucket] floats that a backward reports as final */
+    size_t *n_left;      /* [bucket] of them still to come in this mini-batch */
+    uint64_t *posted_ns; /* [bucket] */
+    int next;            /* buckets are handed in from the last to the first: this one is next */
 } fr_gather;
 
 #define FR_MAX_BLOCKS 16
@@ -285,6 +286,7 @@ struct fr_engine {
     fr_status feed_status;
     fr_record *records; /* ring */
     int n_records;
+    fr_tally tally;     /* of those reported */
     int64_t n_reported; /* to the caller; in another process than rank 0: to rank 0 */
     float *logits;
     struct {
@@ -389,6 +391,7 @@ void fr__lower_limit(fr_engine *e, int64_t batch);
 void fr__diverge(fr_engine *e, int64_t batch, int micro, const char *what, double value);
 
 /* worker.c */
+void fr__push_event(fr_worker *w, const fr_event *event);
 fr_status fr__worker_walk(fr_worker *w, void *arg);
 
 /* passes.c */
@@ -418,7 +421,7 @@ void fr__gather_hand_in(fr_part *p, bool is_alive);
 /* Wait for the sums of the replicas, bucket by bucket, and give each piece to `take`, in order of
  * arrival. *is_alive false: some replica had nothing to give, and nothing was taken. */
 typedef void (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
-fr_status fr__gather_take(fr_part *p, fr_take_fn take, bool *is_alive);
+fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive);
 
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);

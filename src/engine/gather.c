@@ -79,21 +79,30 @@ static fr_status make_sheet(fr_engine *e, int n, sheet *s)
     return s->members && s->memory && s->room ? FR_OK : fr__no_memory(e->ctx, 0, "replicas");
 }
 
+static fr_status make_buckets(fr_part *p)
+{
+    fr_engine *e = p->engine;
+    fr_gather *g = &p->gather;
+    g->n_buckets = (int)((p->n_grads + BUCKET - 1) / BUCKET);
+    g->edge = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets + 1);
+    g->n_due = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
+    g->n_left = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
+    g->posted_ns = FR_ARENA_ARRAY(&e->arena, uint64_t, g->n_buckets);
+    if (!g->edge || !g->n_due || !g->n_left || !g->posted_ns)
+        return fr__no_memory(e->ctx, 0, "replicas");
+    for (int i = 0; i < g->n_buckets; i++) g->edge[i] = (size_t)i * BUCKET;
+    g->edge[g->n_buckets] = p->n_grads;
+    return FR_OK;
+}
+
 fr_status fr__gather_measure(fr_part *p)
 {
     fr_engine *e = p->engine;
     fr_gather *g = &p->gather;
     sheet s;
     fr_sum_desc d;
-    if (!e->sums_grads || p->n_replicas == 1) return FR_OK;
-    g->n_buckets = (int)((p->n_grads + BUCKET - 1) / BUCKET);
-    if (g->n_buckets == 0) return FR_OK;
-    g->edge = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets + 1);
-    g->n_due = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
-    g->n_left = FR_ARENA_ARRAY(&e->arena, size_t, g->n_buckets);
-    if (!g->edge || !g->n_due || !g->n_left) return fr__no_memory(e->ctx, 0, "replicas");
-    for (int i = 0; i < g->n_buckets; i++) g->edge[i] = (size_t)i * BUCKET;
-    g->edge[g->n_buckets] = p->n_grads;
+    if (!e->sums_grads || p->n_replicas == 1 || p->n_grads == 0) return FR_OK;
+    FR_TRY(make_buckets(p));
     count_due(p);
     FR_TRY(make_sheet(e, p->n_replicas, &s));
     describe(p, s.members, s.memory, s.room, &d);
@@ -107,23 +116,20 @@ static void begin_round(fr_gather *g)
     for (int i = 0; i < g->n_buckets; i++) g->n_left[i] = g->n_due[i];
 }
 
-/* Every process makes the sums of all stages; where none of the replicas lives, it does not know
- * the buckets, and needs not. */
+/* Every process makes the sums of all stages, also where none of the replicas lives. */
 fr_status fr__gather_open(fr_engine *e)
 {
-    static const size_t nothing[] = {0, 0};
     for (int k = 0; e->sums_grads && k < e->n_stages; k++) {
         fr_part *first = fr__part(e, k, 0), *mine = NULL;
         sheet s;
         fr_sum_desc d;
         fr_sum *sum;
-        if (first->n_replicas == 1) continue;
+        if (first->n_replicas == 1 || first->n_grads == 0) continue;
         for (int q = 0; q < first->n_replicas; q++)
             if (first[q].worker->is_local) mine = &first[q];
-        if (mine && mine->gather.n_buckets == 0) continue; /* a stage without parameters */
+        if (!mine) FR_TRY(make_buckets(mine = first));
         FR_TRY(make_sheet(e, first->n_replicas, &s));
-        describe(mine ? mine : first, s.members, s.memory, s.room, &d);
-        if (!mine) d.n_buckets = 1, d.edge = nothing;
+        describe(mine, s.members, s.memory, s.room, &d);
         FR_TRY(e->transport->add_sum(e->group, &d, &sum));
         for (int q = 0; q < first->n_replicas; q++) {
             if (!first[q].worker->is_local) continue;
@@ -169,6 +175,7 @@ static void hand_in(fr_part *p, bool is_alive)
     fr_gather *g = &p->gather;
     const fr_engine *e = p->engine;
     int bucket = g->next--;
+    g->posted_ns[bucket] = fr__now_ns();
     e->transport->sum_post(g->sum, p->replica, bucket, is_alive);
     if (is_alive)
         p->worker->traffic.sums += 2 * sizeof(float) * (g->edge[bucket + 1] - g->edge[bucket]) *
@@ -208,7 +215,21 @@ static fr_status wait_bucket(fr_part *p, int bucket, bool *is_alive)
     return status;
 }
 
-fr_status fr__gather_take(fr_part *p, fr_take_fn take, bool *is_alive)
+static void note_sum(fr_part *p, int64_t batch, int bucket)
+{
+    fr_event event = {.action = FR_DO_REDUCE,
+                      .is_beside = true,
+                      .stage = p->stage,
+                      .peer = -1,
+                      .batch = batch,
+                      .micro = bucket,
+                      .version = fr_store_version(p->store),
+                      .start_ns = p->gather.posted_ns[bucket],
+                      .end_ns = fr__now_ns()};
+    fr__push_event(p->worker, &event);
+}
+
+fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive)
 {
     fr_gather *g = &p->gather;
     const fr_transport *t = p->engine->transport;
@@ -223,6 +244,7 @@ fr_status fr__gather_take(fr_part *p, fr_take_fn take, bool *is_alive)
                            "stage %d: a replica withdrew a gradient that it had begun to hand in",
                            p->stage);
         *is_alive = is_whole;
+        if (is_whole) note_sum(p, batch, bucket);
         for (int k = 0; *is_alive && k < p->n_replicas; k++) {
             size_t at, count;
             const float *piece = t->sum_piece(g->sum, p->replica, bucket, k, &at, &count);

@@ -116,6 +116,8 @@ fr_status fr__peers_open(fr_engine *e)
             equip(&first[q]);
         }
         if (!any) FR_TRY(describe(first, any = &elsewhere));
+        if (any == &elsewhere && !fr__sync_plan(any, &e->arena))
+            return fr__no_memory(e->ctx, 0, "replicas");
         FR_TRY(fr__sync_open(e->ctx, &e->arena, of, any));
     }
     return FR_OK;

@@ -56,6 +56,7 @@ void fr__records_begin(fr_engine *e)
 {
     e->n_fed = e->n_held = e->n_opened = e->n_entered = 0;
     e->n_reported = 0;
+    e->tally = (fr_tally){0};
     e->is_feeding = false;
     e->feed_status = FR_OK;
     for (int i = 0; i < e->n_records; i++) clear_record(e, i);

@@ -85,14 +85,12 @@ void fr__sync_place(fr__syncing *s, char *memory)
 fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
                         const fr__syncing *any)
 {
-    static const size_t nothing[] = {0, 0};
     float **memory = FR_ARENA_ARRAY(arena, float *, any->n_members);
     char **room = FR_ARENA_ARRAY(arena, char *, any->n_members);
     if (!memory || !room) return fr__no_memory(ctx, (size_t)any->n_members * 8, "replicas");
     for (int i = 0; i < any->rule->n_sums(&any->options); i++) {
         fr_sum_desc d = describe(any);
         fr_sum *sum;
-        if (d.n_buckets == 0) d.n_buckets = 1, d.edge = nothing;
         d.memory = memory, d.room = room;
         for (int k = 0; k < any->n_members; k++) {
             memory[k] = of[k] ? of[k]->posted[i] : NULL;

@@ -70,8 +70,8 @@ struct fr__syncing {
 bool fr__sync_plan(fr__syncing *s, fr_arena *arena); /* false: out of memory */
 void fr__sync_place(fr__syncing *s, char *memory);
 /* The sums of one stage. of: [n_members] its replicas, NULL for those in other processes; any: one
- * of them, or, where none lives, one that only has what is filled in before the plan, with n 0. All
- * processes call it, for the same stages in the same order. */
+ * of them, or, where none lives, one that is only planned. All processes call it, for the same
+ * stages in the same order. */
 fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
                         const fr__syncing *any);
 

@@ -30,16 +30,19 @@ static void wait_a_tick(fr_engine *e)
 
 /* --- reports -------------------------------------------------------------------------------- */
 
+static void add_tally(fr_tally *sum, const fr_tally *t)
+{
+    sum->loss += t->loss;
+    sum->targets += t->targets;
+    sum->correct += t->correct;
+}
+
 static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
 {
     double norm_sq = 0;
     fr_tally tally = {0};
     for (int k = 0; k < e->n_stages; k++) norm_sq += r->part_sq[e->first_part[k]];
-    for (int m = 0; m < e->desc.n_micro; m++) {
-        tally.loss += r->tally[m].loss;
-        tally.targets += r->tally[m].targets;
-        tally.correct += r->tally[m].correct;
-    }
+    for (int m = 0; m < e->desc.n_micro; m++) add_tally(&tally, &r->tally[m]);
     bool has_ledger = e->desc.want_ledger && e->mode == FR_MODE_TRAIN;
     return (fr_batch_report){
         .step = r->batch,
@@ -56,6 +59,7 @@ static void report_all(fr_engine *e, listener *l)
     for (fr_record *r; (r = fr__record_through(e)) != NULL; fr__record_reported(e)) {
         pthread_mutex_unlock(&e->lock);
         fr_batch_report report = make_report(e, r);
+        add_tally(&e->tally, &report.tally);
         if (l->report && !l->report(l->user, &report)) l->is_stopping = true;
         pthread_mutex_lock(&e->lock);
     }
@@ -229,19 +233,10 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;
 }
 
-static bool add_tally(void *user, const fr_batch_report *r)
-{
-    fr_tally *sum = user;
-    sum->loss += r->tally.loss;
-    sum->targets += r->tally.targets;
-    sum->correct += r->tally.correct;
-    return true;
-}
-
 fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
                          float *logits)
 {
-    listener l = {.report = add_tally, .user = tally};
+    listener l = {0};
     *tally = (fr_tally){0};
     FR_TRY(check_usable(e, FR_MODE_EVAL));
     if (logits && e->desc.logits_node < 0)
@@ -251,5 +246,6 @@ fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_ta
     begin(e, FR_MODE_EVAL, 0, n, source);
     fr_status status = walk_all(e, &l);
     e->logits = NULL;
-    return status == FR_OK ? fr_team_share(e->desc.team, tally, sizeof *tally) : status;
+    if (status == FR_OK) *tally = e->tally;
+    return status;
 }

@@ -304,7 +304,7 @@ static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
 {
     for (int i = 0; i < w->n_parts; i++) {
         bool is_alive;
-        FR_TRY(fr__gather_take(w->parts[i], take_back, &is_alive));
+        FR_TRY(fr__gather_take(w->parts[i], batch, take_back, &is_alive));
         if (!is_alive) fr__lower_limit(w->engine, batch);
     }
     *is_dead = *is_dead || is_beyond_limit(w->engine, batch);
@@ -374,7 +374,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 {
     bool is_alive;
     fr_store_begin(p->store, batch, 1);
-    FR_TRY(fr__gather_take(p, step_piece, &is_alive));
+    FR_TRY(fr__gather_take(p, batch, step_piece, &is_alive));
     if (is_alive) return end_step(p, batch, NAN, event);
     fr__lower_limit(p->engine, batch);
     return FR_OK; /* the store is told when the call ends: fr_store_abandon */
@@ -394,7 +394,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
         bool is_alive;
-        FR_TRY(fr__gather_take(p, take_back, &is_alive));
+        FR_TRY(fr__gather_take(p, batch, take_back, &is_alive));
         if (!is_alive) fr__lower_limit(e, batch);
         fr_program_sum_ties(p->layout, p->grads);
         if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
@@ -419,5 +419,5 @@ fr_status fr__update_skip(fr_part *p, int64_t batch)
 {
     bool is_alive;
     if (p->engine->must_sum) return take_sums(p->worker, batch, true);
-    return fr__gather_take(p, drop, &is_alive);
+    return fr__gather_take(p, batch, drop, &is_alive);
 }

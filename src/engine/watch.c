@@ -94,7 +94,8 @@ bool fr__fault_is_nan(const fr_part *p, int64_t batch, int micro)
 void fr__give_up(fr_engine *e, int worker)
 {
     pthread_mutex_lock(&e->lock);
-    if (e->failed_worker < 0) e->failed_worker = worker;
+    /* Who comes after the abort was only told. */
+    if (e->failed_worker < 0 && !e->transport->is_aborted(e->group)) e->failed_worker = worker;
     pthread_mutex_unlock(&e->lock);
     e->transport->abort(e->group);
     pthread_mutex_lock(&e->feed_lock);

@@ -162,7 +162,7 @@ static void add_stage_time(fr_part *p, fr_action action, uint64_t ns, uint64_t r
     }
 }
 
-static void push_event(fr_worker *w, const fr_event *event)
+void fr__push_event(fr_worker *w, const fr_event *event)
 {
     if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
 }
@@ -187,9 +187,9 @@ static void note(fr_worker *w, const task *t, fr_event *event)
         waiting.is_wait = true;
         waiting.end_ns = event->start_ns + wait;
         event->start_ns = waiting.end_ns;
-        push_event(w, &waiting);
+        fr__push_event(w, &waiting);
     }
-    push_event(w, event);
+    fr__push_event(w, event);
 }
 
 /* --- the walk ------------------------------------------------------------------------------- */

@@ -81,6 +81,14 @@ void fr__trace_thread(fr_trace *t, int pid, int tid, const char *name)
     fr__json_end(j);
 }
 
+static void add_args(fr_json *j, int n_args, const fr_trace_arg *args)
+{
+    if (n_args == 0) return;
+    fr__json_object(j, "args");
+    for (int i = 0; i < n_args; i++) fr__json_int(j, args[i].key, args[i].value);
+    fr__json_end(j);
+}
+
 void fr__trace_slice(fr_trace *t, const fr_trace_slice *s, int n_args, const fr_trace_arg *args)
 {
     fr_json *j = event(t, "X", s->name, s->pid);
@@ -89,12 +97,27 @@ void fr__trace_slice(fr_trace *t, const fr_trace_slice *s, int n_args, const fr_
     add_stamp(t, s->start_ns);
     add_time(t, "dur", s->end_ns > s->start_ns ? s->end_ns - s->start_ns : 0);
     if (s->colour) fr__json_text(j, "cname", s->colour);
-    if (n_args > 0) {
-        fr__json_object(j, "args");
-        for (int i = 0; i < n_args; i++) fr__json_int(j, args[i].key, args[i].value);
-        fr__json_end(j);
-    }
+    add_args(j, n_args, args);
     fr__json_end(j);
+}
+
+static void end_of_span(fr_trace *t, const fr_trace_slice *s, bool is_end, int64_t id, int n_args,
+                        const fr_trace_arg *args)
+{
+    fr_json *j = event(t, is_end ? "e" : "b", s->name, s->pid);
+    fr__json_int(j, "tid", s->tid);
+    fr__json_text(j, "cat", s->category);
+    fr__json_int(j, "id", id);
+    add_stamp(t, is_end ? s->end_ns : s->start_ns);
+    add_args(j, n_args, args);
+    fr__json_end(j);
+}
+
+void fr__trace_beside(fr_trace *t, const fr_trace_slice *s, int64_t id, int n_args,
+                      const fr_trace_arg *args)
+{
+    end_of_span(t, s, false, id, n_args, args);
+    end_of_span(t, s, true, id, 0, NULL);
 }
 
 void fr__trace_flow(fr_trace *t, const fr_trace_slice *at, uint64_t ns, bool is_head,

@@ -43,6 +43,10 @@ void fr__trace_slice(fr_trace *t, const fr_trace_slice *s, int n_args, const fr_
  * the arrow's own. */
 void fr__trace_flow(fr_trace *t, const fr_trace_slice *at, uint64_t ns, bool is_head,
                     const char *name, int64_t id);
+/* Something that goes on beside the slices of a track, and may overlap others of its kind; `id` is
+ * its own within the category. */
+void fr__trace_beside(fr_trace *t, const fr_trace_slice *s, int64_t id, int n_args,
+                      const fr_trace_arg *args);
 void fr__trace_counter(fr_trace *t, int pid, uint64_t ns, const char *name, const char *unit,
                        double value);
 /* FR_IO or FR_INVALID if anything went wrong since open; then there is no file. */

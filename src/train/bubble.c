@@ -109,10 +109,13 @@ static fr_status beat(fr_ctx *ctx, const fr_schedule *s, const stage_costs *c, i
 
 static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (double)n : 0; }
 
+/* Even costs: a stage of r replicas, which share its micro-batches, may cost r times as much. */
 static void fill_costs(const fr_bubble_input *in, stage_costs *own, stage_costs *mean)
 {
-    int n = in->schedule->n_stages;
+    int n = in->schedule->n_stages, n_hands = 0;
+    const int *replicas = in->schedule->replicas;
     double sum[4] = {0};
+    for (int k = 0; k < n; k++) n_hands += replicas[k];
     for (int k = 0; k < n; k++) {
         const fr_stage_times *t = &in->stages[k];
         sum[0] += own->forward[k] = per(t->forward_ns, t->n_micro);
@@ -121,8 +124,9 @@ static void fill_costs(const fr_bubble_input *in, stage_costs *own, stage_costs 
         sum[3] += own->step[k] = per(t->step_ns, t->n_steps);
     }
     for (int k = 0; k < n; k++) {
-        mean->forward[k] = sum[0] / n, mean->back_input[k] = sum[1] / n;
-        mean->back_weight[k] = sum[2] / n, mean->step[k] = sum[3] / n;
+        double share = (double)replicas[k] / n_hands;
+        mean->forward[k] = sum[0] * share, mean->back_input[k] = sum[1] * share;
+        mean->back_weight[k] = sum[2] * share, mean->step[k] = sum[3] / n;
     }
 }
 

@@ -1,25 +1,25 @@
-/* checkpoint.c -- writes checkpoints. Reading is in restore.c.
+/* checkpoint.c -- writes checkpoints. Reading is in restore.c, the thread in saver.c.
  *
  * A checkpoint grows under a name that nobody reads, every file is flushed to the disk, then one
  * rename makes it real; only after that do older ones go. Killed at any moment, the folder
- * holds the old checkpoints, or the new one too. */
+ * holds the old checkpoints, or the new one too. Tensors come from a snapshot in the order of the
+ * files, one at a time: no second copy is held. */
 #include "train/checkpoint.h"
-#include <forerun/state.h>
 
 #include "io/file.h"
-#include "io/json.h"
 #include "io/sha256.h"
+#include "train/lead.h"
 #include "train/state.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One parameter at a time passes through `plain`, (largest parameter) floats. */
+/* A draft and the file it is at. */
 typedef struct pen {
-    fr_setup *s;
-    fr_engine *e;
+    fr_draft *d;
     fr_tensor_writer *file;
-    float *plain;
+    fr_sha256 hash;
+    bool is_at_end; /* the last item has been taken */
 } pen;
 
 static fr_status declare(pen *p, const char *prefix, const fr_param *param)
@@ -27,7 +27,7 @@ static fr_status declare(pen *p, const char *prefix, const fr_param *param)
     char name[512];
     int n = snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] ? "." : "", param->name);
     if (n < 0 || n >= (int)sizeof name)
-        return fr_fail(p->s->ctx, FR_INVALID, "parameter %s: its name is too long", param->name);
+        return fr_fail(p->d->ctx, FR_INVALID, "parameter %s: its name is too long", param->name);
     return fr_tensor_writer_declare(p->file, name, "F32", param->shape.n_dims, param->shape.dim);
 }
 
@@ -49,115 +49,177 @@ static void check_finite(void *is_finite, const float *values, size_t n)
         if (!isfinite(values[i])) *(bool *)is_finite = false;
 }
 
-/* A relu that takes NaN for zero can hide a spoilt layer from the loss: so each value is looked at
- * before it is kept. */
-static fr_status write_model_tensors(pen *p, char sha256[65])
+/* --- the tensors of a file, in its order ----------------------------------------------------- */
+
+/* What is done with each tensor: it is declared, later it is written. */
+typedef fr_status (*each)(pen *p, fr_item_kind kind, int which, int param);
+
+static fr_status for_model(pen *p, each call)
 {
-    const fr_graph *g = p->s->graph;
-    fr_sha256 hash;
-    fr__sha256_init(&hash);
+    const fr_graph *g = p->d->s->graph;
     for (int buffers = 0; buffers < 2; buffers++)
         for (int i = 0; i < fr_graph_n_params(g); i++)
-            if (is_picked(fr_graph_param(g, i), buffers))
-                FR_TRY(declare(p, "", fr_graph_param(g, i)));
-    for (int buffers = 0; buffers < 2; buffers++)
-        for (int i = 0; i < fr_graph_n_params(g); i++) {
-            const fr_param *param = fr_graph_param(g, i);
-            if (!is_picked(param, buffers)) continue;
-            FR_TRY(fr_engine_get_param(p->e, i, p->plain));
-            bool is_finite = true;
-            check_finite(&is_finite, p->plain, bytes_of(param) / sizeof(float));
-            if (!is_finite)
-                return fr_fail(p->s->ctx, FR_DIVERGED,
-                               "%s is not finite any more, and so not saved; earlier checkpoints "
-                               "stay. Try a smaller lr, clip_norm or a warm-up",
-                               param->name);
-            if (!buffers) fr__sha256_update(&hash, p->plain, bytes_of(param));
-            FR_TRY(fr_tensor_writer_data(p->file, p->plain, bytes_of(param)));
-        }
-    fr__sha256_final(&hash, sha256);
+            if (is_picked(fr_graph_param(g, i), buffers)) FR_TRY(call(p, FR_ITEM_PARAM, 0, i));
     return FR_OK;
 }
 
-static fr_status write_optimizer_tensors(pen *p)
+static fr_status for_optimizer(pen *p, each call)
 {
-    const fr_graph *g = p->s->graph;
-    const fr_optimizer *opt = p->s->settings.optimizer;
-    for (int k = 0; k < opt->n_state; k++)
+    const fr_graph *g = p->d->s->graph;
+    for (int k = 0; k < p->d->s->settings.optimizer->n_state; k++)
         for (int i = 0; i < fr_graph_n_params(g); i++)
-            if (is_picked(fr_graph_param(g, i), false))
-                FR_TRY(declare(p, opt->state_names[k], fr_graph_param(g, i)));
-    for (int k = 0; k < opt->n_state; k++)
-        for (int i = 0; i < fr_graph_n_params(g); i++) {
-            const fr_param *param = fr_graph_param(g, i);
-            if (!is_picked(param, false)) continue;
-            FR_TRY(fr_engine_get_state(p->e, k, i, p->plain));
-            FR_TRY(fr_tensor_writer_data(p->file, p->plain, bytes_of(param)));
-        }
+            if (is_picked(fr_graph_param(g, i), false)) FR_TRY(call(p, FR_ITEM_STATE, k, i));
+    for (int i = 0; i < fr_graph_n_params(g) && p->d->memory; i++)
+        if (is_picked(fr_graph_param(g, i), false) && fr_snapshot_has_memory(p->d->snapshot, i))
+            FR_TRY(call(p, FR_ITEM_MEMORY, 0, i));
     return FR_OK;
 }
 
-/* sha256 NULL: the optimizer's file, else the model's. */
-static fr_status write_tensors(pen *p, const char *folder, const char *name, char *sha256)
+static fr_status declare_item(pen *p, fr_item_kind kind, int which, int param)
+{
+    const char *prefix = "";
+    if (kind == FR_ITEM_STATE) prefix = p->d->s->settings.optimizer->state_names[which];
+    if (kind == FR_ITEM_MEMORY) prefix = p->d->memory;
+    return declare(p, prefix, fr_graph_param(p->d->s->graph, param));
+}
+
+static fr_status take(pen *p, fr_item *item)
+{
+    FR_TRY(fr_snapshot_next(p->d->snapshot, item, p->d->plain));
+    p->is_at_end = item->param < 0;
+    return FR_OK;
+}
+
+/* A relu that takes NaN for zero can hide a spoilt layer from the loss: so each value of the model
+ * is looked at before it is kept. */
+static fr_status write_item(pen *p, fr_item_kind kind, int which, int param)
+{
+    const fr_param *of = fr_graph_param(p->d->s->graph, param);
+    fr_item item;
+    bool is_finite = true;
+    FR_TRY(take(p, &item));
+    if (item.kind != kind || item.which != which || item.param != param)
+        return fr_fail(p->d->ctx, FR_INTERNAL,
+                       "%s: item %d %d %d of the snapshot came in place of %d %d %d", of->name,
+                       (int)item.kind, item.which, item.param, (int)kind, which, param);
+    if (kind == FR_ITEM_PARAM) check_finite(&is_finite, p->d->plain, bytes_of(of) / sizeof(float));
+    if (!is_finite)
+        return fr_fail(p->d->ctx, FR_DIVERGED,
+                       "%s is not finite any more, and so not saved; earlier checkpoints stay. Try "
+                       "a smaller lr, clip_norm or a warm-up",
+                       of->name);
+    if (kind == FR_ITEM_PARAM && !of->is_buffer)
+        fr__sha256_update(&p->hash, p->d->plain, bytes_of(of));
+    return fr_tensor_writer_data(p->file, p->d->plain, bytes_of(of));
+}
+
+static fr_status write_tensors(pen *p, const char *folder, const char *name,
+                               fr_status (*tensors)(pen *, each))
 {
     char path[FR_PATH];
-    FR_TRY(fr__path(p->s->ctx, path, "%s/%s", folder, name));
-    FR_TRY(fr_tensor_writer_create(p->s->ctx, path, &p->file));
+    FR_TRY(fr__path(p->d->ctx, path, "%s/%s", folder, name));
+    FR_TRY(fr_tensor_writer_create(p->d->ctx, path, &p->file));
     fr_status status = fr_tensor_writer_meta(p->file, "format", "pt");
     if (status == FR_OK) status = fr_tensor_writer_meta(p->file, "forerun", fr_version());
-    if (status == FR_OK)
-        status = sha256 ? write_model_tensors(p, sha256) : write_optimizer_tensors(p);
+    if (status == FR_OK && tensors == for_optimizer && p->d->memory)
+        status = fr_tensor_writer_meta(p->file, "memory", p->d->memory);
+    if (status == FR_OK) status = tensors(p, declare_item);
+    if (status == FR_OK) status = tensors(p, write_item);
     if (status == FR_OK) status = fr_tensor_writer_finish(p->file);
     fr_tensor_writer_free(p->file);
     p->file = NULL;
     return status;
 }
 
-static fr_status write_files(pen *p, const char *folder, const fr_position *at, char sha256[65])
+/* --- a checkpoint ---------------------------------------------------------------------------- */
+
+static fr_status write_files(pen *p, const char *folder)
 {
-    FR_TRY(fr__dir_make(p->s->ctx, folder));
-    FR_TRY(write_tensors(p, folder, "model.safetensors", sha256));
-    FR_TRY(write_tensors(p, folder, "optimizer.safetensors", NULL));
+    fr_draft *d = p->d;
     fr_state state;
-    fr__state_of(p->s, at, sha256, &state);
-    return fr__state_write(p->s->ctx, folder, &state); /* last: it also flushes the folder */
+    if (d->metrics) FR_TRY(fr__metrics_sync(d->metrics, d->ctx));
+    FR_TRY(fr__dir_make(d->ctx, folder));
+    fr__sha256_init(&p->hash);
+    FR_TRY(write_tensors(p, folder, "model.safetensors", for_model));
+    fr__sha256_final(&p->hash, d->sha256);
+    FR_TRY(write_tensors(p, folder, "optimizer.safetensors", for_optimizer));
+    fr__state_of(d->s, &d->at, d->sha256, &state);
+    return fr__state_write(d->ctx, folder, &state); /* last: it also flushes the folder */
 }
 
-static fr_status prune(fr_setup *s, const fr_folder *f)
+/* Others wait until their items have been taken: all are, also those that nobody can use. */
+static fr_status take_rest(pen *p)
+{
+    fr_item item;
+    while (!p->is_at_end) FR_TRY(take(p, &item));
+    return FR_OK;
+}
+
+static fr_status prune(const fr_draft *d)
 {
     fr_steps steps;
-    fr_status status = fr__folder_steps(s->ctx, f->checkpoints, &steps);
-    for (size_t i = (size_t)s->settings.keep; status == FR_OK && i < steps.n; i++) {
+    fr_status status = fr__folder_steps(d->ctx, d->folder->checkpoints, &steps);
+    for (size_t i = (size_t)d->s->settings.keep; status == FR_OK && i < steps.n; i++) {
         char name[32];
         snprintf(name, sizeof name, "step-%lld", (long long)steps.at[i]);
-        status = fr__folder_discard(s->ctx, f->checkpoints, name);
+        status = fr__folder_discard(d->ctx, d->folder->checkpoints, name);
     }
     fr__vec_fini(&steps);
     return status;
 }
 
+fr_status fr__checkpoint_write(fr_draft *d)
+{
+    const char *parent = d->folder->checkpoints;
+    char name[32], temp[FR_PATH];
+    pen tool = {.d = d};
+    snprintf(name, sizeof name, "step-%lld", (long long)d->at.step);
+    fr_status status = fr__path(d->ctx, d->path, "%s/%s", parent, name);
+    if (status == FR_OK) status = fr__path(d->ctx, temp, "%s/.tmp-%s", parent, name);
+    if (status == FR_OK) status = write_files(&tool, temp);
+    fr_status rest = take_rest(&tool);
+    if (status == FR_OK) status = rest;
+    /* A folder of this name is one that was found damaged: the run came here from an older one. */
+    if (status == FR_OK && fr__dir_exists(d->path))
+        status = fr__folder_discard(d->ctx, parent, name);
+    if (status == FR_OK) status = fr__rename_sync(d->ctx, temp, d->path);
+    if (status != FR_OK) {
+        (void)fr__dir_remove(d->ctx, temp); /* gives a full disk its room back */
+        return status;
+    }
+    return prune(d);
+}
+
+fr_status fr__checkpoint_send(fr_snapshot *s)
+{
+    fr_item item = {0};
+    while (item.param >= 0) FR_TRY(fr_snapshot_next(s, &item, NULL));
+    return FR_OK;
+}
+
 fr_status fr__checkpoint_save(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_position *p,
                               char path[FR_PATH], char sha256[65])
 {
-    char name[32], temp[FR_PATH];
-    snprintf(name, sizeof name, "step-%lld", (long long)p->step);
-    FR_TRY(fr__path(s->ctx, path, "%s/%s", f->checkpoints, name));
-    FR_TRY(fr__path(s->ctx, temp, "%s/.tmp-%s", f->checkpoints, name));
+    fr_draft *d = FR_NEW(fr_draft);
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
-    pen tool = {.s = s, .e = e, .plain = fr__alloc(bytes)};
-    if (!tool.plain) return fr__no_memory(s->ctx, bytes, "checkpoint");
-    fr_status status = write_files(&tool, temp, p, sha256);
-    fr__free(tool.plain);
-    /* A folder of this name is one that was found damaged: the run came here from an older one. */
-    if (status == FR_OK && fr__dir_exists(path))
-        status = fr__folder_discard(s->ctx, f->checkpoints, name);
-    if (status == FR_OK) status = fr__rename_sync(s->ctx, temp, path);
-    if (status != FR_OK) {
-        (void)fr__dir_remove(s->ctx, temp); /* gives a full disk its room back */
-        return status;
-    }
-    return prune(s, f);
+    if (!d) return fr__no_memory(s->ctx, sizeof *d, "checkpoint");
+    *d = (fr_draft){.ctx = s->ctx,
+                    .s = s,
+                    .folder = f,
+                    .memory = fr_engine_memory_name(e),
+                    .at = *p,
+                    .plain = fr__alloc(bytes)};
+    fr_status status = d->plain ? FR_OK : fr__no_memory(s->ctx, bytes, "checkpoint");
+    if (status == FR_OK) status = fr_engine_snapshot(e, &d->snapshot);
+    if (status == FR_OK) status = fr__checkpoint_write(d);
+    memcpy(path, d->path, FR_PATH);
+    memcpy(sha256, d->sha256, sizeof d->sha256);
+    fr__free(d->plain);
+    fr__free(d);
+    return status;
 }
+
+/* --- the weights as they are ----------------------------------------------------------------- */
 
 /* Calls `see` with the plain values of each trained parameter in graph order. */
 static fr_status for_each_param(fr_setup *s, fr_engine *e,
@@ -170,7 +232,7 @@ static fr_status for_each_param(fr_setup *s, fr_engine *e,
     for (int i = 0; status == FR_OK && i < fr_graph_n_params(s->graph); i++) {
         const fr_param *param = fr_graph_param(s->graph, i);
         if (!is_picked(param, false)) continue;
-        status = fr_engine_get_param(e, i, plain);
+        status = fr__touch(s, e, FR_GET_PARAM, 0, i, plain);
         if (status == FR_OK) see(arg, plain, bytes_of(param) / sizeof(float));
     }
     fr__free(plain);

@@ -1,11 +1,11 @@
 /* dump.c -- writes the dump in two parts, before and after the update, so that no copy of the
  * weights is ever held. */
 #include "train/dump.h"
-#include <forerun/state.h>
 
 #include "base/alloc.h"
 #include "io/file.h"
 #include "io/number.h"
+#include "train/lead.h"
 
 #include <string.h>
 
@@ -32,12 +32,11 @@ static void name_of(const fr_dump *d, group k, const fr_param *p, char *name, si
 
 static fr_status read_values(fr_dump *d, group k, int param)
 {
-    switch (k) {
-    case STATE0:
-    case STATE1: return fr_engine_get_state(d->e, (int)(k - STATE0), param, d->plain);
-    case GRAD: return fr_engine_get_grad(d->e, param, d->plain);
-    default: return fr_engine_get_param(d->e, param, d->plain);
-    }
+    fr_touch_kind kind = FR_GET_PARAM;
+    if (k == STATE0 || k == STATE1) kind = FR_GET_STATE;
+    if (k == GRAD) kind = FR_GET_GRAD;
+    int which = kind == FR_GET_STATE ? (int)(k - STATE0) : 0;
+    return fr__touch(d->s, d->e, kind, which, param, d->plain);
 }
 
 static fr_status write_groups(fr_dump *d, group first, group last)

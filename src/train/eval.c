@@ -11,17 +11,26 @@
 
 static bool is_stopped(const volatile int *stop) { return stop && *stop; }
 
+/* Whether rank 0 was told to stop: everybody must know the same. */
+static fr_status ask_for_stop(fr_setup *s, const volatile int *stop, int32_t *says)
+{
+    *says = is_stopped(stop);
+    return fr_team_share(s->team, says, sizeof *says);
+}
+
 /* The pipeline runs full over a piece of the data and is drained after it; pieces are short enough
  * to stop between them, and long enough for the drains not to matter. */
-static fr_status run_through(fr_engine *e, fr_feeder *f, int64_t n_batches,
+static fr_status run_through(fr_setup *s, fr_engine *e, fr_feeder *f, int64_t n_batches,
                              const volatile int *stop, fr_tally *sum)
 {
     const int64_t piece = 8 + 8 * fr_engine_n_stages(e);
     fr_source source = fr__feeder_source(f);
     for (int64_t done = 0; done < n_batches; done += piece) {
         fr_tally t = {0};
+        int32_t is_over;
         int64_t n = n_batches - done < piece ? n_batches - done : piece;
-        if (is_stopped(stop)) {
+        FR_TRY(ask_for_stop(s, stop, &is_over));
+        if (is_over) {
             *sum = (fr_tally){0}; /* a part would look like the whole */
             return FR_OK;
         }
@@ -39,8 +48,8 @@ fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int 
     fr_loader_desc desc = {.data = s->data, .split = FR_EVAL, .batch = batch};
     int64_t n_batches = (fr_dataset_info(s->data)->n_eval + batch - 1) / batch;
     *loss = *accuracy = NAN;
-    FR_TRY(fr__feeder_open(s->ctx, &desc, e, &feeder));
-    fr_status status = run_through(e, &feeder, n_batches, stop, &sum);
+    fr_status status = fr_team_agree(s->team, fr__feeder_open(s->ctx, &desc, e, &feeder));
+    if (status == FR_OK) status = run_through(s, e, &feeder, n_batches, stop, &sum);
     fr__feeder_close(&feeder);
     if (status != FR_OK || sum.targets == 0) return status;
     *loss = sum.loss / (double)sum.targets;

@@ -4,8 +4,8 @@
 
 #include "train/setup.h"
 
-/* `batch` samples at a time, as the engine was made for. Both are NaN where nothing counted, and
- * where *stop (may be NULL) was set on the way. */
+/* `batch` samples at a time, as the engine was made for. Both are NaN where nothing counted, where
+ * *stop (may be NULL) was set on the way, and on ranks other than 0. All ranks together. */
 fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int *stop, double *loss,
                        double *accuracy);
 

@@ -1,13 +1,18 @@
 /* look.c -- what a run will be and what it has left behind, for those who start it. */
 #include "train/folder.h"
+#include "train/layout.h"
 #include "train/setup.h"
 
 static fr_status look(fr_setup *s, const fr_run_options *o, fr_run_facts *facts)
 {
     const fr_settings *t = &s->settings;
+    fr_conf *parallel;
     FR_TRY(fr__folder_check(s->ctx, t->out, o->resume));
-    FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, &s->pipeline));
-    facts->n_workers = facts->n_ranks = s->pipeline.schedule->n_workers;
+    FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, 0, &s->pipeline));
+    facts->n_workers = s->pipeline.schedule->n_workers;
+    facts->n_ranks = (facts->n_workers + t->workers_per_rank - 1) / t->workers_per_rank;
+    FR_TRY(fr_conf_section(s->conf, "parallel", &parallel));
+    FR_TRY(fr__layout_check_ranks(parallel, t, &s->pipeline, facts->n_ranks));
     facts->n_steps = s->n_steps;
     return fr__path(s->ctx, facts->out, "%s", t->out);
 }

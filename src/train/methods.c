@@ -1,5 +1,6 @@
-/* methods.c -- the ways to spread a run over workers: a name for a schedule with a weight policy.
- * A new one is an entry in the list; `parallel.weights` and `parallel.schedule_file` mix others. */
+/* methods.c -- the ways to spread a run over workers: a name for a schedule, a weight policy and
+ * how replicas agree. A new one is an entry in the list; `parallel.weights`, `parallel.sync` and
+ * `parallel.schedule_file` mix others. */
 #include <forerun/train.h>
 #include <string.h>
 
@@ -10,6 +11,10 @@
 static const fr_method *const methods[] = {
     METHOD("single", "one worker holds the whole model: the reference for all others",
            "sequential", "live", .max_stages = 1),
+    METHOD("dp", "replicas of the whole model, gradients all-reduced before each update",
+           "sequential", "live", .max_stages = 1, .wants_replicas = true),
+    METHOD("model-averaging", "replicas of the whole model that step alone and average weights",
+           "sequential", "live", .max_stages = 1, .sync = "average", .wants_replicas = true),
     METHOD("naive-mp", "one micro-batch at a time through all stages", "sequential", "live"),
 
     /* The pipeline drains before each update: weights are those of `single`, to the bit. */

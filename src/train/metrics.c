@@ -70,7 +70,7 @@ fr_status fr__metrics_write(fr_metrics *m, const fr_progress *p)
     return fr__json_finish(&j) ? FR_OK : fr__io_fail(m->ctx, "write", m->path);
 }
 
-fr_status fr__metrics_sync(fr_metrics *m)
+fr_status fr__metrics_sync(fr_metrics *m, fr_ctx *ctx)
 {
-    return fdatasync(fileno(m->file)) == 0 ? FR_OK : fr__io_fail(m->ctx, "sync", m->path);
+    return fdatasync(fileno(m->file)) == 0 ? FR_OK : fr__io_fail(ctx, "sync", m->path);
 }

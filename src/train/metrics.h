@@ -17,7 +17,8 @@ fr_status fr__metrics_open(fr_ctx *ctx, const fr_folder *f, int64_t step, fr_met
 void fr__metrics_close(fr_metrics *m); /* a zeroed one is fine */
 /* Allocates nothing. */
 fr_status fr__metrics_write(fr_metrics *m, const fr_progress *p);
-/* The lines so far survive a power failure: before a checkpoint that counts on them. */
-fr_status fr__metrics_sync(fr_metrics *m);
+/* The lines so far survive a power failure: before a checkpoint that counts on them. On any thread,
+ * which has its own context. */
+fr_status fr__metrics_sync(fr_metrics *m, fr_ctx *ctx);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * One stage takes the same path as many. A schedule file is read twice: first it tells how many
  * stages there are, then it is made to fit the links of the model. */
-#include "train/pipeline.h"
+#include "train/layout.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +15,8 @@ typedef struct plan {
     fr_graph *g;
     fr_pipeline *p;
     int64_t n_steps;
+    int n_ranks;
+    const int *replicas; /* (n_stages) as the config has it */
 } plan;
 
 /* A failure that the graph explains gets its place in the config. */
@@ -118,7 +120,8 @@ static fr_status check_policy(plan *b)
     for (int k = 0; k < s->n_stages; k++) {
         fr_seat seat = {.stage = k,
                         .n_stages = s->n_stages,
-                        .n_micro = s->n_micro,
+                        .lead = fr_schedule_lead(s, k),
+                        .n_micro = s->n_micro / s->replicas[k],
                         .exact = t->exact,
                         .lr_warmup = t->lr_warmup,
                         .n_slots = s->n_slots[k]};
@@ -145,6 +148,7 @@ static fr_schedule_desc describe(const plan *b, bool is_flush)
         .n_backward = b->p->n_backward,
         .forward = b->p->forward,
         .backward = b->p->backward,
+        .replicas = b->replicas,
         /* What is asked of the whole gradient: of asynchronous stages it is known too late. */
         .must_reduce = t->clip_norm > 0 || b->p->has_far_ties || (t->grad_norm && is_flush)};
 }
@@ -160,6 +164,7 @@ static fr_status schedule_by_method(plan *b)
                             "method '%s' gives every worker one stage; leave parallel.chunks out "
                             "or choose method interleaved",
                             m->name);
+    FR_TRY(fr__layout_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);
     if (!g->is_flush) FR_TRY(check_async(b));
@@ -238,27 +243,40 @@ static void warn(const plan *b)
     if (wanted && !b->t->schedule_file && strcmp(wanted, b->t->optimizer->name) != 0)
         fr_log(b->ctx, FR_LOG_WARN, "method %s is made for the optimizer %s, the config has %s",
                b->t->method->name, wanted, b->t->optimizer->name);
+    fr__layout_warn(b->ctx, b->t, b->p);
+}
+
+static fr_status find_replicas(plan *b)
+{
+    int *list = FR_ARENA_ARRAY(&b->p->arena, int, b->p->n_stages);
+    if (!list) return fr__no_memory(b->ctx, (size_t)b->p->n_stages, "replicas");
+    for (int k = 0; k < b->p->n_stages; k++) list[k] = fr__settings_replicas(b->t, k);
+    b->replicas = list;
+    return FR_OK;
 }
 
 static fr_status open_all(plan *b)
 {
     if (b->t->schedule_file) FR_TRY(count_stages(b));
+    FR_TRY(find_replicas(b));
     FR_TRY(cut(b));
     FR_TRY(find_links(b));
     b->p->has_far_ties = find_far_tie(b) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
     FR_TRY(check_policy(b));
     FR_TRY(check_schedule(b));
+    FR_TRY(fr__layout_check_sync(b->conf, b->t, b->p));
+    FR_TRY(fr__layout_check_ranks(b->conf, b->t, b->p, b->n_ranks));
     warn(b);
     return FR_OK;
 }
 
 fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
-                            int64_t n_steps, fr_pipeline *p)
+                            int64_t n_steps, int n_ranks, fr_pipeline *p)
 {
     memset(p, 0, sizeof *p);
     p->n_stages = t->stages;
-    plan b = {.ctx = ctx, .t = t, .g = g, .p = p, .n_steps = n_steps};
+    plan b = {.ctx = ctx, .t = t, .g = g, .p = p, .n_steps = n_steps, .n_ranks = n_ranks};
     fr_status status = fr_conf_section(root, "parallel", &b.conf);
     if (status == FR_OK) status = open_all(&b);
     if (status != FR_OK) fr__pipeline_close(p);

@@ -12,15 +12,17 @@ typedef struct fr_pipeline {
     fr_stage *stages; /* (n_stages) */
     int n_forward, n_backward;
     fr_link *forward, *backward;
-    bool has_far_ties; /* a tied parameter and its owner are in different stages */
-    fr_schedule *schedule;
+    bool has_far_ties;     /* a tied parameter and its owner are in different stages */
+    fr_schedule *schedule; /* how many replicas each stage has is said there */
+    fr_sync_options sync;
     fr_arena arena;
 } fr_pipeline;
 
 /* Everything that is wrong with the `parallel` section of `root` for this graph is said here, with
- * file and line, before a run has written anything. n_steps: updates of the whole run. */
+ * file and line, before a run has written anything. n_steps: updates of the whole run; n_ranks:
+ * processes that share it, 0: not known yet. */
 fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
-                            int64_t n_steps, fr_pipeline *p);
+                            int64_t n_steps, int n_ranks, fr_pipeline *p);
 void fr__pipeline_close(fr_pipeline *p); /* a zeroed one is fine */
 
 /* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */

@@ -1,9 +1,10 @@
-/* restore.c -- reads checkpoints: first all is compared with the model, then values are taken. */
+/* restore.c -- reads checkpoints: first all is compared with the model, then values are taken. What
+ * a weight policy remembers is taken if it is there and this run's policy wants it. */
 #include "io/file.h"
 #include "io/sha256.h"
 #include "train/checkpoint.h"
+#include "train/lead.h"
 #include "train/state.h"
-#include <forerun/state.h>
 
 #include <string.h>
 
@@ -63,16 +64,21 @@ static fr_status compare_one(const shelf *f, const char *prefix, const fr_param 
                    fr_shape_text(&p->shape, here, sizeof here), fr_graph_name(f->s->graph));
 }
 
+static bool is_named(const shelf *f, const char *prefix, const char *name)
+{
+    size_t n = prefix ? strlen(prefix) : 0;
+    if (n && (strncmp(name, prefix, n) != 0 || name[n] != '.')) return false;
+    int i = fr_graph_find_param(f->s->graph, name + (n ? n + 1 : 0));
+    return i >= 0 && is_stored(fr_graph_param(f->s->graph, i), n > 0);
+}
+
 static bool is_expected(const shelf *f, const char *const *prefixes, int n_prefixes,
                         const char *name)
 {
-    for (int k = 0; k < n_prefixes; k++) {
-        size_t n = prefixes[k] ? strlen(prefixes[k]) : 0;
-        if (n && (strncmp(name, prefixes[k], n) != 0 || name[n] != '.')) continue;
-        int i = fr_graph_find_param(f->s->graph, name + (n ? n + 1 : 0));
-        if (i >= 0 && is_stored(fr_graph_param(f->s->graph, i), n > 0)) return true;
-    }
-    return false;
+    for (int k = 0; k < n_prefixes; k++)
+        if (is_named(f, prefixes[k], name)) return true;
+    const char *memory = fr_tensors_meta(f->file, "memory");
+    return memory && is_named(f, memory, name);
 }
 
 /* Names and shapes, both ways. */
@@ -116,9 +122,26 @@ static fr_status take_model(const shelf *f, fr_engine *e, char sha256[65], bool 
         *is_damaged = false;
         if (!p->is_buffer)
             fr__sha256_update(&hash, f->plain, (size_t)fr_shape_count(&p->shape) * sizeof(float));
-        FR_TRY(fr_engine_set_param(e, i, f->plain));
+        FR_TRY(fr__touch(f->s, e, FR_SET_PARAM, 0, i, f->plain));
     }
     fr__sha256_final(&hash, sha256);
+    return FR_OK;
+}
+
+static fr_status take_memory(const shelf *f, fr_engine *e, bool *is_damaged)
+{
+    const fr_graph *g = f->s->graph;
+    const char *there = fr_tensors_meta(f->file, "memory"), *wanted = fr_engine_memory_name(e);
+    if (!there || !wanted || strcmp(there, wanted) != 0) return FR_OK;
+    for (int i = 0; i < fr_graph_n_params(g); i++) {
+        const fr_param *p = fr_graph_param(g, i);
+        if (!is_stored(p, true) || find(f, there, p) < 0) continue;
+        FR_TRY(compare_one(f, there, p));
+        *is_damaged = true;
+        FR_TRY(read_one(f, there, p));
+        *is_damaged = false;
+        FR_TRY(fr__touch(f->s, e, FR_SET_MEMORY, 0, i, f->plain));
+    }
     return FR_OK;
 }
 
@@ -135,9 +158,9 @@ static fr_status take_optimizer(const shelf *f, fr_engine *e, bool *is_damaged)
             *is_damaged = true;
             FR_TRY(read_one(f, opt->state_names[k], p));
             *is_damaged = false;
-            FR_TRY(fr_engine_set_state(e, k, i, f->plain));
+            FR_TRY(fr__touch(f->s, e, FR_SET_STATE, k, i, f->plain));
         }
-    return FR_OK;
+    return take_memory(f, e, is_damaged);
 }
 
 /* sha256 NULL: the optimizer's file, else the model's. */

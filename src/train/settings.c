@@ -103,21 +103,38 @@ static fr_status read_schedule(fr_conf *train, fr_settings *s)
     return wrong ? fr_conf_fail(c, NULL, "schedule %s: %s", s->lr.name, wrong) : FR_OK;
 }
 
+/* Micro-batches are dealt out to replicas in turn, each as many as the others. */
+static fr_status read_micro(fr_conf *c, fr_settings *s)
+{
+    int64_t least = fr__settings_least_micro(s);
+    s->is_micro_chosen = least > 1 && !fr_conf_has(c, "micro");
+    FR_TRY(fr_conf_int(c, "micro", least, 1, 1 << 24, &s->micro));
+    if (s->micro % least != 0)
+        return fr_conf_fail(c, "micro",
+                            "%lld micro-batches do not go to the replicas of a stage in equal "
+                            "parts; make train.micro a multiple of %lld, or leave it out",
+                            (long long)s->micro, (long long)least);
+    if (s->batch % s->micro != 0)
+        return fr_conf_fail(c, s->is_micro_chosen ? "batch" : "micro",
+                            "batch %lld does not split into %lld equal micro-batches%s; make "
+                            "train.batch a multiple of %s",
+                            (long long)s->batch, (long long)s->micro,
+                            s->is_micro_chosen ? ", which the replicas need" : "",
+                            s->is_micro_chosen ? "that" : "train.micro");
+    return FR_OK;
+}
+
 static fr_status read_train(fr_conf *c, fr_settings *s)
 {
     int64_t seed;
     FR_TRY(fr_conf_int(c, "batch", 128, 1, 1 << 24, &s->batch));
-    FR_TRY(fr_conf_int(c, "micro", 1, 1, 1 << 24, &s->micro));
+    FR_TRY(read_micro(c, s));
     FR_TRY(fr_conf_int(c, "epochs", 1, 0, 1000000, &s->epochs));
     FR_TRY(fr_conf_int(c, "steps", 0, 0, INT64_MAX / (1 << 24), &s->steps));
     FR_TRY(fr_conf_int(c, "seed", 1, 0, INT64_MAX, &seed));
     FR_TRY(fr_conf_real(c, "clip_norm", 0, 0, FLT_MAX, &s->clip_norm));
+    FR_TRY(fr_conf_bool(c, "exact_sum", false, &s->exact_sum));
     s->seed = (uint64_t)seed;
-    if (s->batch % s->micro != 0)
-        return fr_conf_fail(c, "micro",
-                            "batch %lld does not split into %lld equal micro-batches; make "
-                            "train.batch a multiple of train.micro",
-                            (long long)s->batch, (long long)s->micro);
     if (s->epochs == 0 && s->steps == 0)
         return fr_conf_fail(c, "epochs", "epochs and steps are both 0: set one of them");
     FR_TRY(read_optimizer(c, s));
@@ -176,8 +193,8 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
     FR_TRY(fr_conf_section(root, "train", &train));
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(fr_conf_section(root, "run", &run));
-    FR_TRY(read_train(train, s));
     FR_TRY(fr__settings_parallel(parallel, s));
+    FR_TRY(read_train(train, s));
     return read_run(run, config_path, out, s);
 }
 

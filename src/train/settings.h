@@ -7,7 +7,7 @@
 #include <forerun/io.h>
 #include <forerun/train.h>
 
-enum { FR_MAX_STAGES = 1024 };
+enum { FR_MAX_STAGES = 1024, FR_MAX_REPLICAS = 1024 };
 
 typedef struct fr_settings {
     /* train */
@@ -18,16 +18,23 @@ typedef struct fr_settings {
     fr_optim_options optim;
     fr_lr_options lr; /* lr.total is set when the number of updates is known */
     double clip_norm; /* 0: none */
+    bool exact_sum;
+    bool is_micro_chosen; /* micro was left out, and is what the replicas need */
     /* parallel */
     const fr_method *method;
     const fr_policy *policy;   /* parallel.weights, or the method's */
     const char *schedule_file; /* absolute path, takes the place of the method's; or NULL */
     int stages;                /* 0: as the schedule file has it */
-    int chunks, replicas;
-    int segment;       /* mini-batches between two drains, asynchronous methods */
-    int n_cuts;        /* 0: found by balance */
-    const char **cuts; /* [n_cuts] names of nodes that begin a stage */
-    int threads;       /* of a worker; 0: the cores shared out */
+    int chunks;
+    int n_replicas;      /* numbers in the list: 1 for all stages, or one for each */
+    const int *replicas; /* fr__settings_replicas */
+    int workers_per_rank;
+    const fr_transport *transport; /* NULL: what the processes need */
+    fr_sync_options sync;          /* every 0: as the pipeline has it */
+    int segment;                   /* mini-batches between two drains, asynchronous methods */
+    int n_cuts;                    /* 0: found by balance */
+    const char **cuts;             /* [n_cuts] names of nodes that begin a stage */
+    int threads;                   /* of a worker; 0: the cores shared out */
     bool pin;
     bool exact;        /* xpipe.exact */
     int64_t lr_warmup; /* pipemare.warmup */
@@ -50,6 +57,14 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
                             fr_settings *s);
 /* The `parallel` section alone. */
 fr_status fr__settings_parallel(fr_conf *c, fr_settings *s);
+
+/* Copies of a stage. */
+static inline int fr__settings_replicas(const fr_settings *s, int stage)
+{
+    return s->replicas[s->n_replicas > 1 ? stage : 0];
+}
+/* The least number of micro-batches that deals out evenly to the replicas of each stage. */
+int64_t fr__settings_least_micro(const fr_settings *s);
 
 /* Updates of the whole run, n_train samples an epoch: `steps`, or `epochs` in whole mini-batches.
  * Also sets s->lr.total. */

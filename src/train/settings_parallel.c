@@ -1,4 +1,4 @@
-/* settings_parallel.c -- reads `parallel`: how a run is spread over workers.
+/* settings_parallel.c -- reads `parallel`: how a run is spread over workers and processes.
  *
  * What can be said without the model is checked here; what needs the graph (how many stages it can
  * be cut into, tied parameters) or the schedule is checked in pipeline.c. Keys whose default
@@ -90,24 +90,110 @@ static fr_status check_stages(fr_conf *c, const fr_settings *s)
     return FR_OK;
 }
 
+/* One number for all stages, or a list with one for each: then it says how many stages there are.
+ */
+static fr_status read_replicas(fr_conf *c, fr_settings *s)
+{
+    int64_t given[FR_MAX_STAGES], one;
+    int *list;
+    bool is_list = fr_conf_list_length(c, "replicas") >= 0;
+    if (is_list)
+        FR_TRY(fr_conf_ints(c, "replicas", FR_MAX_STAGES, given, &s->n_replicas));
+    else
+        FR_TRY(fr_conf_int(c, "replicas", 1, 1, FR_MAX_REPLICAS, &one));
+    if (!is_list) given[0] = one, s->n_replicas = 1;
+    if (s->n_replicas < 1)
+        return fr_conf_fail(c, "replicas", "the list is empty; give one number for each stage");
+    list = FR_ARENA_ARRAY(&c->root->arena, int, s->n_replicas);
+    if (!list) return fr__conf_no_memory(c);
+    for (int k = 0; k < s->n_replicas; k++) {
+        if (given[k] < 1 || given[k] > FR_MAX_REPLICAS)
+            return fr_conf_fail(c, "replicas", "%lld replicas of stage %d; give 1 to %d",
+                                (long long)given[k], k, FR_MAX_REPLICAS);
+        list[k] = (int)given[k];
+    }
+    s->replicas = list;
+    return FR_OK;
+}
+
+int64_t fr__settings_least_micro(const fr_settings *s)
+{
+    int64_t least = 1;
+    for (int k = 0; k < s->n_replicas; k++) {
+        int64_t a = least, b = s->replicas[k];
+        while (b) {
+            int64_t rest = a % b;
+            a = b, b = rest;
+        }
+        least *= s->replicas[k] / a;
+        if (least > 1 << 24) return 1 << 24; /* more than a mini-batch can have */
+    }
+    return least;
+}
+
 static fr_status read_stages(fr_conf *c, fr_settings *s)
 {
-    int64_t stages = 0, chunks, replicas, segment;
+    int64_t stages = 0, chunks, segment;
     FR_TRY(read_cuts(c, s));
-    if (!s->schedule_file || s->n_cuts > 0 || fr_conf_has(c, "stages"))
-        FR_TRY(fr_conf_int(c, "stages", s->n_cuts + 1, 1, FR_MAX_STAGES, &stages));
-    FR_TRY(fr_conf_int(c, "chunks", 0, 1, FR_MAX_STAGES, &chunks));
-    FR_TRY(fr_conf_int(c, "replicas", 1, 1, INT32_MAX, &replicas));
-    FR_TRY(fr_conf_int(c, "segment", 256, 1, 1 << 20, &segment));
-    if (replicas > 1)
+    FR_TRY(read_replicas(c, s));
+    bool is_list = fr_conf_list_length(c, "replicas") > 0;
+    int preset = s->n_cuts > 0 ? s->n_cuts + 1 : s->n_replicas;
+    if (!s->schedule_file || s->n_cuts > 0 || is_list || fr_conf_has(c, "stages"))
+        FR_TRY(fr_conf_int(c, "stages", preset, 1, FR_MAX_STAGES, &stages));
+    if (is_list && stages != s->n_replicas)
         return fr_conf_fail(c, "replicas",
-                            "method '%s' runs with at most 1 replica, the config asks for %lld; "
-                            "leave parallel.replicas out",
-                            s->method->name, (long long)replicas);
+                            "%d numbers for %lld stages; give one for each stage, or one number "
+                            "for all",
+                            s->n_replicas, (long long)stages);
+    FR_TRY(fr_conf_int(c, "chunks", 0, 1, FR_MAX_STAGES, &chunks));
+    FR_TRY(fr_conf_int(c, "segment", 256, 1, 1 << 20, &segment));
     if (chunks == 0) chunks = s->method->chunks > 0 && !s->schedule_file ? s->method->chunks : 1;
-    s->stages = (int)stages, s->chunks = (int)chunks;
-    s->replicas = (int)replicas, s->segment = (int)segment;
+    s->stages = (int)stages, s->chunks = (int)chunks, s->segment = (int)segment;
     return check_stages(c, s);
+}
+
+/* --- processes and replicas ------------------------------------------------------------------ */
+
+static fr_status read_transport(fr_conf *c, fr_settings *s)
+{
+    const char *name;
+    char names[256] = "auto";
+    FR_TRY(fr_conf_text(c, "transport", "auto", &name));
+    s->transport = fr_transport_find(name);
+    if (s->transport || strcmp(name, "auto") == 0) return FR_OK;
+    FR_APPEND_NAMES(names, fr_transport_list());
+    return fr_conf_fail(c, "transport", "this build has no transport '%s'; there are: %s", name,
+                        names);
+}
+
+static const fr_sync *find_sync(const char *name)
+{
+    const fr_sync *const *list = fr_sync_list();
+    while (*list && strcmp((*list)->name, name) != 0) list++;
+    return *list;
+}
+
+/* A wave of wsp is as long as the pipeline has it, unless the config says. */
+static fr_status read_sync(fr_conf *parallel, fr_settings *s)
+{
+    fr_conf *c;
+    int64_t every = 0, distance = 0;
+    char names[128] = "";
+    s->sync.name = s->method->sync ? s->method->sync : fr_sync_list()[0]->name;
+    s->sync.every = strcmp(s->sync.name, "average") == 0;
+    if (!fr_conf_has(parallel, "sync")) return FR_OK;
+    FR_TRY(fr_conf_section(parallel, "sync", &c));
+    FR_TRY(fr_conf_text(c, "name", s->sync.name, &s->sync.name));
+    const fr_sync *sync = find_sync(s->sync.name);
+    FR_APPEND_NAMES(names, fr_sync_list());
+    if (!sync)
+        return fr_conf_fail(c, "name", "replicas cannot agree by '%s'; there are: %s", s->sync.name,
+                            names);
+    if (sync->has_every)
+        FR_TRY(fr_conf_int(c, "every", sync->has_distance ? 0 : 1, 1, INT32_MAX, &every));
+    if (sync->has_distance) FR_TRY(fr_conf_int(c, "distance", 0, 0, INT32_MAX, &distance));
+    s->sync.every = (int)every, s->sync.distance = (int)distance;
+    return FR_OK;
 }
 
 /* Options of single policies, in sections named after them: fine to have, whatever the method. */
@@ -127,14 +213,17 @@ static fr_status read_policy_options(fr_conf *c, fr_settings *s)
 
 fr_status fr__settings_parallel(fr_conf *c, fr_settings *s)
 {
-    int64_t threads;
+    int64_t threads, workers;
     FR_TRY(read_method(c, s));
     FR_TRY(read_policy(c, s));
     FR_TRY(read_schedule_file(c, s));
     FR_TRY(read_stages(c, s));
     FR_TRY(read_policy_options(c, s));
+    FR_TRY(read_sync(c, s));
+    FR_TRY(read_transport(c, s));
+    FR_TRY(fr_conf_int(c, "workers_per_rank", 1, 1, FR_MAX_STAGES, &workers));
     FR_TRY(fr_conf_int(c, "threads", 0, 0, 4096, &threads));
     FR_TRY(fr_conf_bool(c, "pin", true, &s->pin));
-    s->threads = (int)threads;
+    s->threads = (int)threads, s->workers_per_rank = (int)workers;
     return read_backend(c, s);
 }

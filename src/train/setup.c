@@ -203,6 +203,7 @@ fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
 {
     memset(s, 0, sizeof *s);
     s->ctx = ctx;
+    s->team = o->team;
     if (!o->config) return fr_fail(ctx, FR_INVALID, "no config file was given");
     fr_status status = open_all(s, o);
     if (status != FR_OK) fr__setup_close(s);
@@ -251,15 +252,25 @@ static fr_status check_fault(fr_setup *s)
                         s->settings.fault.worker, n - 1);
 }
 
+fr_status fr__setup_pipeline(fr_setup *s)
+{
+    fr__pipeline_close(&s->pipeline);
+    FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps,
+                             fr_team_size(s->team), &s->pipeline));
+    return check_fault(s);
+}
+
 fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
 {
     const fr_settings *t = &s->settings;
     const fr_pipeline *p = &s->pipeline;
     *out = NULL;
-    fr__pipeline_close(&s->pipeline);
-    FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, &s->pipeline));
-    FR_TRY(check_fault(s));
+    if (!p->schedule) FR_TRY(fr__setup_pipeline(s));
     fr_engine_desc d = engine_desc(s);
+    d.team = s->team;
+    d.transport = t->transport;
+    d.sync = p->sync;
+    d.exact_sum = t->exact_sum;
     d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
     d.schedule = p->schedule;
     d.policy = t->policy;
@@ -273,6 +284,7 @@ fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger,
     d.want_ledger = want_ledger;
     d.n_events = t->n_events;
     d.n_samples = t->n_samples;
+    d.want_snapshots = t->checkpoint_every > 0;
     return fr_engine_create(s->ctx, &d, out);
 }
 

@@ -9,6 +9,7 @@
 
 typedef struct fr_setup {
     fr_ctx *ctx;
+    fr_team *team; /* NULL: this process alone */
     fr_conf *conf;
     fr_settings settings;
     fr_dataset *data;
@@ -17,7 +18,7 @@ typedef struct fr_setup {
     int input, target, length; /* INPUT nodes; length -1 where the model has none */
     int loss, logits;          /* nodes */
     int64_t n_steps;           /* updates of the whole run */
-    fr_pipeline pipeline;      /* after fr__setup_train_engine; the engine uses it */
+    fr_pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
 } fr_setup;
 
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no
@@ -31,8 +32,11 @@ fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model);
 /* An engine that evaluates only, `batch` samples at a time, all on one worker. want_logits: it can
  * return them. */
 fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out);
+/* How the model is cut and scheduled, checked against everything that is known. Of this process
+ * alone: the next call is made by all of them together. */
+fr_status fr__setup_pipeline(fr_setup *s);
 /* An engine that trains as the config says, its weights as the seed gives them; freed before the
- * setup is closed. */
+ * setup is closed. Makes the pipeline if there is none yet. */
 fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
 
 /* Values of the largest parameter, floats. */

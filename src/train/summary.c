@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "train/layout.h"
 
 #include <math.h>
 
@@ -32,11 +33,18 @@ static void write_worker(fr_json *j, const fr_engine *e, int worker)
 {
     const fr_worker_times *t = fr_engine_times(e, worker);
     const fr_memory_use *m = fr_engine_predicted(e, worker);
+    int replica = 0; /* the same of all its stages */
     fr__json_object(j, NULL);
     fr__json_list(j, "stages");
-    for (int k = 0; k < fr_engine_n_stages(e); k++)
-        if (fr_engine_worker_of(e, k, 0) == worker) fr__json_int(j, NULL, k);
+    for (int k = 0; k < fr_engine_n_stages(e); k++) {
+        int nth = worker - fr_engine_worker_of(e, k, 0);
+        if (nth < 0 || nth >= fr_engine_n_replicas(e, k)) continue;
+        fr__json_int(j, NULL, k);
+        replica = nth;
+    }
     fr__json_end(j);
+    fr__json_int(j, "replica", replica);
+    fr__json_int(j, "rank", fr_engine_rank_of(e, worker));
     fr__json_real(j, "busy_s", seconds(t, FR_SPENT_FORWARD, FR_SPENT_STEP));
     fr__json_real(j, "wait_s", seconds(t, FR_SPENT_WAIT_FORWARD, FR_SPENT_WAIT_OTHER));
     fr__json_real(j, "comm_s", seconds(t, FR_SPENT_TRANSFER, FR_SPENT_TRANSFER));
@@ -81,6 +89,7 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     fr__json_text(j, "first", fr_graph_node(g, first)->name);
     fr__json_text(j, "last", fr_graph_node(g, s->last - 1)->name);
     fr__json_int(j, "worker", fr_engine_worker_of(e, stage, 0));
+    fr__json_int(j, "replicas", fr_engine_n_replicas(e, stage));
     fr__json_int(j, "parameters", count_params(g, s));
     fr__json_real(j, "forward_s", per(t->forward_ns, t->n_micro));
     fr__json_real(j, "backward_s", per(t->back_input_ns + t->back_weight_ns, t->n_micro));
@@ -103,6 +112,36 @@ static void write_bubble(fr_json *j, const fr_bubble *b)
     fr__json_end(j);
 }
 
+/* A number, or one for each stage where they differ; and how they agree. */
+static void write_replicas(fr_json *j, const fr_pipeline *p)
+{
+    const fr_schedule *s = p->schedule;
+    if (fr__layout_is_even(s)) {
+        fr__json_int(j, "replicas", s->replicas[0]);
+    } else {
+        fr__json_list(j, "replicas");
+        for (int k = 0; k < s->n_stages; k++) fr__json_int(j, NULL, s->replicas[k]);
+        fr__json_end(j);
+    }
+    fr__json_object(j, "sync");
+    fr__json_text(j, "name", p->sync.name);
+    if (p->sync.every > 0) fr__json_int(j, "every", p->sync.every);
+    if (p->sync.every > 0) fr__json_int(j, "distance", p->sync.distance);
+    fr__json_end(j);
+}
+
+/* Between workers, in bytes for each sample that was trained. */
+static void write_traffic(fr_json *j, const fr_engine *e, int64_t n_samples)
+{
+    fr_traffic t = fr_engine_traffic(e);
+    double n = n_samples > 0 ? (double)n_samples : NAN;
+    fr__json_object(j, "traffic");
+    fr__json_real(j, "forward", (double)t.forward / n);
+    fr__json_real(j, "backward", (double)t.backward / n);
+    fr__json_real(j, "sums", (double)t.sums / n);
+    fr__json_end(j);
+}
+
 static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const fr_summary *sum)
 {
     const fr_settings *t = &s->settings;
@@ -116,7 +155,9 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_text(j, "schedule", s->pipeline.schedule->name);
     fr__json_text(j, "weights", t->policy->name);
     fr__json_int(j, "stages", s->pipeline.n_stages);
-    fr__json_int(j, "replicas", t->replicas);
+    write_replicas(j, &s->pipeline);
+    fr__json_text(j, "transport", fr__layout_transport(t, s->team));
+    fr__json_int(j, "processes", fr_team_size(s->team));
     fr__json_int(j, "batch", t->batch);
     fr__json_int(j, "micro", t->micro);
     fr__json_uint(j, "seed", t->seed);
@@ -130,6 +171,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_real(j, "wall_s", r->wall_s);
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
+    write_traffic(j, e, sum->n_samples);
     write_bubble(j, sum->bubble);
     fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");

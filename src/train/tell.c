@@ -1,5 +1,8 @@
 /* tell.c -- lines for people. What they say is in summary.json too, in full. */
 #include "train/tell.h"
+#include <forerun/state.h>
+
+#include "train/layout.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,18 +45,49 @@ static const char *memory_text(const fr_engine *e, bool is_predicted, char *text
     return text;
 }
 
+/* "1f1b, weights live: 2 stages x 2 replicas on 4 workers in 2 processes (mpi), cut before fc.2" */
+static void tell_layout(const fr_setup *s, const fr_engine *e)
+{
+    char cuts[512], layout[192], where[64] = "";
+    const fr_pipeline *p = &s->pipeline;
+    int n_ranks = fr_team_size(s->team);
+    if (n_ranks > 1)
+        snprintf(where, sizeof where, " in %d processes (%s)", n_ranks,
+                 fr__layout_transport(&s->settings, s->team));
+    fr__pipeline_cuts_text(p, s->graph, cuts, sizeof cuts);
+    fr_log(s->ctx, FR_LOG_INFO, "%s, weights %s: %s on %d worker%s%s%s%s", p->schedule->name,
+           s->settings.policy->name, fr__layout_text(p->schedule, layout, sizeof layout),
+           fr_engine_n_workers(e), fr_engine_n_workers(e) > 1 ? "s" : "", where,
+           cuts[0] ? ", cut before " : "", cuts);
+}
+
+/* Of all ranks together: weights, running statistics, optimizer state, memory of the policy. */
+static double snapshot_bytes(const fr_setup *s, const fr_engine *e)
+{
+    double n = 0;
+    int n_each = 1 + s->settings.optimizer->n_state + (fr_engine_memory_name(e) != NULL);
+    for (int i = 0; i < fr_graph_n_params(s->graph); i++) {
+        const fr_param *p = fr_graph_param(s->graph, i);
+        if (p->tied_to < 0) n += (double)fr_shape_count(&p->shape) * (p->is_buffer ? 1 : n_each);
+    }
+    return n * sizeof(float);
+}
+
 void fr__tell_start(const fr_setup *s, const fr_engine *e)
 {
-    char memory[320], cuts[512];
+    char memory[320];
     fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
            fr_graph_name(s->graph), in_brief((double)fr_graph_param_count(s->graph), of_count).text,
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
-    if (s->pipeline.n_stages == 1) return;
-    fr_log(s->ctx, FR_LOG_INFO, "%s, weights %s: %d stages on %d workers, cut before %s",
-           s->pipeline.schedule->name, s->settings.policy->name, s->pipeline.n_stages,
-           fr_engine_n_workers(e),
-           fr__pipeline_cuts_text(&s->pipeline, s->graph, cuts, sizeof cuts));
+    if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);
+    if (s->settings.is_micro_chosen)
+        fr_log(s->ctx, FR_LOG_INFO,
+               "train.micro is %lld: one micro-batch for each replica at least",
+               (long long)s->settings.micro);
+    if (s->settings.checkpoint_every > 0)
+        fr_log(s->ctx, FR_LOG_INFO, "checkpoints are written from a copy: %s more in all",
+               in_brief(snapshot_bytes(s, e), of_bytes).text);
 }
 
 static void tell_time(const fr_setup *s, const fr_bubble *b)

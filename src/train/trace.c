@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PID = 1 };
+enum { MAX_BUCKETS = 4096 };
 
 /* How an action looks; colours are names that Chrome reserves. */
 static const struct {
@@ -95,28 +95,60 @@ static fr_status collect(fr_ctx *ctx, const fr_timeline *t, arrows *a)
     return FR_OK;
 }
 
+/* The replica of a stage that a worker is; -1: it has no part in the stage. */
+static int replica_of(const fr_timeline *t, int stage, int worker)
+{
+    int nth = worker - t->worker_of[stage];
+    return nth >= 0 && nth < (t->replicas ? t->replicas[stage] : 1) ? nth : -1;
+}
+
 static int n_stages_of(const fr_timeline *t, int worker)
 {
     int n = 0;
-    for (int s = 0; s < t->n_stages; s++) n += t->worker_of[s] == worker;
+    for (int s = 0; s < t->n_stages; s++) n += replica_of(t, s, worker) >= 0;
     return n;
 }
 
-/* "worker 1, stage 1" or "worker 1, stages 1, 3". */
+static int pid_of(const fr_timeline *t, int worker)
+{
+    return t->n_ranks ? t->rank_of[worker] + 1 : 1;
+}
+
+/* ", replica 2" where there are several. */
+static const char *replica_text(const fr_timeline *t, int stage, int worker, char text[24])
+{
+    text[0] = '\0';
+    if (t->replicas && t->replicas[stage] > 1)
+        snprintf(text, 24, ", replica %d", replica_of(t, stage, worker));
+    return text;
+}
+
+static void name_processes(fr_trace *out, const fr_timeline *t)
+{
+    if (t->n_ranks == 0) fr__trace_process(out, 1, t->title);
+    for (int i = 0; i < t->n_ranks; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s%s%s", i ? "" : t->title, i ? "" : ": ", t->rank_names[i]);
+        fr__trace_process(out, i + 1, name);
+    }
+}
+
+/* "worker 1, stage 1", "worker 1, stages 1, 3" or "worker 3, stage 1, replica 1". */
 static void name_tracks(fr_trace *out, const fr_timeline *t)
 {
-    fr__trace_process(out, PID, t->title);
     for (int w = 0; w < t->n_workers; w++) {
-        char name[128];
+        char name[160], replica[24] = "";
         size_t at = (size_t)snprintf(name, sizeof name, "worker %d, stage%s", w,
                                      n_stages_of(t, w) > 1 ? "s" : "");
         const char *before = " ";
-        for (int s = 0; s < t->n_stages && at < sizeof name - 16; s++) {
-            if (t->worker_of[s] != w) continue;
+        for (int s = 0; s < t->n_stages && at < sizeof name - 48; s++) {
+            if (replica_of(t, s, w) < 0) continue;
             at += (size_t)snprintf(name + at, sizeof name - at, "%s%d", before, s);
             before = ", ";
+            replica_text(t, s, w, replica);
         }
-        fr__trace_thread(out, PID, w + 1, name);
+        snprintf(name + at, sizeof name - at, "%s", replica);
+        fr__trace_thread(out, pid_of(t, w), w + 1, name);
     }
 }
 
@@ -135,6 +167,24 @@ static void write_args(fr_trace *out, const fr_timeline *t, const fr_event *e,
     fr__trace_slice(out, slice, n, args);
 }
 
+/* A sum over replicas, from being handed in until it was taken: "sum 3.7" is bucket 7 of mini-batch
+ * 3. It travels while the worker computes. */
+static void write_beside(fr_trace *out, const fr_timeline *t, int worker, const fr_event *e)
+{
+    char name[64];
+    snprintf(name, sizeof name, "sum %lld.%d", (long long)e->batch, e->micro);
+    fr_trace_slice slice = {.pid = pid_of(t, worker),
+                            .tid = worker + 1,
+                            .name = name,
+                            .category = "sum",
+                            .start_ns = e->start_ns,
+                            .end_ns = e->end_ns};
+    fr_trace_arg args[] = {
+        {"stage", e->stage}, {"mini_batch", e->batch}, {"bucket", e->micro}, {"worker", worker}};
+    int64_t id = (e->batch * t->n_workers + worker) * MAX_BUCKETS + e->micro;
+    fr__trace_beside(out, &slice, id, 4, args);
+}
+
 static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, int worker,
                         const fr_event *e)
 {
@@ -142,7 +192,7 @@ static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, in
     if (n_stages_of(t, worker) > 1) snprintf(prefix, sizeof prefix, "%d", e->stage);
     snprintf(name, sizeof name, "%s%s%s%lld", e->is_wait ? "wait " : "", prefix,
              looks[e->action].name, (long long)(e->micro < 0 ? e->batch : micro_of_run(t, e)));
-    fr_trace_slice slice = {.pid = PID,
+    fr_trace_slice slice = {.pid = pid_of(t, worker),
                             .tid = worker + 1,
                             .name = name,
                             .category = e->is_wait ? "wait" : looks[e->action].category,
@@ -151,8 +201,10 @@ static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, in
                             .end_ns = e->end_ns};
     write_args(out, t, e, &slice);
     if (e->action == FR_DO_STEP && !e->is_wait) {
-        snprintf(name, sizeof name, "version of stage %d", e->stage);
-        fr__trace_counter(out, PID, e->end_ns, name, "updates", (double)e->version);
+        char replica[24];
+        snprintf(name, sizeof name, "version of stage %d%s", e->stage,
+                 replica_text(t, e->stage, worker, replica));
+        fr__trace_counter(out, slice.pid, e->end_ns, name, "updates", (double)e->version);
     }
     int kind = end_kind(e);
     if (kind < 0) return;
@@ -165,16 +217,19 @@ static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, in
 
 static fr_status check(fr_ctx *ctx, const fr_timeline *t)
 {
-    for (int w = 0; w < t->n_workers; w++)
+    for (int w = 0; w < t->n_workers; w++) {
+        uint64_t last = 0;
         for (int i = 0; i < t->n_events[w]; i++) {
             const fr_event *e = &t->events[w][i];
             if (e->action >= FR_N_ACTIONS || e->stage < 0 || e->stage >= t->n_stages ||
-                e->end_ns < e->start_ns || (i && e->start_ns < t->events[w][i - 1].start_ns))
+                e->end_ns < e->start_ns || (!e->is_beside && e->start_ns < last))
                 return fr_fail(ctx, FR_INTERNAL,
                                "event %d of worker %d (action %d, stage %d) is out of order or "
                                "range; no trace is written",
                                i, w, (int)e->action, e->stage);
+            if (!e->is_beside) last = e->start_ns;
         }
+    }
     return FR_OK;
 }
 
@@ -185,14 +240,21 @@ fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr_timeline *t
     uint64_t base_ns = UINT64_MAX;
     FR_TRY(check(ctx, t));
     for (int w = 0; w < t->n_workers; w++)
-        if (t->n_events[w] && t->events[w][0].start_ns < base_ns)
-            base_ns = t->events[w][0].start_ns;
+        for (int i = 0; i < t->n_events[w]; i++)
+            if (t->events[w][i].start_ns < base_ns) base_ns = t->events[w][i].start_ns;
     fr_status status = collect(ctx, t, &a);
     if (status == FR_OK) status = fr__trace_open(ctx, &out, path, base_ns);
     if (status == FR_OK) {
+        name_processes(&out, t);
         name_tracks(&out, t);
         for (int w = 0; w < t->n_workers; w++)
-            for (int i = 0; i < t->n_events[w]; i++) write_event(&out, t, &a, w, &t->events[w][i]);
+            for (int i = 0; i < t->n_events[w]; i++) {
+                const fr_event *e = &t->events[w][i];
+                if (e->is_beside)
+                    write_beside(&out, t, w, e);
+                else
+                    write_event(&out, t, &a, w, e);
+            }
         status = fr__trace_close(&out);
     }
     fr__free(a.ids[0]);

@@ -49,22 +49,36 @@ static fr_status close_stream(fr_team *t, int rank, fr__wire end, size_t moved, 
     }
 }
 
-fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes)
+/* The streams to and from a rank. */
+typedef enum which { BULK, ACCORD } which;
+
+static fr_status put(fr_team *t, which w, int to, const void *data, size_t bytes)
 {
     fr__line *l = NULL;
     size_t moved;
     FR_TRY(open_stream(t, to, true, &l));
-    fr__wire end = fr__wire_write(l->bulk, data, bytes, t->broken_fd, 0, &moved);
+    fr__wire end =
+        fr__wire_write(w == BULK ? l->bulk : l->accord, data, bytes, t->broken_fd, 0, &moved);
     return close_stream(t, to, end, moved, bytes);
 }
 
-fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes)
+static fr_status take(fr_team *t, which w, int from, void *data, size_t bytes)
 {
     fr__line *l = NULL;
     size_t moved;
     FR_TRY(open_stream(t, from, false, &l));
-    fr__wire end = fr__wire_read(l->bulk, data, bytes, t->broken_fd, 0, &moved);
+    fr__wire end =
+        fr__wire_read(w == BULK ? l->bulk : l->accord, data, bytes, t->broken_fd, 0, &moved);
     return close_stream(t, from, end, moved, bytes);
+}
+
+fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes)
+{
+    return put(t, BULK, to, data, bytes);
+}
+fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes)
+{
+    return take(t, BULK, from, data, bytes);
 }
 
 /* --- together ------------------------------------------------------------------------------- */
@@ -72,8 +86,8 @@ fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes)
 fr_status fr_team_share(fr_team *t, void *data, size_t bytes)
 {
     if (!t) return FR_OK;
-    if (t->rank != 0) return fr_team_take(t, 0, data, bytes);
-    for (int i = 0; i < t->n_lines; i++) FR_TRY(fr_team_put(t, t->lines[i].rank, data, bytes));
+    if (t->rank != 0) return take(t, ACCORD, 0, data, bytes);
+    for (int i = 0; i < t->n_lines; i++) FR_TRY(put(t, ACCORD, t->lines[i].rank, data, bytes));
     return FR_OK;
 }
 
@@ -91,10 +105,10 @@ fr_status fr_team_agree(fr_team *t, fr_status mine)
         const char *text = fr_ctx_error(t->ctx);
         strncpy(v.text, *text ? text : fr_status_text(mine), sizeof v.text - 1);
     }
-    if (t->rank != 0) FR_TRY(fr_team_put(t, 0, &v, sizeof v));
+    if (t->rank != 0) FR_TRY(put(t, ACCORD, 0, &v, sizeof v));
     for (int i = 0; i < t->n_lines && t->rank == 0; i++) {
         vote other;
-        FR_TRY(fr_team_take(t, t->lines[i].rank, &other, sizeof other));
+        FR_TRY(take(t, ACCORD, t->lines[i].rank, &other, sizeof other));
         if (v.status == FR_OK) v = other;
     }
     FR_TRY(fr_team_share(t, &v, sizeof v));
@@ -107,10 +121,10 @@ fr_status fr_team_same(fr_team *t, const char *what, uint64_t word)
 {
     if (!t) return FR_OK;
     uint64_t odd = 0; /* the lowest rank whose word is not rank 0's; 0: none */
-    if (t->rank != 0) FR_TRY(fr_team_put(t, 0, &word, sizeof word));
+    if (t->rank != 0) FR_TRY(put(t, ACCORD, 0, &word, sizeof word));
     for (int i = 0; i < t->n_lines && t->rank == 0; i++) {
         uint64_t other;
-        FR_TRY(fr_team_take(t, t->lines[i].rank, &other, sizeof other));
+        FR_TRY(take(t, ACCORD, t->lines[i].rank, &other, sizeof other));
         if (odd == 0 && other != word) odd = (uint64_t)t->lines[i].rank;
     }
     FR_TRY(fr_team_share(t, &odd, sizeof odd));

@@ -36,8 +36,8 @@ typedef struct fr__bytes {
 } fr__bytes;
 
 typedef struct fr__line {
-    int rank; /* at the other end */
-    int talk, bulk;
+    int rank;               /* at the other end */
+    int talk, bulk, accord; /* accord: a stream of its own for what all ranks do together */
     /* Guarded by the team's lock. */
     fr__bytes out;
     bool is_deaf;  /* the socket takes nothing any more */

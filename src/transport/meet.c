@@ -3,7 +3,8 @@
  * Rank 0 listens and shares a card: where, and two secrets. The others try its addresses and show
  * the first secret; rank 0 answers with the second, so that both know whom they met: the port may
  * be known to strangers, and an address may lead elsewhere from another machine. When all have come
- * twice (for messages and for bulk) rank 0 tells them everybody's name; when not, why not. */
+ * three times (for messages, for bulk and for what all do together) rank 0 tells them everybody's
+ * name; when not, why not. */
 #include "transport/lines.h"
 #include "transport/wire.h"
 
@@ -32,7 +33,7 @@ typedef struct card {
     char problem[256]; /* "": rank 0 listens */
 } card;
 
-enum { KIND_TALK, KIND_BULK, N_KINDS };
+enum { KIND_TALK, KIND_BULK, KIND_ACCORD, N_KINDS };
 
 typedef struct hello {
     char mark[8];
@@ -140,7 +141,7 @@ static bool let_in(fr_team *t, const door *d, const guest *g)
     if (fr__wire_write(g->fd, d->card.answer, SECRET_BYTES, -1, after_ms(1), NULL) != FR__WIRE_DONE)
         return false;
     fr__line *l = fr__line_to(t, (int)h->rank);
-    int *place = h->kind == KIND_TALK ? &l->talk : &l->bulk;
+    int *const places[N_KINDS] = {&l->talk, &l->bulk, &l->accord}, *place = places[h->kind];
     fr__wire_close(place);
     *place = g->fd;
     set_name(t, (int)h->rank, h->host, h->process);
@@ -186,7 +187,8 @@ static int count_missing(const fr_team *t, int *first)
 {
     int n = 0;
     for (int i = t->n_lines - 1; i >= 0; i--)
-        if (t->lines[i].talk < 0 || t->lines[i].bulk < 0) n++, *first = t->lines[i].rank;
+        if (t->lines[i].talk < 0 || t->lines[i].bulk < 0 || t->lines[i].accord < 0)
+            n++, *first = t->lines[i].rank;
     return n;
 }
 
@@ -319,9 +321,11 @@ static fr_status meet_as_other(fr_team *t)
     if (c.problem[0]) return fr_fail(t->ctx, FR_IO, "%.255s", c.problem);
     uint64_t start = fr__now_ns(), until = join_until(t);
     int best = 0;
-    t->lines[0].talk = reach_first(t, &c, KIND_TALK, until, &best);
-    if (t->lines[0].talk >= 0) t->lines[0].bulk = reach_first(t, &c, KIND_BULK, until, &best);
-    if (t->lines[0].bulk >= 0) return hear_verdict(t, until + (uint64_t)VERDICT_MS * 1000000);
+    fr__line *l = &t->lines[0];
+    l->talk = reach_first(t, &c, KIND_TALK, until, &best);
+    if (l->talk >= 0) l->bulk = reach_first(t, &c, KIND_BULK, until, &best);
+    if (l->bulk >= 0) l->accord = reach_first(t, &c, KIND_ACCORD, until, &best);
+    if (l->accord >= 0) return hear_verdict(t, until + (uint64_t)VERDICT_MS * 1000000);
     int error = errno;
     char addresses[MAX_ADDRESSES * FR__ADDRESS_BYTES];
     list_addresses(&c, addresses, sizeof addresses);

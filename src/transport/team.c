@@ -21,6 +21,7 @@ static void destroy(fr_team *t)
         fr__line *l = &t->lines[i];
         fr__wire_close(&l->talk);
         fr__wire_close(&l->bulk);
+        fr__wire_close(&l->accord);
         fr__bytes_fini(&l->out);
         fr__bytes_fini(&l->in);
     }
@@ -45,7 +46,7 @@ static fr_status furnish(fr_team *t)
                              "a team");
     for (int i = 0; i < t->n_lines; i++) {
         t->lines[i].rank = t->rank == 0 ? i + 1 : 0;
-        t->lines[i].talk = t->lines[i].bulk = -1;
+        t->lines[i].talk = t->lines[i].bulk = t->lines[i].accord = -1;
     }
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -33,6 +33,8 @@ typedef struct replica {
     float seen[MAX_UPDATES][N]; /* newest weights before each update */
     int n_made;
     bool is_told; /* that some replica has stopped */
+    int n_predicted;
+    double worst; /* prediction, of those that a forward saw */
     _Atomic int is_waiting;
     uint64_t wait_ns, sent;
     fr_status status;
@@ -73,17 +75,19 @@ static void open_replica(scene *s, int q)
                                      &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &r->dev));
     for (int i = 0; i < N; i++) r->weights[0][i] = t->is_one_hot ? 0 : noise(1, (uint64_t)i);
     bool is_two = strcmp(t->policy, "live") != 0; /* stage 0 of 2 */
-    fr_store_desc d = {.policy = fr_policy_find(t->policy),
-                       .seat = {.n_stages = is_two ? 2 : 1, .n_micro = 2, .n_slots = 2},
-                       .device = r->dev,
-                       .optimizer = fr_optim_find("sgd"),
-                       .options = t->options,
-                       .lr = {.name = "constant"},
-                       .n = N,
-                       .blocks = r->weights[0],
-                       .stride = N,
-                       .state = {r->state[0]},
-                       .drift = r->drift};
+    bool is_predicted = strcmp(t->policy, "pipeoptim") == 0;
+    fr_store_desc d = {
+        .policy = fr_policy_find(t->policy),
+        .seat = {.n_stages = is_two ? 2 : 1, .n_micro = is_predicted ? 1 : 2, .n_slots = 2},
+        .device = r->dev,
+        .optimizer = fr_optim_find("sgd"),
+        .options = t->options,
+        .lr = {.name = "constant"},
+        .n = N,
+        .blocks = r->weights[0],
+        .stride = N,
+        .state = {r->state[0]},
+        .drift = r->drift};
     assert_ok(s->ctx, fr_store_create(s->ctx, &d, &r->store));
     fr_store_reset(r->store, t->first);
     r->sync = (fr__syncing){.rule = fr__sync_find(t->rule),
@@ -151,6 +155,22 @@ static fr_status update(replica *r, int64_t batch)
     return fr_store_end(r->store, N);
 }
 
+/* The next forward sees a prediction from the weights as they are after the exchange. */
+static fr_status look_ahead(replica *r, int64_t batch)
+{
+    const setting *t = &r->scene->t;
+    const float *newest = fr_store_newest(r->store);
+    fr_view view;
+    FR_TRY(fr_store_forward(r->store, batch, 0, &view));
+    fr_store_done(r->store, batch, 0);
+    for (int i = 0; i < N && view.ahead == 1; i++) {
+        double expected = (double)newest[i] - t->options.lr * (double)r->state[0][i];
+        r->worst = fmax(r->worst, fabs((double)view.weights[i] - expected));
+    }
+    r->n_predicted += view.ahead == 1;
+    return FR_OK;
+}
+
 static fr_status walk(replica *r)
 {
     const setting *t = &r->scene->t;
@@ -165,6 +185,7 @@ static fr_status walk(replica *r)
         if (is_alive) FR_TRY(update(r, batch));
         FR_TRY(fr__sync_stepped(&r->sync, batch, is_alive, &all_alive));
         if (!all_alive) r->is_told = true, is_alive = false;
+        if (strcmp(t->policy, "pipeoptim") == 0) FR_TRY(look_ahead(r, batch + 1));
     }
     return fr__sync_drain(&r->sync, t->stops < 0 ? t->first + t->n_updates : t->stop_at);
 }
@@ -384,6 +405,27 @@ static void delays_change_nothing(void **unused)
         }
 }
 
+static void predictions_are_made_anew(void **unused)
+{
+    (void)unused;
+    for (int x = 0; x < 4; x++) {
+        setting t = {.rule = x ? "wsp" : "average",
+                     .n_replicas = 2,
+                     .every = 2,
+                     .distance = x ? x - 1 : 0,
+                     .n_updates = 12,
+                     .policy = "pipeoptim",
+                     .options = {.lr = 0.1, .momentum = 0.9},
+                     .stops = -1};
+        run(&a, &t);
+        for (int q = 0; q < 2; q++) {
+            assert_int_equal(a.r[q].n_predicted, 12);
+            assert_true(a.r[q].worst < 1e-6);
+        }
+        close_scene(&a);
+    }
+}
+
 /* --- one stops -------------------------------------------------------------------------------- */
 
 /* Nobody hangs, everybody hears of it, and afterwards all hold the mean of what each has done: each
@@ -459,6 +501,7 @@ int main(void)
         cmocka_unit_test(every_update_is_data_parallelism),
         cmocka_unit_test(states_agree_at_a_drain),
         cmocka_unit_test(delays_change_nothing),
+        cmocka_unit_test(predictions_are_made_anew),
         cmocka_unit_test(one_that_stops_stops_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,14 +30,16 @@ static void write_and_read(fr_ctx *ctx, const fr_schedule *s)
     fr_clock_free(&c);
 }
 
-/* The first byte tells how many micro-batches a mini-batch has. */
+/* The first byte tells how many micro-batches a mini-batch has, and how many replicas each stage. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fr_ctx *ctx = fr_ctx_create();
     fr_schedule *s;
     if (size > 0) {
         const char *text = (const char *)data + 1;
-        if (fr__schedule_parse(ctx, "fuzz", text, size - 1, data[0] % 4, NULL, &s) != FR_OK)
+        const int replicas = 1 + data[0] / 8 % 3;
+        const fr_schedule_desc d = {.replicas = &replicas};
+        if (fr__schedule_parse(ctx, "fuzz", text, size - 1, data[0] % 8, &d, &s) != FR_OK)
             must(!s && *fr_ctx_error(ctx));
         else if (fr_schedule_check(ctx, s) == FR_OK)
             write_and_read(ctx, s);

@@ -51,6 +51,9 @@ seed yaml set 'train: {batch: 8}\n\0train.batch=[1, 2]'
 seed schedule csv '\0''0F0,0F1,,0B0,0B1\r\n1F0,1I0,1F1,1I1,1W0,1W1\n'
 seed schedule sent '\0''0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0>0,1F0,1B0,1SEND_B0,1STEP0,0STEP0\n'
 seed schedule long '\1''0F0,0F1,0B0,0STEP0,0F2,0B1,0STEP1,0B2,0STEP2 # three\n'
+seed schedule pipelines '\x08''0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n'
+seed schedule rows '\x0A''0F0,0B0\n0F1,0B1\n'
+seed schedule replicas '\0''forerun-schedule 1\nreplicas 2 1\nworker_of 0 2\nworker 0: 0F0 0B0\nworker 1: 0F1 0B1\nworker 2: 1F0 1B0 1F1 1B1\n'
 seed schedule text '\0''forerun-schedule 1\nname x\nstages 2\nworkers 1\nmicro 1\nbatches 1\nflush yes\nworker_of 0 0\nforward 0>1\nbackward 1>0\nworker 0: 0F0 1F0 1B0 0B0 1STEP0 0STEP0\n'
 
 status=0

@@ -18,7 +18,7 @@ static void write_steps(fixture *f, const fr_folder *folder, int64_t done, int64
                          .eval_accuracy = i == 3 ? 0.75 : NAN};
         assert_done(f, fr__metrics_write(&m, &p));
     }
-    assert_done(f, fr__metrics_sync(&m));
+    assert_done(f, fr__metrics_sync(&m, f->ctx));
     fr__metrics_close(&m);
 }
 

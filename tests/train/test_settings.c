@@ -25,7 +25,7 @@ static void test_defaults(void **state)
     assert_string_equal(s.method->name, "single");
     assert_string_equal(s.policy->name, "live");
     assert_null(s.schedule_file);
-    assert_true(s.stages == 1 && s.chunks == 1 && s.replicas == 1 && s.n_cuts == 0);
+    assert_true(s.stages == 1 && s.chunks == 1 && s.n_replicas == 1 && s.n_cuts == 0);
     assert_true(s.pin && s.segment == 256 && s.n_events == 2500 && s.n_samples == 1024);
     assert_true(s.stall_s == 30 && s.fault.kind == FR_FAULT_NONE);
     assert_ptr_equal(s.backend, fr_backend_list()[0]);
@@ -86,6 +86,46 @@ static void test_pipeline_values(void **state)
         f, read_settings(f, "parallel: {method: paci, weights: stash, cuts: only}", &s, &conf));
     assert_string_equal(s.policy->name, "stash");
     assert_int_equal(s.stages, 2);
+    fr_conf_free(conf);
+}
+
+static void test_replicas(void **state)
+{
+    fixture *f = *state;
+    fr_settings s;
+    fr_conf *conf;
+    assert_done(f, read_settings(f, "parallel: {method: dp, replicas: 4}", &s, &conf));
+    assert_int_equal(s.stages, 1);
+    assert_int_equal(fr__settings_replicas(&s, 0), 4);
+    assert_true(s.micro == 4 && s.is_micro_chosen); /* the least that deals out */
+    assert_string_equal(s.sync.name, "allreduce");
+    assert_true(s.workers_per_rank == 1 && !s.transport && !s.exact_sum);
+    fr_conf_free(conf);
+    assert_done(f, read_settings(f,
+                                 "parallel: {method: 1f1b, replicas: [4, 6], workers_per_rank: 5, "
+                                 "transport: threads, sync: {name: wsp, distance: 2}}\n"
+                                 "train: {batch: 48, exact_sum: true}",
+                                 &s, &conf));
+    assert_int_equal(s.stages, 2); /* as the list has it */
+    assert_true(fr__settings_replicas(&s, 0) == 4 && fr__settings_replicas(&s, 1) == 6);
+    assert_true(s.micro == 12 && s.exact_sum && s.workers_per_rank == 5);
+    assert_ptr_equal(s.transport, fr_transport_find("threads"));
+    assert_true(s.sync.every == 0 && s.sync.distance == 2); /* a wave: the pipeline knows */
+    assert_done(f, fr_conf_save(conf, f->config));
+    fr_conf_free(conf);
+    char *text = read_text(f->config, NULL);
+    assert_non_null(strstr(text, "micro: 12")); /* chosen, and said */
+    free(text);
+    assert_done(f, fr_conf_load(f->ctx, f->config, 0, NULL, &conf)); /* and read back */
+    assert_done(f, fr__settings_read(conf, f->config, NULL, &s));
+    assert_true(s.stages == 2 && s.micro == 12 && !s.is_micro_chosen && s.sync.every == 0);
+    fr_conf_free(conf);
+    assert_done(f, read_settings(f, "parallel: {method: model-averaging}", &s, &conf));
+    assert_true(strcmp(s.sync.name, "average") == 0 && s.sync.every == 1);
+    fr_conf_free(conf);
+    assert_done(
+        f, read_settings(f, "parallel: {method: model-averaging, sync: {every: 7}}", &s, &conf));
+    assert_true(strcmp(s.sync.name, "average") == 0 && s.sync.every == 7);
     fr_conf_free(conf);
 }
 
@@ -162,7 +202,24 @@ static void test_errors(void **state)
         {"parallel: {method: spectrian}", {"spectrian", "this build", "spectrain"}},
         {"parallel: {stages: 4}", {"net.yaml:1", "at most 1", "forerun methods"}},
         {"parallel: {stages: 0}", {"parallel.stages", "from 1", "\"0\""}},
-        {"parallel: {method: 1f1b, replicas: 2}", {"replica", "at most 1", "2"}},
+        {"parallel: {replicas: 0}", {"parallel.replicas", "from 1", "\"0\""}},
+        {"parallel: {method: 1f1b, replicas: []}", {"net.yaml:1", "empty", "each stage"}},
+        {"parallel: {method: 1f1b, replicas: [2, 0]}", {"net.yaml:1", "0 replicas", "stage 1"}},
+        {"parallel: {method: 1f1b, replicas: [2, 1], stages: 3}",
+         {"2 numbers", "3 stages", "one number for all"}},
+        {"parallel: {method: 1f1b, replicas: [2, 1], cuts: [a, b]}",
+         {"2 numbers", "3 stages", "net.yaml:1"}},
+        {"parallel: {method: 1f1b, replicas: [2, 3]}\ntrain: {micro: 4}",
+         {"net.yaml:2", "4 micro-batches", "multiple of 6"}},
+        {"parallel: {method: dp, replicas: 3}", {"batch 128", "3 equal", "replicas need"}},
+        {"parallel: {method: dp, stages: 2}", {"'dp'", "at most 1", "2"}},
+        {"parallel: {sync: {name: gossip}}", {"gossip", "allreduce", "average, wsp"}},
+        {"parallel: {sync: {name: allreduce, every: 2}}", {"every", "unknown", "net.yaml:1"}},
+        {"parallel: {sync: {name: average, distance: 2}}", {"distance", "unknown", "net.yaml:1"}},
+        {"parallel: {sync: {name: wsp, every: 0}}", {"every", "from 1", "\"0\""}},
+        {"parallel: {sync: {nome: wsp}}", {"nome", "name", "unknown"}},
+        {"parallel: {transport: pigeon}", {"pigeon", "this build", "auto, threads"}},
+        {"parallel: {workers_per_rank: 0}", {"workers_per_rank", "from 1", "\"0\""}},
         {"parallel: {method: interleaved, stages: 3}", {"3 stages", "2 chunks", "multiple"}},
         {"parallel: {method: gpipe, stages: 4, cuts: [a, b]}", {"2 cuts", "3 stages", "is 4"}},
         {"parallel: {weights: stale}", {"stale", "stash", "spectrain"}},
@@ -193,6 +250,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_defaults, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_values, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_pipeline_values, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_replicas, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_saved_config_takes_another_method, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_schedule_file_is_found, fixture_setup,

@@ -42,11 +42,16 @@ static fr_status add_inner(fr_group *g, fr_channel *c)
     return THREADS->add_channel(g->inner, &d, &c->inner);
 }
 
+static char *landing_of(const fr_channel *c, int l)
+{
+    return c->desc.landing + (size_t)l * fr__align_up(c->desc.bytes);
+}
+
 static fr_status start_landing(fr_channel *c, int l)
 {
     fr_group *g = c->group;
-    int code = MPI_Recv_init(c->desc.landing + (size_t)l * c->desc.stride, (int)c->desc.bytes,
-                             MPI_BYTE, c->peer, c->tag, g->comm, &c->lands[l]);
+    int code = MPI_Recv_init(landing_of(c, l), (int)c->desc.bytes, MPI_BYTE, c->peer, c->tag,
+                             g->comm, &c->lands[l]);
     if (code == MPI_SUCCESS) code = MPI_Start(&c->lands[l]);
     if (!fr__mpi_ok(g, code, "a receive from", c->peer)) return FR_PEER;
     c->order[c->n_posted++] = l;
@@ -161,7 +166,7 @@ fr_status fr__mpi_receive(fr_channel *c, int b, const void **data, size_t *bytes
     c->n_posted--;
     c->received++;
     c->holds[b] = l;
-    *data = c->desc.landing + (size_t)l * c->desc.stride;
+    *data = landing_of(c, l);
     *bytes = (size_t)n_bytes;
     return FR_OK;
 }

@@ -211,7 +211,7 @@ fr_status fr__mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     for (int k = 0; k < d->n_members; k++) {
         bool is_mine = fr__mpi_is_here(g, d->members[k]);
         has_any |= is_mine;
-        if (is_mine && (!d->memory[k] || !d->room[k]))
+        if (is_mine && (!d->memory[k] || (!d->room[k] && fr__mpi_sum_room(g, d, k) > 0)))
             return fr_fail(g->ctx, FR_INVALID, "worker %d has no block or no room in a sum",
                            d->members[k]);
     }

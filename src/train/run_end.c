@@ -1,0 +1,134 @@
+/* run_end.c -- how a training run ends.
+ *
+ * Done, stopped or diverged, the folder holds a checkpoint of the last good weights and a summary;
+ * if a worker is lost, a summary. */
+#include "train/eval.h"
+#include "train/lead.h"
+#include "train/observe.h"
+#include "train/run.h"
+#include "train/summary.h"
+#include "train/tell.h"
+
+#include <math.h>
+#include <string.h>
+
+static void fill_result(fr_run *r)
+{
+    fr_run_result *q = &r->result;
+    q->steps = r->at.step, q->samples = r->at.samples;
+    q->train_loss = r->at.epoch_targets ? r->at.epoch_loss / (double)r->at.epoch_targets : NAN;
+    bool has_rest = r->timed_samples > 0; /* else the run was too short to leave a tenth out */
+    double seconds = has_rest ? r->timed_s : r->first_tenth_s;
+    int64_t samples = has_rest ? r->timed_samples : r->first_tenth_samples;
+    q->samples_per_s = samples ? (double)samples / seconds : NAN;
+    q->wall_s = fr__run_elapsed_s(r);
+}
+
+static fr_status summarize(fr_run *r, const char *status)
+{
+    fr_bubble bubble;
+    fill_result(r);
+    if (!r->leads) return FR_OK;
+    FR_TRY(
+        fr__observe_bubble(&r->setup, r->engine, r->at.step - r->first_step, r->n_calls, &bubble));
+    if (strcmp(status, "failed") != 0) fr__tell_end(&r->setup, r->engine, &bubble);
+    const fr_loader *loader = r->feeder.loader;
+    fr_summary sum = {.result = &r->result,
+                      .config = r->o->config,
+                      .status = status,
+                      .checkpoint = r->checkpoint,
+                      .bubble = &bubble,
+                      .n_samples = (r->at.step - r->first_step) * r->setup.settings.batch,
+                      .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
+    return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);
+}
+
+/* Rank 0's files, when nothing more is asked of the others. */
+static fr_status write_files(fr_run *r, const char *status)
+{
+    FR_TRY(fr__ledger_close(&r->ledger));
+    FR_TRY(summarize(r, status));
+    /* Last, for it is large: if the disk fills up, all else is there. */
+    return r->leads ? fr__observe_trace(&r->setup, r->engine, &r->folder) : FR_OK;
+}
+
+static fr_status hash_weights(void *run)
+{
+    fr_run *r = run;
+    return fr__weights_sha256(&r->setup, r->engine, r->result.weights_sha256);
+}
+
+static fr_status finish(fr_run *r, const char *status)
+{
+    if (r->saved_step != r->at.step) FR_TRY(fr__run_save(r));
+    FR_TRY(fr__run_settle(r));
+    if (!r->has_saved) { /* resumed, nothing left to do */
+        FR_TRY(fr__lead(&r->setup, r->engine, hash_weights, r));
+        if (fr__run_has_eval(r)) FR_TRY(fr__run_evaluate(r));
+    }
+    FR_TRY(fr_engine_collect(r->engine));
+    return fr__run_agree(r, write_files(r, status));
+}
+
+typedef struct question {
+    fr_run *r;
+    bool is_finite;
+} question;
+
+static fr_status look_at_weights(void *ask)
+{
+    question *q = ask;
+    return fr__weights_finite(&q->r->setup, q->r->engine, &q->is_finite);
+}
+
+/* The engine has left the weights as they were before the mini-batch that failed. They are worth
+ * keeping unless an earlier update has spoilt them already. Whatever happens here, the divergence
+ * came first. */
+static fr_status finish_diverged(fr_run *r)
+{
+    question q = {.r = r};
+    fr_status status = fr__run_settle(r);
+    if (status == FR_OK) status = fr__lead(&r->setup, r->engine, look_at_weights, &q);
+    if (status == FR_OK) status = fr_team_share(r->team, &q.is_finite, sizeof q.is_finite);
+    if (status == FR_OK && q.is_finite) status = finish(r, "diverged");
+    if (status == FR_OK && r->leads && r->checkpoint[0])
+        fr_log(r->ctx, FR_LOG_WARN, "the last good weights are in %s; --resume goes on from there",
+               r->checkpoint);
+    return FR_DIVERGED;
+}
+
+/* A worker failed, hung or was lost: what the others hold is of no version. A checkpoint that was
+ * being written may still become whole: it is a copy. */
+static fr_status finish_failed(fr_run *r)
+{
+    char what[1600];
+    if (!r->leads) return FR_PEER;
+    snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
+    (void)fr__run_take_checkpoint(r); /* whatever happens here, the failure came first */
+    r->result.weights_sha256[0] = '\0';
+    (void)summarize(r, "failed");
+    fr_ctx_clear(r->ctx);
+    if (!r->checkpoint[0])
+        return fr_fail(r->ctx, FR_PEER,
+                       "%s; nothing was saved before (run.checkpoint_every: N saves every N "
+                       "updates)",
+                       what);
+    return fr_fail(r->ctx, FR_PEER, "%s; %s is whole, --resume goes on from there", what,
+                   r->checkpoint);
+}
+
+fr_status fr__run_end(fr_run *r, fr_status status)
+{
+    if (status == FR_DIVERGED) return finish_diverged(r);
+    if (status == FR_OK) {
+        bool is_done = r->at.step >= r->setup.n_steps;
+        status = finish(r, is_done ? "done" : "interrupted");
+        if (status == FR_OK && is_done) return FR_OK;
+    }
+    if (status == FR_PEER) return finish_failed(r);
+    if (status != FR_OK) return status;
+    return fr_fail(r->ctx, FR_INTERRUPTED,
+                   "interrupted after %lld of %lld updates; %s holds them, continue with --resume",
+                   (long long)r->at.step, (long long)r->setup.n_steps,
+                   r->leads ? r->checkpoint : "a checkpoint");
+}

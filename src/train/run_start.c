@@ -1,0 +1,140 @@
+/* run_start.c -- a training run up to its first mini-batch.
+ *
+ * First everything that can be wrong is looked at, and nothing written. Then the engine is made, by
+ * all ranks together; then rank 0 opens the run's folder, and, if the run is to go on, brings the
+ * newest checkpoint into the engine. */
+#include "io/conf.h"
+#include "io/sha256.h"
+#include "train/lead.h"
+#include "train/run.h"
+#include "train/tell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static fr_status check_dump_step(const fr_run *r)
+{
+    int64_t k = r->o->dump_step;
+    if (k > r->setup.n_steps)
+        return fr_fail(r->ctx, FR_INVALID, "--dump-step %lld: the run has mini-batches 1 to %lld",
+                       (long long)k, (long long)r->setup.n_steps);
+    if (k > 0 && k <= r->at.step)
+        return fr_fail(r->ctx, FR_INVALID,
+                       "--dump-step %lld: the run resumes after mini-batch %lld", (long long)k,
+                       (long long)r->at.step);
+    return FR_OK;
+}
+
+/* What this process can find wrong by itself. */
+static fr_status look(fr_run *r)
+{
+    FR_TRY(fr__setup_open(r->ctx, r->o, &r->setup));
+    if (r->leads) FR_TRY(fr__folder_check(r->ctx, r->setup.settings.out, r->o->resume));
+    FR_TRY(check_dump_step(r));
+    return fr__setup_pipeline(&r->setup);
+}
+
+/* The resolved config, as it is saved: the same on all ranks, or they would not train the same. */
+static fr_status hash_config(fr_run *r, uint64_t *word)
+{
+    struct fr_conf_out text = {0};
+    fr_sha256 hash;
+    char hex[65];
+    fr__conf_format(r->setup.conf, &text);
+    fr__sha256_init(&hash);
+    fr__sha256_update(&hash, text.text.at, text.text.n);
+    fr__sha256_final(&hash, hex);
+    fr__vec_fini(&text.text);
+    hex[16] = '\0';
+    *word = strtoull(hex, NULL, 16);
+    return text.failed ? fr__no_memory(r->ctx, 0, "config") : FR_OK;
+}
+
+static fr_status agree_on_config(fr_run *r)
+{
+    uint64_t word = 0;
+    FR_TRY(fr_team_agree(r->team, look(r)));
+    FR_TRY(fr_team_agree(r->team, hash_config(r, &word)));
+    return fr_team_same(r->team, "the config", word);
+}
+
+static fr_status open_folder(fr_run *r)
+{
+    const fr_settings *t = &r->setup.settings;
+    if (!r->leads) return FR_OK;
+    FR_TRY(fr__ledger_open(r->ctx, r->o->ledger, &r->ledger));
+    FR_TRY(fr__folder_open(r->ctx, t->out, r->o->resume, &r->folder));
+    snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
+    return FR_OK;
+}
+
+static fr_status load_newest(void *run)
+{
+    fr_run *r = run;
+    return fr__checkpoint_load_newest(&r->setup, r->engine, r->folder.checkpoints, &r->at,
+                                      r->checkpoint);
+}
+
+static void tell_resumed(const fr_run *r)
+{
+    if (!r->checkpoint[0])
+        fr_log(r->ctx, FR_LOG_INFO, "%s: no checkpoint to resume from, starting from the beginning",
+               r->folder.path);
+    else
+        fr_log(r->ctx, FR_LOG_INFO, "resuming from %s", r->checkpoint);
+    if (r->checkpoint[0] && r->at.step >= r->setup.n_steps)
+        fr_log(r->ctx, FR_LOG_INFO, "it has %lld updates, the config asks for %lld: nothing to do",
+               (long long)r->at.step, (long long)r->setup.n_steps);
+}
+
+static fr_status resume(fr_run *r)
+{
+    FR_TRY(fr__lead(&r->setup, r->engine, load_newest, r));
+    FR_TRY(fr_team_share(r->team, &r->at, sizeof r->at));
+    FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint));
+    if (r->leads) tell_resumed(r);
+    if (!r->checkpoint[0]) return FR_OK;
+    r->saved_step = r->at.step;
+    r->earlier_s = r->at.elapsed_s;
+    return FR_OK;
+}
+
+static fr_status save_config(fr_run *r)
+{
+    char path[FR_PATH];
+    FR_TRY(fr__path(r->ctx, path, "%s/config.yaml", r->folder.path));
+    return fr_conf_save(r->setup.conf, path);
+}
+
+/* What is used from the first mini-batch on. */
+static fr_status open_rest(fr_run *r)
+{
+    const fr_settings *t = &r->setup.settings;
+    int64_t left = r->setup.n_steps - r->at.step;
+    FR_TRY(check_dump_step(r));
+    if (r->leads) FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, &r->metrics));
+    if (r->leads) FR_TRY(save_config(r));
+    FR_TRY(fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL,
+                          r->leads ? &r->metrics : NULL, &r->saver));
+    fr_loader_desc desc = {.data = r->setup.data,
+                           .split = FR_TRAIN,
+                           .batch = (int)t->batch,
+                           .seed = t->seed,
+                           .first_step = r->at.step,
+                           .n_steps = left > 0 ? left : 0};
+    return left > 0 ? fr__feeder_open(r->ctx, &desc, r->engine, &r->feeder) : FR_OK;
+}
+
+fr_status fr__run_start(fr_run *r)
+{
+    const fr_run_options *o = r->o;
+    FR_TRY(agree_on_config(r));
+    if (r->team) fr_team_set_patience(r->team, r->setup.settings.stall_s);
+    FR_TRY(fr__setup_train_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
+    FR_TRY(fr_team_agree(r->team, open_folder(r)));
+    FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
+    if (r->leads) fr__tell_start(&r->setup, r->engine);
+    if (o->resume) FR_TRY(resume(r));
+    r->first_step = r->at.step;
+    return fr_team_agree(r->team, open_rest(r));
+}
