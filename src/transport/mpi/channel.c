@@ -62,7 +62,6 @@ static fr_status start_landing(fr_channel *c, int l)
 static fr_status add_outer(fr_group *g, fr_channel *c, bool is_sender, bool is_receiver)
 {
     int n = c->desc.n_buffers;
-    FR_TRY(fr__mpi_take_tags(g, 0, 1, &c->tag));
     c->peer = fr__mpi_rank_of(g, is_sender ? c->desc.to : c->desc.from);
     if (is_sender) {
         c->sends = FR_ARENA_ARRAY(&g->arena, MPI_Request, n);
@@ -92,6 +91,7 @@ fr_status fr__mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel 
     if (!c) return fr__no_memory(g->ctx, sizeof *c, "a channel");
     *c = (fr_channel){.group = g, .next = g->channels, .desc = *d};
     g->channels = c;
+    FR_TRY(fr__mpi_take_tags(g, 0, 1, &c->tag)); /* here or not: all count alike */
     if (is_sender && is_receiver)
         FR_TRY(add_inner(g, c));
     else

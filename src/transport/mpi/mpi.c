@@ -15,6 +15,7 @@ enum { LOOKS = 64, SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEE
 void fr__mpi_lock(fr_group *g)
 {
     while (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire)) sched_yield();
+    g->n_looks++;
 }
 
 void fr__mpi_unlock(fr_group *g) { atomic_flag_clear_explicit(&g->lock, memory_order_release); }
@@ -57,24 +58,67 @@ void fr__mpi_take_back(MPI_Request *r)
 fr_status fr__mpi_take_tags(fr_group *g, int which, size_t n, int *first)
 {
     *first = g->next_tag[which];
-    if (n > (size_t)(g->max_tag - g->next_tag[which]))
+    if (g->n_ranks > 1 && n > (size_t)(g->max_tag - g->next_tag[which]))
         return fr_fail(g->ctx, FR_UNSUPPORTED,
                        "%zu more tags for messages are needed, but this MPI has only %d in all; "
                        "use fewer workers or larger buckets",
                        n, g->max_tag);
-    g->next_tag[which] += (int)n;
+    if (g->n_ranks > 1) g->next_tag[which] += (int)n;
     return FR_OK;
+}
+
+/* --- the ticker ------------------------------------------------------------------------------ */
+
+enum { TICK_NS = 1000000, LOOKS_A_TICK = 16 };
+
+static void *tick(void *arg)
+{
+    fr_group *g = arg;
+    uint64_t seen = 0;
+    fr__thread_name("mpi");
+    while (!atomic_load(&g->is_closing)) {
+        fr__sleep_ns(TICK_NS);
+        if (fr__mpi_is_over(g)) continue;
+        fr__mpi_lock(g);
+        int is_done = 0;
+        if (g->n_looks == seen + 1) { /* by nobody but this one */
+            fr__mpi_step_sums(g);
+            for (int i = 0; i < LOOKS_A_TICK; i++) MPI_Test(&g->idle, &is_done, MPI_STATUS_IGNORE);
+        }
+        seen = g->n_looks;
+        fr__mpi_unlock(g);
+    }
+    return NULL;
+}
+
+static fr_status start_ticker(fr_group *g)
+{
+    g->has_ticker = pthread_create(&g->ticker, NULL, tick, g) == 0;
+    return g->has_ticker ? FR_OK : fr__no_memory(g->ctx, 0, "a thread that keeps MPI going");
+}
+
+static void stop_ticker(fr_group *g)
+{
+    atomic_store(&g->is_closing, true);
+    if (g->has_ticker) pthread_join(g->ticker, NULL);
+    g->has_ticker = false;
 }
 
 /* --- group ----------------------------------------------------------------------------------- */
 
+/* Receives are taken back in any case, since what they would write to is freed next; after an abort
+ * communicators are left alone, for to free them is something that all processes do together. */
 static void mpi_close(fr_group *g)
 {
     if (!g) return;
-    if (g->has_comms && !fr__mpi_is_over(g)) {
+    stop_ticker(g);
+    if (g->has_comms && !atomic_load(&g->is_broken)) {
         fr__mpi_drop_channels(g);
         fr__mpi_drop_boards(g);
+        fr__mpi_drop_sums(g);
         fr__mpi_take_back(&g->idle);
+    }
+    if (g->has_comms && !fr__mpi_is_over(g)) {
         MPI_Comm_free(&g->sums);
         MPI_Comm_free(&g->comm);
     }
@@ -149,6 +193,7 @@ static fr_status mpi_open(fr_ctx *ctx, fr_team *team, int n_members, fr_group **
     atomic_flag_clear(&g->lock);
     fr_status status = THREADS->open(ctx, NULL, g->n_local, &g->inner);
     if (status == FR_OK && n_ranks > 1) status = make_comms(g);
+    if (status == FR_OK && n_ranks > 1) status = start_ticker(g);
     if (status != FR_OK) {
         mpi_close(g);
         return status;

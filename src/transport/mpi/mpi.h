@@ -2,7 +2,9 @@
  *
  * MPI is asked for MPI_THREAD_SERIALIZED only: all calls of a process are made with the group's
  * lock held, which is never kept while somebody waits or computes. Whoever waits looks at what it
- * waits for with the lock held (that also moves everything else that is under way), then pauses. */
+ * waits for with the lock held (that also moves everything else that is under way), then pauses.
+ * While all compute or are gone, a ticker looks now and then: MPI moves nothing by itself, not even
+ * a message that its sender has been told is sent. */
 #ifndef FR_TRANSPORT_MPI_MPI_H
 #define FR_TRANSPORT_MPI_MPI_H
 
@@ -26,7 +28,11 @@ struct fr_group {
     fr_board *boards;
     fr_sum *all_sums;
     fr_arena arena;
+    pthread_t ticker;
+    bool has_ticker;
+    atomic_bool is_closing;
     _Alignas(FR_ALIGN) atomic_flag lock; /* guards MPI and what says so */
+    uint64_t n_looks;                    /* with the lock: how often it was taken */
     _Alignas(FR_ALIGN) atomic_bool is_aborted;
     atomic_bool is_broken; /* a call of MPI failed; the context has the text */
 };
@@ -84,7 +90,9 @@ void fr__mpi_sum_post(fr_sum *s, int nth, int bucket, bool is_alive);
 fr_status fr__mpi_sum_wait(fr_sum *s, int nth, int bucket, bool *is_alive);
 const float *fr__mpi_sum_piece(fr_sum *s, int nth, int bucket, int k, size_t *at, size_t *n_floats);
 void fr__mpi_poll_sums(fr_group *g, int member);
+void fr__mpi_step_sums(fr_group *g); /* with the lock held */
 void fr__mpi_reset_sums(fr_group *g);
+void fr__mpi_drop_sums(fr_group *g);
 
 /* A posted receive is taken back; that is this process's own business and does not wait. */
 void fr__mpi_take_back(MPI_Request *r);

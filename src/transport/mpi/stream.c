@@ -60,3 +60,14 @@ bool fr__stream_step(fr_group *g, fr__stream *s, size_t n_ready)
         if (!begin(g, s)) return false;
     return has_moved;
 }
+
+void fr__stream_drop(fr__stream *s)
+{
+    for (; s->n_done < s->n_begun; s->n_done++) {
+        MPI_Request *r = &s->under_way[s->n_done % FR__WINDOW];
+        if (!s->is_send)
+            fr__mpi_take_back(r);
+        else if (*r != MPI_REQUEST_NULL)
+            MPI_Request_free(r);
+    }
+}

@@ -25,6 +25,9 @@ void fr__stream_rewind(fr__stream *s);
 /* Get on; a send with its first n_ready bytes. True if something has moved. */
 bool fr__stream_step(fr_group *g, fr__stream *s, size_t n_ready);
 
+/* Nobody waits for it any more. */
+void fr__stream_drop(fr__stream *s);
+
 static inline bool fr__stream_is_done(const fr__stream *s) { return s->n_done == s->n_chunks; }
 static inline size_t fr__stream_done(const fr__stream *s) /* bytes */
 {

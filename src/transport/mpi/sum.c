@@ -159,7 +159,6 @@ static fr_status add_outer(fr_sum *s, const fr_sum_desc *d)
 {
     fr_group *g = s->group;
     size_t n = (size_t)d->n_members, n_buckets = (size_t)d->n_buckets;
-    FR_TRY(fr__mpi_take_tags(g, 1, n_buckets * n * (n + 1), &s->tag));
     s->members = FR_ARENA_ARRAY(&g->arena, int, n);
     s->peers = FR_ARENA_ARRAY(&g->arena, int, n);
     s->edge = FR_ARENA_ARRAY(&g->arena, size_t, n_buckets + 1);
@@ -218,14 +217,12 @@ fr_status fr__mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     fr_sum *s = FR_ARENA_NEW(&g->arena, fr_sum);
     if (!s) return fr__no_memory(g->ctx, sizeof *s, "a sum");
     *s = (fr_sum){.group = g, .n_members = d->n_members, .n_buckets = d->n_buckets};
+    size_t n = (size_t)d->n_members; /* here or not: all count tags alike */
+    FR_TRY(fr__mpi_take_tags(g, 1, (size_t)d->n_buckets * n * (n + 1), &s->tag));
     if (is_all_in(g, d, g->rank))
         FR_TRY(add_inner(s, d));
     else if (has_any)
         FR_TRY(add_outer(s, d));
-    else
-        FR_TRY(fr__mpi_take_tags(
-            g, 1, (size_t)d->n_buckets * (size_t)d->n_members * ((size_t)d->n_members + 1),
-            &s->tag));
     s->next = g->all_sums;
     g->all_sums = s;
     *out = s;
@@ -291,87 +288,106 @@ void fr__mpi_sum_post(fr_sum *s, int nth, int bucket, bool is_alive)
     fr__mpi_unlock(g);
 }
 
-/* What has come of all terms of the shard that a member adds: floats, and whether one of them is
- * dead. False: of some nothing has come. */
-static bool look_at_terms(const fr_sum *s, const job *j, int bucket, size_t *n_ready, bool *is_dead)
+/* What can be added of the shard of a member. */
+typedef struct terms {
+    size_t at, n, n_ready; /* in the block; floats; of these, what has come of all terms */
+    bool is_dead;          /* one of them is */
+} terms;
+
+/* With the lock held; false: nothing. */
+static bool look_at_terms(const fr_sum *s, int nth, int bucket, terms *t)
 {
+    const job *j = job_of(s, nth, bucket);
     uint64_t round = atomic_load(&j->posted);
-    *is_dead = false;
+    *t = (terms){0};
+    t->n_ready = t->n = shard_of(s->edge, s->n_members, bucket, nth, &t->at);
+    if (!is_used(s, bucket, nth) || atomic_load(&j->summed) == round) return false;
     if (!have_all_here_posted(s, bucket, round)) return false;
     for (int k = 0; k < s->n_members; k++) {
         if (is_here(s, k)) {
-            *is_dead |= job_of(s, k, bucket)->is_dead;
+            t->is_dead |= job_of(s, k, bucket)->is_dead;
             continue;
         }
         if (j->in[k].n_done == 0) return false;
         size_t n = fr__stream_done(&j->in[k]) / sizeof(float);
-        *is_dead |= j->in[k].is_dead;
-        if (n < *n_ready) *n_ready = n;
+        t->is_dead |= j->in[k].is_dead;
+        if (n < t->n_ready) t->n_ready = n;
     }
-    return true;
+    if (t->is_dead) return t->n_ready == t->n; /* the other terms have to come in all the same */
+    return !j->is_known || t->n_ready > j->n_added;
 }
 
-/* Add what can be added; only the member's own thread does. True if there was something. */
-static bool add_terms(fr_sum *s, int nth, int bucket)
+/* Without the lock: only the member's own thread adds. */
+static void add_terms(const fr_sum *s, int nth, int bucket, const terms *t)
+{
+    const job *j = job_of(s, nth, bucket);
+    const float *from[FR_TREE_MEMBERS];
+    if (t->is_dead) return;
+    for (int k = 0; k < s->n_members; k++)
+        from[k] =
+            (is_here(s, k) ? s->block[k] + t->at : (const float *)(void *)j->in[k].at) + j->n_added;
+    fr__tree_sum(j->sum + j->n_added, from, s->n_members, t->n_ready - j->n_added);
+}
+
+/* With the lock held: what was added can go. */
+static void give_terms(fr_sum *s, int nth, int bucket, const terms *t)
 {
     job *j = job_of(s, nth, bucket);
-    const float *from[FR_TREE_MEMBERS];
-    bool is_dead;
-    size_t at, n = shard_of(s->edge, s->n_members, bucket, nth, &at), n_ready = n;
-    uint64_t round = atomic_load(&j->posted);
-    if (!is_used(s, bucket, nth) || atomic_load(&j->summed) == round) return false;
-    if (!look_at_terms(s, j, bucket, &n_ready, &is_dead)) return false;
-    if (j->is_known && n_ready == j->n_added) return false;
-    if (is_dead && n_ready < n) return false; /* the others' terms have to come in all the same */
-    for (int k = 0; k < s->n_members; k++)
-        from[k] = (is_here(s, k) ? s->block[k] + at : (const float *)(const void *)j->in[k].at) +
-                  j->n_added;
-    if (!is_dead) fr__tree_sum(j->sum + j->n_added, from, s->n_members, n_ready - j->n_added);
-    for (int p = 0; p < s->n_peers; p++) j->give[p].is_dead = is_dead;
-    j->n_added = n_ready;
-    j->is_sum_dead = is_dead;
+    for (int p = 0; p < s->n_peers; p++) j->give[p].is_dead = t->is_dead;
+    j->n_added = t->n_ready;
+    j->is_sum_dead = t->is_dead;
     j->is_known = true;
-    if (n_ready == n) atomic_store(&j->summed, round);
+    if (t->n_ready == t->n) atomic_store(&j->summed, atomic_load(&j->posted));
+}
+
+/* With the lock held: whether all streams of a member and a bucket are at rest, all sums here. */
+static bool is_at_rest(const fr_sum *s, int nth, int bucket)
+{
+    const job *j = job_of(s, nth, bucket);
+    uint64_t round = atomic_load(&j->posted);
+    if (s->taking[bucket] != round) return false;
+    for (int k = 0; k < s->n_members; k++)
+        if (is_here(s, k)) {
+            if (is_used(s, bucket, k) && atomic_load(&job_of(s, k, bucket)->summed) < round)
+                return false;
+        } else if (!fr__stream_is_done(&j->in[k]) || !fr__stream_is_done(&j->out[k]) ||
+                   !fr__stream_is_done(take_of(s, bucket, k)))
+            return false;
+    for (int p = 0; p < s->n_peers; p++)
+        if (!fr__stream_is_done(&j->give[p])) return false;
     return true;
 }
 
-/* One look at a bucket; *is_done (may be NULL): all streams are at rest, all sums are here. */
+/* One look at a bucket by its member; true if something has moved. */
 static bool advance(fr_sum *s, int nth, int bucket, bool *is_done)
 {
     fr_group *g = s->group;
+    terms t;
     fr__mpi_lock(g);
-    bool has_moved = step(s, nth, bucket);
+    bool has_moved = step(s, nth, bucket), can_add = look_at_terms(s, nth, bucket, &t);
+    *is_done = is_at_rest(s, nth, bucket);
     fr__mpi_unlock(g);
-    bool has_added = add_terms(s, nth, bucket);
-    if (!has_added && !is_done) return has_moved;
-    const job *j = job_of(s, nth, bucket);
-    uint64_t round = atomic_load(&j->posted);
+    if (!can_add) return has_moved;
+    add_terms(s, nth, bucket, &t);
     fr__mpi_lock(g);
-    if (has_added) step(s, nth, bucket);
-    bool is_rest = s->taking[bucket] == round;
-    for (int k = 0; k < s->n_members && is_rest; k++)
-        if (is_here(s, k))
-            is_rest = !is_used(s, bucket, k) || atomic_load(&job_of(s, k, bucket)->summed) >= round;
-        else
-            is_rest = fr__stream_is_done(&j->in[k]) && fr__stream_is_done(&j->out[k]) &&
-                      fr__stream_is_done(take_of(s, bucket, k));
-    for (int p = 0; p < s->n_peers && is_rest; p++) is_rest = fr__stream_is_done(&j->give[p]);
+    give_terms(s, nth, bucket, &t);
+    step(s, nth, bucket);
+    *is_done = is_at_rest(s, nth, bucket);
     fr__mpi_unlock(g);
-    if (is_done) *is_done = is_rest;
-    return has_moved || has_added;
+    return true;
 }
 
 /* Move on the oldest buckets of a member, but for one that is looked after. */
 static bool advance_queue(fr_sum *s, int nth, int except)
 {
     int buckets[AHEAD], n = 0;
-    bool has_moved = false;
+    bool has_moved = false, is_done;
     fr__mpi_lock(s->group);
     for (int i = 0; i < s->n_queued[nth] && n < AHEAD; i++)
         if (s->queue[nth * s->n_buckets + i] != except)
             buckets[n++] = s->queue[nth * s->n_buckets + i];
     fr__mpi_unlock(s->group);
-    for (int i = 0; i < n; i++) has_moved |= advance(s, nth, buckets[i], NULL);
+    for (int i = 0; i < n; i++) has_moved |= advance(s, nth, buckets[i], &is_done);
     return has_moved;
 }
 
@@ -429,6 +445,14 @@ void fr__mpi_poll_sums(fr_group *g, int member)
             if (s->members[k] == member && is_here(s, k)) advance_queue(s, k, -1);
 }
 
+void fr__mpi_step_sums(fr_group *g)
+{
+    for (fr_sum *s = g->all_sums; s; s = s->next)
+        for (int k = 0; k < s->n_members && s->members; k++)
+            for (int i = 0; i < s->n_queued[k] && i < AHEAD; i++)
+                step(s, k, s->queue[k * s->n_buckets + i]);
+}
+
 void fr__mpi_reset_sums(fr_group *g)
 {
     for (fr_sum *s = g->all_sums; s; s = s->next)
@@ -438,5 +462,16 @@ void fr__mpi_reset_sums(fr_group *g)
             s->jobs[i].waited = 0;
             s->taking[i % s->n_buckets] = 0;
             s->n_queued[i / s->n_buckets] = 0;
+        }
+}
+
+void fr__mpi_drop_sums(fr_group *g)
+{
+    for (fr_sum *s = g->all_sums; s; s = s->next)
+        for (int i = 0; i < s->n_members * s->n_buckets && s->jobs; i++) {
+            const job *j = &s->jobs[i];
+            for (int k = 0; k < 2 * s->n_members + s->n_peers && j->out; k++)
+                fr__stream_drop(&j->out[k]); /* and those after them: in, give */
+            fr__stream_drop(&s->take[i]);
         }
 }
