@@ -61,7 +61,7 @@ cmp threads.csv mpi.csv || fail "the ledgers differ"
 for file in model optimizer; do
     cmp {threads,mpi}/checkpoint/step-18/$file.safetensors || fail "$file of step 18 differs"
 done
-grep -q '"pid": *3' mpi/trace.json || fail "no process for rank 3 in the trace"
+grep -q '"pid": *4' mpi/trace.json || fail "no process for rank 3 in the trace"
 
 # --- wrong from the start: one line, nothing written ---
 ranks 2 2 net.yaml --out new2 --set "$(layout 'method: 1f1b, stages: 2, replicas: 2')"
