@@ -8,21 +8,18 @@
 #include <unistd.h>
 
 /* One that waits looks, then looks and yields, then looks and sleeps, longer each time. */
-enum { LOOKS = 64, SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 100000 };
+enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 100000 };
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
-void fr__mpi_lock(fr_group *g)
+void fr__mpi_lock_slowly(fr_group *g)
 {
-    while (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire)) sched_yield();
-    g->n_looks++;
+    do sched_yield();
+    while (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire));
 }
 
-void fr__mpi_unlock(fr_group *g) { atomic_flag_clear_explicit(&g->lock, memory_order_release); }
-
-bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
+bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer)
 {
-    if (code == MPI_SUCCESS) return true;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
     MPI_Error_string(code, text, &length);
@@ -31,14 +28,12 @@ bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
     return false;
 }
 
-fr_status fr__mpi_pause(fr_group *g, fr__pause *p)
+fr_status fr__mpi_rest(fr_group *g, fr__pause *p)
 {
-    if (fr__mpi_is_over(g)) return FR_PEER;
-    if (++p->looks < LOOKS) return FR_OK;
     uint64_t now = fr__now_ns();
     if (!p->since) p->since = now;
     if (now - p->since < g->spin_ns) {
-        if (p->looks % LOOKS == 0) sched_yield();
+        if (p->looks % FR__LOOKS == 0) sched_yield();
         return FR_OK;
     }
     if (p->sleep_ns < SLEEP_NS) p->sleep_ns += NAP_NS;
