@@ -1,6 +1,7 @@
 /* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
 #include <limits.h>
 #include <mpi.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "transport/team.h"
@@ -33,11 +34,21 @@ static void boot_leave(void *user, bool is_broken)
     fr__free(b);
 }
 
+/* What Open MPI should do otherwise than by default, unless somebody has told it already. Over TCP
+ * it puts a long message on the socket in one go; what the other direction needs to get going waits
+ * behind it, so a link is used one way at a time. In fragments both ways share it: 8 MB each way at
+ * 1 Gbit/s in 73 ms, else in 120. */
+static const struct {
+    const char *name, *value;
+} wishes[] = {{"OMPI_MCA_btl_tcp_flags", "send,inplace"}};
+
 static fr_status start(fr_ctx *ctx, boot *b)
 {
     int is_up = 0, level = 0;
     MPI_Initialized(&is_up);
     if (!is_up) {
+        for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+            setenv(wishes[i].name, wishes[i].value, 0);
         int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
         if (code != MPI_SUCCESS) return say(ctx, "starting MPI", code);
         b->is_ours = true;

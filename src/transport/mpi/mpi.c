@@ -64,7 +64,8 @@ fr_status fr__mpi_take_tags(fr_group *g, int which, size_t n, int *first)
 
 /* --- the ticker ------------------------------------------------------------------------------ */
 
-enum { TICK_NS = 1000000, LOOKS_A_TICK = 16 };
+/* One look moves a fragment or so of what is under way. */
+enum { TICK_NS = 1000000, LOOKS_A_TICK = 16, LOOKS_A_POLL = 16 };
 
 static void *tick(void *arg)
 {
@@ -203,10 +204,12 @@ static void mpi_poll(fr_group *g, int member)
 {
     int is_done;
     if (!g->has_comms || fr__mpi_is_over(g)) return;
-    fr__mpi_poll_sums(g, member);
-    fr__mpi_lock(g);
-    MPI_Test(&g->idle, &is_done, MPI_STATUS_IGNORE);
-    fr__mpi_unlock(g);
+    for (int i = 0; i < LOOKS_A_POLL; i++) {
+        fr__mpi_lock(g);
+        MPI_Test(&g->idle, &is_done, MPI_STATUS_IGNORE);
+        fr__mpi_unlock(g);
+        fr__mpi_poll_sums(g, member);
+    }
 }
 
 static void mpi_abort(fr_group *g)
