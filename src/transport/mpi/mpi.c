@@ -12,10 +12,12 @@ enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 10000
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
+/* Whoever has it does not keep it for long, unless it has lost its core: then it must get one, so
+ * to yield again and again would be the wrong thing. */
 void fr__mpi_lock_slowly(fr_group *g)
 {
-    do sched_yield();
-    while (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire));
+    for (int i = 1; atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire); i++)
+        if (i % FR__LOOKS == 0) fr__sleep_ns(NAP_NS);
 }
 
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer)
