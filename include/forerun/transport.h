@@ -85,8 +85,9 @@ typedef struct fr_transport {
 
     /* A round of a sum: post every bucket once (in the same order on all members), then wait for
      * every bucket once, in that order. From post to wait the bucket is not written; after the
-     * wait the block may be. is_alive false: there is nothing to add; then the sum of the bucket is
-     * not alive anywhere, and there are no pieces. */
+     * wait the block may be. Sums lie elsewhere: nobody else writes to a block. is_alive false:
+     * there is nothing to add; then the sum of the bucket is not alive anywhere, and there are no
+     * pieces. */
     void (*sum_post)(fr_sum *s, int nth, int bucket, bool is_alive);
     fr_status (*sum_wait)(fr_sum *s, int nth, int bucket, bool *is_alive);
     /* After the wait: piece k of the sum of a bucket, k = 0 .. n_members - 1, as it lies; readable

@@ -20,17 +20,27 @@
 
 #include <string.h>
 
-enum { BASE, OWN, GRAIN = 4096 }; /* blocks: the base, then a ring of D own deltas */
+enum { GRAIN = 4096 };
 
 static int n_sums(const fr_sync_options *o) { return o->distance + 1; }
 
-static int n_blocks(const fr_sync_options *o) { return 1 + o->distance; }
+static int n_blocks(const fr_sync_options *o)
+{
+    (void)o;
+    return 1; /* the base */
+}
 
 static int slack(const fr_sync_options *o) { return (o->distance + 1) * o->every; }
 
 static void begin(fr__syncing *s)
 {
-    memcpy(s->blocks[BASE], fr_store_newest(s->store), s->n * sizeof(float));
+    memcpy(s->blocks[0], fr_store_newest(s->store), s->n * sizeof(float));
+}
+
+/* The sum of a wave, and the own delta that is in it. One more than can be outstanding. */
+static int slot_of(const fr__syncing *s, int64_t wave)
+{
+    return (int)(wave % (s->options.distance + 1));
 }
 
 /* A sweep over the weights and the own deltas of some waves. */
@@ -49,9 +59,9 @@ static sweep make_sweep(fr__syncing *s, int64_t first, int64_t end)
 static void add_up(const sweep *w, size_t at, size_t n)
 {
     float *restrict to = w->to + at;
-    memcpy(to, w->s->blocks[BASE] + at, n * sizeof *to);
+    memcpy(to, w->s->blocks[0] + at, n * sizeof *to);
     for (int64_t wave = w->first; wave < w->end; wave++) {
-        const float *restrict own = w->s->blocks[OWN + wave % w->s->options.distance] + at;
+        const float *restrict own = w->s->posted[slot_of(w->s, wave)] + at;
         for (size_t i = 0; i < n; i++) to[i] += own[i];
     }
 }
@@ -89,7 +99,7 @@ static void add_range(void *arg, size_t at, size_t end)
 
 static void add_to_base(fr__syncing *s, size_t offset, size_t count, const float *sum)
 {
-    addition a = {s->blocks[BASE] + offset, sum, (float)s->n_members};
+    addition a = {s->blocks[0] + offset, sum, (float)s->n_members};
     fr_device_parallel(s->device, count, GRAIN, add_range, &a);
 }
 
@@ -97,20 +107,17 @@ static void add_to_base(fr__syncing *s, size_t offset, size_t count, const float
  * waves of everybody may still be there to be taken in. */
 static void post_wave(fr__syncing *s, bool is_alive)
 {
-    int d = s->options.distance, slot = (int)(s->round % (d + 1));
+    int slot = slot_of(s, s->round);
     sweep w = make_sweep(s, s->taken, s->round);
     w.to = s->posted[slot];
     fr_device_parallel(s->device, s->n, GRAIN, measure_range, &w);
-    /* In place of the one that is about to be taken in, if there are so many. */
-    if (d > 0) memcpy(s->blocks[OWN + s->round % d], s->posted[slot], s->n * sizeof(float));
     fr__sync_post(s, slot, is_alive);
     s->round++;
 }
 
 static fr_status take_wave(fr__syncing *s, bool *all_alive)
 {
-    int slot = (int)(s->taken % (s->options.distance + 1));
-    FR_TRY(fr__sync_wait(s, slot, add_to_base, all_alive));
+    FR_TRY(fr__sync_wait(s, slot_of(s, s->taken), add_to_base, all_alive));
     s->taken++;
     if (*all_alive) rebuild(s, s->taken, s->round);
     return FR_OK;
@@ -128,7 +135,7 @@ static fr_status drain(fr__syncing *s)
 {
     bool is_alive;
     for (; s->taken < s->round; s->taken++)
-        FR_TRY(fr__sync_wait(s, (int)(s->taken % (s->options.distance + 1)), NULL, &is_alive));
+        FR_TRY(fr__sync_wait(s, slot_of(s, s->taken), NULL, &is_alive));
     sweep w = make_sweep(s, 0, 0);
     w.to = s->posted[0];
     fr_device_parallel(s->device, s->n, GRAIN, measure_range, &w);

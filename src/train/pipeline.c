@@ -178,7 +178,9 @@ static fr_status count_stages(plan *b)
     fr_schedule *s;
     fr_ctx *own = fr_ctx_create();
     if (!own) return fr__no_memory(b->ctx, 0, "a context");
-    fr_status status = fr_schedule_read(own, b->t->schedule_file, (int)b->t->micro, NULL, &s);
+    fr_schedule_desc d = {.n_stages = b->t->n_replicas > 1 ? b->t->n_replicas : 0,
+                          .replicas = b->t->replicas};
+    fr_status status = fr_schedule_read(own, b->t->schedule_file, (int)b->t->micro, &d, &s);
     if (status == FR_OK) b->p->n_stages = s->n_stages;
     if (status == FR_OK) fr_schedule_free(s);
     if (status == FR_INVALID)

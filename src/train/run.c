@@ -197,6 +197,7 @@ static fr_status end_dump(void *run)
 /* The mini-batch --dump-step is a call of its own: the pipeline is empty before and after. */
 static fr_status train_dumped(fr_run *r)
 {
+    FR_TRY(fr__run_settle(r)); /* values are looked at by the way that a checkpoint takes */
     FR_TRY(fr__lead(&r->setup, r->engine, begin_dump, r));
     fr_status status = train_call(r);
     if (status == FR_OK && r->has_last) status = fr__lead(&r->setup, r->engine, end_dump, r);

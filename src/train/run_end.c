@@ -97,24 +97,36 @@ static fr_status finish_diverged(fr_run *r)
     return FR_DIVERGED;
 }
 
+/* The failure, and what there is to go on from. */
+static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
+{
+    char hint[FR_PATH + 64] = "nothing was saved before (run.checkpoint_every: N saves every N "
+                              "updates)";
+    if (r->checkpoint[0])
+        snprintf(hint, sizeof hint, "%s is whole, --resume goes on from there", r->checkpoint);
+    fr_ctx_clear(r->ctx);
+    return fr_fail(r->ctx, status, "%s; %s", what, hint);
+}
+
 /* A worker failed, hung or was lost: what the others hold is of no version. A checkpoint that was
  * being written may still become whole: it is a copy. */
 static fr_status finish_failed(fr_run *r)
 {
     char what[1600];
-    if (!r->leads) return FR_PEER;
     snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
     (void)fr__run_take_checkpoint(r); /* whatever happens here, the failure came first */
     r->result.weights_sha256[0] = '\0';
     (void)summarize(r, "failed");
-    fr_ctx_clear(r->ctx);
-    if (!r->checkpoint[0])
-        return fr_fail(r->ctx, FR_PEER,
-                       "%s; nothing was saved before (run.checkpoint_every: N saves every N "
-                       "updates)",
-                       what);
-    return fr_fail(r->ctx, FR_PEER, "%s; %s is whole, --resume goes on from there", what,
-                   r->checkpoint);
+    return fail_with_hint(r, FR_PEER, what);
+}
+
+static fr_status fail(fr_run *r, fr_status status)
+{
+    char what[1600];
+    if (!r->leads) return status;
+    if (status == FR_PEER) return finish_failed(r);
+    snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
+    return fail_with_hint(r, status, what);
 }
 
 fr_status fr__run_end(fr_run *r, fr_status status)
@@ -125,8 +137,7 @@ fr_status fr__run_end(fr_run *r, fr_status status)
         status = finish(r, is_done ? "done" : "interrupted");
         if (status == FR_OK && is_done) return FR_OK;
     }
-    if (status == FR_PEER) return finish_failed(r);
-    if (status != FR_OK) return status;
+    if (status != FR_OK) return fail(r, status);
     return fr_fail(r->ctx, FR_INTERRUPTED,
                    "interrupted after %lld of %lld updates; %s holds them, continue with --resume",
                    (long long)r->at.step, (long long)r->setup.n_steps,

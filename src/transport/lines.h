@@ -87,6 +87,8 @@ typedef struct fr__letter {
 
 /* meet.c: both sockets of all lines, and everybody's name. */
 fr_status fr__meet(fr_team *t);
+/* This rank cannot come; so that no other waits for what it would have shared. */
+void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem);
 
 /* lines.c */
 fr_status fr__lines_start(fr_team *t);

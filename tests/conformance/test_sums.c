@@ -79,6 +79,17 @@ static void fill(member *m, int round, int bucket)
     for (size_t i = edge[bucket]; i < edge[bucket + 1]; i++) block[i] = term(m->nth, round, i);
 }
 
+/* Sums lie elsewhere. */
+static bool is_untouched(member *m, int round, int bucket)
+{
+    const float *block = m->s->block[m->nth];
+    for (size_t i = edge[bucket]; i < edge[bucket + 1]; i++)
+        if (block[i] != term(m->nth, round, i))
+            return NOTE(m, "round %d, bucket %d: float %zu of its block was changed", round, bucket,
+                        i);
+    return true;
+}
+
 static bool check(member *m, int round, int bucket)
 {
     scene *s = m->s;
@@ -117,6 +128,7 @@ static bool run_round(member *m, int round)
         if (s->t->sum_wait(s->sum, m->nth, b, &is_alive)) return NOTE(m, "round %d", round);
         if (is_alive != is_sum_alive(s, round, b))
             return NOTE(m, "round %d, bucket %d: alive is %d", round, b, is_alive);
+        if (!is_untouched(m, round, b)) return false;
         fill(m, round + 1, b);
     }
     return true;

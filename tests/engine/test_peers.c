@@ -143,9 +143,10 @@ static void nobody_cares_who_is_late(void **unused)
         for (int k = 0; k < N_RULES; k++) {
             char calm[65], hasty[65];
             rig_options o = options_of(&layouts[i], &rules[k]);
-            o.optimizer = k % 2 ? "adam" : NULL;
+            if ((i + k) % 2) continue;
+            o.optimizer = i % 4 < 2 ? "adam" : NULL;
             run_two_calls(CNN, &o, calm);
-            o.fault = (i + k) % 2 ? "jitter:ms=1,seed=5" : "slow:worker=1,step=2,ms=1";
+            o.fault = k % 3 ? "jitter:ms=1,seed=5" : "slow:worker=1,step=2,ms=1";
             run_two_calls(CNN, &o, hasty);
             if (strcmp(calm, hasty) != 0)
                 fail_msg("layout %d, rule %d: delays changed the weights", i, k);
@@ -194,9 +195,8 @@ static void diverges_alike(void **unused)
                 rig_options o = options_of(&layouts[i], &rules[k]);
                 char fault[64];
                 int64_t n_done;
-                open_rig(&p, CNN, &o);
-                int n = fr_engine_n_workers(p.engine);
-                rig_close(&p);
+                int n = 0;
+                for (int stage = 0; stage < o.n_stages; stage++) n += o.replicas[stage];
                 snprintf(fault, sizeof fault, "nan:worker=%d,step=%d", (i + k) % n, step);
                 o.fault = fault;
                 open_rig(&p, CNN, &o);

@@ -20,6 +20,7 @@ typedef struct setting {
     int64_t first;      /* mini-batch that the call begins with */
     int stops, stop_at; /* replica that stops before that mini-batch; -1: none */
     bool is_one_hot;
+    int held_for;  /* replicas but the first make no update before that one has made so many */
     uint64_t seed; /* of delays */
 } setting;
 
@@ -31,7 +32,7 @@ typedef struct replica {
     fr__syncing sync;
     float weights[MAX_WEIGHT_BLOCKS][N], state[2][N], drift[N];
     float seen[MAX_UPDATES][N]; /* newest weights before each update */
-    int n_made;
+    _Atomic int n_made;
     bool is_told; /* that some replica has stopped */
     int n_predicted;
     double worst; /* prediction, of those that a forward saw */
@@ -176,6 +177,10 @@ static fr_status walk(replica *r)
     const setting *t = &r->scene->t;
     bool is_alive = true;
     fr__sync_begin(&r->sync);
+    for (int ms = 0; r->nth > 0 && atomic_load(&r->scene->r[0].n_made) < t->held_for; ms++) {
+        if (ms == 10000) return fr_fail(r->scene->ctx, FR_INTERNAL, "the first one waits");
+        fr__sleep_ns(1000000);
+    }
     for (int64_t batch = t->first; batch < t->first + t->n_updates; batch++) {
         uint32_t x[4];
         bool all_alive;
@@ -426,6 +431,27 @@ static void predictions_are_made_anew(void **unused)
     }
 }
 
+/* A replica makes D + 1 waves, or the updates up to a mean, before it waits for anybody. */
+static void nobody_waits_too_early(void **unused)
+{
+    (void)unused;
+    for (int x = 0; x < 4; x++) {
+        int distance = x ? x - 1 : 0;
+        setting t = {.rule = x ? "wsp" : "average",
+                     .n_replicas = 2,
+                     .every = 3,
+                     .distance = distance,
+                     .n_updates = 18,
+                     .policy = "live",
+                     .options = {.lr = 0.1},
+                     .stops = -1,
+                     .held_for = (distance + 1) * 3};
+        run(&a, &t);
+        assert_int_equal(a.r[0].sync.rule->slack(&a.r[0].sync.options), t.held_for);
+        close_scene(&a);
+    }
+}
+
 /* --- one stops -------------------------------------------------------------------------------- */
 
 /* Nobody hangs, everybody hears of it, and afterwards all hold the mean of what each has done: each
@@ -502,6 +528,7 @@ int main(void)
         cmocka_unit_test(states_agree_at_a_drain),
         cmocka_unit_test(delays_change_nothing),
         cmocka_unit_test(predictions_are_made_anew),
+        cmocka_unit_test(nobody_waits_too_early),
         cmocka_unit_test(one_that_stops_stops_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "transport/team.h"
@@ -34,21 +35,27 @@ static void boot_leave(void *user, bool is_broken)
     fr__free(b);
 }
 
-/* What Open MPI should do otherwise than by default, unless somebody has told it already. Over TCP
- * it puts a long message on the socket in one go; what the other direction needs to get going waits
- * behind it, so a link is used one way at a time. In fragments both ways share it: 8 MB each way at
- * 1 Gbit/s in 73 ms, else in 120. */
-static const struct {
-    const char *name, *value;
-} wishes[] = {{"OMPI_MCA_btl_tcp_flags", "send,inplace"}};
+/* What Open MPI needs to use both directions of a cable at once, and to use it while kernels run
+ * (docs/network.md); it reads them when it is started. A user's own word stays. Ranks of one
+ * host talk by shared memory, which would only pay for the locks. */
+static void tune(void)
+{
+    static const char *const settings[][2] = {
+        {"OMPI_MCA_btl_tcp_flags", "send"},
+        {"OMPI_MCA_btl_tcp_progress_thread", "1"},
+    };
+    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+    if (here && all && strcmp(here, all) == 0) return;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        setenv(settings[i][0], settings[i][1], 0);
+}
 
 static fr_status start(fr_ctx *ctx, boot *b)
 {
     int is_up = 0, level = 0;
     MPI_Initialized(&is_up);
     if (!is_up) {
-        for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
-            setenv(wishes[i].name, wishes[i].value, 0);
+        tune();
         int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
         if (code != MPI_SUCCESS) return say(ctx, "starting MPI", code);
         b->is_ours = true;
