@@ -36,14 +36,15 @@ const char *fr_team_name(const fr_team *t, int rank);
 /* Processes of the team on this machine: how many, and which of them (by rank) this is. */
 void fr_team_neighbours(const fr_team *t, int *nth, int *n);
 
-/* How long a rank may be silent before it counts as lost; 30 s unless told. */
+/* How long a rank may be silent before it counts as lost; 30 s unless told, 0.2 s at least. */
 void fr_team_set_patience(fr_team *t, double seconds);
 
 typedef struct fr_team_ears {
     void *user;
     /* On the team's own thread, short and without waiting; messages of a rank in order. */
     void (*hear)(void *user, int from, const void *data, size_t bytes);
-    /* A rank has ended, is silent, or gave up; text: who and why. Once, the first loss only. */
+    /* A rank has ended, is silent, or gave up; text: who and why. Once, the first loss only. It may
+     * be this very rank: it was stopped, and the others do not wait for it any more. */
     void (*lost)(void *user, int rank, const char *text);
 } fr_team_ears;
 /* Messages that come while nobody listens wait. A loss that came before is told at once, on the

@@ -5,9 +5,10 @@
 #include "transport/lines.h"
 #include "transport/wire.h"
 
+#include <errno.h>
 #include <string.h>
 
-enum { SAY_WHY_MS = 1000 };
+enum { SAY_WHY_MS = 10000 };
 
 /* --- streams -------------------------------------------------------------------------------- */
 
@@ -21,7 +22,9 @@ static fr_status broken(fr_team *t)
 static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
 {
     struct pollfd p = {.fd = t->broken_fd, .events = POLLIN};
-    if (poll(&p, 1, SAY_WHY_MS) < 1)
+    int n;
+    while ((n = poll(&p, 1, SAY_WHY_MS)) < 0 && errno == EINTR) continue;
+    if (n < 1)
         fr__lose(t, rank, "%s has closed its stream after %zu of %zu bytes", fr_team_name(t, rank),
                  moved, bytes);
     return broken(t);

@@ -65,9 +65,8 @@ static void put_bytes(fr__bytes *b, const void *data, size_t n)
 
 fr__line *fr__line_to(fr_team *t, int rank)
 {
-    for (int i = 0; i < t->n_lines; i++)
-        if (t->lines[i].rank == rank) return &t->lines[i];
-    return NULL;
+    if (t->rank != 0) return rank == 0 ? &t->lines[0] : NULL;
+    return rank >= 1 && rank < t->size ? &t->lines[rank - 1] : NULL;
 }
 
 void fr__lines_wake(fr_team *t)
@@ -268,11 +267,13 @@ static void hear_line(fr_team *t, fr__line *l)
         l->silent_ns = 0;
         hear_frames(t, l);
     } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-        const char *why = n == 0 ? "" : strerror(errno);
-        l->is_at_end = true;
-        if (!l->has_left)
-            fr__lose(t, l->rank, "%s has ended%s%s%s", fr_team_name(t, l->rank), n ? " (" : "", why,
-                     n ? ")" : "");
+        const int error = n == 0 ? 0 : errno;
+        atomic_store(&l->is_at_end, true);
+        if (l->has_left) return;
+        if (error == 0 || error == ECONNRESET || error == EPIPE)
+            fr__lose(t, l->rank, "%s has ended", fr_team_name(t, l->rank));
+        else
+            fr__lose(t, l->rank, "%s is cut off: %s", fr_team_name(t, l->rank), strerror(error));
     }
 }
 
@@ -375,15 +376,21 @@ static void serve(fr_team *t)
     }
 }
 
-static void judge_silence(fr_team *t, rhythm *r)
+static bool is_watched(const fr__line *l) { return !l->is_lost && !l->is_at_end && !l->has_left; }
+
+static void age(fr_team *t, rhythm *r)
 {
     uint64_t now = fr__now_ns(), passed = now - r->last_look, longest = 2 * r->look_ns;
     r->last_look = now;
+    for (int i = 0; i < t->n_lines; i++)
+        t->lines[i].silent_ns += passed < longest ? passed : longest;
+}
+
+static void judge_silence(fr_team *t, const rhythm *r)
+{
     for (int i = 0; i < t->n_lines; i++) {
-        fr__line *l = &t->lines[i];
-        if (l->is_lost || l->is_at_end || l->has_left) continue;
-        l->silent_ns += passed < longest ? passed : longest;
-        if (l->silent_ns > r->patience_ns)
+        const fr__line *l = &t->lines[i];
+        if (is_watched(l) && l->silent_ns > r->patience_ns)
             fr__lose(t, l->rank, "%s has been silent for %.1f s: stopped, stuck, or cut off",
                      fr_team_name(t, l->rank), (double)l->silent_ns * 1e-9);
     }
@@ -410,7 +417,9 @@ static void *run(void *arg)
         uint64_t since = fr__now_ns() - r.last_beat;
         uint64_t rest = since < r.beat_ns ? r.beat_ns - since : 0;
         if (rest > r.look_ns) rest = r.look_ns;
-        if (poll(t->polls, (nfds_t)(1 + t->n_lines), (int)(rest / MS) + 1) > 0) serve(t);
+        int n = poll(t->polls, (nfds_t)(1 + t->n_lines), (int)(rest / MS) + 1);
+        age(t, &r); /* first: who was stopped finds in its sockets what was said meanwhile */
+        if (n > 0) serve(t);
         judge_silence(t, &r);
         beat(t, &r);
         deliver(t);

@@ -1,9 +1,10 @@
-/* lines.h -- what a team is made of: a star of lines to rank 0, two sockets each.
+/* lines.h -- what a team is made of: a star of lines to rank 0, three sockets each.
  *
  * `talk` carries frames (messages, beats, partings) and belongs to the lines' thread, which sleeps
  * in poll(); whoever sends a frame puts it into the line's queue under the lock and pushes what the
- * socket takes. `bulk` carries bare bytes and belongs to whoever calls put or take. A loss is made
- * known to all who wait by a descriptor that becomes readable and stays so. */
+ * socket takes. `bulk` and `accord` carry bare bytes and belong to whoever calls put, take or
+ * agree. A loss is made known to all who wait by a descriptor that becomes readable and stays so.
+ */
 #ifndef FR_TRANSPORT_LINES_H
 #define FR_TRANSPORT_LINES_H
 
@@ -87,6 +88,8 @@ typedef struct fr__letter {
 
 /* meet.c: both sockets of all lines, and everybody's name. */
 fr_status fr__meet(fr_team *t);
+/* This rank cannot come; so that no other waits for what it would have shared. */
+void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem);
 
 /* lines.c */
 fr_status fr__lines_start(fr_team *t);

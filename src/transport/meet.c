@@ -8,7 +8,6 @@
 #include "transport/lines.h"
 #include "transport/wire.h"
 
-#include "base/alloc.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@
 #include <unistd.h>
 
 enum { MAX_ADDRESSES = 16, MAX_GUESTS = 64, SECRET_BYTES = 16, HOST_BYTES = 64 };
-enum { JOIN_S = 20, HELLO_MS = 3000, VERDICT_MS = 10000 };
+enum { JOIN_S = 20, HELLO_MS = 3000, HURRY_MS = 100, VERDICT_MS = 10000 };
 
 static const char card_mark[8] = "frteam1", hello_mark[8] = "frhello";
 
@@ -50,11 +49,11 @@ typedef struct verdict { /* then a text, or the names of all */
 static uint64_t after_ms(uint64_t ms) { return fr__now_ns() + ms * 1000000; }
 static uint64_t sooner(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t join_until(const fr_team *t)
+static double join_s(const fr_team *t)
 {
-    double s = t->bootstrap.join_s > 0 ? t->bootstrap.join_s : JOIN_S;
-    return after_ms((uint64_t)(s * 1000));
+    return t->bootstrap.join_s > 0 ? t->bootstrap.join_s : JOIN_S;
 }
+static uint64_t join_until(const fr_team *t) { return after_ms((uint64_t)(join_s(t) * 1000)); }
 
 /* Takes as long for a near miss as for any other. */
 static bool is_same_secret(const unsigned char *a, const unsigned char *b)
@@ -165,22 +164,24 @@ static bool is_done_with(fr_team *t, door *d, int i)
     return true;
 }
 
+/* When the room is full, those in it have to hurry, and others wait outside. */
 static void answer_door(fr_team *t, door *d, uint64_t until)
 {
-    struct pollfd polls[1 + MAX_GUESTS] = {{.fd = d->listener, .events = POLLIN}};
+    bool is_full = d->n_guests == MAX_GUESTS;
+    struct pollfd polls[1 + MAX_GUESTS] = {{.fd = is_full ? -1 : d->listener, .events = POLLIN}};
     for (int i = 0; i < d->n_guests; i++) {
-        polls[1 + i] = (struct pollfd){.fd = d->guests[i].fd, .events = POLLIN};
-        until = sooner(until, d->guests[i].until_ns);
+        guest *g = &d->guests[i];
+        if (is_full) g->until_ns = sooner(g->until_ns, after_ms(HURRY_MS));
+        polls[1 + i] = (struct pollfd){.fd = g->fd, .events = POLLIN};
+        until = sooner(until, g->until_ns);
     }
     uint64_t now = fr__now_ns();
     int ms = now < until ? (int)((until - now) / 1000000) + 1 : 0;
     (void)poll(polls, (nfds_t)(1 + d->n_guests), ms);
     for (int i = 0; i < d->n_guests;)
         if (!is_done_with(t, d, i)) i++;
-    for (int fd; (fd = fr__wire_accept(d->listener)) >= 0;) {
-        if (d->n_guests == MAX_GUESTS) dismiss(d, 0, false);
+    for (int fd; d->n_guests < MAX_GUESTS && (fd = fr__wire_accept(d->listener)) >= 0;)
         d->guests[d->n_guests++] = (guest){.fd = fd, .until_ns = after_ms(HELLO_MS)};
-    }
 }
 
 static int count_missing(const fr_team *t, int *first)
@@ -194,7 +195,7 @@ static int count_missing(const fr_team *t, int *first)
 
 static fr_status wait_for_all(fr_team *t, door *d)
 {
-    const uint64_t start = fr__now_ns(), until = join_until(t);
+    const uint64_t until = join_until(t);
     int first = 0, n;
     while ((n = count_missing(t, &first)) > 0 && fr__now_ns() < until) answer_door(t, d, until);
     if (n == 0) return FR_OK;
@@ -203,11 +204,10 @@ static fr_status wait_for_all(fr_team *t, door *d)
     if (n > 1) snprintf(others, sizeof others, " and %d other%s", n - 1, n > 2 ? "s" : "");
     return fr_fail(
         t->ctx, FR_PEER,
-        "rank %d%s of %d did not come to rank 0 within %.0f s; it listened at port %d of "
+        "rank %d%s of %d did not come to rank 0 within %.3g s; it listened at port %d of "
         "host %s (%s): let the firewall pass TCP between the hosts, or look why that "
         "rank did not start",
-        first, others, t->size, (double)(fr__now_ns() - start) * 1e-9, d->card.port, d->card.host,
-        addresses);
+        first, others, t->size, join_s(t), d->card.port, d->card.host, addresses);
 }
 
 static void tell_verdict(fr_team *t, fr_status status)
@@ -277,7 +277,7 @@ static int reach_first(const fr_team *t, const card *c, uint32_t kind, uint64_t 
             if (!is_near && fr__wire_is_loopback(c->address[at])) continue;
             int fd = knock(t, c, c->address[at], kind, after_ms(ms), until);
             if (fd >= 0) return *best = at, fd;
-            error = errno;
+            if (error != EPROTO) error = errno; /* that one says most */
         }
         if (after_ms(ms / 5) < until) fr__sleep_ns(ms / 5 * 1000000);
     }
@@ -319,7 +319,7 @@ static fr_status meet_as_other(fr_team *t)
                        "rank 0 shared something else than its addresses; do all ranks run the same "
                        "version of this program?");
     if (c.problem[0]) return fr_fail(t->ctx, FR_IO, "%.255s", c.problem);
-    uint64_t start = fr__now_ns(), until = join_until(t);
+    uint64_t until = join_until(t);
     int best = 0;
     fr__line *l = &t->lines[0];
     l->talk = reach_first(t, &c, KIND_TALK, until, &best);
@@ -330,18 +330,25 @@ static fr_status meet_as_other(fr_team *t)
     char addresses[MAX_ADDRESSES * FR__ADDRESS_BYTES];
     list_addresses(&c, addresses, sizeof addresses);
     return fr_fail(t->ctx, FR_PEER,
-                   "rank %d cannot reach rank 0 on host %.63s: tried %s, port %d, for %.0f s (%s); "
+                   "rank %d cannot reach rank 0 on host %.63s: tried %s, port %d, for %.3g s (%s); "
                    "let the firewall pass TCP between the hosts",
-                   t->rank, c.host, addresses, c.port, (double)(fr__now_ns() - start) * 1e-9,
+                   t->rank, c.host, addresses, c.port, join_s(t),
                    error == EPROTO ? "connected, but rank 0 does not answer" : strerror(error));
 }
 
 fr_status fr__meet(fr_team *t)
 {
     if (t->rank != 0) return meet_as_other(t);
-    door *d = FR_NEW(door);
-    if (!d) return fr__no_memory(t->ctx, sizeof *d, "meeting the other ranks");
-    fr_status status = meet_as_first(t, d);
-    fr__free(d);
-    return status;
+    door d;
+    memset(&d, 0, sizeof d);
+    return meet_as_first(t, &d);
+}
+
+void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem)
+{
+    card c;
+    memset(&c, 0, sizeof c);
+    memcpy(c.mark, card_mark, sizeof c.mark);
+    snprintf(c.problem, sizeof c.problem, "rank %d: %.200s", rank, problem);
+    (void)b->share(b->user, &c, sizeof c);
 }

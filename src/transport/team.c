@@ -11,7 +11,7 @@
 
 #define DEFAULT_PATIENCE_S 30.0
 #define LEAST_PATIENCE_S 0.2
-#define FLUSH_S 2.0
+#define FLUSH_S 5.0
 
 /* --- life ----------------------------------------------------------------------------------- */
 
@@ -55,27 +55,33 @@ static fr_status furnish(fr_team *t)
     return FR_OK;
 }
 
-fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *b, fr_team **out)
+static fr_team *make(fr_ctx *ctx, int rank, int size, const fr__bootstrap *b)
 {
-    *out = NULL;
-    if (size < 2 || rank < 0 || rank >= size)
-        return fr_fail(ctx, FR_INVALID, "rank %d of a team of %d", rank, size);
     fr_team *t = FR_NEW(fr_team);
-    if (!t) return fr__no_memory(ctx, sizeof *t, "a team");
+    if (!t) return NULL;
     *t = (fr_team){.ctx = ctx, .rank = rank, .size = size, .bootstrap = *b};
     t->n_lines = rank == 0 ? size - 1 : 1;
     t->wake_fd = t->broken_fd = -1;
     t->patience_ns = (uint64_t)(DEFAULT_PATIENCE_S * 1e9);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
-    fr_status status;
-    FR_TRY_GOTO(status, furnish(t), failed);
-    FR_TRY_GOTO(status, fr__meet(t), failed);
-    FR_TRY_GOTO(status, fr__lines_start(t), failed);
-    *out = t;
-    return FR_OK;
-failed:
-    destroy(t);
+    return t;
+}
+
+fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *b, fr_team **out)
+{
+    *out = NULL;
+    if (size < 2 || rank < 0 || rank >= size)
+        return fr_fail(ctx, FR_INVALID, "rank %d of a team of %d", rank, size);
+    fr_team *t = make(ctx, rank, size, b);
+    fr_status status = t ? furnish(t) : fr__no_memory(ctx, sizeof *t, "a team");
+    if (status != FR_OK) fr__meet_not(b, rank, fr_ctx_error(ctx));
+    if (status == FR_OK) status = fr__meet(t);
+    if (status == FR_OK) status = fr__lines_start(t);
+    if (status == FR_OK)
+        *out = t;
+    else if (t)
+        destroy(t);
     return status;
 }
 
@@ -90,7 +96,8 @@ static void wait_for_goodbyes(fr_team *t)
 static void say_goodbye(fr_team *t)
 {
     for (int i = 0; i < t->n_lines && !atomic_load(&t->is_broken); i++)
-        (void)fr__say(&t->lines[i], FR__FRAME_BYE, NULL, 0, NULL, 0);
+        if (!fr__say(&t->lines[i], FR__FRAME_BYE, NULL, 0, NULL, 0))
+            fr__break(t, t->rank, "out of memory for a goodbye");
     fr__lines_wake(t);
 }
 

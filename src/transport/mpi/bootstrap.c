@@ -1,6 +1,8 @@
 /* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
 #include <limits.h>
 #include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "transport/team.h"
@@ -33,11 +35,27 @@ static void boot_leave(void *user, bool is_broken)
     fr__free(b);
 }
 
+/* What Open MPI needs to use both directions of a cable at once, and to use it while kernels run
+ * (docs/network.md); it reads them when it is started. A user's own word stays. Ranks of one
+ * host talk by shared memory, which would only pay for the locks. */
+static void tune(void)
+{
+    static const char *const settings[][2] = {
+        {"OMPI_MCA_btl_tcp_flags", "send"},
+        {"OMPI_MCA_btl_tcp_progress_thread", "1"},
+    };
+    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+    if (here && all && strcmp(here, all) == 0) return;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        setenv(settings[i][0], settings[i][1], 0);
+}
+
 static fr_status start(fr_ctx *ctx, boot *b)
 {
     int is_up = 0, level = 0;
     MPI_Initialized(&is_up);
     if (!is_up) {
+        tune();
         int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
         if (code != MPI_SUCCESS) return say(ctx, "starting MPI", code);
         b->is_ours = true;

@@ -1,8 +1,8 @@
-/* crew.h -- a team of forked processes for tests: each plays the same part under its own rank, and
- * the test's process, which has no threads, directs and judges. They meet by pipes instead of MPI.
- * A part notes what is wrong and ends at once; nobody lives longer than the alarm allows. */
-#ifndef FR_TEST_TRANSPORT_CREW_H
-#define FR_TEST_TRANSPORT_CREW_H
+/* troupe.h -- a team of forked processes for tests: each plays the same part under its own rank,
+ * and the test's process, which has no threads, directs and judges. They meet by pipes instead of
+ * MPI. A part notes what is wrong and ends at once; nobody lives longer than the alarm allows. */
+#ifndef FR_TEST_TRANSPORT_TROUPE_H
+#define FR_TEST_TRANSPORT_TROUPE_H
 
 #include <forerun/team.h>
 
@@ -17,16 +17,17 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { CREW_MAX = 8, CREW_ALARM_S = 40 };
+enum { TROUPE_MAX = 8, TROUPE_ALARM_S = 40 };
 
 /* In memory that all of them see. */
 typedef struct stage {
-    atomic_int mark[CREW_MAX]; /* what a rank has reached; the meaning is the part's */
-    atomic_int left[CREW_MAX]; /* its bootstrap: 1 left in order, 2 left broken */
-    _Atomic uint64_t at_ns[CREW_MAX];
-    pid_t pid[CREW_MAX];
+    atomic_int mark[TROUPE_MAX]; /* what a rank has reached; the meaning is the part's */
+    atomic_int left[TROUPE_MAX]; /* its bootstrap: 1 left in order, 2 left broken */
+    _Atomic uint64_t at_ns[TROUPE_MAX];
+    pid_t pid[TROUPE_MAX];
     int victim;
-    char says[CREW_MAX][640];
+    atomic_bool is_over; /* somebody has found a fault */
+    char says[TROUPE_MAX][640];
 } stage;
 
 typedef struct mate {
@@ -34,22 +35,24 @@ typedef struct mate {
     fr_ctx *ctx;
     fr_team *team;
     stage *s;
-    int (*pipes)[2]; /* [size] */
+    int (*pipes)[2];       /* [size] */
+    unsigned char *shared; /* for when_shared */
     void (*when_shared)(struct mate *m);
 } mate;
 
 typedef struct play {
     int size;
     void (*part)(mate *m);        /* with a team; leaves it */
+    void (*prepare)(stage *s);    /* before they start; may be NULL */
     void (*direct)(stage *s);     /* in the test's process; may be NULL */
     void (*when_shared)(mate *m); /* before the ranks have met; may be NULL */
     double join_s;
     unsigned may_die;    /* bit mask of ranks */
-    bool is_join_tested; /* the part joins itself, by crew_join */
+    bool is_join_tested; /* the part joins itself, by troupe_join */
 } play;
 
 __attribute__((noreturn, format(printf, 5, 6))) static inline void
-crew_give_up(mate *m, const char *file, int line, const char *condition, const char *format, ...)
+troupe_give_up(mate *m, const char *file, int line, const char *condition, const char *format, ...)
 {
     char what[400];
     va_list args;
@@ -59,18 +62,19 @@ crew_give_up(mate *m, const char *file, int line, const char *condition, const c
     const char *name = strrchr(file, '/');
     snprintf(m->s->says[m->rank], sizeof m->s->says[0], "%.40s:%d: %.100s; %s",
              name ? name + 1 : file, line, condition, what);
+    atomic_store(&m->s->is_over, true);
     _exit(1);
 }
 
 #define CHECK(m, condition, ...) \
-    ((condition) ? (void)0 : crew_give_up((m), __FILE__, __LINE__, #condition, __VA_ARGS__))
+    ((condition) ? (void)0 : troupe_give_up((m), __FILE__, __LINE__, #condition, __VA_ARGS__))
 #define CHECK_OK(m, call)                                                   \
     do {                                                                    \
         fr_status got_ = (call);                                            \
         CHECK((m), got_ == FR_OK, "%s: %s", #call, fr_ctx_error((m)->ctx)); \
     } while (0)
 
-static inline fr_status crew_share(void *user, void *data, size_t bytes)
+static inline fr_status troupe_share(void *user, void *data, size_t bytes)
 {
     mate *m = user;
     if (m->rank == 0) {
@@ -84,48 +88,54 @@ static inline fr_status crew_share(void *user, void *data, size_t bytes)
             n += (size_t)got;
         }
     }
+    m->shared = data;
     if (m->when_shared) m->when_shared(m);
     return FR_OK;
 }
 
-static inline void crew_leave(void *user, bool is_broken)
+static inline void troupe_leave(void *user, bool is_broken)
 {
     mate *m = user;
     atomic_store(&m->s->left[m->rank], is_broken ? 2 : 1);
 }
 
-static inline fr_status crew_join(mate *m, double join_s)
+static inline fr_status troupe_join(mate *m, double join_s)
 {
-    fr__bootstrap b = {.user = m, .share = crew_share, .leave = crew_leave, .join_s = join_s};
+    fr__bootstrap b = {.user = m, .share = troupe_share, .leave = troupe_leave, .join_s = join_s};
     return fr__team_create(m->ctx, m->rank, m->size, &b, &m->team);
 }
 
-static inline void crew_play_part(const play *p, stage *s, int rank, int (*pipes)[2])
+static inline void troupe_play_part(const play *p, stage *s, int rank, int (*pipes)[2])
 {
     mate m = {.rank = rank, .size = p->size, .ctx = fr_ctx_create(), .s = s, .pipes = pipes};
     m.when_shared = p->when_shared;
     s->pid[rank] = getpid(); /* a rank may look before the one who forks has noted it */
-    alarm(CREW_ALARM_S);
+    alarm(TROUPE_ALARM_S);
     CHECK(&m, m.ctx, "no memory");
-    if (!p->is_join_tested) CHECK_OK(&m, crew_join(&m, p->join_s));
+    if (!p->is_join_tested) CHECK_OK(&m, troupe_join(&m, p->join_s));
     p->part(&m);
     fr_ctx_free(m.ctx);
     exit(0);
 }
 
-static inline double crew_s(uint64_t since_ns) { return (double)(fr__now_ns() - since_ns) * 1e-9; }
-
-/* Until the mark of that rank is at least this; by an alarm at the latest. */
-static inline void crew_await(stage *s, int rank, int mark)
+static inline double troupe_s(uint64_t since_ns)
 {
-    for (int i = 0; i < CREW_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++)
+    return (double)(fr__now_ns() - since_ns) * 1e-9;
+}
+
+/* Until the mark of that rank is at least this, or nothing can come of it any more. */
+static inline void troupe_await(stage *s, int rank, int mark)
+{
+    for (int i = 0; i < TROUPE_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++) {
+        if (atomic_load(&s->is_over)) return;
         fr__sleep_ns(1000000);
+    }
 }
 
 /* What the ranks have said and how they ended. */
-static inline void crew_judge(const play *p, stage *s)
+static inline void troupe_judge(const play *p, stage *s)
 {
-    char report[CREW_MAX * 700] = "";
+    char report[TROUPE_MAX * 700] = "";
     for (int i = 0; i < p->size; i++) {
         int code = 0;
         waitpid(s->pid[i], &code, 0);
@@ -141,22 +151,23 @@ static inline void crew_judge(const play *p, stage *s)
     if (report[0]) fail_msg("%s", report);
 }
 
-static inline void crew_run(const play *p)
+static inline void troupe_run(const play *p)
 {
-    int pipes[CREW_MAX][2];
+    int pipes[TROUPE_MAX][2];
     stage *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
     s->victim = -1;
+    if (p->prepare) p->prepare(s);
     for (int i = 0; i < p->size; i++) assert_int_equal(pipe(pipes[i]), 0);
     for (int i = 0; i < p->size; i++) {
         pid_t pid = fork();
         assert_true(pid >= 0);
-        if (pid == 0) crew_play_part(p, s, i, pipes);
+        if (pid == 0) troupe_play_part(p, s, i, pipes);
         s->pid[i] = pid;
     }
     for (int i = 0; i < p->size; i++) close(pipes[i][0]), close(pipes[i][1]);
     if (p->direct) p->direct(s);
-    crew_judge(p, s);
+    troupe_judge(p, s);
 }
 
 /* --- ears that remember ----------------------------------------------------------------------- */
