@@ -1,6 +1,6 @@
 # Threads or processes: the same weights, evaluations and losses, bit for bit. A few of the
 # combinations that tests/torture/same.sh goes through.
-# shellcheck shell=bash disable=SC1091
+# shellcheck shell=bash disable=SC1091,SC2154
 . "$(dirname "$0")/same.bash"
 
 clip=(train.clip_norm=0.1 run.grad_norm=true)
@@ -13,7 +13,7 @@ same_in 4 resnet parallel.method=zb-h1 parallel.stages=4
 as_single resnet
 same_in 2 tied parallel.method=interleaved parallel.stages=4
 as_single tied
-same_in 2 reslstm parallel.schedule_file=by-hand-4.csv parallel.workers_per_rank=2
+same_in 2 reslstm parallel.schedule_file="$(by_hand 4)" parallel.workers_per_rank=2
 as_single reslstm
 same_in 8 mlp parallel.method=gpipe parallel.stages=8
 as_single mlp

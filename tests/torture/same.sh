@@ -6,7 +6,8 @@
 # Parts: flush, dp, asynchronous, alone (replicas that step alone). Hundreds of runs under mpirun
 # with 2, 3, 4 and 8 ranks; each gives the weights, the evaluations and the losses of the same config
 # in threads, bit for bit, and, where the method says so, those of one worker. Half an hour on two
-# cores. tests/cli/mpi_same.sh has a few of them. Prints a line for each network and method.
+# cores; NETS="mlp tied" limits the networks. Prints a line for each network and method.
+# tests/cli/mpi_same.sh has a few of them.
 # shellcheck disable=SC1091,SC2154
 forerun=$(realpath "${1:?usage: same.sh FORERUN [PART...]}")
 parts=("${@:2}")
@@ -28,7 +29,7 @@ pipelines() { # NET METHOD FIRST-KEY=VALUE
         ranks=$((stages / chunks / per_rank))
         [ $ranks -gt 1 ] || continue
         case $2 in
-        file) setting=parallel.schedule_file=by-hand-$stages.csv ;;
+        file) setting=parallel.schedule_file=$(by_hand "$stages") ;;
         *) setting=parallel.method=$2 ;;
         esac
         same_in $ranks "$net" "$setting" "parallel.stages=$stages" "parallel.workers_per_rank=$per_rank"
@@ -47,7 +48,7 @@ hybrids() { # NET METHOD
         ranks=$((stages * replicas / chunks / per_rank))
         [ $ranks -gt 1 ] || continue
         case $2 in
-        file) setting=parallel.schedule_file=by-hand-$stages.csv ;;
+        file) setting=parallel.schedule_file=$(by_hand "$stages" "$replicas") ;;
         *) setting=parallel.method=$2 ;;
         esac
         set -- "$net" "$2" "$setting" "parallel.stages=$stages" "parallel.replicas=$replicas" \
@@ -71,31 +72,31 @@ uneven() { # NET METHOD
 }
 
 flush() {
-    for net in mlp resnet tied reslstm vgg gpt; do
+    for net in ${NETS:-mlp resnet tied reslstm vgg gpt}; do
         for method in 1f1b zb-h1 interleaved gpipe naive-mp file; do
             case "$net $method" in vgg\ [gnf]* | gpt\ [gnf]*) continue ;; esac
             before=$n_same
-            pipelines $net $method
-            [ $method = file ] || hybrids $net $method
-            case $method in naive-mp | gpipe | 1f1b) uneven $net $method ;; esac
-            tell $net $method
+            pipelines "$net" $method
+            hybrids "$net" $method
+            case $method in naive-mp | gpipe | 1f1b) uneven "$net" $method ;; esac
+            tell "$net" $method
         done
     done
 }
 
 dp() {
-    for net in mlp vgg resnet gpt tied reslstm; do
+    for net in ${NETS:-mlp resnet tied reslstm vgg gpt}; do
         before=$n_same
         for n in 2 4 8; do
-            same_in $n $net parallel.method=dp parallel.replicas=$n
-            same_in $n $net parallel.method=dp parallel.replicas=$n "$exact"
-            as_single $net "$exact"
-            same_in $n $net parallel.method=dp parallel.replicas=$n "$exact" "${clip[@]}"
-            as_single $net "$exact" "${clip[@]}"
+            same_in $n "$net" parallel.method=dp parallel.replicas=$n
+            same_in $n "$net" parallel.method=dp parallel.replicas=$n "$exact"
+            as_single "$net" "$exact"
+            same_in $n "$net" parallel.method=dp parallel.replicas=$n "$exact" "${clip[@]}"
+            as_single "$net" "$exact" "${clip[@]}"
         done
-        same_in 2 $net parallel.method=dp parallel.replicas=8 parallel.workers_per_rank=4 "$exact"
-        as_single $net "$exact"
-        tell $net dp
+        same_in 2 "$net" parallel.method=dp parallel.replicas=8 parallel.workers_per_rank=4 "$exact"
+        as_single "$net" "$exact"
+        tell "$net" dp
     done
 }
 
@@ -109,24 +110,24 @@ method_of() {
 }
 
 asynchronous() {
-    for net in mlp reslstm resnet; do
+    for net in ${NETS:-mlp resnet reslstm}; do
         for method in "${async_methods[@]}"; do
             before=$n_same
             mapfile -t set < <(method_of "$method")
             set+=(train.steps=6 run.eval_every=3)
-            same_in 2 $net "${set[@]}" parallel.stages=2
-            same_in 4 $net "${set[@]}" parallel.stages=4
-            same_in 8 $net "${set[@]}" parallel.stages=8
-            same_in 2 $net "${set[@]}" parallel.stages=4 parallel.workers_per_rank=2
-            same_in 4 $net "${set[@]}" parallel.stages=2 parallel.replicas=2
-            same_in 4 $net "${set[@]}" parallel.stages=2 parallel.replicas=2 "$exact"
-            same_in 8 $net "${set[@]}" parallel.stages=4 parallel.replicas=2
-            same_in 2 $net "${set[@]}" parallel.stages=2 parallel.replicas=2 parallel.workers_per_rank=2
+            same_in 2 "$net" "${set[@]}" parallel.stages=2
+            same_in 4 "$net" "${set[@]}" parallel.stages=4
+            same_in 8 "$net" "${set[@]}" parallel.stages=8
+            same_in 2 "$net" "${set[@]}" parallel.stages=4 parallel.workers_per_rank=2
+            same_in 4 "$net" "${set[@]}" parallel.stages=2 parallel.replicas=2
+            same_in 4 "$net" "${set[@]}" parallel.stages=2 parallel.replicas=2 "$exact"
+            same_in 8 "$net" "${set[@]}" parallel.stages=4 parallel.replicas=2
+            same_in 2 "$net" "${set[@]}" parallel.stages=2 parallel.replicas=2 parallel.workers_per_rank=2
             if [ "$method" != timeprest ]; then
-                same_in 3 $net "${set[@]}" 'parallel.replicas=[2,1]'
-                same_in 4 $net "${set[@]}" 'parallel.replicas=[2,1,1]'
+                same_in 3 "$net" "${set[@]}" 'parallel.replicas=[2,1]'
+                same_in 4 "$net" "${set[@]}" 'parallel.replicas=[2,1,1]'
             fi
-            tell $net "$method"
+            tell "$net" "$method"
         done
     done
 }
@@ -135,21 +136,21 @@ asynchronous() {
 alone() {
     local rules=('average' '{name: average, every: 2}' '{name: wsp}' '{name: wsp, distance: 1}'
         '{name: wsp, distance: 2, every: 2}')
-    for net in mlp resnet; do
+    for net in ${NETS:-mlp resnet}; do
         for rule in "${rules[@]}"; do
             before=$n_same
             [ "$rule" != average ] || rule='{name: average}'
             set=(train.steps=6 run.eval_every=3 "parallel.sync=$rule")
-            same_in 2 $net "${set[@]}" parallel.method=dp parallel.replicas=2
-            same_in 4 $net "${set[@]}" parallel.method=model-averaging parallel.replicas=4
-            same_in 8 $net "${set[@]}" parallel.method=1f1b parallel.stages=2 parallel.replicas=4
+            same_in 2 "$net" "${set[@]}" parallel.method=dp parallel.replicas=2
+            same_in 4 "$net" "${set[@]}" parallel.method=model-averaging parallel.replicas=4
+            same_in 8 "$net" "${set[@]}" parallel.method=1f1b parallel.stages=2 parallel.replicas=4
             for method in 1f1b zb-h1 "${async_methods[@]}"; do
                 mapfile -t own < <(method_of "$method")
-                same_in 4 $net "${set[@]}" "${own[@]}" parallel.stages=2 parallel.replicas=2
-                same_in 2 $net "${set[@]}" "${own[@]}" parallel.stages=2 parallel.replicas=2 \
+                same_in 4 "$net" "${set[@]}" "${own[@]}" parallel.stages=2 parallel.replicas=2
+                same_in 2 "$net" "${set[@]}" "${own[@]}" parallel.stages=2 parallel.replicas=2 \
                     parallel.workers_per_rank=2
             done
-            tell $net "$rule"
+            tell "$net" "$rule"
         done
     done
 }
