@@ -10,6 +10,7 @@ fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engi
     fr_loader_desc d = *desc;
     memset(f, 0, sizeof *f);
     f->ctx = ctx;
+    if (!fr_engine_reads_data(e)) return FR_OK;
     f->room = fr_engine_window(e) + 2; /* two are being made while the others are in use */
     d.ahead = f->room;
     f->held = FR_NEW_ARRAY(const fr_batch *, f->room);

@@ -17,7 +17,8 @@ typedef struct fr_feeder {
     bool has_lock;
 } fr_feeder;
 
-/* Makes the loader; room for as many mini-batches as the engine holds at once. */
+/* Makes the loader; room for as many mini-batches as the engine holds at once. An engine whose
+ * parts here read no data never asks: then there is no loader. */
 fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engine *e,
                           fr_feeder *f);
 void fr__feeder_close(fr_feeder *f); /* a zeroed one is fine */

@@ -97,7 +97,8 @@ static fr_status finish_diverged(fr_run *r)
     return FR_DIVERGED;
 }
 
-/* The failure, and what there is to go on from. */
+/* The failure, and what there is to go on from. In a team another rank may be the one to speak of
+ * the failure, so the rest is said at once. */
 static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
 {
     char hint[FR_PATH + 64] = "nothing was saved before (run.checkpoint_every: N saves every N "
@@ -105,7 +106,8 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
     if (r->checkpoint[0])
         snprintf(hint, sizeof hint, "%s is whole, --resume goes on from there", r->checkpoint);
     fr_ctx_clear(r->ctx);
-    return fr_fail(r->ctx, status, "%s; %s", what, hint);
+    if (r->team) fr_log(r->ctx, FR_LOG_WARN, "%s", hint);
+    return fr_fail(r->ctx, status, r->team ? "%s" : "%s; %s", what, hint);
 }
 
 /* A worker failed, hung or was lost: what the others hold is of no version. A checkpoint that was
@@ -138,8 +140,8 @@ fr_status fr__run_end(fr_run *r, fr_status status)
         if (status == FR_OK && is_done) return FR_OK;
     }
     if (status != FR_OK) return fail(r, status);
+    FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint)); /* all say the same */
     return fr_fail(r->ctx, FR_INTERRUPTED,
                    "interrupted after %lld of %lld updates; %s holds them, continue with --resume",
-                   (long long)r->at.step, (long long)r->setup.n_steps,
-                   r->leads ? r->checkpoint : "a checkpoint");
+                   (long long)r->at.step, (long long)r->setup.n_steps, r->checkpoint);
 }

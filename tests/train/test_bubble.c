@@ -240,6 +240,28 @@ static void running_out_of_memory(void **state)
     close_run(&r);
 }
 
+/* A stage three times as slow with three times the workers is no imbalance; with one it is. */
+static void replicas_share_work(void **state)
+{
+    (void)state;
+    static const int counts[2][2] = {{3, 1}, {2, 2}};
+    for (int c = 0; c < 2; c++) {
+        run r;
+        open_run(&r, "gpipe", 2, 12, 1);
+        fr_schedule_free(r.s);
+        fr_schedule_desc d = {.n_stages = 2, .n_micro = 12, .n_batches = 1, .replicas = counts[c]};
+        assert_ok(r.ctx, fr_schedule_create(r.ctx, fr_generator_find("gpipe"), &d, &r.s));
+        r.in.schedule = r.s;
+        r.in.n_batches = 2;
+        add_stage(&r, 0, 3, 6, 0, 0);
+        add_stage(&r, 1, 1, 2, 0, 0);
+        fr_bubble b = split(&r, 60);
+        if (c == 0) assert_near(b.imbalance, 0, 1e-9);
+        if (c == 1) assert_true(b.imbalance > 0.1);
+        close_run(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +274,7 @@ int main(void)
         cmocka_unit_test(one_worker_has_none),
         cmocka_unit_test(nothing_has_run),
         cmocka_unit_test(running_out_of_memory),
+        cmocka_unit_test(replicas_share_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

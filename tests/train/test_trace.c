@@ -286,6 +286,55 @@ static void faults(void **state)
     close_run(&r);
 }
 
+/* Replicas have their own tracks and counters, ranks their own processes. */
+static void replicas_and_ranks(void **state)
+{
+    (void)state;
+    static const int two[] = {2, 2}, rank_of[] = {0, 0, 1, 1};
+    static const char *const names[] = {"rank 0 (host a)", "rank 1 (host b)"};
+    static const fr_event steps[4] = {
+        {.start_ns = 10, .end_ns = 20, .action = FR_DO_STEP, .stage = 0, .micro = -1},
+        {.start_ns = 11, .end_ns = 20, .action = FR_DO_STEP, .stage = 0, .micro = -1},
+        {.start_ns = 12, .end_ns = 20, .action = FR_DO_STEP, .stage = 1, .micro = -1},
+        {.start_ns = 13, .end_ns = 20, .action = FR_DO_STEP, .stage = 1, .micro = -1}};
+    static const int worker_of[] = {0, 2}, one[] = {1, 1, 1, 1};
+    const fr_event *const lists[] = {&steps[0], &steps[1], &steps[2], &steps[3]};
+    fr_ctx *ctx = fr_ctx_create();
+    fr_timeline t = {.title = "net",
+                     .n_workers = 4,
+                     .n_stages = 2,
+                     .n_micro = 2,
+                     .worker_of = worker_of,
+                     .replicas = two,
+                     .n_ranks = 2,
+                     .rank_names = names,
+                     .rank_of = rank_of,
+                     .events = lists,
+                     .n_events = one};
+    char path[] = "replicas-trace.json";
+    assert_ok(ctx, fr__timeline_write(ctx, path, &t));
+    json_error_t error;
+    json_t *o = json_load_file(path, 0, &error), *e;
+    assert_non_null(o);
+    char *text = json_dumps(o, JSON_COMPACT);
+    static const char *const words[] = {
+        "net: rank 0 (host a)", "rank 1 (host b)", "worker 1, stage 0, replica 1",
+        "worker 2, stage 1, replica 0", "version of stage 1, replica 1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strstr(text, words[i])) fail_msg("'%s' is not in the trace", words[i]);
+    size_t i;
+    json_array_foreach(json_object_get(o, "traceEvents"), i, e)
+    {
+        json_int_t tid = json_integer_value(json_object_get(e, "tid"));
+        if (strcmp(json_string_value(json_object_get(e, "ph")), "X") != 0) continue;
+        assert_int_equal(json_integer_value(json_object_get(e, "pid")), rank_of[tid - 1] + 1);
+    }
+    free(text);
+    json_decref(o);
+    remove(path);
+    fr_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +342,7 @@ int main(void)
         cmocka_unit_test(names_and_arguments),
         cmocka_unit_test(lists_cut_short),
         cmocka_unit_test(faults),
+        cmocka_unit_test(replicas_and_ranks),
     };
     return cmocka_run_group_tests(tests, support_dir_make, support_dir_remove);
 }

@@ -1,0 +1,97 @@
+# Runs of several processes: the numbers of one, whoever reads or writes a checkpoint; one voice;
+# the same end for all ranks. Needs mpirun and a build with MPI.
+. "$(dirname "$0")/lib.bash"
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 0; }
+"$forerun" info | grep -q "mpi" || { echo "skipped: built without MPI"; exit 0; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+flags="-q --oversubscribe --bind-to none"
+
+# ranks N CODE ARGUMENT...: forerun train as N processes must end with that exit code.
+ranks() {
+    local n=$1 wanted=$2 code=0
+    shift 2
+    timeout -k 5 60 mpirun $flags -n "$n" "$forerun" train "$@" >out 2>err || code=$?
+    [ $code = "$wanted" ] || fail "$n ranks, $*: exit code $code, expected $wanted"
+}
+losses() { sed 's/.*"loss": \([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
+sha() { field "$1/summary.json" weights_sha256; }
+layout() { echo "parallel={backend: ref, threads: 1, $1}"; }
+
+cat >net.yaml <<YAML
+model: {name: mlp, inputs: 12, depth: 4, width: 16, classes: 4}
+data: {name: synthetic, n: 100, n_eval: 50}
+train: {batch: 16, micro: 4, steps: 24, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.01}}
+parallel: {backend: ref, threads: 1}
+run: {checkpoint_every: 6, keep: 9, stall_timeout: 10}
+YAML
+
+# --- the same numbers as one process, which is one worker ---
+run 0 train net.yaml --quiet --out single
+while read -r n what; do
+    rm -rf new
+    ranks "$n" 0 net.yaml --quiet --out new --set "$(layout "$what")"
+    [ ! -s err ] || fail "$what: a quiet run speaks"
+    same "$(sha new)" "$(sha single)" "weights of $n ranks, $what"
+    same "$(losses new)" "$(losses single)" "losses of $n ranks, $what"
+    same "$(field new/summary.json processes)" "$n" "processes"
+done <<'LAYOUTS'
+2 method: 1f1b, stages: 2
+2 method: dp, replicas: 2
+4 method: zb-h1, stages: 4
+4 method: gpipe, stages: 2, replicas: 2
+3 method: 1f1b, replicas: [2, 1]
+2 method: 1f1b, stages: 2, replicas: 2, workers_per_rank: 2
+LAYOUTS
+
+# --- a checkpoint of processes read by threads, and the other way round ---
+ranks 4 0 net.yaml --quiet --out cut --set train.steps=12 --set "$(layout 'method: 1f1b, stages: 2, replicas: 2')"
+cp -r cut other
+run 0 train net.yaml --quiet --out cut --resume --set "$(layout 'method: 1f1b, stages: 3')"
+same "$(sha cut)" "$(sha single)" "saved by ranks, resumed by threads"
+ranks 2 0 net.yaml --quiet --out other --resume --set "$(layout 'method: dp, replicas: 2')"
+same "$(sha other)" "$(sha single)" "saved by ranks, resumed by other ranks"
+same "$(losses other)" "$(losses single)" "losses of the resumed run"
+
+# --- dump, ledger and what a policy remembers: files of one process, byte for byte ---
+two=$(layout 'method: pipedream-2bw, stages: 2, replicas: 2')
+run 0 train net.yaml --quiet --out threads --set "$two" --dump-step 7 --ledger threads.csv
+ranks 4 0 net.yaml --quiet --out mpi --set "$two" --dump-step 7 --ledger mpi.csv
+cmp threads/step-7.safetensors mpi/step-7.safetensors || fail "the dumps differ"
+cmp threads.csv mpi.csv || fail "the ledgers differ"
+for file in model optimizer; do
+    cmp {threads,mpi}/checkpoint/step-18/$file.safetensors || fail "$file of step 18 differs"
+done
+grep -q '"pid": *4' mpi/trace.json || fail "no process for rank 3 in the trace"
+
+# --- wrong from the start: one line, nothing written ---
+ranks 2 2 net.yaml --out new2 --set "$(layout 'method: 1f1b, stages: 2, replicas: 2')"
+says "4 workers (2 stages x 2 replicas), 2 processes" "mpirun -n 4, or parallel.workers_per_rank: 2"
+ranks 2 2 net.yaml --out new2 --set train.bach=3
+says "unknown key train.bach"
+ranks 2 2 net.yaml --out single --set "$(layout 'method: dp, replicas: 2')"
+says "already holds a run"
+dp=$(layout 'method: dp, replicas: 2')
+# Each rank has its own arguments.
+pair() { timeout -k 5 60 mpirun $flags -n 1 "$forerun" train $1 --out new2 --set "$dp" : -n 1 \
+    "$forerun" train $2 --out new2 --set "$dp" >out 2>err; }
+pair net.yaml "net.yaml --set train.seed=4" && fail "two configs were taken for one"
+says "the config of rank 1" "rank 0"
+pair net.yaml gone.yaml && fail "a rank without a config was taken along"
+says "rank 1: " "gone.yaml"
+[ ! -e new2 ] || fail "a refused run has left a folder"
+
+# --- ends in the middle ---
+ranks 4 4 net.yaml --quiet --out nan --set "$(layout 'method: 1f1b, stages: 2, replicas: 2')" \
+    --set "run.fault='nan:worker=3,step=10'"
+grep -q "mini-batch 10.*not a number" err || fail "no word of the divergence"
+[ -e nan/checkpoint/step-10/state.json ] || fail "the last good weights were not saved"
+ranks 2 0 net.yaml --quiet --out nan --resume --set "$dp"
+same "$(sha nan)" "$(sha single)" "resumed after a divergence"
+
+ranks 4 3 net.yaml --quiet --out lost --set "$(layout 'method: 1f1b, stages: 2, replicas: 2')" \
+    --set "run.fault='error:worker=3,step=10'"
+grep -q "worker 3 (stage 1).*fault injected" err || fail "no word of who failed"
+grep -q "lost/checkpoint/step-6 is whole, --resume" err || fail "no word how to go on"
+ranks 2 0 net.yaml --quiet --out lost --resume --set "$dp"
+same "$(sha lost)" "$(sha single)" "resumed after a failure"
+echo "several processes: same numbers, one voice, one end"
