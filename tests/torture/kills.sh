@@ -80,11 +80,15 @@ wait_for_moment() {
     if [ "$1" = random ]; then
         sleep "$((RANDOM % 4)).$(printf '%03d' $((RANDOM % 1000)))"
     else
-        until grep -q '^forerun: mlp' log && compgen -G "$out/checkpoint/.tmp-step-*" >/dev/null; do
+        until grep -q '^forerun: mlp' log; do # what the run before has left is gone
+            is_alive || return 1
+            sleep 0.02
+        done
+        until compgen -G "$out/checkpoint/.tmp-step-*" >/dev/null; do
             is_alive || return 1
             [ $SECONDS -lt $end ] || fail "no checkpoint was written for 60 s"
         done
-        sleep "0.0$(printf '%02d' $((RANDOM % 30)))"
+        [ $((RANDOM % 2)) = 0 ] || sleep "0.00$((RANDOM % 10))"
     fi
     is_alive
 }
@@ -99,16 +103,12 @@ has_ended() {
 
 # One kill of the run in $out; false: the run was over before.
 kill_one() {
-    local n=$1 aim=$2 rank=$((RANDOM % $1)) before begin pids victim
-    wait_for_ranks "$n" && wait_for_moment "$aim" || return 1
-    kill -STOP "$launch" # it goes on when all has been looked at
+    local n=$1 aim=$2 rank=$((RANDOM % $1)) before begin victim
+    wait_for_ranks "$n" || return 1
+    victim=$(ranks_below "$launch" | sed -n "s/^$rank //p")
     before=$(newest "$out")
-    pids=$(ranks_below "$launch")
-    victim=$(sed -n "s/^$rank //p" <<<"$pids")
-    if [ -z "$victim" ] || ! kill -9 "$victim" 2>/dev/null; then
-        kill -CONT "$launch"
-        return 1
-    fi
+    wait_for_moment "$aim" && kill -9 "$victim" 2>/dev/null || return 1
+    kill -STOP "$launch" # it goes on when all has been looked at
     begin=$(now_ms)
     until has_ended; do
         [ $(($(now_ms) - begin)) -lt $((limit * 1000)) ] ||
