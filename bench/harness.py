@@ -79,7 +79,8 @@ def write_config(path, net, steps, parallel, micro=None):
               "train": {"batch": net["batch"], "steps": steps,
                         "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9}},
               "parallel": dict(parallel, threads=1),
-              "run": {"eval_every": -1, "prediction_samples": 0, "trace": 0}}
+              "run": {"eval_every": -1, "prediction_samples": 0, "trace": 0,
+                      "stall_timeout": 300}}
     if micro:
         values["train"]["micro"] = micro
     with open(path, "w") as f:

@@ -43,6 +43,7 @@ void cli_guard_begin(cli_guard *g)
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGUSR1, SIG_DFL);
+    signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &taken, &g->before);
 }
 
@@ -87,7 +88,7 @@ _Noreturn static void become(const cli_guard *g, const char *const *command, pid
 
 int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal)
 {
-    int status, n_told = 0;
+    int status = 0, n_told = 0;
     double kill_s = 0; /* when patience ends; 0: not asked twice */
     pid_t parent = getpid(), child = fork();
     if (child < 0) {

@@ -1,4 +1,4 @@
-/* cmd_info.c -- forerun info: version, machine, backends. */
+/* cmd_info.c -- forerun info: version, machine, backends, transports. */
 #include "cli.h"
 
 #include <jansson.h>
@@ -58,12 +58,15 @@ static int run(const cli_verb *verb, int argc, char **argv)
            fy_library_version(), zlibVersion());
     printf("backends   (parallel.backend; the first is the default)\n");
     for (const fr_backend *const *b = fr_backend_list(); *b; b++) print_backend(*b);
+    printf("transports (between the workers of a run)\n");
+    for (const fr_transport *const *t = fr_transport_list(); *t; t++)
+        printf("  %-10s %s\n", (*t)->name, (*t)->summary);
     return 0;
 }
 
 const cli_verb cli_info = {
     .name = "info",
     .usage = "info",
-    .summary = "version, machine, libraries, backends",
+    .summary = "version, machine, libraries, backends, transports",
     .run = run,
 };

@@ -171,15 +171,17 @@ const char *cli_short(double value, char *text, size_t room)
 }
 
 static volatile int stop_asked;
-static volatile bool is_mute;
+static volatile bool is_mute, is_launched;
 
+/* mpirun sends SIGTERM to the ranks that are left when one has ended, with SIGKILL to follow: it
+ * comes together with the loss itself, which has more to say, and must not cut that short. */
 static void on_signal(int number)
 {
-    (void)number;
-    if (stop_asked) _exit(130);
+    bool is_cleaning = is_launched && number == SIGTERM;
+    if (stop_asked && !is_cleaning) _exit(130);
     stop_asked = 1;
     static const char text[] = "\nforerun: finishing what is begun; once more to stop now\n";
-    if (!is_mute) (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    if (!is_mute && !is_cleaning) (void)!write(STDERR_FILENO, text, sizeof text - 1);
 }
 
 /* SIGUSR1 is what mpirun hands on to its ranks; after SIGINT it gives them a second to live. */
@@ -195,6 +197,7 @@ static void set_signals(void (*handler)(int))
 volatile int *cli_catch_signals(void)
 {
     is_mute = fr_team_rank_by_launcher() > 0;
+    is_launched = fr_team_size_by_launcher() != 1;
     set_signals(on_signal);
     signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error to report, not to die of */
     return &stop_asked;

@@ -26,13 +26,19 @@ static bool speaks_of_loss(const fr_team *team, const char *loss)
     return fr_team_rank(team) == (rank_in(team, loss) == 0 ? 1 : 0);
 }
 
+/* What happens to a run, not to a rank. */
+static bool is_common(fr_status status)
+{
+    return status == FR_PEER || status == FR_DIVERGED || status == FR_INTERRUPTED;
+}
+
 /* Nobody is lost, and all ranks are here. */
-static bool speaks_of_failure(fr_team *team, const char *text)
+static bool speaks_of_failure(fr_team *team, fr_status status, const char *text)
 {
     char first[2048]; /* what rank 0 has to say */
     int rank = fr_team_rank(team), from = rank_in(team, text);
     snprintf(first, sizeof first, "%s", text);
-    if (fr_team_share(team, first, sizeof first) != FR_OK) return rank == 0;
+    if (is_common(status) || fr_team_share(team, first, sizeof first) != FR_OK) return rank == 0;
     if (from >= 0 && from != rank) return false;
     return rank == 0 || strncmp(first, text, sizeof first - 1) != 0;
 }
@@ -59,6 +65,14 @@ _Noreturn static void leave_now(fr_status status)
     _exit(fr_status_exit_code(status));
 }
 
+/* One exit code: that of the rank that failed, not of those who only met its failure. */
+static fr_status agree(fr_team *team, fr_status status)
+{
+    if (fr_team_is_broken(team, NULL)) return FR_PEER;
+    fr_status cause = fr_team_agree(team, status == FR_PEER ? FR_OK : status);
+    return cause == FR_OK ? status : cause;
+}
+
 int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
 {
     const char *loss;
@@ -69,11 +83,12 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
         if (rank == 0 || status != FR_UNSUPPORTED) say(rank, text_of(ctx, status));
         leave_now(status);
     }
-    status = fr_team_agree(team, status);
+    status = agree(team, status);
     bool is_broken = fr_team_is_broken(team, &loss);
     const char *text = text_of(ctx, status);
-    if (status != FR_OK && (is_broken ? speaks_of_loss(team, loss) : speaks_of_failure(team, text)))
-        say(fr_team_rank(team), text);
+    bool speaks = status != FR_OK &&
+                  (is_broken ? speaks_of_loss(team, loss) : speaks_of_failure(team, status, text));
+    if (speaks) say(fr_team_rank(team), text);
     fr_team_leave(team);
     if (is_broken) leave_now(FR_PEER);
     fr_ctx_free(ctx);

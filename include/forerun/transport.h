@@ -94,7 +94,8 @@ typedef struct fr_transport {
      * until this member posts the bucket of the next round. *at: its first float in the block. */
     const float *(*sum_piece)(fr_sum *s, int nth, int bucket, int k, size_t *at, size_t *count);
 
-    /* Get on with what is under way, without waiting; for a member that computes for long. */
+    /* Get on with what is under way, without waiting; for a member that computes for long. Member
+     * -1: by any thread, for those that do not call; what has been sent moves on, sums do not. */
     void (*poll)(fr_group *g, int member);
 
     /* End all waits of this process, now and later, with FR_PEER. */

@@ -267,11 +267,13 @@ static void hear_line(fr_team *t, fr__line *l)
         l->silent_ns = 0;
         hear_frames(t, l);
     } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-        const char *why = n == 0 ? "" : strerror(errno);
-        l->is_at_end = true;
-        if (!l->has_left)
-            fr__lose(t, l->rank, "%s has ended%s%s%s", fr_team_name(t, l->rank), n ? " (" : "", why,
-                     n ? ")" : "");
+        const int error = n == 0 ? 0 : errno;
+        atomic_store(&l->is_at_end, true);
+        if (l->has_left) return;
+        if (error == 0 || error == ECONNRESET || error == EPIPE)
+            fr__lose(t, l->rank, "%s has ended", fr_team_name(t, l->rank));
+        else
+            fr__lose(t, l->rank, "%s is cut off: %s", fr_team_name(t, l->rank), strerror(error));
     }
 }
 

@@ -1,9 +1,10 @@
-/* lines.h -- what a team is made of: a star of lines to rank 0, two sockets each.
+/* lines.h -- what a team is made of: a star of lines to rank 0, three sockets each.
  *
  * `talk` carries frames (messages, beats, partings) and belongs to the lines' thread, which sleeps
  * in poll(); whoever sends a frame puts it into the line's queue under the lock and pushes what the
- * socket takes. `bulk` carries bare bytes and belongs to whoever calls put or take. A loss is made
- * known to all who wait by a descriptor that becomes readable and stays so. */
+ * socket takes. `bulk` and `accord` carry bare bytes and belong to whoever calls put, take or
+ * agree. A loss is made known to all who wait by a descriptor that becomes readable and stays so.
+ */
 #ifndef FR_TRANSPORT_LINES_H
 #define FR_TRANSPORT_LINES_H
 

@@ -49,11 +49,11 @@ typedef struct verdict { /* then a text, or the names of all */
 static uint64_t after_ms(uint64_t ms) { return fr__now_ns() + ms * 1000000; }
 static uint64_t sooner(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t join_until(const fr_team *t)
+static double join_s(const fr_team *t)
 {
-    double s = t->bootstrap.join_s > 0 ? t->bootstrap.join_s : JOIN_S;
-    return after_ms((uint64_t)(s * 1000));
+    return t->bootstrap.join_s > 0 ? t->bootstrap.join_s : JOIN_S;
 }
+static uint64_t join_until(const fr_team *t) { return after_ms((uint64_t)(join_s(t) * 1000)); }
 
 /* Takes as long for a near miss as for any other. */
 static bool is_same_secret(const unsigned char *a, const unsigned char *b)
@@ -195,7 +195,7 @@ static int count_missing(const fr_team *t, int *first)
 
 static fr_status wait_for_all(fr_team *t, door *d)
 {
-    const uint64_t start = fr__now_ns(), until = join_until(t);
+    const uint64_t until = join_until(t);
     int first = 0, n;
     while ((n = count_missing(t, &first)) > 0 && fr__now_ns() < until) answer_door(t, d, until);
     if (n == 0) return FR_OK;
@@ -207,8 +207,7 @@ static fr_status wait_for_all(fr_team *t, door *d)
         "rank %d%s of %d did not come to rank 0 within %.3g s; it listened at port %d of "
         "host %s (%s): let the firewall pass TCP between the hosts, or look why that "
         "rank did not start",
-        first, others, t->size, (double)(fr__now_ns() - start) * 1e-9, d->card.port, d->card.host,
-        addresses);
+        first, others, t->size, join_s(t), d->card.port, d->card.host, addresses);
 }
 
 static void tell_verdict(fr_team *t, fr_status status)
@@ -320,7 +319,7 @@ static fr_status meet_as_other(fr_team *t)
                        "rank 0 shared something else than its addresses; do all ranks run the same "
                        "version of this program?");
     if (c.problem[0]) return fr_fail(t->ctx, FR_IO, "%.255s", c.problem);
-    uint64_t start = fr__now_ns(), until = join_until(t);
+    uint64_t until = join_until(t);
     int best = 0;
     fr__line *l = &t->lines[0];
     l->talk = reach_first(t, &c, KIND_TALK, until, &best);
@@ -333,7 +332,7 @@ static fr_status meet_as_other(fr_team *t)
     return fr_fail(t->ctx, FR_PEER,
                    "rank %d cannot reach rank 0 on host %.63s: tried %s, port %d, for %.3g s (%s); "
                    "let the firewall pass TCP between the hosts",
-                   t->rank, c.host, addresses, c.port, (double)(fr__now_ns() - start) * 1e-9,
+                   t->rank, c.host, addresses, c.port, join_s(t),
                    error == EPROTO ? "connected, but rank 0 does not answer" : strerror(error));
 }
 

@@ -118,11 +118,16 @@ ask() {
     shift
     rm -rf new starts signals waiting
     "$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
-    local pid=$!
+    local pid=$! n=0
+    for _ in $(seq 1000); do [ -s waiting ] && break || sleep 0.01; done
     for signal in "$@"; do
-        for _ in $(seq 500); do [ -s waiting ] && break || sleep 0.01; done
         kill "-$signal" $pid
-        sleep 0.25
+        n=$((n + 1))
+        for _ in $(seq 1000); do # until mpirun has got what launch makes of it
+            [ "$(wc -l 2>/dev/null <signals)" = $n ] && break
+            kill -0 "$(cat waiting)" 2>/dev/null || break
+            sleep 0.01
+        done
     done
     timeout 20 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "launch does not end"; }
     wait $pid || got=$?

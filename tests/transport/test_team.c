@@ -150,6 +150,35 @@ static void messages_may_be_large(void **state)
     troupe_run(&(play){.size = 2, .part = tell_large});
 }
 
+/* Small talk takes no memory once it has begun: a training loop may do it. */
+enum { N_WARM = 100, N_PINGS = 500 };
+
+static void ping(void *user, int from, const void *data, size_t bytes)
+{
+    mate *m = user;
+    if (m->rank == 0) CHECK_OK(m, fr_team_tell(m->team, from, data, bytes));
+    atomic_fetch_add(&m->s->mark[m->rank], 1);
+}
+
+static void talk_in_place(mate *m)
+{
+    uint64_t n_allocs = 0;
+    fr_team_listen(m->team, &(fr_team_ears){m, ping, NULL});
+    for (int i = 0; i < N_PINGS; i++) {
+        if (m->rank == 1) CHECK_OK(m, fr_team_tell(m->team, 0, &i, sizeof i));
+        troupe_await(m->s, m->rank, i + 1);
+        if (i == N_WARM) n_allocs = fr__alloc_count();
+    }
+    CHECK(m, fr__alloc_count() == n_allocs, "%d allocations", (int)(fr__alloc_count() - n_allocs));
+    fr_team_leave(m->team);
+}
+
+static void small_talk_takes_no_memory(void **state)
+{
+    (void)state;
+    troupe_run(&(play){.size = 2, .part = talk_in_place});
+}
+
 static void count_in(void *user, int from, const void *data, size_t bytes)
 {
     (void)from, (void)data, (void)bytes;
@@ -420,11 +449,17 @@ static void launchers_are_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_come_in_order),  cmocka_unit_test(ears_may_talk),
-        cmocka_unit_test(messages_may_be_large),   cmocka_unit_test(ears_can_be_taken_off),
-        cmocka_unit_test(streams_go_both_ways),    cmocka_unit_test(ranks_agree),
-        cmocka_unit_test(ranks_compare_and_share), cmocka_unit_test(leave_when_all_are_done),
-        cmocka_unit_test(alone_is_rank_0_of_1),    cmocka_unit_test(launchers_are_known),
+        cmocka_unit_test(messages_come_in_order),
+        cmocka_unit_test(ears_may_talk),
+        cmocka_unit_test(messages_may_be_large),
+        cmocka_unit_test(small_talk_takes_no_memory),
+        cmocka_unit_test(ears_can_be_taken_off),
+        cmocka_unit_test(streams_go_both_ways),
+        cmocka_unit_test(ranks_agree),
+        cmocka_unit_test(ranks_compare_and_share),
+        cmocka_unit_test(leave_when_all_are_done),
+        cmocka_unit_test(alone_is_rank_0_of_1),
+        cmocka_unit_test(launchers_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

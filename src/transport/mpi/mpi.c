@@ -8,21 +8,20 @@
 #include <unistd.h>
 
 /* One that waits looks, then looks and yields, then looks and sleeps, longer each time. */
-enum { LOOKS = 64, SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 100000 };
+enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 100000 };
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
-void fr__mpi_lock(fr_group *g)
+/* Whoever has it does not keep it for long, unless it has lost its core: then it must get one, so
+ * to yield again and again would be the wrong thing. */
+void fr__mpi_lock_slowly(fr_group *g)
 {
-    while (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire)) sched_yield();
-    g->n_looks++;
+    for (int i = 1; atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire); i++)
+        if (i % FR__LOOKS == 0) fr__sleep_ns(NAP_NS);
 }
 
-void fr__mpi_unlock(fr_group *g) { atomic_flag_clear_explicit(&g->lock, memory_order_release); }
-
-bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
+bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer)
 {
-    if (code == MPI_SUCCESS) return true;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
     MPI_Error_string(code, text, &length);
@@ -31,14 +30,12 @@ bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
     return false;
 }
 
-fr_status fr__mpi_pause(fr_group *g, fr__pause *p)
+fr_status fr__mpi_rest(fr_group *g, fr__pause *p)
 {
-    if (fr__mpi_is_over(g)) return FR_PEER;
-    if (++p->looks < LOOKS) return FR_OK;
     uint64_t now = fr__now_ns();
     if (!p->since) p->since = now;
     if (now - p->since < g->spin_ns) {
-        if (p->looks % LOOKS == 0) sched_yield();
+        if (p->looks % FR__LOOKS == 0) sched_yield();
         return FR_OK;
     }
     if (p->sleep_ns < SLEEP_NS) p->sleep_ns += NAP_NS;
@@ -69,7 +66,8 @@ fr_status fr__mpi_take_tags(fr_group *g, int which, size_t n, int *first)
 
 /* --- the ticker ------------------------------------------------------------------------------ */
 
-enum { TICK_NS = 1000000, LOOKS_A_TICK = 16 };
+/* One look moves a fragment or so of what is under way. */
+enum { TICK_NS = 1000000, LOOKS_A_TICK = 16, LOOKS_A_POLL = 16 };
 
 static void *tick(void *arg)
 {
@@ -208,10 +206,12 @@ static void mpi_poll(fr_group *g, int member)
 {
     int is_done;
     if (!g->has_comms || fr__mpi_is_over(g)) return;
-    fr__mpi_poll_sums(g, member);
-    fr__mpi_lock(g);
-    MPI_Test(&g->idle, &is_done, MPI_STATUS_IGNORE);
-    fr__mpi_unlock(g);
+    for (int i = 0; i < LOOKS_A_POLL; i++) {
+        fr__mpi_lock(g);
+        MPI_Test(&g->idle, &is_done, MPI_STATUS_IGNORE);
+        fr__mpi_unlock(g);
+        fr__mpi_poll_sums(g, member);
+    }
 }
 
 static void mpi_abort(fr_group *g)

@@ -39,22 +39,42 @@ struct fr_group {
 
 #define THREADS (&fr__transport_threads)
 
-void fr__mpi_lock(fr_group *g);
-void fr__mpi_unlock(fr_group *g);
+/* What is done for every message is small and stands here. */
+void fr__mpi_lock_slowly(fr_group *g);
+static inline void fr__mpi_lock(fr_group *g)
+{
+    if (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire)) fr__mpi_lock_slowly(g);
+    g->n_looks++;
+}
+static inline void fr__mpi_unlock(fr_group *g)
+{
+    atomic_flag_clear_explicit(&g->lock, memory_order_release);
+}
 
 /* False after a failed call, with a text in the context: who did what. */
-bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer);
+bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer);
+static inline bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
+{
+    return code == MPI_SUCCESS || fr__mpi_fail(g, code, what, peer);
+}
+
+static inline bool fr__mpi_is_over(const fr_group *g)
+{
+    return atomic_load_explicit(&g->is_aborted, memory_order_relaxed) ||
+           atomic_load_explicit(&g->is_broken, memory_order_relaxed);
+}
 
 /* Between two looks: FR_PEER if there is nothing to wait for any more. Zero is a new wait. */
 typedef struct fr__pause {
     int looks;
     uint64_t since, sleep_ns;
 } fr__pause;
-fr_status fr__mpi_pause(fr_group *g, fr__pause *p);
-static inline bool fr__mpi_is_over(const fr_group *g)
+enum { FR__LOOKS = 64 }; /* before the first pause */
+fr_status fr__mpi_rest(fr_group *g, fr__pause *p);
+static inline fr_status fr__mpi_pause(fr_group *g, fr__pause *p)
 {
-    return atomic_load_explicit(&g->is_aborted, memory_order_relaxed) ||
-           atomic_load_explicit(&g->is_broken, memory_order_relaxed);
+    if (fr__mpi_is_over(g)) return FR_PEER;
+    return ++p->looks < FR__LOOKS ? FR_OK : fr__mpi_rest(g, p);
 }
 
 /* The first of n tags of g->comm (0) or g->sums (1); everybody takes them in the same order. */

@@ -6,7 +6,7 @@
 
 #include "transport/mpi/mpi.h"
 
-enum { FR__CHUNK = 256 * 1024, FR__WINDOW = 4 }; /* bytes; chunks under way */
+enum { FR__CHUNK = 512 * 1024, FR__WINDOW = 8 }; /* bytes; chunks under way */
 
 typedef struct fr__stream {
     char *at; /* (bytes); a send does not write there */

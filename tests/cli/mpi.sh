@@ -1,0 +1,84 @@
+# Runs in several processes: the weights of threads, and one voice.
+# shellcheck shell=bash disable=SC1091,SC2046,SC2086,SC2154
+. "$(dirname "$0")/mpi.bash"
+
+stages() { echo --set parallel.stages="$1" --set parallel.method="$2"; }
+
+# --- the same weights, and everything said once ---
+run 0 train pipe.yaml --out single --quiet
+sha=$(field single/summary.json weights_sha256)
+for layout in "2 1f1b" "4 gpipe" "4 zb-h1" "8 1f1b"; do
+    read -r n method <<<"$layout"
+    mpi $n 0 train pipe.yaml --out "$method-$n" $(stages $n $method)
+    same "$(field "$method-$n/summary.json" weights_sha256)" "$sha" "$layout"
+    same "$(field "$method-$n/summary.json" eval_accuracy)" \
+        "$(field single/summary.json eval_accuracy)" "accuracy of $layout"
+    same "$(wc -l <out)" 2 "lines of the result"
+    same "$(sort err | uniq -d | wc -l)" 0 "lines that are said twice"
+    grep -q 'rank' out && fail "a rank speaks"
+done
+same "$(field gpipe-4/summary.json n_workers)" 4 "workers"
+mpi 2 0 train pipe.yaml --out two-each $(stages 4 1f1b) --set parallel.workers_per_rank=2
+same "$(field two-each/summary.json weights_sha256)" "$sha" "two workers a rank"
+mpi 2 0 train pipe.yaml --out quiet $(stages 2 1f1b) --quiet
+[ ! -s err ] && [ ! -s out ] || fail "--quiet speaks"
+mpi 2 0 train pipe.yaml --out json $(stages 2 1f1b) --quiet --json
+same "$(grep -c weights_sha256 out)" 1 "summaries on stdout"
+# As launch finds it: as many processes as workers.
+run 0 launch pipe.yaml --out launched $(stages 3 1f1b) --json
+same "$(field out weights_sha256)" "$sha" "launched"
+# Asynchronous methods: as with threads, too.
+for method in pipedream spectrain; do
+    run 0 train pipe.yaml --out $method-threads $(stages 3 $method) --ledger threads.csv --quiet
+    mpi 3 0 train pipe.yaml --out $method-ranks $(stages 3 $method) --ledger ranks.csv --quiet
+    same "$(field $method-ranks/summary.json weights_sha256)" \
+        "$(field $method-threads/summary.json weights_sha256)" $method
+    cmp <(sort threads.csv) <(sort ranks.csv) || fail "ledger of $method"
+done
+# Another number of processes goes on where one stopped.
+mpi 4 0 train pipe.yaml --out cut $(stages 4 zb-h1) --set train.steps=15 --quiet
+mpi 2 0 train pipe.yaml --out cut $(stages 2 gpipe) --resume --quiet
+same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other processes"
+
+# --- errors: one line, the exit code of one process ---
+mpi 2 2 train
+says "which config?"
+mpi 2 2 train pipe.yaml --resmue
+says "no option --resmue"
+mpi 2 2 trian
+says "did you mean train?"
+mpi 2 2 train nosuch.yaml
+says "forerun: cannot open nosuch.yaml"
+mpi 2 2 train pipe.yaml --out bad $(stages 2 1f1b) --set train.bathc=3
+says "train.bathc"
+mpi 2 2 train pipe.yaml --out bad
+says "1 worker" "2 processes"
+mpi 3 2 train pipe.yaml --out bad $(stages 2 1f1b)
+says "2 workers" "3 processes" "mpirun -n 2"
+mpi 2 2 train pipe.yaml --out gpipe-4 $(stages 2 1f1b)
+says "gpipe-4: already holds a run"
+[ -e bad ] && fail "a refused run left a folder"
+for verb in "eval pipe.yaml" "launch pipe.yaml" info; do
+    mpi 2 2 $verb
+    says "forerun ${verb%% *}: runs in one process"
+done
+mpi 2 0 --version
+same "$(wc -l <out)" 1 "versions"
+# What one rank has alone, that rank says.
+cat >rank.sh <<'SH'
+cd "rank$OMPI_COMM_WORLD_RANK" && exec "$@"
+SH
+mkdir rank0 rank1
+cp pipe.yaml rank0
+code=0
+"${launcher[@]}" -n 2 bash rank.sh "$forerun" train pipe.yaml --out out $(stages 2 1f1b) \
+    >out 2>err || code=$?
+same $code 2 "a config that rank 1 does not have"
+says "forerun: rank 1: cannot open pipe.yaml"
+sed 's/seed: 3/seed: 4/' pipe.yaml >rank1/pipe.yaml
+code=0
+"${launcher[@]}" -n 2 bash rank.sh "$forerun" train pipe.yaml --out out $(stages 2 1f1b) \
+    >out 2>err || code=$?
+same $code 2 "ranks with different configs"
+says "config" "rank 1"
+echo ok
