@@ -35,7 +35,6 @@ while read -r n what; do
     same "$(losses new)" "$(losses single)" "losses of $n ranks, $what"
     same "$(field new/summary.json processes)" "$n" "processes"
 done <<'LAYOUTS'
-2 method: 1f1b, stages: 2
 2 method: dp, replicas: 2
 4 method: zb-h1, stages: 4
 4 method: gpipe, stages: 2, replicas: 2
@@ -51,6 +50,14 @@ same "$(sha cut)" "$(sha single)" "saved by ranks, resumed by threads"
 ranks 2 0 net.yaml --quiet --out other --resume --set "$(layout 'method: dp, replicas: 2')"
 same "$(sha other)" "$(sha single)" "saved by ranks, resumed by other ranks"
 same "$(losses other)" "$(losses single)" "losses of the resumed run"
+
+# A damaged one is passed over, by all ranks alike.
+ranks 2 0 net.yaml --quiet --out worn --set train.steps=18 --set "$(layout 'method: dp, replicas: 2')"
+printf x | dd of=worn/checkpoint/step-18/model.safetensors bs=1 seek=2000 conv=notrunc 2>/dev/null
+ranks 4 0 net.yaml --out worn --resume --set "$(layout 'method: 1f1b, stages: 4')"
+grep -q "step-18/model.safetensors.*taking the checkpoint before it" err || fail "no word of damage"
+grep -q "resuming from worn/checkpoint/step-12" err || fail "not resumed from the one before"
+same "$(sha worn)" "$(sha single)" "resumed from the checkpoint before a damaged one"
 
 # --- dump, ledger and what a policy remembers: files of one process, byte for byte ---
 two=$(layout 'method: pipedream-2bw, stages: 2, replicas: 2')
