@@ -29,6 +29,9 @@ typedef struct bench {
     size_t bytes;
     int n;          /* repeats in a turn */
     char *out, *in; /* N_BUFFERS * bytes each */
+    fr_board *board;
+    int64_t round;
+    char *room;
     bool is_overlap;
     fr_group *g;
     double plain_ns; /* if ours has measured that too */
@@ -93,6 +96,18 @@ static fr_status plain_sum(bench *b)
 
 /* --- ours ------------------------------------------------------------------------------------ */
 
+/* All ranks, and rank 0's number for all. While a group is open MPI is its own. */
+static fr_status meet(bench *b, uint64_t *number)
+{
+    uint64_t *mine = b->t->board_part(b->board, b->round, b->rank);
+    *mine = number ? *number : 0;
+    b->t->board_post(b->board, b->round, b->rank);
+    FR_TRY(b->t->board_wait(b->board, b->round, b->rank));
+    if (number) *number = *(uint64_t *)b->t->board_part(b->board, b->round, 0);
+    b->round++;
+    return FR_OK;
+}
+
 static fr_status add_channels(bench *b, fr_group *g, fr_channel *channels[2])
 {
     for (int from = 0; from < 2; from++) {
@@ -109,7 +124,7 @@ static fr_status our_messages(bench *b, fr_group *g, bool is_duplex)
 {
     fr_channel *channels[2];
     FR_TRY(add_channels(b, g, channels));
-    MPI_Barrier(MPI_COMM_WORLD);
+    FR_TRY(meet(b, NULL));
     uint64_t start = fr__now_ns();
     for (int i = 0; i < b->n && b->rank < 2; i++) {
         int k = i % N_BUFFERS;
@@ -136,7 +151,7 @@ static fr_status our_duplex(bench *b, fr_group *g) { return our_messages(b, g, t
 static fr_status play_sum(bench *b, fr_sum *s, int n_buckets)
 {
     bool is_alive;
-    MPI_Barrier(MPI_COMM_WORLD);
+    FR_TRY(meet(b, NULL));
     uint64_t start = fr__now_ns();
     for (int i = 0; i < b->n; i++) {
         for (int k = 0; k < n_buckets; k++) b->t->sum_post(s, b->rank, k, true);
@@ -162,7 +177,7 @@ static fr_status play_overlap(bench *b, fr_sum *s, int n_buckets)
     FR_TRY(play_sum(b, s, n_buckets));
     b->n = n;
     uint64_t alone_ns = (uint64_t)b->ns;
-    MPI_Bcast(&alone_ns, sizeof alone_ns, MPI_BYTE, 0, MPI_COMM_WORLD);
+    FR_TRY(meet(b, &alone_ns));
     uint64_t start = fr__now_ns();
     for (int i = 0; i < n; i++) {
         for (int slice = 0, k = 0; slice < SLICES; slice++) {
@@ -205,9 +220,9 @@ static fr_status our_sum(bench *b, fr_group *g)
     b->g = g;
     status = b->is_overlap ? play_overlap(b, s, n_buckets) : play_sum(b, s, n_buckets);
 end:
+    if (status == FR_OK) status = meet(b, NULL);
     fr__free(edge), fr__free(members), fr__free(memory), fr__free(room);
-    MPI_Barrier(MPI_COMM_WORLD);
-    fr__free(mine);
+    b->room = mine; /* until the group is closed */
     return status;
 }
 
@@ -245,6 +260,21 @@ static const what whats[] = {
     {"overlap", 32 << 20, 1, NULL, our_overlap},
 };
 
+static fr_status add_board(bench *b, fr_group *g)
+{
+    size_t *bytes = FR_NEW_ARRAY(size_t, b->size);
+    int *owner = FR_NEW_ARRAY(int, b->size);
+    fr_status status = FR_OK;
+    for (int k = 0; k < b->size && bytes && owner; k++) bytes[k] = sizeof(uint64_t), owner[k] = k;
+    if (!bytes || !owner)
+        status = fr__no_memory(b->ctx, 0, "a board");
+    else
+        status = b->t->add_board(g, b->size, bytes, owner, &b->board);
+    b->round = 0;
+    fr__free(bytes), fr__free(owner);
+    return status;
+}
+
 static fr_status take_turns(bench *b, const what *w, int n_tries)
 {
     double best[2] = {1e300, 1e300};
@@ -254,8 +284,11 @@ static fr_status take_turns(bench *b, const what *w, int n_tries)
         if (w->plain && b->ns < best[0]) best[0] = b->ns;
         MPI_Barrier(MPI_COMM_WORLD);
         FR_TRY(b->t->open(b->ctx, b->team, b->size, &g));
-        fr_status status = w->ours(b, g);
+        fr_status status = add_board(b, g);
+        if (status == FR_OK) status = w->ours(b, g);
         b->t->close(g);
+        fr__free(b->room);
+        b->room = NULL;
         FR_TRY(status);
         if (!w->plain && b->ns / b->plain_ns < best[1] / best[0])
             best[0] = b->plain_ns, best[1] = b->ns;

@@ -6,8 +6,10 @@
  * is lost, rank 1 speaks for those who are left. */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The rank whose name a text begins with, as it does when it came from there; -1: none. */
@@ -58,6 +60,14 @@ static const char *text_of(fr_ctx *ctx, fr_status status)
     return text[0] ? text : fr_status_text(status);
 }
 
+/* mpirun kills the ranks that are left a second or two after the first has ended, and sooner with
+ * each that ends. So those who have nothing to say do not hurry. */
+static void let_others_speak(void)
+{
+    struct timespec left = {.tv_nsec = 700000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
+}
+
 /* MPI would wait for the lost ones in what it does at exit. */
 _Noreturn static void leave_now(fr_status status)
 {
@@ -90,6 +100,7 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
                   (is_broken ? speaks_of_loss(team, loss) : speaks_of_failure(team, status, text));
     if (speaks) say(fr_team_rank(team), text);
     fr_team_leave(team);
+    if (is_broken && !speaks) let_others_speak();
     if (is_broken) leave_now(FR_PEER);
     fr_ctx_free(ctx);
     return fr_status_exit_code(status);

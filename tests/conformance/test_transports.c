@@ -610,6 +610,33 @@ static void senseless_descriptions_are_refused(void **state)
     }
 }
 
+/* Over processes only: these two have not described the same channel. */
+static void a_message_that_does_not_fit_is_told(void **state)
+{
+    (void)state;
+    static char memory[BYTES];
+    if (!crew_team()) skip();
+    FOR_EACH_TRANSPORT(t)
+    {
+        scene s = open_scene(t, crew_fit(2), 1, false);
+        int last = s.n_members - 1;
+        bool is_sender = crew_has(t, s.g, 0), is_receiver = crew_has(t, s.g, last);
+        fr_channel_desc d = {0, last, 1, BYTES, BYTES, memory, NULL};
+        fr_channel *c;
+        const void *data;
+        size_t n_bytes;
+        if (is_receiver) d.memory = NULL, d.landing = memory, d.bytes = BYTES / 2;
+        assert_ok(s.ctx, t->add_channel(s.g, &d, &c));
+        if (is_sender) t->send(c, 0, BYTES);
+        if (is_receiver)
+            assert_fails(s.ctx, t->receive(c, 0, &data, &n_bytes), FR_PEER,
+                         "a message from rank 0 failed: MPI says MPI_ERR_TRUNCATE");
+        if (is_receiver) assert_int_equal(t->receive(c, 0, &data, &n_bytes), FR_PEER);
+        crew_meet(true);
+        close_scene(&s);
+    }
+}
+
 static fr_status set_up(fr_ctx *ctx, void *user)
 {
     static char memory[64];
@@ -662,6 +689,7 @@ int main(void)
         cmocka_unit_test(misuse_of_a_board_is_told),
         cmocka_unit_test(senseless_descriptions_are_refused),
         cmocka_unit_test(running_out_of_memory_is_told),
+        cmocka_unit_test(a_message_that_does_not_fit_is_told),
     };
     alarm(120); /* a lost wake-up would hang */
     crew_join();

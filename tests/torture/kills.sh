@@ -7,7 +7,7 @@
 # Runs of 2 to 4 processes, one after the other, under `forerun launch`; each is killed up to ten
 # times and then left to end. After every kill: all its processes are gone in time, every checkpoint
 # of the folder loads with the sha256 it was written with, the newest one is no older than before,
-# and somebody has said which rank was lost. In the end: the weights and metrics of a run that was
+# and, if the ranks had met, somebody has said which one was lost. In the end: the weights and metrics of a run that was
 # left alone, in one process. Prints a line for each run; about 5 s a kill.
 set -uo pipefail
 forerun=$(realpath "$1")
@@ -22,9 +22,9 @@ export OMP_WAIT_POLICY=passive
 cat >net.yaml <<YAML
 model: {name: mlp, inputs: 64, depth: 6, width: 256, classes: 10}
 data: {name: synthetic, n: 1000, n_eval: 32}
-train: {batch: 16, micro: 4, steps: 600, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.001}}
+train: {batch: 16, micro: 4, steps: 1500, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.001}}
 parallel: {threads: 1, pin: false}
-run: {checkpoint_every: 20, eval_every: -1, stall_timeout: 5, trace: 0}
+run: {checkpoint_every: 25, eval_every: -1, stall_timeout: 5, trace: 0}
 YAML
 # processes and layout; the weights of the flush ones are all the same
 layouts=(
@@ -57,7 +57,7 @@ now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 ranks_below() {
     local child rank
     for child in $(pgrep -P "$1"); do
-        rank=$(tr '\0' '\n' <"/proc/$child/environ" 2>/dev/null | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+        rank=$({ tr '\0' '\n' <"/proc/$child/environ"; } 2>/dev/null | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
         if [ -n "$rank" ]; then echo "$rank $child"; else ranks_below "$child"; fi
     done
 }
@@ -66,49 +66,51 @@ newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/
 
 is_alive() { kill -0 "$launch" 2>/dev/null; }
 
-# Until all n ranks are there and have something to lose; false: the run is over.
-wait_until_under_way() {
-    local n=$1 lines
-    lines=$(wc -l <"$out/metrics.jsonl" 2>/dev/null || echo 0)
-    while is_alive; do
-        if [ "$(ranks_below "$launch" | wc -l)" = "$n" ] &&
-            [ "$(wc -l <"$out/metrics.jsonl" 2>/dev/null || echo 0)" != "$lines" ]; then
-            return 0
-        fi
+# Until all n ranks are there; false: the run is over.
+wait_for_ranks() {
+    until [ "$(ranks_below "$launch" | wc -l)" = "$1" ]; do
+        is_alive || return 1
         sleep 0.02
     done
-    return 1
 }
 
 # A random moment, or one in which a checkpoint is being written; false: the run is over.
 wait_for_moment() {
-    local end=$((SECONDS + 30))
+    local end=$((SECONDS + 60))
     if [ "$1" = random ]; then
-        sleep "$((RANDOM % 2)).$(printf '%03d' $((RANDOM % 1000)))"
+        sleep "$((RANDOM % 4)).$(printf '%03d' $((RANDOM % 1000)))"
     else
+        until grep -q '^forerun: mlp' log; do # what the run before has left is gone
+            is_alive || return 1
+            sleep 0.02
+        done
         until compgen -G "$out/checkpoint/.tmp-step-*" >/dev/null; do
             is_alive || return 1
-            [ $SECONDS -lt $end ] || fail "no checkpoint was written for 30 s"
+            [ $SECONDS -lt $end ] || fail "no checkpoint was written for 60 s"
         done
-        sleep "0.0$(printf '%02d' $((RANDOM % 30)))"
+        [ $((RANDOM % 2)) = 0 ] || sleep "0.00$((RANDOM % 10))"
     fi
     is_alive
 }
 
+# All that launch has started has ended; it has yet to hear of it.
+has_ended() {
+    local child
+    for child in $(pgrep -P "$launch"); do
+        grep -q '^State:.Z' "/proc/$child/status" 2>/dev/null || return 1
+    done
+}
+
 # One kill of the run in $out; false: the run was over before.
 kill_one() {
-    local n=$1 aim=$2 rank=$((RANDOM % $1)) before begin pids victim
-    wait_until_under_way "$n" && wait_for_moment "$aim" || return 1
-    kill -STOP "$launch" # it goes on when all has been looked at
+    local n=$1 aim=$2 rank=$((RANDOM % $1)) before begin victim
+    wait_for_ranks "$n" || return 1
+    victim=$(ranks_below "$launch" | sed -n "s/^$rank //p")
     before=$(newest "$out")
-    pids=$(ranks_below "$launch")
-    victim=$(sed -n "s/^$rank //p" <<<"$pids")
-    if [ -z "$victim" ] || ! kill -9 "$victim" 2>/dev/null; then
-        kill -CONT "$launch"
-        return 1
-    fi
+    wait_for_moment "$aim" && kill -9 "$victim" 2>/dev/null || return 1
+    kill -STOP "$launch" # it goes on when all has been looked at
     begin=$(now_ms)
-    while [ -n "$(ranks_below "$launch")" ]; do
+    until has_ended; do
         [ $(($(now_ms) - begin)) -lt $((limit * 1000)) ] ||
             fail "$out: ranks $(ranks_below "$launch" | tr '\n' ' ') live $limit s after rank $rank was killed"
         sleep 0.02
@@ -117,7 +119,8 @@ kill_one() {
     [ $took -le $slowest ] || slowest=$took
     ! compgen -G "$out/checkpoint/.tmp-step-*" >/dev/null || torn=$((torn + 1))
     look_at_checkpoints "$before"
-    grep -q "rank $rank (" log || fail "$out: nobody says that rank $rank was lost"
+    ! grep -q '^forerun: mlp' log || grep -q "rank $rank (" log ||
+        fail "$out: nobody says that rank $rank was lost"
     : >log
     kill -CONT "$launch"
 }
@@ -142,7 +145,7 @@ torment() {
     out=run$round torn=0 slowest=0
     "$forerun" train net.yaml --out "alone$round" "${sets[@]}" --quiet || fail "a run left alone"
     : >log
-    "$forerun" launch net.yaml -n "$n" --out "$out" "${sets[@]}" --quiet >>log 2>&1 </dev/null &
+    "$forerun" launch net.yaml -n "$n" --out "$out" "${sets[@]}" --restarts 1000 >>log 2>&1 </dev/null &
     launch=$!
     while [ $kills -lt 10 ] && [ $done_kills -lt "$n_kills" ]; do
         aim=random

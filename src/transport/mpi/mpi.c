@@ -12,11 +12,14 @@ enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 10000
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
+struct fr__mpi_door fr__mpi_door = {ATOMIC_FLAG_INIT};
+
 /* Whoever has it does not keep it for long, unless it has lost its core: then it must get one, so
  * to yield again and again would be the wrong thing. */
-void fr__mpi_lock_slowly(fr_group *g)
+void fr__mpi_lock_slowly(void)
 {
-    for (int i = 1; atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire); i++)
+    for (int i = 1; atomic_flag_test_and_set_explicit(&fr__mpi_door.is_shut, memory_order_acquire);
+         i++)
         if (i % FR__LOOKS == 0) fr__sleep_ns(NAP_NS);
 }
 
@@ -110,6 +113,7 @@ static void mpi_close(fr_group *g)
 {
     if (!g) return;
     stop_ticker(g);
+    fr__mpi_lock(g);
     if (g->has_comms && !atomic_load(&g->is_broken)) {
         fr__mpi_drop_channels(g);
         fr__mpi_drop_boards(g);
@@ -120,6 +124,7 @@ static void mpi_close(fr_group *g)
         MPI_Comm_free(&g->sums);
         MPI_Comm_free(&g->comm);
     }
+    fr__mpi_unlock(g);
     THREADS->close(g->inner);
     fr__arena_fini(&g->arena);
     fr__free(g);
@@ -188,9 +193,10 @@ static fr_status mpi_open(fr_ctx *ctx, fr_team *team, int n_members, fr_group **
     g->n_local = n_members / n_ranks;
     g->rank = fr_team_rank(team);
     g->idle = MPI_REQUEST_NULL;
-    atomic_flag_clear(&g->lock);
     fr_status status = THREADS->open(ctx, NULL, g->n_local, &g->inner);
+    fr__mpi_lock(g);
     if (status == FR_OK && n_ranks > 1) status = make_comms(g);
+    fr__mpi_unlock(g);
     if (status == FR_OK && n_ranks > 1) status = start_ticker(g);
     if (status != FR_OK) {
         mpi_close(g);
@@ -201,6 +207,31 @@ static fr_status mpi_open(fr_ctx *ctx, fr_team *team, int n_members, fr_group **
 }
 
 static int mpi_rank_of(const fr_group *g, int member) { return fr__mpi_rank_of(g, member); }
+
+static fr_status mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel **out)
+{
+    fr__mpi_lock(g);
+    fr_status status = fr__mpi_add_channel(g, d, out);
+    fr__mpi_unlock(g);
+    return status;
+}
+
+static fr_status mpi_add_board(fr_group *g, int n_parts, const size_t *part_bytes, const int *owner,
+                               fr_board **out)
+{
+    fr__mpi_lock(g);
+    fr_status status = fr__mpi_add_board(g, n_parts, part_bytes, owner, out);
+    fr__mpi_unlock(g);
+    return status;
+}
+
+static fr_status mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
+{
+    fr__mpi_lock(g);
+    fr_status status = fr__mpi_add_sum(g, d, out);
+    fr__mpi_unlock(g);
+    return status;
+}
 
 static void mpi_poll(fr_group *g, int member)
 {
@@ -225,8 +256,10 @@ static bool mpi_is_aborted(const fr_group *g) { return atomic_load(&g->is_aborte
 static void mpi_reset(fr_group *g)
 {
     THREADS->reset(g->inner);
+    fr__mpi_lock(g);
     fr__mpi_reset_boards(g);
     fr__mpi_reset_sums(g);
+    fr__mpi_unlock(g);
     atomic_store(&g->is_aborted, false);
 }
 
@@ -236,10 +269,10 @@ const fr_transport fr__transport_mpi = {
     .open = mpi_open,
     .close = mpi_close,
     .rank_of = mpi_rank_of,
-    .add_channel = fr__mpi_add_channel,
-    .add_board = fr__mpi_add_board,
+    .add_channel = mpi_add_channel,
+    .add_board = mpi_add_board,
     .sum_room = fr__mpi_sum_room,
-    .add_sum = fr__mpi_add_sum,
+    .add_sum = mpi_add_sum,
     .acquire = fr__mpi_acquire,
     .send = fr__mpi_send,
     .receive = fr__mpi_receive,

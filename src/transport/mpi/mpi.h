@@ -1,7 +1,7 @@
 /* mpi.h -- what the files of this transport share: the group, the lock, waiting.
  *
- * MPI is asked for MPI_THREAD_SERIALIZED only: all calls of a process are made with the group's
- * lock held, which is never kept while somebody waits or computes. Whoever waits looks at what it
+ * MPI is asked for MPI_THREAD_SERIALIZED only: all calls of a process are made with its one lock
+ * held, which is never kept while somebody waits or computes. Whoever waits looks at what it
  * waits for with the lock held (that also moves everything else that is under way), then pauses.
  * While all compute or are gone, a ticker looks now and then: MPI moves nothing by itself, not even
  * a message that its sender has been told is sent. */
@@ -31,24 +31,31 @@ struct fr_group {
     pthread_t ticker;
     bool has_ticker;
     atomic_bool is_closing;
-    _Alignas(FR_ALIGN) atomic_flag lock; /* guards MPI and what says so */
-    uint64_t n_looks;                    /* with the lock: how often it was taken */
+    uint64_t n_looks; /* with the lock: how often it was taken for this group */
     _Alignas(FR_ALIGN) atomic_bool is_aborted;
     atomic_bool is_broken; /* a call of MPI failed; the context has the text */
 };
 
 #define THREADS (&fr__transport_threads)
 
+/* Guards MPI and whatever is said to need it. There is one MPI in a process, so there is one lock,
+ * for all groups. */
+extern struct fr__mpi_door {
+    _Alignas(FR_ALIGN) atomic_flag is_shut;
+} fr__mpi_door;
+
 /* What is done for every message is small and stands here. */
-void fr__mpi_lock_slowly(fr_group *g);
+void fr__mpi_lock_slowly(void);
 static inline void fr__mpi_lock(fr_group *g)
 {
-    if (atomic_flag_test_and_set_explicit(&g->lock, memory_order_acquire)) fr__mpi_lock_slowly(g);
+    if (atomic_flag_test_and_set_explicit(&fr__mpi_door.is_shut, memory_order_acquire))
+        fr__mpi_lock_slowly();
     g->n_looks++;
 }
 static inline void fr__mpi_unlock(fr_group *g)
 {
-    atomic_flag_clear_explicit(&g->lock, memory_order_release);
+    (void)g;
+    atomic_flag_clear_explicit(&fr__mpi_door.is_shut, memory_order_release);
 }
 
 /* False after a failed call, with a text in the context: who did what. */
@@ -88,7 +95,8 @@ static inline bool fr__mpi_is_here(const fr_group *g, int member)
 /* Number of a member that lives here in the inner group. */
 static inline int fr__mpi_inner(const fr_group *g, int member) { return member % g->n_local; }
 
-/* Slots of the table. drop: what is posted is taken back, when the group is closed. */
+/* Slots of the table; add, reset and drop (what is posted is taken back, when the group is closed)
+ * with the lock held. */
 fr_status fr__mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel **out);
 fr_status fr__mpi_acquire(fr_channel *c, int b);
 void fr__mpi_send(fr_channel *c, int b, size_t bytes);
