@@ -18,7 +18,7 @@ mpi() {
 rank_pid() {
     local child
     for child in $(pgrep -P "$1"); do
-        if tr '\0' '\n' <"/proc/$child/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2"; then
+        if { tr '\0' '\n' <"/proc/$child/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$2"; } 2>/dev/null; then
             echo "$child"
         else
             rank_pid "$child" "$2"

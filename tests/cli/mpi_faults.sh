@@ -36,6 +36,13 @@ ended() {
     done
 }
 
+# tells TEXT...: somebody does, once.
+tells() {
+    for text in "$@"; do
+        same "$(grep -cF -- "$text" err)" 1 "lines with '$text'"
+    done
+}
+
 # --- a rank is killed ---
 for lost in 2 1 0; do
     method=1f1b
@@ -43,7 +50,7 @@ for lost in 2 1 0; do
     start "killed$lost" $method
     kill -9 "$(cat pid.$lost)"
     ended 3 6 $lost
-    if [ $lost = 0 ]; then says "forerun: rank 1: " "rank 0 ("; else says "rank $lost (" "--resume"; fi
+    if [ $lost = 0 ]; then says "forerun: rank 1: " "rank 0 ("; else tells "rank $lost (" "--resume"; fi
     run 0 eval pipe.yaml --checkpoint "killed$lost"
 done
 # --- a rank falls silent ---
@@ -51,7 +58,7 @@ start stopped 1f1b
 kill -STOP "$(cat pid.2)"
 sleep 3
 ended 3 8 2
-says "rank 2 (" "--resume"
+tells "rank 2 (" "--resume"
 # --- a worker fails, hangs, gets NaN ---
 # fault CODE METHOD WHAT TEXT...
 fault() {
@@ -68,7 +75,7 @@ same "$(field nan/summary.json status)" diverged "status"
 run 0 eval pipe.yaml --checkpoint nan
 
 # --- Ctrl-C: a checkpoint, and on to the same weights ---
-few=(--set train.steps=900 --set run.eval_every=-1 --set parallel.stages=3
+few=(--set train.steps=1500 --set run.eval_every=-1 --set parallel.stages=3
     --set parallel.method=1f1b --quiet)
 run 0 train pipe.yaml --out whole "${few[@]}"
 sha=$(field whole/summary.json weights_sha256)
@@ -82,19 +89,23 @@ same $code 130 "exit code after SIGUSR1"
 grep -q 'continue with --resume' err || fail "no word how to go on"
 same "$(grep -c 'continue with --resume' err)" 1 "ranks that say so"
 same "$(field interrupted/summary.json status)" interrupted "status"
-[ -d interrupted/checkpoint/step-900 ] && fail "the signal came too late to test anything"
+[ -d interrupted/checkpoint/step-1500 ] && fail "the signal came too late to test anything"
 mpi 3 0 train pipe.yaml --out interrupted "${few[@]}" --resume
 same "$(field interrupted/summary.json weights_sha256)" "$sha" "stopped and resumed"
 
+find_victim() {
+    victim=$(rank_pid $pid "$1")
+    [ -n "$victim" ]
+}
 # --- launch: killed twice, and not a bit of difference ---
 "$forerun" launch pipe.yaml --out launched "${few[@]}" --set run.checkpoint_every=100 --set run.keep=20 \
     >out 2>err </dev/null &
 pid=$!
 for step in 200 500; do
     wait_for 60 test -e launched/checkpoint/step-$step
-    victim=$(rank_pid $pid $((step % 3)))
-    kill -9 $victim
-    wait_for 10 test ! -e /proc/$victim
+    wait_for 30 find_victim $((step % 3))
+    kill -9 "$victim"
+    wait_for 10 test ! -e "/proc/$victim"
 done
 code=0
 wait $pid || code=$?
@@ -102,7 +113,7 @@ same $code 0 "exit code of launch"
 same "$(grep -c 'forerun launch: run ended by a fault .*, resuming from launched/checkpoint/step-' err)" \
     2 "restarts"
 same "$(field launched/summary.json weights_sha256)" "$sha" "killed twice"
-same "$(wc -l <launched/metrics.jsonl)" 900 "lines of metrics"
+same "$(wc -l <launched/metrics.jsonl)" 1500 "lines of metrics"
 # Ctrl-C on launch.
 "$forerun" launch pipe.yaml --out asked "${few[@]}" >out 2>err </dev/null &
 pid=$!
@@ -126,7 +137,7 @@ if unshare -rm mount -t tmpfs none disk 2>/dev/null; then
         --set model.width=128 --set parallel.stages=3 --set parallel.method=1f1b \
         --set run.checkpoint_every=10 --set run.keep=9 --set run.trace=0 ||
         fail "full disk: step $? of the script"
-    says "disk/run" "No space"
+    tells "No space"
 else
     echo "skipped: a full disk (this user may not mount a tmpfs)"
 fi
