@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TICK_MS = 50, PUSH_MS = 2, GRACE_MS = 2000 };
+enum { TICK_MS = 50, GRACE_MS = 2000 };
 
 /* What the caller wants to hear. */
 typedef struct listener {
@@ -18,26 +18,14 @@ typedef struct listener {
     bool is_stopping;
 } listener;
 
-/* With the lock held; false: nothing has changed in that time. */
-static bool wait_ms(fr_engine *e, int ms)
+/* Wait for a change, a tick at most; with the lock held. */
+static void wait_a_tick(fr_engine *e)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)ms * 1000000;
+    until.tv_nsec += (long)TICK_MS * 1000000;
     if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
-    return pthread_cond_timedwait(&e->caller_wakes, &e->lock, &until) == 0;
-}
-
-/* Wait for a change, a tick at most; with the lock held. Between processes, what could not leave at
- * once needs somebody who pushes it on: a worker that has done its part, or waits for its data,
- * makes no calls of the transport. */
-static void wait_a_tick(fr_engine *e)
-{
-    int step_ms = e->crew ? PUSH_MS : TICK_MS;
-    for (int ms = 0; ms < TICK_MS; ms += step_ms) {
-        if (e->crew) e->transport->poll(e->group, -1);
-        if (wait_ms(e, step_ms)) return;
-    }
+    pthread_cond_timedwait(&e->caller_wakes, &e->lock, &until);
 }
 
 /* --- reports -------------------------------------------------------------------------------- */

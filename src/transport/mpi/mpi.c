@@ -79,8 +79,7 @@ static void *tick(void *arg)
     fr__thread_name("mpi");
     while (!atomic_load(&g->is_closing)) {
         fr__sleep_ns(TICK_NS);
-        if (fr__mpi_is_over(g)) continue;
-        fr__mpi_lock(g);
+        if (fr__mpi_is_over(g) || !fr__mpi_try_lock(g)) continue; /* shut: somebody looks */
         int is_done = 0;
         if (g->n_looks == seen + 1) { /* by nobody but this one */
             fr__mpi_step_sums(g);

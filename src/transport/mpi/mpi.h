@@ -52,6 +52,13 @@ static inline void fr__mpi_lock(fr_group *g)
         fr__mpi_lock_slowly();
     g->n_looks++;
 }
+static inline bool fr__mpi_try_lock(fr_group *g)
+{
+    if (atomic_flag_test_and_set_explicit(&fr__mpi_door.is_shut, memory_order_acquire))
+        return false;
+    g->n_looks++;
+    return true;
+}
 static inline void fr__mpi_unlock(fr_group *g)
 {
     (void)g;
