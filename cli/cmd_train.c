@@ -9,9 +9,9 @@
 
 typedef struct screen {
     bool is_quiet, is_tty;
-    double shown_s; /* elapsed when a line was last shown */
-    double rate;    /* samples/s, smoothed */
-    int width;      /* of the line in place on a terminal */
+    double shown_s;  /* elapsed when a line was last shown */
+    double sample_s; /* seconds a sample, smoothed; rates could not be: news come in bursts */
+    int width;       /* of the line in place on a terminal */
 } screen;
 
 /* "1:02:03", "2:03", "0:03" */
@@ -46,7 +46,8 @@ static void on_progress(void *user, const fr_progress *p)
     screen *s = user;
     char line[256], rate[32], left[32], done[32];
     bool has_eval = !isnan(p->eval_loss);
-    s->rate = s->rate > 0 ? 0.9 * s->rate + 0.1 * p->samples_per_s : p->samples_per_s;
+    s->sample_s =
+        s->sample_s > 0 ? 0.95 * s->sample_s + 0.05 / p->samples_per_s : 1 / p->samples_per_s;
     if (s->is_quiet) return;
     double wait = s->is_tty ? 0.1 : 2;
     bool is_last = p->step == p->n_steps;
@@ -56,7 +57,7 @@ static void on_progress(void *user, const fr_progress *p)
     clock_text(p->left_s, left, sizeof left);
     int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.3g  %s samples/s  %s",
                      (long long)p->step, (long long)p->n_steps, p->loss, p->lr,
-                     cli_short(s->rate, rate, sizeof rate), done);
+                     cli_short(1 / s->sample_s, rate, sizeof rate), done);
     if (!is_last) n += snprintf(line + n, sizeof line - (size_t)n, "  left %s", left);
     if (has_eval) {
         n += snprintf(line + n, sizeof line - (size_t)n, "  eval loss %.4f", p->eval_loss);

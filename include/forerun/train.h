@@ -30,7 +30,7 @@ typedef struct fr_progress {
     double loss, lr, samples_per_s, elapsed_s, left_s;
     double grad_norm;                /* NaN: not computed */
     double eval_loss, eval_accuracy; /* NaN: no evaluation at this step */
-    const char *checkpoint;          /* folder just written, or NULL */
+    const char *checkpoint;          /* that has become whole, maybe of an earlier step; or NULL */
 } fr_progress;
 
 typedef struct fr_run_options {

@@ -97,8 +97,17 @@ static fr_status finish_diverged(fr_run *r)
     return FR_DIVERGED;
 }
 
-/* The failure, and what there is to go on from. In a team another rank may be the one to speak of
- * the failure, so the rest is said at once. */
+/* Whether the failure is another rank's own, which will speak of it itself. */
+static bool is_of_other(const fr_run *r, const char *what)
+{
+    for (int i = 1; i < fr_team_size(r->team) && !fr_team_is_broken(r->team, NULL); i++) {
+        const char *name = fr_team_name(r->team, i);
+        if (strncmp(what, name, strlen(name)) == 0) return true;
+    }
+    return false;
+}
+
+/* The failure, and what there is to go on from. */
 static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
 {
     char hint[FR_PATH + 64] = "nothing was saved before (run.checkpoint_every: N saves every N "
@@ -106,8 +115,9 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
     if (r->checkpoint[0])
         snprintf(hint, sizeof hint, "%s is whole, --resume goes on from there", r->checkpoint);
     fr_ctx_clear(r->ctx);
-    if (r->team) fr_log(r->ctx, FR_LOG_WARN, "%s", hint);
-    return fr_fail(r->ctx, status, r->team ? "%s" : "%s; %s", what, hint);
+    if (!is_of_other(r, what)) return fr_fail(r->ctx, status, "%s; %s", what, hint);
+    fr_log(r->ctx, FR_LOG_WARN, "%s", hint);
+    return fr_fail(r->ctx, status, "%s", what);
 }
 
 /* A worker failed, hung or was lost: what the others hold is of no version. A checkpoint that was

@@ -1,17 +1,12 @@
 # Runs of several processes: the numbers of one, whoever reads or writes a checkpoint; one voice;
-# the same end for all ranks. Needs mpirun and a build with MPI.
-. "$(dirname "$0")/lib.bash"
-command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 0; }
-"$forerun" info | grep -q "mpi" || { echo "skipped: built without MPI"; exit 0; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-flags="-q --oversubscribe --bind-to none"
+# the same end for all ranks.
+# shellcheck shell=bash disable=SC1091,SC2154,SC2086
+. "$(dirname "$0")/mpi.bash"
 
-# ranks N CODE ARGUMENT...: forerun train as N processes must end with that exit code.
-ranks() {
-    local n=$1 wanted=$2 code=0
+ranks() { # N CODE ARGUMENT...: forerun train as N processes must end with that exit code
+    local n=$1 code=$2
     shift 2
-    timeout -k 5 60 mpirun $flags -n "$n" "$forerun" train "$@" >out 2>err || code=$?
-    [ $code = "$wanted" ] || fail "$n ranks, $*: exit code $code, expected $wanted"
+    mpi "$n" "$code" train "$@"
 }
 losses() { sed 's/.*"loss": \([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
 sha() { field "$1/summary.json" weights_sha256; }
@@ -35,7 +30,6 @@ while read -r n what; do
     same "$(losses new)" "$(losses single)" "losses of $n ranks, $what"
     same "$(field new/summary.json processes)" "$n" "processes"
 done <<'LAYOUTS'
-2 method: 1f1b, stages: 2
 2 method: dp, replicas: 2
 4 method: zb-h1, stages: 4
 4 method: gpipe, stages: 2, replicas: 2
@@ -51,6 +45,14 @@ same "$(sha cut)" "$(sha single)" "saved by ranks, resumed by threads"
 ranks 2 0 net.yaml --quiet --out other --resume --set "$(layout 'method: dp, replicas: 2')"
 same "$(sha other)" "$(sha single)" "saved by ranks, resumed by other ranks"
 same "$(losses other)" "$(losses single)" "losses of the resumed run"
+
+# A damaged one is passed over, by all ranks alike.
+ranks 2 0 net.yaml --quiet --out worn --set train.steps=18 --set "$(layout 'method: dp, replicas: 2')"
+printf x | dd of=worn/checkpoint/step-18/model.safetensors bs=1 seek=2000 conv=notrunc 2>/dev/null
+ranks 4 0 net.yaml --out worn --resume --set "$(layout 'method: 1f1b, stages: 4')"
+grep -q "step-18/model.safetensors.*taking the checkpoint before it" err || fail "no word of damage"
+grep -q "resuming from worn/checkpoint/step-12" err || fail "not resumed from the one before"
+same "$(sha worn)" "$(sha single)" "resumed from the checkpoint before a damaged one"
 
 # --- dump, ledger and what a policy remembers: files of one process, byte for byte ---
 two=$(layout 'method: pipedream-2bw, stages: 2, replicas: 2')
@@ -72,8 +74,10 @@ ranks 2 2 net.yaml --out single --set "$(layout 'method: dp, replicas: 2')"
 says "already holds a run"
 dp=$(layout 'method: dp, replicas: 2')
 # Each rank has its own arguments.
-pair() { timeout -k 5 60 mpirun $flags -n 1 "$forerun" train $1 --out new2 --set "$dp" : -n 1 \
-    "$forerun" train $2 --out new2 --set "$dp" >out 2>err; }
+pair() {
+    "${launcher[@]}" -n 1 "$forerun" train $1 --out new2 --set "$dp" : \
+        -n 1 "$forerun" train $2 --out new2 --set "$dp" >out 2>err
+}
 pair net.yaml "net.yaml --set train.seed=4" && fail "two configs were taken for one"
 says "the config of rank 1" "rank 0"
 pair net.yaml gone.yaml && fail "a rank without a config was taken along"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh -- trains two mini-batches of every model and lets PyTorch judge the second.
+# run.sh -- trains two mini-batches of every model and lets PyTorch judge the second; then lets PyTorch go
+# on from checkpoints that several processes wrote.
 #
 #   tests/interop/run.sh BUILD_DIR [MODEL...]
 #
@@ -66,6 +67,39 @@ case_of transformer 'layers: 3, width: 64, heads: 4, context: 24, vocab: 100, dr
 case_of transformer 'layers: 2, width: 48, heads: 3, context: 24, vocab: 100, dropout: 0, label_smoothing: 0.1' 8 1 \
     sgd --heads 3 --smoothing 0.1
 case_of reslstm 'layers: 4, width: 48, context: 20, vocab: 100' 8 2 "$both"
+
+# Checkpoints of four processes, two stages x two replicas: PyTorch goes on from them.
+go_on() { # "{model}" "optimizer" [options of checkpoint_check]
+    eval "optimizer=\$$2"
+    rm -rf "$work/run"
+    cat >"$work/config.yaml" <<END
+model: $1
+data: {name: synthetic, n: 64, n_eval: 0}
+train: {batch: 16, micro: 4, steps: 5, seed: 3, optimizer: $optimizer}
+parallel: {method: 1f1b, stages: 2, replicas: 2, threads: 1, pin: false}
+run: {checkpoint_every: 1}
+END
+    shift 2
+    if ! OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -q --oversubscribe --bind-to none \
+        -n 4 "$build/forerun" train "$work/config.yaml" --out "$work/run" --dump-step 5 >"$work/log" 2>&1; then
+        echo "run.sh: forerun train failed under mpirun:" >&2
+        cat "$work/log" >&2
+        verdict=1
+        return 0
+    fi
+    $python "$here/checkpoint_check.py" "$@" "$work/run/checkpoint/step-4" "$work/run/checkpoint/step-5" \
+        "$work/run/step-5.safetensors" || verdict=1
+}
+if [ "$selected" = "  " ]; then
+    if command -v mpirun >/dev/null && "$build/forerun" info | grep -q '^  mpi '; then
+        echo "from checkpoints of 2 stages x 2 replicas under mpirun:"
+        go_on '{name: mlp, inputs: 64, depth: 4, width: 96}' sgd
+        go_on '{name: gpt, layers: 2, width: 64, heads: 2, context: 32, vocab: 80, tied: true}' adamw --heads 2
+        go_on '{name: vgg16, classes: 10, image: 28, channels: 1, batch_norm: true, width_factor: 0.25}' adamw
+    else
+        echo "run.sh: no mpirun here, or built without MPI: its checkpoints are left out" >&2
+    fi
+fi
 
 [ $verdict = 0 ] && echo "every model agrees with PyTorch"
 exit $verdict

@@ -22,7 +22,7 @@ export OMP_WAIT_POLICY=passive
 cat >net.yaml <<YAML
 model: {name: mlp, inputs: 64, depth: 6, width: 256, classes: 10}
 data: {name: synthetic, n: 1000, n_eval: 32}
-train: {batch: 16, micro: 4, steps: 1500, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.001}}
+train: {batch: 16, micro: 4, steps: 6000, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.001}}
 parallel: {threads: 1, pin: false}
 run: {checkpoint_every: 25, eval_every: -1, stall_timeout: 5, trace: 0}
 YAML

@@ -1,0 +1,33 @@
+# Threads or processes: the same weights, evaluations and losses, bit for bit. A few of the
+# combinations that tests/torture/same.sh goes through.
+# shellcheck shell=bash disable=SC1091,SC2154
+. "$(dirname "$0")/same.bash"
+
+clip=(train.clip_norm=0.1 run.grad_norm=true)
+exact=train.exact_sum=true
+
+# --- flush methods give the numbers of one worker ---
+same_in 2 mlp parallel.method=1f1b parallel.stages=2 "${clip[@]}"
+as_single mlp "${clip[@]}"
+same_in 4 resnet parallel.method=zb-h1 parallel.stages=4
+as_single resnet
+same_in 2 tied parallel.method=interleaved parallel.stages=4
+as_single tied
+same_in 2 reslstm parallel.schedule_file="$(by_hand 4)" parallel.workers_per_rank=2
+as_single reslstm
+same_in 8 mlp parallel.method=gpipe parallel.stages=8
+as_single mlp
+
+# --- with replicas, too, if sums go by a tree ---
+for n in 2 4 8; do
+    same_in $n mlp parallel.method=dp parallel.replicas=$n $exact
+    as_single mlp $exact
+done
+same_in 4 tied parallel.method=1f1b parallel.stages=2 parallel.replicas=2 $exact "${clip[@]}"
+as_single tied $exact "${clip[@]}"
+same_in 3 mlp parallel.method=1f1b 'parallel.replicas=[2,1]'
+
+# --- asynchronous methods do not depend on timing ---
+same_in 4 mlp parallel.method=spectrain parallel.stages=2 parallel.replicas=2
+same_in 2 mlp parallel.method=xpipe parallel.replicas=2 'parallel.sync={name: wsp, distance: 1}'
+echo "ok: $n_same runs in several processes"
