@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* One that waits looks, then looks and yields, then looks and sleeps, longer each time. */
-enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 5000, NAP_NS = 5000, SLEEP_NS = 100000 };
+enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 50000, NAP_NS = 5000, SLEEP_NS = 100000 };
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ fr_status fr__mpi_rest(fr_group *g, fr__pause *p)
     uint64_t now = fr__now_ns();
     if (!p->since) p->since = now;
     if (now - p->since < g->spin_ns) {
-        if (p->looks % FR__LOOKS == 0) sched_yield();
+        if (g->spin_ns < SPIN_NS || p->looks % FR__LOOKS == 0) sched_yield();
         return FR_OK;
     }
     if (p->sleep_ns < SLEEP_NS) p->sleep_ns += NAP_NS;
