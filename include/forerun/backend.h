@@ -29,7 +29,8 @@ const char *fr_backend_summary(const fr_backend *b);
 
 typedef struct fr_device_desc {
     int n_threads; /* kernel threads; 0 = all cores of this process */
-    int first_cpu; /* pin the threads to cores from here on; -1 = leave them */
+    int first_cpu; /* pin the threads to cores from this one on, counted from 0 among those that the
+                      process may use; -1 = leave them */
 } fr_device_desc;
 
 /* Opened on the thread that will use it: thread counts are per thread. */

@@ -33,7 +33,8 @@ int fr_team_size_by_launcher(void);
 /* "rank 2 (host nodeb, process 4711)" */
 const char *fr_team_name(const fr_team *t, int rank);
 
-/* Processes of the team on this machine: how many, and which of them (by rank) this is. */
+/* Processes of the team that share this one's cores, on this machine and not bound elsewhere: how
+ * many, and which of them (by rank) this is. */
 void fr_team_neighbours(const fr_team *t, int *nth, int *n);
 
 /* How long a rank may be silent before it counts as lost; 30 s unless told, 0.2 s at least. */

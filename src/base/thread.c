@@ -36,6 +36,25 @@ bool fr__thread_pin(int first, int n)
     return CPU_COUNT(&want) == n && sched_setaffinity(0, sizeof want, &want) == 0;
 }
 
+int fr__nth_cpu(int nth)
+{
+    cpu_set_t may;
+    if (nth < 0 || sched_getaffinity(0, sizeof may, &may) != 0) return -1;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &may) && nth-- == 0) return (int)cpu;
+    return -1;
+}
+
+uint64_t fr__cpus_id(void)
+{
+    cpu_set_t may;
+    uint64_t id = 0;
+    if (sched_getaffinity(0, sizeof may, &may) != 0) return id;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &may)) id = (id ^ (cpu + 1)) * 0x100000001b3u;
+    return id;
+}
+
 void fr__thread_name(const char *name)
 {
     char cut[16]; /* the kernel refuses longer ones */

@@ -15,6 +15,11 @@ int fr__cpu_count(void);
  * among the cores that it may use now, counted from 0 and whatever their names. False, with nothing
  * changed, if there are not that many. */
 bool fr__thread_pin(int first, int n);
+/* The number by which the system knows the nth of the cores that the calling thread may use; -1 if
+ * there are not that many. */
+int fr__nth_cpu(int nth);
+/* Equal for equal sets of cores that a thread may use. */
+uint64_t fr__cpus_id(void);
 /* What debuggers and `top -H` show for the calling thread; cut to 15 bytes. */
 void fr__thread_name(const char *name);
 /* At least so long, signals or not. */

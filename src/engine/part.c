@@ -83,7 +83,7 @@ static fr_status open_device(fr_worker *w)
 {
     const fr_engine_desc *d = &w->engine->desc;
     int n_cores = fr__cpu_count(), n = d->n_threads;
-    int neighbour, n_neighbours; /* processes on this machine */
+    int neighbour, n_neighbours; /* processes on the same cores */
     fr_team_neighbours(d->team, &neighbour, &n_neighbours);
     int n_workers = w->engine->n_local * n_neighbours;
     int nth = w->engine->n_local * neighbour + w->index - w->engine->first_worker;

@@ -54,6 +54,7 @@ typedef struct fr__line {
 typedef struct fr__name {
     char text[112];
     char host[64];
+    uint64_t cores; /* fr__cpus_id */
 } fr__name;
 
 struct fr_team {

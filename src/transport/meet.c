@@ -39,6 +39,7 @@ typedef struct hello {
     unsigned char knock[SECRET_BYTES];
     uint32_t rank, kind;
     int64_t process;
+    uint64_t cores;
     char host[HOST_BYTES];
 } hello;
 
@@ -69,8 +70,9 @@ static void own_host(char *out)
     out[HOST_BYTES - 1] = '\0';
 }
 
-static void set_name(fr_team *t, int rank, const char *host, int64_t process)
+static void set_name(fr_team *t, int rank, const char *host, int64_t process, uint64_t cores)
 {
+    t->names[rank].cores = cores;
     snprintf(t->names[rank].text, sizeof t->names[rank].text,
              "rank %d (host %.*s, process %" PRId64 ")", rank, HOST_BYTES - 1, host, process);
     snprintf(t->names[rank].host, sizeof t->names[rank].host, "%.*s", HOST_BYTES - 1, host);
@@ -143,7 +145,7 @@ static bool let_in(fr_team *t, const door *d, const guest *g)
     int *const places[N_KINDS] = {&l->talk, &l->bulk, &l->accord}, *place = places[h->kind];
     fr__wire_close(place);
     *place = g->fd;
-    set_name(t, (int)h->rank, h->host, h->process);
+    set_name(t, (int)h->rank, h->host, h->process, h->cores);
     return true;
 }
 
@@ -227,7 +229,7 @@ static void tell_verdict(fr_team *t, fr_status status)
 static fr_status meet_as_first(fr_team *t, door *d)
 {
     d->listener = write_card(&d->card);
-    set_name(t, 0, d->card.host, getpid());
+    set_name(t, 0, d->card.host, getpid(), fr__cpus_id());
     /* A card with a problem goes out too: the others wait for it. */
     fr_status status = t->bootstrap.share(t->bootstrap.user, &d->card, sizeof d->card);
     if (status == FR_OK && d->card.problem[0])
@@ -247,7 +249,8 @@ static fr_status meet_as_first(fr_team *t, door *d)
 static int knock(const fr_team *t, const card *c, const char *address, uint32_t kind,
                  uint64_t connect_until, uint64_t until)
 {
-    hello h = {.rank = (uint32_t)t->rank, .kind = kind, .process = getpid()};
+    hello h = {
+        .rank = (uint32_t)t->rank, .kind = kind, .process = getpid(), .cores = fr__cpus_id()};
     memcpy(h.mark, hello_mark, sizeof h.mark);
     memcpy(h.knock, c->knock, sizeof h.knock);
     own_host(h.host);

@@ -134,7 +134,8 @@ void fr_team_neighbours(const fr_team *t, int *nth, int *n)
 {
     *nth = 0, *n = t ? 0 : 1;
     for (int r = 0; t && r < t->size; r++) {
-        if (strcmp(t->names[r].host, t->names[t->rank].host) != 0) continue;
+        const fr__name *other = &t->names[r], *own = &t->names[t->rank];
+        if (strcmp(other->host, own->host) != 0 || other->cores != own->cores) continue;
         *nth += r < t->rank;
         ++*n;
     }

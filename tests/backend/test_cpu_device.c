@@ -72,12 +72,33 @@ static void pins_its_thread(void **state)
     cpu_set_t before, now;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     int cpu = lowest_cpu(&before);
-    fr_device *dev = open_device(1, cpu);
+    fr_device *dev = open_device(1, 0);
     assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
     assert_int_equal(CPU_COUNT(&now), 1);
     assert_int_equal(lowest_cpu(&now), cpu);
     fr_device_close(dev);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+/* A launcher or a job system has bound the process: core 0 is the first one it was given. */
+static void stays_where_the_process_was_put(void **state)
+{
+    (void)state;
+    cpu_set_t before, only, now;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    int last = fr__nth_cpu(fr__cpu_count() - 1);
+    CPU_ZERO(&only);
+    CPU_SET((unsigned)last, &only);
+    assert_int_equal(sched_setaffinity(0, sizeof only, &only), 0);
+    fr_device *dev = open_device(1, 0), *none;
+    assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+    fr_device_close(dev);
+    const fr_device_desc outside = {.n_threads = 1, .first_cpu = 1};
+    fr_status status = fr_device_open(ctx, &fr__backend_cpu, &outside, &none);
+    fr_ctx_clear(ctx);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_true(CPU_EQUAL(&now, &only));
+    assert_int_equal(status, FR_INVALID);
 }
 
 static void note_cpu(void *arg, size_t begin, size_t end)
@@ -92,15 +113,15 @@ static void pins_its_team(void **state)
     (void)state;
     cpu_set_t before;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    int cpu = lowest_cpu(&before), found[2] = {-1, -1};
-    if (!CPU_ISSET((unsigned)cpu + 1, &before)) {
-        print_message("no two cores side by side\n");
+    int found[2] = {-1, -1}, second = fr__nth_cpu(1);
+    if (second < 0) {
+        print_message("no two cores\n");
         skip();
     }
-    fr_device *dev = open_device(2, cpu);
+    fr_device *dev = open_device(2, 0);
     fr_device_parallel(dev, 2, 1, note_cpu, found);
-    assert_int_equal(found[0], cpu);
-    assert_int_equal(found[1], cpu + 1);
+    assert_int_equal(found[0], lowest_cpu(&before));
+    assert_int_equal(found[1], second);
     fr_device_close(dev);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
@@ -153,9 +174,10 @@ static void add_adds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_what_it_is),          cmocka_unit_test(refuses_what_cannot_be),
-        cmocka_unit_test(pins_its_thread),          cmocka_unit_test(pins_its_team),
-        cmocka_unit_test(parallel_visits_all_once), cmocka_unit_test(add_adds),
+        cmocka_unit_test(says_what_it_is), cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(pins_its_thread), cmocka_unit_test(stays_where_the_process_was_put),
+        cmocka_unit_test(pins_its_team),   cmocka_unit_test(parallel_visits_all_once),
+        cmocka_unit_test(add_adds),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

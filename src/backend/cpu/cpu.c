@@ -86,26 +86,28 @@ static const char *isa_name(void)
     return "unknown instruction set";
 }
 
-static bool pin_this_thread(int cpu)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET((unsigned)cpu, &set);
-    return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
-}
-
+/* The caller is a thread of the region too: once it is pinned it may not ask for the others. */
 static fr_status pin_threads(fr_device *dev, int first_cpu)
 {
+    const int n_cores = fr__cpu_count();
+    int cores[CPU_SETSIZE], n_failed = 0;
     if (first_cpu < 0) return FR_OK;
-    int n_failed = first_cpu + dev->n_threads > CPU_SETSIZE;
-    if (!n_failed) {
+    if (first_cpu > n_cores - dev->n_threads)
+        return fr_fail(dev->ctx, FR_INVALID,
+                       "cannot pin %d threads from core %d on; this process may use %d cores, "
+                       "counted from 0",
+                       dev->n_threads, first_cpu, n_cores);
+    for (int i = 0; i < dev->n_threads; i++) cores[i] = fr__nth_cpu(first_cpu + i);
 #pragma omp parallel reduction(+ : n_failed)
-        n_failed += !pin_this_thread(first_cpu + omp_get_thread_num());
+    {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET((unsigned)cores[omp_get_thread_num()], &set);
+        n_failed += pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0;
     }
     if (!n_failed) return FR_OK;
-    return fr_fail(dev->ctx, FR_INVALID,
-                   "cannot pin %d threads to cores %d to %d; this process may use %d cores",
-                   dev->n_threads, first_cpu, first_cpu + dev->n_threads - 1, fr__cpu_count());
+    return fr_fail(dev->ctx, FR_INVALID, "the system does not let %d of %d threads be pinned",
+                   n_failed, dev->n_threads);
 }
 
 static dnnl_status_t open_dnnl(fr_cpu *cpu)

@@ -5,7 +5,6 @@
 #include "transport/mpi/mpi.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 /* One that waits looks, then looks and yields, then looks and sleeps, longer each time. */
 enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 50000, NAP_NS = 5000, SLEEP_NS = 100000 };
@@ -129,19 +128,12 @@ static void mpi_close(fr_group *g)
     fr__free(g);
 }
 
-/* Whether each worker can have a core: one that waits may then look for long. A process that is
- * bound to some of the cores has these for itself. */
-static uint64_t spin_ns(fr_group *g)
+/* Whether each worker can have a core: one that waits may then look for long. */
+static uint64_t spin_ns(const fr_group *g, const fr_team *team)
 {
-    MPI_Comm node;
-    int n_here = 1, n_cores = fr__cpu_count();
-    if (MPI_Comm_split_type(g->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) ==
-        MPI_SUCCESS) {
-        MPI_Comm_size(node, &n_here);
-        MPI_Comm_free(&node);
-    }
-    if (n_cores < sysconf(_SC_NPROCESSORS_ONLN)) n_here = 1;
-    return n_here * g->n_local <= n_cores ? SPIN_NS : CROWDED_SPIN_NS;
+    int nth, n_here;
+    fr_team_neighbours(team, &nth, &n_here);
+    return n_here * g->n_local <= fr__cpu_count() ? SPIN_NS : CROWDED_SPIN_NS;
 }
 
 static fr_status make_comms(fr_group *g)
@@ -166,7 +158,6 @@ static fr_status make_comms(fr_group *g)
     MPI_Comm_get_attr(g->comm, MPI_TAG_UB, &max_tag, &has_max);
     g->max_tag = has_max ? *max_tag : 32767;
     g->next_tag[0] = g->next_tag[1] = 1;
-    g->spin_ns = spin_ns(g);
     static char nothing;
     if (!fr__mpi_ok(g, MPI_Irecv(&nothing, 0, MPI_BYTE, g->rank, 0, g->comm, &g->idle),
                     "a receive from", g->rank))
@@ -191,6 +182,7 @@ static fr_status mpi_open(fr_ctx *ctx, fr_team *team, int n_members, fr_group **
     g->n_ranks = n_ranks;
     g->n_local = n_members / n_ranks;
     g->rank = fr_team_rank(team);
+    g->spin_ns = spin_ns(g, team);
     g->idle = MPI_REQUEST_NULL;
     fr_status status = THREADS->open(ctx, NULL, g->n_local, &g->inner);
     fr__mpi_lock(g);
