@@ -12,6 +12,7 @@
 #ifndef FORERUN_ENGINE_H
 #define FORERUN_ENGINE_H
 
+#include <forerun/cost.h>
 #include <forerun/events.h>
 #include <forerun/sched.h>
 #include <forerun/transport.h>
@@ -68,6 +69,14 @@ typedef struct fr_engine_desc {
      * one after the other: with a power of two of replicas the bits are those of one worker. Costs
      * up to n_micro / 2 more gradient blocks. */
     bool exact_sum;
+    /* [stage]: activations are not kept but computed again, with the weights of the backward,
+     * before it; NULL: none. */
+    const bool *recompute;
+    /* Emulation, one process only: an instruction that takes t by this timing takes t * scale
+     * seconds of the wall clock, messages and sums likewise; results are those of the computation
+     * itself. NULL: as fast as it goes. Times that the engine tells are then emulated ones. */
+    const fr_timing *timing;
+    double scale;
     const fr_backend *backend;
     int n_threads;   /* kernel threads of a worker; 0 = the cores shared out among the workers */
     bool pin;        /* each worker on cores of its own, if there are enough */
@@ -105,6 +114,9 @@ typedef struct fr_memory_use {
 
 fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
 void fr_engine_free(fr_engine *e);
+/* What the workers would take ([worker], of all of them), without taking it: programs are compiled,
+ * nothing is allocated. One process. */
+fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_use *out);
 int fr_engine_n_workers(const fr_engine *e);
 int fr_engine_n_stages(const fr_engine *e);
 const fr_stage *fr_engine_stage(const fr_engine *e, int stage);
@@ -122,11 +134,7 @@ const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage);
 /* Recorded so far; valid until the next call of train or eval. Clock of rank 0. */
 const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n);
 const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage); /* of replica 0 */
-/* Bytes that this engine's workers have sent to other workers so far: activations and gradients
- * between stages; sums between replicas. */
-typedef struct fr_traffic {
-    uint64_t forward, backward, sums;
-} fr_traffic;
+fr_overrun fr_engine_overrun(const fr_engine *e);
 fr_traffic fr_engine_traffic(const fr_engine *e);
 
 /* A mini-batch in host memory, batch first. */

@@ -47,6 +47,18 @@ typedef struct fr_event {
     int ahead;
 } fr_event;
 
+/* Bytes that workers have sent to other workers so far: activations and gradients between stages;
+ * sums between replicas. */
+typedef struct fr_traffic {
+    uint64_t forward, backward, sums;
+} fr_traffic;
+
+/* Emulation: wall-clock seconds by which instructions took longer than they should have, summed
+ * over workers, and those they should have taken. */
+typedef struct fr_overrun {
+    double late_s, paced_s;
+} fr_overrun;
+
 /* One line of the ledger: a forward or a backward. */
 typedef struct fr_ledger_row {
     int stage, replica;

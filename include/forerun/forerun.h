@@ -4,6 +4,7 @@
 
 #include <forerun/backend.h>
 #include <forerun/base.h>
+#include <forerun/cost.h>
 #include <forerun/data.h>
 #include <forerun/engine.h>
 #include <forerun/events.h>
@@ -12,7 +13,10 @@
 #include <forerun/models.h>
 #include <forerun/operators.h>
 #include <forerun/optim.h>
+#include <forerun/plan.h>
+#include <forerun/probe.h>
 #include <forerun/sched.h>
+#include <forerun/sim.h>
 #include <forerun/state.h>
 #include <forerun/team.h>
 #include <forerun/train.h>

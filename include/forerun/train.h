@@ -2,6 +2,7 @@
 #ifndef FORERUN_TRAIN_H
 #define FORERUN_TRAIN_H
 
+#include <forerun/cost.h>
 #include <forerun/team.h>
 
 #ifdef __cplusplus
@@ -75,6 +76,40 @@ typedef struct fr_run_facts {
 fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts);
 /* Updates in the newest checkpoint of a run's folder; -1: it has none. */
 fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
+
+/* What planning and simulation must know about a run: the model, the mini-batch, and what its nodes
+ * cost here. */
+typedef struct fr_run_model fr_run_model;
+/* profile: a file to go by instead of measuring; NULL: measure. */
+fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o, const char *profile,
+                            fr_run_model **out);
+void fr_run_model_free(fr_run_model *m);
+int fr_run_model_batch(const fr_run_model *m); /* samples of a mini-batch */
+/* Of a micro-batch of so many samples: measured at the first call (with as many at once as there
+ * are cores), then kept. Of type fr_profile_fn; user: the fr_run_model. */
+fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);
+
+/* The config as `o` resolves it, o->sets included, as a file that `train` runs from any folder;
+ * comment: lines for its top, without #. */
+fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *comment,
+                             const char *path);
+
+typedef struct fr_forecast {
+    int n_workers;
+    double s_per_batch, samples_per_s, bubble, makespan;
+    double sum_bytes, message_bytes; /* a mini-batch */
+    double *busy_s, *wait_s;         /* [worker] */
+    size_t *memory;                  /* [worker]: exact */
+    bool fits;                       /* the memory of the cluster's devices */
+    double *limit;                   /* [worker]: that memory; 0: any */
+    void *arena;
+} fr_forecast;
+/* The run on a virtual clock: cluster NULL: this machine. n_batches 0: the run's, 200 at most.
+ * trace: file for its trace.json; NULL: none. */
+fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *cluster,
+                          const char *profile, int64_t n_batches, const char *trace,
+                          fr_forecast *out);
+void fr_forecast_free(fr_forecast *f);
 
 typedef struct fr_generate_options {
     const char *prompt;

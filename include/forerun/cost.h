@@ -1,0 +1,159 @@
+/* cost.h -- what things cost: a profile (the nodes of a model, measured), a cluster (devices and
+ * what joins them), and the time that messages take on links that others use too.
+ *
+ * Simulation and emulation go by the same numbers: an fr_timing says how long everything takes, an
+ * fr_links keeps account of who uses a link until when. Times are seconds, sizes bytes. */
+#ifndef FORERUN_COST_H
+#define FORERUN_COST_H
+
+#include <forerun/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- profile ------------------------------------------------------------------------------------
+ * Times are those of one micro-batch of `batch` samples on the machine it was measured on; update:
+ * once a mini-batch. */
+typedef struct fr_profile_node {
+    const char *name;  /* of the graph's node, or of the file's */
+    const char *about; /* operator and sizes, for people */
+    double forward_s;
+    double backward_s;                  /* both gradients at once */
+    double back_input_s, back_weight_s; /* apart; NaN: not measured, the halves of backward_s */
+    double update_s;
+    int64_t output_bytes; /* of a micro-batch: what crosses if it is cut here */
+    int64_t kept_bytes;   /* of a micro-batch, from its forward to its backward */
+    int64_t param_bytes;  /* trained */
+    double flops;         /* of a micro-batch, forward and backward; 0: not known */
+    int n_inputs;
+    const int *inputs; /* nodes, all smaller */
+    bool is_input;     /* data fed from outside: belongs to no stage's work */
+} fr_profile_node;
+
+typedef struct fr_profile {
+    const char *model, *machine; /* machine: "oneDNN 2.6.3, avx2, 1 thread; 2 at once" */
+    int batch;                   /* samples of a micro-batch; 0: the file does not say */
+    int n_nodes;
+    fr_profile_node *nodes; /* in topological order */
+    /* Whole mini-batch as measured (n_micro micro-batches and an update) and the share of it that
+     * the nodes account for; 0: not measured. */
+    int n_micro;
+    double step_s, accounted;
+    double workspace_bytes;  /* of a worker, whatever its stage */
+    double state_per_weight; /* optimizer numbers a weight: 1 for momentum */
+    void *arena;
+} fr_profile;
+
+void fr_profile_free(fr_profile *p);
+/* JSON, or PipeDream's text (told apart by the first character). Errors name file and line. */
+fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out);
+fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p,
+                                const char *path); /* "-": stdout */
+fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p, const char *path);
+/* Times and bytes of another micro-batch, in proportion. */
+fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_profile **out);
+
+/* --- the cost of a stage ------------------------------------------------------------------------
+ */
+
+/* Share of a stage's gradients that is final after a share of its (last) backward: points from (0,
+ * 0) to (1, 1), both ascending; n 0: in proportion. */
+typedef struct fr_curve {
+    int n;
+    const double *time, *bytes;
+} fr_curve;
+double fr_curve_time(const fr_curve *c, double bytes); /* earliest share of time */
+
+/* On a device of speed 1, a micro-batch; step: once a mini-batch, and whether it rides on the last
+ * backward or comes after it, it takes so long. */
+typedef struct fr_stage_cost {
+    double forward, backward, back_input, back_weight, step;
+    int64_t param_bytes; /* what replicas add up */
+    int64_t kept_bytes;  /* a slot */
+    fr_curve final;
+} fr_stage_cost;
+
+/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: a backward runs the
+ * forward again and a slot keeps nothing but its outputs. */
+fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last, bool recompute,
+                           fr_stage_cost *out);
+/* Which stages talk to which, and bytes of a micro-batch on each link; as fr_graph_links does it.
+ * cuts: [n_stages - 1] nodes. Room for n * (n - 1) / 2 in each list. */
+fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages, const int *cuts,
+                           int *n_forward, fr_stage_link *forward, size_t *forward_bytes,
+                           int *n_backward, fr_stage_link *backward, size_t *backward_bytes);
+
+/* --- cluster ------------------------------------------------------------------------------------
+ * Devices at the leaves of a tree of groups. Inside a group its children (devices or groups) are
+ * joined by a switch, each with a port of its own for each direction, or by one bus that they
+ * share. A message goes up to the lowest group that holds both ends and down again, through a port
+ * (or the bus) of every group on its way. */
+typedef struct fr_cluster_device {
+    const char *name;
+    double speed;   /* times the machine of the profile; 0: by flops */
+    double flops;   /* that it achieves */
+    int64_t memory; /* 0: any */
+    int group;      /* that it hangs on */
+} fr_cluster_device;
+
+typedef struct fr_cluster_group {
+    const char *name;
+    double bandwidth; /* bytes/s of a port in each direction, or of the bus; 0: free */
+    double latency;
+    bool is_shared; /* a bus */
+    int parent;     /* group; -1: the root */
+} fr_cluster_group;
+
+typedef struct fr_cluster {
+    const char *name, *path;
+    int n_devices, n_groups;
+    fr_cluster_device *devices; /* neighbours side by side */
+    fr_cluster_group *groups;   /* parents first */
+    void *arena;
+} fr_cluster;
+
+fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out);
+fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path);
+/* n devices of speed 1 that share nothing; bandwidth 0: links are free. */
+fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency, fr_cluster **out);
+void fr_cluster_free(fr_cluster *c);
+/* Speed against the machine of a profile (0 flops in the profile: a device must say its speed; NaN:
+ * it does not). */
+double fr_cluster_speed(const fr_cluster *c, int device, const fr_profile *p);
+
+/* --- links in use -------------------------------------------------------------------------------
+ */
+
+typedef struct fr_links fr_links;
+fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out);
+void fr_links_free(fr_links *l);
+void fr_links_reset(fr_links *l); /* nothing is under way, the clock at 0 */
+/* A message is ready at `ready`; a port or bus serves one after the other, in the order of calls.
+ * Returns when the receiver has it. Same device: at once. */
+double fr_links_send(fr_links *l, int from, int to, size_t bytes, double ready);
+/* All of n devices have a block ready at `ready`; returns when all have the sum. Along a ring in
+ * the order of devices, each sends 2 (n - 1) / n of the block to the next. */
+double fr_links_sum(fr_links *l, int n, const int *devices, size_t bytes, double ready);
+/* What the two would take on idle links. */
+double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes);
+double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t bytes);
+
+/* --- how long everything takes ------------------------------------------------------------------
+ */
+
+#define FR_BUCKET_BYTES (4u << 20) /* of a sum over replicas: handed in as one */
+
+typedef struct fr_timing {
+    const fr_stage_cost *cost;                    /* [stage] */
+    const double *speed;                          /* [worker]; NULL: 1 */
+    const fr_cluster *cluster;                    /* NULL: transfers are free */
+    const int *device_of;                         /* [worker], of the cluster */
+    double overhead_s;                            /* of any instruction, beside */
+    const size_t *forward_bytes, *backward_bytes; /* [link of the schedule]: of a micro-batch */
+} fr_timing;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,115 @@
+/* plan.h -- planners: how to spread a model over devices. One file each, listed in fr_planner_list.
+ *
+ * A planner works on a profile and a cluster alone. What it returns is a layout with reasons; the
+ * choice over methods, stages, replicas, micro-batches and recompute (fr_plan_choose) tries what
+ * the planners propose and many more in the simulator. */
+#ifndef FORERUN_PLAN_H
+#define FORERUN_PLAN_H
+
+#include <forerun/sim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fr_plan_problem {
+    const fr_profile *profile;
+    const fr_cluster *cluster;
+    int n_devices;    /* that may be used; 0: all of the cluster's */
+    double bandwidth; /* planners that know one bandwidth only: bytes/s; 0: the cluster's slowest */
+    int n_micro;      /* micro-batches of a mini-batch, where it matters */
+    int n_stages;     /* wanted; 0: any */
+    int64_t memory;   /* of a device; 0: the cluster's, or any */
+    bool no_replicas; /* one worker a stage */
+    double seconds;   /* solver's limit; 0: 60 */
+} fr_plan_problem;
+
+typedef struct fr_plan_stage {
+    int first, last; /* nodes first .. last - 1 */
+    int replicas;
+    double time_s; /* as the planner counts it */
+} fr_plan_stage;
+
+typedef struct fr_plan {
+    const char *planner;
+    int n_stages;
+    fr_plan_stage *stages;
+    double time_s;   /* what the planner minimised: of a mini-batch (or micro-batch, see it) */
+    int *device_of;  /* [node], dlplacer only; else NULL */
+    double *start_s; /* [node], dlplacer only */
+    bool is_optimal; /* proved, by its own count */
+    char why[1024];
+    void *arena;
+} fr_plan;
+
+typedef struct fr_planner {
+    const char *name, *summary;
+    fr_status (*plan)(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out);
+} fr_planner;
+
+const fr_planner *const *fr_planner_list(void); /* NULL-terminated */
+const fr_planner *fr_planner_find(const char *name);
+void fr_plan_free(fr_plan *p);
+/* {stages: [{nodes, replicas, time_s}], time_s, ...}: the contract of `forerun plan --format json`.
+ */
+char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile);
+
+/* --- the whole choice ---------------------------------------------------------------------------
+ */
+
+/* A method as the choice sees it (the table of train's methods is one layer up). */
+typedef struct fr_plan_method {
+    const char *name;
+    const fr_generator *generator;
+    const fr_policy *policy;
+    int chunks, max_stages;
+    bool wants_replicas;   /* dp */
+    bool is_allowed_async; /* its weights are not those of one worker */
+} fr_plan_method;
+
+/* Profile of a micro-batch of so many samples; kept by whoever gives it. */
+typedef fr_status (*fr_profile_fn)(void *user, int batch, const fr_profile **out);
+
+typedef struct fr_choice_desc {
+    fr_profile_fn profile;
+    void *user;
+    const fr_cluster *cluster;
+    int batch; /* samples of a mini-batch */
+    int n_methods;
+    const fr_plan_method *methods;
+    int n_devices;    /* most to use; 0: all */
+    bool all_devices; /* else fewer may be taken where more do not help */
+    bool may_recompute;
+    double overhead_s;
+    int n_kept; /* candidates returned, best first; 0: 10 */
+} fr_choice_desc;
+
+typedef struct fr_candidate {
+    const char *method;
+    int n_stages, n_workers, n_micro, chunks;
+    int *cuts, *replicas, *device_of;
+    bool *recompute;
+    bool is_async;
+    double s_per_batch, samples_per_s, bubble; /* simulated */
+    size_t *memory;                            /* [worker], estimated */
+    size_t peak;                               /* most of any worker */
+    bool fits;
+    double bound_s; /* no schedule of this cut can be faster */
+    const char *why;
+} fr_candidate;
+
+typedef struct fr_choice {
+    int n;
+    fr_candidate *at; /* best first; those that do not fit come last */
+    int n_tried, n_too_large;
+    char why[2048]; /* for people: best, runner-up, what decided */
+    void *arena;
+} fr_choice;
+
+fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out);
+void fr_choice_free(fr_choice *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,45 @@
+/* probe.h -- measuring: how long the nodes of a model take on this machine, what an update costs
+ * under a weight policy, how fast workers here talk to each other. */
+#ifndef FORERUN_PROBE_H
+#define FORERUN_PROBE_H
+
+#include <forerun/cost.h>
+#include <forerun/transport.h>
+#include <forerun/weights.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Mini-batches of n_micro micro-batches are run as the engine would: forward, backward, the update
+ * riding on the last backward; on dummy data, with weights of their own. */
+typedef struct fr_probe_desc {
+    const fr_graph *graph;
+    const fr_stage *stage; /* NULL: the whole graph */
+    const fr_backend *backend;
+    int n_threads, first_cpu; /* as fr_device_desc */
+    int batch;                /* samples of a micro-batch */
+    int n_micro;
+    bool split_backward; /* I and W apart: back_input_s and back_weight_s are measured */
+    bool rides;          /* the update rides on the last backward; else by a sweep of its own */
+    const fr_optimizer *optimizer;
+    fr_optim_options options;
+    const fr_policy *policy; /* NULL: live */
+    fr_seat seat;            /* what predictions cost goes into update_s */
+    double seconds; /* to spend, about; at least 3 mini-batches (the first is not counted) */
+} fr_probe_desc;
+
+/* n probes at the same time, each on a thread of its own, all busy until the last has enough: times
+ * as they are when all workers of this machine work. A time is the median over mini-batches. out:
+ * [n] profiles of the nodes of each stage (names and inputs of the graph's). */
+fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out);
+
+/* This machine as a cluster: one device a core (or n of them), links measured between two workers
+ * of a transport. */
+fr_status fr_probe_cluster(fr_ctx *ctx, const fr_transport *transport, fr_team *team, int n,
+                           fr_cluster **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,88 @@
+/* sim.h -- a virtual clock: the schedules that the engine walks, times from cost.h.
+ *
+ * Each worker walks its list in order; a receive waits for its message; a send does not hold the
+ * worker up; a slot or buffer in use is waited for; links that several use serve one after the
+ * other; gradients of replicas are added bucket by bucket while the last backward still runs, and a
+ * step waits for its buckets. */
+#ifndef FORERUN_SIM_H
+#define FORERUN_SIM_H
+
+#include <forerun/cost.h>
+#include <forerun/events.h>
+#include <forerun/sched.h>
+#include <forerun/weights.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fr_sim_desc {
+    const fr_schedule *schedule;
+    fr_timing timing;
+    int64_t
+        n_batches; /* mini-batches; the lists are walked as often as it takes, as the engine does */
+    int sync_every; /* 0: gradients are added for every update; K: each replica steps for itself,
+                       and weights are averaged every K updates */
+    bool overlaps;  /* sums are handed in while the backward runs; else after it */
+    int n_events;   /* most events kept for each worker; 0: none */
+} fr_sim_desc;
+
+typedef struct fr_sim_worker {
+    double busy,
+        wait;      /* seconds; the rest of the makespan is before its first and after its last */
+    int peak_live; /* activation sets held at once */
+    int n_events;
+    fr_event *events; /* ns of virtual time */
+} fr_sim_worker;
+
+typedef struct fr_sim_result {
+    double makespan;
+    double s_per_batch; /* without the first tenth of the mini-batches */
+    double bubble;      /* mean over workers, share of the makespan not in F, B, I, W, STEP */
+    double sum_bytes, message_bytes; /* sent by all, a mini-batch */
+    int n_workers;
+    fr_sim_worker *workers;
+    double *done; /* [n_batches]: when all stages have stepped */
+    void *arena;
+} fr_sim_result;
+
+fr_status fr_simulate(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_result *out);
+void fr_sim_free(fr_sim_result *r);
+
+/* What no run can beat: the busiest worker's computation (and the busiest link's), and the longest
+ * chain of dependencies of one mini-batch. */
+typedef struct fr_sim_bounds {
+    double worker_s_per_batch, link_s_per_batch, critical_path_s;
+} fr_sim_bounds;
+fr_status fr_sim_bounds_of(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_bounds *out);
+
+/* A layout of a model, by numbers: what a planner tries and a run is. */
+typedef struct fr_spread_desc {
+    const fr_profile *profile; /* of a micro-batch of the right size */
+    int n_stages;
+    const int *cuts;     /* [n_stages - 1] */
+    const int *replicas; /* [n_stages]; NULL: 1 */
+    const fr_generator *generator;
+    int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
+    const bool *recompute;          /* [n_stages]; NULL: none */
+    const fr_policy *policy;        /* NULL: live */
+    const fr_cluster *cluster;      /* NULL: free links, speed 1 */
+    const int *device_of;           /* [worker]; NULL: worker w on device w */
+    double overhead_s;
+} fr_spread_desc;
+
+/* Schedule, timing and memory of it. */
+typedef struct fr_spread {
+    fr_schedule *schedule;
+    fr_timing timing;
+    size_t *memory; /* [worker], estimated from the profile: weights, gradients, optimizer, slots,
+                       workspace, messages */
+    void *arena;
+} fr_spread;
+fr_status fr_spread_make(fr_ctx *ctx, const fr_spread_desc *d, fr_spread *out);
+void fr_spread_free(fr_spread *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
