@@ -161,6 +161,25 @@ static void label_units(const struct solver *o, int *label)
     }
 }
 
+/* Ranges of units are cut where the engine cuts; others go by their labels. */
+static fr_status make_plan(struct solver *o, double time, fr_plan **out)
+{
+    struct fr__task *t = o->t;
+    int *label = FR_ARENA_ARRAY(&t->arena, int, t->n), device = 0;
+    struct fr__part *parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, o->n);
+    if (!label || !parts) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    label_units(o, label);
+    if (!o->s.is_chain)
+        return fr__plan_make_any(t, "pipedream", o->n, label, o->replicas, o->time, time, out);
+    for (int s = 0; s < o->n; device += o->replicas[s++])
+        parts[s] = (struct fr__part){.u = s ? o->end[s - 1] + 1 : 0,
+                                     .v = o->end[s] + 1,
+                                     .replicas = o->replicas[s],
+                                     .device = device,
+                                     .time_s = o->time[s]};
+    return fr__plan_make(t, "pipedream", o->n, parts, time, out);
+}
+
 /* --- levels ----------------------------------------------------------------------------------- */
 
 static fr_status choose_levels(struct solver *o)
@@ -258,12 +277,10 @@ static fr_status plan_task(struct solver *o, fr_plan **out)
     o->end = FR_ARENA_ARRAY(&t->arena, int, o->s.n);
     o->replicas = FR_ARENA_ARRAY(&t->arena, int, o->s.n);
     o->time = FR_ARENA_ARRAY(&t->arena, double, o->s.n);
-    int *label = FR_ARENA_ARRAY(&t->arena, int, t->n);
-    if (!o->end || !o->replicas || !o->time || !label)
+    if (!o->end || !o->replicas || !o->time)
         return fr__no_memory(t->ctx, 0, "the stages of a plan");
     read_off(o, o->n_levels - 1, 0, o->s.n - 1, top->n, 1);
-    label_units(o, label);
-    FR_TRY(fr__plan_make_any(t, "pipedream", o->n, label, o->replicas, o->time, best->time, out));
+    FR_TRY(make_plan(o, best->time, out));
     (*out)->is_optimal = o->n_levels == 1 && (!o->s.is_chain || t->problem->contiguous);
     explain(o, *out);
     return FR_OK;

@@ -2,11 +2,9 @@
  * models each; formulas of the papers by hand; PipeDream's published result on AlexNet. */
 #include "plan/internal.h"
 #include "plan/random.h"
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdlib.h>
 
 static fr_plan *make(const char *planner, const fr_plan_problem *p)
 {
