@@ -62,6 +62,7 @@ typedef struct fr_spread_desc {
     int n_stages;
     const int *cuts;     /* [n_stages - 1] */
     const int *replicas; /* [n_stages]; NULL: 1 */
+    const fr_schedule *schedule; /* to be used, lowered; NULL: as the generator makes it */
     const fr_generator *generator;
     int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
     const bool *recompute;          /* [n_stages]; NULL: none */
