@@ -20,10 +20,11 @@ typedef struct fr_plan_problem {
     int n_micro;      /* micro-batches of a mini-batch, where it matters */
     int n_stages;     /* wanted; 0: any */
     int replicas;     /* wanted, of every stage; 0: any */
-    int64_t memory;   /* of a device; 0: the cluster's, or any */
-    bool contiguous;  /* stages are ranges of nodes in order, as the engine cuts; else pipedream may
-                         put branches into different stages, as its authors do */
-    double seconds;   /* solver's limit; 0: 60 */
+    bool deals_evenly; /* replicas divide n_micro, as schedules want it */
+    int64_t memory;    /* of a device; 0: the cluster's, or any */
+    bool contiguous; /* stages are ranges of nodes in order, as the engine cuts; else pipedream may
+                        put branches into different stages, as its authors do */
+    double seconds;  /* solver's limit; 0: 60 */
     /* Machines of each level and their bandwidth, the innermost first, as PipeDream counts them;
      * 0: the cluster's, or one level. */
     int n_levels;

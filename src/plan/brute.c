@@ -44,7 +44,7 @@ static void try_all(struct search *o, int n, int u, int device)
     for (int idle = 0; idle <= (t->are_alike ? 0 : t->n_devices - device); idle++)
         for (int v = u + 1; v <= t->n; v++)
             for (int r = 1; device + idle + r <= t->n_devices; r++) {
-                if (p->replicas && r != p->replicas) continue;
+                if (!fr__task_may(t, r)) continue;
                 o->parts[n] =
                     (struct fr__part){.u = u, .v = v, .replicas = r, .device = device + idle};
                 try_all(o, n + 1, v, device + idle + r);

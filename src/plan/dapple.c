@@ -134,6 +134,7 @@ static bool fill(const struct table *b, int q, int u, int d)
         bool ends = v == t->n;
         if (b->n_layers && ends != (q == 1)) continue;
         for (int r = wanted ? wanted : 1; r <= (wanted && wanted < d ? wanted : d); r++) {
+            if (!fr__task_may(t, r)) continue;
             struct step s = step_of(t, u, v, r), move = {0};
             const front *rest = ends ? NULL : cell(b, q - 1, v, d - r);
             move.f = move.b = t->cut[u] / (t->bandwidth * r);

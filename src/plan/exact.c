@@ -80,7 +80,7 @@ static void fill(const struct table *b, int q, int u, int d)
     double speed = INFINITY, memory = INFINITY;
     for (int r = 1; d + r <= last_d; r++) {
         speed = fmin(speed, t->speed[d + r - 1]), memory = fmin(memory, t->memory[d + r - 1]);
-        if (wanted && r != wanted) continue;
+        if (!fr__task_may(t, r)) continue;
         for (int v = u + 1; v <= t->n; v++) {
             bool ends = b->n_layers ? q == 1 : v == t->n;
             if (ends && v < t->n) continue;

@@ -39,6 +39,13 @@ static inline double fr__task_work(const struct fr__task *t, int u, int v)
     return t->forward[v] - t->forward[u] + t->backward[v] - t->backward[u];
 }
 
+/* May a stage have r replicas? */
+static inline bool fr__task_may(const struct fr__task *t, int r)
+{
+    const fr_plan_problem *p = t->problem;
+    return (!p->replicas || r == p->replicas) && (!p->deals_evenly || t->n_micro % r == 0);
+}
+
 /* A stage of a layout under construction: units u .. v - 1. */
 struct fr__part {
     int u, v, replicas, device;

@@ -82,8 +82,7 @@ static bool fits(const struct solver *o, int i, int j, int n, int m, int used)
 
 static bool may_use(const struct solver *o, int level, int m)
 {
-    int wanted = o->t->problem->replicas;
-    return !wanted || level > 0 || m == wanted;
+    return level > 0 || fr__task_may(o->t, m);
 }
 
 /* The last stage begins behind state k and takes `used` of m machines. */
