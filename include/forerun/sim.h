@@ -78,7 +78,7 @@ typedef struct fr_spread_desc {
 
 /* Schedule, timing and memory of it. */
 typedef struct fr_spread {
-    fr_schedule *schedule;
+    const fr_schedule *schedule; /* freed with the spread unless it was given */
     fr_timing timing;
     size_t *memory; /* [worker], estimated from the profile: weights, gradients, optimizer, slots,
                        workspace, messages */
