@@ -143,7 +143,10 @@ static bool is_like(const struct fr__outcome *a, const struct fr__outcome *b)
 static bool fill_candidate(struct fr__chooser *c, const struct fr__outcome *at, fr_candidate *out)
 {
     const struct fr__option *o = at->option;
+    struct fr__option moved = *o;
     fr_arena *a = c->arena;
+    moved.cuts = at->cuts;
+    if (fr__choose_weigh(c, &moved) != FR_OK) return false;
     *out = (fr_candidate){.method = c->d->methods[at->method].name,
                           .n_stages = o->n_stages,
                           .n_workers = o->n_workers,
@@ -157,7 +160,7 @@ static bool fill_candidate(struct fr__chooser *c, const struct fr__outcome *at, 
                           .memory = at->memory,
                           .peak = at->peak,
                           .fits = at->fits,
-                          .bound_s = o->bound,
+                          .bound_s = moved.bound,
                           .why = fr__choose_reason(c, at)};
     out->cuts = FR_ARENA_ARRAY(a, int, o->n_stages);
     out->replicas = FR_ARENA_ARRAY(a, int, o->n_stages);

@@ -79,11 +79,13 @@ static void judge(const struct fr__chooser *c, struct fr__option *o, const struc
     const struct fr__task *t = &o->size->task;
     const fr_generator *g = c->d->methods[o->method].generator;
     double fastest = 0, busiest = 0, ports = 0, arrival = 0, way = 0, pace = 0, sum = 0;
+    /* Weight gradients on their own may be left for the time when the next forward is on its way. */
+    bool waits = g->is_flush && !g->is_split && o->chunks == 1;
     for (int d = 0; d < t->n_devices; d++) fastest = fmax(fastest, t->speed[d]);
     for (int w = 0; w < n; w++) {
         int r = o->replicas[w];
         double share = (double)o->size->n_micro / r, work = share * at[w].work + at[w].update;
-        busiest = fmax(busiest, (work + (g->is_flush && o->chunks == 1 ? arrival : 0)) / fastest);
+        busiest = fmax(busiest, (work + (waits ? arrival : 0)) / fastest);
         arrival += at[w].forward;
         ports = fmax(ports, fmax(share * at[w].moved, 2.0 * (r - 1) / r * at[w].params));
         way += at[w].work / t->slowest + 2 * at[w].hop;

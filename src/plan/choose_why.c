@@ -28,6 +28,7 @@ static void say_layout(struct text *t, const struct fr__chooser *c, const struct
         is_uniform = is_uniform && o->replicas[s] == o->replicas[0];
     say(t, "%s, %d stage%s", c->d->methods[at->method].name, o->n_stages,
         o->n_stages == 1 ? "" : "s");
+    if (o->chunks > 1) say(t, " (%d a device)", o->chunks);
     if (is_uniform) {
         if (o->replicas[0] > 1) say(t, " x %d replicas", o->replicas[0]);
     } else {
