@@ -120,7 +120,7 @@ typedef struct fr_cluster {
 } fr_cluster;
 
 fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out);
-fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path);
+fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path); /* as above */
 /* n devices of speed 1 that share nothing; bandwidth 0: links are free. */
 fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency, fr_cluster **out);
 void fr_cluster_free(fr_cluster *c);
