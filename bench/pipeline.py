@@ -128,8 +128,8 @@ def train(a, model, method, stages, threads, micro, cut=None):
         "method": method, "micro": micro, "threads": threads,
         "stages": [[s["first"], s["last"]] for s in summary["per_stage"]],
         "bound": net["batch"] / max(result["busy_s"]),
-        "predicted_s_per_batch": summary["predicted_s_per_batch"],
-        "measured_s_per_batch": summary["measured_s_per_batch"],
+        "predicted_s_per_batch": summary["bubble"]["scheduled_s_per_batch"],
+        "measured_s_per_batch": summary["bubble"]["s_per_batch"],
         "summary_samples_per_s": summary["samples_per_s"]})
     result["of_bound"] = result["samples_per_s"] / result["bound"]
     if result["predicted_s_per_batch"]:

@@ -60,8 +60,8 @@ fr_status fr_sim_bounds_of(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_bounds *out
 typedef struct fr_spread_desc {
     const fr_profile *profile; /* of a micro-batch of the right size */
     int n_stages;
-    const int *cuts;     /* [n_stages - 1] */
-    const int *replicas; /* [n_stages]; NULL: 1 */
+    const int *cuts;             /* [n_stages - 1] */
+    const int *replicas;         /* [n_stages]; NULL: 1 */
     const fr_schedule *schedule; /* to be used, lowered; NULL: as the generator makes it */
     const fr_generator *generator;
     int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
