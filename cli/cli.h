@@ -15,8 +15,18 @@ typedef struct cli_verb {
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */
 } cli_verb;
 
-extern const cli_verb cli_train, cli_launch, cli_eval, cli_generate, cli_schedule, cli_models,
-    cli_methods, cli_info;
+/* All verbs, as the help lists them; cli_<name> is in cmd_<name>.c. */
+#define CLI_VERBS(X) \
+    X(train)         \
+    X(launch)        \
+    X(eval)          \
+    X(generate)      \
+    X(schedule)      \
+    X(models)        \
+    X(methods)       \
+    X(info)
+#define CLI_DECLARE(name) extern const cli_verb cli_##name;
+CLI_VERBS(CLI_DECLARE)
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
 enum { CLI_MAX_SETS = 256 };

@@ -9,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_verb *const verbs[] = {&cli_train,    &cli_launch,   &cli_eval,
-                                        &cli_generate, &cli_schedule, &cli_models,
-                                        &cli_methods,  &cli_info,     NULL};
+#define ADDRESS(name) &cli_##name,
+static const cli_verb *const verbs[] = {CLI_VERBS(ADDRESS) NULL};
 
 static void print_usage(FILE *to)
 {

@@ -196,8 +196,11 @@ static fr_status share_sizes(fr_engine *e)
     return FR_OK;
 }
 
-static fr_status build(fr_engine *e)
+/* Up to here everything is known and nothing is taken, but for what programs hold themselves. */
+static fr_status measure(fr_engine *e)
 {
+    if (!e->transport)
+        return fr_fail(e->ctx, FR_UNSUPPORTED, "this build has no transport for several processes");
     FR_TRY(make_stages(e));
     FR_TRY(make_workers(e));
     FR_TRY(make_parts(e));
@@ -208,7 +211,12 @@ static fr_status build(fr_engine *e)
     FR_TRY(fr__wires_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));
-    FR_TRY(fr__part_measure(e));
+    return fr__part_measure(e);
+}
+
+static fr_status build(fr_engine *e)
+{
+    FR_TRY(measure(e));
     FR_TRY(fr__jobs_run(e, fr__part_allocate, true));
     FR_TRY(make_stores(e));
     FR_TRY(fr__wires_open(e));
@@ -221,11 +229,12 @@ static fr_status build(fr_engine *e)
     return fr__records_create(e);
 }
 
-fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
+/* An engine with nothing in it. */
+static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
 {
     *out = NULL;
     FR_TRY(check_desc(ctx, desc));
-    fr_engine *e = FR_NEW(fr_engine);
+    fr_engine *e = *out = FR_NEW(fr_engine);
     if (!e) return fr__no_memory(ctx, sizeof *e, "an engine");
     e->ctx = ctx;
     e->desc = *desc;
@@ -243,17 +252,35 @@ fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&e->caller_wakes, &steady);
     pthread_condattr_destroy(&steady);
-    fr_status status = e->transport ? build(e)
-                                    : fr_fail(ctx, FR_UNSUPPORTED,
-                                              "this build has no transport for several processes");
-    status = fr_team_agree(desc->team, status);
+    return FR_OK;
+}
+
+fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
+{
+    FR_TRY(make_empty(ctx, desc, out));
+    fr_engine *e = *out;
+    fr_status status = fr_team_agree(desc->team, build(e));
     if (status == FR_OK) status = fr__crew_create(e);
     if (status != FR_OK) {
         fr_engine_free(e);
-        return status;
+        *out = NULL;
     }
-    *out = e;
-    return FR_OK;
+    return status;
+}
+
+fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_use *out)
+{
+    fr_engine *e;
+    fr_engine_desc d = *desc;
+    d.n_events = 0;
+    d.pin = false;
+    if (d.team)
+        return fr_fail(ctx, FR_UNSUPPORTED, "a forecast of memory is made in one process, alone");
+    FR_TRY(make_empty(ctx, &d, &e));
+    fr_status status = measure(e);
+    for (int i = 0; i < e->n_workers && status == FR_OK; i++) out[i] = e->workers[i].predicted;
+    fr_engine_free(e);
+    return status;
 }
 
 /* Devices are closed on the threads that opened them. */
