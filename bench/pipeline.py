@@ -24,7 +24,6 @@ the best; otherwise the table below says what was found best. --check: exit 1 if
 import argparse
 import json
 import os
-import sys
 
 import harness
 from harness import HERE
@@ -68,10 +67,8 @@ def parse():
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
     a.models, a.methods = a.models.split(","), a.methods.split(",")
-    for name, known in ((a.models, NETWORKS), (a.methods, ASYNC + FLUSH + ("single", "torch"))):
-        unknown = [x for x in name if x not in known]
-        if unknown:
-            p.error("unknown: %s; there are: %s" % (", ".join(unknown), ", ".join(known)))
+    harness.check_names(p, a.models, NETWORKS)
+    harness.check_names(p, a.methods, ASYNC + FLUSH + ("single", "torch"))
     if a.rounds < 1:
         p.error("--rounds must be at least 1")
     return a
@@ -274,13 +271,7 @@ def main():
         missed += shortfalls(model, results[model])
     print("\nfastest of %d rounds; of bound: samples/s x busy time of the slowest stage; of plan: "
           "the schedule's\nown time for the measured costs / measured time" % a.rounds)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump({"results": results, "missed": missed}, f, indent=1)
-    for line in missed:
-        print("missed: " + line)
-    if a.check and missed:
-        sys.exit(1)
+    harness.finish(a, results, missed)
 
 
 if __name__ == "__main__":
