@@ -46,6 +46,12 @@ typedef struct fr_profile {
 } fr_profile;
 
 void fr_profile_free(fr_profile *p);
+/* Checked, with memory of its own: so a profile that was filled in by hand (arena NULL, names NULL
+ * for "node<index>") becomes one that the calls below take. Not to be changed from then on; any
+ * thread may read it. */
+fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
+/* Parts of one model side by side, as fr_probe_nodes measures them, as the whole. */
+fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr_profile **out);
 /* JSON, or PipeDream's text (told apart by the first character). Errors name file and line. */
 fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out);
 fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p,
@@ -59,7 +65,7 @@ fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_prof
 
 /* Share of a stage's gradients that is final after a share of its (last) backward: points from (0,
  * 0) to (1, 1), both ascending; n 0: in proportion. */
-typedef struct fr_curve {
+typedef struct fr_curve { /* straight between points; equal times: a step */
     int n;
     const double *time, *bytes;
 } fr_curve;

@@ -1,0 +1,314 @@
+/* cluster.c -- clusters from YAML, and small ones from numbers.
+ *
+ *     name: two-boxes
+ *     device: {name: V100, flops: 15.7 TFLOP/s, efficiency: 0.5, memory: 16 GB}
+ *     topology:
+ *       bandwidth: 10 Gbit/s
+ *       latency: 30 us
+ *       groups:
+ *         - {count: 2, name: box, bandwidth: 150 GB/s, latency: 2 us, devices: 8}
+ *
+ * The file is read into a tree of patterns, one for each mapping in it; counts are multiplied out
+ * afterwards, so that a thousand equal boxes are read once. */
+#include <forerun/cost.h>
+
+#include "io/conf.h"
+#include "io/units.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_DEVICES = 1000000 };
+
+typedef struct device_pattern {
+    const char *name;
+    int count; /* 0: one, without a number behind its name */
+    double speed, peak, efficiency;
+    int64_t memory;
+} device_pattern;
+
+typedef struct group_pattern {
+    const char *name;
+    int count; /* likewise */
+    double bandwidth, latency;
+    bool is_shared;
+    int n_devices, n_groups; /* of one of the two */
+    device_pattern *devices;
+    struct group_pattern *groups;
+} group_pattern;
+
+typedef struct reader {
+    fr_ctx *ctx;
+    const char *path;
+    fr_arena *scratch;
+} reader;
+
+static fr_status no_memory(const reader *r)
+{
+    return fr__no_memory(r->ctx, sizeof(group_pattern), r->path);
+}
+
+/* --- reading ----------------------------------------------------------------------------------*/
+
+/* What the mapping does not say stays as it is in *d. */
+static fr_status read_device(fr_conf *c, device_pattern *d)
+{
+    bool has_speed = fr_conf_has(c, "speed"), has_flops = fr_conf_has(c, "flops");
+    bool has_efficiency = fr_conf_has(c, "efficiency");
+    double memory;
+    FR_TRY(fr_conf_text(c, "name", d->name, &d->name));
+    FR_TRY(fr_conf_real(c, "speed", d->speed, 1e-9, 1e9, &d->speed));
+    FR_TRY(fr__conf_amount(c, "flops", FR_UNIT_FLOPS, d->peak, 1, 1e24, &d->peak));
+    FR_TRY(fr_conf_real(c, "efficiency", d->efficiency, 1e-6, 1, &d->efficiency));
+    FR_TRY(fr__conf_amount(c, "memory", FR_UNIT_BYTES, (double)d->memory, 0, 1e18, &memory));
+    d->memory = (int64_t)memory;
+    if (has_speed && (has_flops || has_efficiency))
+        return fr_conf_fail(c, "speed",
+                            "a device has a speed (times the machine of the profile) "
+                            "or flops with an efficiency, not both");
+    if (has_speed) d->peak = 0;
+    if (has_flops) d->speed = 0;
+    if (has_efficiency && d->peak == 0)
+        return fr_conf_fail(c, "efficiency", "efficiency is a share of flops, which are missing");
+    return FR_OK;
+}
+
+static fr_status read_count(fr_conf *c, int *count)
+{
+    int64_t n;
+    FR_TRY(fr_conf_int(c, "count", 0, 1, MAX_DEVICES, &n));
+    *count = (int)n;
+    return FR_OK;
+}
+
+static fr_status read_devices(const reader *r, fr_conf *c, const device_pattern *preset,
+                              group_pattern *g)
+{
+    int n = fr_conf_list_length(c, "devices");
+    if (n == 0) return fr_conf_fail(c, "devices", "a group without devices; name at least one");
+    g->n_devices = n < 0 ? 1 : n;
+    g->devices = FR_ARENA_ARRAY(r->scratch, device_pattern, g->n_devices);
+    if (!g->devices) return no_memory(r);
+    for (int i = 0; i < g->n_devices; i++) g->devices[i] = *preset;
+    if (n < 0) {
+        int64_t count;
+        FR_TRY(fr_conf_int(c, "devices", 0, 1, MAX_DEVICES, &count));
+        g->devices[0].count = (int)count;
+    }
+    for (int i = 0; i < n; i++) {
+        fr_conf *item;
+        FR_TRY(fr_conf_list_item(c, "devices", i, &item));
+        FR_TRY(read_count(item, &g->devices[i].count));
+        FR_TRY(read_device(item, &g->devices[i]));
+    }
+    return FR_OK;
+}
+
+static fr_status read_bandwidth(fr_conf *c, double *out)
+{
+    const char *text;
+    FR_TRY(fr_conf_text(c, "bandwidth", NULL, &text));
+    if (strcmp(text, "free") != 0)
+        return fr__conf_amount(c, "bandwidth", FR_UNIT_RATE, 0, 1e-3, 1e18, out);
+    *out = 0;
+    return FR_OK;
+}
+
+static fr_status read_group(const reader *r, fr_conf *c, device_pattern preset, group_pattern *g)
+{
+    bool has_devices = fr_conf_has(c, "devices"), has_groups = fr_conf_has(c, "groups");
+    fr_conf *device, *item;
+    FR_TRY(fr_conf_text(c, "name", g->name, &g->name));
+    FR_TRY(read_bandwidth(c, &g->bandwidth));
+    FR_TRY(fr__conf_amount(c, "latency", FR_UNIT_SECONDS, 0, 0, 1e6, &g->latency));
+    FR_TRY(fr_conf_bool(c, "shared", false, &g->is_shared));
+    FR_TRY(fr_conf_section(c, "device", &device));
+    FR_TRY(read_device(device, &preset));
+    if (has_devices == has_groups)
+        return fr_conf_fail(c, has_devices ? "groups" : NULL,
+                            "group %s has %s: it joins devices "
+                            "(devices: 8, or a list) or groups (a list)",
+                            g->name,
+                            has_devices ? "both devices and groups" : "neither devices nor groups");
+    if (has_devices) return read_devices(r, c, &preset, g);
+    g->n_groups = fr_conf_list_length(c, "groups");
+    if (g->n_groups < 1)
+        return fr_conf_fail(c, "groups", "group %s: expected a list of at least one group",
+                            g->name);
+    g->groups = FR_ARENA_ARRAY(r->scratch, group_pattern, g->n_groups);
+    if (!g->groups) return no_memory(r);
+    for (int i = 0; i < g->n_groups; i++) {
+        g->groups[i].name = "group";
+        FR_TRY(fr_conf_list_item(c, "groups", i, &item));
+        FR_TRY(read_count(item, &g->groups[i].count));
+        FR_TRY(read_group(r, item, preset, &g->groups[i]));
+    }
+    return FR_OK;
+}
+
+/* --- multiplying out --------------------------------------------------------------------------*/
+
+static double at_least_one(int count) { return count > 0 ? count : 1; }
+
+/* In doubles: counts in counts may exceed any integer. */
+static void count_all(const group_pattern *g, double *n_devices, double *n_groups)
+{
+    double times = at_least_one(g->count);
+    *n_groups += times;
+    for (int i = 0; i < g->n_devices; i++) *n_devices += times * at_least_one(g->devices[i].count);
+    for (int i = 0; i < g->n_groups; i++) {
+        double devices = 0, groups = 0;
+        count_all(&g->groups[i], &devices, &groups);
+        *n_devices += times * devices;
+        *n_groups += times * groups;
+    }
+}
+
+/* "box-1/V100-3": below the root, with a number where there are several. */
+static const char *full_name(fr_cluster *c, int parent, const char *name, int count, int child)
+{
+    bool is_top = parent <= 0;
+    const char *above = is_top ? "" : c->groups[parent].name, *slash = is_top ? "" : "/";
+    if (count == 0) return fr__arena_printf(c->arena, "%s%s%s", above, slash, name);
+    return fr__arena_printf(c->arena, "%s%s%s-%d", above, slash, name, child);
+}
+
+static bool add_device(fr_cluster *c, int group, const device_pattern *d, int child)
+{
+    bool is_unknown = d->speed == 0 && d->peak == 0;
+    fr_cluster_device *to = &c->devices[c->n_devices++];
+    *to = (fr_cluster_device){.name = full_name(c, group, d->name, d->count, child),
+                              .speed = is_unknown ? 1 : d->speed,
+                              .flops = d->peak * d->efficiency,
+                              .memory = d->memory,
+                              .group = group};
+    return to->name != NULL;
+}
+
+/* One of them: child `child` of `parent`. */
+static bool add_group(fr_cluster *c, int parent, const group_pattern *g, int child)
+{
+    int self = c->n_groups++, n = 0;
+    c->groups[self] = (fr_cluster_group){.name = full_name(c, parent, g->name, g->count, child),
+                                         .bandwidth = g->bandwidth,
+                                         .latency = g->latency,
+                                         .is_shared = g->is_shared,
+                                         .parent = parent};
+    if (!c->groups[self].name) return false;
+    for (int i = 0; i < g->n_devices; i++)
+        for (int k = 0; k < at_least_one(g->devices[i].count); k++)
+            if (!add_device(c, self, &g->devices[i], n++)) return false;
+    for (int i = 0; i < g->n_groups; i++)
+        for (int k = 0; k < at_least_one(g->groups[i].count); k++)
+            if (!add_group(c, self, &g->groups[i], n++)) return false;
+    return true;
+}
+
+/* Room for so many; the cluster has none of them as yet. */
+static fr_status cluster_new(fr_ctx *ctx, const char *name, const char *path, int n_devices,
+                             int n_groups, fr_cluster **out)
+{
+    fr_cluster *c = *out = FR_NEW(fr_cluster);
+    if (c) c->arena = FR_NEW(fr_arena);
+    if (c && c->arena) {
+        c->name = fr__arena_strdup(c->arena, name);
+        c->path = fr__arena_strdup(c->arena, path);
+        c->devices = FR_ARENA_ARRAY(c->arena, fr_cluster_device, n_devices);
+        c->groups = FR_ARENA_ARRAY(c->arena, fr_cluster_group, n_groups);
+        if (c->name && c->path && c->devices && c->groups) return FR_OK;
+    }
+    fr_cluster_free(c);
+    *out = NULL;
+    return fr__no_memory(ctx, (size_t)n_devices * sizeof(fr_cluster_device), "a cluster");
+}
+
+void fr_cluster_free(fr_cluster *c)
+{
+    if (!c) return;
+    if (c->arena) fr__arena_fini(c->arena);
+    fr__free(c->arena);
+    fr__free(c);
+}
+
+static fr_status multiply_out(const reader *r, fr_conf *top, const char *name,
+                              const group_pattern *root, fr_cluster **out)
+{
+    double n_devices = 0, n_groups = 0;
+    count_all(root, &n_devices, &n_groups);
+    if (n_devices > MAX_DEVICES || n_groups > MAX_DEVICES)
+        return fr_conf_fail(top, "topology", "%.0f devices in %.0f groups; at most %d of either",
+                            n_devices, n_groups, MAX_DEVICES);
+    FR_TRY(cluster_new(r->ctx, name, r->path, (int)n_devices, (int)n_groups, out));
+    if (add_group(*out, -1, root, 0)) return FR_OK;
+    fr_cluster_free(*out);
+    *out = NULL;
+    return no_memory(r);
+}
+
+static fr_status read_top(const reader *r, fr_conf *top, fr_cluster **out)
+{
+    device_pattern preset = {.name = "device", .efficiency = 0.5};
+    group_pattern root = {.name = "cluster"};
+    const char *name;
+    fr_conf *device, *topology;
+    FR_TRY(fr_conf_text(top, "name", "cluster", &name));
+    FR_TRY(fr_conf_section(top, "device", &device));
+    FR_TRY(read_device(device, &preset));
+    if (!fr_conf_has(top, "topology"))
+        return fr_conf_fail(top, NULL,
+                            "topology is missing: what joins the devices; such as "
+                            "topology: {bandwidth: 12 GB/s, latency: 5 us, devices: 4}");
+    FR_TRY(fr_conf_section(top, "topology", &topology));
+    FR_TRY(read_group(r, topology, preset, &root));
+    FR_TRY(fr_conf_finish(top));
+    return multiply_out(r, top, name, &root, out);
+}
+
+fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out)
+{
+    fr_arena scratch = {0};
+    reader r = {ctx, path, &scratch};
+    fr_conf *top;
+    *out = NULL;
+    FR_TRY(fr_conf_load(ctx, path, 0, NULL, &top));
+    fr_status status = read_top(&r, top, out);
+    fr_conf_free(top);
+    fr__arena_fini(&scratch);
+    return status;
+}
+
+/* --- by numbers -------------------------------------------------------------------------------*/
+
+fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency, fr_cluster **out)
+{
+    *out = NULL;
+    if (n < 1 || n > MAX_DEVICES || !(bandwidth >= 0) || !(latency >= 0))
+        return fr_fail(ctx, FR_INVALID,
+                       "a cluster of %d devices, %g bytes/s, %g s: expected 1 to "
+                       "%d devices and nothing below 0",
+                       n, bandwidth, latency, MAX_DEVICES);
+    device_pattern device = {.name = "device", .count = n};
+    group_pattern root = {.name = "cluster",
+                          .bandwidth = bandwidth,
+                          .latency = latency,
+                          .n_devices = 1,
+                          .devices = &device};
+    FR_TRY(cluster_new(ctx, "flat", "", n, 1, out));
+    if (add_group(*out, -1, &root, 0)) return FR_OK;
+    fr_cluster_free(*out);
+    *out = NULL;
+    return fr__no_memory(ctx, (size_t)n, "the names of a cluster");
+}
+
+double fr_cluster_speed(const fr_cluster *c, int device, const fr_profile *p)
+{
+    const fr_cluster_device *d = &c->devices[device];
+    double flops = 0, seconds = 0;
+    if (d->speed > 0) return d->speed;
+    for (int i = 0; p && i < p->n_nodes; i++) {
+        flops += p->nodes[i].flops;
+        seconds += p->nodes[i].forward_s + p->nodes[i].backward_s;
+    }
+    return flops > 0 && seconds > 0 ? d->flops / (flops / seconds) : NAN;
+}

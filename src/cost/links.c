@@ -1,0 +1,278 @@
+/* links.c -- who uses a port or a bus until when.
+ *
+ * Every child of a group (a device or a group) has a port out and a port in, or all children share
+ * the group's bus; each of these is a resource that serves one message after the other. The route
+ * from i to j is what is passed on the way up to the lowest group that holds both, and down again:
+ *
+ *     i --out--> box 0 --out--> [cluster] --in--> box 1 --in--> j
+ *
+ * Transfers cut through: a message starts when all of its route is free, takes each resource for
+ * bytes / that one's bandwidth, and arrives after bytes / the smallest bandwidth and the latencies
+ * of all groups it passed.
+ *
+ * Sums go round a ring of the devices in ascending order, each edge carrying 2 (n - 1) / n of the
+ * block: the volume that is optimal for any sum (Patarasu and Yuan). A resource's load is that
+ * times the edges that pass it. The latency is counted 2 (n - 1) times, as in a ring, or 2
+ * ceil(log2 n) times, as in a pair of trees with the same load (Sanders et al.), whichever is less.
+ */
+#include "base/alloc.h"
+
+#include <forerun/cost.h>
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_DEPTH = 64 };
+
+/* Resources: ports of devices (out, in), ports of groups, buses of groups. */
+struct fr_links {
+    const fr_cluster *c;
+    int *depth;       /* [group] */
+    double *free;     /* [resource]: from when on it is */
+    double *per_byte; /* [resource]: seconds; 0: free of charge */
+    /* Of a sum, while it is looked at. */
+    int *edges;   /* [resource]: of the ring, that pass it; 0 between calls */
+    int *touched; /* [resource]: those with edges */
+    int *ring;    /* [device]: ascending, each once */
+};
+
+typedef struct route {
+    int n;
+    int resource[2 * MAX_DEPTH];
+    double per_byte; /* of the slowest */
+    double latency;
+} route;
+
+static int n_resources(const fr_cluster *c) { return 2 * c->n_devices + 3 * c->n_groups; }
+
+/* --- life -------------------------------------------------------------------------------------*/
+
+/* Parents first, everything in range, nothing negative; depths filled. */
+static fr_status check(fr_ctx *ctx, const fr_cluster *c, int *depth)
+{
+    for (int g = 0; g < c->n_groups; g++) {
+        const fr_cluster_group *at = &c->groups[g];
+        if (g == 0 ? at->parent != -1 : at->parent < 0 || at->parent >= g)
+            return fr_fail(ctx, FR_INVALID,
+                           "cluster %s: group %d has parent %d; parents come "
+                           "first, and the first group is the root",
+                           c->name, g, at->parent);
+        depth[g] = g == 0 ? 0 : depth[at->parent] + 1;
+        if (depth[g] >= MAX_DEPTH)
+            return fr_fail(ctx, FR_INVALID, "cluster %s: groups nested deeper than %d", c->name,
+                           MAX_DEPTH);
+        if (!(at->bandwidth >= 0) || !(at->latency >= 0))
+            return fr_fail(ctx, FR_INVALID,
+                           "cluster %s: group %s has %g bytes/s and %g s of "
+                           "latency; neither may be below 0",
+                           c->name, at->name, at->bandwidth, at->latency);
+    }
+    for (int d = 0; d < c->n_devices; d++)
+        if (c->devices[d].group < 0 || c->devices[d].group >= c->n_groups)
+            return fr_fail(ctx, FR_INVALID, "cluster %s: device %d hangs on group %d of %d",
+                           c->name, d, c->devices[d].group, c->n_groups);
+    return FR_OK;
+}
+
+static double per_byte(const fr_cluster_group *g)
+{
+    return g->bandwidth > 0 ? 1 / g->bandwidth : 0;
+}
+
+static void fill_rates(fr_links *l)
+{
+    const fr_cluster *c = l->c;
+    double *at = l->per_byte;
+    for (int d = 0; d < c->n_devices; d++, at += 2)
+        at[0] = at[1] = per_byte(&c->groups[c->devices[d].group]);
+    for (int g = 0; g < c->n_groups; g++, at += 2)
+        at[0] = at[1] = g > 0 ? per_byte(&c->groups[c->groups[g].parent]) : 0;
+    for (int g = 0; g < c->n_groups; g++) *at++ = per_byte(&c->groups[g]);
+}
+
+fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out)
+{
+    fr_status status = FR_OK;
+    fr_links *l = FR_NEW(fr_links);
+    *out = NULL;
+    if (l) {
+        int n = n_resources(c);
+        l->c = c;
+        l->depth = FR_NEW_ARRAY(int, c->n_groups + 1);
+        l->free = FR_NEW_ARRAY(double, n + 1);
+        l->per_byte = FR_NEW_ARRAY(double, n + 1);
+        l->edges = FR_NEW_ARRAY(int, n + 1);
+        l->touched = FR_NEW_ARRAY(int, n + 1);
+        l->ring = FR_NEW_ARRAY(int, c->n_devices + 1);
+    }
+    if (!l || !l->depth || !l->free || !l->per_byte || !l->edges || !l->touched || !l->ring)
+        status = fr__no_memory(ctx, (size_t)n_resources(c) * sizeof(double), "links");
+    else
+        status = check(ctx, c, l->depth);
+    if (status == FR_OK) {
+        fill_rates(l);
+        *out = l;
+    } else {
+        fr_links_free(l);
+    }
+    return status;
+}
+
+void fr_links_free(fr_links *l)
+{
+    if (!l) return;
+    fr__free(l->depth);
+    fr__free(l->free);
+    fr__free(l->per_byte);
+    fr__free(l->edges);
+    fr__free(l->touched);
+    fr__free(l->ring);
+    fr__free(l);
+}
+
+void fr_links_reset(fr_links *l)
+{
+    for (int i = 0; i < n_resources(l->c); i++) l->free[i] = 0;
+}
+
+/* --- routes -----------------------------------------------------------------------------------*/
+
+static void pass(const fr_links *l, route *r, int resource)
+{
+    if (l->per_byte[resource] == 0) return;
+    r->resource[r->n++] = resource;
+    r->per_byte = fmax(r->per_byte, l->per_byte[resource]);
+}
+
+/* Through `group` by the port of its child, `way` 0 out or 1 in, or by its bus. */
+static void through(const fr_links *l, route *r, int group, int child_port, int way)
+{
+    const fr_cluster *c = l->c;
+    if (c->groups[group].is_shared)
+        pass(l, r, 2 * c->n_devices + 2 * c->n_groups + group);
+    else
+        pass(l, r, child_port + way);
+}
+
+static int group_port(const fr_links *l, int group) { return 2 * (l->c->n_devices + group); }
+
+static void find_route(const fr_links *l, int from, int to, route *r)
+{
+    const fr_cluster *c = l->c;
+    int a = c->devices[from].group, b = c->devices[to].group, port_a = 2 * from, port_b = 2 * to;
+    r->n = 0;
+    r->per_byte = r->latency = 0;
+    if (from == to) return;
+    while (a != b) {
+        bool is_up = l->depth[a] >= l->depth[b];
+        int group = is_up ? a : b;
+        through(l, r, group, is_up ? port_a : port_b, is_up ? 0 : 1);
+        r->latency += c->groups[group].latency;
+        *(is_up ? &port_a : &port_b) = group_port(l, group);
+        *(is_up ? &a : &b) = c->groups[group].parent;
+    }
+    r->latency += c->groups[a].latency;
+    through(l, r, a, port_a, 0);
+    if (!c->groups[a].is_shared) through(l, r, a, port_b, 1);
+}
+
+static bool is_device(const fr_links *l, int d) { return d >= 0 && d < l->c->n_devices; }
+
+double fr_links_send(fr_links *l, int from, int to, size_t bytes, double ready)
+{
+    route r;
+    if (!is_device(l, from) || !is_device(l, to)) return NAN;
+    find_route(l, from, to, &r);
+    double start = ready;
+    for (int i = 0; i < r.n; i++) start = fmax(start, l->free[r.resource[i]]);
+    for (int i = 0; i < r.n; i++)
+        l->free[r.resource[i]] = start + (double)bytes * l->per_byte[r.resource[i]];
+    return start + (double)bytes * r.per_byte + r.latency;
+}
+
+double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes)
+{
+    route r;
+    if (!is_device(l, from) || !is_device(l, to)) return NAN;
+    find_route(l, from, to, &r);
+    return (double)bytes * r.per_byte + r.latency;
+}
+
+/* --- sums -------------------------------------------------------------------------------------*/
+
+static int by_number(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+/* Neighbours are side by side, so the ring in ascending order leaves each group once. Workers on
+ * one device add up inside it. Returns the length; 0: not devices of this cluster. */
+static int make_ring(const fr_links *l, int n, const int *devices)
+{
+    int m = 0, n_good = 0;
+    bool is_sorted = true;
+    for (; n_good < n && is_device(l, devices[n_good]); n_good++) {
+        int *mark = &l->edges[2 * devices[n_good]];
+        if (*mark) continue;
+        is_sorted = is_sorted && (m == 0 || devices[n_good] > l->ring[m - 1]);
+        *mark = 1;
+        l->ring[m++] = devices[n_good];
+    }
+    for (int i = 0; i < m; i++) l->edges[2 * l->ring[i]] = 0;
+    if (!is_sorted) qsort(l->ring, (size_t)m, sizeof *l->ring, by_number);
+    return n_good == n ? m : 0;
+}
+
+typedef struct load {
+    double bytes; /* of an edge */
+    double time;  /* of the resource that takes longest */
+    double latency;
+    int n_touched;
+} load;
+
+/* What a sum puts on the links. The caller sets the edges back to 0. */
+static load ring_load(const fr_links *l, int n, size_t bytes)
+{
+    load sum = {.bytes = 2 * (double)bytes * (n - 1) / n};
+    double latency = 0;
+    int steps = 0;
+    route r;
+    for (int i = 0; i < n && n > 1; i++) {
+        find_route(l, l->ring[i], l->ring[(i + 1) % n], &r);
+        latency = fmax(latency, r.latency);
+        for (int k = 0; k < r.n; k++)
+            if (l->edges[r.resource[k]]++ == 0) l->touched[sum.n_touched++] = r.resource[k];
+    }
+    for (int i = 0; i < sum.n_touched; i++) {
+        int k = l->touched[i];
+        sum.time = fmax(sum.time, sum.bytes * l->edges[k] * l->per_byte[k]);
+    }
+    while (steps < 31 && 1u << steps < (unsigned)n) steps++;
+    sum.latency = 2 * latency * (steps < n - 1 ? steps : n - 1);
+    return sum;
+}
+
+double fr_links_sum(fr_links *l, int n, const int *devices, size_t bytes, double ready)
+{
+    int m = make_ring(l, n, devices);
+    if (m == 0) return NAN;
+    load sum = ring_load(l, m, bytes);
+    double start = ready;
+    for (int i = 0; i < sum.n_touched; i++) start = fmax(start, l->free[l->touched[i]]);
+    for (int i = 0; i < sum.n_touched; i++) {
+        int k = l->touched[i];
+        l->free[k] = start + sum.bytes * l->edges[k] * l->per_byte[k];
+        l->edges[k] = 0;
+    }
+    return start + sum.time + sum.latency;
+}
+
+double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t bytes)
+{
+    int m = make_ring(l, n, devices);
+    if (m == 0) return NAN;
+    load sum = ring_load(l, m, bytes);
+    for (int i = 0; i < sum.n_touched; i++) l->edges[l->touched[i]] = 0;
+    return sum.time + sum.latency;
+}

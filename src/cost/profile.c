@@ -1,0 +1,242 @@
+/* profile.c -- profiles as values: copied, checked, scaled, read and freed.
+ *
+ * Whoever makes one (a reader, a probe, a test) fills an fr_profile in memory of any kind and has
+ * it copied: the copy owns its texts and lists in one arena, is checked once, and is only read from
+ * then on. */
+#include "cost/profile.h"
+
+#include "graph/names.h"
+#include "io/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void fr_profile_free(fr_profile *p)
+{
+    if (!p) return;
+    struct fr_profile_store *s = p->arena;
+    pthread_mutex_destroy(&s->lock);
+    fr__arena_fini(&s->costs);
+    fr__free(s->memo);
+    fr__arena_fini(&s->arena);
+    fr__free(s);
+    fr__free(p);
+}
+
+/* --- copies ----------------------------------------------------------------------------------- */
+
+static bool copy_node(fr_arena *a, const fr_profile_node *from, int i, fr_profile_node *to)
+{
+    int *inputs = FR_ARENA_ARRAY(a, int, from->n_inputs);
+    *to = *from;
+    to->inputs = inputs;
+    to->name = from->name ? fr__arena_strdup(a, from->name) : fr__arena_printf(a, "node%d", i);
+    to->about = fr__arena_strdup(a, from->about ? from->about : "");
+    if (!inputs || !to->name || !to->about) return false;
+    if (from->n_inputs) memcpy(inputs, from->inputs, (size_t)from->n_inputs * sizeof(int));
+    return true;
+}
+
+static bool copy_all(fr_arena *a, const fr_profile *from, fr_profile *to)
+{
+    to->model = fr__arena_strdup(a, from->model ? from->model : "");
+    to->machine = fr__arena_strdup(a, from->machine ? from->machine : "");
+    to->nodes = FR_ARENA_ARRAY(a, fr_profile_node, from->n_nodes);
+    if (!to->model || !to->machine || !to->nodes) return false;
+    for (int i = 0; i < from->n_nodes; i++)
+        if (!copy_node(a, &from->nodes[i], i, &to->nodes[i])) return false;
+    return true;
+}
+
+fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
+{
+    size_t bytes = (size_t)p->n_nodes * sizeof *p->nodes;
+    *out = NULL;
+    fr_profile *copy = FR_NEW(fr_profile);
+    struct fr_profile_store *s = FR_NEW(struct fr_profile_store);
+    if (!copy || !s || pthread_mutex_init(&s->lock, NULL) != 0) {
+        fr__free(copy);
+        fr__free(s);
+        return fr__no_memory(ctx, bytes, "a profile");
+    }
+    *copy = *p;
+    copy->arena = s;
+    if (!copy_all(&s->arena, p, copy)) {
+        fr_profile_free(copy);
+        return fr__no_memory(ctx, bytes, "a profile");
+    }
+    *out = copy;
+    return FR_OK;
+}
+
+static bool is_number(double value, bool may_be_nan)
+{
+    return (value >= 0 && isfinite(value)) || (may_be_nan && isnan(value));
+}
+
+bool fr__profile_is_sound(const fr_profile *p, int i, char text[256])
+{
+    const fr_profile_node *n = &p->nodes[i];
+    const char *field = NULL;
+    double value = 0;
+#define FR_X(name, must)                                                \
+    if (!field && !is_number(n->name, strncmp(#name, "back_", 5) == 0)) \
+        field = #name, value = n->name;
+    FR_PROFILE_REALS(FR_X)
+#undef FR_X
+#define FR_X(name, must) \
+    if (!field && n->name < 0) field = #name, value = (double)n->name;
+    FR_PROFILE_INTS(FR_X)
+#undef FR_X
+    if (field) {
+        snprintf(text, 256, "%s is %g; expected a number of at least 0", field, value);
+        return false;
+    }
+    for (int k = 0; k < n->n_inputs; k++) {
+        if (n->inputs[k] >= 0 && n->inputs[k] < i) continue;
+        snprintf(text, 256, "input %d is node %d; expected one before it (0 to %d)", k,
+                 n->inputs[k], i - 1);
+        return false;
+    }
+    if (!n->is_input || n->n_inputs == 0) return true;
+    snprintf(text, 256, "it is fed from outside (is_input) and has inputs");
+    return false;
+}
+
+static fr_status check_names(fr_ctx *ctx, const fr_profile *p)
+{
+    fr_names names = {0};
+    fr_status status = FR_OK;
+    for (int i = 0; i < p->n_nodes && status == FR_OK; i++) {
+        int twin = fr__names_find(&names, p->nodes[i].name);
+        if (twin >= 0)
+            status = fr_fail(ctx, FR_INVALID, "profile of %s: nodes %d and %d are both called %s",
+                             p->model, twin, i, p->nodes[i].name);
+        else if (!fr__names_add(&names, p->nodes[i].name, i))
+            status = fr__no_memory(ctx, sizeof names, "the names of a profile");
+    }
+    fr__names_fini(&names);
+    return status;
+}
+
+static fr_status check(fr_ctx *ctx, const fr_profile *p)
+{
+    char text[256];
+    bool has_work = false;
+    for (int i = 0; i < p->n_nodes; i++) {
+        if (!fr__profile_is_sound(p, i, text))
+            return fr_fail(ctx, FR_INVALID, "profile of %s: node %d (%s): %s", p->model, i,
+                           p->nodes[i].name, text);
+        has_work |= !p->nodes[i].is_input;
+    }
+    if (!has_work)
+        return fr_fail(ctx, FR_INVALID, "profile of %s: no node that computes anything", p->model);
+    if (p->batch < 0 || p->n_micro < 0 || !(p->step_s >= 0) || !(p->accounted >= 0) ||
+        !(p->workspace_bytes >= 0) || !(p->state_per_weight >= 0))
+        return fr_fail(ctx, FR_INVALID,
+                       "profile of %s: batch, n_micro, step_s, accounted, workspace_bytes and "
+                       "state_per_weight must be at least 0",
+                       p->model);
+    return check_names(ctx, p);
+}
+
+static fr_status look_around(fr_ctx *ctx, const fr_profile *p)
+{
+    struct fr_profile_store *s = p->arena;
+    s->last_use = FR_ARENA_ARRAY(&s->arena, int, p->n_nodes);
+    s->has_grad = FR_ARENA_ARRAY(&s->arena, bool, p->n_nodes);
+    if (!s->last_use || !s->has_grad)
+        return fr__no_memory(ctx, (size_t)p->n_nodes * sizeof(int), "a profile");
+    for (int i = 0; i < p->n_nodes; i++) {
+        s->last_use[i] = -1;
+        s->has_grad[i] = p->nodes[i].param_bytes > 0;
+        for (int k = 0; k < p->nodes[i].n_inputs; k++) {
+            s->last_use[p->nodes[i].inputs[k]] = i;
+            s->has_grad[i] |= s->has_grad[p->nodes[i].inputs[k]];
+        }
+    }
+    return FR_OK;
+}
+
+fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
+{
+    FR_TRY(fr__profile_clone(ctx, p, out));
+    fr_status status = check(ctx, *out);
+    if (status == FR_OK) status = look_around(ctx, *out);
+    if (status == FR_OK) return FR_OK;
+    fr_profile_free(*out);
+    *out = NULL;
+    return status;
+}
+
+fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr_profile **out)
+{
+    fr_profile whole = *parts[0];
+    *out = NULL;
+    whole.n_nodes = 0;
+    whole.step_s = whole.accounted = 0;
+    for (int i = 0; i < n; i++) whole.n_nodes += parts[i]->n_nodes;
+    whole.nodes = FR_NEW_ARRAY(fr_profile_node, whole.n_nodes);
+    if (!whole.nodes) return fr__no_memory(ctx, sizeof *whole.nodes, "a profile of all stages");
+    fr_profile_node *to = whole.nodes;
+    for (int i = 0; i < n; i++) {
+        memcpy(to, parts[i]->nodes, (size_t)parts[i]->n_nodes * sizeof *to);
+        to += parts[i]->n_nodes;
+        if (parts[i]->workspace_bytes > whole.workspace_bytes)
+            whole.workspace_bytes = parts[i]->workspace_bytes;
+    }
+    fr_status status = fr_profile_copy(ctx, &whole, out);
+    fr__free(whole.nodes);
+    return status;
+}
+
+fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_profile **out)
+{
+    *out = NULL;
+    if (p->batch < 1 || batch < 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "profile of %s: cannot be scaled from micro-batches of %d samples to %d; "
+                       "both must be known",
+                       p->model, p->batch, batch);
+    FR_TRY(fr_profile_copy(ctx, p, out));
+    double r = (double)batch / p->batch;
+    for (int i = 0; i < p->n_nodes; i++) {
+        fr_profile_node *n = &(*out)->nodes[i];
+        n->forward_s *= r, n->backward_s *= r, n->back_input_s *= r, n->back_weight_s *= r;
+        n->flops *= r;
+        n->output_bytes = llround((double)n->output_bytes * r);
+        n->kept_bytes = llround((double)n->kept_bytes * r);
+    }
+    (*out)->batch = batch;
+    (*out)->workspace_bytes *= r;
+    (*out)->step_s = (*out)->accounted = 0;
+    return FR_OK;
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out)
+{
+    unsigned char *data;
+    size_t bytes;
+    *out = NULL;
+    FR_TRY(fr__file_read(ctx, path, FR_PROFILE_MAX_BYTES, &data, &bytes));
+    char *text = (char *)data;
+    fr_status status;
+    if (strlen(text) != bytes)
+        status = fr_fail(ctx, FR_INVALID, "%s: holds zero bytes; a profile is text", path);
+    else if (text[strspn(text, " \t\r\n")] == '{')
+        status = fr__profile_from_json(ctx, path, text, bytes, out);
+    else
+        status = fr__profile_from_text(ctx, path, text, out);
+    fr__free(data);
+    return status;
+}
+
+fr_status fr__profile_put(fr_ctx *ctx, const char *path, const char *text, size_t bytes)
+{
+    if (strcmp(path, "-") != 0) return fr__file_replace(ctx, path, text, bytes);
+    return fr__fd_write(ctx, STDOUT_FILENO, "standard output", text, bytes);
+}

@@ -1,0 +1,288 @@
+/* profile_json.c -- profiles as JSON, a node a line; inputs by name, or by number from 0.
+ *
+ *     {"format": 1, "model": "mlp", "machine": "...", "batch": 32, ...,
+ *      "nodes": [
+ *        {"name": "fc1", "about": "linear (512)", "forward_s": 0.001, ..., "inputs": ["x"]},
+ *        ...]}
+ *
+ * The JSON library does not say where a value stood, so the line of a node is found by looking
+ * through the text once more when there is something to complain about. */
+#include "cost/profile.h"
+
+#include "graph/names.h"
+#include "io/json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { FORMAT = 1 };
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static void put_node(fr_json *j, const fr_profile *p, const fr_profile_node *n)
+{
+    fr__json_object(j, NULL);
+    int indent = j->indent;
+    j->indent = 0;
+    fr__json_text(j, "name", n->name);
+    fr__json_text(j, "about", n->about);
+    if (n->is_input) fr__json_bool(j, "is_input", true);
+#define FR_X(field, must) \
+    if (!isnan(n->field)) fr__json_real(j, #field, n->field);
+    FR_PROFILE_REALS(FR_X)
+#undef FR_X
+#define FR_X(field, must) fr__json_int(j, #field, n->field);
+    FR_PROFILE_INTS(FR_X)
+#undef FR_X
+    fr__json_list(j, "inputs");
+    for (int k = 0; k < n->n_inputs; k++) fr__json_text(j, NULL, p->nodes[n->inputs[k]].name);
+    fr__json_end(j);
+    fr__json_end(j);
+    j->indent = indent;
+}
+
+static bool put(fr_json *j, const fr_profile *p)
+{
+    fr__json_object(j, NULL);
+    fr__json_int(j, "format", FORMAT);
+    fr__json_text(j, "model", p->model);
+    fr__json_text(j, "machine", p->machine);
+    fr__json_int(j, "batch", p->batch);
+    fr__json_int(j, "n_micro", p->n_micro);
+    fr__json_real(j, "step_s", p->step_s);
+    fr__json_real(j, "accounted", p->accounted);
+    fr__json_real(j, "workspace_bytes", p->workspace_bytes);
+    fr__json_real(j, "state_per_weight", p->state_per_weight);
+    fr__json_list(j, "nodes");
+    for (int i = 0; i < p->n_nodes; i++) put_node(j, p, &p->nodes[i]);
+    fr__json_end(j);
+    fr__json_end(j);
+    return fr__json_finish(j);
+}
+
+fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p, const char *path)
+{
+    fr_json j;
+    fr__json_to_buffer(&j, NULL, 0, 1);
+    put(&j, p); /* into no room: to learn how much it takes */
+    size_t room = j.bytes + 2;
+    char *text = fr__alloc(room);
+    if (!text) return fr__no_memory(ctx, room, "the text of a profile");
+    fr__json_to_buffer(&j, text, room, 1);
+    fr_status status = FR_OK;
+    if (!put(&j, p)) status = fr_fail(ctx, FR_INTERNAL, "%s: the profile does not fit", path);
+    if (status == FR_OK) {
+        text[j.bytes] = '\n';
+        status = fr__profile_put(ctx, path, text, j.bytes + 1);
+    }
+    fr__free(text);
+    return status;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+struct reader {
+    fr_ctx *ctx;
+    const char *path, *text;
+    fr_arena arena;
+    fr_profile profile; /* all in the arena */
+    fr_names names;
+};
+
+/* Line on which item i of the list "nodes" begins; i < 0: of the document. */
+static int line_of(const struct reader *r, int i)
+{
+    int line = 1, depth = 0, seen = -1;
+    bool in_text = false;
+    for (const char *t = r->text; *t; t++) {
+        line += *t == '\n';
+        if (in_text && *t == '\\' && t[1]) {
+            t++;
+        } else if (*t == '"') {
+            in_text = !in_text;
+        } else if (!in_text && (*t == '{' || *t == '[')) {
+            depth++;
+            if (i < 0 || (*t == '{' && depth == 3 && ++seen == i)) return line;
+        } else if (!in_text && (*t == '}' || *t == ']')) {
+            depth--;
+        }
+    }
+    return line;
+}
+
+static fr_status fail_at(const struct reader *r, int i, const char *format, ...) FR_PRINTF(3, 4);
+
+static fr_status fail_at(const struct reader *r, int i, const char *format, ...)
+{
+    char text[512], node[24] = "";
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (i >= 0) snprintf(node, sizeof node, "node %d: ", i);
+    return fr_fail(r->ctx, FR_INVALID, "%s:%d: %s%s", r->path, line_of(r, i), node, text);
+}
+
+static fr_status check_keys(const struct reader *r, int i, json_t *o, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(o, key, value)
+    {
+        const char *const *k = known;
+        while (*k && strcmp(*k, key) != 0) k++;
+        if (!*k) return fail_at(r, i, "nobody knows the key \"%.60s\"", key);
+    }
+    return FR_OK;
+}
+
+/* A number of at least 0; absent (or null) and not demanded: *out stays. */
+static fr_status get_real(const struct reader *r, int i, json_t *o, const char *key, bool must,
+                          double *out)
+{
+    json_t *v = json_object_get(o, key);
+    if (!must && (!v || json_is_null(v))) return FR_OK;
+    double value = json_is_number(v) ? json_number_value(v) : NAN;
+    if (!(value >= 0))
+        return fail_at(r, i, "%s: expected a number of at least 0, found %s", key,
+                       !v                  ? "nothing"
+                       : json_is_number(v) ? "a negative one"
+                                           : "something else");
+    *out = value;
+    return FR_OK;
+}
+
+static fr_status get_int(const struct reader *r, int i, json_t *o, const char *key, bool must,
+                         int64_t max, int64_t *out)
+{
+    double value = (double)*out;
+    FR_TRY(get_real(r, i, o, key, must, &value));
+    if (value != floor(value) || value > (double)max)
+        return fail_at(r, i, "%s: expected a whole number up to %lld, found %g", key,
+                       (long long)max, value);
+    json_t *v = json_object_get(o, key);
+    *out = json_is_integer(v) ? json_integer_value(v) : (int64_t)value;
+    return FR_OK;
+}
+
+static fr_status get_text(struct reader *r, int i, json_t *o, const char *key, bool must,
+                          const char **out)
+{
+    json_t *v = json_object_get(o, key);
+    const char *text = json_is_string(v) ? json_string_value(v) : NULL;
+    if (!v && !must) text = "";
+    if (!text || (must && !*text)) return fail_at(r, i, "%s: expected a text", key);
+    *out = fr__arena_strdup(&r->arena, text);
+    return *out ? FR_OK : fr__no_memory(r->ctx, strlen(text), r->path);
+}
+
+static fr_status get_inputs(struct reader *r, int i, json_t *list, fr_profile_node *n)
+{
+    if (!list) return FR_OK;
+    if (!json_is_array(list)) return fail_at(r, i, "inputs: expected a list");
+    n->n_inputs = (int)json_array_size(list);
+    int *inputs = FR_ARENA_ARRAY(&r->arena, int, n->n_inputs);
+    if (!inputs) return fr__no_memory(r->ctx, json_array_size(list), r->path);
+    for (int k = 0; k < n->n_inputs; k++) {
+        json_t *v = json_array_get(list, (size_t)k);
+        if (json_is_string(v)) {
+            inputs[k] = fr__names_find(&r->names, json_string_value(v));
+            if (inputs[k] < 0)
+                return fail_at(r, i, "input \"%.60s\" is not among the nodes before it",
+                               json_string_value(v));
+        } else if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < i) {
+            inputs[k] = (int)json_integer_value(v);
+        } else {
+            return fail_at(r, i, "inputs: expected names or numbers of nodes before it");
+        }
+    }
+    n->inputs = inputs;
+    return FR_OK;
+}
+
+static fr_status get_node(struct reader *r, int i, json_t *o)
+{
+    static const char *const known[] = {"name", "about", "is_input", "inputs",
+#define FR_X(field, must) #field,
+                                        FR_PROFILE_REALS(FR_X) FR_PROFILE_INTS(FR_X)
+#undef FR_X
+                                            NULL};
+    fr_profile_node *n = &r->profile.nodes[i];
+    if (!json_is_object(o)) return fail_at(r, i, "expected an object");
+    FR_TRY(check_keys(r, i, o, known));
+    FR_TRY(get_text(r, i, o, "name", true, &n->name));
+    FR_TRY(get_text(r, i, o, "about", false, &n->about));
+    n->back_input_s = n->back_weight_s = NAN;
+    n->kept_bytes = -1;
+#define FR_X(field, must) FR_TRY(get_real(r, i, o, #field, must, &n->field));
+    FR_PROFILE_REALS(FR_X)
+#undef FR_X
+#define FR_X(field, must)                   \
+    if (must || json_object_get(o, #field)) \
+        FR_TRY(get_int(r, i, o, #field, must, INT64_MAX / 2, &n->field));
+    FR_PROFILE_INTS(FR_X)
+#undef FR_X
+    if (n->kept_bytes < 0) n->kept_bytes = n->output_bytes;
+    json_t *is_input = json_object_get(o, "is_input");
+    if (is_input && !json_is_boolean(is_input))
+        return fail_at(r, i, "is_input: expected true or false");
+    n->is_input = json_is_true(is_input);
+    FR_TRY(get_inputs(r, i, json_object_get(o, "inputs"), n));
+    char text[256];
+    if (!fr__profile_is_sound(&r->profile, i, text)) return fail_at(r, i, "%s", text);
+    if (fr__names_find(&r->names, n->name) >= 0)
+        return fail_at(r, i, "node %d is called \"%.60s\" too", fr__names_find(&r->names, n->name),
+                       n->name);
+    if (!fr__names_add(&r->names, n->name, i)) return fr__no_memory(r->ctx, 0, r->path);
+    return FR_OK;
+}
+
+static fr_status get_all(struct reader *r, json_t *o)
+{
+    static const char *const known[] = {
+        "format",    "model",           "machine",          "batch", "n_micro", "step_s",
+        "accounted", "workspace_bytes", "state_per_weight", "nodes", NULL};
+    fr_profile *p = &r->profile;
+    int64_t format = 0, batch = 0, n_micro = 0;
+    if (!json_is_object(o)) return fail_at(r, -1, "expected an object");
+    FR_TRY(get_int(r, -1, o, "format", true, INT64_MAX / 2, &format));
+    if (format != FORMAT)
+        return fail_at(r, -1, "format is %lld; this Forerun reads format %d", (long long)format,
+                       FORMAT);
+    FR_TRY(check_keys(r, -1, o, known));
+    FR_TRY(get_text(r, -1, o, "model", false, &p->model));
+    FR_TRY(get_text(r, -1, o, "machine", false, &p->machine));
+    FR_TRY(get_int(r, -1, o, "batch", false, INT32_MAX, &batch));
+    FR_TRY(get_int(r, -1, o, "n_micro", false, INT32_MAX, &n_micro));
+    FR_TRY(get_real(r, -1, o, "step_s", false, &p->step_s));
+    FR_TRY(get_real(r, -1, o, "accounted", false, &p->accounted));
+    FR_TRY(get_real(r, -1, o, "workspace_bytes", false, &p->workspace_bytes));
+    FR_TRY(get_real(r, -1, o, "state_per_weight", false, &p->state_per_weight));
+    json_t *nodes = json_object_get(o, "nodes");
+    if (!json_is_array(nodes) || json_array_size(nodes) == 0)
+        return fail_at(r, -1, "nodes: expected a list of at least one");
+    p->batch = (int)batch;
+    p->n_micro = (int)n_micro;
+    p->n_nodes = (int)json_array_size(nodes);
+    p->nodes = FR_ARENA_ARRAY(&r->arena, fr_profile_node, p->n_nodes);
+    if (!p->nodes) return fr__no_memory(r->ctx, json_array_size(nodes), r->path);
+    for (int i = 0; i < p->n_nodes; i++) FR_TRY(get_node(r, i, json_array_get(nodes, (size_t)i)));
+    return FR_OK;
+}
+
+fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
+                                fr_profile **out)
+{
+    json_error_t error;
+    json_t *o = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!o)
+        return fr_fail(ctx, FR_INVALID, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    struct reader r = {.ctx = ctx, .path = path, .text = text};
+    fr_status status = get_all(&r, o);
+    if (status == FR_OK) status = fr_profile_copy(ctx, &r.profile, out);
+    json_decref(o);
+    fr__names_fini(&r.names);
+    fr__arena_fini(&r.arena);
+    return status;
+}

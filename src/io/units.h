@@ -1,0 +1,18 @@
+/* units.h -- amounts as people write them: "16 GB", "24 GiB", "10 Gbit/s", "5 us", "11.76 TFLOP/s".
+ * A plain number is in bytes, bytes/s, seconds or FLOP/s. */
+#ifndef FR_IO_UNITS_H
+#define FR_IO_UNITS_H
+
+#include <forerun/io.h>
+
+typedef enum fr_unit { FR_UNIT_BYTES, FR_UNIT_RATE, FR_UNIT_SECONDS, FR_UNIT_FLOPS } fr_unit;
+
+/* False: not an amount of this kind. */
+bool fr__amount_scan(const char *text, fr_unit unit, double *value);
+/* The shortest text that fr__amount_scan reads back to the same double. */
+void fr__amount_format(double value, fr_unit unit, char text[48]);
+/* A key of a config; absent: preset. */
+fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double preset, double min,
+                          double max, double *out);
+
+#endif
