@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "train/setup.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct fr_run_model {

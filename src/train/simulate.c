@@ -4,6 +4,7 @@
 #include "train/setup.h"
 #include "train/trace.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_COMPILED = 128, N_EVENTS = 20000 };

@@ -73,32 +73,6 @@ static double snapshot_bytes(const fr_setup *s, const fr_engine *e)
     return n * sizeof(float);
 }
 
-void fr__tell_start(const fr_setup *s, const fr_engine *e)
-{
-    char memory[320];
-    fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
-           fr_graph_name(s->graph), in_brief((double)fr_graph_param_count(s->graph), of_count).text,
-           memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
-           (long long)s->settings.batch);
-    if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);
-    tell_prediction_of_time(s);
-    if (s->settings.is_micro_chosen)
-        fr_log(s->ctx, FR_LOG_INFO,
-               "train.micro is %lld: one micro-batch for each replica at least",
-               (long long)s->settings.micro);
-    if (s->settings.checkpoint_every > 0)
-        fr_log(s->ctx, FR_LOG_INFO, "checkpoints are written from a copy: %s more in all",
-               in_brief(snapshot_bytes(s, e), of_bytes).text);
-}
-
-static void tell_time(const fr_setup *s, const fr_bubble *b)
-{
-    fr_log(s->ctx, FR_LOG_INFO,
-           "workers idle %.1f %%: fill and drain %.1f, imbalance %.1f, communication and the rest "
-           "%.1f",
-           100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
-}
-
 /* "41.2 ms", "1.53 s" */
 static const char *time_text(double seconds, char *text, size_t room)
 {
@@ -124,6 +98,32 @@ static void tell_prediction_of_time(const fr_setup *s)
            in_brief((double)s->settings.batch / p->s_per_batch, of_count).text,
            100 * p->result.bubble, p->is_measured ? "stages measured in" : "by",
            p->is_measured ? time_text(p->spent_s, (char[32]){0}, 32) : s->settings.profile);
+}
+
+void fr__tell_start(const fr_setup *s, const fr_engine *e)
+{
+    char memory[320];
+    fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
+           fr_graph_name(s->graph), in_brief((double)fr_graph_param_count(s->graph), of_count).text,
+           memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
+           (long long)s->settings.batch);
+    if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);
+    tell_prediction_of_time(s);
+    if (s->settings.is_micro_chosen)
+        fr_log(s->ctx, FR_LOG_INFO,
+               "train.micro is %lld: one micro-batch for each replica at least",
+               (long long)s->settings.micro);
+    if (s->settings.checkpoint_every > 0)
+        fr_log(s->ctx, FR_LOG_INFO, "checkpoints are written from a copy: %s more in all",
+               in_brief(snapshot_bytes(s, e), of_bytes).text);
+}
+
+static void tell_time(const fr_setup *s, const fr_bubble *b)
+{
+    fr_log(s->ctx, FR_LOG_INFO,
+           "workers idle %.1f %%: fill and drain %.1f, imbalance %.1f, communication and the rest "
+           "%.1f",
+           100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
 }
 
 static void tell_error_of_time(const fr_setup *s, double measured)
