@@ -15,7 +15,8 @@ extern "C" {
 /* Sizes; zero means the model's own default. */
 typedef struct fr_model_options {
     int64_t inputs, depth, width, classes; /* mlp, snn, cnn; classes for all classifiers */
-    int64_t layers, heads, context, vocab; /* gpt, transformer, reslstm */
+    int64_t layers, heads, context, vocab; /* gpt, transformer, reslstm, gnmt, biglstm */
+    int64_t projection;                    /* biglstm */
     int64_t channels, image;               /* CNNs: input channels, height = width */
     double dropout;                        /* negative: default */
     double label_smoothing;
@@ -28,7 +29,9 @@ typedef enum fr_model_input {
     FR_MODEL_FEATURES, /* input (inputs) */
     FR_MODEL_IMAGE,    /* input (channels, image, image) */
     FR_MODEL_TOKENS,   /* input (context) */
-    FR_MODEL_TEXT      /* input (context) and length (): the rest is padding */
+    FR_MODEL_TEXT,     /* input (context) and length (): the rest is padding */
+    FR_MODEL_PAIR      /* input (2 context): a text and, shifted, its translation; length () of the
+                          first */
 } fr_model_input;
 
 typedef struct fr_model {

@@ -7,7 +7,9 @@
  *            and width the pattern repeats every 4, so that convolutions and pooling see it.
  *   tokens   half of them from four words that mark the class, the rest by lot
  *   next     (one target a token) mostly the following letter of a small alphabet, at times
- *            any: a model learns the rule and is left with the surprise */
+ *            any: a model learns the rule and is left with the surprise
+ *   pairs    (twice as many tokens as targets) a text of letters by lot and its translation: each
+ *            letter becomes the following one */
 #include "base/philox.h"
 #include "data/source.h"
 
@@ -22,7 +24,7 @@ typedef struct synthetic_set {
     fr_dataset base;
     uint64_t seed;
     int64_t input_count, target_count;
-    bool is_next_token;
+    bool is_next_token, is_pair;
     float *pool; /* (PLACES + input_count) normal numbers; NULL for tokens */
     int32_t n_letters, first_letter, letter_step; /* token ids in use */
 } synthetic_set;
@@ -89,6 +91,20 @@ static void put_next_tokens(const synthetic_set *s, lots *l, uint32_t start, int
     }
 }
 
+/* Source, then what the decoder reads: the targets one step later, behind a start token, 0. */
+static void put_pair(const synthetic_set *s, lots *l, int64_t n, int32_t *ids, int32_t *target)
+{
+    int64_t context = s->target_count;
+    int32_t *known = ids + context;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t letter = draw_lot(l) % (uint32_t)s->n_letters;
+        ids[i] = letter_id(s, letter);
+        target[i] = letter_id(s, letter + 1);
+        known[i] = i > 0 ? target[i - 1] : 0;
+    }
+    for (int64_t i = n; i < context; i++) ids[i] = known[i] = 0, target[i] = FR_TARGET_IGNORE;
+}
+
 static void put_marked_tokens(const synthetic_set *s, lots *l, const uint32_t marks[N_MARKS],
                               int64_t n, int32_t *ids)
 {
@@ -113,10 +129,15 @@ static fr_status synthetic_read(const fr_dataset *d, fr_split split, int64_t ind
         put_numbers(s, s->pool + lot[1] % PLACES, s->pool + marks[0] % PLACES, input);
         return FR_OK;
     }
-    int64_t n = s->input_count;
+    int64_t n = s->is_pair ? s->target_count : s->input_count;
     if (d->info.has_length) n -= lot[1] % (uint32_t)(n / 2 + 1);
     lots l = {.seed = s->seed, .index = (uint64_t)index, .id = id};
     int32_t *ids = input;
+    *length = (int32_t)n;
+    if (s->is_pair) {
+        put_pair(s, &l, n, ids, target);
+        return FR_OK;
+    }
     if (s->is_next_token)
         put_next_tokens(s, &l, lot[2], n, ids, target);
     else
@@ -125,7 +146,6 @@ static fr_status synthetic_read(const fr_dataset *d, fr_split split, int64_t ind
         ids[i] = 0;
         if (s->is_next_token) target[i] = FR_TARGET_IGNORE;
     }
-    *length = (int32_t)n;
     return FR_OK;
 }
 
@@ -158,7 +178,7 @@ static void choose_letters(synthetic_set *s)
 {
     const fr_data_info *info = &s->base.info;
     int64_t vocab = info->vocab;
-    if (s->is_next_token && info->n_classes < vocab) vocab = info->n_classes;
+    if ((s->is_next_token || s->is_pair) && info->n_classes < vocab) vocab = info->n_classes;
     if (info->has_length && vocab > 3) s->first_letter = 2; /* after padding and unknown */
     int64_t usable = vocab - s->first_letter;
     s->n_letters = usable < MAX_LETTERS ? (int32_t)usable : MAX_LETTERS;
@@ -183,6 +203,8 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
     s->target_count = fr_shape_count(&want->target);
     s->is_next_token =
         want->input_dtype == FR_I32 && want->target.n_dims > 0 && s->target_count == s->input_count;
+    s->is_pair = want->input_dtype == FR_I32 && want->target.n_dims > 0 &&
+                 s->input_count == 2 * s->target_count;
     if (want->input_dtype == FR_I32) {
         choose_letters(s);
     } else {

@@ -13,17 +13,16 @@ static size_t node_bytes(const fr_engine *e, int node)
            (size_t)e->desc.micro_batch;
 }
 
-/* The role of an INPUT node, by its use: the loss reads the target, and operators over time take
- * the length as their second input. */
+/* The role of an INPUT node, by its use: the loss reads the target, and operators over time the
+ * length. */
 fr_role fr__role_of(const fr_graph *g, int node)
 {
     if (fr_graph_node(g, node)->op != FR_OP_INPUT) return FR_ROLE_WIRE;
     for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
         const fr_node *user = fr_graph_node(g, i);
-        if (user->n_inputs < 2 || user->inputs[1] != node) continue;
-        if (user->op == FR_OP_CROSS_ENTROPY) return FR_ROLE_TARGET;
-        if (user->op == FR_OP_ATTENTION || user->op == FR_OP_MEAN_TIME ||
-            user->op == FR_OP_LAST_TIME)
+        int length = fr_operator_length_input(user->op);
+        if (user->op == FR_OP_CROSS_ENTROPY && user->inputs[1] == node) return FR_ROLE_TARGET;
+        if (length >= 0 && length < user->n_inputs && user->inputs[length] == node)
             return FR_ROLE_LENGTH;
     }
     return FR_ROLE_INPUT;

@@ -115,6 +115,8 @@ static fr_status make_parts(fr_engine *e)
                                            .replica = q,
                                            .n_replicas = s->replicas[k],
                                            .n_micro = e->desc.n_micro / s->replicas[k],
+                                           .recomputes = e->desc.schedule && e->desc.recompute &&
+                                                         e->desc.recompute[k],
                                            .bounds = e->stages[k]};
             w->parts[w->n_parts++] = fr__part(e, k, q);
             e->n_local_parts += w->is_local;

@@ -17,7 +17,8 @@
  *     params.c    parameters in and out               watch.c    faults, stalls, who to blame
  *     snapshot.c  a copy for a checkpoint             collect.c  notes of all workers to rank 0
  *     drain.c     replicas agree after a call         tree.c     the order of an exact sum
- *     sync.h      rules of replicas, sync_*.c         peers.c    such a rule in the engine */
+ *     sync.h      rules of replicas, sync_*.c         peers.c    such a rule in the engine
+ *     areas.c     where activations lie, recompute */
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
@@ -96,6 +97,14 @@ typedef struct fr_out_port {
 
 /* --- a stage -------------------------------------------------------------------------------- */
 
+/* Memory that the program of a stage keeps activations in, outputs behind them (areas.c). */
+typedef struct fr_areas {
+    int n;
+    size_t stride;
+    char *at;
+    const int *of_forward, *of_backward; /* [micro-batch of the segment]: area of F; of B, I, W */
+} fr_areas;
+
 /* A program with its ports tied to wires, and room for the pointers of one pass. */
 typedef struct fr_bound {
     fr_program *program; /* NULL: none */
@@ -104,11 +113,13 @@ typedef struct fr_bound {
     int loss_port, logits_port; /* -1: not here */
     const void **inputs, **output_grads;
     void **outputs, **input_grads;
-    size_t slot_bytes;   /* of the program, aligned: the outputs lie behind */
+    size_t slot_bytes;   /* of the program, aligned: outputs lie behind */
     size_t output_bytes; /* of all outputs */
-    size_t stride;       /* of a slot */
+    fr_areas areas;
     int n_slots;
-    char *slots;
+    size_t stride;       /* from the outputs of a slot to those of the next */
+    char *outputs_at;    /* of slot 0 */
+    size_t memory_bytes; /* of areas and slots */
 } fr_bound;
 
 /* A piece of a parameter's gradient whose squares are summed at one go. */
@@ -139,7 +150,8 @@ struct fr_part {
     fr_engine *engine;
     fr_worker *worker;
     int index, stage, replica, n_replicas;
-    int n_micro; /* micro-batches of a mini-batch that come here */
+    int n_micro;     /* micro-batches of a mini-batch that come here */
+    bool recomputes; /* a backward runs the forward again */
     fr_stage bounds;
     fr_bound bound[FR_N_MODES];
     fr_program *layout; /* how parameters lie in the blocks */
@@ -158,7 +170,9 @@ struct fr_part {
     fr_sum *buffer_sum; /* NULL: no replicas, or no running statistics */
     size_t buffer_room_bytes;
     char *buffer_room;
-    float *buffers; /* running statistics, then n_snaps copies: at the start of a mini-batch */
+    /* Running statistics, then n_snaps copies: at the start of a mini-batch; then, with recompute,
+     * one that forwards which run again may change. */
+    float *buffers;
     int n_snaps;
     int64_t begun;                   /* mini-batches whose first forward has begun */
     bool is_ridden;                  /* the update rides on the last backward */
@@ -345,6 +359,10 @@ fr_status fr__part_measure(fr_engine *e);
 fr_status fr__part_allocate(fr_worker *w, void *arg);
 fr_status fr__part_make_store(fr_part *p);
 void fr__part_release(fr_worker *w);
+
+/* areas.c: how many there are and how large, after the program; where, after allocation. */
+fr_status fr__areas_plan(fr_part *p, fr_mode mode);
+void fr__areas_place(fr_part *p, fr_mode mode, char *memory);
 
 /* wires.c: taps and sizes before allocation, memory and channels after it. */
 fr_status fr__wires_plan(fr_engine *e);

@@ -1,8 +1,7 @@
 /* part.c -- a stage on its worker: programs compiled, sizes added up, blocks taken.
  *
- * A slot holds what the program keeps of a micro-batch and, behind it, the stage's outputs: readers
- * on other workers read them there. No micro-batch is in flight when an evaluation begins, so it
- * borrows the slots and the workspace. What is predicted here is exactly what is then taken. */
+ * No micro-batch is in flight when an evaluation begins, so it borrows slots and workspace. What is
+ * predicted here is exactly what is then taken. */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -74,9 +73,7 @@ static fr_status make_program(fr_part *p, fr_mode mode)
     FR_TRY(bind_inputs(p, b));
     bind_outputs(p, b);
     b->slot_bytes = fr__align_up(fr_program_sizes_of(b->program)->slot_bytes);
-    b->stride = b->slot_bytes + b->output_bytes;
-    b->n_slots = e->schedule[mode]->n_slots[p->stage];
-    return FR_OK;
+    return fr__areas_plan(p, mode);
 }
 
 static fr_status open_device(fr_worker *w)
@@ -159,6 +156,12 @@ static fr_status list_norm_blocks(fr_part *p)
     return FR_OK;
 }
 
+/* Floats of the running statistics and their copies. */
+static size_t n_statistics(const fr_part *p)
+{
+    return p->n_buffers * (size_t)(1 + p->n_snaps + p->recomputes);
+}
+
 static fr_status measure_part(fr_part *p, fr_memory_use *use)
 {
     const fr_engine *e = p->engine;
@@ -177,11 +180,10 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     p->weight_stride = bytes / sizeof(float);
     use->weights += (size_t)p->n_weight_blocks * bytes;
     if (p->n_weight_blocks > use->weight_copies) use->weight_copies = p->n_weight_blocks;
-    use->buffers += p->n_buffers * sizeof(float) * (size_t)(1 + p->n_snaps);
+    use->buffers += n_statistics(p) * sizeof(float);
     use->cache += fr_program_sizes_of(eval->program)->cache_bytes;
     use->io += p->landing_bytes;
-    use->slots +=
-        most((size_t)train->n_slots * train->stride, (size_t)eval->n_slots * eval->stride);
+    use->slots += most(train->memory_bytes, eval->memory_bytes);
     if (!trains) return FR_OK;
     use->cache += fr_program_sizes_of(train->program)->cache_bytes;
     FR_TRY(fr__gather_measure(p));
@@ -244,12 +246,9 @@ static fr_status allocate_part(fr_part *p)
     fr_bound *train = &p->bound[FR_MODE_TRAIN], *eval = &p->bound[FR_MODE_EVAL];
     void *at;
     FR_TRY(take_floats(w, (size_t)p->n_weight_blocks * p->weight_stride, "weights", &p->weights));
-    FR_TRY(
-        take_floats(w, p->n_buffers * (size_t)(1 + p->n_snaps), "running statistics", &p->buffers));
-    FR_TRY(take(w,
-                most((size_t)train->n_slots * train->stride, (size_t)eval->n_slots * eval->stride),
-                "activations", &at));
-    train->slots = eval->slots = at;
+    FR_TRY(take_floats(w, n_statistics(p), "running statistics", &p->buffers));
+    FR_TRY(take(w, most(train->memory_bytes, eval->memory_bytes), "activations", &at));
+    for (int mode = 0; mode < FR_N_MODES; mode++) fr__areas_place(p, (fr_mode)mode, at);
     FR_TRY(take(w, p->landing_bytes, "messages from other processes", &at));
     p->landing = at;
     if (!train->program) return FR_OK;

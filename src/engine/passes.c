@@ -111,15 +111,19 @@ static fr_status aim_inputs(fr_part *p, fr_mode mode, const fr_feed *feed, int m
     return FR_OK;
 }
 
-static void aim_outputs(fr_bound *b, int slot)
+static char *area_at(const fr_bound *b, int area)
 {
-    char *base = b->slots + (size_t)slot * b->stride + b->slot_bytes;
+    return b->areas.at + (size_t)area * b->areas.stride;
+}
+
+static void aim_outputs(fr_bound *b, char *base)
+{
     for (int i = 0; i < fr_program_n_outputs(b->program); i++)
         b->outputs[i] = base + b->out[i].offset;
 }
 
 static fr_pass make_pass(fr_part *p, fr_mode mode, const fr_view *view, int64_t batch, int micro,
-                         int slot)
+                         char *area)
 {
     const fr_engine *e = p->engine;
     const fr_bound *b = &p->bound[mode];
@@ -129,7 +133,7 @@ static fr_pass make_pass(fr_part *p, fr_mode mode, const fr_view *view, int64_t 
     return (fr_pass){.weights = view->weights,
                      .grads = grads,
                      .buffers = p->buffers,
-                     .slot = b->slots + (size_t)slot * b->stride,
+                     .slot = area,
                      .workspace = p->worker->workspace,
                      .inputs = b->inputs,
                      .outputs = b->outputs,
@@ -199,9 +203,10 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
     FR_TRY(acquire_slot(p, mode, slot));
     FR_TRY(weights_for_forward(p, mode, batch, micro, &view));
     FR_TRY(aim_inputs(p, mode, &fr__record(e, batch)->feed, micro, in_segment));
-    aim_outputs(b, slot);
+    aim_outputs(b, b->outputs_at + (size_t)slot * b->stride);
     if (mode == FR_MODE_TRAIN && micro < p->n_replicas) snap_buffers(p, batch);
-    fr_pass pass = make_pass(p, mode, &view, batch, micro, slot);
+    char *area = area_at(b, b->areas.of_forward[in_segment]);
+    fr_pass pass = make_pass(p, mode, &view, batch, micro, area);
     FR_TRY(fr_program_forward(b->program, &pass));
     FR_TRY(fr_device_sync(p->worker->dev));
     if (fr__fault_is_nan(p, batch, micro)) *(float *)b->outputs[0] = NAN;
@@ -249,22 +254,33 @@ static void copy_seeds(fr_part *p, int in_segment)
     }
 }
 
+/* The forward of a micro-batch whose activations were not kept, for the backward that follows: its
+ * inputs are still there, dropout draws the same numbers, and nobody but the backward sees what
+ * comes out, nor that statistics were taken a second time. */
+static fr_status run_again(fr_part *p, const fr_pass *pass)
+{
+    fr_pass again = *pass;
+    again.buffers = p->buffers + p->n_buffers * (size_t)(1 + p->n_snaps);
+    return fr_program_forward(p->bound[FR_MODE_TRAIN].program, &again);
+}
+
 fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment, int what,
                             fr_event *event)
 {
     fr_engine *e = p->engine;
     fr_bound *b = &p->bound[FR_MODE_TRAIN];
-    int slot = fr_schedule_slot(e->desc.schedule, p->stage, in_segment);
+    char *area = area_at(b, b->areas.of_backward[in_segment]);
     int j = micro / p->n_replicas; /* of the part's own */
     bool is_last = j == p->n_micro - 1;
     fr_view view;
     if (what & FR_GRAD_INPUT) FR_TRY(acquire_grads(p, in_segment));
     FR_TRY(fr_store_backward(p->store, batch, j, &view));
     FR_TRY(aim_inputs(p, FR_MODE_TRAIN, &fr__record(e, batch)->feed, micro, in_segment));
-    aim_outputs(b, slot);
+    aim_outputs(b, area + b->slot_bytes);
     aim_grads(p, in_segment);
     if (what & FR_GRAD_INPUT) copy_seeds(p, in_segment);
-    fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, slot);
+    fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, area);
+    if (p->recomputes && (what & FR_GRAD_INPUT)) FR_TRY(run_again(p, &pass));
     if ((what & FR_GRAD_WEIGHT) && is_last && p->is_ridden) {
         fr_store_begin(p->store, batch, fr__peers_scale(p));
         pass.grad_ready = ride;

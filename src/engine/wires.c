@@ -95,8 +95,7 @@ static void tap_grads(fr_part *p)
 
 /* --- planning --------------------------------------------------------------------------------- */
 
-/* A slot of the sender holds what its program keeps and, behind it, the outputs. The stride is
- * known where the sender lives. */
+/* The stride of the sender's slots is known where the sender lives. */
 static void size_forward(fr_engine *e, fr_mode mode)
 {
     const fr_schedule *s = e->schedule[mode];
@@ -188,7 +187,7 @@ static fr_status open_route(fr_engine *e, fr_route *r, int mode, cursors *at)
         if (mode == FR_N_MODES)
             w->memory = advance(&at->grads[w->from->index], (size_t)r->n_buffers * r->stride);
         else if (w->from->worker->is_local)
-            w->memory = w->from->bound[mode].slots + w->from->bound[mode].slot_bytes;
+            w->memory = w->from->bound[mode].outputs_at;
         if (crosses_processes(e, w))
             landing =
                 advance(&at->landing[w->to->index], (size_t)r->n_buffers * fr__align_up(r->bytes));

@@ -23,10 +23,13 @@ static const fr_op_rule rules[FR_OPERATOR_COUNT] = {
     [FR_OP_GLOBAL_POOL] = {1, 1, fr__infer_global_pool},
     [FR_OP_ADD] = {2, 2, fr__infer_add},
     [FR_OP_CONCAT] = {2, FR_MAX_INPUTS, fr__infer_concat},
+    [FR_OP_SLICE] = {1, 1, fr__infer_slice},
     [FR_OP_FLATTEN] = {1, 1, fr__infer_flatten},
     [FR_OP_EMBEDDING] = {1, 1, fr__infer_embedding},
     [FR_OP_ATTENTION] = {1, 2, fr__infer_attention},
+    [FR_OP_CROSS_ATTENTION] = {2, 3, fr__infer_cross_attention},
     [FR_OP_LSTM] = {1, 1, fr__infer_lstm},
+    [FR_OP_REVERSE_TIME] = {1, 2, fr__infer_reverse_time},
     [FR_OP_MEAN_TIME] = {1, 2, fr__infer_time},
     [FR_OP_LAST_TIME] = {1, 2, fr__infer_time},
     [FR_OP_CROSS_ENTROPY] = {2, 2, fr__infer_cross_entropy},
@@ -57,6 +60,18 @@ bool fr_operator_parse(const char *name, fr_operator *op)
         return true;
     }
     return false;
+}
+
+int fr_operator_length_input(fr_operator op)
+{
+    switch (op) {
+    case FR_OP_ATTENTION:
+    case FR_OP_REVERSE_TIME:
+    case FR_OP_MEAN_TIME:
+    case FR_OP_LAST_TIME: return 1;
+    case FR_OP_CROSS_ATTENTION: return 2;
+    default: return -1;
+    }
 }
 
 fr_status fr__op_fail(const fr_infer *t, const char *format, ...)

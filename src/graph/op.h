@@ -57,7 +57,7 @@ fr_init fr__op_bias_init(const fr_infer *t, double fan_in);
 fr_init fr__op_uniform_init(double fan_in); /* in +-1/sqrt(fan_in) */
 
 void fr__op_param(fr_infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer);
-/* The output is float of this shape. */
+/* The output is float of this shape. A rule that moves integers sets the type after it. */
 void fr__op_output(fr_infer *t, fr_shape shape);
 void fr__op_flops(fr_infer *t, double forward, double back_input, double back_weight);
 
@@ -66,6 +66,7 @@ fr_status fr__infer_linear(fr_infer *t);
 fr_status fr__infer_conv2d(fr_infer *t);
 fr_status fr__infer_embedding(fr_infer *t);
 fr_status fr__infer_attention(fr_infer *t);
+fr_status fr__infer_cross_attention(fr_infer *t);
 fr_status fr__infer_lstm(fr_infer *t);
 fr_status fr__infer_batch_norm(fr_infer *t);
 fr_status fr__infer_layer_norm(fr_infer *t);
@@ -76,6 +77,8 @@ fr_status fr__infer_global_pool(fr_infer *t);
 fr_status fr__infer_add(fr_infer *t);
 fr_status fr__infer_concat(fr_infer *t);
 fr_status fr__infer_flatten(fr_infer *t);
+fr_status fr__infer_slice(fr_infer *t);
+fr_status fr__infer_reverse_time(fr_infer *t);
 fr_status fr__infer_time(fr_infer *t);
 fr_status fr__infer_cross_entropy(fr_infer *t);
 

@@ -1,4 +1,4 @@
-/* op_matrix.c -- operators whose work is matrix products: linear, conv2d, lstm, attention;
+/* op_matrix.c -- operators whose work is matrix products: linear, conv2d, lstm, attentions;
  * and embedding, a product with a one-hot matrix.
  *
  * Parameters have PyTorch's names and layouts: weights (out, in, ...), LSTM gates i, f, g, o. */
@@ -102,6 +102,15 @@ fr_status fr__infer_embedding(fr_infer *t)
     return FR_OK;
 }
 
+/* Scores and their softmax for each pair of positions that may see each other. A backward has
+ * four products where the forward has two. */
+static void attention_work(fr_infer *t, double pairs)
+{
+    double product = 2 * pairs * (double)t->node->shape.dim[1];
+    double softmax = pairs * t->node->attrs.attention.heads;
+    fr__op_flops(t, 2 * product + 5 * softmax, 4 * product + 4 * softmax, 0);
+}
+
 fr_status fr__infer_attention(fr_infer *t)
 {
     const fr_attrs *a = &t->node->attrs;
@@ -116,32 +125,60 @@ fr_status fr__infer_attention(fr_infer *t)
                            t->in[0]->name, (long long)wide, a->attention.heads,
                            3 * (long long)a->attention.heads);
     fr__op_output(t, FR_SHAPE(time, wide / 3));
-    /* Scores and their softmax for each pair of positions that may see each other. A backward
-     * has four products where the forward has two. */
-    double n = (double)time, pairs = a->attention.causal ? n * (n + 1) / 2 : n * n;
-    double product = 2 * pairs * (double)(wide / 3), softmax = pairs * a->attention.heads;
-    fr__op_flops(t, 2 * product + 5 * softmax, 4 * product + 4 * softmax, 0);
+    double n = (double)time;
+    attention_work(t, a->attention.causal ? n * (n + 1) / 2 : n * n);
+    return FR_OK;
+}
+
+fr_status fr__infer_cross_attention(fr_infer *t)
+{
+    const fr_attrs *a = &t->node->attrs;
+    for (int i = 0; i < 2; i++) FR_TRY(fr__op_input(t, i, FR_F32, 2, 2));
+    FR_TRY(fr__op_length(t, 2));
+    FR_TRY(fr__op_size(t, "heads", a->attention.heads));
+    int64_t time = t->in[0]->shape.dim[0], width = t->in[0]->shape.dim[1];
+    if (a->attention.causal)
+        return fr__op_fail(t, "causal is set; queries and keys are of different sequences here");
+    if (width % a->attention.heads)
+        return fr__op_fail(t, "input %s is %lld wide, which %d heads do not divide", t->in[0]->name,
+                           (long long)width, a->attention.heads);
+    if (t->in[1]->shape.dim[1] != 2 * width)
+        return fr__op_fail(t,
+                           "input %s is %lld wide; it must hold k and v, each as wide as the "
+                           "queries of input %s: %lld",
+                           t->in[1]->name, (long long)t->in[1]->shape.dim[1], t->in[0]->name,
+                           2 * (long long)width);
+    fr__op_output(t, FR_SHAPE(time, width));
+    attention_work(t, (double)time * (double)t->in[1]->shape.dim[0]);
     return FR_OK;
 }
 
 fr_status fr__infer_lstm(fr_infer *t)
 {
-    int64_t hidden = t->node->attrs.lstm.hidden;
+    int64_t hidden = t->node->attrs.lstm.hidden, projection = t->node->attrs.lstm.projection;
     FR_TRY(fr__op_input(t, 0, FR_F32, 2, 2));
     FR_TRY(fr__op_size(t, "hidden", hidden));
+    if (projection < 0 || projection > FR_MAX_SIZE)
+        return fr__op_fail(t, "projection is %lld; it must be between 0 (none) and %d",
+                           (long long)projection, FR_MAX_SIZE);
+    int64_t out = projection ? projection : hidden;
     FR_TRY(fr__op_init(t));
     int64_t time = t->in[0]->shape.dim[0], in = t->in[0]->shape.dim[1];
-    fr__op_output(t, FR_SHAPE(time, hidden));
+    fr__op_output(t, FR_SHAPE(time, out));
     /* All of an LSTM starts by its hidden size, as in PyTorch, unless told otherwise. */
-    double d = (double)in, h = (double)hidden;
+    double d = (double)in, h = (double)hidden, p = (double)out;
     fr_init preset = fr__op_uniform_init(h), bias = fr__op_bias_init(t, h);
     fr__op_param(t, "weight_ih", FR_SHAPE(4 * hidden, in), fr__op_weight_init(t, preset, d, 4 * h),
                  false);
-    fr__op_param(t, "weight_hh", FR_SHAPE(4 * hidden, hidden),
-                 fr__op_weight_init(t, preset, h, 4 * h), false);
+    fr__op_param(t, "weight_hh", FR_SHAPE(4 * hidden, out), fr__op_weight_init(t, preset, p, 4 * h),
+                 false);
     fr__op_param(t, "bias_ih", FR_SHAPE(4 * hidden), bias, false);
     fr__op_param(t, "bias_hh", FR_SHAPE(4 * hidden), bias, false);
-    double product = 2 * 4 * h * (d + h), gates = 24 * h; /* five functions, cell, output */
+    if (projection)
+        fr__op_param(t, "weight_hr", FR_SHAPE(projection, hidden),
+                     fr__op_weight_init(t, preset, h, p), false);
+    double product = 2 * 4 * h * (d + p) + (projection ? 2 * h * p : 0),
+           gates = 24 * h; /* five functions, cell, output */
     double n = (double)time;
     fr__op_flops(t, n * (product + 8 * h + gates), n * (product + gates), n * (product + 8 * h));
     return FR_OK;

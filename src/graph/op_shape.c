@@ -1,5 +1,5 @@
-/* op_shape.c -- operators that join, reshape or reduce: add, concat, flatten, mean and last
- * over time. */
+/* op_shape.c -- operators that join, move, reshape or reduce: add, concat, slice, flatten, reverse,
+ * mean and last over time. */
 #include "graph/op.h"
 
 static fr_status fail_pair(const fr_infer *t, int i, const char *needs)
@@ -22,21 +22,55 @@ fr_status fr__infer_add(fr_infer *t)
 
 fr_status fr__infer_concat(fr_infer *t)
 {
+    static const char *const needs[] = {"they must be equal but for the first dimension",
+                                        "they must be equal but for the second dimension",
+                                        "they must be equal but for the third dimension",
+                                        "they must be equal but for the fourth dimension"};
     fr_shape y = {0};
+    int axis = t->node->attrs.concat.axis;
+    if (axis < 0 || axis >= FR_MAX_DIMS)
+        return fr__op_fail(t, "axis is %d; it must be between 0 and %d", axis, FR_MAX_DIMS - 1);
     for (int i = 0; i < t->node->n_inputs; i++) {
-        FR_TRY(fr__op_input(t, i, FR_F32, 1, FR_MAX_DIMS));
+        FR_TRY(fr__op_input(t, i, FR_F32, axis + 1, FR_MAX_DIMS));
         fr_shape s = t->in[i]->shape;
-        int64_t first = s.dim[0];
+        int64_t more = s.dim[axis];
         if (i == 0) {
             y = s;
             continue;
         }
-        s.dim[0] = y.dim[0];
-        if (!fr_shape_equal(&s, &y))
-            return fail_pair(t, i, "they must be equal but for the first dimension");
-        y.dim[0] += first;
+        s.dim[axis] = y.dim[axis];
+        if (!fr_shape_equal(&s, &y)) return fail_pair(t, i, needs[axis]);
+        y.dim[axis] += more;
     }
     fr__op_output(t, y);
+    return FR_OK;
+}
+
+/* Numbers or ids: nothing is computed. */
+static void move_output(fr_infer *t, fr_shape shape)
+{
+    fr__op_output(t, shape);
+    t->node->dtype = t->in[0]->dtype;
+}
+
+fr_status fr__infer_slice(fr_infer *t)
+{
+    int64_t from = t->node->attrs.slice.from, to = t->node->attrs.slice.to;
+    fr_shape s = t->in[0]->shape;
+    FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
+    if (from < 0 || to <= from || to > s.dim[0])
+        return fr__op_fail(t, "from %lld to %lld is no part of the %lld steps of input %s",
+                           (long long)from, (long long)to, (long long)s.dim[0], t->in[0]->name);
+    s.dim[0] = to - from;
+    move_output(t, s);
+    return FR_OK;
+}
+
+fr_status fr__infer_reverse_time(fr_infer *t)
+{
+    FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
+    FR_TRY(fr__op_length(t, 1));
+    move_output(t, t->in[0]->shape);
     return FR_OK;
 }
 

@@ -83,6 +83,6 @@ fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status);
 extern const fr_model fr__model_mlp, fr__model_snn, fr__model_lenet, fr__model_cnn,
     fr__model_alexnet, fr__model_vgg16, fr__model_resnet50, fr__model_resnet101,
     fr__model_resnet152, fr__model_inception3, fr__model_transformer, fr__model_gpt,
-    fr__model_reslstm;
+    fr__model_reslstm, fr__model_gnmt, fr__model_biglstm;
 
 #endif

@@ -5,13 +5,10 @@
 #include <string.h>
 
 static const fr_model *const models[] = {
-    &fr__model_mlp,         &fr__model_snn,
-    &fr__model_lenet,       &fr__model_cnn,
-    &fr__model_alexnet,     &fr__model_vgg16,
-    &fr__model_resnet50,    &fr__model_resnet101,
-    &fr__model_resnet152,   &fr__model_inception3,
-    &fr__model_transformer, &fr__model_gpt,
-    &fr__model_reslstm,     NULL,
+    &fr__model_mlp,       &fr__model_snn,        &fr__model_lenet,       &fr__model_cnn,
+    &fr__model_alexnet,   &fr__model_vgg16,      &fr__model_resnet50,    &fr__model_resnet101,
+    &fr__model_resnet152, &fr__model_inception3, &fr__model_transformer, &fr__model_gpt,
+    &fr__model_reslstm,   &fr__model_gnmt,       &fr__model_biglstm,     NULL,
 };
 
 const fr_model *const *fr_model_list(void) { return models; }
@@ -38,6 +35,7 @@ static const fr_option options[] = {
     SIZE(heads, INT32_MAX),
     SIZE(context, INT32_MAX),
     SIZE(vocab, INT32_MAX),
+    SIZE(projection, INT32_MAX / 4),
     SIZE(channels, INT32_MAX),
     SIZE(image, INT32_MAX),
     REAL(dropout, 0, 0.99),
@@ -100,10 +98,12 @@ static void add_inputs(fr_graph *g, const fr_model *m, const fr_model_options *o
         break;
     case FR_MODEL_TOKENS:
     case FR_MODEL_TEXT: in.input.shape = FR_SHAPE(o->context); break;
+    case FR_MODEL_PAIR: in.input.shape = FR_SHAPE(2 * o->context); break;
     }
     fr_graph_add(g, FR_OP_INPUT, "input", &in, 0, NULL);
     in = (fr_attrs){.input = {.dtype = FR_I32}};
-    if (m->input == FR_MODEL_TEXT) fr_graph_add(g, FR_OP_INPUT, "length", &in, 0, NULL);
+    if (m->input == FR_MODEL_TEXT || m->input == FR_MODEL_PAIR)
+        fr_graph_add(g, FR_OP_INPUT, "length", &in, 0, NULL);
 }
 
 static fr_status build(fr_ctx *ctx, const fr_model *model, const fr_model_options *o, fr_graph *g)

@@ -61,7 +61,12 @@ static const attr attrs[] = {
     {FR_OP_EMBEDDING, "positions", SIZE, AT(embedding.positions), 1, INT32_MAX, false},
     {FR_OP_ATTENTION, "heads", COUNT, AT(attention.heads), 1, INT32_MAX, true},
     {FR_OP_ATTENTION, "causal", FLAG, AT(attention.causal), 0, 1, false},
+    {FR_OP_CROSS_ATTENTION, "heads", COUNT, AT(attention.heads), 1, INT32_MAX, true},
     {FR_OP_LSTM, "hidden", SIZE, AT(lstm.hidden), 1, INT32_MAX, true},
+    {FR_OP_LSTM, "projection", SIZE, AT(lstm.projection), 1, INT32_MAX, false},
+    {FR_OP_CONCAT, "axis", COUNT, AT(concat.axis), 0, FR_MAX_DIMS - 1, false},
+    {FR_OP_SLICE, "from", SIZE, AT(slice.from), 0, INT32_MAX, false},
+    {FR_OP_SLICE, "to", SIZE, AT(slice.to), 1, INT32_MAX, true},
     {FR_OP_CROSS_ENTROPY, "label_smoothing", REAL, AT(loss.label_smoothing), 0, 0.99, false},
 };
 /* clang-format on */

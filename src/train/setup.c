@@ -32,7 +32,7 @@ static fr_status wishes_of_model(fr_conf *model, fr_data_info *want)
     const fr_model *m = fr_model_find(name);
     if (!m) return FR_OK; /* fr_model_from_conf has the better message */
     FR_TRY(model_size(model, m, "context", m->defaults->context, &context));
-    if (context > 0) want->input = FR_SHAPE(context);
+    if (context > 0) want->input = FR_SHAPE(m->input == FR_MODEL_PAIR ? 2 * context : context);
     FR_TRY(model_size(model, m, "vocab", 0, &want->vocab));
     return model_size(model, m, "classes", 0, &want->n_classes);
 }
@@ -43,7 +43,9 @@ static void known_from_data(const fr_data_info *d, fr_model_options *known)
     known->classes = d->n_classes;
     known->vocab = d->vocab;
     if (d->input_dtype == FR_I32) {
-        known->context = d->input.n_dims == 1 ? d->input.dim[0] : 0;
+        /* One target a token; or, of a pair of texts side by side, one a token of the second. */
+        const fr_shape *tokens = d->target.n_dims == 1 ? &d->target : &d->input;
+        known->context = tokens->n_dims == 1 ? tokens->dim[0] : 0;
     } else {
         known->inputs = fr_shape_count(&d->input);
         if (d->input.n_dims == 3 && d->input.dim[1] == d->input.dim[2])
@@ -56,9 +58,8 @@ static bool reads_length(const fr_graph *g, int node)
 {
     for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
         const fr_node *n = fr_graph_node(g, i);
-        if (n->n_inputs > 1 && n->inputs[1] == node &&
-            (n->op == FR_OP_ATTENTION || n->op == FR_OP_MEAN_TIME || n->op == FR_OP_LAST_TIME))
-            return true;
+        int length = fr_operator_length_input(n->op);
+        if (length >= 0 && length < n->n_inputs && n->inputs[length] == node) return true;
     }
     return false;
 }
@@ -88,13 +89,24 @@ static fr_status find_nodes(fr_setup *s, fr_conf *model)
     return fr_conf_fail(model, NULL, "model %s has no input for samples", fr_graph_name(g));
 }
 
+/* The node that ids come from, through operators that only move them. */
+static int source_of(const fr_graph *g, int node)
+{
+    const fr_node *n = fr_graph_node(g, node);
+    bool moves = n->op == FR_OP_SLICE || n->op == FR_OP_REVERSE_TIME;
+    return moves ? source_of(g, n->inputs[0]) : node;
+}
+
+/* Ids that every embedding of the input knows; 0: there is none. */
 static int64_t vocab_of(const fr_graph *g, int input)
 {
+    int64_t vocab = 0;
     for (int i = 0; i < fr_graph_n_nodes(g); i++) {
         const fr_node *n = fr_graph_node(g, i);
-        if (n->op == FR_OP_EMBEDDING && n->inputs[0] == input) return n->attrs.embedding.vocab;
+        if (n->op != FR_OP_EMBEDDING || source_of(g, n->inputs[0]) != input) continue;
+        if (vocab == 0 || n->attrs.embedding.vocab < vocab) vocab = n->attrs.embedding.vocab;
     }
-    return 0;
+    return vocab;
 }
 
 static int64_t classes_of(const fr_setup *s)

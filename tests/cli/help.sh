@@ -15,7 +15,7 @@ for verb in train launch eval generate schedule models methods info; do
 done
 
 run 0 models
-for model in mlp snn lenet alexnet vgg16 resnet50 resnet101 resnet152 inception3 transformer gpt reslstm; do
+for model in mlp snn lenet alexnet vgg16 resnet50 resnet101 resnet152 inception3 transformer gpt reslstm gnmt biglstm; do
     grep -q "^$model " out || fail "models does not list $model"
 done
 run 0 models vgg16 --image 32 --classes 10

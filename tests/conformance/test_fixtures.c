@@ -11,13 +11,14 @@ static const struct {
     fr_operator op;
     double tolerance;
 } table[] = {
-    {FR_OP_LINEAR, 1e-5},    {FR_OP_CONV2D, 1e-4},     {FR_OP_BATCH_NORM, 1e-5},
-    {FR_OP_RELU, 1e-5},      {FR_OP_LAYER_NORM, 1e-5}, {FR_OP_GELU, 1e-5},
-    {FR_OP_SELU, 1e-5},      {FR_OP_TANH, 1e-5},       {FR_OP_SIGMOID, 1e-5},
-    {FR_OP_MAX_POOL, 1e-5},  {FR_OP_AVG_POOL, 1e-5},   {FR_OP_GLOBAL_POOL, 1e-5},
-    {FR_OP_ADD, 1e-5},       {FR_OP_CONCAT, 1e-5},     {FR_OP_FLATTEN, 1e-5},
-    {FR_OP_EMBEDDING, 1e-5}, {FR_OP_ATTENTION, 1e-5},  {FR_OP_LSTM, 1e-4},
-    {FR_OP_MEAN_TIME, 1e-5}, {FR_OP_LAST_TIME, 1e-5},  {FR_OP_CROSS_ENTROPY, 1e-5},
+    {FR_OP_LINEAR, 1e-5},    {FR_OP_CONV2D, 1e-4},       {FR_OP_BATCH_NORM, 1e-5},
+    {FR_OP_RELU, 1e-5},      {FR_OP_LAYER_NORM, 1e-5},   {FR_OP_GELU, 1e-5},
+    {FR_OP_SELU, 1e-5},      {FR_OP_TANH, 1e-5},         {FR_OP_SIGMOID, 1e-5},
+    {FR_OP_MAX_POOL, 1e-5},  {FR_OP_AVG_POOL, 1e-5},     {FR_OP_GLOBAL_POOL, 1e-5},
+    {FR_OP_ADD, 1e-5},       {FR_OP_CONCAT, 1e-5},       {FR_OP_FLATTEN, 1e-5},
+    {FR_OP_EMBEDDING, 1e-5}, {FR_OP_ATTENTION, 1e-5},    {FR_OP_LSTM, 1e-4},
+    {FR_OP_MEAN_TIME, 1e-5}, {FR_OP_LAST_TIME, 1e-5},    {FR_OP_CROSS_ENTROPY, 1e-5},
+    {FR_OP_SLICE, 1e-5},     {FR_OP_REVERSE_TIME, 1e-5}, {FR_OP_CROSS_ATTENTION, 1e-5},
 };
 
 /* The case as a line of net.h: "x0 = x 3,8; y = conv2d x0 out=4 kernel=3,3". */

@@ -87,6 +87,39 @@ static void classes_can_be_learnt(void **state)
     check_classes(*state, &(fr_data_info){.input = FR_SHAPE(20, 15), .n_classes = 10});
 }
 
+/* A text and its translation: the same letter has the same target everywhere, the decoder reads the
+ * targets one step later, and what is behind the length is padding. */
+static void pairs_translate(void **state)
+{
+    static const fr_data_info pairs = {.input = {1, {24}},
+                                       .input_dtype = FR_I32,
+                                       .target = {1, {12}},
+                                       .vocab = 40,
+                                       .n_classes = 40,
+                                       .has_length = true};
+    fr_dataset *d = open_good(*state, &pairs, "{name: synthetic}");
+    int32_t ids[24], target[12], length, translation[40];
+    bool is_short = false;
+    for (int i = 0; i < 40; i++) translation[i] = -1;
+    for (int64_t i = 0; i < 200; i++) {
+        fr_dataset_read(d, FR_TRAIN, i, 1, 1, ids, target, &length);
+        assert_in_range(length, 6, 12);
+        is_short |= length < 12;
+        for (int t = 0; t < 12; t++) {
+            if (t >= length) {
+                assert_true(ids[t] == 0 && ids[12 + t] == 0 && target[t] == FR_TARGET_IGNORE);
+                continue;
+            }
+            assert_in_range(ids[t], 0, 39);
+            if (translation[ids[t]] < 0) translation[ids[t]] = target[t];
+            assert_int_equal(target[t], translation[ids[t]]);
+            assert_int_equal(ids[12 + t], t > 0 ? target[t - 1] : 0);
+        }
+    }
+    assert_true(is_short);
+    fr_dataset_close(d);
+}
+
 /* Targets are the next tokens, and one rule explains most of them. */
 static void next_tokens(void **state)
 {
@@ -212,9 +245,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
-        T(pure_function),     T(classes_can_be_learnt), T(next_tokens),
-        T(texts_with_length), T(small_and_odd_shapes),  T(errors),
-        T(out_of_memory),
+        T(pure_function),     T(classes_can_be_learnt), T(next_tokens), T(pairs_translate),
+        T(texts_with_length), T(small_and_odd_shapes),  T(errors),      T(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,8 @@
  *     backward of mini-batch b        sees b updates
  *     SpecTrain                       s_b = ceil(floor(k/2) / T), s_f = s_b + ceil((w - j) / T)
  *
- * where micro-batch m is number j of its mini-batch. */
+ * where micro-batch m is number j of its mini-batch. A stage with recompute makes its activations
+ * anew with the weights of the backward, from the inputs that its forward got. */
 #include "engine/rig.h"
 
 enum { N_LAYERS = 3, WIDEST = 9, STEPS = 14, FEATURES = 6, CLASSES = 5 };
@@ -23,6 +24,7 @@ typedef struct layer {
 typedef struct model {
     int n, t;                                                  /* stages, micro-batches */
     int stage_of[N_LAYERS];                                    /* of a layer */
+    bool recomputes[N_LAYERS];                                 /* [stage] */
     layer at[STEPS + 1][N_LAYERS], speed[STEPS + 1][N_LAYERS]; /* [version] */
     layer grad[N_LAYERS];
 } model;
@@ -99,26 +101,39 @@ static void loss_slope(const double *y, int32_t target, int64_t n_targets, doubl
             target == FR_TARGET_IGNORE ? 0 : (exp(y[c]) / sum - (c == target)) / (double)n_targets;
 }
 
-/* One sample there and back; gradients are added up. */
-static void pass_sample(model *m, const layer *forward, const layer *backward, const float *x,
+static void pass_layer(int i, const layer *l, const double *x, double *y)
+{
+    for (int o = 0; o < sizes[i + 1]; o++) {
+        double sum = l->b[o];
+        for (int k = 0; k < sizes[i]; k++) sum += l->w[o][k] * x[k];
+        y[o] = squash(i, sum);
+    }
+}
+
+/* One sample there and back; gradients are added up. x, z: what the backward of a layer takes for
+ * its input and output. */
+static void pass_sample(model *m, const layer *forward, const layer *backward, const float *data,
                         int32_t target, int64_t n_targets)
 {
     double y[N_LAYERS + 1][WIDEST] = {{0}}, dy[WIDEST] = {0}, dx[WIDEST];
-    for (int k = 0; k < FEATURES; k++) y[0][k] = (double)x[k];
-    for (int i = 0; i < N_LAYERS; i++)
-        for (int o = 0; o < sizes[i + 1]; o++) {
-            double sum = forward[i].b[o];
-            for (int k = 0; k < sizes[i]; k++) sum += forward[i].w[o][k] * y[i][k];
-            y[i + 1][o] = squash(i, sum);
-        }
-    loss_slope(y[N_LAYERS], target, n_targets, dy);
+    double z[N_LAYERS][WIDEST] = {{0}};
+    const double *x[N_LAYERS];
+    for (int k = 0; k < FEATURES; k++) y[0][k] = (double)data[k];
+    for (int i = 0; i < N_LAYERS; i++) {
+        bool again = m->recomputes[m->stage_of[i]];
+        bool is_inside = i > 0 && m->stage_of[i] == m->stage_of[i - 1];
+        pass_layer(i, &forward[i], y[i], y[i + 1]);
+        x[i] = is_inside ? z[i - 1] : y[i];
+        pass_layer(i, again ? &backward[i] : &forward[i], x[i], z[i]);
+    }
+    loss_slope(z[N_LAYERS - 1], target, n_targets, dy);
     for (int i = N_LAYERS - 1; i >= 0; i--) {
         memset(dx, 0, sizeof dx);
         for (int o = 0; o < sizes[i + 1]; o++) {
-            double d = dy[o] * slope(i, y[i + 1][o]);
+            double d = dy[o] * slope(i, z[i][o]);
             m->grad[i].b[o] += d;
             for (int k = 0; k < sizes[i]; k++) {
-                m->grad[i].w[o][k] += d * y[i][k];
+                m->grad[i].w[o][k] += d * x[i][k];
                 dx[k] += d * backward[i].w[o][k];
             }
         }
@@ -210,7 +225,8 @@ static const struct cut {
             {2, {"logits"}, {0, 0, 1}},
             {3, {"b", "logits"}, {0, 1, 2}}};
 
-static void compare(const struct method *method, const struct cut *cut, int t)
+/* again: bit k for stage k with recompute. */
+static void compare(const struct method *method, const struct cut *cut, int t, unsigned again)
 {
     static model m; /* large */
     rig r;
@@ -227,8 +243,11 @@ static void compare(const struct method *method, const struct cut *cut, int t)
                      .n_micro = t,
                      .n_batches = STEPS,
                      .lr = lr};
-    if (rig_open(&r, CHAIN, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
     memset(&m, 0, sizeof m);
+    for (int k = 0; k < cut->n_stages; k++) m.recomputes[k] = again >> k & 1;
+    if (rig_prepare(&r, CHAIN, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
+    r.desc.recompute = m.recomputes;
+    assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
     m.n = cut->n_stages, m.t = t;
     memcpy(m.stage_of, cut->stage_of, sizeof m.stage_of);
     read_layers(&r, m.at[0]);
@@ -237,8 +256,8 @@ static void compare(const struct method *method, const struct cut *cut, int t)
     read_layers(&r, got);
     double moved = distance(m.at[0], m.at[STEPS]), off = distance(got, m.at[STEPS]);
     if (!(moved > 0.05 && off < 1e-5))
-        fail_msg("%s: %g away from the reference, which moved by %g", rig_about(&r, &o), off,
-                 moved);
+        fail_msg("%s (recompute %u): %g away from the reference, which moved by %g",
+                 rig_about(&r, &o), again, off, moved);
     rig_close(&r);
 }
 
@@ -249,7 +268,8 @@ static void same_weights(void **unused)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
             for (int t = 1; t <= 4; t *= 2) {
                 if (methods[i].which == two_buffers && t < cuts[c].n_stages) continue;
-                compare(&methods[i], &cuts[c], t);
+                for (unsigned again = 0; again < 1u << cuts[c].n_stages; again++)
+                    compare(&methods[i], &cuts[c], t, again);
             }
 }
 
@@ -272,6 +292,10 @@ static void other_rules_are_seen(void **unused)
         train(&b, methods[i].which, &data);
         assert_true(distance(a.at[STEPS], b.at[STEPS]) > 1e-3);
     }
+    b = a;
+    b.recomputes[0] = true;
+    train(&b, methods[0].which, &data);
+    assert_true(distance(a.at[STEPS], b.at[STEPS]) > 1e-3);
     rig_close(&r);
     bench_fini(&data);
 }

@@ -280,11 +280,55 @@ def transformer(p, b):
     return linear(p, mean_over_valid(layer_norm(p, x, "ln_f"), b), "head")
 
 
+def lstm(p, x, name):
+    weights = [p[f"{name}.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    hidden, out = p[name + ".weight_ih"].shape[0] // 4, p[name + ".weight_hh"].shape[1]
+    if name + ".weight_hr" in p:
+        weights.append(p[name + ".weight_hr"])
+    start = x.new_zeros(1, x.shape[0], out), x.new_zeros(1, x.shape[0], hidden)
+    return torch.lstm(x, start, weights, True, 1, 0.0, True, False, True)[0]
+
+
 @network
 def reslstm(p, b):
     x = embedded(p, b.x)
     for i in indices(p, "layers.%d.lstm.weight_ih"):
-        weights = [p[f"layers.{i}.lstm.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        start = x.new_zeros(1, x.shape[0], x.shape[-1])
-        x = x + torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
+        x = x + lstm(p, x, f"layers.{i}.lstm")
     return linear(p, mean_over_valid(x, b), "head")
+
+
+@network
+def biglstm(p, b):
+    x = embedded(p, b.x)
+    for i in indices(p, "layers.%d.lstm.weight_ih"):
+        x = lstm(p, x, f"layers.{i}.lstm")
+    return linear(p, x, "head")
+
+
+def reversed_valid(x, b):
+    """The first `length` steps of each sample the other way round."""
+    return torch.stack([torch.cat((s[:n].flip(0), s[n:])) for s, n in zip(x, b.length.tolist())])
+
+
+@network
+def gnmt(p, b):
+    steps = b.x.shape[1] // 2
+    x = F.embedding(b.x[:, :steps], p["encoder.embed.weight"])
+    back = lstm(p, reversed_valid(x, b), "encoder.0.lstm_back")
+    x = torch.cat((lstm(p, x, "encoder.0.lstm"), reversed_valid(back, b)), -1)
+    for i in indices(p, "encoder.%d.lstm.weight_ih"):
+        if i > 0:
+            y = lstm(p, x, f"encoder.{i}.lstm")
+            x = x + y if i > 1 else y
+    keys, values = linear(p, x, "attention.kv").chunk(2, -1)
+    x = lstm(p, F.embedding(b.x[:, steps:], p["decoder.embed.weight"]), "decoder.0.lstm")
+    scores = linear(p, x, "attention.q") @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
+    hidden = torch.arange(steps)[None, None, :] >= b.length[:, None, None]
+    context = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ values
+    for i in indices(p, "decoder.%d.lstm.weight_ih"):
+        if i > 0:
+            y = lstm(p, torch.cat((x, context), -1), f"decoder.{i}.lstm")
+            x = x + y if i > 1 else y
+    if "decoder.1.lstm.weight_ih" not in p:
+        x = torch.cat((x, context), -1)
+    return linear(p, x, "head")

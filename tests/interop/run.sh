@@ -67,6 +67,9 @@ case_of transformer 'layers: 3, width: 64, heads: 4, context: 24, vocab: 100, dr
 case_of transformer 'layers: 2, width: 48, heads: 3, context: 24, vocab: 100, dropout: 0, label_smoothing: 0.1' 8 1 \
     sgd --heads 3 --smoothing 0.1
 case_of reslstm 'layers: 4, width: 48, context: 20, vocab: 100' 8 2 "$both"
+case_of gnmt 'layers: 4, width: 48, context: 12, vocab: 90, dropout: 0' 8 2 "$both"
+case_of gnmt 'layers: 1, width: 32, context: 9, vocab: 50, dropout: 0' 6 1 sgd
+case_of biglstm 'layers: 2, width: 96, projection: 40, context: 14, vocab: 120, dropout: 0' 8 2 "$both"
 
 # Checkpoints of four processes, two stages x two replicas: PyTorch goes on from them.
 go_on() { # "{model}" "optimizer" [options of checkpoint_check]

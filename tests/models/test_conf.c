@@ -139,14 +139,19 @@ static const char everything[] =
     "  - {name: e, op: embedding, inputs: [ids], vocab: 20, width: 12, positions: 9}\n"
     "  - {name: qkv, op: linear, out: 36}\n"
     "  - {name: a, op: attention, inputs: [qkv, n], heads: 3, causal: true}\n"
-    "  - {name: lstm, op: lstm, hidden: 12}\n"
+    "  - {name: part, op: slice, inputs: [a], from: 1, to: 4}\n"
+    "  - {name: back, op: reverse_time, inputs: [a, n]}\n"
+    "  - {name: kv, op: concat, inputs: [back, a], axis: 1}\n"
+    "  - {name: cross, op: cross_attention, inputs: [a, kv, n], heads: 4}\n"
+    "  - {name: narrow, op: lstm, inputs: [cross], hidden: 20, projection: 12}\n"
+    "  - {name: lstm, op: lstm, inputs: [narrow], hidden: 12}\n"
     "  - {name: res, op: add, inputs: [lstm, e]}\n"
     "  - {name: ln, op: layer_norm, eps: 0.01}\n"
     "  - {name: m, op: last_time, inputs: [ln, n]}\n"
     "  - {name: s, op: selu}\n"
     "  - {name: ad, op: alpha_dropout, p: 0.1}\n"
     "  - {name: fc2, op: linear, out: 6}\n"
-    "  - {name: back, op: linear, out: 20, bias: false}\n"
+    "  - {name: tied, op: linear, out: 20, bias: false}\n"
     "  - {name: sum, op: add, inputs: [fc, fc2]}\n"
     "  - {name: target, op: input, dtype: int}\n"
     "  - {name: loss, op: cross_entropy, inputs: [sum, target], label_smoothing: 0.2,\n"
@@ -165,7 +170,12 @@ static void nodes_read_all(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = good(ctx, everything, NULL);
     assert_string_equal(fr_graph_name(g), "zoo");
-    assert_int_equal(fr_graph_n_nodes(g), 27);
+    assert_int_equal(fr_graph_n_nodes(g), 32);
+    const fr_attrs *part = attrs_of(g, "part"), *narrow = attrs_of(g, "narrow");
+    assert_true(part->slice.from == 1 && part->slice.to == 4);
+    assert_true(narrow->lstm.hidden == 20 && narrow->lstm.projection == 12);
+    assert_int_equal(attrs_of(g, "kv")->concat.axis, 1);
+    assert_int_equal(attrs_of(g, "cross")->attention.heads, 4);
     const fr_attrs *c1 = attrs_of(g, "c1"), *c2 = attrs_of(g, "c2"), *p1 = attrs_of(g, "p1");
     assert_true(c1->conv2d.out == 8 && c1->conv2d.kernel[1] == 3 && !c1->conv2d.no_bias);
     assert_int_equal(c1->weight_init.kind, FR_INIT_HE_OUT);

@@ -50,6 +50,8 @@ static const struct known knowns[] = {
     {"mlp", {.dropout = -1}, 33591306, 0},
     {"mlp", {.inputs = 784, .depth = 2, .width = 100, .classes = 10, .dropout = -1}, 89610, 0},
     {"gpt", {.dropout = -1}, 10893568, 0},
+    {"gnmt", {.dropout = -1}, 193833216, 0},
+    {"biglstm", {.dropout = -1}, 1776948095, 0}, /* "1.8 billion" of Jozefowicz et al. 2016 */
     {"gpt", {.tied = true, .dropout = -1}, 10893568 - 256 * 384 - 256, 0},
 };
 
@@ -87,7 +89,8 @@ static void frames(void **state)
         assert_int_equal(fr_graph_node(g, loss)->inputs[0], logits);
         assert_int_equal(fr_graph_node(g, loss)->inputs[1], target);
         assert_int_equal(fr_graph_node(g, logits)->op, FR_OP_LINEAR);
-        assert_int_equal(fr_graph_find(g, "length") >= 0, (*m)->input == FR_MODEL_TEXT);
+        bool has_length = (*m)->input == FR_MODEL_TEXT || (*m)->input == FR_MODEL_PAIR;
+        assert_int_equal(fr_graph_find(g, "length") >= 0, has_length);
         assert_string_equal(fr_graph_name(g), (*m)->name);
         int64_t bytes = 0;
         for (int i = 0; i < fr_graph_n_nodes(g); i++)
@@ -96,7 +99,7 @@ static void frames(void **state)
         for (const char *const *k = (*m)->keys; *k; k++) assert_true(strlen(*k) > 0);
         fr_graph_free(g);
     }
-    assert_int_equal(n, 13);
+    assert_int_equal(n, 15);
     assert_null(fr_model_find("vgg"));
     fr_ctx_free(ctx);
 }
@@ -211,6 +214,32 @@ static void options_take_effect(void **state)
     assert_int_equal(count_op(g, FR_OP_DROPOUT), 0);
     assert_int_equal(count_op(g, FR_OP_LSTM), 2);
     assert_shape(g, "layers.1.add", "(16, 32)");
+    fr_graph_free(g);
+    small.projection = 12;
+    g = build(ctx, "biglstm", &small);
+    assert_shape(g, "embed", "(16, 12)");
+    assert_shape(g, "layers.1.lstm", "(16, 12)");
+    assert_shape(g, "head", "(16, 50)");
+    assert_true(fr_graph_find_param(g, "layers.0.lstm.weight_hr") >= 0);
+    fr_graph_free(g);
+    small.layers = 3;
+    g = build(ctx, "gnmt", &small);
+    assert_shape(g, "input", "(32)");
+    assert_shape(g, "target", "(16)");
+    assert_shape(g, "encoder.0.both", "(16, 64)");
+    assert_shape(g, "attention.kv", "(16, 64)");
+    assert_shape(g, "decoder.1.in", "(16, 64)");
+    assert_shape(g, "head", "(16, 50)");
+    assert_int_equal(count_op(g, FR_OP_LSTM), 3 + 1 + 3);
+    assert_int_equal(count_op(g, FR_OP_ADD), 2); /* residual from the third layer on */
+    a = fr_graph_node(g, fr_graph_find(g, "attention"));
+    assert_true(a->n_inputs == 3 && a->inputs[2] == fr_graph_find(g, "length"));
+    const fr_node *ids = fr_graph_node(g, fr_graph_find(g, "decoder.ids"));
+    assert_true(ids->dtype == FR_I32 && !ids->needs_grad && ids->attrs.slice.from == 16);
+    fr_graph_free(g);
+    small.layers = 1;
+    g = build(ctx, "gnmt", &small);
+    assert_shape(g, "decoder.out", "(16, 64)");
     fr_graph_free(g);
     g = build(ctx, "snn", &(fr_model_options){.depth = 3, .dropout = -1});
     assert_int_equal(count_op(g, FR_OP_ALPHA_DROPOUT), 3);

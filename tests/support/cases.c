@@ -24,6 +24,10 @@ const net_case operator_cases[] = {
     {"a = x 3,4,5; y = global_pool a", 2, 0},
     {"a = x 3,4; b = x 3,4; y = add a b", 2, 0},
     {"a = x 4,2; b = x 1,2; c = x 3,2; y = concat a b c", 2, 0},
+    {"a = x 3,4; b = x 3,2; y = concat a b axis=1", 2, 0},
+    {"a = x 2,3,1; b = x 2,3,4; y = concat a b axis=2", 2, 0},
+    {"a = x 6,3; y = slice a from=2 to=5", 2, 0},
+    {"a = x 5; y = slice a to=1", 3, 0},
     {"a = x 3,2,2; y = flatten a", 2, 0},
     {"t = ids 5 0 6; y = embedding t vocab=7 width=4", 3, 0},
     {"t = ids 4 0 4; y = embedding t vocab=5 width=6 positions=6", 2, 0},
@@ -31,7 +35,12 @@ const net_case operator_cases[] = {
     {"a = x 5,18; y = attention a heads=3 causal=1", 2, 0},
     {"a = x 6,12; n = ids - 0 6; y = attention a n heads=2", 4, 0},
     {"a = x 6,12; n = ids - 1 6; y = attention a n heads=1 causal=1", 4, 0},
+    {"q = x 4,6; k = x 5,12; y = cross_attention q k heads=2", 2, 0},
+    {"q = x 5,4; k = x 3,8; n = ids - 0 3; y = cross_attention q k n heads=1", 4, 0},
     {"a = x 4,3; y = lstm a hidden=5", 2, 0},
+    {"a = x 4,3; y = lstm a hidden=5 projection=2", 2, 0},
+    {"a = x 5,3; y = reverse_time a", 2, 0},
+    {"a = x 5,3; n = ids - 0 5; y = reverse_time a n", 5, 0},
     {"a = x 5,3; y = mean_time a", 2, 0},
     {"a = x 5,3; n = ids - 0 5; y = mean_time a n", 5, 0},
     {"a = x 5,3; y = last_time a", 2, 0},
@@ -132,7 +141,19 @@ const net_case network_cases[] = {
     {"a = x 33,51; y = attention a heads=1", 2, 0},
     {"a = x 13,48; n = ids - 0 13; y = attention a n heads=2", 5, 0},
     {"a = x 64,96; y = attention a heads=2 causal=1", 2, 0},
+    {"q = x 70,24; k = x 13,48; n = ids - 0 13; y = cross_attention q k n heads=3", 5, 0},
+    {"q = x 3,16; k = x 67,32; y = cross_attention q k heads=1", 2, 0},
+    {"q = data 5,16; k = x 7,32; y = cross_attention q k heads=2", 3, 0},
+    {"q = x 5,16; k = data 7,32; y = cross_attention q k heads=2", 3, 0},
+    {"a = x 9,16; k = linear a out=32; y = cross_attention a k heads=2", 3, 0},
+    {"a = x 9,21; b = slice a from=1 to=8; c = slice a from=2 to=9; y = add b c", 3, 0},
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = slice b from=3 to=9; "
+     "d = reverse_time b; y = concat b d axis=2; keep c",
+     2, 1e-4},
     {"a = x 9,17; y = lstm a hidden=19", 3, 1e-4},
+    {"a = x 9,17; y = lstm a hidden=40 projection=19", 3, 1e-4},
+    {"a = data 9,17; b = lstm a hidden=16 projection=24; y = lstm b hidden=8 projection=8", 4,
+     1e-4},
     {"a = x 7,16; b = lstm a hidden=16; c = add a b; d = lstm c hidden=16; y = add c d", 4, 1e-4},
     {"a = x 9,21; n = ids - 0 9; b = lstm a hidden=16; y = last_time b n", 5, 1e-4},
     {"a = x 9,21; n = ids - 0 9; y = mean_time a n", 5, 0},
@@ -157,6 +178,12 @@ const net_case network_cases[] = {
      "f = linear n2 out=96; g = gelu f; k = linear g out=24; r2 = add r1 k; n3 = layer_norm r2; "
      "z = linear n3 out=21 no_bias=1; y = cross_entropy z u",
      3, 1e-4},
+    {"t = ids 12 0 11; l = ids - 1 6; u = ids 6 -1 11; s = slice t to=6; g = slice t from=6 to=12; "
+     "e = embedding s vocab=12 width=16; f = lstm e hidden=16; r = reverse_time e l; "
+     "b = lstm r hidden=16; v = reverse_time b l; c = concat f v axis=1; k = linear c out=32; "
+     "d = embedding g vocab=12 width=16; h = lstm d hidden=16; m = cross_attention h k l heads=1; "
+     "o = concat h m axis=1; p = lstm o hidden=16; z = linear p out=12; y = cross_entropy z u",
+     4, 1e-4},
     {"t = ids 6 0 11; l = ids - 1 6; u = ids - 0 2; e = embedding t vocab=12 width=16; "
      "h1 = lstm e hidden=16; r1 = add e h1; d = dropout r1 p=0.2; m = mean_time d l; "
      "z = linear m out=3; y = cross_entropy z u",

@@ -76,6 +76,14 @@ static const network reslstm = {
     "model: {name: reslstm, layers: 4, width: 16, context: 6, vocab: 11, classes: 3}\n" REST,
     false};
 
+static const network gnmt = {
+    "gnmt", "model: {name: gnmt, layers: 3, width: 8, context: 5, vocab: 11, dropout: 0.2}\n" REST,
+    false};
+static const network biglstm = {
+    "biglstm",
+    "model: {name: biglstm, layers: 6, width: 12, projection: 8, context: 5, vocab: 11}\n" REST,
+    false};
+
 /* The hash of the weights after the run, or why there is none. */
 static fr_status hash_of(fixture *f, int n_sets, const char *const *sets, char sha[65])
 {
@@ -174,6 +182,8 @@ TEST_OF(inception3)
 TEST_OF(gpt)
 TEST_OF(tied_gpt)
 TEST_OF(reslstm)
+TEST_OF(gnmt)
+TEST_OF(biglstm)
 
 /* Whoever waits for whom does not matter; nor does an asynchronous method on one stage. */
 static void test_jitter_and_one_stage(void **state)
@@ -221,11 +231,10 @@ static void test_clipping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(test_mlp),       RUN(test_vgg),
-        RUN(test_resnet),    RUN(test_resnet50),
-        RUN(test_inception), RUN(test_inception3),
-        RUN(test_gpt),       RUN(test_tied_gpt),
-        RUN(test_reslstm),   RUN(test_jitter_and_one_stage),
+        RUN(test_mlp),      RUN(test_vgg),       RUN(test_resnet),
+        RUN(test_resnet50), RUN(test_inception), RUN(test_inception3),
+        RUN(test_gpt),      RUN(test_tied_gpt),  RUN(test_reslstm),
+        RUN(test_gnmt),     RUN(test_biglstm),   RUN(test_jitter_and_one_stage),
         RUN(test_clipping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* attention.c -- multi-head attention over packed q|k|v, causal or not, with padding.
+/* attention.c -- multi-head attention over packed q|k|v, causal or not, with padding; and cross
+ * attention, whose q is one tensor and k|v another of its own length.
  *
  * One head of one sample is one piece of work, done on one thread: queries in blocks, scores of a
  * block in scratch, softmax over whole rows. Forward keeps log(sum(exp)) per query only; the
@@ -15,46 +16,49 @@ enum { BLOCK = 64 }; /* queries */
 
 typedef struct attention {
     fr_kernel k;
-    int64_t time, width, depth; /* T, D, d = D / heads */
+    int64_t time, keys;   /* T queries, S keys */
+    int64_t width, depth; /* D, d = D / heads */
+    int64_t ld_q, ld_kv;  /* rows of q apart, rows of k and of v */
     int heads;
-    bool is_causal, has_length;
+    bool is_causal, is_cross, has_length;
     float scale;
 } attention;
 
 typedef struct head_job {
     const attention *at;
-    const float *qkv;      /* (batch, T, 3D) */
+    const float *q;  /* (batch, T, ld_q) */
+    const float *kv; /* (batch, S, ld_kv), of which 2D are k|v; within q|k|v: at the first k */
     const int32_t *length; /* (batch) or NULL */
     float *lse;            /* (batch, heads, T) or NULL */
     float *y;              /* (batch, T, D) */
     const float *dy;
-    float *dqkv;
-    float *scratch; /* 2 * BLOCK * T floats a thread */
+    float *dq, *dkv; /* as q and kv; NULL where not wanted */
+    float *scratch;  /* 2 * BLOCK * S floats a thread */
 } head_job;
 
 /* One head of one sample; all pointers at its first row. */
 typedef struct head {
-    const float *q, *k, *v; /* (T, d), rows 3D apart */
-    float *dq, *dk, *dv;
-    int64_t keys; /* valid ones */
-    int64_t ld;   /* 3D */
+    const float *q;      /* (T, d), rows ld_q apart */
+    const float *k, *v;  /* (S, d), rows ld_kv apart */
+    float *dq, *dk, *dv; /* NULL where not wanted */
+    int64_t keys;        /* valid ones */
 } head;
 
 static head find_head(const head_job *job, int64_t sample, int64_t h)
 {
     const attention *at = job->at;
-    int64_t start = sample * at->time * 3 * at->width + h * at->depth;
-    head out = {.q = job->qkv + start, .keys = at->time, .ld = 3 * at->width};
-    out.k = out.q + at->width;
+    int64_t q = sample * at->time * at->ld_q + h * at->depth;
+    int64_t kv = sample * at->keys * at->ld_kv + h * at->depth;
+    head out = {.q = job->q + q, .k = job->kv + kv, .keys = at->keys};
     out.v = out.k + at->width;
-    if (job->dqkv) {
-        out.dq = job->dqkv + start;
-        out.dk = out.dq + at->width;
+    if (job->dq) out.dq = job->dq + q;
+    if (job->dkv) {
+        out.dk = job->dkv + kv;
         out.dv = out.dk + at->width;
     }
     if (job->length) {
         int64_t length = job->length[sample];
-        out.keys = length < 0 ? 0 : length > at->time ? at->time : length;
+        out.keys = length < 0 ? 0 : length > at->keys ? at->keys : length;
     }
     return out;
 }
@@ -62,7 +66,7 @@ static head find_head(const head_job *job, int64_t sample, int64_t h)
 /* Keys that queries first .. first + n - 1 may look at. */
 static int64_t keys_seen(const attention *at, const head *hd, int64_t first, int64_t n)
 {
-    int64_t last = at->is_causal ? first + n : at->time;
+    int64_t last = at->is_causal ? first + n : at->keys;
     return last < hd->keys ? last : hd->keys;
 }
 
@@ -122,17 +126,17 @@ static void forward_head(const head_job *job, int64_t sample, int64_t h, float *
                 memset(y + r * at->width, 0, (size_t)at->depth * sizeof(float));
             continue;
         }
-        fr__gemm(n, keys, at->depth, (fr_matrix){hd.q + first * hd.ld, hd.ld, false},
-                 (fr_matrix){hd.k, hd.ld, true}, scores, keys, false);
+        fr__gemm(n, keys, at->depth, (fr_matrix){hd.q + first * at->ld_q, at->ld_q, false},
+                 (fr_matrix){hd.k, at->ld_kv, true}, scores, keys, false);
         softmax_block(at, scores, first, n, keys, lse ? lse + first : NULL);
         fr__gemm(n, at->depth, keys, (fr_matrix){scores, keys, false},
-                 (fr_matrix){hd.v, hd.ld, false}, y + first * at->width, at->width, false);
+                 (fr_matrix){hd.v, at->ld_kv, false}, y + first * at->width, at->width, false);
     }
 }
 
 static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64_t n)
 {
-    for (int64_t r = first; r < last; r++) memset(at + r * ld, 0, (size_t)n * sizeof(float));
+    for (int64_t r = first; at && r < last; r++) memset(at + r * ld, 0, (size_t)n * sizeof(float));
 }
 
 /* From the last block, which sees the most keys, to the first: the first write of dk and dv sets
@@ -140,30 +144,32 @@ static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64
 static void backward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
 {
     const attention *at = job->at;
-    int64_t d = at->depth, width = at->width;
+    int64_t d = at->depth, width = at->width, ld_q = at->ld_q, ld_kv = at->ld_kv;
     head hd = find_head(job, sample, h);
     const float *dy = job->dy + sample * at->time * width + h * d;
     const float *lse = job->lse + (sample * at->heads + h) * at->time;
-    float *grads = scores + BLOCK * at->time;
-    clear_rows(hd.dk, hd.ld, hd.keys, at->time, d);
-    clear_rows(hd.dv, hd.ld, hd.keys, at->time, d);
+    float *grads = scores + BLOCK * at->keys;
+    clear_rows(hd.dk, ld_kv, hd.keys, at->keys, d);
+    clear_rows(hd.dv, ld_kv, hd.keys, at->keys, d);
     bool is_first = true;
     for (int64_t first = (at->time - 1) / BLOCK * BLOCK; first >= 0; first -= BLOCK) {
         int64_t n = at->time - first < BLOCK ? at->time - first : BLOCK;
         int64_t keys = keys_seen(at, &hd, first, n);
         if (keys == 0) {
-            clear_rows(hd.dq, hd.ld, first, first + n, d);
+            clear_rows(hd.dq, ld_q, first, first + n, d);
             continue;
         }
-        fr_matrix q = {hd.q + first * hd.ld, hd.ld, false},
-                  dout = {dy + first * width, width, false};
-        fr__gemm(n, keys, d, q, (fr_matrix){hd.k, hd.ld, true}, scores, keys, false);
-        fr__gemm(n, keys, d, dout, (fr_matrix){hd.v, hd.ld, true}, grads, keys, false);
+        fr_matrix q = {hd.q + first * ld_q, ld_q, false}, dout = {dy + first * width, width, false};
+        fr__gemm(n, keys, d, q, (fr_matrix){hd.k, ld_kv, true}, scores, keys, false);
+        fr__gemm(n, keys, d, dout, (fr_matrix){hd.v, ld_kv, true}, grads, keys, false);
         slope_block(at, scores, grads, first, n, keys, lse + first);
-        fr__gemm(keys, d, n, (fr_matrix){scores, keys, true}, dout, hd.dv, hd.ld, !is_first);
-        fr__gemm(keys, d, n, (fr_matrix){grads, keys, true}, q, hd.dk, hd.ld, !is_first);
-        fr__gemm(n, d, keys, (fr_matrix){grads, keys, false}, (fr_matrix){hd.k, hd.ld, false},
-                 hd.dq + first * hd.ld, hd.ld, false);
+        if (hd.dk) {
+            fr__gemm(keys, d, n, (fr_matrix){scores, keys, true}, dout, hd.dv, ld_kv, !is_first);
+            fr__gemm(keys, d, n, (fr_matrix){grads, keys, true}, q, hd.dk, ld_kv, !is_first);
+        }
+        if (hd.dq)
+            fr__gemm(n, d, keys, (fr_matrix){grads, keys, false}, (fr_matrix){hd.k, ld_kv, false},
+                     hd.dq + first * ld_q, ld_q, false);
         is_first = false;
     }
 }
@@ -172,7 +178,7 @@ static void backward_head(const head_job *job, int64_t sample, int64_t h, float 
 static void forward_heads(void *arg, size_t begin, size_t end)
 {
     const head_job *job = arg;
-    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->time;
+    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->keys;
     for (size_t i = begin; i < end; i++)
         forward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
 }
@@ -180,20 +186,26 @@ static void forward_heads(void *arg, size_t begin, size_t end)
 static void backward_heads(void *arg, size_t begin, size_t end)
 {
     const head_job *job = arg;
-    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->time;
+    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->keys;
     for (size_t i = begin; i < end; i++)
         backward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
+}
+
+/* What forward and backward share. */
+static head_job find_job(const attention *at, const fr_kernel_args *a)
+{
+    head_job job = {.at = at, .q = a->x[0], .scratch = a->scratch};
+    job.kv = at->is_cross ? a->x[1] : job.q + at->width;
+    if (at->has_length) job.length = a->x[at->is_cross ? 2 : 1];
+    return job;
 }
 
 static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
 {
     const attention *at = (const attention *)k;
-    head_job job = {.at = at,
-                    .qkv = a->x[0],
-                    .length = at->has_length ? a->x[1] : NULL,
-                    .lse = k->training ? a->saved : NULL,
-                    .y = a->y,
-                    .scratch = a->scratch};
+    head_job job = find_job(at, a);
+    job.lse = k->training ? a->saved : NULL;
+    job.y = a->y;
     fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, forward_heads, &job);
     return FR_OK;
 }
@@ -201,13 +213,11 @@ static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
 static fr_status attention_backward_input(fr_kernel *k, const fr_kernel_args *a)
 {
     const attention *at = (const attention *)k;
-    head_job job = {.at = at,
-                    .qkv = a->x[0],
-                    .length = at->has_length ? a->x[1] : NULL,
-                    .lse = a->saved,
-                    .dy = a->dy,
-                    .dqkv = a->dx[0],
-                    .scratch = a->scratch};
+    head_job job = find_job(at, a);
+    job.lse = a->saved;
+    job.dy = a->dy;
+    job.dq = a->dx[0];
+    job.dkv = at->is_cross ? a->dx[1] : job.dq + at->width;
     fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, backward_heads, &job);
     return FR_OK;
 }
@@ -222,16 +232,20 @@ fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kern
     fr_kernel *k = &at->k;
     at->heads = k->node->attrs.attention.heads;
     at->is_causal = k->node->attrs.attention.causal;
-    at->has_length = spec->n_inputs > 1;
+    at->is_cross = k->node->op == FR_OP_CROSS_ATTENTION;
+    at->has_length = spec->n_inputs > (at->is_cross ? 2 : 1);
     at->width = fr__cols(k->node);
     at->time = fr_shape_count(&k->node->shape) / at->width;
+    at->keys = at->is_cross ? fr_graph_node(spec->graph, spec->inputs[1])->shape.dim[0] : at->time;
+    at->ld_q = at->is_cross ? at->width : 3 * at->width;
+    at->ld_kv = at->is_cross ? 2 * at->width : 3 * at->width;
     at->depth = at->width / at->heads;
     at->scale = 1.0f / sqrtf((float)at->depth);
     k->scratch_bytes =
-        (size_t)(2 * BLOCK * at->time) * sizeof(float) * (size_t)fr_device_n_threads(spec->dev);
+        (size_t)(2 * BLOCK * at->keys) * sizeof(float) * (size_t)fr_device_n_threads(spec->dev);
     if (spec->training)
         k->saved_bytes = (size_t)(spec->batch * at->heads * at->time) * sizeof(float);
-    k->needs_x = at->has_length ? 3 : 1;
+    k->needs_x = (1u << spec->n_inputs) - 1;
     *out = k;
     return FR_OK;
 }

@@ -1,10 +1,12 @@
-/* concat.c -- concat along channels, and flatten: operators that only move data.
+/* concat.c -- concat, and flatten: operators that only move data.
  *
  * In a row-major tensor, and in one whose channels are blocked without padding, the channels of
  * one sample are one piece of memory. So a concat is, sample by sample, one copy an input:
  *
  *     x0  [s0: aaaa][s1: aaaa]          y  [s0: aaaabb][s1: aaaabb]
- *     x1  [s0: bb][s1: bb]  */
+ *     x1  [s0: bb][s1: bb]
+ *
+ * Along a later dimension of row-major tensors it is the same with rows in place of samples. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -12,7 +14,8 @@
 typedef struct concat {
     fr_kernel base;
     int n_inputs;
-    size_t piece[FR_MAX_INPUTS], whole; /* floats of a sample */
+    size_t n_rows;                      /* samples; along a later axis, rows before it */
+    size_t piece[FR_MAX_INPUTS], whole; /* floats of a row */
 } concat;
 
 typedef struct call {
@@ -20,7 +23,7 @@ typedef struct call {
     const fr_kernel_args *a;
 } call;
 
-static void join_samples(void *arg, size_t begin, size_t end)
+static void join_rows(void *arg, size_t begin, size_t end)
 {
     const concat *c = ((call *)arg)->c;
     const fr_kernel_args *a = ((call *)arg)->a;
@@ -31,7 +34,7 @@ static void join_samples(void *arg, size_t begin, size_t end)
     }
 }
 
-static void part_samples(void *arg, size_t begin, size_t end)
+static void part_rows(void *arg, size_t begin, size_t end)
 {
     const concat *c = ((call *)arg)->c;
     const fr_kernel_args *a = ((call *)arg)->a;
@@ -51,13 +54,13 @@ static void part_samples(void *arg, size_t begin, size_t end)
 
 static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
 {
-    fr__cpu_parallel(k->dev, (size_t)k->batch, 1, join_samples, &(call){(concat *)k, a});
+    fr__cpu_parallel(k->dev, ((concat *)k)->n_rows, 1, join_rows, &(call){(concat *)k, a});
     return FR_OK;
 }
 
 static fr_status concat_backward_input(fr_kernel *k, const fr_kernel_args *a)
 {
-    fr__cpu_parallel(k->dev, (size_t)k->batch, 1, part_samples, &(call){(concat *)k, a});
+    fr__cpu_parallel(k->dev, ((concat *)k)->n_rows, 1, part_rows, &(call){(concat *)k, a});
     return FR_OK;
 }
 
@@ -68,7 +71,7 @@ static const fr_kernel_ops concat_ops = {.forward = concat_forward,
 static fr_status find_blocked(const fr_kernel *k, const fr_kernel_spec *spec, bool *are_blocked,
                               dnnl_memory_desc_t *y)
 {
-    *are_blocked = !spec->plain_output;
+    *are_blocked = !spec->plain_output && k->node->attrs.concat.axis == 0;
     for (int i = 0; i < spec->n_inputs && *are_blocked; i++) {
         dnnl_memory_desc_t blocked;
         FR_TRY(fr__md_blocked(k, fr_graph_node(spec->graph, spec->inputs[i]), &blocked));
@@ -89,9 +92,13 @@ fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel 
     *out = k;
     concat *c = (concat *)k;
     c->n_inputs = spec->n_inputs;
+    c->n_rows = (size_t)k->batch;
+    int axis = k->node->attrs.concat.axis;
+    for (int i = 0; i < axis; i++) c->n_rows *= (size_t)k->node->shape.dim[i];
     for (int i = 0; i < spec->n_inputs; i++) {
-        const fr_node *in = fr_graph_node(spec->graph, spec->inputs[i]);
-        c->piece[i] = (size_t)fr_shape_count(&in->shape);
+        const fr_shape *in = &fr_graph_node(spec->graph, spec->inputs[i])->shape;
+        c->piece[i] = 1;
+        for (int d = axis; d < in->n_dims; d++) c->piece[i] *= (size_t)in->dim[d];
         c->whole += c->piece[i];
         k->can_add_dx |= 1u << i;
     }

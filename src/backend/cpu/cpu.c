@@ -15,29 +15,32 @@
 #include "base/thread.h"
 
 /* X(operator, maker, takes inputs in any layout) */
-#define MAKERS(X)                            \
-    X(CONV2D, fr__cpu_conv2d, true)          \
-    X(BATCH_NORM, fr__cpu_batch_norm, true)  \
-    X(MAX_POOL, fr__cpu_max_pool, true)      \
-    X(AVG_POOL, fr__cpu_pool, true)          \
-    X(GLOBAL_POOL, fr__cpu_pool, true)       \
-    X(CONCAT, fr__cpu_concat, true)          \
-    X(FLATTEN, fr__cpu_flatten, false)       \
-    X(LINEAR, fr__cpu_linear, false)         \
-    X(LAYER_NORM, fr__cpu_layer_norm, false) \
-    X(RELU, fr__cpu_activation, true)        \
-    X(GELU, fr__cpu_activation, true)        \
-    X(SELU, fr__cpu_activation, true)        \
-    X(TANH, fr__cpu_activation, true)        \
-    X(SIGMOID, fr__cpu_activation, true)     \
-    X(DROPOUT, fr__cpu_dropout, true)        \
-    X(ALPHA_DROPOUT, fr__cpu_dropout, true)  \
-    X(ADD, fr__cpu_sum, true)                \
-    X(EMBEDDING, fr__cpu_embedding, false)   \
-    X(ATTENTION, fr__cpu_attention, false)   \
-    X(LSTM, fr__cpu_lstm, false)             \
-    X(MEAN_TIME, fr__cpu_time, false)        \
-    X(LAST_TIME, fr__cpu_time, false)        \
+#define MAKERS(X)                                \
+    X(CONV2D, fr__cpu_conv2d, true)              \
+    X(BATCH_NORM, fr__cpu_batch_norm, true)      \
+    X(MAX_POOL, fr__cpu_max_pool, true)          \
+    X(AVG_POOL, fr__cpu_pool, true)              \
+    X(GLOBAL_POOL, fr__cpu_pool, true)           \
+    X(CONCAT, fr__cpu_concat, true)              \
+    X(SLICE, fr__cpu_rows, false)                \
+    X(FLATTEN, fr__cpu_flatten, false)           \
+    X(LINEAR, fr__cpu_linear, false)             \
+    X(LAYER_NORM, fr__cpu_layer_norm, false)     \
+    X(RELU, fr__cpu_activation, true)            \
+    X(GELU, fr__cpu_activation, true)            \
+    X(SELU, fr__cpu_activation, true)            \
+    X(TANH, fr__cpu_activation, true)            \
+    X(SIGMOID, fr__cpu_activation, true)         \
+    X(DROPOUT, fr__cpu_dropout, true)            \
+    X(ALPHA_DROPOUT, fr__cpu_dropout, true)      \
+    X(ADD, fr__cpu_sum, true)                    \
+    X(EMBEDDING, fr__cpu_embedding, false)       \
+    X(ATTENTION, fr__cpu_attention, false)       \
+    X(CROSS_ATTENTION, fr__cpu_attention, false) \
+    X(LSTM, fr__cpu_lstm, false)                 \
+    X(REVERSE_TIME, fr__cpu_rows, false)         \
+    X(MEAN_TIME, fr__cpu_time, false)            \
+    X(LAST_TIME, fr__cpu_time, false)            \
     X(CROSS_ENTROPY, fr__cpu_loss, false)
 
 static const struct {

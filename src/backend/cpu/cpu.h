@@ -23,6 +23,7 @@ fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel
 fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__cpu_loss(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);

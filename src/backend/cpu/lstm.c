@@ -3,7 +3,9 @@
  * The input's share of all gates is one product over all steps; only h W_hh^T goes step by step.
  * Forward keeps the gates' values and the cells; the backward walks time the other way and turns
  * the kept gates into their gradients in place, after which input and weight gradients are single
- * products over all steps again. */
+ * products over all steps again. With a projection (Sak et al., 2014) the output is P wide, and
+ * what the cells emitted and the gradients of the outputs are kept too, for the projection's own.
+ */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -13,10 +15,14 @@
 typedef struct lstm {
     fr_kernel k;
     int64_t batch, time, in, hidden;
+    int64_t out; /* P, or H without a projection */
+    bool is_projected;
     bool has_dx;     /* backward_input runs, and makes the gates' gradients */
-    size_t cells;    /* offset of the cells in saved */
-    size_t states;   /* scratch offsets: dh and dc (2, batch, H); */
-    size_t previous; /* y shifted by a step (batch, T, H) */
+    size_t cells;    /* offsets in saved: the cells (batch, T, H); with a projection, */
+    size_t emitted;  /* what the cells gave (batch, T, H), and */
+    size_t sums;     /* gradients of the outputs, from above and from later (batch, T, P) */
+    size_t states;   /* scratch offsets: dh and dc (2, batch, H), dh of a projection (batch, P); */
+    size_t previous; /* y shifted by a step (batch, T, P) */
     size_t column_sums;
 } lstm;
 
@@ -27,9 +33,9 @@ typedef struct step_job {
     float *gates; /* (batch, T, 4H): sums, then values, then gradients */
     float *cells; /* (batch, T, H) */
     const float *b_ih, *b_hh;
-    float *y; /* (batch, T, H) */
-    const float *dy;
-    float *dh, *dc; /* (batch, H) */
+    float *y;        /* (batch, T, H): outputs, before a projection */
+    const float *dy; /* their gradients; NULL with a projection, where dh has all */
+    float *dh, *dc;  /* (batch, H) */
 } step_job;
 
 FR_SIMD static void forward_step(void *arg, size_t begin, size_t end)
@@ -61,12 +67,13 @@ FR_SIMD static void backward_step(void *arg, size_t begin, size_t end)
     for (size_t s = begin; s < end; s++) {
         int64_t row = (int64_t)s * time + job->t;
         float *restrict g = job->gates + row * 4 * h;
-        const float *restrict c = job->cells + row * h, *restrict dy = job->dy + row * h;
+        const float *restrict c = job->cells + row * h;
+        const float *restrict dy = job->dy ? job->dy + row * h : NULL;
         float *restrict dh = job->dh + (int64_t)s * h, *restrict dc = job->dc + (int64_t)s * h;
         for (int64_t i = 0; i < h; i++) {
             float in = g[i], forget = g[h + i], cell = g[2 * h + i], out = g[3 * h + i];
             float before = job->t > 0 ? c[i - h] : 0.0f, tc = fr__tanh(c[i]);
-            float d = dy[i] + dh[i], e = dc[i] + d * out * (1.0f - tc * tc);
+            float d = dy ? dy[i] + dh[i] : dh[i], e = dc[i] + d * out * (1.0f - tc * tc);
             g[i] = e * cell * in * (1.0f - in);
             g[h + i] = e * before * forget * (1.0f - forget);
             g[2 * h + i] = e * in * (1.0f - cell * cell);
@@ -79,44 +86,64 @@ FR_SIMD static void backward_step(void *arg, size_t begin, size_t end)
 static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
-    int64_t h = l->hidden, rows = l->batch * l->time;
+    int64_t h = l->hidden, p = l->out, rows = l->batch * l->time;
+    float *y = a->y; /* (batch, T, P) */
     step_job job = {.l = l,
                     .gates = a->saved,
                     .cells = (float *)((char *)a->saved + l->cells),
                     .b_ih = a->w[2],
                     .b_hh = a->w[3],
-                    .y = a->y};
+                    .y = l->is_projected ? (float *)((char *)a->saved + l->emitted) : y};
     fr__gemm(rows, 4 * h, l->in, (fr_matrix){a->x[0], l->in, false},
              (fr_matrix){a->w[0], l->in, true}, job.gates, 4 * h, false);
     for (job.t = 0; job.t < l->time; job.t++) {
         if (job.t > 0) /* samples are T rows apart */
-            fr__gemm(l->batch, 4 * h, h, (fr_matrix){job.y + (job.t - 1) * h, l->time * h, false},
-                     (fr_matrix){a->w[1], h, true}, job.gates + job.t * 4 * h, l->time * 4 * h,
+            fr__gemm(l->batch, 4 * h, p, (fr_matrix){y + (job.t - 1) * p, l->time * p, false},
+                     (fr_matrix){a->w[1], p, true}, job.gates + job.t * 4 * h, l->time * 4 * h,
                      true);
         fr__cpu_parallel(k->dev, (size_t)l->batch, 1, forward_step, &job);
+        if (l->is_projected)
+            fr__gemm(l->batch, p, h, (fr_matrix){job.y + job.t * h, l->time * h, false},
+                     (fr_matrix){a->w[4], h, true}, y + job.t * p, l->time * p, false);
     }
     return FR_OK;
+}
+
+/* Gradients of a step's outputs: dy and what the step after gave (dp) to the sums, and through the
+ * projection to dh. */
+static void through_projection(const lstm *l, const fr_kernel_args *a, int64_t t, const float *dp,
+                               float *dh)
+{
+    int64_t h = l->hidden, p = l->out, row = l->time * p;
+    const float *dy = (const float *)a->dy + t * p;
+    float *sums = (float *)((char *)a->saved + l->sums) + t * p;
+    for (int64_t s = 0; s < l->batch; s++)
+        for (int64_t i = 0; i < p; i++) sums[s * row + i] = dy[s * row + i] + dp[s * p + i];
+    fr__gemm(l->batch, h, p, (fr_matrix){sums, row, false}, (fr_matrix){a->w[4], h, false}, dh, h,
+             false);
 }
 
 /* Gates to their gradients, from the last step to the first. */
 static void through_time(fr_kernel *k, const fr_kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
-    int64_t h = l->hidden;
+    int64_t h = l->hidden, p = l->out;
     float *states = (float *)((char *)a->scratch + l->states);
+    float *dp = l->is_projected ? states + 2 * l->batch * h : states;
     step_job job = {.l = l,
                     .gates = a->saved,
                     .cells = (float *)((char *)a->saved + l->cells),
-                    .dy = a->dy,
+                    .dy = l->is_projected ? NULL : a->dy,
                     .dh = states,
                     .dc = states + l->batch * h};
-    memset(states, 0, (size_t)(2 * l->batch * h) * sizeof(float));
+    memset(states, 0, (size_t)(l->batch * (2 * h + (l->is_projected ? p : 0))) * sizeof(float));
     for (job.t = l->time - 1; job.t >= 0; job.t--) {
+        if (l->is_projected) through_projection(l, a, job.t, dp, job.dh);
         fr__cpu_parallel(k->dev, (size_t)l->batch, 1, backward_step, &job);
         if (job.t > 0)
-            fr__gemm(l->batch, h, 4 * h,
+            fr__gemm(l->batch, p, 4 * h,
                      (fr_matrix){job.gates + job.t * 4 * h, l->time * 4 * h, false},
-                     (fr_matrix){a->w[1], h, false}, job.dh, h, false);
+                     (fr_matrix){a->w[1], p, false}, dp, p, false);
     }
 }
 
@@ -133,19 +160,23 @@ static fr_status lstm_backward_input(fr_kernel *k, const fr_kernel_args *a)
 static fr_status lstm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
-    int64_t h = l->hidden, rows = l->batch * l->time;
+    int64_t h = l->hidden, p = l->out, rows = l->batch * l->time;
     if (!l->has_dx) through_time(k, a);
     fr_matrix gates_t = {a->saved, 4 * h, true};
     const float *y = a->y;
     float *previous = (float *)((char *)a->scratch + l->previous);
     for (int64_t s = 0; s < l->batch; s++) {
-        float *at = previous + s * l->time * h;
-        memset(at, 0, (size_t)h * sizeof(float));
-        memcpy(at + h, y + s * l->time * h, (size_t)((l->time - 1) * h) * sizeof(float));
+        float *at = previous + s * l->time * p;
+        memset(at, 0, (size_t)p * sizeof(float));
+        memcpy(at + p, y + s * l->time * p, (size_t)((l->time - 1) * p) * sizeof(float));
     }
     fr__gemm(4 * h, l->in, rows, gates_t, (fr_matrix){a->x[0], l->in, false}, a->dw[0], l->in,
              a->add_dw);
-    fr__gemm(4 * h, h, rows, gates_t, (fr_matrix){previous, h, false}, a->dw[1], h, a->add_dw);
+    fr__gemm(4 * h, p, rows, gates_t, (fr_matrix){previous, p, false}, a->dw[1], p, a->add_dw);
+    if (l->is_projected)
+        fr__gemm(p, h, rows, (fr_matrix){(const float *)((char *)a->saved + l->sums), p, true},
+                 (fr_matrix){(const float *)((char *)a->saved + l->emitted), h, false}, a->dw[4], h,
+                 a->add_dw);
     float *sums = (float *)((char *)a->scratch + l->column_sums);
     for (int bias = 2; bias < 4; bias++)
         fr__column_sums(k->dev, a->saved, rows, 4 * h, a->dw[bias], a->add_dw, sums);
@@ -169,15 +200,21 @@ fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **
     if (!l) return FR_NO_MEMORY;
     fr_kernel *k = &l->k;
     l->batch = spec->batch;
-    l->hidden = fr__cols(k->node);
-    l->time = fr_shape_count(&k->node->shape) / l->hidden;
+    l->hidden = k->node->attrs.lstm.hidden;
+    l->is_projected = k->node->attrs.lstm.projection > 0;
+    l->out = fr__cols(k->node);
+    l->time = fr_shape_count(&k->node->shape) / l->out;
     l->in = fr__cols(fr_graph_node(spec->graph, spec->inputs[0]));
     l->has_dx = spec->need_dx[0];
     int64_t rows = l->batch * l->time, h = l->hidden;
     (void)take(&k->saved_bytes, rows * 4 * h);
     l->cells = take(&k->saved_bytes, rows * h);
-    l->states = take(&k->scratch_bytes, 2 * l->batch * h);
-    l->previous = take(&k->scratch_bytes, rows * h);
+    if (l->is_projected) {
+        l->emitted = take(&k->saved_bytes, rows * h);
+        l->sums = take(&k->saved_bytes, rows * l->out);
+    }
+    l->states = take(&k->scratch_bytes, l->batch * (2 * h + (l->is_projected ? l->out : 0)));
+    l->previous = take(&k->scratch_bytes, rows * l->out);
     l->column_sums = take(&k->scratch_bytes, FR_ROW_BLOCKS * 4 * h);
     k->needs_x = 1;
     k->needs_y = true;

@@ -29,6 +29,7 @@ fr_status fr__ref_add(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
 fr_status fr__ref_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__ref_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__ref_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__ref_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__ref_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__ref_mean_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 fr_status fr__ref_last_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
@@ -57,8 +58,9 @@ static inline void fr__ref_put(float *to, double value, bool add)
 static inline int64_t fr__ref_length(const fr_kernel *k, const fr_kernel_args *a, int64_t sample,
                                      int64_t n_steps)
 {
-    if (k->node->n_inputs < 2) return n_steps;
-    int64_t length = ((const int32_t *)a->x[1])[sample];
+    int input = fr_operator_length_input(k->node->op);
+    if (input < 0 || k->node->n_inputs <= input) return n_steps;
+    int64_t length = ((const int32_t *)a->x[input])[sample];
     return length < 0 ? 0 : length > n_steps ? n_steps : length;
 }
 

@@ -19,13 +19,30 @@ fr_status fr__ref_add(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
     return FR_OK;
 }
 
+/* Numbers of input i that lie side by side: all of a sample from the axis on. */
+static int64_t concat_piece(const fr_kernel *k, int i)
+{
+    const fr_shape *s = &fr__ref_input(k, i)->shape;
+    int64_t n = 1;
+    for (int d = k->node->attrs.concat.axis; d < s->n_dims; d++) n *= s->dim[d];
+    return n;
+}
+
+static int64_t concat_rows(const fr_kernel *k)
+{
+    int64_t n = k->batch;
+    for (int d = 0; d < k->node->attrs.concat.axis; d++) n *= k->node->shape.dim[d];
+    return n;
+}
+
 static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
 {
     float *y = a->y;
-    for (int64_t s = 0; s < k->batch; s++)
+    int64_t n_rows = concat_rows(k);
+    for (int64_t r = 0; r < n_rows; r++)
         for (int i = 0; i < k->node->n_inputs; i++) {
-            int64_t n = fr_shape_count(&fr__ref_input(k, i)->shape);
-            memcpy(y, (const float *)a->x[i] + s * n, (size_t)n * sizeof(float));
+            int64_t n = concat_piece(k, i);
+            memcpy(y, (const float *)a->x[i] + r * n, (size_t)n * sizeof(float));
             y += n;
         }
     return FR_OK;
@@ -34,12 +51,13 @@ static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
 static fr_status concat_backward(fr_kernel *k, const fr_kernel_args *a)
 {
     const float *dy = a->dy;
-    for (int64_t s = 0; s < k->batch; s++)
+    int64_t n_rows = concat_rows(k);
+    for (int64_t r = 0; r < n_rows; r++)
         for (int i = 0; i < k->node->n_inputs; i++) {
-            int64_t n = fr_shape_count(&fr__ref_input(k, i)->shape);
+            int64_t n = concat_piece(k, i);
             float *dx = a->dx[i];
             for (int64_t e = 0; dx && e < n; e++)
-                fr__ref_put(&dx[s * n + e], (double)dy[e], a->add_dx[i]);
+                fr__ref_put(&dx[r * n + e], (double)dy[e], a->add_dx[i]);
             dy += n;
         }
     return FR_OK;

@@ -1,0 +1,94 @@
+/* rows.c -- slice and reverse_time: operators that move whole steps, of numbers or of ids. */
+#include "backend/cpu/cpu.h"
+#include "base/simd.h"
+
+#include <string.h>
+
+typedef struct rows {
+    fr_kernel k;
+    int64_t n_in, n, width; /* steps of input and output, numbers in a step */
+    int64_t from;           /* slice; -1: reverse_time */
+    bool has_length;
+} rows;
+
+typedef struct rows_job {
+    const rows *r;
+    const fr_kernel_args *a;
+} rows_job;
+
+static int64_t length_of(const rows_job *job, int64_t sample)
+{
+    const rows *r = job->r;
+    int64_t n = r->has_length ? ((const int32_t *)job->a->x[1])[sample] : r->n_in;
+    return n < 0 ? 0 : n > r->n_in ? r->n_in : n;
+}
+
+static int64_t source_of(const rows *r, int64_t t, int64_t length)
+{
+    if (r->from >= 0) return t + r->from;
+    return t < length ? length - 1 - t : t;
+}
+
+static void move_samples(void *arg, size_t begin, size_t end)
+{
+    const rows_job *job = arg;
+    const rows *r = job->r;
+    for (int64_t s = (int64_t)begin; s < (int64_t)end; s++) {
+        int64_t length = length_of(job, s);
+        for (int64_t t = 0; t < r->n; t++)
+            memcpy((float *)job->a->y + (s * r->n + t) * r->width,
+                   (const float *)job->a->x[0] + (s * r->n_in + source_of(r, t, length)) * r->width,
+                   (size_t)r->width * sizeof(float));
+    }
+}
+
+FR_SIMD static void return_samples(void *arg, size_t begin, size_t end)
+{
+    const rows_job *job = arg;
+    const rows *r = job->r;
+    bool is_whole = r->n == r->n_in, add = job->a->add_dx[0];
+    for (int64_t s = (int64_t)begin; s < (int64_t)end; s++) {
+        int64_t length = length_of(job, s);
+        float *dx = (float *)job->a->dx[0] + s * r->n_in * r->width;
+        if (!add && !is_whole) memset(dx, 0, (size_t)(r->n_in * r->width) * sizeof(float));
+        for (int64_t t = 0; t < r->n; t++) {
+            const float *restrict dy = (const float *)job->a->dy + (s * r->n + t) * r->width;
+            float *restrict to = dx + source_of(r, t, length) * r->width;
+            if (add)
+                for (int64_t i = 0; i < r->width; i++) to[i] += dy[i];
+            else
+                memcpy(to, dy, (size_t)r->width * sizeof(float));
+        }
+    }
+}
+
+static fr_status rows_forward(fr_kernel *k, const fr_kernel_args *a)
+{
+    fr__cpu_parallel(k->dev, (size_t)k->batch, 1, move_samples, &(rows_job){(rows *)k, a});
+    return FR_OK;
+}
+
+static fr_status rows_backward_input(fr_kernel *k, const fr_kernel_args *a)
+{
+    fr__cpu_parallel(k->dev, (size_t)k->batch, 1, return_samples, &(rows_job){(rows *)k, a});
+    return FR_OK;
+}
+
+static const fr_kernel_ops rows_ops = {.forward = rows_forward,
+                                       .backward_input = rows_backward_input};
+
+fr_status fr__cpu_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+{
+    rows *r = (rows *)fr__kernel_new(spec, arena, sizeof *r, &rows_ops);
+    if (!r) return FR_NO_MEMORY;
+    const fr_node *node = r->k.node;
+    r->n_in = fr_graph_node(spec->graph, spec->inputs[0])->shape.dim[0];
+    r->n = node->shape.dim[0];
+    r->width = fr_shape_count(&node->shape) / r->n;
+    r->from = node->op == FR_OP_SLICE ? node->attrs.slice.from : -1;
+    r->has_length = spec->n_inputs > 1;
+    r->k.needs_x = r->has_length ? 2 : 0;
+    r->k.can_add_dx = 1;
+    *out = &r->k;
+    return FR_OK;
+}
