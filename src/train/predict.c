@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "cost/profile.h"
 #include "io/conf.h"
+#include "train/layout.h"
 #include "train/setup.h"
 
 #include <math.h>
@@ -18,8 +19,9 @@
 
 #define MOST_S 0.6        /* spent on measuring a wave of stages */
 #define SHARE_OF_RUN 0.02 /* likewise, of what the run will take */
-#define FULL 0.55      /* of the cores' time that an emulation may use: what is late stays late */
-#define MARGIN 1.4     /* an emulated instruction over the computation it stands for */
+#define FULL 0.55  /* of the cores' time that an emulation may use: what is late stays late */
+#define MARGIN 1.4 /* an emulated instruction over the computation it stands for */
+#define SUM_BYTES (4 * (size_t)FR_BUCKET_BYTES)
 enum { STEADY = 200 }; /* mini-batches that tell the beat of a pipeline */
 
 /* --- what is measured ----------------------------------------------------------------------- */
@@ -253,7 +255,35 @@ fr_status fr__predict_profile(fr_setup *s, int batch, fr_profile **out)
     return s->settings.profile ? read_profile(s, batch, out) : measure_model(s, batch, out);
 }
 
+/* --- sums of replicas on this machine --------------------------------------------------------- */
+
+/* As the bandwidth of links over which a ring would take as long; 0: there is nothing to add. */
+static fr_status measure_sums(fr_setup *s, double *bandwidth)
+{
+    const fr_schedule *q = s->pipeline.schedule;
+    const fr_transport *t = s->settings.transport;
+    int n = 1, n_ranks = fr_team_size(s->team);
+    double seconds = 0;
+    *bandwidth = 0;
+    for (int k = 0; k < q->n_stages; k++) n = q->replicas[k] > n ? q->replicas[k] : n;
+    if (n == 1) return FR_OK;
+    if (!t) t = fr_transport_find(fr__layout_transport(&s->settings, s->team));
+    if (n % n_ranks != 0) n = n_ranks; /* every process takes part */
+    FR_TRY(fr_probe_sum(s->ctx, t, s->team, n, SUM_BYTES, &seconds));
+    *bandwidth = 2.0 * (n - 1) / n * SUM_BYTES / seconds;
+    return FR_OK;
+}
+
 /* --- the clock -------------------------------------------------------------------------------- */
+
+/* Here the adding is the workers' own work, done when they wait for the sum: nothing overlaps. */
+static fr_status join_replicas(fr_setup *s, fr_prediction *p)
+{
+    double bandwidth;
+    FR_TRY(measure_sums(s, &bandwidth));
+    if (bandwidth == 0) return FR_OK;
+    return fr_cluster_flat(s->ctx, s->pipeline.schedule->n_workers, bandwidth, 0, &p->here);
+}
 
 static fr_status check_cluster(fr_setup *s, const fr_cluster *c)
 {
@@ -292,7 +322,7 @@ static fr_status spread(fr_setup *s, fr_prediction *p)
                               .n_micro = q->schedule->n_micro,
                               .recompute = q->recompute,
                               .policy = s->settings.policy,
-                              .cluster = p->cluster,
+                              .cluster = p->cluster ? p->cluster : p->here,
                               .device_of = s->settings.n_devices > 0 ? s->settings.devices : NULL};
     return fr_spread_make(s->ctx, &d, &p->spread);
 }
@@ -332,7 +362,7 @@ static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_pred
                            .timing = p->spread.timing,
                            .n_batches = n_batches,
                            .sync_every = sums ? 0 : s->pipeline.sync.every,
-                           .overlaps = !s->settings.exact_sum,
+                           .overlaps = p->cluster && !s->settings.exact_sum,
                            .n_events = n_events};
     FR_TRY(fr_simulate(s->ctx, &d, &p->result));
     p->s_per_batch = p->result.s_per_batch;
@@ -359,6 +389,7 @@ fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_predictio
         FR_TRY(fr__predict_profile(s, (int)(t->batch / t->micro), &p->profile));
     else
         FR_TRY(measure_stages(s, &p->profile));
+    if (!t->cluster) FR_TRY(join_replicas(s, p));
     p->spent_s = (double)(fr__now_ns() - start) * 1e-9;
     FR_TRY(spread(s, p));
     return run_clock(s, n_batches, n_events, p);
@@ -370,5 +401,6 @@ void fr__prediction_free(fr_prediction *p)
     fr_spread_free(&p->spread);
     fr_profile_free(p->profile);
     fr_cluster_free(p->cluster);
+    fr_cluster_free(p->here);
     memset(p, 0, sizeof *p);
 }

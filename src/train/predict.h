@@ -12,6 +12,7 @@ typedef struct fr_prediction {
     bool is_measured;     /* here and now, not by a file */
     double spent_s;       /* on measuring */
     fr_cluster *cluster;  /* emulated; NULL: this machine */
+    fr_cluster *here;     /* this machine, where replicas add gradients; or NULL */
     fr_profile *profile;  /* of a micro-batch, all nodes */
     fr_spread spread;     /* its timing is what an emulation goes by */
     fr_sim_result result; /* of the virtual clock */
