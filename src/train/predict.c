@@ -9,7 +9,6 @@
 #include <forerun/probe.h>
 
 #include "base/thread.h"
-#include "cost/profile.h"
 #include "io/conf.h"
 #include "train/layout.h"
 #include "train/setup.h"
@@ -97,51 +96,10 @@ static wave plan_wave(const fr_setup *s)
     return w;
 }
 
-/* All nodes of the graph, nothing measured yet; memory of the arena and the graph. */
-static fr_status draft(const fr_setup *s, fr_arena *arena, fr_profile *p)
-{
-    const fr_graph *g = s->graph;
-    *p = (fr_profile){.model = fr_graph_name(g),
-                      .batch = (int)(s->settings.batch / s->settings.micro),
-                      .n_nodes = fr_graph_n_nodes(g),
-                      .n_micro = (int)s->settings.micro,
-                      .state_per_weight = s->settings.optimizer->n_state};
-    p->nodes = FR_ARENA_ARRAY(arena, fr_profile_node, p->n_nodes);
-    if (!p->nodes) return fr__no_memory(s->ctx, (size_t)p->n_nodes, "a profile");
-    for (int i = 0; i < p->n_nodes; i++) {
-        const fr_node *n = fr_graph_node(g, i);
-        p->nodes[i] = (fr_profile_node){.name = n->name,
-                                        .about = fr_operator_name(n->op),
-                                        .back_input_s = NAN,
-                                        .back_weight_s = NAN,
-                                        .n_inputs = n->n_inputs,
-                                        .inputs = n->inputs,
-                                        .is_input = n->op == FR_OP_INPUT};
-    }
-    return FR_OK;
-}
-
-/* What was measured of a stage, into the profile of the whole. */
-static fr_status enter(const fr_setup *s, const fr_profile *stage, fr_profile *whole)
-{
-    for (int i = 0; i < stage->n_nodes; i++) {
-        const fr_profile_node *from = &stage->nodes[i];
-        int at = fr_graph_find(s->graph, from->name);
-        if (at < 0) return fr_fail(s->ctx, FR_INTERNAL, "no node is called %s", from->name);
-        if (from->is_input) continue;
-        fr_profile_node *to = &whole->nodes[at], own = *to;
-        *to = *from;
-        to->name = own.name, to->about = own.about;
-        to->n_inputs = own.n_inputs, to->inputs = own.inputs;
-    }
-    whole->workspace_bytes = fmax(whole->workspace_bytes, stage->workspace_bytes);
-    return FR_OK;
-}
-
 /* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
- * cores have something to do. *step_s: the longest mini-batch. */
+ * cores have something to do. parts: [stage]. *step_s: the longest mini-batch. */
 static fr_status probe_wave(fr_setup *s, const wave *w, int first, double seconds,
-                            fr_profile *whole, double *step_s)
+                            fr_profile **parts, double *step_s)
 {
     int n_stages = s->pipeline.n_stages;
     fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n);
@@ -155,37 +113,42 @@ static fr_status probe_wave(fr_setup *s, const wave *w, int first, double second
     }
     if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n, d, found);
     for (int i = 0; i < w->n && status == FR_OK; i++) {
-        if (found[i]->step_s > *step_s) *step_s = found[i]->step_s;
-        if (first + i < n_stages) status = enter(s, found[i], whole);
+        *step_s = fmax(*step_s, found[i]->step_s);
+        if (first + i >= n_stages) {
+            fr_profile_free(found[i]);
+            continue;
+        }
+        fr_profile_free(parts[first + i]);
+        parts[first + i] = found[i];
     }
-    for (int i = 0; found && i < w->n; i++) fr_profile_free(found[i]);
     fr__free(d);
     fr__free(found);
     return status;
 }
 
-static fr_status probe_stages(fr_setup *s, double seconds, fr_profile *whole, double *step_s)
+static fr_status probe_stages(fr_setup *s, double seconds, fr_profile **parts, double *step_s)
 {
     wave w = plan_wave(s);
     *step_s = 0;
     for (int first = 0; first < s->pipeline.n_stages; first += w.n)
-        FR_TRY(probe_wave(s, &w, first, seconds, whole, step_s));
+        FR_TRY(probe_wave(s, &w, first, seconds, parts, step_s));
     return FR_OK;
 }
 
 /* A quick look first; a longer one if the run is long enough to be worth it. */
 static fr_status measure_stages(fr_setup *s, fr_profile **out)
 {
+    int n = s->pipeline.n_stages;
     double step_s = 0;
-    fr_arena arena = {0};
-    fr_profile whole;
-    fr_status status = draft(s, &arena, &whole);
-    if (status == FR_OK) status = probe_stages(s, 0, &whole, &step_s);
+    fr_profile **parts = FR_NEW_ARRAY(fr_profile *, n);
+    if (!parts) return fr__no_memory(s->ctx, (size_t)n * sizeof *parts, "a profile");
+    fr_status status = probe_stages(s, 0, parts, &step_s);
     double worth = fmin(MOST_S, SHARE_OF_RUN * step_s * (double)s->n_steps);
     if (status == FR_OK && worth > 4 * step_s) /* else it would look hardly longer than it did */
-        status = probe_stages(s, worth, &whole, &step_s);
-    if (status == FR_OK) status = fr__profile_clone(s->ctx, &whole, out);
-    fr__arena_fini(&arena);
+        status = probe_stages(s, worth, parts, &step_s);
+    if (status == FR_OK) status = fr_profile_join(s->ctx, n, (const fr_profile *const *)parts, out);
+    for (int k = 0; k < n; k++) fr_profile_free(parts[k]);
+    fr__free(parts);
     return status;
 }
 
@@ -363,6 +326,10 @@ static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_pred
                            .n_batches = n_batches,
                            .sync_every = sums ? 0 : s->pipeline.sync.every,
                            .overlaps = p->cluster && !s->settings.exact_sum,
+                           .rides = !p->cluster,
+                           .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
+                                             (s->settings.clip_norm > 0 || s->settings.grad_norm ||
+                                              s->pipeline.has_far_ties),
                            .n_events = n_events};
     FR_TRY(fr_simulate(s->ctx, &d, &p->result));
     p->s_per_batch = p->result.s_per_batch;
