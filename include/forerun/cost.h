@@ -151,7 +151,10 @@ double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t by
 /* --- how long everything takes ------------------------------------------------------------------
  */
 
-#define FR_BUCKET_BYTES (4u << 20) /* of a sum over replicas: handed in as one */
+/* A sum over replicas goes bucket by bucket, from the end of the block: links get one when all
+ * replicas have handed it in and the one before it is through (else messages of the pipeline would
+ * wait for all of them). */
+#define FR_BUCKET_BYTES (4u << 20)
 
 typedef struct fr_timing {
     const fr_stage_cost *cost;                    /* [stage] */
