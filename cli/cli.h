@@ -23,6 +23,7 @@ typedef struct cli_verb {
     X(generate)      \
     X(schedule)      \
     X(plan)          \
+    X(simulate)      \
     X(models)        \
     X(methods)       \
     X(info)

@@ -79,7 +79,8 @@ static void judge(const struct fr__chooser *c, struct fr__option *o, const struc
     const struct fr__task *t = &o->size->task;
     const fr_generator *g = c->d->methods[o->method].generator;
     double fastest = 0, busiest = 0, ports = 0, arrival = 0, way = 0, pace = 0, sum = 0;
-    /* Weight gradients on their own may be left for the time when the next forward is on its way. */
+    /* Weight gradients on their own may be left for the time when the next forward is on its way.
+     */
     bool waits = g->is_flush && !g->is_split && o->chunks == 1;
     for (int d = 0; d < t->n_devices; d++) fastest = fmax(fastest, t->speed[d]);
     for (int w = 0; w < n; w++) {
