@@ -23,6 +23,7 @@ typedef struct cli_verb {
     X(generate)      \
     X(schedule)      \
     X(profile)       \
+    X(plan)          \
     X(simulate)      \
     X(models)        \
     X(methods)       \
