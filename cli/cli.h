@@ -22,6 +22,7 @@ typedef struct cli_verb {
     X(eval)          \
     X(generate)      \
     X(schedule)      \
+    X(simulate)      \
     X(efficiency)    \
     X(models)        \
     X(methods)       \

@@ -245,6 +245,7 @@ static void make_sets(const fr_study *s, const fr_trial *t, trial_sets *x)
     set(x, "run.checkpoint_every", 0);
     set(x, "run.trace", 0);
     set(x, "run.prediction_samples", 0);
+    snprintf(x->text[x->n++], sizeof x->text[0], "run.predict=false");
 }
 
 static fr_status interrupted(const fr_study *s)
