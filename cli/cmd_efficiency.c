@@ -14,7 +14,7 @@ typedef struct arguments {
     const char *config, *batches, *target, *scale_lr, *out;
     const char *scaling, *cluster, *profile;
     cli_list sets;
-    int64_t n_seeds, n_evals, ways, n_micro;
+    int64_t n_seeds, n_evals, ways, n_micro, n_devices;
     double max_epochs;
     bool keep, is_quiet, want_json;
 } arguments;
@@ -154,9 +154,16 @@ static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run
     fr_scaling s = {0};
     int ways = (int)a->ways, crossover = 0;
     if (a->scaling) FR_TRY(fr_scaling_read(ctx, a->scaling, ways, &s));
-    if (a->cluster)
-        FR_TRY(fr_scaling_simulate(ctx, run, e->rows[0].batch, ways, (int)a->n_micro, a->cluster,
-                                   a->profile, &s));
+    if (a->cluster) {
+        fr_scaling_options o = {.run = run,
+                                .batch = e->rows[0].batch,
+                                .ways = ways,
+                                .n_micro = (int)a->n_micro,
+                                .max_devices = (int)a->n_devices,
+                                .cluster = a->cluster,
+                                .profile = a->profile};
+        FR_TRY(fr_scaling_simulate(ctx, &o, &s));
+    }
     fr_time_row *rows = calloc((size_t)s.n_points + 1, sizeof *rows);
     if (!rows) {
         fr_scaling_free(&s);
@@ -197,6 +204,8 @@ static int check(const arguments *a, fr_efficiency_options *o, int64_t *batches)
                           "not from both");
     if (a->ways < 2 || a->ways > 1024 || a->n_micro < 0 || a->n_micro > 1 << 20)
         return cli_refuse("forerun efficiency: --pipeline must be at least 2, --micro at least 1");
+    if (a->n_devices < 0 || a->n_devices > 1 << 20)
+        return cli_refuse("forerun efficiency: --devices must be at least 1");
     return -1;
 }
 
@@ -222,6 +231,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &a.cluster},
         {"profile", "FILE", "with --cluster: go by this profile instead of measuring", CLI_TEXT,
          &a.profile},
+        {"devices", "N", "with --cluster: no more than so many of its devices", CLI_INT,
+         &a.n_devices},
         {"scaling", "FILE", "step times instead: CSV of devices,dp_s,hybrid_s", CLI_TEXT,
          &a.scaling},
         {"pipeline", "M", "stages of a pipeline of hybrid training (2)", CLI_INT, &a.ways},

@@ -111,11 +111,17 @@ typedef struct fr_scaling {
 } fr_scaling;
 /* CSV: a line "devices,dp_s,hybrid_s", then numbers; an empty field is not known. */
 fr_status fr_scaling_read(fr_ctx *ctx, const char *path, int ways, fr_scaling *out);
-/* On the virtual clock of a cluster file: 1, 2, 4, ... devices of it, and all. n_micro:
- * micro-batches that a pipeline splits its batch into; 0: as many as divide it, up to 4 a stage. */
-fr_status fr_scaling_simulate(fr_ctx *ctx, const fr_run_options *run, int64_t batch, int ways,
-                              int n_micro, const char *cluster, const char *profile,
-                              fr_scaling *out);
+typedef struct fr_scaling_options {
+    const fr_run_options *run; /* config, sets, stop; out: folder for profiles */
+    int64_t batch;             /* of a device, and of a pipeline */
+    int ways;                  /* stages of a pipeline */
+    int n_micro;         /* micro-batches of a pipeline; 0: as many as divide it, up to 4 a stage */
+    int max_devices;     /* 0: all of the cluster */
+    const char *cluster; /* file */
+    const char *profile; /* file; NULL: measured, and kept as OUT/profile-MICRO_BATCH.json */
+} fr_scaling_options;
+/* On the virtual clock: 1, 2, 4, ... devices of a cluster, and all. */
+fr_status fr_scaling_simulate(fr_ctx *ctx, const fr_scaling_options *o, fr_scaling *out);
 void fr_scaling_free(fr_scaling *s);
 
 typedef struct fr_time_row {

@@ -41,6 +41,24 @@ run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out e
 grep -q '"crossover": ' out || fail "no crossover"
 if command -v python3 >/dev/null; then python3 -m json.tool out >/dev/null || fail "no JSON"; fi
 
+# On the virtual clock, from a measured profile that is kept: as many points as there are.
+cat >three.yaml <<YAML
+name: three
+device: {speed: 1}
+topology: {bandwidth: 1 GB/s, latency: 1 us, devices: 3}
+YAML
+run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml
+grep -q 'step times simulated' out || fail "no second table"
+[ "$(grep -cE '^ +[123] .*x' out)" = 3 ] || fail "expected 1, 2 and 3 devices"
+[ -s eff/profile-8.json ] && [ -s eff/profile-1.json ] || fail "no profiles"
+cp out table
+run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml
+cmp -s out table || fail "the same profile gives other times"
+run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml --devices 2
+[ "$(grep -cE '^ +[123] .*x' out)" = 2 ] || fail "expected 1 and 2 devices"
+run 2 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml --micro 3 &&
+    says "3 equal micro-batches"
+
 # Refusals: one line, exit code 2.
 run 2 efficiency small.yaml --batches 8,32 --max-epochs 11 --out eff && says "eff/efficiency.json" "--max-epochs"
 run 2 efficiency small.yaml --batches 8,12 --max-epochs 12 --out eff && says "batch 12" "micro-batch"
