@@ -144,6 +144,19 @@ fr_status fr_program_forward(fr_program *p, const fr_pass *pass);
 /* what: FR_GRAD_BOTH, or INPUT and later WEIGHT for a program with split_backward. */
 fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what);
 
+/* Seconds that a node has taken, added up over passes. Of nodes that run as one kernel, the first
+ * has the time of all; copies and sums of gradients belong to the node whose backward needs them.
+ */
+typedef struct fr_node_time {
+    double forward, back_input, back_weight;
+    double ready; /* in calls of grad_ready, and not in back_weight */
+} fr_node_time;
+/* From now on passes add to times[node of the graph]; NULL: they go without a clock, as at first.
+ */
+void fr_program_time(fr_program *p, fr_node_time *times);
+/* Bytes of a slot that are there for a node of the graph; over all nodes they are slot_bytes. */
+size_t fr_program_kept_bytes(const fr_program *p, int node);
+
 #ifdef __cplusplus
 }
 #endif

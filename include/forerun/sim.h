@@ -24,7 +24,11 @@ typedef struct fr_sim_desc {
     int sync_every; /* 0: gradients are added for every update; K: each replica steps for itself,
                        and weights are averaged every K updates */
     bool overlaps;  /* sums are handed in while the backward runs; else after it */
-    int n_events;   /* most events kept for each worker; 0: none */
+    bool rides;     /* the update is part of a mini-batch's last backward where the engine makes it
+                       so (a real run); else all of it is in STEP (an emulated one) */
+    bool steps_together; /* flush only: a step waits for the gradients of all stages (a norm, tied
+                            parameters) */
+    int n_events;        /* most events kept for each worker; 0: none */
 } fr_sim_desc;
 
 typedef struct fr_sim_worker {
@@ -60,8 +64,8 @@ fr_status fr_sim_bounds_of(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_bounds *out
 typedef struct fr_spread_desc {
     const fr_profile *profile; /* of a micro-batch of the right size */
     int n_stages;
-    const int *cuts;     /* [n_stages - 1] */
-    const int *replicas; /* [n_stages]; NULL: 1 */
+    const int *cuts;             /* [n_stages - 1] */
+    const int *replicas;         /* [n_stages]; NULL: 1 */
     const fr_schedule *schedule; /* to be used, lowered; NULL: as the generator makes it */
     const fr_generator *generator;
     int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
@@ -74,7 +78,7 @@ typedef struct fr_spread_desc {
 
 /* Schedule, timing and memory of it. */
 typedef struct fr_spread {
-    fr_schedule *schedule;
+    const fr_schedule *schedule; /* freed with the spread unless it was given */
     fr_timing timing;
     size_t *memory; /* [worker], estimated from the profile: weights, gradients, optimizer, slots,
                        workspace, messages */

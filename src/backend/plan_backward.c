@@ -19,6 +19,7 @@ typedef struct plan {
     int *grad;                /* [node]: buffer of its gradient, or -1 */
     int (*dx)[FR_MAX_INPUTS]; /* [unit]: buffers, or -1 */
     int *dy, *dz;             /* [unit] */
+    int visited;              /* the unit whose backward is being planned */
     bool has_failed;          /* out of memory; checked once at the end */
 } plan;
 
@@ -56,9 +57,9 @@ static void drop(plan *b, int node)
 }
 
 /* Steps name buffers by number until places are known: to.offset and from.offset hold it. */
-static void emit(plan *b, fr_step_kind kind, int unit, int to, int from)
+static void emit(plan *b, fr_step_kind kind, int to, int from)
 {
-    fr_step step = {.kind = kind, .unit = unit};
+    fr_step step = {.kind = kind, .unit = b->visited};
     int at = now(b);
     if (to >= 0) {
         step.to = (fr_place){FR_AREA_WORK, (size_t)to};
@@ -83,7 +84,7 @@ static int own_grad(plan *b, int node)
     int buf = b->grad[node];
     if (is_writable(b, buf)) return buf;
     int copy = new_grad(b, node);
-    emit(b, FR_STEP_COPY, -1, copy, buf);
+    emit(b, FR_STEP_COPY, copy, buf);
     drop(b, node);
     refer(b, node, copy);
     return copy;
@@ -94,10 +95,10 @@ static void hand_on(plan *b, int x, int dz)
 {
     if (b->grad[x] >= 0) {
         int sum = own_grad(b, x);
-        emit(b, FR_STEP_ADD, -1, sum, dz);
+        emit(b, FR_STEP_ADD, sum, dz);
     } else if (fr_program_find_input(b->p, x) >= 0) {
         int copy = new_grad(b, x);
-        emit(b, FR_STEP_COPY, -1, copy, dz);
+        emit(b, FR_STEP_COPY, copy, dz);
         refer(b, x, copy);
     } else {
         refer(b, x, dz);
@@ -143,17 +144,17 @@ static void make_dz(plan *b, int u, bool is_held)
     b->dy[u] = dy;
     b->dz[u] = dz;
     if (must_prepare)
-        emit(b, FR_STEP_PREPARE, u, dz, dy);
+        emit(b, FR_STEP_PREPARE, dz, dy);
     else if (dz != dy)
-        emit(b, FR_STEP_COPY, u, dz, dy);
+        emit(b, FR_STEP_COPY, dz, dy);
     if (dz != dy) {
         drop(b, unit->out);
         refer(b, unit->out, dz);
     }
     buffer *held = &b->buffers.at[dz];
     if (is_held && held->place.area == FR_AREA_NONE) {
-        held->place = (fr_place){FR_AREA_SLOT, p->sizes.slot_bytes};
-        p->sizes.slot_bytes += fr__align_up(held->bytes);
+        size_t offset = fr__slot_take(p, unit->spec.nodes[0], held->bytes);
+        held->place = (fr_place){FR_AREA_SLOT, offset};
     }
     if (is_held) held->refs++;
 }
@@ -174,13 +175,13 @@ static void visit_inputs(plan *b, int u, bool has_params)
         must_compute = true;
     }
     if (must_compute) {
-        emit(b, FR_STEP_INPUT, u, -1, b->dz[u]);
+        emit(b, FR_STEP_INPUT, -1, b->dz[u]);
         for (int i = 0; i < s->n_inputs; i++) {
             if (b->dx[u][i] >= 0) b->buffers.at[b->dx[u][i]].last = now(b) - 1;
         }
     }
     for (int i = 0; i < s->n_inputs; i++) {
-        if (later[i] >= 0) emit(b, FR_STEP_ADD, -1, own_grad(b, s->inputs[i]), later[i]);
+        if (later[i] >= 0) emit(b, FR_STEP_ADD, own_grad(b, s->inputs[i]), later[i]);
     }
 }
 
@@ -191,6 +192,7 @@ static void visit(plan *b, int u)
     bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
     for (int i = 0; i < unit->spec.n_inputs; i++) wants_dx |= unit->spec.need_dx[i];
     bool is_loss = unit->kernel->node->op == FR_OP_CROSS_ENTROPY;
+    b->visited = u;
     bool has_dy = b->grad[unit->out] >= 0;
     unit->has_backward = (has_params || wants_dx) && (has_dy || is_loss);
     fr_step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
@@ -203,7 +205,7 @@ static void visit(plan *b, int u)
     if (has_params && p->desc.split_backward) {
         if (!fr__vec_push(&p->back_weight, weight)) b->has_failed = true;
     } else if (has_params) {
-        emit(b, weight.kind, u, -1, b->dz[u]);
+        emit(b, weight.kind, -1, b->dz[u]);
     }
     if (has_dy && b->grad[unit->out] >= 0) drop(b, unit->out);
 }
@@ -214,7 +216,7 @@ static void fill_missing(plan *b)
     for (int i = 0; i < b->p->n_inputs; i++) {
         const fr_port *port = &b->p->inputs[i];
         if (port->has_grad && b->grad[port->node] < 0)
-            emit(b, FR_STEP_COPY, -1, new_grad(b, port->node), -1);
+            emit(b, FR_STEP_COPY, new_grad(b, port->node), -1);
     }
 }
 

@@ -88,8 +88,7 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
             if (p->layout[i]->bytes > lease.bytes) lease.bytes = p->layout[i]->bytes;
         }
         if (is_kept) {
-            p->value[r] = (fr_place){FR_AREA_SLOT, p->sizes.slot_bytes};
-            p->sizes.slot_bytes += fr__align_up(lease.bytes);
+            p->value[r] = (fr_place){FR_AREA_SLOT, fr__slot_take(p, r, lease.bytes)};
         } else {
             lease_node[n_leases] = r;
             leases[n_leases++] = lease;

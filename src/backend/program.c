@@ -137,7 +137,8 @@ static fr_status find_groups(fr_program *p)
     int *group_at = FR_ARENA_ARRAY(&p->arena, int, n_nodes); /* by last node: first node + 1 */
     p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->stage.last - p->stage.first);
     p->unit_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
-    if (!is_taken || !group_at || !p->units || !p->unit_of)
+    p->kept = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
+    if (!is_taken || !group_at || !p->units || !p->unit_of || !p->kept)
         return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
     for (int i = 0; i < n_nodes; i++) p->unit_of[i] = -1;
     for (int i = p->stage.first; i < p->stage.last; i++) {
@@ -284,14 +285,21 @@ static fr_status place_params(fr_program *p)
     return FR_OK;
 }
 
+size_t fr__slot_take(fr_program *p, int node, size_t bytes)
+{
+    size_t offset = p->sizes.slot_bytes;
+    p->kept[node] += fr__align_up(bytes);
+    p->sizes.slot_bytes += fr__align_up(bytes);
+    return offset;
+}
+
 static fr_status place_saved(fr_program *p)
 {
     p->cache_ids = FR_ARENA_ARRAY(&p->arena, uint64_t, p->n_units + 1);
     if (!p->cache_ids) return fr__no_memory(p->ctx, (size_t)p->n_units, "a program");
     for (int i = 0; i < p->n_units; i++) {
         fr_unit *u = &p->units[i];
-        u->saved = p->sizes.slot_bytes;
-        p->sizes.slot_bytes += fr__align_up(u->kernel->saved_bytes);
+        u->saved = fr__slot_take(p, u->spec.nodes[0], u->kernel->saved_bytes);
         u->cache = p->sizes.cache_bytes;
         p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
     }
@@ -361,6 +369,7 @@ void fr_program_free(fr_program *p)
 }
 
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
+size_t fr_program_kept_bytes(const fr_program *p, int node) { return p->kept[node]; }
 int fr_program_n_inputs(const fr_program *p) { return p->n_inputs; }
 int fr_program_n_outputs(const fr_program *p) { return p->n_outputs; }
 const fr_port *fr_program_input(const fr_program *p, int i) { return &p->inputs[i]; }

@@ -1,13 +1,15 @@
 /* program.h -- a compiled stage: kernels in order, step lists, places of all tensors.
  *
  * Made by program.c (groups, kernels, parameters), plan_forward.c and plan_backward.c (memory);
- * walked by program_run.c. After creation only cache_ids changes. */
+ * walked by program_run.c. After creation only cache_ids and meter change. */
 #ifndef FR_BACKEND_PROGRAM_H
 #define FR_BACKEND_PROGRAM_H
 
 #include "backend/kernel.h"
 #include "backend/memplan.h"
 #include "base/vec.h"
+
+#include <stdatomic.h>
 
 /* Where a tensor is when a pass runs. */
 typedef enum fr_area {
@@ -51,7 +53,7 @@ typedef enum fr_step_kind {
 
 typedef struct fr_step {
     fr_step_kind kind;
-    int unit;
+    int unit; /* that it is for */
     fr_place to, from;
     size_t bytes;
 } fr_step;
@@ -66,6 +68,13 @@ typedef struct fr_placed_param {
     bool is_tied, is_buffer;
     int owner; /* placement of the owner, for a tied parameter */
 } fr_placed_param;
+
+/* Times of a pass under way, where somebody wants them. grad_ready may come from any thread. */
+typedef struct fr_meter {
+    fr_node_time *times; /* [node]; NULL: nobody does */
+    const fr_pass *pass; /* the caller's */
+    _Atomic uint64_t ready_ns;
+} fr_meter;
 
 struct fr_program {
     fr_ctx *ctx;
@@ -88,6 +97,8 @@ struct fr_program {
     size_t scratch;                                /* offset in the workspace */
     void *cache;
     uint64_t *cache_ids; /* [unit]: weights the unit's cache was derived from */
+    size_t *kept;        /* [node]: bytes of the slot */
+    fr_meter meter;
 };
 
 static inline bool fr__in_stage(const fr_program *p, int node)
@@ -96,6 +107,8 @@ static inline bool fr__in_stage(const fr_program *p, int node)
            fr_graph_node(p->graph, node)->op != FR_OP_INPUT;
 }
 
+/* Room in the slot for something of this node; returns its offset. */
+size_t fr__slot_take(fr_program *p, int node, size_t bytes);
 /* Decide where values live; fills value, forward, sizes.slot_bytes; returns workspace bytes or
  * fails. */
 fr_status fr__plan_forward(fr_program *p, size_t *work_bytes);

@@ -1,6 +1,8 @@
 /* program_run.c -- walk the step lists of a program: pointers from places, then kernels. */
 #include "backend/program.h"
 
+#include "base/thread.h"
+
 #include <string.h>
 
 static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
@@ -86,7 +88,7 @@ static void clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
 static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
 {
     const fr_backend *backend = p->dev->backend;
-    fr_unit *u = s->unit >= 0 ? &p->units[s->unit] : NULL;
+    fr_unit *u = &p->units[s->unit];
     fr_kernel_args a;
     switch (s->kind) {
     case FR_STEP_FORWARD: fill_args(p, pass, u, &a); return u->kernel->ops->forward(u->kernel, &a);
@@ -114,11 +116,54 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
     return FR_INTERNAL;
 }
 
+/* --- with a clock ----------------------------------------------------------------------------- */
+
+void fr_program_time(fr_program *p, fr_node_time *times) { p->meter.times = times; }
+
+/* Of type fr_grad_ready_fn; user: the meter. */
+static void clock_ready(void *meter, size_t offset, size_t count, const float *grad)
+{
+    fr_meter *m = meter;
+    uint64_t start = fr__now_ns();
+    m->pass->grad_ready(m->pass->user, offset, count, grad);
+    atomic_fetch_add_explicit(&m->ready_ns, fr__now_ns() - start, memory_order_relaxed);
+}
+
+static void note_time(fr_program *p, const fr_step *s, uint64_t ns)
+{
+    fr_node_time *t = &p->meter.times[p->units[s->unit].spec.nodes[0]];
+    double ready = 1e-9 * (double)atomic_exchange(&p->meter.ready_ns, 0);
+    double own = 1e-9 * (double)ns - ready;
+    bool is_forward = s >= p->forward.at && s < p->forward.at + p->forward.n;
+    bool is_weight = s->kind == FR_STEP_WEIGHT || s->kind == FR_STEP_NO_GRAD;
+    *(is_forward ? &t->forward : is_weight ? &t->back_weight : &t->back_input) += own;
+    t->ready += ready;
+}
+
+/* One reading of the clock between steps: what lies between them is counted, too. */
+static fr_status run_clocked(fr_program *p, const fr_pass *caller, const fr_step_list *list)
+{
+    fr_pass pass = *caller;
+    uint64_t before = fr__now_ns(), after;
+    p->meter.pass = caller;
+    if (pass.grad_ready) pass.grad_ready = clock_ready, pass.user = &p->meter;
+    for (size_t i = 0; i < list->n; i++, before = after) {
+        FR_TRY(run_step(p, &pass, &list->at[i]));
+        FR_TRY(fr_device_sync(p->dev));
+        after = fr__now_ns();
+        note_time(p, &list->at[i], after - before);
+    }
+    return FR_OK;
+}
+
 static fr_status run_list(fr_program *p, const fr_pass *pass, const fr_step_list *list)
 {
+    if (p->meter.times) return run_clocked(p, pass, list);
     for (size_t i = 0; i < list->n; i++) FR_TRY(run_step(p, pass, &list->at[i]));
     return FR_OK;
 }
+
+/* ---------------------------------------------------------------------------------------------- */
 
 fr_status fr_program_forward(fr_program *p, const fr_pass *pass)
 {

@@ -15,9 +15,9 @@
  * times the edges that pass it. The latency is counted 2 (n - 1) times, as in a ring, or 2
  * ceil(log2 n) times, as in a pair of trees with the same load (Sanders et al.), whichever is less.
  */
-#include "base/alloc.h"
+#include "cost/links.h"
 
-#include <forerun/cost.h>
+#include "base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,6 +29,7 @@ struct fr_links {
     const fr_cluster *c;
     int *depth;       /* [group] */
     double *free;     /* [resource]: from when on it is */
+    double *used;     /* [resource]: seconds in use so far */
     double *per_byte; /* [resource]: seconds; 0: free of charge */
     /* Of a sum, while it is looked at. */
     int *edges;   /* [resource]: of the ring, that pass it; 0 between calls */
@@ -100,12 +101,14 @@ fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out)
         l->c = c;
         l->depth = FR_NEW_ARRAY(int, c->n_groups + 1);
         l->free = FR_NEW_ARRAY(double, n + 1);
+        l->used = FR_NEW_ARRAY(double, n + 1);
         l->per_byte = FR_NEW_ARRAY(double, n + 1);
         l->edges = FR_NEW_ARRAY(int, n + 1);
         l->touched = FR_NEW_ARRAY(int, n + 1);
         l->ring = FR_NEW_ARRAY(int, c->n_devices + 1);
     }
-    if (!l || !l->depth || !l->free || !l->per_byte || !l->edges || !l->touched || !l->ring)
+    if (!l || !l->depth || !l->free || !l->used || !l->per_byte || !l->edges || !l->touched ||
+        !l->ring)
         status = fr__no_memory(ctx, (size_t)n_resources(c) * sizeof(double), "links");
     else
         status = check(ctx, c, l->depth);
@@ -123,6 +126,7 @@ void fr_links_free(fr_links *l)
     if (!l) return;
     fr__free(l->depth);
     fr__free(l->free);
+    fr__free(l->used);
     fr__free(l->per_byte);
     fr__free(l->edges);
     fr__free(l->touched);
@@ -132,7 +136,21 @@ void fr_links_free(fr_links *l)
 
 void fr_links_reset(fr_links *l)
 {
-    for (int i = 0; i < n_resources(l->c); i++) l->free[i] = 0;
+    for (int i = 0; i < n_resources(l->c); i++) l->free[i] = l->used[i] = 0;
+}
+
+double fr__links_busiest(const fr_links *l)
+{
+    double most = 0;
+    for (int i = 0; i < n_resources(l->c); i++) most = fmax(most, l->used[i]);
+    return most;
+}
+
+static void take(fr_links *l, int resource, double start, double bytes)
+{
+    double seconds = bytes * l->per_byte[resource];
+    l->free[resource] = start + seconds;
+    l->used[resource] += seconds;
 }
 
 /* --- routes -----------------------------------------------------------------------------------*/
@@ -185,8 +203,7 @@ double fr_links_send(fr_links *l, int from, int to, size_t bytes, double ready)
     find_route(l, from, to, &r);
     double start = ready;
     for (int i = 0; i < r.n; i++) start = fmax(start, l->free[r.resource[i]]);
-    for (int i = 0; i < r.n; i++)
-        l->free[r.resource[i]] = start + (double)bytes * l->per_byte[r.resource[i]];
+    for (int i = 0; i < r.n; i++) take(l, r.resource[i], start, (double)bytes);
     return start + (double)bytes * r.per_byte + r.latency;
 }
 
@@ -262,7 +279,7 @@ double fr_links_sum(fr_links *l, int n, const int *devices, size_t bytes, double
     for (int i = 0; i < sum.n_touched; i++) start = fmax(start, l->free[l->touched[i]]);
     for (int i = 0; i < sum.n_touched; i++) {
         int k = l->touched[i];
-        l->free[k] = start + sum.bytes * l->edges[k] * l->per_byte[k];
+        take(l, k, start, sum.bytes * l->edges[k]);
         l->edges[k] = 0;
     }
     return start + sum.time + sum.latency;

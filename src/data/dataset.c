@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const fr_data_source *const sources[] = {
-    &fr__data_fashion_mnist, &fr__data_mnist, &fr__data_cifar10,   &fr__data_text,
-    &fr__data_tsv,           &fr__data_npy,   &fr__data_synthetic, NULL};
+static const fr_data_source *const sources[] = {&fr__data_fashion_mnist, &fr__data_mnist,
+                                                &fr__data_cifar10,       &fr__data_text,
+                                                &fr__data_tsv,           &fr__data_pairs,
+                                                &fr__data_multi30k,      &fr__data_npy,
+                                                &fr__data_synthetic,     NULL};
 
 const fr_data_source *const *fr_data_list(void) { return sources; }
 

@@ -43,6 +43,6 @@ void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr_data_ops *ops);
 bool fr__data_file(const char *folder, const char *name, char path[FR_DATA_PATH]);
 
 extern const fr_data_source fr__data_fashion_mnist, fr__data_mnist, fr__data_cifar10, fr__data_text,
-    fr__data_tsv, fr__data_npy, fr__data_synthetic;
+    fr__data_tsv, fr__data_pairs, fr__data_multi30k, fr__data_npy, fr__data_synthetic;
 
 #endif

@@ -14,6 +14,8 @@
 enum { PADDING = 0, UNKNOWN = 1, N_SPECIAL = 2 };
 enum { DEFAULT_CONTEXT = 256, MAX_CONTEXT = 1 << 20, DEFAULT_VOCAB = 10000, MAX_CLASSES = 65536 };
 
+static const char *const special[N_SPECIAL] = {[PADDING] = "", [UNKNOWN] = "<unk>"};
+
 typedef struct tsv_part {
     FR_VEC(int64_t) begin; /* of each text in ids; its end is the next one's begin or ids.n */
     FR_VEC(int32_t) ids;
@@ -198,31 +200,6 @@ static fr_status load_file(tsv_set *t, fr_split split, const char *path)
     return status;
 }
 
-/* The vocabulary proper: the `size` most frequent words behind the special ones. In `new_id` (words
- * as counted) their ids. */
-static bool rank_words(tsv_set *t, int64_t size, int32_t *new_id)
-{
-    fr_vocab *all = &t->words, ranked = {.lower = all->lower};
-    int32_t *order = fr__vocab_order(all, true);
-    bool done = order && fr__vocab_add(&ranked, "", 0) == PADDING &&
-                fr__vocab_add(&ranked, "<unk>", 5) == UNKNOWN;
-    for (size_t i = 0; done && i < all->words.n; i++) {
-        int32_t from = order[i];
-        new_id[from] = UNKNOWN;
-        if ((int64_t)i + N_SPECIAL >= size) continue;
-        new_id[from] = fr__vocab_add(&ranked, fr__vocab_text(all, from), all->words.at[from].bytes);
-        done = new_id[from] >= 0;
-    }
-    fr__free(order);
-    if (!done) {
-        fr__vocab_fini(&ranked);
-        return false;
-    }
-    fr__vocab_fini(all);
-    *all = ranked;
-    return true;
-}
-
 static bool sort_labels(tsv_set *t)
 {
     fr_vocab sorted = {0};
@@ -248,7 +225,8 @@ static fr_status settle_vocab(tsv_set *t, int64_t size)
 {
     tsv_part *p = &t->part[FR_TRAIN];
     int32_t *new_id = FR_NEW_ARRAY(int32_t, t->words.words.n);
-    bool done = new_id && rank_words(t, size, new_id) && sort_labels(t);
+    bool done = new_id && fr__vocab_rank(&t->words, N_SPECIAL, special, UNKNOWN, size, new_id) &&
+                sort_labels(t);
     for (size_t i = 0; done && i < p->ids.n; i++)
         p->ids.at[i] = p->ids.at[i] < 0 ? UNKNOWN : new_id[p->ids.at[i]];
     fr__free(new_id);

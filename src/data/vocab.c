@@ -176,3 +176,24 @@ int32_t *fr__vocab_order(const fr_vocab *v, bool by_count)
     fr__free(items);
     return order;
 }
+
+bool fr__vocab_rank(fr_vocab *v, int n_special, const char *const *special, int32_t unknown,
+                    int64_t size, int32_t *new_id)
+{
+    fr_vocab ranked = {.lower = v->lower};
+    int32_t *order = fr__vocab_order(v, true);
+    bool done = order != NULL;
+    for (int i = 0; done && i < n_special; i++)
+        done = fr__vocab_add(&ranked, special[i], strlen(special[i])) == i;
+    for (size_t i = 0; done && i < v->words.n; i++) {
+        int32_t from = order[i];
+        new_id[from] = unknown;
+        if ((int64_t)i + n_special >= size) continue;
+        new_id[from] = fr__vocab_add(&ranked, fr__vocab_text(v, from), v->words.at[from].bytes);
+        done = new_id[from] >= 0;
+    }
+    fr__free(order);
+    fr__vocab_fini(done ? v : &ranked);
+    if (done) *v = ranked;
+    return done;
+}

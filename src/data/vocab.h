@@ -33,6 +33,12 @@ const char *fr__vocab_text(const fr_vocab *v, int32_t number);
 size_t fr__vocab_bytes(const fr_vocab *v); /* of memory */
 void fr__vocab_fini(fr_vocab *v);
 
+/* Turn a vocabulary as counted into one to work with: `n_special` words of its own first, then the
+ * most frequent ones, `size` in all at most. new_id (one for each word as counted): what it is now,
+ * `unknown` where it was left out. False: no memory, nothing has changed. */
+bool fr__vocab_rank(fr_vocab *v, int n_special, const char *const *special, int32_t unknown,
+                    int64_t size, int32_t *new_id);
+
 /* The numbers of all words: most frequent first, then in order of their bytes (by_count), or by
  * value if all are decimal integers, else in order of their bytes. NULL: no memory. The caller
  * releases it with fr__free. */

@@ -16,6 +16,9 @@ tried=""
 made_up=(--set 'data={name: synthetic, n: 16, n_eval: 8}')
 for i in $(seq 8); do printf '%d\tthis is text number %d of them\n' $((i % 2)) "$i"; done >train.tsv
 cp train.tsv test.tsv
+for i in $(seq 8); do echo "ein text mit der nummer $i"; done >train.de
+for i in $(seq 8); do echo "a text with the number $i"; done >train.en
+mkdir parallel && cp train.de parallel/val.de && cp train.en parallel/val.en && mv train.de train.en parallel
 mkdir texts && mv train.tsv test.tsv texts
 
 try fashion-cnn "${made_up[@]}"
@@ -25,6 +28,7 @@ try your-own-model "${made_up[@]}"
 try gpt-text --set data.path="$source_dir/LICENSE"
 try tsv-transformer --set data.path=texts
 try reslstm --set data.path=texts
+try gnmt --set data.path=parallel
 for file in "$source_dir"/examples/*.yaml; do
     case "$tried " in
     *" $(basename "$file" .yaml) "*) ;;
@@ -35,7 +39,7 @@ done
 if [ -d "${FR_DATA_DIR:-}" ]; then
     for pair in fashion-cnn:fashion-mnist mlp:fashion-mnist your-own-model:fashion-mnist \
         vgg16-cifar:cifar-10 tsv-transformer:imdb-10k reslstm:imdb-10k \
-        gpt-text:tinyshakespeare/input.txt; do
+        gpt-text:tinyshakespeare/input.txt gnmt:multi30k; do
         path=$FR_DATA_DIR/${pair#*:}
         if [ -e "$path" ]; then
             try "${pair%%:*}" --set data.path="$path" --set run.eval_every=-1

@@ -3,8 +3,8 @@
 
 static void registry(void **state)
 {
-    static const char *const names[] = {"fashion-mnist", "mnist", "cifar10",  "text",
-                                        "tsv",           "npy",   "synthetic"};
+    static const char *const names[] = {"fashion-mnist", "mnist",    "cifar10", "text",     "tsv",
+                                        "pairs",         "multi30k", "npy",     "synthetic"};
     const fr_data_source *const *list = fr_data_list();
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -35,6 +35,8 @@ static void listed_keys(void **state)
     fr_dataset *d;
     put_file(s, "train.tsv", "0\ta\n", 4);
     put_file(s, "text", "some text that is long enough", 29);
+    static const char *const captions[] = {"train.de", "train.en", "val.de", "val.en"};
+    for (int i = 0; i < 4; i++) put_file(s, captions[i], "some text", 9);
     static const struct {
         const char *name, *yaml;
     } sets[] = {
@@ -43,6 +45,10 @@ static void listed_keys(void **state)
                  " tokens: bytes, vocab: 256, XX: 1}"},
         {"tsv", "{name: tsv, path: '@', eval_path: '@/train.tsv', context: 4, vocab: 9, "
                 "lower: true, separator: tab, text_column: 2, XX: 1}"},
+        {"pairs", "{name: pairs, train: ['@/text', '@/text'], eval: ['@/text', '@/text'], "
+                  "split: words, context: 4, vocab: 9, lower: true, XX: 1}"},
+        {"multi30k", "{name: multi30k, path: '@', source: de, target: en, eval: val, context: 4, "
+                     "vocab: 9, lower: true, XX: 1}"},
     };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         for (const char *const *key = fr_data_find(sets[i].name)->keys; *key; key++) {

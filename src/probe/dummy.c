@@ -1,0 +1,51 @@
+/* dummy.c -- data that no kernel stumbles over: token numbers within the vocabulary, targets within
+ * the classes, full lengths; and elsewhere noise, so that nothing is denormal and no branch is
+ * always taken. */
+#include "probe/rig.h"
+
+/* Numbers below this are valid for the integers of an INPUT node, as its first reader tells. */
+static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
+{
+    *is_length = false;
+    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *user = fr_graph_node(g, i);
+        for (int k = 0; k < user->n_inputs; k++) {
+            if (user->inputs[k] != node) continue;
+            const fr_shape *x = &fr_graph_node(g, user->inputs[0])->shape;
+            if (user->op == FR_OP_EMBEDDING) return user->attrs.embedding.vocab;
+            if (user->op == FR_OP_CROSS_ENTROPY) return x->n_dims ? x->dim[x->n_dims - 1] : 1;
+            *is_length = true; /* operators over time */
+            return x->n_dims ? x->dim[0] : 1;
+        }
+    }
+    return 1;
+}
+
+static uint32_t next(uint32_t *state)
+{
+    *state ^= *state << 13, *state ^= *state >> 17, *state ^= *state << 5;
+    return *state;
+}
+
+void fr__dummy_noise(float *to, size_t n, float scale)
+{
+    uint32_t state = 0x9E3779B9u;
+    for (size_t i = 0; i < n; i++)
+        to[i] = scale * ((float)(next(&state) >> 8) * 0x1p-23f - 1 + 0x1p-24f);
+}
+
+void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data)
+{
+    const fr_node *n = fr_graph_node(g, node);
+    size_t count = (size_t)fr_shape_count(&n->shape) * (size_t)batch;
+    if (n->dtype == FR_F32) {
+        fr__dummy_noise(data, count, 1);
+        return;
+    }
+    bool is_length;
+    int64_t limit = limit_of(g, node, &is_length);
+    uint32_t state = 0x9E3779B9u;
+    int32_t *to = data;
+    for (size_t i = 0; i < count; i++)
+        to[i] = is_length ? (int32_t)limit : (int32_t)(next(&state) % (uint64_t)limit);
+}

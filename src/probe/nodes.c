@@ -1,0 +1,278 @@
+/* nodes.c -- how long nodes take: rigs on threads of their own, all busy at once, and what is
+ * reported of their mini-batches.
+ *
+ * Each time is the mean over the middle half of the mini-batches, ordered by how long they took as
+ * a whole. So one that was disturbed counts for nothing, as with a median, and yet the times of
+ * nodes add up to that of the mini-batches they were taken from, as medians would not. */
+#include "base/thread.h"
+#include "cost/profile.h"
+#include "probe/rig.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MIN_SAMPLES = 2, MAX_SAMPLES = 128 };
+
+/* Those who probe at the same time. */
+struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n, n_ready;          /* n_ready: have everything set up; guarded by the lock */
+    atomic_int n_unfinished; /* have too little as yet */
+    atomic_bool has_failed;
+};
+
+struct probe {
+    fr_ctx *ctx;
+    const fr_probe_desc *d;
+    struct meeting *meeting;
+    int n_at_once;
+    fr_status status;
+    fr_rig *rig;
+    int n_nodes; /* of the stage */
+    int n_samples, room;
+    double *step_s, *store_s; /* [sample] */
+    fr_node_time *times;      /* [sample][node of the stage] */
+    int *order;               /* [sample] */
+    fr_profile *out;
+};
+
+/* --- together --------------------------------------------------------------------------------- */
+
+static void wait_for_all(struct meeting *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_ready++;
+    pthread_cond_broadcast(&m->changed);
+    while (m->n_ready < m->n) pthread_cond_wait(&m->changed, &m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void take_sample(struct probe *p, double step_s)
+{
+    int i = p->n_samples++ % p->room;
+    p->step_s[i] = step_s;
+    p->store_s[i] = p->rig->store_s;
+    memcpy(p->times + (size_t)i * (size_t)p->n_nodes, p->rig->times + p->rig->stage.first,
+           (size_t)p->n_nodes * sizeof *p->times);
+}
+
+/* The first mini-batches are for the caches: every slot must have been written. */
+static fr_status warm_up(fr_rig *r)
+{
+    for (int64_t used = 0; used < r->n_slots; used += r->d->n_micro) FR_TRY(fr__rig_step(r));
+    return FR_OK;
+}
+
+static fr_status run(struct probe *p)
+{
+    struct meeting *m = p->meeting;
+    FR_TRY(warm_up(p->rig));
+    uint64_t begin = fr__now_ns(), before = begin, after;
+    for (bool has_enough = false; atomic_load(&m->n_unfinished) > 0; before = after) {
+        if (atomic_load(&m->has_failed)) return FR_OK; /* whoever failed tells */
+        FR_TRY(fr__rig_step(p->rig));
+        after = fr__now_ns();
+        take_sample(p, 1e-9 * (double)(after - before));
+        if (has_enough || p->n_samples < MIN_SAMPLES) continue;
+        has_enough = 1e-9 * (double)(after - begin) >= p->d->seconds;
+        if (has_enough) atomic_fetch_sub(&m->n_unfinished, 1);
+    }
+    return FR_OK;
+}
+
+/* --- what is reported ------------------------------------------------------------------------- */
+
+static fr_status take_room(struct probe *p)
+{
+    fr_arena *a = &p->rig->arena;
+    p->n_nodes = p->rig->stage.last - p->rig->stage.first;
+    p->room = MAX_SAMPLES;
+    p->step_s = FR_ARENA_ARRAY(a, double, p->room);
+    p->store_s = FR_ARENA_ARRAY(a, double, p->room);
+    p->order = FR_ARENA_ARRAY(a, int, p->room);
+    p->times =
+        fr__arena_alloc(a, fr__array_bytes((size_t)p->room * (size_t)p->n_nodes, sizeof *p->times));
+    bool has_all = p->step_s && p->store_s && p->order && p->times;
+    return has_all ? FR_OK : fr__no_memory(p->ctx, (size_t)p->n_nodes, "a probe");
+}
+
+static int compare_steps(const void *a, const void *b, void *step_s)
+{
+    double x = ((const double *)step_s)[*(const int *)a], y = ((double *)step_s)[*(const int *)b];
+    return (x > y) - (x < y);
+}
+
+/* Samples first .. last - 1 of p->order are the middle half. */
+static void sort_samples(struct probe *p, int *first, int *last)
+{
+    int n = p->n_samples < p->room ? p->n_samples : p->room;
+    for (int i = 0; i < n; i++) p->order[i] = i;
+    qsort_r(p->order, (size_t)n, sizeof *p->order, compare_steps, p->step_s);
+    *first = n / 4;
+    *last = n - n / 4;
+}
+
+/* Of a mini-batch, except that `ready` is without the store's share. */
+static fr_node_time mean_time(const struct probe *p, int first, int last, int node)
+{
+    fr_node_time t = {0};
+    for (int i = first; i < last; i++) {
+        const fr_node_time *s = &p->times[(size_t)p->order[i] * (size_t)p->n_nodes + (size_t)node];
+        t.forward += s->forward, t.back_input += s->back_input;
+        t.back_weight += s->back_weight, t.ready += s->ready;
+    }
+    double n = last - first;
+    return (fr_node_time){t.forward / n, t.back_input / n, t.back_weight / n, t.ready / n};
+}
+
+static double mean(const struct probe *p, int first, int last, const double *values)
+{
+    double sum = 0;
+    for (int i = first; i < last; i++) sum += values[p->order[i]];
+    return sum / (last - first);
+}
+
+/* Floats of the weights block that are a node's own. */
+static void count_weights(const struct probe *p, fr_profile_node *nodes)
+{
+    const fr_program *program = p->rig->program;
+    size_t n_weights = fr_program_sizes_of(program)->n_weights;
+    for (int i = 0; i < fr_program_n_placements(program); i++) {
+        const fr_placement *at = fr_program_placement(program, i);
+        const fr_param *param = fr_graph_param(p->d->graph, at->param);
+        if (param->is_buffer || at->offset >= n_weights) continue;
+        nodes[param->node - p->rig->stage.first].param_bytes +=
+            (int64_t)(at->count * sizeof(float));
+    }
+}
+
+static bool describe(const struct probe *p, int i, fr_profile_node *to)
+{
+    int node = p->rig->stage.first + i, batch = p->d->batch;
+    const fr_node *n = fr_graph_node(p->d->graph, node);
+    char shape[64];
+    to->name = n->name;
+    to->about = fr__arena_printf(&p->rig->arena, "%s %s", fr_operator_name(n->op),
+                                 fr_shape_text(&n->shape, shape, sizeof shape));
+    to->output_bytes = 4 * fr_shape_count(&n->shape) * batch;
+    to->kept_bytes = (int64_t)fr_program_kept_bytes(p->rig->program, node);
+    to->flops = (n->flops_forward + n->flops_back_input + n->flops_back_weight) * batch;
+    to->n_inputs = n->n_inputs;
+    to->inputs = n->inputs;
+    to->is_input = n->op == FR_OP_INPUT;
+    return to->about != NULL;
+}
+
+/* The store's time outside of riding updates (predictions, a sweep) is by parameters. */
+static void set_times(const struct probe *p, int first, int last, fr_profile *out)
+{
+    double n_micro = p->d->n_micro, all = 0, sum = 0;
+    double store_s = mean(p, first, last, p->store_s);
+    for (int i = 0; i < p->n_nodes; i++) all += (double)out->nodes[i].param_bytes;
+    for (int i = 0; i < p->n_nodes; i++) {
+        fr_profile_node *n = &out->nodes[i];
+        fr_node_time t = mean_time(p, first, last, i);
+        n->forward_s = t.forward / n_micro;
+        n->back_input_s = t.back_input / n_micro;
+        n->back_weight_s = t.back_weight / n_micro;
+        n->backward_s = n->back_input_s + n->back_weight_s;
+        n->update_s = t.ready + (all > 0 ? store_s * (double)n->param_bytes / all : 0);
+        sum += n_micro * (n->forward_s + n->backward_s) + n->update_s;
+    }
+    out->step_s = mean(p, first, last, p->step_s);
+    out->accounted = sum / out->step_s;
+}
+
+static fr_status report(struct probe *p)
+{
+    const fr_rig *r = p->rig;
+    const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
+    bool has_drift = r->drift != NULL;
+    fr_profile out = {.model = fr_graph_name(p->d->graph),
+                      .batch = p->d->batch,
+                      .n_nodes = p->n_nodes,
+                      .n_micro = p->d->n_micro,
+                      .workspace_bytes = (double)sizes->workspace_bytes,
+                      .state_per_weight = p->d->optimizer->n_state + has_drift};
+    out.nodes = FR_ARENA_ARRAY(&p->rig->arena, fr_profile_node, p->n_nodes);
+    out.machine =
+        fr__arena_printf(&p->rig->arena, "%s; %d at once", fr_device_about(r->dev), p->n_at_once);
+    bool has_all = out.nodes && out.machine;
+    for (int i = 0; i < p->n_nodes && has_all; i++) has_all = describe(p, i, &out.nodes[i]);
+    if (!has_all) return fr__no_memory(p->ctx, (size_t)p->n_nodes, "a profile");
+    int first, last;
+    sort_samples(p, &first, &last);
+    count_weights(p, out.nodes);
+    set_times(p, first, last, &out);
+    return p->d->stage ? fr__profile_clone(p->ctx, &out, &p->out)
+                       : fr_profile_copy(p->ctx, &out, &p->out);
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static void *probe_main(void *probe)
+{
+    struct probe *p = probe;
+    p->status = fr__rig_create(p->ctx, p->d, &p->rig);
+    if (p->status == FR_OK) p->status = take_room(p);
+    if (p->status != FR_OK) atomic_store(&p->meeting->has_failed, true);
+    wait_for_all(p->meeting);
+    if (!atomic_load(&p->meeting->has_failed)) {
+        p->status = run(p);
+        if (p->status != FR_OK) atomic_store(&p->meeting->has_failed, true);
+    }
+    if (!atomic_load(&p->meeting->has_failed)) p->status = report(p);
+    fr__rig_free(p->rig);
+    return NULL;
+}
+
+static fr_status start_all(fr_ctx *ctx, int n, struct probe *probes, pthread_t *threads)
+{
+    struct meeting *m = probes[0].meeting;
+    int n_started = 0;
+    while (n_started < n &&
+           pthread_create(&threads[n_started], NULL, probe_main, &probes[n_started]) == 0)
+        n_started++;
+    fr_status status = FR_OK;
+    if (n_started < n) {
+        status = fr_fail(ctx, FR_IO, "cannot start %d threads to probe with", n);
+        atomic_store(&m->has_failed, true);
+        pthread_mutex_lock(&m->lock);
+        m->n = n_started;
+        pthread_cond_broadcast(&m->changed);
+        pthread_mutex_unlock(&m->lock);
+    }
+    for (int i = 0; i < n_started; i++) {
+        pthread_join(threads[i], NULL);
+        if (status == FR_OK) status = probes[i].status;
+    }
+    return status;
+}
+
+fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out)
+{
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    struct meeting m = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                        .changed = PTHREAD_COND_INITIALIZER,
+                        .n = n,
+                        .n_unfinished = n};
+    struct probe *probes = FR_NEW_ARRAY(struct probe, n);
+    pthread_t *threads = FR_NEW_ARRAY(pthread_t, n);
+    fr_status status = probes && threads ? FR_OK : fr__no_memory(ctx, sizeof m, "probes");
+    for (int i = 0; i < n && status == FR_OK; i++)
+        probes[i] = (struct probe){.ctx = ctx, .d = &desc[i], .meeting = &m, .n_at_once = n};
+    if (status == FR_OK && n > 0) status = start_all(ctx, n, probes, threads);
+    for (int i = 0; i < n && probes; i++) {
+        if (status == FR_OK)
+            out[i] = probes[i].out;
+        else
+            fr_profile_free(probes[i].out);
+    }
+    fr__free(probes);
+    fr__free(threads);
+    return status;
+}

@@ -1,0 +1,55 @@
+/* rig.h -- a stage on its own, run as a worker of the engine would run it, with no neighbours.
+ *
+ * Belongs to the thread that created it. */
+#ifndef FR_PROBE_RIG_H
+#define FR_PROBE_RIG_H
+
+#include <forerun/probe.h>
+
+#include "base/arena.h"
+
+#define FR_RIG_BLOCKS 16
+
+typedef struct fr_rig {
+    fr_ctx *ctx;
+    const fr_probe_desc *d;
+    fr_stage stage; /* first, last */
+    fr_arena arena;
+    fr_device *dev;
+    fr_program *program;
+    fr_store *store;
+    fr_seat seat;
+    bool rides;
+    int n_slots; /* micro-batches in flight at most, each with memory of its own */
+    int64_t n_forward, n_backward;
+    size_t n_updated; /* floats that a riding update hands in */
+
+    struct {
+        void *at;
+        size_t bytes;
+    } blocks[FR_RIG_BLOCKS];
+    int n_blocks;
+    float *weights, *grads, *buffers, *state[FR_MAX_OPTIM_STATE], *drift;
+    char *slots, *workspace;
+    size_t slot_stride;
+    const void **inputs; /* [slot][port] */
+    void **outputs;      /* [slot][port] */
+    const void **output_grads;
+    void **input_grads;
+    const void **seeds; /* [port]; NULL: none */
+
+    /* Of the mini-batch under way. */
+    fr_node_time *times; /* [node of the graph] */
+    double store_s;      /* weights fetched, predicted, updated; riding updates aside */
+} fr_rig;
+
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig **out);
+void fr__rig_free(fr_rig *r);
+/* Up to the end of the next update; times and store_s begin at 0. */
+fr_status fr__rig_step(fr_rig *r);
+
+/* dummy.c: numbers that every operator takes, for an input port of a program. */
+void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data);
+void fr__dummy_noise(float *to, size_t n, float scale);
+
+#endif
