@@ -201,7 +201,8 @@ static void post_paced(fr_part *p, int bucket, bool is_alive)
     const fr_stage_cost *cost = &p->engine->desc.timing->cost[p->stage];
     fr_worker *w = p->worker;
     double share = (double)(p->n_grads - g->edge[bucket]) / (double)p->n_grads;
-    double at = w->clock + w->span * fr_curve_time(&cost->final, share);
+    double span = w->span > 0 ? w->span + p->engine->desc.timing->overhead_s : 0;
+    double at = w->clock + span * fr_curve_time(&cost->final, share);
     g->posted_ns[bucket] = fr__pace_ns(p->engine->paced, at);
     fr__pace_post(w, g->meetings[bucket], at, is_alive);
 }

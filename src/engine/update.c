@@ -407,7 +407,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
-    if (p->is_ridden) return end_step(p, batch, 0, NAN, event);
+    if (p->is_ridden) return end_step(p, batch, 1, NAN, event);
     bool needs_all =
         e->must_sum || wants_norm(e) || e->desc.keep_grads || p->n_grads != p->n_weights;
     if (p->gather.sum && !needs_all) return step_by_buckets(p, batch, event);

@@ -100,15 +100,6 @@ static fr_status forward(const task *t, fr_event *event)
     return FR_OK;
 }
 
-/* The update rides on the last backward. */
-static bool is_ridden(const task *t)
-{
-    const fr_part *p = t->part;
-    int action = t->instr->action;
-    return p->is_ridden && (action == FR_DO_B || action == FR_DO_W) &&
-           t->micro / p->n_replicas == p->n_micro - 1;
-}
-
 /* Emulation: gradients become final in the course of the time that it should take. */
 static fr_status alive_backward(const task *t, int what, fr_event *event)
 {
@@ -118,7 +109,7 @@ static fr_status alive_backward(const task *t, int what, fr_event *event)
     if (is_paced) w->span = fr__pace_seconds(p, (fr_action)t->instr->action);
     FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
     if (!is_paced) return FR_OK;
-    fr__pace_spend(w, w->span + (is_ridden(t) ? fr__pace_seconds(p, FR_DO_STEP) : 0));
+    fr__pace_spend(w, w->span);
     w->span = 0;
     return FR_OK;
 }
@@ -200,13 +191,13 @@ void fr__push_event(fr_worker *w, const fr_event *event)
     if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
 }
 
-/* Time of a backward that the update took. */
+/* Time of a backward that the update took; in emulation STEP takes it. */
 static uint64_t ridden_ns(const task *t)
 {
     fr_part *p = t->part;
-    if (!is_ridden(t)) return 0;
-    uint64_t ns = atomic_exchange(&p->ride_ns, 0) / (uint64_t)fr_device_n_threads(p->worker->dev);
-    return p->engine->paced ? (uint64_t)(fr__pace_seconds(p, FR_DO_STEP) * 1e9) : ns;
+    if (t->instr->action != FR_DO_B && t->instr->action != FR_DO_W) return 0;
+    uint64_t ns = atomic_exchange(&p->ride_ns, 0);
+    return p->engine->paced ? 0 : ns / (uint64_t)fr_device_n_threads(p->worker->dev);
 }
 
 static void note(fr_worker *w, const task *t, fr_event *event)

@@ -164,7 +164,7 @@ static void pipelines_take_their_time(void **unused)
     /* two seconds of the wall clock for one: told is the one */
     assert_takes(&(rig_options){.generator = "1f1b", .n_stages = 2, .n_micro = 4}, &s, 2,
                  5 * 15 + 4);
-    /* all updates ride, a stage is never idle */
+    /* a stage is never idle */
     assert_takes(&(rig_options){.generator = "1f1b-async",
                                 .policy = "stash",
                                 .n_stages = 3,
