@@ -11,9 +11,7 @@ runs PyTorch pinned to cores and not, and goes on with what is faster. --check: 
 processes are less than 1.2 times as fast as PyTorch.
 """
 import argparse
-import json
 import os
-import sys
 
 import harness
 from pipeline import NETWORKS
@@ -36,9 +34,7 @@ def parse():
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
     a.models = a.models.split(",")
-    unknown = [m for m in a.models if m not in NETWORKS]
-    if unknown:
-        p.error("unknown: %s; there are: %s" % (", ".join(unknown), ", ".join(NETWORKS)))
+    harness.check_names(p, a.models, NETWORKS)
     if min(a.rounds, a.steps, a.repeats) < 1:
         p.error("--rounds, --steps and --repeats must be at least 1")
     return a
@@ -100,13 +96,7 @@ def main():
             model, NETWORKS[model]["batch"], *rates, *ratio))
         if ratio[0] < LEAST_RATIO:
             missed.append("%s: %.2fx PyTorch, floor %.2fx" % (model, ratio[0], LEAST_RATIO))
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump({"results": results, "missed": missed}, f, indent=1)
-    for line in missed:
-        print("missed: " + line)
-    if a.check and missed:
-        sys.exit(1)
+    harness.finish(a, results, missed)
 
 
 if __name__ == "__main__":

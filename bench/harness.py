@@ -18,6 +18,23 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def check_names(parser, given, known):
+    unknown = [x for x in given if x not in known]
+    if unknown:
+        parser.error("unknown: %s; there are: %s" % (", ".join(unknown), ", ".join(known)))
+
+
+def finish(a, results, missed):
+    """The end of a bench: results as JSON, floors that were missed; with --check they count."""
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump({"results": results, "missed": missed}, f, indent=1)
+    for line in missed:
+        print("missed: " + line)
+    if a.check and missed:
+        sys.exit(1)
+
+
 def find_program(build, name):
     path = os.path.join(build, name)
     if not os.access(path, os.X_OK):
@@ -73,14 +90,14 @@ def sets(values):
     return [x for key, value in values.items() for x in ("--set", key + "=" + json.dumps(value))]
 
 
-def write_config(path, net, steps, parallel, micro=None):
+def write_config(path, net, steps, parallel, micro=None, predict=False):
     """A run on numbers out of the air; without `micro` the program chooses."""
     values = {"model": net["model"], "data": {"name": "synthetic", "n": 8 * net["batch"]},
               "train": {"batch": net["batch"], "steps": steps,
                         "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9}},
               "parallel": dict(parallel, threads=1),
               "run": {"eval_every": -1, "prediction_samples": 0, "trace": 0,
-                      "stall_timeout": 300}}
+                      "stall_timeout": 300, "predict": predict}}
     if micro:
         values["train"]["micro"] = micro
     with open(path, "w") as f:

@@ -64,10 +64,8 @@ def parse():
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
     a.models, a.entrants = a.models.split(","), a.entrants.split(",")
-    for given, known in ((a.models, NETWORKS), (a.entrants, ENTRANTS)):
-        unknown = [x for x in given if x not in known]
-        if unknown:
-            p.error("unknown: %s; there are: %s" % (", ".join(unknown), ", ".join(known)))
+    harness.check_names(p, a.models, NETWORKS)
+    harness.check_names(p, a.entrants, ENTRANTS)
     if a.rounds < 1:
         p.error("--rounds must be at least 1")
     rates = [netns.read_rate(r) for r in a.rates.split(",")]
@@ -249,15 +247,9 @@ def main():
     for model in a.models:
         table(model, results[model])
         missed += shortfalls(model, results[model])
-    if a.json:
-        named = {m: {netns.rate_text(rate): row for rate, row in r.items()}
-                 for m, r in results.items()}
-        with open(a.json, "w") as f:
-            json.dump({"results": named, "missed": missed}, f, indent=1)
-    for line in missed:
-        print("missed: " + line)
-    if a.check and missed:
-        sys.exit(1)
+    named = {m: {netns.rate_text(rate): row for rate, row in r.items()}
+             for m, r in results.items()}
+    harness.finish(a, named, missed)
 
 
 if __name__ == "__main__":

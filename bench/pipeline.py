@@ -24,7 +24,6 @@ the best; otherwise the table below says what was found best. --check: exit 1 if
 import argparse
 import json
 import os
-import sys
 
 import harness
 from harness import HERE
@@ -68,10 +67,8 @@ def parse():
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
     a.models, a.methods = a.models.split(","), a.methods.split(",")
-    for name, known in ((a.models, NETWORKS), (a.methods, ASYNC + FLUSH + ("single", "torch"))):
-        unknown = [x for x in name if x not in known]
-        if unknown:
-            p.error("unknown: %s; there are: %s" % (", ".join(unknown), ", ".join(known)))
+    harness.check_names(p, a.models, NETWORKS)
+    harness.check_names(p, a.methods, ASYNC + FLUSH + ("single", "torch"))
     if a.rounds < 1:
         p.error("--rounds must be at least 1")
     return a
@@ -128,8 +125,8 @@ def train(a, model, method, stages, threads, micro, cut=None):
         "method": method, "micro": micro, "threads": threads,
         "stages": [[s["first"], s["last"]] for s in summary["per_stage"]],
         "bound": net["batch"] / max(result["busy_s"]),
-        "predicted_s_per_batch": summary["predicted_s_per_batch"],
-        "measured_s_per_batch": summary["measured_s_per_batch"],
+        "predicted_s_per_batch": summary["bubble"]["scheduled_s_per_batch"],
+        "measured_s_per_batch": summary["bubble"]["s_per_batch"],
         "summary_samples_per_s": summary["samples_per_s"]})
     result["of_bound"] = result["samples_per_s"] / result["bound"]
     if result["predicted_s_per_batch"]:
@@ -274,13 +271,7 @@ def main():
         missed += shortfalls(model, results[model])
     print("\nfastest of %d rounds; of bound: samples/s x busy time of the slowest stage; of plan: "
           "the schedule's\nown time for the measured costs / measured time" % a.rounds)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump({"results": results, "missed": missed}, f, indent=1)
-    for line in missed:
-        print("missed: " + line)
-    if a.check and missed:
-        sys.exit(1)
+    harness.finish(a, results, missed)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ static const cli_verb *find(const char *name)
 
 static int unknown_verb(const char *name)
 {
-    const char *names[16];
+    const char *names[sizeof verbs / sizeof *verbs];
     int n = 0;
     for (; verbs[n]; n++) names[n] = verbs[n]->name;
     names[n] = NULL;

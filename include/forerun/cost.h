@@ -25,6 +25,8 @@ typedef struct fr_profile_node {
     int64_t output_bytes; /* of a micro-batch: what crosses if it is cut here */
     int64_t kept_bytes;   /* of a micro-batch, from its forward to its backward */
     int64_t param_bytes;  /* trained */
+    int64_t fixed_bytes;  /* held beside, whatever the micro-batch: running statistics, weights in
+                             another layout */
     double flops;         /* of a micro-batch, forward and backward; 0: not known */
     int n_inputs;
     const int *inputs; /* nodes, all smaller */
@@ -77,6 +79,7 @@ typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
     int64_t param_bytes; /* what replicas add up */
     int64_t kept_bytes;  /* a slot */
+    int64_t fixed_bytes;
     fr_curve final;
 } fr_stage_cost;
 
@@ -120,7 +123,7 @@ typedef struct fr_cluster {
 } fr_cluster;
 
 fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out);
-fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path);
+fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path); /* as above */
 /* n devices of speed 1 that share nothing; bandwidth 0: links are free. */
 fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency, fr_cluster **out);
 void fr_cluster_free(fr_cluster *c);
@@ -148,7 +151,10 @@ double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t by
 /* --- how long everything takes ------------------------------------------------------------------
  */
 
-#define FR_BUCKET_BYTES (4u << 20) /* of a sum over replicas: handed in as one */
+/* A sum over replicas goes bucket by bucket, from the end of the block: links get one when all
+ * replicas have handed it in and the one before it is through (else messages of the pipeline would
+ * wait for all of them). */
+#define FR_BUCKET_BYTES (4u << 20)
 
 typedef struct fr_timing {
     const fr_stage_cost *cost;                    /* [stage] */

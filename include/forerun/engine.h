@@ -118,6 +118,8 @@ void fr_engine_free(fr_engine *e);
 /* What the workers would take ([worker], of all of them), without taking it: programs are compiled,
  * nothing is allocated. One process. */
 fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_use *out);
+/* Nanoseconds on a clock that never jumps: emulated ones in an emulation. */
+uint64_t fr_engine_now(const fr_engine *e);
 int fr_engine_n_workers(const fr_engine *e);
 int fr_engine_n_stages(const fr_engine *e);
 const fr_stage *fr_engine_stage(const fr_engine *e, int stage);
@@ -162,7 +164,7 @@ typedef struct fr_batch_report {
     int64_t step; /* of the run, from 0 */
     fr_tally tally;
     double grad_norm; /* of the whole gradient before clipping; NaN: not computed */
-    uint64_t done_ns; /* clock of fr__now_ns */
+    uint64_t done_ns; /* clock of fr_engine_now */
     /* want_ledger: by stage, by replica, each in the order it ran; else NULL */
     const fr_ledger_row *ledger;
     size_t n_ledger;

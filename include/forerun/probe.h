@@ -36,6 +36,11 @@ typedef struct fr_probe_desc {
  * made into one profile by fr_profile_join. */
 fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out);
 
+/* Seconds that n workers take to add up a block of gradients; over a team, all of its processes
+ * together, equally many workers in each. */
+fr_status fr_probe_sum(fr_ctx *ctx, const fr_transport *transport, fr_team *team, int n,
+                       size_t bytes, double *seconds);
+
 /* This machine as a cluster: one device a core (or n of them), links measured between two workers
  * of a transport. */
 fr_status fr_probe_cluster(fr_ctx *ctx, const fr_transport *transport, fr_team *team, int n,

@@ -2,12 +2,10 @@
  *
  * Neighbours that differ in nothing but the number behind their name are written once, with a
  * count, so that a file of thousands of devices stays one that people can read. */
+#include "cost/profile.h"
 #include "io/conf.h"
-#include "io/file.h"
 #include "io/number.h"
 #include "io/units.h"
-
-#include <forerun/cost.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -223,7 +221,7 @@ fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path)
         if (w.out.failed)
             status = fr__no_memory(ctx, n, path);
         else
-            status = fr__file_replace(ctx, path, w.out.text.at, strlen(w.out.text.at));
+            status = fr__profile_put(ctx, path, w.out.text.at, strlen(w.out.text.at));
     }
     fr__vec_fini(&w.out.text);
     fr__arena_fini(&scratch);

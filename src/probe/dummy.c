@@ -3,22 +3,29 @@
  * always taken. */
 #include "probe/rig.h"
 
-/* Numbers below this are valid for the integers of an INPUT node, as its first reader tells. */
+/* Numbers below this are valid for integers that a node makes: by the narrowest of their readers,
+ * those behind a slice or the like included. *is_length: an operator over time reads them. */
 static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
 {
-    *is_length = false;
+    int64_t least = INT32_MAX;
     for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
         const fr_node *user = fr_graph_node(g, i);
         for (int k = 0; k < user->n_inputs; k++) {
             if (user->inputs[k] != node) continue;
             const fr_shape *x = &fr_graph_node(g, user->inputs[0])->shape;
-            if (user->op == FR_OP_EMBEDDING) return user->attrs.embedding.vocab;
-            if (user->op == FR_OP_CROSS_ENTROPY) return x->n_dims ? x->dim[x->n_dims - 1] : 1;
-            *is_length = true; /* operators over time */
-            return x->n_dims ? x->dim[0] : 1;
+            int64_t limit;
+            if (user->op == FR_OP_EMBEDDING)
+                limit = user->attrs.embedding.vocab;
+            else if (user->op == FR_OP_CROSS_ENTROPY)
+                limit = x->n_dims ? x->dim[x->n_dims - 1] : 1;
+            else if (user->dtype == FR_I32)
+                limit = limit_of(g, i, is_length);
+            else
+                *is_length = true, limit = x->n_dims ? x->dim[0] : 1;
+            if (limit < least) least = limit;
         }
     }
-    return 1;
+    return least;
 }
 
 static uint32_t next(uint32_t *state)
@@ -42,7 +49,7 @@ void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data)
         fr__dummy_noise(data, count, 1);
         return;
     }
-    bool is_length;
+    bool is_length = false;
     int64_t limit = limit_of(g, node, &is_length);
     uint32_t state = 0x9E3779B9u;
     int32_t *to = data;

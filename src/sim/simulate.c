@@ -50,6 +50,19 @@ static fr_status check_timing(fr_ctx *ctx, const fr_sim_desc *d)
     return FR_OK;
 }
 
+/* Without reductions steps stand where some stages have no gradient yet: all would wait. */
+static fr_status check_reductions(fr_ctx *ctx, const fr_sim_desc *d)
+{
+    const fr_schedule *s = d->schedule;
+    if (!d->steps_together || !s->is_flush) return FR_OK;
+    for (int i = 0; i < s->lists[0].n; i++)
+        if (s->lists[0].at[i].action == FR_DO_REDUCE) return FR_OK;
+    return fr_fail(ctx, FR_INVALID,
+                   "simulation: steps wait for all stages, but schedule %s has no reductions; make "
+                   "it with must_reduce",
+                   s->name);
+}
+
 fr_status fr__sim_check(fr_ctx *ctx, const fr_sim_desc *d)
 {
     const fr_schedule *s = d->schedule;
@@ -63,6 +76,7 @@ fr_status fr__sim_check(fr_ctx *ctx, const fr_sim_desc *d)
                        "simulation: %lld mini-batches, a mean every %d updates, %g s beside an "
                        "instruction; expected at least one mini-batch and nothing below 0",
                        (long long)d->n_batches, d->sync_every, d->timing.overhead_s);
+    FR_TRY(check_reductions(ctx, d));
     return check_timing(ctx, d);
 }
 

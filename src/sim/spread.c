@@ -230,7 +230,7 @@ static fr_status stage_memory(const maker *m, int k, double *bytes)
     int n_blocks;
     FR_TRY(weight_blocks(m, k, &n_blocks));
     slot_bytes(m, k, &kept, &outputs);
-    *bytes = n_blocks * params;
+    *bytes = n_blocks * params + (double)m->out->timing.cost[k].fixed_bytes;
     if (!s->is_forward_only) {
         bool drifts = m->d->policy && m->d->policy->course == FR_COURSE_DRIFT;
         *bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));

@@ -2,8 +2,10 @@
  * of the engine do it.
  *
  * A block is cut into buckets that are handed in from its end, each as soon as the last backward
- * has made it final. A bucket goes to the links when all replicas have handed it in, and is stepped
- * when it comes back. Buckets of a stage follow each other, so one place in the queue is enough. */
+ * has made it final. A bucket goes to the links when all replicas have handed it in and the one
+ * before it is through, so that messages of the pipeline wait for one bucket at most and not for
+ * all that have been handed in; it is stepped when it comes back. One place in the queue is enough
+ * for a stage. */
 #include "sim/sim.h"
 
 #include <math.h>
@@ -91,12 +93,12 @@ void fr__sim_sum_next(fr__sim *m, int stage)
 {
     fr__sim_sum *sum = &m->sums[stage];
     int k = sum->next++;
-    double ready = sum->ready[k];
+    double ready = m->now;
     sum->done[k] = m->links ? fr_links_sum(m->links, m->s->replicas[stage], sum->devices,
                                            fr__sim_bucket_bytes(sum, k), ready)
                             : ready;
     if (sum->next < sum->n)
-        fr__sim_push(m, m->s->n_workers + stage, sum->ready[sum->next]);
+        fr__sim_push(m, m->s->n_workers + stage, fmax(sum->ready[sum->next], sum->done[k]));
     else
         fr__sim_happen(m, fr__sim_event_of(m, FR__SUMMED, stage, 0), (int)sum->batch, sum->done[k]);
 }

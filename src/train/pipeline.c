@@ -257,11 +257,31 @@ static fr_status find_replicas(plan *b)
     return FR_OK;
 }
 
+/* A stage whose weights change between a forward and its backward computes with those of the
+ * backward: allowed, and said. */
+static fr_status find_recompute(plan *b)
+{
+    const fr_settings *t = b->t;
+    fr_pipeline *p = b->p;
+    if (!t->recomputes_all && t->n_recompute == 0) return FR_OK;
+    p->recompute = FR_ARENA_ARRAY(&p->arena, bool, p->n_stages);
+    if (!p->recompute) return fr__no_memory(b->ctx, (size_t)p->n_stages, "stages");
+    for (int k = 0; k < p->n_stages; k++) p->recompute[k] = t->recomputes_all;
+    for (int i = 0; i < t->n_recompute; i++) {
+        if (t->recompute[i] >= p->n_stages)
+            return fr_conf_fail(b->conf, "recompute", "there is no stage %d; they are 0 to %d",
+                                t->recompute[i], p->n_stages - 1);
+        p->recompute[t->recompute[i]] = true;
+    }
+    return FR_OK;
+}
+
 static fr_status open_all(plan *b)
 {
     if (b->t->schedule_file) FR_TRY(count_stages(b));
     FR_TRY(find_replicas(b));
     FR_TRY(cut(b));
+    FR_TRY(find_recompute(b));
     FR_TRY(find_links(b));
     b->p->has_far_ties = find_far_tie(b) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));

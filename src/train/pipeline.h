@@ -15,6 +15,7 @@ typedef struct fr_pipeline {
     bool has_far_ties;     /* a tied parameter and its owner are in different stages */
     fr_schedule *schedule; /* how many replicas each stage has is said there */
     fr_sync_options sync;
+    bool *recompute; /* (n_stages), or NULL: none */
     fr_arena arena;
 } fr_pipeline;
 

@@ -19,7 +19,7 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 
 double fr__run_elapsed_s(const fr_run *r)
 {
-    return r->earlier_s + (double)(fr__now_ns() - r->start_ns) * 1e-9;
+    return r->earlier_s + (double)(fr_engine_now(r->engine) - r->start_ns) * 1e-9;
 }
 
 fr_status fr__run_agree(fr_run *r, fr_status mine)
@@ -170,7 +170,7 @@ static fr_status train_call(fr_run *r)
     r->has_last = false;
     r->report_says = FR_OK;
     r->n_calls++;
-    r->done_ns = fr__now_ns();
+    r->done_ns = fr_engine_now(r->engine);
     fr_status status = fr_engine_train(r->engine, first, r->call_end - first, &source, on_batch, r,
                                        r->o->stop, &n_done);
     if (status != FR_OK && status != FR_DIVERGED) return status;
@@ -253,7 +253,8 @@ static fr_status train_on(fr_run *r)
 static fr_status train(fr_run *r)
 {
     FR_TRY(fr__run_start(r));
-    r->start_ns = fr__now_ns();
+    r->start_ns = fr_engine_now(r->engine);
+    r->wall_ns = fr__now_ns();
     fr_status status = FR_OK;
     while (status == FR_OK && r->at.step < r->setup.n_steps && !r->is_stopped) status = train_on(r);
     return fr__run_end(r, status);

@@ -24,13 +24,14 @@ typedef struct fr_run {
     fr_feeder feeder;
     fr_saver saver;
     fr_dump dump;
-    fr_position at;           /* rank 0; others know step and samples */
-    int64_t first_step;       /* where this session began */
-    int64_t saved_step;       /* of the last checkpoint begun or resumed from; -1: none */
-    bool has_saved;           /* in this session */
-    bool is_stopped;          /* somebody asked for the end */
-    char checkpoint[FR_PATH]; /* the last one that is whole; rank 0 */
-    uint64_t start_ns;
+    fr_position at;                /* rank 0; others know step and samples */
+    int64_t first_step;            /* where this session began */
+    int64_t saved_step;            /* of the last checkpoint begun or resumed from; -1: none */
+    bool has_saved;                /* in this session */
+    bool is_stopped;               /* somebody asked for the end */
+    char checkpoint[FR_PATH];      /* the last one that is whole; rank 0 */
+    uint64_t start_ns;             /* clock of the engine */
+    uint64_t wall_ns;              /* the same moment on the wall's */
     double earlier_s;              /* elapsed in earlier sessions */
     double timed_s, first_tenth_s; /* inside mini-batches, waiting for data included */
     int64_t timed_samples, first_tenth_samples;

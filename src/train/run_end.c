@@ -2,6 +2,7 @@
  *
  * Done, stopped or diverged, the folder holds a checkpoint of the last good weights and a summary;
  * if a worker is lost, a summary. */
+#include "base/thread.h"
 #include "train/eval.h"
 #include "train/lead.h"
 #include "train/observe.h"
@@ -21,7 +22,7 @@ static void fill_result(fr_run *r)
     double seconds = has_rest ? r->timed_s : r->first_tenth_s;
     int64_t samples = has_rest ? r->timed_samples : r->first_tenth_samples;
     q->samples_per_s = samples ? (double)samples / seconds : NAN;
-    q->wall_s = fr__run_elapsed_s(r);
+    q->wall_s = r->earlier_s + (double)(fr__now_ns() - r->wall_ns) * 1e-9;
 }
 
 static fr_status summarize(fr_run *r, const char *status)
@@ -31,7 +32,9 @@ static fr_status summarize(fr_run *r, const char *status)
     if (!r->leads) return FR_OK;
     FR_TRY(
         fr__observe_bubble(&r->setup, r->engine, r->at.step - r->first_step, r->n_calls, &bubble));
-    if (strcmp(status, "failed") != 0) fr__tell_end(&r->setup, r->engine, &bubble);
+    if (strcmp(status, "failed") != 0)
+        fr__tell_end(&r->setup, r->engine, &bubble,
+                     (double)r->setup.settings.batch / r->result.samples_per_s);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
                       .config = r->o->config,

@@ -125,12 +125,45 @@ static fr_status open_rest(fr_run *r)
     return left > 0 ? fr__feeder_open(r->ctx, &desc, r->engine, &r->feeder) : FR_OK;
 }
 
+/* Every rank measures, so that memory and caches are shared as they will be; rank 0 has the word.
+ */
+static fr_status predict(fr_run *r)
+{
+    const fr_settings *t = &r->setup.settings;
+    if (t->cluster && r->team)
+        return fr_fail(r->ctx, FR_UNSUPPORTED,
+                       "a cluster is emulated by the threads of one process; start the run without "
+                       "mpirun, or leave parallel.cluster out");
+    if (!t->predicts && !t->cluster) return FR_OK;
+    return fr__predict(&r->setup, 0, 0, &r->setup.prediction);
+}
+
+/* What a device of the emulated cluster could not hold does not run on it. */
+static fr_status check_devices(const fr_run *r)
+{
+    const fr_prediction *p = &r->setup.prediction;
+    for (int w = 0; p->cluster && w < fr_engine_n_workers(r->engine); w++) {
+        const fr_cluster_device *d = &p->cluster->devices[p->spread.timing.device_of[w]];
+        size_t needs = fr_engine_predicted(r->engine, w)->total;
+        if (d->memory > 0 && needs > (size_t)d->memory)
+            return fr_fail(
+                r->ctx, FR_INVALID,
+                "worker %d needs %.3g GB, device %s of %s has %.3g GB; cut the model "
+                "into more stages, use smaller micro-batches, or parallel.recompute: true",
+                w, (double)needs * 1e-9, d->name, r->setup.settings.cluster,
+                (double)d->memory * 1e-9);
+    }
+    return FR_OK;
+}
+
 fr_status fr__run_start(fr_run *r)
 {
     const fr_run_options *o = r->o;
     FR_TRY(agree_on_config(r));
     if (r->team) fr_team_set_patience(r->team, r->setup.settings.stall_s);
+    FR_TRY(fr_team_agree(r->team, predict(r)));
     FR_TRY(fr__setup_train_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
+    FR_TRY(check_devices(r));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));
     FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
     if (r->leads) fr__tell_start(&r->setup, r->engine);

@@ -183,6 +183,7 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     FR_TRY(fr_conf_int(c, "eval_every", 0, -1, INT64_MAX, &s->eval_every));
     FR_TRY(fr_conf_int(c, "keep", 3, 1, INT32_MAX, &s->keep));
     FR_TRY(fr_conf_bool(c, "grad_norm", false, &s->grad_norm));
+    FR_TRY(fr_conf_bool(c, "predict", true, &s->predicts));
     return read_watch(c, s);
 }
 

@@ -39,6 +39,14 @@ typedef struct fr_settings {
     bool exact;        /* xpipe.exact */
     int64_t lr_warmup; /* pipemare.warmup */
     const fr_backend *backend;
+    const char *cluster; /* absolute path of the one to be emulated; or NULL */
+    const char *profile; /* absolute path: costs to go by; NULL: measured */
+    int n_devices;       /* 0: worker w is on device w */
+    const int *devices;  /* [n_devices], by worker */
+    double scale;        /* wall-clock seconds of an emulated one; 0: as it needs */
+    bool recomputes_all; /* else: */
+    int n_recompute;
+    const int *recompute; /* [n_recompute] stages */
     /* run */
     const char *out;
     int64_t checkpoint_every; /* updates; 0: at the end only */
@@ -47,6 +55,7 @@ typedef struct fr_settings {
     bool grad_norm;           /* report it even without clipping */
     double stall_s;
     fr_fault fault;
+    bool predicts; /* say before the first mini-batch how long one will take */
     int n_events;  /* of a worker, for trace.json; 0: none */
     int n_samples; /* weights of a stage watched for the prediction error */
 } fr_settings;
@@ -57,6 +66,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
                             fr_settings *s);
 /* The `parallel` section alone. */
 fr_status fr__settings_parallel(fr_conf *c, fr_settings *s);
+fr_status fr__settings_cluster(fr_conf *c, fr_settings *s); /* the rest of it */
 
 /* Copies of a stage. */
 static inline int fr__settings_replicas(const fr_settings *s, int stage)

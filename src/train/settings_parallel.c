@@ -225,5 +225,6 @@ fr_status fr__settings_parallel(fr_conf *c, fr_settings *s)
     FR_TRY(fr_conf_int(c, "threads", 0, 0, 4096, &threads));
     FR_TRY(fr_conf_bool(c, "pin", true, &s->pin));
     s->threads = (int)threads, s->workers_per_rank = (int)workers;
-    return read_backend(c, s);
+    FR_TRY(read_backend(c, s));
+    return fr__settings_cluster(c, s);
 }

@@ -224,6 +224,7 @@ fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
 
 void fr__setup_close(fr_setup *s)
 {
+    fr__prediction_free(&s->prediction);
     fr__pipeline_close(&s->pipeline);
     fr_graph_free(s->graph);
     fr_dataset_close(s->data);
@@ -272,17 +273,16 @@ fr_status fr__setup_pipeline(fr_setup *s)
     return check_fault(s);
 }
 
-fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
+static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_ledger)
 {
     const fr_settings *t = &s->settings;
     const fr_pipeline *p = &s->pipeline;
-    *out = NULL;
-    if (!p->schedule) FR_TRY(fr__setup_pipeline(s));
     fr_engine_desc d = engine_desc(s);
     d.team = s->team;
     d.transport = t->transport;
     d.sync = p->sync;
     d.exact_sum = t->exact_sum;
+    d.recompute = p->recompute;
     d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
     d.schedule = p->schedule;
     d.policy = t->policy;
@@ -297,7 +297,26 @@ fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger,
     d.n_events = t->n_events;
     d.n_samples = t->n_samples;
     d.want_snapshots = t->checkpoint_every > 0;
+    return d;
+}
+
+fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
+{
+    *out = NULL;
+    if (!s->pipeline.schedule) FR_TRY(fr__setup_pipeline(s));
+    fr_engine_desc d = train_desc(s, keep_grads, want_ledger);
+    if (s->prediction.cluster) {
+        d.timing = &s->prediction.spread.timing;
+        d.scale = s->prediction.scale;
+    }
     return fr_engine_create(s->ctx, &d, out);
+}
+
+fr_status fr__setup_forecast(const fr_setup *s, fr_memory_use *out)
+{
+    fr_engine_desc d = train_desc(s, false, false);
+    d.team = NULL;
+    return fr_engine_forecast(s->ctx, &d, out);
 }
 
 size_t fr__setup_largest_param(const fr_graph *g)

@@ -6,6 +6,7 @@
 #include <forerun/engine.h>
 
 #include "train/pipeline.h"
+#include "train/predict.h"
 
 typedef struct fr_setup {
     fr_ctx *ctx;
@@ -19,6 +20,7 @@ typedef struct fr_setup {
     int loss, logits;          /* nodes */
     int64_t n_steps;           /* updates of the whole run */
     fr_pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
+    fr_prediction prediction;  /* after fr__predict; an emulating engine uses it */
 } fr_setup;
 
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no
@@ -38,6 +40,9 @@ fr_status fr__setup_pipeline(fr_setup *s);
 /* An engine that trains as the config says, its weights as the seed gives them; freed before the
  * setup is closed. Makes the pipeline if there is none yet. */
 fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
+
+/* What the workers of such an engine would take, [worker], all in one process. */
+fr_status fr__setup_forecast(const fr_setup *s, fr_memory_use *out);
 
 /* Values of the largest parameter, floats. */
 size_t fr__setup_largest_param(const fr_graph *g);

@@ -100,8 +100,6 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
 
 static void write_bubble(fr_json *j, const fr_bubble *b)
 {
-    fr__json_real(j, "predicted_s_per_batch", b->predicted_s_per_batch);
-    fr__json_real(j, "measured_s_per_batch", b->measured_s_per_batch);
     fr__json_object(j, "bubble");
     fr__json_real(j, "share", b->bubble);
     fr__json_real(j, "fill_drain", b->fill_drain);
@@ -109,6 +107,33 @@ static void write_bubble(fr_json *j, const fr_bubble *b)
     fr__json_real(j, "communication", b->communication);
     fr__json_real(j, "optimizer", b->optimizer);
     fr__json_int(j, "busiest_worker", b->busiest);
+    fr__json_real(j, "scheduled_s_per_batch", b->predicted_s_per_batch);
+    fr__json_real(j, "s_per_batch", b->measured_s_per_batch);
+    fr__json_end(j);
+}
+
+/* What was said before the first mini-batch, against what came: without the first tenth. */
+static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
+                           const fr_run_result *r)
+{
+    const fr_prediction *p = &s->prediction;
+    double measured = (double)s->settings.batch / r->samples_per_s;
+    fr__json_real(j, "predicted_s_per_batch", p->is_made ? p->s_per_batch : NAN);
+    fr__json_real(j, "measured_s_per_batch", measured);
+    fr__json_real(j, "prediction_error", p->is_made ? p->s_per_batch / measured - 1 : NAN);
+    fr__json_real(j, "prediction_took_s", p->spent_s);
+    fr__json_text(j, "profile", s->settings.profile);
+    if (!p->cluster) return;
+    fr_overrun o = fr_engine_overrun(e);
+    fr__json_object(j, "emulated");
+    fr__json_text(j, "cluster", p->cluster->name);
+    fr__json_text(j, "file", s->settings.cluster);
+    fr__json_real(j, "scale", p->scale);
+    fr__json_real(j, "late", o.paced_s > 0 ? o.late_s / o.paced_s : 0);
+    fr__json_list(j, "devices");
+    for (int w = 0; w < fr_engine_n_workers(e); w++)
+        fr__json_text(j, NULL, p->cluster->devices[p->spread.timing.device_of[w]].name);
+    fr__json_end(j);
     fr__json_end(j);
 }
 
@@ -172,6 +197,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
     write_traffic(j, e, sum->n_samples);
+    write_forecast(j, s, e, r);
     write_bubble(j, sum->bubble);
     fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");

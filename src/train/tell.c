@@ -73,6 +73,33 @@ static double snapshot_bytes(const fr_setup *s, const fr_engine *e)
     return n * sizeof(float);
 }
 
+/* "41.2 ms", "1.53 s" */
+static const char *time_text(double seconds, char *text, size_t room)
+{
+    bool is_short = seconds < 1;
+    snprintf(text, room, "%.3g %s", is_short ? seconds * 1e3 : seconds, is_short ? "ms" : "s");
+    return text;
+}
+
+static void tell_prediction_of_time(const fr_setup *s)
+{
+    const fr_prediction *p = &s->prediction;
+    char time[32];
+    if (!p->is_made) return;
+    time_text(p->s_per_batch, time, sizeof time);
+    if (p->cluster)
+        fr_log(
+            s->ctx, FR_LOG_INFO,
+            "EMULATED on %s: computation is real, times are those of the cluster; a second there "
+            "takes %.3g here",
+            p->cluster->name, p->scale);
+    fr_log(s->ctx, FR_LOG_INFO,
+           "predicted: %s a mini-batch, %s samples/s, workers idle %.1f %% (%s %s)", time,
+           in_brief((double)s->settings.batch / p->s_per_batch, of_count).text,
+           100 * p->result.bubble, p->is_measured ? "stages measured in" : "by",
+           p->is_measured ? time_text(p->spent_s, (char[32]){0}, 32) : s->settings.profile);
+}
+
 void fr__tell_start(const fr_setup *s, const fr_engine *e)
 {
     char memory[320];
@@ -81,6 +108,7 @@ void fr__tell_start(const fr_setup *s, const fr_engine *e)
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);
+    tell_prediction_of_time(s);
     if (s->settings.is_micro_chosen)
         fr_log(s->ctx, FR_LOG_INFO,
                "train.micro is %lld: one micro-batch for each replica at least",
@@ -93,10 +121,29 @@ void fr__tell_start(const fr_setup *s, const fr_engine *e)
 static void tell_time(const fr_setup *s, const fr_bubble *b)
 {
     fr_log(s->ctx, FR_LOG_INFO,
-           "a mini-batch took %.3g ms, predicted %.3g; workers idle %.1f %%: fill and drain %.1f, "
-           "imbalance %.1f, communication and the rest %.1f",
-           b->measured_s_per_batch * 1e3, b->predicted_s_per_batch * 1e3, 100 * b->bubble,
-           100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
+           "workers idle %.1f %%: fill and drain %.1f, imbalance %.1f, communication and the rest "
+           "%.1f",
+           100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
+}
+
+static void tell_error_of_time(const fr_setup *s, double measured)
+{
+    const fr_prediction *p = &s->prediction;
+    char a[32], b[32];
+    if (!p->is_made || isnan(measured)) return;
+    fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%)",
+           time_text(measured, a, sizeof a), p->cluster ? " (emulated)" : "",
+           time_text(p->s_per_batch, b, sizeof b), 100 * (p->s_per_batch / measured - 1));
+}
+
+static void tell_overrun(const fr_setup *s, const fr_engine *e)
+{
+    fr_overrun o = fr_engine_overrun(e);
+    if (s->prediction.cluster && o.late_s > 0.02 * o.paced_s)
+        fr_log(s->ctx, FR_LOG_WARN,
+               "this machine was too slow for the emulation: instructions were late by %.1f %% of "
+               "their time; set parallel.emulation.scale to %.3g or more",
+               100 * o.late_s / o.paced_s, 1.5 * s->prediction.scale);
 }
 
 static void tell_memory(const fr_setup *s, const fr_engine *e)
@@ -134,9 +181,11 @@ static void tell_prediction(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO, "error of predicted weights over that of stale ones: %s", text);
 }
 
-void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b)
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b, double s_per_batch)
 {
     if (isnan(b->measured_s_per_batch)) return; /* nothing was trained in this session */
+    tell_error_of_time(s, s_per_batch);
+    tell_overrun(s, e);
     if (fr_engine_n_workers(e) > 1) tell_time(s, b);
     tell_memory(s, e);
     tell_prediction(s, e);

@@ -16,6 +16,7 @@ typedef struct rig {
     fr_ctx *ctx;
     uint64_t seed;
     fr_schedule *s;
+    bool has_reduce;
     fr_stage_cost cost[RIG_STAGES];
     double speed[RIG_WORKERS];
     size_t forward_bytes[RIG_STAGES], backward_bytes[RIG_STAGES];
@@ -98,7 +99,8 @@ static inline void rig_random_schedule(rig *r, bool can_replicate)
         replicas[k] = g->any_replicas && chunks == 1 && same > 1 ? rig_from(r, 1, same) : same;
         all = all % replicas[k] == 0 ? all : all * replicas[k];
     }
-    rig_schedule(r, g->name, n * chunks, chunks, m * all, batches, replicas, false);
+    r->has_reduce = all > 1 || rig_from(r, 0, 1);
+    rig_schedule(r, g->name, n * chunks, chunks, m * all, batches, replicas, r->has_reduce);
     for (int k = 0; k < r->s->n_stages; k++) {
         double input = rig_real(r), weight = rig_real(r);
         r->cost[k] = (fr_stage_cost){.forward = rig_real(r),

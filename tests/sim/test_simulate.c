@@ -102,7 +102,7 @@ static void equals_the_clock(void **state)
         if (has_cluster)
             rig_check(&r, fr_cluster_flat(r.ctx, r.s->n_workers, 0, latency, &r.cluster));
         fr_sim_desc d = rig_desc(&r, n_batches);
-        d.steps_together = has_replicas; /* the clock has no other flush */
+        d.steps_together = r.has_reduce; /* the clock has no other flush */
         if (!has_replicas || latency == 0) {
             double expected = clock_makespan(&r, n_batches, &costs), got = rig_makespan(&r, &d);
             if (fabs(got - expected) > 1e-9 * expected)
@@ -178,10 +178,10 @@ static void sums_by_hand(void **state)
     fr_sim_desc d = rig_desc(&r, 1);
     d.overlaps = true;
     d.n_events = 100;
-    /* Handed in at 1.8, 2.6, 3; done at 1.8 + 4 + 2 * 0.5 = 6.8, 10.8, 12.8; stepped 2 s from 6.8,
-     * 2 s from 10.8, 1 s from 12.8. */
+    /* Handed in at 1.8, 2.6, 3; done at 1.8 + 4 + 2 * 0.5 = 6.8, and one after the other at 11.8
+     * and 14.8; stepped 2 s from 6.8, 2 s from 11.8, 1 s from 14.8. */
     fr_sim_result out = rig_run(&r, &d);
-    is_near(out.makespan, 13.8);
+    is_near(out.makespan, 15.8);
     is_near(out.sum_bytes, 2 * 10 << 20);
     is_near(out.workers[0].busy, 1 + 2 + 5);
     int n_sums = 0;
@@ -194,19 +194,40 @@ static void sums_by_hand(void **state)
     }
     assert_int_equal(n_sums, 3);
     fr_sim_free(&out);
-    /* Handed in at the end: 3 + 4 + 1 = 8, 12, 14, each stepped as it comes. */
+    /* Handed in at the end: 3 + 4 + 1 = 8, 13, 16, each stepped as it comes. */
     d.overlaps = false;
-    is_near(rig_makespan(&r, &d), 15);
-    /* Nothing is final before the end of the first half: 2.6, 2.6 + ..., 3. */
+    is_near(rig_makespan(&r, &d), 17);
+    /* Nothing is final in the first half: handed in from 2.4 on. */
     d.overlaps = true;
     r.cost[0].final = (fr_curve){3, (double[]){0, 0.5, 1}, (double[]){0, 0, 1}};
-    is_near(rig_makespan(&r, &d), 2.4 + 4 + 4 + 2 + 1 + 1);
+    is_near(rig_makespan(&r, &d), 2.4 + 5 + 5 + 3 + 1);
     /* A slow replica holds up the other. */
     r.cost[0].final = (fr_curve){0};
     r.speed[1] = 0.5;
-    out = rig_run(&r, &d); /* handed in at 3.6, 5.2, 6; done at 8.6, 12.6, 14.6 */
-    is_near(out.workers[0].busy + out.workers[0].wait, 14.6 + 1);
-    is_near(out.makespan, 8.6 + 4 + 4 + 2);
+    out = rig_run(&r, &d); /* handed in at 3.6, 5.2, 6; done at 8.6, 13.6, 16.6 */
+    is_near(out.workers[0].busy + out.workers[0].wait, 16.6 + 1);
+    is_near(out.makespan, 13.6 + 4 + 2);
+    fr_sim_free(&out);
+    rig_fini(&r);
+}
+
+/* Two stages of two replicas, sums of 8 buckets of 4 s each. The gradient that stage 1 sends down
+ * waits for the bucket under way (handed in at 2.25), not for those behind it: it leaves at 6.25
+ * and takes 1 s, so stage 0 is through with its backward at 9.25. */
+static void messages_pass_between_buckets(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 11);
+    rig_schedule(&r, "1f1b", 2, 1, 2, 1, (int[]){2, 2}, false);
+    rig_check(&r, fr_cluster_flat(r.ctx, 4, 1 << 20, 0, &r.cluster));
+    r.cost[1].param_bytes = 32 << 20;
+    r.backward_bytes[0] = 1 << 20;
+    fr_sim_desc d = rig_desc(&r, 1);
+    d.overlaps = true;
+    fr_sim_result out = rig_run(&r, &d);
+    is_near(out.workers[0].busy + out.workers[0].wait, 9.25);
+    is_near(out.makespan, 2.25 + 8 * 4 + 1);
     fr_sim_free(&out);
     rig_fini(&r);
 }
@@ -309,6 +330,8 @@ static void refuses(void **state)
     assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
     bad = good, bad.timing.overhead_s = NAN;
     assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
+    bad = good, bad.steps_together = true;
+    assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
     r.speed[2] = NAN;
     assert_int_equal(fr_simulate(r.ctx, &good, &out), FR_INVALID);
     r.speed[2] = 1;
@@ -326,6 +349,7 @@ int main(void)
         cmocka_unit_test(one_worker_takes_the_sum),
         cmocka_unit_test(messages_by_hand),
         cmocka_unit_test(sums_by_hand),
+        cmocka_unit_test(messages_pass_between_buckets),
         cmocka_unit_test(means_by_hand),
         cmocka_unit_test(updates_ride),
         cmocka_unit_test(steps_together),

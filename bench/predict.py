@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+"""What Forerun says before the first mini-batch against what it then does: time and memory.
+
+    bench/predict.py [--build DIR] [--models mlp,vgg16,gpt] [--places here,4,8] [--rounds N]
+                     [--json FILE] [--check]
+
+here: two stages on two cores of this machine. 4, 8: as many emulated devices, each of the speed of
+one core here, on a switch whose ports carry 1 GB/s each way, 20 us away. Of several rounds the one
+with the median error counts. --check: exit 1 if a mini-batch takes more than 5 % more or less than
+predicted, or a worker more than 3 % more or less memory.
+"""
+import argparse
+import json
+import os
+
+import harness
+from pipeline import NETWORKS
+
+HERE = "here"
+CLUSTER = """name: %d devices
+device: {name: core, speed: 1}
+topology: {bandwidth: 1 GB/s, latency: 20 us, devices: %d}
+"""
+MOST_TIME, MOST_MEMORY = 0.05, 0.03
+STEPS = {"mlp": 60, "vgg16": 24, "gpt": 24}
+
+
+def layouts(place):
+    """{name: (parallel, micro-batches)} of a place."""
+    if place == HERE:
+        return {"1f1b": ({"method": "1f1b", "stages": 2}, 4),
+                "gpipe": ({"method": "gpipe", "stages": 2}, 4),
+                "spectrain": ({"method": "spectrain", "stages": 2}, 1),
+                "xpipe": ({"method": "xpipe", "stages": 2}, 2)}
+    n = int(place)
+    return {"dp": ({"method": "dp", "replicas": n}, n),
+            "1f1b": ({"method": "1f1b", "stages": n}, 8),
+            "spectrain": ({"method": "spectrain", "stages": n}, 1),
+            "hybrid": ({"method": "spectrain", "stages": n // 2, "replicas": 2}, 2)}
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--build", default="build", help="folder with forerun")
+    p.add_argument("--models", default=",".join(NETWORKS))
+    p.add_argument("--places", default="here,4,8")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--json", metavar="FILE")
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    a.models, a.places = a.models.split(","), a.places.split(",")
+    harness.check_names(p, a.models, NETWORKS)
+    harness.check_names(p, a.places, [HERE, "4", "8"])
+    return a
+
+
+def run(a, model, place, parallel, micro):
+    """One run: predicted and measured seconds a mini-batch, the worst error of memory."""
+    forerun = harness.find_program(a.build, "forerun")
+    with harness.Scratch() as scratch:
+        config, out = os.path.join(scratch, "bench.yaml"), os.path.join(scratch, "run")
+        if place != HERE:
+            cluster = os.path.join(scratch, "cluster.yaml")
+            with open(cluster, "w") as f:
+                f.write(CLUSTER % (int(place), int(place)))
+            parallel = dict(parallel, cluster=cluster)
+        harness.write_config(config, NETWORKS[model], STEPS[model], parallel, micro, True)
+        text, _ = harness.run([forerun, "train", config, "--out", out, "--quiet", "--json"])
+    s = json.loads(text)
+    memory = max(abs(w["predicted_peak_bytes"] / w["peak_bytes"] - 1) for w in s["workers"])
+    return {"predicted_s": s["predicted_s_per_batch"], "measured_s": s["measured_s_per_batch"],
+            "error": s["prediction_error"], "memory_error": memory,
+            "late": s.get("emulated", {}).get("late"), "scale": s.get("emulated", {}).get("scale")}
+
+
+def main():
+    a = parse()
+    results, missed = [], []
+    print("| place | model | method | predicted ms | measured ms | error | memory error | late |")
+    print("|---|---|---|---|---|---|---|---|")
+    for place in a.places:
+        for model in a.models:
+            for name, (parallel, micro) in layouts(place).items():
+                rounds = [run(a, model, place, parallel, micro) for _ in range(a.rounds)]
+                r = sorted(rounds, key=lambda x: x["error"])[len(rounds) // 2]
+                results.append(dict(r, place=place, model=model, method=name,
+                                    errors=[x["error"] for x in rounds]))
+                print("| %s | %s | %s | %.2f | %.2f | %+.1f %% | %.2f %% | %s |" % (
+                    place, model, name, 1e3 * r["predicted_s"], 1e3 * r["measured_s"],
+                    100 * r["error"], 100 * r["memory_error"],
+                    "" if r["late"] is None else "%.2f %%" % (100 * r["late"])), flush=True)
+                for what, error, most in (("time", abs(r["error"]), MOST_TIME),
+                                          ("memory", r["memory_error"], MOST_MEMORY)):
+                    if error > most:
+                        missed.append("%s, %s, %s: %s %.1f %% off, ceiling %.0f %%" % (
+                            place, model, name, what, 100 * error, 100 * most))
+    harness.finish(a, results, missed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+/* cmd_simulate.c -- forerun simulate: a run on the virtual clock of a cluster. */
+#include "cli.h"
+
+#include <stdio.h>
+
+enum { MOST = 64 }; /* workers that one still likes to read */
+
+typedef struct wishes {
+    const char *config, *cluster, *profile, *trace;
+    cli_list sets;
+    int64_t batches;
+    bool want_json;
+} wishes;
+
+static void print_time(const char *what, double seconds)
+{
+    printf("%s %.4g %s", what, seconds < 1 ? seconds * 1e3 : seconds, seconds < 1 ? "ms" : "s");
+}
+
+static void print_text(const fr_forecast *f)
+{
+    char a[32];
+    print_time("simulated: a mini-batch takes", f->s_per_batch);
+    printf(", %s samples/s, workers idle %.1f %%\n", cli_short(f->samples_per_s, a, sizeof a),
+           100 * f->bubble);
+    printf("between workers, a mini-batch: %.4g MB of activations and gradients, %.4g MB of sums\n",
+           f->message_bytes * 1e-6, f->sum_bytes * 1e-6);
+    printf("%8s %10s %10s %12s %12s\n", "worker", "busy", "waiting", "memory", "of");
+    for (int w = 0; w < f->n_workers && w < MOST; w++) {
+        printf("%8d %9.1f%% %9.1f%% %9.4g MB ", w, 100 * f->busy_s[w] / f->makespan,
+               100 * f->wait_s[w] / f->makespan, (double)f->memory[w] * 1e-6);
+        if (f->limit[w] > 0)
+            printf("%9.4g MB%s\n", f->limit[w] * 1e-6,
+                   (double)f->memory[w] > f->limit[w] ? "  too large" : "");
+        else
+            printf("%12s\n", "-");
+    }
+    if (f->n_workers > MOST) printf("%8s and %d more\n", "...", f->n_workers - MOST);
+    if (!f->fits) printf("the model does NOT fit into the devices' memory\n");
+}
+
+static void print_json(const fr_forecast *f)
+{
+    printf(
+        "{\"simulated\": true, \"s_per_batch\": %.9g, \"samples_per_s\": %.9g, \"bubble\": %.6g, "
+        "\"makespan_s\": %.9g,\n \"message_bytes\": %.9g, \"sum_bytes\": %.9g, \"fits\": %s,\n"
+        " \"workers\": [",
+        f->s_per_batch, f->samples_per_s, f->bubble, f->makespan, f->message_bytes, f->sum_bytes,
+        f->fits ? "true" : "false");
+    for (int w = 0; w < f->n_workers; w++)
+        printf("%s\n  {\"busy_s\": %.9g, \"wait_s\": %.9g, \"memory_bytes\": %zu}", w ? "," : "",
+               f->busy_s[w], f->wait_s[w], f->memory[w]);
+    printf("]}\n");
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    wishes o = {0};
+    const cli_option options[] = {
+        {"cluster", "FILE", "the machines (parallel.cluster of the config; else this machine)",
+         CLI_TEXT, &o.cluster},
+        {"profile", "FILE", "what nodes cost (`forerun profile`); else it is measured", CLI_TEXT,
+         &o.profile},
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
+        {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_INT, &o.batches},
+        {"trace", "FILE", "write a timeline for Perfetto", CLI_TEXT, &o.trace},
+        {"json", NULL, "print JSON", CLI_FLAG, &o.want_json},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &o.config);
+    if (code >= 0) return code;
+    if (!o.config) return cli_refuse("simulate: which config? (forerun help simulate)");
+    if (o.batches < 0) return cli_refuse("simulate: --batches: expected 1 or more");
+    fr_ctx *ctx = cli_context(o.want_json);
+    const fr_run_options options_of_run = {
+        .config = o.config, .n_sets = o.sets.n, .sets = o.sets.at};
+    fr_forecast f;
+    fr_status status =
+        fr_run_simulate(ctx, &options_of_run, o.cluster, o.profile, o.batches, o.trace, &f);
+    if (status == FR_OK) (o.want_json ? print_json : print_text)(&f);
+    fr_forecast_free(&f);
+    return cli_finish(ctx, status);
+}
+
+const cli_verb cli_simulate = {
+    .name = "simulate",
+    .usage = "simulate CONFIG [--cluster FILE] [--profile FILE] [--set KEY=VALUE]...",
+    .summary = "how long a run would take on a cluster, and where its time would go",
+    .text =
+        "Walks the schedule that `train` would walk, on a virtual clock: times of nodes from a\n"
+        "profile, devices and links from a cluster file (docs/cluster.md). Nothing is trained.\n",
+    .run = run,
+};

@@ -1,0 +1,173 @@
+/* cluster.c -- this machine as a cluster: a device a core, joined by what a transport takes.
+ *
+ * Two workers play ping-pong. Half of a round trip of a message of 8 bytes is the latency; what one
+ * of 16 MB takes longer is its bytes over the bandwidth. Where a message changes hands without
+ * being copied it takes no longer, and the bandwidth is 0: links are free. */
+#include "base/alloc.h"
+#include "base/thread.h"
+
+#include <forerun/probe.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_BUFFERS = 2, N_SMALL = 2000, N_LARGE = 12 };
+static const size_t small_bytes = 8, large_bytes = (size_t)16 << 20;
+
+struct match {
+    fr_ctx *ctx;
+    const fr_transport *t;
+    fr_group *group;
+    fr_channel *there, *back;
+    char *memory[2], *landing[2]; /* of each end: what it sends; where the other's messages come */
+    uint64_t *ns;                 /* (N_SMALL) round trips */
+    double half_trip[2];          /* seconds: small, large */
+};
+
+struct player {
+    struct match *match;
+    bool serves; /* the first */
+    fr_status status;
+};
+
+/* --- the game --------------------------------------------------------------------------------- */
+
+static fr_status hit(const struct match *m, fr_channel *out, int ball, size_t bytes)
+{
+    FR_TRY(m->t->acquire(out, ball));
+    m->t->send(out, ball, bytes);
+    return FR_OK;
+}
+
+static fr_status receive(const struct match *m, fr_channel *in, int ball)
+{
+    const void *data;
+    size_t bytes;
+    FR_TRY(m->t->receive(in, ball, &data, &bytes));
+    m->t->release(in, ball);
+    return FR_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static fr_status play(const struct player *p, int n, size_t bytes, double *half_trip)
+{
+    struct match *m = p->match;
+    for (int i = 0; i < n; i++) {
+        int ball = i % N_BUFFERS;
+        uint64_t start = fr__now_ns();
+        if (p->serves) FR_TRY(hit(m, m->there, ball, bytes));
+        FR_TRY(receive(m, p->serves ? m->back : m->there, ball));
+        if (!p->serves) FR_TRY(hit(m, m->back, ball, bytes));
+        if (p->serves) m->ns[i] = fr__now_ns() - start;
+    }
+    if (!p->serves) return FR_OK;
+    qsort(m->ns, (size_t)n, sizeof *m->ns, compare);
+    *half_trip = 1e-9 * (double)m->ns[n / 2] / 2;
+    return FR_OK;
+}
+
+static void *player_main(void *player)
+{
+    struct player *p = player;
+    double warm;
+    (void)fr__thread_pin(p->serves ? 0 : 1, 1); /* where there are two cores to stay on */
+    p->status = play(p, N_SMALL / 10, small_bytes, &warm);
+    if (p->status == FR_OK) p->status = play(p, N_SMALL, small_bytes, &p->match->half_trip[0]);
+    if (p->status == FR_OK) p->status = play(p, N_LARGE, large_bytes, &p->match->half_trip[1]);
+    if (p->status != FR_OK) p->match->t->abort(p->match->group);
+    return NULL;
+}
+
+/* --- the court -------------------------------------------------------------------------------- */
+
+/* Ends 0 and 1 are members `first` and `last`; an end that lives elsewhere has no memory here. */
+static fr_status set_up(struct match *m, fr_team *team, int n_members, bool *is_here)
+{
+    int end[2] = {0, n_members - 1}, rank = fr_team_rank(team);
+    FR_TRY(m->t->open(m->ctx, team, n_members, &m->group));
+    fr_channel **channels[2] = {&m->there, &m->back};
+    for (int i = 0; i < 2; i++) is_here[i] = m->t->rank_of(m->group, end[i]) == rank;
+    for (int i = 0; i < 2; i++) {
+        bool is_remote = is_here[i] && !is_here[!i];
+        m->memory[i] = is_here[i] ? fr__alloc(N_BUFFERS * large_bytes) : NULL;
+        m->landing[i] = is_remote ? fr__alloc(N_BUFFERS * large_bytes) : NULL;
+        if ((is_here[i] && !m->memory[i]) || (is_remote && !m->landing[i]))
+            return fr__no_memory(m->ctx, N_BUFFERS * large_bytes, "messages to measure links by");
+        if (is_here[i]) memset(m->memory[i], 1, N_BUFFERS * large_bytes); /* pages of its own */
+    }
+    for (int i = 0; i < 2; i++) {
+        fr_channel_desc d = {.from = end[i],
+                             .to = end[!i],
+                             .n_buffers = N_BUFFERS,
+                             .bytes = large_bytes,
+                             .stride = large_bytes,
+                             .memory = m->memory[i],
+                             .landing = m->landing[!i]};
+        FR_TRY(m->t->add_channel(m->group, &d, channels[i]));
+    }
+    return FR_OK;
+}
+
+static fr_status run(struct match *m, const bool *is_here)
+{
+    pthread_t threads[2];
+    struct player players[2] = {{.match = m, .serves = true}, {.match = m}};
+    bool is_started[2] = {false, false};
+    fr_status status = FR_OK;
+    for (int i = 0; i < 2 && status == FR_OK; i++) {
+        if (!is_here[i]) continue;
+        is_started[i] = pthread_create(&threads[i], NULL, player_main, &players[i]) == 0;
+        if (is_started[i]) continue;
+        status = fr_fail(m->ctx, FR_IO, "cannot start a thread to measure links with");
+        m->t->abort(m->group);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!is_started[i]) continue;
+        pthread_join(threads[i], NULL);
+        if (status == FR_OK) status = players[i].status;
+    }
+    if (status == FR_PEER) fr_fail(m->ctx, status, "a worker was lost while links were measured");
+    return status;
+}
+
+static fr_status measure(fr_ctx *ctx, const fr_transport *t, fr_team *team, double half_trip[2])
+{
+    struct match m = {.ctx = ctx, .t = t};
+    bool is_here[2] = {false, false};
+    int n_members = team ? fr_team_size(team) : 2;
+    m.ns = FR_NEW_ARRAY(uint64_t, N_SMALL);
+    fr_status status = m.ns ? set_up(&m, team, n_members, is_here)
+                            : fr__no_memory(ctx, N_SMALL * sizeof *m.ns, "times of messages");
+    if (team) status = fr_team_agree(team, status);
+    if (status == FR_OK) status = run(&m, is_here);
+    if (team) status = fr_team_agree(team, status);
+    if (m.group) t->close(m.group);
+    for (int i = 0; i < 2; i++) fr__free(m.memory[i]), fr__free(m.landing[i]);
+    fr__free(m.ns);
+    memcpy(half_trip, m.half_trip, sizeof m.half_trip);
+    return status == FR_OK && team ? fr_team_share(team, half_trip, sizeof m.half_trip) : status;
+}
+
+fr_status fr_probe_cluster(fr_ctx *ctx, const fr_transport *transport, fr_team *team, int n,
+                           fr_cluster **out)
+{
+    double half_trip[2];
+    *out = NULL;
+    if (team && fr_team_size(team) < 2)
+        return fr_fail(ctx, FR_INVALID, "links are measured between two processes at least");
+    FR_TRY(measure(ctx, transport, team, half_trip));
+    double longer = half_trip[1] - half_trip[0];
+    bool is_free = longer < half_trip[0]; /* 16 MB as fast as 8 bytes */
+    if (n < 1) n = fr__cpu_count();
+    FR_TRY(fr_cluster_flat(ctx, n, is_free ? 0 : (double)large_bytes / longer, half_trip[0], out));
+    (*out)->name = "this-machine";
+    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < n; i++) (*out)->devices[i].memory = memory / n;
+    return FR_OK;
+}

@@ -1,0 +1,373 @@
+/* predict.c -- a run on the virtual clock before it begins.
+ *
+ * On this machine each stage is measured by itself, as many at once as workers will run at once, so
+ * that caches and memory are shared as they will be. More workers than cores take turns: a
+ * mini-batch then takes at least the computation of all of them, spread over the cores. On a
+ * cluster the whole model is measured, node by node, and the devices' speeds do the rest. */
+#include "train/predict.h"
+
+#include <forerun/probe.h>
+
+#include "base/thread.h"
+#include "io/conf.h"
+#include "train/layout.h"
+#include "train/setup.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MOST_S 0.6        /* spent on measuring a wave of stages */
+#define SHARE_OF_RUN 0.02 /* likewise, of what the run will take */
+#define FULL 0.55  /* of the cores' time that an emulation may use: what is late stays late */
+#define MARGIN 1.4 /* an emulated instruction over the computation it stands for */
+#define SUM_BYTES (4 * (size_t)FR_BUCKET_BYTES)
+enum { STEADY = 200 }; /* mini-batches that tell the beat of a pipeline */
+
+/* --- what is measured ----------------------------------------------------------------------- */
+
+/* As the engine decides it: an update rides on the backward unless somebody needs the gradient
+ * whole, or waits for this stage. */
+static bool rides(const fr_setup *s, int stage)
+{
+    const fr_settings *t = &s->settings;
+    const fr_pipeline *p = &s->pipeline;
+    const fr_schedule *q = p->schedule;
+    bool sums = q->replicas[stage] > 1 && strcmp(p->sync.name, "allreduce") == 0;
+    if (t->clip_norm > 0 || t->grad_norm || p->has_far_ties || sums) return false;
+    if (t->exact_sum && q->n_micro / q->replicas[stage] > 1) return false;
+    for (int i = 0; q->is_flush && !q->is_split && i < q->n_backward; i++)
+        if (q->backward[i].from == stage && q->worker_of[q->backward[i].to] != q->worker_of[stage])
+            return false;
+    return true;
+}
+
+static fr_probe_desc describe(const fr_setup *s)
+{
+    const fr_settings *t = &s->settings;
+    return (fr_probe_desc){.graph = s->graph,
+                           .backend = t->backend,
+                           .n_threads = t->threads > 0 ? t->threads : 1,
+                           .first_cpu = -1,
+                           .batch = (int)(t->batch / t->micro),
+                           .n_micro = (int)t->micro,
+                           .rides = true,
+                           .optimizer = t->optimizer,
+                           .options = t->optim};
+}
+
+static fr_probe_desc describe_stage(const fr_setup *s, int stage)
+{
+    const fr_settings *t = &s->settings;
+    const fr_schedule *q = s->pipeline.schedule;
+    fr_probe_desc d = describe(s);
+    d.stage = &s->pipeline.stages[stage];
+    d.n_micro = q->n_micro / q->replicas[stage];
+    d.split_backward = q->is_split;
+    d.rides = rides(s, stage);
+    d.policy = t->policy;
+    d.seat = (fr_seat){.stage = stage,
+                       .n_stages = q->n_stages,
+                       .lead = fr_schedule_lead(q, stage),
+                       .n_micro = d.n_micro,
+                       .exact = t->exact,
+                       .lr_warmup = t->lr_warmup,
+                       .n_slots = q->n_slots[stage]};
+    return d;
+}
+
+/* How many probes run at once here, and on which cores. */
+typedef struct wave {
+    int n, n_threads, first_cpu; /* first_cpu -1: wherever */
+} wave;
+
+static wave plan_wave(const fr_setup *s)
+{
+    int n_cores = fr__cpu_count(), neighbour, n_neighbours;
+    int n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
+    fr_team_neighbours(s->team, &neighbour, &n_neighbours);
+    wave w = {.n_threads = s->settings.threads};
+    if (w.n_threads == 0) w.n_threads = n_cores / (n_local * n_neighbours);
+    if (w.n_threads < 1) w.n_threads = 1;
+    w.n = n_cores / w.n_threads / n_neighbours;
+    if (w.n > n_local) w.n = n_local;
+    if (w.n < 1) w.n = 1;
+    bool fits = w.n * w.n_threads * n_neighbours <= n_cores;
+    w.first_cpu = s->settings.pin && fits ? neighbour * w.n * w.n_threads : -1;
+    return w;
+}
+
+/* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
+ * cores have something to do. parts: [stage]. *step_s: the longest mini-batch. */
+static fr_status probe_wave(fr_setup *s, const wave *w, int first, double seconds,
+                            fr_profile **parts, double *step_s)
+{
+    int n_stages = s->pipeline.n_stages;
+    fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n);
+    fr_profile **found = FR_NEW_ARRAY(fr_profile *, w->n);
+    fr_status status = d && found ? FR_OK : fr__no_memory(s->ctx, (size_t)w->n, "a profile");
+    for (int i = 0; i < w->n && status == FR_OK; i++) {
+        d[i] = describe_stage(s, (first + i) % n_stages);
+        d[i].n_threads = w->n_threads;
+        d[i].first_cpu = w->first_cpu < 0 ? -1 : w->first_cpu + i * w->n_threads;
+        d[i].seconds = seconds;
+    }
+    if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n, d, found);
+    for (int i = 0; i < w->n && status == FR_OK; i++) {
+        *step_s = fmax(*step_s, found[i]->step_s);
+        if (first + i >= n_stages) {
+            fr_profile_free(found[i]);
+            continue;
+        }
+        fr_profile_free(parts[first + i]);
+        parts[first + i] = found[i];
+    }
+    fr__free(d);
+    fr__free(found);
+    return status;
+}
+
+static fr_status probe_stages(fr_setup *s, double seconds, fr_profile **parts, double *step_s)
+{
+    wave w = plan_wave(s);
+    *step_s = 0;
+    for (int first = 0; first < s->pipeline.n_stages; first += w.n)
+        FR_TRY(probe_wave(s, &w, first, seconds, parts, step_s));
+    return FR_OK;
+}
+
+/* A quick look first; a longer one if the run is long enough to be worth it. */
+static fr_status measure_stages(fr_setup *s, fr_profile **out)
+{
+    int n = s->pipeline.n_stages;
+    double step_s = 0;
+    fr_profile **parts = FR_NEW_ARRAY(fr_profile *, n);
+    if (!parts) return fr__no_memory(s->ctx, (size_t)n * sizeof *parts, "a profile");
+    fr_status status = probe_stages(s, 0, parts, &step_s);
+    double worth = fmin(MOST_S, SHARE_OF_RUN * step_s * (double)s->n_steps);
+    if (status == FR_OK && worth > 4 * step_s) /* else it would look hardly longer than it did */
+        status = probe_stages(s, worth, parts, &step_s);
+    if (status == FR_OK) status = fr_profile_join(s->ctx, n, (const fr_profile *const *)parts, out);
+    for (int k = 0; k < n; k++) fr_profile_free(parts[k]);
+    fr__free(parts);
+    return status;
+}
+
+/* --- a profile of the whole model ------------------------------------------------------------- */
+
+fr_status fr__predict_check_profile(fr_setup *s, const fr_profile *p, const char *path)
+{
+    int n = fr_graph_n_nodes(s->graph);
+    if (p->n_nodes != n)
+        return fr_fail(s->ctx, FR_INVALID,
+                       "%s has %d nodes, the model %s has %d; make a profile of this model with "
+                       "`forerun profile`",
+                       path, p->n_nodes, fr_graph_name(s->graph), n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(p->nodes[i].name, fr_graph_node(s->graph, i)->name) != 0)
+            return fr_fail(s->ctx, FR_INVALID,
+                           "%s: node %d is %s, in the model %s it is %s; make a profile of this "
+                           "model with `forerun profile`",
+                           path, i, p->nodes[i].name, fr_graph_name(s->graph),
+                           fr_graph_node(s->graph, i)->name);
+    return FR_OK;
+}
+
+static fr_status read_profile(fr_setup *s, int batch, fr_profile **out)
+{
+    fr_profile *p = NULL;
+    FR_TRY(fr_profile_read(s->ctx, s->settings.profile, &p));
+    fr_status status = fr__predict_check_profile(s, p, s->settings.profile);
+    if (status == FR_OK) status = fr_profile_scaled(s->ctx, p, batch, out);
+    fr_profile_free(p);
+    return status;
+}
+
+/* All cores busy with the same: a device of speed 1 is one of them. */
+static fr_status measure_model(fr_setup *s, int batch, fr_profile **out)
+{
+    fr_probe_desc d = describe(s);
+    int n = fr__cpu_count() / d.n_threads;
+    if (n < 1) n = 1;
+    d.batch = batch;
+    d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
+    if (d.n_micro < 1) d.n_micro = 1;
+    d.rides = s->settings.clip_norm == 0;
+    d.seconds = MOST_S;
+    fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
+    fr_profile **found = FR_NEW_ARRAY(fr_profile *, n);
+    fr_status status = all && found ? FR_OK : fr__no_memory(s->ctx, (size_t)n, "a profile");
+    for (int i = 0; i < n && status == FR_OK; i++) {
+        all[i] = d;
+        if (s->settings.pin) all[i].first_cpu = i * d.n_threads;
+    }
+    if (status == FR_OK) status = fr_probe_nodes(s->ctx, n, all, found);
+    for (int i = 0; found && i < n; i++) {
+        if (i == 0 && status == FR_OK)
+            *out = found[i];
+        else
+            fr_profile_free(found[i]);
+    }
+    fr__free(all);
+    fr__free(found);
+    return status;
+}
+
+fr_status fr__predict_profile(fr_setup *s, int batch, fr_profile **out)
+{
+    *out = NULL;
+    return s->settings.profile ? read_profile(s, batch, out) : measure_model(s, batch, out);
+}
+
+/* --- sums of replicas on this machine --------------------------------------------------------- */
+
+/* As the bandwidth of links over which a ring would take as long; 0: there is nothing to add. */
+static fr_status measure_sums(fr_setup *s, double *bandwidth)
+{
+    const fr_schedule *q = s->pipeline.schedule;
+    const fr_transport *t = s->settings.transport;
+    int n = 1, n_ranks = fr_team_size(s->team);
+    double seconds = 0;
+    *bandwidth = 0;
+    for (int k = 0; k < q->n_stages; k++) n = q->replicas[k] > n ? q->replicas[k] : n;
+    if (n == 1) return FR_OK;
+    if (!t) t = fr_transport_find(fr__layout_transport(&s->settings, s->team));
+    if (n % n_ranks != 0) n = n_ranks; /* every process takes part */
+    FR_TRY(fr_probe_sum(s->ctx, t, s->team, n, SUM_BYTES, &seconds));
+    *bandwidth = 2.0 * (n - 1) / n * SUM_BYTES / seconds;
+    return FR_OK;
+}
+
+/* --- the clock -------------------------------------------------------------------------------- */
+
+/* Here the adding is the workers' own work, done when they wait for the sum: nothing overlaps. */
+static fr_status join_replicas(fr_setup *s, fr_prediction *p)
+{
+    double bandwidth;
+    FR_TRY(measure_sums(s, &bandwidth));
+    if (bandwidth == 0) return FR_OK;
+    return fr_cluster_flat(s->ctx, s->pipeline.schedule->n_workers, bandwidth, 0, &p->here);
+}
+
+static fr_status check_cluster(fr_setup *s, const fr_cluster *c)
+{
+    const fr_settings *t = &s->settings;
+    int n_workers = s->pipeline.schedule->n_workers;
+    fr_conf *parallel;
+    FR_TRY(fr_conf_section(s->conf, "parallel", &parallel));
+    if (n_workers > c->n_devices)
+        return fr_conf_fail(parallel, "cluster",
+                            "the run has %d workers, %s has %d devices; use fewer stages or "
+                            "replicas, or a larger cluster",
+                            n_workers, t->cluster, c->n_devices);
+    if (t->n_devices > 0 && t->n_devices != n_workers)
+        return fr_conf_fail(parallel, "devices", "%d devices for %d workers; give one for each",
+                            t->n_devices, n_workers);
+    for (int i = 0; i < t->n_devices; i++) {
+        if (t->devices[i] >= c->n_devices)
+            return fr_conf_fail(parallel, "devices", "there is no device %d; they are 0 to %d",
+                                t->devices[i], c->n_devices - 1);
+        for (int k = 0; k < i; k++)
+            if (t->devices[k] == t->devices[i])
+                return fr_conf_fail(parallel, "devices", "device %d has two workers, %d and %d",
+                                    t->devices[i], k, i);
+    }
+    return FR_OK;
+}
+
+static fr_status spread(fr_setup *s, fr_prediction *p)
+{
+    const fr_pipeline *q = &s->pipeline;
+    const fr_spread_desc d = {.profile = p->profile,
+                              .n_stages = q->n_stages,
+                              .cuts = q->cuts,
+                              .replicas = q->schedule->replicas,
+                              .schedule = q->schedule,
+                              .n_micro = q->schedule->n_micro,
+                              .recompute = q->recompute,
+                              .policy = s->settings.policy,
+                              .cluster = p->cluster ? p->cluster : p->here,
+                              .device_of = s->settings.n_devices > 0 ? s->settings.devices : NULL};
+    return fr_spread_make(s->ctx, &d, &p->spread);
+}
+
+/* Seconds of a mini-batch if one worker of speed 1 did everything. */
+static double work_of(const fr_setup *s, const fr_prediction *p)
+{
+    const fr_schedule *q = s->pipeline.schedule;
+    double sum = 0;
+    for (int k = 0; k < q->n_stages; k++) {
+        const fr_stage_cost *c = &p->spread.timing.cost[k];
+        double back = q->is_split ? c->back_input + c->back_weight : c->backward;
+        sum += q->n_micro * (c->forward + back) + q->replicas[k] * c->step;
+    }
+    return sum;
+}
+
+static double choose_scale(const fr_setup *s, const fr_prediction *p)
+{
+    double fastest = 0;
+    for (int w = 0; w < s->pipeline.schedule->n_workers; w++) {
+        double speed = p->spread.timing.speed ? p->spread.timing.speed[w] : 1;
+        fastest = fmax(fastest, speed);
+    }
+    if (s->settings.scale > 0) return s->settings.scale;
+    double for_cores = p->host_s / (FULL * fr__cpu_count() * p->s_per_batch);
+    return fmax(1, fmax(for_cores, MARGIN * fastest));
+}
+
+static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
+{
+    const fr_schedule *q = s->pipeline.schedule;
+    bool sums = strcmp(s->pipeline.sync.name, "allreduce") == 0;
+    int64_t most = q->n_batches > STEADY ? 2 * (int64_t)q->n_batches : STEADY;
+    if (n_batches == 0) n_batches = s->n_steps < most ? s->n_steps : most;
+    const fr_sim_desc d = {.schedule = q,
+                           .timing = p->spread.timing,
+                           .n_batches = n_batches,
+                           .sync_every = sums ? 0 : s->pipeline.sync.every,
+                           .overlaps = p->cluster && !s->settings.exact_sum,
+                           .rides = !p->cluster,
+                           .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
+                                             (s->settings.clip_norm > 0 || s->settings.grad_norm ||
+                                              s->pipeline.has_far_ties),
+                           .n_events = n_events};
+    FR_TRY(fr_simulate(s->ctx, &d, &p->result));
+    p->s_per_batch = p->result.s_per_batch;
+    p->host_s = work_of(s, p);
+    if (p->cluster)
+        p->scale = choose_scale(s, p);
+    else if (q->n_workers > fr__cpu_count() && fr_team_size(s->team) == 1)
+        p->s_per_batch = fmax(p->s_per_batch, p->host_s / fr__cpu_count());
+    p->is_made = true;
+    return FR_OK;
+}
+
+fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
+{
+    const fr_settings *t = &s->settings;
+    uint64_t start = fr__now_ns();
+    memset(p, 0, sizeof *p);
+    p->is_measured = !t->profile;
+    if (t->cluster) {
+        FR_TRY(fr_cluster_read(s->ctx, t->cluster, &p->cluster));
+        FR_TRY(check_cluster(s, p->cluster));
+    }
+    if (t->cluster || t->profile)
+        FR_TRY(fr__predict_profile(s, (int)(t->batch / t->micro), &p->profile));
+    else
+        FR_TRY(measure_stages(s, &p->profile));
+    if (!t->cluster) FR_TRY(join_replicas(s, p));
+    p->spent_s = (double)(fr__now_ns() - start) * 1e-9;
+    FR_TRY(spread(s, p));
+    return run_clock(s, n_batches, n_events, p);
+}
+
+void fr__prediction_free(fr_prediction *p)
+{
+    fr_sim_free(&p->result);
+    fr_spread_free(&p->spread);
+    fr_profile_free(p->profile);
+    fr_cluster_free(p->cluster);
+    fr_cluster_free(p->here);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,66 @@
+# What is said before a run: predictions, simulated runs, emulated clusters.
+# shellcheck shell=bash disable=SC1091,SC2154,SC2086
+. "$(dirname "$0")/lib.bash"
+
+cat >net.yaml <<YAML
+model: {name: mlp, inputs: 12, depth: 4, width: 16, classes: 4}
+data: {name: synthetic, n: 100, n_eval: 50}
+train: {batch: 16, micro: 4, steps: 12, seed: 3, optimizer: {name: sgd, lr: 0.01, momentum: 0.9}}
+parallel: {threads: 1}
+YAML
+cat >pair.yaml <<YAML
+name: a pair
+device: {name: fast, speed: 1, memory: 1 GB}
+topology: {bandwidth: 100 MB/s, latency: 100 us, devices: 2}
+YAML
+sed 's/1 GB/10 kB/; s/a pair/small/' pair.yaml >small.yaml
+sha() { field "$1/summary.json" weights_sha256; }
+two="parallel={threads: 1, method: 1f1b, stages: 2}"
+
+# --- every run says what it expects, unless told not to ---
+run 0 train net.yaml --out plain --set "$two"
+grep -q 'predicted: .* a mini-batch' err || fail "no prediction before the run"
+grep -q 'a mini-batch took .*, predicted ' err || fail "no prediction against what came"
+[ "$(field plain/summary.json predicted_s_per_batch)" != null ] || fail "no prediction kept"
+[ "$(field plain/summary.json prediction_error)" != null ] || fail "no error kept"
+run 0 train net.yaml --out silent --set "$two" --set run.predict=false
+! grep -q "predicted: " err || fail "a prediction nobody wanted"
+same "$(field silent/summary.json predicted_s_per_batch)" null "prediction not made"
+same "$(sha silent)" "$(sha plain)" "weights with and without a prediction"
+
+# --- emulated: marked everywhere, the same weights ---
+run 0 train net.yaml --out emulated --set "$two" --set parallel.cluster=pair.yaml
+grep -q 'EMULATED on a pair' err || fail "an emulated run must say so"
+grep -q '(emulated)' err || fail "an emulated time must say so"
+grep -q '"emulated"' emulated/summary.json || fail "summary: not marked as emulated"
+same "$(sha emulated)" "$(sha plain)" "weights of an emulated run"
+run 0 train emulated/config.yaml --out again # the saved config finds the cluster
+same "$(sha again)" "$(sha plain)" "weights of the saved config"
+
+# --- what cannot be ---
+run 2 train net.yaml --out x --set "$two" --set parallel.cluster=small.yaml
+grep -q 'device fast.* of .*small.yaml has' err || fail "memory of a device: $(cat err)"
+run 2 train net.yaml --out x --set parallel.method=1f1b --set parallel.stages=3 --set parallel.cluster=pair.yaml
+grep -q 'the run has 3 workers, .* has 2 devices' err || fail "too few devices: $(cat err)"
+run 2 train net.yaml --out x --set "$two" --set parallel.cluster=pair.yaml --set 'parallel.devices=[0, 0]'
+grep -q 'device 0 has two workers' err || fail "one device twice: $(cat err)"
+run 2 train net.yaml --out x --set "$two" --set 'parallel.devices=[0, 1]'
+grep -q 'set parallel.cluster too' err || fail "devices of nothing: $(cat err)"
+run 2 train net.yaml --out x --set "$two" --set 'parallel.recompute=[2]'
+grep -q 'there is no stage 2' err || fail "recompute of nothing: $(cat err)"
+[ ! -e x ] || fail "a refused run left a folder"
+
+# --- recompute: less memory, the same weights ---
+run 0 train net.yaml --out again2 --set "$two" --set parallel.recompute=true
+same "$(sha again2)" "$(sha plain)" "weights with recompute"
+
+# --- simulate ---
+run 0 simulate net.yaml --set "$two" --cluster pair.yaml --trace t.json
+grep -q '^simulated: a mini-batch takes' out || fail "no time"
+grep -q SIMULATED t.json || fail "a trace of a simulation must say so"
+run 0 simulate net.yaml --set "$two" --cluster small.yaml
+grep -q 'does NOT fit' out || fail "does not fit"
+run 0 simulate net.yaml --set "$two" --cluster pair.yaml --json
+grep -q '"simulated": true' out || fail "JSON"
+run 2 simulate
+run 2 simulate net.yaml --cluster nowhere.yaml
