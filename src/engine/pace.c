@@ -149,6 +149,12 @@ uint64_t fr__pace_told(const fr_pace *p, uint64_t wall_ns)
     return fr__pace_ns(p, virtual_of(p, wall_ns));
 }
 
+uint64_t fr_engine_now(const fr_engine *e)
+{
+    uint64_t now = fr__now_ns();
+    return e->pace ? fr__pace_told(e->pace, now) : now;
+}
+
 uint64_t fr__pace_shrunk(const fr_pace *p, uint64_t wall_ns)
 {
     return (uint64_t)((double)wall_ns / p->scale);

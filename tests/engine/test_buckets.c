@@ -134,6 +134,14 @@ static double timed(bool overlaps, double bucket)
     return ms;
 }
 
+/* Others use this machine too: a run that was held up is made again. */
+static void assert_takes(bool overlaps, double bucket, double expected)
+{
+    double ms = 0;
+    for (int i = 0; i < 5 && !(fabs(ms - expected) < 3); i++) ms = timed(overlaps, bucket);
+    if (!(fabs(ms - expected) < 3)) fail_msg("%g ms a mini-batch, expected %g", ms, expected);
+}
+
 /* The last two buckets of the block, B0 and B1 here, are 4 MB of 8.01 each: final at 30 and 60 ms
  * of the backward, if gradients come evenly; the first is next to nothing. */
 static void buckets_travel_beside(void **unused)
@@ -141,14 +149,11 @@ static void buckets_travel_beside(void **unused)
     (void)unused;
     /* short ones: B1 is handed in at the end, and takes 12; each is stepped as it comes, the last
      * half after it */
-    double ms = timed(true, 12);
-    if (!(fabs(ms - (20 + 60 + 12 + 5)) < 4)) fail_msg("%g ms, expected 97", ms);
+    assert_takes(true, 12, 20 + 60 + 12 + 5);
     /* long ones: B0 goes from 30 to 80, then B1 to 130 */
-    ms = timed(true, 50);
-    if (!(fabs(ms - (20 + 30 + 50 + 50 + 5)) < 5)) fail_msg("%g ms, expected 155", ms);
+    assert_takes(true, 50, 20 + 30 + 50 + 50 + 5);
     /* the norm needs all of them: one step after the last */
-    ms = timed(false, 50);
-    if (!(fabs(ms - (20 + 30 + 50 + 50 + 10)) < 5)) fail_msg("%g ms, expected 160", ms);
+    assert_takes(false, 50, 20 + 30 + 50 + 50 + 10);
 }
 
 int main(void)
