@@ -307,9 +307,9 @@ static void lateness_is_told(void **unused)
     rig_options o = {.n_micro = 1, .fault = "slow:worker=0,ms=10"};
     set_costs(&s, 1, 1, 0);
     open_paced(&r, MLP, &o, &s, 1);
-    rig_steps(&r, 0, 4);
+    rig_steps(&r, 0, 8);
     fr_overrun over = fr_engine_overrun(r.engine);
-    assert_true(over.late_s > 4 * 20e-3);
+    assert_true(over.late_s > 8 * 20e-3 && fabs(over.paced_s - 8 * 2e-3) < 1e-9);
     rig_close(&r);
 }
 
