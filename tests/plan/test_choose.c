@@ -274,6 +274,7 @@ static void memory_decides(void **state)
     fr_choice_free(c);
     fr_cluster_free(cluster);
 
+    model_fini(&m);
     model_init(&m, ctx, 1e-3, 16 << 20, 1000); /* 16 MB of activations a node and sample */
     cluster = flat(ctx, 2, 1e12, 300 << 20);
     c = choose(ctx, &m, cluster, 16, false, FR_OK);
