@@ -9,11 +9,13 @@
  * `scale`, is the virtual one.
  *
  * A worker that comes late by a little (other threads were on its core) makes up for it with its
- * next sleeps; by more, it sets its clock on and the time is counted as overrun.
+ * next sleeps; by more, it sets its clock on and the time is counted as overrun. What is computed
+ * does not depend on it; only links may then see messages in another order than they should.
  *
  * Replicas (and boards) meet: each hands in at a time of its own, during the last backward at the
  * share of it by which the bucket is final; the links get the sum when it is its turn in virtual
- * time, which is when somebody sends something later or asks for it. */
+ * time (buckets of a block follow each other), which is when somebody sends something later or asks
+ * for it. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -22,7 +24,7 @@
 #include <time.h>
 
 enum {
-    SLACK_NS = 2000000,   /* of the wall clock: late, but to be made up for */
+    SLACK_NS = 20000000,  /* of the wall clock: late, but to be made up for */
     NAP_NS = 50000000,    /* between two looks whether the run was given up */
     TIMER_SLACK_NS = 1000 /* else 50 us */
 };
@@ -36,6 +38,8 @@ typedef struct round_state {
 
 struct fr_meeting {
     fr_meeting *next;
+    fr_meeting *before; /* the bucket that goes first, or NULL */
+    double through[2];  /* [round]: when the last such one was */
     int n_members;
     int *devices; /* [n_members] */
     size_t bytes;
@@ -173,6 +177,7 @@ void fr__pace_begin(fr_engine *e)
     p->n_due = 0;
     for (fr_meeting *m = p->meetings; m; m = m->next) {
         memset(m->rounds, 0, sizeof m->rounds);
+        memset(m->through, 0, sizeof m->through);
         memset(m->posts, 0, (size_t)p->n_workers);
         memset(m->takes, 0, (size_t)p->n_workers);
     }
@@ -254,6 +259,8 @@ fr_overrun fr_engine_overrun(const fr_engine *e)
 
 /* --- meetings -------------------------------------------------------------------------------- */
 
+void fr__pace_follow(fr_meeting *m, fr_meeting *before) { m->before = before; }
+
 fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes, fr_meeting **out)
 {
     fr_pace *p = e->pace;
@@ -272,22 +279,32 @@ fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes
     return FR_OK;
 }
 
+/* When the links may get a complete round: not before the bucket that goes first is through. */
+static double turn(const fr_meeting *m, int round)
+{
+    const round_state *r = &m->rounds[round];
+    if (!m->before) return r->ready;
+    if (m->before->rounds[round].is_due) return INFINITY;
+    return fmax(r->ready, m->before->through[round]);
+}
+
 /* With the lock held: the links get what is due until then, in order. */
 static void serve(fr_pace *p, double until)
 {
     while (p->n_due > 0) {
         fr_meeting *first = NULL;
-        round_state *next = NULL;
+        double earliest = until;
+        int round = 0;
         for (fr_meeting *m = p->meetings; m; m = m->next)
-            for (int i = 0; i < 2; i++) {
-                round_state *r = &m->rounds[i];
-                if (r->is_due && r->ready <= until && (!next || r->ready < next->ready))
-                    next = r, first = m;
-            }
-        if (!next) return;
-        next->done =
-            fr_links_sum(p->links, first->n_members, first->devices, first->bytes, next->ready);
-        next->is_due = false;
+            for (int i = 0; i < 2; i++)
+                if (m->rounds[i].is_due && turn(m, i) <= earliest &&
+                    (!first || turn(m, i) < earliest))
+                    first = m, round = i, earliest = turn(m, i);
+        if (!first) return;
+        round_state *r = &first->rounds[round];
+        r->done = first->through[round] =
+            fr_links_sum(p->links, first->n_members, first->devices, first->bytes, earliest);
+        r->is_due = false;
         p->n_due--;
     }
 }
@@ -313,9 +330,10 @@ void fr__pace_take(fr_worker *w, fr_meeting *m)
 {
     fr_pace *p = w->engine->pace;
     pthread_mutex_lock(&p->lock);
-    round_state *r = &m->rounds[m->takes[w->index]];
+    int round = m->takes[w->index];
+    round_state *r = &m->rounds[round];
     m->takes[w->index] ^= 1;
-    serve(p, r->ready);
+    serve(p, turn(m, round));
     double done = r->done;
     if (++r->n_taken == m->n_members) *r = (round_state){0};
     pthread_mutex_unlock(&p->lock);
