@@ -10,7 +10,7 @@
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
-    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin locales dataset-fashion-mnist"
+    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
 dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
 
@@ -36,6 +36,7 @@ look() {
     echo '#include <dnnl.h>' | cc -E -x c - >/dev/null 2>&1 ||
         echo "  oneDNN 2.x (library dnnl, header dnnl.h, built for OpenMP)"
     command -v mpicc >/dev/null || echo "  Open MPI (only for runs of many processes)"
+    pkg-config --exists cbc 2>/dev/null || echo "  CBC (only for the planner dlplacer)"
 }
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     missing=$(look)

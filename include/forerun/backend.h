@@ -156,6 +156,8 @@ typedef struct fr_node_time {
 void fr_program_time(fr_program *p, fr_node_time *times);
 /* Bytes of a slot that are there for a node of the graph; over all nodes they are slot_bytes. */
 size_t fr_program_kept_bytes(const fr_program *p, int node);
+/* Bytes of buffers and cache that are a node's. */
+size_t fr_program_fixed_bytes(const fr_program *p, int node);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,8 @@ typedef struct fr_profile_node {
     int64_t output_bytes; /* of a micro-batch: what crosses if it is cut here */
     int64_t kept_bytes;   /* of a micro-batch, from its forward to its backward */
     int64_t param_bytes;  /* trained */
+    int64_t fixed_bytes;  /* held beside, whatever the micro-batch: running statistics, weights in
+                             another layout */
     double flops;         /* of a micro-batch, forward and backward; 0: not known */
     int n_inputs;
     const int *inputs; /* nodes, all smaller */
@@ -77,6 +79,7 @@ typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
     int64_t param_bytes; /* what replicas add up */
     int64_t kept_bytes;  /* a slot */
+    int64_t fixed_bytes;
     fr_curve final;
 } fr_stage_cost;
 

@@ -14,19 +14,29 @@ extern "C" {
 
 typedef struct fr_plan_problem {
     const fr_profile *profile;
-    const fr_cluster *cluster;
-    int n_devices;    /* that may be used; 0: all of the cluster's */
+    const fr_cluster *cluster; /* NULL: n_devices alike */
+    int n_devices;             /* that may be used; 0: all of the cluster's */
     double bandwidth; /* planners that know one bandwidth only: bytes/s; 0: the cluster's slowest */
     int n_micro;      /* micro-batches of a mini-batch, where it matters */
     int n_stages;     /* wanted; 0: any */
-    int64_t memory;   /* of a device; 0: the cluster's, or any */
-    bool no_replicas; /* one worker a stage */
-    double seconds;   /* solver's limit; 0: 60 */
+    int replicas;     /* wanted, of every stage; 0: any */
+    bool deals_evenly; /* replicas divide n_micro, as schedules want it */
+    int64_t memory;    /* of a device; 0: the cluster's, or any */
+    bool contiguous; /* stages are ranges of nodes in order, as the engine cuts; else pipedream may
+                        put branches into different stages, as its authors do */
+    double seconds;  /* solver's limit; 0: 60 */
+    /* Machines of each level and their bandwidth, the innermost first, as PipeDream counts them;
+     * 0: the cluster's, or one level. */
+    int n_levels;
+    const int *level_n;
+    const double *level_bandwidth;
+    const char *objective; /* brute: the planner whose count it goes by; NULL: exact */
 } fr_plan_problem;
 
 typedef struct fr_plan_stage {
-    int first, last; /* nodes first .. last - 1 */
+    int first, last; /* nodes first .. last - 1; where others lie between, see stage_of */
     int replicas;
+    int device;    /* of the first replica; the others follow */
     double time_s; /* as the planner counts it */
 } fr_plan_stage;
 
@@ -35,6 +45,7 @@ typedef struct fr_plan {
     int n_stages;
     fr_plan_stage *stages;
     double time_s;   /* what the planner minimised: of a mini-batch (or micro-batch, see it) */
+    int *stage_of;   /* [node]; -1: data fed from outside */
     int *device_of;  /* [node], dlplacer only; else NULL */
     double *start_s; /* [node], dlplacer only */
     bool is_optimal; /* proved, by its own count */

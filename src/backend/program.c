@@ -370,6 +370,20 @@ void fr_program_free(fr_program *p)
 
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
 size_t fr_program_kept_bytes(const fr_program *p, int node) { return p->kept[node]; }
+
+size_t fr_program_fixed_bytes(const fr_program *p, int node)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < p->n_units; i++)
+        if (p->units[i].spec.nodes[0] == node)
+            bytes += fr__align_up(p->units[i].kernel->cache_bytes);
+    for (int i = 0; i < p->n_params; i++)
+        if (p->params[i].is_buffer &&
+            fr_graph_param(p->graph, p->params[i].pub.param)->node == node)
+            bytes += fr__align_up(p->params[i].layout.bytes);
+    return bytes;
+}
+
 int fr_program_n_inputs(const fr_program *p) { return p->n_inputs; }
 int fr_program_n_outputs(const fr_program *p) { return p->n_outputs; }
 const fr_port *fr_program_input(const fr_program *p, int i) { return &p->inputs[i]; }

@@ -22,7 +22,8 @@
 #define FR_PROFILE_INTS(X) \
     X(output_bytes, true)  \
     X(kept_bytes, false)   \
-    X(param_bytes, true)
+    X(param_bytes, true)   \
+    X(fixed_bytes, false)
 
 /* Behind fr_profile.arena. */
 struct fr_profile_store {

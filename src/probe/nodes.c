@@ -160,6 +160,7 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
                                  fr_shape_text(&n->shape, shape, sizeof shape));
     to->output_bytes = 4 * fr_shape_count(&n->shape) * batch;
     to->kept_bytes = (int64_t)fr_program_kept_bytes(p->rig->program, node);
+    to->fixed_bytes = (int64_t)fr_program_fixed_bytes(p->rig->program, node);
     to->flops = (n->flops_forward + n->flops_back_input + n->flops_back_weight) * batch;
     to->n_inputs = n->n_inputs;
     to->inputs = n->inputs;
@@ -191,13 +192,12 @@ static fr_status report(struct probe *p)
 {
     const fr_rig *r = p->rig;
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
-    bool has_drift = r->drift != NULL;
     fr_profile out = {.model = fr_graph_name(p->d->graph),
                       .batch = p->d->batch,
                       .n_nodes = p->n_nodes,
                       .n_micro = p->d->n_micro,
                       .workspace_bytes = (double)sizes->workspace_bytes,
-                      .state_per_weight = p->d->optimizer->n_state + has_drift};
+                      .state_per_weight = p->d->optimizer->n_state};
     out.nodes = FR_ARENA_ARRAY(&p->rig->arena, fr_profile_node, p->n_nodes);
     out.machine =
         fr__arena_printf(&p->rig->arena, "%s; %d at once", fr_device_about(r->dev), p->n_at_once);

@@ -1,7 +1,7 @@
 /* spread.c -- a layout of a model by numbers: its schedule, what everything takes, what it holds.
  *
  * Memory is estimated from the profile by the rules the engine allocates by: blocks of weights as
- * the policy asks for, one block of gradients and about one more where replicas add them up,
+ * the policy asks for, one block of gradients and a share of one where replicas add them up,
  * optimizer states, slots (or, with recompute, their outputs and the areas that backwards share),
  * a workspace, and buffers for gradients under way. */
 #include "sim/sim.h"
@@ -172,7 +172,8 @@ static bool find_uses(maker *m)
 }
 
 /* Bytes of a slot: what the stage keeps, and its outputs, which lie behind. A node that keeps at
- * least its output has counted it; at the border of a stage it lies in the other place. */
+ * least its output has counted it; at the border of a stage it lies in the other place. From an I
+ * to its W the gradient of a node's output is kept, too. */
 static void slot_bytes(const maker *m, int k, double *kept, double *outputs)
 {
     const fr_spread_desc *d = m->d;
@@ -182,6 +183,7 @@ static void slot_bytes(const maker *m, int k, double *kept, double *outputs)
         if (n->is_input) continue;
         bool leaves = m->last_use[i] < 0 || m->last_use[i] >= stage_end(d, k);
         *kept += (double)n->kept_bytes;
+        if (m->s->is_split && n->param_bytes > 0) *kept += (double)n->output_bytes;
         if (!leaves) continue;
         *outputs += (double)n->output_bytes;
         if (n->kept_bytes >= n->output_bytes) *kept -= (double)n->output_bytes;
@@ -230,11 +232,11 @@ static fr_status stage_memory(const maker *m, int k, double *bytes)
     int n_blocks;
     FR_TRY(weight_blocks(m, k, &n_blocks));
     slot_bytes(m, k, &kept, &outputs);
-    *bytes = n_blocks * params;
+    *bytes = n_blocks * params + (double)m->out->timing.cost[k].fixed_bytes;
     if (!s->is_forward_only) {
         bool drifts = m->d->policy && m->d->policy->course == FR_COURSE_DRIFT;
         *bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));
-        if (s->replicas[k] > 1) *bytes += params;
+        if (s->replicas[k] > 1) *bytes += params / s->replicas[k];
     }
     if (recomputes(m->d, k))
         *bytes += s->n_slots[k] * outputs + n_areas(s, k) * (kept + outputs);

@@ -5,9 +5,10 @@
 
 #include <time.h>
 
-static const char line[] = "a = x 4,8,8; b = conv2d a out=6 kernel=3,3 pad=1,1; c = relu b; "
-                           "d = conv2d c out=6 kernel=1,1; e = add d c; f = flatten e; "
-                           "g = linear f out=10";
+static const char line[] =
+    "a = x 4,8,8; n = batch_norm a; b = conv2d n out=6 kernel=3,3 pad=1,1; c = relu b; "
+    "d = conv2d c out=6 kernel=1,1; e = add d c; f = flatten e; "
+    "g = linear f out=10";
 
 static void same_bits(void **state)
 {
@@ -36,10 +37,14 @@ static void same_bits(void **state)
                 assert_true((t->back_weight > 0) == is_trained && (t->ready > 0) == is_trained);
                 assert_true(is_trained ? t->back_input > 0 : t->back_weight == 0);
             }
-            size_t kept = 0;
-            for (int i = 0; i < fr_graph_n_nodes(n.graph); i++)
+            const fr_program_sizes *sizes = fr_program_sizes_of(timed.program);
+            size_t kept = 0, fixed = 0;
+            for (int i = 0; i < fr_graph_n_nodes(n.graph); i++) {
                 kept += fr_program_kept_bytes(timed.program, i);
-            assert_int_equal(kept, fr_program_sizes_of(timed.program)->slot_bytes);
+                fixed += fr_program_fixed_bytes(timed.program, i);
+            }
+            assert_int_equal(fixed, sizes->cache_bytes + sizes->n_buffers * sizeof(float));
+            assert_int_equal(kept, sizes->slot_bytes);
             assert_true(kept > 0);
 
             fr_node_time before = times[fr_graph_find(n.graph, "g")];

@@ -33,6 +33,7 @@ static fr_profile *chain(fr_ctx *ctx)
         nodes[i].inputs = &in[i - 1];
         nodes[i].output_bytes = 10 * i;
         nodes[i].kept_bytes = 100 * i;
+        nodes[i].fixed_bytes = 1000 * i;
     }
     fr_profile by_hand = {.n_nodes = 5, .nodes = nodes}, *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
@@ -59,6 +60,7 @@ static void sums(void **state)
         assert_near(c.step, 0.75);
         assert_int_equal(c.param_bytes, 400);
         assert_int_equal(c.kept_bytes, 1000);
+        assert_int_equal(c.fixed_bytes, 10000);
         assert_ok(ctx, fr_profile_stage(ctx, p, 1, 4, true, &c));
         assert_near(c.forward, 3);
         assert_near(c.backward, 8 + 3);

@@ -106,7 +106,7 @@ static void counts_policy_replicas_and_recompute(void **state)
     rig_check(&r, fr_spread_make(r.ctx, &d, &more));
     assert_int_equal(more.schedule->n_workers, 4);
     assert_int_equal(more.memory[2], more.memory[3]);
-    assert_true(more.memory[2] >= plain.memory[2] + 11000 - 1100 * 2);
+    assert_true(more.memory[2] >= plain.memory[2] + 5500 - 1100 * 2);
     fr_spread_free(&more);
     d.replicas = NULL;
     d.recompute = (bool[]){true, false, false};

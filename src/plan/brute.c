@@ -1,0 +1,98 @@
+/* brute.c -- every layout, counted as another planner counts it: what the others are checked
+ * against. For about 10 nodes and 4 devices.
+ *
+ * Layouts are all ways to cut the units into ranges, with all numbers of replicas, on devices side
+ * by side; where devices differ, all choices of idle ones between. For dlplacer's count it tries
+ * every operator on every device in every order instead (place_brute.c). */
+#include "plan/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct objective {
+    const char *name;
+    fr__score_fn score;
+} objectives[] = {
+    {"exact", fr__score_exact},
+    {"pipedream", fr__score_pipedream},
+    {"dapple", fr__score_dapple},
+    {"bapipe", fr__score_bapipe},
+};
+
+struct search {
+    const struct fr__task *t;
+    fr__score_fn score;
+    struct fr__part *parts, *best; /* (units) */
+    int n_best;
+    double time;
+    int64_t tried;
+};
+
+static void try_all(struct search *o, int n, int u, int device)
+{
+    const struct fr__task *t = o->t;
+    const fr_plan_problem *p = t->problem;
+    if (u == t->n && (!p->n_stages || n == p->n_stages)) {
+        double time = o->score(t, n, o->parts);
+        o->tried++;
+        if (!(time < o->time)) return;
+        o->time = time, o->n_best = n;
+        memcpy(o->best, o->parts, (size_t)n * sizeof *o->best);
+    }
+    if (p->n_stages && n == p->n_stages) return;
+    for (int idle = 0; idle <= (t->are_alike ? 0 : t->n_devices - device); idle++)
+        for (int v = u + 1; v <= t->n; v++)
+            for (int r = 1; device + idle + r <= t->n_devices; r++) {
+                if (!fr__task_may(t, r)) continue;
+                o->parts[n] =
+                    (struct fr__part){.u = u, .v = v, .replicas = r, .device = device + idle};
+                try_all(o, n + 1, v, device + idle + r);
+            }
+}
+
+static fr_status search_ranges(struct fr__task *t, fr__score_fn score, fr_plan **out)
+{
+    struct search o = {.t = t, .score = score, .time = INFINITY};
+    if (t->n > 16 || t->n_devices > 8)
+        return fr_fail(t->ctx, FR_UNSUPPORTED,
+                       "brute: %d nodes on %d devices would take too long; at most 16 on 8", t->n,
+                       t->n_devices);
+    o.parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
+    o.best = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
+    if (!o.parts || !o.best) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    try_all(&o, 0, 0, 0);
+    if (!o.n_best)
+        return fr_fail(t->ctx, FR_INVALID, "brute: none of %lld layouts fits", (long long)o.tried);
+    o.time = score(t, o.n_best, o.best); /* and the times of its stages */
+    FR_TRY(fr__plan_make(t, "brute", o.n_best, o.best, o.time, out));
+    snprintf((*out)->why, sizeof(*out)->why, "the best of all %lld layouts", (long long)o.tried);
+    return FR_OK;
+}
+
+static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
+{
+    const char *name = p->objective ? p->objective : "exact";
+    struct fr__task t;
+    fr_status status = FR_INVALID;
+    *out = NULL;
+    FR_TRY(fr__task_init(ctx, p, &t));
+    size_t n = sizeof objectives / sizeof *objectives, i = 0;
+    while (i < n && strcmp(objectives[i].name, name) != 0) i++;
+    if (i < n)
+        status = search_ranges(&t, objectives[i].score, out);
+    else
+        status = fr_fail(ctx, FR_INVALID,
+                         "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe or "
+                         "dlplacer",
+                         name);
+    if (status == FR_OK) (*out)->is_optimal = true;
+    fr__task_fini(&t);
+    return status;
+}
+
+const fr_planner fr__planner_brute = {
+    .name = "brute",
+    .summary = "every layout of a small model, counted as another planner does",
+    .plan = plan,
+};

@@ -1,0 +1,243 @@
+/* choose.c -- the whole choice: which method, on how many stages, replicas and micro-batches, cut
+ * where, on which devices, with recompute or not, is the fastest that fits.
+ *
+ * Options are tried in the simulator, the most promising first by a quick estimate; one whose bound
+ * is above the best of its kind is left out, and a kind (data parallel, pipelines with a flush,
+ * pipelines without) is given up after so many tries without gain, or instructions walked. The cuts
+ * of the best of each kind are then moved while the simulator says that it helps. */
+#include "plan/choose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MISSES = 40, MOST_MOVES = 60 };
+static const double most_instructions = 1e7; /* of a kind */
+
+/* --- setting up ------------------------------------------------------------------------------- */
+
+static fr_status check(fr_ctx *ctx, const fr_choice_desc *d)
+{
+    if (!d->profile || !d->cluster || d->batch < 1 || d->n_methods < 1)
+        return fr_fail(ctx, FR_INVALID,
+                       "a choice needs a profile, a cluster, a mini-batch and methods");
+    if (d->n_devices < 0 || d->n_devices > d->cluster->n_devices)
+        return fr_fail(ctx, FR_INVALID, "cannot use %d devices; cluster %s has %d", d->n_devices,
+                       d->cluster->name, d->cluster->n_devices);
+    return FR_OK;
+}
+
+static void look_at_cluster(struct fr__chooser *c)
+{
+    const fr_cluster *k = c->d->cluster;
+    c->are_alike = true, c->fastest_link = 0, c->bus = INFINITY, c->has_levels = k->n_groups > 1;
+    for (int i = 1; i < c->n_devices; i++)
+        if (k->devices[i].speed != k->devices[0].speed ||
+            k->devices[i].flops != k->devices[0].flops ||
+            k->devices[i].memory != k->devices[0].memory)
+            c->are_alike = false;
+    for (int g = 0; g < k->n_groups; g++)
+        c->fastest_link =
+            fmax(c->fastest_link, k->groups[g].bandwidth > 0 ? k->groups[g].bandwidth : INFINITY);
+    if (k->n_groups == 0) c->fastest_link = INFINITY;
+    if (k->n_groups == 1 && k->groups[0].is_shared && k->groups[0].bandwidth > 0)
+        c->bus = k->groups[0].bandwidth;
+}
+
+static void fini(struct fr__chooser *c)
+{
+    for (size_t i = 0; i < c->sizes.n; i++) {
+        fr__task_fini(&c->sizes.at[i]->task);
+        fr__vec_fini(&c->sizes.at[i]->cuts);
+    }
+    fr__vec_fini(&c->sizes), fr__vec_fini(&c->options), fr__vec_fini(&c->outcomes);
+    fr_links_free(c->links);
+}
+
+/* --- trying ----------------------------------------------------------------------------------- */
+
+static int by_estimate(const void *a, const void *b)
+{
+    const struct fr__option *x = a, *y = b;
+    if (x->estimate != y->estimate) return x->estimate < y->estimate ? -1 : 1;
+    if (x->n_workers != y->n_workers) return x->n_workers - y->n_workers;
+    return x->method - y->method;
+}
+
+struct kind {
+    int best; /* outcome; -1: none that fits yet */
+    int n_misses;
+    double walked;
+};
+
+static fr_status try_options(struct fr__chooser *c, struct kind *kinds)
+{
+    if (c->options.n) /* nothing to sort otherwise, and no array */
+        qsort(c->options.at, c->options.n, sizeof *c->options.at, by_estimate);
+    for (size_t i = 0; i < c->options.n; i++) {
+        const struct fr__option *o = &c->options.at[i];
+        struct kind *k = &kinds[o->class];
+        struct fr__outcome out;
+        const struct fr__outcome *best = k->best < 0 ? NULL : &c->outcomes.at[k->best];
+        if (best && (o->bound >= best->s_per_batch || k->n_misses >= MOST_MISSES ||
+                     k->walked > most_instructions))
+            continue;
+        k->walked += fr__choose_cost(c, o);
+        FR_TRY(fr__choose_try(c, o, o->method, o->cuts, &out));
+        bool is_better = out.fits && (!best || out.s_per_batch < best->s_per_batch);
+        k->n_misses = is_better ? 0 : k->n_misses + 1;
+        if (!fr__vec_push(&c->outcomes, out)) return fr__no_memory(c->ctx, sizeof out, "layouts");
+        if (is_better) k->best = (int)c->outcomes.n - 1;
+    }
+    return FR_OK;
+}
+
+/* The best pipelines: cuts moved; and what other methods with the same schedule take. */
+static fr_status improve(struct fr__chooser *c, const struct kind *kinds)
+{
+    for (int k = FR__FLUSH; k <= FR__ASYNC; k++) {
+        if (kinds[k].best < 0) continue;
+        struct fr__outcome best = c->outcomes.at[kinds[k].best];
+        int tries = (int)fmin(MOST_MOVES, most_instructions / fr__choose_cost(c, best.option));
+        FR_TRY(fr__choose_refine(c, &best, tries));
+        if (!fr__vec_push(&c->outcomes, best)) return fr__no_memory(c->ctx, sizeof best, "layouts");
+        const fr_plan_method *m = &c->d->methods[best.method];
+        for (int i = 0; i < c->d->n_methods; i++) {
+            const fr_plan_method *other = &c->d->methods[i];
+            struct fr__outcome out;
+            if (i == best.method || other->generator != m->generator ||
+                other->chunks != m->chunks || other->max_stages != m->max_stages ||
+                !fr__choose_can(c, i, best.option))
+                continue;
+            FR_TRY(fr__choose_try(c, best.option, i, best.cuts, &out));
+            if (out.method != i) continue;
+            out.n_moves = best.n_moves;
+            if (!fr__vec_push(&c->outcomes, out))
+                return fr__no_memory(c->ctx, sizeof out, "layouts");
+        }
+    }
+    return FR_OK;
+}
+
+/* --- the result ------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+    const struct fr__outcome *x = a, *y = b;
+    if (x->fits != y->fits) return x->fits ? -1 : 1;
+    if (fabs(x->s_per_batch - y->s_per_batch) > 1e-9 * fmin(x->s_per_batch, y->s_per_batch))
+        return x->s_per_batch < y->s_per_batch ? -1 : 1;
+    if (x->option->n_workers != y->option->n_workers)
+        return x->option->n_workers - y->option->n_workers;
+    return x->method - y->method;
+}
+
+/* Same method on the same numbers of devices: only the better one is told. */
+static bool is_like(const struct fr__outcome *a, const struct fr__outcome *b)
+{
+    const struct fr__option *x = a->option, *y = b->option;
+    return a->method == b->method && x->n_stages == y->n_stages &&
+           memcmp(x->replicas, y->replicas, (size_t)x->n_stages * sizeof *x->replicas) == 0;
+}
+
+static bool fill_candidate(struct fr__chooser *c, const struct fr__outcome *at, fr_candidate *out)
+{
+    const struct fr__option *o = at->option;
+    struct fr__option moved = *o;
+    fr_arena *a = c->arena;
+    moved.cuts = at->cuts;
+    if (fr__choose_weigh(c, &moved) != FR_OK) return false;
+    *out = (fr_candidate){.method = c->d->methods[at->method].name,
+                          .n_stages = o->n_stages,
+                          .n_workers = o->n_workers,
+                          .n_micro = o->size->n_micro,
+                          .chunks = o->chunks,
+                          .recompute = at->recompute,
+                          .is_async = o->class == FR__ASYNC,
+                          .s_per_batch = at->s_per_batch,
+                          .samples_per_s = c->d->batch / at->s_per_batch,
+                          .bubble = at->bubble,
+                          .memory = at->memory,
+                          .peak = at->peak,
+                          .fits = at->fits,
+                          .bound_s = moved.bound,
+                          .why = fr__choose_reason(c, at)};
+    out->cuts = FR_ARENA_ARRAY(a, int, o->n_stages);
+    out->replicas = FR_ARENA_ARRAY(a, int, o->n_stages);
+    out->device_of = FR_ARENA_ARRAY(a, int, o->n_workers);
+    if (!out->cuts || !out->replicas || !out->device_of || !out->why) return false;
+    for (int s = 0; s < o->n_stages; s++) {
+        out->replicas[s] = o->replicas[s];
+        if (s) out->cuts[s - 1] = at->cuts[s - 1];
+    }
+    for (int w = 0; w < o->n_workers; w++) out->device_of[w] = o->device_of ? o->device_of[w] : w;
+    return true;
+}
+
+static fr_status fill_choice(struct fr__chooser *c, fr_choice *choice)
+{
+    int room = c->d->n_kept > 0 ? c->d->n_kept : 10;
+    const struct fr__outcome *best[FR__N_CLASSES] = {NULL}, **kept;
+    choice->at = FR_ARENA_ARRAY(c->arena, fr_candidate, room);
+    kept = FR_ARENA_ARRAY(c->arena, const struct fr__outcome *, room);
+    if (!choice->at || !kept) return fr__no_memory(c->ctx, sizeof(fr_candidate), "candidates");
+    if (c->outcomes.n) qsort(c->outcomes.at, c->outcomes.n, sizeof *c->outcomes.at, by_time);
+    for (size_t i = 0; i < c->outcomes.n; i++) {
+        const struct fr__outcome *at = &c->outcomes.at[i];
+        bool is_new = true;
+        if (at->fits && !best[at->option->class]) best[at->option->class] = at;
+        for (int k = 0; k < choice->n; k++) is_new = is_new && !is_like(kept[k], at);
+        if (!is_new || choice->n == room) continue;
+        kept[choice->n] = at;
+        if (!fill_candidate(c, at, &choice->at[choice->n++]))
+            return fr__no_memory(c->ctx, sizeof(fr_candidate), "candidates");
+    }
+    choice->n_tried = c->n_tried, choice->n_too_large = c->n_too_large;
+    if (!choice->n || !choice->at[0].fits)
+        return fr_fail(c->ctx, FR_INVALID,
+                       "none of %d layouts on up to %d devices of cluster %s fits%s; allow more "
+                       "devices, more memory, a smaller mini-batch%s or more methods",
+                       c->n_tried, c->n_devices, c->d->cluster->name,
+                       c->n_too_large ? " in memory" : "",
+                       c->d->may_recompute ? "" : ", recompute");
+    fr__choose_explain(c, best, kept[0], choice->n > 1 ? kept[1] : NULL, choice->why,
+                       sizeof choice->why);
+    return FR_OK;
+}
+
+fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
+{
+    struct kind kinds[FR__N_CLASSES];
+    *out = NULL;
+    FR_TRY(check(ctx, d));
+    fr_arena *arena = FR_NEW(fr_arena);
+    fr_choice *choice = arena ? FR_ARENA_NEW(arena, fr_choice) : NULL;
+    if (!choice) {
+        fr__free(arena);
+        return fr__no_memory(ctx, sizeof *choice, "a choice");
+    }
+    choice->arena = arena;
+    struct fr__chooser c = {.ctx = ctx, .d = d, .arena = arena};
+    c.n_devices = d->n_devices ? d->n_devices : d->cluster->n_devices;
+    for (int k = 0; k < FR__N_CLASSES; k++) kinds[k] = (struct kind){.best = -1};
+    look_at_cluster(&c);
+    fr_status status = fr_links_create(ctx, d->cluster, &c.links);
+    if (status == FR_OK) status = fr__choose_options(&c);
+    if (status == FR_OK) status = try_options(&c, kinds);
+    if (status == FR_OK) status = improve(&c, kinds);
+    if (status == FR_OK) status = fill_choice(&c, choice);
+    fini(&c);
+    if (status == FR_OK)
+        *out = choice;
+    else
+        fr_choice_free(choice);
+    return status;
+}
+
+void fr_choice_free(fr_choice *c)
+{
+    if (!c) return;
+    fr_arena *arena = c->arena; /* it holds the choice itself */
+    fr__arena_fini(arena);
+    fr__free(arena);
+}

@@ -1,0 +1,210 @@
+/* choose_try.c -- a layout in the simulator, within the memory of its devices. */
+#include "plan/choose.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool has_flush(const struct fr__chooser *c, const struct fr__option *o)
+{
+    return c->d->methods[o->method].generator->is_flush;
+}
+
+/* Mini-batches to see the steady state: a few with a flush; else the pipeline fills first. */
+static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
+{
+    double a_batch = (double)o->size->n_micro * o->n_stages;
+    int share = o->size->n_micro / o->replicas[0];
+    if (has_flush(c, o)) return 4;
+    return (a_batch < 2000 ? 20 : 6) + 4 * ((o->n_stages + share - 1) / share);
+}
+
+double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
+{
+    return 6.0 * o->size->n_micro * o->n_stages * n_batches(c, o);
+}
+
+static fr_status spread(struct fr__chooser *c, fr_ctx *own, const struct fr__outcome *at,
+                        fr_spread *out)
+{
+    const struct fr__option *o = at->option;
+    const fr_plan_method *m = &c->d->methods[at->method];
+    return fr_spread_make(own,
+                          &(fr_spread_desc){.profile = o->size->problem.profile,
+                                            .n_stages = o->n_stages,
+                                            .cuts = at->cuts,
+                                            .replicas = o->replicas,
+                                            .generator = m->generator,
+                                            .chunks = o->chunks,
+                                            .n_micro = o->size->n_micro,
+                                            .n_batches = has_flush(c, o) ? 1 : n_batches(c, o),
+                                            .recompute = at->recompute,
+                                            .policy = m->policy,
+                                            .cluster = c->d->cluster,
+                                            .device_of = o->device_of,
+                                            .overhead_s = c->d->overhead_s},
+                          out);
+}
+
+static bool worker_fits(const struct fr__chooser *c, const struct fr__option *o, int w,
+                        size_t memory)
+{
+    int64_t limit = c->d->cluster->devices[o->device_of ? o->device_of[w] : w].memory;
+    return limit <= 0 || memory <= (size_t)limit;
+}
+
+static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
+{
+    at->fits = true, at->peak = 0;
+    for (int w = 0; w < at->option->n_workers; w++) {
+        at->memory[w] = s->memory[w];
+        if (at->memory[w] > at->peak) at->peak = at->memory[w];
+        at->fits = at->fits && worker_fits(c, at->option, w, at->memory[w]);
+    }
+}
+
+/* Stages of workers that do not fit, or all. False: nothing new. */
+static bool recompute_more(const struct fr__chooser *c, struct fr__outcome *at, bool all)
+{
+    const struct fr__option *o = at->option;
+    int workers = o->n_stages / o->chunks;
+    bool is_new = false;
+    for (int s = 0, first = 0; s < o->n_stages; s++) {
+        if (s % workers == 0) first = 0;
+        bool wants = all;
+        for (int r = 0; r < o->replicas[s]; r++)
+            wants = wants || !worker_fits(c, o, first + r, at->memory[first + r]);
+        first += o->replicas[s];
+        is_new = is_new || (wants && !at->recompute[s]);
+        at->recompute[s] = at->recompute[s] || wants;
+    }
+    return is_new;
+}
+
+/* *out is made where the layout fits: the caller frees it. */
+static fr_status make_fit(struct fr__chooser *c, fr_ctx *own, struct fr__outcome *at, bool more,
+                          fr_spread *out)
+{
+    memset(at->recompute, 0, (size_t)at->option->n_stages * sizeof *at->recompute);
+    for (int round = 0; round < 3; round++) {
+        if (round && (!more || !recompute_more(c, at, round == 2))) break;
+        FR_TRY(spread(c, own, at, out));
+        look_at_memory(c, out, at);
+        if (at->fits) return FR_OK;
+        fr_spread_free(out);
+    }
+    return FR_OK;
+}
+
+static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s,
+                          struct fr__outcome *at)
+{
+    fr_sim_result r;
+    fr_sim_desc d = {.schedule = s->schedule,
+                     .timing = s->timing,
+                     .n_batches = n_batches(c, at->option),
+                     .overlaps = true};
+    FR_TRY(fr_simulate(own, &d, &r));
+    at->s_per_batch = r.s_per_batch, at->bubble = r.bubble;
+    at->sum_bytes = r.sum_bytes, at->message_bytes = r.message_bytes;
+    at->busy = 0;
+    for (int w = 0; w < r.n_workers; w++) at->busy = fmax(at->busy, r.workers[w].busy);
+    at->busy /= (double)d.n_batches;
+    fr_sim_free(&r);
+    return FR_OK;
+}
+
+/* The method itself, then others with the same schedule; first as it is, then with recompute. */
+static fr_status try_methods(struct fr__chooser *c, fr_ctx *own, struct fr__outcome *at,
+                             fr_spread *s)
+{
+    const int asked = at->method;
+    const fr_plan_method *m = &c->d->methods[asked];
+    for (int more = 0; more <= (c->d->may_recompute ? 1 : 0); more++)
+        for (int i = 0; i < c->d->n_methods; i++) {
+            int method = (asked + i) % c->d->n_methods;
+            const fr_plan_method *other = &c->d->methods[method];
+            if (other->generator != m->generator || other->chunks != m->chunks ||
+                other->max_stages != m->max_stages || other->wants_replicas != m->wants_replicas ||
+                !fr__choose_can(c, method, at->option))
+                continue;
+            at->method = method;
+            FR_TRY(make_fit(c, own, at, more, s));
+            if (at->fits) return FR_OK;
+        }
+    at->method = asked;
+    return FR_OK;
+}
+
+fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
+                         const int *cuts, struct fr__outcome *out)
+{
+    *out =
+        (struct fr__outcome){.option = o, .method = method, .cuts = cuts, .s_per_batch = INFINITY};
+    out->recompute = FR_ARENA_ARRAY(c->arena, bool, o->n_stages);
+    out->memory = FR_ARENA_ARRAY(c->arena, size_t, o->n_workers);
+    fr_ctx *own = fr_ctx_create(); /* a layout that cannot be is no error of the choice */
+    if (!out->recompute || !out->memory || !own) {
+        fr_ctx_free(own);
+        return fr__no_memory(c->ctx, sizeof *out, "a layout");
+    }
+    fr_spread s = {0};
+    fr_status status = try_methods(c, own, out, &s);
+    if (status == FR_OK && out->fits) {
+        status = simulate(c, own, &s, out);
+        fr_spread_free(&s);
+    }
+    c->n_tried++;
+    c->n_too_large += status == FR_OK && !out->fits;
+    if (status == FR_UNSUPPORTED || status == FR_INVALID) {
+        fr_log(c->ctx, FR_LOG_DEBUG, "plan: %s on %d stages: %s", c->d->methods[method].name,
+               o->n_stages, fr_ctx_error(own));
+        out->fits = false, status = FR_OK;
+    } else if (status != FR_OK) {
+        fr_fail(c->ctx, status, "%s", fr_ctx_error(own));
+    }
+    fr_ctx_free(own);
+    return status;
+}
+
+/* --- cuts by the simulator -------------------------------------------------------------------- */
+
+/* The cut moved to the next node that computes; false: there is none between its neighbours. */
+static bool move_cut(const struct fr__option *o, int *cuts, int k, int by)
+{
+    const fr_profile *p = o->size->problem.profile;
+    int low = k ? cuts[k - 1] : 0, high = k < o->n_stages - 2 ? cuts[k + 1] : p->n_nodes;
+    int at = cuts[k] + by;
+    while (at > low && at < high && p->nodes[at].is_input) at += by;
+    if (at <= low || at >= high) return false;
+    int n_left = 0, n_right = 0;
+    for (int i = low; i < at; i++) n_left += !p->nodes[i].is_input;
+    for (int i = at; i < high; i++) n_right += !p->nodes[i].is_input;
+    cuts[k] = at;
+    return n_left > 0 && n_right > 0;
+}
+
+fr_status fr__choose_refine(struct fr__chooser *c, struct fr__outcome *at, int tries)
+{
+    const struct fr__option *o = at->option;
+    int n = o->n_stages - 1;
+    bool has_gained = true;
+    while (has_gained && tries > 0) {
+        has_gained = false;
+        for (int i = 0; i < 2 * n && tries > 0; i++) {
+            int *cuts = FR_ARENA_ARRAY(c->arena, int, n);
+            struct fr__outcome next;
+            if (!cuts) return fr__no_memory(c->ctx, sizeof(int), "cuts");
+            memcpy(cuts, at->cuts, (size_t)n * sizeof *cuts);
+            if (!move_cut(o, cuts, i / 2, i % 2 ? 1 : -1)) continue;
+            tries--;
+            FR_TRY(fr__choose_try(c, o, at->method, cuts, &next));
+            if (!next.fits || next.method != at->method ||
+                !(next.s_per_batch < at->s_per_batch * (1 - 1e-9)))
+                continue;
+            next.n_moves = at->n_moves + 1;
+            *at = next;
+            has_gained = true;
+        }
+    }
+    return FR_OK;
+}

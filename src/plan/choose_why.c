@@ -1,0 +1,121 @@
+/* choose_why.c -- the choice in words. */
+#include "plan/choose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Text that grows; what does not fit is left out. */
+struct text {
+    char *at;
+    size_t room, n;
+};
+static void say(struct text *t, const char *format, ...) FR_PRINTF(2, 3);
+static void say(struct text *t, const char *format, ...)
+{
+    va_list args;
+    if (t->n + 1 >= t->room) return;
+    va_start(args, format);
+    int n = vsnprintf(t->at + t->n, t->room - t->n, format, args);
+    va_end(args);
+    if (n > 0) t->n += (size_t)n < t->room - t->n ? (size_t)n : t->room - t->n - 1;
+}
+
+static void say_layout(struct text *t, const struct fr__chooser *c, const struct fr__outcome *at)
+{
+    const struct fr__option *o = at->option;
+    bool is_uniform = true;
+    for (int s = 1; s < o->n_stages; s++)
+        is_uniform = is_uniform && o->replicas[s] == o->replicas[0];
+    say(t, "%s, %d stage%s", c->d->methods[at->method].name, o->n_stages,
+        o->n_stages == 1 ? "" : "s");
+    if (o->chunks > 1) say(t, " (%d a device)", o->chunks);
+    if (is_uniform) {
+        if (o->replicas[0] > 1) say(t, " x %d replicas", o->replicas[0]);
+    } else {
+        say(t, " with");
+        for (int s = 0; s < o->n_stages; s++) say(t, "%s%d", s ? "," : " ", o->replicas[s]);
+        say(t, " replicas");
+    }
+    say(t, ", %d device%s, %d micro-batch%s", o->n_workers, o->n_workers == 1 ? "" : "s",
+        o->size->n_micro, o->size->n_micro == 1 ? "" : "es");
+}
+
+const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at)
+{
+    char line[256];
+    const struct fr__option *o = at->option;
+    struct text t = {line, sizeof line, 0};
+    line[0] = '\0';
+    if (!at->fits) say(&t, "too large for its devices; ");
+    say(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
+    if (at->n_moves) say(&t, ", %d moved by the simulator", at->n_moves);
+    if (o->is_across) say(&t, ", stages of a pipeline side by side");
+    int n = 0;
+    for (int s = 0; s < o->n_stages; s++) n += at->recompute[s];
+    if (n == o->n_stages)
+        say(&t, ", all stages recompute");
+    else if (n) {
+        say(&t, ", recompute on");
+        for (int s = 0; s < o->n_stages; s++)
+            if (at->recompute[s]) say(&t, " %d", s);
+    }
+    return fr__arena_strdup(c->arena, line);
+}
+
+/* Where a mini-batch's time goes: computation, messages, sums. */
+static void say_costs(struct text *t, const struct fr__outcome *at)
+{
+    say(t, "its busiest device computes %.4g s of %.4g s", at->busy, at->s_per_batch);
+    if (at->sum_bytes > 0)
+        say(t, ", replicas send %.4g MB to add up gradients", at->sum_bytes / 1e6);
+    if (at->message_bytes > 0) say(t, ", stages send %.4g MB", at->message_bytes / 1e6);
+}
+
+static void say_kind(struct text *t, const struct fr__chooser *c, const char *kind,
+                     const struct fr__outcome *at, const struct fr__outcome *first)
+{
+    if (!at) {
+        say(t, "\n%s: none that fits, or none was asked for", kind);
+        return;
+    }
+    say(t, "\n%s: %.4g s (%.2fx): ", kind, at->s_per_batch, at->s_per_batch / first->s_per_batch);
+    say_layout(t, c, at);
+}
+
+void fr__choose_explain(const struct fr__chooser *c, const struct fr__outcome *const *best,
+                        const struct fr__outcome *first, const struct fr__outcome *second,
+                        char *why, size_t room)
+{
+    struct text t = {why, room, 0};
+    why[0] = '\0';
+    say(&t, "best: ");
+    say_layout(&t, c, first);
+    say(&t,
+        "\npredicted: %.4g s a mini-batch, %.4g samples/s, bubble %.1f %%, at most %.4g MB on "
+        "a device",
+        first->s_per_batch, c->d->batch / first->s_per_batch, 100 * first->bubble,
+        (double)first->peak / 1e6);
+    if (second) {
+        say(&t, "\nrunner-up: %.4g s (%+.1f %%): ", second->s_per_batch,
+            100 * (second->s_per_batch / first->s_per_batch - 1));
+        say_layout(&t, c, second);
+    }
+    say(&t, "\nwhat decided: ");
+    say_costs(&t, first);
+    const struct fr__outcome *other = best[FR__DATA] && best[FR__DATA] != first ? best[FR__DATA]
+                                      : best[FR__FLUSH] && best[FR__FLUSH] != first
+                                          ? best[FR__FLUSH]
+                                          : second;
+    if (other && other != first) {
+        say(&t, "; against it, of ");
+        say_layout(&t, c, other);
+        say(&t, ", ");
+        say_costs(&t, other);
+    }
+    say_kind(&t, c, "one device", best[FR__ALONE], first);
+    say_kind(&t, c, "best data parallel", best[FR__DATA], first);
+    say_kind(&t, c, "best pipeline with a flush", best[FR__FLUSH], first);
+    say_kind(&t, c, "best pipeline without a flush", best[FR__ASYNC], first);
+    say(&t, "\n%d layouts tried in the simulator, %d of them too large", c->n_tried,
+        c->n_too_large);
+}

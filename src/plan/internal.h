@@ -1,0 +1,99 @@
+/* internal.h -- what planners share: the problem with its gaps filled in, sums over the nodes, the
+ * making of a plan. One planner is one thread's affair. */
+#ifndef FR_PLAN_INTERNAL_H
+#define FR_PLAN_INTERNAL_H
+
+#include "base/arena.h"
+
+#include <forerun/plan.h>
+
+/* A problem as planners read it. A unit is a node that computes (data fed from outside is no
+ * stage's work); sums have a leading 0, so that units u .. v - 1 have sum[v] - sum[u]. */
+struct fr__task {
+    fr_ctx *ctx;
+    const fr_plan_problem *problem;
+    const fr_profile *profile;
+    fr_arena arena; /* of everything here; dropped by fr__task_fini */
+    int n;
+    int *node;                           /* (n) of the profile */
+    double *forward, *backward, *update; /* (n + 1) sums, seconds at speed 1 */
+    double *params, *kept;               /* (n + 1) sums, bytes */
+    double *cut; /* (n + 1) bytes of a micro-batch across a cut before the unit; 0 at both ends */
+    int n_devices;
+    double *speed, *memory; /* (n_devices); memory: INFINITY where there is no limit */
+    double slowest, least;  /* of them */
+    bool are_alike;         /* all of one speed and one memory */
+    double bandwidth;       /* INFINITY: transfers are free */
+    int n_micro;
+};
+
+fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, struct fr__task *t);
+void fr__task_fini(struct fr__task *t);
+
+/* Bytes of weights, gradients and optimizer state of units u .. v - 1, and a worker's workspace. */
+double fr__task_fixed(const struct fr__task *t, int u, int v);
+/* What each of r replicas sends to add up its gradients, in seconds: a ring. */
+double fr__task_sum_s(const struct fr__task *t, int u, int v, int r);
+static inline double fr__task_work(const struct fr__task *t, int u, int v)
+{
+    return t->forward[v] - t->forward[u] + t->backward[v] - t->backward[u];
+}
+
+/* May a stage have r replicas? */
+static inline bool fr__task_may(const struct fr__task *t, int r)
+{
+    const fr_plan_problem *p = t->problem;
+    return (!p->replicas || r == p->replicas) && (!p->deals_evenly || t->n_micro % r == 0);
+}
+
+/* A stage of a layout under construction: units u .. v - 1. */
+struct fr__part {
+    int u, v, replicas, device;
+    double time_s;
+};
+
+/* A plan of n stages over ranges of units. On failure *out is NULL. */
+fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
+                        const struct fr__part *parts, double time_s, fr_plan **out);
+/* The same for any labelling of units (label: (n units), 0 .. n_stages - 1). */
+fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n_stages,
+                            const int *label, const int *replicas, const double *time_s,
+                            double total_s, fr_plan **out);
+
+/* What a layout costs by the count of one planner, for those who enumerate; INFINITY: not allowed.
+ * Stages follow each other; together they cover all units. Sets time_s of each part. */
+typedef double (*fr__score_fn)(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
+
+/* Least largest stage time over cuts, replicas and devices; see exact.c. *n 0: nothing fits. */
+fr_status fr__exact_solve(const struct fr__task *t, bool with_links, int *n,
+                          struct fr__part *parts);
+
+/* --- pipedream's states (states.c) -------------------------------------------------------------
+ * A state is a part of the graph that is closed towards its inputs: what has been placed so far.
+ * Sorted, so that what lies inside comes before what holds it. */
+struct fr__states {
+    int n;
+    double *work, *params, *kept, *out; /* (n); out: bytes that leave it */
+    uint64_t *inside;                   /* (n, words): units */
+    uint64_t *before;                   /* (n, state words): states that may come before it */
+    int words, state_words;
+    bool is_chain; /* ranges of units in order */
+};
+static inline bool fr__bit(const uint64_t *bits, int i) { return bits[i >> 6] >> (i & 63) & 1; }
+static inline void fr__set_bit(uint64_t *bits, int i) { bits[i >> 6] |= (uint64_t)1 << (i & 63); }
+/* most: more states than that and the ranges in order are taken instead (is_chain says so). */
+fr_status fr__states_make(struct fr__task *t, int most, struct fr__states *s);
+
+/* Machines of each level of a cluster and their bandwidth, innermost first, where all groups of a
+ * level are alike; 0: they are not. Levels of one machine are left out. */
+enum { FR__MAX_LEVELS = 8 };
+int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[FR__MAX_LEVELS]);
+
+extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
+    fr__planner_bapipe, fr__planner_brute;
+
+#endif

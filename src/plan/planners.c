@@ -1,0 +1,68 @@
+/* planners.c -- the list of planners, and plans for others to read. A new planner is one file and
+ * one line here. */
+#include "io/json.h"
+#include "plan/internal.h"
+
+#include <string.h>
+
+static const fr_planner *const planners[] = {
+    &fr__planner_pipedream, &fr__planner_dapple, &fr__planner_exact,
+    &fr__planner_bapipe,    &fr__planner_brute,  NULL,
+};
+
+const fr_planner *const *fr_planner_list(void) { return planners; }
+
+const fr_planner *fr_planner_find(const char *name)
+{
+    for (const fr_planner *const *p = planners; *p; p++)
+        if (strcmp((*p)->name, name) == 0) return *p;
+    return NULL;
+}
+
+void fr_plan_free(fr_plan *p)
+{
+    if (!p) return;
+    fr_arena *arena = p->arena; /* it holds the plan itself */
+    fr__arena_fini(arena);
+    fr__free(arena);
+}
+
+static void write_plan(fr_json *j, const fr_plan *p, const fr_profile *profile)
+{
+    fr__json_object(j, NULL);
+    fr__json_text(j, "planner", p->planner);
+    fr__json_list(j, "stages");
+    for (int s = 0; s < p->n_stages; s++) {
+        fr__json_object(j, NULL);
+        fr__json_list(j, "nodes");
+        for (int i = 0; i < profile->n_nodes; i++)
+            if (p->stage_of[i] == s) fr__json_text(j, NULL, profile->nodes[i].name);
+        fr__json_end(j);
+        fr__json_int(j, "replicas", p->stages[s].replicas);
+        fr__json_real(j, "time_s", p->stages[s].time_s);
+        if (p->device_of) fr__json_int(j, "device", p->stages[s].device);
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+    fr__json_real(j, "time_s", p->time_s);
+    fr__json_bool(j, "is_optimal", p->is_optimal);
+    fr__json_text(j, "why", p->why);
+    fr__json_end(j);
+}
+
+char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile)
+{
+    fr_json j;
+    char none[1];
+    fr__json_to_buffer(&j, none, sizeof none, 0);
+    write_plan(&j, p, profile);
+    (void)fr__json_finish(&j); /* fails: it is the size that is wanted */
+    size_t room = j.bytes + 1;
+    char *text = fr__alloc(room);
+    if (!text) return NULL;
+    fr__json_to_buffer(&j, text, room, 0);
+    write_plan(&j, p, profile);
+    if (fr__json_finish(&j)) return text;
+    fr__free(text);
+    return NULL;
+}

@@ -1,0 +1,182 @@
+/* task.c -- a planning problem with its gaps filled in: sums over the nodes that compute, devices
+ * with speed and memory, one bandwidth; and plans made from what planners find. */
+#include "plan/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A cluster's slowest way between two neighbours: a port, or a share of a bus. */
+static double slowest_link(const fr_cluster *c)
+{
+    double least = INFINITY;
+    for (int g = 0; g < c->n_groups; g++) {
+        int children = 0;
+        for (int i = 0; i < c->n_groups; i++) children += c->groups[i].parent == g;
+        for (int i = 0; i < c->n_devices; i++) children += c->devices[i].group == g;
+        double b = c->groups[g].bandwidth;
+        if (children < 2 || b <= 0) continue;
+        if (c->groups[g].is_shared) b /= children;
+        if (b < least) least = b;
+    }
+    return least;
+}
+
+static fr_status fill_devices(struct fr__task *t)
+{
+    const fr_plan_problem *p = t->problem;
+    const fr_cluster *c = p->cluster;
+    t->n_devices = p->n_devices ? p->n_devices : c ? c->n_devices : 0;
+    if (t->n_devices < 1 || (c && t->n_devices > c->n_devices))
+        return fr_fail(t->ctx, FR_INVALID, "cannot plan for %d devices; the cluster has %d",
+                       t->n_devices, c ? c->n_devices : 0);
+    t->speed = FR_ARENA_ARRAY(&t->arena, double, t->n_devices);
+    t->memory = FR_ARENA_ARRAY(&t->arena, double, t->n_devices);
+    if (!t->speed || !t->memory) return fr__no_memory(t->ctx, 0, "devices of a plan");
+    t->slowest = t->least = INFINITY, t->are_alike = true;
+    for (int d = 0; d < t->n_devices; d++) {
+        double speed = c ? fr_cluster_speed(c, d, t->profile) : 1;
+        double memory = p->memory ? (double)p->memory : c ? (double)c->devices[d].memory : 0;
+        if (!(speed > 0))
+            return fr_fail(t->ctx, FR_INVALID,
+                           "device %s has no speed against the machine of this profile; give it "
+                           "`speed` in the cluster file",
+                           c->devices[d].name);
+        t->speed[d] = speed, t->memory[d] = memory > 0 ? memory : INFINITY;
+        t->slowest = fmin(t->slowest, speed), t->least = fmin(t->least, t->memory[d]);
+        t->are_alike = t->are_alike && speed == t->speed[0] && t->memory[d] == t->memory[0];
+    }
+    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : c ? slowest_link(c) : INFINITY;
+    return FR_OK;
+}
+
+/* cut[u]: outputs of nodes before the unit that one at or behind it reads, each once. */
+static void sum_cuts(struct fr__task *t, const int *unit_of)
+{
+    const fr_profile *p = t->profile;
+    for (int u = 0; u <= t->n; u++) t->cut[u] = 0;
+    for (int i = 0; i < p->n_nodes; i++) {
+        int last = -1;
+        if (p->nodes[i].is_input) continue;
+        for (int r = i + 1; r < p->n_nodes; r++)
+            for (int k = 0; k < p->nodes[r].n_inputs; k++)
+                if (p->nodes[r].inputs[k] == i) last = r;
+        if (last < 0) continue;
+        for (int u = unit_of[i] + 1; u <= unit_of[last]; u++)
+            t->cut[u] += (double)p->nodes[i].output_bytes;
+    }
+}
+
+static fr_status fill_units(struct fr__task *t)
+{
+    const fr_profile *p = t->profile;
+    size_t room = (size_t)p->n_nodes + 1;
+    double **sums[] = {&t->forward, &t->backward, &t->update, &t->params, &t->kept, &t->cut};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        if (!(*sums[i] = FR_ARENA_ARRAY(&t->arena, double, room)))
+            return fr__no_memory(t->ctx, room * sizeof(double), "sums of a plan");
+    t->node = FR_ARENA_ARRAY(&t->arena, int, room);
+    int *unit_of = FR_ARENA_ARRAY(&t->arena, int, room);
+    if (!t->node || !unit_of) return fr__no_memory(t->ctx, room * sizeof(int), "units of a plan");
+    for (int i = 0; i < p->n_nodes; i++) {
+        const fr_profile_node *node = &p->nodes[i];
+        int u = t->n;
+        unit_of[i] = u;
+        if (node->is_input) continue;
+        t->node[u] = i;
+        t->forward[u + 1] = t->forward[u] + node->forward_s;
+        t->backward[u + 1] = t->backward[u] + node->backward_s;
+        t->update[u + 1] = t->update[u] + node->update_s;
+        t->params[u + 1] = t->params[u] + (double)node->param_bytes;
+        t->kept[u + 1] = t->kept[u] + (double)node->kept_bytes;
+        t->n++;
+    }
+    if (t->n == 0) return fr_fail(t->ctx, FR_INVALID, "the profile has no node that computes");
+    sum_cuts(t, unit_of);
+    return FR_OK;
+}
+
+fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, struct fr__task *t)
+{
+    *t = (struct fr__task){.ctx = ctx, .problem = p, .profile = p->profile};
+    t->n_micro = p->n_micro > 0 ? p->n_micro : 1;
+    fr_status status = fill_units(t);
+    if (status == FR_OK) status = fill_devices(t);
+    if (status != FR_OK) fr__task_fini(t);
+    return status;
+}
+
+void fr__task_fini(struct fr__task *t) { fr__arena_fini(&t->arena); }
+
+double fr__task_fixed(const struct fr__task *t, int u, int v)
+{
+    return (2 + t->profile->state_per_weight) * (t->params[v] - t->params[u]) +
+           t->profile->workspace_bytes;
+}
+
+double fr__task_sum_s(const struct fr__task *t, int u, int v, int r)
+{
+    return 2.0 * (r - 1) / r * (t->params[v] - t->params[u]) / t->bandwidth;
+}
+
+/* --- plans ----------------------------------------------------------------------------------- */
+
+static fr_status new_plan(const struct fr__task *t, const char *planner, int n_stages,
+                          fr_plan **out)
+{
+    fr_arena *arena = FR_NEW(fr_arena);
+    fr_plan *p = arena ? FR_ARENA_NEW(arena, fr_plan) : NULL;
+    *out = NULL;
+    if (p) {
+        p->arena = arena, p->planner = planner, p->n_stages = n_stages;
+        p->stages = FR_ARENA_ARRAY(arena, fr_plan_stage, n_stages);
+        p->stage_of = FR_ARENA_ARRAY(arena, int, t->profile->n_nodes);
+    }
+    if (!p || !p->stages || !p->stage_of) {
+        if (arena) fr__arena_fini(arena);
+        fr__free(arena);
+        return fr__no_memory(t->ctx, sizeof(fr_plan), "a plan");
+    }
+    *out = p;
+    return FR_OK;
+}
+
+fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n_stages,
+                            const int *label, const int *replicas, const double *time_s,
+                            double total_s, fr_plan **out)
+{
+    FR_TRY(new_plan(t, planner, n_stages, out));
+    fr_plan *p = *out;
+    p->time_s = total_s;
+    for (int i = 0; i < t->profile->n_nodes; i++) p->stage_of[i] = -1;
+    for (int s = 0, device = 0; s < n_stages; device += p->stages[s++].replicas)
+        p->stages[s] = (fr_plan_stage){.first = t->profile->n_nodes,
+                                       .replicas = replicas ? replicas[s] : 1,
+                                       .device = device,
+                                       .time_s = time_s[s]};
+    for (int u = 0; u < t->n; u++) {
+        fr_plan_stage *s = &p->stages[label[u]];
+        if (t->node[u] < s->first) s->first = t->node[u];
+        s->last = t->node[u] + 1;
+        p->stage_of[t->node[u]] = label[u];
+    }
+    return FR_OK;
+}
+
+fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
+                        const struct fr__part *parts, double time_s, fr_plan **out)
+{
+    FR_TRY(new_plan(t, planner, n, out));
+    fr_plan *p = *out;
+    p->time_s = time_s;
+    for (int i = 0; i < t->profile->n_nodes; i++) p->stage_of[i] = -1;
+    for (int s = 0; s < n; s++) {
+        p->stages[s] =
+            (fr_plan_stage){.first = s ? t->node[parts[s].u] : 0,
+                            .last = s < n - 1 ? t->node[parts[s].v] : t->profile->n_nodes,
+                            .replicas = parts[s].replicas,
+                            .device = parts[s].device,
+                            .time_s = parts[s].time_s};
+        for (int u = parts[s].u; u < parts[s].v; u++) p->stage_of[t->node[u]] = s;
+    }
+    return FR_OK;
+}

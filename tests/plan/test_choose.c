@@ -1,0 +1,254 @@
+/* The whole choice on models whose answer is plain: what decides is work, weights, links or
+ * memory. And against every layout tried by hand in the simulator. */
+#include "support/test.h"
+
+#include <forerun/plan.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { NODES = 24 };
+
+/* A chain after one input; all sizes of micro-batches in proportion, as it is made from one. */
+struct model {
+    fr_ctx *ctx;
+    fr_profile *one;
+    fr_profile *scaled[64];
+    int n_scaled;
+};
+
+static fr_status profile_of(void *user, int batch, const fr_profile **out)
+{
+    struct model *m = user;
+    for (int i = 0; i < m->n_scaled; i++)
+        if ((*out = m->scaled[i])->batch == batch) return FR_OK;
+    assert_true(m->n_scaled < 64);
+    assert_int_equal(fr_profile_scaled(m->ctx, m->one, batch, &m->scaled[m->n_scaled]), FR_OK);
+    *out = m->scaled[m->n_scaled++];
+    return FR_OK;
+}
+
+static fr_profile_node nodes[NODES];
+static int inputs[NODES];
+static fr_profile base;
+
+/* Each node: seconds a sample, bytes of output a sample, bytes of weights. */
+static void model_init(struct model *m, fr_ctx *ctx, double seconds, int64_t output, int64_t params)
+{
+    static char names[NODES][16];
+    *m = (struct model){.ctx = ctx};
+    for (int i = 0; i < NODES; i++) {
+        snprintf(names[i], sizeof names[i], "n%d", i);
+        inputs[i] = i - 1;
+        nodes[i] = (fr_profile_node){.name = names[i],
+                                     .about = "",
+                                     .n_inputs = i > 0,
+                                     .inputs = &inputs[i],
+                                     .output_bytes = output,
+                                     .is_input = i == 0};
+        if (i == 0) continue;
+        nodes[i].forward_s = seconds / 3, nodes[i].backward_s = seconds * 2 / 3;
+        nodes[i].back_input_s = nodes[i].back_weight_s = NAN;
+        nodes[i].kept_bytes = output, nodes[i].param_bytes = params;
+        nodes[i].update_s = (double)params * 1e-11;
+    }
+    base = (fr_profile){.model = "chain",
+                        .machine = "none",
+                        .batch = 1,
+                        .n_nodes = NODES,
+                        .nodes = nodes,
+                        .state_per_weight = 1};
+    m->one = &base;
+}
+
+static void model_fini(struct model *m)
+{
+    for (int i = 0; i < m->n_scaled; i++) fr_profile_free(m->scaled[i]);
+}
+
+static int add_method(fr_plan_method *to, int n, const char *name, const char *generator,
+                      const char *policy, int chunks, int max_stages, bool replicas, bool async)
+{
+    to[n] = (fr_plan_method){.name = name,
+                             .generator = fr_generator_find(generator),
+                             .policy = fr_policy_find(policy),
+                             .chunks = chunks,
+                             .max_stages = max_stages,
+                             .wants_replicas = replicas,
+                             .is_allowed_async = async};
+    assert_non_null(to[n].generator);
+    assert_non_null(to[n].policy);
+    return n + 1;
+}
+
+static int methods(fr_plan_method *to, bool with_async)
+{
+    int n = add_method(to, 0, "single", "sequential", "live", 1, 1, false, false);
+    n = add_method(to, n, "dp", "sequential", "live", 1, 1, true, false);
+    n = add_method(to, n, "naive-mp", "sequential", "live", 1, 0, false, false);
+    n = add_method(to, n, "gpipe", "gpipe", "live", 1, 0, false, false);
+    n = add_method(to, n, "1f1b", "1f1b", "live", 1, 0, false, false);
+    n = add_method(to, n, "interleaved", "interleaved", "live", 2, 0, false, false);
+    n = add_method(to, n, "zb-h1", "zb-h1", "live", 1, 0, false, false);
+    if (!with_async) return n;
+    n = add_method(to, n, "spectrain", "1f1b-async", "spectrain", 1, 0, false, true);
+    return add_method(to, n, "pipedream", "1f1b-async", "stash", 1, 0, false, true);
+}
+
+static fr_choice *choose(fr_ctx *ctx, struct model *m, const fr_cluster *cluster, int batch,
+                         bool with_async, fr_status wanted)
+{
+    fr_plan_method list[16];
+    fr_choice *c = NULL;
+    fr_choice_desc d = {.profile = profile_of,
+                        .user = m,
+                        .cluster = cluster,
+                        .batch = batch,
+                        .methods = list,
+                        .n_methods = methods(list, with_async),
+                        .may_recompute = true};
+    fr_status status = fr_plan_choose(ctx, &d, &c);
+    if (status != wanted) fail_msg("status %d: %s", status, fr_ctx_error(ctx));
+    return c;
+}
+
+static fr_cluster *flat(fr_ctx *ctx, int n, double bandwidth, int64_t memory)
+{
+    fr_cluster *c;
+    assert_int_equal(fr_cluster_flat(ctx, n, bandwidth, 1e-6, &c), FR_OK);
+    for (int i = 0; i < n; i++) c->devices[i].memory = memory;
+    return c;
+}
+
+/* Much work, few weights: replicas, and four devices are nearly four times as fast. */
+static void work_wants_replicas(void **state)
+{
+    fr_ctx *ctx = *state;
+    struct model m;
+    model_init(&m, ctx, 1e-3, 1 << 20, 1000);
+    fr_cluster *cluster = flat(ctx, 4, 1e9, 0);
+    fr_choice *c = choose(ctx, &m, cluster, 64, true, FR_OK);
+    assert_string_equal(c->at[0].method, "dp");
+    assert_int_equal(c->at[0].n_workers, 4);
+    double alone = 64 * (NODES - 1) * 1e-3;
+    assert_true(c->at[0].s_per_batch < alone / 3.9 && c->at[0].s_per_batch > alone / 4.001);
+    for (int i = 1; i < c->n; i++)
+        assert_true(!c->at[i].fits ||
+                    c->at[i].s_per_batch >= c->at[i - 1].s_per_batch * (1 - 1e-9));
+    assert_non_null(strstr(c->why, "best: dp"));
+    assert_non_null(strstr(c->why, "runner-up: "));
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+    model_fini(&m);
+}
+
+/* Many weights, small outputs, slow links: a pipeline; without a flush if that is allowed. */
+static void weights_want_stages(void **state)
+{
+    fr_ctx *ctx = *state;
+    struct model m;
+    model_init(&m, ctx, 1e-3, 1000, 20 << 20);
+    fr_cluster *cluster = flat(ctx, 4, 1e8, 0);
+    fr_choice *c = choose(ctx, &m, cluster, 64, true, FR_OK);
+    assert_true(c->at[0].is_async);
+    assert_int_equal(c->at[0].n_stages, 4);
+    assert_string_equal(c->at[0].method, "spectrain");
+    double async = c->at[0].s_per_batch;
+    fr_choice_free(c);
+    c = choose(ctx, &m, cluster, 64, false, FR_OK);
+    assert_false(c->at[0].is_async);
+    assert_int_equal(c->at[0].n_stages / c->at[0].chunks, 4);
+    assert_true(c->at[0].s_per_batch > async);
+    assert_true(c->at[0].s_per_batch >= c->at[0].bound_s);
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+    model_fini(&m);
+}
+
+/* Memory for a third of the weights: stages. For hardly any activations: recompute. For nothing:
+ * refused. */
+static void memory_decides(void **state)
+{
+    fr_ctx *ctx = *state;
+    struct model m;
+    model_init(&m, ctx, 1e-3, 1 << 10, 10 << 20); /* 230 MB of weights, three blocks of each */
+    fr_cluster *cluster = flat(ctx, 4, 1e12, 300 << 20);
+    fr_choice *c = choose(ctx, &m, cluster, 64, false, FR_OK);
+    assert_true(c->at[0].n_stages > 1 && c->at[0].peak <= 300u << 20);
+    assert_true(c->n_too_large > 0);
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+
+    model_init(&m, ctx, 1e-3, 16 << 20, 1000); /* 16 MB of activations a node and sample */
+    cluster = flat(ctx, 2, 1e12, 300 << 20);
+    c = choose(ctx, &m, cluster, 16, false, FR_OK);
+    bool any = false;
+    for (int s = 0; s < c->at[0].n_stages; s++) any = any || c->at[0].recompute[s];
+    assert_true(any);
+    assert_true(c->at[0].peak <= 300u << 20);
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+
+    cluster = flat(ctx, 2, 1e12, 1 << 20);
+    c = choose(ctx, &m, cluster, 16, false, FR_INVALID);
+    assert_null(c);
+    assert_non_null(strstr(fr_ctx_error(ctx), "fits"));
+    fr_ctx_clear(ctx);
+    fr_cluster_free(cluster);
+    model_fini(&m);
+}
+
+/* Boxes of 8 with fast links, slow ones between: 64 devices, and 512. */
+static void grows(void **state)
+{
+    fr_ctx *ctx = *state;
+    const int boxes[] = {8, 64};
+    for (int k = 0; k < 2; k++) {
+        int n = boxes[k] * 8;
+        struct model m;
+        model_init(&m, ctx, 1e-3, 1 << 16, 4 << 20);
+        fr_cluster *cluster = flat(ctx, n, 1e9, 0);
+        fr_cluster_group *groups = calloc((size_t)boxes[k] + 1, sizeof *groups), *own;
+        assert_non_null(groups);
+        groups[0] =
+            (fr_cluster_group){.name = "all", .bandwidth = 1e9, .latency = 1e-5, .parent = -1};
+        for (int g = 0; g < boxes[k]; g++)
+            groups[g + 1] =
+                (fr_cluster_group){.name = "box", .bandwidth = 1e11, .latency = 1e-6, .parent = 0};
+        for (int d = 0; d < n; d++) cluster->devices[d].group = 1 + d / 8;
+        own = cluster->groups, cluster->groups = groups;
+        int n_own = cluster->n_groups;
+        cluster->n_groups = boxes[k] + 1;
+        clock_t begin = clock();
+        fr_choice *c = choose(ctx, &m, cluster, 8192, true, FR_OK);
+        double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        print_message("%d devices: %.2f s, %d tried\n%s\n", n, seconds, c->n_tried, c->why);
+        assert_true(c->at[0].n_workers > n / 2);
+        fr_choice_free(c);
+        cluster->groups = own, cluster->n_groups = n_own;
+        fr_cluster_free(cluster);
+        free(groups);
+        model_fini(&m);
+    }
+}
+
+static int setup(void **state) { return (*state = fr_ctx_create()) ? 0 : -1; }
+static int teardown(void **state)
+{
+    fr_ctx_free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(work_wants_replicas, setup, teardown),
+        cmocka_unit_test_setup_teardown(weights_want_stages, setup, teardown),
+        cmocka_unit_test_setup_teardown(memory_decides, setup, teardown),
+        cmocka_unit_test_setup_teardown(grows, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

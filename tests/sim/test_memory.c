@@ -1,0 +1,129 @@
+/* Memory of a spread, estimated from a measured profile, against what the engine forecasts from the
+ * compiled programs of the stages. */
+#include "sim/rig.h"
+
+#include <forerun/engine.h>
+#include <forerun/models.h>
+#include <forerun/probe.h>
+
+typedef struct layout {
+    const char *generator, *policy;
+    int n_stages, n_replicas;
+    bool recompute;
+} layout;
+
+static const layout layouts[] = {
+    {"1f1b", "live", 1, 1, false},        {"1f1b", "live", 2, 1, false},
+    {"1f1b", "live", 1, 2, false},        {"gpipe", "live", 3, 1, false},
+    {"gpipe", "live", 3, 1, true},        {"zb-h1", "live", 2, 1, true},
+    {"1f1b-async", "stash", 3, 1, false}, {"1f1b-async", "spectrain", 4, 1, false},
+    {"1f1b", "live", 2, 2, false},
+};
+
+typedef struct model {
+    fr_graph *graph;
+    fr_profile *profile;
+} model;
+
+static model measure(rig *r, const char *name, const fr_backend *backend)
+{
+    const fr_model_options o = {.dropout = -1,
+                                .depth = 6,
+                                .width = 256,
+                                .layers = 3,
+                                .heads = 4,
+                                .context = 32,
+                                .vocab = 200,
+                                .classes = 10,
+                                .image = 32,
+                                .width_factor = 0.5};
+    model m;
+    rig_check(r, fr_model_build(r->ctx, fr_model_find(name), &o, &m.graph));
+    fr_probe_desc d = {.graph = m.graph,
+                       .backend = backend,
+                       .n_threads = 1,
+                       .first_cpu = -1,
+                       .batch = 8,
+                       .n_micro = 1,
+                       .optimizer = fr_optim_find("sgd"),
+                       .seconds = 0.01};
+    d.optimizer->defaults(&d.options);
+    d.options.lr = 0.1, d.options.momentum = 0.9;
+    rig_check(r, fr_probe_nodes(r->ctx, 1, &d, &m.profile));
+    return m;
+}
+
+static fr_status forecast(rig *r, const model *m, const layout *l, const fr_spread *s,
+                          const int *cuts, const bool *recompute, fr_memory_use *out)
+{
+    fr_engine_desc d = {.graph = m->graph,
+                        .n_cuts = l->n_stages - 1,
+                        .cuts = cuts,
+                        .schedule = s->schedule,
+                        .policy = fr_policy_find(l->policy),
+                        .recompute = recompute,
+                        .backend = fr_backend_list()[0],
+                        .n_threads = 1,
+                        .micro_batch = 8,
+                        .n_micro = s->schedule->n_micro,
+                        .optimizer = fr_optim_find("sgd"),
+                        .logits_node = -1};
+    d.optimizer->defaults(&d.options);
+    d.options.lr = 0.1, d.options.momentum = 0.9;
+    return fr_engine_forecast(r->ctx, &d, out);
+}
+
+static void is_near_the_forecast(void **state)
+{
+    (void)state;
+    /* Convolutions: the workspace is that of the largest node of the whole model, and what kernels
+     * cache for evaluation is not in a profile. */
+    static const struct {
+        const char *name;
+        double low, high;
+    } models[] = {
+        {"mlp", 0.99, 1.02}, {"gpt", 0.99, 1.02}, {"vgg16", 0.99, 1.22}, {"resnet50", 0.86, 1.05}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        rig r;
+        rig_init(&r, 1);
+        model m = measure(&r, models[i].name, fr_backend_list()[0]);
+        for (size_t j = 0; j < sizeof layouts / sizeof *layouts; j++) {
+            const layout *l = &layouts[j];
+            int cuts[RIG_STAGES], replicas[RIG_STAGES];
+            bool recompute[RIG_STAGES];
+            fr_spread s;
+            fr_memory_use use[RIG_WORKERS] = {0};
+            for (int k = 0; k < l->n_stages; k++)
+                replicas[k] = l->n_replicas, recompute[k] = l->recompute;
+            rig_check(&r, fr_graph_balance(m.graph, l->n_stages, cuts));
+            const fr_spread_desc d = {.profile = m.profile,
+                                      .n_stages = l->n_stages,
+                                      .cuts = cuts,
+                                      .replicas = replicas,
+                                      .generator = fr_generator_find(l->generator),
+                                      .n_micro = 4,
+                                      .n_batches = 4,
+                                      .recompute = recompute,
+                                      .policy = fr_policy_find(l->policy)};
+            rig_check(&r, fr_spread_make(r.ctx, &d, &s));
+            rig_check(&r, forecast(&r, &m, l, &s, cuts, recompute, use));
+            for (int w = 0; w < s.schedule->n_workers; w++) {
+                double ratio = (double)s.memory[w] / (double)use[w].total;
+                if (!(ratio >= models[i].low && ratio <= models[i].high))
+                    fail_msg("%s, %s, %d stages x %d, worker %d: estimated %zu, forecast %zu",
+                             models[i].name, l->generator, l->n_stages, l->n_replicas, w,
+                             s.memory[w], use[w].total);
+            }
+            fr_spread_free(&s);
+        }
+        fr_profile_free(m.profile);
+        fr_graph_free(m.graph);
+        rig_fini(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(is_near_the_forecast)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
