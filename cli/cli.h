@@ -22,6 +22,7 @@ typedef struct cli_verb {
     X(eval)          \
     X(generate)      \
     X(schedule)      \
+    X(profile)       \
     X(plan)          \
     X(simulate)      \
     X(models)        \

@@ -85,6 +85,10 @@ fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o, const char *pr
                             fr_run_model **out);
 void fr_run_model_free(fr_run_model *m);
 int fr_run_model_batch(const fr_run_model *m); /* samples of a mini-batch */
+int fr_run_model_micro(const fr_run_model *m); /* of a micro-batch, as the config has it */
+/* Profiles are measured, whatever the config says: so many workers at once (0: as many as there are
+ * cores), for about so long (0: some tenths of a second). Before the first profile. */
+void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds);
 /* Of a micro-batch of so many samples: measured at the first call (with as many at once as there
  * are cores), then kept. Of type fr_profile_fn; user: the fr_run_model. */
 fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);

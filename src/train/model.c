@@ -11,6 +11,8 @@
 struct fr_run_model {
     fr_setup setup;
     FR_VEC(fr_profile *) profiles;
+    int n_workers; /* that measure at once; 0: all cores */
+    double seconds;
 };
 
 fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o, const char *profile,
@@ -40,6 +42,18 @@ void fr_run_model_free(fr_run_model *m)
 
 int fr_run_model_batch(const fr_run_model *m) { return (int)m->setup.settings.batch; }
 
+int fr_run_model_micro(const fr_run_model *m)
+{
+    return (int)(m->setup.settings.batch / m->setup.settings.micro);
+}
+
+void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds)
+{
+    m->setup.settings.profile = NULL;
+    m->n_workers = n_workers;
+    m->seconds = seconds;
+}
+
 fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out)
 {
     fr_run_model *m = user;
@@ -47,7 +61,7 @@ fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out)
     *out = NULL;
     for (size_t i = 0; i < m->profiles.n; i++)
         if (m->profiles.at[i]->batch == batch) return *out = m->profiles.at[i], FR_OK;
-    FR_TRY(fr__predict_profile(&m->setup, batch, &p));
+    FR_TRY(fr__predict_profile(&m->setup, batch, m->n_workers, m->seconds, &p));
     if (!fr__vec_push(&m->profiles, p)) {
         fr_profile_free(p);
         return fr__no_memory(m->setup.ctx, sizeof p, "a profile");

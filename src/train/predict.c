@@ -183,22 +183,24 @@ static fr_status read_profile(fr_setup *s, int batch, fr_profile **out)
 }
 
 /* All cores busy with the same: a device of speed 1 is one of them. */
-static fr_status measure_model(fr_setup *s, int batch, fr_profile **out)
+static fr_status measure_model(fr_setup *s, int batch, int n_workers, double seconds,
+                               fr_profile **out)
 {
     fr_probe_desc d = describe(s);
-    int n = fr__cpu_count() / d.n_threads;
+    int n = n_workers > 0 ? n_workers : fr__cpu_count() / d.n_threads;
     if (n < 1) n = 1;
     d.batch = batch;
     d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
     if (d.n_micro < 1) d.n_micro = 1;
     d.rides = s->settings.clip_norm == 0;
-    d.seconds = MOST_S;
+    d.seconds = seconds > 0 ? seconds : MOST_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
     fr_profile **found = FR_NEW_ARRAY(fr_profile *, n);
     fr_status status = all && found ? FR_OK : fr__no_memory(s->ctx, (size_t)n, "a profile");
     for (int i = 0; i < n && status == FR_OK; i++) {
         all[i] = d;
-        if (s->settings.pin) all[i].first_cpu = i * d.n_threads;
+        if (s->settings.pin && n * d.n_threads <= fr__cpu_count())
+            all[i].first_cpu = i * d.n_threads;
     }
     if (status == FR_OK) status = fr_probe_nodes(s->ctx, n, all, found);
     for (int i = 0; found && i < n; i++) {
@@ -212,10 +214,12 @@ static fr_status measure_model(fr_setup *s, int batch, fr_profile **out)
     return status;
 }
 
-fr_status fr__predict_profile(fr_setup *s, int batch, fr_profile **out)
+fr_status fr__predict_profile(fr_setup *s, int batch, int n_workers, double seconds,
+                              fr_profile **out)
 {
     *out = NULL;
-    return s->settings.profile ? read_profile(s, batch, out) : measure_model(s, batch, out);
+    if (s->settings.profile) return read_profile(s, batch, out);
+    return measure_model(s, batch, n_workers, seconds, out);
 }
 
 /* --- sums of replicas on this machine --------------------------------------------------------- */
@@ -353,7 +357,7 @@ fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_predictio
         FR_TRY(check_cluster(s, p->cluster));
     }
     fr_status status = t->cluster || t->profile
-                           ? fr__predict_profile(s, (int)(t->batch / t->micro), &p->profile)
+                           ? fr__predict_profile(s, (int)(t->batch / t->micro), 0, 0, &p->profile)
                            : measure_stages(s, &p->profile);
     FR_TRY(fr_team_agree(s->team, status)); /* what follows is done together */
     if (!t->cluster) FR_TRY(join_replicas(s, p));

@@ -27,9 +27,10 @@ fr_status fr__predict(struct fr_setup *s, int64_t n_batches, int n_events, fr_pr
 void fr__prediction_free(fr_prediction *p); /* a zeroed one is fine */
 
 /* The profile of the whole model: of a file, or measured on this machine with all of its cores
- * busy.
- */
-fr_status fr__predict_profile(struct fr_setup *s, int batch, fr_profile **out);
+ * busy,
+ * or with n_workers of them, for `seconds` (0: as long as for a prediction). */
+fr_status fr__predict_profile(struct fr_setup *s, int batch, int n_workers, double seconds,
+                              fr_profile **out);
 /* Does the profile describe this model, node by node? */
 fr_status fr__predict_check_profile(struct fr_setup *s, const fr_profile *p, const char *path);
 

@@ -1,0 +1,206 @@
+/* cmd_profile.c -- forerun profile: what the nodes of a model cost here, or what this machine is as
+ * a cluster; shown, written, or turned from one format into another. */
+#include "chart.h"
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+typedef struct wishes {
+    const char *config, *read, *out, *format, *transport;
+    cli_list sets;
+    int64_t batch, workers, nodes;
+    double seconds;
+    bool cluster;
+} wishes;
+
+static int window_columns(void)
+{
+    struct winsize size;
+    const char *said = getenv("COLUMNS");
+    int n = said ? atoi(said) : 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return n > 0 ? n : 100;
+}
+
+/* --- a profile -------------------------------------------------------------------------------- */
+
+static void print_step(const fr_profile *p)
+{
+    char rate[32];
+    int n_micro = p->n_micro > 0 ? p->n_micro : 1;
+    if (!(p->step_s > 0)) return;
+    printf("a mini-batch of %d x %d samples: %.3f ms, %.1f %% of it accounted for by nodes; %s "
+           "samples/s\n",
+           n_micro, p->batch, 1e3 * p->step_s, 100 * p->accounted,
+           cli_short(n_micro * p->batch / p->step_s, rate, sizeof rate));
+}
+
+static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    (void)ctx;
+    if (p->model[0]) printf("%s", p->model);
+    if (p->batch > 0) printf("%s%d samples a micro-batch", p->model[0] ? ", " : "", p->batch);
+    if (p->machine[0]) printf("; %s", p->machine);
+    if (p->model[0] || p->batch > 0) printf("\n");
+    chart_print(p, (int)o->nodes, window_columns(), isatty(STDOUT_FILENO) && !getenv("NO_COLOR"));
+    print_step(p);
+    return FR_OK;
+}
+
+static fr_status show_json(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    return fr_profile_write_json(ctx, p, o->out ? o->out : "-");
+}
+
+static fr_status show_pipedream(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    return fr_profile_write_pipedream(ctx, p, o->out ? o->out : "-");
+}
+
+typedef fr_status (*show_fn)(fr_ctx *ctx, const fr_profile *p, const wishes *o);
+
+static const struct form {
+    const char *name;
+    show_fn show;
+} forms[] = {{"chart", show_chart}, {"json", show_json}, {"pipedream", show_pipedream}};
+
+static show_fn find_form(const char *name)
+{
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(forms[i].name, name) == 0) return forms[i].show;
+    return NULL;
+}
+
+/* A file without a format is JSON, and the chart is shown, too. */
+static fr_status show(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    if (o->out && (!o->format || strcmp(o->format, "chart") == 0)) {
+        FR_TRY(show_json(ctx, p, o));
+        return show_chart(ctx, p, o);
+    }
+    return find_form(o->format ? o->format : "chart")(ctx, p, o);
+}
+
+static fr_status profile_file(fr_ctx *ctx, const wishes *o)
+{
+    fr_profile *p, *scaled = NULL;
+    FR_TRY(fr_profile_read(ctx, o->read, &p));
+    fr_status status = FR_OK;
+    if (o->batch > 0) status = fr_profile_scaled(ctx, p, (int)o->batch, &scaled);
+    if (status == FR_OK) status = show(ctx, scaled ? scaled : p, o);
+    fr_profile_free(scaled);
+    fr_profile_free(p);
+    return status;
+}
+
+static fr_status profile_model(fr_ctx *ctx, const wishes *o)
+{
+    fr_run_options run = {
+        .config = o->config, .n_sets = o->sets.n, .sets = o->sets.at, .dump_step = -1};
+    fr_run_model *m;
+    const fr_profile *p;
+    FR_TRY(fr_run_model_open(ctx, &run, NULL, &m));
+    fr_run_model_measure(m, (int)o->workers, o->seconds);
+    int batch = o->batch > 0 ? (int)o->batch : fr_run_model_micro(m);
+    fr_status status = fr_run_model_profile(m, batch, &p);
+    if (status == FR_OK) status = show(ctx, p, o);
+    fr_run_model_free(m);
+    return status;
+}
+
+/* --- this machine ----------------------------------------------------------------------------- */
+
+static fr_status profile_cluster(fr_ctx *ctx, fr_team *team, const wishes *o)
+{
+    const char *name = o->transport ? o->transport : team ? "mpi" : "threads";
+    const fr_transport *t = fr_transport_find(name);
+    fr_cluster *c;
+    if (!t)
+        return fr_fail(ctx, FR_INVALID, "no transport is called '%s' (forerun info lists them)",
+                       name);
+    FR_TRY(fr_probe_cluster(ctx, t, team, (int)o->workers, &c));
+    fr_status status = FR_OK;
+    if (fr_team_rank(team) == 0) status = fr_cluster_write(ctx, c, o->out ? o->out : "-");
+    if (status == FR_OK && o->out) {
+        const fr_cluster_group *g = &c->groups[0];
+        char rate[32];
+        printf("%s: %d devices, %.2f us", o->out, c->n_devices, 1e6 * g->latency);
+        if (g->bandwidth > 0)
+            printf(", %sB/s over %s\n", cli_short(g->bandwidth, rate, sizeof rate), name);
+        else
+            printf(" and nothing a byte over %s, which hands messages over without a copy\n", name);
+    }
+    fr_cluster_free(c);
+    return team ? fr_team_agree(team, status) : status;
+}
+
+/* --- the verb --------------------------------------------------------------------------------- */
+
+static int check(const wishes *o)
+{
+    int n = (o->config != NULL) + (o->read != NULL) + o->cluster;
+    if (n != 1)
+        return cli_refuse("forerun profile: give a config, or --read FILE, or --cluster%s",
+                          n ? ", one of them" : " (forerun help profile)");
+    if (o->format && !find_form(o->format))
+        return cli_refuse("forerun profile: --format %s: there are chart, json and pipedream",
+                          o->format);
+    if (o->batch < 0 || o->batch > INT32_MAX || o->workers < 0 || o->workers > 4096 ||
+        o->nodes < 0 || o->nodes > INT32_MAX || !(o->seconds >= 0))
+        return cli_refuse("forerun profile: --batch, --workers (up to 4096), --nodes and --seconds "
+                          "must be at least 0");
+    if (o->read && (o->sets.n || o->workers || o->seconds > 0))
+        return cli_refuse("forerun profile: --read measures nothing: --set, --workers and "
+                          "--seconds have no meaning");
+    if (o->cluster && (o->sets.n || o->format || o->batch))
+        return cli_refuse("forerun profile: --cluster goes with --workers, --transport and --out");
+    if (!o->cluster && fr_team_size_by_launcher() != 1)
+        return cli_refuse("forerun profile: a model is measured in one process, and a launcher has "
+                          "started several; start it without mpirun or srun");
+    return -1;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static wishes o = {.nodes = 24};
+    const cli_option options[] = {
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
+        {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, &o.batch},
+        {"workers", "N", "so many at once (default: as many as cores)", CLI_INT, &o.workers},
+        {"seconds", "S", "how long to measure, about (default: 0.6)", CLI_REAL, &o.seconds},
+        {"format", "NAME", "chart, json or pipedream", CLI_TEXT, &o.format},
+        {"out", "FILE", "where to write it; without a format as JSON", CLI_TEXT, &o.out},
+        {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, &o.nodes},
+        {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
+         &o.read},
+        {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, &o.cluster},
+        {"transport", "NAME", "--cluster: over what (default: threads; mpi under mpirun)", CLI_TEXT,
+         &o.transport},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &o.config);
+    if (code < 0) code = check(&o);
+    if (code >= 0) return code;
+    fr_ctx *ctx = cli_context(true);
+    if (!o.cluster) return cli_finish(ctx, o.read ? profile_file(ctx, &o) : profile_model(ctx, &o));
+    fr_team *team = NULL;
+    fr_status status = fr_team_join(ctx, &team);
+    if (status == FR_OK) status = profile_cluster(ctx, team, &o);
+    return cli_finish_team(ctx, team, status);
+}
+
+const cli_verb cli_profile = {
+    .name = "profile",
+    .usage = "profile CONFIG [--out FILE] | --read FILE [--format NAME] | --cluster [--out FILE]",
+    .summary = "what the nodes of a model cost on this machine",
+    .text =
+        "Runs the model on dummy data, node by node as training would, on every core at once,\n"
+        "and shows forward, backward and update time and bytes of each. With --out the profile\n"
+        "is a file that plan and simulate take. --cluster measures what joins workers here.\n",
+    .is_collective = true,
+    .run = run,
+};
