@@ -1,5 +1,6 @@
-/* cmd_plan.c -- forerun plan: how to spread a model over devices, from a profile alone. */
-#include "cli.h"
+/* cmd_plan.c -- forerun plan: how to spread a model over devices. Here the verb, and planning from
+ * a profile alone; with a config, see plan_config.c. */
+#include "plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,13 +8,6 @@
 #include <string.h>
 
 enum { MAX_LEVELS = 8 };
-
-typedef struct wishes {
-    const char *profile, *machines, *bandwidth, *planner, *objective, *format;
-    int64_t stages, replicas, micro;
-    double memory, seconds;
-    bool contiguous;
-} wishes;
 
 /* "4" or "8,4" and "1e9" or "1e10,1e9": one number a level. */
 static int read_numbers(const char *text, double *out)
@@ -50,43 +44,52 @@ static void print_plan(const fr_plan *p, const fr_profile *profile)
     printf("%s\n", p->why);
 }
 
-static fr_status unknown_planner(fr_ctx *ctx, const char *name)
+void cli_print_plan(const fr_plan *p, const fr_profile *profile, bool as_json)
 {
-    char list[512];
-    size_t n = 0;
-    for (const fr_planner *const *p = fr_planner_list(); *p && n < sizeof list; p++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", (*p)->name);
-    return fr_fail(ctx, FR_INVALID, "no planner is called '%s'; there are: %s", name, list);
+    char *text = as_json ? fr_plan_to_json(p, profile) : NULL;
+    if (text)
+        puts(text);
+    else if (as_json)
+        fprintf(stderr, "forerun plan: out of memory for the plan's text\n");
+    else
+        print_plan(p, profile);
+    fr_text_free(text);
 }
 
-static fr_status plan_profile(fr_ctx *ctx, const wishes *o, fr_plan_problem *p)
+const fr_planner *cli_find_planner(fr_ctx *ctx, const char *name)
 {
-    const fr_planner *planner = fr_planner_find(o->planner ? o->planner : "pipedream");
+    const fr_planner *found = fr_planner_find(name);
+    char list[512];
+    size_t n = 0;
+    if (found) return found;
+    for (const fr_planner *const *p = fr_planner_list(); *p && n < sizeof list; p++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", (*p)->name);
+    fr_fail(ctx, FR_INVALID, "no planner is called '%s'; there are: %s", name, list);
+    return NULL;
+}
+
+static fr_status plan_profile(fr_ctx *ctx, const plan_wishes *o, fr_plan_problem *p)
+{
+    const fr_planner *planner = cli_find_planner(ctx, o->planner ? o->planner : "pipedream");
     fr_profile *profile = NULL;
     fr_plan *plan = NULL;
-    if (!planner) return unknown_planner(ctx, o->planner);
+    if (!planner) return FR_INVALID;
     FR_TRY(fr_profile_read(ctx, o->profile, &profile));
     p->profile = profile;
     fr_status status = planner->plan(ctx, p, &plan);
-    if (status == FR_OK && o->format && strcmp(o->format, "json") == 0) {
-        char *text = fr_plan_to_json(plan, profile);
-        if (text)
-            puts(text);
-        else
-            status = fr_fail(ctx, FR_NO_MEMORY, "out of memory for the plan's text");
-        fr_text_free(text);
-    } else if (status == FR_OK) {
-        print_plan(plan, profile);
-    }
+    if (status == FR_OK) cli_print_plan(plan, profile, strcmp(o->format, "json") == 0);
     fr_plan_free(plan);
     fr_profile_free(profile);
     return status;
 }
 
-static const char *complaint(const wishes *o, double *machines, double *bandwidth, int *n_levels)
+/* Machines and bandwidths of a plan from a profile alone. */
+static const char *read_levels(const plan_wishes *o, double *machines, double *bandwidth,
+                               int *n_levels)
 {
     int n = o->machines ? read_numbers(o->machines, machines) : 0;
-    if (!o->profile) return "which profile? (--profile FILE)";
+    if (!o->profile)
+        return "which config (with --cluster FILE), or which profile? (--profile FILE)";
     if (n == 0)
         return "--machines: expected a number, or one a level, innermost first, as 4 or 8,4";
     for (int i = 0; i < n; i++)
@@ -94,28 +97,82 @@ static const char *complaint(const wishes *o, double *machines, double *bandwidt
             return "--machines: expected whole numbers up to 1000000";
     int m = o->bandwidth ? read_numbers(o->bandwidth, bandwidth) : 0;
     if (m != n) return "--bandwidth: expected bytes/s, one number for each of --machines, as 1e9";
-    if (o->format && strcmp(o->format, "json") != 0 && strcmp(o->format, "text") != 0)
-        return "--format: expected text or json";
-    if (o->stages < 0 || o->replicas < 0 || o->micro < 1 || o->micro > 1000000)
-        return "--stages, --replicas, --micro: expected whole numbers from 1";
-    if (!(o->memory >= 0) || !(o->seconds > 0)) return "--memory, --seconds: expected more than 0";
+    if (o->methods || o->sync || o->out || o->cluster || o->sets.n || o->devices)
+        return "--methods, --sync, --out, --cluster, --set, --devices: only with a config";
     *n_levels = n;
     return NULL;
 }
 
+static const char *complaint(const plan_wishes *o)
+{
+    if (strcmp(o->format, "json") != 0 && strcmp(o->format, "text") != 0)
+        return "--format: expected text or json";
+    if (o->stages < 0 || o->replicas < 0 || o->devices < 0 || o->micro < 0 || o->stages > 1000000 ||
+        o->replicas > 1000000 || o->devices > 1000000 || o->micro > 1000000)
+        return "--devices, --stages, --replicas, --micro: expected 1 to 1000000";
+    if (!(o->memory >= 0) || !(o->seconds > 0)) return "--memory, --seconds: expected more than 0";
+    if (o->config && !o->cluster) return "which cluster? (--cluster FILE)";
+    if (o->config && (o->machines || o->bandwidth))
+        return "--machines, --bandwidth: only without a config; a cluster file says both";
+    if (o->methods && o->planner)
+        return "--methods or --planner, not both: a planner does not choose the method";
+    return NULL;
+}
+
+static int plan_alone(fr_ctx *ctx, const plan_wishes *o)
+{
+    double machines[MAX_LEVELS], bandwidth[MAX_LEVELS];
+    int level_n[MAX_LEVELS], n_levels = 0;
+    const char *wrong = read_levels(o, machines, bandwidth, &n_levels);
+    if (wrong) {
+        fr_ctx_free(ctx);
+        return cli_refuse("forerun plan: %s (forerun help plan)", wrong);
+    }
+    fr_plan_problem p = {.n_devices = 1,
+                         .bandwidth = bandwidth[n_levels - 1],
+                         .n_micro = o->micro ? (int)o->micro : 1,
+                         .n_stages = (int)o->stages,
+                         .replicas = (int)o->replicas,
+                         .memory = (int64_t)o->memory,
+                         .contiguous = o->contiguous,
+                         .seconds = o->seconds,
+                         .objective = o->objective,
+                         .n_levels = n_levels,
+                         .level_n = level_n,
+                         .level_bandwidth = bandwidth};
+    double total = 1;
+    for (int i = 0; i < n_levels; i++) total *= machines[i], level_n[i] = (int)machines[i];
+    if (total > 1e6) {
+        fr_ctx_free(ctx);
+        return cli_refuse("forerun plan: --machines: %.0f in all; at most 1000000", total);
+    }
+    p.n_devices = (int)total;
+    return cli_finish(ctx, plan_profile(ctx, o, &p));
+}
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    wishes o = {.micro = 1, .seconds = 60};
+    plan_wishes o = {.seconds = 60, .format = "text"};
     const cli_option options[] = {
-        {"profile", "FILE", "JSON of forerun profile, or PipeDream's text", CLI_TEXT, &o.profile},
-        {"machines", "N", "machines; N,M: of each level, innermost first", CLI_TEXT, &o.machines},
-        {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, &o.bandwidth},
-        {"planner", "NAME", "pipedream, dapple, exact, bapipe, dlplacer or brute (pipedream)",
+        {"cluster", "FILE", "the machines (docs/cluster.md)", CLI_TEXT, &o.cluster},
+        {"profile", "FILE", "JSON of forerun profile, or PipeDream's text (else measured)",
+         CLI_TEXT, &o.profile},
+        {"methods", "A,B", "choose among these only (all)", CLI_TEXT, &o.methods},
+        {"sync", NULL, "only methods with the weights of one worker", CLI_FLAG, &o.sync},
+        {"devices", "N", "use at most so many devices (all)", CLI_INT, &o.devices},
+        {"all", NULL, "use all of them, even where fewer are as fast", CLI_FLAG, &o.all},
+        {"no-recompute", NULL, "never compute activations twice", CLI_FLAG, &o.no_recompute},
+        {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, &o.out},
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
+        {"planner", "NAME", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
          CLI_TEXT, &o.planner},
-        {"micro", "M", "micro-batches of a mini-batch (1)", CLI_INT, &o.micro},
-        {"stages", "S", "stages wanted (any)", CLI_INT, &o.stages},
-        {"replicas", "R", "replicas wanted, of every stage (any)", CLI_INT, &o.replicas},
-        {"memory", "BYTES", "of a machine (no limit)", CLI_REAL, &o.memory},
+        {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
+         &o.machines},
+        {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, &o.bandwidth},
+        {"micro", "M", "a planner's micro-batches (1; with a config up to 8)", CLI_INT, &o.micro},
+        {"stages", "S", "stages that a planner shall make (any)", CLI_INT, &o.stages},
+        {"replicas", "R", "replicas of each of them (any)", CLI_INT, &o.replicas},
+        {"memory", "BYTES", "of a machine (the cluster's, or no limit)", CLI_REAL, &o.memory},
         {"contiguous", NULL, "stages are ranges of nodes, as training cuts them", CLI_FLAG,
          &o.contiguous},
         {"objective", "NAME", "brute: the planner whose count it goes by (exact)", CLI_TEXT,
@@ -124,33 +181,24 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"format", "F", "text or json (text)", CLI_TEXT, &o.format},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
-    double machines[MAX_LEVELS], bandwidth[MAX_LEVELS];
-    int level_n[MAX_LEVELS], n_levels = 0;
-    int code = cli_parse(verb, options, argc, argv, 0, NULL);
+    int code = cli_parse(verb, options, argc, argv, 1, &o.config);
     if (code >= 0) return code;
-    const char *wrong = complaint(&o, machines, bandwidth, &n_levels);
+    const char *wrong = complaint(&o);
     if (wrong) return cli_refuse("forerun plan: %s (forerun help plan)", wrong);
-    fr_plan_problem p = {.n_devices = 1,
-                         .bandwidth = bandwidth[n_levels - 1],
-                         .n_micro = (int)o.micro,
-                         .n_stages = (int)o.stages,
-                         .replicas = (int)o.replicas,
-                         .memory = (int64_t)o.memory,
-                         .contiguous = o.contiguous,
-                         .seconds = o.seconds,
-                         .objective = o.objective,
-                         .n_levels = n_levels,
-                         .level_n = level_n,
-                         .level_bandwidth = bandwidth};
-    for (int i = 0; i < n_levels; i++) level_n[i] = (int)machines[i], p.n_devices *= level_n[i];
-    fr_ctx *ctx = cli_context(false);
-    return cli_finish(ctx, plan_profile(ctx, &o, &p));
+    fr_ctx *ctx = cli_context(strcmp(o.format, "json") == 0);
+    return o.config ? cli_finish(ctx, cli_plan_config(ctx, &o)) : plan_alone(ctx, &o);
 }
 
 const cli_verb cli_plan = {
     .name = "plan",
-    .usage = "plan --profile FILE --machines N --bandwidth B [--planner NAME] [--format F]",
-    .summary = "which stages on which devices: by one planner, or the best of all methods",
-    .text = "A profile alone is spread over equal machines by one planner (docs/plan.md).\n",
+    .usage = "plan CONFIG --cluster FILE [--methods A,B | --sync] [--out plan.yaml]\n"
+             "       forerun plan CONFIG --cluster FILE --planner NAME [--out plan.yaml]\n"
+             "       forerun plan --profile FILE --machines N --bandwidth B [--planner NAME]",
+    .summary = "which method, stages and devices are fastest, before the first step",
+    .text =
+        "With a config: every method, number of stages, replicas and micro-batches is weighed,\n"
+        "the promising ones are simulated on the cluster, and the fastest that fits is told,\n"
+        "with reasons. --out writes it as a config: edit it, or train it. With --planner, or\n"
+        "from a profile alone, one planner makes one layout (docs/plan.md).\n",
     .run = run,
 };

@@ -33,6 +33,7 @@ layers() {
                   "weights:3 cost:3 engine:4 probe:5 sim:5 plan:6 train:6 report:7", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
+        owner["efficiency"] = "train"
         owner["events"] = "engine"
         owner["state"] = "engine"
         owner["team"] = "transport"

@@ -72,9 +72,10 @@ typedef struct fr_engine_desc {
     /* [stage]: activations are not kept but computed again, with the weights of the backward,
      * before it; NULL: none. */
     const bool *recompute;
-    /* Emulation, one process only: an instruction that takes t by this timing takes t * scale
-     * seconds of the wall clock, messages and sums likewise; results are those of the computation
-     * itself. NULL: as fast as it goes. Times that the engine tells are then emulated ones. */
+    /* Emulation of training, one process only: an instruction that takes t by this timing takes t *
+     * scale seconds of the wall clock, messages and sums likewise; results are those of the
+     * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine tells
+     * are then emulated ones. It lives as long as the engine. */
     const fr_timing *timing;
     double scale;
     const fr_backend *backend;

@@ -6,6 +6,7 @@
 #include <forerun/base.h>
 #include <forerun/cost.h>
 #include <forerun/data.h>
+#include <forerun/efficiency.h>
 #include <forerun/engine.h>
 #include <forerun/events.h>
 #include <forerun/graph.h>

@@ -1,16 +1,22 @@
 /* text.c -- one long text cut into windows: predict each next token.
  *
- * Tokens are bytes, or little-endian 16-bit numbers of a tokenizer. Windows of `context` tokens do
- * not overlap; in training all of them are moved by the same random number of tokens, another one
- * each epoch, so that over the epochs a window may begin anywhere. The epoch follows from the draw
- * number: an epoch is n_train draws. */
+ * Tokens are bytes, little-endian 16-bit numbers of a tokenizer, or words, which become such
+ * numbers when the file is read: 0 for a word that the vocabulary lacks, 1 for the end of a line.
+ * Windows of `context` tokens do not overlap; in training all of them are moved by the same random
+ * number of tokens, another one each epoch, so that over the epochs a window may begin anywhere.
+ * The epoch follows from the draw number: an epoch is n_train draws. */
 #include "base/philox.h"
 #include "data/source.h"
+#include "data/vocab.h"
 #include "io/file.h"
 
 #include <string.h>
 
 enum { DEFAULT_CONTEXT = 128, MAX_CONTEXT = 1 << 20, BYTE_VOCAB = 256, MAX_VOCAB = 65536 };
+
+enum { UNKNOWN, LINE_END, N_SPECIAL };
+
+static const char *const special[N_SPECIAL] = {[UNKNOWN] = "<unk>", [LINE_END] = "</s>"};
 
 typedef struct text_part {
     const unsigned char *tokens;
@@ -23,6 +29,7 @@ typedef struct text_set {
     unsigned char *blocks[2]; /* files; the second one only with eval_path */
     int width;                /* bytes of a token */
     int64_t context, max_shift;
+    fr_vocab words;        /* tokens: words; empty afterwards */
     char byte[BYTE_VOCAB]; /* byte[i] = i, the text of token i */
 } text_set;
 
@@ -61,6 +68,7 @@ static void text_close(fr_dataset *d)
     text_set *t = (text_set *)d;
     fr__free(t->blocks[0]);
     fr__free(t->blocks[1]);
+    fr__vocab_fini(&t->words);
 }
 
 static const char *text_token_text(const fr_dataset *d, int32_t id, size_t *n)
@@ -143,6 +151,80 @@ static fr_status count_windows(text_set *t, const char *const paths[2])
     return FR_OK;
 }
 
+/* --- words --- */
+
+/* The next word: what white space separates, or the end of a line. 0: no more. */
+static size_t next_word(const char *text, size_t bytes, size_t *pos, const char **word)
+{
+    size_t at = *pos;
+    while (at < bytes && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r')) at++;
+    size_t begin = at;
+    while (at < bytes && !strchr(" \t\r\n", text[at])) at++;
+    bool is_end = at == begin && at < bytes; /* at a line's end, or a zero byte */
+    *word = is_end ? special[LINE_END] : text + begin;
+    *pos = at + is_end;
+    return is_end ? strlen(special[LINE_END]) : at - begin;
+}
+
+static int64_t count_words(const unsigned char *block, size_t bytes)
+{
+    size_t pos = 0;
+    int64_t n = 0;
+    for (const char *word; next_word((const char *)block, bytes, &pos, &word);) n++;
+    return n;
+}
+
+/* The vocabulary of the first n words of a block. */
+static bool learn_words(text_set *t, const unsigned char *block, size_t bytes, int64_t n,
+                        int64_t size)
+{
+    size_t pos = 0;
+    const char *word;
+    for (int64_t i = 0; i < n; i++) {
+        size_t length = next_word((const char *)block, bytes, &pos, &word);
+        if (fr__vocab_add(&t->words, word, length) < 0) return false;
+    }
+    int32_t *new_id = FR_NEW_ARRAY(int32_t, t->words.words.n + 1);
+    bool done = new_id && fr__vocab_rank(&t->words, N_SPECIAL, special, UNKNOWN, size, new_id);
+    fr__free(new_id);
+    return done;
+}
+
+/* A block of text becomes one of ids. */
+static fr_status words_to_ids(text_set *t, unsigned char **block, text_part *part)
+{
+    size_t bytes = (size_t)part->n, pos = 0;
+    int64_t n = count_words(*block, bytes);
+    unsigned char *ids = fr__alloc((size_t)n * 2);
+    const char *word;
+    if (!ids) return fr__no_memory(t->base.ctx, (size_t)n * 2, "words");
+    for (int64_t i = 0; i < n; i++) {
+        size_t length = next_word((const char *)*block, bytes, &pos, &word);
+        int32_t id = fr__vocab_find(&t->words, word, length);
+        if (id < 0) id = UNKNOWN;
+        ids[2 * i] = (unsigned char)(id & 255), ids[2 * i + 1] = (unsigned char)(id >> 8);
+    }
+    t->base.bytes = t->base.bytes - bytes + (size_t)n * 2;
+    fr__free(*block);
+    part->tokens = *block = ids;
+    part->n = n;
+    return FR_OK;
+}
+
+static fr_status turn_words(text_set *t, double train_share, int64_t size)
+{
+    text_part *train = &t->part[FR_TRAIN];
+    int64_t n = count_words(t->blocks[0], (size_t)train->n);
+    if (!learn_words(t, t->blocks[0], (size_t)train->n, (int64_t)((double)n * train_share), size))
+        return fr__no_memory(t->base.ctx, 0, "a vocabulary");
+    t->width = 2;
+    FR_TRY(words_to_ids(t, &t->blocks[0], train));
+    if (t->blocks[1]) FR_TRY(words_to_ids(t, &t->blocks[1], &t->part[FR_EVAL]));
+    t->base.info.vocab = t->base.info.n_classes = (int64_t)t->words.words.n;
+    fr__vocab_fini(&t->words);
+    return FR_OK;
+}
+
 typedef struct text_keys {
     const char *path, *eval_path, *tokens;
     double eval_fraction;
@@ -158,31 +240,39 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys
     FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
                        &k->context));
     FR_TRY(fr_conf_text(section, "tokens", "bytes", &k->tokens));
-    FR_TRY(fr_conf_int(section, "vocab", 0, 0, MAX_VOCAB, &k->vocab));
-    if (strcmp(k->tokens, "bytes") != 0 && strcmp(k->tokens, "uint16") != 0)
-        return fr_conf_fail(section, "tokens", "'%s' is not a kind of tokens; known: bytes, uint16",
-                            k->tokens);
+    /* Of words, a model with a vocabulary of its own gets no more than it knows. */
+    bool by_words = strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB;
+    FR_TRY(fr_conf_int(section, "vocab", by_words ? want->vocab : 0, 0, MAX_VOCAB, &k->vocab));
+    if (strcmp(k->tokens, "bytes") != 0 && strcmp(k->tokens, "uint16") != 0 &&
+        strcmp(k->tokens, "words") != 0)
+        return fr_conf_fail(section, "tokens",
+                            "'%s' is not a kind of tokens; known: bytes, uint16, words", k->tokens);
     if (k->vocab && strcmp(k->tokens, "bytes") == 0 && k->vocab != BYTE_VOCAB)
         return fr_conf_fail(section, "vocab", "bytes have a vocabulary of %d; leave vocab out",
                             BYTE_VOCAB);
+    if (k->vocab && strcmp(k->tokens, "words") == 0 && k->vocab <= N_SPECIAL)
+        return fr_conf_fail(section, "vocab", "vocab is %lld; words need at least %d",
+                            (long long)k->vocab, N_SPECIAL + 1);
     return FR_OK;
 }
 
 static fr_status load(text_set *t, fr_conf *section, const text_keys *k)
 {
     text_part *train = &t->part[FR_TRAIN], *eval = &t->part[FR_EVAL];
-    bool own_eval = k->eval_path[0] != '\0';
+    bool own_eval = k->eval_path[0] != '\0', by_words = strcmp(k->tokens, "words") == 0;
+    int64_t vocab = k->vocab ? k->vocab : MAX_VOCAB;
     const char *const paths[2] = {k->path, own_eval ? k->eval_path : k->path};
     FR_TRY(load_file(section, t, "path", k->path, &t->blocks[0], train));
-    if (own_eval) {
-        FR_TRY(load_file(section, t, "eval_path", k->eval_path, &t->blocks[1], eval));
-    } else {
+    if (own_eval) FR_TRY(load_file(section, t, "eval_path", k->eval_path, &t->blocks[1], eval));
+    if (by_words) FR_TRY(turn_words(t, own_eval ? 1 : 1 - k->eval_fraction, vocab));
+    if (!own_eval) {
         int64_t all = train->n;
         train->n = (int64_t)((double)all * (1 - k->eval_fraction));
         eval->n = all - train->n;
         eval->tokens = train->tokens + train->n * t->width;
     }
     FR_TRY(count_windows(t, paths));
+    if (by_words) return FR_OK;
     t->base.info.vocab = t->base.info.n_classes = BYTE_VOCAB;
     return t->width == 1 ? FR_OK : settle_vocab(t, paths, k->vocab);
 }
@@ -211,6 +301,6 @@ static const char *const keys[] = {"name",    "path",   "eval_path", "eval_fract
 
 const fr_data_source fr__data_text = {
     .name = "text",
-    .summary = "one long text, next token from the ones before (bytes, or 16-bit tokens)",
+    .summary = "one long text, next token from the ones before (bytes, words, 16-bit tokens)",
     .keys = keys,
     .open = text_open};

@@ -206,6 +206,7 @@ static fr_status measure(fr_engine *e)
     FR_TRY(make_stages(e));
     FR_TRY(make_workers(e));
     FR_TRY(make_parts(e));
+    FR_TRY(fr__pace_create(e));
     FR_TRY(start_workers(e));
     FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
     FR_TRY(fr_team_agree(e->desc.team, fr__jobs_run(e, fr__part_compile, true)));
@@ -276,6 +277,7 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
     fr_engine_desc d = *desc;
     d.n_events = 0;
     d.pin = false;
+    d.timing = NULL;
     if (d.team)
         return fr_fail(ctx, FR_UNSUPPORTED, "a forecast of memory is made in one process, alone");
     FR_TRY(make_empty(ctx, &d, &e));
@@ -324,6 +326,7 @@ void fr_engine_free(fr_engine *e)
         stop_threads(e);
     }
     fr__crew_free(e);
+    fr__pace_free(e);
     if (e->group) e->transport->close(e->group);
     fr_schedule_free(e->eval_schedule);
     pthread_mutex_destroy(&e->lock);

@@ -18,7 +18,7 @@
  *     snapshot.c  a copy for a checkpoint             collect.c  notes of all workers to rank 0
  *     drain.c     replicas agree after a call         tree.c     the order of an exact sum
  *     sync.h      rules of replicas, sync_*.c         peers.c    such a rule in the engine
- *     areas.c     where activations lie, recompute */
+ *     areas.c     where activations lie, recompute    pace.c     emulation: clocks, links */
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
@@ -35,6 +35,8 @@ typedef struct fr_worker fr_worker;
 typedef struct fr_part fr_part;
 typedef struct fr_record fr_record;
 typedef struct fr_crew fr_crew;
+typedef struct fr_pace fr_pace;
+typedef struct fr_meeting fr_meeting;
 
 /* Training and evaluation have programs, wires and slots of their own. */
 typedef enum fr_mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr_mode;
@@ -49,6 +51,9 @@ typedef struct fr_wire {
     fr_channel *channel; /* NULL: both on one worker */
     char *memory;        /* [n_buffers], of the sender */
     const void **data;   /* [n_buffers]: where the receiver reads it */
+    /* Emulation, [n_buffers]: when what was sent is there; when it was given back. Written before,
+     * read after it changes hands. */
+    double *arrival, *freed;
 } fr_wire;
 
 /* A link of the schedule. */
@@ -137,11 +142,12 @@ typedef struct fr_gather {
     size_t room_bytes;
     char *room;
     int n_buckets;
-    size_t *edge;        /* [n_buckets + 1] floats */
-    size_t *n_due;       /* [bucket] floats that a backward reports as final */
-    size_t *n_left;      /* [bucket] of them still to come in this mini-batch */
-    uint64_t *posted_ns; /* [bucket] */
-    int next;            /* buckets are handed in from the last to the first: this one is next */
+    size_t *edge;          /* [n_buckets + 1] floats */
+    size_t *n_due;         /* [bucket] floats that a backward reports as final */
+    size_t *n_left;        /* [bucket] of them still to come in this mini-batch */
+    uint64_t *posted_ns;   /* [bucket] */
+    int next;              /* buckets are handed in from the last to the first: this one is next */
+    fr_meeting **meetings; /* [bucket] of all replicas, emulation only */
 } fr_gather;
 
 #define FR_MAX_BLOCKS 16
@@ -164,7 +170,8 @@ struct fr_part {
     size_t grad_stride;
     int n_grad_blocks;
     fr_gather gather;
-    fr__syncing sync; /* replicas that step each for itself */
+    fr__syncing sync;           /* replicas that step each for itself */
+    fr_meeting **sync_meetings; /* [sum of it], emulation only */
     float *state[FR_MAX_OPTIM_STATE];
     float *drift;
     fr_sum *buffer_sum; /* NULL: no replicas, or no running statistics */
@@ -231,6 +238,10 @@ struct fr_worker {
     fr_traffic traffic;
     fr_worker_times times;
     uint64_t wait_ns; /* in the instruction under way */
+    /* Emulation: virtual seconds; those of the backward under way; awake or not. */
+    double clock, span;
+    _Atomic int is_pacing;
+    fr_overrun overrun;
     fr_event *events;
     int n_events;
 };
@@ -277,7 +288,10 @@ struct fr_engine {
     bool sums_grads;             /* replicas step with the sum of their gradients */
     const fr__sync_rule *sync_rule;
     fr_board *norm_board, *tie_board;
-    size_t *tie_room;    /* bytes of board a worker holds */
+    fr_meeting *norm_meeting, *tie_meeting; /* emulation only */
+    fr_pace *pace;                          /* NULL: no emulation */
+    fr_pace *paced;                         /* the same in a call that is emulated, else NULL */
+    size_t *tie_room;                       /* bytes of board a worker holds */
     int n_tied, *tied;   /* params in groups that span stages, owners and copies, ascending */
     float **tie_scratch; /* [worker] */
     bool is_broken;
@@ -340,6 +354,37 @@ static inline fr_part *fr__part(const fr_engine *e, int stage, int replica)
 static inline fr_part *fr__part_for(const fr_engine *e, int stage, int micro)
 {
     return fr__part(e, stage, micro % e->eval_schedule->replicas[stage]);
+}
+
+/* pace.c: emulation. What follows is called only where engine.paced is there, but for the first
+ * two.
+ */
+fr_status fr__pace_create(fr_engine *e);
+void fr__pace_free(fr_engine *e);
+void fr__pace_begin(fr_engine *e); /* a call begins */
+void fr__pace_enter(void);         /* on a worker's thread */
+/* Nanoseconds as they are told: of virtual seconds, of a moment, of a span of the wall clock. */
+uint64_t fr__pace_ns(const fr_pace *p, double seconds);
+uint64_t fr__pace_told(const fr_pace *p, uint64_t wall_ns);
+uint64_t fr__pace_shrunk(const fr_pace *p, uint64_t wall_ns);
+/* What an instruction should take; and that it be so, computed it is. */
+double fr__pace_seconds(const fr_part *p, fr_action action);
+void fr__pace_spend(fr_worker *w, double seconds);
+void fr__pace_advance(fr_worker *w, double seconds); /* the clock only */
+void fr__pace_wait(fr_worker *w, double until);
+/* Before sending, after receiving. */
+void fr__pace_send(fr_worker *w, fr_wire *wire, int buffer, size_t bytes);
+void fr__pace_receive(fr_worker *w, const fr_wire *wire, int buffer);
+/* Members (workers) that hand in, round after round, and get on when all have and the links have
+ * carried the sum of `bytes`. Posts go before the transport's, takes behind its wait. */
+fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes, fr_meeting **out);
+void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive);
+void fr__pace_take(fr_worker *w, fr_meeting *m);
+
+/* A moment as the engine tells it. */
+static inline uint64_t fr__told(const fr_engine *e, uint64_t wall_ns)
+{
+    return e->paced ? fr__pace_told(e->paced, wall_ns) : wall_ns;
 }
 
 static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->schedule[e->mode]; }

@@ -10,9 +10,17 @@
 #include "engine/engine.h"
 
 enum {
-    BUCKET = 1 << 20, /* floats: long enough for full bandwidth, short enough to overlap */
+    /* floats: long enough for full bandwidth, short enough to overlap */
+    BUCKET = FR_BUCKET_BYTES / sizeof(float),
     MERGE_GRAIN = 4096
 };
+
+/* All buckets but the first of the block, which is handed in last and has nothing to hide behind,
+ * are whole. */
+static int bucket_of(const fr_gather *g, size_t offset)
+{
+    return offset < g->edge[1] ? 0 : 1 + (int)((offset - g->edge[1]) / BUCKET);
+}
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
@@ -39,7 +47,7 @@ static void count_due(fr_part *p)
         const fr_param *param = fr_graph_param(p->engine->desc.graph, at->param);
         if (param->is_buffer || at->offset >= p->n_weights) continue;
         for (size_t done = 0, n; done < at->count; done += n) {
-            size_t bucket = (at->offset + done) / BUCKET;
+            int bucket = bucket_of(g, at->offset + done);
             size_t left = g->edge[bucket + 1] - (at->offset + done);
             n = at->count - done < left ? at->count - done : left;
             g->n_due[bucket] += n;
@@ -90,8 +98,8 @@ static fr_status make_buckets(fr_part *p)
     g->posted_ns = FR_ARENA_ARRAY(&e->arena, uint64_t, g->n_buckets);
     if (!g->edge || !g->n_due || !g->n_left || !g->posted_ns)
         return fr__no_memory(e->ctx, 0, "replicas");
-    for (int i = 0; i < g->n_buckets; i++) g->edge[i] = (size_t)i * BUCKET;
-    g->edge[g->n_buckets] = p->n_grads;
+    for (int i = 1; i <= g->n_buckets; i++)
+        g->edge[i] = p->n_grads - (size_t)(g->n_buckets - i) * BUCKET;
     return FR_OK;
 }
 
@@ -116,6 +124,21 @@ static void begin_round(fr_gather *g)
     for (int i = 0; i < g->n_buckets; i++) g->n_left[i] = g->n_due[i];
 }
 
+/* Emulation: the replicas of a stage meet for each bucket. */
+static fr_status add_meetings(fr_part *first, const int *members)
+{
+    fr_engine *e = first->engine;
+    fr_gather *g = &first->gather;
+    g->meetings = FR_ARENA_ARRAY(&e->arena, fr_meeting *, g->n_buckets);
+    if (!g->meetings) return fr__no_memory(e->ctx, 0, "emulation");
+    for (int i = 0; i < g->n_buckets; i++) {
+        size_t bytes = (g->edge[i + 1] - g->edge[i]) * sizeof(float);
+        FR_TRY(fr__pace_meeting(e, first->n_replicas, members, bytes, &g->meetings[i]));
+    }
+    for (int q = 1; q < first->n_replicas; q++) first[q].gather.meetings = g->meetings;
+    return FR_OK;
+}
+
 /* Every process makes the sums of all stages, also where none of the replicas lives. */
 fr_status fr__gather_open(fr_engine *e)
 {
@@ -136,6 +159,7 @@ fr_status fr__gather_open(fr_engine *e)
             first[q].gather.sum = sum;
             begin_round(&first[q].gather);
         }
+        if (e->pace) FR_TRY(add_meetings(first, s.members));
     }
     return FR_OK;
 }
@@ -170,12 +194,28 @@ void fr__gather_add(fr_part *p, int j)
 
 /* --- replicas --------------------------------------------------------------------------------- */
 
+/* In the time that the backward under way should take, not when it was computed. */
+static void post_paced(fr_part *p, int bucket, bool is_alive)
+{
+    fr_gather *g = &p->gather;
+    const fr_stage_cost *cost = &p->engine->desc.timing->cost[p->stage];
+    fr_worker *w = p->worker;
+    double share = (double)(p->n_grads - g->edge[bucket]) / (double)p->n_grads;
+    double span = w->span > 0 ? w->span + p->engine->desc.timing->overhead_s : 0;
+    double at = w->clock + span * fr_curve_time(&cost->final, share);
+    g->posted_ns[bucket] = fr__pace_ns(p->engine->paced, at);
+    fr__pace_post(w, g->meetings[bucket], at, is_alive);
+}
+
 static void hand_in(fr_part *p, bool is_alive)
 {
     fr_gather *g = &p->gather;
     const fr_engine *e = p->engine;
     int bucket = g->next--;
-    g->posted_ns[bucket] = fr__now_ns();
+    if (e->paced)
+        post_paced(p, bucket, is_alive);
+    else
+        g->posted_ns[bucket] = fr__now_ns();
     e->transport->sum_post(g->sum, p->replica, bucket, is_alive);
     if (is_alive)
         p->worker->traffic.sums += 2 * sizeof(float) * (g->edge[bucket + 1] - g->edge[bucket]) *
@@ -188,7 +228,8 @@ void fr__gather_ready(void *part, size_t offset, size_t count, const float *grad
     fr_gather *g = &p->gather;
     (void)grad;
     for (size_t done = 0, n; done < count; done += n) {
-        size_t bucket = (offset + done) / BUCKET, left = g->edge[bucket + 1] - (offset + done);
+        int bucket = bucket_of(g, offset + done);
+        size_t left = g->edge[bucket + 1] - (offset + done);
         n = count - done < left ? count - done : left;
         g->n_left[bucket] -= n < g->n_left[bucket] ? n : g->n_left[bucket];
     }
@@ -212,6 +253,7 @@ static fr_status wait_bucket(fr_part *p, int bucket, bool *is_alive)
     fr_status status = w->engine->transport->sum_wait(p->gather.sum, p->replica, bucket, is_alive);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
+    if (w->engine->paced && status == FR_OK) fr__pace_take(w, p->gather.meetings[bucket]);
     return status;
 }
 
@@ -225,7 +267,7 @@ static void note_sum(fr_part *p, int64_t batch, int bucket)
                       .micro = bucket,
                       .version = fr_store_version(p->store),
                       .start_ns = p->gather.posted_ns[bucket],
-                      .end_ns = fr__now_ns()};
+                      .end_ns = fr__told(p->engine, fr__now_ns())};
     fr__push_event(p->worker, &event);
 }
 

@@ -15,7 +15,15 @@ fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer)
     fr_status status = t->acquire(wire->channel, buffer);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
+    if (w->engine->paced && status == FR_OK) fr__pace_wait(w, wire->freed[buffer]);
     return status;
+}
+
+static void release(fr_worker *w, fr_wire *wire, int buffer)
+{
+    if (!wire->channel) return;
+    if (w->engine->paced) wire->freed[buffer] = w->clock;
+    w->engine->transport->release(wire->channel, buffer);
 }
 
 /* The readers of this slot's last micro-batch must be through with it, whichever replica read it.
@@ -52,9 +60,7 @@ void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment)
     for (int i = 0; i < s->n_forward; i++) {
         const fr_route *r = &e->forward[mode][i];
         if (r->to != p->stage) continue;
-        fr_wire *wire = fr__wire(r, in_segment);
-        if (wire->channel)
-            e->transport->release(wire->channel, fr_schedule_slot(s, r->from, in_segment));
+        release(p->worker, fr__wire(r, in_segment), fr_schedule_slot(s, r->from, in_segment));
     }
 }
 
@@ -63,10 +69,8 @@ void fr__release_grads(fr_part *p, int in_segment)
     fr_engine *e = p->engine;
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
         if (e->backward[i].to != p->stage) continue;
-        fr_wire *wire = fr__wire(&e->backward[i], in_segment);
-        if (wire->channel)
-            e->transport->release(wire->channel,
-                                  fr_schedule_buffer(e->desc.schedule, i, in_segment));
+        release(p->worker, fr__wire(&e->backward[i], in_segment),
+                fr_schedule_buffer(e->desc.schedule, i, in_segment));
     }
 }
 

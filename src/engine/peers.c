@@ -91,6 +91,43 @@ fr_status fr__peers_measure(fr_part *p)
     return FR_OK;
 }
 
+/* --- emulation ---------------------------------------------------------------------------------
+ */
+
+static void on_post(void *part, int k, bool is_alive)
+{
+    fr_part *p = part;
+    if (p->engine->paced) fr__pace_post(p->worker, p->sync_meetings[k], p->worker->clock, is_alive);
+}
+
+static void on_take(void *part, int k)
+{
+    fr_part *p = part;
+    if (p->engine->paced) fr__pace_take(p->worker, p->sync_meetings[k]);
+}
+
+/* For all replicas of a stage. */
+static fr_status add_meetings(fr_part *first)
+{
+    fr_engine *e = first->engine;
+    const fr__syncing *s = &first->sync;
+    first->sync_meetings = FR_ARENA_ARRAY(&e->arena, fr_meeting *, s->n_sums);
+    if (!first->sync_meetings) return fr__no_memory(e->ctx, 0, "emulation");
+    for (int k = 0; k < s->n_sums; k++)
+        FR_TRY(fr__pace_meeting(e, s->n_members, s->members, s->n * sizeof(float),
+                                &first->sync_meetings[k]));
+    for (int q = 0; q < first->n_replicas; q++) {
+        first[q].sync_meetings = first->sync_meetings;
+        first[q].sync.on_post = on_post;
+        first[q].sync.on_take = on_take;
+        first[q].sync.user = &first[q];
+    }
+    return FR_OK;
+}
+
+/* --- sums --------------------------------------------------------------------------------------
+ */
+
 static void equip(fr_part *p)
 {
     fr__syncing *s = &p->sync;
@@ -119,6 +156,7 @@ fr_status fr__peers_open(fr_engine *e)
         if (any == &elsewhere && !fr__sync_plan(any, &e->arena))
             return fr__no_memory(e->ctx, 0, "replicas");
         FR_TRY(fr__sync_open(e->ctx, &e->arena, of, any));
+        if (e->pace) FR_TRY(add_meetings(first));
     }
     return FR_OK;
 }

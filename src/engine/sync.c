@@ -107,6 +107,7 @@ fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
 
 void fr__sync_post(fr__syncing *s, int k, bool is_alive)
 {
+    if (s->on_post) s->on_post(s->user, k, is_alive);
     for (int i = 0; i < s->n_buckets; i++) s->transport->sum_post(s->sums[k], s->nth, i, is_alive);
     if (is_alive && s->sent_bytes)
         *s->sent_bytes +=
@@ -134,6 +135,7 @@ fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_a
             if (count > 0) take(s, at, count, sum);
         }
     }
+    if (s->on_take) s->on_take(s->user, k);
     return FR_OK;
 }
 

@@ -51,6 +51,10 @@ struct fr__syncing {
     float *state[FR_MAX_OPTIM_STATE];
     _Atomic int *is_waiting; /* set while it waits */
     uint64_t *wait_ns, *sent_bytes;
+    /* Emulation, may be NULL: sum k is handed in; it has come back. */
+    void (*on_post)(void *user, int k, bool is_alive);
+    void (*on_take)(void *user, int k);
+    void *user;
 
     /* By fr__sync_plan. */
     size_t bytes; /* of memory */

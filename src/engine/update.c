@@ -161,9 +161,39 @@ static fr_status add_tie_board(fr_engine *e, size_t *bytes, int *owner)
     return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
 }
 
+static fr_part *part_on(const fr_worker *w, int stage)
+{
+    for (int i = 0; i < w->n_parts; i++)
+        if (w->parts[i]->stage == stage) return w->parts[i];
+    return NULL;
+}
+
+static bool has_tied(const fr_worker *w)
+{
+    const fr_engine *e = w->engine;
+    for (int i = 0; i < e->n_tied; i++)
+        if (part_on(w, e->home_of[e->tied[i]])) return true;
+    return false;
+}
+
+/* Emulation: who meets at the boards. What is on them counts as small. */
+static fr_status add_meetings(fr_engine *e)
+{
+    int *all = FR_ARENA_ARRAY(&e->arena, int, e->n_workers);
+    int *tied = FR_ARENA_ARRAY(&e->arena, int, e->n_workers), n_tied = 0;
+    if (!all || !tied) return fr__no_memory(e->ctx, (size_t)e->n_workers * 8, "emulation");
+    for (int i = 0; i < e->n_workers; i++) {
+        all[i] = i;
+        if (has_tied(&e->workers[i])) tied[n_tied++] = i;
+    }
+    FR_TRY(fr__pace_meeting(e, e->n_workers, all, 0, &e->norm_meeting));
+    return fr__pace_meeting(e, n_tied, tied, 0, &e->tie_meeting);
+}
+
 fr_status fr__update_open(fr_engine *e)
 {
     if (!e->must_sum) return FR_OK;
+    if (e->pace) FR_TRY(add_meetings(e));
     int n = e->n_parts + n_tie_parts(e);
     size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1);
     int *owner = FR_ARENA_ARRAY(&e->arena, int, n + 1);
@@ -199,13 +229,15 @@ static void sum_squares(fr_part *p, double *of_param)
         of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
 }
 
-static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round)
+/* meeting: who waits there, in emulation. */
+static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
 {
     uint64_t start = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
     fr_status status = w->engine->transport->board_wait(board, round, w->index);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
+    if (w->engine->paced && status == FR_OK) fr__pace_take(w, meeting);
     return status;
 }
 
@@ -238,13 +270,6 @@ static void post_ties(fr_part *p, int64_t round, bool is_alive, fr_status *statu
     }
 }
 
-static fr_part *part_on(const fr_worker *w, int stage)
-{
-    for (int i = 0; i < w->n_parts; i++)
-        if (w->parts[i]->stage == stage) return w->parts[i];
-    return NULL;
-}
-
 /* Owner first, then the copies as the graph lists them. */
 static fr_status sum_tied(fr_worker *w, int64_t round)
 {
@@ -268,14 +293,6 @@ static fr_status sum_tied(fr_worker *w, int64_t round)
     return FR_OK;
 }
 
-static bool has_tied(const fr_worker *w)
-{
-    const fr_engine *e = w->engine;
-    for (int i = 0; i < e->n_tied; i++)
-        if (part_on(w, e->home_of[e->tied[i]])) return true;
-    return false;
-}
-
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
 
 /* The squares of all stages, added as one worker would add them. */
@@ -283,13 +300,14 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     int64_t round = batch - e->first;
+    if (e->paced) fr__pace_post(w, e->norm_meeting, w->clock, !is_dead);
     for (int i = 0; i < w->n_parts; i++) {
         int part = w->parts[i]->index;
         if (!is_dead)
             sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, part));
         e->transport->board_post(e->norm_board, round, part);
     }
-    FR_TRY(wait_board(w, e->norm_board, round));
+    FR_TRY(wait_board(w, e->norm_board, round, e->norm_meeting));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
@@ -326,9 +344,10 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
     FR_TRY(take_gradients(w, batch, &is_dead));
     if (has_tied(w)) {
         fr_status status = FR_OK;
+        if (e->paced) fr__pace_post(w, e->tie_meeting, w->clock, !is_dead);
         for (int i = 0; i < w->n_parts; i++) post_ties(w->parts[i], round, !is_dead, &status);
         FR_TRY(status);
-        FR_TRY(wait_board(w, e->tie_board, round));
+        FR_TRY(wait_board(w, e->tie_board, round, e->tie_meeting));
         is_dead = is_dead || is_beyond_limit(e, batch);
         if (!is_dead) FR_TRY(sum_tied(w, round));
     }
@@ -347,8 +366,10 @@ static double own_squares(fr_part *p)
 
 /* --- the step ------------------------------------------------------------------------------- */
 
-static fr_status end_step(fr_part *p, int64_t batch, double norm_sq, fr_event *event)
+/* share: of the update that was not paced yet. */
+static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_sq, fr_event *event)
 {
+    if (p->engine->paced) fr__pace_spend(p->worker, share * fr__pace_seconds(p, FR_DO_STEP));
     int64_t version = fr_store_version(p->store);
     FR_TRY(fr_store_end(p->store, p->is_ridden ? p->n_updated : p->n_weights));
     fr__record_live(p, batch, version);
@@ -367,6 +388,9 @@ static double grad_scale(const fr_part *p, double norm_sq)
 static void step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
 {
     fr_store_range(p->store, offset, count, grad);
+    if (p->engine->paced)
+        fr__pace_advance(p->worker,
+                         fr__pace_seconds(p, FR_DO_STEP) * (double)count / (double)p->n_weights);
 }
 
 /* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
@@ -375,7 +399,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
     bool is_alive;
     fr_store_begin(p->store, batch, 1);
     FR_TRY(fr__gather_take(p, batch, step_piece, &is_alive));
-    if (is_alive) return end_step(p, batch, NAN, event);
+    if (is_alive) return end_step(p, batch, 0, NAN, event);
     fr__lower_limit(p->engine, batch);
     return FR_OK; /* the store is told when the call ends: fr_store_abandon */
 }
@@ -383,7 +407,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
-    if (p->is_ridden) return end_step(p, batch, NAN, event);
+    if (p->is_ridden) return end_step(p, batch, 1, NAN, event);
     bool needs_all =
         e->must_sum || wants_norm(e) || e->desc.keep_grads || p->n_grads != p->n_weights;
     if (p->gather.sum && !needs_all) return step_by_buckets(p, batch, event);
@@ -407,7 +431,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     }
     fr_store_begin(p->store, batch, grad_scale(p, whole_sq));
     fr_store_range(p->store, 0, p->n_weights, p->grads);
-    return end_step(p, batch, norm_sq, event);
+    return end_step(p, batch, 1, norm_sq, event);
 }
 
 static void drop(fr_part *p, size_t offset, size_t count, const float *grad)

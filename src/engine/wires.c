@@ -167,6 +167,12 @@ static fr_status open_wire(fr_engine *e, const fr_route *r, fr_wire *w, char *la
     for (int b = 0; b < r->n_buffers && w->memory; b++)
         w->data[b] = w->memory + (size_t)b * r->stride;
     if (!crosses(w)) return FR_OK;
+    if (e->pace) {
+        w->arrival = FR_ARENA_ARRAY(&e->arena, double, r->n_buffers);
+        w->freed = FR_ARENA_ARRAY(&e->arena, double, r->n_buffers);
+        if (!w->arrival || !w->freed)
+            return fr__no_memory(e->ctx, (size_t)r->n_buffers * 16, "emulation");
+    }
     fr_channel_desc d = {.from = w->from->worker->index,
                          .to = w->to->worker->index,
                          .n_buffers = r->n_buffers,

@@ -46,6 +46,7 @@ static fr_status send(fr_worker *w, const task *t, const fr_route *r, fr_wire *w
     bool is_forward = t->instr->action == FR_DO_SEND_F;
     /* The pass has acquired the buffer; one that was not run acquires it here. */
     if (t->is_dead) FR_TRY(fr__acquire(w, wire, buffer));
+    if (e->paced) fr__pace_send(w, wire, buffer, t->is_dead ? 0 : r->bytes);
     e->transport->send(wire->channel, buffer, t->is_dead ? 0 : r->bytes);
     if (!t->is_dead && e->mode == FR_MODE_TRAIN)
         *(is_forward ? &w->traffic.forward : &w->traffic.backward) += r->bytes;
@@ -61,6 +62,7 @@ static fr_status receive(fr_worker *w, const task *t, fr_wire *wire, int buffer)
     fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer], &bytes);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
+    if (e->paced && status == FR_OK) fr__pace_receive(w, wire, buffer);
     if (status == FR_OK && bytes == 0) fr__lower_limit(e, t->batch);
     return status;
 }
@@ -89,6 +91,7 @@ static fr_status forward(const task *t, fr_event *event)
     fr_part *p = t->part;
     fr_engine *e = p->engine;
     if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
+    if (e->paced && !t->is_dead) fr__pace_spend(p->worker, fr__pace_seconds(p, FR_DO_F));
     if (e->mode != FR_MODE_EVAL) return FR_OK;
     fr__release_inputs(p, e->mode, t->in_segment);
     if (t->micro / p->n_replicas != p->n_micro - 1 || t->is_dead) return FR_OK;
@@ -97,12 +100,33 @@ static fr_status forward(const task *t, fr_event *event)
     return FR_OK;
 }
 
+/* Emulation: gradients become final in the course of the time that it should take. */
+static fr_status alive_backward(const task *t, int what, fr_event *event)
+{
+    fr_part *p = t->part;
+    fr_worker *w = p->worker;
+    bool is_paced = p->engine->paced;
+    if (is_paced) w->span = fr__pace_seconds(p, (fr_action)t->instr->action);
+    FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
+    if (!is_paced) return FR_OK;
+    fr__pace_spend(w, w->span);
+    w->span = 0;
+    return FR_OK;
+}
+
 static fr_status backward(const task *t, int what, fr_event *event)
 {
     fr_part *p = t->part;
-    if (!t->is_dead) FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
+    if (!t->is_dead) FR_TRY(alive_backward(t, what, event));
     if (what & FR_GRAD_INPUT) fr__release_grads(p, t->in_segment);
     if (what & FR_GRAD_WEIGHT) fr__release_inputs(p, FR_MODE_TRAIN, t->in_segment);
+    return FR_OK;
+}
+
+static fr_status reduce(const task *t)
+{
+    FR_TRY(fr__update_reduce(t->part, t->batch, t->is_dead));
+    if (t->part->engine->paced) fr__pace_spend(t->part->worker, 0);
     return FR_OK;
 }
 
@@ -121,7 +145,7 @@ static fr_status execute(fr_worker *w, const task *t, fr_event *event)
     case FR_DO_B: return backward(t, FR_GRAD_BOTH, event);
     case FR_DO_I: return backward(t, FR_GRAD_INPUT, event);
     case FR_DO_W: return backward(t, FR_GRAD_WEIGHT, event);
-    case FR_DO_REDUCE: return fr__update_reduce(t->part, t->batch, t->is_dead);
+    case FR_DO_REDUCE: return reduce(t);
     case FR_DO_STEP: return step(t, event);
     default: return transfer(w, t);
     }
@@ -167,17 +191,25 @@ void fr__push_event(fr_worker *w, const fr_event *event)
     if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
 }
 
+/* Time of a backward that the update took; in emulation STEP takes it. */
+static uint64_t ridden_ns(const task *t)
+{
+    fr_part *p = t->part;
+    if (t->instr->action != FR_DO_B && t->instr->action != FR_DO_W) return 0;
+    uint64_t ns = atomic_exchange(&p->ride_ns, 0);
+    return p->engine->paced ? 0 : ns / (uint64_t)fr_device_n_threads(p->worker->dev);
+}
+
 static void note(fr_worker *w, const task *t, fr_event *event)
 {
     if (w->engine->mode != FR_MODE_TRAIN || t->is_dead) return;
     fr_action action = (fr_action)t->instr->action;
-    uint64_t busy = event->end_ns - event->start_ns, wait = w->wait_ns, ridden = 0;
+    const fr_pace *paced = w->engine->paced;
+    uint64_t busy = event->end_ns - event->start_ns, ridden = ridden_ns(t);
+    uint64_t wait = paced ? fr__pace_shrunk(paced, w->wait_ns) : w->wait_ns;
     wait = wait < busy ? wait : busy;
     busy -= wait;
-    if (action == FR_DO_B || action == FR_DO_W) {
-        ridden = atomic_exchange(&t->part->ride_ns, 0) / (uint64_t)fr_device_n_threads(w->dev);
-        ridden = ridden < busy ? ridden : busy;
-    }
+    ridden = ridden < busy ? ridden : busy;
     w->times.ns[FR_SPENT_STEP] += ridden;
     w->times.ns[spent_on(action)] += busy - ridden;
     w->times.ns[waited_on(action)] += wait;
@@ -212,12 +244,12 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
                       .peer = i->peer,
                       .batch = t.batch,
                       .micro = t.micro,
-                      .start_ns = fr__now_ns()};
+                      .start_ns = fr__told(e, fr__now_ns())};
     w->wait_ns = 0;
     if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
     FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
     FR_TRY(execute(w, &t, &event));
-    event.end_ns = fr__now_ns();
+    event.end_ns = fr__told(e, fr__now_ns());
     note(w, &t, &event);
     atomic_fetch_add(&w->n_beats, 1);
     return FR_OK;
@@ -244,10 +276,11 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     fr_engine *e = w->engine;
     w->opened = 0;
     w->summed = -1;
-    uint64_t start = fr__now_ns();
+    uint64_t start = fr__told(e, fr__now_ns());
+    if (e->paced) fr__pace_enter();
     fr__peers_begin(w);
     fr_status status = walk(w);
-    if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__now_ns() - start;
+    if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__told(e, fr__now_ns()) - start;
     if (status != FR_OK) fr__give_up(e, w->index);
     return status;
 }

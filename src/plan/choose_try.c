@@ -9,13 +9,15 @@ static bool has_flush(const struct fr__chooser *c, const struct fr__option *o)
     return c->d->methods[o->method].generator->is_flush;
 }
 
-/* Mini-batches to see the steady state: a few with a flush; else the pipeline fills first. */
+/* Mini-batches to see the steady state: a few with a flush; else many, since those in flight when
+ * the clock is first read were begun before. */
 static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
 {
     double a_batch = (double)o->size->n_micro * o->n_stages;
     int share = o->size->n_micro / o->replicas[0];
     if (has_flush(c, o)) return 4;
-    return (a_batch < 2000 ? 20 : 6) + 4 * ((o->n_stages + share - 1) / share);
+    double many = 8000 / a_batch;
+    return (int)fmin(fmax(many, 10), 60) + 4 * ((o->n_stages + share - 1) / share);
 }
 
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)

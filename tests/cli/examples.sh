@@ -29,6 +29,7 @@ try gpt-text --set data.path="$source_dir/LICENSE"
 try tsv-transformer --set data.path=texts
 try reslstm --set data.path=texts
 try gnmt --set data.path=parallel
+try biglstm --set data.path="$source_dir/LICENSE" --set data.eval_path="$source_dir/LICENSE"
 for file in "$source_dir"/examples/*.yaml; do
     case "$tried " in
     *" $(basename "$file" .yaml) "*) ;;

@@ -12,6 +12,45 @@ static void put_text(const scratch *s, const char *name, int64_t first, size_t n
     put_file(s, name, data, n);
 }
 
+/* "a" 2, "b" 3, "c." 4; the evaluation part counts for nothing in the vocabulary. */
+static void words(void **state)
+{
+    scratch *s = *state;
+    int32_t x[4], y[4];
+    static const char text[] = "a b  a c.\n\ta\nb a\n"; /* 10 words and line ends */
+    put_file(s, "train.gz", text, strlen(text));
+    put_file(s, "eval", "a d\nb", 5);
+    fr_dataset *d = open_good(s, NULL,
+                              "{name: text, tokens: words, path: '@/train.gz', eval_path: '@/eval',"
+                              " context: 4}");
+    assert_int_equal(fr_dataset_info(d)->vocab, 2 + 3);
+    assert_int_equal(fr_dataset_info(d)->n_classes, 5);
+    assert_int_equal(fr_dataset_info(d)->n_train, 1);
+    assert_int_equal(fr_dataset_info(d)->n_eval, 1);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 0, 1, UINT64_MAX, x, y, NULL), FR_OK);
+    assert_memory_equal(x, ((int32_t[]){2, 3, 2, 4}), sizeof x);
+    assert_memory_equal(y, ((int32_t[]){3, 2, 4, 1}), sizeof y);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 0, 1, 1, x, y, NULL), FR_OK);
+    assert_memory_equal(x, ((int32_t[]){2, 0, 1, 0}), sizeof x);
+    assert_memory_equal(y, ((int32_t[]){0, 1, 3, FR_TARGET_IGNORE}), sizeof y);
+    fr_dataset_close(d);
+    /* the last fifth of the words is for evaluation: b, a, </s> of the last line less one */
+    fr_data_info want = {.vocab = 3};
+    d = open_good(
+        s, &want,
+        "{name: text, tokens: words, path: '@/train.gz', eval_fraction: 0.2, context: 2}");
+    assert_int_equal(fr_dataset_info(d)->vocab, 3);
+    assert_int_equal(fr_dataset_info(d)->n_eval, 1);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 0, 1, 1, x, y, NULL), FR_OK);
+    assert_true(x[0] == 2 && y[0] == 1 && y[1] == FR_TARGET_IGNORE);
+    fr_dataset_close(d);
+    open_bad(s, NULL, "{name: text, tokens: words, path: '@/eval', vocab: 2}", "at least 3", NULL);
+    open_bad(s, NULL, "{name: text, tokens: words, path: '@/eval'}", "training part", NULL);
+    walk_out_of_memory(s, NULL,
+                       "{name: text, tokens: words, path: '@/train.gz', eval_path: '@/eval', "
+                       "context: 4}");
+}
+
 static void byte_windows(void **state)
 {
     scratch *s = *state;
@@ -158,7 +197,7 @@ static void errors(void **state)
     open_bad(s, NULL, "{name: text, path: '@/text', eval_path: '@/none'}", "eval_path", NULL);
     open_bad(s, NULL, "{name: text, path: '@/text', context: 90}", "text: ", "90 tokens",
              "at least 91", NULL);
-    open_bad(s, NULL, "{name: text, path: '@/text', tokens: words}", "words", "bytes, uint16",
+    open_bad(s, NULL, "{name: text, path: '@/text', tokens: letters}", "letters", "bytes, uint16",
              NULL);
     open_bad(s, NULL, "{name: text, path: '@/text', vocab: 100}", "256", NULL);
     open_bad(s, NULL, "{name: text, path: '@/text', eval_fraction: 1.5}", "eval_fraction", NULL);
@@ -195,8 +234,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
-        T(byte_windows),      T(shift_by_epoch), T(sizes),         T(bytes_and_text),
-        T(tokens_of_16_bits), T(errors),         T(out_of_memory), T(real_text),
+        T(words),  T(byte_windows),   T(shift_by_epoch),
+        T(sizes),  T(bytes_and_text), T(tokens_of_16_bits),
+        T(errors), T(out_of_memory),  T(real_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

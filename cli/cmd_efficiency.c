@@ -1,0 +1,284 @@
+/* cmd_efficiency.c -- forerun efficiency: epochs to a quality at each global batch, and with the
+ * speed of more devices, whether data parallel or hybrid training is there first. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_BATCHES = 64 };
+
+typedef struct arguments {
+    const char *config, *batches, *target, *scale_lr, *out;
+    const char *scaling, *cluster, *profile;
+    cli_list sets;
+    int64_t n_seeds, n_evals, ways, n_micro, n_devices;
+    double max_epochs;
+    bool keep, is_quiet, want_json;
+} arguments;
+
+/* "32,64,128" */
+static bool parse_batches(const char *text, int64_t *batches, int *n)
+{
+    for (*n = 0; *n < MAX_BATCHES; text++) {
+        char *end;
+        if (*text < '0' || *text > '9') return false;
+        batches[(*n)++] = strtoll(text, &end, 10);
+        if (*end == '\0') return true;
+        if (*end != ',') return false;
+        text = end;
+    }
+    return false;
+}
+
+static void tell(void *user, const fr_trial *t, const fr_progress *p)
+{
+    const fr_goal *goal = user;
+    bool is_tty = isatty(STDERR_FILENO) == 1;
+    const fr_eval_point *last = t->n_points > 0 ? &t->points[t->n_points - 1] : NULL;
+    if (p && !is_tty) return;
+    fprintf(stderr, "%sbatch %lld, seed %llu:", is_tty ? "\r" : "", (long long)t->batch,
+            (unsigned long long)t->seed);
+    if (p) fprintf(stderr, " step %lld", (long long)p->step);
+    if (last)
+        fprintf(stderr, " epoch %.2f, loss %.4f, accuracy %.2f %%", last->epochs, last->loss,
+                100 * last->accuracy);
+    if (!p && t->diverged) fprintf(stderr, ", diverged");
+    if (!p && goal->kind != FR_GOAL_OWN && isnan(fr_trial_epochs(t, goal)))
+        fprintf(stderr, ", not reached");
+    fprintf(stderr, "%s%s", is_tty ? "\033[K" : "", p ? "" : "\n");
+    fflush(stderr);
+}
+
+static void print_rows(const fr_efficiency *e)
+{
+    printf("epochs to %s %.4g, evaluated on other data than trained on (measured)\n\n",
+           e->goal.kind == FR_GOAL_LOSS ? "loss" : "accuracy", e->goal.value);
+    printf("%9s  %9s  %8s  %17s  %9s  %8s\n", "batch", "lr", "epochs", "least .. most", "updates",
+           "E1/E");
+    for (int i = 0; i < e->n_rows; i++) {
+        const fr_efficiency_row *r = &e->rows[i];
+        printf("%9lld  %9.3g  ", (long long)r->batch, r->lr);
+        if (isnan(r->epochs))
+            printf("not reached by %d of %d\n", r->n_seeds - r->n_reached, r->n_seeds);
+        else
+            printf("%8.3f  %7.3f .. %6.3f  %9.0f  %8.3f\n", r->epochs, r->least, r->most,
+                   r->epochs * (double)e->n_train / (double)r->batch, r->ratio);
+    }
+}
+
+static const char *number(double value, const char *format, char text[24])
+{
+    if (isnan(value))
+        snprintf(text, 24, "-");
+    else
+        snprintf(text, 24, format, value);
+    return text;
+}
+
+static const char *winner(const fr_time_row *r)
+{
+    if (isnan(r->dp_speedup) || isnan(r->hybrid_speedup)) return "";
+    return r->hybrid_speedup > r->dp_speedup ? "hybrid" : "dp";
+}
+
+static void print_time(const fr_scaling *s, const fr_time_row *rows, int crossover, bool simulated)
+{
+    char a[24], b[24], c[24], d[24], e[24];
+    printf("\ntime to that quality, over one device: epochs measured, step times %s\n\n",
+           simulated ? "simulated" : "as given");
+    printf("%8s  %9s  %6s  %8s  %9s  %9s  %8s  %9s  %s\n", "devices", "dp batch", "SE", "epochs",
+           "dp", "hyb.batch", "epochs", "hybrid", "winner");
+    for (int i = 0; i < s->n_points; i++) {
+        const fr_time_row *r = &rows[i];
+        printf("%8d  %9lld  %6s  %8s  %9s  %9lld  %8s  %9s  %s\n", r->devices,
+               (long long)r->dp_batch, number(r->dp_efficiency, "%.3f", a),
+               number(r->dp_epochs, "%.3f", b), number(r->dp_speedup, "%.2fx", c),
+               (long long)r->hybrid_batch, number(r->hybrid_epochs, "%.3f", d),
+               number(r->hybrid_speedup, "%.2fx", e), winner(r));
+    }
+    if (crossover)
+        printf("\nhybrid (%d-way pipelines) overtakes data parallelism at %d devices\n", s->ways,
+               crossover);
+    else
+        printf("\nhybrid (%d-way pipelines) does not overtake data parallelism here\n", s->ways);
+    printf("-: not measured: a batch above the largest of --batches, or a quality not reached\n");
+}
+
+/* JSON has no NaN. */
+static void print_json_number(const char *key, double value, const char *after)
+{
+    if (isnan(value))
+        printf("\"%s\": null%s", key, after);
+    else
+        printf("\"%s\": %.17g%s", key, value, after);
+}
+
+static void print_json(const fr_efficiency *e, const fr_scaling *s, const fr_time_row *rows,
+                       int crossover)
+{
+    printf("{\"target\": {\"by\": \"%s\", \"value\": %.17g}, \"n_train\": %lld,\n \"batches\": [",
+           e->goal.kind == FR_GOAL_LOSS ? "loss" : "accuracy", e->goal.value,
+           (long long)e->n_train);
+    for (int i = 0; i < e->n_rows; i++) {
+        const fr_efficiency_row *r = &e->rows[i];
+        printf("%s\n  {\"batch\": %lld, \"lr\": %.17g, \"seeds\": %d, \"reached\": %d, ",
+               i ? "," : "", (long long)r->batch, r->lr, r->n_seeds, r->n_reached);
+        print_json_number("epochs", r->epochs, ", ");
+        print_json_number("least", r->least, ", ");
+        print_json_number("most", r->most, ", ");
+        print_json_number("ratio", r->ratio, "}");
+    }
+    printf("]");
+    for (int i = 0; i < s->n_points; i++) {
+        const fr_time_row *r = &rows[i];
+        if (i == 0)
+            printf(",\n \"ways\": %d, \"crossover\": %d,\n \"time\": [", s->ways, crossover);
+        printf("%s\n  {\"devices\": %d, \"dp_batch\": %lld, \"hybrid_batch\": %lld, ", i ? "," : "",
+               r->devices, (long long)r->dp_batch, (long long)r->hybrid_batch);
+        print_json_number("dp_efficiency", r->dp_efficiency, ", ");
+        print_json_number("dp_epochs", r->dp_epochs, ", ");
+        print_json_number("hybrid_epochs", r->hybrid_epochs, ", ");
+        print_json_number("dp_speedup", r->dp_speedup, ", ");
+        print_json_number("hybrid_speedup", r->hybrid_speedup, "}");
+    }
+    printf("%s}\n", s->n_points > 0 ? "]" : "");
+}
+
+/* Step times, if any were asked for, and both tables. */
+static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run,
+                      const fr_efficiency *e)
+{
+    fr_scaling s = {0};
+    int ways = (int)a->ways, crossover = 0;
+    if (a->scaling) FR_TRY(fr_scaling_read(ctx, a->scaling, ways, &s));
+    if (a->cluster) {
+        fr_scaling_options o = {.run = run,
+                                .batch = e->rows[0].batch,
+                                .ways = ways,
+                                .n_micro = (int)a->n_micro,
+                                .max_devices = (int)a->n_devices,
+                                .cluster = a->cluster,
+                                .profile = a->profile};
+        FR_TRY(fr_scaling_simulate(ctx, &o, &s));
+    }
+    fr_time_row *rows = calloc((size_t)s.n_points + 1, sizeof *rows);
+    if (!rows) {
+        fr_scaling_free(&s);
+        return fr_fail(ctx, FR_NO_MEMORY, "no memory for %d rows", s.n_points);
+    }
+    if (s.n_points > 0) crossover = fr_time_to_accuracy(e, &s, rows);
+    if (a->want_json) {
+        print_json(e, &s, rows, crossover);
+    } else {
+        print_rows(e);
+        if (s.n_points > 0) print_time(&s, rows, crossover, a->cluster != NULL);
+        printf("\n%s/efficiency.json\n", a->out);
+    }
+    free(rows);
+    fr_scaling_free(&s);
+    return FR_OK;
+}
+
+static int check(const arguments *a, fr_efficiency_options *o, int64_t *batches)
+{
+    if (!a->config)
+        return cli_refuse("forerun efficiency: which config? (forerun help efficiency)");
+    if (!a->batches || !parse_batches(a->batches, batches, &o->n_batches))
+        return cli_refuse("forerun efficiency: --batches takes up to %d sizes, as 32,64,128",
+                          MAX_BATCHES);
+    if (a->target && !fr_goal_parse(a->target, &o->goal))
+        return cli_refuse("forerun efficiency: --target %s: expected loss=X or accuracy=X (0 to 1)",
+                          a->target);
+    if (a->scale_lr && !fr_lr_rule_parse(a->scale_lr, &o->lr_rule))
+        return cli_refuse("forerun efficiency: --scale-lr %s: expected linear, sqrt or none",
+                          a->scale_lr);
+    if (a->n_seeds < 1 || a->n_seeds > 1000 || a->n_evals < 1 || a->n_evals > 10000)
+        return cli_refuse("forerun efficiency: --seeds and --evals must be at least 1");
+    if (a->max_epochs < 0 || !(a->max_epochs < 1e6))
+        return cli_refuse("forerun efficiency: --max-epochs must be above 0");
+    if (a->scaling && a->cluster)
+        return cli_refuse("forerun efficiency: step times come from --scaling or from --cluster, "
+                          "not from both");
+    if (a->ways < 2 || a->ways > 1024 || a->n_micro < 0 || a->n_micro > 1 << 20)
+        return cli_refuse("forerun efficiency: --pipeline must be at least 2, --micro at least 1");
+    if (a->n_devices < 0 || a->n_devices > 1 << 20)
+        return cli_refuse("forerun efficiency: --devices must be at least 1");
+    return -1;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static arguments a;
+    static int64_t batches[MAX_BATCHES];
+    a = (arguments){.n_seeds = 1, .n_evals = 4, .ways = 2};
+    const cli_option options[] = {
+        {"batches", "B,B,...", "global batches, multiples of the config's micro-batch", CLI_TEXT,
+         &a.batches},
+        {"target", "loss=X", "quality to reach, or accuracy=X (default: see above)", CLI_TEXT,
+         &a.target},
+        {"seeds", "K", "trainings of each batch, seeds one after the other (1)", CLI_INT,
+         &a.n_seeds},
+        {"scale-lr", "RULE", "lr for other batches: linear (default), sqrt, none", CLI_TEXT,
+         &a.scale_lr},
+        {"max-epochs", "E", "give up after so many (3 times the config's)", CLI_REAL,
+         &a.max_epochs},
+        {"evals", "N", "evaluations an epoch (4)", CLI_INT, &a.n_evals},
+        {"out", "DIR", "folder of the results (runs/efficiency)", CLI_TEXT, &a.out},
+        {"cluster", "FILE", "time to quality on 1, 2, 4, ... devices of it, simulated", CLI_TEXT,
+         &a.cluster},
+        {"profile", "FILE", "with --cluster: go by this profile instead of measuring", CLI_TEXT,
+         &a.profile},
+        {"devices", "N", "with --cluster: no more than so many of its devices", CLI_INT,
+         &a.n_devices},
+        {"scaling", "FILE", "step times instead: CSV of devices,dp_s,hybrid_s", CLI_TEXT,
+         &a.scaling},
+        {"pipeline", "M", "stages of a pipeline of hybrid training (2)", CLI_INT, &a.ways},
+        {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_INT, &a.n_micro},
+        {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, &a.keep},
+        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a.sets},
+        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a.is_quiet},
+        {"json", NULL, "print JSON", CLI_FLAG, &a.want_json},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &a.config);
+    if (code >= 0) return code;
+    fr_efficiency_options o = {.batches = batches};
+    code = check(&a, &o, batches);
+    if (code >= 0) return code;
+    if (!a.out) a.out = "runs/efficiency";
+    fr_ctx *ctx = cli_context(true);
+    fr_run_options r = {.config = a.config,
+                        .n_sets = a.sets.n,
+                        .sets = a.sets.at,
+                        .out = a.out,
+                        .dump_step = -1,
+                        .stop = cli_catch_signals()};
+    o.run = &r;
+    o.n_seeds = (int)a.n_seeds, o.evals = (int)a.n_evals, o.max_epochs = a.max_epochs;
+    o.keep_checkpoints = a.keep;
+    o.tell = a.is_quiet ? NULL : tell;
+    o.user = &o.goal;
+    fr_efficiency e;
+    fr_status status = fr_efficiency_measure(ctx, &o, &e);
+    if (status == FR_OK) {
+        status = show(ctx, &a, &r, &e);
+        fr_efficiency_free(&e);
+    }
+    return cli_finish(ctx, status);
+}
+
+const cli_verb cli_efficiency = {
+    .name = "efficiency",
+    .usage = "efficiency CONFIG --batches B,B,... [--target loss=X|accuracy=X] [--cluster FILE]",
+    .summary = "epochs to a quality at each global batch; data parallel against hybrid",
+    .text =
+        "Trains the config once for each batch and seed, by gradients added up over micro-batches\n"
+        "of the config's size, until the evaluation reaches the target. Without a target: the "
+        "best\n"
+        "loss that the smallest batch reaches in the config's epochs, plus 1 %. What is done is\n"
+        "kept in the folder, and the same command goes on from there.\n",
+    .run = run,
+};

@@ -1,0 +1,374 @@
+/* plan_config.c -- forerun plan CONFIG: the whole choice on a cluster, or one planner's layout;
+ * told, and written as a config that `train` runs. */
+#include "plan.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_METHODS = 64, TEXT = 1 << 16 };
+
+/* --- methods ---------------------------------------------------------------------------------- */
+
+static void add_method(fr_plan_method *to, int *n, const fr_method *m)
+{
+    const fr_generator *g = fr_generator_find(m->generator);
+    to[(*n)++] = (fr_plan_method){.name = m->name,
+                                  .generator = g,
+                                  .policy = fr_policy_find(m->policy),
+                                  .chunks = m->chunks > 0 ? m->chunks : 1,
+                                  .max_stages = m->max_stages,
+                                  .wants_replicas = m->wants_replicas,
+                                  .is_allowed_async = !g->is_flush};
+}
+
+/* Of methods that take the same time the first is named. So those with a flush come first, then
+ * those that predict or keep weights, SpecTrain before others; stale gradients last. */
+static int rank(const fr_method *m)
+{
+    if (fr_generator_find(m->generator)->is_flush) return 0;
+    if (strcmp(m->name, "spectrain") == 0) return 1;
+    return strcmp(m->policy, "live") == 0 ? 3 : 2;
+}
+
+static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *to, int *n)
+{
+    char name[64];
+    for (const char *at = names; *at; at += *at == ',') {
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
+        const fr_method *m = fr_method_find(name);
+        if (!m)
+            return fr_fail(ctx, FR_INVALID,
+                           "--methods: there is no method '%s' (forerun methods lists them)", name);
+        if (m->sync)
+            return fr_fail(ctx, FR_UNSUPPORTED,
+                           "--methods: %s does not add up gradients at every update, and a plan "
+                           "cannot tell what that does to training; run it yourself",
+                           name);
+        if (*n < MAX_METHODS) add_method(to, n, m);
+        at += length;
+    }
+    return *n ? FR_OK : fr_fail(ctx, FR_INVALID, "--methods: no method is named");
+}
+
+static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, fr_plan_method *to, int *n)
+{
+    *n = 0;
+    if (o->methods) return named_methods(ctx, o->methods, to, n);
+    for (int k = 0; k <= (o->sync ? 0 : 3); k++)
+        for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++)
+            if (rank(*m) == k && !(*m)->sync && !(*m)->optimizer) add_method(to, n, *m);
+    return FR_OK;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* Keys of a layout as `--set` takes them. */
+struct keys {
+    cli_list sets;
+    char text[TEXT];
+    size_t n;
+    bool is_full;
+};
+
+static void put(struct keys *k, const char *format, ...) FR_PRINTF(2, 3);
+static void put(struct keys *k, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(k->text + k->n, TEXT - k->n, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= TEXT - k->n)
+        k->is_full = true;
+    else
+        k->n += (size_t)n;
+}
+/* A key begins here; it ends with the next, or at the end. */
+static void begin(struct keys *k, const char *name)
+{
+    if (k->n) k->n++; /* past the zero of the last one */
+    if (k->sets.n == CLI_MAX_SETS || k->n >= TEXT - 1) {
+        k->is_full = true;
+        return;
+    }
+    k->sets.at[k->sets.n++] = k->text + k->n;
+    put(k, "%s=", name);
+}
+
+static void put_ints(struct keys *k, const char *name, int n, const int *values)
+{
+    bool is_one = true;
+    for (int i = 1; i < n; i++) is_one = is_one && values[i] == values[0];
+    begin(k, name);
+    if (is_one && strcmp(name, "parallel.devices") != 0) {
+        put(k, "%d", values[0]);
+        return;
+    }
+    for (int i = 0; i < n; i++) put(k, "%s%d", i ? ", " : "[", values[i]);
+    put(k, "]");
+}
+
+static void put_recompute(struct keys *k, int n, const bool *recompute)
+{
+    int count = 0, said = 0;
+    for (int s = 0; s < n; s++) count += recompute && recompute[s];
+    begin(k, "parallel.recompute");
+    if (count == 0 || count == n) {
+        put(k, count ? "true" : "false");
+        return;
+    }
+    for (int s = 0; s < n; s++)
+        if (recompute[s]) put(k, "%s%d", said++ ? ", " : "[", s);
+    put(k, "]");
+}
+
+static void put_path(struct keys *k, const char *name, const char *path)
+{
+    char whole[PATH_MAX];
+    begin(k, name);
+    put(k, "%s", realpath(path, whole) ? whole : path);
+}
+
+static fr_status save(fr_ctx *ctx, const plan_wishes *o, const fr_candidate *c,
+                      const fr_profile *profile, const char *comment)
+{
+    struct keys *k = calloc(1, sizeof *k);
+    bool is_plain = true;
+    if (!k) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for the plan file");
+    for (int i = 0; i < o->sets.n; i++) k->sets.at[k->sets.n++] = o->sets.at[i];
+    begin(k, "parallel.method"), put(k, "%s", c->method);
+    begin(k, "parallel.stages"), put(k, "%d", c->n_stages);
+    begin(k, "parallel.cuts"), put(k, "[");
+    for (int s = 0; s < c->n_stages - 1; s++)
+        put(k, "%s%s", s ? ", " : "", profile->nodes[c->cuts[s]].name);
+    put(k, "]");
+    put_ints(k, "parallel.replicas", c->n_stages, c->replicas);
+    begin(k, "parallel.chunks"), put(k, "%d", c->chunks > 0 ? c->chunks : 1);
+    put_recompute(k, c->n_stages, c->recompute);
+    begin(k, "train.micro"), put(k, "%d", c->n_micro);
+    put_path(k, "parallel.cluster", o->cluster);
+    if (o->profile) put_path(k, "parallel.profile", o->profile);
+    for (int w = 0; w < c->n_workers; w++) is_plain = is_plain && c->device_of[w] == w;
+    if (!is_plain) put_ints(k, "parallel.devices", c->n_workers, c->device_of);
+    fr_run_options run = {.config = o->config, .n_sets = k->sets.n, .sets = k->sets.at};
+    fr_status status = k->is_full
+                           ? fr_fail(ctx, FR_UNSUPPORTED, "the layout is too long for a plan file")
+                           : fr_run_save_config(ctx, &run, comment, o->out);
+    free(k);
+    return status;
+}
+
+/* --- telling ---------------------------------------------------------------------------------- */
+
+static void print_replicas(const fr_candidate *c, char *text, size_t room)
+{
+    size_t n = 0;
+    bool is_one = true;
+    for (int s = 1; s < c->n_stages; s++) is_one = is_one && c->replicas[s] == c->replicas[0];
+    for (int s = 0; s < (is_one ? 1 : c->n_stages) && n < room; s++)
+        n += (size_t)snprintf(text + n, room - n, "%s%d", s ? "," : "", c->replicas[s]);
+}
+
+static void print_choice(const fr_choice *choice)
+{
+    char replicas[64];
+    printf("%-15s %6s %8s %7s %7s %11s %11s %7s %9s  %s\n", "method", "stages", "replicas",
+           "devices", "micro", "s a batch", "samples/s", "bubble", "MB", "");
+    for (int i = 0; i < choice->n; i++) {
+        const fr_candidate *c = &choice->at[i];
+        if (!c->fits) continue;
+        print_replicas(c, replicas, sizeof replicas);
+        printf("%-15s %6d %8s %7d %7d %11.5g %11.5g %6.1f%% %9.1f  %s\n", c->method, c->n_stages,
+               replicas, c->n_workers, c->n_micro, c->s_per_batch, c->samples_per_s,
+               100 * c->bubble, (double)c->peak / 1e6, c->why);
+    }
+    printf("\n%s\n", choice->why);
+}
+
+static void print_text_json(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '\n')
+            fputs("\\n", stdout);
+        else if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else
+            putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_list_json(const char *key, int n, const int *values)
+{
+    printf(", \"%s\": [", key);
+    for (int i = 0; i < n; i++) printf("%s%d", i ? ", " : "", values[i]);
+    putchar(']');
+}
+
+static void print_candidate_json(const fr_candidate *c)
+{
+    bool is_first = true;
+    printf("{\"method\": \"%s\", \"stages\": %d, \"workers\": %d, \"micro\": %d, \"chunks\": %d, "
+           "\"asynchronous\": %s, \"s_per_batch\": %.9g, \"samples_per_s\": %.9g, \"bubble\": "
+           "%.6g, \"bound_s\": %.9g, \"peak_bytes\": %zu",
+           c->method, c->n_stages, c->n_workers, c->n_micro, c->chunks,
+           c->is_async ? "true" : "false", c->s_per_batch, c->samples_per_s, c->bubble, c->bound_s,
+           c->peak);
+    print_list_json("replicas", c->n_stages, c->replicas);
+    print_list_json("cuts", c->n_stages - 1, c->cuts);
+    print_list_json("devices", c->n_workers, c->device_of);
+    printf(", \"recompute\": [");
+    for (int s = 0; s < c->n_stages; s++) {
+        if (!c->recompute[s]) continue;
+        printf("%s%d", is_first ? "" : ", ", s);
+        is_first = false;
+    }
+    printf("], \"memory_bytes\": [");
+    for (int w = 0; w < c->n_workers; w++) printf("%s%zu", w ? ", " : "", c->memory[w]);
+    printf("], \"why\": ");
+    print_text_json(c->why);
+    putchar('}');
+}
+
+static void print_choice_json(const fr_choice *choice)
+{
+    bool is_first = true;
+    printf("{\"simulated\": true, \"candidates\": [");
+    for (int i = 0; i < choice->n; i++) {
+        if (!choice->at[i].fits) continue;
+        printf("%s\n ", is_first ? "" : ",");
+        print_candidate_json(&choice->at[i]);
+        is_first = false;
+    }
+    printf("],\n \"tried\": %d, \"too_large\": %d, \"why\": ", choice->n_tried,
+           choice->n_too_large);
+    print_text_json(choice->why);
+    printf("}\n");
+}
+
+/* The head of a plan file. */
+static void describe(const fr_choice *choice, char *text, size_t room)
+{
+    const fr_candidate *best = &choice->at[0];
+    size_t n = (size_t)snprintf(text, room,
+                                "A plan by `forerun plan`, in simulated time; edit what you know "
+                                "better, then `forerun train` it.\n%s\nlayout: %s\nMB a device:",
+                                choice->why, best->why);
+    for (int w = 0; w < best->n_workers && w < 32 && n < room; w++)
+        n += (size_t)snprintf(text + n, room - n, " %.1f", (double)best->memory[w] / 1e6);
+    if (best->n_workers > 32 && n < room) snprintf(text + n, room - n, " ...");
+}
+
+/* --- the two ways ----------------------------------------------------------------------------- */
+
+static fr_status choose(fr_ctx *ctx, const plan_wishes *o, const fr_cluster *cluster,
+                        fr_run_model *model)
+{
+    fr_plan_method methods[MAX_METHODS];
+    fr_choice *choice = NULL;
+    fr_choice_desc d = {.profile = fr_run_model_profile,
+                        .user = model,
+                        .cluster = cluster,
+                        .batch = fr_run_model_batch(model),
+                        .methods = methods,
+                        .n_devices = (int)o->devices,
+                        .all_devices = o->all,
+                        .may_recompute = !o->no_recompute};
+    FR_TRY(choose_methods(ctx, o, methods, &d.n_methods));
+    FR_TRY(fr_plan_choose(ctx, &d, &choice));
+    (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(choice);
+    fr_status status = FR_OK;
+    if (o->out) {
+        char comment[8192];
+        const fr_profile *profile;
+        describe(choice, comment, sizeof comment);
+        status = fr_run_model_profile(model, d.batch / choice->at[0].n_micro, &profile);
+        if (status == FR_OK) status = save(ctx, o, &choice->at[0], profile, comment);
+    }
+    fr_choice_free(choice);
+    return status;
+}
+
+/* A planner's layout as a candidate, for writing. */
+static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *plan,
+                           const fr_profile *profile, int n_micro)
+{
+    int n = plan->n_stages, n_workers = 0, w = 0;
+    for (int s = 0; s < n; s++) n_workers += plan->stages[s].replicas;
+    int *lists = calloc((size_t)(2 * n + n_workers), sizeof *lists);
+    bool *recompute = calloc((size_t)n, sizeof *recompute);
+    fr_candidate c = {.method = strcmp(plan->planner, "pipedream") == 0 ? "pipedream" : "1f1b",
+                      .n_stages = n,
+                      .n_workers = n_workers,
+                      .n_micro = n_micro,
+                      .chunks = 1,
+                      .recompute = recompute};
+    fr_status status = FR_NO_MEMORY;
+    if (lists && recompute) {
+        c.replicas = lists, c.cuts = lists + n, c.device_of = lists + 2 * n;
+        for (int s = 0; s < n; s++) {
+            c.replicas[s] = plan->stages[s].replicas;
+            if (s) c.cuts[s - 1] = plan->stages[s].first;
+            for (int r = 0; r < c.replicas[s]; r++) c.device_of[w++] = plan->stages[s].device + r;
+        }
+        if (n == 1) c.method = n_workers > 1 ? "dp" : "single";
+        status = save(ctx, o, &c, profile, plan->why);
+    } else {
+        fr_fail(ctx, status, "out of memory for the plan file");
+    }
+    free(lists), free(recompute);
+    return status;
+}
+
+static fr_status plan_by(fr_ctx *ctx, const plan_wishes *o, const fr_cluster *cluster,
+                         fr_run_model *model)
+{
+    const fr_planner *planner = cli_find_planner(ctx, o->planner);
+    int batch = fr_run_model_batch(model), n_micro = (int)o->micro;
+    fr_plan *plan = NULL;
+    if (!planner) return FR_INVALID;
+    for (n_micro = n_micro ? n_micro : 8; !o->micro && batch % n_micro != 0;) n_micro--;
+    if (batch % n_micro != 0)
+        return fr_fail(ctx, FR_INVALID, "--micro %d does not divide the mini-batch of %d", n_micro,
+                       batch);
+    fr_plan_problem p = {.cluster = cluster,
+                         .n_devices = (int)o->devices,
+                         .n_micro = n_micro,
+                         .n_stages = (int)o->stages,
+                         .replicas = (int)o->replicas,
+                         .memory = (int64_t)o->memory,
+                         .contiguous = true,
+                         .deals_evenly = true,
+                         .seconds = o->seconds,
+                         .objective = o->objective};
+    FR_TRY(fr_run_model_profile(model, batch / n_micro, &p.profile));
+    FR_TRY(planner->plan(ctx, &p, &plan));
+    cli_print_plan(plan, p.profile, strcmp(o->format, "json") == 0);
+    fr_status status = FR_OK;
+    if (o->out)
+        status = plan->device_of
+                     ? fr_fail(ctx, FR_UNSUPPORTED,
+                               "%s places operators inside a replica, and training cuts a model "
+                               "into stages; leave --out away",
+                               planner->name)
+                     : save_plan(ctx, o, plan, p.profile, n_micro);
+    fr_plan_free(plan);
+    return status;
+}
+
+fr_status cli_plan_config(fr_ctx *ctx, const plan_wishes *o)
+{
+    fr_cluster *cluster = NULL;
+    fr_run_model *model = NULL;
+    const fr_run_options run = {.config = o->config, .n_sets = o->sets.n, .sets = o->sets.at};
+    fr_status status = fr_cluster_read(ctx, o->cluster, &cluster);
+    if (status == FR_OK) status = fr_run_model_open(ctx, &run, o->profile, &model);
+    if (status == FR_OK)
+        status = o->planner ? plan_by(ctx, o, cluster, model) : choose(ctx, o, cluster, model);
+    fr_run_model_free(model);
+    fr_cluster_free(cluster);
+    return status;
+}
