@@ -7,6 +7,7 @@
 
 #include "graph/names.h"
 #include "io/file.h"
+#include "io/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -217,20 +218,25 @@ fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_prof
 
 /* --- files ------------------------------------------------------------------------------------ */
 
+fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t bytes,
+                            fr_profile **out)
+{
+    *out = NULL;
+    if (strlen(text) != bytes)
+        return fr_fail(ctx, FR_INVALID, "%s: holds zero bytes; a profile is text", path);
+    if (!fr__utf8_is_valid(text)) return fr_fail(ctx, FR_INVALID, "%s: not UTF-8 text", path);
+    if (text[strspn(text, " \t\r\n")] == '{')
+        return fr__profile_from_json(ctx, path, text, bytes, out);
+    return fr__profile_from_text(ctx, path, text, out);
+}
+
 fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out)
 {
     unsigned char *data;
     size_t bytes;
     *out = NULL;
     FR_TRY(fr__file_read(ctx, path, FR_PROFILE_MAX_BYTES, &data, &bytes));
-    char *text = (char *)data;
-    fr_status status;
-    if (strlen(text) != bytes)
-        status = fr_fail(ctx, FR_INVALID, "%s: holds zero bytes; a profile is text", path);
-    else if (text[strspn(text, " \t\r\n")] == '{')
-        status = fr__profile_from_json(ctx, path, text, bytes, out);
-    else
-        status = fr__profile_from_text(ctx, path, text, out);
+    fr_status status = fr__profile_parse(ctx, path, (char *)data, bytes, out);
     fr__free(data);
     return status;
 }
@@ -239,4 +245,25 @@ fr_status fr__profile_put(fr_ctx *ctx, const char *path, const char *text, size_
 {
     if (strcmp(path, "-") != 0) return fr__file_replace(ctx, path, text, bytes);
     return fr__fd_write(ctx, STDOUT_FILENO, "standard output", text, bytes);
+}
+
+typedef fr_status (*text_fn)(fr_ctx *ctx, const fr_profile *p, char **text);
+
+static fr_status write_as(text_fn make, fr_ctx *ctx, const fr_profile *p, const char *path)
+{
+    char *text;
+    FR_TRY(make(ctx, p, &text));
+    fr_status status = fr__profile_put(ctx, path, text, strlen(text));
+    fr__free(text);
+    return status;
+}
+
+fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p, const char *path)
+{
+    return write_as(fr__profile_to_json, ctx, p, path);
+}
+
+fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p, const char *path)
+{
+    return write_as(fr__profile_to_text, ctx, p, path);
 }

@@ -43,9 +43,15 @@ bool fr__profile_is_sound(const fr_profile *p, int i, char text[256]);
 /* To a file, replaced as a whole, or ("-") to standard output. */
 fr_status fr__profile_put(fr_ctx *ctx, const char *path, const char *text, size_t bytes);
 
-/* `path` is for errors only. */
+/* Either format; `path` is for errors only, `text` (ended by a zero) is taken apart. */
+fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t bytes,
+                            fr_profile **out);
 fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
                                 fr_profile **out);
 fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, fr_profile **out);
+
+/* The texts of files, ended by a zero; released by fr__free. */
+fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text);
+fr_status fr__profile_to_text(fr_ctx *ctx, const fr_profile *p, char **text);
 
 #endif

@@ -61,23 +61,22 @@ static bool put(fr_json *j, const fr_profile *p)
     return fr__json_finish(j);
 }
 
-fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p, const char *path)
+fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 {
     fr_json j;
     fr__json_to_buffer(&j, NULL, 0, 1);
     put(&j, p); /* into no room: to learn how much it takes */
     size_t room = j.bytes + 2;
-    char *text = fr__alloc(room);
-    if (!text) return fr__no_memory(ctx, room, "the text of a profile");
-    fr__json_to_buffer(&j, text, room, 1);
-    fr_status status = FR_OK;
-    if (!put(&j, p)) status = fr_fail(ctx, FR_INTERNAL, "%s: the profile does not fit", path);
-    if (status == FR_OK) {
-        text[j.bytes] = '\n';
-        status = fr__profile_put(ctx, path, text, j.bytes + 1);
+    *text = fr__alloc(room);
+    if (!*text) return fr__no_memory(ctx, room, "the text of a profile");
+    fr__json_to_buffer(&j, *text, room, 1);
+    if (put(&j, p)) {
+        (*text)[j.bytes] = '\n'; /* a zero follows */
+        return FR_OK;
     }
-    fr__free(text);
-    return status;
+    fr__free(*text);
+    *text = NULL;
+    return fr_fail(ctx, FR_INTERNAL, "profile of %s: its text does not fit", p->model);
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */

@@ -370,7 +370,9 @@ static void put_node(struct fr_conf_out *o, const fr_profile *p, bool keeps, int
              forward, backward, (long long)n->output_bytes, (long long)n->param_bytes);
     put_name(o, p, keeps, i);
     fr__conf_put(o, " -- ");
-    if (n->is_input && (!keeps || strncmp(n->about, "Input", 5) != 0)) fr__conf_put(o, "Input ");
+    bool says_input = strncmp(keeps ? n->about : n->name, "Input", 5) == 0;
+    if (n->is_input && (!keeps || !says_input)) fr__conf_put(o, "Input ");
+    if (!n->is_input && n->n_inputs == 0 && says_input) fr__conf_put(o, "_");
     if (!keeps) {
         put_about(o, n->name);
         fr__conf_put(o, " ");
@@ -379,8 +381,9 @@ static void put_node(struct fr_conf_out *o, const fr_profile *p, bool keeps, int
     fr__conf_put(o, fields);
 }
 
-fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p, const char *path)
+fr_status fr__profile_to_text(fr_ctx *ctx, const fr_profile *p, char **text)
 {
+    *text = NULL;
     struct fr_conf_out o = {0};
     bool keeps = are_numbered(p);
     for (int i = 0; i < p->n_nodes; i++) put_node(&o, p, keeps, i);
@@ -392,8 +395,10 @@ fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p, const cha
             put_name(&o, p, keeps, i);
             fr__conf_put(&o, "\n");
         }
-    fr_status status = o.failed ? fr__no_memory(ctx, o.text.n, "the text of a profile")
-                                : fr__profile_put(ctx, path, o.text.at, strlen(o.text.at));
+    if (!o.failed) {
+        *text = o.text.at;
+        return FR_OK;
+    }
     fr__vec_fini(&o.text);
-    return status;
+    return fr__no_memory(ctx, o.text.n, "the text of a profile");
 }

@@ -378,6 +378,8 @@ void fr__pace_receive(fr_worker *w, const fr_wire *wire, int buffer);
 /* Members (workers) that hand in, round after round, and get on when all have and the links have
  * carried the sum of `bytes`. Posts go before the transport's, takes behind its wait. */
 fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes, fr_meeting **out);
+/* The links get a sum of the same round only when the one before it is through. */
+void fr__pace_follow(fr_meeting *m, fr_meeting *before);
 void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive);
 void fr__pace_take(fr_worker *w, fr_meeting *m);
 

@@ -134,6 +134,7 @@ static fr_status add_meetings(fr_part *first, const int *members)
     for (int i = 0; i < g->n_buckets; i++) {
         size_t bytes = (g->edge[i + 1] - g->edge[i]) * sizeof(float);
         FR_TRY(fr__pace_meeting(e, first->n_replicas, members, bytes, &g->meetings[i]));
+        if (i > 0) fr__pace_follow(g->meetings[i - 1], g->meetings[i]);
     }
     for (int q = 1; q < first->n_replicas; q++) first[q].gather.meetings = g->meetings;
     return FR_OK;

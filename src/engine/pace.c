@@ -13,7 +13,8 @@
  *
  * Replicas (and boards) meet: each hands in at a time of its own, during the last backward at the
  * share of it by which the bucket is final; the links get the sum when it is its turn in virtual
- * time, which is when somebody sends something later or asks for it. */
+ * time (buckets of a block follow each other), which is when somebody sends something later or asks
+ * for it. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -36,6 +37,8 @@ typedef struct round_state {
 
 struct fr_meeting {
     fr_meeting *next;
+    fr_meeting *before; /* the bucket that goes first, or NULL */
+    double through[2];  /* [round]: when the last such one was */
     int n_members;
     int *devices; /* [n_members] */
     size_t bytes;
@@ -173,6 +176,7 @@ void fr__pace_begin(fr_engine *e)
     p->n_due = 0;
     for (fr_meeting *m = p->meetings; m; m = m->next) {
         memset(m->rounds, 0, sizeof m->rounds);
+        memset(m->through, 0, sizeof m->through);
         memset(m->posts, 0, (size_t)p->n_workers);
         memset(m->takes, 0, (size_t)p->n_workers);
     }
@@ -254,6 +258,8 @@ fr_overrun fr_engine_overrun(const fr_engine *e)
 
 /* --- meetings -------------------------------------------------------------------------------- */
 
+void fr__pace_follow(fr_meeting *m, fr_meeting *before) { m->before = before; }
+
 fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes, fr_meeting **out)
 {
     fr_pace *p = e->pace;
@@ -272,22 +278,32 @@ fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes
     return FR_OK;
 }
 
+/* When the links may get a complete round: not before the bucket that goes first is through. */
+static double turn(const fr_meeting *m, int round)
+{
+    const round_state *r = &m->rounds[round];
+    if (!m->before) return r->ready;
+    if (m->before->rounds[round].is_due) return INFINITY;
+    return fmax(r->ready, m->before->through[round]);
+}
+
 /* With the lock held: the links get what is due until then, in order. */
 static void serve(fr_pace *p, double until)
 {
     while (p->n_due > 0) {
         fr_meeting *first = NULL;
-        round_state *next = NULL;
+        double earliest = until;
+        int round = 0;
         for (fr_meeting *m = p->meetings; m; m = m->next)
-            for (int i = 0; i < 2; i++) {
-                round_state *r = &m->rounds[i];
-                if (r->is_due && r->ready <= until && (!next || r->ready < next->ready))
-                    next = r, first = m;
-            }
-        if (!next) return;
-        next->done =
-            fr_links_sum(p->links, first->n_members, first->devices, first->bytes, next->ready);
-        next->is_due = false;
+            for (int i = 0; i < 2; i++)
+                if (m->rounds[i].is_due && turn(m, i) <= earliest &&
+                    (!first || turn(m, i) < earliest))
+                    first = m, round = i, earliest = turn(m, i);
+        if (!first) return;
+        round_state *r = &first->rounds[round];
+        r->done = first->through[round] =
+            fr_links_sum(p->links, first->n_members, first->devices, first->bytes, earliest);
+        r->is_due = false;
         p->n_due--;
     }
 }
@@ -313,9 +329,10 @@ void fr__pace_take(fr_worker *w, fr_meeting *m)
 {
     fr_pace *p = w->engine->pace;
     pthread_mutex_lock(&p->lock);
-    round_state *r = &m->rounds[m->takes[w->index]];
+    int round = m->takes[w->index];
+    round_state *r = &m->rounds[round];
     m->takes[w->index] ^= 1;
-    serve(p, r->ready);
+    serve(p, turn(m, round));
     double done = r->done;
     if (++r->n_taken == m->n_members) *r = (round_state){0};
     pthread_mutex_unlock(&p->lock);

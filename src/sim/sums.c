@@ -28,7 +28,8 @@ static bool sum_init(fr__sim *m, int stage)
     int r = s->replicas[stage];
     *sum = (fr__sim_sum){.batch = -1};
     if (r == 1 || bytes == 0 || s->is_forward_only) return true;
-    sum->n = (int)((bytes + FR_BUCKET_BYTES - 1) / FR_BUCKET_BYTES);
+    /* Weights are there at once, and handed in as one. */
+    sum->n = m->d->sync_every > 0 ? 1 : (int)((bytes + FR_BUCKET_BYTES - 1) / FR_BUCKET_BYTES);
     sum->last_bytes = (size_t)bytes - (size_t)(sum->n - 1) * FR_BUCKET_BYTES;
     sum->ready = FR_ARENA_ARRAY(m->arena, double, sum->n);
     sum->done = FR_ARENA_ARRAY(m->arena, double, sum->n);

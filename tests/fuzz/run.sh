@@ -56,6 +56,9 @@ seed schedule rows '\x0A''0F0,0B0\n0F1,0B1\n'
 seed schedule replicas '\0''forerun-schedule 1\nreplicas 2 1\nworker_of 0 2\nworker 0: 0F0 0B0\nworker 1: 0F1 0B1\nworker 2: 1F0 1B0 1F1 1B1\n'
 seed schedule text '\0''forerun-schedule 1\nname x\nstages 2\nworkers 1\nmicro 1\nbatches 1\nflush yes\nworker_of 0 0\nforward 0>1\nbackward 1>0\nworker 0: 0F0 1F0 1B0 0B0 1STEP0 0STEP0\n'
 
+seed profile json '{"format": 1, "batch": 4, "nodes": [{"name": "x", "is_input": true, "forward_s": 0, "backward_s": 0, "output_bytes": 4, "param_bytes": 0},\n{"name": "a", "forward_s": 1e-3, "backward_s": 2, "back_input_s": null, "output_bytes": 4, "param_bytes": 8, "inputs": ["x", 0]}]}'
+seed profile text 'node1 -- Input -- forward_compute_time=1, backward_compute_time=0, activation_size=[4.0; 2], parameter_size=0\nnode2 -- A -- forward_compute_time=1, backward_compute_time=2.5, activation_size=4, parameter_size=8 -- stage_id=1\n\tnode1 -- node2\n'
+
 status=0
 mkdir -p "$build/findings"
 for name in "${names[@]}"; do

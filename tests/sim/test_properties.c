@@ -9,7 +9,7 @@ static fr_sim_desc random_desc(rig *r, int round)
     rig_random_schedule(r, round % 2 == 0);
     if (round % 3 > 0) rig_random_speeds(r);
     rig_random_cluster(r, round % 4 < 2);
-    fr_sim_desc d = rig_desc(r, rig_from(r, 1, 12));
+    fr_sim_desc d = rig_desc(r, round % 5 ? rig_from(r, 1, 12) : 1);
     d.timing.overhead_s = rig_from(r, 0, 1) * 0.01;
     d.overlaps = rig_from(r, 0, 1);
     d.rides = rig_from(r, 0, 1);

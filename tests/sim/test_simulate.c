@@ -254,6 +254,10 @@ static void means_by_hand(void **state)
     fr_sim_free(&out);
     d.sync_every = 5;
     is_near(rig_makespan(&r, &d), 16);
+    r.cost[0].param_bytes = 10 << 20; /* in one piece: the latency once */
+    r.cluster->groups[0].latency = 0.25;
+    d.sync_every = 4;
+    is_near(rig_makespan(&r, &d), 16 + 10 + 2 * 0.25);
     rig_fini(&r);
 }
 
