@@ -84,7 +84,22 @@ static const char *winner(const fr_time_row *r)
     return r->hybrid_speedup > r->dp_speedup ? "hybrid" : "dp";
 }
 
-static void print_time(const fr_scaling *s, const fr_time_row *rows, int crossover, bool simulated)
+static void print_verdict(int ways, const fr_time_verdict *v)
+{
+    if (v->crossover)
+        printf("\nhybrid (%d-way pipelines) overtakes data parallelism at %d devices\n", ways,
+               v->crossover);
+    else
+        printf("\nhybrid (%d-way pipelines) does not overtake data parallelism here\n", ways);
+    if (v->dp_devices && v->hybrid_devices)
+        printf("best: data parallel %.2fx on %d devices, hybrid %.2fx on %d: %+.1f %%\n",
+               v->dp_speedup, v->dp_devices, v->hybrid_speedup, v->hybrid_devices,
+               100 * (v->hybrid_speedup / v->dp_speedup - 1));
+    printf("-: not measured: a batch above the largest of --batches, or a quality not reached\n");
+}
+
+static void print_time(const fr_scaling *s, const fr_time_row *rows, const fr_time_verdict *v,
+                       bool simulated)
 {
     char a[24], b[24], c[24], d[24], e[24];
     printf("\ntime to that quality, over one device: epochs measured, step times %s\n\n",
@@ -99,12 +114,7 @@ static void print_time(const fr_scaling *s, const fr_time_row *rows, int crossov
                (long long)r->hybrid_batch, number(r->hybrid_epochs, "%.3f", d),
                number(r->hybrid_speedup, "%.2fx", e), winner(r));
     }
-    if (crossover)
-        printf("\nhybrid (%d-way pipelines) overtakes data parallelism at %d devices\n", s->ways,
-               crossover);
-    else
-        printf("\nhybrid (%d-way pipelines) does not overtake data parallelism here\n", s->ways);
-    printf("-: not measured: a batch above the largest of --batches, or a quality not reached\n");
+    print_verdict(s->ways, v);
 }
 
 /* JSON has no NaN. */
@@ -117,7 +127,7 @@ static void print_json_number(const char *key, double value, const char *after)
 }
 
 static void print_json(const fr_efficiency *e, const fr_scaling *s, const fr_time_row *rows,
-                       int crossover)
+                       const fr_time_verdict *v)
 {
     printf("{\"target\": {\"by\": \"%s\", \"value\": %.17g}, \"n_train\": %lld,\n \"batches\": [",
            e->goal.kind == FR_GOAL_LOSS ? "loss" : "accuracy", e->goal.value,
@@ -135,7 +145,9 @@ static void print_json(const fr_efficiency *e, const fr_scaling *s, const fr_tim
     for (int i = 0; i < s->n_points; i++) {
         const fr_time_row *r = &rows[i];
         if (i == 0)
-            printf(",\n \"ways\": %d, \"crossover\": %d,\n \"time\": [", s->ways, crossover);
+            printf(",\n \"ways\": %d, \"crossover\": %d, \"dp_devices\": %d, "
+                   "\"hybrid_devices\": %d,\n \"time\": [",
+                   s->ways, v->crossover, v->dp_devices, v->hybrid_devices);
         printf("%s\n  {\"devices\": %d, \"dp_batch\": %lld, \"hybrid_batch\": %lld, ", i ? "," : "",
                r->devices, (long long)r->dp_batch, (long long)r->hybrid_batch);
         print_json_number("dp_efficiency", r->dp_efficiency, ", ");
@@ -152,7 +164,8 @@ static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run
                       const fr_efficiency *e)
 {
     fr_scaling s = {0};
-    int ways = (int)a->ways, crossover = 0;
+    int ways = (int)a->ways;
+    fr_time_verdict v = {0};
     if (a->scaling) FR_TRY(fr_scaling_read(ctx, a->scaling, ways, &s));
     if (a->cluster) {
         fr_scaling_options o = {.run = run,
@@ -169,12 +182,12 @@ static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run
         fr_scaling_free(&s);
         return fr_fail(ctx, FR_NO_MEMORY, "no memory for %d rows", s.n_points);
     }
-    if (s.n_points > 0) crossover = fr_time_to_accuracy(e, &s, rows);
+    if (s.n_points > 0) fr_time_to_accuracy(e, &s, rows, &v);
     if (a->want_json) {
-        print_json(e, &s, rows, crossover);
+        print_json(e, &s, rows, &v);
     } else {
         print_rows(e);
-        if (s.n_points > 0) print_time(&s, rows, crossover, a->cluster != NULL);
+        if (s.n_points > 0) print_time(&s, rows, &v, a->cluster != NULL);
         printf("\n%s/efficiency.json\n", a->out);
     }
     free(rows);

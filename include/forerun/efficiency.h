@@ -131,10 +131,16 @@ typedef struct fr_time_row {
     double dp_epochs, hybrid_epochs;   /* E */
     double dp_speedup, hybrid_speedup; /* of the time to the goal, over one device; NaN: unknown */
 } fr_time_row;
+
+typedef struct fr_time_verdict {
+    int crossover; /* devices from which on hybrid is faster wherever both are known; 0: never */
+    int dp_devices, hybrid_devices;    /* of the best of each; 0: none is known */
+    double dp_speedup, hybrid_speedup; /* of the best */
+} fr_time_verdict;
 /* rows: [s->n_points]. SU_N = SE_N * N * E_1 / E_N, hybrid with R pipelines of M = ways devices
- * SU^M * SE_R * R * E_1 / E_R, where SU^M * SE_R = T_1 / T_hybrid. Returns the number of devices
- * from which on hybrid is faster wherever both are known; 0: it never is. */
-int fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row *rows);
+ * SU^M * SE_R * R * E_1 / E_R, where SU^M * SE_R = T_1 / T_hybrid. */
+void fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row *rows,
+                         fr_time_verdict *verdict);
 
 #ifdef __cplusplus
 }

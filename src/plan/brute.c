@@ -4,7 +4,7 @@
  * Layouts are all ways to cut the units into ranges, with all numbers of replicas, on devices side
  * by side; where devices differ, all choices of idle ones between. For dlplacer's count it tries
  * every operator on every device in every order instead (place_brute.c). */
-#include "plan/internal.h"
+#include "plan/place.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -70,6 +70,22 @@ static fr_status search_ranges(struct fr__task *t, fr__score_fn score, fr_plan *
     return FR_OK;
 }
 
+static fr_status search_places(struct fr__task *t, fr_plan **out)
+{
+    struct fr__jobs jobs;
+    struct fr__placing best;
+    FR_TRY(fr__jobs_make(t, &jobs));
+    if (jobs.n > 12)
+        return fr_fail(t->ctx, FR_UNSUPPORTED,
+                       "brute: %d operators in every order would take too long; at most 12",
+                       jobs.n);
+    FR_TRY(fr__placing_make(t->ctx, &t->arena, &jobs, &best));
+    FR_TRY(fr__place_brute(t->ctx, &jobs, &best));
+    FR_TRY(fr__plan_place(t, "brute", &jobs, &best, out));
+    snprintf((*out)->why, sizeof(*out)->why, "every operator on every device in every order");
+    return FR_OK;
+}
+
 static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
     const char *name = p->objective ? p->objective : "exact";
@@ -81,6 +97,8 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
     if (i < n)
         status = search_ranges(&t, objectives[i].score, out);
+    else if (strcmp(name, "dlplacer") == 0)
+        status = search_places(&t, out);
     else
         status = fr_fail(ctx, FR_INVALID,
                          "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe or "

@@ -6,8 +6,13 @@
 #include <string.h>
 
 static const fr_planner *const planners[] = {
-    &fr__planner_pipedream, &fr__planner_dapple, &fr__planner_exact,
-    &fr__planner_bapipe,    &fr__planner_brute,  NULL,
+    &fr__planner_pipedream,
+    &fr__planner_dapple,
+    &fr__planner_exact,
+    &fr__planner_bapipe,
+    &fr__planner_dlplacer,
+    &fr__planner_brute,
+    NULL,
 };
 
 const fr_planner *const *fr_planner_list(void) { return planners; }

@@ -14,12 +14,25 @@
 #include <stdio.h>
 #include <string.h>
 
-int fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row *rows)
+static void judge(const fr_time_row *r, fr_time_verdict *v)
 {
-    if (e->n_rows == 0 || s->n_points == 0) return 0;
+    if (r->dp_speedup > v->dp_speedup) v->dp_devices = r->devices, v->dp_speedup = r->dp_speedup;
+    if (r->hybrid_speedup > v->hybrid_speedup)
+        v->hybrid_devices = r->devices, v->hybrid_speedup = r->hybrid_speedup;
+    if (isnan(r->dp_speedup) || isnan(r->hybrid_speedup)) return;
+    if (r->hybrid_speedup <= r->dp_speedup)
+        v->crossover = 0;
+    else if (v->crossover == 0)
+        v->crossover = r->devices;
+}
+
+void fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row *rows,
+                         fr_time_verdict *verdict)
+{
+    *verdict = (fr_time_verdict){0};
+    if (e->n_rows == 0 || s->n_points == 0) return;
     int64_t batch = e->rows[0].batch;
     double first_s = s->points[0].dp_s, first_epochs = e->rows[0].epochs;
-    int crossover = 0;
     for (int i = 0; i < s->n_points; i++) {
         const fr_scaling_point *p = &s->points[i];
         int n_pipelines = s->ways > 0 ? p->devices / s->ways : 0;
@@ -32,13 +45,8 @@ int fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row
         r.dp_speedup = p->devices * r.dp_efficiency * first_epochs / r.dp_epochs;
         r.hybrid_speedup = n_pipelines * (first_s / p->hybrid_s) * first_epochs / r.hybrid_epochs;
         rows[i] = r;
-        if (isnan(r.dp_speedup) || isnan(r.hybrid_speedup)) continue;
-        if (r.hybrid_speedup <= r.dp_speedup)
-            crossover = 0;
-        else if (crossover == 0)
-            crossover = p->devices;
+        judge(&r, verdict);
     }
-    return crossover;
 }
 
 fr_status fr__scaling_open(fr_ctx *ctx, int ways, int room, fr_scaling *out)

@@ -84,4 +84,16 @@ static inline void random_model(struct random_model *m, uint64_t seed, uint64_t 
                                    .memory = 2000 + (int64_t)(draw(m) * 40000)};
 }
 
+/* Each node reads one or two of the four before it: branches that run side by side. */
+static inline void random_branches(struct random_model *m)
+{
+    for (int i = 1; i < m->profile.n_nodes; i++) {
+        fr_profile_node *node = &m->nodes[i];
+        node->n_inputs = draw_int(m, 1, 2);
+        for (int k = 0; k < node->n_inputs; k++)
+            m->inputs[i][k] = draw_int(m, i > 4 ? i - 4 : 0, i - 1);
+        if (node->n_inputs == 2 && m->inputs[i][0] == m->inputs[i][1]) node->n_inputs = 1;
+    }
+}
+
 #endif

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+enum { DLPLACER_MODELS = 80 };
+
 static fr_plan *make(const char *planner, const fr_plan_problem *p)
 {
     fr_ctx *ctx = fr_ctx_create();
@@ -85,6 +87,138 @@ static void pipedream_is_best(void **state)
     compare("pipedream", 6, true);
 }
 
+/* Two operators that a list schedule cannot settle need the solver; a build without it says so. */
+static bool has_solver(void)
+{
+    struct random_model m;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_plan *plan = NULL;
+    fr_status status = FR_OK;
+    for (uint64_t i = 0; i < 20 && status != FR_UNSUPPORTED; i++) {
+        random_model(&m, 7, i, 8, 3);
+        random_branches(&m);
+        m.problem.memory = 0;
+        status = fr_planner_find("dlplacer")->plan(ctx, &m.problem, &plan);
+        fr_plan_free(plan);
+        if (status == FR_UNSUPPORTED) print_message("skipped: %s\n", fr_ctx_error(ctx));
+    }
+    fr_ctx_free(ctx);
+    return status != FR_UNSUPPORTED;
+}
+
+/* A placing is a schedule: values are there when they are read, and a device does one thing at a
+ * time. */
+static void assert_runs(const fr_plan *plan, const fr_plan_problem *p)
+{
+    const fr_profile *f = p->profile;
+    double bandwidth = p->cluster->groups[0].bandwidth, end[64];
+    assert_true(f->n_nodes <= 64);
+    for (int i = 0; i < f->n_nodes; i++) {
+        const fr_profile_node *node = &f->nodes[i];
+        if (node->is_input) continue;
+        int d = plan->device_of[i];
+        double speed = p->cluster->devices[d].speed, slack = 1e-9 * plan->time_s;
+        end[i] = plan->start_s[i] + (node->forward_s + node->backward_s + node->update_s) / speed;
+        assert_true(end[i] <= plan->time_s + slack);
+        for (int k = 0; k < node->n_inputs; k++) {
+            int from = node->inputs[k];
+            if (f->nodes[from].is_input) continue;
+            double moved = plan->device_of[from] == d
+                               ? 0
+                               : 2 * (double)f->nodes[from].output_bytes / bandwidth;
+            assert_true(plan->start_s[i] >= end[from] + moved - slack);
+        }
+        for (int o = 0; o < i; o++)
+            if (!f->nodes[o].is_input && plan->device_of[o] == d)
+                assert_true(plan->start_s[i] >= end[o] - slack ||
+                            plan->start_s[o] >= end[i] - slack);
+    }
+}
+
+/* Three modules of four branches of three operators: too large to be proved whole, but cut at its
+ * waists, with chains merged, it is done in the time it is given. */
+static void dlplacer_of_branches(void **state)
+{
+    (void)state;
+    if (!has_solver()) skip();
+    enum { MODULES = 3, N = 1 + MODULES * 13 };
+    fr_profile_node nodes[N];
+    int inputs[N][4], n = 0;
+    inputs[0][0] = 0;
+    nodes[n++] =
+        (fr_profile_node){.name = "stem", .about = "", .forward_s = 1, .output_bytes = 100};
+    for (int m = 0; m < MODULES; m++) {
+        int waist = n - 1, ends[4];
+        for (int b = 0; b < 4; b++)
+            for (int k = 0; k < 3; k++) {
+                inputs[n][0] = k ? n - 1 : waist;
+                ends[b] = n;
+                nodes[n] = (fr_profile_node){.name = "op",
+                                             .about = "",
+                                             .forward_s = 0.1 * (b + k + 1),
+                                             .backward_s = 0.2 * (b + 1),
+                                             .output_bytes = 50,
+                                             .n_inputs = 1,
+                                             .inputs = inputs[n]};
+                n++;
+            }
+        for (int b = 0; b < 4; b++) inputs[n][b] = ends[b];
+        nodes[n] = (fr_profile_node){.name = "concat",
+                                     .about = "",
+                                     .forward_s = 0.1,
+                                     .output_bytes = 100,
+                                     .n_inputs = 4,
+                                     .inputs = inputs[n]};
+        n++;
+    }
+    assert_int_equal(n, N);
+    fr_profile profile = {.n_nodes = n, .nodes = nodes};
+    fr_cluster_group group = {.name = "all", .bandwidth = 1000, .parent = -1};
+    fr_cluster_device devices[2] = {{.name = "a", .speed = 1}, {.name = "b", .speed = 1}};
+    fr_cluster cluster = {
+        .name = "two", .n_devices = 2, .n_groups = 1, .devices = devices, .groups = &group};
+    fr_plan_problem p = {.profile = &profile, .cluster = &cluster, .seconds = 6};
+    fr_plan *plan = make("dlplacer", &p);
+    assert_non_null(plan);
+    assert_runs(plan, &p);
+    double one = 0;
+    for (int i = 0; i < n; i++) one += nodes[i].forward_s + nodes[i].backward_s;
+    assert_true(plan->time_s < 0.75 * one && plan->time_s >= one / 2);
+    fr_plan_free(plan);
+}
+
+/* Operators on devices: up to 8 of them, with branches; memory that decides in every other case. */
+static void dlplacer_is_best(void **state)
+{
+    (void)state;
+    if (!has_solver()) skip();
+    int n_proved = 0, n_spread = 0;
+    for (uint64_t i = 0; i < DLPLACER_MODELS; i++) {
+        struct random_model m;
+        random_model(&m, 7, i, 8, 3);
+        random_branches(&m);
+        fr_plan_problem p = m.problem, q;
+        m.group.bandwidth *= 4;
+        if (i % 2) p.memory = 0;
+        p.seconds = 30;
+        q = p, q.objective = "dlplacer";
+        fr_plan *plan = make("dlplacer", &p), *brute = make("brute", &q);
+        assert_true(!plan == !brute);
+        if (plan) {
+            assert_non_null(plan->device_of);
+            assert_runs(plan, &p);
+            assert_runs(brute, &p);
+            n_proved += plan->is_optimal;
+            n_spread += plan->n_stages > 1;
+            if (fabs(plan->time_s - brute->time_s) > 1e-6 * brute->time_s)
+                fail_msg("model %d: %.12g s, by enumeration %.12g s; %s", (int)i, plan->time_s,
+                         brute->time_s, plan->why);
+        }
+        fr_plan_free(plan), fr_plan_free(brute);
+    }
+    assert_true(n_proved > DLPLACER_MODELS / 2 && n_spread > DLPLACER_MODELS / 5);
+}
+
 /* DAPPLE: S = 4, M = 8, F = 1, B = 2 on four devices with free links: 33. */
 static void dapple_by_hand(void **state)
 {
@@ -114,10 +248,9 @@ static void dapple_by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_is_best),
-        cmocka_unit_test(dapple_is_best),
-        cmocka_unit_test(pipedream_is_best),
-        cmocka_unit_test(dapple_by_hand),
+        cmocka_unit_test(exact_is_best),     cmocka_unit_test(dapple_is_best),
+        cmocka_unit_test(pipedream_is_best), cmocka_unit_test(dapple_by_hand),
+        cmocka_unit_test(dlplacer_is_best),  cmocka_unit_test(dlplacer_of_branches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

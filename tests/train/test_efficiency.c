@@ -68,7 +68,13 @@ static void time_model(void **state)
         {1, 2, NAN}, {2, 2.5, 1.25}, {16, 4, 2}, {64, 4, 2.5}, {128, 5, 3}};
     fr_scaling s = {.ways = 2, .n_points = 5, .points = points};
     fr_time_row r[5];
-    assert_int_equal(fr_time_to_accuracy(&e, &s, r), 16);
+    fr_time_verdict v;
+    fr_time_to_accuracy(&e, &s, r, &v);
+    assert_int_equal(v.crossover, 16);
+    assert_true(v.dp_devices == 16 &&
+                v.hybrid_devices == 64); /* the first of equals; 6.4 of 5.33 */
+    near(v.dp_speedup, 4);
+    near(v.hybrid_speedup, 6.4);
     near(r[0].dp_speedup, 1);
     assert_true(isnan(r[0].hybrid_speedup));
     near(r[1].dp_efficiency, 0.8);
@@ -82,7 +88,8 @@ static void time_model(void **state)
     assert_true(isnan(r[4].dp_speedup)); /* batch 1280 was not measured */
     near(r[4].hybrid_speedup, 64 * (2 / 3.) / 8);
     points[3].hybrid_s = 5; /* 3.2: data parallel is ahead again, and nothing known follows */
-    assert_int_equal(fr_time_to_accuracy(&e, &s, r), 0);
+    fr_time_to_accuracy(&e, &s, r, &v);
+    assert_int_equal(v.crossover, 0);
 }
 
 static void scaling_files(void **state)
