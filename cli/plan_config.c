@@ -180,11 +180,12 @@ static void print_choice(const fr_choice *choice)
         const fr_candidate *c = &choice->at[i];
         if (!c->fits) continue;
         print_replicas(c, replicas, sizeof replicas);
-        printf("%-15s %6d %8s %7d %7d %11.5g %11.5g %6.1f%% %9.1f  %s\n", c->method, c->n_stages,
+        printf("%-15s %6d %8s %7d %7d %11.5g %11.5g %6.1f%% %9.1f  %.*s\n", c->method, c->n_stages,
                replicas, c->n_workers, c->n_micro, c->s_per_batch, c->samples_per_s,
-               100 * c->bubble, (double)c->peak / 1e6, c->why);
+               100 * c->bubble, (double)c->peak / 1e6, (int)strcspn(c->why, ";"), c->why);
     }
     printf("\n%s\n", choice->why);
+    printf("layout: %s\n", choice->at[0].why);
 }
 
 static void print_text_json(const char *text)

@@ -92,7 +92,7 @@ static fr_status try_options(struct fr__chooser *c, struct kind *kinds)
     return FR_OK;
 }
 
-/* The best pipelines: cuts moved; and what other methods with the same schedule take. */
+/* Cuts of the best pipelines, moved. */
 static fr_status improve(struct fr__chooser *c, const struct kind *kinds)
 {
     for (int k = FR__FLUSH; k <= FR__ASYNC; k++) {
@@ -101,20 +101,6 @@ static fr_status improve(struct fr__chooser *c, const struct kind *kinds)
         int tries = (int)fmin(MOST_MOVES, most_instructions / fr__choose_cost(c, best.option));
         FR_TRY(fr__choose_refine(c, &best, tries));
         if (!fr__vec_push(&c->outcomes, best)) return fr__no_memory(c->ctx, sizeof best, "layouts");
-        const fr_plan_method *m = &c->d->methods[best.method];
-        for (int i = 0; i < c->d->n_methods; i++) {
-            const fr_plan_method *other = &c->d->methods[i];
-            struct fr__outcome out;
-            if (i == best.method || other->generator != m->generator ||
-                other->chunks != m->chunks || other->max_stages != m->max_stages ||
-                !fr__choose_can(c, i, best.option))
-                continue;
-            FR_TRY(fr__choose_try(c, best.option, i, best.cuts, &out));
-            if (out.method != i) continue;
-            out.n_moves = best.n_moves;
-            if (!fr__vec_push(&c->outcomes, out))
-                return fr__no_memory(c->ctx, sizeof out, "layouts");
-        }
     }
     return FR_OK;
 }

@@ -168,6 +168,7 @@ static fr_status add_plan(struct fr__chooser *c, struct fr__size *size, const fr
 static fr_status add_planners(struct fr__chooser *c)
 {
     static const char *const names[] = {"pipedream", "dapple", "exact"};
+    static const char *const from[] = {"cuts by pipedream", "cuts by dapple", "cuts by exact"};
     size_t n_sizes = c->sizes.n;
     if (c->n_devices > 16 || c->n_devices < 2) return FR_OK;
     for (size_t i = 0; i < n_sizes; i++)
@@ -181,7 +182,7 @@ static fr_status add_planners(struct fr__chooser *c)
                 fr_fail(c->ctx, status, "%s", fr_ctx_error(own));
             else
                 status = FR_OK;
-            if (plan) status = add_plan(c, c->sizes.at[i], plan, names[k]);
+            if (plan) status = add_plan(c, c->sizes.at[i], plan, from[k]);
             fr_plan_free(plan);
             fr_ctx_free(own);
             FR_TRY(status);

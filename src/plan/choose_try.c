@@ -9,15 +9,25 @@ static bool has_flush(const struct fr__chooser *c, const struct fr__option *o)
     return c->d->methods[o->method].generator->is_flush;
 }
 
-/* Mini-batches to see the steady state: a few with a flush; else many, since those in flight when
- * the clock is first read were begun before. */
+/* Mini-batches under way at once. */
+static int depth(const struct fr__chooser *c, const struct fr__option *o)
+{
+    int most = 1;
+    if (has_flush(c, o)) return 1;
+    for (int s = 0; s < o->n_stages; s++)
+        if (o->replicas[s] > most) most = o->replicas[s];
+    int share = o->size->n_micro / most;
+    /* 1F1B runs as many micro-batches ahead as there are stages, others up to mini-batches. */
+    bool is_1f1b = strcmp(c->d->methods[o->method].generator->name, "1f1b-async") == 0;
+    return is_1f1b ? 1 + (o->n_stages + share - 1) / share : 1 + o->n_stages;
+}
+
+/* Mini-batches to walk: filling, the steady state, draining. */
 static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
 {
-    double a_batch = (double)o->size->n_micro * o->n_stages;
-    int share = o->size->n_micro / o->replicas[0];
+    double many = 8000.0 / (o->size->n_micro * o->n_stages);
     if (has_flush(c, o)) return 4;
-    double many = 8000 / a_batch;
-    return (int)fmin(fmax(many, 10), 60) + 4 * ((o->n_stages + share - 1) / share);
+    return 2 * depth(c, o) + (int)fmin(fmax(many, 4), 40);
 }
 
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
@@ -97,6 +107,7 @@ static fr_status make_fit(struct fr__chooser *c, fr_ctx *own, struct fr__outcome
     return FR_OK;
 }
 
+/* The steady state only: a run has many more mini-batches than are walked here. */
 static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s,
                           struct fr__outcome *at)
 {
@@ -105,12 +116,18 @@ static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s
                      .timing = s->timing,
                      .n_batches = n_batches(c, at->option),
                      .overlaps = true};
+    int first = depth(c, at->option) - 1, last = (int)d.n_batches - 1;
+    if (!has_flush(c, at->option)) last -= depth(c, at->option);
+    double mean = 0;
     FR_TRY(fr_simulate(own, &d, &r));
-    at->s_per_batch = r.s_per_batch, at->bubble = r.bubble;
+    at->s_per_batch = (r.done[last] - r.done[first]) / (last - first);
     at->sum_bytes = r.sum_bytes, at->message_bytes = r.message_bytes;
     at->busy = 0;
-    for (int w = 0; w < r.n_workers; w++) at->busy = fmax(at->busy, r.workers[w].busy);
-    at->busy /= (double)d.n_batches;
+    for (int w = 0; w < r.n_workers; w++) {
+        double busy = r.workers[w].busy / (double)d.n_batches;
+        at->busy = fmax(at->busy, busy), mean += busy / r.n_workers;
+    }
+    at->bubble = fmax(0, 1 - mean / at->s_per_batch);
     fr_sim_free(&r);
     return FR_OK;
 }

@@ -42,11 +42,11 @@ static void say_layout(struct text *t, const struct fr__chooser *c, const struct
 
 const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at)
 {
-    char line[256];
+    char line[512];
     const struct fr__option *o = at->option;
     struct text t = {line, sizeof line, 0};
     line[0] = '\0';
-    if (!at->fits) say(&t, "too large for its devices; ");
+    if (!at->fits) say(&t, "too large for its devices: ");
     say(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
     if (at->n_moves) say(&t, ", %d moved by the simulator", at->n_moves);
     if (o->is_across) say(&t, ", stages of a pipeline side by side");
@@ -58,6 +58,15 @@ const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *a
         say(&t, ", recompute on");
         for (int s = 0; s < o->n_stages; s++)
             if (at->recompute[s]) say(&t, " %d", s);
+    }
+    const fr_plan_method *m = &c->d->methods[at->method];
+    int others = 0;
+    for (int i = 0; i < c->d->n_methods; i++) {
+        const fr_plan_method *other = &c->d->methods[i];
+        if (i == at->method || other->generator != m->generator || m->max_stages ||
+            other->chunks != m->chunks || other->max_stages || !fr__choose_can(c, i, o))
+            continue;
+        say(&t, "%s%s", others++ ? ", " : "; as fast: ", other->name);
     }
     return fr__arena_strdup(c->arena, line);
 }

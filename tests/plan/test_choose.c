@@ -168,6 +168,98 @@ static void weights_want_stages(void **state)
     model_fini(&m);
 }
 
+/* What a layout takes, by hand: balanced cuts, all devices side by side. INFINITY: it cannot be. */
+static double by_hand(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
+                      const fr_plan_method *method, int n_stages, int replicas, int n_micro,
+                      int batch)
+{
+    int cuts[NODES], each[NODES];
+    fr_spread spread;
+    fr_sim_result r;
+    fr_plan *plan = NULL;
+    fr_plan_problem p = {.n_devices = n_stages * replicas,
+                         .n_micro = n_micro,
+                         .n_stages = n_stages,
+                         .replicas = replicas,
+                         .bandwidth = 1e9,
+                         .contiguous = true};
+    double s_per_batch = INFINITY;
+    assert_int_equal(profile_of(m, batch / n_micro, &p.profile), FR_OK);
+    assert_int_equal(fr_planner_find("exact")->plan(ctx, &p, &plan), FR_OK);
+    for (int s = 0; s < n_stages; s++) {
+        each[s] = replicas;
+        if (s) cuts[s - 1] = plan->stages[s].first;
+    }
+    fr_plan_free(plan);
+    const fr_spread_desc d = {.profile = p.profile,
+                              .n_stages = n_stages,
+                              .cuts = cuts,
+                              .replicas = each,
+                              .generator = method->generator,
+                              .chunks = method->chunks,
+                              .n_micro = n_micro,
+                              .n_batches = method->generator->is_flush ? 1 : 60,
+                              .policy = method->policy,
+                              .cluster = cluster};
+    if (fr_spread_make(ctx, &d, &spread) == FR_OK) {
+        const fr_sim_desc sim = {.schedule = spread.schedule,
+                                 .timing = spread.timing,
+                                 .n_batches = method->generator->is_flush ? 4 : 60,
+                                 .overlaps = true};
+        assert_int_equal(fr_simulate(ctx, &sim, &r), FR_OK);
+        s_per_batch = method->generator->is_flush ? (r.done[3] - r.done[0]) / 3
+                                                  : (r.done[49] - r.done[9]) / 40;
+        fr_sim_free(&r);
+        fr_spread_free(&spread);
+    }
+    fr_ctx_clear(ctx);
+    return s_per_batch;
+}
+
+/* Every method on all stages, replicas and micro-batches of four devices: none is faster than what
+ * was chosen, for work that is uneven, links fast and slow, outputs and weights small and large. */
+static void nothing_by_hand_is_faster(void **state)
+{
+    fr_ctx *ctx = *state;
+    static const struct {
+        double bandwidth;
+        int64_t output, params;
+        bool with_async;
+    } cases[] = {{1e8, 1 << 14, 1 << 20, true},
+                 {1e9, 1 << 18, 4 << 20, false},
+                 {1e9, 1 << 14, 8 << 20, true},
+                 {1e10, 1 << 20, 1 << 16, false}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int batch = 32;
+        struct model m;
+        fr_plan_method list[16];
+        int n = methods(list, cases[k].with_async);
+        model_init(&m, ctx, 1e-3, cases[k].output, cases[k].params);
+        for (int i = 1; i < NODES; i++) {
+            nodes[i].forward_s *= 1 + (i * 7 % 5), nodes[i].backward_s *= 1 + (i * 7 % 5);
+            nodes[i].param_bytes = nodes[i].param_bytes * (i * i % 11) / 5;
+        }
+        fr_cluster *cluster = flat(ctx, 4, cases[k].bandwidth, 0);
+        fr_choice *c = choose(ctx, &m, cluster, batch, cases[k].with_async, FR_OK);
+        for (int i = 0; i < n; i++)
+            for (int w = 1; w <= (list[i].max_stages ? list[i].max_stages : 4); w++)
+                for (int r = 1; r * w <= 4; r++)
+                    for (int t = r; t <= batch; t *= 2) {
+                        if (batch % t || t % r || w * list[i].chunks >= NODES) continue;
+                        double time =
+                            by_hand(ctx, &m, cluster, &list[i], w * list[i].chunks, r, t, batch);
+                        if (time < 0.995 * c->at[0].s_per_batch)
+                            fail_msg("case %d: %s, %d workers x %d, %d micro-batches: %g s, chosen "
+                                     "%s: %g s",
+                                     (int)k, list[i].name, w, r, t, time, c->at[0].method,
+                                     c->at[0].s_per_batch);
+                    }
+        fr_choice_free(c);
+        fr_cluster_free(cluster);
+        model_fini(&m);
+    }
+}
+
 /* Memory for a third of the weights: stages. For hardly any activations: recompute. For nothing:
  * refused. */
 static void memory_decides(void **state)
@@ -247,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(work_wants_replicas, setup, teardown),
         cmocka_unit_test_setup_teardown(weights_want_stages, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_decides, setup, teardown),
         cmocka_unit_test_setup_teardown(grows, setup, teardown),
     };

@@ -1,0 +1,98 @@
+# forerun plan: from a profile alone, from a config on a cluster, the plan file, and what is refused.
+. "$(dirname "$0")/lib.bash"
+
+value() { sed -n "s/.*\"$1\": \([-0-9.e+]*\)[,}].*/\1/p" "${2:-out}" | head -n 1; }
+near() { # A B WHAT: within 1 %
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0.99 * b && a < 1.01 * b) }' || fail "$3: $1 and $2"
+}
+
+# --- a profile alone: 2, 5, 2 and 3 ms; the weights lie in the last node ---
+node() { echo "node$1 -- $2 -- forward_compute_time=$3, backward_compute_time=$4, activation_size=$5, parameter_size=$6"; }
+{
+    node 1 Input 100 0 1e6 0
+    node 2 Conv2d 1 1 1000 8
+    node 3 Conv2d 1 4 1000 8
+    node 4 Conv2d 1 1 1000 8
+    node 5 Linear 1 2 1000 4e9
+    printf '\tnode%d -- node%d\n' 1 2 2 3 3 4 4 5
+} >profile.txt
+run 0 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner pipedream --format json
+same "$(tr -d ' ' <out | grep -o '"nodes":\[[^]]*\]' | tr '\n' ' ')" \
+    '"nodes":["node2","node3","node4"] "nodes":["node5"] ' "stages"
+same "$(grep -o '"replicas": [0-9]*' out | tr -dc '0-9\n' | tr '\n' ' ')" "3 1 " "replicas"
+near "$(grep -o '"time_s": [^,}]*' out | tail -n 1 | sed 's/.*: //')" 0.003 "time"
+for planner in pipedream dapple exact bapipe brute; do
+    run 0 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner $planner --micro 8 --format json
+    grep -q "\"planner\": \"$planner\"" out || fail "$planner does not sign"
+    run 0 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner $planner --micro 8
+    grep -q 'stage *replicas' out || fail "$planner: no table"
+done
+for planner in pipedream dapple exact; do # as good as all layouts, by their own counts
+    run 0 plan --profile profile.txt --machines 3 --bandwidth 1e6 --planner $planner --micro 4 --contiguous --format json
+    cp out by_planner
+    run 0 plan --profile profile.txt --machines 3 --bandwidth 1e6 --planner brute --objective $planner --micro 4 --format json
+    same "$(sed 's/.*"time_s": \([^,]*\), "is_optimal.*/\1/' by_planner | cut -c1-10)" \
+        "$(sed 's/.*"time_s": \([^,]*\), "is_optimal.*/\1/' out | cut -c1-10)" "$planner and all layouts"
+done
+run 0 plan --profile profile.txt --machines 2,2 --bandwidth 1e10,1e9 --format json
+grep -q '2 levels' out || fail "levels"
+run 0 plan --profile profile.txt --machines 3 --bandwidth 1e9 --planner exact --stages 3 --replicas 1 --format json
+same "$(grep -o '"replicas": 1' out | wc -l)" 3 "stages as asked for"
+
+run 2 plan
+says "which config" "--profile"
+run 2 plan --profile profile.txt --bandwidth 1e9
+says "--machines"
+run 2 plan --profile profile.txt --machines 4
+says "--bandwidth"
+run 2 plan --profile profile.txt --machines 4,2 --bandwidth 1e9
+says "--bandwidth"
+run 2 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner pipdream
+says "pipdream" "there are: pipedream, dapple"
+run 2 plan --profile nowhere.txt --machines 4 --bandwidth 1e9
+says "nowhere.txt"
+run 2 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner exact --memory 100
+says "exact" "fits"
+run 2 plan net.yaml
+says "--cluster"
+run 2 plan --profile profile.txt --machines 4 --bandwidth 1e9 --out plan.yaml
+says "--out" "config"
+
+# --- a config on a cluster ---
+cat >box.yaml <<YAML
+name: box
+device: {name: card, speed: 1, memory: 1 GB}
+topology: {name: all, bandwidth: 1 GB/s, latency: 1 us, devices: 4}
+YAML
+sed -i 's/batch: 8, micro: 2/batch: 32, micro: 4/' net.yaml
+run 0 profile net.yaml --batch 8 --out cost.json
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --out plan.yaml
+for text in 'best: ' 'predicted: ' 'runner-up: ' 'what decided: ' 'best data parallel: ' \
+    'best pipeline with a flush: ' 'best pipeline without a flush: ' 'layouts tried'; do
+    grep -q "^$text\|$text" out || fail "the choice does not say '$text'"
+done
+grep -q '^# best: ' plan.yaml || fail "the plan file does not say why"
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --format json --out again.yaml
+cmp -s plan.yaml again.yaml || fail "two plans from one profile differ"
+predicted=$(value s_per_batch)
+run 0 simulate plan.yaml --json --batches 200 --set train.steps=200
+near "$(value s_per_batch)" "$predicted" "what was planned and what is simulated"
+run 0 train plan.yaml --set train.steps=4 --out planned
+grep -q EMULATED err || fail "the plan does not run on its cluster"
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --sync --format json
+! grep -q '"asynchronous": true' out || fail "--sync"
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b,gpipe --format json
+! grep -o '"method": "[^"]*"' out | grep -qv '"1f1b"\|"gpipe"' || fail "--methods"
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --devices 1 --format json
+same "$(value workers)" 1 "--devices 1"
+for planner in pipedream dapple exact bapipe; do
+    run 0 plan net.yaml --cluster box.yaml --profile cost.json --planner $planner --out by.yaml
+    run 0 train by.yaml --set train.steps=2 --out by_$planner
+done
+sed 's/1 GB}/1 kB}/' box.yaml >small.yaml
+run 2 plan net.yaml --cluster small.yaml --profile cost.json
+says "fits in memory"
+run 2 plan net.yaml --cluster box.yaml --methods nothing
+says "nothing"
+run 2 plan net.yaml --cluster box.yaml --methods model-averaging
+says "model-averaging"
