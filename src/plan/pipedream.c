@@ -214,6 +214,17 @@ static fr_status choose_levels(struct solver *o)
     return FR_OK;
 }
 
+/* States that the tables have time for: with more, ranges of nodes are taken. */
+static int most_states(const struct solver *o)
+{
+    double most = 20000;
+    for (int l = 0; l < o->n_levels; l++) {
+        double each = (double)o->levels[l].n * o->levels[l].n / 4;
+        most = fmin(most, l < o->n_levels - 1 ? cbrt(1e10 / each) : sqrt(1e10 / each));
+    }
+    return (int)most;
+}
+
 static fr_status solve(struct solver *o)
 {
     struct fr__task *t = o->t;
@@ -264,7 +275,7 @@ static fr_status plan_task(struct solver *o, fr_plan **out)
 {
     struct fr__task *t = o->t;
     FR_TRY(choose_levels(o));
-    FR_TRY(fr__states_make(t, o->n_levels > 1 ? 1500 : 20000, &o->s));
+    FR_TRY(fr__states_make(t, most_states(o), &o->s));
     FR_TRY(solve(o));
     const struct level *top = &o->levels[o->n_levels - 1];
     const struct cell *best = cell(o, top, 0, o->s.n - 1, top->n);
