@@ -11,7 +11,7 @@
 #ifdef FR_SANITIZED /* slow, and finds in some cases what is in all */
 enum { STRIDE = 3, N_MODELS = 2 };
 #else
-enum { STRIDE = 1, N_MODELS = 6 };
+enum { STRIDE = 1, N_MODELS = 7 };
 #endif
 
 /* ThreadSanitizer does not see through OpenMP. */
@@ -80,7 +80,8 @@ static void assert_whole(const fr_profile *p, double least)
 
 static void models(void **state)
 {
-    static const char *const names[] = {"mlp", "gpt", "cnn", "reslstm", "transformer", "resnet50"};
+    static const char *const names[] = {"mlp",         "gpt",      "cnn", "reslstm",
+                                        "transformer", "resnet50", "gnmt"};
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
     for (int i = 0; i < N_MODELS; i++) {
