@@ -238,8 +238,9 @@ struct fr_worker {
     fr_traffic traffic;
     fr_worker_times times;
     uint64_t wait_ns; /* in the instruction under way */
-    /* Emulation: virtual seconds; those of the backward under way; awake or not. */
-    double clock, span;
+    /* Emulation: virtual seconds; those of the instruction under way that it waited, those that its
+     * backward should take; awake or not. */
+    double clock, waited, span;
     _Atomic int is_pacing;
     fr_overrun overrun;
     fr_event *events;
@@ -363,10 +364,9 @@ fr_status fr__pace_create(fr_engine *e);
 void fr__pace_free(fr_engine *e);
 void fr__pace_begin(fr_engine *e); /* a call begins */
 void fr__pace_enter(void);         /* on a worker's thread */
-/* Nanoseconds as they are told: of virtual seconds, of a moment, of a span of the wall clock. */
+/* Nanoseconds as they are told: of virtual seconds, of a moment of the wall clock. */
 uint64_t fr__pace_ns(const fr_pace *p, double seconds);
 uint64_t fr__pace_told(const fr_pace *p, uint64_t wall_ns);
-uint64_t fr__pace_shrunk(const fr_pace *p, uint64_t wall_ns);
 /* What an instruction should take; and that it be so, computed it is. */
 double fr__pace_seconds(const fr_part *p, fr_action action);
 void fr__pace_spend(fr_worker *w, double seconds);
@@ -383,10 +383,11 @@ void fr__pace_follow(fr_meeting *m, fr_meeting *before);
 void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive);
 void fr__pace_take(fr_worker *w, fr_meeting *m);
 
-/* A moment as the engine tells it. */
-static inline uint64_t fr__told(const fr_engine *e, uint64_t wall_ns)
+/* Now, as a worker notes it. */
+static inline uint64_t fr__worker_now(const fr_worker *w)
 {
-    return e->paced ? fr__pace_told(e->paced, wall_ns) : wall_ns;
+    const fr_pace *paced = w->engine->paced;
+    return paced ? fr__pace_ns(paced, w->clock) : fr__now_ns();
 }
 
 static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->schedule[e->mode]; }

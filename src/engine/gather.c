@@ -268,7 +268,7 @@ static void note_sum(fr_part *p, int64_t batch, int bucket)
                       .micro = bucket,
                       .version = fr_store_version(p->store),
                       .start_ns = p->gather.posted_ns[bucket],
-                      .end_ns = fr__told(p->engine, fr__now_ns())};
+                      .end_ns = fr__worker_now(p->worker)};
     fr__push_event(p->worker, &event);
 }
 

@@ -5,8 +5,9 @@
  * come there too. Whatever passes between workers carries the time at which it is there: a message
  * its arrival, a buffer that was given back the moment of it, a sum the time when it is through the
  * links; who takes it sets the own clock to that time at least, and sleeps. So an emulated run has
- * the order of events, the overlap and the staleness of the real one, and its wall clock, times
- * `scale`, is the virtual one.
+ * the order of events, the overlap and the staleness of the real one, and its wall clock is the
+ * virtual one times `scale`. What workers note of their instructions is virtual; mini-batches are
+ * through when the wall clock says so.
  *
  * A worker that comes late by a little (other threads were on its core) makes up for it with its
  * next sleeps; by more, it sets its clock on and the time is counted as overrun. What is computed
@@ -26,8 +27,10 @@
 enum {
     SLACK_NS = 20000000,  /* of the wall clock: late, but to be made up for */
     NAP_NS = 50000000,    /* between two looks whether the run was given up */
+    GRACE_NS = 3000000,   /* for others to come to the same moment; made up for likewise */
     TIMER_SLACK_NS = 1000 /* else 50 us */
 };
+#define INSTANT 1e-9
 
 /* One of the two rounds that can be under way. */
 typedef struct round_state {
@@ -159,11 +162,6 @@ uint64_t fr_engine_now(const fr_engine *e)
     return e->pace ? fr__pace_told(e->pace, now) : now;
 }
 
-uint64_t fr__pace_shrunk(const fr_pace *p, uint64_t wall_ns)
-{
-    return (uint64_t)((double)wall_ns / p->scale);
-}
-
 /* All workers start at the same moment, with links that nobody uses. */
 void fr__pace_begin(fr_engine *e)
 {
@@ -241,10 +239,9 @@ void fr__pace_spend(fr_worker *w, double seconds)
 void fr__pace_wait(fr_worker *w, double until)
 {
     if (!(until > w->clock)) return;
-    uint64_t start = fr__now_ns();
+    w->waited += until - w->clock;
     w->clock = until;
     sleep_until(w, wall_of(w->engine->pace, until));
-    w->wait_ns += fr__now_ns() - start;
 }
 
 fr_overrun fr_engine_overrun(const fr_engine *e)
@@ -324,14 +321,27 @@ void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Gradients are handed in as they are computed, ahead of the time that it should take: before the
+ * links get the sum, all who send something at that time or earlier must have come to it. */
+static void wait_for_turn(fr_worker *w, const fr_meeting *m, int round)
+{
+    fr_pace *p = w->engine->pace;
+    pthread_mutex_lock(&p->lock);
+    bool is_due = m->rounds[round].is_due;
+    double at = turn(m, round);
+    pthread_mutex_unlock(&p->lock);
+    if (is_due) sleep_until(w, wall_of(p, at) + GRACE_NS);
+}
+
 /* All have posted: the transport has said so. Nobody begins the round after the next before all
  * have taken this one. */
 void fr__pace_take(fr_worker *w, fr_meeting *m)
 {
     fr_pace *p = w->engine->pace;
-    pthread_mutex_lock(&p->lock);
     int round = m->takes[w->index];
     round_state *r = &m->rounds[round];
+    wait_for_turn(w, m, round);
+    pthread_mutex_lock(&p->lock);
     m->takes[w->index] ^= 1;
     serve(p, turn(m, round));
     double done = r->done;
@@ -349,7 +359,7 @@ void fr__pace_send(fr_worker *w, fr_wire *wire, int buffer, size_t bytes)
     wire->arrival[buffer] = w->clock;
     if (!p->links || bytes == 0) return;
     pthread_mutex_lock(&p->lock);
-    serve(p, w->clock);
+    serve(p, w->clock - INSTANT); /* what is ready at the same time goes behind */
     wire->arrival[buffer] = fr_links_send(p->links, p->device_of[w->index],
                                           p->device_of[wire->to->worker->index], bytes, w->clock);
     pthread_mutex_unlock(&p->lock);

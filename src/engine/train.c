@@ -48,7 +48,7 @@ static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
         .step = r->batch,
         .tally = tally,
         .grad_norm = sqrt(norm_sq),
-        .done_ns = fr__told(e, r->done_ns),
+        .done_ns = e->paced ? fr__pace_told(e->paced, r->done_ns) : r->done_ns,
         .ledger = has_ledger ? r->rows : NULL,
         .n_ledger = has_ledger ? (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro : 0};
 }

@@ -204,9 +204,8 @@ static void note(fr_worker *w, const task *t, fr_event *event)
 {
     if (w->engine->mode != FR_MODE_TRAIN || t->is_dead) return;
     fr_action action = (fr_action)t->instr->action;
-    const fr_pace *paced = w->engine->paced;
     uint64_t busy = event->end_ns - event->start_ns, ridden = ridden_ns(t);
-    uint64_t wait = paced ? fr__pace_shrunk(paced, w->wait_ns) : w->wait_ns;
+    uint64_t wait = w->engine->paced ? (uint64_t)(w->waited * 1e9) : w->wait_ns;
     wait = wait < busy ? wait : busy;
     busy -= wait;
     ridden = ridden < busy ? ridden : busy;
@@ -244,12 +243,13 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
                       .peer = i->peer,
                       .batch = t.batch,
                       .micro = t.micro,
-                      .start_ns = fr__told(e, fr__now_ns())};
+                      .start_ns = fr__worker_now(w)};
     w->wait_ns = 0;
+    w->waited = 0;
     if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
     FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
     FR_TRY(execute(w, &t, &event));
-    event.end_ns = fr__told(e, fr__now_ns());
+    event.end_ns = fr__worker_now(w);
     note(w, &t, &event);
     atomic_fetch_add(&w->n_beats, 1);
     return FR_OK;
@@ -276,11 +276,11 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     fr_engine *e = w->engine;
     w->opened = 0;
     w->summed = -1;
-    uint64_t start = fr__told(e, fr__now_ns());
+    uint64_t start = fr__worker_now(w);
     if (e->paced) fr__pace_enter();
     fr__peers_begin(w);
     fr_status status = walk(w);
-    if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__told(e, fr__now_ns()) - start;
+    if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__worker_now(w) - start;
     if (status != FR_OK) fr__give_up(e, w->index);
     return status;
 }

@@ -6,7 +6,8 @@
  * rounds. The first finds the least largest work; the second, among all partitions that reach it,
  * the one with the fewest bytes across its cuts. (One round with both as the key would be wrong: a
  * prefix with a larger maximum but fewer bytes can be the better half of a whole.) In both rounds
- * fewer stages without trained parameters come first. */
+ * fewer flaws come first: stages without trained parameters, and cuts between a layer and its
+ * activation, which kernels compute in one go. */
 #include "graph/internal.h"
 
 #include <float.h>
@@ -35,10 +36,11 @@ struct chain {
     int *n_trained; /* (n + 1) sum: nodes with trained parameters */
     double *work;   /* (n + 1) sum */
     double *bytes;  /* (n) across a cut before it */
+    bool *is_tail;  /* (n) an activation of the node before it */
 };
 
 struct best {
-    int n_bare;   /* stages without trained parameters */
+    int n_flaws;
     double value; /* largest work, or bytes */
 };
 
@@ -58,6 +60,19 @@ static bool is_trained(const fr_graph *g, const fr_node *node)
     return node->n_params > 0 && !g->params.at[node->params[0]]->is_buffer;
 }
 
+static bool is_tail(const fr_graph *g, int i)
+{
+    const fr_node *node = g->nodes.at[i];
+    switch (node->op) {
+    case FR_OP_RELU:
+    case FR_OP_GELU:
+    case FR_OP_SELU:
+    case FR_OP_TANH:
+    case FR_OP_SIGMOID: return node->inputs[0] == i - 1 && g->nodes.at[i - 1]->op != FR_OP_INPUT;
+    default: return false;
+    }
+}
+
 static void chain_fill(const fr_graph *g, struct chain *c)
 {
     for (int i = 0; i < (int)g->nodes.n; i++) {
@@ -67,13 +82,14 @@ static void chain_fill(const fr_graph *g, struct chain *c)
         c->n_trained[c->n + 1] = c->n_trained[c->n] + is_trained(g, node);
         c->work[c->n + 1] = c->work[c->n] + node_work(g, node);
         c->bytes[c->n] = (double)fr_graph_cut_bytes(g, i);
+        c->is_tail[c->n] = is_tail(g, i);
         c->n++;
     }
 }
 
 static bool is_better(struct best a, struct best b)
 {
-    return a.n_bare != b.n_bare ? a.n_bare < b.n_bare : a.value < b.value;
+    return a.n_flaws != b.n_flaws ? a.n_flaws < b.n_flaws : a.value < b.value;
 }
 
 /* The first k of the chain as s stages, for all k and s. limit < 0: the least largest work; else
@@ -81,7 +97,7 @@ static bool is_better(struct best a, struct best b)
  * (n_stages + 1, n + 1): from says where the last of the s stages begins. */
 static double solve(const struct chain *c, int n_stages, double limit, struct best *best, int *from)
 {
-    const struct best none = {c->n + 1, DBL_MAX};
+    const struct best none = {2 * c->n + 1, DBL_MAX};
     size_t row = (size_t)c->n + 1;
     for (int k = 0; k <= c->n; k++) best[k] = none;
     best[0] = (struct best){0, 0};
@@ -92,8 +108,9 @@ static double solve(const struct chain *c, int n_stages, double limit, struct be
             now[k] = none;
             for (int j = s - 1; j < k; j++) {
                 double work = c->work[k] - c->work[j];
-                if (before[j].n_bare > c->n || (limit >= 0 && work > limit)) continue;
-                struct best b = {before[j].n_bare + (c->n_trained[k] == c->n_trained[j]), 0};
+                if (before[j].n_flaws > 2 * c->n || (limit >= 0 && work > limit)) continue;
+                struct best b = {before[j].n_flaws, 0};
+                b.n_flaws += (c->n_trained[k] == c->n_trained[j]) + (j > 0 && c->is_tail[j]);
                 if (limit < 0)
                     b.value = before[j].value > work ? before[j].value : work;
                 else
@@ -127,11 +144,12 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
     struct chain c = {.node = FR_ARENA_ARRAY(&arena, int, n),
                       .n_trained = FR_ARENA_ARRAY(&arena, int, n + 1),
                       .work = FR_ARENA_ARRAY(&arena, double, n + 1),
-                      .bytes = FR_ARENA_ARRAY(&arena, double, n)};
+                      .bytes = FR_ARENA_ARRAY(&arena, double, n),
+                      .is_tail = FR_ARENA_ARRAY(&arena, bool, n)};
     struct best *best = FR_ARENA_ARRAY(&arena, struct best, cells);
     int *from = FR_ARENA_ARRAY(&arena, int, cells);
     fr_status status = FR_OK;
-    if (c.node && c.n_trained && c.work && c.bytes && best && from) {
+    if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && best && from) {
         chain_fill(g, &c);
         solve(&c, n_stages, solve(&c, n_stages, -1, best, from), best, from);
         for (int s = n_stages, k = c.n; s > 1; s--) {

@@ -12,7 +12,8 @@ static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
         const fr_node *user = fr_graph_node(g, i);
         for (int k = 0; k < user->n_inputs; k++) {
             if (user->inputs[k] != node) continue;
-            const fr_shape *x = &fr_graph_node(g, user->inputs[0])->shape;
+            /* A target stands behind its logits, a length behind what it is the length of. */
+            const fr_shape *x = &fr_graph_node(g, user->inputs[k > 0 ? k - 1 : 0])->shape;
             int64_t limit;
             if (user->op == FR_OP_EMBEDDING)
                 limit = user->attrs.embedding.vocab;

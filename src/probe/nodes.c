@@ -15,6 +15,8 @@
 #include <string.h>
 
 enum { MIN_SAMPLES = 2, MAX_SAMPLES = 128 };
+#define LEAST_S 0.02 /* so that of short mini-batches there are many, and one is as good as none \
+                      */
 
 /* Those who probe at the same time. */
 struct meeting {
@@ -78,7 +80,7 @@ static fr_status run(struct probe *p)
         after = fr__now_ns();
         take_sample(p, 1e-9 * (double)(after - before));
         if (has_enough || p->n_samples < MIN_SAMPLES) continue;
-        has_enough = 1e-9 * (double)(after - begin) >= p->d->seconds;
+        has_enough = 1e-9 * (double)(after - begin) >= fmax(p->d->seconds, LEAST_S);
         if (has_enough) atomic_fetch_sub(&m->n_unfinished, 1);
     }
     return FR_OK;
@@ -112,8 +114,8 @@ static void sort_samples(struct probe *p, int *first, int *last)
     int n = p->n_samples < p->room ? p->n_samples : p->room;
     for (int i = 0; i < n; i++) p->order[i] = i;
     qsort_r(p->order, (size_t)n, sizeof *p->order, compare_steps, p->step_s);
-    *first = n / 4;
-    *last = n - n / 4;
+    *first = (n + 1) / 4;
+    *last = n - (n + 1) / 4;
 }
 
 /* Of a mini-batch, except that `ready` is without the store's share. */

@@ -356,10 +356,10 @@ fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_predictio
         FR_TRY(fr_cluster_read(s->ctx, t->cluster, &p->cluster));
         FR_TRY(check_cluster(s, p->cluster));
     }
-    if (t->cluster || t->profile)
-        FR_TRY(fr__predict_profile(s, (int)(t->batch / t->micro), 0, 0, &p->profile));
-    else
-        FR_TRY(measure_stages(s, &p->profile));
+    fr_status status = t->cluster || t->profile
+                           ? fr__predict_profile(s, (int)(t->batch / t->micro), 0, 0, &p->profile)
+                           : measure_stages(s, &p->profile);
+    FR_TRY(fr_team_agree(s->team, status)); /* what follows is done together */
     if (!t->cluster) FR_TRY(join_replicas(s, p));
     p->spent_s = (double)(fr__now_ns() - start) * 1e-9;
     FR_TRY(spread(s, p));

@@ -135,7 +135,14 @@ static fr_status predict(fr_run *r)
                        "a cluster is emulated by the threads of one process; start the run without "
                        "mpirun, or leave parallel.cluster out");
     if (!t->predicts && !t->cluster) return FR_OK;
-    return fr__predict(&r->setup, 0, 0, &r->setup.prediction);
+    fr_status status = fr_team_agree(r->team, fr__predict(&r->setup, 0, 0, &r->setup.prediction));
+    if (status == FR_OK || t->cluster || t->profile || fr_team_is_broken(r->team, NULL))
+        return status;
+    /* A run that can go on without does. */
+    fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
+    fr_ctx_clear(r->ctx);
+    fr__prediction_free(&r->setup.prediction);
+    return FR_OK;
 }
 
 /* What a device of the emulated cluster could not hold does not run on it. */
@@ -161,7 +168,7 @@ fr_status fr__run_start(fr_run *r)
     const fr_run_options *o = r->o;
     FR_TRY(agree_on_config(r));
     if (r->team) fr_team_set_patience(r->team, r->setup.settings.stall_s);
-    FR_TRY(fr_team_agree(r->team, predict(r)));
+    FR_TRY(predict(r));
     FR_TRY(fr__setup_train_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
     FR_TRY(check_devices(r));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));

@@ -10,8 +10,9 @@ enum { MOST = 4, MOST_LINKS = 16, N_TIMED = 9, TENTH = 3 };
 typedef struct layout {
     const char *generator, *policy;
     int n_stages, replicas[MOST], n_micro;
-    double message_ms, sum_ms; /* of a micro-batch; of the block of stage 0 */
-    bool is_uneven, is_bus, norm;
+    double message_ms, sum_ms;    /* of a micro-batch; of the block of stage 0 */
+    bool is_uneven, is_bus, norm; /* even ones have no overhead: messages and sums are ready at the
+                                     same moment */
     int sync_every;
 } layout;
 
@@ -26,6 +27,7 @@ static const layout layouts[] = {
     {"sequential", NULL, 1, {4}, 4, 1, 25, true, true, true, 0},
     {"sequential", NULL, 1, {4}, 4, 1, 25, true, false, false, 2},
     {"1f1b", NULL, 2, {2, 2}, 4, 6, 15, true, false, false, 0},
+    {"1f1b", NULL, 2, {2, 2}, 4, 2, 15, false, false, false, 0},
     {"1f1b", NULL, 2, {1, 2}, 4, 4, 15, false, true, true, 0},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
@@ -78,7 +80,7 @@ static void fill_model(const layout *l, const rig *r, model *m)
     m->timing = (fr_timing){.cost = m->cost,
                             .speed = m->speed,
                             .cluster = m->cluster,
-                            .overhead_s = 50e-6,
+                            .overhead_s = l->is_uneven ? 50e-6 : 0,
                             .forward_bytes = m->forward,
                             .backward_bytes = m->backward};
 }
@@ -117,16 +119,20 @@ static double emulate(rig *r, const model *m, fr_overrun *over)
     return (double)(done[N_TIMED - 1] - done[TENTH - 1]) / (N_TIMED - TENTH) * 1e-6;
 }
 
-/* Others use this machine too: a run that was held up is made again. */
+/* Others use this machine too: a run that was held up says nothing and is made again. */
+enum { ATTEMPTS = 6 };
+
 static void as_simulated(void **unused)
 {
     (void)unused;
+    int n_judged = 0;
     for (int i = 0; i < N_LAYOUTS; i++) {
         const layout *l = &layouts[i];
         rig_options o = options_of(l);
         double expected = 0, ms = 0;
         fr_overrun over = {0};
-        for (int attempt = 0; attempt < 4; attempt++) {
+        bool is_good = false;
+        for (int attempt = 0; attempt < ATTEMPTS && !is_good; attempt++) {
             rig r;
             model m;
             if (rig_open(&r, MLP, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
@@ -136,13 +142,18 @@ static void as_simulated(void **unused)
             ms = emulate(&r, &m, &over);
             rig_close(&r);
             fr_cluster_free(m.cluster);
-            if (fabs(ms - expected) < 0.03 * expected) break;
+            is_good = fabs(ms - expected) < 0.03 * expected;
         }
-        if (!(fabs(ms - expected) < 0.03 * expected))
-            fail_msg(
-                "layout %d (%s, %d stages): %.2f ms a mini-batch, simulated %.2f; %.1f ms late", i,
-                l->generator, l->n_stages, ms, expected, over.late_s * 1e3);
+        bool is_held_up = over.late_s > 0.01 * over.paced_s;
+        n_judged += is_good || !is_held_up;
+        if (!is_good && !is_held_up)
+            fail_msg("layout %d (%s, %d stages): %.2f ms a mini-batch, simulated %.2f", i,
+                     l->generator, l->n_stages, ms, expected);
     }
+    if (n_judged < N_LAYOUTS)
+        print_message("this machine was too busy to judge %d of %d layouts\n", N_LAYOUTS - n_judged,
+                      N_LAYOUTS);
+    if (n_judged < N_LAYOUTS / 2) skip();
 }
 
 int main(void)

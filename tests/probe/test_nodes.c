@@ -8,6 +8,22 @@
 
 #include <math.h>
 
+#ifdef FR_SANITIZED /* slow, and finds in some cases what is in all */
+enum { STRIDE = 3, N_MODELS = 2 };
+#else
+enum { STRIDE = 1, N_MODELS = 7 };
+#endif
+
+/* ThreadSanitizer does not see through OpenMP. */
+static const fr_backend *backend(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return fr_backend_find("ref");
+#else
+    return fr_backend_list()[0];
+#endif
+}
+
 static fr_graph *build(fr_ctx *ctx, const char *name)
 {
     fr_graph *g;
@@ -29,7 +45,7 @@ static fr_graph *build(fr_ctx *ctx, const char *name)
 static fr_probe_desc describe(const fr_graph *g, const char *policy)
 {
     fr_probe_desc d = {.graph = g,
-                       .backend = fr_backend_list()[0],
+                       .backend = backend(),
                        .n_threads = 1,
                        .first_cpu = -1,
                        .batch = 8,
@@ -43,7 +59,9 @@ static fr_probe_desc describe(const fr_graph *g, const char *policy)
     return d;
 }
 
-static void assert_whole(const fr_profile *p)
+/* least: that must be accounted for. Models here are so small that one turn of another process
+ * counts for much. */
+static void assert_whole(const fr_profile *p, double least)
 {
     double sum = 0;
     for (int i = 0; i < p->n_nodes; i++) {
@@ -56,21 +74,22 @@ static void assert_whole(const fr_profile *p)
         sum += p->n_micro * (n->forward_s + n->backward_s) + n->update_s;
     }
     assert_true(p->step_s > 0);
-    if (!(p->accounted > 0.9 && p->accounted < 1.01)) fail_msg("%g accounted for", p->accounted);
+    if (!(p->accounted > least && p->accounted < 1.01)) fail_msg("%g accounted for", p->accounted);
     assert_true(fabs(sum / p->step_s - p->accounted) < 1e-9);
 }
 
 static void models(void **state)
 {
-    static const char *const names[] = {"mlp", "cnn", "gpt", "reslstm", "transformer", "resnet50"};
+    static const char *const names[] = {"mlp",         "gpt",      "cnn", "reslstm",
+                                        "transformer", "resnet50", "gnmt"};
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (int i = 0; i < N_MODELS; i++) {
         fr_graph *g = build(ctx, names[i]);
         fr_probe_desc d = describe(g, "live");
         fr_profile *p;
         assert_ok(ctx, fr_probe_nodes(ctx, 1, &d, &p));
-        assert_whole(p);
+        assert_whole(p, 0.8);
         assert_string_equal(p->model, fr_graph_name(g));
         assert_non_null(strstr(p->machine, "1 at once"));
         assert_int_equal(p->n_nodes, fr_graph_n_nodes(g));
@@ -113,7 +132,7 @@ static size_t slot_bytes(fr_ctx *ctx, const fr_graph *g, const fr_stage *stage, 
                          .training = true,
                          .split_backward = split,
                          .extra_output = -1};
-    assert_ok(ctx, fr_device_open(ctx, fr_backend_list()[0],
+    assert_ok(ctx, fr_device_open(ctx, backend(),
                                   &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &dev));
     assert_ok(ctx, fr_program_create(ctx, dev, &d, &program));
     size_t bytes = fr_program_sizes_of(program)->slot_bytes;
@@ -133,7 +152,7 @@ static void stages_at_once(void **state)
     assert_ok(ctx, fr_graph_balance(g, 2, &cut));
     assert_ok(ctx, fr_graph_cut(g, 1, &cut, stages));
     for (const fr_policy *const *policy = fr_policy_list(); *policy; policy++)
-        for (int way = 0; way < 4; way++) { /* rides or not, split or not */
+        for (int way = 0; way < 4; way += STRIDE) { /* rides or not, split or not */
             fr_probe_desc d[2];
             fr_profile *parts[2], *whole;
             for (int k = 0; k < 2; k++) {
@@ -147,7 +166,7 @@ static void stages_at_once(void **state)
             assert_ok(ctx, fr_probe_nodes(ctx, 2, d, parts));
             for (int k = 0; k < 2; k++) {
                 int64_t kept = 0;
-                assert_whole(parts[k]);
+                assert_whole(parts[k], 0.5);
                 for (int i = 0; i < parts[k]->n_nodes; i++) kept += parts[k]->nodes[i].kept_bytes;
                 assert_int_equal(kept, slot_bytes(ctx, g, &stages[k], way & 2));
                 assert_non_null(strstr(parts[k]->machine, "2 at once"));
@@ -187,6 +206,7 @@ static fr_status probe_once(fr_ctx *ctx, void *graph)
 {
     fr_probe_desc d = describe(graph, "spectrain");
     fr_profile *p;
+    d.backend = fr_backend_find("ref"); /* compiles in no time */
     d.seat = (fr_seat){.n_stages = 2};
     d.seconds = 0;
     fr_status status = fr_probe_nodes(ctx, 1, &d, &p);
