@@ -294,11 +294,11 @@ static void memory_decides(void **state)
     model_fini(&m);
 }
 
-/* Boxes of 8 with fast links, slow ones between: 64 devices, and 512. */
+/* Boxes of 8 with fast links, slow ones between: 64 devices, and 256. */
 static void grows(void **state)
 {
     fr_ctx *ctx = *state;
-    const int boxes[] = {8, 64};
+    const int boxes[] = {8, 32};
     for (int k = 0; k < 2; k++) {
         int n = boxes[k] * 8;
         struct model m;
