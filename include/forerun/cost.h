@@ -116,6 +116,7 @@ typedef struct fr_cluster_group {
 
 typedef struct fr_cluster {
     const char *name, *path;
+    double overhead_s; /* of any instruction, beside its work: kernels are launched one by one */
     int n_devices, n_groups;
     fr_cluster_device *devices; /* neighbours side by side */
     fr_cluster_group *groups;   /* parents first */

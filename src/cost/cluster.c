@@ -251,8 +251,10 @@ static fr_status read_top(const reader *r, fr_conf *top, fr_cluster **out)
     device_pattern preset = {.name = "device", .efficiency = 0.5};
     group_pattern root = {.name = "cluster"};
     const char *name;
+    double overhead;
     fr_conf *device, *topology;
     FR_TRY(fr_conf_text(top, "name", "cluster", &name));
+    FR_TRY(fr__conf_amount(top, "overhead", FR_UNIT_SECONDS, 0, 0, 1e6, &overhead));
     FR_TRY(fr_conf_section(top, "device", &device));
     FR_TRY(read_device(device, &preset));
     if (!fr_conf_has(top, "topology"))
@@ -262,7 +264,9 @@ static fr_status read_top(const reader *r, fr_conf *top, fr_cluster **out)
     FR_TRY(fr_conf_section(top, "topology", &topology));
     FR_TRY(read_group(r, topology, preset, &root));
     FR_TRY(fr_conf_finish(top));
-    return multiply_out(r, top, name, &root, out);
+    FR_TRY(multiply_out(r, top, name, &root, out));
+    (*out)->overhead_s = overhead;
+    return FR_OK;
 }
 
 fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out)

@@ -215,6 +215,7 @@ fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path)
     if (status == FR_OK) {
         fr__conf_put(&w.out, "name: ");
         fr__conf_put_text(&w.out, c->name);
+        if (c->overhead_s > 0) put_amount(&w, "\noverhead: ", c->overhead_s, FR_UNIT_SECONDS);
         fr__conf_put(&w.out, "\ntopology:\n  ");
         put_group(&w, 0, -1, 1, 2);
         size_t n = w.out.text.n;

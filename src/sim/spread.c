@@ -151,7 +151,7 @@ static fr_status make_timing(maker *m)
                      .speed = speed,
                      .cluster = d->cluster,
                      .device_of = device_of,
-                     .overhead_s = d->overhead_s};
+                     .overhead_s = d->overhead_s + (d->cluster ? d->cluster->overhead_s : 0)};
     FR_TRY(sort_bytes(m, "forward", s->n_forward, s->forward, m->n_forward, m->forward,
                       m->forward_bytes, &t->forward_bytes));
     return sort_bytes(m, "backward", s->n_backward, s->backward, m->n_backward, m->backward,

@@ -146,6 +146,7 @@ static void refuses(void **state)
 static void is_same(const fr_cluster *a, const fr_cluster *b)
 {
     assert_string_equal(a->name, b->name);
+    assert_true(a->overhead_s == b->overhead_s);
     assert_int_equal(a->n_devices, b->n_devices);
     assert_int_equal(a->n_groups, b->n_groups);
     for (int i = 0; i < a->n_devices; i++) {
