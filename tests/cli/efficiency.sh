@@ -73,9 +73,9 @@ echo '{' >bad.json && mkdir bad && mv bad.json bad/efficiency.json
 run 2 efficiency small.yaml --batches 8 --out bad && says "bad/efficiency.json"
 
 # Ctrl-C: exit code 130; the trainings that were done are kept.
-"$forerun" efficiency small.yaml --batches 8,16 --target loss=0 --max-epochs 400 --out stop >out 2>err &
+"$forerun" efficiency small.yaml --batches 8,16 --target loss=0 --max-epochs 200 --out stop >out 2>err &
 pid=$!
-for _ in $(seq 200); do
+for _ in $(seq 1000); do
     [ -s stop/batch-16-seed-3/metrics.jsonl ] && break
     sleep 0.05
 done
