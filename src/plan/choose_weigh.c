@@ -13,6 +13,7 @@ struct worker {
     int first;           /* of its replicas */
     double work, update; /* a micro-batch; a mini-batch */
     double forward;
+    double beside; /* seconds a micro-batch that its instructions take beside their work */
     double moved;  /* bytes a micro-batch */
     double params; /* bytes */
     double hop;    /* seconds of a micro-batch to the next, one way */
@@ -49,13 +50,14 @@ static double fill(struct fr__chooser *c, const struct fr__option *o, struct wor
                    int *ring)
 {
     const struct fr__task *t = &o->size->task;
-    double bytes = 0;
+    double bytes = 0, beside = c->d->overhead_s + c->d->cluster->overhead_s;
     for (int w = 1; w < n; w++) at[w].first = at[w - 1].first + o->replicas[w - 1];
     for (int s = 0, u = 0; s < o->n_stages; s++) {
         int v = s < o->n_stages - 1 ? find_unit(t, o->cuts[s]) : t->n;
         struct worker *w = &at[s % n];
         w->forward += t->forward[v] - t->forward[u];
         w->work += fr__task_work(t, u, v), w->update += t->update[v] - t->update[u];
+        w->beside += 2 * beside; /* forward and backward */
         w->moved += t->cut[u] + t->cut[v], w->params += t->params[v] - t->params[u];
         bytes += 2 * o->size->n_micro * t->cut[v];
         if (n > 1 && v < t->n)
@@ -86,12 +88,12 @@ static void judge(const struct fr__chooser *c, struct fr__option *o, const struc
     for (int w = 0; w < n; w++) {
         int r = o->replicas[w];
         double share = (double)o->size->n_micro / r, work = share * at[w].work + at[w].update;
-        busiest = fmax(busiest, (work + (waits ? arrival : 0)) / fastest);
+        busiest = fmax(busiest, (work + (waits ? arrival : 0)) / fastest + share * at[w].beside);
         arrival += at[w].forward;
         ports = fmax(ports, fmax(share * at[w].moved, 2.0 * (r - 1) / r * at[w].params));
-        way += at[w].work / t->slowest + 2 * at[w].hop;
-        pace = fmax(pace, share * fmax(at[w].work / t->slowest, 2 * at[w].hop) +
-                              at[w].update / t->slowest);
+        double each = at[w].work / t->slowest + at[w].beside;
+        way += each + 2 * at[w].hop;
+        pace = fmax(pace, share * fmax(each, 2 * at[w].hop) + at[w].update / t->slowest);
         sum = fmax(sum, at[w].sum);
     }
     double bus = bytes / c->bus;

@@ -66,33 +66,42 @@ static struct tail prepend(const struct fr__task *t, struct step s, struct tail 
 
 static const struct tail nothing = {.x = -INFINITY, .y = -INFINITY, .z = -INFINITY};
 
+/* Stage i of the 2n - 1 that the parts and the borders between them make. */
+static struct step step_at(const struct fr__task *t, const struct fr__part *parts, int i)
+{
+    const struct fr__part *p = &parts[(i + 1) / 2];
+    if (i % 2 == 0) return step_of(t, p->u, p->v, p->replicas);
+    double move = t->cut[p->u] / (t->bandwidth * p->replicas);
+    return (struct step){move, move, 0};
+}
+
+/* Te: the latest end, counted from the last backward of pivot q. */
+static double end_s(const struct fr__task *t, int total, const struct fr__part *parts, int q)
+{
+    double end = -INFINITY;
+    for (int i = 0; i < total; i++) {
+        double back = 0;
+        for (int k = i; k <= q; k++) back += step_at(t, parts, k).b;
+        for (int k = q; k <= i && i > q; k++) back -= step_at(t, parts, k).b;
+        end = fmax(end, step_at(t, parts, i).ar + back);
+    }
+    return end;
+}
+
+/* Straight from the formula. */
 double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts)
 {
-    /* Straight from the formula, borders included: 2n - 1 stages. */
-    double worst = 0;
-    int total = 2 * n - 1;
-    struct step *s = FR_NEW_ARRAY(struct step, total);
-    if (!s) return INFINITY;
+    double worst = 0, down = 0;
     for (int i = 0; i < n; i++) {
-        const struct fr__part *p = &parts[i];
-        s[2 * i] = step_of(t, p->u, p->v, p->replicas);
-        parts[i].time_s = s[2 * i].f + s[2 * i].b;
-        if (!fits(t, p->u, p->v)) worst = INFINITY;
-        double move = t->cut[p->u] / (t->bandwidth * p->replicas);
-        if (i) s[2 * i - 1] = (struct step){move, move, 0};
+        struct step s = step_of(t, parts[i].u, parts[i].v, parts[i].replicas);
+        parts[i].time_s = s.f + s.b;
+        if (!fits(t, parts[i].u, parts[i].v)) worst = INFINITY;
     }
-    for (int q = 0; q < total; q++) {
-        double down = 0, end = -INFINITY;
-        for (int i = 0; i <= q; i++) down += s[i].f;
-        for (int i = 0; i < total; i++) {
-            double back = 0;
-            for (int k = i; k <= q; k++) back += s[k].b;
-            for (int k = q; k <= i && i > q; k++) back -= s[k].b;
-            end = fmax(end, s[i].ar + back);
-        }
-        worst = fmax(worst, down + (t->n_micro - 1) * (s[q].f + s[q].b) + end);
+    for (int q = 0; q < 2 * n - 1; q++) {
+        struct step s = step_at(t, parts, q);
+        down += s.f;
+        worst = fmax(worst, down + (t->n_micro - 1) * (s.f + s.b) + end_s(t, 2 * n - 1, parts, q));
     }
-    fr__free(s);
     return worst;
 }
 

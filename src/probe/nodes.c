@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum { MIN_SAMPLES = 2, MAX_SAMPLES = 128 };
-#define LEAST_S 0.02 /* so that of short mini-batches there are many, and one is as good as none \
-                      */
+/* So that of short mini-batches there are many, and a disturbed one does not count. */
+#define LEAST_S 0.02
 
 /* Those who probe at the same time. */
 struct meeting {

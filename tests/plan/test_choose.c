@@ -274,6 +274,7 @@ static void memory_decides(void **state)
     fr_choice_free(c);
     fr_cluster_free(cluster);
 
+    model_fini(&m);
     model_init(&m, ctx, 1e-3, 16 << 20, 1000); /* 16 MB of activations a node and sample */
     cluster = flat(ctx, 2, 1e12, 300 << 20);
     c = choose(ctx, &m, cluster, 16, false, FR_OK);
@@ -293,11 +294,11 @@ static void memory_decides(void **state)
     model_fini(&m);
 }
 
-/* Boxes of 8 with fast links, slow ones between: 64 devices, and 512. */
+/* Boxes of 8 with fast links, slow ones between: 64 devices, and 256. */
 static void grows(void **state)
 {
     fr_ctx *ctx = *state;
-    const int boxes[] = {8, 64};
+    const int boxes[] = {8, 32};
     for (int k = 0; k < 2; k++) {
         int n = boxes[k] * 8;
         struct model m;
