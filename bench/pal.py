@@ -2,7 +2,7 @@
 """Pal's experiment: at scale, pipelines side by side against data parallelism alone.
 
     bench/pal.py [--build DIR] [--models gnmt,...] [--cluster FILE] [--devices N] [--data DIR]
-                 [--out DIR] [--json FILE]
+                 [--epochs N] [--seeds N] [--out DIR] [--json FILE]
 
 Pal et al., Optimizing Multi-GPU Parallelization Strategies for Deep Learning Training (2019): more
 devices by data parallelism alone mean a larger global batch, and so more epochs; with every worker
@@ -62,6 +62,7 @@ def parse():
     p.add_argument("--devices", type=int, default=64)
     p.add_argument("--data", metavar="DIR", help="real data for the small nets")
     p.add_argument("--epochs", type=int, default=2, help="that set the quality")
+    p.add_argument("--seeds", type=int, default=3, help="trainings of each batch")
     p.add_argument("--out", default="runs/pal")
     p.add_argument("--json", metavar="FILE")
     a = p.parse_args()
@@ -123,7 +124,7 @@ def epochs_and_time(a, m, folder, csv):
         "parallel": {"threads": 1, "pin": False}})
     text, _ = harness.run(
         [a.forerun, "efficiency", config, "--batches", ",".join(str(b * n) for n in BATCHES),
-         "--scale-lr", m["rule"], "--max-epochs", str(8 * a.epochs), "--scaling", csv,
+         "--seeds", str(a.seeds), "--scale-lr", m["rule"], "--max-epochs", str(8 * a.epochs), "--scaling", csv,
          "--pipeline", str(WAYS), "--out", os.path.join(folder, "epochs"), "--json"])
     return json.loads(text)
 
