@@ -8,8 +8,8 @@ Pal et al., Optimizing Multi-GPU Parallelization Strategies for Deep Learning Tr
 devices by data parallelism alone mean a larger global batch, and so more epochs; with every worker
 a pipeline of two devices the batch is half as large. They report hybrid over the best data
 parallelism: Inception-V3 26.5 %, GNMT 8 %, BigLSTM 22 %. Here epochs are MEASURED with small nets
-of the same kind (forerun efficiency, in --out, which may be taken up again), step times SIMULATED for
-large ones on a cluster file, by a profile measured on this machine. The global batch is counted in
+of the same kind (forerun efficiency, in --out, which may be taken up again), step times SIMULATED
+for large ones on a cluster file, by a profile measured on this machine. The global batch is counted in
 batches of a device, which joins the two. Without --data the small nets learn made-up data.
 """
 import argparse
@@ -95,7 +95,8 @@ def step_times(a, m, folder):
             [a.forerun, "simulate", config, "--cluster", a.cluster, "--profile", profile,
              "--batches", "12", "--json"] + harness.sets(
                  {"parallel.method": method, "parallel.stages": stages,
-                  "parallel.replicas": replicas, "train.batch": replicas * m["batch"], "train.micro": replicas * micro}))
+                  "parallel.replicas": replicas, "train.batch": replicas * m["batch"],
+                  "train.micro": replicas * micro}))
         return json.loads(text)["s_per_batch"]
 
     with open(csv, "w") as f:
@@ -126,7 +127,8 @@ def epochs_and_time(a, m, folder, csv):
     text, _ = harness.run(
         [a.forerun, "efficiency", config, "--batches", ",".join(str(b * n) for n in BATCHES),
          "--seeds", str(a.seeds), "--scale-lr", m["rule"], "--max-epochs", str(8 * a.epochs),
-         "--scaling", csv, "--pipeline", str(WAYS), "--out", os.path.join(folder, "epochs"), "--json"])
+         "--scaling", csv, "--pipeline", str(WAYS), "--out", os.path.join(folder, "epochs"),
+         "--json"])
     return json.loads(text)
 
 
@@ -146,7 +148,9 @@ def main():
         r["published"] = m["published"]
     print("epochs MEASURED on %s data, step times SIMULATED on %s" % (
         "real" if a.data else "made-up", os.path.basename(a.cluster)))
-    print("\n| model | E_1 / E_N at N = %s | best dp | best hybrid | overtakes at | gain | paper |" % ", ".join(map(str, BATCHES)))
+    counts = ", ".join(map(str, BATCHES))
+    print("\n| model | E_1 / E_N at N = %s | best dp | best hybrid | overtakes at | gain | paper |"
+          % counts)
     print("|---|---|---|---|---|---|---|")
     for name, r in results.items():
         ratios = ", ".join("-" if b["ratio"] is None else "%.2f" % b["ratio"] for b in r["batches"])
