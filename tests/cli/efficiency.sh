@@ -50,7 +50,7 @@ YAML
 run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml
 grep -q 'step times simulated' out || fail "no second table"
 [ "$(grep -cE '^ +[123] .*x' out)" = 3 ] || fail "expected 1, 2 and 3 devices"
-[ -s eff/profile-8.json ] && [ -s eff/profile-1.json ] || fail "no profiles"
+for file in eff/profile-8.json eff/profile-1.json; do [ -s $file ] || fail "no $file"; done
 cp out table
 run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml
 cmp -s out table || fail "the same profile gives other times"
@@ -73,9 +73,9 @@ echo '{' >bad.json && mkdir bad && mv bad.json bad/efficiency.json
 run 2 efficiency small.yaml --batches 8 --out bad && says "bad/efficiency.json"
 
 # Ctrl-C: exit code 130; the trainings that were done are kept.
-"$forerun" efficiency small.yaml --batches 8,16 --target loss=0 --max-epochs 400 --out stop >out 2>err &
+"$forerun" efficiency small.yaml --batches 8,16 --target loss=0 --max-epochs 200 --out stop >out 2>err &
 pid=$!
-for _ in $(seq 200); do
+for _ in $(seq 1000); do
     [ -s stop/batch-16-seed-3/metrics.jsonl ] && break
     sleep 0.05
 done
