@@ -18,8 +18,7 @@
 
 #define MOST_S 0.6        /* spent on measuring a wave of stages */
 #define SHARE_OF_RUN 0.02 /* likewise, of what the run will take */
-#define FULL 0.55  /* of the cores' time that an emulation may use: what is late stays late */
-#define MARGIN 1.4 /* an emulated instruction over the computation it stands for */
+#define MARGIN 2.0        /* an emulated instruction over the computation it stands for */
 #define SUM_BYTES (4 * (size_t)FR_BUCKET_BYTES)
 enum { STEADY = 200 }; /* mini-batches that tell the beat of a pipeline */
 
@@ -307,16 +306,18 @@ static double work_of(const fr_setup *s, const fr_prediction *p)
     return sum;
 }
 
+/* All workers may compute at once (replicas do), and then share the cores: each instruction must
+ * come out of that in time. */
 static double choose_scale(const fr_setup *s, const fr_prediction *p)
 {
-    double fastest = 0;
+    double fastest = 0, sum = 0;
+    if (s->settings.scale > 0) return s->settings.scale;
     for (int w = 0; w < s->pipeline.schedule->n_workers; w++) {
         double speed = p->spread.timing.speed ? p->spread.timing.speed[w] : 1;
         fastest = fmax(fastest, speed);
+        sum += speed;
     }
-    if (s->settings.scale > 0) return s->settings.scale;
-    double for_cores = p->host_s / (FULL * fr__cpu_count() * p->s_per_batch);
-    return fmax(1, fmax(for_cores, MARGIN * fastest));
+    return fmax(1, MARGIN * fmax(fastest, sum / fr__cpu_count()));
 }
 
 static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
