@@ -2,14 +2,14 @@
 """Pal's experiment: at scale, pipelines side by side against data parallelism alone.
 
     bench/pal.py [--build DIR] [--models gnmt,...] [--cluster FILE] [--devices N] [--data DIR]
-                 [--out DIR] [--json FILE]
+                 [--epochs N] [--seeds N] [--out DIR] [--json FILE]
 
 Pal et al., Optimizing Multi-GPU Parallelization Strategies for Deep Learning Training (2019): more
 devices by data parallelism alone mean a larger global batch, and so more epochs; with every worker
 a pipeline of two devices the batch is half as large. They report hybrid over the best data
-parallelism: Inception-V3 26.5 %, GNMT 8 %, BigLSTM 22 %. Here epochs are MEASURED with small nets of
-the same kind (forerun efficiency, in --out, which may be taken up again), step times SIMULATED for
-large ones on a cluster file, by a profile measured on this machine. The global batch is counted in
+parallelism: Inception-V3 26.5 %, GNMT 8 %, BigLSTM 22 %. Here epochs are MEASURED with small nets
+of the same kind (forerun efficiency, in --out, which may be taken up again), step times SIMULATED
+for large ones on a cluster file, by a profile measured on this machine. The global batch is counted in
 batches of a device, which joins the two. Without --data the small nets learn made-up data.
 """
 import argparse
@@ -30,7 +30,8 @@ MODELS = {
         "large": {"name": "inception3", "image": 299, "classes": 1000},
         "batch": 32, "profiled": 2,
         "small": {"name": "inception3", "image": 32, "width_factor": 0.1, "dropout": 0},
-        "small_batch": 16, "rule": "linear", "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        "small_batch": 16, "rule": "linear",
+        "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
         "sizes": {"channels": 3, "classes": 10}, "data": {"name": "cifar10", "path": "cifar-10",
                                                           "limit": 4096, "crop": 0}},
     "gnmt": {
@@ -62,6 +63,7 @@ def parse():
     p.add_argument("--devices", type=int, default=64)
     p.add_argument("--data", metavar="DIR", help="real data for the small nets")
     p.add_argument("--epochs", type=int, default=2, help="that set the quality")
+    p.add_argument("--seeds", type=int, default=3, help="trainings of each batch")
     p.add_argument("--out", default="runs/pal")
     p.add_argument("--json", metavar="FILE")
     a = p.parse_args()
@@ -92,8 +94,9 @@ def step_times(a, m, folder):
         text, _ = harness.run(
             [a.forerun, "simulate", config, "--cluster", a.cluster, "--profile", profile,
              "--batches", "12", "--json"] + harness.sets(
-                 {"parallel.method": method, "parallel.stages": stages, "parallel.replicas": replicas,
-                  "train.batch": replicas * m["batch"], "train.micro": replicas * micro}))
+                 {"parallel.method": method, "parallel.stages": stages,
+                  "parallel.replicas": replicas, "train.batch": replicas * m["batch"],
+                  "train.micro": replicas * micro}))
         return json.loads(text)["s_per_batch"]
 
     with open(csv, "w") as f:
@@ -123,8 +126,9 @@ def epochs_and_time(a, m, folder, csv):
         "parallel": {"threads": 1, "pin": False}})
     text, _ = harness.run(
         [a.forerun, "efficiency", config, "--batches", ",".join(str(b * n) for n in BATCHES),
-         "--scale-lr", m["rule"], "--max-epochs", str(8 * a.epochs), "--scaling", csv,
-         "--pipeline", str(WAYS), "--out", os.path.join(folder, "epochs"), "--json"])
+         "--seeds", str(a.seeds), "--scale-lr", m["rule"], "--max-epochs", str(8 * a.epochs),
+         "--scaling", csv, "--pipeline", str(WAYS), "--out", os.path.join(folder, "epochs"),
+         "--json"])
     return json.loads(text)
 
 
@@ -144,8 +148,9 @@ def main():
         r["published"] = m["published"]
     print("epochs MEASURED on %s data, step times SIMULATED on %s" % (
         "real" if a.data else "made-up", os.path.basename(a.cluster)))
-    print("\n| model | E_1 / E_N at N = %s | best dp | best hybrid | overtakes at | gain | published |"
-          % ", ".join(map(str, BATCHES)))
+    counts = ", ".join(map(str, BATCHES))
+    print("\n| model | E_1 / E_N at N = %s | best dp | best hybrid | overtakes at | gain | paper |"
+          % counts)
     print("|---|---|---|---|---|---|---|")
     for name, r in results.items():
         ratios = ", ".join("-" if b["ratio"] is None else "%.2f" % b["ratio"] for b in r["batches"])

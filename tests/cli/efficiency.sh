@@ -50,7 +50,7 @@ YAML
 run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml
 grep -q 'step times simulated' out || fail "no second table"
 [ "$(grep -cE '^ +[123] .*x' out)" = 3 ] || fail "expected 1, 2 and 3 devices"
-[ -s eff/profile-8.json ] && [ -s eff/profile-1.json ] || fail "no profiles"
+for file in eff/profile-8.json eff/profile-1.json; do [ -s $file ] || fail "no $file"; done
 cp out table
 run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet --cluster three.yaml
 cmp -s out table || fail "the same profile gives other times"
