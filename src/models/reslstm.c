@@ -7,7 +7,7 @@ static fr_status reslstm_build(fr_ctx *ctx, const fr_model_options *o, fr_graph 
 {
     (void)ctx;
     fr_attrs embed = {.weight_init = {FR_INIT_NORMAL, 1}, .embedding = {o->vocab, o->width, 0}};
-    fr_attrs lstm = {.lstm = {o->width}};
+    fr_attrs lstm = {.lstm = {.hidden = o->width}};
     int x = fr__layer(g, FR_OP_EMBEDDING, fr__input(g), &embed, "embed");
     x = fr__dropout(g, x, o->dropout, "drop");
     for (int64_t i = 0; i < o->layers; i++) {

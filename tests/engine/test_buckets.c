@@ -24,7 +24,7 @@ typedef struct desk {
 
 static void build(fr_graph *g, int layers)
 {
-    char name[8];
+    char name[16];
     int x = feed_node(g, "x", FR_SHAPE(WIDE), FR_F32);
     for (int i = 0; i < layers; i++) {
         snprintf(name, sizeof name, "l%d", i);

@@ -47,7 +47,7 @@ static world init_world(void)
     fr_attrs small = {.weight_init = {FR_INIT_NORMAL, 0.01f}, .linear = {.out = 333}};
     fr_attrs lecun = {.weight_init = {FR_INIT_LECUN, 0}, .linear = {.out = 501, .no_bias = true}};
     fr_attrs flat = {.weight_init = {FR_INIT_UNIFORM, 0.25f}, .linear = {.out = 301}};
-    fr_attrs embed = {.embedding = {500, 100, 20}}, lstm = {.lstm = {64}};
+    fr_attrs embed = {.embedding = {500, 100, 20}}, lstm = {.lstm = {.hidden = 64}};
     int f = ADD(w.g, FR_OP_GLOBAL_POOL, "f", NULL, ADD(w.g, FR_OP_CONV2D, "conv", &conv, x));
     f = add_linear(w.g, "plain", 400, f);
     f = ADD(w.g, FR_OP_LINEAR, "small", &small, f);
