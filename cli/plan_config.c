@@ -175,13 +175,13 @@ static void print_choice(const fr_choice *choice)
 {
     char replicas[64];
     printf("%-15s %6s %8s %7s %7s %11s %11s %7s %9s  %s\n", "method", "stages", "replicas",
-           "devices", "micro", "s a batch", "samples/s", "bubble", "MB", "");
+           "devices", "micro", "ms a batch", "samples/s", "bubble", "MB", "");
     for (int i = 0; i < choice->n; i++) {
         const fr_candidate *c = &choice->at[i];
         if (!c->fits) continue;
         print_replicas(c, replicas, sizeof replicas);
-        printf("%-15s %6d %8s %7d %7d %11.5g %11.5g %6.1f%% %9.1f  %.*s\n", c->method, c->n_stages,
-               replicas, c->n_workers, c->n_micro, c->s_per_batch, c->samples_per_s,
+        printf("%-15s %6d %8s %7d %7d %11.4g %11.0f %6.1f%% %9.1f  %.*s\n", c->method, c->n_stages,
+               replicas, c->n_workers, c->n_micro, 1e3 * c->s_per_batch, c->samples_per_s,
                100 * c->bubble, (double)c->peak / 1e6, (int)strcspn(c->why, ";"), c->why);
     }
     printf("\n%s\n", choice->why);

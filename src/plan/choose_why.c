@@ -20,6 +20,12 @@ static void say(struct text *t, const char *format, ...)
     if (n > 0) t->n += (size_t)n < t->room - t->n ? (size_t)n : t->room - t->n - 1;
 }
 
+/* "270.3 ms", "1.318 s" */
+static void say_time(struct text *t, double seconds)
+{
+    say(t, "%.4g %s", seconds < 1 ? seconds * 1e3 : seconds, seconds < 1 ? "ms" : "s");
+}
+
 static void say_layout(struct text *t, const struct fr__chooser *c, const struct fr__outcome *at)
 {
     const struct fr__option *o = at->option;
@@ -74,7 +80,10 @@ const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *a
 /* Where a mini-batch's time goes: computation, messages, sums. */
 static void say_costs(struct text *t, const struct fr__outcome *at)
 {
-    say(t, "its busiest device computes %.4g s of %.4g s", at->busy, at->s_per_batch);
+    say(t, "its busiest device computes ");
+    say_time(t, at->busy);
+    say(t, " of ");
+    say_time(t, at->s_per_batch);
     if (at->sum_bytes > 0)
         say(t, ", replicas send %.4g MB to add up gradients", at->sum_bytes / 1e6);
     if (at->message_bytes > 0) say(t, ", stages send %.4g MB", at->message_bytes / 1e6);
@@ -87,7 +96,9 @@ static void say_kind(struct text *t, const struct fr__chooser *c, const char *ki
         say(t, "\n%s: none that fits, or none was asked for", kind);
         return;
     }
-    say(t, "\n%s: %.4g s (%.2fx): ", kind, at->s_per_batch, at->s_per_batch / first->s_per_batch);
+    say(t, "\n%s: ", kind);
+    say_time(t, at->s_per_batch);
+    say(t, " (%.2fx): ", at->s_per_batch / first->s_per_batch);
     say_layout(t, c, at);
 }
 
@@ -99,14 +110,14 @@ void fr__choose_explain(const struct fr__chooser *c, const struct fr__outcome *c
     why[0] = '\0';
     say(&t, "best: ");
     say_layout(&t, c, first);
-    say(&t,
-        "\npredicted: %.4g s a mini-batch, %.4g samples/s, bubble %.1f %%, at most %.4g MB on "
-        "a device",
-        first->s_per_batch, c->d->batch / first->s_per_batch, 100 * first->bubble,
-        (double)first->peak / 1e6);
+    say(&t, "\npredicted: ");
+    say_time(&t, first->s_per_batch);
+    say(&t, " a mini-batch, %.0f samples/s, bubble %.1f %%, at most %.4g MB on a device",
+        c->d->batch / first->s_per_batch, 100 * first->bubble, (double)first->peak / 1e6);
     if (second) {
-        say(&t, "\nrunner-up: %.4g s (%+.1f %%): ", second->s_per_batch,
-            100 * (second->s_per_batch / first->s_per_batch - 1));
+        say(&t, "\nrunner-up: ");
+        say_time(&t, second->s_per_batch);
+        say(&t, " (%+.1f %%): ", 100 * (second->s_per_batch / first->s_per_batch - 1));
         say_layout(&t, c, second);
     }
     say(&t, "\nwhat decided: ");

@@ -16,9 +16,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_S 0.6        /* spent on measuring a wave of stages */
-#define SHARE_OF_RUN 0.02 /* likewise, of what the run will take */
-#define MARGIN 2.0        /* an emulated instruction over the computation it stands for */
+#define MOST_S 1.0       /* spent on measuring a wave of stages */
+#define SHARE_OF_RUN 0.1 /* likewise, of what the run will take */
+#define MARGIN 2.0       /* an emulated instruction over the computation it stands for */
 #define SUM_BYTES (4 * (size_t)FR_BUCKET_BYTES)
 enum { STEADY = 200 }; /* mini-batches that tell the beat of a pipeline */
 
