@@ -41,7 +41,7 @@ def parse():
     p.add_argument("--build", default="build", help="folder with forerun")
     p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--cluster", default=CLUSTER)
-    p.add_argument("--steps", type=int, default=16)
+    p.add_argument("--steps", type=int, default=12)
     p.add_argument("--json", metavar="FILE")
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
