@@ -4,7 +4,7 @@
     bench/choice.py [--build DIR] [--pairs mlp:slow4,...] [--steps N] [--json FILE] [--check]
 
 For each pair of a model and a cluster the planner writes a plan; the plan and all methods that one
-would try by hand train for some mini-batches on the emulated cluster. --check: exit 1 if something
+would try by hand train for some mini-batches on the emulated cluster, all by one profile. --check: exit 1 if something
 by hand is more than 5 % faster than the plan.
 """
 import argparse
@@ -74,8 +74,9 @@ def parse():
     return a
 
 
-def train(forerun, config, out):
-    text, _ = harness.run([forerun, "train", config, "--out", out, "--quiet", "--json"])
+def train(forerun, config, profile, out):
+    text, _ = harness.run([forerun, "train", config, "--out", out, "--quiet", "--json"] +
+                          harness.sets({"parallel.profile": profile}))
     s = json.loads(text)
     return {"samples_per_s": s["samples_per_s"], "late": s["emulated"]["late"],
             "prediction_error": s["prediction_error"], "method": s["method"],
@@ -91,12 +92,14 @@ def measure(a, model, cluster, scratch):
     results = {}
     base, plan = os.path.join(scratch, "base.yaml"), os.path.join(scratch, "plan.yaml")
     harness.write_config(base, net, a.steps, {"method": "single"}, 1, True)
-    harness.run([forerun, "plan", base, "--cluster", path, "--out", plan])
-    results["plan"] = train(forerun, plan, os.path.join(scratch, "plan"))
+    profile = harness.profile(forerun, base, os.path.join(scratch, "profile.json"))
+    harness.run([forerun, "plan", base, "--cluster", path, "--profile", profile, "--out", plan])
+    results["plan"] = train(forerun, plan, profile, os.path.join(scratch, "plan"))
     for name, (parallel, micro) in by_hand(n, net["batch"]).items():
         config = os.path.join(scratch, "hand.yaml")
         harness.write_config(config, net, a.steps, dict(parallel, cluster=path), micro, True)
-        results[name] = train(forerun, config, os.path.join(scratch, name.replace(" ", "-")))
+        results[name] = train(forerun, config, profile,
+                              os.path.join(scratch, name.replace(" ", "-")))
         harness.say("%s on %s: %s %.1f samples/s" % (model, cluster, name,
                                                      results[name]["samples_per_s"]))
     return results

@@ -104,6 +104,12 @@ def write_config(path, net, steps, parallel, micro=None, predict=False):
         json.dump(values, f)  # JSON is YAML
 
 
+def profile(forerun, config, path):
+    """What the nodes of a config's model cost, once: all that are compared go by the same."""
+    run([forerun, "profile", config, "--format", "json", "--seconds", "3", "--out", path])
+    return path
+
+
 def read_elapsed(out):
     """Seconds from the start of a run to the end of each of its mini-batches."""
     with open(os.path.join(out, "metrics.jsonl")) as f:
