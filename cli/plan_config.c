@@ -24,12 +24,14 @@ static void add_method(fr_plan_method *to, int *n, const fr_method *m)
 }
 
 /* Of methods that take the same time the first is named. So those with a flush come first, then
- * those that predict or keep weights, SpecTrain before others; stale gradients last. */
+ * those that predict or keep weights, SpecTrain before others. What trains on stale weights, or by
+ * a rule whose accuracy nobody has shown here (timeprest), is chosen only if it is named: it may be
+ * fast, but nobody should get it unasked. */
 static int rank(const fr_method *m)
 {
     if (fr_generator_find(m->generator)->is_flush) return 0;
     if (strcmp(m->name, "spectrain") == 0) return 1;
-    return strcmp(m->policy, "live") == 0 ? 3 : 2;
+    return strcmp(m->policy, "live") == 0 || strcmp(m->name, "timeprest") == 0 ? 3 : 2;
 }
 
 static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *to, int *n)
@@ -57,7 +59,7 @@ static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, fr_plan_metho
 {
     *n = 0;
     if (o->methods) return named_methods(ctx, o->methods, to, n);
-    for (int k = 0; k <= (o->sync ? 0 : 3); k++)
+    for (int k = 0; k <= (o->sync ? 0 : 2); k++)
         for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++)
             if (rank(*m) == k && !(*m)->sync && !(*m)->optimizer) add_method(to, n, *m);
     return FR_OK;
