@@ -90,21 +90,28 @@ def step_times(a, m, folder):
         harness.run([a.forerun, "profile", config, "--batch", str(m["profiled"]), "--workers", "1",
                      "--out", profile])
 
-    def simulate(method, stages, replicas, micro):
+    def simulate(method, stages, replicas, micro, devices):
         text, _ = harness.run(
             [a.forerun, "simulate", config, "--cluster", a.cluster, "--profile", profile,
              "--batches", "12", "--json"] + harness.sets(
                  {"parallel.method": method, "parallel.stages": stages,
                   "parallel.replicas": replicas, "train.batch": replicas * m["batch"],
-                  "train.micro": replicas * micro}))
+                  "train.micro": replicas * micro, "parallel.devices": json.dumps(devices)}))
         return json.loads(text)["s_per_batch"]
+
+    def hybrid_s(n):
+        """The better of two placements: a stage's replicas side by side, or a pipeline's stages."""
+        n_pipelines = n // WAYS
+        places = [list(range(n)),
+                  [r * WAYS + s for s in range(WAYS) for r in range(n_pipelines)]]
+        return min(simulate("1f1b", WAYS, n_pipelines, 4 * WAYS, p) for p in places)
 
     with open(csv, "w") as f:
         print("devices,dp_s,hybrid_s", file=f)
         n = 1
         while n <= a.devices:
-            dp = simulate("dp" if n > 1 else "single", 1, n, 1)
-            hybrid = simulate("1f1b", WAYS, n // WAYS, 4 * WAYS) if n % WAYS == 0 else ""
+            dp = simulate("dp" if n > 1 else "single", 1, n, 1, list(range(n)))
+            hybrid = hybrid_s(n) if n % WAYS == 0 else ""
             print("%d,%s,%s" % (n, dp, hybrid), file=f)
             n *= 2
     return csv

@@ -28,6 +28,8 @@ typedef struct fr_sim_desc {
                        so (a real run); else all of it is in STEP (an emulated one) */
     bool steps_together; /* flush only: a step waits for the gradients of all stages (a norm, tied
                             parameters) */
+    double jitter;       /* standard deviation of an instruction's time over its mean, from 0 to 1:
+                            what comes late holds others up; 0: all take what they cost */
     int n_events;        /* most events kept for each worker; 0: none */
 } fr_sim_desc;
 

@@ -56,6 +56,7 @@ typedef struct fr_run_result {
     int64_t steps, samples;
     double train_loss, eval_loss, eval_accuracy; /* NaN where not computed */
     double samples_per_s, wall_s;
+    double stolen; /* share of the processors' time that the host of a virtual machine took */
     char weights_sha256[65];
     char out[4096];
 } fr_run_result;

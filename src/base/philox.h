@@ -14,7 +14,8 @@ enum fr_stream {
     FR_STREAM_SHUFFLE,
     FR_STREAM_AUGMENT,
     FR_STREAM_SYNTHETIC,
-    FR_STREAM_SAMPLE
+    FR_STREAM_SAMPLE,
+    FR_STREAM_JITTER
 };
 
 static inline void fr__philox_round(uint32_t c[4], const uint32_t k[2])

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t fr__now_ns(void)
 {
@@ -20,6 +21,20 @@ int fr__cpu_count(void)
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     int n = CPU_COUNT(&set);
     return n > 0 ? n : 1;
+}
+
+double fr__stolen_s(void)
+{
+    unsigned long long t[8];
+    FILE *f = fopen("/proc/stat", "re");
+    int n = 0;
+    if (f) {
+        n = fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
+                   &t[4], &t[5], &t[6], &t[7]);
+        fclose(f);
+    }
+    long hz = sysconf(_SC_CLK_TCK), n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return n == 8 && hz > 0 && n_cores > 0 ? (double)t[7] / (double)hz / (double)n_cores : 0;
 }
 
 bool fr__thread_pin(int first, int n)

@@ -11,6 +11,10 @@ uint64_t fr__now_ns(void);
 /* Cores this process may run on (at least 1). */
 int fr__cpu_count(void);
 
+/* Seconds since the start of the machine that its host gave to others though it had work for them:
+ * the mean over its cores. 0 where the machine is no guest or the system does not say. */
+double fr__stolen_s(void);
+
 /* Keep the calling thread (and threads it starts later) on n cores: those from number `first` on
  * among the cores that it may use now, counted from 0 and whatever their names. False, with nothing
  * changed, if there are not that many. */

@@ -135,10 +135,10 @@ static fr_status check(fr_ctx *ctx, const fr_profile *p)
     if (!has_work)
         return fr_fail(ctx, FR_INVALID, "profile of %s: no node that computes anything", p->model);
     if (p->batch < 0 || p->n_micro < 0 || !(p->step_s >= 0) || !(p->accounted >= 0) ||
-        !(p->workspace_bytes >= 0) || !(p->state_per_weight >= 0))
+        !(p->jitter >= 0) || !(p->workspace_bytes >= 0) || !(p->state_per_weight >= 0))
         return fr_fail(ctx, FR_INVALID,
-                       "profile of %s: batch, n_micro, step_s, accounted, workspace_bytes and "
-                       "state_per_weight must be at least 0",
+                       "profile of %s: batch, n_micro, step_s, accounted, jitter, workspace_bytes "
+                       "and state_per_weight must be at least 0",
                        p->model);
     return check_names(ctx, p);
 }
@@ -187,6 +187,7 @@ fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr
         to += parts[i]->n_nodes;
         if (parts[i]->workspace_bytes > whole.workspace_bytes)
             whole.workspace_bytes = parts[i]->workspace_bytes;
+        if (parts[i]->jitter > whole.jitter) whole.jitter = parts[i]->jitter;
     }
     fr_status status = fr_profile_copy(ctx, &whole, out);
     fr__free(whole.nodes);

@@ -52,6 +52,7 @@ static bool put(fr_json *j, const fr_profile *p)
     fr__json_int(j, "n_micro", p->n_micro);
     fr__json_real(j, "step_s", p->step_s);
     fr__json_real(j, "accounted", p->accounted);
+    fr__json_real(j, "jitter", p->jitter);
     fr__json_real(j, "workspace_bytes", p->workspace_bytes);
     fr__json_real(j, "state_per_weight", p->state_per_weight);
     fr__json_list(j, "nodes");
@@ -240,8 +241,8 @@ static fr_status get_node(struct reader *r, int i, json_t *o)
 static fr_status get_all(struct reader *r, json_t *o)
 {
     static const char *const known[] = {
-        "format",    "model",           "machine",          "batch", "n_micro", "step_s",
-        "accounted", "workspace_bytes", "state_per_weight", "nodes", NULL};
+        "format", "model",           "machine",          "batch", "n_micro", "step_s", "accounted",
+        "jitter", "workspace_bytes", "state_per_weight", "nodes", NULL};
     fr_profile *p = &r->profile;
     int64_t format = 0, batch = 0, n_micro = 0;
     if (!json_is_object(o)) return fail_at(r, -1, "expected an object");
@@ -256,6 +257,7 @@ static fr_status get_all(struct reader *r, json_t *o)
     FR_TRY(get_int(r, -1, o, "n_micro", false, INT32_MAX, &n_micro));
     FR_TRY(get_real(r, -1, o, "step_s", false, &p->step_s));
     FR_TRY(get_real(r, -1, o, "accounted", false, &p->accounted));
+    FR_TRY(get_real(r, -1, o, "jitter", false, &p->jitter));
     FR_TRY(get_real(r, -1, o, "workspace_bytes", false, &p->workspace_bytes));
     FR_TRY(get_real(r, -1, o, "state_per_weight", false, &p->state_per_weight));
     json_t *nodes = json_object_get(o, "nodes");

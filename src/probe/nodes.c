@@ -1,9 +1,10 @@
 /* nodes.c -- how long nodes take: rigs on threads of their own, all busy at once, and what is
  * reported of their mini-batches.
  *
- * Each time is the mean over the middle half of the mini-batches, ordered by how long they took as
- * a whole. So one that was disturbed counts for nothing, as with a median, and yet the times of
- * nodes add up to that of the mini-batches they were taken from, as medians would not. */
+ * Each time is the mean over all mini-batches but the fastest and the slowest eighth, ordered by
+ * how long they took as a whole. So a single one that was disturbed counts for nothing, while a
+ * machine that is disturbed all the time is seen as it is; and the times of nodes add up to that of
+ * the mini-batches they were taken from, as medians would not. */
 #include "base/thread.h"
 #include "cost/profile.h"
 #include "probe/rig.h"
@@ -66,6 +67,8 @@ static void take_sample(struct probe *p, double step_s)
 static fr_status warm_up(fr_rig *r)
 {
     for (int64_t used = 0; used < r->n_slots; used += r->d->n_micro) FR_TRY(fr__rig_step(r));
+    r->forward_s = r->change_s = 0;
+    r->n_timed = 0;
     return FR_OK;
 }
 
@@ -108,14 +111,14 @@ static int compare_steps(const void *a, const void *b, void *step_s)
     return (x > y) - (x < y);
 }
 
-/* Samples first .. last - 1 of p->order are the middle half. */
+/* Samples first .. last - 1 of p->order count. */
 static void sort_samples(struct probe *p, int *first, int *last)
 {
     int n = p->n_samples < p->room ? p->n_samples : p->room;
     for (int i = 0; i < n; i++) p->order[i] = i;
     qsort_r(p->order, (size_t)n, sizeof *p->order, compare_steps, p->step_s);
-    *first = (n + 1) / 4;
-    *last = n - (n + 1) / 4;
+    *first = (n + 5) / 8;
+    *last = n - *first;
 }
 
 /* Of a mini-batch, except that `ready` is without the store's share. */
@@ -170,6 +173,13 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
     return to->about != NULL;
 }
 
+/* Times that are exponential above a least one differ from one to the next by their standard
+ * deviation, on the average; a slow drift of the machine does not count, nor much a rare stop. */
+static double jitter_of(const fr_rig *r)
+{
+    return r->n_timed > 1 ? r->change_s / (r->n_timed - 1) / (r->forward_s / r->n_timed) : 0;
+}
+
 /* The store's time outside of riding updates (predictions, a sweep) is by parameters. */
 static void set_times(const struct probe *p, int first, int last, fr_profile *out)
 {
@@ -187,6 +197,7 @@ static void set_times(const struct probe *p, int first, int last, fr_profile *ou
         sum += n_micro * (n->forward_s + n->backward_s) + n->update_s;
     }
     out->step_s = mean(p, first, last, p->step_s);
+    out->jitter = jitter_of(p->rig);
     out->accounted = sum / out->step_s;
 }
 

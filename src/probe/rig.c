@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { N_GRAD_BUFFERS = 2 }; /* that come from above, in turn */
@@ -271,7 +272,12 @@ static fr_status forward(fr_rig *r)
     FR_TRY(fr_store_forward(r->store, nth / r->d->n_micro, (int)(nth % r->d->n_micro), &view));
     r->store_s += since(start);
     fr_pass pass = make_pass(r, &view, nth);
-    return fr_program_forward(r->program, &pass);
+    FR_TRY(fr_program_forward(r->program, &pass));
+    double seconds = since(start);
+    r->forward_s += seconds;
+    if (r->n_timed++ > 0) r->change_s += fabs(seconds - r->last_s);
+    r->last_s = seconds;
+    return FR_OK;
 }
 
 /* Of type fr_grad_ready_fn; user: the rig. */

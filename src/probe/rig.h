@@ -41,6 +41,12 @@ typedef struct fr_rig {
     /* Of the mini-batch under way. */
     fr_node_time *times; /* [node of the graph] */
     double store_s;      /* weights fetched, predicted, updated; riding updates aside */
+
+    /* Since it was warm. */
+    double last_s;              /* the last forward */
+    double forward_s, change_s; /* of all forwards: the sum of times, and of their differences from
+                                   one to the next */
+    int n_timed;                /* of them */
 } fr_rig;
 
 fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig **out);

@@ -7,6 +7,8 @@
  * linear in instructions, but for the heap of those who are about to send. */
 #include "sim/sim.h"
 
+#include "base/philox.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -71,13 +73,24 @@ fr_status fr__sim_check(fr_ctx *ctx, const fr_sim_desc *d)
                        "a simulation needs a lowered schedule and the cost of its "
                        "stages");
     if (d->n_batches < 1 || d->n_batches > INT32_MAX - s->n_batches || d->sync_every < 0 ||
-        !(d->timing.overhead_s >= 0))
+        !(d->timing.overhead_s >= 0) || !(d->jitter >= 0 && d->jitter <= 1))
         return fr_fail(ctx, FR_INVALID,
                        "simulation: %lld mini-batches, a mean every %d updates, %g s beside an "
-                       "instruction; expected at least one mini-batch and nothing below 0",
-                       (long long)d->n_batches, d->sync_every, d->timing.overhead_s);
+                       "instruction, jitter %g; expected at least one mini-batch, nothing below "
+                       "0, a jitter of at most 1",
+                       (long long)d->n_batches, d->sync_every, d->timing.overhead_s, d->jitter);
     FR_TRY(check_reductions(ctx, d));
     return check_timing(ctx, d);
+}
+
+/* Mean 1, never below 1 - jitter: most instructions are a little early, some are late by much. */
+static double disturb(const fr__sim *m, int worker)
+{
+    uint32_t words[4];
+    fr__random4(0, FR_STREAM_JITTER, (uint32_t)worker, (uint64_t)m->round[worker],
+                (uint32_t)m->at[worker], words);
+    double late = -log1p(-(double)fr__unit_float(words[0])); /* exponential */
+    return 1 + m->d->jitter * (late - 1);
 }
 
 double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t)
@@ -94,6 +107,7 @@ double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t)
     default: return 0;
     }
     if (rides && fr__sim_is_last_gradient(m->s, t->i)) seconds += c->step;
+    if (m->d->jitter > 0) seconds *= disturb(m, t->worker);
     return seconds / fr__sim_speed(&m->d->timing, t->worker);
 }
 

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_S 1.0       /* spent on measuring a wave of stages */
+#define MOST_S 3.0       /* spent on measuring a wave of stages */
 #define SHARE_OF_RUN 0.1 /* likewise, of what the run will take */
 #define MARGIN 2.0       /* an emulated instruction over the computation it stands for */
 #define SUM_BYTES (4 * (size_t)FR_BUCKET_BYTES)
@@ -335,6 +335,7 @@ static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_pred
                            .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
                                              (s->settings.clip_norm > 0 || s->settings.grad_norm ||
                                               s->pipeline.has_far_ties),
+                           .jitter = p->cluster ? 0 : fmin(p->profile->jitter, 1),
                            .n_events = n_events};
     FR_TRY(fr_simulate(s->ctx, &d, &p->result));
     p->s_per_batch = p->result.s_per_batch;

@@ -255,6 +255,7 @@ static fr_status train(fr_run *r)
     FR_TRY(fr__run_start(r));
     r->start_ns = fr_engine_now(r->engine);
     r->wall_ns = fr__now_ns();
+    r->stolen_s = fr__stolen_s();
     fr_status status = FR_OK;
     while (status == FR_OK && r->at.step < r->setup.n_steps && !r->is_stopped) status = train_on(r);
     return fr__run_end(r, status);

@@ -22,7 +22,9 @@ static void fill_result(fr_run *r)
     double seconds = has_rest ? r->timed_s : r->first_tenth_s;
     int64_t samples = has_rest ? r->timed_samples : r->first_tenth_samples;
     q->samples_per_s = samples ? (double)samples / seconds : NAN;
-    q->wall_s = r->earlier_s + (double)(fr__now_ns() - r->wall_ns) * 1e-9;
+    double session_s = (double)(fr__now_ns() - r->wall_ns) * 1e-9;
+    q->wall_s = r->earlier_s + session_s;
+    q->stolen = session_s > 0 ? (fr__stolen_s() - r->stolen_s) / session_s : 0;
 }
 
 static fr_status summarize(fr_run *r, const char *status)
@@ -32,9 +34,7 @@ static fr_status summarize(fr_run *r, const char *status)
     if (!r->leads) return FR_OK;
     FR_TRY(
         fr__observe_bubble(&r->setup, r->engine, r->at.step - r->first_step, r->n_calls, &bubble));
-    if (strcmp(status, "failed") != 0)
-        fr__tell_end(&r->setup, r->engine, &bubble,
-                     (double)r->setup.settings.batch / r->result.samples_per_s);
+    if (strcmp(status, "failed") != 0) fr__tell_end(&r->setup, r->engine, &bubble, &r->result);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
                       .config = r->o->config,

@@ -29,6 +29,24 @@ static double seconds(const fr_worker_times *t, fr_spent first, fr_spent last)
     return (double)ns * 1e-9;
 }
 
+/* All of a worker's time inside training; what is missing from wall_s is before its first
+ * instruction and after its last. */
+static void write_times(fr_json *j, const fr_worker_times *t)
+{
+    static const char *const names[FR_N_SPENT] = {[FR_SPENT_FORWARD] = "forward",
+                                                  [FR_SPENT_BACKWARD] = "backward",
+                                                  [FR_SPENT_WEIGHT] = "weight",
+                                                  [FR_SPENT_STEP] = "step",
+                                                  [FR_SPENT_TRANSFER] = "transfer",
+                                                  [FR_SPENT_WAIT_FORWARD] = "wait_forward",
+                                                  [FR_SPENT_WAIT_BACKWARD] = "wait_backward",
+                                                  [FR_SPENT_WAIT_OTHER] = "wait_other"};
+    fr__json_real(j, "wall_s", (double)t->wall_ns * 1e-9);
+    fr__json_object(j, "time");
+    for (int k = 0; k < FR_N_SPENT; k++) fr__json_real(j, names[k], (double)t->ns[k] * 1e-9);
+    fr__json_end(j);
+}
+
 static void write_worker(fr_json *j, const fr_engine *e, int worker)
 {
     const fr_worker_times *t = fr_engine_times(e, worker);
@@ -48,6 +66,7 @@ static void write_worker(fr_json *j, const fr_engine *e, int worker)
     fr__json_real(j, "busy_s", seconds(t, FR_SPENT_FORWARD, FR_SPENT_STEP));
     fr__json_real(j, "wait_s", seconds(t, FR_SPENT_WAIT_FORWARD, FR_SPENT_WAIT_OTHER));
     fr__json_real(j, "comm_s", seconds(t, FR_SPENT_TRANSFER, FR_SPENT_TRANSFER));
+    write_times(j, t);
     fr__json_uint(j, "peak_bytes", fr_engine_peak_bytes(e, worker));
     fr__json_uint(j, "predicted_peak_bytes", m->total);
     fr__json_int(j, "weight_copies", m->weight_copies);
@@ -79,8 +98,22 @@ static int64_t count_params(const fr_graph *g, const fr_stage *s)
     return n;
 }
 
-static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int stage)
+/* What the prediction went by: of a micro-batch, of an update. */
+static void write_expected(fr_json *j, const fr_prediction *p, const fr_schedule *q, int stage)
 {
+    if (!p->is_made) return;
+    const fr_timing *t = &p->spread.timing;
+    const fr_stage_cost *c = &t->cost[stage];
+    double speed = t->speed ? t->speed[q->worker_of[stage]] : 1;
+    double back = q->is_split ? c->back_input + c->back_weight : c->backward;
+    fr__json_real(j, "predicted_forward_s", c->forward / speed);
+    fr__json_real(j, "predicted_backward_s", back / speed);
+    fr__json_real(j, "predicted_step_s", c->step / speed);
+}
+
+static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e, int stage)
+{
+    const fr_graph *g = setup->graph;
     const fr_stage *s = fr_engine_stage(e, stage);
     const fr_stage_times *t = fr_engine_stage_times(e, stage);
     fr__json_object(j, NULL);
@@ -94,6 +127,7 @@ static void write_stage(fr_json *j, const fr_graph *g, const fr_engine *e, int s
     fr__json_real(j, "forward_s", per(t->forward_ns, t->n_micro));
     fr__json_real(j, "backward_s", per(t->back_input_ns + t->back_weight_ns, t->n_micro));
     fr__json_real(j, "step_s", per(t->step_ns, t->n_steps));
+    write_expected(j, &setup->prediction, setup->pipeline.schedule, stage);
     write_prediction(j, fr_engine_prediction(e, stage));
     fr__json_end(j);
 }
@@ -194,6 +228,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_real(j, "eval_accuracy", r->eval_accuracy);
     fr__json_real(j, "samples_per_s", r->samples_per_s);
     fr__json_real(j, "wall_s", r->wall_s);
+    fr__json_real(j, "stolen", r->stolen);
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
     write_traffic(j, e, sum->n_samples);
@@ -204,7 +239,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     for (int i = 0; i < fr_engine_n_workers(e); i++) write_worker(j, e, i);
     fr__json_end(j);
     fr__json_list(j, "per_stage");
-    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s->graph, e, k);
+    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s, e, k);
     fr__json_end(j);
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
     fr__json_uint(j, "data_bytes", fr_dataset_bytes(s->data));

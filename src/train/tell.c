@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { MOST = 8 }; /* numbers in a row that one still likes to read */
+#define MUCH_STOLEN 0.02 /* of the processors' time */
+enum { MOST = 8 };       /* numbers in a row that one still likes to read */
 
 /* "3.92 k", "33.6 MB": three digits and one of the units, each a thousand times the one before. */
 typedef struct brief {
@@ -126,14 +127,19 @@ static void tell_time(const fr_setup *s, const fr_bubble *b)
            100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
 }
 
-static void tell_error_of_time(const fr_setup *s, double measured)
+static void tell_error_of_time(const fr_setup *s, const fr_run_result *r)
 {
+    double measured = (double)s->settings.batch / r->samples_per_s;
     const fr_prediction *p = &s->prediction;
     char a[32], b[32];
     if (!p->is_made || isnan(measured)) return;
     fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%)",
            time_text(measured, a, sizeof a), p->cluster ? " (emulated)" : "",
            time_text(p->s_per_batch, b, sizeof b), 100 * (p->s_per_batch / measured - 1));
+    if (r->stolen > MUCH_STOLEN && !p->cluster)
+        fr_log(s->ctx, FR_LOG_INFO,
+               "this machine's host gave %.1f %% of the processors' time to others meanwhile",
+               100 * r->stolen);
 }
 
 static void tell_overrun(const fr_setup *s, const fr_engine *e)
@@ -181,10 +187,10 @@ static void tell_prediction(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO, "error of predicted weights over that of stale ones: %s", text);
 }
 
-void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b, double s_per_batch)
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b, const fr_run_result *r)
 {
     if (isnan(b->measured_s_per_batch)) return; /* nothing was trained in this session */
-    tell_error_of_time(s, s_per_batch);
+    tell_error_of_time(s, r);
     tell_overrun(s, e);
     if (fr_engine_n_workers(e) > 1) tell_time(s, b);
     tell_memory(s, e);

@@ -9,6 +9,7 @@
 void fr__tell_start(const fr_setup *s, const fr_engine *e);
 /* Predicted against measured: time and memory of the workers, where they were idle, and how good
  * predicted weights were. */
-void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b, double s_per_batch);
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b,
+                  const fr_run_result *r);
 
 #endif

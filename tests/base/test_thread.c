@@ -33,6 +33,17 @@ static void *pin(void *arg)
     return NULL;
 }
 
+/* What the host has taken only grows, and no core loses more than there was. */
+static void knows_what_was_stolen(void **state)
+{
+    (void)state;
+    double before = fr__stolen_s();
+    uint64_t start = fr__now_ns();
+    while (fr__now_ns() - start < 50000000) continue;
+    double after = fr__stolen_s();
+    assert_true(before >= 0 && after >= before && after - before < 1);
+}
+
 static void pins_to_the_cores_it_may_use(void **state)
 {
     (void)state;
@@ -69,6 +80,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pins_to_the_cores_it_may_use),
+        cmocka_unit_test(knows_what_was_stolen),
         cmocka_unit_test(names_are_cut),
         cmocka_unit_test(sleeps_long_enough),
     };

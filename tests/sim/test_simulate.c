@@ -313,6 +313,32 @@ static void leaves_out_the_first_tenth(void **state)
     rig_fini(&r);
 }
 
+/* Times that vary about their mean: one worker takes the mean; two that wait for each other take
+ * more (the maximum of two comes later than either), the more the times vary. */
+static void what_is_late_holds_others_up(void **state)
+{
+    (void)state;
+    enum { N = 4000 };
+    rig r;
+    rig_init(&r, 11);
+    rig_schedule(&r, "1f1b", 1, 1, 4, 1, NULL, false);
+    fr_sim_desc d = rig_desc(&r, N);
+    double alone = rig_makespan(&r, &d);
+    d.jitter = 0.5;
+    double varied = rig_makespan(&r, &d);
+    assert_true(varied != alone && fabs(varied / alone - 1) < 0.01);
+    rig_schedule(&r, "gpipe", 2, 1, 4, 1, NULL, false);
+    double before = 0;
+    for (int tenths = 0; tenths <= 10; tenths++) {
+        d = rig_desc(&r, N);
+        d.jitter = tenths / 10.;
+        double now = rig_makespan(&r, &d);
+        if (!(now > before * 1.01)) fail_msg("jitter %g: %g after %g", d.jitter, now, before);
+        before = now;
+    }
+    rig_fini(&r);
+}
+
 /* --- refusals --------------------------------------------------------------------------------- */
 
 static void refuses(void **state)
@@ -333,6 +359,8 @@ static void refuses(void **state)
     bad = good, bad.timing.cost = NULL;
     assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
     bad = good, bad.timing.overhead_s = NAN;
+    assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
+    bad = good, bad.jitter = 1.5;
     assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
     bad = good, bad.steps_together = true;
     assert_int_equal(fr_simulate(r.ctx, &bad, &out), FR_INVALID);
@@ -358,6 +386,7 @@ int main(void)
         cmocka_unit_test(updates_ride),
         cmocka_unit_test(steps_together),
         cmocka_unit_test(leaves_out_the_first_tenth),
+        cmocka_unit_test(what_is_late_holds_others_up),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
