@@ -26,6 +26,7 @@ typedef struct cli_verb {
     X(profile)       \
     X(plan)          \
     X(simulate)      \
+    X(report)        \
     X(efficiency)    \
     X(models)        \
     X(methods)       \
