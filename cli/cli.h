@@ -26,12 +26,14 @@ typedef struct cli_verb {
     X(profile)       \
     X(plan)          \
     X(simulate)      \
+    X(report)        \
     X(efficiency)    \
     X(compare)       \
     X(models)        \
     X(methods)       \
     X(keys)          \
     X(completion)    \
+    X(reference)     \
     X(info)
 #define CLI_DECLARE(name) extern const cli_verb cli_##name;
 CLI_VERBS(CLI_DECLARE)
