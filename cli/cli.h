@@ -8,10 +8,11 @@
 
 typedef struct cli_verb {
     const char *name;
-    const char *usage;   /* behind "forerun " */
-    const char *summary; /* one line */
-    const char *text;    /* more, for --help; may be NULL */
-    bool is_collective;  /* the processes that a launcher started run it together */
+    const char *usage;    /* behind "forerun " */
+    const char *summary;  /* one line */
+    const char *text;     /* more, for --help; may be NULL */
+    const char *argument; /* what it takes beside options, as words.h has it; NULL: nothing */
+    bool is_collective;   /* the processes that a launcher started run it together */
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */
 } cli_verb;
 
@@ -25,15 +26,20 @@ typedef struct cli_verb {
     X(profile)       \
     X(plan)          \
     X(simulate)      \
+    X(report)        \
     X(efficiency)    \
+    X(compare)       \
     X(models)        \
     X(methods)       \
+    X(keys)          \
+    X(completion)    \
+    X(reference)     \
     X(info)
 #define CLI_DECLARE(name) extern const cli_verb cli_##name;
 CLI_VERBS(CLI_DECLARE)
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
-enum { CLI_MAX_SETS = 256 };
+enum { CLI_MAX_SETS = 256, CLI_MAX_OPTIONS = 48 };
 
 typedef struct cli_list {
     int n;
@@ -55,6 +61,13 @@ typedef struct cli_option {
 int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
               const char **plain);
 void cli_print_help(const cli_verb *verb, const cli_option *options);
+/* All verbs, NULL-terminated; and the options of one, ended by a NULL name, from the table that its
+ * own parsing goes by. */
+const cli_verb *const *cli_verbs(void);
+void cli_options(const cli_verb *verb, cli_option out[CLI_MAX_OPTIONS]);
+
+/* The keys of configs that begin with prefix, as `forerun keys` prints them; an exit code. */
+int cli_print_keys(const char *prefix, const char *format);
 
 /* What train takes; launch takes it too, and hands it on. */
 typedef struct cli_train_args {
@@ -95,6 +108,9 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
 typedef struct cli_guard {
     sigset_t before; /* signals blocked when it began: the child's */
     int n_asked;     /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
+    const char *log; /* file that the child's output is put behind; NULL: where ours goes */
+    void (*tick)(void *user); /* called now and then while a child runs; NULL: never */
+    void *user;
 } cli_guard;
 void cli_guard_begin(cli_guard *g);
 /* Runs a command and waits for it: its exit code, 128 + n if signal n killed it, 2 (and a line of
