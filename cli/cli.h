@@ -32,6 +32,7 @@ typedef struct cli_verb {
     X(methods)       \
     X(keys)          \
     X(completion)    \
+    X(reference)     \
     X(info)
 #define CLI_DECLARE(name) extern const cli_verb cli_##name;
 CLI_VERBS(CLI_DECLARE)

@@ -185,7 +185,7 @@ const cli_verb cli_train = {
             "there with the same numbers as a run that was never stopped.\n\n"
             "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set "
             "train.micro=8;\n"
-            "forerun methods lists the ways, docs/guide.md all keys of a config.\n\n"
+            "forerun methods lists the ways, forerun keys all keys of a config.\n\n"
             "Several processes, here or on several machines: mpirun -n 4 forerun train CONFIG, the "
             "same by\n"
             "srun, or forerun launch, which also goes on by itself after a fault. Each runs its "

@@ -24,6 +24,15 @@ typedef struct fr_method {
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
 const fr_method *fr_method_find(const char *name);
 
+/* What a run's folder may hold; NULL name: the end. */
+typedef struct fr_run_file {
+    const char *name;   /* N, K, *: numbers and the like */
+    const char *writer; /* verb */
+    const char *when;   /* key or option that asks for it or leaves it out; NULL: always there */
+    const char *about;
+} fr_run_file;
+const fr_run_file *fr_run_files(void);
+
 /* Key i of all that a config (and a cluster file) may have, NULL after the last. One path may have
  * several, of different users. */
 const fr_key *fr_key_at(int i);
