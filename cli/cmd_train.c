@@ -179,10 +179,8 @@ const cli_verb cli_train = {
              "                     [--quiet] [--json]",
     .summary = "train a model as a config says",
     .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json,\n"
-            "report.html and checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint; "
-            "--resume goes on "
-            "from\n"
-            "there with the same numbers as a run that was never stopped.\n\n"
+            "report.html and checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint;\n"
+            "--resume goes on from there with the same numbers as a run that was never stopped.\n\n"
             "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set "
             "train.micro=8;\n"
             "forerun methods lists the ways, forerun keys all keys of a config.\n\n"
