@@ -28,6 +28,7 @@ typedef struct cli_verb {
     X(simulate)      \
     X(report)        \
     X(efficiency)    \
+    X(compare)       \
     X(models)        \
     X(methods)       \
     X(keys)          \
@@ -110,6 +111,9 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
 typedef struct cli_guard {
     sigset_t before; /* signals blocked when it began: the child's */
     int n_asked;     /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
+    const char *log; /* file that the child's output is put behind; NULL: where ours goes */
+    void (*tick)(void *user); /* called now and then while a child runs; NULL: never */
+    void *user;
 } cli_guard;
 void cli_guard_begin(cli_guard *g);
 /* Runs a command and waits for it: its exit code, 128 + n if signal n killed it, 2 (and a line of

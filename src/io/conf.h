@@ -74,6 +74,8 @@ fr_conf *fr__conf_child(const fr_conf *mapping, const char *key);
 fr_conf *fr__conf_add(fr_conf *parent, const char *key);
 /* Put the value of `from` (NULL: null) into `to`, which keeps its key and place in the tree. */
 void fr__conf_assign(fr_conf *to, fr_conf *from);
+/* Takes a key out of the tree: it is neither refused nor saved. Absent is fine. */
+void fr__conf_drop(fr_conf *mapping, const char *key);
 bool fr__conf_is_null(const fr_conf *node);
 fr_status fr__conf_no_memory(const fr_conf *node);
 

@@ -97,6 +97,23 @@ void fr__conf_assign(fr_conf *to, fr_conf *from)
     for (fr_conf *c = to->first; c; c = c->next) c->parent = to;
 }
 
+void fr__conf_drop(fr_conf *mapping, const char *key)
+{
+    fr_conf *last = NULL, *next;
+    for (fr_conf *c = mapping->first; c; c = next) {
+        next = c->next;
+        if (!c->key || strcmp(c->key, key) != 0) {
+            last = c;
+            continue;
+        }
+        if (last)
+            last->next = next;
+        else
+            mapping->first = next;
+    }
+    mapping->last = last;
+}
+
 /* --- events ------------------------------------------------------------------------------- */
 
 static void token_place(struct fy_token *token, int *line, int *column)

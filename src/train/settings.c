@@ -4,6 +4,7 @@
  * A key that the chosen one does not use is never asked for, so fr_conf_finish refuses it. */
 #include "train/settings.h"
 
+#include "io/conf.h"
 #include "io/json.h"
 
 #include <float.h>
@@ -194,6 +195,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
 {
     fr_conf *train, *parallel, *run;
     memset(s, 0, sizeof *s);
+    fr__conf_drop(root, "compare"); /* of many runs, not of this one */
     FR_TRY(fr_conf_section(root, "train", &train));
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(fr_conf_section(root, "run", &run));
