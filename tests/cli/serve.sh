@@ -21,6 +21,7 @@ url() {
 long=(--set train.steps=1000000 --set run.eval_every=-1 --set run.predict=false)
 "$forerun" train net.yaml --out run "${long[@]}" --serve 0 >out 2>err &
 pid=$!
+trap 'kill -9 $pid 2>/dev/null; rm -rf "$work"' EXIT
 at=$(url)
 [ -n "$at" ] || fail "no address"
 curl -sN -m 30 "$at"events >events &
@@ -30,8 +31,8 @@ for _ in $(seq 100); do
     sleep 0.05
 done
 [ "$(grep -c '^data: {"step"' events)" -ge 2 ] || fail "no news"
-curl -s -m 10 "$at" | grep -qi '<!doctype html>' || fail "no page"
-curl -s -m 10 "$at"data.json | grep -q '"live": true.*"folder": "run"' || fail "no data"
+curl -s -m 10 -o page "$at" && grep -qi '<!doctype html>' page || fail "no page"
+curl -s -m 10 -o data "$at"data.json && grep -q '"live": true.*"folder": "run"' data || fail "no data"
 
 port=${at##*:}
 "$forerun" train net.yaml --out second --serve "127.0.0.1:${port%/}" >out2 2>err2 && fail "a port for two"
