@@ -24,24 +24,20 @@ static struct {
     double drawn_s; /* when it was, by a clock that never jumps */
 } status = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0];
-}
+static bool is_set(const char *value) { return value && value[0]; }
 
 /* One that knows more than how to go to the next line. */
 static bool is_terminal(int fd)
 {
     const char *kind = getenv("TERM");
-    return isatty(fd) == 1 && kind && kind[0] && strcmp(kind, "dumb") != 0;
+    return isatty(fd) == 1 && is_set(kind) && strcmp(kind, "dumb") != 0;
 }
 
 bool term_has_colour(int fd)
 {
-    if (is_set("NO_COLOR")) return false;
-    if (is_set("CLICOLOR_FORCE") && strcmp(getenv("CLICOLOR_FORCE"), "0") != 0) return true;
-    return is_terminal(fd);
+    const char *force = getenv("CLICOLOR_FORCE");
+    if (is_set(getenv("NO_COLOR"))) return false;
+    return (is_set(force) && strcmp(force, "0") != 0) || is_terminal(fd);
 }
 
 int term_columns(int fd, int preset)
@@ -73,13 +69,10 @@ static void put(sheet *s, const char *text)
 
 static bool has_utf8(void)
 {
-    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (is_set(names[i])) {
-            const char *value = getenv(names[i]);
-            return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
-        }
-    return false;
+    const char *locale = getenv("LC_ALL");
+    if (!is_set(locale)) locale = getenv("LC_CTYPE");
+    if (!is_set(locale)) locale = getenv("LANG");
+    return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
 }
 
 static void put_bar(sheet *s, int width, double share)
