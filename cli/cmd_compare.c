@@ -228,6 +228,22 @@ static fr_status print(session *s)
     return FR_OK;
 }
 
+/* Of all runs that there are; simulated and published rows are in its table. */
+static fr_status report(session *s)
+{
+    char page[4200], table[4200];
+    const char *const *folders;
+    int n = fr_compare_folders(s->compare, &folders);
+    if (n == 0) return FR_OK;
+    snprintf(page, sizeof page, "%s/report.html", fr_compare_out(s->compare));
+    snprintf(table, sizeof table, "%s/compare.json", fr_compare_out(s->compare));
+    fr_report_options o = {.title = fr_compare_title(s->compare), .compare = table};
+    FR_TRY(fr_report_write(s->ctx, n, folders, &o, page));
+    if (strcmp(s->format, "table") == 0 && !s->is_quiet)
+        printf("\nAll runs, curve by curve: %s (open it in a browser)\n", page);
+    return FR_OK;
+}
+
 static int finish(session *s, fr_status status)
 {
     int n_over = 0, n = fr_compare_n_runs(s->compare, &n_over);
@@ -235,6 +251,7 @@ static int finish(session *s, fr_status status)
     bool is_own = status != FR_OK && fr_ctx_status(s->ctx) != FR_OK; /* told by cli_finish */
     if (!is_own) {
         fr_status shown = print(s);
+        if (shown == FR_OK) shown = report(s);
         if (status == FR_OK) status = shown;
     }
     fr_compare_close(s->compare);
