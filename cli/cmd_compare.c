@@ -143,8 +143,8 @@ static void tell_error(session *s, int code)
     fprintf(stderr, " (%s)\n", s->job.log);
 }
 
-/* A run whose comparison was killed ends by itself, with a checkpoint; until then it has the
- * folder. */
+/* A run whose comparison was killed may live for a moment (its ranks, if it has some), and until
+ * then it has the folder. */
 static void wait_for_folder(session *s)
 {
     int folder = open(s->job.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,6 +166,8 @@ static int run_child(session *s)
     wait_for_folder(s);
     if (s->guard.n_asked) return fr_status_exit_code(FR_INTERRUPTED);
     s->guard.log = s->job.log;
+    s->guard.death_signal = SIGKILL; /* SIGTERM would drain the pipeline where nobody asked it to,
+                                        and the numbers would not be those of a run left alone */
     s->guard.tick = on_tick, s->guard.user = s;
     int code = cli_guard_run(&s->guard, words, SIGINT);
     return s->guard.n_asked && code > 4 ? fr_status_exit_code(FR_INTERRUPTED) : code;
