@@ -71,7 +71,7 @@ int cli_print_keys(const char *prefix, const char *format);
 
 /* What train takes; launch takes it too, and hands it on. */
 typedef struct cli_train_args {
-    const char *config, *out, *ledger;
+    const char *config, *out, *ledger, *serve;
     cli_list sets;
     bool resume, is_quiet, want_json;
     int64_t dump_step; /* -1: none */
@@ -79,6 +79,9 @@ typedef struct cli_train_args {
 /* `more` are options that stand before those of train in the help; returns as cli_parse does. */
 int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
                     cli_train_args *a);
+
+/* report.html of a run whose folder is whole: a warning if it cannot be had (cmd_report.c). */
+bool cli_leave_report(const char *folder);
 
 /* The name nearest to a mistyped one, or NULL if none is near; names end with NULL. */
 const char *cli_nearest(const char *typed, const char *const *names);

@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
@@ -119,7 +120,8 @@ static bool on_batch(void *user, const fr_batch_report *b)
                      .samples_per_s = (double)t->batch / seconds,
                      .grad_norm = b->grad_norm,
                      .eval_loss = NAN,
-                     .eval_accuracy = NAN};
+                     .eval_accuracy = NAN,
+                     .out = r->folder.path};
     fr_status status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
     if (r->at.step == r->call_end)
         r->last = p;
@@ -272,6 +274,7 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
         return status;
     }
     r->ctx = ctx, r->o = o;
+    r->started = (int64_t)time(NULL);
     r->team = o->team, r->leads = fr_team_rank(o->team) == 0;
     r->saved_step = -1;
     r->folder.lock_fd = -1;
