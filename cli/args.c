@@ -129,11 +129,30 @@ static bool is_option(const cli_option *options, const char *argument)
     return false;
 }
 
+/* Tables of options live inside the functions that run verbs. Asked by this word, a verb leaves its
+ * table here and returns; all texts of a table are constants, so they may be used afterwards. */
+static const char hand_over[] = "--hand-over-options";
+static cli_option handed_over[CLI_MAX_OPTIONS];
+
+void cli_options(const cli_verb *verb, cli_option out[CLI_MAX_OPTIONS])
+{
+    char word[sizeof hand_over], *arguments[] = {word};
+    memcpy(word, hand_over, sizeof word);
+    memset(handed_over, 0, sizeof handed_over);
+    verb->run(verb, 1, arguments);
+    memcpy(out, handed_over, sizeof handed_over);
+}
+
 int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
               const char **plain)
 {
     int n_plain = 0;
     bool only_plain = false;
+    if (argc == 1 && strcmp(argv[0], hand_over) == 0) {
+        for (int i = 0; options[i].name && i < CLI_MAX_OPTIONS - 1; i++)
+            handed_over[i] = options[i];
+        return 0;
+    }
     for (int i = 0; i < max_plain; i++) plain[i] = NULL;
     for (int i = 0; i < argc; i++) {
         const char *a = argv[i];

@@ -8,10 +8,11 @@
 
 typedef struct cli_verb {
     const char *name;
-    const char *usage;   /* behind "forerun " */
-    const char *summary; /* one line */
-    const char *text;    /* more, for --help; may be NULL */
-    bool is_collective;  /* the processes that a launcher started run it together */
+    const char *usage;    /* behind "forerun " */
+    const char *summary;  /* one line */
+    const char *text;     /* more, for --help; may be NULL */
+    const char *argument; /* what it takes beside options, as words.h has it; NULL: nothing */
+    bool is_collective;   /* the processes that a launcher started run it together */
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */
 } cli_verb;
 
@@ -28,12 +29,14 @@ typedef struct cli_verb {
     X(efficiency)    \
     X(models)        \
     X(methods)       \
+    X(keys)          \
+    X(completion)    \
     X(info)
 #define CLI_DECLARE(name) extern const cli_verb cli_##name;
 CLI_VERBS(CLI_DECLARE)
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
-enum { CLI_MAX_SETS = 256 };
+enum { CLI_MAX_SETS = 256, CLI_MAX_OPTIONS = 48 };
 
 typedef struct cli_list {
     int n;
@@ -55,6 +58,13 @@ typedef struct cli_option {
 int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
               const char **plain);
 void cli_print_help(const cli_verb *verb, const cli_option *options);
+/* All verbs, NULL-terminated; and the options of one, ended by a NULL name, from the table that its
+ * own parsing goes by. */
+const cli_verb *const *cli_verbs(void);
+void cli_options(const cli_verb *verb, cli_option out[CLI_MAX_OPTIONS]);
+
+/* The keys of configs that begin with prefix, as `forerun keys` prints them; an exit code. */
+int cli_print_keys(const char *prefix, const char *format);
 
 /* What train takes; launch takes it too, and hands it on. */
 typedef struct cli_train_args {

@@ -234,8 +234,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &a.target},
         {"seeds", "K", "trainings of each batch, seeds one after the other (1)", CLI_INT,
          &a.n_seeds},
-        {"scale-lr", "RULE", "lr for other batches: linear (default), sqrt, none", CLI_TEXT,
-         &a.scale_lr},
+        {"scale-lr", "linear|sqrt|none", "lr for other batches (linear)", CLI_TEXT, &a.scale_lr},
         {"max-epochs", "E", "give up after so many (3 times the config's)", CLI_REAL,
          &a.max_epochs},
         {"evals", "N", "evaluations an epoch (4)", CLI_INT, &a.n_evals},
@@ -293,5 +292,6 @@ const cli_verb cli_efficiency = {
         "best\n"
         "loss that the smallest batch reaches in the config's epochs, plus 1 %. What is done is\n"
         "kept in the folder, and the same command goes on from there.\n",
+    .argument = "CONFIG",
     .run = run,
 };

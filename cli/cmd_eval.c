@@ -56,5 +56,6 @@ const cli_verb cli_eval = {
     .name = "eval",
     .usage = "eval CONFIG [--checkpoint DIR] [--set KEY=VALUE]...",
     .summary = "loss and accuracy of a checkpoint on the evaluation data",
+    .argument = "CONFIG",
     .run = run,
 };

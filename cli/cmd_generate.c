@@ -56,5 +56,6 @@ const cli_verb cli_generate = {
     .usage = "generate CONFIG --prompt TEXT [--checkpoint DIR] [--tokens N] [--temperature T]",
     .summary = "continue a text with a trained language model",
     .text = "Prints what follows the prompt, token by token.\n",
+    .argument = "CONFIG",
     .run = run,
 };

@@ -231,5 +231,6 @@ const cli_verb cli_launch = {
         "--restarts, so set run.checkpoint_every. Any other end is final, and the exit code is "
         "the\n"
         "run's. Ctrl-C finishes what is begun and leaves a checkpoint, a second one ends it now.\n",
+    .argument = "CONFIG",
     .run = run,
 };

@@ -125,7 +125,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_models = {
     .name = "models",
-    .usage = "models [NAME] [--image N] [--classes N] [--context N]",
+    .usage = "models [MODEL] [--image N] [--classes N] [--context N]",
     .summary = "models there are: parameters, FLOP, activation bytes, keys",
+    .argument = "MODEL",
     .run = run,
 };

@@ -164,7 +164,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"no-recompute", NULL, "never compute activations twice", CLI_FLAG, &o.no_recompute},
         {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, &o.out},
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
-        {"planner", "NAME", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
+        {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
          CLI_TEXT, &o.planner},
         {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
          &o.machines},
@@ -175,10 +175,10 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"memory", "BYTES", "of a machine (the cluster's, or no limit)", CLI_REAL, &o.memory},
         {"contiguous", NULL, "stages are ranges of nodes, as training cuts them", CLI_FLAG,
          &o.contiguous},
-        {"objective", "NAME", "brute: the planner whose count it goes by (exact)", CLI_TEXT,
+        {"objective", "PLANNER", "brute: the planner whose count it goes by (exact)", CLI_TEXT,
          &o.objective},
         {"seconds", "S", "dlplacer: time limit of the solver (60)", CLI_REAL, &o.seconds},
-        {"format", "F", "text or json (text)", CLI_TEXT, &o.format},
+        {"format", "text|json", "how to print it (text)", CLI_TEXT, &o.format},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
@@ -200,5 +200,6 @@ const cli_verb cli_plan = {
         "the promising ones are simulated on the cluster, and the fastest that fits is told,\n"
         "with reasons. --out writes it as a config: edit it, or train it. With --planner, or\n"
         "from a profile alone, one planner makes one layout (docs/plan.md).\n",
+    .argument = "CONFIG",
     .run = run,
 };

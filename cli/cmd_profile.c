@@ -172,14 +172,14 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, &o.batch},
         {"workers", "N", "so many at once (default: as many as cores)", CLI_INT, &o.workers},
         {"seconds", "S", "how long to measure, about (default: 0.6)", CLI_REAL, &o.seconds},
-        {"format", "NAME", "chart, json or pipedream", CLI_TEXT, &o.format},
+        {"format", "chart|json|pipedream", "how to print it (chart)", CLI_TEXT, &o.format},
         {"out", "FILE", "where to write it; without a format as JSON", CLI_TEXT, &o.out},
         {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, &o.nodes},
         {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
          &o.read},
         {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, &o.cluster},
-        {"transport", "NAME", "--cluster: over what (default: threads; mpi under mpirun)", CLI_TEXT,
-         &o.transport},
+        {"transport", "TRANSPORT", "--cluster: over what (default: threads; mpi under mpirun)",
+         CLI_TEXT, &o.transport},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
@@ -202,5 +202,6 @@ const cli_verb cli_profile = {
         "and shows forward, backward and update time and bytes of each. With --out the profile\n"
         "is a file that plan and simulate take. --cluster measures what joins workers here.\n",
     .is_collective = true,
+    .argument = "CONFIG",
     .run = run,
 };

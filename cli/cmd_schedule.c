@@ -266,10 +266,11 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"replicas", "R",
          "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)", CLI_TEXT,
          &o.replicas},
-        {"format", "F", "grid, text, csv (PyTorch's) or json (grid)", CLI_TEXT, &o.format},
+        {"format", "grid|text|csv|json", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
+         &o.format},
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
-        {"color", "WHEN", "auto, always or never (auto: on a terminal)", CLI_TEXT, &o.color},
+        {"color", "auto|always|never", "auto: on a terminal (auto)", CLI_TEXT, &o.color},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &method);
@@ -295,5 +296,6 @@ const cli_verb cli_schedule = {
     .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
             "and W take 1, B takes 2, transfers nothing. A file that is not valid is answered by\n"
             "a counter-example that names worker, step and instruction, and exit code 2.\n",
+    .argument = "METHOD",
     .run = run,
 };

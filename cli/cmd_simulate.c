@@ -89,5 +89,6 @@ const cli_verb cli_simulate = {
     .text =
         "Walks the schedule that `train` would walk, on a virtual clock: times of nodes from a\n"
         "profile, devices and links from a cluster file (docs/cluster.md). Nothing is trained.\n",
+    .argument = "CONFIG",
     .run = run,
 };

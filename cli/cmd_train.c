@@ -182,5 +182,6 @@ const cli_verb cli_train = {
             "share of\n"
             "the workers. SIGUSR1 means Ctrl-C: mpirun hands it on to all of them.\n",
     .is_collective = true,
+    .argument = "CONFIG",
     .run = run,
 };

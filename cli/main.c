@@ -12,6 +12,8 @@
 #define ADDRESS(name) &cli_##name,
 static const cli_verb *const verbs[] = {CLI_VERBS(ADDRESS) NULL};
 
+const cli_verb *const *cli_verbs(void) { return verbs; }
+
 static void print_usage(FILE *to)
 {
     fprintf(to, "usage: forerun VERB ...\n\n");

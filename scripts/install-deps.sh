@@ -10,7 +10,8 @@
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
-    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev locales dataset-fashion-mnist"
+    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev libmicrohttpd-dev
+    protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
 dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
 

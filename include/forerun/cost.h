@@ -7,6 +7,7 @@
 #define FORERUN_COST_H
 
 #include <forerun/graph.h>
+#include <forerun/io.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -124,6 +125,7 @@ typedef struct fr_cluster {
     void *arena;
 } fr_cluster;
 
+const fr_key *fr_cluster_keys(void); /* of such a file, ended by a NULL path */
 fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out);
 fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path); /* as above */
 /* n devices of speed 1 that share nothing; bandwidth 0: links are free. */

@@ -39,6 +39,8 @@ typedef struct fr_data_source {
 const fr_data_source *const *fr_data_list(void); /* NULL-terminated */
 const fr_data_source *fr_data_find(const char *name);
 
+const fr_key *fr_data_keys(void); /* of its section, ended by a NULL path */
+
 /* `data:` section of a config: {name: fashion-mnist, path: DIR, ...}. */
 fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                           fr_dataset **out);

@@ -16,6 +16,7 @@
 #include <forerun/optim.h>
 #include <forerun/plan.h>
 #include <forerun/probe.h>
+#include <forerun/report.h>
 #include <forerun/sched.h>
 #include <forerun/sim.h>
 #include <forerun/state.h>

@@ -56,6 +56,30 @@ fr_status fr_conf_finish(fr_conf *root);
 /* The resolved document as YAML that fr_conf_load reads back to the same values. */
 fr_status fr_conf_save(fr_conf *root, const char *path);
 
+/* --- what keys there are ---------------------------------------------------------------------
+ * Every key that a reader may ask for, for help, completion and the reference; a test compares
+ * this with what readers do ask for. */
+typedef enum fr_key_kind {
+    FR_KEY_INT,
+    FR_KEY_REAL,
+    FR_KEY_BOOL,
+    FR_KEY_TEXT,
+    FR_KEY_AMOUNT, /* a number with a unit: 12 GB/s */
+    FR_KEY_INTS,   /* lists; one value is a list of one */
+    FR_KEY_TEXTS,
+    FR_KEY_ITEMS /* a list of mappings */
+} fr_key_kind;
+
+typedef struct fr_key {
+    const char *path; /* "train.optimizer.lr", "model.nodes[].op"; NULL ends a table */
+    fr_key_kind kind;
+    const char *preset; /* as YAML; "" : required; NULL: none; "(...)": what it follows from */
+    double min, max;    /* of numbers; infinite: no limit */
+    const char *(*choice)(int i); /* name i that it may have, NULL after the last; NULL: any */
+    const char *of;               /* whose key it is: names with commas, or in words; NULL: all's */
+    const char *meaning;
+} fr_key;
+
 /* --- safetensors ---------------------------------------------------------------------------- */
 typedef struct fr_tensors fr_tensors; /* an open file, read */
 

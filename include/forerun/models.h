@@ -45,6 +45,8 @@ typedef struct fr_model {
 const fr_model *const *fr_model_list(void); /* NULL-terminated */
 const fr_model *fr_model_find(const char *name);
 
+const fr_key *fr_model_keys(void); /* of its section, ended by a NULL path */
+
 /* Defaults filled in, checked, built and finished. On FR_OK the caller owns *out. */
 fr_status fr_model_build(fr_ctx *ctx, const fr_model *model, const fr_model_options *o,
                          fr_graph **out);

@@ -24,6 +24,14 @@ typedef struct fr_method {
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
 const fr_method *fr_method_find(const char *name);
 
+/* Key i of all that a config (and a cluster file) may have, NULL after the last. One path may have
+ * several, of different users. */
+const fr_key *fr_key_at(int i);
+const char *fr_key_kind_name(fr_key_kind kind);
+/* Into `text`, and returned: names of those that read it ("": all), and what it may be. */
+const char *fr_key_users(const fr_key *key, char *text, size_t room);
+const char *fr_key_range(const fr_key *key, char *text, size_t room);
+
 /* What a run says while it goes; called on the run's own thread, after each mini-batch. Steps count
  * completed updates: the first call has step 1. */
 typedef struct fr_progress {

@@ -137,6 +137,12 @@ void fr__json_real(fr_json *j, const char *key, double value)
     put_text(j, text);
 }
 
+void fr__json_number(fr_json *j, const char *key, const char *text)
+{
+    before(j, key);
+    put_text(j, text[0] ? text : "null");
+}
+
 void fr__json_bool(fr_json *j, const char *key, bool value)
 {
     before(j, key);

@@ -42,6 +42,8 @@ void fr__json_int(fr_json *j, const char *key, int64_t value);
 void fr__json_uint(fr_json *j, const char *key, uint64_t value);
 /* Shortest text that reads back to the same double; NaN and infinity become null. */
 void fr__json_real(fr_json *j, const char *key, double value);
+/* A number that has been made into text; "" becomes null. */
+void fr__json_number(fr_json *j, const char *key, const char *text);
 void fr__json_bool(fr_json *j, const char *key, bool value);
 /* NULL becomes null; bytes that are not UTF-8 become U+FFFD. */
 void fr__json_text(fr_json *j, const char *key, const char *text);

@@ -45,7 +45,9 @@ fr_status fr__run_settle(fr_run *r) { return fr__run_agree(r, fr__run_take_check
 
 fr_status fr__run_save(fr_run *r)
 {
-    FR_TRY(fr__run_settle(r));
+    fr_status status = fr__run_take_checkpoint(r);
+    if (status == FR_OK && r->leads) status = fr__metrics_flush(&r->metrics);
+    FR_TRY(fr__run_agree(r, status));
     r->at.elapsed_s = fr__run_elapsed_s(r);
     FR_TRY(fr__saver_begin(&r->saver, &r->at));
     r->saved_step = r->at.step;

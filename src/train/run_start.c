@@ -106,13 +106,20 @@ static fr_status save_config(fr_run *r)
     return fr_conf_save(r->setup.conf, path);
 }
 
+static fr_status open_metrics(fr_run *r)
+{
+    const fr_settings *t = &r->setup.settings;
+    int more = (t->csv ? FR_METRICS_CSV : 0) | (t->tensorboard ? FR_METRICS_TENSORBOARD : 0);
+    return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
+}
+
 /* What is used from the first mini-batch on. */
 static fr_status open_rest(fr_run *r)
 {
     const fr_settings *t = &r->setup.settings;
     int64_t left = r->setup.n_steps - r->at.step;
     FR_TRY(check_dump_step(r));
-    if (r->leads) FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, &r->metrics));
+    if (r->leads) FR_TRY(open_metrics(r));
     if (r->leads) FR_TRY(save_config(r));
     FR_TRY(fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL,
                           r->leads ? &r->metrics : NULL, &r->saver));

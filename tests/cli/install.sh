@@ -14,6 +14,11 @@ fail() { echo "FAIL: $*"; exit 1; }
 for path in "$top$prefix/bin/forerun" "$library/libforerun.so.0" "$library/libforerun.a"; do
     [ -e "$path" ] || fail "$path is not installed"
 done
+share=$top$prefix/share
+for path in bash-completion/completions/forerun zsh/site-functions/_forerun \
+    fish/vendor_completions.d/forerun.fish; do
+    grep -q 'completion of forerun' "$share/$path" || fail "$share/$path is not installed"
+done
 for header in "$2"/include/forerun/*.h; do
     cmp "$header" "$top$prefix/include/forerun/${header##*/}" || fail "header not installed"
 done

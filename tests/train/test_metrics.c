@@ -1,11 +1,12 @@
-/* test_metrics.c -- metrics.jsonl: its lines, and where a resumed run cuts it. */
+/* test_metrics.c -- metrics.jsonl and metrics.csv: their lines, and where a resumed run cuts
+ * them. (What TensorBoard reads: tests/io/test_tfevents.c, tests/cli/tensorboard.sh.) */
 #include "train/fixture.h"
 #include "train/metrics.h"
 
 static void write_steps(fixture *f, const fr_folder *folder, int64_t done, int64_t last)
 {
     fr_metrics m;
-    assert_done(f, fr__metrics_open(f->ctx, folder, done, &m));
+    assert_done(f, fr__metrics_open(f->ctx, folder, done, FR_METRICS_CSV, &m));
     for (int64_t i = done + 1; i <= last; i++) {
         fr_progress p = {.step = i,
                          .samples = 32 * i,
@@ -18,6 +19,7 @@ static void write_steps(fixture *f, const fr_folder *folder, int64_t done, int64
                          .eval_accuracy = i == 3 ? 0.75 : NAN};
         assert_done(f, fr__metrics_write(&m, &p));
     }
+    assert_done(f, fr__metrics_flush(&m));
     assert_done(f, fr__metrics_sync(&m, f->ctx));
     fr__metrics_close(&m);
 }
@@ -56,6 +58,38 @@ static void test_lines(void **state)
     fr__folder_close(&folder);
 }
 
+#define HEAD "step,samples,loss,lr,samples_per_s,elapsed_s,grad_norm,eval_loss,eval_accuracy\n"
+
+static void test_csv(void **state)
+{
+    fixture *f = *state;
+    fr_folder folder;
+    char path[256];
+    static const char whole[] = HEAD "1,32,0.1,0.5,100,1,,,\n"
+                                     "2,64,0.2,0.5,100,1,1.5,,\n"
+                                     "3,96,0.30000000000000004,0.5,100,1,,0.25,0.75\n";
+    assert_done(f, fr__folder_open(f->ctx, f->out, false, &folder));
+    snprintf(path, sizeof path, "%s/metrics.csv", f->out);
+    write_steps(f, &folder, 0, 3);
+    char *text = read_text(path, NULL);
+    assert_string_equal(text, whole);
+    free(text);
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fputs("4,12", file); /* torn, and a number that could be a smaller step */
+    fclose(file);
+    write_steps(f, &folder, 2, 3);
+    text = read_text(path, NULL);
+    assert_string_equal(text, whole);
+    free(text);
+    write_text(path, "a,b\n1,2\n"); /* not ours: begun anew, from where the run is */
+    write_steps(f, &folder, 2, 3);
+    text = read_text(path, NULL);
+    assert_string_equal(text, HEAD "3,96,0.30000000000000004,0.5,100,1,,0.25,0.75\n");
+    free(text);
+    fr__folder_close(&folder);
+}
+
 static void test_full_disk(void **state)
 {
     fixture *f = *state;
@@ -64,12 +98,19 @@ static void test_full_disk(void **state)
     if (!m.file) skip();
     assert_failed(f, fr__metrics_write(&m, &p), FR_IO, "metrics.jsonl", "space");
     fr__metrics_close(&m);
+    m = (fr_metrics){.ctx = f->ctx,
+                     .file = fopen("/dev/null", "w"),
+                     .csv = fopen("/dev/full", "w"),
+                     .csv_path = "metrics.csv"}; /* flushed never: the line is at once */
+    assert_failed(f, fr__metrics_write(&m, &p), FR_IO, "metrics.csv", "space");
+    fr__metrics_close(&m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_lines, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_csv, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_full_disk, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,318 @@
+/* cmd_completion.c -- forerun completion: scripts that complete the command in a shell.
+ *
+ * Made from the tables that verbs parse by, the registries, and the tables of keys: what is offered
+ * is what is accepted. Each script holds all words itself, so completing starts no program. */
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROOM = 160 };
+
+static const char *dashes(const char *name) { return name[1] ? "--" : "-"; }
+
+/* All words of a kind with a blank between. */
+static void put_words(const char *value)
+{
+    char word[ROOM];
+    for (int i = 0; words_at(value, i, word, sizeof word); i++) printf("%s%s", i ? " " : "", word);
+}
+
+/* Texts of help stand inside single quotes of a shell. */
+static void put_quoted(const char *text)
+{
+    for (; *text; text++) printf(*text == '\'' ? "'\\''" : "%c", *text);
+}
+
+static bool is_first_of_its_path(int at)
+{
+    for (int i = 0; i < at; i++)
+        if (strcmp(fr_key_at(i)->path, fr_key_at(at)->path) == 0) return false;
+    return true;
+}
+
+/* Keys that --set takes: no list items, no keys of cluster files. */
+static const fr_key *settable_at(int i)
+{
+    const fr_key *k;
+    for (int at = 0; (k = fr_key_at(at)); at++)
+        if (!strchr(k->path, ':') && !strchr(k->path, '[') && is_first_of_its_path(at) && i-- == 0)
+            return k;
+    return NULL;
+}
+
+static void put_choices(const fr_key *k)
+{
+    for (int i = 0; k->choice && k->choice(i); i++) printf("%s%s", i ? " " : "", k->choice(i));
+    if (k->kind == FR_KEY_BOOL) printf("true false");
+}
+
+static bool has_choices(const fr_key *k) { return k->choice || k->kind == FR_KEY_BOOL; }
+
+/* --- bash ------------------------------------------------------------------------------------- */
+
+static const char bash_head[] =
+    "# bash completion of forerun, as `forerun completion bash` prints it\n"
+    "_forerun_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
+    "_forerun_files() {\n"
+    "    compopt -o filenames 2>/dev/null\n"
+    "    mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$cur\")\n"
+    "}\n"
+    "_forerun_configs() {\n"
+    "    local name folders\n"
+    "    _forerun_files -f\n"
+    "    folders=(\"${COMPREPLY[@]}\")\n"
+    "    COMPREPLY=()\n"
+    "    for name in \"${folders[@]}\"; do\n"
+    "        [[ -d $name || $name == *.y?(a)ml ]] && COMPREPLY+=(\"$name\")\n"
+    "    done\n"
+    "}\n";
+
+static void bash_keys(void)
+{
+    const fr_key *k;
+    printf("_forerun_keys() {\n    compopt -o nospace 2>/dev/null\n    _forerun_words '");
+    for (int i = 0; (k = settable_at(i)); i++) printf("%s%s=", i ? " " : "", k->path);
+    printf("'\n}\n_forerun_key_values() {\n    case $1 in\n");
+    for (int i = 0; (k = settable_at(i)); i++) {
+        if (!has_choices(k)) continue;
+        printf("    %s) _forerun_words '", k->path);
+        put_choices(k);
+        printf("' ;;\n");
+    }
+    printf("    esac\n}\n");
+}
+
+static void bash_action(const char *value)
+{
+    switch (words_kind_of(value)) {
+    case WORDS_ANY: printf("return"); break;
+    case WORDS_FILE: printf("_forerun_files -f"); break;
+    case WORDS_CONFIG: printf("_forerun_configs"); break;
+    case WORDS_FOLDER: printf("_forerun_files -d"); break;
+    case WORDS_KEY: printf("_forerun_keys"); break;
+    case WORDS_LIST:
+        printf("_forerun_words '");
+        put_words(value);
+        printf("'");
+        break;
+    }
+}
+
+static void bash_verb(const cli_verb *v)
+{
+    cli_option options[CLI_MAX_OPTIONS];
+    cli_options(v, options);
+    printf("    %s)\n        case $prev in\n", v->name);
+    for (const cli_option *o = options; o->name; o++) {
+        if (!o->value) continue;
+        printf("        %s%s) ", dashes(o->name), o->name);
+        bash_action(o->value);
+        printf(" ;;\n");
+    }
+    printf("        *)\n            if [[ $cur == -* ]]; then\n                _forerun_words '");
+    for (const cli_option *o = options; o->name; o++) printf("%s%s ", dashes(o->name), o->name);
+    printf("--help'\n            else\n                ");
+    bash_action(v->argument);
+    printf("\n            fi\n            ;;\n        esac\n        ;;\n");
+}
+
+/* bash parts words at `=`: of "--set a.b=v" the word before v is "=". */
+static void print_bash(void)
+{
+    printf("%s", bash_head);
+    bash_keys();
+    printf("_forerun() {\n"
+           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+           "    COMPREPLY=()\n"
+           "    if ((COMP_CWORD == 1)); then\n        _forerun_words '");
+    put_words("VERB");
+    printf(" help --version'\n        return\n    fi\n"
+           "    if [[ $cur == = ]]; then\n"
+           "        cur=\n        _forerun_key_values \"$prev\"\n        return\n"
+           "    elif [[ $prev == = ]]; then\n"
+           "        _forerun_key_values \"${COMP_WORDS[COMP_CWORD - 2]}\"\n        return\n"
+           "    fi\n"
+           "    case ${COMP_WORDS[1]} in\n    help) _forerun_words '");
+    put_words("VERB");
+    printf("' ;;\n");
+    for (const cli_verb *const *v = cli_verbs(); *v; v++) bash_verb(*v);
+    printf("    esac\n}\nshopt -s extglob\ncomplete -F _forerun forerun\n");
+}
+
+/* --- zsh -------------------------------------------------------------------------------------- */
+
+static void zsh_action(const char *value)
+{
+    switch (words_kind_of(value)) {
+    case WORDS_ANY: printf(" "); break;
+    case WORDS_FILE: printf("_files"); break;
+    case WORDS_CONFIG: printf("_files -g \"*.(yaml|yml)\""); break;
+    case WORDS_FOLDER: printf("_files -/"); break;
+    case WORDS_KEY: printf("_forerun_keys"); break;
+    case WORDS_LIST:
+        printf("(");
+        put_words(value);
+        printf(")");
+        break;
+    }
+}
+
+/* Brackets and colons part a specification. */
+static void zsh_help(const char *text)
+{
+    for (; *text; text++)
+        if (strchr("[]:", *text))
+            printf("\\%c", *text);
+        else if (*text == '\'')
+            printf("'\\''");
+        else
+            putchar(*text);
+}
+
+static void zsh_verb(const cli_verb *v)
+{
+    cli_option options[CLI_MAX_OPTIONS];
+    cli_options(v, options);
+    printf("    %s)\n        _arguments \\\n", v->name);
+    for (const cli_option *o = options; o->name; o++) {
+        printf("            '%s%s%s[", o->kind == CLI_LIST ? "*" : "", dashes(o->name), o->name);
+        zsh_help(o->help);
+        printf("]");
+        if (o->value) {
+            printf(":");
+            zsh_help(o->value);
+            printf(":");
+            zsh_action(o->value);
+        }
+        printf("' \\\n");
+    }
+    printf("            '--help[about this verb]'");
+    if (v->argument) {
+        printf(" \\\n            '*:%s:", v->argument);
+        zsh_action(v->argument);
+        printf("'");
+    }
+    printf("\n        ;;\n");
+}
+
+static void print_zsh(void)
+{
+    const fr_key *k;
+    printf("#compdef forerun\n# zsh completion of forerun, as `forerun completion zsh` prints it\n"
+           "_forerun_keys() {\n    case $PREFIX in\n");
+    for (int i = 0; (k = settable_at(i)); i++) {
+        if (!has_choices(k)) continue;
+        printf("    %s=*) compset -P '*='; compadd ", k->path);
+        put_choices(k);
+        printf(" ;;\n");
+    }
+    printf("    *=*) ;;\n    *) compadd -S '=' ");
+    for (int i = 0; (k = settable_at(i)); i++) printf("%s%s", i ? " " : "", k->path);
+    printf(" ;;\n    esac\n}\n_forerun() {\n    local -a verbs\n    verbs=(\n");
+    for (const cli_verb *const *v = cli_verbs(); *v; v++) {
+        printf("        '%s:", (*v)->name);
+        zsh_help((*v)->summary);
+        printf("'\n");
+    }
+    printf("        'help:all about one verb'\n    )\n"
+           "    if ((CURRENT == 2)); then\n        _describe verb verbs\n        return\n    fi\n"
+           "    local verb=$words[2]\n    shift words\n    ((CURRENT--))\n    case $verb in\n"
+           "    help) _describe verb verbs ;;\n");
+    for (const cli_verb *const *v = cli_verbs(); *v; v++) zsh_verb(*v);
+    printf("    esac\n}\n_forerun \"$@\"\n");
+}
+
+/* --- fish ------------------------------------------------------------------------------------- */
+
+static void fish_action(const char *value)
+{
+    switch (words_kind_of(value)) {
+    case WORDS_ANY: printf(" -x"); break;
+    case WORDS_FILE: printf(" -r -F"); break;
+    case WORDS_CONFIG: printf(" -k -x -a '(__fish_complete_suffix .yaml)'"); break;
+    case WORDS_FOLDER: printf(" -x -a '(__fish_complete_directories)'"); break;
+    case WORDS_KEY: printf(" -x -a '(__forerun_keys)'"); break;
+    case WORDS_LIST:
+        printf(" -x -a '");
+        put_words(value);
+        printf("'");
+        break;
+    }
+}
+
+static void fish_verb(const cli_verb *v)
+{
+    cli_option options[CLI_MAX_OPTIONS];
+    cli_options(v, options);
+    printf("complete -c forerun -n __fish_use_subcommand -x -a %s -d '", v->name);
+    put_quoted(v->summary);
+    printf("'\n");
+    for (const cli_option *o = options; o->name; o++) {
+        printf("complete -c forerun -n '__fish_seen_subcommand_from %s' -%s %s", v->name,
+               o->name[1] ? "l" : "s", o->name);
+        if (o->value) fish_action(o->value);
+        printf(" -d '");
+        put_quoted(o->help);
+        printf("'\n");
+    }
+    if (!v->argument) return;
+    printf("complete -c forerun -n '__fish_seen_subcommand_from %s'", v->name);
+    fish_action(v->argument);
+    printf("\n");
+}
+
+static void print_fish(void)
+{
+    const fr_key *k;
+    printf("# fish completion of forerun, as `forerun completion fish` prints it\n"
+           "function __forerun_keys\n");
+    for (int i = 0; (k = settable_at(i)); i++) {
+        if (!has_choices(k)) {
+            printf("    echo %s=\n", k->path);
+            continue;
+        }
+        printf("    printf '%s=%%s\\n' ", k->path);
+        put_choices(k);
+        printf("\n");
+    }
+    printf("end\ncomplete -c forerun -f\n");
+    for (const cli_verb *const *v = cli_verbs(); *v; v++) fish_verb(*v);
+    printf("complete -c forerun -n __fish_use_subcommand -x -a help -d 'all about one verb'\n"
+           "complete -c forerun -n '__fish_seen_subcommand_from help' -x -a '");
+    put_words("VERB");
+    printf("'\n");
+}
+
+/* --- the verb ----------------------------------------------------------------------------------
+ */
+
+static const struct shell {
+    const char *name;
+    void (*print)(void);
+} shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    const char *name;
+    const cli_option options[] = {{NULL, NULL, NULL, CLI_FLAG, NULL}};
+    int code = cli_parse(verb, options, argc, argv, 1, &name);
+    if (code >= 0) return code;
+    for (size_t i = 0; name && i < sizeof shells / sizeof *shells; i++) {
+        if (strcmp(shells[i].name, name) != 0) continue;
+        shells[i].print();
+        return 0;
+    }
+    return cli_refuse("forerun completion: expected bash, zsh or fish (forerun help completion)");
+}
+
+const cli_verb cli_completion = {
+    .name = "completion",
+    .usage = "completion bash|zsh|fish",
+    .summary = "a script that completes verbs, options, names and keys in a shell",
+    .text = "bash:  eval \"$(forerun completion bash)\", or what make install has laid down\n"
+            "zsh:   forerun completion zsh > _forerun, in a folder of $fpath\n"
+            "fish:  forerun completion fish > ~/.config/fish/completions/forerun.fish\n",
+    .argument = "bash|zsh|fish",
+    .run = run,
+};

@@ -1,0 +1,120 @@
+/* cmd_keys.c -- forerun keys: every key that a config may have, from the tables that a test holds
+ * against the readers. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROOM = 512 };
+
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* "" required, NULL none, else the default itself. */
+static const char *preset_text(const fr_key *k)
+{
+    return !k->preset ? "-" : k->preset[0] ? k->preset : "required";
+}
+
+/* --- forms -----------------------------------------------------------------------------------*/
+
+static void as_table(const fr_key *k)
+{
+    char range[ROOM], users[ROOM];
+    fr_key_range(k, range, sizeof range);
+    fr_key_users(k, users, sizeof users);
+    printf("%s\n    %s\n    %s", k->path, k->meaning, fr_key_kind_name(k->kind));
+    if (range[0]) printf(": %s", range);
+    printf("; %s%s\n", k->preset && k->preset[0] ? "default " : "", preset_text(k));
+    if (users[0]) printf("    of %s\n", users);
+}
+
+/* A cell: "|" would end it. */
+static void put_cell(const char *text)
+{
+    for (; *text; text++) printf(*text == '|' ? "\\|" : "%c", *text);
+}
+
+static void as_markdown(const fr_key *k)
+{
+    char range[ROOM], users[ROOM];
+    bool is_plain = k->preset && k->preset[0] && k->preset[0] != '(';
+    printf("| `%s` | %s", k->path, fr_key_kind_name(k->kind));
+    if (fr_key_range(k, range, sizeof range)[0] && k->kind != FR_KEY_BOOL) printf(": %s", range);
+    printf(" | %s%s%s | ", is_plain ? "`" : "", preset_text(k), is_plain ? "`" : "");
+    put_cell(k->meaning);
+    printf(" | %s |\n", fr_key_users(k, users, sizeof users));
+}
+
+static void put_json(const char *name, const char *text, const char *end)
+{
+    printf("\"%s\": ", name);
+    if (text) printf("\"");
+    for (const char *c = text; c && *c; c++) printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    printf("%s%s", text ? "\"" : "null", end);
+}
+
+static void as_json(const fr_key *k)
+{
+    char range[ROOM], users[ROOM];
+    bool is_plain = k->preset && k->preset[0] && k->preset[0] != '(';
+    printf("{");
+    put_json("path", k->path, ", ");
+    put_json("kind", fr_key_kind_name(k->kind), ", ");
+    put_json("default", is_plain ? k->preset : NULL, ", ");
+    printf("\"required\": %s, ", k->preset && !k->preset[0] ? "true" : "false");
+    put_json("range", fr_key_range(k, range, sizeof range), ", ");
+    put_json("of", fr_key_users(k, users, sizeof users), ", ");
+    put_json("meaning", k->meaning, "}");
+}
+
+static const struct form {
+    const char *name, *begin, *between, *end;
+    void (*print)(const fr_key *k);
+} forms[] = {
+    {"table", "", "", "", as_table},
+    {"markdown", "| key | value | default | meaning | of |\n|---|---|---|---|---|\n", "", "",
+     as_markdown},
+    {"json", "[", ",\n ", "]\n", as_json},
+};
+
+int cli_print_keys(const char *prefix, const char *format)
+{
+    int n = 0;
+    const struct form *form = forms, *end = forms + sizeof forms / sizeof *forms;
+    const fr_key *k;
+    while (form < end && strcmp(form->name, format) != 0) form++;
+    if (form == end) return cli_refuse("forerun keys: --format: expected table, markdown or json");
+    for (int i = 0; (k = fr_key_at(i)); i++) {
+        if (!starts(k->path, prefix)) continue;
+        printf("%s", n++ ? form->between : form->begin);
+        form->print(k);
+    }
+    if (n == 0)
+        return cli_refuse("forerun keys: no key begins with '%s' (forerun keys lists all)", prefix);
+    printf("%s", form->end);
+    return 0;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    const char *prefix, *format = "table";
+    const cli_option options[] = {
+        {"format", "table|markdown|json", "how to print them (table)", CLI_TEXT, &format},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &prefix);
+    return code >= 0 ? code : cli_print_keys(prefix ? prefix : "", format);
+}
+
+const cli_verb cli_keys = {
+    .name = "keys",
+    .usage = "keys [KEY] [--format table|markdown|json]",
+    .summary = "every key of a config: what it means, takes, and is by default",
+    .text = "KEY is a key or the beginning of some: forerun keys train.optimizer. Keys of cluster\n"
+            "files begin with cluster:.\n",
+    .argument = "KEY",
+    .run = run,
+};

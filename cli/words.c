@@ -1,0 +1,81 @@
+/* words.c -- names that arguments may have, from the registries. */
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Names of a registry: name i, NULL after the last. */
+#define NAMES(function, list) \
+    static const char *function(int i) { return (list)[i] ? (list)[i]->name : NULL; }
+NAMES(model_at, fr_model_list())
+NAMES(planner_at, fr_planner_list())
+NAMES(transport_at, fr_transport_list())
+NAMES(verb_at, cli_verbs())
+
+/* `forerun schedule` takes generators as well as methods. */
+static const char *method_at(int i)
+{
+    for (const fr_method *const *m = fr_method_list(); *m; m++)
+        if (i-- == 0) return (*m)->name;
+    for (const fr_generator *const *g = fr_generator_list(); *g; g++)
+        if (!fr_method_find((*g)->name) && i-- == 0) return (*g)->name;
+    return NULL;
+}
+
+/* Each path once: rows of one path stand together or not, and are few. */
+static const char *key_at(int i)
+{
+    const fr_key *k;
+    for (int at = 0; (k = fr_key_at(at)); at++) {
+        bool is_first = true;
+        for (int before = 0; before < at && is_first; before++)
+            is_first = strcmp(fr_key_at(before)->path, k->path) != 0;
+        if (is_first && i-- == 0) return k->path;
+    }
+    return NULL;
+}
+
+static const struct source {
+    const char *value;
+    words_kind kind;
+    const char *(*at)(int i);
+} sources[] = {
+    {"FILE", WORDS_FILE, NULL},
+    {"PATH", WORDS_FILE, NULL},
+    {"CONFIG", WORDS_CONFIG, NULL},
+    {"DIR", WORDS_FOLDER, NULL},
+    {"KEY=VALUE", WORDS_KEY, NULL},
+    {"METHOD", WORDS_LIST, method_at},
+    {"MODEL", WORDS_LIST, model_at},
+    {"PLANNER", WORDS_LIST, planner_at},
+    {"TRANSPORT", WORDS_LIST, transport_at},
+    {"KEY", WORDS_LIST, key_at},
+    {"VERB", WORDS_LIST, verb_at},
+};
+
+static const struct source *find(const char *value)
+{
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (strcmp(sources[i].value, value) == 0) return &sources[i];
+    return NULL;
+}
+
+words_kind words_kind_of(const char *value)
+{
+    const struct source *s = value ? find(value) : NULL;
+    if (s) return s->kind;
+    return value && strchr(value, '|') ? WORDS_LIST : WORDS_ANY;
+}
+
+bool words_at(const char *value, int i, char *text, size_t room)
+{
+    const struct source *s = find(value);
+    if (s) {
+        const char *name = s->at ? s->at(i) : NULL;
+        if (name) snprintf(text, room, "%s", name);
+        return name != NULL;
+    }
+    while (value && i-- > 0) value = strchr(value, '|') ? strchr(value, '|') + 1 : NULL;
+    if (value) snprintf(text, room, "%.*s", (int)strcspn(value, "|"), value);
+    return value != NULL;
+}

@@ -1,0 +1,97 @@
+/* keys.c -- the keys of `model:`: sizes of models by name, and nodes written out. */
+#include "io/key.h"
+#include "models/build.h"
+
+FR_NAMES(model_name, fr_model_list)
+FR_WORDS(dtype_name, "float", "int")
+FR_WORDS(init_name, "default", "zeros", "ones", "normal", "uniform", "he_out", "lecun")
+
+static const char *operator_name(int i)
+{
+    return i < FR_OPERATOR_COUNT ? fr_operator_name((fr_operator)i) : NULL;
+}
+
+#define BY_MODEL "(the data's, else the model's)"
+#define OWN "(the model's)"
+
+static const fr_key keys[] = {
+    FR_TEXT("model.name", "(required; of nodes: custom)", "the model", .choice = model_name),
+    FR_TEXT("model.file", NULL,
+            "a file with nodes (and ties), instead of a model by name; a relative path counts from "
+            "the config's folder"),
+    FR_INT("model.inputs", BY_MODEL, 1, INT32_MAX, "numbers in a sample"),
+    FR_INT("model.depth", OWN, 1, 10000, "hidden layers"),
+    FR_INT("model.width", OWN, 1, INT32_MAX / 4,
+           "units of a layer; cnn: channels of the first one"),
+    FR_INT("model.classes", BY_MODEL, 1, INT32_MAX, "classes to tell apart"),
+    FR_INT("model.layers", OWN, 1, 10000, "blocks, or recurrent layers"),
+    FR_INT("model.heads", OWN, 1, INT32_MAX, "attention heads; they divide width"),
+    FR_INT("model.context", BY_MODEL, 1, INT32_MAX, "tokens of a sample"),
+    FR_INT("model.vocab", BY_MODEL, 1, INT32_MAX, "different tokens"),
+    FR_INT("model.projection", OWN, 1, INT32_MAX / 4, "units that a layer hands on"),
+    FR_INT("model.channels", BY_MODEL, 1, INT32_MAX, "colours of an image"),
+    FR_INT("model.image", BY_MODEL, 1, INT32_MAX, "height and width of an image"),
+    FR_REAL("model.dropout", OWN, 0, 0.99, "share of activations set to zero in training"),
+    FR_REAL("model.label_smoothing", "0", 0, 0.99, "share of the target spread over all classes"),
+    FR_REAL("model.width_factor", "1", 0.001, 64,
+            "times every channel count of the published network"),
+    FR_BOOL("model.tied", "false", "the last layer uses the weights of the embedding"),
+    FR_BOOL("model.batch_norm", "false", "batch normalisation after each convolution"),
+    FR_ITEMS("model.nodes", NULL,
+             "the network written out, node by node, instead of a model by name"),
+    FR_ITEMS("model.ties", NULL, "parameters that are one with others", .of = "nodes"),
+    FR_TEXT("model.ties[].param", "", "the parameter that has none of its own", .of = "nodes"),
+    FR_TEXT("model.ties[].owner", "", "the one it takes", .of = "nodes"),
+    FR_TEXT("model.nodes[].name", "", "of the node; its parameters are called after it"),
+    FR_TEXT("model.nodes[].op", "", "operator", .choice = operator_name),
+    FR_TEXTS("model.nodes[].inputs", "(the node before)", "names of the nodes it reads"),
+    FR_INTS("model.nodes[].shape", NULL, "of a sample, without the batch", .of = "input"),
+    FR_TEXT("model.nodes[].dtype", "float", "of a sample", .choice = dtype_name, .of = "input"),
+    FR_INT("model.nodes[].out", "", 1, INT32_MAX, "units or channels of the output",
+           .of = "linear, conv2d"),
+    FR_BOOL("model.nodes[].bias", "true", "add a bias", .of = "linear, conv2d"),
+    FR_INTS("model.nodes[].kernel", "", "window: one number, or [height, width]",
+            .of = "conv2d, max_pool, avg_pool"),
+    FR_INTS("model.nodes[].stride", NULL, "of the window (conv2d: 1; pools: the kernel)",
+            .of = "conv2d, max_pool, avg_pool"),
+    FR_INTS("model.nodes[].pad", NULL, "zeros around the image (0)",
+            .of = "conv2d, max_pool, avg_pool"),
+    FR_INT("model.nodes[].groups", NULL, 1, INT32_MAX, "groups of channels that do not mix (1)",
+           .of = "conv2d"),
+    FR_REAL("model.nodes[].eps", NULL, 1e-12, 1, "added to the variance (1e-05)",
+            .of = "batch_norm, layer_norm"),
+    FR_REAL("model.nodes[].momentum", NULL, 1e-6, 1,
+            "share of a micro-batch in the running statistics (0.1)", .of = "batch_norm"),
+    FR_REAL("model.nodes[].p", "", 0, 0.99, "share that is dropped",
+            .of = "dropout, alpha_dropout"),
+    FR_BOOL("model.nodes[].count_valid", "false",
+            "the mean is over pixels of the image only, not its padding", .of = "avg_pool"),
+    FR_INT("model.nodes[].vocab", "", 1, INT32_MAX, "different tokens", .of = "embedding"),
+    FR_INT("model.nodes[].width", "", 1, INT32_MAX, "numbers of a token", .of = "embedding"),
+    FR_INT("model.nodes[].positions", NULL, 1, INT32_MAX,
+           "tokens that get a learned position added (none)", .of = "embedding"),
+    FR_INT("model.nodes[].heads", "", 1, INT32_MAX, "attention heads",
+           .of = "attention, cross_attention"),
+    FR_BOOL("model.nodes[].causal", "false", "a token sees itself and what is before it",
+            .of = "attention"),
+    FR_INT("model.nodes[].hidden", "", 1, INT32_MAX, "units of the cell", .of = "lstm"),
+    FR_INT("model.nodes[].projection", NULL, 1, INT32_MAX, "units that it hands on (hidden)",
+           .of = "lstm"),
+    FR_INT("model.nodes[].axis", "0", 0, FR_MAX_DIMS - 1, "that is joined, without the batch",
+           .of = "concat"),
+    FR_INT("model.nodes[].from", "0", 0, INT32_MAX, "first item of axis 0 that is kept",
+           .of = "slice"),
+    FR_INT("model.nodes[].to", "", 1, INT32_MAX, "item after the last", .of = "slice"),
+    FR_REAL("model.nodes[].label_smoothing", NULL, 0, 0.99,
+            "share of the target spread over all classes (0)", .of = "cross_entropy"),
+    FR_INT("model.nodes[].ignore_index", NULL, INT32_MIN, INT32_MAX, "target that does not count",
+           .of = "cross_entropy"),
+    FR_TEXT("model.nodes[].init", "default", "first values of its weights", .choice = init_name,
+            .of = "linear, conv2d, embedding, lstm"),
+    FR_REAL("model.nodes[].init_scale", NULL, 0, 1e6,
+            "standard deviation of init: normal, bound of init: uniform",
+            .of = "linear, conv2d, embedding, lstm"),
+    FR_KEY_END,
+};
+
+const fr_key *fr_model_keys(void) { return keys; }

@@ -1,0 +1,17 @@
+/* page.h -- the page of the report as one text, made of page/ when the library is built (page/
+ * embed.cmake). As it is, it is the live page: its data are null. */
+#ifndef FR_REPORT_PAGE_H
+#define FR_REPORT_PAGE_H
+
+#include <stddef.h>
+
+typedef struct fr_page {
+    const char *text; /* (bytes), and a zero */
+    size_t bytes;
+    size_t title, title_end; /* what is between <title> and </title> */
+    size_t data, data_end;   /* the null in the script of the data */
+} fr_page;
+
+extern const fr_page fr__page;
+
+#endif

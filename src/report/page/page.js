@@ -1,0 +1,2 @@
+"use strict";
+document.getElementById("raw").textContent = document.getElementById("data").textContent;
