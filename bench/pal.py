@@ -92,11 +92,12 @@ def step_times(a, m, folder):
 
     def simulate(method, stages, replicas, micro, devices):
         text, _ = harness.run(
-            [a.forerun, "simulate", config, "--cluster", a.cluster, "--profile", profile,
+            [a.forerun, "simulate", config, "--profile", profile,
              "--batches", "12", "--json"] + harness.sets(
                  {"parallel.method": method, "parallel.stages": stages,
                   "parallel.replicas": replicas, "train.batch": replicas * m["batch"],
-                  "train.micro": replicas * micro, "parallel.devices": json.dumps(devices)}))
+                  "train.micro": replicas * micro, "parallel.devices": devices,
+                  "parallel.cluster": os.path.abspath(a.cluster)}))
         return json.loads(text)["s_per_batch"]
 
     def hybrid_s(n):
