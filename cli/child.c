@@ -77,9 +77,12 @@ _Noreturn static void become(const cli_guard *g, const char *const *command, pid
     int nothing = open("/dev/null", O_RDONLY);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     if (nothing > STDIN_FILENO) close(nothing);
+    int log = g->log ? open(g->log, O_WRONLY | O_CREAT | O_APPEND, 0666) : -1;
+    if (log >= 0) dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
+    if (log > STDERR_FILENO) close(log);
     sigprocmask(SIG_SETMASK, &g->before, NULL);
     execvp(command[0], arguments.out);
-    fprintf(stderr, "forerun launch: cannot start %s: %s%s\n", command[0], strerror(errno),
+    fprintf(stderr, "forerun: cannot start %s: %s%s\n", command[0], strerror(errno),
             errno == ENOENT ? "; it comes with Open MPI (Debian: openmpi-bin), --mpirun says where "
                               "it is"
                             : "");
@@ -92,12 +95,13 @@ int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal)
     double kill_s = 0; /* when patience ends; 0: not asked twice */
     pid_t parent = getpid(), child = fork();
     if (child < 0) {
-        fprintf(stderr, "forerun launch: no process can be started: %s\n", strerror(errno));
+        fprintf(stderr, "forerun: no process can be started: %s\n", strerror(errno));
         return 1;
     }
     if (child == 0) become(g, command, parent);
     while (waitpid(child, &status, WNOHANG) == 0) {
-        take_signal(g, kill_s > 0 ? 0.2 : 60);
+        take_signal(g, kill_s > 0 || g->tick ? 0.2 : 60);
+        if (g->tick) g->tick(g->user);
         if (kill_s > 0 && now_s() > kill_s) kill(child, SIGKILL);
         if (g->n_asked == n_told) continue;
         n_told = g->n_asked;

@@ -26,11 +26,14 @@ typedef struct cli_verb {
     X(profile)       \
     X(plan)          \
     X(simulate)      \
+    X(report)        \
     X(efficiency)    \
+    X(compare)       \
     X(models)        \
     X(methods)       \
     X(keys)          \
     X(completion)    \
+    X(reference)     \
     X(info)
 #define CLI_DECLARE(name) extern const cli_verb cli_##name;
 CLI_VERBS(CLI_DECLARE)
@@ -77,6 +80,9 @@ typedef struct cli_train_args {
 int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
                     cli_train_args *a);
 
+/* report.html of a run whose folder is whole: a warning if it cannot be had (cmd_report.c). */
+bool cli_leave_report(const char *folder);
+
 /* The name nearest to a mistyped one, or NULL if none is near; names end with NULL. */
 const char *cli_nearest(const char *typed, const char *const *names);
 
@@ -105,6 +111,9 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
 typedef struct cli_guard {
     sigset_t before; /* signals blocked when it began: the child's */
     int n_asked;     /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
+    const char *log; /* file that the child's output is put behind; NULL: where ours goes */
+    void (*tick)(void *user); /* called now and then while a child runs; NULL: never */
+    void *user;
 } cli_guard;
 void cli_guard_begin(cli_guard *g);
 /* Runs a command and waits for it: its exit code, 128 + n if signal n killed it, 2 (and a line of

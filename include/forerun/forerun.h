@@ -4,6 +4,7 @@
 
 #include <forerun/backend.h>
 #include <forerun/base.h>
+#include <forerun/compare.h>
 #include <forerun/cost.h>
 #include <forerun/data.h>
 #include <forerun/efficiency.h>

@@ -45,6 +45,9 @@ typedef struct fr_model {
 const fr_model *const *fr_model_list(void); /* NULL-terminated */
 const fr_model *fr_model_find(const char *name);
 
+/* What a size is unless config or data say, as text: returns `text`. "" : the model has no such
+ * key. */
+const char *fr_model_default(const fr_model *model, const char *key, char *text, size_t room);
 const fr_key *fr_model_keys(void); /* of its section, ended by a NULL path */
 
 /* Defaults filled in, checked, built and finished. On FR_OK the caller owns *out. */

@@ -16,6 +16,7 @@ typedef struct fr_report_options {
     const char *compare; /* compare.json that belongs to the runs; NULL: none */
     int max_points;      /* of a curve; more mini-batches than that are put together. 0: 1,000 */
     int max_events;      /* of all timelines together; the first ones are kept. 0: 60,000 */
+    bool live;           /* the run goes on, so what an earlier summary says is not of it */
 } fr_report_options;
 
 /* folders: of runs (or of a comparison: all runs of it). o may be NULL. The file is replaced as a

@@ -24,6 +24,15 @@ typedef struct fr_method {
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
 const fr_method *fr_method_find(const char *name);
 
+/* What a run's folder may hold; NULL name: the end. */
+typedef struct fr_run_file {
+    const char *name;   /* N, K, *: numbers and the like */
+    const char *writer; /* verb */
+    const char *when;   /* key or option that asks for it or leaves it out; NULL: always there */
+    const char *about;
+} fr_run_file;
+const fr_run_file *fr_run_files(void);
+
 /* Key i of all that a config (and a cluster file) may have, NULL after the last. One path may have
  * several, of different users. */
 const fr_key *fr_key_at(int i);
@@ -66,7 +75,8 @@ typedef struct fr_run_result {
     double samples_per_s, wall_s;
     double stolen; /* share of the processors' time that the host of a virtual machine took */
     char weights_sha256[65];
-    char out[4096];
+    char out[4096];    /* "": the run did not come so far as to open it */
+    bool wants_report; /* run.report: the caller, who has report.h, may leave one there */
 } fr_run_result;
 
 /* Train as the config says. *result (may be NULL) is filled as far as the run came. */
@@ -102,6 +112,9 @@ void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds);
  * are cores), then kept. Of type fr_profile_fn; user: the fr_run_model. */
 fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);
 
+/* A config that begins with a comment that begins with this is a plan; runs of it keep the comment.
+ */
+#define FR_PLAN_MARK "A plan by `forerun plan"
 /* The config as `o` resolves it, o->sets included, as a file that `train` runs from any folder;
  * comment: lines for its top, without #. */
 fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *comment,

@@ -11,7 +11,9 @@
 
 static void put(fr_json *j, const char *text, size_t n)
 {
-    if (j->file) {
+    if (j->write) {
+        if (!j->failed && !j->write(j->user, text, n)) j->failed = true;
+    } else if (j->file) {
         if (!j->failed && fwrite(text, 1, n, j->file) != n) j->failed = true;
     } else if (j->bytes + n < j->room) {
         memcpy(j->buffer + j->bytes, text, n);
@@ -97,6 +99,11 @@ void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent)
     start(j, (fr_json){.buffer = buffer, .room = room, .indent = indent});
 }
 
+void fr__json_to(fr_json *j, bool (*write)(void *user, const char *text, size_t n), void *user)
+{
+    start(j, (fr_json){.write = write, .user = user});
+}
+
 void fr__json_object(fr_json *j, const char *key) { open_level(j, key, false); }
 
 void fr__json_list(fr_json *j, const char *key) { open_level(j, key, true); }
@@ -159,6 +166,12 @@ void fr__json_text(fr_json *j, const char *key, const char *text)
 }
 
 void fr__json_null(fr_json *j, const char *key) { fr__json_text(j, key, NULL); }
+
+void fr__json_raw(fr_json *j, const char *key, const char *json, size_t bytes)
+{
+    before(j, key);
+    put(j, json, bytes);
+}
 
 bool fr__json_finish(fr_json *j)
 {

@@ -22,6 +22,8 @@ typedef struct fr_json {
     FILE *file;   /* or NULL: */
     char *buffer; /* (room), always ended by a zero */
     size_t room, bytes;
+    bool (*write)(void *user, const char *text, size_t n); /* takes the place of both */
+    void *user;
     int indent; /* blanks per level; 0: all on one line */
     int depth;
     bool is_list[FR_JSON_DEPTH + 1], has_items[FR_JSON_DEPTH + 1];
@@ -33,6 +35,10 @@ void fr__json_to_file(fr_json *j, FILE *file, int indent);
 /* The text is j->bytes long, without a newline at the end. Too little room fails, and then j->bytes
  * is what would have been needed (room for one more byte, the zero). */
 void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent);
+
+/* `write` takes the text piece by piece, a character of a text never in two, and says whether it
+ * could. */
+void fr__json_to(fr_json *j, bool (*write)(void *user, const char *text, size_t n), void *user);
 
 void fr__json_object(fr_json *j, const char *key);
 void fr__json_list(fr_json *j, const char *key);
@@ -48,6 +54,8 @@ void fr__json_bool(fr_json *j, const char *key, bool value);
 /* NULL becomes null; bytes that are not UTF-8 become U+FFFD. */
 void fr__json_text(fr_json *j, const char *key, const char *text);
 void fr__json_null(fr_json *j, const char *key);
+/* A value that is JSON already, as it stands. */
+void fr__json_raw(fr_json *j, const char *key, const char *json, size_t bytes);
 
 /* True if one whole value was written and everything arrived. */
 bool fr__json_finish(fr_json *j);

@@ -46,6 +46,6 @@ const fr_model fr__model_alexnet = {
     .summary = "AlexNet: five convolutions and three linear layers",
     .input = FR_MODEL_IMAGE,
     .keys = keys,
-    .defaults = &(fr_model_options){.classes = 1000, .image = 224, .channels = 3, .dropout = -1},
+    .defaults = &(fr_model_options){.classes = 1000, .image = 224, .channels = 3, .dropout = 0.5},
     .build = alexnet_build,
 };

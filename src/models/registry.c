@@ -2,6 +2,7 @@
  * nodes before it, the loss after it. */
 #include "models/build.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const fr_model *const models[] = {
@@ -66,6 +67,32 @@ void fr__options_fill(fr_model_options *o, const fr_model_options *from)
         memcpy(&size, field(o, &options[i]), sizeof size);
         if (size == 0) memcpy((char *)o + options[i].offset, field(from, &options[i]), sizeof size);
     }
+}
+
+const char *fr_model_default(const fr_model *model, const char *key, char *text, size_t room)
+{
+    const fr_option *k = fr__option_find(key);
+    fr_model_options o = *model->defaults;
+    int64_t size;
+    double value;
+    bool flag;
+    text[0] = '\0';
+    if (o.width_factor == 0) o.width_factor = 1;
+    if (!k) return text;
+    if (k->kind == FR_OPTION_SIZE) {
+        memcpy(&size, field(&o, k), sizeof size);
+        snprintf(text, room, "%lld", (long long)size);
+    } else if (k->kind == FR_OPTION_REAL) {
+        memcpy(&value, field(&o, k), sizeof value);
+        if (value < 0)
+            snprintf(text, room, "by image size");
+        else
+            snprintf(text, room, "%g", value);
+    } else {
+        memcpy(&flag, field(&o, k), sizeof flag);
+        snprintf(text, room, "%s", flag ? "true" : "false");
+    }
+    return text;
 }
 
 fr_status fr__options_check(fr_ctx *ctx, const char *model, const fr_model_options *o)

@@ -4,6 +4,7 @@
  * A key that the chosen one does not use is never asked for, so fr_conf_finish refuses it. */
 #include "train/settings.h"
 
+#include "io/conf.h"
 #include "io/json.h"
 
 #include <float.h>
@@ -186,6 +187,7 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     FR_TRY(fr_conf_bool(c, "predict", true, &s->predicts));
     FR_TRY(fr_conf_bool(c, "csv", true, &s->csv));
     FR_TRY(fr_conf_bool(c, "tensorboard", true, &s->tensorboard));
+    FR_TRY(fr_conf_bool(c, "report", true, &s->report));
     return read_watch(c, s);
 }
 
@@ -193,6 +195,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
 {
     fr_conf *train, *parallel, *run;
     memset(s, 0, sizeof *s);
+    fr__conf_drop(root, "compare"); /* of many runs, not of this one */
     FR_TRY(fr_conf_section(root, "train", &train));
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(fr_conf_section(root, "run", &run));

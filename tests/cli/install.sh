@@ -19,6 +19,7 @@ for path in bash-completion/completions/forerun zsh/site-functions/_forerun \
     fish/vendor_completions.d/forerun.fish; do
     grep -q 'completion of forerun' "$share/$path" || fail "$share/$path is not installed"
 done
+cmp "$2/docs/forerun.1" "$share/man/man1/forerun.1" || fail "the man page is not installed"
 for header in "$2"/include/forerun/*.h; do
     cmp "$header" "$top$prefix/include/forerun/${header##*/}" || fail "header not installed"
 done

@@ -1,0 +1,315 @@
+/* cmd_compare.c -- forerun compare: runs the cases of a comparison one after the other, each as a
+ * process of its own, and shows one table. */
+#include "cli.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_WORDS = 32 };
+
+typedef struct session {
+    fr_compare_options o;
+    cli_list sets;
+    const char *format;
+    bool is_quiet, keeps_going, is_tty;
+    fr_ctx *ctx;
+    fr_compare *compare;
+    fr_compare_job job;
+    cli_guard guard;
+    char self[4096];
+    double begin_s; /* of the job */
+    int width;      /* of the line in place on a terminal */
+} session;
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* --- progress --------------------------------------------------------------------------------- */
+
+/* "1:02:03", "2:03", "0:03" */
+static const char *clock_text(double seconds, char *text, size_t room)
+{
+    long long s = seconds > 0 && seconds < 1e9 ? (long long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(text, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, room, "%lld:%02lld", s / 60, s % 60);
+    return text;
+}
+
+static const char *duration(double seconds, char *text, size_t room)
+{
+    if (seconds >= 60) return clock_text(seconds, text, room);
+    snprintf(text, room, "%.1f s", seconds);
+    return text;
+}
+
+/* On a terminal one line is written over; what must stay gets a line of its own. */
+static void show(session *s, bool stays, const char *line)
+{
+    struct winsize size = {0};
+    int n = (int)strlen(line);
+    if (s->is_quiet) return;
+    if (s->is_tty && !stays && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
+        n >= size.ws_col)
+        n = size.ws_col - 1;
+    if (s->is_tty)
+        fprintf(stderr, "\r%-*.*s%s", s->width > n ? s->width : n, n, line, stays ? "\n" : "");
+    else
+        fprintf(stderr, "%s\n", line);
+    s->width = stays ? 0 : n;
+    fflush(stderr);
+}
+
+/* A number of the last whole line of metrics.jsonl, whose keys are ours. */
+static double number_in(const char *line, const char *key)
+{
+    char quoted[40];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    const char *at = strstr(line, quoted);
+    return at ? strtod(at + strlen(quoted), NULL) : NAN;
+}
+
+static bool read_last_line(const char *folder, char line[1024])
+{
+    char path[4200], tail[1024];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    if (fseek(f, -(long)(sizeof tail - 1), SEEK_END) != 0) rewind(f);
+    size_t n = fread(tail, 1, sizeof tail - 1, f);
+    fclose(f);
+    while (n && tail[n - 1] != '\n') n--;
+    if (!n) return false;
+    tail[n - 1] = '\0';
+    const char *begin = strrchr(tail, '\n');
+    snprintf(line, 1024, "%s", begin ? begin + 1 : tail);
+    return line[0] == '{';
+}
+
+/* What the child is at, by what it has written; its own words go to its log. */
+static void on_tick(void *user)
+{
+    session *s = user;
+    char line[1024], text[400], rate[32], a[32], b[32];
+    if (!s->is_tty || s->is_quiet || s->guard.n_asked) return;
+    int n = snprintf(text, sizeof text, "[%d/%d] %s", s->job.number, s->job.n_runs, s->job.name);
+    double spent = now_s() - s->begin_s;
+    if (read_last_line(s->job.folder, line)) {
+        double step = number_in(line, "step"), elapsed = number_in(line, "elapsed_s");
+        double left = step > 0 ? elapsed / step * ((double)s->job.n_steps - step) : NAN;
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "  step %.0f/%lld  loss %.4f  %s samples/s  %s, left %s", step,
+                      (long long)s->job.n_steps, number_in(line, "loss"),
+                      cli_short(number_in(line, "samples_per_s"), rate, sizeof rate),
+                      clock_text(spent, a, sizeof a), clock_text(left, b, sizeof b));
+        if (!isnan(s->job.later_s))
+            snprintf(text + n, sizeof text - (size_t)n, "  (all: %s)",
+                     clock_text(left + s->job.later_s, a, sizeof a));
+    } else {
+        snprintf(text + n, sizeof text - (size_t)n, "  starting  %s",
+                 clock_text(spent, a, sizeof a));
+    }
+    show(s, false, text);
+}
+
+/* --- one run ---------------------------------------------------------------------------------- */
+
+/* What the child said last, if it was an error. */
+static void tell_error(session *s, int code)
+{
+    char line[2048], error[2048] = "";
+    FILE *f = fopen(s->job.log, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "forerun", 7) == 0 && !strstr(line, ": warning: "))
+            memcpy(error, line, sizeof error);
+    if (f) fclose(f);
+    error[strcspn(error, "\n")] = '\0';
+    if (code > 128)
+        fprintf(stderr, "forerun compare: %s: killed by signal %d", s->job.name, code - 128);
+    else
+        fprintf(stderr, "forerun compare: %s: exit code %d: %s", s->job.name, code, error);
+    fprintf(stderr, " (%s)\n", s->job.log);
+}
+
+/* A run whose comparison was killed ends by itself, with a checkpoint; until then it has the
+ * folder. */
+static void wait_for_folder(session *s)
+{
+    int folder = open(s->job.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return;
+    for (int i = 0; i < 600 && flock(folder, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (i == 10) show(s, true, "waiting for a run of an earlier comparison to end");
+        if (!cli_guard_sleep(&s->guard, 0.1)) break;
+    }
+    close(folder);
+}
+
+static int run_child(session *s)
+{
+    const char *words[MAX_WORDS + 1];
+    int n = 0;
+    words[n++] = s->self;
+    for (const char *const *w = s->job.command; *w && n < MAX_WORDS; w++) words[n++] = *w;
+    words[n] = NULL;
+    wait_for_folder(s);
+    if (s->guard.n_asked) return fr_status_exit_code(FR_INTERRUPTED);
+    s->guard.log = s->job.log;
+    s->guard.tick = on_tick, s->guard.user = s;
+    int code = cli_guard_run(&s->guard, words, SIGINT);
+    return s->guard.n_asked && code > 4 ? fr_status_exit_code(FR_INTERRUPTED) : code;
+}
+
+/* FR_INTERRUPTED, or FR_IO: a run failed and those after it are not to be tried. */
+static fr_status run_job(session *s)
+{
+    int code = 0;
+    char text[512], time[32];
+    fr_compare_outcome outcome;
+    s->begin_s = now_s();
+    if (s->job.is_simulated)
+        FR_TRY(fr_compare_simulate(s->compare));
+    else
+        code = run_child(s);
+    FR_TRY(fr_compare_over(s->compare, code, &outcome));
+    snprintf(text, sizeof text, "[%d/%d] %s: %s%s after %s%s%s", s->job.number, s->job.n_runs,
+             s->job.name, s->job.is_resumed ? "resumed, " : "", outcome.status,
+             duration(now_s() - s->begin_s, time, sizeof time), outcome.text[0] ? ": " : "",
+             outcome.text);
+    show(s, true, text);
+    if (s->guard.n_asked || code == fr_status_exit_code(FR_INTERRUPTED)) return FR_INTERRUPTED;
+    if (strcmp(outcome.status, "failed") != 0) return FR_OK;
+    tell_error(s, code);
+    return s->keeps_going ? FR_OK : FR_IO;
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static void tell_start(session *s)
+{
+    char text[4300];
+    int n_over, n = fr_compare_n_runs(s->compare, &n_over);
+    snprintf(text, sizeof text, "%s: %d run%s%s in %s", fr_compare_title(s->compare), n,
+             n == 1 ? "" : "s", n_over ? ", some done before," : "", fr_compare_out(s->compare));
+    show(s, true, text);
+}
+
+static fr_status run_all(session *s)
+{
+    tell_start(s);
+    for (;;) {
+        FR_TRY(fr_compare_next(s->compare, &s->job));
+        if (!s->job.name) return FR_OK;
+        if (s->guard.n_asked) return FR_INTERRUPTED;
+        FR_TRY(run_job(s));
+    }
+}
+
+static fr_status print(session *s)
+{
+    const char *text;
+    bool is_table = strcmp(s->format, "table") == 0;
+    FR_TRY(fr_compare_text(s->compare, s->format, &text));
+    fputs(text, stdout);
+    if (!is_table) return FR_OK;
+    FR_TRY(fr_compare_words(s->compare, &text));
+    fputs(text, stdout);
+    return FR_OK;
+}
+
+static int finish(session *s, fr_status status)
+{
+    int n_over = 0, n = fr_compare_n_runs(s->compare, &n_over);
+    int n_failed = fr_compare_n_failed(s->compare);
+    bool is_own = status != FR_OK && fr_ctx_status(s->ctx) != FR_OK; /* told by cli_finish */
+    if (!is_own) {
+        fr_status shown = print(s);
+        if (status == FR_OK) status = shown;
+    }
+    fr_compare_close(s->compare);
+    if (is_own || fr_ctx_status(s->ctx) != FR_OK) return cli_finish(s->ctx, status);
+    fr_ctx_free(s->ctx);
+    if (status == FR_INTERRUPTED)
+        fprintf(stderr,
+                "forerun compare: interrupted, %d of %d runs are over; the same command "
+                "goes on\n",
+                n_over, n);
+    else if (n_failed)
+        fprintf(stderr, "forerun compare: %d run%s failed; the same command tries again\n",
+                n_failed, n_failed > 1 ? "s" : "");
+    return n_failed && status != FR_INTERRUPTED ? 1 : fr_status_exit_code(status);
+}
+
+static int check(const session *s)
+{
+    static const char *const formats[] = {"table", "markdown", "csv", "json"};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        is_known |= strcmp(formats[i], s->format) == 0;
+    if (!s->o.config) return cli_refuse("forerun compare: which config? (forerun help compare)");
+    if (!is_known)
+        return cli_refuse("forerun compare: --format %s: there are table, markdown, csv and json",
+                          s->format);
+    if (s->o.seeds < 0) return cli_refuse("forerun compare: --seeds counts from 1");
+    return -1;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static session s = {.format = "table"};
+    bool want_json = false;
+    const cli_option options[] = {
+        {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, &s.o.methods},
+        {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_INT, &s.o.seeds},
+        {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, &s.o.out},
+        {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
+         CLI_LIST, &s.sets},
+        {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, &s.o.columns},
+        {"format", "NAME", "table, markdown, csv or json", CLI_TEXT, &s.format},
+        {"json", NULL, "the same as --format json", CLI_FLAG, &want_json},
+        {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
+         &s.keeps_going},
+        {"force", NULL, "run again what was run with other settings", CLI_FLAG, &s.o.force},
+        {"quiet", NULL, "no progress, errors and the table only", CLI_FLAG, &s.is_quiet},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &s.o.config);
+    if (want_json) s.format = "json";
+    if (code < 0) code = check(&s);
+    if (code >= 0) return code;
+    s.o.n_sets = s.sets.n, s.o.sets = s.sets.at;
+    s.is_tty = isatty(STDERR_FILENO) == 1;
+    s.ctx = cli_context(s.is_quiet);
+    ssize_t n = readlink("/proc/self/exe", s.self, sizeof s.self - 1);
+    fr_status status = n > 0 ? FR_OK : fr_fail(s.ctx, FR_IO, "/proc/self/exe cannot be read");
+    cli_guard_begin(&s.guard);
+    if (status == FR_OK) status = fr_compare_open(s.ctx, &s.o, &s.compare);
+    if (status != FR_OK) return cli_finish(s.ctx, status);
+    return finish(&s, run_all(&s));
+}
+
+const cli_verb cli_compare = {
+    .name = "compare",
+    .usage = "compare CONFIG [--methods A,B,C] [--seeds K] [--out DIR] [--set KEY=VALUE]...\n"
+             "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
+             "[--quiet]",
+    .summary = "train in several ways, on the same data and seeds, and show one table",
+    .text = "What is compared is in the section `compare` of the config, or named by --methods. "
+            "Runs take\n"
+            "turns, so that noise meets all alike; each is a process of its own with a folder of "
+            "its own\n"
+            "below DIR. Interrupted or killed, the same command goes on where it was. DIR gets\n"
+            "compare.json and report.html. See docs/compare.md.\n",
+    .run = run,
+};

@@ -1,0 +1,297 @@
+/* cmd_reference.c -- forerun reference: every command, key, name, file and exit code, from the
+ * tables that the program itself goes by. docs/reference.md and the man page are its output. */
+#include "cli.h"
+#include "doc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROOM = 640 };
+
+#define HEADS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* --- commands --------------------------------------------------------------------------------- */
+
+static void write_verb(const doc *d, const cli_verb *v)
+{
+    static const char *const heads[] = {"option", "meaning", NULL};
+    cli_option options[CLI_MAX_OPTIONS];
+    char usage[1024], name[96];
+    cli_options(v, options);
+    snprintf(usage, sizeof usage, "forerun %s", v->usage);
+    snprintf(name, sizeof name, "forerun %s", v->name);
+    d->heading(2, name);
+    d->code(usage);
+    d->text(v->summary);
+    if (v->text) d->code(v->text);
+    if (!options->name) return;
+    d->table(heads);
+    for (const cli_option *o = options; o->name; o++) {
+        snprintf(name, sizeof name, "%s%s%s%s", o->name[1] ? "--" : "-", o->name,
+                 o->value ? " " : "", o->value ? o->value : "");
+        d->row(heads, (const char *const[]){name, o->help, NULL});
+    }
+    d->end_table();
+}
+
+static void write_verbs(const doc *d)
+{
+    d->heading(1, "Commands");
+    d->text("Options may stand anywhere; --name VALUE and --name=VALUE are the same. "
+            "forerun --version prints the version, forerun help VERB what stands here.");
+    for (const cli_verb *const *v = cli_verbs(); *v; v++) write_verb(d, *v);
+}
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+static void write_keys(const doc *d, const char *title, const char *about, const char *prefix,
+                       const char *but)
+{
+    static const char *const heads[] = {"key", "meaning", "value", "default", "of", NULL};
+    const fr_key *k;
+    bool has_any = false;
+    for (int i = 0; (k = fr_key_at(i)); i++)
+        has_any |= strncmp(k->path, prefix, strlen(prefix)) == 0;
+    if (!has_any) return;
+    d->heading(2, title);
+    d->text(about);
+    d->table(heads);
+    for (int i = 0; (k = fr_key_at(i)); i++) {
+        char value[ROOM], range[ROOM - 32], users[ROOM];
+        if (strncmp(k->path, prefix, strlen(prefix)) != 0) continue;
+        if (but && strncmp(k->path, but, strlen(but)) == 0) continue;
+        fr_key_range(k, range, sizeof range);
+        bool is_clear = !range[0] || k->kind == FR_KEY_BOOL;
+        snprintf(value, sizeof value, "%s%s%s", fr_key_kind_name(k->kind), is_clear ? "" : ": ",
+                 is_clear ? "" : range);
+        const char *preset = !k->preset ? "none" : k->preset[0] ? k->preset : "required";
+        d->row(heads, (const char *const[]){k->path, k->meaning, value, preset,
+                                            fr_key_users(k, users, sizeof users), NULL});
+    }
+    d->end_table();
+}
+
+static void write_all_keys(const doc *d)
+{
+    d->heading(1, "Keys of a config");
+    d->text("A config is a YAML file. Keys that nobody knows are refused with line and column. "
+            "--set a.b=value replaces one from the command line. forerun keys prints these lists.");
+    write_keys(d, "model", "A model by name and size, or nodes, or a file of nodes.", "model.",
+               "model.nodes[].");
+    write_keys(d, "model.nodes[]", "One node of a network that is written out, and of a file.",
+               "model.nodes[].", NULL);
+    write_keys(d, "data", "What is learned from.", "data.", NULL);
+    write_keys(d, "train", "How it is learned.", "train.", NULL);
+    write_keys(d, "parallel", "How the run is spread over workers and processes.", "parallel.",
+               NULL);
+    write_keys(d, "run", "The run's folder, and what is watched.", "run.", NULL);
+    write_keys(d, "compare", "What forerun compare runs.", "compare.", NULL);
+    write_keys(d, "Cluster files",
+               "A file of its own, which parallel.cluster and --cluster name. Amounts have units: "
+               "16 GB, 12 GB/s, 10 Gbit/s, 5 us, 15 TFLOP/s.",
+               "cluster:", NULL);
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* A list of records with name and summary. */
+#define WRITE_LIST(d, title, about, list)                                                 \
+    do {                                                                                  \
+        static const char *const list_heads[] = {"name", "meaning", NULL};                \
+        (d)->heading(2, title);                                                           \
+        (d)->text(about);                                                                 \
+        (d)->table(list_heads);                                                           \
+        for (int at = 0; (list)[at]; at++)                                                \
+            (d)->row(list_heads,                                                          \
+                     (const char *const[]){(list)[at]->name, (list)[at]->summary, NULL}); \
+        (d)->end_table();                                                                 \
+    } while (0)
+
+static void write_methods(const doc *d)
+{
+    static const char *const heads[] = {"name", "meaning", "schedule", "weights", "replicas", NULL};
+    d->heading(2, "Methods");
+    d->text("parallel.method, and docs/methods has a page on each.");
+    d->table(heads);
+    for (const fr_method *const *m = fr_method_list(); *m; m++)
+        d->row(heads,
+               (const char *const[]){(*m)->name, (*m)->summary, (*m)->generator, (*m)->policy,
+                                     (*m)->sync ? (*m)->sync : fr_sync_list()[0]->name, NULL});
+    d->end_table();
+}
+
+static void write_optimizers(const doc *d)
+{
+    static const char *const heads[] = {"name", "meaning", "keys", "lr", "weight_decay", NULL};
+    d->heading(2, "Optimizers");
+    d->text("train.optimizer.name; lr and weight_decay unless given.");
+    d->table(heads);
+    for (const fr_optimizer *const *o = fr_optim_list(); *o; o++) {
+        char keys[ROOM] = "lr", lr[32], decay[32];
+        fr_optim_options options;
+        (*o)->defaults(&options);
+        for (int i = 0; (*o)->keys[i]; i++) {
+            size_t n = strlen(keys);
+            snprintf(keys + n, sizeof keys - n, ", %s", (*o)->keys[i]);
+        }
+        snprintf(lr, sizeof lr, "%g", options.lr);
+        snprintf(decay, sizeof decay, "%g", options.weight_decay);
+        d->row(heads, (const char *const[]){(*o)->name, (*o)->summary, keys, lr, decay, NULL});
+    }
+    d->end_table();
+}
+
+static void write_models(const doc *d)
+{
+    static const char *const heads[] = {"name", "meaning", "sizes by default", NULL};
+    d->heading(2, "Models");
+    d->text("model.name. Sizes that the data knows (classes, image, vocab) come from there.");
+    d->table(heads);
+    for (const fr_model *const *m = fr_model_list(); *m; m++) {
+        char sizes[ROOM] = "", value[40];
+        for (int i = 0; (*m)->keys[i]; i++) {
+            size_t n = strlen(sizes);
+            snprintf(sizes + n, sizeof sizes - n, "%s%s %s", n ? ", " : "", (*m)->keys[i],
+                     fr_model_default(*m, (*m)->keys[i], value, sizeof value));
+        }
+        d->row(heads, (const char *const[]){(*m)->name, (*m)->summary, sizes, NULL});
+    }
+    d->end_table();
+}
+
+static void write_operators(const doc *d)
+{
+    static const char *const heads[] = {"name", "meaning", NULL};
+    static const char *const about[] = {
+#define FR_X(name, text, what) what,
+        FR_OPERATOR_LIST(FR_X)
+#undef FR_X
+    };
+    d->heading(2, "Operators");
+    d->text("model.nodes[].op: shapes without the batch.");
+    d->table(heads);
+    for (int i = 0; i < FR_OPERATOR_COUNT; i++)
+        d->row(heads, (const char *const[]){fr_operator_name((fr_operator)i), about[i], NULL});
+    d->end_table();
+}
+
+static void write_backends(const doc *d)
+{
+    static const char *const heads[] = {"name", "meaning", NULL};
+    d->heading(2, "Backends");
+    d->text("parallel.backend; the first is the default.");
+    d->table(heads);
+    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
+        d->row(heads, (const char *const[]){fr_backend_name(*b), fr_backend_summary(*b), NULL});
+    d->end_table();
+}
+
+static void write_names(const doc *d)
+{
+    d->heading(1, "Names");
+    d->text("What keys and options may be called.");
+    write_methods(d);
+    WRITE_LIST(d, "Weight policies", "parallel.weights: which weights a pass reads.",
+               fr_policy_list());
+    WRITE_LIST(d, "Schedules", "forerun schedule takes them like methods.", fr_generator_list());
+    WRITE_LIST(d, "Sync rules", "parallel.sync.name: how replicas agree.", fr_sync_list());
+    write_optimizers(d);
+    WRITE_LIST(d, "Learning-rate schedules", "train.schedule.name.", fr_lr_list());
+    write_models(d);
+    write_operators(d);
+    WRITE_LIST(d, "Data sources", "data.name.", fr_data_list());
+    WRITE_LIST(d, "Planners", "forerun plan --planner.", fr_planner_list());
+    write_backends(d);
+    WRITE_LIST(d, "Transports", "parallel.transport, beside auto.", fr_transport_list());
+}
+
+/* --- files, exit codes, environment ----------------------------------------------------------- */
+
+static void write_files(const doc *d)
+{
+    static const char *const heads[] = {"file", "meaning", "written by", "only with", NULL};
+    d->heading(1, "Files of a run");
+    d->text("In the run's folder (run.out, --out). docs/formats.md has what is in them.");
+    d->table(heads);
+    for (const fr_run_file *f = fr_run_files(); f->name; f++)
+        d->row(heads,
+               (const char *const[]){f->name, f->about, f->writer, f->when ? f->when : "", NULL});
+    d->end_table();
+}
+
+static void write_codes(const doc *d)
+{
+    static const char *const heads[] = {"code", "meaning", NULL};
+    d->heading(1, "Exit codes");
+    d->text("An error is one line on stderr: where, what was found, what was expected, what to do. "
+            "Results go to stdout, progress and warnings to stderr.");
+    d->table(heads);
+    static const fr_status all[] = {
+#define FR_X(name, text, code) FR_##name,
+        FR_STATUS_LIST(FR_X)
+#undef FR_X
+    };
+    enum { N = sizeof all / sizeof *all };
+    for (int code = 0; code <= 255; code++) {
+        char number[16], text[ROOM] = "";
+        for (int i = 0; i < N; i++) {
+            size_t n = strlen(text);
+            if (fr_status_exit_code(all[i]) == code)
+                snprintf(text + n, sizeof text - n, "%s%s", n ? ", or " : "",
+                         fr_status_text(all[i]));
+        }
+        snprintf(number, sizeof number, "%d", code);
+        if (text[0]) d->row(heads, (const char *const[]){number, text, NULL});
+    }
+    d->end_table();
+}
+
+static const char *const environment[][2] = {
+    {"COLUMNS", "width of grids and charts where stdout is no terminal"},
+    {"NO_COLOR", "set: no colours"},
+    {"GOMP_SPINCOUNT", "set by forerun, unless it is, so that OpenMP threads soon sleep"},
+    {"OMP_WAIT_POLICY", "set: GOMP_SPINCOUNT is left alone"},
+};
+
+static void write_environment(const doc *d)
+{
+    static const char *const heads[] = {"variable", "meaning", NULL};
+    d->heading(1, "Environment");
+    d->table(heads);
+    for (size_t i = 0; i < sizeof environment / sizeof *environment; i++)
+        d->row(heads, (const char *const[]){environment[i][0], environment[i][1], NULL});
+    d->end_table();
+}
+
+/* --- the verb --------------------------------------------------------------------------------- */
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    const char *format = "markdown";
+    const cli_option options[] = {
+        {"format", "markdown|man", "as a page of documentation, or for man (markdown)", CLI_TEXT,
+         &format},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 0, NULL);
+    if (code >= 0) return code;
+    bool is_man = strcmp(format, "man") == 0;
+    if (!is_man && strcmp(format, "markdown") != 0)
+        return cli_refuse("forerun reference: --format: expected markdown or man");
+    const doc *d = is_man ? &doc_man : &doc_markdown;
+    d->begin();
+    write_verbs(d);
+    write_all_keys(d);
+    write_names(d);
+    write_files(d);
+    write_codes(d);
+    write_environment(d);
+    return 0;
+}
+
+const cli_verb cli_reference = {
+    .name = "reference",
+    .usage = "reference [--format markdown|man]",
+    .summary = "all commands, keys, names, files and exit codes as one page",
+    .run = run,
+};

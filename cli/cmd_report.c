@@ -1,0 +1,77 @@
+/* cmd_report.c -- forerun report: what runs left in their folders, as one page to look at. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Only its data, for other programs. */
+static fr_status print_data(fr_ctx *ctx, int n, const char *const *folders,
+                            const fr_report_options *o)
+{
+    char *text;
+    size_t n_bytes;
+    FR_TRY(fr_report_data(ctx, n, folders, o, &text, &n_bytes));
+    fwrite(text, 1, n_bytes, stdout); /* whether it arrived is looked at in main.c */
+    fputc('\n', stdout);
+    fr_report_free_text(text);
+    return FR_OK;
+}
+
+bool cli_leave_report(const char *folder)
+{
+    char path[4200];
+    fr_ctx *ctx = cli_context(true);
+    snprintf(path, sizeof path, "%s/report.html", folder);
+    bool is_there = fr_report_write(ctx, 1, &folder, NULL, path) == FR_OK;
+    if (!is_there) fr_log(ctx, FR_LOG_WARN, "no report: %s", fr_ctx_error(ctx));
+    fr_ctx_free(ctx);
+    return is_there;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    static const char *folders[CLI_MAX_SETS];
+    const char *out = NULL;
+    bool only_data = false, is_quiet = false;
+    fr_report_options o = {.title = NULL};
+    const cli_option options[] = {
+        {"out", "FILE", "the page (report.html in the first folder); -: standard output", CLI_TEXT,
+         &out},
+        {"title", "TEXT", "heading of the page (made of the runs)", CLI_TEXT, &o.title},
+        {"data", NULL, "print what the page shows as JSON instead", CLI_FLAG, &only_data},
+        {"quiet", NULL, "do not say where the page is", CLI_FLAG, &is_quiet},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    char beside[4200];
+    int n = 0, code = cli_parse(verb, options, argc, argv, CLI_MAX_SETS, folders);
+    if (code >= 0) return code;
+    while (n < CLI_MAX_SETS && folders[n]) n++;
+    if (n == 0) return cli_refuse("forerun report: of which run? (forerun report runs/NAME)");
+    if (only_data && out)
+        return cli_refuse("forerun report: --data prints, so it takes no --out (forerun help "
+                          "report)");
+    fr_ctx *ctx = cli_context(is_quiet);
+    if (only_data) return cli_finish(ctx, print_data(ctx, n, folders, &o));
+    size_t length = strlen(folders[0]);
+    snprintf(beside, sizeof beside, "%s%sreport.html", folders[0],
+             length && folders[0][length - 1] == '/' ? "" : "/");
+    fr_status status = fr_report_write(ctx, n, folders, &o, out ? out : beside);
+    if (status == FR_OK && !is_quiet && !(out && strcmp(out, "-") == 0))
+        printf("%s\n", out ? out : beside);
+    return cli_finish(ctx, status);
+}
+
+const cli_verb cli_report = {
+    .name = "report",
+    .usage = "report DIR... [--out FILE] [--title TEXT] [--data] [--quiet]",
+    .summary = "runs as one page: curves, timeline, memory, predictions",
+    .text =
+        "DIR is the folder of a run, or of a comparison: then all runs of it are shown. The "
+        "page is one\n"
+        "file without links to anywhere, for any browser. train and compare leave one in their\n"
+        "folder; this makes it again, or one of runs that were made apart:\n\n"
+        "  forerun report runs/dp runs/spectrain --out both.html\n\n"
+        "A run that is not over, or was killed, is shown as far as it came.\n",
+    .run = run,
+};

@@ -1,0 +1,408 @@
+/* cases.c -- what is to be compared: the section `compare` of a config, or a list of methods.
+ *
+ *     compare:
+ *       groups: [{name: vgg16, set: {model: {name: vgg16}}}]
+ *       cases:
+ *         - {name: dp, set: {parallel.method: dp, parallel.replicas: 4}}
+ *
+ * A case is its group's changes to the config, then its own, then those of the command line. A case
+ * that names no group is run in all of them. */
+#include "compare/compare.h"
+
+#include "train/settings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+fr_status fr__compare_no_memory(const fr_compare *c)
+{
+    return fr__no_memory(c->ctx, sizeof *c, "a comparison");
+}
+
+fr_status fr__case_add(fr_compare *c, struct fr_case *k, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n < 0 || n >= (int)sizeof text)
+        return fr_fail(c->ctx, FR_INVALID, "%s: %.60s...: too long a value", k->where, text);
+    const char **sets = FR_ARENA_ARRAY(&c->arena, const char *, k->n_sets + 1);
+    if (!sets) return fr__compare_no_memory(c);
+    if (k->n_sets) memcpy(sets, k->sets, (size_t)k->n_sets * sizeof *sets);
+    k->sets = sets;
+    sets[k->n_sets] = fr__arena_strdup(&c->arena, text);
+    return sets[k->n_sets++] ? FR_OK : fr__compare_no_memory(c);
+}
+
+/* --- changes ---------------------------------------------------------------------------------- */
+
+/* A value in one line. */
+static void put_flow(struct fr_conf_out *o, const fr_conf *node)
+{
+    if (node->kind == FR_CONF_SCALAR) {
+        if (node->is_plain)
+            fr__conf_put(o, node->text[0] ? node->text : "null");
+        else
+            fr__conf_put_text(o, node->text);
+        return;
+    }
+    fr__conf_put(o, node->kind == FR_CONF_LIST ? "[" : "{");
+    for (const fr_conf *c = node->first; c; c = c->next) {
+        if (c != node->first) fr__conf_put(o, ", ");
+        if (c->key) fr__conf_put_text(o, c->key), fr__conf_put(o, ": ");
+        put_flow(o, c);
+    }
+    fr__conf_put(o, node->kind == FR_CONF_LIST ? "]" : "}");
+}
+
+/* Files that a config names count from its folder, and so they do here. */
+static bool is_file_key(const char *key)
+{
+    static const char *const keys[] = {"parallel.cluster", "parallel.profile",
+                                       "parallel.schedule_file", "model.file"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0) return true;
+    return false;
+}
+
+static fr_status add_value(fr_compare *c, struct fr_case *k, fr_conf *set, const fr_conf *value)
+{
+    char path[PATH_MAX];
+    struct fr_conf_out o = {0};
+    if (strcmp(value->key, "train.seed") == 0 || strncmp(value->key, "compare", 7) == 0)
+        return fr_conf_fail(set, value->key,
+                            "a case cannot set %s: seeds are the same for all of them "
+                            "(compare.seeds, train.seed of the config)",
+                            value->key);
+    if (is_file_key(value->key) && value->kind == FR_CONF_SCALAR) {
+        FR_TRY(fr__conf_file(set, value->key, "file", path));
+        fr__conf_put_text(&o, path);
+    } else {
+        put_flow(&o, value);
+    }
+    fr_status status =
+        o.failed ? fr__compare_no_memory(c) : fr__case_add(c, k, "%s=%s", value->key, o.text.at);
+    fr__vec_fini(&o.text);
+    return status;
+}
+
+static fr_status add_changes(fr_compare *c, struct fr_case *k, fr_conf *item)
+{
+    fr_conf *set;
+    FR_TRY(fr_conf_section(item, "set", &set));
+    for (fr_conf *v = set->first; v; v = v->next) {
+        FR_TRY(add_value(c, k, set, v));
+        if (!v->resolved) v->resolved = ""; /* any key may be here: the run checks it */
+        v->is_known = true;
+    }
+    return FR_OK;
+}
+
+/* --- a case ----------------------------------------------------------------------------------- */
+
+static fr_status read_published(fr_conf *item, struct fr_case *k)
+{
+    fr_conf *p;
+    char names[512] = "source";
+    for (int i = 0; i < FR_MAX_COLUMNS; i++) k->published[i] = NAN;
+    if (!fr_conf_has(item, "published")) return FR_OK;
+    FR_TRY(fr_conf_section(item, "published", &p));
+    for (int i = 0; fr_compare_column_at(i); i++) {
+        const char *key = fr_compare_column_at(i)->key;
+        fr__append_name(names, sizeof names, key);
+        if (fr_conf_has(p, key)) FR_TRY(fr_conf_real(p, key, 0, -1e300, 1e300, &k->published[i]));
+    }
+    for (const fr_conf *v = p->first; v; v = v->next)
+        if (!v->is_known && strcmp(v->key, "source") != 0)
+            return fr_conf_fail(p, v->key, "no column is called '%s'; there are: %s", v->key,
+                                names);
+    if (!fr_conf_has(p, "source"))
+        return fr_conf_fail(item, "published",
+                            "published numbers need a source: who, when, which table");
+    k->has_published = true;
+    return fr_conf_text(p, "source", NULL, &k->source);
+}
+
+static fr_status read_kind(fr_conf *item, struct fr_case *k)
+{
+    const char *name;
+    FR_TRY(fr_conf_text(item, "kind", fr_compare_kind_name(FR_KIND_MEASURED), &name));
+    for (int i = 0; i <= FR_KIND_PUBLISHED; i++)
+        if (strcmp(name, fr_compare_kind_name((fr_compare_kind)i)) == 0)
+            return k->kind = (fr_compare_kind)i, FR_OK;
+    return fr_conf_fail(item, "kind",
+                        "no kind is called '%s'; there are: measured, emulated (with "
+                        "parallel.cluster), simulated, published",
+                        name);
+}
+
+/* A name becomes a folder's. */
+static fr_status check_name(fr_conf *item, const char *key, const char *name)
+{
+    bool is_good = name[0] && name[0] != '.' && name[0] != '-' && strlen(name) <= 60;
+    for (const char *t = name; *t; t++)
+        is_good = is_good && (unsigned char)*t > ' ' && !strchr("/\\\"", *t);
+    if (is_good) return FR_OK;
+    return fr_conf_fail(item, key,
+                        "\"%s\" is no name: 1 to 60 letters, digits and the like, no blank, no "
+                        "slash",
+                        name);
+}
+
+static fr_status add_case(fr_compare *c, struct fr_case *k)
+{
+    k->folder = fr__arena_printf(&c->arena, "%s%s%s%s", k->group, k->group[0] ? "-" : "", k->name,
+                                 k->kind == FR_KIND_SIMULATED ? "-simulated" : "");
+    if (!k->folder) return fr__compare_no_memory(c);
+    for (int i = 0; i < c->n_cases; i++)
+        if (strcmp(c->cases[i].folder, k->folder) == 0 && k->kind != FR_KIND_PUBLISHED &&
+            c->cases[i].kind != FR_KIND_PUBLISHED)
+            return fr_fail(c->ctx, FR_INVALID, "%s: there are two cases called %s (the other: %s)",
+                           k->where, k->folder, c->cases[i].where);
+    if (c->n_cases == FR_MAX_CASES)
+        return fr_fail(c->ctx, FR_INVALID, "%s: more than %d cases", k->where, FR_MAX_CASES);
+    c->cases[c->n_cases++] = *k;
+    return FR_OK;
+}
+
+/* In one group, or none. */
+static fr_status read_case(fr_compare *c, fr_conf *item, fr_conf *group)
+{
+    struct fr_case k = {.group = ""};
+    k.where = fr_conf_where(item, "name");
+    FR_TRY(fr_conf_text(item, "name", NULL, &k.name));
+    FR_TRY(check_name(item, "name", k.name));
+    FR_TRY(read_kind(item, &k));
+    FR_TRY(read_published(item, &k));
+    if (group) {
+        FR_TRY(fr_conf_text(group, "name", NULL, &k.group));
+        FR_TRY(add_changes(c, &k, group));
+    } else if (fr_conf_has(item, "group")) {
+        FR_TRY(fr_conf_text(item, "group", NULL, &k.group));
+        FR_TRY(check_name(item, "group", k.group));
+    }
+    FR_TRY(add_changes(c, &k, item));
+    if (k.kind == FR_KIND_PUBLISHED && !k.has_published)
+        return fr_conf_fail(item, "name",
+                            "a published case has nothing but its numbers: give "
+                            "published: {...}");
+    for (int i = 0; i < c->o->n_sets; i++) FR_TRY(fr__case_add(c, &k, "%s", c->o->sets[i]));
+    return add_case(c, &k);
+}
+
+/* --- the section ------------------------------------------------------------------------------ */
+
+/* The groups that a case names, all without a name. */
+static fr_status is_in_group(fr_conf *item, const char *group, bool *yes)
+{
+    const char *names[64];
+    int n;
+    *yes = true;
+    if (!fr_conf_has(item, "group")) return FR_OK;
+    FR_TRY(fr_conf_texts(item, "group", 64, names, &n));
+    *yes = false;
+    for (int i = 0; i < n; i++) *yes |= strcmp(names[i], group) == 0;
+    return FR_OK;
+}
+
+static fr_status check_groups(fr_conf *section, fr_conf *item, int n_groups)
+{
+    const char *names[64], *there;
+    int n;
+    if (!fr_conf_has(item, "group") || !n_groups) return FR_OK;
+    FR_TRY(fr_conf_texts(item, "group", 64, names, &n));
+    for (int i = 0; i < n; i++) {
+        bool is_known = false;
+        for (int g = 0; g < n_groups; g++) {
+            fr_conf *group;
+            FR_TRY(fr_conf_list_item(section, "groups", g, &group));
+            FR_TRY(fr_conf_text(group, "name", NULL, &there));
+            is_known |= strcmp(names[i], there) == 0;
+        }
+        if (!is_known) return fr_conf_fail(item, "group", "compare.groups has no '%s'", names[i]);
+    }
+    return FR_OK;
+}
+
+static fr_status read_cases(fr_compare *c, fr_conf *section)
+{
+    fr_conf *group, *item;
+    const char *name;
+    int n_groups = fr_conf_has(section, "groups") ? fr_conf_list_length(section, "groups") : 0;
+    int n = fr_conf_list_length(section, "cases");
+    if (n < 1)
+        return fr_conf_fail(section, "cases",
+                            "compare.cases is to be a list of what is compared: {name, set}");
+    for (int i = 0; i < n; i++) {
+        FR_TRY(fr_conf_list_item(section, "cases", i, &item));
+        FR_TRY(check_groups(section, item, n_groups));
+        if (n_groups < 1) FR_TRY(read_case(c, item, NULL));
+    }
+    for (int g = 0; g < n_groups; g++) {
+        FR_TRY(fr_conf_list_item(section, "groups", g, &group));
+        FR_TRY(fr_conf_text(group, "name", NULL, &name));
+        FR_TRY(check_name(group, "name", name));
+        for (int i = 0; i < n; i++) {
+            bool is_in;
+            FR_TRY(fr_conf_list_item(section, "cases", i, &item));
+            FR_TRY(is_in_group(item, name, &is_in));
+            if (is_in) FR_TRY(read_case(c, item, group));
+        }
+    }
+    return FR_OK;
+}
+
+/* A list of names as one types it: "a,b,c"; what it is for goes into the error. */
+static fr_status next_name(fr_compare *c, const char **list, const char *option, char name[64])
+{
+    size_t n = strcspn(*list, ",");
+    if (n == 0 || n >= 64)
+        return fr_fail(c->ctx, FR_INVALID, "%s: expected names with commas between, found \"%s\"",
+                       option, *list);
+    memcpy(name, *list, n);
+    name[n] = '\0';
+    *list += n;
+    if (**list == ',') ++*list;
+    return FR_OK;
+}
+
+static fr_status add_column(fr_compare *c, const char *where, const char *key)
+{
+    char names[512] = "";
+    int i = fr__column_find(key);
+    for (int j = 0; fr_compare_column_at(j); j++)
+        fr__append_name(names, sizeof names, fr_compare_column_at(j)->key);
+    if (i < 0)
+        return fr_fail(c->ctx, FR_INVALID, "%s: no column is called '%s'; there are: %s", where,
+                       key, names);
+    for (int j = 0; j < c->n_columns; j++)
+        if (c->columns[j] == i)
+            return fr_fail(c->ctx, FR_INVALID, "%s: column '%s' is there twice", where, key);
+    c->columns[c->n_columns++] = i;
+    return FR_OK;
+}
+
+static fr_status read_columns(fr_compare *c, fr_conf *section)
+{
+    static const char *const usual[] = {"eval_accuracy", "train_loss", "samples_per_s", "speedup",
+                                        "bubble",        "memory",     "traffic"};
+    const char *given[FR_MAX_COLUMNS], *rest = c->o->columns;
+    char name[64];
+    int n = 0;
+    FR_TRY(fr_conf_texts(section, "columns", FR_MAX_COLUMNS, given, &n));
+    if (rest) {
+        do {
+            FR_TRY(next_name(c, &rest, "--columns", name));
+            FR_TRY(add_column(c, "--columns", name));
+        } while (*rest);
+        return FR_OK;
+    }
+    for (int i = 0; i < n; i++) FR_TRY(add_column(c, fr_conf_where(section, "columns"), given[i]));
+    for (size_t i = 0; !n && i < sizeof usual / sizeof *usual; i++)
+        FR_TRY(add_column(c, "columns", usual[i]));
+    return FR_OK;
+}
+
+static fr_status read_methods(fr_compare *c, fr_conf *root)
+{
+    char name[64], names[512] = "";
+    const char *rest = c->o->methods;
+    FR_APPEND_NAMES(names, fr_method_list());
+    do {
+        struct fr_case k = {.group = "", .where = "--methods"};
+        FR_TRY(next_name(c, &rest, "--methods", name));
+        const fr_method *m = fr_method_find(name);
+        if (!m)
+            return fr_fail(c->ctx, FR_INVALID,
+                           "--methods: this build has no method '%s'; there are: %s", name, names);
+        k.name = m->name;
+        for (int i = 0; i < FR_MAX_COLUMNS; i++) k.published[i] = NAN;
+        FR_TRY(fr__compare_method_sets(c, root, m, &k));
+        for (int i = 0; i < c->o->n_sets; i++) FR_TRY(fr__case_add(c, &k, "%s", c->o->sets[i]));
+        FR_TRY(add_case(c, &k));
+    } while (*rest);
+    return FR_OK;
+}
+
+static fr_status read_section(fr_compare *c, fr_conf *section)
+{
+    int64_t seeds;
+    const char *first = c->o->methods ? "methods" : "";
+    FR_TRY(fr_conf_text(section, "title", "", &c->title));
+    FR_TRY(fr_conf_text(section, "note", "", &c->note));
+    FR_TRY(fr_conf_text(section, "baseline", first, &c->baseline));
+    FR_TRY(fr_conf_int(section, "seeds", 1, 1, FR_MAX_SEEDS, &seeds));
+    FR_TRY(fr_conf_bool(section, "checkpoints", true, &c->keeps_checkpoints));
+    if (c->o->seeds > 0) seeds = c->o->seeds;
+    if (seeds > FR_MAX_SEEDS)
+        return fr_fail(c->ctx, FR_INVALID, "--seeds %lld: at most %d", (long long)seeds,
+                       FR_MAX_SEEDS);
+    c->n_seeds = (int)seeds;
+    return read_columns(c, section);
+}
+
+/* Speed-ups are over this one; the first case unless the config says. */
+static fr_status check_baseline(fr_compare *c, fr_conf *section)
+{
+    bool is_chosen = fr_conf_has(section, "baseline") && !c->o->methods;
+    if (!is_chosen) {
+        c->baseline = c->cases[0].name;
+        return FR_OK;
+    }
+    for (int i = 0; i < c->n_cases; i++)
+        if (strcmp(c->cases[i].name, c->baseline) == 0) return FR_OK;
+    return fr_conf_fail(section, "baseline", "no case is called '%s'", c->baseline);
+}
+
+/* Texts of the config are used as long as the comparison lives. */
+static fr_status keep_texts(fr_compare *c)
+{
+    const char **texts[] = {&c->title, &c->note, &c->baseline};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!(*texts[i] = fr__arena_strdup(&c->arena, *texts[i]))) return fr__compare_no_memory(c);
+    for (int i = 0; i < c->n_cases; i++) {
+        struct fr_case *k = &c->cases[i];
+        k->name = fr__arena_strdup(&c->arena, k->name);
+        k->group = fr__arena_strdup(&c->arena, k->group);
+        k->where = fr__arena_strdup(&c->arena, k->where);
+        if (k->source) k->source = fr__arena_strdup(&c->arena, k->source);
+        if (!k->name || !k->group || !k->where || (k->has_published && !k->source))
+            return fr__compare_no_memory(c);
+    }
+    return FR_OK;
+}
+
+static fr_status read_all(fr_compare *c, fr_conf *root)
+{
+    fr_conf *section;
+    bool has_section = fr_conf_has(root, "compare");
+    if (!has_section && !c->o->methods)
+        return fr_fail(c->ctx, FR_INVALID,
+                       "%s: says not what to compare; name methods (--methods single,1f1b,"
+                       "spectrain), or write a section `compare` with cases (docs/compare.md)",
+                       c->o->config);
+    c->cases = FR_ARENA_ARRAY(&c->arena, struct fr_case, FR_MAX_CASES);
+    if (!c->cases) return fr__compare_no_memory(c);
+    FR_TRY(fr_conf_section(root, "compare", &section));
+    FR_TRY(read_section(c, section));
+    if (c->o->methods) {
+        FR_TRY(read_methods(c, root));
+    } else {
+        FR_TRY(read_cases(c, section));
+        FR_TRY(fr_conf_finish(section));
+    }
+    FR_TRY(check_baseline(c, section));
+    return keep_texts(c);
+}
+
+fr_status fr__compare_read(fr_compare *c)
+{
+    fr_conf *root;
+    FR_TRY(fr_conf_load(c->ctx, c->o->config, c->o->n_sets, c->o->sets, &root));
+    fr_status status = read_all(c, root);
+    fr_conf_free(root);
+    return status;
+}

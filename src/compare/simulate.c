@@ -1,0 +1,112 @@
+/* simulate.c -- what is not measured but computed: profiles that emulated and simulated cases go
+ * by, and simulations.
+ *
+ * All cases of a model go by one profile. Measured for each of them, the noise of measuring would
+ * be in the speed-ups. */
+#include "compare/compare.h"
+
+#include "io/file.h"
+#include "io/json.h"
+#include "io/sha256.h"
+
+#include <stdlib.h>
+
+#define PROFILE_S 2.0 /* of measuring */
+
+fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_conf *model,
+                                   const fr_conf *optimizer)
+{
+    struct fr_conf_out o = {0};
+    fr_sha256 hash;
+    char hex[65];
+    fr__conf_format(model, &o);
+    if (optimizer) fr__conf_format(optimizer, &o);
+    fr__sha256_init(&hash);
+    fr__sha256_update(&hash, o.text.at, o.text.n);
+    fr__sha256_final(&hash, hex);
+    bool failed = o.failed;
+    fr__vec_fini(&o.text);
+    k->profile = fr__arena_printf(&c->arena, "%s/profile-%.8s.json", c->out, hex);
+    return failed || !k->profile ? fr__compare_no_memory(c) : FR_OK;
+}
+
+fr_status fr__compare_make_profile(fr_compare *c, const struct fr_case *k)
+{
+    fr_run_options o = {
+        .config = c->o->config, .n_sets = k->n_sets, .sets = k->sets, .dump_step = -1};
+    fr_run_model *m;
+    const fr_profile *p;
+    if (fr__file_exists(k->profile)) return FR_OK;
+    fr_log(c->ctx, FR_LOG_INFO, "measuring what the nodes of %s cost here, for all of its cases",
+           k->group[0] ? k->group : k->name);
+    FR_TRY(fr_run_model_open(c->ctx, &o, NULL, &m));
+    fr_run_model_measure(m, 0, PROFILE_S);
+    fr_status status = fr_run_model_profile(m, fr_run_model_micro(m), &p);
+    if (status == FR_OK) status = fr_profile_write_json(c->ctx, p, k->profile);
+    fr_run_model_free(m);
+    return status;
+}
+
+/* --- simulations ------------------------------------------------------------------------------ */
+
+/* The keys of a run's summary, as far as there are numbers for them. */
+static void write_forecast(fr_json *j, const struct fr_case *k, const fr_forecast *f)
+{
+    double batch = (double)k->batch;
+    fr__json_object(j, NULL);
+    fr__json_text(j, "status", "done");
+    fr__json_bool(j, "simulated", true);
+    fr__json_text(j, "method", k->method);
+    fr__json_int(j, "batch", k->batch);
+    fr__json_real(j, "samples_per_s", f->samples_per_s);
+    fr__json_object(j, "bubble");
+    fr__json_real(j, "share", f->bubble);
+    fr__json_end(j);
+    fr__json_object(j, "traffic");
+    fr__json_real(j, "messages", f->message_bytes / batch); /* both ways */
+    fr__json_real(j, "sums", f->sum_bytes / batch);
+    fr__json_end(j);
+    fr__json_bool(j, "fits", f->fits);
+    fr__json_list(j, "workers");
+    for (int w = 0; w < f->n_workers; w++) {
+        fr__json_object(j, NULL);
+        fr__json_real(j, "busy_s", f->busy_s[w]);
+        fr__json_real(j, "wait_s", f->wait_s[w]);
+        fr__json_uint(j, "peak_bytes", f->memory[w]);
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+    fr__json_end(j);
+}
+
+static fr_status save_forecast(fr_compare *c, const struct fr_case *k, const fr_forecast *f)
+{
+    const char *path = fr__compare_path(c, &c->job, k->folder, FR_SIMULATED);
+    fr_json j;
+    fr__json_to_buffer(&j, NULL, 0, 2);
+    write_forecast(&j, k, f);
+    (void)fr__json_finish(&j); /* how much room it takes */
+    size_t room = j.bytes + 2;
+    char *text = fr__arena_alloc(&c->job, room);
+    if (!path || !text) return fr__compare_no_memory(c);
+    fr__json_to_buffer(&j, text, room - 1, 2);
+    write_forecast(&j, k, f);
+    if (!fr__json_finish(&j)) return fr_fail(c->ctx, FR_INTERNAL, "%s: text too long", path);
+    text[j.bytes++] = '\n';
+    return fr__file_replace(c->ctx, path, text, j.bytes);
+}
+
+fr_status fr_compare_simulate(fr_compare *c)
+{
+    const struct fr_case *k = c->at;
+    fr_forecast f;
+    if (!k || k->kind != FR_KIND_SIMULATED)
+        return fr_fail(c->ctx, FR_INVALID, "no simulation is to be done");
+    const char *config = fr__compare_path(c, &c->job, k->folder, "config.yaml");
+    fr_run_options o = {.config = config, .dump_step = -1};
+    if (!config) return fr__compare_no_memory(c);
+    FR_TRY(fr_run_simulate(c->ctx, &o, NULL, k->profile, 0, NULL, &f));
+    fr_status status = save_forecast(c, k, &f);
+    fr_forecast_free(&f);
+    return status;
+}

@@ -1,0 +1,328 @@
+/* table.c -- a comparison as text: for people, as Markdown, as CSV.
+ *
+ * One row a case; where something was published about it, one more below. What a number is
+ * (measured, emulated, simulated, published) is said in every row. A cell is the mean over the
+ * seeds that are done, with their standard deviation behind it. */
+#include "compare/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CELL = 96, FIRST = 3, MOST = FIRST + FR_MAX_COLUMNS + 1 }; /* group, case, kind ... status */
+
+struct row {
+    char cell[MOST][CELL];
+};
+
+struct table {
+    bool has_groups, has_status;
+    int n_columns; /* cells of a row */
+    int n_rows;    /* the head is the first */
+    struct row *rows;
+    int n_sources;
+    const char *sources[FR_MAX_CASES];
+};
+
+/* --- cells ------------------------------------------------------------------------------------ */
+
+static void put_stat(char cell[CELL], const fr_compare_column *column, const fr_stat *s)
+{
+    char mean[40], sd[40];
+    cell[0] = '\0';
+    if (!s->n) return;
+    fr__column_format(column, s->mean, s->mean, mean, sizeof mean);
+    fr__column_format(column, s->sd, s->mean, sd, sizeof sd);
+    if (s->n > 1)
+        snprintf(cell, CELL, "%s +- %s", mean, sd);
+    else
+        snprintf(cell, CELL, "%s", mean);
+}
+
+static int number_of_source(struct table *t, const char *source)
+{
+    for (int i = 0; i < t->n_sources; i++)
+        if (strcmp(t->sources[i], source) == 0) return i + 1;
+    t->sources[t->n_sources++] = source;
+    return t->n_sources;
+}
+
+static struct row *new_row(struct table *t, const struct fr_case *k)
+{
+    struct row *r = &t->rows[t->n_rows++];
+    snprintf(r->cell[0], CELL, "%s", k->group);
+    snprintf(r->cell[1], CELL, "%s", k->name);
+    return r;
+}
+
+static void put_status(char cell[CELL], const struct fr_case *k)
+{
+    int n_done = 0;
+    const char *status = fr__case_status(k);
+    for (int s = 0; s < k->n_runs; s++) n_done += k->runs[s].state == FR_RUN_DONE;
+    if (n_done > 0 && n_done < k->n_runs)
+        snprintf(cell, CELL, "%s, %d of %d done", status, n_done, k->n_runs);
+    else
+        snprintf(cell, CELL, "%s", status);
+}
+
+static void add_rows(struct table *t, const fr_compare *c, const struct fr_case *k)
+{
+    int n = FIRST;
+    if (k->kind != FR_KIND_PUBLISHED) {
+        struct row *r = new_row(t, k);
+        snprintf(r->cell[2], CELL, "%s", fr_compare_kind_name(k->kind));
+        for (int i = 0; i < c->n_columns; i++) {
+            fr_stat s = fr__case_stat(c, k, c->columns[i]);
+            put_stat(r->cell[n++], fr_compare_column_at(c->columns[i]), &s);
+        }
+        put_status(r->cell[n], k);
+        if (strcmp(r->cell[n], "done") != 0) t->has_status = true;
+    }
+    if (!k->has_published) return;
+    struct row *r = new_row(t, k);
+    snprintf(r->cell[2], CELL, "published [%d]", number_of_source(t, k->source));
+    for (int i = 0; i < c->n_columns; i++) {
+        double v = k->published[c->columns[i]];
+        if (!isnan(v))
+            fr__column_format(fr_compare_column_at(c->columns[i]), v, v, r->cell[FIRST + i], CELL);
+    }
+}
+
+static fr_status fill(fr_compare *c, struct table *t)
+{
+    memset(t, 0, sizeof *t);
+    t->rows = FR_ARENA_ARRAY(&c->text, struct row, 2 * c->n_cases + 1);
+    if (!t->rows) return fr__compare_no_memory(c);
+    t->n_rows = 1;
+    t->n_columns = FIRST + c->n_columns + 1;
+    struct row *head = &t->rows[0];
+    snprintf(head->cell[0], CELL, "group");
+    snprintf(head->cell[1], CELL, "case");
+    snprintf(head->cell[2], CELL, "kind");
+    for (int i = 0; i < c->n_columns; i++) {
+        const fr_compare_column *column = fr_compare_column_at(c->columns[i]);
+        snprintf(head->cell[FIRST + i], CELL, "%s%s%s", column->label, column->unit[0] ? ", " : "",
+                 column->unit);
+    }
+    snprintf(head->cell[FIRST + c->n_columns], CELL, "status");
+    for (int i = 0; i < c->n_cases; i++) {
+        t->has_groups |= c->cases[i].group[0] != '\0';
+        add_rows(t, c, &c->cases[i]);
+    }
+    return FR_OK;
+}
+
+static bool is_shown(const struct table *t, int column)
+{
+    if (column == 0) return t->has_groups;
+    return column < t->n_columns - 1 || t->has_status;
+}
+
+/* --- forms ------------------------------------------------------------------------------------ */
+
+static void put(struct fr_conf_out *o, const char *text) { fr__conf_put(o, text); }
+
+static bool is_left(const struct table *t, int column)
+{
+    return column < FIRST || column == t->n_columns - 1;
+}
+
+static void put_sources(struct fr_conf_out *o, const struct table *t)
+{
+    char line[600];
+    for (int i = 0; i < t->n_sources; i++) {
+        snprintf(line, sizeof line, "[%d] %s\n", i + 1, t->sources[i]);
+        put(o, line);
+    }
+}
+
+static const char *clock_words(const fr_compare *c)
+{
+    bool has[FR_KIND_PUBLISHED + 1] = {false};
+    for (int i = 0; i < c->n_cases; i++) has[c->cases[i].kind] = true;
+    if (has[FR_KIND_EMULATED] && has[FR_KIND_SIMULATED])
+        return "Emulated: trained here at the pace of a cluster; simulated: on a virtual clock, "
+               "nothing trained. Their times are the cluster's.\n";
+    if (has[FR_KIND_EMULATED])
+        return "Emulated: trained here at the pace of a cluster; times are the cluster's.\n";
+    if (has[FR_KIND_SIMULATED])
+        return "Simulated: on the virtual clock of a cluster, nothing trained.\n";
+    return "";
+}
+
+static void put_table(fr_compare *c, const struct table *t, struct fr_conf_out *o)
+{
+    int width[MOST] = {0};
+    char line[CELL + 80];
+    for (int r = 0; r < t->n_rows; r++)
+        for (int i = 0; i < t->n_columns; i++) {
+            int n = (int)strlen(t->rows[r].cell[i]);
+            if (n > width[i]) width[i] = n;
+        }
+    snprintf(line, sizeof line, "%s", fr_compare_title(c));
+    put(o, line);
+    if (c->n_seeds > 1) {
+        snprintf(line, sizeof line, " (mean +- standard deviation of %d seeds)", c->n_seeds);
+        put(o, line);
+    }
+    put(o, "\n\n");
+    for (int r = 0; r < t->n_rows; r++) {
+        bool is_first = true;
+        for (int i = 0; i < t->n_columns; i++) {
+            if (!is_shown(t, i)) continue;
+            snprintf(line, sizeof line, "%s%*s", is_first ? "" : "  ",
+                     is_left(t, i) ? -width[i] : width[i], t->rows[r].cell[i]);
+            put(o, line);
+            is_first = false;
+        }
+        while (o->text.n && o->text.at[o->text.n - 1] == ' ') o->text.at[--o->text.n] = '\0';
+        put(o, "\n");
+    }
+    put(o, "\n");
+    put(o, clock_words(c));
+    put_sources(o, t);
+}
+
+static void put_markdown(fr_compare *c, const struct table *t, struct fr_conf_out *o)
+{
+    for (int r = 0; r < t->n_rows; r++) {
+        put(o, "|");
+        for (int i = 0; i < t->n_columns; i++)
+            if (is_shown(t, i)) put(o, " "), put(o, t->rows[r].cell[i]), put(o, " |");
+        put(o, "\n");
+        if (r > 0) continue;
+        put(o, "|");
+        for (int i = 0; i < t->n_columns; i++)
+            if (is_shown(t, i)) put(o, is_left(t, i) ? "---|" : "---:|");
+        put(o, "\n");
+    }
+    put(o, "\n");
+    put(o, clock_words(c));
+    put_sources(o, t);
+}
+
+/* One line a case and kind; every number as it is, with its spread beside it. */
+static void put_csv_numbers(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *k,
+                            bool is_published)
+{
+    char text[120];
+    for (int i = 0; i < c->n_columns; i++) {
+        fr_stat s = fr__case_stat(c, k, c->columns[i]);
+        double v = k->published[c->columns[i]];
+        if (is_published && !isnan(v))
+            snprintf(text, sizeof text, ",%.9g,,,,", v);
+        else if (is_published || !s.n)
+            snprintf(text, sizeof text, ",,,,,0");
+        else if (s.n == 1)
+            snprintf(text, sizeof text, ",%.9g,,%.9g,%.9g,1", s.mean, s.min, s.max);
+        else
+            snprintf(text, sizeof text, ",%.9g,%.9g,%.9g,%.9g,%d", s.mean, s.sd, s.min, s.max, s.n);
+        put(o, text);
+    }
+    put(o, "\n");
+}
+
+static void put_csv(fr_compare *c, const struct table *t, struct fr_conf_out *o)
+{
+    char text[400];
+    (void)t;
+    put(o, "group,case,kind,status");
+    for (int i = 0; i < c->n_columns; i++) {
+        const char *key = fr_compare_column_at(c->columns[i])->key;
+        snprintf(text, sizeof text, ",%s,%s_sd,%s_min,%s_max,%s_n", key, key, key, key, key);
+        put(o, text);
+    }
+    put(o, "\n");
+    for (int i = 0; i < c->n_cases; i++) {
+        const struct fr_case *k = &c->cases[i];
+        for (int is_published = 0; is_published < 2; is_published++) {
+            if (is_published ? !k->has_published : k->kind == FR_KIND_PUBLISHED) continue;
+            snprintf(text, sizeof text, "%s,%s,%s,%s", k->group, k->name,
+                     fr_compare_kind_name(is_published ? FR_KIND_PUBLISHED : k->kind),
+                     is_published ? "published" : fr__case_status(k));
+            put(o, text);
+            put_csv_numbers(o, c, k, is_published);
+        }
+    }
+}
+
+static const struct form {
+    const char *name;
+    void (*put)(fr_compare *c, const struct table *t, struct fr_conf_out *o);
+} forms[] = {{"table", put_table}, {"markdown", put_markdown}, {"csv", put_csv}};
+
+static fr_status keep(fr_compare *c, struct fr_conf_out *o, const char **text)
+{
+    *text = o->failed ? NULL : fr__arena_strdup(&c->text, o->text.n ? o->text.at : "");
+    fr__vec_fini(&o->text);
+    return *text ? FR_OK : fr__compare_no_memory(c);
+}
+
+fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
+{
+    struct table *t;
+    struct fr_conf_out o = {0};
+    fr__arena_fini(&c->text);
+    if (strcmp(format, "json") == 0) return fr__compare_json(c, text);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (strcmp(forms[i].name, format) != 0) continue;
+        t = FR_ARENA_NEW(&c->text, struct table);
+        if (!t) return fr__compare_no_memory(c);
+        FR_TRY(fill(c, t));
+        forms[i].put(c, t, &o);
+        return keep(c, &o, text);
+    }
+    return fr_fail(c->ctx, FR_INVALID, "no format '%s'; there are: table, markdown, csv, json",
+                   format);
+}
+
+/* --- in words --------------------------------------------------------------------------------- */
+
+/* The fastest of the cases that are on one clock with the baseline. */
+static void put_fastest(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *base)
+{
+    int speedup = fr__column_find("speedup"), accuracy = fr__column_find("eval_accuracy");
+    const struct fr_case *best = NULL;
+    double most = 1;
+    char text[300];
+    for (int i = 0; i < c->n_cases; i++) {
+        const struct fr_case *k = &c->cases[i];
+        fr_stat s = fr__case_stat(c, k, speedup);
+        if (fr__case_baseline(c, k) == base && s.n && s.mean > most) best = k, most = s.mean;
+    }
+    if (base->group[0]) put(o, base->group), put(o, ": ");
+    if (!best) {
+        snprintf(text, sizeof text, "nothing is faster than %s", base->name);
+    } else {
+        snprintf(text, sizeof text, "%s is the fastest, %.2f times %s", best->name, most,
+                 base->name);
+    }
+    put(o, text);
+    fr_stat a = fr__case_stat(c, base, accuracy);
+    fr_stat b = best ? fr__case_stat(c, best, accuracy) : (fr_stat){0};
+    if (a.n && b.n) {
+        snprintf(text, sizeof text, ", with an accuracy of %.2f %% (%+.2f points)", b.mean,
+                 b.mean - a.mean);
+        put(o, text);
+    }
+    snprintf(text, sizeof text, " (%s).\n", fr_compare_kind_name(base->kind));
+    put(o, text);
+}
+
+fr_status fr_compare_words(fr_compare *c, const char **text)
+{
+    struct fr_conf_out o = {0};
+    int rate = fr__column_find("samples_per_s"), n_like;
+    fr__arena_fini(&c->text);
+    for (int i = 0; i < c->n_cases; i++) {
+        const struct fr_case *k = &c->cases[i];
+        n_like = 0;
+        for (int j = 0; j < c->n_cases; j++)
+            n_like += &c->cases[j] != k && fr__case_baseline(c, &c->cases[j]) == k;
+        if (n_like && fr__case_stat(c, k, rate).n) put_fastest(&o, c, k);
+    }
+    if (c->note[0]) put(&o, c->note);
+    if (c->note[0] && c->note[strlen(c->note) - 1] != '\n') put(&o, "\n");
+    return keep(c, &o, text);
+}

@@ -1,0 +1,254 @@
+/* curves.c -- metrics.jsonl as curves.
+ *
+ * How many mini-batches there are is known at the end only. So points begin as one mini-batch each;
+ * when there is no room for one more, neighbours are put together and the next points take twice as
+ * many. One pass, memory for the points alone, and all but the last are of equal length. */
+#include "report/curves.h"
+
+#include "io/file.h"
+#include "report/reader.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+typedef enum value {
+    STEP,
+    SAMPLES,
+    ELAPSED,
+    LOSS,
+    LR,
+    RATE,
+    NORM,
+    EVAL_LOSS,
+    EVAL_ACCURACY,
+    N_VALUES
+} value;
+
+static const char *const keys[N_VALUES] = {
+    [STEP] = "step",
+    [SAMPLES] = "samples",
+    [ELAPSED] = "elapsed_s",
+    [LOSS] = "loss",
+    [LR] = "lr",
+    [RATE] = "samples_per_s",
+    [NORM] = "grad_norm",
+    [EVAL_LOSS] = "eval_loss",
+    [EVAL_ACCURACY] = "eval_accuracy",
+};
+
+/* Which value each mean is of. */
+static const value source[FR_N_MEANS] = {
+    [FR_MEAN_LOSS] = LOSS, [FR_MEAN_LR] = LR, [FR_MEAN_RATE] = RATE, [FR_MEAN_NORM] = NORM};
+
+/* --- lines -------------------------------------------------------------------------------- */
+
+static bool scan_line(const fr_piece *line, double v[N_VALUES])
+{
+    fr_fields f;
+    fr_field field;
+    fr__fields_open(&f, line->text, line->n);
+    while (fr__fields_next(&f, &field))
+        for (int k = 0; k < N_VALUES; k++) {
+            if (!fr__field_is(&field, keys[k])) continue;
+            v[k] = fr__field_real(&field);
+            break;
+        }
+    return !f.failed;
+}
+
+/* Whatever else JSON may be. */
+static bool load_line(const fr_piece *line, double v[N_VALUES], json_error_t *error)
+{
+    json_t *o = json_loadb(line->text, line->n, JSON_REJECT_DUPLICATES, error);
+    if (o && !json_is_object(o)) snprintf(error->text, sizeof error->text, "expected an object");
+    bool is_object = json_is_object(o);
+    for (int k = 0; k < N_VALUES && is_object; k++) {
+        const json_t *number = json_object_get(o, keys[k]);
+        v[k] = json_is_number(number) ? json_number_value(number) : NAN;
+    }
+    json_decref(o);
+    return is_object;
+}
+
+static fr_status read_line(fr_reader *r, const fr_piece *line, double v[N_VALUES], bool *is_torn)
+{
+    json_error_t error = {.text = ""};
+    for (int k = 0; k < N_VALUES; k++) v[k] = NAN;
+    *is_torn = false;
+    if (!scan_line(line, v) && !load_line(line, v, &error)) {
+        *is_torn = !line->is_whole;
+        if (*is_torn) return FR_OK;
+        char text[JSON_ERROR_TEXT_LENGTH + 64];
+        snprintf(text, sizeof text, "expected the numbers of a mini-batch: %s", error.text);
+        return fr__reader_fail(r, text);
+    }
+    return isnan(v[STEP]) ? fr__reader_fail(r, "a mini-batch without its step") : FR_OK;
+}
+
+/* --- points ------------------------------------------------------------------------------- */
+
+static void add_to(fr_point *p, const fr_point *q)
+{
+    p->n_steps += q->n_steps;
+    p->step = q->step, p->samples = q->samples, p->elapsed_s = q->elapsed_s;
+    for (int k = 0; k < FR_N_MEANS; k++) p->sum[k] += q->sum[k], p->n[k] += q->n[k];
+    p->low = fmin(p->low, q->low); /* the other one where one is NaN */
+    p->high = fmax(p->high, q->high);
+}
+
+static void halve(fr_curves *c)
+{
+    for (int i = 0; i < c->n_points / 2; i++) {
+        c->points[i] = c->points[2 * i];
+        add_to(&c->points[i], &c->points[2 * i + 1]);
+    }
+    c->n_points /= 2;
+    c->stretch *= 2;
+}
+
+static void add_step(fr_curves *c, const double v[N_VALUES])
+{
+    fr_point p = {.n_steps = 1,
+                  .step = v[STEP],
+                  .samples = v[SAMPLES],
+                  .elapsed_s = v[ELAPSED],
+                  .low = v[LOSS],
+                  .high = v[LOSS]};
+    for (int k = 0; k < FR_N_MEANS; k++) {
+        double x = v[source[k]];
+        if (!isnan(x)) p.sum[k] = x, p.n[k] = 1;
+    }
+    c->n_steps++;
+    fr_point *last = c->n_points ? &c->points[c->n_points - 1] : NULL;
+    if (last && last->n_steps < c->stretch) {
+        add_to(last, &p);
+        return;
+    }
+    if (c->n_points == c->max_points) halve(c);
+    c->points[c->n_points++] = p;
+}
+
+/* The last one stays until it is known whether another follows. */
+static bool add_eval(fr_curves *c, const double v[N_VALUES])
+{
+    fr_evaluation e = {v[STEP], v[ELAPSED], v[EVAL_LOSS], v[EVAL_ACCURACY]};
+    if (isnan(e.loss) && isnan(e.accuracy)) return true;
+    if (c->n_evals > 0 && (c->n_evals - 1) % c->eval_stride != 0) c->evals.n--;
+    c->n_evals++;
+    if (c->evals.n == (size_t)c->max_points) {
+        for (size_t i = 0; 2 * i < c->evals.n; i++) c->evals.at[i] = c->evals.at[2 * i];
+        c->evals.n = (c->evals.n + 1) / 2;
+        c->eval_stride *= 2;
+    }
+    return fr__vec_push(&c->evals, e);
+}
+
+static fr_status read_lines(fr_reader *r, fr_curves *c)
+{
+    for (;;) {
+        fr_piece line;
+        double v[N_VALUES];
+        bool is_torn;
+        FR_TRY(fr__reader_line(r, &line));
+        if (!line.text) return FR_OK;
+        FR_TRY(read_line(r, &line, v, &is_torn));
+        if (is_torn) return FR_OK;
+        add_step(c, v);
+        if (!add_eval(c, v)) return fr__no_memory(r->ctx, 0, "evaluations");
+    }
+}
+
+fr_status fr__curves_read(fr_ctx *ctx, const char *path, int max_points, fr_curves *c)
+{
+    fr_reader r;
+    *c = (fr_curves){.max_points = max_points < 2 ? 2 : max_points / 2 * 2, /* pairs */
+                     .stretch = 1,
+                     .eval_stride = 1};
+    if (!fr__file_exists(path)) return FR_OK;
+    c->points = FR_NEW_ARRAY(fr_point, c->max_points);
+    if (!c->points) return fr__no_memory(ctx, (size_t)c->max_points * sizeof *c->points, "points");
+    fr_status status = fr__reader_open(ctx, path, &r);
+    if (status == FR_OK) {
+        status = read_lines(&r, c);
+        fr__reader_close(&r);
+    }
+    if (status != FR_OK) fr__curves_fini(c);
+    return status;
+}
+
+void fr__curves_fini(fr_curves *c)
+{
+    fr__free(c->points);
+    fr__vec_fini(&c->evals);
+    *c = (fr_curves){0};
+}
+
+/* --- columns ------------------------------------------------------------------------------ */
+
+/* Nine digits: more than a picture shows, in half the bytes. Counts stay as they are. */
+static void put_real(fr_json *j, double v)
+{
+    if (isfinite(v) && v != floor(v)) {
+        double tens = pow(10, 8 - floor(log10(fabs(v)))), w = round(v * tens) / tens;
+        if (isfinite(w)) v = w;
+    }
+    fr__json_real(j, NULL, v);
+}
+
+static double mean(const fr_point *p, fr_mean k)
+{
+    return p->n[k] ? p->sum[k] / (double)p->n[k] : NAN;
+}
+
+typedef double (*point_fn)(const fr_point *p);
+static double step_of(const fr_point *p) { return p->step; }
+static double samples_of(const fr_point *p) { return p->samples; }
+static double elapsed_of(const fr_point *p) { return p->elapsed_s; }
+static double loss_of(const fr_point *p) { return mean(p, FR_MEAN_LOSS); }
+static double low_of(const fr_point *p) { return p->low; }
+static double high_of(const fr_point *p) { return p->high; }
+static double lr_of(const fr_point *p) { return mean(p, FR_MEAN_LR); }
+static double rate_of(const fr_point *p) { return mean(p, FR_MEAN_RATE); }
+static double norm_of(const fr_point *p) { return mean(p, FR_MEAN_NORM); }
+
+static void write_points(const fr_curves *c, fr_json *j)
+{
+    static const struct {
+        const char *name;
+        point_fn of;
+    } columns[] = {{"step", step_of}, {"samples", samples_of},    {"elapsed_s", elapsed_of},
+                   {"loss", loss_of}, {"loss_low", low_of},       {"loss_high", high_of},
+                   {"lr", lr_of},     {"samples_per_s", rate_of}, {"grad_norm", norm_of}};
+    bool has_norm = false;
+    for (int i = 0; i < c->n_points && !has_norm; i++) has_norm = c->points[i].n[FR_MEAN_NORM] > 0;
+    fr__json_object(j, "metrics");
+    for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+        if (columns[k].of == norm_of && !has_norm) continue;
+        fr__json_list(j, columns[k].name);
+        for (int i = 0; i < c->n_points; i++) put_real(j, columns[k].of(&c->points[i]));
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+}
+
+void fr__curves_write(const fr_curves *c, fr_json *j)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } columns[] = {{"step", offsetof(fr_evaluation, step)},
+                   {"elapsed_s", offsetof(fr_evaluation, elapsed_s)},
+                   {"loss", offsetof(fr_evaluation, loss)},
+                   {"accuracy", offsetof(fr_evaluation, accuracy)}};
+    fr__json_int(j, "n_steps", c->n_steps);
+    write_points(c, j);
+    fr__json_object(j, "eval");
+    for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+        fr__json_list(j, columns[k].name);
+        for (size_t i = 0; i < c->evals.n; i++)
+            put_real(j, *(const double *)((const char *)&c->evals.at[i] + columns[k].offset));
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+}

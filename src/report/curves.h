@@ -1,0 +1,38 @@
+/* curves.h -- metrics.jsonl as curves of so many points, however many mini-batches there were. */
+#ifndef FR_REPORT_CURVES_H
+#define FR_REPORT_CURVES_H
+
+#include "base/vec.h"
+#include "io/json.h"
+
+/* What is averaged over the mini-batches of a point. */
+typedef enum fr_mean { FR_MEAN_LOSS, FR_MEAN_LR, FR_MEAN_RATE, FR_MEAN_NORM, FR_N_MEANS } fr_mean;
+
+/* A stretch of mini-batches. */
+typedef struct fr_point {
+    int64_t n_steps;
+    double step, samples, elapsed_s; /* the last ones */
+    double sum[FR_N_MEANS];
+    int64_t n[FR_N_MEANS]; /* numbers in the sum: those that exist */
+    double low, high;      /* of the loss; NaN: none */
+} fr_point;
+
+typedef struct fr_evaluation {
+    double step, elapsed_s, loss, accuracy;
+} fr_evaluation;
+
+typedef struct fr_curves {
+    int64_t n_steps;  /* lines of the file */
+    fr_point *points; /* (max_points) */
+    int n_points, max_points;
+    int64_t stretch; /* mini-batches of a point */
+    FR_VEC(fr_evaluation) evals;
+    int64_t n_evals, eval_stride; /* one in so many is kept, and the last */
+} fr_curves;
+
+/* A file that is not there gives no points. The last line may be cut off: the run writes it. */
+fr_status fr__curves_read(fr_ctx *ctx, const char *path, int max_points, fr_curves *c);
+void fr__curves_write(const fr_curves *c, fr_json *j); /* n_steps, metrics, eval */
+void fr__curves_fini(fr_curves *c);
+
+#endif

@@ -1,2 +1,0 @@
-"use strict";
-document.getElementById("raw").textContent = document.getElementById("data").textContent;

@@ -1,0 +1,154 @@
+/* reader.c -- long files of JSON, a piece at a time. */
+#include "report/reader.h"
+
+#include "base/alloc.h"
+#include "io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 18 }; /* no line and no event is longer */
+
+fr_status fr__reader_open(fr_ctx *ctx, const char *path, fr_reader *r)
+{
+    *r = (fr_reader){.ctx = ctx, .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    if (r->fd < 0) return fr__io_fail(ctx, "read", path);
+    r->buffer = fr__alloc(ROOM);
+    if (r->buffer) return FR_OK;
+    fr__reader_close(r);
+    return fr__no_memory(ctx, ROOM, path);
+}
+
+void fr__reader_close(fr_reader *r)
+{
+    if (r->fd >= 0) close(r->fd);
+    fr__free(r->buffer);
+    *r = (fr_reader){.fd = -1};
+}
+
+fr_status fr__reader_fail(fr_reader *r, const char *text)
+{
+    return fr_fail(r->ctx, FR_INVALID, "%s:%lld: %s", r->path, (long long)r->line, text);
+}
+
+/* More of the file behind what is there, which moves to the front. */
+static fr_status fill(fr_reader *r)
+{
+    size_t n = r->end - r->begin;
+    if (n == ROOM) return fr__reader_fail(r, "more than 256 kB without an end; is it the file?");
+    memmove(r->buffer, r->buffer + r->begin, n);
+    r->begin = 0, r->end = n;
+    ssize_t got;
+    do {
+        got = read(r->fd, r->buffer + n, ROOM - n);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return fr__io_fail(r->ctx, "read", r->path);
+    r->end += (size_t)got;
+    r->is_drained = got == 0;
+    return FR_OK;
+}
+
+fr_status fr__reader_line(fr_reader *r, fr_piece *line)
+{
+    size_t seen = 0;
+    const char *stop;
+    r->line = r->n_breaks + 1;
+    while (!(stop = memchr(r->buffer + r->begin + seen, '\n', r->end - r->begin - seen)) &&
+           !r->is_drained) {
+        seen = r->end - r->begin;
+        FR_TRY(fill(r));
+    }
+    const char *text = r->buffer + r->begin;
+    size_t n = stop ? (size_t)(stop - text) : r->end - r->begin;
+    *line = (fr_piece){.text = stop || n ? text : NULL, .n = n, .is_whole = stop != NULL};
+    r->begin += n + (stop != NULL);
+    r->n_breaks += stop != NULL;
+    return FR_OK;
+}
+
+/* --- objects of a list -------------------------------------------------------------------- */
+
+/* How deep a byte is in brackets, and whether in a text. */
+typedef struct nesting {
+    int depth;
+    bool in_text, is_escaped;
+} nesting;
+
+static void enter(nesting *s, char c)
+{
+    if (s->in_text) {
+        if (s->is_escaped)
+            s->is_escaped = false;
+        else if (c == '\\')
+            s->is_escaped = true;
+        else if (c == '"')
+            s->in_text = false;
+    } else if (c == '"') {
+        s->in_text = true;
+    } else if (c == '{' || c == '[') {
+        s->depth++;
+    } else if (c == '}' || c == ']') {
+        s->depth--;
+    }
+}
+
+/* The byte at place i behind `begin`; false at the end of the file. */
+static fr_status byte_at(fr_reader *r, size_t i, char *c, bool *is_there)
+{
+    *is_there = true;
+    while (r->begin + i >= r->end) {
+        if (r->is_drained) return *is_there = false, FR_OK;
+        FR_TRY(fill(r));
+    }
+    *c = r->buffer[r->begin + i];
+    return FR_OK;
+}
+
+static fr_status next_byte(fr_reader *r, char *c)
+{
+    bool is_there;
+    r->line = r->n_breaks + 1;
+    FR_TRY(byte_at(r, 0, c, &is_there));
+    if (!is_there) return fr__reader_fail(r, "ends early; is the file whole?");
+    r->begin++;
+    r->n_breaks += *c == '\n';
+    return FR_OK;
+}
+
+fr_status fr__reader_list(fr_reader *r)
+{
+    nesting s = {0};
+    char c = 0;
+    while (c != '[' || s.in_text || s.depth > 2) {
+        FR_TRY(next_byte(r, &c));
+        enter(&s, c);
+        if (s.depth <= 0 && !s.in_text && !strchr(" \t\r\n", c))
+            return fr__reader_fail(r, "expected an object with a list of events");
+    }
+    return FR_OK;
+}
+
+fr_status fr__reader_object(fr_reader *r, fr_piece *object)
+{
+    char c = ',';
+    *object = (fr_piece){.text = NULL};
+    while (c && strchr(", \t\r\n", c)) FR_TRY(next_byte(r, &c));
+    if (c == ']') return FR_OK;
+    if (c != '{') return fr__reader_fail(r, "expected an event: { ... }");
+    r->begin--; /* the brace is a part of it */
+    nesting s = {0};
+    size_t n = 0;
+    do {
+        bool is_there;
+        FR_TRY(byte_at(r, n, &c, &is_there));
+        if (!is_there) return fr__reader_fail(r, "ends early; is the file whole?");
+        enter(&s, c);
+        r->n_breaks += c == '\n';
+        n++;
+    } while (s.depth > 0);
+    *object = (fr_piece){.text = r->buffer + r->begin, .n = n, .is_whole = true};
+    r->begin += n;
+    return FR_OK;
+}

@@ -1,0 +1,23 @@
+/* files.c -- the files of a run's folder: one table for documentation and tests. */
+#include <forerun/train.h>
+
+static const fr_run_file files[] = {
+    {"config.yaml", "train", NULL,
+     "the resolved config: every key with its value; itself a config"},
+    {"metrics.jsonl", "train", NULL, "one JSON object a line, one line a mini-batch"},
+    {"metrics.csv", "train", "run.csv", "the same as a table"},
+    {"events.out.tfevents.*", "train", "run.tensorboard",
+     "the same for TensorBoard, one file a session"},
+    {"summary.json", "train", NULL, "what the run was and what came out"},
+    {"trace.json", "train", "run.trace", "what each worker did when, for Perfetto"},
+    {"report.html", "train", "run.report", "all of it to look at, in one file"},
+    {"checkpoint/step-N/model.safetensors", "train", NULL,
+     "parameters and running statistics after N updates"},
+    {"checkpoint/step-N/optimizer.safetensors", "train", NULL, "the optimizer's state"},
+    {"checkpoint/step-N/state.json", "train", NULL,
+     "position of the run, and what a resumed run must agree with"},
+    {"step-K.safetensors", "train", "--dump-step K", "mini-batch K laid open"},
+    {NULL, NULL, NULL, NULL},
+};
+
+const fr_run_file *fr_run_files(void) { return files; }

@@ -1,0 +1,51 @@
+# The reference is what the code says, and the code says all there is.
+. "$(dirname "$0")/lib.bash"
+
+if ! "$forerun" info | grep -q '^  mpi '; then
+    echo "built without MPI: the reference lists more than this build has"
+    exit 77
+fi
+"$source_dir/scripts/make-reference.sh" --check "$forerun" || fail "documentation is old"
+
+# Every verb has its section, every option its row.
+reference=$source_dir/docs/reference.md
+"$forerun" help | sed -n '/^  [a-z]/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$' >verbs
+while read -r verb; do
+    sed -n "/^### forerun $verb\$/,/^##/p" "$reference" >section
+    [ -s section ] || fail "no section on $verb"
+    for word in $("$forerun" help "$verb" | sed -n 's/^  \(--*[a-z][a-z-]*\)\( .*\)*$/\1/p'); do
+        grep -qE "^\| \`$word[ \`]" section || fail "$verb $word is not in the reference"
+    done
+done <verbs
+
+# What a run with everything leaves in its folder is in the table of files, and the other way round.
+run 0 train net.yaml --out files --quiet --dump-step 2
+(cd files && find . -type f -printf '%P\n') |
+    sed -E 's/step-[0-9]+\.safetensors/step-K.safetensors/; s/step-[0-9]+/step-N/
+            s/events\.out\.tfevents\..*/events.out.tfevents.*/' | sort -u >found
+sed -n '/^## Files of a run/,/^## Exit/s/^| `\([^`]*\)` |.*| train |.*/\1/p' "$reference" | sort -u >listed
+diff found listed || fail "files of a run (<) and of the reference (>) differ"
+
+# Variables that the code asks for.
+grep -rhoE 'getenv\("[A-Z_]+"\)' "$source_dir/cli" | sed 's/.*"\(.*\)".*/\1/' | sort -u >asked
+sed -n '/^## Environment/,$s/^| `\([^`]*\)` |.*/\1/p' "$reference" | sort -u >told
+diff asked told || fail "variables that are asked for (<) and told of (>) differ"
+
+# The man page, as readers of man pages see it.
+if command -v man >/dev/null; then
+    MANWIDTH=80 man --warnings -l "$source_dir/docs/forerun.1" >page 2>warned || fail "man"
+    [ ! -s warned ] || fail "man has warnings: $(head -3 warned)"
+    grep -q 'parallel.method' page || fail "the man page lacks keys"
+fi
+if command -v mandoc >/dev/null; then
+    mandoc -Tlint -W error "$source_dir/docs/forerun.1" || fail "mandoc finds errors"
+fi
+
+# It can be red.
+cp -r "$source_dir/scripts" .
+mkdir docs
+sed 's/--resume/--resum/' "$source_dir/docs/reference.md" >docs/reference.md
+cp "$source_dir/docs/forerun.1" docs/
+if scripts/make-reference.sh --check "$forerun" >said 2>&1; then fail "an old page was not seen"; fi
+grep -q 'mend it: scripts/make-reference.sh' said || fail "it is not said how to mend it"
+echo ok
