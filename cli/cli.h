@@ -80,6 +80,9 @@ typedef struct cli_train_args {
 int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
                     cli_train_args *a);
 
+/* report.html of a run whose folder is whole: a warning if it cannot be had (cmd_report.c). */
+bool cli_leave_report(const char *folder);
+
 /* The name nearest to a mistyped one, or NULL if none is near; names end with NULL. */
 const char *cli_nearest(const char *typed, const char *const *names);
 

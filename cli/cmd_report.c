@@ -18,6 +18,17 @@ static fr_status print_data(fr_ctx *ctx, int n, const char *const *folders,
     return FR_OK;
 }
 
+bool cli_leave_report(const char *folder)
+{
+    char path[4200];
+    fr_ctx *ctx = cli_context(true);
+    snprintf(path, sizeof path, "%s/report.html", folder);
+    bool is_there = fr_report_write(ctx, 1, &folder, NULL, path) == FR_OK;
+    if (!is_there) fr_log(ctx, FR_LOG_WARN, "no report: %s", fr_ctx_error(ctx));
+    fr_ctx_free(ctx);
+    return is_there;
+}
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static const char *folders[CLI_MAX_SETS];

@@ -78,7 +78,14 @@ static fr_status print_summary(fr_ctx *ctx, const char *out)
     return FR_OK;
 }
 
-static void print_result(const fr_run_result *r)
+/* Of a run that ended as it should, or whose end one wants to look at. */
+static bool leave_report(const fr_run_result *r, fr_status status)
+{
+    bool is_over = status == FR_OK || status == FR_INTERRUPTED || status == FR_DIVERGED;
+    return r->wants_report && is_over && cli_leave_report(r->out);
+}
+
+static void print_result(const fr_run_result *r, bool has_report)
 {
     char rate[32], time[32];
     printf("%lld updates, %lld samples in %s (%s samples/s)", (long long)r->steps,
@@ -89,6 +96,7 @@ static void print_result(const fr_run_result *r)
         printf(", eval loss %.4f, accuracy %.2f %%", r->eval_loss, 100 * r->eval_accuracy);
     printf("\n%s/checkpoint/step-%lld: weights sha256 %.16s...\n", r->out, (long long)r->steps,
            r->weights_sha256);
+    if (has_report) printf("%s/report.html: curves, timeline, memory\n", r->out);
 }
 
 enum { MAX_OPTIONS = 24 };
@@ -140,12 +148,13 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
                         .progress = is_first ? on_progress : NULL,
                         .user = &s,
                         .stop = stop};
-    fr_run_result r;
+    fr_run_result r = {.steps = 0};
     fr_status status = fr_train(ctx, &o, &r);
     if (s.is_tty && s.width > 0) fputc('\n', stderr);
+    bool has_report = is_first && leave_report(&r, status);
     if (status != FR_OK || !is_first) return status;
     if (a->want_json) return print_summary(ctx, r.out);
-    if (!a->is_quiet) print_result(&r);
+    if (!a->is_quiet) print_result(&r, has_report);
     return FR_OK;
 }
 
@@ -169,10 +178,9 @@ const cli_verb cli_train = {
              "[--ledger FILE]\n"
              "                     [--quiet] [--json]",
     .summary = "train a model as a config says",
-    .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json and\n"
-            "checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint; --resume goes on "
-            "from\n"
-            "there with the same numbers as a run that was never stopped.\n\n"
+    .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json,\n"
+            "report.html and checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint;\n"
+            "--resume goes on from there with the same numbers as a run that was never stopped.\n\n"
             "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set "
             "train.micro=8;\n"
             "forerun methods lists the ways, forerun keys all keys of a config.\n\n"

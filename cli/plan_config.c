@@ -257,7 +257,8 @@ static void describe(const fr_choice *choice, char *text, size_t room)
 {
     const fr_candidate *best = &choice->at[0];
     size_t n = (size_t)snprintf(text, room,
-                                "A plan by `forerun plan`, in simulated time; edit what you know "
+                                FR_PLAN_MARK
+                                "`, in simulated time; edit what you know "
                                 "better, then `forerun train` it.\n%s\nlayout: %s\nMB a device:",
                                 choice->why, best->why);
     for (int w = 0; w < best->n_workers && w < 32 && n < room; w++)
@@ -318,7 +319,10 @@ static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *pla
             for (int r = 0; r < c.replicas[s]; r++) c.device_of[w++] = plan->stages[s].device + r;
         }
         if (n == 1) c.method = n_workers > 1 ? "dp" : "single";
-        status = save(ctx, o, &c, profile, plan->why);
+        char comment[4096];
+        snprintf(comment, sizeof comment, FR_PLAN_MARK " --planner %s`.\n%s", plan->planner,
+                 plan->why);
+        status = save(ctx, o, &c, profile, comment);
     } else {
         fr_fail(ctx, status, "out of memory for the plan file");
     }

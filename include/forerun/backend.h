@@ -26,6 +26,8 @@ const fr_backend *const *fr_backend_list(void);
 const fr_backend *fr_backend_find(const char *name); /* NULL: none of that name */
 const char *fr_backend_name(const fr_backend *b);
 const char *fr_backend_summary(const fr_backend *b);
+/* What it is built on: "oneDNN 2.6.3"; "" of plain C. */
+void fr_backend_library(const fr_backend *b, char *text, size_t room);
 
 typedef struct fr_device_desc {
     int n_threads; /* kernel threads; 0 = all cores of this process */

@@ -59,6 +59,16 @@ int fr_status_exit_code(fr_status status);
 /* "0.1.0" */
 const char *fr_version(void);
 
+/* The machine that this process runs on, without names of hosts or users. */
+typedef struct fr_machine {
+    char processor[128];     /* "": the system does not say */
+    int cores, usable_cores; /* of the machine; that this process may use */
+    uint64_t memory_bytes;
+    char system[128], kernel[128]; /* "Debian GNU/Linux 12 (bookworm)", "Linux 6.1.0 x86_64" */
+    char compiler[64];             /* that built the library: "gcc 12.2.0" */
+} fr_machine;
+void fr_machine_read(fr_machine *m);
+
 #if defined(__GNUC__)
 #define FR_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else

@@ -75,7 +75,8 @@ typedef struct fr_run_result {
     double samples_per_s, wall_s;
     double stolen; /* share of the processors' time that the host of a virtual machine took */
     char weights_sha256[65];
-    char out[4096];
+    char out[4096];    /* "": the run did not come so far as to open it */
+    bool wants_report; /* run.report: the caller, who has report.h, may leave one there */
 } fr_run_result;
 
 /* Train as the config says. *result (may be NULL) is filled as far as the run came. */
@@ -111,6 +112,9 @@ void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds);
  * are cores), then kept. Of type fr_profile_fn; user: the fr_run_model. */
 fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);
 
+/* A config that begins with a comment that begins with this is a plan; runs of it keep the comment.
+ */
+#define FR_PLAN_MARK "A plan by `forerun plan"
 /* The config as `o` resolves it, o->sets included, as a file that `train` runs from any folder;
  * comment: lines for its top, without #. */
 fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *comment,

@@ -104,6 +104,8 @@ typedef struct fr_transport {
     /* Forget counts (rounds begin at 0 again) and, in one process, messages under way and the
      * abort: all members of all processes are outside, and nothing is under way between them. */
     void (*reset)(fr_group *g);
+    /* Optional: what it is built on, as "Open MPI v4.1.4". */
+    void (*library)(char *text, size_t room);
 } fr_transport;
 
 const fr_transport *const *fr_transport_list(void); /* NULL-terminated, the default first */

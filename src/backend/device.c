@@ -19,6 +19,12 @@ const fr_backend *fr_backend_find(const char *name)
 const char *fr_backend_name(const fr_backend *b) { return b->name; }
 const char *fr_backend_summary(const fr_backend *b) { return b->summary; }
 
+void fr_backend_library(const fr_backend *b, char *text, size_t room)
+{
+    if (room) text[0] = '\0';
+    if (room && b->library) b->library(text, room);
+}
+
 fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
                          fr_device **out)
 {

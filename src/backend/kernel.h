@@ -135,6 +135,8 @@ struct fr_backend {
      * floats. */
     fr_status (*relayout)(fr_device *dev, const fr_layout *from, const void *src,
                           const fr_layout *to, void *dst);
+    /* Optional: what it is built on, and its version. */
+    void (*library)(char *text, size_t room);
 };
 
 struct fr_device {

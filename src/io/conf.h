@@ -25,6 +25,7 @@ struct fr_conf_root {
     fr_ctx *ctx;
     fr_arena arena;
     const char *name;
+    const char *head; /* the comment before all else, as it stands in a loaded file; "": none */
     fr_conf *top;
     int n_nodes;
 };
@@ -56,6 +57,8 @@ void fr__conf_put(struct fr_conf_out *o, const char *text);
 /* As YAML: plain where nothing can misread it, in double quotes otherwise. */
 void fr__conf_put_text(struct fr_conf_out *o, const char *text);
 
+/* fr_conf_save, with lines of comment at the head ("": none). */
+fr_status fr__conf_save(fr_conf *top, const char *head, const char *path);
 /* What fr_conf_save writes. */
 void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
 /* One "a.b=value" over what is there. */

@@ -424,6 +424,7 @@ static fr_status create(fr_ctx *ctx, const char *text, size_t bytes, const char 
     *out = root;
     if (!root) return fr__no_memory(ctx, sizeof *root, name);
     root->ctx = ctx;
+    root->head = "";
     root->name = fr__arena_strdup(&root->arena, name);
     if (!root->name) return fr__no_memory(ctx, strlen(name), name);
     fr_conf *top;
@@ -454,6 +455,19 @@ fr_status fr_conf_parse(fr_ctx *ctx, const char *text, size_t bytes, const char 
     return status;
 }
 
+/* `text` is cut off behind its comment. */
+static fr_status keep_head(struct fr_conf_root *root, char *text)
+{
+    size_t n = 0;
+    while (text[n] == '#') {
+        n += strcspn(text + n, "\n");
+        n += text[n] == '\n';
+    }
+    text[n] = '\0';
+    root->head = fr__arena_strdup(&root->arena, text);
+    return root->head ? FR_OK : fr__no_memory(root->ctx, n, root->name);
+}
+
 fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *const *sets,
                        fr_conf **out)
 {
@@ -463,6 +477,7 @@ fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *co
     FR_TRY(fr__file_read(ctx, path, FR_CONF_MAX_BYTES, &text, &bytes));
     fr_conf *top;
     fr_status status = fr_conf_parse(ctx, (const char *)text, bytes, path, &top);
+    if (status == FR_OK) status = keep_head(top->root, (char *)text);
     fr__free(text);
     for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
     if (status == FR_OK)

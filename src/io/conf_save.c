@@ -251,9 +251,12 @@ void fr__conf_format(const fr_conf *top, struct fr_conf_out *o)
     if (o->text.n == 0) fr__conf_put(o, "{}\n");
 }
 
-fr_status fr_conf_save(fr_conf *top, const char *path)
+fr_status fr_conf_save(fr_conf *top, const char *path) { return fr__conf_save(top, "", path); }
+
+fr_status fr__conf_save(fr_conf *top, const char *head, const char *path)
 {
     struct fr_conf_out o = {0};
+    fr__conf_put(&o, head);
     fr__conf_format(top, &o);
     fr_status status = o.failed ? fr__conf_no_memory(top)
                                 : fr__file_replace(top->root->ctx, path, o.text.at, o.text.n);

@@ -10,6 +10,7 @@ static const fr_run_file files[] = {
      "the same for TensorBoard, one file a session"},
     {"summary.json", "train", NULL, "what the run was and what came out"},
     {"trace.json", "train", "run.trace", "what each worker did when, for Perfetto"},
+    {"report.html", "train", "run.report", "all of it to look at, in one file"},
     {"checkpoint/step-N/model.safetensors", "train", NULL,
      "parameters and running statistics after N updates"},
     {"checkpoint/step-N/optimizer.safetensors", "train", NULL, "the optimizer's state"},

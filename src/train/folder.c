@@ -58,7 +58,8 @@ fr_status fr__folder_check(fr_ctx *ctx, const char *path, bool resume)
 
 static bool is_leftover(const char *name)
 {
-    static const char *const patterns[] = {".tmp-*", ".old-*", "*.json.*.tmp", "*.yaml.*.tmp"};
+    static const char *const patterns[] = {".tmp-*", ".old-*", "*.json.*.tmp", "*.yaml.*.tmp",
+                                           "*.html.*.tmp"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (fnmatch(patterns[i], name, 0) == 0) return true;
     return false;

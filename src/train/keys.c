@@ -124,6 +124,7 @@ static const fr_key keys[] = {
             "measure the stages first and say how long a mini-batch will take"),
     FR_BOOL("run.csv", "true", "write metrics.csv, too"),
     FR_BOOL("run.tensorboard", "true", "write events.out.tfevents.*, too"),
+    FR_BOOL("run.report", "true", "write report.html at the end"),
     FR_REAL("run.stall_timeout", "30", 0.01, 1e6,
             "seconds without a sign of life of a worker before the run is given up"),
     FR_INT("run.trace", "2500", 0, 1 << 28,

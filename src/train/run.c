@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
@@ -272,6 +273,7 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
         return status;
     }
     r->ctx = ctx, r->o = o;
+    r->started = (int64_t)time(NULL);
     r->team = o->team, r->leads = fr_team_rank(o->team) == 0;
     r->saved_step = -1;
     r->folder.lock_fd = -1;

@@ -32,6 +32,7 @@ typedef struct fr_run {
     char checkpoint[FR_PATH];      /* the last one that is whole; rank 0 */
     uint64_t start_ns;             /* clock of the engine */
     uint64_t wall_ns;              /* the same moment on the wall's */
+    int64_t started;               /* seconds since 1970, of this session */
     double stolen_s;               /* and of what the machine's host has given to others */
     double earlier_s;              /* elapsed in earlier sessions */
     double timed_s, first_tenth_s; /* inside mini-batches, waiting for data included */

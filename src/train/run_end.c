@@ -41,6 +41,7 @@ static fr_status summarize(fr_run *r, const char *status)
                       .status = status,
                       .checkpoint = r->checkpoint,
                       .bubble = &bubble,
+                      .started = r->started,
                       .n_samples = (r->at.step - r->first_step) * r->setup.settings.batch,
                       .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
     return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);

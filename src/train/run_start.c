@@ -65,6 +65,7 @@ static fr_status open_folder(fr_run *r)
     FR_TRY(fr__ledger_open(r->ctx, r->o->ledger, &r->ledger));
     FR_TRY(fr__folder_open(r->ctx, t->out, r->o->resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
+    r->result.wants_report = t->report;
     return FR_OK;
 }
 
@@ -99,11 +100,14 @@ static fr_status resume(fr_run *r)
     return FR_OK;
 }
 
+/* Resolved; why it was planned so stays with it. */
 static fr_status save_config(fr_run *r)
 {
     char path[FR_PATH];
+    const char *head = r->setup.conf->root->head;
+    bool is_plan = strncmp(head, "# " FR_PLAN_MARK, strlen("# " FR_PLAN_MARK)) == 0;
     FR_TRY(fr__path(r->ctx, path, "%s/config.yaml", r->folder.path));
-    return fr_conf_save(r->setup.conf, path);
+    return fr__conf_save(r->setup.conf, is_plan ? head : "", path);
 }
 
 static fr_status open_metrics(fr_run *r)

@@ -187,6 +187,7 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     FR_TRY(fr_conf_bool(c, "predict", true, &s->predicts));
     FR_TRY(fr_conf_bool(c, "csv", true, &s->csv));
     FR_TRY(fr_conf_bool(c, "tensorboard", true, &s->tensorboard));
+    FR_TRY(fr_conf_bool(c, "report", true, &s->report));
     return read_watch(c, s);
 }
 

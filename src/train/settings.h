@@ -53,6 +53,7 @@ typedef struct fr_settings {
     int64_t eval_every;       /* updates; 0: at the end only; -1: never */
     int64_t keep;             /* checkpoints that stay */
     bool grad_norm;           /* report it even without clipping */
+    bool report;              /* report.html, too */
     bool csv, tensorboard;    /* metrics.csv, events.out.tfevents.* beside metrics.jsonl */
     double stall_s;
     fr_fault fault;

@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "train/environment.h"
 #include "train/layout.h"
 
 #include <math.h>
@@ -244,6 +245,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
     fr__json_uint(j, "data_bytes", fr_dataset_bytes(s->data));
     fr__json_text(j, "backend", fr_engine_about(e));
+    fr__environment_write(j, t, sum->started);
     fr__json_text(j, "checkpoint", sum->checkpoint);
     fr__json_text(j, "config", sum->config);
     fr__json_text(j, "forerun", fr_version());

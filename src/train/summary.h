@@ -12,6 +12,7 @@ typedef struct fr_summary {
     const char *status;     /* "done", "interrupted", "diverged", "failed" */
     const char *checkpoint; /* last one written or resumed from */
     const fr_bubble *bubble;
+    int64_t started;    /* of this session: seconds since 1970 */
     int64_t n_samples;  /* trained in this session */
     double data_wait_s; /* time that workers waited for data */
 } fr_summary;

@@ -69,6 +69,12 @@ static const fr_kernel_maker makers[FR_OPERATOR_COUNT] = {
 
 /* ---- Device ---- */
 
+static void cpu_library(char *text, size_t room)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, room, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
 static const char *isa_name(void)
 {
     static const struct {
@@ -148,9 +154,10 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
         cpu_close(dev);
         return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN does not start (status %d)", (int)status);
     }
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(dev->about, sizeof dev->about, "oneDNN %d.%d.%d, %s, %d thread%s", v->major, v->minor,
-             v->patch, isa_name(), dev->n_threads, dev->n_threads == 1 ? "" : "s");
+    char library[32];
+    cpu_library(library, sizeof library);
+    snprintf(dev->about, sizeof dev->about, "%s, %s, %d thread%s", library, isa_name(),
+             dev->n_threads, dev->n_threads == 1 ? "" : "s");
     return FR_OK;
 }
 
@@ -269,4 +276,5 @@ const fr_backend fr__backend_cpu = {
     .parallel = fr__cpu_parallel,
     .fuse = fr__cpu_fuse,
     .relayout = cpu_relayout,
+    .library = cpu_library,
 };

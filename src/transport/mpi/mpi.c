@@ -5,6 +5,8 @@
 #include "transport/mpi/mpi.h"
 
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 
 /* One that waits looks, then looks and yields, then looks and sleeps, longer each time. */
 enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 50000, NAP_NS = 5000, SLEEP_NS = 100000 };
@@ -254,6 +256,15 @@ static void mpi_reset(fr_group *g)
     atomic_store(&g->is_aborted, false);
 }
 
+/* Up to the first comma: where and by whom it was built is nobody's business. */
+static void mpi_library(char *text, size_t room)
+{
+    char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(all, &n) != MPI_SUCCESS) all[0] = '\0';
+    snprintf(text, room, "%.*s", (int)strcspn(all, ",\n"), all);
+}
+
 const fr_transport fr__transport_mpi = {
     .name = "mpi",
     .summary = "workers of many processes; tensors travel by MPI, inside a process not at all",
@@ -278,4 +289,5 @@ const fr_transport fr__transport_mpi = {
     .abort = mpi_abort,
     .is_aborted = mpi_is_aborted,
     .reset = mpi_reset,
+    .library = mpi_library,
 };
