@@ -28,6 +28,8 @@ browser_up() {
         --user-data-dir="$work/profile" "${root[@]}" |
         curl -s -m 60 -d @- "$driver/session" | jq -r '.value.sessionId // empty')
     [ -n "$session" ] || fail "the browser does not start"
+    open_page about:blank
+    log performance >/dev/null # what its own first page asked for
 }
 
 browser_down() {
@@ -37,68 +39,58 @@ browser_down() {
 
 # ask PATH: the JSON on stdin goes to the browser, its answer's value to stdout.
 ask() {
-    local answer
-    answer=$(curl -s -m 60 -d @- "$driver/session/$session/$1") || fail "the browser is gone"
-    jq -e '.value | type == "object" and has("error")' <<<"$answer" >/dev/null &&
-        fail "browser: $1: $(jq -r '.value.message' <<<"$answer" | head -3)"
-    jq -c .value <<<"$answer"
+    curl -s -m 60 -d @- "$driver/session/$session/$1" | jq -c '.value | if type == "object" and has("error")
+        then error(.message) else . end' || fail "the browser, asked for $1, gave no answer"
 }
 
-# js SCRIPT: what it returns; texts without their quotes.
-js() { jq -n --arg script "$1" '{script: $script, args: []}' | ask execute/sync | jq -r 'if type == "string" then . else tojson end'; }
+# js SCRIPT: what it returns, once all that was asked for is drawn: two frames later. Texts come
+# without their quotes.
+js() {
+    jq -n --arg script "$1" '{args: [], script: ("const done = arguments[0], go = () => {"
+        + "let x; try { x = (() => {" + $script + "})(); } catch (e) { x = `threw ${e}`; } done(x); };"
+        + "requestAnimationFrame(() => requestAnimationFrame(go));")}' | ask execute/async |
+        jq -r 'if type == "string" then . else tojson end'
+}
 
 devtools() { jq -n --arg cmd "$1" --argjson params "$2" '{cmd: $cmd, params: $params}' | ask goog/cdp/execute; }
 
-# open_page FILE: and let it draw.
-open_page() {
-    jq -n --arg url "$1" '{url: $url}' | ask url >/dev/null
-    settle
+open_page() { jq -n --arg url "$1" '{url: $url}' | ask url >/dev/null; }
+
+# place CSS: brings the element into view and tells its middle as two numbers.
+place() {
+    js "const x = document.querySelector('$1'); x.scrollIntoView({block: 'center'});
+        const r = x.getBoundingClientRect();
+        return Math.round(r.x + r.width / 2) + ' ' + Math.round(r.y + r.height / 2);"
 }
 
-# Two frames: what was asked for is drawn in the first one.
-settle() {
-    echo '{"script": "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(1)));", "args": []}' |
-        ask execute/async >/dev/null
-}
-
-element() { jq -n --arg css "$1" '{using: "css selector", value: $css}' | ask element | jq -r '.[]'; }
-
-# act CSS ACTION...: mouse actions (JSON) with the element's middle as their origin, scrolled to.
+# act CSS ACTION...: of a mouse; "X Y" moves to that place from the element's middle.
 act() {
-    local id
-    id=$(element "$1") || exit 1
-    js "document.querySelector('$1').scrollIntoView({block: 'center'})" >/dev/null
+    local at
+    read -r -a at <<<"$(place "$1")"
+    [ ${#at[@]} = 2 ] || fail "nothing to click at: $1"
     shift
-    jq -n --arg id "$id" '{actions: [{type: "pointer", id: "mouse", parameters: {pointerType: "mouse"},
-        actions: [$ARGS.positional[] | fromjson | if .type == "pointerMove"
-            then . + {duration: 20, origin: {"element-6066-11e4-a52e-4f735466cecf": $id}} else . end]}]}' --args "$@" |
-        ask actions >/dev/null || exit 1
-    settle
+    jq -n --argjson x "${at[0]}" --argjson y "${at[1]}" '{actions: [{type: "pointer", id: "mouse", parameters: {pointerType: "mouse"},
+        actions: [$ARGS.positional[] | if . == "down" then {type: "pointerDown", button: 0} elif . == "up" then {type: "pointerUp", button: 0}
+            else split(" ") | {type: "pointerMove", duration: 10, x: ($x + (.[0] | tonumber)), y: ($y + (.[1] | tonumber))} end]}]}' --args "$@" |
+        ask actions >/dev/null
 }
-hover() { act "$1" "{\"type\": \"pointerMove\", \"x\": $2, \"y\": $3}"; }
-click_at() { act "$1" "{\"type\": \"pointerMove\", \"x\": $2, \"y\": $3}" '{"type": "pointerDown", "button": 0}' '{"type": "pointerUp", "button": 0}'; }
-click() { click_at "$1" 0 0; }
-drag() { # CSS FROM_X TO_X
-    act "$1" "{\"type\": \"pointerMove\", \"x\": $2, \"y\": 0}" '{"type": "pointerDown", "button": 0}' \
-        "{\"type\": \"pointerMove\", \"x\": $((($2 + $3) / 2)), \"y\": 0}" "{\"type\": \"pointerMove\", \"x\": $3, \"y\": 0}" '{"type": "pointerUp", "button": 0}'
-}
+hover() { act "$1" "$2 $3"; }
+click() { act "$1" "0 0" down up; }
+drag() { act "$1" "$2 0" down "$((($2 + $3) / 2)) 0" "$3 0" up; } # CSS FROM_X TO_X
 wheel() { # CSS DELTA
-    local id
-    id=$(element "$1") || exit 1
-    jq -n --arg id "$id" --argjson by "$2" '{actions: [{type: "wheel", id: "wheel", actions: [{type: "scroll", x: 0, y: 0,
-        deltaX: 0, deltaY: $by, duration: 0, origin: {"element-6066-11e4-a52e-4f735466cecf": $id}}]}]}' | ask actions >/dev/null
-    settle
+    local at
+    read -r -a at <<<"$(place "$1")"
+    jq -n --argjson x "${at[0]}" --argjson y "${at[1]}" --argjson by "$2" '{actions: [{type: "wheel", id: "wheel",
+        actions: [{type: "scroll", x: $x, y: $y, deltaX: 0, deltaY: $by, duration: 0}]}]}' | ask actions >/dev/null
 }
 press() { # KEY: to what has the focus
     jq -n --arg key "$1" '{actions: [{type: "key", id: "keys", actions: [{type: "keyDown", value: $key}, {type: "keyUp", value: $key}]}]}' |
         ask actions >/dev/null
-    settle
 }
 
 # screen WIDTH HEIGHT MOBILE
 screen() {
     devtools Emulation.setDeviceMetricsOverride "{\"width\": $1, \"height\": $2, \"deviceScaleFactor\": 1, \"mobile\": $3}" >/dev/null
-    settle
 }
 
 # The whole page as FR_SHOTS/NAME.png, for people to look at.
