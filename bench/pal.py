@@ -2,7 +2,7 @@
 """Pal's experiment: at scale, pipelines side by side against data parallelism alone.
 
     bench/pal.py [--build DIR] [--models gnmt,...] [--cluster FILE] [--devices N] [--data DIR]
-                 [--epochs N] [--seeds N] [--out DIR] [--json FILE]
+                 [--epochs N] [--seeds N] [--batches 1,2,4,...] [--out DIR] [--json FILE]
 
 Pal et al., Optimizing Multi-GPU Parallelization Strategies for Deep Learning Training (2019): more
 devices by data parallelism alone mean a larger global batch, and so more epochs; with every worker
@@ -20,7 +20,7 @@ import harness
 
 CLUSTER = os.path.join(harness.HERE, "..", "examples", "clusters", "v100-8x8-ethernet.yaml")
 WAYS = 2
-BATCHES = (1, 2, 4, 8, 16, 32, 64)  # in batches of a device
+BATCHES = "1,2,4,8,16,32,64"  # in batches of a device
 ADAM = {"name": "adam", "lr": 0.001}
 # large: what is simulated, its batch on a device, and samples of a micro-batch that is profiled.
 # small: what learns, its batch, its data (made up, or below --data), and how lr follows the batch.
@@ -30,8 +30,7 @@ MODELS = {
         "large": {"name": "inception3", "image": 299, "classes": 1000},
         "batch": 32, "profiled": 2,
         "small": {"name": "inception3", "image": 32, "width_factor": 0.1, "dropout": 0},
-        "small_batch": 16, "rule": "linear",
-        "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        "small_batch": 16, "rule": "sqrt", "optimizer": {"name": "adam", "lr": 0.002},
         "sizes": {"channels": 3, "classes": 10}, "data": {"name": "cifar10", "path": "cifar-10",
                                                           "limit": 4096, "crop": 0}},
     "gnmt": {
@@ -64,11 +63,13 @@ def parse():
     p.add_argument("--data", metavar="DIR", help="real data for the small nets")
     p.add_argument("--epochs", type=int, default=2, help="that set the quality")
     p.add_argument("--seeds", type=int, default=3, help="trainings of each batch")
+    p.add_argument("--batches", default=BATCHES, help="global ones, in batches of a device")
     p.add_argument("--out", default="runs/pal")
     p.add_argument("--json", metavar="FILE")
     a = p.parse_args()
     a.check = False
     a.models = a.models.split(",")
+    a.batches = [int(n) for n in a.batches.split(",")]
     harness.check_names(p, a.models, MODELS)
     a.forerun = harness.find_program(a.build, "forerun")
     return a
@@ -92,11 +93,12 @@ def step_times(a, m, folder):
 
     def simulate(method, stages, replicas, micro, devices):
         text, _ = harness.run(
-            [a.forerun, "simulate", config, "--cluster", a.cluster, "--profile", profile,
+            [a.forerun, "simulate", config, "--profile", profile,
              "--batches", "12", "--json"] + harness.sets(
                  {"parallel.method": method, "parallel.stages": stages,
                   "parallel.replicas": replicas, "train.batch": replicas * m["batch"],
-                  "train.micro": replicas * micro, "parallel.devices": json.dumps(devices)}))
+                  "train.micro": replicas * micro, "parallel.devices": devices,
+                  "parallel.cluster": os.path.abspath(a.cluster)}))
         return json.loads(text)["s_per_batch"]
 
     def hybrid_s(n):
@@ -132,7 +134,7 @@ def epochs_and_time(a, m, folder, csv):
         "train": {"batch": b, "epochs": a.epochs, "clip_norm": 1.0, "optimizer": m["optimizer"]},
         "parallel": {"threads": 1, "pin": False}})
     text, _ = harness.run(
-        [a.forerun, "efficiency", config, "--batches", ",".join(str(b * n) for n in BATCHES),
+        [a.forerun, "efficiency", config, "--batches", ",".join(str(b * n) for n in a.batches),
          "--seeds", str(a.seeds), "--scale-lr", m["rule"], "--max-epochs", str(8 * a.epochs),
          "--scaling", csv, "--pipeline", str(WAYS), "--out", os.path.join(folder, "epochs"),
          "--json"])
@@ -155,7 +157,7 @@ def main():
         r["published"] = m["published"]
     print("epochs MEASURED on %s data, step times SIMULATED on %s" % (
         "real" if a.data else "made-up", os.path.basename(a.cluster)))
-    counts = ", ".join(map(str, BATCHES))
+    counts = ", ".join(map(str, a.batches))
     print("\n| model | E_1 / E_N at N = %s | best dp | best hybrid | overtakes at | gain | paper |"
           % counts)
     print("|---|---|---|---|---|---|---|")

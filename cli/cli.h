@@ -71,7 +71,7 @@ int cli_print_keys(const char *prefix, const char *format);
 
 /* What train takes; launch takes it too, and hands it on. */
 typedef struct cli_train_args {
-    const char *config, *out, *ledger;
+    const char *config, *out, *ledger, *serve;
     cli_list sets;
     bool resume, is_quiet, want_json;
     int64_t dump_step; /* -1: none */

@@ -68,6 +68,7 @@ static void make_command(launch *l)
     for (int i = 0; i < a->sets.n; i++) add_pair(l, "--set", a->sets.at[i]);
     add_pair(l, "--out", a->out);
     add_pair(l, "--ledger", a->ledger);
+    add_pair(l, "--serve", a->serve);
     snprintf(l->dump_text, sizeof l->dump_text, "%lld", (long long)a->dump_step);
     if (a->dump_step > 0) add_pair(l, "--dump-step", l->dump_text);
     if (a->resume) add(l, "--resume");

@@ -1,7 +1,11 @@
-/* cmd_methods.c -- forerun methods: names that config keys take, with a line on each. */
-#include "cli.h"
+/* cmd_methods.c -- forerun methods: names that config keys take, with a line on each; or one method
+ * by numbers: what its workers hold, which weights its passes read, how long they wait. */
+#include "reads.h"
 
 #include <stdio.h>
+#include <string.h>
+
+/* --- the lists ---------------------------------------------------------------------------------*/
 
 /* One section: the key, then its names. All lists hold records with a name and a summary. */
 #define SECTION(key, list)                                               \
@@ -11,23 +15,181 @@
             printf("  %-15s %s\n", (list)[i]->name, (list)[i]->summary); \
     } while (0)
 
-static int run(const cli_verb *verb, int argc, char **argv)
+static void print_lists(void)
 {
-    const cli_option options[] = {{NULL, NULL, NULL, CLI_FLAG, NULL}};
-    int code = cli_parse(verb, options, argc, argv, 0, NULL);
-    if (code >= 0) return code;
     SECTION("parallel.method", fr_method_list());
     SECTION("parallel.weights (a method's own unless given)", fr_policy_list());
     SECTION("schedules, as `forerun schedule` prints them", fr_generator_list());
     SECTION("train.optimizer.name", fr_optim_list());
     SECTION("train.schedule.name", fr_lr_list());
     SECTION("data.name", fr_data_list());
-    return 0;
+}
+
+/* --- one method --------------------------------------------------------------------------------*/
+
+typedef struct wishes {
+    int64_t stages, micro;
+    const char *format;
+} wishes;
+
+/* The farthest that a pass of a stage gets from the weights one worker alone would have: updates
+ * that are missing, and updates that are predicted. */
+typedef struct farthest {
+    int behind, ahead;
+} farthest;
+
+static void widen(farthest *f, int behind, int ahead)
+{
+    if (behind > f->behind) f->behind = behind;
+    if (ahead > f->ahead) f->ahead = ahead;
+}
+
+/* [0] forwards, [1] backwards of a stage. */
+static void survey(const fr_schedule *s, const reads *r, int stage, farthest to[2])
+{
+    int w = s->worker_of[stage];
+    to[0] = to[1] = (farthest){0, 0};
+    for (int i = 0; i < s->lists[w].n; i++) {
+        const fr_instr *x = &s->lists[w].at[i];
+        int version, ahead;
+        bool is_forward = x->action == FR_DO_F;
+        if (x->stage != stage || !(is_forward || x->action == FR_DO_B || x->action == FR_DO_I))
+            continue;
+        reads_at(r, w, i, &version, &ahead);
+        widen(&to[!is_forward], x->micro / s->n_micro - version, ahead);
+    }
+}
+
+static const char *pass_text(const farthest *f, bool is_back, char *text, size_t room)
+{
+    int n =
+        f->behind ? snprintf(text, room, "%d late", f->behind) : snprintf(text, room, "up to date");
+    if (f->ahead)
+        snprintf(text + n, room - (size_t)n, ", %d %s", f->ahead,
+                 is_back ? "walked back" : "predicted");
+    return text;
+}
+
+static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_policy *policy,
+                         const reads *r, bool is_markdown)
+{
+    const char *form =
+        is_markdown ? "| %s | %s | %s | %s | %s | %s |\n" : "%-5s  %-6s  %-13s  %-15s  %-23s  %s\n";
+    bool is_back = policy->course == FR_COURSE_DRIFT;
+    if (is_markdown) printf("\n");
+    printf(form, "stage", "worker", "weight copies", "activation sets", "forward reads",
+           "backward reads");
+    if (is_markdown) printf("|---|---|---|---|---|---|\n");
+    for (int k = 0; k < s->n_stages; k++) {
+        fr_seat seat = reads_seat(s, k);
+        farthest to[2];
+        char stage[16], worker[16], copies[16], sets[16], forward[64], backward[64];
+        int w = s->worker_of[k];
+        survey(s, r, k, to);
+        snprintf(stage, sizeof stage, "%d", k);
+        snprintf(worker, sizeof worker, "%d", w);
+        snprintf(copies, sizeof copies, "%d", policy->n_blocks(&seat));
+        snprintf(sets, sizeof sets, "%d", c->peak_live[w]);
+        printf(form, stage, worker, copies, sets,
+               pass_text(&to[0], is_back, forward, sizeof forward),
+               pass_text(&to[1], is_back, backward, sizeof backward));
+    }
+}
+
+static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c, const reads *r,
+                       bool is_markdown)
+{
+    double busy = 0, ideal = 0;
+    for (int w = 0; w < s->n_workers; w++) {
+        busy += c->busy[w];
+        if (c->busy[w] > ideal) ideal = c->busy[w];
+    }
+    if (!is_markdown)
+        printf("%s: %s\nschedule %s, weights %s, replicas agree by %s\n", m->name, m->summary,
+               m->generator, m->policy, m->sync ? m->sync : fr_sync_list()[0]->name);
+    printf("%s%d stage%s on %d worker%s, %d micro-batch%s in a mini-batch: ",
+           is_markdown ? "" : "\n", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_workers,
+           s->n_workers == 1 ? "" : "s", s->n_micro, s->n_micro == 1 ? "" : "es");
+    if (s->n_batches == 1)
+        printf("a mini-batch takes %g, workers are idle for %.1f %% of it.\n", c->makespan,
+               100 * (1 - busy / (c->makespan * s->n_workers)));
+    else
+        printf("a mini-batch takes %g once the pipeline is full; filling and draining it takes %g "
+               "more, once a segment.\n",
+               ideal / s->n_batches, c->makespan - ideal);
+    print_stages(s, c, fr_policy_find(m->policy), r, is_markdown);
+}
+
+static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
+{
+    const fr_generator *g = fr_generator_find(m->generator);
+    int most = m->max_stages > 0 ? m->max_stages : 1 << 20, chunks = m->chunks > 0 ? m->chunks : 1;
+    fr_schedule_desc d = {.n_stages = (int)(o->stages < most ? o->stages : most) * chunks,
+                          .n_micro = (int)o->micro,
+                          .chunks = m->chunks};
+    fr_schedule *s = NULL;
+    fr_clock c = {0};
+    fr_status status = reads_batches(ctx, g, &d);
+    if (status == FR_OK) status = fr_schedule_create(ctx, g, &d, &s);
+    if (status == FR_OK) status = fr_schedule_check(ctx, s);
+    if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
+    if (status == FR_OK) {
+        fr_seat seat = reads_seat(s, 0);
+        const fr_policy *policy = fr_policy_find(m->policy);
+        const char *wrong = policy->check ? policy->check(&seat) : NULL;
+        reads *r = reads_create(s, policy);
+        if (wrong)
+            status = fr_fail(ctx, FR_INVALID, "%s: %s", m->name, wrong);
+        else if (!r)
+            status = fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", m->name);
+        else
+            print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
+        reads_free(r);
+    }
+    fr_clock_free(&c);
+    fr_schedule_free(s);
+    return status;
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    wishes o = {.stages = 4, .micro = 8, .format = "table"};
+    const char *name;
+    const cli_option options[] = {
+        {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, &o.stages},
+        {"micro", "M", "one method: micro-batches of a mini-batch (8)", CLI_INT, &o.micro},
+        {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, &o.format},
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 1, &name);
+    if (code >= 0) return code;
+    if (strcmp(o.format, "table") != 0 && strcmp(o.format, "markdown") != 0)
+        return cli_refuse("forerun methods: --format: expected table or markdown");
+    if (o.stages < 1 || o.stages > 1000 || o.micro < 1 || o.micro > 100000)
+        return cli_refuse("forerun methods: expected 1 to 1000 stages, 1 to 100000 micro-batches");
+    if (!name) {
+        print_lists();
+        return 0;
+    }
+    const fr_method *m = fr_method_find(name);
+    if (!m)
+        return cli_refuse("forerun methods: no method is called '%s' (forerun methods lists them)",
+                          name);
+    fr_ctx *ctx = cli_context(false);
+    return cli_finish(ctx, show(ctx, m, &o));
 }
 
 const cli_verb cli_methods = {
     .name = "methods",
-    .usage = "methods",
+    .usage = "methods [METHOD [--stages N] [--micro M]]",
     .summary = "parallel methods, weights, schedules, optimizers, data sources there are",
+    .text = "With the name of a method: what each worker of it holds (copies of the weights, "
+            "activations\n"
+            "of micro-batches under way) and which weights its passes read, at worst: updates that "
+            "are\n"
+            "missing in comparison with one worker alone, and updates that are predicted. F, I and "
+            "W\n"
+            "take 1, B takes 2.\n",
+    .argument = "METHOD",
     .run = run,
 };

@@ -1,5 +1,5 @@
 /* cmd_schedule.c -- forerun schedule: what each worker does when, printed or checked. */
-#include "cli.h"
+#include "reads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static const int64_t unsaid = INT64_MIN;
 typedef struct wishes {
     int64_t stages, micro, chunks, batches, columns; /* 0: not given (columns: -1) */
     const char *format, *color, *check, *replicas;
-    int n_each, *each; /* numbers of --replicas: one for all stages, or one for each */
+    const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
+    int n_each, *each;       /* numbers of --replicas: one for all stages, or one for each */
 } wishes;
 
 /* --- printing ------------------------------------------------------------------------------- */
@@ -55,6 +56,17 @@ static char *as_json(const fr_schedule *s, const fr_clock *c, const wishes *o)
     return fr_schedule_to_json(s, c);
 }
 
+/* In a pipeline that drains all passes read the same weights: nothing to note. */
+static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
+{
+    if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
+    reads *r = reads_create(s, o->policy);
+    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend};
+    char *text = r ? fr_schedule_to_svg(s, c, &notes) : NULL;
+    reads_free(r);
+    return text;
+}
+
 static void print_ints(const char *name, int n, const int *values)
 {
     printf(", %s", name);
@@ -80,7 +92,8 @@ static char *as_verdict(const fr_schedule *s, const fr_clock *c, const wishes *o
 static const struct form {
     const char *name;
     char *(*print)(const fr_schedule *s, const fr_clock *c, const wishes *o);
-} forms[] = {{"grid", as_grid}, {"text", as_text}, {"csv", as_csv}, {"json", as_json}};
+} forms[] = {
+    {"grid", as_grid}, {"text", as_text}, {"csv", as_csv}, {"json", as_json}, {"svg", as_svg}};
 static const struct form verdict = {"verdict", as_verdict};
 
 static const struct form *find_form(const char *name)
@@ -136,23 +149,6 @@ static fr_status spread_replicas(fr_ctx *ctx, wishes *o, int n_stages)
     return FR_OK;
 }
 
-/* Mini-batches of a segment: one with a flush; else as many as fill the pipeline, drain it, and
- * leave one between. How far worker 0 runs ahead is seen on a first try. */
-static fr_status choose_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
-{
-    fr_schedule *s;
-    int ahead = 0, share = d->n_micro;
-    if (d->n_batches || g->is_flush || g->is_forward_only || d->n_micro < 1) return FR_OK;
-    d->n_batches = d->n_stages + 1;
-    FR_TRY(fr_schedule_create(ctx, g, d, &s));
-    for (int i = 0; i < s->lists[0].n && s->lists[0].at[i].action != FR_DO_B; i++)
-        ahead += s->lists[0].at[i].action == FR_DO_F;
-    share /= s->replicas[0];
-    fr_schedule_free(s);
-    d->n_batches = 1 + (ahead + d->n_stages + share - 1) / share;
-    return FR_OK;
-}
-
 static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
 {
     const fr_method *m = fr_method_find(name);
@@ -172,7 +168,8 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
     FR_TRY(spread_replicas(ctx, o, d.n_stages));
     d.replicas = o->each;
     fr_schedule *s;
-    FR_TRY(choose_batches(ctx, g, &d));
+    o->policy = m ? fr_policy_find(m->policy) : NULL;
+    FR_TRY(reads_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
     snprintf(s->name, sizeof s->name, "%s", name);
     fr_status status = check_and_print(ctx, s, form, o);
@@ -236,7 +233,8 @@ static const char *complaint(const char *method, wishes *o)
 {
     if (!method && !o->check) return "which method? (or --check FILE)";
     if (method && o->check) return "a method or --check FILE, not both";
-    if (o->format && !find_form(o->format)) return "--format: expected grid, text, csv or json";
+    if (o->format && !find_form(o->format))
+        return "--format: expected grid, text, csv, json or svg";
     if (strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
         strcmp(o->color, "never") != 0)
         return "--color: expected auto, always or never";
@@ -266,7 +264,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"replicas", "R",
          "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)", CLI_TEXT,
          &o.replicas},
-        {"format", "grid|text|csv|json", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
+        {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
          &o.format},
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},

@@ -9,9 +9,11 @@
 
 typedef struct screen {
     bool is_quiet, is_tty;
-    double shown_s;  /* elapsed when a line was last shown */
-    double sample_s; /* seconds a sample, smoothed; rates could not be: news come in bursts */
-    int width;       /* of the line in place on a terminal */
+    fr_server *server; /* NULL: nobody looks on */
+    bool has_folder;   /* the server has been told */
+    double shown_s;    /* elapsed when a line was last shown */
+    double sample_s;   /* seconds a sample, smoothed; rates could not be: news come in bursts */
+    int width;         /* of the line in place on a terminal */
 } screen;
 
 /* "1:02:03", "2:03", "0:03" */
@@ -48,6 +50,11 @@ static void on_progress(void *user, const fr_progress *p)
     bool has_eval = !isnan(p->eval_loss);
     s->sample_s =
         s->sample_s > 0 ? 0.95 * s->sample_s + 0.05 / p->samples_per_s : 1 / p->samples_per_s;
+    if (s->server) {
+        if (!s->has_folder) fr_server_folder(s->server, p->out);
+        s->has_folder = true;
+        fr_server_progress(s->server, p);
+    }
     if (s->is_quiet) return;
     double wait = s->is_tty ? 0.1 : 2;
     bool is_last = p->step == p->n_steps;
@@ -113,6 +120,8 @@ int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char
          &a->dump_step},
         {"ledger", "FILE", "write as CSV which weights each forward and backward used", CLI_TEXT,
          &a->ledger},
+        {"serve", "ADDRESS", "show the run live, at 127.0.0.1:8080 or just 8080 (port 0: any)",
+         CLI_TEXT, &a->serve},
         {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a->is_quiet},
         {"json", NULL, "print the summary as JSON", CLI_FLAG, &a->want_json},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
@@ -133,6 +142,29 @@ int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char
     return -1;
 }
 
+/* Before the run, so that an address that cannot be had costs nothing. */
+static fr_status start_server(fr_ctx *ctx, fr_team *team, const cli_train_args *a, screen *s)
+{
+    fr_status status = FR_OK;
+    if (a->serve && fr_team_rank(team) == 0) {
+        status = fr_server_start(ctx, a->serve, &s->server);
+        if (status == FR_OK && !a->is_quiet)
+            fprintf(stderr, "forerun: live at %s\n", fr_server_url(s->server));
+    }
+    return fr_team_agree(team, status);
+}
+
+static void stop_server(screen *s, fr_status status)
+{
+    if (!s->server) return;
+    fr_server_over(s->server, status == FR_OK            ? "done"
+                              : status == FR_INTERRUPTED ? "interrupted"
+                              : status == FR_DIVERGED    ? "diverged"
+                                                         : "failed");
+    fr_server_stop(s->server);
+    s->server = NULL;
+}
+
 static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, volatile int *stop)
 {
     screen s = {.is_quiet = a->is_quiet, .is_tty = isatty(STDERR_FILENO) == 1};
@@ -149,7 +181,9 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
                         .user = &s,
                         .stop = stop};
     fr_run_result r = {.steps = 0};
-    fr_status status = fr_train(ctx, &o, &r);
+    fr_status status = start_server(ctx, team, a, &s);
+    if (status == FR_OK) status = fr_train(ctx, &o, &r);
+    stop_server(&s, status);
     if (s.is_tty && s.width > 0) fputc('\n', stderr);
     bool has_report = is_first && leave_report(&r, status);
     if (status != FR_OK || !is_first) return status;
@@ -176,7 +210,7 @@ const cli_verb cli_train = {
     .name = "train",
     .usage = "train CONFIG [--set KEY=VALUE]... [--out DIR] [--resume] [--dump-step K] "
              "[--ledger FILE]\n"
-             "                     [--quiet] [--json]",
+             "                     [--serve ADDRESS] [--quiet] [--json]",
     .summary = "train a model as a config says",
     .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json,\n"
             "report.html and checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint;\n"

@@ -88,6 +88,7 @@ static int run_verb(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     spin_less(argv);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error to report, not to die of */
     /* Of processes started together rank 0 speaks for all; others have errors of their own only. */
     if (fr_team_rank_by_launcher() > 0 && !freopen("/dev/null", "w", stdout)) return 1;
     if (argc < 2) {
@@ -200,7 +201,6 @@ volatile int *cli_catch_signals(void)
     is_mute = fr_team_rank_by_launcher() > 0;
     is_launched = fr_team_size_by_launcher() != 1;
     set_signals(on_signal);
-    signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error to report, not to die of */
     return &stop_asked;
 }
 

@@ -38,6 +38,7 @@ look() {
         echo "  oneDNN 2.x (library dnnl, header dnnl.h, built for OpenMP)"
     command -v mpicc >/dev/null || echo "  Open MPI (only for runs of many processes)"
     pkg-config --exists cbc 2>/dev/null || echo "  CBC (only for the planner dlplacer)"
+    pkg-config --exists libmicrohttpd 2>/dev/null || echo "  libmicrohttpd (only for train --serve)"
 }
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     missing=$(look)

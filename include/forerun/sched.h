@@ -166,6 +166,14 @@ char *fr_schedule_to_text(const fr_schedule *s);
 char *fr_schedule_to_csv(const fr_schedule *s);
 char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns, bool in_colour);
 char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c);
+/* A few characters for each computation of a drawing: instruction i of worker w. */
+typedef struct fr_notes {
+    void (*text)(void *user, int w, int i, char *text, size_t room);
+    void *user;
+    const char *legend; /* what they mean */
+} fr_notes;
+/* notes may be NULL. */
+char *fr_schedule_to_svg(const fr_schedule *s, const fr_clock *c, const fr_notes *notes);
 void fr_text_free(char *text);
 /* "2SEND_F5", or "2SEND_F5>4" where the peer is not the neighbour. Returns buffer. */
 const char *fr_instr_text(const fr_instr *i, char buffer[48]);

@@ -49,6 +49,7 @@ typedef struct fr_progress {
     double grad_norm;                /* NaN: not computed */
     double eval_loss, eval_accuracy; /* NaN: no evaluation at this step */
     const char *checkpoint;          /* that has become whole, maybe of an earlier step; or NULL */
+    const char *out;                 /* the run's folder */
 } fr_progress;
 
 typedef struct fr_run_options {

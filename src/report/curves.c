@@ -51,7 +51,7 @@ static bool scan_line(const fr_piece *line, double v[N_VALUES])
     while (fr__fields_next(&f, &field))
         for (int k = 0; k < N_VALUES; k++) {
             if (!fr__field_is(&field, keys[k])) continue;
-            v[k] = fr__field_real(&field);
+            v[k] = field.real;
             break;
         }
     return !f.failed;

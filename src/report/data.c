@@ -60,6 +60,7 @@ static void share_out(int64_t total, size_t n, const int64_t *wishes, int64_t *s
 static fr_status plan_events(report *q)
 {
     size_t n = q->runs.list.n;
+    if (n == 0) return FR_OK;
     int64_t *wishes = FR_ARENA_ARRAY(&q->runs.arena, int64_t, n);
     q->budgets = FR_ARENA_ARRAY(&q->runs.arena, int64_t, n);
     if (!wishes || !q->budgets) return fr__no_memory(q->ctx, n * sizeof *wishes, "events");
@@ -235,6 +236,7 @@ static const char *make_title(report *q)
     char more[48] = "", about[400] = "";
     if (q->o->title) return q->o->title;
     if (q->runs.title) return q->runs.title;
+    if (n == 0) return "comparison";
     if (n > 3) snprintf(more, sizeof more, " and %zu more", n - 2);
     if (q->model[0] && q->data[0]) snprintf(about, sizeof about, ": %s on %s", q->model, q->data);
     return fr__arena_printf(&q->runs.arena, "%s%s%s%s%s%s%s", s[0].name, n > 1 ? ", " : "",

@@ -55,12 +55,70 @@ static bool take_object(fr_fields *f)
     return false;
 }
 
+/* Digits into *m as long as they fit; those that do not count as powers of ten. */
+static const char *digits(const char *t, const char *end, uint64_t *m, int *power, bool is_part)
+{
+    for (; t < end && *t >= '0' && *t <= '9'; t++) {
+        bool fits = *m < UINT64_MAX / 10 - 9;
+        if (fits) *m = *m * 10 + (uint64_t)(*t - '0');
+        *power += (fits ? 0 : 1) - (is_part ? 1 : 0);
+    }
+    return t;
+}
+
+static double scaled(double m, int power)
+{
+    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    if (power >= 0 && power <= 22) return m * tens[power];
+    if (power < 0 && power >= -22) return m / tens[-power];
+    /* In two steps: 10 to the whole power may be out of range where the number is not. */
+    return m * pow(10, power / 2) * pow(10, power - power / 2);
+}
+
+/* NaN: it is none. */
+static double number(const char *t, const char *end)
+{
+    uint64_t m = 0, n = 0;
+    int power = 0, unused = 0, sign = 1;
+    bool is_negative = *t == '-';
+    const char *whole = t + is_negative;
+    t = digits(whole, end, &m, &power, false);
+    if (t == whole) return NAN;
+    if (t < end && *t == '.') {
+        const char *part = t + 1;
+        t = digits(part, end, &m, &power, true);
+        if (t == part) return NAN;
+    }
+    if (t < end && (*t == 'e' || *t == 'E')) {
+        if (++t < end && (*t == '-' || *t == '+')) sign = *t++ == '-' ? -1 : 1;
+        const char *first = t;
+        t = digits(t, end, &n, &unused, false);
+        if (t == first || n > 10000) return NAN;
+        power += sign * (int)n;
+    }
+    if (t != end) return NAN;
+    double v = scaled((double)m, power);
+    return is_negative ? -v : v;
+}
+
+static bool is_word(const fr_field *f)
+{
+    static const char *const words[] = {"null", "true", "false"};
+    for (int i = 0; i < 3; i++)
+        if (f->n_value == strlen(words[i]) && memcmp(f->value, words[i], f->n_value) == 0)
+            return true;
+    return false;
+}
+
 static bool take_value(fr_fields *f, fr_field *field)
 {
     bool is_plain;
     skip_blanks(f);
     if (f->at == f->end) return false;
     field->value = f->at;
+    field->real = NAN;
     switch (*f->at) {
     case '"':
         field->kind = FR_A_TEXT;
@@ -76,12 +134,9 @@ static bool take_value(fr_fields *f, fr_field *field)
         field->kind = strchr("ntf", *field->value) ? FR_A_WORD : FR_A_NUMBER;
     }
     field->n_value = (size_t)(f->at - field->value);
-    static const char *const words[] = {"null", "true", "false"};
-    bool is_word = field->kind != FR_A_WORD;
-    for (int i = 0; i < 3 && !is_word; i++)
-        is_word = field->n_value == strlen(words[i]) &&
-                  memcmp(field->value, words[i], field->n_value) == 0;
-    return is_word && !(field->kind == FR_A_NUMBER && isnan(fr__field_real(field)));
+    if (field->kind == FR_A_NUMBER) field->real = number(field->value, f->at);
+    if (field->kind == FR_A_NUMBER) return !isnan(field->real);
+    return field->kind != FR_A_WORD || is_word(field);
 }
 
 static bool take_field(fr_fields *f, fr_field *field)
@@ -114,53 +169,4 @@ bool fr__fields_next(fr_fields *f, fr_field *field)
 bool fr__field_is(const fr_field *f, const char *key)
 {
     return strncmp(f->key, key, f->n_key) == 0 && key[f->n_key] == '\0';
-}
-
-/* Digits into *m as long as they fit; those that do not count as powers of ten. */
-static const char *digits(const char *t, const char *end, uint64_t *m, int *power, bool is_part)
-{
-    for (; t < end && *t >= '0' && *t <= '9'; t++) {
-        bool fits = *m < UINT64_MAX / 10 - 9;
-        if (fits) *m = *m * 10 + (uint64_t)(*t - '0');
-        *power += (fits ? 0 : 1) - (is_part ? 1 : 0);
-    }
-    return t;
-}
-
-static double scaled(double m, int power)
-{
-    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    if (power >= 0 && power <= 22) return m * tens[power];
-    if (power < 0 && power >= -22) return m / tens[-power];
-    /* In two steps: 10 to the whole power may be out of range where the number is not. */
-    return m * pow(10, power / 2) * pow(10, power - power / 2);
-}
-
-double fr__field_real(const fr_field *f)
-{
-    if (f->kind != FR_A_NUMBER) return NAN;
-    const char *t = f->value, *end = t + f->n_value;
-    uint64_t m = 0, n = 0;
-    int power = 0, unused = 0, sign = 1;
-    bool is_negative = t < end && *t == '-';
-    const char *whole = t + is_negative;
-    t = digits(whole, end, &m, &power, false);
-    if (t == whole) return NAN;
-    if (t < end && *t == '.') {
-        const char *part = t + 1;
-        t = digits(part, end, &m, &power, true);
-        if (t == part) return NAN;
-    }
-    if (t < end && (*t == 'e' || *t == 'E')) {
-        if (++t < end && (*t == '-' || *t == '+')) sign = *t++ == '-' ? -1 : 1;
-        const char *first = t;
-        t = digits(t, end, &n, &unused, false);
-        if (t == first || n > 10000) return NAN;
-        power += sign * (int)n;
-    }
-    if (t != end) return NAN;
-    double v = scaled((double)m, power);
-    return is_negative ? -v : v;
 }

@@ -43,6 +43,7 @@ typedef struct fr_field {
     const char *key, *value; /* (n_key), without quotes; (n_value), as it stands */
     size_t n_key, n_value;
     fr_kind kind;
+    double real; /* of a number, to within a rounding or two: enough for a picture; else NaN */
 } fr_field;
 
 /* The fields of an object. Understands what Forerun writes, and fails at what it does not: keys
@@ -54,7 +55,5 @@ typedef struct fr_fields {
 void fr__fields_open(fr_fields *f, const char *text, size_t n);
 bool fr__fields_next(fr_fields *f, fr_field *field); /* false: over, or failed */
 bool fr__field_is(const fr_field *f, const char *key);
-/* To within a rounding or two, which is enough for a picture; NaN of what is no number. */
-double fr__field_real(const fr_field *f);
 
 #endif

@@ -133,9 +133,7 @@ fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs 
     }
     if (n != 1 || n_comparisons != 1) r->title = NULL;
     if (n_comparisons != 1) r->compare = NULL; /* none of them is that of all */
-    if (status == FR_OK && r->list.n == 0)
-        status = fr_fail(ctx, FR_INVALID, "%s: none of its runs has begun", folders[0]);
-    if (status == FR_OK) status = fr__name_runs(ctx, r);
+    if (status == FR_OK && r->list.n > 0) status = fr__name_runs(ctx, r);
     if (status != FR_OK) fr__runs_fini(r);
     return status;
 }

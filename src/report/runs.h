@@ -17,7 +17,7 @@ typedef struct fr_runs {
     const char *title;   /* name of that comparison; or NULL */
 } fr_runs;
 
-/* Folders of runs, or of comparisons: those of its runs that have begun. */
+/* Folders of runs, or of comparisons: those of its runs that have begun, maybe none. */
 fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs *r);
 void fr__runs_fini(fr_runs *r);
 /* A whole JSON document that must be an object: its text, and what is in it (json_decref). */

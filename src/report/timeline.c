@@ -29,7 +29,7 @@ typedef struct event {
 /* Whole numbers only, as far as an int64_t goes; else `missing`. */
 static int64_t whole(const fr_field *f, int64_t missing)
 {
-    double v = fr__field_real(f);
+    double v = f->real;
     return fabs(v) < 9e18 ? (int64_t)v : missing; /* false for NaN */
 }
 
@@ -47,9 +47,9 @@ static bool scan_event(const fr_piece *text, event *e)
         else if (fr__field_is(&field, "args") && field.kind == FR_AN_OBJECT)
             e->args = field;
         else if (fr__field_is(&field, "ts"))
-            e->start_us = fr__field_real(&field);
+            e->start_us = field.real;
         else if (fr__field_is(&field, "dur"))
-            e->took_us = fr__field_real(&field);
+            e->took_us = field.real;
         else if (fr__field_is(&field, "pid"))
             e->process = whole(&field, 0);
         else if (fr__field_is(&field, "tid"))

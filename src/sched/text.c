@@ -30,7 +30,7 @@ void fr__print_bytes(fr_print *p, const char *bytes, size_t n)
 
 void fr__print(fr_print *p, const char *format, ...)
 {
-    char line[256];
+    char line[512];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(line, sizeof line, format, args);

@@ -120,7 +120,8 @@ static bool on_batch(void *user, const fr_batch_report *b)
                      .samples_per_s = (double)t->batch / seconds,
                      .grad_norm = b->grad_norm,
                      .eval_loss = NAN,
-                     .eval_accuracy = NAN};
+                     .eval_accuracy = NAN,
+                     .out = r->folder.path};
     fr_status status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
     if (r->at.step == r->call_end)
         r->last = p;

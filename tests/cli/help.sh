@@ -33,14 +33,14 @@ while read -r name; do
     grep -qF "| [$name](#$name) |" "$source_dir/docs/methods.md" || fail "docs/methods.md: no row $name"
 done <methods
 same "$(grep -c '^### ' "$source_dir/docs/methods.md")" "$(wc -l <methods)" "sections of docs/methods.md"
-# Every key that a run writes into its config is in the guide.
+# Every key that a run writes into its config is in the reference.
 printf 'model: {name: mlp}\ndata: {name: synthetic, n: 32, n_eval: 8}\ntrain: {steps: 1, batch: 8}\n' >keys.yaml
 run 0 train keys.yaml --out keys --quiet --set model.width=8 --set model.depth=2
 awk '/^[a-z]/ { section = $1; sub(":", "", section) }
     /^  [a-z_]+:/ && (section == "train" || section == "parallel" || section == "run") {
         key = $1; sub(":", "", key); print section "." key }' keys/config.yaml >keys.txt
 while read -r key; do
-    grep -qE "^\| \`$key[.\`]" "$source_dir/docs/guide.md" || fail "docs/guide.md does not explain $key"
+    grep -qE "^\| \`$key[.\`]" "$source_dir/docs/reference.md" || fail "docs/reference.md does not explain $key"
 done <keys.txt
 [ "$(wc -l <keys.txt)" -gt 20 ] || fail "too few keys in config.yaml"
 run 0 info

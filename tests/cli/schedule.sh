@@ -170,7 +170,7 @@ says "not both"
 run 2 schedule 1f1b --stages 0
 says "expected 1 to 1000000"
 run 2 schedule 1f1b --format xml
-says "grid, text, csv or json"
+says "grid, text, csv, json or svg"
 run 2 schedule 1f1b --stages -3
 says "--stages"
 run 2 schedule 1f1b --stages 1000000 --micro 1000000

@@ -1,0 +1,326 @@
+/* test_serve.c -- the live server, talked to over plain sockets: what it answers, what it refuses,
+ * and that neither many readers nor slow ones hold up who brings the news. */
+#include "train/fixture.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- a client -------------------------------------------------------------------------------- */
+
+/* Reads that take longer than so many seconds fail. */
+static int connect_to(const fr_server *s, int patience_s)
+{
+    const char *port = strrchr(fr_server_url(s), ':') + 1;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    struct timeval patience = {.tv_sec = patience_s};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static void ask(int fd, const char *request)
+{
+    assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+}
+
+/* Reads on until the text has `word` in it, or to the end of the stream (word NULL). */
+static void read_until(int fd, char *text, size_t room, const char *word)
+{
+    size_t n = strlen(text);
+    while (!word || !strstr(text, word)) {
+        assert_true(n + 1 < room);
+        ssize_t got = recv(fd, text + n, room - n - 1, 0);
+        if (got < 0) fail_msg("nothing more came after: %s", text);
+        if (got == 0 && word) fail_msg("'%s' is not in: %s", word, text);
+        if (got == 0) return;
+        n += (size_t)got;
+        text[n] = '\0';
+    }
+}
+
+static char answer[1 << 20];
+
+/* One request, and all of the answer. */
+static const char *get(const fr_server *s, const char *request)
+{
+    int fd = connect_to(s, 10);
+    answer[0] = '\0';
+    ask(fd, request);
+    read_until(fd, answer, sizeof answer, NULL);
+    close(fd);
+    return answer;
+}
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+/* Listens to events; `text` begins with what came first. */
+static int listen_in(const fr_server *s, char *text, size_t room)
+{
+    int fd = connect_to(s, 10);
+    text[0] = '\0';
+    ask(fd, GET("/events"));
+    read_until(fd, text, room, "retry: 1000\n\n");
+    return fd;
+}
+
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+    while ((text = strstr(text, word))) n++, text++;
+    return n;
+}
+
+/* --- a server -------------------------------------------------------------------------------- */
+
+static fr_server *start(fixture *f)
+{
+    fr_server *s = NULL;
+    fr_status status = fr_server_start(f->ctx, "127.0.0.1:0", &s);
+    if (status == FR_UNSUPPORTED) {
+        print_message("skipped: %s\n", fr_ctx_error(f->ctx));
+        skip();
+    }
+    assert_done(f, status);
+    return s;
+}
+
+static fr_progress progress_at(int64_t step)
+{
+    return (fr_progress){.step = step,
+                         .n_steps = 9000,
+                         .samples = 8 * step,
+                         .loss = 0.5,
+                         .lr = 0.1,
+                         .samples_per_s = 100,
+                         .elapsed_s = 2,
+                         .left_s = 3,
+                         .grad_norm = NAN,
+                         .eval_loss = NAN,
+                         .eval_accuracy = NAN};
+}
+
+static void bring(fr_server *s, int64_t step)
+{
+    fr_progress p = progress_at(step);
+    fr_server_progress(s, &p);
+}
+
+static void make_run(fixture *f)
+{
+    char path[160];
+    assert_int_equal(mkdir(f->out, 0777), 0);
+    snprintf(path, sizeof path, "%s/config.yaml", f->out);
+    write_text(path, "model: {name: mlp}\ndata: {name: synthetic}\n");
+    snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
+    write_text(path, "{\"step\": 1, \"samples\": 8, \"loss\": 0.625, \"lr\": 0.1, "
+                     "\"samples_per_s\": 10, \"elapsed_s\": 1}\n");
+}
+
+/* --- tests ----------------------------------------------------------------------------------- */
+
+static void assert_says(const char *text, const char *word)
+{
+    if (!strstr(text, word)) fail_msg("'%s' is not in: %.900s", word, text);
+}
+
+static void test_answers(void **state)
+{
+    fixture *f = *state;
+    fr_server *s = start(f);
+    size_t bytes;
+    const char *page = fr_report_live_page(&bytes);
+    const char *text = get(s, GET("/"));
+    assert_says(text, "HTTP/1.1 200 ");
+    assert_says(text, "Content-Type: text/html; charset=utf-8\r\n");
+    assert_says(text, "Content-Security-Policy: default-src 'none';");
+    assert_says(text, "X-Content-Type-Options: nosniff\r\n");
+    assert_says(text, "Cache-Control: no-store\r\n");
+    assert_string_equal(strstr(text, "\r\n\r\n") + 4, page);
+    assert_null(
+        strstr(get(s, "HEAD / HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n"), "<"));
+
+    text = get(s, GET("/data.json"));
+    assert_says(text, "Content-Type: application/json\r\n");
+    assert_says(text, "\"live\": true, \"runs\": []");
+    make_run(f);
+    fr_server_folder(s, f->out);
+    text = get(s, GET("/data.json?again"));
+    assert_says(text, "\"live\": true");
+    assert_says(text, "0.625");
+
+    assert_says(get(s, GET("/../etc/passwd")), " 404 ");
+    assert_says(get(s, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"),
+                " 405 ");
+    assert_says(answer, "Allow: GET, HEAD\r\n");
+    assert_says(get(s, "DELETE /data.json HTTP/1.1\r\nHost: localhost\r\n\r\n"), " 405 ");
+    static const char *const strangers[] = {
+        "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost.example.org:80\r\nConnection: close\r\n\r\n",
+        "GET /data.json HTTP/1.1\r\nHost: 10.0.0.1\r\nConnection: close\r\n\r\n",
+        "GET /events HTTP/1.0\r\n\r\n"};
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
+        assert_says(get(s, strangers[i]), " 403 ");
+    assert_says(get(s, "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nConnection: close\r\n\r\n"),
+                " 200 ");
+    fr_server_stop(s);
+}
+
+static void test_events(void **state)
+{
+    fixture *f = *state;
+    fr_server *s = start(f);
+    static char text[1 << 16];
+    bring(s, 7); /* whoever comes later hears of it */
+    int fd = listen_in(s, text, sizeof text);
+    assert_says(text, "Content-Type: text/event-stream\r\n");
+    read_until(fd, text, sizeof text,
+               "event: progress\ndata: {\"step\": 7, \"n_steps\": 9000, "
+               "\"samples\": 56, \"loss\": 0.5, \"lr\": 0.1, "
+               "\"samples_per_s\": 100, \"elapsed_s\": 2, \"left_s\": 3}"
+               "\n\n");
+    /* News come ten times a second at most, the last of them and evaluations always. */
+    double begin = now_s();
+    for (int64_t i = 1; i <= 500; i++) {
+        fr_progress p = progress_at(i);
+        if (i == 100) p.eval_loss = 0.25, p.eval_accuracy = 0.75, p.grad_norm = 1.5;
+        fr_server_progress(s, &p);
+        usleep(1000);
+    }
+    read_until(fd, text, sizeof text, "{\"step\": 500,");
+    assert_says(text, "{\"step\": 100,");
+    assert_says(text, "\"grad_norm\": 1.5, \"eval_loss\": 0.25, \"eval_accuracy\": 0.75}");
+    double most = 10 * (now_s() - begin) + 4;
+    assert_true(count(text, "event: progress") <= (int)most);
+    close(fd);
+    fr_server_stop(s);
+}
+
+static void test_many_and_slow(void **state)
+{
+    enum { MANY = 40, SLOW = 5, N_NEWS = 200000 };
+    fixture *f = *state;
+    fr_server *s = start(f);
+    static char text[MANY][1 << 14];
+    int fds[MANY], slow[SLOW];
+    for (int i = 0; i < MANY; i++) fds[i] = listen_in(s, text[i], sizeof text[i]);
+    for (int i = 0; i < SLOW; i++) { /* asks, and never reads */
+        slow[i] = connect_to(s, 1);
+        int little = 1;
+        setsockopt(slow[i], SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
+        for (int k = 0; k < 50; k++) ask(slow[i], "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        ask(slow[i], GET("/events"));
+    }
+    double begin = now_s();
+    for (int64_t i = 1; i <= N_NEWS; i++) bring(s, i);
+    double each_s = (now_s() - begin) / N_NEWS;
+    print_message("%.2f us for each progress\n", each_s * 1e6);
+    assert_true(each_s < 20e-6);
+    for (int i = 0; i < MANY; i++) {
+        read_until(fds[i], text[i], sizeof text[i], "{\"step\": 200000,");
+        if (i % 2) close(fds[i]); /* some leave, the server finds out later */
+    }
+    bring(s, 9000);
+    for (int i = 0; i < MANY; i += 2) {
+        read_until(fds[i], text[i], sizeof text[i], "{\"step\": 9000,");
+        close(fds[i]);
+    }
+    fr_server_stop(s);
+    for (int i = 0; i < SLOW; i++) close(slow[i]);
+}
+
+static void test_over(void **state)
+{
+    fixture *f = *state;
+    static char text[1 << 14];
+    make_run(f);
+    for (int loads = 0; loads < 2; loads++) {
+        fr_server *s = start(f);
+        fr_server_folder(s, f->out);
+        int fd = listen_in(s, text, sizeof text);
+        assert_says(get(s, GET("/data.json")), "\"live\": true");
+        bring(s, 8);
+        fr_server_over(s, "interrupted");
+        read_until(fd, text, sizeof text, NULL); /* the stream ends by itself */
+        char *last = strstr(text, "{\"step\": 8,");
+        assert_non_null(last);
+        assert_says(last, "event: over\ndata: {\"status\": \"interrupted\"}\n\n");
+        if (loads) assert_says(get(s, GET("/data.json")), "\"live\": false");
+        double begin = now_s();
+        fr_server_stop(s); /* a reader that has loaded the data is not waited for */
+        double took = now_s() - begin;
+        if (loads)
+            assert_true(took < 0.9);
+        else
+            assert_true(took > 0.9 && took < 5);
+        close(fd);
+    }
+}
+
+static void test_stop_early(void **state)
+{
+    fixture *f = *state;
+    static char text[1 << 12];
+    fr_server *s = start(f);
+    int quiet = listen_in(s, text, sizeof text), mute = connect_to(s, 10);
+    ask(mute, "GET /ev");
+    double begin = now_s();
+    fr_server_stop(s); /* the run was refused: nobody is waited for */
+    assert_true(now_s() - begin < 0.9);
+    read_until(quiet, text, sizeof text, NULL);
+    close(quiet);
+    close(mute);
+    fr_server_stop(NULL);
+}
+
+static void test_addresses(void **state)
+{
+    fixture *f = *state;
+    static const char *const good[] = {"0", ":0", "localhost:0"};
+    static const char *const bad[] = {
+        "",      ":",     "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "::1:80",
+        "[::1]", "1:2:3", "-1",        "65536",      "8080 ",       "http://localhost:1"};
+    fr_server *s = start(f), *t;
+    char taken[64];
+    assert_true(strncmp(fr_server_url(s), "http://127.0.0.1:", 17) == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_failed(f, fr_server_start(f->ctx, bad[i], &t), FR_INVALID, "cannot serve at",
+                      bad[i]);
+    snprintf(taken, sizeof taken, "127.0.0.1:%d", atoi(strrchr(fr_server_url(s), ':') + 1));
+    assert_failed(f, fr_server_start(f->ctx, taken, &t), FR_INVALID, taken, "in use", "port");
+    assert_failed(f, fr_server_start(f->ctx, "192.0.2.1:0", &t), FR_INVALID, "192.0.2.1:0",
+                  "does not have that address");
+    assert_null(t);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_done(f, fr_server_start(f->ctx, good[i], &t));
+        fr_server_stop(t);
+    }
+    assert_string_equal(f->log, "");
+    assert_done(f, fr_server_start(f->ctx, "0.0.0.0:0", &t));
+    assert_says(f->log, "can be read by everybody");
+    assert_says(get(t, "GET / HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n"), " 200 ");
+    fr_server_stop(t);
+    fr_server_stop(s);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_answers), TEST(test_events),     TEST(test_many_and_slow),
+        TEST(test_over),    TEST(test_stop_early), TEST(test_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
