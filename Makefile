@@ -20,6 +20,7 @@ demo: all
 	@$(BUILD)/forerun train examples/fashion-cnn.yaml --out runs/demo
 
 test: all
+	@scripts/install-deps.sh --test
 	@ctest --preset release -j $(JOBS)
 
 bench: all
