@@ -71,7 +71,7 @@ _Noreturn static void become(const cli_guard *g, const char *const *command, pid
         const char *const *in;
         char *const *out;
     } arguments = {command}; /* exec changes nothing */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, g->death_signal ? g->death_signal : SIGTERM);
     if (getppid() != parent) _exit(130); /* it has ended already */
     setpgid(0, 0);
     int nothing = open("/dev/null", O_RDONLY);

@@ -109,9 +109,10 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
 
 /* --- a child that is watched (child.c) ------------------------------------------------------ */
 typedef struct cli_guard {
-    sigset_t before; /* signals blocked when it began: the child's */
-    int n_asked;     /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
-    const char *log; /* file that the child's output is put behind; NULL: where ours goes */
+    sigset_t before;  /* signals blocked when it began: the child's */
+    int n_asked;      /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
+    int death_signal; /* for the child when this process has died; 0: SIGTERM */
+    const char *log;  /* file that the child's output is put behind; NULL: where ours goes */
     void (*tick)(void *user); /* called now and then while a child runs; NULL: never */
     void *user;
 } cli_guard;

@@ -143,8 +143,8 @@ static void tell_error(session *s, int code)
     fprintf(stderr, " (%s)\n", s->job.log);
 }
 
-/* A run whose comparison was killed ends by itself, with a checkpoint; until then it has the
- * folder. */
+/* A run whose comparison was killed may live for a moment (its ranks, if it has some), and until
+ * then it has the folder. */
 static void wait_for_folder(session *s)
 {
     int folder = open(s->job.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,6 +166,8 @@ static int run_child(session *s)
     wait_for_folder(s);
     if (s->guard.n_asked) return fr_status_exit_code(FR_INTERRUPTED);
     s->guard.log = s->job.log;
+    s->guard.death_signal = SIGKILL; /* SIGTERM would drain the pipeline where nobody asked it to,
+                                        and the numbers would not be those of a run left alone */
     s->guard.tick = on_tick, s->guard.user = s;
     int code = cli_guard_run(&s->guard, words, SIGINT);
     return s->guard.n_asked && code > 4 ? fr_status_exit_code(FR_INTERRUPTED) : code;
@@ -228,6 +230,22 @@ static fr_status print(session *s)
     return FR_OK;
 }
 
+/* Of all runs that there are; simulated and published rows are in its table. */
+static fr_status report(session *s)
+{
+    char page[4200], table[4200];
+    const char *const *folders;
+    int n = fr_compare_folders(s->compare, &folders);
+    if (n == 0) return FR_OK;
+    snprintf(page, sizeof page, "%s/report.html", fr_compare_out(s->compare));
+    snprintf(table, sizeof table, "%s/compare.json", fr_compare_out(s->compare));
+    fr_report_options o = {.title = fr_compare_title(s->compare), .compare = table};
+    FR_TRY(fr_report_write(s->ctx, n, folders, &o, page));
+    if (strcmp(s->format, "table") == 0 && !s->is_quiet)
+        printf("\nAll runs, curve by curve: %s (open it in a browser)\n", page);
+    return FR_OK;
+}
+
 static int finish(session *s, fr_status status)
 {
     int n_over = 0, n = fr_compare_n_runs(s->compare, &n_over);
@@ -235,6 +253,7 @@ static int finish(session *s, fr_status status)
     bool is_own = status != FR_OK && fr_ctx_status(s->ctx) != FR_OK; /* told by cli_finish */
     if (!is_own) {
         fr_status shown = print(s);
+        if (shown == FR_OK) shown = report(s);
         if (status == FR_OK) status = shown;
     }
     fr_compare_close(s->compare);

@@ -1,10 +1,10 @@
 /* cmd_schedule.c -- forerun schedule: what each worker does when, printed or checked. */
 #include "reads.h"
+#include "term.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* An option that was not given: no number that anybody would. */
@@ -19,25 +19,15 @@ typedef struct wishes {
 
 /* --- printing ------------------------------------------------------------------------------- */
 
-/* The window's width; without one, $COLUMNS, or enough for most. */
-static int window_columns(void)
-{
-    struct winsize size;
-    const char *said = getenv("COLUMNS");
-    int n = said ? atoi(said) : 0;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return n > 0 ? n : 160;
-}
-
 static bool is_coloured(const wishes *o)
 {
     if (strcmp(o->color, "auto") != 0) return strcmp(o->color, "always") == 0;
-    return isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    return term_has_colour(STDOUT_FILENO);
 }
 
 static char *as_grid(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
-    int columns = o->columns >= 0 ? (int)o->columns : window_columns();
+    int columns = o->columns >= 0 ? (int)o->columns : term_columns(STDOUT_FILENO, 160);
     return fr_schedule_to_grid(s, c, columns, is_coloured(o));
 }
 static char *as_text(const fr_schedule *s, const fr_clock *c, const wishes *o)

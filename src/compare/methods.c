@@ -43,7 +43,7 @@ static fr_status read_layout(fr_conf *root, fr_conf *parallel, struct layout *l)
     int n_list = 0, n_cuts = 0;
     fr_conf *train;
     FR_TRY(fr_conf_section(root, "train", &train));
-    FR_TRY(fr_conf_int(train, "batch", 32, 1, 1 << 24, &l->batch));
+    FR_TRY(fr_conf_int(train, "batch", 128, 1, 1 << 24, &l->batch));
     FR_TRY(fr_conf_int(train, "micro", 0, 1, 1 << 24, &l->micro));
     FR_TRY(fr_conf_texts(parallel, "cuts", MOST, cuts, &n_cuts));
     FR_TRY(fr_conf_ints(parallel, "replicas", MOST, list, &n_list));
