@@ -9,7 +9,7 @@ const Chart = (() => {
     const axes = {
         step: {label: "updates", show: Format.whole, tick: Format.count},
         samples: {label: "samples", show: Format.whole, tick: Format.count},
-        elapsed_s: {label: "time", show: (x) => Format.seconds(x), tick: (x) => Format.seconds(x)},
+        elapsed_s: {label: "time", show: (x) => Format.seconds(x), tick: Format.seconds},
     };
 
     // An exponential mean that does not lean towards its first value.
@@ -163,19 +163,24 @@ const Chart = (() => {
             const [bottom, top] = this.range(lines, log);
             const labels = spec.big && width > 480 && group.series.length > 1 &&
                 group.series.filter((s) => s.on).length <= 10;
-            const plot =
-                {left: 54, right: width - (labels ? 104 : 10), top: 8, bottom: height - 34};
+            const ticks =
+                log ? Format.logTicks(bottom, top, 5) : Format.ticks(bottom, top, spec.big ? 6 : 4);
+            const texts = Format.labels(ticks, spec.tick || spec.show);
+            const wide = Math.max(...texts.map((text) => g.measureText(text).width));
+            const plot = {
+                left: Math.ceil(Math.max(34, wide + 12)),
+                right: width - (labels ? 104 : 10),
+                top: 8,
+                bottom: height - 34
+            };
             this.plot = plot;
             const {low, high} = group.stretch;
             const toX = (v) =>
                 plot.left + ((v - low) / (high - low || 1)) * (plot.right - plot.left);
-            const scale = log ? (v) => Math.log(v / bottom) / Math.log(top / bottom) :
-                                (v) => (v - bottom) / (top - bottom);
+            const scale = log ? (v) => Math.log(v / bottom) / Math.log(top / bottom)
+                              : (v) => (v - bottom) / (top - bottom);
             const toY = (v) => plot.bottom - scale(v) * (plot.bottom - plot.top);
-            this.drawAxes(
-                g, plot, toX, toY,
-                log ? Format.logTicks(bottom, top, 5) :
-                      Format.ticks(bottom, top, spec.big ? 6 : 4));
+            this.drawAxes(g, plot, toX, toY, ticks, texts);
             g.save();
             g.beginPath();
             g.rect(
@@ -189,7 +194,7 @@ const Chart = (() => {
             if (labels) this.drawNames(g, plot, lines, toX, toY);
         }
 
-        drawAxes(g, plot, toX, toY, yTicks) {
+        drawAxes(g, plot, toX, toY, yTicks, yTexts) {
             const axis = axes[this.group.x];
             const {low, high} = this.group.stretch;
             g.strokeStyle = Dom.css("grid");
@@ -197,23 +202,23 @@ const Chart = (() => {
             g.lineWidth = 1;
             g.textAlign = "right";
             g.textBaseline = "middle";
-            const show = this.spec.tick || this.spec.show;
-            for (const v of yTicks) {
+            yTicks.forEach((v, i) => {
                 const y = Math.round(toY(v)) + 0.5;
                 g.beginPath();
                 g.moveTo(plot.left, y);
                 g.lineTo(plot.right, y);
                 g.stroke();
-                g.fillText(show(v), plot.left - 7, y);
-            }
+                g.fillText(yTexts[i], plot.left - 7, y);
+            });
             g.textAlign = "center";
             g.textBaseline = "top";
-            for (const v of Format.ticks(low, high, Math.max(2, (plot.right - plot.left) / 90))) {
-                const x = toX(v);
-                const half = g.measureText(axis.tick(v)).width / 2;
+            const xTicks = Format.ticks(low, high, Math.max(2, (plot.right - plot.left) / 90));
+            Format.labels(xTicks, axis.tick).forEach((text, i) => {
+                const x = toX(xTicks[i]);
+                const half = g.measureText(text).width / 2;
                 if (x - half > plot.left - 20 && x + half < plot.right + 10)
-                    g.fillText(axis.tick(v), x, plot.bottom + 5);
-            }
+                    g.fillText(text, x, plot.bottom + 5);
+            });
             g.fillStyle = Dom.css("faint");
             g.fillText(axis.label, (plot.left + plot.right) / 2, plot.bottom + 19);
             g.strokeStyle = Dom.css("line");
@@ -347,9 +352,9 @@ const Chart = (() => {
                 if (i < 0 || !Format.is(line.y[i])) continue;
                 const at =
                     line.points ? ` (evaluation at ${axes[this.group.x].show(line.x[i])})` : "";
-                const mean = line.shown !== line.y ?
-                    `${this.spec.show(line.shown[i])} (raw ${this.spec.show(line.y[i])})` :
-                    this.spec.show(line.y[i]);
+                const mean = line.shown !== line.y
+                    ? `${this.spec.show(line.shown[i])} (raw ${this.spec.show(line.y[i])})`
+                    : this.spec.show(line.y[i]);
                 if (rows.length < 14)
                     rows.push([line.run.name + at, mean, Model.swatch(line.run.series)]);
             }

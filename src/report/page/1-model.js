@@ -7,22 +7,19 @@ const Model = (() => {
     // Runs of one case of a comparison (its seeds) are one series: one colour, one key.
     function seriesOf(data) {
         const cases = (data.compare && data.compare.cases) || [];
-        const label = (c) =>
-            (new Set(cases.map((x) => x.group)).size > 1 && c.group ? `${c.group} ${c.name}` :
-                                                                      c.name);
-        const caseOf = (run) => cases.find(
-            (c) =>
-                (c.runs || [
-                ]).some((path) => run.folder === path || String(run.folder).endsWith(`/${path}`)));
+        const groups = new Set(cases.map((c) => c.group));
+        const label = (c) => (groups.size > 1 && c.group ? `${c.group} ${c.name}` : c.name);
+        const within = (run, path) => `/${run.folder}`.endsWith(`/${path}`);
+        const caseOf = (run) => cases.find((c) => c.runs.some((path) => within(run, path)));
         const series = [];
         for (const run of data.runs) {
             const found = caseOf(run);
-            const name = found ? label(found) : run.name;
-            let one = series.find((s) => s.name === name);
+            let one = found && series.find((other) => other.case === found);
             if (!one) {
                 const i = series.length;
                 one = {
-                    name,
+                    name: found ? label(found) : run.name,
+                    case: found,
                     runs: [],
                     color: `run-${i % n_colors}`,
                     dash: dashes[i % dashes.length],
@@ -71,9 +68,9 @@ const Model = (() => {
         }
         if (n_workers === 1) return "1 worker";
         const copies = replicas > 1 ? ` \u00d7 ${Format.plural(replicas, "replica")}` : "";
-        const shared = n_workers && n_workers !== stages * replicas ?
-            ` on ${Format.plural(n_workers, "worker")}` :
-            "";
+        const shared = n_workers && n_workers !== stages * replicas
+            ? ` on ${Format.plural(n_workers, "worker")}`
+            : "";
         return `${Format.plural(stages, "stage")}${copies}${shared}`;
     }
 
@@ -155,8 +152,8 @@ const Model = (() => {
             show: Format.bytes,
             value: peak,
             note: (r) =>
-                (s(r).n_workers > 1 ? `of the largest of ${s(r).n_workers} workers` :
-                                      "of the worker, at its peak")
+                (s(r).n_workers > 1 ? `of the largest of ${s(r).n_workers} workers`
+                                    : "of the worker, at its peak")
         },
         {
             key: "traffic",
@@ -173,9 +170,9 @@ const Model = (() => {
             show: Format.seconds,
             value: (r) => s(r).measured_s_per_batch,
             note: (r) =>
-                (Format.is(s(r).predicted_s_per_batch) ?
-                     `predicted ${Format.seconds(s(r).predicted_s_per_batch)}` :
-                     "")
+                (Format.is(s(r).predicted_s_per_batch)
+                     ? `predicted ${Format.seconds(s(r).predicted_s_per_batch)}`
+                     : "")
         },
         {
             key: "error",
@@ -190,7 +187,7 @@ const Model = (() => {
         const x = s(run);
         return [
             x.method, x.model && `${x.model} on ${x.data}`, layout(run),
-            run.n_steps && Format.plural(run.n_steps, "update")
+            run.summary && run.n_steps && Format.plural(run.n_steps, "update")
         ].filter(Boolean)
             .join(" \u00b7 ");
     }

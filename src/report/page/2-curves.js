@@ -55,7 +55,8 @@ const Curves = (() => {
             note: "evaluation",
             big: true,
             show: (v) => Format.percent(v, 2),
-            tick: (v) => Format.percent(v, 0),
+            tick: (v, n, step) =>
+                Format.percent(v, Math.max(0, Math.ceil(-2 - Math.log10(step) - 1e-9))),
             lines: (run, x) => [evaluation(run, "accuracy", x)]
         },
         {
@@ -69,6 +70,7 @@ const Curves = (() => {
             note: "samples a second",
             smooth: true,
             show: (v) => Format.number(v, 3),
+            tick: Format.number,
             zero: true,
             lines: (run, x) => [metric(run, "samples_per_s", x)]
         },

@@ -130,8 +130,8 @@ const Timeline = (() => {
         rowName(name, width) {
             return width < 620 ? name.replace(/worker /, "w")
                                      .replace(/, stages? /, " s")
-                                     .replace(/, replica /, " r") :
-                                 name;
+                                     .replace(/, replica /, " r")
+                               : name;
         }
 
         drawAxis(g, height, tall) {
@@ -256,10 +256,10 @@ const Timeline = (() => {
             timeline.workers.flatMap((w) => w.events.map((e) => timeline.actions[e[ACTION]])));
         if (used.has("sum")) used.add("REDUCE");
         const shown = timeline.workers.reduce((sum, w) => sum + w.events.length, 0);
-        const part = shown < timeline.n_events ?
-            ` The first ${Format.whole(shown)} of ${
-                Format.whole(timeline.n_events)} slices are here.` :
-            "";
+        const part = shown < timeline.n_events
+            ? ` The first ${Format.whole(shown)} of ${
+                  Format.whole(timeline.n_events)} slices are here.`
+            : "";
         const clock = run.kind === "emulated" ? " Times are those of the emulated cluster." : "";
         return el(
             "section", {id: "timeline"}, el("h2", {}, "Timeline"),

@@ -73,8 +73,8 @@ const Versions = (() => {
             const back = count("B", "predicted");
             return `Predicted: ${share(predicted)} of the forwards ran on weights predicted up to ${
                        updates(most((c) => c.F.ahead))} ahead, ` +
-                (back ? `and so did ${share(back)} of the backwards.` :
-                        "the backwards on the newest ones.");
+                (back ? `and so did ${share(back)} of the backwards.`
+                      : "the backwards on the newest ones.");
         }
         if (stale) {
             return `Stale: ${share(stale)} of the forwards ran on weights up to ${

@@ -29,7 +29,13 @@ const Live = (() => {
             connection(
                 on,
                 text) { state.replaceChildren(el("i", {class: on ? "dot" : "dot off"}), text); },
+            // The last words stay, but nothing is left to wait for.
+            over(status) {
+                this.connection(status === "done", `the run is over: ${status}`);
+                if (this.latest) this.progress({...this.latest, left_s: null});
+            },
             progress(p) {
+                this.latest = p;
                 const share = p.n_steps ? Math.min(1, p.step / p.n_steps) : 0;
                 fill.style.width = `${100 * share}%`;
                 way.setAttribute("aria-valuenow", String(Math.round(100 * share)));
@@ -37,8 +43,8 @@ const Live = (() => {
                     `update ${Format.whole(p.step)}${
                         p.n_steps ? ` of ${Format.whole(p.n_steps)}` : ""}`,
                     `loss ${Format.number(p.loss)}`,
-                    Format.is(p.samples_per_s) ? `${Format.number(p.samples_per_s, 3)} samples/s` :
-                                                 null,
+                    Format.is(p.samples_per_s) ? `${Format.number(p.samples_per_s, 3)} samples/s`
+                                               : null,
                     `${Format.seconds(p.elapsed_s)} so far`,
                     Format.is(p.left_s) ? `${Format.seconds(p.left_s)} left` : null
                 ].filter(Boolean).join(" \u00b7 ");
@@ -93,14 +99,27 @@ const Live = (() => {
         const box = panel();
         let data = null;
         let grown = () => {};
-        const refresh = async () => {
-            data = await load();
+        let had = "";
+        // Sections come with their first data: an evaluation may be the first of its kind.
+        const kinds = () =>
+            data.runs.map((r) => [r.metrics.step.length > 0, r.eval.step.length > 0].join())
+                .join(";");
+        const draw = () => {
             grown = show(data, box.node);
-            // Sections come with their first data: an evaluation may be the first of its kind.
-            data.had = signature(data);
+            had = kinds();
         };
-        const signature = (d) =>
-            d.runs.map((r) => [r.metrics.step.length > 0, r.eval.step.length > 0].join()).join(";");
+        let loading = false;
+        const refresh = async () => {
+            if (loading) return;
+            loading = true;
+            try {
+                data = await load();
+                draw();
+            } finally {
+                loading = false;
+            }
+        };
+        const again = () => refresh().catch((error) => box.connection(false, error.message));
         box.connection(false, "connecting");
         await refresh();
         const source = new EventSource("events");
@@ -112,22 +131,19 @@ const Live = (() => {
             box.progress(p);
             const run = data.runs[0];
             if (!run) {
-                refresh();
+                again();
                 return;
             }
             append(run, p);
-            if (signature(data) === data.had)
+            if (kinds() === had)
                 grown();
-            else {
-                grown = show(data, box.node);
-                data.had = signature(data);
-            }
+            else
+                draw();
         });
         source.addEventListener("over", async (e) => {
             source.close();
-            const {status} = JSON.parse(e.data);
-            await refresh();
-            box.connection(status === "done", `the run is over: ${status}`);
+            await again();
+            box.over(JSON.parse(e.data).status);
         });
     }
 

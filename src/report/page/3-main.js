@@ -19,7 +19,8 @@
                 one.kind === "emulated" ? el("span", {class: "badge emulated"}, "emulated") : null
             ] :
             [[
-                Format.plural(runs.length, "run"),
+                data.compare && Format.plural(data.compare.cases.length, "case"),
+                runs.length && Format.plural(runs.length, "run"),
                 models.length <= 3 ? models.join(", ") : Format.plural(models.length, "model")
             ].filter(Boolean)
                  .join(" \u00b7 ")];
@@ -107,19 +108,19 @@
         const curves = Curves.section(runs, series);
         if (data.title) document.title = data.title;
         document.getElementById("head").replaceChildren(...head(data, live).filter(Boolean));
-        document.getElementById("main").replaceChildren(
-            ...(runs.length ?
-                    [
-                        data.compare ? Tables.comparison(data.compare, series) : null,
-                        Tables.section(runs),
-                        curves && curves.node,
-                        Bars.idle(runs),
-                        Bars.batchTimes(runs),
-                        ...inside(runs),
-                    ].filter(Boolean) :
-                    [el("section", {}, el("p", {}, "No run yet."))]));
-        document.getElementById("foot").replaceChildren(
-            `Made by forerun ${data.forerun || ""}. This file holds all that it shows.`);
+        // Cases of one run each have said it all in the table of the comparison; of a run that goes
+        // on, the bar tells what there is.
+        const told = data.compare ? series.every((one) => one.case && one.runs.length === 1)
+                                  : live && data.live;
+        const sections = [
+            data.compare && Comparison.section(data.compare, series),
+            !told && runs.length && Tables.section(runs), curves && curves.node, Bars.idle(runs),
+            Bars.batchTimes(runs), ...(runs.length ? inside(runs) : [])
+        ].filter(Boolean);
+        if (!sections.length) sections.push(el("section", {}, el("p", {}, "No run yet.")));
+        document.getElementById("main").replaceChildren(...sections);
+        document.getElementById("foot").replaceChildren(`Made by forerun ${data.forerun || ""}.${
+            data.live ? "" : " This file holds all that it shows."}`);
         navigation();
         return () => {
             if (!curves) return;
