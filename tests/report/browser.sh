@@ -179,3 +179,36 @@ done
 asked=$(log performance | jq -c '[.[].message | fromjson | .message | select(.method == "Network.requestWillBeSent")
     | .params.request.url | select(startswith("file:") or startswith("data:") | not)]')
 same "$asked" "[]" "asked of the network"
+
+# --- a run that goes on ---
+"$forerun" train pipe.yaml --out going --set train.steps=10000000 --set run.predict=false --serve 0 >out 2>err &
+training=$!
+trap 'kill -9 $training 2>/dev/null; browser_down; rm -rf "$work"' EXIT
+until_it() { # TEXT CSS: the page says so, sooner or later
+    for _ in $(seq 100); do
+        [[ $(see "text('$2')") != *"$1"* ]] || return 0
+        sleep 0.1
+    done
+    fail "the live page does not say '$1' but '$(see "text('$2')")'"
+}
+for _ in $(seq 100); do
+    grep -qs 'live at http' err && break
+    sleep 0.1
+done
+if ! grep -qs libmicrohttpd err; then
+    screen 1280 900 false
+    open_page "$(sed -n 's/^forerun: live at //p' err)"
+    until_it "of 10,000,000" .live
+    until_it "live" ".live .state"
+    sound "live"
+    before=$(of "#curves canvas" "print(x)")
+    words=$(see 'text(".live .words")')
+    sleep 0.5
+    differ "$(of "#curves canvas" "print(x)")" "$before" "curves of a run that goes on"
+    differ "$(see 'text(".live .words")')" "$words" "progress of a run that goes on"
+    shot live
+    kill -INT $training
+    until_it "interrupted" ".live .state"
+    same "$(see 'all("#timeline canvas").length')" 1 "timeline once the run is over"
+    sound "a live run that is over"
+fi

@@ -88,6 +88,7 @@ const Format = (() => {
     }
 
     return {
-        none, is, number, whole, count, bytes, seconds, percent, signed, plural, ticks, logTicks, labels,
+        none, is, number, whole, count, bytes, seconds, percent, signed, plural, ticks, logTicks,
+        labels,
     };
 })();

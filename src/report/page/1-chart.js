@@ -151,6 +151,8 @@ const Chart = (() => {
                     l.shown.filter((v, i) => l.x[i] >= low && l.x[i] <= high && (!log || v > 0)));
             let [bottom, top] = extent(seen) || extent(lines.flatMap((l) => l.shown)) || [0, 1];
             if (log) return [Math.max(bottom, 1e-12) / 1.08, Math.max(top, 1e-12) * 1.08];
+            const lack = (this.spec.least || 0) - (top - bottom);  // noise is not blown up
+            if (lack > 0) [bottom, top] = [bottom - lack / 2, top + lack / 2];
             if (this.spec.zero) bottom = Math.min(0, bottom);
             const pad = (top - bottom || Math.abs(top) || 1) * 0.05;
             return [this.spec.zero && bottom === 0 ? 0 : bottom - pad, top + pad];

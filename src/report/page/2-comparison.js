@@ -115,7 +115,8 @@ const Comparison = (() => {
         const several = cases.some((c) => c.n_seeds > 1);
         const said = [
             several ? "Mean and standard deviation over seeds." : "",
-            compare.baseline ? `Speed-up is over ${compare.baseline}.` : "",
+            compare.baseline ? `Speed-up is over ${compare.baseline};` : "",
+            "a dot marks the best of its kind.",
             kinds.length > 1 || kinds[0] !== "measured"
                 ? `Rows are ${kinds.map((k) => `${k} (${meaning[k]})`).join(", ")}.`
                 : ""

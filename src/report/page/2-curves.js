@@ -54,6 +54,7 @@ const Curves = (() => {
             title: "Accuracy",
             note: "evaluation",
             big: true,
+            least: 0.02,
             show: (v) => Format.percent(v, 2),
             tick: (v, n, step) =>
                 Format.percent(v, Math.max(0, Math.ceil(-2 - Math.log10(step) - 1e-9))),
