@@ -51,8 +51,9 @@ static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
     reads *r = reads_create(s, o->policy);
-    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend};
-    char *text = r ? fr_schedule_to_svg(s, c, &notes) : NULL;
+    if (!r) return NULL;
+    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
+    char *text = fr_schedule_to_svg(s, c, &notes);
     reads_free(r);
     return text;
 }
