@@ -2,7 +2,7 @@
 # dark, made small. Red when a script throws, a picture is empty, text sticks out, or anything is
 # asked of a network. FR_SHOTS=DIR leaves pictures of what it saw.
 . "$(dirname "$0")/../cli/lib.bash"
-. "$(dirname "$0")/webdriver.bash"
+. "$source_dir/tests/report/webdriver.bash"
 looks=$(cat "$source_dir/tests/report/look.js")
 see() { js "$looks; return $1"; }
 
@@ -52,7 +52,8 @@ trace_of_64() {
 }
 for i in $(seq 20); do
     mkdir -p "many/run-$i"
-    cp "$(ls -d single gpipe 1f1b spectrain | sed -n "$((i % 4 + 1))p")"/{config.yaml,summary.json,metrics.jsonl} "many/run-$i/"
+    methods=(single gpipe 1f1b spectrain)
+    cp "${methods[i % 4]}"/{config.yaml,summary.json,metrics.jsonl} "many/run-$i/"
 done
 summary_of_64 >many/run-1/summary.json
 trace_of_64 >many/run-1/trace.json
