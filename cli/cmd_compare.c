@@ -295,7 +295,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
          CLI_LIST, &s.sets},
         {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, &s.o.columns},
-        {"format", "NAME", "table, markdown, csv or json", CLI_TEXT, &s.format},
+        {"format", "table|markdown|csv|json", "how to print it (table)", CLI_TEXT, &s.format},
         {"json", NULL, "the same as --format json", CLI_FLAG, &want_json},
         {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
          &s.keeps_going},
@@ -330,5 +330,6 @@ const cli_verb cli_compare = {
             "its own\n"
             "below DIR. Interrupted or killed, the same command goes on where it was. DIR gets\n"
             "compare.json and report.html. See docs/compare.md.\n",
+    .argument = "CONFIG",
     .run = run,
 };

@@ -256,8 +256,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_INT, &a.n_micro},
         {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, &a.keep},
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a.sets},
-        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a.is_quiet},
-        {"json", NULL, "print JSON", CLI_FLAG, &a.want_json},
+        CLI_QUIET(&a.is_quiet),
+        CLI_JSON(&a.want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &a.config);

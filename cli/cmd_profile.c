@@ -158,6 +158,7 @@ static int check(const wishes *o)
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static wishes o = {.nodes = 24};
+    bool want_json = false;
     const cli_option options[] = {
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
         {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, &o.batch},
@@ -169,11 +170,13 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
          &o.read},
         {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, &o.cluster},
+        CLI_JSON(&want_json),
         {"transport", "TRANSPORT", "--cluster: over what (default: threads; mpi under mpirun)",
          CLI_TEXT, &o.transport},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
+    if (want_json) o.format = "json";
     if (code < 0) code = check(&o);
     if (code >= 0) return code;
     fr_ctx *ctx = cli_context(true);

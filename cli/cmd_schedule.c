@@ -51,8 +51,9 @@ static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
     reads *r = reads_create(s, o->policy);
-    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend};
-    char *text = r ? fr_schedule_to_svg(s, c, &notes) : NULL;
+    if (!r) return NULL;
+    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
+    char *text = fr_schedule_to_svg(s, c, &notes);
     reads_free(r);
     return text;
 }
@@ -243,6 +244,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
                 .batches = unsaid,
                 .columns = -1,
                 .color = "auto"};
+    bool want_json = false;
     const char *method;
     const cli_option options[] = {
         {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
@@ -256,6 +258,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &o.replicas},
         {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
          &o.format},
+        CLI_JSON(&want_json),
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
         {"color", "auto|always|never", "auto: on a terminal (auto)", CLI_TEXT, &o.color},
@@ -263,11 +266,11 @@ static int run(const cli_verb *verb, int argc, char **argv)
     };
     int code = cli_parse(verb, options, argc, argv, 1, &method);
     if (code >= 0) return code;
+    if (want_json) o.format = "json";
     const char *wrong = complaint(method, &o);
     if (wrong) {
-        fprintf(stderr, "forerun schedule: %s (forerun help schedule)\n", wrong);
         free(o.each);
-        return 2;
+        return cli_refuse("forerun schedule: %s (forerun help schedule)", wrong);
     }
     fr_ctx *ctx = cli_context(false);
     fr_status status = o.check ? check_file(ctx, &o) : print_method(ctx, method, &o);

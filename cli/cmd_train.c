@@ -73,7 +73,7 @@ int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char
          &a->ledger},
         {"serve", "ADDRESS", "show the run live, at 127.0.0.1:8080 or just 8080 (port 0: any)",
          CLI_TEXT, &a->serve},
-        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a->is_quiet},
+        CLI_QUIET(&a->is_quiet),
         {"json", NULL, "print the summary as JSON", CLI_FLAG, &a->want_json},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
