@@ -42,6 +42,20 @@ if command -v mandoc >/dev/null; then
     mandoc -Tlint -W error "$source_dir/docs/forerun.1" || fail "mandoc finds errors"
 fi
 
+# What the guide to the C API shows is in the programs that it speaks of, and it names every header.
+api=$source_dir/docs/api.md
+for program in examples/train.c examples/run.c; do
+    sed -n "\|^<!-- $program -->|,/^<!-- end/s/^    *//p" "$api" | grep -v '^\.\.\.$' >shown
+    [ -s shown ] || fail "$api shows nothing of $program"
+    while IFS= read -r line; do
+        grep -qF -- "$line" "$source_dir/$program" || fail "$program has no line '$line', $api says so"
+    done <shown
+    [ "$(wc -l <"$source_dir/$program")" -lt 100 ] || fail "$program has 100 lines or more"
+done
+for header in "$source_dir"/include/forerun/*.h; do
+    grep -qF "\`$(basename "$header")\`" "$api" || fail "$api does not name $(basename "$header")"
+done
+
 # It can be red.
 cp -r "$source_dir/scripts" .
 cp -r "$source_dir/docs" .
