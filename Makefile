@@ -19,6 +19,7 @@ demo: all
 	@$(BUILD)/forerun compare examples/demo.yaml --out runs/demo --force
 
 test: all
+	@scripts/install-deps.sh --test
 	@ctest --preset release -j $(JOBS)
 
 bench: all

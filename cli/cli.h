@@ -56,6 +56,11 @@ typedef struct cli_option {
     void *to; /* bool, const char *, int64_t, double, cli_list */
 } cli_option;
 
+/* Two options that many verbs have, in the same words. */
+#define CLI_QUIET(to) \
+    ((cli_option){"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, (to)})
+#define CLI_JSON(to) ((cli_option){"json", NULL, "print JSON", CLI_FLAG, (to)})
+
 /* Options anywhere, up to max_plain other arguments into `plain` (unused ones NULL). Returns -1 to
  * go on, else the exit code: help was asked for (0) or something is wrong (2, and said). */
 int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,

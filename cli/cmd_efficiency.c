@@ -1,6 +1,7 @@
 /* cmd_efficiency.c -- forerun efficiency: epochs to a quality at each global batch, and with the
  * speed of more devices, whether data parallel or hybrid training is there first. */
 #include "cli.h"
+#include "term.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,20 +37,24 @@ static bool parse_batches(const char *text, int64_t *batches, int *n)
 static void tell(void *user, const fr_trial *t, const fr_progress *p)
 {
     const fr_goal *goal = user;
-    bool is_tty = isatty(STDERR_FILENO) == 1;
     const fr_eval_point *last = t->n_points > 0 ? &t->points[t->n_points - 1] : NULL;
-    if (p && !is_tty) return;
-    fprintf(stderr, "%sbatch %lld, seed %llu:", is_tty ? "\r" : "", (long long)t->batch,
-            (unsigned long long)t->seed);
-    if (p) fprintf(stderr, " step %lld", (long long)p->step);
+    char head[96], tail[160] = "";
+    int n = snprintf(head, sizeof head, "batch %lld, seed %llu:", (long long)t->batch,
+                     (unsigned long long)t->seed);
+    if (p)
+        snprintf(head + n, sizeof head - (size_t)n, " step %lld/%lld", (long long)p->step,
+                 (long long)p->n_steps);
     if (last)
-        fprintf(stderr, " epoch %.2f, loss %.4f, accuracy %.2f %%", last->epochs, last->loss,
-                100 * last->accuracy);
-    if (!p && t->diverged) fprintf(stderr, ", diverged");
-    if (!p && goal->kind != FR_GOAL_OWN && isnan(fr_trial_epochs(t, goal)))
-        fprintf(stderr, ", not reached");
-    fprintf(stderr, "%s%s", is_tty ? "\033[K" : "", p ? "" : "\n");
-    fflush(stderr);
+        snprintf(tail, sizeof tail, "epoch %.2f, loss %.4f, accuracy %.2f %%", last->epochs,
+                 last->loss, 100 * last->accuracy);
+    if (p) {
+        term_status(head, (double)p->step / (double)p->n_steps, tail);
+        return;
+    }
+    bool is_missed = goal->kind != FR_GOAL_OWN && isnan(fr_trial_epochs(t, goal));
+    term_end_status();
+    term_say(TERM_PLAIN, "%s %s%s%s", head, tail, t->diverged ? ", diverged" : "",
+             is_missed ? ", not reached" : "");
 }
 
 static void print_rows(const fr_efficiency *e)
@@ -251,8 +256,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_INT, &a.n_micro},
         {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, &a.keep},
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a.sets},
-        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a.is_quiet},
-        {"json", NULL, "print JSON", CLI_FLAG, &a.want_json},
+        CLI_QUIET(&a.is_quiet),
+        CLI_JSON(&a.want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &a.config);

@@ -17,19 +17,20 @@ static const char *json_number(double value, char text[32])
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static cli_list sets;
-    bool want_json = false;
+    bool want_json = false, is_quiet = false;
     const char *checkpoint = NULL, *config;
     const cli_option options[] = {
         {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
          &checkpoint},
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
-        {"json", NULL, "print JSON", CLI_FLAG, &want_json},
+        CLI_QUIET(&is_quiet),
+        CLI_JSON(&want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &config);
     if (code >= 0) return code;
     if (!config) return cli_refuse("forerun eval: which config? (forerun help eval)");
-    fr_ctx *ctx = cli_context(want_json);
+    fr_ctx *ctx = cli_context(is_quiet || want_json);
     fr_run_options o = {.config = config,
                         .n_sets = sets.n,
                         .sets = sets.at,
@@ -54,7 +55,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_eval = {
     .name = "eval",
-    .usage = "eval CONFIG [--checkpoint DIR] [--set KEY=VALUE]...",
+    .usage = "eval CONFIG [--checkpoint DIR] [--set KEY=VALUE]... [--quiet] [--json]",
     .summary = "loss and accuracy of a checkpoint on the evaluation data",
     .argument = "CONFIG",
     .run = run,

@@ -101,12 +101,14 @@ int cli_print_keys(const char *prefix, const char *format)
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     const char *prefix, *format = "table";
+    bool want_json = false;
     const cli_option options[] = {
         {"format", "table|markdown|json", "how to print them (table)", CLI_TEXT, &format},
+        CLI_JSON(&want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &prefix);
-    return code >= 0 ? code : cli_print_keys(prefix ? prefix : "", format);
+    return code >= 0 ? code : cli_print_keys(prefix ? prefix : "", want_json ? "json" : format);
 }
 
 const cli_verb cli_keys = {

@@ -1,5 +1,6 @@
 /* cmd_methods.c -- forerun methods: names that config keys take, with a line on each; or one method
  * by numbers: what its workers hold, which weights its passes read, how long they wait. */
+#include "json.h"
 #include "reads.h"
 
 #include <stdio.h>
@@ -7,22 +8,37 @@
 
 /* --- the lists ---------------------------------------------------------------------------------*/
 
-/* One section: the key, then its names. All lists hold records with a name and a summary. */
-#define SECTION(key, list)                                               \
-    do {                                                                 \
-        printf("%s\n", key);                                             \
-        for (int i = 0; (list)[i]; i++)                                  \
-            printf("  %-15s %s\n", (list)[i]->name, (list)[i]->summary); \
-    } while (0)
+/* The sections: their titles, what JSON calls them, and the records, all with name and summary. */
+#define SECTIONS(X)                                                                     \
+    X("parallel.method", "methods", fr_method_list())                                   \
+    X("parallel.weights (a method's own unless given)", "weights", fr_policy_list())    \
+    X("schedules, as `forerun schedule` prints them", "schedules", fr_generator_list()) \
+    X("train.optimizer.name", "optimizers", fr_optim_list())                            \
+    X("train.schedule.name", "lr_schedules", fr_lr_list())                              \
+    X("data.name", "data", fr_data_list())
 
 static void print_lists(void)
 {
-    SECTION("parallel.method", fr_method_list());
-    SECTION("parallel.weights (a method's own unless given)", fr_policy_list());
-    SECTION("schedules, as `forerun schedule` prints them", fr_generator_list());
-    SECTION("train.optimizer.name", fr_optim_list());
-    SECTION("train.schedule.name", fr_lr_list());
-    SECTION("data.name", fr_data_list());
+#define PRINT(title, key, list) \
+    printf("%s\n", title);      \
+    for (int i = 0; (list)[i]; i++) printf("  %-15s %s\n", (list)[i]->name, (list)[i]->summary);
+    SECTIONS(PRINT)
+}
+
+static json_t *pack_lists(void)
+{
+    json_t *root = json_object();
+    int failed = 0;
+#define PACK(title, key, list)                    \
+    json_object_set_new(root, key, json_array()); \
+    for (int i = 0; (list)[i]; i++)               \
+        failed |= json_array_append_new(          \
+            json_object_get(root, key),           \
+            json_pack("{ss ss}", "name", (list)[i]->name, "summary", (list)[i]->summary));
+    SECTIONS(PACK)
+    if (!failed) return root;
+    json_decref(root);
+    return NULL;
 }
 
 /* --- one method --------------------------------------------------------------------------------*/
@@ -154,11 +170,13 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     wishes o = {.stages = 4, .micro = 8, .format = "table"};
+    bool want_json = false;
     const char *name;
     const cli_option options[] = {
         {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, &o.stages},
         {"micro", "M", "one method: micro-batches of a mini-batch (8)", CLI_INT, &o.micro},
         {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, &o.format},
+        CLI_JSON(&want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &name);
@@ -167,6 +185,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
         return cli_refuse("forerun methods: --format: expected table or markdown");
     if (o.stages < 1 || o.stages > 1000 || o.micro < 1 || o.micro > 100000)
         return cli_refuse("forerun methods: expected 1 to 1000 stages, 1 to 100000 micro-batches");
+    if (name && want_json)
+        return cli_refuse("forerun methods: --json is for the lists: leave '%s' out", name);
+    if (want_json) return json_print(pack_lists());
     if (!name) {
         print_lists();
         return 0;
@@ -181,7 +202,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_methods = {
     .name = "methods",
-    .usage = "methods [METHOD [--stages N] [--micro M]]",
+    .usage = "methods [--json] | METHOD [--stages N] [--micro M]",
     .summary = "parallel methods, weights, schedules, optimizers, data sources there are",
     .text = "With the name of a method: what each worker of it holds (copies of the weights, "
             "activations\n"

@@ -1,5 +1,6 @@
 /* cmd_models.c -- forerun models: sizes and costs of the models, as a table or node by node. */
 #include "cli.h"
+#include "json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -89,11 +90,15 @@ static void print_nodes(const fr_graph *g)
     }
 }
 
+static fr_status unknown_model(fr_ctx *ctx, const char *name)
+{
+    return fr_fail(ctx, FR_INVALID, "no model is called '%s'; forerun models lists them", name);
+}
+
 static fr_status print_model(fr_ctx *ctx, const char *name, const sizes *s)
 {
     const fr_model *m = fr_model_find(name);
-    if (!m)
-        return fr_fail(ctx, FR_INVALID, "no model is called '%s'; forerun models lists them", name);
+    if (!m) return unknown_model(ctx, name);
     fr_graph *g;
     char a[32], b[32], c[32];
     FR_TRY(build(ctx, m, s, &g));
@@ -107,25 +112,94 @@ static fr_status print_model(fr_ctx *ctx, const char *name, const sizes *s)
     return FR_OK;
 }
 
+/* --- as JSON --------------------------------------------------------------------------------- */
+
+static json_t *pack_keys(const fr_model *m)
+{
+    json_t *list = json_array();
+    for (int i = 0; m->keys[i]; i++) json_array_append_new(list, json_string(m->keys[i]));
+    return list;
+}
+
+static json_t *pack_nodes(const fr_graph *g)
+{
+    char shape[64];
+    json_t *list = json_array();
+    for (int i = 0; i < fr_graph_n_nodes(g); i++) {
+        const fr_node *n = fr_graph_node(g, i);
+        json_t *inputs = json_array();
+        for (int k = 0; k < n->n_inputs; k++)
+            json_array_append_new(inputs, json_integer(n->inputs[k]));
+        json_array_append_new(list, json_pack("{ss ss ss sI sf so}", "name", n->name, "operator",
+                                              fr_operator_name(n->op), "output",
+                                              fr_shape_text(&n->shape, shape, sizeof shape),
+                                              "parameters", (json_int_t)node_params(g, n), "flops",
+                                              n->flops_forward, "inputs", inputs));
+    }
+    return list;
+}
+
+/* NULL: no memory. */
+static json_t *pack_graph(const fr_model *m, const fr_graph *g, bool has_nodes)
+{
+    char in[64];
+    json_t *j =
+        json_pack("{ss ss ss sI sf sI so}", "name", m->name, "summary", m->summary, "input",
+                  input_text(g, in, sizeof in), "parameters", (json_int_t)fr_graph_param_count(g),
+                  "flops", flops_of(g), "activation_bytes",
+                  (json_int_t)fr_model_activation_bytes(g), "keys", pack_keys(m));
+    if (j && has_nodes) json_object_set_new(j, "nodes", pack_nodes(g));
+    return j;
+}
+
+static fr_status pack_model(fr_ctx *ctx, const fr_model *m, const sizes *s, bool has_nodes,
+                            json_t **out)
+{
+    fr_graph *g;
+    FR_TRY(build(ctx, m, s, &g));
+    *out = pack_graph(m, g, has_nodes);
+    fr_graph_free(g);
+    return *out ? FR_OK : fr_fail(ctx, FR_NO_MEMORY, "out of memory for model %s", m->name);
+}
+
+static fr_status print_json(fr_ctx *ctx, const char *name, const sizes *s)
+{
+    json_t *root = NULL, *one;
+    const fr_model *wanted = name ? fr_model_find(name) : NULL;
+    if (name && !wanted) return unknown_model(ctx, name);
+    fr_status status = wanted ? pack_model(ctx, wanted, s, true, &root) : FR_OK;
+    if (!wanted) root = json_array();
+    for (const fr_model *const *m = fr_model_list(); *m && !wanted && status == FR_OK; m++) {
+        status = pack_model(ctx, *m, s, false, &one);
+        if (status == FR_OK) json_array_append_new(root, one);
+    }
+    if (status == FR_OK) json_print(json_incref(root));
+    json_decref(root);
+    return status;
+}
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     sizes s = {0};
+    bool want_json = false;
     const char *name;
     const cli_option options[] = {
         {"image", "N", "height and width of the images", CLI_INT, &s.image},
         {"classes", "N", "classes", CLI_INT, &s.classes},
         {"context", "N", "tokens of a sample", CLI_INT, &s.context},
+        CLI_JSON(&want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &name);
     if (code >= 0) return code;
     fr_ctx *ctx = cli_context(true);
+    if (want_json) return cli_finish(ctx, print_json(ctx, name, &s));
     return cli_finish(ctx, name ? print_model(ctx, name, &s) : print_table(ctx, &s));
 }
 
 const cli_verb cli_models = {
     .name = "models",
-    .usage = "models [MODEL] [--image N] [--classes N] [--context N]",
+    .usage = "models [MODEL] [--image N] [--classes N] [--context N] [--json]",
     .summary = "models there are: parameters, FLOP, activation bytes, keys",
     .argument = "MODEL",
     .run = run,

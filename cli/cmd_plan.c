@@ -153,6 +153,7 @@ static int plan_alone(fr_ctx *ctx, const plan_wishes *o)
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     plan_wishes o = {.seconds = 60, .format = "text"};
+    bool is_quiet = false, want_json = false;
     const cli_option options[] = {
         {"cluster", "FILE", "the machines (docs/cluster.md)", CLI_TEXT, &o.cluster},
         {"profile", "FILE", "JSON of forerun profile, or PipeDream's text (else measured)",
@@ -179,13 +180,16 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &o.objective},
         {"seconds", "S", "dlplacer: time limit of the solver (60)", CLI_REAL, &o.seconds},
         {"format", "text|json", "how to print it (text)", CLI_TEXT, &o.format},
+        CLI_QUIET(&is_quiet),
+        CLI_JSON(&want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
     if (code >= 0) return code;
+    if (want_json) o.format = "json";
     const char *wrong = complaint(&o);
     if (wrong) return cli_refuse("forerun plan: %s (forerun help plan)", wrong);
-    fr_ctx *ctx = cli_context(strcmp(o.format, "json") == 0);
+    fr_ctx *ctx = cli_context(is_quiet || strcmp(o.format, "json") == 0);
     return o.config ? cli_finish(ctx, cli_plan_config(ctx, &o)) : plan_alone(ctx, &o);
 }
 

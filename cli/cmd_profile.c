@@ -2,11 +2,11 @@
  * a cluster; shown, written, or turned from one format into another. */
 #include "chart.h"
 #include "cli.h"
+#include "term.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 typedef struct wishes {
@@ -16,15 +16,6 @@ typedef struct wishes {
     double seconds;
     bool cluster;
 } wishes;
-
-static int window_columns(void)
-{
-    struct winsize size;
-    const char *said = getenv("COLUMNS");
-    int n = said ? atoi(said) : 0;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return n > 0 ? n : 100;
-}
 
 /* --- a profile -------------------------------------------------------------------------------- */
 
@@ -46,7 +37,7 @@ static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
     if (p->batch > 0) printf("%s%d samples a micro-batch", p->model[0] ? ", " : "", p->batch);
     if (p->machine[0]) printf("; %s", p->machine);
     if (p->model[0] || p->batch > 0) printf("\n");
-    chart_print(p, (int)o->nodes, window_columns(), isatty(STDOUT_FILENO) && !getenv("NO_COLOR"));
+    chart_print(p, (int)o->nodes, term_columns(STDOUT_FILENO, 100), term_has_colour(STDOUT_FILENO));
     print_step(p);
     return FR_OK;
 }
@@ -167,6 +158,7 @@ static int check(const wishes *o)
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static wishes o = {.nodes = 24};
+    bool want_json = false;
     const cli_option options[] = {
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
         {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, &o.batch},
@@ -178,11 +170,13 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
          &o.read},
         {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, &o.cluster},
+        CLI_JSON(&want_json),
         {"transport", "TRANSPORT", "--cluster: over what (default: threads; mpi under mpirun)",
          CLI_TEXT, &o.transport},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
+    if (want_json) o.format = "json";
     if (code < 0) code = check(&o);
     if (code >= 0) return code;
     fr_ctx *ctx = cli_context(true);

@@ -249,6 +249,11 @@ static void write_codes(const doc *d)
 static const char *const environment[][2] = {
     {"COLUMNS", "width of grids and charts where stdout is no terminal"},
     {"NO_COLOR", "set: no colours"},
+    {"CLICOLOR_FORCE", "set, and not 0: colours where stdout or stderr is no terminal, too"},
+    {"TERM", "dumb, or not set: neither colours nor a line that is written over"},
+    {"LC_ALL", "or else LC_CTYPE, or LANG: with UTF-8 the bar of progress is drawn finer"},
+    {"LC_CTYPE", "see LC_ALL"},
+    {"LANG", "see LC_ALL"},
     {"GOMP_SPINCOUNT", "set by forerun, unless it is, so that OpenMP threads soon sleep"},
     {"OMP_WAIT_POLICY", "set: GOMP_SPINCOUNT is left alone"},
 };

@@ -73,5 +73,6 @@ const cli_verb cli_report = {
         "folder; this makes it again, or one of runs that were made apart:\n\n"
         "  forerun report runs/dp runs/spectrain --out both.html\n\n"
         "A run that is not over, or was killed, is shown as far as it came.\n",
+    .argument = "DIR",
     .run = run,
 };

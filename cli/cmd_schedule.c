@@ -1,10 +1,10 @@
 /* cmd_schedule.c -- forerun schedule: what each worker does when, printed or checked. */
 #include "reads.h"
+#include "term.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* An option that was not given: no number that anybody would. */
@@ -19,25 +19,15 @@ typedef struct wishes {
 
 /* --- printing ------------------------------------------------------------------------------- */
 
-/* The window's width; without one, $COLUMNS, or enough for most. */
-static int window_columns(void)
-{
-    struct winsize size;
-    const char *said = getenv("COLUMNS");
-    int n = said ? atoi(said) : 0;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return n > 0 ? n : 160;
-}
-
 static bool is_coloured(const wishes *o)
 {
     if (strcmp(o->color, "auto") != 0) return strcmp(o->color, "always") == 0;
-    return isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    return term_has_colour(STDOUT_FILENO);
 }
 
 static char *as_grid(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
-    int columns = o->columns >= 0 ? (int)o->columns : window_columns();
+    int columns = o->columns >= 0 ? (int)o->columns : term_columns(STDOUT_FILENO, 160);
     return fr_schedule_to_grid(s, c, columns, is_coloured(o));
 }
 static char *as_text(const fr_schedule *s, const fr_clock *c, const wishes *o)
@@ -61,8 +51,9 @@ static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
     reads *r = reads_create(s, o->policy);
-    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend};
-    char *text = r ? fr_schedule_to_svg(s, c, &notes) : NULL;
+    if (!r) return NULL;
+    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
+    char *text = fr_schedule_to_svg(s, c, &notes);
     reads_free(r);
     return text;
 }
@@ -253,6 +244,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
                 .batches = unsaid,
                 .columns = -1,
                 .color = "auto"};
+    bool want_json = false;
     const char *method;
     const cli_option options[] = {
         {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
@@ -266,6 +258,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &o.replicas},
         {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
          &o.format},
+        CLI_JSON(&want_json),
         {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
         {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
         {"color", "auto|always|never", "auto: on a terminal (auto)", CLI_TEXT, &o.color},
@@ -273,11 +266,11 @@ static int run(const cli_verb *verb, int argc, char **argv)
     };
     int code = cli_parse(verb, options, argc, argv, 1, &method);
     if (code >= 0) return code;
+    if (want_json) o.format = "json";
     const char *wrong = complaint(method, &o);
     if (wrong) {
-        fprintf(stderr, "forerun schedule: %s (forerun help schedule)\n", wrong);
         free(o.each);
-        return 2;
+        return cli_refuse("forerun schedule: %s (forerun help schedule)", wrong);
     }
     fr_ctx *ctx = cli_context(false);
     fr_status status = o.check ? check_file(ctx, &o) : print_method(ctx, method, &o);

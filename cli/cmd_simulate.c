@@ -9,7 +9,7 @@ typedef struct wishes {
     const char *config, *cluster, *profile, *trace;
     cli_list sets;
     int64_t batches;
-    bool want_json;
+    bool is_quiet, want_json;
 } wishes;
 
 static void print_time(const char *what, double seconds)
@@ -64,14 +64,15 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
         {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_INT, &o.batches},
         {"trace", "FILE", "write a timeline for Perfetto", CLI_TEXT, &o.trace},
-        {"json", NULL, "print JSON", CLI_FLAG, &o.want_json},
+        CLI_QUIET(&o.is_quiet),
+        CLI_JSON(&o.want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
     if (code >= 0) return code;
     if (!o.config) return cli_refuse("simulate: which config? (forerun help simulate)");
     if (o.batches < 0) return cli_refuse("simulate: --batches: expected 1 or more");
-    fr_ctx *ctx = cli_context(o.want_json);
+    fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
     const fr_run_options options_of_run = {
         .config = o.config, .n_sets = o.sets.n, .sets = o.sets.at};
     fr_forecast f;

@@ -1,76 +1,27 @@
 /* cmd_train.c -- forerun train: runs, shows progress, prints the outcome. */
 #include "cli.h"
+#include "progress.h"
+#include "term.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 typedef struct screen {
-    bool is_quiet, is_tty;
+    cli_progress progress;
     fr_server *server; /* NULL: nobody looks on */
     bool has_folder;   /* the server has been told */
-    double shown_s;    /* elapsed when a line was last shown */
-    double sample_s;   /* seconds a sample, smoothed; rates could not be: news come in bursts */
-    int width;         /* of the line in place on a terminal */
 } screen;
-
-/* "1:02:03", "2:03", "0:03" */
-static const char *clock_text(double seconds, char *text, size_t room)
-{
-    long long s = seconds > 0 && seconds < 1e9 ? (long long)(seconds + 0.5) : 0;
-    if (s >= 3600)
-        snprintf(text, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(text, room, "%lld:%02lld", s / 60, s % 60);
-    return text;
-}
-
-/* On a terminal one line is written over; what must stay gets a line of its own. */
-static void show(screen *s, bool stays, const char *line)
-{
-    struct winsize size = {0};
-    int n = (int)strlen(line);
-    if (s->is_tty && !stays && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
-        n >= size.ws_col)
-        n = size.ws_col - 1; /* a line that wraps could not be written over */
-    if (s->is_tty)
-        fprintf(stderr, "\r%-*.*s%s", s->width > n ? s->width : n, n, line, stays ? "\n" : "");
-    else
-        fprintf(stderr, "%s\n", line);
-    s->width = stays ? 0 : n;
-    fflush(stderr);
-}
 
 static void on_progress(void *user, const fr_progress *p)
 {
     screen *s = user;
-    char line[256], rate[32], left[32], done[32];
-    bool has_eval = !isnan(p->eval_loss);
-    s->sample_s =
-        s->sample_s > 0 ? 0.95 * s->sample_s + 0.05 / p->samples_per_s : 1 / p->samples_per_s;
     if (s->server) {
         if (!s->has_folder) fr_server_folder(s->server, p->out);
         s->has_folder = true;
         fr_server_progress(s->server, p);
     }
-    if (s->is_quiet) return;
-    double wait = s->is_tty ? 0.1 : 2;
-    bool is_last = p->step == p->n_steps;
-    if (!has_eval && !is_last && p->elapsed_s - s->shown_s < wait) return;
-    s->shown_s = p->elapsed_s;
-    clock_text(p->elapsed_s, done, sizeof done);
-    clock_text(p->left_s, left, sizeof left);
-    int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.3g  %s samples/s  %s",
-                     (long long)p->step, (long long)p->n_steps, p->loss, p->lr,
-                     cli_short(1 / s->sample_s, rate, sizeof rate), done);
-    if (!is_last) n += snprintf(line + n, sizeof line - (size_t)n, "  left %s", left);
-    if (has_eval) {
-        n += snprintf(line + n, sizeof line - (size_t)n, "  eval loss %.4f", p->eval_loss);
-        snprintf(line + n, sizeof line - (size_t)n, "  accuracy %.2f %%", 100 * p->eval_accuracy);
-    }
-    show(s, has_eval || is_last, line);
+    progress_show(&s->progress, p);
 }
 
 /* The summary as it is on the disk. */
@@ -96,7 +47,7 @@ static void print_result(const fr_run_result *r, bool has_report)
 {
     char rate[32], time[32];
     printf("%lld updates, %lld samples in %s (%s samples/s)", (long long)r->steps,
-           (long long)r->samples, clock_text(r->wall_s, time, sizeof time),
+           (long long)r->samples, progress_clock(r->wall_s, time, sizeof time),
            isnan(r->samples_per_s) ? "-" : cli_short(r->samples_per_s, rate, sizeof rate));
     printf(", train loss %.4f", r->train_loss);
     if (!isnan(r->eval_loss))
@@ -122,7 +73,7 @@ int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char
          &a->ledger},
         {"serve", "ADDRESS", "show the run live, at 127.0.0.1:8080 or just 8080 (port 0: any)",
          CLI_TEXT, &a->serve},
-        {"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, &a->is_quiet},
+        CLI_QUIET(&a->is_quiet),
         {"json", NULL, "print the summary as JSON", CLI_FLAG, &a->want_json},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
@@ -149,7 +100,7 @@ static fr_status start_server(fr_ctx *ctx, fr_team *team, const cli_train_args *
     if (a->serve && fr_team_rank(team) == 0) {
         status = fr_server_start(ctx, a->serve, &s->server);
         if (status == FR_OK && !a->is_quiet)
-            fprintf(stderr, "forerun: live at %s\n", fr_server_url(s->server));
+            term_say(TERM_PLAIN, "forerun: live at %s", fr_server_url(s->server));
     }
     return fr_team_agree(team, status);
 }
@@ -167,7 +118,7 @@ static void stop_server(screen *s, fr_status status)
 
 static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, volatile int *stop)
 {
-    screen s = {.is_quiet = a->is_quiet, .is_tty = isatty(STDERR_FILENO) == 1};
+    screen s = {.progress = {.is_quiet = a->is_quiet}};
     bool is_first = fr_team_rank(team) == 0;
     fr_run_options o = {.team = team,
                         .config = a->config,
@@ -183,8 +134,8 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
     fr_run_result r = {.steps = 0};
     fr_status status = start_server(ctx, team, a, &s);
     if (status == FR_OK) status = fr_train(ctx, &o, &r);
+    term_end_status();
     stop_server(&s, status);
-    if (s.is_tty && s.width > 0) fputc('\n', stderr);
     bool has_report = is_first && leave_report(&r, status);
     if (status != FR_OK || !is_first) return status;
     if (a->want_json) return print_summary(ctx, r.out);

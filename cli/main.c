@@ -1,6 +1,7 @@
 /* main.c -- the forerun command: finds the verb, and holds what verbs share. Only here and in the
  * verbs is anything printed, and only here does a status become an exit code. */
 #include "cli.h"
+#include "term.h"
 
 #include <math.h>
 #include <signal.h>
@@ -111,11 +112,11 @@ int cli_refuse(const char *format, ...)
 {
     va_list args;
     if (fr_team_rank_by_launcher() > 0) return 2;
+    char line[4096];
     va_start(args, format);
-    fflush(stdout);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    term_say(TERM_ERROR, "%s", line);
     return 2;
 }
 
@@ -123,8 +124,8 @@ int cli_finish(fr_ctx *ctx, fr_status status)
 {
     if (status != FR_OK) {
         const char *text = fr_ctx_error(ctx);
-        fflush(stdout);
-        fprintf(stderr, "forerun: %s\n", text[0] ? text : fr_status_text(status));
+        term_end_status();
+        term_say(TERM_ERROR, "forerun: %s", text[0] ? text : fr_status_text(status));
     }
     fr_ctx_free(ctx);
     return fr_status_exit_code(status);
@@ -134,9 +135,9 @@ static void log_line(void *user, fr_log_level level, const char *line)
 {
     const bool *is_quiet = user;
     if (level == FR_LOG_WARN)
-        fprintf(stderr, "forerun: warning: %s\n", line);
+        term_say(TERM_WARNING, "forerun: warning: %s", line);
     else if (level == FR_LOG_INFO && !*is_quiet)
-        fprintf(stderr, "forerun: %s\n", line);
+        term_say(TERM_PLAIN, "forerun: %s", line);
 }
 
 fr_ctx *cli_context(bool is_quiet)

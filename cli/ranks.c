@@ -5,6 +5,7 @@
  * speaks, unless the failure is another rank's own: that rank can say it best. When rank 0 itself
  * is lost, rank 1 speaks for those who are left. */
 #include "cli.h"
+#include "term.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,9 +50,9 @@ static void say(int rank, const char *text)
 {
     fflush(stdout);
     if (rank == 0)
-        fprintf(stderr, "forerun: %s\n", text);
+        term_say(TERM_ERROR, "forerun: %s", text);
     else
-        fprintf(stderr, "forerun: rank %d: %s\n", rank, text);
+        term_say(TERM_ERROR, "forerun: rank %d: %s", rank, text);
 }
 
 static const char *text_of(fr_ctx *ctx, fr_status status)

@@ -123,7 +123,16 @@ void reads_at(const reads *r, int w, int i, int *version, int *ahead)
     *version = p->version, *ahead = p->ahead;
 }
 
-const char reads_legend[] = "2+1: reads weights with 2 updates, 1 more predicted";
+const char *reads_legend(const reads *r)
+{
+    size_t n = (size_t)r->s->n_stages * (size_t)r->n_micro;
+    bool predicts = false;
+    for (size_t i = 0; i < n; i++) predicts |= r->forwards[i].ahead || r->backwards[i].ahead;
+    if (!predicts) return "below: updates in the weights that it reads";
+    return r->policy->course == FR_COURSE_DRIFT
+               ? "2-1: reads weights with 2 updates, walked back by 1"
+               : "2+1: reads weights with 2 updates, 1 more predicted";
+}
 
 void reads_text(void *user, int w, int i, char *text, size_t room)
 {

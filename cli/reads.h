@@ -14,7 +14,7 @@ void reads_free(reads *r);
  * reads, and updates predicted on top (pipemare's backward: walked back). */
 void reads_at(const reads *r, int w, int i, int *version, int *ahead);
 /* "3", "3+2", "3-2": for drawings. */
-extern const char reads_legend[];
+const char *reads_legend(const reads *r);
 void reads_text(void *user, int w, int i, char *text, size_t room);
 
 /* Sets d->n_batches unless it is: one with a flush; else as many mini-batches as fill the pipeline,

@@ -4,6 +4,9 @@
 #   scripts/make-reference.sh [--check] [FORERUN]
 #
 #   docs/reference.md, docs/forerun.1    forerun reference
+#   docs/methods/NAME.svg                forerun schedule NAME --format svg
+#   docs/methods/NAME.md                 what stands between <!-- drawing --> or <!-- numbers --> and
+#                                        <!-- end -->; the rest is written by hand
 #
 # Writes them; with --check compares instead, shows what differs, and ends with code 1 if anything
 # does. FORERUN is the command to ask (build/forerun).
@@ -18,9 +21,48 @@ forerun=$(realpath "${1:-$root/build/forerun}")
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 cd "$root"
+mkdir "$new/methods" "$new/parts"
 
 "$forerun" reference >"$new/reference.md"
 "$forerun" reference --format man >"$new/forerun.1"
+
+# Sizes that show what is special about a method without being crowded.
+drawing_of() {
+    case $1 in
+    dp | model-averaging) echo --micro 8 --replicas 2 ;;
+    naive-mp | timeprest) echo --micro 2 ;;
+    interleaved) echo --micro 8 --stages 8 ;;
+    single | gpipe | 1f1b | zb-h1) echo --micro 8 ;;
+    *) echo --micro 4 ;;
+    esac
+}
+
+page() { # NAME: its page with the parts between the marks made anew
+    local name=$1 page=docs/methods/$1.md row
+    local -a sizes
+    read -ra sizes <<<"$(drawing_of "$name")"
+    "$forerun" schedule "$name" "${sizes[@]}" --format svg >"$new/methods/$name.svg"
+    row=$("$forerun" reference | sed -n '/^### Methods/,/^### Weight/p' | grep -F "| \`$name\` |")
+    IFS='|' read -r _ _ _ schedule weights sync _ <<<"$row"
+    printf '| schedule | weights | replicas agree by |\n|---|---|---|\n|%s|%s|%s|\n\n![Schedule of %s](%s.svg)\n' \
+        "$schedule" "$weights" "$sync" "$name" "$name" >"$new/parts/drawing"
+    "$forerun" methods "$name" --format markdown >"$new/parts/numbers"
+    if [ ! -f "$page" ]; then
+        echo "$page is missing: write it, as those of other methods are" >&2
+        return 1
+    fi
+    awk -v parts="$new/parts" '
+        /^<!-- end -->$/ { is_made = 0 }
+        !is_made { print }
+        /^<!-- (drawing|numbers) -->$/ {
+            is_made = 1
+            while ((getline line < (parts "/" $2)) > 0) print line
+        }' "$page" >"$new/methods/$name.md"
+}
+for name in $("$forerun" methods | sed -n '/^parallel.method/,/^parallel.weights/s/^  \([^ ]*\) .*/\1/p'); do
+    page "$name"
+done
+rm -r "$new/parts"
 
 old=0
 while IFS= read -r file; do

@@ -98,8 +98,9 @@ static bool slice_of(const event *e, fr_slice *s)
                     .ahead = -1};
     fr_fields f;
     fr_field field;
+    if (!e->args.value) return true;
     fr__fields_open(&f, e->args.value, e->args.n_value);
-    while (e->args.value && fr__fields_next(&f, &field)) {
+    while (fr__fields_next(&f, &field)) {
         int64_t v = whole(&field, -1);
         if (fr__field_is(&field, "stage"))
             s->stage = to_int(v);

@@ -13,6 +13,7 @@
 
 enum {
     WIDTH = 920, /* pixels that a short schedule fills */
+    LEAST = 560, /* that the line below needs */
     MOST_UNITS = 2000,
     LEFT = 68,  /* before the first block */
     TOP = 68,   /* above the first row */
@@ -71,7 +72,7 @@ static const char style[] =
 static void draw_head(drawing *d)
 {
     const fr_schedule *s = d->s;
-    int width = (int)ceil(x_of(d, d->end)) + 14, height = y_of(d, s->n_workers) + FOOT;
+    int width = (int)fmax(LEAST, ceil(x_of(d, d->end)) + 14), height = y_of(d, s->n_workers) + FOOT;
     fr__print(&d->out,
               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
               "height=\"%d\" role=\"img\">\n<title>schedule of ",
@@ -143,6 +144,7 @@ static void draw_block(drawing *d, int w, int i)
               "rx=\"2\"/>",
               "fbiw"[x->action], tint_of(d->s, x), left, y, width, d -> height);
     int base = y + (d->notes ? 13 : d->height / 2 + 4);
+    if (n * LETTER > width + 2) n = snprintf(label, sizeof label, "%d", x->micro % d->s->n_micro);
     if (n * LETTER <= width + 2)
         fr__print(&d->out, "<text class=\"l\" x=\"%.5g\" y=\"%d\">%s</text>", middle, base, label);
     if (note[0] && (int)strlen(note) * (LETTER - 1) <= width + 2)
@@ -200,8 +202,9 @@ static void draw_foot(drawing *d)
     for (int w = 0; w < d->s->n_workers; w++) busy += d->c->busy[w];
     fr__print(&d->out,
               "<text class=\"m\" x=\"%d\" y=\"%d\">time in units of a forward, transfers free; all "
-              "done at %g, workers idle %.1f %%</text>\n</svg>\n",
-              LEFT, y + 24, d->c->makespan, all > 0 ? 100 * (1 - busy / all) : 0);
+              "done at %g, workers idle %.1f %%%s</text>\n</svg>\n",
+              LEFT, y + 24, d->c->makespan, all > 0 ? 100 * (1 - busy / all) : 0,
+              d->s->n_batches > 1 ? ", filling and draining" : "");
 }
 
 static void measure(drawing *d)

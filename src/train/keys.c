@@ -29,9 +29,12 @@ static const char *backend_name(int i)
     return fr_backend_list()[i] ? fr_backend_name(fr_backend_list()[i]) : NULL;
 }
 
+FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
+
 #define OPTIMIZER "train.optimizer."
 #define SCHEDULE "train.schedule."
 #define PARALLEL "parallel."
+#define COMPARE "compare."
 
 static const fr_key keys[] = {
     FR_INT("train.batch", "128", 1, 1 << 24, "samples in one update, over all replicas"),
@@ -132,6 +135,24 @@ static const fr_key keys[] = {
     FR_INT("run.prediction_samples", "1024", 0, 1 << 28,
            "weights of a stage watched for the prediction error; 0: none"),
     FR_TEXT("run.fault", NULL, "for tests: what goes wrong, where, when, as error:worker=1,step=3"),
+
+    /* Read by `forerun compare`, left alone by all others. */
+    FR_TEXT(COMPARE "title", "(none)", "heading of table and report"),
+    FR_TEXT(COMPARE "note", "(none)", "what to look at, below the table"),
+    FR_TEXT(COMPARE "baseline", "(the first case)", "speed-ups are over this case"),
+    FR_INT(COMPARE "seeds", "1", 1, 1000, "runs of each case: train.seed and those after it"),
+    FR_BOOL(COMPARE "checkpoints", "true", "keep the checkpoints of runs that are done"),
+    FR_TEXTS(COMPARE "columns", "(the usual ones)", "of the table"),
+    FR_ITEMS(COMPARE "groups", NULL, "parts of the table; every case is run in each"),
+    FR_TEXT(COMPARE "groups[].name", "", "of the group"),
+    FR_ITEMS(COMPARE "groups[].set", NULL, "keys with the values that they have in this group"),
+    FR_ITEMS(COMPARE "cases", "", "what is compared"),
+    FR_TEXT(COMPARE "cases[].name", "", "of the case, and of its folder"),
+    FR_TEXTS(COMPARE "cases[].group", "(all)", "groups it is run in"),
+    FR_TEXT(COMPARE "cases[].kind", "measured", "what its numbers are", .choice = kind_name),
+    FR_ITEMS(COMPARE "cases[].set", NULL, "keys with the values that they have in this case"),
+    FR_ITEMS(COMPARE "cases[].published", NULL, "columns with the numbers that others have told"),
+    FR_TEXT(COMPARE "cases[].published.source", "", "who has told them"),
     FR_KEY_END,
 };
 

@@ -15,37 +15,48 @@ offers() {
     bash --norc -c 'source ./script.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _forerun
         printf "%s\n" "${COMPREPLY[@]}"' bash forerun "$@"
 }
+offered() { # WORD, then as offers: it is among them
+    local word=$1
+    shift
+    offers "$@" >offered.txt
+    grep -qxF -- "$word" offered.txt
+}
 mkdir -p nets/deep
 touch nets/one.yaml nets/two.yml nets/three.txt
-offers sch | grep -qx schedule || fail "verbs"
-offers '' | grep -qx help || fail "help"
-offers train nets/o | grep -qx nets/one.yaml || fail "a config"
+offered schedule sch || fail "verbs"
+offered help '' || fail "help"
+offered nets/one.yaml train nets/o || fail "a config"
 offers train nets/ | sort | paste -sd' ' >got
 same "$(cat got)" "nets/deep nets/one.yaml nets/two.yml" "configs"
-offers train x.yaml --out ne | grep -qx nets || fail "a folder"
-offers simulate x.yaml --cluster nets/th | grep -qx nets/three.txt || fail "a file"
-offers train x.yaml --res | grep -qx -- --resume || fail "an option"
+offered nets train x.yaml --out ne || fail "a folder"
+offered nets/three.txt simulate x.yaml --cluster nets/th || fail "a file"
+offered --resume train x.yaml --res || fail "an option"
 offers schedule spec | sort | paste -sd' ' >got
 same "$(cat got)" "spectrain spectrain-v2" "methods"
-offers schedule 1f1b- | grep -qx 1f1b-async || fail "generators"
-offers schedule 1f1b --format j | grep -qx json || fail "choices of an option"
-offers models res | grep -qx reslstm || fail "models"
-offers plan x.yaml --planner dap | grep -qx dapple || fail "planners"
-offers train x.yaml --set train.opt | grep -qx train.optimizer.lr= || fail "keys"
+offered 1f1b-async schedule 1f1b- || fail "generators"
+offered json schedule 1f1b --format j || fail "choices of an option"
+offered reslstm models res || fail "models"
+offered dapple plan x.yaml --planner dap || fail "planners"
+offered train.optimizer.lr= train x.yaml --set train.opt || fail "keys"
 offers train x.yaml --set parallel.method = pipe | sort | paste -sd' ' >got
 same "$(cat got)" "pipedream pipedream-2bw pipemare pipeoptim" "values of a key"
 offers train x.yaml --set parallel.pin = | paste -sd' ' >got
 same "$(cat got)" "true false" "values of a key, none begun"
-offers help tr | grep -qx train || fail "help of a verb"
+offered train help tr || fail "help of a verb"
 
 # Every verb and every option of its help is known to all three.
 "$forerun" help | sed -n '/^  [a-z]/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$' >verbs
 [ "$(wc -l <verbs)" -gt 12 ] || fail "too few verbs"
 n=0
 while read -r verb; do
-    for word in $("$forerun" help "$verb" | sed -n 's/^  \(--*[a-z][a-z-]*\)\( .*\)*$/\1/p'); do
-        offers "$verb" "$word" | grep -qx -- "$word" || fail "bash: $verb $word"
-        sed -n "/^    $verb)/,/^        ;;/p" script.zsh | grep -qF -- "$word[" || fail "zsh: $verb $word"
+    "$forerun" help "$verb" >help.txt
+    sed -n "/^    $verb)/,/^        ;;/p" script.zsh >zsh.txt
+    if grep -qE "^usage: forerun $verb \[?[A-Za-z]" help.txt; then
+        grep -qF "'*:" zsh.txt || fail "$verb: its argument is not offered"
+    fi
+    for word in $(sed -n 's/^  \(--*[a-z][a-z-]*\)\( .*\)*$/\1/p' help.txt); do
+        offered "$word" "$verb" "$word" || fail "bash: $verb $word"
+        grep -qF -- "$word[" zsh.txt || fail "zsh: $verb $word"
         bare=${word##-}
         grep -qE "seen_subcommand_from $verb' -[ls] ${bare#-}( |\$)" script.fish || fail "fish: $verb $word"
         n=$((n + 1))

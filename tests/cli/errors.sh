@@ -208,10 +208,10 @@ mkdir disk
 if unshare -rm true 2>/dev/null && unshare -rm mount -t tmpfs none disk 2>/dev/null; then
     unshare -rm bash -c '
         forerun=$1
-        mount -t tmpfs -o size=300k none disk
+        mount -t tmpfs -o size=800k none disk
         "$forerun" train net.yaml --out disk/run --set train.steps=2 --quiet || exit 90
         before=$(sha256sum disk/run/checkpoint/step-2/model.safetensors)
-        head -c 280k /dev/zero >disk/filler 2>/dev/null
+        head -c 780k /dev/zero >disk/filler 2>/dev/null
         "$forerun" train net.yaml --out disk/run --set train.steps=900 --set run.trace=0 --resume >out 2>err
         [ $? = 1 ] || exit 91
         after=$(sha256sum disk/run/checkpoint/step-2/model.safetensors)

@@ -26,13 +26,16 @@ for name in single naive-mp gpipe 1f1b interleaved zb-h1 vanilla-async pipedream
     stash double-buffer sequential 1f1b-async nf1b; do
     grep -q "^  $name " out || fail "methods does not list $name"
 done
-# Every method has its section and its row in the documentation, and nothing else has one.
+# Every method has its page and its row in the overview, and nothing else has one.
 sed -n '/^parallel.method/,/^parallel.weights/s/^  \([^ ]*\) .*/\1/p' out >methods
 while read -r name; do
-    grep -qx "### $name" "$source_dir/docs/methods.md" || fail "docs/methods.md has no section $name"
-    grep -qF "| [$name](#$name) |" "$source_dir/docs/methods.md" || fail "docs/methods.md: no row $name"
+    grep -qF "| [$name](methods/$name.md) |" "$source_dir/docs/methods.md" || fail "docs/methods.md: no row $name"
+    page=$source_dir/docs/methods/$name.md
+    for part in Rule 'Memory and idle time' When Config; do
+        grep -qx "## $part" "$page" || fail "$page has no part '$part'"
+    done
 done <methods
-same "$(grep -c '^### ' "$source_dir/docs/methods.md")" "$(wc -l <methods)" "sections of docs/methods.md"
+same "$(ls "$source_dir"/docs/methods/*.md | wc -l)" "$(wc -l <methods)" "pages in docs/methods"
 # Every key that a run writes into its config is in the reference.
 printf 'model: {name: mlp}\ndata: {name: synthetic, n: 32, n_eval: 8}\ntrain: {steps: 1, batch: 8}\n' >keys.yaml
 run 0 train keys.yaml --out keys --quiet --set model.width=8 --set model.depth=2

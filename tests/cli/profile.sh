@@ -78,7 +78,8 @@ run 2 profile --read cut.json
 says 'cut.json:'
 sed 's/"forward_s": [0-9.e-]*/"forward_s": -1/' p.json >bad.json
 run 2 profile --read bad.json
-says 'bad.json:12: node 0: forward_s'
+line=$(($(grep -n '"nodes"' bad.json | cut -d: -f1) + 1))
+says "bad.json:$line: node 0: forward_s"
 run 2 profile mlp.yaml --set train.batch=hello
 says 'train.batch'
 

@@ -1,7 +1,8 @@
 # The reference is what the code says, and the code says all there is.
 . "$(dirname "$0")/lib.bash"
 
-if ! "$forerun" info | grep -q '^  mpi '; then
+"$forerun" info >info || fail "info"
+if ! grep -q '^  mpi ' info; then
     echo "built without MPI: the reference lists more than this build has"
     exit 77
 fi
@@ -41,11 +42,36 @@ if command -v mandoc >/dev/null; then
     mandoc -Tlint -W error "$source_dir/docs/forerun.1" || fail "mandoc finds errors"
 fi
 
+# What the guide to the C API shows is in the programs that it speaks of, and it names every header.
+api=$source_dir/docs/api.md
+for program in examples/train.c examples/run.c; do
+    sed -n "\|^<!-- $program -->|,/^<!-- end/s/^    *//p" "$api" | grep -v '^\.\.\.$' >shown
+    [ -s shown ] || fail "$api shows nothing of $program"
+    while IFS= read -r line; do
+        grep -qF -- "$line" "$source_dir/$program" || fail "$program has no line '$line', $api says so"
+    done <shown
+    [ "$(wc -l <"$source_dir/$program")" -lt 100 ] || fail "$program has 100 lines or more"
+done
+for header in "$source_dir"/include/forerun/*.h; do
+    grep -qF "\`$(basename "$header")\`" "$api" || fail "$api does not name $(basename "$header")"
+done
+
 # It can be red.
 cp -r "$source_dir/scripts" .
-mkdir docs
+cp -r "$source_dir/docs" .
 sed 's/--resume/--resum/' "$source_dir/docs/reference.md" >docs/reference.md
-cp "$source_dir/docs/forerun.1" docs/
+sed -i 's/| 0 | 0 | 2 |/| 0 | 0 | 3 |/' docs/methods/spectrain.md
 if scripts/make-reference.sh --check "$forerun" >said 2>&1; then fail "an old page was not seen"; fi
-grep -q 'mend it: scripts/make-reference.sh' said || fail "it is not said how to mend it"
+grep -q 'docs/reference.md is not .* mend it: scripts/make-reference.sh' said || fail "how to mend it"
+grep -q 'docs/methods/spectrain.md is not' said || fail "an old number of a method was not seen"
+
+# The config of every method's page trains.
+for page in "$source_dir"/docs/methods/*.md; do
+    { printf 'model: {name: mlp, inputs: 8, depth: 9, width: 8, classes: 4}\ndata: {name: synthetic, n: 256, n_eval: 8}\n'
+        sed -n '/^## Config/,/^[#[]/s/^    //p' "$page"
+    } >page.yaml
+    grep -q '^parallel:' page.yaml || fail "$page has no config"
+    run 0 train page.yaml --out "page-$(basename "$page" .md)" --quiet --set train.steps=2 --set train.epochs=1 \
+        --set run.eval_every=-1 --set run.predict=false --set parallel.threads=1
+done
 echo ok

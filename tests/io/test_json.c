@@ -173,6 +173,39 @@ static void full_disk_fails(void **state)
     fclose(f);
 }
 
+typedef struct pieces {
+    char text[256];
+    size_t n, room;
+} pieces;
+
+static bool take(void *user, const char *text, size_t n)
+{
+    pieces *p = user;
+    if (p->n + n >= p->room) return false;
+    memcpy(p->text + p->n, text, n);
+    p->text[p->n += n] = '\0';
+    return true;
+}
+
+static void pieces_go_where_they_are_taken(void **state)
+{
+    (void)state;
+    static const char want[] = "{\"a\": [1, {\"x\":[]}, null], \"b\": true}";
+    for (size_t room = 1; room <= sizeof want; room++) {
+        pieces p = {.room = room};
+        fr_json j;
+        fr__json_to(&j, take, &p);
+        fr__json_object(&j, NULL);
+        fr__json_list(&j, "a"), fr__json_int(&j, NULL, 1);
+        fr__json_raw(&j, NULL, "{\"x\":[]}rest", 8);
+        fr__json_null(&j, NULL), fr__json_end(&j);
+        fr__json_raw(&j, "b", "true", 4);
+        fr__json_end(&j);
+        assert_int_equal(fr__json_finish(&j), room == sizeof want); /* a refusal sticks */
+        if (room == sizeof want) assert_string_equal(p.text, want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +216,7 @@ int main(void)
         cmocka_unit_test(nothing_is_allocated),
         cmocka_unit_test(misuse_fails),
         cmocka_unit_test(full_disk_fails),
+        cmocka_unit_test(pieces_go_where_they_are_taken),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

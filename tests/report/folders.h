@@ -17,6 +17,7 @@ static inline place put_file(const char *folder, const char *name, const char *t
     place p;
     mkdir(folder, 0777);
     assert_in_range(snprintf(p.path, sizeof p.path, "%s/%s", folder, name), 1, sizeof p.path - 1);
+    remove(p.path); /* some file systems flush what is cut back and written anew */
     support_write(p.path, text, strlen(text));
     return p;
 }
@@ -74,6 +75,22 @@ static inline void put_trace(const char *folder, int n_workers, int n_events)
                     i, w + 1, 10 * i, w, i, i);
     fprintf(f, "]}\n");
     assert_int_equal(fclose(f), 0);
+}
+
+/* `text` with some of its bytes changed, left out or doubled, the same for the same seed. */
+static inline void spoil(const char *text, uint64_t seed, char *to, size_t room)
+{
+    static const char bytes[] = "{}[]\",:\\\n 0-.eE\x01\xFF"
+                                "ntf";
+    size_t n = 0;
+    for (; *text && n + 2 < room; text++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uint64_t dice = seed >> 33;
+        if (dice % 64 == 1) continue;
+        if (dice % 64 == 2) to[n++] = *text;
+        to[n++] = dice % 64 == 3 ? bytes[dice / 64 % (sizeof bytes - 1)] : *text;
+    }
+    to[n] = '\0';
 }
 
 /* The data of a report, which must be JSON. */

@@ -188,6 +188,37 @@ static void numbers_are_read(void **state)
     }
 }
 
+/* Whatever a file holds, it is read or refused, and by the quick look as by Jansson. */
+static void noise_is_survived(void **state)
+{
+    static const char line[] =
+        "{\"step\": 12, \"loss\": 2.5e-3, \"lr\": null, \"grad_norm\": -7.25, "
+        "\"x\": {\"y\": \"\\u0041\"}, \"eval_loss\": 1}";
+    int n_read = 0, n_same = 0;
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+        char noisy[2 * sizeof line];
+        fr_curves c;
+        spoil(line, seed, noisy, sizeof noisy - 1);
+        json_t *o = strchr(noisy, '\n') ? NULL : json_loads(noisy, JSON_REJECT_DUPLICATES, NULL);
+        strcat(noisy, "\n");
+        fr_status status = read_text(state, noisy, 4, &c);
+        assert_true(status == FR_OK || status == FR_INVALID);
+        fr_ctx_clear(ctx);
+        n_read += status == FR_OK;
+        const json_t *step = json_object_get(o, "step"), *loss = json_object_get(o, "loss");
+        if (json_is_number(step) && json_is_number(loss)) {
+            assert_int_equal(status, FR_OK);
+            double want = json_number_value(loss);
+            assert_true(c.points[0].step == json_number_value(step));
+            assert_true(fabs(c.points[0].low - want) <= 1e-15 * fabs(want));
+            n_same++;
+        }
+        json_decref(o);
+        if (status == FR_OK) fr__curves_fini(&c);
+    }
+    assert_true(n_same > 20 && n_read < 1600);
+}
+
 static int enter(void **state)
 {
     ctx = fr_ctx_create();
@@ -211,6 +242,7 @@ int main(void)
         cmocka_unit_test(any_json_will_do),
         cmocka_unit_test(many_evaluations_are_thinned),
         cmocka_unit_test(numbers_are_read),
+        cmocka_unit_test(noise_is_survived),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

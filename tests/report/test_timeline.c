@@ -134,7 +134,8 @@ static void broken_traces_are_told(void **state)
                {"{\"traceEvents\": [\n{\"ph\": \"X\"},\n{\"ph\": ", "trace.json:3: ends early"},
                {"{\"traceEvents\": [\n{\"ph\": \"X\"}\n", "trace.json:3: ends early"},
                {"{\"traceEvents\": [\n{\"ph\": \"X\", }]}", "trace.json:2: not an event"},
-               {"{\"traceEvents\": [\n\n7]}", "trace.json:3: expected an event"}};
+               {"{\"traceEvents\": [\n\n7]}", "trace.json:3: expected an event"},
+               {"{\"traceEvents\": [{\n\"ph\":\n\"X\"},\n7]}", "trace.json:4: expected an event"}};
     fr_lanes t;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(ctx, read_text(state, bad[i].text, &t), FR_INVALID, bad[i].says);
@@ -150,6 +151,32 @@ static void buffers_end_anywhere(void **state)
     assert_int_equal(t.lanes.at[0].slices.n, N);
     for (int i = 0; i < N; i++) assert_int_equal(t.lanes.at[0].slices.at[i].version, i);
     fr__lanes_fini(&t);
+}
+
+/* Whatever a file holds, it is read or refused. */
+static void noise_is_survived(void **state)
+{
+    static const char text[] =
+        "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
+        "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": 1, "
+        "\"args\": {\"name\": \"worker 0\"}}\n"
+        ", {\"ph\": \"X\", \"name\": \"wait 1F3\", \"pid\": 1, \"tid\": 1, \"ts\": 1.5e3, "
+        "\"dur\": 2.25, \"args\": {\"stage\": 0, \"mini_batch\": 3, \"version\": 2}}\n"
+        ", {\"ph\": \"b\", \"name\": \"sum 1.2\", \"pid\": 1, \"tid\": 1, \"id\": 5, \"ts\": 7}\n"
+        ", {\"ph\": \"e\", \"name\": \"sum 1.2\", \"pid\": 1, \"tid\": 1, \"id\": 5, \"ts\": "
+        "9}]}\n";
+    int n_read = 0;
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+        char noisy[2 * sizeof text];
+        fr_lanes t;
+        spoil(text, seed, noisy, sizeof noisy);
+        fr_status status = read_text(state, noisy, &t);
+        assert_true(status == FR_OK || status == FR_INVALID);
+        fr_ctx_clear(ctx);
+        n_read += status == FR_OK;
+        if (status == FR_OK) fr__lanes_fini(&t);
+    }
+    assert_in_range(n_read, 1, 1999); /* some of each, or nothing was tried */
 }
 
 static int enter(void **state)
@@ -172,6 +199,7 @@ int main(void)
         cmocka_unit_test(layout_does_not_matter),
         cmocka_unit_test(broken_traces_are_told),
         cmocka_unit_test(buffers_end_anywhere),
+        cmocka_unit_test(noise_is_survived),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

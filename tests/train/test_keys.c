@@ -5,6 +5,7 @@
 #include "data/scratch.h"
 #include "io/conf.h"
 #include "train/settings.h"
+#include <forerun/compare.h>
 #include <forerun/cost.h>
 #include <forerun/models.h>
 
@@ -320,31 +321,45 @@ static void sources(void **state)
     remove(folder);
 }
 
-/* --- cluster files ------------------------------------------------------------------------------
- */
+/* --- cluster files and comparisons --------------------------------------------------------------
+ * Their readers keep the config to themselves. But a key that they do not know is answered by those
+ * that they know. */
 
-/* A key that no reader knows is answered by those that it knows. */
-static void known_there(const char *text, const char *prefix, const char *also)
+typedef fr_status (*open_fn)(fr_ctx *ctx, const char *path);
+
+static fr_status open_cluster(fr_ctx *ctx, const char *path)
 {
-    char path[] = "/tmp/forerun-cluster-XXXXXX", found[512] = "", key[64], full[160];
+    fr_cluster *c;
+    return fr_cluster_read(ctx, path, &c);
+}
+
+static fr_status open_compare(fr_ctx *ctx, const char *path)
+{
+    fr_compare *c;
+    fr_compare_options o = {.config = path, .out = "nowhere"};
+    return fr_compare_open(ctx, &o, &c);
+}
+
+/* Each key that is known beside quite_unknown_key has a row at `prefix`, or else at `also`. */
+static void known_there(open_fn open, const char *text, const char *prefix, const char *also)
+{
+    char path[] = "/tmp/forerun-keys-XXXXXX", key[64], full[160];
     int f = mkstemp(path), n;
     fr_ctx *ctx = fr_ctx_create();
-    fr_cluster *c;
     assert_true(f >= 0 && write(f, text, strlen(text)) == (ssize_t)strlen(text));
     close(f);
-    assert_int_equal(fr_cluster_read(ctx, path, &c), FR_INVALID);
+    assert_int_equal(open(ctx, path), FR_INVALID);
     remove(path);
     const char *list = strstr(fr_ctx_error(ctx), "known here: ");
     if (!list) fail_msg("%s", fr_ctx_error(ctx));
     list += strlen("known here: ");
-    snprintf(found, sizeof found, "%s", list);
     for (; sscanf(list, "%63[^,]%n", key, &n) == 1; list += n + 2) {
-        snprintf(full, sizeof full, "cluster:%s%s", prefix, key);
+        snprintf(full, sizeof full, "%s%s", prefix, key);
         int i = find_row(full, NULL);
-        snprintf(full, sizeof full, "cluster:%s%s", also ? also : "", key);
-        int j = find_row(full, NULL);
+        snprintf(full, sizeof full, "%s%s", also ? also : prefix, key);
         bool is_section = strcmp(key, "device") == 0 || strcmp(key, "topology") == 0;
-        if (i < 0 && j < 0 && !is_section) fail_msg("%s%s is in no table of keys", prefix, key);
+        if (i < 0 && find_row(full, NULL) < 0 && !is_section)
+            fail_msg("%s%s is read, but no table of keys has it", prefix, key);
         if (i >= 0) is_used[i] = true;
         if (!list[n]) break;
     }
@@ -357,21 +372,42 @@ static void clusters(void **state)
     char text[512];
     (void)state;
     snprintf(text, sizeof text, "%s}\nquite_unknown_key: 1\n", net);
-    known_there(text, "", NULL);
+    known_there(open_cluster, text, "cluster:", NULL);
     snprintf(text, sizeof text, "%s}\ndevice: {quite_unknown_key: 1}\n", net);
-    known_there(text, "device.", NULL);
+    known_there(open_cluster, text, "cluster:device.", NULL);
     snprintf(text, sizeof text, "%s, quite_unknown_key: 1}\n", net);
-    known_there(text, "topology.", NULL);
-    snprintf(text, sizeof text, "topology: {bandwidth: free, devices: [{quite_unknown_key: 1}]}\n");
-    known_there(text, "topology.devices[].", "device.");
-    snprintf(text, sizeof text,
-             "topology: {bandwidth: free, groups: [{bandwidth: free, devices: 1}],"
-             " quite_unknown_key: 1}\n");
-    known_there(text, "topology.", NULL);
-    snprintf(text, sizeof text,
-             "topology: {bandwidth: free, groups: [{bandwidth: free, devices: 1,"
-             " quite_unknown_key: 1}]}\n");
-    known_there(text, "topology.groups[].", "topology.");
+    known_there(open_cluster, text, "cluster:topology.", NULL);
+    known_there(open_cluster, "topology: {bandwidth: free, devices: [{quite_unknown_key: 1}]}\n",
+                "cluster:topology.devices[].", "cluster:device.");
+    known_there(open_cluster,
+                "topology: {bandwidth: free, groups: [{bandwidth: free, devices: 1}],"
+                " quite_unknown_key: 1}\n",
+                "cluster:topology.", NULL);
+    known_there(open_cluster,
+                "topology: {bandwidth: free, groups: [{bandwidth: free, devices: 1,"
+                " quite_unknown_key: 1}]}\n",
+                "cluster:topology.groups[].", "cluster:topology.");
+}
+
+static void comparisons(void **state)
+{
+    static const char all[] =
+        "compare: {groups: [{name: g, set: {}%s}], cases: [{name: a, group: g,"
+        " published: {source: x%s}%s}]%s}\n";
+    static const char extra[] = ", quite_unknown_key: 1";
+    char text[512];
+    (void)state;
+    snprintf(text, sizeof text, all, "", "", "", extra);
+    known_there(open_compare, text, "compare.", NULL);
+    snprintf(text, sizeof text, all, extra, "", "", "");
+    known_there(open_compare, text, "compare.groups[].", NULL);
+    snprintf(text, sizeof text, all, "", "", extra, "");
+    known_there(open_compare, text, "compare.cases[].", NULL);
+    is_used[find_row("compare.cases[].published.source", NULL)] = true; /* any column is a key */
+    for (int i = 0; i <= FR_KIND_PUBLISHED; i++) {
+        const fr_key *kind = fr_key_at(find_row("compare.cases[].kind", NULL));
+        assert_string_equal(kind->choice(i), fr_compare_kind_name((fr_compare_kind)i));
+    }
 }
 
 /* --- the other way round ------------------------------------------------------------------------
@@ -382,13 +418,13 @@ static void all_are_read(void **state)
     const fr_key *key;
     (void)state;
     for (int i = 0; (key = fr_key_at(i)); i++) {
-        bool is_cluster = starts(key->path, "cluster:");
+        bool is_kept = starts(key->path, "cluster:") || starts(key->path, "compare.");
         bool is_plain = key->preset && key->preset[0] && key->preset[0] != '(';
         assert_true(i < MAX_KEYS);
         if (!is_used[i] && strcmp(key->path, "cluster:topology.device") != 0)
             fail_msg("%s (of %s) is in a table of keys, but nobody reads it", key->path,
                      key->of ? key->of : "all");
-        if (is_plain && !is_cluster && !has_preset_seen[i])
+        if (is_plain && !is_kept && !has_preset_seen[i])
             fail_msg("%s: the default %s was never seen", key->path, key->preset);
         assert_true(key->meaning && strlen(key->meaning) > 5);
     }
@@ -397,9 +433,9 @@ static void all_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings),     cmocka_unit_test(rare_settings), cmocka_unit_test(models),
-        cmocka_unit_test(nodes),        cmocka_unit_test(sources),       cmocka_unit_test(clusters),
-        cmocka_unit_test(all_are_read),
+        cmocka_unit_test(settings),    cmocka_unit_test(rare_settings), cmocka_unit_test(models),
+        cmocka_unit_test(nodes),       cmocka_unit_test(sources),       cmocka_unit_test(clusters),
+        cmocka_unit_test(comparisons), cmocka_unit_test(all_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
