@@ -16,7 +16,8 @@ $(BUILD)/build.ninja: | deps
 	@cmake --preset release
 
 demo: all
-	@$(BUILD)/forerun compare examples/demo.yaml --out runs/demo --force
+	@rm -rf runs/demo
+	@$(BUILD)/forerun compare examples/demo.yaml --out runs/demo
 
 test: all
 	@scripts/install-deps.sh --test

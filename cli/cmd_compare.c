@@ -94,13 +94,13 @@ static void on_tick(void *user)
         share = step / (double)s->job.n_steps;
         snprintf(head + n, sizeof head - (size_t)n, "  step %.0f/%lld", step,
                  (long long)s->job.n_steps);
-        n = snprintf(tail, sizeof tail, "loss %.4f  %s samples/s  %s, left %s",
-                     number_in(line, "loss"),
-                     cli_short(number_in(line, "samples_per_s"), rate, sizeof rate),
-                     progress_clock(spent, a, sizeof a), progress_clock(left, b, sizeof b));
+        n = snprintf(tail, sizeof tail, "left %s", progress_clock(left, a, sizeof a));
         if (!isnan(s->job.later_s))
-            snprintf(tail + n, sizeof tail - (size_t)n, "  (all: %s)",
-                     progress_clock(left + s->job.later_s, a, sizeof a));
+            n += snprintf(tail + n, sizeof tail - (size_t)n, ", of all %s",
+                          progress_clock(left + s->job.later_s, b, sizeof b));
+        snprintf(tail + n, sizeof tail - (size_t)n, "  loss %.4f  %s samples/s",
+                 number_in(line, "loss"),
+                 cli_short(number_in(line, "samples_per_s"), rate, sizeof rate));
     }
     term_status(head, share, tail);
 }

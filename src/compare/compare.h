@@ -27,6 +27,7 @@ struct fr_case_run {
     uint64_t seed;
     const char *folder; /* below the comparison's */
     enum fr_run_state state;
+    bool is_there;                /* the folder holds a run, as far as it came */
     double value[FR_MAX_COLUMNS]; /* by column of the list; NaN: none */
     double wall_s;
 };
@@ -48,6 +49,7 @@ struct fr_case {
     const char *profile; /* path of the one that the group goes by; NULL: the case's own */
     int64_t n_steps, batch;
     bool has_processes; /* of its own, started by launch */
+    bool is_alone;      /* one process, where the config asks for a transport between several */
     int n_runs;
     struct fr_case_run *runs; /* one a seed; a simulation: one; published only: none */
 };

@@ -55,8 +55,10 @@ fr_status fr__compare_look(fr_compare *c, const struct fr_case *k, struct fr_cas
     size_t bytes;
     json_error_t error;
     if (!path || !begun) return fr__compare_no_memory(c);
-    r->state = fr__file_exists(begun) ? FR_RUN_BEGUN : FR_RUN_ABSENT;
+    r->is_there = fr__file_exists(begun);
+    r->state = r->is_there ? FR_RUN_BEGUN : FR_RUN_ABSENT;
     if (!fr__file_exists(path)) return FR_OK;
+    r->is_there = true;
     FR_TRY(fr__file_read(c->ctx, path, (size_t)1 << 28, &data, &bytes));
     json_t *summary = json_loadb((const char *)data, bytes, 0, &error);
     fr__free(data);
@@ -270,7 +272,7 @@ int fr_compare_folders(fr_compare *c, const char *const **folders)
     for (int i = 0; list && i < c->n_cases; i++) {
         const struct fr_case *k = &c->cases[i];
         for (int s = 0; s < k->n_runs && k->kind != FR_KIND_SIMULATED; s++) {
-            if (k->runs[s].state == FR_RUN_ABSENT) continue;
+            if (!k->runs[s].is_there) continue;
             const char *path = fr__compare_path(c, &c->arena, k->runs[s].folder, NULL);
             if (path) list[n++] = path;
         }
