@@ -56,6 +56,19 @@ for header in "$source_dir"/include/forerun/*.h; do
     grep -qF "\`$(basename "$header")\`" "$api" || fail "$api does not name $(basename "$header")"
 done
 
+# Links between pages lead somewhere.
+anchors() { sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'; }
+(cd "$source_dir" && grep -oE '\]\([^):]+\)' ./*.md docs/*.md docs/methods/*.md) |
+    sed 's/:](/ /; s/)$//' | sort -u >links
+while read -r page link; do
+    file=${link%%#*}
+    to=$source_dir/$(dirname "$page")/$file
+    [ -n "$file" ] || to=$source_dir/$page
+    [ -e "$to" ] || fail "$page: no $file"
+    [ "$link" = "$file" ] || anchors "$to" | grep -cxF -- "${link#*#}" >/dev/null || fail "$page: nothing at $link"
+done <links
+[ "$(wc -l <links)" -gt 60 ] || fail "too few links"
+
 # It can be red.
 cp -r "$source_dir/scripts" .
 cp -r "$source_dir/docs" .

@@ -6,7 +6,7 @@
 looks=$(cat "$source_dir/tests/report/look.js")
 see() { js "$looks; return $1"; }
 
-# number CSS EXPRESSION: of the element x.
+# of CSS EXPRESSION: of the element x.
 of() { see "((x) => $2)(document.querySelector('$1'))"; }
 differ() { [ "$1" != "$2" ] || fail "$3: nothing has changed ($1)"; }
 holds() { [[ $1 == *"$2"* ]] || fail "$3: expected '$2' in '$1'"; }
@@ -36,17 +36,23 @@ run 0 report single gpipe 1f1b zb-h1 vanilla-async pipedream pipeoptim spectrain
 
 # 20 runs, one of a million mini-batches, one of 64 workers.
 summary_of_64() {
-    jq '.stages = 64 | .n_workers = 64 | .workers = [range(64) as $i | .workers[$i % 4] | .stages = [$i]]
+    jq '.stages = 64 | .n_workers = 64
+        | .workers = [range(64) as $i | .workers[$i % 4] | .stages = [$i]]
         | .per_stage = [range(64) as $i | .per_stage[$i % 4] | .worker = $i]' spectrain/summary.json
 }
 trace_of_64() {
     awk 'BEGIN {
         print "{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["
         for (w = 0; w < 64; w++) {
-            printf "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"worker %d, stage %d\"}}\n", w ? "," : "", w + 1, w, w
-            for (i = 0; i < 1000; i++) printf ",{\"ph\":\"X\",\"name\":\"%s%d\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",\"ts\":%d,\"dur\":90," \
-                "\"args\":{\"stage\":%d,\"mini_batch\":%d,\"micro_batch\":%d,\"version\":%d,\"ahead\":1}}\n",
-                i % 2 ? "B" : "F", int(i / 2), w + 1, i % 2 ? "backward" : "forward", 40 * w + 100 * i, w, i / 8, int(i / 2) % 4, i / 8
+            printf "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,", w ? "," : "", w + 1
+            printf "\"args\":{\"name\":\"worker %d, stage %d\"}}\n", w, w
+            for (i = 0; i < 1000; i++) {
+                printf ",{\"ph\":\"X\",\"name\":\"%s%d\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",",
+                    i % 2 ? "B" : "F", int(i / 2), w + 1, i % 2 ? "backward" : "forward"
+                printf "\"ts\":%d,\"dur\":90,\"args\":{\"stage\":%d,\"mini_batch\":%d,",
+                    40 * w + 100 * i, w, i / 8
+                printf "\"micro_batch\":%d,\"version\":%d,\"ahead\":1}}\n", int(i / 2) % 4, i / 8
+            }
         }
         print "]}" }'
 }
@@ -57,8 +63,12 @@ for i in $(seq 20); do
 done
 summary_of_64 >many/run-1/summary.json
 trace_of_64 >many/run-1/trace.json
-awk 'BEGIN { for (i = 1; i <= 1000000; i++) printf "{\"step\": %d, \"samples\": %d, \"loss\": %.4f, \"lr\": 0.01, \"samples_per_s\": 900, \"elapsed_s\": %.3f}\n",
-    i, 8 * i, 2 / (1 + i / 90000) + (i * 7919 % 100) / 500, i / 110 }' >many/run-1/metrics.jsonl
+awk 'BEGIN {
+    for (i = 1; i <= 1000000; i++)
+        printf "{\"step\": %d, \"samples\": %d, \"loss\": %.4f, \"lr\": 0.01, " \
+            "\"samples_per_s\": 900, \"elapsed_s\": %.3f}\n",
+            i, 8 * i, 2 / (1 + i / 90000) + (i * 7919 % 100) / 500, i / 110
+}' >many/run-1/metrics.jsonl
 run 0 report many/run-* --out many.html
 
 browser_up
@@ -137,10 +147,16 @@ same "$(see 'all("#curves .legend button").length')" 8 "keys of the legend"
 before=$(of "#curves canvas" "print(x)")
 click "#curves .legend button:nth-child(8)"
 hover h1 0 0
-same "$(of "#curves .legend button:nth-child(8)" "x.getAttribute('aria-pressed')")" false "run switched off"
+pressed=$(of "#curves .legend button:nth-child(8)" "x.getAttribute('aria-pressed')")
+same "$pressed" false "run switched off"
 differ "$(of "#curves canvas" "print(x)")" "$before" "curves without one run"
 verdict() { # RUN: what the picture of its weights says
-    see "(() => { const s = document.getElementById('run'); s.value = [...s.options].findIndex((o) => o.text === '$1'); s.dispatchEvent(new Event('change')); return text('.verdict'); })()"
+    see "(() => {
+        const s = document.getElementById('run');
+        s.value = [...s.options].findIndex((o) => o.text === '$1');
+        s.dispatchEvent(new Event('change'));
+        return text('.verdict');
+    })()"
 }
 while read -r method word; do
     holds "$(verdict "$method")" "$word:" "weights of $method"
@@ -162,9 +178,7 @@ sound "64 workers"
 same "$(see 'all("#time .bar").length')" 64 "bars of 64 workers"
 click "#timeline canvas"
 for by in -300 -300 300; do wheel "#timeline canvas" $by; done
-# A frame of all slices, in ms: far above what it takes, far below what one would notice as a stop.
-took=$(see '(() => { const c = document.querySelector("#timeline canvas"), t = performance.now(); print(c); return Math.round(performance.now() - t); })()')
-[ "$took" -lt 5000 ] || fail "timeline of 64 workers: $took ms"
+holds "$(of "#timeline output" x.textContent)" " of 102.5 ms" "timeline of 64 workers, zoomed"
 
 # --- phone ---
 for page in one eight many; do
@@ -177,12 +191,14 @@ for page in one eight many; do
 done
 
 # --- and all the time: not a word to any network ---
-asked=$(log performance | jq -c '[.[].message | fromjson | .message | select(.method == "Network.requestWillBeSent")
-    | .params.request.url | select(startswith("file:") or startswith("data:") | not)]')
+asked=$(log performance | jq -c '[.[].message | fromjson | .message
+    | select(.method == "Network.requestWillBeSent") | .params.request.url
+    | select(startswith("file:") or startswith("data:") | not)]')
 same "$asked" "[]" "asked of the network"
 
 # --- a run that goes on ---
-"$forerun" train pipe.yaml --out going --set train.steps=10000000 --set run.predict=false --serve 0 >out 2>err &
+"$forerun" train pipe.yaml --out going --set train.steps=10000000 --set run.predict=false \
+    --serve 0 >out 2>err &
 training=$!
 trap 'kill -9 $training 2>/dev/null; browser_down; rm -rf "$work"' EXIT
 until_it() { # TEXT CSS: the page says so, sooner or later

@@ -29,7 +29,7 @@ function empty() {
     return [
         ...all("#curves canvas, #timeline canvas").filter((c) => colored(c) < 60),
         ...all("#versions canvas").filter((c) => c.width < 50 || !painted(c)),
-        ...all(".bars").filter((b) => !b.querySelector(".bar i[style]")),
+        ...all(".bars").filter((b) => !b.querySelector(".bar i[style*=width]")),
         ...all("section").filter((s) => s.textContent.length < 30),
     ].map((node) => `${node.tagName} in ${(node.closest("section") || {}).id}`);
 }

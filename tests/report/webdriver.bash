@@ -11,6 +11,7 @@ browser_up() {
     # Root has no sandbox; a small /dev/shm would end the browser in the middle of a big page.
     local root=() port
     [ "$(id -u)" = 0 ] && root=(--no-sandbox)
+    : >driver.log
     chromedriver --port=0 >driver.log 2>&1 &
     driver_pid=$!
     trap 'browser_down; rm -rf "$work"' EXIT
@@ -39,20 +40,23 @@ browser_down() {
 
 # ask PATH: the JSON on stdin goes to the browser, its answer's value to stdout.
 ask() {
-    curl -s -m 60 -d @- "$driver/session/$session/$1" | jq -c '.value | if type == "object" and has("error")
-        then error(.message) else . end' || fail "the browser, asked for $1, gave no answer"
+    curl -s -m 60 -d @- "$driver/session/$session/$1" |
+        jq -c '.value | if type == "object" and has("error") then error(.message) else . end' ||
+        fail "the browser, asked for $1, gave no answer"
 }
 
 # js SCRIPT: what it returns, once all that was asked for is drawn: two frames later. Texts come
 # without their quotes.
 js() {
-    jq -n --arg script "$1" '{args: [], script: ("const done = arguments[0], go = () => {"
-        + "let x; try { x = (() => {" + $script + "})(); } catch (e) { x = `threw ${e}`; } done(x); };"
+    jq -n --arg script "$1" '{args: [], script: ("const done = arguments[0], go = () => { let x;"
+        + "try { x = (() => {" + $script + "})(); } catch (e) { x = `threw ${e}`; } done(x); };"
         + "requestAnimationFrame(() => requestAnimationFrame(go));")}' | ask execute/async |
         jq -r 'if type == "string" then . else tojson end'
 }
 
-devtools() { jq -n --arg cmd "$1" --argjson params "$2" '{cmd: $cmd, params: $params}' | ask goog/cdp/execute; }
+devtools() { # COMMAND PARAMETERS: of Chromium's own protocol
+    jq -n --arg cmd "$1" --argjson params "$2" '{cmd: $cmd, params: $params}' | ask goog/cdp/execute
+}
 
 open_page() { jq -n --arg url "$1" '{url: $url}' | ask url >/dev/null; }
 
@@ -69,10 +73,14 @@ act() {
     read -r -a at <<<"$(place "$1")"
     [ ${#at[@]} = 2 ] || fail "nothing to click at: $1"
     shift
-    jq -n --argjson x "${at[0]}" --argjson y "${at[1]}" '{actions: [{type: "pointer", id: "mouse", parameters: {pointerType: "mouse"},
-        actions: [$ARGS.positional[] | if . == "down" then {type: "pointerDown", button: 0} elif . == "up" then {type: "pointerUp", button: 0}
-            else split(" ") | {type: "pointerMove", duration: 10, x: ($x + (.[0] | tonumber)), y: ($y + (.[1] | tonumber))} end]}]}' --args "$@" |
-        ask actions >/dev/null
+    jq -n --argjson x "${at[0]}" --argjson y "${at[1]}" '{actions: [{
+        type: "pointer", id: "mouse", parameters: {pointerType: "mouse"},
+        actions: [$ARGS.positional[]
+            | if . == "down" then {type: "pointerDown", button: 0}
+              elif . == "up" then {type: "pointerUp", button: 0}
+              else split(" ") | map(tonumber)
+                | {type: "pointerMove", duration: 10, x: ($x + .[0]), y: ($y + .[1])} end]}]}' \
+        --args "$@" | ask actions >/dev/null
 }
 hover() { act "$1" "$2 $3"; }
 click() { act "$1" "0 0" down up; }
@@ -80,17 +88,21 @@ drag() { act "$1" "$2 0" down "$((($2 + $3) / 2)) 0" "$3 0" up; } # CSS FROM_X T
 wheel() { # CSS DELTA
     local at
     read -r -a at <<<"$(place "$1")"
-    jq -n --argjson x "${at[0]}" --argjson y "${at[1]}" --argjson by "$2" '{actions: [{type: "wheel", id: "wheel",
-        actions: [{type: "scroll", x: $x, y: $y, deltaX: 0, deltaY: $by, duration: 0}]}]}' | ask actions >/dev/null
+    jq -n --argjson x "${at[0]}" --argjson y "${at[1]}" --argjson by "$2" '{actions: [{
+        type: "wheel", id: "wheel",
+        actions: [{type: "scroll", x: $x, y: $y, deltaX: 0, deltaY: $by, duration: 0}]}]}' |
+        ask actions >/dev/null
 }
 press() { # KEY: to what has the focus
-    jq -n --arg key "$1" '{actions: [{type: "key", id: "keys", actions: [{type: "keyDown", value: $key}, {type: "keyUp", value: $key}]}]}' |
+    jq -n --arg key "$1" '{actions: [{type: "key", id: "keys",
+        actions: [{type: "keyDown", value: $key}, {type: "keyUp", value: $key}]}]}' |
         ask actions >/dev/null
 }
 
 # screen WIDTH HEIGHT MOBILE
 screen() {
-    devtools Emulation.setDeviceMetricsOverride "{\"width\": $1, \"height\": $2, \"deviceScaleFactor\": 1, \"mobile\": $3}" >/dev/null
+    devtools Emulation.setDeviceMetricsOverride \
+        "{\"width\": $1, \"height\": $2, \"deviceScaleFactor\": 1, \"mobile\": $3}" >/dev/null
 }
 
 # The whole page as FR_SHOTS/NAME.png, for people to look at.

@@ -44,11 +44,19 @@ const Dom = (() => {
         box.style.top = `${Math.max(4, Math.min(y + 14, innerHeight - height - 4))}px`;
     }
 
+    addEventListener("scroll", () => hideTip(), {passive: true});
+
     function hideTip() { tip().hidden = true; }
 
-    // The node, or what is below it, says something when pointed at or focused.
+    // A mouse moves, a finger only comes down.
+    function onPoint(node, act) {
+        node.addEventListener("pointermove", act);
+        node.addEventListener("pointerdown", act);
+    }
+
+    // The node, or what is below it, says something when pointed at.
     function explain(node, head, rows) {
-        node.addEventListener("pointermove", (e) => showTip(e.clientX, e.clientY, head, rows));
+        onPoint(node, (e) => showTip(e.clientX, e.clientY, head, rows));
         node.addEventListener("pointerleave", hideTip);
         return node;
     }
@@ -56,7 +64,7 @@ const Dom = (() => {
     /* --- theme: the system's until the reader says otherwise --- */
 
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    const listeners = [];
+    let listeners = [];  // {node, act}: as long as the node is in the page
     let chosen = null;
 
     function setTheme(name) {
@@ -66,8 +74,11 @@ const Dom = (() => {
             if (name) localStorage.setItem("forerun-theme", name);
         } catch (e) { /* a file may have no storage: the choice then lasts as long as the page */
         }
-        listeners.forEach((f) => f());
+        listeners = listeners.filter(({node}) => node.isConnected);
+        listeners.forEach(({act}) => act());
     }
+
+    function onTheme(node, act) { listeners.push({node, act}); }
 
     function startTheme() {
         let kept = null;
@@ -85,7 +96,7 @@ const Dom = (() => {
         button.addEventListener("click", () => {
             setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
         });
-        listeners.push(() => {
+        onTheme(button, () => {
             button.textContent = say();
         });
         return button;
@@ -132,6 +143,7 @@ const Dom = (() => {
     }
 
     return {
+        onPoint,
         el,
         css,
         showTip,
@@ -143,6 +155,6 @@ const Dom = (() => {
         paint,
         chip,
         legend,
-        onTheme: (f) => listeners.push(f),
+        onTheme,
     };
 })();

@@ -105,7 +105,7 @@ const Chart = (() => {
                 Dom.hideTip();
                 group.redraw();
             };
-            node.addEventListener("pointermove", (e) => {
+            Dom.onPoint(node, (e) => {
                 group.hover = at(e.offsetX);
                 this.tell(e);
                 group.redraw();

@@ -176,7 +176,7 @@ const Model = (() => {
         },
         {
             key: "error",
-            label: "Predicted",
+            label: "Prediction error",
             several: true,
             show: (x) => Format.signed(x, Format.percent),
             value: (r) => s(r).prediction_error

@@ -33,7 +33,7 @@ const View = (() => {
                 redraw();
             }
         }).observe(node);
-        Dom.onTheme(redraw);
+        Dom.onTheme(node, redraw);
         return {node, redraw};
     }
 
@@ -159,7 +159,7 @@ const View = (() => {
                 p.redraw();
             },
         });
-        p.node.addEventListener("pointermove", (e) => {
+        Dom.onPoint(p.node, (e) => {
             if (e.offsetX < p.plot.left || !p.point(at(e.offsetX), e)) Dom.hideTip();
         });
         p.node.addEventListener("pointerleave", Dom.hideTip);

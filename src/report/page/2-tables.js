@@ -80,10 +80,12 @@ const Tables = (() => {
     function runTable(runs) {
         const shown =
             Model.figures.filter((f) => runs.some((run) => Format.is(f.value(run, runs[0]))));
+        const mixed = new Set(runs.map((run) => run.kind)).size > 1;  // two clocks, no race
         const bestOf = (f) => {
             const values = runs.map((run) => f.value(run, runs[0])).filter(Format.is);
-            if (!f.best || values.length < 2) return null;
-            return f.best === "high" ? Math.max(...values) : Math.min(...values);
+            const best = f.best === "high" ? Math.max(...values) : Math.min(...values);
+            const alone = values.length > 1 && values.filter((v) => v === best).length === 1;
+            return f.best && alone && !mixed ? best : null;
         };
         const emulated = runs.some((run) => run.kind === "emulated");
         const columns = [

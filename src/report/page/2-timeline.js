@@ -114,9 +114,10 @@ const Timeline = (() => {
             g.textBaseline = "middle";
             g.textAlign = "right";
             g.fillStyle = Dom.css("soft");
-            names.forEach((name, i) => {
-                if (tall >= 12) g.fillText(name, this.plot.left - 8, i * tall + tall / 2);
-            });
+            g.save();
+            if (tall < 14) g.font = g.font.replace(/^[0-9]+/, "10");
+            names.forEach((name, i) => g.fillText(name, this.plot.left - 8, i * tall + tall / 2));
+            g.restore();
             g.save();
             g.beginPath();
             g.rect(this.plot.left, 0, this.plot.right - this.plot.left, tall * this.rows);

@@ -160,8 +160,7 @@ const Versions = (() => {
             g.textAlign = "right";
             g.fillStyle = Dom.css("soft");
             this.stages.forEach(({stage}, i) => {
-                if (tall >= 12)
-                    g.fillText(`stage ${stage}`, this.plot.left - 8, i * tall + tall / 2);
+                g.fillText(`stage ${stage}`, this.plot.left - 8, i * tall + tall / 2);
             });
             this.drawAxis(g, toX, bottom);
             g.save();

@@ -89,6 +89,8 @@
         files: "Files"
     };
 
+    let watch = null;  // tells which section one is in
+
     function navigation() {
         const old = document.querySelector("nav");
         const ids = Object.keys(titles).filter((id) => document.getElementById(id));
@@ -99,6 +101,14 @@
             old.replaceWith(nav);
         else
             document.getElementById("head").after(nav);
+        if (watch) watch.disconnect();
+        watch = new IntersectionObserver((seen) => {
+            for (const {target, isIntersecting} of seen) {
+                nav.querySelector(`a[href="#${target.id}"]`)
+                    .classList.toggle("here", isIntersecting);
+            }
+        }, {rootMargin: "-15% 0px -80% 0px"});
+        ids.forEach((id) => watch.observe(document.getElementById(id)));
     }
 
     // Returns what is to be called when points were added to the curves.
