@@ -5,7 +5,7 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 C_FILES = $(shell find include src cli tests bench examples -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all demo test bench install format check clean help deps
+.PHONY: all reference demo test bench install format check clean help deps
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 
@@ -31,6 +31,9 @@ install: all
 	@cmake --build $(BUILD)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 
+reference: all
+	@scripts/make-reference.sh $(BUILD)/forerun
+
 format:
 	@scripts/install-deps.sh --dev
 	@clang-format-14 -i $(C_FILES)
@@ -49,6 +52,7 @@ help:
 	@echo 'make test      all tests'
 	@echo 'make bench     training speed beside PyTorch'
 	@echo 'make install   library, headers, forerun.pc, command [PREFIX=/usr/local DESTDIR=]'
+	@echo 'make reference docs made from the code: reference, man page, figures of methods'
 	@echo 'make format    lay out the sources by .clang-format'
 	@echo 'make check     formatting, layering and the other house rules'
 	@echo 'make clean     remove build folders'

@@ -86,8 +86,9 @@ static void on_tick(void *user)
     if (!term_has_status() || s->is_quiet || s->guard.n_asked) return;
     int n =
         snprintf(head, sizeof head, "[%d/%d] %.120s", s->job.number, s->job.n_runs, s->job.name);
-    snprintf(tail, sizeof tail, "starting  %s", progress_clock(spent, a, sizeof a));
-    if (read_last_line(s->job.folder, line)) {
+    snprintf(tail, sizeof tail, "%s%s", s->job.is_profile ? "" : "starting  ",
+             progress_clock(spent, a, sizeof a));
+    if (!s->job.is_profile && read_last_line(s->job.folder, line)) {
         double step = number_in(line, "step"), elapsed = number_in(line, "elapsed_s");
         double left = step > 0 ? elapsed / step * ((double)s->job.n_steps - step) : NAN;
         share = step / (double)s->job.n_steps;
@@ -270,6 +271,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     bool want_json = false;
     const cli_option options[] = {
         {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, &s.o.methods},
+        {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, &s.o.only},
         {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_INT, &s.o.seeds},
         {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, &s.o.out},
         {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
@@ -299,9 +301,11 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_compare = {
     .name = "compare",
-    .usage = "compare CONFIG [--methods A,B,C] [--seeds K] [--out DIR] [--set KEY=VALUE]...\n"
-             "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
-             "[--quiet]",
+    .usage =
+        "compare CONFIG [--methods A,B,C] [--only A,B] [--seeds K] [--out DIR] [--set KEY=VALUE]"
+        "...\n"
+        "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
+        "[--quiet]",
     .summary = "train in several ways, on the same data and seeds, and show one table",
     .text = "What is compared is in the section `compare` of the config, or named by --methods. "
             "Runs take\n"

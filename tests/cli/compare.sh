@@ -86,7 +86,7 @@ for text in 'one *measured' 'wild *measured.*diverged' 'two *simulated' 'two *pu
     'far *published \[1\] *91.00' '^\[1\] somebody, 2020' 'virtual clock' 'kinds/report.html'; do
     grep -q "$text" out || fail "the table lacks '$text'"
 done
-[ -s kinds/two-simulated/simulated.json ] || fail "no simulation"
+[ -s kinds/two-simulated/simulated.json ] && [ -s kinds/profile-*.json ] || fail "no simulation"
 run 0 compare configs/cases.yaml --out kinds --json --quiet
 cmp out kinds/compare.json || fail "compare.json"
 run 0 train configs/cases.yaml --out alone --set train.steps=2 --quiet
@@ -144,6 +144,8 @@ says guessed measured simulated
 cases '{name: a, kind: simulated}'
 run 2 compare configs/cases.yaml --out no
 says 'case a' parallel.cluster
+run 2 compare configs/cases.yaml --only b --out no
+says --only b
 [ ! -e no ] || fail "a refused comparison left a folder"
 run 0 train tiny.yaml --out plain --quiet
 run 2 compare tiny.yaml --methods single --out plain
