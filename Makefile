@@ -5,7 +5,7 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 C_FILES = $(shell find include src cli tests bench examples -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all demo test bench install format check clean help deps
+.PHONY: all reference demo test bench install format check clean help deps
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 
@@ -16,9 +16,11 @@ $(BUILD)/build.ninja: | deps
 	@cmake --preset release
 
 demo: all
-	@$(BUILD)/forerun compare examples/demo.yaml --out runs/demo --force
+	@rm -rf runs/demo
+	@$(BUILD)/forerun compare examples/demo.yaml --out runs/demo
 
 test: all
+	@scripts/install-deps.sh --test
 	@ctest --preset release -j $(JOBS)
 
 bench: all
@@ -29,6 +31,9 @@ install: all
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
 	@cmake --build $(BUILD)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+
+reference: all
+	@scripts/make-reference.sh $(BUILD)/forerun
 
 format:
 	@scripts/install-deps.sh --dev
@@ -48,6 +53,7 @@ help:
 	@echo 'make test      all tests'
 	@echo 'make bench     training speed beside PyTorch'
 	@echo 'make install   library, headers, forerun.pc, command [PREFIX=/usr/local DESTDIR=]'
+	@echo 'make reference docs made from the code: reference, man page, figures of methods'
 	@echo 'make format    lay out the sources by .clang-format'
 	@echo 'make check     formatting, layering and the other house rules'
 	@echo 'make clean     remove build folders'

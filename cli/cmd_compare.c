@@ -1,6 +1,8 @@
 /* cmd_compare.c -- forerun compare: runs the cases of a comparison one after the other, each as a
  * process of its own, and shows one table. */
 #include "cli.h"
+#include "progress.h"
+#include "term.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -8,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,14 +19,13 @@ typedef struct session {
     fr_compare_options o;
     cli_list sets;
     const char *format;
-    bool is_quiet, keeps_going, is_tty;
+    bool is_quiet, keeps_going;
     fr_ctx *ctx;
     fr_compare *compare;
     fr_compare_job job;
     cli_guard guard;
     char self[4096];
     double begin_s; /* of the job */
-    int width;      /* of the line in place on a terminal */
 } session;
 
 static double now_s(void)
@@ -37,39 +37,18 @@ static double now_s(void)
 
 /* --- progress --------------------------------------------------------------------------------- */
 
-/* "1:02:03", "2:03", "0:03" */
-static const char *clock_text(double seconds, char *text, size_t room)
-{
-    long long s = seconds > 0 && seconds < 1e9 ? (long long)(seconds + 0.5) : 0;
-    if (s >= 3600)
-        snprintf(text, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(text, room, "%lld:%02lld", s / 60, s % 60);
-    return text;
-}
-
 static const char *duration(double seconds, char *text, size_t room)
 {
-    if (seconds >= 60) return clock_text(seconds, text, room);
+    if (seconds >= 60) return progress_clock(seconds, text, room);
     snprintf(text, room, "%.1f s", seconds);
     return text;
 }
 
-/* On a terminal one line is written over; what must stay gets a line of its own. */
-static void show(session *s, bool stays, const char *line)
+static void show(const session *s, const char *line)
 {
-    struct winsize size = {0};
-    int n = (int)strlen(line);
     if (s->is_quiet) return;
-    if (s->is_tty && !stays && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
-        n >= size.ws_col)
-        n = size.ws_col - 1;
-    if (s->is_tty)
-        fprintf(stderr, "\r%-*.*s%s", s->width > n ? s->width : n, n, line, stays ? "\n" : "");
-    else
-        fprintf(stderr, "%s\n", line);
-    s->width = stays ? 0 : n;
-    fflush(stderr);
+    term_end_status(); /* what it told is over */
+    term_say(TERM_PLAIN, "%s", line);
 }
 
 /* A number of the last whole line of metrics.jsonl, whose keys are ours. */
@@ -102,26 +81,28 @@ static bool read_last_line(const char *folder, char line[1024])
 static void on_tick(void *user)
 {
     session *s = user;
-    char line[1024], text[400], rate[32], a[32], b[32];
-    if (!s->is_tty || s->is_quiet || s->guard.n_asked) return;
-    int n = snprintf(text, sizeof text, "[%d/%d] %s", s->job.number, s->job.n_runs, s->job.name);
-    double spent = now_s() - s->begin_s;
-    if (read_last_line(s->job.folder, line)) {
+    char line[1024], head[200], tail[200], rate[32], a[32], b[32];
+    double share = -1, spent = now_s() - s->begin_s;
+    if (!term_has_status() || s->is_quiet || s->guard.n_asked) return;
+    int n =
+        snprintf(head, sizeof head, "[%d/%d] %.120s", s->job.number, s->job.n_runs, s->job.name);
+    snprintf(tail, sizeof tail, "%s%s", s->job.is_profile ? "" : "starting  ",
+             progress_clock(spent, a, sizeof a));
+    if (!s->job.is_profile && read_last_line(s->job.folder, line)) {
         double step = number_in(line, "step"), elapsed = number_in(line, "elapsed_s");
         double left = step > 0 ? elapsed / step * ((double)s->job.n_steps - step) : NAN;
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      "  step %.0f/%lld  loss %.4f  %s samples/s  %s, left %s", step,
-                      (long long)s->job.n_steps, number_in(line, "loss"),
-                      cli_short(number_in(line, "samples_per_s"), rate, sizeof rate),
-                      clock_text(spent, a, sizeof a), clock_text(left, b, sizeof b));
+        share = step / (double)s->job.n_steps;
+        snprintf(head + n, sizeof head - (size_t)n, "  step %.0f/%lld", step,
+                 (long long)s->job.n_steps);
+        n = snprintf(tail, sizeof tail, "left %s", progress_clock(left, a, sizeof a));
         if (!isnan(s->job.later_s))
-            snprintf(text + n, sizeof text - (size_t)n, "  (all: %s)",
-                     clock_text(left + s->job.later_s, a, sizeof a));
-    } else {
-        snprintf(text + n, sizeof text - (size_t)n, "  starting  %s",
-                 clock_text(spent, a, sizeof a));
+            n += snprintf(tail + n, sizeof tail - (size_t)n, ", of all %s",
+                          progress_clock(left + s->job.later_s, b, sizeof b));
+        snprintf(tail + n, sizeof tail - (size_t)n, "  loss %.4f  %s samples/s",
+                 number_in(line, "loss"),
+                 cli_short(number_in(line, "samples_per_s"), rate, sizeof rate));
     }
-    show(s, false, text);
+    term_status(head, share, tail);
 }
 
 /* --- one run ---------------------------------------------------------------------------------- */
@@ -137,10 +118,11 @@ static void tell_error(session *s, int code)
     if (f) fclose(f);
     error[strcspn(error, "\n")] = '\0';
     if (code > 128)
-        fprintf(stderr, "forerun compare: %s: killed by signal %d", s->job.name, code - 128);
+        snprintf(line, sizeof line, "killed by signal %d", code - 128);
     else
-        fprintf(stderr, "forerun compare: %s: exit code %d: %s", s->job.name, code, error);
-    fprintf(stderr, " (%s)\n", s->job.log);
+        snprintf(line, sizeof line, "exit code %d: %.1900s", code, error);
+    term_end_status();
+    term_say(TERM_ERROR, "forerun compare: %s: %s (%s)", s->job.name, line, s->job.log);
 }
 
 /* A run whose comparison was killed may live for a moment (its ranks, if it has some), and until
@@ -150,7 +132,7 @@ static void wait_for_folder(session *s)
     int folder = open(s->job.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return;
     for (int i = 0; i < 600 && flock(folder, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (i == 10) show(s, true, "waiting for a run of an earlier comparison to end");
+        if (i == 10) show(s, "waiting for a run of an earlier comparison to end");
         if (!cli_guard_sleep(&s->guard, 0.1)) break;
     }
     close(folder);
@@ -189,7 +171,7 @@ static fr_status run_job(session *s)
              s->job.name, s->job.is_resumed ? "resumed, " : "", outcome.status,
              duration(now_s() - s->begin_s, time, sizeof time), outcome.text[0] ? ": " : "",
              outcome.text);
-    show(s, true, text);
+    show(s, text);
     if (s->guard.n_asked || code == fr_status_exit_code(FR_INTERRUPTED)) return FR_INTERRUPTED;
     if (strcmp(outcome.status, "failed") != 0) return FR_OK;
     tell_error(s, code);
@@ -204,7 +186,7 @@ static void tell_start(session *s)
     int n_over, n = fr_compare_n_runs(s->compare, &n_over);
     snprintf(text, sizeof text, "%s: %d run%s%s in %s", fr_compare_title(s->compare), n,
              n == 1 ? "" : "s", n_over ? ", some done before," : "", fr_compare_out(s->compare));
-    show(s, true, text);
+    show(s, text);
 }
 
 static fr_status run_all(session *s)
@@ -260,13 +242,12 @@ static int finish(session *s, fr_status status)
     if (is_own || fr_ctx_status(s->ctx) != FR_OK) return cli_finish(s->ctx, status);
     fr_ctx_free(s->ctx);
     if (status == FR_INTERRUPTED)
-        fprintf(stderr,
-                "forerun compare: interrupted, %d of %d runs are over; the same command "
-                "goes on\n",
-                n_over, n);
+        term_say(TERM_ERROR,
+                 "forerun compare: interrupted, %d of %d runs are over; the same command goes on",
+                 n_over, n);
     else if (n_failed)
-        fprintf(stderr, "forerun compare: %d run%s failed; the same command tries again\n",
-                n_failed, n_failed > 1 ? "s" : "");
+        term_say(TERM_ERROR, "forerun compare: %d run%s failed; the same command tries again",
+                 n_failed, n_failed > 1 ? "s" : "");
     return n_failed && status != FR_INTERRUPTED ? 1 : fr_status_exit_code(status);
 }
 
@@ -290,6 +271,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     bool want_json = false;
     const cli_option options[] = {
         {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, &s.o.methods},
+        {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, &s.o.only},
         {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_INT, &s.o.seeds},
         {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, &s.o.out},
         {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
@@ -308,7 +290,6 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (code < 0) code = check(&s);
     if (code >= 0) return code;
     s.o.n_sets = s.sets.n, s.o.sets = s.sets.at;
-    s.is_tty = isatty(STDERR_FILENO) == 1;
     s.ctx = cli_context(s.is_quiet);
     ssize_t n = readlink("/proc/self/exe", s.self, sizeof s.self - 1);
     fr_status status = n > 0 ? FR_OK : fr_fail(s.ctx, FR_IO, "/proc/self/exe cannot be read");
@@ -320,9 +301,11 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_compare = {
     .name = "compare",
-    .usage = "compare CONFIG [--methods A,B,C] [--seeds K] [--out DIR] [--set KEY=VALUE]...\n"
-             "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
-             "[--quiet]",
+    .usage =
+        "compare CONFIG [--methods A,B,C] [--only A,B] [--seeds K] [--out DIR] [--set KEY=VALUE]"
+        "...\n"
+        "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
+        "[--quiet]",
     .summary = "train in several ways, on the same data and seeds, and show one table",
     .text = "What is compared is in the section `compare` of the config, or named by --methods. "
             "Runs take\n"

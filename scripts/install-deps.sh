@@ -1,7 +1,8 @@
 #!/bin/sh
 # install-deps.sh -- installs the Debian packages that Forerun needs and that are missing.
 #
-#   scripts/install-deps.sh            what `make`, `make demo` and `make test` need
+#   scripts/install-deps.sh            what `make` and `make demo` need
+#   scripts/install-deps.sh --test     and what `make test` needs (a browser to look at the report)
 #   scripts/install-deps.sh --bench    and what bench/ needs (PyTorch to compare with, iproute2 for slow networks)
 #   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format)
 #
@@ -13,14 +14,16 @@ packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev 
     zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev libmicrohttpd-dev
     protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
+test="chromium chromium-driver jq curl"
 dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
 
 for option in "$@"; do
     case $option in
+    --test) packages="$packages $test" ;;
     --bench) packages="$packages $bench" ;;
     --dev) packages="$packages $dev" ;;
     *)
-        sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     esac

@@ -42,7 +42,7 @@ page() { # NAME: its page with the parts between the marks made anew
     local -a sizes
     read -ra sizes <<<"$(drawing_of "$name")"
     "$forerun" schedule "$name" "${sizes[@]}" --format svg >"$new/methods/$name.svg"
-    row=$("$forerun" reference | sed -n '/^### Methods/,/^### Weight/p' | grep -F "| \`$name\` |")
+    row=$(sed -n '/^### Methods/,/^### Weight/p' "$new/reference.md" | grep -F "| \`$name\` |")
     IFS='|' read -r _ _ _ schedule weights sync _ <<<"$row"
     printf '| schedule | weights | replicas agree by |\n|---|---|---|\n|%s|%s|%s|\n\n![Schedule of %s](%s.svg)\n' \
         "$schedule" "$weights" "$sync" "$name" "$name" >"$new/parts/drawing"

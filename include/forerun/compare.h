@@ -43,9 +43,10 @@ typedef struct fr_compare_options {
     const char *const *sets; /* key=value, for all cases */
     const char *out;         /* folder; NULL: runs/compare-NAME, after the config */
     const char *methods;     /* "a,b,c": cases made of these, not those of the config */
-    const char *columns;     /* "a,b,c"; NULL: the config's, or the usual ones */
-    int64_t seeds;           /* 0: as the config has it */
-    bool force;              /* runs with other settings than they should have are done again */
+    const char *only;    /* "a,b,c": groups, cases or kinds; the others are left out. NULL: all */
+    const char *columns; /* "a,b,c"; NULL: the config's, or the usual ones */
+    int64_t seeds;       /* 0: as the config has it */
+    bool force;          /* runs with other settings than they should have are done again */
 } fr_compare_options;
 
 typedef struct fr_compare fr_compare;
@@ -66,6 +67,7 @@ typedef struct fr_compare_job {
     const char *folder; /* of the run */
     const char *log;    /* for what the process says */
     bool is_simulated;  /* to be done by fr_compare_simulate; no command */
+    bool is_profile;    /* what the nodes of a model cost, for the runs that follow */
     bool is_resumed;
     int64_t n_steps;
     const char *const *command; /* behind "forerun": "train" or "launch", ...; NULL-terminated */

@@ -19,9 +19,9 @@ typedef struct fr_report_options {
     bool live;           /* the run goes on, so what an earlier summary says is not of it */
 } fr_report_options;
 
-/* folders: of runs (or of a comparison: all runs of it). o may be NULL. The file is replaced as a
- * whole; path "-": stdout. A run that is not over, or lacks some files, is shown as far as it
- * came; a folder that is no run is an error. */
+/* folders: of runs (or of a comparison: all runs of it); none only with o->compare. o may be NULL.
+ * The file is replaced as a whole; path "-": stdout. A run that is not over, or lacks some files,
+ * is shown as far as it came; a folder that is no run is an error. */
 fr_status fr_report_write(fr_ctx *ctx, int n, const char *const *folders,
                           const fr_report_options *o, const char *path);
 /* Only the JSON; to be freed by fr_report_free_text. */

@@ -152,8 +152,25 @@ static fr_status check_name(fr_conf *item, const char *key, const char *name)
                         name);
 }
 
+/* In a list as one types it: "a,b,c". */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; n && (at = strstr(at, name)); at += n)
+        if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
+    return false;
+}
+
+static bool is_wanted(const fr_compare *c, const struct fr_case *k)
+{
+    const char *only = c->o->only;
+    return !only || is_listed(only, k->name) || is_listed(only, k->group) ||
+           is_listed(only, fr_compare_kind_name(k->kind));
+}
+
 static fr_status add_case(fr_compare *c, struct fr_case *k)
 {
+    if (!is_wanted(c, k)) return FR_OK;
     k->folder = fr__arena_printf(&c->arena, "%s%s%s%s", k->group, k->group[0] ? "-" : "", k->name,
                                  k->kind == FR_KIND_SIMULATED ? "-simulated" : "");
     if (!k->folder) return fr__compare_no_memory(c);
@@ -348,6 +365,10 @@ static fr_status read_section(fr_compare *c, fr_conf *section)
 static fr_status check_baseline(fr_compare *c, fr_conf *section)
 {
     bool is_chosen = fr_conf_has(section, "baseline") && !c->o->methods;
+    if (!c->n_cases)
+        return fr_fail(c->ctx, FR_INVALID, "--only %s: no group, case or kind is called so",
+                       c->o->only);
+    if (is_chosen && c->o->only) return FR_OK;
     if (!is_chosen) {
         c->baseline = c->cases[0].name;
         return FR_OK;

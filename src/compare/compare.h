@@ -27,6 +27,7 @@ struct fr_case_run {
     uint64_t seed;
     const char *folder; /* below the comparison's */
     enum fr_run_state state;
+    bool is_there;                /* the folder holds a run, as far as it came */
     double value[FR_MAX_COLUMNS]; /* by column of the list; NaN: none */
     double wall_s;
 };
@@ -48,6 +49,7 @@ struct fr_case {
     const char *profile; /* path of the one that the group goes by; NULL: the case's own */
     int64_t n_steps, batch;
     bool has_processes; /* of its own, started by launch */
+    bool is_alone;      /* one process, where the config asks for a transport between several */
     int n_runs;
     struct fr_case_run *runs; /* one a seed; a simulation: one; published only: none */
 };
@@ -67,8 +69,9 @@ struct fr_compare {
     /* the job that is under way */
     struct fr_case *at;
     struct fr_case_run *at_run;
-    fr_arena job;  /* its texts */
-    fr_arena text; /* what was last shown */
+    bool at_profile; /* that it needs, first */
+    fr_arena job;    /* its texts */
+    fr_arena text;   /* what was last shown */
 };
 
 /* cases.c: title, seeds, columns and cases, from the config's section or from names of methods. */
@@ -112,11 +115,10 @@ fr_stat fr__case_stat(const fr_compare *c, const struct fr_case *k, int column);
 const struct fr_case *fr__case_baseline(const fr_compare *c, const struct fr_case *k);
 const char *fr__case_status(const struct fr_case *k);
 
-/* simulate.c: one profile for all emulated and simulated cases of a model: where it is, and that it
- * is there. model, optimizer: sections of the resolved config. */
+/* simulate.c: where the profile of all emulated and simulated cases of a model is. model,
+ * optimizer: sections of the resolved config. */
 fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_conf *model,
                                    const fr_conf *optimizer);
-fr_status fr__compare_make_profile(fr_compare *c, const struct fr_case *k);
 #define FR_SIMULATED "simulated.json" /* summary of a simulation */
 
 /* result.c */

@@ -73,7 +73,7 @@ static void write_case(fr_json *j, const fr_compare *c, const struct fr_case *k)
     write_published(j, k);
     fr__json_list(j, "runs");
     for (int s = 0; s < k->n_runs && k->kind != FR_KIND_SIMULATED; s++)
-        if (k->runs[s].state != FR_RUN_ABSENT) fr__json_text(j, NULL, k->runs[s].folder);
+        if (k->runs[s].is_there) fr__json_text(j, NULL, k->runs[s].folder);
     fr__json_end(j);
     fr__json_end(j);
 }

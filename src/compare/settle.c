@@ -99,8 +99,9 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
     fr__vec_fini(&o.text);
     k->method = fr__arena_strdup(&c->arena, t->schedule_file ? "schedule file" : t->method->name);
     k->n_steps = s->n_steps, k->batch = t->batch;
-    k->has_processes = t->transport && strcmp(t->transport->name, "mpi") == 0 &&
-                       s->pipeline.schedule->n_workers > t->workers_per_rank;
+    bool wants = t->transport && strcmp(t->transport->name, "mpi") == 0;
+    k->has_processes = wants && s->pipeline.schedule->n_workers > t->workers_per_rank;
+    k->is_alone = wants && !k->has_processes;
     if (k->kind == FR_KIND_MEASURED && t->cluster) k->kind = FR_KIND_EMULATED;
     if (k->kind == FR_KIND_EMULATED && !t->cluster)
         return fr_fail(c->ctx, FR_INVALID, "kind is emulated, and no parallel.cluster is set");
@@ -134,7 +135,10 @@ static fr_status resolve(fr_compare *c, struct fr_case *k)
         status = take_facts(c, k, &s);
         fr__setup_close(&s);
     }
-    return status == FR_OK ? FR_OK : in_case(c, k, status);
+    if (status != FR_OK) return in_case(c, k, status);
+    if (!k->is_alone) return FR_OK;
+    FR_TRY(fr__case_add(c, k, "parallel.transport=auto")); /* `single` beside runs of processes */
+    return resolve(c, k);
 }
 
 /* --- what is there ---------------------------------------------------------------------------- */

@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 
-#define PROFILE_S 2.0 /* of measuring */
-
 fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_conf *model,
                                    const fr_conf *optimizer)
 {
@@ -28,23 +26,6 @@ fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_co
     fr__vec_fini(&o.text);
     k->profile = fr__arena_printf(&c->arena, "%s/profile-%.8s.json", c->out, hex);
     return failed || !k->profile ? fr__compare_no_memory(c) : FR_OK;
-}
-
-fr_status fr__compare_make_profile(fr_compare *c, const struct fr_case *k)
-{
-    fr_run_options o = {
-        .config = c->o->config, .n_sets = k->n_sets, .sets = k->sets, .dump_step = -1};
-    fr_run_model *m;
-    const fr_profile *p;
-    if (fr__file_exists(k->profile)) return FR_OK;
-    fr_log(c->ctx, FR_LOG_INFO, "measuring what the nodes of %s cost here, for all of its cases",
-           k->group[0] ? k->group : k->name);
-    FR_TRY(fr_run_model_open(c->ctx, &o, NULL, &m));
-    fr_run_model_measure(m, 0, PROFILE_S);
-    fr_status status = fr_run_model_profile(m, fr_run_model_micro(m), &p);
-    if (status == FR_OK) status = fr_profile_write_json(c->ctx, p, k->profile);
-    fr_run_model_free(m);
-    return status;
 }
 
 /* --- simulations ------------------------------------------------------------------------------ */

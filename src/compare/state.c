@@ -55,8 +55,10 @@ fr_status fr__compare_look(fr_compare *c, const struct fr_case *k, struct fr_cas
     size_t bytes;
     json_error_t error;
     if (!path || !begun) return fr__compare_no_memory(c);
-    r->state = fr__file_exists(begun) ? FR_RUN_BEGUN : FR_RUN_ABSENT;
+    r->is_there = fr__file_exists(begun);
+    r->state = r->is_there ? FR_RUN_BEGUN : FR_RUN_ABSENT;
     if (!fr__file_exists(path)) return FR_OK;
+    r->is_there = true;
     FR_TRY(fr__file_read(c->ctx, path, (size_t)1 << 28, &data, &bytes));
     json_t *summary = json_loadb((const char *)data, bytes, 0, &error);
     fr__free(data);
@@ -168,6 +170,24 @@ static fr_status make_command(fr_compare *c, fr_compare_job *job)
     return FR_OK;
 }
 
+static fr_status make_profile_job(fr_compare *c, fr_compare_job *job)
+{
+    const struct fr_case *k = c->at;
+    const char **words = FR_ARENA_ARRAY(&c->job, const char *, 10);
+    int n = 0;
+    job->is_profile = true, job->is_resumed = job->is_simulated = false;
+    job->name = fr__arena_printf(&c->job, "%s, measuring what its nodes cost",
+                                 k->group[0] ? k->group : k->name);
+    job->log = fr__arena_printf(&c->job, "%s.log", k->profile);
+    if (!words || !job->name || !job->log) return fr__compare_no_memory(c);
+    words[n++] = "profile";
+    words[n++] = "--out", words[n++] = k->profile;
+    words[n++] = "--";
+    words[n++] = fr__compare_path(c, &c->job, k->folder, "config.yaml");
+    job->command = words;
+    return words[n - 1] ? FR_OK : fr__compare_no_memory(c);
+}
+
 fr_status fr_compare_next(fr_compare *c, fr_compare_job *job)
 {
     memset(job, 0, sizeof *job);
@@ -188,7 +208,8 @@ fr_status fr_compare_next(fr_compare *c, fr_compare_job *job)
     job->folder = fr__compare_path(c, &c->job, c->at_run->folder, NULL);
     job->log = fr__arena_printf(&c->job, "%s/%s.log", c->out, c->at_run->folder);
     if (!job->name || !job->folder || !job->log) return fr__compare_no_memory(c);
-    if (k->profile) FR_TRY(fr__compare_make_profile(c, k));
+    c->at_profile = k->profile && !fr__file_exists(k->profile);
+    if (c->at_profile) return make_profile_job(c, job);
     return job->is_simulated ? FR_OK : make_command(c, job);
 }
 
@@ -214,12 +235,23 @@ static fr_status drop_checkpoints(fr_compare *c, const struct fr_case_run *r)
     return path ? fr__compare_remove(c, path) : fr__compare_no_memory(c);
 }
 
+/* Without it there is nothing to go by: the run has failed with it. */
+static fr_status profile_over(fr_compare *c, int exit_code, bool is_asked,
+                              fr_compare_outcome *outcome)
+{
+    bool is_there = exit_code == 0 && fr__file_exists(c->at->profile);
+    outcome->status = is_there ? "done" : is_asked ? "interrupted" : "failed";
+    if (!is_there && !is_asked) c->at_run->state = FR_RUN_FAILED;
+    return fr_compare_write(c);
+}
+
 fr_status fr_compare_over(fr_compare *c, int exit_code, fr_compare_outcome *outcome)
 {
     struct fr_case_run *r = c->at_run;
     bool is_asked = exit_code == fr_status_exit_code(FR_INTERRUPTED);
     memset(outcome, 0, sizeof *outcome);
     if (!r) return fr_fail(c->ctx, FR_INVALID, "no run is under way");
+    if (c->at_profile) return profile_over(c, exit_code, is_asked, outcome);
     FR_TRY(fr__compare_look(c, c->at, r));
     if (exit_code != 0 && r->state == FR_RUN_DONE) r->state = FR_RUN_FAILED;
     if (!is_over(r) && !is_asked) r->state = FR_RUN_FAILED;
@@ -240,7 +272,7 @@ int fr_compare_folders(fr_compare *c, const char *const **folders)
     for (int i = 0; list && i < c->n_cases; i++) {
         const struct fr_case *k = &c->cases[i];
         for (int s = 0; s < k->n_runs && k->kind != FR_KIND_SIMULATED; s++) {
-            if (k->runs[s].state == FR_RUN_ABSENT) continue;
+            if (!k->runs[s].is_there) continue;
             const char *path = fr__compare_path(c, &c->arena, k->runs[s].folder, NULL);
             if (path) list[n++] = path;
         }

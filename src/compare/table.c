@@ -279,25 +279,42 @@ fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
 
 /* --- in words --------------------------------------------------------------------------------- */
 
-/* The fastest of the cases that are on one clock with the baseline. */
-static void put_fastest(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *base)
+/* Those that are as fast as the fastest of the cases on one clock with the baseline: pipelines that
+ * differ in their weights only take the same time. */
+static const struct fr_case *put_fastest(struct fr_conf_out *o, const fr_compare *c,
+                                         const struct fr_case *base, double *most)
 {
-    int speedup = fr__column_find("speedup"), accuracy = fr__column_find("eval_accuracy");
+    int speedup = fr__column_find("speedup"), n = 0;
     const struct fr_case *best = NULL;
-    double most = 1;
-    char text[300];
+    *most = 1;
     for (int i = 0; i < c->n_cases; i++) {
+        fr_stat s = fr__case_stat(c, &c->cases[i], speedup);
+        if (fr__case_baseline(c, &c->cases[i]) != base || !s.n || s.mean <= *most) continue;
+        best = &c->cases[i];
+        *most = s.mean;
+    }
+    for (int i = 0; best && i < c->n_cases; i++) {
         const struct fr_case *k = &c->cases[i];
         fr_stat s = fr__case_stat(c, k, speedup);
-        if (fr__case_baseline(c, k) == base && s.n && s.mean > most) best = k, most = s.mean;
+        if (fr__case_baseline(c, k) != base || !s.n || s.mean < 0.999 * *most) continue;
+        put(o, n++ ? " and " : "");
+        put(o, k->name);
     }
+    if (best) put(o, n > 1 ? " are the fastest" : " is the fastest");
+    return best;
+}
+
+static void put_finding(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *base)
+{
+    int accuracy = fr__column_find("eval_accuracy");
+    double most;
+    char text[300];
     if (base->group[0]) put(o, base->group), put(o, ": ");
-    if (!best) {
+    const struct fr_case *best = put_fastest(o, c, base, &most);
+    if (best)
+        snprintf(text, sizeof text, ", %.2f times %s", most, base->name);
+    else
         snprintf(text, sizeof text, "nothing is faster than %s", base->name);
-    } else {
-        snprintf(text, sizeof text, "%s is the fastest, %.2f times %s", best->name, most,
-                 base->name);
-    }
     put(o, text);
     fr_stat a = fr__case_stat(c, base, accuracy);
     fr_stat b = best ? fr__case_stat(c, best, accuracy) : (fr_stat){0};
@@ -320,7 +337,7 @@ fr_status fr_compare_words(fr_compare *c, const char **text)
         n_like = 0;
         for (int j = 0; j < c->n_cases; j++)
             n_like += &c->cases[j] != k && fr__case_baseline(c, &c->cases[j]) == k;
-        if (n_like && fr__case_stat(c, k, rate).n) put_fastest(&o, c, k);
+        if (n_like && fr__case_stat(c, k, rate).n) put_finding(&o, c, k);
     }
     if (c->note[0]) put(&o, c->note);
     if (c->note[0] && c->note[strlen(c->note) - 1] != '\n') put(&o, "\n");

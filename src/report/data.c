@@ -269,6 +269,7 @@ fr_status fr__report_data(fr_ctx *ctx, int n, const char *const *folders,
 {
     static const fr_report_options presets;
     report q = {.ctx = ctx, .o = o ? o : &presets};
+    if (n < 1 && !q.o->compare) return fr_fail(ctx, FR_INVALID, "a report needs a run");
     FR_TRY(fr__runs_find(ctx, n, folders, &q.runs));
     fr__json_to(&q.json, fr__text_put_json, data);
     fr_status status = write_all(&q, title);

@@ -5,9 +5,9 @@
 cat >tiny.yaml <<YAML
 model: {name: mlp, inputs: 12, depth: 4, width: 16, classes: 4}
 data: {name: synthetic, n: 100, n_eval: 50}
-train: {batch: 16, steps: 120, seed: 3, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
+train: {batch: 16, steps: 600, seed: 3, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
 parallel: {threads: 1, pin: false}
-run: {predict: false, checkpoint_every: 30, keep: 2, trace: 50}
+run: {predict: false, checkpoint_every: 150, keep: 2, trace: 50}
 YAML
 methods=single,dp,gpipe,1f1b,pipedream,spectrain,xpipe,pipedream-2bw
 what=(compare tiny.yaml --methods $methods --seeds 3 --columns train_loss,eval_loss,eval_accuracy --format csv)
@@ -86,7 +86,7 @@ for text in 'one *measured' 'wild *measured.*diverged' 'two *simulated' 'two *pu
     'far *published \[1\] *91.00' '^\[1\] somebody, 2020' 'virtual clock' 'kinds/report.html'; do
     grep -q "$text" out || fail "the table lacks '$text'"
 done
-[ -s kinds/two-simulated/simulated.json ] || fail "no simulation"
+[ -s kinds/two-simulated/simulated.json ] && [ -s kinds/profile-*.json ] || fail "no simulation"
 run 0 compare configs/cases.yaml --out kinds --json --quiet
 cmp out kinds/compare.json || fail "compare.json"
 run 0 train configs/cases.yaml --out alone --set train.steps=2 --quiet
@@ -114,6 +114,13 @@ grep -q 'the same command goes on' err || fail "no word of how to go on"
 [ -n "$(ls asked/long/seed-3/checkpoint)" ] || fail "no checkpoint after Ctrl-C"
 run 0 compare configs/cases.yaml --out asked
 grep -q 'long, seed 3: resumed, done' err || fail "not resumed"
+
+# Processes, where the config asks for them and there is more than one worker.
+if command -v mpirun >/dev/null && "$forerun" info | grep -q mpi; then
+    run 0 compare tiny.yaml --methods single,1f1b --out ranks --set parallel.transport=mpi --quiet
+    same "$(field ranks/1f1b/seed-3/summary.json processes)" 2 "processes of 1f1b"
+    same "$(field ranks/single/seed-3/summary.json processes)" 1 "processes of single"
+fi
 
 # --- what is refused, before anything is run -----------------------------------------------------
 
@@ -144,6 +151,8 @@ says guessed measured simulated
 cases '{name: a, kind: simulated}'
 run 2 compare configs/cases.yaml --out no
 says 'case a' parallel.cluster
+run 2 compare configs/cases.yaml --only b --out no
+says --only b
 [ ! -e no ] || fail "a refused comparison left a folder"
 run 0 train tiny.yaml --out plain --quiet
 run 2 compare tiny.yaml --methods single --out plain

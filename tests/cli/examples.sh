@@ -26,6 +26,10 @@ try mlp "${made_up[@]}" --set model.inputs=784 --set model.classes=10
 try vgg16-cifar "${made_up[@]}" --set model.image=32 --set model.classes=10
 try your-own-model "${made_up[@]}"
 try demo "${made_up[@]}"
+try spectrain-paper --set model.width=32
+try pipedream-paper --set model.width_factor=0.1
+try xpipe-paper "${made_up[@]}"
+try pipeoptim-paper "${made_up[@]}"
 try gpt-text --set data.path="$source_dir/LICENSE"
 try tsv-transformer --set data.path=texts
 try reslstm --set data.path=texts

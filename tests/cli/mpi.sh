@@ -13,7 +13,7 @@ for layout in "2 1f1b" "4 gpipe" "4 zb-h1" "8 1f1b"; do
     same "$(field "$method-$n/summary.json" weights_sha256)" "$sha" "$layout"
     same "$(field "$method-$n/summary.json" eval_accuracy)" \
         "$(field single/summary.json eval_accuracy)" "accuracy of $layout"
-    same "$(wc -l <out)" 2 "lines of the result"
+    same "$(wc -l <out)" 3 "lines of the result"
     same "$(sort err | uniq -d | wc -l)" 0 "lines that are said twice"
     grep -q 'rank' out && fail "a rank speaks"
 done

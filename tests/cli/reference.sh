@@ -42,6 +42,48 @@ if command -v mandoc >/dev/null; then
     mandoc -Tlint -W error "$source_dir/docs/forerun.1" || fail "mandoc finds errors"
 fi
 
+# What their pages say was measured is what the pages of measurements say.
+n=0
+for page in "$source_dir"/docs/methods/*.md; do
+    name=$(basename "$page" .md)
+    row=$(sed -n 's/.*speed.md)): mlp \([0-9.]*\), vgg16 \([0-9.]*\), gpt \([0-9.]*\);.*/| \1 | \2 | \3 |/p' "$page")
+    [ -z "$row" ] || grep -qE "^\| $name[,a-z0-9 ]* ${row//|/\\|}" "$source_dir/docs/speed.md" || fail "$name: speed.md has no '$row'"
+    for number in $(sed -n 's/.*accuracy.md)): \([0-9.]*\) % with 4 stages (\([^ ]*\) .*), \([0-9.]*\) % with 8 stages (\([^)]*\)).*/\1 \2 \3 \4/p' "$page"); do
+        grep -E "^\| $name \| [0-9]" "$source_dir/docs/accuracy.md" | grep -cF -- "$number" >/dev/null ||
+            fail "$name: accuracy.md has no $number"
+        n=$((n + 1))
+    done
+    [ -z "$row" ] || n=$((n + 1))
+done
+[ $n -ge 30 ] || fail "only $n measured numbers were compared"
+
+# What the guide to the C API shows is in the programs that it speaks of, and it names every header.
+api=$source_dir/docs/api.md
+for program in examples/train.c examples/run.c; do
+    sed -n "\|^<!-- $program -->|,/^<!-- end/s/^    *//p" "$api" | grep -v '^\.\.\.$' >shown
+    [ -s shown ] || fail "$api shows nothing of $program"
+    while IFS= read -r line; do
+        grep -qF -- "$line" "$source_dir/$program" || fail "$program has no line '$line', $api says so"
+    done <shown
+    [ "$(wc -l <"$source_dir/$program")" -lt 100 ] || fail "$program has 100 lines or more"
+done
+for header in "$source_dir"/include/forerun/*.h; do
+    grep -qF "\`$(basename "$header")\`" "$api" || fail "$api does not name $(basename "$header")"
+done
+
+# Links between pages lead somewhere.
+anchors() { sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'; }
+(cd "$source_dir" && grep -oE '\]\([^):]+\)' ./*.md docs/*.md docs/methods/*.md) |
+    sed 's/:](/ /; s/)$//' | sort -u >links
+while read -r page link; do
+    file=${link%%#*}
+    to=$source_dir/$(dirname "$page")/$file
+    [ -n "$file" ] || to=$source_dir/$page
+    [ -e "$to" ] || fail "$page: no $file"
+    [ "$link" = "$file" ] || anchors "$to" | grep -cxF -- "${link#*#}" >/dev/null || fail "$page: nothing at $link"
+done <links
+[ "$(wc -l <links)" -gt 60 ] || fail "too few links"
+
 # It can be red.
 cp -r "$source_dir/scripts" .
 cp -r "$source_dir/docs" .

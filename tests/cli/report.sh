@@ -112,3 +112,34 @@ echo '{"step": 1}
 {"step": 3}' >f/metrics.jsonl
 run 2 report f
 says 'f/metrics.jsonl:2: '
+
+# The page is joined of its files at build time: in order of their names, and nothing ends too soon.
+command -v cmake >/dev/null || exit 0
+join() { cmake -D PAGE=page -D OUT=page.c -P "$source_dir/src/report/page/embed.cmake" >out 2>err; }
+mkdir page
+printf '%s\n' '<title>T</title>' '<!-- style -->' '<!-- data -->' '<!-- script -->' >page/page.html
+echo 'b;[1] \\ "é"' >page/2.js
+echo 'a' >page/1.js
+echo 'c{}' >page/x.css
+join || fail "the page is not joined"
+cat >want <<'HTML'
+<title>T</title>
+<style>
+c{}
+</style>
+<script type="application/json" id="data">null</script>
+<script>
+a
+b;[1] \\ "é"
+</script>
+HTML
+cmp want page.c.html || fail "the page is joined in another way"
+same "$(grep -o '\.[a-z_]* = [0-9][0-9]*' page.c | tr -d '\n')" \
+    ".bytes = $(wc -c <want).title = 7.title_end = 8.data = 80.data_end = 84" "places"
+echo 'x = "</SCRIPT>"' >page/3.js
+! join || fail "a script that ends itself"
+grep -q 'page/3.js: </script would end' err || fail "the script is not named"
+rm page/3.js
+sed -i '/data/d' page/page.html
+! join || fail "a page without data"
+grep -q 'page.html: <!-- data --> is there 0 times' err || fail "what is missing is not said"

@@ -3,9 +3,11 @@
 . "$(dirname "$0")/lib.bash"
 command -v curl >/dev/null || { echo "skipped: no curl"; exit 77; }
 
+"$forerun" train net.yaml --out probe --serve 0 --quiet 2>err
+grep -q libmicrohttpd err && { echo "skipped: built without libmicrohttpd"; exit 77; }
+
 # A folder named by an address that cannot be had stays unmade.
 run 2 train net.yaml --out none --serve 127.0.0.1:x
-grep -q libmicrohttpd err && { echo "skipped: built without libmicrohttpd"; exit 77; }
 says "127.0.0.1:x" "PORT"
 [ ! -e none ] || fail "a folder was made"
 

@@ -47,6 +47,21 @@ tail -n +2 run/metrics.csv | sed 's/,,*/,/g; s/,$//' >rows
 cmp numbers rows || fail "metrics.csv and metrics.jsonl have other numbers"
 same "$(tail -n +2 run/metrics.csv | tr -dc ',\n' | sort -u)" ",,,,,,,," "commas"
 
+# Ctrl-C: what was measured is in all files, though the last of it was not yet flushed.
+"$forerun" train net.yaml --out stopped --set train.steps=100000 --set run.predict=false --quiet \
+    --set "run.fault='slow:worker=0,step=0,ms=20'" >out 2>err &
+for _ in $(seq 500); do [ -s stopped/metrics.jsonl ] && break || sleep 0.01; done
+sleep 0.3
+kill -INT $!
+code=0
+wait $! || code=$?
+same $code 130 "exit code"
+n=$(wc -l <stopped/metrics.jsonl)
+[ "$n" -ge 2 ] || fail "stopped too early to tell"
+same "$(($(wc -l <stopped/metrics.csv) - 1))" "$n" "rows of a stopped run"
+decode stopped/events.out.tfevents.* >stopped-events || fail "protoc cannot read a stopped run"
+same "$(grep '^step: ' stopped-events | tail -1)" "step: $n" "last event of a stopped run"
+
 run 0 train net.yaml --out bare --set run.tensorboard=false --set run.csv=false --quiet
 [ ! -e bare/metrics.csv ] || fail "metrics.csv though run.csv is false"
 ls bare | grep -q tfevents && fail "events though run.tensorboard is false"

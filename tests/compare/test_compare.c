@@ -301,6 +301,26 @@ static void test_damage(void **state)
     close_lab(&l);
 }
 
+/* The papers' comparisons: every case that needs no data from elsewhere is one that would run. */
+static void test_papers(void **state)
+{
+    static const struct {
+        const char *name;
+        int n_cases;
+    } papers[] = {{"spectrain", 37}, {"xpipe", 8}, {"pipeoptim", 20}, {"pipedream", 21}};
+    for (size_t i = 0; i < sizeof papers / sizeof *papers; i++) {
+        struct lab l = {.ctx = fr_ctx_create(), .o.only = "simulated,published"};
+        snprintf(l.config, sizeof l.config, "%s/examples/%s-paper.yaml", FR_SOURCE_DIR,
+                 papers[i].name);
+        snprintf(l.out, sizeof l.out, "%s/%s", (const char *)*state, papers[i].name);
+        l.o.config = l.config, l.o.out = l.out;
+        assert_ok(l.ctx, fr_compare_open(l.ctx, &l.o, &l.c));
+        assert_int_equal(l.c->n_cases, papers[i].n_cases);
+        for (int k = 0; k < l.c->n_cases; k++) assert_true(l.c->cases[k].kind >= FR_KIND_SIMULATED);
+        close_lab(&l);
+    }
+}
+
 static fr_status try_open(void **state, fr_ctx *ctx)
 {
     struct lab l = {.ctx = ctx, .o.columns = "train_loss"};
@@ -336,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_methods_alone),   cmocka_unit_test(test_groups),
         cmocka_unit_test(test_order_and_table), cmocka_unit_test(test_failure),
         cmocka_unit_test(test_damage),          cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_papers),
     };
     return cmocka_run_group_tests(tests, support_dir_make, support_dir_remove);
 }

@@ -195,7 +195,7 @@ static void noise_is_survived(void **state)
         "{\"step\": 12, \"loss\": 2.5e-3, \"lr\": null, \"grad_norm\": -7.25, "
         "\"x\": {\"y\": \"\\u0041\"}, \"eval_loss\": 1}";
     int n_read = 0, n_same = 0;
-    for (uint64_t seed = 0; seed < 5000; seed++) {
+    for (uint64_t seed = 0; seed < 2000; seed++) {
         char noisy[2 * sizeof line];
         fr_curves c;
         spoil(line, seed, noisy, sizeof noisy - 1);
@@ -216,7 +216,7 @@ static void noise_is_survived(void **state)
         json_decref(o);
         if (status == FR_OK) fr__curves_fini(&c);
     }
-    assert_true(n_same > 50 && n_read < 4000);
+    assert_true(n_same > 20 && n_read < 1600);
 }
 
 static int enter(void **state)

@@ -178,6 +178,11 @@ static void the_comparison_comes_along(void **state)
     assert_string_equal(text_at(d, "compare.cases.0.runs.0"), "a");
     assert_string_equal(text_at(d, "runs.0.name"), "free");
     json_decref(d);
+    d = data_of(ctx, 0, NULL, &(fr_report_options){.compare = file.path});
+    assert_int_equal(length_at(d, "runs"), 0);
+    json_decref(d);
+    char *text;
+    assert_fails(ctx, fr_report_data(ctx, 0, NULL, NULL, &text, NULL), FR_INVALID, "needs a run");
     put_file(home.path, "compare.json", "{\"cases\": []}"); /* all simulated */
     d = data_of(ctx, 1, folders, NULL);
     assert_int_equal(length_at(d, "runs"), 0);

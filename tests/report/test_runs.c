@@ -129,7 +129,6 @@ static void what_is_no_run_is_refused(void **state)
     put_file("broken", "compare.json", "{\"cases\": [\n{\"runs\" []}]}");
     put_file("wrong", "compare.json", "{\"cases\": [{\"runs\": [7]}]}");
     support_write("file", "", 0);
-    assert_fails(ctx, fr__runs_find(ctx, 0, folders, &r), FR_INVALID, "needs a run");
     assert_fails(ctx, fr__runs_find(ctx, 1, folders, &r), FR_INVALID, "cannot open folder nothing");
     assert_fails(ctx, fr__runs_find(ctx, 1, folders + 1, &r), FR_INVALID,
                  "above: no run (no metrics.jsonl, no summary.json) and no comparison "

@@ -530,7 +530,8 @@ static fr_status read_and_write(fr_ctx *own, void *user)
     fr_status status = fr_schedule_clock(own, s, NULL, &c);
     if (status == FR_OK) {
         char *texts[] = {fr_schedule_to_text(s), fr_schedule_to_json(s, &c),
-                         fr_schedule_to_grid(s, &c, 80, true), fr_schedule_to_csv(s)};
+                         fr_schedule_to_grid(s, &c, 80, true), fr_schedule_to_csv(s),
+                         fr_schedule_to_svg(s, &c, NULL)};
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
             if (!texts[i]) status = FR_NO_MEMORY;
             fr_text_free(texts[i]);

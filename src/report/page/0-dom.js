@@ -9,11 +9,15 @@ const Dom = (() => {
         const node = document.createElement(tag);
         for (const [name, value] of Object.entries(attributes || {})) {
             if (value === null || value === undefined || value === false) continue;
-            if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-            else if (name === "css") for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
-            else node.setAttribute(name, value === true ? "" : value);
+            if (name.startsWith("on"))
+                node.addEventListener(name.slice(2), value);
+            else if (name === "css")
+                for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
+            else
+                node.setAttribute(name, value === true ? "" : value);
         }
-        node.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+        node.append(
+            ...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
         return node;
     }
 
@@ -29,23 +33,30 @@ const Dom = (() => {
     // head and rows [[name, value], ...] near the point (x, y) of the window.
     function showTip(x, y, head, rows) {
         const box = tip();
-        const cells = rows.map(([name, value, swatch]) =>
-            el("tr", {}, el("td", {}, swatch ? [swatch, " "] : null, name), el("td", {}, value)));
+        const cells = rows.map(
+            ([name, value, swatch]) => el(
+                "tr", {}, el("td", {}, swatch ? [swatch, " "] : null, name), el("td", {}, value)));
         box.replaceChildren(el("b", {}, head), el("table", {}, el("tbody", {}, cells)));
         box.hidden = false;
-        const { width, height } = box.getBoundingClientRect();
+        const {width, height} = box.getBoundingClientRect();
         const left = x + 16 + width < innerWidth ? x + 16 : x - 16 - width;
         box.style.left = `${Math.max(4, Math.min(left, innerWidth - width - 4))}px`;
         box.style.top = `${Math.max(4, Math.min(y + 14, innerHeight - height - 4))}px`;
     }
 
-    function hideTip() {
-        tip().hidden = true;
+    addEventListener("scroll", () => hideTip(), {passive: true});
+
+    function hideTip() { tip().hidden = true; }
+
+    // A mouse moves, a finger only comes down.
+    function onPoint(node, act) {
+        node.addEventListener("pointermove", act);
+        node.addEventListener("pointerdown", act);
     }
 
-    // The node, or what is below it, says something when pointed at or focused.
+    // The node, or what is below it, says something when pointed at.
     function explain(node, head, rows) {
-        node.addEventListener("pointermove", (e) => showTip(e.clientX, e.clientY, head, rows));
+        onPoint(node, (e) => showTip(e.clientX, e.clientY, head, rows));
         node.addEventListener("pointerleave", hideTip);
         return node;
     }
@@ -53,7 +64,7 @@ const Dom = (() => {
     /* --- theme: the system's until the reader says otherwise --- */
 
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    const listeners = [];
+    let listeners = [];  // {node, act}: as long as the node is in the page
     let chosen = null;
 
     function setTheme(name) {
@@ -61,26 +72,33 @@ const Dom = (() => {
         document.documentElement.dataset.theme = name || (dark.matches ? "dark" : "light");
         try {
             if (name) localStorage.setItem("forerun-theme", name);
-        } catch (e) { /* a file may have no storage: the choice then lasts as long as the page */ }
-        listeners.forEach((f) => f());
+        } catch (e) { /* a file may have no storage: the choice then lasts as long as the page */
+        }
+        listeners = listeners.filter(({node}) => node.isConnected);
+        listeners.forEach(({act}) => act());
     }
+
+    function onTheme(node, act) { listeners.push({node, act}); }
 
     function startTheme() {
         let kept = null;
         try {
             kept = localStorage.getItem("forerun-theme");
-        } catch (e) { /* as above */ }
+        } catch (e) { /* as above */
+        }
         setTheme(kept === "dark" || kept === "light" ? kept : null);
         dark.addEventListener("change", () => setTheme(chosen));
     }
 
     function themeButton() {
         const say = () => document.documentElement.dataset.theme === "dark" ? "Light" : "Dark";
-        const button = el("button", { id: "theme", type: "button" }, say());
+        const button = el("button", {id: "theme", type: "button"}, say());
         button.addEventListener("click", () => {
             setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
         });
-        listeners.push(() => { button.textContent = say(); });
+        onTheme(button, () => {
+            button.textContent = say();
+        });
         return button;
     }
 
@@ -88,37 +106,55 @@ const Dom = (() => {
 
     // One of several: choices are [[value, text], ...].
     function choice(label, choices, value, change) {
-        const keys = el("span", { class: "keys" });
+        const keys = el("span", {class: "keys"});
         for (const [key, text] of choices) {
-            const button = el("button", { type: "button", "aria-pressed": String(key === value) }, text);
+            const button =
+                el("button", {type: "button", "aria-pressed": String(key === value)}, text);
             button.addEventListener("click", () => {
-                for (const other of keys.children) other.setAttribute("aria-pressed", String(other === button));
+                for (const other of keys.children)
+                    other.setAttribute("aria-pressed", String(other === button));
                 change(key);
             });
             keys.append(button);
         }
-        return el("span", { class: "choice", role: "group", "aria-label": label }, label, keys);
+        return el("span", {class: "choice", role: "group", "aria-label": label}, label, keys);
     }
 
-    // A surface: a variable of the style sheet; "~x": hatched in that colour, for waiting; "~": in grey.
+    // A surface: a variable of the style sheet; "~x": hatched in that colour, for waiting; "~": in
+    // grey.
     function paint(color) {
-        if (!color.startsWith("~")) return { css: { background: `var(--${color})` } };
-        return { class: "hatched", css: color === "~" ? {} : { "--hatch": `var(--${color.slice(1)})` } };
+        if (!color.startsWith("~")) return {css: {background: `var(--${color})`}};
+        return {
+            class: "hatched",
+            css: color === "~" ? {} : {"--hatch": `var(--${color.slice(1)})`}
+        };
     }
 
     function chip(color) {
-        const { class: pattern, css: style } = paint(color);
-        return el("i", { class: `chip ${pattern || ""}`, css: style });
+        const {class: pattern, css: style} = paint(color);
+        return el("i", {class: `chip ${pattern || ""}`, css: style});
     }
 
     // keys: [[surface, text], ...]
     function legend(keys) {
-        return el("div", { class: "legend" },
-            keys.map(([color, text]) => el("span", { class: "key" }, chip(color), text)));
+        return el(
+            "div", {class: "legend"},
+            keys.map(([color, text]) => el("span", {class: "key"}, chip(color), text)));
     }
 
     return {
-        el, css, showTip, hideTip, explain, startTheme, themeButton, choice, paint, chip, legend,
-        onTheme: (f) => listeners.push(f),
+        onPoint,
+        el,
+        css,
+        showTip,
+        hideTip,
+        explain,
+        startTheme,
+        themeButton,
+        choice,
+        paint,
+        chip,
+        legend,
+        onTheme,
     };
 })();

@@ -7,8 +7,9 @@ const Format = (() => {
     // n significant digits, thousands apart.
     function number(x, n = 4) {
         if (!is(x)) return none;
-        if (x !== 0 && (Math.abs(x) < 1e-4 || Math.abs(x) >= 1e15)) return x.toExponential(Math.max(0, n - 2));
-        return x.toLocaleString("en-US", { maximumSignificantDigits: n });
+        if (x !== 0 && (Math.abs(x) < 1e-4 || Math.abs(x) >= 1e15))
+            return x.toExponential(Math.max(0, n - 2));
+        return x.toLocaleString("en-US", {maximumSignificantDigits: n});
     }
 
     const whole = (x) => (is(x) ? Math.round(x).toLocaleString("en-US") : none);
@@ -22,22 +23,29 @@ const Format = (() => {
     }
 
     const short = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-    const count = (x) => scaled(x, short, 3).trim();
-    const bytes = (x) => scaled(x, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]], 3);
+    const count = (x, n = 3) => scaled(x, short, n).trim();
+    const bytes = (x) =>
+        scaled(x, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]], 3);
 
     function seconds(x, n = 3) {
         if (is(x) && Math.abs(x) >= 100) {
             const s = Math.round(x);
             const two = (v) => String(v).padStart(2, "0");
             const minutes = `${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
-            return s >= 3600 ? `${Math.floor(s / 3600)}:${minutes} h` : `${Math.floor(s / 60)}:${two(s % 60)} min`;
+            return s >= 3600 ? `${Math.floor(s / 3600)}:${minutes} h`
+                             : `${Math.floor(s / 60)}:${two(s % 60)} min`;
         }
         if (x === 0) return "0 s";
         return scaled(x, [[1, "s"], [1e-3, "ms"], [1e-6, "\u00b5s"], [1e-9, "ns"]], n);
     }
 
     const percent = (x, n = 1) => (is(x) ? `${(100 * x).toFixed(n)} %` : none);
-    const signed = (x, f) => (is(x) ? (x > 0 ? "+" : x < 0 ? "\u2212" : "") + f(Math.abs(x)) : none);
+    const signed = (x, f) =>
+        (is(x) ? (x > 0       ? "+"
+                      : x < 0 ? "\u2212"
+                              : "") +
+                 f(Math.abs(x))
+               : none);
     const plural = (n, word, words = `${word}s`) => `${whole(n)} ${n === 1 ? word : words}`;
 
     /* --- axes --- */
@@ -50,7 +58,8 @@ const Format = (() => {
         const step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;
         const out = [];
         // Counted, not added up: 0.1 thirty times is not 3.
-        for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) out.push(k * step || 0); // never -0
+        for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++)
+            out.push(k * step || 0);  // never -0
         return out;
     }
 
@@ -67,5 +76,19 @@ const Format = (() => {
         return out.length > 1 ? out : ticks(low, high, n);
     }
 
-    return { none, is, number, whole, count, bytes, seconds, percent, signed, plural, ticks, logTicks };
+    // Ticks as texts: show(value, significant digits, distance of two ticks) with as few digits as
+    // say exactly what they are.
+    function labels(values, show) {
+        const step = values.length > 1 ? Math.abs(values[1] - values[0]) : Math.abs(values[0]);
+        const exact = (n) =>
+            values.every((v) => Math.abs(v - Number(v.toPrecision(n))) < 1e-3 * step);
+        let n = 1;
+        while (n < 12 && !exact(n)) n++;
+        return values.map((v) => show(v, n, step));
+    }
+
+    return {
+        none, is, number, whole, count, bytes, seconds, percent, signed, plural, ticks, logTicks,
+        labels,
+    };
 })();

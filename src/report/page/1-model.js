@@ -2,22 +2,30 @@
 const Model = (() => {
     "use strict";
     const dashes = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
-    const n_colors = 7; // with 4 dashes: 28 that differ, since the two have no common factor
+    const n_colors = 7;  // with 4 dashes: 28 that differ, since the two have no common factor
 
     // Runs of one case of a comparison (its seeds) are one series: one colour, one key.
     function seriesOf(data) {
         const cases = (data.compare && data.compare.cases) || [];
-        const label = (c) => (new Set(cases.map((x) => x.group)).size > 1 && c.group ? `${c.group} ${c.name}` : c.name);
-        const caseOf = (run) => cases.find((c) => (c.runs || []).some((path) =>
-            run.folder === path || String(run.folder).endsWith(`/${path}`)));
+        const groups = new Set(cases.map((c) => c.group));
+        const label = (c) => (groups.size > 1 && c.group ? `${c.group} ${c.name}` : c.name);
+        const within = (run, path) => `/${run.folder}`.endsWith(`/${path}`);
+        const caseOf = (run) => cases.find((c) => c.runs.some((path) => within(run, path)));
         const series = [];
         for (const run of data.runs) {
             const found = caseOf(run);
-            const name = found ? label(found) : run.name;
-            let one = series.find((s) => s.name === name);
+            let one = found && series.find((other) => other.case === found);
             if (!one) {
                 const i = series.length;
-                one = { name, runs: [], color: `run-${i % n_colors}`, dash: dashes[i % dashes.length], on: true, index: i };
+                one = {
+                    name: found ? label(found) : run.name,
+                    case: found,
+                    runs: [],
+                    color: `run-${i % n_colors}`,
+                    dash: dashes[i % dashes.length],
+                    on: true,
+                    index: i
+                };
                 series.push(one);
             }
             one.runs.push(run);
@@ -35,8 +43,15 @@ const Model = (() => {
         svg.setAttribute("height", 8);
         svg.setAttribute("aria-hidden", "true");
         const line = document.createElementNS(ns, "line");
-        for (const [k, v] of Object.entries({ x1: 0, x2: 26, y1: 4, y2: 4, "stroke-width": 2.5,
-            "stroke-dasharray": series.dash.join(" ") })) line.setAttribute(k, v);
+        for (const [k, v] of Object.entries({
+                 x1: 0,
+                 x2: 26,
+                 y1: 4,
+                 y2: 4,
+                 "stroke-width": 2.5,
+                 "stroke-dasharray": series.dash.join(" ")
+             }))
+            line.setAttribute(k, v);
         line.style.stroke = `var(--${series.color})`;
         svg.append(line);
         return svg;
@@ -46,20 +61,20 @@ const Model = (() => {
     const s = (run) => run.summary || {};
 
     function layout(run) {
-        const { stages, replicas, n_workers } = s(run);
+        const {stages, replicas, n_workers} = s(run);
         if (!stages) return "";
         if (Array.isArray(replicas)) {
             return `${Format.plural(stages, "stage")}, replicas ${replicas.join(" + ")}`;
         }
         if (n_workers === 1) return "1 worker";
         const copies = replicas > 1 ? ` \u00d7 ${Format.plural(replicas, "replica")}` : "";
-        const shared = n_workers && n_workers !== stages * replicas ? ` on ${Format.plural(n_workers, "worker")}` : "";
+        const shared = n_workers && n_workers !== stages * replicas
+            ? ` on ${Format.plural(n_workers, "worker")}`
+            : "";
         return `${Format.plural(stages, "stage")}${copies}${shared}`;
     }
 
-    function status(run) {
-        return run.summary ? run.summary.status : "going on";
-    }
+    function status(run) { return run.summary ? run.summary.status : "going on"; }
 
     function peak(run) {
         const workers = s(run).workers || [];
@@ -80,35 +95,105 @@ const Model = (() => {
 
     // Key figures: label, what is good, the value and how it is written. `note` is for tiles.
     const figures = [
-        { key: "accuracy", label: "Accuracy", best: "high", show: Format.percent, value: (r) => s(r).eval_accuracy,
-            note: () => "of the last evaluation" },
-        { key: "eval_loss", label: "Loss, evaluated", best: "low", show: Format.number, value: (r) => s(r).eval_loss,
-            note: () => "of the last evaluation" },
-        { key: "train_loss", label: "Loss, training", best: "low", show: Format.number,
+        {
+            key: "accuracy",
+            label: "Accuracy",
+            best: "high",
+            show: Format.percent,
+            value: (r) => s(r).eval_accuracy,
+            note: () => "of the last evaluation"
+        },
+        {
+            key: "eval_loss",
+            label: "Loss (eval)",
+            best: "low",
+            show: Format.number,
+            value: (r) => s(r).eval_loss,
+            note: () => "of the last evaluation"
+        },
+        {
+            key: "train_loss",
+            label: "Loss (train)",
+            best: "low",
+            show: Format.number,
             value: (r) => (r.summary ? r.summary.train_loss : last(r.metrics.loss)),
-            note: (r) => (r.summary ? "mean over the last epoch" : "of the last mini-batch") },
-        { key: "rate", label: "Samples a second", best: "high", show: (x) => Format.number(x, 3),
+            note: (r) => (r.summary ? "mean over the last epoch" : "of the last mini-batch")
+        },
+        {
+            key: "rate",
+            label: "Samples/s",
+            best: "high",
+            show: (x) => Format.number(x, 3),
             value: (r) => (r.summary ? r.summary.samples_per_s : last(r.metrics.samples_per_s)),
-            note: (r) => `${Format.whole(last(r.metrics.samples))} in ${Format.seconds(last(r.metrics.elapsed_s))}` },
-        { key: "speedup", label: "Speed-up", best: "high", several: true, show: (x) => `${Format.number(x, 3)}\u00d7`,
-            value: (r, first) => speedup(r, first) },
-        { key: "bubble", label: "Workers idle", best: "low", show: Format.percent, value: (r) => s(r).bubble && s(r).bubble.share,
-            note: (r) => `${Format.percent(s(r).bubble.fill_drain)} the schedule\u2019s own` },
-        { key: "memory", label: "Memory a worker", best: "low", show: Format.bytes, value: peak,
-            note: (r) => (s(r).n_workers > 1 ? `the largest of ${s(r).n_workers}` : "at its peak") },
-        { key: "traffic", label: "Sent a sample", best: "low", show: Format.bytes, value: traffic,
-            note: () => "between workers" },
-        { key: "batch_s", label: "Mini-batch took", best: "low", show: Format.seconds, value: (r) => s(r).measured_s_per_batch,
-            note: (r) => (Format.is(s(r).predicted_s_per_batch) ? `predicted ${Format.seconds(s(r).predicted_s_per_batch)}` : "") },
-        { key: "error", label: "Prediction off by", several: true, show: (x) => Format.signed(x, Format.percent),
-            value: (r) => s(r).prediction_error },
+            note: (r) => `${Format.whole(last(r.metrics.samples))} in ${
+                Format.seconds(last(r.metrics.elapsed_s))}`
+        },
+        {
+            key: "speedup",
+            label: "Speed\u2011up",
+            best: "high",
+            several: true,
+            show: (x) => (Format.is(x) ? `${Format.number(x, 3)}\u00d7` : Format.none),
+            value: (r, first) => speedup(r, first)
+        },
+        {
+            key: "bubble",
+            label: "Idle",
+            best: "low",
+            show: Format.percent,
+            value: (r) => s(r).bubble && s(r).bubble.share,
+            note: (r) => `of the workers\u2019 time; ${
+                Format.percent(s(r).bubble.fill_drain)} the schedule\u2019s own`
+        },
+        {
+            key: "memory",
+            label: "Memory",
+            best: "low",
+            show: Format.bytes,
+            value: peak,
+            note: (r) =>
+                (s(r).n_workers > 1 ? `of the largest of ${s(r).n_workers} workers`
+                                    : "of the worker, at its peak")
+        },
+        {
+            key: "traffic",
+            label: "Traffic",
+            best: "low",
+            show: Format.bytes,
+            value: traffic,
+            note: () => "a sample, between workers"
+        },
+        {
+            key: "batch_s",
+            label: "Mini-batch",
+            best: "low",
+            show: Format.seconds,
+            value: (r) => s(r).measured_s_per_batch,
+            note: (r) =>
+                (Format.is(s(r).predicted_s_per_batch)
+                     ? `predicted ${Format.seconds(s(r).predicted_s_per_batch)}`
+                     : "")
+        },
+        {
+            key: "error",
+            label: "Prediction error",
+            several: true,
+            show: (x) => Format.signed(x, Format.percent),
+            value: (r) => s(r).prediction_error
+        },
     ];
+
+    // For pictures that have runs of two clocks in them.
+    const label = (run) => (run.kind === "emulated" ? `${run.name} (emulated)` : run.name);
 
     function describe(run) {
         const x = s(run);
-        return [x.method, x.model && `${x.model} on ${x.data}`, layout(run),
-            run.n_steps && Format.plural(run.n_steps, "update")].filter(Boolean).join(" \u00b7 ");
+        return [
+            x.method, x.model && `${x.model} on ${x.data}`, layout(run),
+            run.summary && run.n_steps && Format.plural(run.n_steps, "update")
+        ].filter(Boolean)
+            .join(" \u00b7 ");
     }
 
-    return { seriesOf, swatch, figures, describe, layout, status, last };
+    return {label, seriesOf, swatch, figures, describe, layout, status, last};
 })();

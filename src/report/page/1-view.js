@@ -2,11 +2,11 @@
 // moved by wheel, fingers, mouse and keys, and drawing at most once a frame.
 const View = (() => {
     "use strict";
-    const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
+    const font = "12px system-ui, -apple-system, Roboto, 'Segoe UI', 'Liberation Sans', sans-serif";
 
     // A canvas that is drawn again when its width, the theme or its content changes.
     function canvas(attributes, height, draw) {
-        const node = Dom.el("canvas", { role: "img", tabindex: "0", ...attributes });
+        const node = Dom.el("canvas", {role: "img", tabindex: "0", ...attributes});
         let asked = false;
         const redraw = () => {
             if (asked) return;
@@ -33,14 +33,14 @@ const View = (() => {
                 redraw();
             }
         }).observe(node);
-        Dom.onTheme(redraw);
-        return { node, redraw };
+        Dom.onTheme(node, redraw);
+        return {node, redraw};
     }
 
     // The stretch [low, high] of [first, last] that is shown.
     class Stretch {
         constructor(first, last, least) {
-            Object.assign(this, { first, last, least, low: first, high: last });
+            Object.assign(this, {first, last, least, low: first, high: last});
         }
         set(low, high) {
             const width = Math.min(Math.max(high - low, this.least), this.last - this.first);
@@ -55,32 +55,38 @@ const View = (() => {
             const by = share * (this.high - this.low);
             this.set(this.low + by, this.high + by);
         }
-        all() {
-            this.set(this.first, this.last);
-        }
+        all() { this.set(this.first, this.last); }
     }
 
     // The wheel belongs to the page until the picture has been clicked or ctrl is held: who scrolls
     // past must not get stuck. area() gives {left, right} of the plot and the stretch to act upon.
     function zoomable(node, area, changed, home) {
         const at = (x) => {
-            const { left, right, stretch } = area();
+            const {left, right, stretch} = area();
             return stretch.low + ((x - left) / (right - left)) * (stretch.high - stretch.low);
         };
         node.addEventListener("wheel", (e) => {
             if (!(e.ctrlKey || document.activeElement === node)) return;
             e.preventDefault();
-            const { stretch } = area();
-            if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) stretch.move(e.deltaX / 800);
-            else stretch.zoom(Math.exp(Math.max(-240, Math.min(240, e.deltaY)) / 400), at(e.offsetX));
+            const {stretch} = area();
+            if (Math.abs(e.deltaX) > Math.abs(e.deltaY))
+                stretch.move(e.deltaX / 800);
+            else
+                stretch.zoom(
+                    Math.exp(Math.max(-240, Math.min(240, e.deltaY)) / 400), at(e.offsetX));
             changed();
-        }, { passive: false });
+        }, {passive: false});
         const keys = {
-            "+": () => area().stretch.zoom(0.6, middle()), "=": () => area().stretch.zoom(0.6, middle()),
-            "-": () => area().stretch.zoom(1 / 0.6, middle()), "_": () => area().stretch.zoom(1 / 0.6, middle()),
-            ArrowLeft: () => area().stretch.move(-0.2), ArrowRight: () => area().stretch.move(0.2),
-            Home: () => area().stretch.move(-1e9), End: () => area().stretch.move(1e9),
-            0: () => area().stretch.all(), Escape: home,
+            "+": () => area().stretch.zoom(0.6, middle()),
+            "=": () => area().stretch.zoom(0.6, middle()),
+            "-": () => area().stretch.zoom(1 / 0.6, middle()),
+            "_": () => area().stretch.zoom(1 / 0.6, middle()),
+            ArrowLeft: () => area().stretch.move(-0.2),
+            ArrowRight: () => area().stretch.move(0.2),
+            Home: () => area().stretch.move(-1e9),
+            End: () => area().stretch.move(1e9),
+            0: () => area().stretch.all(),
+            Escape: home,
         };
         const middle = () => (area().stretch.low + area().stretch.high) / 2;
         node.addEventListener("keydown", (e) => {
@@ -93,11 +99,11 @@ const View = (() => {
             home();
             changed();
         });
-        return { at };
+        return {at};
     }
 
     // One finger or the mouse drags: moved(dx from the start, event); two fingers pinch.
-    function draggable(node, { start, moved, end, pinch }) {
+    function draggable(node, {start, moved, end, pinch}) {
         const down = new Map();
         let distance = 0;
         const spread = () => {
@@ -108,8 +114,10 @@ const View = (() => {
             if (e.button) return;
             down.set(e.pointerId, e);
             node.setPointerCapture(e.pointerId);
-            if (down.size === 1) start(e);
-            else if (down.size === 2) distance = spread();
+            if (down.size === 1)
+                start(e);
+            else if (down.size === 2)
+                distance = spread();
         });
         node.addEventListener("pointermove", (e) => {
             if (!down.has(e.pointerId)) return;
@@ -119,7 +127,8 @@ const View = (() => {
                 const [a, b] = [...down.values()];
                 pinch(distance / now, (a.offsetX + b.offsetX) / 2);
                 distance = now;
-            } else if (down.size === 1) moved(e);
+            } else if (down.size === 1)
+                moved(e);
         });
         const up = (e) => {
             if (down.delete(e.pointerId) && !down.size) end(e);
@@ -128,25 +137,58 @@ const View = (() => {
         node.addEventListener("pointercancel", up);
     }
 
-    // Buttons for those without wheel or keys.
-    function zoomButtons(stretch, changed, home, homeText) {
-        const button = (text, label, act) => Dom.el("button", {
-            type: "button", "aria-label": label, title: label,
-            onclick: () => {
-                act();
-                changed();
+    // Makes a picture one that is dragged along its x axis. It has node, redraw, plot, stretch,
+    // home(), shown() (the stretch in words) and point(x, event) (says what is there, or false).
+    // Returns buttons for those without wheel or keys.
+    function panned(p) {
+        const {at} =
+            zoomable(p.node, () => ({...p.plot, stretch: p.stretch}), p.redraw, () => p.home());
+        let held = 0;
+        draggable(p.node, {
+            start: (e) => {
+                held = at(e.offsetX);
             },
-        }, text);
-        const middle = () => (stretch().low + stretch().high) / 2;
-        return [
-            button("+", "zoom in", () => stretch().zoom(0.6, middle())),
-            button("\u2212", "zoom out", () => stretch().zoom(1 / 0.6, middle())),
-            button("\u2190", "earlier", () => stretch().move(-0.5)),
-            button("\u2192", "later", () => stretch().move(0.5)),
-            button("Fit", "show all", () => stretch().all()),
-            homeText ? button(homeText, "as it was at first", home) : null,
+            moved: (e) => {
+                const by = held - at(e.offsetX);
+                p.stretch.set(p.stretch.low + by, p.stretch.high + by);
+                p.redraw();
+            },
+            end: () => {},
+            pinch: (factor, x) => {
+                p.stretch.zoom(factor, at(x));
+                p.redraw();
+            },
+        });
+        Dom.onPoint(p.node, (e) => {
+            if (e.offsetX < p.plot.left || !p.point(at(e.offsetX), e)) Dom.hideTip();
+        });
+        p.node.addEventListener("pointerleave", Dom.hideTip);
+        p.said = Dom.el("output", {class: "soft small"});
+        const middle = () => (p.stretch.low + p.stretch.high) / 2;
+        const buttons = [
+            ["+", "zoom in", () => p.stretch.zoom(0.6, middle())],
+            ["\u2212", "zoom out", () => p.stretch.zoom(1 / 0.6, middle())],
+            ["\u2190", "earlier", () => p.stretch.move(-0.5)],
+            ["\u2192", "later", () => p.stretch.move(0.5)],
+            ["Fit", "show all", () => p.stretch.all()],
+            ["Start", "as it was at first", () => p.home()]
         ];
+        return Dom.el(
+            "span", {class: "keypad"},
+            buttons.map(
+                ([text, label, act]) => Dom.el(
+                    "button", {
+                        type: "button",
+                        "aria-label": label,
+                        title: label,
+                        onclick: () => {
+                            act();
+                            p.redraw();
+                        },
+                    },
+                    text)),
+            p.said);
     }
 
-    return { canvas, Stretch, zoomable, draggable, zoomButtons };
+    return {canvas, Stretch, zoomable, draggable, panned};
 })();

@@ -1,36 +1,19 @@
 // curves.js -- lines over steps, samples or time: loss, accuracy, and what goes with them.
 //
-// All charts of the group share the x axis, the zoomed stretch of it and the crosshair. A point is a
-// mean over a stretch of mini-batches; the band is between the extremes in it.
+// All charts of the group share the x axis, the zoomed stretch of it and the crosshair. A point is
+// a mean over a stretch of mini-batches; the band is between the extremes in it.
 const Curves = (() => {
     "use strict";
-    const { el } = Dom;
-    const axes = {
-        step: { label: "updates", show: Format.whole, tick: Format.count },
-        samples: { label: "samples", show: Format.whole, tick: Format.count },
-        elapsed_s: { label: "time", show: (x) => Format.seconds(x), tick: (x) => Format.seconds(x) },
-    };
+    const {el} = Dom;
 
     /* --- lines out of runs --- */
 
-    // An exponential mean that does not lean towards its first value.
-    function smoothed(y, keep) {
-        if (!keep) return y;
-        let sum = 0;
-        let weight = 0;
-        return y.map((v) => {
-            if (!Format.is(v)) return v;
-            sum = keep * sum + (1 - keep) * v;
-            weight = keep * weight + (1 - keep);
-            return sum / weight;
-        });
-    }
-
     // Evaluations know their step and time; samples follow from the metrics around the step.
     function samplesAt(run, step) {
-        const { step: at, samples } = run.metrics;
-        const i = Math.max(0, at.findIndex((x) => x >= step));
+        const {step: at, samples} = run.metrics;
         if (!at.length) return null;
+        const found = at.findIndex((x) => x >= step);
+        const i = found < 0 ? at.length - 1 : found;
         if (i === 0 || at[i] === step) return (samples[i] / at[i]) * step;
         const share = (step - at[i - 1]) / (at[i] - at[i - 1]);
         return samples[i - 1] + share * (samples[i] - samples[i - 1]);
@@ -40,323 +23,90 @@ const Curves = (() => {
         const y = run.metrics[key];
         if (!y || !y.some(Format.is)) return null;
         const band = key === "loss" && run.metrics.loss_low;
-        return { run, x: run.metrics[x], y, low: band ? run.metrics.loss_low : null, high: band ? run.metrics.loss_high : null };
+        return {
+            run,
+            x: run.metrics[x],
+            y,
+            low: band ? run.metrics.loss_low : null,
+            high: band ? run.metrics.loss_high : null
+        };
     }
 
     function evaluation(run, key, x) {
         const y = run.eval && run.eval[key];
         if (!y || !y.some(Format.is)) return null;
-        const at = x === "samples" ? run.eval.step.map((step) => samplesAt(run, step)) : run.eval[x];
-        return { run, x: at, y, points: true };
+        const at =
+            x === "samples" ? run.eval.step.map((step) => samplesAt(run, step)) : run.eval[x];
+        return {run, x: at, y, points: true};
     }
 
     const charts = [
-        { title: "Loss", note: "training; dots: evaluation", big: true, smooth: true, scales: true, show: Format.number,
-            lines: (run, x) => [metric(run, "loss", x), evaluation(run, "loss", x)] },
-        { title: "Accuracy", note: "evaluation", big: true, show: (v) => Format.percent(v, 2), tick: (v) => Format.percent(v, 0),
-            lines: (run, x) => [evaluation(run, "accuracy", x)] },
-        { title: "Learning rate", note: "", show: Format.number, lines: (run, x) => [metric(run, "lr", x)] },
-        { title: "Throughput", note: "samples a second", smooth: true, show: (v) => Format.number(v, 3), zero: true,
-            lines: (run, x) => [metric(run, "samples_per_s", x)] },
-        { title: "Gradient norm", note: "whole gradient, before clipping", smooth: true, scales: true, show: Format.number,
-            lines: (run, x) => [metric(run, "grad_norm", x)] },
+        {
+            title: "Loss",
+            note: "training; dots: evaluation",
+            big: true,
+            smooth: true,
+            scales: true,
+            show: Format.number,
+            lines: (run, x) => [metric(run, "loss", x), evaluation(run, "loss", x)]
+        },
+        {
+            title: "Accuracy",
+            note: "evaluation",
+            big: true,
+            least: 0.02,
+            show: (v) => Format.percent(v, 2),
+            tick: (v, n, step) =>
+                Format.percent(v, Math.max(0, Math.ceil(-2 - Math.log10(step) - 1e-9))),
+            lines: (run, x) => [evaluation(run, "accuracy", x)]
+        },
+        {
+            title: "Learning rate",
+            note: "",
+            show: Format.number,
+            lines: (run, x) => [metric(run, "lr", x)]
+        },
+        {
+            title: "Throughput",
+            note: "samples a second",
+            smooth: true,
+            show: (v) => Format.number(v, 3),
+            tick: Format.number,
+            zero: true,
+            lines: (run, x) => [metric(run, "samples_per_s", x)]
+        },
+        {
+            title: "Gradient norm",
+            note: "before clipping",
+            smooth: true,
+            scales: true,
+            show: Format.number,
+            lines: (run, x) => [metric(run, "grad_norm", x)]
+        },
     ];
 
     const hasData = (chart, runs) => runs.some((run) => chart.lines(run, "step").some(Boolean));
-
-    /* --- one chart --- */
-
-    function extent(values) {
-        let low = Infinity;
-        let high = -Infinity;
-        for (const v of values) {
-            if (!Format.is(v)) continue;
-            if (v < low) low = v;
-            if (v > high) high = v;
-        }
-        return low <= high ? [low, high] : null;
-    }
-
-    class Chart {
-        constructor(group, spec) {
-            this.group = group;
-            this.spec = spec;
-            const { node, redraw } = View.canvas(
-                { class: "cross", "aria-label": `${spec.title} of all runs` },
-                (width) => (spec.big ? Math.min(340, Math.max(220, width * 0.56)) : 170),
-                (g, width, height) => this.draw(g, width, height));
-            this.node = node;
-            this.redraw = redraw;
-            this.plot = { left: 0, right: 1, top: 0, bottom: 1 };
-            this.selected = null;
-            this.listen();
-        }
-
-        listen() {
-            const { group, node } = this;
-            const { at } = View.zoomable(node, () => ({ ...this.plot, stretch: group.stretch }),
-                () => group.redraw(), () => group.stretch.all());
-            const clear = () => {
-                group.hover = null;
-                Dom.hideTip();
-                group.redraw();
-            };
-            node.addEventListener("pointermove", (e) => {
-                group.hover = at(e.offsetX);
-                this.tell(e);
-                group.redraw();
-            });
-            node.addEventListener("pointerleave", clear);
-            View.draggable(node, {
-                start: (e) => { this.selected = e.pointerType === "mouse" ? [e.offsetX, e.offsetX] : null; },
-                moved: (e) => { if (this.selected) this.selected[1] = e.offsetX; },
-                end: () => {
-                    const [a, b] = this.selected || [0, 0];
-                    this.selected = null;
-                    if (Math.abs(a - b) > 6) group.stretch.set(at(Math.min(a, b)), at(Math.max(a, b)));
-                    group.redraw();
-                },
-                pinch: (factor, x) => {
-                    group.stretch.zoom(factor, at(x));
-                    group.redraw();
-                },
-            });
-        }
-
-        lines() {
-            const { x, smooth } = this.group;
-            return this.group.runs.filter((run) => run.series.on)
-                .flatMap((run) => this.spec.lines(run, x)).filter(Boolean)
-                .map((line) => ({ ...line, shown: line.points || !this.spec.smooth ? line.y : smoothed(line.y, smooth) }));
-        }
-
-        // Of what is seen, so that a zoom shows more and not the same flattened.
-        range(lines, log) {
-            const { low, high } = this.group.stretch;
-            const seen = lines.flatMap((l) => l.shown.filter((v, i) => l.x[i] >= low && l.x[i] <= high && (!log || v > 0)));
-            let [bottom, top] = extent(seen) || extent(lines.flatMap((l) => l.shown)) || [0, 1];
-            if (log) return [Math.max(bottom, 1e-12) / 1.08, Math.max(top, 1e-12) * 1.08];
-            if (this.spec.zero) bottom = Math.min(0, bottom);
-            const pad = (top - bottom || Math.abs(top) || 1) * 0.05;
-            return [this.spec.zero && bottom === 0 ? 0 : bottom - pad, top + pad];
-        }
-
-        draw(g, width, height) {
-            const { group, spec } = this;
-            const lines = this.lines();
-            const log = group.log && spec.scales;
-            const [bottom, top] = this.range(lines, log);
-            const labels = spec.big && width > 480 && group.series.length > 1 && group.series.filter((s) => s.on).length <= 10;
-            const plot = { left: 54, right: width - (labels ? 104 : 10), top: 8, bottom: height - 34 };
-            this.plot = plot;
-            const { low, high } = group.stretch;
-            const toX = (v) => plot.left + ((v - low) / (high - low || 1)) * (plot.right - plot.left);
-            const scale = log ? (v) => Math.log(v / bottom) / Math.log(top / bottom) : (v) => (v - bottom) / (top - bottom);
-            const toY = (v) => plot.bottom - scale(v) * (plot.bottom - plot.top);
-            this.drawAxes(g, plot, toX, toY, log ? Format.logTicks(bottom, top, 5) : Format.ticks(bottom, top, spec.big ? 5 : 3));
-            g.save();
-            g.beginPath();
-            g.rect(plot.left, plot.top - 2, plot.right - plot.left, plot.bottom - plot.top + 4);
-            g.clip();
-            for (const line of lines) this.drawBand(g, line, toX, toY, log);
-            for (const line of lines) this.drawLine(g, line, toX, toY, log);
-            this.drawCross(g, plot, lines, toX, toY);
-            g.restore();
-            if (labels) this.drawNames(g, plot, lines, toX, toY);
-        }
-
-        drawAxes(g, plot, toX, toY, yTicks) {
-            const axis = axes[this.group.x];
-            const { low, high } = this.group.stretch;
-            g.strokeStyle = Dom.css("grid");
-            g.fillStyle = Dom.css("soft");
-            g.lineWidth = 1;
-            g.textAlign = "right";
-            g.textBaseline = "middle";
-            const show = this.spec.tick || this.spec.show;
-            for (const v of yTicks) {
-                const y = Math.round(toY(v)) + 0.5;
-                g.beginPath();
-                g.moveTo(plot.left, y);
-                g.lineTo(plot.right, y);
-                g.stroke();
-                g.fillText(show(v), plot.left - 7, y);
-            }
-            g.textAlign = "center";
-            g.textBaseline = "top";
-            for (const v of Format.ticks(low, high, Math.max(2, (plot.right - plot.left) / 90))) {
-                const x = toX(v);
-                const half = g.measureText(axis.tick(v)).width / 2;
-                if (x - half > plot.left - 20 && x + half < plot.right + 10) g.fillText(axis.tick(v), x, plot.bottom + 5);
-            }
-            g.fillStyle = Dom.css("faint");
-            g.fillText(axis.label, (plot.left + plot.right) / 2, plot.bottom + 19);
-            g.strokeStyle = Dom.css("line");
-            g.strokeRect(plot.left + 0.5, plot.bottom + 0.5, plot.right - plot.left, 0);
-        }
-
-        drawBand(g, line, toX, toY, log) {
-            // With many runs the bands would hide the lines.
-            if (!line.low || this.group.runs.filter((r) => r.series.on).length > 4) return;
-            g.fillStyle = Dom.css(line.run.series.color);
-            g.globalAlpha = 0.16;
-            g.beginPath();
-            const usable = (v) => Format.is(v) && (!log || v > 0);
-            line.x.forEach((x, i) => { if (usable(line.high[i])) g.lineTo(toX(x), toY(line.high[i])); });
-            for (let i = line.x.length - 1; i >= 0; i--) {
-                if (usable(line.low[i])) g.lineTo(toX(line.x[i]), toY(line.low[i]));
-            }
-            g.fill();
-            g.globalAlpha = 1;
-        }
-
-        drawLine(g, line, toX, toY, log) {
-            const { color, dash } = line.run.series;
-            const aside = this.group.pointed && this.group.pointed !== line.run.series;
-            g.strokeStyle = g.fillStyle = Dom.css(color);
-            g.globalAlpha = aside ? 0.18 : 1;
-            const trace = (values) => {
-                g.beginPath();
-                let pen = false;
-                values.forEach((v, i) => {
-                    const ok = Format.is(v) && (!log || v > 0);
-                    if (ok && pen) g.lineTo(toX(line.x[i]), toY(v));
-                    else if (ok) g.moveTo(toX(line.x[i]), toY(v));
-                    pen = ok;
-                });
-                g.stroke();
-            };
-            // What was smoothed away stays visible, where there is room for it.
-            if (line.shown !== line.y && this.group.runs.length <= 2) {
-                g.lineWidth = 1;
-                g.globalAlpha *= 0.3;
-                trace(line.y);
-                g.globalAlpha = aside ? 0.18 : 1;
-            }
-            g.lineWidth = line.points ? 1.4 : 1.9;
-            g.lineJoin = "round";
-            const alone = this.spec.big && line.points && this.spec.smooth; // dots beside the training's line
-            if (!alone) {
-                g.setLineDash(dash);
-                trace(line.shown);
-                g.setLineDash([]);
-            }
-            if (line.points && line.x.length <= 60) line.y.forEach((v, i) => {
-                if (Format.is(v) && (!log || v > 0)) dot(g, line.run.series.index, toX(line.x[i]), toY(v));
-            });
-            g.globalAlpha = 1;
-        }
-
-        drawCross(g, plot, lines, toX, toY) {
-            const { hover } = this.group;
-            if (this.selected) {
-                g.fillStyle = Dom.css("accent");
-                g.globalAlpha = 0.16;
-                g.fillRect(Math.min(...this.selected), plot.top, Math.abs(this.selected[0] - this.selected[1]), plot.bottom - plot.top);
-                g.globalAlpha = 1;
-            }
-            if (hover === null) return;
-            g.strokeStyle = Dom.css("faint");
-            g.lineWidth = 1;
-            g.beginPath();
-            g.moveTo(toX(hover), plot.top);
-            g.lineTo(toX(hover), plot.bottom);
-            g.stroke();
-            for (const line of lines) {
-                const i = nearest(line.x, hover);
-                if (i < 0 || line.points || !Format.is(line.shown[i])) continue;
-                g.fillStyle = Dom.css(line.run.series.color);
-                g.beginPath();
-                g.arc(toX(line.x[i]), toY(line.shown[i]), 3.5, 0, 7);
-                g.fill();
-            }
-        }
-
-        // Names at the ends of the lines, pushed apart: no looking up of colours.
-        drawNames(g, plot, lines, toX, toY) {
-            const ends = new Map();
-            for (const line of lines) {
-                let i = line.x.length - 1;
-                while (i >= 0 && !(Format.is(line.shown[i]) && line.x[i] <= this.group.stretch.high)) i--;
-                if (i >= 0 && (!line.points || !ends.has(line.run.series))) ends.set(line.run.series, toY(line.shown[i]));
-            }
-            const rows = [...ends].filter(([, y]) => Format.is(y)).sort((a, b) => a[1] - b[1]);
-            rows.forEach((row, i) => { row[1] = Math.max(row[1], plot.top + 6, i ? rows[i - 1][1] + 14 : 0); });
-            for (let i = rows.length - 1; i >= 0; i--) {
-                rows[i][1] = Math.min(rows[i][1], plot.bottom - 4, i + 1 < rows.length ? rows[i + 1][1] - 14 : Infinity);
-            }
-            g.textAlign = "left";
-            g.textBaseline = "middle";
-            for (const [series, y] of rows) {
-                g.fillStyle = Dom.css(series.color);
-                g.globalAlpha = this.group.pointed && this.group.pointed !== series ? 0.3 : 1;
-                g.fillText(cut(g, series.name, 96), plot.right + 7, y);
-            }
-            g.globalAlpha = 1;
-        }
-
-        tell(e) {
-            const lines = this.lines();
-            const rows = [];
-            for (const line of lines) {
-                const i = nearest(line.x, this.group.hover);
-                if (i < 0 || !Format.is(line.y[i])) continue;
-                const at = line.points ? ` (evaluation at ${axes[this.group.x].show(line.x[i])})` : "";
-                const mean = line.shown !== line.y ? `${this.spec.show(line.shown[i])} (raw ${this.spec.show(line.y[i])})` : this.spec.show(line.y[i]);
-                if (rows.length < 14) rows.push([line.run.name + at, mean, Model.swatch(line.run.series)]);
-            }
-            const { hover, x } = this.group;
-            Dom.showTip(e.clientX, e.clientY, `${this.spec.title} at ${axes[x].show(Math.max(0, hover))} ${x === "elapsed_s" ? "" : axes[x].label}`, rows);
-        }
-    }
-
-    // A shape for each series, so that dots differ without colour.
-    function dot(g, index, x, y) {
-        const r = 3.4;
-        g.beginPath();
-        if (index % 4 === 0) g.arc(x, y, r, 0, 7);
-        else if (index % 4 === 1) g.rect(x - r + 0.4, y - r + 0.4, 2 * r - 0.8, 2 * r - 0.8);
-        else {
-            const up = index % 4 === 2 ? 1 : -1;
-            g.moveTo(x, y - up * (r + 0.8));
-            g.lineTo(x + r + 0.6, y + up * r);
-            g.lineTo(x - r - 0.6, y + up * r);
-            g.closePath();
-        }
-        g.fill();
-        g.lineWidth = 1;
-        g.save();
-        g.strokeStyle = Dom.css("card");
-        g.stroke();
-        g.restore();
-    }
-
-    function cut(g, text, room) {
-        if (g.measureText(text).width <= room) return text;
-        let n = text.length;
-        while (n > 1 && g.measureText(`${text.slice(0, n)}\u2026`).width > room) n--;
-        return `${text.slice(0, n)}\u2026`;
-    }
-
-    function nearest(xs, x) {
-        let low = 0;
-        let high = xs.length - 1;
-        if (high < 0) return -1;
-        while (high - low > 1) {
-            const mid = (low + high) >> 1;
-            if (xs[mid] < x) low = mid;
-            else high = mid;
-        }
-        return Math.abs(xs[low] - x) <= Math.abs(xs[high] - x) ? low : high;
-    }
 
     /* --- the section --- */
 
     class Group {
         constructor(runs, series) {
-            Object.assign(this, { runs, series, x: "step", log: false, smooth: 0.6, hover: null, pointed: null });
+            Object.assign(
+                this,
+                {runs, series, x: "step", log: false, smooth: 0.6, hover: null, pointed: null});
             this.charts = charts.filter((c) => hasData(c, runs)).map((c) => new Chart(this, c));
-            this.stretch = new View.Stretch(0, 1, 1e-9);
+            this.stretch = null;
+            this.reset =
+                el("button", {
+                    type: "button",
+                    class: "reset",
+                    disabled: true,
+                    onclick: () => {
+                        this.stretch.all();
+                        this.redraw();
+                    }
+                },
+                   "Reset zoom");
             this.refit();
         }
         // All of the chosen axis; while a run goes on its end moves.
@@ -365,71 +115,100 @@ const Curves = (() => {
             const end = Math.max(...ends, this.x === "elapsed_s" ? 1e-3 : 1);
             this.stretch = new View.Stretch(0, end, end / 1e4);
         }
+        whole() {
+            return this.stretch.low === this.stretch.first &&
+                this.stretch.high === this.stretch.last;
+        }
         redraw() {
+            this.reset.disabled = this.whole();
             this.charts.forEach((chart) => chart.redraw());
         }
     }
 
     function legend(group) {
-        return el("div", { class: "legend", "aria-label": "runs; click to hide or show" }, group.series.map((series) => {
-            const button = el("button", { type: "button", "aria-pressed": "true", title: "click: hide or show; double-click: only this one" },
-                Model.swatch(series), series.name);
-            const press = () => group.series.forEach((s, i) =>
-                button.parentNode.children[i].setAttribute("aria-pressed", String(s.on)));
-            button.addEventListener("click", () => {
-                series.on = !series.on;
-                press();
-                group.redraw();
-            });
-            button.addEventListener("dblclick", () => {
-                const alone = group.series.every((s) => s.on === (s === series));
-                group.series.forEach((s) => { s.on = alone || s === series; });
-                press();
-                group.redraw();
-            });
-            for (const [event, who] of [["pointerenter", series], ["pointerleave", null], ["focus", series], ["blur", null]]) {
-                button.addEventListener(event, () => {
-                    group.pointed = group.series.length > 1 ? who : null;
+        return el(
+            "div", {class: "legend", "aria-label": "runs; click to hide or show"},
+            group.series.map((series) => {
+                const button =
+                    el("button", {
+                        type: "button",
+                        "aria-pressed": "true",
+                        title: "click: hide or show; double-click: only this one"
+                    },
+                       Model.swatch(series), series.name);
+                const press = () => group.series.forEach(
+                    (s, i) =>
+                        button.parentNode.children[i].setAttribute("aria-pressed", String(s.on)));
+                button.addEventListener("click", () => {
+                    series.on = !series.on;
+                    press();
                     group.redraw();
                 });
-            }
-            return button;
-        }));
+                button.addEventListener("dblclick", () => {
+                    const alone = group.series.every((s) => s.on === (s === series));
+                    group.series.forEach((s) => {
+                        s.on = alone || s === series;
+                    });
+                    press();
+                    group.redraw();
+                });
+                for (const [event, who] of [
+                         ["pointerenter", series], ["pointerleave", null], ["focus", series],
+                         ["blur", null]]) {
+                    button.addEventListener(event, () => {
+                        group.pointed = group.series.length > 1 ? who : null;
+                        group.redraw();
+                    });
+                }
+                return button;
+            }));
     }
 
     function section(runs, series) {
         const group = new Group(runs, series);
         if (!group.charts.length) return null;
-        const smooth = el("input", { type: "range", min: "0", max: "0.98", step: "0.02", value: String(group.smooth), "aria-label": "smoothing",
+        const smooth = el("input", {
+            type: "range",
+            min: "0",
+            max: "0.98",
+            step: "0.02",
+            value: String(group.smooth),
+            "aria-label": "smoothing",
             oninput: (e) => {
                 group.smooth = Number(e.target.value);
                 group.redraw();
-            } });
-        const tools = el("div", { class: "tools" },
-            Dom.choice("over", [["step", "updates"], ["samples", "samples"], ["elapsed_s", "time"]], "step", (x) => {
-                group.x = x;
-                group.refit();
-                group.redraw();
-            }),
-            Dom.choice("scale", [[false, "linear"], [true, "log"]], false, (log) => {
-                group.log = log;
-                group.redraw();
-            }),
-            el("label", { class: "choice" }, "smoothing", smooth),
-            el("button", { type: "button", onclick: () => {
-                group.stretch.all();
-                group.redraw();
-            } }, "Reset zoom"));
-        const card = (chart) => el("div", { class: "card" },
-            el("div", { class: "title" }, chart.spec.title, chart.spec.note ? el("span", { class: "soft" }, ` \u2013 ${chart.spec.note}`) : null), chart.node);
+            }
+        });
+        const tools =
+            el("div", {class: "tools"},
+               Dom.choice(
+                   "over", [["step", "updates"], ["samples", "samples"], ["elapsed_s", "time"]],
+                   "step",
+                   (x) => {
+                       group.x = x;
+                       group.refit();
+                       group.redraw();
+                   }),
+               Dom.choice("scale", [[false, "linear"], [true, "log"]], false, (log) => {
+                   group.log = log;
+                   group.redraw();
+               }), el("label", {class: "choice"}, "smoothing", smooth), group.reset);
+        const card = (chart) => el(
+            "div", {class: "card"},
+            el("div", {class: "title"}, chart.spec.title,
+               chart.spec.note ? el("span", {class: "soft"}, ` \u2013 ${chart.spec.note}`) : null),
+            chart.node);
         const big = group.charts.filter((c) => c.spec.big);
         const little = group.charts.filter((c) => !c.spec.big);
-        const node = el("section", { id: "curves" }, el("h2", {}, "Learning"),
-            el("p", {}, "How loss and accuracy came along. Drag to zoom in, double-click to see all again."),
+        const node = el(
+            "section", {id: "curves"}, el("h2", {}, "Learning"),
+            el("p", {},
+               "How loss and accuracy came along. Drag to zoom in, double-click to see all again."),
             tools, series.length > 1 ? legend(group) : null,
-            el("div", { class: "two" }, big.map(card)), little.length ? el("div", { class: "three" }, little.map(card)) : null);
-        return { node, group };
+            el("div", {class: "two"}, big.map(card)),
+            little.length ? el("div", {class: "three"}, little.map(card)) : null);
+        return {node, group};
     }
 
-    return { section };
+    return {section};
 })();

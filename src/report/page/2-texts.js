@@ -1,34 +1,44 @@
 // texts.js -- what is read rather than looked at: plan, configuration, environment, files.
 const Texts = (() => {
     "use strict";
-    const { el } = Dom;
+    const {el} = Dom;
 
     // clipboard is there for secure pages only, and a file may not be one: select instead.
     function copy(pre, button) {
         const done = () => {
             button.textContent = "Copied";
-            setTimeout(() => { button.textContent = "Copy"; }, 1500);
+            setTimeout(() => {
+                button.textContent = "Copy";
+            }, 1500);
         };
         const select = () => {
             getSelection().selectAllChildren(pre);
             button.textContent = "Selected";
         };
-        if (navigator.clipboard) navigator.clipboard.writeText(pre.textContent).then(done, select);
-        else select();
+        if (navigator.clipboard)
+            navigator.clipboard.writeText(pre.textContent).then(done, select);
+        else
+            select();
     }
 
     function copyable(text) {
-        const pre = el("pre", { tabindex: "0" }, text);
-        const button = el("button", { type: "button", onclick: () => copy(pre, button) }, "Copy");
-        return el("div", { class: "copied" }, pre, button);
+        const pre = el("pre", {tabindex: "0"}, text);
+        const button = el("button", {type: "button", onclick: () => copy(pre, button)}, "Copy");
+        return el("div", {class: "copied"}, pre, button);
     }
 
     // Objects become rows of "outer inner"; names of keys are words already.
     function flat(value, name = "") {
         if (value === null || value === undefined) return [];
         if (typeof value !== "object") return [[name, String(value)]];
-        if (Array.isArray(value)) return [[name, value.map((v) => (typeof v === "object" ? JSON.stringify(v) : v)).join(", ")]];
-        return Object.entries(value).flatMap(([k, v]) => flat(v, `${name} ${k.replace(/_/g, " ")}`.trim()));
+        if (Array.isArray(value))
+            return [
+                [name, value.map((v) => (typeof v === "object" ? JSON.stringify(v) : v)).join(", ")]
+            ];
+        return Object.entries(value).flatMap(([k, v]) => {
+            if (k.endsWith("_bytes")) return flat(Format.bytes(v), k.replace(/_bytes$/, ""));
+            return flat(v, `${name} ${k.replace(/_/g, " ")}`.trim());
+        });
     }
 
     function list(rows) {
@@ -37,39 +47,75 @@ const Texts = (() => {
 
     function plan(run) {
         if (!run.plan) return null;
-        return el("section", { id: "plan" }, el("h2", {}, "The plan, and why"),
-            el("p", {}, "What the planner chose for this model on that cluster, in its own words."), copyable(run.plan));
+        return el(
+            "section", {id: "plan"}, el("h2", {}, "The plan, and why"),
+            el("p", {}, "What the planner chose for this model on that cluster, in its own words."),
+            copyable(run.plan));
     }
 
     function config(run) {
         if (!run.config) return null;
-        return el("section", { id: "config" }, el("h2", {}, "Configuration"),
-            el("p", {}, "Every key with its value. Saved as a file it is a config: forerun train FILE repeats the run."), copyable(run.config));
+        return el(
+            "section", {id: "config"}, el("h2", {}, "Configuration"),
+            el("p", {},
+               "Every key with its value. Saved as a file it is a config: " +
+                   "forerun train FILE repeats the run."),
+            copyable(run.config));
+    }
+
+    function emulated({cluster, file, devices, scale, late}) {
+        return [
+            ["emulated cluster", cluster && `${cluster} (${file})`],
+            ["emulated devices", devices && devices.join(", ")],
+            ["an emulated second took", scale && Format.seconds(scale)],
+            ["instructions were late by", Format.is(late) ? Format.percent(late) : null]
+        ];
     }
 
     function environment(run) {
         const x = run.summary;
         if (!x) return null;
-        const rows = [...flat(x.environment), ["backend", x.backend], ["transport", x.transport],
+        const rows = [
+            ...flat(x.environment), ["backend", x.backend], ["transport", x.transport],
             ["processes", x.processes && String(x.processes)], ["optimizer", x.optimizer],
-            ["parameters", x.parameters && Format.whole(x.parameters)], ["seed", Format.is(x.seed) ? String(x.seed) : null],
-            ["memory of the process, peak", x.peak_resident_bytes && Format.bytes(x.peak_resident_bytes)],
-            ["processor time taken by the host", Format.is(x.stolen) && x.stolen > 0 ? Format.percent(x.stolen) : null],
-            ["weights, SHA-256", x.weights_sha256], ...flat(x.emulated, "emulated"), ["forerun", x.forerun]];
-        return el("section", { id: "environment" }, el("h2", {}, "Environment"), el("p", {}, "Where the run took place, and on what."),
-            el("div", { class: "card" }, list(rows.filter(([, value]) => value))));
+            ["parameters", x.parameters && Format.whole(x.parameters)],
+            ["seed", Format.is(x.seed) ? String(x.seed) : null],
+            [
+                "memory of the process, peak",
+                x.peak_resident_bytes && Format.bytes(x.peak_resident_bytes)
+            ],
+            [
+                "processor time taken by the host",
+                Format.is(x.stolen) && x.stolen > 0 ? Format.percent(x.stolen) : null
+            ],
+            ["weights, SHA-256", x.weights_sha256], ...emulated(x.emulated || {}),
+            ["forerun", x.forerun]
+        ];
+        return el(
+            "section", {id: "environment"}, el("h2", {}, "Environment"),
+            el("p", {}, "Where the run took place, and on what."),
+            el("div", {class: "card"}, list(rows.filter(([, value]) => value))));
     }
 
-    const files = [["report.html", "this page, of the one run"], ["summary.json", "what the run was and what came out"],
-        ["metrics.jsonl", "one line a mini-batch"], ["metrics.csv", "the same as a table"], ["trace.json", "the timeline, for ui.perfetto.dev"],
-        ["events.out.tfevents.*", "curves, for TensorBoard"], ["config.yaml", "the configuration above"],
-        ["checkpoint/step-N/", "weights and optimizer as safetensors: resume, evaluate, go on elsewhere"]];
+    const files = [
+        ["report.html", "this page, of the one run"],
+        ["summary.json", "what the run was and what came out"],
+        ["metrics.jsonl", "one line a mini-batch"], ["metrics.csv", "the same as a table"],
+        ["trace.json", "the timeline, for ui.perfetto.dev"],
+        ["events.out.tfevents.*", "curves, for TensorBoard"],
+        ["config.yaml", "the configuration above"],
+        [
+            "checkpoint/step-N/",
+            "weights and optimizer as safetensors: resume, evaluate, go on elsewhere"
+        ]
+    ];
 
     function folder(run) {
-        return el("section", { id: "files" }, el("h2", {}, "Files"),
+        return el(
+            "section", {id: "files"}, el("h2", {}, "Files"),
             el("p", {}, "What a run leaves in its folder, ", el("code", {}, run.folder), "."),
-            el("div", { class: "card" }, list(files)));
+            el("div", {class: "card"}, list(files)));
     }
 
-    return { plan, config, environment, folder };
+    return {plan, config, environment, folder};
 })();

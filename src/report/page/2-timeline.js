@@ -5,49 +5,55 @@
 // columns.
 const Timeline = (() => {
     "use strict";
-    const { el } = Dom;
-    const START = 0, LENGTH = 1, ACTION = 2, WAIT = 3, STAGE = 4, BATCH = 5, MICRO = 6, VERSION = 7, AHEAD = 8;
+    const {el} = Dom;
+    const START = 0, LENGTH = 1, ACTION = 2, WAIT = 3, STAGE = 4, BATCH = 5, MICRO = 6, VERSION = 7,
+          AHEAD = 8;
 
-    // How an action looks and what it is called; transfers are low, since they overlap with nothing.
+    // How an action looks and what it is called; transfers are low, since they overlap with
+    // nothing.
     const looks = {
-        F: { color: "forward", name: "forward" },
-        B: { color: "backward", name: "backward" },
-        I: { color: "backward", name: "backward, gradients of inputs" },
-        W: { color: "weight", name: "backward, gradients of weights" },
-        STEP: { color: "step", name: "update of the weights" },
-        REDUCE: { color: "reduce", name: "sum between workers", low: true },
-        sum: { color: "reduce", name: "sum between workers", low: true },
-        SEND_F: { color: "transfer", name: "send of a forward", low: true },
-        RECV_F: { color: "transfer", name: "receipt of a forward", low: true },
-        SEND_B: { color: "transfer", name: "send of a backward", low: true },
-        RECV_B: { color: "transfer", name: "receipt of a backward", low: true },
+        F: {color: "forward", name: "forward"},
+        B: {color: "backward", name: "backward"},
+        I: {color: "backward", name: "backward, gradients of inputs"},
+        W: {color: "weight", name: "backward, gradients of weights"},
+        STEP: {color: "step", name: "update of the weights"},
+        REDUCE: {color: "reduce", name: "sum between workers", low: true},
+        sum: {color: "reduce", name: "sum between workers", low: true},
+        SEND_F: {color: "transfer", name: "send of a forward", low: true},
+        RECV_F: {color: "transfer", name: "receipt of a forward", low: true},
+        SEND_B: {color: "transfer", name: "send of a backward", low: true},
+        RECV_B: {color: "transfer", name: "receipt of a backward", low: true},
     };
-    const keys = [["F", "forward"], ["B", "backward"], ["I", "backward (inputs)"], ["W", "backward (weights)"], ["STEP", "update"],
-        ["REDUCE", "sum between workers"], ["SEND_F", "transfer"]];
+    const keys = [
+        ["F", "forward"], ["B", "backward"], ["I", "backward (inputs)"],
+        ["W", "backward (weights)"], ["STEP", "update"], ["REDUCE", "sum between workers"],
+        ["SEND_F", "transfer"]
+    ];
 
     class Picture {
-        constructor(timeline, emulated) {
+        constructor(timeline) {
             this.timeline = timeline;
-            this.look = timeline.actions.map((a) => looks[a] || { color: "transfer", name: a, low: true });
+            this.look =
+                timeline.actions.map((a) => looks[a] || {color: "transfer", name: a, low: true});
             this.rows = timeline.workers.length;
-            this.emulated = emulated;
             let end = 1;
             for (const w of timeline.workers) {
                 for (const e of w.events) end = Math.max(end, e[START] + e[LENGTH]);
             }
             this.stretch = new View.Stretch(0, end, Math.min(end, 20));
-            this.home();
-            const { node, redraw } = View.canvas({ class: "grab", "aria-label": this.describe() },
+            const {node, redraw} = View.canvas(
+                {class: "grab", "aria-label": this.describe()},
                 (width) => this.rowHeight(width) * this.rows + 30, (g, w, h) => this.draw(g, w, h));
             this.node = node;
             this.redraw = redraw;
-            this.plot = { left: 0, right: 1 };
-            this.listen();
+            this.plot = {left: 0, right: 1};
+            this.keypad = View.panned(this);
         }
 
         describe() {
             const n = this.timeline.workers.reduce((sum, w) => sum + w.events.length, 0);
-            return `Timeline of ${Format.plural(this.rows, "worker")}, ${Format.whole(n)} slices; keys: plus, minus, arrows, 0`;
+            return `Timeline of ${Format.plural(this.rows, "worker")}, ${
+                Format.whole(n)} slices; keys: plus, minus, arrows, 0`;
         }
 
         rowHeight(width) {
@@ -55,37 +61,28 @@ const Timeline = (() => {
             return width < 500 ? Math.min(roomy, 26) : roomy;
         }
 
-        // Filling the pipeline and some mini-batches: as far as about forty passes of a worker go.
+        // Filling the pipeline and some mini-batches: as many passes as there is room for.
         home() {
+            this.placed = true;
+            const n = Math.max(12, Math.min(48, Math.round(this.node.clientWidth / 26)));
             const passes = (w) => w.events.filter((e) => !e[WAIT] && !this.look[e[ACTION]].low);
-            const ends = this.timeline.workers.map(passes).filter((p) => p.length)
-                .map((p) => p[Math.min(p.length, 40) - 1]).map((e) => e[START] + e[LENGTH]);
+            const ends = this.timeline.workers.map(passes)
+                             .filter((p) => p.length)
+                             .map((p) => p[Math.min(p.length, n) - 1])
+                             .map((e) => e[START] + e[LENGTH]);
             this.stretch.set(0, ends.length ? Math.max(...ends) : this.stretch.last);
         }
 
-        listen() {
-            const { node } = this;
-            const { at } = View.zoomable(node, () => ({ ...this.plot, stretch: this.stretch }), this.redraw, () => this.home());
-            let held = 0;
-            View.draggable(node, {
-                start: (e) => { held = at(e.offsetX); },
-                moved: (e) => {
-                    const by = held - at(e.offsetX);
-                    this.stretch.set(this.stretch.low + by, this.stretch.high + by);
-                    this.redraw();
-                },
-                end: () => {},
-                pinch: (factor, x) => {
-                    this.stretch.zoom(factor, at(x));
-                    this.redraw();
-                },
-            });
-            node.addEventListener("pointermove", (e) => {
-                const found = this.find(at(e.offsetX), e.offsetX, e.offsetY);
-                if (found) this.tell(e, found);
-                else Dom.hideTip();
-            });
-            node.addEventListener("pointerleave", Dom.hideTip);
+        point(t, event) {
+            const found = this.find(t, event.offsetY);
+            if (found) this.tell(event, found);
+            return found;
+        }
+
+        shown() {
+            const show = (t) => Format.seconds(t / 1e6, 4);
+            const {low, high, last} = this.stretch;
+            return `${show(low)} to ${show(high)} of ${show(last)}`;
         }
 
         // The first event of the worker that ends behind t.
@@ -94,17 +91,20 @@ const Timeline = (() => {
             let high = events.length;
             while (low < high) {
                 const mid = (low + high) >> 1;
-                if (events[mid][START] + events[mid][LENGTH] < t) low = mid + 1;
-                else high = mid;
+                if (events[mid][START] + events[mid][LENGTH] < t)
+                    low = mid + 1;
+                else
+                    high = mid;
             }
             return low;
         }
 
         draw(g, width, height) {
-            const { stretch, timeline } = this;
+            if (!this.placed) this.home();
+            const {stretch, timeline} = this;
             const names = timeline.workers.map((w) => this.rowName(w.name, width));
             const wide = Math.max(...names.map((n) => g.measureText(n).width));
-            this.plot = { left: Math.ceil(wide) + 12, right: width - 6 };
+            this.plot = {left: Math.ceil(wide) + 12, right: width - 6};
             const tall = this.rowHeight(width);
             this.scale = (this.plot.right - this.plot.left) / (stretch.high - stretch.low);
             this.colors = this.look.map((l) => Dom.css(l.color));
@@ -114,7 +114,10 @@ const Timeline = (() => {
             g.textBaseline = "middle";
             g.textAlign = "right";
             g.fillStyle = Dom.css("soft");
-            names.forEach((name, i) => { if (tall >= 12) g.fillText(name, this.plot.left - 8, i * tall + tall / 2); });
+            g.save();
+            if (tall < 14) g.font = g.font.replace(/^[0-9]+/, "10");
+            names.forEach((name, i) => g.fillText(name, this.plot.left - 8, i * tall + tall / 2));
+            g.restore();
             g.save();
             g.beginPath();
             g.rect(this.plot.left, 0, this.plot.right - this.plot.left, tall * this.rows);
@@ -122,14 +125,18 @@ const Timeline = (() => {
             g.textAlign = "center";
             timeline.workers.forEach((w, i) => this.drawRow(g, w.events, i * tall + 1, tall - 2));
             g.restore();
+            this.said.textContent = this.shown();
         }
 
         rowName(name, width) {
-            return width < 620 ? name.replace(/worker /, "w").replace(/, stages? /, " s").replace(/, replica /, " r") : name;
+            return width < 620 ? name.replace(/worker /, "w")
+                                     .replace(/, stages? /, " s")
+                                     .replace(/, replica /, " r")
+                               : name;
         }
 
         drawAxis(g, height, tall) {
-            const { low, high } = this.stretch;
+            const {low, high} = this.stretch;
             const bottom = tall * this.rows;
             g.strokeStyle = Dom.css("grid");
             g.fillStyle = Dom.css("soft");
@@ -147,12 +154,10 @@ const Timeline = (() => {
             }
         }
 
-        toX(t) {
-            return this.plot.left + (t - this.stretch.low) * this.scale;
-        }
+        toX(t) { return this.plot.left + (t - this.stretch.low) * this.scale; }
 
         drawRow(g, events, y, tall) {
-            let covered = -1; // column that a slice below a pixel has filled already
+            let covered = -1;  // column that a slice below a pixel has filled already
             for (let i = this.firstAt(events, this.stretch.low); i < events.length; i++) {
                 const e = events[i];
                 if (e[START] > this.stretch.high) break;
@@ -175,10 +180,12 @@ const Timeline = (() => {
                 return;
             }
             g.fillStyle = this.colors[e[ACTION]];
-            // Every other mini-batch is paler: where one ends and the next begins is seen.
-            g.globalAlpha = !look.low && e[BATCH] % 2 ? 0.62 : 1;
-            if (look.low) g.fillRect(x, y + tall * 0.3, wide, tall * 0.4);
-            else g.fillRect(x, y, wide > 3 ? wide - 0.8 : wide, tall);
+            // Every other mini-batch is fainter: where one ends and the next begins is seen.
+            g.globalAlpha = !look.low && e[BATCH] % 2 ? 0.7 : 1;
+            if (look.low)
+                g.fillRect(x, y + tall * 0.3, wide, tall * 0.4);
+            else
+                g.fillRect(x, y, wide > 3 ? wide - 0.8 : wide, tall);
             g.globalAlpha = 1;
             if (wide > 13 && tall >= 14 && !look.low && e[MICRO] >= 0) {
                 const text = String(e[MICRO]);
@@ -189,27 +196,38 @@ const Timeline = (() => {
             }
         }
 
-        find(t, x, y) {
+        find(t, y) {
             const worker = Math.floor(y / this.rowHeight(this.node.clientWidth));
-            if (x < this.plot.left || worker < 0 || worker >= this.rows) return null;
-            const near = 2 / this.scale; // a slice of no width can be pointed at, too
-            const { events } = this.timeline.workers[worker];
+            if (worker < 0 || worker >= this.rows) return null;
+            const near = 2 / this.scale;  // a slice of no width can be pointed at, too
+            const {events} = this.timeline.workers[worker];
             let best = null;
-            for (let i = this.firstAt(events, t - near); i < events.length && events[i][START] <= t + near; i++) {
+            for (let i = this.firstAt(events, t - near);
+                 i < events.length && events[i][START] <= t + near; i++) {
                 const e = events[i];
-                if (e[START] <= t && t <= e[START] + e[LENGTH]) return { worker, e };
-                best = { worker, e };
+                if (e[START] <= t && t <= e[START] + e[LENGTH]) return {worker, e};
+                best = {worker, e};
             }
             return best;
         }
 
-        tell(event, { worker, e }) {
+        tell(event, {worker, e}) {
             const look = this.look[e[ACTION]];
-            const rows = [["worker", this.timeline.workers[worker].name], ["stage", String(e[STAGE])], ["mini-batch", String(e[BATCH])]];
+            const rows = [
+                ["worker", this.timeline.workers[worker].name], ["stage", String(e[STAGE])],
+                ["mini-batch", String(e[BATCH])]
+            ];
             if (e[MICRO] >= 0) rows.push(["micro-batch", String(e[MICRO])]);
-            if (e[VERSION] >= 0) rows.push(["weights", `version ${e[VERSION]}${e[AHEAD] > 0 ? `, predicted ${e[AHEAD]} ahead` : ""}`]);
-            rows.push(["took", Format.seconds(e[LENGTH] / 1e6)], ["began at", Format.seconds(e[START] / 1e6, 5)]);
-            Dom.showTip(event.clientX, event.clientY, `${e[WAIT] ? "waiting for " : ""}${look.name}`, rows);
+            if (e[VERSION] >= 0)
+                rows.push([
+                    "weights",
+                    `version ${e[VERSION]}${e[AHEAD] > 0 ? `, predicted ${e[AHEAD]} ahead` : ""}`
+                ]);
+            rows.push(
+                ["took", Format.seconds(e[LENGTH] / 1e6)],
+                ["began at", Format.seconds(e[START] / 1e6, 5)]);
+            Dom.showTip(
+                event.clientX, event.clientY, `${e[WAIT] ? "waiting for " : ""}${look.name}`, rows);
         }
     }
 
@@ -232,23 +250,33 @@ const Timeline = (() => {
     }
 
     function section(run) {
-        const { timeline } = run;
+        const {timeline} = run;
         if (!timeline || !timeline.workers.some((w) => w.events.length)) return null;
-        const picture = new Picture(timeline, run.kind === "emulated");
-        const used = new Set(timeline.workers.flatMap((w) => w.events.map((e) => timeline.actions[e[ACTION]])));
+        const picture = new Picture(timeline);
+        const used = new Set(
+            timeline.workers.flatMap((w) => w.events.map((e) => timeline.actions[e[ACTION]])));
         if (used.has("sum")) used.add("REDUCE");
         const shown = timeline.workers.reduce((sum, w) => sum + w.events.length, 0);
-        const part = shown < timeline.n_events ? ` The first ${Format.whole(shown)} of ${Format.whole(timeline.n_events)} slices are here.` : "";
+        const part = shown < timeline.n_events
+            ? ` The first ${Format.whole(shown)} of ${
+                  Format.whole(timeline.n_events)} slices are here.`
+            : "";
         const clock = run.kind === "emulated" ? " Times are those of the emulated cluster." : "";
-        return el("section", { id: "timeline" }, el("h2", {}, "Timeline"),
-            el("p", {}, "What each worker did when, from the first mini-batch on; numbers are micro-batches, every other mini-batch is paler, "
-                + `hatched is waiting.${clock}${part}`),
-            el("div", { class: "tools" },
-                View.zoomButtons(() => picture.stretch, picture.redraw, () => picture.home(), "Start"),
-                el("span", { class: "soft small" }, "drag to move; click, then wheel or + \u2212 \u2190 \u2192 0")),
-            Dom.legend([...keys.filter(([a]) => used.has(a)).map(([a, text]) => [looks[a].color, text]), ["~", "waiting"]]),
-            el("div", { class: "card" }, picture.node));
+        return el(
+            "section", {id: "timeline"}, el("h2", {}, "Timeline"),
+            el("p", {},
+               "What each worker did when, from the first mini-batch on. Numbers are " +
+                   "micro-batches, every other mini-batch is fainter, " +
+                   `hatched is waiting.${clock}${part}`),
+            el("div", {class: "tools"}, picture.keypad,
+               el("span", {class: "soft small hint"},
+                  "drag to move; click, then wheel or + \u2212 \u2190 \u2192 0")),
+            Dom.legend([
+                ...keys.filter(([a]) => used.has(a)).map(([a, text]) => [looks[a].color, text]),
+                ["~", "waiting"]
+            ]),
+            el("div", {class: "card"}, picture.node));
     }
 
-    return { section };
+    return {section};
 })();

@@ -1,18 +1,19 @@
 // versions.js -- which weights every pass used.
 //
-// The update of mini-batch m is applied to some version of a stage's weights, its own. A pass of that
-// mini-batch used a version that many updates behind, perhaps predicted some updates ahead. A column
-// is a mini-batch (made of its micro-batches), a row a stage: forwards above, backwards below.
+// The update of mini-batch m is applied to some version of a stage's weights, its own. A pass of
+// that mini-batch used a version that many updates behind, perhaps predicted some updates ahead. A
+// column is a mini-batch (made of its micro-batches), a row a stage: forwards above, backwards
+// below.
 const Versions = (() => {
     "use strict";
-    const { el } = Dom;
+    const {el} = Dom;
     const ACTION = 2, WAIT = 3, STAGE = 4, BATCH = 5, MICRO = 6, VERSION = 7, AHEAD = 8;
 
     // What a pass saw, of both passes of a micro-batch.
     function kindOf(pass, pair) {
         if (pass.ahead > 0) return "predicted";
         if (pass.behind <= 0) return "newest";
-        const { F, B } = pair;
+        const {F, B} = pair;
         return F && B && F.version === B.version && !F.ahead && !B.ahead ? "kept" : "stale";
     }
 
@@ -20,8 +21,9 @@ const Versions = (() => {
     function collect(timeline) {
         const stages = [];
         const cells = new Map();
-        const { actions } = timeline;
-        let own = null; // version that mini-batch 0 is applied to: more than 0 where a run was resumed
+        const {actions} = timeline;
+        let own =
+            null;  // version that mini-batch 0 is applied to: more than 0 where a run was resumed
         for (const w of timeline.workers) {
             for (const e of w.events) {
                 const action = actions[e[ACTION]];
@@ -31,19 +33,29 @@ const Versions = (() => {
                 const key = `${e[STAGE]} ${e[BATCH]} ${e[MICRO]}`;
                 let cell = cells.get(key);
                 if (!cell) {
-                    cell = { stage: e[STAGE], batch: e[BATCH], micro: Math.max(0, e[MICRO]), F: null, B: null };
+                    cell = {
+                        stage: e[STAGE],
+                        batch: e[BATCH],
+                        micro: Math.max(0, e[MICRO]),
+                        F: null,
+                        B: null
+                    };
                     cells.set(key, cell);
                     (stages[e[STAGE]] ||= []).push(cell);
                 }
-                cell[action === "F" ? "F" : "B"] = { version: e[VERSION], ahead: Math.max(0, e[AHEAD]), behind: 0, kind: "" };
+                cell[action === "F" ? "F" : "B"] =
+                    {version: e[VERSION], ahead: Math.max(0, e[AHEAD]), behind: 0, kind: ""};
             }
         }
         for (const cell of cells.values()) {
             cell.own = cell.batch + (own || 0);
-            for (const pass of [cell.F, cell.B]) if (pass) pass.behind = cell.own - pass.version;
-            for (const pass of [cell.F, cell.B]) if (pass) pass.kind = kindOf(pass, cell);
+            for (const pass of [cell.F, cell.B])
+                if (pass) pass.behind = cell.own - pass.version;
+            for (const pass of [cell.F, cell.B])
+                if (pass) pass.kind = kindOf(pass, cell);
         }
-        for (const list of stages) if (list) list.sort((a, b) => a.batch - b.batch || a.micro - b.micro);
+        for (const list of stages)
+            if (list) list.sort((a, b) => a.batch - b.batch || a.micro - b.micro);
         return stages;
     }
 
@@ -59,43 +71,52 @@ const Versions = (() => {
         const kept = count("F", "kept");
         if (predicted) {
             const back = count("B", "predicted");
-            return `Predicted: ${share(predicted)} of the forwards ran on weights predicted up to ${updates(most((c) => c.F.ahead))} ahead, `
-                + (back ? `and so did ${share(back)} of the backwards.` : "the backwards on the newest ones.");
+            return `Predicted: ${share(predicted)} of the forwards ran on weights predicted up to ${
+                       updates(most((c) => c.F.ahead))} ahead, ` +
+                (back ? `and so did ${share(back)} of the backwards.`
+                      : "the backwards on the newest ones.");
         }
         if (stale) {
-            return `Stale: ${share(stale)} of the forwards ran on weights up to ${updates(most((c) => c.F.behind))} old, and the backward of `
-                + "the same micro-batch on newer ones.";
+            return `Stale: ${share(stale)} of the forwards ran on weights up to ${
+                       updates(most((c) => c.F.behind))} old, and the backward of ` +
+                "the same micro-batch on newer ones.";
         }
         if (kept) {
-            return `Kept: ${share(kept)} of the micro-batches ran on weights up to ${updates(most((c) => c.F.behind))} old, the same in both `
-                + "passes: gradients are right for those weights, but late.";
+            return `Kept: ${share(kept)} of the micro-batches ran on weights up to ${
+                       updates(most((c) => c.F.behind))} old, the same in both ` +
+                "passes: gradients are right for those weights, but late.";
         }
-        return "Newest: every pass ran on the very weights that its update was applied to, as with one worker.";
+        return "Newest: every pass ran on the very weights that its update was applied to, " +
+            "as with one worker.";
     }
 
     class Picture {
         constructor(stages, described) {
-            this.stages = stages.map((cells, stage) => ({ stage, cells: cells || [] })).filter((r) => r.cells.length);
+            this.stages = stages.map((cells, stage) => ({stage, cells: cells || []}))
+                              .filter((r) => r.cells.length);
             this.n_micro = 1;
             let n = 1;
-            for (const { cells } of this.stages) {
+            for (const {cells} of this.stages) {
                 for (const c of cells) {
                     this.n_micro = Math.max(this.n_micro, c.micro + 1);
                     n = Math.max(n, c.batch + 1);
                 }
             }
             this.stretch = new View.Stretch(0, n, Math.min(n, 2));
-            this.home();
-            const { node, redraw } = View.canvas({ class: "grab", "aria-label": described },
+            const {node, redraw} = View.canvas(
+                {class: "grab", "aria-label": described},
                 () => this.rowHeight() * this.stages.length + 36, (g, w, h) => this.draw(g, w, h));
             this.node = node;
             this.redraw = redraw;
-            this.plot = { left: 60, right: 61 };
-            this.listen();
+            this.plot = {left: 60, right: 61};
+            this.keypad = View.panned(this);
         }
 
+        // As many as leave room for numbers.
         home() {
-            this.stretch.set(0, 12);
+            this.placed = true;
+            const n = Math.round(this.node.clientWidth / (22 * this.n_micro));
+            this.stretch.set(0, Math.min(16, Math.max(3, n)));
         }
 
         rowHeight() {
@@ -103,34 +124,19 @@ const Versions = (() => {
             return n <= 8 ? 38 : n <= 16 ? 28 : n <= 32 ? 18 : 12;
         }
 
-        listen() {
-            const { node } = this;
-            const { at } = View.zoomable(node, () => ({ ...this.plot, stretch: this.stretch }), this.redraw, () => this.home());
-            let held = 0;
-            View.draggable(node, {
-                start: (e) => { held = at(e.offsetX); },
-                moved: (e) => {
-                    const by = held - at(e.offsetX);
-                    this.stretch.set(this.stretch.low + by, this.stretch.high + by);
-                    this.redraw();
-                },
-                end: () => {},
-                pinch: (factor, x) => {
-                    this.stretch.zoom(factor, at(x));
-                    this.redraw();
-                },
+        point(x, event) {
+            const row = this.stages[Math.floor(event.offsetY / this.rowHeight())];
+            const cell = row && row.cells.find((c) => {
+                const [low, high] = this.span(c);
+                return low <= x && x < high;
             });
-            node.addEventListener("pointermove", (e) => {
-                const row = this.stages[Math.floor(e.offsetY / this.rowHeight())];
-                const x = at(e.offsetX);
-                const cell = row && e.offsetX >= this.plot.left && row.cells.find((c) => {
-                    const [low, high] = this.span(c);
-                    return low <= x && x < high;
-                });
-                if (cell) this.tell(e, cell);
-                else Dom.hideTip();
-            });
-            node.addEventListener("pointerleave", Dom.hideTip);
+            if (cell) this.tell(event, cell);
+            return cell;
+        }
+
+        shown() {
+            const {low, high, last} = this.stretch;
+            return `mini-batches ${Math.floor(low)} to ${Math.ceil(high) - 1} of ${last}`;
         }
 
         // A little air between mini-batches.
@@ -140,25 +146,29 @@ const Versions = (() => {
         }
 
         draw(g, width) {
+            if (!this.placed) this.home();
             const tall = this.rowHeight();
-            const { low, high } = this.stretch;
+            const {low, high} = this.stretch;
             const bottom = tall * this.stages.length;
-            this.plot = { left: 62, right: width - 6 };
+            this.plot = {left: 62, right: width - 6};
             const scale = (this.plot.right - this.plot.left) / (high - low);
             const toX = (v) => this.plot.left + (v - low) * scale;
-            const colors = Object.fromEntries(["newest", "predicted", "kept", "stale"].map((k) => [k, Dom.css(k)]));
+            const colors = Object.fromEntries(
+                ["newest", "predicted", "kept", "stale"].map((k) => [k, Dom.css(k)]));
             const ink = Dom.css("on-bar");
             g.textBaseline = "middle";
             g.textAlign = "right";
             g.fillStyle = Dom.css("soft");
-            this.stages.forEach(({ stage }, i) => { if (tall >= 12) g.fillText(`stage ${stage}`, this.plot.left - 8, i * tall + tall / 2); });
+            this.stages.forEach(({stage}, i) => {
+                g.fillText(`stage ${stage}`, this.plot.left - 8, i * tall + tall / 2);
+            });
             this.drawAxis(g, toX, bottom);
             g.save();
             g.beginPath();
             g.rect(this.plot.left, 0, this.plot.right - this.plot.left, bottom);
             g.clip();
             g.textAlign = "center";
-            this.stages.forEach(({ cells }, i) => {
+            this.stages.forEach(({cells}, i) => {
                 const half = (tall - 4) / 2;
                 for (const cell of cells) {
                     if (cell.batch + 1 < low || cell.batch > high) continue;
@@ -179,13 +189,15 @@ const Versions = (() => {
                 }
             });
             g.restore();
+            this.said.textContent = this.shown();
         }
 
         drawAxis(g, toX, bottom) {
-            const { low, high } = this.stretch;
+            const {low, high} = this.stretch;
             g.textAlign = "center";
             g.textBaseline = "top";
-            const step = Math.max(1, Math.ceil((high - low) / Math.max(2, (this.plot.right - this.plot.left) / 42)));
+            const step = Math.max(
+                1, Math.ceil((high - low) / Math.max(2, (this.plot.right - this.plot.left) / 42)));
             for (let m = Math.ceil(low / step) * step; m < high; m += step) {
                 const x = toX(m + 0.5);
                 if (x > this.plot.left && x < this.plot.right) g.fillText(String(m), x, bottom + 5);
@@ -199,10 +211,15 @@ const Versions = (() => {
             const say = (pass) => {
                 if (!pass) return Format.none;
                 const behind = pass.behind > 0 ? `, ${pass.behind} behind` : "";
-                return `version ${pass.version}${behind}${pass.ahead ? `, predicted +${pass.ahead}` : ""}`;
+                return `version ${pass.version}${behind}${
+                    pass.ahead ? `, predicted +${pass.ahead}` : ""}`;
             };
-            Dom.showTip(e.clientX, e.clientY, `stage ${cell.stage}, mini-batch ${cell.batch}, micro-batch ${cell.micro}`,
-                [["forward", say(cell.F)], ["backward", say(cell.B)], ["its update was applied to", `version ${cell.own}`]]);
+            Dom.showTip(
+                e.clientX, e.clientY,
+                `stage ${cell.stage}, mini-batch ${cell.batch}, micro-batch ${cell.micro}`, [
+                    ["forward", say(cell.F)], ["backward", say(cell.B)],
+                    ["its update was applied to", `version ${cell.own}`]
+                ]);
         }
     }
 
@@ -217,14 +234,20 @@ const Versions = (() => {
         if (!stages.some((cells) => cells && cells.length)) return null;
         const said = verdict(stages);
         const picture = new Picture(stages, `Weight versions. ${said}`);
-        return el("section", { id: "versions" }, el("h2", {}, "Which weights each pass used"),
-            el("p", {}, "Each stage\u2019s forwards (upper half) and backwards (lower half), micro-batch by micro-batch, against the weights "
-                + "that the mini-batch\u2019s own update was applied to. ", el("b", { class: "verdict" }, said)),
-            el("div", { class: "tools" }, View.zoomButtons(() => picture.stretch, picture.redraw, () => picture.home(), "Start")),
-            Dom.legend([["newest", "those very weights"], ["predicted", "+s: predicted s updates ahead"], ["kept", "\u2212d: d updates old, same in both passes"],
-                ["stale", "\u2212d: d updates old, the other pass saw others"]]),
-            el("div", { class: "card" }, picture.node));
+        return el(
+            "section", {id: "versions"}, el("h2", {}, "Which weights each pass used"),
+            el("p", {},
+               "Each stage\u2019s forwards (upper half) and backwards (lower half), " +
+                   "micro-batch by micro-batch, against the weights " +
+                   "that the mini-batch\u2019s own update was applied to. ",
+               el("b", {class: "verdict"}, said)),
+            el("div", {class: "tools"}, picture.keypad), Dom.legend([
+                ["newest", "those very weights"], ["predicted", "+s: predicted s updates ahead"],
+                ["kept", "\u2212d: d updates old, same in both passes"],
+                ["stale", "\u2212d: d updates old, the other pass saw others"]
+            ]),
+            el("div", {class: "card"}, picture.node));
     }
 
-    return { section };
+    return {section};
 })();

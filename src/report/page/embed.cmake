@@ -38,6 +38,7 @@ function(join mark tag pattern)
     if(NOT end EQUAL -1)
       message(FATAL_ERROR "${name}: </${tag} would end the ${tag} that it is in; write it in two parts")
     endif()
+    string(REGEX REPLACE "\n +" "\n" piece "${piece}") # every run carries the page: no indentation
     string(APPEND text "${piece}")
   endforeach()
   string(REPLACE "<!-- ${mark} -->" "<${tag}>\n${text}</${tag}>" page "${page}")

@@ -1,0 +1,236 @@
+# The page of the report as a reader meets it: opened in a browser, hovered, clicked, zoomed, made
+# dark, made small. Red when a script throws, a picture is empty, text sticks out, or anything is
+# asked of a network. FR_SHOTS=DIR leaves pictures of what it saw.
+. "$(dirname "$0")/../cli/lib.bash"
+. "$source_dir/tests/report/webdriver.bash"
+looks=$(cat "$source_dir/tests/report/look.js")
+see() { js "$looks; return $1"; }
+
+# of CSS EXPRESSION: of the element x.
+of() { see "((x) => $2)(document.querySelector('$1'))"; }
+differ() { [ "$1" != "$2" ] || fail "$3: nothing has changed ($1)"; }
+holds() { [[ $1 == *"$2"* ]] || fail "$3: expected '$2' in '$1'"; }
+
+# Whatever page is open, at any time.
+sound() {
+    same "$(see '[...empty(), ...overflowing()]')" "[]" "$1: empty pictures, or what sticks out"
+    same "$(log browser | jq -c '[.[] | select(.level == "SEVERE") | .message]')" "[]" "$1: errors"
+}
+
+# --- runs: one, eight, and as many and as large as it gets ---
+cat >pipe.yaml <<YAML
+model: {name: mlp, inputs: 12, depth: 6, width: 16, classes: 4}
+data: {name: synthetic, n: 200, n_eval: 50}
+train: {batch: 8, micro: 4, steps: 40, seed: 3, optimizer: {name: adam, lr: 0.01}}
+parallel: {threads: 1, stages: 4, method: spectrain}
+run: {eval_every: 10}
+YAML
+run 0 train pipe.yaml --out spectrain
+for method in single gpipe 1f1b zb-h1 vanilla-async pipedream pipeoptim; do
+    stages=4
+    [ $method = single ] && stages=1
+    run 0 train pipe.yaml --out $method --set parallel.method=$method --set parallel.stages=$stages
+done
+run 0 report spectrain --out one.html
+run 0 report single gpipe 1f1b zb-h1 vanilla-async pipedream pipeoptim spectrain --out eight.html
+
+# 20 runs, one of a million mini-batches, one of 64 workers.
+summary_of_64() {
+    jq '.stages = 64 | .n_workers = 64
+        | .workers = [range(64) as $i | .workers[$i % 4] | .stages = [$i]]
+        | .per_stage = [range(64) as $i | .per_stage[$i % 4] | .worker = $i]' spectrain/summary.json
+}
+trace_of_64() {
+    awk 'BEGIN {
+        print "{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["
+        for (w = 0; w < 64; w++) {
+            printf "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,", w ? "," : "", w + 1
+            printf "\"args\":{\"name\":\"worker %d, stage %d\"}}\n", w, w
+            for (i = 0; i < 1000; i++) {
+                printf ",{\"ph\":\"X\",\"name\":\"%s%d\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",",
+                    i % 2 ? "B" : "F", int(i / 2), w + 1, i % 2 ? "backward" : "forward"
+                printf "\"ts\":%d,\"dur\":90,\"args\":{\"stage\":%d,\"mini_batch\":%d,",
+                    40 * w + 100 * i, w, i / 8
+                printf "\"micro_batch\":%d,\"version\":%d,\"ahead\":1}}\n", int(i / 2) % 4, i / 8
+            }
+        }
+        print "]}" }'
+}
+for i in $(seq 20); do
+    mkdir -p "many/run-$i"
+    methods=(single gpipe 1f1b spectrain)
+    cp "${methods[i % 4]}"/{config.yaml,summary.json,metrics.jsonl} "many/run-$i/"
+done
+summary_of_64 >many/run-1/summary.json
+trace_of_64 >many/run-1/trace.json
+awk 'BEGIN {
+    for (i = 1; i <= 1000000; i++)
+        printf "{\"step\": %d, \"samples\": %d, \"loss\": %.4f, \"lr\": 0.01, " \
+            "\"samples_per_s\": 900, \"elapsed_s\": %.3f}\n",
+            i, 8 * i, 2 / (1 + i / 90000) + (i * 7919 % 100) / 500, i / 110
+}' >many/run-1/metrics.jsonl
+run 0 report many/run-* --out many.html
+
+browser_up
+
+# --- one run ---
+open_page "file://$work/one.html"
+sound "one run"
+shot one
+holds "$(see 'text("h1")')" spectrain title
+same "$(see 'all(".tile").length >= 6')" true "tiles"
+same "$(see 'all("#curves canvas").length >= 4')" true "curves"
+holds "$(see 'text(".verdict")')" "Predicted:" "weights of spectrain"
+hover "#curves canvas" 0 0
+holds "$(see 'text("#tip")')" "Loss at" "tooltip of the loss"
+hover "#timeline canvas" 40 -14
+holds "$(see 'text("#tip")')" "took" "tooltip of the timeline"
+hover "#time .bar" 0 0
+holds "$(see 'text("#tip")')" "forward" "tooltip of a worker's time"
+hover "#memory .bar" 0 0
+holds "$(see 'text("#tip")')" "weights" "tooltip of a worker's memory"
+hover "#versions canvas" 0 -14
+holds "$(see 'text("#tip")')" "version" "tooltip of a weight version"
+
+# zoom: the wheel is the page's until the picture is clicked
+shown=$(of "#timeline output" x.textContent)
+holds "$shown" " to " "stretch of the timeline"
+wheel "#timeline canvas" -300
+same "$(of "#timeline output" x.textContent)" "$shown" "wheel without a click"
+click "#timeline canvas"
+before=$(of "#timeline canvas" "print(x)")
+wheel "#timeline canvas" -300
+near=$(of "#timeline output" x.textContent)
+differ "$near" "$shown" "wheel on the timeline"
+differ "$(of "#timeline canvas" "print(x)")" "$before" "picture after the wheel"
+press "+"
+differ "$(of "#timeline output" x.textContent)" "$near" "key + on the timeline"
+near=$(of "#timeline output" x.textContent)
+drag "#timeline canvas" 100 -100
+differ "$(of "#timeline output" x.textContent)" "$near" "timeline dragged"
+click "#timeline .keypad button:nth-child(5)"
+holds "$(of "#timeline output" x.textContent)" "0 s to" "all of the timeline"
+click "#timeline .keypad button:nth-child(6)"
+same "$(of "#timeline output" x.textContent)" "$shown" "back at the start"
+
+same "$(of .reset x.disabled)" true "nothing zoomed yet"
+drag "#curves canvas" -60 60
+same "$(of .reset x.disabled)" false "curves zoomed by dragging"
+click .reset
+same "$(of .reset x.disabled)" true "zoom of the curves reset"
+for button in 'over"] button:nth-child(3)' 'scale"] button:nth-child(2)'; do
+    before=$(of "#curves canvas" "print(x)")
+    click "[aria-label=\"$button"
+    differ "$(of "#curves canvas" "print(x)")" "$before" "curves after $button"
+done
+sound "curves over time, logarithmic"
+
+before=$(of "#timeline canvas" "print(x)")
+paper=$(see 'getComputedStyle(document.body).backgroundColor')
+click "#theme"
+differ "$(see 'getComputedStyle(document.body).backgroundColor')" "$paper" "other theme"
+differ "$(of "#timeline canvas" "print(x)")" "$before" "timeline in the other theme"
+sound "dark"
+shot one-dark
+click "#theme"
+
+# --- eight runs ---
+open_page "file://$work/eight.html"
+sound "eight runs"
+shot eight
+same "$(see 'all("#figures tbody tr").length')" 8 "rows"
+first=$(of "#figures tbody td" x.textContent)
+click "#figures th:nth-child(1) button"
+click "#figures th:nth-child(1) button"
+differ "$(of "#figures tbody td" x.textContent)" "$first" "sorted by name, from the last"
+same "$(see 'all("#curves .legend button").length')" 8 "keys of the legend"
+before=$(of "#curves canvas" "print(x)")
+click "#curves .legend button:nth-child(8)"
+hover h1 0 0
+pressed=$(of "#curves .legend button:nth-child(8)" "x.getAttribute('aria-pressed')")
+same "$pressed" false "run switched off"
+differ "$(of "#curves canvas" "print(x)")" "$before" "curves without one run"
+verdict() { # RUN: what the picture of its weights says
+    see "(() => {
+        const s = document.getElementById('run');
+        s.value = [...s.options].findIndex((o) => o.text === '$1');
+        s.dispatchEvent(new Event('change'));
+        return text('.verdict');
+    })()"
+}
+while read -r method word; do
+    holds "$(verdict "$method")" "$word:" "weights of $method"
+    sound "inside $method"
+done <<END
+single Newest
+1f1b Newest
+vanilla-async Stale
+pipedream Kept
+pipeoptim Predicted
+END
+
+# --- many ---
+open_page "file://$work/many.html"
+sound "twenty runs"
+shot many
+verdict run-1 >/dev/null
+sound "64 workers"
+same "$(see 'all("#time .bar").length')" 64 "bars of 64 workers"
+click "#timeline canvas"
+for by in -300 -300 300; do wheel "#timeline canvas" $by; done
+holds "$(of "#timeline output" x.textContent)" " of 102.5 ms" "timeline of 64 workers, zoomed"
+
+# --- phone ---
+for page in one eight many; do
+    for width in 390 360; do
+        screen $width 760 true
+        open_page "file://$work/$page.html"
+        sound "$page, $width px"
+    done
+    shot $page-phone
+done
+
+# --- and all the time: not a word to any network ---
+asked=$(log performance | jq -c '[.[].message | fromjson | .message
+    | select(.method == "Network.requestWillBeSent") | .params.request.url
+    | select(startswith("file:") or startswith("data:") | not)]')
+same "$asked" "[]" "asked of the network"
+
+# --- a run that goes on ---
+"$forerun" train pipe.yaml --out going --set train.steps=10000000 --set run.predict=false \
+    --serve 0 >out 2>err &
+training=$!
+trap 'kill -9 $training 2>/dev/null; browser_down; rm -rf "$work"' EXIT
+until_it() { # TEXT CSS: the page says so, sooner or later
+    local end=$((SECONDS + 60))
+    while [ $SECONDS -lt $end ]; do
+        [[ $(see "text('$2')") != *"$1"* ]] || return 0
+        sleep 0.1
+    done
+    fail "the live page does not say '$1' but '$(see "text('$2')")'"
+}
+for _ in $(seq 100); do
+    grep -qs 'live at http' err && break
+    sleep 0.1
+done
+if ! grep -qs libmicrohttpd err; then
+    screen 1280 900 false
+    open_page "$(sed -n 's/^forerun: live at //p' err)"
+    until_it "of 10,000,000" .live
+    until_it "live" ".live .state"
+    sound "live"
+    before=$(of "#curves canvas" "print(x)")
+    words=$(see 'text(".live .words")')
+    sleep 0.5
+    differ "$(of "#curves canvas" "print(x)")" "$before" "curves of a run that goes on"
+    differ "$(see 'text(".live .words")')" "$words" "progress of a run that goes on"
+    shot live
+    kill -INT $training
+    until_it "interrupted" ".live .state"
+    # A server waits a second for its readers; on a machine that is busy they may come too late,
+    # and the page says so.
+    if [[ $(see 'text(".live .state")') != *"("* ]]; then
+        same "$(see 'all("#timeline canvas").length')" 1 "timeline once the run is over"
+        sound "a live run that is over"
+    fi
+fi
