@@ -74,7 +74,7 @@ const Model = (() => {
         return `${Format.plural(stages, "stage")}${copies}${shared}`;
     }
 
-    function status(run) { return run.summary ? run.summary.status : "going on"; }
+    function status(run) { return run.summary ? run.summary.status : "not over"; }
 
     function peak(run) {
         const workers = s(run).workers || [];

@@ -59,7 +59,7 @@ const Tables = (() => {
     }
 
     function badge(status) {
-        const tones = {done: "good", "going on": "", begun: "", waiting: "", published: ""};
+        const tones = {done: "good", "not over": "", begun: "", waiting: "", published: ""};
         return el("span", {class: `badge ${tones[status] ?? "bad"}`}, status);
     }
 
