@@ -85,7 +85,7 @@ static void every_cut(void **unused)
         bench_init(&b, which);
         int n = fr_graph_n_nodes(b.graph), cuts[2];
         for (cuts[0] = 1; cuts[0] < n; cuts[0]++)
-            for (cuts[1] = cuts[0] + 1; cuts[1] <= n; cuts[1]++) {
+            for (cuts[1] = cuts[0] + 1; cuts[1] <= n; cuts[1] += IS_SANITIZED ? 3 : 1) {
                 o.n_stages = cuts[1] == n ? 2 : 3;
                 fr_ctx_clear(b.ctx);
                 if (fr_graph_cut(b.graph, o.n_stages - 1, cuts, stages) != FR_OK) continue;
@@ -94,7 +94,7 @@ static void every_cut(void **unused)
                 run(which, &o, &other);
                 assert_same(which, &o, &one, &other);
             }
-        assert_true(n_cut > 5);
+        assert_true(n_cut > (IS_SANITIZED ? 1 : 5));
         bench_fini(&b);
     }
 }
