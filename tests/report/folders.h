@@ -8,6 +8,21 @@
 #include <jansson.h>
 #include <sys/stat.h>
 
+/* A context and a folder for all tests of a program. */
+static fr_ctx *ctx;
+
+static inline int folders_enter(void **state)
+{
+    ctx = fr_ctx_create();
+    return ctx ? support_dir_make(state) : -1;
+}
+
+static inline int folders_leave(void **state)
+{
+    fr_ctx_free(ctx);
+    return support_dir_remove(state);
+}
+
 typedef struct place {
     char path[512];
 } place;
@@ -94,8 +109,7 @@ static inline void spoil(const char *text, uint64_t seed, char *to, size_t room)
 }
 
 /* The data of a report, which must be JSON. */
-static inline json_t *data_of(fr_ctx *ctx, int n, const char *const *folders,
-                              const fr_report_options *o)
+static inline json_t *data_of(int n, const char *const *folders, const fr_report_options *o)
 {
     char *text;
     size_t bytes;

@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-static fr_ctx *ctx;
-
 static fr_status read_text(void **state, const char *text, int max_points, fr_curves *c)
 {
     place p = put_file(*state, "metrics.jsonl", text);
@@ -219,18 +217,6 @@ static void noise_is_survived(void **state)
     assert_true(n_same > 20 && n_read < 1600);
 }
 
-static int enter(void **state)
-{
-    ctx = fr_ctx_create();
-    return ctx ? support_dir_make(state) : -1;
-}
-
-static int leave(void **state)
-{
-    fr_ctx_free(ctx);
-    return support_dir_remove(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,5 +230,5 @@ int main(void)
         cmocka_unit_test(numbers_are_read),
         cmocka_unit_test(noise_is_survived),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, folders_enter, folders_leave);
 }

@@ -9,8 +9,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static fr_ctx *ctx;
-
 static void one_run_is_all_there(void **state)
 {
     place run = below(state, "one");
@@ -19,7 +17,7 @@ static void one_run_is_all_there(void **state)
     put_file(run.path, "config.yaml",
              "# A plan by `forerun plan`\n#\n#  why\nmodel: 1\n# not me\n");
     put_trace(run.path, 2, 4);
-    json_t *d = data_of(ctx, 1, folders, NULL);
+    json_t *d = data_of(1, folders, NULL);
     assert_true(real_at(d, "format") == 1);
     assert_string_equal(text_at(d, "forerun"), fr_version());
     assert_string_equal(text_at(d, "title"), "one: mlp on digits");
@@ -55,7 +53,7 @@ static void missing_files_are_null(void **state)
     place run = below(state, "begun");
     const char *folders[] = {run.path};
     put_file(run.path, "metrics.jsonl", "{\"st");
-    json_t *d = data_of(ctx, 1, folders, NULL);
+    json_t *d = data_of(1, folders, NULL);
     assert_true(json_is_null(item(d, "runs.0.summary")) && json_is_null(item(d, "runs.0.plan")));
     assert_true(json_is_null(item(d, "runs.0.timeline")));
     assert_int_equal(length_at(d, "runs.0.metrics.loss"), 0);
@@ -64,17 +62,17 @@ static void missing_files_are_null(void **state)
     json_decref(d);
 
     put_file(run.path, "config.yaml", "parallel:\n  cluster: some.yaml\n");
-    d = data_of(ctx, 1, folders, NULL);
+    d = data_of(1, folders, NULL);
     assert_string_equal(text_at(d, "runs.0.kind"), "emulated");
     json_decref(d);
     put_file(run.path, "config.yaml", "parallel:\n  stages: 2\n");
     put_file(run.path, "summary.json", "{\"emulated\": {\"cluster\": \"c\"}}");
-    d = data_of(ctx, 1, folders, NULL);
+    d = data_of(1, folders, NULL);
     assert_string_equal(text_at(d, "runs.0.kind"), "emulated");
     json_decref(d);
 
     /* Resumed and watched: the summary is that of the session before. */
-    d = data_of(ctx, 1, folders, &(fr_report_options){.live = true});
+    d = data_of(1, folders, &(fr_report_options){.live = true});
     assert_true(json_is_true(item(d, "live")) && json_is_null(item(d, "runs.0.summary")));
     json_decref(d);
 }
@@ -93,8 +91,7 @@ static void twenty_runs_share_the_events(void **state)
         put_run(runs[i].path, 50);
         put_trace(runs[i].path, 4, i < 18 ? 5 : 2000); /* two of them want much */
     }
-    json_t *d =
-        data_of(ctx, 20, folders, &(fr_report_options){.max_events = 4000, .max_points = 10});
+    json_t *d = data_of(20, folders, &(fr_report_options){.max_events = 4000, .max_points = 10});
     assert_int_equal(length_at(d, "runs"), 20);
     assert_string_equal(text_at(d, "title"), "0, 1 and 18 more: mlp on digits");
     for (int i = 0; i < 20; i++) {
@@ -128,7 +125,7 @@ static void hostile_texts_stay_inside(void **state)
         run.path, "trace.json",
         "{\"traceEvents\": [{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": 1, "
         "\"args\": {\"name\": \"</script>\\\"\"}}]}");
-    json_t *d = data_of(ctx, 1, folders, &(fr_report_options){.title = evil});
+    json_t *d = data_of(1, folders, &(fr_report_options){.title = evil});
     assert_string_equal(text_at(d, "runs.0.summary.model"), "</script> <!-- \xE2\x80\xA8");
     assert_string_equal(text_at(d, "runs.0.summary.data"), "a\\\" b<");
     assert_string_equal(text_at(d, "runs.0.timeline.workers.0.name"), "</script>\"");
@@ -169,22 +166,22 @@ static void the_comparison_comes_along(void **state)
     put_run(other.path, 2);
     place file = put_file(home.path, "compare.json",
                           "{\"title\": \"All of them\", \"cases\": [{\"runs\": [\"a\"]}]}");
-    json_t *d = data_of(ctx, 1, folders, NULL);
+    json_t *d = data_of(1, folders, NULL);
     assert_string_equal(text_at(d, "title"), "All of them");
     assert_string_equal(text_at(d, "compare.title"), "All of them");
     assert_string_equal(text_at(d, "runs.0.name"), "a");
     json_decref(d);
-    d = data_of(ctx, 1, loose, &(fr_report_options){.compare = file.path});
+    d = data_of(1, loose, &(fr_report_options){.compare = file.path});
     assert_string_equal(text_at(d, "compare.cases.0.runs.0"), "a");
     assert_string_equal(text_at(d, "runs.0.name"), "free");
     json_decref(d);
-    d = data_of(ctx, 0, NULL, &(fr_report_options){.compare = file.path});
+    d = data_of(0, NULL, &(fr_report_options){.compare = file.path});
     assert_int_equal(length_at(d, "runs"), 0);
     json_decref(d);
     char *text;
     assert_fails(ctx, fr_report_data(ctx, 0, NULL, NULL, &text, NULL), FR_INVALID, "needs a run");
     put_file(home.path, "compare.json", "{\"cases\": []}"); /* all simulated */
-    d = data_of(ctx, 1, folders, NULL);
+    d = data_of(1, folders, NULL);
     assert_int_equal(length_at(d, "runs"), 0);
     json_decref(d);
 }
@@ -275,18 +272,6 @@ static void survives_without_memory(void **state)
     assert_true(support_walk_memory(write_again, folders) > 20);
 }
 
-static int enter(void **state)
-{
-    ctx = fr_ctx_create();
-    return ctx ? support_dir_make(state) : -1;
-}
-
-static int leave(void **state)
-{
-    fr_ctx_free(ctx);
-    return support_dir_remove(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,5 +281,5 @@ int main(void)
         cmocka_unit_test(the_page_has_its_holes),       cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(survives_without_memory),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, folders_enter, folders_leave);
 }

@@ -3,7 +3,6 @@
 
 #include "report/folders.h"
 
-static fr_ctx *ctx;
 static char home[4096]; /* where the test began: folders of the tests are by names of their own */
 
 /* Makes runs of all folders and finds them. */

@@ -7,8 +7,6 @@
 #include "report/folders.h"
 #include "train/trace.h"
 
-static fr_ctx *ctx;
-
 /* One event of each action and wait, on a worker of two stages. */
 static void reads_what_train_writes(void **state)
 {
@@ -179,18 +177,6 @@ static void noise_is_survived(void **state)
     assert_in_range(n_read, 1, 1999); /* some of each, or nothing was tried */
 }
 
-static int enter(void **state)
-{
-    ctx = fr_ctx_create();
-    return ctx ? support_dir_make(state) : -1;
-}
-
-static int leave(void **state)
-{
-    fr_ctx_free(ctx);
-    return support_dir_remove(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,5 +187,5 @@ int main(void)
         cmocka_unit_test(buffers_end_anywhere),
         cmocka_unit_test(noise_is_survived),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, folders_enter, folders_leave);
 }
