@@ -10,10 +10,11 @@
 #include <forerun/sim.h>
 
 enum { WIDE = 1024, MOST_LAYERS = 4, CLASSES = 3, SAMPLES = 4, STEPS = 3 };
-#ifdef FR_SANITIZED /* too slow to keep a pace; races are found all the same */
-enum { ATTEMPTS = 1 };
+#ifdef FR_SANITIZED /* too slow to keep a pace, so times are not judged; races are found all the \
+                       same */
+enum { ATTEMPTS = 1, IS_JUDGED = 0 };
 #else
-enum { ATTEMPTS = 5 };
+enum { ATTEMPTS = 5, IS_JUDGED = 1 };
 #endif
 
 typedef struct desk {
@@ -129,6 +130,12 @@ static void the_bits_of_one_worker(void **unused)
     fr__free(b);
 }
 
+/* Milliseconds of a mini-batch, from the first one's end on. */
+static double beat(const desk *d)
+{
+    return (double)(d->done[STEPS - 1] - d->done[0]) / (STEPS - 1) * 1e-6;
+}
+
 /* Milliseconds of a mini-batch with F = 20, B = 60, STEP = 10, and `bucket` for a bucket. */
 static double timed(bool overlaps, double bucket, double scale)
 {
@@ -144,7 +151,7 @@ static double timed(bool overlaps, double bucket, double scale)
     d.desc.exact_sum = false;
     d.desc.want_norm = !overlaps;
     train(&d);
-    double ms = (double)(d.done[STEPS - 1] - d.done[0]) / (STEPS - 1) * 1e-6;
+    double ms = beat(&d);
     finish(&d);
     fr_cluster_free(cluster);
     return ms;
@@ -154,8 +161,8 @@ static double timed(bool overlaps, double bucket, double scale)
 static void assert_near(double ms, double expected, double tolerance)
 {
     if (fabs(ms - expected) < tolerance) return;
-    if (late > 0.01)
-        print_message("this machine was too busy to judge: %.0f %% late\n", 100 * late);
+    if (late > 0.01 || !IS_JUDGED)
+        print_message("not judged: %g ms, expected %g, %.0f %% late\n", ms, expected, 100 * late);
     else
         fail_msg("%g ms a mini-batch, expected %g", ms, expected);
 }
@@ -215,7 +222,7 @@ static void messages_pass_between(void **unused)
         d.desc.exact_sum = false;
         train(&d);
         assert_int_equal(d.engine->parts[2].gather.n_buckets, 4);
-        ms = (double)(d.done[STEPS - 1] - d.done[0]) / (STEPS - 1) * 1e-6;
+        ms = beat(&d);
         finish(&d);
         fr_cluster_free(cluster);
     }
