@@ -1,13 +1,9 @@
 /* nodes.c -- how long nodes take: rigs on threads of their own, all busy at once, and what is
- * reported of their mini-batches.
- *
- * Each time is the mean over all mini-batches but the fastest and the slowest eighth, ordered by
- * how long they took as a whole. So a single one that was disturbed counts for nothing, while a
- * machine that is disturbed all the time is seen as it is; and the times of nodes add up to that of
- * the mini-batches they were taken from, as medians would not. */
+ * reported of their mini-batches. */
 #include "base/thread.h"
 #include "cost/profile.h"
 #include "probe/rig.h"
+#include "probe/samples.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -15,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MIN_SAMPLES = 2, MAX_SAMPLES = 128 };
+enum { MIN_SAMPLES = 2 };
 /* So that of short mini-batches there are many, and a disturbed one does not count. */
 #define LEAST_S 0.02
 
@@ -35,13 +31,17 @@ struct probe {
     int n_at_once;
     fr_status status;
     fr_rig *rig;
-    int n_nodes; /* of the stage */
-    int n_samples, room;
-    double *step_s, *store_s; /* [sample] */
-    fr_node_time *times;      /* [sample][node of the stage] */
-    int *order;               /* [sample] */
+    int n_nodes;        /* of the stage */
+    fr_samples samples; /* of mini-batches, as rows */
+    double *row;
     fr_profile *out;
 };
+
+/* Values of a row: of a mini-batch, then of each node of the stage. */
+enum { STEP, STORE, NODES };
+enum { N_TIMES = sizeof(fr_node_time) / sizeof(double) };
+
+static fr_node_time *times_in(double *row) { return (fr_node_time *)(void *)(row + NODES); }
 
 /* --- together --------------------------------------------------------------------------------- */
 
@@ -56,11 +56,11 @@ static void wait_for_all(struct meeting *m)
 
 static void take_sample(struct probe *p, double step_s)
 {
-    int i = p->n_samples++ % p->room;
-    p->step_s[i] = step_s;
-    p->store_s[i] = p->rig->store_s;
-    memcpy(p->times + (size_t)i * (size_t)p->n_nodes, p->rig->times + p->rig->stage.first,
-           (size_t)p->n_nodes * sizeof *p->times);
+    p->row[STEP] = step_s;
+    p->row[STORE] = p->rig->store_s;
+    memcpy(times_in(p->row), p->rig->times + p->rig->stage.first,
+           (size_t)p->n_nodes * sizeof(fr_node_time));
+    fr__samples_add(&p->samples, p->row);
 }
 
 /* The first mini-batches are for the caches: every slot must have been written. */
@@ -82,7 +82,7 @@ static fr_status run(struct probe *p)
         FR_TRY(fr__rig_step(p->rig));
         after = fr__now_ns();
         take_sample(p, 1e-9 * (double)(after - before));
-        if (has_enough || p->n_samples < MIN_SAMPLES) continue;
+        if (has_enough || p->samples.n < MIN_SAMPLES) continue;
         has_enough = 1e-9 * (double)(after - begin) >= fmax(p->d->seconds, LEAST_S);
         if (has_enough) atomic_fetch_sub(&m->n_unfinished, 1);
     }
@@ -95,50 +95,10 @@ static fr_status take_room(struct probe *p)
 {
     fr_arena *a = &p->rig->arena;
     p->n_nodes = p->rig->stage.last - p->rig->stage.first;
-    p->room = MAX_SAMPLES;
-    p->step_s = FR_ARENA_ARRAY(a, double, p->room);
-    p->store_s = FR_ARENA_ARRAY(a, double, p->room);
-    p->order = FR_ARENA_ARRAY(a, int, p->room);
-    p->times =
-        fr__arena_alloc(a, fr__array_bytes((size_t)p->room * (size_t)p->n_nodes, sizeof *p->times));
-    bool has_all = p->step_s && p->store_s && p->order && p->times;
+    int n_values = NODES + N_TIMES * p->n_nodes;
+    p->row = FR_ARENA_ARRAY(a, double, n_values);
+    bool has_all = p->row && fr__samples_init(&p->samples, a, n_values);
     return has_all ? FR_OK : fr__no_memory(p->ctx, (size_t)p->n_nodes, "a probe");
-}
-
-static int compare_steps(const void *a, const void *b, void *step_s)
-{
-    double x = ((const double *)step_s)[*(const int *)a], y = ((double *)step_s)[*(const int *)b];
-    return (x > y) - (x < y);
-}
-
-/* Samples first .. last - 1 of p->order count. */
-static void sort_samples(struct probe *p, int *first, int *last)
-{
-    int n = p->n_samples < p->room ? p->n_samples : p->room;
-    for (int i = 0; i < n; i++) p->order[i] = i;
-    qsort_r(p->order, (size_t)n, sizeof *p->order, compare_steps, p->step_s);
-    *first = (n + 5) / 8;
-    *last = n - *first;
-}
-
-/* Of a mini-batch, except that `ready` is without the store's share. */
-static fr_node_time mean_time(const struct probe *p, int first, int last, int node)
-{
-    fr_node_time t = {0};
-    for (int i = first; i < last; i++) {
-        const fr_node_time *s = &p->times[(size_t)p->order[i] * (size_t)p->n_nodes + (size_t)node];
-        t.forward += s->forward, t.back_input += s->back_input;
-        t.back_weight += s->back_weight, t.ready += s->ready;
-    }
-    double n = last - first;
-    return (fr_node_time){t.forward / n, t.back_input / n, t.back_weight / n, t.ready / n};
-}
-
-static double mean(const struct probe *p, int first, int last, const double *values)
-{
-    double sum = 0;
-    for (int i = first; i < last; i++) sum += values[p->order[i]];
-    return sum / (last - first);
 }
 
 /* Floats of the weights block that are a node's own. */
@@ -181,22 +141,23 @@ static double jitter_of(const fr_rig *r)
 }
 
 /* The store's time outside of riding updates (predictions, a sweep) is by parameters. */
-static void set_times(const struct probe *p, int first, int last, fr_profile *out)
+static void set_times(struct probe *p, fr_profile *out)
 {
     double n_micro = p->d->n_micro, all = 0, sum = 0;
-    double store_s = mean(p, first, last, p->store_s);
+    const fr_node_time *times = times_in(p->row);
+    fr__samples_mean(&p->samples, p->row);
     for (int i = 0; i < p->n_nodes; i++) all += (double)out->nodes[i].param_bytes;
     for (int i = 0; i < p->n_nodes; i++) {
         fr_profile_node *n = &out->nodes[i];
-        fr_node_time t = mean_time(p, first, last, i);
+        fr_node_time t = times[i];
         n->forward_s = t.forward / n_micro;
         n->back_input_s = t.back_input / n_micro;
         n->back_weight_s = t.back_weight / n_micro;
         n->backward_s = n->back_input_s + n->back_weight_s;
-        n->update_s = t.ready + (all > 0 ? store_s * (double)n->param_bytes / all : 0);
+        n->update_s = t.ready + (all > 0 ? p->row[STORE] * (double)n->param_bytes / all : 0);
         sum += n_micro * (n->forward_s + n->backward_s) + n->update_s;
     }
-    out->step_s = mean(p, first, last, p->step_s);
+    out->step_s = p->row[STEP];
     out->jitter = jitter_of(p->rig);
     out->accounted = sum / out->step_s;
 }
@@ -217,10 +178,8 @@ static fr_status report(struct probe *p)
     bool has_all = out.nodes && out.machine;
     for (int i = 0; i < p->n_nodes && has_all; i++) has_all = describe(p, i, &out.nodes[i]);
     if (!has_all) return fr__no_memory(p->ctx, (size_t)p->n_nodes, "a profile");
-    int first, last;
-    sort_samples(p, &first, &last);
     count_weights(p, out.nodes);
-    set_times(p, first, last, &out);
+    set_times(p, &out);
     return p->d->stage ? fr__profile_clone(p->ctx, &out, &p->out)
                        : fr_profile_copy(p->ctx, &out, &p->out);
 }

@@ -125,6 +125,8 @@ static const fr_key keys[] = {
             "report the norm of the gradient; with clipping it always is"),
     FR_BOOL("run.predict", "true",
             "measure the stages first and say how long a mini-batch will take"),
+    FR_REAL("run.predict_s", "0", 0, 3600,
+            "seconds spent on that; 0: a tenth of the run, 3 at most"),
     FR_BOOL("run.csv", "true", "write metrics.csv, too"),
     FR_BOOL("run.tensorboard", "true", "write events.out.tfevents.*, too"),
     FR_BOOL("run.report", "true", "write report.html at the end"),

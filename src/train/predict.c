@@ -142,7 +142,8 @@ static fr_status measure_stages(fr_setup *s, fr_profile **out)
     fr_profile **parts = FR_NEW_ARRAY(fr_profile *, n);
     if (!parts) return fr__no_memory(s->ctx, (size_t)n * sizeof *parts, "a profile");
     fr_status status = probe_stages(s, 0, parts, &step_s);
-    double worth = fmin(MOST_S, SHARE_OF_RUN * step_s * (double)s->n_steps);
+    double worth = s->settings.predict_s;
+    if (worth == 0) worth = fmin(MOST_S, SHARE_OF_RUN * step_s * (double)s->n_steps);
     if (status == FR_OK && worth > 4 * step_s) /* else it would look hardly longer than it did */
         status = probe_stages(s, worth, parts, &step_s);
     if (status == FR_OK) status = fr_profile_join(s->ctx, n, (const fr_profile *const *)parts, out);
@@ -192,6 +193,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
     if (d.n_micro < 1) d.n_micro = 1;
     d.rides = s->settings.clip_norm == 0;
+    if (seconds == 0) seconds = s->settings.predict_s;
     d.seconds = seconds > 0 ? seconds : MOST_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
     fr_profile **found = FR_NEW_ARRAY(fr_profile *, n);
@@ -320,32 +322,77 @@ static double choose_scale(const fr_setup *s, const fr_prediction *p)
     return fmax(1, MARGIN * fmax(fastest, sum / fr__cpu_count()));
 }
 
-static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
+static fr_sim_desc describe_clock(const fr_setup *s, const fr_prediction *p, int64_t n_batches)
 {
     const fr_schedule *q = s->pipeline.schedule;
     bool sums = strcmp(s->pipeline.sync.name, "allreduce") == 0;
     int64_t most = q->n_batches > STEADY ? 2 * (int64_t)q->n_batches : STEADY;
     if (n_batches == 0) n_batches = s->n_steps < most ? s->n_steps : most;
-    const fr_sim_desc d = {.schedule = q,
-                           .timing = p->spread.timing,
-                           .n_batches = n_batches,
-                           .sync_every = sums ? 0 : s->pipeline.sync.every,
-                           .overlaps = p->cluster && !s->settings.exact_sum,
-                           .rides = !p->cluster,
-                           .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
-                                             (s->settings.clip_norm > 0 || s->settings.grad_norm ||
-                                              s->pipeline.has_far_ties),
-                           .jitter = p->cluster ? 0 : fmin(p->profile->jitter, 1),
-                           .n_events = n_events};
+    return (fr_sim_desc){.schedule = q,
+                         .timing = p->spread.timing,
+                         .n_batches = n_batches,
+                         .sync_every = sums ? 0 : s->pipeline.sync.every,
+                         .overlaps = p->cluster && !s->settings.exact_sum,
+                         .rides = !p->cluster,
+                         .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
+                                           (s->settings.clip_norm > 0 || s->settings.grad_norm ||
+                                            s->pipeline.has_far_ties),
+                         .jitter = p->cluster ? 0 : fmin(p->profile->jitter, 1)};
+}
+
+/* More workers than cores take turns. Of several machines, this one stands for all. */
+static void take_turns(const fr_setup *s, fr_prediction *p)
+{
+    int nth, n_here, n_cores = fr__cpu_count(), n_ranks = fr_team_size(s->team);
+    fr_team_neighbours(s->team, &nth, &n_here);
+    double share = (double)n_here / n_ranks;
+    p->is_crowded = s->pipeline.schedule->n_workers * share > n_cores;
+    if (p->is_crowded) p->s_per_batch = fmax(p->s_per_batch, p->host_s * share / n_cores);
+}
+
+static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
+{
+    fr_sim_desc d = describe_clock(s, p, n_batches);
+    d.n_events = n_events;
     FR_TRY(fr_simulate(s->ctx, &d, &p->result));
     p->s_per_batch = p->result.s_per_batch;
     p->host_s = work_of(s, p);
     if (p->cluster)
         p->scale = choose_scale(s, p);
-    else if (q->n_workers > fr__cpu_count() && fr_team_size(s->team) == 1)
-        p->s_per_batch = fmax(p->s_per_batch, p->host_s / fr__cpu_count());
+    else
+        take_turns(s, p);
     p->is_made = true;
     return FR_OK;
+}
+
+static double per(uint64_t ns, int64_t n) { return (double)ns * 1e-9 / (double)n; }
+
+fr_status fr__predict_replay(fr_setup *s, const fr_engine *e)
+{
+    fr_prediction *p = &s->prediction;
+    int n = s->pipeline.n_stages;
+    if (!p->is_made || p->cluster || p->is_crowded) return FR_OK;
+    fr_stage_cost *costs = FR_NEW_ARRAY(fr_stage_cost, n);
+    if (!costs) return fr__no_memory(s->ctx, (size_t)n * sizeof *costs, "costs of stages");
+    bool has_run = true;
+    for (int k = 0; k < n; k++) {
+        const fr_stage_times *t = fr_engine_stage_times(e, k);
+        has_run = has_run && t->n_micro > 0 && t->n_steps > 0;
+        costs[k] = p->spread.timing.cost[k];
+        costs[k].forward = per(t->forward_ns, t->n_micro);
+        costs[k].back_input = per(t->back_input_ns, t->n_micro);
+        costs[k].back_weight = per(t->back_weight_ns, t->n_micro);
+        costs[k].backward = costs[k].back_input + costs[k].back_weight;
+        costs[k].step = per(t->step_ns, t->n_steps); /* what rides is in the backward */
+    }
+    fr_sim_desc d = describe_clock(s, p, 0);
+    fr_sim_result result = {0};
+    d.timing.cost = costs;
+    fr_status status = has_run ? fr_simulate(s->ctx, &d, &result) : FR_OK;
+    p->replayed_s = result.s_per_batch;
+    fr_sim_free(&result);
+    fr__free(costs);
+    return status;
 }
 
 fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)

@@ -185,6 +185,7 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     FR_TRY(fr_conf_int(c, "keep", 3, 1, INT32_MAX, &s->keep));
     FR_TRY(fr_conf_bool(c, "grad_norm", false, &s->grad_norm));
     FR_TRY(fr_conf_bool(c, "predict", true, &s->predicts));
+    FR_TRY(fr_conf_real(c, "predict_s", 0, 0, 3600, &s->predict_s));
     FR_TRY(fr_conf_bool(c, "csv", true, &s->csv));
     FR_TRY(fr_conf_bool(c, "tensorboard", true, &s->tensorboard));
     FR_TRY(fr_conf_bool(c, "report", true, &s->report));

@@ -156,6 +156,11 @@ static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
     fr__json_real(j, "predicted_s_per_batch", p->is_made ? p->s_per_batch : NAN);
     fr__json_real(j, "measured_s_per_batch", measured);
     fr__json_real(j, "prediction_error", p->is_made ? p->s_per_batch / measured - 1 : NAN);
+    if (p->replayed_s > 0) {
+        fr__json_real(j, "replayed_s_per_batch", p->replayed_s);
+        fr__json_real(j, "cost_error", p->s_per_batch / p->replayed_s - 1);
+        fr__json_real(j, "schedule_error", p->replayed_s / measured - 1);
+    }
     fr__json_real(j, "prediction_took_s", p->spent_s);
     fr__json_text(j, "profile", s->settings.profile);
     if (!p->cluster) return;

@@ -131,11 +131,14 @@ static void tell_error_of_time(const fr_setup *s, const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
     const fr_prediction *p = &s->prediction;
-    char a[32], b[32];
+    char a[32], b[32], parts[64] = "";
     if (!p->is_made || isnan(measured)) return;
-    fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%)",
+    if (p->replayed_s > 0)
+        snprintf(parts, sizeof parts, ": stage times %+.1f, schedule %+.1f",
+                 100 * (p->s_per_batch / p->replayed_s - 1), 100 * (p->replayed_s / measured - 1));
+    fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%%s)",
            time_text(measured, a, sizeof a), p->cluster ? " (emulated)" : "",
-           time_text(p->s_per_batch, b, sizeof b), 100 * (p->s_per_batch / measured - 1));
+           time_text(p->s_per_batch, b, sizeof b), 100 * (p->s_per_batch / measured - 1), parts);
     if (r->stolen > MUCH_STOLEN && !p->cluster)
         fr_log(s->ctx, FR_LOG_INFO,
                "this machine's host gave %.1f %% of the processors' time to others meanwhile",

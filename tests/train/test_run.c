@@ -1,5 +1,6 @@
 /* test_run.c -- whole runs through the public call: repeatable, resumable, stoppable, frugal. */
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "train/fixture.h"
 
 #include <jansson.h>
@@ -444,6 +445,24 @@ static double number(json_t *o, const char *key)
     return json_number_value(v);
 }
 
+/* What was wrong with a prediction: the times of the stages, and the clock. */
+static void test_parts_of_error(void **state)
+{
+    fixture *f = *state;
+    job a = {.out = "a", .sets = {"parallel={method: 1f1b, stages: 2, threads: 1}"}};
+    assert_done(f, train(f, &a));
+    json_t *o = load_json(a.folder, "summary.json");
+    if (fr__cpu_count() < 2) { /* the two take turns, and nobody can tell */
+        assert_null(json_object_get(o, "cost_error"));
+    } else {
+        double replayed = number(o, "replayed_s_per_batch");
+        assert_true(replayed > 0 && replayed < 10 * number(o, "measured_s_per_batch"));
+        double both = (1 + number(o, "cost_error")) * (1 + number(o, "schedule_error")) - 1;
+        assert_true(fabs(both - number(o, "prediction_error")) < 1e-9);
+    }
+    json_decref(o);
+}
+
 /* What a pipeline says about itself. */
 static void test_summary_of_pipeline(void **state)
 {
@@ -545,6 +564,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_async_resume, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_ledger_file, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_failed_worker, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_parts_of_error, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_summary_of_pipeline, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_summary_of_many, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_loop_allocates_nothing, setup, fixture_teardown),
