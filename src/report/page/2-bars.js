@@ -217,7 +217,17 @@ const Bars = (() => {
                pairs(rows, ["0", Format.seconds(most / 2), Format.seconds(most)])));
     }
 
-    function stageTimes(stages) {
+    // Why the time of a mini-batch was off: stages took more or less than when they were measured,
+    // or the virtual clock is wrong.
+    function whyOff(summary) {
+        const signed = (x) => Format.signed(x, Format.percent);
+        const {prediction_error: all, cost_error: cost, schedule_error: clock} = summary;
+        if (!Format.is(cost) || !Format.is(clock)) return "";
+        return ` A mini-batch was predicted ${signed(all)} off: ${
+            signed(cost)} by these times, ${signed(clock)} by the schedule.`;
+    }
+
+    function stageTimes(summary, stages) {
         const known =
             stages.filter((s) => Format.is(s.predicted_forward_s) && Format.is(s.forward_s));
         if (!known.length) return null;
@@ -237,7 +247,8 @@ const Bars = (() => {
             "div", {class: "card"},
             el("div", {class: "title"}, "Time of a micro-batch in each stage"),
             el("p", {class: "soft small"},
-               "The full bar is measured, the faint one below it was predicted."),
+               `The full bar is measured, the faint one below it was predicted.${
+                   whyOff(summary)}`),
             Dom.legend([["forward", "forward"], ["backward", "backward"]]),
             pairs(rows, ["0", Format.seconds(most / 2), Format.seconds(most)]));
     }
@@ -277,7 +288,7 @@ const Bars = (() => {
 
     function prediction(run) {
         const stages = (run.summary && run.summary.per_stage) || [];
-        const cards = [stageTimes(stages), weightErrors(stages)].filter(Boolean);
+        const cards = [stageTimes(run.summary, stages), weightErrors(stages)].filter(Boolean);
         if (!cards.length) return null;
         return el(
             "section", {id: "prediction"}, el("h2", {}, "Predictions"),
