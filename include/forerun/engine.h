@@ -137,6 +137,8 @@ const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage);
 /* Recorded so far; valid until the next call of train or eval. Clock of rank 0. */
 const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n);
 const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage); /* of replica 0 */
+/* Without the first mini-batch, which finds caches and memory cold, if there are others. */
+fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage);
 fr_overrun fr_engine_overrun(const fr_engine *e);
 fr_traffic fr_engine_traffic(const fr_engine *e);
 

@@ -27,7 +27,8 @@ typedef struct fr_worker_times {
     uint64_t wall_ns; /* inside fr_engine_train */
 } fr_worker_times;
 
-/* The same by stage, for a cost model: sums over passes. The best are robust against noise. */
+/* The same by stage, for a cost model: sums over passes. An update counts as step wherever it was
+ * made. */
 typedef struct fr_stage_times {
     uint64_t forward_ns, back_input_ns, back_weight_ns, step_ns; /* B counts as back_input */
     int64_t n_micro, n_steps;

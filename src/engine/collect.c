@@ -15,7 +15,7 @@ typedef struct worker_notes {
 } worker_notes;
 
 typedef struct part_notes {
-    fr_stage_times times;
+    fr_stage_times times, cold;
     fr_prediction_error error;
     bool has_error;
 } part_notes;
@@ -63,7 +63,7 @@ static fr_status give_worker(fr_engine *e, const fr_worker *w)
     FR_TRY(fr_team_put(team, 0, w->events, (size_t)w->n_events * sizeof *w->events));
     for (int i = 0; i < w->n_parts; i++) {
         const fr_part *p = w->parts[i];
-        part_notes notes = {.times = p->times, .has_error = p->store != NULL};
+        part_notes notes = {.times = p->times, .cold = p->cold, .has_error = p->store != NULL};
         if (p->store) notes.error = *fr_store_error(p->store);
         FR_TRY(fr_team_put(team, 0, &notes, sizeof notes));
     }
@@ -95,6 +95,7 @@ static fr_status take_worker(fr_engine *e, fr_worker *w, int rank, int64_t ahead
         part_notes notes;
         FR_TRY(fr_team_take(team, rank, &notes, sizeof notes));
         p->times = notes.times;
+        p->cold = notes.cold;
         p->has_error = notes.has_error;
         p->error = notes.error;
     }

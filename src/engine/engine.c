@@ -117,7 +117,8 @@ static fr_status make_parts(fr_engine *e)
                                            .n_micro = e->desc.n_micro / s->replicas[k],
                                            .recomputes = e->desc.schedule && e->desc.recompute &&
                                                          e->desc.recompute[k],
-                                           .bounds = e->stages[k]};
+                                           .bounds = e->stages[k],
+                                           .cold_batch = -1};
             w->parts[w->n_parts++] = fr__part(e, k, q);
             e->n_local_parts += w->is_local;
         }
@@ -384,6 +385,18 @@ const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
 const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage)
 {
     return &fr__part(e, stage, 0)->times;
+}
+
+fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage)
+{
+    const fr_part *p = fr__part(e, stage, 0);
+    fr_stage_times t = p->times;
+    const fr_stage_times *cold = &p->cold;
+    if (t.n_steps <= cold->n_steps) return t;
+    t.forward_ns -= cold->forward_ns, t.back_input_ns -= cold->back_input_ns;
+    t.back_weight_ns -= cold->back_weight_ns, t.step_ns -= cold->step_ns;
+    t.n_micro -= cold->n_micro, t.n_steps -= cold->n_steps;
+    return t;
 }
 
 const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage)

@@ -191,9 +191,10 @@ struct fr_part {
     char *grad_wires;
     size_t landing_bytes; /* buffers of wires that come from other processes */
     char *landing;
-    fr_stage_times times;
-    bool has_error;            /* collected: */
-    fr_prediction_error error; /* of predictions, in another process */
+    fr_stage_times times, cold; /* cold: the first mini-batch's share of them */
+    int64_t cold_batch;         /* -1: nothing has been trained */
+    bool has_error;             /* collected: */
+    fr_prediction_error error;  /* of predictions, in another process */
     _Atomic uint64_t ride_ns;
 };
 

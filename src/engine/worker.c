@@ -172,9 +172,8 @@ static fr_spent waited_on(fr_action action)
     return FR_SPENT_WAIT_OTHER;
 }
 
-static void add_stage_time(fr_part *p, fr_action action, uint64_t ns, uint64_t ridden)
+static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t ridden)
 {
-    fr_stage_times *t = &p->times;
     t->step_ns += ridden;
     switch (action) {
     case FR_DO_F: t->forward_ns += ns, t->n_micro++; break;
@@ -184,6 +183,15 @@ static void add_stage_time(fr_part *p, fr_action action, uint64_t ns, uint64_t r
     case FR_DO_STEP: t->step_ns += ns, t->n_steps++; break;
     default: break;
     }
+}
+
+static void add_stage_time(const task *t, uint64_t ns, uint64_t ridden)
+{
+    fr_part *p = t->part;
+    fr_action action = (fr_action)t->instr->action;
+    if (p->cold_batch < 0) p->cold_batch = t->batch;
+    if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, ridden);
+    add_time(&p->times, action, ns, ridden);
 }
 
 void fr__push_event(fr_worker *w, const fr_event *event)
@@ -212,7 +220,7 @@ static void note(fr_worker *w, const task *t, fr_event *event)
     w->times.ns[FR_SPENT_STEP] += ridden;
     w->times.ns[spent_on(action)] += busy - ridden;
     w->times.ns[waited_on(action)] += wait;
-    add_stage_time(t->part, action, busy - ridden, ridden);
+    add_stage_time(t, busy - ridden, ridden);
     if (wait > SHORT_WAIT_NS) {
         fr_event waiting = *event;
         waiting.is_wait = true;

@@ -376,14 +376,14 @@ fr_status fr__predict_replay(fr_setup *s, const fr_engine *e)
     if (!costs) return fr__no_memory(s->ctx, (size_t)n * sizeof *costs, "costs of stages");
     bool has_run = true;
     for (int k = 0; k < n; k++) {
-        const fr_stage_times *t = fr_engine_stage_times(e, k);
-        has_run = has_run && t->n_micro > 0 && t->n_steps > 0;
+        fr_stage_times t = fr_engine_warm_times(e, k);
+        has_run = has_run && t.n_micro > 0 && t.n_steps > 0;
         costs[k] = p->spread.timing.cost[k];
-        costs[k].forward = per(t->forward_ns, t->n_micro);
-        costs[k].back_input = per(t->back_input_ns, t->n_micro);
-        costs[k].back_weight = per(t->back_weight_ns, t->n_micro);
+        costs[k].forward = per(t.forward_ns, t.n_micro);
+        costs[k].back_input = per(t.back_input_ns, t.n_micro);
+        costs[k].back_weight = per(t.back_weight_ns, t.n_micro);
         costs[k].backward = costs[k].back_input + costs[k].back_weight;
-        costs[k].step = per(t->step_ns, t->n_steps); /* what rides is in the backward */
+        costs[k].step = per(t.step_ns, t.n_steps);
     }
     fr_sim_desc d = describe_clock(s, p, 0);
     fr_sim_result result = {0};

@@ -116,7 +116,7 @@ static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e, i
 {
     const fr_graph *g = setup->graph;
     const fr_stage *s = fr_engine_stage(e, stage);
-    const fr_stage_times *t = fr_engine_stage_times(e, stage);
+    fr_stage_times t = fr_engine_warm_times(e, stage);
     fr__json_object(j, NULL);
     int first = s->first; /* inputs belong to nobody's work */
     while (fr_graph_node(g, first)->op == FR_OP_INPUT && first + 1 < s->last) first++;
@@ -125,9 +125,9 @@ static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e, i
     fr__json_int(j, "worker", fr_engine_worker_of(e, stage, 0));
     fr__json_int(j, "replicas", fr_engine_n_replicas(e, stage));
     fr__json_int(j, "parameters", count_params(g, s));
-    fr__json_real(j, "forward_s", per(t->forward_ns, t->n_micro));
-    fr__json_real(j, "backward_s", per(t->back_input_ns + t->back_weight_ns, t->n_micro));
-    fr__json_real(j, "step_s", per(t->step_ns, t->n_steps));
+    fr__json_real(j, "forward_s", per(t.forward_ns, t.n_micro));
+    fr__json_real(j, "backward_s", per(t.back_input_ns + t.back_weight_ns, t.n_micro));
+    fr__json_real(j, "step_s", per(t.step_ns, t.n_steps));
     write_expected(j, &setup->prediction, setup->pipeline.schedule, stage);
     write_prediction(j, fr_engine_prediction(e, stage));
     fr__json_end(j);
