@@ -15,6 +15,12 @@
  * gpipe, vgg16 by 1f1b, two stages). */
 #define SPIN_NS 200000000
 #define LOOKS 64 /* between two yields: the one waited for may have been put on this very core */
+/* Looks and a yield that took so long: others want this core. For a while they get it, and the
+ * member looks for no longer than being woken costs, twice; else it would use up on looking what
+ * the scheduler grants it, and be slow when it has work (by a fifth beside one busy process). */
+#define WANTED_NS 500000
+#define MODEST_NS 5000000000
+#define SHORT_NS 100000
 
 static inline void relax(void)
 {
@@ -43,16 +49,21 @@ void fr__threads_raise(fr_group *g, count *c, uint64_t value, int n_waiters, con
     }
 }
 
-static bool spin_for(const fr_group *g, const count *c, uint64_t value)
+static bool spin_for(const fr_group *g, bell *b, const count *c, uint64_t value)
 {
-    uint64_t end = fr__now_ns() + SPIN_NS;
+    uint64_t now = fr__now_ns(), before;
+    uint64_t end = now + (now < b->modest_until ? SHORT_NS : SPIN_NS);
     do {
+        before = now;
         for (int i = 0; i < LOOKS; i++) {
             if (atomic_load_explicit(c, memory_order_acquire) >= value) return true;
             relax();
         }
         sched_yield();
-    } while (!atomic_load_explicit(&g->is_aborted, memory_order_relaxed) && fr__now_ns() < end);
+        now = fr__now_ns();
+        if (now - before > WANTED_NS) b->modest_until = now + MODEST_NS;
+    } while (!atomic_load_explicit(&g->is_aborted, memory_order_relaxed) && now < end &&
+             now - before <= WANTED_NS);
     return false;
 }
 
@@ -60,8 +71,8 @@ fr_status fr__threads_wait(fr_group *g, int member, const count *c, uint64_t val
 {
     if (atomic_load(&g->is_aborted)) return FR_PEER;
     if (atomic_load_explicit(c, memory_order_acquire) >= value) return FR_OK;
-    if (g->may_spin && spin_for(g, c, value)) return FR_OK;
     bell *b = &g->bells[member];
+    if (g->may_spin && spin_for(g, b, c, value)) return FR_OK;
     pthread_mutex_lock(&b->lock);
     atomic_store(&b->is_sleeping, true);
     bool is_aborted = false;

@@ -19,6 +19,7 @@ typedef struct bell {
     _Alignas(FR_ALIGN) atomic_bool is_sleeping; /* by its member, with the lock held */
     pthread_mutex_t lock;
     pthread_cond_t ring;
+    uint64_t modest_until; /* the member's own: it looks only for short */
 } bell;
 
 struct fr_group {
