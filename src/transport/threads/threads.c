@@ -10,9 +10,8 @@
 
 /* How long a member looks before it sleeps, where each can have a core: longer than pipelines wait.
  * Being woken costs about 50 us on a virtual machine with idle cores (bench_transport), a message
- * that is looked for 0.15 us; and a core that was given back comes back slow, its caches cold and
- * its clock low: with 0.1 ms here, mini-batches of 0.2 and 0.5 s took 9 and 4 % longer (mlp by
- * gpipe, vgg16 by 1f1b, two stages). */
+ * that is looked for 0.15 us; and work after a long sleep is slower, it seems because the core was
+ * given back: docs/speed.md has what it makes. */
 #define SPIN_NS 200000000
 #define LOOKS 64 /* between two yields: the one waited for may have been put on this very core */
 /* Looks and a yield that took so long: others want this core. For a while they get it, and the
