@@ -105,8 +105,9 @@ def write_config(path, net, steps, parallel, micro=None, predict=False):
 
 
 def profile(forerun, config, path):
-    """What the nodes of a config's model cost, once: all that are compared go by the same."""
-    run([forerun, "profile", config, "--format", "json", "--seconds", "3", "--out", path])
+    """What the nodes of a config's model cost, once, whatever the micro-batch: all that are compared
+    go by the same."""
+    run([forerun, "profile", config, "--format", "json", "--sizes", "all", "--out", path])
     return path
 
 

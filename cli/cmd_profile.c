@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 typedef struct wishes {
-    const char *config, *read, *out, *format, *transport;
+    const char *config, *read, *out, *format, *transport, *sizes;
     cli_list sets;
     int64_t batch, workers, nodes;
     double seconds;
@@ -39,6 +39,7 @@ static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
     if (p->model[0] || p->batch > 0) printf("\n");
     chart_print(p, (int)o->nodes, term_columns(STDOUT_FILENO, 100), term_has_colour(STDOUT_FILENO));
     print_step(p);
+    for (int i = 0; i < p->n_sizes; i++) print_step(p->sizes[i]);
     return FR_OK;
 }
 
@@ -88,17 +89,57 @@ static fr_status profile_file(fr_ctx *ctx, const wishes *o)
     return status;
 }
 
+enum { MOST_SIZES = 32 };
+
+/* "1,2,8", or "all": the mini-batch and its halves down to 1. How many; 0: it is neither. */
+static int read_sizes(const char *text, int mini_batch, int *sizes)
+{
+    int n = 0;
+    if (strcmp(text, "all") == 0) {
+        for (int size = mini_batch; size > 0; size /= 2) sizes[n++] = size;
+        return n;
+    }
+    for (const char *at = text; n < MOST_SIZES; at++) {
+        char *end;
+        long size = strtol(at, &end, 10);
+        if (end == at || size < 1 || size > INT32_MAX) return 0;
+        sizes[n++] = (int)size;
+        if (*end == '\0') return n;
+        if (*end != ',') return 0;
+        at = end;
+    }
+    return 0;
+}
+
+/* Micro-batches of `batch` samples, and of all sizes that are asked for. */
+static fr_status profile_sizes(fr_ctx *ctx, fr_run_model *m, int batch, const wishes *o,
+                               fr_profile **out)
+{
+    const fr_profile *each[MOST_SIZES + 1];
+    int sizes[MOST_SIZES], n = 1;
+    int n_sizes = o->sizes ? read_sizes(o->sizes, fr_run_model_batch(m), sizes) : 0;
+    *out = NULL;
+    FR_TRY(fr_run_model_profile(m, batch, &each[0]));
+    for (int i = 0; i < n_sizes; i++) {
+        bool is_new = true;
+        for (int k = 0; k < n; k++) is_new = is_new && each[k]->batch != sizes[i];
+        if (is_new) FR_TRY(fr_run_model_profile(m, sizes[i], &each[n++]));
+    }
+    return fr_profile_gather(ctx, n, each, out);
+}
+
 static fr_status profile_model(fr_ctx *ctx, const wishes *o)
 {
     fr_run_options run = {
         .config = o->config, .n_sets = o->sets.n, .sets = o->sets.at, .dump_step = -1};
     fr_run_model *m;
-    const fr_profile *p;
+    fr_profile *p;
     FR_TRY(fr_run_model_open(ctx, &run, NULL, &m));
     fr_run_model_measure(m, (int)o->workers, o->seconds);
     int batch = o->batch > 0 ? (int)o->batch : fr_run_model_micro(m);
-    fr_status status = fr_run_model_profile(m, batch, &p);
+    fr_status status = profile_sizes(ctx, m, batch, o, &p);
     if (status == FR_OK) status = show(ctx, p, o);
+    fr_profile_free(p);
     fr_run_model_free(m);
     return status;
 }
@@ -144,10 +185,18 @@ static int check(const wishes *o)
         o->nodes < 0 || o->nodes > INT32_MAX || !(o->seconds >= 0))
         return cli_refuse("forerun profile: --batch, --workers (up to 4096), --nodes and --seconds "
                           "must be at least 0");
-    if (o->read && (o->sets.n || o->workers || o->seconds > 0))
-        return cli_refuse("forerun profile: --read measures nothing: --set, --workers and "
-                          "--seconds have no meaning");
-    if (o->cluster && (o->sets.n || o->format || o->batch))
+    int sizes[MOST_SIZES];
+    if (o->sizes && read_sizes(o->sizes, 1, sizes) == 0)
+        return cli_refuse("forerun profile: --sizes %s: expected all, or up to %d numbers of "
+                          "samples, as 1,4,16",
+                          o->sizes, MOST_SIZES);
+    if (o->sizes && o->format && strcmp(o->format, "pipedream") == 0)
+        return cli_refuse("forerun profile: PipeDream's text has micro-batches of one size; "
+                          "leave --sizes out, or write JSON");
+    if (o->read && (o->sets.n || o->workers || o->seconds > 0 || o->sizes))
+        return cli_refuse("forerun profile: --read measures nothing: --set, --workers, --seconds "
+                          "and --sizes have no meaning");
+    if (o->cluster && (o->sets.n || o->format || o->batch || o->sizes))
         return cli_refuse("forerun profile: --cluster goes with --workers, --transport and --out");
     if (!o->cluster && fr_team_size_by_launcher() != 1)
         return cli_refuse("forerun profile: a model is measured in one process, and a launcher has "
@@ -162,8 +211,10 @@ static int run(const cli_verb *verb, int argc, char **argv)
     const cli_option options[] = {
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
         {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, &o.batch},
+        {"sizes", "1,4,16|all", "micro-batches of these sizes too (all: the batch, its halves)",
+         CLI_TEXT, &o.sizes},
         {"workers", "N", "so many at once (default: as many as cores)", CLI_INT, &o.workers},
-        {"seconds", "S", "how long to measure, about (default: 0.6)", CLI_REAL, &o.seconds},
+        {"seconds", "S", "how long to measure a size, about (default: 3)", CLI_REAL, &o.seconds},
         {"format", "chart|json|pipedream", "how to print it (chart)", CLI_TEXT, &o.format},
         {"out", "FILE", "where to write it; without a format as JSON", CLI_TEXT, &o.out},
         {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, &o.nodes},

@@ -46,6 +46,9 @@ typedef struct fr_profile {
     double jitter; /* standard deviation of a forward's time over its mean; 0: not measured */
     double workspace_bytes;  /* of a worker, whatever its stage */
     double state_per_weight; /* optimizer numbers a weight: 1 for momentum */
+    /* The same nodes with micro-batches of other sizes, none of which has sizes of its own. */
+    int n_sizes;
+    const struct fr_profile **sizes;
     void *arena;
 } fr_profile;
 
@@ -56,12 +59,19 @@ void fr_profile_free(fr_profile *p);
 fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
 /* Parts of one model side by side, as fr_probe_nodes measures them, as the whole. */
 fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr_profile **out);
+/* Profiles of one model, each with micro-batches of another size, as one that knows all; the first
+ * is the one that readers see. Sizes that they have gathered themselves are left out. */
+fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each, fr_profile **out);
 /* JSON, or PipeDream's text (told apart by the first character). Errors name file and line. */
 fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out);
 fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p,
                                 const char *path); /* "-": stdout */
 fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p, const char *path);
-/* Times and bytes of another micro-batch, in proportion. */
+/* Times and bytes of another micro-batch, and no others: as measured, straight between the next
+ * smaller and the next larger size, or outside of those that are known in proportion to the
+ * nearest; fr_profile_knows: not in proportion. Small micro-batches cost more than their share
+ * (weights are read for one sample as for many), so proportion flatters them. */
+bool fr_profile_knows(const fr_profile *p, int batch);
 fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_profile **out);
 
 /* --- the cost of a stage ------------------------------------------------------------------------

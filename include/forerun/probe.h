@@ -31,9 +31,9 @@ typedef struct fr_probe_desc {
 
 /* n probes at the same time, each on a thread of its own, all busy until the last has enough: times
  * as they are when all workers of this machine work. A time is the mean over all mini-batches
- * but the fastest and the slowest eighth. out: [n] profiles: nodes[i] of one is the graph's
- * node stage->first + i, and its inputs are numbers of the graph's nodes. Those of a whole cut are
- * made into one profile by fr_profile_join. */
+ * but those that were stopped (more than three times the median). out: [n] profiles: nodes[i] of
+ * one is the graph's node stage->first + i, and its inputs are numbers of the graph's nodes. Those
+ * of a whole cut are made into one profile by fr_profile_join. */
 fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out);
 
 /* Seconds that n workers take to add up a block of gradients; over a team, all of its processes

@@ -1,4 +1,4 @@
-/* profile.c -- profiles as values: copied, checked, scaled, read and freed.
+/* profile.c -- profiles as values: copied, checked, joined, read and freed.
  *
  * Whoever makes one (a reader, a probe, a test) fills an fr_profile in memory of any kind and has
  * it copied: the copy owns its texts and lists in one arena, is checked once, and is only read from
@@ -18,6 +18,7 @@ void fr_profile_free(fr_profile *p)
 {
     if (!p) return;
     struct fr_profile_store *s = p->arena;
+    for (int i = 0; i < s->n_own; i++) fr_profile_free(s->own[i]);
     pthread_mutex_destroy(&s->lock);
     fr__arena_fini(&s->costs);
     fr__free(s->memo);
@@ -64,6 +65,8 @@ fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
     }
     *copy = *p;
     copy->arena = s;
+    copy->n_sizes = 0;
+    copy->sizes = NULL;
     if (!copy_all(&s->arena, p, copy)) {
         fr_profile_free(copy);
         return fr__no_memory(ctx, bytes, "a profile");
@@ -161,11 +164,23 @@ static fr_status look_around(fr_ctx *ctx, const fr_profile *p)
     return FR_OK;
 }
 
-fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
+/* A copy of one size. */
+static fr_status copy_one(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
 {
     FR_TRY(fr__profile_clone(ctx, p, out));
     fr_status status = check(ctx, *out);
     if (status == FR_OK) status = look_around(ctx, *out);
+    if (status == FR_OK) return FR_OK;
+    fr_profile_free(*out);
+    *out = NULL;
+    return status;
+}
+
+fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
+{
+    FR_TRY(copy_one(ctx, p, out));
+    if (p->n_sizes == 0) return FR_OK;
+    fr_status status = fr__profile_add_sizes(ctx, *out, p->n_sizes, p->sizes);
     if (status == FR_OK) return FR_OK;
     fr_profile_free(*out);
     *out = NULL;
@@ -192,29 +207,6 @@ fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr
     fr_status status = fr_profile_copy(ctx, &whole, out);
     fr__free(whole.nodes);
     return status;
-}
-
-fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_profile **out)
-{
-    *out = NULL;
-    if (p->batch < 1 || batch < 1)
-        return fr_fail(ctx, FR_INVALID,
-                       "profile of %s: cannot be scaled from micro-batches of %d samples to %d; "
-                       "both must be known",
-                       p->model, p->batch, batch);
-    FR_TRY(fr_profile_copy(ctx, p, out));
-    double r = (double)batch / p->batch;
-    for (int i = 0; i < p->n_nodes; i++) {
-        fr_profile_node *n = &(*out)->nodes[i];
-        n->forward_s *= r, n->backward_s *= r, n->back_input_s *= r, n->back_weight_s *= r;
-        n->flops *= r;
-        n->output_bytes = llround((double)n->output_bytes * r);
-        n->kept_bytes = llround((double)n->kept_bytes * r);
-    }
-    (*out)->batch = batch;
-    (*out)->workspace_bytes *= r;
-    (*out)->step_s = (*out)->accounted = 0;
-    return FR_OK;
 }
 
 /* --- files ------------------------------------------------------------------------------------ */

@@ -28,6 +28,8 @@
 /* Behind fr_profile.arena. */
 struct fr_profile_store {
     fr_arena arena;
+    fr_profile **own; /* (n_own) the sizes, as their owner */
+    int n_own;
     int *last_use;        /* (nodes) highest reader, -1: none; NULL: the profile is a part */
     bool *has_grad;       /* (nodes) something trained is at or above it */
     pthread_mutex_t lock; /* guards all below: a profile is read by any thread */
@@ -38,6 +40,8 @@ struct fr_profile_store {
 
 /* A copy with memory of its own, nothing checked. Nodes without a name get "node<index>". */
 fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
+/* Copies of the sizes join a profile that has none yet; each is checked against it. */
+fr_status fr__profile_add_sizes(fr_ctx *ctx, fr_profile *p, int n, const fr_profile *const *sizes);
 /* False: `text` says what is wrong with node i. */
 bool fr__profile_is_sound(const fr_profile *p, int i, char text[256]);
 /* To a file, replaced as a whole, or ("-") to standard output. */

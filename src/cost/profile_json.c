@@ -5,10 +5,13 @@
  *        {"name": "fc1", "about": "linear (512)", "forward_s": 0.001, ..., "inputs": ["x"]},
  *        ...]}
  *
+ * A file may hold several of them, one behind the other: micro-batches of several sizes.
+ *
  * The JSON library does not say where a value stood, so the line of a node is found by looking
  * through the text once more when there is something to complain about. */
 #include "cost/profile.h"
 
+#include "base/vec.h"
 #include "graph/names.h"
 #include "io/json.h"
 
@@ -62,17 +65,31 @@ static bool put(fr_json *j, const fr_profile *p)
     return fr__json_finish(j);
 }
 
+static const fr_profile *size_at(const fr_profile *p, int i)
+{
+    return i == 0 ? p : p->sizes[i - 1];
+}
+
 fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 {
     fr_json j;
-    fr__json_to_buffer(&j, NULL, 0, 1);
-    put(&j, p); /* into no room: to learn how much it takes */
-    size_t room = j.bytes + 2;
+    size_t room = 1, n = 0; /* a zero at the end */
+    for (int i = 0; i <= p->n_sizes; i++) {
+        fr__json_to_buffer(&j, NULL, 0, 1);
+        put(&j, size_at(p, i)); /* into no room: to learn how much it takes */
+        room += j.bytes + 1;
+    }
     *text = fr__alloc(room);
     if (!*text) return fr__no_memory(ctx, room, "the text of a profile");
-    fr__json_to_buffer(&j, *text, room, 1);
-    if (put(&j, p)) {
-        (*text)[j.bytes] = '\n'; /* a zero follows */
+    bool fits = true;
+    for (int i = 0; i <= p->n_sizes && fits; i++) {
+        fr__json_to_buffer(&j, *text + n, room - n, 1);
+        fits = put(&j, size_at(p, i));
+        n += j.bytes;
+        if (fits) (*text)[n++] = '\n';
+    }
+    if (fits) {
+        (*text)[n] = '\0';
         return FR_OK;
     }
     fr__free(*text);
@@ -84,7 +101,8 @@ fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 
 struct reader {
     fr_ctx *ctx;
-    const char *path, *text;
+    const char *path, *text; /* text: of this profile, and what follows */
+    int first_line;
     fr_arena arena;
     fr_profile profile; /* all in the arena */
     fr_names names;
@@ -93,7 +111,7 @@ struct reader {
 /* Line on which item i of the list "nodes" begins; i < 0: of the document. */
 static int line_of(const struct reader *r, int i)
 {
-    int line = 1, depth = 0, seen = -1;
+    int line = r->first_line, depth = 0, seen = -1;
     bool in_text = false;
     for (const char *t = r->text; *t; t++) {
         line += *t == '\n';
@@ -272,18 +290,54 @@ static fr_status get_all(struct reader *r, json_t *o)
     return FR_OK;
 }
 
-fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
-                                fr_profile **out)
+/* The profile at text + *at, which moves behind it and the space that follows. */
+static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_t bytes, size_t *at,
+                          int *line, fr_profile **out)
 {
     json_error_t error;
-    json_t *o = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *o = json_loadb(text + *at, bytes - *at, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
+                           &error);
     if (!o)
-        return fr_fail(ctx, FR_INVALID, "%s:%d:%d: %s", path, error.line, error.column, error.text);
-    struct reader r = {.ctx = ctx, .path = path, .text = text};
+        return fr_fail(ctx, FR_INVALID, "%s:%d:%d: %s", path, *line + error.line - 1, error.column,
+                       error.text);
+    struct reader r = {.ctx = ctx, .path = path, .text = text + *at, .first_line = *line};
     fr_status status = get_all(&r, o);
     if (status == FR_OK) status = fr_profile_copy(ctx, &r.profile, out);
     json_decref(o);
     fr__names_fini(&r.names);
     fr__arena_fini(&r.arena);
+    size_t end = *at + (size_t)error.position;
+    end += strspn(text + end, " \t\r\n");
+    for (; *at < end; ++*at) *line += text[*at] == '\n';
+    return status;
+}
+
+/* Errors name the file. */
+static fr_status gather(fr_ctx *ctx, const char *path, int n, fr_profile **all, fr_profile **out)
+{
+    fr_ctx *own = fr_ctx_create();
+    if (!own) return fr__no_memory(ctx, 1, "a context");
+    fr_status status = fr_profile_gather(own, n, (const fr_profile *const *)all, out);
+    if (status != FR_OK) fr_fail(ctx, status, "%s: %s", path, fr_ctx_error(own));
+    fr_ctx_free(own);
+    return status;
+}
+
+fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
+                                fr_profile **out)
+{
+    FR_VEC(fr_profile *) all = {0};
+    fr_status status = FR_OK;
+    int line = 1;
+    for (size_t at = 0; status == FR_OK && at < bytes;) {
+        fr_profile *p = NULL;
+        status = read_one(ctx, path, text, bytes, &at, &line, &p);
+        if (status != FR_OK || fr__vec_push(&all, p)) continue;
+        fr_profile_free(p);
+        status = fr__no_memory(ctx, sizeof p, path);
+    }
+    if (status == FR_OK) status = gather(ctx, path, (int)all.n, all.at, out);
+    for (size_t i = 0; i < all.n; i++) fr_profile_free(all.at[i]);
+    fr__vec_fini(&all);
     return status;
 }

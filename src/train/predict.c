@@ -176,6 +176,14 @@ static fr_status read_profile(fr_setup *s, int batch, fr_profile **out)
 {
     fr_profile *p = NULL;
     FR_TRY(fr_profile_read(s->ctx, s->settings.profile, &p));
+    if (!fr_profile_knows(p, batch) && !s->has_told_proportion) {
+        s->has_told_proportion = true;
+        fr_log(s->ctx, FR_LOG_WARN,
+               "%s is of micro-batches of %d samples; others, as those of %d, are taken in "
+               "proportion, which makes small ones look cheaper than they are (forerun profile "
+               "--sizes all measures them)",
+               s->settings.profile, p->batch, batch);
+    }
     fr_status status = fr__predict_check_profile(s, p, s->settings.profile);
     if (status == FR_OK) status = fr_profile_scaled(s->ctx, p, batch, out);
     fr_profile_free(p);

@@ -21,6 +21,7 @@ typedef struct fr_setup {
     int64_t n_steps;           /* updates of the whole run */
     fr_pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
     fr_prediction prediction;  /* after fr__predict; an emulating engine uses it */
+    bool has_told_proportion;  /* that times of a micro-batch are not measured ones */
 } fr_setup;
 
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no

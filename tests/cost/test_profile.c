@@ -277,6 +277,73 @@ static void scaled(void **state)
     fr_ctx_free(ctx);
 }
 
+#define SIZE(batch, forward_s, bytes)                                                         \
+    "{\"format\": 1, \"batch\": " batch ", \"workspace_bytes\": " bytes                       \
+    ",\n\"nodes\": [{\"name\": \"a\", \"forward_s\": " forward_s                              \
+    ", \"backward_s\": 8,\n\"output_bytes\": " bytes ", \"param_bytes\": 8, \"update_s\": 1}" \
+    "]}\n"
+
+/* Known sizes as they are, others between them, and beyond them in proportion. */
+static void sizes(void **state)
+{
+    static const struct {
+        int batch;
+        double forward_s;
+        int64_t bytes;
+        bool is_known;
+    } cases[] = {{8, 10, 80, true},  {4, 7, 40, true},           {1, 6, 10, true},
+                 {6, 8.5, 60, true}, {2, 6 + 1.0 / 3, 20, true}, {16, 20, 160, false}};
+    fr_ctx *ctx = fr_ctx_create();
+    fr_profile *p, *q, *one;
+    const char *path = support_path(state, "sizes.json");
+    assert_ok(ctx,
+              read_text(ctx, state,
+                        SIZE("8", "10", "80") "\n" SIZE("1", "6", "10") SIZE("4", "7", "40"), &p));
+    assert_int_equal(p->n_sizes, 2);
+    assert_ok(ctx, fr_profile_write_json(ctx, p, path));
+    assert_ok(ctx, fr_profile_read(ctx, path, &q));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(fr_profile_knows(q, cases[i].batch) == cases[i].is_known);
+        assert_ok(ctx, fr_profile_scaled(ctx, q, cases[i].batch, &one));
+        assert_int_equal(one->batch, cases[i].batch);
+        assert_int_equal(one->n_sizes, 0);
+        assert_true(fabs(one->nodes[0].forward_s - cases[i].forward_s) < 1e-12);
+        assert_true(one->nodes[0].update_s == 1 && one->nodes[0].param_bytes == 8);
+        assert_int_equal(one->nodes[0].output_bytes, cases[i].bytes);
+        assert_true(fabs(one->workspace_bytes - (double)cases[i].bytes) < 1e-9);
+        fr_profile_free(one);
+    }
+    fr_profile_free(p);
+    fr_profile_free(q);
+    fr_ctx_free(ctx);
+}
+
+static void bad_sizes(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {SIZE("8", "1", "1") SIZE("8", "1", "1"), "in: profile of : two of 8 samples"},
+        {SIZE("8", "1", "1") SIZE("2", "1", "1") SIZE("2", "1", "1"), "two of 2 samples"},
+        {SIZE("8", "1", "1") SIZE("0", "1", "1"), "does not say of which"},
+        {SIZE("0", "1", "1") SIZE("8", "1", "1"), "does not say of which"},
+        {SIZE("8", "1", "1") "{\"format\": 1, \"batch\": 2, \"nodes\": [{\"name\": \"b\", "
+                             "\"forward_s\": 1, \"backward_s\": 1, \"output_bytes\": 1, "
+                             "\"param_bytes\": 1}]}",
+         "node 0, a with 8 samples, is another one with 2 (b)"},
+        {SIZE("8", "1", "1") SIZE("4", "-1", "1"), "in:5: node 0: forward_s: expected"},
+        {SIZE("8", "1", "1") "\n{\"format\": 1,\n oh}", "in:6:"},
+        {SIZE("8", "1", "1") "oh", "in:4:"},
+    };
+    fr_ctx *ctx = fr_ctx_create();
+    fr_profile *p;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_fails(ctx, read_text(ctx, state, cases[i].text, &p), FR_INVALID, cases[i].says);
+        assert_null(p);
+    }
+    fr_ctx_free(ctx);
+}
+
 struct walk {
     const char *text;
     void **state;
@@ -298,8 +365,10 @@ static fr_status read_and_write(fr_ctx *ctx, void *user)
 static void no_memory(void **state)
 {
     struct walk text = {pipedream, state}, json = {FILE_OF(NODE("")), state};
+    struct walk several = {SIZE("8", "1", "1") SIZE("2", "1", "1"), state};
     assert_true(support_walk_memory(read_and_write, &text) > 10);
     assert_true(support_walk_memory(read_and_write, &json) > 10);
+    assert_true(support_walk_memory(read_and_write, &several) > 20);
 }
 
 /* The profile that PipeDream publishes, where it is at hand. */
@@ -331,6 +400,7 @@ int main(void)
         cmocka_unit_test(foreign_names),   cmocka_unit_test(bad_text),
         cmocka_unit_test(bad_json),        cmocka_unit_test(scaled),
         cmocka_unit_test(no_memory),       cmocka_unit_test(alexnet),
+        cmocka_unit_test(sizes),           cmocka_unit_test(bad_sizes),
     };
     return cmocka_run_group_tests(tests, support_dir_make, support_dir_remove);
 }
