@@ -4,16 +4,18 @@
     bench/predict.py [--build DIR] [--models mlp,vgg16,gpt] [--places here,4,8] [--rounds N]
                      [--json FILE] [--check]
 
-here: two stages on two cores of this machine. 4, 8: as many emulated devices, each of the speed of
+here: two stages, or two replicas, on two cores of this machine. 4, 8: as many emulated devices, each of the speed of
 one core here, on a switch whose ports carry 1 GB/s each way, 20 us away. A machine with neighbours
 is not equally fast at all times: here stages are measured for as long as the run then takes, rounds
-are many and short, each with all cases, and the median of what was predicted is held against the
-median of what was measured. "schedule" is the part of the error that is not of the stages' times:
-the prediction made again by the times that they took in the run. --check: exit 1 if a mini-batch
-takes more than 5 % more or less than predicted, or a worker more than 3 % more or less memory.
+are many and short, each with all cases, and the error of a case is the mean over its rounds (of the
+logarithms: as much too fast and too slow cancel out), told with its standard error. "schedule" is
+the part of it that is not of the stages' times: the prediction made again by the times that they
+took in the run. --check: exit 1 if a mini-batch takes more than 5 % more or less than predicted, or
+a worker more than 3 % more or less memory.
 """
 import argparse
 import json
+import math
 import os
 import statistics
 
@@ -37,7 +39,8 @@ def layouts(place):
         return {"1f1b": ({"method": "1f1b", "stages": 2}, 4),
                 "gpipe": ({"method": "gpipe", "stages": 2}, 4),
                 "spectrain": ({"method": "spectrain", "stages": 2}, 1),
-                "xpipe": ({"method": "xpipe", "stages": 2}, 2)}
+                "xpipe": ({"method": "xpipe", "stages": 2}, 2),
+                "dp": ({"method": "dp", "replicas": 2}, 2)}
     n = int(place)
     return {"dp": ({"method": "dp", "replicas": n}, n),
             "1f1b": ({"method": "1f1b", "stages": n}, 8),
@@ -83,15 +86,23 @@ def run(a, model, place, parallel, micro):
             "scale": emulated.get("scale")}
 
 
+def mean_error(errors):
+    """Of a case over its rounds, and how far off that may be by chance (one standard error)."""
+    logs = [math.log1p(e) for e in errors]
+    spread = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0
+    return math.expm1(statistics.mean(logs)), spread
+
+
 def judge(case, rounds):
-    """Median against median, what is printed of it, and what is beyond the ceilings."""
+    """The mean over rounds, what is printed of it, and what is beyond the ceilings."""
     place, model, name = case
     r = {key: statistics.median(x[key] or 0 for x in rounds) for key in rounds[0]}
-    r["error"] = r["predicted_s"] / r["measured_s"] - 1
+    r["error"], r["standard_error"] = mean_error([x["error"] for x in rounds])
+    r["schedule_error"], _ = mean_error([x["schedule_error"] or 0 for x in rounds])
     beside = r["schedule_error"] if place == HERE else r["late"]
-    print("| %s | %s | %s | %.2f | %.2f | %+.1f %% | %+.1f %% | %.2f %% | %s |" % (
+    print("| %s | %s | %s | %.2f | %.2f | %+.1f +- %.1f %% | %+.1f %% | %.2f %% | %s |" % (
         place, model, name, 1e3 * r["predicted_s"], 1e3 * r["measured_s"], 100 * r["error"],
-        100 * beside, 100 * r["memory_error"],
+        100 * r["standard_error"], 100 * beside, 100 * r["memory_error"],
         " ".join("%+.0f" % (100 * x["error"]) for x in rounds)))
     missed = ["%s, %s, %s: %s %.1f %% off, ceiling %.0f %%" % (place, model, name, what,
                                                               100 * error, 100 * most)

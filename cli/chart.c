@@ -59,7 +59,8 @@ static void fill(chart *c, const fr_profile *p, int n_rows)
     for (int i = 0; i < p->n_nodes; i++) {
         const fr_profile_node *n = &p->nodes[i];
         if (n->is_input) continue;
-        row r = {.part = {n_micro * n->forward_s, n_micro * n->backward_s, n->update_s},
+        double update = n->update_s + n->fetch_forward_s + n->fetch_backward_s;
+        row r = {.part = {n_micro * n->forward_s, n_micro * n->backward_s, update},
                  .kept = (double)n->kept_bytes,
                  .params = (double)n->param_bytes,
                  .place = i};

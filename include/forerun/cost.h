@@ -23,6 +23,9 @@ typedef struct fr_profile_node {
     double backward_s;                  /* both gradients at once */
     double back_input_s, back_weight_s; /* apart; NaN: not measured, the halves of backward_s */
     double update_s;
+    /* Once a mini-batch, before its first forward and its first backward: getting the weights,
+     * where that means to predict them. */
+    double fetch_forward_s, fetch_backward_s;
     int64_t output_bytes; /* of a micro-batch: what crosses if it is cut here */
     int64_t kept_bytes;   /* of a micro-batch, from its forward to its backward */
     int64_t param_bytes;  /* trained */
@@ -89,8 +92,9 @@ double fr_curve_time(const fr_curve *c, double bytes); /* earliest share of time
  * backward or comes after it, it takes so long. */
 typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
-    int64_t param_bytes; /* what replicas add up */
-    int64_t kept_bytes;  /* a slot */
+    double fetch_forward, fetch_backward; /* once a mini-batch, as in a profile */
+    int64_t param_bytes;                  /* what replicas add up */
+    int64_t kept_bytes;                   /* a slot */
     int64_t fixed_bytes;
     fr_curve final;
 } fr_stage_cost;

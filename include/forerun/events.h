@@ -31,6 +31,8 @@ typedef struct fr_worker_times {
  * made. */
 typedef struct fr_stage_times {
     uint64_t forward_ns, back_input_ns, back_weight_ns, step_ns; /* B counts as back_input */
+    /* Of forward_ns and back_input_ns: getting the weights, which may mean to predict them. */
+    uint64_t fetch_forward_ns, fetch_backward_ns;
     int64_t n_micro, n_steps;
 } fr_stage_times;
 

@@ -25,8 +25,9 @@ typedef struct fr_probe_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     const fr_policy *policy; /* NULL: live */
-    fr_seat seat;            /* what predictions cost goes into update_s */
-    double seconds; /* to spend, about; at least 3 mini-batches (the first is not counted) */
+    fr_seat seat;            /* with the policy: where weights are predicted, and how far */
+    double seconds;      /* to spend, about; at least 2 mini-batches after those that warm it up */
+    int64_t for_batches; /* a run of so many: no more than a tenth of it is spent; 0: any */
 } fr_probe_desc;
 
 /* n probes at the same time, each on a thread of its own, all busy until the last has enough: times

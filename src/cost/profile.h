@@ -12,12 +12,14 @@
 
 /* X(field, must a file say it): the numbers of a node, in the order of files. NaN stands for "not
  * measured" in the two that may be. */
-#define FR_PROFILE_REALS(X) \
-    X(forward_s, true)      \
-    X(backward_s, true)     \
-    X(back_input_s, false)  \
-    X(back_weight_s, false) \
-    X(update_s, false)      \
+#define FR_PROFILE_REALS(X)    \
+    X(forward_s, true)         \
+    X(backward_s, true)        \
+    X(back_input_s, false)     \
+    X(back_weight_s, false)    \
+    X(update_s, false)         \
+    X(fetch_forward_s, false)  \
+    X(fetch_backward_s, false) \
     X(flops, false)
 #define FR_PROFILE_INTS(X) \
     X(output_bytes, true)  \

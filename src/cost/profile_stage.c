@@ -47,6 +47,8 @@ static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_
         c->back_input += or_half(n->back_input_s, n->backward_s);
         c->back_weight += or_half(n->back_weight_s, n->backward_s);
         c->step += n->update_s;
+        c->fetch_forward += n->fetch_forward_s;
+        c->fetch_backward += n->fetch_backward_s;
         c->param_bytes += n->param_bytes;
         c->fixed_bytes += n->fixed_bytes;
         bool leaves = s->last_use[i] < 0 || s->last_use[i] >= last;

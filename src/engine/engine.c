@@ -395,6 +395,7 @@ fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage)
     if (t.n_steps <= cold->n_steps) return t;
     t.forward_ns -= cold->forward_ns, t.back_input_ns -= cold->back_input_ns;
     t.back_weight_ns -= cold->back_weight_ns, t.step_ns -= cold->step_ns;
+    t.fetch_forward_ns -= cold->fetch_forward_ns, t.fetch_backward_ns -= cold->fetch_backward_ns;
     t.n_micro -= cold->n_micro, t.n_steps -= cold->n_steps;
     return t;
 }

@@ -191,6 +191,7 @@ struct fr_part {
     char *grad_wires;
     size_t landing_bytes; /* buffers of wires that come from other processes */
     char *landing;
+    uint64_t fetch_ns;          /* of the last forward or backward: getting its weights */
     fr_stage_times times, cold; /* cold: the first mini-batch's share of them */
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */

@@ -70,8 +70,9 @@ static fr_status check_costs(fr_ctx *ctx, const fr_engine *e)
     const fr_timing *t = e->desc.timing;
     for (int k = 0; k < e->n_stages; k++) {
         const fr_stage_cost *c = &t->cost[k];
-        const double seconds[] = {c->forward, c->backward, c->back_input, c->back_weight, c->step};
-        for (int i = 0; i < 5; i++)
+        const double seconds[] = {c->forward, c->backward,      c->back_input,    c->back_weight,
+                                  c->step,    c->fetch_forward, c->fetch_backward};
+        for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
             if (!(seconds[i] >= 0 && isfinite(seconds[i])))
                 return fr_fail(ctx, FR_INVALID,
                                "emulation: stage %d is said to take %g s; a cost must be 0 or more",
@@ -211,7 +212,7 @@ double fr__pace_seconds(const fr_part *p, fr_action action)
     case FR_DO_B: seconds = c->backward; break;
     case FR_DO_I: seconds = c->back_input; break;
     case FR_DO_W: seconds = c->back_weight; break;
-    case FR_DO_STEP: seconds = c->step; break;
+    case FR_DO_STEP: seconds = c->step + c->fetch_forward + c->fetch_backward; break;
     default: break;
     }
     return t->speed ? seconds / t->speed[p->worker->index] : seconds;

@@ -191,9 +191,13 @@ static fr_status take_logits(fr_part *p, int64_t batch, int micro)
 static fr_status weights_for_forward(fr_part *p, fr_mode mode, int64_t batch, int micro,
                                      fr_view *view)
 {
-    if (mode == FR_MODE_TRAIN)
-        return fr_store_forward(p->store, batch, micro / p->n_replicas, view);
-    *view = (fr_view){.weights = p->store ? fr_store_newest(p->store) : p->weights};
+    if (mode != FR_MODE_TRAIN) {
+        *view = (fr_view){.weights = p->store ? fr_store_newest(p->store) : p->weights};
+        return FR_OK;
+    }
+    uint64_t start = fr__now_ns();
+    FR_TRY(fr_store_forward(p->store, batch, micro / p->n_replicas, view));
+    p->fetch_ns = fr__now_ns() - start;
     return FR_OK;
 }
 
@@ -278,7 +282,9 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
     bool is_last = j == p->n_micro - 1;
     fr_view view;
     if (what & FR_GRAD_INPUT) FR_TRY(acquire_grads(p, in_segment));
+    uint64_t start = fr__now_ns();
     FR_TRY(fr_store_backward(p->store, batch, j, &view));
+    p->fetch_ns = fr__now_ns() - start;
     FR_TRY(aim_inputs(p, FR_MODE_TRAIN, &fr__record(e, batch)->feed, micro, in_segment));
     aim_outputs(b, area + b->slot_bytes);
     aim_grads(p, in_segment);

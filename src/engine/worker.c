@@ -172,13 +172,14 @@ static fr_spent waited_on(fr_action action)
     return FR_SPENT_WAIT_OTHER;
 }
 
-static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t ridden)
+static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t ridden,
+                     uint64_t fetch)
 {
     t->step_ns += ridden;
     switch (action) {
-    case FR_DO_F: t->forward_ns += ns, t->n_micro++; break;
+    case FR_DO_F: t->forward_ns += ns, t->fetch_forward_ns += fetch, t->n_micro++; break;
     case FR_DO_B:
-    case FR_DO_I: t->back_input_ns += ns; break;
+    case FR_DO_I: t->back_input_ns += ns, t->fetch_backward_ns += fetch; break;
     case FR_DO_W: t->back_weight_ns += ns; break;
     case FR_DO_STEP: t->step_ns += ns, t->n_steps++; break;
     default: break;
@@ -190,8 +191,9 @@ static void add_stage_time(const task *t, uint64_t ns, uint64_t ridden)
     fr_part *p = t->part;
     fr_action action = (fr_action)t->instr->action;
     if (p->cold_batch < 0) p->cold_batch = t->batch;
-    if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, ridden);
-    add_time(&p->times, action, ns, ridden);
+    uint64_t fetch = p->fetch_ns < ns ? p->fetch_ns : ns;
+    if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, ridden, fetch);
+    add_time(&p->times, action, ns, ridden, fetch);
 }
 
 void fr__push_event(fr_worker *w, const fr_event *event)

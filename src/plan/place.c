@@ -22,7 +22,8 @@ fr_status fr__jobs_make(struct fr__task *t, struct fr__jobs *j)
     for (int u = 0; u < t->n; u++) {
         const fr_profile_node *node = &p->nodes[t->node[u]];
         unit_of[t->node[u]] = u;
-        j->time[u] = node->forward_s + node->backward_s + node->update_s;
+        j->time[u] = node->forward_s + node->backward_s + node->update_s + node->fetch_forward_s +
+                     node->fetch_backward_s;
         j->bytes[u] =
             (2 + p->state_per_weight) * (double)node->param_bytes + (double)node->kept_bytes;
         j->first_in[u] = j->n_arcs;

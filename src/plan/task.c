@@ -85,7 +85,8 @@ static fr_status fill_units(struct fr__task *t)
         t->node[u] = i;
         t->forward[u + 1] = t->forward[u] + node->forward_s;
         t->backward[u + 1] = t->backward[u] + node->backward_s;
-        t->update[u + 1] = t->update[u] + node->update_s;
+        t->update[u + 1] =
+            t->update[u] + node->update_s + node->fetch_forward_s + node->fetch_backward_s;
         t->params[u + 1] = t->params[u] + (double)node->param_bytes;
         t->kept[u + 1] = t->kept[u] + (double)node->kept_bytes;
         t->n++;

@@ -14,6 +14,7 @@
 enum { MIN_SAMPLES = 2 };
 /* So that of short mini-batches there are many, and a disturbed one does not count. */
 #define LEAST_S 0.02
+#define SHARE_OF_RUN 0.1 /* that a look may take */
 
 /* Those who probe at the same time. */
 struct meeting {
@@ -38,7 +39,7 @@ struct probe {
 };
 
 /* Values of a row: of a mini-batch, then of each node of the stage. */
-enum { STEP, STORE, NODES };
+enum { STEP, STORE, FETCH_FORWARD, FETCH_BACKWARD, NODES };
 enum { N_TIMES = sizeof(fr_node_time) / sizeof(double) };
 
 static fr_node_time *times_in(double *row) { return (fr_node_time *)(void *)(row + NODES); }
@@ -58,6 +59,8 @@ static void take_sample(struct probe *p, double step_s)
 {
     p->row[STEP] = step_s;
     p->row[STORE] = p->rig->store_s;
+    p->row[FETCH_FORWARD] = p->rig->fetch_forward_s;
+    p->row[FETCH_BACKWARD] = p->rig->fetch_backward_s;
     memcpy(times_in(p->row), p->rig->times + p->rig->stage.first,
            (size_t)p->n_nodes * sizeof(fr_node_time));
     fr__samples_add(&p->samples, p->row);
@@ -67,9 +70,16 @@ static void take_sample(struct probe *p, double step_s)
 static fr_status warm_up(fr_rig *r)
 {
     for (int64_t used = 0; used < r->n_slots; used += r->d->n_micro) FR_TRY(fr__rig_step(r));
-    r->forward_s = r->change_s = 0;
-    r->n_timed = 0;
+    r->pass_s = r->change_s = 0;
     return FR_OK;
+}
+
+/* How long to look, if a mini-batch takes so long. */
+static double worth(const fr_probe_desc *d, double step_s)
+{
+    double seconds = d->seconds;
+    if (d->for_batches > 0) seconds = fmin(seconds, SHARE_OF_RUN * step_s * (double)d->for_batches);
+    return fmax(seconds, LEAST_S);
 }
 
 static fr_status run(struct probe *p)
@@ -77,13 +87,16 @@ static fr_status run(struct probe *p)
     struct meeting *m = p->meeting;
     FR_TRY(warm_up(p->rig));
     uint64_t begin = fr__now_ns(), before = begin, after;
+    int64_t n_steps = 0;
     for (bool has_enough = false; atomic_load(&m->n_unfinished) > 0; before = after) {
         if (atomic_load(&m->has_failed)) return FR_OK; /* whoever failed tells */
         FR_TRY(fr__rig_step(p->rig));
         after = fr__now_ns();
         take_sample(p, 1e-9 * (double)(after - before));
-        if (has_enough || p->samples.n < MIN_SAMPLES) continue;
-        has_enough = 1e-9 * (double)(after - begin) >= fmax(p->d->seconds, LEAST_S);
+        n_steps++;
+        if (has_enough || n_steps < MIN_SAMPLES) continue;
+        double elapsed = 1e-9 * (double)(after - begin);
+        has_enough = elapsed >= worth(p->d, elapsed / (double)n_steps);
         if (has_enough) atomic_fetch_sub(&m->n_unfinished, 1);
     }
     return FR_OK;
@@ -135,12 +148,10 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
 
 /* Times that are exponential above a least one differ from one to the next by their standard
  * deviation, on the average; a slow drift of the machine does not count, nor much a rare stop. */
-static double jitter_of(const fr_rig *r)
-{
-    return r->n_timed > 1 ? r->change_s / (r->n_timed - 1) / (r->forward_s / r->n_timed) : 0;
-}
+static double jitter_of(const fr_rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
 
-/* The store's time outside of riding updates (predictions, a sweep) is by parameters. */
+/* The store's time outside of riding updates (predictions, a sweep) is by parameters. Where there
+ * are none, there is nothing to fetch but a pointer. */
 static void set_times(struct probe *p, fr_profile *out)
 {
     double n_micro = p->d->n_micro, all = 0, sum = 0;
@@ -154,8 +165,12 @@ static void set_times(struct probe *p, fr_profile *out)
         n->back_input_s = t.back_input / n_micro;
         n->back_weight_s = t.back_weight / n_micro;
         n->backward_s = n->back_input_s + n->back_weight_s;
-        n->update_s = t.ready + (all > 0 ? p->row[STORE] * (double)n->param_bytes / all : 0);
-        sum += n_micro * (n->forward_s + n->backward_s) + n->update_s;
+        double share = all > 0 ? (double)n->param_bytes / all : 0;
+        n->update_s = t.ready + share * p->row[STORE];
+        n->fetch_forward_s = share * p->row[FETCH_FORWARD];
+        n->fetch_backward_s = share * p->row[FETCH_BACKWARD];
+        sum += n_micro * (n->forward_s + n->backward_s) + n->update_s + n->fetch_forward_s +
+               n->fetch_backward_s;
     }
     out->step_s = p->row[STEP];
     out->jitter = jitter_of(p->rig);

@@ -164,8 +164,9 @@ static fr_status take_lists(fr_rig *r)
     r->input_grads = FR_ARENA_ARRAY(&r->arena, void *, n_in + 1);
     r->seeds = FR_ARENA_ARRAY(&r->arena, const void *, n_in + 1);
     r->times = FR_ARENA_ARRAY(&r->arena, fr_node_time, fr_graph_n_nodes(r->d->graph));
-    bool has_all =
-        r->inputs && r->outputs && r->output_grads && r->input_grads && r->seeds && r->times;
+    r->last_s = FR_ARENA_ARRAY(&r->arena, double, 2 * r->d->n_micro);
+    bool has_all = r->inputs && r->outputs && r->output_grads && r->input_grads && r->seeds &&
+                   r->times && r->last_s;
     return has_all ? FR_OK : no_memory(r);
 }
 
@@ -242,6 +243,14 @@ void fr__rig_free(fr_rig *r)
 
 static double since(uint64_t start) { return 1e-9 * (double)(fr__now_ns() - start); }
 
+/* What the store does is left out: it may differ from one micro-batch to the next by right. */
+static void note_time(fr_rig *r, bool is_backward, int micro, double seconds)
+{
+    double *last = &r->last_s[is_backward * r->d->n_micro + micro];
+    if (*last > 0) r->pass_s += seconds, r->change_s += fabs(seconds - *last);
+    *last = seconds;
+}
+
 static fr_pass make_pass(fr_rig *r, const fr_view *view, int64_t nth)
 {
     int slot = (int)(nth % r->n_slots), n_micro = r->d->n_micro;
@@ -269,15 +278,13 @@ static fr_status forward(fr_rig *r)
     int64_t nth = r->n_forward++;
     uint64_t start = fr__now_ns();
     fr_view view;
-    FR_TRY(fr_store_forward(r->store, nth / r->d->n_micro, (int)(nth % r->d->n_micro), &view));
-    r->store_s += since(start);
+    int micro = (int)(nth % r->d->n_micro);
+    FR_TRY(fr_store_forward(r->store, nth / r->d->n_micro, micro, &view));
+    r->fetch_forward_s += since(start);
     fr_pass pass = make_pass(r, &view, nth);
-    start = fr__now_ns(); /* what the store does may differ from one to the next by right */
+    start = fr__now_ns();
     FR_TRY(fr_program_forward(r->program, &pass));
-    double seconds = since(start);
-    r->forward_s += seconds;
-    if (r->n_timed++ > 0) r->change_s += fabs(seconds - r->last_s);
-    r->last_s = seconds;
+    note_time(r, false, micro, since(start));
     return FR_OK;
 }
 
@@ -319,6 +326,8 @@ static fr_status backward(fr_rig *r)
     uint64_t start = fr__now_ns();
     fr_view view;
     FR_TRY(fr_store_backward(r->store, batch, micro, &view));
+    r->fetch_backward_s += since(start);
+    start = fr__now_ns();
     fr_pass pass = make_pass(r, &view, nth);
     if (is_last && r->rides) {
         fr_store_begin(r->store, batch, 1);
@@ -327,6 +336,7 @@ static fr_status backward(fr_rig *r)
         pass.user = r;
     }
     r->store_s += since(start);
+    start = fr__now_ns();
     copy_seeds(r);
     if (r->d->split_backward) {
         FR_TRY(fr_program_backward(r->program, &pass, FR_GRAD_INPUT));
@@ -334,6 +344,7 @@ static fr_status backward(fr_rig *r)
     } else {
         FR_TRY(fr_program_backward(r->program, &pass, FR_GRAD_BOTH));
     }
+    note_time(r, true, micro, since(start));
     start = fr__now_ns();
     fr_store_done(r->store, batch, micro);
     if (is_last) FR_TRY(sweep(r, batch));
@@ -345,7 +356,7 @@ fr_status fr__rig_step(fr_rig *r)
 {
     int64_t last = (r->n_backward / r->d->n_micro + 1) * r->d->n_micro;
     memset(r->times, 0, (size_t)fr_graph_n_nodes(r->d->graph) * sizeof *r->times);
-    r->store_s = 0;
+    r->fetch_forward_s = r->fetch_backward_s = r->store_s = 0;
     while (r->n_backward < last) {
         while (r->n_forward - r->n_backward < r->n_slots) FR_TRY(forward(r));
         FR_TRY(backward(r));

@@ -39,19 +39,19 @@ typedef struct fr_rig {
     const void **seeds; /* [port]; NULL: none */
 
     /* Of the mini-batch under way. */
-    fr_node_time *times; /* [node of the graph] */
-    double store_s;      /* weights fetched, predicted, updated; riding updates aside */
+    fr_node_time *times;                      /* [node of the graph] */
+    double fetch_forward_s, fetch_backward_s; /* getting weights, predicting them */
+    double store_s;                           /* other work on weights; riding updates aside */
 
-    /* Since it was warm. */
-    double last_s;              /* the last forward */
-    double forward_s, change_s; /* of all forwards: the sum of times, and of their differences from
-                                   one to the next */
-    int n_timed;                /* of them */
+    /* Since it was warm, of all passes: */
+    double *last_s;          /* [forward, backward][micro] of the mini-batch before; 0: none */
+    double pass_s, change_s; /* sums: of times that have one before them, of differences from it */
 } fr_rig;
 
 fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig **out);
 void fr__rig_free(fr_rig *r);
-/* Up to the end of the next update; times and store_s begin at 0. */
+/* Up to the end of the next update; times, fetch_forward_s, fetch_backward_s and store_s
+ * begin at 0. */
 fr_status fr__rig_step(fr_rig *r);
 
 /* dummy.c: numbers that every operator takes, for an input port of a program. */

@@ -34,7 +34,7 @@ static double work_of(const chain *c, const fr_instr *i, int w)
     case FR_DO_B: return seconds(c, k->backward, w);
     case FR_DO_I: return seconds(c, k->back_input, w);
     case FR_DO_W: return seconds(c, k->back_weight, w);
-    case FR_DO_STEP: return seconds(c, k->step, w);
+    case FR_DO_STEP: return seconds(c, k->step + k->fetch_forward + k->fetch_backward, w);
     default: return seconds(c, 0, w);
     }
 }

@@ -25,8 +25,9 @@ static fr_status check_timing(fr_ctx *ctx, const fr_sim_desc *d)
     const fr_timing *t = &d->timing;
     for (int k = 0; k < s->n_stages; k++) {
         const fr_stage_cost *c = &t->cost[k];
-        const double seconds[] = {c->forward, c->backward, c->back_input, c->back_weight, c->step};
-        for (int i = 0; i < 5; i++)
+        const double seconds[] = {c->forward, c->backward,      c->back_input,    c->back_weight,
+                                  c->step,    c->fetch_forward, c->fetch_backward};
+        for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
             if (!(seconds[i] >= 0) || isinf(seconds[i]))
                 return fr_fail(ctx, FR_INVALID,
                                "simulation: stage %d has a cost of %g s; expected one that is "
@@ -87,23 +88,32 @@ fr_status fr__sim_check(fr_ctx *ctx, const fr_sim_desc *d)
 static double disturb(const fr__sim *m, int worker)
 {
     uint32_t words[4];
-    fr__random4(0, FR_STREAM_JITTER, (uint32_t)worker, (uint64_t)m->round[worker],
-                (uint32_t)m->at[worker], words);
+    fr__random4((uint64_t)m->d->draw, FR_STREAM_JITTER, (uint32_t)worker,
+                (uint64_t)m->round[worker], (uint32_t)m->at[worker], words);
     double late = -log1p(-(double)fr__unit_float(words[0])); /* exponential */
     return 1 + m->d->jitter * (late - 1);
+}
+
+/* Evaluation takes the weights as they are. */
+static bool is_first_of_batch(const fr_schedule *s, const fr_instr *i)
+{
+    return !s->is_forward_only && i->micro % s->n_micro < s->replicas[i->stage];
 }
 
 double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t)
 {
     const fr_stage_cost *c = &m->d->timing.cost[t->i->stage];
-    bool rides = m->rides[t->i->stage];
+    bool rides = m->rides[t->i->stage], is_first = is_first_of_batch(m->s, t->i) && m->d->rides;
     double seconds = 0;
     switch (t->i->action) {
-    case FR_DO_F: seconds = c->forward; break;
-    case FR_DO_B: seconds = c->backward; break;
-    case FR_DO_I: seconds = c->back_input; break;
+    case FR_DO_F: seconds = c->forward + (is_first ? c->fetch_forward : 0); break;
+    case FR_DO_B: seconds = c->backward + (is_first ? c->fetch_backward : 0); break;
+    case FR_DO_I: seconds = c->back_input + (is_first ? c->fetch_backward : 0); break;
     case FR_DO_W: seconds = c->back_weight; break;
-    case FR_DO_STEP: seconds = rides ? 0 : c->step; break;
+    case FR_DO_STEP:
+        seconds = rides ? 0 : c->step;
+        if (!m->d->rides) seconds += c->fetch_forward + c->fetch_backward;
+        break;
     default: return 0;
     }
     if (rides && fr__sim_is_last_gradient(m->s, t->i)) seconds += c->step;

@@ -106,8 +106,8 @@ void fr__sim_sum_next(fr__sim *m, int stage)
 
 /* --- steps ------------------------------------------------------------------------------------*/
 
-/* Gradients of the replicas of a stage have come back, each bucket stepped as it comes unless all
- * must be there first. */
+/* Gradients of the replicas of a stage have come back, each bucket stepped as it comes unless the
+ * worker was busy adding up. */
 static bool take_sum(fr__sim *m, const fr__sim_task *t, int stage, double *start, double *end)
 {
     const fr__sim_sum *sum = &m->sums[stage];
@@ -120,6 +120,7 @@ static bool take_sum(fr__sim *m, const fr__sim_task *t, int stage, double *start
         last = fmax(last, sum->done[k]);
         at = fmax(at, sum->done[k]) + seconds * ((double)fr__sim_bucket_bytes(sum, k) / bytes);
     }
+    if (m->d->adds_itself) at = last + seconds;
     *start = last;
     *end = at;
     return true;

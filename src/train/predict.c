@@ -16,11 +16,11 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_S 3.0       /* spent on measuring a wave of stages */
-#define SHARE_OF_RUN 0.1 /* likewise, of what the run will take */
-#define MARGIN 2.0       /* an emulated instruction over the computation it stands for */
-#define SUM_BYTES (4 * (size_t)FR_BUCKET_BYTES)
-enum { STEADY = 200 }; /* mini-batches that tell the beat of a pipeline */
+#define MOST_S 3.0 /* spent on measuring a wave of stages */
+#define MARGIN 2.0 /* an emulated instruction over the computation it stands for */
+#define MOST_SUM_BYTES ((size_t)256 << 20) /* of a block added up to see how long that takes */
+enum { STEADY = 200 };                     /* mini-batches that tell the beat of a pipeline */
+enum { DRAWN = 1000 }; /* mini-batches, at least, whose times are drawn where times vary */
 
 /* --- what is measured ----------------------------------------------------------------------- */
 
@@ -96,9 +96,8 @@ static wave plan_wave(const fr_setup *s)
 }
 
 /* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
- * cores have something to do. parts: [stage]. *step_s: the longest mini-batch. */
-static fr_status probe_wave(fr_setup *s, const wave *w, int first, double seconds,
-                            fr_profile **parts, double *step_s)
+ * cores have something to do. parts: [stage]. */
+static fr_status probe_wave(fr_setup *s, const wave *w, int first, fr_profile **parts)
 {
     int n_stages = s->pipeline.n_stages;
     fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n);
@@ -108,44 +107,30 @@ static fr_status probe_wave(fr_setup *s, const wave *w, int first, double second
         d[i] = describe_stage(s, (first + i) % n_stages);
         d[i].n_threads = w->n_threads;
         d[i].first_cpu = w->first_cpu < 0 ? -1 : w->first_cpu + i * w->n_threads;
-        d[i].seconds = seconds;
+        d[i].seconds = s->settings.predict_s > 0 ? s->settings.predict_s : MOST_S;
+        d[i].for_batches = s->settings.predict_s > 0 ? 0 : s->n_steps;
     }
     if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n, d, found);
     for (int i = 0; i < w->n && status == FR_OK; i++) {
-        *step_s = fmax(*step_s, found[i]->step_s);
-        if (first + i >= n_stages) {
+        if (first + i < n_stages)
+            parts[first + i] = found[i];
+        else
             fr_profile_free(found[i]);
-            continue;
-        }
-        fr_profile_free(parts[first + i]);
-        parts[first + i] = found[i];
     }
     fr__free(d);
     fr__free(found);
     return status;
 }
 
-static fr_status probe_stages(fr_setup *s, double seconds, fr_profile **parts, double *step_s)
-{
-    wave w = plan_wave(s);
-    *step_s = 0;
-    for (int first = 0; first < s->pipeline.n_stages; first += w.n)
-        FR_TRY(probe_wave(s, &w, first, seconds, parts, step_s));
-    return FR_OK;
-}
-
-/* A quick look first; a longer one if the run is long enough to be worth it. */
 static fr_status measure_stages(fr_setup *s, fr_profile **out)
 {
     int n = s->pipeline.n_stages;
-    double step_s = 0;
+    wave w = plan_wave(s);
     fr_profile **parts = FR_NEW_ARRAY(fr_profile *, n);
     if (!parts) return fr__no_memory(s->ctx, (size_t)n * sizeof *parts, "a profile");
-    fr_status status = probe_stages(s, 0, parts, &step_s);
-    double worth = s->settings.predict_s;
-    if (worth == 0) worth = fmin(MOST_S, SHARE_OF_RUN * step_s * (double)s->n_steps);
-    if (status == FR_OK && worth > 4 * step_s) /* else it would look hardly longer than it did */
-        status = probe_stages(s, worth, parts, &step_s);
+    fr_status status = FR_OK;
+    for (int first = 0; first < n && status == FR_OK; first += w.n)
+        status = probe_wave(s, &w, first, parts);
     if (status == FR_OK) status = fr_profile_join(s->ctx, n, (const fr_profile *const *)parts, out);
     for (int k = 0; k < n; k++) fr_profile_free(parts[k]);
     fr__free(parts);
@@ -233,8 +218,24 @@ fr_status fr__predict_profile(fr_setup *s, int batch, int n_workers, double seco
 
 /* --- sums of replicas on this machine --------------------------------------------------------- */
 
+/* Gradients of the largest stage that has replicas: a block that fits a cache would be added up
+ * faster than one that does not. */
+static size_t largest_sum(const fr_setup *s, const fr_profile *p)
+{
+    const fr_pipeline *q = &s->pipeline;
+    int64_t most = 1;
+    for (int k = 0; k < q->n_stages; k++) {
+        int64_t bytes = 0;
+        if (q->schedule->replicas[k] == 1) continue;
+        for (int i = q->stages[k].first; i < q->stages[k].last; i++)
+            bytes += p->nodes[i].param_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return (size_t)most < MOST_SUM_BYTES ? (size_t)most : MOST_SUM_BYTES;
+}
+
 /* As the bandwidth of links over which a ring would take as long; 0: there is nothing to add. */
-static fr_status measure_sums(fr_setup *s, double *bandwidth)
+static fr_status measure_sums(fr_setup *s, const fr_profile *p, double *bandwidth)
 {
     const fr_schedule *q = s->pipeline.schedule;
     const fr_transport *t = s->settings.transport;
@@ -245,8 +246,9 @@ static fr_status measure_sums(fr_setup *s, double *bandwidth)
     if (n == 1) return FR_OK;
     if (!t) t = fr_transport_find(fr__layout_transport(&s->settings, s->team));
     if (n % n_ranks != 0) n = n_ranks; /* every process takes part */
-    FR_TRY(fr_probe_sum(s->ctx, t, s->team, n, SUM_BYTES, &seconds));
-    *bandwidth = 2.0 * (n - 1) / n * SUM_BYTES / seconds;
+    size_t bytes = largest_sum(s, p);
+    FR_TRY(fr_probe_sum(s->ctx, t, s->team, n, bytes, &seconds));
+    *bandwidth = 2.0 * (n - 1) / n * (double)bytes / seconds;
     return FR_OK;
 }
 
@@ -256,7 +258,7 @@ static fr_status measure_sums(fr_setup *s, double *bandwidth)
 static fr_status join_replicas(fr_setup *s, fr_prediction *p)
 {
     double bandwidth;
-    FR_TRY(measure_sums(s, &bandwidth));
+    FR_TRY(measure_sums(s, p->profile, &bandwidth));
     if (bandwidth == 0) return FR_OK;
     return fr_cluster_flat(s->ctx, s->pipeline.schedule->n_workers, bandwidth, 0, &p->here);
 }
@@ -311,7 +313,8 @@ static double work_of(const fr_setup *s, const fr_prediction *p)
     for (int k = 0; k < q->n_stages; k++) {
         const fr_stage_cost *c = &p->spread.timing.cost[k];
         double back = q->is_split ? c->back_input + c->back_weight : c->backward;
-        sum += q->n_micro * (c->forward + back) + q->replicas[k] * c->step;
+        double once = c->step + c->fetch_forward + c->fetch_backward;
+        sum += q->n_micro * (c->forward + back) + q->replicas[k] * once;
     }
     return sum;
 }
@@ -341,6 +344,7 @@ static fr_sim_desc describe_clock(const fr_setup *s, const fr_prediction *p, int
                          .n_batches = n_batches,
                          .sync_every = sums ? 0 : s->pipeline.sync.every,
                          .overlaps = p->cluster && !s->settings.exact_sum,
+                         .adds_itself = !p->cluster,
                          .rides = !p->cluster,
                          .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
                                            (s->settings.clip_norm > 0 || s->settings.grad_norm ||
@@ -358,12 +362,31 @@ static void take_turns(const fr_setup *s, fr_prediction *p)
     if (p->is_crowded) p->s_per_batch = fmax(p->s_per_batch, p->host_s * share / n_cores);
 }
 
+/* Times that are drawn are drawn anew for short runs, which have too few for a mean. The result is
+ * that of the first draw. */
+static fr_status draw(fr_setup *s, fr_sim_desc *d, fr_sim_result *result, double *s_per_batch)
+{
+    FR_TRY(fr_simulate(s->ctx, d, result));
+    *s_per_batch = result->s_per_batch;
+    if (d->jitter == 0 || d->n_batches < 1) return FR_OK;
+    int n = (int)((DRAWN + d->n_batches - 1) / d->n_batches);
+    double sum = result->s_per_batch;
+    d->n_events = 0;
+    for (d->draw = 1; d->draw < n; d->draw++) {
+        fr_sim_result again = {0};
+        FR_TRY(fr_simulate(s->ctx, d, &again));
+        sum += again.s_per_batch;
+        fr_sim_free(&again);
+    }
+    *s_per_batch = sum / n;
+    return FR_OK;
+}
+
 static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
 {
     fr_sim_desc d = describe_clock(s, p, n_batches);
     d.n_events = n_events;
-    FR_TRY(fr_simulate(s->ctx, &d, &p->result));
-    p->s_per_batch = p->result.s_per_batch;
+    FR_TRY(draw(s, &d, &p->result, &p->s_per_batch));
     p->host_s = work_of(s, p);
     if (p->cluster)
         p->scale = choose_scale(s, p);
@@ -387,17 +410,18 @@ fr_status fr__predict_replay(fr_setup *s, const fr_engine *e)
         fr_stage_times t = fr_engine_warm_times(e, k);
         has_run = has_run && t.n_micro > 0 && t.n_steps > 0;
         costs[k] = p->spread.timing.cost[k];
-        costs[k].forward = per(t.forward_ns, t.n_micro);
-        costs[k].back_input = per(t.back_input_ns, t.n_micro);
+        costs[k].forward = per(t.forward_ns - t.fetch_forward_ns, t.n_micro);
+        costs[k].back_input = per(t.back_input_ns - t.fetch_backward_ns, t.n_micro);
         costs[k].back_weight = per(t.back_weight_ns, t.n_micro);
         costs[k].backward = costs[k].back_input + costs[k].back_weight;
         costs[k].step = per(t.step_ns, t.n_steps);
+        costs[k].fetch_forward = per(t.fetch_forward_ns, t.n_steps);
+        costs[k].fetch_backward = per(t.fetch_backward_ns, t.n_steps);
     }
     fr_sim_desc d = describe_clock(s, p, 0);
     fr_sim_result result = {0};
     d.timing.cost = costs;
-    fr_status status = has_run ? fr_simulate(s->ctx, &d, &result) : FR_OK;
-    p->replayed_s = result.s_per_batch;
+    fr_status status = has_run ? draw(s, &d, &result, &p->replayed_s) : FR_OK;
     fr_sim_free(&result);
     fr__free(costs);
     return status;

@@ -107,8 +107,9 @@ static void write_expected(fr_json *j, const fr_prediction *p, const fr_schedule
     const fr_stage_cost *c = &t->cost[stage];
     double speed = t->speed ? t->speed[q->worker_of[stage]] : 1;
     double back = q->is_split ? c->back_input + c->back_weight : c->backward;
-    fr__json_real(j, "predicted_forward_s", c->forward / speed);
-    fr__json_real(j, "predicted_backward_s", back / speed);
+    double n_own = (double)q->n_micro / q->replicas[stage];
+    fr__json_real(j, "predicted_forward_s", (c->forward + c->fetch_forward / n_own) / speed);
+    fr__json_real(j, "predicted_backward_s", (back + c->fetch_backward / n_own) / speed);
     fr__json_real(j, "predicted_step_s", c->step / speed);
 }
 

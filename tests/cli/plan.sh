@@ -65,7 +65,13 @@ device: {name: card, speed: 1, memory: 1 GB}
 topology: {name: all, bandwidth: 1 GB/s, latency: 1 us, devices: 4}
 YAML
 sed -i 's/batch: 8, micro: 2/batch: 32, micro: 4/' net.yaml
-run 0 profile net.yaml --batch 8 --out cost.json
+run 0 profile net.yaml --batch 8 --seconds 0.1 --out one.json
+run 0 profile net.yaml --batch 8 --sizes all --seconds 0.1 --out cost.json
+for size in '4 x 8' '1 x 32' '4 x 1'; do
+    grep -q "a mini-batch of $size samples" out || fail "no size $size"
+done
+run 0 plan net.yaml --cluster box.yaml --profile one.json
+grep -q 'one.json is of micro-batches of 8 samples; others' err || fail "no warning"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --out plan.yaml
 for text in 'best: ' 'predicted: ' 'runner-up: ' 'what decided: ' 'best data parallel: ' \
     'best pipeline with a flush: ' 'best pipeline without a flush: ' 'layouts tried'; do

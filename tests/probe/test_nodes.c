@@ -70,8 +70,10 @@ static void assert_whole(const fr_profile *p, double least)
         assert_true(fabs(n->back_input_s + n->back_weight_s - n->backward_s) < 1e-12);
         if (n->is_input) assert_true(n->forward_s == 0 && n->kept_bytes == 0);
         if (n->param_bytes > 0) assert_true(n->update_s > 0 && n->back_weight_s > 0);
-        if (n->param_bytes == 0) assert_true(n->update_s == 0);
-        sum += p->n_micro * (n->forward_s + n->backward_s) + n->update_s;
+        double fetch = n->fetch_forward_s + n->fetch_backward_s;
+        if (n->param_bytes > 0) assert_true(n->fetch_forward_s > 0 && n->fetch_backward_s > 0);
+        if (n->param_bytes == 0) assert_true(n->update_s == 0 && fetch == 0);
+        sum += p->n_micro * (n->forward_s + n->backward_s) + n->update_s + fetch;
     }
     assert_true(p->step_s > 0);
     if (!(p->accounted > least && p->accounted < 1.01)) fail_msg("%g accounted for", p->accounted);

@@ -13,8 +13,12 @@ static fr_sim_desc random_desc(rig *r, int round)
     d.timing.overhead_s = rig_from(r, 0, 1) * 0.01;
     d.overlaps = rig_from(r, 0, 1);
     d.rides = rig_from(r, 0, 1);
+    d.adds_itself = round % 7 == 0;
     d.steps_together = r->has_reduce && rig_from(r, 0, 1);
     d.sync_every = rig_from(r, 0, 3) == 0 ? rig_from(r, 1, 4) : 0;
+    for (int k = 0; k < r->s->n_stages; k++)
+        r->cost[k].fetch_forward = 0.1 * ((k + round) % 3),
+        r->cost[k].fetch_backward = 0.1 * (k % 2);
     return d;
 }
 
@@ -101,7 +105,8 @@ static void accounts_for_time(void **state)
                                                    [FR_DO_B] = c->backward,
                                                    [FR_DO_I] = c->back_input,
                                                    [FR_DO_W] = c->back_weight,
-                                                   [FR_DO_STEP] = c->step};
+                                                   [FR_DO_STEP] = c->step + c->fetch_forward +
+                                                                  c->fetch_backward};
                 bool computes = in->action <= FR_DO_W || in->action == FR_DO_STEP;
                 if (computes) work += cost[in->action] / r.speed[w] + d.timing.overhead_s;
             }

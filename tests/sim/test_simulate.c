@@ -197,6 +197,10 @@ static void sums_by_hand(void **state)
     /* Handed in at the end: 3 + 4 + 1 = 8, 13, 16, each stepped as it comes. */
     d.overlaps = false;
     is_near(rig_makespan(&r, &d), 17);
+    /* By hands that cannot step meanwhile. */
+    d.adds_itself = true;
+    is_near(rig_makespan(&r, &d), 16 + 5);
+    d.adds_itself = false;
     /* Nothing is final in the first half: handed in from 2.4 on. */
     d.overlaps = true;
     r.cost[0].final = (fr_curve){3, (double[]){0, 0.5, 1}, (double[]){0, 0, 1}};
@@ -279,6 +283,24 @@ static void updates_ride(void **state)
     rig_fini(&r);
 }
 
+/* Weights are predicted before the first pass of a mini-batch in a real run, in STEP on a cluster;
+ * the second micro-batch finds them there. */
+static void weights_are_fetched_first(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 12);
+    for (int backward = 0; backward < 2; backward++) {
+        rig_schedule(&r, "1f1b-async", 2, 1, 2, 1, NULL, false);
+        *(backward ? &r.cost[1].fetch_backward : &r.cost[1].fetch_forward) = 3;
+        fr_sim_desc d = rig_desc(&r, 1);
+        is_near(rig_makespan(&r, &d), 1 + 2 * (1 + 2) + 3); /* STEP ends last */
+        d.rides = true;
+        is_near(rig_makespan(&r, &d), 1 + 3 + 2 * (1 + 2) + 2);
+    }
+    rig_fini(&r);
+}
+
 static void steps_together(void **state)
 {
     (void)state;
@@ -327,6 +349,10 @@ static void what_is_late_holds_others_up(void **state)
     d.jitter = 0.5;
     double varied = rig_makespan(&r, &d);
     assert_true(varied != alone && fabs(varied / alone - 1) < 0.01);
+    assert_true(rig_makespan(&r, &d) == varied);
+    d.draw = 1;
+    double drawn = rig_makespan(&r, &d);
+    assert_true(drawn != varied && fabs(drawn / alone - 1) < 0.01);
     rig_schedule(&r, "gpipe", 2, 1, 4, 1, NULL, false);
     double before = 0;
     for (int tenths = 0; tenths <= 10; tenths++) {
@@ -384,6 +410,7 @@ int main(void)
         cmocka_unit_test(messages_pass_between_buckets),
         cmocka_unit_test(means_by_hand),
         cmocka_unit_test(updates_ride),
+        cmocka_unit_test(weights_are_fetched_first),
         cmocka_unit_test(steps_together),
         cmocka_unit_test(leaves_out_the_first_tenth),
         cmocka_unit_test(what_is_late_holds_others_up),
