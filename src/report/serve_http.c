@@ -41,6 +41,7 @@ typedef struct reader {
     fr_server *server;
     struct MHD_Connection *connection;
     struct reader *next, **here; /* in the list of all */
+    bool may_tell;               /* of progress: once each time it is woken */
     bool is_suspended, has_over;
     int64_t n_progress, n_evaluated, n_beats; /* seen so far, as the server counts them */
     char text[640];                           /* the event that is on its way */
@@ -220,9 +221,10 @@ static bool next_event(reader *r)
     r->at = r->n = 0;
     if (r->n_evaluated < s->n_evaluated && s->evaluated.step != s->progress.step) {
         write_event(r, &s->evaluated);
-    } else if (r->n_progress < s->n_progress) {
+    } else if (r->n_progress < s->n_progress && (r->may_tell || s->over[0])) {
         write_event(r, &s->progress);
         r->n_progress = s->n_progress;
+        r->may_tell = false; /* what comes while this is sent waits for the next wake */
     } else if (s->over[0] && !r->has_over) {
         write_event(r, NULL);
         r->has_over = true;
@@ -272,7 +274,7 @@ static enum MHD_Result answer_events(fr_server *s, struct MHD_Connection *c)
 {
     reader *r = FR_NEW(reader);
     if (!r) return MHD_NO;
-    r->server = s, r->connection = c;
+    r->server = s, r->connection = c, r->may_tell = true;
     r->n = (size_t)snprintf(r->text, sizeof r->text, "retry: 1000\n\n");
     pthread_mutex_lock(&s->lock);
     r->n_evaluated = s->n_evaluated, r->n_beats = s->n_beats; /* /data.json has the earlier ones */
@@ -292,6 +294,7 @@ void fr__http_wake(fr_server *s)
     for (reader *r = s->http->readers; r; r = r->next) {
         if (r->is_suspended) MHD_resume_connection(r->connection);
         r->is_suspended = false;
+        r->may_tell = true;
     }
 }
 

@@ -202,6 +202,10 @@ static void test_events(void **state)
     read_until(fd, text, sizeof text, "{\"step\": 500,");
     assert_says(text, "{\"step\": 100,");
     assert_says(text, "\"grad_norm\": 1.5, \"eval_loss\": 0.25, \"eval_accuracy\": 0.75}");
+    /* Nor more often where there is always something new by the time that one is told. */
+    for (double end = now_s() + 0.3; now_s() < end;) bring(s, 501);
+    bring(s, 600);
+    read_until(fd, text, sizeof text, "{\"step\": 600,");
     double most = 10 * (now_s() - begin) + 4;
     assert_true(count(text, "event: progress") <= (int)most);
     close(fd);
