@@ -159,11 +159,24 @@ static void foreign_names(void **state)
     fr_ctx_free(ctx);
 }
 
+struct bad {
+    const char *text, *says;
+};
+
+static void assert_refused(void **state, const struct bad *cases, size_t n)
+{
+    fr_ctx *ctx = fr_ctx_create();
+    fr_profile *p;
+    for (size_t i = 0; i < n; i++) {
+        assert_fails(ctx, read_text(ctx, state, cases[i].text, &p), FR_INVALID, cases[i].says);
+        assert_null(p);
+    }
+    fr_ctx_free(ctx);
+}
+
 static void bad_text(void **state)
 {
-    static const struct {
-        const char *text, *says;
-    } cases[] = {
+    static const struct bad cases[] = {
         {"", "in:1: no nodes"},
         {"node1 -- A -- forward_compute_time=1", "in:1: backward_compute_time is missing"},
         {"node1 -- A", "in:1: expected NODE -- DESCRIPTION"},
@@ -188,13 +201,7 @@ static void bad_text(void **state)
          "in:1: nodes in a circle: node1 -> node1"},
         {"node1 -- Input" PD("1", "0", "0", "0"), "no node that computes"},
     };
-    fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_fails(ctx, read_text(ctx, state, cases[i].text, &p), FR_INVALID, cases[i].says);
-        assert_null(p);
-    }
-    fr_ctx_free(ctx);
+    assert_refused(state, cases, sizeof cases / sizeof *cases);
 }
 
 #define NODE(rest) \
@@ -204,9 +211,7 @@ static void bad_text(void **state)
 
 static void bad_json(void **state)
 {
-    static const struct {
-        const char *text, *says;
-    } cases[] = {
+    static const struct bad cases[] = {
         {"{\"format\": 1,\n \"nodes\": [", "in:2:"},
         {"{}", "in:1: format: expected a number"},
         {"{\"format\": 2}", "in:1: format is 2"},
@@ -226,12 +231,9 @@ static void bad_json(void **state)
         {FILE_OF(NODE(", \"inputs\": 0")), "in:4: node 0: inputs: expected a list"},
         {FILE_OF(NODE(", \"is_input\": 1")), "is_input: expected true or false"},
     };
+    assert_refused(state, cases, sizeof cases / sizeof *cases);
     fr_ctx *ctx = fr_ctx_create();
     fr_profile *p;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_fails(ctx, read_text(ctx, state, cases[i].text, &p), FR_INVALID, cases[i].says);
-        assert_null(p);
-    }
     assert_ok(ctx, read_text(ctx, state, FILE_OF(NODE("")), &p));
     assert_int_equal(p->nodes[0].kept_bytes, 4);
     assert_true(isnan(p->nodes[0].back_weight_s));
@@ -320,9 +322,7 @@ static void sizes(void **state)
 
 static void bad_sizes(void **state)
 {
-    static const struct {
-        const char *text, *says;
-    } cases[] = {
+    static const struct bad cases[] = {
         {SIZE("8", "1", "1") SIZE("8", "1", "1"), "in: profile of : two of 8 samples"},
         {SIZE("8", "1", "1") SIZE("2", "1", "1") SIZE("2", "1", "1"), "two of 2 samples"},
         {SIZE("8", "1", "1") SIZE("0", "1", "1"), "does not say of which"},
@@ -335,13 +335,7 @@ static void bad_sizes(void **state)
         {SIZE("8", "1", "1") "\n{\"format\": 1,\n oh}", "in:6:"},
         {SIZE("8", "1", "1") "oh", "in:4:"},
     };
-    fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_fails(ctx, read_text(ctx, state, cases[i].text, &p), FR_INVALID, cases[i].says);
-        assert_null(p);
-    }
-    fr_ctx_free(ctx);
+    assert_refused(state, cases, sizeof cases / sizeof *cases);
 }
 
 struct walk {
