@@ -71,6 +71,19 @@ static int unknown_option(const cli_verb *verb, const cli_option *options, const
     return complain(verb, "no option --", name, cli_nearest(name, names));
 }
 
+int cli_numbers(const char *text, int most, int64_t *out)
+{
+    for (int n = 0; n < most; text++) {
+        char *end;
+        if (*text < '0' || *text > '9') return 0;
+        out[n++] = strtoll(text, &end, 10);
+        if (*end == '\0') return n;
+        if (*end != ',') return 0;
+        text = end;
+    }
+    return 0;
+}
+
 /* Returns false if the text is no such value. */
 static bool store(const cli_option *o, const char *text)
 {

@@ -99,6 +99,8 @@ int cli_finish(fr_ctx *ctx, fr_status status);
 /* A context whose log goes to stderr: warnings always, the rest unless quiet; on ranks other than 0
  * it goes nowhere. Exits on no memory. */
 fr_ctx *cli_context(bool is_quiet);
+/* "1,4,16": whole numbers of at least 0, no more than `most`. How many; 0: it is no such list. */
+int cli_numbers(const char *text, int most, int64_t *out);
 /* "1.2 M", "34.5 k": three digits and a thousands prefix. */
 const char *cli_short(double value, char *text, size_t room);
 /* Set by the first SIGINT, SIGTERM or SIGUSR1 after cli_catch_signals; a second one ends the

@@ -20,20 +20,6 @@ typedef struct arguments {
     bool keep, is_quiet, want_json;
 } arguments;
 
-/* "32,64,128" */
-static bool parse_batches(const char *text, int64_t *batches, int *n)
-{
-    for (*n = 0; *n < MAX_BATCHES; text++) {
-        char *end;
-        if (*text < '0' || *text > '9') return false;
-        batches[(*n)++] = strtoll(text, &end, 10);
-        if (*end == '\0') return true;
-        if (*end != ',') return false;
-        text = end;
-    }
-    return false;
-}
-
 static void tell(void *user, const fr_trial *t, const fr_progress *p)
 {
     const fr_goal *goal = user;
@@ -204,7 +190,8 @@ static int check(const arguments *a, fr_efficiency_options *o, int64_t *batches)
 {
     if (!a->config)
         return cli_refuse("forerun efficiency: which config? (forerun help efficiency)");
-    if (!a->batches || !parse_batches(a->batches, batches, &o->n_batches))
+    o->n_batches = a->batches ? cli_numbers(a->batches, MAX_BATCHES, batches) : 0;
+    if (o->n_batches == 0)
         return cli_refuse("forerun efficiency: --batches takes up to %d sizes, as 32,64,128",
                           MAX_BATCHES);
     if (a->target && !fr_goal_parse(a->target, &o->goal))

@@ -92,23 +92,16 @@ static fr_status profile_file(fr_ctx *ctx, const wishes *o)
 enum { MOST_SIZES = 32 };
 
 /* "1,2,8", or "all": the mini-batch and its halves down to 1. How many; 0: it is neither. */
-static int read_sizes(const char *text, int mini_batch, int *sizes)
+static int read_sizes(const char *text, int mini_batch, int64_t *sizes)
 {
     int n = 0;
-    if (strcmp(text, "all") == 0) {
+    if (strcmp(text, "all") != 0)
+        n = cli_numbers(text, MOST_SIZES, sizes);
+    else
         for (int size = mini_batch; size > 0; size /= 2) sizes[n++] = size;
-        return n;
-    }
-    for (const char *at = text; n < MOST_SIZES; at++) {
-        char *end;
-        long size = strtol(at, &end, 10);
-        if (end == at || size < 1 || size > INT32_MAX) return 0;
-        sizes[n++] = (int)size;
-        if (*end == '\0') return n;
-        if (*end != ',') return 0;
-        at = end;
-    }
-    return 0;
+    for (int i = 0; i < n; i++)
+        if (sizes[i] < 1 || sizes[i] > INT32_MAX) return 0;
+    return n;
 }
 
 /* Micro-batches of `batch` samples, and of all sizes that are asked for. */
@@ -116,14 +109,15 @@ static fr_status profile_sizes(fr_ctx *ctx, fr_run_model *m, int batch, const wi
                                fr_profile **out)
 {
     const fr_profile *each[MOST_SIZES + 1];
-    int sizes[MOST_SIZES], n = 1;
+    int64_t sizes[MOST_SIZES];
+    int n = 1;
     int n_sizes = o->sizes ? read_sizes(o->sizes, fr_run_model_batch(m), sizes) : 0;
     *out = NULL;
     FR_TRY(fr_run_model_profile(m, batch, &each[0]));
     for (int i = 0; i < n_sizes; i++) {
         bool is_new = true;
         for (int k = 0; k < n; k++) is_new = is_new && each[k]->batch != sizes[i];
-        if (is_new) FR_TRY(fr_run_model_profile(m, sizes[i], &each[n++]));
+        if (is_new) FR_TRY(fr_run_model_profile(m, (int)sizes[i], &each[n++]));
     }
     return fr_profile_gather(ctx, n, each, out);
 }
@@ -185,7 +179,7 @@ static int check(const wishes *o)
         o->nodes < 0 || o->nodes > INT32_MAX || !(o->seconds >= 0))
         return cli_refuse("forerun profile: --batch, --workers (up to 4096), --nodes and --seconds "
                           "must be at least 0");
-    int sizes[MOST_SIZES];
+    int64_t sizes[MOST_SIZES];
     if (o->sizes && read_sizes(o->sizes, 1, sizes) == 0)
         return cli_refuse("forerun profile: --sizes %s: expected all, or up to %d numbers of "
                           "samples, as 1,4,16",

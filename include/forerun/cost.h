@@ -46,8 +46,8 @@ typedef struct fr_profile {
      * the nodes account for; 0: not measured. */
     int n_micro;
     double step_s, accounted;
-    double jitter; /* standard deviation of a forward's time over its mean; 0: not measured */
-    double workspace_bytes;  /* of a worker, whatever its stage */
+    double jitter;          /* standard deviation of a pass's time over its mean; 0: not measured */
+    double workspace_bytes; /* of a worker, whatever its stage */
     double state_per_weight; /* optimizer numbers a weight: 1 for momentum */
     /* The same nodes with micro-batches of other sizes, none of which has sizes of its own. */
     int n_sizes;

@@ -21,11 +21,12 @@ typedef struct fr_sim_desc {
     fr_timing timing;
     int64_t
         n_batches; /* mini-batches; the lists are walked as often as it takes, as the engine does */
-    int sync_every;   /* 0: gradients are added for every update; K: each replica steps for itself,
-                         and weights are averaged every K updates */
-    bool overlaps;    /* sums are handed in while the backward runs; else after it */
-    bool adds_itself; /* sums are the workers' own work (a real run): a step begins when all of its
- stage's is added up; else each bucket is stepped as it comes back */
+    int sync_every; /* 0: gradients are added for every update; K: each replica steps for itself,
+                       and weights are averaged every K updates */
+    bool overlaps;  /* sums are handed in while the backward runs; else after it */
+    /* Sums are the workers' own work (a real run): a step begins when all of its stage is added up;
+     * else each bucket is stepped as it comes back. */
+    bool adds_itself;
     bool rides; /* the update is part of a mini-batch's last backward where the engine makes it
                    so (a real run); else all of it is in STEP (an emulated one) */
     bool steps_together; /* flush only: a step waits for the gradients of all stages (a norm, tied
