@@ -60,8 +60,10 @@ static inline size_t start_of(const view *v, size_t sample, size_t block)
     return sample * v->sample + block / 2 * v->block + block % 2 * v->half;
 }
 
+/* None of the last block, if it is there for the padding of 16 channels only. */
 static inline size_t lanes_in(const bn *b, size_t block)
 {
+    if (block * LANES >= b->channels) return 0;
     size_t left = b->channels - block * LANES;
     return left < LANES ? left : LANES;
 }
@@ -273,7 +275,12 @@ FR_SIMD static void backward_blocks(void *arg, size_t begin, size_t end)
 
 /* ---- Entries ---- */
 
-static size_t n_blocks(const bn *b) { return (b->channels + LANES - 1) / LANES; }
+/* Blocks of 16 channels are two each, even where the second is all padding, which must be zero. */
+static size_t n_blocks(const bn *b)
+{
+    const size_t step = b->x.half || b->y.half ? 2 : 1, lanes = step * LANES;
+    return (b->channels + lanes - 1) / lanes * step;
+}
 
 static fr_status bn_forward(fr_kernel *k, const fr_kernel_args *a)
 {

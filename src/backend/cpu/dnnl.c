@@ -153,11 +153,6 @@ fr_status fr__prim_desc(const fr_kernel *k, const char *what, const_dnnl_op_desc
     return FR_OK;
 }
 
-static bool is_padded(const dnnl_memory_desc_t *md)
-{
-    return memcmp(md->dims, md->padded_dims, sizeof(dnnl_dim_t) * (size_t)md->ndims) != 0;
-}
-
 static fr_status add_memory(const fr_kernel *k, const char *what, int id,
                             const dnnl_memory_desc_t *md, dnnl_exec_arg_t *arg)
 {
@@ -214,7 +209,6 @@ fr_status fr__prim_init(const fr_kernel *k, fr_arena *arena, const char *what,
                            what, args[i].id);
         FR_TRY(add_memory(k, what, args[i].id, wanted, &p->exec[i]));
         p->n_args = i + 1;
-        p->is_padded[i] = is_padded(wanted);
         if (args[i].md && !dnnl_memory_desc_equal(args[i].md, wanted))
             FR_TRY(add_detour(k, arena, &args[i], wanted, &p->via[i]));
     }
@@ -248,12 +242,11 @@ void fr__prim_fini(fr_prim *p)
     *p = (fr_prim){0};
 }
 
-/* Setting a handle also zeroes the padding, which oneDNN expects to be zero on both sides; so
- * padded tensors, whose memory others may have used meanwhile, are set every time. */
+/* oneDNN expects the padding of what it reads to be zero, and does not zero it here (2.6.3): that
+ * is the duty of the kernel that wrote the tensor. */
 static dnnl_status_t point(fr_prim *p, int i, const void *at)
 {
-    bool is_same = p->at[i] == at && (i >= p->n_args || !p->is_padded[i]);
-    if (is_same) return dnnl_success;
+    if (p->at[i] == at) return dnnl_success;
     p->at[i] = at;
     return dnnl_memory_set_data_handle(p->exec[i].memory, (void *)(uintptr_t)at);
 }

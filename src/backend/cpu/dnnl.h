@@ -4,7 +4,9 @@
  * scratchpad gives wrong results when two threads run it), together with memory objects that
  * hold no data; a run points them at the caller's tensors and executes. A tensor may lie in
  * another layout than the primitive wants: then the primitive carries a reorder and the run goes
- * through a copy in scratch. Everything here belongs to the thread of its device. */
+ * through a copy in scratch. The padding of blocked tensors is zero between kernels: whoever writes
+ * one zeroes it, as oneDNN's own primitives do. Everything here belongs to the thread of its
+ * device. */
 #ifndef FR_BACKEND_CPU_DNNL_H
 #define FR_BACKEND_CPU_DNNL_H
 
@@ -75,7 +77,6 @@ typedef struct fr_prim {
     const_dnnl_primitive_desc_t desc;
     int n_args; /* the scratchpad, if there is one, is behind them */
     dnnl_exec_arg_t exec[FR_PRIM_ARGS + 1];
-    bool is_padded[FR_PRIM_ARGS];
     const void *at[FR_PRIM_ARGS + 1];    /* where the memory objects point */
     struct fr_detour *via[FR_PRIM_ARGS]; /* copy in another layout, or NULL */
     size_t scratchpad_bytes;
