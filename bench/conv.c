@@ -59,9 +59,8 @@ static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give
     float *at = pool;
     for (int i = 0; i < 5; i++) {
         int id = i < 4 ? pass_args[which][i] : DNNL_ARG_SCRATCHPAD;
-        const dnnl_memory_desc_t *md =
-            id ? dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, id) : NULL;
-        if (!md || md->ndims == 0) continue;
+        fr_md md = id ? dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, id) : NULL;
+        if (fr__md_view(md).n_dims == 0) continue;
         args[n].arg = id;
         must(dnnl_memory_create(&args[n++].memory, md, engine, at), "memory");
         at += (dnnl_memory_desc_get_size(md) + 4095) / 4096 * 1024;
@@ -79,65 +78,49 @@ static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give
     return best;
 }
 
-static void describe(const shape *s, dnnl_format_tag_t tag, pass which, dnnl_convolution_desc_t *op)
+/* Best over layouts and implementations; the reference code, hopeless, is left out. */
+static double time_way(const shape *s, pass which, fr_cpu *cpu, dnnl_format_tag_t tag, double best,
+                       char name[64])
 {
+    static const dnnl_prop_kind_t kinds[] = {dnnl_forward_training, dnnl_backward_data,
+                                             dnnl_backward_weights};
     const dnnl_dims_t x_dims = {batch, s->in, s->size, s->size}, w_dims = {s->out, s->in, 3, 3};
     const dnnl_dims_t y_dims = {batch, s->out, s->size, s->size}, b_dims = {s->out};
-    const dnnl_dims_t one = {1, 1};
-    dnnl_memory_desc_t x, w, b, y;
-    must(dnnl_memory_desc_init_by_tag(&x, 4, x_dims, dnnl_f32, s->in == 3 ? dnnl_nchw : tag), "x");
-    must(dnnl_memory_desc_init_by_tag(&w, 4, w_dims, dnnl_f32, dnnl_format_tag_any), "w");
-    must(dnnl_memory_desc_init_by_tag(&b, 1, b_dims, dnnl_f32, dnnl_x), "b");
-    must(dnnl_memory_desc_init_by_tag(&y, 4, y_dims, dnnl_f32, tag), "y");
-    if (which == FORWARD)
-        must(dnnl_convolution_forward_desc_init(op, dnnl_forward_training, dnnl_convolution_direct,
-                                                &x, &w, &b, &y, one, one, one),
-             "forward");
-    else if (which == BACK_INPUT)
-        must(dnnl_convolution_backward_data_desc_init(op, dnnl_convolution_direct, &x, &w, &y, one,
-                                                      one, one),
-             "backward data");
-    else
-        must(dnnl_convolution_backward_weights_desc_init(op, dnnl_convolution_direct, &x, &w, &b,
-                                                         &y, one, one, one),
-             "backward weights");
-}
-
-/* Best over layouts and implementations; the reference code, hopeless, is left out. */
-static double time_pass(const shape *s, pass which, dnnl_primitive_attr_t attr, char name[64])
-{
-    static const dnnl_format_tag_t tags[] = {dnnl_format_tag_any, dnnl_nhwc};
-    double best = 1e9;
-    for (size_t t = 0; t < sizeof tags / sizeof *tags; t++) {
-        dnnl_convolution_desc_t op, forward_op;
-        dnnl_primitive_desc_t forward;
-        describe(s, tags[t], FORWARD, &forward_op);
-        if (dnnl_primitive_desc_create(&forward, &forward_op, attr, engine, NULL)) continue;
-        describe(s, tags[t], which, &op);
-        dnnl_primitive_desc_iterator_t it;
-        if (dnnl_primitive_desc_iterator_create(&it, &op, attr, engine,
-                                                which == FORWARD ? NULL : forward) == 0) {
-            do {
-                dnnl_primitive_desc_t desc = dnnl_primitive_desc_iterator_fetch(it);
-                const char *impl = "";
-                dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &impl);
-                if (!strstr(impl, "ref") && !strstr(impl, "sse")) {
-                    double ms = time_one(desc, which, best);
-                    if (ms < best) {
-                        best = ms;
-                        snprintf(name, 64, "%s", impl);
-                    }
-                }
-                dnnl_primitive_desc_destroy(desc);
-            } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
-            dnnl_primitive_desc_iterator_destroy(it);
+    const fr_window window = {.size = {3, 3}, .stride = {1, 1}, .before = {1, 1}, .after = {1, 1}};
+    fr_conv_op op = {.pass = dnnl_forward_training, .window = &window};
+    must(fr__md_make(4, x_dims, s->in == 3 ? dnnl_nchw : tag, NULL, &op.x), "x");
+    must(fr__md_make(4, w_dims, dnnl_format_tag_any, NULL, &op.w), "w");
+    must(fr__md_make(1, b_dims, dnnl_x, NULL, &op.b), "b");
+    must(fr__md_make(4, y_dims, tag, NULL, &op.y), "y");
+    dnnl_primitive_desc_t forward, desc;
+    if (fr__conv_desc(cpu, &op, 0, NULL, &forward) != dnnl_success) return best;
+    op.pass = kinds[which];
+    const_dnnl_primitive_desc_t hint = which == FORWARD ? NULL : forward;
+    for (int nth = 0; fr__conv_desc(cpu, &op, nth, hint, &desc) == dnnl_success; nth++) {
+        const char *impl = "";
+        dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &impl);
+        if (!strstr(impl, "ref") && !strstr(impl, "sse")) {
+            double ms = time_one(desc, which, best);
+            if (ms < best) {
+                best = ms;
+                snprintf(name, 64, "%s", impl);
+            }
         }
-        dnnl_primitive_desc_destroy(forward);
+        dnnl_primitive_desc_destroy(desc);
     }
+    dnnl_primitive_desc_destroy(forward);
+    const fr_md mds[] = {op.x, op.w, op.b, op.y};
+    for (int i = 0; i < 4; i++) fr__md_drop(mds[i]);
     return best;
 }
 
-static double print_limits(dnnl_primitive_attr_t attr)
+static double time_pass(const shape *s, pass which, fr_cpu *cpu, char name[64])
+{
+    double best = time_way(s, which, cpu, dnnl_format_tag_any, 1e9, name);
+    return time_way(s, which, cpu, dnnl_nhwc, best, name);
+}
+
+static double print_limits(fr_cpu *cpu)
 {
     double total = 0;
     printf(" \"layers\": [\n");
@@ -149,7 +132,7 @@ static double print_limits(dnnl_primitive_attr_t attr)
         for (pass p = FORWARD; p < N_PASSES; p++) {
             if (p == BACK_INPUT && i == 0) continue; /* nobody wants the gradient of the image */
             char name[64] = "";
-            double ms = time_pass(s, p, attr, name);
+            double ms = time_pass(s, p, cpu, name);
             total += ms * s->count;
             printf(",\n   \"%s\": {\"ms\": %.3f, \"gflops\": %.1f, \"impl\": \"%s\"}",
                    pass_names[p], ms, gflop / ms * 1e3, name);
@@ -274,7 +257,7 @@ int main(int argc, char **argv)
     pool = block(dev, (size_t)1 << 29);
     printf("{\"about\": \"%s\", \"batch\": %d, \"sgemm_gflops\": %.1f,\n", fr_device_about(dev),
            batch, sgemm_gflops());
-    double limit = print_limits(fr__cpu(dev)->attr), step = time_step(ctx, dev);
+    double limit = print_limits(fr__cpu(dev)), step = time_step(ctx, dev);
     printf(" \"limit_ms\": %.1f, \"limit_samples_per_s\": %.1f, \"step_ms\": %.1f, "
            "\"step_samples_per_s\": %.1f}\n",
            limit, batch / limit * 1e3, step, batch / step * 1e3);

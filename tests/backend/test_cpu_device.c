@@ -36,11 +36,11 @@ static void says_what_it_is(void **state)
     (void)state;
     fr_device *dev = open_device(3, -1);
     assert_int_equal(fr_device_n_threads(dev), 3);
-    assert_non_null(strstr(fr_device_about(dev), "oneDNN 2."));
+    assert_non_null(strstr(fr_device_about(dev), "oneDNN "));
     assert_non_null(strstr(fr_device_about(dev), ", 3 threads"));
     char library[64];
     fr_backend_library(&fr__backend_cpu, library, sizeof library);
-    assert_int_equal(strncmp(library, "oneDNN 2.", 9), 0);
+    assert_int_equal(strncmp(library, "oneDNN ", 7), 0);
     assert_int_equal(strncmp(fr_device_about(dev), library, strlen(library)), 0);
     fr_backend_library(&fr__backend_ref, library, sizeof library);
     assert_string_equal(library, ""); /* plain C */

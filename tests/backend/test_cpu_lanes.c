@@ -126,7 +126,7 @@ static void run_with_lanes(const char *line, int lanes, result *out)
     const fr_kernel any = {.ctx = ctx, .dev = dev, .node = node, .batch = BATCH};
     spec.inputs[0] = node->inputs[0];
     fr_layout x;
-    assert_int_equal(fr__layout_with_lanes(&any, &arena, in, lanes, &x), FR_OK);
+    assert_int_equal(fr__layout_with_lanes(&any, in, lanes, &x), FR_OK);
     spec.x[0] = &x;
     fr_kernel *k = NULL;
     if (fr__backend_cpu.makers[node->op](&spec, &arena, &k) != FR_OK)

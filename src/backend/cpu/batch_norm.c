@@ -331,7 +331,7 @@ static view make_view(const bn *b, int side_by_side)
                   .is_padded = true};
 }
 
-static fr_status describe(bn *b, const fr_kernel_spec *spec, fr_arena *arena)
+static fr_status describe(bn *b, const fr_kernel_spec *spec)
 {
     fr_kernel *k = &b->base;
     b->has_relu = fr__group_has(spec, FR_OP_RELU);
@@ -344,11 +344,11 @@ static fr_status describe(bn *b, const fr_kernel_spec *spec, fr_arena *arena)
                        "two); use micro-batches of at least 2 samples",
                        k->node->name);
     b->x = make_view(b, fr__layout_lanes(spec->x[0]));
-    dnnl_memory_desc_t y;
+    fr_md y;
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
     if (!spec->plain_output && spec->x[0]->desc)
         FR_TRY(fr__md_of_layout(k, spec->x[0], k->node, &y));
-    FR_TRY(fr__layout_of_md(k, arena, &y, &k->y));
+    FR_TRY(fr__layout_of_md(k, y, &k->y));
     b->y = make_view(b, fr__layout_lanes(&k->y));
     k->can_overwrite_x0 = memcmp(&b->x, &b->y, sizeof b->x) == 0;
     return FR_OK;
@@ -372,7 +372,7 @@ fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_ker
     if (!k) return FR_NO_MEMORY;
     *out = k;
     bn *b = (bn *)k;
-    FR_TRY(describe(b, spec, arena));
+    FR_TRY(describe(b, spec));
     if (!spec->training) return FR_OK;
     k->needs_x = 1;
     k->saved_bytes = N_VECTORS * fr__align_up(b->channels * sizeof(float));

@@ -69,13 +69,13 @@ static const fr_kernel_ops concat_ops = {.forward = concat_forward,
 
 /* Do all inputs lie in blocks of channels without padding? Then so can the output. */
 static fr_status find_blocked(const fr_kernel *k, const fr_kernel_spec *spec, bool *are_blocked,
-                              dnnl_memory_desc_t *y)
+                              fr_md *y)
 {
     *are_blocked = !spec->plain_output && k->node->attrs.concat.axis == 0;
     for (int i = 0; i < spec->n_inputs && *are_blocked; i++) {
-        dnnl_memory_desc_t blocked;
+        fr_md blocked;
         FR_TRY(fr__md_blocked(k, fr_graph_node(spec->graph, spec->inputs[i]), &blocked));
-        *are_blocked = spec->x[i]->desc && dnnl_memory_desc_equal(spec->x[i]->desc, &blocked);
+        *are_blocked = spec->x[i]->desc && dnnl_memory_desc_equal(spec->x[i]->desc, blocked);
     }
     return fr__md_blocked(k, k->node, y);
 }
@@ -85,7 +85,7 @@ fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel 
     fr_kernel *k = fr__kernel_new(spec, arena, sizeof(concat), &concat_ops);
     if (!k) return FR_NO_MEMORY;
     bool are_blocked, are_plain = true;
-    dnnl_memory_desc_t y;
+    fr_md y;
     FR_TRY(find_blocked(k, spec, &are_blocked, &y));
     for (int i = 0; i < spec->n_inputs; i++) are_plain = are_plain && !spec->x[i]->desc;
     if (!are_blocked && !are_plain) return fr__cpu_wrap_plain(spec, arena, fr__cpu_concat, out);
@@ -102,7 +102,7 @@ fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel 
         c->whole += c->piece[i];
         k->can_add_dx |= 1u << i;
     }
-    return are_blocked ? fr__layout_of_md(k, arena, &y, &k->y) : FR_OK;
+    return are_blocked ? fr__layout_of_md(k, y, &k->y) : FR_OK;
 }
 
 static const fr_kernel_ops flatten_ops = {0};

@@ -14,9 +14,9 @@ typedef struct conv {
     fr_kernel base;
     bool has_bias, has_relu;
     fr_window window;
-    dnnl_memory_desc_t x_given, y_given; /* as the program holds them */
-    dnnl_memory_desc_t x, w, y;          /* as the forward primitive wants them */
-    dnnl_memory_desc_t w_any, b, x_any, y_any;
+    fr_md x_given, y_given; /* as the program holds them */
+    fr_md x, w, y;          /* as the forward primitive wants them */
+    fr_md w_any, b, x_any, y_any;
     fr_prim forward, back_input, back_weight;
     fr_prim turn_weights; /* to the layout of back_input; not made if it is the same */
     size_t dw_at, db_at;  /* in scratch: gradients of one micro-batch, where dw must be added to */
@@ -79,17 +79,15 @@ static void conv_destroy(fr_kernel *k)
 }
 
 /* The best implementation among several ways to lay out the tensors; the first of equals. */
-static fr_status choose(const fr_kernel *k, const char *what, int n,
-                        const dnnl_convolution_desc_t *ways, const_dnnl_primitive_desc_t hint,
-                        dnnl_primitive_desc_t *out)
+static fr_status choose(const fr_kernel *k, const char *what, int n, const fr_conv_op *ways,
+                        const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
     const fr_cpu *cpu = fr__cpu(k->dev);
     int best = FR_IMPL_NONE;
     dnnl_status_t failure = dnnl_unimplemented;
     for (int i = 0; i < n && best != FR_IMPL_JIT; i++) {
         dnnl_primitive_desc_t desc;
-        dnnl_status_t status =
-            dnnl_primitive_desc_create(&desc, &ways[i], cpu->attr, cpu->engine, hint);
+        dnnl_status_t status = fr__conv_desc(cpu, &ways[i], 0, hint, &desc);
         if (status != dnnl_success) {
             failure = status;
             continue;
@@ -124,23 +122,21 @@ static fr_status describe(conv *c, const fr_kernel_spec *spec)
     FR_TRY(fr__md_of_layout(k, spec->x[0], in, &c->x_given));
     FR_TRY(fr__md_any(k, in, &c->x_any));
     FR_TRY(fr__md_any(k, node, &c->y_any));
-    FR_TRY(fr__md_row_major(k, 1, channels, &c->b));
-    FR_TRY_DNNL(k, "description of weights",
-                dnnl_memory_desc_init_by_tag(&c->w_any, g > 1 ? 5 : 4, g > 1 ? split : whole,
-                                             dnnl_f32, dnnl_format_tag_any));
-    return FR_OK;
+    if (c->has_bias) FR_TRY(fr__md_row_major(k, 1, channels, &c->b));
+    return fr__md_new(k, g > 1 ? 5 : 4, g > 1 ? split : whole, dnnl_format_tag_any, NULL,
+                      &c->w_any);
 }
 
 /* The output as the primitive makes it; but row-major where it leaves the program, and blocked
  * where the primitive can make it row-major only, for the sake of what follows. */
 static fr_status choose_output(conv *c, const fr_kernel_spec *spec)
 {
-    dnnl_memory_desc_t plain;
+    fr_md plain;
     FR_TRY(fr__md_plain(&c->base, c->base.node, &plain));
     c->y_given = c->y;
     if (spec->plain_output)
         c->y_given = plain;
-    else if (dnnl_memory_desc_equal(&c->y, &plain))
+    else if (dnnl_memory_desc_equal(c->y, plain))
         FR_TRY(fr__md_blocked(&c->base, c->base.node, &c->y_given));
     return FR_OK;
 }
@@ -151,29 +147,30 @@ static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *are
 {
     fr_kernel *k = &c->base;
     const char *what = "forward convolution";
-    const fr_window *v = &c->window;
-    dnnl_convolution_desc_t op;
-    FR_TRY_DNNL(k, what,
-                dnnl_convolution_forward_desc_init(
-                    &op, dnnl_forward_training, dnnl_convolution_direct, &c->x_any, &c->w_any,
-                    c->has_bias ? &c->b : NULL, &c->y_any, v->stride, v->before, v->after));
+    const fr_conv_op op = {.pass = dnnl_forward_training,
+                           .x = c->x_any,
+                           .w = c->w_any,
+                           .b = c->b,
+                           .y = c->y_any,
+                           .window = &c->window};
     dnnl_primitive_desc_t desc;
-    FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
-    c->y = *dnnl_primitive_desc_query_md(desc, dnnl_query_dst_md, 0);
-    fr_status status = choose_output(c, spec);
+    FR_TRY_DNNL(k, what, fr__conv_desc(fr__cpu(k->dev), &op, 0, NULL, &desc));
+    fr_status status =
+        fr__md_keep(k, dnnl_primitive_desc_query_md(desc, dnnl_query_dst_md, 0), &c->y);
+    if (status == FR_OK) status = choose_output(c, spec);
     if (status != FR_OK) {
         dnnl_primitive_desc_destroy(desc);
         return status;
     }
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &c->x_given},
+    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
                            {.id = DNNL_ARG_WEIGHTS},
-                           {.id = DNNL_ARG_DST, .md = &c->y_given, .is_output = true},
+                           {.id = DNNL_ARG_DST, .md = c->y_given, .is_output = true},
                            {.id = DNNL_ARG_BIAS}};
     FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->forward));
-    c->x = *fr__prim_md(&c->forward, DNNL_ARG_SRC);
-    c->w = *fr__prim_md(&c->forward, DNNL_ARG_WEIGHTS);
-    FR_TRY(fr__layout_of_md(k, arena, &c->y_given, &k->y));
-    FR_TRY(fr__layout_of_md(k, arena, &c->w, &k->w[0]));
+    FR_TRY(fr__md_keep(k, fr__prim_md(&c->forward, DNNL_ARG_SRC), &c->x));
+    FR_TRY(fr__md_keep(k, fr__prim_md(&c->forward, DNNL_ARG_WEIGHTS), &c->w));
+    FR_TRY(fr__layout_of_md(k, c->y_given, &k->y));
+    FR_TRY(fr__layout_of_md(k, c->w, &k->w[0]));
     k->scratch_bytes = c->forward.scratch_bytes;
     return FR_OK;
 }
@@ -182,26 +179,19 @@ static fr_status make_back_input(conv *c, fr_arena *arena)
 {
     fr_kernel *k = &c->base;
     const char *what = "input gradient of the convolution";
-    const fr_window *v = &c->window;
-    dnnl_convolution_desc_t ways[2];
-    FR_TRY_DNNL(k, what,
-                dnnl_convolution_backward_data_desc_init(&ways[0], dnnl_convolution_direct, &c->x,
-                                                         &c->w_any, &c->y, v->stride, v->before,
-                                                         v->after));
-    FR_TRY_DNNL(k, what,
-                dnnl_convolution_backward_data_desc_init(&ways[1], dnnl_convolution_direct,
-                                                         &c->x_any, &c->w_any, &c->y_any, v->stride,
-                                                         v->before, v->after));
+    const fr_conv_op ways[] = {
+        {dnnl_backward_data, c->x, c->w_any, NULL, c->y, &c->window},
+        {dnnl_backward_data, c->x_any, c->w_any, NULL, c->y_any, &c->window}};
     dnnl_primitive_desc_t desc;
     FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = &c->y_given},
+    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
                            {.id = DNNL_ARG_WEIGHTS},
-                           {.id = DNNL_ARG_DIFF_SRC, .md = &c->x_given, .is_output = true}};
+                           {.id = DNNL_ARG_DIFF_SRC, .md = c->x_given, .is_output = true}};
     FR_TRY(fr__prim_init(k, arena, what, desc, 3, args, &c->back_input));
-    const dnnl_memory_desc_t *w = fr__prim_md(&c->back_input, DNNL_ARG_WEIGHTS);
+    fr_md w = fr__prim_md(&c->back_input, DNNL_ARG_WEIGHTS);
     size_t turn_bytes = 0;
-    if (!dnnl_memory_desc_equal(w, &c->w)) {
-        FR_TRY(fr__reorder_init(k, arena, &c->w, w, &c->turn_weights));
+    if (!dnnl_memory_desc_equal(w, c->w)) {
+        FR_TRY(fr__reorder_init(k, arena, c->w, w, &c->turn_weights));
         k->cache_bytes = dnnl_memory_desc_get_size(w);
         turn_bytes = c->turn_weights.scratch_bytes;
     }
@@ -215,27 +205,19 @@ static fr_status make_back_weight(conv *c, fr_arena *arena)
 {
     fr_kernel *k = &c->base;
     const char *what = "weight gradient of the convolution";
-    const fr_window *v = &c->window;
-    const dnnl_memory_desc_t *b = c->has_bias ? &c->b : NULL;
-    dnnl_convolution_desc_t ways[2];
-    FR_TRY_DNNL(k, what,
-                dnnl_convolution_backward_weights_desc_init(&ways[0], dnnl_convolution_direct,
-                                                            &c->x, &c->w, b, &c->y, v->stride,
-                                                            v->before, v->after));
-    FR_TRY_DNNL(k, what,
-                dnnl_convolution_backward_weights_desc_init(&ways[1], dnnl_convolution_direct,
-                                                            &c->x_any, &c->w_any, b, &c->y_any,
-                                                            v->stride, v->before, v->after));
+    const fr_conv_op ways[] = {
+        {dnnl_backward_weights, c->x, c->w, c->b, c->y, &c->window},
+        {dnnl_backward_weights, c->x_any, c->w_any, c->b, c->y_any, &c->window}};
     dnnl_primitive_desc_t desc;
     FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &c->x_given},
-                           {.id = DNNL_ARG_DIFF_DST, .md = &c->y_given},
-                           {.id = DNNL_ARG_DIFF_WEIGHTS, .md = &c->w, .is_output = true},
+    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
+                           {.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
+                           {.id = DNNL_ARG_DIFF_WEIGHTS, .md = c->w, .is_output = true},
                            {.id = DNNL_ARG_DIFF_BIAS, .is_output = true}};
-    FR_TRY(fr__prim_init(k, arena, what, desc, b ? 4 : 3, args, &c->back_weight));
+    FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->back_weight));
     c->dw_at = fr__align_up(c->back_weight.scratch_bytes);
     c->db_at = c->dw_at + fr__align_up(k->w[0].bytes);
-    size_t bytes = c->db_at + (b ? fr__align_up(k->w[1].bytes) : 0);
+    size_t bytes = c->db_at + (c->has_bias ? fr__align_up(k->w[1].bytes) : 0);
     if (bytes > k->scratch_bytes) k->scratch_bytes = bytes;
     return FR_OK;
 }

@@ -434,17 +434,16 @@ static const fr_kernel_ops conv_ops[2][2] = {
     {{conv_forward, conv_prepare_dy, NULL, conv_backward_weight, NULL},
      {conv_forward, conv_prepare_dy, conv_backward_input, conv_backward_weight, NULL}}};
 
-static fr_status choose_layouts(conv *c, const fr_kernel_spec *spec, fr_arena *arena)
+static fr_status choose_layouts(conv *c, const fr_kernel_spec *spec)
 {
     fr_kernel *k = &c->base;
     const dnnl_dims_t dims = {k->node->shape.dim[0], (dnnl_dim_t)c->x.channels,
                               k->node->attrs.conv2d.kernel[0], k->node->attrs.conv2d.kernel[1]};
-    dnnl_memory_desc_t w, y;
-    FR_TRY_DNNL(k, "description of weights",
-                dnnl_memory_desc_init_by_tag(&w, 4, dims, dnnl_f32, dnnl_Ohwi16o));
-    FR_TRY(fr__layout_of_md(k, arena, &w, &k->w[0]));
+    fr_md w, y;
+    FR_TRY(fr__md_new(k, 4, dims, dnnl_Ohwi16o, NULL, &w));
+    FR_TRY(fr__layout_of_md(k, w, &k->w[0]));
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
-    FR_TRY(fr__layout_of_md(k, arena, &y, &k->y));
+    FR_TRY(fr__layout_of_md(k, y, &k->y));
     c->y.lanes = (size_t)fr__layout_lanes(&k->y);
     return FR_OK;
 }
@@ -468,7 +467,7 @@ fr_status fr__cpu_conv2d_small(const fr_kernel_spec *spec, fr_arena *arena, fr_k
     c->taps = (size_t)(node->attrs.conv2d.kernel[0] * node->attrs.conv2d.kernel[1]);
     c->x = (images){(size_t)in->dim[0], (size_t)(from.height * from.width), (size_t)lanes};
     c->y = (images){(size_t)node->shape.dim[0], (size_t)(to.height * to.width), 1};
-    FR_TRY(choose_layouts(c, spec, arena));
+    FR_TRY(choose_layouts(c, spec));
     FR_TRY(fr__conv_plan(k->ctx, arena, node, true, to, from, &c->forward));
     if (spec->training) {
         FR_TRY(fr__conv_plan(k->ctx, arena, node, false, from, to, &c->backward));

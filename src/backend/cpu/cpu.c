@@ -131,6 +131,7 @@ static dnnl_status_t open_dnnl(fr_cpu *cpu)
 static void cpu_close(fr_device *dev)
 {
     fr_cpu *cpu = dev->impl;
+    fr__md_fini(cpu);
     if (cpu->attr) dnnl_primitive_attr_destroy(cpu->attr);
     if (cpu->stream) dnnl_stream_destroy(cpu->stream);
     if (cpu->engine) dnnl_engine_destroy(cpu->engine);
@@ -149,6 +150,7 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
     fr_cpu *cpu = FR_NEW(fr_cpu);
     if (!cpu) return fr__no_memory(dev->ctx, sizeof *cpu, "a cpu device");
     dev->impl = cpu;
+    pthread_mutex_init(&cpu->lock, NULL);
     dnnl_status_t status = open_dnnl(cpu);
     if (status != dnnl_success) {
         cpu_close(dev);
@@ -178,13 +180,13 @@ static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void 
     if (!from->desc && !to->desc) return fr__host_copy(dev, dst, src, to->bytes);
     static const fr_node parameter = {.name = "(layout)", .op = FR_OP_INPUT};
     const fr_kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
-    const dnnl_memory_desc_t *known = from->desc ? from->desc : to->desc;
-    dnnl_memory_desc_t plain;
-    FR_TRY(fr__md_row_major(&k, known->ndims, known->dims, &plain));
+    fr_md plain;
+    const fr_md_view known = fr__md_view(from->desc ? from->desc : to->desc);
+    FR_TRY(fr__md_row_major(&k, known.n_dims, known.dims, &plain));
     fr_arena arena = {0};
     fr_prim reorder = {0};
-    fr_status status = fr__reorder_init(&k, &arena, from->desc ? from->desc : &plain,
-                                        to->desc ? to->desc : &plain, &reorder);
+    fr_status status = fr__reorder_init(&k, &arena, from->desc ? from->desc : plain,
+                                        to->desc ? to->desc : plain, &reorder);
     if (status == FR_OK) {
         void *scratch = fr__alloc(reorder.scratch_bytes);
         status = scratch ? fr__prim_run(&k, &reorder, scratch, FR_TENSORS(src, dst))

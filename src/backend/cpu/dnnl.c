@@ -22,44 +22,74 @@ fr_status fr__dnnl_fail(const fr_kernel *k, const char *what, dnnl_status_t stat
 
 /* ---- Layouts ---- */
 
-static int dims_of(const fr_kernel *k, const fr_node *node, dnnl_dims_t dims)
+/* Takes md over; *out is the one of its kind. */
+static fr_status intern(const fr_kernel *k, fr_md md, fr_md *out)
 {
-    dims[0] = k->batch;
-    for (int i = 0; i < node->shape.n_dims; i++) dims[i + 1] = node->shape.dim[i];
-    return node->shape.n_dims + 1;
+    fr_cpu *cpu = fr__cpu(k->dev);
+    *out = NULL;
+    pthread_mutex_lock(&cpu->lock);
+    for (int i = 0; i < cpu->n_mds && !*out; i++) {
+        if (dnnl_memory_desc_equal(cpu->mds[i], md)) *out = cpu->mds[i];
+    }
+    bool is_new = !*out;
+    if (is_new && cpu->n_mds == cpu->room) {
+        int room = cpu->room ? 2 * cpu->room : 64;
+        fr_md *more =
+            fr__realloc(cpu->mds, (size_t)cpu->room * sizeof *more, (size_t)room * sizeof *more);
+        if (more) cpu->mds = more, cpu->room = room;
+    }
+    if (is_new && cpu->n_mds < cpu->room) *out = cpu->mds[cpu->n_mds++] = md;
+    pthread_mutex_unlock(&cpu->lock);
+    if (*out != md) fr__md_drop(md);
+    return *out ? FR_OK : fr__no_memory(k->ctx, sizeof md, "a layout");
 }
 
-fr_status fr__md_row_major(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims,
-                           dnnl_memory_desc_t *md)
+void fr__md_fini(fr_cpu *cpu)
 {
-    FR_TRY_DNNL(k, "description of a tensor",
-                dnnl_memory_desc_init_by_strides(md, n_dims, dims, dnnl_f32, NULL));
-    return FR_OK;
+    for (int i = 0; i < cpu->n_mds; i++) fr__md_drop(cpu->mds[i]);
+    fr__free(cpu->mds);
+    pthread_mutex_destroy(&cpu->lock);
 }
 
-fr_status fr__md_plain(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md)
+fr_status fr__md_keep(const fr_kernel *k, fr_md md, fr_md *out)
 {
-    dnnl_dims_t dims;
-    int n = dims_of(k, node, dims);
-    return fr__md_row_major(k, n, dims, md);
+    fr_md copy;
+    FR_TRY_DNNL(k, "description of a tensor", fr__md_copy(md, &copy));
+    return intern(k, copy, out);
+}
+
+fr_status fr__md_new(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,
+                     const dnnl_dim_t *strides, fr_md *md)
+{
+    fr_md made;
+    FR_TRY_DNNL(k, "description of a tensor", fr__md_make(n_dims, dims, tag, strides, &made));
+    return intern(k, made, md);
+}
+
+fr_status fr__md_row_major(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims, fr_md *md)
+{
+    return fr__md_new(k, n_dims, dims, dnnl_format_tag_undef, NULL, md);
 }
 
 static fr_status md_by_tag(const fr_kernel *k, const fr_node *node, dnnl_format_tag_t tag,
-                           dnnl_memory_desc_t *md)
+                           fr_md *md)
 {
-    dnnl_dims_t dims;
-    int n = dims_of(k, node, dims);
-    FR_TRY_DNNL(k, "description of a tensor",
-                dnnl_memory_desc_init_by_tag(md, n, dims, dnnl_f32, tag));
-    return FR_OK;
+    dnnl_dims_t dims = {k->batch};
+    for (int i = 0; i < node->shape.n_dims; i++) dims[i + 1] = node->shape.dim[i];
+    return fr__md_new(k, node->shape.n_dims + 1, dims, tag, NULL, md);
 }
 
-fr_status fr__md_any(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md)
+fr_status fr__md_plain(const fr_kernel *k, const fr_node *node, fr_md *md)
+{
+    return md_by_tag(k, node, dnnl_format_tag_undef, md);
+}
+
+fr_status fr__md_any(const fr_kernel *k, const fr_node *node, fr_md *md)
 {
     return md_by_tag(k, node, dnnl_format_tag_any, md);
 }
 
-fr_status fr__md_blocked(const fr_kernel *k, const fr_node *node, dnnl_memory_desc_t *md)
+fr_status fr__md_blocked(const fr_kernel *k, const fr_node *node, fr_md *md)
 {
     bool is_wide =
         (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
@@ -69,24 +99,22 @@ fr_status fr__md_blocked(const fr_kernel *k, const fr_node *node, dnnl_memory_de
 }
 
 fr_status fr__md_of_layout(const fr_kernel *k, const fr_layout *layout, const fr_node *node,
-                           dnnl_memory_desc_t *md)
+                           fr_md *md)
 {
     if (!layout->desc) return fr__md_plain(k, node, md);
-    *md = *(const dnnl_memory_desc_t *)layout->desc;
+    *md = layout->desc;
     return FR_OK;
 }
 
-fr_status fr__layout_of_md(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *md,
-                           fr_layout *layout)
+fr_status fr__layout_of_md(const fr_kernel *k, fr_md md, fr_layout *layout)
 {
-    dnnl_memory_desc_t plain;
-    FR_TRY(fr__md_row_major(k, md->ndims, md->dims, &plain));
+    fr_md plain;
+    const fr_md_view v = fr__md_view(md);
+    FR_TRY(fr__md_row_major(k, v.n_dims, v.dims, &plain));
     *layout = (fr_layout){.bytes = dnnl_memory_desc_get_size(md)};
-    if (dnnl_memory_desc_equal(md, &plain)) return FR_OK;
-    dnnl_memory_desc_t *copy = FR_ARENA_NEW(arena, dnnl_memory_desc_t);
-    if (!copy) return fr__no_memory(k->ctx, sizeof *copy, "a layout");
-    *copy = *md;
-    layout->desc = copy;
+    if (dnnl_memory_desc_equal(md, plain)) return FR_OK;
+    FR_TRY(fr__md_keep(k, md, &plain));
+    layout->desc = plain;
     return FR_OK;
 }
 
@@ -97,25 +125,21 @@ static dnnl_format_tag_t tag_of_lanes(int lanes)
 
 int fr__layout_lanes(const fr_layout *layout)
 {
-    static const int known[] = {8, 16};
-    const dnnl_memory_desc_t *md = layout->desc;
-    if (!md) return 1;
-    for (size_t i = 0; i < sizeof known / sizeof *known && md->ndims == 4; i++) {
-        dnnl_memory_desc_t blocked;
-        if (dnnl_memory_desc_init_by_tag(&blocked, 4, md->dims, dnnl_f32, tag_of_lanes(known[i])) ==
-                dnnl_success &&
-            dnnl_memory_desc_equal(md, &blocked))
-            return known[i];
-    }
-    return 0;
+    if (!layout->desc) return 1;
+    const fr_md_view v = fr__md_view(layout->desc);
+    if (v.n_dims != 4 || v.n_blocks != 1 || v.block_dim != 1) return 0;
+    const dnnl_dim_t n_blocks = (v.dims[1] + v.block - 1) / v.block, row = v.dims[3] * v.block;
+    const dnnl_dims_t strides = {n_blocks * v.dims[2] * row, v.dims[2] * row, row, v.block};
+    bool is_known = v.block == 8 || v.block == 16;
+    return is_known && memcmp(strides, v.strides, 4 * sizeof *strides) == 0 ? (int)v.block : 0;
 }
 
-fr_status fr__layout_with_lanes(const fr_kernel *k, fr_arena *arena, const fr_node *node, int lanes,
+fr_status fr__layout_with_lanes(const fr_kernel *k, const fr_node *node, int lanes,
                                 fr_layout *layout)
 {
-    dnnl_memory_desc_t md;
+    fr_md md;
     FR_TRY(md_by_tag(k, node, tag_of_lanes(lanes), &md));
-    return fr__layout_of_md(k, arena, &md, layout);
+    return fr__layout_of_md(k, md, layout);
 }
 
 fr_window fr__window(const fr_shape *in, const fr_shape *out, const int size[2],
@@ -143,18 +167,8 @@ int fr__impl_rank(const_dnnl_primitive_desc_t desc)
     return strstr(name, "gemm") && !strstr(name, "brgemm") ? FR_IMPL_GEMM : FR_IMPL_JIT;
 }
 
-fr_status fr__prim_desc(const fr_kernel *k, const char *what, const_dnnl_op_desc_t op,
-                        const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint,
-                        dnnl_primitive_desc_t *out)
-{
-    const fr_cpu *cpu = fr__cpu(k->dev);
-    FR_TRY_DNNL(k, what,
-                dnnl_primitive_desc_create(out, op, attr ? attr : cpu->attr, cpu->engine, hint));
-    return FR_OK;
-}
-
-static fr_status add_memory(const fr_kernel *k, const char *what, int id,
-                            const dnnl_memory_desc_t *md, dnnl_exec_arg_t *arg)
+static fr_status add_memory(const fr_kernel *k, const char *what, int id, fr_md md,
+                            dnnl_exec_arg_t *arg)
 {
     arg->arg = id;
     FR_TRY_DNNL(k, what,
@@ -164,8 +178,8 @@ static fr_status add_memory(const fr_kernel *k, const char *what, int id,
 
 /* Scratch of a primitive: its scratchpad, which reorders of detours share (they run at other
  * times), then the copies. */
-static fr_status add_detour(const fr_kernel *k, fr_arena *arena, const fr_arg *arg,
-                            const dnnl_memory_desc_t *wanted, struct fr_detour **out)
+static fr_status add_detour(const fr_kernel *k, fr_arena *arena, const fr_arg *arg, fr_md wanted,
+                            struct fr_detour **out)
 {
     struct fr_detour *d = FR_ARENA_NEW(arena, struct fr_detour);
     if (!d) return fr__no_memory(k->ctx, sizeof *d, "a kernel");
@@ -190,7 +204,7 @@ static void place_detours(fr_prim *p)
     p->scratch_bytes = at;
 }
 
-const dnnl_memory_desc_t *fr__prim_md(const fr_prim *p, int arg_id)
+fr_md fr__prim_md(const fr_prim *p, int arg_id)
 {
     return dnnl_primitive_desc_query_md(p->desc, dnnl_query_exec_arg_md, arg_id);
 }
@@ -203,8 +217,8 @@ fr_status fr__prim_init(const fr_kernel *k, fr_arena *arena, const char *what,
     if (status != dnnl_success) return fr__dnnl_fail(k, what, status);
     FR_TRY_DNNL(k, what, dnnl_primitive_get_primitive_desc(p->handle, &p->desc));
     for (int i = 0; i < n_args; i++) {
-        const dnnl_memory_desc_t *wanted = fr__prim_md(p, args[i].id);
-        if (!wanted || wanted->ndims == 0)
+        fr_md wanted = fr__prim_md(p, args[i].id);
+        if (fr__md_view(wanted).n_dims == 0)
             return fr_fail(k->ctx, FR_INTERNAL, "node %s: %s has no argument %d", k->node->name,
                            what, args[i].id);
         FR_TRY(add_memory(k, what, args[i].id, wanted, &p->exec[i]));
@@ -212,7 +226,7 @@ fr_status fr__prim_init(const fr_kernel *k, fr_arena *arena, const char *what,
         if (args[i].md && !dnnl_memory_desc_equal(args[i].md, wanted))
             FR_TRY(add_detour(k, arena, &args[i], wanted, &p->via[i]));
     }
-    const dnnl_memory_desc_t *pad = fr__prim_md(p, DNNL_ARG_SCRATCHPAD);
+    fr_md pad = fr__prim_md(p, DNNL_ARG_SCRATCHPAD);
     p->scratchpad_bytes = pad ? dnnl_memory_desc_get_size(pad) : 0;
     if (p->scratchpad_bytes)
         FR_TRY(add_memory(k, what, DNNL_ARG_SCRATCHPAD, pad, &p->exec[n_args]));
@@ -220,8 +234,7 @@ fr_status fr__prim_init(const fr_kernel *k, fr_arena *arena, const char *what,
     return FR_OK;
 }
 
-fr_status fr__reorder_init(const fr_kernel *k, fr_arena *arena, const dnnl_memory_desc_t *from,
-                           const dnnl_memory_desc_t *to, fr_prim *p)
+fr_status fr__reorder_init(const fr_kernel *k, fr_arena *arena, fr_md from, fr_md to, fr_prim *p)
 {
     const fr_cpu *cpu = fr__cpu(k->dev);
     dnnl_primitive_desc_t desc;

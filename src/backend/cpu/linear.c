@@ -175,15 +175,14 @@ static bool is_tied(const fr_graph *g, int weight)
     return false;
 }
 
-static fr_status pad_rows(linear *l, fr_arena *arena)
+static fr_status pad_rows(linear *l)
 {
     if (l->in % 512 != 0 || is_tied(l->k.graph, l->k.node->params[0])) return FR_OK;
     l->ld = l->in + PAD_FLOATS;
-    dnnl_memory_desc_t md;
-    FR_TRY_DNNL(&l->k, "describe its weights",
-                dnnl_memory_desc_init_by_strides(&md, 2, (dnnl_dims_t){l->out, l->in}, dnnl_f32,
-                                                 (dnnl_dims_t){l->ld, 1}));
-    FR_TRY(fr__layout_of_md(&l->k, arena, &md, &l->k.w[0]));
+    fr_md md;
+    FR_TRY(fr__md_new(&l->k, 2, (dnnl_dims_t){l->out, l->in}, dnnl_format_tag_undef,
+                      (dnnl_dims_t){l->ld, 1}, &md));
+    FR_TRY(fr__layout_of_md(&l->k, md, &l->k.w[0]));
     l->k.w[0].bytes = (size_t)(l->out * l->ld) * sizeof(float);
     return FR_OK;
 }
@@ -201,7 +200,7 @@ fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel 
     l->out = fr__cols(k->node);
     l->in = l->ld = fr__cols(fr_graph_node(spec->graph, spec->inputs[0]));
     l->has_bias = !k->node->attrs.linear.no_bias;
-    FR_TRY(pad_rows(l, arena));
+    FR_TRY(pad_rows(l));
     if (l->has_bias && spec->training) k->scratch_bytes = fr__column_sums_bytes(l->out);
     if (l->out * l->ld >= LARGE_WEIGHT && l->out >= PANEL_ROWS && spec->training) {
         size_t panel_bytes = (size_t)(PANEL_ROWS * l->ld) * sizeof(float);

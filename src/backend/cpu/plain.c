@@ -115,11 +115,11 @@ static fr_status make_reorders(wrap *w, const fr_kernel_spec *spec, fr_arena *ar
     size_t at = 0, most = w->inner->scratch_bytes;
     for (int i = 0; i < spec->n_inputs; i++) {
         if (!spec->x[i]->desc) continue;
-        const dnnl_memory_desc_t *blocked = spec->x[i]->desc;
-        dnnl_memory_desc_t plain;
-        FR_TRY(fr__md_row_major(k, blocked->ndims, blocked->dims, &plain));
-        FR_TRY(fr__reorder_init(k, arena, blocked, &plain, &w->to_plain[i]));
-        FR_TRY(fr__reorder_init(k, arena, &plain, blocked, &w->from_plain[i]));
+        fr_md blocked = spec->x[i]->desc, plain;
+        const fr_md_view v = fr__md_view(blocked);
+        FR_TRY(fr__md_row_major(k, v.n_dims, v.dims, &plain));
+        FR_TRY(fr__reorder_init(k, arena, blocked, plain, &w->to_plain[i]));
+        FR_TRY(fr__reorder_init(k, arena, plain, blocked, &w->from_plain[i]));
         if (w->to_plain[i].scratch_bytes > most) most = w->to_plain[i].scratch_bytes;
         if (w->from_plain[i].scratch_bytes > most) most = w->from_plain[i].scratch_bytes;
         w->x_at[i] = at;

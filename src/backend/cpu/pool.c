@@ -6,8 +6,8 @@ typedef struct pool {
     fr_kernel base;
     dnnl_alg_kind_t kind;
     fr_window window;
-    dnnl_memory_desc_t x_given, y_given; /* as the program has them; y with H and W even if 1 x 1 */
-    dnnl_memory_desc_t x, y;             /* as they are computed */
+    fr_md x_given, y_given; /* as the program has them; y with H and W even if 1 x 1 */
+    fr_md x, y;             /* as they are computed */
     fr_prim forward, back;
 } pool;
 
@@ -45,7 +45,7 @@ static void choose_window(pool *p, const fr_node *in)
 }
 
 /* The output in the layout family of the input: what `blocked` gives for the output's shape. */
-static fr_status describe(pool *p, const fr_kernel_spec *spec, fr_arena *arena)
+static fr_status describe(pool *p, const fr_kernel_spec *spec)
 {
     fr_kernel *k = &p->base;
     const fr_node *in = fr_graph_node(spec->graph, spec->inputs[0]);
@@ -58,23 +58,22 @@ static fr_status describe(pool *p, const fr_kernel_spec *spec, fr_arena *arena)
     FR_TRY(fr__md_blocked(k, &flat, &p->y));
     p->y_given = p->y;
     if (is_global || spec->plain_output) FR_TRY(fr__md_plain(k, &flat, &p->y_given));
-    return fr__layout_of_md(k, arena, &p->y_given, &k->y);
+    return fr__layout_of_md(k, p->y_given, &k->y);
 }
 
 static fr_status make_forward(pool *p, fr_arena *arena)
 {
     fr_kernel *k = &p->base;
     const char *what = "forward pool";
-    const fr_window *v = &p->window;
-    dnnl_pooling_desc_t op;
-    FR_TRY_DNNL(k, what,
-                dnnl_pooling_forward_desc_init(
-                    &op, k->training ? dnnl_forward_training : dnnl_forward_inference, p->kind,
-                    &p->x, &p->y, v->stride, v->size, v->before, v->after));
+    const fr_pool_op op = {.pass = k->training ? dnnl_forward_training : dnnl_forward_inference,
+                           .kind = p->kind,
+                           .x = p->x,
+                           .y = p->y,
+                           .window = &p->window};
     dnnl_primitive_desc_t desc;
-    FR_TRY(fr__prim_desc(k, what, &op, NULL, NULL, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = &p->x_given},
-                           {.id = DNNL_ARG_DST, .md = &p->y_given, .is_output = true}};
+    FR_TRY_DNNL(k, what, fr__pool_desc(fr__cpu(k->dev), &op, NULL, &desc));
+    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = p->x_given},
+                           {.id = DNNL_ARG_DST, .md = p->y_given, .is_output = true}};
     FR_TRY(fr__prim_init(k, arena, what, desc, 2, args, &p->forward));
     k->scratch_bytes = p->forward.scratch_bytes;
     return FR_OK;
@@ -84,15 +83,12 @@ static fr_status make_back(pool *p, fr_arena *arena)
 {
     fr_kernel *k = &p->base;
     const char *what = "gradient of the pool";
-    const fr_window *v = &p->window;
-    dnnl_pooling_desc_t op;
-    FR_TRY_DNNL(k, what,
-                dnnl_pooling_backward_desc_init(&op, p->kind, &p->x, &p->y, v->stride, v->size,
-                                                v->before, v->after));
+    const fr_pool_op op = {
+        .pass = dnnl_backward_data, .kind = p->kind, .x = p->x, .y = p->y, .window = &p->window};
     dnnl_primitive_desc_t desc;
-    FR_TRY(fr__prim_desc(k, what, &op, NULL, p->forward.desc, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = &p->y_given},
-                           {.id = DNNL_ARG_DIFF_SRC, .md = &p->x_given, .is_output = true}};
+    FR_TRY_DNNL(k, what, fr__pool_desc(fr__cpu(k->dev), &op, p->forward.desc, &desc));
+    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = p->y_given},
+                           {.id = DNNL_ARG_DIFF_SRC, .md = p->x_given, .is_output = true}};
     FR_TRY(fr__prim_init(k, arena, what, desc, 2, args, &p->back));
     if (p->back.scratch_bytes > k->scratch_bytes) k->scratch_bytes = p->back.scratch_bytes;
     return FR_OK;
@@ -107,7 +103,7 @@ fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **
     if (!k) return FR_NO_MEMORY;
     *out = k; /* from here on `destroy` cleans up */
     pool *p = (pool *)k;
-    FR_TRY(describe(p, spec, arena));
+    FR_TRY(describe(p, spec));
     FR_TRY(make_forward(p, arena));
     return spec->need_dx[0] ? make_back(p, arena) : FR_OK;
 }
