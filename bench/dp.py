@@ -54,7 +54,7 @@ def run_forerun(a, model, starter):
 
 def mpirun():
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return ["mpirun", "-q", "-n", "2", "--map-by", "core", "--bind-to", "core"] + root
+    return ["mpirun", "-n", "2", "--map-by", "core", "--bind-to", "core"] + root
 
 
 def run_ddp(a, model, pin):

@@ -154,7 +154,7 @@ class Network:
 
     def mpirun(self, command):
         """A command run by one process a node that talk over the cables only."""
-        words = ["mpirun", "-q", "-n", str(self.n), "--bind-to", "none",
+        words = ["mpirun", "-n", str(self.n), "--bind-to", "none",
                  "--host", ",".join(node + ":1" for node in self.nodes)]
         for key, value in (("plm_rsh_agent", AGENT), ("plm_rsh_no_tree_spawn", "1"),
                            ("pml", "ob1"), ("btl", "tcp,self"),

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -44,13 +45,13 @@ static void add_pair(launch *l, const char *option, const char *value)
     add(l, value);
 }
 
-/* -q: what happened to the run is said by the run, and by this process. Ranks are not bound to
- * cores: their threads would share one. */
+/* Quiet: what happened to the run is said by the run, and by this process; not by -q, which Open
+ * MPI 5 refuses. Ranks are not bound to cores: their threads would share one. */
 static void add_mpirun(launch *l)
 {
     snprintf(l->n_text, sizeof l->n_text, "%lld", (long long)l->n_ranks);
     add(l, l->mpirun);
-    add(l, "-q");
+    (void)setenv("OMPI_MCA_orte_execute_quiet", "1", 0);
     if (geteuid() == 0) add(l, "--allow-run-as-root");
     add_pair(l, "--bind-to", "none");
     add(l, "--oversubscribe");
@@ -121,7 +122,9 @@ static int give_up(launch *l, int code)
                 (long long)l->restarts, l->restarts > 1 ? "s" : "");
     fputc('\n', stderr);
     if (l->n_ranks > 1 && code > 4 && (code < 128 || code >= 128 + NSIG)) {
-        fprintf(stderr, "forerun launch: mpirun says more without -q; the command was");
+        fprintf(
+            stderr,
+            "forerun launch: mpirun says more when OMPI_MCA_orte_execute_quiet=0; the command was");
         for (int i = 0; i < l->n_words; i++) fprintf(stderr, " %s", l->words[i]);
         fputc('\n', stderr);
     }

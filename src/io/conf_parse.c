@@ -256,7 +256,10 @@ static fr_status add_node(struct builder *b, enum fr_conf_kind kind, struct fy_t
         FR_TRY(token_text(b, value, &node->text));
         node->is_plain = fy_token_scalar_style(value) == FYSS_PLAIN;
     }
-    FR_TRY(place(b, node, value));
+    /* An empty value lies nowhere; libfyaml 0.8 says behind the colon. Its key's place is better.
+     */
+    bool is_empty = kind == FR_CONF_SCALAR && node->is_plain && !*node->text;
+    FR_TRY(place(b, node, is_empty ? NULL : value));
     FR_TRY(add_anchor(b, anchor, node));
     if (kind == FR_CONF_SCALAR) return FR_OK;
     node->is_open = true;

@@ -4,7 +4,8 @@
 command -v mpirun >/dev/null || { echo "skipped: no mpirun here (Debian: openmpi-bin)" && exit 77; }
 "$forerun" info | grep -q '^  mpi ' || { echo "skipped: built without MPI" && exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-launcher=(timeout -k 5 100 mpirun -q --oversubscribe --bind-to none)
+export OMPI_MCA_orte_execute_quiet=1 # as -q, which Open MPI 5 refuses
+launcher=(timeout -k 5 100 mpirun --oversubscribe --bind-to none)
 
 # mpi RANKS CODE ARGUMENT...: as `run`, in so many processes.
 mpi() {

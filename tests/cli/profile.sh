@@ -91,7 +91,8 @@ grep -q 'here.yaml: 5 devices' out || fail "what was written is not said"
 grep -q 'count: 5' here.yaml || fail "not 5 devices"
 if command -v mpirun >/dev/null && "$forerun" info | grep -q '^  mpi '; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    launcher=(timeout -k 5 100 mpirun -q --oversubscribe --bind-to none)
+    export OMPI_MCA_orte_execute_quiet=1
+    launcher=(timeout -k 5 100 mpirun --oversubscribe --bind-to none)
     "${launcher[@]}" -n 3 "$forerun" profile --cluster --out mpi.yaml >out 2>err </dev/null ||
         fail "--cluster of three processes"
     grep -q 'B/s over mpi' out || fail "no bandwidth between processes"

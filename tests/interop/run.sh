@@ -83,7 +83,7 @@ parallel: {method: 1f1b, stages: 2, replicas: 2, threads: 1, pin: false}
 run: {checkpoint_every: 1}
 END
     shift 2
-    if ! OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -q --oversubscribe --bind-to none \
+    if ! OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none \
         -n 4 "$build/forerun" train "$work/config.yaml" --out "$work/run" --dump-step 5 >"$work/log" 2>&1; then
         echo "run.sh: forerun train failed under mpirun:" >&2
         cat "$work/log" >&2

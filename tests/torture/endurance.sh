@@ -36,7 +36,7 @@ look() {
     [ -z "$step" ] || [ -z "$kb" ] || echo "$step $1 $kb $files $threads" >>seen
 }
 
-mpirun -q --oversubscribe --bind-to none -n 4 "$forerun" train net.yaml --out ranks "${hybrid[@]}" \
+mpirun --oversubscribe --bind-to none -n 4 "$forerun" train net.yaml --out ranks "${hybrid[@]}" \
     --quiet >out 2>err </dev/null &
 mpirun=$!
 trap 'kill -TERM $mpirun 2>/dev/null; rm -rf "$work"' EXIT
