@@ -123,8 +123,7 @@ static fr_status describe(conv *c, const fr_kernel_spec *spec)
     FR_TRY(fr__md_any(k, in, &c->x_any));
     FR_TRY(fr__md_any(k, node, &c->y_any));
     if (c->has_bias) FR_TRY(fr__md_row_major(k, 1, channels, &c->b));
-    return fr__md_new(k, g > 1 ? 5 : 4, g > 1 ? split : whole, dnnl_format_tag_any, NULL,
-                      &c->w_any);
+    return fr__md_any_weights(k, g > 1 ? 5 : 4, g > 1 ? split : whole, &c->w_any);
 }
 
 /* The output as the primitive makes it; but row-major where it leaves the program, and blocked

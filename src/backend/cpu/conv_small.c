@@ -419,9 +419,7 @@ bool fr__cpu_conv2d_is_small(const fr_kernel_spec *spec)
     const fr_node *node = fr_graph_node(spec->graph, spec->nodes[0]);
     const fr_shape *x = &fr_graph_node(spec->graph, spec->inputs[0])->shape, *y = &node->shape;
     const int64_t taps = (int64_t)node->attrs.conv2d.kernel[0] * node->attrs.conv2d.kernel[1];
-    const bool has_avx512 =
-        (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    const int64_t limit = has_avx512 ? 2 * 2 : 20 * 20;
+    const int64_t limit = fr__cpu(spec->dev)->lanes == 16 ? 2 * 2 : 20 * 20;
     return node->attrs.conv2d.groups == 1 && x->dim[0] % COLUMNS == 0 && y->dim[0] % COLUMNS == 0 &&
            taps > 1 && taps <= FR_MAX_TAPS && x->dim[1] * x->dim[2] <= limit &&
            y->dim[1] * y->dim[2] <= limit;

@@ -121,6 +121,8 @@ static fr_status pin_threads(fr_device *dev, int first_cpu)
 
 static dnnl_status_t open_dnnl(fr_cpu *cpu)
 {
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    cpu->lanes = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
     dnnl_status_t s = dnnl_engine_create(&cpu->engine, dnnl_cpu, 0);
     if (!s) s = dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags);
     if (!s) s = dnnl_primitive_attr_create(&cpu->attr);

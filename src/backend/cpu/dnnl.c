@@ -84,18 +84,34 @@ fr_status fr__md_plain(const fr_kernel *k, const fr_node *node, fr_md *md)
     return md_by_tag(k, node, dnnl_format_tag_undef, md);
 }
 
+static dnnl_format_tag_t tag_of_lanes(int lanes)
+{
+    return lanes == 1 ? dnnl_nchw : lanes == 8 ? dnnl_nChw8c : dnnl_nChw16c;
+}
+
 fr_status fr__md_any(const fr_kernel *k, const fr_node *node, fr_md *md)
 {
-    return md_by_tag(k, node, dnnl_format_tag_any, md);
+    const fr_cpu *cpu = fr__cpu(k->dev);
+    return md_by_tag(k, node, cpu->forces_lanes ? tag_of_lanes(cpu->lanes) : dnnl_format_tag_any,
+                     md);
+}
+
+fr_status fr__md_any_weights(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims, fr_md *md)
+{
+    static const dnnl_format_tag_t forced[2][3] = {{dnnl_oihw, dnnl_OIhw8i8o, dnnl_OIhw16i16o},
+                                                   {dnnl_goihw, dnnl_gOIhw8i8o, dnnl_gOIhw16i16o}};
+    const fr_cpu *cpu = fr__cpu(k->dev);
+    dnnl_format_tag_t tag =
+        cpu->forces_lanes ? forced[n_dims == 5][cpu->lanes / 8] : dnnl_format_tag_any;
+    return fr__md_new(k, n_dims, dims, tag, NULL, md);
 }
 
 fr_status fr__md_blocked(const fr_kernel *k, const fr_node *node, fr_md *md)
 {
-    bool is_wide =
-        (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    if (node->shape.n_dims != 3 || node->shape.dim[0] % (is_wide ? 16 : 8) != 0)
+    const int lanes = fr__cpu(k->dev)->lanes;
+    if (lanes == 1 || node->shape.n_dims != 3 || node->shape.dim[0] % lanes != 0)
         return fr__md_plain(k, node, md);
-    return md_by_tag(k, node, is_wide ? dnnl_nChw16c : dnnl_nChw8c, md);
+    return md_by_tag(k, node, tag_of_lanes(lanes), md);
 }
 
 fr_status fr__md_of_layout(const fr_kernel *k, const fr_layout *layout, const fr_node *node,
@@ -116,11 +132,6 @@ fr_status fr__layout_of_md(const fr_kernel *k, fr_md md, fr_layout *layout)
     FR_TRY(fr__md_keep(k, md, &plain));
     layout->desc = plain;
     return FR_OK;
-}
-
-static dnnl_format_tag_t tag_of_lanes(int lanes)
-{
-    return lanes == 1 ? dnnl_nchw : lanes == 8 ? dnnl_nChw8c : dnnl_nChw16c;
 }
 
 int fr__layout_lanes(const fr_layout *layout)

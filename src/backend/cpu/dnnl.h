@@ -29,7 +29,9 @@ typedef struct fr_cpu {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr; /* user scratchpad */
-    pthread_mutex_t lock;       /* of `mds`: layouts of parameters are asked for by any thread */
+    int lanes; /* channels per block of images: 16 with AVX-512, else 8. Tests may set others */
+    bool forces_lanes;    /* for tests: convolutions too use `lanes` (1: row-major) */
+    pthread_mutex_t lock; /* of `mds`: layouts of parameters are asked for by any thread */
     fr_md *mds;
     int n_mds, room;
 } fr_cpu;
@@ -49,6 +51,8 @@ fr_status fr__dnnl_fail(const fr_kernel *k, const char *what, dnnl_status_t stat
 /* A micro-batch of a node's output, batch first. plain: row-major; any: for oneDNN to choose. */
 fr_status fr__md_plain(const fr_kernel *k, const fr_node *node, fr_md *md);
 fr_status fr__md_any(const fr_kernel *k, const fr_node *node, fr_md *md);
+/* Weights of a convolution, (out, in, height, width), or split by groups: for oneDNN to choose. */
+fr_status fr__md_any_weights(const fr_kernel *k, int n_dims, const dnnl_dim_t *dims, fr_md *md);
 /* The layout in which sums over (C, H, W) are taken: channels in blocks of the vector length where
  * they divide, else row-major. It depends on the shape alone and not on how the tensor arrives, so
  * that a cut, which makes tensors arrive row-major, does not change the order of a sum. */
