@@ -23,6 +23,7 @@ demo: $(BUILD)/build.ninja # without the tests: they take as long again to build
 test: all
 	@scripts/install-deps.sh --test
 	@ctest --preset release -j $(JOBS)
+	@scripts/test-isas.sh $(BUILD)
 
 bench: all
 	@scripts/install-deps.sh --bench

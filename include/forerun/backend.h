@@ -158,6 +158,13 @@ typedef struct fr_node_time {
 void fr_program_time(fr_program *p, fr_node_time *times);
 /* Bytes of a slot that are there for a node of the graph; over all nodes they are slot_bytes. */
 size_t fr_program_kept_bytes(const fr_program *p, int node);
+/* Bytes of the workspace: for values while the node's kernels run, and for its kernels' scratch.
+ * The largest of each over all nodes are workspace_bytes, but for gaps. */
+size_t fr_program_values_bytes(const fr_program *p, int node);
+size_t fr_program_scratch_bytes(const fr_program *p, int node);
+/* Bytes of its output where that is not row-major, as a port has to be: what a cut behind the node
+ * makes the kernels on both sides of it copy. */
+size_t fr_program_edge_bytes(const fr_program *p, int node);
 /* Bytes of buffers and cache that are a node's. */
 size_t fr_program_fixed_bytes(const fr_program *p, int node);
 

@@ -31,7 +31,11 @@ typedef struct fr_profile_node {
     int64_t param_bytes;  /* trained */
     int64_t fixed_bytes;  /* held beside, whatever the micro-batch: running statistics, weights in
                              another layout */
-    double flops;         /* of a micro-batch, forward and backward; 0: not known */
+    /* Of a micro-batch, in the workspace: values alive while the node runs, scratch of its kernels,
+     * and copies where the model is cut behind it. 0 in all nodes: not known, see workspace_bytes.
+     */
+    int64_t values_bytes, scratch_bytes, edge_bytes;
+    double flops; /* of a micro-batch, forward and backward; 0: not known */
     int n_inputs;
     const int *inputs; /* nodes, all smaller */
     bool is_input;     /* data fed from outside: belongs to no stage's work */
@@ -47,7 +51,7 @@ typedef struct fr_profile {
     int n_micro;
     double step_s, accounted;
     double jitter;          /* standard deviation of a pass's time over its mean; 0: not measured */
-    double workspace_bytes; /* of a worker, whatever its stage */
+    double workspace_bytes; /* of a worker that has the whole model */
     double state_per_weight; /* optimizer numbers a weight: 1 for momentum */
     /* The same nodes with micro-batches of other sizes, none of which has sizes of its own. */
     int n_sizes;
@@ -96,6 +100,7 @@ typedef struct fr_stage_cost {
     int64_t param_bytes;                  /* what replicas add up */
     int64_t kept_bytes;                   /* a slot */
     int64_t fixed_bytes;
+    int64_t workspace_bytes; /* of a worker; it has one for all its stages */
     fr_curve final;
 } fr_stage_cost;
 

@@ -54,3 +54,13 @@ size_t fr__memplan(fr_lease *leases, int n, int *scratch)
     }
     return total;
 }
+
+void fr__memplan_live(const fr_lease *leases, int n, int n_steps, size_t *live)
+{
+    for (int i = 0; i <= n_steps; i++) live[i] = 0;
+    for (int i = 0; i < n; i++) { /* changes from step to step; unsigned sums may pass below zero */
+        live[leases[i].first] += fr__align_up(leases[i].bytes);
+        live[leases[i].last + 1] -= fr__align_up(leases[i].bytes);
+    }
+    for (int i = 1; i <= n_steps; i++) live[i] += live[i - 1];
+}

@@ -16,5 +16,7 @@ typedef struct fr_lease {
  * Lee 2020, "greedy by size"). Returns the bytes of the block. scratch: n ints of working memory.
  */
 size_t fr__memplan(fr_lease *leases, int n, int *scratch);
+/* live[step]: bytes of the leases alive at each of n_steps; room for n_steps + 1. */
+void fr__memplan_live(const fr_lease *leases, int n, int n_steps, size_t *live);
 
 #endif

@@ -244,6 +244,7 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
     *work_bytes = fr__memplan(leases, n_leases, scratch);
     for (int i = 0; i < n_leases; i++)
         b->buffers.at[owner[i]].place = (fr_place){FR_AREA_WORK, leases[i].offset};
+    FR_TRY(fr__note_values(p, leases, n_leases, (int)p->back_input.n, p->back_input.at));
     for (size_t i = 0; i < p->back_input.n; i++) {
         fr_step *step = &p->back_input.at[i];
         if (step->to.area != FR_AREA_NONE) step->to = place_of(b, (int)step->to.offset);

@@ -97,6 +97,7 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
     *work_bytes = fr__memplan(leases, n_leases, scratch);
     for (int i = 0; i < n_leases; i++)
         p->value[lease_node[i]] = (fr_place){FR_AREA_WORK, leases[i].offset};
+    FR_TRY(fr__note_values(p, leases, n_leases, p->n_units, NULL));
     for (int i = 0; i < n; i++) {
         int r = root_of(f, i);
         if (r != i) p->value[i] = p->value[r];

@@ -138,7 +138,10 @@ static fr_status find_groups(fr_program *p)
     p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->stage.last - p->stage.first);
     p->unit_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
     p->kept = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
-    if (!is_taken || !group_at || !p->units || !p->unit_of || !p->kept)
+    p->values = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
+    p->scratches = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
+    if (!is_taken || !group_at || !p->units || !p->unit_of || !p->kept || !p->values ||
+        !p->scratches)
         return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
     for (int i = 0; i < n_nodes; i++) p->unit_of[i] = -1;
     for (int i = p->stage.first; i < p->stage.last; i++) {
@@ -293,6 +296,19 @@ size_t fr__slot_take(fr_program *p, int node, size_t bytes)
     return offset;
 }
 
+fr_status fr__note_values(fr_program *p, const fr_lease *leases, int n, int n_steps,
+                          const fr_step *steps)
+{
+    size_t *live = FR_ARENA_ARRAY(&p->arena, size_t, n_steps + 1);
+    if (!live) return fr__no_memory(p->ctx, (size_t)n_steps, "a program");
+    fr__memplan_live(leases, n, n_steps, live);
+    for (int i = 0; i < n_steps; i++) {
+        size_t *most = &p->values[p->units[steps ? steps[i].unit : i].spec.nodes[0]];
+        if (live[i] > *most) *most = live[i];
+    }
+    return FR_OK;
+}
+
 static fr_status place_saved(fr_program *p)
 {
     p->cache_ids = FR_ARENA_ARRAY(&p->arena, uint64_t, p->n_units + 1);
@@ -318,11 +334,12 @@ static fr_status compile(fr_program *p)
     FR_TRY(fr__plan_forward(p, &forward_bytes));
     if (p->desc.training) FR_TRY(fr__plan_backward(p, &backward_bytes));
     for (int i = 0; i < p->n_units; i++) {
-        size_t bytes = p->units[i].kernel->scratch_bytes;
+        size_t bytes = fr__align_up(p->units[i].kernel->scratch_bytes);
+        p->scratches[p->units[i].spec.nodes[0]] = bytes;
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
     p->scratch = forward_bytes > backward_bytes ? forward_bytes : backward_bytes;
-    p->sizes.workspace_bytes = p->scratch + fr__align_up(scratch_bytes);
+    p->sizes.workspace_bytes = p->scratch + scratch_bytes;
     return FR_OK;
 }
 
@@ -370,6 +387,16 @@ void fr_program_free(fr_program *p)
 
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
 size_t fr_program_kept_bytes(const fr_program *p, int node) { return p->kept[node]; }
+
+size_t fr_program_values_bytes(const fr_program *p, int node) { return p->values[node]; }
+
+size_t fr_program_scratch_bytes(const fr_program *p, int node) { return p->scratches[node]; }
+
+size_t fr_program_edge_bytes(const fr_program *p, int node)
+{
+    const fr_layout *layout = p->unit_of[node] >= 0 ? p->layout[node] : NULL;
+    return layout && layout->desc ? fr__align_up(layout->bytes) : 0;
+}
 
 size_t fr_program_fixed_bytes(const fr_program *p, int node)
 {

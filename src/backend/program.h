@@ -98,6 +98,8 @@ struct fr_program {
     void *cache;
     uint64_t *cache_ids; /* [unit]: weights the unit's cache was derived from */
     size_t *kept;        /* [node]: bytes of the slot */
+    size_t *values;      /* [node]: most bytes of the workspace in use while its kernels run */
+    size_t *scratches;   /* [node]: bytes behind them for the kernel of the group it begins */
     fr_meter meter;
 };
 
@@ -107,6 +109,10 @@ static inline bool fr__in_stage(const fr_program *p, int node)
            fr_graph_node(p->graph, node)->op != FR_OP_INPUT;
 }
 
+/* Note what the workspace holds at each step of a list (NULL: one step per unit); leases count in
+ * those steps. */
+fr_status fr__note_values(fr_program *p, const fr_lease *leases, int n, int n_steps,
+                          const fr_step *steps);
 /* Room in the slot for something of this node; returns its offset. */
 size_t fr__slot_take(fr_program *p, int node, size_t bytes);
 /* Decide where values live; fills value, forward, sizes.slot_bytes; returns workspace bytes or

@@ -156,6 +156,7 @@ static fr_status look_around(fr_ctx *ctx, const fr_profile *p)
     for (int i = 0; i < p->n_nodes; i++) {
         s->last_use[i] = -1;
         s->has_grad[i] = p->nodes[i].param_bytes > 0;
+        s->has_workspaces |= p->nodes[i].values_bytes > 0 || p->nodes[i].scratch_bytes > 0;
         for (int k = 0; k < p->nodes[i].n_inputs; k++) {
             s->last_use[p->nodes[i].inputs[k]] = i;
             s->has_grad[i] |= s->has_grad[p->nodes[i].inputs[k]];

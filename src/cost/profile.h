@@ -21,11 +21,14 @@
     X(fetch_forward_s, false)  \
     X(fetch_backward_s, false) \
     X(flops, false)
-#define FR_PROFILE_INTS(X) \
-    X(output_bytes, true)  \
-    X(kept_bytes, false)   \
-    X(param_bytes, true)   \
-    X(fixed_bytes, false)
+#define FR_PROFILE_INTS(X)  \
+    X(output_bytes, true)   \
+    X(kept_bytes, false)    \
+    X(param_bytes, true)    \
+    X(fixed_bytes, false)   \
+    X(values_bytes, false)  \
+    X(scratch_bytes, false) \
+    X(edge_bytes, false)
 
 /* Behind fr_profile.arena. */
 struct fr_profile_store {
@@ -34,6 +37,7 @@ struct fr_profile_store {
     int n_own;
     int *last_use;        /* (nodes) highest reader, -1: none; NULL: the profile is a part */
     bool *has_grad;       /* (nodes) something trained is at or above it */
+    bool has_workspaces;  /* nodes tell values_bytes and scratch_bytes */
     pthread_mutex_t lock; /* guards all below: a profile is read by any thread */
     fr_arena costs;
     struct fr_stage_memo **memo; /* (room) lists by hash: what stages cost, worked out once */

@@ -105,6 +105,9 @@ static void take_in_proportion(fr_profile *p, double r)
         n->flops *= r;
         n->output_bytes = llround((double)n->output_bytes * r);
         n->kept_bytes = llround((double)n->kept_bytes * r);
+        n->values_bytes = llround((double)n->values_bytes * r);
+        n->scratch_bytes = llround((double)n->scratch_bytes * r);
+        n->edge_bytes = llround((double)n->edge_bytes * r);
     }
     p->workspace_bytes *= r;
 }

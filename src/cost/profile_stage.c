@@ -39,6 +39,8 @@ static double or_half(double part_s, double whole_s)
 static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_stage_cost *c)
 {
     const struct fr_profile_store *s = p->arena;
+    int64_t values = 0, scratch = 0, edges = 0;
+    for (int i = 0; i < first; i++) edges += s->last_use[i] >= first ? p->nodes[i].edge_bytes : 0;
     for (int i = first; i < last; i++) {
         const fr_profile_node *n = &p->nodes[i];
         if (n->is_input) continue;
@@ -51,12 +53,16 @@ static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_
         c->fetch_backward += n->fetch_backward_s;
         c->param_bytes += n->param_bytes;
         c->fixed_bytes += n->fixed_bytes;
+        values = n->values_bytes > values ? n->values_bytes : values;
+        scratch = n->scratch_bytes > scratch ? n->scratch_bytes : scratch;
         bool leaves = s->last_use[i] < 0 || s->last_use[i] >= last;
+        edges += s->last_use[i] >= last ? n->edge_bytes : 0;
         if (!recompute)
             c->kept_bytes += n->kept_bytes;
         else if (leaves)
             c->kept_bytes += n->output_bytes;
     }
+    c->workspace_bytes = s->has_workspaces ? values + scratch + edges : (int64_t)p->workspace_bytes;
     if (!recompute) return;
     c->backward += c->forward;
     c->back_input += c->forward;

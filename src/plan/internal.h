@@ -18,6 +18,7 @@ struct fr__task {
     int *node;                           /* (n) of the profile */
     double *forward, *backward, *update; /* (n + 1) sums, seconds at speed 1 */
     double *params, *kept;               /* (n + 1) sums, bytes */
+    double **values, **scratch; /* [level]: (n) largest of units u .. u + 2^level - 1, bytes */
     double *cut; /* (n + 1) bytes of a micro-batch across a cut before the unit; 0 at both ends */
     int n_devices;
     double *speed, *memory; /* (n_devices); memory: INFINITY where there is no limit */
@@ -30,7 +31,7 @@ struct fr__task {
 fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, struct fr__task *t);
 void fr__task_fini(struct fr__task *t);
 
-/* Bytes of weights, gradients and optimizer state of units u .. v - 1, and a worker's workspace. */
+/* Bytes of weights, gradients, optimizer state and workspace of units u .. v - 1. */
 double fr__task_fixed(const struct fr__task *t, int u, int v);
 /* What each of r replicas sends to add up its gradients, in seconds: a ring. */
 double fr__task_sum_s(const struct fr__task *t, int u, int v, int r);

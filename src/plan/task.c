@@ -96,11 +96,54 @@ static fr_status fill_units(struct fr__task *t)
     return FR_OK;
 }
 
+static int level_of(int n)
+{
+    int level = 0;
+    while (2 << level <= n) level++;
+    return level;
+}
+
+/* Largest of ranges, by halves that overlap: any range takes two look-ups. */
+static bool fill_most(struct fr__task *t, double **most)
+{
+    for (int level = 1; level <= level_of(t->n); level++) {
+        const int half = 1 << (level - 1);
+        if (!(most[level] = FR_ARENA_ARRAY(&t->arena, double, t->n))) return false;
+        for (int u = 0; u + 2 * half <= t->n; u++)
+            most[level][u] = fmax(most[level - 1][u], most[level - 1][u + half]);
+    }
+    return true;
+}
+
+static double most_of(double *const *most, int u, int v)
+{
+    const int level = level_of(v - u);
+    return fmax(most[level][u], most[level][v - (1 << level)]);
+}
+
+static fr_status fill_workspaces(struct fr__task *t)
+{
+    const int n_levels = level_of(t->n) + 1;
+    double ***tables[] = {&t->values, &t->scratch};
+    bool has_room = true;
+    for (int i = 0; i < 2 && has_room; i++) {
+        *tables[i] = FR_ARENA_ARRAY(&t->arena, double *, n_levels);
+        has_room = *tables[i] && ((*tables[i])[0] = FR_ARENA_ARRAY(&t->arena, double, t->n));
+    }
+    for (int u = 0; u < t->n && has_room; u++) {
+        t->values[0][u] = (double)t->profile->nodes[t->node[u]].values_bytes;
+        t->scratch[0][u] = (double)t->profile->nodes[t->node[u]].scratch_bytes;
+    }
+    if (has_room && fill_most(t, t->values) && fill_most(t, t->scratch)) return FR_OK;
+    return fr__no_memory(t->ctx, (size_t)t->n * sizeof(double), "workspaces of a plan");
+}
+
 fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, struct fr__task *t)
 {
     *t = (struct fr__task){.ctx = ctx, .problem = p, .profile = p->profile};
     t->n_micro = p->n_micro > 0 ? p->n_micro : 1;
     fr_status status = fill_units(t);
+    if (status == FR_OK) status = fill_workspaces(t);
     if (status == FR_OK) status = fill_devices(t);
     if (status != FR_OK) fr__task_fini(t);
     return status;
@@ -110,8 +153,10 @@ void fr__task_fini(struct fr__task *t) { fr__arena_fini(&t->arena); }
 
 double fr__task_fixed(const struct fr__task *t, int u, int v)
 {
-    return (2 + t->profile->state_per_weight) * (t->params[v] - t->params[u]) +
-           t->profile->workspace_bytes;
+    double workspace = t->profile->workspace_bytes; /* where nodes do not tell theirs */
+    if (most_of(t->values, 0, t->n) + most_of(t->scratch, 0, t->n) > 0)
+        workspace = most_of(t->values, u, v) + most_of(t->scratch, u, v);
+    return (2 + t->profile->state_per_weight) * (t->params[v] - t->params[u]) + workspace;
 }
 
 double fr__task_sum_s(const struct fr__task *t, int u, int v, int r)

@@ -177,15 +177,40 @@ static void set_times(struct probe *p, fr_profile *out)
     out->accounted = sum / out->step_s;
 }
 
+static void note_workspace(const struct probe *p, const fr_program *program, fr_profile *out)
+{
+    const double bytes = (double)fr_program_sizes_of(program)->workspace_bytes;
+    if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+    for (int i = 0; i < p->n_nodes; i++) {
+        fr_profile_node *n = &out->nodes[i];
+        const int64_t values = (int64_t)fr_program_values_bytes(program, p->rig->stage.first + i);
+        const int64_t scratch = (int64_t)fr_program_scratch_bytes(program, p->rig->stage.first + i);
+        if (values > n->values_bytes) n->values_bytes = values;
+        if (scratch > n->scratch_bytes) n->scratch_bytes = scratch;
+        n->edge_bytes = (int64_t)fr_program_edge_bytes(program, p->rig->stage.first + i);
+    }
+}
+
+/* A worker's workspace serves training and evaluation, which keeps no values in slots. */
+static fr_status measure_workspace(struct probe *p, fr_profile *out)
+{
+    const fr_program_desc d = {
+        .graph = p->d->graph, .stage = p->d->stage, .batch = p->d->batch, .extra_output = -1};
+    fr_program *evaluation;
+    FR_TRY(fr_program_create(p->ctx, p->rig->dev, &d, &evaluation));
+    note_workspace(p, p->rig->program, out);
+    note_workspace(p, evaluation, out);
+    fr_program_free(evaluation);
+    return FR_OK;
+}
+
 static fr_status report(struct probe *p)
 {
     const fr_rig *r = p->rig;
-    const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
     fr_profile out = {.model = fr_graph_name(p->d->graph),
                       .batch = p->d->batch,
                       .n_nodes = p->n_nodes,
                       .n_micro = p->d->n_micro,
-                      .workspace_bytes = (double)sizes->workspace_bytes,
                       .state_per_weight = p->d->optimizer->n_state};
     out.nodes = FR_ARENA_ARRAY(&p->rig->arena, fr_profile_node, p->n_nodes);
     out.machine =
@@ -193,6 +218,7 @@ static fr_status report(struct probe *p)
     bool has_all = out.nodes && out.machine;
     for (int i = 0; i < p->n_nodes && has_all; i++) has_all = describe(p, i, &out.nodes[i]);
     if (!has_all) return fr__no_memory(p->ctx, (size_t)p->n_nodes, "a profile");
+    FR_TRY(measure_workspace(p, &out));
     count_weights(p, out.nodes);
     set_times(p, &out);
     return p->d->stage ? fr__profile_clone(p->ctx, &out, &p->out)

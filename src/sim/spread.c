@@ -256,7 +256,11 @@ static fr_status add_memory(maker *m)
     const fr_schedule *s = m->s;
     size_t *memory = m->out->memory = FR_ARENA_ARRAY(m->arena, size_t, s->n_workers);
     if (!memory || !find_uses(m)) return no_memory(m);
-    for (int w = 0; w < s->n_workers; w++) memory[w] = (size_t)m->d->profile->workspace_bytes;
+    for (int k = 0; k < s->n_stages; k++) { /* the largest workspace of a worker's stages */
+        const size_t bytes = (size_t)m->out->timing.cost[k].workspace_bytes;
+        for (int w = s->worker_of[k]; w < s->worker_of[k] + s->replicas[k]; w++)
+            if (bytes > memory[w]) memory[w] = bytes;
+    }
     for (int k = 0; k < s->n_stages; k++) {
         double bytes;
         FR_TRY(stage_memory(m, k, &bytes));

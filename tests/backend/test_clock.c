@@ -38,14 +38,20 @@ static void same_bits(void **state)
                 assert_true(is_trained ? t->back_input > 0 : t->back_weight == 0);
             }
             const fr_program_sizes *sizes = fr_program_sizes_of(timed.program);
-            size_t kept = 0, fixed = 0;
+            size_t kept = 0, fixed = 0, values = 0, scratch = 0;
             for (int i = 0; i < fr_graph_n_nodes(n.graph); i++) {
+                size_t alive = fr_program_values_bytes(timed.program, i);
+                size_t own = fr_program_scratch_bytes(timed.program, i);
+                values = alive > values ? alive : values;
+                scratch = own > scratch ? own : scratch;
                 kept += fr_program_kept_bytes(timed.program, i);
                 fixed += fr_program_fixed_bytes(timed.program, i);
             }
             assert_int_equal(fixed, sizes->cache_bytes + sizes->n_buffers * sizeof(float));
             assert_int_equal(kept, sizes->slot_bytes);
             assert_true(kept > 0);
+            assert_true(split || values > 0);
+            assert_int_equal(values + scratch, sizes->workspace_bytes);
 
             fr_node_time before = times[fr_graph_find(n.graph, "g")];
             fr_program_time(timed.program, NULL);

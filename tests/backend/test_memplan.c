@@ -44,6 +44,11 @@ static void random_plans(void **unused)
         }
         size_t total = fr__memplan(leases, n, scratch), least = busiest(leases, n, 60);
         assert_true(total >= least);
+        size_t live[61], most = 0;
+        fr__memplan_live(leases, n, 60, live);
+        for (int t = 0; t < 60; t++) most = live[t] > most ? live[t] : most;
+        assert_int_equal(most, least);
+        assert_int_equal(live[60], 0);
         for (int i = 0; i < n; i++) {
             assert_int_equal(leases[i].offset % FR_ALIGN, 0);
             assert_true(leases[i].offset + leases[i].bytes <= total);

@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* x -> a (3 s back, 100 B) -> relu (1 s) -> b (4 s, 300 B) -> loss; forward 1 s each. */
-static fr_profile *chain(fr_ctx *ctx)
+static fr_profile *chain(fr_ctx *ctx, bool has_workspaces)
 {
     static const int in[4] = {0, 1, 2, 3};
     fr_profile_node nodes[5] = {
@@ -34,8 +34,12 @@ static fr_profile *chain(fr_ctx *ctx)
         nodes[i].output_bytes = 10 * i;
         nodes[i].kept_bytes = 100 * i;
         nodes[i].fixed_bytes = 1000 * i;
+        if (!has_workspaces) continue;
+        nodes[i].values_bytes = 7000 - 1000 * i;
+        nodes[i].scratch_bytes = 100 * i;
+        nodes[i].edge_bytes = i;
     }
-    fr_profile by_hand = {.n_nodes = 5, .nodes = nodes}, *p;
+    fr_profile by_hand = {.n_nodes = 5, .nodes = nodes, .workspace_bytes = 5e6}, *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     return p;
 }
@@ -49,7 +53,7 @@ static void sums(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p = chain(ctx);
+    fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     for (int round = 0; round < 2; round++) { /* the second from memory */
         assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
@@ -80,12 +84,33 @@ static void sums(void **state)
     fr_ctx_free(ctx);
 }
 
+/* The largest of values, that of scratch, and what crosses the cuts of the stage. */
+static void workspaces(void **state)
+{
+    (void)state;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_profile *p = chain(ctx, false);
+    fr_stage_cost c;
+    assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, false, &c));
+    assert_int_equal(c.workspace_bytes, 5000000); /* nodes do not tell */
+    fr_profile_free(p);
+    p = chain(ctx, true);
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
+    assert_int_equal(c.workspace_bytes, 6000 + 400);
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 2, false, &c));
+    assert_int_equal(c.workspace_bytes, 6000 + 100 + 1);
+    assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, true, &c));
+    assert_int_equal(c.workspace_bytes, 5000 + 300 + 1 + 3);
+    fr_profile_free(p);
+    fr_ctx_free(ctx);
+}
+
 /* b is final after 4 of 8 s, a at the end; with recompute (4 s more before) after 8 of 12. */
 static void curves(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p = chain(ctx);
+    fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
     assert_near(c.final.time[0], 0);
@@ -238,7 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums),       cmocka_unit_test(curves),
         cmocka_unit_test(long_curve), cmocka_unit_test(links_of_models),
-        cmocka_unit_test(skip_links),
+        cmocka_unit_test(skip_links), cmocka_unit_test(workspaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,13 +76,14 @@ static fr_status forecast(rig *r, const model *m, const layout *l, const fr_spre
 static void is_near_the_forecast(void **state)
 {
     (void)state;
-    /* Convolutions: the workspace is that of the largest node of the whole model, and what kernels
-     * cache for evaluation is not in a profile. */
+    /* One pair of limits for every instruction set (sse4.1 to avx512+bf16). Convolutions: copies at
+     * the cuts are counted once, kernels may need more or fewer of them, and what kernels cache for
+     * evaluation is not in a profile. */
     static const struct {
         const char *name;
         double low, high;
     } models[] = {
-        {"mlp", 0.99, 1.02}, {"gpt", 0.99, 1.02}, {"vgg16", 0.99, 1.22}, {"resnet50", 0.86, 1.08}};
+        {"mlp", 0.99, 1.02}, {"gpt", 0.99, 1.02}, {"vgg16", 0.90, 1.14}, {"resnet50", 0.91, 1.17}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         rig r;
         rig_init(&r, 1);
