@@ -156,7 +156,7 @@ static double sgemm_gflops(void)
         double s = (now_ms() - start) * 1e-3;
         if (s < best) best = s;
     }
-    return 2e-9 * N * N * N / best;
+    return 2e-9 * (double)(N * N * N) / best;
 }
 
 /* ---- The whole network ---- */

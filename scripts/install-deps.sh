@@ -1,21 +1,43 @@
 #!/bin/sh
-# install-deps.sh -- installs the Debian packages that Forerun needs and that are missing.
+# install-deps.sh -- installs the packages that Forerun needs and that are missing.
 #
 #   scripts/install-deps.sh            what `make` and `make demo` need
 #   scripts/install-deps.sh --test     and what `make test` needs (a browser to look at the report)
 #   scripts/install-deps.sh --bench    and what bench/ needs (PyTorch to compare with, iproute2 for slow networks)
-#   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format)
+#   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format, debootstrap)
 #
+# Tested: Debian 12 and 13. Expected to work: Ubuntu 24.04 and 26.04 (apt), Fedora (dnf).
 # With nothing missing it does nothing, says nothing and needs neither network nor rights.
-# On a system without apt it only looks, and lists what it cannot find.
+# On other systems it only looks, and lists what it cannot find.
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
     zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev libmicrohttpd-dev
     protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
-test="chromium chromium-driver jq curl"
-dev="clang clang-format-14 libclang-rt-14-dev libomp-14-dev"
+test="chromium chromium-driver git jq curl"
+dev="clang libclang-rt-dev libomp-dev debootstrap"
+
+ID='' VERSION_ID=''
+# shellcheck disable=SC1091
+[ ! -r /etc/os-release ] || . /etc/os-release
+case "$ID $VERSION_ID" in
+"debian 12") dev="$dev clang-format-14" ;; # sources are laid out by version 14 alone
+"ubuntu 24.04")
+    dev="$dev clang-format-14"
+    bench="python3 python3-numpy libopenblas0-openmp iproute2" # it has no PyTorch
+    test="git jq curl"                                         # its browser is a snap
+    ;;
+"ubuntu "*) test="git jq curl" ;;
+"fedora "*)
+    packages="gcc gcc-c++ make cmake ninja-build pkgconf-pkg-config onednn-devel libfyaml-devel
+        jansson-devel zlib-devel libcmocka-devel openmpi-devel coin-or-Cbc-devel libmicrohttpd-devel
+        protobuf-compiler glibc-all-langpacks"
+    bench="python3 python3-torch python3-numpy iproute"
+    test="chromium chromedriver git jq curl"
+    dev="clang compiler-rt libomp-devel debootstrap"
+    ;;
+esac
 
 for option in "$@"; do
     case $option in
@@ -23,13 +45,13 @@ for option in "$@"; do
     --bench) packages="$packages $bench" ;;
     --dev) packages="$packages $dev" ;;
     *)
-        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     esac
 done
 
-# Without apt: name what a build would miss, in words that fit any system.
+# No package manager of ours: name what a build would miss, in words that fit any system.
 look() {
     for tool in cc c++ cmake ninja pkg-config; do
         command -v "$tool" >/dev/null || echo "  $tool"
@@ -38,27 +60,39 @@ look() {
         pkg-config --exists "$library" 2>/dev/null || echo "  $library (library and headers)"
     done
     echo '#include <dnnl.h>' | cc -E -x c - >/dev/null 2>&1 ||
-        echo "  oneDNN 2.x or 3.x (library dnnl, header dnnl.h, built for OpenMP)"
+        echo "  oneDNN 2.6 to 3.x (library dnnl, header dnnl.h, built for OpenMP)"
     command -v mpicc >/dev/null || echo "  Open MPI (only for runs of many processes)"
     pkg-config --exists cbc 2>/dev/null || echo "  CBC (only for the planner dlplacer)"
     pkg-config --exists libmicrohttpd 2>/dev/null || echo "  libmicrohttpd (only for train --serve)"
 }
-if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+has() { command -v "$1" >/dev/null; }
+# What is installed, as words "installed=PACKAGE".
+# shellcheck disable=SC2086
+if has apt-get && has dpkg-query; then
+    manager="apt-get -q -y"
+    options=--no-install-recommends
+    have=$(dpkg-query -W -f '${db:Status-Status}=${Package} ' $packages 2>/dev/null || true)
+elif [ "$ID" = fedora ] && has dnf && has rpm; then
+    manager="dnf -y"
+    options=--setopt=install_weak_deps=False
+    have=
+    for package in $packages; do # by what a package provides: names change
+        ! rpm -q --whatprovides "$package" >/dev/null 2>&1 || have="$have installed=$package"
+    done
+    have="$have "
+else
     missing=$(look)
     [ -z "$missing" ] && exit 0
     cat >&2 <<TEXT
-install-deps: this system has no apt; please install these by its own means:
+install-deps: no package names for this system; please install these by its own means:
 $missing
 The demo also reads the four Fashion-MNIST files (data.path in examples/fashion-cnn.yaml).
 TEXT
     exit 1
 fi
-
-# shellcheck disable=SC2086
-have=" $(dpkg-query -W -f '${db:Status-Status}=${Package} ' $packages 2>/dev/null || true)"
 missing=
 for package in $packages; do
-    case $have in
+    case " $have" in
     *" installed=$package "*) ;;
     *) missing="$missing $package" ;;
     esac
@@ -67,22 +101,29 @@ done
 
 as_root=
 if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null; then
+    if ! has sudo; then
         echo "install-deps: missing packages, and neither root nor sudo to install them; run as root:" >&2
-        echo "  apt-get update && apt-get install$missing" >&2
+        echo "  ${manager%% *} install$missing" >&2
         exit 1
     fi
     as_root=sudo
 fi
-
-apt() {
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@"
+manage() {
+    # shellcheck disable=SC2086
+    $as_root env DEBIAN_FRONTEND=noninteractive $manager "$@"
 }
 echo "install-deps: installing$missing"
-# Package lists may be absent or name versions that are gone: fetch them only then.
 # shellcheck disable=SC2086
-if ! apt-get -q -s install --no-install-recommends $missing >/dev/null 2>&1 ||
-    ! apt install --no-install-recommends $missing; then
-    apt update
-    apt install --no-install-recommends $missing
-fi
+case $manager in
+apt-get*) # package lists may be absent or name versions that are gone: fetch them only then
+    if ! apt-get -q -s install $options $missing >/dev/null 2>&1 || ! manage install $options $missing; then
+        manage update
+        manage install $options $missing
+    fi
+    ;;
+*)
+    manage install $options $missing
+    echo "install-deps: Fedora is untested. MPI: module load mpi/openmpi-x86_64 before the build;" \
+        "the demo needs the four Fashion-MNIST files (data.path in examples/demo.yaml)."
+    ;;
+esac

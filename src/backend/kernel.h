@@ -87,7 +87,8 @@ struct fr_kernel {
     size_t saved_bytes, scratch_bytes, cache_bytes;
     unsigned needs_x;    /* bit i: the backward reads x[i] */
     bool needs_y;        /* the backward reads y */
-    unsigned can_add_dx; /* bit i: backward_input can add to dx[i] */
+    unsigned can_add_dx; /* bit i: backward_input can add to dx[i], with the bits of the gradient
+                            computed alone and added afterwards */
     unsigned pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
     bool y_is_x0;     /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
     bool can_overwrite_x0;  /* forward works with y == x[0], if nothing else needs x[0] */

@@ -117,46 +117,64 @@ int fr_program_find_input(const fr_program *p, int node)
     return find_port(p->inputs, p->n_inputs, node);
 }
 
-/* Let the backend fuse, unless that would hide a node that someone asked to see. */
+static bool reads(const fr_program *p, int node, int value)
+{
+    const fr_node *n = fr_graph_node(p->graph, node);
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (n->inputs[i] == value) return true;
+    }
+    return false;
+}
+
+/* A group runs in the place of its first node. A later node may join if its other inputs exist by
+ * then, and if no node in between reads them: the terms of a gradient are added in the order of
+ * nodes, fused or not. */
+static bool may_join(const fr_program *p, const int nodes[FR_MAX_GROUP], int place)
+{
+    const fr_node *node = fr_graph_node(p->graph, nodes[place]);
+    for (int i = 0; i < node->n_inputs; i++) {
+        const int input = node->inputs[i];
+        if (input == nodes[place - 1]) continue;
+        if (input > nodes[0]) return false;
+        for (int k = nodes[0] + 1; k < nodes[place]; k++) {
+            if (reads(p, k, input)) return false;
+        }
+    }
+    return true;
+}
+
+/* Let the backend fuse, unless that would hide a node that someone asked to see, or change bits. */
 static int make_group(fr_program *p, int node, int nodes[FR_MAX_GROUP])
 {
     nodes[0] = node;
     if (!p->dev->backend->fuse) return 1;
     int n = p->dev->backend->fuse(p->graph, &p->stage, p->desc.training, node, nodes);
-    for (int i = 0; i + 1 < n; i++) {
-        if (nodes[i] == p->desc.extra_output) return i + 1;
+    for (int i = 1; i < n; i++) {
+        if (nodes[i - 1] == p->desc.extra_output || !may_join(p, nodes, i)) return i;
     }
     return n;
 }
 
-/* Groups sorted by their last node; returns FR_OK with p->units[].spec.nodes filled. */
+/* Groups sorted by their first node; returns FR_OK with p->units[].spec.nodes filled. */
 static fr_status find_groups(fr_program *p)
 {
     int n_nodes = fr_graph_n_nodes(p->graph);
     bool *is_taken = FR_ARENA_ARRAY(&p->arena, bool, n_nodes);
-    int *group_at = FR_ARENA_ARRAY(&p->arena, int, n_nodes); /* by last node: first node + 1 */
     p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->stage.last - p->stage.first);
     p->unit_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
     p->kept = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
     p->values = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
     p->scratches = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
-    if (!is_taken || !group_at || !p->units || !p->unit_of || !p->kept || !p->values ||
-        !p->scratches)
+    if (!is_taken || !p->units || !p->unit_of || !p->kept || !p->values || !p->scratches)
         return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
     for (int i = 0; i < n_nodes; i++) p->unit_of[i] = -1;
     for (int i = p->stage.first; i < p->stage.last; i++) {
         if (!fr__in_stage(p, i) || is_taken[i]) continue;
-        int nodes[FR_MAX_GROUP];
-        int n = make_group(p, i, nodes);
-        for (int k = 0; k < n; k++) is_taken[nodes[k]] = true;
-        group_at[nodes[n - 1]] = i + 1;
-    }
-    for (int i = p->stage.first; i < p->stage.last; i++) {
-        if (!group_at[i]) continue;
         fr_unit *u = &p->units[p->n_units];
-        u->spec.n_nodes = make_group(p, group_at[i] - 1, u->spec.nodes);
-        u->out = i;
-        p->unit_of[i] = p->n_units++;
+        u->spec.n_nodes = make_group(p, i, u->spec.nodes);
+        for (int k = 0; k < u->spec.n_nodes; k++) is_taken[u->spec.nodes[k]] = true;
+        u->out = u->spec.nodes[u->spec.n_nodes - 1];
+        p->unit_of[u->out] = p->n_units++;
     }
     return FR_OK;
 }

@@ -236,7 +236,7 @@ static fr_status multiply_out(const reader *r, fr_conf *top, const char *name,
 {
     double n_devices = 0, n_groups = 0;
     count_all(root, &n_devices, &n_groups);
-    if (n_devices > MAX_DEVICES || n_groups > MAX_DEVICES)
+    if (fmax(n_devices, n_groups) > (double)MAX_DEVICES)
         return fr_conf_fail(top, "topology", "%.0f devices in %.0f groups; at most %d of either",
                             n_devices, n_groups, MAX_DEVICES);
     FR_TRY(cluster_new(r->ctx, name, r->path, (int)n_devices, (int)n_groups, out));

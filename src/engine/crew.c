@@ -231,10 +231,8 @@ static void grant(fr_engine *e)
         c->seen_reports = e->n_reported;
         c->seen_ns = now;
     }
-    double ahead = c->batch_s > 0 ? AHEAD_S / c->batch_s : LEAST_AHEAD;
-    int64_t more = ahead < LEAST_AHEAD  ? LEAST_AHEAD
-                   : ahead > MOST_AHEAD ? MOST_AHEAD
-                                        : (int64_t)ahead;
+    double ahead = c->batch_s > 0 ? AHEAD_S / c->batch_s : 0;
+    int64_t more = (int64_t)fmin(fmax(ahead, (double)LEAST_AHEAD), (double)MOST_AHEAD);
     int64_t upto = e->n_reported + e->window + more;
     if (upto > e->n_reported + e->n_records) upto = e->n_reported + e->n_records;
     if (upto > e->n) upto = e->n;

@@ -61,8 +61,8 @@ static bool find_owners(run *r)
     int *slots = fr__proof_table(p, s->n_stages, p->n_all); /* last owners so far */
     int *buffers = fr__proof_table(p, s->n_backward, p->n_all);
     if (!slots || !buffers) return false;
-    for (int place = 0, w = 0; w < s->n_workers; w++)
-        for (int i = 0; i < s->lists[w].n; i++, place++) {
+    for (int w = 0; w < s->n_workers; w++)
+        for (int i = 0; i < s->lists[w].n; i++) {
             const fr_instr *x = fr__instr_at(p, w, i);
             if (x->action == FR_DO_F) {
                 int *last = slot_owner(p, slots, x->stage, x->micro);

@@ -316,7 +316,7 @@ static void measure(grid *g, int columns)
     }
     if (g->unit == 0) g->unit = 1;
     double units = ceil(g->c->makespan / g->unit - 1e-6);
-    g->n_units = units < MOST_CELLS ? (int)units : MOST_CELLS;
+    g->n_units = (int)fmin(units, (double)MOST_CELLS);
     choose_bands(g, columns);
 }
 

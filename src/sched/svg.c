@@ -36,7 +36,8 @@ typedef struct drawing {
 
 static bool is_computation(int action) { return action <= FR_DO_W; }
 
-static double x_of(const drawing *d, double time) { return LEFT + time / d->unit * d->scale; }
+static double width_of(const drawing *d, double time) { return time / d->unit * d->scale; }
+static double x_of(const drawing *d, double time) { return (double)LEFT + width_of(d, time); }
 
 static int y_of(const drawing *d, int worker) { return TOP + worker * (d->height + GAP); }
 
@@ -162,7 +163,7 @@ static void draw_worker(drawing *d, int w)
     fr__print(&d->out,
               "<text class=\"e\" x=\"%d\" y=\"%d\">worker %d</text>\n<rect class=\"r\" x=\"%d\" "
               "y=\"%d\" width=\"%.5g\" height=\"%d\"/>\n",
-              LEFT - 6, y + d->height / 2 + 4, w, LEFT, y, x_of(d, d->end) - LEFT, d->height);
+              LEFT - 6, y + d->height / 2 + 4, w, LEFT, y, width_of(d, d->end), d->height);
     for (int i = 0; i < l->n; i++)
         if (is_computation(l->at[i].action) && d->c->start[w][i] < d->end) draw_block(d, w, i);
     for (int i = 0; i < l->n; i++) { /* above the blocks */
@@ -218,8 +219,8 @@ static void measure(drawing *d)
         }
     if (d->unit == 0) d->unit = 1;
     double units = d->c->makespan / d->unit;
-    d->scale = fmin(30, fmax(10, WIDTH / fmax(units, 1)));
-    d->end = fmin(units, MOST_UNITS) * d->unit;
+    d->scale = fmin(30, fmax(10, (double)WIDTH / fmax(units, 1)));
+    d->end = fmin(units, (double)MOST_UNITS) * d->unit;
     d->height = d->notes ? 32 : 26;
 }
 

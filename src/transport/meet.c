@@ -52,7 +52,7 @@ static uint64_t sooner(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static double join_s(const fr_team *t)
 {
-    return t->bootstrap.join_s > 0 ? t->bootstrap.join_s : JOIN_S;
+    return t->bootstrap.join_s > 0 ? t->bootstrap.join_s : (double)JOIN_S;
 }
 static uint64_t join_until(const fr_team *t) { return after_ms((uint64_t)(join_s(t) * 1000)); }
 

@@ -2,8 +2,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "backend/kernel.h"
+#include "backend/cpu/cpu.h"
 #include "base/thread.h"
 #include "support/test.h"
 
@@ -48,6 +50,96 @@ static void says_what_it_is(void **state)
     dev = open_device(0, -1);
     assert_int_equal(fr_device_n_threads(dev), fr__cpu_count());
     fr_device_close(dev);
+}
+
+static void name_is(unsigned bits, const char *expected)
+{
+    char name[32];
+    fr__isa_name(bits, name, sizeof name);
+    assert_string_equal(name, expected);
+}
+
+static void instruction_sets_have_names(void **state)
+{
+    (void)state;
+    name_is(0, "generic code");
+#if defined(__x86_64__)
+    name_is(dnnl_cpu_isa_sse41, "sse4.1");
+    name_is(dnnl_cpu_isa_avx, "avx");
+    name_is(dnnl_cpu_isa_avx2, "avx2");
+    name_is(dnnl_cpu_isa_avx2_vnni, "avx2+vnni");
+    name_is(dnnl_cpu_isa_avx512_core, "avx512");
+    name_is(dnnl_cpu_isa_avx512_core_vnni, "avx512+vnni");
+    name_is(dnnl_cpu_isa_avx512_core_bf16, "avx512+bf16");
+    name_is(0x1ef, "avx512+fp16");
+    name_is(dnnl_cpu_isa_avx512_core_amx, "avx512+amx");
+    name_is(0x1fef, "avx512+amx+fp16");
+    name_is(dnnl_cpu_isa_avx2 | 1u << 20, "avx2 or later");
+    name_is(dnnl_cpu_isa_avx512_core_bf16 | 1u << 20, "avx512+bf16 or later");
+    name_is(0x1fef | 1u << 20, "avx512+amx+fp16 or later");
+#elif defined(__aarch64__)
+    name_is(0x1, "asimd");
+    name_is(0x3, "sve128");
+    name_is(0x7, "sve256");
+    name_is(0x27, "sve512");
+    name_is(0x7 | 1u << 20, "sve256 or later");
+#endif
+}
+
+/* What a process that has not used oneDNN yet calls its instruction set, under a limit or none. */
+static void name_under(const char *limit, char *name, size_t room)
+{
+    int ends[2], code;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (limit) setenv("ONEDNN_MAX_CPU_ISA", limit, 1);
+        fr__isa_name(dnnl_get_effective_cpu_isa(), name, room);
+        size_t n = strlen(name) + 1;
+        _exit(write(ends[1], name, n) == (ssize_t)n ? 0 : 1);
+    }
+    close(ends[1]);
+    assert_true(read(ends[0], name, room) > 0);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
+}
+
+/* Runs first: oneDNN reads its variables once. */
+static void the_instruction_set_is_the_one_asked_for(void **state)
+{
+    (void)state;
+    unsetenv("ONEDNN_MAX_CPU_ISA");
+    unsetenv("DNNL_MAX_CPU_ISA");
+    typedef struct limit {
+        bool is_here;
+        const char *value, *name;
+    } limit;
+#if defined(__x86_64__)
+    const bool has_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const bool has_vnni = has_512 && __builtin_cpu_supports("avx512vnni");
+    const bool has_bf16 = has_vnni && __builtin_cpu_supports("avx512bf16");
+    const limit limits[] = {{__builtin_cpu_supports("sse4.1"), "SSE41", "sse4.1"},
+                            {__builtin_cpu_supports("avx"), "AVX", "avx"},
+                            {__builtin_cpu_supports("avx2"), "AVX2", "avx2"},
+                            {has_512, "AVX512_CORE", "avx512"},
+                            {has_vnni, "AVX512_CORE_VNNI", "avx512+vnni"},
+                            {has_bf16, "AVX512_CORE_BF16", "avx512+bf16"}};
+#elif defined(__aarch64__)
+    const limit limits[] = {{true, "ADVANCED_SIMD", "asimd"}};
+#else
+    const limit limits[] = {{true, "ALL", "generic code"}};
+#endif
+    char name[32];
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (!limits[i].is_here) continue;
+        name_under(limits[i].value, name, sizeof name);
+        assert_string_equal(name, limits[i].name);
+    }
+    name_under(NULL, name, sizeof name);
+    assert_null(strstr(name, "later"));
 }
 
 static void refuses_what_cannot_be(void **state)
@@ -180,9 +272,14 @@ static void add_adds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_what_it_is), cmocka_unit_test(refuses_what_cannot_be),
-        cmocka_unit_test(pins_its_thread), cmocka_unit_test(stays_where_the_process_was_put),
-        cmocka_unit_test(pins_its_team),   cmocka_unit_test(parallel_visits_all_once),
+        cmocka_unit_test(the_instruction_set_is_the_one_asked_for),
+        cmocka_unit_test(instruction_sets_have_names),
+        cmocka_unit_test(says_what_it_is),
+        cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(pins_its_thread),
+        cmocka_unit_test(stays_where_the_process_was_put),
+        cmocka_unit_test(pins_its_team),
+        cmocka_unit_test(parallel_visits_all_once),
         cmocka_unit_test(add_adds),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

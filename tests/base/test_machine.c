@@ -17,7 +17,7 @@ static void says_what_the_system_says(void **state)
     fr_machine_read(&m);
     assert_int_equal(uname(&name), 0);
     assert_int_equal(m.cores, sysconf(_SC_NPROCESSORS_ONLN));
-    assert_in_range(m.usable_cores, 1, m.cores);
+    assert_int_in_range(m.usable_cores, 1, m.cores);
     assert_non_null(strstr(m.kernel, name.release));
     assert_null(strchr(m.processor, '\n'));
     assert_null(strchr(m.system, '"'));

@@ -77,7 +77,7 @@ static void machine_facts(void **state)
     (void)state;
     uint64_t t = fr__now_ns();
     assert_true(fr__now_ns() >= t && t > 0);
-    assert_in_range(fr__cpu_count(), 1, 100000);
+    assert_int_in_range(fr__cpu_count(), 1, 100000);
     assert_true(fr__peak_rss() > 100000);
 }
 

@@ -1,67 +1,62 @@
-# What `make install` lays down serves a program that knows pkg-config only: linked to the shared
-# library and to the static one. Arguments: the binary in its build folder, the source folder.
-set -eu
-build=$(dirname "$1")
-top=$(mktemp -d)
-trap 'rm -rf "$top"' EXIT
-prefix=$(sed -n 's/^CMAKE_INSTALL_PREFIX:[A-Z]*=//p' "$build/CMakeCache.txt")
-DESTDIR=$top cmake --install "$build" > "$top/log" || { cat "$top/log"; exit 1; }
-pc=$(find "$top" -name forerun.pc)
-export PKG_CONFIG_SYSROOT_DIR=$top PKG_CONFIG_PATH=${pc%/forerun.pc}
-library=$top$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=libdir forerun)
-fail() { echo "FAIL: $*"; exit 1; }
+# What `make install` lays down serves programs that find it by pkg-config and by CMake, linked to
+# the shared library and to the static one, in a folder whose name has a space.
+. "$(dirname "$0")/lib.bash"
+build=$(dirname "$forerun")
+prefix="$work/in a folder"
+quietly() { "$@" >log 2>&1 || { cat log; fail "$*"; }; }
+quietly cmake --install "$build" --prefix "$prefix"
+pc=$(find "$prefix" -name forerun.pc)
+export PKG_CONFIG_PATH=${pc%/forerun.pc}
+library=$(dirname "$PKG_CONFIG_PATH")
 
-for path in "$top$prefix/bin/forerun" "$library/libforerun.so.0" "$library/libforerun.a"; do
+for path in "$prefix/bin/forerun" "$library/libforerun.so.0" "$library/libforerun.a"; do
     [ -e "$path" ] || fail "$path is not installed"
 done
-share=$top$prefix/share
+share=$prefix/share
 for path in bash-completion/completions/forerun zsh/site-functions/_forerun \
     fish/vendor_completions.d/forerun.fish; do
     grep -q 'completion of forerun' "$share/$path" || fail "$share/$path is not installed"
 done
-cmp "$2/docs/forerun.1" "$share/man/man1/forerun.1" || fail "the man page is not installed"
-for header in "$2"/include/forerun/*.h; do
-    cmp "$header" "$top$prefix/include/forerun/${header##*/}" || fail "header not installed"
+cmp "$source_dir/docs/forerun.1" "$share/man/man1/forerun.1" || fail "the man page is not installed"
+for header in "$source_dir"/include/forerun/*.h; do
+    cmp "$header" "$prefix/include/forerun/${header##*/}" || fail "header not installed"
 done
 internal=$(nm -D --defined-only "$library/libforerun.so" | grep -c ' fr__' || true)
-[ "$internal" = 0 ] || fail "the shared library shows $internal internal names"
+same "$internal" 0 "internal names that the shared library shows"
+if grep -rnF -e "$build" -e "$source_dir" "$library/cmake" "$pc"; then fail "a place of the build is installed"; fi
 
-cat > "$top/user.c" <<'C'
-#include <forerun/forerun.h>
-#include <stdio.h>
-
-int main(void)
-{
-    fr_ctx *ctx = fr_ctx_create();
-    fr_graph *graph = NULL;
-    fr_model_options sizes = {.inputs = 4, .depth = 1, .width = 3, .classes = 2};
-    const fr_model *mlp = fr_model_find("mlp");
-    if (!ctx || !mlp || fr_model_build(ctx, mlp, &sizes, &graph) != FR_OK) {
-        fprintf(stderr, "%s\n", ctx ? fr_ctx_error(ctx) : "no context");
-        return 1;
-    }
-    const fr_backend *cpu = fr_backend_find("cpu");
-    printf("%s %lld %s\n", fr_version(), (long long)fr_graph_param_count(graph),
-           cpu ? fr_backend_name(cpu) : "none");
-    fr_graph_free(graph);
-    fr_ctx_free(ctx);
-    return 0;
-}
-C
 version=$(pkg-config --modversion forerun)
 expected="$version 23 cpu" # 4 x 3 + 3 and 3 x 2 + 2 parameters
+is_shared() { # PROGRAM
+    same "$(LD_LIBRARY_PATH=$library "$1")" "$expected" "$1"
+    LD_LIBRARY_PATH=$library ldd "$1" | grep -F "$library/libforerun.so.0" >/dev/null || fail "$1: not linked to libforerun.so.0"
+    if readelf -d "$1" | grep NEEDED | grep -E 'dnnl|fyaml|mpi'; then fail "$1: linked to what the library needs"; fi
+}
+is_static() { # PROGRAM
+    same "$("$1")" "$expected" "$1"
+    if readelf -d "$1" | grep NEEDED | grep forerun; then fail "$1: linked to the shared library"; fi
+}
 
-cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags forerun) "$top/user.c" -o "$top/shared" \
-    $(pkg-config --libs forerun)
-said=$(LD_LIBRARY_PATH=$library "$top/shared")
-[ "$said" = "$expected" ] || fail "shared: said '$said', expected '$expected'"
-LD_LIBRARY_PATH=$library ldd "$top/shared" | grep -q "$library/libforerun.so.0" || fail "not linked to libforerun.so.0"
+# By CMake; the shared library needs nothing else, the static one the libraries it was built with.
+dependent() { # FOLDER DEFINITION...
+    cmake -S "$source_dir/tests/cli/dependent" -B "$1" -G "Unix Makefiles" \
+        -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror" -DCMAKE_PREFIX_PATH="$prefix" "${@:2}"
+}
+quietly dependent "by cmake" -DCOMPONENTS=static
+quietly cmake --build "by cmake"
+is_shared "by cmake/shared"
+is_static "by cmake/static"
+PKG_CONFIG=false quietly dependent "without pkg-config"
+if PKG_CONFIG=false dependent lacking -DCOMPONENTS=static >log 2>&1; then fail "static without what it needs was found"; fi
+if dependent unknown -DCOMPONENTS=fortran >log 2>&1; then fail "a component that is not there was found"; fi
 
+# By pkg-config, which escapes the space for the shell.
+user=$source_dir/tests/cli/dependent/main.c
+eval "cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags forerun) '$user' -o by-pc $(pkg-config --libs forerun)"
+is_shared ./by-pc
 rm "$library"/libforerun.so*
-cc -std=c11 $(pkg-config --cflags forerun) "$top/user.c" -o "$top/static" \
-    $(pkg-config --static --libs forerun)
-said=$("$top/static")
-[ "$said" = "$expected" ] || fail "static: said '$said', expected '$expected'"
-said=$("$top$prefix/bin/forerun" --version)
+eval "cc -std=c11 $(pkg-config --cflags forerun) '$user' -o by-pc-static $(pkg-config --static --libs forerun)"
+is_static ./by-pc-static
+said=$("$prefix/bin/forerun" --version)
 case $said in *"$version"*) ;; *) fail "forerun --version said '$said', expected $version" ;; esac
-echo "installed, found by pkg-config, linked both ways"
+echo "installed, found by pkg-config and CMake, linked both ways"

@@ -2,13 +2,9 @@
 #include <forerun/cost.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Two boxes of two devices: 10 bytes/s and 0.5 s in a box, 2 bytes/s and 1 s between. */
 static fr_cluster_device devices[] = {

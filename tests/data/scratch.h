@@ -3,12 +3,7 @@
 #ifndef FR_TEST_DATA_SCRATCH_H
 #define FR_TEST_DATA_SCRATCH_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/alloc.h"
 #include <forerun/data.h>

@@ -134,7 +134,7 @@ static void shuffle_is_fair(void **state)
     collect(s, p, N, 0, EPOCHS, 2, 3, index);
     for (int i = 0; i < N * EPOCHS; i++) at[i % N][index[i]]++;
     for (int i = 0; i < N * N; i++) /* 400 expected, standard deviation 18 */
-        assert_in_range(at[i / N][i % N], 310, 490);
+        assert_int_in_range(at[i / N][i % N], 310, 490);
     fr_dataset_close(&p->base);
 }
 
@@ -302,7 +302,7 @@ static void no_allocation_and_waiting(void **state)
     uint64_t took = fr__now_ns() - begin;
     assert_int_equal(fr__alloc_count(), before);
     /* the caller does nothing, so nearly all of the time is waiting */
-    assert_in_range(fr_loader_wait_ns(l), took / 4, took);
+    assert_int_in_range(fr_loader_wait_ns(l), took / 4, took);
     assert_true(fr_loader_bytes(l) >= 2 * 8 * (WIDTH + 2 + 1) * sizeof(int32_t) + 64 * 8);
     fr_loader_free(l);
     fr_dataset_close(&p->base);

@@ -57,7 +57,7 @@ static void check_classes(scratch *s, const fr_data_info *want)
     fr_dataset *d = open_good(s, want, "{name: synthetic}");
     for (int64_t i = 0; i < 4096; i++) {
         fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, &y, NULL);
-        assert_in_range(y, 0, 9);
+        assert_int_in_range(y, 0, 9);
         count[y]++;
         for (int k = 0; k < n; k++) mean[y][k] += x[k];
     }
@@ -103,14 +103,14 @@ static void pairs_translate(void **state)
     for (int i = 0; i < 40; i++) translation[i] = -1;
     for (int64_t i = 0; i < 200; i++) {
         fr_dataset_read(d, FR_TRAIN, i, 1, 1, ids, target, &length);
-        assert_in_range(length, 6, 12);
+        assert_int_in_range(length, 6, 12);
         is_short |= length < 12;
         for (int t = 0; t < 12; t++) {
             if (t >= length) {
                 assert_true(ids[t] == 0 && ids[12 + t] == 0 && target[t] == FR_TARGET_IGNORE);
                 continue;
             }
-            assert_in_range(ids[t], 0, 39);
+            assert_int_in_range(ids[t], 0, 39);
             if (translation[ids[t]] < 0) translation[ids[t]] = target[t];
             assert_int_equal(target[t], translation[ids[t]]);
             assert_int_equal(ids[12 + t], t > 0 ? target[t - 1] : 0);
@@ -132,8 +132,8 @@ static void next_tokens(void **state)
     for (int64_t i = 0; i < 4096; i++) {
         fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, NULL);
         for (int t = 0; t < 32; t++) {
-            assert_in_range(x[t], 0, 999);
-            assert_in_range(y[t], 0, 999);
+            assert_int_in_range(x[t], 0, 999);
+            assert_int_in_range(y[t], 0, 999);
             if (t < 31) assert_int_equal(y[t], x[t + 1]);
             n++;
             held += follows[x[t]][0] == y[t];
@@ -157,14 +157,14 @@ static void texts_with_length(void **state)
     for (int64_t i = 0; i < 4096 + 512; i++) {
         int64_t index = i < 4096 ? i : i - 4096;
         fr_dataset_read(d, i < 4096 ? FR_TRAIN : FR_EVAL, index, 1, 1, x, &y, &length);
-        assert_in_range(y, 0, 3);
+        assert_int_in_range(y, 0, 3);
         if (length < shortest) shortest = length;
         if (length > longest) longest = length;
         double score[4] = {0};
         for (int t = 0; t < 33; t++) {
             if (t >= length) assert_int_equal(x[t], 0);
             if (t >= length) continue;
-            assert_in_range(x[t], 2, 299);
+            assert_int_in_range(x[t], 2, 299);
             for (int c = 0; c < 4; c++) score[c] += log(count[c][x[t]] + 1);
             if (i < 4096) count[y][x[t]]++;
         }
@@ -207,7 +207,7 @@ static void small_and_odd_shapes(void **state)
                   "{name: synthetic}");
     for (int64_t i = 0; i < 50; i++) {
         fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, &length);
-        for (int t = 0; t < 4; t++) assert_in_range(y[t], 0, 2);
+        for (int t = 0; t < 4; t++) assert_int_in_range(y[t], 0, 2);
     }
     fr_dataset_close(d);
 }

@@ -138,7 +138,7 @@ static double measure(const rig_options *o, int which, const setting *s, double 
     r.on_report = note_done;
     r.user = done;
     rig_steps(&r, 0, N_TIMED);
-    for (int i = 1; i < N_TIMED; i++) ms[i - 1] = (double)(done[i] - done[i - 1]) / MS;
+    for (int i = 1; i < N_TIMED; i++) ms[i - 1] = (double)(done[i] - done[i - 1]) / (double)MS;
     qsort(ms, N_TIMED - 1, sizeof *ms, by_size);
     *late = fr_engine_overrun(r.engine).late_s / fr_engine_overrun(r.engine).paced_s;
     rig_close(&r);
@@ -264,10 +264,10 @@ static bool is_noted(const rig *r, int k, double wall)
     const fr_worker_times *w = fr_engine_times(r->engine, k);
     assert_int_equal(t->n_micro, 16);
     assert_int_equal(t->n_steps, 4);
-    return is_near((double)t->forward_ns / MS, 16 * 5, 0.01) &&
-           is_near((double)t->back_input_ns / MS, 16 * 10, 0.01) &&
-           is_near((double)t->step_ns / MS, 4 * 4, 0.01) &&
-           is_near((double)w->wall_ns / MS, wall - 10 * k, 0.01);
+    return is_near((double)t->forward_ns / (double)MS, 16 * 5, 0.01) &&
+           is_near((double)t->back_input_ns / (double)MS, 16 * 10, 0.01) &&
+           is_near((double)t->step_ns / (double)MS, 4 * 4, 0.01) &&
+           is_near((double)w->wall_ns / (double)MS, wall - 10 * k, 0.01);
 }
 
 static bool try_notes(double scale, double *late)
@@ -281,7 +281,7 @@ static bool try_notes(double scale, double *late)
     open_paced(&r, MLP, &o, &s, scale);
     uint64_t start = fr__now_ns();
     rig_steps(&r, 0, 4);
-    bool is_good = is_near((double)(fr__now_ns() - start) / MS, scale * expected, 0.15);
+    bool is_good = is_near((double)(fr__now_ns() - start) / (double)MS, scale * expected, 0.15);
     for (int k = 0; k < 2; k++) is_good &= is_noted(&r, k, expected);
     fr_overrun over = fr_engine_overrun(r.engine);
     assert_true(fabs(over.paced_s - 2 * 4 * (4 * 15 + 4) * scale * 1e-3) < 1e-6);

@@ -2,12 +2,7 @@
 #ifndef TESTS_GRAPH_COMMON_H
 #define TESTS_GRAPH_COMMON_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 #include <forerun/graph.h>
 
 #include <string.h>

@@ -501,7 +501,7 @@ static void memory_runs_out(void **state)
     memset(text + n, 'x', sizeof text - n);
     snprintf(path, sizeof path, "%s", support_path(state, "walk.yaml"));
     support_write(path, text, sizeof text);
-    assert_in_range(support_walk_memory(load_and_ask, path), 5, 1000);
+    assert_int_in_range(support_walk_memory(load_and_ask, path), 5, 1000);
 }
 
 int main(void)

@@ -279,7 +279,7 @@ static void memory_runs_out(void **state)
 {
     char path[300];
     snprintf(path, sizeof path, "%s", support_path(state, "walk.yaml"));
-    assert_in_range(support_walk_memory(save_once, path), 3, 100);
+    assert_int_in_range(support_walk_memory(save_once, path), 3, 100);
 }
 
 int main(void)

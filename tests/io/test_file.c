@@ -99,7 +99,7 @@ static void every_cut_of_gzip_is_seen(void **state)
     FILE *f = fopen(path, "rb");
     size_t n = fread(packed, 1, sizeof packed, f);
     fclose(f);
-    assert_in_range(n, 100, sizeof packed - 1);
+    assert_int_in_range(n, 100, sizeof packed - 1);
     for (size_t cut = 2; cut < n; cut += cut < 30 || cut > n - 20 ? 1 : 37) {
         support_write(path, packed, cut);
         assert_fails(ctx, try_read(path, 100000), FR_INVALID, "cut.gz: the gzip data end early");

@@ -424,7 +424,7 @@ static void memory_runs_out(void **state)
 {
     char path[300];
     snprintf(path, sizeof path, "%s", support_path(state, "walk.safetensors"));
-    assert_in_range(support_walk_memory(write_and_read, path), 5, 100);
+    assert_int_in_range(support_walk_memory(write_and_read, path), 5, 100);
     check_file(ctx, path);
 }
 

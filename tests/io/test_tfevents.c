@@ -1,12 +1,7 @@
 /* test_tfevents.c -- TensorBoard's event files, read back by a reader that shares nothing with the
  * writer: frames and CRCs bit by bit, protobuf by its wire format. (tests/cli/tensorboard.sh has
  * protoc read them, too.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

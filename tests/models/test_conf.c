@@ -1,10 +1,5 @@
 /* test_conf.c -- models from configs: by name with sizes, and written out as nodes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 #include <forerun/models.h>
 
 #include <stdio.h>

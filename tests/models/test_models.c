@@ -1,10 +1,5 @@
 /* test_models.c -- every model of the registry against published numbers, at several sizes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 #include <forerun/models.h>
 
 #include "base/alloc.h"

@@ -31,7 +31,8 @@ static inline place put_file(const char *folder, const char *name, const char *t
 {
     place p;
     mkdir(folder, 0777);
-    assert_in_range(snprintf(p.path, sizeof p.path, "%s/%s", folder, name), 1, sizeof p.path - 1);
+    assert_int_in_range(snprintf(p.path, sizeof p.path, "%s/%s", folder, name), 1,
+                        sizeof p.path - 1);
     remove(p.path); /* some file systems flush what is cut back and written anew */
     support_write(p.path, text, strlen(text));
     return p;
@@ -41,8 +42,8 @@ static inline place put_file(const char *folder, const char *name, const char *t
 static inline place below(void **state, const char *name)
 {
     place p;
-    assert_in_range(snprintf(p.path, sizeof p.path, "%s/%s", (const char *)*state, name), 1,
-                    sizeof p.path - 1);
+    assert_int_in_range(snprintf(p.path, sizeof p.path, "%s/%s", (const char *)*state, name), 1,
+                        sizeof p.path - 1);
     return p;
 }
 

@@ -229,7 +229,7 @@ static void test_many_and_slow(void **state)
     }
     double begin = now_s();
     for (int64_t i = 1; i <= N_NEWS; i++) bring(s, i);
-    double each_s = (now_s() - begin) / N_NEWS;
+    double each_s = (now_s() - begin) / (double)N_NEWS;
     print_message("%.2f us for each progress\n", each_s * 1e6);
     assert_true(each_s < 20e-6);
     for (int i = 0; i < MANY; i++) {

@@ -253,7 +253,7 @@ static void shuffled(void **unused)
         fr_schedule_free(from);
         fr_schedule_free(s);
     }
-    assert_in_range(n_refused, 100, 499);
+    assert_int_in_range(n_refused, 100, 499);
 }
 
 /* --- memory and size ---------------------------------------------------------------------------*/

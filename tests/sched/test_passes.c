@@ -137,7 +137,7 @@ static void check_slots(const fr_schedule *s, const fr_clock *c)
             for (int l = 0; l < s->n_forward; l++)
                 if (s->forward[l].from == k)
                     until[m] = fmax(until[m], last_use(s, c, s->forward[l].to, m));
-            assert_in_range(fr_schedule_slot(s, k, m), 0, s->n_slots[k] - 1);
+            assert_int_in_range(fr_schedule_slot(s, k, m), 0, s->n_slots[k] - 1);
         }
         for (int a = 0; a < total; a++)
             for (int b = 0; b < a; b++)
@@ -164,7 +164,7 @@ static void check_buffers(const fr_schedule *s, const fr_clock *c)
         for (int m = 0; m < total; m++) {
             from[m] = start_of(s, c, back, s->backward[l].from, m);
             until[m] = end_of(s, c, back, s->backward[l].to, m);
-            assert_in_range(fr_schedule_buffer(s, l, m), 0, s->n_buffers[l] - 1);
+            assert_int_in_range(fr_schedule_buffer(s, l, m), 0, s->n_buffers[l] - 1);
         }
         for (int a = 0; a < total; a++)
             for (int b = 0; b < a; b++)

@@ -123,6 +123,21 @@ const net_case network_cases[] = {
      "d",
      3, 0},
     {"a = x 9; b = tanh a; c = sigmoid a; d = relu a; e = add b c; y = add e d", 4, 0},
+    /* A gradient of three or more terms, of nodes that are fused with later ones. */
+    {"a = x 12; o = linear a out=12; b = linear o out=8; c = linear o out=8; d = linear o out=8; "
+     "e = relu b; f = add c d; y = add e f",
+     3, 0},
+    {"a = x 12; o = linear a out=12; p = linear a out=12; b = linear p out=12; c = linear o "
+     "out=12; "
+     "d = add o b; e = linear o out=12; f = add c d; y = add e f",
+     3, 0},
+    /* Long sums that are added to a gradient; where this net is cut, layouts differ. */
+    {"a = x 8,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = linear b out=700; "
+     "d = linear b out=700; y = add c d",
+     2, 1e-4},
+    {"a = x 8,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = linear b out=700; "
+     "d = relu b; e = linear d out=700; y = add c e",
+     2, 1e-4},
     {"a = x 8,5,5; b = conv2d a out=7 kernel=1,1; c = conv2d a out=16 kernel=3,3 pad=1,1; "
      "d = max_pool a kernel=3,3 stride=1,1 pad=1,1; y = concat b c d a",
      3, 1e-4},

@@ -151,7 +151,8 @@ static void asynchronous(void **state)
             assert_near(b.predicted_s_per_batch, 6, 1e-2);
             assert_parts(&b, 0, 1.5 / 6.5, 0.5 / 6.5, 1e-2);
         } else { /* drained after each segment, so a little longer, by less than one fill */
-            assert_in_range((int)(b.predicted_s_per_batch * 1000), 6000, 6000 + 3 * 1000 / segment);
+            assert_int_in_range((int)(b.predicted_s_per_batch * 1000), 6000,
+                                6000 + 3 * 1000 / segment);
         }
         close_run(&r);
     }
@@ -191,7 +192,7 @@ static void split_backward(void **state)
     r.in.n_batches = 1000;
     for (int k = 0; k < 4; k++) add_stage(&r, k, 1, 1, 1, 0);
     b = split(&r, 27);
-    assert_in_range((int)(b.predicted_s_per_batch * 1000), 24000, 27000);
+    assert_int_in_range((int)(b.predicted_s_per_batch * 1000), 24000, 27000);
     close_run(&r);
 }
 

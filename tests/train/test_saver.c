@@ -83,7 +83,7 @@ static void test_told_in_order(void **state)
     watch w = {0};
     assert_done(f, train(f, &w, false, NULL));
     /* They may be told late, and the one before the last not at all, but none twice. */
-    assert_in_range(w.n_told, 5, 6);
+    assert_int_in_range(w.n_told, 5, 6);
     for (int i = 0; i < 4; i++) assert_int_equal(w.told[i], 5 * (i + 1));
     assert_int_equal(w.told[w.n_told - 1], 30);
     assert_true(is_there(f, "step-30") && is_there(f, "step-25") && !is_there(f, "step-20"));
@@ -96,7 +96,7 @@ static void test_as_often_as_can_be(void **state)
     fixture *f = *state;
     watch w = {0};
     assert_done(f, train(f, &w, false, "run={checkpoint_every: 1, keep: 3, eval_every: -1}"));
-    assert_in_range(w.n_told, 29, 30);
+    assert_int_in_range(w.n_told, 29, 30);
     for (int i = 0; i < 28; i++) assert_int_equal(w.told[i], i + 1);
     assert_true(is_there(f, "step-28") && !is_there(f, "step-27"));
 }

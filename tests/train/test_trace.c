@@ -31,12 +31,12 @@ static void note(run *r, const fr_clock *c, int w, int i)
                   .version = 5,
                   .ahead = 2};
     double idle_from = i ? c->end[w][i - 1] : 0;
-    e.start_ns = 1000000 + (uint64_t)(c->start[w][i] * UNIT_NS) + (uint64_t)i * 2;
-    e.end_ns = 1000000 + (uint64_t)(c->end[w][i] * UNIT_NS) + (uint64_t)i * 2 + 1;
+    e.start_ns = 1000000 + (uint64_t)(c->start[w][i] * (double)UNIT_NS) + (uint64_t)i * 2;
+    e.end_ns = 1000000 + (uint64_t)(c->end[w][i] * (double)UNIT_NS) + (uint64_t)i * 2 + 1;
     if (c->start[w][i] > idle_from) {
         fr_event wait = e;
         wait.is_wait = true;
-        wait.start_ns = 1000000 + (uint64_t)(idle_from * UNIT_NS) + (uint64_t)i * 2;
+        wait.start_ns = 1000000 + (uint64_t)(idle_from * (double)UNIT_NS) + (uint64_t)i * 2;
         /* A worker that lost its core notes less waiting than there was. */
         bool is_receive = in->action == FR_DO_RECV_F || in->action == FR_DO_RECV_B;
         if (is_receive && i % 2) e.start_ns -= (e.start_ns - wait.start_ns) / 2;
@@ -120,7 +120,7 @@ static int check_slices(json_t *events)
         if (!is_phase(e, 'X')) continue;
         int64_t tid = integer(e, "tid");
         assert_int_equal(integer(e, "pid"), 1);
-        assert_in_range(tid, 1, MAX_WORKERS);
+        assert_int_in_range(tid, 1, MAX_WORKERS);
         if (number(e, "ts") < end[tid] - 1e-6)
             fail_msg("%s begins before the slice before it ends", text(e, "name"));
         end[tid] = number(e, "ts") + number(e, "dur");
@@ -258,7 +258,7 @@ static void lists_cut_short(void **state)
     for (int w = 0; w < 3; w++) r.n[w] = r.n[w] * (w + 1) / 4;
     json_t *root = write_and_read(&r, support_path(state, "trace.json"));
     int n = check_arrows(json_object_get(root, "traceEvents"));
-    assert_in_range(n, 1, 15);
+    assert_int_in_range(n, 1, 15);
     json_decref(root);
     r.n[0] = r.n[1] = r.n[2] = 0;
     json_decref(write_and_read(&r, support_path(state, "trace.json")));

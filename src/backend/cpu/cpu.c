@@ -75,26 +75,6 @@ static void cpu_library(char *text, size_t room)
     snprintf(text, room, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
 }
 
-static const char *isa_name(void)
-{
-    static const struct {
-        dnnl_cpu_isa_t isa;
-        const char *name;
-    } names[] = {{dnnl_cpu_isa_sse41, "sse4.1"},
-                 {dnnl_cpu_isa_avx, "avx"},
-                 {dnnl_cpu_isa_avx2, "avx2"},
-                 {dnnl_cpu_isa_avx2_vnni, "avx2+vnni"},
-                 {dnnl_cpu_isa_avx512_core, "avx512"},
-                 {dnnl_cpu_isa_avx512_core_vnni, "avx512+vnni"},
-                 {dnnl_cpu_isa_avx512_core_bf16, "avx512+bf16"},
-                 {dnnl_cpu_isa_avx512_core_amx, "avx512+amx"}};
-    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (names[i].isa == isa) return names[i].name;
-    }
-    return "unknown instruction set";
-}
-
 /* The caller is a thread of the region too: once it is pinned it may not ask for the others. */
 static fr_status pin_threads(fr_device *dev, int first_cpu)
 {
@@ -158,10 +138,11 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
         cpu_close(dev);
         return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN does not start (status %d)", (int)status);
     }
-    char library[32];
+    char library[32], isa[32];
     cpu_library(library, sizeof library);
-    snprintf(dev->about, sizeof dev->about, "%s, %s, %d thread%s", library, isa_name(),
-             dev->n_threads, dev->n_threads == 1 ? "" : "s");
+    fr__isa_name(dnnl_get_effective_cpu_isa(), isa, sizeof isa);
+    snprintf(dev->about, sizeof dev->about, "%s, %s, %d thread%s", library, isa, dev->n_threads,
+             dev->n_threads == 1 ? "" : "s");
     return FR_OK;
 }
 

@@ -43,6 +43,9 @@ static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
            fr_graph_node(spec->graph, spec->nodes[spec->n_nodes - 1])->op == op;
 }
 
+/* The name of an instruction set, a value of dnnl_cpu_isa_t, e.g. "avx2" or "sve256". */
+void fr__isa_name(unsigned bits, char *text, size_t room);
+
 /* Sweeps on the device's threads. n floats; blocked tensors are swept padding and all. */
 void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
 /* The number of the thread that runs a body of fr__cpu_parallel, from 0. */

@@ -13,23 +13,13 @@ static const pattern patterns[] = {
     {FR_OP_LINEAR, FR_OP_RELU}, {FR_OP_LINEAR, FR_OP_GELU},     {FR_OP_LINEAR, FR_OP_ADD},
 };
 
-/* Two chains may meet at one add; it joins the one that is computed last, which is when its other
- * input exists. */
-static bool is_last_input(const fr_node *consumer, int node)
-{
-    for (int i = 0; i < consumer->n_inputs; i++) {
-        if (consumer->inputs[i] > node) return false;
-    }
-    return true;
-}
-
 int fr__cpu_fuse(const fr_graph *g, const fr_stage *stage, bool training, int node,
                  int nodes[FR_MAX_GROUP])
 {
     (void)training;
     nodes[0] = node;
     int next = fr__sole_consumer(g, stage, node);
-    if (next < 0 || !is_last_input(fr_graph_node(g, next), node)) return 1;
+    if (next < 0) return 1;
     fr_operator first = fr_graph_node(g, node)->op, second = fr_graph_node(g, next)->op;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         if (patterns[i].first != first || patterns[i].second != second) continue;

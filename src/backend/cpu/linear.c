@@ -112,7 +112,7 @@ static fr_status linear_backward_input(fr_kernel *k, const fr_kernel_args *a)
 {
     const linear *l = (const linear *)k;
     fr__gemm(l->rows, l->in, l->out, (fr_matrix){a->dy, l->out, false},
-             (fr_matrix){a->w[0], l->ld, false}, a->dx[0], l->in, a->add_dx[0]);
+             (fr_matrix){a->w[0], l->ld, false}, a->dx[0], l->in, false);
     return FR_OK;
 }
 
@@ -210,7 +210,6 @@ fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel 
     if (what == TAIL_GELU && spec->training) k->saved_bytes = k->y.bytes;
     k->needs_x = 1;
     k->needs_y = what == TAIL_RELU;
-    k->can_add_dx = 1;
     if (what == TAIL_ADD) k->pass_dx = 2;
     *out = k;
     return FR_OK;

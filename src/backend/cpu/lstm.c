@@ -153,7 +153,7 @@ static fr_status lstm_backward_input(fr_kernel *k, const fr_kernel_args *a)
     int64_t h = l->hidden;
     through_time(k, a);
     fr__gemm(l->batch * l->time, l->in, 4 * h, (fr_matrix){a->saved, 4 * h, false},
-             (fr_matrix){a->w[0], l->in, false}, a->dx[0], l->in, a->add_dx[0]);
+             (fr_matrix){a->w[0], l->in, false}, a->dx[0], l->in, false);
     return FR_OK;
 }
 
@@ -218,7 +218,6 @@ fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **
     l->column_sums = take(&k->scratch_bytes, FR_ROW_BLOCKS * 4 * h);
     k->needs_x = 1;
     k->needs_y = true;
-    k->can_add_dx = 1;
     *out = k;
     return FR_OK;
 }

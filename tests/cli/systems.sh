@@ -1,0 +1,49 @@
+# scripts/try-system.sh where it cannot run, is used wrongly, or is left with half a system. The
+# systems themselves are tried by .ci/run.
+. "$(dirname "$0")/lib.bash"
+mkdir tools
+try() { # CODE ARGUMENT...
+    local wanted=$1 code=0
+    shift
+    PATH=$work/tools:$PATH FORERUN_SYSTEMS=$work/systems "$source_dir/scripts/try-system.sh" "$@" >out 2>err || code=$?
+    same "$code" "$wanted" "exit code of try-system.sh $*"
+}
+tool() { # NAME: a program of that name, from stdin
+    { echo '#!/bin/sh' && cat; } >"tools/$1"
+    chmod +x "tools/$1"
+}
+try 2
+says "SUITE" "--help"
+try 2 --test trixie
+says "unknown option --test"
+try 2 trixie bookworm
+try 2 ../trixie
+try 2 --tests
+try 0 --help
+grep -q -- --if-possible out || fail "no help"
+
+tool id <<<'echo 1000'
+try 3 trixie
+says "trixie was left out" "root"
+try 0 --if-possible trixie
+says "trixie was left out" "root"
+rm tools/id
+
+# A system that was not finished is not taken for one, neither at once nor by the next run.
+tool debootstrap <<'T'
+while [ "${1#--}" != "$1" ]; do shift; done
+mkdir -p "$2/etc" && echo "$1 in $2" >>"$CALLS"
+exit 1
+T
+export CALLS=$work/calls
+if [ "$(id -u)" != 0 ] || ! unshare --mount --pid --fork true 2>/dev/null || ! git -C "$source_dir" rev-parse 2>/dev/null; then
+    echo "ok, without a half-made system: it takes root, namespaces and a checkout"
+    exit 0
+fi
+for n in 1 2; do
+    try 1 trixie
+    says "trixie cannot be made"
+    same "$(wc -l <calls)" "$n" "calls of debootstrap"
+    same "$(ls systems/trixie)" $'archives\nlock' "what is left of half a system"
+done
+echo ok
