@@ -54,7 +54,8 @@ typedef struct fr_transport {
     const char *name, *summary;
     /* team NULL: all members are here. Else rank r has as many as any other, in order. */
     fr_status (*open)(fr_ctx *ctx, fr_team *team, int n_members, fr_group **out);
-    void (*close)(fr_group *g); /* channels, boards and sums with it */
+    /* Channels, boards and sums with it; messages that nobody has received are dropped. */
+    void (*close)(fr_group *g);
     int (*rank_of)(const fr_group *g, int member);
 
     /* Before any member runs. */

@@ -69,7 +69,7 @@ static fr_status add_outer(fr_board *b, const size_t *part_bytes)
 {
     fr_group *g = b->group;
     int n = b->n_parts;
-    FR_TRY(fr__mpi_take_tags(g, 0, (size_t)n, &b->tag));
+    FR_TRY(fr__mpi_take_tags(g, (size_t)n, &b->tag));
     b->peers = FR_ARENA_ARRAY(&g->arena, int, n);
     b->parts = FR_ARENA_ARRAY(&g->arena, char *, 2 * n);
     b->posted = FR_ARENA_ARRAY(&g->arena, _Atomic uint64_t, n);

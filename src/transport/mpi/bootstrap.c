@@ -1,10 +1,9 @@
 /* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
 #include <limits.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "transport/mpi/mpi.h"
 #include "transport/team.h"
 
 typedef struct boot {
@@ -14,10 +13,8 @@ typedef struct boot {
 
 static fr_status say(fr_ctx *ctx, const char *what, int code)
 {
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return fr_fail(ctx, FR_PEER, "%s failed: MPI says %s", what, text);
+    char text[MPI_MAX_ERROR_STRING + 1];
+    return fr_fail(ctx, FR_PEER, "%s failed: MPI says %s", what, fr__mpi_text(code, text));
 }
 
 static fr_status boot_share(void *user, void *data, size_t bytes)

@@ -93,7 +93,7 @@ fr_status fr__mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel 
     if (!c) return fr__no_memory(g->ctx, sizeof *c, "a channel");
     *c = (fr_channel){.group = g, .next = g->channels, .desc = *d};
     g->channels = c;
-    FR_TRY(fr__mpi_take_tags(g, 0, 1, &c->tag)); /* here or not: all count alike */
+    FR_TRY(fr__mpi_take_tags(g, 1, &c->tag)); /* here or not: all count alike */
     if (is_sender && is_receiver)
         FR_TRY(add_inner(g, c));
     else

@@ -13,7 +13,7 @@ enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 50000, NAP_NS = 5000, SLEEP_NS = 1000
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
-struct fr__mpi_door fr__mpi_door = {ATOMIC_FLAG_INIT};
+struct fr__mpi_door fr__mpi_door = {.is_shut = ATOMIC_FLAG_INIT, .next_tag = 1};
 
 /* Whoever has it does not keep it for long, unless it has lost its core: then it must get one, so
  * to yield again and again would be the wrong thing. */
@@ -24,12 +24,21 @@ void fr__mpi_lock_slowly(void)
         if (i % FR__LOOKS == 0) fr__sleep_ns(NAP_NS);
 }
 
+const char *fr__mpi_text(int code, char text[static MPI_MAX_ERROR_STRING + 1])
+{
+    int length = 0;
+    text[0] = '\0';
+    MPI_Error_string(code, text, &length);
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+    return text;
+}
+
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer)
 {
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    fr_fail(g->ctx, FR_PEER, "rank %d: %s rank %d failed: MPI says %s", g->rank, what, peer, text);
+    char text[MPI_MAX_ERROR_STRING + 1];
+    fr_fail(g->ctx, FR_PEER, "rank %d: %s rank %d failed: MPI says %s", g->rank, what, peer,
+            fr__mpi_text(code, text));
     atomic_store(&g->is_broken, true);
     return false;
 }
@@ -56,16 +65,30 @@ void fr__mpi_take_back(MPI_Request *r)
     if (*r != MPI_REQUEST_NULL) MPI_Request_free(r);
 }
 
-fr_status fr__mpi_take_tags(fr_group *g, int which, size_t n, int *first)
+fr_status fr__mpi_take_tags(fr_group *g, size_t n, int *first)
 {
-    *first = g->next_tag[which];
-    if (g->n_ranks > 1 && n > (size_t)(g->max_tag - g->next_tag[which]))
+    *first = g->next_tag;
+    if (g->n_ranks == 1) return FR_OK;
+    if (n > (size_t)(g->max_tag - g->next_tag))
         return fr_fail(g->ctx, FR_UNSUPPORTED,
-                       "%zu more tags for messages are needed, but this MPI has only %d in all; "
-                       "use fewer workers or larger buckets",
-                       n, g->max_tag);
-    if (g->n_ranks > 1) g->next_tag[which] += (int)n;
+                       "%zu more tags for messages are needed, but this MPI has only %d left; use "
+                       "fewer workers or larger buckets",
+                       n, g->max_tag - g->next_tag);
+    g->next_tag += (int)n;
+    if (fr__mpi_door.next_tag < g->next_tag) fr__mpi_door.next_tag = g->next_tag;
     return FR_OK;
+}
+
+/* Tags go on where those of the last group ended, the same on all ranks. A communicator may get the
+ * number of one that was freed, as in MPICH: under the same tag, a message that nobody received
+ * there would be taken for one of this group. */
+static int agree_on_tags(fr_group *g)
+{
+    int *max_tag = NULL, has_max = 0;
+    MPI_Comm_get_attr(g->comm, MPI_TAG_UB, &max_tag, &has_max);
+    g->max_tag = has_max ? *max_tag : 32767;
+    if (fr__mpi_door.next_tag > g->max_tag / 2) fr__mpi_door.next_tag = 1;
+    return MPI_Allreduce(&fr__mpi_door.next_tag, &g->next_tag, 1, MPI_INT, MPI_MAX, g->comm);
 }
 
 /* --- the ticker ------------------------------------------------------------------------------ */
@@ -140,7 +163,7 @@ static uint64_t spin_ns(const fr_group *g, const fr_team *team)
 
 static fr_status make_comms(fr_group *g)
 {
-    int *max_tag = NULL, has_max = 0, is_up = 0, size = 0;
+    int is_up = 0, size = 0;
     MPI_Initialized(&is_up);
     if (is_up) MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size != g->n_ranks)
@@ -157,9 +180,7 @@ static fr_status make_comms(fr_group *g)
     g->has_comms = true;
     MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(g->sums, MPI_ERRORS_RETURN);
-    MPI_Comm_get_attr(g->comm, MPI_TAG_UB, &max_tag, &has_max);
-    g->max_tag = has_max ? *max_tag : 32767;
-    g->next_tag[0] = g->next_tag[1] = 1;
+    if (!fr__mpi_ok(g, agree_on_tags(g), "agreeing on tags with", 0)) return FR_PEER;
     static char nothing;
     if (!fr__mpi_ok(g, MPI_Irecv(&nothing, 0, MPI_BYTE, g->rank, 0, g->comm, &g->idle),
                     "a receive from", g->rank))

@@ -22,7 +22,7 @@ struct fr_group {
     uint64_t spin_ns; /* how long one that waits does not sleep */
     bool has_comms;
     MPI_Comm comm, sums; /* sums have one of their own: their many receives match elsewhere */
-    int next_tag[2], max_tag;
+    int next_tag, max_tag;
     MPI_Request idle; /* a receive that never comes; looking at it moves what is under way */
     fr_channel *channels;
     fr_board *boards;
@@ -39,9 +39,10 @@ struct fr_group {
 #define THREADS (&fr__transport_threads)
 
 /* Guards MPI and whatever is said to need it. There is one MPI in a process, so there is one lock,
- * for all groups. */
+ * for all groups, and one row of tags. */
 extern struct fr__mpi_door {
     _Alignas(FR_ALIGN) atomic_flag is_shut;
+    int next_tag; /* of the next group; no tag is taken twice until half of them are used up */
 } fr__mpi_door;
 
 /* What is done for every message is small and stands here. */
@@ -64,6 +65,9 @@ static inline void fr__mpi_unlock(fr_group *g)
     (void)g;
     atomic_flag_clear_explicit(&fr__mpi_door.is_shut, memory_order_release);
 }
+
+/* What MPI says about a code, in one line; MPICH has many. */
+const char *fr__mpi_text(int code, char text[static MPI_MAX_ERROR_STRING + 1]);
 
 /* False after a failed call, with a text in the context: who did what. */
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer);
@@ -91,8 +95,8 @@ static inline fr_status fr__mpi_pause(fr_group *g, fr__pause *p)
     return ++p->looks < FR__LOOKS ? FR_OK : fr__mpi_rest(g, p);
 }
 
-/* The first of n tags of g->comm (0) or g->sums (1); everybody takes them in the same order. */
-fr_status fr__mpi_take_tags(fr_group *g, int which, size_t n, int *first);
+/* The first of n tags; everybody takes them in the same order. */
+fr_status fr__mpi_take_tags(fr_group *g, size_t n, int *first);
 
 static inline int fr__mpi_rank_of(const fr_group *g, int member) { return member / g->n_local; }
 static inline bool fr__mpi_is_here(const fr_group *g, int member)

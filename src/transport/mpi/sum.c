@@ -218,7 +218,7 @@ fr_status fr__mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     if (!s) return fr__no_memory(g->ctx, sizeof *s, "a sum");
     *s = (fr_sum){.group = g, .n_members = d->n_members, .n_buckets = d->n_buckets};
     size_t n = (size_t)d->n_members; /* here or not: all count tags alike */
-    FR_TRY(fr__mpi_take_tags(g, 1, (size_t)d->n_buckets * n * (n + 1), &s->tag));
+    FR_TRY(fr__mpi_take_tags(g, (size_t)d->n_buckets * n * (n + 1), &s->tag));
     if (is_all_in(g, d, g->rank))
         FR_TRY(add_inner(s, d));
     else if (has_any)
