@@ -46,4 +46,16 @@ for n in 1 2; do
     same "$(wc -l <calls)" "$n" "calls of debootstrap"
     same "$(ls systems/trixie)" $'archives\nlock' "what is left of half a system"
 done
+
+# A mount that somebody left in an old trial ends the run; what is mounted stays.
+mkdir -p systems/trixie/tried/mnt precious
+: >precious/file
+tool under-a-mount <<'T'
+mount --bind precious systems/trixie/tried/mnt && exec "$@"
+T
+code=0
+PATH=$work/tools:$PATH unshare --mount tools/under-a-mount "$source_dir/scripts/try-system.sh" --cache systems trixie >out 2>err || code=$?
+same "$code" 1 "exit code with a mount in the way"
+grep -q "tried/mnt is a mount; unmount it first" err || fail "the mount is not named"
+[ -e precious/file ] || fail "what was mounted is gone"
 echo ok
