@@ -97,6 +97,7 @@ cannot() { # REASON
 command -v debootstrap >/dev/null || cannot "debootstrap is missing (scripts/install-deps.sh --dev installs it)"
 in_namespaces=(unshare --mount --pid --fork --kill-child)
 "${in_namespaces[@]}" mount -t tmpfs tmpfs /mnt 2>/dev/null || cannot "mounting is not allowed here"
+cache=$(realpath -m "$cache")
 cd "$(dirname "$self")/.."
 git rev-parse --git-dir >/dev/null 2>&1 || cannot "$PWD is not a git checkout"
 
@@ -106,22 +107,36 @@ git rev-parse --git-dir >/dev/null 2>&1 || cannot "$PWD is not a git checkout"
     grep -m1 -E '/debian/?$' || true) # other archives (Ubuntu, security) are named otherwise
 home=$cache/$suite
 mkdir -p "$home/archives/partial"
-home=$(realpath "$home")
 base=$home/base tried=$home/tried
 exec 9>"$home/lock"
 flock -n 9 || { say "another run uses $home; waiting for it" && flock 9; }
+
+# remove FOLDER...: never through a mount that somebody left in it (of our own there are none here).
+remove() {
+    local folder at
+    for folder in "$@"; do
+        while read -r _ _ _ _ at _; do
+            printf -v at %b "$at"
+            if [[ $at == "$folder"/* ]]; then
+                say "$at is a mount; unmount it first: what is in it would be removed" >&2
+                return 1
+            fi
+        done </proc/self/mountinfo
+        rm -rf --one-file-system "$folder"
+    done
+}
 
 child=
 # shellcheck disable=SC2317
 leave() {
     [ -z "$child" ] || kill -KILL "$child" 2>/dev/null || true
-    rm -rf --one-file-system "$base.part"
-    [ -n "$keep" ] || rm -rf --one-file-system "$tried"
+    remove "$base.part"
+    [ -n "$keep" ] || remove "$tried"
 }
 trap leave EXIT
 trap 'exit 1' INT TERM HUP
-waiting() { # COMMAND...: so that a signal is not kept waiting
-    "$@" 9>&- </dev/null &
+waiting() { # COMMAND...: so that a signal is not kept waiting; it keeps the lock if this script is killed
+    "$@" </dev/null &
     child=$!
     local code=0
     wait "$child" || code=$?
@@ -129,8 +144,8 @@ waiting() { # COMMAND...: so that a signal is not kept waiting
     return $code
 }
 
-rm -rf --one-file-system "$base.part" "$tried" # of a run that was killed
-[ -z "$fresh" ] || rm -rf --one-file-system "$base"
+remove "$base.part" "$tried" # of a run that was killed
+[ -z "$fresh" ] || remove "$base"
 if [ ! -d "$base" ]; then
     say "making $suite in $base${mirror:+, from $mirror}"
     waiting "${in_namespaces[@]}" debootstrap --variant=minbase --include=ca-certificates,git,make \

@@ -46,4 +46,32 @@ for n in 1 2; do
     same "$(wc -l <calls)" "$n" "calls of debootstrap"
     same "$(ls systems/trixie)" $'archives\nlock' "what is left of half a system"
 done
+
+# A signal ends the run and all that it started.
+tool debootstrap <<'T'
+exec 8>"$CALLS.held"
+flock 8 && touch "$CALLS.begun"
+sleep 1000
+T
+PATH=$work/tools:$PATH "$source_dir/scripts/try-system.sh" --cache systems trixie >out 2>err &
+pid=$!
+until [ -e calls.begun ]; do kill -0 $pid || fail "it has not begun"; sleep 0.1; done
+kill -TERM $pid
+code=0
+wait $pid || code=$?
+same "$code" 1 "exit code after a signal"
+flock calls.held true # waits for what holds it
+same "$(ls systems/trixie)" $'archives\nlock' "what is left after a signal"
+
+# A mount that somebody left in an old trial ends the run; what is mounted stays.
+mkdir -p systems/trixie/tried/mnt precious
+: >precious/file
+tool under-a-mount <<'T'
+mount --bind precious systems/trixie/tried/mnt && exec "$@"
+T
+code=0
+PATH=$work/tools:$PATH unshare --mount tools/under-a-mount "$source_dir/scripts/try-system.sh" --cache systems trixie >out 2>err || code=$?
+same "$code" 1 "exit code with a mount in the way"
+grep -q "tried/mnt is a mount; unmount it first" err || fail "the mount is not named"
+[ -e precious/file ] || fail "what was mounted is gone"
 echo ok
