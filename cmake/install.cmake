@@ -51,6 +51,9 @@ install(TARGETS forerun RUNTIME)
 install(DIRECTORY include/forerun TYPE INCLUDE)
 install(FILES docs/forerun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # Completion is printed by the command itself, into the folders where the shells look.
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  return() # it cannot run here
+endif()
 foreach(place bash:bash-completion/completions/forerun zsh:zsh/site-functions/_forerun
     fish:fish/vendor_completions.d/forerun.fish)
   string(REPLACE ":" ";" place ${place})

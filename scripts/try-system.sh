@@ -12,6 +12,7 @@
 #   --no-demo        without `make demo`
 #   --tests REGEX    instead of `make test`: `make` and the tests whose names match (ctest -R)
 #   --no-tests       without tests
+#   --run COMMAND    instead of both: a shell command in the checkout
 #   --if-possible    on a machine that cannot do it say so and exit with 0
 #   --cache DIR      where systems are kept; else FORERUN_SYSTEMS, else ~/.cache/forerun/systems
 #   --fresh          make the system anew, without what is kept from an earlier run
@@ -58,7 +59,7 @@ if [ "${1:-}" = --inside ]; then # this script, called by itself
 fi
 
 # --- what is wanted, and whether it can be done ---
-demo=yes tests=all fresh='' keep='' unable=3 suite='' mirror=''
+demo=yes tests=all run='' fresh='' keep='' unable=3 suite='' mirror=''
 cache=${FORERUN_SYSTEMS:-${XDG_CACHE_HOME:-$HOME/.cache}/forerun/systems}
 wrong() { # MESSAGE
     say "$1; --help says more" >&2
@@ -71,7 +72,7 @@ while [ $# -gt 0 ]; do
     --if-possible) unable=0 ;;
     --fresh) fresh=yes ;;
     --keep) keep=yes ;;
-    --tests | --cache | --mirror)
+    --tests | --run | --cache | --mirror)
         [ $# -gt 1 ] || wrong "$1 needs a value"
         declare "${1#--}=$2"
         shift
@@ -174,6 +175,10 @@ try() { # NAME COMMAND: a shell command in the checkout
     }
     say "$suite: $1 $verdict after $((SECONDS - start)) s"
 }
+if [ -n "$run" ]; then
+    try "$run" "$run"
+    demo='' tests=''
+fi
 [ -z "$demo" ] || try "make demo" "make demo"
 case $tests in
 '') ;;
