@@ -61,6 +61,12 @@ const net_case network_cases[] = {
     /* Weights of more than 4 MB, which may be padded, or have their gradient made in parts. */
     {"a = x 1021; y = linear a out=1030", 2, 0},
     {"a = x 1024; b = linear a out=1025; y = relu b", 2, 0},
+    /* Few rows with long ones of weights: odd numbers of both, gradients that are added. */
+    {"a = x 272; y = linear a out=13", 7, 0},
+    {"a = x 1040; b = linear a out=300; c = linear a out=300; y = add b c", 5, 0},
+    {"a = x 1024; b = linear a out=20; y = gelu b", 33, 0},
+    {"a = x 3,16; y = lstm a hidden=256", 2, 1e-4},
+    {"a = x 3,16; y = lstm a hidden=1024 projection=16", 3, 1e-4},
     /* Convolutions: channels that fill no vector, and those that do. */
     {"a = x 3,9,9; y = conv2d a out=5 kernel=3,3 pad=1,1", 1, 0},
     {"a = x 7,8,8; y = conv2d a out=13 kernel=3,3 stride=2,2 pad=1,1", 3, 1e-4},

@@ -1,8 +1,16 @@
-/* gemm.c -- sums over columns in a fixed number of row blocks. */
+/* gemm.c -- products of a layer, and sums over columns in a fixed number of row blocks. */
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/cpu.h"
 #include "base/simd.h"
+
+void fr__multiply(fr_device *dev, const fr_product *p)
+{
+    if (fr__multiply_few(dev, p)) return;
+    fr__gemm(p->rows, p->is_dx ? p->w.in : p->w.out, p->is_dx ? p->w.out : p->w.in,
+             (fr_matrix){p->from, p->ld_from, false}, (fr_matrix){p->w.at, p->w.ld, !p->is_dx},
+             p->to, p->ld_to, p->add);
+}
 
 typedef struct column_job {
     const float *x; /* (rows, cols) */

@@ -19,6 +19,25 @@ static inline void fr__gemm(int64_t m, int64_t n, int64_t k, fr_matrix a, fr_mat
                      a.ld, b.at, b.ld, add ? 1.0f : 0.0f, c, ldc);
 }
 
+/* Weights of a layer (out, in), rows ld floats apart. */
+typedef struct fr_weights {
+    const float *at;
+    int64_t out, in, ld;
+} fr_weights;
+
+/* y (rows, out) = x W^T, or dx (rows, in) = dy W; plus what is there if add. */
+typedef struct fr_product {
+    fr_weights w;
+    bool is_dx, add;
+    int64_t rows;
+    const float *from; /* x or dy */
+    float *to;         /* y or dx */
+    int64_t ld_from, ld_to;
+} fr_product;
+void fr__multiply(fr_device *dev, const fr_product *p);
+/* The same where few rows have kernels of their own; false: they have not. */
+bool fr__multiply_few(fr_device *dev, const fr_product *p);
+
 /* Rows are summed in this many blocks, whatever the number of threads, so that the order of a sum
  * does not depend on it. */
 #define FR_ROW_BLOCKS 16

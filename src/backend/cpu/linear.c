@@ -67,8 +67,12 @@ static fr_status linear_forward(fr_kernel *k, const fr_kernel_args *a)
 {
     const linear *l = (const linear *)k;
     float *z = l->tail == TAIL_GELU && k->training ? a->saved : a->y;
-    fr__gemm(l->rows, l->out, l->in, (fr_matrix){a->x[0], l->in, false},
-             (fr_matrix){a->w[0], l->ld, true}, z, l->out, false);
+    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], l->out, l->in, l->ld},
+                                       .rows = l->rows,
+                                       .from = a->x[0],
+                                       .ld_from = l->in,
+                                       .to = z,
+                                       .ld_to = l->out});
     if (!l->has_bias && l->tail == TAIL_NONE) return FR_OK;
     tail_job job = {.l = l,
                     .z = z,
@@ -111,8 +115,13 @@ static fr_status linear_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *
 static fr_status linear_backward_input(fr_kernel *k, const fr_kernel_args *a)
 {
     const linear *l = (const linear *)k;
-    fr__gemm(l->rows, l->in, l->out, (fr_matrix){a->dy, l->out, false},
-             (fr_matrix){a->w[0], l->ld, false}, a->dx[0], l->in, false);
+    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], l->out, l->in, l->ld},
+                                       .is_dx = true,
+                                       .rows = l->rows,
+                                       .from = a->dy,
+                                       .ld_from = l->out,
+                                       .to = a->dx[0],
+                                       .ld_to = l->in});
     return FR_OK;
 }
 

@@ -94,17 +94,29 @@ static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
                     .b_ih = a->w[2],
                     .b_hh = a->w[3],
                     .y = l->is_projected ? (float *)((char *)a->saved + l->emitted) : y};
-    fr__gemm(rows, 4 * h, l->in, (fr_matrix){a->x[0], l->in, false},
-             (fr_matrix){a->w[0], l->in, true}, job.gates, 4 * h, false);
+    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], 4 * h, l->in, l->in},
+                                       .rows = rows,
+                                       .from = a->x[0],
+                                       .ld_from = l->in,
+                                       .to = job.gates,
+                                       .ld_to = 4 * h});
     for (job.t = 0; job.t < l->time; job.t++) {
         if (job.t > 0) /* samples are T rows apart */
-            fr__gemm(l->batch, 4 * h, p, (fr_matrix){y + (job.t - 1) * p, l->time * p, false},
-                     (fr_matrix){a->w[1], p, true}, job.gates + job.t * 4 * h, l->time * 4 * h,
-                     true);
+            fr__multiply(k->dev, &(fr_product){.w = {a->w[1], 4 * h, p, p},
+                                               .add = true,
+                                               .rows = l->batch,
+                                               .from = y + (job.t - 1) * p,
+                                               .ld_from = l->time * p,
+                                               .to = job.gates + job.t * 4 * h,
+                                               .ld_to = l->time * 4 * h});
         fr__cpu_parallel(k->dev, (size_t)l->batch, 1, forward_step, &job);
         if (l->is_projected)
-            fr__gemm(l->batch, p, h, (fr_matrix){job.y + job.t * h, l->time * h, false},
-                     (fr_matrix){a->w[4], h, true}, y + job.t * p, l->time * p, false);
+            fr__multiply(k->dev, &(fr_product){.w = {a->w[4], p, h, h},
+                                               .rows = l->batch,
+                                               .from = job.y + job.t * h,
+                                               .ld_from = l->time * h,
+                                               .to = y + job.t * p,
+                                               .ld_to = l->time * p});
     }
     return FR_OK;
 }
@@ -119,8 +131,13 @@ static void through_projection(const lstm *l, const fr_kernel_args *a, int64_t t
     float *sums = (float *)((char *)a->saved + l->sums) + t * p;
     for (int64_t s = 0; s < l->batch; s++)
         for (int64_t i = 0; i < p; i++) sums[s * row + i] = dy[s * row + i] + dp[s * p + i];
-    fr__gemm(l->batch, h, p, (fr_matrix){sums, row, false}, (fr_matrix){a->w[4], h, false}, dh, h,
-             false);
+    fr__multiply(l->k.dev, &(fr_product){.w = {a->w[4], p, h, h},
+                                         .is_dx = true,
+                                         .rows = l->batch,
+                                         .from = sums,
+                                         .ld_from = row,
+                                         .to = dh,
+                                         .ld_to = h});
 }
 
 /* Gates to their gradients, from the last step to the first. */
@@ -141,9 +158,13 @@ static void through_time(fr_kernel *k, const fr_kernel_args *a)
         if (l->is_projected) through_projection(l, a, job.t, dp, job.dh);
         fr__cpu_parallel(k->dev, (size_t)l->batch, 1, backward_step, &job);
         if (job.t > 0)
-            fr__gemm(l->batch, p, 4 * h,
-                     (fr_matrix){job.gates + job.t * 4 * h, l->time * 4 * h, false},
-                     (fr_matrix){a->w[1], p, false}, dp, p, false);
+            fr__multiply(k->dev, &(fr_product){.w = {a->w[1], 4 * h, p, p},
+                                               .is_dx = true,
+                                               .rows = l->batch,
+                                               .from = job.gates + job.t * 4 * h,
+                                               .ld_from = l->time * 4 * h,
+                                               .to = dp,
+                                               .ld_to = p});
     }
 }
 
@@ -152,8 +173,13 @@ static fr_status lstm_backward_input(fr_kernel *k, const fr_kernel_args *a)
     const lstm *l = (const lstm *)k;
     int64_t h = l->hidden;
     through_time(k, a);
-    fr__gemm(l->batch * l->time, l->in, 4 * h, (fr_matrix){a->saved, 4 * h, false},
-             (fr_matrix){a->w[0], l->in, false}, a->dx[0], l->in, false);
+    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], 4 * h, l->in, l->in},
+                                       .is_dx = true,
+                                       .rows = l->batch * l->time,
+                                       .from = a->saved,
+                                       .ld_from = 4 * h,
+                                       .to = a->dx[0],
+                                       .ld_to = l->in});
     return FR_OK;
 }
 
