@@ -262,4 +262,5 @@ const fr_backend fr__backend_cpu = {
     .fuse = fr__cpu_fuse,
     .relayout = cpu_relayout,
     .library = cpu_library,
+    .instructions = isa_name,
 };
