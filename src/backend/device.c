@@ -1,6 +1,7 @@
 /* device.c -- the list of backends, and devices with their memory accounts. */
 #include "backend/kernel.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* In order of preference. */
@@ -25,16 +26,19 @@ void fr_backend_library(const fr_backend *b, char *text, size_t room)
     if (room && b->library) b->library(text, room);
 }
 
-const char *fr_backend_instructions(const fr_backend *b)
+void fr_backend_instructions(const fr_backend *b, char *text, size_t room)
 {
-    if (b->instructions) return b->instructions();
 #if defined(__x86_64__)
-    return "x86-64";
+    const char *architecture = "x86-64";
 #elif defined(__aarch64__)
-    return "aarch64";
+    const char *architecture = "aarch64";
 #else
-    return "other";
+    const char *architecture = "other";
 #endif
+    if (room && b->instructions)
+        b->instructions(text, room);
+    else
+        snprintf(text, room, "%s", architecture);
 }
 
 fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,

@@ -140,7 +140,7 @@ struct fr_backend {
     void (*library)(char *text, size_t room);
     /* Optional: the instruction set chosen at run time, for kernels whose last bits depend on it.
      */
-    const char *(*instructions)(void);
+    void (*instructions)(char *text, size_t room);
 };
 
 struct fr_device {

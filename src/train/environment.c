@@ -25,10 +25,11 @@ static void add_time(fr_json *j, const char *key, int64_t seconds)
 void fr__environment_write(fr_json *j, const fr_settings *s, int64_t started)
 {
     fr_machine m;
-    char kernels[64], mpi[64] = "";
+    char kernels[64], instructions[64], mpi[64] = "";
     const fr_transport *t = fr_transport_find("mpi");
     fr_machine_read(&m);
     fr_backend_library(s->backend, kernels, sizeof kernels);
+    fr_backend_instructions(s->backend, instructions, sizeof instructions);
     if (t && t->library) t->library(mpi, sizeof mpi);
     fr__json_object(j, "environment");
     add_time(j, "started", started);
@@ -40,7 +41,7 @@ void fr__environment_write(fr_json *j, const fr_settings *s, int64_t started)
     add(j, "kernel", m.kernel);
     add(j, "compiler", m.compiler);
     add(j, "kernels", kernels);
-    add(j, "instructions", fr_backend_instructions(s->backend));
+    add(j, "instructions", instructions);
     add(j, "mpi", mpi);
     fr__json_end(j);
 }

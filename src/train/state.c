@@ -24,7 +24,7 @@ void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, 
     copy_text(state->optimizer, s->settings.optimizer->name);
     snprintf(state->sha256, sizeof state->sha256, "%s", sha256);
     fr_backend_library(s->settings.backend, state->kernels, sizeof state->kernels);
-    copy_text(state->instructions, fr_backend_instructions(s->settings.backend));
+    fr_backend_instructions(s->settings.backend, state->instructions, sizeof state->instructions);
 }
 
 fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state)

@@ -140,7 +140,7 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
     }
     char library[32], isa[32];
     cpu_library(library, sizeof library);
-    fr__isa_name(dnnl_get_effective_cpu_isa(), isa, sizeof isa);
+    fr__cpu_instructions(isa, sizeof isa);
     snprintf(dev->about, sizeof dev->about, "%s, %s, %d thread%s", library, isa, dev->n_threads,
              dev->n_threads == 1 ? "" : "s");
     return FR_OK;
@@ -262,5 +262,5 @@ const fr_backend fr__backend_cpu = {
     .fuse = fr__cpu_fuse,
     .relayout = cpu_relayout,
     .library = cpu_library,
-    .instructions = isa_name,
+    .instructions = fr__cpu_instructions,
 };

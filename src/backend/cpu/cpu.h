@@ -45,6 +45,7 @@ static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
 
 /* The name of an instruction set, a value of dnnl_cpu_isa_t, e.g. "avx2" or "sve256". */
 void fr__isa_name(unsigned bits, char *text, size_t room);
+void fr__cpu_instructions(char *text, size_t room); /* of the one in use */
 
 /* Sweeps on the device's threads. n floats; blocked tensors are swept padding and all. */
 void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);

@@ -38,3 +38,8 @@ void fr__isa_name(unsigned bits, char *text, size_t room)
     }
     snprintf(text, room, "%s%s", sets[best].name, sets[best].bits == bits ? "" : " or later");
 }
+
+void fr__cpu_instructions(char *text, size_t room)
+{
+    fr__isa_name(dnnl_get_effective_cpu_isa(), text, room);
+}
