@@ -83,9 +83,7 @@ _Noreturn static void become(const cli_guard *g, const char *const *command, pid
     sigprocmask(SIG_SETMASK, &g->before, NULL);
     execvp(command[0], arguments.out);
     fprintf(stderr, "forerun: cannot start %s: %s%s\n", command[0], strerror(errno),
-            errno == ENOENT ? "; it comes with Open MPI (Debian: openmpi-bin), --mpirun says where "
-                              "it is"
-                            : "");
+            errno == ENOENT && g->hint ? g->hint : "");
     _exit(2);
 }
 

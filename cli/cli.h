@@ -114,11 +114,25 @@ void cli_ignore_signals(void);
  * ranks leave together with one exit code. Does not return to a process whose peers are lost. */
 int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
 
+/* --- the launcher of this build's MPI (mpirun.c) -------------------------------------------- */
+typedef struct cli_mpirun {
+    const char *library;                         /* as the transport's library begins */
+    const char *programs[4];                     /* NULL-terminated, the best first */
+    const char *package;                         /* Debian's */
+    const char *as_root, *oversubscribe, *quiet; /* options, a variable; NULL: there is none */
+    const char *hosts;                           /* the option before "A,B:2" */
+    bool tells_signal; /* its exit code for a killed rank is the signal's number, not 128 more */
+} cli_mpirun;
+const cli_mpirun *cli_mpirun_of_build(void);
+/* The first of its programs that is on the path. */
+const char *cli_mpirun_program(const cli_mpirun *m);
+
 /* --- a child that is watched (child.c) ------------------------------------------------------ */
 typedef struct cli_guard {
     sigset_t before;  /* signals blocked when it began: the child's */
     int n_asked;      /* how often SIGINT, SIGTERM, SIGHUP or SIGUSR1 has come */
     int death_signal; /* for the child when this process has died; 0: SIGTERM */
+    const char *hint; /* where the program comes from, if there is none; NULL: not said */
     const char *log;  /* file that the child's output is put behind; NULL: where ours goes */
     void (*tick)(void *user); /* called now and then while a child runs; NULL: never */
     void *user;

@@ -35,8 +35,12 @@ static void print_text(const fr_machine *m)
         printf("  %-10s %s\n  %-10s %s\n", fr_backend_name(*b), fr_backend_summary(*b), "", about);
     }
     printf("transports (between the workers of a run)\n");
-    for (const fr_transport *const *t = fr_transport_list(); *t; t++)
+    for (const fr_transport *const *t = fr_transport_list(); *t; t++) {
         printf("  %-10s %s\n", (*t)->name, (*t)->summary);
+        if (!(*t)->library) continue;
+        (*t)->library(about, sizeof about);
+        printf("  %-10s %s\n", "", about);
+    }
 }
 
 static json_t *pack(const fr_machine *m)
@@ -49,9 +53,12 @@ static json_t *pack(const fr_machine *m)
                               json_pack("{ss ss ss}", "name", fr_backend_name(*b), "summary",
                                         fr_backend_summary(*b), runs ? "device" : "error", about));
     }
-    for (const fr_transport *const *t = fr_transport_list(); *t; t++)
+    for (const fr_transport *const *t = fr_transport_list(); *t; t++) {
+        if ((*t)->library) (*t)->library(about, sizeof about);
         json_array_append_new(transports,
-                              json_pack("{ss ss}", "name", (*t)->name, "summary", (*t)->summary));
+                              json_pack("{ss ss ss*}", "name", (*t)->name, "summary", (*t)->summary,
+                                        "library", (*t)->library ? about : NULL));
+    }
     return json_pack("{ss s{ss si si sI} ss ss ss s{ss ss ss} so so}", "forerun", fr_version(),
                      "machine", "processor", m->processor, "usable_cores", m->usable_cores, "cores",
                      m->cores, "memory_bytes", (json_int_t)m->memory_bytes, "system", m->system,

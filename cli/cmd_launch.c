@@ -19,14 +19,16 @@ enum { MAX_WORDS = 2 * CLI_MAX_SETS + 64 };
 typedef struct launch {
     cli_train_args train;
     const char *mpirun, *hosts;
+    const cli_mpirun *words;
+    int64_t n_steps;  /* of the whole run */
     int64_t n_ranks;  /* 0: what the config asks for */
     int64_t restarts; /* in a row without a newer checkpoint */
     char out[4096];
     fr_ctx *ctx;
     cli_guard guard;
     /* the command of the next start */
-    char self[4096], n_text[24], dump_text[24];
-    const char *words[MAX_WORDS + 1];
+    char self[4096], n_text[24], dump_text[24], hint[128];
+    const char *command[MAX_WORDS + 1];
     int n_words;
 } launch;
 
@@ -34,8 +36,8 @@ typedef struct launch {
 
 static void add(launch *l, const char *word)
 {
-    if (l->n_words < MAX_WORDS) l->words[l->n_words++] = word;
-    l->words[l->n_words] = NULL;
+    if (l->n_words < MAX_WORDS) l->command[l->n_words++] = word;
+    l->command[l->n_words] = NULL;
 }
 
 static void add_pair(launch *l, const char *option, const char *value)
@@ -45,18 +47,19 @@ static void add_pair(launch *l, const char *option, const char *value)
     add(l, value);
 }
 
-/* Quiet: what happened to the run is said by the run, and by this process; not by -q, which Open
- * MPI 5 refuses. Ranks are not bound to cores: their threads would share one. */
+/* Quiet, where it can be: what happened to the run is said by the run, and by this process. Ranks
+ * are not bound to cores: their threads would share one. */
 static void add_mpirun(launch *l)
 {
+    const cli_mpirun *m = l->words;
     snprintf(l->n_text, sizeof l->n_text, "%lld", (long long)l->n_ranks);
+    if (m->quiet) (void)setenv(m->quiet, "1", 0);
     add(l, l->mpirun);
-    (void)setenv("OMPI_MCA_orte_execute_quiet", "1", 0);
-    if (geteuid() == 0) add(l, "--allow-run-as-root");
+    if (m->as_root && geteuid() == 0) add(l, m->as_root);
     add_pair(l, "--bind-to", "none");
-    add(l, "--oversubscribe");
+    if (m->oversubscribe) add(l, m->oversubscribe);
     add_pair(l, "-n", l->n_text);
-    add_pair(l, "--host", l->hosts);
+    add_pair(l, m->hosts, l->hosts);
 }
 
 static void make_command(launch *l)
@@ -84,11 +87,21 @@ static void make_command(launch *l)
 /* Anything but the ends that a run chooses itself. */
 static bool is_fault(int code) { return code == 3 || (code > 4 && code != 130); }
 
+/* The signal that killed a process, by mpirun's exit code; 0: none. */
+static int signal_of(const launch *l, int code)
+{
+    if (l->n_ranks > 1 && l->words->tells_signal && code > 4 && code < NSIG) return code;
+    return code > 128 && code < 128 + NSIG ? code - 128 : 0;
+}
+
 static const char *fault_text(const launch *l, int code, char *text, size_t room)
 {
-    if (code > 128 && code < 128 + NSIG)
+    int number = signal_of(l, code);
+    if (number > 0)
         snprintf(text, room, "%s killed by signal %d", l->n_ranks > 1 ? "a process was" : "it was",
-                 code - 128);
+                 number);
+    else if (code == 0)
+        snprintf(text, room, "mpirun ended before the run did");
     else
         snprintf(text, room, "%sexit code %d", code == 3 ? "" : "mpirun's ", code);
     return text;
@@ -121,11 +134,11 @@ static int give_up(launch *l, int code)
         fprintf(stderr, ", %lld restart%s brought no newer checkpoint: given up",
                 (long long)l->restarts, l->restarts > 1 ? "s" : "");
     fputc('\n', stderr);
-    if (l->n_ranks > 1 && code > 4 && (code < 128 || code >= 128 + NSIG)) {
-        fprintf(
-            stderr,
-            "forerun launch: mpirun says more when OMPI_MCA_orte_execute_quiet=0; the command was");
-        for (int i = 0; i < l->n_words; i++) fprintf(stderr, " %s", l->words[i]);
+    if (l->n_ranks > 1 && code > 4 && !signal_of(l, code)) {
+        fprintf(stderr, "forerun launch: ");
+        if (l->words->quiet) fprintf(stderr, "mpirun says more when %s=0; ", l->words->quiet);
+        fprintf(stderr, "the command was");
+        for (int i = 0; i < l->n_words; i++) fprintf(stderr, " %s", l->command[i]);
         fputc('\n', stderr);
     }
     return fr_status_exit_code(FR_PEER);
@@ -155,10 +168,12 @@ static int supervise(launch *l)
     for (int64_t nth = 1;; nth++) {
         int64_t before = newest(l);
         make_command(l);
-        int code = cli_guard_run(&l->guard, l->words, l->n_ranks > 1 ? SIGUSR1 : SIGINT);
+        int code = cli_guard_run(&l->guard, l->command, l->n_ranks > 1 ? SIGUSR1 : SIGINT);
         if (l->guard.n_asked) return asked_code(l, code);
-        if (!is_fault(code)) return code;
         int64_t step = newest(l);
+        /* MPICH 4.2's mpirun returns 0 when a rank was killed; a run that is done has saved. */
+        bool is_cut = code == 0 && l->n_ranks > 1 && step < l->n_steps;
+        if (!is_fault(code) && !is_cut) return code;
         if (step > before) nth = 1;
         if (nth > l->restarts) return give_up(l, code);
         tell_restart(l, code, step, nth);
@@ -185,7 +200,13 @@ static fr_status look(launch *l)
                         .dump_step = a->dump_step};
     FR_TRY(fr_run_look(l->ctx, &o, &facts));
     snprintf(l->out, sizeof l->out, "%s", facts.out);
+    l->n_steps = facts.n_steps;
     if (!l->n_ranks) l->n_ranks = facts.n_ranks;
+    l->words = cli_mpirun_of_build();
+    if (!l->mpirun) l->mpirun = cli_mpirun_program(l->words);
+    snprintf(l->hint, sizeof l->hint, "; it comes with %s (Debian: %s), --mpirun says where it is",
+             l->words->library, l->words->package);
+    l->guard.hint = l->hint;
     ssize_t n = readlink("/proc/self/exe", l->self, sizeof l->self - 1);
     if (n <= 0) return fr_fail(l->ctx, FR_IO, "/proc/self/exe cannot be read: is /proc there?");
     l->self[n] = '\0';
@@ -194,14 +215,15 @@ static fr_status look(launch *l)
 
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    static launch l = {.mpirun = "mpirun", .restarts = 3};
+    static launch l = {.restarts = 3};
     int64_t n_ranks = -1;
     const cli_option more[] = {
         {"n", "W", "processes (as many as the config has workers)", CLI_INT, &n_ranks},
         {"restarts", "K", "after a fault, in a row without a newer checkpoint (3)", CLI_INT,
          &l.restarts},
         {"hosts", "A,B:2", "machines, and how many processes they take", CLI_TEXT, &l.hosts},
-        {"mpirun", "PATH", "Open MPI's mpirun, if it is not on the path", CLI_TEXT, &l.mpirun},
+        {"mpirun", "PATH", "mpirun of the MPI this was built with, if not on the path", CLI_TEXT,
+         &l.mpirun},
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };
     int code = cli_parse_train(verb, more, argc, argv, &l.train);

@@ -61,7 +61,7 @@ look() {
     done
     echo '#include <dnnl.h>' | cc -E -x c - >/dev/null 2>&1 ||
         echo "  oneDNN 2.6 to 3.x (library dnnl, header dnnl.h, built for OpenMP)"
-    command -v mpicc >/dev/null || echo "  Open MPI (only for runs of many processes)"
+    command -v mpicc >/dev/null || echo "  Open MPI or MPICH (only for runs of many processes)"
     pkg-config --exists cbc 2>/dev/null || echo "  CBC (only for the planner dlplacer)"
     pkg-config --exists libmicrohttpd 2>/dev/null || echo "  libmicrohttpd (only for train --serve)"
 }

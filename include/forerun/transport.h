@@ -105,7 +105,7 @@ typedef struct fr_transport {
     /* Forget counts (rounds begin at 0 again) and, in one process, messages under way and the
      * abort: all members of all processes are outside, and nothing is under way between them. */
     void (*reset)(fr_group *g);
-    /* Optional: what it is built on, as "Open MPI v4.1.4". */
+    /* Optional: what it is built on, as "Open MPI 4.1.4"; may be called before anything else. */
     void (*library)(char *text, size_t room);
 } fr_transport;
 

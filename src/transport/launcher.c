@@ -3,6 +3,7 @@
  *
  * MPI itself is only called when others are there: a process alone needs none. */
 #include "transport/team.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -62,12 +63,14 @@ fr_status fr_team_join(fr_ctx *ctx, fr_team **out)
         return FR_OK;
     }
     fr_status status = FR_OK;
+    char library[64];
+    fr__transport_mpi.library(library, sizeof library);
     if (l.size != 0 && (size != l.size || rank != l.rank))
         status = fr_fail(ctx, FR_UNSUPPORTED,
                          "%s says that this is rank %d of %d, MPI says %d of %d: the launcher "
-                         "belongs to another MPI than the one this program was built with; use the "
-                         "mpirun of that one (Debian: openmpi-bin)",
-                         l.by, l.rank, l.size, rank, size);
+                         "belongs to another MPI than %s, which this program was built with; use "
+                         "the mpirun of that one (Debian: mpirun.openmpi, mpirun.mpich)",
+                         l.by, l.rank, l.size, rank, size, library);
     else
         status = fr__team_create(ctx, rank, size, &b, out);
     if (status != FR_OK) b.leave(b.user, true);
@@ -80,13 +83,14 @@ fr_status fr_team_join(fr_ctx *ctx, fr_team **out)
     fr__launched l = fr__launcher_look();
     if (l.size == 1) return FR_OK;
     if (l.size == 0)
-        return fr_fail(ctx, FR_UNSUPPORTED,
-                       "%s says that a launcher started this process as rank %d, but this program "
-                       "was built without MPI; install libopenmpi-dev and build it again",
-                       l.by, l.rank);
+        return fr_fail(
+            ctx, FR_UNSUPPORTED,
+            "%s says that a launcher started this process as rank %d, but this program "
+            "was built without MPI; install libopenmpi-dev or libmpich-dev and build it again",
+            l.by, l.rank);
     return fr_fail(ctx, FR_UNSUPPORTED,
                    "%s says that this is rank %d of %d processes, but this program was built "
-                   "without MPI; install libopenmpi-dev and build it again",
+                   "without MPI; install libopenmpi-dev or libmpich-dev and build it again",
                    l.by, l.rank, l.size);
 }
 #endif

@@ -124,7 +124,8 @@ run 0 compare configs/cases.yaml --out asked
 grep -q 'long, seed 3: resumed, done' err || fail "not resumed"
 
 # Processes, where the config asks for them and there is more than one worker.
-if command -v mpirun >/dev/null && "$forerun" info | grep -q mpi; then
+. "$source_dir/tests/cli/launcher.bash"
+if [ ${#mpirun[@]} != 0 ]; then
     run 0 compare tiny.yaml --methods single,1f1b --out ranks --set parallel.transport=mpi --quiet
     same "$(field ranks/1f1b/seed-3/summary.json processes)" 2 "processes of 1f1b"
     same "$(field ranks/single/seed-3/summary.json processes)" 1 "processes of single"

@@ -1,6 +1,12 @@
 # The supervisor: what it starts, when it starts again, how it ends. Most of it with an mpirun that
 # plays one line of the file `play` at each start; mpi.sh has the real one.
 . "$(dirname "$0")/lib.bash"
+. "$source_dir/tests/cli/launcher.bash"
+
+# What this build's launcher takes, what it must not be given, and what it comes with.
+words='--host a,b:3|--oversubscribe' foreign='--hosts' package=openmpi-bin nine="mpirun's exit code 9"
+[[ $library != MPICH* ]] || words='--hosts a,b:3' foreign='--oversubscribe|--allow-run-as-root' \
+    package='(Debian: mpich)' nine='a process was killed by signal 9'
 
 cat >mpirun <<'SH'
 #!/bin/bash
@@ -12,6 +18,8 @@ play=$(sed -n ${n}p play)
 case $play in
 kill) kill -9 $$ ;;
 step*) mkdir -p new/checkpoint/$play && exit 137 ;;
+0) mkdir -p new/checkpoint/step-40 ;; # as a run that is done leaves it
+cut) exit 0 ;;
 wait*)
     trap 'echo USR1 >>signals; [ $play = wait-once ] && exit 130' USR1
     trap 'echo TERM >>signals; [ $play = wait-deaf ] || exit 1' TERM
@@ -61,6 +69,11 @@ says "run ended by a fault (exit code 3)"
 play 3 213 213 -- --restarts 1
 grep -q "mpirun's exit code 213" err || fail "no word of mpirun's own failure"
 grep -q "the command was ./mpirun" err || fail "no word how to learn more"
+# Exit codes of mpirun that say something else than they mean: a signal, or that all is well.
+play 0 9 0 --
+says "$nine" "restart 1 of 3"
+play 0 cut 0 --
+says "mpirun ended before the run did" "restart 1 of 3"
 # Progress starts the count anew.
 play 3 step-10 step-20 step-30 3 -- --restarts 1
 lines 4
@@ -70,13 +83,15 @@ grep -q "resuming from new/checkpoint/step-20, restart 1 of 1" err || fail "rest
 # --- what is handed on ---
 play 0 3 0 -- --set train.seed=5 --set 'train.optimizer={name: sgd, lr: 0.5}' --ledger l.csv \
     --dump-step 3 --quiet --json --hosts a,b:3
-for word in '-n 2' '--host a,b:3' '--bind-to none' '--set train.seed=5' \
+IFS='|' read -r -a words <<<"$words"
+for word in "${words[@]}" '-n 2' '--bind-to none' '--set train.seed=5' \
     '--set train.optimizer={name: sgd, lr: 0.5}' '--out new' '--ledger l.csv' '--dump-step 3' \
     '--quiet' '--json' '-- net.yaml'; do
     for start in 1 2; do
         grep -qF -- "$word" command.$start || fail "start $start: '$word' is not handed on"
     done
 done
+grep -qE -- "($foreign) " command.1 && fail "a word of another MPI's launcher"
 # A mini-batch that a checkpoint has behind it cannot be dumped again.
 play 0 step-10 0 -- --dump-step 3
 grep -q -- '--dump-step' command.2 && fail "the dump is asked for again"
@@ -109,7 +124,7 @@ run 2 launch net.yaml -n two
 says "-n two" "whole number"
 [ -e starts ] && fail "mpirun was started for nothing"
 run 2 launch net.yaml -n 2 --mpirun ./nosuch --out new2
-says "./nosuch" "openmpi-bin" "--mpirun"
+says "./nosuch" "$package" "--mpirun"
 
 # --- Ctrl-C ---
 # ask CODE SIGNAL... : signals to launch, while its mpirun waits as `play` says
@@ -119,17 +134,17 @@ ask() {
     rm -rf new starts signals waiting
     "$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
     local pid=$! n=0
-    for _ in $(seq 1000); do [ -s waiting ] && break || sleep 0.01; done
+    for _ in $(seq 6000); do [ -s waiting ] && break || sleep 0.01; done
     for signal in "$@"; do
         kill "-$signal" $pid
         n=$((n + 1))
-        for _ in $(seq 1000); do # until mpirun has got what launch makes of it
+        for _ in $(seq 6000); do # until mpirun has got what launch makes of it
             [ "$(wc -l 2>/dev/null <signals)" = $n ] && break
             kill -0 "$(cat waiting)" 2>/dev/null || break
             sleep 0.01
         done
     done
-    timeout 20 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "launch does not end"; }
+    timeout 60 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "launch does not end"; }
     wait $pid || got=$?
     same $got "$code" "exit code after $*"
     same "$(cat starts)" 1 "starts after $*"
@@ -151,7 +166,7 @@ printf '3\n3\n3\n3\n3\n3\n3\n3\n3\n' >play
 rm -rf starts
 "$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new --restarts 9 >out 2>err &
 pid=$!
-for _ in $(seq 500); do [ "$(cat starts 2>/dev/null)" = 3 ] && break || sleep 0.01; done
+for _ in $(seq 6000); do [ "$(cat starts 2>/dev/null)" = 3 ] && break || sleep 0.01; done
 kill -INT $pid
 code=0
 wait $pid || code=$?
@@ -161,40 +176,45 @@ echo wait >play
 rm -rf new starts signals waiting
 "$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
 pid=$!
-for _ in $(seq 500); do [ -s waiting ] && break || sleep 0.01; done
+for _ in $(seq 6000); do [ -s waiting ] && break || sleep 0.01; done
 kill -KILL $pid
 wait $pid 2>/dev/null
-for _ in $(seq 500); do kill -0 "$(cat waiting)" 2>/dev/null || break; sleep 0.01; done
+for _ in $(seq 6000); do kill -0 "$(cat waiting)" 2>/dev/null || break; sleep 0.01; done
 kill -0 "$(cat waiting)" 2>/dev/null && fail "mpirun outlives a killed launch"
 
-# --- one process, for real: killed again and again, the weights of a run that was left alone ---
-long=(--set train.steps=1500 --set run.checkpoint_every=100 --set run.eval_every=-1 --quiet)
-run 0 train net.yaml --out whole "${long[@]}"
-"$forerun" launch net.yaml --out killed "${long[@]}" --set "run.fault='slow:worker=0,step=0,ms=1'" \
-    >out 2>err &
+# --- one process, for real: killed again and again, stopped by Ctrl-C, the weights of a run that
+# was left alone. It has no end, so that nothing comes too late; where it stopped is known then. ---
+endless=(--set run.checkpoint_every=20 --set run.eval_every=-1 --quiet)
+newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -n 1; }
+wait_for_step() { # after step $1
+    local step
+    for _ in $(seq 6000); do
+        step=$(newest killed)
+        [ "${step:-0}" -le "$1" ] || return 0
+        sleep 0.01
+    done
+    fail "no checkpoint after step $1"
+}
+"$forerun" launch net.yaml --out killed "${endless[@]}" --set train.steps=100000000 >out 2>err &
 pid=$!
-for step in 200 500 900; do
-    for _ in $(seq 1000); do [ -d killed/checkpoint/step-$step ] && break || sleep 0.01; done
+last=0
+for nth in 1 2 3; do
+    wait_for_step $last
     pkill -9 -P $pid
+    for _ in $(seq 6000); do [ "$(wc -l <err)" = $nth ] && break || sleep 0.01; done
+    last=$(newest killed)
 done
-code=0
-wait $pid || code=$?
-same $code 0 "exit code"
-same "$(grep -c 'it was killed by signal 9), resuming from killed/checkpoint/step-.*, restart 1 of 3' err)" \
-    3 "restarts"
-same "$(field killed/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" weights
-same "$(wc -l <killed/metrics.jsonl)" 1500 "lines of metrics"
-# Ctrl-C in one process: a checkpoint.
-"$forerun" launch net.yaml --out stopped "${long[@]}" --set "run.fault='slow:worker=0,step=0,ms=1'" \
-    >out 2>err &
-pid=$!
-for _ in $(seq 1000); do [ -d stopped/checkpoint/step-100 ] && break || sleep 0.01; done
+wait_for_step "$last"
 kill -INT $pid
 code=0
 wait $pid || code=$?
 same $code 130 "exit code after SIGINT"
-same "$(field stopped/summary.json status)" interrupted "status"
-run 0 launch net.yaml --out stopped "${long[@]}" --resume
-same "$(field stopped/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" \
-    "stopped and resumed"
+same "$(grep -c 'it was killed by signal 9), resuming from killed/checkpoint/step-.*, restart 1 of 3' err)" \
+    3 "restarts"
+same "$(field killed/summary.json status)" interrupted "status"
+steps=$(($(newest killed) + 20))
+run 0 launch net.yaml --out killed "${endless[@]}" --set train.steps=$steps --resume
+run 0 train net.yaml --out whole "${endless[@]}" --set train.steps=$steps
+same "$(field killed/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" weights
+same "$(wc -l <killed/metrics.jsonl)" $steps "lines of metrics"
 echo ok

@@ -1,30 +1,17 @@
 # mpi.bash -- what the tests of runs in several processes share; sources lib.bash, or skips.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+. "$source_dir/tests/cli/launcher.bash"
 
-command -v mpirun >/dev/null || { echo "skipped: no mpirun here (Debian: openmpi-bin)" && exit 77; }
-"$forerun" info | grep -q '^  mpi ' || { echo "skipped: built without MPI" && exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_orte_execute_quiet=1 # as -q, which Open MPI 5 refuses
-launcher=(timeout -k 5 100 mpirun --oversubscribe --bind-to none)
+[ ${#mpirun[@]} != 0 ] || { echo "skipped: built without MPI, or no mpirun (Debian: openmpi-bin, mpich)" && exit 77; }
+launcher=(timeout -k 5 300 "${mpirun[@]}")
 
 # mpi RANKS CODE ARGUMENT...: as `run`, in so many processes.
 mpi() {
     local n=$1 wanted=$2 code=0
     shift 2
     "${launcher[@]}" -n "$n" "$forerun" "$@" >out 2>err </dev/null || code=$?
+    hush err
     [ $code = "$wanted" ] || fail "$n x forerun $*: exit code $code, expected $wanted"
-}
-
-# rank_pid PID RANK: the process of a rank, somewhere below PID; nothing if there is none.
-rank_pid() {
-    local child
-    for child in $(pgrep -P "$1"); do
-        if { tr '\0' '\n' <"/proc/$child/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$2"; } 2>/dev/null; then
-            echo "$child"
-        else
-            rank_pid "$child" "$2"
-        fi
-    done
 }
 
 # wait_for SECONDS COMMAND...: until it succeeds.

@@ -89,10 +89,9 @@ grep -q 'topology:' out && grep -q 'speed: 1' out || fail "no cluster file on th
 run 0 profile --cluster --workers 5 --out here.yaml
 grep -q 'here.yaml: 5 devices' out || fail "what was written is not said"
 grep -q 'count: 5' here.yaml || fail "not 5 devices"
-if command -v mpirun >/dev/null && "$forerun" info | grep -q '^  mpi '; then
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    export OMPI_MCA_orte_execute_quiet=1
-    launcher=(timeout -k 5 100 mpirun --oversubscribe --bind-to none)
+. "$source_dir/tests/cli/launcher.bash"
+if [ ${#mpirun[@]} != 0 ]; then
+    launcher=(timeout -k 5 300 "${mpirun[@]}")
     "${launcher[@]}" -n 3 "$forerun" profile --cluster --out mpi.yaml >out 2>err </dev/null ||
         fail "--cluster of three processes"
     grep -q 'B/s over mpi' out || fail "no bandwidth between processes"

@@ -83,9 +83,8 @@ parallel: {method: 1f1b, stages: 2, replicas: 2, threads: 1, pin: false}
 run: {checkpoint_every: 1}
 END
     shift 2
-    if ! OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none \
-        -n 4 "$build/forerun" train "$work/config.yaml" --out "$work/run" --dump-step 5 >"$work/log" 2>&1; then
-        echo "run.sh: forerun train failed under mpirun:" >&2
+    if ! "$build/forerun" launch -n 4 --restarts 0 "$work/config.yaml" --out "$work/run" --dump-step 5 >"$work/log" 2>&1; then
+        echo "run.sh: forerun train failed in four processes:" >&2
         cat "$work/log" >&2
         verdict=1
         return 0
@@ -94,13 +93,13 @@ END
         "$work/run/step-5.safetensors" || verdict=1
 }
 if [ "$selected" = "  " ]; then
-    if command -v mpirun >/dev/null && "$build/forerun" info | grep -q '^  mpi '; then
-        echo "from checkpoints of 2 stages x 2 replicas under mpirun:"
+    if "$build/forerun" info | grep -q '^  mpi '; then
+        echo "from checkpoints of 2 stages x 2 replicas in four processes:"
         go_on '{name: mlp, inputs: 64, depth: 4, width: 96}' sgd
         go_on '{name: gpt, layers: 2, width: 64, heads: 2, context: 32, vocab: 80, tied: true}' adamw --heads 2
         go_on '{name: vgg16, classes: 10, image: 28, channels: 1, batch_norm: true, width_factor: 0.25}' adamw
     else
-        echo "run.sh: no mpirun here, or built without MPI: its checkpoints are left out" >&2
+        echo "run.sh: built without MPI: checkpoints of several processes are left out" >&2
     fi
 fi
 

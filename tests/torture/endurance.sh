@@ -36,19 +36,19 @@ look() {
     [ -z "$step" ] || [ -z "$kb" ] || echo "$step $1 $kb $files $threads" >>seen
 }
 
-mpirun --oversubscribe --bind-to none -n 4 "$forerun" train net.yaml --out ranks "${hybrid[@]}" \
+"${mpirun[@]}" -n 4 "$forerun" train net.yaml --out ranks "${hybrid[@]}" \
     --quiet >out 2>err </dev/null &
-mpirun=$!
-trap 'kill -TERM $mpirun 2>/dev/null; rm -rf "$work"' EXIT
-ready() { [ -s ranks/metrics.jsonl ] || ! kill -0 $mpirun 2>/dev/null; }
+job=$!
+trap 'kill -TERM $job 2>/dev/null; rm -rf "$work"' EXIT
+ready() { [ -s ranks/metrics.jsonl ] || ! kill -0 $job 2>/dev/null; }
 wait_for 60 ready
-for rank in 0 1 2 3; do pid[rank]=$(rank_pid $mpirun $rank); done
-while kill -0 $mpirun 2>/dev/null; do
+for rank in 0 1 2 3; do pid[rank]=$(rank_pid $job $rank); done
+while kill -0 $job 2>/dev/null; do
     for rank in 0 1 2 3; do look $rank "${pid[rank]}"; done
     sleep 0.2
 done
 code=0
-wait $mpirun || code=$?
+wait $job || code=$?
 [ $code = 0 ] || fail "exit code $code"
 seconds=$SECONDS
 

@@ -277,13 +277,20 @@ static void mpi_reset(fr_group *g)
     atomic_store(&g->is_aborted, false);
 }
 
-/* Up to the first comma: where and by whom it was built is nobody's business. */
+/* Name and version: "Open MPI v4.1.4, package: ...", "MPICH Version:      4.2.1\n..." without the
+ * rest, which says where and by whom it was built. */
 static void mpi_library(char *text, size_t room)
 {
     char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int n = 0;
     if (MPI_Get_library_version(all, &n) != MPI_SUCCESS) all[0] = '\0';
-    snprintf(text, room, "%.*s", (int)strcspn(all, ",\n"), all);
+    all[strcspn(all, ",\n")] = '\0';
+    size_t version = strcspn(all, "0123456789"), end = version;
+    const char *word = strstr(all, "Version:");
+    if (word && word < all + end) end = (size_t)(word - all);
+    if (end > 0 && all[end - 1] == 'v') end--;
+    while (end > 0 && all[end - 1] == ' ') end--;
+    snprintf(text, room, "%.*s %s", (int)end, all, all + version);
 }
 
 const fr_transport fr__transport_mpi = {

@@ -1,0 +1,43 @@
+# launcher.bash -- the mpirun of the MPI that $forerun was built with: on Debian plain mpirun may be
+# another's. Sets `mpirun`, an array; empty: there is none, or the build has no MPI.
+# shellcheck shell=bash
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_orte_execute_quiet=1 # Open MPI 4.1; 5 refuses -q and has no such setting
+export OMPI_MCA_btl=^tcp             # one machine: no complaints about its networks
+
+first_of() {
+    local name
+    for name in "$@"; do
+        ! command -v "$name" || break
+    done
+}
+
+mpirun=()
+library=$("$forerun" info | sed -n '/^  mpi /{n;s/^ *//p}')
+case $library in
+'') ;;
+MPICH*) mpirun=("$(first_of mpirun.mpich mpiexec.hydra mpirun)" --bind-to none) ;;
+*) mpirun=("$(first_of mpirun.openmpi mpirun)" --bind-to none --oversubscribe) ;;
+esac
+[ -n "${mpirun[0]:-}" ] || mpirun=()
+
+# rank_pid PID RANK: the process of a rank, somewhere below PID; nothing if there is none.
+rank_pid() {
+    local child
+    for child in $(pgrep -P "$1"); do
+        if { tr '\0' '\n' <"/proc/$child/environ" | grep -qxE "(OMPI_COMM_WORLD|PMI)_RANK=$2"; } 2>/dev/null; then
+            echo "$child"
+        else
+            rank_pid "$child" "$2"
+        fi
+    done
+}
+
+# What mpirun itself says about ranks that have failed goes out of the file: Open MPI 5 and MPICH
+# cannot be made quiet.
+hush() {
+    sed -i -E '/^(-{60,}|={60,})$/,/^(-{60,}|={60,})$/d
+        /^\[[^]]*:[0-9]+\] PMIX ERROR/d
+        /^YOUR APPLICATION TERMINATED WITH|^This typically refers to|^Please see the FAQ page/d' "$1"
+    [[ $library != MPICH* ]] || sed -i '/^$/d' "$1"
+}
