@@ -23,30 +23,32 @@ best=$(isa DEFAULT)
     echo "test-isas: $build/forerun info names no instruction set" >&2
     exit 1
 }
-ran="$best (the whole suite)" absent= seen=" $best " failed=
+ran="$best (the whole suite)" absent='' seen=" $best " failed=''
 case $(uname -m) in
-x86_64) caps="SSE41 AVX AVX2 AVX2_VNNI AVX512_CORE AVX512_CORE_VNNI AVX512_CORE_BF16 AVX512_CORE_FP16
-    AVX512_CORE_AMX" ;;
+x86_64) caps="SSE41=sse4.1 AVX=avx AVX2=avx2 AVX2_VNNI=avx2+vnni AVX2_VNNI_2=avx2+vnni2 AVX512_CORE=avx512
+    AVX512_CORE_VNNI=avx512+vnni AVX512_CORE_BF16=avx512+bf16 AVX512_CORE_FP16=avx512+fp16
+    AVX512_CORE_AMX=avx512+amx AVX512_CORE_AMX_FP16=avx512+amx+fp16" ;;
 *) caps= ;; # oneDNN has no caps there
 esac
-for cap in $caps; do
-    name=$(isa "$cap")
-    want=$(echo "$cap" | tr '[:upper:]' '[:lower:]' |
-        sed 's/sse41/sse4.1/; s/avx512_core/avx512/; s/_/+/g')
-    # The cap acts: a processor without it goes on with the next smaller one that it has.
-    if [ "$name" != "$want" ]; then
-        absent="$absent $want"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for pair in $caps; do
+    cap=${pair%%=*} name=${pair#*=}
+    case $seen in *" $name "*) continue ;; esac
+    # A processor without the set, or a oneDNN that does not know it, goes on with another one.
+    if [ "$(isa "$cap")" != "$name" ]; then
+        absent="$absent $name"
         continue
     fi
-    case $seen in *" $name "*) continue ;; esac
     seen="$seen$name "
-    echo "=== kernels under $name (ONEDNN_MAX_CPU_ISA=$cap)"
-    if ONEDNN_MAX_CPU_ISA=$cap ctest --test-dir "$build" -j "$jobs" -R "$tests" --quiet \
-        --output-on-failure --no-tests=error; then
+    if ONEDNN_MAX_CPU_ISA=$cap ctest --test-dir "$build" -j "$jobs" -R "$tests" --output-on-failure \
+        --no-tests=error >"$log" 2>&1; then
         ran="$ran, $name"
     else
         failed="$failed $name"
+        cat "$log"
     fi
+    echo "Kernels under $name: $(grep 'tests passed' "$log" || echo 'no test ran')"
 done
 echo "Instruction sets tested: $ran."
 [ -z "$absent" ] || echo "Not tested, this processor does not have them:$absent."

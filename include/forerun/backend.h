@@ -28,6 +28,8 @@ const char *fr_backend_name(const fr_backend *b);
 const char *fr_backend_summary(const fr_backend *b);
 /* What it is built on: "oneDNN 2.6.3"; "" of plain C. */
 void fr_backend_library(const fr_backend *b, char *text, size_t room);
+/* The instruction set it computes with here: "avx2"; the architecture of plain C: "x86-64". */
+const char *fr_backend_instructions(const fr_backend *b);
 
 typedef struct fr_device_desc {
     int n_threads; /* kernel threads; 0 = all cores of this process */

@@ -25,6 +25,18 @@ void fr_backend_library(const fr_backend *b, char *text, size_t room)
     if (room && b->library) b->library(text, room);
 }
 
+const char *fr_backend_instructions(const fr_backend *b)
+{
+    if (b->instructions) return b->instructions();
+#if defined(__x86_64__)
+    return "x86-64";
+#elif defined(__aarch64__)
+    return "aarch64";
+#else
+    return "other";
+#endif
+}
+
 fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
                          fr_device **out)
 {

@@ -138,6 +138,9 @@ struct fr_backend {
                           const fr_layout *to, void *dst);
     /* Optional: what it is built on, and its version. */
     void (*library)(char *text, size_t room);
+    /* Optional: the instruction set chosen at run time, for kernels whose last bits depend on it.
+     */
+    const char *(*instructions)(void);
 };
 
 struct fr_device {

@@ -1,18 +1,92 @@
-/* simd.h -- sweeps compiled for several instruction sets, the best one chosen at load.
+/* simd.h -- sweeps compiled for several instruction sets, the best one chosen at each call.
  *
- * Mark the outer function FR_SIMD and what it calls FR_INLINE; the loops stay plain C that the
- * compiler vectorises. Compilers without function multiversioning, and sanitizers, get one version.
- */
+ *     FR_SIMD_RANGE(scale)    static void scale(void *arg, size_t begin, size_t end)
+ *     {
+ *         ...                 plain C, which the compiler vectorises for each of the sets
+ *     }
+ *
+ * Mark the functions that it calls FR_INLINE. Attributes and a branch, not target_clones: that
+ * needs a C library with ifunc, and clang 14 tests the wrong bits. Sanitizers get one version.
+ *
+ * All versions give the same bits, whatever the compiler. Products and sums are not contracted (the
+ * build says -ffp-contract=off), and no sum is an `omp simd reduction`, whose order the compiler
+ * chooses: use FR_SUM. Where speed needs fused operations, they are written (fmaf) in an
+ * FR_SIMD_RANGE_FMA, in whose body has_fma is a constant; without them last bits differ. */
 #ifndef FR_BASE_SIMD_H
 #define FR_BASE_SIMD_H
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FR_SANITIZED)
-/* Levels, not models: "arch=haswell" would match Intel's Haswell alone and leave an AMD core with
- * the default. */
-#define FR_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FR_SIMD
-#endif
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the processor has, limited by ONEDNN_MAX_CPU_ISA as oneDNN's kernels are. */
+typedef enum fr_simd { FR_SIMD_BASE, FR_SIMD_AVX2, FR_SIMD_AVX512 } fr_simd;
+fr_simd fr__simd(void);
+
 #define FR_INLINE static inline __attribute__((always_inline))
+
+/* Does code for every processor of this architecture have fused operations? */
+#if defined(__FP_FAST_FMAF) || defined(__FMA__) || defined(__aarch64__)
+#define FR_BASE_HAS_FMA true
+#else
+#define FR_BASE_HAS_FMA false
+#endif
+
+/* types: parameters of the function, call: the same without types; takes: parameters of its body,
+ * base and fused: what the body is given without and with fused operations. All in parentheses. */
+#if defined(__x86_64__) && !defined(FR_SANITIZED)
+#define FR_SIMD_AVX2_SET "avx,avx2,fma,bmi,bmi2"
+#define FR_SIMD_AVX512_SET FR_SIMD_AVX2_SET ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#define FR_SIMD_VERSIONS(linkage, name, types, call, takes, base, fused)                           \
+    FR_INLINE void name##_body takes;                                                              \
+    __attribute__((target(FR_SIMD_AVX512_SET))) static void name##_avx512 types                    \
+    {                                                                                              \
+        name##_body fused;                                                                         \
+    }                                                                                              \
+    __attribute__((target(FR_SIMD_AVX2_SET))) static void name##_avx2 types { name##_body fused; } \
+    static void name##_base types { name##_body base; }                                            \
+    linkage void name types                                                                        \
+    {                                                                                              \
+        switch (fr__simd()) {                                                                      \
+        case FR_SIMD_AVX512: name##_avx512 call; break;                                            \
+        case FR_SIMD_AVX2: name##_avx2 call; break;                                                \
+        default: name##_base call; break;                                                          \
+        }                                                                                          \
+    }                                                                                              \
+    FR_INLINE void name##_body takes
+#else
+#define FR_SIMD_VERSIONS(linkage, name, types, call, takes, base, fused) \
+    FR_INLINE void name##_body takes;                                    \
+    linkage void name types { name##_body base; }                        \
+    FR_INLINE void name##_body takes
+#endif
+
+/* linkage: static or extern */
+#define FR_SIMD(linkage, name, types, call) \
+    FR_SIMD_VERSIONS(linkage, name, types, call, types, call, call)
+#define FR_SIMD_RANGE(name) \
+    FR_SIMD(static, name, (void *arg, size_t begin, size_t end), (arg, begin, end))
+#define FR_SIMD_RANGE_FMA(name)                                                              \
+    FR_SIMD_VERSIONS(static, name, (void *arg, size_t begin, size_t end), (arg, begin, end), \
+                     (void *arg, size_t begin, size_t end, bool has_fma),                    \
+                     (arg, begin, end, FR_BASE_HAS_FMA), (arg, begin, end, true))
+
+/* Sets `sum`, a float, to the sum of `term` over i in [0, n): i is added in lane i % 16, lanes are
+ * added by halves. */
+enum { FR_SUM_LANES = 16 };
+#define FR_SUM(sum, i, n, term)                                                                  \
+    do {                                                                                         \
+        float fr_lane[FR_SUM_LANES] = {0};                                                       \
+        const int64_t fr_whole = (n) / FR_SUM_LANES * FR_SUM_LANES;                              \
+        for (int64_t fr_at = 0; fr_at < fr_whole; fr_at += FR_SUM_LANES)                         \
+            for (int64_t fr_l = 0; fr_l < FR_SUM_LANES; fr_l++) {                                \
+                const int64_t i = fr_at + fr_l;                                                  \
+                fr_lane[fr_l] += (term);                                                         \
+            }                                                                                    \
+        for (int64_t i = fr_whole; i < (n); i++) fr_lane[i - fr_whole] += (term);                \
+        for (int fr_half = FR_SUM_LANES / 2; fr_half > 0; fr_half /= 2)                          \
+            for (int fr_l = 0; fr_l < fr_half; fr_l++) fr_lane[fr_l] += fr_lane[fr_l + fr_half]; \
+        (sum) = fr_lane[0];                                                                      \
+    } while (0)
 
 #endif

@@ -47,7 +47,7 @@ bool fr__tree_plan(fr_arena *arena, int n, fr__tree *out)
     return true;
 }
 
-FR_SIMD static void add(float *to, const float *from, size_t n)
+FR_SIMD(static, add, (float *to, const float *from, size_t n), (to, from, n))
 {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }

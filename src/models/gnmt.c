@@ -58,7 +58,9 @@ static int encode(fr_graph *g, const fr_model_options *o)
 {
     side s = {g, o, "encoder"};
     int x = embed(&s, 0);
-    x = beside(g, lstm(&s, x, 0), lstm_backwards(&s, x), "encoder.0.both");
+    int back = lstm_backwards(&s, x); /* not as arguments, whose order compilers choose */
+    int ahead = lstm(&s, x, 0);
+    x = beside(g, ahead, back, "encoder.0.both");
     for (long long i = 1; i < o->layers; i++) {
         int y = lstm(&s, x, i);
         x = i < 2 ? y : fr__join(g, FR_OP_ADD, x, y, "encoder.%lld.add", i);

@@ -79,7 +79,7 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_
     }
 }
 
-FR_SIMD void fr__adam_step(const fr_optim_coef *c, const fr_sweep *s)
+FR_SIMD(extern, fr__adam_step, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
 #define LOOP(in_place, has_drift, n_ahead)                                                      \
     sweep(*c, s->aim, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, s->state[0], \
@@ -99,7 +99,7 @@ FR_INLINE void extrapolate(const fr_aim aim, size_t n, int n_ahead, const float 
     }
 }
 
-FR_SIMD static void predict(const fr_sweep *s)
+FR_SIMD(static, predict, (const fr_sweep *s), (s))
 {
     const float *m = s->state[0], *v = s->state[1];
     if (s->n_ahead == 1) extrapolate(s->aim, s->n, 1, s->from, m, v, s->ahead[0], NULL);

@@ -1,14 +1,13 @@
 /* norm.c -- sum of squares in a fixed order.
  *
- * Squares of floats are exact in double, so whether the compiler fuses the multiply and the add
- * changes nothing; only the order of the additions counts. Element i of a block goes to lane
- * i % LANES, lanes are added by halves, blocks in order. */
+ * Squares of floats are exact in double; only the order of the additions counts. Element i of a
+ * block goes to lane i % LANES, lanes are added by halves, blocks in order. */
 #include "base/simd.h"
 #include "optim/optim.h"
 
 enum { LANES = 16 };
 
-FR_SIMD double fr__sum_squares_block(const float *x, size_t n)
+FR_SIMD(static, sum_block, (const float *x, size_t n, double *sum), (x, n, sum))
 {
     double lane[LANES] = {0};
     size_t whole = n / LANES * LANES;
@@ -17,7 +16,14 @@ FR_SIMD double fr__sum_squares_block(const float *x, size_t n)
     for (size_t i = whole; i < n; i++) lane[i - whole] += (double)x[i] * (double)x[i];
     for (size_t half = LANES / 2; half > 0; half /= 2)
         for (size_t l = 0; l < half; l++) lane[l] += lane[l + half];
-    return lane[0];
+    *sum = lane[0];
+}
+
+double fr__sum_squares_block(const float *x, size_t n)
+{
+    double sum;
+    sum_block(x, n, &sum);
+    return sum;
 }
 
 double fr_sum_squares(const float *x, size_t n)

@@ -58,7 +58,7 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_
     }
 }
 
-FR_SIMD static void step(const fr_optim_coef *c, const fr_sweep *s)
+FR_SIMD(static, step, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
 #define LOOP(in_place, has_drift, n_ahead)                                                      \
     sweep(*c, s->aim, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, s->state[0], \
@@ -76,7 +76,7 @@ FR_INLINE void extrapolate(const fr_aim aim, size_t n, int n_ahead, const float 
     }
 }
 
-FR_SIMD void fr__predict_along(const fr_sweep *s, const float *toward)
+FR_SIMD(extern, fr__predict_along, (const fr_sweep *s, const float *toward), (s, toward))
 {
     if (s->n_ahead == 1) extrapolate(s->aim, s->n, 1, s->from, toward, s->ahead[0], NULL);
     if (s->n_ahead == 2) extrapolate(s->aim, s->n, 2, s->from, toward, s->ahead[0], s->ahead[1]);

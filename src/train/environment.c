@@ -40,6 +40,7 @@ void fr__environment_write(fr_json *j, const fr_settings *s, int64_t started)
     add(j, "kernel", m.kernel);
     add(j, "compiler", m.compiler);
     add(j, "kernels", kernels);
+    add(j, "instructions", fr_backend_instructions(s->backend));
     add(j, "mpi", mpi);
     fr__json_end(j);
 }

@@ -212,6 +212,7 @@ fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_
     FR_TRY(fr__state_check(s, folder, &state));
     FR_TRY(fr__checkpoint_load_model(s, e, folder, sha256, is_damaged));
     FR_TRY(take_file(s, e, folder, "optimizer.safetensors", NULL, is_damaged));
+    fr__state_tell(s, folder, &state);
     *p = state.at;
     return FR_OK;
 }

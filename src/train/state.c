@@ -23,6 +23,8 @@ void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, 
     copy_text(state->data, s->data_name);
     copy_text(state->optimizer, s->settings.optimizer->name);
     snprintf(state->sha256, sizeof state->sha256, "%s", sha256);
+    fr_backend_library(s->settings.backend, state->kernels, sizeof state->kernels);
+    copy_text(state->instructions, fr_backend_instructions(s->settings.backend));
 }
 
 fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state)
@@ -46,6 +48,8 @@ fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state
     fr__json_int(&j, "n_train", state->n_train);
     fr__json_text(&j, "optimizer", state->optimizer);
     fr__json_text(&j, "weights_sha256", state->sha256);
+    fr__json_text(&j, "kernels", state->kernels[0] ? state->kernels : NULL);
+    fr__json_text(&j, "instructions", state->instructions);
     fr__json_end(&j);
     if (!fr__json_finish(&j)) return fr_fail(ctx, FR_INTERNAL, "%s: text too long", path);
     text[j.bytes++] = '\n';
@@ -79,6 +83,14 @@ static fr_status get_text(fr_ctx *ctx, const char *path, json_t *o, const char *
     return FR_OK;
 }
 
+/* Missing or null is "". */
+static fr_status get_optional(fr_ctx *ctx, const char *path, json_t *o, const char *key, char *out,
+                              size_t room)
+{
+    json_t *v = json_object_get(o, key);
+    return !v || json_is_null(v) ? FR_OK : get_text(ctx, path, o, key, out, room);
+}
+
 static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
 {
     int64_t format = 0;
@@ -99,7 +111,9 @@ static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
     FR_TRY(get_text(ctx, path, o, "data", s->data, sizeof s->data));
     FR_TRY(get_int(ctx, path, o, "n_train", &s->n_train));
     FR_TRY(get_text(ctx, path, o, "optimizer", s->optimizer, sizeof s->optimizer));
-    return get_text(ctx, path, o, "weights_sha256", s->sha256, sizeof s->sha256);
+    FR_TRY(get_text(ctx, path, o, "weights_sha256", s->sha256, sizeof s->sha256));
+    FR_TRY(get_optional(ctx, path, o, "kernels", s->kernels, sizeof s->kernels));
+    return get_optional(ctx, path, o, "instructions", s->instructions, sizeof s->instructions);
 }
 
 fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state)
@@ -149,4 +163,18 @@ fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state 
                            folder, numbers[i].what, (long long)numbers[i].was,
                            (long long)numbers[i].is);
     return FR_OK;
+}
+
+void fr__state_tell(const fr_setup *s, const char *folder, const fr_state *state)
+{
+    fr_state mine;
+    fr__state_of(s, &state->at, state->sha256, &mine);
+    if (!state->instructions[0] || (strcmp(state->instructions, mine.instructions) == 0 &&
+                                    strcmp(state->kernels, mine.kernels) == 0))
+        return;
+    fr_log(s->ctx, FR_LOG_WARN,
+           "%s: resumed on %s%s%s, written on %s%s%s: last bits may differ from those of a run "
+           "that was not stopped",
+           folder, mine.instructions, mine.kernels[0] ? ", " : "", mine.kernels,
+           state->instructions, state->kernels[0] ? ", " : "", state->kernels);
 }

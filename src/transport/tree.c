@@ -23,12 +23,13 @@ void fr__shard(size_t n, int n_members, int k, size_t *at, size_t *count)
     *at = begin, *count = end - begin;
 }
 
-FR_SIMD static void add_two(float *to, const float *a, const float *b, size_t count)
+FR_SIMD(static, add_two, (float *to, const float *a, const float *b, size_t count),
+        (to, a, b, count))
 {
     for (size_t i = 0; i < count; i++) to[i] = a[i] + b[i];
 }
 
-FR_SIMD static void add_four(float *to, const float *const *from, size_t count)
+FR_SIMD(static, add_four, (float *to, const float *const *from, size_t count), (to, from, count))
 {
     const float *a = from[0], *b = from[1], *c = from[2], *d = from[3];
     for (size_t i = 0; i < count; i++) to[i] = (a[i] + c[i]) + (b[i] + d[i]);

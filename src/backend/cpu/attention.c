@@ -71,22 +71,19 @@ static int64_t keys_seen(const attention *at, const head *hd, int64_t first, int
 }
 
 /* Rows of scores to probabilities in place; lse (n) kept if not NULL. */
-FR_SIMD static void softmax_block(const attention *at, float *scores, int64_t first, int64_t n,
-                                  int64_t keys, float *lse)
+FR_SIMD(static, softmax_block,
+        (const attention *at, float *scores, int64_t first, int64_t n, int64_t keys, float *lse),
+        (at, scores, first, n, keys, lse))
 {
     for (int64_t r = 0; r < n; r++) {
         float *restrict s = scores + r * keys;
         int64_t seen = at->is_causal && first + r + 1 < keys ? first + r + 1 : keys;
-        float top = s[0], sum = 0.0f, scale = at->scale;
+        float top = s[0], sum, scale = at->scale;
 #pragma omp simd reduction(max : top)
         for (int64_t i = 0; i < seen; i++) top = s[i] > top ? s[i] : top;
         top *= scale;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < seen; i++) {
-            float p = fr__exp(s[i] * scale - top);
-            s[i] = p;
-            sum += p;
-        }
+        for (int64_t i = 0; i < seen; i++) s[i] = fr__exp(s[i] * scale - top);
+        FR_SUM(sum, i, seen, s[i]);
         float inv = 1.0f / sum;
         for (int64_t i = 0; i < seen; i++) s[i] *= inv;
         for (int64_t i = seen; i < keys; i++) s[i] = 0.0f;
@@ -95,18 +92,17 @@ FR_SIMD static void softmax_block(const attention *at, float *scores, int64_t fi
 }
 
 /* scores to probabilities p; dp (gradients of p) to gradients of the scores, scaled. */
-FR_SIMD static void slope_block(const attention *at, float *scores, float *grads, int64_t first,
-                                int64_t n, int64_t keys, const float *lse)
+FR_SIMD(static, slope_block,
+        (const attention *at, float *scores, float *grads, int64_t first, int64_t n, int64_t keys,
+         const float *lse),
+        (at, scores, grads, first, n, keys, lse))
 {
     for (int64_t r = 0; r < n; r++) {
         float *restrict p = scores + r * keys, *restrict g = grads + r * keys;
         int64_t seen = at->is_causal && first + r + 1 < keys ? first + r + 1 : keys;
-        float sum = 0.0f, scale = at->scale, shift = lse[r];
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < seen; i++) {
-            p[i] = fr__exp(p[i] * scale - shift);
-            sum += p[i] * g[i];
-        }
+        float sum, scale = at->scale, shift = lse[r];
+        for (int64_t i = 0; i < seen; i++) p[i] = fr__exp(p[i] * scale - shift);
+        FR_SUM(sum, i, seen, p[i] * g[i]);
         for (int64_t i = 0; i < seen; i++) g[i] = p[i] * (g[i] - sum) * scale;
         for (int64_t i = seen; i < keys; i++) p[i] = g[i] = 0.0f;
     }

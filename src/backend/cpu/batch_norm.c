@@ -172,7 +172,7 @@ static bool is_dense_block(const bn *b, size_t block)
 }
 
 /* One version of the loops for each answer that the compiler should know. */
-FR_SIMD static void forward_blocks(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(forward_blocks)
 {
     const bn *b = ((call *)arg)->b;
     const fr_kernel_args *a = ((call *)arg)->a;
@@ -258,7 +258,7 @@ FR_INLINE void backward_block(const call *c, const terms *t, size_t block, bool 
     if (c->dx) find_dx(c, t, block, is_dense, has_relu, n);
 }
 
-FR_SIMD static void backward_blocks(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(backward_blocks)
 {
     const call *c = arg;
     for (size_t block = begin; block < end; block++) {

@@ -90,7 +90,7 @@ FR_INLINE void copy_sample(const images *m, const float *from, size_t sample, si
 }
 
 /* Samples to (pixel, sample, channel). */
-FR_SIMD static void pack_left(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(pack_left)
 {
     const call *k = arg;
     const size_t length = row_length(k->from->channels);
@@ -100,7 +100,7 @@ FR_SIMD static void pack_left(void *arg, size_t begin, size_t end)
 }
 
 /* Blocks of 16 channels to (channel / 16, pixel, sample, 16). */
-FR_SIMD static void pack_right(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(pack_right)
 {
     const call *k = arg;
     const size_t n = k->c->samples;
@@ -131,18 +131,33 @@ typedef struct tile {
     fr_v8 sum[ROWS][2];
 } tile;
 
+/* sum[r] += x[r] * right (16), fused where has_fma, a constant, says so. Unrolled, so that the sums
+ * stay in registers. */
+FR_INLINE void add_rows(tile *out, int rows, const float *x, const float *right, bool has_fma)
+{
+    const fr_v8 r0 = FR_LOAD8(right), r1 = FR_LOAD8(right + 8);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        if (has_fma) {
+            FR_FMA8(out->sum[r][0], x[r], r0);
+            FR_FMA8(out->sum[r][1], x[r], r1);
+        } else {
+            out->sum[r][0] += x[r] * r0;
+            out->sum[r][1] += x[r] * r1;
+        }
+    }
+}
+
 /* sum[r] += left row r, at `shift` from its place, * right (length, 16). `rows` is a constant. */
 FR_INLINE void multiply(tile *out, int rows, const float *left, const ptrdiff_t *place,
-                        ptrdiff_t shift, const float *right, size_t length)
+                        ptrdiff_t shift, const float *right, size_t length, bool has_fma)
 {
     const float *row[ROWS];
     for (int r = 0; r < rows; r++) row[r] = left + (place[r] + shift);
-    for (size_t i = 0; i < length; i++) {
-        const fr_v8 r0 = FR_LOAD8(right + i * COLUMNS), r1 = FR_LOAD8(right + i * COLUMNS + 8);
-        for (int r = 0; r < rows; r++) {
-            out->sum[r][0] += row[r][i] * r0;
-            out->sum[r][1] += row[r][i] * r1;
-        }
+    for (size_t i = 0; i < length; i++, right += COLUMNS) {
+        float x[ROWS];
+        for (int r = 0; r < rows; r++) x[r] = row[r][i];
+        add_rows(out, rows, x, right, has_fma);
     }
 }
 
@@ -176,7 +191,7 @@ FR_INLINE void put(const target *t, size_t sample, size_t pixel, int half, const
 /* Rows first .. first + rows of a group and a slice of samples: row i is the i % n-th of the n
  * samples at pixel i / n. */
 FR_INLINE void make_rows(const call *k, const images *from, const fr_pixel_group *g, span slice,
-                         const float *right, size_t first, int rows, const target *to)
+                         const float *right, size_t first, int rows, const target *to, bool has_fma)
 {
     const size_t length = row_length(from->channels), n = slice.end - slice.begin;
     const ptrdiff_t pixel_length = (ptrdiff_t)(k->c->samples * length);
@@ -191,7 +206,8 @@ FR_INLINE void make_rows(const call *k, const images *from, const fr_pixel_group
     }
     for (int i = 0; i < g->n_taps; i++)
         multiply(&t, rows, k->left, place, pixel_length * g->taps[i].shift,
-                 right + (size_t)g->taps[i].tap * from->channels * COLUMNS, from->channels);
+                 right + (size_t)g->taps[i].tap * from->channels * COLUMNS, from->channels,
+                 has_fma);
     for (int r = 0; r < rows; r++) {
         put(to, sample[r], (size_t)g->pixels[pixel[r]], 0, &t.sum[r][0]);
         put(to, sample[r], (size_t)g->pixels[pixel[r]], 1, &t.sum[r][1]);
@@ -200,7 +216,7 @@ FR_INLINE void make_rows(const call *k, const images *from, const fr_pixel_group
 
 /* All pixels of a slice of samples, in tiles of nearly equal height. */
 FR_INLINE void make_slice(const call *k, const images *from, const fr_conv_plan *p, span slice,
-                          const float *right, const target *to)
+                          const float *right, const target *to, bool has_fma)
 {
     for (int i = 0; i < p->n_groups; i++) {
         const fr_pixel_group *g = &p->groups[i];
@@ -209,12 +225,12 @@ FR_INLINE void make_slice(const call *k, const images *from, const fr_conv_plan 
         for (size_t j = 0; j < n_tiles; j++) {
             const size_t at = n_rows * j / n_tiles, rows = n_rows * (j + 1) / n_tiles - at;
             switch (rows) {
-            case 1: make_rows(k, from, g, slice, right, at, 1, to); break;
-            case 2: make_rows(k, from, g, slice, right, at, 2, to); break;
-            case 3: make_rows(k, from, g, slice, right, at, 3, to); break;
-            case 4: make_rows(k, from, g, slice, right, at, 4, to); break;
-            case 5: make_rows(k, from, g, slice, right, at, 5, to); break;
-            default: make_rows(k, from, g, slice, right, at, 6, to); break;
+            case 1: make_rows(k, from, g, slice, right, at, 1, to, has_fma); break;
+            case 2: make_rows(k, from, g, slice, right, at, 2, to, has_fma); break;
+            case 3: make_rows(k, from, g, slice, right, at, 3, to, has_fma); break;
+            case 4: make_rows(k, from, g, slice, right, at, 4, to, has_fma); break;
+            case 5: make_rows(k, from, g, slice, right, at, 5, to, has_fma); break;
+            default: make_rows(k, from, g, slice, right, at, 6, to, has_fma); break;
             }
         }
     }
@@ -228,7 +244,7 @@ static span slice_of(const conv *c, size_t i, size_t n)
 }
 
 /* Item: 16 output channels of a slice of samples. */
-FR_SIMD static void forward_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE_FMA(forward_range)
 {
     const call *k = arg;
     const conv *c = k->c;
@@ -240,12 +256,12 @@ FR_SIMD static void forward_range(void *arg, size_t begin, size_t end)
                            .channel = channel,
                            .has_relu = c->has_relu};
         make_slice(k, &c->x, &c->forward, slice_of(c, i % c->x_slices, c->x_slices),
-                   k->a->w[0] + channel * c->taps * c->x.channels, &to);
+                   k->a->w[0] + channel * c->taps * c->x.channels, &to, has_fma);
     }
 }
 
 /* Item: 16 input channels of a slice of samples. */
-FR_SIMD static void backward_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE_FMA(backward_range)
 {
     const call *k = arg;
     const conv *c = k->c;
@@ -257,14 +273,15 @@ FR_SIMD static void backward_range(void *arg, size_t begin, size_t end)
                            .channel = block * COLUMNS,
                            .is_added = k->a->add_dx[0]};
         if (i == begin || slice == 0) transpose_weights(c, k->a->w[0], block, w);
-        make_slice(k, &c->y, &c->backward, slice_of(c, slice, c->y_slices), w, &to);
+        make_slice(k, &c->y, &c->backward, slice_of(c, slice, c->y_slices), w, &to, has_fma);
     }
 }
 
 /* dw[r] (16) = or += sum over meetings first .. last and samples of x[r] * dy (16). `rows` is a
  * constant. */
 FR_INLINE void gather_rows(const call *k, const fr_meetings *m, int first, int last,
-                           const float *right, size_t channel, int rows, float *dw, bool is_added)
+                           const float *right, size_t channel, int rows, float *dw, bool is_added,
+                           bool has_fma)
 {
     const size_t length = row_length(k->c->x.channels), n = k->c->samples;
     tile t;
@@ -272,13 +289,8 @@ FR_INLINE void gather_rows(const call *k, const fr_meetings *m, int first, int l
     for (int i = first; i < last; i++) {
         const float *x = k->left + (size_t)m->x[i] * n * length + channel;
         const float *dy = right + (size_t)m->y[i] * n * COLUMNS;
-        for (size_t s = 0; s < n; s++, x += length, dy += COLUMNS) {
-            const fr_v8 r0 = FR_LOAD8(dy), r1 = FR_LOAD8(dy + 8);
-            for (int r = 0; r < rows; r++) {
-                t.sum[r][0] += x[r] * r0;
-                t.sum[r][1] += x[r] * r1;
-            }
-        }
+        for (size_t s = 0; s < n; s++, x += length, dy += COLUMNS)
+            add_rows(&t, rows, x, dy, has_fma);
     }
     for (int r = 0; r < rows; r++, dw += COLUMNS) {
         if (is_added) t.sum[r][0] += FR_LOAD8(dw), t.sum[r][1] += FR_LOAD8(dw + 8);
@@ -290,7 +302,7 @@ FR_INLINE void gather_rows(const call *k, const fr_meetings *m, int first, int l
 /* The part that some pixels of y have in one tap of 16 output channels. The input channels, a
  * multiple of 16, are a sum of sixes and at most two fours. */
 FR_INLINE void gather_tap(const call *k, const fr_meetings *m, span pixels, const float *right,
-                          float *dw)
+                          float *dw, bool has_fma)
 {
     const size_t in = k->c->x.channels, n_fours = in % 6 == 2 ? 2 : in % 6 == 4 ? 1 : 0;
     const bool is_added = k->a->add_dw || pixels.begin > 0;
@@ -300,9 +312,9 @@ FR_INLINE void gather_tap(const call *k, const fr_meetings *m, span pixels, cons
     if (first == last && is_added) return;
     size_t ch = 0;
     for (; ch < in - 4 * n_fours; ch += 6)
-        gather_rows(k, m, first, last, right, ch, 6, dw + ch * COLUMNS, is_added);
+        gather_rows(k, m, first, last, right, ch, 6, dw + ch * COLUMNS, is_added, has_fma);
     for (; ch < in; ch += 4)
-        gather_rows(k, m, first, last, right, ch, 4, dw + ch * COLUMNS, is_added);
+        gather_rows(k, m, first, last, right, ch, 4, dw + ch * COLUMNS, is_added, has_fma);
 }
 
 FR_INLINE void gather_bias(const call *k, const float *right, float *db)
@@ -325,7 +337,7 @@ FR_INLINE void gather_bias(const call *k, const float *right, float *db)
 
 /* Item: one tap of 16 output channels. A few pixels of all samples at a time, so that they stay in
  * the cache; either item by item, or, where x is large and dw small, pixels by pixels. */
-FR_SIMD static void weight_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE_FMA(weight_range)
 {
     const call *k = arg;
     const conv *c = k->c;
@@ -338,7 +350,7 @@ FR_SIMD static void weight_range(void *arg, size_t begin, size_t end)
         const size_t block = item / c->taps, tap = item % c->taps;
         const float *right = k->right + block * c->y.pixels * c->samples * COLUMNS;
         gather_tap(k, &c->meetings[tap], (span){at, at + step}, right,
-                   k->a->dw[0] + item * c->x.channels * COLUMNS);
+                   k->a->dw[0] + item * c->x.channels * COLUMNS, has_fma);
         if (c->has_bias && tap == 0 && at == 0)
             gather_bias(k, right, k->a->dw[1] + block * COLUMNS);
     }

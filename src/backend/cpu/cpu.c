@@ -208,7 +208,7 @@ typedef struct sweep {
     const float *a, *b;
 } sweep;
 
-FR_SIMD static void add_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(add_range)
 {
     float *restrict y = ((sweep *)arg)->out;
     const float *restrict x = ((sweep *)arg)->a;
@@ -220,7 +220,7 @@ void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n)
     fr__cpu_parallel(dev, n, SWEEP_GRAIN, add_range, &(sweep){.out = y, .a = x});
 }
 
-FR_SIMD static void relu_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(relu_range)
 {
     float *y = ((sweep *)arg)->out;
     for (size_t i = begin; i < end; i++) y[i] = y[i] < 0.0f ? 0.0f : y[i];
@@ -231,7 +231,7 @@ void fr__cpu_relu(fr_device *dev, float *y, size_t n)
     fr__cpu_parallel(dev, n, SWEEP_GRAIN, relu_range, &(sweep){.out = y});
 }
 
-FR_SIMD static void relu_back_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(relu_back_range)
 {
     float *dz = ((sweep *)arg)->out;
     const float *dy = ((sweep *)arg)->a;
@@ -262,4 +262,5 @@ const fr_backend fr__backend_cpu = {
     .fuse = fr__cpu_fuse,
     .relayout = cpu_relayout,
     .library = cpu_library,
+    .instructions = isa_name,
 };

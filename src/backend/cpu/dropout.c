@@ -62,7 +62,7 @@ FR_INLINE void drop_block(const drop_job *job, const float *kept, const float *i
 }
 
 /* Blocks of 4 * LANES elements, numbered through all samples. */
-FR_SIMD static void drop_blocks(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(drop_blocks)
 {
     const drop_job *job = arg;
     int64_t n = job->d->n, per_sample = (n + 4 * LANES - 1) / (4 * LANES);

@@ -25,28 +25,28 @@ typedef struct sweep {
     X(tanh, fr__tanh(x), 1.0f - y * y)                                     \
     X(sigmoid, fr__sigmoid(x), y *(1.0f - y))
 
-#define DEFINE(name, value, slope)                                           \
-    FR_SIMD static void name##_forward(void *arg, size_t begin, size_t end)  \
-    {                                                                        \
-        const sweep *s = arg;                                                \
-        const float *in = s->a;                                              \
-        float *out = s->out;                                                 \
-        _Pragma("omp simd") for (size_t i = begin; i < end; i++)             \
-        {                                                                    \
-            float x = in[i];                                                 \
-            out[i] = (value);                                                \
-        }                                                                    \
-    }                                                                        \
-    FR_SIMD static void name##_backward(void *arg, size_t begin, size_t end) \
-    {                                                                        \
-        const sweep *s = arg;                                                \
-        const float *dy = s->a, *at = s->b;                                  \
-        float *dz = s->out;                                                  \
-        _Pragma("omp simd") for (size_t i = begin; i < end; i++)             \
-        {                                                                    \
-            float y = at[i];                                                 \
-            dz[i] = dy[i] * (slope);                                         \
-        }                                                                    \
+#define DEFINE(name, value, slope)                               \
+    FR_SIMD_RANGE(name##_forward)                                \
+    {                                                            \
+        const sweep *s = arg;                                    \
+        const float *in = s->a;                                  \
+        float *out = s->out;                                     \
+        _Pragma("omp simd") for (size_t i = begin; i < end; i++) \
+        {                                                        \
+            float x = in[i];                                     \
+            out[i] = (value);                                    \
+        }                                                        \
+    }                                                            \
+    FR_SIMD_RANGE(name##_backward)                               \
+    {                                                            \
+        const sweep *s = arg;                                    \
+        const float *dy = s->a, *at = s->b;                      \
+        float *dz = s->out;                                      \
+        _Pragma("omp simd") for (size_t i = begin; i < end; i++) \
+        {                                                        \
+            float y = at[i];                                     \
+            dz[i] = dy[i] * (slope);                             \
+        }                                                        \
     }
 ACTIVATIONS(DEFINE)
 #undef DEFINE
@@ -113,7 +113,7 @@ fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_ker
 
 /* --- add, and add with a relu ----------------------------------------------------------------- */
 
-FR_SIMD static void add_forward(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(add_forward)
 {
     const sweep *s = arg;
     const float *a = s->a, *b = s->b;
@@ -122,7 +122,7 @@ FR_SIMD static void add_forward(void *arg, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) out[i] = a[i] + b[i];
 }
 
-FR_SIMD static void add_relu_forward(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(add_relu_forward)
 {
     const sweep *s = arg;
     const float *a = s->a, *b = s->b;

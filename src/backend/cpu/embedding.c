@@ -23,7 +23,7 @@ typedef struct row_job {
     float *d_table, *d_positions;
 } row_job;
 
-FR_SIMD static void gather_rows(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(gather_rows)
 {
     const row_job *job = arg;
     int64_t width = job->e->width;
@@ -39,7 +39,7 @@ FR_SIMD static void gather_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD static void scatter_columns(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(scatter_columns)
 {
     const row_job *job = arg;
     int64_t width = job->e->width, rows = job->e->time * job->e->k.batch;

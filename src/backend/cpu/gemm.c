@@ -18,7 +18,7 @@ typedef struct column_job {
     float *partials; /* (FR_ROW_BLOCKS, cols) */
 } column_job;
 
-FR_SIMD static void sum_blocks(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(sum_blocks)
 {
     const column_job *job = arg;
     for (size_t b = begin; b < end; b++) {
@@ -32,7 +32,8 @@ FR_SIMD static void sum_blocks(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD void fr__add_partials(const float *partials, int64_t cols, float *sums, bool add)
+FR_SIMD(extern, fr__add_partials, (const float *partials, int64_t cols, float *sums, bool add),
+        (partials, cols, sums, add))
 {
     float *restrict s = sums;
     for (int64_t c = 0; c < cols && !add; c++) s[c] = 0.0f;

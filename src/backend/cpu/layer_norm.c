@@ -24,7 +24,7 @@ typedef struct norm_job {
     bool add;
 } norm_job;
 
-FR_SIMD static void forward_rows(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(forward_rows)
 {
     const norm_job *job = arg;
     int64_t n = job->l->n;
@@ -32,12 +32,10 @@ FR_SIMD static void forward_rows(void *arg, size_t begin, size_t end)
     for (size_t r = begin; r < end; r++) {
         const float *restrict x = job->x + (int64_t)r * n;
         float *restrict y = job->y + (int64_t)r * n;
-        float sum = 0.0f, squares = 0.0f;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n; i++) sum += x[i];
+        float sum, squares;
+        FR_SUM(sum, i, n, x[i]);
         float mean = sum / (float)n;
-#pragma omp simd reduction(+ : squares)
-        for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+        FR_SUM(squares, i, n, (x[i] - mean) * (x[i] - mean));
         float inv = 1.0f / sqrtf(squares / (float)n + job->l->eps);
         for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * inv * w[i] + b[i];
         if (job->stats) job->stats[2 * r] = mean, job->stats[2 * r + 1] = inv;
@@ -50,13 +48,9 @@ FR_INLINE void backward_row(const norm_job *job, size_t r, bool add)
     const float *restrict x = job->x + (int64_t)r * n, *restrict dy = job->dy + (int64_t)r * n;
     const float *restrict w = job->w;
     float *restrict dx = job->dx + (int64_t)r * n;
-    float mean = job->stats[2 * r], inv = job->stats[2 * r + 1], s1 = 0.0f, s2 = 0.0f;
-#pragma omp simd reduction(+ : s1, s2)
-    for (int64_t i = 0; i < n; i++) {
-        float g = dy[i] * w[i];
-        s1 += g;
-        s2 += g * (x[i] - mean);
-    }
+    float mean = job->stats[2 * r], inv = job->stats[2 * r + 1], s1, s2;
+    FR_SUM(s1, i, n, dy[i] * w[i]);
+    FR_SUM(s2, i, n, dy[i] * w[i] * (x[i] - mean));
     float a = s1 / (float)n, c = s2 * inv * inv / (float)n;
     for (int64_t i = 0; i < n; i++) {
         float v = inv * (dy[i] * w[i] - a - (x[i] - mean) * c);
@@ -64,7 +58,7 @@ FR_INLINE void backward_row(const norm_job *job, size_t r, bool add)
     }
 }
 
-FR_SIMD static void backward_rows(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(backward_rows)
 {
     const norm_job *job = arg;
     for (size_t r = begin; r < end; r++) {
@@ -75,7 +69,7 @@ FR_SIMD static void backward_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD static void weight_blocks(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(weight_blocks)
 {
     const norm_job *job = arg;
     int64_t n = job->l->n;

@@ -47,7 +47,7 @@ FR_INLINE void tail_row(tail what, int64_t n, float *z, float *y, const float *b
     }
 }
 
-FR_SIMD static void tail_rows(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(tail_rows)
 {
     const tail_job *job = arg;
     int64_t n = job->l->out;
@@ -90,7 +90,7 @@ typedef struct slope_job {
     float *dz;
 } slope_job;
 
-FR_SIMD static void gelu_back(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(gelu_back)
 {
     const slope_job *job = arg;
     const float *dy = job->dy, *z = job->z;

@@ -24,7 +24,7 @@ typedef struct loss_job {
     float scale;
 } loss_job;
 
-FR_SIMD static void loss_samples(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(loss_samples)
 {
     const loss_job *job = arg;
     int64_t n = job->l->classes, rows = job->l->rows_per_sample;
@@ -34,14 +34,11 @@ FR_SIMD static void loss_samples(void *arg, size_t begin, size_t end)
         int64_t counted = 0, correct = 0;
         for (int64_t r = (int64_t)s * rows; r < (int64_t)(s + 1) * rows; r++) {
             const float *restrict x = job->x + r * n;
-            float top = x[0], sum = 0.0f, total = 0.0f;
+            float top = x[0], sum, total;
 #pragma omp simd reduction(max : top)
             for (int64_t i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
-#pragma omp simd reduction(+ : sum, total)
-            for (int64_t i = 0; i < n; i++) {
-                sum += fr__exp(x[i] - top);
-                total += x[i] - top;
-            }
+            FR_SUM(sum, i, n, fr__exp(x[i] - top));
+            FR_SUM(total, i, n, x[i] - top);
             float log_sum = logf(sum);
             if (job->lse) job->lse[r] = top + log_sum;
             int32_t target = job->target[r];
@@ -60,7 +57,7 @@ FR_SIMD static void loss_samples(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD static void gradient_rows(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(gradient_rows)
 {
     const loss_job *job = arg;
     int64_t n = job->l->classes;

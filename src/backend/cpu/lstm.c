@@ -38,7 +38,7 @@ typedef struct step_job {
     float *dh, *dc;  /* (batch, H) */
 } step_job;
 
-FR_SIMD static void forward_step(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(forward_step)
 {
     const step_job *job = arg;
     int64_t h = job->l->hidden, time = job->l->time;
@@ -60,7 +60,7 @@ FR_SIMD static void forward_step(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD static void backward_step(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(backward_step)
 {
     const step_job *job = arg;
     int64_t h = job->l->hidden, time = job->l->time;

@@ -127,7 +127,7 @@ FR_INLINE void backward_planes(const call *k, bool is_dense, size_t begin, size_
     }
 }
 
-FR_SIMD static void forward_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(forward_range)
 {
     if (((call *)arg)->p->lanes > 1)
         forward_planes(arg, true, begin, end);
@@ -135,7 +135,7 @@ FR_SIMD static void forward_range(void *arg, size_t begin, size_t end)
         forward_planes(arg, false, begin, end);
 }
 
-FR_SIMD static void backward_range(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(backward_range)
 {
     if (((call *)arg)->p->lanes > 1)
         backward_planes(arg, true, begin, end);

@@ -42,7 +42,7 @@ static void move_samples(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD static void return_samples(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(return_samples)
 {
     const rows_job *job = arg;
     const rows *r = job->r;

@@ -26,7 +26,7 @@ static void valid_steps(const reduce_job *job, size_t sample, int64_t *first, in
     *first = job->r->is_mean || *last == 0 ? 0 : *last - 1;
 }
 
-FR_SIMD static void reduce_samples(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(reduce_samples)
 {
     const reduce_job *job = arg;
     int64_t width = job->r->width;
@@ -44,7 +44,7 @@ FR_SIMD static void reduce_samples(void *arg, size_t begin, size_t end)
     }
 }
 
-FR_SIMD static void spread_samples(void *arg, size_t begin, size_t end)
+FR_SIMD_RANGE(spread_samples)
 {
     const reduce_job *job = arg;
     int64_t width = job->r->width;

@@ -1,0 +1,44 @@
+/* simd.c -- the instruction set that sweeps are run with, found once. */
+#include "base/simd.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* oneDNN's names. Those of several sets begin alike: AVX2_VNNI, AVX512_CORE_BF16. */
+static fr_simd allowed(void)
+{
+    const char *cap = getenv("ONEDNN_MAX_CPU_ISA");
+    if (!cap) cap = getenv("DNNL_MAX_CPU_ISA");
+    if (!cap) return FR_SIMD_AVX512;
+    if (strcasecmp(cap, "SSE41") == 0 || strcasecmp(cap, "AVX") == 0) return FR_SIMD_BASE;
+    return strncasecmp(cap, "AVX2", 4) == 0 ? FR_SIMD_AVX2 : FR_SIMD_AVX512;
+}
+
+/* What FR_SIMD_AVX2_SET and FR_SIMD_AVX512_SET name; the system must save the registers too. */
+static fr_simd present(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    const bool has_avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl");
+    if (has_avx2) return has_avx512 ? FR_SIMD_AVX512 : FR_SIMD_AVX2;
+#endif
+    return FR_SIMD_BASE;
+}
+
+fr_simd fr__simd(void)
+{
+    static _Atomic int known; /* one more than the answer */
+    int found = atomic_load_explicit(&known, memory_order_relaxed);
+    if (found == 0) {
+        const fr_simd has = present(), may = allowed();
+        found = 1 + (int)(has < may ? has : may);
+        atomic_store_explicit(&known, found, memory_order_relaxed);
+    }
+    return (fr_simd)(found - 1);
+}
