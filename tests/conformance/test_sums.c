@@ -49,7 +49,7 @@ static float term(int nth, int round, size_t i)
 {
     uint32_t h = (uint32_t)(i * 2654435761u) ^ (uint32_t)(round * 40503 + nth * 9176);
     h ^= h >> 15, h *= 0x2c1b3c6du, h ^= h >> 12;
-    return ((float)(h & 0xffff) - 32768) * (h & 0x10000 ? 1e-3f : 1e3f);
+    return ((float)(h & 0xffff) - 32768) * (h & 0x10000 ? 0x1p-10f : 0x1p10f); /* exact */
 }
 
 static float by_hand(int n_members, int a, int s, int round, size_t i)
