@@ -1,6 +1,6 @@
 /* step.c -- how fast training goes: forward, backward and update on a fixed synthetic batch.
  *
- *     bench_step --model mlp|vgg16|gpt [--threads N] [--batch N] [--micro N] [--steps N]
+ *     bench_step --model NAME [--threads N] [--batch N] [--micro N] [--steps N]
  *                [--repeats N] [--warmup N] [--backend NAME] [--optimizer NAME]
  *                [--method NAME] [--stages N]
  *
@@ -29,6 +29,8 @@ static const struct model_case {
 } cases[] = {
     {"mlp", 64, {.inputs = 2048, .depth = 8, .width = 2048, .classes = 10}},
     {"vgg16", 32, {.image = 32, .channels = 3, .classes = 10}},
+    {"resnet50", 16, {.image = 32, .channels = 3, .classes = 10}},
+    {"cnn", 64, {.image = 28, .channels = 1, .classes = 10}},
     {"gpt", 16, {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256}},
 };
 
@@ -218,7 +220,8 @@ done:
 static int usage(const char *problem, const char *what)
 {
     fprintf(stderr,
-            "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|gpt [--threads N] [--batch N] "
+            "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|resnet50|cnn|gpt [--threads N] "
+            "[--batch N] "
             "[--micro N]\n       [--steps N] [--repeats N] [--warmup N] [--backend NAME] "
             "[--optimizer NAME]\n       [--method NAME] [--stages N]\n",
             problem, what);
