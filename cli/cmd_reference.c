@@ -256,6 +256,7 @@ static const char *const environment[][2] = {
     {"LANG", "see LC_ALL"},
     {"GOMP_SPINCOUNT", "set by forerun, unless it is, so that OpenMP threads soon sleep"},
     {"OMP_WAIT_POLICY", "set: GOMP_SPINCOUNT is left alone"},
+    {"PATH", "where launch looks for the launcher of the MPI this was built with"},
 };
 
 static void write_environment(const doc *d)
