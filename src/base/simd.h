@@ -19,6 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __FAST_MATH__
+#error "-ffast-math (or -Ofast) lets the compiler change results: build Forerun without it"
+#endif
+
 /* What the processor has, limited by ONEDNN_MAX_CPU_ISA as oneDNN's kernels are. */
 typedef enum fr_simd { FR_SIMD_BASE, FR_SIMD_AVX2, FR_SIMD_AVX512 } fr_simd;
 fr_simd fr__simd(void);
