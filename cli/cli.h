@@ -113,6 +113,9 @@ void cli_ignore_signals(void);
 /* As cli_finish, for a team (NULL: alone): an error is said once, by the rank that had it, all
  * ranks leave together with one exit code. Does not return to a process whose peers are lost. */
 int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status);
+/* Before a failure that all ranks have and rank 0 tells, without a team: ranks but 0 end after it.
+ */
+void cli_let_rank_0_speak(void);
 
 /* --- the launcher of this build's MPI (mpirun.c) -------------------------------------------- */
 typedef struct cli_mpirun {

@@ -94,6 +94,7 @@ int main(int argc, char **argv)
     if (fr_team_rank_by_launcher() > 0 && !freopen("/dev/null", "w", stdout)) return 1;
     if (argc < 2) {
         if (fr_team_rank_by_launcher() == 0) print_usage(stderr);
+        cli_let_rank_0_speak();
         return 2;
     }
     const char *name = argv[1];
@@ -111,7 +112,10 @@ int main(int argc, char **argv)
 int cli_refuse(const char *format, ...)
 {
     va_list args;
-    if (fr_team_rank_by_launcher() > 0) return 2;
+    if (fr_team_rank_by_launcher() > 0) {
+        cli_let_rank_0_speak();
+        return 2;
+    }
     char line[4096];
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);

@@ -8,6 +8,7 @@
 #include "term.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -69,6 +70,19 @@ static void let_others_speak(void)
     while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
 
+/* mpirun ends a rank that has yet to speak when another has failed before it. This one has no team
+ * that could tell, so it waits until mpirun ends it, too, or for a moment where mpirun does not. */
+void cli_let_rank_0_speak(void)
+{
+    sigset_t asked;
+    struct timespec moment = {.tv_sec = 2};
+    if (fr_team_rank_by_launcher() == 0) return;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGTERM);
+    sigprocmask(SIG_BLOCK, &asked, NULL);
+    (void)sigtimedwait(&asked, NULL, &moment);
+}
+
 /* MPI would wait for the lost ones in what it does at exit. */
 _Noreturn static void leave_now(fr_status status)
 {
@@ -91,7 +105,10 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
     if (!team && (status == FR_OK || fr_team_size_by_launcher() == 1))
         return cli_finish(ctx, status);
     if (!team) { /* it could not be joined; a build without MPI is the same everywhere */
-        if (rank == 0 || status != FR_UNSUPPORTED) say(rank, text_of(ctx, status));
+        if (rank == 0 || status != FR_UNSUPPORTED)
+            say(rank, text_of(ctx, status));
+        else
+            cli_let_rank_0_speak();
         leave_now(status);
     }
     status = agree(team, status);

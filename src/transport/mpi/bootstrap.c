@@ -32,19 +32,38 @@ static void boot_leave(void *user, bool is_broken)
     fr__free(b);
 }
 
-/* What Open MPI needs to use both directions of a cable at once, and to use it while kernels run
- * (docs/network.md); it reads them when it is started. A user's own word stays. Ranks of one
- * host talk by shared memory, which would only pay for the locks. */
+static bool is_one_host(void)
+{
+    static const char *const sizes[][2] = {
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
+        {"MPI_LOCALNRANKS", "PMI_SIZE"}, /* MPICH */
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *here = getenv(sizes[i][0]), *all = getenv(sizes[i][1]);
+        if (here && all && strcmp(here, all) == 0) return true;
+    }
+    return false;
+}
+
+/* Settings that MPI reads when it is started; a user's own word stays.
+ * Several hosts: what Open MPI needs to use both directions of a cable at once, and to use it while
+ * kernels run (docs/network.md). Ranks of one host talk by shared memory, which would only pay for
+ * the locks.
+ * One host: UCX 1.18, on which MPICH of Debian 13 is built, aborts in MPI_Finalize if a long
+ * message was never received, as after an abort, unless it keeps no list of registered memory;
+ * shared memory needs none. */
 static void tune(void)
 {
-    static const char *const settings[][2] = {
-        {"OMPI_MCA_btl_tcp_flags", "send"},
-        {"OMPI_MCA_btl_tcp_progress_thread", "1"},
+    static const struct {
+        bool one_host;
+        const char *name, *value;
+    } settings[] = {
+        {false, "OMPI_MCA_btl_tcp_flags", "send"},
+        {false, "OMPI_MCA_btl_tcp_progress_thread", "1"},
+        {true, "UCX_RCACHE_ENABLE", "n"},
     };
-    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
-    if (here && all && strcmp(here, all) == 0) return;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        setenv(settings[i][0], settings[i][1], 0);
+        if (settings[i].one_host == is_one_host()) setenv(settings[i].name, settings[i].value, 0);
 }
 
 static fr_status start(fr_ctx *ctx, boot *b)
