@@ -18,7 +18,7 @@ SH
 trap 'cat pid.* 2>/dev/null | xargs -r kill -9 2>/dev/null; rm -rf "$work"' EXIT
 endless=(--set train.steps=100000000 --set run.eval_every=-1
     --set parallel.stages=3 --set parallel.method=1f1b --quiet)
-slow=("${endless[@]}" --set run.checkpoint_every=20 --set run.stall_timeout=3)
+slow=("${endless[@]}" --set run.checkpoint_every=20 --set run.stall_timeout=10)
 
 # has_saved OUT [STEP (0)]: there is a checkpoint of a later step.
 newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -n 1; }
@@ -81,7 +81,7 @@ tells "rank 2 (" "--resume"
 fault() {
     local code=$1 method=$2 what=$3
     shift 3
-    mpi 3 "$code" train pipe.yaml --out "${what%%:*}" "${slow[@]}" --set run.stall_timeout=1.5 \
+    mpi 3 "$code" train pipe.yaml --out "${what%%:*}" "${slow[@]}" --set run.stall_timeout=10 \
         --set run.checkpoint_every=0 --set parallel.method="$method" --set "run.fault='$what'"
     for text in "$@"; do grep -qF -- "$text" err || fail "$what: no word of '$text'"; done
 }

@@ -8,7 +8,8 @@
 # times and then left to end. After every kill: all its processes are gone in time, every checkpoint
 # of the folder loads with the sha256 it was written with, the newest one is no older than before,
 # and, if the ranks had met, somebody has said which one was lost. In the end: the weights and metrics of a run that was
-# left alone, in one process. Prints a line for each run; about 5 s a kill.
+# left alone, in one process. Prints a line for each run; about 5 s a kill. STEPS=1000 makes shorter
+# runs, for a machine that is busy.
 set -uo pipefail
 forerun=$(realpath "$1")
 n_kills=${2:-100}
@@ -23,7 +24,7 @@ export OMP_WAIT_POLICY=passive
 cat >net.yaml <<YAML
 model: {name: mlp, inputs: 64, depth: 6, width: 256, classes: 10}
 data: {name: synthetic, n: 1000, n_eval: 32}
-train: {batch: 16, micro: 4, steps: 6000, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.001}}
+train: {batch: 16, micro: 4, steps: ${STEPS:-6000}, seed: 3, exact_sum: true, optimizer: {name: adam, lr: 0.001}}
 parallel: {threads: 1, pin: false}
 run: {checkpoint_every: 25, eval_every: -1, stall_timeout: 5, trace: 0}
 YAML
