@@ -239,10 +239,10 @@ static const kind narrow[] = {{narrow_y, NARROW, 1}, {narrow_dx, NARROW, 8}};
 static bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
 
 /* Where these kernels are used, NULL where oneDNN is. Measured on one and two Zen 4 cores,
- * oneDNN 2.6 and 3.7, for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096 (build/bench_gemm). With
- * few numbers in a row of W adding up the lanes takes too long, with narrow dx there is too little
- * to be fetched ahead. Taken from shapes and instruction set alone: the numbers must not depend on
- * how a network is cut. */
+ * oneDNN 2.6 (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096
+ * (build/bench_gemm). With few numbers in a row of W adding up the lanes takes too long, with
+ * narrow dx there is too little to be fetched ahead. Taken from shapes and instruction set alone:
+ * the numbers must not depend on how a network is cut. */
 enum { LEAST_IN_Y = 256, LEAST_IN_DX = 1024, LONG_IN = 1024 };
 enum { MOST_ROWS = 32, MOST_ROWS_AVX512 = 64, MOST_ROWS_LONG = 256 };
 
