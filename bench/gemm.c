@@ -2,9 +2,10 @@
  *
  *     bench_gemm [threads [in out [rows ...]]]
  *
- * y = x W^T, dx = dy W and dW = dy^T x: GF/s of oneDNN's sgemm and of what the cpu backend runs, in
- * turns, the best turn of each. Weights come from memory, as they do in training: several sets are
- * gone through. Rows of a multiple of 2 KB are apart as linear.c stores them. */
+ * y = x W^T, dx = dy W, dW = dy^T x and dW += dy^T x: GF/s of oneDNN's sgemm and of what the cpu
+ * backend runs, in turns, the best turn of each. Weights and their gradients come from memory, as
+ * they do in training: several sets are gone through. Rows of a multiple of 2 KB are apart as
+ * linear.c stores them. */
 #include <forerun/forerun.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,11 @@
 #include "backend/cpu/gemm.h"
 
 enum { TURNS = 5, LEAST_MS = 20, SETS_FLOATS = 16 << 20 };
-typedef enum which { Y, Y_OURS, DX, DX_OURS, DW, N_PRODUCTS } which;
+typedef enum which { Y, Y_OURS, DX, DX_OURS, DW, DW_OURS, DW_ADD, DW_ADD_OURS, N_PRODUCTS } which;
 
 static fr_device *dev;
 static int64_t rows, in, out, ld, n_sets;
-static float *x, *y, *dw, *sets; /* (rows, in), (rows, out), (out, ld), (n_sets, out, ld) */
+static float *x, *y, *sets; /* (rows, in), (rows, out), (n_sets, out, ld) */
 
 static double now_ms(void)
 {
@@ -37,7 +38,7 @@ static float *numbers(int64_t n)
     return at;
 }
 
-static void run(which what, const float *w)
+static void run(which what, float *w)
 {
     fr_product p = {{w, out, in, ld}, false, false, rows, x, y, in, out};
     if (what == DX_OURS) p.is_dx = true, p.from = y, p.ld_from = out, p.to = x, p.ld_to = in;
@@ -50,8 +51,14 @@ static void run(which what, const float *w)
                  false);
         break;
     case DW:
-        fr__gemm(out, in, rows, (fr_matrix){y, out, true}, (fr_matrix){x, in, false}, dw, ld,
-                 false);
+    case DW_ADD:
+        fr__gemm(out, in, rows, (fr_matrix){y, out, true}, (fr_matrix){x, in, false}, w, ld,
+                 what == DW_ADD);
+        break;
+    case DW_OURS:
+    case DW_ADD_OURS:
+        fr__weight_grad(dev,
+                        &(fr_weight_grad){y, x, w, rows, out, in, out, ld, what == DW_ADD_OURS});
         break;
     default: fr__multiply(dev, &p);
     }
@@ -86,8 +93,8 @@ int main(int argc, char **argv)
     ld = in % 512 == 0 ? in + 16 : in;
     n_sets = 1 + SETS_FLOATS / (out * ld);
     sets = numbers(n_sets * out * ld);
-    dw = numbers(out * ld);
-    printf("%s; in %d, out %d; GF/s\n rows | y sgemm  ours | dx sgemm  ours |    dW\n",
+    printf("%s; in %d, out %d; GF/s\n rows | y sgemm  ours | dx sgemm  ours | dW sgemm  ours | dW "
+           "add sgemm  ours\n",
            fr_device_about(dev), (int)in, (int)out);
     for (int i = 0; i < n; i++) {
         rows = atoi(list[i]);
@@ -102,7 +109,7 @@ int main(int argc, char **argv)
         }
         printf("%5d |", (int)rows);
         for (which p = Y; p < N_PRODUCTS; p++)
-            printf(" %6.1f%s", gflop / best[p] * 1e3, p == Y_OURS || p == DX_OURS ? " | " : " ");
+            printf(" %6.1f%s", gflop / best[p] * 1e3, p % 2 ? " | " : "  ");
         printf("\n");
         fr_device_release(dev, x, (size_t)(rows * in) * sizeof(float));
         fr_device_release(dev, y, (size_t)(rows * out) * sizeof(float));

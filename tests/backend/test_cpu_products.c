@@ -124,8 +124,80 @@ static void products_are_right(void **state)
     if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2) assert_true(n_own > 0);
 }
 
+static void check_weight_grad(const fr_weight_grad *g, const float *before)
+{
+    for (int64_t o = 0; o < g->out; o++) {
+        for (int64_t c = 0; c < g->ld_dw; c++) {
+            const float is = g->dw[o * g->ld_dw + c];
+            double due = g->add ? (double)before[o * g->ld_dw + c] : 0, size = 1;
+            for (int64_t r = 0; r < g->rows && c < g->in; r++) {
+                const double term = (double)g->dy[r * g->ld_dy + o] * (double)g->x[r * g->in + c];
+                due += term;
+                size += fabs(term);
+            }
+            if (c < g->in ? !(fabs((double)is - due) <= 1e-6 * size) : !isnan(is))
+                fail_msg("dW of %d rows, in %d, out %d, add %d: (%d, %d) is %g, not %g",
+                         (int)g->rows, (int)g->in, (int)g->out, g->add, (int)o, (int)c, (double)is,
+                         due);
+        }
+    }
+}
+
+/* On three threads, and in two panels of rows, the bits are the same. */
+static void check_panels(const fr_weight_grad *g, const float *before)
+{
+    fr_weight_grad part = *g;
+    memcpy(again, before, sizeof again);
+    const int64_t half = g->out / 2;
+    for (int i = 0; i < 2; i++) {
+        part.dy = g->dy + i * half;
+        part.dw = again + i * half * g->ld_dw;
+        part.out = i ? g->out - half : half;
+        if (part.out) fr__weight_grad(devs[1], &part);
+    }
+    if (memcmp(again, g->dw, (size_t)(g->out * g->ld_dw) * sizeof(float)) != 0)
+        fail_msg("dW of %d rows, in %d, out %d: other bits in panels", (int)g->rows, (int)g->in,
+                 (int)g->out);
+}
+
+static void weight_grads_are_right(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{768, 9}, {784, 30}, {1024, 1}, {2048, 5}, {776, 4}, {48, 20}};
+    static const int counts[] = {1, 2, 7, 16, 32, 33};
+    static float before[MAX_NUMBERS];
+    int n_own = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t j = 0; j < 2 * sizeof counts / sizeof *counts; j++) {
+            fr_weight_grad g = {.dy = from,
+                                .x = w,
+                                .dw = to,
+                                .rows = counts[j / 2],
+                                .out = sizes[i][1],
+                                .in = sizes[i][0],
+                                .ld_dy = sizes[i][1] + GAP,
+                                .ld_dw = sizes[i][0] + GAP,
+                                .add = j % 2};
+            fill(1, w, g.rows, g.in, g.in);
+            fill(2, from, g.rows, g.out, g.ld_dy);
+            fill(3, before, g.out, g.in, g.ld_dw);
+            memcpy(to, before, sizeof to);
+            fr__weight_grad(devs[0], &g);
+            check_weight_grad(&g, before);
+            fr_weight_grad copy = g;
+            copy.dw = again;
+            if (!fr__weight_grad_few(devs[0], &copy)) continue;
+            n_own++;
+            check_panels(&g, before);
+        }
+    }
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) assert_true(n_own > 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_right)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_right),
+                                       cmocka_unit_test(weight_grads_are_right)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -6,6 +6,7 @@
  * Here W is read once and never copied:
  *     y = x W^T   the numbers of a row of W side by side; a tile of y is so many dot products
  *     dx = dy W   columns of dx side by side; rows of W times numbers of dy are added up
+ *     dW = dy^T x the same sums: rows of x, which stay in the second cache, times columns of dy
  * The sums of a tile stay in registers, and while it is made the weights of the next one are on
  * their way to the second cache: a weight that meets few rows is gone before the next one comes.
  *
@@ -35,6 +36,7 @@ typedef struct tile {
     int64_t first, last; /* rows of W, for dx */
     const float *ahead;  /* weights to fetch: n of them at each step, for y W's rows apart ... */
     int n_ahead;         /* ... for dx a line apart */
+    int step_from;       /* floats from one number of a row of `from` to the next; 1 but for dW */
 } tile;
 
 typedef struct kind {
@@ -45,6 +47,7 @@ typedef struct kind {
 typedef struct job {
     const fr_product *p;
     const kind *kind;
+    const fr_weight_grad *grad; /* in place of p */
 } job;
 
 /* ---- Tiles; `rows` and `columns` are constants ---- */
@@ -144,7 +147,7 @@ AVX512 FR_INLINE void make_wide_dx(const fr_product *p, const tile *t, int rows,
         for (int c = 0; c < columns; c++) b[c] = _mm512_loadu_ps(w + o * p->w.ld + 16 * c);
         fetch(t->ahead + o * p->w.ld, t->n_ahead, LINE);
         for (int r = 0; r < rows; r++) {
-            const __m512 a = _mm512_set1_ps(dy[r * p->ld_from + o]);
+            const __m512 a = _mm512_set1_ps(dy[r * p->ld_from + o * t->step_from]);
             for (int c = 0; c < columns; c++) sum[r][c] = _mm512_fmadd_ps(a, b[c], sum[r][c]);
         }
     }
@@ -180,6 +183,15 @@ static AVX512 void wide_dx(const fr_product *p, const tile *t) { BY_SIZE(make_wi
 static AVX2 void narrow_y(const fr_product *p, const tile *t) { BY_SIZE(make_narrow_y, NARROW) }
 static AVX2 void narrow_dx(const fr_product *p, const tile *t) { BY_SIZE(make_narrow_dx, NARROW) }
 /* clang-format on */
+
+/* Where these kernels are used and oneDNN is not. Measured on one and two Zen 4 cores,
+ * oneDNN 2.6 (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096
+ * (build/bench_gemm). With few numbers in a row of W adding up the lanes takes too long, with
+ * narrow dx there is too little to be fetched ahead. dW is oneDNN's on AVX2 (16 rows: 82 GF/s, ours
+ * 54) and ours on AVX-512 (63 and 67; added to what is there, 48 and 62). Taken from shapes and
+ * instruction set alone: the numbers must not depend on how a network is cut. */
+enum { LEAST_IN_Y = 256, LEAST_IN_DX = 1024, LEAST_IN_DW = 768, LONG_IN = 1024 };
+enum { MOST_ROWS = 32, MOST_ROWS_AVX512 = 64, MOST_ROWS_LONG = 256 };
 
 /* ---- Sweeps ---- */
 
@@ -221,7 +233,7 @@ static void make_dx(void *arg, size_t begin, size_t end)
     const job *j = arg;
     const fr_product *p = j->p;
     const int64_t lanes = j->kind->lanes, full = j->kind->columns, last = (int64_t)end;
-    tile t = {.first = 0};
+    tile t = {.step_from = 1};
     for (; t.first < p->w.out; t.first = t.last) {
         t.last = least(t.first + DEPTH, p->w.out);
         for (t.column = (int64_t)begin; t.column < last; t.column += t.columns * lanes) {
@@ -233,18 +245,43 @@ static void make_dx(void *arg, size_t begin, size_t end)
     }
 }
 
+/* Rows of dW, a few at a time from one end to the other, so that they are read and written as they
+ * lie. The product is dx with x for weights and columns of dy for rows, which are put side by side
+ * first: rows of dy that are a multiple of 4 KB apart would share the sets of the first cache. */
+static void make_dw(void *arg, size_t begin, size_t end)
+{
+    const job *j = arg;
+    const fr_weight_grad *g = j->grad;
+    const int64_t width = j->kind->lanes * j->kind->columns, last = (int64_t)end;
+    float columns[MOST_ROWS][ROWS];
+    for (int64_t first = (int64_t)begin; first < last; first += ROWS) {
+        tile t = {.rows = (int)least(last - first, ROWS),
+                  .last = g->rows,
+                  .ahead = g->x,
+                  .step_from = ROWS};
+        for (int64_t r = 0; r < g->rows; r++)
+            for (int i = 0; i < t.rows; i++) columns[r][i] = g->dy[r * g->ld_dy + first + i];
+        const fr_product p = {.w = {g->x, g->rows, g->in, g->in},
+                              .add = g->add,
+                              .from = columns[0],
+                              .ld_from = 1,
+                              .to = g->dw + first * g->ld_dw,
+                              .ld_to = g->ld_dw};
+        for (; t.column < g->in; t.column += t.columns * j->kind->lanes) {
+            t.columns = g->in - t.column < width ? 1 : j->kind->columns;
+            const float *next = p.to + t.column + t.columns * j->kind->lanes;
+            for (int r = 0; r < t.rows; r++)
+                for (int64_t c = 0; c < width; c += LINE)
+                    __builtin_prefetch(next + r * g->ld_dw + c, 1, 3);
+            j->kind->make(&p, &t);
+        }
+    }
+}
+
 static const kind wide[] = {{wide_y, WIDE, 1}, {wide_dx, WIDE, 16}};
 static const kind narrow[] = {{narrow_y, NARROW, 1}, {narrow_dx, NARROW, 8}};
 
 static bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
-
-/* Where these kernels are used, NULL where oneDNN is. Measured on one and two Zen 4 cores,
- * oneDNN 2.6 (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096
- * (build/bench_gemm). With few numbers in a row of W adding up the lanes takes too long, with
- * narrow dx there is too little to be fetched ahead. Taken from shapes and instruction set alone:
- * the numbers must not depend on how a network is cut. */
-enum { LEAST_IN_Y = 256, LEAST_IN_DX = 1024, LONG_IN = 1024 };
-enum { MOST_ROWS = 32, MOST_ROWS_AVX512 = 64, MOST_ROWS_LONG = 256 };
 
 static const kind *find_kind(const fr_product *p)
 {
@@ -268,7 +305,22 @@ bool fr__multiply_few(fr_device *dev, const fr_product *p)
     return true;
 }
 
+bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
+{
+    if (!has(dnnl_cpu_isa_avx512_core) || g->in % LINE != 0) return false;
+    if (g->in < LEAST_IN_DW || g->rows > MOST_ROWS) return false;
+    job j = {.kind = &wide[1], .grad = g};
+    fr__cpu_parallel(dev, (size_t)g->out, ROWS, make_dw, &j);
+    return true;
+}
+
 #else
+
+bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
+{
+    (void)dev, (void)g;
+    return false;
+}
 
 bool fr__multiply_few(fr_device *dev, const fr_product *p)
 {

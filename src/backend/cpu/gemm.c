@@ -12,6 +12,13 @@ void fr__multiply(fr_device *dev, const fr_product *p)
              p->to, p->ld_to, p->add);
 }
 
+void fr__weight_grad(fr_device *dev, const fr_weight_grad *g)
+{
+    if (fr__weight_grad_few(dev, g)) return;
+    fr__gemm(g->out, g->in, g->rows, (fr_matrix){g->dy, g->ld_dy, true},
+             (fr_matrix){g->x, g->in, false}, g->dw, g->ld_dw, g->add);
+}
+
 typedef struct column_job {
     const float *x; /* (rows, cols) */
     int64_t rows, cols;

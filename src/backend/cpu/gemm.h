@@ -38,6 +38,16 @@ void fr__multiply(fr_device *dev, const fr_product *p);
 /* The same where few rows have kernels of their own; false: they have not. */
 bool fr__multiply_few(fr_device *dev, const fr_product *p);
 
+/* dW (out, in) = dy^T x, plus dW if add. */
+typedef struct fr_weight_grad {
+    const float *dy, *x; /* (rows, out) with rows ld_dy floats apart; (rows, in) */
+    float *dw;           /* (out, in), rows ld_dw floats apart */
+    int64_t rows, out, in, ld_dy, ld_dw;
+    bool add;
+} fr_weight_grad;
+void fr__weight_grad(fr_device *dev, const fr_weight_grad *g);
+bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g);
+
 /* Rows are summed in this many blocks, whatever the number of threads, so that the order of a sum
  * does not depend on it. */
 #define FR_ROW_BLOCKS 16

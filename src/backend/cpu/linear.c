@@ -125,20 +125,34 @@ static fr_status linear_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
+static fr_weight_grad whole_grad(const linear *l, const fr_kernel_args *a)
+{
+    return (fr_weight_grad){.dy = a->dy,
+                            .x = a->x[0],
+                            .dw = a->dw[0],
+                            .rows = l->rows,
+                            .out = l->out,
+                            .in = l->in,
+                            .ld_dy = l->out,
+                            .ld_dw = l->ld,
+                            .add = a->add_dw};
+}
+
 /* dW in panels, each given away at once. */
 static void hand_over_panels(const linear *l, const fr_kernel_args *a)
 {
     const fr_pass *pass = a->pass;
-    const float *dy = a->dy;
     float *panel = a->scratch; /* (PANEL_ROWS, ld) */
+    fr_weight_grad grad = whole_grad(l, a);
+    grad.dw = panel;
     size_t offset = (size_t)(a->w[0] - pass->weights);
     for (int64_t r = 0; r < PANEL_ROWS; r++) {
         for (int64_t c = l->in; c < l->ld; c++) panel[r * l->ld + c] = 0.0f;
     }
     for (int64_t first = 0; first < l->out; first += PANEL_ROWS) {
         int64_t n = l->out - first < PANEL_ROWS ? l->out - first : PANEL_ROWS;
-        fr__gemm(n, l->in, l->rows, (fr_matrix){dy + first, l->out, true},
-                 (fr_matrix){a->x[0], l->in, false}, panel, l->ld, false);
+        grad.dy = (const float *)a->dy + first, grad.out = n;
+        fr__weight_grad(l->k.dev, &grad);
         pass->grad_ready(pass->user, offset + (size_t)(first * l->ld), (size_t)(n * l->ld), panel);
     }
 }
@@ -149,11 +163,12 @@ static fr_status linear_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     if (l->has_bias)
         fr__column_sums(k->dev, a->dy, l->rows, l->out, a->dw[1], a->add_dw, a->scratch);
     const fr_pass *pass = a->pass;
-    if (k->reports_ready && pass->transient_grads && pass->grad_ready && !a->add_dw)
+    if (k->reports_ready && pass->transient_grads && pass->grad_ready && !a->add_dw) {
         hand_over_panels(l, a);
-    else
-        fr__gemm(l->out, l->in, l->rows, (fr_matrix){a->dy, l->out, true},
-                 (fr_matrix){a->x[0], l->in, false}, a->dw[0], l->ld, a->add_dw);
+    } else {
+        const fr_weight_grad grad = whole_grad(l, a);
+        fr__weight_grad(k->dev, &grad);
+    }
     return FR_OK;
 }
 
