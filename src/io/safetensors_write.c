@@ -29,6 +29,7 @@ struct fr_tensor_writer {
     bool may_remove; /* a plain file: never unlink a device */
     bool has_header, is_done;
     fr_status failed; /* the first error; nothing is written after it */
+    fr_hash *hash;    /* of what has been written */
     FR_VEC(struct meta) meta;
     FR_VEC(fr_tensor_info) info;
     uint64_t end;       /* of all tensors declared, in the data part */
@@ -42,6 +43,12 @@ static fr_status keep(fr_tensor_writer *w, fr_status status)
     return status;
 }
 
+static fr_status put(fr_tensor_writer *w, const void *data, size_t bytes)
+{
+    fr__hash_update(w->hash, data, bytes);
+    return fr__fd_write(w->ctx, w->fd, w->path, data, bytes);
+}
+
 fr_status fr_tensor_writer_create(fr_ctx *ctx, const char *path, fr_tensor_writer **out)
 {
     *out = NULL;
@@ -50,7 +57,8 @@ fr_status fr_tensor_writer_create(fr_ctx *ctx, const char *path, fr_tensor_write
     w->ctx = ctx;
     w->fd = -1;
     w->path = fr__arena_strdup(&w->arena, path);
-    if (!w->path) {
+    w->hash = fr__hash_create();
+    if (!w->path || !w->hash) {
         fr_tensor_writer_free(w);
         return fr__no_memory(ctx, strlen(path), path);
     }
@@ -171,10 +179,9 @@ static fr_status write_header(fr_tensor_writer *w)
     fr__json_to_buffer(&j, block + FR_TENSOR_LENGTH_BYTES, length + 1, 0);
     format_header(w, &j);
     memset(block + FR_TENSOR_LENGTH_BYTES + text_bytes, ' ', length - text_bytes);
-    fr_status status =
-        fr__json_finish(&j)
-            ? fr__fd_write(w->ctx, w->fd, w->path, block, FR_TENSOR_LENGTH_BYTES + length)
-            : fr_fail(w->ctx, FR_INTERNAL, "%s: header not whole", w->path);
+    fr_status status = fr__json_finish(&j)
+                           ? put(w, block, FR_TENSOR_LENGTH_BYTES + length)
+                           : fr_fail(w->ctx, FR_INTERNAL, "%s: header not whole", w->path);
     fr__free(block);
     w->has_header = true;
     return status;
@@ -205,7 +212,7 @@ fr_status fr_tensor_writer_data(fr_tensor_writer *w, const void *data, size_t by
         return keep(w, fr_fail(w->ctx, FR_INVALID,
                                "%s: tensor \"%s\" wants %" PRIu64 " more bytes, %zu were given",
                                w->path, info->name, info->bytes - w->n_written, bytes));
-    FR_TRY(keep(w, fr__fd_write(w->ctx, w->fd, w->path, data, bytes)));
+    FR_TRY(keep(w, put(w, data, bytes)));
     w->n_written += bytes;
     return FR_OK;
 }
@@ -227,9 +234,15 @@ fr_status fr_tensor_writer_finish(fr_tensor_writer *w)
     return FR_OK;
 }
 
+void fr__tensor_writer_hash(const fr_tensor_writer *w, char text[FR_HASH_TEXT])
+{
+    fr__hash_text(w->hash, text);
+}
+
 void fr_tensor_writer_free(fr_tensor_writer *w)
 {
     if (!w) return;
+    fr__hash_free(w->hash);
     if (w->fd >= 0) close(w->fd);
     if (w->may_remove && !w->is_done) (void)unlink(w->path);
     fr__vec_fini(&w->meta);
