@@ -202,7 +202,8 @@ fr_status fr__checkpoint_write(fr_draft *d)
     if (status == FR_OK) return prune(d);
     if (fr__folder_is_held(d->folder))
         (void)fr__dir_remove(d->ctx, temp); /* gives a full disk its room back */
-    return status;
+    /* A name that is missing or not permitted was fine before, and is not the user's to mend. */
+    return status == FR_INVALID ? FR_IO : status;
 }
 
 fr_status fr__checkpoint_send(fr_snapshot *s)

@@ -133,7 +133,11 @@ bool fr__folder_is_held(const fr_folder *f)
 
 fr_status fr__folder_held(fr_ctx *ctx, const fr_folder *f)
 {
-    if (fr__folder_is_held(f)) return FR_OK;
+    return fr__folder_is_held(f) ? FR_OK : fr__folder_lost(ctx, f);
+}
+
+fr_status fr__folder_lost(fr_ctx *ctx, const fr_folder *f)
+{
     return fr_fail(ctx, FR_IO,
                    "%s: the run's folder was moved, removed or replaced while the run wrote there; "
                    "the run ends here and writes nothing more. If it was moved, --resume with its "

@@ -38,6 +38,8 @@ void fr__folder_close(fr_folder *f);
  */
 fr_status fr__folder_held(fr_ctx *ctx, const fr_folder *f);
 bool fr__folder_is_held(const fr_folder *f);
+/* Says so, whatever the path leads to. */
+fr_status fr__folder_lost(fr_ctx *ctx, const fr_folder *f);
 /* The path of a file in it that is about to be written; fails as fr__folder_held. */
 fr_status fr__folder_file(fr_ctx *ctx, const fr_folder *f, const char *name, char path[FR_PATH]);
 

@@ -4,6 +4,7 @@
  * summary; if a worker is lost, a summary. If the folder itself is lost, nothing more is written.
  */
 #include "base/thread.h"
+#include "io/file.h"
 #include "train/eval.h"
 #include "train/lead.h"
 #include "train/observe.h"
@@ -146,9 +147,10 @@ static fr_status fail(fr_run *r, fr_status status)
     char what[1600];
     if (!r->leads) return status;
     if (status == FR_PEER) return finish_failed(r);
-    if (!fr__folder_is_held(&r->folder)) { /* then that is the cause, wherever it was met */
+    /* Without the folder, or the checkpoint in it, that is the cause, wherever it was met. */
+    if (!fr__folder_is_held(&r->folder) || (r->checkpoint[0] && !fr__dir_exists(r->checkpoint))) {
         fr_ctx_clear(r->ctx);
-        return fr__folder_held(r->ctx, &r->folder);
+        return fr__folder_lost(r->ctx, &r->folder);
     }
     snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
     return fail_with_hint(r, status, what);
