@@ -9,6 +9,7 @@
 #include "train/lead.h"
 #include "train/observe.h"
 #include "train/run.h"
+#include "train/state.h"
 #include "train/summary.h"
 #include "train/tell.h"
 
@@ -80,9 +81,15 @@ static fr_status finish(fr_run *r, const char *status)
 /* A summary that names the last finite state, which is saved already or is the start. */
 static fr_status write_last_finite(fr_run *r)
 {
-    if (r->leads && !r->checkpoint[0])
-        FR_TRY(fr__checkpoint_save(&r->setup, NULL, &r->folder, &(fr_position){0}, r->checkpoint,
-                                   r->result.weights_sha256));
+    fr_state state;
+    fr_position start = {0};
+    char *sha256 = r->result.weights_sha256;
+    if (r->leads && !r->checkpoint[0]) {
+        FR_TRY(fr__checkpoint_save(&r->setup, NULL, &r->folder, &start, r->checkpoint, sha256));
+    } else if (r->leads) {
+        FR_TRY(fr__state_read(r->ctx, r->checkpoint, &state));
+        memcpy(sha256, state.sha256, sizeof state.sha256);
+    }
     return write_files(r, "diverged");
 }
 
@@ -95,15 +102,16 @@ static fr_status finish_diverged(fr_run *r)
     fr_status status = fr__run_settle(r);
     r->saved_step = -1; /* a checkpoint that was begun may be what has failed */
     if (status == FR_OK) status = finish(r, "diverged");
-    bool is_spoilt = status == FR_DIVERGED;
+    bool is_spoilt = status == FR_DIVERGED, is_start = is_spoilt && !r->checkpoint[0];
     if (is_spoilt) status = fr_engine_collect(r->engine);
     if (is_spoilt && status == FR_OK) status = fr__run_agree(r, write_last_finite(r));
     if (status == FR_OK && r->leads)
-        fr_log(r->ctx, FR_LOG_WARN, "%s %s; --resume goes on from there",
+        fr_log(r->ctx, FR_LOG_WARN, "%s %s; --resume goes on from there%s",
                is_spoilt ? "earlier updates have made weights infinite; the last finite ones that "
                            "were saved are in"
                          : "the last good weights are in",
-               r->checkpoint);
+               r->checkpoint,
+               is_start ? " (the start: run.checkpoint_every: N saves every N updates)" : "");
     return FR_DIVERGED;
 }
 
