@@ -25,6 +25,7 @@ struct fr_tensor_writer {
     fr_ctx *ctx;
     fr_arena arena;
     const char *path;
+    int dir;         /* open folder that holds it; -1: the path leads */
     int fd;          /* -1 after finish */
     bool may_remove; /* a plain file: never unlink a device */
     bool has_header, is_done;
@@ -51,10 +52,17 @@ static fr_status put(fr_tensor_writer *w, const void *data, size_t bytes)
 
 fr_status fr_tensor_writer_create(fr_ctx *ctx, const char *path, fr_tensor_writer **out)
 {
+    return fr__tensor_writer_create_in(ctx, -1, path, out);
+}
+
+fr_status fr__tensor_writer_create_in(fr_ctx *ctx, int dir, const char *path,
+                                      fr_tensor_writer **out)
+{
     *out = NULL;
     fr_tensor_writer *w = FR_NEW(fr_tensor_writer);
     if (!w) return fr__no_memory(ctx, sizeof *w, path);
     w->ctx = ctx;
+    w->dir = dir;
     w->fd = -1;
     w->path = fr__arena_strdup(&w->arena, path);
     w->hash = fr__hash_create();
@@ -62,7 +70,7 @@ fr_status fr_tensor_writer_create(fr_ctx *ctx, const char *path, fr_tensor_write
         fr_tensor_writer_free(w);
         return fr__no_memory(ctx, strlen(path), path);
     }
-    w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->fd = fr__open_in(dir, path, O_WRONLY | O_CREAT | O_TRUNC);
     if (w->fd < 0) {
         fr_status status = fr__io_fail(ctx, "create", path);
         fr_tensor_writer_free(w);
@@ -244,7 +252,7 @@ void fr_tensor_writer_free(fr_tensor_writer *w)
     if (!w) return;
     fr__hash_free(w->hash);
     if (w->fd >= 0) close(w->fd);
-    if (w->may_remove && !w->is_done) (void)unlink(w->path);
+    if (w->may_remove && !w->is_done) (void)fr__unlink_in(w->dir, w->path);
     fr__vec_fini(&w->meta);
     fr__vec_fini(&w->info);
     fr__arena_fini(&w->arena);

@@ -13,12 +13,15 @@
 #include "train/lead.h"
 #include "train/state.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A draft and the file it is at. */
 typedef struct pen {
     fr_draft *d;
+    int dir; /* the folder that grows, open */
     fr_tensor_writer *file;
     fr_sha256 hash; /* of the weights */
     char file_hash[FR_N_STATE_FILES][FR_HASH_TEXT];
@@ -126,7 +129,7 @@ static fr_status write_tensors(pen *p, const char *folder, fr_state_file which,
 {
     char path[FR_PATH];
     FR_TRY(fr__path(p->d->ctx, path, "%s/%s", folder, fr__state_files[which]));
-    FR_TRY(fr_tensor_writer_create(p->d->ctx, path, &p->file));
+    FR_TRY(fr__tensor_writer_create_in(p->d->ctx, p->dir, path, &p->file));
     fr_status status = fr_tensor_writer_meta(p->file, "format", "pt");
     if (status == FR_OK) status = fr_tensor_writer_meta(p->file, "forerun", fr_version());
     if (status == FR_OK && tensors == for_optimizer && p->d->memory)
@@ -147,15 +150,13 @@ static fr_status write_files(pen *p, const char *folder)
     fr_draft *d = p->d;
     fr_state state;
     if (d->metrics) FR_TRY(fr__metrics_sync(d->metrics, d->ctx));
-    FR_TRY(fr__folder_held(d->ctx, d->folder));
-    if (mkdir(folder, 0777) != 0) return fr__io_fail(d->ctx, "make folder", folder);
     fr__sha256_init(&p->hash);
     FR_TRY(write_tensors(p, folder, FR_MODEL_FILE, for_model));
     fr__sha256_final(&p->hash, d->sha256);
     FR_TRY(write_tensors(p, folder, FR_OPTIMIZER_FILE, for_optimizer));
     fr__state_of(d->s, &d->at, d->sha256, &state);
     memcpy(state.hash, p->file_hash, sizeof state.hash);
-    return fr__state_write(d->ctx, folder, &state); /* last: it also flushes the folder */
+    return fr__state_write(d->ctx, p->dir, folder, &state); /* last: it also flushes the folder */
 }
 
 /* Others wait until their items have been taken: all are, also those that nobody can use. */
@@ -176,10 +177,28 @@ static fr_status prune(const fr_draft *d)
         /* A later one was found damaged, for the run came here without it: it does not count. */
         if (steps.at[i] > d->at.step || n_kept++ < d->s->settings.keep) continue;
         snprintf(name, sizeof name, "step-%lld", (long long)steps.at[i]);
-        status = fr__folder_discard(d->ctx, d->folder->checkpoints, name);
+        status = fr__folder_discard(d->ctx, d->folder->checkpoint_fd, d->folder->checkpoints, name);
     }
     fr__vec_fini(&steps);
     return status;
+}
+
+/* Names count from the folder that the run has opened, wherever its path leads meanwhile. */
+static fr_status grow(pen *p, const char *name, const char *temp)
+{
+    fr_draft *d = p->d;
+    int parent = d->folder->checkpoint_fd;
+    FR_TRY(fr__folder_held(d->ctx, d->folder));
+    if (mkdirat(parent, strrchr(temp, '/') + 1, 0777) != 0)
+        return fr__io_fail(d->ctx, "make folder", temp);
+    p->dir = fr__open_in(parent, temp, O_RDONLY | O_DIRECTORY);
+    if (p->dir < 0) return fr__io_fail(d->ctx, "open folder", temp);
+    fr_status status = write_files(p, temp);
+    close(p->dir);
+    /* One of this name was found damaged: the run came here from an older one. */
+    if (status == FR_OK && faccessat(parent, name, F_OK, 0) == 0)
+        status = fr__folder_discard(d->ctx, parent, d->folder->checkpoints, name);
+    return status == FR_OK ? fr__rename_sync_in(d->ctx, parent, temp, d->path) : status;
 }
 
 fr_status fr__checkpoint_write(fr_draft *d)
@@ -190,18 +209,13 @@ fr_status fr__checkpoint_write(fr_draft *d)
     snprintf(name, sizeof name, "step-%lld", (long long)d->at.step);
     fr_status status = fr__path(d->ctx, d->path, "%s/%s", parent, name);
     if (status == FR_OK) status = fr__path(d->ctx, temp, "%s/.tmp-%s", parent, name);
-    if (status == FR_OK) status = write_files(&tool, temp);
+    bool has_paths = status == FR_OK;
+    if (status == FR_OK) status = grow(&tool, name, temp);
     fr_status rest = take_rest(&tool);
     if (status == FR_OK) status = rest;
-    if (status == FR_OK) status = fr__folder_held(d->ctx, d->folder);
-    /* One of this name was found damaged: the run came here from an older one. */
-    if (status == FR_OK && (fr__dir_exists(d->path) || fr__file_exists(d->path)))
-        status = fr__folder_discard(d->ctx, parent, name);
-    if (status == FR_OK) status = fr__rename_sync(d->ctx, temp, d->path);
-    if (status == FR_OK) status = fr__folder_held(d->ctx, d->folder);
     if (status == FR_OK) return prune(d);
-    if (fr__folder_is_held(d->folder))
-        (void)fr__dir_remove(d->ctx, temp); /* gives a full disk its room back */
+    if (has_paths) /* gives a full disk its room back */
+        (void)fr__dir_remove_in(d->ctx, d->folder->checkpoint_fd, temp);
     /* A name that is missing or not permitted was fine before, and is not the user's to mend. */
     return status == FR_INVALID ? FR_IO : status;
 }

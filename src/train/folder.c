@@ -102,7 +102,7 @@ static fr_status lock(fr_ctx *ctx, fr_folder *f)
 fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder *f)
 {
     memset(f, 0, sizeof *f);
-    f->lock_fd = -1;
+    f->lock_fd = f->checkpoint_fd = -1;
     FR_TRY(fr__path(ctx, f->path, "%s", path));
     FR_TRY(fr__path(ctx, f->checkpoints, "%s/checkpoint", path));
     FR_TRY(fr__folder_check(ctx, path, resume));
@@ -115,6 +115,10 @@ fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder 
     if (status == FR_OK) status = remove_leftovers(ctx, f->path);
     if (status == FR_OK) status = remove_leftovers(ctx, f->checkpoints);
     if (status == FR_OK) status = fr__dir_make(ctx, f->checkpoints);
+    if (status == FR_OK) {
+        f->checkpoint_fd = fr__open_in(f->lock_fd, f->checkpoints, O_RDONLY | O_DIRECTORY);
+        if (f->checkpoint_fd < 0) status = fr__io_fail(ctx, "open folder", f->checkpoints);
+    }
     if (status != FR_OK) fr__folder_close(f);
     return status;
 }
@@ -122,7 +126,8 @@ fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder 
 void fr__folder_close(fr_folder *f)
 {
     if (f->lock_fd >= 0) close(f->lock_fd);
-    f->lock_fd = -1;
+    if (f->checkpoint_fd >= 0) close(f->checkpoint_fd);
+    f->lock_fd = f->checkpoint_fd = -1;
 }
 
 bool fr__folder_is_held(const fr_folder *f)
@@ -195,11 +200,11 @@ fr_status fr__folder_steps(fr_ctx *ctx, const char *checkpoints, fr_steps *steps
     return status;
 }
 
-fr_status fr__folder_discard(fr_ctx *ctx, const char *parent, const char *name)
+fr_status fr__folder_discard(fr_ctx *ctx, int dir, const char *parent, const char *name)
 {
     char from[FR_PATH], to[FR_PATH];
     FR_TRY(fr__path(ctx, from, "%s/%s", parent, name));
     FR_TRY(fr__path(ctx, to, "%s/.old-%s", parent, name));
-    FR_TRY(fr__rename_sync(ctx, from, to));
-    return unlink(to) == 0 ? FR_OK : fr__dir_remove(ctx, to);
+    FR_TRY(fr__rename_sync_in(ctx, dir, from, to));
+    return fr__unlink_in(dir, to) == 0 ? FR_OK : fr__dir_remove_in(ctx, dir, to);
 }

@@ -21,7 +21,8 @@ typedef struct fr_folder {
     char path[FR_PATH];
     char checkpoints[FR_PATH]; /* path/checkpoint */
     int lock_fd;
-    dev_t device; /* which folder it is */
+    int checkpoint_fd; /* path/checkpoint, wherever it is moved to */
+    dev_t device;      /* which folder it is */
     ino_t inode;
 } fr_folder;
 
@@ -51,8 +52,8 @@ fr_status fr__folder_steps(fr_ctx *ctx, const char *checkpoints, fr_steps *steps
 bool fr__folder_step_of(const char *path, int64_t *step);
 
 /* Remove a folder of plain files, or a file, so that it is never seen half removed: renamed first.
- */
-fr_status fr__folder_discard(fr_ctx *ctx, const char *parent, const char *name);
+ * dir: its parent, open; -1: the path leads. */
+fr_status fr__folder_discard(fr_ctx *ctx, int dir, const char *parent, const char *name);
 
 /* printf into a path; FR_INVALID if it does not fit. */
 fr_status fr__path(fr_ctx *ctx, char out[FR_PATH], const char *format, ...) FR_PRINTF(3, 4);

@@ -286,7 +286,7 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     r->started = (int64_t)time(NULL);
     r->team = o->team, r->leads = fr_team_rank(o->team) == 0;
     r->saved_step = -1;
-    r->folder.lock_fd = -1;
+    r->folder.lock_fd = r->folder.checkpoint_fd = -1;
     r->result.train_loss = r->result.eval_loss = r->result.eval_accuracy = NAN;
     fr_status status = train(r);
     fr_status closed = fr__ledger_close(&r->ledger);

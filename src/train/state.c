@@ -36,7 +36,7 @@ void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, 
     fr_backend_instructions(s->settings.backend, state->instructions, sizeof state->instructions);
 }
 
-fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state)
+fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr_state *state)
 {
     char path[FR_PATH], text[4096], hash[FR_HASH_TEXT];
     fr_json j;
@@ -68,7 +68,7 @@ fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state
     if (!fr__json_finish(&j)) return fr_fail(ctx, FR_INTERNAL, "%s: text too long", path);
     fr__hash_of(text, n, hash);
     snprintf(text + n, TAIL_BYTES + 1, TAIL, hash);
-    return fr__file_replace(ctx, path, text, n + TAIL_BYTES);
+    return fr__file_replace_in(ctx, dir, path, text, n + TAIL_BYTES);
 }
 
 /* Every byte of the file is covered by the checksum, or has only one value it can have. */

@@ -26,7 +26,8 @@ typedef struct fr_state {
 } fr_state;
 
 void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, fr_state *state);
-fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state);
+/* Into a folder that is open as dir. */
+fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr_state *state);
 /* FR_INVALID or FR_IO: missing, cut, changed, of another step than its folder's name says, or not
  * one of ours. */
 fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state);

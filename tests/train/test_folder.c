@@ -106,7 +106,7 @@ static void test_steps_newest_first(void **state)
     assert_int_equal(steps.at[2], 0);
     fr__vec_fini(&steps);
     put_file(f, "step-9/model.safetensors");
-    assert_done(f, fr__folder_discard(f->ctx, f->out, "step-9"));
+    assert_done(f, fr__folder_discard(f->ctx, -1, f->out, "step-9"));
     assert_false(is_there(f, "step-9"));
     assert_false(is_there(f, ".old-step-9"));
 }
