@@ -112,13 +112,16 @@ static fr_status get_item(pen *p, fr_item_kind kind, int which, int param)
  * before it is kept. */
 static fr_status write_item(pen *p, fr_item_kind kind, int which, int param)
 {
+    static const char *const whose[] = {[FR_ITEM_PARAM] = "",
+                                        [FR_ITEM_STATE] = "the optimizer's state of ",
+                                        [FR_ITEM_MEMORY] = "what the weight policy keeps of "};
     const fr_param *of = fr_graph_param(p->d->s->graph, param);
     FR_TRY(get_item(p, kind, which, param));
     if (!fr__are_finite(p->d->plain, bytes_of(of) / sizeof(float)))
         return fr_fail(p->d->ctx, FR_DIVERGED,
                        "%s%s is not finite any more, and so not saved; earlier checkpoints stay. "
                        "Try a smaller lr, clip_norm or a warm-up",
-                       kind == FR_ITEM_PARAM ? "" : "the optimizer's state of ", of->name);
+                       whose[kind], of->name);
     if (kind == FR_ITEM_PARAM && !of->is_buffer)
         fr__sha256_update(&p->hash, p->d->plain, bytes_of(of));
     return fr_tensor_writer_data(p->file, p->d->plain, bytes_of(of));
