@@ -6,7 +6,6 @@
 command=("${launcher[@]}" -n 3 "$forerun" train pipe.yaml --set parallel.stages=3)
 run 0 train pipe.yaml --out finished --set run.checkpoint_every=10 --quiet
 lose_folders --set parallel.method=1f1b --set run.checkpoint_every=1
-lose_folders --set parallel.method=spectrain --set run.checkpoint_every=20
 
 mpi 3 0 train pipe.yaml --out damaged --set parallel.stages=3 --set parallel.method=pipedream-2bw \
     --set run.checkpoint_every=10 --quiet
