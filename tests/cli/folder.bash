@@ -2,7 +2,7 @@
 # mpi.bash, with `command`, an array: what starts a run of net.yaml or pipe.yaml.
 # shellcheck shell=bash disable=SC2154
 pids=()
-trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT # runs without end
+trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT # runs without end, or what has started them
 has_lines() { [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl")" -gt 0 ] 2>/dev/null; }
 has_checkpoint() { compgen -G "$1/checkpoint/step-*" >/dev/null; }
 
