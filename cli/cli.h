@@ -22,6 +22,7 @@ typedef struct cli_verb {
     X(launch)        \
     X(eval)          \
     X(generate)      \
+    X(checkpoint)    \
     X(schedule)      \
     X(profile)       \
     X(plan)          \

@@ -11,6 +11,7 @@ typedef struct screen {
     cli_progress progress;
     fr_server *server; /* NULL: nobody looks on */
     bool has_folder;   /* the server has been told */
+    bool has_report;
 } screen;
 
 static void on_progress(void *user, const fr_progress *p)
@@ -36,11 +37,13 @@ static fr_status print_summary(fr_ctx *ctx, const char *out)
     return FR_OK;
 }
 
-/* Of a run that ended as it should, or whose end one wants to look at. */
-static bool leave_report(const fr_run_result *r, fr_status status)
+/* A report of a run that ended as it should, or whose end one wants to look at. */
+static void on_over(void *user, const fr_run_result *r, fr_status status)
 {
+    screen *s = user;
     bool is_over = status == FR_OK || status == FR_INTERRUPTED || status == FR_DIVERGED;
-    return r->wants_report && is_over && cli_leave_report(r->out);
+    term_end_status();
+    s->has_report = r->wants_report && is_over && cli_leave_report(r->out);
 }
 
 static void print_result(const fr_run_result *r, bool has_report)
@@ -129,6 +132,7 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
                         .dump_step = a->dump_step,
                         .ledger = a->ledger,
                         .progress = is_first ? on_progress : NULL,
+                        .over = is_first ? on_over : NULL,
                         .user = &s,
                         .stop = stop};
     fr_run_result r = {.steps = 0};
@@ -136,10 +140,9 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
     if (status == FR_OK) status = fr_train(ctx, &o, &r);
     term_end_status();
     stop_server(&s, status);
-    bool has_report = is_first && leave_report(&r, status);
     if (status != FR_OK || !is_first) return status;
     if (a->want_json) return print_summary(ctx, r.out);
-    if (!a->is_quiet) print_result(&r, has_report);
+    if (!a->is_quiet) print_result(&r, s.has_report);
     return FR_OK;
 }
 

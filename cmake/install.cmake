@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 
 # Libraries that a program with the static one links as well: by pkg-config, and as flags.
-set(FR_PC_MODULES "libfyaml jansson zlib")
+set(FR_PC_MODULES "libfyaml jansson nettle libxxhash zlib")
 set(needs ${DNNL_LIBRARY} ${OpenMP_C_LIBRARIES})
 if(MPI_C_FOUND)
   list(APPEND needs ${MPI_C_LIBRARIES})

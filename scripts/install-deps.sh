@@ -12,8 +12,8 @@
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
-    zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev libmicrohttpd-dev
-    protobuf-compiler locales dataset-fashion-mnist"
+    nettle-dev libxxhash-dev zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev
+    libmicrohttpd-dev protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
 test="chromium chromium-driver git jq curl"
 dev="clang libclang-rt-dev libomp-dev debootstrap"
@@ -31,8 +31,8 @@ case "$ID $VERSION_ID" in
 "ubuntu "*) test="git jq curl" ;;
 "fedora "*)
     packages="gcc gcc-c++ make cmake ninja-build pkgconf-pkg-config onednn-devel libfyaml-devel
-        jansson-devel zlib-devel libcmocka-devel openmpi-devel coin-or-Cbc-devel libmicrohttpd-devel
-        protobuf-compiler glibc-all-langpacks"
+        jansson-devel nettle-devel xxhash-devel zlib-devel libcmocka-devel openmpi-devel
+        coin-or-Cbc-devel libmicrohttpd-devel protobuf-compiler glibc-all-langpacks"
     bench="python3 python3-torch python3-numpy iproute"
     test="chromium chromedriver git jq curl"
     dev="clang compiler-rt libomp-devel debootstrap"
@@ -56,7 +56,7 @@ look() {
     for tool in cc c++ cmake ninja pkg-config; do
         command -v "$tool" >/dev/null || echo "  $tool"
     done
-    for library in libfyaml jansson zlib cmocka; do
+    for library in libfyaml jansson nettle libxxhash zlib cmocka; do
         pkg-config --exists "$library" 2>/dev/null || echo "  $library (library and headers)"
     done
     echo '#include <dnnl.h>' | cc -E -x c - >/dev/null 2>&1 ||

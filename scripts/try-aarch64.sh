@@ -22,7 +22,7 @@ esac
 part() { printf '\ntry-aarch64: %s (at %d s)\n' "$*" "$SECONDS"; }
 part "packages"
 packages=(cmake ninja-build pkgconf gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
-for library in libdnnl-dev libfyaml-dev libjansson-dev zlib1g-dev libcmocka-dev; do
+for library in libdnnl-dev libfyaml-dev libjansson-dev nettle-dev libxxhash-dev zlib1g-dev libcmocka-dev; do
     packages+=("$library:arm64")
 done
 export DEBIAN_FRONTEND=noninteractive

@@ -52,6 +52,8 @@ typedef struct fr_progress {
     const char *out;                 /* the run's folder */
 } fr_progress;
 
+struct fr_run_result;
+
 typedef struct fr_run_options {
     fr_team *team;      /* train: the processes of the run; NULL: this one alone */
     const char *config; /* path */
@@ -64,6 +66,9 @@ typedef struct fr_run_options {
     const char
         *checkpoint; /* eval, generate: folder of a run, a checkpoint folder, or a step folder */
     void (*progress)(void *user, const fr_progress *p); /* NULL allowed */
+    /* train: the run has ended with this status, and nobody else can write to its folder yet. NULL
+     * allowed */
+    void (*over)(void *user, const struct fr_run_result *r, fr_status status);
     void *user;
     /* Set by a signal handler: finish what is begun, checkpoint, return FR_INTERRUPTED. May be
      * NULL. */
@@ -77,7 +82,7 @@ typedef struct fr_run_result {
     double stolen; /* share of the processors' time that the host of a virtual machine took */
     char weights_sha256[65];
     char out[4096];    /* "": the run did not come so far as to open it */
-    bool wants_report; /* run.report: the caller, who has report.h, may leave one there */
+    bool wants_report; /* run.report: `over`, whose maker has report.h, may leave one there */
 } fr_run_result;
 
 /* Train as the config says. *result (may be NULL) is filled as far as the run came. */
@@ -96,6 +101,18 @@ typedef struct fr_run_facts {
 fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts);
 /* Updates in the newest checkpoint of a run's folder; -1: it has none. */
 fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
+
+/* Whether a checkpoint is whole: all its files are as they were written, all values finite. */
+typedef struct fr_verdict {
+    const char *path;   /* folder of the checkpoint */
+    int64_t step;       /* of its state.json; -1: that cannot be read */
+    int64_t format;     /* of its state.json; 1: has no hashes of files */
+    const char *damage; /* file and reason; NULL: whole */
+} fr_verdict;
+/* Of all checkpoints of a run's folder or a checkpoint folder, the newest first, or of one step-N.
+ * FR_OK: all were looked at, damaged or not. */
+fr_status fr_checkpoint_verify(fr_ctx *ctx, const char *folder,
+                               void (*each)(void *user, const fr_verdict *v), void *user);
 
 /* What planning and simulation must know about a run: the model, the mini-batch, and what its nodes
  * cost here. */

@@ -231,6 +231,13 @@ fr_status fr__dir_make(fr_ctx *ctx, const char *path)
     }
 }
 
+/* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
+static fr_status sync_folder(fr_ctx *ctx, int fd, const char *path)
+{
+    bool failed = fsync(fd) != 0 && errno != EINVAL;
+    return failed ? fr__io_fail(ctx, "sync folder", path) : FR_OK;
+}
+
 static fr_status sync_parent(fr_ctx *ctx, const char *path)
 {
     char folder[MAX_PATH];
@@ -244,52 +251,89 @@ static fr_status sync_parent(fr_ctx *ctx, const char *path)
         strcpy(folder, ".");
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fr__io_fail(ctx, "open folder", folder);
-    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
-    bool failed = fsync(fd) != 0 && errno != EINVAL;
-    fr_status status = failed ? fr__io_fail(ctx, "sync folder", folder) : FR_OK;
+    fr_status status = sync_folder(ctx, fd, folder);
     close(fd);
     return status;
 }
 
+/* What a name counts from, and the name. */
+static int base_of(int dir) { return dir < 0 ? AT_FDCWD : dir; }
+
+static const char *name_in(int dir, const char *path)
+{
+    const char *slash = dir < 0 ? NULL : strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int fr__open_in(int dir, const char *path, int flags)
+{
+    return openat(base_of(dir), name_in(dir, path), flags | O_CLOEXEC, 0666);
+}
+
+int fr__unlink_in(int dir, const char *path)
+{
+    return unlinkat(base_of(dir), name_in(dir, path), 0);
+}
+
 fr_status fr__rename_sync(fr_ctx *ctx, const char *from, const char *to)
 {
-    if (rename(from, to) != 0) {
+    return fr__rename_sync_in(ctx, -1, from, to);
+}
+
+fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char *to)
+{
+    int base = base_of(dir);
+    if (renameat(base, name_in(dir, from), base, name_in(dir, to)) != 0) {
         int code = errno;
         return fr_fail(ctx, FR_IO, "cannot rename %s to %s: %s", from, to, strerror(code));
     }
-    return sync_parent(ctx, to);
+    return dir < 0 ? sync_parent(ctx, to) : sync_folder(ctx, dir, to);
 }
 
 fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size_t bytes)
 {
+    return fr__file_replace_in(ctx, -1, path, data, bytes);
+}
+
+fr_status fr__file_replace_in(fr_ctx *ctx, int dir, const char *path, const void *data,
+                              size_t bytes)
+{
     char name[MAX_PATH], suffix[32];
     snprintf(suffix, sizeof suffix, ".%ld.tmp", (long)getpid());
     FR_TRY(copy_path(ctx, path, suffix, name));
-    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = fr__open_in(dir, name, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0) return fr__io_fail(ctx, "create", name);
     fr_status status = fr__fd_write(ctx, fd, name, data, bytes);
     if (status == FR_OK && fsync(fd) != 0) status = fr__io_fail(ctx, "sync", name);
     if (close(fd) != 0 && status == FR_OK) status = fr__io_fail(ctx, "close", name);
-    if (status == FR_OK) status = fr__rename_sync(ctx, name, path);
-    if (status != FR_OK) (void)unlink(name);
+    if (status == FR_OK) status = fr__rename_sync_in(ctx, dir, name, path);
+    if (status != FR_OK) (void)fr__unlink_in(dir, name);
     return status;
 }
 
-fr_status fr__dir_remove(fr_ctx *ctx, const char *path)
+fr_status fr__dir_remove(fr_ctx *ctx, const char *path) { return fr__dir_remove_in(ctx, -1, path); }
+
+fr_status fr__dir_remove_in(fr_ctx *ctx, int dir, const char *path)
 {
-    DIR *dir = opendir(path);
-    if (!dir) return errno == ENOENT ? FR_OK : fr__io_fail(ctx, "open folder", path);
+    int fd = fr__open_in(dir, path, O_RDONLY | O_DIRECTORY);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        fr_status failed = errno == ENOENT ? FR_OK : fr__io_fail(ctx, "open folder", path);
+        if (fd >= 0) close(fd);
+        return failed;
+    }
     fr_status status = FR_OK;
     struct dirent *entry;
-    while (status == FR_OK && (entry = readdir(dir)) != NULL) {
+    while (status == FR_OK && (entry = readdir(folder)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (unlinkat(dirfd(dir), entry->d_name, 0) == 0 || errno == ENOENT) continue;
+        if (unlinkat(fd, entry->d_name, 0) == 0 || errno == ENOENT) continue;
         int code = errno;
         status =
             fr_fail(ctx, FR_IO, "cannot remove %s/%s: %s", path, entry->d_name, strerror(code));
     }
-    closedir(dir);
-    if (status == FR_OK && rmdir(path) != 0 && errno != ENOENT)
+    closedir(folder);
+    if (status == FR_OK && unlinkat(base_of(dir), name_in(dir, path), AT_REMOVEDIR) != 0 &&
+        errno != ENOENT)
         status = fr__io_fail(ctx, "remove folder", path);
     return status;
 }

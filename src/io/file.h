@@ -20,6 +20,16 @@ fr_status fr__rename_sync(fr_ctx *ctx, const char *from, const char *to);
 /* Remove a folder and the plain files in it (one level); missing is fine. */
 fr_status fr__dir_remove(fr_ctx *ctx, const char *path);
 
+/* The same for what is in an open folder, wherever its path leads by now: of paths the last part
+ * alone is used, the whole of them in messages. dir -1: no such folder, the path leads. */
+fr_status fr__file_replace_in(fr_ctx *ctx, int dir, const char *path, const void *data,
+                              size_t bytes);
+fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char *to);
+fr_status fr__dir_remove_in(fr_ctx *ctx, int dir, const char *path);
+/* openat (new files by mode 0666, closed on exec), unlinkat; -1 and errno. */
+int fr__open_in(int dir, const char *path, int flags);
+int fr__unlink_in(int dir, const char *path);
+
 /* Write all of it to an open file, however many calls that takes; errors name `path`. */
 fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, size_t bytes);
 /* "cannot WHAT PATH: ", the text of errno and a remedy. FR_INVALID where the name is at fault

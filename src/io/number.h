@@ -14,4 +14,7 @@ size_t fr__real_format(double value, char text[32]);
 bool fr__int_scan(const char *text, int64_t *value);
 bool fr__real_scan(const char *text, double *value);
 
+/* Whether none of them is infinite or NaN. */
+bool fr__are_finite(const float *values, size_t n);
+
 #endif

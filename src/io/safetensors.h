@@ -7,6 +7,7 @@
 #ifndef FR_IO_SAFETENSORS_H
 #define FR_IO_SAFETENSORS_H
 
+#include "io/hash.h"
 #include <forerun/io.h>
 
 enum { FR_TENSOR_MAX_DIMS = 8, FR_TENSOR_LENGTH_BYTES = 8 };
@@ -21,6 +22,16 @@ fr_status fr__tensors_parse(fr_ctx *ctx, const char *name, const unsigned char *
 
 /* The stored name of a dtype and the size of one value, 0 and NULL if there is none. */
 size_t fr__tensor_dtype(const char *name, const char **stored);
+
+/* fr_tensor_writer_create in an open folder, as file.h has it; dir must stay open until the writer
+ * is freed. */
+fr_status fr__tensor_writer_create_in(fr_ctx *ctx, int dir, const char *path,
+                                      fr_tensor_writer **out);
+
+/* Hash of all bytes of the file. A writer's: after its finish. Of fr_tensors_open: of the bytes as
+ * they were read; those not read yet, or not in the order of the file, are read now. */
+void fr__tensor_writer_hash(const fr_tensor_writer *w, char text[FR_HASH_TEXT]);
+fr_status fr__tensors_hash(fr_tensors *t, char text[FR_HASH_TEXT]);
 
 /* Size of all values; false if negative or beyond 2^62 bytes. */
 bool fr__tensor_bytes(int n_dims, const int64_t *dims, size_t item_bytes, uint64_t *bytes);

@@ -22,6 +22,8 @@ struct fr_tensors {
     int fd;                      /* or -1: */
     const unsigned char *memory; /* the whole file */
     uint64_t data_begin, data_bytes;
+    fr_hash *hash;   /* of a file: */
+    uint64_t hashed; /* its first so many bytes, which have been read */
     int n;
     fr_tensor_info *info;     /* (n), in the order of their data */
     fr_tensor_info **by_name; /* (n), sorted */
@@ -270,6 +272,16 @@ static fr_status read_at(fr_tensors *t, uint64_t from, void *to, size_t bytes)
     return FR_OK;
 }
 
+/* read_at of a file, hashed if nothing is left out before it. */
+static fr_status read_hashed(fr_tensors *t, uint64_t from, void *to, size_t bytes)
+{
+    FR_TRY(read_at(t, from, to, bytes));
+    if (!t->hash || from != t->hashed) return FR_OK;
+    fr__hash_update(t->hash, to, bytes);
+    t->hashed += bytes;
+    return FR_OK;
+}
+
 static fr_status too_short(fr_tensors *t, uint64_t bytes)
 {
     return fr_fail(t->ctx, FR_INVALID, "%s: %" PRIu64 " bytes are too few for a safetensors file",
@@ -286,11 +298,13 @@ static fr_status open_file(fr_tensors *t)
     uint64_t file_bytes = (uint64_t)info.st_size, length;
     unsigned char first[FR_TENSOR_LENGTH_BYTES];
     if (file_bytes < sizeof first) return too_short(t, file_bytes);
-    FR_TRY(read_at(t, 0, first, sizeof first));
+    t->hash = fr__hash_create();
+    if (!t->hash) return fr__no_memory(t->ctx, sizeof first, t->name);
+    FR_TRY(read_hashed(t, 0, first, sizeof first));
     FR_TRY(read_length(t, first, file_bytes, &length));
     char *text = fr__alloc(length);
     if (!text) return fr__no_memory(t->ctx, length, t->name);
-    fr_status status = read_at(t, sizeof first, text, length);
+    fr_status status = read_hashed(t, sizeof first, text, length);
     if (status == FR_OK) status = read_header(t, text, length);
     fr__free(text);
     return status;
@@ -332,6 +346,7 @@ void fr_tensors_close(fr_tensors *t)
 {
     if (!t) return;
     if (t->fd >= 0) close(t->fd);
+    fr__hash_free(t->hash);
     json_decref(t->meta);
     fr__arena_fini(&t->arena);
     fr__free(t);
@@ -363,7 +378,23 @@ fr_status fr_tensors_read(fr_tensors *t, int i, void *to, size_t bytes)
                        "%s: tensor \"%s\" has %" PRIu64 " bytes, %zu were expected; does the file "
                        "belong to this model?",
                        t->name, info->name, info->bytes, bytes);
-    return read_at(t, t->data_begin + info->begin, to, bytes);
+    return read_hashed(t, t->data_begin + info->begin, to, bytes);
+}
+
+fr_status fr__tensors_hash(fr_tensors *t, char text[FR_HASH_TEXT])
+{
+    enum { PIECE = 1 << 20 };
+    uint64_t end = t->data_begin + t->data_bytes;
+    char *piece = fr__alloc(PIECE);
+    if (!piece) return fr__no_memory(t->ctx, PIECE, t->name);
+    fr_status status = FR_OK;
+    while (status == FR_OK && t->hashed < end) {
+        uint64_t left = end - t->hashed;
+        status = read_hashed(t, t->hashed, piece, left < PIECE ? (size_t)left : PIECE);
+    }
+    fr__free(piece);
+    if (status == FR_OK) fr__hash_text(t->hash, text);
+    return status;
 }
 
 const char *fr_tensors_meta(const fr_tensors *t, const char *key)

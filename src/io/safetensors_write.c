@@ -25,10 +25,12 @@ struct fr_tensor_writer {
     fr_ctx *ctx;
     fr_arena arena;
     const char *path;
+    int dir;         /* open folder that holds it; -1: the path leads */
     int fd;          /* -1 after finish */
     bool may_remove; /* a plain file: never unlink a device */
     bool has_header, is_done;
     fr_status failed; /* the first error; nothing is written after it */
+    fr_hash *hash;    /* of what has been written */
     FR_VEC(struct meta) meta;
     FR_VEC(fr_tensor_info) info;
     uint64_t end;       /* of all tensors declared, in the data part */
@@ -42,19 +44,33 @@ static fr_status keep(fr_tensor_writer *w, fr_status status)
     return status;
 }
 
+static fr_status put(fr_tensor_writer *w, const void *data, size_t bytes)
+{
+    fr__hash_update(w->hash, data, bytes);
+    return fr__fd_write(w->ctx, w->fd, w->path, data, bytes);
+}
+
 fr_status fr_tensor_writer_create(fr_ctx *ctx, const char *path, fr_tensor_writer **out)
+{
+    return fr__tensor_writer_create_in(ctx, -1, path, out);
+}
+
+fr_status fr__tensor_writer_create_in(fr_ctx *ctx, int dir, const char *path,
+                                      fr_tensor_writer **out)
 {
     *out = NULL;
     fr_tensor_writer *w = FR_NEW(fr_tensor_writer);
     if (!w) return fr__no_memory(ctx, sizeof *w, path);
     w->ctx = ctx;
+    w->dir = dir;
     w->fd = -1;
     w->path = fr__arena_strdup(&w->arena, path);
-    if (!w->path) {
+    w->hash = fr__hash_create();
+    if (!w->path || !w->hash) {
         fr_tensor_writer_free(w);
         return fr__no_memory(ctx, strlen(path), path);
     }
-    w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->fd = fr__open_in(dir, path, O_WRONLY | O_CREAT | O_TRUNC);
     if (w->fd < 0) {
         fr_status status = fr__io_fail(ctx, "create", path);
         fr_tensor_writer_free(w);
@@ -171,10 +187,9 @@ static fr_status write_header(fr_tensor_writer *w)
     fr__json_to_buffer(&j, block + FR_TENSOR_LENGTH_BYTES, length + 1, 0);
     format_header(w, &j);
     memset(block + FR_TENSOR_LENGTH_BYTES + text_bytes, ' ', length - text_bytes);
-    fr_status status =
-        fr__json_finish(&j)
-            ? fr__fd_write(w->ctx, w->fd, w->path, block, FR_TENSOR_LENGTH_BYTES + length)
-            : fr_fail(w->ctx, FR_INTERNAL, "%s: header not whole", w->path);
+    fr_status status = fr__json_finish(&j)
+                           ? put(w, block, FR_TENSOR_LENGTH_BYTES + length)
+                           : fr_fail(w->ctx, FR_INTERNAL, "%s: header not whole", w->path);
     fr__free(block);
     w->has_header = true;
     return status;
@@ -205,7 +220,7 @@ fr_status fr_tensor_writer_data(fr_tensor_writer *w, const void *data, size_t by
         return keep(w, fr_fail(w->ctx, FR_INVALID,
                                "%s: tensor \"%s\" wants %" PRIu64 " more bytes, %zu were given",
                                w->path, info->name, info->bytes - w->n_written, bytes));
-    FR_TRY(keep(w, fr__fd_write(w->ctx, w->fd, w->path, data, bytes)));
+    FR_TRY(keep(w, put(w, data, bytes)));
     w->n_written += bytes;
     return FR_OK;
 }
@@ -227,11 +242,17 @@ fr_status fr_tensor_writer_finish(fr_tensor_writer *w)
     return FR_OK;
 }
 
+void fr__tensor_writer_hash(const fr_tensor_writer *w, char text[FR_HASH_TEXT])
+{
+    fr__hash_text(w->hash, text);
+}
+
 void fr_tensor_writer_free(fr_tensor_writer *w)
 {
     if (!w) return;
+    fr__hash_free(w->hash);
     if (w->fd >= 0) close(w->fd);
-    if (w->may_remove && !w->is_done) (void)unlink(w->path);
+    if (w->may_remove && !w->is_done) (void)fr__unlink_in(w->dir, w->path);
     fr__vec_fini(&w->meta);
     fr__vec_fini(&w->info);
     fr__arena_fini(&w->arena);

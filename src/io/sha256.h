@@ -1,15 +1,12 @@
-/* sha256.h -- SHA-256 (FIPS 180-4), fed piece by piece. */
+/* sha256.h -- SHA-256 (FIPS 180-4) by Nettle, which uses the processor's own instructions for it
+ * where there are any; fed piece by piece. */
 #ifndef FR_IO_SHA256_H
 #define FR_IO_SHA256_H
 
+#include <nettle/sha2.h>
 #include <stddef.h>
-#include <stdint.h>
 
-typedef struct fr_sha256 {
-    uint32_t state[8];
-    uint64_t bytes;          /* fed so far */
-    unsigned char block[64]; /* bytes % 64 of it in use */
-} fr_sha256;
+typedef struct sha256_ctx fr_sha256;
 
 void fr__sha256_init(fr_sha256 *s);
 void fr__sha256_update(fr_sha256 *s, const void *data, size_t bytes);

@@ -3,9 +3,11 @@
  *     step-N/model.safetensors       parameters, then running statistics, by name
  *            optimizer.safetensors   `<state>.<parameter>`: exp_avg.fc.weight; then what the
  *                                    weight policy remembers: previous.fc.weight
- *            state.json              position in run and data, and what the rest must match
+ *            state.json              position in run and data, what the rest must match, and a
+ *                                    hash of each file
  *
- * Random numbers need no state: they are functions of seed, step and sample. */
+ * A checkpoint is whole if every file is as it was written and every value is finite. Random
+ * numbers need no state: they are functions of seed, step and sample. */
 #ifndef FR_TRAIN_CHECKPOINT_H
 #define FR_TRAIN_CHECKPOINT_H
 
@@ -26,29 +28,33 @@ typedef struct fr_draft {
     fr_ctx *ctx; /* of the thread that writes */
     const fr_setup *s;
     const fr_folder *folder;
-    fr_metrics *metrics; /* whose lines must be on the disk first; or NULL */
-    fr_snapshot *snapshot;
-    const char *memory; /* fr_engine_memory_name */
+    fr_metrics *metrics;   /* whose lines must be on the disk first; or NULL */
+    fr_snapshot *snapshot; /* NULL: the start of a run, made from its seed */
+    const char *memory;    /* fr_engine_memory_name */
     fr_position at;
     float *plain;                   /* (largest parameter) */
     char path[FR_PATH], sha256[65]; /* filled: the folder; of the weights */
 } fr_draft;
 
-/* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep. On
- * any thread of rank 0, for the snapshot is a copy. Takes all of its items, whatever happens. */
+/* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep; one
+ * of a later step, which was found damaged, is left. On any thread of rank 0, for the snapshot is a
+ * copy. Takes all of its items, whatever happens. FR_DIVERGED: a value is not finite. */
 fr_status fr__checkpoint_write(fr_draft *d);
 /* What the other ranks do meanwhile. */
 fr_status fr__checkpoint_send(fr_snapshot *s);
-/* Both, and the snapshot before, without a thread of their own: a process alone. */
+/* Both, and the snapshot before, without a thread of their own: a process alone. e NULL: not what
+ * an engine holds, but what the run began with, as step 0. */
 fr_status fr__checkpoint_save(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_position *p,
                               char path[FR_PATH], char sha256[65]);
 
-/* Reads one step folder into an engine. *is_damaged tells a file that is cut or changed (an older
- * checkpoint may do) from one that is fine but belongs to another model or config. */
+/* Reads one step folder into an engine. *is_damaged tells a checkpoint with a file that is missing,
+ * cut or changed (an older one may do) from one that is whole but belongs to another model or
+ * config. */
 fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_position *p,
                               bool *is_damaged);
-/* The weights alone, for evaluation. */
-fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder, char sha256[65],
+/* The weights alone, for evaluation. A folder that is not called step-N need not have a state.json:
+ * weights from elsewhere. */
+fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder,
                                     bool *is_damaged);
 
 /* Loads the newest checkpoint in `checkpoints` that is whole; a damaged one is logged and the one
@@ -56,10 +62,8 @@ fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folde
 fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *checkpoints,
                                      fr_position *p, char path[FR_PATH]);
 
-/* What follows touches values: with a team, inside fr__lead, as the calls above that load. */
-/* Over all trained parameters in graph order, fp32, plain layout; tied ones and running
- * statistics left out. */
+/* Over all trained parameters in graph order, fp32, plain layout; tied ones and running statistics
+ * left out. Touches values: with a team, inside fr__lead, as the calls above that load. */
 fr_status fr__weights_sha256(fr_setup *s, fr_engine *e, char sha256[65]);
-fr_status fr__weights_finite(fr_setup *s, fr_engine *e, bool *is_finite);
 
 #endif

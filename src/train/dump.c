@@ -132,7 +132,8 @@ fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr
                          int64_t step, double lr, fr_dump *d)
 {
     memset(d, 0, sizeof *d);
-    d->s = s, d->e = e;
+    d->s = s, d->e = e, d->folder = f;
+    FR_TRY(fr__folder_held(s->ctx, f));
     FR_TRY(fr__path(s->ctx, d->path, "%s/step-%lld.safetensors", f->path, (long long)step));
     FR_TRY(fr__path(s->ctx, d->temp, "%s/.tmp-step-%lld.safetensors", f->path, (long long)step));
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
@@ -148,6 +149,7 @@ fr_status fr__dump_end(fr_dump *d, double loss)
     fr_status status = fr_tensor_writer_data(d->file, &value, sizeof value);
     if (status == FR_OK) status = write_groups(d, GRAD, AFTER);
     if (status == FR_OK) status = fr_tensor_writer_finish(d->file);
+    if (status == FR_OK) status = fr__folder_held(d->s->ctx, d->folder);
     if (status == FR_OK) status = fr__rename_sync(d->s->ctx, d->temp, d->path);
     if (status == FR_OK) fr_log(d->s->ctx, FR_LOG_INFO, "dumped %s", d->path);
     fr__dump_abort(d);

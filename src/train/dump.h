@@ -12,6 +12,7 @@
 typedef struct fr_dump {
     fr_setup *s;
     fr_engine *e; /* made with keep_grads */
+    const fr_folder *folder;
     fr_tensor_writer *file;
     float *plain;
     char path[FR_PATH], temp[FR_PATH];

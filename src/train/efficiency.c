@@ -204,7 +204,7 @@ static fr_status clear_folder(const fr_study *s, const char *folder, bool is_all
     for (size_t i = 0; i < steps.n && status == FR_OK; i++) {
         char name[32];
         snprintf(name, sizeof name, "step-%lld", (long long)steps.at[i]);
-        status = fr__folder_discard(s->ctx, checkpoints, name);
+        status = fr__folder_discard(s->ctx, -1, checkpoints, name);
     }
     fr__vec_fini(&steps);
     if (status == FR_OK) status = fr__dir_remove(s->ctx, checkpoints);

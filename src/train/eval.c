@@ -59,11 +59,11 @@ fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int 
 
 fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from)
 {
-    char path[FR_PATH], sha256[65];
+    char path[FR_PATH];
     bool is_damaged;
     if (!from) from = s->settings.out;
     FR_TRY(fr__path(s->ctx, path, "%s/model.safetensors", from));
-    if (fr__file_exists(path)) return fr__checkpoint_load_model(s, e, from, sha256, &is_damaged);
+    if (fr__file_exists(path)) return fr__checkpoint_load_model(s, e, from, &is_damaged);
     FR_TRY(fr__path(s->ctx, path, "%s/checkpoint", from));
     const char *root = fr__dir_exists(path) ? path : from;
     char found[FR_PATH];

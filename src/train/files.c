@@ -15,7 +15,7 @@ static const fr_run_file files[] = {
      "parameters and running statistics after N updates"},
     {"checkpoint/step-N/optimizer.safetensors", "train", NULL, "the optimizer's state"},
     {"checkpoint/step-N/state.json", "train", NULL,
-     "position of the run, and what a resumed run must agree with"},
+     "position of the run, what a resumed run must agree with, hashes of the other files"},
     {"step-K.safetensors", "train", "--dump-step K", "mini-batch K laid open"},
     {NULL, NULL, NULL, NULL},
 };

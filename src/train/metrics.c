@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const uint64_t flush_ns = 2000000000;
@@ -119,7 +120,7 @@ static fr_status open_csv(fr_metrics *m, const fr_folder *f, int64_t step)
 
 static fr_status open_all(fr_metrics *m, const fr_folder *f, int64_t step, int more)
 {
-    FR_TRY(fr__path(m->ctx, m->path, "%s/metrics.jsonl", f->path));
+    FR_TRY(fr__folder_file(m->ctx, f, "metrics.jsonl", m->path));
     FR_TRY(open_lines(m->ctx, m->path, "", "{\"step\": ", step, &m->file));
     if (more & FR_METRICS_CSV) FR_TRY(open_csv(m, f, step));
     if (more & FR_METRICS_TENSORBOARD) FR_TRY(fr__tfevents_open(m->ctx, f->path, step, &m->events));
@@ -130,6 +131,7 @@ fr_status fr__metrics_open(fr_ctx *ctx, const fr_folder *f, int64_t step, int mo
 {
     memset(m, 0, sizeof *m);
     m->ctx = ctx;
+    m->folder = f;
     m->flushed_ns = fr__now_ns();
     fr_status status = open_all(m, f, step, more);
     if (status != FR_OK) fr__metrics_close(m);
@@ -182,9 +184,24 @@ static fr_status write_events(fr_metrics *m, const fr_progress *p)
     return fr__tfevents_write(&m->events, p->step, n, scalars);
 }
 
+/* Somebody who removes the folder while files are added to it may leave the folder and take the
+ * files. */
+static fr_status check_place(const fr_metrics *m)
+{
+    struct stat named, open;
+    FR_TRY(fr__folder_held(m->ctx, m->folder));
+    if (stat(m->path, &named) == 0 && fstat(fileno(m->file), &open) == 0 &&
+        named.st_dev == open.st_dev && named.st_ino == open.st_ino)
+        return FR_OK;
+    return fr_fail(
+        m->ctx, FR_IO,
+        "%s: was moved, removed or replaced while the run wrote to it; the run ends here", m->path);
+}
+
 fr_status fr__metrics_write(fr_metrics *m, const fr_progress *p)
 {
     row texts;
+    if (m->folder) FR_TRY(check_place(m));
     for (int i = 0; i < N_FIELDS; i++) format(p, &fields[i], texts[i]);
     FR_TRY(write_json(m, p, texts));
     if (m->csv) FR_TRY(write_csv(m, texts));

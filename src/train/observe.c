@@ -58,7 +58,7 @@ fr_status fr__observe_trace(const fr_setup *s, const fr_engine *e, const fr_fold
     char path[FR_PATH];
     lists l = {0};
     if (s->settings.n_events == 0) return FR_OK;
-    FR_TRY(fr__path(s->ctx, path, "%s/trace.json", f->path));
+    FR_TRY(fr__folder_file(s->ctx, f, "trace.json", path));
     fr_status status = collect(s, e, &l);
     if (status == FR_OK) status = write_timeline(s, e, path, &l);
     fr__free(l.events);

@@ -1,6 +1,11 @@
 /* restore.c -- reads checkpoints: first all is compared with the model, then values are taken. What
- * a weight policy remembers is taken if it is there and this run's policy wants it. */
+ * a weight policy remembers is taken if it is there and this run's policy wants it.
+ *
+ * The hash of a file is made while its values are read, in the order of the file, and compared at
+ * the end: the engine may then hold values of a damaged file, until those of an older checkpoint
+ * take their place. */
 #include "io/file.h"
+#include "io/number.h"
 #include "io/sha256.h"
 #include "train/checkpoint.h"
 #include "train/lead.h"
@@ -11,9 +16,11 @@
 /* What a file of tensors must hold: `prefix` (NULL for none) and the name of a parameter. */
 typedef struct shelf {
     fr_setup *s;
+    const fr_state *state; /* NULL: of weights from elsewhere */
     fr_tensors *file;
     const char *path;
-    float *plain; /* (largest parameter) */
+    float *plain;    /* (largest parameter) */
+    bool is_damaged; /* the last failure means that */
 } shelf;
 
 static bool is_stored(const fr_param *p, bool is_state)
@@ -100,35 +107,55 @@ static fr_status compare(const shelf *f, const char *const *prefixes, int n_pref
     return FR_OK;
 }
 
-static fr_status read_one(const shelf *f, const char *prefix, const fr_param *p)
+/* Into f->plain. */
+static fr_status read_one(shelf *f, const char *prefix, const fr_param *p)
 {
-    return fr_tensors_read(f->file, find(f, prefix, p), f->plain,
-                           (size_t)fr_shape_count(&p->shape) * sizeof(float));
-}
-
-static fr_status take_model(const shelf *f, fr_engine *e, char sha256[65], bool *is_damaged)
-{
-    const fr_graph *g = f->s->graph;
-    static const char *const no_prefix[] = {NULL};
-    *is_damaged = false;
-    FR_TRY(compare(f, no_prefix, 1));
-    fr_sha256 hash;
-    fr__sha256_init(&hash);
-    for (int i = 0; i < fr_graph_n_params(g); i++) {
-        const fr_param *p = fr_graph_param(g, i);
-        if (!is_stored(p, false)) continue;
-        *is_damaged = true; /* if reading fails */
-        FR_TRY(read_one(f, NULL, p));
-        *is_damaged = false;
-        if (!p->is_buffer)
-            fr__sha256_update(&hash, f->plain, (size_t)fr_shape_count(&p->shape) * sizeof(float));
-        FR_TRY(fr__touch(f->s, e, FR_SET_PARAM, 0, i, f->plain));
-    }
-    fr__sha256_final(&hash, sha256);
+    size_t n = (size_t)fr_shape_count(&p->shape);
+    f->is_damaged = true; /* if it fails */
+    FR_TRY(fr_tensors_read(f->file, find(f, prefix, p), f->plain, n * sizeof(float)));
+    if (!fr__are_finite(f->plain, n))
+        return fr_fail(f->s->ctx, FR_INVALID, "%s: %s%s%s has values that are not finite", f->path,
+                       prefix ? prefix : "", prefix ? "." : "", p->name);
+    f->is_damaged = false;
     return FR_OK;
 }
 
-static fr_status take_memory(const shelf *f, fr_engine *e, bool *is_damaged)
+/* Format 1 knows the weights by their SHA-256 alone. */
+static fr_status check_sha256(shelf *f, fr_sha256 *hash)
+{
+    char sha256[65];
+    fr__sha256_final(hash, sha256);
+    if (!f->state || strcmp(sha256, f->state->sha256) == 0) return FR_OK;
+    f->is_damaged = true;
+    return fr_fail(f->s->ctx, FR_INVALID,
+                   "%s: the weights have changed since they were written (sha256 %.12s..., "
+                   "state.json says %.12s...)",
+                   f->path, sha256, f->state->sha256);
+}
+
+/* Trained parameters, then running statistics: the order of the file. */
+static fr_status take_model(shelf *f, fr_engine *e)
+{
+    const fr_graph *g = f->s->graph;
+    static const char *const no_prefix[] = {NULL};
+    bool has_hash = f->state && f->state->hash[FR_MODEL_FILE][0];
+    FR_TRY(compare(f, no_prefix, 1));
+    fr_sha256 hash;
+    fr__sha256_init(&hash);
+    for (int buffers = 0; buffers < 2; buffers++)
+        for (int i = 0; i < fr_graph_n_params(g); i++) {
+            const fr_param *p = fr_graph_param(g, i);
+            if (!is_stored(p, false) || p->is_buffer != (bool)buffers) continue;
+            FR_TRY(read_one(f, NULL, p));
+            if (!buffers && !has_hash)
+                fr__sha256_update(&hash, f->plain,
+                                  (size_t)fr_shape_count(&p->shape) * sizeof(float));
+            FR_TRY(fr__touch(f->s, e, FR_SET_PARAM, 0, i, f->plain));
+        }
+    return has_hash ? FR_OK : check_sha256(f, &hash);
+}
+
+static fr_status take_memory(shelf *f, fr_engine *e)
 {
     const fr_graph *g = f->s->graph;
     const char *there = fr_tensors_meta(f->file, "memory"), *wanted = fr_engine_memory_name(e);
@@ -137,81 +164,85 @@ static fr_status take_memory(const shelf *f, fr_engine *e, bool *is_damaged)
         const fr_param *p = fr_graph_param(g, i);
         if (!is_stored(p, true) || find(f, there, p) < 0) continue;
         FR_TRY(compare_one(f, there, p));
-        *is_damaged = true;
         FR_TRY(read_one(f, there, p));
-        *is_damaged = false;
         FR_TRY(fr__touch(f->s, e, FR_SET_MEMORY, 0, i, f->plain));
     }
     return FR_OK;
 }
 
-static fr_status take_optimizer(const shelf *f, fr_engine *e, bool *is_damaged)
+static fr_status take_optimizer(shelf *f, fr_engine *e)
 {
     const fr_graph *g = f->s->graph;
     const fr_optimizer *opt = f->s->settings.optimizer;
-    *is_damaged = false;
     FR_TRY(compare(f, opt->state_names, opt->n_state));
     for (int k = 0; k < opt->n_state; k++)
         for (int i = 0; i < fr_graph_n_params(g); i++) {
             const fr_param *p = fr_graph_param(g, i);
             if (!is_stored(p, true)) continue;
-            *is_damaged = true;
             FR_TRY(read_one(f, opt->state_names[k], p));
-            *is_damaged = false;
             FR_TRY(fr__touch(f->s, e, FR_SET_STATE, k, i, f->plain));
         }
-    return take_memory(f, e, is_damaged);
+    return take_memory(f, e);
 }
 
-/* sha256 NULL: the optimizer's file, else the model's. */
-static fr_status take_file(fr_setup *s, fr_engine *e, const char *folder, const char *name,
-                           char *sha256, bool *is_damaged)
+/* After the values were taken, or did not fit the model: a file that has changed is to blame for
+ * that itself. */
+static fr_status check_hash(shelf *f, fr_state_file which, fr_status taken)
+{
+    char what[1600];
+    if (!f->state || f->is_damaged) return taken;
+    snprintf(what, sizeof what, "%s", fr_ctx_error(f->s->ctx));
+    fr_ctx_clear(f->s->ctx);
+    f->is_damaged = true;
+    FR_TRY(fr__state_check_file(f->s->ctx, f->state, which, f->path, f->file));
+    f->is_damaged = false;
+    return taken == FR_OK ? FR_OK : fr_fail(f->s->ctx, taken, "%s", what);
+}
+
+/* state NULL: weights from elsewhere. */
+static fr_status take_file(fr_setup *s, fr_engine *e, const char *folder, const fr_state *state,
+                           fr_state_file which, bool *is_damaged)
 {
     char path[FR_PATH];
-    shelf f = {.s = s, .path = path};
-    FR_TRY(fr__path(s->ctx, path, "%s/%s", folder, name));
+    shelf f = {.s = s, .state = state, .path = path};
+    FR_TRY(fr__path(s->ctx, path, "%s/%s", folder, fr__state_files[which]));
     *is_damaged = true;
     FR_TRY(fr_tensors_open(s->ctx, path, &f.file));
-    *is_damaged = false;
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
     f.plain = fr__alloc(bytes);
     fr_status status = f.plain ? FR_OK : fr__no_memory(s->ctx, bytes, "checkpoint");
-    if (status == FR_OK)
-        status = sha256 ? take_model(&f, e, sha256, is_damaged) : take_optimizer(&f, e, is_damaged);
+    if (status == FR_OK) {
+        status = which == FR_MODEL_FILE ? take_model(&f, e) : take_optimizer(&f, e);
+        status = check_hash(&f, which, status);
+    }
+    *is_damaged = f.is_damaged;
     fr__free(f.plain);
     fr_tensors_close(f.file);
     return status;
 }
 
-fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder, char sha256[65],
-                                    bool *is_damaged)
+fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder, bool *is_damaged)
 {
     char path[FR_PATH];
     fr_state state;
-    FR_TRY(take_file(s, e, folder, "model.safetensors", sha256, is_damaged));
-    FR_TRY(fr__path(s->ctx, path, "%s/state.json", folder));
-    if (!fr__file_exists(path)) return FR_OK; /* weights from elsewhere */
+    int64_t step;
     *is_damaged = true;
-    FR_TRY(fr__state_read(s->ctx, folder, &state));
-    *is_damaged = strcmp(sha256, state.sha256) != 0;
-    if (!*is_damaged) return FR_OK;
-    return fr_fail(s->ctx, FR_INVALID,
-                   "%s/model.safetensors: the weights have changed since they were written (sha256 "
-                   "%.12s..., state.json says %.12s...)",
-                   folder, sha256, state.sha256);
+    FR_TRY(fr__path(s->ctx, path, "%s/state.json", folder));
+    bool has_state = fr__folder_step_of(folder, &step) || fr__file_exists(path);
+    if (has_state) FR_TRY(fr__state_read(s->ctx, folder, &state));
+    return take_file(s, e, folder, has_state ? &state : NULL, FR_MODEL_FILE, is_damaged);
 }
 
 fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_position *p,
                               bool *is_damaged)
 {
     fr_state state;
-    char sha256[65];
     *is_damaged = true;
     FR_TRY(fr__state_read(s->ctx, folder, &state));
     *is_damaged = false;
     FR_TRY(fr__state_check(s, folder, &state));
-    FR_TRY(fr__checkpoint_load_model(s, e, folder, sha256, is_damaged));
-    FR_TRY(take_file(s, e, folder, "optimizer.safetensors", NULL, is_damaged));
+    FR_TRY(take_file(s, e, folder, &state, FR_MODEL_FILE, is_damaged));
+    FR_TRY(take_file(s, e, folder, &state, FR_OPTIMIZER_FILE, is_damaged));
     fr__state_tell(s, folder, &state);
     *p = state.at;
     return FR_OK;
@@ -221,7 +252,6 @@ fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *chec
                                      fr_position *p, char path[FR_PATH])
 {
     fr_steps steps;
-    char sha256[65];
     bool is_damaged = true;
     path[0] = '\0';
     fr_status status = fr__folder_steps(s->ctx, checkpoints, &steps);
@@ -229,7 +259,8 @@ fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *chec
         status = fr__path(s->ctx, path, "%s/step-%lld", checkpoints, (long long)steps.at[i]);
         if (status != FR_OK) break;
         status = p ? fr__checkpoint_load(s, e, path, p, &is_damaged)
-                   : fr__checkpoint_load_model(s, e, path, sha256, &is_damaged);
+                   : fr__checkpoint_load_model(s, e, path, &is_damaged);
+        is_damaged = is_damaged && status != FR_NO_MEMORY;
         if (status == FR_OK || !is_damaged || i + 1 == steps.n) break;
         fr_log(s->ctx, FR_LOG_WARN, "%s; taking the checkpoint before it", fr_ctx_error(s->ctx));
         fr_ctx_clear(s->ctx);

@@ -265,6 +265,15 @@ static fr_status train(fr_run *r)
     return fr__run_end(r, status);
 }
 
+/* The caller may add to the folder while it is the run's. */
+static fr_status leave_folder(fr_run *r, fr_status status)
+{
+    if (status == FR_OK) status = fr__folder_held(r->ctx, &r->folder);
+    if (r->o->over && fr__folder_is_held(&r->folder)) r->o->over(r->o->user, &r->result, status);
+    fr__folder_close(&r->folder);
+    return status;
+}
+
 fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
 {
     fr_run *r = FR_NEW(fr_run);
@@ -277,7 +286,7 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     r->started = (int64_t)time(NULL);
     r->team = o->team, r->leads = fr_team_rank(o->team) == 0;
     r->saved_step = -1;
-    r->folder.lock_fd = -1;
+    r->folder.lock_fd = r->folder.checkpoint_fd = -1;
     r->result.train_loss = r->result.eval_loss = r->result.eval_accuracy = NAN;
     fr_status status = train(r);
     fr_status closed = fr__ledger_close(&r->ledger);
@@ -287,7 +296,7 @@ fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     fr_engine_free(r->engine);  /* its workers use the loader */
     fr__feeder_close(&r->feeder);
     fr__metrics_close(&r->metrics);
-    fr__folder_close(&r->folder);
+    if (r->folder.lock_fd >= 0) status = leave_folder(r, status);
     fr__setup_close(&r->setup);
     fr__free(r);
     return status;

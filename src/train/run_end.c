@@ -1,12 +1,15 @@
 /* run_end.c -- how a training run ends.
  *
- * Done, stopped or diverged, the folder holds a checkpoint of the last good weights and a summary;
- * if a worker is lost, a summary. */
+ * Done, stopped or diverged, the folder holds a checkpoint of the last finite weights and a
+ * summary; if a worker is lost, a summary. If the folder itself is lost, nothing more is written.
+ */
 #include "base/thread.h"
+#include "io/file.h"
 #include "train/eval.h"
 #include "train/lead.h"
 #include "train/observe.h"
 #include "train/run.h"
+#include "train/state.h"
 #include "train/summary.h"
 #include "train/tell.h"
 
@@ -75,30 +78,40 @@ static fr_status finish(fr_run *r, const char *status)
     return fr__run_agree(r, write_files(r, status));
 }
 
-typedef struct question {
-    fr_run *r;
-    bool is_finite;
-} question;
-
-static fr_status look_at_weights(void *ask)
+/* A summary that names the last finite state, which is saved already or is the start. */
+static fr_status write_last_finite(fr_run *r)
 {
-    question *q = ask;
-    return fr__weights_finite(&q->r->setup, q->r->engine, &q->is_finite);
+    fr_state state;
+    fr_position start = {0};
+    char *sha256 = r->result.weights_sha256;
+    if (r->leads && !r->checkpoint[0]) {
+        FR_TRY(fr__checkpoint_save(&r->setup, NULL, &r->folder, &start, r->checkpoint, sha256));
+    } else if (r->leads) {
+        FR_TRY(fr__state_read(r->ctx, r->checkpoint, &state));
+        memcpy(sha256, state.sha256, sizeof state.sha256);
+    }
+    return write_files(r, "diverged");
 }
 
-/* The engine has left the weights as they were before the mini-batch that failed. They are worth
- * keeping unless an earlier update has spoilt them already. Whatever happens here, the divergence
- * came first. */
+/* The engine has left the weights as they were before the mini-batch that failed: they are saved.
+ * If an earlier update has spoilt them already (an asynchronous pipeline has made some by the time
+ * that a loss tells; a gradient may overflow before its loss does), then no values of theirs are
+ * kept. Whatever happens here, the divergence came first. */
 static fr_status finish_diverged(fr_run *r)
 {
-    question q = {.r = r};
     fr_status status = fr__run_settle(r);
-    if (status == FR_OK) status = fr__lead(&r->setup, r->engine, look_at_weights, &q);
-    if (status == FR_OK) status = fr_team_share(r->team, &q.is_finite, sizeof q.is_finite);
-    if (status == FR_OK && q.is_finite) status = finish(r, "diverged");
-    if (status == FR_OK && r->leads && r->checkpoint[0])
-        fr_log(r->ctx, FR_LOG_WARN, "the last good weights are in %s; --resume goes on from there",
-               r->checkpoint);
+    r->saved_step = -1; /* a checkpoint that was begun may be what has failed */
+    if (status == FR_OK) status = finish(r, "diverged");
+    bool is_spoilt = status == FR_DIVERGED, is_start = is_spoilt && !r->checkpoint[0];
+    if (is_spoilt) status = fr_engine_collect(r->engine);
+    if (is_spoilt && status == FR_OK) status = fr__run_agree(r, write_last_finite(r));
+    if (status == FR_OK && r->leads)
+        fr_log(r->ctx, FR_LOG_WARN, "%s %s; --resume goes on from there%s",
+               is_spoilt ? "earlier updates have made weights infinite; the last finite ones that "
+                           "were saved are in"
+                         : "the last good weights are in",
+               r->checkpoint,
+               is_start ? " (the start: run.checkpoint_every: N saves every N updates)" : "");
     return FR_DIVERGED;
 }
 
@@ -142,6 +155,11 @@ static fr_status fail(fr_run *r, fr_status status)
     char what[1600];
     if (!r->leads) return status;
     if (status == FR_PEER) return finish_failed(r);
+    /* Without the folder, or the checkpoint in it, that is the cause, wherever it was met. */
+    if (!fr__folder_is_held(&r->folder) || (r->checkpoint[0] && !fr__dir_exists(r->checkpoint))) {
+        fr_ctx_clear(r->ctx);
+        return fr__folder_lost(r->ctx, &r->folder);
+    }
     snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
     return fail_with_hint(r, status, what);
 }

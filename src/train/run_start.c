@@ -106,7 +106,7 @@ static fr_status save_config(fr_run *r)
     char path[FR_PATH];
     const char *head = r->setup.conf->root->head;
     bool is_plan = strncmp(head, "# " FR_PLAN_MARK, strlen("# " FR_PLAN_MARK)) == 0;
-    FR_TRY(fr__path(r->ctx, path, "%s/config.yaml", r->folder.path));
+    FR_TRY(fr__folder_file(r->ctx, &r->folder, "config.yaml", path));
     return fr__conf_save(r->setup.conf, is_plan ? head : "", path);
 }
 

@@ -3,9 +3,17 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "io/safetensors.h"
 
 #include <jansson.h>
 #include <string.h>
+
+const char *const fr__state_files[FR_N_STATE_FILES] = {
+    [FR_MODEL_FILE] = "model.safetensors", [FR_OPTIMIZER_FILE] = "optimizer.safetensors"};
+
+/* The end of the file: the hash of all that stands before these bytes. */
+#define TAIL ",\n  \"checksum\": \"%s\"\n}\n"
+enum { TAIL_BYTES = sizeof TAIL - 1 - 2 + FR_HASH_TEXT - 1 };
 
 static void copy_text(char to[FR_STATE_TEXT], const char *from)
 {
@@ -15,6 +23,7 @@ static void copy_text(char to[FR_STATE_TEXT], const char *from)
 void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, fr_state *state)
 {
     memset(state, 0, sizeof *state);
+    state->format = FR_STATE_FORMAT;
     state->at = *at;
     state->batch = s->settings.batch;
     state->n_train = fr_dataset_info(s->data)->n_train;
@@ -27,12 +36,12 @@ void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, 
     fr_backend_instructions(s->settings.backend, state->instructions, sizeof state->instructions);
 }
 
-fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state)
+fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr_state *state)
 {
-    char path[FR_PATH], text[2048];
+    char path[FR_PATH], text[4096], hash[FR_HASH_TEXT];
     fr_json j;
     FR_TRY(fr__path(ctx, path, "%s/state.json", folder));
-    fr__json_to_buffer(&j, text, sizeof text - 1, 2);
+    fr__json_to_buffer(&j, text, sizeof text - TAIL_BYTES, 2);
     fr__json_object(&j, NULL);
     fr__json_int(&j, "format", FR_STATE_FORMAT);
     fr__json_text(&j, "forerun", fr_version());
@@ -50,10 +59,26 @@ fr_status fr__state_write(fr_ctx *ctx, const char *folder, const fr_state *state
     fr__json_text(&j, "weights_sha256", state->sha256);
     fr__json_text(&j, "kernels", state->kernels[0] ? state->kernels : NULL);
     fr__json_text(&j, "instructions", state->instructions);
+    fr__json_object(&j, "xxh128");
+    for (int i = 0; i < FR_N_STATE_FILES; i++)
+        fr__json_text(&j, fr__state_files[i], state->hash[i]);
+    fr__json_end(&j);
+    size_t n = j.bytes; /* of what the checksum covers: the object is not ended yet */
     fr__json_end(&j);
     if (!fr__json_finish(&j)) return fr_fail(ctx, FR_INTERNAL, "%s: text too long", path);
-    text[j.bytes++] = '\n';
-    return fr__file_replace(ctx, path, text, j.bytes);
+    fr__hash_of(text, n, hash);
+    snprintf(text + n, TAIL_BYTES + 1, TAIL, hash);
+    return fr__file_replace_in(ctx, dir, path, text, n + TAIL_BYTES);
+}
+
+/* Every byte of the file is covered by the checksum, or has only one value it can have. */
+static bool has_checksum(const unsigned char *text, size_t bytes)
+{
+    char hash[FR_HASH_TEXT], tail[TAIL_BYTES + 1];
+    if (bytes <= TAIL_BYTES) return false;
+    fr__hash_of(text, bytes - TAIL_BYTES, hash);
+    snprintf(tail, sizeof tail, TAIL, hash);
+    return memcmp(text + bytes - TAIL_BYTES, tail, TAIL_BYTES) == 0;
 }
 
 static fr_status get_int(fr_ctx *ctx, const char *path, json_t *o, const char *key, int64_t *out)
@@ -91,15 +116,31 @@ static fr_status get_optional(fr_ctx *ctx, const char *path, json_t *o, const ch
     return !v || json_is_null(v) ? FR_OK : get_text(ctx, path, o, key, out, room);
 }
 
+/* A text that is damaged may look like one of format 1, but for what is left of the hashes. */
+static fr_status check_format(fr_ctx *ctx, const char *path, json_t *o, bool is_checked,
+                              int64_t *format)
+{
+    bool has_hashes = json_object_get(o, "checksum") || json_object_get(o, "xxh128");
+    FR_TRY(get_int(ctx, path, o, "format", format));
+    if (!is_checked && (*format != 1 || has_hashes) && *format <= FR_STATE_FORMAT)
+        return fr_fail(ctx, FR_INVALID,
+                       "%s: has changed since it was written: its checksum does not fit", path);
+    if (*format == 1 || *format == FR_STATE_FORMAT) return FR_OK;
+    return fr_fail(ctx, FR_INVALID,
+                   "%s: format %lld, this build reads 1 and %d; use the forerun that wrote it",
+                   path, (long long)*format, FR_STATE_FORMAT);
+}
+
+static fr_status get_hashes(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
+{
+    json_t *hashes = json_object_get(o, "xxh128");
+    for (int i = 0; i < FR_N_STATE_FILES && s->format > 1; i++)
+        FR_TRY(get_text(ctx, path, hashes, fr__state_files[i], s->hash[i], sizeof s->hash[i]));
+    return FR_OK;
+}
+
 static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
 {
-    int64_t format = 0;
-    FR_TRY(get_int(ctx, path, o, "format", &format));
-    if (format != FR_STATE_FORMAT)
-        return fr_fail(ctx, FR_INVALID,
-                       "%s: format %lld, this build reads %d; use the forerun "
-                       "that wrote it",
-                       path, (long long)format, FR_STATE_FORMAT);
     FR_TRY(get_int(ctx, path, o, "step", &s->at.step));
     FR_TRY(get_int(ctx, path, o, "samples", &s->at.samples));
     FR_TRY(get_real(ctx, path, o, "epoch_loss", &s->at.epoch_loss));
@@ -113,7 +154,18 @@ static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
     FR_TRY(get_text(ctx, path, o, "optimizer", s->optimizer, sizeof s->optimizer));
     FR_TRY(get_text(ctx, path, o, "weights_sha256", s->sha256, sizeof s->sha256));
     FR_TRY(get_optional(ctx, path, o, "kernels", s->kernels, sizeof s->kernels));
-    return get_optional(ctx, path, o, "instructions", s->instructions, sizeof s->instructions);
+    FR_TRY(get_optional(ctx, path, o, "instructions", s->instructions, sizeof s->instructions));
+    return get_hashes(ctx, path, o, s);
+}
+
+static fr_status check_step(fr_ctx *ctx, const char *folder, int64_t step)
+{
+    int64_t named;
+    if (!fr__folder_step_of(folder, &named) || named == step) return FR_OK;
+    return fr_fail(ctx, FR_INVALID,
+                   "%s/state.json: is of step %lld, its folder's name says %lld; were files of two "
+                   "checkpoints mixed, or the folder renamed?",
+                   folder, (long long)step, (long long)named);
 }
 
 fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state)
@@ -126,12 +178,27 @@ fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state)
     FR_TRY(fr__path(ctx, path, "%s/state.json", folder));
     FR_TRY(fr__file_read(ctx, path, 1 << 20, &data, &bytes));
     json_t *o = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, &error);
+    bool is_checked = has_checksum(data, bytes);
     fr__free(data);
     if (!o)
         return fr_fail(ctx, FR_INVALID, "%s:%d:%d: %s", path, error.line, error.column, error.text);
-    fr_status status = parse(ctx, path, o, state);
+    fr_status status = check_format(ctx, path, o, is_checked, &state->format);
+    if (status == FR_OK) status = parse(ctx, path, o, state);
     json_decref(o);
-    return status;
+    return status == FR_OK ? check_step(ctx, folder, state->at.step) : status;
+}
+
+fr_status fr__state_check_file(fr_ctx *ctx, const fr_state *state, fr_state_file which,
+                               const char *path, fr_tensors *file)
+{
+    char hash[FR_HASH_TEXT];
+    if (!state->hash[which][0]) return FR_OK;
+    FR_TRY(fr__tensors_hash(file, hash));
+    if (strcmp(hash, state->hash[which]) == 0) return FR_OK;
+    return fr_fail(ctx, FR_INVALID,
+                   "%s: has changed since it was written (xxh128 %.12s..., state.json says "
+                   "%.12s...)",
+                   path, hash, state->hash[which]);
 }
 
 fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state *state)

@@ -263,7 +263,7 @@ fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_fold
 {
     char path[FR_PATH], nothing[1];
     fr_json j;
-    FR_TRY(fr__path(s->ctx, path, "%s/summary.json", f->path));
+    FR_TRY(fr__folder_file(s->ctx, f, "summary.json", path));
     fr__json_to_buffer(&j, nothing, sizeof nothing, 2); /* only to learn how long it is */
     write_all(&j, s, e, sum);
     (void)fr__json_finish(&j);

@@ -46,6 +46,7 @@ static void test_json(void **state)
     static const char *const wanted[][2] = {
         {"train $N --out $O --json --quiet", "weights_sha256"},
         {"eval $N --checkpoint $O --json", "eval_accuracy"},
+        {"checkpoint verify $O --json", "whole"},
         {"profile $N --seconds 0.05 --json", "nodes"},
         {"simulate $N --json", "samples_per_s"},
         {"schedule 1f1b --stages 2 --micro 2 --json", "makespan"},

@@ -133,9 +133,27 @@ static void utf8(void **state)
     assert_false(fr__utf8_is_valid("gr\xFC\xDF"));
 }
 
+static void finite_values(void **state)
+{
+    (void)state;
+    float values[67] = {0};
+    values[3] = FLT_MAX, values[5] = -FLT_MAX, values[7] = FLT_MIN / 2, values[9] = -0.0F;
+    for (size_t n = 0; n <= 67; n++) assert_true(fr__are_finite(values, n));
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 67; i++)
+        for (int k = 0; k < 3; k++) {
+            float was = values[i];
+            values[i] = bad[k];
+            assert_false(fr__are_finite(values, 67));
+            assert_true(fr__are_finite(values, (size_t)i)); /* those before it */
+            values[i] = was;
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finite_values),
         cmocka_unit_test(shortest_text),
         cmocka_unit_test(doubles_come_back),
         cmocka_unit_test(integers),

@@ -143,7 +143,7 @@ static void test_spoilt_weights_are_not_saved(void **state)
     bench_close(&b);
 }
 
-/* Change one byte of a file, or cut it (at >= its size - 1). */
+/* Change one bit of a file (at < 0: counted from its end), or cut it. */
 static void spoil(const bench *b, const char *name, long at, bool cut)
 {
     char path[FR_PATH];
@@ -153,9 +153,9 @@ static void spoil(const bench *b, const char *name, long at, bool cut)
     if (cut) {
         assert_int_equal(ftruncate(fileno(file), at), 0);
     } else {
-        fseek(file, -1, SEEK_END);
+        fseek(file, at, at < 0 ? SEEK_END : SEEK_SET);
         int c = fgetc(file);
-        fseek(file, -1, SEEK_END);
+        fseek(file, at, at < 0 ? SEEK_END : SEEK_SET);
         fputc(c ^ 1, file);
     }
     assert_int_equal(fclose(file), 0);
@@ -168,7 +168,10 @@ static void test_damage_falls_back(void **state)
         const char *file;
         long at;
         bool cut;
-    } cases[] = {{"step-2/model.safetensors", 0, false}, /* a flipped bit in a weight */
+    } cases[] = {{"step-2/model.safetensors", -1, false}, /* a flipped bit in a weight */
+                 {"step-2/model.safetensors", 65, false}, /* in a name of the header */
+                 {"step-2/optimizer.safetensors", -1, false},
+                 {"step-2/optimizer.safetensors", 65, false},
                  {"step-2/model.safetensors", 700, true},
                  {"step-2/model.safetensors", 3, true},
                  {"step-2/optimizer.safetensors", 700, true},
@@ -190,6 +193,10 @@ static void test_damage_falls_back(void **state)
         assert_int_equal(p.step, 1);
         check_paint(&b, 1);
         assert_non_null(strstr(f->log, cases[i].file));
+        /* For evaluation the optimizer's file does not matter. */
+        bool is_needed = !strstr(cases[i].file, "optimizer");
+        assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, NULL, path));
+        assert_non_null(strstr(path, is_needed ? "step-1" : "step-2"));
         spoil(&b, "step-1/state.json", 0, true); /* now there is nothing left */
         assert_failed(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path),
                       FR_INVALID, "step-1/state.json");
@@ -222,6 +229,127 @@ static void test_strangers_are_refused(void **state)
                       FR_INVALID, cases[i].words[0], cases[i].words[1], cases[i].words[2]);
         bench_close(&b);
     }
+}
+
+/* Not one bit of state.json can change unnoticed, be it still JSON or not. */
+static void test_every_bit_of_the_state(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    fr_position p;
+    char path[FR_PATH], file[FR_PATH];
+    size_t bytes;
+    bool is_damaged;
+    bench_open(f, NULL, &b);
+    assert_done(f, save(&b, 2));
+    snprintf(path, sizeof path, "%s/checkpoint/step-2", f->out);
+    snprintf(file, sizeof file, "%s/checkpoint/step-2/state.json", f->out);
+    char *text = read_text(file, &bytes);
+    for (size_t i = 0; i < 8 * bytes; i++) {
+        FILE *to = fopen(file, "w");
+        assert_non_null(to);
+        text[i / 8] = (char)(text[i / 8] ^ 1 << i % 8);
+        assert_int_equal(fwrite(text, 1, bytes, to), bytes);
+        text[i / 8] = (char)(text[i / 8] ^ 1 << i % 8);
+        assert_int_equal(fclose(to), 0);
+        assert_true(fr__checkpoint_load(&b.s, b.e, path, &p, &is_damaged) != FR_OK);
+        assert_true(is_damaged);
+        fr_ctx_clear(f->ctx);
+    }
+    free(text);
+    bench_close(&b);
+}
+
+/* A checkpoint of an earlier version has no hashes: its weights are known by their SHA-256. */
+static void test_format_1(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    fr_position p;
+    char path[FR_PATH];
+    bench_open(f, NULL, &b);
+    paint(&b, 5);
+    assert_done(f, save(&b, 2));
+    snprintf(path, sizeof path, "%s/checkpoint/step-2/state.json", f->out);
+    char *text = read_text(path, NULL);
+    char *format = strstr(text, "\"format\": 2"), *end = strstr(text, ",\n  \"xxh128\"");
+    assert_true(format && end);
+    format[strlen("\"format\": ")] = '1';
+    strcpy(end, "\n}\n");
+    write_text(path, text);
+    paint(&b, 6);
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
+    check_paint(&b, 5);
+    spoil(&b, "step-2/model.safetensors", -1, false);
+    assert_failed(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path),
+                  FR_INVALID, "step-2/model.safetensors", "sha256");
+    free(text);
+    bench_close(&b);
+}
+
+/* With one that is damaged in the way: it does not count, and is not taken for a newer one. */
+static void test_damaged_ones_do_not_count(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    fr_position p;
+    char path[FR_PATH];
+    fr_steps steps;
+    bench_open(f, "run.keep=1", &b);
+    assert_done(f, save(&b, 9));
+    spoil(&b, "step-9/optimizer.safetensors", -1, false);
+    assert_done(f, save(&b, 3)); /* the run has come from an older one */
+    assert_done(f, save(&b, 4));
+    assert_done(f, fr__folder_steps(f->ctx, b.folder.checkpoints, &steps));
+    assert_int_equal(steps.n, 2);
+    assert_int_equal(steps.at[1], 4);
+    fr__vec_fini(&steps);
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
+    assert_int_equal(p.step, 4);
+    snprintf(path, sizeof path, "%s/checkpoint/step-9/model.safetensors", f->out);
+    assert_int_equal(unlink(path), 0);
+    assert_done(f, save(&b, 9)); /* and is replaced when the run comes there */
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
+    assert_int_equal(p.step, 9);
+    bench_close(&b);
+}
+
+/* Neither a weight nor a state of the optimizer. */
+static void test_infinite_state_is_not_saved(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    float values[1024] = {0};
+    bench_open(f, NULL, &b);
+    values[3] = INFINITY;
+    assert_done(f, fr_engine_set_state(b.e, 1, 0, values));
+    assert_failed(f, save(&b, 1), FR_DIVERGED, "optimizer's state", "fc.0.weight");
+    bench_close(&b);
+}
+
+/* What is saved without an engine is what an engine begins with. */
+static void test_start(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    fr_position p = {0};
+    char path[FR_PATH], start[65], sha[65];
+    bench_open(f, NULL, &b);
+    assert_done(f, fr__weights_sha256(&b.s, b.e, sha));
+    paint(&b, 8);
+    assert_done(f, fr__checkpoint_save(&b.s, NULL, &b.folder, &p, path, start));
+    assert_string_equal(start, sha);
+    assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
+    assert_done(f, fr__weights_sha256(&b.s, b.e, sha));
+    assert_string_equal(start, sha);
+    float values[1024];
+    for (int i = 0; i < fr_graph_n_params(b.s.graph); i++)
+        for (int k = 0; k < 2; k++) {
+            assert_done(f, fr_engine_get_state(b.e, k, i, values));
+            for (int64_t j = 0; j < fr_shape_count(&fr_graph_param(b.s.graph, i)->shape); j++)
+                assert_true(values[j] == 0);
+        }
+    bench_close(&b);
 }
 
 /* --- death --------------------------------------------------------------------------------- */
@@ -344,6 +472,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damage_falls_back, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_strangers_are_refused, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_every_bit_of_the_state, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_format_1, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_damaged_ones_do_not_count, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_infinite_state_is_not_saved, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_start, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_killed_at_every_call, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

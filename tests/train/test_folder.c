@@ -106,9 +106,41 @@ static void test_steps_newest_first(void **state)
     assert_int_equal(steps.at[2], 0);
     fr__vec_fini(&steps);
     put_file(f, "step-9/model.safetensors");
-    assert_done(f, fr__folder_discard(f->ctx, f->out, "step-9"));
+    assert_done(f, fr__folder_discard(f->ctx, -1, f->out, "step-9"));
     assert_false(is_there(f, "step-9"));
     assert_false(is_there(f, ".old-step-9"));
+}
+
+/* The lock is the folder's, and the path may lead elsewhere. */
+static void test_the_path_is_watched(void **state)
+{
+    fixture *f = *state;
+    fr_folder a, b;
+    char path[FR_PATH], away[256];
+    snprintf(away, sizeof away, "%s/away", f->dir);
+    assert_done(f, fr__folder_open(f->ctx, f->out, false, &a));
+    assert_done(f, fr__folder_file(f->ctx, &a, "x", path));
+    assert_int_equal(rename(f->out, away), 0);
+    assert_failed(f, fr__folder_held(f->ctx, &a), FR_IO, f->out, "moved, removed or replaced");
+    assert_failed(f, fr__folder_file(f->ctx, &a, "x", path), FR_IO, f->out);
+    assert_failed(f, fr__folder_open(f->ctx, away, true, &b), FR_INVALID, "another run");
+    assert_done(f, fr__folder_open(f->ctx, f->out, false, &b)); /* somebody else takes the place */
+    assert_false(fr__folder_is_held(&a));
+    assert_true(fr__folder_is_held(&b));
+    fr__folder_close(&b);
+    fr__folder_close(&a);
+}
+
+static void test_steps_of_paths(void **state)
+{
+    (void)state;
+    int64_t step;
+    assert_true(fr__folder_step_of("run/checkpoint/step-12", &step) && step == 12);
+    assert_true(fr__folder_step_of("step-0//", &step) && step == 0);
+    static const char *const others[] = {"",     "/",     "step-1/x", "step-01",
+                                         "best", "step-", "astep-1"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(fr__folder_step_of(others[i], &step));
 }
 
 int main(void)
@@ -117,6 +149,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refuses_a_used_folder, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_one_writer, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_the_path_is_watched, fixture_setup, fixture_teardown),
+        cmocka_unit_test(test_steps_of_paths),
         cmocka_unit_test_setup_teardown(test_unwritable, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_leftovers_go, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_steps_newest_first, fixture_setup, fixture_teardown),

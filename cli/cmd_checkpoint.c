@@ -1,0 +1,71 @@
+/* cmd_checkpoint.c -- forerun checkpoint verify: whether checkpoints are whole. */
+#include "cli.h"
+#include "json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct verdicts {
+    int n_damaged;
+    bool is_quiet;
+    json_t *list; /* NULL: text is printed as checkpoints are looked at */
+} verdicts;
+
+static void on_verdict(void *user, const fr_verdict *v)
+{
+    verdicts *all = user;
+    if (v->damage) all->n_damaged++;
+    if (all->list)
+        json_array_append_new(all->list,
+                              json_pack("{ss sI sI sb ss?}", "path", v->path, "step",
+                                        (json_int_t)v->step, "format", (json_int_t)v->format,
+                                        "whole", !v->damage, "damage", v->damage));
+    else if (v->damage)
+        printf("damaged  %s\n", v->damage);
+    else if (!all->is_quiet)
+        printf("whole    %s%s\n", v->path,
+               v->format == 1 ? " (format 1, without hashes: values that were changed are not "
+                                "noticed)"
+                              : "");
+}
+
+static int run(const cli_verb *verb, int argc, char **argv)
+{
+    const char *words[2];
+    bool want_json = false;
+    verdicts all = {.n_damaged = 0};
+    const cli_option options[] = {
+        {"quiet", NULL, "damaged checkpoints only", CLI_FLAG, &all.is_quiet},
+        CLI_JSON(&want_json),
+        {NULL, NULL, NULL, CLI_FLAG, NULL},
+    };
+    int code = cli_parse(verb, options, argc, argv, 2, words);
+    if (code >= 0) return code;
+    if (!words[0] || strcmp(words[0], "verify") != 0)
+        return cli_refuse("forerun checkpoint: what to do? (forerun checkpoint verify DIR)");
+    if (!words[1])
+        return cli_refuse("forerun checkpoint verify: which folder? (forerun help checkpoint)");
+    fr_ctx *ctx = cli_context(want_json || all.is_quiet);
+    if (want_json) all.list = json_array();
+    code = cli_finish(ctx, fr_checkpoint_verify(ctx, words[1], on_verdict, &all));
+    if (want_json && code == 0)
+        code = json_print(all.list);
+    else
+        json_decref(all.list);
+    return code == 0 && all.n_damaged > 0 ? 1 : code;
+}
+
+const cli_verb cli_checkpoint = {
+    .name = "checkpoint",
+    .usage = "checkpoint verify DIR [--quiet] [--json]",
+    .summary = "whether checkpoints are whole, and which file is damaged",
+    .text = "DIR is the folder of a run, its checkpoint/, or one step-N. A checkpoint is whole if "
+            "every\n"
+            "file has the hash that state.json has of it, state.json its own checksum and the step "
+            "of its\n"
+            "folder, and all values are finite. Exit code 0: all are whole; 1: one is damaged, and "
+            "the\n"
+            "line says which file and why. --resume would take the newest that is whole.\n",
+    .argument = "DIR",
+    .run = run,
+};

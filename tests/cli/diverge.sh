@@ -1,0 +1,57 @@
+# Runs that diverge at once, by every method: each ends with exit code 4, a summary, a whole
+# checkpoint of finite values and a line that names it, also where weights are infinite already.
+# shellcheck shell=bash disable=SC1091,SC2154
+. "$(dirname "$0")/lib.bash"
+cat >deep.yaml <<YAML
+model: {name: mlp, inputs: 12, depth: 8, width: 16, classes: 4}
+data: {name: synthetic, n: 100, n_eval: 50}
+train: {batch: 8, steps: 50, seed: 3, optimizer: {name: sgd, lr: 0.1}}
+parallel: {threads: 1, pin: false}
+run: {predict: false, trace: 0, report: false}
+YAML
+wild=(--set train.optimizer.lr=1e20)
+
+# ends_well OUT STEP: what a run that diverged has left.
+ends_well() {
+    grep -q "warning: .* $1/checkpoint/step-$2; --resume goes on from there" err || fail "$1: no word of step-$2"
+    same "$(field "$1/summary.json" status)" diverged "$1: status"
+    same "$(field "$1/summary.json" checkpoint)" "$1/checkpoint/step-$2" "$1: checkpoint of the summary"
+    run 0 checkpoint verify "$1"
+    run 0 eval deep.yaml --checkpoint "$1"
+    same "$(sed -n 's/.*weights \(.*\)\.\.\.$/\1/p' out)" "$(field "$1/summary.json" weights_sha256 | head -c 16)" "$1: weights"
+}
+
+n_spoilt=0
+for method in $("$forerun" methods | sed -n '/^parallel.method/,/^[^ p]/s/^  \([a-z0-9-]*\) .*/\1/p'); do
+    layout=(--set parallel.method="$method" --set train.micro=2 --set parallel.stages=4)
+    case $method in
+    single) layout=(--set parallel.method=single) ;;
+    dp | model-averaging) layout=(--set parallel.method="$method" --set parallel.replicas=2 --set train.micro=2) ;;
+    interleaved) layout+=(--set parallel.stages=4 --set train.micro=4) ;;
+    esac
+    for micro in "" --set\ train.micro=1; do
+        "$forerun" train deep.yaml --out "$method" "${layout[@]}" $micro "${wild[@]}" --quiet >out 2>err
+        code=$?
+        [ $code != 2 ] || continue # not with so few micro-batches
+        same $code 4 "$method: exit code"
+        step=$(field "$method/summary.json" checkpoint)
+        ends_well "$method" "${step##*-}"
+        [ "$(field "$method/summary.json" steps)" = "${step##*-}" ] || n_spoilt=$((n_spoilt + 1))
+        rm -r "$method"
+    done
+done
+[ $n_spoilt -ge 3 ] || fail "only $n_spoilt runs had infinite weights: this tests nothing"
+
+# The start, kept because nothing better was saved, is that of a run that never diverged.
+spoilt=(--set parallel.method=vanilla-async --set parallel.stages=4 --set train.micro=1)
+run 4 train deep.yaml --out start "${spoilt[@]}" "${wild[@]}" --quiet
+ends_well start 0
+run 0 train deep.yaml --out start "${spoilt[@]}" --resume --quiet
+run 0 train deep.yaml --out tame "${spoilt[@]}" --quiet
+same "$(field start/summary.json weights_sha256)" "$(field tame/summary.json weights_sha256)" "resumed from the start"
+
+# What was saved before is kept, and named.
+run 0 train deep.yaml --out later "${spoilt[@]}" --set train.steps=20 --quiet
+run 4 train deep.yaml --out later "${spoilt[@]}" "${wild[@]}" --resume --quiet
+ends_well later 20
+echo "ok: $n_spoilt runs whose weights were infinite"

@@ -1,0 +1,62 @@
+# A run's folder is the run's: moved, removed or replaced while it runs, the run ends with exit code
+# 1, one line, and nothing of it in what has taken its place. Runs have no end of their own here.
+# shellcheck shell=bash disable=SC1091,SC2154
+. "$(dirname "$0")/lib.bash"
+. "$source_dir/tests/cli/folder.bash"
+command=("$forerun" train net.yaml)
+run 0 train net.yaml --out finished --set run.checkpoint_every=10 --quiet
+
+lose_folders --set run.checkpoint_every=1 --set run.keep=2
+lose_folders --set run.checkpoint_every=50 --set run.tensorboard=false --set run.csv=false \
+    --set parallel.method=spectrain --set parallel.stages=2
+
+# What was moved goes on where it is, and has the numbers of a run that was left alone.
+begin run --set run.checkpoint_every=10
+mv run moved
+lost mv
+n=$(($(find moved/checkpoint -name 'step-*' | sed 's/.*-//' | sort -n | tail -n 1) + 10))
+more=(--set train.steps=$n --set run.eval_every=-1 --set run.checkpoint_every=10 --quiet)
+run 0 train net.yaml --out moved --resume "${more[@]}"
+run 0 train net.yaml --out alone "${more[@]}"
+same "$(field moved/summary.json weights_sha256)" "$(field alone/summary.json weights_sha256)" "moved and resumed"
+same "$(wc -l <moved/metrics.jsonl)" $n "lines of metrics"
+
+# A second run that takes the place has it for itself.
+begin run --set run.checkpoint_every=10
+mv run gone
+"$forerun" train net.yaml --out run --set run.checkpoint_every=10 --quiet || fail "a run in the freed place"
+lost "a second run"
+same "$(field run/summary.json weights_sha256)" "$(field finished/summary.json weights_sha256)" "the second run"
+same "$(wc -l <run/metrics.jsonl)" 40 "its lines"
+run 0 checkpoint verify run
+rm -rf run gone
+
+# A file of the run that goes is noticed as well.
+begin run --set run.checkpoint_every=10
+mv run/metrics.jsonl elsewhere
+lost "mv metrics.jsonl"
+
+# Twelve starts at once: one wins.
+pids=()
+for i in $(seq 12); do
+    "$forerun" train net.yaml --out twelve --set train.steps=100000000 --set run.eval_every=-1 --quiet \
+        >/dev/null 2>err.$i </dev/null &
+    pids+=($!)
+done
+until [ ${#pids[@]} = 1 ]; do
+    wait -n -p who "${pids[@]}" && fail "a run without end has ended"
+    for i in "${!pids[@]}"; do [ "${pids[i]}" != "$who" ] || unset "pids[i]"; done
+done
+winner=${pids[*]}
+until has_lines twelve; do
+    kill -0 "$winner" || fail "twelve starts: nobody won"
+    sleep 0.02
+done
+kill -INT "$winner"
+code=0
+wait "$winner" || code=$?
+same $code 130 "exit code of the winner"
+same "$(cat err.* | grep -c 'another run is writing there\|already holds a run')" 11 "starts that were refused"
+run 0 checkpoint verify twelve
+same "$(field twelve/summary.json steps)" "$(wc -l <twelve/metrics.jsonl)" "updates and lines of the winner"
+echo ok
