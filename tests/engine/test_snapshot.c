@@ -83,6 +83,7 @@ static void in_place_as_copied(void **unused)
 typedef struct trainer {
     rig *r;
     fr_snapshot *snapshot;
+    atomic_bool has_trained;
 } trainer;
 
 static void *train_on(void *arg)
@@ -90,11 +91,12 @@ static void *train_on(void *arg)
     trainer *t = arg;
     fr_snapshot_wait(t->snapshot);
     rig_steps(t->r, STEPS, STEPS);
+    atomic_store(&t->has_trained, true);
     return NULL;
 }
 
-/* Training is ready to go on from the beginning; what is read is what was there at the moment of
- * the snapshot. */
+/* Training is ready to go on from the beginning, and has had time to; what is read is what was
+ * there at the moment of the snapshot. */
 static void training_waits(void **unused)
 {
     (void)unused;
@@ -110,6 +112,8 @@ static void training_waits(void **unused)
         read_all(&r, t.snapshot, &before);
         assert_ok(r.b.ctx, fr_engine_snapshot(r.engine, &t.snapshot));
         assert_int_equal(pthread_create(&thread, NULL, train_on, &t), 0);
+        for (int i = 0; i < 100 && !atomic_load(&t.has_trained); i++) fr__sleep_ns(1000000);
+        assert_false(atomic_load(&t.has_trained));
         read_all(&r, t.snapshot, &read);
         pthread_join(thread, NULL);
         assert_int_equal(before.n, read.n);
