@@ -65,6 +65,7 @@ typedef struct fr_program_desc {
     bool training;         /* false: forward only, dropout off, running statistics used */
     bool split_backward;   /* input and weight gradients will be asked for apart */
     int extra_output;      /* node whose value the caller wants too (logits); -1 = none */
+    bool is_plan;          /* sizes only, as yet: fr_program_reserve goes before the first pass */
 } fr_program_desc;
 
 /* A tensor at the border of a program. */
@@ -94,6 +95,8 @@ typedef struct fr_program_sizes {
 fr_status fr_program_create(fr_ctx *ctx, fr_device *dev, const fr_program_desc *desc,
                             fr_program **out);
 void fr_program_free(fr_program *p);
+/* Takes what the program itself holds (cache_bytes), unless it has it already. */
+fr_status fr_program_reserve(fr_program *p);
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p);
 int fr_program_n_inputs(const fr_program *p);
 int fr_program_n_outputs(const fr_program *p);
@@ -110,6 +113,8 @@ const fr_placement *fr_program_placement(const fr_program *p, int i);
  * weights, grads or optimizer state block (buffers: the buffers block). */
 fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain);
 fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain);
+/* Whether the device's layout is the plain one: the values lie in a block as they are. */
+bool fr_program_is_plain(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
  * micro-batch, with the weights no longer needed by this backward. `grad` holds it for the time of

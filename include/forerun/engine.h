@@ -94,9 +94,10 @@ typedef struct fr_engine_desc {
     double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
     fr_fault fault;
     bool want_ledger;
-    int n_events;        /* trace: most events kept for each worker; 0 = none */
-    int n_samples;       /* weights of a stage watched for the prediction error; 0 = none */
-    bool want_snapshots; /* their memory is taken at once, else with the first one */
+    int n_events;          /* trace: most events kept for each worker; 0 = none */
+    int n_samples;         /* weights of a stage watched for the prediction error; 0 = none */
+    bool want_snapshots;   /* their memory is taken at once, else with the first one */
+    size_t snapshot_bytes; /* larger ones are no copy (state.h); 0: FR_SNAPSHOT_BYTES */
 } fr_engine_desc;
 
 /* What the loss said, summed over samples. */
@@ -114,9 +115,13 @@ typedef struct fr_memory_use {
 } fr_memory_use;
 
 fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
+/* The first half of it: sizes are known, no memory is taken; desc->timing is not looked at. */
+fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
+/* The second: memory and starting values. timing, scale: as in the description. After a failure the
+ * engine can only be freed. */
+fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale);
 void fr_engine_free(fr_engine *e);
-/* What the workers would take ([worker], of all of them), without taking it: programs are compiled,
- * nothing is allocated. One process. */
+/* What the workers would take ([worker], all of them), by a plan that is dropped. One process. */
 fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_use *out);
 /* Nanoseconds on a clock that never jumps: emulated ones in an emulation. */
 uint64_t fr_engine_now(const fr_engine *e);
@@ -158,8 +163,7 @@ typedef struct fr_source {
     void (*release)(void *user); /* the oldest one held */
 } fr_source;
 int fr_engine_window(const fr_engine *e);
-bool fr_engine_reads_data(
-    const fr_engine *e); /* false: no part here does, the source is not called */
+bool fr_engine_reads_data(const fr_engine *e); /* false: the source is not called here */
 
 /* A mini-batch is through: all stages have stepped. On the caller's thread, in order, on rank 0. */
 typedef struct fr_batch_report {

@@ -116,6 +116,10 @@ bool fr_graph_is_convex(const fr_graph *g, const int *stage_of);
 /* Starting values of a parameter, a pure function of seed and parameter: plain layout,
  * fr_shape_count(&param->shape) floats. */
 void fr_graph_init_param(const fr_graph *g, int param, uint64_t seed, float *values);
+/* Numbers first .. first + n - 1 of them, for threads that share the work. `first` is a multiple of
+ * 4; values[0] is number `first`. */
+void fr_graph_init_range(const fr_graph *g, int param, uint64_t seed, int64_t first, int64_t n,
+                         float *values);
 
 #ifdef __cplusplus
 }

@@ -26,8 +26,10 @@ typedef struct fr_probe_desc {
     fr_optim_options options;
     const fr_policy *policy; /* NULL: live */
     fr_seat seat;            /* with the policy: where weights are predicted, and how far */
-    double seconds;      /* to spend, about; at least 2 mini-batches after those that warm it up */
-    int64_t for_batches; /* a run of so many: no more than a tenth of it is spent; 0: any */
+    double seconds; /* to spend, about; at least 2 mini-batches after those that warm it up */
+    /* A run of so many waits for it: no more than a tenth of that is spent, and when the seconds
+     * are over one mini-batch is enough. 0: nobody waits. */
+    int64_t for_batches;
 } fr_probe_desc;
 
 /* n probes at the same time, each on a thread of its own, all busy until the last has enough: times

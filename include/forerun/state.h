@@ -22,12 +22,17 @@ fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *p
 const char *fr_engine_memory_name(const fr_engine *e);
 fr_status fr_engine_set_memory(fr_engine *e, int param, const float *plain);
 
-/* A copy of all that a checkpoint holds, taken while the pipeline is empty; then training may go
- * on and the copy be read by another thread. Items come in a fixed order: parameters that are
- * trained, buffers, optimizer state 0, 1, ..., memory; each in graph order, tied ones left out. On
- * rank 0 fr_snapshot_next gives item after item; on other ranks it sends theirs, plain NULL: all
- * ranks call it until *item has param -1. One snapshot at a time: the next call of
- * fr_engine_snapshot begins it anew, and must wait until this one has been read. */
+/* All that a checkpoint holds, as of the moment of fr_engine_snapshot (the pipeline is empty), for
+ * another thread to read. Items come in a fixed order: parameters that are trained, buffers,
+ * optimizer state 0, 1, ..., memory; each in graph order, tied ones left out. On rank 0
+ * fr_snapshot_next gives item after item; on other ranks it sends theirs, plain NULL: all ranks
+ * call it until *item has param -1. One snapshot at a time: the next call of fr_engine_snapshot
+ * begins it anew, and must wait until this one has been read.
+ *
+ * Up to desc.snapshot_bytes it is a copy. A larger one is read from the engine itself, whose state
+ * must not change meanwhile: before any other call the engine's caller waits (fr_snapshot_wait)
+ * until the last item has been read here, or the reader has given up (fr_snapshot_end). */
+#define FR_SNAPSHOT_BYTES ((size_t)64 << 20)
 typedef enum fr_item_kind { FR_ITEM_PARAM, FR_ITEM_STATE, FR_ITEM_MEMORY } fr_item_kind;
 typedef struct fr_item {
     fr_item_kind kind;
@@ -37,8 +42,13 @@ typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
 fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
 /* On rank 0: whether an item of memory will come of this parameter. */
 bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
+/* What this process holds, or will, beside its workers' blocks: a snapshot, values under way. */
+size_t fr_engine_host_bytes(const fr_engine *e);
 size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
+bool fr_engine_copies_snapshots(const fr_engine *e); /* training goes on while one is read */
 fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain);
+void fr_snapshot_wait(fr_snapshot *s);
+void fr_snapshot_end(fr_snapshot *s); /* by the reader: nothing more is read */
 
 #ifdef __cplusplus
 }

@@ -32,6 +32,7 @@ int fr_team_rank_by_launcher(void);
 int fr_team_size_by_launcher(void);
 /* "rank 2 (host nodeb, process 4711)" */
 const char *fr_team_name(const fr_team *t, int rank);
+const char *fr_team_host(const fr_team *t, int rank); /* the machine it runs on; "": no such rank */
 
 /* Processes of the team that share this one's cores, on this machine and not bound elsewhere: how
  * many, and which of them (by rank) this is. */

@@ -337,7 +337,12 @@ static fr_status place_saved(fr_program *p)
         u->cache = p->sizes.cache_bytes;
         p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
     }
-    if (p->sizes.cache_bytes == 0) return FR_OK;
+    return p->desc.is_plan ? FR_OK : fr_program_reserve(p);
+}
+
+fr_status fr_program_reserve(fr_program *p)
+{
+    if (p->sizes.cache_bytes == 0 || p->cache) return FR_OK;
     return fr_device_alloc(p->dev, p->sizes.cache_bytes, "derived weights", &p->cache);
 }
 

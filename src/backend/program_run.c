@@ -208,3 +208,8 @@ fr_status fr_program_write_param(fr_program *p, float *block, int placement, con
     const fr_placed_param *param = &p->params[placement];
     return move_param(p, &param->plain, plain, &param->layout, block + param->pub.offset);
 }
+
+bool fr_program_is_plain(const fr_program *p, int placement)
+{
+    return !p->params[placement].layout.desc;
+}

@@ -25,7 +25,7 @@ uint64_t fr__alloc_count(void) { return atomic_load(&n_allocs); }
 
 void fr__alloc_fail_after(int64_t n) { atomic_store(&allowance, n); }
 
-void *fr__alloc(size_t bytes)
+void *fr__alloc_raw(size_t bytes)
 {
     if (bytes > PTRDIFF_MAX - 2 * HUGE_PAGE || !may_allocate()) return NULL;
     bool is_large = bytes >= 2 * HUGE_PAGE;
@@ -34,7 +34,13 @@ void *fr__alloc(size_t bytes)
     void *block = aligned_alloc(align, whole ? whole : FR_ALIGN);
     if (!block) return NULL;
     if (is_large) (void)madvise(block, whole, MADV_HUGEPAGE); /* a wish, not a need */
-    return memset(block, 0, bytes);
+    return block;
+}
+
+void *fr__alloc(size_t bytes)
+{
+    void *block = fr__alloc_raw(bytes);
+    return block ? memset(block, 0, bytes) : NULL;
 }
 
 void *fr__realloc(void *old, size_t old_bytes, size_t bytes)

@@ -1,4 +1,5 @@
-/* arena.c -- chunks of growing size, carved from the front. */
+/* arena.c -- chunks of growing size, up to a limit, carved from the front. What is larger than that
+ * has a chunk of its own size: nothing is taken that nobody asked for. */
 #include "base/arena.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@ struct fr_arena_chunk {
     size_t used, room; /* bytes behind the header */
 };
 
-enum { HEADER = FR_ALIGN, FIRST_CHUNK = 4096 };
+enum { HEADER = FR_ALIGN, FIRST_CHUNK = 4096, MOST_CHUNK = 1 << 20 };
 _Static_assert(sizeof(struct fr_arena_chunk) <= HEADER, "header fits its place");
 
 void *fr__arena_alloc(fr_arena *a, size_t bytes)
@@ -18,13 +19,19 @@ void *fr__arena_alloc(fr_arena *a, size_t bytes)
     size_t whole = fr__align_up(bytes ? bytes : 1);
     struct fr_arena_chunk *c = a->chunks;
     if (!c || c->room - c->used < whole) {
+        bool is_large = whole >= MOST_CHUNK; /* has a chunk for itself, behind the one in use */
         size_t room = c ? 2 * c->room : FIRST_CHUNK;
-        if (room < whole) room = whole;
-        c = fr__alloc(HEADER + room);
-        if (!c) return NULL;
-        c->room = room;
-        c->next = a->chunks;
-        a->chunks = c;
+        if (room > MOST_CHUNK) room = MOST_CHUNK;
+        if (is_large || room < whole) room = whole;
+        struct fr_arena_chunk *made = fr__alloc(HEADER + room);
+        if (!made) return NULL;
+        made->room = room;
+        made->next = is_large && c ? c->next : c;
+        if (is_large && c)
+            c->next = made;
+        else
+            a->chunks = made;
+        c = made;
     }
     char *at = (char *)c + HEADER + c->used;
     c->used += whole;

@@ -199,7 +199,7 @@ static fr_status share_sizes(fr_engine *e)
     return FR_OK;
 }
 
-/* Up to here everything is known and nothing is taken, but for what programs hold themselves. */
+/* Up to here everything is known and nothing is taken. */
 static fr_status measure(fr_engine *e)
 {
     if (!e->transport)
@@ -207,7 +207,6 @@ static fr_status measure(fr_engine *e)
     FR_TRY(make_stages(e));
     FR_TRY(make_workers(e));
     FR_TRY(make_parts(e));
-    FR_TRY(fr__pace_create(e));
     FR_TRY(start_workers(e));
     FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
     FR_TRY(fr_team_agree(e->desc.team, fr__jobs_run(e, fr__part_compile, true)));
@@ -215,13 +214,15 @@ static fr_status measure(fr_engine *e)
     FR_TRY(fr__wires_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));
-    return fr__part_measure(e);
+    FR_TRY(fr__part_measure(e));
+    fr__records_plan(e);
+    return fr__snapshot_plan(e);
 }
 
 static fr_status build(fr_engine *e)
 {
-    FR_TRY(measure(e));
-    FR_TRY(fr__jobs_run(e, fr__part_allocate, true));
+    FR_TRY(fr__pace_create(e));
+    FR_TRY(fr__jobs_run(e, fr__part_allocate, false));
     FR_TRY(make_stores(e));
     FR_TRY(fr__wires_open(e));
     FR_TRY(fr__gather_open(e));
@@ -229,7 +230,7 @@ static fr_status build(fr_engine *e)
     FR_TRY(fr__peers_open(e));
     FR_TRY(fr__update_open(e));
     FR_TRY(fr__params_init(e));
-    FR_TRY(fr__snapshot_create(e));
+    if (e->desc.want_snapshots) FR_TRY(fr__snapshot_take(e));
     return fr__records_create(e);
 }
 
@@ -259,16 +260,31 @@ static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine *
     return FR_OK;
 }
 
-fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
+fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
 {
     FR_TRY(make_empty(ctx, desc, out));
-    fr_engine *e = *out;
-    fr_status status = fr_team_agree(desc->team, build(e));
-    if (status == FR_OK) status = fr__crew_create(e);
-    if (status != FR_OK) {
-        fr_engine_free(e);
-        *out = NULL;
-    }
+    fr_status status = fr_team_agree(desc->team, measure(*out));
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*out);
+    *out = NULL;
+    return status;
+}
+
+fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale)
+{
+    e->desc.timing = timing;
+    e->desc.scale = scale;
+    FR_TRY(fr_team_agree(e->desc.team, build(e)));
+    return fr__crew_create(e);
+}
+
+fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
+{
+    FR_TRY(fr_engine_plan(ctx, desc, out));
+    fr_status status = fr_engine_take(*out, desc->timing, desc->scale);
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*out);
+    *out = NULL;
     return status;
 }
 
@@ -278,14 +294,12 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
     fr_engine_desc d = *desc;
     d.n_events = 0;
     d.pin = false;
-    d.timing = NULL;
     if (d.team)
         return fr_fail(ctx, FR_UNSUPPORTED, "a forecast of memory is made in one process, alone");
-    FR_TRY(make_empty(ctx, &d, &e));
-    fr_status status = measure(e);
-    for (int i = 0; i < e->n_workers && status == FR_OK; i++) out[i] = e->workers[i].predicted;
+    FR_TRY(fr_engine_plan(ctx, &d, &e));
+    for (int i = 0; i < e->n_workers; i++) out[i] = e->workers[i].predicted;
     fr_engine_free(e);
-    return status;
+    return FR_OK;
 }
 
 /* Devices are closed on the threads that opened them. */
@@ -328,6 +342,7 @@ void fr_engine_free(fr_engine *e)
     }
     fr__crew_free(e);
     fr__pace_free(e);
+    fr__snapshot_free(e);
     if (e->group) e->transport->close(e->group);
     fr_schedule_free(e->eval_schedule);
     pthread_mutex_destroy(&e->lock);
@@ -370,10 +385,18 @@ const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
     return &e->workers[worker].predicted;
 }
 
+/* Records of mini-batches and lists are small beside these. */
+size_t fr_engine_host_bytes(const fr_engine *e)
+{
+    size_t bytes = fr_engine_snapshot_bytes(e) + (e->n_ranks > 1 ? fr__params_largest(e) : 0);
+    for (int i = 0; i < e->n_workers; i++) bytes += fr__tie_scratch_bytes(&e->workers[i]);
+    return bytes;
+}
+
 size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
 {
     const fr_worker *w = &e->workers[worker];
-    size_t board = e->tie_room ? e->tie_room[worker] : 0;
+    size_t board = e->tie_board ? e->tie_room[worker] : 0;
     return w->is_local ? fr_device_peak_bytes(w->dev) + board : w->peak_bytes;
 }
 

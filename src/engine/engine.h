@@ -296,7 +296,7 @@ struct fr_engine {
     fr_pace *paced;                         /* the same in a call that is emulated, else NULL */
     size_t *tie_room;                       /* bytes of board a worker holds */
     int n_tied, *tied;   /* params in groups that span stages, owners and copies, ascending */
-    float **tie_scratch; /* [worker] */
+    float **tie_scratch; /* [worker]; NULL: summed in place */
     bool is_broken;
 
     pthread_mutex_t lock;
@@ -421,15 +421,19 @@ fr_status fr__wires_open(fr_engine *e);
 /* params.c */
 fr_status fr__params_find(fr_engine *e);
 fr_status fr__params_init(fr_engine *e);
-/* Values of an item as they lie here; FR_OK and *is_there false: the policy remembers nothing now.
- */
-fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain, bool *is_there);
+size_t fr__params_largest(const fr_engine *e); /* bytes, plain */
+/* Values of an item as they lie here. Not there: the policy remembers nothing now. */
+bool fr__item_is_there(const fr_engine *e, const fr_item *item);
+fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain);
 fr_part *fr__item_part(const fr_engine *e, const fr_item *item); /* that it is read from */
 
-/* snapshot.c, collect.c */
-fr_status fr__snapshot_create(fr_engine *e);
+/* snapshot.c: sizes; memory; engines that only evaluate have none. */
+fr_status fr__snapshot_plan(fr_engine *e);
+fr_status fr__snapshot_take(fr_engine *e);
+void fr__snapshot_free(fr_engine *e);
 
 /* records.c */
+void fr__records_plan(fr_engine *e); /* how many */
 fr_status fr__records_create(fr_engine *e);
 void fr__records_begin(fr_engine *e);
 /* With feed_lock held: workers that wait for data or for room look again. */
@@ -494,6 +498,7 @@ fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_a
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
+size_t fr__tie_scratch_bytes(const fr_worker *w);
 fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 /* In place of a step beyond the limit: others may be waiting for what it would have handed in. */

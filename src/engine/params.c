@@ -199,63 +199,107 @@ fr_part *fr__item_part(const fr_engine *e, const fr_item *item)
     return fr__part(e, e->home_of[item->param], 0);
 }
 
-fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain, bool *is_there)
+bool fr__item_is_there(const fr_engine *e, const fr_item *item)
+{
+    bool is_there = true;
+    if (item->kind == FR_ITEM_MEMORY && !fr_store_memory(fr__item_part(e, item)->store, &is_there))
+        is_there = false;
+    return is_there;
+}
+
+fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain)
 {
     static const what kinds[] = {
         [FR_ITEM_PARAM] = VALUE, [FR_ITEM_STATE] = STATE, [FR_ITEM_MEMORY] = MEMORY};
-    fr_part *p = fr__item_part(e, item);
-    *is_there = true;
-    if (item->kind == FR_ITEM_MEMORY && !fr_store_memory(p->store, is_there)) *is_there = false;
-    if (!*is_there) return FR_OK;
-    return read_part(p, item->param, kinds[item->kind], item->which, plain);
+    return read_part(fr__item_part(e, item), item->param, kinds[item->kind], item->which, plain);
 }
 
 /* --- starting values ------------------------------------------------------------------------ */
 
-static fr_status fail_layout(fr_engine *e, int param)
+enum { INIT_GRAIN = 1 << 16 }; /* numbers; a multiple of 4 */
+
+typedef struct filling {
+    const fr_engine *engine;
+    int param;
+    float *values;
+} filling;
+
+static void fill_range(void *arg, size_t begin, size_t end)
 {
+    const filling *f = arg;
+    fr_graph_init_range(f->engine->desc.graph, f->param, f->engine->desc.seed, (int64_t)begin,
+                        (int64_t)(end - begin), f->values + begin);
+}
+
+/* Training and evaluation read the one weights block, so they must agree on how a parameter lies in
+ * it. `seen`: room for the parameter. */
+static fr_status compare_layouts(fr_part *p, float *block, int placement, const float *values,
+                                 float *seen)
+{
+    const fr_engine *e = p->engine;
+    int param = fr_program_placement(p->layout, placement)->param;
+    FR_TRY(fr_program_read_param(p->bound[FR_MODE_EVAL].program, block, placement, seen));
+    if (memcmp(values, seen, fr__plain_bytes(e, param)) == 0) return FR_OK;
     return fr_fail(e->ctx, FR_INTERNAL,
                    "parameter %s: training and evaluation lay it out differently",
                    fr_graph_param(e->desc.graph, param)->name);
 }
 
-/* Training and evaluation read the one weights block, so they must agree on how a parameter lies in
- * it. `seen`: room for the largest parameter. */
-static fr_status compare_layouts(fr_engine *e, int param, const float *values, float *seen)
+/* Where the values are plain they are made in place, and nothing is held twice. */
+static fr_status init_param(fr_part *p, float *block, int placement)
 {
-    bool is_buffer = fr_graph_param(e->desc.graph, param)->is_buffer;
-    for (int q = 0; q < fr_engine_n_replicas(e, e->home_of[param]); q++) {
-        fr_part *p = fr__part(e, e->home_of[param], q);
-        fr_program *eval = p->bound[FR_MODE_EVAL].program;
-        if (!p->worker->is_local || p->layout == eval) continue;
-        FR_TRY(fr_program_read_param(eval, block_of(p, VALUE, 0, is_buffer), e->placement_of[param],
-                                     seen));
-        if (memcmp(values, seen, fr__plain_bytes(e, param)) != 0) return fail_layout(e, param);
+    const fr_engine *e = p->engine;
+    fr_program *eval = p->bound[FR_MODE_EVAL].program;
+    const fr_placement *at = fr_program_placement(p->layout, placement);
+    size_t bytes = fr__plain_bytes(e, at->param);
+    bool is_plain = fr_program_is_plain(p->layout, placement);
+    bool is_same =
+        p->layout == eval || (is_plain && fr_program_is_plain(eval, placement) &&
+                              at->offset == fr_program_placement(eval, placement)->offset);
+    float *values = is_plain ? block + at->offset : fr__alloc(bytes);
+    float *seen = is_same ? NULL : fr__alloc(bytes);
+    fr_status status = FR_OK;
+    if (!values || !(seen || is_same)) status = fr__no_memory(e->ctx, bytes, "starting values");
+    if (status == FR_OK)
+        fr_device_parallel(p->worker->dev, bytes / sizeof(float), INIT_GRAIN, fill_range,
+                           &(filling){e, at->param, values});
+    if (status == FR_OK && !is_plain)
+        status = fr_program_write_param(p->layout, block, placement, values);
+    if (status == FR_OK && !is_same) status = compare_layouts(p, block, placement, values, seen);
+    fr__free(seen);
+    if (!is_plain) fr__free(values);
+    return status;
+}
+
+static fr_status init_worker(fr_worker *w, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < w->n_parts; i++) {
+        fr_part *p = w->parts[i];
+        for (int k = 0; k < fr_program_n_placements(p->layout); k++) {
+            const fr_placement *at = fr_program_placement(p->layout, k);
+            bool is_buffer = fr_graph_param(w->engine->desc.graph, at->param)->is_buffer;
+            if (!is_buffer && at->offset >= p->n_weights) continue; /* tied: no values of its own */
+            FR_TRY(init_param(p, block_of(p, VALUE, 0, is_buffer), k));
+        }
+        if (p->store) fr_store_reset(p->store, fr_store_version(p->store));
     }
     return FR_OK;
 }
 
+size_t fr__params_largest(const fr_engine *e)
+{
+    size_t largest = 64;
+    for (int i = 0; i < fr_graph_n_params(e->desc.graph); i++)
+        if (fr__plain_bytes(e, i) > largest) largest = fr__plain_bytes(e, i);
+    return largest;
+}
+
 fr_status fr__params_init(fr_engine *e)
 {
-    const fr_graph *g = e->desc.graph;
-    size_t largest = 64;
-    for (int i = 0; i < fr_graph_n_params(g); i++)
-        if (fr__plain_bytes(e, i) > largest) largest = fr__plain_bytes(e, i);
-    float *values = fr__alloc(largest), *seen = fr__alloc(largest);
-    fr_status status =
-        values && seen ? FR_OK : fr__no_memory(e->ctx, 2 * largest, "starting values");
-    for (int i = 0; i < fr_graph_n_params(g) && status == FR_OK; i++) {
-        if (fr_graph_param(g, i)->tied_to >= 0) continue;
-        if (!holds(e, e->rank, i)) continue;
-        fr_graph_init_param(g, i, e->desc.seed, values);
-        status = set_here(e, i, VALUE, 0, values);
-        if (status == FR_OK) status = compare_layouts(e, i, values, seen);
-    }
-    fr__free(values);
-    fr__free(seen);
-    if (status == FR_OK && e->n_ranks > 1) {
-        e->scratch = fr__arena_alloc(&e->arena, largest);
-        if (!e->scratch) status = fr__no_memory(e->ctx, largest, "parameters");
-    }
-    return status;
+    FR_TRY(fr__jobs_run(e, init_worker, false));
+    if (e->n_ranks == 1) return FR_OK;
+    size_t largest = fr__params_largest(e);
+    e->scratch = fr__arena_alloc(&e->arena, largest);
+    return e->scratch ? FR_OK : fr__no_memory(e->ctx, largest, "parameters");
 }

@@ -58,8 +58,8 @@ static fr_status make_program(fr_part *p, fr_mode mode)
                          .batch = e->desc.micro_batch,
                          .training = mode == FR_MODE_TRAIN,
                          .split_backward = mode == FR_MODE_TRAIN && e->schedule[mode]->is_split,
-                         .extra_output =
-                             mode == FR_MODE_EVAL && is_mine ? e->desc.logits_node : -1};
+                         .extra_output = mode == FR_MODE_EVAL && is_mine ? e->desc.logits_node : -1,
+                         .is_plan = true};
     FR_TRY(fr_program_create(e->ctx, p->worker->dev, &d, &b->program));
     int n_in = fr_program_n_inputs(b->program), n_out = fr_program_n_outputs(b->program);
     b->in = FR_ARENA_ARRAY(&e->arena, fr_in_port, n_in + 1);
@@ -124,38 +124,6 @@ static fr_seat seat_of(const fr_part *p)
     return seat;
 }
 
-/* Blocks of a sum of squares start anew with every parameter, so that the sum does not depend on
- * its neighbours. A copy of a parameter that another stage owns is updated but not summed. */
-static fr_status list_norm_blocks(fr_part *p)
-{
-    const fr_graph *g = p->engine->desc.graph;
-    int n = fr_program_n_placements(p->layout);
-    size_t n_blocks = 0;
-    for (int i = 0; i < n; i++) {
-        const fr_placement *at = fr_program_placement(p->layout, i);
-        n_blocks += (at->count + FR_NORM_BLOCK - 1) / FR_NORM_BLOCK;
-    }
-    p->norm_blocks = FR_ARENA_ARRAY(&p->engine->arena, fr_norm_block, n_blocks + 1);
-    p->norm_sums = FR_ARENA_ARRAY(&p->engine->arena, double, n_blocks + 1);
-    p->param_sums = FR_ARENA_ARRAY(&p->engine->arena, double, p->engine->n_own[p->stage] + 1);
-    if (!p->norm_blocks || !p->norm_sums || !p->param_sums)
-        return fr__no_memory(p->engine->ctx, n_blocks * 16, "a stage");
-    for (int i = 0; i < n; i++) {
-        const fr_placement *at = fr_program_placement(p->layout, i);
-        const fr_param *param = fr_graph_param(g, at->param);
-        if (param->is_buffer || at->offset >= p->n_weights) continue;
-        p->n_updated += at->count;
-        for (size_t done = 0; param->tied_to < 0 && done < at->count; done += FR_NORM_BLOCK) {
-            size_t left = at->count - done;
-            p->norm_blocks[p->n_norm_blocks++] =
-                (fr_norm_block){.offset = at->offset + done,
-                                .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK,
-                                .nth = p->engine->nth_own[at->param]};
-        }
-    }
-    return FR_OK;
-}
-
 /* Floats of the running statistics and their copies. */
 static size_t n_statistics(const fr_part *p)
 {
@@ -193,7 +161,7 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     use->optimizer += (size_t)e->desc.optimizer->n_state * bytes;
     if (e->desc.policy->course == FR_COURSE_DRIFT) use->optimizer += bytes;
     use->io += p->grad_wire_bytes + p->gather.room_bytes + p->buffer_room_bytes + p->sync.bytes;
-    return list_norm_blocks(p);
+    return FR_OK;
 }
 
 fr_status fr__part_measure(fr_engine *e)
@@ -245,6 +213,8 @@ static fr_status allocate_part(fr_part *p)
     const fr_engine_desc *d = &p->engine->desc;
     fr_bound *train = &p->bound[FR_MODE_TRAIN], *eval = &p->bound[FR_MODE_EVAL];
     void *at;
+    for (int mode = 0; mode < FR_N_MODES; mode++)
+        if (p->bound[mode].program) FR_TRY(fr_program_reserve(p->bound[mode].program));
     FR_TRY(take_floats(w, (size_t)p->n_weight_blocks * p->weight_stride, "weights", &p->weights));
     FR_TRY(take_floats(w, n_statistics(p), "running statistics", &p->buffers));
     FR_TRY(take(w, most(train->memory_bytes, eval->memory_bytes), "activations", &at));
@@ -278,9 +248,42 @@ fr_status fr__part_allocate(fr_worker *w, void *arg)
     return FR_OK;
 }
 
+/* Blocks of a sum of squares start anew with every parameter, so that the sum does not depend on
+ * its neighbours. A copy of a parameter that another stage owns is updated but not summed. */
+static fr_status list_norm_blocks(fr_part *p)
+{
+    const fr_graph *g = p->engine->desc.graph;
+    int n = fr_program_n_placements(p->layout);
+    size_t n_blocks = 0;
+    for (int i = 0; i < n; i++) {
+        const fr_placement *at = fr_program_placement(p->layout, i);
+        n_blocks += (at->count + FR_NORM_BLOCK - 1) / FR_NORM_BLOCK;
+    }
+    p->norm_blocks = FR_ARENA_ARRAY(&p->engine->arena, fr_norm_block, n_blocks + 1);
+    p->norm_sums = FR_ARENA_ARRAY(&p->engine->arena, double, n_blocks + 1);
+    p->param_sums = FR_ARENA_ARRAY(&p->engine->arena, double, p->engine->n_own[p->stage] + 1);
+    if (!p->norm_blocks || !p->norm_sums || !p->param_sums)
+        return fr__no_memory(p->engine->ctx, n_blocks * 16, "a stage");
+    for (int i = 0; i < n; i++) {
+        const fr_placement *at = fr_program_placement(p->layout, i);
+        const fr_param *param = fr_graph_param(g, at->param);
+        if (param->is_buffer || at->offset >= p->n_weights) continue;
+        p->n_updated += at->count;
+        for (size_t done = 0; param->tied_to < 0 && done < at->count; done += FR_NORM_BLOCK) {
+            size_t left = at->count - done;
+            p->norm_blocks[p->n_norm_blocks++] =
+                (fr_norm_block){.offset = at->offset + done,
+                                .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK,
+                                .nth = p->engine->nth_own[at->param]};
+        }
+    }
+    return FR_OK;
+}
+
 fr_status fr__part_make_store(fr_part *p)
 {
     const fr_engine_desc *d = &p->engine->desc;
+    FR_TRY(list_norm_blocks(p));
     fr_store_desc s = {.policy = d->policy,
                        .seat = seat_of(p),
                        .device = p->worker->dev,

@@ -15,7 +15,7 @@
 
 enum { REPORT_SLACK = 64 }; /* mini-batches that workers may be ahead of a slow caller */
 
-fr_status fr__records_create(fr_engine *e)
+void fr__records_plan(fr_engine *e)
 {
     const fr_schedule *s = e->schedule[FR_MODE_TRAIN];
     int n_micro = e->desc.n_micro, held = e->schedule[FR_MODE_EVAL]->n_slots[0];
@@ -25,6 +25,11 @@ fr_status fr__records_create(fr_engine *e)
     if (s && s->n_slots[0] > held) held = s->n_slots[0];
     e->window = held / n_micro + 3 + fr__peers_slack(e);
     e->n_records = e->window + REPORT_SLACK;
+}
+
+fr_status fr__records_create(fr_engine *e)
+{
+    int n_micro = e->desc.n_micro;
     e->records = FR_ARENA_ARRAY(&e->arena, fr_record, e->n_records);
     if (!e->records) return fr__no_memory(e->ctx, sizeof(fr_record), "mini-batches");
     size_t n_rows = e->desc.want_ledger ? (size_t)e->n_stages * 2 * (size_t)n_micro : 0;

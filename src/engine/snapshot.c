@@ -1,8 +1,12 @@
-/* snapshot.c -- a copy of all that a checkpoint holds, taken between two calls, so that training
- * goes on while somebody writes it to a disk.
+/* snapshot.c -- all that a checkpoint holds, as of one moment between two calls, for a thread that
+ * writes it to a disk.
  *
- * Values are made plain when they are copied: programs belong to the workers, who will be busy.
- * Each process copies what the first replica of each of its stages holds, tells rank 0 at once what
+ * What is small is copied, and training goes on at once. What is larger than desc.snapshot_bytes
+ * is read where it lies, one value after the other into one buffer, and the next call waits until
+ * the last one has been read (fr_snapshot_wait): the state is never held twice. Values are made
+ * plain when they are read: programs belong to the workers, who are idle then.
+ *
+ * Each process has what the first replica of each of its stages holds, tells rank 0 at once what
  * there is (the head of a file has it), and streams it in the order of the items. */
 #include "engine/engine.h"
 
@@ -11,7 +15,7 @@
 typedef struct piece {
     fr_item item;
     int rank;
-    size_t at, bytes; /* in this process's staging memory */
+    size_t at, bytes; /* in this process's copy */
     bool is_there;
 } piece;
 
@@ -19,15 +23,22 @@ struct fr_snapshot {
     fr_engine *engine;
     int n_pieces, next;
     piece *pieces;
-    char *staging;
-    size_t bytes;
+    size_t bytes;   /* of the pieces of this process */
+    size_t largest; /* of them */
+    bool is_copy;
+    char *staging;  /* the copy; or, where another rank writes, the value under way */
     uint8_t *flags; /* (n_pieces) is_there, on its way */
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    bool is_free; /* the engine may change its state; guarded by the lock */
 };
 
 static bool is_kept(const fr_param *p, bool want_buffers)
 {
     return p->tied_to < 0 && p->is_buffer == want_buffers;
 }
+
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void list_pieces(fr_snapshot *s, fr_item_kind kind, int which, bool want_buffers)
 {
@@ -39,12 +50,15 @@ static void list_pieces(fr_snapshot *s, fr_item_kind kind, int which, bool want_
         p->rank = fr_engine_rank_of(e, fr__item_part(e, &p->item)->worker->index);
         p->bytes = fr__plain_bytes(e, i);
         p->at = s->bytes;
-        if (p->rank == e->rank) s->bytes += fr__align_up(p->bytes);
+        if (p->rank != e->rank) continue;
+        s->bytes += fr__align_up(p->bytes);
+        if (p->bytes > s->largest) s->largest = p->bytes;
     }
 }
 
-static fr_status create(fr_engine *e)
+fr_status fr__snapshot_plan(fr_engine *e)
 {
+    if (!e->desc.schedule) return FR_OK;
     int n_states = e->desc.optimizer->n_state, n = fr_graph_n_params(e->desc.graph);
     fr_snapshot *s = FR_ARENA_NEW(&e->arena, fr_snapshot);
     if (!s) return fr__no_memory(e->ctx, sizeof *s, "a snapshot");
@@ -56,19 +70,43 @@ static fr_status create(fr_engine *e)
     list_pieces(s, FR_ITEM_PARAM, 0, true);
     for (int k = 0; k < n_states; k++) list_pieces(s, FR_ITEM_STATE, k, false);
     if (fr_engine_memory_name(e)) list_pieces(s, FR_ITEM_MEMORY, 0, false);
-    s->staging = fr__arena_alloc(&e->arena, s->bytes + 1);
-    if (!s->staging) return fr__no_memory(e->ctx, s->bytes, "a snapshot");
+    s->is_copy = s->bytes <= (e->desc.snapshot_bytes ? e->desc.snapshot_bytes : FR_SNAPSHOT_BYTES);
     s->next = s->n_pieces;
+    s->is_free = true;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->freed, NULL);
     e->snapshot = s;
     return FR_OK;
 }
 
-fr_status fr__snapshot_create(fr_engine *e)
+fr_status fr__snapshot_take(fr_engine *e)
 {
-    return e->desc.want_snapshots && e->desc.schedule ? create(e) : FR_OK;
+    fr_snapshot *s = e->snapshot;
+    size_t bytes = fr_engine_snapshot_bytes(e);
+    if (!s || s->staging || bytes == 0) return FR_OK;
+    s->staging = fr__alloc(bytes);
+    return s->staging ? FR_OK : fr__no_memory(e->ctx, bytes, "a snapshot");
 }
 
-size_t fr_engine_snapshot_bytes(const fr_engine *e) { return e->snapshot ? e->snapshot->bytes : 0; }
+void fr__snapshot_free(fr_engine *e)
+{
+    if (!e->snapshot) return;
+    fr__free(e->snapshot->staging);
+    pthread_mutex_destroy(&e->snapshot->lock);
+    pthread_cond_destroy(&e->snapshot->freed);
+}
+
+size_t fr_engine_snapshot_bytes(const fr_engine *e)
+{
+    const fr_snapshot *s = e->snapshot;
+    if (!s) return 0;
+    if (s->is_copy) return s->bytes;
+    return e->rank > 0 ? s->largest : 0; /* rank 0 reads into its caller's buffer */
+}
+
+bool fr_engine_copies_snapshots(const fr_engine *e) { return e->snapshot && e->snapshot->is_copy; }
+
+/* --- the moment ------------------------------------------------------------------------------- */
 
 /* The flags of a rank's pieces, in their order: rank 0 takes them, the rank itself hands them in.
  */
@@ -86,23 +124,49 @@ static fr_status pass_flags(fr_snapshot *s, int rank)
     return FR_OK;
 }
 
+static float *copy_of(const fr_snapshot *s, const piece *p)
+{
+    return (float *)(void *)(s->staging + p->at);
+}
+
+static void set_free(fr_snapshot *s, bool is_free)
+{
+    pthread_mutex_lock(&s->lock);
+    s->is_free = is_free;
+    pthread_cond_broadcast(&s->freed);
+    pthread_mutex_unlock(&s->lock);
+}
+
 fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out)
 {
     *out = NULL;
     if (!e->desc.schedule)
         return fr_fail(e->ctx, FR_INVALID, "an engine that only evaluates takes no snapshots");
-    if (!e->snapshot) FR_TRY(create(e));
+    FR_TRY(fr__snapshot_take(e));
     fr_snapshot *s = *out = e->snapshot;
     for (int i = 0; i < s->n_pieces; i++) {
         piece *p = &s->pieces[i];
         if (p->rank != e->rank) continue;
-        FR_TRY(fr__item_read(e, &p->item, (float *)(void *)(s->staging + p->at), &p->is_there));
+        p->is_there = fr__item_is_there(e, &p->item);
+        if (s->is_copy && p->is_there) FR_TRY(fr__item_read(e, &p->item, copy_of(s, p)));
     }
     s->next = 0;
+    set_free(s, s->is_copy);
     if (e->rank > 0) return pass_flags(s, e->rank);
     for (int r = 1; r < fr_team_size(e->desc.team); r++) FR_TRY(pass_flags(s, r));
     return FR_OK;
 }
+
+void fr_snapshot_wait(fr_snapshot *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_free) pthread_cond_wait(&s->freed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void fr_snapshot_end(fr_snapshot *s) { set_free(s, true); }
+
+/* --- what it holds ---------------------------------------------------------------------------- */
 
 bool fr_snapshot_has_memory(const fr_snapshot *s, int param)
 {
@@ -113,19 +177,29 @@ bool fr_snapshot_has_memory(const fr_snapshot *s, int param)
     return false;
 }
 
+/* A piece of this process: to rank 0, or on rank 0 to `plain`. */
+static fr_status give(fr_snapshot *s, const piece *p, float *plain)
+{
+    fr_engine *e = s->engine;
+    bool sends = e->rank > 0;
+    float *at = s->is_copy ? copy_of(s, p) : sends ? (float *)(void *)s->staging : plain;
+    if (!s->is_copy) FR_TRY(fr__item_read(e, &p->item, at));
+    if (sends) return fr_team_put(e->desc.team, 0, at, p->bytes);
+    if (at != plain) memcpy(plain, at, p->bytes);
+    return FR_OK;
+}
+
 fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain)
 {
     int rank = s->engine->rank;
-    fr_team *team = s->engine->desc.team;
     while (s->next < s->n_pieces) {
-        piece *p = &s->pieces[s->next++];
+        const piece *p = &s->pieces[s->next++];
         if (!p->is_there || (rank > 0 && p->rank != rank)) continue;
         *item = p->item;
-        if (rank > 0) return fr_team_put(team, 0, s->staging + p->at, p->bytes);
-        if (p->rank > 0) return fr_team_take(team, p->rank, plain, p->bytes);
-        memcpy(plain, s->staging + p->at, p->bytes);
-        return FR_OK;
+        if (p->rank != rank) return fr_team_take(s->engine->desc.team, p->rank, plain, p->bytes);
+        return give(s, p, plain);
     }
+    set_free(s, true);
     *item = (fr_item){.param = -1};
     return FR_OK;
 }

@@ -48,13 +48,20 @@ static fr_status find_ties(fr_engine *e)
     for (int i = 0; i < n; i++) {
         int owner = fr__owner_of(e, i);
         bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
-        if (!spans[owner] || is_inside) continue; /* inside a stage the program adds them */
-        e->tied[e->n_tied++] = i;
-        for (int q = 0; q < fr_engine_n_replicas(e, e->home_of[i]); q++)
-            e->tie_room[fr_engine_worker_of(e, e->home_of[i], q)] +=
-                2 * fr__align_up(fr__plain_bytes(e, i));
+        if (spans[owner] && !is_inside) e->tied[e->n_tied++] = i; /* else the program adds them */
     }
     return FR_OK;
+}
+
+/* Bytes of the board that each worker holds: both halves. */
+static void measure_ties(fr_engine *e)
+{
+    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
+        int stage = e->home_of[e->tied[i]];
+        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++)
+            e->tie_room[fr_engine_worker_of(e, stage, q)] +=
+                2 * fr__align_up(fr__plain_bytes(e, e->tied[i]));
+    }
 }
 
 static fr_status check_async(const fr_engine *e)
@@ -105,6 +112,7 @@ fr_status fr__update_plan(fr_engine *e)
                        e->sums_grads ? "replicas"
                        : e->n_tied   ? "tied parameters"
                                      : "norms");
+    measure_ties(e);
     for (int i = 0; i < e->n_parts; i++) {
         fr_part *p = &e->parts[i];
         bool is_summed =
@@ -141,31 +149,43 @@ static int tie_part(const fr_engine *e, int nth, int replica)
     return part;
 }
 
+static fr_part *part_on(const fr_worker *w, int stage)
+{
+    for (int i = 0; i < w->n_parts; i++)
+        if (w->parts[i]->stage == stage) return w->parts[i];
+    return NULL;
+}
+
+/* Where a tied gradient is plain it is summed in place. */
+size_t fr__tie_scratch_bytes(const fr_worker *w)
+{
+    const fr_engine *e = w->engine;
+    size_t largest = 0;
+    for (int i = 0; i < e->n_tied && w->is_local && e->must_sum; i++) {
+        int param = e->tied[i];
+        const fr_part *p = part_on(w, e->home_of[param]);
+        if (!p || fr_program_is_plain(p->layout, e->placement_of[param])) continue;
+        if (fr__plain_bytes(e, param) > largest) largest = fr__plain_bytes(e, param);
+    }
+    return largest;
+}
+
 static fr_status add_tie_board(fr_engine *e, size_t *bytes, int *owner)
 {
-    size_t largest = 0;
     int n = 0;
     for (int i = 0; i < e->n_tied; i++) {
         int stage = e->home_of[e->tied[i]];
-        if (fr__plain_bytes(e, e->tied[i]) > largest) largest = fr__plain_bytes(e, e->tied[i]);
         for (int q = 0; q < fr_engine_n_replicas(e, stage); q++, n++) {
             bytes[n] = fr__plain_bytes(e, e->tied[i]);
             owner[n] = fr_engine_worker_of(e, stage, q);
         }
     }
     for (int i = 0; i < e->n_workers; i++) {
-        if (!e->workers[i].is_local) continue;
-        e->tie_scratch[i] = fr__arena_alloc(&e->arena, largest);
-        if (!e->tie_scratch[i]) return fr__no_memory(e->ctx, largest, "tied parameters");
+        size_t scratch = fr__tie_scratch_bytes(&e->workers[i]);
+        e->tie_scratch[i] = scratch ? fr__arena_alloc(&e->arena, scratch) : NULL;
+        if (scratch && !e->tie_scratch[i]) return fr__no_memory(e->ctx, scratch, "tied parameters");
     }
     return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
-}
-
-static fr_part *part_on(const fr_worker *w, int stage)
-{
-    for (int i = 0; i < w->n_parts; i++)
-        if (w->parts[i]->stage == stage) return w->parts[i];
-    return NULL;
 }
 
 static bool has_tied(const fr_worker *w)
@@ -274,21 +294,21 @@ static void post_ties(fr_part *p, int64_t round, bool is_alive, fr_status *statu
 static fr_status sum_tied(fr_worker *w, int64_t round)
 {
     fr_engine *e = w->engine;
-    float *sum = e->tie_scratch[w->index];
     for (int i = 0; i < e->n_tied; i++) {
-        int param = e->tied[i];
+        int param = e->tied[i], placement = e->placement_of[param];
         fr_part *p = part_on(w, e->home_of[param]);
         if (!p) continue;
         size_t n = fr__plain_bytes(e, param) / sizeof(float);
-        memset(sum, 0, n * sizeof *sum);
-        bool is_first = true;
+        bool is_plain = fr_program_is_plain(p->layout, placement), is_first = true;
+        float *sum = is_plain ? p->grads + fr_program_placement(p->layout, placement)->offset
+                              : e->tie_scratch[w->index];
         for (int k = 0; k < e->n_tied; k++) {
             if (fr__owner_of(e, e->tied[k]) != fr__owner_of(e, param)) continue;
             const float *grad = e->transport->board_part(e->tie_board, round, tie_part(e, k, 0));
             for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
             is_first = false;
         }
-        FR_TRY(fr_program_write_param(p->layout, p->grads, e->placement_of[param], sum));
+        if (!is_plain) FR_TRY(fr_program_write_param(p->layout, p->grads, placement, sum));
     }
     return FR_OK;
 }

@@ -66,10 +66,20 @@ static void take_sample(struct probe *p, double step_s)
     fr__samples_add(&p->samples, p->row);
 }
 
+static double since(uint64_t start) { return 1e-9 * (double)(fr__now_ns() - start); }
+
+/* A run waits for this look, and the time for it is over. */
+static bool is_late(const fr_probe_desc *d, uint64_t begin)
+{
+    return d->for_batches > 0 && since(begin) > d->seconds;
+}
+
 /* The first mini-batches are for the caches: every slot must have been written. */
 static fr_status warm_up(fr_rig *r)
 {
-    for (int64_t used = 0; used < r->n_slots; used += r->d->n_micro) FR_TRY(fr__rig_step(r));
+    uint64_t begin = fr__now_ns();
+    for (int64_t used = 0; used < r->n_slots && !is_late(r->d, begin); used += r->d->n_micro)
+        FR_TRY(fr__rig_step(r));
     r->pass_s = r->change_s = 0;
     return FR_OK;
 }
@@ -94,7 +104,7 @@ static fr_status run(struct probe *p)
         after = fr__now_ns();
         take_sample(p, 1e-9 * (double)(after - before));
         n_steps++;
-        if (has_enough || n_steps < MIN_SAMPLES) continue;
+        if (has_enough || (n_steps < MIN_SAMPLES && !is_late(p->d, begin))) continue;
         double elapsed = 1e-9 * (double)(after - begin);
         has_enough = elapsed >= worth(p->d, elapsed / (double)n_steps);
         if (has_enough) atomic_fetch_sub(&m->n_unfinished, 1);
@@ -194,8 +204,11 @@ static void note_workspace(const struct probe *p, const fr_program *program, fr_
 /* A worker's workspace serves training and evaluation, which keeps no values in slots. */
 static fr_status measure_workspace(struct probe *p, fr_profile *out)
 {
-    const fr_program_desc d = {
-        .graph = p->d->graph, .stage = p->d->stage, .batch = p->d->batch, .extra_output = -1};
+    const fr_program_desc d = {.graph = p->d->graph,
+                               .stage = p->d->stage,
+                               .batch = p->d->batch,
+                               .extra_output = -1,
+                               .is_plan = true};
     fr_program *evaluation;
     FR_TRY(fr_program_create(p->ctx, p->rig->dev, &d, &evaluation));
     note_workspace(p, p->rig->program, out);

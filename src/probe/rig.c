@@ -74,8 +74,11 @@ static fr_status init_params(fr_rig *r)
         if (!param->is_buffer && at->offset >= n_weights) continue; /* tied: no values of its own */
         float *plain = FR_NEW_ARRAY(float, fr_shape_count(&param->shape));
         if (!plain) return no_memory(r);
-        int owner = param->tied_to >= 0 ? param->tied_to : at->param;
-        fr_graph_init_param(g, owner, 1, plain);
+        const fr_param *owner = param->tied_to >= 0 ? fr_graph_param(g, param->tied_to) : param;
+        if (owner->init.kind == FR_INIT_ZEROS || owner->init.kind == FR_INIT_ONES)
+            fr_graph_init_param(g, at->param, 1, plain);
+        else /* as large as a run's, and made faster */
+            fr__dummy_noise(plain, (size_t)fr_shape_count(&param->shape), (float)owner->init.scale);
         fr_status status = fr_program_write_param(
             r->program, param->is_buffer ? r->buffers : r->weights, i, plain);
         fr__free(plain);

@@ -29,6 +29,7 @@ static const char *backend_name(int i)
     return fr_backend_list()[i] ? fr_backend_name(fr_backend_list()[i]) : NULL;
 }
 
+FR_WORDS(memory_name, "refuse", "warn")
 FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
 
 #define OPTIMIZER "train.optimizer."
@@ -125,8 +126,13 @@ static const fr_key keys[] = {
             "report the norm of the gradient; with clipping it always is"),
     FR_BOOL("run.predict", "true",
             "measure the stages first and say how long a mini-batch will take"),
-    FR_REAL("run.predict_s", "0", 0, 3600,
-            "seconds spent on that; 0: a tenth of the run, 3 at most"),
+    FR_REAL(
+        "run.predict_s", "0", 0, 3600,
+        "seconds spent on that; 0: a tenth of the run, 2 at most; where that is too little, the "
+        "first mini-batches of the run tell"),
+    FR_TEXT("run.memory", "refuse",
+            "what to do where a run needs more memory than there is: refuse to start, or warn",
+            .choice = memory_name),
     FR_BOOL("run.csv", "true", "write metrics.csv, too"),
     FR_BOOL("run.tensorboard", "true", "write events.out.tfevents.*, too"),
     FR_BOOL("run.report", "true", "write report.html at the end"),

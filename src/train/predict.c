@@ -16,8 +16,8 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_S 3.0 /* spent on measuring a wave of stages */
-#define MARGIN 2.0 /* an emulated instruction over the computation it stands for */
+#define PROFILE_S 3.0 /* spent on a profile of the whole model, for which no run waits */
+#define MARGIN 2.0    /* an emulated instruction over the computation it stands for */
 #define MOST_SUM_BYTES ((size_t)256 << 20) /* of a block added up to see how long that takes */
 enum { STEADY = 200 };                     /* mini-batches that tell the beat of a pipeline */
 enum { DRAWN = 1000 }; /* mini-batches, at least, whose times are drawn where times vary */
@@ -95,6 +95,11 @@ static wave plan_wave(const fr_setup *s)
     return w;
 }
 
+static int n_waves(const fr_setup *s, const wave *w)
+{
+    return (s->pipeline.n_stages + w->n - 1) / w->n;
+}
+
 /* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
  * cores have something to do. parts: [stage]. */
 static fr_status probe_wave(fr_setup *s, const wave *w, int first, fr_profile **parts)
@@ -107,7 +112,8 @@ static fr_status probe_wave(fr_setup *s, const wave *w, int first, fr_profile **
         d[i] = describe_stage(s, (first + i) % n_stages);
         d[i].n_threads = w->n_threads;
         d[i].first_cpu = w->first_cpu < 0 ? -1 : w->first_cpu + i * w->n_threads;
-        d[i].seconds = s->settings.predict_s > 0 ? s->settings.predict_s : MOST_S;
+        d[i].seconds =
+            s->settings.predict_s > 0 ? s->settings.predict_s : FR_LOOK_S / n_waves(s, w);
         d[i].for_batches = s->settings.predict_s > 0 ? 0 : s->n_steps;
     }
     if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n, d, found);
@@ -187,7 +193,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     if (d.n_micro < 1) d.n_micro = 1;
     d.rides = s->settings.clip_norm == 0;
     if (seconds == 0) seconds = s->settings.predict_s;
-    d.seconds = seconds > 0 ? seconds : MOST_S;
+    d.seconds = seconds > 0 ? seconds : PROFILE_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
     fr_profile **found = FR_NEW_ARRAY(fr_profile *, n);
     fr_status status = all && found ? FR_OK : fr__no_memory(s->ctx, (size_t)n, "a profile");

@@ -8,8 +8,14 @@
 
 struct fr_setup;
 
+#define FR_LOOK_S 2.0 /* that a run waits at most for its stages to be measured */
+/* Mini-batches of a run that a late prediction waits for; the first does not count. */
+enum { FR_LATE_BATCHES = 3 };
+
 typedef struct fr_prediction {
     bool is_made;
+    bool is_late;         /* not made: the first mini-batches of the run say s_per_batch, */
+    bool is_told;         /* and have done so */
     bool is_measured;     /* here and now, not by a file */
     double spent_s;       /* on measuring */
     fr_cluster *cluster;  /* emulated; NULL: this machine */
@@ -34,6 +40,15 @@ fr_status fr__predict(struct fr_setup *s, int64_t n_batches, int n_events, fr_pr
  */
 fr_status fr__predict_replay(struct fr_setup *s, const fr_engine *e);
 void fr__prediction_free(fr_prediction *p); /* a zeroed one is fine */
+
+/* predict_late.c: a run that tells itself how long its mini-batches take. */
+/* Would a look at the stages hold the run up for longer than it is worth? By sizes alone, so the
+ * answer does not depend on how fast the machine is. After fr__memory_check. */
+bool fr__predict_takes_long(const struct fr_setup *s);
+/* If the prediction is late: the run's mini-batch n_done (from 1, of this session) took so long. */
+void fr__predict_by_run(fr_prediction *p, int64_t n_done, double seconds);
+/* Seconds of a mini-batch as predicted, before the run or early in it; NaN: not. */
+double fr__predicted_s(const fr_prediction *p);
 
 /* The profile of the whole model: of a file, or measured on this machine with all of its cores
  * busy, or with n_workers of them, for `seconds` (0: as long as for a prediction). */

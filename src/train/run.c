@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "train/eval.h"
 #include "train/lead.h"
+#include "train/tell.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,6 +102,16 @@ static fr_status report(fr_run *r, fr_progress *p)
     return FR_OK;
 }
 
+/* Where the stages were not measured before, the first mini-batches say how long one takes. */
+static void predict(fr_run *r, double seconds)
+{
+    fr_prediction *p = &r->setup.prediction;
+    bool was_told = p->is_told;
+    fr__predict_by_run(p, r->at.step - r->first_step, seconds);
+    int64_t n_left = r->setup.n_steps - r->at.step;
+    if (p->is_told && !was_told && n_left > 0) fr__tell_late(&r->setup, n_left);
+}
+
 /* A mini-batch is through; others may be under way. */
 static bool on_batch(void *user, const fr_batch_report *b)
 {
@@ -122,6 +133,7 @@ static bool on_batch(void *user, const fr_batch_report *b)
                      .eval_loss = NAN,
                      .eval_accuracy = NAN,
                      .out = r->folder.path};
+    predict(r, seconds);
     fr_status status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
     if (r->at.step == r->call_end)
         r->last = p;

@@ -1,8 +1,9 @@
 /* run_start.c -- a training run up to its first mini-batch.
  *
- * First everything that can be wrong is looked at, and nothing written. Then the engine is made, by
- * all ranks together; then rank 0 opens the run's folder, and, if the run is to go on, brings the
- * newest checkpoint into the engine. */
+ * First everything that can be wrong is looked at, and nothing written; whether there is memory
+ * enough is known when the engine has been planned. Then the engine is made, by all ranks together;
+ * then rank 0 opens the run's folder, and, if the run is to go on, brings the newest checkpoint
+ * into the engine. */
 #include "io/conf.h"
 #include "io/sha256.h"
 #include "train/lead.h"
@@ -146,6 +147,12 @@ static fr_status predict(fr_run *r)
                        "a cluster is emulated by the threads of one process; start the run without "
                        "mpirun, or leave parallel.cluster out");
     if (!t->predicts && !t->cluster) return FR_OK;
+    if (!t->cluster && !t->profile && t->predict_s == 0) {
+        bool is_late = fr__predict_takes_long(&r->setup);
+        FR_TRY(fr_team_share(r->team, &is_late, sizeof is_late));
+        r->setup.prediction.is_late = is_late;
+        if (is_late) return FR_OK;
+    }
     fr_status status = fr_team_agree(r->team, fr__predict(&r->setup, 0, 0, &r->setup.prediction));
     if (status == FR_OK || t->cluster || t->profile || fr_team_is_broken(r->team, NULL))
         return status;
@@ -179,9 +186,10 @@ fr_status fr__run_start(fr_run *r)
     const fr_run_options *o = r->o;
     FR_TRY(agree_on_config(r));
     if (r->team) fr_team_set_patience(r->team, r->setup.settings.stall_s);
+    FR_TRY(fr__setup_plan_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
     FR_TRY(predict(r));
-    FR_TRY(fr__setup_train_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
     FR_TRY(check_devices(r));
+    FR_TRY(fr__setup_take_engine(&r->setup, r->engine));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));
     FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
     if (r->leads) fr__tell_start(&r->setup, r->engine);

@@ -35,6 +35,7 @@ static void save(fr_saver *v)
 {
     v->status =
         v->draft.folder ? fr__checkpoint_write(&v->draft) : fr__checkpoint_send(v->draft.snapshot);
+    fr_snapshot_end(v->draft.snapshot);
     atomic_store(&v->is_done, true);
 }
 
@@ -53,7 +54,10 @@ fr_status fr__saver_begin(fr_saver *v, const fr_position *at)
     atomic_store(&v->is_done, false);
     int code = pthread_create(&v->thread, NULL, thread_main, v);
     v->has_thread = code == 0;
-    if (v->has_thread) return FR_OK;
+    if (v->has_thread) {
+        fr_snapshot_wait(v->draft.snapshot); /* at once where it is a copy */
+        return FR_OK;
+    }
     /* The other ranks have begun, so this one does its part, if not beside the training. */
     fr_log(v->s->ctx, FR_LOG_WARN, "no thread to write checkpoints with (%s): training waits",
            strerror(code));

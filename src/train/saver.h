@@ -1,7 +1,9 @@
 /* saver.h -- checkpoints that are written while training goes on.
  *
  * While the pipeline is empty all ranks take a snapshot together; then a thread on each writes it
- * (rank 0) or sends its part (others). One at a time: the next waits for it. */
+ * (rank 0) or sends its part (others). A snapshot that is no copy holds training up until its last
+ * item has been read; files are flushed to the disk beside the training in any case. One at a time:
+ * the next waits for it. */
 #ifndef FR_TRAIN_SAVER_H
 #define FR_TRAIN_SAVER_H
 

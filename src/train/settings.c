@@ -167,6 +167,15 @@ static fr_status read_watch(fr_conf *c, fr_settings *s)
     return wrong ? fr_conf_fail(c, "fault", "\"%s\": %s", text, wrong) : FR_OK;
 }
 
+static fr_status read_memory(fr_conf *c, fr_settings *s)
+{
+    const char *word;
+    FR_TRY(fr_conf_text(c, "memory", "refuse", &word));
+    s->is_memory_binding = strcmp(word, "refuse") == 0;
+    if (s->is_memory_binding || strcmp(word, "warn") == 0) return FR_OK;
+    return fr_conf_fail(c, "memory", "'%s' is neither 'refuse' nor 'warn'", word);
+}
+
 static fr_status read_run(fr_conf *c, const char *config_path, const char *out, fr_settings *s)
 {
     char preset[1024], quoted[8192];
@@ -186,6 +195,7 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     FR_TRY(fr_conf_bool(c, "grad_norm", false, &s->grad_norm));
     FR_TRY(fr_conf_bool(c, "predict", true, &s->predicts));
     FR_TRY(fr_conf_real(c, "predict_s", 0, 0, 3600, &s->predict_s));
+    FR_TRY(read_memory(c, s));
     FR_TRY(fr_conf_bool(c, "csv", true, &s->csv));
     FR_TRY(fr_conf_bool(c, "tensorboard", true, &s->tensorboard));
     FR_TRY(fr_conf_bool(c, "report", true, &s->report));

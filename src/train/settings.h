@@ -57,10 +57,11 @@ typedef struct fr_settings {
     bool csv, tensorboard;    /* metrics.csv, events.out.tfevents.* beside metrics.jsonl */
     double stall_s;
     fr_fault fault;
-    double predict_s; /* spent on measuring stages for that; 0: by the length of the run */
-    bool predicts;    /* say before the first mini-batch how long one will take */
-    int n_events;     /* of a worker, for trace.json; 0: none */
-    int n_samples;    /* weights of a stage watched for the prediction error */
+    bool is_memory_binding; /* run.memory: a run that needs more than there is does not start */
+    double predict_s;       /* spent on measuring stages for that; 0: by the length of the run */
+    bool predicts;          /* say before the first mini-batch how long one will take */
+    int n_events;           /* of a worker, for trace.json; 0: none */
+    int n_samples;          /* weights of a stage watched for the prediction error */
 } fr_settings;
 
 /* Reads the three sections. `out` (may be NULL) replaces run.out. Errors name file, line, column.

@@ -247,12 +247,39 @@ static fr_engine_desc engine_desc(const fr_setup *s)
                             .stall_s = t->stall_s};
 }
 
+/* Compares its memory with what there is; on failure the engine is freed. */
+static fr_status plan_engine(fr_setup *s, const fr_engine_desc *d, fr_engine **out)
+{
+    FR_TRY(fr_engine_plan(s->ctx, d, out));
+    fr_status status = fr__memory_check(s, *out);
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*out);
+    *out = NULL;
+    return status;
+}
+
+fr_status fr__setup_take_engine(fr_setup *s, fr_engine *e)
+{
+    const fr_prediction *p = &s->prediction;
+    return fr_engine_take(e, p->cluster ? &p->spread.timing : NULL, p->scale);
+}
+
+static fr_status take_or_free(fr_setup *s, fr_engine **e)
+{
+    fr_status status = fr__setup_take_engine(s, *e);
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*e);
+    *e = NULL;
+    return status;
+}
+
 fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out)
 {
     fr_engine_desc d = engine_desc(s);
     d.micro_batch = batch, d.n_micro = 1;
     if (want_logits) d.logits_node = s->logits;
-    return fr_engine_create(s->ctx, &d, out);
+    FR_TRY(plan_engine(s, &d, out));
+    return take_or_free(s, out);
 }
 
 static fr_status check_fault(fr_setup *s)
@@ -300,16 +327,18 @@ static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_l
     return d;
 }
 
-fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
+fr_status fr__setup_plan_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
 {
     *out = NULL;
     if (!s->pipeline.schedule) FR_TRY(fr__setup_pipeline(s));
     fr_engine_desc d = train_desc(s, keep_grads, want_ledger);
-    if (s->prediction.cluster) {
-        d.timing = &s->prediction.spread.timing;
-        d.scale = s->prediction.scale;
-    }
-    return fr_engine_create(s->ctx, &d, out);
+    return plan_engine(s, &d, out);
+}
+
+fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
+{
+    FR_TRY(fr__setup_plan_engine(s, keep_grads, want_ledger, out));
+    return take_or_free(s, out);
 }
 
 fr_status fr__setup_forecast(const fr_setup *s, fr_memory_use *out)

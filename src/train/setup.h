@@ -5,6 +5,7 @@
 #include <forerun/data.h>
 #include <forerun/engine.h>
 
+#include "train/memory.h"
 #include "train/pipeline.h"
 #include "train/predict.h"
 
@@ -21,6 +22,8 @@ typedef struct fr_setup {
     int64_t n_steps;           /* updates of the whole run */
     fr_pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
     fr_prediction prediction;  /* after fr__predict; an emulating engine uses it */
+    fr_footprint footprint;    /* after fr__memory_check */
+    const char *system_root;   /* tests: what stands before /proc and /sys; NULL: nothing */
     bool has_told_proportion;  /* that times of a micro-batch are not measured ones */
 } fr_setup;
 
@@ -38,8 +41,12 @@ fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_eng
 /* How the model is cut and scheduled, checked against everything that is known. Of this process
  * alone: the next call is made by all of them together. */
 fr_status fr__setup_pipeline(fr_setup *s);
-/* An engine that trains as the config says, its weights as the seed gives them; freed before the
- * setup is closed. Makes the pipeline if there is none yet. */
+/* An engine that trains as the config says; freed before the setup is closed. Makes the pipeline if
+ * there is none yet. Its memory is compared with what there is (memory.h) and not taken: */
+fr_status fr__setup_plan_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
+/* Takes it; weights are as the seed gives them. With a cluster after fr__predict. */
+fr_status fr__setup_take_engine(fr_setup *s, fr_engine *e);
+/* Both. */
 fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
 
 /* What the workers of such an engine would take, [worker], all in one process. */

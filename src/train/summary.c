@@ -154,9 +154,10 @@ static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
 {
     const fr_prediction *p = &s->prediction;
     double measured = (double)s->settings.batch / r->samples_per_s;
-    fr__json_real(j, "predicted_s_per_batch", p->is_made ? p->s_per_batch : NAN);
+    fr__json_real(j, "predicted_s_per_batch", fr__predicted_s(p));
     fr__json_real(j, "measured_s_per_batch", measured);
-    fr__json_real(j, "prediction_error", p->is_made ? p->s_per_batch / measured - 1 : NAN);
+    fr__json_real(j, "prediction_error", fr__predicted_s(p) / measured - 1);
+    if (p->is_told) fr__json_int(j, "predicted_after_batches", FR_LATE_BATCHES);
     if (p->replayed_s > 0) {
         fr__json_real(j, "replayed_s_per_batch", p->replayed_s);
         fr__json_real(j, "cost_error", p->s_per_batch / p->replayed_s - 1);
@@ -249,6 +250,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s, e, k);
     fr__json_end(j);
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
+    fr__memory_write(j, &s->footprint);
     fr__json_uint(j, "data_bytes", fr_dataset_bytes(s->data));
     fr__json_text(j, "backend", fr_engine_about(e));
     fr__environment_write(j, t, sum->started);

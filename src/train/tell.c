@@ -10,22 +10,19 @@
 #define MUCH_STOLEN 0.02 /* of the processors' time */
 enum { MOST = 8 };       /* numbers in a row that one still likes to read */
 
-/* "3.92 k", "33.6 MB": three digits and one of the units, each a thousand times the one before. */
-typedef struct brief {
-    char text[24];
-} brief;
-
 static const char *const of_count[] = {"", " k", " M", " G", " T"};
 static const char *const of_bytes[] = {" B", " kB", " MB", " GB", " TB"};
 
-static brief in_brief(double value, const char *const units[5])
+static fr_brief in_brief(double value, const char *const units[5])
 {
-    brief b;
+    fr_brief b;
     int unit = 0;
     for (; value >= 999.5 && unit < 4; unit++) value /= 1000;
     snprintf(b.text, sizeof b.text, "%.3g%s", value, units[unit]);
     return b;
 }
+
+fr_brief fr__brief_bytes(double bytes) { return in_brief(bytes, of_bytes); }
 
 /* "12.3 MB + 8.12 MB" of the workers; of many only the range. */
 static const char *memory_text(const fr_engine *e, bool is_predicted, char *text, size_t room)
@@ -62,18 +59,6 @@ static void tell_layout(const fr_setup *s, const fr_engine *e)
            cuts[0] ? ", cut before " : "", cuts);
 }
 
-/* Of all ranks together: weights, running statistics, optimizer state, memory of the policy. */
-static double snapshot_bytes(const fr_setup *s, const fr_engine *e)
-{
-    double n = 0;
-    int n_each = 1 + s->settings.optimizer->n_state + (fr_engine_memory_name(e) != NULL);
-    for (int i = 0; i < fr_graph_n_params(s->graph); i++) {
-        const fr_param *p = fr_graph_param(s->graph, i);
-        if (p->tied_to < 0) n += (double)fr_shape_count(&p->shape) * (p->is_buffer ? 1 : n_each);
-    }
-    return n * sizeof(float);
-}
-
 /* "41.2 ms", "1.53 s" */
 static const char *time_text(double seconds, char *text, size_t room)
 {
@@ -101,6 +86,48 @@ static void tell_prediction_of_time(const fr_setup *s)
            p->is_measured ? time_text(p->spent_s, (char[32]){0}, 32) : s->settings.profile);
 }
 
+/* "memory of the process: up to 2.7 GB (engine 2.45 GB, checkpoints and data under way 160 MB,
+ * program and data 95 MB)" */
+static void tell_footprint(const fr_setup *s)
+{
+    const fr_footprint *f = &s->footprint;
+    char measuring[64] = "";
+    bool is_shared = fr_team_size(s->team) > 1;
+    if (f->measuring > f->engine + f->host)
+        snprintf(measuring, sizeof measuring, "; %s while the model is measured",
+                 in_brief((double)f->measuring, of_bytes).text);
+    fr_log(s->ctx, FR_LOG_INFO,
+           "memory of %s: up to %s (engine %s, checkpoints and data under way %s, program and data "
+           "%s%s)",
+           is_shared ? "the fullest process" : "the process",
+           in_brief((double)f->largest, of_bytes).text, in_brief((double)f->engine, of_bytes).text,
+           in_brief((double)f->host, of_bytes).text, in_brief((double)f->base, of_bytes).text,
+           measuring);
+}
+
+/* Where the state is large it is not copied. */
+static void tell_checkpoints(const fr_setup *s, const fr_engine *e)
+{
+    if (s->settings.checkpoint_every == 0) return;
+    if (fr_engine_copies_snapshots(e))
+        fr_log(s->ctx, FR_LOG_INFO, "checkpoints are written from a copy, beside the training");
+    else
+        fr_log(s->ctx, FR_LOG_INFO,
+               "checkpoints are written from the engine's own memory: training waits until it has "
+               "been read");
+}
+
+void fr__tell_late(const fr_setup *s, int64_t n_left)
+{
+    char time[32], left[32];
+    double seconds = fr__predicted_s(&s->prediction);
+    fr_log(s->ctx, FR_LOG_INFO,
+           "predicted by the first %d mini-batches: %s each, %s samples/s, %s for the %lld left",
+           (int)FR_LATE_BATCHES, time_text(seconds, time, sizeof time),
+           in_brief((double)s->settings.batch / seconds, of_count).text,
+           time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
+}
+
 void fr__tell_start(const fr_setup *s, const fr_engine *e)
 {
     char memory[320];
@@ -114,9 +141,8 @@ void fr__tell_start(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO,
                "train.micro is %lld: one micro-batch for each replica at least",
                (long long)s->settings.micro);
-    if (s->settings.checkpoint_every > 0)
-        fr_log(s->ctx, FR_LOG_INFO, "checkpoints are written from a copy: %s more in all",
-               in_brief(snapshot_bytes(s, e), of_bytes).text);
+    tell_footprint(s);
+    tell_checkpoints(s, e);
 }
 
 static void tell_time(const fr_setup *s, const fr_bubble *b)
@@ -132,13 +158,14 @@ static void tell_error_of_time(const fr_setup *s, const fr_run_result *r)
     double measured = (double)s->settings.batch / r->samples_per_s;
     const fr_prediction *p = &s->prediction;
     char a[32], b[32], parts[64] = "";
-    if (!p->is_made || isnan(measured)) return;
+    double predicted = fr__predicted_s(p);
+    if (isnan(predicted) || isnan(measured)) return;
     if (p->replayed_s > 0)
         snprintf(parts, sizeof parts, ": stage times %+.1f, schedule %+.1f",
-                 100 * (p->s_per_batch / p->replayed_s - 1), 100 * (p->replayed_s / measured - 1));
+                 100 * (predicted / p->replayed_s - 1), 100 * (p->replayed_s / measured - 1));
     fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%%s)",
            time_text(measured, a, sizeof a), p->cluster ? " (emulated)" : "",
-           time_text(p->s_per_batch, b, sizeof b), 100 * (p->s_per_batch / measured - 1), parts);
+           time_text(predicted, b, sizeof b), 100 * (predicted / measured - 1), parts);
     if (r->stolen > MUCH_STOLEN && !p->cluster)
         fr_log(s->ctx, FR_LOG_INFO,
                "this machine's host gave %.1f %% of the processors' time to others meanwhile",

@@ -5,8 +5,16 @@
 #include "train/bubble.h"
 #include "train/setup.h"
 
+/* "3.92 k", "33.6 MB": three digits and one of the units, each a thousand times the one before. */
+typedef struct fr_brief {
+    char text[24];
+} fr_brief;
+fr_brief fr__brief_bytes(double bytes);
+
 /* The model, the memory it will take, how it is cut. */
 void fr__tell_start(const fr_setup *s, const fr_engine *e);
+/* How long a mini-batch takes, by the first ones of the run; n_left are to come. */
+void fr__tell_late(const fr_setup *s, int64_t n_left);
 /* Predicted against measured: time and memory of the workers, where they were idle, and how good
  * predicted weights were. */
 void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b,

@@ -130,6 +130,11 @@ const char *fr_team_name(const fr_team *t, int rank)
     return rank >= 0 && rank < t->size ? t->names[rank].text : "no rank of this team";
 }
 
+const char *fr_team_host(const fr_team *t, int rank)
+{
+    return t && rank >= 0 && rank < t->size ? t->names[rank].host : "";
+}
+
 void fr_team_neighbours(const fr_team *t, int *nth, int *n)
 {
     *nth = 0, *n = t ? 0 : 1;

@@ -120,6 +120,26 @@ static void arena_pieces_do_not_touch(void **state)
     fr__arena_fini(&arena);
 }
 
+/* What is large takes its own bytes and no more, and what is small goes on where it was. */
+static void arena_keeps_large_pieces_apart(void **state)
+{
+    (void)state;
+    fr_arena arena = {0};
+    assert_non_null(fr__arena_alloc(&arena, 1));
+    uint64_t before = fr__alloc_count();
+    for (int i = 1; i <= 4; i++) {
+        assert_non_null(fr__arena_alloc(&arena, 3 << 20));
+        assert_int_equal(fr__alloc_count() - before, i);
+    }
+    assert_non_null(fr__arena_alloc(&arena, 1));
+    assert_int_equal(fr__alloc_count() - before, 4);
+    fr__arena_fini(&arena);
+    assert_non_null(fr__arena_alloc(&arena, 3 << 20)); /* as the first piece, too */
+    assert_non_null(fr__arena_alloc(&arena, 3 << 20));
+    assert_non_null(fr__arena_alloc(&arena, 1));
+    fr__arena_fini(&arena);
+}
+
 static void arena_texts(void **state)
 {
     (void)state;
@@ -166,6 +186,7 @@ int main(void)
         cmocka_unit_test(failed_realloc_keeps_the_old),
         cmocka_unit_test(no_memory_says_how_much),
         cmocka_unit_test(arena_pieces_do_not_touch),
+        cmocka_unit_test(arena_keeps_large_pieces_apart),
         cmocka_unit_test(arena_texts),
         cmocka_unit_test(vec_grows),
     };

@@ -65,6 +65,24 @@ static world init_world(void)
     return w;
 }
 
+/* Threads that share the work get the numbers of one that does it all. */
+static void ranges_are_parts_of_the_whole(void **state)
+{
+    (void)state;
+    world w = init_world();
+    for (int p = 0; p < fr_graph_n_params(w.g); p++) {
+        int64_t n = fr_shape_count(&fr_graph_param(w.g, p)->shape), step = 4 + n / 12 * 4;
+        float *whole = FR_NEW_ARRAY(float, n), *parts = FR_NEW_ARRAY(float, n);
+        assert_true(whole && parts);
+        fr_graph_init_param(w.g, p, 5, whole);
+        for (int64_t at = 0; at < n; at += step)
+            fr_graph_init_range(w.g, p, 5, at, n - at < step ? n - at : step, parts + at);
+        assert_memory_equal(whole, parts, (size_t)n * sizeof(float));
+        fr__free(whole), fr__free(parts);
+    }
+    world_free(&w);
+}
+
 static void distributions(void **state)
 {
     (void)state;
@@ -160,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(distributions),
+        cmocka_unit_test(ranges_are_parts_of_the_whole),
         cmocka_unit_test(seeds_and_ties),
         cmocka_unit_test(values_are_fixed),
     };

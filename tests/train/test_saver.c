@@ -146,6 +146,33 @@ static void test_failed_worker(void **state)
     assert_true(is_there(f, "step-10"));
 }
 
+/* More than is copied: training waits while it is read, and what is on the disk is of one version.
+ */
+static void test_read_in_place(void **state)
+{
+    fixture *f = *state;
+    char whole[65], path[256];
+    watch w = {0};
+    fr_run_result r;
+    write_text(f->config,
+               "model: {name: mlp, inputs: 64, depth: 2, width: 3000, classes: 4}\n" /* 37 MB */
+               "data: {name: synthetic, n: 100, n_eval: 20}\n"
+               "train: {batch: 4, steps: 2, optimizer: {name: sgd, lr: 0.01, momentum: 0.9}}\n"
+               "parallel: {threads: 1}\n"
+               "run: {eval_every: -1, checkpoint_every: 1, predict: false}\n");
+    fr_run_options o = {
+        .config = f->config, .out = f->out, .progress = on_progress, .user = &w, .resume = false};
+    assert_done(f, fr_train(f->ctx, &o, &r));
+    assert_non_null(strstr(f->log, "training waits until it has been read"));
+    snprintf(whole, sizeof whole, "%s", r.weights_sha256);
+    snprintf(path, sizeof path, "%s/checkpoint/step-2/state.json", f->out);
+    assert_int_equal(remove(path), 0); /* the run goes on from step 1 */
+    o.resume = true;
+    assert_done(f, fr_train(f->ctx, &o, &r));
+    assert_non_null(strstr(f->log, "step-1"));
+    assert_string_equal(whole, r.weights_sha256);
+}
+
 #define RUN(test) cmocka_unit_test_setup_teardown(test, setup, fixture_teardown)
 
 int main(void)
@@ -153,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(test_told_in_order),         RUN(test_as_often_as_can_be), RUN(test_full_disk),
         RUN(test_full_disk_of_pipeline), RUN(test_full_at_the_end),    RUN(test_failed_worker),
+        RUN(test_read_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,6 +155,21 @@ static fr_status cpu_sync(fr_device *dev)
     return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN failed (status %d)", (int)status);
 }
 
+#define ZERO_GRAIN ((size_t)2 << 20) /* bytes: a huge page, which one thread makes */
+
+static void zero_range(void *arg, size_t begin, size_t end)
+{
+    memset((char *)arg + begin, 0, end - begin);
+}
+
+/* Most of the time of a large block goes to the kernel's making of its pages: by all threads. */
+static void *cpu_alloc(fr_device *dev, size_t bytes)
+{
+    void *block = fr__alloc_raw(bytes);
+    if (block) fr__cpu_parallel(dev, bytes, ZERO_GRAIN, zero_range, block);
+    return block;
+}
+
 /* One of the two is row-major, with the dims of the other. Rare: what it needs is made and dropped.
  */
 static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void *src,
@@ -251,7 +266,7 @@ const fr_backend fr__backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .makers = makers,
-    .alloc = fr__host_alloc,
+    .alloc = cpu_alloc,
     .release = fr__host_release,
     .copy = fr__host_copy,
     .upload = fr__host_copy,

@@ -1,0 +1,23 @@
+/* fits.h -- what of a run that is too large for its machines would fit. */
+#ifndef FR_TRAIN_FITS_H
+#define FR_TRAIN_FITS_H
+
+#include <forerun/engine.h>
+
+struct fr_setup;
+
+/* Processes of one machine, or of one of its control groups, that need more than is left there. */
+typedef struct fr_shortage {
+    int rank;      /* one of them */
+    int n_ranks;   /* how many they are */
+    bool is_group; /* the limit is the control group's */
+    uint64_t need, room;
+    uint64_t host; /* of need, what is not the workers' */
+} fr_shortage;
+
+/* "the run needs ... GB, ... are available; this would fit: ...". Layouts are tried by forecasts of
+ * the engine: a few, none of which takes memory. */
+void fr__fits_text(struct fr_setup *s, const fr_engine *e, const fr_shortage *shortage, char *text,
+                   size_t room);
+
+#endif
