@@ -316,7 +316,7 @@ static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *pla
         for (int s = 0; s < n; s++) {
             c.replicas[s] = plan->stages[s].replicas;
             if (s) c.cuts[s - 1] = plan->stages[s].first;
-            for (int r = 0; r < c.replicas[s]; r++) c.device_of[w++] = plan->stages[s].device + r;
+            for (int r = 0; r < c.replicas[s]; r++) c.device_of[w++] = plan->stages[s].devices[r];
         }
         if (n == 1) c.method = n_workers > 1 ? "dp" : "single";
         char comment[4096];

@@ -15,7 +15,7 @@ extern "C" {
 typedef struct fr_plan_problem {
     const fr_profile *profile;
     const fr_cluster *cluster; /* NULL: n_devices alike */
-    int n_devices;             /* that may be used; 0: all of the cluster's */
+    int n_devices;             /* most to use; 0: all of the cluster's */
     double bandwidth; /* planners that know one bandwidth only: bytes/s; 0: the cluster's slowest */
     int n_micro;      /* micro-batches of a mini-batch, where it matters */
     int n_stages;     /* wanted; 0: any */
@@ -24,7 +24,8 @@ typedef struct fr_plan_problem {
     int64_t memory;    /* of a device; 0: the cluster's, or any */
     bool contiguous; /* stages are ranges of nodes in order, as the engine cuts; else pipedream may
                         put branches into different stages, as its authors do */
-    double seconds;  /* solver's limit; 0: 60 */
+    double
+        seconds; /* dlplacer: solver's limit, 0: 60; exact: about, to tell devices apart, most 1 */
     /* Machines of each level and their bandwidth, the innermost first, as PipeDream counts them;
      * 0: the cluster's, or one level. */
     int n_levels;
@@ -36,8 +37,9 @@ typedef struct fr_plan_problem {
 typedef struct fr_plan_stage {
     int first, last; /* nodes first .. last - 1; where others lie between, see stage_of */
     int replicas;
-    int device;    /* of the first replica; the others follow */
+    int device;    /* of the first replica */
     double time_s; /* as the planner counts it */
+    int *devices;  /* [replicas], of the cluster */
 } fr_plan_stage;
 
 typedef struct fr_plan {

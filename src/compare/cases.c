@@ -68,6 +68,16 @@ static bool is_file_key(const char *key)
     return false;
 }
 
+static bool is_data_key(const char *key, const fr_conf *value)
+{
+    static const char *const keys[] = {"data.path", "data.eval_path", "data.input",
+                                       "data.eval_input", "data.eval_target"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0) return true;
+    /* of npy a file, of multi30k a language */
+    return strcmp(key, "data.target") == 0 && strchr(value->text, '.');
+}
+
 static fr_status add_value(fr_compare *c, struct fr_case *k, fr_conf *set, const fr_conf *value)
 {
     char path[PATH_MAX];
@@ -80,6 +90,10 @@ static fr_status add_value(fr_compare *c, struct fr_case *k, fr_conf *set, const
     if (is_file_key(value->key) && value->kind == FR_CONF_SCALAR) {
         FR_TRY(fr__conf_file(set, value->key, "file", path));
         fr__conf_put_text(&o, path);
+    } else if (value->kind == FR_CONF_SCALAR && is_data_key(value->key, value)) {
+        const char *data;
+        FR_TRY(fr__conf_data(set, value->key, NULL, &data));
+        fr__conf_put_text(&o, data);
     } else {
         put_flow(&o, value);
     }

@@ -3,6 +3,7 @@
  * evaluation part, packed or not, so that a part of the set serves too. */
 #include "base/vec.h"
 #include "data/images.h"
+#include "io/conf.h"
 #include "io/file.h"
 
 #include <dirent.h>
@@ -140,7 +141,7 @@ static fr_status cifar10_open(fr_ctx *ctx, fr_conf *section, const fr_data_info 
     const char *folder;
     fr_images *m = NULL;
     (void)want;
-    FR_TRY(fr_conf_text(section, "path", NULL, &folder));
+    FR_TRY(fr__conf_data(section, "path", NULL, &folder));
     FR_TRY(fr__images_create(ctx, section, &kind, &m));
     fr_status status;
     FR_TRY_GOTO(status, load_part(m, section, folder, "data_batch_", &m->part[FR_TRAIN]), failed);

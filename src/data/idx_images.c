@@ -1,6 +1,7 @@
 /* idx_images.c -- MNIST (LeCun et al., 1998) and Fashion-MNIST (Xiao et al., 2017): four IDX files,
  * packed with gzip or not. Fashion-MNIST is a Debian package and is found without a path. */
 #include "data/images.h"
+#include "io/conf.h"
 #include "io/file.h"
 #include "io/idx.h"
 
@@ -77,7 +78,7 @@ static fr_status open_set(fr_ctx *ctx, fr_conf *section, const idx_set *set, fr_
 {
     const char *folder;
     fr_images *m = NULL;
-    FR_TRY(fr_conf_text(section, "path", set->folder, &folder));
+    FR_TRY(fr__conf_data(section, "path", set->folder, &folder));
     FR_TRY(fr__images_create(ctx, section, &set->kind, &m));
     fr_status status;
     FR_TRY_GOTO(status,

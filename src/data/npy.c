@@ -5,6 +5,7 @@
  * are converted when read; NaN and infinity among the inputs pass. */
 #include "io/npy.h"
 #include "data/source.h"
+#include "io/conf.h"
 #include "io/file.h"
 
 #include <stdio.h>
@@ -226,10 +227,10 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
     fr_ctx *ctx = s->base.ctx;
     npy_part *train = &s->part[FR_TRAIN], *eval = &s->part[FR_EVAL];
     int64_t classes, vocab;
-    FR_TRY(fr_conf_text(section, "input", NULL, &train->input_path));
-    FR_TRY(fr_conf_text(section, "target", NULL, &train->target_path));
-    FR_TRY(fr_conf_text(section, "eval_input", "", &eval->input_path));
-    FR_TRY(fr_conf_text(section, "eval_target", "", &eval->target_path));
+    FR_TRY(fr__conf_data(section, "input", NULL, &train->input_path));
+    FR_TRY(fr__conf_data(section, "target", NULL, &train->target_path));
+    FR_TRY(fr__conf_data(section, "eval_input", "", &eval->input_path));
+    FR_TRY(fr__conf_data(section, "eval_target", "", &eval->target_path));
     FR_TRY(fr_conf_int(section, "classes", 0, 0, INT32_MAX, &classes));
     FR_TRY(fr_conf_int(section, "vocab", 0, 0, INT32_MAX, &vocab));
     if (!eval->input_path[0] != !eval->target_path[0])

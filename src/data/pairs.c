@@ -11,6 +11,7 @@
  * special ones. Texts that are too long are cut. multi30k is pairs under the names of its files. */
 #include "data/source.h"
 #include "data/vocab.h"
+#include "io/conf.h"
 #include "io/file.h"
 
 #include <stdio.h>
@@ -212,7 +213,7 @@ static fr_status open_files(fr_ctx *ctx, fr_conf *section, const fr_data_info *w
 static fr_status read_pair(fr_conf *section, const char *key, const char **paths)
 {
     int n;
-    FR_TRY(fr_conf_texts(section, key, N_SIDES, paths, &n));
+    FR_TRY(fr__conf_data_list(section, key, N_SIDES, paths, &n));
     if (n != N_SIDES)
         return fr_conf_fail(section, key, "%d files; %s must be [source, target]", n, key);
     for (int i = 0; i < N_SIDES; i++)
@@ -265,7 +266,7 @@ static fr_status multi30k_open(fr_ctx *ctx, fr_conf *section, const fr_data_info
     const char *folder, *languages[N_SIDES], *parts[2] = {"train", NULL};
     char paths[2][N_SIDES][FR_DATA_PATH];
     pairs_files files = {.by_space = true};
-    FR_TRY(fr_conf_text(section, "path", NULL, &folder));
+    FR_TRY(fr__conf_data(section, "path", NULL, &folder));
     FR_TRY(fr_conf_text(section, "source", "de", &languages[SOURCE]));
     FR_TRY(fr_conf_text(section, "target", "en", &languages[TARGET]));
     FR_TRY(fr_conf_text(section, "eval", "val", &parts[FR_EVAL]));

@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "data/source.h"
 #include "data/vocab.h"
+#include "io/conf.h"
 #include "io/file.h"
 
 #include <string.h>
@@ -234,8 +235,8 @@ typedef struct text_keys {
 static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys *k)
 {
     int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
-    FR_TRY(fr_conf_text(section, "path", NULL, &k->path));
-    FR_TRY(fr_conf_text(section, "eval_path", "", &k->eval_path));
+    FR_TRY(fr__conf_data(section, "path", NULL, &k->path));
+    FR_TRY(fr__conf_data(section, "eval_path", "", &k->eval_path));
     FR_TRY(fr_conf_real(section, "eval_fraction", 0.1, 0, 0.99, &k->eval_fraction));
     FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
                        &k->context));

@@ -6,6 +6,7 @@
 #include "io/tsv.h"
 #include "data/source.h"
 #include "data/vocab.h"
+#include "io/conf.h"
 #include "io/file.h"
 
 #include <stdio.h>
@@ -242,8 +243,8 @@ typedef struct tsv_keys {
 static fr_status read_keys(fr_conf *section, const fr_data_info *want, tsv_keys *k)
 {
     int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
-    FR_TRY(fr_conf_text(section, "path", NULL, &k->path));
-    FR_TRY(fr_conf_text(section, "eval_path", "", &k->eval_path));
+    FR_TRY(fr__conf_data(section, "path", NULL, &k->path));
+    FR_TRY(fr__conf_data(section, "eval_path", "", &k->eval_path));
     FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
                        &k->context));
     FR_TRY(fr_conf_int(section, "vocab", want->vocab > N_SPECIAL ? want->vocab : DEFAULT_VOCAB,

@@ -79,10 +79,16 @@ void fr__conf_drop(fr_conf *mapping, const char *key);
 bool fr__conf_is_null(const fr_conf *node);
 fr_status fr__conf_no_memory(const fr_conf *node);
 
-/* The file that a text names: a relative path counts from the folder of the config that has it.
- * `what` is for the error: "model file". The absolute path is recorded, so that the config that a
- * run saves finds the file from anywhere. */
+/* The file that a text names: a relative path counts from the folder of the config that has it, of
+ * `--set` from the current folder. `what` is for the error: "model file". The absolute path is
+ * recorded, so that the config that a run saves finds the file from anywhere. */
 fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path[PATH_MAX]);
+/* The same for files and folders of data, which need not be there (the source says so better); ""
+ * stays. */
+fr_status fr__conf_data(fr_conf *c, const char *key, const char *preset, const char **out);
+fr_status fr__conf_data_list(fr_conf *c, const char *key, int max_n, const char **out, int *n);
+/* What fr_conf_save writes for a key; `o` is used up. */
+fr_status fr__conf_resolve(fr_conf *node, struct fr_conf_out *o);
 
 /* "file.yaml:3:5" of a value, or what comes nearest; and "train.layers[2].width". */
 const char *fr__conf_place(const fr_conf *node);

@@ -118,7 +118,7 @@ static fr_status resolve(fr_conf *node, const char *yaml)
 }
 
 /* Takes over what was collected, or gives it up. */
-static fr_status resolve_out(fr_conf *node, struct fr_conf_out *o)
+fr_status fr__conf_resolve(fr_conf *node, struct fr_conf_out *o)
 {
     fr_status status = o->failed ? fr__conf_no_memory(node) : resolve(node, o->text.at);
     fr__vec_fini(&o->text);
@@ -244,22 +244,7 @@ fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const ch
     *out = text;
     struct fr_conf_out o = {0};
     fr__conf_put_text(&o, text);
-    return resolve_out(node, &o);
-}
-
-fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path[PATH_MAX])
-{
-    const char *file, *where = fr_conf_where(c, key), *slash = strrchr(where, '/');
-    FR_TRY(fr_conf_text(c, key, NULL, &file));
-    int folder =
-        file[0] == '/' || strncmp(where, "--set", 5) == 0 || !slash ? 0 : (int)(slash + 1 - where);
-    char joined[PATH_MAX];
-    int n = snprintf(joined, sizeof joined, "%.*s%s", folder, where, file);
-    if (n < 0 || n >= PATH_MAX || !realpath(joined, path))
-        return fr_conf_fail(c, key, "cannot find the %s %s", what, joined);
-    struct fr_conf_out o = {0};
-    fr__conf_put_text(&o, path);
-    return resolve_out(fr__conf_child(c, key), &o);
+    return fr__conf_resolve(node, &o);
 }
 
 /* --- lists -------------------------------------------------------------------------------- */
@@ -305,7 +290,7 @@ fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int
         ++*n;
     }
     fr__conf_put(&o, "]");
-    return resolve_out(node, &o);
+    return fr__conf_resolve(node, &o);
 }
 
 fr_status fr_conf_texts(fr_conf *c, const char *key, int max_n, const char **out, int *n)
@@ -329,7 +314,7 @@ fr_status fr_conf_texts(fr_conf *c, const char *key, int max_n, const char **out
         out[(*n)++] = item->text;
     }
     fr__conf_put(&o, "]");
-    return resolve_out(node, &o);
+    return fr__conf_resolve(node, &o);
 }
 
 int fr_conf_list_length(const fr_conf *c, const char *key)

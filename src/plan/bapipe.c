@@ -16,17 +16,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SNO, SO };
 static const char *const names[] = {"1F1B-SNO (transfers between computations)",
                                     "1F1B-SO (transfers overlapped, twice the activation sets)"};
-
-static double device_min(const double *values, const struct fr__part *p)
-{
-    double least = INFINITY;
-    for (int d = p->device; d < p->device + p->replicas; d++) least = fmin(least, values[d]);
-    return least;
-}
 
 static double time_of(const struct fr__task *t, int n, struct fr__part *parts, int schedule)
 {
@@ -34,7 +28,7 @@ static double time_of(const struct fr__task *t, int n, struct fr__part *parts, i
     int m = t->n_micro;
     for (int s = 0; s < n; s++) {
         struct fr__part *p = &parts[s];
-        double speed = device_min(t->speed, p);
+        double speed = fr__task_min(t, t->speed, p);
         int slots = (schedule == SO ? 2 : 1) * (n - s);
         if (slots > m) slots = m;
         p->time_s = fr__task_work(t, p->u, p->v) / speed;
@@ -42,7 +36,7 @@ static double time_of(const struct fr__task *t, int n, struct fr__part *parts, i
         move = fmax(move, t->cut[p->u] / t->bandwidth);
         step = fmax(step, (t->update[p->v] - t->update[p->u]) / speed);
         if (fr__task_fixed(t, p->u, p->v) + slots * (t->kept[p->v] - t->kept[p->u]) >
-            device_min(t->memory, p))
+            fr__task_min(t, t->memory, p))
             return INFINITY;
     }
     if (n == 1) return m * slowest + step;
@@ -64,22 +58,26 @@ static fr_status search(struct fr__task *t, struct fr__part *best, int *n_best, 
     const fr_plan_problem *asked = t->problem;
     int most = t->n < t->n_devices ? t->n : t->n_devices, n;
     struct fr__part *parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
-    if (!parts) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    int *order = FR_ARENA_ARRAY(&t->arena, int, t->n_all);
+    bool is_proved;
+    if (!parts || !order) return fr__no_memory(t->ctx, 0, "the stages of a plan");
     one.replicas = 1;
     t->problem = &one;
     for (int k = asked->n_stages ? asked->n_stages : 1;
          k <= (asked->n_stages ? asked->n_stages : most); k++) {
         one.n_stages = k;
-        fr_status status = fr__exact_solve(t, false, &n, parts);
+        fr_status status = fr__exact_solve(t, false, &n, parts, &is_proved);
         if (status != FR_OK) return status;
         for (int s = SNO; s <= SO && n; s++) {
             double time = time_of(t, n, parts, s);
             if (!(time < *best_s)) continue;
             *best_s = time, *n_best = n, *schedule = s;
             for (int i = 0; i < n; i++) best[i] = parts[i];
+            memcpy(order, t->order, (size_t)t->n_all * sizeof *order);
         }
     }
     t->problem = asked;
+    if (*n_best) memcpy(t->order, order, (size_t)t->n_all * sizeof *order);
     return FR_OK;
 }
 

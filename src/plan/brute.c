@@ -1,8 +1,8 @@
 /* brute.c -- every layout, counted as another planner counts it: what the others are checked
  * against. For about 10 nodes and 4 devices.
  *
- * Layouts are all ways to cut the units into ranges, with all numbers of replicas, on devices side
- * by side; where devices differ, all choices of idle ones between. For dlplacer's count it tries
+ * Layouts are all ways to cut the units into ranges, with all numbers of replicas; where devices
+ * differ and the count looks at them, on all devices in all orders. For dlplacer's count it tries
  * every operator on every device in every order instead (place_brute.c). */
 #include "plan/place.h"
 
@@ -13,58 +13,93 @@
 static const struct objective {
     const char *name;
     fr__score_fn score;
+    bool by_device; /* it looks at each device; others at the slowest of all */
 } objectives[] = {
-    {"exact", fr__score_exact},
-    {"pipedream", fr__score_pipedream},
-    {"dapple", fr__score_dapple},
-    {"bapipe", fr__score_bapipe},
+    {"exact", fr__score_exact, true},
+    {"pipedream", fr__score_pipedream, false},
+    {"dapple", fr__score_dapple, false},
+    {"bapipe", fr__score_bapipe, true},
 };
 
 struct search {
-    const struct fr__task *t;
+    struct fr__task *t;
     fr__score_fn score;
+    bool by_device;
     struct fr__part *parts, *best; /* (units) */
+    int *order;                    /* (n_all) of the best */
     int n_best;
     double time;
     int64_t tried;
 };
 
+static void try_all(struct search *o, int n, int u, int device);
+
+static void judge(struct search *o, int n)
+{
+    double time = o->score(o->t, n, o->parts);
+    o->tried++;
+    if (!(time < o->time)) return;
+    o->time = time, o->n_best = n;
+    memcpy(o->best, o->parts, (size_t)n * sizeof *o->best);
+    memcpy(o->order, o->t->order, (size_t)o->t->n_all * sizeof *o->order);
+}
+
+static void swap(int *order, int a, int b)
+{
+    int device = order[a];
+    order[a] = order[b], order[b] = device;
+}
+
+/* All sets of devices for the last stage so far: those before `from` of its places are taken; each
+ * set comes once, as places are filled from the front of what is left. */
+static void try_devices(struct search *o, int n, int from, int next)
+{
+    struct fr__part *p = &o->parts[n - 1];
+    int end = p->device + p->replicas;
+    if (from == end) {
+        try_all(o, n, p->v, end);
+        return;
+    }
+    for (int i = next; i < o->t->n_all; i++) {
+        swap(o->t->order, from, i);
+        try_devices(o, n, from + 1, i + 1);
+        swap(o->t->order, from, i);
+    }
+}
+
 static void try_all(struct search *o, int n, int u, int device)
 {
     const struct fr__task *t = o->t;
     const fr_plan_problem *p = t->problem;
-    if (u == t->n && (!p->n_stages || n == p->n_stages)) {
-        double time = o->score(t, n, o->parts);
-        o->tried++;
-        if (!(time < o->time)) return;
-        o->time = time, o->n_best = n;
-        memcpy(o->best, o->parts, (size_t)n * sizeof *o->best);
-    }
+    if (u == t->n && (!p->n_stages || n == p->n_stages)) judge(o, n);
     if (p->n_stages && n == p->n_stages) return;
-    for (int idle = 0; idle <= (t->are_alike ? 0 : t->n_devices - device); idle++)
-        for (int v = u + 1; v <= t->n; v++)
-            for (int r = 1; device + idle + r <= t->n_devices; r++) {
-                if (!fr__task_may(t, r)) continue;
-                o->parts[n] =
-                    (struct fr__part){.u = u, .v = v, .replicas = r, .device = device + idle};
-                try_all(o, n + 1, v, device + idle + r);
-            }
+    for (int v = u + 1; v <= t->n; v++)
+        for (int r = 1; device + r <= t->n_devices; r++) {
+            if (!fr__task_may(t, r)) continue;
+            o->parts[n] = (struct fr__part){.u = u, .v = v, .replicas = r, .device = device};
+            if (o->by_device && !t->are_alike)
+                try_devices(o, n + 1, device, device);
+            else
+                try_all(o, n + 1, v, device + r);
+        }
 }
 
-static fr_status search_ranges(struct fr__task *t, fr__score_fn score, fr_plan **out)
+static fr_status search_ranges(struct fr__task *t, const struct objective *by, fr_plan **out)
 {
-    struct search o = {.t = t, .score = score, .time = INFINITY};
-    if (t->n > 16 || t->n_devices > 8)
+    struct search o = {.t = t, .score = by->score, .by_device = by->by_device, .time = INFINITY};
+    if (t->n > 16 || t->n_devices > 8 || (by->by_device && !t->are_alike && t->n_all > 8))
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "brute: %d nodes on %d devices would take too long; at most 16 on 8", t->n,
                        t->n_devices);
     o.parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
     o.best = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
-    if (!o.parts || !o.best) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    o.order = FR_ARENA_ARRAY(&t->arena, int, t->n_all);
+    if (!o.parts || !o.best || !o.order) return fr__no_memory(t->ctx, 0, "the stages of a plan");
     try_all(&o, 0, 0, 0);
     if (!o.n_best)
         return fr_fail(t->ctx, FR_INVALID, "brute: none of %lld layouts fits", (long long)o.tried);
-    o.time = score(t, o.n_best, o.best); /* and the times of its stages */
+    memcpy(t->order, o.order, (size_t)t->n_all * sizeof *o.order);
+    o.time = by->score(t, o.n_best, o.best); /* and the times of its stages */
     FR_TRY(fr__plan_make(t, "brute", o.n_best, o.best, o.time, out));
     snprintf((*out)->why, sizeof(*out)->why, "the best of all %lld layouts", (long long)o.tried);
     return FR_OK;
@@ -96,7 +131,7 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     size_t n = sizeof objectives / sizeof *objectives, i = 0;
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
     if (i < n)
-        status = search_ranges(&t, objectives[i].score, out);
+        status = search_ranges(&t, &objectives[i], out);
     else if (strcmp(name, "dlplacer") == 0)
         status = search_places(&t, out);
     else

@@ -4,14 +4,15 @@
  * Options are tried in the simulator, the most promising first by a quick estimate; one whose bound
  * is above the best of its kind is left out, and a kind (data parallel, pipelines with a flush,
  * pipelines without) is given up after so many tries without gain, or instructions walked. The cuts
- * of the best of each kind are then moved while the simulator says that it helps. */
+ * and devices of the best of each kind are then changed while the simulator says that it helps. */
 #include "plan/choose.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MISSES = 40, MOST_MOVES = 60 };
+enum { MOST_MISSES = 40, MOST_VARIANT_MISSES = 200, MOST_MOVES = 60 };
+enum { N_FIRST = 3, MOST_STARTS = 12 };      /* of changes to the best of a kind */
 static const double most_instructions = 1e7; /* of a kind */
 
 /* --- setting up ------------------------------------------------------------------------------- */
@@ -27,21 +28,39 @@ static fr_status check(fr_ctx *ctx, const fr_choice_desc *d)
     return FR_OK;
 }
 
-static void look_at_cluster(struct fr__chooser *c)
+static int descending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* Numbers of devices of the same speed or faster; those that tell their flops alone come last. */
+static fr_status find_steps(struct fr__chooser *c)
 {
     const fr_cluster *k = c->d->cluster;
-    c->are_alike = true, c->fastest_link = 0, c->bus = INFINITY, c->has_levels = k->n_groups > 1;
-    for (int i = 1; i < c->n_devices; i++)
-        if (k->devices[i].speed != k->devices[0].speed ||
-            k->devices[i].flops != k->devices[0].flops ||
-            k->devices[i].memory != k->devices[0].memory)
-            c->are_alike = false;
+    const int n = k->n_devices;
+    double *speed = FR_NEW_ARRAY(double, n);
+    if (!speed) return fr__no_memory(c->ctx, (size_t)n * sizeof *speed, "the speeds of devices");
+    for (int d = 0; d < n; d++)
+        speed[d] = k->devices[d].speed > 0 ? k->devices[d].speed : k->devices[d].flops * 1e-30;
+    qsort(speed, (size_t)n, sizeof *speed, descending);
+    for (int i = 1; i < n && i < c->n_devices && c->n_steps < 8; i++)
+        if (speed[i] != speed[i - 1]) c->steps[c->n_steps++] = i;
+    fr__free(speed);
+    return FR_OK;
+}
+
+static fr_status look_at_cluster(struct fr__chooser *c)
+{
+    const fr_cluster *k = c->d->cluster;
+    c->fastest_link = 0, c->bus = INFINITY;
     for (int g = 0; g < k->n_groups; g++)
         c->fastest_link =
             fmax(c->fastest_link, k->groups[g].bandwidth > 0 ? k->groups[g].bandwidth : INFINITY);
     if (k->n_groups == 0) c->fastest_link = INFINITY;
     if (k->n_groups == 1 && k->groups[0].is_shared && k->groups[0].bandwidth > 0)
         c->bus = k->groups[0].bandwidth;
+    return find_steps(c);
 }
 
 static void fini(struct fr__chooser *c)
@@ -50,6 +69,8 @@ static void fini(struct fr__chooser *c)
         fr__task_fini(&c->sizes.at[i]->task);
         fr__vec_fini(&c->sizes.at[i]->cuts);
     }
+    for (size_t i = 0; i < c->shapes.n; i++) fr__vec_fini(&c->shapes.at[i]->places);
+    fr__vec_fini(&c->shapes);
     fr__vec_fini(&c->sizes), fr__vec_fini(&c->options), fr__vec_fini(&c->outcomes);
     fr_links_free(c->links);
 }
@@ -59,6 +80,7 @@ static void fini(struct fr__chooser *c)
 static int by_estimate(const void *a, const void *b)
 {
     const struct fr__option *x = a, *y = b;
+    if (x->is_variant != y->is_variant) return x->is_variant ? 1 : -1;
     if (x->estimate != y->estimate) return x->estimate < y->estimate ? -1 : 1;
     if (x->n_workers != y->n_workers) return x->n_workers - y->n_workers;
     return x->method - y->method;
@@ -66,41 +88,94 @@ static int by_estimate(const void *a, const void *b)
 
 struct kind {
     int best; /* outcome; -1: none that fits yet */
-    int n_misses;
+    int n_misses, n_too_large;
     double walked;
 };
 
+static fr_status try_option(struct fr__chooser *c, const struct fr__option *o, struct kind *k)
+{
+    struct fr__outcome out;
+    const struct fr__outcome *best = k->best < 0 ? NULL : &c->outcomes.at[k->best];
+    const int most_misses = o->is_variant ? MOST_VARIANT_MISSES : MOST_MISSES;
+    if (best && (o->bound >= best->s_per_batch || k->n_misses >= most_misses ||
+                 k->walked > most_instructions))
+        return FR_OK;
+    k->walked += fr__choose_cost(c, o);
+    FR_TRY(fr__choose_try(c, o, o->method, o->cuts, &out));
+    if (!out.fits && c->has_choice && k->n_too_large < MOST_MISSES) FR_TRY(fr__choose_fit(c, &out));
+    bool is_better = out.fits && (!best || out.s_per_batch < best->s_per_batch);
+    k->n_too_large += !out.fits; /* which takes no simulation */
+    k->n_misses = is_better ? 0 : k->n_misses + (out.fits || k->n_too_large % 8 == 0);
+    if (!fr__vec_push(&c->outcomes, out)) return fr__no_memory(c->ctx, sizeof out, "layouts");
+    if (is_better) k->best = (int)c->outcomes.n - 1;
+    return FR_OK;
+}
+
+/* Each layout on its best devices first; then on others. */
 static fr_status try_options(struct fr__chooser *c, struct kind *kinds)
 {
     if (c->options.n) /* nothing to sort otherwise, and no array */
         qsort(c->options.at, c->options.n, sizeof *c->options.at, by_estimate);
     for (size_t i = 0; i < c->options.n; i++) {
         const struct fr__option *o = &c->options.at[i];
-        struct kind *k = &kinds[o->class];
-        struct fr__outcome out;
-        const struct fr__outcome *best = k->best < 0 ? NULL : &c->outcomes.at[k->best];
-        if (best && (o->bound >= best->s_per_batch || k->n_misses >= MOST_MISSES ||
-                     k->walked > most_instructions))
-            continue;
-        k->walked += fr__choose_cost(c, o);
-        FR_TRY(fr__choose_try(c, o, o->method, o->cuts, &out));
-        bool is_better = out.fits && (!best || out.s_per_batch < best->s_per_batch);
-        k->n_misses = is_better ? 0 : k->n_misses + 1;
-        if (!fr__vec_push(&c->outcomes, out)) return fr__no_memory(c->ctx, sizeof out, "layouts");
-        if (is_better) k->best = (int)c->outcomes.n - 1;
+        for (int k = 0; k < FR__N_CLASSES && i > 0 && o->is_variant != o[-1].is_variant; k++)
+            kinds[k] = (struct kind){.best = kinds[k].best};
+        FR_TRY(try_option(c, o, &kinds[o->class]));
     }
     return FR_OK;
 }
 
-/* Cuts of the best pipelines, moved. */
-static fr_status improve(struct fr__chooser *c, const struct kind *kinds)
+/* Same method on the same numbers of devices: only the better one is told. */
+static bool is_like(const struct fr__outcome *a, const struct fr__outcome *b)
 {
-    for (int k = FR__FLUSH; k <= FR__ASYNC; k++) {
-        if (kinds[k].best < 0) continue;
-        struct fr__outcome best = c->outcomes.at[kinds[k].best];
-        int tries = (int)fmin(MOST_MOVES, most_instructions / fr__choose_cost(c, best.option));
-        FR_TRY(fr__choose_refine(c, &best, tries));
-        if (!fr__vec_push(&c->outcomes, best)) return fr__no_memory(c->ctx, sizeof best, "layouts");
+    const struct fr__option *x = a->option, *y = b->option;
+    return a->method == b->method && x->n_stages == y->n_stages &&
+           memcmp(x->replicas, y->replicas, (size_t)x->n_stages * sizeof *x->replicas) == 0;
+}
+
+/* The best outcome of a class that does not count the same devices, stages and micro-batches as one
+ * of `taken`, or (is_other) differs in method, stages or replicas; NULL: none. */
+static const struct fr__outcome *next_best(const struct fr__chooser *c, int class, bool is_other,
+                                           const struct fr__outcome *taken, int n_taken)
+{
+    const struct fr__outcome *best = NULL;
+    for (size_t i = 0; i < c->outcomes.n; i++) {
+        const struct fr__outcome *at = &c->outcomes.at[i];
+        if (!at->fits || (int)at->option->class != class ||
+            (best && at->s_per_batch >= best->s_per_batch))
+            continue;
+        bool is_new = true;
+        for (int k = 0; k < n_taken && is_new; k++)
+            is_new = is_other ? !is_like(&taken[k], at)
+                              : taken[k].option->device_of != at->option->device_of ||
+                                    taken[k].option->n_stages != at->option->n_stages ||
+                                    taken[k].option->size != at->option->size;
+        if (is_new) best = at;
+    }
+    return best;
+}
+
+/* Cuts and devices of the best, changed. Where devices differ, one that is behind now may well come
+ * out ahead: several are tried. */
+static fr_status improve(struct fr__chooser *c)
+{
+    struct fr__outcome taken[MOST_STARTS];
+    for (int class = c->has_choice ? FR__DATA : FR__FLUSH; class <= FR__ASYNC; class ++) {
+        double walked = 0;
+        for (int n = 0; n < (c->has_choice ? MOST_STARTS : 1); n++) {
+            const struct fr__outcome *start = NULL;
+            if (n < N_FIRST) start = next_best(c, class, true, taken, n);
+            if (!start) start = next_best(c, class, false, taken, n);
+            if (!start || walked > most_instructions) break;
+            taken[n] = *start;
+            struct fr__outcome best = *start;
+            const double each = fr__choose_cost(c, best.option);
+            const int before = c->n_tried;
+            FR_TRY(fr__choose_refine(c, &best, (int)fmin(MOST_MOVES, most_instructions / each)));
+            walked += each * (c->n_tried - before);
+            if (!fr__vec_push(&c->outcomes, best))
+                return fr__no_memory(c->ctx, sizeof best, "layouts");
+        }
     }
     return FR_OK;
 }
@@ -116,14 +191,6 @@ static int by_time(const void *a, const void *b)
     if (x->option->n_workers != y->option->n_workers)
         return x->option->n_workers - y->option->n_workers;
     return x->method - y->method;
-}
-
-/* Same method on the same numbers of devices: only the better one is told. */
-static bool is_like(const struct fr__outcome *a, const struct fr__outcome *b)
-{
-    const struct fr__option *x = a->option, *y = b->option;
-    return a->method == b->method && x->n_stages == y->n_stages &&
-           memcmp(x->replicas, y->replicas, (size_t)x->n_stages * sizeof *x->replicas) == 0;
 }
 
 static bool fill_candidate(struct fr__chooser *c, const struct fr__outcome *at, fr_candidate *out)
@@ -206,11 +273,11 @@ fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
     struct fr__chooser c = {.ctx = ctx, .d = d, .arena = arena};
     c.n_devices = d->n_devices ? d->n_devices : d->cluster->n_devices;
     for (int k = 0; k < FR__N_CLASSES; k++) kinds[k] = (struct kind){.best = -1};
-    look_at_cluster(&c);
-    fr_status status = fr_links_create(ctx, d->cluster, &c.links);
+    fr_status status = look_at_cluster(&c);
+    if (status == FR_OK) status = fr_links_create(ctx, d->cluster, &c.links);
     if (status == FR_OK) status = fr__choose_options(&c);
     if (status == FR_OK) status = try_options(&c, kinds);
-    if (status == FR_OK) status = improve(&c, kinds);
+    if (status == FR_OK) status = improve(&c);
     if (status == FR_OK) status = fill_choice(&c, choice);
     fini(&c);
     if (status == FR_OK)

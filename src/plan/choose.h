@@ -1,6 +1,7 @@
-/* choose.h -- the parts of the whole choice: cuts by micro-batch size (choose_cuts.c), what to
- * expect of a layout (choose_weigh.c), all layouts worth a try (choose_options.c), what each comes
- * to in the simulator (choose_try.c), and the reasons in words (choose_why.c). */
+/* choose.h -- the parts of the whole choice: which stage on which device (choose_devices.c), cuts
+ * for them (choose_cuts.c), what to expect of a layout (choose_weigh.c), all layouts worth a try
+ * (choose_options.c), what each comes to in the simulator (choose_try.c), changes to the best of
+ * them (choose_move.c), and the reasons in words (choose_why.c). */
 #ifndef FR_PLAN_CHOOSE_H
 #define FR_PLAN_CHOOSE_H
 
@@ -9,11 +10,28 @@
 
 enum fr__class { FR__ALONE, FR__DATA, FR__FLUSH, FR__ASYNC, FR__N_CLASSES };
 
-/* Cuts into so many stages. */
+/* Devices for the workers of a layout. */
+struct fr__place {
+    const int *device_of; /* [worker]; NULL: worker w on device w */
+    bool is_across;       /* stages of a pipeline side by side, not replicas of a stage */
+};
+
+/* Places worth a try for so many workers side by side, each with so many replicas. */
+struct fr__shape {
+    int n_wide, replicas;
+    FR_VEC(struct fr__place) places;
+};
+
+/* What balanced cuts look at: computation alone, its links too, or both and the memory of devices:
+ * enough by the count of 1F1B, or so much that copies of weights and buffers fit, too. */
+enum fr__aim { FR__BY_WORK, FR__BY_LINKS, FR__BY_LEAN_MEMORY, FR__BY_AMPLE_MEMORY };
+
+/* Cuts into so many stages for the devices of a place. */
 struct fr__cuts {
-    int n_stages;
-    bool is_chunked;
-    const int *at; /* [n_stages - 1] nodes; NULL: there are not so many */
+    int n_stages, chunks, replicas;
+    const int *device_of;
+    enum fr__aim aim;
+    const int *at; /* [n_stages - 1] nodes; NULL: there are none */
 };
 
 /* Micro-batches of one size: the profile, and sums over it. */
@@ -31,9 +49,11 @@ struct fr__option {
     const int *cuts, *replicas; /* [n_stages - 1], [n_stages] */
     const int *device_of;       /* [worker] */
     bool is_across;             /* stages of a pipeline side by side, not replicas of a stage */
+    bool is_variant;            /* of another option, on other devices or cut otherwise */
     const char *from;           /* who proposed the cuts */
     enum fr__class class;
     double bound, estimate; /* of a mini-batch: no less; about */
+    bool is_too_large;      /* for its devices, probably */
 };
 
 /* What an option comes to. */
@@ -55,7 +75,6 @@ struct fr__chooser {
     const fr_choice_desc *d;
     fr_arena *arena; /* of the choice */
     int n_devices;
-    bool are_alike, has_levels;
     double fastest_link; /* bytes/s; INFINITY: free */
     double bus;          /* bytes/s of the one bus that everything shares; INFINITY: none */
     fr_links *links;     /* idle */
@@ -63,15 +82,39 @@ struct fr__chooser {
     FR_VEC(struct fr__option) options;
     FR_VEC(struct fr__outcome) outcomes;
     int n_tried, n_too_large;
+    /* Which devices to take, from fr__choose_devices on: */
+    bool has_choice; /* devices or their links differ */
+    int *class_of;   /* (cluster's devices): those of a class can take each other's place */
+    int n_classes;
+    int n_orders; /* of all devices, by which to take the first so many */
+    const int *orders[4];
+    const int *fastest; /* one of them */
+    int n_steps;        /* numbers of devices behind which the next fastest are slower */
+    int steps[8];
+    FR_VEC(struct fr__shape *) shapes;
 };
 
 fr_status fr__choose_size(struct fr__chooser *c, int n_micro, struct fr__size **out);
-fr_status fr__choose_cuts(struct fr__chooser *c, struct fr__size *size, int n_stages, int replicas,
-                          bool is_chunked, const int **cuts);
-const int *fr__choose_nodes(struct fr__chooser *c, const struct fr__task *t, int n,
-                            const struct fr__part *parts);
-/* Sets bound and estimate. */
+/* Learn from the cluster, and the speeds that a profile gives it, what there is to choose. */
+fr_status fr__choose_devices(struct fr__chooser *c, const struct fr__task *t);
+fr_status fr__choose_shape(struct fr__chooser *c, int n_wide, int replicas,
+                           const struct fr__shape **out);
+/* The least slowest stage for the devices of an option (its cuts are not read). *cuts NULL: there
+ * are not so many nodes, or none fit. */
+fr_status fr__choose_balance(struct fr__chooser *c, const struct fr__option *o, enum fr__aim aim,
+                             const int **cuts);
+/* The same, of options whose stages have equally many replicas: kept. */
+fr_status fr__choose_cuts(struct fr__chooser *c, const struct fr__option *o, enum fr__aim aim,
+                          const int **cuts);
+static inline int fr__choose_device(const struct fr__option *o, int worker)
+{
+    return o->device_of ? o->device_of[worker] : worker;
+}
+/* Sets bound, estimate, is_too_large. */
 fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o);
+/* The cuts of the best estimate, of all where they are few, else of those that are reached by
+ * moving one after the other; of the budget each look takes as many as there are nodes. */
+fr_status fr__choose_climb(struct fr__chooser *c, struct fr__option *o, double *budget);
 /* Fill c->options. */
 fr_status fr__choose_options(struct fr__chooser *c);
 /* Can the method run on so many stages, replicas, micro-batches? */
@@ -80,9 +123,11 @@ bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__op
  * schedule, and by recompute where that is allowed. What does not fit is not simulated. */
 fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out);
+/* Move the cuts of an outcome that is too large until it fits, where that helps. */
+fr_status fr__choose_fit(struct fr__chooser *c, struct fr__outcome *at);
 /* Instructions, about, that a simulation walks. */
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o);
-/* Move cuts while that helps, at most `tries` simulations. */
+/* Move cuts, and stages to other devices, while that helps, at most `tries` simulations. */
 fr_status fr__choose_refine(struct fr__chooser *c, struct fr__outcome *at, int tries);
 /* Reasons: of a candidate; of the choice, `best`: [class], NULL where there is none. */
 const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at);

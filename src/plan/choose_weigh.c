@@ -1,23 +1,26 @@
 /* choose_weigh.c -- what to expect of a layout before it is simulated.
  *
- * Bound: what no schedule can beat. The busiest worker's computation on the fastest device (with a
- * flush it also waits for the first forward to arrive), the busiest port at the fastest link's
- * bandwidth, the bus that all share. Estimate: computation and transfers of the slowest worker, the
- * way down and up once where there is a flush, and what of a sum a backward does not hide. */
+ * Bound: what no schedule can beat. The busiest worker's computation (with a flush it also waits
+ * for the first forward to arrive), the busiest port at the fastest link's bandwidth, the bus that
+ * all share. Estimate: computation and transfers of the slowest worker, the way down and up once
+ * where there is a flush, and what of a sum a backward does not hide. Of replicas the slowest
+ * counts. */
 #include "plan/choose.h"
 
 #include <math.h>
 #include <string.h>
 
 struct worker {
-    int first;           /* of its replicas */
-    double work, update; /* a micro-batch; a mini-batch */
+    int first;                     /* of its replicas */
+    double speed, fastest, memory; /* of its replicas: least, most, least */
+    double work, update;           /* a micro-batch; a mini-batch */
     double forward;
     double beside; /* seconds a micro-batch that its instructions take beside their work */
     double moved;  /* bytes a micro-batch */
     double params; /* bytes */
     double hop;    /* seconds of a micro-batch to the next, one way */
     double sum;    /* seconds of a mini-batch that no backward hides */
+    double held;   /* bytes, about, and no more than it takes where it may recompute */
 };
 
 static int find_unit(const struct fr__task *t, int node)
@@ -33,41 +36,108 @@ static int find_unit(const struct fr__task *t, int node)
     return low;
 }
 
-static int device_at(const struct fr__option *o, int worker)
-{
-    return o->device_of ? o->device_of[worker] : worker;
-}
-
 static double sum_time(struct fr__chooser *c, const struct fr__option *o, const struct worker *w,
                        int r, int *ring)
 {
-    for (int i = 0; i < r; i++) ring[i] = device_at(o, w->first + i);
+    for (int i = 0; i < r; i++) ring[i] = fr__choose_device(o, w->first + i);
     return r > 1 ? fr_links_sum_time(c->links, r, ring, (size_t)w->params) : 0;
+}
+
+/* The slowest of the ways that replicas of a worker send to those of the next. */
+static double hop_time(struct fr__chooser *c, const struct fr__option *o, const struct worker *from,
+                       int n_from, const struct worker *to, int n_to, double bytes)
+{
+    double most = 0;
+    int n = n_from > n_to ? n_from : n_to;
+    for (int i = 0; i < (c->has_choice ? n : 1); i++)
+        most = fmax(most,
+                    fr_links_send_time(c->links, fr__choose_device(o, from->first + i % n_from),
+                                       fr__choose_device(o, to->first + i % n_to), (size_t)bytes));
+    return most;
+}
+
+/* Micro-batches that a worker w of n has on their way at once, about. */
+static double n_ahead(const struct fr__chooser *c, const struct fr__option *o, int w, int n)
+{
+    const fr_generator *g = c->d->methods[o->method].generator;
+    double share = (double)o->size->n_micro / o->replicas[w];
+    if (strcmp(g->name, "sequential") == 0) return 1;
+    if (strcmp(g->name, "gpipe") == 0) return share;
+    return g->is_flush ? fmin(share, n - w) : n - w;
+}
+
+static void look_at_devices(const struct fr__option *o, struct worker *at, int n)
+{
+    const struct fr__task *t = &o->size->task;
+    for (int w = 0; w < n; w++) {
+        if (w) at[w].first = at[w - 1].first + o->replicas[w - 1];
+        at[w].speed = at[w].memory = INFINITY;
+        for (int i = 0; i < o->replicas[w]; i++) {
+            int d = fr__choose_device(o, at[w].first + i);
+            at[w].speed = fmin(at[w].speed, t->speed[d]);
+            at[w].fastest = fmax(at[w].fastest, t->speed[d]);
+            at[w].memory = fmin(at[w].memory, t->memory[d]);
+        }
+    }
+}
+
+/* Bytes of a micro-batch that a stage reads of others, and that others read of it; of each value
+ * once. Gradients go the other way. Values of the stage before, which begins at `before`, are on
+ * the longest way down; others have been sent long ago. */
+struct traffic {
+    double in, near, out;
+};
+
+static struct traffic traffic_of(const struct fr__task *t, int before, int begin, int end,
+                                 int *read_by)
+{
+    struct traffic bytes = {0};
+    for (int i = begin; i < end; i++) {
+        const fr_profile_node *node = &t->profile->nodes[i];
+        if (!node->is_input && t->last_use[i] >= end) bytes.out += (double)node->output_bytes;
+        for (int k = 0; k < node->n_inputs; k++) {
+            const int from = node->inputs[k];
+            if (from >= begin || t->profile->nodes[from].is_input || read_by[from] == end) continue;
+            read_by[from] = end; /* by the stage that ends there */
+            double size = (double)t->profile->nodes[from].output_bytes;
+            bytes.in += size, bytes.near += from >= before ? size : 0;
+        }
+    }
+    return bytes;
 }
 
 /* Sums over the stages of each worker; returns the bytes that all send in a mini-batch. */
 static double fill(struct fr__chooser *c, const struct fr__option *o, struct worker *at, int n,
-                   int *ring)
+                   int *ring, int *read_by)
 {
     const struct fr__task *t = &o->size->task;
     double bytes = 0, beside = c->d->overhead_s + c->d->cluster->overhead_s;
-    for (int w = 1; w < n; w++) at[w].first = at[w - 1].first + o->replicas[w - 1];
-    for (int s = 0, u = 0; s < o->n_stages; s++) {
+    look_at_devices(o, at, n);
+    for (int s = 0, u = 0, last = 0; s < o->n_stages; s++) {
         int v = s < o->n_stages - 1 ? find_unit(t, o->cuts[s]) : t->n;
+        const int begin = s ? o->cuts[s - 1] : 0;
+        const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes;
         struct worker *w = &at[s % n];
         w->forward += t->forward[v] - t->forward[u];
         w->work += fr__task_work(t, u, v), w->update += t->update[v] - t->update[u];
         w->beside += 2 * beside; /* forward and backward */
-        w->moved += t->cut[u] + t->cut[v], w->params += t->params[v] - t->params[u];
-        bytes += 2 * o->size->n_micro * t->cut[v];
-        if (n > 1 && v < t->n)
-            w->hop += fr_links_send_time(c->links, device_at(o, w->first),
-                                         device_at(o, at[(s + 1) % n].first), (size_t)t->cut[v]);
+        w->held += fr__task_fixed(t, u, v);
+        if (!c->d->may_recompute) w->held += n_ahead(c, o, s % n, n) * (t->kept[v] - t->kept[u]);
+        w->params += t->params[v] - t->params[u];
         u = v;
+        if (n == 1) continue;
+        struct traffic moved = traffic_of(t, last, begin, end, read_by);
+        last = begin;
+        w->moved += moved.in + moved.out;
+        bytes += o->size->n_micro * (moved.in + moved.out);
+        struct worker *before = &at[(s + n - 1) % n];
+        if (s)
+            before->hop +=
+                hop_time(c, o, before, o->replicas[s - 1], w, o->replicas[s], moved.near);
     }
     for (int w = 0; w < n; w++) {
         int r = o->replicas[w];
-        double hidden = (at[w].work - at[w].forward) / t->slowest;
+        double hidden = (at[w].work - at[w].forward) / at[w].speed;
         double sum = sum_time(c, o, &at[w], r, ring);
         at[w].sum = sum > hidden ? sum - hidden : 0;
         bytes += 2.0 * (r - 1) * at[w].params;
@@ -78,23 +148,27 @@ static double fill(struct fr__chooser *c, const struct fr__option *o, struct wor
 static void judge(const struct fr__chooser *c, struct fr__option *o, const struct worker *at, int n,
                   double bytes)
 {
-    const struct fr__task *t = &o->size->task;
     const fr_generator *g = c->d->methods[o->method].generator;
-    double fastest = 0, busiest = 0, ports = 0, arrival = 0, way = 0, pace = 0, sum = 0;
+    double busiest = 0, ports = 0, arrival = 0, way = 0, back = 0, pace = 0, sum = 0;
     /* Weight gradients on their own may be left for the time when the next forward is on its way.
      */
-    bool waits = g->is_flush && !g->is_split && o->chunks == 1;
-    for (int d = 0; d < t->n_devices; d++) fastest = fmax(fastest, t->speed[d]);
+    bool waits = g->is_flush && !g->is_split && o->chunks == 1, is_too_large = false;
     for (int w = 0; w < n; w++) {
         int r = o->replicas[w];
         double share = (double)o->size->n_micro / r, work = share * at[w].work + at[w].update;
-        busiest = fmax(busiest, (work + (waits ? arrival : 0)) / fastest + share * at[w].beside);
-        arrival += at[w].forward;
+        busiest = fmax(busiest, work / at[w].speed + (waits ? arrival : 0) + share * at[w].beside);
+        arrival += at[w].forward / at[w].fastest;
         ports = fmax(ports, fmax(share * at[w].moved, 2.0 * (r - 1) / r * at[w].params));
-        double each = at[w].work / t->slowest + at[w].beside;
+        double each = at[w].work / at[w].speed + at[w].beside;
         way += each + 2 * at[w].hop;
-        pace = fmax(pace, share * fmax(each, 2 * at[w].hop) + at[w].update / t->slowest);
+        pace = fmax(pace, share * fmax(each, at[w].hop) + at[w].update / at[w].speed);
         sum = fmax(sum, at[w].sum);
+        is_too_large = is_too_large || at[w].held > at[w].memory;
+    }
+    for (int w = n - 1; w >= 0; w--) { /* down and up again, with so many on the way at once */
+        double share = (double)o->size->n_micro / o->replicas[w];
+        back += at[w].work / at[w].speed + at[w].beside + 2 * at[w].hop;
+        pace = fmax(pace, share * back / n_ahead(c, o, w, n));
     }
     double bus = bytes / c->bus;
     o->bound = fmax(busiest, fmax(ports / c->fastest_link, bus));
@@ -104,18 +178,20 @@ static void judge(const struct fr__chooser *c, struct fr__option *o, const struc
     else if (g->is_flush)
         o->estimate += way * (n - 1) / n / o->chunks;
     o->estimate = fmax(o->estimate, o->bound);
+    o->is_too_large = is_too_large;
 }
 
 fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o)
 {
     int n = o->n_stages / o->chunks;
     struct worker *at = FR_NEW_ARRAY(struct worker, n);
-    int *ring = FR_NEW_ARRAY(int, c->n_devices);
+    int *ring = FR_NEW_ARRAY(int, o->n_workers);
+    int *read_by = FR_NEW_ARRAY(int, o->size->task.profile->n_nodes);
     fr_status status = FR_OK;
-    if (at && ring)
-        judge(c, o, at, n, fill(c, o, at, n, ring));
+    if (at && ring && read_by)
+        judge(c, o, at, n, fill(c, o, at, n, ring, read_by));
     else
         status = fr__no_memory(c->ctx, (size_t)n * sizeof *at, "an estimate");
-    fr__free(at), fr__free(ring);
+    fr__free(at), fr__free(ring), fr__free(read_by);
     return status;
 }

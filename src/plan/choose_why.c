@@ -46,6 +46,18 @@ static void say_layout(struct text *t, const struct fr__chooser *c, const struct
         o->size->n_micro, o->size->n_micro == 1 ? "" : "es");
 }
 
+/* Only where they are not the first ones in order. */
+static void say_devices(struct text *t, const struct fr__option *o)
+{
+    enum { ENOUGH = 12 };
+    bool is_plain = true;
+    for (int w = 0; w < o->n_workers; w++) is_plain = is_plain && fr__choose_device(o, w) == w;
+    if (is_plain) return;
+    say(t, ", on device%s", o->n_workers > 1 ? "s" : "");
+    for (int w = 0; w < o->n_workers && w < ENOUGH; w++) say(t, " %d", fr__choose_device(o, w));
+    if (o->n_workers > ENOUGH) say(t, " ...");
+}
+
 const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at)
 {
     char line[512];
@@ -54,8 +66,9 @@ const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *a
     line[0] = '\0';
     if (!at->fits) say(&t, "too large for its devices: ");
     say(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
-    if (at->n_moves) say(&t, ", %d moved by the simulator", at->n_moves);
+    if (at->n_moves) say(&t, ", %d changes by the simulator", at->n_moves);
     if (o->is_across) say(&t, ", stages of a pipeline side by side");
+    say_devices(&t, o);
     int n = 0;
     for (int s = 0; s < o->n_stages; s++) n += at->recompute[s];
     if (n == o->n_stages)

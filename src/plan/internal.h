@@ -19,11 +19,15 @@ struct fr__task {
     double *forward, *backward, *update; /* (n + 1) sums, seconds at speed 1 */
     double *params, *kept;               /* (n + 1) sums, bytes */
     double **values, **scratch; /* [level]: (n) largest of units u .. u + 2^level - 1, bytes */
-    double *cut; /* (n + 1) bytes of a micro-batch across a cut before the unit; 0 at both ends */
-    int n_devices;
-    double *speed, *memory; /* (n_devices); memory: INFINITY where there is no limit */
-    double slowest, least;  /* of them */
-    bool are_alike;         /* all of one speed and one memory */
+    double *cut;   /* (n + 1) bytes of a micro-batch across a cut before the unit; 0 at both ends */
+    int *last_use; /* (nodes of the profile) the last that reads it; -1: none */
+    int n_all;     /* devices of the cluster */
+    double *speed, *memory; /* (n_all); memory: INFINITY where there is no limit */
+    int n_devices;          /* most to use */
+    int *order;             /* (n_all): devices in the order in which stages take them; the first
+                               n_devices are the fastest, as long as no planner reorders them */
+    double slowest, least;  /* of those n_devices */
+    bool are_alike;         /* all n_all of one speed and one memory */
     double bandwidth;       /* INFINITY: transfers are free */
     int n_micro;
 };
@@ -47,7 +51,8 @@ static inline bool fr__task_may(const struct fr__task *t, int r)
     return (!p->replicas || r == p->replicas) && (!p->deals_evenly || t->n_micro % r == 0);
 }
 
-/* A stage of a layout under construction: units u .. v - 1. */
+/* A stage of a layout under construction: units u .. v - 1 on devices order[device] and those that
+ * follow it there. */
 struct fr__part {
     int u, v, replicas, device;
     double time_s;
@@ -69,9 +74,13 @@ double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts)
 double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
 
-/* Least largest stage time over cuts, replicas and devices; see exact.c. *n 0: nothing fits. */
-fr_status fr__exact_solve(const struct fr__task *t, bool with_links, int *n,
-                          struct fr__part *parts);
+/* The smallest value of a part's devices: of t->speed or t->memory. */
+double fr__task_min(const struct fr__task *t, const double *values, const struct fr__part *p);
+
+/* Least largest stage time over cuts, replicas and devices; see exact.c. Sets t->order. *n 0:
+ * nothing fits. *is_proved: false where devices that differ had to count as alike. */
+fr_status fr__exact_solve(struct fr__task *t, bool with_links, int *n, struct fr__part *parts,
+                          bool *is_proved);
 
 /* --- pipedream's states (states.c) -------------------------------------------------------------
  * A state is a part of the graph that is closed towards its inputs: what has been placed so far.

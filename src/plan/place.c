@@ -9,15 +9,20 @@ fr_status fr__jobs_make(struct fr__task *t, struct fr__jobs *j)
 {
     const fr_profile *p = t->profile;
     int n_arcs = 0;
-    *j = (struct fr__jobs){
-        .n = t->n, .n_devices = t->n_devices, .speed = t->speed, .memory = t->memory};
+    *j = (struct fr__jobs){.n = t->n, .n_devices = t->n_devices};
+    double *numbers = FR_ARENA_ARRAY(&t->arena, double, 2 * t->n_devices);
+    for (int d = 0; numbers && d < t->n_devices; d++) {
+        numbers[d] = t->speed[t->order[d]];
+        numbers[t->n_devices + d] = t->memory[t->order[d]];
+    }
+    j->speed = numbers, j->memory = numbers + t->n_devices;
     for (int i = 0; i < p->n_nodes; i++) n_arcs += p->nodes[i].n_inputs;
     j->time = FR_ARENA_ARRAY(&t->arena, double, t->n);
     j->bytes = FR_ARENA_ARRAY(&t->arena, double, t->n);
     j->arcs = FR_ARENA_ARRAY(&t->arena, struct fr__arc, n_arcs + 1);
     j->first_in = FR_ARENA_ARRAY(&t->arena, int, t->n + 1);
     int *unit_of = FR_ARENA_ARRAY(&t->arena, int, p->n_nodes);
-    if (!j->time || !j->bytes || !j->arcs || !j->first_in || !unit_of)
+    if (!numbers || !j->time || !j->bytes || !j->arcs || !j->first_in || !unit_of)
         return fr__no_memory(t->ctx, (size_t)t->n * sizeof(double), "operators");
     for (int u = 0; u < t->n; u++) {
         const fr_profile_node *node = &p->nodes[t->node[u]];
@@ -277,7 +282,8 @@ fr_status fr__plan_place(struct fr__task *t, const char *planner, const struct f
     }
     FR_TRY(fr__plan_make_any(t, planner, n, label, NULL, busy, p->makespan, out));
     fr_plan *plan = *out;
-    for (int s = 0; s < n; s++) plan->stages[s].device = device[s];
+    for (int s = 0; s < n; s++)
+        plan->stages[s].device = plan->stages[s].devices[0] = t->order[device[s]];
     plan->device_of = FR_ARENA_ARRAY(plan->arena, int, t->profile->n_nodes);
     plan->start_s = FR_ARENA_ARRAY(plan->arena, double, t->profile->n_nodes);
     if (!plan->device_of || !plan->start_s) {
@@ -287,7 +293,7 @@ fr_status fr__plan_place(struct fr__task *t, const char *planner, const struct f
     }
     for (int i = 0; i < t->profile->n_nodes; i++) plan->device_of[i] = -1;
     for (int u = 0; u < t->n; u++) {
-        plan->device_of[t->node[u]] = p->device[u];
+        plan->device_of[t->node[u]] = t->order[p->device[u]];
         plan->start_s[t->node[u]] = p->start[u];
     }
     return FR_OK;

@@ -3,6 +3,7 @@
 #include "plan/internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A cluster's slowest way between two neighbours: a port, or a share of a bus. */
@@ -21,19 +22,12 @@ static double slowest_link(const fr_cluster *c)
     return least;
 }
 
-static fr_status fill_devices(struct fr__task *t)
+static fr_status read_devices(struct fr__task *t)
 {
     const fr_plan_problem *p = t->problem;
     const fr_cluster *c = p->cluster;
-    t->n_devices = p->n_devices ? p->n_devices : c ? c->n_devices : 0;
-    if (t->n_devices < 1 || (c && t->n_devices > c->n_devices))
-        return fr_fail(t->ctx, FR_INVALID, "cannot plan for %d devices; the cluster has %d",
-                       t->n_devices, c ? c->n_devices : 0);
-    t->speed = FR_ARENA_ARRAY(&t->arena, double, t->n_devices);
-    t->memory = FR_ARENA_ARRAY(&t->arena, double, t->n_devices);
-    if (!t->speed || !t->memory) return fr__no_memory(t->ctx, 0, "devices of a plan");
-    t->slowest = t->least = INFINITY, t->are_alike = true;
-    for (int d = 0; d < t->n_devices; d++) {
+    t->are_alike = true;
+    for (int d = 0; d < t->n_all; d++) {
         double speed = c ? fr_cluster_speed(c, d, t->profile) : 1;
         double memory = p->memory ? (double)p->memory : c ? (double)c->devices[d].memory : 0;
         if (!(speed > 0))
@@ -42,11 +36,71 @@ static fr_status fill_devices(struct fr__task *t)
                            "`speed` in the cluster file",
                            c->devices[d].name);
         t->speed[d] = speed, t->memory[d] = memory > 0 ? memory : INFINITY;
-        t->slowest = fmin(t->slowest, speed), t->least = fmin(t->least, t->memory[d]);
         t->are_alike = t->are_alike && speed == t->speed[0] && t->memory[d] == t->memory[0];
     }
-    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : c ? slowest_link(c) : INFINITY;
     return FR_OK;
+}
+
+struct ranked {
+    double speed, memory;
+    int device;
+};
+
+/* The fastest come first; of equally fast ones those with more memory, then by the file. */
+static int by_speed(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->speed != y->speed) return x->speed > y->speed ? -1 : 1;
+    if (x->memory != y->memory) return x->memory > y->memory ? -1 : 1;
+    return x->device - y->device;
+}
+
+/* The n_devices fastest, then the others; both in the order of the file. */
+static fr_status pick_devices(struct fr__task *t)
+{
+    struct ranked *all = FR_NEW_ARRAY(struct ranked, t->n_all);
+    bool *is_taken = FR_NEW_ARRAY(bool, t->n_all);
+    if (all && is_taken) {
+        for (int d = 0; d < t->n_all; d++) all[d] = (struct ranked){t->speed[d], t->memory[d], d};
+        if (!t->are_alike) qsort(all, (size_t)t->n_all, sizeof *all, by_speed);
+        t->slowest = t->least = INFINITY;
+        for (int i = 0; i < t->n_devices; i++) {
+            is_taken[all[i].device] = true;
+            t->slowest = fmin(t->slowest, all[i].speed), t->least = fmin(t->least, all[i].memory);
+        }
+        for (int d = 0, taken = 0, left = t->n_devices; d < t->n_all; d++)
+            t->order[is_taken[d] ? taken++ : left++] = d;
+    }
+    bool is_whole = all && is_taken;
+    fr__free(all), fr__free(is_taken);
+    return is_whole ? FR_OK : fr__no_memory(t->ctx, 0, "devices of a plan");
+}
+
+static fr_status fill_devices(struct fr__task *t)
+{
+    const fr_plan_problem *p = t->problem;
+    const fr_cluster *c = p->cluster;
+    t->n_devices = p->n_devices ? p->n_devices : c ? c->n_devices : 0;
+    if (t->n_devices < 1 || (c && t->n_devices > c->n_devices))
+        return fr_fail(t->ctx, FR_INVALID, "cannot plan for %d devices; the cluster has %d",
+                       t->n_devices, c ? c->n_devices : 0);
+    t->n_all = c ? c->n_devices : t->n_devices;
+    t->speed = FR_ARENA_ARRAY(&t->arena, double, t->n_all);
+    t->memory = FR_ARENA_ARRAY(&t->arena, double, t->n_all);
+    t->order = FR_ARENA_ARRAY(&t->arena, int, t->n_all);
+    if (!t->speed || !t->memory || !t->order)
+        return fr__no_memory(t->ctx, (size_t)t->n_all * sizeof(double), "devices of a plan");
+    FR_TRY(read_devices(t));
+    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : c ? slowest_link(c) : INFINITY;
+    return pick_devices(t);
+}
+
+double fr__task_min(const struct fr__task *t, const double *values, const struct fr__part *p)
+{
+    double least = INFINITY;
+    for (int d = p->device; d < p->device + p->replicas; d++)
+        least = fmin(least, values[t->order[d]]);
+    return least;
 }
 
 /* cut[u]: outputs of nodes before the unit that one at or behind it reads, each once. */
@@ -55,13 +109,12 @@ static void sum_cuts(struct fr__task *t, const int *unit_of)
     const fr_profile *p = t->profile;
     for (int u = 0; u <= t->n; u++) t->cut[u] = 0;
     for (int i = 0; i < p->n_nodes; i++) {
-        int last = -1;
-        if (p->nodes[i].is_input) continue;
-        for (int r = i + 1; r < p->n_nodes; r++)
-            for (int k = 0; k < p->nodes[r].n_inputs; k++)
-                if (p->nodes[r].inputs[k] == i) last = r;
-        if (last < 0) continue;
-        for (int u = unit_of[i] + 1; u <= unit_of[last]; u++)
+        t->last_use[i] = -1;
+        for (int k = 0; k < p->nodes[i].n_inputs; k++) t->last_use[p->nodes[i].inputs[k]] = i;
+    }
+    for (int i = 0; i < p->n_nodes; i++) {
+        if (p->nodes[i].is_input || t->last_use[i] < 0) continue;
+        for (int u = unit_of[i] + 1; u <= unit_of[t->last_use[i]]; u++)
             t->cut[u] += (double)p->nodes[i].output_bytes;
     }
 }
@@ -76,7 +129,9 @@ static fr_status fill_units(struct fr__task *t)
             return fr__no_memory(t->ctx, room * sizeof(double), "sums of a plan");
     t->node = FR_ARENA_ARRAY(&t->arena, int, room);
     int *unit_of = FR_ARENA_ARRAY(&t->arena, int, room);
-    if (!t->node || !unit_of) return fr__no_memory(t->ctx, room * sizeof(int), "units of a plan");
+    t->last_use = FR_ARENA_ARRAY(&t->arena, int, room);
+    if (!t->node || !unit_of || !t->last_use)
+        return fr__no_memory(t->ctx, room * sizeof(int), "units of a plan");
     for (int i = 0; i < p->n_nodes; i++) {
         const fr_profile_node *node = &p->nodes[i];
         int u = t->n;
@@ -186,6 +241,23 @@ static fr_status new_plan(const struct fr__task *t, const char *planner, int n_s
     return FR_OK;
 }
 
+/* From places in the task's order to devices of the cluster. On failure *out is freed. */
+static fr_status name_devices(const struct fr__task *t, fr_plan **out)
+{
+    fr_plan *p = *out;
+    for (int s = 0; s < p->n_stages; s++) {
+        fr_plan_stage *stage = &p->stages[s];
+        if (!(stage->devices = FR_ARENA_ARRAY(p->arena, int, stage->replicas))) {
+            fr_plan_free(p);
+            *out = NULL;
+            return fr__no_memory(t->ctx, sizeof(int), "the devices of a plan");
+        }
+        for (int r = 0; r < stage->replicas; r++) stage->devices[r] = t->order[stage->device + r];
+        stage->device = stage->devices[0];
+    }
+    return FR_OK;
+}
+
 fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n_stages,
                             const int *label, const int *replicas, const double *time_s,
                             double total_s, fr_plan **out)
@@ -199,6 +271,7 @@ fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n
                                        .replicas = replicas ? replicas[s] : 1,
                                        .device = device,
                                        .time_s = time_s[s]};
+    FR_TRY(name_devices(t, out));
     for (int u = 0; u < t->n; u++) {
         fr_plan_stage *s = &p->stages[label[u]];
         if (t->node[u] < s->first) s->first = t->node[u];
@@ -224,5 +297,5 @@ fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
                             .time_s = parts[s].time_s};
         for (int u = parts[s].u; u < parts[s].v; u++) p->stage_of[t->node[u]] = s;
     }
-    return FR_OK;
+    return name_devices(t, out);
 }

@@ -406,9 +406,11 @@ static fr_status parse(fr_reader *r, int n_micro, const fr_schedule_desc *d, fr_
 {
     static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
     if (r->end - r->at >= 3 && memcmp(r->at, mark, 3) == 0) r->at += 3;
-    FR_TRY(is_text_form(r) ? read_text(r) : read_csv(r));
+    const bool is_text = is_text_form(r);
+    FR_TRY(is_text ? read_text(r) : read_csv(r));
     FR_TRY(fill_sizes(r, n_micro, d));
     FR_TRY(fill_workers(r));
+    if (!is_text) FR_TRY(fr__read_posts(r));
     return build(r, d, out);
 }
 
@@ -437,10 +439,15 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
         *out = NULL;
     } else if (r.n_skipped > 0) {
         fr_log(ctx, FR_LOG_WARN,
-               "%s: %d entries UNSHARD, RESHARD or REDUCE_GRAD left out: weights are whole here, "
-               "and reductions are placed where they are needed",
+               "%s: %d entries UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD left out: weights "
+               "are whole here, and reductions are placed where they are needed",
                path, r.n_skipped);
     }
+    if (status == FR_OK && r.n_overlaps > 0)
+        fr_log(ctx, FR_LOG_WARN,
+               "%s: %d entries OVERLAP_F_B: a worker computes one thing at a time, so their parts "
+               "run one after the other",
+               path, r.n_overlaps);
     fr__vec_fini(&r.entries);
     fr__vec_fini(&r.worker_of);
     fr__vec_fini(&r.replicas);

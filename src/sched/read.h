@@ -27,8 +27,9 @@ typedef struct fr_reader {
     const char *at, *end; /* what is left of the file */
     int line;             /* the one being read, from 1 */
     FR_VEC(fr_entry) entries;
-    int n_rows;    /* workers so far */
-    int n_skipped; /* UNSHARD and the like */
+    int n_rows;     /* workers so far */
+    int n_skipped;  /* UNSHARD and the like */
+    int n_overlaps; /* two at once, taken one after the other */
     /* From the head of a text form; 0 or NULL: not said. */
     char name[64];
     int n_stages, n_workers, n_micro, n_batches;
@@ -52,6 +53,9 @@ fr_status fr__read_entry(fr_reader *r, fr_span text, int number);
 /* "file:line: " before the text; number > 0: "file:line: entry 3: ". */
 fr_status fr__read_fail(const fr_reader *r, int line, int number, const char *format, ...)
     FR_PRINTF(4, 5);
+
+/* Transfers that are posted go where ours belong; see read_posts.c. */
+fr_status fr__read_posts(fr_reader *r);
 
 /* fr_schedule_read on bytes in memory; `path` is for messages. */
 fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, size_t bytes,

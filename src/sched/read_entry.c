@@ -89,7 +89,14 @@ static bool is_word(fr_span word, const char *name)
  * lowering. */
 static bool is_sharding(fr_span word)
 {
-    return is_word(word, "UNSHARD") || is_word(word, "RESHARD") || is_word(word, "REDUCE_GRAD");
+    return is_word(word, "UNSHARD") || is_word(word, "RESHARD") || is_word(word, "REDUCE_GRAD") ||
+           is_word(word, "WAIT_REDUCE_GRAD");
+}
+
+/* PyTorch keeps what a send reads until its wait; here the schedule's slots and buffers do. */
+static bool is_wait(fr_span word)
+{
+    return is_word(word, "WAIT_SEND_F") || is_word(word, "WAIT_SEND_B");
 }
 
 static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number)
@@ -97,7 +104,7 @@ static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number
     int n = text.n < 40 ? (int)text.n : 40;
     if (text.n > 0 && text.at[0] == '(')
         return fr__read_fail(r, r->line, number,
-                             "%.*s: two at once; write its parts as entries of their own", n,
+                             "%.*s: expected two instructions at once, as (0F1;1B0)OVERLAP_F_B", n,
                              text.at);
     return fr__read_fail(r, r->line, number,
                          "%.*s: expected an instruction: a stage, one of F B I W SEND_F RECV_F "
@@ -106,16 +113,35 @@ static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number
                          n, text.at, FR_SCHED_MAX_NUMBER);
 }
 
+/* "(0F1;1B0)OVERLAP_F_B": its parts, one after the other. */
+static fr_status read_overlap(fr_reader *r, fr_span text, int number)
+{
+    fr_span rest = {text.at + 1, text.n - 1}, parts = fr__read_part(&rest, ')');
+    if (parts.n == 0 || !is_word(trim(rest), "OVERLAP_F_B"))
+        return not_an_instruction(r, text, number);
+    while (parts.n > 0) {
+        fr_span part = fr__read_part(&parts, ';');
+        if (part.n == 0 || part.at[0] == '(') return not_an_instruction(r, text, number);
+        FR_TRY(fr__read_entry(r, part, number));
+    }
+    r->n_overlaps++;
+    return FR_OK;
+}
+
 fr_status fr__read_entry(fr_reader *r, fr_span text, int number)
 {
     fr_span rest = text, word;
     if (rest.n >= 2 && rest.at[0] == '"' && rest.at[rest.n - 1] == '"')
         rest = trim((fr_span){rest.at + 1, rest.n - 2});
+    if (rest.n > 0 && rest.at[0] == '(') return read_overlap(r, rest, number);
     fr_entry e = {.worker = r->n_rows, .line = r->line, .number = number};
     if (!fr__read_number(&rest, &e.x.stage)) return not_an_instruction(r, text, number);
     int action = read_action(&rest, &word);
-    if (action < 0 && is_sharding(word)) {
-        r->n_skipped++;
+    if (action < 0 && (is_sharding(word) || is_wait(word))) {
+        bool has_number = fr__read_number(&rest, &e.x.micro);
+        if (rest.n > 0 || (is_wait(word) && !has_number))
+            return not_an_instruction(r, text, number);
+        r->n_skipped += is_sharding(word);
         return FR_OK;
     }
     if (action < 0 || !fr__read_number(&rest, &e.x.micro))

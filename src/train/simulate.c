@@ -88,18 +88,40 @@ static fr_status simulate(fr_setup *s, int64_t n_batches, const char *trace, fr_
     return fill(s, p, out);
 }
 
+/* The options with the cluster as a value of the config, in quotes: so what else the config says
+ * about a cluster (parallel.devices) is read with it. */
+static fr_status add_cluster(fr_ctx *ctx, const char *cluster, fr_arena *a, fr_run_options *o)
+{
+    const char **sets = FR_ARENA_ARRAY(a, const char *, o->n_sets + 1);
+    char *set = fr__arena_alloc(a, 2 * strlen(cluster) + 32);
+    if (!sets || !set) return fr__no_memory(ctx, strlen(cluster), "the name of a cluster file");
+    char *at = set + sprintf(set, "parallel.cluster='");
+    for (const char *c = cluster; *c; *at++ = *c++)
+        if (*c == '\'') *at++ = '\'';
+    at[0] = '\'', at[1] = '\0';
+    for (int i = 0; i < o->n_sets; i++) sets[i] = o->sets[i];
+    sets[o->n_sets++] = set;
+    o->sets = sets;
+    return FR_OK;
+}
+
 fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *cluster,
                           const char *profile, int64_t n_batches, const char *trace,
                           fr_forecast *out)
 {
     fr_setup s;
+    fr_arena arena = {0};
+    fr_run_options own = *o;
     memset(out, 0, sizeof *out);
-    FR_TRY(fr__setup_open(ctx, o, &s));
-    if (cluster) s.settings.cluster = cluster;
-    if (profile) s.settings.profile = profile;
-    fr_status status = simulate(&s, n_batches, trace, out);
-    if (status != FR_OK) fr_forecast_free(out);
-    fr__setup_close(&s);
+    fr_status status = cluster ? add_cluster(ctx, cluster, &arena, &own) : FR_OK;
+    if (status == FR_OK) status = fr__setup_open(ctx, &own, &s);
+    if (status == FR_OK) {
+        if (profile) s.settings.profile = profile;
+        status = simulate(&s, n_batches, trace, out);
+        if (status != FR_OK) fr_forecast_free(out);
+        fr__setup_close(&s);
+    }
+    fr__arena_fini(&arena);
     return status;
 }
 

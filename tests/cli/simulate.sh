@@ -64,3 +64,31 @@ run 0 simulate net.yaml --set "$two" --cluster pair.yaml --json
 grep -q '"simulated": true' out || fail "JSON"
 run 2 simulate
 run 2 simulate net.yaml --cluster nowhere.yaml
+
+# --- which devices, on a cluster that only --cluster names ---
+cat >mixed.yaml <<YAML
+name: mixed
+topology:
+  bandwidth: 1 GB/s
+  devices: [{name: slow, speed: 1, count: 2}, {name: fast, speed: 4, count: 2}]
+YAML
+run 0 profile net.yaml --batch 4 --seconds 0.1 --out cost.json
+per_batch() { run 0 simulate net.yaml --set "$two" --cluster "$1" --profile cost.json --json "${@:2}"; sed -n 's/.*"s_per_batch": \([0-9.e+-]*\),.*/\1/p' out; }
+first=$(per_batch mixed.yaml)
+slow=$(per_batch mixed.yaml --set 'parallel.devices=[0, 1]')
+fast=$(per_batch mixed.yaml --set 'parallel.devices=[3, 2]')
+[ -n "$first" ] || fail "no time in the JSON"
+same "$slow" "$first" "the first devices, by name and by default"
+awk -v a="$fast" -v b="$slow" 'BEGIN { exit !(a < b / 2) }' || fail "fast devices: $fast s, slow ones: $slow s"
+mkdir -p "it's here" && cp mixed.yaml "it's here"
+same "$(per_batch "it's here/mixed.yaml")" "$first" "a cluster file with a quote in its path"
+run 2 simulate net.yaml --set "$two" --cluster mixed.yaml --set 'parallel.devices=[0, 4]'
+says "no device 4" "0 to 3"
+run 2 simulate net.yaml --set "$two" --set 'parallel.devices=[0, 1]'
+says "parallel.cluster"
+
+# --- the plan takes the fast devices, and says which ---
+run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --methods 1f1b --json
+grep -q '"devices": \[[23], [23]\]' out || fail "not the fast devices: $(cat out)"
+run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --planner exact --stages 2 --out plan.yaml
+grep -q 'devices: \[[23], [23]\]' plan.yaml || fail "exact: not the fast devices"

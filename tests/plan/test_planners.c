@@ -26,15 +26,21 @@ static fr_plan *make(const char *planner, const fr_plan_problem *p)
 /* A plan covers every node that computes once, in order, and its stages take devices that exist. */
 static void assert_sound(const fr_plan *plan, const fr_plan_problem *p)
 {
-    int at = 0, n = p->n_devices ? p->n_devices : p->cluster->n_devices;
+    int at = 0, n = p->cluster->n_devices, n_used = 0;
+    bool is_used[RANDOM_DEVICES] = {false};
     for (int s = 0; s < plan->n_stages; s++) {
         const fr_plan_stage *stage = &plan->stages[s];
         assert_int_equal(stage->first, at);
         assert_true(stage->last > stage->first && stage->replicas >= 1);
-        assert_true(stage->device >= 0 && stage->device + stage->replicas <= n);
-        if (s) assert_true(stage->device >= stage[-1].device + stage[-1].replicas);
+        assert_int_equal(stage->device, stage->devices[0]);
+        for (int r = 0; r < stage->replicas; r++, n_used++) {
+            assert_true(stage->devices[r] >= 0 && stage->devices[r] < n);
+            assert_false(is_used[stage->devices[r]]);
+            is_used[stage->devices[r]] = true;
+        }
         at = stage->last;
     }
+    assert_true(n_used <= (p->n_devices ? p->n_devices : n));
     assert_int_equal(at, p->profile->n_nodes);
 }
 

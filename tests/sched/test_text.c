@@ -274,6 +274,63 @@ static void reads_pytorch(void **state)
     fr_schedule_free(s);
 }
 
+static void assert_same_lists(const fr_schedule *a, const fr_schedule *b)
+{
+    char x[48], y[48];
+    assert_int_equal(a->n_workers, b->n_workers);
+    for (int w = 0; w < a->n_workers; w++) {
+        assert_int_equal(a->lists[w].n, b->lists[w].n);
+        for (int i = 0; i < a->lists[w].n; i++)
+            assert_string_equal(fr_instr_text(&a->lists[w].at[i], x),
+                                fr_instr_text(&b->lists[w].at[i], y));
+    }
+}
+
+/* What PyTorch 2.15 writes with its transfers: receives are posted as soon as the other end sends,
+ * sends are waited for, gradients of sharded weights reduced, two computations run at once. It is
+ * the schedule that its computation alone is: the same lists, hence the same time and proof. */
+static void reads_posted_transfers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *computation, *all;
+    } cases[] = {
+        {"0F0,0F1,2F0,2F1,2B0,2B1,0B0,0B1\n1F0,1F1,3F0,3B0,3F1,3B1,1B0,1B1\n",
+         "0UNSHARD,2UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,2RECV_F0,2RECV_F1,2F0,2SEND_F0,2F1,2SEND_F1,"
+         "2RECV_B0,2RECV_B1,0RECV_B0,2B0,2WAIT_SEND_F0,2SEND_B0,2B1,2WAIT_SEND_F1,2SEND_B1,"
+         "2REDUCE_GRAD,0RECV_B1,0B0,0WAIT_SEND_F0,0B1,0WAIT_SEND_F1,2WAIT_REDUCE_GRAD,0REDUCE_GRAD,"
+         "0RESHARD,2WAIT_SEND_B0,2WAIT_SEND_B1,0WAIT_REDUCE_GRAD\n"
+         "1RECV_F0,1RECV_F1,1F0,1SEND_F0,3RECV_F0,1F1,1SEND_F1,3F0,3RECV_F1,3B0,3SEND_B0,3F1,"
+         "1RECV_B0,3B1,3SEND_B1,1RECV_B1,1B0,1WAIT_SEND_F0,1SEND_B0,1B1,1WAIT_SEND_F1,1SEND_B1,"
+         "3WAIT_SEND_B0,3WAIT_SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1\n"},
+        {"0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n",
+         "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,(0F2;0B0)OVERLAP_F_B,0SEND_F2,0RECV_B1,0B1,0RECV_B2,"
+         "0B2\n"
+         "1RECV_F0,1F0,1RECV_F1,1RECV_F2,(1B0;1F1)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1,1F2,1B2,"
+         "1SEND_B2\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr_schedule *alone = parse(cases[i].computation, 0, NULL);
+        fr_schedule *all = parse(cases[i].all, 0, NULL);
+        assert_ok(ctx, fr_schedule_check(ctx, all));
+        assert_same_lists(alone, all);
+        fr_schedule_free(alone);
+        fr_schedule_free(all);
+    }
+    /* Messages of a link come as they were sent: the first is taken before the second is used. */
+    fr_schedule *s = parse("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1RECV_F1,1F1,1F0\n", 0, NULL);
+    assert_ok(ctx, fr_schedule_check(ctx, s));
+    assert_true(place_of(s, FR_DO_RECV_F, 1, 0, 0) < place_of(s, FR_DO_RECV_F, 1, 1, 0));
+    assert_true(place_of(s, FR_DO_RECV_F, 1, 1, 0) < place_of(s, FR_DO_F, 1, 1, -1));
+    fr_schedule_free(s);
+    /* In our own form a receive waits where it stands. */
+    s = parse("forerun-schedule 1\nworker 0: 0F0 0SEND_F0 0F1 0SEND_F1\n"
+              "worker 1: 1RECV_F0 1RECV_F1 1F0 1F1\n",
+              0, NULL);
+    assert_true(place_of(s, FR_DO_RECV_F, 1, 1, 0) < place_of(s, FR_DO_F, 1, 0, -1));
+    fr_schedule_free(s);
+}
+
 static void reads_loosely_written(void **state)
 {
     (void)state;
@@ -356,7 +413,12 @@ static void points_at_errors(void **state)
         {"0F0,0B0,0STEP1", "f:1: entry 3: no mini-batch 1; there is 1", 0},
         {"0F0,0B0,0SEND_F0", "f:1: entry 3: to or from stage 1", 0},
         {"0F0,0B0,0RECV_F0", "f:1: entry 3: to or from stage -1", 0},
-        {"(0F0;1B1)OVERLAP_F_B", "write its parts as entries of their own", 0},
+        {"(0F0;1B1)OVERLAP", "expected two instructions at once, as (0F1;1B0)OVERLAP_F_B", 0},
+        {"(0F0;)OVERLAP_F_B,(", "expected two instructions at once", 0},
+        {"((0F0;0F1);0B0)OVERLAP_F_B", "expected two instructions at once", 0},
+        {"0WAIT_SEND_F", "0WAIT_SEND_F: expected an instruction", 0},
+        {"0UNSHARDED", "0UNSHARDED: expected an instruction", 0},
+        {"0WAIT_RECV_F0", "0WAIT_RECV_F0: expected an instruction", 0},
         {"0F0,0F1,0F2,0B0,0B1,0B2", "micro-batches 0 to 2, 3 in all; expected a multiple of 2", 2},
         {"0F0,0B0,0W0", "worker 0, step 2 (0W0): already done at step 1 (0B0); beside W", 0},
         {"0B0,0F0", "f: worker 0, step 0 (0B0): its forward, 0F0, comes later", 0},
@@ -562,6 +624,7 @@ int main(void)
         cmocka_unit_test(replicas_that_do_not_fit),
         cmocka_unit_test(csv_keeps_odd_steps),
         cmocka_unit_test(reads_pytorch),
+        cmocka_unit_test(reads_posted_transfers),
         cmocka_unit_test(reads_loosely_written),
         cmocka_unit_test(takes_the_models_links),
         cmocka_unit_test(points_at_errors),
