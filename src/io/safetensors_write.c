@@ -5,10 +5,10 @@
 #include "io/safetensors.h"
 
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "base/vec.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

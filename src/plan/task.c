@@ -5,20 +5,21 @@
 #include <math.h>
 #include <string.h>
 
-/* A cluster's slowest way between two neighbours: a port, or a share of a bus. */
-static double slowest_link(const fr_cluster *c)
+/* A cluster's slowest way between two neighbours: a port, or a share of a bus. False: no memory. */
+static bool slowest_link(fr_arena *a, const fr_cluster *c, double *least)
 {
-    double least = INFINITY;
+    int *children = FR_ARENA_ARRAY(a, int, c->n_groups);
+    *least = INFINITY;
+    if (!children) return false;
+    for (int i = 1; i < c->n_groups; i++) children[c->groups[i].parent]++;
+    for (int i = 0; i < c->n_devices; i++) children[c->devices[i].group]++;
     for (int g = 0; g < c->n_groups; g++) {
-        int children = 0;
-        for (int i = 0; i < c->n_groups; i++) children += c->groups[i].parent == g;
-        for (int i = 0; i < c->n_devices; i++) children += c->devices[i].group == g;
         double b = c->groups[g].bandwidth;
-        if (children < 2 || b <= 0) continue;
-        if (c->groups[g].is_shared) b /= children;
-        if (b < least) least = b;
+        if (children[g] < 2 || b <= 0) continue;
+        if (c->groups[g].is_shared) b /= children[g];
+        if (b < *least) *least = b;
     }
-    return least;
+    return true;
 }
 
 static fr_status fill_devices(struct fr__task *t)
@@ -45,25 +46,26 @@ static fr_status fill_devices(struct fr__task *t)
         t->slowest = fmin(t->slowest, speed), t->least = fmin(t->least, t->memory[d]);
         t->are_alike = t->are_alike && speed == t->speed[0] && t->memory[d] == t->memory[0];
     }
-    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : c ? slowest_link(c) : INFINITY;
+    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : INFINITY;
+    if (!(p->bandwidth > 0) && c && !slowest_link(&t->arena, c, &t->bandwidth))
+        return fr__no_memory(t->ctx, (size_t)c->n_groups * sizeof(int), "links of a plan");
     return FR_OK;
 }
 
-/* cut[u]: outputs of nodes before the unit that one at or behind it reads, each once. */
-static void sum_cuts(struct fr__task *t, const int *unit_of)
+/* cut[u]: outputs of nodes before the unit that one at or behind it reads, each once. First what
+ * comes in and goes out at each unit, then their sums: bytes are whole, so sums are exact. */
+static void sum_cuts(struct fr__task *t, const int *unit_of, int *last)
 {
     const fr_profile *p = t->profile;
-    for (int u = 0; u <= t->n; u++) t->cut[u] = 0;
+    for (int r = 0; r < p->n_nodes; r++)
+        for (int k = 0; k < p->nodes[r].n_inputs; k++) last[p->nodes[r].inputs[k]] = r;
     for (int i = 0; i < p->n_nodes; i++) {
-        int last = -1;
-        if (p->nodes[i].is_input) continue;
-        for (int r = i + 1; r < p->n_nodes; r++)
-            for (int k = 0; k < p->nodes[r].n_inputs; k++)
-                if (p->nodes[r].inputs[k] == i) last = r;
-        if (last < 0) continue;
-        for (int u = unit_of[i] + 1; u <= unit_of[last]; u++)
-            t->cut[u] += (double)p->nodes[i].output_bytes;
+        if (p->nodes[i].is_input || last[i] == 0 || unit_of[last[i]] <= unit_of[i]) continue;
+        t->cut[unit_of[i] + 1] += (double)p->nodes[i].output_bytes;
+        if (unit_of[last[i]] < t->n)
+            t->cut[unit_of[last[i]] + 1] -= (double)p->nodes[i].output_bytes;
     }
+    for (int u = 1; u <= t->n; u++) t->cut[u] += t->cut[u - 1];
 }
 
 static fr_status fill_units(struct fr__task *t)
@@ -76,7 +78,9 @@ static fr_status fill_units(struct fr__task *t)
             return fr__no_memory(t->ctx, room * sizeof(double), "sums of a plan");
     t->node = FR_ARENA_ARRAY(&t->arena, int, room);
     int *unit_of = FR_ARENA_ARRAY(&t->arena, int, room);
-    if (!t->node || !unit_of) return fr__no_memory(t->ctx, room * sizeof(int), "units of a plan");
+    int *last = FR_ARENA_ARRAY(&t->arena, int, room); /* reader of a node; 0: none */
+    if (!t->node || !unit_of || !last)
+        return fr__no_memory(t->ctx, room * sizeof(int), "units of a plan");
     for (int i = 0; i < p->n_nodes; i++) {
         const fr_profile_node *node = &p->nodes[i];
         int u = t->n;
@@ -92,7 +96,7 @@ static fr_status fill_units(struct fr__task *t)
         t->n++;
     }
     if (t->n == 0) return fr_fail(t->ctx, FR_INVALID, "the profile has no node that computes");
-    sum_cuts(t, unit_of);
+    sum_cuts(t, unit_of, last);
     return FR_OK;
 }
 
