@@ -134,7 +134,7 @@ static int parse_option(const cli_verb *verb, const cli_option *options, const c
     return cli_refuse("forerun %s: %s %s: expected %s (forerun help %s)", verb->name, what, value,
                       o->kind == CLI_LIST    ? "fewer of them"
                       : o->kind == CLI_INT   ? "a whole number"
-                      : o->kind == CLI_COUNT ? "1 to 1000000"
+                      : o->kind == CLI_COUNT ? "1 to 1000000, a whole number"
                                              : "a number",
                       verb->name);
 }

@@ -6,7 +6,7 @@
 #include "cost/profile.h"
 
 #include "base/utf8.h"
-#include "graph/names.h"
+#include "base/names.h"
 #include "io/file.h"
 
 #include <math.h>

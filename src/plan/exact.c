@@ -123,7 +123,7 @@ fr_status fr__exact_solve(const struct fr__task *t, bool with_links, int *n, str
     if (most == 0) return FR_OK;
     double tries = (double)(b.n_layers ? b.n_layers : 1) * t->n * t->n / 2 * b.n_d *
                    (r || b.n_d == 1 ? 1 : t->n_devices / 2.0);
-    if (tries > 2e10)
+    if (tries > 5e8) /* some seconds */
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "exact: %.1g combinations of cuts, stages and replicas are too many; ask "
                        "for one number of replicas or stages, or fewer devices",
