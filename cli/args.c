@@ -92,7 +92,13 @@ static bool store(const cli_option *o, const char *text)
     switch (o->kind) {
     case CLI_FLAG: *(bool *)o->to = true; return true;
     case CLI_TEXT: *(const char **)o->to = text; return true;
-    case CLI_INT: *(int64_t *)o->to = strtoll(text, &end, 10); break;
+    case CLI_INT:
+    case CLI_COUNT: {
+        int64_t *to = o->to;
+        *to = strtoll(text, &end, 10);
+        if (o->kind == CLI_COUNT && (*to < 1 || *to > CLI_MAX_COUNT)) return false;
+        break;
+    }
     case CLI_REAL: *(double *)o->to = strtod(text, &end); break;
     case CLI_LIST: {
         cli_list *list = o->to;
@@ -126,9 +132,10 @@ static int parse_option(const cli_verb *verb, const cli_option *options, const c
     }
     if (store(o, value)) return -1;
     return cli_refuse("forerun %s: %s %s: expected %s (forerun help %s)", verb->name, what, value,
-                      o->kind == CLI_LIST  ? "fewer of them"
-                      : o->kind == CLI_INT ? "a whole number"
-                                           : "a number",
+                      o->kind == CLI_LIST    ? "fewer of them"
+                      : o->kind == CLI_INT   ? "a whole number"
+                      : o->kind == CLI_COUNT ? "1 to 1000000, a whole number"
+                                             : "a number",
                       verb->name);
 }
 

@@ -4,6 +4,7 @@
  * the middle. The child has a process group of its own: Ctrl-C reaches this process only, which
  * then decides what the child is told. */
 #include "cli.h"
+#include "term.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,8 +83,9 @@ _Noreturn static void become(const cli_guard *g, const char *const *command, pid
     if (log > STDERR_FILENO) close(log);
     sigprocmask(SIG_SETMASK, &g->before, NULL);
     execvp(command[0], arguments.out);
-    fprintf(stderr, "forerun: cannot start %s: %s%s\n", command[0], strerror(errno),
-            errno == ENOENT && g->hint ? g->hint : "");
+    int code = errno;
+    term_say(TERM_ERROR, "forerun: cannot start %s: %s%s", command[0], strerror(code),
+             code == ENOENT && g->hint ? g->hint : "");
     _exit(2);
 }
 
@@ -93,7 +95,7 @@ int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal)
     double kill_s = 0; /* when patience ends; 0: not asked twice */
     pid_t parent = getpid(), child = fork();
     if (child < 0) {
-        fprintf(stderr, "forerun: no process can be started: %s\n", strerror(errno));
+        term_say(TERM_ERROR, "forerun: no process can be started: %s", strerror(errno));
         return 1;
     }
     if (child == 0) become(g, command, parent);

@@ -40,14 +40,15 @@ typedef struct cli_verb {
 CLI_VERBS(CLI_DECLARE)
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
-enum { CLI_MAX_SETS = 256, CLI_MAX_OPTIONS = 48 };
+enum { CLI_MAX_SETS = 256, CLI_MAX_OPTIONS = 48, CLI_MAX_COUNT = 1000000 };
 
 typedef struct cli_list {
     int n;
     const char *at[CLI_MAX_SETS];
 } cli_list;
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INT, CLI_REAL, CLI_LIST } cli_kind;
+/* COUNT: an INT from 1 to CLI_MAX_COUNT, so that 0 in the variable means "not given". */
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INT, CLI_COUNT, CLI_REAL, CLI_LIST } cli_kind;
 
 typedef struct cli_option {
     const char *name;  /* without dashes; a letter has one dash, a word two; NULL ends an array */

@@ -261,7 +261,6 @@ static int check(const session *s)
     if (!is_known)
         return cli_refuse("forerun compare: --format %s: there are table, markdown, csv and json",
                           s->format);
-    if (s->o.seeds < 0) return cli_refuse("forerun compare: --seeds counts from 1");
     return -1;
 }
 
@@ -272,7 +271,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
     const cli_option options[] = {
         {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, &s.o.methods},
         {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, &s.o.only},
-        {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_INT, &s.o.seeds},
+        {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_COUNT,
+         &s.o.seeds},
         {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, &s.o.out},
         {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
          CLI_LIST, &s.sets},

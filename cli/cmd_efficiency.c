@@ -207,10 +207,8 @@ static int check(const arguments *a, fr_efficiency_options *o, int64_t *batches)
     if (a->scaling && a->cluster)
         return cli_refuse("forerun efficiency: step times come from --scaling or from --cluster, "
                           "not from both");
-    if (a->ways < 2 || a->ways > 1024 || a->n_micro < 0 || a->n_micro > 1 << 20)
-        return cli_refuse("forerun efficiency: --pipeline must be at least 2, --micro at least 1");
-    if (a->n_devices < 0 || a->n_devices > 1 << 20)
-        return cli_refuse("forerun efficiency: --devices must be at least 1");
+    if (a->ways < 2 || a->ways > 1024)
+        return cli_refuse("forerun efficiency: --pipeline must be between 2 and 1024");
     return -1;
 }
 
@@ -235,12 +233,12 @@ static int run(const cli_verb *verb, int argc, char **argv)
          &a.cluster},
         {"profile", "FILE", "with --cluster: go by this profile instead of measuring", CLI_TEXT,
          &a.profile},
-        {"devices", "N", "with --cluster: no more than so many of its devices", CLI_INT,
+        {"devices", "N", "with --cluster: no more than so many of its devices", CLI_COUNT,
          &a.n_devices},
         {"scaling", "FILE", "step times instead: CSV of devices,dp_s,hybrid_s", CLI_TEXT,
          &a.scaling},
         {"pipeline", "M", "stages of a pipeline of hybrid training (2)", CLI_INT, &a.ways},
-        {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_INT, &a.n_micro},
+        {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_COUNT, &a.n_micro},
         {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, &a.keep},
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a.sets},
         CLI_QUIET(&a.is_quiet),

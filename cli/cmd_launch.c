@@ -6,6 +6,7 @@
  * it. mpirun answers Ctrl-C by giving its ranks a second to live, but it hands SIGUSR1 on to them,
  * so that is what it gets: the run ends with a checkpoint. */
 #include "cli.h"
+#include "term.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -127,33 +128,32 @@ static void wait_for_folder(launch *l)
 
 static int give_up(launch *l, int code)
 {
-    char what[64];
-    fprintf(stderr, "forerun launch: run ended by a fault (%s)",
-            fault_text(l, code, what, sizeof what));
+    char what[64], after[80] = "", line[4096];
+    int n = 0;
     if (l->restarts > 0)
-        fprintf(stderr, ", %lld restart%s brought no newer checkpoint: given up",
-                (long long)l->restarts, l->restarts > 1 ? "s" : "");
-    fputc('\n', stderr);
+        snprintf(after, sizeof after, ", %lld restart%s brought no newer checkpoint: given up",
+                 (long long)l->restarts, l->restarts > 1 ? "s" : "");
+    term_say(TERM_PLAIN, "forerun launch: run ended by a fault (%s)%s",
+             fault_text(l, code, what, sizeof what), after);
     if (l->n_ranks > 1 && code > 4 && !signal_of(l, code)) {
-        fprintf(stderr, "forerun launch: ");
-        if (l->words->quiet) fprintf(stderr, "mpirun says more when %s=0; ", l->words->quiet);
-        fprintf(stderr, "the command was");
-        for (int i = 0; i < l->n_words; i++) fprintf(stderr, " %s", l->command[i]);
-        fputc('\n', stderr);
+        if (l->words->quiet)
+            n = snprintf(line, sizeof line, "mpirun says more when %s=0; ", l->words->quiet);
+        n += snprintf(line + n, sizeof line - (size_t)n, "the command was");
+        for (int i = 0; i < l->n_words && n < (int)sizeof line; i++)
+            n += snprintf(line + n, sizeof line - (size_t)n, " %s", l->command[i]);
+        term_say(TERM_PLAIN, "forerun launch: %s", line);
     }
     return fr_status_exit_code(FR_PEER);
 }
 
 static void tell_restart(launch *l, int code, int64_t step, int64_t nth)
 {
-    char what[64];
-    fprintf(stderr, "forerun launch: run ended by a fault (%s), ",
-            fault_text(l, code, what, sizeof what));
+    char what[64], from[sizeof l->out + 64] = "starting from the beginning";
     if (step >= 0)
-        fprintf(stderr, "resuming from %s/checkpoint/step-%lld", l->out, (long long)step);
-    else
-        fprintf(stderr, "starting from the beginning");
-    fprintf(stderr, ", restart %lld of %lld\n", (long long)nth, (long long)l->restarts);
+        snprintf(from, sizeof from, "resuming from %s/checkpoint/step-%lld", l->out,
+                 (long long)step);
+    term_say(TERM_PLAIN, "forerun launch: run ended by a fault (%s), %s, restart %lld of %lld",
+             fault_text(l, code, what, sizeof what), from, (long long)nth, (long long)l->restarts);
 }
 
 /* Asked to end, it has: by itself, or by force. */
@@ -213,12 +213,22 @@ static fr_status look(launch *l)
     return FR_OK;
 }
 
+/* A name that begins with a dash would be an option of the mpirun or ssh that gets it. */
+static bool are_hosts(const char *list)
+{
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += at != list;
+        if (*at == '-' || *at == ',' || *at == ':' || !*at) return false;
+    }
+    return true;
+}
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static launch l = {.restarts = 3};
-    int64_t n_ranks = -1;
+    int64_t n_ranks = 0;
     const cli_option more[] = {
-        {"n", "W", "processes (as many as the config has workers)", CLI_INT, &n_ranks},
+        {"n", "W", "processes (as many as the config has workers)", CLI_COUNT, &n_ranks},
         {"restarts", "K", "after a fault, in a row without a newer checkpoint (3)", CLI_INT,
          &l.restarts},
         {"hosts", "A,B:2", "machines, and how many processes they take", CLI_TEXT, &l.hosts},
@@ -228,11 +238,13 @@ static int run(const cli_verb *verb, int argc, char **argv)
     };
     int code = cli_parse_train(verb, more, argc, argv, &l.train);
     if (code >= 0) return code;
-    if (n_ranks != -1 && (n_ranks < 1 || n_ranks > 1000000))
-        return cli_refuse("forerun launch: -n counts processes from 1 (forerun help launch)");
     if (l.restarts < 0)
         return cli_refuse("forerun launch: --restarts counts from 0 (forerun help launch)");
-    l.n_ranks = n_ranks < 0 ? 0 : n_ranks;
+    if (l.hosts && !are_hosts(l.hosts))
+        return cli_refuse("forerun launch: --hosts '%s': expected names of machines with commas "
+                          "between, as A,B:2; a name does not begin with '-' (forerun help launch)",
+                          l.hosts);
+    l.n_ranks = n_ranks;
     l.ctx = cli_context(true);
     fr_status status = look(&l);
     if (status != FR_OK) return cli_finish(l.ctx, status);

@@ -184,9 +184,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
     bool want_json = false;
     const char *name;
     const cli_option options[] = {
-        {"image", "N", "height and width of the images", CLI_INT, &s.image},
-        {"classes", "N", "classes", CLI_INT, &s.classes},
-        {"context", "N", "tokens of a sample", CLI_INT, &s.context},
+        {"image", "N", "height and width of the images", CLI_COUNT, &s.image},
+        {"classes", "N", "classes", CLI_COUNT, &s.classes},
+        {"context", "N", "tokens of a sample", CLI_COUNT, &s.context},
         CLI_JSON(&want_json),
         {NULL, NULL, NULL, CLI_FLAG, NULL},
     };

@@ -107,9 +107,6 @@ static const char *complaint(const plan_wishes *o)
 {
     if (strcmp(o->format, "json") != 0 && strcmp(o->format, "text") != 0)
         return "--format: expected text or json";
-    if (o->stages < 0 || o->replicas < 0 || o->devices < 0 || o->micro < 0 || o->stages > 1000000 ||
-        o->replicas > 1000000 || o->devices > 1000000 || o->micro > 1000000)
-        return "--devices, --stages, --replicas, --micro: expected 1 to 1000000";
     if (!(o->memory >= 0) || !(o->seconds > 0)) return "--memory, --seconds: expected more than 0";
     if (o->config && !o->cluster) return "which cluster? (--cluster FILE)";
     if (o->config && (o->machines || o->bandwidth))
@@ -160,7 +157,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
          CLI_TEXT, &o.profile},
         {"methods", "A,B", "choose among these only (all)", CLI_TEXT, &o.methods},
         {"sync", NULL, "only methods with the weights of one worker", CLI_FLAG, &o.sync},
-        {"devices", "N", "use at most so many devices (all)", CLI_INT, &o.devices},
+        {"devices", "N", "use at most so many devices (all)", CLI_COUNT, &o.devices},
         {"all", NULL, "use all of them, even where fewer are as fast", CLI_FLAG, &o.all},
         {"no-recompute", NULL, "never compute activations twice", CLI_FLAG, &o.no_recompute},
         {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, &o.out},
@@ -170,9 +167,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
          &o.machines},
         {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, &o.bandwidth},
-        {"micro", "M", "a planner's micro-batches (1; with a config up to 8)", CLI_INT, &o.micro},
-        {"stages", "S", "stages that a planner shall make (any)", CLI_INT, &o.stages},
-        {"replicas", "R", "replicas of each of them (any)", CLI_INT, &o.replicas},
+        {"micro", "M", "a planner's micro-batches (1; with a config up to 8)", CLI_COUNT, &o.micro},
+        {"stages", "S", "stages that a planner shall make (any)", CLI_COUNT, &o.stages},
+        {"replicas", "R", "replicas of each of them (any)", CLI_COUNT, &o.replicas},
         {"memory", "BYTES", "of a machine (the cluster's, or no limit)", CLI_REAL, &o.memory},
         {"contiguous", NULL, "stages are ranges of nodes, as training cuts them", CLI_FLAG,
          &o.contiguous},

@@ -11,7 +11,8 @@
 static const int64_t unsaid = INT64_MIN;
 
 typedef struct wishes {
-    int64_t stages, micro, chunks, batches, columns; /* 0: not given (columns: -1) */
+    int64_t stages, micro, chunks, batches; /* 0: not given */
+    int64_t columns;                        /* unsaid: the window's */
     const char *format, *color, *check, *replicas;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
     int n_each, *each;       /* numbers of --replicas: one for all stages, or one for each */
@@ -27,7 +28,7 @@ static bool is_coloured(const wishes *o)
 
 static char *as_grid(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
-    int columns = o->columns >= 0 ? (int)o->columns : term_columns(STDOUT_FILENO, 160);
+    int columns = o->columns != unsaid ? (int)o->columns : term_columns(STDOUT_FILENO, 160);
     return fr_schedule_to_grid(s, c, columns, is_coloured(o));
 }
 static char *as_text(const fr_schedule *s, const fr_clock *c, const wishes *o)
@@ -185,19 +186,6 @@ static fr_status check_file(fr_ctx *ctx, const wishes *o)
 
 /* --- the verb ------------------------------------------------------------------------------- */
 
-/* Sizes that were given must be sizes; those that were not become 0. */
-static bool check_sizes(wishes *o)
-{
-    int64_t *const sizes[] = {&o->stages, &o->micro, &o->chunks, &o->batches};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (*sizes[i] == unsaid)
-            *sizes[i] = 0;
-        else if (*sizes[i] < 1 || *sizes[i] > 1000000)
-            return false;
-    }
-    return true;
-}
-
 /* "2" or "3,1,1" into o->each. */
 static const char *read_replicas(wishes *o)
 {
@@ -229,8 +217,8 @@ static const char *complaint(const char *method, wishes *o)
     if (strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
         strcmp(o->color, "never") != 0)
         return "--color: expected auto, always or never";
-    if (!check_sizes(o)) return "--stages, --micro, --chunks, --batches: expected 1 to 1000000";
-    if (o->columns > 100000 || o->columns < -1) return "--columns: expected 0 to 100000";
+    if (o->columns != unsaid && (o->columns < 0 || o->columns > 100000))
+        return "--columns: expected 0 to 100000";
     if (o->check && (o->stages || o->chunks || o->batches))
         return "--check takes stages, chunks and mini-batches from the file";
     return read_replicas(o);
@@ -238,21 +226,16 @@ static const char *complaint(const char *method, wishes *o)
 
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    wishes o = {.stages = unsaid,
-                .micro = unsaid,
-                .chunks = unsaid,
-                .batches = unsaid,
-                .columns = -1,
-                .color = "auto"};
+    wishes o = {.columns = unsaid, .color = "auto"};
     bool want_json = false;
     const char *method;
     const cli_option options[] = {
-        {"stages", "N", "parts of the model (4)", CLI_INT, &o.stages},
-        {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_INT,
+        {"stages", "N", "parts of the model (4)", CLI_COUNT, &o.stages},
+        {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_COUNT,
          &o.micro},
-        {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_INT, &o.chunks},
-        {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_INT,
-         &o.batches},
+        {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_COUNT, &o.chunks},
+        {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)",
+         CLI_COUNT, &o.batches},
         {"replicas", "R",
          "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)", CLI_TEXT,
          &o.replicas},

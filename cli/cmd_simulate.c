@@ -62,7 +62,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         {"profile", "FILE", "what nodes cost (`forerun profile`); else it is measured", CLI_TEXT,
          &o.profile},
         {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
-        {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_INT, &o.batches},
+        {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_COUNT, &o.batches},
         {"trace", "FILE", "write a timeline for Perfetto", CLI_TEXT, &o.trace},
         CLI_QUIET(&o.is_quiet),
         CLI_JSON(&o.want_json),
@@ -71,7 +71,6 @@ static int run(const cli_verb *verb, int argc, char **argv)
     int code = cli_parse(verb, options, argc, argv, 1, &o.config);
     if (code >= 0) return code;
     if (!o.config) return cli_refuse("simulate: which config? (forerun help simulate)");
-    if (o.batches < 0) return cli_refuse("simulate: --batches: expected 1 or more");
     fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
     const fr_run_options options_of_run = {
         .config = o.config, .n_sets = o.sets.n, .sets = o.sets.at};

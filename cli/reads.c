@@ -26,12 +26,31 @@ fr_seat reads_seat(const fr_schedule *s, int stage)
                      .n_slots = s->n_slots ? s->n_slots[stage] : 1};
 }
 
+/* What is printed is for people, and a second of work. */
+static fr_status check_size(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
+{
+    enum { MOST_STAGES = 10000, MOST_COMPUTATIONS = 1 << 17 };
+    int64_t n_batches = d->n_batches ? d->n_batches : 1, n_workers = 0;
+    for (int k = 0; k < d->n_stages && n_workers <= MOST_COMPUTATIONS; k++)
+        n_workers += d->replicas ? d->replicas[k] : 1;
+    if (d->n_stages <= MOST_STAGES && n_workers <= MOST_COMPUTATIONS &&
+        d->n_micro <= MOST_COMPUTATIONS / n_batches / d->n_stages)
+        return FR_OK;
+    return fr_fail(ctx, FR_INVALID,
+                   "%s: %d stages x %d micro-batches x %lld mini-batches are too many to show; at "
+                   "most %d stages, %d of their product and %d workers are",
+                   g->name, d->n_stages, d->n_micro, (long long)n_batches, MOST_STAGES,
+                   MOST_COMPUTATIONS, MOST_COMPUTATIONS);
+}
+
 fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
 {
     fr_schedule *s;
     int ahead = 0, share = d->n_micro;
+    FR_TRY(check_size(ctx, g, d));
     if (d->n_batches || g->is_flush || g->is_forward_only || d->n_micro < 1) return FR_OK;
     d->n_batches = d->n_stages + 1;
+    FR_TRY(check_size(ctx, g, d));
     FR_TRY(fr_schedule_create(ctx, g, d, &s));
     for (int i = 0; i < s->lists[0].n && s->lists[0].at[i].action != FR_DO_B; i++)
         ahead += s->lists[0].at[i].action == FR_DO_F;

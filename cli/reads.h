@@ -18,7 +18,8 @@ const char *reads_legend(const reads *r);
 void reads_text(void *user, int w, int i, char *text, size_t room);
 
 /* Sets d->n_batches unless it is: one with a flush; else as many mini-batches as fill the pipeline,
- * drain it, and leave one between. How far worker 0 runs ahead is seen on a first try. */
+ * drain it, and leave one between. How far worker 0 runs ahead is seen on a first try. Refuses
+ * schedules too large to be shown. */
 fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d);
 
 /* Where a stage of the schedule sits. */

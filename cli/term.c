@@ -3,6 +3,8 @@
  * it is one column shorter than the window, since a line that wraps could not be written over. */
 #include "term.h"
 
+#include <forerun/base.h>
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -124,8 +126,8 @@ void term_status(const char *head, double share, const char *tail)
 {
     if (!term_has_status()) return;
     pthread_mutex_lock(&status.lock);
-    snprintf(status.head, sizeof status.head, "%s", head);
-    snprintf(status.tail, sizeof status.tail, "%s", tail);
+    fr_escape(head, status.head, sizeof status.head);
+    fr_escape(tail, status.tail, sizeof status.tail);
     status.share = share;
     if (now_s() - status.drawn_s >= calm_s) {
         draw();
@@ -146,11 +148,12 @@ void term_say(term_mood mood, const char *format, ...)
 {
     static const char *const colours[] = {[TERM_WARNING] = "\033[33m", [TERM_ERROR] = "\033[31m"};
     const char *colour = term_has_colour(STDERR_FILENO) ? colours[mood] : NULL;
-    char line[8192];
+    char raw[8192], line[8192];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
+    fr_escape(raw, line, sizeof line); /* what the command itself quotes: arguments, names */
     pthread_mutex_lock(&status.lock);
     fflush(stdout);
     /* in one piece: other processes may write there, too */

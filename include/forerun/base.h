@@ -80,6 +80,11 @@ void fr_machine_read(fr_machine *m);
 fr_status fr_fail(fr_ctx *ctx, fr_status status, const char *format, ...) FR_PRINTF(3, 4);
 void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...) FR_PRINTF(3, 4);
 
+/* `text` as one line that is safe to print, cut to `room` bytes: control characters, line ends,
+ * marks that change the direction of text and bytes that are not UTF-8 become \n, \x1b, \u202e.
+ * What is escaped already stays as it is. fr_fail and fr_log do this to every line. */
+void fr_escape(const char *text, char *out, size_t room);
+
 /* Return at once on failure. Nothing to release in the caller. */
 #define FR_TRY(call)                                      \
     do {                                                  \

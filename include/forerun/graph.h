@@ -109,6 +109,10 @@ fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages
  * before fr_graph_finish. */
 int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
 
+/* The one node that reads a node, and reads it once; -1: none or several, or before
+ * fr_graph_finish. */
+int fr_graph_sole_reader(const fr_graph *g, int node);
+
 /* Does stage_of[node] (any labelling) make every stage convex, i.e. is the graph of stages acyclic?
  * INPUT nodes do not count. False before fr_graph_finish. */
 bool fr_graph_is_convex(const fr_graph *g, const int *stage_of);

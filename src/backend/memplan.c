@@ -3,22 +3,26 @@
 
 #include "base/alloc.h"
 
+#include <stdlib.h>
+
 static bool overlap_in_time(const fr_lease *a, const fr_lease *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
 /* Larger first; ties by order, so that the plan is the same everywhere. */
-static void sort_by_size(const fr_lease *leases, int n, int *order)
+static int by_size(const void *a, const void *b, void *user)
 {
-    for (int i = 0; i < n; i++) {
-        int at = i;
-        while (at > 0 && leases[order[at - 1]].bytes < leases[i].bytes) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
+    const fr_lease *leases = user;
+    int i = *(const int *)a, j = *(const int *)b;
+    if (leases[i].bytes != leases[j].bytes) return leases[i].bytes > leases[j].bytes ? -1 : 1;
+    return i - j;
+}
+
+static void sort_by_size(fr_lease *leases, int n, int *order)
+{
+    for (int i = 0; i < n; i++) order[i] = i;
+    if (n > 0) qsort_r(order, (size_t)n, sizeof *order, by_size, leases);
 }
 
 /* Lowest offset where lease `order[n_placed]` meets none of those placed before it. */

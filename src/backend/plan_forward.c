@@ -10,6 +10,9 @@ typedef struct plan {
     int *root;     /* [node]: representative of its class */
     bool *kept;    /* [node]: read by a backward */
     int *last_use; /* [node]: last unit that reads it in the forward, or the one that makes it */
+    /* Of a representative these three are of its class: kept by any, last use of all, most bytes.
+     */
+    size_t *bytes; /* [node] */
 } plan;
 
 static int root_of(const plan *f, int node)
@@ -24,6 +27,7 @@ static void find_uses(plan *f)
     for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) {
         f->root[i] = i;
         f->last_use[i] = p->unit_of[i];
+        if (p->unit_of[i] >= 0) f->bytes[i] = p->layout[i]->bytes;
     }
     for (int u = 0; u < p->n_units; u++) {
         const fr_kernel *k = p->units[u].kernel;
@@ -40,10 +44,15 @@ static void find_uses(plan *f)
 static bool is_dead_after(const plan *f, int node, int u)
 {
     int root = root_of(f, node);
-    for (int i = 0; i < fr_graph_n_nodes(f->p->graph); i++) {
-        if (root_of(f, i) == root && (f->kept[i] || f->last_use[i] > u)) return false;
-    }
-    return true;
+    return !f->kept[root] && f->last_use[root] <= u;
+}
+
+static void join(plan *f, int root, int node)
+{
+    f->root[node] = root;
+    f->kept[root] |= f->kept[node];
+    if (f->last_use[node] > f->last_use[root]) f->last_use[root] = f->last_use[node];
+    if (f->bytes[node] > f->bytes[root]) f->bytes[root] = f->bytes[node];
 }
 
 static void share_places(plan *f)
@@ -56,7 +65,7 @@ static void share_places(plan *f)
         bool is_port = p->value[root_of(f, x)].area != FR_AREA_NONE;
         bool can_overwrite = k->can_overwrite_x0 && !is_port && k->y.bytes == p->layout[x]->bytes &&
                              is_dead_after(f, x, u);
-        if (k->y_is_x0 || can_overwrite) f->root[y] = root_of(f, x);
+        if (k->y_is_x0 || can_overwrite) join(f, root_of(f, x), y);
     }
 }
 
@@ -79,15 +88,8 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
     if (!leases || !lease_node || !scratch) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int r = 0; r < n; r++) {
         if (p->unit_of[r] < 0 || root_of(f, r) != r || p->value[r].area != FR_AREA_NONE) continue;
-        fr_lease lease = {.bytes = p->layout[r]->bytes, .first = p->unit_of[r]};
-        bool is_kept = false;
-        for (int i = r; i < n; i++) {
-            if (p->unit_of[i] < 0 || root_of(f, i) != r) continue;
-            is_kept |= f->kept[i];
-            if (f->last_use[i] > lease.last) lease.last = f->last_use[i];
-            if (p->layout[i]->bytes > lease.bytes) lease.bytes = p->layout[i]->bytes;
-        }
-        if (is_kept) {
+        fr_lease lease = {.bytes = f->bytes[r], .first = p->unit_of[r], .last = f->last_use[r]};
+        if (f->kept[r]) {
             p->value[r] = (fr_place){FR_AREA_SLOT, fr__slot_take(p, r, lease.bytes)};
         } else {
             lease_node[n_leases] = r;
@@ -139,9 +141,10 @@ fr_status fr__plan_forward(fr_program *p, size_t *work_bytes)
     plan f = {.p = p,
               .root = FR_ARENA_ARRAY(&p->arena, int, n),
               .kept = FR_ARENA_ARRAY(&p->arena, bool, n),
-              .last_use = FR_ARENA_ARRAY(&p->arena, int, n)};
+              .last_use = FR_ARENA_ARRAY(&p->arena, int, n),
+              .bytes = FR_ARENA_ARRAY(&p->arena, size_t, n)};
     p->value = FR_ARENA_ARRAY(&p->arena, fr_place, n);
-    if (!f.root || !f.kept || !f.last_use || !p->value)
+    if (!f.root || !f.kept || !f.last_use || !f.bytes || !p->value)
         return fr__no_memory(p->ctx, (size_t)n, "a program");
     find_uses(&f);
     place_ports(p);

@@ -23,16 +23,8 @@ int64_t fr__rows(const fr_node *node, int batch)
 
 int fr__sole_consumer(const fr_graph *g, const fr_stage *stage, int node)
 {
-    int found = -1;
-    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
-        const fr_node *n = fr_graph_node(g, i);
-        for (int k = 0; k < n->n_inputs; k++) {
-            if (n->inputs[k] != node) continue;
-            if (found >= 0 || i >= stage->last) return -1;
-            found = i;
-        }
-    }
-    return found;
+    int reader = fr_graph_sole_reader(g, node);
+    return reader < stage->last ? reader : -1;
 }
 
 fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
@@ -162,17 +154,22 @@ static fr_status find_groups(fr_program *p)
     bool *is_taken = FR_ARENA_ARRAY(&p->arena, bool, n_nodes);
     p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->stage.last - p->stage.first);
     p->unit_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
+    p->home_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
     p->kept = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
     p->values = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
     p->scratches = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
-    if (!is_taken || !p->units || !p->unit_of || !p->kept || !p->values || !p->scratches)
+    if (!is_taken || !p->units || !p->unit_of || !p->home_of || !p->kept || !p->values ||
+        !p->scratches)
         return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
-    for (int i = 0; i < n_nodes; i++) p->unit_of[i] = -1;
+    for (int i = 0; i < n_nodes; i++) p->unit_of[i] = p->home_of[i] = -1;
     for (int i = p->stage.first; i < p->stage.last; i++) {
         if (!fr__in_stage(p, i) || is_taken[i]) continue;
         fr_unit *u = &p->units[p->n_units];
         u->spec.n_nodes = make_group(p, i, u->spec.nodes);
-        for (int k = 0; k < u->spec.n_nodes; k++) is_taken[u->spec.nodes[k]] = true;
+        for (int k = 0; k < u->spec.n_nodes; k++) {
+            is_taken[u->spec.nodes[k]] = true;
+            p->home_of[u->spec.nodes[k]] = p->n_units;
+        }
         u->out = u->spec.nodes[u->spec.n_nodes - 1];
         p->unit_of[u->out] = p->n_units++;
     }
@@ -235,27 +232,17 @@ static fr_status make_kernels(fr_program *p)
     return FR_OK;
 }
 
-static int find_placed(const fr_program *p, int param)
-{
-    for (int i = 0; i < p->n_params; i++) {
-        if (p->params[i].pub.param == param) return i;
-    }
-    return -1;
-}
-
 /* The layout that the unit's kernel chose for a parameter. */
 static fr_layout layout_of_param(fr_program *p, int param, fr_unit **unit, int *index)
 {
-    for (int u = 0; u < p->n_units; u++) {
-        int n = 0;
-        for (int i = 0; i < p->units[u].spec.n_nodes; i++) {
-            const fr_node *node = fr_graph_node(p->graph, p->units[u].spec.nodes[i]);
-            for (int j = 0; j < node->n_params; j++, n++) {
-                if (node->params[j] != param) continue;
-                *unit = &p->units[u];
-                *index = n;
-                return p->units[u].kernel->w[n];
-            }
+    int home = p->home_of[fr_graph_param(p->graph, param)->node], n = 0;
+    for (int i = 0; home >= 0 && i < p->units[home].spec.n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, p->units[home].spec.nodes[i]);
+        for (int j = 0; j < node->n_params; j++, n++) {
+            if (node->params[j] != param) continue;
+            *unit = &p->units[home];
+            *index = n;
+            return p->units[home].kernel->w[n];
         }
     }
     return (fr_layout){0};
@@ -273,12 +260,14 @@ static fr_status place_params(fr_program *p)
 {
     int n = fr_graph_n_params(p->graph);
     p->params = FR_ARENA_ARRAY(&p->arena, fr_placed_param, n ? n : 1);
-    if (!p->params) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    p->placed = FR_ARENA_ARRAY(&p->arena, int, n ? n : 1);
+    if (!p->params || !p->placed) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    for (int i = 0; i < n; i++) p->placed[i] = -1;
     for (int round = 0; round < 3; round++) { /* trained, tied, buffers */
         for (int i = 0; i < n; i++) {
             const fr_param *param = fr_graph_param(p->graph, i);
             if (!fr__in_stage(p, param->node)) continue;
-            int owner = param->tied_to >= 0 ? find_placed(p, param->tied_to) : -1;
+            int owner = param->tied_to >= 0 ? p->placed[param->tied_to] : -1;
             int kind = param->is_buffer ? 2 : owner >= 0 ? 1 : 0;
             if (kind != round) continue;
             fr_unit *unit = NULL;
@@ -286,6 +275,7 @@ static fr_status place_params(fr_program *p)
             fr_layout layout = layout_of_param(p, i, &unit, &index);
             if (!unit) return fr_fail(p->ctx, FR_INTERNAL, "%s has no kernel", param->name);
             fr_placed_param *at = &p->params[p->n_params];
+            p->placed[i] = p->n_params;
             *at = (fr_placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
                                     .layout = layout,
                                     .plain = {.bytes = (size_t)fr_shape_count(&param->shape) * 4},
@@ -423,14 +413,14 @@ size_t fr_program_edge_bytes(const fr_program *p, int node)
 
 size_t fr_program_fixed_bytes(const fr_program *p, int node)
 {
+    const fr_unit *home = p->home_of[node] >= 0 ? &p->units[p->home_of[node]] : NULL;
+    const fr_node *n = fr_graph_node(p->graph, node);
     size_t bytes = 0;
-    for (int i = 0; i < p->n_units; i++)
-        if (p->units[i].spec.nodes[0] == node)
-            bytes += fr__align_up(p->units[i].kernel->cache_bytes);
-    for (int i = 0; i < p->n_params; i++)
-        if (p->params[i].is_buffer &&
-            fr_graph_param(p->graph, p->params[i].pub.param)->node == node)
-            bytes += fr__align_up(p->params[i].layout.bytes);
+    if (home && home->spec.nodes[0] == node) bytes += fr__align_up(home->kernel->cache_bytes);
+    for (int i = 0; i < n->n_params; i++) {
+        int at = p->placed[n->params[i]];
+        if (at >= 0 && p->params[at].is_buffer) bytes += fr__align_up(p->params[at].layout.bytes);
+    }
     return bytes;
 }
 

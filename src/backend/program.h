@@ -87,6 +87,8 @@ struct fr_program {
     int n_units;
     fr_unit *units;
     int *unit_of; /* [node]: unit that makes its value, or -1 */
+    int *home_of; /* [node]: unit that it is a part of, or -1 */
+    int *placed;  /* [parameter of the graph]: its place in params, or -1 */
     int n_inputs, n_outputs;
     fr_port *inputs, *outputs;
     int n_params;

@@ -1,5 +1,6 @@
-/* arena.c -- chunks of growing size, up to a limit, carved from the front. What is larger than that
- * has a chunk of its own size: nothing is taken that nobody asked for. */
+/* arena.c -- chunks of growing size, up to a limit, carved from the front; texts, which need no
+ * alignment, from the back. A piece larger than the limit has a chunk of its own size: nothing is
+ * taken that nobody asked for. */
 #include "base/arena.h"
 
 #include <stdio.h>
@@ -7,41 +8,55 @@
 
 struct fr_arena_chunk {
     struct fr_arena_chunk *next;
-    size_t used, room; /* bytes behind the header */
+    size_t size;       /* bytes behind the header */
+    size_t used, room; /* of them those between used and room are free */
 };
 
 enum { HEADER = FR_ALIGN, FIRST_CHUNK = 4096, MOST_CHUNK = 1 << 20 };
 _Static_assert(sizeof(struct fr_arena_chunk) <= HEADER, "header fits its place");
 
+/* A chunk with room for so many bytes: the newest, or a new one. A large piece has a chunk for
+ * itself, behind the one in use. */
+static struct fr_arena_chunk *chunk_for(fr_arena *a, size_t bytes)
+{
+    struct fr_arena_chunk *newest = a->chunks;
+    if (newest && newest->room - newest->used >= bytes) return newest;
+    bool is_large = bytes >= MOST_CHUNK;
+    size_t size = newest ? 2 * newest->size : FIRST_CHUNK;
+    if (size > MOST_CHUNK) size = MOST_CHUNK;
+    if (is_large || size < bytes) size = bytes;
+    struct fr_arena_chunk *c = fr__alloc(HEADER + size);
+    if (!c) return NULL;
+    c->size = c->room = size;
+    struct fr_arena_chunk **place = is_large && newest ? &newest->next : &a->chunks;
+    c->next = *place;
+    *place = c;
+    return c;
+}
+
 void *fr__arena_alloc(fr_arena *a, size_t bytes)
 {
     if (bytes > PTRDIFF_MAX) return NULL;
     size_t whole = fr__align_up(bytes ? bytes : 1);
-    struct fr_arena_chunk *c = a->chunks;
-    if (!c || c->room - c->used < whole) {
-        bool is_large = whole >= MOST_CHUNK; /* has a chunk for itself, behind the one in use */
-        size_t room = c ? 2 * c->room : FIRST_CHUNK;
-        if (room > MOST_CHUNK) room = MOST_CHUNK;
-        if (is_large || room < whole) room = whole;
-        struct fr_arena_chunk *made = fr__alloc(HEADER + room);
-        if (!made) return NULL;
-        made->room = room;
-        made->next = is_large && c ? c->next : c;
-        if (is_large && c)
-            c->next = made;
-        else
-            a->chunks = made;
-        c = made;
-    }
+    struct fr_arena_chunk *c = chunk_for(a, whole);
+    if (!c) return NULL;
     char *at = (char *)c + HEADER + c->used;
     c->used += whole;
     return at;
 }
 
+static char *text_alloc(fr_arena *a, size_t bytes)
+{
+    struct fr_arena_chunk *c = chunk_for(a, bytes);
+    if (!c) return NULL;
+    c->room -= bytes;
+    return (char *)c + HEADER + c->room;
+}
+
 char *fr__arena_strdup(fr_arena *a, const char *text)
 {
     size_t n = strlen(text) + 1;
-    char *copy = fr__arena_alloc(a, n);
+    char *copy = text_alloc(a, n);
     return copy ? memcpy(copy, text, n) : NULL;
 }
 
@@ -51,7 +66,7 @@ char *fr__arena_printf(fr_arena *a, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    char *text = n < 0 ? NULL : fr__arena_alloc(a, (size_t)n + 1);
+    char *text = n < 0 ? NULL : text_alloc(a, (size_t)n + 1);
     if (!text) return NULL;
     va_start(args, format);
     vsnprintf(text, (size_t)n + 1, format, args);

@@ -1,13 +1,16 @@
 /* ctx.c -- the context: first failure and its text, and where log lines go. */
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 #include <pthread.h>
 #include <stdio.h>
 
+enum { LINE = 2048 }; /* bytes of a message */
+
 struct fr_ctx {
     pthread_mutex_t lock; /* guards status and text */
     fr_status status;
-    char text[2048];
+    char text[LINE];
     fr_log_fn log;
     void *log_user;
 };
@@ -63,13 +66,56 @@ void fr_ctx_clear(fr_ctx *ctx)
     pthread_mutex_unlock(&ctx->lock);
 }
 
+/* Control characters, ends of lines and marks that reorder text: a terminal or a log would act on
+ * them, so that a name could hide or forge what is said. */
+static bool is_unsafe(int32_t c)
+{
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x061C || c == 0x200E || c == 0x200F ||
+           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+void fr_escape(const char *text, char *out, size_t room)
+{
+    static const char letters[] = {['\t'] = 't', ['\n'] = 'n', ['\r'] = 'r'};
+    char coded[16];
+    size_t n, used = 0;
+    for (; *text; text += n) {
+        int32_t c = fr__utf8_next(text, &n);
+        const char *piece = coded;
+        int length;
+        if (c >= 0 && c < (int32_t)sizeof letters && letters[c])
+            length = snprintf(coded, sizeof coded, "\\%c", letters[c]);
+        else if (c < 0 || (c < 0x80 && is_unsafe(c)))
+            length = snprintf(coded, sizeof coded, "\\x%02x", (unsigned char)*text);
+        else if (is_unsafe(c))
+            length = snprintf(coded, sizeof coded, "\\u%04x", (unsigned)c);
+        else
+            piece = text, length = (int)n;
+        if (used + (size_t)length >= room) break;
+        memcpy(out + used, piece, (size_t)length);
+        used += (size_t)length;
+    }
+    if (room) out[used] = '\0';
+}
+
+/* Formatted and escaped; a character that the cut splits is left out. */
+static void format_line(char *out, size_t room, const char *format, va_list args)
+{
+    char raw[LINE];
+    int n = vsnprintf(raw, sizeof raw, format, args);
+    size_t last = n >= (int)sizeof raw ? sizeof raw - 2 : 0;
+    for (int i = 0; last && i < 3 && ((unsigned char)raw[last] & 0xC0) == 0x80; i++) last--;
+    if (last && (unsigned char)raw[last] >= 0x80) raw[last] = '\0';
+    fr_escape(n < 0 ? format : raw, out, room);
+}
+
 fr_status fr_fail(fr_ctx *ctx, fr_status status, const char *format, ...)
 {
     pthread_mutex_lock(&ctx->lock);
     if (ctx->status == FR_OK) {
         va_list args;
         va_start(args, format);
-        vsnprintf(ctx->text, sizeof ctx->text, format, args);
+        format_line(ctx->text, sizeof ctx->text, format, args);
         va_end(args);
         ctx->status = status;
     }
@@ -80,10 +126,10 @@ fr_status fr_fail(fr_ctx *ctx, fr_status status, const char *format, ...)
 void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...)
 {
     if (!ctx->log) return;
-    char line[1024];
+    char line[LINE];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    format_line(line, sizeof line, format, args);
     va_end(args);
     ctx->log(ctx->log_user, level, line);
 }

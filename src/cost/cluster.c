@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DEVICES = 1000000 };
+enum { MAX_DEVICES = 1000000, MAX_NAME = 64 /* bytes */, MAX_NAMES = 1 << 26 /* of all */ };
 
 typedef struct device_pattern {
     const char *name;
@@ -51,13 +51,21 @@ static fr_status no_memory(const reader *r)
 
 /* --- reading ----------------------------------------------------------------------------------*/
 
+static fr_status read_name(fr_conf *c, const char **name)
+{
+    FR_TRY(fr_conf_text(c, "name", *name, name));
+    size_t n = strlen(*name);
+    if (n >= 1 && n <= MAX_NAME) return FR_OK;
+    return fr_conf_fail(c, "name", "a name of %zu bytes; expected 1 to %d", n, MAX_NAME);
+}
+
 /* What the mapping does not say stays as it is in *d. */
 static fr_status read_device(fr_conf *c, device_pattern *d)
 {
     bool has_speed = fr_conf_has(c, "speed"), has_flops = fr_conf_has(c, "flops");
     bool has_efficiency = fr_conf_has(c, "efficiency");
     double memory;
-    FR_TRY(fr_conf_text(c, "name", d->name, &d->name));
+    FR_TRY(read_name(c, &d->name));
     FR_TRY(fr_conf_real(c, "speed", d->speed, 1e-9, 1e9, &d->speed));
     FR_TRY(fr__conf_amount(c, "flops", FR_UNIT_FLOPS, d->peak, 1, 1e24, &d->peak));
     FR_TRY(fr_conf_real(c, "efficiency", d->efficiency, 1e-6, 1, &d->efficiency));
@@ -119,7 +127,7 @@ static fr_status read_group(const reader *r, fr_conf *c, device_pattern preset, 
 {
     bool has_devices = fr_conf_has(c, "devices"), has_groups = fr_conf_has(c, "groups");
     fr_conf *device, *item;
-    FR_TRY(fr_conf_text(c, "name", g->name, &g->name));
+    FR_TRY(read_name(c, &g->name));
     FR_TRY(read_bandwidth(c, &g->bandwidth));
     FR_TRY(fr__conf_amount(c, "latency", FR_UNIT_SECONDS, 0, 0, 1e6, &g->latency));
     FR_TRY(fr_conf_bool(c, "shared", false, &g->is_shared));
@@ -152,17 +160,25 @@ static fr_status read_group(const reader *r, fr_conf *c, device_pattern preset, 
 static double at_least_one(int count) { return count > 0 ? count : 1; }
 
 /* In doubles: counts in counts may exceed any integer. */
-static void count_all(const group_pattern *g, double *n_devices, double *n_groups)
+typedef struct census {
+    double devices, groups;
+    double name_bytes; /* about: a name holds those of all groups around it */
+} census;
+
+static void count_all(const group_pattern *g, double above, census *all)
 {
-    double times = at_least_one(g->count);
-    *n_groups += times;
-    for (int i = 0; i < g->n_devices; i++) *n_devices += times * at_least_one(g->devices[i].count);
-    for (int i = 0; i < g->n_groups; i++) {
-        double devices = 0, groups = 0;
-        count_all(&g->groups[i], &devices, &groups);
-        *n_devices += times * devices;
-        *n_groups += times * groups;
+    enum { NUMBER = 8 }; /* "-123456" and the end, or a slash */
+    double times = at_least_one(g->count), name = above + (double)strlen(g->name) + NUMBER;
+    census inside = {.groups = 1, .name_bytes = name};
+    for (int i = 0; i < g->n_devices; i++) {
+        double n = at_least_one(g->devices[i].count);
+        inside.devices += n;
+        inside.name_bytes += n * (name + (double)strlen(g->devices[i].name) + NUMBER);
     }
+    for (int i = 0; i < g->n_groups; i++) count_all(&g->groups[i], name, &inside);
+    all->devices += times * inside.devices;
+    all->groups += times * inside.groups;
+    all->name_bytes += times * inside.name_bytes;
 }
 
 /* "box-1/V100-3": below the root, with a number where there are several. */
@@ -234,12 +250,17 @@ void fr_cluster_free(fr_cluster *c)
 static fr_status multiply_out(const reader *r, fr_conf *top, const char *name,
                               const group_pattern *root, fr_cluster **out)
 {
-    double n_devices = 0, n_groups = 0;
-    count_all(root, &n_devices, &n_groups);
-    if (fmax(n_devices, n_groups) > (double)MAX_DEVICES)
+    census all = {0};
+    count_all(root, 0, &all);
+    if (fmax(all.devices, all.groups) > (double)MAX_DEVICES)
         return fr_conf_fail(top, "topology", "%.0f devices in %.0f groups; at most %d of either",
-                            n_devices, n_groups, MAX_DEVICES);
-    FR_TRY(cluster_new(r->ctx, name, r->path, (int)n_devices, (int)n_groups, out));
+                            all.devices, all.groups, MAX_DEVICES);
+    if (all.name_bytes > (double)MAX_NAMES)
+        return fr_conf_fail(top, "topology",
+                            "%.0f devices in %.0f groups have names of %.0f MB; use shorter names, "
+                            "or fewer levels",
+                            all.devices, all.groups, all.name_bytes / 1e6);
+    FR_TRY(cluster_new(r->ctx, name, r->path, (int)all.devices, (int)all.groups, out));
     if (add_group(*out, -1, root, 0)) return FR_OK;
     fr_cluster_free(*out);
     *out = NULL;

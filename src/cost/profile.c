@@ -5,9 +5,9 @@
  * then on. */
 #include "cost/profile.h"
 
-#include "graph/names.h"
+#include "base/utf8.h"
+#include "base/names.h"
 #include "io/file.h"
-#include "io/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

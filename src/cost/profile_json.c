@@ -12,7 +12,7 @@
 #include "cost/profile.h"
 
 #include "base/vec.h"
-#include "graph/names.h"
+#include "base/names.h"
 #include "io/json.h"
 
 #include <jansson.h>

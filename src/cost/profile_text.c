@@ -11,7 +11,7 @@
 #include "cost/profile.h"
 
 #include "base/vec.h"
-#include "graph/names.h"
+#include "base/names.h"
 #include "io/conf.h"
 #include "io/number.h"
 

@@ -2,7 +2,6 @@
  * packed with gzip or not. Fashion-MNIST is a Debian package and is found without a path. */
 #include "data/images.h"
 #include "io/conf.h"
-#include "io/file.h"
 #include "io/idx.h"
 
 enum { SIDE = 28, CLASSES = 10 };
@@ -29,7 +28,7 @@ static fr_status load_idx(fr_conf *section, fr_ctx *ctx, const char *folder, con
     if (!fr__data_file(folder, name, path))
         return fr_conf_fail(section, "path", "%s has neither %s nor %s.gz; %s", folder, name, name,
                             remedy);
-    FR_TRY(fr__file_read(ctx, path, FR_DATA_MAX_BYTES, block, bytes));
+    FR_TRY(fr__file_read_by(ctx, path, FR_DATA_MAX_BYTES, &fr__idx_head, block, bytes));
     return fr__idx_parse(ctx, path, *block, *bytes, idx);
 }
 

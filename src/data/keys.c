@@ -70,8 +70,8 @@ static const fr_key keys[] = {
     FR_TEXT("data.eval_target", "\"\"", ".npy file of evaluation targets", .of = "npy"),
     FR_INT("data.classes", "0", 0, INT32_MAX,
            "number of classes; 0: the model's, else largest target + 1", .of = "npy"),
-    FR_INT("data.n", "4096", 1, INT32_MAX, "training samples", .of = "synthetic"),
-    FR_INT("data.n_eval", "512", 0, INT32_MAX, "evaluation samples", .of = "synthetic"),
+    FR_INT("data.n", "4096", 1, 1 << 24, "training samples", .of = "synthetic"),
+    FR_INT("data.n_eval", "512", 0, 1 << 24, "evaluation samples", .of = "synthetic"),
     FR_INT("data.seed", "1", 0, INFINITY, "another seed, other data", .of = "synthetic"),
     FR_KEY_END,
 };

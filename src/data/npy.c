@@ -2,12 +2,14 @@
  *
  * Inputs: floats as they are, uint8 as pixels scaled to 0 .. 1, other integers as token ids.
  * Targets: integers, classes or FR_TARGET_IGNORE. Values stay as the file has them in memory and
- * are converted when read; NaN and infinity among the inputs pass. */
+ * are converted when read. NaN and infinity among the inputs are refused: the loss of their
+ * mini-batch would not be a number, and a run would seem to diverge. */
 #include "io/npy.h"
 #include "data/source.h"
 #include "io/conf.h"
 #include "io/file.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct npy_part {
@@ -185,6 +187,33 @@ static fr_status check_range(fr_ctx *ctx, const char *path, const char *what, co
     return FR_OK;
 }
 
+/* Without a target there is no loss. */
+static fr_status check_any_target(fr_ctx *ctx, const npy_part *p, int64_t per_row)
+{
+    int64_t n = p->target.dim[0] * per_row, i = 0;
+    while (i < n && integer_at(&p->target, i) == FR_TARGET_IGNORE) i++;
+    if (i < n) return FR_OK;
+    return fr_fail(ctx, FR_INVALID,
+                   "%s: all %lld targets are %d, which is ignored: there is nothing to learn; give "
+                   "at least one class",
+                   p->target_path, (long long)n, FR_TARGET_IGNORE);
+}
+
+/* float64 beyond the range of float32 is infinite, too. */
+static fr_status check_finite(fr_ctx *ctx, const char *path, const fr_npy *a, int64_t per_row)
+{
+    for (int64_t i = 0; i < a->dim[0] * per_row; i++) {
+        float value = real_at(a, i);
+        if (!isfinite(value))
+            return fr_fail(ctx, FR_INVALID,
+                           "%s: row %lld, value %lld is %s; inputs must be finite (float32): "
+                           "replace or leave out such rows (numpy.isfinite finds them)",
+                           path, (long long)(i / per_row), (long long)(i % per_row),
+                           isnan(value) ? "NaN (not a number)" : "infinite");
+    }
+    return FR_OK;
+}
+
 /* A size: what the key says, else what the model says, else what the training part needs. */
 static int64_t settle(int64_t key, int64_t want, const fr_npy *a, int64_t n)
 {
@@ -215,6 +244,9 @@ static fr_status finish(npy_set *s, const fr_data_info *want, int64_t classes, i
         const npy_part *p = &s->part[i];
         FR_TRY(check_range(ctx, p->target_path, "class", &p->target, s->target_count,
                            FR_TARGET_IGNORE, info->n_classes));
+        FR_TRY(check_any_target(ctx, p, s->target_count));
+        if (types[x->type].use == VALUE)
+            FR_TRY(check_finite(ctx, p->input_path, &p->input, s->input_count));
         if (types[x->type].use == TOKEN)
             FR_TRY(check_range(ctx, p->input_path, "token", &p->input, s->input_count, 0,
                                info->vocab));

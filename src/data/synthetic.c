@@ -189,8 +189,8 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
                                 fr_dataset **out)
 {
     int64_t n, n_eval, seed;
-    FR_TRY(fr_conf_int(section, "n", 4096, 1, INT32_MAX, &n));
-    FR_TRY(fr_conf_int(section, "n_eval", 512, 0, INT32_MAX, &n_eval));
+    FR_TRY(fr_conf_int(section, "n", 4096, 1, 1 << 24, &n));
+    FR_TRY(fr_conf_int(section, "n_eval", 512, 0, 1 << 24, &n_eval));
     FR_TRY(fr_conf_int(section, "seed", 1, 0, INT64_MAX, &seed));
     FR_TRY(check_want(section, want));
     synthetic_set *s = fr__dataset_new(ctx, sizeof *s, &ops);

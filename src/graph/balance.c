@@ -92,9 +92,32 @@ static bool is_better(struct best a, struct best b)
     return a.n_flaws != b.n_flaws ? a.n_flaws < b.n_flaws : a.value < b.value;
 }
 
+/* The best last stage of the first k, which begins at `least` or later; of equals the longest. It
+ * is made longer from its end on, so that its work only grows: when that alone is worse than the
+ * best found, which has no more flaws than any can have, the rest need not be looked at. That
+ * leaves a window of about one stage. */
+static struct best last_stage(const struct chain *c, const struct best *before, double limit,
+                              int least, int k, int fewest, int *from)
+{
+    struct best found = {2 * c->n + 1, DBL_MAX};
+    for (int j = k - 1; j >= least; j--) {
+        double work = c->work[k] - c->work[j];
+        if (limit >= 0 ? work > limit : work > found.value && found.n_flaws <= fewest) break;
+        if (before[j].n_flaws > 2 * c->n) continue;
+        struct best b = {before[j].n_flaws, 0};
+        b.n_flaws += (c->n_trained[k] == c->n_trained[j]) + (j > 0 && c->is_tail[j]);
+        if (limit < 0)
+            b.value = before[j].value > work ? before[j].value : work;
+        else
+            b.value = before[j].value + (j > 0 ? c->bytes[j] : 0);
+        if (!is_better(found, b)) found = b, *from = j;
+    }
+    return found;
+}
+
 /* The first k of the chain as s stages, for all k and s. limit < 0: the least largest work; else
- * the fewest bytes among partitions whose stages have no more work than limit. best and from are
- * (n_stages + 1, n + 1): from says where the last of the s stages begins. */
+ * the fewest bytes among partitions whose stages have no more work than limit. best: (2, n + 1), of
+ * s stages and one less; from: (n_stages + 1, n + 1), where the last of the s stages begins. */
 static double solve(const struct chain *c, int n_stages, double limit, struct best *best, int *from)
 {
     const struct best none = {2 * c->n + 1, DBL_MAX};
@@ -102,24 +125,16 @@ static double solve(const struct chain *c, int n_stages, double limit, struct be
     for (int k = 0; k <= c->n; k++) best[k] = none;
     best[0] = (struct best){0, 0};
     for (int s = 1; s <= n_stages; s++) {
-        const struct best *before = best + (size_t)(s - 1) * row;
-        struct best *now = best + (size_t)s * row;
+        const struct best *before = best + (size_t)((s - 1) % 2) * row;
+        struct best *now = best + (size_t)(s % 2) * row;
+        int fewest = none.n_flaws; /* of those before */
         for (int k = 0; k <= c->n; k++) {
-            now[k] = none;
-            for (int j = s - 1; j < k; j++) {
-                double work = c->work[k] - c->work[j];
-                if (before[j].n_flaws > 2 * c->n || (limit >= 0 && work > limit)) continue;
-                struct best b = {before[j].n_flaws, 0};
-                b.n_flaws += (c->n_trained[k] == c->n_trained[j]) + (j > 0 && c->is_tail[j]);
-                if (limit < 0)
-                    b.value = before[j].value > work ? before[j].value : work;
-                else
-                    b.value = before[j].value + (j > 0 ? c->bytes[j] : 0);
-                if (is_better(b, now[k])) now[k] = b, from[(size_t)s * row + (size_t)k] = j;
-            }
+            if (k > 0 && before[k - 1].n_flaws < fewest) fewest = before[k - 1].n_flaws;
+            now[k] =
+                last_stage(c, before, limit, s - 1, k, fewest, &from[(size_t)s * row + (size_t)k]);
         }
     }
-    return best[(size_t)n_stages * row + (size_t)c->n].value;
+    return best[(size_t)(n_stages % 2) * row + (size_t)c->n].value;
 }
 
 static fr_status check_stages(const fr_graph *g, int n_stages)
@@ -140,13 +155,14 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
 {
     FR_TRY(check_stages(g, n_stages));
     size_t n = g->nodes.n, cells = ((size_t)n_stages + 1) * (n + 1);
+    if (n_stages == 1) return FR_OK;
     fr_arena arena = {0};
     struct chain c = {.node = FR_ARENA_ARRAY(&arena, int, n),
                       .n_trained = FR_ARENA_ARRAY(&arena, int, n + 1),
                       .work = FR_ARENA_ARRAY(&arena, double, n + 1),
                       .bytes = FR_ARENA_ARRAY(&arena, double, n),
                       .is_tail = FR_ARENA_ARRAY(&arena, bool, n)};
-    struct best *best = FR_ARENA_ARRAY(&arena, struct best, cells);
+    struct best *best = FR_ARENA_ARRAY(&arena, struct best, 2 * (n + 1));
     int *from = FR_ARENA_ARRAY(&arena, int, cells);
     fr_status status = FR_OK;
     if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && best && from) {
@@ -157,7 +173,7 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
             cuts[s - 2] = c.node[k];
         }
     } else {
-        status = fr__no_memory(g->ctx, cells * (sizeof *best + sizeof *from), "balanced stages");
+        status = fr__no_memory(g->ctx, cells * sizeof *from, "balanced stages");
     }
     fr__arena_fini(&arena);
     return status;

@@ -7,23 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Work is what an engine runs; INPUT nodes are only fed. */
+static bool is_work(const fr_graph *g, int node) { return g->nodes.at[node]->op != FR_OP_INPUT; }
+
+/* A value crosses every cut behind it up to its last use: first where it begins and ends to, then
+ * the sums. */
+static void sum_cuts(fr_graph *g)
+{
+    for (int i = 0; i < (int)g->nodes.n; i++) {
+        if (!is_work(g, i) || g->last_use[i] < 0) continue;
+        int64_t bytes = 4 * fr_shape_count(&g->nodes.at[i]->shape);
+        g->cut_bytes[i + 1] += bytes;
+        g->cut_bytes[g->last_use[i] + 1] -= bytes;
+    }
+    for (size_t i = 1; i <= g->nodes.n; i++) g->cut_bytes[i] += g->cut_bytes[i - 1];
+}
+
 fr_status fr__cutter_create(fr_graph *g)
 {
     size_t n = g->nodes.n;
     g->last_use = FR_ARENA_ARRAY(&g->arena, int, n);
+    g->n_uses = FR_ARENA_ARRAY(&g->arena, int, n);
+    g->cut_bytes = FR_ARENA_ARRAY(&g->arena, int64_t, n + 2);
     int *scratch = FR_ARENA_ARRAY(&g->arena, int, 6 * n + 1);
     struct fr_cutter *c = FR_NEW(struct fr_cutter);
-    if (!g->last_use || !scratch || !c || pthread_mutex_init(&c->lock, NULL) != 0) {
+    if (!g->last_use || !g->n_uses || !g->cut_bytes || !scratch || !c ||
+        pthread_mutex_init(&c->lock, NULL) != 0) {
         fr__free(c);
-        return fr__no_memory(g->ctx, 7 * n * sizeof(int), "the cuts of a graph");
+        return fr__no_memory(g->ctx, 10 * n * sizeof(int), "the cuts of a graph");
     }
     c->scratch = scratch;
     g->cutter = c;
     for (size_t i = 0; i < n; i++) {
         g->last_use[i] = -1;
-        for (int k = 0; k < g->nodes.at[i]->n_inputs; k++)
+        for (int k = 0; k < g->nodes.at[i]->n_inputs; k++) {
             g->last_use[g->nodes.at[i]->inputs[k]] = (int)i;
+            g->n_uses[g->nodes.at[i]->inputs[k]]++;
+        }
     }
+    sum_cuts(g);
     return FR_OK;
 }
 
@@ -34,9 +56,6 @@ void fr__cutter_free(struct fr_cutter *c)
     pthread_mutex_destroy(&c->lock);
     fr__free(c);
 }
-
-/* Work is what an engine runs; INPUT nodes are only fed. */
-static bool is_work(const fr_graph *g, int node) { return g->nodes.at[node]->op != FR_OP_INPUT; }
 
 /* Count (lists NULL) or write what a stage takes in. A value is listed where it is first used. */
 static int stage_inputs(const fr_graph *g, int first, int last, char *seen, int *list)
@@ -129,12 +148,13 @@ fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out)
 
 int64_t fr_graph_cut_bytes(const fr_graph *g, int cut)
 {
-    int64_t bytes = 0;
     if (!g->is_finished) return -1;
-    for (int i = 0; i < cut && i < (int)g->nodes.n; i++)
-        if (is_work(g, i) && g->last_use[i] >= cut)
-            bytes += 4 * fr_shape_count(&g->nodes.at[i]->shape);
-    return bytes;
+    return cut >= 0 && cut <= (int)g->nodes.n ? g->cut_bytes[cut] : 0;
+}
+
+int fr_graph_sole_reader(const fr_graph *g, int node)
+{
+    return g->is_finished && g->n_uses[node] == 1 ? g->last_use[node] : -1;
 }
 
 /* Stages in plain numbers: 0 .. n_stages-1 in label[], members grouped by stage. */

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "base/arena.h"
+#include "base/names.h"
 #include "base/vec.h"
-#include "graph/names.h"
 
 struct fr_graph {
     fr_ctx *ctx;
@@ -18,7 +18,10 @@ struct fr_graph {
     fr_names node_names, param_names;
     fr_status status; /* of the first failure while building */
     bool is_finished;
-    int *last_use;            /* (n_nodes) highest consumer, -1: none; made by finish */
+    /* made by finish: */
+    int *last_use;            /* (n_nodes) highest consumer, -1: none */
+    int *n_uses;              /* (n_nodes) inputs of others that it is */
+    int64_t *cut_bytes;       /* (n_nodes + 1) as fr_graph_cut_bytes */
     struct fr_cutter *cutter; /* what a finished graph still writes to */
 };
 
@@ -29,7 +32,7 @@ struct fr_cutter {
     int *scratch;         /* (6 n_nodes + 1) for the convexity check */
 };
 
-/* Makes last_use and cutter. */
+/* Makes cutter and the tables of uses and cuts. */
 fr_status fr__cutter_create(fr_graph *g);
 void fr__cutter_free(struct fr_cutter *c);
 

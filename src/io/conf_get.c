@@ -3,8 +3,8 @@
  * for can be refused. */
 #include "io/conf.h"
 
+#include "base/utf8.h"
 #include "io/number.h"
-#include "io/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* conf_parse.c -- YAML text to a tree, and the --set overrides on top of it. */
 #include "io/conf.h"
 
+#include "base/utf8.h"
 #include "io/file.h"
-#include "io/utf8.h"
 
 #include <libfyaml.h>
 #include <stdio.h>

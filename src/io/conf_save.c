@@ -1,9 +1,9 @@
 /* conf_save.c -- the end of a config: refuse what nobody asked for, save what was answered. */
 #include "io/conf.h"
 
+#include "base/utf8.h"
 #include "io/file.h"
 #include "io/number.h"
-#include "io/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -16,6 +16,9 @@
 #include <zlib.h>
 
 enum { CHUNK = 1 << 16, MAX_PATH = 4096 };
+/* A packed file beyond so many unpacked bytes must not be of more than so many for each packed one.
+ * Data shrink to a fifth or a tenth; what shrinks to a thousandth is made to fill the memory. */
+enum { MOST_FREE = 1 << 25, MOST_RATIO = 200 };
 
 /* A name that is not there, or not to be used, is for the user to put right like any other bad
  * input; the rest is the disk's. */
@@ -68,16 +71,49 @@ struct sink {
     const char *path;
     unsigned char *data;
     size_t n, room, max_bytes;
+    size_t n_packed;          /* bytes of gzip that they came from */
+    const fr_file_head *head; /* still to be read, NULL: none or judged */
+    bool is_judged;           /* max_bytes is what the header asks for */
 };
+
+/* Once the header is there, or all of the file, it says how much is read. */
+static fr_status sink_judge(struct sink *s, bool at_end)
+{
+    const fr_file_head *head = s->head;
+    size_t bytes = 0;
+    if (!head || (s->n < head->bytes && !at_end)) return FR_OK;
+    s->head = NULL;
+    FR_TRY(head->size(s->ctx, s->path, s->data, s->n, &bytes));
+    if (bytes > s->max_bytes)
+        return fr_fail(s->ctx, FR_INVALID,
+                       "%s: the header asks for %zu bytes, at most %zu are read", s->path, bytes,
+                       s->max_bytes);
+    fr_machine m = {0};
+    if (bytes > MOST_FREE) fr_machine_read(&m);
+    if (m.memory_bytes > 0 && bytes > m.memory_bytes)
+        return fr_fail(s->ctx, FR_NO_MEMORY,
+                       "%s: the header asks for %.1f GB, this machine has %.1f GB of memory",
+                       s->path, (double)bytes / 1e9, (double)m.memory_bytes / 1e9);
+    s->max_bytes = bytes;
+    s->is_judged = true;
+    return FR_OK;
+}
+
+static fr_status too_much(const struct sink *s)
+{
+    return fr_fail(s->ctx, FR_INVALID,
+                   s->is_judged ? "%s: the header asks for %zu bytes, the file has more"
+                                : "%s: more than %zu bytes of data",
+                   s->path, s->max_bytes);
+}
 
 /* Room for at least one more byte and the zero behind it. */
 static fr_status sink_grow(struct sink *s, size_t hint)
 {
-    if (s->n > s->max_bytes)
-        return fr_fail(s->ctx, FR_INVALID, "%s: more than %zu bytes of data", s->path,
-                       s->max_bytes);
+    if (s->n > s->max_bytes) return too_much(s);
     if (s->room - s->n > 1) return FR_OK;
     size_t room = s->room ? 2 * s->room : hint;
+    if (room < hint) room = hint;
     if (room < CHUNK) room = CHUNK;
     if (room - 2 > s->max_bytes) room = s->max_bytes + 2;
     unsigned char *grown = fr__realloc(s->data, s->n, room);
@@ -99,13 +135,19 @@ static fr_status read_some(fr_ctx *ctx, int fd, const char *path, void *to, size
     return FR_OK;
 }
 
+/* size: of the file, 0 where it has none (a pipe). */
 static fr_status read_plain(struct sink *s, int fd, size_t size)
 {
     size_t got = 0;
     do {
-        FR_TRY(sink_grow(s, size + 2));
+        FR_TRY(sink_grow(s, s->head ? s->head->bytes + 2 : size + 2));
         FR_TRY(read_some(s->ctx, fd, s->path, s->data + s->n, s->room - 1 - s->n, &got));
         s->n += got;
+        FR_TRY(sink_judge(s, got == 0));
+        if (s->is_judged && size > 0 && size != s->max_bytes)
+            return fr_fail(s->ctx, FR_INVALID,
+                           "%s: the header asks for %zu bytes, the file has %zu; is it whole?",
+                           s->path, s->max_bytes, size);
     } while (got > 0);
     return FR_OK;
 }
@@ -117,13 +159,21 @@ static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
     while (z->avail_in > 0) {
         if (*at_end && inflateReset(z) != Z_OK)
             return fr_fail(s->ctx, FR_INTERNAL, "%s: zlib refused a reset", s->path);
+        if (s->n > MOST_FREE && s->n / MOST_RATIO > s->n_packed)
+            return fr_fail(s->ctx, FR_INVALID,
+                           "%s: unpacks to more than %d times its size; if that is meant, unpack "
+                           "it first (gunzip)",
+                           s->path, MOST_RATIO);
         FR_TRY(sink_grow(s, 0));
         size_t room = s->room - 1 - s->n;
         uInt step = room < ((uInt)1 << 30) ? (uInt)room : (uInt)1 << 30;
         z->next_out = s->data + s->n;
         z->avail_out = step;
+        uInt before = z->avail_in;
         int code = inflate(z, Z_NO_FLUSH);
+        s->n_packed += before - z->avail_in;
         s->n += step - z->avail_out;
+        FR_TRY(sink_judge(s, false));
         *at_end = code == Z_STREAM_END;
         if (code == Z_MEM_ERROR) return fr__no_memory(s->ctx, CHUNK, "zlib");
         if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
@@ -152,7 +202,8 @@ static fr_status read_gzip(struct sink *s, int fd, unsigned char *piece)
                     "%s: the gzip data end early, after %zu unpacked bytes; is the file whole?",
                     s->path, s->n);
     else
-        status = sink_grow(s, 0);
+        status = sink_judge(s, true);
+    if (status == FR_OK) status = sink_grow(s, 0);
 done:
     inflateEnd(&z);
     return status;
@@ -176,11 +227,17 @@ static fr_status read_open(struct sink *s, int fd)
 fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigned char **data,
                         size_t *bytes)
 {
+    return fr__file_read_by(ctx, path, max_bytes, NULL, data, bytes);
+}
+
+fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
+                           const fr_file_head *head, unsigned char **data, size_t *bytes)
+{
     *data = NULL;
     *bytes = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fr__io_fail(ctx, "open", path);
-    struct sink s = {.ctx = ctx, .path = path, .max_bytes = max_bytes};
+    struct sink s = {.ctx = ctx, .path = path, .max_bytes = max_bytes, .head = head};
     if (s.max_bytes > PTRDIFF_MAX / 2) s.max_bytes = PTRDIFF_MAX / 2;
     fr_status status = read_open(&s, fd);
     close(fd);

@@ -9,6 +9,18 @@
  */
 fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigned char **data,
                         size_t *bytes);
+
+/* A header that says how large its file is: `size` is given the first `bytes` bytes of the
+ * unpacked file, or all of a shorter one, and tells how many there must be in all. */
+typedef struct fr_file_head {
+    size_t bytes;
+    fr_status (*size)(fr_ctx *ctx, const char *path, const unsigned char *data, size_t n,
+                      size_t *total);
+} fr_file_head;
+/* The same, but nothing beyond the header is read or unpacked before it has been judged, and no
+ * more than it asks for. head NULL: there is none. */
+fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
+                           const fr_file_head *head, unsigned char **data, size_t *bytes);
 bool fr__file_exists(const char *path);
 bool fr__dir_exists(const char *path);
 /* mkdir -p */

@@ -6,8 +6,9 @@
 
 enum { IDX_U8 = 0x08, MAX_DIMS = 4 };
 
-fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                        fr_idx *out)
+/* The header; out->data: where the values begin. */
+static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
+                            fr_idx *out)
 {
     *out = (fr_idx){0};
     if (bytes < 4)
@@ -30,27 +31,54 @@ fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data
         return fr_fail(ctx, FR_INVALID,
                        "%s: byte %zu: the file ends inside its header of %zu bytes", name, bytes,
                        header);
-    /* Bounded by the file at every step, so the product cannot overflow. */
-    size_t room = bytes - header, total = 1;
     for (int i = 0; i < n; i++) {
         const unsigned char *p = data + 4 + 4 * i;
-        uint32_t d = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-        if (d == 0)
+        out->dim[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+        if (out->dim[i] == 0)
             return fr_fail(ctx, FR_INVALID, "%s: byte %d: dimension %d is zero", name, 4 + 4 * i,
                            i);
-        if (d > room / total)
+    }
+    out->n_dims = n;
+    out->data = data + header;
+    return FR_OK;
+}
+
+fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
+                        fr_idx *out)
+{
+    fr_idx a;
+    *out = (fr_idx){0};
+    FR_TRY(parse_head(ctx, name, data, bytes, &a));
+    /* Bounded by the file at every step, so the product cannot overflow. */
+    size_t header = (size_t)(a.data - data), room = bytes - header, total = 1;
+    for (int i = 0; i < a.n_dims; i++) {
+        if ((size_t)a.dim[i] > room / total)
             return fr_fail(ctx, FR_INVALID,
-                           "%s: byte %d: dimension %d is %" PRIu32
+                           "%s: byte %d: dimension %d is %" PRId64
                            ", but only %zu bytes of data follow the header; is the file whole?",
-                           name, 4 + 4 * i, i, d, room);
-        out->dim[i] = d;
-        total *= d;
+                           name, 4 + 4 * i, i, a.dim[i], room);
+        total *= (size_t)a.dim[i];
     }
     if (total != room)
         return fr_fail(ctx, FR_INVALID,
                        "%s: byte %zu: %zu bytes of data expected from the header, %zu found", name,
                        header, total, room);
-    out->n_dims = n;
-    out->data = data + header;
+    *out = a;
     return FR_OK;
 }
+
+static fr_status size_of_file(fr_ctx *ctx, const char *path, const unsigned char *data, size_t n,
+                              size_t *total)
+{
+    fr_idx a;
+    FR_TRY(parse_head(ctx, path, data, n, &a));
+    *total = 1;
+    for (int i = 0; i < a.n_dims; i++) {
+        size_t d = (size_t)a.dim[i];
+        *total = *total > SIZE_MAX / 2 / d ? SIZE_MAX / 2 : *total * d;
+    }
+    *total += (size_t)(a.data - data);
+    return FR_OK;
+}
+
+const fr_file_head fr__idx_head = {.bytes = 4 + 4 * MAX_DIMS, .size = size_of_file};

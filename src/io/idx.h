@@ -2,7 +2,7 @@
 #ifndef FR_IO_IDX_H
 #define FR_IO_IDX_H
 
-#include <forerun/base.h>
+#include "io/file.h"
 
 typedef struct fr_idx {
     int n_dims;
@@ -14,5 +14,8 @@ typedef struct fr_idx {
  * the byte offset. */
 fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
                         fr_idx *out);
+
+/* For fr__file_read_by. */
+extern const fr_file_head fr__idx_head;
 
 #endif

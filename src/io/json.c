@@ -3,8 +3,8 @@
  * failure instead of writing something that no reader takes. */
 #include "io/json.h"
 
+#include "base/utf8.h"
 #include "io/number.h"
-#include "io/utf8.h"
 
 #include <math.h>
 #include <string.h>

@@ -136,30 +136,24 @@ static fr_status read_dict(struct scan *s)
     return FR_OK;
 }
 
-/* The values must fill the rest of the file exactly. */
-static fr_status check_size(const struct scan *s, size_t found)
+/* Bytes of the values; SIZE_MAX: more than any file has. */
+static size_t values_bytes(const fr_npy *a)
 {
-    size_t wanted = types[s->out->type].bytes;
-    for (int i = 0; i < s->out->n_dims; i++) {
-        size_t d = (size_t)s->out->dim[i];
-        if (d != 0 && wanted > SIZE_MAX / d)
-            wanted = SIZE_MAX; /* more than any file has */
-        else
-            wanted *= d;
+    size_t bytes = types[a->type].bytes;
+    for (int i = 0; i < a->n_dims; i++) {
+        size_t d = (size_t)a->dim[i];
+        bytes = d != 0 && bytes > SIZE_MAX / d ? SIZE_MAX : bytes * d;
     }
     /* A zero after an overflow would hide it, so zero dimensions are looked at last. */
-    for (int i = 0; i < s->out->n_dims; i++)
-        if (s->out->dim[i] == 0) wanted = 0;
-    if (wanted == found) return FR_OK;
-    return fr_fail(s->ctx, FR_INVALID,
-                   "%s: the shape in the header asks for %zu bytes of values, the file has %zu",
-                   s->name, wanted, found);
+    for (int i = 0; i < a->n_dims; i++)
+        if (a->dim[i] == 0) bytes = 0;
+    return bytes;
 }
 
-fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                        fr_npy *out)
+/* a->data: where the values begin. */
+static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
+                            fr_npy *a)
 {
-    *out = (fr_npy){0};
     if (bytes < 10 || memcmp(data, "\x93NUMPY", 6) != 0)
         return fr_fail(ctx, FR_INVALID, "%s: not a .npy file (no \\x93NUMPY at its start)", name);
     int version = data[6];
@@ -172,22 +166,49 @@ fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data
         return fr_fail(ctx, FR_INVALID,
                        "%s: byte 8: a header of %zu bytes does not fit a file of %zu", name, length,
                        bytes);
-    fr_npy a = {0};
-    struct scan s = {.ctx = ctx, .name = name, .file = data, .at = data + start, .out = &a};
+    *a = (fr_npy){0};
+    struct scan s = {.ctx = ctx, .name = name, .file = data, .at = data + start, .out = a};
     s.end = s.at + length;
     FR_TRY(read_dict(&s));
-    FR_TRY(check_size(&s, bytes - start - length));
-    a.data = s.end;
+    a->data = s.end;
+    return FR_OK;
+}
+
+/* The values must fill the rest of the file exactly. */
+fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
+                        fr_npy *out)
+{
+    fr_npy a;
+    *out = (fr_npy){0};
+    FR_TRY(parse_head(ctx, name, data, bytes, &a));
+    size_t wanted = values_bytes(&a);
+    size_t found = bytes - (size_t)((const unsigned char *)a.data - data);
+    if (wanted != found)
+        return fr_fail(ctx, FR_INVALID,
+                       "%s: the shape in the header asks for %zu bytes of values, the file has %zu",
+                       name, wanted, found);
     *out = a;
     return FR_OK;
 }
+
+static fr_status size_of_file(fr_ctx *ctx, const char *path, const unsigned char *data, size_t n,
+                              size_t *total)
+{
+    fr_npy a;
+    FR_TRY(parse_head(ctx, path, data, n, &a));
+    size_t start = (size_t)((const unsigned char *)a.data - data), values = values_bytes(&a);
+    *total = values > SIZE_MAX - start ? SIZE_MAX : start + values;
+    return FR_OK;
+}
+
+static const fr_file_head head = {.bytes = 12 + MAX_HEADER, .size = size_of_file};
 
 fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out)
 {
     unsigned char *block;
     size_t bytes;
     *out = (fr_npy){0};
-    FR_TRY(fr__file_read(ctx, path, MAX_FILE, &block, &bytes));
+    FR_TRY(fr__file_read_by(ctx, path, MAX_FILE, &head, &block, &bytes));
     fr_status status = fr__npy_parse(ctx, path, block, bytes, out);
     if (status != FR_OK) {
         fr__free(block);

@@ -5,10 +5,11 @@
 #include "io/safetensors.h"
 
 #include "base/arena.h"
+#include "base/names.h"
+#include "base/utf8.h"
 #include "base/vec.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +34,7 @@ struct fr_tensor_writer {
     fr_hash *hash;    /* of what has been written */
     FR_VEC(struct meta) meta;
     FR_VEC(fr_tensor_info) info;
+    fr_names names;     /* of info */
     uint64_t end;       /* of all tensors declared, in the data part */
     size_t at;          /* tensor being written */
     uint64_t n_written; /* bytes of it */
@@ -112,9 +114,7 @@ static fr_status declare(fr_tensor_writer *w, const char *name, const char *dtyp
 {
     fr_tensor_info info = {.n_dims = n_dims, .begin = w->end};
     size_t item_bytes = fr__tensor_dtype(dtype, &info.dtype);
-    const char *wrong = NULL;
-    for (size_t i = 0; i < w->info.n && !wrong; i++)
-        if (strcmp(w->info.at[i].name, name) == 0) wrong = "declared twice";
+    const char *wrong = fr__names_find(&w->names, name) >= 0 ? "declared twice" : NULL;
     if (strcmp(name, FR_TENSOR_META) == 0)
         wrong = "the name is reserved";
     else if (!fr__utf8_is_valid(name))
@@ -131,7 +131,8 @@ static fr_status declare(fr_tensor_writer *w, const char *name, const char *dtyp
                        wrong);
     for (int i = 0; i < n_dims; i++) info.dim[i] = dims[i];
     info.name = fr__arena_strdup(&w->arena, name);
-    if (!info.name || !fr__vec_push(&w->info, info))
+    if (!info.name || !fr__names_add(&w->names, info.name, (int)w->info.n) ||
+        !fr__vec_push(&w->info, info))
         return fr__no_memory(w->ctx, sizeof info, w->path);
     w->end += info.bytes;
     return FR_OK;
@@ -255,6 +256,7 @@ void fr_tensor_writer_free(fr_tensor_writer *w)
     if (w->may_remove && !w->is_done) (void)fr__unlink_in(w->dir, w->path);
     fr__vec_fini(&w->meta);
     fr__vec_fini(&w->info);
+    fr__names_fini(&w->names);
     fr__arena_fini(&w->arena);
     fr__free(w);
 }

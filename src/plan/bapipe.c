@@ -61,6 +61,11 @@ static fr_status search(struct fr__task *t, struct fr__part *best, int *n_best, 
     int *order = FR_ARENA_ARRAY(&t->arena, int, t->n_all);
     bool is_proved;
     if (!parts || !order) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    if (!asked->n_stages && (double)most * most / 2 * t->n * t->n / 2 > 5e8) /* some seconds */
+        return fr_fail(t->ctx, FR_UNSUPPORTED,
+                       "bapipe: cuts of %d nodes into 1 to %d stages are too many; ask for one "
+                       "number of stages, or fewer devices",
+                       t->n, most);
     one.replicas = 1;
     t->problem = &one;
     for (int k = asked->n_stages ? asked->n_stages : 1;

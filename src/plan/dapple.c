@@ -181,7 +181,7 @@ static fr_status solve(const struct fr__task *t, int *n, struct fr__part *parts)
     double tries = (double)(wanted ? wanted : 1) * t->n * t->n / 2 * t->n_devices *
                    (t->problem->replicas ? 1 : t->n_devices / 2.0);
     *n = 0;
-    if (tries > 1e9)
+    if (tries > 2e7) /* some seconds */
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "dapple: %.1g combinations of cuts and replicas are too many; ask for one "
                        "number of replicas, or fewer devices",

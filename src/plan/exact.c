@@ -245,7 +245,7 @@ static fr_status solve(struct table *b, struct fr__task *t, int most, int *n,
     const int wanted = t->problem->n_stages;
     double tries = (double)(b->n_layers ? b->n_layers : 1) * t->n * t->n / 2 *
                    (b->n_states == 1 ? 1 : count_ways(b));
-    if (tries > 2e10)
+    if (tries > 5e8) /* some seconds */
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "exact: %.1g combinations of cuts, stages and replicas are too many; ask "
                        "for one number of replicas or stages, or fewer devices",

@@ -41,6 +41,7 @@ struct solver {
     struct fr__states s;
     int n_levels;
     struct level levels[FR__MAX_LEVELS];
+    double *slower, *front; /* (machines of a level): see try_split */
     /* the plan, as it is read off the tables */
     int n;
     int *end, *replicas; /* (states): last state of each stage */
@@ -85,38 +86,55 @@ static bool may_use(const struct solver *o, int level, int m)
     return level > 0 || fr__task_may(o->t, m);
 }
 
-/* The last stage begins behind state k and takes `used` of m machines. */
-static double split_s(const struct solver *o, int level, int i, int j, int m, int k, int used)
+/* Of a last stage behind state k: the slower of its work and its transfers, by the machines that it
+ * uses; INFINITY where it may not use so many. */
+static void last_stage(const struct solver *o, int level, int j, int k, double *slower)
 {
     const struct level *l = &o->levels[level];
-    double front = cell(o, l, i, k, m - used)->time;
-    double last =
-        stage_s(span(o, level, k + 1, j), between(o->s.params, k + 1, j), used, l->bandwidth);
-    double in = 2 * o->s.out[k] / (l->bandwidth * used);
-    double out = j < o->s.n - 1 ? 2 * o->s.out[j] / (l->bandwidth * used) : 0;
-    return fmax(fmax(front, last), fmax(in, out));
+    double work = span(o, level, k + 1, j), params = between(o->s.params, k + 1, j);
+    double in = 2 * o->s.out[k], out = j < o->s.n - 1 ? 2 * o->s.out[j] : 0;
+    for (int used = 1; used < l->n; used++) {
+        double share = l->bandwidth * used, last = stage_s(work, params, used, l->bandwidth);
+        slower[used] =
+            may_use(o, level, used) ? fmax(last, fmax(in / share, out / share)) : INFINITY;
+    }
 }
 
-static void fill(const struct solver *o, int level, int i, int j, int m)
+/* Splits behind state k, for every number of machines of the whole. */
+static void try_split(const struct solver *o, int level, int i, int j, int k)
 {
     const struct level *l = &o->levels[level];
-    struct cell *c = cell(o, l, i, j, m);
-    *c = (struct cell){.time = INFINITY, .split = -1, .used = m};
-    double whole = span(o, level, i, j);
-    if (!isfinite(whole)) return;
-    if (may_use(o, level, m) && fits(o, i, j, l->n, m, m))
-        c->time =
-            (whole + 4.0 * (m - 1) * between(o->s.params, i, j) / (l->bandwidth * m) / l->within) /
-            m;
-    for (int k = i; k < j && m > 1; k++) {
-        if (!fr__bit(before(o, j), k)) continue;
+    double *slower = o->slower, *front = o->front; /* front[n - m]: states i .. k on m machines */
+    bool is_tight = isfinite(o->t->least);
+    last_stage(o, level, j, k, slower);
+    for (int m = 1; m < l->n; m++) front[l->n - m] = cell(o, l, i, k, m)->time;
+    for (int m = 2; m <= l->n; m++) {
+        struct cell *c = cell(o, l, i, j, m);
+        const double *rest = front + l->n - m;
+        double least = c->time;
+        int best = 0;
         for (int used = 1; used < m; used++) {
-            if (!may_use(o, level, used) || !fits(o, k + 1, j, l->n, m, used)) continue;
-            double time = split_s(o, level, i, j, m, k, used);
-            if (time < c->time)
-                *c = (struct cell){.time = time, .split = k, .left = m - used, .used = used};
+            double time = rest[used] > slower[used] ? rest[used] : slower[used];
+            if (time >= least || (is_tight && !fits(o, k + 1, j, l->n, m, used))) continue;
+            least = time, best = used;
         }
+        if (best) *c = (struct cell){.time = least, .split = k, .left = m - best, .used = best};
     }
+}
+
+/* States i .. j, on 1 .. n machines; those that end before j are done. */
+static void fill(const struct solver *o, int level, int i, int j)
+{
+    const struct level *l = &o->levels[level];
+    double whole = span(o, level, i, j), params = between(o->s.params, i, j);
+    for (int m = 1; m <= l->n; m++) {
+        struct cell *c = cell(o, l, i, j, m);
+        *c = (struct cell){.time = INFINITY, .split = -1, .used = m};
+        if (isfinite(whole) && may_use(o, level, m) && fits(o, i, j, l->n, m, m))
+            c->time = (whole + 4.0 * (m - 1) * params / (l->bandwidth * m) / l->within) / m;
+    }
+    for (int k = i; k < j && isfinite(whole); k++)
+        if (fr__bit(before(o, j), k)) try_split(o, level, i, j, k);
 }
 
 /* --- the plan off the tables ------------------------------------------------------------------ */
@@ -214,13 +232,16 @@ static fr_status choose_levels(struct solver *o)
     return FR_OK;
 }
 
+/* Combinations that are tried within about a second. */
+static const double most_tries = 1e9;
+
 /* States that the tables have time for: with more, ranges of nodes are taken. */
 static int most_states(const struct solver *o)
 {
-    double most = 20000;
+    double most = 2000;
     for (int l = 0; l < o->n_levels; l++) {
-        double each = (double)o->levels[l].n * o->levels[l].n / 4;
-        most = fmin(most, l < o->n_levels - 1 ? cbrt(1e10 / each) : sqrt(1e10 / each));
+        double each = (double)o->levels[l].n * o->levels[l].n / 4, room = most_tries / 4 / each;
+        most = fmin(most, l < o->n_levels - 1 ? cbrt(room) : sqrt(room));
     }
     return (int)most;
 }
@@ -234,7 +255,7 @@ static fr_status solve(struct solver *o)
         level->rows = l < o->n_levels - 1 ? o->s.n : 1;
         tries += (double)level->rows * o->s.n * o->s.n / 2 * level->n * level->n / 2;
     }
-    if (tries > 4e10)
+    if (tries > most_tries)
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "pipedream: %d states on %d machines are %.1g combinations, too many; give "
                        "levels of fewer machines each, or contiguous stages",
@@ -245,9 +266,12 @@ static fr_status solve(struct solver *o)
         level->at = FR_ARENA_ARRAY(&t->arena, struct cell, cells);
         if (!level->at)
             return fr__no_memory(t->ctx, cells * sizeof(struct cell), "the table of pipedream");
+        o->slower = FR_ARENA_ARRAY(&t->arena, double, level->n);
+        o->front = FR_ARENA_ARRAY(&t->arena, double, level->n);
+        if (!o->slower || !o->front)
+            return fr__no_memory(t->ctx, (size_t)level->n * sizeof(double), "pipedream");
         for (int i = 0; i < level->rows; i++)
-            for (int m = 1; m <= level->n; m++)
-                for (int j = i; j < o->s.n; j++) fill(o, l, i, j, m);
+            for (int j = i; j < o->s.n; j++) fill(o, l, i, j);
     }
     return FR_OK;
 }

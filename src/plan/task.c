@@ -6,20 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A cluster's slowest way between two neighbours: a port, or a share of a bus. */
-static double slowest_link(const fr_cluster *c)
+/* A cluster's slowest way between two neighbours: a port, or a share of a bus. False: no memory. */
+static bool slowest_link(fr_arena *a, const fr_cluster *c, double *least)
 {
-    double least = INFINITY;
+    int *children = FR_ARENA_ARRAY(a, int, c->n_groups);
+    *least = INFINITY;
+    if (!children) return false;
+    for (int i = 1; i < c->n_groups; i++) children[c->groups[i].parent]++;
+    for (int i = 0; i < c->n_devices; i++) children[c->devices[i].group]++;
     for (int g = 0; g < c->n_groups; g++) {
-        int children = 0;
-        for (int i = 0; i < c->n_groups; i++) children += c->groups[i].parent == g;
-        for (int i = 0; i < c->n_devices; i++) children += c->devices[i].group == g;
         double b = c->groups[g].bandwidth;
-        if (children < 2 || b <= 0) continue;
-        if (c->groups[g].is_shared) b /= children;
-        if (b < least) least = b;
+        if (children[g] < 2 || b <= 0) continue;
+        if (c->groups[g].is_shared) b /= children[g];
+        if (b < *least) *least = b;
     }
-    return least;
+    return true;
 }
 
 static fr_status read_devices(struct fr__task *t)
@@ -91,7 +92,9 @@ static fr_status fill_devices(struct fr__task *t)
     if (!t->speed || !t->memory || !t->order)
         return fr__no_memory(t->ctx, (size_t)t->n_all * sizeof(double), "devices of a plan");
     FR_TRY(read_devices(t));
-    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : c ? slowest_link(c) : INFINITY;
+    t->bandwidth = p->bandwidth > 0 ? p->bandwidth : INFINITY;
+    if (!(p->bandwidth > 0) && c && !slowest_link(&t->arena, c, &t->bandwidth))
+        return fr__no_memory(t->ctx, (size_t)c->n_groups * sizeof(int), "links of a plan");
     return pick_devices(t);
 }
 
@@ -103,20 +106,22 @@ double fr__task_min(const struct fr__task *t, const double *values, const struct
     return least;
 }
 
-/* cut[u]: outputs of nodes before the unit that one at or behind it reads, each once. */
+/* cut[u]: outputs of nodes before the unit that one at or behind it reads, each once. First what
+ * comes in and goes out at each unit, then their sums: bytes are whole, so sums are exact. */
 static void sum_cuts(struct fr__task *t, const int *unit_of)
 {
     const fr_profile *p = t->profile;
-    for (int u = 0; u <= t->n; u++) t->cut[u] = 0;
     for (int i = 0; i < p->n_nodes; i++) {
         t->last_use[i] = -1;
         for (int k = 0; k < p->nodes[i].n_inputs; k++) t->last_use[p->nodes[i].inputs[k]] = i;
     }
     for (int i = 0; i < p->n_nodes; i++) {
-        if (p->nodes[i].is_input || t->last_use[i] < 0) continue;
-        for (int u = unit_of[i] + 1; u <= unit_of[t->last_use[i]]; u++)
-            t->cut[u] += (double)p->nodes[i].output_bytes;
+        const int last = t->last_use[i];
+        if (p->nodes[i].is_input || last < 0 || unit_of[last] <= unit_of[i]) continue;
+        t->cut[unit_of[i] + 1] += (double)p->nodes[i].output_bytes;
+        if (unit_of[last] < t->n) t->cut[unit_of[last] + 1] -= (double)p->nodes[i].output_bytes;
     }
+    for (int u = 1; u <= t->n; u++) t->cut[u] += t->cut[u - 1];
 }
 
 static fr_status fill_units(struct fr__task *t)

@@ -8,7 +8,7 @@
  * as it needs for no two to be the same; of all runs as many. */
 #include "report/names.h"
 
-#include "io/utf8.h"
+#include "base/utf8.h"
 
 #include <limits.h>
 #include <stdio.h>

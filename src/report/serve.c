@@ -13,6 +13,7 @@
 
 static const uint64_t tick_ns = 100000000; /* between two news for a reader */
 static const double beat_s = 15;     /* a connection that is dead shows when something is sent */
+static const double request_s = 60;  /* for one request, or one event, to be over */
 static const double grace_s = 1;     /* after the run, for readers to ask for the data */
 static const double patience_s = 10; /* and to get them */
 
@@ -39,6 +40,7 @@ static void *tick(void *server)
                 s->n_beats++, s->has_news = true;
         s->has_news = false;
         fr__http_wake(s);
+        fr__http_drop_slow(s);
         pthread_mutex_unlock(&s->lock);
         fr__sleep_ns(tick_ns);
         pthread_mutex_lock(&s->lock);
@@ -74,6 +76,7 @@ fr_status fr_server_start(fr_ctx *ctx, const char *address, fr_server **out)
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&s->lock, NULL);
     s->listen_fd = -1;
+    s->request_s = request_s;
     fr_status status = fr__address_listen(ctx, address, s);
     if (status == FR_OK) status = start_threads(ctx, s);
     if (status == FR_OK)

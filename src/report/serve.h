@@ -19,6 +19,7 @@ struct fr_server {
     bool has_ticker;
     pthread_cond_t changed;
     pthread_mutex_t lock;            /* guards all that follows */
+    double request_s;                /* a request or an event that takes longer is given up */
     bool has_news;                   /* that readers have not been woken up for */
     fr_progress progress;            /* the newest; its texts are not kept */
     fr_progress evaluated;           /* the newest with an evaluation: too rare to be passed over */
@@ -38,6 +39,8 @@ struct fr_server {
 fr_status fr__http_start(fr_ctx *ctx, fr_server *s);
 /* All readers of events look for news. The lock is held. */
 void fr__http_wake(fr_server *s);
+/* Ends the connections that have not got on for s->request_s. The lock is held. */
+void fr__http_drop_slow(fr_server *s);
 /* After s->is_stopping was set, and nobody calls fr__http_wake any more. */
 void fr__http_stop(fr_server *s);
 

@@ -20,6 +20,8 @@ fr_status fr__http_start(fr_ctx *ctx, fr_server *s)
 
 void fr__http_wake(fr_server *s) { (void)s; }
 
+void fr__http_drop_slow(fr_server *s) { (void)s; }
+
 void fr__http_stop(fr_server *s) { (void)s; }
 
 #else
@@ -32,9 +34,18 @@ void fr__http_stop(fr_server *s) { (void)s; }
 
 #include <math.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { MAX_CONNECTIONS = 128, IDLE_S = 30 };
 static const uint64_t data_ns = 1000000000; /* the data are made anew at most once in that time */
+
+/* A connection. libmicrohttpd ends those that are silent; one that sends or takes a byte now and
+ * then would keep its place for ever, so each request and each event has to be over in time. */
+typedef struct guest {
+    int fd;
+    uint64_t since_ns; /* when it last got on: came, had an answer, took an event */
+    struct guest *next, **here;
+} guest;
 
 /* Someone who listens to /events. */
 typedef struct reader {
@@ -51,6 +62,7 @@ typedef struct reader {
 struct fr_http {
     struct MHD_Daemon *daemon;
     reader *readers; /* under the server's lock */
+    guest *guests;   /* likewise */
     /* of the HTTP thread alone: */
     fr_ctx *ctx;
     struct MHD_Response *data; /* of /data.json, when last made; or NULL */
@@ -236,6 +248,51 @@ static bool next_event(reader *r)
     return r->n > 0;
 }
 
+/* --- guests ---------------------------------------------------------------------------------- */
+
+static guest *guest_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return i ? i->socket_context : NULL;
+}
+
+static void gets_on(struct MHD_Connection *c)
+{
+    guest *g = guest_of(c);
+    if (g) g->since_ns = fr__now_ns();
+}
+
+/* Without memory for a guest, the connection is served and not watched. */
+static void on_connection(void *server, struct MHD_Connection *c, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    fr_server *s = server;
+    struct fr_http *h = s->http;
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    guest *g = *context;
+    pthread_mutex_lock(&s->lock);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED && i && (g = FR_NEW(guest))) {
+        *g = (guest){i->connect_fd, fr__now_ns(), h->guests, &h->guests};
+        if (g->next) g->next->here = &g->next;
+        h->guests = *context = g;
+    } else if (what == MHD_CONNECTION_NOTIFY_CLOSED && g) { /* its socket is still open */
+        *g->here = g->next;
+        if (g->next) g->next->here = g->here;
+        fr__free(g);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The HTTP thread finds their sockets at an end, and closes them. */
+void fr__http_drop_slow(fr_server *s)
+{
+    uint64_t now = fr__now_ns();
+    for (guest *g = s->http->guests; g; g = g->next)
+        if ((double)(now - g->since_ns) * 1e-9 > s->request_s) shutdown(g->fd, SHUT_RDWR);
+}
+
 static ssize_t read_events(void *user, uint64_t position, char *to, size_t room)
 {
     (void)position;
@@ -243,6 +300,7 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t room)
     fr_server *s = r->server;
     ssize_t result = 0;
     pthread_mutex_lock(&s->lock);
+    gets_on(r->connection);
     if (s->is_stopping || (r->at == r->n && r->has_over)) {
         result = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (r->at < r->n || next_event(r)) {
@@ -323,12 +381,16 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
                                   const char *method, const char *version, const char *upload,
                                   size_t *n_upload, void **state)
 {
-    (void)version, (void)upload, (void)n_upload;
+    (void)version, (void)upload;
     fr_server *s = server;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "This server is for reading only.\n");
     if (!*state) { /* the rest of the request is yet to be read */
         *state = s;
+        return MHD_YES;
+    }
+    if (*n_upload > 0) { /* a body says nothing here: read and dropped */
+        *n_upload = 0;
         return MHD_YES;
     }
     const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
@@ -347,8 +409,11 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
 static void on_completed(void *server, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
 {
-    (void)c, (void)why;
+    (void)why;
     fr_server *s = server;
+    pthread_mutex_lock(&s->lock);
+    gets_on(c);
+    pthread_mutex_unlock(&s->lock);
     if (*state == s->http) count_load(s, -1);
 }
 
@@ -363,11 +428,11 @@ fr_status fr__http_start(fr_ctx *ctx, fr_server *s)
     }
     s->http = h;
     h->ctx = own;
-    h->daemon = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL,
-                                 NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
-                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL, NULL, on_request, s,
+        MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
     if (!h->daemon) return fr_fail(ctx, FR_IO, "cannot start the server at %s", s->url);
     s->listen_fd = -1;
     return FR_OK;

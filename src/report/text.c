@@ -6,7 +6,7 @@
 #include "report/text.h"
 
 #include "base/alloc.h"
-#include "io/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
 
 static const char *const actions[] = {"F",      "B",      "I",      "W",    "SEND_F", "RECV_F",
                                       "SEND_B", "RECV_B", "REDUCE", "STEP", "sum"};
-enum { N_ACTIONS = sizeof actions / sizeof *actions };
+enum { N_ACTIONS = sizeof actions / sizeof *actions, MAX_LANES = 10000 };
 
 /* An event of the file: what of it matters here. */
 typedef struct event {
@@ -169,6 +169,7 @@ static fr_status read_events(fr_reader *r, int64_t max_events, fr_lanes *t)
         bool is_name = e.phase == 'M' && name_is(&e, "thread_name");
         if (!is_name && !strchr("Xbe", e.phase)) continue;
         fr_lane *lane = lane_of(t, &e);
+        if (t->lanes.n > MAX_LANES) return fr__reader_fail(r, "more than 10000 tracks");
         if (!lane || (is_name && !name_lane(lane, &e)))
             return fr__no_memory(r->ctx, sizeof *lane, "workers");
         if (e.phase == 'e') end_sum(lane, &e, open_id);

@@ -23,7 +23,8 @@
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 {
     int total = d->n_micro * d->n_batches, workers = 0, own = fr__replicas(d, w);
-    for (int k = w; k < d->n_stages; k++) workers += fr__replicas(d, k);
+    for (int k = w; k < d->n_stages && d->replicas; k++) workers += fr__replicas(d, k);
+    if (!d->replicas) workers = d->n_stages - w;
     int ahead = (workers + own - 1) / own - 1;
     for (int i = 0; i < total + ahead; i++) {
         if (i < total) fr__emit(s, w, FR_DO_F, w, i);

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_COMPUTATIONS = 1 << 27 }; /* stages x micro-batches: every index fits an int */
+/* stages x micro-batches: about 2 GB, and every index fits an int by far */
+enum { MOST_COMPUTATIONS = 1 << 22 };
 
 /* What a schedule owns besides its lists. */
 typedef struct home {

@@ -71,6 +71,22 @@ static void add_to_epoch(fr_run *r, const fr_tally *t)
     r->at.epoch_targets += t->targets;
 }
 
+/* Without a single target that counts the loss is 0 whatever the weights are: told when all of the
+ * data have been seen once, or when the run is over before. */
+static fr_status check_targets(const fr_run *r)
+{
+    int64_t n_train = fr_dataset_info(r->setup.data)->n_train, batch = r->setup.settings.batch;
+    int64_t seen = r->at.step * batch;
+    bool is_first_epoch = seen - batch < n_train;
+    bool is_all = seen >= n_train || r->at.step == r->setup.n_steps;
+    if (r->at.epoch_targets > 0 || !is_first_epoch || !is_all) return FR_OK;
+    return fr_fail(r->ctx, FR_INVALID,
+                   "data %s: not one target of the first %lld samples counts (each is %d or the "
+                   "loss's ignore_index): nothing was learnt; check the targets",
+                   r->setup.data_name, (long long)(seen < n_train ? seen : n_train),
+                   FR_TARGET_IGNORE);
+}
+
 /* The first tenth of this session's mini-batches warms up caches and does not count for speed. */
 static void add_time(fr_run *r, int64_t n_samples, double seconds)
 {
@@ -134,7 +150,8 @@ static bool on_batch(void *user, const fr_batch_report *b)
                      .eval_accuracy = NAN,
                      .out = r->folder.path};
     predict(r, seconds);
-    fr_status status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
+    fr_status status = check_targets(r);
+    if (status == FR_OK) status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
     if (r->at.step == r->call_end)
         r->last = p;
     else if (status == FR_OK)

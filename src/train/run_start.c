@@ -6,6 +6,7 @@
  * into the engine. */
 #include "io/conf.h"
 #include "io/sha256.h"
+#include "train/changes.h"
 #include "train/lead.h"
 #include "train/run.h"
 #include "train/tell.h"
@@ -89,6 +90,13 @@ static void tell_resumed(const fr_run *r)
                (long long)r->at.step, (long long)r->setup.n_steps);
 }
 
+static void tell_changes(const fr_run *r)
+{
+    char path[FR_PATH + 16];
+    snprintf(path, sizeof path, "%s/config.yaml", r->folder.path);
+    fr__tell_changes(r->ctx, path, r->setup.conf);
+}
+
 static fr_status resume(fr_run *r)
 {
     FR_TRY(fr__lead(&r->setup, r->engine, load_newest, r));
@@ -96,6 +104,7 @@ static fr_status resume(fr_run *r)
     FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint));
     if (r->leads) tell_resumed(r);
     if (!r->checkpoint[0]) return FR_OK;
+    if (r->leads) tell_changes(r);
     r->saved_step = r->at.step;
     r->earlier_s = r->at.elapsed_s;
     return FR_OK;

@@ -73,6 +73,11 @@ static fr_status find_nodes(fr_setup *s, fr_conf *model)
     if (s->loss < 0)
         return fr_conf_fail(model, NULL, "model %s has no cross_entropy node: nothing to train",
                             fr_graph_name(g));
+    if (fr_graph_param_count(g) == 0)
+        return fr_conf_fail(model, NULL,
+                            "model %s has no parameters: nothing to train; add a node that has "
+                            "some, such as linear",
+                            fr_graph_name(g));
     s->logits = fr_graph_node(g, s->loss)->inputs[0];
     s->target = fr_graph_node(g, s->loss)->inputs[1];
     for (int i = 0; i < fr_graph_n_nodes(g); i++) {

@@ -117,6 +117,11 @@ fr_status fr_team_agree(fr_team *t, fr_status mine)
     FR_TRY(fr_team_share(t, &v, sizeof v));
     if (v.status == FR_OK) return FR_OK;
     v.text[sizeof v.text - 1] = '\0';
+    if (v.status < 0 || v.status > FR_INTERNAL)
+        return fr_fail(t->ctx, FR_PEER,
+                       "%s votes with status %d, which there is not; do all ranks run the same "
+                       "version of this program?",
+                       fr_team_name(t, v.rank), (int)v.status);
     return fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
 }
 

@@ -84,6 +84,68 @@ static void log_lines_arrive(void **state)
     fr_ctx_free(ctx);
 }
 
+/* What a terminal would act on, a log would break at, or a reader would not see. */
+static void hostile_text_is_escaped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *raw, *shown;
+    } cases[] = {
+        {"plain \\ text, 100 %", "plain \\ text, 100 %"},
+        {"gr\xc3\xb6\xc3\x9f"
+         "er \xe2\x86\x92 \xf0\x9f\x98\x80",
+         "gr\xc3\xb6\xc3\x9f"
+         "er \xe2\x86\x92 \xf0\x9f\x98\x80"},
+        {"a\nforerun: done", "a\\nforerun: done"},
+        {"\x1b[2J\ttab\rreturn\x7f", "\\x1b[2J\\ttab\\rreturn\\x7f"},
+        {"\xc2\x9b"
+         "31m",
+         "\\u009b31m"},
+        {"\xe2\x80\xaegnp.exe\xe2\x80\xac", "\\u202egnp.exe\\u202c"},
+        {"\xe2\x81\xa6x\xe2\x81\xa9\xe2\x80\x8e\xe2\x80\x8f\xd8\x9c",
+         "\\u2066x\\u2069\\u200e\\u200f\\u061c"},
+        {"\xe2\x80\xa8"
+         "line",
+         "\\u2028line"},
+        {"\xff\xc3(\xed\xa0\x80", "\\xff\\xc3(\\xed\\xa0\\x80"},
+        {"\\n stays", "\\n stays"},
+    };
+    fr_ctx *ctx = fr_ctx_create();
+    char line[64], text[4000];
+    fr_ctx_set_log(ctx, keep_line, line);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr_fail(ctx, FR_INVALID, "%s", cases[i].raw);
+        assert_string_equal(fr_ctx_error(ctx), cases[i].shown);
+        snprintf(text, sizeof text, "%s", fr_ctx_error(ctx));
+        fr_ctx_clear(ctx);
+        fr_fail(ctx, FR_INVALID, "%s", text); /* once more changes nothing */
+        assert_string_equal(fr_ctx_error(ctx), cases[i].shown);
+        fr_ctx_clear(ctx);
+        fr_log(ctx, FR_LOG_WARN, "%s", cases[i].raw);
+        assert_string_equal(line + 2, cases[i].shown);
+    }
+    for (size_t room = 0; room < 8; room++) { /* no half of an escape */
+        memset(text, '#', 16);
+        fr_escape("a\nb\n", text, room);
+        if (room)
+            assert_string_equal(text, room < 2   ? ""
+                                      : room < 4 ? "a"
+                                      : room < 5 ? "a\\n"
+                                      : room < 7 ? "a\\nb"
+                                                 : "a\\nb\\n");
+        assert_int_equal(text[room], '#');
+    }
+    for (size_t pad = 0; pad < 4; pad++) { /* nor of a character that the cut splits */
+        memset(text, 'x', pad);
+        for (size_t i = 0; i < 1000; i++) memcpy(text + pad + 3 * i, "\xe2\x86\x92", 3);
+        text[pad + 3000] = '\0';
+        fr_fail(ctx, FR_INVALID, "%s", text);
+        assert_null(strchr(fr_ctx_error(ctx), '\\'));
+        fr_ctx_clear(ctx);
+    }
+    fr_ctx_free(ctx);
+}
+
 /* Scripts rely on the exit codes. */
 static void statuses_have_texts_and_codes(void **state)
 {
@@ -117,7 +179,7 @@ int main(void)
         cmocka_unit_test(starts_clean),         cmocka_unit_test(first_failure_wins),
         cmocka_unit_test(long_text_is_cut),     cmocka_unit_test(threads_may_share),
         cmocka_unit_test(log_lines_arrive),     cmocka_unit_test(statuses_have_texts_and_codes),
-        cmocka_unit_test(no_memory_no_context),
+        cmocka_unit_test(no_memory_no_context), cmocka_unit_test(hostile_text_is_escaped),
     };
     return cmocka_run_group_tests_name("ctx", tests, NULL, NULL);
 }

@@ -76,6 +76,48 @@ sed '/^data/d' net.yaml >nodata.yaml
 bad "nodata.yaml" "data.name" -- nodata.yaml
 bad "--set" -- net.yaml --set nonsense
 
+# --- what a terminal would act on ---
+# Control characters, line ends and marks that turn text around come out escaped, from wherever.
+esc=$'\x1b[31m' turn=$'\u202e' line=$'\nforerun: all is well'
+safe() { # TEXT...: as says, and nothing of that kind came out
+    says "$@"
+    ! LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]\|\xc2[\x80-\x9f]\|\xe2\x80[\x8e\x8f\xa8-\xae]' err ||
+        fail "a control character in a message"
+}
+run 2 train "no$esc$turn$line.yaml"
+safe 'no\x1b[31m\u202e\nforerun: all is well.yaml'
+run 2 "verb$esc$line"
+safe 'verb\x1b[31m\nforerun'
+run 2 train net.yaml "--opt$turn"
+safe 'opt\u202e'
+run 2 train net.yaml --set "model.name=mlp$turn"
+safe 'mlp\u202e'
+printf 'model: {name: "m\\e[1m\\u202e\\nx"}\ndata: {name: synthetic}\n' >hidden.yaml
+run 2 train hidden.yaml --out new
+safe 'm\x1b[1m\u202e\nx'
+printf '1\tgood\nno tab \x1b[2J\xe2\x80\xae here\n' >"torn$turn.tsv"
+run 2 train net.yaml --out new --set 'model={name: transformer}' --set "data={name: tsv, path: 'torn$turn.tsv'}"
+safe 'torn\u202e.tsv:2'
+
+# --- models that cannot learn ---
+bad "custom" "no parameters" "nothing to train" -- net.yaml \
+    --set 'model={nodes: [{name: x, op: input, shape: 4}]}'
+bad "no parameters" -- net.yaml \
+    --set 'model={nodes: [{name: x, op: input, shape: 4}, {name: r, op: relu}]}'
+cat >ignored.yaml <<YAML
+model:
+  nodes:
+    - {name: x, op: input, shape: 4}
+    - {name: fc, op: linear, out: 1}
+    - {name: t, op: input, shape: [], dtype: int}
+    - {name: loss, op: cross_entropy, inputs: [fc, t], ignore_index: 0}
+data: {name: synthetic, n: 32, n_eval: 0}
+train: {batch: 8, steps: 9}
+parallel: {threads: 1}
+YAML
+run 2 train ignored.yaml --out ignored --quiet
+grep -q 'not one target of the first 32 samples counts' err || fail "targets that are all ignored"
+
 # --- data that lies ---
 # idx FILE TYPE COUNT...: header of an IDX file
 idx() {
@@ -142,6 +184,12 @@ bad "nine.npy" -- npy.yaml --set data.target=nine.npy
 npy high.npy '<i4' '10,' 36
 printf '\x04\x00\x00\x00' >>high.npy
 bad "high.npy" "4" -- npy.yaml --set data.target=high.npy
+npy ignored.npy '<i4' '10,' 0
+for ((i = 0; i < 10; i++)); do printf '\xff\xff\xff\xff' >>ignored.npy; done
+bad "ignored.npy" "all 10 targets" -- npy.yaml --set data.target=ignored.npy
+npy nan.npy '<f4' '10, 12' 476
+printf '\x00\x00\xc0\x7f' >>nan.npy
+bad "nan.npy: row 9, value 11 is NaN" -- npy.yaml --set data.input=nan.npy
 bad "nosuch.npy" -- npy.yaml --set data.input=nosuch.npy
 
 printf '1\tgood film\n0\tbad film\n1\tfine\n0\tpoor\n' >texts.tsv
@@ -178,6 +226,15 @@ run 2 eval net.yaml --checkpoint run --set model.width=8
 says "(16, 12)" "(8, 12)"
 run 2 eval net.yaml --checkpoint nowhere
 says "nowhere" "--checkpoint"
+# What changes numbers is told in one line, and done.
+run 0 train net.yaml --out run --resume --quiet --set train.steps=5
+[ ! -s err ] || fail "a longer run is no other run"
+run 0 train net.yaml --out run --resume --quiet --set train.steps=6 --set train.clip_norm=2 \
+    --set 'train.optimizer={name: sgd, lr: 0.05, momentum: 0.9}'
+says "resumed with other settings" "train.optimizer.lr 0.05 (was 0.1)" "train.clip_norm 2 (was 0)"
+run 0 train net.yaml --out run --resume --quiet --set train.steps=7 --set train.clip_norm=2 \
+    --set train.optimizer.lr=0.05 --set train.schedule.name=cosine
+says "train.schedule.name cosine (was constant)" "train.steps 7 (was 6)"
 run 2 train net.yaml --out run --resume --set 'train.optimizer={name: adam}'
 grep -q "'sgd'" err || fail "resume with another optimizer"
 

@@ -46,6 +46,13 @@ play() {
 }
 lines() { [ "$(wc -l <err)" = "$1" ] || fail "expected $1 lines from launch"; }
 
+# --- hosts are no options of mpirun or ssh ---
+for hosts in -oProxyCommand=x a,-b '' a, ,a :2; do
+    run 2 launch net.yaml -n 2 --mpirun ./mpirun --out new --hosts "$hosts"
+    says "--hosts '$hosts'" "does not begin with '-'"
+done
+[ ! -e starts ] || fail "mpirun was started with bad hosts"
+
 # --- ends that are final ---
 for code in 0 1 2 4 130; do
     play $code $code --
@@ -117,7 +124,7 @@ says "nosuch.yaml"
 run 2 launch
 says "which config?"
 run 2 launch net.yaml -n 0
-says "-n counts processes from 1"
+says "-n 0: expected 1 to 1000000"
 run 2 launch net.yaml --restarts -1
 says "--restarts"
 run 2 launch net.yaml -n two

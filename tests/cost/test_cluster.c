@@ -101,6 +101,8 @@ static void says_speeds(void **state)
     fr_ctx_free(ctx);
 }
 
+#define LONG "0123456789012345678901234567890123456789"
+
 static void refuses(void **state)
 {
     (void)state;
@@ -128,6 +130,12 @@ static void refuses(void **state)
         {"topology: {bandwidth: 1, groups: [{count: 2000, bandwidth: 1, devices: 2000}]}\n", ":1:1",
          "4000000 devices"},
         {"topology: {bandwidth: 1, devices: 2000000}\n", ":1:35", "devices"},
+        {"topology: {name: '', bandwidth: 1, devices: 2}\n", ":1:19", "1 to 64"},
+        {"device: {name: " LONG LONG "}\ntopology: {bandwidth: 1, devices: 2}\n", ":1:16",
+         "a name of 80 bytes"},
+        {"topology: {bandwidth: 1, groups: [{count: 1000, name: " LONG ", bandwidth: 1, groups: "
+         "[{name: " LONG ", bandwidth: 1, devices: 1000}]}]}\n",
+         ":1:1", "names of"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fr_ctx *ctx = fr_ctx_create();

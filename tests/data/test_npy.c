@@ -1,6 +1,8 @@
 /* test_npy.c -- pairs of NumPy arrays: types, shapes that fit, values in range. */
 #include "scratch.h"
 
+#include <math.h>
+
 /* Version 1 header for the given type and shape, then the data. */
 static void put_npy(const scratch *s, const char *name, const char *type, const char *shape,
                     const void *data, size_t bytes)
@@ -136,6 +138,16 @@ static void errors(void **state)
     open_bad(s, NULL, pair, "x.npy", "empty", NULL);
     put_npy(s, "x.npy", "<f4", "2, 4611686018427387904, 4611686018427387904, 0", "", 0);
     open_bad(s, NULL, pair, "x.npy", NULL);
+    PUT("x.npy", "<f4", "2, 2", ((float[]){1, 2, 3, NAN}));
+    open_bad(s, NULL, pair, "x.npy: row 1, value 1 is NaN", NULL);
+    PUT("x.npy", "<f4", "2, 2", ((float[]){1, -INFINITY, 3, 4}));
+    open_bad(s, NULL, pair, "x.npy: row 0, value 1 is infinite", NULL);
+    PUT("x.npy", "<f8", "2, 2", ((double[]){1, 2, 1e300, 4})); /* no float32 */
+    open_bad(s, NULL, pair, "x.npy: row 1, value 0 is infinite", NULL);
+    PUT("x.npy", "<f4", "2, 2", ((float[]){1, 2, 3, 4}));
+    PUT("y.npy", "<i4", "2,", ((int32_t[]){-1, -1}));
+    open_bad(s, &(fr_data_info){.n_classes = 5}, pair, "y.npy: all 2 targets are -1", NULL);
+    PUT("y.npy", "<i4", "2,", ((int32_t[]){0, 1}));
     PUT("x.npy", "<i4", "2, 2", ((int32_t[]){1, 2, 3, -4}));
     open_bad(s, NULL, pair, "x.npy: row 1 holds token -4", NULL);
 }

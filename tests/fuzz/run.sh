@@ -59,6 +59,34 @@ seed schedule text '\0''forerun-schedule 1\nname x\nstages 2\nworkers 1\nmicro 1
 seed profile json '{"format": 1, "batch": 4, "nodes": [{"name": "x", "is_input": true, "forward_s": 0, "backward_s": 0, "output_bytes": 4, "param_bytes": 0},\n{"name": "a", "forward_s": 1e-3, "backward_s": 2, "back_input_s": null, "output_bytes": 4, "param_bytes": 8, "inputs": ["x", 0]}]}'
 seed profile text 'node1 -- Input -- forward_compute_time=1, backward_compute_time=0, activation_size=[4.0; 2], parameter_size=0\nnode2 -- A -- forward_compute_time=1, backward_compute_time=2.5, activation_size=4, parameter_size=8 -- stage_id=1\n\tnode1 -- node2\n'
 
+seed cluster flat 'name: box\ndevice: {name: V100, flops: 15.7 TFLOP/s, efficiency: 0.5, memory: 16 GB}\ntopology: {bandwidth: 10 GB/s, latency: 5 us, devices: 4}\n'
+seed cluster tree 'overhead: 1 us\ndevice: {speed: 2}\ntopology:\n  bandwidth: 10 Gbit/s\n  latency: 30 us\n  shared: true\n  groups:\n  - {count: 2, name: box, bandwidth: 150 GB/s, devices: 3}\n  - {name: odd, bandwidth: free, device: {memory: 8 GiB}, devices: [{name: a, count: 2}, {name: b, speed: 0.5}]}\n'
+seed cluster many 'topology: {bandwidth: 1, groups: [{count: 1000, bandwidth: 1, groups: [{count: 1000, bandwidth: 1, devices: 9}]}]}\n'
+
+seed model mlp 'name: mlp\ninputs: 12\ndepth: 3\nwidth: 16\nclasses: 4\n'
+seed model gpt 'name: gpt\nlayers: 2\nwidth: 8\nheads: 2\ncontext: 8\nvocab: 11\ntied: true\n'
+for name in lenet cnn alexnet vgg16 inception3 transformer reslstm gnmt biglstm; do
+    seed model $name 'name: %s\ndropout: 0.1\n' $name
+done
+seed model resnet50 'name: resnet50\nimage: 32\nwidth_factor: 0.25\nclasses: 10\n'
+seed model nodes 'nodes:\n- {name: x, op: input, shape: [3, 8, 8]}\n- {name: c, op: conv2d, out: 4, kernel: 3, pad: 1, init: normal, init_scale: 0.1}\n- {name: b, op: batch_norm}\n- {name: r, op: relu}\n- {name: p, op: max_pool, kernel: 2}\n- {name: s, op: add, inputs: [p, p]}\n- {name: f, op: flatten}\n- {name: l, op: linear, out: 10}\n'
+seed model words 'nodes:\n- {name: x, op: input, shape: 6, dtype: int}\n- {name: e, op: embedding, vocab: 9, width: 4}\n- {name: h, op: lstm, hidden: 4}\n- {name: n, op: layer_norm}\n- {name: l, op: linear, out: 9}\n- {name: t, op: input, shape: 6, dtype: int}\n- {name: loss, op: cross_entropy, inputs: [l, t], ignore_index: 0}\nties: [{param: l.weight, owner: e.weight}]\n'
+
+line='{"step": %s, "samples": 8, "loss": 0.5, "lr": 1e-1, "samples_per_s": 10, "elapsed_s": 1, "eval_loss": 0.25}\n'
+trace='{"traceEvents": [{"name": "thread_name", "ph": "M", "pid": 0, "tid": 1, "args": {"name": "worker 1"}},\n{"name": "F3", "ph": "X", "ts": 1.5, "dur": 2, "pid": 0, "tid": 1, "args": {"stage": 1, "mini_batch": 3, "micro_batch": 0, "version": 2}},\n{"name": "sum 3.7", "ph": "b", "ts": 2, "pid": 0, "tid": 1, "id": 4, "args": {}}, {"name": "sum 3.7", "ph": "e", "ts": 3, "pid": 0, "tid": 1, "id": 4}]}'
+seed report run "$line$line"'\0%s\0{"model": "mlp", "data": "x", "status": "done", "emulated": {}}\0# plan: why\nmodel: {name: mlp}\n' 1 2 "$(printf "$trace")"
+seed report live "$line"'{"step": 2, "lo\0\0\0parallel: {cluster: box.yaml}\n' 1
+seed report compare "$line"'\0\0\0\0{"title": "t", "cases": [{"runs": [".", "nosuch"]}]}' 7
+
+# A beat, a message, a rhythm, a goodbye; a loss; a failure; votes; a hello; a card.
+seed team talk '\x02\xff\0\0\0\0\0\0\0\0\x03\0\0\0\x01\0\0\0abc\x04\0\0\0\x02\0\0\0\x32\0\0\0\0\0\0\0\x05\0\0\0'
+seed team loss '\x03\xff\x08\0\0\0\x03\0\0\0\x02\0\0\0gone'
+seed team fail '\x02\xff\x04\0\0\0\x04\0\0\0full'
+seed team vote '\x03\0\x01\0\0\0\x02\0\0\0bad'
+seed team wrong '\x02\0\x01\0\0\0\xff\0\0\0bad'
+seed team hello '\0\0frhello\0%016d\x01\0\0\0\x01\0\0\0' 0
+seed team card '\x01\0frteam1\0%032d\x01\0\0\0\x02\0\0\0x1' 0
+
 status=0
 mkdir -p "$build/findings"
 for name in "${names[@]}"; do

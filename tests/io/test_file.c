@@ -91,6 +91,64 @@ static void bounds_hold(void **state)
     free(zeros);
 }
 
+/* A header of one byte: how many kilobytes follow it. */
+static fr_status size_by_first(fr_ctx *c, const char *path, const unsigned char *data, size_t n,
+                               size_t *total)
+{
+    if (n < 1 || data[0] == 0xFF) return fr_fail(c, FR_INVALID, "%s: a bad header", path);
+    *total = 1 + (size_t)data[0] * 1024;
+    return FR_OK;
+}
+
+static fr_status try_read_by(const char *path, unsigned char **data, size_t *n)
+{
+    static const fr_file_head head = {.bytes = 1, .size = size_by_first};
+    fr_status status = fr__file_read_by(ctx, path, (size_t)1 << 30, &head, data, n);
+    if (status != FR_OK) assert_null(*data);
+    return status;
+}
+
+/* Beyond the header nothing is read or unpacked before it has been judged. */
+static void headers_come_first(void **state)
+{
+    size_t n = 1 + 3 * 1024, many = (size_t)40 << 20;
+    unsigned char *whole = pattern(n), *data, *zeros = calloc(many, 1);
+    char plain[300], packed[300];
+    size_t got;
+    snprintf(plain, sizeof plain, "%s", support_path(state, "headed"));
+    snprintf(packed, sizeof packed, "%s", support_path(state, "headed.gz"));
+    whole[0] = 3;
+    support_write(plain, whole, n);
+    write_gzip(packed, whole, n, "wb");
+    const char *const paths[] = {plain, packed};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(ctx, try_read_by(paths[i], &data, &got));
+        assert_int_equal(got, n);
+        assert_memory_equal(data, whole, n);
+        fr__free(data);
+    }
+    whole[0] = 2; /* less than there is */
+    support_write(plain, whole, n);
+    write_gzip(packed, whole, n, "wb");
+    assert_fails(ctx, try_read_by(plain, &data, &got), FR_INVALID,
+                 "asks for 2049 bytes, the file has 3073");
+    assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID,
+                 "asks for 2049 bytes, the file has more");
+    /* A file that would fill the memory is not opened up. */
+    zeros[0] = 0xFF;
+    write_gzip(packed, zeros, many, "wb1");
+    assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID, "a bad header");
+    assert_int_equal(truncate(plain, (off_t)1 << 40), 0); /* sparse */
+    assert_fails(ctx, try_read_by(plain, &data, &got), FR_INVALID, "the file has 1099511627776");
+    zeros[0] = 0;
+    write_gzip(packed, zeros, many, "wb1");
+    assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID, "asks for 1 bytes");
+    assert_fails(ctx, try_read(packed, (size_t)1 << 30), FR_INVALID,
+                 "unpacks to more than 200 times its size");
+    free(whole);
+    free(zeros);
+}
+
 static void every_cut_of_gzip_is_seen(void **state)
 {
     unsigned char *data = pattern(3000), packed[4000];
@@ -246,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_plain_and_gzip),
         cmocka_unit_test(members_are_joined),
+        cmocka_unit_test(headers_come_first),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(every_cut_of_gzip_is_seen),
         cmocka_unit_test(missing_and_folders),

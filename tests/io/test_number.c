@@ -1,6 +1,6 @@
 /* test_number.c -- number text in both directions, and UTF-8. */
+#include "base/utf8.h"
 #include "io/number.h"
-#include "io/utf8.h"
 #include "support/check.h"
 
 #include <float.h>

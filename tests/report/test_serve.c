@@ -1,5 +1,6 @@
 /* test_serve.c -- the live server, talked to over plain sockets: what it answers, what it refuses,
  * and that neither many readers nor slow ones hold up who brings the news. */
+#include "report/serve.h"
 #include "train/fixture.h"
 
 #include <arpa/inet.h>
@@ -165,6 +166,10 @@ static void test_answers(void **state)
     assert_says(get(s, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"),
                 " 405 ");
     assert_says(answer, "Allow: GET, HEAD\r\n");
+    assert_says(get(s, "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+                       "Connection: close\r\n\r\nhello"),
+                " 200 "); /* a body is no matter */
+    assert_says(answer, "</html>");
     assert_says(get(s, "DELETE /data.json HTTP/1.1\r\nHost: localhost\r\n\r\n"), " 405 ");
     static const char *const strangers[] = {
         "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n",
@@ -245,6 +250,35 @@ static void test_many_and_slow(void **state)
     for (int i = 0; i < SLOW; i++) close(slow[i]);
 }
 
+/* Whoever is at one request for too long gives up its place, however busy it looks; who listens and
+ * takes what comes does not. */
+static void test_slow_are_dropped(void **state)
+{
+    fixture *f = *state;
+    fr_server *s = start(f);
+    static char text[1 << 16], nothing[8];
+    int reader = listen_in(s, text, sizeof text);
+    int mute = connect_to(s, 10), slow = connect_to(s, 10);
+    pthread_mutex_lock(&s->lock);
+    s->request_s = 0.3;
+    pthread_mutex_unlock(&s->lock);
+    bool is_dropped = false;
+    for (int64_t step = 1; !is_dropped; step++) { /* ctest ends it if that never happens */
+        char want[32];
+        bring(s, step);
+        snprintf(want, sizeof want, "{\"step\": %lld,", (long long)step);
+        text[0] = '\0';
+        read_until(reader, text, sizeof text, want); /* the server ticks, the reader stays */
+        is_dropped = send(slow, "G", 1, MSG_NOSIGNAL) < 0;
+    }
+    assert_true(recv(mute, nothing, sizeof nothing, 0) <= 0);
+    assert_says(get(s, GET("/")), " 200 ");
+    close(reader);
+    close(mute);
+    close(slow);
+    fr_server_stop(s);
+}
+
 static void test_over(void **state)
 {
     fixture *f = *state;
@@ -323,8 +357,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_answers), TEST(test_events),     TEST(test_many_and_slow),
-        TEST(test_over),    TEST(test_stop_early), TEST(test_addresses),
+        TEST(test_answers),          TEST(test_events), TEST(test_many_and_slow),
+        TEST(test_slow_are_dropped), TEST(test_over),   TEST(test_stop_early),
+        TEST(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -251,6 +251,28 @@ static void who_gives_up_says_why(void **state)
 
 /* --- rubbish ---------------------------------------------------------------------------------- */
 
+/* A vote with a status that there is not is told as such, by all; it never becomes an exit code. */
+static void vote_rubbish(mate *m)
+{
+    const int32_t head[2] = {1, 4711};
+    char bytes[sizeof head + FR__MAX_TEXT] = "";
+    memcpy(bytes, head, sizeof head);
+    if (m->rank == 1)
+        CHECK(m, send(m->team->lines[0].accord, bytes, sizeof bytes, 0) == sizeof bytes, "sent");
+    fr_status status =
+        m->rank == 1 ? fr_team_share(m->team, bytes, sizeof bytes) : fr_team_agree(m->team, FR_OK);
+    CHECK(m, status == (m->rank == 1 ? FR_OK : FR_PEER), "status %d", (int)status);
+    CHECK(m, m->rank == 1 || strstr(fr_ctx_error(m->ctx), "votes with status 4711"), "%s",
+          fr_ctx_error(m->ctx));
+    fr_team_leave(m->team);
+}
+
+static void rubbish_is_no_vote(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 3; size++) troupe_run(&(play){.size = size, .part = vote_rubbish});
+}
+
 static void send_rubbish(mate *m)
 {
     memory r;
@@ -442,6 +464,7 @@ int main(void)
         cmocka_unit_test(who_slept_does_not_blame_others),
         cmocka_unit_test(who_gives_up_says_why),
         cmocka_unit_test(rubbish_is_a_loss),
+        cmocka_unit_test(rubbish_is_no_vote),
         cmocka_unit_test(strangers_are_sent_away),
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(a_missing_first_is_named),

@@ -1,6 +1,6 @@
-/* names.h -- from a name to an index, for nodes and parameters. */
-#ifndef FR_GRAPH_NAMES_H
-#define FR_GRAPH_NAMES_H
+/* names.h -- from a name to an index: of nodes, parameters, tensors. */
+#ifndef FR_BASE_NAMES_H
+#define FR_BASE_NAMES_H
 
 #include "base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* utf8.h -- one character at a time out of text that may not be UTF-8 at all. */
-#ifndef FR_IO_UTF8_H
-#define FR_IO_UTF8_H
+#ifndef FR_BASE_UTF8_H
+#define FR_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* names.c -- a hash table with open addressing (FNV-1a, linear probing, powers of two). */
-#include "graph/names.h"
+#include "base/names.h"
 
 #include <string.h>
 

@@ -1,0 +1,171 @@
+/* fuzz_team.c -- any bytes from another process of a team: as frames and votes of ranks that have
+ * met, as a hello at rank 0's door, as the card that rank 0 shares. The team stands or falls with a
+ * text; nothing else happens.
+ *
+ * The first byte chooses, the second says where the rest is cut in two. */
+#include "base/alloc.h"
+#include "transport/lines.h"
+#include "transport/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct piece {
+    const uint8_t *at;
+    size_t n;
+} piece;
+
+static void must(bool holds)
+{
+    if (!holds) abort();
+}
+
+/* --- ranks that have met ---------------------------------------------------------------------- */
+
+enum { SIZE = 3, MOST_LINES = SIZE - 1, VOTES = 1 << 13 /* bytes, more than all of them are */ };
+
+static void hear(void *user, int from, const void *data, size_t bytes)
+{
+    const fr_team *t = user;
+    must(from >= 0 && from < t->size && from != t->rank && (data || bytes == 0));
+}
+
+static void lost(void *user, int rank, const char *text)
+{
+    const fr_team *t = user;
+    must(rank >= 0 && rank < t->size && *text && strlen(text) < FR__MAX_TEXT);
+}
+
+/* As fr__team_create leaves it; far[line]: the other ends of talk, bulk and accord. */
+static fr_team *make_team(fr_ctx *ctx, int rank, int far[MOST_LINES][3])
+{
+    fr_team *t = FR_NEW(fr_team);
+    must(t != NULL);
+    *t = (fr_team){.ctx = ctx, .rank = rank, .size = SIZE, .n_lines = rank ? 1 : MOST_LINES};
+    t->lines = FR_NEW_ARRAY(fr__line, t->n_lines);
+    t->names = FR_NEW_ARRAY(fr__name, SIZE);
+    t->polls = FR_NEW_ARRAY(struct pollfd, 1 + t->n_lines);
+    must(t->lines && t->names && t->polls);
+    for (int i = 0; i < SIZE; i++)
+        snprintf(t->names[i].text, sizeof t->names[i].text, "rank %d", i);
+    for (int i = 0; i < t->n_lines; i++) {
+        fr__line *l = &t->lines[i];
+        int *const near[3] = {&l->talk, &l->bulk, &l->accord};
+        l->rank = rank ? 0 : i + 1;
+        for (int k = 0; k < 3; k++) {
+            int pair[2];
+            must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+            *near[k] = pair[0], far[i][k] = pair[1];
+        }
+    }
+    t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->patience_ns = (uint64_t)30e9;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    must(fr__lines_start(t) == FR_OK);
+    return t;
+}
+
+/* What all do together ends for all: the votes are whole, whatever they say. */
+static void vote(fr_ctx *ctx, fr_team *t)
+{
+    uint64_t word = 0;
+    fr_status status = fr_team_agree(t, FR_OK);
+    must((unsigned)status <= FR_INTERNAL);
+    must(status == FR_OK || *fr_ctx_error(ctx));
+    if (status == FR_OK) status = fr_team_same(t, "the config", 7);
+    must(status == FR_OK || *fr_ctx_error(ctx));
+    if (status == FR_OK) (void)fr_team_share(t, &word, sizeof word);
+}
+
+static void talk_to(int rank, piece talk, piece votes)
+{
+    static char padded[VOTES];
+    int far[MOST_LINES][3];
+    fr_ctx *ctx = fr_ctx_create();
+    fr_team *t = make_team(ctx, rank, far);
+    fr_team_listen(t, &(fr_team_ears){.user = t, .hear = hear, .lost = lost});
+    memset(padded, 0, sizeof padded);
+    if (votes.n) memcpy(padded, votes.at, votes.n < VOTES ? votes.n : VOTES);
+    for (int i = 0; i < t->n_lines; i++)
+        must(write(far[i][2], padded, sizeof padded) == (ssize_t)sizeof padded);
+    if (talk.n) must(write(far[0][0], talk.at, talk.n) == (ssize_t)talk.n);
+    vote(ctx, t);
+    for (int i = 0; i < t->n_lines; i++)
+        for (int k = 0; k < 3; k++) close(far[i][k]);
+    fr_team_leave(t); /* all lines are at their ends, so it does not wait */
+    fr_ctx_free(ctx);
+}
+
+/* --- ranks that meet -------------------------------------------------------------------------- */
+
+/* Of a card and of a hello: after 8 bytes of mark a secret of 16; a card has another one, and the
+ * port, the number of addresses and the addresses behind it. */
+enum { SECRET = 8, SECRET_BYTES = 16, PORT = SECRET + 2 * SECRET_BYTES, ADDRESSES = PORT + 8 };
+
+typedef struct bell {
+    piece says;
+    int fds[2];
+} bell;
+
+/* Rank 0 has written its card: two guests ring. One has the secret, so that it is listened to. */
+static fr_status ring(void *user, void *card, size_t bytes)
+{
+    bell *b = user;
+    uint8_t hello[512] = {0};
+    int32_t port;
+    (void)bytes;
+    memcpy(&port, (const char *)card + PORT, sizeof port);
+    size_t n = b->says.n < sizeof hello ? b->says.n : sizeof hello;
+    if (n) memcpy(hello, b->says.at, n);
+    for (int i = 0; i < 2; i++) {
+        b->fds[i] = fr__wire_connect("127.0.0.1", port, 0);
+        if (i == 0) memcpy(hello + SECRET, (const char *)card + SECRET, SECRET_BYTES);
+        if (b->fds[i] >= 0) (void)fr__wire_write(b->fds[i], hello, sizeof hello, -1, 0, NULL);
+    }
+    return FR_OK;
+}
+
+/* Rank 0's card. No address is one, so that nobody is called. */
+static fr_status hand_card(void *user, void *card, size_t bytes)
+{
+    const bell *b = user;
+    size_t n = b->says.n < bytes ? b->says.n : bytes;
+    memset(card, 'x', bytes);
+    memcpy(card, "frteam1", 8);
+    if (n > SECRET) memcpy((char *)card + SECRET, b->says.at + SECRET, n - SECRET);
+    for (size_t at = ADDRESSES; at + FR__ADDRESS_BYTES <= bytes; at += FR__ADDRESS_BYTES)
+        ((char *)card)[at] = 'x';
+    return FR_OK;
+}
+
+static void meet(int rank, piece says)
+{
+    bell b = {.says = says, .fds = {-1, -1}};
+    fr_ctx *ctx = fr_ctx_create();
+    fr__bootstrap with = {.user = &b, .share = rank ? hand_card : ring, .join_s = 0.004};
+    fr_team *t;
+    must(fr__team_create(ctx, rank, SIZE, &with, &t) != FR_OK && !t && *fr_ctx_error(ctx));
+    for (int i = 0; i < 2; i++) fr__wire_close(&b.fds[i]);
+    fr_ctx_free(ctx);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2) return 0;
+    const piece all = {data + 2, size - 2};
+    size_t cut = all.n * data[1] / 256;
+    const piece first = {all.at, cut}, rest = {all.at + cut, all.n - cut};
+    switch (data[0] % 16) { /* meeting takes its time, so it is tried less often */
+    case 0: meet(0, all); break;
+    case 1: meet(1, all); break;
+    default: talk_to(data[0] % 2, first, rest);
+    }
+    return 0;
+}
