@@ -12,9 +12,11 @@ torch.distributed.pipelining's Schedule1F1B. Prints one JSON object with the key
 bench/pipeline.py reads.
 """
 import argparse
+import importlib.util
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 
@@ -182,7 +184,11 @@ def work(rank, a, meeting, results):
 def main():
     a = parse()
     torch_step.tune(1)
+    import torch
     import torch.multiprocessing as mp
+    if a.official and importlib.util.find_spec("torch.distributed.pipelining") is None:
+        sys.exit("torch_pipeline.py: PyTorch %s has no torch.distributed.pipelining"
+                 % torch.__version__)
     results = mp.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(work, args=(a, os.path.join(folder, "store"), results), nprocs=2, join=True)
