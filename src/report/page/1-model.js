@@ -4,6 +4,14 @@ const Model = (() => {
     const dashes = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
     const n_colors = 7;  // with 4 dashes: 28 that differ, since the two have no common factor
 
+    // A case looks like its namesake on another clock: they never meet in a picture.
+    function styleOf(found, kind, series) {
+        const same = found && series.find((x) => x.case && x.case.name === found.name);
+        const isTaken = same && series.some((x) => x.kind === kind && x.index === same.index);
+        if (same && !isTaken) return same.index;
+        return series.reduce((most, x) => Math.max(most, x.index + 1), 0);
+    }
+
     // Runs of one case of a comparison (its seeds) are one series: one colour, one key.
     function seriesOf(data) {
         const cases = (data.compare && data.compare.cases) || [];
@@ -18,10 +26,11 @@ const Model = (() => {
             const found = caseOf(run);
             let one = found && series.find((other) => other.case === found);
             if (!one) {
-                const i = series.length;
+                const i = styleOf(found, run.kind, series);
                 one = {
                     name: found ? label(found) : run.name,
                     case: found,
+                    kind: run.kind,
                     runs: [],
                     color: `run-${i % n_colors}`,
                     dash: dashes[i % dashes.length],
