@@ -27,7 +27,7 @@ test: all
 
 bench: all
 	@scripts/install-deps.sh --bench
-	@bench/compare.py --build $(BUILD)
+	@bench/compare.py --build $(BUILD) $(if $(PYTHON),--python $(PYTHON))
 
 install: all
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
@@ -52,9 +52,9 @@ clean:
 
 help:
 	@echo 'make           build/forerun, optimised'
-	@echo 'make demo      one network on Fashion-MNIST in four ways: a table, a report (some minutes)'
+	@echo 'make demo      one network on Fashion-MNIST in seven ways: a table, a report (some minutes)'
 	@echo 'make test      all tests'
-	@echo 'make bench     training speed beside PyTorch'
+	@echo 'make bench     training speed beside PyTorch [PYTHON=interpreter that has it]'
 	@echo 'make install   library, headers, forerun.pc, command [PREFIX=/usr/local DESTDIR=]'
 	@echo 'make reference docs made from the code: reference, man page, figures of methods'
 	@echo 'make format    lay out the sources by .clang-format'

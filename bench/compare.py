@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 """Forerun's training step beside PyTorch's, on this machine, in this run.
 
-    bench/compare.py [--build DIR] [--peer PROGRAM] [--models mlp,vgg16,gpt] [--threads 1,2]
-                     [--rounds N] [--steps N] [--repeats N] [--json FILE] [--check]
+    bench/compare.py [--build DIR] [--python PYTHON] [--peer PROGRAM] [--models mlp,vgg16,gpt]
+                     [--threads 1,2] [--rounds N] [--steps N] [--repeats N] [--json FILE] [--check]
 
 The two take turns, so that a noisy neighbour meets both; each figure is the best of all rounds.
---peer names another program to compare with: it gets --model, --threads, --steps, --repeats and
-prints either JSON with samples_per_s or a line "samples/s NUMBER". --check: exit 1 if a ratio is
-below its floor.
+--python names the interpreter whose PyTorch is the peer: Debian's unless given, that of a virtual
+environment for a newer one. Eager, torch.compile and images as NHWC are tried in the first round,
+where the peer has them, and the best goes on. --peer names another program to compare with: it gets
+--model, --threads, --steps, --repeats and those of --compile and --channels-last that its --help
+has, and prints either JSON with samples_per_s or a line "samples/s NUMBER". --check: exit 1 if a
+ratio is below its floor.
 """
 import argparse
 import json
@@ -24,7 +27,7 @@ FLOORS = {"mlp": {1: 1.15, 2: 1.3}, "vgg16": {1: 1.1, 2: 1.1}, "gpt": {1: 1.15, 
 def parse():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--build", default="build", help="folder with bench_step")
-    p.add_argument("--peer", default=os.path.join(HERE, "torch_step.py"))
+    harness.add_peer_options(p, "bench/torch_step.py")
     p.add_argument("--models", default="mlp,vgg16,gpt")
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rounds", type=int, default=3)
@@ -41,12 +44,13 @@ def parse():
     return a
 
 
-def measure(program, model, threads, a):
+def measure(command, model, threads, a, way=(), run=harness.run):
     options = ["--model", model, "--threads", str(threads), "--steps", str(a.steps),
                "--repeats", str(a.repeats)]
-    text, rss = harness.run(harness.command_of(program) + options)
-    result = harness.read_rate(text, program)
+    text, rss = run(command + options + list(way))
+    result = harness.read_rate(text, command[-1])
     result["peak_rss_bytes"] = rss
+    result["way"] = " ".join(way)
     return result
 
 
@@ -57,25 +61,38 @@ def best(results):
     return top
 
 
-def peer_model(a, model):
-    """Other peers may know vgg16 by its short name."""
-    is_ours = os.path.samefile(a.peer, os.path.join(HERE, "torch_step.py"))
-    return "vgg" if model == "vgg16" and not is_ours else model
+class Peer:
+    """PyTorch in one process; after the first round with the settings that were best."""
+
+    def __init__(self, a):
+        self.a = a
+        self.command = harness.command_of(a.peer or os.path.join(HERE, "torch_step.py"), a.python)
+        self.known = harness.options_of(self.command)
+        self.ways = {}
+
+    def measure(self, model, threads):
+        name = harness.peer_model(self.a.peer, model)
+        ways = self.ways.get((model, threads)) or harness.step_ways(self.known, model)
+        way, result = harness.best_way(
+            ways, lambda way: measure(self.command, name, threads, self.a, way, harness.try_run))
+        self.ways[model, threads] = [way]
+        return result
 
 
 def table(rows):
-    print("%-6s %7s | %9s %9s %7s %6s | %9s %9s | %9s" % (
+    print("%-6s %7s | %9s %9s %7s %6s | %9s %9s | %9s | %s" % (
         "model", "threads", "forerun/s", "peer/s", "ratio", "floor", "our MB", "peer MB",
-        "planned %"))
+        "planned %", "peer"))
     below = []
     for model, threads, ours, peer in rows:
         ratio = ours["samples_per_s"] / peer["samples_per_s"]
         floor = FLOORS[model].get(threads)
         planned = 100 * ours["predicted_bytes"]["total"] / ours["peak_bytes"]
-        print("%-6s %7d | %9.1f %9.1f %6.2fx %6s | %9.0f %9.0f | %9.1f" % (
+        print("%-6s %7d | %9.1f %9.1f %6.2fx %6s | %9.0f %9.0f | %9.1f | %s" % (
             model, threads, ours["samples_per_s"], peer["samples_per_s"], ratio,
             "%.2fx" % floor if floor else "-", ours["peak_rss_bytes"] / 1e6,
-            peer["peak_rss_bytes"] / 1e6, planned))
+            peer["peak_rss_bytes"] / 1e6, planned,
+            " ".join(filter(None, (peer.get("about"), peer["way"])))))
         if floor and ratio < floor:
             below.append("%s at %d threads: %.2fx, floor %.2fx" % (model, threads, ratio, floor))
     print("best of all rounds; MB: peak resident memory; planned: predicted bytes / bytes taken")
@@ -84,12 +101,12 @@ def table(rows):
 
 def main():
     a = parse()
-    step = harness.find_program(a.build, "bench_step")
+    step, peer = [harness.find_program(a.build, "bench_step")], Peer(a)
     runs = {(m, t): ([], []) for m in a.models for t in a.threads}
     for number in range(a.rounds):
         for (model, threads), (ours, peers) in runs.items():
             ours.append(measure(step, model, threads, a))
-            peers.append(measure(a.peer, peer_model(a, model), threads, a))
+            peers.append(peer.measure(model, threads))
             print("round %d of %d: %s, %d threads: %.1f and %.1f samples/s" % (
                 number + 1, a.rounds, model, threads, ours[-1]["samples_per_s"],
                 peers[-1]["samples_per_s"]), file=sys.stderr)

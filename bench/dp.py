@@ -2,7 +2,7 @@
 """Data parallelism on two cores: Forerun's dp beside PyTorch's DistributedDataParallel over gloo.
 
     bench/dp.py [--build DIR] [--models mlp,vgg16,gpt] [--rounds N] [--steps N] [--repeats N]
-                [--peer torch_peer.py] [--json FILE] [--check]
+                [--python PYTHON] [--peer PROGRAM] [--json FILE] [--check]
 
 Two replicas of one thread, each on a core of its own: as processes (mpirun), and as threads of one
 process. All take turns, round by round, so that a noisy neighbour meets everybody. A rate is that
@@ -28,8 +28,7 @@ def parse():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=3, help="mini-batches that are timed as one")
     p.add_argument("--repeats", type=int, default=4)
-    p.add_argument("--peer", default=os.environ.get("FORERUN_PEER"),
-                   help="in place of bench/torch_ddp.py")
+    harness.add_peer_options(p, "bench/torch_ddp.py")
     p.add_argument("--json", metavar="FILE")
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
@@ -58,7 +57,7 @@ def mpirun():
 
 
 def run_ddp(a, model, pin):
-    words = harness.ddp_command(a.peer, model) + [
+    words = harness.ddp_command(a.peer, model, a.python) + [
         "--steps", str(a.steps), "--repeats", str(a.repeats), "--warmup", str(WARMUP)]
     text, _ = harness.run(words + (["--pin"] if pin else []), harness.peer_environment())
     return dict(harness.read_rate(text, words[1]), pin=pin)
@@ -66,9 +65,11 @@ def run_ddp(a, model, pin):
 
 def measure(a, model):
     """The fastest round of everybody."""
+    known = harness.options_of(harness.ddp_command(a.peer, model, a.python)[:2])
+    pins = [False, True] if "--pin" in known else [False]
     field = {PROCESSES: [lambda: run_forerun(a, model, mpirun())],
              THREADS: [lambda: run_forerun(a, model, [])],
-             DDP: [lambda: run_ddp(a, model, False), lambda: run_ddp(a, model, True)]}
+             DDP: [lambda pin=pin: run_ddp(a, model, pin) for pin in pins]}
     rounds = {name: [] for name in field}
     for number in range(a.rounds):
         for name, ways in field.items():

@@ -42,9 +42,55 @@ def find_program(build, name):
     return path
 
 
-def command_of(program):
-    """Debian's torch belongs to Debian's python."""
-    return ["/usr/bin/python3", program] if program.endswith(".py") else [program]
+DEBIAN_PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+
+
+def add_peer_options(parser, ours):
+    """--peer and --python, for programs that compare with PyTorch."""
+    parser.add_argument("--peer", default=os.environ.get("FORERUN_PEER"),
+                        help="program in place of %s" % ours)
+    parser.add_argument("--python", default=DEBIAN_PYTHON,
+                        help="interpreter of the peer, for a PyTorch of another place (%s)"
+                        % DEBIAN_PYTHON)
+
+
+def command_of(program, python=DEBIAN_PYTHON):
+    return [python, program] if program.endswith(".py") else [program]
+
+
+def options_of(command):
+    """The options that a program knows, by its --help."""
+    done = subprocess.run(command + ["--help"], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        fail("%s --help ended with %d" % (" ".join(command), done.returncode))
+    return set(re.findall(r"--[a-z][a-z-]*", done.stdout))
+
+
+def step_ways(known, model):
+    """Settings of PyTorch in one process, of which the best counts: lists of options."""
+    ways = [[]]
+    if "--compile" in known:
+        ways.append(["--compile"])
+    if "--channels-last" in known and model == "vgg16":
+        ways += [way + ["--channels-last"] for way in ways]
+    return ways
+
+
+def best_way(ways, measure):
+    """(way, result) of the fastest; a way that this PyTorch does not have is told and left out."""
+    tried = []
+    for way in ways:
+        try:
+            tried.append((way, measure(way)))
+        except ProgramFailed as problem:
+            say("left out: %s" % problem)
+    if not tried:
+        fail("no way to run it succeeded")
+    return max(tried, key=lambda pair: pair[1]["samples_per_s"])
+
+
+class ProgramFailed(Exception):
+    pass
 
 
 def peer_environment():
@@ -58,12 +104,19 @@ def peer_environment():
 
 def run(command, env=None):
     """Standard output and peak resident bytes of a program; its failure is ours."""
+    try:
+        return try_run(command, env)
+    except ProgramFailed as problem:
+        return fail(problem)
+
+
+def try_run(command, env=None):
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     text = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
-        fail("%s ended with %d" % (" ".join(command), child.returncode))
+        raise ProgramFailed("%s ended with %d" % (" ".join(command), child.returncode))
     return text, usage.ru_maxrss * 1024
 
 
@@ -77,12 +130,18 @@ def read_rate(text, program):
     return {"samples_per_s": float(found.group(1))}
 
 
-def ddp_command(peer, model):
+def peer_model(peer, model):
+    """Other peers may know vgg16 by its short name."""
+    return "vgg" if peer and model == "vgg16" else model
+
+
+def ddp_command(peer, model, python=DEBIAN_PYTHON):
     """PyTorch's data parallelism on two processes of one thread, by a peer or by torch_ddp.py."""
-    name = "vgg" if peer and model == "vgg16" else model
     program = os.path.abspath(peer) if peer else os.path.join(HERE, "torch_ddp.py")
-    return command_of(program) + ["--model", name, "--mode", "ddp", "--procs", "2",
-                                  "--threads", "1"]
+    command = command_of(program, python)
+    mode = ["--ddp"] if "--ddp" in options_of(command) else ["--mode", "ddp"]
+    return command + ["--model", peer_model(peer, model)] + mode + ["--procs", "2",
+                                                                    "--threads", "1"]
 
 
 def sets(values):

@@ -2,7 +2,7 @@
 """Two stages on two cores: every way to run the pipeline, beside its bounds and PyTorch.
 
     bench/pipeline.py [--build DIR] [--models mlp,vgg16,gpt] [--methods A,B,...] [--rounds N]
-                      [--search] [--peer torch_peer.py] [--json FILE] [--check]
+                      [--search] [--python PYTHON] [--peer PROGRAM] [--json FILE] [--check]
     bench/pipeline.py --model-cuts gpt=blocks.2.attn.norm,blocks.3.attn.norm
 
 One kernel thread a stage, each stage on a core of its own. All take turns, round by round, so that
@@ -15,11 +15,15 @@ What a run is held to:
              the costs of the stages that the run measured
   prediction spectrain against vanilla-async
   PyTorch    spectrain against a single process with two threads, and against its 1F1B pipeline of
-             two processes: --peer PROGRAM (or FORERUN_PEER) --model M --mode stages --procs 2
-             --threads 1 --chunks N [--pin]; without one, bench/torch_pipeline.py
+             two processes: bench/torch_step.py and bench/torch_pipeline.py under the interpreter
+             --python (Debian's; that of a virtual environment for a newer PyTorch)
 
---search tries 2, 4 and 8 micro-batches (and pinned processes) in the first round and goes on with
-the best; otherwise the table below says what was found best. --check: exit 1 if a floor is missed.
+--peer PROGRAM (or FORERUN_PEER) stands in for both of them. It gets --model M --threads N for one
+process, and for the pipeline --mode stages --procs 2 --threads 1 --chunks N [--pin] or, if its --help
+has no --mode, --schedule 1F1B --procs 2 --chunks N. What PyTorch 2.x adds (torch.compile, its own
+pipelining) is tried in the first round, and the best goes on. --search does the same with 2, 4 and 8
+micro-batches (and pinned processes); otherwise the table below says what was found best. --check:
+exit 1 if a floor is missed.
 """
 import argparse
 import json
@@ -60,7 +64,7 @@ def parse():
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--steps", type=int, help="mini-batches of a run, for all models")
     p.add_argument("--search", action="store_true", help="find the best micro-batch counts")
-    p.add_argument("--peer", default=os.environ.get("FORERUN_PEER"))
+    harness.add_peer_options(p, "bench/torch_step.py and torch_pipeline.py")
     p.add_argument("--model-cuts", metavar="MODEL=NODE,NODE,...",
                    help="compare the automatic cut with these, one after the other")
     p.add_argument("--json", metavar="FILE")
@@ -134,23 +138,42 @@ def train(a, model, method, stages, threads, micro, cut=None):
     return result
 
 
-def torch_single(model, threads):
-    program = os.path.join(HERE, "torch_step.py")
-    text, _ = harness.run(harness.command_of(program) + [
-        "--model", model, "--threads", str(threads), "--steps", "3", "--repeats", "3",
-        "--warmup", "2"])
-    return dict(harness.read_rate(text, program), threads=threads)
+def torch_command(a, ours):
+    return harness.command_of(a.peer or os.path.join(HERE, ours), a.python)
 
 
-def torch_pipeline(a, model, chunks, pin):
-    program = a.peer or os.path.join(HERE, "torch_pipeline.py")
-    name = "vgg" if a.peer and model == "vgg16" else model
-    command = harness.command_of(program) + ["--model", name, "--chunks", str(chunks), "--steps",
-                                             "3", "--repeats", "3", "--warmup", "2"]
-    if a.peer:
-        command += ["--mode", "stages", "--procs", "2", "--threads", "1"]
-    text, _ = harness.run(command + (["--pin"] if pin else []), harness.peer_environment())
-    return dict(harness.read_rate(text, program), micro=chunks, pin=pin)
+def torch_run(a, command, model, options, about):
+    """One run of the peer; what it measured, with the options that made it."""
+    text, _ = harness.try_run(
+        command + ["--model", harness.peer_model(a.peer, model), "--steps", "3", "--repeats", "3",
+                   "--warmup", "2"] + options, harness.peer_environment())
+    return dict(harness.read_rate(text, command[-1]), way=" ".join(options), **about)
+
+
+def torch_single_ways(a, model, threads):
+    command = torch_command(a, "torch_step.py")
+    return [lambda way=way: torch_run(a, command, model, ["--threads", str(threads)] + way,
+                                      {"threads": threads})
+            for way in harness.step_ways(harness.options_of(command), model)]
+
+
+def torch_pipeline_ways(a, model, chunks, pins):
+    """By the options that the peer's --help has."""
+    command = torch_command(a, "torch_pipeline.py")
+    known = harness.options_of(command)
+    mode, extras = [], [[]] + [[x] for x in ("--compile", "--official") if x in known]
+    if "--mode" in known:
+        mode = ["--mode", "stages", "--procs", "2", "--threads", "1"]
+    elif "--schedule" in known:
+        mode, extras = ["--schedule", "1F1B", "--procs", "2"], [[]]
+    ways = []
+    for count in chunks:
+        for pin in pins if "--pin" in known else [False]:
+            for extra in extras:
+                options = mode + ["--chunks", str(count)] + ["--pin"] * pin + extra
+                ways.append(lambda o=options, c=count, p=pin: torch_run(
+                    a, command, model, o, {"micro": c, "pin": p}))
+    return ways
 
 
 # --- who takes part --------------------------------------------------------------------------------
@@ -169,10 +192,10 @@ def entrants(a, model):
         all_of_them[m] = [lambda m=m, t=t: train(a, model, m, 2, 1, t) for t in counts]
     for name, threads in zip(SINGLE, (1, 2)):
         all_of_them[name] = [lambda n=threads: train(a, model, "single", 1, n, 1)]
-    for name, threads in zip(TORCH, (1, 2)):
-        all_of_them[name] = [lambda n=threads: torch_single(model, n)]
-    all_of_them[TORCH[2]] = [lambda c=c, p=p: torch_pipeline(a, model, c, p)
-                             for c in chunks for p in pins]
+    if "torch" in a.methods:
+        for name, threads in zip(TORCH, (1, 2)):
+            all_of_them[name] = torch_single_ways(a, model, threads)
+        all_of_them[TORCH[2]] = torch_pipeline_ways(a, model, chunks, pins)
     wanted = set(a.methods)
     if "single" in wanted:
         wanted.update(SINGLE)
@@ -186,12 +209,12 @@ def measure(a, model):
     field, results = entrants(a, model), {}
     for number in range(a.rounds):
         for name, ways in field.items():
-            tried = [way() for way in ways]
-            best = max(range(len(ways)), key=lambda i: tried[i]["samples_per_s"])
-            field[name] = [ways[best]]
-            results.setdefault(name, []).append(tried[best])
-            harness.say("round %d of %d: %s %s: %.1f samples/s" % (
-                number + 1, a.rounds, model, name, tried[best]["samples_per_s"]))
+            best, result = harness.best_way(ways, lambda way: way())
+            field[name] = [best]
+            results.setdefault(name, []).append(result)
+            harness.say("round %d of %d: %s %s: %.1f samples/s%s" % (
+                number + 1, a.rounds, model, name, result["samples_per_s"],
+                " (%s)" % result["way"] if result.get("way") else ""))
     for name, rounds in results.items():
         best = max(rounds, key=lambda r: r["samples_per_s"])
         results[name] = dict(best, rounds=[r["samples_per_s"] for r in rounds])

@@ -53,7 +53,7 @@ def work(rank, a, meeting):
     x, y = x[rank * share:(rank + 1) * share], y[rank * share:(rank + 1) * share]
     # A view: gradients are made where they are sent from, which saves a copy.
     ddp = DistributedDataParallel(net, gradient_as_bucket_view=True)
-    opt = torch.optim.SGD(ddp.parameters(), lr=1e-3, momentum=0.9)
+    opt = torch_step.sgd(ddp.parameters())
 
     def step():
         opt.zero_grad(set_to_none=True)

@@ -2,17 +2,21 @@
 """PyTorch as a pipeline of two processes on two cores: 1F1B with flush over gloo.
 
     bench/torch_pipeline.py --model mlp|vgg16|gpt [--chunks N] [--pin] [--batch N] [--steps N]
-                            [--repeats N] [--warmup N]
+                            [--repeats N] [--warmup N] [--compile | --official]
 
 The networks, batches and optimizer of torch_step.py, cut in two where the slower half is fastest.
 Each mini-batch is split into --chunks micro-batches; the first process is one forward ahead of the
-second, sends do not wait, and both update when the last backward is through. Prints one JSON
-object with the keys that bench/pipeline.py reads.
+second, sends do not wait, and both update when the last backward is through. PyTorch 2.x can do
+more: --compile runs each half through torch.compile, --official leaves passes and transfers to
+torch.distributed.pipelining's Schedule1F1B. Prints one JSON object with the keys that
+bench/pipeline.py reads.
 """
 import argparse
+import importlib.util
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 
@@ -24,6 +28,9 @@ def parse():
     p.add_argument("--model", choices=tuple(torch_step.BATCH), required=True)
     p.add_argument("--chunks", type=int, default=4, help="micro-batches of a mini-batch")
     p.add_argument("--pin", action="store_true", help="process r on core r")
+    p.add_argument("--compile", action="store_true", help="torch.compile, of PyTorch 2.x")
+    p.add_argument("--official", action="store_true",
+                   help="torch.distributed.pipelining, of PyTorch 2.x")
     p.add_argument("--batch", type=int)
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--repeats", type=int, default=5)
@@ -32,6 +39,8 @@ def parse():
     a.batch = a.batch or torch_step.BATCH[a.model]
     if a.chunks < 1 or a.batch % a.chunks:
         p.error("--batch must be a multiple of --chunks")
+    if a.compile and a.official:
+        p.error("--compile and --official exclude each other")
     return a
 
 
@@ -91,10 +100,36 @@ class Half:
         else:
             out.backward(self.receive())
 
-    def finish(self):
+    def step(self):
+        self.loss = 0.0
+        ahead = 0 if self.is_last else 1
+        for i in range(len(self.xs) + ahead):
+            if i < len(self.xs):
+                self.forward(i)
+            if i >= ahead:
+                self.backward()
         for work, _ in self.sends:
             work.wait()
         self.sends.clear()
+
+
+class Official:
+    """The same by torch.distributed.pipelining."""
+
+    def __init__(self, a, rank, stage, x, y):
+        import torch
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+        part = PipelineStage(stage, rank, 2, torch.device("cpu"))
+        self.schedule = Schedule1F1B(part, a.chunks, loss_fn=torch_step.loss_of)
+        self.is_last, self.x, self.y, self.loss = rank == 1, x, y, 0.0
+
+    def step(self):
+        if not self.is_last:
+            self.schedule.step(self.x)
+            return
+        losses = []
+        self.schedule.step(target=self.y, losses=losses)
+        self.loss = sum(x.item() for x in losses) / len(losses)
 
 
 def work(rank, a, meeting, results):
@@ -104,7 +139,8 @@ def work(rank, a, meeting, results):
     if a.pin:
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
-    net, x, y = torch_step.build(a.model, a.batch)
+    # A stage of --official gets leaves that want gradients, which no module may change in place.
+    net, x, y = torch_step.build(a.model, a.batch, inplace=not a.official)
     size = a.batch // a.chunks
     cut, shape = half_way(net, x[:size])
     agreed = torch.tensor([cut])
@@ -114,19 +150,16 @@ def work(rank, a, meeting, results):
         with torch.no_grad():
             shape = net[:cut](x[:size]).shape
     stage = net[cut:] if rank else net[:cut]
-    half = Half(dist, rank, stage, shape, x.split(size), y.split(size))
-    opt = torch.optim.SGD(stage.parameters(), lr=1e-3, momentum=0.9)
+    opt = torch_step.sgd(stage.parameters())
+    run = torch_step.compiled(stage) if a.compile else stage
+    if a.official:
+        half = Official(a, rank, run, x, y)
+    else:
+        half = Half(dist, rank, run, shape, x.split(size), y.split(size))
 
     def step():
         opt.zero_grad(set_to_none=True)
-        half.loss = 0.0
-        ahead = 1 - rank
-        for i in range(a.chunks + ahead):
-            if i < a.chunks:
-                half.forward(i)
-            if i >= ahead:
-                half.backward()
-        half.finish()
+        half.step()
         opt.step()
 
     for _ in range(a.warmup):
@@ -141,7 +174,8 @@ def work(rank, a, meeting, results):
         rates.append(a.batch * a.steps / (time.perf_counter() - start))
     if rank == 1:
         results.put({"model": a.model, "about": "PyTorch " + torch.__version__, "batch": a.batch,
-                     "chunks": a.chunks, "pin": a.pin, "steps": a.steps, "repeats": a.repeats,
+                     "chunks": a.chunks, "pin": a.pin, "compile": a.compile,
+                     "official": a.official, "steps": a.steps, "repeats": a.repeats,
                      "modules": [cut, len(net) - cut], "loss": half.loss,
                      "samples_per_s": max(rates), "median_samples_per_s": statistics.median(rates)})
     dist.destroy_process_group()
@@ -150,7 +184,11 @@ def work(rank, a, meeting, results):
 def main():
     a = parse()
     torch_step.tune(1)
+    import torch
     import torch.multiprocessing as mp
+    if a.official and importlib.util.find_spec("torch.distributed.pipelining") is None:
+        sys.exit("torch_pipeline.py: PyTorch %s has no torch.distributed.pipelining"
+                 % torch.__version__)
     results = mp.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(work, args=(a, os.path.join(folder, "store"), results), nprocs=2, join=True)

@@ -1,10 +1,14 @@
 #!/usr/bin/python3
-"""PyTorch's training step on the networks of bench_step, with the settings that suit it best.
+"""PyTorch's training step on the networks of bench_step, for PyTorch 1.13 and 2.x.
 
     bench/torch_step.py --model mlp|vgg16|gpt [--threads N] [--batch N] [--steps N] [--repeats N]
+                        [--compile] [--channels-last]
 
 Prints one JSON object with the keys that bench/compare.py reads. Same sizes, same optimizer (sgd,
 momentum 0.9), a fixed batch of random numbers; nothing but forward, backward and update is timed.
+Fused attention and the fused optimizer are used where this PyTorch has them. Which of --compile
+(torch.compile, 2.x only) and --channels-last is faster depends on model and machine:
+bench/compare.py and bench/pipeline.py try them and keep the best.
 """
 import argparse
 import ctypes
@@ -12,6 +16,7 @@ import json
 import os
 import resource
 import statistics
+import sys
 import time
 
 BATCH = {"mlp": 64, "vgg16": 32, "gpt": 16}
@@ -25,9 +30,12 @@ def parse():
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--repeats", type=int, default=5)
     p.add_argument("--warmup", type=int, default=3)
-    p.add_argument("--foreach", action="store_true", help="update all tensors in one call")
+    p.add_argument("--compile", action="store_true", help="torch.compile, of PyTorch 2.x")
+    p.add_argument("--channels-last", action="store_true", help="vgg16: images as NHWC")
     a = p.parse_args()
     a.batch = a.batch or BATCH[a.model]
+    if a.channels_last and a.model != "vgg16":
+        p.error("--channels-last is for vgg16, which has images")
     return a
 
 
@@ -37,7 +45,10 @@ def tune(threads):
         os.environ[name] = str(threads)
     if threads > 1:
         os.environ.setdefault("OMP_PROC_BIND", "true")
-        blas = ctypes.CDLL("libblas.so.3")
+        try:
+            blas = ctypes.CDLL("libblas.so.3")
+        except OSError:  # wheels bring a BLAS of their own
+            blas = None
         if getattr(blas, "openblas_get_parallel", lambda: 0)() == 1:
             # OpenBLAS on threads of its own, which would fight with torch's that spin.
             os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -46,22 +57,24 @@ def tune(threads):
             os.environ.setdefault("OPENBLAS_CORETYPE", "Zen")
 
 
-def mlp(nn, width=2048, depth=8):
-    hidden = [m for _ in range(depth) for m in (nn.Linear(width, width), nn.ReLU(inplace=True))]
+def mlp(nn, relu, width=2048, depth=8):
+    hidden = [m for _ in range(depth) for m in (nn.Linear(width, width), relu())]
     return nn.Sequential(*hidden, nn.Linear(width, 10))
 
 
-def vgg16(nn):
+def vgg16(nn, relu):
     layers, channels = [], 3
     for width, n in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(n):
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+            layers += [nn.Conv2d(channels, width, 3, padding=1), relu()]
             channels = width
         layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
 
 
 def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
+    fused = getattr(nn.functional, "scaled_dot_product_attention", None)  # 2.x
+
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
@@ -77,8 +90,12 @@ def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
             n = x.shape[0]
             split = self.qkv(x).view(n, context, 3, heads, width // heads)
             q, k, v = split.permute(2, 0, 3, 1, 4)
-            score = (q * (width // heads) ** -0.5) @ k.transpose(-2, -1) + self.mask
-            return self.proj((score.softmax(-1) @ v).transpose(1, 2).reshape(n, context, width))
+            if fused:
+                mixed = fused(q, k, v, is_causal=True)
+            else:
+                score = (q * (width // heads) ** -0.5) @ k.transpose(-2, -1) + self.mask
+                mixed = score.softmax(-1) @ v
+            return self.proj(mixed.transpose(1, 2).reshape(n, context, width))
 
         def forward(self, x):
             x = x + self.attend(self.norm_a(x))
@@ -97,15 +114,19 @@ def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
                          nn.Linear(width, vocab))
 
 
-def build(model, batch):
+def build(model, batch, inplace=True):
     """The network as a flat nn.Sequential, a batch of random numbers, its targets."""
     import torch
     from torch import nn
     torch.manual_seed(1)
+
+    def relu():
+        return nn.ReLU(inplace=inplace)
+
     if model == "mlp":
-        return mlp(nn), torch.randn(batch, 2048), torch.randint(10, (batch,))
+        return mlp(nn, relu), torch.randn(batch, 2048), torch.randint(10, (batch,))
     if model == "vgg16":
-        return vgg16(nn), torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+        return vgg16(nn, relu), torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
     ids = torch.randint(256, (batch, 129))
     return gpt(torch, nn), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
@@ -115,17 +136,37 @@ def loss_of(logits, target):
     return torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
 
 
+def sgd(parameters):
+    """Fused where this PyTorch has that for CPUs (2.4 and later)."""
+    import torch
+    parameters = list(parameters)
+    try:
+        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True)
+    except (TypeError, RuntimeError):
+        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+
+
+def compiled(net):
+    import torch
+    if not hasattr(torch, "compile"):
+        sys.exit("torch_step.py: PyTorch %s has no torch.compile" % torch.__version__)
+    return torch.compile(net)
+
+
 def main():
     a = parse()
     tune(a.threads)
     import torch
     torch.set_num_threads(a.threads)
     net, x, y = build(a.model, a.batch)
-    opt = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, foreach=a.foreach or None)
+    if a.channels_last:
+        net, x = (t.to(memory_format=torch.channels_last) for t in (net, x))
+    opt = sgd(net.parameters())
+    run = compiled(net) if a.compile else net
 
     def step():
         opt.zero_grad(set_to_none=True)
-        loss = loss_of(net(x), y)
+        loss = loss_of(run(x), y)
         loss.backward()
         opt.step()
         return loss
@@ -140,7 +181,8 @@ def main():
         rates.append(a.batch * a.steps / (time.perf_counter() - start))
     print(json.dumps({
         "model": a.model, "about": "PyTorch " + torch.__version__, "threads": a.threads,
-        "batch": a.batch, "steps": a.steps, "repeats": a.repeats,
+        "batch": a.batch, "steps": a.steps, "repeats": a.repeats, "compile": a.compile,
+        "channels_last": a.channels_last,
         "parameters": sum(p.numel() for p in net.parameters()), "loss": loss.item(),
         "samples_per_s": max(rates), "median_samples_per_s": statistics.median(rates),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))

@@ -1,7 +1,7 @@
 /* cases.c -- what is to be compared: the section `compare` of a config, or a list of methods.
  *
  *     compare:
- *       groups: [{name: vgg16, set: {model: {name: vgg16}}}]
+ *       groups: [{name: vgg16, baseline: dp, set: {model: {name: vgg16}}}]
  *       cases:
  *         - {name: dp, set: {parallel.method: dp, parallel.replicas: 4}}
  *
@@ -202,7 +202,7 @@ static fr_status add_case(fr_compare *c, struct fr_case *k)
 /* In one group, or none. */
 static fr_status read_case(fr_compare *c, fr_conf *item, fr_conf *group)
 {
-    struct fr_case k = {.group = ""};
+    struct fr_case k = {.group = "", .baseline = ""};
     k.where = fr_conf_where(item, "name");
     FR_TRY(fr_conf_text(item, "name", NULL, &k.name));
     FR_TRY(check_name(item, "name", k.name));
@@ -210,6 +210,7 @@ static fr_status read_case(fr_compare *c, fr_conf *item, fr_conf *group)
     FR_TRY(read_published(item, &k));
     if (group) {
         FR_TRY(fr_conf_text(group, "name", NULL, &k.group));
+        FR_TRY(fr_conf_text(group, "baseline", "", &k.baseline));
         FR_TRY(add_changes(c, &k, group));
     } else if (fr_conf_has(item, "group")) {
         FR_TRY(fr_conf_text(item, "group", NULL, &k.group));
@@ -343,7 +344,7 @@ static fr_status read_methods(fr_compare *c, fr_conf *root)
     const char *rest = c->o->methods;
     FR_APPEND_NAMES(names, fr_method_list());
     do {
-        struct fr_case k = {.group = "", .where = "--methods"};
+        struct fr_case k = {.group = "", .baseline = "", .where = "--methods"};
         FR_TRY(next_name(c, &rest, "--methods", name));
         const fr_method *m = fr_method_find(name);
         if (!m)
@@ -375,21 +376,36 @@ static fr_status read_section(fr_compare *c, fr_conf *section)
     return read_columns(c, section);
 }
 
-/* Speed-ups are over this one; the first case unless the config says. */
-static fr_status check_baseline(fr_compare *c, fr_conf *section)
+static bool has_case(const fr_compare *c, const char *name, const char *group)
+{
+    for (int i = 0; i < c->n_cases; i++)
+        if (strcmp(c->cases[i].name, name) == 0 &&
+            (!group || strcmp(c->cases[i].group, group) == 0))
+            return true;
+    return false;
+}
+
+/* Of each group its own, else that of the section, else the first case. With --only the baseline
+ * may be left out. */
+static fr_status set_baselines(fr_compare *c, fr_conf *section)
 {
     bool is_chosen = fr_conf_has(section, "baseline") && !c->o->methods;
     if (!c->n_cases)
         return fr_fail(c->ctx, FR_INVALID, "--only %s: no group, case or kind is called so",
                        c->o->only);
-    if (is_chosen && c->o->only) return FR_OK;
-    if (!is_chosen) {
-        c->baseline = c->cases[0].name;
-        return FR_OK;
+    if (!is_chosen) c->baseline = c->cases[0].name;
+    if (!c->o->only && !has_case(c, c->baseline, NULL))
+        return fr_conf_fail(section, "baseline", "no case is called '%s'", c->baseline);
+    for (int i = 0; i < c->n_cases; i++) {
+        struct fr_case *k = &c->cases[i];
+        if (!k->baseline[0])
+            k->baseline = c->baseline;
+        else if (!c->o->only && !has_case(c, k->baseline, k->group))
+            return fr_conf_fail(section, "groups",
+                                "group %s has baseline '%s', but no case of that name", k->group,
+                                k->baseline);
     }
-    for (int i = 0; i < c->n_cases; i++)
-        if (strcmp(c->cases[i].name, c->baseline) == 0) return FR_OK;
-    return fr_conf_fail(section, "baseline", "no case is called '%s'", c->baseline);
+    return FR_OK;
 }
 
 /* Texts of the config are used as long as the comparison lives. */
@@ -402,9 +418,10 @@ static fr_status keep_texts(fr_compare *c)
         struct fr_case *k = &c->cases[i];
         k->name = fr__arena_strdup(&c->arena, k->name);
         k->group = fr__arena_strdup(&c->arena, k->group);
+        k->baseline = fr__arena_strdup(&c->arena, k->baseline);
         k->where = fr__arena_strdup(&c->arena, k->where);
         if (k->source) k->source = fr__arena_strdup(&c->arena, k->source);
-        if (!k->name || !k->group || !k->where || (k->has_published && !k->source))
+        if (!k->name || !k->group || !k->baseline || !k->where || (k->has_published && !k->source))
             return fr__compare_no_memory(c);
     }
     return FR_OK;
@@ -429,7 +446,7 @@ static fr_status read_all(fr_compare *c, fr_conf *root)
         FR_TRY(read_cases(c, section));
         FR_TRY(fr_conf_finish(section));
     }
-    FR_TRY(check_baseline(c, section));
+    FR_TRY(set_baselines(c, section));
     return keep_texts(c);
 }
 

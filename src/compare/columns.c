@@ -148,7 +148,7 @@ const struct fr_case *fr__case_baseline(const fr_compare *c, const struct fr_cas
 {
     for (int i = 0; i < c->n_cases; i++) {
         const struct fr_case *b = &c->cases[i];
-        if (strcmp(b->name, c->baseline) == 0 && strcmp(b->group, k->group) == 0 &&
+        if (strcmp(b->name, k->baseline) == 0 && strcmp(b->group, k->group) == 0 &&
             b->kind == k->kind)
             return b;
     }

@@ -34,6 +34,7 @@ struct fr_case_run {
 
 struct fr_case {
     const char *name, *group; /* group "": none */
+    const char *baseline;     /* case of the same group and kind that speed-ups are over */
     const char *where;        /* "file.yaml:12:7" or "--methods" */
     const char *folder;       /* below the comparison's */
     fr_compare_kind kind;

@@ -64,6 +64,7 @@ static void write_case(fr_json *j, const fr_compare *c, const struct fr_case *k)
     fr__json_object(j, NULL);
     fr__json_text(j, "name", k->name);
     fr__json_text(j, "group", k->group);
+    fr__json_text(j, "baseline", k->baseline);
     fr__json_text(j, "kind", fr_compare_kind_name(k->kind));
     fr__json_text(j, "method", k->method);
     fr__json_text(j, "status", fr__case_status(k));

@@ -151,6 +151,33 @@ static const char *clock_words(const fr_compare *c)
     return "";
 }
 
+/* "Speed-up: over dp.", or "Speed-up: one over single, two over dp." where groups differ. */
+static void put_baselines(struct fr_conf_out *o, const fr_compare *c)
+{
+    int speedup = fr__column_find("speedup"), n = 0;
+    bool has_column = false, is_one = true;
+    for (int i = 0; i < c->n_columns; i++) has_column |= c->columns[i] == speedup;
+    for (int i = 0; i < c->n_cases; i++)
+        is_one &= strcmp(c->cases[i].baseline, c->cases[0].baseline) == 0;
+    for (int i = 0; has_column && i < c->n_cases; i++) {
+        const struct fr_case *k = &c->cases[i];
+        bool is_new = i == 0 || strcmp(k->group, c->cases[i - 1].group) != 0;
+        if (!is_new || (n && is_one)) continue;
+        put(o, n++ ? ", " : "Speed-up: ");
+        if (!is_one) put(o, k->group), put(o, " ");
+        put(o, "over "), put(o, k->baseline);
+    }
+    if (n) put(o, ".\n");
+}
+
+static void put_words(struct fr_conf_out *o, const fr_compare *c, const struct table *t)
+{
+    put(o, "\n");
+    put_baselines(o, c);
+    put(o, clock_words(c));
+    put_sources(o, t);
+}
+
 static void put_table(fr_compare *c, const struct table *t, struct fr_conf_out *o)
 {
     int width[MOST] = {0};
@@ -169,6 +196,7 @@ static void put_table(fr_compare *c, const struct table *t, struct fr_conf_out *
     put(o, "\n\n");
     for (int r = 0; r < t->n_rows; r++) {
         bool is_first = true;
+        if (r > 1 && strcmp(t->rows[r].cell[0], t->rows[r - 1].cell[0]) != 0) put(o, "\n");
         for (int i = 0; i < t->n_columns; i++) {
             if (!is_shown(t, i)) continue;
             snprintf(line, sizeof line, "%s%*s", is_first ? "" : "  ",
@@ -179,9 +207,7 @@ static void put_table(fr_compare *c, const struct table *t, struct fr_conf_out *
         while (o->text.n && o->text.at[o->text.n - 1] == ' ') o->text.at[--o->text.n] = '\0';
         put(o, "\n");
     }
-    put(o, "\n");
-    put(o, clock_words(c));
-    put_sources(o, t);
+    put_words(o, c, t);
 }
 
 static void put_markdown(fr_compare *c, const struct table *t, struct fr_conf_out *o)
@@ -197,9 +223,7 @@ static void put_markdown(fr_compare *c, const struct table *t, struct fr_conf_ou
             if (is_shown(t, i)) put(o, is_left(t, i) ? "---|" : "---:|");
         put(o, "\n");
     }
-    put(o, "\n");
-    put(o, clock_words(c));
-    put_sources(o, t);
+    put_words(o, c, t);
 }
 
 /* One line a case and kind; every number as it is, with its spread beside it. */

@@ -153,6 +153,8 @@ static const fr_key keys[] = {
     FR_TEXTS(COMPARE "columns", "(the usual ones)", "of the table"),
     FR_ITEMS(COMPARE "groups", NULL, "parts of the table; every case is run in each"),
     FR_TEXT(COMPARE "groups[].name", "", "of the group"),
+    FR_TEXT(COMPARE "groups[].baseline", "(compare.baseline)",
+            "speed-ups in this group are over this case"),
     FR_ITEMS(COMPARE "groups[].set", NULL, "keys with the values that they have in this group"),
     FR_ITEMS(COMPARE "cases", "", "what is compared"),
     FR_TEXT(COMPARE "cases[].name", "", "of the case, and of its folder"),

@@ -194,6 +194,36 @@ static void test_groups(void **state)
     close_lab(&l);
 }
 
+/* A group may have a baseline of its own; the others go by that of the section. */
+static void test_group_baselines(void **state)
+{
+    struct lab l = {0};
+    const char *text;
+    fr_status status = open_lab(state, "baselines",
+                                "compare:\n"
+                                "  baseline: a\n"
+                                "  groups: [{name: g}, {name: h, baseline: b}]\n"
+                                "  cases: [{name: a}, {name: b}, {name: c, group: g}]\n",
+                                &l);
+    assert_ok(l.ctx, status);
+    assert_int_equal(l.c->n_cases, 5);
+    for (int i = 0; i < 5; i++) /* g: a b c, h: a b */
+        assert_ptr_equal(fr__case_baseline(l.c, &l.c->cases[i]), &l.c->cases[i < 3 ? 0 : 4]);
+    assert_ok(l.ctx, fr_compare_text(l.c, "table", &text));
+    assert_non_null(strstr(text, "\nSpeed-up: g over a, h over b.\n"));
+    assert_non_null(strstr(text, "\n\nh  ")); /* groups stand apart */
+    assert_ok(l.ctx, fr_compare_text(l.c, "json", &text));
+    assert_non_null(strstr(text, "\"baseline\": \"b\""));
+    close_lab(&l);
+    status = open_lab(state, "baselines-no",
+                      "compare:\n"
+                      "  groups: [{name: g}, {name: h, baseline: c}]\n"
+                      "  cases: [{name: a}, {name: c, group: g}]\n",
+                      &l);
+    assert_fails(l.ctx, status, FR_INVALID, "group h has baseline 'c'");
+    close_lab(&l);
+}
+
 /* --- order and table -------------------------------------------------------------------------- */
 
 /* What a run would have left. */
@@ -354,9 +384,9 @@ int main(void)
         cmocka_unit_test(test_statistics),      cmocka_unit_test(test_columns),
         cmocka_unit_test(test_differences),     cmocka_unit_test(test_methods),
         cmocka_unit_test(test_methods_alone),   cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_order_and_table), cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_damage),          cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_papers),
+        cmocka_unit_test(test_group_baselines), cmocka_unit_test(test_order_and_table),
+        cmocka_unit_test(test_failure),         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_no_memory),       cmocka_unit_test(test_papers),
     };
     return cmocka_run_group_tests(tests, support_dir_make, support_dir_remove);
 }

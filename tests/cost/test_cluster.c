@@ -217,6 +217,7 @@ static void examples_load(void **state)
         double first, last; /* bytes/s of 1 MB between the first two, and first and last device */
     } examples[] = {
         {"p40x4-pcie", 4, 1, 12e9, 12e9},
+        {"slow-link-x4", 4, 1, 980e6, 980e6},
         {"v100-1x8", 8, 1, 150e9, 150e9},
         {"v100-8x8-ethernet", 64, 9, 150e9, 1.25e9},
         {"k80-heterogeneous", 16, 5, 12e9, 54.54e9 / 8},

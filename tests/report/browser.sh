@@ -31,7 +31,13 @@ for method in single gpipe 1f1b zb-h1 vanilla-async pipedream pipeoptim; do
     [ $method = single ] && stages=1
     run 0 train pipe.yaml --out $method --set parallel.method=$method --set parallel.stages=$stages
 done
+echo '{device: {speed: 1}, topology: {bandwidth: 1 GB/s, devices: 4}}' >box.yaml
+for method in 1f1b spectrain; do
+    run 0 train pipe.yaml --out box-$method --set parallel.method=$method \
+        --set parallel.cluster="$PWD/box.yaml"
+done
 run 0 report spectrain --out one.html
+run 0 report 1f1b spectrain box-1f1b box-spectrain --out clocks.html
 run 0 report single gpipe 1f1b zb-h1 vanilla-async pipedream pipeoptim spectrain --out eight.html
 
 # 20 runs, one of a million mini-batches, one of 64 workers.
@@ -169,6 +175,21 @@ pipedream Kept
 pipeoptim Predicted
 END
 
+# --- two clocks: no axis and no scale for both ---
+open_page "file://$work/clocks.html"
+sound "two clocks"
+shot clocks
+same "$(see 'all("#curves h3").map((x) => x.textContent.split(":")[0])')" '["Measured","Emulated"]' \
+    "curves by clock"
+same "$(see 'all("#curves .legend").map((x) => x.textContent)')" '["1f1bspectrain","box-1f1bbox-spectrain"]' \
+    "runs of each clock"
+same "$(see 'all("#idle .card, #batches .card").length')" 4 "bars by clock"
+before=$(see 'all("#curves canvas").map(print)')
+click '[aria-label="over"] button:nth-child(3)'
+after=$(see 'all("#curves canvas").map(print)')
+same "$(jq -n --argjson a "$before" --argjson b "$after" '[range($a | length) | select($a[.] == $b[.])] | length')" 0 \
+    "charts of either clock that stay over updates"
+
 # --- many ---
 open_page "file://$work/many.html"
 sound "twenty runs"
@@ -181,7 +202,7 @@ for by in -300 -300 300; do wheel "#timeline canvas" $by; done
 holds "$(of "#timeline output" x.textContent)" " of 102.5 ms" "timeline of 64 workers, zoomed"
 
 # --- phone ---
-for page in one eight many; do
+for page in one eight clocks many; do
     for width in 390 360; do
         screen $width 760 true
         open_page "file://$work/$page.html"

@@ -4,11 +4,21 @@ const Model = (() => {
     const dashes = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
     const n_colors = 7;  // with 4 dashes: 28 that differ, since the two have no common factor
 
+    // A case looks like its namesake on another clock: they never meet in a picture.
+    function styleOf(found, kind, series) {
+        const same = found && series.find((x) => x.case && x.case.name === found.name);
+        const isTaken = same && series.some((x) => x.kind === kind && x.index === same.index);
+        if (same && !isTaken) return same.index;
+        return series.reduce((most, x) => Math.max(most, x.index + 1), 0);
+    }
+
     // Runs of one case of a comparison (its seeds) are one series: one colour, one key.
     function seriesOf(data) {
         const cases = (data.compare && data.compare.cases) || [];
-        const groups = new Set(cases.map((c) => c.group));
-        const label = (c) => (groups.size > 1 && c.group ? `${c.group} ${c.name}` : c.name);
+        // Pictures hold one clock each, so a group is named where several share a clock.
+        const severalGroups = (kind) =>
+            new Set(cases.filter((c) => c.kind === kind).map((c) => c.group)).size > 1;
+        const label = (c) => (c.group && severalGroups(c.kind) ? `${c.group} ${c.name}` : c.name);
         const within = (run, path) => `/${run.folder}`.endsWith(`/${path}`);
         const caseOf = (run) => cases.find((c) => c.runs.some((path) => within(run, path)));
         const series = [];
@@ -16,10 +26,11 @@ const Model = (() => {
             const found = caseOf(run);
             let one = found && series.find((other) => other.case === found);
             if (!one) {
-                const i = series.length;
+                const i = styleOf(found, run.kind, series);
                 one = {
                     name: found ? label(found) : run.name,
                     case: found,
+                    kind: run.kind,
                     runs: [],
                     color: `run-${i % n_colors}`,
                     dash: dashes[i % dashes.length],
@@ -32,6 +43,20 @@ const Model = (() => {
             run.series = one;
         }
         return series;
+    }
+
+    // Runs by clock: times of this machine and those of a described cluster share no axis and no
+    // scale. One clock needs no title.
+    function clocks(runs) {
+        const titles = {
+            measured: "Measured: the clock of this machine",
+            emulated: "Emulated: the clock of the described cluster"
+        };
+        const kinds = [...new Set(runs.map((run) => run.kind))];
+        return kinds.map((kind) => ({
+                             title: kinds.length > 1 ? titles[kind] || kind : null,
+                             runs: runs.filter((run) => run.kind === kind)
+                         }));
     }
 
     // The line of a series as a small picture for legends and tables.
@@ -183,7 +208,10 @@ const Model = (() => {
         },
     ];
 
-    // For pictures that have runs of two clocks in them.
+    // Where it stands beside others of its clock; its seeds have one name in common.
+    const shortName = (run) => (run.series.runs.length === 1 ? run.series.name : run.name);
+
+    // Where runs of two clocks stand in one list.
     const label = (run) => (run.kind === "emulated" ? `${run.name} (emulated)` : run.name);
 
     function describe(run) {
@@ -195,5 +223,5 @@ const Model = (() => {
             .join(" \u00b7 ");
     }
 
-    return {label, seriesOf, swatch, figures, describe, layout, status, last};
+    return {label, shortName, seriesOf, clocks, swatch, figures, describe, layout, status, last};
 })();

@@ -41,6 +41,12 @@ const Bars = (() => {
 
     function table(rows, ends) { return grid(rows.map(row), ends); }
 
+    // One card for each clock: make(runs) fills it.
+    const cards = (runs, make) => Model.clocks(runs).map(
+        (clock) =>
+            el("div", {class: "card"},
+               clock.title ? el("div", {class: "title"}, clock.title) : null, make(clock.runs)));
+
     const stagesOf = (w) => `, stage${w.stages.length > 1 ? "s" : ""} ${w.stages.join(" ")}`;
     const workerName = (w, i) => `worker ${i}${stagesOf(w)}`;
 
@@ -100,12 +106,12 @@ const Bars = (() => {
         const with_it = runs.filter(
             (run) => run.summary && run.summary.bubble && Format.is(run.summary.bubble.share));
         if (!with_it.length) return null;
-        const rows = with_it.map((run) => {
+        const bar = (run) => {
             const b = run.summary.bubble;
             const drawn = causes.reduce((sum, [key]) => sum + Math.max(0, b[key]), 0) || 1;
             const scale = Math.max(0, b.share) / drawn;
             return {
-                name: Model.label(run),
+                name: Model.shortName(run),
                 value: Format.percent(b.share),
                 head: `${run.name}: workers idle ${Format.percent(b.share)}`,
                 parts: causes.map(
@@ -114,14 +120,15 @@ const Bars = (() => {
                     ]) => [color, scale * Math.max(0, b[key]), label, Format.percent(b[key])]),
                 text: (share) => Format.percent(share, 0)
             };
-        });
+        };
         return el(
             "section", {id: "idle"}, el("h2", {}, "Idle workers, and why"),
             el("p", {},
                "Share of all workers\u2019 time in which nothing was computed, by cause. " +
                    "The whole width is all of their time."),
             Dom.legend(causes.map(([, color, label]) => [color, label])),
-            el("div", {class: "card"}, table(rows, ["0 %", "50 %", "100 %"])));
+            el("div", {class: "cards"},
+               cards(with_it, (some) => table(some.map(bar), ["0 %", "50 %", "100 %"]))));
     }
 
     /* --- memory --- */
@@ -193,28 +200,33 @@ const Bars = (() => {
             (r) => r.summary && Format.is(r.summary.predicted_s_per_batch) &&
                 Format.is(r.summary.measured_s_per_batch));
         if (!known.length || runs.length < 2) return null;  // one run: a tile tells it
-        const most = Math.max(...known.flatMap(
+        const mostOf = (some) => Math.max(...some.flatMap(
             (r) => [r.summary.predicted_s_per_batch, r.summary.measured_s_per_batch]));
-        const rows = known.map((r) => {
+        const strip = (r, most) => {
             const {
                 predicted_s_per_batch: said,
                 measured_s_per_batch: took,
                 prediction_error: error
             } = r.summary;
             return [
-                Model.label(r),
+                Model.shortName(r),
                 `${Format.seconds(took)}, predicted ${Format.seconds(said)} (${
                     Format.signed(error, Format.percent)})`,
                 r.name, [["run-0", took, "mini-batch"]], [["run-0", said, "mini-batch"]], most
             ];
-        });
+        };
+        const chart = (some) => {
+            const most = mostOf(some);
+            return pairs(
+                some.map((r) => strip(r, most)),
+                ["0", Format.seconds(most / 2), Format.seconds(most)]);
+        };
         return el(
             "section", {id: "batches"},
             el("h2", {}, "Time of a mini-batch, predicted and measured"),
             el("p", {},
                "The full bar is what it took, the faint one below it what was said before."),
-            el("div", {class: "card"},
-               pairs(rows, ["0", Format.seconds(most / 2), Format.seconds(most)])));
+            el("div", {class: "cards"}, cards(known, chart)));
     }
 
     // Why the time of a mini-batch was off: stages took more or less than when they were measured,
@@ -223,8 +235,8 @@ const Bars = (() => {
         const signed = (x) => Format.signed(x, Format.percent);
         const {prediction_error: all, cost_error: cost, schedule_error: clock} = summary;
         if (!Format.is(cost) || !Format.is(clock)) return "";
-        return ` A mini-batch was predicted ${signed(all)} off: ${
-            signed(cost)} by these times, ${signed(clock)} by the schedule.`;
+        return ` A mini-batch was predicted ${signed(all)} off: ${signed(cost)} by these times, ${
+            signed(clock)} by the schedule.`;
     }
 
     function stageTimes(summary, stages) {
@@ -247,8 +259,7 @@ const Bars = (() => {
             "div", {class: "card"},
             el("div", {class: "title"}, "Time of a micro-batch in each stage"),
             el("p", {class: "soft small"},
-               `The full bar is measured, the faint one below it was predicted.${
-                   whyOff(summary)}`),
+               `The full bar is measured, the faint one below it was predicted.${whyOff(summary)}`),
             Dom.legend([["forward", "forward"], ["backward", "backward"]]),
             pairs(rows, ["0", Format.seconds(most / 2), Format.seconds(most)]));
     }
@@ -280,7 +291,9 @@ const Bars = (() => {
             "div", {class: "card"},
             el("div", {class: "title"}, "Error of predicted weights over that of stale ones"),
             el("p", {class: "soft small"},
-               "Distance from the weights that came true. Left of the mark prediction helps."),
+               "Distance from the weights that came true. Left of the mark, predicted weights " +
+                   "were nearer than stale ones. That alone does not make a method learn as " +
+                   "well as one worker: compare the loss."),
             table(
                 rows,
                 ["0", `${Format.number(most / 2, 2)}\u00d7`, `${Format.number(most, 3)}\u00d7`]));

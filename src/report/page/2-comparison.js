@@ -55,6 +55,16 @@ const Comparison = (() => {
         ]);
     }
 
+    // "Speed-up is over single.", or by group where groups have baselines of their own.
+    function baselines(compare, cases) {
+        const of = (c) => c.baseline || compare.baseline;
+        const names = [...new Set(cases.map(of))];
+        if (names.length < 2) return names[0] ? `Speed-up is over ${names[0]}.` : "";
+        const groups = [...new Map(cases.map((c) => [c.group, of(c)]))];
+        return `Speed-up is over ${
+            groups.map(([group, name]) => `${name} in ${group}`).join(", ")}.`;
+    }
+
     function columnsOf(compare, cases, series) {
         const any = (test) => cases.some(test);
         const ours = compare.columns.filter((c) => any((x) => x.values && x.values[c.key]));
@@ -114,9 +124,8 @@ const Comparison = (() => {
         const kinds = [...new Set(cases.map((c) => c.kind))];
         const several = cases.some((c) => c.n_seeds > 1);
         const said = [
-            several ? "Mean and standard deviation over seeds." : "",
-            compare.baseline ? `Speed-up is over ${compare.baseline};` : "",
-            "a dot marks the best of its kind.",
+            several ? "Mean and standard deviation over seeds." : "", baselines(compare, cases),
+            "A dot marks the best of its group and kind.",
             kinds.length > 1 || kinds[0] !== "measured"
                 ? `Rows are ${kinds.map((k) => `${k} (${meaning[k]})`).join(", ")}.`
                 : ""

@@ -1,7 +1,8 @@
 // curves.js -- lines over steps, samples or time: loss, accuracy, and what goes with them.
 //
-// All charts of the group share the x axis, the zoomed stretch of it and the crosshair. A point is
-// a mean over a stretch of mini-batches; the band is between the extremes in it.
+// All charts of a group share the x axis, the zoomed stretch of it and the crosshair; a group holds
+// runs of one clock. A point is a mean over a stretch of mini-batches; the band is between the
+// extremes in it.
 const Curves = (() => {
     "use strict";
     const {el} = Dom;
@@ -90,23 +91,21 @@ const Curves = (() => {
     /* --- the section --- */
 
     class Group {
-        constructor(runs, series) {
-            Object.assign(
-                this,
-                {runs, series, x: "step", log: false, smooth: 0.6, hover: null, pointed: null});
+        // zoomed: called whenever the stretch may have changed.
+        constructor({title, runs}, series, zoomed) {
+            Object.assign(this, {
+                title,
+                runs,
+                series: series.filter((one) => one.runs.some((run) => runs.includes(run))),
+                zoomed,
+                x: "step",
+                log: false,
+                smooth: 0.6,
+                hover: null,
+                pointed: null
+            });
             this.charts = charts.filter((c) => hasData(c, runs)).map((c) => new Chart(this, c));
             this.stretch = null;
-            this.reset =
-                el("button", {
-                    type: "button",
-                    class: "reset",
-                    disabled: true,
-                    onclick: () => {
-                        this.stretch.all();
-                        this.redraw();
-                    }
-                },
-                   "Reset zoom");
             this.refit();
         }
         // All of the chosen axis; while a run goes on its end moves.
@@ -120,7 +119,7 @@ const Curves = (() => {
                 this.stretch.high === this.stretch.last;
         }
         redraw() {
-            this.reset.disabled = this.whole();
+            this.zoomed();
             this.charts.forEach((chart) => chart.redraw());
         }
     }
@@ -164,35 +163,8 @@ const Curves = (() => {
             }));
     }
 
-    function section(runs, series) {
-        const group = new Group(runs, series);
-        if (!group.charts.length) return null;
-        const smooth = el("input", {
-            type: "range",
-            min: "0",
-            max: "0.98",
-            step: "0.02",
-            value: String(group.smooth),
-            "aria-label": "smoothing",
-            oninput: (e) => {
-                group.smooth = Number(e.target.value);
-                group.redraw();
-            }
-        });
-        const tools =
-            el("div", {class: "tools"},
-               Dom.choice(
-                   "over", [["step", "updates"], ["samples", "samples"], ["elapsed_s", "time"]],
-                   "step",
-                   (x) => {
-                       group.x = x;
-                       group.refit();
-                       group.redraw();
-                   }),
-               Dom.choice("scale", [[false, "linear"], [true, "log"]], false, (log) => {
-                   group.log = log;
-                   group.redraw();
-               }), el("label", {class: "choice"}, "smoothing", smooth), group.reset);
+    // Title, legend and charts of one clock.
+    function part(group) {
         const card = (chart) => el(
             "div", {class: "card"},
             el("div", {class: "title"}, chart.spec.title,
@@ -200,14 +172,58 @@ const Curves = (() => {
             chart.node);
         const big = group.charts.filter((c) => c.spec.big);
         const little = group.charts.filter((c) => !c.spec.big);
+        return [
+            group.title ? el("h3", {}, group.title) : null,
+            group.series.length > 1 ? legend(group) : null,
+            el("div", {class: "two"}, big.map(card)),
+            little.length ? el("div", {class: "three"}, little.map(card)) : null
+        ].filter(Boolean);
+    }
+
+    function section(runs, series) {
+        const reset = el("button", {type: "button", class: "reset", disabled: true}, "Reset zoom");
+        const groups = [];
+        const zoomed = () => {
+            reset.disabled = groups.every((group) => group.whole());
+        };
+        groups.push(...Model.clocks(runs)
+                        .map((clock) => new Group(clock, series, zoomed))
+                        .filter((group) => group.charts.length));
+        if (!groups.length) return null;
+        const all = (change) => groups.forEach((group) => {
+            change(group);
+            group.redraw();
+        });
+        reset.addEventListener("click", () => all((group) => group.stretch.all()));
+        const smooth = el("input", {
+            type: "range",
+            min: "0",
+            max: "0.98",
+            step: "0.02",
+            value: String(groups[0].smooth),
+            "aria-label": "smoothing",
+            oninput: (e) => all((group) => {
+                group.smooth = Number(e.target.value);
+            })
+        });
+        const tools = el(
+            "div", {class: "tools"},
+            Dom.choice(
+                "over", [["step", "updates"], ["samples", "samples"], ["elapsed_s", "time"]],
+                "step", (x) => all((group) => {
+                            group.x = x;
+                            group.refit();
+                        })),
+            Dom.choice("scale", [[false, "linear"], [true, "log"]], false, (log) => all((group) => {
+                                                                               group.log = log;
+                                                                           })),
+            el("label", {class: "choice"}, "smoothing", smooth), reset);
         const node = el(
             "section", {id: "curves"}, el("h2", {}, "Learning"),
             el("p", {},
                "How loss and accuracy came along. Drag to zoom in, double-click to see all again."),
-            tools, series.length > 1 ? legend(group) : null,
-            el("div", {class: "two"}, big.map(card)),
-            little.length ? el("div", {class: "three"}, little.map(card)) : null);
-        return {node, group};
+            tools, ...groups.flatMap(part));
+        return {node, groups};
     }
 
     return {section};

@@ -132,13 +132,13 @@
             data.live ? "" : " This file holds all that it shows."}`);
         navigation();
         return () => {
-            if (!curves) return;
-            const {group} = curves;
-            const all = group.whole();
-            const {low, high} = group.stretch;
-            group.refit();
-            if (!all) group.stretch.set(low, high);
-            group.redraw();
+            for (const group of curves ? curves.groups : []) {
+                const all = group.whole();
+                const {low, high} = group.stretch;
+                group.refit();
+                if (!all) group.stretch.set(low, high);
+                group.redraw();
+            }
         };
     }
 
