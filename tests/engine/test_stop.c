@@ -1,5 +1,6 @@
 /* test_stop.c -- runs that end early on purpose, and data that ends too early: what is counted as
  * done is done on every stage, and the run can go on from there. */
+#include "engine/clocks.h"
 #include "engine/rig.h"
 
 /* More than could be walked, even without computing anything. */
@@ -139,11 +140,12 @@ static void slow_caller(void **unused)
     (void)unused;
     for (int g = 0; g < N_GENERATORS; g += 3) {
         rig r;
+        quiet_clock watch;
         int64_t n_done = 0;
         rig_options o = options(g, 2);
         o.stall_s = 0.4;
-        o.backend = "ref";
         open_rig(&r, MLP, &o);
+        use_quiet_watch(r.engine, &watch);
         r.on_report = take_time;
         assert_ok(r.b.ctx, rig_train(&r, 0, MANY, &n_done));
         assert_true(n_done >= 150);

@@ -100,7 +100,7 @@ static bool has_solver(void)
         m.problem.memory = 0;
         status = fr_planner_find("dlplacer")->plan(ctx, &m.problem, &plan);
         fr_plan_free(plan);
-        if (status == FR_UNSUPPORTED) print_message("skipped: %s\n", fr_ctx_error(ctx));
+        if (status == FR_UNSUPPORTED) note_skipped("planner dlplacer", "%s", fr_ctx_error(ctx));
     }
     fr_ctx_free(ctx);
     return status != FR_UNSUPPORTED;
