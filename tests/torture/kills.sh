@@ -5,7 +5,7 @@
 #   tests/torture/kills.sh FORERUN [KILLS (100)] [SEED (1)]
 #
 # Runs of 2 to 4 processes, one after the other, under `forerun launch`; each is killed up to ten
-# times and then left to end. After every kill: all its processes are gone in time, every checkpoint
+# times and then left to end. After every kill: all its processes are gone, every checkpoint
 # of the folder loads with the sha256 it was written with, the newest one is no older than before,
 # and, if the ranks had met, somebody has said which one was lost. In the end: the weights and metrics of a run that was
 # left alone, in one process. Prints a line for each run; about 5 s a kill. STEPS=1000 makes shorter
