@@ -137,8 +137,8 @@ static void as_simulated(void **unused)
         double ms = emulate(&r, &m);
         rig_close(&r);
         fr_cluster_free(m.cluster);
-        if (!(fabs(ms - expected) < 0.03 * expected))
-            fail_msg("layout %d (%s, %d stages): %.2f ms a mini-batch, simulated %.2f", i,
+        if (!(fabs(ms - expected) < 1e-5 * expected))
+            fail_msg("layout %d (%s, %d stages): %.4f ms a mini-batch, simulated %.4f", i,
                      l->generator, l->n_stages, ms, expected);
     }
 }

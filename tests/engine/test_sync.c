@@ -201,6 +201,8 @@ static void *run_replica(void *arg)
 {
     replica *r = arg;
     r->status = walk(r);
+    /* the others would wait for it for ever */
+    if (r->status != FR_OK) fr_transport_find("threads")->abort(r->scene->group);
     return NULL;
 }
 

@@ -263,6 +263,26 @@ static void test_over(void **state)
     }
 }
 
+/* Readers are told how the run ended, be the server in whatever haste. */
+static void test_over_in_haste(void **state)
+{
+    fixture *f = *state;
+    static char text[4][1 << 12];
+    int fds[4];
+    fr_server *s = start(f);
+    s->grace_s = 0;
+    for (int i = 0; i < 4; i++) fds[i] = listen_in(s, text[i], sizeof text[i]);
+    bring(s, 8); /* the next news come a tick later */
+    for (int i = 0; i < 4; i++) read_until(fds[i], text[i], sizeof text[i], "{\"step\": 8,");
+    fr_server_over(s, "done");
+    fr_server_stop(s);
+    for (int i = 0; i < 4; i++) {
+        read_until(fds[i], text[i], sizeof text[i], NULL);
+        assert_says(text[i], "event: over\ndata: {\"status\": \"done\"}\n\n");
+        close(fds[i]);
+    }
+}
+
 static void test_stop_early(void **state)
 {
     fixture *f = *state;
@@ -312,8 +332,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_answers), TEST(test_events),     TEST(test_many_and_slow),
-        TEST(test_over),    TEST(test_stop_early), TEST(test_addresses),
+        TEST(test_answers),       TEST(test_events),     TEST(test_many_and_slow), TEST(test_over),
+        TEST(test_over_in_haste), TEST(test_stop_early), TEST(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
