@@ -23,7 +23,9 @@ demo: $(BUILD)/build.ninja # without the tests: they take as long again to build
 test: all
 	@scripts/install-deps.sh --test
 	@ctest --preset release -j $(JOBS)
+	@cp $(BUILD)/Testing/Temporary/LastTest.log $(BUILD)/test.log # before the next ones overwrite it
 	@scripts/test-isas.sh $(BUILD)
+	@scripts/list-skipped.sh $(BUILD)/test.log
 
 bench: all
 	@scripts/install-deps.sh --bench

@@ -1,13 +1,14 @@
 #!/bin/sh
 # check-house.sh -- the house rules that a compiler does not see.
 #
-#   scripts/check-house.sh [--root DIR] [layers] [kernels] [headers] [sizes] [words]
+#   scripts/check-house.sh [--root DIR] [layers] [kernels] [headers] [sizes] [words] [skips]
 #
 #   layers   a module includes itself and lower layers only, siblings never; cli and examples
 #            see public headers only
 #   kernels  oneDNN is behind one header of the cpu backend
 #   headers  each header compiles alone; public ones in C11 and C++17, under 200 lines
 #   sizes    no source file over 700 lines, no function of the library or the command over 70
+#   skips    a test that does not make a check says which and why
 #   words    no marks of unfinished work, no paths of somebody's machine
 #
 # All of them by default. One line a finding, file first; exit code 1 if there is any.
@@ -127,13 +128,24 @@ words() {
         xargs grep -niE 'not (yet )?implemented|not supported yet' /dev/null || true
 }
 
-[ $# -gt 0 ] || set -- layers kernels headers sizes words
+skips() {
+    files tests -name 'test_*.c' | xargs awk '
+        /(^|[^a-z_])skip\(\);/ {
+            print FILENAME ":" FNR ": skip() without a reason; skip_because (tests/support/test.h) has one"
+        }'
+    files "tests/cli tests/report" -name '*.sh' -o -name '*.bash' | xargs awk '
+        /exit 77/ && FILENAME != "tests/cli/lib.bash" {
+            print FILENAME ":" FNR ": exit 77 without a reason; skip_all (tests/cli/lib.bash) has one"
+        }'
+}
+
+[ $# -gt 0 ] || set -- layers kernels headers sizes words skips
 findings=0
 for check in "$@"; do
     case $check in
-    layers | kernels | headers | sizes | words) ;;
+    layers | kernels | headers | sizes | words | skips) ;;
     *)
-        echo "check-house: no check called $check; there are: layers kernels headers sizes words" >&2
+        echo "check-house: no check called $check; there are: layers kernels headers sizes words skips" >&2
         exit 2
         ;;
     esac

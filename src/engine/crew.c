@@ -164,7 +164,7 @@ static bool hear_done(fr_engine *e, int rank, const letter *l, const char *data,
                                         sizeof(fr_ledger_row) * (size_t)r->n_rows[i]))
             return false;
     }
-    fr__record_arrived(r);
+    fr__record_arrived(e, r);
     return true;
 }
 

@@ -249,6 +249,7 @@ static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine *
         desc->transport ? desc->transport : fr_transport_find(desc->team ? "mpi" : "threads");
     if (!e->desc.policy) e->desc.policy = fr_policy_find("live");
     if (!(e->desc.stall_s > 0)) e->desc.stall_s = 30;
+    e->clock = e->watch = fr__machine_clock;
     e->failed_worker = -1;
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->feed_lock, NULL);

@@ -38,6 +38,14 @@ typedef struct fr_crew fr_crew;
 typedef struct fr_pace fr_pace;
 typedef struct fr_meeting fr_meeting;
 
+/* The time of an engine, in nanoseconds; that of the machine unless a test sets another one. */
+typedef struct fr_timer {
+    uint64_t (*now_ns)(void *user);
+    /* On a worker's thread: at that moment, or earlier. Only emulation sleeps. */
+    void (*sleep_until)(void *user, int worker, uint64_t ns);
+    void *user;
+} fr_timer;
+
 /* Training and evaluation have programs, wires and slots of their own. */
 typedef enum fr_mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr_mode;
 
@@ -292,11 +300,12 @@ struct fr_engine {
     const fr__sync_rule *sync_rule;
     fr_board *norm_board, *tie_board;
     fr_meeting *norm_meeting, *tie_meeting; /* emulation only */
-    fr_pace *pace;                          /* NULL: no emulation */
-    fr_pace *paced;                         /* the same in a call that is emulated, else NULL */
-    size_t *tie_room;                       /* bytes of board a worker holds */
-    int n_tied, *tied;   /* params in groups that span stages, owners and copies, ascending */
-    float **tie_scratch; /* [worker]; NULL: summed in place */
+    fr_timer clock, watch; /* of emulation and of finished mini-batches; of stalls */
+    fr_pace *pace;         /* NULL: no emulation */
+    fr_pace *paced;        /* the same in a call that is emulated, else NULL */
+    size_t *tie_room;      /* bytes of board a worker holds */
+    int n_tied, *tied;     /* params in groups that span stages, owners and copies, ascending */
+    float **tie_scratch;   /* [worker]; NULL: summed in place */
     bool is_broken;
 
     pthread_mutex_t lock;
@@ -385,6 +394,10 @@ void fr__pace_follow(fr_meeting *m, fr_meeting *before);
 void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive);
 void fr__pace_take(fr_worker *w, fr_meeting *m);
 
+/* The machine's clock. */
+extern const fr_timer fr__machine_clock;
+static inline uint64_t fr__clock_ns(const fr_timer *c) { return c->now_ns(c->user); }
+
 /* Now, as a worker notes it. */
 static inline uint64_t fr__worker_now(const fr_worker *w)
 {
@@ -449,7 +462,7 @@ void fr__record_close(fr_part *p, int64_t batch);
 /* The part has made its update; norm_sq: of its gradient, NaN if unknown. */
 void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq);
 /* A process is through with it. */
-void fr__record_arrived(fr_record *r);
+void fr__record_arrived(fr_engine *e, fr_record *r);
 /* The next mini-batch to report, if it is through; and that it has been. */
 fr_record *fr__record_through(fr_engine *e);
 void fr__record_reported(fr_engine *e);

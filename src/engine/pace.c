@@ -118,7 +118,7 @@ fr_status fr__pace_create(fr_engine *e)
     if (!p) return fr__no_memory(e->ctx, sizeof *p, "emulation");
     *p = (fr_pace){.timing = t,
                    .scale = e->desc.scale,
-                   .origin_ns = fr__now_ns(),
+                   .origin_ns = fr__clock_ns(&e->clock),
                    .n_workers = e->n_workers,
                    .device_of = FR_ARENA_ARRAY(&e->arena, int, e->n_workers)};
     if (!p->device_of) return fr__no_memory(e->ctx, (size_t)e->n_workers * 4, "emulation");
@@ -134,6 +134,24 @@ void fr__pace_free(fr_engine *e)
     fr_links_free(e->pace->links);
     pthread_mutex_destroy(&e->pace->lock);
 }
+
+/* --- the machine's clock --------------------------------------------------------------------- */
+
+static uint64_t machine_now_ns(void *user)
+{
+    (void)user;
+    return fr__now_ns();
+}
+
+static void machine_sleep_until(void *user, int worker, uint64_t ns)
+{
+    (void)user, (void)worker;
+    struct timespec at = {.tv_sec = (time_t)(ns / 1000000000u),
+                          .tv_nsec = (long)(ns % 1000000000u)};
+    (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+const fr_timer fr__machine_clock = {.now_ns = machine_now_ns, .sleep_until = machine_sleep_until};
 
 /* --- two clocks ------------------------------------------------------------------------------ */
 
@@ -159,7 +177,7 @@ uint64_t fr__pace_told(const fr_pace *p, uint64_t wall_ns)
 
 uint64_t fr_engine_now(const fr_engine *e)
 {
-    uint64_t now = fr__now_ns();
+    uint64_t now = fr__clock_ns(&e->clock);
     return e->pace ? fr__pace_told(e->pace, now) : now;
 }
 
@@ -167,7 +185,7 @@ uint64_t fr_engine_now(const fr_engine *e)
 void fr__pace_begin(fr_engine *e)
 {
     fr_pace *p = e->pace;
-    double now = virtual_of(p, fr__now_ns());
+    double now = virtual_of(p, fr__clock_ns(&e->clock));
     for (int w = 0; w < e->n_workers; w++) {
         e->workers[w].clock = now;
         e->workers[w].span = 0;
@@ -188,15 +206,12 @@ void fr__pace_enter(void) { (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0,
 static void sleep_until(fr_worker *w, uint64_t wall_ns)
 {
     fr_engine *e = w->engine;
-    uint64_t now = fr__now_ns();
+    uint64_t now = fr__clock_ns(&e->clock);
     if (now >= wall_ns) return;
     atomic_store(&w->is_pacing, 1);
-    for (; now < wall_ns && !e->transport->is_aborted(e->group); now = fr__now_ns()) {
-        uint64_t next = wall_ns - now < NAP_NS ? wall_ns : now + NAP_NS;
-        struct timespec at = {.tv_sec = (time_t)(next / 1000000000u),
-                              .tv_nsec = (long)(next % 1000000000u)};
-        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-    }
+    for (; now < wall_ns && !e->transport->is_aborted(e->group); now = fr__clock_ns(&e->clock))
+        e->clock.sleep_until(e->clock.user, w->index,
+                             wall_ns - now < NAP_NS ? wall_ns : now + NAP_NS);
     atomic_store(&w->is_pacing, 0);
 }
 
@@ -228,7 +243,7 @@ void fr__pace_spend(fr_worker *w, double seconds)
 {
     const fr_pace *p = w->engine->pace;
     fr__pace_advance(w, seconds + p->timing->overhead_s);
-    uint64_t due = wall_of(p, w->clock), now = fr__now_ns();
+    uint64_t due = wall_of(p, w->clock), now = fr__clock_ns(&w->engine->clock);
     if (now > due + SLACK_NS) {
         w->overrun.late_s += (double)(now - due) * 1e-9;
         w->clock = virtual_of(p, now);

@@ -191,9 +191,9 @@ void fr__record_close(fr_part *p, int64_t batch)
 }
 
 /* With feed_lock held. */
-void fr__record_arrived(fr_record *r)
+void fr__record_arrived(fr_engine *e, fr_record *r)
 {
-    if (--r->n_missing == 0) r->done_ns = fr__now_ns();
+    if (--r->n_missing == 0) r->done_ns = fr__clock_ns(&e->clock);
 }
 
 void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
@@ -203,7 +203,7 @@ void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
     pthread_mutex_lock(&e->feed_lock);
     r->part_sq[p->index] = norm_sq;
     bool is_done = --r->n_unstepped == 0;
-    if (is_done && e->rank == 0) fr__record_arrived(r);
+    if (is_done && e->rank == 0) fr__record_arrived(e, r);
     if (is_done && e->rank > 0) {
         fr__crew_done(e, r);
         clear_record(e, e->n_reported++ + e->n_records);

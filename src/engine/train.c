@@ -108,7 +108,7 @@ typedef struct silence {
 static double silent_s(fr_engine *e, silence *s)
 {
     const uint64_t longest = 4 * (uint64_t)TICK_MS * 1000000;
-    uint64_t now = fr__now_ns(), more = count_beats(e);
+    uint64_t now = fr__clock_ns(&e->watch), more = count_beats(e);
     s->ns += now - s->last_ns < longest ? now - s->last_ns : longest;
     s->last_ns = now;
     if (more != s->beats || is_pacing(e)) s->beats = more, s->ns = 0;
@@ -125,7 +125,7 @@ static double patience(const fr_engine *e)
 /* With the lock held: until all workers are back, or it makes no sense to wait any longer. */
 static void watch(fr_engine *e, listener *l)
 {
-    silence s = {.beats = count_beats(e), .last_ns = fr__now_ns()};
+    silence s = {.beats = count_beats(e), .last_ns = fr__clock_ns(&e->watch)};
     while (e->n_running > 0 || !fr__crew_is_over(e)) {
         wait_a_tick(e);
         report_all(e, l);

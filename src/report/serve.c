@@ -15,7 +15,7 @@ static const uint64_t tick_ns = 100000000; /* between two news for a reader */
 static const double beat_s = 15;     /* a connection that is dead shows when something is sent */
 static const double request_s = 60;  /* for one request, or one event, to be over */
 static const double grace_s = 1;     /* after the run, for readers to ask for the data */
-static const double patience_s = 10; /* and to get them */
+static const double patience_s = 10; /* for what takes as long as the machine and readers need */
 
 static struct timespec after(double seconds)
 {
@@ -77,6 +77,7 @@ fr_status fr_server_start(fr_ctx *ctx, const char *address, fr_server **out)
     pthread_mutex_init(&s->lock, NULL);
     s->listen_fd = -1;
     s->request_s = request_s;
+    s->grace_s = grace_s;
     fr_status status = fr__address_listen(ctx, address, s);
     if (status == FR_OK) status = start_threads(ctx, s);
     if (status == FR_OK)
@@ -88,13 +89,17 @@ fr_status fr_server_start(fr_ctx *ctx, const char *address, fr_server **out)
 
 const char *fr_server_url(const fr_server *s) { return s->url; }
 
-/* Readers were told that the run is over: each loads the data once more. */
+/* Readers are told that the run is over; then each loads the data once more. */
 static void wait_for_readers(fr_server *s)
 {
-    struct timespec soon = after(grace_s), late = after(patience_s);
+    struct timespec late = after(patience_s);
     int code = 0;
-    while (code == 0 && s->n_loads < s->n_expected)
+    while (code == 0 && s->n_untold > 0)
+        code = pthread_cond_timedwait(&s->changed, &s->lock, &late);
+    struct timespec soon = after(s->grace_s);
+    for (code = 0; code == 0 && s->n_loads < s->n_expected;)
         code = pthread_cond_timedwait(&s->changed, &s->lock, &soon);
+    late = after(patience_s);
     for (code = 0; code == 0 && s->n_being_loaded > 0;)
         code = pthread_cond_timedwait(&s->changed, &s->lock, &late);
 }

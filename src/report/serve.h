@@ -29,6 +29,8 @@ struct fr_server {
     char over[32];                   /* how the run ended; "": it goes on */
     bool is_stopping;
     int n_readers;      /* of events */
+    int n_untold;       /* of them: to whom the end of the run was not sent yet */
+    double grace_s;     /* after the run, for readers to ask for the data; then they get it */
     int n_expected;     /* readers when the run ended: they load the data once more */
     int n_loads;        /* times that the data were loaded since */
     int n_being_loaded; /* right now */

@@ -51,9 +51,9 @@ typedef struct guest {
 typedef struct reader {
     fr_server *server;
     struct MHD_Connection *connection;
-    struct reader *next, **here; /* in the list of all */
-    bool may_tell;               /* of progress: once each time it is woken */
-    bool is_suspended, has_over;
+    struct reader *next, **here;              /* in the list of all */
+    bool may_tell;                            /* of progress: once each time it is woken */
+    bool is_suspended, has_over, is_told;     /* has_over: in text; told: sent, or gone */
     int64_t n_progress, n_evaluated, n_beats; /* seen so far, as the server counts them */
     char text[640];                           /* the event that is on its way */
     size_t n, at;
@@ -293,6 +293,15 @@ void fr__http_drop_slow(fr_server *s)
         if ((double)(now - g->since_ns) * 1e-9 > s->request_s) shutdown(g->fd, SHUT_RDWR);
 }
 
+/* The lock is held. */
+static void note_told(reader *r)
+{
+    if (r->is_told) return;
+    r->is_told = true;
+    r->server->n_untold--;
+    pthread_cond_broadcast(&r->server->changed);
+}
+
 static ssize_t read_events(void *user, uint64_t position, char *to, size_t room)
 {
     (void)position;
@@ -302,6 +311,7 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t room)
     pthread_mutex_lock(&s->lock);
     gets_on(r->connection);
     if (s->is_stopping || (r->at == r->n && r->has_over)) {
+        if (r->has_over) note_told(r); /* it is asked for more, so that was sent */
         result = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (r->at < r->n || next_event(r)) {
         size_t n = r->n - r->at < room ? r->n - r->at : room;
@@ -323,6 +333,7 @@ static void free_reader(void *user)
     pthread_mutex_lock(&s->lock);
     *r->here = r->next;
     if (r->next) r->next->here = r->here;
+    note_told(r);
     s->n_readers--;
     pthread_mutex_unlock(&s->lock);
     fr__free(r);
@@ -339,7 +350,7 @@ static enum MHD_Result answer_events(fr_server *s, struct MHD_Connection *c)
     r->next = s->http->readers, r->here = &s->http->readers;
     if (r->next) r->next->here = &r->next;
     s->http->readers = r;
-    s->n_readers++;
+    s->n_readers++, s->n_untold++;
     pthread_mutex_unlock(&s->lock);
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, sizeof r->text, read_events, r, free_reader);

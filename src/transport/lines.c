@@ -329,6 +329,11 @@ uint64_t fr__beat_ns(uint64_t patience_ns)
     return ns < least ? least : ns > most ? most : ns;
 }
 
+static uint64_t now_ns(const fr_team *t)
+{
+    return t->bootstrap.now_ns ? t->bootstrap.now_ns(t->bootstrap.user) : fr__now_ns();
+}
+
 typedef struct rhythm {
     uint64_t patience_ns, look_ns; /* this rank's own */
     uint64_t beat_ns;              /* what the others want, or the own if sooner */
@@ -380,7 +385,7 @@ static bool is_watched(const fr__line *l) { return !l->is_lost && !l->is_at_end 
 
 static void age(fr_team *t, rhythm *r)
 {
-    uint64_t now = fr__now_ns(), passed = now - r->last_look, longest = 2 * r->look_ns;
+    uint64_t now = now_ns(t), passed = now - r->last_look, longest = 2 * r->look_ns;
     r->last_look = now;
     for (int i = 0; i < t->n_lines; i++)
         t->lines[i].silent_ns += passed < longest ? passed : longest;
@@ -398,7 +403,7 @@ static void judge_silence(fr_team *t, const rhythm *r)
 
 static void beat(fr_team *t, rhythm *r)
 {
-    uint64_t now = fr__now_ns();
+    uint64_t now = now_ns(t);
     if (now - r->last_beat < r->beat_ns) return;
     r->last_beat = now;
     pthread_mutex_lock(&t->lock);
@@ -410,11 +415,11 @@ static void beat(fr_team *t, rhythm *r)
 static void *run(void *arg)
 {
     fr_team *t = arg;
-    rhythm r = {.last_look = fr__now_ns()};
+    rhythm r = {.last_look = now_ns(t)};
     fr__thread_name("lines");
     while (!atomic_load(&t->is_ending)) {
         prepare(t, &r);
-        uint64_t since = fr__now_ns() - r.last_beat;
+        uint64_t since = now_ns(t) - r.last_beat;
         uint64_t rest = since < r.beat_ns ? r.beat_ns - since : 0;
         if (rest > r.look_ns) rest = r.look_ns;
         int n = poll(t->polls, (nfds_t)(1 + t->n_lines), (int)(rest / MS) + 1);

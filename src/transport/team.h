@@ -14,6 +14,8 @@ typedef struct fr__bootstrap {
     /* The last call; is_broken: some rank is lost, so wait for nobody. */
     void (*leave)(void *user, bool is_broken);
     double join_s; /* time for all ranks to find rank 0; 0: 20 s */
+    /* The clock on which the silence of ranks is counted; NULL: the machine's. */
+    uint64_t (*now_ns)(void *user);
 } fr__bootstrap;
 
 /* All ranks, once. On FR_OK the team has taken over the bootstrap (a copy of the table) and leaves

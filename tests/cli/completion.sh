@@ -7,8 +7,15 @@ done
 run 2 completion csh
 says "bash, zsh or fish"
 bash -n script.bash || fail "bash cannot read its script"
-if command -v zsh >/dev/null; then zsh -n script.zsh || fail "zsh cannot read its script"; fi
-if command -v fish >/dev/null; then fish --no-execute script.fish || fail "fish cannot read its script"; fi
+reads() { # SHELL ARGUMENT...: it can read its script
+    if command -v "$1" >/dev/null; then
+        "$@" "script.$1" || fail "$1 cannot read its script"
+    else
+        skipped "completion read by $1" "no $1"
+    fi
+}
+reads zsh -n
+reads fish --no-execute
 
 # offers WORD...: what bash offers for the last word, one a line
 offers() {

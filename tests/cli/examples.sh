@@ -50,10 +50,10 @@ if [ -d "${FR_DATA_DIR:-}" ]; then
         if [ -e "$path" ]; then
             try "${pair%%:*}" --set data.path="$path" --set run.eval_every=-1
         else
-            echo "skipped: ${pair%%:*} on real data (no $path)"
+            skipped "${pair%%:*} on real data" "FR_DATA_DIR does not name a folder that has it"
         fi
     done
 else
-    echo "skipped: the real data (FR_DATA_DIR is not set)"
+    skipped "examples on real data" "FR_DATA_DIR does not name a folder that has it"
 fi
 echo ok

@@ -39,6 +39,8 @@ plant kernels src/backend/cpu/planted.c "one header" <<< '#include <dnnl.h>'
 plant kernels tests/graph/test_planted.c "one header" <<< '#include "oneapi/dnnl/dnnl.h"'
 plant sizes src/base/planted.c "700 lines" < <(printf 'extern int a;\n%.0s' {1..701})
 plant sizes src/base/planted.c "a function of 95 lines" < <(printf 'void f(void)\n{\n'; printf '    a++;\n%.0s' {1..95}; printf '}\n')
+plant skips tests/base/test_planted.c "without a reason" <<< 'static void f(void **s) { if (!s) skip(); }'
+plant skips tests/cli/planted.sh "without a reason" <<< "command -v planted || exit 7"7
 plant words src/base/planted.c "planted" <<< "/* TO""DO: planted */"
 plant words README.md "planted" <<< "see /wor""k/planted"
 plant words src/base/planted.c "implemented" <<< "/* not yet implemented */"

@@ -134,28 +134,24 @@ run 2 launch net.yaml -n 2 --mpirun ./nosuch --out new2
 says "./nosuch" "$package" "--mpirun"
 
 # --- Ctrl-C ---
+is_gone() { ! kill -0 "$(cat waiting)" 2>/dev/null; }
+has_got() { [ "$(wc -l 2>/dev/null <signals)" = "$1" ] || is_gone; } # what launch makes of a signal
 # ask CODE SIGNAL... : signals to launch, while its mpirun waits as `play` says
 ask() {
-    local code=$1 got=0
+    local code=$1
     shift
     rm -rf new starts signals waiting
-    "$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
-    local pid=$! n=0
-    for _ in $(seq 6000); do [ -s waiting ] && break || sleep 0.01; done
+    begin launch net.yaml -n 2 --mpirun ./mpirun --out new
+    local n=0
+    wait_while $pid test -s waiting
     for signal in "$@"; do
         kill "-$signal" $pid
         n=$((n + 1))
-        for _ in $(seq 6000); do # until mpirun has got what launch makes of it
-            [ "$(wc -l 2>/dev/null <signals)" = $n ] && break
-            kill -0 "$(cat waiting)" 2>/dev/null || break
-            sleep 0.01
-        done
+        wait_for has_got $n
     done
-    timeout 60 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "launch does not end"; }
-    wait $pid || got=$?
-    same $got "$code" "exit code after $*"
+    ends "$code" "after $*"
     same "$(cat starts)" 1 "starts after $*"
-    kill -0 "$(cat waiting)" 2>/dev/null && fail "mpirun outlives launch"
+    is_gone || fail "mpirun outlives launch"
 }
 echo wait-once >play
 for signal in INT TERM HUP USR1; do
@@ -168,60 +164,43 @@ same "$(echo $(cat signals))" "USR1 TERM" "what mpirun gets for two"
 echo wait-deaf >play
 ask 130 INT INT INT
 same "$(echo $(cat signals))" "USR1 TERM" "what a deaf mpirun hears"
-# Between two starts there is nothing to wait for.
-printf '3\n3\n3\n3\n3\n3\n3\n3\n3\n' >play
+# Between two starts there is nothing to wait for. It starts again and again.
+yes 3 | head -n 100000 >play
 rm -rf starts
-"$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new --restarts 9 >out 2>err &
-pid=$!
-for _ in $(seq 6000); do [ "$(cat starts 2>/dev/null)" = 3 ] && break || sleep 0.01; done
+begin launch net.yaml -n 2 --mpirun ./mpirun --out new --restarts 99999
+wait_while $pid grep -qs '[3-9]' starts
 kill -INT $pid
-code=0
-wait $pid || code=$?
-same $code 130 "Ctrl-C in a pause"
+ends 130 "after Ctrl-C in a pause"
 # If launch is killed, what it has started ends.
 echo wait >play
 rm -rf new starts signals waiting
-"$forerun" launch net.yaml -n 2 --mpirun ./mpirun --out new >out 2>err &
-pid=$!
-for _ in $(seq 6000); do [ -s waiting ] && break || sleep 0.01; done
+begin launch net.yaml -n 2 --mpirun ./mpirun --out new
+wait_while $pid test -s waiting
 kill -KILL $pid
 wait $pid 2>/dev/null
-for _ in $(seq 6000); do kill -0 "$(cat waiting)" 2>/dev/null || break; sleep 0.01; done
-kill -0 "$(cat waiting)" 2>/dev/null && fail "mpirun outlives a killed launch"
+wait_for is_gone
 
 # --- one process, for real: killed again and again, stopped by Ctrl-C, the weights of a run that
 # was left alone. It has no end, so that nothing comes too late; where it stopped is known then. ---
-endless=(--set run.checkpoint_every=20 --set run.eval_every=-1 --quiet)
-newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -n 1; }
-wait_for_step() { # after step $1
-    local step
-    for _ in $(seq 6000); do
-        step=$(newest killed)
-        [ "${step:-0}" -le "$1" ] || return 0
-        sleep 0.01
-    done
-    fail "no checkpoint after step $1"
-}
-"$forerun" launch net.yaml --out killed "${endless[@]}" --set train.steps=100000000 >out 2>err &
-pid=$!
+begin launch net.yaml --out killed "${endless[@]}" --set run.checkpoint_every=20 --quiet
+has_said() { [ "$(wc -l <err)" = "$1" ]; }
 last=0
 for nth in 1 2 3; do
-    wait_for_step $last
+    wait_while $pid has_saved killed $last
     pkill -9 -P $pid
-    for _ in $(seq 6000); do [ "$(wc -l <err)" = $nth ] && break || sleep 0.01; done
+    wait_while $pid has_said $nth
     last=$(newest killed)
 done
-wait_for_step "$last"
+wait_while $pid has_saved killed "$last"
 kill -INT $pid
-code=0
-wait $pid || code=$?
-same $code 130 "exit code after SIGINT"
+ends 130 "after SIGINT"
 same "$(grep -c 'it was killed by signal 9), resuming from killed/checkpoint/step-.*, restart 1 of 3' err)" \
     3 "restarts"
 same "$(field killed/summary.json status)" interrupted "status"
 steps=$(($(newest killed) + 20))
-run 0 launch net.yaml --out killed "${endless[@]}" --set train.steps=$steps --resume
-run 0 train net.yaml --out whole "${endless[@]}" --set train.steps=$steps
+finite=(--set train.steps=$steps --set run.eval_every=-1 --quiet)
+run 0 launch net.yaml --out killed "${finite[@]}" --resume
+run 0 train net.yaml --out whole "${finite[@]}"
 same "$(field killed/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" weights
 same "$(wc -l <killed/metrics.jsonl)" $steps "lines of metrics"
 echo ok

@@ -12,6 +12,8 @@ first_of() {
     done
 }
 
+patience_s=1800 # of an mpirun whose script was killed: longer than ctest lets a test run
+
 mpirun=()
 library=$("$forerun" info | sed -n '/^  mpi /{n;s/^ *//p}')
 case $library in

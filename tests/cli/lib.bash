@@ -30,6 +30,55 @@ says() {
     done
 }
 
+# begin ARGUMENT...: forerun in the background, as $pid, its output in out and err. It does not
+# outlive this script, not even one that is killed.
+begin() {
+    setpriv --pdeathsig KILL -- "$forerun" "$@" >out 2>err </dev/null &
+    pid=$!
+}
+
+# No test is in a hurry: what is waited for comes, and ctest alone limits the time.
+# wait_for COMMAND...: until it succeeds. wait_while PID COMMAND...: so, unless that process ends.
+wait_for() {
+    until "$@"; do sleep 0.02; done
+}
+wait_while() {
+    local process=$1
+    shift
+    until "$@"; do
+        kill -0 "$process" 2>/dev/null || "$@" || fail "the process has ended; in vain: $*"
+        sleep 0.02
+    done
+}
+
+# ends CODE WHAT: $pid does, with that exit code.
+ends() {
+    local code=0
+    wait "$pid" 2>/dev/null || code=$?
+    same $code "$1" "exit code $2"
+}
+
+# A run without end, that makes few steps: what is to come to it does not come too late. It can be
+# resumed with other steps, and without the fault.
+# shellcheck disable=SC2034
+endless=(--set train.steps=100000000 --set run.eval_every=-1 --set "run.fault='slow:worker=0,ms=5'")
+
+# newest OUT: the step of its last checkpoint; nothing if there is none.
+newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -n 1; }
+has_saved() { # OUT [STEP (0)]: there is a checkpoint of a later step
+    local step
+    step=$(newest "$1")
+    [ "${step:-0}" -gt "${2:-0}" ]
+}
+
+# skipped WHAT WHY: a check that this machine or build cannot make; `make test` counts and lists
+# these lines (scripts/list-skipped.sh). skip_all WHY: the whole script.
+skipped() { echo "SKIPPED: $1: $2"; }
+skip_all() {
+    skipped "all of it" "$1"
+    exit 77
+}
+
 # field FILE KEY: a number or text of a JSON file with a key a line.
 field() {
     sed -n "s/^ *\"$2\": \"\\{0,1\\}\\([^\",]*\\)\"\\{0,1\\},\\{0,1\\}\$/\\1/p" "$1"

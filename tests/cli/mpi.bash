@@ -2,8 +2,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 . "$source_dir/tests/cli/launcher.bash"
 
-[ ${#mpirun[@]} != 0 ] || { echo "skipped: built without MPI, or no mpirun (Debian: openmpi-bin, mpich)" && exit 77; }
-launcher=(timeout -k 5 300 "${mpirun[@]}")
+[ ${#mpirun[@]} != 0 ] || skip_all "built without MPI, or no mpirun (Debian: openmpi-bin, mpich)"
+launcher=(timeout -k 5 $patience_s "${mpirun[@]}")
 
 # mpi RANKS CODE ARGUMENT...: as `run`, in so many processes.
 mpi() {
@@ -12,16 +12,6 @@ mpi() {
     "${launcher[@]}" -n "$n" "$forerun" "$@" >out 2>err </dev/null || code=$?
     hush err
     [ $code = "$wanted" ] || fail "$n x forerun $*: exit code $code, expected $wanted"
-}
-
-# wait_for SECONDS COMMAND...: until it succeeds.
-wait_for() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-        sleep 0.02
-    done
 }
 
 cat >pipe.yaml <<YAML

@@ -16,37 +16,27 @@ until [ -e code.$rank ]; do wait $! || sleep 0.05; done
 exit "$(cat code.$rank)"
 SH
 trap 'cat pid.* 2>/dev/null | xargs -r kill -9 2>/dev/null; rm -rf "$work"' EXIT
-endless=(--set train.steps=100000000 --set run.eval_every=-1
-    --set parallel.stages=3 --set parallel.method=1f1b --quiet)
-slow=("${endless[@]}" --set run.checkpoint_every=20 --set run.stall_timeout=10)
-
-# has_saved OUT [STEP (0)]: there is a checkpoint of a later step.
-newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -n 1; }
-has_saved() {
-    local step
-    step=$(newest "$1")
-    [ "${step:-0}" -gt "${2:-0}" ]
-}
+three=(--set parallel.stages=3 --set parallel.method=1f1b --quiet)
+finite=(--set run.eval_every=-1 "${three[@]}")
 
 # start OUT METHOD ARGUMENT...: three ranks in the background, up to their first checkpoint.
 start() {
     local out=$1 method=$2
     shift 2
     rm -f pid.* code.* err.*
-    "${launcher[@]}" -n 3 bash rank.sh "$forerun" train pipe.yaml --out "$out" "${slow[@]}" \
-        --set parallel.method="$method" "$@" >out 2>launcher </dev/null &
+    "${launcher[@]}" -n 3 bash rank.sh "$forerun" train pipe.yaml --out "$out" "${endless[@]}" "${three[@]}" \
+        --set run.checkpoint_every=5 --set parallel.method="$method" "$@" >out 2>launcher </dev/null &
     pid=$!
-    wait_for 120 has_saved "$out"
+    wait_while $pid has_saved "$out"
 }
 
 # ended CODE [LOST]: all that `start` has started ends, every rank but the lost one with CODE.
 ended() {
     local wanted=$1 lost=${2:-} r
     for r in 0 1 2; do
-        [ "$r" = "$lost" ] || wait_for 120 test -e code.$r
+        [ "$r" = "$lost" ] || wait_for test -e code.$r
     done
-    [ -z "$lost" ] || { kill -9 "$(cat pid."$lost")" 2>/dev/null && wait_for 120 test -e code."$lost"; }
-    timeout 30 tail --pid=$pid -f /dev/null || fail "mpirun does not end"
+    [ -z "$lost" ] || { kill -9 "$(cat pid."$lost")" 2>/dev/null && wait_for test -e code."$lost"; }
     wait $pid
     for r in 0 1 2; do
         [ "$r" = "$lost" ] || same "$(cat code.$r)" "$wanted" "exit code of rank $r"
@@ -72,7 +62,7 @@ for lost in 2 1 0; do
     run 0 eval pipe.yaml --checkpoint "killed$lost"
 done
 # --- a rank falls silent ---
-start stopped 1f1b
+start stopped 1f1b --set run.stall_timeout=10
 kill -STOP "$(cat pid.2)"
 ended 3 2
 tells "rank 2 (" "--resume"
@@ -81,8 +71,8 @@ tells "rank 2 (" "--resume"
 fault() {
     local code=$1 method=$2 what=$3
     shift 3
-    mpi 3 "$code" train pipe.yaml --out "${what%%:*}" "${slow[@]}" --set run.stall_timeout=10 \
-        --set run.checkpoint_every=0 --set parallel.method="$method" --set "run.fault='$what'"
+    mpi 3 "$code" train pipe.yaml --out "${what%%:*}" "${endless[@]}" "${three[@]}" \
+        --set run.stall_timeout=10 --set parallel.method="$method" --set "run.fault='$what'"
     for text in "$@"; do grep -qF -- "$text" err || fail "$what: no word of '$text'"; done
 }
 fault 3 spectrain error:worker=1,step=5 "worker 1 (stage 1), mini-batch 5"
@@ -101,19 +91,18 @@ goes_on() {
     same "$(field "$out/summary.json" status)" interrupted "status"
     n=$(($(newest "$out") + 20))
     rm -rf whole
-    run 0 train pipe.yaml --out whole "${endless[@]}" --set train.steps=$n
-    "$@" pipe.yaml --out "$out" "${endless[@]}" --set train.steps=$n --resume
+    run 0 train pipe.yaml --out whole "${finite[@]}" --set train.steps=$n
+    "$@" pipe.yaml --out "$out" "${finite[@]}" --set train.steps=$n --resume
     same "$(field "$out/summary.json" weights_sha256)" "$(field whole/summary.json weights_sha256)" \
         "$out, stopped and resumed"
     same "$(wc -l <"$out/metrics.jsonl")" $n "lines of metrics"
 }
-"${launcher[@]}" -n 3 "$forerun" train pipe.yaml --out interrupted "${endless[@]}" >out 2>err </dev/null &
+"${launcher[@]}" -n 3 "$forerun" train pipe.yaml --out interrupted "${endless[@]}" "${three[@]}" \
+    >out 2>err </dev/null &
 pid=$!
-wait_for 120 test -s interrupted/metrics.jsonl
+wait_while $pid test -s interrupted/metrics.jsonl
 pkill -USR1 -P $pid # timeout's only child
-code=0
-wait $pid || code=$?
-same $code 130 "exit code after SIGUSR1"
+ends 130 "after SIGUSR1"
 same "$(grep -c 'continue with --resume' err)" 1 "ranks that say how to go on"
 goes_on interrupted mpi 3 0 train
 
@@ -122,22 +111,19 @@ find_victim() {
     [ -n "$victim" ]
 }
 # --- launch: killed twice, then asked to end, and not a bit of difference ---
-"$forerun" launch pipe.yaml --out launched "${endless[@]}" --set run.checkpoint_every=20 >out 2>err </dev/null &
-pid=$!
+begin launch pipe.yaml --out launched "${endless[@]}" "${three[@]}" --set run.checkpoint_every=5
+has_restarted() { [ "$(grep -c 'run ended by a fault .*, resuming from launched/checkpoint/step-' err)" = "$1" ]; }
 saved=0
 for nth in 1 2; do
-    wait_for 120 has_saved launched $saved
-    wait_for 120 find_victim $nth
+    wait_while $pid has_saved launched $saved
+    wait_while $pid find_victim $nth
     kill -9 "$victim"
-    wait_for 120 test ! -e "/proc/$victim"
-    wait_for 120 eval "[ \$(grep -c 'forerun launch: run ended by a fault .*, resuming from launched/checkpoint/step-' err) = $nth ]"
+    wait_while $pid has_restarted $nth
     saved=$(newest launched)
 done
-wait_for 120 has_saved launched "$saved"
+wait_while $pid has_saved launched "$saved"
 kill -INT $pid
-code=0
-wait $pid || code=$?
-same $code 130 "exit code of launch after SIGINT"
+ends 130 "of launch after SIGINT"
 goes_on launched run 0 launch
 same "$(find launched/checkpoint -name '.tmp-*' | wc -l)" 0 "checkpoints half written"
 
@@ -156,6 +142,6 @@ if unshare -rm mount -t tmpfs none disk 2>/dev/null; then
         fail "full disk: step $? of the script"
     tells "No space"
 else
-    echo "skipped: a full disk (this user may not mount a tmpfs)"
+    skipped "ranks on a full disk" "this user may not mount a tmpfs"
 fi
 echo ok

@@ -81,12 +81,12 @@ same "$(field async-file/summary.json weights_sha256)" \
     "$(field async-segment/summary.json weights_sha256)" "asynchronous schedule from a file"
 
 # --- faults ---
-# fault CODE TEXT OUT: exit code; the time may be the stall timeout and a little more
+# fault CODE TEXT OUT METHOD: exit code. Only one that hangs is found by its silence.
 fault() {
-    local start=$SECONDS
+    local stall=1000000
+    [[ $2 != hang* ]] || stall=5
     run "$1" train pipe.yaml --out "$3" "${four[@]}" --set parallel.method="$4" \
-        --set run.stall_timeout=2 --set "run.fault='$2'" --set run.eval_every=-1 --quiet
-    [ $((SECONDS - start)) -le 8 ] || fail "$2: took $((SECONDS - start)) s to end"
+        --set run.stall_timeout=$stall --set "run.fault='$2'" --set run.eval_every=-1 --quiet
 }
 for method in 1f1b spectrain; do
     fault 3 error:worker=2,step=5 "error-$method" $method
@@ -103,33 +103,25 @@ done
 same "$(field slow-1f1b/summary.json weights_sha256)" "$sha" "one slow worker"
 
 # --- Ctrl-C with four workers: a checkpoint that goes on to the same weights ---
-long=("${four[@]}" --set train.steps=2000 --set run.eval_every=-1 --set parallel.method=1f1b)
-run 0 train pipe.yaml --out whole "${long[@]}" --quiet
-"$forerun" train pipe.yaml --out stopped "${long[@]}" >out 2>err &
-pid=$!
-for _ in $(seq 500); do [ -s stopped/metrics.jsonl ] && break || sleep 0.01; done
+begin train pipe.yaml --out stopped "${four[@]}" --set parallel.method=1f1b "${endless[@]}"
+wait_while $pid test -s stopped/metrics.jsonl
 kill -INT $pid
-code=0
-wait $pid || code=$?
-same $code 130 "exit code after SIGINT"
+ends 130 "after SIGINT"
 same "$(field stopped/summary.json status)" interrupted "status"
-[ -d stopped/checkpoint/step-2000 ] && fail "the signal came too late to test anything"
-run 0 train pipe.yaml --out stopped "${long[@]}" --resume --quiet
+n=$(($(newest stopped) + 20))
+whole=("${four[@]}" --set train.steps=$n --set run.eval_every=-1 --set parallel.method=1f1b --quiet)
+run 0 train pipe.yaml --out whole "${whole[@]}"
+run 0 train pipe.yaml --out stopped "${whole[@]}" --resume
 same "$(field stopped/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" \
     "stopped and resumed"
-same "$(wc -l <stopped/metrics.jsonl)" 2000 "lines of metrics"
-# However much was to come, it ends soon.
+same "$(wc -l <stopped/metrics.jsonl)" $n "lines of metrics"
+# However much was to come, and in full flight, it ends.
 for method in 1f1b pipedream; do
-    "$forerun" train pipe.yaml --out "endless-$method" "${four[@]}" --set train.steps=1000000000 \
-        --set train.optimizer.lr=0 --set run.eval_every=-1 --set parallel.method=$method \
-        >out 2>err &
-    pid=$!
-    for _ in $(seq 500); do [ -s "endless-$method/metrics.jsonl" ] && break || sleep 0.01; done
+    begin train pipe.yaml --out "endless-$method" "${four[@]}" --set train.steps=1000000000 \
+        --set train.optimizer.lr=0 --set run.eval_every=-1 --set parallel.method=$method
+    wait_while $pid test -s "endless-$method/metrics.jsonl"
     kill -INT $pid
-    timeout 20 tail --pid=$pid -f /dev/null || { kill -KILL $pid; fail "$method does not end"; }
-    code=0
-    wait $pid || code=$?
-    same $code 130 "exit code of an endless run"
+    ends 130 "of an endless run"
     grep -q 'continue with --resume' err || fail "no word about how to go on"
 done
 echo ok

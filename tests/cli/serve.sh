@@ -1,40 +1,26 @@
 # A run that is shown live: the address on stderr, the page while it trains, the end told to readers;
 # a port that is taken is refused before anything is written.
 . "$(dirname "$0")/lib.bash"
-command -v curl >/dev/null || { echo "skipped: no curl"; exit 77; }
+command -v curl >/dev/null || skip_all "no curl"
 
 "$forerun" train net.yaml --out probe --serve 0 --quiet 2>err
-grep -q libmicrohttpd err && { echo "skipped: built without libmicrohttpd"; exit 77; }
+grep -q libmicrohttpd err && skip_all "built without libmicrohttpd"
 
 # A folder named by an address that cannot be had stays unmade.
 run 2 train net.yaml --out none --serve 127.0.0.1:x
 says "127.0.0.1:x" "PORT"
 [ ! -e none ] || fail "a folder was made"
 
-# url: what a run that was started in the background says
-url() {
-    for _ in $(seq 200); do
-        grep -qs 'live at http' err && break
-        sleep 0.05
-    done
-    sed -n 's/^forerun: live at //p' err
-}
-
-long=(--set train.steps=1000000 --set run.eval_every=-1 --set run.predict=false)
-"$forerun" train net.yaml --out run "${long[@]}" --serve 0 >out 2>err &
-pid=$!
-trap 'kill -9 $pid 2>/dev/null; rm -rf "$work"' EXIT
-at=$(url)
-[ -n "$at" ] || fail "no address"
-curl -sN -m 30 "$at"events >events &
+begin train net.yaml --out run "${endless[@]}" --set run.predict=false --serve 0
+wait_while $pid grep -qs 'live at http' err
+at=$(sed -n 's/^forerun: live at //p' err)
+: >events
+curl -sN "$at"events >events &
 reader=$!
-for _ in $(seq 100); do
-    [ "$(grep -c '^data: {"step"' events)" -ge 2 ] && break
-    sleep 0.05
-done
-[ "$(grep -c '^data: {"step"' events)" -ge 2 ] || fail "no news"
-curl -s -m 10 -o page "$at" && grep -qi '<!doctype html>' page || fail "no page"
-curl -s -m 10 -o data "$at"data.json && grep -q '"live": true.*"folder": "run"' data || fail "no data"
+news() { [ "$(grep -c '^data: {"step"' events)" -ge 2 ]; }
+wait_while $reader news
+curl -s -o page "$at" && grep -qi '<!doctype html>' page || fail "no page"
+curl -s -o data "$at"data.json && grep -q '"live": true.*"folder": "run"' data || fail "no data"
 
 port=${at##*:}
 "$forerun" train net.yaml --out second --serve "127.0.0.1:${port%/}" >out2 2>err2 && fail "a port for two"
@@ -43,9 +29,7 @@ grep -q "in use" err2 || fail "what is wrong with the port: $(cat err2)"
 
 # Ctrl-C: readers hear how it ended, and the process ends though they are there.
 kill -INT $pid
-code=0
-wait $pid || code=$?
-same $code 130 "exit code"
+ends 130 "after Ctrl-C"
 wait $reader
 grep -A 1 '^event: over' events | grep -q '"status": "interrupted"' || fail "the end was not told"
 [ "$(tail -1 run/metrics.jsonl | sed 's/.*"step": \([0-9]*\),.*/\1/')" = \

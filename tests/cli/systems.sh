@@ -37,7 +37,7 @@ exit 1
 T
 export CALLS=$work/calls
 if [ "$(id -u)" != 0 ] || ! unshare --mount --pid --fork true 2>/dev/null || ! git -C "$source_dir" rev-parse 2>/dev/null; then
-    echo "ok, without a half-made system: it takes root, namespaces and a checkout"
+    skipped "a system that is half made" "it takes root, namespaces and a checkout"
     exit 0
 fi
 for n in 1 2; do

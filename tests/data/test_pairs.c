@@ -147,10 +147,7 @@ static void real_captions(void **state)
 {
     const char *root = getenv("FR_DATA_DIR");
     char yaml[1024];
-    if (!root) {
-        print_message("skipped: FR_DATA_DIR is not set\n");
-        skip();
-    }
+    if (!root) skip_because("the real Multi30k", NO_DATA);
     snprintf(yaml, sizeof yaml, "{name: multi30k, path: '%s/multi30k', context: 24, vocab: 8000}",
              root);
     fr_dataset *d = open_good(*state, NULL, yaml);

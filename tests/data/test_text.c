@@ -216,10 +216,7 @@ static void real_text(void **state)
     const char *root = getenv("FR_DATA_DIR");
     char yaml[1024];
     int32_t x[128], y[128];
-    if (!root) {
-        print_message("FR_DATA_DIR is not set: tiny Shakespeare is not read\n");
-        skip();
-    }
+    if (!root) skip_because("the real tiny Shakespeare", NO_DATA);
     snprintf(yaml, sizeof yaml, "{name: text, path: '%s/tinyshakespeare/input.txt', context: 128}",
              root);
     fr_dataset *d = open_good(*state, NULL, yaml);

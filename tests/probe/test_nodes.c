@@ -59,9 +59,9 @@ static fr_probe_desc describe(const fr_graph *g, const char *policy)
     return d;
 }
 
-/* least: that must be accounted for. Models here are so small that one turn of another process
- * counts for much. */
-static void assert_whole(const fr_profile *p, double least)
+/* Seconds of a mini-batch that the nodes account for. How much of it that is depends on who else
+ * uses the machine. */
+static double assert_whole(const fr_profile *p)
 {
     double sum = 0;
     for (int i = 0; i < p->n_nodes; i++) {
@@ -76,8 +76,8 @@ static void assert_whole(const fr_profile *p, double least)
         sum += p->n_micro * (n->forward_s + n->backward_s) + n->update_s + fetch;
     }
     assert_true(p->step_s > 0);
-    if (!(p->accounted > least && p->accounted < 1.01)) fail_msg("%g accounted for", p->accounted);
     assert_true(fabs(sum / p->step_s - p->accounted) < 1e-9);
+    return sum;
 }
 
 static void models(void **state)
@@ -91,7 +91,7 @@ static void models(void **state)
         fr_probe_desc d = describe(g, "live");
         fr_profile *p;
         assert_ok(ctx, fr_probe_nodes(ctx, 1, &d, &p));
-        assert_whole(p, 0.8);
+        double sum = assert_whole(p);
         assert_string_equal(p->model, fr_graph_name(g));
         assert_non_null(strstr(p->machine, "1 at once"));
         assert_int_equal(p->n_nodes, fr_graph_n_nodes(g));
@@ -116,8 +116,9 @@ static void models(void **state)
         assert_true(p->state_per_weight == 1 && p->batch == 8 && p->n_micro == 2);
         fr_stage_cost cost;
         assert_ok(ctx, fr_profile_stage(ctx, p, 0, p->n_nodes, false, &cost));
-        assert_true(fabs(2 * (cost.forward + cost.backward) + cost.step - p->step_s) <
-                    0.1 * p->step_s);
+        double parts = 2 * (cost.forward + cost.backward) + cost.step + cost.fetch_forward +
+                       cost.fetch_backward;
+        assert_true(fabs(parts - sum) < 1e-9 * sum);
         fr_profile_free(p);
         fr_graph_free(g);
     }
@@ -168,7 +169,7 @@ static void stages_at_once(void **state)
             assert_ok(ctx, fr_probe_nodes(ctx, 2, d, parts));
             for (int k = 0; k < 2; k++) {
                 int64_t kept = 0;
-                assert_whole(parts[k], 0.5);
+                (void)assert_whole(parts[k]);
                 for (int i = 0; i < parts[k]->n_nodes; i++) kept += parts[k]->nodes[i].kept_bytes;
                 assert_int_equal(kept, slot_bytes(ctx, g, &stages[k], way & 2));
                 assert_non_null(strstr(parts[k]->machine, "2 at once"));

@@ -3,6 +3,8 @@
 
 #include "support/check.h"
 
+#include <math.h>
+
 static void takes_some_time(void **state)
 {
     (void)state;
@@ -14,7 +16,7 @@ static void takes_some_time(void **state)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             double seconds = -1;
             assert_int_equal(fr_probe_sum(ctx, threads, NULL, n, sizes[i], &seconds), FR_OK);
-            if (!(seconds > 0 && seconds < 60)) fail_msg("%d workers: %g s", n, seconds);
+            if (!(seconds > 0 && isfinite(seconds))) fail_msg("%d workers: %g s", n, seconds);
         }
     fr_ctx_free(ctx);
 }

@@ -1,10 +1,7 @@
 # webdriver.bash -- a browser that scripts can look at and click: chromedriver's WebDriver protocol
 # spoken by curl and jq. Sourced after cli/lib.bash. Skips the test where the browser is missing.
 for tool in chromium chromedriver curl jq; do
-    command -v $tool >/dev/null || {
-        echo "skipped: no $tool"
-        exit 77
-    }
+    command -v $tool >/dev/null || skip_all "no $tool"
 done
 
 browser_up() {
@@ -12,22 +9,19 @@ browser_up() {
     local root=() port
     [ "$(id -u)" = 0 ] && root=(--no-sandbox)
     : >driver.log
-    chromedriver --port=0 >driver.log 2>&1 &
+    setpriv --pdeathsig TERM -- chromedriver --port=0 >driver.log 2>&1 &
     driver_pid=$!
     trap 'browser_down; rm -rf "$work"' EXIT
-    for _ in $(seq 100); do
-        port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' driver.log)
-        [ -z "$port" ] || break
-        sleep 0.1
-    done
-    [ -n "$port" ] || fail "chromedriver does not start: $(cat driver.log)"
+    wait_while $driver_pid grep -q 'started successfully on port' driver.log
+    port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' driver.log)
     driver=http://127.0.0.1:$port
     session=$(jq -n '{capabilities: {alwaysMatch: {browserName: "chrome",
+        timeouts: {script: 3600000, pageLoad: 3600000},
         "goog:chromeOptions": {args: $ARGS.positional},
         "goog:loggingPrefs": {browser: "ALL", performance: "ALL"}}}}' --args -- --headless=new \
         --disable-gpu --disable-dev-shm-usage --hide-scrollbars --window-size=1280,900 \
         --user-data-dir="$work/profile" "${root[@]}" |
-        curl -s -m 60 -d @- "$driver/session" | jq -r '.value.sessionId // empty')
+        curl -s -d @- "$driver/session" | jq -r '.value.sessionId // empty')
     [ -n "$session" ] || fail "the browser does not start"
     open_page about:blank
     log performance >/dev/null # what its own first page asked for
@@ -40,7 +34,7 @@ browser_down() {
 
 # ask PATH: the JSON on stdin goes to the browser, its answer's value to stdout.
 ask() {
-    curl -s -m 60 -d @- "$driver/session/$session/$1" |
+    curl -s -d @- "$driver/session/$session/$1" |
         jq -c '.value | if type == "object" and has("error") then error(.message) else . end' ||
         fail "the browser, asked for $1, gave no answer"
 }

@@ -41,7 +41,7 @@ look() {
 job=$!
 trap 'kill -TERM $job 2>/dev/null; rm -rf "$work"' EXIT
 ready() { [ -s ranks/metrics.jsonl ] || ! kill -0 $job 2>/dev/null; }
-wait_for 60 ready
+wait_for ready
 for rank in 0 1 2 3; do pid[rank]=$(rank_pid $job $rank); done
 while kill -0 $job 2>/dev/null; do
     for rank in 0 1 2 3; do look $rank "${pid[rank]}"; done

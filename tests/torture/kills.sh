@@ -5,7 +5,7 @@
 #   tests/torture/kills.sh FORERUN [KILLS (100)] [SEED (1)]
 #
 # Runs of 2 to 4 processes, one after the other, under `forerun launch`; each is killed up to ten
-# times and then left to end. After every kill: all its processes are gone in time, every checkpoint
+# times and then left to end. After every kill: all its processes are gone, every checkpoint
 # of the folder loads with the sha256 it was written with, the newest one is no older than before,
 # and, if the ranks had met, somebody has said which one was lost. In the end: the weights and metrics of a run that was
 # left alone, in one process. Prints a line for each run; about 5 s a kill. STEPS=1000 makes shorter
@@ -14,7 +14,7 @@ set -uo pipefail
 forerun=$(realpath "$1")
 n_kills=${2:-100}
 RANDOM=${3:-1}
-limit=15 # seconds from a kill to the end of all ranks
+limit=900 # seconds for anything that is waited for: out of reach of a run that is well
 . "$(dirname "$0")/../cli/launcher.bash" # the settings of runs on one machine, and `library`
 work=$(mktemp -d)
 trap 'end_all; rm -rf "$work"' EXIT
@@ -78,7 +78,7 @@ wait_for_ranks() {
 
 # A random moment, or one in which a checkpoint is being written; false: the run is over.
 wait_for_moment() {
-    local end=$((SECONDS + 60))
+    local end=$((SECONDS + limit))
     if [ "$1" = random ]; then
         sleep "$((RANDOM % 4)).$(printf '%03d' $((RANDOM % 1000)))"
     else
@@ -88,7 +88,7 @@ wait_for_moment() {
         done
         until compgen -G "$out/checkpoint/.tmp-step-*" >/dev/null; do
             is_alive || return 1
-            [ $SECONDS -lt $end ] || fail "no checkpoint was written for 60 s"
+            [ $SECONDS -lt $end ] || fail "no checkpoint was written for $limit s"
         done
         [ $((RANDOM % 2)) = 0 ] || sleep "0.00$((RANDOM % 10))"
     fi
@@ -157,7 +157,7 @@ torment() {
         kills=$((kills + 1)) done_kills=$((done_kills + 1))
         [ $aim = random ] || aimed=$((aimed + 1))
     done
-    timeout 120 tail --pid=$launch -f /dev/null || fail "$out: does not end"
+    timeout $limit tail --pid=$launch -f /dev/null || fail "$out: does not end"
     wait $launch || code=$?
     launch=
     [ $code = 0 ] || fail "$out: launch ended with exit code $code"

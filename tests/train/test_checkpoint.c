@@ -436,9 +436,8 @@ static void test_killed_at_every_call(void **state)
         }
         int result = save_and_die(&b, n);
         if (result < 0) {
-            print_message("skipped: this system does not allow ptrace\n");
             bench_close(&b);
-            skip();
+            skip_because("a process killed at each of its calls", "ptrace is not allowed");
         }
         is_through = result;
         check_survivors(&b, is_through);

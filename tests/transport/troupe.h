@@ -1,6 +1,9 @@
 /* troupe.h -- a team of forked processes for tests: each plays the same part under its own rank,
  * and the test's process, which has no threads, directs and judges. They meet by pipes instead of
- * MPI. A part notes what is wrong and ends at once; nobody lives longer than the alarm allows. */
+ * MPI. A part notes what is wrong and ends at once; nobody lives longer than the alarm allows.
+ *
+ * A director may give them a clock: it goes on when all ranks that are not stopped have looked at
+ * it, so that no rank falls silent because the machine is busy. */
 #ifndef FR_TEST_TRANSPORT_TROUPE_H
 #define FR_TEST_TRANSPORT_TROUPE_H
 
@@ -17,13 +20,15 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { TROUPE_MAX = 8, TROUPE_ALARM_S = 40 };
+enum { TROUPE_MAX = 8, TROUPE_ALARM_S = 900 }; /* beyond the limit of ctest */
 
 /* In memory that all of them see. */
 typedef struct stage {
     atomic_int mark[TROUPE_MAX]; /* what a rank has reached; the meaning is the part's */
     atomic_int left[TROUPE_MAX]; /* its bootstrap: 1 left in order, 2 left broken */
-    _Atomic uint64_t at_ns[TROUPE_MAX];
+    _Atomic uint64_t now_ns;     /* of the director's clock; 0: there is none */
+    atomic_int n_looks[TROUPE_MAX];
+    _Atomic uint64_t lost_ns[TROUPE_MAX]; /* when a rank heard of a loss; 0: it has not */
     pid_t pid[TROUPE_MAX];
     int victim;
     atomic_bool is_over; /* somebody has found a fault */
@@ -99,9 +104,21 @@ static inline void troupe_leave(void *user, bool is_broken)
     atomic_store(&m->s->left[m->rank], is_broken ? 2 : 1);
 }
 
+static inline uint64_t troupe_now(void *user)
+{
+    mate *m = user;
+    atomic_fetch_add(&m->s->n_looks[m->rank], 1);
+    uint64_t now = atomic_load(&m->s->now_ns);
+    return now ? now : fr__now_ns();
+}
+
 static inline fr_status troupe_join(mate *m, double join_s)
 {
-    fr__bootstrap b = {.user = m, .share = troupe_share, .leave = troupe_leave, .join_s = join_s};
+    fr__bootstrap b = {.user = m,
+                       .share = troupe_share,
+                       .leave = troupe_leave,
+                       .join_s = join_s,
+                       .now_ns = troupe_now};
     return fr__team_create(m->ctx, m->rank, m->size, &b, &m->team);
 }
 
@@ -118,11 +135,6 @@ static inline void troupe_play_part(const play *p, stage *s, int rank, int (*pip
     exit(0);
 }
 
-static inline double troupe_s(uint64_t since_ns)
-{
-    return (double)(fr__now_ns() - since_ns) * 1e-9;
-}
-
 /* Until the mark of that rank is at least this, or nothing can come of it any more. */
 static inline void troupe_await(stage *s, int rank, int mark)
 {
@@ -130,6 +142,31 @@ static inline void troupe_await(stage *s, int rank, int mark)
         if (atomic_load(&s->is_over)) return;
         fr__sleep_ns(1000000);
     }
+}
+
+/* The director's clock goes on by `ms`, a step whenever each rank has looked at it; those of the
+ * mask and those that have heard of a loss need not. A turn of the thread that looks takes three
+ * looks, and one may have begun before. */
+static inline void troupe_pass(stage *s, int size, unsigned idle, int ms)
+{
+    enum { STEP_MS = 25, LOOKS = 4 };
+    for (; ms > 0; ms -= STEP_MS) {
+        int before[TROUPE_MAX];
+        for (int i = 0; i < size; i++) before[i] = atomic_load(&s->n_looks[i]);
+        atomic_fetch_add(&s->now_ns, (uint64_t)STEP_MS * 1000000);
+        for (int i = 0; i < size; i++)
+            while (!(idle >> i & 1) && !atomic_load(&s->lost_ns[i]) && !atomic_load(&s->is_over) &&
+                   atomic_load(&s->n_looks[i]) < before[i] + LOOKS)
+                fr__sleep_ns(1000000);
+    }
+}
+
+/* The rank is stopped when this returns. */
+static inline void troupe_stop(stage *s, int rank)
+{
+    int code;
+    kill(s->pid[rank], SIGSTOP);
+    (void)waitpid(s->pid[rank], &code, WUNTRACED);
 }
 
 /* What the ranks have said and how they ended. */
@@ -177,7 +214,7 @@ typedef struct memory {
     pthread_cond_t heard;
     int n_lost, lost_rank;
     char lost_text[2048];
-    uint64_t lost_ns;
+    mate *m; /* NULL, or who hears */
 } memory;
 
 static inline void memory_lost(void *user, int rank, const char *text)
@@ -186,7 +223,7 @@ static inline void memory_lost(void *user, int rank, const char *text)
     pthread_mutex_lock(&r->lock);
     r->n_lost++;
     r->lost_rank = rank;
-    r->lost_ns = fr__now_ns();
+    if (r->m) atomic_store(&r->m->s->lost_ns[r->m->rank], atomic_load(&r->m->s->now_ns));
     snprintf(r->lost_text, sizeof r->lost_text, "%s", text);
     pthread_cond_broadcast(&r->heard);
     pthread_mutex_unlock(&r->lock);

@@ -1,0 +1,26 @@
+#!/bin/sh
+# beside-load.sh -- run a command on a busy machine: beside so many endless loops.
+#
+#   scripts/beside-load.sh LOOPS COMMAND [ARGUMENT]...
+#
+# No test may depend on the machine's pace; `scripts/beside-load.sh 6 make test` shows whether it is
+# so. The loops end with the command, and with this script if it is killed. The exit code is that of
+# the command.
+set -eu
+case ${1:-} in
+'' | *[!0-9]*)
+    echo 'usage: scripts/beside-load.sh LOOPS COMMAND [ARGUMENT]...' >&2
+    exit 2
+    ;;
+esac
+n=$1 loops=''
+shift
+trap 'kill $loops 2>/dev/null || true' EXIT
+trap 'exit 130' INT TERM HUP
+while [ "$n" -gt 0 ]; do
+    setpriv --pdeathsig KILL -- sh -c 'while :; do :; done' &
+    loops="$loops $!" n=$((n - 1))
+done
+code=0
+"$@" || code=$?
+exit $code

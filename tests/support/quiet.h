@@ -1,0 +1,15 @@
+/* quiet.h -- has this process come to rest? Tests ask this where they would otherwise sleep and
+ * hope that a machine of unknown speed was quick enough. */
+#ifndef FR_TEST_SUPPORT_QUIET_H
+#define FR_TEST_SUPPORT_QUIET_H
+
+#include <stdbool.h>
+
+/* Every other thread of the process sleeps at one moment of this call: nothing goes on until a
+ * timer ends a sleep, another process acts or the caller does. A thread that was woken and waits
+ * for a core is not asleep. */
+bool quiet_now(void);
+/* Returns when that is so. */
+void quiet_wait(void);
+
+#endif
