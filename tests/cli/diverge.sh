@@ -1,6 +1,6 @@
 # Runs that diverge at once, by every method: each ends with exit code 4, a summary, a whole
 # checkpoint of finite values and a line that names it, also where weights are infinite already.
-# shellcheck shell=bash disable=SC1091,SC2154
+# shellcheck shell=bash disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.bash"
 cat >deep.yaml <<YAML
 model: {name: mlp, inputs: 12, depth: 8, width: 16, classes: 4}
@@ -29,16 +29,19 @@ for method in $("$forerun" methods | sed -n '/^parallel.method/,/^[^ p]/s/^  \([
     dp | model-averaging) layout=(--set parallel.method="$method" --set parallel.replicas=2 --set train.micro=2) ;;
     interleaved) layout+=(--set parallel.stages=4 --set train.micro=4) ;;
     esac
+    n_judged=0
     for micro in "" --set\ train.micro=1; do
         "$forerun" train deep.yaml --out "$method" "${layout[@]}" $micro "${wild[@]}" --quiet >out 2>err
         code=$?
         [ $code != 2 ] || continue # not with so few micro-batches
         same $code 4 "$method: exit code"
+        n_judged=$((n_judged + 1))
         step=$(field "$method/summary.json" checkpoint)
         ends_well "$method" "${step##*-}"
         [ "$(field "$method/summary.json" steps)" = "${step##*-}" ] || n_spoilt=$((n_spoilt + 1))
         rm -r "$method"
     done
+    [ $n_judged != 0 ] || fail "$method: was never trained"
 done
 [ $n_spoilt -ge 3 ] || fail "only $n_spoilt runs had infinite weights: this tests nothing"
 
