@@ -1,6 +1,6 @@
 # Runs that diverge at once, by every method: each ends with exit code 4, a summary, a whole
 # checkpoint of finite values and a line that names it, also where weights are infinite already.
-# shellcheck shell=bash disable=SC1091,SC2086,SC2154
+# shellcheck shell=bash disable=SC1091,SC2154
 . "$(dirname "$0")/lib.bash"
 cat >deep.yaml <<YAML
 model: {name: mlp, inputs: 12, depth: 8, width: 16, classes: 4}
@@ -22,16 +22,15 @@ ends_well() {
 }
 
 n_spoilt=0
-for method in $("$forerun" methods | sed -n '/^parallel.method/,/^[^ p]/s/^  \([a-z0-9-]*\) .*/\1/p'); do
-    layout=(--set parallel.method="$method" --set train.micro=2 --set parallel.stages=4)
+for method in $("$forerun" methods | awk '/^[^ ]/ { is_method = $1 == "parallel.method"; next } is_method && NF { print $1 }'); do
+    layout=(--set parallel.method="$method" --set parallel.stages=4)
     case $method in
     single) layout=(--set parallel.method=single) ;;
-    dp | model-averaging) layout=(--set parallel.method="$method" --set parallel.replicas=2 --set train.micro=2) ;;
-    interleaved) layout+=(--set parallel.stages=4 --set train.micro=4) ;;
+    dp | model-averaging) layout=(--set parallel.method="$method" --set parallel.replicas=2) ;;
     esac
     n_judged=0
-    for micro in "" --set\ train.micro=1; do
-        "$forerun" train deep.yaml --out "$method" "${layout[@]}" $micro "${wild[@]}" --quiet >out 2>err
+    for micro in 1 4; do
+        "$forerun" train deep.yaml --out "$method" "${layout[@]}" --set train.micro=$micro "${wild[@]}" --quiet >out 2>err
         code=$?
         [ $code != 2 ] || continue # not with so few micro-batches
         same $code 4 "$method: exit code"
