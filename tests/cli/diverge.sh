@@ -22,23 +22,25 @@ ends_well() {
 }
 
 n_spoilt=0
-for method in $("$forerun" methods | sed -n '/^parallel.method/,/^[^ p]/s/^  \([a-z0-9-]*\) .*/\1/p'); do
-    layout=(--set parallel.method="$method" --set train.micro=2 --set parallel.stages=4)
+for method in $("$forerun" methods | awk '/^[^ ]/ { is_method = $1 == "parallel.method"; next } is_method && NF { print $1 }'); do
+    layout=(--set parallel.method="$method" --set parallel.stages=4)
     case $method in
     single) layout=(--set parallel.method=single) ;;
-    dp | model-averaging) layout=(--set parallel.method="$method" --set parallel.replicas=2 --set train.micro=2) ;;
-    interleaved) layout+=(--set parallel.stages=4 --set train.micro=4) ;;
+    dp | model-averaging) layout=(--set parallel.method="$method" --set parallel.replicas=2) ;;
     esac
-    for micro in "" --set\ train.micro=1; do
-        "$forerun" train deep.yaml --out "$method" "${layout[@]}" $micro "${wild[@]}" --quiet >out 2>err
+    n_judged=0
+    for micro in 1 4; do
+        "$forerun" train deep.yaml --out "$method" "${layout[@]}" --set train.micro=$micro "${wild[@]}" --quiet >out 2>err
         code=$?
         [ $code != 2 ] || continue # not with so few micro-batches
         same $code 4 "$method: exit code"
+        n_judged=$((n_judged + 1))
         step=$(field "$method/summary.json" checkpoint)
         ends_well "$method" "${step##*-}"
         [ "$(field "$method/summary.json" steps)" = "${step##*-}" ] || n_spoilt=$((n_spoilt + 1))
         rm -r "$method"
     done
+    [ $n_judged != 0 ] || fail "$method: was never trained"
 done
 [ $n_spoilt -ge 3 ] || fail "only $n_spoilt runs had infinite weights: this tests nothing"
 

@@ -15,7 +15,7 @@ begin run --set run.checkpoint_every=10
 mv run moved
 lost mv
 n=$(($(find moved/checkpoint -name 'step-*' | sed 's/.*-//' | sort -n | tail -n 1) + 10))
-more=(--set train.steps=$n --set run.eval_every=-1 --set run.checkpoint_every=10 --quiet)
+more=(--set train.steps="$n" --set run.eval_every=-1 --set run.checkpoint_every=10 --quiet)
 run 0 train net.yaml --out moved --resume "${more[@]}"
 run 0 train net.yaml --out alone "${more[@]}"
 same "$(field moved/summary.json weights_sha256)" "$(field alone/summary.json weights_sha256)" "moved and resumed"
@@ -40,7 +40,7 @@ lost "mv metrics.jsonl"
 pids=()
 for i in $(seq 12); do
     "$forerun" train net.yaml --out twelve --set train.steps=100000000 --set run.eval_every=-1 --quiet \
-        >/dev/null 2>err.$i </dev/null &
+        >/dev/null 2>"err.$i" </dev/null &
     pids+=($!)
 done
 until [ ${#pids[@]} = 1 ]; do
