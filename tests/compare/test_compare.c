@@ -351,6 +351,25 @@ static void test_papers(void **state)
     }
 }
 
+/* The demo: what is measured on two cores, then what is emulated on a slow link, each with a
+ * baseline of its own. */
+static void test_demo(void **state)
+{
+    const char *data = "data={name: synthetic, n: 256, n_eval: 8}";
+    struct lab l = {.ctx = fr_ctx_create(), .o = {.n_sets = 1, .sets = &data}};
+    snprintf(l.config, sizeof l.config, "%s/examples/demo.yaml", FR_SOURCE_DIR);
+    snprintf(l.out, sizeof l.out, "%s/demo", (const char *)*state);
+    l.o.config = l.config, l.o.out = l.out;
+    assert_ok(l.ctx, fr_compare_open(l.ctx, &l.o, &l.c));
+    assert_int_equal(l.c->n_cases, 7);
+    for (int k = 0; k < 7; k++) {
+        const struct fr_case *at = &l.c->cases[k];
+        assert_int_equal(at->kind, k < 4 ? FR_KIND_MEASURED : FR_KIND_EMULATED);
+        assert_ptr_equal(fr__case_baseline(l.c, at), &l.c->cases[k < 4 ? 0 : 4]);
+    }
+    close_lab(&l);
+}
+
 static fr_status try_open(void **state, fr_ctx *ctx)
 {
     struct lab l = {.ctx = ctx, .o.columns = "train_loss"};
@@ -381,12 +400,19 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_statistics),      cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_differences),     cmocka_unit_test(test_methods),
-        cmocka_unit_test(test_methods_alone),   cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_group_baselines), cmocka_unit_test(test_order_and_table),
-        cmocka_unit_test(test_failure),         cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_no_memory),       cmocka_unit_test(test_papers),
+        cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_methods),
+        cmocka_unit_test(test_methods_alone),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_group_baselines),
+        cmocka_unit_test(test_order_and_table),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_papers),
+        cmocka_unit_test(test_demo),
     };
     return cmocka_run_group_tests(tests, support_dir_make, support_dir_remove);
 }
