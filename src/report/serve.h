@@ -20,6 +20,7 @@ struct fr_server {
     pthread_cond_t changed;
     pthread_mutex_t lock;            /* guards all that follows */
     double request_s;                /* a request or an event that takes longer is given up */
+    uint64_t skew_ns;                /* tests let so much time pass for connections */
     bool has_news;                   /* that readers have not been woken up for */
     fr_progress progress;            /* the newest; its texts are not kept */
     fr_progress evaluated;           /* the newest with an evaluation: too rare to be passed over */

@@ -257,10 +257,12 @@ static guest *guest_of(struct MHD_Connection *c)
     return i ? i->socket_context : NULL;
 }
 
-static void gets_on(struct MHD_Connection *c)
+static uint64_t now_for_guests(const fr_server *s) { return fr__now_ns() + s->skew_ns; }
+
+static void gets_on(const fr_server *s, struct MHD_Connection *c)
 {
     guest *g = guest_of(c);
-    if (g) g->since_ns = fr__now_ns();
+    if (g) g->since_ns = now_for_guests(s);
 }
 
 /* Without memory for a guest, the connection is served and not watched. */
@@ -274,7 +276,7 @@ static void on_connection(void *server, struct MHD_Connection *c, void **context
     guest *g = *context;
     pthread_mutex_lock(&s->lock);
     if (what == MHD_CONNECTION_NOTIFY_STARTED && i && (g = FR_NEW(guest))) {
-        *g = (guest){i->connect_fd, fr__now_ns(), h->guests, &h->guests};
+        *g = (guest){i->connect_fd, now_for_guests(s), h->guests, &h->guests};
         if (g->next) g->next->here = &g->next;
         h->guests = *context = g;
     } else if (what == MHD_CONNECTION_NOTIFY_CLOSED && g) { /* its socket is still open */
@@ -288,7 +290,7 @@ static void on_connection(void *server, struct MHD_Connection *c, void **context
 /* The HTTP thread finds their sockets at an end, and closes them. */
 void fr__http_drop_slow(fr_server *s)
 {
-    uint64_t now = fr__now_ns();
+    uint64_t now = now_for_guests(s);
     for (guest *g = s->http->guests; g; g = g->next)
         if ((double)(now - g->since_ns) * 1e-9 > s->request_s) shutdown(g->fd, SHUT_RDWR);
 }
@@ -309,7 +311,7 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t room)
     fr_server *s = r->server;
     ssize_t result = 0;
     pthread_mutex_lock(&s->lock);
-    gets_on(r->connection);
+    gets_on(s, r->connection);
     if (s->is_stopping || (r->at == r->n && r->has_over)) {
         if (r->has_over) note_told(r); /* it is asked for more, so that was sent */
         result = MHD_CONTENT_READER_END_OF_STREAM;
@@ -423,7 +425,7 @@ static void on_completed(void *server, struct MHD_Connection *c, void **state,
     (void)why;
     fr_server *s = server;
     pthread_mutex_lock(&s->lock);
-    gets_on(c);
+    gets_on(s, c);
     pthread_mutex_unlock(&s->lock);
     if (*state == s->http) count_load(s, -1);
 }
