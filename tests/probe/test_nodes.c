@@ -222,7 +222,7 @@ static void too_large(void **state)
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g;
-    fr_model_options o = {.inputs = 64, .depth = 2, .width = 2000000, .classes = 4};
+    fr_model_options o = {.inputs = 64, .depth = 12, .width = 260000, .classes = 4};
     size_t before = fr__peak_rss();
     assert_ok(ctx, fr_model_build(ctx, fr_model_find("mlp"), &o, &g));
     fr_probe_desc d = describe(g, "live");
