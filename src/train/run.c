@@ -4,8 +4,8 @@
  * the next evaluation, checkpoint or dump. It reports each mini-batch as it comes through: a line
  * of metrics, progress. The report of the last one waits for what follows the call, so that its
  * line has the evaluation, and comes before the checkpoint: a checkpoint always finds its line.
- * A checkpoint is copied while the pipeline is empty and written while the next mini-batches run;
- * a later report tells that it is there. */
+ * A checkpoint is taken while the pipeline is empty and written, large state aside, while the next
+ * mini-batches run; a later report tells that it is there. */
 #include "train/run.h"
 
 #include "base/thread.h"
