@@ -35,8 +35,7 @@ typedef struct fr_draft {
 } fr_draft;
 
 /* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep. On
- * any thread of rank 0, while nothing changes what the snapshot reads. Takes all of its items,
- * whatever happens. */
+ * any thread of rank 0, for the snapshot is a copy. Takes all of its items, whatever happens. */
 fr_status fr__checkpoint_write(fr_draft *d);
 /* What the other ranks do meanwhile. */
 fr_status fr__checkpoint_send(fr_snapshot *s);
