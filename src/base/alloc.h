@@ -17,7 +17,7 @@ static inline size_t fr__align_up(size_t bytes)
 /* Zeroed memory, aligned to FR_ALIGN; NULL when exhausted or when bytes is absurd.
  * Large blocks ask for huge pages. */
 void *fr__alloc(size_t bytes);
-void *fr__alloc_raw(size_t bytes); /* not zeroed */
+void *fr__alloc_raw(size_t bytes);                            /* not zeroed */
 void *fr__realloc(void *old, size_t old_bytes, size_t bytes); /* grown part zeroed */
 void fr__free(void *block);                                   /* NULL allowed */
 char *fr__strdup(const char *text);

@@ -512,6 +512,7 @@ fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_a
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
 size_t fr__tie_scratch_bytes(const fr_worker *w);
+size_t fr__tie_copies_bytes(const fr_engine *e);
 fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 /* In place of a step beyond the limit: others may be waiting for what it would have handed in. */

@@ -170,6 +170,23 @@ size_t fr__tie_scratch_bytes(const fr_worker *w)
     return largest;
 }
 
+/* A process that has an owner of a part holds those of all others, too. */
+size_t fr__tie_copies_bytes(const fr_engine *e)
+{
+    size_t elsewhere = 0;
+    bool has_own = false;
+    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
+        int stage = e->home_of[e->tied[i]];
+        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++) {
+            if (e->workers[fr_engine_worker_of(e, stage, q)].is_local)
+                has_own = true;
+            else
+                elsewhere += 2 * fr__align_up(fr__plain_bytes(e, e->tied[i]));
+        }
+    }
+    return has_own ? elsewhere : 0;
+}
+
 static fr_status add_tie_board(fr_engine *e, size_t *bytes, int *owner)
 {
     int n = 0;

@@ -1,5 +1,6 @@
 /* nodes.c -- how long nodes take: rigs on threads of their own, all busy at once, and what is
  * reported of their mini-batches. */
+#include "base/room.h"
 #include "base/thread.h"
 #include "cost/profile.h"
 #include "probe/rig.h"
@@ -23,6 +24,7 @@ struct meeting {
     int n, n_ready;          /* n_ready: have everything set up; guarded by the lock */
     atomic_int n_unfinished; /* have too little as yet */
     atomic_bool has_failed;
+    fr_rig_room room;
 };
 
 struct probe {
@@ -243,7 +245,7 @@ static fr_status report(struct probe *p)
 static void *probe_main(void *probe)
 {
     struct probe *p = probe;
-    p->status = fr__rig_create(p->ctx, p->d, &p->rig);
+    p->status = fr__rig_create(p->ctx, p->d, &p->meeting->room, &p->rig);
     if (p->status == FR_OK) p->status = take_room(p);
     if (p->status != FR_OK) atomic_store(&p->meeting->has_failed, true);
     wait_for_all(p->meeting);
@@ -279,13 +281,21 @@ static fr_status start_all(fr_ctx *ctx, int n, struct probe *probes, pthread_t *
     return status;
 }
 
+static uint64_t bytes_left(void)
+{
+    fr_room room;
+    fr__room_read("", &room);
+    return room.machine < room.group ? room.machine : room.group;
+}
+
 fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out)
 {
     for (int i = 0; i < n; i++) out[i] = NULL;
     struct meeting m = {.lock = PTHREAD_MUTEX_INITIALIZER,
                         .changed = PTHREAD_COND_INITIALIZER,
                         .n = n,
-                        .n_unfinished = n};
+                        .n_unfinished = n,
+                        .room.left = bytes_left()};
     struct probe *probes = FR_NEW_ARRAY(struct probe, n);
     pthread_t *threads = FR_NEW_ARRAY(pthread_t, n);
     fr_status status = probes && threads ? FR_OK : fr__no_memory(ctx, sizeof m, "probes");

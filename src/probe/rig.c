@@ -34,13 +34,40 @@ static fr_status take_floats(fr_rig *r, size_t n, const char *what, float **out)
 
 static fr_status no_memory(const fr_rig *r) { return fr__no_memory(r->ctx, 0, "a probe"); }
 
+static const fr_policy *policy_of(const fr_rig *r)
+{
+    return r->d->policy ? r->d->policy : fr_policy_find("live");
+}
+
+/* What the blocks of a rig come to; inputs and gradients of outputs are small beside them. */
+static size_t count_bytes(const fr_rig *r)
+{
+    const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
+    size_t n_copies = (size_t)policy_of(r)->n_blocks(&r->seat) + (size_t)r->d->optimizer->n_state +
+                      (policy_of(r)->course == FR_COURSE_DRIFT);
+    size_t floats = n_copies * sizes->n_weights + sizes->n_grads + sizes->n_buffers;
+    return floats * sizeof(float) + (size_t)r->n_slots * sizes->slot_bytes +
+           sizes->workspace_bytes + sizes->cache_bytes;
+}
+
+static fr_status check_room(const fr_rig *r, fr_rig_room *room)
+{
+    uint64_t own = count_bytes(r), wanted = atomic_fetch_add(&room->wanted, own) + own;
+    if (wanted <= room->left) return FR_OK;
+    return fr_fail(
+        r->ctx, FR_NO_MEMORY,
+        "measuring nodes %d to %d takes %.3g GB, all that is measured at once %.3g GB at "
+        "least, and %.3g GB are available; use fewer workers or smaller micro-batches, "
+        "or a profile that was made on a larger machine",
+        r->stage.first, r->stage.last - 1, (double)own * 1e-9, (double)wanted * 1e-9,
+        (double)room->left * 1e-9);
+}
+
 static fr_status take_weights(fr_rig *r)
 {
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
     size_t stride = fr__align_up(sizes->n_weights * sizeof(float)) / sizeof(float);
-    const fr_policy *policy = r->d->policy ? r->d->policy : fr_policy_find("live");
-    const char *wrong = policy->check ? policy->check(&r->seat) : NULL;
-    if (wrong) return fr_fail(r->ctx, FR_INVALID, "weights %s: %s", policy->name, wrong);
+    const fr_policy *policy = policy_of(r);
     size_t n_blocks = (size_t)policy->n_blocks(&r->seat);
     FR_TRY(take_floats(r, n_blocks * stride, "weights", &r->weights));
     FR_TRY(take_floats(r, sizes->n_grads, "gradients", &r->grads));
@@ -185,15 +212,18 @@ static void take_seat(fr_rig *r)
     r->seat.n_slots = r->n_slots;
 }
 
-static fr_status set_up(fr_rig *r)
+static fr_status set_up(fr_rig *r, fr_rig_room *room)
 {
     const fr_probe_desc *d = r->d;
+    const fr_policy *policy = policy_of(r);
     if (d->batch < 1 || d->n_micro < 1 || !d->optimizer || !d->backend)
         return fr_fail(r->ctx, FR_INVALID,
                        "a probe of %d micro-batches of %d samples: at least one of each, a backend "
                        "and an optimizer are needed",
                        d->n_micro, d->batch);
     take_seat(r);
+    const char *wrong = policy->check ? policy->check(&r->seat) : NULL;
+    if (wrong) return fr_fail(r->ctx, FR_INVALID, "weights %s: %s", policy->name, wrong);
     fr_device_desc device = {.n_threads = d->n_threads, .first_cpu = d->first_cpu};
     FR_TRY(fr_device_open(r->ctx, d->backend, &device, &r->dev));
     fr_program_desc program = {.graph = d->graph,
@@ -201,8 +231,11 @@ static fr_status set_up(fr_rig *r)
                                .batch = d->batch,
                                .training = true,
                                .split_backward = d->split_backward,
-                               .extra_output = -1};
+                               .extra_output = -1,
+                               .is_plan = true};
     FR_TRY(fr_program_create(r->ctx, r->dev, &program, &r->program));
+    FR_TRY(check_room(r, room));
+    FR_TRY(fr_program_reserve(r->program));
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
     r->rides = d->rides && sizes->n_grads == sizes->n_weights;
     FR_TRY(take_lists(r));
@@ -214,7 +247,7 @@ static fr_status set_up(fr_rig *r)
     return FR_OK;
 }
 
-fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig **out)
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room, fr_rig **out)
 {
     *out = NULL;
     fr_rig *r = FR_NEW(fr_rig);
@@ -222,7 +255,7 @@ fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig **out)
     r->ctx = ctx;
     r->d = d;
     r->stage = d->stage ? *d->stage : (fr_stage){.last = fr_graph_n_nodes(d->graph)};
-    fr_status status = set_up(r);
+    fr_status status = set_up(r, room);
     if (status == FR_OK)
         *out = r;
     else

@@ -8,6 +8,8 @@
 
 #include "base/arena.h"
 
+#include <stdatomic.h>
+
 #define FR_RIG_BLOCKS 16
 
 typedef struct fr_rig {
@@ -48,7 +50,12 @@ typedef struct fr_rig {
     double pass_s, change_s; /* sums: of times that have one before them, of differences from it */
 } fr_rig;
 
-fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig **out);
+/* Memory that rigs of the same time share: bytes that were left before, bytes that they want. */
+typedef struct fr_rig_room {
+    uint64_t left;
+    _Atomic uint64_t wanted;
+} fr_rig_room;
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room, fr_rig **out);
 void fr__rig_free(fr_rig *r);
 /* Up to the end of the next update; times, fetch_forward_s, fetch_backward_s and store_s
  * begin at 0. */

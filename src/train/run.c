@@ -4,8 +4,8 @@
  * the next evaluation, checkpoint or dump. It reports each mini-batch as it comes through: a line
  * of metrics, progress. The report of the last one waits for what follows the call, so that its
  * line has the evaluation, and comes before the checkpoint: a checkpoint always finds its line.
- * A checkpoint is copied while the pipeline is empty and written while the next mini-batches run;
- * a later report tells that it is there. */
+ * A checkpoint is taken while the pipeline is empty and written, large state aside, while the next
+ * mini-batches run; a later report tells that it is there. */
 #include "train/run.h"
 
 #include "base/thread.h"
@@ -118,14 +118,15 @@ static fr_status report(fr_run *r, fr_progress *p)
     return FR_OK;
 }
 
-/* Where the stages were not measured before, the first mini-batches say how long one takes. */
+/* Where the stages were not measured before, the first mini-batches say how long the rest take. */
 static void predict(fr_run *r, double seconds)
 {
     fr_prediction *p = &r->setup.prediction;
-    bool was_told = p->is_told;
-    fr__predict_by_run(p, r->at.step - r->first_step, seconds);
     int64_t n_left = r->setup.n_steps - r->at.step;
-    if (p->is_told && !was_told && n_left > 0) fr__tell_late(&r->setup, n_left);
+    bool was_told = p->is_told;
+    if (n_left == 0) return;
+    fr__predict_by_run(p, r->at.step - r->first_step, seconds);
+    if (p->is_told && !was_told) fr__tell_late(&r->setup, n_left);
 }
 
 /* A mini-batch is through; others may be under way. */

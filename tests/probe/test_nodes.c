@@ -217,6 +217,23 @@ static fr_status probe_once(fr_ctx *ctx, void *graph)
     return status;
 }
 
+/* Terabytes are refused before any of them is taken. */
+static void too_large(void **state)
+{
+    (void)state;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_graph *g;
+    fr_model_options o = {.inputs = 64, .depth = 12, .width = 260000, .classes = 4};
+    size_t before = fr__peak_rss();
+    assert_ok(ctx, fr_model_build(ctx, fr_model_find("mlp"), &o, &g));
+    fr_probe_desc d = describe(g, "live");
+    fr_profile *p;
+    assert_fails(ctx, fr_probe_nodes(ctx, 1, &d, &p), FR_NO_MEMORY, "are available");
+    assert_true(fr__peak_rss() - before < (size_t)100 << 20);
+    fr_graph_free(g);
+    fr_ctx_free(ctx);
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -230,10 +247,8 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),
-        cmocka_unit_test(stages_at_once),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(no_memory),
+        cmocka_unit_test(models),    cmocka_unit_test(stages_at_once), cmocka_unit_test(failures),
+        cmocka_unit_test(too_large), cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

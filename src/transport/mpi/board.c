@@ -85,10 +85,10 @@ static fr_status add_outer(fr_board *b, const size_t *part_bytes)
         b->bytes[p] = part_bytes[p];
         b->n_here += rank == g->rank;
         if (rank != g->rank && !is_among(rank, b->n_peers, b->peers)) b->peers[b->n_peers++] = rank;
-        for (int half = 0; half < 2; half++)
-            if (!(b->parts[half * n + p] = fr__arena_alloc(&g->arena, part_bytes[p])))
-                return fr__no_memory(g->ctx, part_bytes[p], "a part of a board");
     }
+    for (int i = 0; i < 2 * n && b->n_here > 0; i++)
+        if (!(b->parts[i] = fr__arena_alloc(&g->arena, part_bytes[i % n])))
+            return fr__no_memory(g->ctx, part_bytes[i % n], "a part of a board");
     MPI_Request *sends = FR_ARENA_ARRAY(&g->arena, MPI_Request, 2 * n * b->n_peers);
     MPI_Request *lands = FR_ARENA_ARRAY(&g->arena, MPI_Request, 2 * n);
     if (!sends || !lands)
