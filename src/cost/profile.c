@@ -5,8 +5,8 @@
  * then on. */
 #include "cost/profile.h"
 
-#include "base/utf8.h"
 #include "base/names.h"
+#include "base/utf8.h"
 #include "io/file.h"
 
 #include <math.h>

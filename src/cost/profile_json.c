@@ -11,8 +11,8 @@
  * through the text once more when there is something to complain about. */
 #include "cost/profile.h"
 
-#include "base/vec.h"
 #include "base/names.h"
+#include "base/vec.h"
 #include "io/json.h"
 
 #include <jansson.h>

@@ -10,8 +10,8 @@
  * they are, and a walk that comes back to where it stands has found a cycle. */
 #include "cost/profile.h"
 
-#include "base/vec.h"
 #include "base/names.h"
+#include "base/vec.h"
 #include "io/conf.h"
 #include "io/number.h"
 

@@ -18,7 +18,7 @@
 enum { CHUNK = 1 << 16, MAX_PATH = 4096 };
 /* A packed file beyond so many unpacked bytes must not be of more than so many for each packed one.
  * Data shrink to a fifth or a tenth; what shrinks to a thousandth is made to fill the memory. */
-enum { MOST_FREE = 1 << 25, MOST_RATIO = 200 };
+enum { MOST_FREE = (1 << 25) - CHUNK, MOST_RATIO = 200 }; /* seen before room is doubled there */
 
 /* A name that is not there, or not to be used, is for the user to put right like any other bad
  * input; the rest is the disk's. */

@@ -1,7 +1,9 @@
 /* test_cpu_device.c -- the cpu device: threads, pinning, sweeps. */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,6 +166,31 @@ static int lowest_cpu(const cpu_set_t *set)
     return -1;
 }
 
+/* Libraries that abort without memory are not begun with. */
+static void short_address_space_is_an_error(void **state)
+{
+    (void)state;
+#ifndef FR_SANITIZED /* whose shadow is larger than any limit */
+    struct rlimit before, little;
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%llu", &pages), 1);
+    fclose(f);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    little = before;
+    little.rlim_cur = (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE) + (32 << 20));
+    fr_device *dev;
+    fr_device_desc desc = {.n_threads = 1, .first_cpu = -1};
+    assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
+    fr_status status = fr_device_open(ctx, &fr__backend_cpu, &desc, &dev);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(status, FR_NO_MEMORY);
+    assert_non_null(strstr(fr_ctx_error(ctx), "ulimit -v"));
+    fr_ctx_clear(ctx);
+#endif
+}
+
 static void pins_its_thread(void **state)
 {
     (void)state;
@@ -273,6 +300,7 @@ int main(void)
         cmocka_unit_test(instruction_sets_have_names),
         cmocka_unit_test(says_what_it_is),
         cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(short_address_space_is_an_error),
         cmocka_unit_test(pins_its_thread),
         cmocka_unit_test(stays_where_the_process_was_put),
         cmocka_unit_test(pins_its_team),

@@ -10,6 +10,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/simd.h"
 #include "base/thread.h"
@@ -120,8 +122,29 @@ static void cpu_close(fr_device *dev)
     fr__free(cpu);
 }
 
+/* oneDNN and OpenMP do not fail where the address space ends, they abort. What they need before the
+ * first tensor (code made at run time, stacks of threads) is about so much. */
+static fr_status check_address_space(fr_ctx *ctx)
+{
+    enum { NEED_MB = 64 };
+    struct rlimit limit;
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%llu", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    double taken = (double)pages * (double)sysconf(_SC_PAGESIZE);
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || pages == 0 ||
+        taken + NEED_MB * 1e6 <= (double)limit.rlim_cur)
+        return FR_OK;
+    return fr_fail(ctx, FR_NO_MEMORY,
+                   "the address space is limited to %.0f MB and %.0f MB of it are taken; the cpu "
+                   "backend needs %d MB more before it computes: raise the limit (ulimit -v)",
+                   (double)limit.rlim_cur / 1e6, taken / 1e6, NEED_MB);
+}
+
 static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
 {
+    FR_TRY(check_address_space(dev->ctx));
     if (desc->n_threads < 0)
         return fr_fail(dev->ctx, FR_INVALID, "%d threads; give 0 for all cores, or more",
                        desc->n_threads);
