@@ -63,8 +63,8 @@ typedef struct fr_planner {
 const fr_planner *const *fr_planner_list(void); /* NULL-terminated */
 const fr_planner *fr_planner_find(const char *name);
 void fr_plan_free(fr_plan *p);
-/* {stages: [{nodes, replicas, time_s}], time_s, ...}: the contract of `forerun plan --format json`.
- */
+/* {stages: [{nodes, replicas, time_s, devices}], time_s, ...}: the contract of `forerun plan
+ * --format json`. */
 char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile);
 
 /* --- the whole choice ---------------------------------------------------------------------------

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MISSES = 40, MOST_VARIANT_MISSES = 200, MOST_MOVES = 60 };
-enum { N_FIRST = 3, MOST_STARTS = 12 };      /* of changes to the best of a kind */
+enum { MOST_MISSES = 40, MOST_MOVES = 60 };
+enum { N_FIRST = 3, MOST_STARTS = 12, FEW_DEVICES = 16, MANY_DEVICES = 256 };
 static const double most_instructions = 1e7; /* of a kind */
 
 /* --- setting up ------------------------------------------------------------------------------- */
@@ -96,7 +96,8 @@ static fr_status try_option(struct fr__chooser *c, const struct fr__option *o, s
 {
     struct fr__outcome out;
     const struct fr__outcome *best = k->best < 0 ? NULL : &c->outcomes.at[k->best];
-    const int most_misses = o->is_variant ? MOST_VARIANT_MISSES : MOST_MISSES;
+    const bool is_quick = c->n_devices <= FEW_DEVICES;
+    const int most_misses = o->is_variant && is_quick ? 5 * MOST_MISSES : MOST_MISSES;
     if (best && (o->bound >= best->s_per_batch || k->n_misses >= most_misses ||
                  k->walked > most_instructions))
         return FR_OK;
@@ -160,9 +161,12 @@ static const struct fr__outcome *next_best(const struct fr__chooser *c, int clas
 static fr_status improve(struct fr__chooser *c)
 {
     struct fr__outcome taken[MOST_STARTS];
+    const int n_starts = !c->has_choice || c->n_devices > MANY_DEVICES ? 1
+                         : c->n_devices > FEW_DEVICES                  ? N_FIRST
+                                                                       : MOST_STARTS;
     for (int class = c->has_choice ? FR__DATA : FR__FLUSH; class <= FR__ASYNC; class ++) {
         double walked = 0;
-        for (int n = 0; n < (c->has_choice ? MOST_STARTS : 1); n++) {
+        for (int n = 0; n < n_starts; n++) {
             const struct fr__outcome *start = NULL;
             if (n < N_FIRST) start = next_best(c, class, true, taken, n);
             if (!start) start = next_best(c, class, false, taken, n);

@@ -106,6 +106,7 @@ fr_status fr__choose_balance(struct fr__chooser *c, const struct fr__option *o, 
 /* The same, of options whose stages have equally many replicas: kept. */
 fr_status fr__choose_cuts(struct fr__chooser *c, const struct fr__option *o, enum fr__aim aim,
                           const int **cuts);
+enum { FR__SOME_REPLICAS = 16 }; /* of a worker, whose links are looked at */
 static inline int fr__choose_device(const struct fr__option *o, int worker)
 {
     return o->device_of ? o->device_of[worker] : worker;

@@ -49,7 +49,7 @@ static double hop_time(struct fr__chooser *c, const struct fr__option *o, const 
 {
     double most = 0;
     int n = n_from > n_to ? n_from : n_to;
-    for (int i = 0; i < (c->has_choice ? n : 1); i++)
+    for (int i = 0; i < (c->has_choice ? n : 1); i += 1 + n / FR__SOME_REPLICAS)
         most = fmax(most,
                     fr_links_send_time(c->links, fr__choose_device(o, from->first + i % n_from),
                                        fr__choose_device(o, to->first + i % n_to), (size_t)bytes));

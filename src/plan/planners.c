@@ -45,7 +45,14 @@ static void write_plan(fr_json *j, const fr_plan *p, const fr_profile *profile)
         fr__json_end(j);
         fr__json_int(j, "replicas", p->stages[s].replicas);
         fr__json_real(j, "time_s", p->stages[s].time_s);
-        if (p->device_of) fr__json_int(j, "device", p->stages[s].device);
+        if (p->device_of) {
+            fr__json_int(j, "device", p->stages[s].device);
+        } else {
+            fr__json_list(j, "devices");
+            for (int r = 0; r < p->stages[s].replicas; r++)
+                fr__json_int(j, NULL, p->stages[s].devices[r]);
+            fr__json_end(j);
+        }
         fr__json_end(j);
     }
     fr__json_end(j);

@@ -56,8 +56,10 @@ static const fr_key keys[] = {
     FR_REAL(OPTIMIZER "weight_decay", "(the optimizer's)", 0, INFINITY,
             "pull towards zero; adamw: beside the gradient, others: in it"),
     FR_REAL(OPTIMIZER "momentum", "0", 0, 1, "share of the last direction that stays"),
-    FR_REAL(OPTIMIZER "dampening", "0", 0, 1,
-            "share of the gradient that is left out of the momentum"),
+    FR_REAL(
+        OPTIMIZER "dampening", "0", 0, 1,
+        "share of the gradient that is left out of the momentum, but for the first update, which "
+        "takes all of it, as in PyTorch; SpecTrain's rule is momentum with lr x (1 - momentum)"),
     FR_BOOL(OPTIMIZER "nesterov", "false", "step as if the momentum had been applied already"),
     FR_REAL(OPTIMIZER "beta1", "0.9", 0, 1, "memory of the mean of gradients"),
     FR_REAL(OPTIMIZER "beta2", "0.999", 0, 1, "memory of the mean of their squares"),

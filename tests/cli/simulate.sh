@@ -92,3 +92,7 @@ run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --metho
 grep -q '"devices": \[[23], [23]\]' out || fail "not the fast devices: $(cat out)"
 run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --planner exact --stages 2 --out plan.yaml
 grep -q 'devices: \[[23], [23]\]' plan.yaml || fail "exact: not the fast devices"
+for planner in pipedream dapple bapipe; do
+    run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --planner $planner --json
+    ! grep -o '"devices": \[[^]]*\]' out | grep -q '[01]' || fail "$planner: a slow device"
+done
