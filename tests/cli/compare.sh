@@ -5,9 +5,9 @@
 cat >tiny.yaml <<YAML
 model: {name: mlp, inputs: 12, depth: 4, width: 16, classes: 4}
 data: {name: synthetic, n: 100, n_eval: 50}
-train: {batch: 16, steps: 600, seed: 3, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
+train: {batch: 16, steps: 240, seed: 3, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
 parallel: {threads: 1, pin: false}
-run: {predict: false, checkpoint_every: 150, keep: 2, trace: 50}
+run: {predict: false, checkpoint_every: 60, keep: 2, trace: 50}
 YAML
 methods=single,dp,gpipe,1f1b,pipedream,spectrain,xpipe,pipedream-2bw
 what=(compare tiny.yaml --methods $methods --seeds 3 --columns train_loss,eval_loss,eval_accuracy --format csv)

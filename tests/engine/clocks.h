@@ -83,14 +83,18 @@ static inline void use_virtual_clock(fr_engine *e, virtual_clock *c)
 /* --- for the watch over stalls ---------------------------------------------------------------- */
 
 typedef struct quiet_clock {
+    fr_engine *e;
     uint64_t now_ns, last_ns;
 } quiet_clock;
 
-/* By one thread, the caller of train. */
+/* By one thread, the caller of train, which holds the engine's lock: a worker that waits for that
+ * is not at rest. */
 static inline uint64_t quiet_clock_now(void *user)
 {
     quiet_clock *c = user;
+    pthread_mutex_unlock(&c->e->lock);
     bool is_quiet = quiet_now();
+    pthread_mutex_lock(&c->e->lock);
     uint64_t now = fr__now_ns();
     if (is_quiet) c->now_ns += now - c->last_ns;
     c->last_ns = now;
@@ -99,7 +103,7 @@ static inline uint64_t quiet_clock_now(void *user)
 
 static inline void use_quiet_watch(fr_engine *e, quiet_clock *c)
 {
-    *c = (quiet_clock){.last_ns = fr__now_ns()};
+    *c = (quiet_clock){.e = e, .last_ns = fr__now_ns()};
     e->watch = (fr_timer){.now_ns = quiet_clock_now, .user = c};
     e->group->may_spin = false;
 }
