@@ -49,11 +49,13 @@ train: {batch: 8, micro: 4, steps: 40, seed: 3, optimizer: {name: adam, lr: 0.01
 parallel: {threads: 1, stages: 4, method: spectrain}
 run: {eval_every: 10}
 YAML
-# evenly RUN: each instruction of its trace takes as long as another. As this machine has timed them,
-# there may be long gaps and next to nothing to see.
+# evenly RUN: each instruction of its trace takes as long as another, and follows the one before it on
+# its worker at once. As this machine has timed them, there may be long gaps where nothing is to see.
 evenly() {
-    jq -c '.traceEvents |= ([.[] | select(.ph == "M")] + ([.[] | select(.ph == "X")] | sort_by(.ts)
-        | to_entries | map(.value + {ts: (20 * .key), dur: 60})))' "$1/trace.json" >even
+    jq -c '.traceEvents |= ([.[] | select(.ph == "M")]
+        + ([.[] | select(.ph == "X")] | group_by(.tid)
+            | map(sort_by(.ts) | to_entries | map(.value + {ts: (60 * .key), dur: 60})) | add))' \
+        "$1/trace.json" >even
     mv even "$1/trace.json"
 }
 run 0 train pipe.yaml --out spectrain
