@@ -80,25 +80,12 @@ double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts)
 
 /* --- classes of devices ----------------------------------------------------------------------- */
 
-struct ranked {
-    double speed, memory;
-    int device;
-};
-
-static int by_speed(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    if (x->speed != y->speed) return x->speed > y->speed ? -1 : 1;
-    if (x->memory != y->memory) return x->memory > y->memory ? -1 : 1;
-    return x->device - y->device;
-}
-
 /* Devices whose speeds are within `ratio` are of one class; 0: only those that are alike. */
-static void group_devices(struct table *b, const struct ranked *all, double ratio)
+static void group_devices(struct table *b, const struct fr__ranked *all, double ratio)
 {
     b->n_classes = 0;
     for (int i = 0; i < b->t->n_all; i++) {
-        const struct ranked *at = &all[i];
+        const struct fr__ranked *at = &all[i];
         struct class *last = b->n_classes ? &b->classes[b->n_classes - 1] : NULL;
         bool is_like = last && (ratio > 0 ? all[last->first].speed <= ratio * at->speed
                                           : last->speed == at->speed && last->memory == at->memory);
@@ -131,15 +118,14 @@ static fr_status make_classes(struct table *b, double per_way, bool *is_proved)
     const double seconds = t->problem->seconds > 0 ? fmin(t->problem->seconds, 1) : 1;
     const double most = 2e8 * seconds; /* more only where all are of one class */
     const int n = t->n_all;
-    struct ranked *all = FR_NEW_ARRAY(struct ranked, n);
+    struct fr__ranked *all = FR_NEW_ARRAY(struct fr__ranked, n);
     b->members = FR_NEW_ARRAY(int, n);
     b->classes = FR_NEW_ARRAY(struct class, n);
     if (!all || !b->members || !b->classes) {
         fr__free(all);
         return fr__no_memory(t->ctx, (size_t)n * sizeof *all, "the devices of exact");
     }
-    for (int d = 0; d < n; d++) all[d] = (struct ranked){t->speed[d], t->memory[d], d};
-    qsort(all, (size_t)n, sizeof *all, by_speed);
+    fr__task_rank(t, all);
     size_t k = 0, n_ratios = sizeof ratios / sizeof *ratios;
     group_devices(b, all, ratios[0]);
     while (b->n_classes > 1 && count_ways(b) * per_way > most && ++k < n_ratios)

@@ -74,6 +74,12 @@ double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts)
 double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
 
+/* All devices: the fastest first; of equally fast ones those with more memory, then by the file. */
+struct fr__ranked {
+    double speed, memory;
+    int device;
+};
+void fr__task_rank(const struct fr__task *t, struct fr__ranked *all); /* (n_all) */
 /* The smallest value of a part's devices: of t->speed or t->memory. */
 double fr__task_min(const struct fr__task *t, const double *values, const struct fr__part *p);
 

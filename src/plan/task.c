@@ -42,28 +42,27 @@ static fr_status read_devices(struct fr__task *t)
     return FR_OK;
 }
 
-struct ranked {
-    double speed, memory;
-    int device;
-};
-
-/* The fastest come first; of equally fast ones those with more memory, then by the file. */
 static int by_speed(const void *a, const void *b)
 {
-    const struct ranked *x = a, *y = b;
+    const struct fr__ranked *x = a, *y = b;
     if (x->speed != y->speed) return x->speed > y->speed ? -1 : 1;
     if (x->memory != y->memory) return x->memory > y->memory ? -1 : 1;
     return x->device - y->device;
 }
 
+void fr__task_rank(const struct fr__task *t, struct fr__ranked *all)
+{
+    for (int d = 0; d < t->n_all; d++) all[d] = (struct fr__ranked){t->speed[d], t->memory[d], d};
+    if (!t->are_alike) qsort(all, (size_t)t->n_all, sizeof *all, by_speed);
+}
+
 /* The n_devices fastest, then the others; both in the order of the file. */
 static fr_status pick_devices(struct fr__task *t)
 {
-    struct ranked *all = FR_NEW_ARRAY(struct ranked, t->n_all);
+    struct fr__ranked *all = FR_NEW_ARRAY(struct fr__ranked, t->n_all);
     bool *is_taken = FR_NEW_ARRAY(bool, t->n_all);
     if (all && is_taken) {
-        for (int d = 0; d < t->n_all; d++) all[d] = (struct ranked){t->speed[d], t->memory[d], d};
-        if (!t->are_alike) qsort(all, (size_t)t->n_all, sizeof *all, by_speed);
+        fr__task_rank(t, all);
         t->slowest = t->least = INFINITY;
         for (int i = 0; i < t->n_devices; i++) {
             is_taken[all[i].device] = true;

@@ -74,7 +74,7 @@ static void test_more_micro_batches(void **state)
     put_room(f, room);
     assert_int_equal(plan(f, 0, NULL, NULL), FR_NO_MEMORY);
     const char *at = strstr(fr_ctx_error(f->ctx), "this would fit: train.micro: ");
-    long long micro;
+    long long micro = 0;
     if (!at || sscanf(at, "this would fit: train.micro: %lld", &micro) != 1)
         fail_msg("no number of micro-batches in: %s", fr_ctx_error(f->ctx));
     assert_non_null(strstr(fr_ctx_error(f->ctx), "run.memory: warn"));
