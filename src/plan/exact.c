@@ -21,7 +21,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct cell {
     double time;
