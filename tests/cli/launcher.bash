@@ -40,6 +40,7 @@ rank_pid() {
 hush() {
     sed -i -E '/^(-{60,}|={60,})$/,/^(-{60,}|={60,})$/d
         /^\[[^]]*:[0-9]+\] PMIX ERROR/d
+        /^\[warn\] Epoll /d # of libevent, in mpirun as it ends
         /^YOUR APPLICATION TERMINATED WITH|^This typically refers to|^Please see the FAQ page/d' "$1"
     [[ $library != MPICH* ]] || sed -i '/^$/d' "$1"
 }
