@@ -2,7 +2,7 @@
 # install-deps.sh -- installs the packages that Forerun needs and that are missing.
 #
 #   scripts/install-deps.sh            what `make` and `make demo` need
-#   scripts/install-deps.sh --test     and what `make test` needs (a browser to look at the report)
+#   scripts/install-deps.sh --test     and what `make test` needs (a browser to look at the report, shells, readers of man pages)
 #   scripts/install-deps.sh --bench    and what bench/ needs (PyTorch to compare with, iproute2 for slow networks)
 #   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format, debootstrap)
 #
@@ -15,7 +15,8 @@ packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev 
     nettle-dev libxxhash-dev zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev
     libmicrohttpd-dev protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
-test="chromium chromium-driver git jq curl"
+readers="git jq curl zsh fish mandoc man-db" # programs that read what Forerun writes
+test="chromium chromium-driver libxml2-utils $readers"
 dev="clang libclang-rt-dev libomp-dev debootstrap"
 
 ID='' VERSION_ID=''
@@ -26,15 +27,15 @@ case "$ID $VERSION_ID" in
 "ubuntu 24.04")
     dev="$dev clang-format-14"
     bench="python3 python3-numpy libopenblas0-openmp iproute2" # it has no PyTorch
-    test="git jq curl"                                         # its browser is a snap
+    test="libxml2-utils $readers"                              # its browser is a snap
     ;;
-"ubuntu "*) test="git jq curl" ;;
+"ubuntu "*) test="libxml2-utils $readers" ;;
 "fedora "*)
     packages="gcc gcc-c++ make cmake ninja-build pkgconf-pkg-config onednn-devel libfyaml-devel
         jansson-devel nettle-devel xxhash-devel zlib-devel libcmocka-devel openmpi-devel
         coin-or-Cbc-devel libmicrohttpd-devel protobuf-compiler glibc-all-langpacks"
     bench="python3 python3-torch python3-numpy iproute"
-    test="chromium chromedriver git jq curl"
+    test="chromium chromedriver libxml2 $readers"
     dev="clang compiler-rt libomp-devel debootstrap"
     ;;
 esac
