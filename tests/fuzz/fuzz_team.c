@@ -4,8 +4,8 @@
  *
  * The first byte chooses, the second says where the rest is cut in two. */
 #include "base/alloc.h"
-#include "transport/lines.h"
-#include "transport/wire.h"
+#include "team/control.h"
+#include "team/tcp.h"
 
 #include <stdlib.h>
 #include <string.h>

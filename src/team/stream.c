@@ -1,9 +1,9 @@
-/* bulk.c -- streams between rank 0 and the others, and what all ranks do together by them.
+/* stream.c -- streams between rank 0 and the others, and what all ranks do together by them.
  *
  * Whoever waits in a stream waits for the loss of any rank, too. Of the two ends of a stream that
  * is cut, the lines' thread knows better why, so it is given the time to say so. */
-#include "transport/lines.h"
-#include "transport/wire.h"
+#include "team/control.h"
+#include "team/tcp.h"
 
 #include <errno.h>
 #include <string.h>

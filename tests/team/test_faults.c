@@ -1,8 +1,8 @@
-/* test_team_faults.c -- a team that breaks: ranks that are killed, stopped, give up or send
+/* test_faults.c -- a team that breaks: ranks that are killed, stopped, give up or send
  * rubbish, and meetings at which somebody is missing or somebody comes who was not asked. */
 #include "troupe.h"
 
-#include "transport/lines.h"
+#include "team/control.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

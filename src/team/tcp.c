@@ -1,5 +1,5 @@
-/* wire.c -- TCP sockets: listen, connect, move bytes, each with an end to its waiting. */
-#include "transport/wire.h"
+/* tcp.c -- TCP sockets: listen, connect, move bytes, each with an end to its waiting. */
+#include "team/tcp.h"
 
 #include "base/thread.h"
 

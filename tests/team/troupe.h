@@ -4,14 +4,14 @@
  *
  * A director may give them a clock: it goes on when all ranks that are not stopped have looked at
  * it, so that no rank falls silent because the machine is busy. */
-#ifndef FR_TEST_TRANSPORT_TROUPE_H
-#define FR_TEST_TRANSPORT_TROUPE_H
+#ifndef FR_TEST_TEAM_TROUPE_H
+#define FR_TEST_TEAM_TROUPE_H
 
 #include <forerun/team.h>
 
 #include "base/thread.h"
 #include "support/check.h"
-#include "transport/team.h"
+#include "team/bootstrap.h"
 
 #include <errno.h>
 #include <signal.h>

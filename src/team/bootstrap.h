@@ -1,8 +1,8 @@
-/* team.h -- how a team comes to be: somebody has started the processes (launcher.c) and lets rank 0
- * share a few bytes with all (a bootstrap); with these the others find rank 0 (meet.c), and from
- * then on the lines between them carry everything (lines.c, bulk.c). */
-#ifndef FR_TRANSPORT_TEAM_H
-#define FR_TRANSPORT_TEAM_H
+/* bootstrap.h -- how a team comes to be: somebody has started the processes (launcher.c) and lets
+ * rank 0 share a few bytes with all (a bootstrap); with these the others find rank 0 (join.c), and
+ * from then on the lines between them carry everything (control.c, stream.c). */
+#ifndef FR_TEAM_BOOTSTRAP_H
+#define FR_TEAM_BOOTSTRAP_H
 
 #include <forerun/team.h>
 
@@ -22,9 +22,14 @@ typedef struct fr__bootstrap {
  * it in fr_team_leave; on failure the caller does that. */
 fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *b, fr_team **out);
 
-/* By MPI (src/transport/mpi/; only there when built with FR_HAVE_MPI): initialises it, shares by a
- * broadcast, and finalises it on leave unless the team is broken. */
+/* By MPI (mpi/; only there when built with FR_HAVE_MPI): initialises it, shares by a broadcast, and
+ * finalises it on leave unless the team is broken. */
 fr_status fr__mpi_bootstrap(fr_ctx *ctx, int *rank, int *size, fr__bootstrap *out);
+/* Name and version of the library: "Open MPI 4.1.4". */
+void fr__mpi_library(char *text, size_t room);
+/* What MPI says about a code, in one line; MPICH has many. */
+enum { FR__MPI_TEXT = 1024 };
+const char *fr__mpi_text(int code, char text[static FR__MPI_TEXT]);
 
 /* What the environment says about who started this process; no call of MPI. */
 typedef struct fr__launched {

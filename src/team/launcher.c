@@ -2,8 +2,7 @@
  * the team that they started.
  *
  * MPI itself is only called when others are there: a process alone needs none. */
-#include "transport/team.h"
-#include "transport/transport.h"
+#include "team/bootstrap.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -64,7 +63,7 @@ fr_status fr_team_join(fr_ctx *ctx, fr_team **out)
     }
     fr_status status = FR_OK;
     char library[64];
-    fr__transport_mpi.library(library, sizeof library);
+    fr__mpi_library(library, sizeof library);
     if (l.size != 0 && (size != l.size || rank != l.rank))
         status = fr_fail(ctx, FR_UNSUPPORTED,
                          "%s says that this is rank %d of %d, MPI says %d of %d: the launcher "

@@ -1,6 +1,6 @@
-/* wire.h -- TCP sockets: nothing waits without an end, no signals, no descriptors for children. */
-#ifndef FR_TRANSPORT_WIRE_H
-#define FR_TRANSPORT_WIRE_H
+/* tcp.h -- TCP sockets: nothing waits without an end, no signals, no descriptors for children. */
+#ifndef FR_TEAM_TCP_H
+#define FR_TEAM_TCP_H
 
 #include <forerun/base.h>
 

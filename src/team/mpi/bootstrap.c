@@ -1,10 +1,41 @@
 /* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
+#include "team/bootstrap.h"
+
+#include "base/alloc.h"
+
 #include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/mpi/mpi.h"
-#include "transport/team.h"
+_Static_assert(FR__MPI_TEXT > MPI_MAX_ERROR_STRING, "a text of MPI has room");
+
+const char *fr__mpi_text(int code, char text[static FR__MPI_TEXT])
+{
+    int length = 0;
+    text[0] = '\0';
+    MPI_Error_string(code, text, &length);
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+    return text;
+}
+
+/* Name and version: "Open MPI v4.1.4, package: ...", "MPICH Version:      4.2.1\n..." without the
+ * rest, which says where and by whom it was built. */
+void fr__mpi_library(char *text, size_t room)
+{
+    char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(all, &n) != MPI_SUCCESS) all[0] = '\0';
+    all[strcspn(all, ",\n")] = '\0';
+    size_t version = strcspn(all, "0123456789"), end = version;
+    const char *word = strstr(all, "Version:");
+    if (word && word < all + end) end = (size_t)(word - all);
+    if (end > 0 && all[end - 1] == 'v') end--;
+    while (end > 0 && all[end - 1] == ' ') end--;
+    snprintf(text, room, "%.*s %s", (int)end, all, all + version);
+}
 
 typedef struct boot {
     fr_ctx *ctx;
@@ -13,7 +44,7 @@ typedef struct boot {
 
 static fr_status say(fr_ctx *ctx, const char *what, int code)
 {
-    char text[MPI_MAX_ERROR_STRING + 1];
+    char text[FR__MPI_TEXT];
     return fr_fail(ctx, FR_PEER, "%s failed: MPI says %s", what, fr__mpi_text(code, text));
 }
 

@@ -1,12 +1,12 @@
-/* meet.c -- how the ranks find each other.
+/* join.c -- how the ranks find each other.
  *
  * Rank 0 listens and shares a card: where, and two secrets. The others try its addresses and show
  * the first secret; rank 0 answers with the second, so that both know whom they met: the port may
  * be known to strangers, and an address may lead elsewhere from another machine. When all have come
  * three times (for messages, for bulk and for what all do together) rank 0 tells them everybody's
  * name; when not, why not. */
-#include "transport/lines.h"
-#include "transport/wire.h"
+#include "team/control.h"
+#include "team/tcp.h"
 
 #include "base/thread.h"
 

@@ -1,14 +1,14 @@
-/* lines.h -- what a team is made of: a star of lines to rank 0, three sockets each.
+/* control.h -- what a team is made of: a star of lines to rank 0, three sockets each.
  *
  * `talk` carries frames (messages, beats, partings) and belongs to the lines' thread, which sleeps
  * in poll(); whoever sends a frame puts it into the line's queue under the lock and pushes what the
  * socket takes. `bulk` and `accord` carry bare bytes and belong to whoever calls put, take or
  * agree. A loss is made known to all who wait by a descriptor that becomes readable and stays so.
  */
-#ifndef FR_TRANSPORT_LINES_H
-#define FR_TRANSPORT_LINES_H
+#ifndef FR_TEAM_CONTROL_H
+#define FR_TEAM_CONTROL_H
 
-#include "transport/team.h"
+#include "team/bootstrap.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -87,12 +87,12 @@ typedef struct fr__letter {
     uint64_t bytes, from;
 } fr__letter;
 
-/* meet.c: both sockets of all lines, and everybody's name. */
+/* join.c: the sockets of all lines, and everybody's name. */
 fr_status fr__meet(fr_team *t);
 /* This rank cannot come; so that no other waits for what it would have shared. */
 void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem);
 
-/* lines.c */
+/* control.c */
 fr_status fr__lines_start(fr_team *t);
 void fr__lines_stop(fr_team *t); /* the thread ends; sockets stay open */
 fr__line *fr__line_to(fr_team *t, int rank);

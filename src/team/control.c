@@ -1,12 +1,13 @@
-/* lines.c -- the thread that talks and listens: frames out and in, signs of life, and who is lost.
+/* control.c -- the thread that talks and listens: frames out and in, signs of life, and who is
+ * lost.
  *
  * A rank is lost when its line ends without a goodbye (a process that is killed closes its sockets,
  * so this is known at once), when nothing comes from it for longer than the team's patience, when
  * it says so itself, or when what it sends is no frame. Silence is counted in turns of this very
  * loop: where the loop could not run, for this process was stopped, it does not know that the
  * others were silent. Functions of the ears are called with no lock held. */
-#include "transport/lines.h"
-#include "transport/wire.h"
+#include "team/control.h"
+#include "team/tcp.h"
 
 #include "base/alloc.h"
 #include "base/thread.h"

@@ -1,6 +1,6 @@
 /* team.c -- the processes of a run, as others see them: join, talk, fail, leave. */
-#include "transport/lines.h"
-#include "transport/wire.h"
+#include "team/control.h"
+#include "team/tcp.h"
 
 #include "base/alloc.h"
 
