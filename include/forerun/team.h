@@ -39,30 +39,31 @@ const char *fr_team_host(const fr_team *t, int rank); /* the machine it runs on;
 void fr_team_neighbours(const fr_team *t, int *nth, int *n);
 
 /* How long a rank may be silent before it counts as lost; 30 s unless told, 0.2 s at least. */
-void fr_team_set_patience(fr_team *t, double seconds);
+void fr_team_set_timeout(fr_team *t, double seconds);
 
-typedef struct fr_team_ears {
+typedef struct fr_team_callbacks {
     void *user;
     /* On the team's own thread, short and without waiting; messages of a rank in order. */
-    void (*hear)(void *user, int from, const void *data, size_t bytes);
+    void (*on_message)(void *user, int from, const void *data, size_t bytes);
     /* A rank has ended, is silent, or gave up; text: who and why. Once, the first loss only. It may
      * be this very rank: it was stopped, and the others do not wait for it any more. */
-    void (*lost)(void *user, int rank, const char *text);
-} fr_team_ears;
+    void (*on_loss)(void *user, int rank, const char *text);
+} fr_team_callbacks;
 /* Messages that come while nobody listens wait. A loss that came before is told at once, on the
  * caller's thread. When the call returns, the ears before are not in use any more. */
-void fr_team_listen(fr_team *t, const fr_team_ears *ears); /* NULL: nobody */
+void fr_team_set_callbacks(fr_team *t, const fr_team_callbacks *callbacks); /* NULL: nobody */
 
 /* A message; from rank 0 to any, from any to rank 0. Never waits for the receiver (it is copied),
  * any thread. To a lost rank: dropped. */
-fr_status fr_team_tell(fr_team *t, int to, const void *data, size_t bytes);
-fr_status fr_team_tell_all(fr_team *t, const void *data, size_t bytes); /* rank 0, to all others */
+fr_status fr_team_notify(fr_team *t, int to, const void *data, size_t bytes);
+fr_status fr_team_notify_all(fr_team *t, const void *data,
+                             size_t bytes); /* rank 0, to all others */
 
 /* Bulk: a stream of bytes each way between rank 0 and another, apart from messages. Both ends
  * agree on the amount; waits, and ends with FR_PEER (and a text) when a rank is lost. One thread at
  * a time for each rank and direction. */
-fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes);
-fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes);
+fr_status fr_team_send(fr_team *t, int to, const void *data, size_t bytes);
+fr_status fr_team_recv(fr_team *t, int from, void *data, size_t bytes);
 
 /* All ranks call these together; streams are not touched. */
 /* FR_OK if `mine` is FR_OK everywhere; else everybody gets the status of the lowest rank that

@@ -49,14 +49,14 @@ void fr__bytes_fini(fr__bytes *b)
 }
 
 /* Empty again; what one huge message needed is given back. */
-static void settle(fr__bytes *b)
+static void recycle(fr__bytes *b)
 {
     if (b->done < b->n) return;
     b->done = b->n = 0;
     if (b->room > KEEP) fr__bytes_fini(b);
 }
 
-static void put_bytes(fr__bytes *b, const void *data, size_t n)
+static void append(fr__bytes *b, const void *data, size_t n)
 {
     if (n) memcpy(b->at + b->n, data, n);
     b->n += n;
@@ -64,13 +64,13 @@ static void put_bytes(fr__bytes *b, const void *data, size_t n)
 
 /* --- out ------------------------------------------------------------------------------------ */
 
-fr__line *fr__line_to(fr_team *t, int rank)
+fr__peer *fr__peer_of(fr_team *t, int rank)
 {
-    if (t->rank != 0) return rank == 0 ? &t->lines[0] : NULL;
-    return rank >= 1 && rank < t->size ? &t->lines[rank - 1] : NULL;
+    if (t->rank != 0) return rank == 0 ? &t->peers[0] : NULL;
+    return rank >= 1 && rank < t->size ? &t->peers[rank - 1] : NULL;
 }
 
-void fr__lines_wake(fr_team *t)
+void fr__control_wake(fr_team *t)
 {
     const uint64_t one = 1;
     ssize_t n = write(t->wake_fd, &one, sizeof one); /* full: it is awake anyway */
@@ -79,46 +79,47 @@ void fr__lines_wake(fr_team *t)
 
 /* As much as the socket takes. An error is no loss yet: what the other end said last has still to
  * be read. */
-static void push(fr__line *l)
+static void write_pending(fr__peer *peer)
 {
-    fr__bytes *b = &l->out;
-    while (b->done < b->n && !l->is_deaf) {
-        ssize_t n = send(l->talk, b->at + b->done, b->n - b->done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    fr__bytes *b = &peer->out;
+    while (b->done < b->n && !peer->is_write_closed) {
+        ssize_t n =
+            send(peer->control, b->at + b->done, b->n - b->done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n >= 0)
             b->done += (size_t)n;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno != EINTR)
-            l->is_deaf = true;
+            peer->is_write_closed = true;
     }
-    if (l->is_deaf) b->done = b->n;
-    settle(b);
+    if (peer->is_write_closed) b->done = b->n;
+    recycle(b);
 }
 
-bool fr__say(fr__line *l, enum fr__frame_type type, const void *a, size_t n_a, const void *b,
-             size_t n_b)
+bool fr__peer_send(fr__peer *peer, enum fr__frame_type type, const void *a, size_t n_a,
+                   const void *b, size_t n_b)
 {
-    if (l->is_deaf || l->is_lost) return true;
+    if (peer->is_write_closed || peer->is_lost) return true;
     const fr__frame f = {(uint32_t)(n_a + n_b), (uint32_t)type};
-    if (!fr__bytes_reserve(&l->out, sizeof f + n_a + n_b)) return false;
-    put_bytes(&l->out, &f, sizeof f);
-    put_bytes(&l->out, a, n_a);
-    put_bytes(&l->out, b, n_b);
-    push(l);
+    if (!fr__bytes_reserve(&peer->out, sizeof f + n_a + n_b)) return false;
+    append(&peer->out, &f, sizeof f);
+    append(&peer->out, a, n_a);
+    append(&peer->out, b, n_b);
+    write_pending(peer);
     return true;
 }
 
-void fr__lines_flush(fr_team *t, double seconds)
+void fr__control_flush(fr_team *t, double seconds)
 {
     const uint64_t until = fr__now_ns() + (uint64_t)(seconds * 1e9);
     for (;;) {
         bool is_done = true;
         pthread_mutex_lock(&t->lock);
-        for (int i = 0; i < t->n_lines; i++) {
-            fr__line *l = &t->lines[i];
-            if (l->is_deaf || l->is_lost || l->is_at_end) continue;
-            push(l);
-            if (l->out.done < l->out.n || !fr__wire_is_flushed(l->talk)) is_done = false;
+        for (int i = 0; i < t->n_peers; i++) {
+            fr__peer *peer = &t->peers[i];
+            if (peer->is_write_closed || peer->is_lost || peer->is_read_closed) continue;
+            write_pending(peer);
+            if (peer->out.done < peer->out.n || !fr__tcp_is_flushed(peer->control)) is_done = false;
         }
         pthread_mutex_unlock(&t->lock);
         if (is_done || fr__now_ns() >= until) return;
@@ -128,7 +129,7 @@ void fr__lines_flush(fr_team *t, double seconds)
 
 /* --- losses --------------------------------------------------------------------------------- */
 
-void fr__break(fr_team *t, int rank, const char *text)
+void fr__team_break(fr_team *t, int rank, const char *text)
 {
     if (atomic_load(&t->is_broken)) return;
     t->lost_rank = rank;
@@ -140,7 +141,7 @@ void fr__break(fr_team *t, int rank, const char *text)
     pthread_cond_broadcast(&t->changed);
 }
 
-void fr__lose(fr_team *t, int rank, const char *format, ...)
+void fr__team_lose(fr_team *t, int rank, const char *format, ...)
 {
     char text[FR__MAX_TEXT];
     va_list args;
@@ -148,82 +149,83 @@ void fr__lose(fr_team *t, int rank, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     pthread_mutex_lock(&t->lock);
-    fr__line *line = fr__line_to(t, rank);
+    fr__peer *peer = fr__peer_of(t, rank);
     if (!atomic_load(&t->is_broken)) {
         const uint32_t who = (uint32_t)rank;
         /* Also to the lost one: if it was only stopped it shall know what became of it. The others
          * have no line but to rank 0, which told them unless it is the one. */
         bool is_news = t->rank == 0 || rank == 0 || rank == t->rank;
-        for (int i = 0; i < t->n_lines && is_news; i++)
-            (void)fr__say(&t->lines[i], FR__FRAME_LOST, &who, sizeof who, text, strlen(text));
-        fr__break(t, rank, text);
+        for (int i = 0; i < t->n_peers && is_news; i++)
+            (void)fr__peer_send(&t->peers[i], FR__FRAME_LOST, &who, sizeof who, text, strlen(text));
+        fr__team_break(t, rank, text);
     }
-    if (line) line->is_lost = true;
+    if (peer) peer->is_lost = true;
     pthread_mutex_unlock(&t->lock);
-    fr__lines_wake(t);
+    fr__control_wake(t);
 }
 
 /* --- in ------------------------------------------------------------------------------------- */
 
 /* This rank itself is the one that cannot go on. */
-static void lose_for_memory(fr_team *t, fr__line *l, size_t bytes)
+static void lose_for_memory(fr_team *t, fr__peer *peer, size_t bytes)
 {
-    atomic_store(&l->is_lost, true);
-    fr__lose(t, t->rank, "%s: out of memory for a message of %zu bytes from %s",
-             fr_team_name(t, t->rank), bytes, fr_team_name(t, l->rank));
+    atomic_store(&peer->is_lost, true);
+    fr__team_lose(t, t->rank, "%s: out of memory for a message of %zu bytes from %s",
+                  fr_team_name(t, t->rank), bytes, fr_team_name(t, peer->rank));
 }
 
-static void hear_message(fr_team *t, fr__line *l, const char *data, size_t bytes)
+static void queue_message(fr_team *t, fr__peer *peer, const char *data, size_t bytes)
 {
-    const fr__letter head = {bytes, (uint64_t)l->rank};
+    const fr__message head = {bytes, (uint64_t)peer->rank};
     const size_t padded = (bytes + sizeof head - 1) / sizeof head * sizeof head;
     if (!fr__bytes_reserve(&t->inbox, sizeof head + padded)) {
-        lose_for_memory(t, l, bytes);
+        lose_for_memory(t, peer, bytes);
         return;
     }
-    put_bytes(&t->inbox, &head, sizeof head);
-    put_bytes(&t->inbox, data, bytes);
+    append(&t->inbox, &head, sizeof head);
+    append(&t->inbox, data, bytes);
     t->inbox.n += padded - bytes;
 }
 
-static void hear_of_loss(fr_team *t, const char *data, size_t bytes)
+static void handle_loss(fr_team *t, const char *data, size_t bytes)
 {
     uint32_t rank;
     memcpy(&rank, data, sizeof rank);
     if (rank >= (uint32_t)t->size) return;
-    fr__lose(t, (int)rank, "%.*s", (int)(bytes - sizeof rank), data + sizeof rank);
+    fr__team_lose(t, (int)rank, "%.*s", (int)(bytes - sizeof rank), data + sizeof rank);
 }
 
 /* Lengths that each type of frame may have. */
-static bool is_sound(const fr__frame *f)
+static bool has_valid_length(const fr__frame *f)
 {
     switch (f->type) {
-    case FR__FRAME_BEAT:
-    case FR__FRAME_BYE: return f->bytes == 0;
-    case FR__FRAME_RHYTHM: return f->bytes == sizeof(uint32_t);
+    case FR__FRAME_HEARTBEAT:
+    case FR__FRAME_LEAVE: return f->bytes == 0;
+    case FR__FRAME_INTERVAL: return f->bytes == sizeof(uint32_t);
     case FR__FRAME_LOST: return f->bytes >= sizeof(uint32_t) && f->bytes < FR__MAX_TEXT;
     case FR__FRAME_FAIL: return f->bytes < FR__MAX_TEXT;
-    case FR__FRAME_TALK: return f->bytes <= FR__MAX_MESSAGE;
+    case FR__FRAME_MESSAGE: return f->bytes <= FR__MAX_MESSAGE;
     default: return false;
     }
 }
 
-static void hear_frame(fr_team *t, fr__line *l, const fr__frame *f, const char *data)
+static void handle_frame(fr_team *t, fr__peer *peer, const fr__frame *f, const char *data)
 {
     uint32_t ms;
     switch (f->type) {
-    case FR__FRAME_TALK: hear_message(t, l, data, f->bytes); break;
-    case FR__FRAME_LOST: hear_of_loss(t, data, f->bytes); break;
+    case FR__FRAME_MESSAGE: queue_message(t, peer, data, f->bytes); break;
+    case FR__FRAME_LOST: handle_loss(t, data, f->bytes); break;
     case FR__FRAME_FAIL:
-        fr__lose(t, l->rank, "%s failed: %.*s", fr_team_name(t, l->rank), (int)f->bytes, data);
+        fr__team_lose(t, peer->rank, "%s failed: %.*s", fr_team_name(t, peer->rank), (int)f->bytes,
+                      data);
         break;
-    case FR__FRAME_RHYTHM:
+    case FR__FRAME_INTERVAL:
         memcpy(&ms, data, sizeof ms);
-        l->asked_ns = (uint64_t)(ms ? ms : 1) * MS;
+        peer->requested_ns = (uint64_t)(ms ? ms : 1) * MS;
         break;
-    case FR__FRAME_BYE:
+    case FR__FRAME_LEAVE:
         pthread_mutex_lock(&t->lock);
-        l->has_left = true;
+        peer->has_left = true;
         pthread_cond_broadcast(&t->changed);
         pthread_mutex_unlock(&t->lock);
         break;
@@ -231,65 +233,67 @@ static void hear_frame(fr_team *t, fr__line *l, const fr__frame *f, const char *
     }
 }
 
-static void hear_frames(fr_team *t, fr__line *l)
+static void parse_frames(fr_team *t, fr__peer *peer)
 {
-    fr__bytes *b = &l->in;
-    while (!l->is_lost && b->n - b->done >= sizeof(fr__frame)) {
+    fr__bytes *b = &peer->in;
+    while (!peer->is_lost && b->n - b->done >= sizeof(fr__frame)) {
         fr__frame f;
         memcpy(&f, b->at + b->done, sizeof f);
-        if (!is_sound(&f)) {
-            fr__lose(t, l->rank,
-                     "%s sends what is no message (type %u, %u bytes); do all ranks run the same "
-                     "version of this program?",
-                     fr_team_name(t, l->rank), (unsigned)f.type, (unsigned)f.bytes);
+        if (!has_valid_length(&f)) {
+            fr__team_lose(
+                t, peer->rank,
+                "%s sends what is no message (type %u, %u bytes); do all ranks run the same "
+                "version of this program?",
+                fr_team_name(t, peer->rank), (unsigned)f.type, (unsigned)f.bytes);
             return;
         }
         if (b->n - b->done < sizeof f + f.bytes) {
             if (!fr__bytes_reserve(b, sizeof f + f.bytes - (b->n - b->done)))
-                lose_for_memory(t, l, f.bytes);
+                lose_for_memory(t, peer, f.bytes);
             return;
         }
-        hear_frame(t, l, &f, b->at + b->done + sizeof f);
+        handle_frame(t, peer, &f, b->at + b->done + sizeof f);
         b->done += sizeof f + f.bytes;
     }
-    settle(b);
+    recycle(b);
 }
 
-static void hear_line(fr_team *t, fr__line *l)
+static void read_peer(fr_team *t, fr__peer *peer)
 {
-    fr__bytes *b = &l->in;
+    fr__bytes *b = &peer->in;
     if (b->room == b->n && !fr__bytes_reserve(b, CHUNK)) {
-        lose_for_memory(t, l, CHUNK);
+        lose_for_memory(t, peer, CHUNK);
         return;
     }
-    ssize_t n = recv(l->talk, b->at + b->n, b->room - b->n, MSG_DONTWAIT);
+    ssize_t n = recv(peer->control, b->at + b->n, b->room - b->n, MSG_DONTWAIT);
     if (n > 0) {
         b->n += (size_t)n;
-        l->silent_ns = 0;
-        hear_frames(t, l);
+        peer->silent_ns = 0;
+        parse_frames(t, peer);
     } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
         const int error = n == 0 ? 0 : errno;
-        atomic_store(&l->is_at_end, true);
-        if (l->has_left) return;
+        atomic_store(&peer->is_read_closed, true);
+        if (peer->has_left) return;
         if (error == 0 || error == ECONNRESET || error == EPIPE)
-            fr__lose(t, l->rank, "%s has ended", fr_team_name(t, l->rank));
+            fr__team_lose(t, peer->rank, "%s has ended", fr_team_name(t, peer->rank));
         else
-            fr__lose(t, l->rank, "%s is cut off: %s", fr_team_name(t, l->rank), strerror(error));
+            fr__team_lose(t, peer->rank, "%s is cut off: %s", fr_team_name(t, peer->rank),
+                          strerror(error));
     }
 }
 
 /* --- ears ----------------------------------------------------------------------------------- */
 
 /* The ears, in use until end_call; false if nobody listens. */
-static bool begin_call(fr_team *t, bool is_loss, fr_team_ears *ears)
+static bool begin_call(fr_team *t, bool is_loss, fr_team_callbacks *callbacks)
 {
     pthread_mutex_lock(&t->lock);
-    bool is_on = t->has_ears && !atomic_load(&t->is_mute);
-    if (is_loss) is_on = is_on && atomic_load(&t->is_broken) && !t->is_lost_told;
+    bool is_on = t->has_callbacks && !atomic_load(&t->has_failed);
+    if (is_loss) is_on = is_on && atomic_load(&t->is_broken) && !t->is_loss_reported;
     if (is_on) {
-        *ears = t->ears;
-        t->is_calling = true;
-        if (is_loss) t->is_lost_told = true;
+        *callbacks = t->callbacks;
+        t->is_in_callback = true;
+        if (is_loss) t->is_loss_reported = true;
     }
     pthread_mutex_unlock(&t->lock);
     return is_on;
@@ -298,35 +302,36 @@ static bool begin_call(fr_team *t, bool is_loss, fr_team_ears *ears)
 static void end_call(fr_team *t)
 {
     pthread_mutex_lock(&t->lock);
-    t->is_calling = false;
+    t->is_in_callback = false;
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->lock);
 }
 
-static void deliver(fr_team *t)
+static void dispatch(fr_team *t)
 {
     fr__bytes *b = &t->inbox;
-    fr_team_ears ears;
-    while (b->done < b->n && begin_call(t, false, &ears)) {
-        fr__letter head;
+    fr_team_callbacks callbacks;
+    while (b->done < b->n && begin_call(t, false, &callbacks)) {
+        fr__message head;
         memcpy(&head, b->at + b->done, sizeof head);
         const char *data = b->at + b->done + sizeof head;
-        if (ears.hear) ears.hear(ears.user, (int)head.from, data, head.bytes);
+        if (callbacks.on_message)
+            callbacks.on_message(callbacks.user, (int)head.from, data, head.bytes);
         end_call(t);
         b->done += sizeof head + (head.bytes + sizeof head - 1) / sizeof head * sizeof head;
     }
-    settle(b);
-    if (begin_call(t, true, &ears)) {
-        if (ears.lost) ears.lost(ears.user, t->lost_rank, t->text);
+    recycle(b);
+    if (begin_call(t, true, &callbacks)) {
+        if (callbacks.on_loss) callbacks.on_loss(callbacks.user, t->lost_rank, t->text);
         end_call(t);
     }
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */
 
-uint64_t fr__beat_ns(uint64_t patience_ns)
+uint64_t fr__heartbeat_ns(uint64_t timeout_ns)
 {
-    uint64_t ns = patience_ns / 10, least = 50 * (uint64_t)MS, most = 1000 * (uint64_t)MS;
+    uint64_t ns = timeout_ns / 10, least = 50 * (uint64_t)MS, most = 1000 * (uint64_t)MS;
     return ns < least ? least : ns > most ? most : ns;
 }
 
@@ -335,105 +340,113 @@ static uint64_t now_ns(const fr_team *t)
     return t->bootstrap.now_ns ? t->bootstrap.now_ns(t->bootstrap.user) : fr__now_ns();
 }
 
-typedef struct rhythm {
-    uint64_t patience_ns, look_ns; /* this rank's own */
-    uint64_t beat_ns;              /* what the others want, or the own if sooner */
-    uint64_t last_look, last_beat;
-} rhythm;
+typedef struct timing {
+    uint64_t timeout_ns, check_ns; /* this rank's own */
+    uint64_t heartbeat_ns;         /* what the others want, or the own if sooner */
+    uint64_t last_check, last_heartbeat;
+} timing;
 
 /* Who may send or take something; the shortest time anybody wants to wait. */
-static void prepare(fr_team *t, rhythm *r)
+static void prepare_poll(fr_team *t, timing *r)
 {
     t->polls[0] = (struct pollfd){.fd = t->wake_fd, .events = POLLIN};
     pthread_mutex_lock(&t->lock);
-    bool is_new = r->patience_ns != t->patience_ns;
-    r->patience_ns = t->patience_ns;
-    r->beat_ns = r->look_ns = fr__beat_ns(t->patience_ns);
-    for (int i = 0; i < t->n_lines; i++) {
-        fr__line *l = &t->lines[i];
-        bool has_out = !l->is_deaf && l->out.done < l->out.n, has_in = !l->is_lost && !l->is_at_end;
+    bool is_new = r->timeout_ns != t->timeout_ns;
+    r->timeout_ns = t->timeout_ns;
+    r->heartbeat_ns = r->check_ns = fr__heartbeat_ns(t->timeout_ns);
+    for (int i = 0; i < t->n_peers; i++) {
+        fr__peer *peer = &t->peers[i];
+        bool has_out = !peer->is_write_closed && peer->out.done < peer->out.n,
+             has_in = !peer->is_lost && !peer->is_read_closed;
         short events = (short)((has_in ? POLLIN : 0) | (has_out ? POLLOUT : 0));
-        t->polls[1 + i] = (struct pollfd){.fd = events ? l->talk : -1, .events = events};
-        if (is_new) l->silent_ns = 0;
-        if (l->asked_ns && l->asked_ns < r->beat_ns) r->beat_ns = l->asked_ns;
+        t->polls[1 + i] = (struct pollfd){.fd = events ? peer->control : -1, .events = events};
+        if (is_new) peer->silent_ns = 0;
+        if (peer->requested_ns && peer->requested_ns < r->heartbeat_ns)
+            r->heartbeat_ns = peer->requested_ns;
     }
     pthread_mutex_unlock(&t->lock);
 }
 
-static void serve(fr_team *t)
+static void handle_events(fr_team *t)
 {
     uint64_t n_wakes;
     ssize_t n = t->polls[0].revents ? read(t->wake_fd, &n_wakes, sizeof n_wakes) : 0;
     (void)n;
-    for (int i = 0; i < t->n_lines; i++) {
+    for (int i = 0; i < t->n_peers; i++) {
         const struct pollfd *p = &t->polls[1 + i];
         if (p->revents & POLLOUT) {
             pthread_mutex_lock(&t->lock);
-            push(&t->lines[i]);
+            write_pending(&t->peers[i]);
             pthread_mutex_unlock(&t->lock);
         }
         if ((p->events & POLLIN) && (p->revents & ~POLLOUT))
-            hear_line(t, &t->lines[i]);
+            read_peer(t, &t->peers[i]);
         else if (p->revents & (POLLERR | POLLHUP | POLLNVAL)) {
             pthread_mutex_lock(&t->lock);
-            t->lines[i].is_deaf = true;
+            t->peers[i].is_write_closed = true;
             pthread_mutex_unlock(&t->lock);
         }
     }
 }
 
-static bool is_watched(const fr__line *l) { return !l->is_lost && !l->is_at_end && !l->has_left; }
-
-static void age(fr_team *t, rhythm *r)
+static bool is_watched(const fr__peer *peer)
 {
-    uint64_t now = now_ns(t), passed = now - r->last_look, longest = 2 * r->look_ns;
-    r->last_look = now;
-    for (int i = 0; i < t->n_lines; i++)
-        t->lines[i].silent_ns += passed < longest ? passed : longest;
+    return !peer->is_lost && !peer->is_read_closed && !peer->has_left;
 }
 
-static void judge_silence(fr_team *t, const rhythm *r)
+static void add_silence(fr_team *t, timing *r)
 {
-    for (int i = 0; i < t->n_lines; i++) {
-        const fr__line *l = &t->lines[i];
-        if (is_watched(l) && l->silent_ns > r->patience_ns)
-            fr__lose(t, l->rank, "%s has been silent for %.1f s: stopped, stuck, or cut off",
-                     fr_team_name(t, l->rank), (double)l->silent_ns * 1e-9);
+    uint64_t now = now_ns(t), passed = now - r->last_check, longest = 2 * r->check_ns;
+    r->last_check = now;
+    for (int i = 0; i < t->n_peers; i++)
+        t->peers[i].silent_ns += passed < longest ? passed : longest;
+}
+
+static void check_silence(fr_team *t, const timing *r)
+{
+    for (int i = 0; i < t->n_peers; i++) {
+        const fr__peer *peer = &t->peers[i];
+        if (is_watched(peer) && peer->silent_ns > r->timeout_ns)
+            fr__team_lose(t, peer->rank,
+                          "%s has been silent for %.1f s: stopped, stuck, or cut off",
+                          fr_team_name(t, peer->rank), (double)peer->silent_ns * 1e-9);
     }
 }
 
-static void beat(fr_team *t, rhythm *r)
+static void send_heartbeats(fr_team *t, timing *r)
 {
     uint64_t now = now_ns(t);
-    if (now - r->last_beat < r->beat_ns) return;
-    r->last_beat = now;
+    if (now - r->last_heartbeat < r->heartbeat_ns) return;
+    r->last_heartbeat = now;
     pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < t->n_lines; i++) /* what still waits to be sent is as good a sign of life */
-        if (t->lines[i].out.n == 0) (void)fr__say(&t->lines[i], FR__FRAME_BEAT, NULL, 0, NULL, 0);
+    for (int i = 0; i < t->n_peers; i++) /* what still waits to be sent is as good a sign of life */
+        if (t->peers[i].out.n == 0)
+            (void)fr__peer_send(&t->peers[i], FR__FRAME_HEARTBEAT, NULL, 0, NULL, 0);
     pthread_mutex_unlock(&t->lock);
 }
 
 static void *run(void *arg)
 {
     fr_team *t = arg;
-    rhythm r = {.last_look = now_ns(t)};
+    timing r = {.last_check = now_ns(t)};
     fr__thread_name("lines");
     while (!atomic_load(&t->is_ending)) {
-        prepare(t, &r);
-        uint64_t since = now_ns(t) - r.last_beat;
-        uint64_t rest = since < r.beat_ns ? r.beat_ns - since : 0;
-        if (rest > r.look_ns) rest = r.look_ns;
-        int n = poll(t->polls, (nfds_t)(1 + t->n_lines), (int)(rest / MS) + 1);
-        age(t, &r); /* first: who was stopped finds in its sockets what was said meanwhile */
-        if (n > 0) serve(t);
-        judge_silence(t, &r);
-        beat(t, &r);
-        deliver(t);
+        prepare_poll(t, &r);
+        uint64_t since = now_ns(t) - r.last_heartbeat;
+        uint64_t rest = since < r.heartbeat_ns ? r.heartbeat_ns - since : 0;
+        if (rest > r.check_ns) rest = r.check_ns;
+        int n = poll(t->polls, (nfds_t)(1 + t->n_peers), (int)(rest / MS) + 1);
+        add_silence(t,
+                    &r); /* first: who was stopped finds in its sockets what was said meanwhile */
+        if (n > 0) handle_events(t);
+        check_silence(t, &r);
+        send_heartbeats(t, &r);
+        dispatch(t);
     }
     return NULL;
 }
 
-fr_status fr__lines_start(fr_team *t)
+fr_status fr__control_start(fr_team *t)
 {
     sigset_t all, before;
     sigfillset(&all); /* signals are for threads that expect them */
@@ -447,11 +460,11 @@ fr_status fr__lines_start(fr_team *t)
     return FR_OK;
 }
 
-void fr__lines_stop(fr_team *t)
+void fr__control_stop(fr_team *t)
 {
     if (!t->has_thread) return;
     atomic_store(&t->is_ending, true);
-    fr__lines_wake(t);
+    fr__control_wake(t);
     pthread_join(t->thread, NULL);
     t->has_thread = false;
 }

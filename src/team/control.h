@@ -17,12 +17,12 @@
 enum { FR__MAX_MESSAGE = 64 << 20, FR__MAX_TEXT = 2048 };
 
 enum fr__frame_type {
-    FR__FRAME_BEAT,   /* nothing but a sign of life */
-    FR__FRAME_TALK,   /* a message of the user */
-    FR__FRAME_RHYTHM, /* u32: milliseconds after which the sender wants a sign of life */
-    FR__FRAME_LOST,   /* u32 rank, text: it is lost */
-    FR__FRAME_FAIL,   /* text: the sender gives up */
-    FR__FRAME_BYE,    /* the sender is done; the end of its line is no loss */
+    FR__FRAME_HEARTBEAT, /* nothing but a sign of life */
+    FR__FRAME_MESSAGE,   /* a message of the user */
+    FR__FRAME_INTERVAL,  /* u32: milliseconds after which the sender wants a sign of life */
+    FR__FRAME_LOST,      /* u32 rank, text: it is lost */
+    FR__FRAME_FAIL,      /* text: the sender gives up */
+    FR__FRAME_LEAVE,     /* the sender is done; the end of its line is no loss */
     FR__N_FRAME_TYPES
 };
 
@@ -36,20 +36,22 @@ typedef struct fr__bytes {
     size_t n, room, done;
 } fr__bytes;
 
-typedef struct fr__line {
-    int rank;               /* at the other end */
-    int talk, bulk, accord; /* accord: a stream of its own for what all ranks do together */
+typedef struct fr__peer {
+    int rank; /* at the other end */
+    int control, stream,
+        collective; /* accord: a stream of its own for what all ranks do together */
     /* Guarded by the team's lock. */
     fr__bytes out;
-    bool is_deaf;  /* the socket takes nothing any more */
-    bool has_left; /* it said goodbye; set by the thread */
+    bool is_write_closed; /* the socket takes nothing any more */
+    bool has_left;        /* it said goodbye; set by the thread */
     /* Set once. */
-    atomic_bool is_lost;   /* nothing is said to it, nothing heard from it */
-    atomic_bool is_at_end; /* the socket gives nothing any more */
+    atomic_bool is_lost;        /* nothing is said to it, nothing heard from it */
+    atomic_bool is_read_closed; /* the socket gives nothing any more */
     /* Of the lines' thread. */
     fr__bytes in;
-    uint64_t silent_ns, asked_ns; /* how often the other end wants a sign of life; 0: not said */
-} fr__line;
+    uint64_t silent_ns,
+        requested_ns; /* how often the other end wants a sign of life; 0: not said */
+} fr__peer;
 
 typedef struct fr__name {
     char text[112];
@@ -59,21 +61,21 @@ typedef struct fr__name {
 
 struct fr_team {
     fr_ctx *ctx;
-    int rank, size, n_lines;
-    fr__line *lines; /* [n_lines]: rank 0 has one to each other, the others one to rank 0 */
+    int rank, size, n_peers;
+    fr__peer *peers; /* [n_lines]: rank 0 has one to each other, the others one to rank 0 */
     fr__name *names; /* [size] */
     fr__bootstrap bootstrap;
 
     pthread_mutex_t lock; /* guards what is below, and in lines what says so */
     pthread_cond_t changed;
-    uint64_t patience_ns;
-    fr_team_ears ears;
-    bool has_ears, is_lost_told;
-    bool is_calling; /* the thread is in a function of the ears */
+    uint64_t timeout_ns;
+    fr_team_callbacks callbacks;
+    bool has_callbacks, is_loss_reported;
+    bool is_in_callback; /* the thread is in a function of the ears */
     int lost_rank;
     char text[FR__MAX_TEXT]; /* who was lost and why; written once, before is_broken */
     atomic_bool is_broken, is_ending;
-    atomic_bool is_mute; /* this rank gave up */
+    atomic_bool has_failed; /* this rank gave up */
 
     int wake_fd;   /* wakes the thread */
     int broken_fd; /* readable for ever once a rank is lost */
@@ -83,32 +85,33 @@ struct fr_team {
     struct pollfd *polls; /* of the thread: [1 + n_lines] */
 };
 
-typedef struct fr__letter {
+typedef struct fr__message {
     uint64_t bytes, from;
-} fr__letter;
+} fr__message;
 
 /* join.c: the sockets of all lines, and everybody's name. */
-fr_status fr__meet(fr_team *t);
+fr_status fr__team_connect(fr_team *t);
 /* This rank cannot come; so that no other waits for what it would have shared. */
-void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem);
+void fr__team_refuse(const fr__bootstrap *b, int rank, const char *problem);
 
 /* control.c */
-fr_status fr__lines_start(fr_team *t);
-void fr__lines_stop(fr_team *t); /* the thread ends; sockets stay open */
-fr__line *fr__line_to(fr_team *t, int rank);
-void fr__lines_wake(fr_team *t);
+fr_status fr__control_start(fr_team *t);
+void fr__control_stop(fr_team *t); /* the thread ends; sockets stay open */
+fr__peer *fr__peer_of(fr_team *t, int rank);
+void fr__control_wake(fr_team *t);
 /* Queue a frame (two pieces, one after the other) and push; with the lock held. Dropped if the line
  * is of no use. False: no memory. */
-bool fr__say(fr__line *l, enum fr__frame_type type, const void *a, size_t n_a, const void *b,
-             size_t n_b);
+bool fr__peer_send(fr__peer *peer, enum fr__frame_type type, const void *a, size_t n_a,
+                   const void *b, size_t n_b);
 /* A rank is lost: the first loss is remembered, and told to those that cannot know. Without the
  * lock; any thread. */
-void fr__lose(fr_team *t, int rank, const char *format, ...) FR_PRINTF(3, 4);
-void fr__break(fr_team *t, int rank, const char *text); /* the same with the lock, told to nobody */
+void fr__team_lose(fr_team *t, int rank, const char *format, ...) FR_PRINTF(3, 4);
+void fr__team_break(fr_team *t, int rank,
+                    const char *text); /* the same with the lock, told to nobody */
 /* Until all frames have arrived at the other ends, or so long. */
-void fr__lines_flush(fr_team *t, double seconds);
+void fr__control_flush(fr_team *t, double seconds);
 /* How often one has to look for signs of life, and give them, to be so patient. */
-uint64_t fr__beat_ns(uint64_t patience_ns);
+uint64_t fr__heartbeat_ns(uint64_t timeout_ns);
 
 bool fr__bytes_reserve(fr__bytes *b, size_t more);
 void fr__bytes_fini(fr__bytes *b);

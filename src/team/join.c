@@ -18,34 +18,34 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_ADDRESSES = 16, MAX_GUESTS = 64, SECRET_BYTES = 16, HOST_BYTES = 64 };
-enum { JOIN_S = 20, HELLO_MS = 3000, HURRY_MS = 100, VERDICT_MS = 10000 };
+enum { MAX_ADDRESSES = 16, MAX_PENDING = 64, TOKEN_BYTES = 16, HOST_BYTES = 64 };
+enum { JOIN_S = 20, HELLO_MS = 3000, HURRY_MS = 100, RESULT_MS = 10000 };
 
-static const char card_mark[8] = "frteam1", hello_mark[8] = "frhello";
+static const char contact_magic[8] = "frteam1", hello_magic[8] = "frhello";
 
-typedef struct card {
-    char mark[8];
-    unsigned char knock[SECRET_BYTES], answer[SECRET_BYTES];
+typedef struct contact {
+    char magic[8];
+    unsigned char token[TOKEN_BYTES], reply[TOKEN_BYTES];
     int32_t port, n_addresses;
     fr__address address[MAX_ADDRESSES];
     char host[HOST_BYTES];
     char problem[256]; /* "": rank 0 listens */
-} card;
+} contact;
 
-enum { KIND_TALK, KIND_BULK, KIND_ACCORD, N_KINDS };
+enum { KIND_CONTROL, KIND_STREAM, KIND_COLLECTIVE, N_KINDS };
 
 typedef struct hello {
-    char mark[8];
-    unsigned char knock[SECRET_BYTES];
+    char magic[8];
+    unsigned char token[TOKEN_BYTES];
     uint32_t rank, kind;
     int64_t process;
     uint64_t cores;
     char host[HOST_BYTES];
 } hello;
 
-typedef struct verdict { /* then a text, or the names of all */
+typedef struct join_result { /* then a text, or the names of all */
     uint32_t status, bytes;
-} verdict;
+} join_result;
 
 static uint64_t after_ms(uint64_t ms) { return fr__now_ns() + ms * 1000000; }
 static uint64_t sooner(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -57,10 +57,10 @@ static double join_s(const fr_team *t)
 static uint64_t join_until(const fr_team *t) { return after_ms((uint64_t)(join_s(t) * 1000)); }
 
 /* Takes as long for a near miss as for any other. */
-static bool is_same_secret(const unsigned char *a, const unsigned char *b)
+static bool is_same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned difference = 0;
-    for (int i = 0; i < SECRET_BYTES; i++) difference |= (unsigned)(a[i] ^ b[i]);
+    for (int i = 0; i < TOKEN_BYTES; i++) difference |= (unsigned)(a[i] ^ b[i]);
     return difference == 0;
 }
 
@@ -78,7 +78,7 @@ static void set_name(fr_team *t, int rank, const char *host, int64_t process, ui
     snprintf(t->names[rank].host, sizeof t->names[rank].host, "%.*s", HOST_BYTES - 1, host);
 }
 
-static void list_addresses(const card *c, char *out, size_t room)
+static void list_addresses(const contact *c, char *out, size_t room)
 {
     size_t n = 0;
     out[0] = '\0';
@@ -89,33 +89,33 @@ static void list_addresses(const card *c, char *out, size_t room)
 /* --- rank 0 --------------------------------------------------------------------------------- */
 
 /* One who has knocked, and not yet said everything. */
-typedef struct guest {
+typedef struct candidate {
     int fd;
     size_t n_read;
     uint64_t until_ns;
     hello h;
-} guest;
+} candidate;
 
-typedef struct door {
+typedef struct acceptor {
     int listener;
-    card card;
-    guest guests[MAX_GUESTS]; /* [n_guests], the one who came first is first */
-    int n_guests;
-} door;
+    contact contact;
+    candidate pending[MAX_PENDING]; /* [n_guests], the one who came first is first */
+    int n_pending;
+} acceptor;
 
-static int write_card(card *c)
+static int make_contact(contact *c)
 {
-    int listener = fr__wire_listen(&c->port);
-    memcpy(c->mark, card_mark, sizeof c->mark);
+    int listener = fr__tcp_listen(&c->port);
+    memcpy(c->magic, contact_magic, sizeof c->magic);
     own_host(c->host);
     if (listener < 0)
         snprintf(c->problem, sizeof c->problem, "rank 0 (host %.63s) cannot listen: %s", c->host,
                  strerror(errno));
-    else if (getrandom(c->knock, SECRET_BYTES, 0) != SECRET_BYTES ||
-             getrandom(c->answer, SECRET_BYTES, 0) != SECRET_BYTES)
+    else if (getrandom(c->token, TOKEN_BYTES, 0) != TOKEN_BYTES ||
+             getrandom(c->reply, TOKEN_BYTES, 0) != TOKEN_BYTES)
         snprintf(c->problem, sizeof c->problem, "rank 0 (host %.63s) has no random numbers: %s",
                  c->host, strerror(errno));
-    c->n_addresses = fr__wire_addresses(c->address, MAX_ADDRESSES);
+    c->n_addresses = fr__tcp_addresses(c->address, MAX_ADDRESSES);
     if (!c->problem[0] && c->n_addresses == 0)
         snprintf(c->problem, sizeof c->problem,
                  "rank 0 (host %.63s) has no network address, not even loopback; try 'ip link set "
@@ -124,151 +124,155 @@ static int write_card(card *c)
     return listener;
 }
 
-static void dismiss(door *d, int i, bool keep_fd)
+static void drop(acceptor *a, int i, bool keep_fd)
 {
-    if (!keep_fd) fr__wire_close(&d->guests[i].fd);
-    d->n_guests--;
-    memmove(&d->guests[i], &d->guests[i + 1], (size_t)(d->n_guests - i) * sizeof *d->guests);
+    if (!keep_fd) fr__tcp_close(&a->pending[i].fd);
+    a->n_pending--;
+    memmove(&a->pending[i], &a->pending[i + 1], (size_t)(a->n_pending - i) * sizeof *a->pending);
 }
 
 /* Strangers are sent away without a word. A rank that comes again has given up its first try. */
-static bool let_in(fr_team *t, const door *d, const guest *g)
+static bool admit(fr_team *t, const acceptor *a, const candidate *who)
 {
-    const hello *h = &g->h;
-    if (!is_same_secret(h->knock, d->card.knock) ||
-        memcmp(h->mark, hello_mark, sizeof h->mark) != 0)
+    const hello *h = &who->h;
+    if (!is_same_token(h->token, a->contact.token) ||
+        memcmp(h->magic, hello_magic, sizeof h->magic) != 0)
         return false;
     if (h->rank < 1 || h->rank >= (uint32_t)t->size || h->kind >= N_KINDS) return false;
-    if (fr__wire_write(g->fd, d->card.answer, SECRET_BYTES, -1, after_ms(1), NULL) != FR__WIRE_DONE)
+    if (fr__tcp_write(who->fd, a->contact.reply, TOKEN_BYTES, -1, after_ms(1), NULL) != FR__TCP_OK)
         return false;
-    fr__line *l = fr__line_to(t, (int)h->rank);
-    int *const places[N_KINDS] = {&l->talk, &l->bulk, &l->accord}, *place = places[h->kind];
-    fr__wire_close(place);
-    *place = g->fd;
+    fr__peer *peer = fr__peer_of(t, (int)h->rank);
+    int *const places[N_KINDS] = {&peer->control, &peer->stream, &peer->collective},
+               *place = places[h->kind];
+    fr__tcp_close(place);
+    *place = who->fd;
     set_name(t, (int)h->rank, h->host, h->process, h->cores);
     return true;
 }
 
 /* What has come of a hello; false: the guest is still at it. */
-static bool is_done_with(fr_team *t, door *d, int i)
+static bool is_resolved(fr_team *t, acceptor *a, int i)
 {
-    guest *g = &d->guests[i];
-    ssize_t n = recv(g->fd, (char *)&g->h + g->n_read, sizeof g->h - g->n_read, MSG_DONTWAIT);
+    candidate *who = &a->pending[i];
+    ssize_t n =
+        recv(who->fd, (char *)&who->h + who->n_read, sizeof who->h - who->n_read, MSG_DONTWAIT);
     bool is_waiting = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-    if (n > 0) g->n_read += (size_t)n;
-    if (g->n_read == sizeof g->h) {
-        dismiss(d, i, let_in(t, d, g));
+    if (n > 0) who->n_read += (size_t)n;
+    if (who->n_read == sizeof who->h) {
+        drop(a, i, admit(t, a, who));
         return true;
     }
     if (n > 0 || is_waiting)
-        if (fr__now_ns() < g->until_ns) return false;
-    dismiss(d, i, false);
+        if (fr__now_ns() < who->until_ns) return false;
+    drop(a, i, false);
     return true;
 }
 
 /* When the room is full, those in it have to hurry, and others wait outside. */
-static void answer_door(fr_team *t, door *d, uint64_t until)
+static void serve_candidates(fr_team *t, acceptor *a, uint64_t until)
 {
-    bool is_full = d->n_guests == MAX_GUESTS;
-    struct pollfd polls[1 + MAX_GUESTS] = {{.fd = is_full ? -1 : d->listener, .events = POLLIN}};
-    for (int i = 0; i < d->n_guests; i++) {
-        guest *g = &d->guests[i];
-        if (is_full) g->until_ns = sooner(g->until_ns, after_ms(HURRY_MS));
-        polls[1 + i] = (struct pollfd){.fd = g->fd, .events = POLLIN};
-        until = sooner(until, g->until_ns);
+    bool is_full = a->n_pending == MAX_PENDING;
+    struct pollfd polls[1 + MAX_PENDING] = {{.fd = is_full ? -1 : a->listener, .events = POLLIN}};
+    for (int i = 0; i < a->n_pending; i++) {
+        candidate *who = &a->pending[i];
+        if (is_full) who->until_ns = sooner(who->until_ns, after_ms(HURRY_MS));
+        polls[1 + i] = (struct pollfd){.fd = who->fd, .events = POLLIN};
+        until = sooner(until, who->until_ns);
     }
     uint64_t now = fr__now_ns();
     int ms = now < until ? (int)((until - now) / 1000000) + 1 : 0;
-    (void)poll(polls, (nfds_t)(1 + d->n_guests), ms);
-    for (int i = 0; i < d->n_guests;)
-        if (!is_done_with(t, d, i)) i++;
-    for (int fd; d->n_guests < MAX_GUESTS && (fd = fr__wire_accept(d->listener)) >= 0;)
-        d->guests[d->n_guests++] = (guest){.fd = fd, .until_ns = after_ms(HELLO_MS)};
+    (void)poll(polls, (nfds_t)(1 + a->n_pending), ms);
+    for (int i = 0; i < a->n_pending;)
+        if (!is_resolved(t, a, i)) i++;
+    for (int fd; a->n_pending < MAX_PENDING && (fd = fr__tcp_accept(a->listener)) >= 0;)
+        a->pending[a->n_pending++] = (candidate){.fd = fd, .until_ns = after_ms(HELLO_MS)};
 }
 
 static int count_missing(const fr_team *t, int *first)
 {
     int n = 0;
-    for (int i = t->n_lines - 1; i >= 0; i--)
-        if (t->lines[i].talk < 0 || t->lines[i].bulk < 0 || t->lines[i].accord < 0)
-            n++, *first = t->lines[i].rank;
+    for (int i = t->n_peers - 1; i >= 0; i--)
+        if (t->peers[i].control < 0 || t->peers[i].stream < 0 || t->peers[i].collective < 0)
+            n++, *first = t->peers[i].rank;
     return n;
 }
 
-static fr_status wait_for_all(fr_team *t, door *d)
+static fr_status wait_for_all(fr_team *t, acceptor *a)
 {
     const uint64_t until = join_until(t);
     int first = 0, n;
-    while ((n = count_missing(t, &first)) > 0 && fr__now_ns() < until) answer_door(t, d, until);
+    while ((n = count_missing(t, &first)) > 0 && fr__now_ns() < until)
+        serve_candidates(t, a, until);
     if (n == 0) return FR_OK;
     char addresses[MAX_ADDRESSES * FR__ADDRESS_BYTES], others[32] = "";
-    list_addresses(&d->card, addresses, sizeof addresses);
+    list_addresses(&a->contact, addresses, sizeof addresses);
     if (n > 1) snprintf(others, sizeof others, " and %d other%s", n - 1, n > 2 ? "s" : "");
     return fr_fail(
         t->ctx, FR_PEER,
         "rank %d%s of %d did not come to rank 0 within %.3g s; it listened at port %d of "
         "host %s (%s): let the firewall pass TCP between the hosts, or look why that "
         "rank did not start",
-        first, others, t->size, join_s(t), d->card.port, d->card.host, addresses);
+        first, others, t->size, join_s(t), a->contact.port, a->contact.host, addresses);
 }
 
-static void tell_verdict(fr_team *t, fr_status status)
+static void send_result(fr_team *t, fr_status status)
 {
     const char *text = status == FR_OK ? (const char *)t->names : fr_ctx_error(t->ctx);
     size_t bytes = status == FR_OK ? (size_t)t->size * sizeof *t->names : strlen(text);
-    const verdict v = {(uint32_t)status, (uint32_t)bytes};
-    for (int i = 0; i < t->n_lines; i++) {
-        int fd = t->lines[i].bulk;
+    const join_result v = {(uint32_t)status, (uint32_t)bytes};
+    for (int i = 0; i < t->n_peers; i++) {
+        int fd = t->peers[i].stream;
         if (fd < 0) continue;
-        uint64_t until = after_ms(VERDICT_MS);
-        if (fr__wire_write(fd, &v, sizeof v, -1, until, NULL) == FR__WIRE_DONE)
-            (void)fr__wire_write(fd, text, bytes, -1, until, NULL);
+        uint64_t until = after_ms(RESULT_MS);
+        if (fr__tcp_write(fd, &v, sizeof v, -1, until, NULL) == FR__TCP_OK)
+            (void)fr__tcp_write(fd, text, bytes, -1, until, NULL);
     }
 }
 
-static fr_status meet_as_first(fr_team *t, door *d)
+static fr_status join_as_rank0(fr_team *t, acceptor *a)
 {
-    d->listener = write_card(&d->card);
-    set_name(t, 0, d->card.host, getpid(), fr__cpus_id());
+    a->listener = make_contact(&a->contact);
+    set_name(t, 0, a->contact.host, getpid(), fr__cpus_id());
     /* A card with a problem goes out too: the others wait for it. */
-    fr_status status = t->bootstrap.share(t->bootstrap.user, &d->card, sizeof d->card);
-    if (status == FR_OK && d->card.problem[0])
-        status = fr_fail(t->ctx, FR_IO, "%s", d->card.problem);
+    fr_status status = t->bootstrap.share(t->bootstrap.user, &a->contact, sizeof a->contact);
+    if (status == FR_OK && a->contact.problem[0])
+        status = fr_fail(t->ctx, FR_IO, "%s", a->contact.problem);
     if (status == FR_OK) {
-        status = wait_for_all(t, d);
-        tell_verdict(t, status);
+        status = wait_for_all(t, a);
+        send_result(t, status);
     }
-    while (d->n_guests > 0) dismiss(d, 0, false);
-    fr__wire_close(&d->listener);
+    while (a->n_pending > 0) drop(a, 0, false);
+    fr__tcp_close(&a->listener);
     return status;
 }
 
 /* --- the others ----------------------------------------------------------------------------- */
 
 /* A socket on whose other end rank 0 is, or -1 with errno. */
-static int knock(const fr_team *t, const card *c, const char *address, uint32_t kind,
-                 uint64_t connect_until, uint64_t until)
+static int connect_authenticated(const fr_team *t, const contact *c, const char *address,
+                                 uint32_t kind, uint64_t connect_until, uint64_t until)
 {
     hello h = {
         .rank = (uint32_t)t->rank, .kind = kind, .process = getpid(), .cores = fr__cpus_id()};
-    memcpy(h.mark, hello_mark, sizeof h.mark);
-    memcpy(h.knock, c->knock, sizeof h.knock);
+    memcpy(h.magic, hello_magic, sizeof h.magic);
+    memcpy(h.token, c->token, sizeof h.token);
     own_host(h.host);
-    int fd = fr__wire_connect(address, c->port, sooner(connect_until, until));
+    int fd = fr__tcp_connect(address, c->port, sooner(connect_until, until));
     if (fd < 0) return -1;
-    unsigned char answer[SECRET_BYTES];
-    uint64_t patient_until = sooner(after_ms(HELLO_MS), until);
-    if (fr__wire_write(fd, &h, sizeof h, -1, patient_until, NULL) == FR__WIRE_DONE &&
-        fr__wire_read(fd, answer, sizeof answer, -1, patient_until, NULL) == FR__WIRE_DONE &&
-        is_same_secret(answer, c->answer))
+    unsigned char reply[TOKEN_BYTES];
+    uint64_t hello_until = sooner(after_ms(HELLO_MS), until);
+    if (fr__tcp_write(fd, &h, sizeof h, -1, hello_until, NULL) == FR__TCP_OK &&
+        fr__tcp_read(fd, reply, sizeof reply, -1, hello_until, NULL) == FR__TCP_OK &&
+        is_same_token(reply, c->reply))
         return fd;
-    fr__wire_close(&fd);
+    fr__tcp_close(&fd);
     errno = EPROTO; /* somebody else is there, or nobody answers */
     return -1;
 }
 
 /* Round after round over all addresses, with more time in each. *best: the address that worked. */
-static int reach_first(const fr_team *t, const card *c, uint32_t kind, uint64_t until, int *best)
+static int connect_to_rank0(const fr_team *t, const contact *c, uint32_t kind, uint64_t until,
+                            int *best)
 {
     char host[HOST_BYTES];
     own_host(host);
@@ -277,8 +281,8 @@ static int reach_first(const fr_team *t, const card *c, uint32_t kind, uint64_t 
     for (uint64_t ms = 500; fr__now_ns() < until; ms = ms < 4000 ? ms * 2 : ms) {
         for (int i = 0; i < c->n_addresses && fr__now_ns() < until; i++) {
             int at = (*best + i) % c->n_addresses;
-            if (!is_near && fr__wire_is_loopback(c->address[at])) continue;
-            int fd = knock(t, c, c->address[at], kind, after_ms(ms), until);
+            if (!is_near && fr__tcp_is_loopback(c->address[at])) continue;
+            int fd = connect_authenticated(t, c, c->address[at], kind, after_ms(ms), until);
             if (fd >= 0) return *best = at, fd;
             if (error != EPROTO) error = errno; /* that one says most */
         }
@@ -288,14 +292,14 @@ static int reach_first(const fr_team *t, const card *c, uint32_t kind, uint64_t 
     return -1;
 }
 
-static fr_status hear_verdict(fr_team *t, uint64_t until)
+static fr_status recv_result(fr_team *t, uint64_t until)
 {
-    verdict v;
-    const int fd = t->lines[0].bulk;
+    join_result v;
+    const int fd = t->peers[0].stream;
     const size_t names_bytes = (size_t)t->size * sizeof *t->names;
-    if (fr__wire_read(fd, &v, sizeof v, -1, until, NULL) != FR__WIRE_DONE) goto cut;
+    if (fr__tcp_read(fd, &v, sizeof v, -1, until, NULL) != FR__TCP_OK) goto cut;
     if (v.status == FR_OK && v.bytes == names_bytes) {
-        if (fr__wire_read(fd, t->names, names_bytes, -1, until, NULL) != FR__WIRE_DONE) goto cut;
+        if (fr__tcp_read(fd, t->names, names_bytes, -1, until, NULL) != FR__TCP_OK) goto cut;
         for (int i = 0; i < t->size; i++) {
             t->names[i].text[sizeof t->names[i].text - 1] = '\0';
             t->names[i].host[sizeof t->names[i].host - 1] = '\0';
@@ -305,30 +309,31 @@ static fr_status hear_verdict(fr_team *t, uint64_t until)
     char text[FR__MAX_TEXT] = "";
     size_t bytes = v.bytes < sizeof text ? v.bytes : sizeof text - 1;
     if (v.status == FR_OK || v.status > FR_INTERNAL ||
-        fr__wire_read(fd, text, bytes, -1, until, NULL) != FR__WIRE_DONE)
+        fr__tcp_read(fd, text, bytes, -1, until, NULL) != FR__TCP_OK)
         goto cut;
     return fr_fail(t->ctx, (fr_status)v.status, "%s", text);
 cut:
     return fr_fail(t->ctx, FR_PEER, "rank 0 has ended or is stuck while the ranks were meeting");
 }
 
-static fr_status meet_as_other(fr_team *t)
+static fr_status join_as_other(fr_team *t)
 {
-    card c;
+    contact c;
     memset(&c, 0, sizeof c);
     FR_TRY(t->bootstrap.share(t->bootstrap.user, &c, sizeof c));
-    if (memcmp(c.mark, card_mark, sizeof c.mark) != 0 || c.n_addresses > MAX_ADDRESSES)
+    if (memcmp(c.magic, contact_magic, sizeof c.magic) != 0 || c.n_addresses > MAX_ADDRESSES)
         return fr_fail(t->ctx, FR_PEER,
                        "rank 0 shared something else than its addresses; do all ranks run the same "
                        "version of this program?");
     if (c.problem[0]) return fr_fail(t->ctx, FR_IO, "%.255s", c.problem);
     uint64_t until = join_until(t);
     int best = 0;
-    fr__line *l = &t->lines[0];
-    l->talk = reach_first(t, &c, KIND_TALK, until, &best);
-    if (l->talk >= 0) l->bulk = reach_first(t, &c, KIND_BULK, until, &best);
-    if (l->bulk >= 0) l->accord = reach_first(t, &c, KIND_ACCORD, until, &best);
-    if (l->accord >= 0) return hear_verdict(t, until + (uint64_t)VERDICT_MS * 1000000);
+    fr__peer *peer = &t->peers[0];
+    peer->control = connect_to_rank0(t, &c, KIND_CONTROL, until, &best);
+    if (peer->control >= 0) peer->stream = connect_to_rank0(t, &c, KIND_STREAM, until, &best);
+    if (peer->stream >= 0)
+        peer->collective = connect_to_rank0(t, &c, KIND_COLLECTIVE, until, &best);
+    if (peer->collective >= 0) return recv_result(t, until + (uint64_t)RESULT_MS * 1000000);
     int error = errno;
     char addresses[MAX_ADDRESSES * FR__ADDRESS_BYTES];
     list_addresses(&c, addresses, sizeof addresses);
@@ -339,19 +344,19 @@ static fr_status meet_as_other(fr_team *t)
                    error == EPROTO ? "connected, but rank 0 does not answer" : strerror(error));
 }
 
-fr_status fr__meet(fr_team *t)
+fr_status fr__team_connect(fr_team *t)
 {
-    if (t->rank != 0) return meet_as_other(t);
-    door d;
-    memset(&d, 0, sizeof d);
-    return meet_as_first(t, &d);
+    if (t->rank != 0) return join_as_other(t);
+    acceptor a;
+    memset(&a, 0, sizeof a);
+    return join_as_rank0(t, &a);
 }
 
-void fr__meet_not(const fr__bootstrap *b, int rank, const char *problem)
+void fr__team_refuse(const fr__bootstrap *b, int rank, const char *problem)
 {
-    card c;
+    contact c;
     memset(&c, 0, sizeof c);
-    memcpy(c.mark, card_mark, sizeof c.mark);
+    memcpy(c.magic, contact_magic, sizeof c.magic);
     snprintf(c.problem, sizeof c.problem, "rank %d: %.200s", rank, problem);
     (void)b->share(b->user, &c, sizeof c);
 }

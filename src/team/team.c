@@ -9,44 +9,44 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define DEFAULT_PATIENCE_S 30.0
-#define LEAST_PATIENCE_S 0.2
+#define DEFAULT_TIMEOUT_S 30.0
+#define MIN_TIMEOUT_S 0.2
 #define FLUSH_S 5.0
 
 /* --- life ----------------------------------------------------------------------------------- */
 
 static void destroy(fr_team *t)
 {
-    for (int i = 0; t->lines && i < t->n_lines; i++) {
-        fr__line *l = &t->lines[i];
-        fr__wire_close(&l->talk);
-        fr__wire_close(&l->bulk);
-        fr__wire_close(&l->accord);
-        fr__bytes_fini(&l->out);
-        fr__bytes_fini(&l->in);
+    for (int i = 0; t->peers && i < t->n_peers; i++) {
+        fr__peer *peer = &t->peers[i];
+        fr__tcp_close(&peer->control);
+        fr__tcp_close(&peer->stream);
+        fr__tcp_close(&peer->collective);
+        fr__bytes_fini(&peer->out);
+        fr__bytes_fini(&peer->in);
     }
-    fr__wire_close(&t->wake_fd);
-    fr__wire_close(&t->broken_fd);
+    fr__tcp_close(&t->wake_fd);
+    fr__tcp_close(&t->broken_fd);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     fr__bytes_fini(&t->inbox);
     fr__free(t->polls);
     fr__free(t->names);
-    fr__free(t->lines);
+    fr__free(t->peers);
     fr__free(t);
 }
 
-static fr_status furnish(fr_team *t)
+static fr_status allocate(fr_team *t)
 {
-    t->lines = FR_NEW_ARRAY(fr__line, t->n_lines);
+    t->peers = FR_NEW_ARRAY(fr__peer, t->n_peers);
     t->names = FR_NEW_ARRAY(fr__name, t->size);
-    t->polls = FR_NEW_ARRAY(struct pollfd, 1 + t->n_lines);
-    if (!t->lines || !t->names || !t->polls)
-        return fr__no_memory(t->ctx, (size_t)t->size * (sizeof(fr__line) + sizeof(fr__name)),
+    t->polls = FR_NEW_ARRAY(struct pollfd, 1 + t->n_peers);
+    if (!t->peers || !t->names || !t->polls)
+        return fr__no_memory(t->ctx, (size_t)t->size * (sizeof(fr__peer) + sizeof(fr__name)),
                              "a team");
-    for (int i = 0; i < t->n_lines; i++) {
-        t->lines[i].rank = t->rank == 0 ? i + 1 : 0;
-        t->lines[i].talk = t->lines[i].bulk = t->lines[i].accord = -1;
+    for (int i = 0; i < t->n_peers; i++) {
+        t->peers[i].rank = t->rank == 0 ? i + 1 : 0;
+        t->peers[i].control = t->peers[i].stream = t->peers[i].collective = -1;
     }
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -60,9 +60,9 @@ static fr_team *make(fr_ctx *ctx, int rank, int size, const fr__bootstrap *b)
     fr_team *t = FR_NEW(fr_team);
     if (!t) return NULL;
     *t = (fr_team){.ctx = ctx, .rank = rank, .size = size, .bootstrap = *b};
-    t->n_lines = rank == 0 ? size - 1 : 1;
+    t->n_peers = rank == 0 ? size - 1 : 1;
     t->wake_fd = t->broken_fd = -1;
-    t->patience_ns = (uint64_t)(DEFAULT_PATIENCE_S * 1e9);
+    t->timeout_ns = (uint64_t)(DEFAULT_TIMEOUT_S * 1e9);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
     return t;
@@ -74,10 +74,10 @@ fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *
     if (size < 2 || rank < 0 || rank >= size)
         return fr_fail(ctx, FR_INVALID, "rank %d of a team of %d", rank, size);
     fr_team *t = make(ctx, rank, size, b);
-    fr_status status = t ? furnish(t) : fr__no_memory(ctx, sizeof *t, "a team");
-    if (status != FR_OK) fr__meet_not(b, rank, fr_ctx_error(ctx));
-    if (status == FR_OK) status = fr__meet(t);
-    if (status == FR_OK) status = fr__lines_start(t);
+    fr_status status = t ? allocate(t) : fr__no_memory(ctx, sizeof *t, "a team");
+    if (status != FR_OK) fr__team_refuse(b, rank, fr_ctx_error(ctx));
+    if (status == FR_OK) status = fr__team_connect(t);
+    if (status == FR_OK) status = fr__control_start(t);
     if (status == FR_OK)
         *out = t;
     else if (t)
@@ -86,34 +86,34 @@ fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *
 }
 
 /* With the lock held: until all lines have said goodbye, or one is lost. */
-static void wait_for_goodbyes(fr_team *t)
+static void wait_for_leaves(fr_team *t)
 {
-    for (int i = 0; i < t->n_lines; i++)
-        while (!t->lines[i].has_left && !atomic_load(&t->is_broken))
+    for (int i = 0; i < t->n_peers; i++)
+        while (!t->peers[i].has_left && !atomic_load(&t->is_broken))
             pthread_cond_wait(&t->changed, &t->lock);
 }
 
-static void say_goodbye(fr_team *t)
+static void send_leave(fr_team *t)
 {
-    for (int i = 0; i < t->n_lines && !atomic_load(&t->is_broken); i++)
-        if (!fr__say(&t->lines[i], FR__FRAME_BYE, NULL, 0, NULL, 0))
-            fr__break(t, t->rank, "out of memory for a goodbye");
-    fr__lines_wake(t);
+    for (int i = 0; i < t->n_peers && !atomic_load(&t->is_broken); i++)
+        if (!fr__peer_send(&t->peers[i], FR__FRAME_LEAVE, NULL, 0, NULL, 0))
+            fr__team_break(t, t->rank, "out of memory for a goodbye");
+    fr__control_wake(t);
 }
 
 /* Rank 0 says goodbye last, so that nobody goes before all are done. */
 void fr_team_leave(fr_team *t)
 {
     if (!t) return;
-    fr_team_listen(t, NULL);
+    fr_team_set_callbacks(t, NULL);
     pthread_mutex_lock(&t->lock);
-    if (t->rank != 0) say_goodbye(t);
-    wait_for_goodbyes(t);
-    if (t->rank == 0) say_goodbye(t);
+    if (t->rank != 0) send_leave(t);
+    wait_for_leaves(t);
+    if (t->rank == 0) send_leave(t);
     bool is_broken = atomic_load(&t->is_broken);
     pthread_mutex_unlock(&t->lock);
-    fr__lines_flush(t, FLUSH_S);
-    fr__lines_stop(t);
+    fr__control_flush(t, FLUSH_S);
+    fr__control_stop(t);
     if (t->bootstrap.leave) t->bootstrap.leave(t->bootstrap.user, is_broken);
     destroy(t);
 }
@@ -146,18 +146,18 @@ void fr_team_neighbours(const fr_team *t, int *nth, int *n)
     }
 }
 
-void fr_team_set_patience(fr_team *t, double seconds)
+void fr_team_set_timeout(fr_team *t, double seconds)
 {
     if (!t) return;
-    if (!(seconds >= LEAST_PATIENCE_S)) seconds = LEAST_PATIENCE_S;
+    if (!(seconds >= MIN_TIMEOUT_S)) seconds = MIN_TIMEOUT_S;
     if (seconds > 1e9) seconds = 1e9;
     pthread_mutex_lock(&t->lock);
-    t->patience_ns = (uint64_t)(seconds * 1e9);
-    const uint32_t ms = (uint32_t)(fr__beat_ns(t->patience_ns) / 1000000);
-    for (int i = 0; i < t->n_lines; i++)
-        (void)fr__say(&t->lines[i], FR__FRAME_RHYTHM, &ms, sizeof ms, NULL, 0);
+    t->timeout_ns = (uint64_t)(seconds * 1e9);
+    const uint32_t ms = (uint32_t)(fr__heartbeat_ns(t->timeout_ns) / 1000000);
+    for (int i = 0; i < t->n_peers; i++)
+        (void)fr__peer_send(&t->peers[i], FR__FRAME_INTERVAL, &ms, sizeof ms, NULL, 0);
     pthread_mutex_unlock(&t->lock);
-    fr__lines_wake(t);
+    fr__control_wake(t);
 }
 
 bool fr_team_is_broken(const fr_team *t, const char **text)
@@ -169,51 +169,52 @@ bool fr_team_is_broken(const fr_team *t, const char **text)
 
 /* --- messages ------------------------------------------------------------------------------- */
 
-void fr_team_listen(fr_team *t, const fr_team_ears *ears)
+void fr_team_set_callbacks(fr_team *t, const fr_team_callbacks *callbacks)
 {
     if (!t) return;
     pthread_mutex_lock(&t->lock);
-    t->has_ears = ears != NULL;
-    t->ears = ears ? *ears : (fr_team_ears){0};
-    bool is_told = ears && atomic_load(&t->is_broken) && !atomic_load(&t->is_mute);
-    t->is_lost_told = is_told;
-    while (t->is_calling && !pthread_equal(pthread_self(), t->thread))
+    t->has_callbacks = callbacks != NULL;
+    t->callbacks = callbacks ? *callbacks : (fr_team_callbacks){0};
+    bool is_told = callbacks && atomic_load(&t->is_broken) && !atomic_load(&t->has_failed);
+    t->is_loss_reported = is_told;
+    while (t->is_in_callback && !pthread_equal(pthread_self(), t->thread))
         pthread_cond_wait(&t->changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
-    if (is_told && ears->lost) ears->lost(ears->user, t->lost_rank, t->text);
-    if (ears) fr__lines_wake(t);
+    if (is_told && callbacks->on_loss) callbacks->on_loss(callbacks->user, t->lost_rank, t->text);
+    if (callbacks) fr__control_wake(t);
 }
 
-static fr_status tell(fr_team *t, fr__line *l, const void *data, size_t bytes)
+static fr_status notify(fr_team *t, fr__peer *peer, const void *data, size_t bytes)
 {
     if (bytes > FR__MAX_MESSAGE)
         return fr_fail(t->ctx, FR_INVALID, "a message of %zu bytes; more than %d go by a stream",
                        bytes, FR__MAX_MESSAGE);
     pthread_mutex_lock(&t->lock);
-    bool is_said = atomic_load(&t->is_mute) || fr__say(l, FR__FRAME_TALK, data, bytes, NULL, 0);
-    bool has_rest = l->out.done < l->out.n;
+    bool is_said =
+        atomic_load(&t->has_failed) || fr__peer_send(peer, FR__FRAME_MESSAGE, data, bytes, NULL, 0);
+    bool has_rest = peer->out.done < peer->out.n;
     pthread_mutex_unlock(&t->lock);
-    if (has_rest) fr__lines_wake(t);
+    if (has_rest) fr__control_wake(t);
     return is_said ? FR_OK : fr__no_memory(t->ctx, bytes, "a message to another rank");
 }
 
-fr_status fr_team_tell(fr_team *t, int to, const void *data, size_t bytes)
+fr_status fr_team_notify(fr_team *t, int to, const void *data, size_t bytes)
 {
     if (!t) return FR_INVALID;
-    fr__line *l = fr__line_to(t, to);
-    if (!l)
+    fr__peer *peer = fr__peer_of(t, to);
+    if (!peer)
         return fr_fail(t->ctx, FR_INVALID,
                        "a message from rank %d to rank %d of %d: there is no line", t->rank, to,
                        t->size);
-    return tell(t, l, data, bytes);
+    return notify(t, peer, data, bytes);
 }
 
-fr_status fr_team_tell_all(fr_team *t, const void *data, size_t bytes)
+fr_status fr_team_notify_all(fr_team *t, const void *data, size_t bytes)
 {
     if (!t) return FR_OK;
     if (t->rank != 0)
         return fr_fail(t->ctx, FR_INVALID, "rank %d tells all; only rank 0 can", t->rank);
-    for (int i = 0; i < t->n_lines; i++) FR_TRY(tell(t, &t->lines[i], data, bytes));
+    for (int i = 0; i < t->n_peers; i++) FR_TRY(notify(t, &t->peers[i], data, bytes));
     return FR_OK;
 }
 
@@ -227,11 +228,11 @@ void fr_team_fail(fr_team *t, const char *text)
     char own[FR__MAX_TEXT + sizeof(fr__name)];
     snprintf(own, sizeof own, "%s failed: %s", fr_team_name(t, t->rank), text);
     pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < t->n_lines && !atomic_load(&t->is_mute); i++)
-        (void)fr__say(&t->lines[i], FR__FRAME_FAIL, text, bytes, NULL, 0);
-    fr__break(t, t->rank, own);
-    atomic_store(&t->is_mute, true);
+    for (int i = 0; i < t->n_peers && !atomic_load(&t->has_failed); i++)
+        (void)fr__peer_send(&t->peers[i], FR__FRAME_FAIL, text, bytes, NULL, 0);
+    fr__team_break(t, t->rank, own);
+    atomic_store(&t->has_failed, true);
     pthread_mutex_unlock(&t->lock);
-    fr__lines_wake(t);
-    fr__lines_flush(t, FLUSH_S);
+    fr__control_wake(t);
+    fr__control_flush(t, FLUSH_S);
 }

@@ -7,6 +7,7 @@
 #include "team/control.h"
 #include "team/tcp.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,35 +28,35 @@ static void must(bool holds)
 
 /* --- ranks that have met ---------------------------------------------------------------------- */
 
-enum { SIZE = 3, MOST_LINES = SIZE - 1, VOTES = 1 << 13 /* bytes, more than all of them are */ };
+enum { SIZE = 3, MAX_PEERS = SIZE - 1, VOTES = 1 << 13 /* bytes, more than all of them are */ };
 
-static void hear(void *user, int from, const void *data, size_t bytes)
+static void on_message(void *user, int from, const void *data, size_t bytes)
 {
     const fr_team *t = user;
     must(from >= 0 && from < t->size && from != t->rank && (data || bytes == 0));
 }
 
-static void lost(void *user, int rank, const char *text)
+static void on_loss(void *user, int rank, const char *text)
 {
     const fr_team *t = user;
     must(rank >= 0 && rank < t->size && *text && strlen(text) < FR__MAX_TEXT);
 }
 
 /* As fr__team_create leaves it; far[line]: the other ends of talk, bulk and accord. */
-static fr_team *make_team(fr_ctx *ctx, int rank, int far[MOST_LINES][3])
+static fr_team *make_team(fr_ctx *ctx, int rank, int far[MAX_PEERS][3])
 {
     fr_team *t = FR_NEW(fr_team);
     must(t != NULL);
-    *t = (fr_team){.ctx = ctx, .rank = rank, .size = SIZE, .n_lines = rank ? 1 : MOST_LINES};
-    t->lines = FR_NEW_ARRAY(fr__line, t->n_lines);
+    *t = (fr_team){.ctx = ctx, .rank = rank, .size = SIZE, .n_peers = rank ? 1 : MAX_PEERS};
+    t->peers = FR_NEW_ARRAY(fr__peer, t->n_peers);
     t->names = FR_NEW_ARRAY(fr__name, SIZE);
-    t->polls = FR_NEW_ARRAY(struct pollfd, 1 + t->n_lines);
-    must(t->lines && t->names && t->polls);
+    t->polls = FR_NEW_ARRAY(struct pollfd, 1 + t->n_peers);
+    must(t->peers && t->names && t->polls);
     for (int i = 0; i < SIZE; i++)
         snprintf(t->names[i].text, sizeof t->names[i].text, "rank %d", i);
-    for (int i = 0; i < t->n_lines; i++) {
-        fr__line *l = &t->lines[i];
-        int *const near[3] = {&l->talk, &l->bulk, &l->accord};
+    for (int i = 0; i < t->n_peers; i++) {
+        fr__peer *l = &t->peers[i];
+        int *const near[3] = {&l->control, &l->stream, &l->collective};
         l->rank = rank ? 0 : i + 1;
         for (int k = 0; k < 3; k++) {
             int pair[2];
@@ -65,10 +66,10 @@ static fr_team *make_team(fr_ctx *ctx, int rank, int far[MOST_LINES][3])
     }
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    t->patience_ns = (uint64_t)30e9;
+    t->timeout_ns = (uint64_t)30e9;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
-    must(fr__lines_start(t) == FR_OK);
+    must(fr__control_start(t) == FR_OK);
     return t;
 }
 
@@ -84,20 +85,21 @@ static void vote(fr_ctx *ctx, fr_team *t)
     if (status == FR_OK) (void)fr_team_share(t, &word, sizeof word);
 }
 
-static void talk_to(int rank, piece talk, piece votes)
+static void send_to(int rank, piece frames, piece votes)
 {
     static char padded[VOTES];
-    int far[MOST_LINES][3];
+    int far[MAX_PEERS][3];
     fr_ctx *ctx = fr_ctx_create();
     fr_team *t = make_team(ctx, rank, far);
-    fr_team_listen(t, &(fr_team_ears){.user = t, .hear = hear, .lost = lost});
+    fr_team_set_callbacks(
+        t, &(fr_team_callbacks){.user = t, .on_message = on_message, .on_loss = on_loss});
     memset(padded, 0, sizeof padded);
     if (votes.n) memcpy(padded, votes.at, votes.n < VOTES ? votes.n : VOTES);
-    for (int i = 0; i < t->n_lines; i++)
+    for (int i = 0; i < t->n_peers; i++)
         must(write(far[i][2], padded, sizeof padded) == (ssize_t)sizeof padded);
-    if (talk.n) must(write(far[0][0], talk.at, talk.n) == (ssize_t)talk.n);
+    if (frames.n) must(write(far[0][0], frames.at, frames.n) == (ssize_t)frames.n);
     vote(ctx, t);
-    for (int i = 0; i < t->n_lines; i++)
+    for (int i = 0; i < t->n_peers; i++)
         for (int k = 0; k < 3; k++) close(far[i][k]);
     fr_team_leave(t); /* all lines are at their ends, so it does not wait */
     fr_ctx_free(ctx);
@@ -107,52 +109,52 @@ static void talk_to(int rank, piece talk, piece votes)
 
 /* Of a card and of a hello: after 8 bytes of mark a secret of 16; a card has another one, and the
  * port, the number of addresses and the addresses behind it. */
-enum { SECRET = 8, SECRET_BYTES = 16, PORT = SECRET + 2 * SECRET_BYTES, ADDRESSES = PORT + 8 };
+enum { TOKEN = 8, TOKEN_BYTES = 16, PORT = TOKEN + 2 * TOKEN_BYTES, ADDRESSES = PORT + 8 };
 
-typedef struct bell {
+typedef struct visit {
     piece says;
     int fds[2];
-} bell;
+} visit;
 
 /* Rank 0 has written its card: two guests ring. One has the secret, so that it is listened to. */
-static fr_status ring(void *user, void *card, size_t bytes)
+static fr_status send_hellos(void *user, void *contact, size_t bytes)
 {
-    bell *b = user;
+    visit *b = user;
     uint8_t hello[512] = {0};
     int32_t port;
     (void)bytes;
-    memcpy(&port, (const char *)card + PORT, sizeof port);
+    memcpy(&port, (const char *)contact + PORT, sizeof port);
     size_t n = b->says.n < sizeof hello ? b->says.n : sizeof hello;
     if (n) memcpy(hello, b->says.at, n);
     for (int i = 0; i < 2; i++) {
-        b->fds[i] = fr__wire_connect("127.0.0.1", port, 0);
-        if (i == 0) memcpy(hello + SECRET, (const char *)card + SECRET, SECRET_BYTES);
-        if (b->fds[i] >= 0) (void)fr__wire_write(b->fds[i], hello, sizeof hello, -1, 0, NULL);
+        b->fds[i] = fr__tcp_connect("127.0.0.1", port, 0);
+        if (i == 0) memcpy(hello + TOKEN, (const char *)contact + TOKEN, TOKEN_BYTES);
+        if (b->fds[i] >= 0) (void)fr__tcp_write(b->fds[i], hello, sizeof hello, -1, 0, NULL);
     }
     return FR_OK;
 }
 
 /* Rank 0's card. No address is one, so that nobody is called. */
-static fr_status hand_card(void *user, void *card, size_t bytes)
+static fr_status give_contact(void *user, void *contact, size_t bytes)
 {
-    const bell *b = user;
+    const visit *b = user;
     size_t n = b->says.n < bytes ? b->says.n : bytes;
-    memset(card, 'x', bytes);
-    memcpy(card, "frteam1", 8);
-    if (n > SECRET) memcpy((char *)card + SECRET, b->says.at + SECRET, n - SECRET);
+    memset(contact, 'x', bytes);
+    memcpy(contact, "frteam1", 8);
+    if (n > TOKEN) memcpy((char *)contact + TOKEN, b->says.at + TOKEN, n - TOKEN);
     for (size_t at = ADDRESSES; at + FR__ADDRESS_BYTES <= bytes; at += FR__ADDRESS_BYTES)
-        ((char *)card)[at] = 'x';
+        ((char *)contact)[at] = 'x';
     return FR_OK;
 }
 
-static void meet(int rank, piece says)
+static void join(int rank, piece says)
 {
-    bell b = {.says = says, .fds = {-1, -1}};
+    visit b = {.says = says, .fds = {-1, -1}};
     fr_ctx *ctx = fr_ctx_create();
-    fr__bootstrap with = {.user = &b, .share = rank ? hand_card : ring, .join_s = 0.004};
+    fr__bootstrap with = {.user = &b, .share = rank ? give_contact : send_hellos, .join_s = 0.004};
     fr_team *t;
     must(fr__team_create(ctx, rank, SIZE, &with, &t) != FR_OK && !t && *fr_ctx_error(ctx));
-    for (int i = 0; i < 2; i++) fr__wire_close(&b.fds[i]);
+    for (int i = 0; i < 2; i++) fr__tcp_close(&b.fds[i]);
     fr_ctx_free(ctx);
 }
 
@@ -163,9 +165,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t cut = all.n * data[1] / 256;
     const piece first = {all.at, cut}, rest = {all.at + cut, all.n - cut};
     switch (data[0] % 16) { /* meeting takes its time, so it is tried less often */
-    case 0: meet(0, all); break;
-    case 1: meet(1, all); break;
-    default: talk_to(data[0] % 2, first, rest);
+    case 0: join(0, all); break;
+    case 1: join(1, all); break;
+    default: send_to(data[0] % 2, first, rest);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /* test_faults.c -- a team that breaks: ranks that are killed, stopped, give up or send
  * rubbish, and meetings at which somebody is missing or somebody comes who was not asked. */
-#include "troupe.h"
+#include "forked.h"
 
 #include "team/control.h"
 
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 /* The team is broken, and this is who and why; the name holds host and process. */
-static void check_loss(mate *m, memory *r, int rank, const char *why)
+static void check_loss(member *m, loss_record *r, int rank, const char *why)
 {
     char host[64], expected[600];
     const char *text = "";
@@ -19,12 +19,12 @@ static void check_loss(mate *m, memory *r, int rank, const char *why)
     CHECK(m, fr_team_is_broken(m->team, &text), "not broken");
     CHECK(m, strncmp(text, expected, strlen(expected)) == 0, "'%s', not '%s'", text, expected);
     if (!r) return;
-    memory_await_loss(r);
+    await_loss(r);
     CHECK(m, r->n_lost == 1 && r->lost_rank == rank && strcmp(r->lost_text, text) == 0,
           "%d losses, rank %d: %s", r->n_lost, r->lost_rank, r->lost_text);
 }
 
-static void check_left_broken(mate *m)
+static void check_left_broken(member *m)
 {
     fr_team_leave(m->team); /* and does not wait for the dead */
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 2, "as if all was well");
@@ -32,36 +32,36 @@ static void check_left_broken(mate *m)
 
 /* All ranks are here. An agreement alone is not enough: who breaks the team after it may still
  * catch others in it. */
-static void gather(mate *m)
+static void gather(member *m)
 {
     CHECK_OK(m, fr_team_agree(m->team, FR_OK));
     atomic_store(&m->s->mark[m->rank], 1);
-    for (int i = 0; i < m->size; i++) troupe_await(m->s, i, 1);
+    for (int i = 0; i < m->size; i++) forked_await(m->s, i, 1);
 }
 
 /* --- killed ----------------------------------------------------------------------------------- */
 
 /* Streams, messages and agreements all the time, until something breaks. */
-static void work_until_loss(mate *m)
+static void work_until_loss(member *m)
 {
-    memory r;
+    loss_record r;
     enum { BYTES = 1 << 20 };
     char *data = fr__alloc(BYTES);
-    memory_init(&r);
-    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
-    fr_team_set_patience(m->team, TROUPE_ALARM_S); /* a loss is not found by silence here */
+    loss_record_init(&r);
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
+    fr_team_set_timeout(m->team, FORKED_ALARM_S); /* a loss is not found by silence here */
     fr_status status = FR_OK;
     for (int round = 0; status == FR_OK; round++) {
         atomic_store(&m->s->mark[m->rank], round);
         for (int i = 1; i < m->size && status == FR_OK; i++) {
             if (m->rank == 0) {
-                CHECK_OK(m, fr_team_tell(m->team, i, data, 1000));
-                status = round % 2 ? fr_team_take(m->team, i, data, BYTES)
-                                   : fr_team_put(m->team, i, data, BYTES);
+                CHECK_OK(m, fr_team_notify(m->team, i, data, 1000));
+                status = round % 2 ? fr_team_recv(m->team, i, data, BYTES)
+                                   : fr_team_send(m->team, i, data, BYTES);
             } else if (m->rank == i) {
-                CHECK_OK(m, fr_team_tell(m->team, 0, data, 1000));
-                status = round % 2 ? fr_team_put(m->team, 0, data, BYTES)
-                                   : fr_team_take(m->team, 0, data, BYTES);
+                CHECK_OK(m, fr_team_notify(m->team, 0, data, 1000));
+                status = round % 2 ? fr_team_send(m->team, 0, data, BYTES)
+                                   : fr_team_recv(m->team, 0, data, BYTES);
             }
         }
         if (status == FR_OK && round % 5 == 0) status = fr_team_agree(m->team, FR_OK);
@@ -73,10 +73,10 @@ static void work_until_loss(mate *m)
     CHECK(m, strcmp(fr_ctx_error(m->ctx), text) == 0, "%s", fr_ctx_error(m->ctx));
     /* Still well behaved. */
     CHECK(m, fr_team_agree(m->team, FR_OK) == FR_PEER, "agrees with the dead");
-    CHECK_OK(m, fr_team_tell(m->team, m->rank == 0 ? 1 : 0, data, 10));
-    memory late;
-    memory_init(&late);
-    fr_team_listen(m->team, &(fr_team_ears){&late, NULL, memory_lost});
+    CHECK_OK(m, fr_team_notify(m->team, m->rank == 0 ? 1 : 0, data, 10));
+    loss_record late;
+    loss_record_init(&late);
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){&late, NULL, record_loss});
     CHECK(m, late.n_lost == 1 && late.lost_rank == m->s->victim, "a late listener is not told");
     check_left_broken(m);
     fr__free(data);
@@ -84,71 +84,70 @@ static void work_until_loss(mate *m)
 
 static int kill_size, kill_victim;
 
-static void kill_one(stage *s)
+static void kill_one(forked_state *s)
 {
-    troupe_await(s, kill_victim, 3);
+    forked_await(s, kill_victim, 3);
     fr__sleep_ns(1000000 * (uint64_t)(kill_size * 7 + kill_victim * 3));
     s->victim = kill_victim;
     kill(s->pid[kill_victim], SIGKILL);
 }
 
-static void killed_ranks_are_known_by_their_end(void **state)
+static void killed_ranks_are_lost_at_once(void **state)
 {
     (void)state;
     static const int cases[][2] = {{2, 0}, {2, 1}, {4, 0}, {4, 3}, {8, 5}, {8, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kill_size = cases[i][0], kill_victim = cases[i][1];
-        troupe_run(&(play){.size = kill_size,
-                           .part = work_until_loss,
-                           .direct = kill_one,
-                           .may_die = 1u << kill_victim});
+        forked_run(&(scenario){.size = kill_size,
+                               .body = work_until_loss,
+                               .drive = kill_one,
+                               .may_die = 1u << kill_victim});
     }
 }
 
 /* --- stopped ---------------------------------------------------------------------------------- */
 
-enum { PATIENCE_MS = 500 };
+enum { TIMEOUT_MS = 500 };
 
-static void start_clock(stage *s) { atomic_store(&s->now_ns, UINT64_C(1000000000)); }
+static void start_clock(forked_state *s) { atomic_store(&s->now_ns, UINT64_C(1000000000)); }
 
 /* All but the victim see it fall silent, and not before their patience is over. */
-static void watch_silence(mate *m)
+static void watch_silence(member *m)
 {
-    memory r;
-    memory_init(&r);
+    loss_record r;
+    loss_record_init(&r);
     r.m = m;
-    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
-    fr_team_set_patience(m->team, PATIENCE_MS * 1e-3);
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
+    fr_team_set_timeout(m->team, TIMEOUT_MS * 1e-3);
     CHECK_OK(m, fr_team_agree(m->team, FR_OK));
     atomic_store(&m->s->mark[m->rank], 1);
-    memory_await_loss(&r);
+    await_loss(&r);
     check_loss(m, &r, m->s->victim, "has been silent for 0.");
     check_left_broken(m);
 }
 
 static int stop_size, stop_victim;
 
-static void set_victim(stage *s)
+static void set_victim(forked_state *s)
 {
     s->victim = stop_victim;
     start_clock(s);
 }
 
-static void stop_one(stage *s)
+static void stop_one(forked_state *s)
 {
-    for (int i = 0; i < stop_size; i++) troupe_await(s, i, 1);
-    troupe_pass(s, stop_size, 0, PATIENCE_MS * 12 / 10); /* all give signs of life */
+    for (int i = 0; i < stop_size; i++) forked_await(s, i, 1);
+    forked_pass(s, stop_size, 0, TIMEOUT_MS * 12 / 10); /* all give signs of life */
     for (int i = 0; i < stop_size; i++)
         if (atomic_load(&s->lost_ns[i]))
             snprintf(s->says[i], sizeof s->says[i], "nobody was stopped"), kill(s->pid[i], SIGTERM);
-    troupe_stop(s, stop_victim);
+    forked_stop(s, stop_victim);
     uint64_t start = atomic_load(&s->now_ns);
-    troupe_pass(s, stop_size, 1u << stop_victim, PATIENCE_MS * 2);
+    forked_pass(s, stop_size, 1u << stop_victim, TIMEOUT_MS * 2);
     for (int i = 0; i < stop_size; i++) {
         if (i == stop_victim) continue;
         int64_t ms = (int64_t)(atomic_load(&s->lost_ns[i]) - start) / 1000000;
-        if (atomic_load(&s->lost_ns[i]) && ms >= PATIENCE_MS * 8 / 10 &&
-            ms <= PATIENCE_MS * 15 / 10)
+        if (atomic_load(&s->lost_ns[i]) && ms >= TIMEOUT_MS * 8 / 10 && ms <= TIMEOUT_MS * 15 / 10)
             continue;
         snprintf(s->says[i], sizeof s->says[i], "knew it after %d ms (0: never)", (int)ms);
         kill(s->pid[i], SIGTERM);
@@ -163,49 +162,50 @@ static void stopped_ranks_fall_silent(void **state)
     static const int cases[][2] = {{3, 0}, {3, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stop_size = cases[i][0], stop_victim = cases[i][1];
-        troupe_run(&(play){
-            .size = stop_size, .prepare = set_victim, .part = watch_silence, .direct = stop_one});
+        forked_run(&(scenario){
+            .size = stop_size, .prepare = set_victim, .body = watch_silence, .drive = stop_one});
     }
 }
 
 /* Rank 1 alone is impatient, or all are; some are stopped for longer than their patience. */
 static bool are_all_stopped;
 
-static void nap(mate *m)
+static void wait_stopped(member *m)
 {
-    memory r;
-    memory_init(&r);
+    loss_record r;
+    loss_record_init(&r);
     r.m = m;
-    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
-    fr_team_set_patience(m->team, m->rank == 1 || are_all_stopped ? PATIENCE_MS * 1e-3 : 30);
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
+    fr_team_set_timeout(m->team, m->rank == 1 || are_all_stopped ? TIMEOUT_MS * 1e-3 : 30);
     atomic_store(&m->s->mark[m->rank], 1);
-    troupe_await(m->s, 2, 2);
+    forked_await(m->s, 2, 2);
     CHECK(m, r.n_lost == 0, "%s", r.lost_text);
     fr_team_leave(m->team);
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "broken");
 }
 
-static void stop_and_go(stage *s)
+static void stop_and_go(forked_state *s)
 {
     unsigned stopped = 0, slow = are_all_stopped ? 0 : 1u << 2; /* it looks once a second */
-    for (int i = 0; i < 3; i++) troupe_await(s, i, 1);
-    troupe_pass(s, 3, slow, 200);
+    for (int i = 0; i < 3; i++) forked_await(s, i, 1);
+    forked_pass(s, 3, slow, 200);
     for (int i = 2; i >= 0; i--) { /* so that rank 0, which goes first, has nothing left to read */
-        if (i == 1 || are_all_stopped) troupe_stop(s, i), stopped |= 1u << i;
+        if (i == 1 || are_all_stopped) forked_stop(s, i), stopped |= 1u << i;
     }
-    troupe_pass(s, 3, stopped | slow, PATIENCE_MS * 2);
+    forked_pass(s, 3, stopped | slow, TIMEOUT_MS * 2);
     for (int i = 0; i < 3; i++) kill(s->pid[i], SIGCONT);
     /* the patient give signs of life as often as the impatient want */
-    troupe_pass(s, 3, slow, PATIENCE_MS * 15 / 10);
+    forked_pass(s, 3, slow, TIMEOUT_MS * 15 / 10);
     atomic_store(&s->mark[2], 2);
 }
 
-static void who_slept_does_not_blame_others(void **state)
+static void a_resumed_rank_blames_no_other(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
         are_all_stopped = i;
-        troupe_run(&(play){.size = 3, .prepare = start_clock, .part = nap, .direct = stop_and_go});
+        forked_run(&(scenario){
+            .size = 3, .prepare = start_clock, .body = wait_stopped, .drive = stop_and_go});
     }
 }
 
@@ -213,49 +213,50 @@ static void who_slept_does_not_blame_others(void **state)
 
 static int fail_rank;
 
-static void give_up(mate *m)
+static void give_up(member *m)
 {
-    memory r;
+    loss_record r;
     char data[100] = "";
-    memory_init(&r);
-    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    loss_record_init(&r);
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
     gather(m);
     m->s->victim = fail_rank;
     if (m->rank == fail_rank) { /* with much still on its way */
         char *much = fr__alloc(30 << 20);
-        CHECK_OK(m, fr_team_tell(m->team, m->rank ? 0 : 1, much, 30 << 20));
+        CHECK_OK(m, fr_team_notify(m->team, m->rank ? 0 : 1, much, 30 << 20));
         fr__free(much);
         fr_team_fail(m->team, "the loss is not a number");
         if (m->size == 4) _exit(0); /* at once, as a program may */
         check_loss(m, NULL, fail_rank, "failed: the loss is not a number");
-        CHECK(m, fr_team_take(m->team, m->rank ? 0 : 1, data, 1) == FR_PEER, "takes");
+        CHECK(m, fr_team_recv(m->team, m->rank ? 0 : 1, data, 1) == FR_PEER, "takes");
         CHECK(m, r.n_lost == 0, "told of itself");
     } else {
         int other = m->rank == 0 ? fail_rank : 0;
-        CHECK(m, fr_team_take(m->team, other, data, sizeof data) == FR_PEER, "taken");
+        CHECK(m, fr_team_recv(m->team, other, data, sizeof data) == FR_PEER, "taken");
         check_loss(m, &r, fail_rank, "failed: the loss is not a number");
     }
     check_left_broken(m);
 }
 
-static void who_gives_up_says_why(void **state)
+static void a_failing_rank_gives_its_reason(void **state)
 {
     (void)state;
     for (int size = 2; size <= 4; size++)
         for (fail_rank = 0; fail_rank < size; fail_rank++)
-            troupe_run(&(play){.size = size, .part = give_up});
+            forked_run(&(scenario){.size = size, .body = give_up});
 }
 
 /* --- rubbish ---------------------------------------------------------------------------------- */
 
 /* A vote with a status that there is not is told as such, by all; it never becomes an exit code. */
-static void vote_rubbish(mate *m)
+static void send_invalid_vote(member *m)
 {
     const int32_t head[2] = {1, 4711};
     char bytes[sizeof head + FR__MAX_TEXT] = "";
     memcpy(bytes, head, sizeof head);
     if (m->rank == 1)
-        CHECK(m, send(m->team->lines[0].accord, bytes, sizeof bytes, 0) == sizeof bytes, "sent");
+        CHECK(m, send(m->team->peers[0].collective, bytes, sizeof bytes, 0) == sizeof bytes,
+              "sent");
     fr_status status =
         m->rank == 1 ? fr_team_share(m->team, bytes, sizeof bytes) : fr_team_agree(m->team, FR_OK);
     CHECK(m, status == (m->rank == 1 ? FR_OK : FR_PEER), "status %d", (int)status);
@@ -264,30 +265,31 @@ static void vote_rubbish(mate *m)
     fr_team_leave(m->team);
 }
 
-static void rubbish_is_no_vote(void **state)
+static void an_invalid_status_is_no_vote(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 3; size++) troupe_run(&(play){.size = size, .part = vote_rubbish});
+    for (int size = 2; size <= 3; size++)
+        forked_run(&(scenario){.size = size, .body = send_invalid_vote});
 }
 
-static void send_rubbish(mate *m)
+static void send_invalid_frame(member *m)
 {
-    memory r;
-    memory_init(&r);
-    fr_team_listen(m->team, &(fr_team_ears){&r, NULL, memory_lost});
+    loss_record r;
+    loss_record_init(&r);
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
     gather(m);
     m->s->victim = 1;
     if (m->rank == 1)
-        CHECK(m, send(m->team->lines[0].talk, "GET / HTTP/1.1\r\n", 16, 0) == 16, "sent");
-    memory_await_loss(&r);
+        CHECK(m, send(m->team->peers[0].control, "GET / HTTP/1.1\r\n", 16, 0) == 16, "sent");
+    await_loss(&r);
     check_loss(m, &r, 1, "sends what is no message");
     check_left_broken(m);
 }
 
-static void rubbish_is_a_loss(void **state)
+static void invalid_frames_are_a_loss(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 3, .part = send_rubbish});
+    forked_run(&(scenario){.size = 3, .body = send_invalid_frame});
 }
 
 /* --- meeting ---------------------------------------------------------------------------------- */
@@ -307,7 +309,7 @@ static int listening_port(void)
 }
 
 /* Before rank 0 opens its door, a crowd stands there: some silent, some loud, some half right. */
-static void send_strangers(mate *m)
+static void send_strangers(member *m)
 {
     enum { N = 150 };
     static const char rubbish[200] = "GET / HTTP/1.1\r\n", half[24] = "frhello";
@@ -328,32 +330,32 @@ static void send_strangers(mate *m)
     }
 }
 
-static void meet_among_strangers(mate *m)
+static void join_among_strangers(member *m)
 {
-    CHECK_OK(m, troupe_join(m, 60)); /* too short for one stranger after the other */
+    CHECK_OK(m, forked_join(m, 60)); /* too short for one stranger after the other */
     for (int i = 0; i < 10; i++) CHECK_OK(m, fr_team_agree(m->team, FR_OK));
     fr__sleep_ns(100000000);
     fr_team_leave(m->team);
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "broken");
 }
 
-static void strangers_are_sent_away(void **state)
+static void strangers_are_refused(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 4,
-                       .part = meet_among_strangers,
-                       .when_shared = send_strangers,
-                       .is_join_tested = true});
+    forked_run(&(scenario){.size = 4,
+                           .body = join_among_strangers,
+                           .when_shared = send_strangers,
+                           .is_join_tested = true});
 }
 
-static void stay_away(mate *m)
+static void stay_away(member *m)
 {
     if (m->rank == 2) _exit(0);
 }
 
-static void meet_in_vain(mate *m)
+static void join_without_rank_2(member *m)
 {
-    fr_status status = troupe_join(m, 5);
+    fr_status status = forked_join(m, 5);
     const char *text = fr_ctx_error(m->ctx);
     CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
     CHECK(m, strstr(text, "rank 2 of 4 did not come to rank 0 within 5 s") == text, "%s", text);
@@ -364,41 +366,41 @@ static void meet_in_vain(mate *m)
 static void missing_ranks_are_named(void **state)
 {
     (void)state;
-    troupe_run(
-        &(play){.size = 4, .part = meet_in_vain, .when_shared = stay_away, .is_join_tested = true});
+    forked_run(&(scenario){
+        .size = 4, .body = join_without_rank_2, .when_shared = stay_away, .is_join_tested = true});
 }
 
-static void run_away(mate *m)
+static void run_away(member *m)
 {
     if (m->rank == 0) _exit(0);
     while (kill(m->s->pid[0], 0) == 0) fr__sleep_ns(1000000); /* until the director has missed it */
 }
 
-static void find_nobody(mate *m)
+static void find_nobody(member *m)
 {
-    fr_status status = troupe_join(m, 1);
+    fr_status status = forked_join(m, 1);
     const char *text = fr_ctx_error(m->ctx);
     CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
     CHECK(m, strstr(text, "rank 1 cannot reach rank 0 on host ") == text, "%s", text);
     CHECK(m, strstr(text, "127.0.0.1") && strstr(text, "Connection refused"), "%s", text);
 }
 
-static void a_missing_first_is_named(void **state)
+static void a_missing_rank_0_is_named(void **state)
 {
     (void)state;
-    troupe_run(
-        &(play){.size = 2, .part = find_nobody, .when_shared = run_away, .is_join_tested = true});
+    forked_run(&(scenario){
+        .size = 2, .body = find_nobody, .when_shared = run_away, .is_join_tested = true});
 }
 
 /* Rank 1 expects another answer than rank 0 gives: somebody else listens where it looked. */
-static void expect_another(mate *m)
+static void expect_another(member *m)
 {
     if (m->rank == 1) m->shared[30] ^= 1; /* after the mark (8 bytes) and the first secret (16) */
 }
 
-static void find_another(mate *m)
+static void find_another(member *m)
 {
-    fr_status status = troupe_join(m, 1);
+    fr_status status = forked_join(m, 1);
     const char *text = fr_ctx_error(m->ctx);
     CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
     if (m->rank == 1)
@@ -407,18 +409,18 @@ static void find_another(mate *m)
         CHECK(m, strstr(text, "rank 1 of 2 did not come"), "%s", text);
 }
 
-static void false_firsts_are_left(void **state)
+static void a_false_rank_0_is_refused(void **state)
 {
     (void)state;
-    troupe_run(&(play){
-        .size = 2, .part = find_another, .when_shared = expect_another, .is_join_tested = true});
+    forked_run(&(scenario){
+        .size = 2, .body = find_another, .when_shared = expect_another, .is_join_tested = true});
 }
 
 /* One rank has no memory; none hangs, all say what they know. */
-static void join_without_memory(mate *m)
+static void join_without_memory(member *m)
 {
     if (m->rank == m->s->victim) fr__alloc_fail_after(atomic_load(&m->s->mark[0]));
-    fr_status status = troupe_join(m, 0.3);
+    fr_status status = forked_join(m, 0.3);
     fr__alloc_fail_after(-1);
     const char *text = fr_ctx_error(m->ctx);
     if (m->rank == m->s->victim)
@@ -432,7 +434,7 @@ static void join_without_memory(mate *m)
 
 static int memory_victim, memory_allowance;
 
-static void set_memory(stage *s)
+static void set_memory(forked_state *s)
 {
     s->victim = memory_victim;
     atomic_store(&s->mark[0], memory_allowance);
@@ -443,25 +445,25 @@ static void missing_memory_is_no_hang(void **state)
     (void)state;
     for (memory_victim = 0; memory_victim < 2; memory_victim++)
         for (memory_allowance = 0; memory_allowance < 4; memory_allowance++)
-            troupe_run(&(play){.size = 3,
-                               .part = join_without_memory,
-                               .prepare = set_memory,
-                               .is_join_tested = true});
+            forked_run(&(scenario){.size = 3,
+                                   .body = join_without_memory,
+                                   .prepare = set_memory,
+                                   .is_join_tested = true});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_ranks_are_known_by_their_end),
+        cmocka_unit_test(killed_ranks_are_lost_at_once),
         cmocka_unit_test(stopped_ranks_fall_silent),
-        cmocka_unit_test(who_slept_does_not_blame_others),
-        cmocka_unit_test(who_gives_up_says_why),
-        cmocka_unit_test(rubbish_is_a_loss),
-        cmocka_unit_test(rubbish_is_no_vote),
-        cmocka_unit_test(strangers_are_sent_away),
+        cmocka_unit_test(a_resumed_rank_blames_no_other),
+        cmocka_unit_test(a_failing_rank_gives_its_reason),
+        cmocka_unit_test(invalid_frames_are_a_loss),
+        cmocka_unit_test(an_invalid_status_is_no_vote),
+        cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(missing_ranks_are_named),
-        cmocka_unit_test(a_missing_first_is_named),
-        cmocka_unit_test(false_firsts_are_left),
+        cmocka_unit_test(a_missing_rank_0_is_named),
+        cmocka_unit_test(a_false_rank_0_is_refused),
         cmocka_unit_test(missing_memory_is_no_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

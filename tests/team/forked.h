@@ -4,8 +4,8 @@
  *
  * A director may give them a clock: it goes on when all ranks that are not stopped have looked at
  * it, so that no rank falls silent because the machine is busy. */
-#ifndef FR_TEST_TEAM_TROUPE_H
-#define FR_TEST_TEAM_TROUPE_H
+#ifndef FR_TEST_TEAM_FORKED_H
+#define FR_TEST_TEAM_FORKED_H
 
 #include <forerun/team.h>
 
@@ -20,44 +20,45 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { TROUPE_MAX = 8, TROUPE_ALARM_S = 900 }; /* beyond the limit of ctest */
+enum { FORKED_MAX = 8, FORKED_ALARM_S = 900 }; /* beyond the limit of ctest */
 
 /* In memory that all of them see. */
-typedef struct stage {
-    atomic_int mark[TROUPE_MAX]; /* what a rank has reached; the meaning is the part's */
-    atomic_int left[TROUPE_MAX]; /* its bootstrap: 1 left in order, 2 left broken */
+typedef struct forked_state {
+    atomic_int mark[FORKED_MAX]; /* what a rank has reached; the meaning is the part's */
+    atomic_int left[FORKED_MAX]; /* its bootstrap: 1 left in order, 2 left broken */
     _Atomic uint64_t now_ns;     /* of the director's clock; 0: there is none */
-    atomic_int n_looks[TROUPE_MAX];
-    _Atomic uint64_t lost_ns[TROUPE_MAX]; /* when a rank heard of a loss; 0: it has not */
-    pid_t pid[TROUPE_MAX];
+    atomic_int n_looks[FORKED_MAX];
+    _Atomic uint64_t lost_ns[FORKED_MAX]; /* when a rank heard of a loss; 0: it has not */
+    pid_t pid[FORKED_MAX];
     int victim;
     atomic_bool is_over; /* somebody has found a fault */
-    char says[TROUPE_MAX][640];
-} stage;
+    char says[FORKED_MAX][640];
+} forked_state;
 
-typedef struct mate {
+typedef struct member {
     int rank, size;
     fr_ctx *ctx;
     fr_team *team;
-    stage *s;
+    forked_state *s;
     int (*pipes)[2];       /* [size] */
     unsigned char *shared; /* for when_shared */
-    void (*when_shared)(struct mate *m);
-} mate;
+    void (*when_shared)(struct member *m);
+} member;
 
-typedef struct play {
+typedef struct scenario {
     int size;
-    void (*part)(mate *m);        /* with a team; leaves it */
-    void (*prepare)(stage *s);    /* before they start; may be NULL */
-    void (*direct)(stage *s);     /* in the test's process; may be NULL */
-    void (*when_shared)(mate *m); /* before the ranks have met; may be NULL */
+    void (*body)(member *m);          /* with a team; leaves it */
+    void (*prepare)(forked_state *s); /* before they start; may be NULL */
+    void (*drive)(forked_state *s);   /* in the test's process; may be NULL */
+    void (*when_shared)(member *m);   /* before the ranks have met; may be NULL */
     double join_s;
     unsigned may_die;    /* bit mask of ranks */
     bool is_join_tested; /* the part joins itself, by troupe_join */
-} play;
+} scenario;
 
 __attribute__((noreturn, format(printf, 5, 6))) static inline void
-troupe_give_up(mate *m, const char *file, int line, const char *condition, const char *format, ...)
+forked_give_up(member *m, const char *file, int line, const char *condition, const char *format,
+               ...)
 {
     char what[400];
     va_list args;
@@ -72,16 +73,16 @@ troupe_give_up(mate *m, const char *file, int line, const char *condition, const
 }
 
 #define CHECK(m, condition, ...) \
-    ((condition) ? (void)0 : troupe_give_up((m), __FILE__, __LINE__, #condition, __VA_ARGS__))
+    ((condition) ? (void)0 : forked_give_up((m), __FILE__, __LINE__, #condition, __VA_ARGS__))
 #define CHECK_OK(m, call)                                                   \
     do {                                                                    \
         fr_status got_ = (call);                                            \
         CHECK((m), got_ == FR_OK, "%s: %s", #call, fr_ctx_error((m)->ctx)); \
     } while (0)
 
-static inline fr_status troupe_share(void *user, void *data, size_t bytes)
+static inline fr_status forked_share(void *user, void *data, size_t bytes)
 {
-    mate *m = user;
+    member *m = user;
     if (m->rank == 0) {
         for (int i = 1; i < m->size; i++)
             if (write(m->pipes[i][1], data, bytes) != (ssize_t)bytes) return FR_IO;
@@ -98,47 +99,47 @@ static inline fr_status troupe_share(void *user, void *data, size_t bytes)
     return FR_OK;
 }
 
-static inline void troupe_leave(void *user, bool is_broken)
+static inline void forked_leave(void *user, bool is_broken)
 {
-    mate *m = user;
+    member *m = user;
     atomic_store(&m->s->left[m->rank], is_broken ? 2 : 1);
 }
 
-static inline uint64_t troupe_now(void *user)
+static inline uint64_t forked_now(void *user)
 {
-    mate *m = user;
+    member *m = user;
     atomic_fetch_add(&m->s->n_looks[m->rank], 1);
     uint64_t now = atomic_load(&m->s->now_ns);
     return now ? now : fr__now_ns();
 }
 
-static inline fr_status troupe_join(mate *m, double join_s)
+static inline fr_status forked_join(member *m, double join_s)
 {
     fr__bootstrap b = {.user = m,
-                       .share = troupe_share,
-                       .leave = troupe_leave,
+                       .share = forked_share,
+                       .leave = forked_leave,
                        .join_s = join_s,
-                       .now_ns = troupe_now};
+                       .now_ns = forked_now};
     return fr__team_create(m->ctx, m->rank, m->size, &b, &m->team);
 }
 
-static inline void troupe_play_part(const play *p, stage *s, int rank, int (*pipes)[2])
+static inline void forked_play(const scenario *p, forked_state *s, int rank, int (*pipes)[2])
 {
-    mate m = {.rank = rank, .size = p->size, .ctx = fr_ctx_create(), .s = s, .pipes = pipes};
+    member m = {.rank = rank, .size = p->size, .ctx = fr_ctx_create(), .s = s, .pipes = pipes};
     m.when_shared = p->when_shared;
     s->pid[rank] = getpid(); /* a rank may look before the one who forks has noted it */
-    alarm(TROUPE_ALARM_S);
+    alarm(FORKED_ALARM_S);
     CHECK(&m, m.ctx, "no memory");
-    if (!p->is_join_tested) CHECK_OK(&m, troupe_join(&m, p->join_s));
-    p->part(&m);
+    if (!p->is_join_tested) CHECK_OK(&m, forked_join(&m, p->join_s));
+    p->body(&m);
     fr_ctx_free(m.ctx);
     exit(0);
 }
 
 /* Until the mark of that rank is at least this, or nothing can come of it any more. */
-static inline void troupe_await(stage *s, int rank, int mark)
+static inline void forked_await(forked_state *s, int rank, int mark)
 {
-    for (int i = 0; i < TROUPE_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++) {
+    for (int i = 0; i < FORKED_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++) {
         if (atomic_load(&s->is_over)) return;
         fr__sleep_ns(1000000);
     }
@@ -147,11 +148,11 @@ static inline void troupe_await(stage *s, int rank, int mark)
 /* The director's clock goes on by `ms`, a step whenever each rank has looked at it; those of the
  * mask and those that have heard of a loss need not. A turn of the thread that looks takes three
  * looks, and one may have begun before. */
-static inline void troupe_pass(stage *s, int size, unsigned idle, int ms)
+static inline void forked_pass(forked_state *s, int size, unsigned idle, int ms)
 {
     enum { STEP_MS = 25, LOOKS = 4 };
     for (; ms > 0; ms -= STEP_MS) {
-        int before[TROUPE_MAX];
+        int before[FORKED_MAX];
         for (int i = 0; i < size; i++) before[i] = atomic_load(&s->n_looks[i]);
         atomic_fetch_add(&s->now_ns, (uint64_t)STEP_MS * 1000000);
         for (int i = 0; i < size; i++)
@@ -162,7 +163,7 @@ static inline void troupe_pass(stage *s, int size, unsigned idle, int ms)
 }
 
 /* The rank is stopped when this returns. */
-static inline void troupe_stop(stage *s, int rank)
+static inline void forked_stop(forked_state *s, int rank)
 {
     int code;
     kill(s->pid[rank], SIGSTOP);
@@ -170,9 +171,9 @@ static inline void troupe_stop(stage *s, int rank)
 }
 
 /* What the ranks have said and how they ended. */
-static inline void troupe_judge(const play *p, stage *s)
+static inline void forked_judge(const scenario *p, forked_state *s)
 {
-    char report[TROUPE_MAX * 700] = "";
+    char report[FORKED_MAX * 700] = "";
     for (int i = 0; i < p->size; i++) {
         int code = 0;
         waitpid(s->pid[i], &code, 0);
@@ -188,10 +189,11 @@ static inline void troupe_judge(const play *p, stage *s)
     if (report[0]) fail_msg("%s", report);
 }
 
-static inline void troupe_run(const play *p)
+static inline void forked_run(const scenario *p)
 {
-    int pipes[TROUPE_MAX][2];
-    stage *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int pipes[FORKED_MAX][2];
+    forked_state *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
     s->victim = -1;
     if (p->prepare) p->prepare(s);
@@ -199,47 +201,47 @@ static inline void troupe_run(const play *p)
     for (int i = 0; i < p->size; i++) {
         pid_t pid = fork();
         assert_true(pid >= 0);
-        if (pid == 0) troupe_play_part(p, s, i, pipes);
+        if (pid == 0) forked_play(p, s, i, pipes);
         s->pid[i] = pid;
     }
     for (int i = 0; i < p->size; i++) close(pipes[i][0]), close(pipes[i][1]);
-    if (p->direct) p->direct(s);
-    troupe_judge(p, s);
+    if (p->drive) p->drive(s);
+    forked_judge(p, s);
 }
 
 /* --- ears that remember ----------------------------------------------------------------------- */
 
-typedef struct memory {
+typedef struct loss_record {
     pthread_mutex_t lock;
-    pthread_cond_t heard;
+    pthread_cond_t changed;
     int n_lost, lost_rank;
     char lost_text[2048];
-    mate *m; /* NULL, or who hears */
-} memory;
+    member *m; /* NULL, or who hears */
+} loss_record;
 
-static inline void memory_lost(void *user, int rank, const char *text)
+static inline void record_loss(void *user, int rank, const char *text)
 {
-    memory *r = user;
+    loss_record *r = user;
     pthread_mutex_lock(&r->lock);
     r->n_lost++;
     r->lost_rank = rank;
     if (r->m) atomic_store(&r->m->s->lost_ns[r->m->rank], atomic_load(&r->m->s->now_ns));
     snprintf(r->lost_text, sizeof r->lost_text, "%s", text);
-    pthread_cond_broadcast(&r->heard);
+    pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
 
-static inline void memory_init(memory *r)
+static inline void loss_record_init(loss_record *r)
 {
     memset(r, 0, sizeof *r);
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->heard, NULL);
+    pthread_cond_init(&r->changed, NULL);
 }
 
-static inline void memory_await_loss(memory *r)
+static inline void await_loss(loss_record *r)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->n_lost == 0) pthread_cond_wait(&r->heard, &r->lock);
+    while (r->n_lost == 0) pthread_cond_wait(&r->changed, &r->lock);
     pthread_mutex_unlock(&r->lock);
 }
 
