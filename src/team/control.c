@@ -83,8 +83,8 @@ static void write_pending(fr__peer *peer)
 {
     fr__bytes *b = &peer->out;
     while (b->done < b->n && !peer->is_write_closed) {
-        ssize_t n =
-            send(peer->control, b->at + b->done, b->n - b->done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(peer->fd[FR__CONTROL], b->at + b->done, b->n - b->done,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n >= 0)
             b->done += (size_t)n;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -119,7 +119,8 @@ void fr__control_flush(fr_team *t, double seconds)
             fr__peer *peer = &t->peers[i];
             if (peer->is_write_closed || peer->is_lost || peer->is_read_closed) continue;
             write_pending(peer);
-            if (peer->out.done < peer->out.n || !fr__tcp_is_flushed(peer->control)) is_done = false;
+            if (peer->out.done < peer->out.n || !fr__tcp_is_flushed(peer->fd[FR__CONTROL]))
+                is_done = false;
         }
         pthread_mutex_unlock(&t->lock);
         if (is_done || fr__now_ns() >= until) return;
@@ -265,7 +266,7 @@ static void read_peer(fr_team *t, fr__peer *peer)
         lose_for_memory(t, peer, CHUNK);
         return;
     }
-    ssize_t n = recv(peer->control, b->at + b->n, b->room - b->n, MSG_DONTWAIT);
+    ssize_t n = recv(peer->fd[FR__CONTROL], b->at + b->n, b->room - b->n, MSG_DONTWAIT);
     if (n > 0) {
         b->n += (size_t)n;
         peer->silent_ns = 0;
@@ -359,7 +360,8 @@ static void prepare_poll(fr_team *t, timing *r)
         bool has_out = !peer->is_write_closed && peer->out.done < peer->out.n,
              has_in = !peer->is_lost && !peer->is_read_closed;
         short events = (short)((has_in ? POLLIN : 0) | (has_out ? POLLOUT : 0));
-        t->polls[1 + i] = (struct pollfd){.fd = events ? peer->control : -1, .events = events};
+        t->polls[1 + i] =
+            (struct pollfd){.fd = events ? peer->fd[FR__CONTROL] : -1, .events = events};
         if (is_new) peer->silent_ns = 0;
         if (peer->requested_ns && peer->requested_ns < r->heartbeat_ns)
             r->heartbeat_ns = peer->requested_ns;

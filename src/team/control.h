@@ -36,10 +36,12 @@ typedef struct fr__bytes {
     size_t n, room, done;
 } fr__bytes;
 
+/* Sockets between rank 0 and another rank. */
+enum fr__socket { FR__CONTROL, FR__STREAM, FR__COLLECTIVE, FR__N_SOCKETS };
+
 typedef struct fr__peer {
-    int rank; /* at the other end */
-    int control, stream,
-        collective; /* accord: a stream of its own for what all ranks do together */
+    int rank;              /* at the other end */
+    int fd[FR__N_SOCKETS]; /* -1: not connected */
     /* Guarded by the team's lock. */
     fr__bytes out;
     bool is_write_closed; /* the socket takes nothing any more */

@@ -32,8 +32,6 @@ typedef struct contact {
     char problem[256]; /* "": rank 0 listens */
 } contact;
 
-enum { KIND_CONTROL, KIND_STREAM, KIND_COLLECTIVE, N_KINDS };
-
 typedef struct hello {
     char magic[8];
     unsigned char token[TOKEN_BYTES];
@@ -138,14 +136,12 @@ static bool admit(fr_team *t, const acceptor *a, const candidate *who)
     if (!is_same_token(h->token, a->contact.token) ||
         memcmp(h->magic, hello_magic, sizeof h->magic) != 0)
         return false;
-    if (h->rank < 1 || h->rank >= (uint32_t)t->size || h->kind >= N_KINDS) return false;
+    if (h->rank < 1 || h->rank >= (uint32_t)t->size || h->kind >= FR__N_SOCKETS) return false;
     if (fr__tcp_write(who->fd, a->contact.reply, TOKEN_BYTES, -1, after_ms(1), NULL) != FR__TCP_OK)
         return false;
-    fr__peer *peer = fr__peer_of(t, (int)h->rank);
-    int *const places[N_KINDS] = {&peer->control, &peer->stream, &peer->collective},
-               *place = places[h->kind];
-    fr__tcp_close(place);
-    *place = who->fd;
+    int *fd = &fr__peer_of(t, (int)h->rank)->fd[h->kind];
+    fr__tcp_close(fd);
+    *fd = who->fd;
     set_name(t, (int)h->rank, h->host, h->process, h->cores);
     return true;
 }
@@ -191,9 +187,11 @@ static void serve_candidates(fr_team *t, acceptor *a, uint64_t until)
 static int count_missing(const fr_team *t, int *first)
 {
     int n = 0;
-    for (int i = t->n_peers - 1; i >= 0; i--)
-        if (t->peers[i].control < 0 || t->peers[i].stream < 0 || t->peers[i].collective < 0)
-            n++, *first = t->peers[i].rank;
+    for (int i = t->n_peers - 1; i >= 0; i--) {
+        bool is_here = true;
+        for (int k = 0; k < FR__N_SOCKETS; k++) is_here &= t->peers[i].fd[k] >= 0;
+        if (!is_here) n++, *first = t->peers[i].rank;
+    }
     return n;
 }
 
@@ -221,7 +219,7 @@ static void send_result(fr_team *t, fr_status status)
     size_t bytes = status == FR_OK ? (size_t)t->size * sizeof *t->names : strlen(text);
     const join_result v = {(uint32_t)status, (uint32_t)bytes};
     for (int i = 0; i < t->n_peers; i++) {
-        int fd = t->peers[i].stream;
+        int fd = t->peers[i].fd[FR__STREAM];
         if (fd < 0) continue;
         uint64_t until = after_ms(RESULT_MS);
         if (fr__tcp_write(fd, &v, sizeof v, -1, until, NULL) == FR__TCP_OK)
@@ -295,7 +293,7 @@ static int connect_to_rank0(const fr_team *t, const contact *c, uint32_t kind, u
 static fr_status recv_result(fr_team *t, uint64_t until)
 {
     join_result v;
-    const int fd = t->peers[0].stream;
+    const int fd = t->peers[0].fd[FR__STREAM];
     const size_t names_bytes = (size_t)t->size * sizeof *t->names;
     if (fr__tcp_read(fd, &v, sizeof v, -1, until, NULL) != FR__TCP_OK) goto cut;
     if (v.status == FR_OK && v.bytes == names_bytes) {
@@ -327,13 +325,10 @@ static fr_status join_as_other(fr_team *t)
                        "version of this program?");
     if (c.problem[0]) return fr_fail(t->ctx, FR_IO, "%.255s", c.problem);
     uint64_t until = join_until(t);
-    int best = 0;
-    fr__peer *peer = &t->peers[0];
-    peer->control = connect_to_rank0(t, &c, KIND_CONTROL, until, &best);
-    if (peer->control >= 0) peer->stream = connect_to_rank0(t, &c, KIND_STREAM, until, &best);
-    if (peer->stream >= 0)
-        peer->collective = connect_to_rank0(t, &c, KIND_COLLECTIVE, until, &best);
-    if (peer->collective >= 0) return recv_result(t, until + (uint64_t)RESULT_MS * 1000000);
+    int best = 0, *fd = t->peers[0].fd, n = 0;
+    while (n < FR__N_SOCKETS && (fd[n] = connect_to_rank0(t, &c, (uint32_t)n, until, &best)) >= 0)
+        n++;
+    if (n == FR__N_SOCKETS) return recv_result(t, until + (uint64_t)RESULT_MS * 1000000);
     int error = errno;
     char addresses[MAX_ADDRESSES * FR__ADDRESS_BYTES];
     list_addresses(&c, addresses, sizeof addresses);

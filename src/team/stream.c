@@ -32,56 +32,43 @@ static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
 
 /* Nothing is put once a rank is lost, but what came before may still be taken: of a rank that ended
  * after an agreement the others have its vote. */
-static fr_status open_stream(fr_team *t, int rank, bool is_send, fr__peer **out)
+static fr_status transfer(fr_team *t, enum fr__socket which, int rank, void *data, size_t bytes,
+                          bool is_send)
 {
     if (!t) return FR_INVALID;
     if (atomic_load(&t->has_failed) || (is_send && atomic_load(&t->is_broken))) return broken(t);
-    *out = fr__peer_of(t, rank);
-    if (*out) return FR_OK;
-    return fr_fail(t->ctx, FR_INVALID,
-                   "a stream between rank %d and rank %d of %d: there is no line", t->rank, rank,
-                   t->size);
-}
-
-static fr_status close_stream(fr_team *t, int rank, fr__tcp_result end, size_t moved, size_t bytes)
-{
-    switch (end) {
+    fr__peer *peer = fr__peer_of(t, rank);
+    if (!peer)
+        return fr_fail(t->ctx, FR_INVALID,
+                       "a stream between rank %d and rank %d of %d: there is no line", t->rank,
+                       rank, t->size);
+    size_t moved;
+    int fd = peer->fd[which];
+    switch (is_send ? fr__tcp_write(fd, data, bytes, t->broken_fd, 0, &moved)
+                    : fr__tcp_read(fd, data, bytes, t->broken_fd, 0, &moved)) {
     case FR__TCP_OK: return FR_OK;
     case FR__TCP_STOPPED: return broken(t);
     default: return lose_stream(t, rank, moved, bytes);
     }
 }
 
-/* The streams to and from a rank. */
-typedef enum which { STREAM, COLLECTIVE } which;
-
-static fr_status send_bytes(fr_team *t, which w, int to, const void *data, size_t bytes)
+static fr_status send_bytes(fr_team *t, enum fr__socket which, int to, const void *data, size_t n)
 {
-    fr__peer *peer = NULL;
-    size_t moved;
-    FR_TRY(open_stream(t, to, true, &peer));
-    fr__tcp_result end = fr__tcp_write(w == STREAM ? peer->stream : peer->collective, data, bytes,
-                                       t->broken_fd, 0, &moved);
-    return close_stream(t, to, end, moved, bytes);
+    return transfer(t, which, to, (void *)(uintptr_t)data, n, true);
 }
 
-static fr_status recv_bytes(fr_team *t, which w, int from, void *data, size_t bytes)
+static fr_status recv_bytes(fr_team *t, enum fr__socket which, int from, void *data, size_t n)
 {
-    fr__peer *peer = NULL;
-    size_t moved;
-    FR_TRY(open_stream(t, from, false, &peer));
-    fr__tcp_result end = fr__tcp_read(w == STREAM ? peer->stream : peer->collective, data, bytes,
-                                      t->broken_fd, 0, &moved);
-    return close_stream(t, from, end, moved, bytes);
+    return transfer(t, which, from, data, n, false);
 }
 
 fr_status fr_team_send(fr_team *t, int to, const void *data, size_t bytes)
 {
-    return send_bytes(t, STREAM, to, data, bytes);
+    return send_bytes(t, FR__STREAM, to, data, bytes);
 }
 fr_status fr_team_recv(fr_team *t, int from, void *data, size_t bytes)
 {
-    return recv_bytes(t, STREAM, from, data, bytes);
+    return recv_bytes(t, FR__STREAM, from, data, bytes);
 }
 
 /* --- together ------------------------------------------------------------------------------- */
@@ -89,9 +76,9 @@ fr_status fr_team_recv(fr_team *t, int from, void *data, size_t bytes)
 fr_status fr_team_share(fr_team *t, void *data, size_t bytes)
 {
     if (!t) return FR_OK;
-    if (t->rank != 0) return recv_bytes(t, COLLECTIVE, 0, data, bytes);
+    if (t->rank != 0) return recv_bytes(t, FR__COLLECTIVE, 0, data, bytes);
     for (int i = 0; i < t->n_peers; i++)
-        FR_TRY(send_bytes(t, COLLECTIVE, t->peers[i].rank, data, bytes));
+        FR_TRY(send_bytes(t, FR__COLLECTIVE, t->peers[i].rank, data, bytes));
     return FR_OK;
 }
 
@@ -109,10 +96,10 @@ fr_status fr_team_agree(fr_team *t, fr_status mine)
         const char *text = fr_ctx_error(t->ctx);
         strncpy(v.text, *text ? text : fr_status_text(mine), sizeof v.text - 1);
     }
-    if (t->rank != 0) FR_TRY(send_bytes(t, COLLECTIVE, 0, &v, sizeof v));
+    if (t->rank != 0) FR_TRY(send_bytes(t, FR__COLLECTIVE, 0, &v, sizeof v));
     for (int i = 0; i < t->n_peers && t->rank == 0; i++) {
         vote other;
-        FR_TRY(recv_bytes(t, COLLECTIVE, t->peers[i].rank, &other, sizeof other));
+        FR_TRY(recv_bytes(t, FR__COLLECTIVE, t->peers[i].rank, &other, sizeof other));
         if (v.status == FR_OK) v = other;
     }
     FR_TRY(fr_team_share(t, &v, sizeof v));
@@ -130,10 +117,10 @@ fr_status fr_team_same(fr_team *t, const char *what, uint64_t word)
 {
     if (!t) return FR_OK;
     uint64_t odd = 0; /* the lowest rank whose word is not rank 0's; 0: none */
-    if (t->rank != 0) FR_TRY(send_bytes(t, COLLECTIVE, 0, &word, sizeof word));
+    if (t->rank != 0) FR_TRY(send_bytes(t, FR__COLLECTIVE, 0, &word, sizeof word));
     for (int i = 0; i < t->n_peers && t->rank == 0; i++) {
         uint64_t other;
-        FR_TRY(recv_bytes(t, COLLECTIVE, t->peers[i].rank, &other, sizeof other));
+        FR_TRY(recv_bytes(t, FR__COLLECTIVE, t->peers[i].rank, &other, sizeof other));
         if (odd == 0 && other != word) odd = (uint64_t)t->peers[i].rank;
     }
     FR_TRY(fr_team_share(t, &odd, sizeof odd));

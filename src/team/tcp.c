@@ -44,45 +44,43 @@ static fr__tcp_result wait_for(int fd, short events, int stop_fd, uint64_t until
     }
 }
 
-static bool is_passing(int error)
+/* One call of the socket: bytes moved, 0 if none can be now, -1 if the other end is gone. */
+static ssize_t move_some(int fd, char *data, size_t bytes, bool is_write)
 {
-    return error == EINTR || error == EAGAIN || error == EWOULDBLOCK;
+    ssize_t n = is_write ? send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+                         : recv(fd, data, bytes, MSG_DONTWAIT);
+    if (n > 0) return n;
+    if (n == 0) return is_write ? 0 : -1;
+    return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+}
+
+static fr__tcp_result move(int fd, char *data, size_t bytes, bool is_write, int stop_fd,
+                           uint64_t until_ns, size_t *moved)
+{
+    fr__tcp_result end = FR__TCP_OK;
+    size_t done = 0;
+    while (done < bytes && end == FR__TCP_OK) {
+        end = wait_for(fd, is_write ? POLLOUT : POLLIN, stop_fd, until_ns);
+        ssize_t n = end == FR__TCP_OK ? move_some(fd, data + done, bytes - done, is_write) : 0;
+        if (n < 0)
+            end = FR__TCP_CLOSED;
+        else
+            done += (size_t)n;
+    }
+    if (moved) *moved = done;
+    return end;
 }
 
 fr__tcp_result fr__tcp_write(int fd, const void *data, size_t bytes, int stop_fd, uint64_t until_ns,
                              size_t *moved)
 {
-    fr__tcp_result end = FR__TCP_OK;
-    size_t done = 0;
-    while (done < bytes && end == FR__TCP_OK) {
-        end = wait_for(fd, POLLOUT, stop_fd, until_ns);
-        if (end != FR__TCP_OK) break;
-        ssize_t n = send(fd, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n >= 0)
-            done += (size_t)n;
-        else if (!is_passing(errno))
-            end = FR__TCP_CLOSED;
-    }
-    if (moved) *moved = done;
-    return end;
+    return move(fd, (char *)(uintptr_t)data, bytes, true, stop_fd, until_ns, moved);
 }
 
 fr__tcp_result fr__tcp_read(int fd, void *data, size_t bytes, int stop_fd, uint64_t until_ns,
                             size_t *moved)
 {
-    fr__tcp_result end = FR__TCP_OK;
-    size_t done = 0;
-    while (done < bytes && end == FR__TCP_OK) {
-        end = wait_for(fd, POLLIN, stop_fd, until_ns);
-        if (end != FR__TCP_OK) break;
-        ssize_t n = recv(fd, (char *)data + done, bytes - done, MSG_DONTWAIT);
-        if (n > 0)
-            done += (size_t)n;
-        else if (n == 0 || !is_passing(errno))
-            end = FR__TCP_CLOSED;
-    }
-    if (moved) *moved = done;
-    return end;
+    return move(fd, data, bytes, false, stop_fd, until_ns, moved);
 }
 
 bool fr__tcp_is_flushed(int fd)

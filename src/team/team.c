@@ -19,9 +19,7 @@ static void destroy(fr_team *t)
 {
     for (int i = 0; t->peers && i < t->n_peers; i++) {
         fr__peer *peer = &t->peers[i];
-        fr__tcp_close(&peer->control);
-        fr__tcp_close(&peer->stream);
-        fr__tcp_close(&peer->collective);
+        for (int k = 0; k < FR__N_SOCKETS; k++) fr__tcp_close(&peer->fd[k]);
         fr__bytes_fini(&peer->out);
         fr__bytes_fini(&peer->in);
     }
@@ -46,7 +44,7 @@ static fr_status allocate(fr_team *t)
                              "a team");
     for (int i = 0; i < t->n_peers; i++) {
         t->peers[i].rank = t->rank == 0 ? i + 1 : 0;
-        t->peers[i].control = t->peers[i].stream = t->peers[i].collective = -1;
+        for (int k = 0; k < FR__N_SOCKETS; k++) t->peers[i].fd[k] = -1;
     }
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -43,7 +43,7 @@ static void on_loss(void *user, int rank, const char *text)
 }
 
 /* As fr__team_create leaves it; far[line]: the other ends of talk, bulk and accord. */
-static fr_team *make_team(fr_ctx *ctx, int rank, int far[MAX_PEERS][3])
+static fr_team *make_team(fr_ctx *ctx, int rank, int far[MAX_PEERS][FR__N_SOCKETS])
 {
     fr_team *t = FR_NEW(fr_team);
     must(t != NULL);
@@ -56,12 +56,11 @@ static fr_team *make_team(fr_ctx *ctx, int rank, int far[MAX_PEERS][3])
         snprintf(t->names[i].text, sizeof t->names[i].text, "rank %d", i);
     for (int i = 0; i < t->n_peers; i++) {
         fr__peer *l = &t->peers[i];
-        int *const near[3] = {&l->control, &l->stream, &l->collective};
         l->rank = rank ? 0 : i + 1;
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < FR__N_SOCKETS; k++) {
             int pair[2];
             must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-            *near[k] = pair[0], far[i][k] = pair[1];
+            l->fd[k] = pair[0], far[i][k] = pair[1];
         }
     }
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -88,7 +87,7 @@ static void vote(fr_ctx *ctx, fr_team *t)
 static void send_to(int rank, piece frames, piece votes)
 {
     static char padded[VOTES];
-    int far[MAX_PEERS][3];
+    int far[MAX_PEERS][FR__N_SOCKETS];
     fr_ctx *ctx = fr_ctx_create();
     fr_team *t = make_team(ctx, rank, far);
     fr_team_set_callbacks(
@@ -96,11 +95,11 @@ static void send_to(int rank, piece frames, piece votes)
     memset(padded, 0, sizeof padded);
     if (votes.n) memcpy(padded, votes.at, votes.n < VOTES ? votes.n : VOTES);
     for (int i = 0; i < t->n_peers; i++)
-        must(write(far[i][2], padded, sizeof padded) == (ssize_t)sizeof padded);
-    if (frames.n) must(write(far[0][0], frames.at, frames.n) == (ssize_t)frames.n);
+        must(write(far[i][FR__COLLECTIVE], padded, sizeof padded) == (ssize_t)sizeof padded);
+    if (frames.n) must(write(far[0][FR__CONTROL], frames.at, frames.n) == (ssize_t)frames.n);
     vote(ctx, t);
     for (int i = 0; i < t->n_peers; i++)
-        for (int k = 0; k < 3; k++) close(far[i][k]);
+        for (int k = 0; k < FR__N_SOCKETS; k++) close(far[i][k]);
     fr_team_leave(t); /* all lines are at their ends, so it does not wait */
     fr_ctx_free(ctx);
 }

@@ -255,7 +255,7 @@ static void send_invalid_vote(member *m)
     char bytes[sizeof head + FR__MAX_TEXT] = "";
     memcpy(bytes, head, sizeof head);
     if (m->rank == 1)
-        CHECK(m, send(m->team->peers[0].collective, bytes, sizeof bytes, 0) == sizeof bytes,
+        CHECK(m, send(m->team->peers[0].fd[FR__COLLECTIVE], bytes, sizeof bytes, 0) == sizeof bytes,
               "sent");
     fr_status status =
         m->rank == 1 ? fr_team_share(m->team, bytes, sizeof bytes) : fr_team_agree(m->team, FR_OK);
@@ -280,7 +280,8 @@ static void send_invalid_frame(member *m)
     gather(m);
     m->s->victim = 1;
     if (m->rank == 1)
-        CHECK(m, send(m->team->peers[0].control, "GET / HTTP/1.1\r\n", 16, 0) == 16, "sent");
+        CHECK(m, send(m->team->peers[0].fd[FR__CONTROL], "GET / HTTP/1.1\r\n", 16, 0) == 16,
+              "sent");
     await_loss(&r);
     check_loss(m, &r, 1, "sends what is no message");
     check_left_broken(m);
