@@ -1,11 +1,10 @@
-/* control.c -- the thread that talks and listens: frames out and in, signs of life, and who is
- * lost.
+/* control.c -- the control thread: sends and receives frames, exchanges heartbeats, detects losses.
  *
- * A rank is lost when its line ends without a goodbye (a process that is killed closes its sockets,
- * so this is known at once), when nothing comes from it for longer than the team's patience, when
- * it says so itself, or when what it sends is no frame. Silence is counted in turns of this very
- * loop: where the loop could not run, for this process was stopped, it does not know that the
- * others were silent. Functions of the ears are called with no lock held. */
+ * A rank is lost when its control connection closes without a LEAVE frame (the kernel closes the
+ * sockets of a killed process, so this is immediate), when it sends nothing for longer than the
+ * timeout, when it reports its own failure, or when it sends an invalid frame. Silence is summed
+ * over iterations of this loop, each counted up to a limit: while this process itself is stopped,
+ * it cannot tell that others are silent. Callbacks run with no lock held. */
 #include "team/control.h"
 #include "team/tcp.h"
 
@@ -48,7 +47,7 @@ void fr__bytes_fini(fr__bytes *b)
     *b = (fr__bytes){0};
 }
 
-/* Empty again; what one huge message needed is given back. */
+/* Reset a consumed buffer, and free it if one large message made it grow. */
 static void recycle(fr__bytes *b)
 {
     if (b->done < b->n) return;
@@ -73,12 +72,12 @@ fr__peer *fr__peer_of(fr_team *t, int rank)
 void fr__control_wake(fr_team *t)
 {
     const uint64_t one = 1;
-    ssize_t n = write(t->wake_fd, &one, sizeof one); /* full: it is awake anyway */
+    ssize_t n = write(t->wake_fd, &one, sizeof one); /* full: the thread is awake */
     (void)n;
 }
 
-/* As much as the socket takes. An error is no loss yet: what the other end said last has still to
- * be read. */
+/* Write as much as the socket accepts. An error here is not a loss yet: the last frames of the
+ * peer may still be unread. */
 static void write_pending(fr__peer *peer)
 {
     fr__bytes *b = &peer->out;
@@ -153,8 +152,8 @@ void fr__team_lose(fr_team *t, int rank, const char *format, ...)
     fr__peer *peer = fr__peer_of(t, rank);
     if (!atomic_load(&t->is_broken)) {
         const uint32_t who = (uint32_t)rank;
-        /* Also to the lost one: if it was only stopped it shall know what became of it. The others
-         * have no line but to rank 0, which told them unless it is the one. */
+        /* Also tell the lost rank: if it was only stopped, it learns that it was given up. A rank
+         * other than 0 is connected to rank 0 only, which has sent this unless it is lost. */
         bool is_news = t->rank == 0 || rank == 0 || rank == t->rank;
         for (int i = 0; i < t->n_peers && is_news; i++)
             (void)fr__peer_send(&t->peers[i], FR__FRAME_LOST, &who, sizeof who, text, strlen(text));
@@ -167,7 +166,7 @@ void fr__team_lose(fr_team *t, int rank, const char *format, ...)
 
 /* --- in ------------------------------------------------------------------------------------- */
 
-/* This rank itself is the one that cannot go on. */
+/* This rank itself cannot continue. */
 static void lose_for_memory(fr_team *t, fr__peer *peer, size_t bytes)
 {
     atomic_store(&peer->is_lost, true);
@@ -196,7 +195,7 @@ static void handle_loss(fr_team *t, const char *data, size_t bytes)
     fr__team_lose(t, (int)rank, "%.*s", (int)(bytes - sizeof rank), data + sizeof rank);
 }
 
-/* Lengths that each type of frame may have. */
+/* The lengths allowed for each type of frame. */
 static bool has_valid_length(const fr__frame *f)
 {
     switch (f->type) {
@@ -243,7 +242,7 @@ static void parse_frames(fr_team *t, fr__peer *peer)
         if (!has_valid_length(&f)) {
             fr__team_lose(
                 t, peer->rank,
-                "%s sends what is no message (type %u, %u bytes); do all ranks run the same "
+                "%s sent an invalid message (type %u, %u bytes); do all ranks run the same "
                 "version of this program?",
                 fr_team_name(t, peer->rank), (unsigned)f.type, (unsigned)f.bytes);
             return;
@@ -278,14 +277,14 @@ static void read_peer(fr_team *t, fr__peer *peer)
         if (error == 0 || error == ECONNRESET || error == EPIPE)
             fr__team_lose(t, peer->rank, "%s has ended", fr_team_name(t, peer->rank));
         else
-            fr__team_lose(t, peer->rank, "%s is cut off: %s", fr_team_name(t, peer->rank),
+            fr__team_lose(t, peer->rank, "connection to %s failed: %s", fr_team_name(t, peer->rank),
                           strerror(error));
     }
 }
 
-/* --- ears ----------------------------------------------------------------------------------- */
+/* --- callbacks ------------------------------------------------------------------------------ */
 
-/* The ears, in use until end_call; false if nobody listens. */
+/* Copies the callbacks, which stay in use until end_call; false: there are none to call. */
 static bool begin_call(fr_team *t, bool is_loss, fr_team_callbacks *callbacks)
 {
     pthread_mutex_lock(&t->lock);
@@ -342,12 +341,12 @@ static uint64_t now_ns(const fr_team *t)
 }
 
 typedef struct timing {
-    uint64_t timeout_ns, check_ns; /* this rank's own */
-    uint64_t heartbeat_ns;         /* what the others want, or the own if sooner */
+    uint64_t timeout_ns, check_ns; /* of this rank */
+    uint64_t heartbeat_ns;         /* the shortest that any rank requests */
     uint64_t last_check, last_heartbeat;
 } timing;
 
-/* Who may send or take something; the shortest time anybody wants to wait. */
+/* What to poll for each peer, and the intervals of the next iteration. */
 static void prepare_poll(fr_team *t, timing *r)
 {
     t->polls[0] = (struct pollfd){.fd = t->wake_fd, .events = POLLIN};
@@ -410,7 +409,7 @@ static void check_silence(fr_team *t, const timing *r)
         const fr__peer *peer = &t->peers[i];
         if (is_watched(peer) && peer->silent_ns > r->timeout_ns)
             fr__team_lose(t, peer->rank,
-                          "%s has been silent for %.1f s: stopped, stuck, or cut off",
+                          "%s has been silent for %.1f s: stopped, stuck, or disconnected",
                           fr_team_name(t, peer->rank), (double)peer->silent_ns * 1e-9);
     }
 }
@@ -421,7 +420,7 @@ static void send_heartbeats(fr_team *t, timing *r)
     if (now - r->last_heartbeat < r->heartbeat_ns) return;
     r->last_heartbeat = now;
     pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < t->n_peers; i++) /* what still waits to be sent is as good a sign of life */
+    for (int i = 0; i < t->n_peers; i++) /* queued frames serve as a heartbeat */
         if (t->peers[i].out.n == 0)
             (void)fr__peer_send(&t->peers[i], FR__FRAME_HEARTBEAT, NULL, 0, NULL, 0);
     pthread_mutex_unlock(&t->lock);
@@ -431,15 +430,14 @@ static void *run(void *arg)
 {
     fr_team *t = arg;
     timing r = {.last_check = now_ns(t)};
-    fr__thread_name("lines");
+    fr__thread_name("control");
     while (!atomic_load(&t->is_ending)) {
         prepare_poll(t, &r);
         uint64_t since = now_ns(t) - r.last_heartbeat;
         uint64_t rest = since < r.heartbeat_ns ? r.heartbeat_ns - since : 0;
         if (rest > r.check_ns) rest = r.check_ns;
         int n = poll(t->polls, (nfds_t)(1 + t->n_peers), (int)(rest / MS) + 1);
-        add_silence(t,
-                    &r); /* first: who was stopped finds in its sockets what was said meanwhile */
+        add_silence(t, &r); /* before reading: data that arrived while stopped resets it */
         if (n > 0) handle_events(t);
         check_silence(t, &r);
         send_heartbeats(t, &r);
@@ -451,12 +449,12 @@ static void *run(void *arg)
 fr_status fr__control_start(fr_team *t)
 {
     sigset_t all, before;
-    sigfillset(&all); /* signals are for threads that expect them */
+    sigfillset(&all); /* the caller's threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&t->thread, NULL, run, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
-        return fr_fail(t->ctx, FR_NO_MEMORY, "cannot start the thread of the team's lines: %s",
+        return fr_fail(t->ctx, FR_NO_MEMORY, "cannot start the team's control thread: %s",
                        strerror(error));
     t->has_thread = true;
     return FR_OK;

@@ -1,10 +1,10 @@
-/* join.c -- how the ranks find each other.
+/* join.c -- how the ranks connect to rank 0.
  *
- * Rank 0 listens and shares a card: where, and two secrets. The others try its addresses and show
- * the first secret; rank 0 answers with the second, so that both know whom they met: the port may
- * be known to strangers, and an address may lead elsewhere from another machine. When all have come
- * three times (for messages, for bulk and for what all do together) rank 0 tells them everybody's
- * name; when not, why not. */
+ * Rank 0 listens and shares a contact through the bootstrap: its addresses, its port and two random
+ * tokens. The other ranks try the addresses and send the first token; rank 0 replies with the
+ * second. Both ends are thereby authenticated: strangers may find the port, and an address may lead
+ * to another machine when used from elsewhere. When every rank has connected all of its sockets,
+ * rank 0 sends them the names of all ranks; otherwise it sends the reason. */
 #include "team/control.h"
 #include "team/tcp.h"
 
@@ -29,7 +29,7 @@ typedef struct contact {
     int32_t port, n_addresses;
     fr__address address[MAX_ADDRESSES];
     char host[HOST_BYTES];
-    char problem[256]; /* "": rank 0 listens */
+    char problem[256]; /* "": rank 0 is listening */
 } contact;
 
 typedef struct hello {
@@ -41,7 +41,7 @@ typedef struct hello {
     char host[HOST_BYTES];
 } hello;
 
-typedef struct join_result { /* then a text, or the names of all */
+typedef struct join_result { /* followed by the names of all ranks (FR_OK) or an error text */
     uint32_t status, bytes;
 } join_result;
 
@@ -54,7 +54,7 @@ static double join_s(const fr_team *t)
 }
 static uint64_t join_until(const fr_team *t) { return after_ms((uint64_t)(join_s(t) * 1000)); }
 
-/* Takes as long for a near miss as for any other. */
+/* In constant time. */
 static bool is_same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned difference = 0;
@@ -86,7 +86,7 @@ static void list_addresses(const contact *c, char *out, size_t room)
 
 /* --- rank 0 --------------------------------------------------------------------------------- */
 
-/* One who has knocked, and not yet said everything. */
+/* An accepted connection whose hello is incomplete. */
 typedef struct candidate {
     int fd;
     size_t n_read;
@@ -97,7 +97,7 @@ typedef struct candidate {
 typedef struct acceptor {
     int listener;
     contact contact;
-    candidate pending[MAX_PENDING]; /* [n_guests], the one who came first is first */
+    candidate pending[MAX_PENDING]; /* [n_pending], oldest first */
     int n_pending;
 } acceptor;
 
@@ -129,7 +129,7 @@ static void drop(acceptor *a, int i, bool keep_fd)
     memmove(&a->pending[i], &a->pending[i + 1], (size_t)(a->n_pending - i) * sizeof *a->pending);
 }
 
-/* Strangers are sent away without a word. A rank that comes again has given up its first try. */
+/* Strangers get no reply. If a rank connects again, it has given up its first attempt. */
 static bool admit(fr_team *t, const acceptor *a, const candidate *who)
 {
     const hello *h = &who->h;
@@ -146,7 +146,7 @@ static bool admit(fr_team *t, const acceptor *a, const candidate *who)
     return true;
 }
 
-/* What has come of a hello; false: the guest is still at it. */
+/* Read more of a hello; false: it is still incomplete and in time. */
 static bool is_resolved(fr_team *t, acceptor *a, int i)
 {
     candidate *who = &a->pending[i];
@@ -164,7 +164,7 @@ static bool is_resolved(fr_team *t, acceptor *a, int i)
     return true;
 }
 
-/* When the room is full, those in it have to hurry, and others wait outside. */
+/* While the table is full, pending connections get a short deadline and no new one is accepted. */
 static void serve_candidates(fr_team *t, acceptor *a, uint64_t until)
 {
     bool is_full = a->n_pending == MAX_PENDING;
@@ -207,9 +207,9 @@ static fr_status wait_for_all(fr_team *t, acceptor *a)
     if (n > 1) snprintf(others, sizeof others, " and %d other%s", n - 1, n > 2 ? "s" : "");
     return fr_fail(
         t->ctx, FR_PEER,
-        "rank %d%s of %d did not come to rank 0 within %.3g s; it listened at port %d of "
-        "host %s (%s): let the firewall pass TCP between the hosts, or look why that "
-        "rank did not start",
+        "rank %d%s of %d did not connect to rank 0 within %.3g s; it listened at port %d of "
+        "host %s (%s): allow TCP between the hosts in the firewall, or find out why "
+        "that rank did not start",
         first, others, t->size, join_s(t), a->contact.port, a->contact.host, addresses);
 }
 
@@ -231,7 +231,7 @@ static fr_status join_as_rank0(fr_team *t, acceptor *a)
 {
     a->listener = make_contact(&a->contact);
     set_name(t, 0, a->contact.host, getpid(), fr__cpus_id());
-    /* A card with a problem goes out too: the others wait for it. */
+    /* Shared even if there is a problem: the other ranks wait for it. */
     fr_status status = t->bootstrap.share(t->bootstrap.user, &a->contact, sizeof a->contact);
     if (status == FR_OK && a->contact.problem[0])
         status = fr_fail(t->ctx, FR_IO, "%s", a->contact.problem);
@@ -246,7 +246,7 @@ static fr_status join_as_rank0(fr_team *t, acceptor *a)
 
 /* --- the others ----------------------------------------------------------------------------- */
 
-/* A socket on whose other end rank 0 is, or -1 with errno. */
+/* A socket connected to rank 0, authenticated both ways, or -1 with errno. */
 static int connect_authenticated(const fr_team *t, const contact *c, const char *address,
                                  uint32_t kind, uint64_t connect_until, uint64_t until)
 {
@@ -264,11 +264,11 @@ static int connect_authenticated(const fr_team *t, const contact *c, const char 
         is_same_token(reply, c->reply))
         return fd;
     fr__tcp_close(&fd);
-    errno = EPROTO; /* somebody else is there, or nobody answers */
+    errno = EPROTO; /* another program listens there, or none answers */
     return -1;
 }
 
-/* Round after round over all addresses, with more time in each. *best: the address that worked. */
+/* Try all addresses in rounds, with more time in each. *best: the address that worked. */
 static int connect_to_rank0(const fr_team *t, const contact *c, uint32_t kind, uint64_t until,
                             int *best)
 {
@@ -282,7 +282,7 @@ static int connect_to_rank0(const fr_team *t, const contact *c, uint32_t kind, u
             if (!is_near && fr__tcp_is_loopback(c->address[at])) continue;
             int fd = connect_authenticated(t, c, c->address[at], kind, after_ms(ms), until);
             if (fd >= 0) return *best = at, fd;
-            if (error != EPROTO) error = errno; /* that one says most */
+            if (error != EPROTO) error = errno; /* the most informative one */
         }
         if (after_ms(ms / 5) < until) fr__sleep_ns(ms / 5 * 1000000);
     }
@@ -295,9 +295,9 @@ static fr_status recv_result(fr_team *t, uint64_t until)
     join_result v;
     const int fd = t->peers[0].fd[FR__STREAM];
     const size_t names_bytes = (size_t)t->size * sizeof *t->names;
-    if (fr__tcp_read(fd, &v, sizeof v, -1, until, NULL) != FR__TCP_OK) goto cut;
+    if (fr__tcp_read(fd, &v, sizeof v, -1, until, NULL) != FR__TCP_OK) goto closed;
     if (v.status == FR_OK && v.bytes == names_bytes) {
-        if (fr__tcp_read(fd, t->names, names_bytes, -1, until, NULL) != FR__TCP_OK) goto cut;
+        if (fr__tcp_read(fd, t->names, names_bytes, -1, until, NULL) != FR__TCP_OK) goto closed;
         for (int i = 0; i < t->size; i++) {
             t->names[i].text[sizeof t->names[i].text - 1] = '\0';
             t->names[i].host[sizeof t->names[i].host - 1] = '\0';
@@ -308,10 +308,10 @@ static fr_status recv_result(fr_team *t, uint64_t until)
     size_t bytes = v.bytes < sizeof text ? v.bytes : sizeof text - 1;
     if (v.status == FR_OK || v.status > FR_INTERNAL ||
         fr__tcp_read(fd, text, bytes, -1, until, NULL) != FR__TCP_OK)
-        goto cut;
+        goto closed;
     return fr_fail(t->ctx, (fr_status)v.status, "%s", text);
-cut:
-    return fr_fail(t->ctx, FR_PEER, "rank 0 has ended or is stuck while the ranks were meeting");
+closed:
+    return fr_fail(t->ctx, FR_PEER, "rank 0 ended or got stuck while the ranks were joining");
 }
 
 static fr_status join_as_other(fr_team *t)
@@ -321,7 +321,7 @@ static fr_status join_as_other(fr_team *t)
     FR_TRY(t->bootstrap.share(t->bootstrap.user, &c, sizeof c));
     if (memcmp(c.magic, contact_magic, sizeof c.magic) != 0 || c.n_addresses > MAX_ADDRESSES)
         return fr_fail(t->ctx, FR_PEER,
-                       "rank 0 shared something else than its addresses; do all ranks run the same "
+                       "the contact that rank 0 shared is invalid; do all ranks run the same "
                        "version of this program?");
     if (c.problem[0]) return fr_fail(t->ctx, FR_IO, "%.255s", c.problem);
     uint64_t until = join_until(t);
@@ -334,7 +334,7 @@ static fr_status join_as_other(fr_team *t)
     list_addresses(&c, addresses, sizeof addresses);
     return fr_fail(t->ctx, FR_PEER,
                    "rank %d cannot reach rank 0 on host %.63s: tried %s, port %d, for %.3g s (%s); "
-                   "let the firewall pass TCP between the hosts",
+                   "allow TCP between the hosts in the firewall",
                    t->rank, c.host, addresses, c.port, join_s(t),
                    error == EPROTO ? "connected, but rank 0 does not answer" : strerror(error));
 }

@@ -1,7 +1,7 @@
-/* stream.c -- streams between rank 0 and the others, and what all ranks do together by them.
+/* stream.c -- byte streams between rank 0 and the others, and collective operations over them.
  *
- * Whoever waits in a stream waits for the loss of any rank, too. Of the two ends of a stream that
- * is cut, the lines' thread knows better why, so it is given the time to say so. */
+ * A thread blocked in a stream is woken by the loss of any rank. When a stream closes, the control
+ * thread usually learns the cause, so it gets some time to report it first. */
 #include "team/control.h"
 #include "team/tcp.h"
 
@@ -25,13 +25,13 @@ static fr_status lose_stream(fr_team *t, int rank, size_t moved, size_t bytes)
     int n;
     while ((n = poll(&p, 1, CAUSE_MS)) < 0 && errno == EINTR) continue;
     if (n < 1)
-        fr__team_lose(t, rank, "%s has closed its stream after %zu of %zu bytes",
-                      fr_team_name(t, rank), moved, bytes);
+        fr__team_lose(t, rank, "%s closed its stream after %zu of %zu bytes", fr_team_name(t, rank),
+                      moved, bytes);
     return broken(t);
 }
 
-/* Nothing is put once a rank is lost, but what came before may still be taken: of a rank that ended
- * after an agreement the others have its vote. */
+/* Once a rank is lost nothing is sent, but bytes that arrived before can still be received: the
+ * vote of a rank that ended right after an agreement counts. */
 static fr_status transfer(fr_team *t, enum fr__socket which, int rank, void *data, size_t bytes,
                           bool is_send)
 {
@@ -40,8 +40,8 @@ static fr_status transfer(fr_team *t, enum fr__socket which, int rank, void *dat
     fr__peer *peer = fr__peer_of(t, rank);
     if (!peer)
         return fr_fail(t->ctx, FR_INVALID,
-                       "a stream between rank %d and rank %d of %d: there is no line", t->rank,
-                       rank, t->size);
+                       "no stream between rank %d and rank %d of %d: rank 0 must be one of them",
+                       t->rank, rank, t->size);
     size_t moved;
     int fd = peer->fd[which];
     switch (is_send ? fr__tcp_write(fd, data, bytes, t->broken_fd, 0, &moved)
@@ -71,7 +71,7 @@ fr_status fr_team_recv(fr_team *t, int from, void *data, size_t bytes)
     return recv_bytes(t, FR__STREAM, from, data, bytes);
 }
 
-/* --- together ------------------------------------------------------------------------------- */
+/* --- collectives ---------------------------------------------------------------------------- */
 
 fr_status fr_team_share(fr_team *t, void *data, size_t bytes)
 {
@@ -82,7 +82,7 @@ fr_status fr_team_share(fr_team *t, void *data, size_t bytes)
     return FR_OK;
 }
 
-/* How a rank fares; rank 0 collects them and shares the one that counts. */
+/* The status of a rank; rank 0 collects them and shares the lowest rank's failure. */
 typedef struct vote {
     int32_t rank, status;
     char text[FR__MAX_TEXT];
@@ -107,7 +107,7 @@ fr_status fr_team_agree(fr_team *t, fr_status mine)
     v.text[sizeof v.text - 1] = '\0';
     if (v.status < 0 || v.status > FR_INTERNAL)
         return fr_fail(t->ctx, FR_PEER,
-                       "%s votes with status %d, which there is not; do all ranks run the same "
+                       "%s sent the invalid status %d; do all ranks run the same "
                        "version of this program?",
                        fr_team_name(t, v.rank), (int)v.status);
     return fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
@@ -116,7 +116,7 @@ fr_status fr_team_agree(fr_team *t, fr_status mine)
 fr_status fr_team_same(fr_team *t, const char *what, uint64_t word)
 {
     if (!t) return FR_OK;
-    uint64_t odd = 0; /* the lowest rank whose word is not rank 0's; 0: none */
+    uint64_t odd = 0; /* the lowest rank whose word differs from rank 0's; 0: none */
     if (t->rank != 0) FR_TRY(send_bytes(t, FR__COLLECTIVE, 0, &word, sizeof word));
     for (int i = 0; i < t->n_peers && t->rank == 0; i++) {
         uint64_t other;

@@ -1,4 +1,4 @@
-/* tcp.c -- TCP sockets: listen, connect, move bytes, each with an end to its waiting. */
+/* tcp.c -- TCP sockets: listen, connect and move bytes, each with a deadline or a stop. */
 #include "team/tcp.h"
 
 #include "base/thread.h"
@@ -29,8 +29,8 @@ static int ms_until(uint64_t until_ns)
     return ms < 1000000 ? (int)ms : 1000000;
 }
 
-/* DONE: fd is ready, or has an error that the next call on it will say. What has come is read even
- * if it is time to stop. */
+/* FR__TCP_OK: fd is ready, or has an error that the next call on it returns. Readable data takes
+ * precedence over a stop. */
 static fr__tcp_result wait_for(int fd, short events, int stop_fd, uint64_t until_ns)
 {
     struct pollfd polls[2] = {{.fd = fd, .events = events}, {.fd = stop_fd, .events = POLLIN}};
@@ -44,7 +44,7 @@ static fr__tcp_result wait_for(int fd, short events, int stop_fd, uint64_t until
     }
 }
 
-/* One call of the socket: bytes moved, 0 if none can be now, -1 if the other end is gone. */
+/* One call on the socket: the bytes moved, 0 if it would block, -1 if the connection is closed. */
 static ssize_t move_some(int fd, char *data, size_t bytes, bool is_write)
 {
     ssize_t n = is_write ? send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -104,7 +104,7 @@ static void tune(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-/* One socket for IPv6 and IPv4 where the machine has both. */
+/* One socket for both IPv6 and IPv4 if the machine has IPv6. */
 int fr__tcp_listen(int *port)
 {
     const int off = 0;
@@ -142,7 +142,7 @@ int fr__tcp_accept(int listener)
     return fd;
 }
 
-/* connect() itself must not wait: the kernel would for minutes. */
+/* The socket is nonblocking: connect() may otherwise block for minutes. */
 static int connect_until(int fd, const struct addrinfo *to, uint64_t until_ns)
 {
     if (connect(fd, to->ai_addr, to->ai_addrlen) == 0) return 0;
@@ -182,7 +182,7 @@ bool fr__tcp_is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* In which order to try them; link-local ones mean nothing on another machine (-1). */
+/* The order in which to try an address; -1: not usable from another machine (link-local). */
 static int place_of(const struct ifaddrs *i)
 {
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) return -1;

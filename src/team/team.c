@@ -1,4 +1,4 @@
-/* team.c -- the processes of a run, as others see them: join, talk, fail, leave. */
+/* team.c -- the interface of a team: create, identify, notify, fail, leave. */
 #include "team/control.h"
 #include "team/tcp.h"
 
@@ -13,7 +13,7 @@
 #define MIN_TIMEOUT_S 0.2
 #define FLUSH_S 5.0
 
-/* --- life ----------------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------------------------- */
 
 static void destroy(fr_team *t)
 {
@@ -83,7 +83,7 @@ fr_status fr__team_create(fr_ctx *ctx, int rank, int size, const fr__bootstrap *
     return status;
 }
 
-/* With the lock held: until all lines have said goodbye, or one is lost. */
+/* With the lock held: until all peers have sent LEAVE, or a rank is lost. */
 static void wait_for_leaves(fr_team *t)
 {
     for (int i = 0; i < t->n_peers; i++)
@@ -95,11 +95,11 @@ static void send_leave(fr_team *t)
 {
     for (int i = 0; i < t->n_peers && !atomic_load(&t->is_broken); i++)
         if (!fr__peer_send(&t->peers[i], FR__FRAME_LEAVE, NULL, 0, NULL, 0))
-            fr__team_break(t, t->rank, "out of memory for a goodbye");
+            fr__team_break(t, t->rank, "out of memory for leaving the team");
     fr__control_wake(t);
 }
 
-/* Rank 0 says goodbye last, so that nobody goes before all are done. */
+/* Rank 0 sends LEAVE last, so no rank ends before all are done. */
 void fr_team_leave(fr_team *t)
 {
     if (!t) return;
@@ -116,7 +116,7 @@ void fr_team_leave(fr_team *t)
     destroy(t);
 }
 
-/* --- who is who ----------------------------------------------------------------------------- */
+/* --- identity ------------------------------------------------------------------------------- */
 
 int fr_team_rank(const fr_team *t) { return t ? t->rank : 0; }
 
@@ -185,15 +185,15 @@ void fr_team_set_callbacks(fr_team *t, const fr_team_callbacks *callbacks)
 static fr_status notify(fr_team *t, fr__peer *peer, const void *data, size_t bytes)
 {
     if (bytes > FR__MAX_MESSAGE)
-        return fr_fail(t->ctx, FR_INVALID, "a message of %zu bytes; more than %d go by a stream",
+        return fr_fail(t->ctx, FR_INVALID, "a message of %zu bytes; the most is %d, use a stream",
                        bytes, FR__MAX_MESSAGE);
     pthread_mutex_lock(&t->lock);
-    bool is_said =
+    bool is_queued =
         atomic_load(&t->has_failed) || fr__peer_send(peer, FR__FRAME_MESSAGE, data, bytes, NULL, 0);
     bool has_rest = peer->out.done < peer->out.n;
     pthread_mutex_unlock(&t->lock);
     if (has_rest) fr__control_wake(t);
-    return is_said ? FR_OK : fr__no_memory(t->ctx, bytes, "a message to another rank");
+    return is_queued ? FR_OK : fr__no_memory(t->ctx, bytes, "a message to another rank");
 }
 
 fr_status fr_team_notify(fr_team *t, int to, const void *data, size_t bytes)
@@ -202,8 +202,8 @@ fr_status fr_team_notify(fr_team *t, int to, const void *data, size_t bytes)
     fr__peer *peer = fr__peer_of(t, to);
     if (!peer)
         return fr_fail(t->ctx, FR_INVALID,
-                       "a message from rank %d to rank %d of %d: there is no line", t->rank, to,
-                       t->size);
+                       "no message from rank %d to rank %d of %d: rank 0 must be one of them",
+                       t->rank, to, t->size);
     return notify(t, peer, data, bytes);
 }
 
@@ -211,12 +211,12 @@ fr_status fr_team_notify_all(fr_team *t, const void *data, size_t bytes)
 {
     if (!t) return FR_OK;
     if (t->rank != 0)
-        return fr_fail(t->ctx, FR_INVALID, "rank %d tells all; only rank 0 can", t->rank);
+        return fr_fail(t->ctx, FR_INVALID, "rank %d notifies all; only rank 0 can", t->rank);
     for (int i = 0; i < t->n_peers; i++) FR_TRY(notify(t, &t->peers[i], data, bytes));
     return FR_OK;
 }
 
-/* --- giving up ------------------------------------------------------------------------------ */
+/* --- failure -------------------------------------------------------------------------------- */
 
 void fr_team_fail(fr_team *t, const char *text)
 {

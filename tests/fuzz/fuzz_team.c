@@ -1,8 +1,8 @@
-/* fuzz_team.c -- any bytes from another process of a team: as frames and votes of ranks that have
- * met, as a hello at rank 0's door, as the card that rank 0 shares. The team stands or falls with a
- * text; nothing else happens.
+/* fuzz_team.c -- arbitrary bytes from another process of a team: as frames and votes of connected
+ * ranks, as a hello at the port of rank 0, as the contact that rank 0 shares. The team goes on or
+ * fails with a text; nothing else happens.
  *
- * The first byte chooses, the second says where the rest is cut in two. */
+ * The first byte chooses the case, the second where the rest is cut in two. */
 #include "base/alloc.h"
 #include "team/control.h"
 #include "team/tcp.h"
@@ -26,9 +26,9 @@ static void must(bool holds)
     if (!holds) abort();
 }
 
-/* --- ranks that have met ---------------------------------------------------------------------- */
+/* --- connected ranks -------------------------------------------------------------------------- */
 
-enum { SIZE = 3, MAX_PEERS = SIZE - 1, VOTES = 1 << 13 /* bytes, more than all of them are */ };
+enum { SIZE = 3, MAX_PEERS = SIZE - 1, VOTES = 1 << 13 /* bytes, more than all votes together */ };
 
 static void on_message(void *user, int from, const void *data, size_t bytes)
 {
@@ -42,7 +42,7 @@ static void on_loss(void *user, int rank, const char *text)
     must(rank >= 0 && rank < t->size && *text && strlen(text) < FR__MAX_TEXT);
 }
 
-/* As fr__team_create leaves it; far[line]: the other ends of talk, bulk and accord. */
+/* As fr__team_create returns it; far[peer][socket]: the other ends. */
 static fr_team *make_team(fr_ctx *ctx, int rank, int far[MAX_PEERS][FR__N_SOCKETS])
 {
     fr_team *t = FR_NEW(fr_team);
@@ -72,7 +72,7 @@ static fr_team *make_team(fr_ctx *ctx, int rank, int far[MAX_PEERS][FR__N_SOCKET
     return t;
 }
 
-/* What all do together ends for all: the votes are whole, whatever they say. */
+/* Collectives end on all ranks: the votes are complete, whatever they contain. */
 static void vote(fr_ctx *ctx, fr_team *t)
 {
     uint64_t word = 0;
@@ -100,14 +100,14 @@ static void send_to(int rank, piece frames, piece votes)
     vote(ctx, t);
     for (int i = 0; i < t->n_peers; i++)
         for (int k = 0; k < FR__N_SOCKETS; k++) close(far[i][k]);
-    fr_team_leave(t); /* all lines are at their ends, so it does not wait */
+    fr_team_leave(t); /* all connections are closed, so it does not wait */
     fr_ctx_free(ctx);
 }
 
-/* --- ranks that meet -------------------------------------------------------------------------- */
+/* --- joining ---------------------------------------------------------------------------------- */
 
-/* Of a card and of a hello: after 8 bytes of mark a secret of 16; a card has another one, and the
- * port, the number of addresses and the addresses behind it. */
+/* Contact and hello start with 8 bytes of magic and a token of 16; a contact goes on with the other
+ * token, the port, the number of addresses and the addresses. */
 enum { TOKEN = 8, TOKEN_BYTES = 16, PORT = TOKEN + 2 * TOKEN_BYTES, ADDRESSES = PORT + 8 };
 
 typedef struct visit {
@@ -115,7 +115,7 @@ typedef struct visit {
     int fds[2];
 } visit;
 
-/* Rank 0 has written its card: two guests ring. One has the secret, so that it is listened to. */
+/* Rank 0 has shared its contact: two connections send a hello, one of them with the token. */
 static fr_status send_hellos(void *user, void *contact, size_t bytes)
 {
     visit *b = user;
@@ -133,7 +133,7 @@ static fr_status send_hellos(void *user, void *contact, size_t bytes)
     return FR_OK;
 }
 
-/* Rank 0's card. No address is one, so that nobody is called. */
+/* Rank 0's contact. No address is valid, so none is connected to. */
 static fr_status give_contact(void *user, void *contact, size_t bytes)
 {
     const visit *b = user;
@@ -163,7 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const piece all = {data + 2, size - 2};
     size_t cut = all.n * data[1] / 256;
     const piece first = {all.at, cut}, rest = {all.at + cut, all.n - cut};
-    switch (data[0] % 16) { /* meeting takes its time, so it is tried less often */
+    switch (data[0] % 16) { /* joining is slow, so it is tried less often */
     case 0: join(0, all); break;
     case 1: join(1, all); break;
     default: send_to(data[0] % 2, first, rest);

@@ -1,9 +1,10 @@
-/* troupe.h -- a team of forked processes for tests: each plays the same part under its own rank,
- * and the test's process, which has no threads, directs and judges. They meet by pipes instead of
- * MPI. A part notes what is wrong and ends at once; nobody lives longer than the alarm allows.
+/* forked.h -- a team of forked processes for tests: each runs the same body under its own rank,
+ * while the test's process, which has no threads, drives the scenario and checks the exit codes.
+ * The bootstrap is by pipes instead of MPI. A body that fails a check records it and exits; an
+ * alarm ends every process.
  *
- * A director may give them a clock: it goes on when all ranks that are not stopped have looked at
- * it, so that no rank falls silent because the machine is busy. */
+ * The driver may provide the clock: it advances when all ranks that are not stopped have read it,
+ * so no rank appears silent because the machine is busy. */
 #ifndef FR_TEST_TEAM_FORKED_H
 #define FR_TEST_TEAM_FORKED_H
 
@@ -22,16 +23,16 @@
 
 enum { FORKED_MAX = 8, FORKED_ALARM_S = 900 }; /* beyond the limit of ctest */
 
-/* In memory that all of them see. */
+/* In shared memory. */
 typedef struct forked_state {
-    atomic_int mark[FORKED_MAX]; /* what a rank has reached; the meaning is the part's */
+    atomic_int mark[FORKED_MAX]; /* the progress of a rank; its meaning is up to the body */
     atomic_int left[FORKED_MAX]; /* its bootstrap: 1 left in order, 2 left broken */
-    _Atomic uint64_t now_ns;     /* of the director's clock; 0: there is none */
+    _Atomic uint64_t now_ns;     /* the driver's clock; 0: use the real one */
     atomic_int n_looks[FORKED_MAX];
-    _Atomic uint64_t lost_ns[FORKED_MAX]; /* when a rank heard of a loss; 0: it has not */
+    _Atomic uint64_t lost_ns[FORKED_MAX]; /* when the loss was reported to a rank; 0: not yet */
     pid_t pid[FORKED_MAX];
     int victim;
-    atomic_bool is_over; /* somebody has found a fault */
+    atomic_bool is_over; /* a check has failed */
     char says[FORKED_MAX][640];
 } forked_state;
 
@@ -47,13 +48,13 @@ typedef struct member {
 
 typedef struct scenario {
     int size;
-    void (*body)(member *m);          /* with a team; leaves it */
+    void (*body)(member *m);          /* runs with a team, and leaves it */
     void (*prepare)(forked_state *s); /* before they start; may be NULL */
     void (*drive)(forked_state *s);   /* in the test's process; may be NULL */
-    void (*when_shared)(member *m);   /* before the ranks have met; may be NULL */
+    void (*when_shared)(member *m);   /* before the ranks connect; may be NULL */
     double join_s;
     unsigned may_die;    /* bit mask of ranks */
-    bool is_join_tested; /* the part joins itself, by troupe_join */
+    bool is_join_tested; /* the body calls forked_join itself */
 } scenario;
 
 __attribute__((noreturn, format(printf, 5, 6))) static inline void
@@ -127,7 +128,7 @@ static inline void forked_play(const scenario *p, forked_state *s, int rank, int
 {
     member m = {.rank = rank, .size = p->size, .ctx = fr_ctx_create(), .s = s, .pipes = pipes};
     m.when_shared = p->when_shared;
-    s->pid[rank] = getpid(); /* a rank may look before the one who forks has noted it */
+    s->pid[rank] = getpid(); /* a rank may read it before the parent has set it */
     alarm(FORKED_ALARM_S);
     CHECK(&m, m.ctx, "no memory");
     if (!p->is_join_tested) CHECK_OK(&m, forked_join(&m, p->join_s));
@@ -136,7 +137,7 @@ static inline void forked_play(const scenario *p, forked_state *s, int rank, int
     exit(0);
 }
 
-/* Until the mark of that rank is at least this, or nothing can come of it any more. */
+/* Wait until the mark of a rank is at least `mark`, or a check has failed. */
 static inline void forked_await(forked_state *s, int rank, int mark)
 {
     for (int i = 0; i < FORKED_ALARM_S * 1000 && atomic_load(&s->mark[rank]) < mark; i++) {
@@ -145,9 +146,9 @@ static inline void forked_await(forked_state *s, int rank, int mark)
     }
 }
 
-/* The director's clock goes on by `ms`, a step whenever each rank has looked at it; those of the
- * mask and those that have heard of a loss need not. A turn of the thread that looks takes three
- * looks, and one may have begun before. */
+/* Advance the driver's clock by `ms`, one step whenever each rank has read it; ranks in `idle` and
+ * ranks that know of a loss need not. One iteration of the control thread reads it three times,
+ * and an iteration may already be under way. */
 static inline void forked_pass(forked_state *s, int size, unsigned idle, int ms)
 {
     enum { STEP_MS = 25, LOOKS = 4 };
@@ -170,7 +171,7 @@ static inline void forked_stop(forked_state *s, int rank)
     (void)waitpid(s->pid[rank], &code, WUNTRACED);
 }
 
-/* What the ranks have said and how they ended. */
+/* Report failed checks and unexpected exits. */
 static inline void forked_judge(const scenario *p, forked_state *s)
 {
     char report[FORKED_MAX * 700] = "";
@@ -209,14 +210,14 @@ static inline void forked_run(const scenario *p)
     forked_judge(p, s);
 }
 
-/* --- ears that remember ----------------------------------------------------------------------- */
+/* --- callbacks that record a loss ------------------------------------------------------------- */
 
 typedef struct loss_record {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int n_lost, lost_rank;
     char lost_text[2048];
-    member *m; /* NULL, or who hears */
+    member *m; /* NULL, or the rank whose lost_ns is set */
 } loss_record;
 
 static inline void record_loss(void *user, int rank, const char *text)

@@ -1,5 +1,5 @@
-/* test_faults.c -- a team that breaks: ranks that are killed, stopped, give up or send
- * rubbish, and meetings at which somebody is missing or somebody comes who was not asked. */
+/* test_faults.c -- faults of a team: ranks that are killed, stopped, fail or send invalid data, and
+ * joining with a rank missing or with strangers at the port. */
 #include "forked.h"
 
 #include "team/control.h"
@@ -8,7 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-/* The team is broken, and this is who and why; the name holds host and process. */
+/* The team is broken, and the text names the rank, its host and process, and the reason. */
 static void check_loss(member *m, loss_record *r, int rank, const char *why)
 {
     char host[64], expected[600];
@@ -26,12 +26,12 @@ static void check_loss(member *m, loss_record *r, int rank, const char *why)
 
 static void check_left_broken(member *m)
 {
-    fr_team_leave(m->team); /* and does not wait for the dead */
+    fr_team_leave(m->team); /* does not wait for the lost rank */
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 2, "as if all was well");
 }
 
-/* All ranks are here. An agreement alone is not enough: who breaks the team after it may still
- * catch others in it. */
+/* A barrier. An agreement alone is not enough: a rank that breaks the team right after it may find
+ * others still inside. */
 static void gather(member *m)
 {
     CHECK_OK(m, fr_team_agree(m->team, FR_OK));
@@ -41,7 +41,7 @@ static void gather(member *m)
 
 /* --- killed ----------------------------------------------------------------------------------- */
 
-/* Streams, messages and agreements all the time, until something breaks. */
+/* Streams, messages and agreements until a rank is lost. */
 static void work_until_loss(member *m)
 {
     loss_record r;
@@ -49,7 +49,7 @@ static void work_until_loss(member *m)
     char *data = fr__alloc(BYTES);
     loss_record_init(&r);
     fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
-    fr_team_set_timeout(m->team, FORKED_ALARM_S); /* a loss is not found by silence here */
+    fr_team_set_timeout(m->team, FORKED_ALARM_S); /* silence must not be the cause here */
     fr_status status = FR_OK;
     for (int round = 0; status == FR_OK; round++) {
         atomic_store(&m->s->mark[m->rank], round);
@@ -71,13 +71,13 @@ static void work_until_loss(member *m)
     const char *text;
     fr_team_is_broken(m->team, &text);
     CHECK(m, strcmp(fr_ctx_error(m->ctx), text) == 0, "%s", fr_ctx_error(m->ctx));
-    /* Still well behaved. */
-    CHECK(m, fr_team_agree(m->team, FR_OK) == FR_PEER, "agrees with the dead");
+    /* All calls still return. */
+    CHECK(m, fr_team_agree(m->team, FR_OK) == FR_PEER, "agrees with a lost rank");
     CHECK_OK(m, fr_team_notify(m->team, m->rank == 0 ? 1 : 0, data, 10));
     loss_record late;
     loss_record_init(&late);
     fr_team_set_callbacks(m->team, &(fr_team_callbacks){&late, NULL, record_loss});
-    CHECK(m, late.n_lost == 1 && late.lost_rank == m->s->victim, "a late listener is not told");
+    CHECK(m, late.n_lost == 1 && late.lost_rank == m->s->victim, "an earlier loss is not reported");
     check_left_broken(m);
     fr__free(data);
 }
@@ -111,7 +111,7 @@ enum { TIMEOUT_MS = 500 };
 
 static void start_clock(forked_state *s) { atomic_store(&s->now_ns, UINT64_C(1000000000)); }
 
-/* All but the victim see it fall silent, and not before their patience is over. */
+/* All ranks but the victim report its silence, and not before the timeout. */
 static void watch_silence(member *m)
 {
     loss_record r;
@@ -137,10 +137,11 @@ static void set_victim(forked_state *s)
 static void stop_one(forked_state *s)
 {
     for (int i = 0; i < stop_size; i++) forked_await(s, i, 1);
-    forked_pass(s, stop_size, 0, TIMEOUT_MS * 12 / 10); /* all give signs of life */
+    forked_pass(s, stop_size, 0, TIMEOUT_MS * 12 / 10); /* heartbeats arrive */
     for (int i = 0; i < stop_size; i++)
         if (atomic_load(&s->lost_ns[i]))
-            snprintf(s->says[i], sizeof s->says[i], "nobody was stopped"), kill(s->pid[i], SIGTERM);
+            snprintf(s->says[i], sizeof s->says[i], "a loss, but no rank was stopped"),
+                kill(s->pid[i], SIGTERM);
     forked_stop(s, stop_victim);
     uint64_t start = atomic_load(&s->now_ns);
     forked_pass(s, stop_size, 1u << stop_victim, TIMEOUT_MS * 2);
@@ -155,7 +156,7 @@ static void stop_one(forked_state *s)
     kill(s->pid[stop_victim], SIGCONT);
 }
 
-/* Once it runs again, the stopped one learns what the others think of it, and blames nobody. */
+/* When it resumes, the stopped rank learns that it was given up, and blames no other. */
 static void stopped_ranks_fall_silent(void **state)
 {
     (void)state;
@@ -167,7 +168,7 @@ static void stopped_ranks_fall_silent(void **state)
     }
 }
 
-/* Rank 1 alone is impatient, or all are; some are stopped for longer than their patience. */
+/* Rank 1 alone has a short timeout, or all have; some are stopped for longer than theirs. */
 static bool are_all_stopped;
 
 static void wait_stopped(member *m)
@@ -186,15 +187,15 @@ static void wait_stopped(member *m)
 
 static void stop_and_go(forked_state *s)
 {
-    unsigned stopped = 0, slow = are_all_stopped ? 0 : 1u << 2; /* it looks once a second */
+    unsigned stopped = 0, slow = are_all_stopped ? 0 : 1u << 2; /* its interval is a second */
     for (int i = 0; i < 3; i++) forked_await(s, i, 1);
     forked_pass(s, 3, slow, 200);
-    for (int i = 2; i >= 0; i--) { /* so that rank 0, which goes first, has nothing left to read */
+    for (int i = 2; i >= 0; i--) { /* rank 0, which resumes first, then has nothing to read */
         if (i == 1 || are_all_stopped) forked_stop(s, i), stopped |= 1u << i;
     }
     forked_pass(s, 3, stopped | slow, TIMEOUT_MS * 2);
     for (int i = 0; i < 3; i++) kill(s->pid[i], SIGCONT);
-    /* the patient give signs of life as often as the impatient want */
+    /* ranks with a long timeout send heartbeats as often as the others request */
     forked_pass(s, 3, slow, TIMEOUT_MS * 15 / 10);
     atomic_store(&s->mark[2], 2);
 }
@@ -209,7 +210,7 @@ static void a_resumed_rank_blames_no_other(void **state)
     }
 }
 
-/* --- giving up -------------------------------------------------------------------------------- */
+/* --- failing ---------------------------------------------------------------------------------- */
 
 static int fail_rank;
 
@@ -221,7 +222,7 @@ static void give_up(member *m)
     fr_team_set_callbacks(m->team, &(fr_team_callbacks){&r, NULL, record_loss});
     gather(m);
     m->s->victim = fail_rank;
-    if (m->rank == fail_rank) { /* with much still on its way */
+    if (m->rank == fail_rank) { /* with much data still in flight */
         char *much = fr__alloc(30 << 20);
         CHECK_OK(m, fr_team_notify(m->team, m->rank ? 0 : 1, much, 30 << 20));
         fr__free(much);
@@ -229,7 +230,7 @@ static void give_up(member *m)
         if (m->size == 4) _exit(0); /* at once, as a program may */
         check_loss(m, NULL, fail_rank, "failed: the loss is not a number");
         CHECK(m, fr_team_recv(m->team, m->rank ? 0 : 1, data, 1) == FR_PEER, "takes");
-        CHECK(m, r.n_lost == 0, "told of itself");
+        CHECK(m, r.n_lost == 0, "reported to itself");
     } else {
         int other = m->rank == 0 ? fail_rank : 0;
         CHECK(m, fr_team_recv(m->team, other, data, sizeof data) == FR_PEER, "taken");
@@ -246,9 +247,9 @@ static void a_failing_rank_gives_its_reason(void **state)
             forked_run(&(scenario){.size = size, .body = give_up});
 }
 
-/* --- rubbish ---------------------------------------------------------------------------------- */
+/* --- invalid data ----------------------------------------------------------------------------- */
 
-/* A vote with a status that there is not is told as such, by all; it never becomes an exit code. */
+/* All ranks report an invalid status in a vote as such; it never becomes an exit code. */
 static void send_invalid_vote(member *m)
 {
     const int32_t head[2] = {1, 4711};
@@ -260,7 +261,7 @@ static void send_invalid_vote(member *m)
     fr_status status =
         m->rank == 1 ? fr_team_share(m->team, bytes, sizeof bytes) : fr_team_agree(m->team, FR_OK);
     CHECK(m, status == (m->rank == 1 ? FR_OK : FR_PEER), "status %d", (int)status);
-    CHECK(m, m->rank == 1 || strstr(fr_ctx_error(m->ctx), "votes with status 4711"), "%s",
+    CHECK(m, m->rank == 1 || strstr(fr_ctx_error(m->ctx), "invalid status 4711"), "%s",
           fr_ctx_error(m->ctx));
     fr_team_leave(m->team);
 }
@@ -283,7 +284,7 @@ static void send_invalid_frame(member *m)
         CHECK(m, send(m->team->peers[0].fd[FR__CONTROL], "GET / HTTP/1.1\r\n", 16, 0) == 16,
               "sent");
     await_loss(&r);
-    check_loss(m, &r, 1, "sends what is no message");
+    check_loss(m, &r, 1, "sent an invalid message");
     check_left_broken(m);
 }
 
@@ -293,7 +294,7 @@ static void invalid_frames_are_a_loss(void **state)
     forked_run(&(scenario){.size = 3, .body = send_invalid_frame});
 }
 
-/* --- meeting ---------------------------------------------------------------------------------- */
+/* --- joining ---------------------------------------------------------------------------------- */
 
 static int listening_port(void)
 {
@@ -309,12 +310,13 @@ static int listening_port(void)
     return -1;
 }
 
-/* Before rank 0 opens its door, a crowd stands there: some silent, some loud, some half right. */
+/* Before rank 0 accepts, strangers connect: silent ones, and ones that send invalid, incomplete or
+ * unauthenticated hellos. */
 static void send_strangers(member *m)
 {
     enum { N = 150 };
     static const char rubbish[200] = "GET / HTTP/1.1\r\n", half[24] = "frhello";
-    char whole[104] = "frhello"; /* a rank that wants one of its lines, but knows no secret */
+    char whole[104] = "frhello"; /* a complete hello without the token */
     if (m->rank != 0) return;
     int port = listening_port();
     CHECK(m, port > 0, "rank 0 does not listen");
@@ -333,7 +335,7 @@ static void send_strangers(member *m)
 
 static void join_among_strangers(member *m)
 {
-    CHECK_OK(m, forked_join(m, 60)); /* too short for one stranger after the other */
+    CHECK_OK(m, forked_join(m, 60)); /* too short to serve strangers one by one */
     for (int i = 0; i < 10; i++) CHECK_OK(m, fr_team_agree(m->team, FR_OK));
     fr__sleep_ns(100000000);
     fr_team_leave(m->team);
@@ -359,7 +361,7 @@ static void join_without_rank_2(member *m)
     fr_status status = forked_join(m, 5);
     const char *text = fr_ctx_error(m->ctx);
     CHECK(m, status == FR_PEER && !m->team, "%d: %s", (int)status, text);
-    CHECK(m, strstr(text, "rank 2 of 4 did not come to rank 0 within 5 s") == text, "%s", text);
+    CHECK(m, strstr(text, "rank 2 of 4 did not connect to rank 0 within 5 s") == text, "%s", text);
     CHECK(m, strstr(text, "firewall"), "%s", text);
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 0, "the bootstrap is the caller's");
 }
@@ -374,7 +376,7 @@ static void missing_ranks_are_named(void **state)
 static void run_away(member *m)
 {
     if (m->rank == 0) _exit(0);
-    while (kill(m->s->pid[0], 0) == 0) fr__sleep_ns(1000000); /* until the director has missed it */
+    while (kill(m->s->pid[0], 0) == 0) fr__sleep_ns(1000000); /* until the driver has reaped it */
 }
 
 static void find_nobody(member *m)
@@ -393,10 +395,10 @@ static void a_missing_rank_0_is_named(void **state)
         .size = 2, .body = find_nobody, .when_shared = run_away, .is_join_tested = true});
 }
 
-/* Rank 1 expects another answer than rank 0 gives: somebody else listens where it looked. */
+/* Rank 1 expects another reply than rank 0 gives, as if another program listened there. */
 static void expect_another(member *m)
 {
-    if (m->rank == 1) m->shared[30] ^= 1; /* after the mark (8 bytes) and the first secret (16) */
+    if (m->rank == 1) m->shared[30] ^= 1; /* after the magic (8 bytes) and the first token (16) */
 }
 
 static void find_another(member *m)
@@ -407,7 +409,7 @@ static void find_another(member *m)
     if (m->rank == 1)
         CHECK(m, strstr(text, "rank 0 does not answer"), "%s", text);
     else
-        CHECK(m, strstr(text, "rank 1 of 2 did not come"), "%s", text);
+        CHECK(m, strstr(text, "rank 1 of 2 did not connect"), "%s", text);
 }
 
 static void a_false_rank_0_is_refused(void **state)
@@ -417,7 +419,7 @@ static void a_false_rank_0_is_refused(void **state)
         .size = 2, .body = find_another, .when_shared = expect_another, .is_join_tested = true});
 }
 
-/* One rank has no memory; none hangs, all say what they know. */
+/* One rank is out of memory; no rank hangs, and all report what they know. */
 static void join_without_memory(member *m)
 {
     if (m->rank == m->s->victim) fr__alloc_fail_after(atomic_load(&m->s->mark[0]));

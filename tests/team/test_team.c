@@ -1,5 +1,5 @@
-/* test_team.c -- a team that stays together: messages, streams, what ranks do together, leaving in
- * order, and what a launcher says. */
+/* test_team.c -- a team without faults: messages, streams, collectives, leaving, and the detection
+ * of launchers. */
 #include "forked.h"
 
 #include "base/philox.h"
@@ -11,7 +11,7 @@
 
 enum { N_MESSAGES = 1500 };
 
-/* Message i between rank 0 and another: its number, then bytes that follow from it. */
+/* Message i between rank 0 and another rank: its number, then bytes derived from it. */
 static size_t make_message(uint32_t i, int rank, unsigned char *out)
 {
     uint32_t r[4];
@@ -65,7 +65,7 @@ static void notify_both_ways(member *m)
     unsigned char *mine = fr__alloc(300000);
     const fr_team_callbacks callbacks = {&l, on_message, record_loss};
     loss_record_init(&l.loss_record);
-    /* Some of them come before anybody listens. */
+    /* Some messages arrive before callbacks are set. */
     if (m->rank % 2) fr_team_set_callbacks(m->team, &callbacks);
     for (uint32_t i = 0; i < N_MESSAGES; i++) {
         size_t n = make_message(i, m->rank, mine);
@@ -92,7 +92,7 @@ static void messages_arrive_in_order(void **state)
         forked_run(&(scenario){.size = size, .body = notify_both_ways});
 }
 
-/* Rank 1 tells, rank 0 answers from inside its ear, on the thread that hears. */
+/* Rank 1 sends, rank 0 replies from inside its callback, on the control thread. */
 static void echo(member *m)
 {
     listener l = {.m = m, .expected = fr__alloc(300000), .is_echoing = m->rank == 0};
@@ -150,7 +150,7 @@ static void messages_may_be_large(void **state)
     forked_run(&(scenario){.size = 2, .body = notify_large});
 }
 
-/* Small talk takes no memory once it has begun: a training loop may do it. */
+/* After warming up, small messages allocate nothing: a training loop may send them. */
 enum { N_WARM = 100, N_PINGS = 500 };
 
 static void ping(void *user, int from, const void *data, size_t bytes)
@@ -188,7 +188,7 @@ static void count_in(void *user, int from, const void *data, size_t bytes)
     atomic_fetch_sub(n_inside, 1);
 }
 
-/* Ears that were taken off are not in use any more: memory that belongs to them may go. */
+/* Callbacks that were removed are not in use any more: their memory may be freed. */
 static void change_callbacks(member *m)
 {
     for (int i = 0; i < 3000 && m->rank == 1; i++) {
@@ -200,7 +200,7 @@ static void change_callbacks(member *m)
         fr_team_set_callbacks(m->team, &(fr_team_callbacks){n_inside, count_in, NULL});
         if (i % 2) sched_yield();
         fr_team_set_callbacks(m->team, NULL);
-        CHECK(m, atomic_load(n_inside) == 0, "somebody still listens");
+        CHECK(m, atomic_load(n_inside) == 0, "still in use");
         atomic_store(n_inside, 1000000);
         fr__free(n_inside);
     }
@@ -242,7 +242,7 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-/* Both ways at the same time, one rank after the other; agreements do not get between. */
+/* Both directions at the same time, one rank after the other; agreements do not interfere. */
 static void stream(member *m)
 {
     const size_t n = BULK / 8;
@@ -273,7 +273,7 @@ static void streams_go_both_ways(void **state)
     forked_run(&(scenario){.size = 3, .body = stream});
 }
 
-/* --- together --------------------------------------------------------------------------------- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
 static void agree(member *m)
 {
@@ -343,7 +343,7 @@ static void ranks_compare_and_share(void **state)
 
 /* --- leaving ---------------------------------------------------------------------------------- */
 
-/* The one who is done last, each in turn; nobody is gone before. */
+/* One rank is done late; no other has left before. */
 static void leave_late(member *m)
 {
     CHECK(m, fr_team_rank(m->team) == m->rank && fr_team_size(m->team) == m->size, "who am I");
@@ -368,7 +368,7 @@ static void ranks_leave_when_all_are_done(void **state)
         forked_run(&(scenario){.size = 3, .body = leave_late, .when_shared = set_last});
 }
 
-/* --- alone, and what launchers say ------------------------------------------------------------ */
+/* --- alone, and launchers --------------------------------------------------------------------- */
 
 static void alone_is_rank_0_of_1(void **state)
 {
@@ -396,7 +396,7 @@ static const char *const variables[] = {
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",      "PMI_SIZE", "PMIX_RANK",
     "SLURM_PROCID",         "SLURM_NTASKS",         "SLURM_STEP_ID", NULL};
 
-/* Only there in a build with MPI. */
+/* Defined only in a build with MPI. */
 #pragma weak fr__mpi_bootstrap
 
 static void launchers_are_known(void **state)

@@ -1,4 +1,4 @@
-/* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
+/* bootstrap.c -- a bootstrap by MPI: initialisation, rank and size, and a broadcast. */
 #include "team/bootstrap.h"
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(FR__MPI_TEXT > MPI_MAX_ERROR_STRING, "a text of MPI has room");
+_Static_assert(FR__MPI_TEXT > MPI_MAX_ERROR_STRING, "an error text of MPI fits");
 
 const char *fr__mpi_text(int code, char text[static FR__MPI_TEXT])
 {
@@ -21,8 +21,8 @@ const char *fr__mpi_text(int code, char text[static FR__MPI_TEXT])
     return text;
 }
 
-/* Name and version: "Open MPI v4.1.4, package: ...", "MPICH Version:      4.2.1\n..." without the
- * rest, which says where and by whom it was built. */
+/* MPI says "Open MPI v4.1.4, package: ..." or "MPICH Version:      4.2.1\n..."; the rest, about the
+ * build, is dropped. */
 void fr__mpi_library(char *text, size_t room)
 {
     char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -39,7 +39,7 @@ void fr__mpi_library(char *text, size_t room)
 
 typedef struct boot {
     fr_ctx *ctx;
-    bool is_ours; /* to finalise */
+    bool is_ours; /* this bootstrap initialised MPI and finalises it */
 } boot;
 
 static fr_status say(fr_ctx *ctx, const char *what, int code)
@@ -76,13 +76,13 @@ static bool is_one_host(void)
     return false;
 }
 
-/* Settings that MPI reads when it is started; a user's own word stays.
- * Several hosts: what Open MPI needs to use both directions of a cable at once, and to use it while
- * kernels run (docs/network.md). Ranks of one host talk by shared memory, which would only pay for
- * the locks.
- * One host: UCX 1.18, on which MPICH of Debian 13 is built, aborts in MPI_Finalize if a long
- * message was never received, as after an abort, unless it keeps no list of registered memory;
- * shared memory needs none. */
+/* Settings that MPI reads when it is initialised; a user's own values take precedence.
+ * Several hosts: Open MPI needs them to use both directions of a link at once, and to make progress
+ * while kernels run (docs/network.md). On one host MPI uses shared memory, where they would only
+ * add locking.
+ * One host: UCX 1.18, used by MPICH in Debian 13, aborts in MPI_Finalize if a long message was
+ * never received, as after an abort, unless its registration cache is off; shared memory needs
+ * none. */
 static void tune(void)
 {
     static const struct {
