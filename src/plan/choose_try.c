@@ -30,6 +30,16 @@ static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
     return 2 * depth(c, o) + (int)fmin(fmax(many, 4), 40);
 }
 
+/* A stage that sends no gradient does not hold up those before it: they run ahead through a flush,
+ * and mini-batches take one time in the mean only. */
+static bool runs_ahead(const fr_schedule *s)
+{
+    int n_joined = 0; /* links are sorted by the stage that they leave */
+    for (int l = 0; l < s->n_backward; l++)
+        n_joined += l == 0 || s->backward[l].from != s->backward[l - 1].from;
+    return s->is_flush && n_joined < s->n_stages - 1;
+}
+
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
 {
     return 6.0 * o->size->n_micro * o->n_stages * n_batches(c, o);
@@ -111,13 +121,13 @@ static fr_status make_fit(struct fr__chooser *c, fr_ctx *own, struct fr__outcome
 static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s,
                           struct fr__outcome *at)
 {
+    enum { AHEAD = 4 }; /* mini-batches until all that can run ahead do */
     fr_sim_result r;
-    fr_sim_desc d = {.schedule = s->schedule,
-                     .timing = s->timing,
-                     .n_batches = n_batches(c, at->option),
-                     .overlaps = true};
-    int first = depth(c, at->option) - 1, last = (int)d.n_batches - 1;
+    int n = n_batches(c, at->option), first = depth(c, at->option) - 1, last = n - 1;
     if (!has_flush(c, at->option)) last -= depth(c, at->option);
+    if (runs_ahead(s->schedule)) first = AHEAD, last = 10 * AHEAD, n = last + AHEAD;
+    fr_sim_desc d = {
+        .schedule = s->schedule, .timing = s->timing, .n_batches = n, .overlaps = true};
     double mean = 0;
     FR_TRY(fr_simulate(own, &d, &r));
     at->s_per_batch = (r.done[last] - r.done[first]) / (last - first);
