@@ -308,7 +308,7 @@ fr_status fr__choose_refine(struct fr__chooser *c, struct fr__outcome *at, int t
 {
     for (bool has_gained = true; has_gained && tries > 0;) {
         has_gained = false;
-        if (c->has_choice) FR_TRY(move_devices(c, at, &tries, &has_gained));
+        if (c->has_choice && !c->is_even) FR_TRY(move_devices(c, at, &tries, &has_gained));
         FR_TRY(move_cuts(c, at, &tries, &has_gained));
     }
     return FR_OK;

@@ -164,7 +164,7 @@ static fr_status try_methods(struct fr__chooser *c, fr_ctx *own, struct fr__outc
     return FR_OK;
 }
 
-fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
+static fr_status try_new(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out)
 {
     *out =
@@ -193,4 +193,52 @@ fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int 
     }
     fr_ctx_free(own);
     return status;
+}
+
+/* --- tried before ----------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t key, int n, const int *values)
+{
+    for (int i = 0; i < n; i++) key = (key ^ (uint32_t)values[i]) * 0x100000001b3; /* FNV-1a */
+    return key;
+}
+
+static uint64_t key_of(const struct fr__option *o, int method, const int *cuts)
+{
+    const int first[] = {method, o->size->n_micro, o->n_stages, o->chunks, o->n_workers};
+    uint64_t key = mix(0xcbf29ce484222325, 5, first);
+    key = mix(mix(key, o->n_stages, o->replicas), o->n_stages - 1, cuts);
+    for (int w = 0; w < o->n_workers; w++) key = mix(key, 1, &(int){fr__choose_device(o, w)});
+    return key;
+}
+
+static bool is_known(const struct fr__known *k, const struct fr__option *o, int method,
+                     const int *cuts)
+{
+    const struct fr__option *x = k->out.option;
+    if (k->asked != method || x->size != o->size || x->n_stages != o->n_stages ||
+        x->chunks != o->chunks || x->n_workers != o->n_workers)
+        return false;
+    for (int s = 0; s < o->n_stages; s++)
+        if (x->replicas[s] != o->replicas[s] || (s && k->out.cuts[s - 1] != cuts[s - 1]))
+            return false;
+    for (int w = 0; w < o->n_workers; w++)
+        if (fr__choose_device(x, w) != fr__choose_device(o, w)) return false;
+    return true;
+}
+
+fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
+                         const int *cuts, struct fr__outcome *out)
+{
+    struct fr__known new = {.key = key_of(o, method, cuts), .asked = method};
+    for (size_t i = 0; i < c->known.n; i++) {
+        const struct fr__known *k = &c->known.at[i];
+        if (k->key != new.key || !is_known(k, o, method, cuts)) continue;
+        *out = k->out;
+        out->option = o, out->cuts = cuts;
+        return FR_OK;
+    }
+    FR_TRY(try_new(c, o, method, cuts, out));
+    new.out = *out;
+    return fr__vec_push(&c->known, new) ? FR_OK : fr__no_memory(c->ctx, sizeof new, "layouts");
 }
