@@ -369,13 +369,16 @@ struct verdict {
     double worst;
 };
 
-/* No candidate is faster than its bound, which leaves layouts out unseen. Asynchronous ones are
- * timed over a window: it cuts mini-batches. */
+/* No candidate is faster than its bound, by which layouts are left out unseen. What runs ahead is
+ * timed over a window that cuts mini-batches, asynchronous methods the most. */
 static void check_bounds(const fr_choice *choice)
 {
-    for (int i = 0; i < choice->n; i++)
-        if (choice->at[i].fits)
-            assert_true(choice->at[i].s_per_batch >= choice->at[i].bound_s * (1 - 0.01));
+    for (int i = 0; i < choice->n; i++) {
+        const fr_candidate *at = &choice->at[i];
+        if (at->fits && at->s_per_batch < (at->is_async ? 0.95 : 0.99) * at->bound_s)
+            fail_msg("%s, %d stages, %d micro-batches: %g s, and its bound is %g s", at->method,
+                     at->n_stages, at->n_micro, at->s_per_batch, at->bound_s);
+    }
 }
 
 static void judge_pair(fr_ctx *ctx, uint64_t of, uint64_t number, struct verdict *v)
