@@ -186,8 +186,8 @@ static fr_status share_sizes(fr_engine *e)
         const fr_part *p = &e->parts[i];
         int rank = fr_engine_rank_of(e, p->worker->index);
         if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
-        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_put(team, 0, &all[i], sizeof *all));
-        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_take(team, rank, &all[i], sizeof *all));
+        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_send(team, 0, &all[i], sizeof *all));
+        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_recv(team, rank, &all[i], sizeof *all));
     }
     FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
     for (int i = 0; i < e->n_parts; i++) {
