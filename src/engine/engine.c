@@ -389,7 +389,7 @@ const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
 /* Records of mini-batches and lists are small beside these. */
 size_t fr_engine_host_bytes(const fr_engine *e)
 {
-    size_t bytes = fr_engine_snapshot_bytes(e) + (e->n_ranks > 1 ? fr__params_largest(e) : 0) +
+    size_t bytes = fr_engine_snapshot_bytes(e) + (e->rank > 0 ? fr__params_largest(e) : 0) +
                    fr__tie_copies_bytes(e);
     for (int i = 0; i < e->n_workers; i++) bytes += fr__tie_scratch_bytes(&e->workers[i]);
     return bytes;

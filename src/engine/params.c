@@ -298,7 +298,7 @@ size_t fr__params_largest(const fr_engine *e)
 fr_status fr__params_init(fr_engine *e)
 {
     FR_TRY(fr__jobs_run(e, init_worker, false));
-    if (e->n_ranks == 1) return FR_OK;
+    if (e->rank == 0) return FR_OK;
     size_t largest = fr__params_largest(e);
     e->scratch = fr__arena_alloc(&e->arena, largest);
     return e->scratch ? FR_OK : fr__no_memory(e->ctx, largest, "parameters");

@@ -104,7 +104,7 @@ static int find_shortage(const fr_setup *s, const claim *claims, fr_shortage *ou
     return -1;
 }
 
-static fr_status judge(fr_setup *s, const fr_engine *e, const claim *claims)
+static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims)
 {
     char text[1024];
     fr_shortage shortage;
@@ -129,9 +129,9 @@ static fr_status gather(fr_setup *s, const claim *own, claim *claims)
     return FR_OK;
 }
 
-fr_status fr__memory_check(fr_setup *s, const fr_engine *e)
+fr_status fr__memory_check(fr_setup *s, fr_engine **e)
 {
-    measure(s, e);
+    measure(s, *e);
     const fr_footprint *f = &s->footprint;
     claim own = {.need = f->total - f->base, .host = f->host, .total = f->total};
     fr__room_read(s->system_root ? s->system_root : "", &own.room);
