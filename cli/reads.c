@@ -15,15 +15,15 @@ struct reads {
     pass *forwards, *backwards; /* [stage][micro] */
 };
 
-fr_seat reads_seat(const fr_schedule *s, int stage)
+fr_policy_context reads_context(const fr_schedule *s, int stage)
 {
     bool has_replicas = false;
     for (int k = 0; k < s->n_stages; k++) has_replicas |= s->replicas[k] > 1;
-    return (fr_seat){.stage = stage,
-                     .n_stages = s->n_stages,
-                     .lead = has_replicas ? fr_schedule_lead(s, stage) : 0,
-                     .n_micro = s->n_micro / s->replicas[stage],
-                     .n_slots = s->n_slots ? s->n_slots[stage] : 1};
+    return (fr_policy_context){.stage = stage,
+                               .n_stages = s->n_stages,
+                               .lead = has_replicas ? fr_schedule_lead(s, stage) : 0,
+                               .n_micro = s->n_micro / s->replicas[stage],
+                               .n_slots = s->n_slots ? s->n_slots[stage] : 1};
 }
 
 /* What is printed is for people, and a second of work. */
@@ -90,15 +90,15 @@ static void walk(reads *r, int worker, int *newest)
     for (int k = 0; k < s->n_stages; k++) newest[k] = 0;
     for (int i = 0; i < l->n; i++) {
         const fr_instr *x = &l->at[i];
-        fr_seat seat = reads_seat(s, x->stage);
+        fr_policy_context context = reads_context(s, x->stage);
         fr_want want;
         int micro = x->micro % s->n_micro / s->replicas[x->stage];
         if (x->action == FR_DO_F) {
-            r->policy->forward(&seat, micro, &want);
+            r->policy->forward(&context, micro, &want);
             *at(r, r->forwards, x->stage, x->micro) =
                 answer(r, &want, x->stage, x->micro, newest[x->stage], r->forwards);
         } else if (x->action == FR_DO_B || x->action == FR_DO_I) {
-            r->policy->backward(&seat, micro, &want);
+            r->policy->backward(&context, micro, &want);
             *at(r, r->backwards, x->stage, x->micro) =
                 answer(r, &want, x->stage, x->micro, newest[x->stage], r->backwards);
         } else if (x->action == FR_DO_STEP) {

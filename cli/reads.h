@@ -23,6 +23,6 @@ void reads_text(void *user, int w, int i, char *text, size_t room);
 fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d);
 
 /* Where a stage of the schedule sits. */
-fr_seat reads_seat(const fr_schedule *s, int stage);
+fr_policy_context reads_context(const fr_schedule *s, int stage);
 
 #endif

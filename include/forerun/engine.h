@@ -62,7 +62,7 @@ typedef struct fr_engine_desc {
     const int *cuts;
     const fr_schedule *schedule;   /* training; NULL: an engine that only evaluates */
     const fr_policy *policy;       /* NULL: live */
-    fr_seat seat;                  /* options of the policy; stage and sizes are filled in */
+    fr_policy_context context;     /* options of the policy; stage and sizes are filled in */
     const fr_transport *transport; /* NULL: threads, or mpi with a team */
     fr_sync_options sync;
     /* Gradients of micro-batches are added along a fixed binary tree (that of fr_sum_desc) and not

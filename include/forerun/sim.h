@@ -27,8 +27,8 @@ typedef struct fr_sim_desc {
     /* Sums are the workers' own work (a real run): a step begins when all of its stage is added up;
      * else each bucket is stepped as it comes back. */
     bool adds_itself;
-    bool rides; /* the update is part of a mini-batch's last backward where the engine makes it
-                   so (a real run); else all of it is in STEP (an emulated one) */
+    bool update_in_backward; /* the update is part of a mini-batch's last backward where the engine
+                   makes it so (a real run); else all of it is in STEP (an emulated one) */
     bool steps_together; /* flush only: a step waits for the gradients of all stages (a norm, tied
                             parameters) */
     int draw;            /* of the numbers behind the jitter: another one, other numbers */

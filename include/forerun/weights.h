@@ -16,14 +16,14 @@ extern "C" {
 #endif
 
 /* Where a policy sits. */
-typedef struct fr_seat {
+typedef struct fr_policy_context {
     int stage, n_stages;
     int lead;          /* forwards between a forward and its backward; 0 = n_stages - 1 - stage */
     int n_micro;       /* micro-batches of an update, on this worker */
     bool exact;        /* xpipe: exact counts instead of the paper's rounding */
     int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
     int n_slots;       /* micro-batches the stage holds at most */
-} fr_seat;
+} fr_policy_context;
 
 typedef enum fr_base {
     FR_NEWEST,
@@ -40,15 +40,17 @@ typedef struct fr_want {
 typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
-    const char *(*check)(const fr_seat *seat); /* NULL, or what is wrong; no slot: never */
-    int (*n_blocks)(const fr_seat *seat);      /* weight blocks held, the newest included */
+    const char *(*check)(
+        const fr_policy_context *context);             /* NULL, or what is wrong; no slot: never */
+    int (*n_blocks)(const fr_policy_context *context); /* weight blocks held, the newest included */
     /* micro: in the mini-batch, 0 .. n_micro - 1 */
-    void (*forward)(const fr_seat *seat, int micro, fr_want *want);
-    void (*backward)(const fr_seat *seat, int micro, fr_want *want);
+    void (*forward)(const fr_policy_context *context, int micro, fr_want *want);
+    void (*backward)(const fr_policy_context *context, int micro, fr_want *want);
     /* Distances worth writing during an update, 0 = none; returns how many. */
-    int (*after)(const fr_seat *seat, int ahead[FR_MAX_AHEAD]);
-    double (*lr_factor)(const fr_seat *seat, int64_t t); /* t from 0; no slot: 1 */
-    double (*drift_keep)(const fr_seat *seat); /* FR_COURSE_DRIFT: decay of the running mean */
+    int (*after)(const fr_policy_context *context, int ahead[FR_MAX_AHEAD]);
+    double (*lr_factor)(const fr_policy_context *context, int64_t t); /* t from 0; no slot: 1 */
+    double (*drift_keep)(
+        const fr_policy_context *context); /* FR_COURSE_DRIFT: decay of the running mean */
 } fr_policy;
 
 const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
@@ -58,7 +60,7 @@ typedef struct fr_store fr_store;
 
 typedef struct fr_store_desc {
     const fr_policy *policy;
-    fr_seat seat;
+    fr_policy_context context;
     fr_device *device; /* its threads do the sweeps */
     const fr_optimizer *optimizer;
     fr_optim_options options;
@@ -93,8 +95,8 @@ float *fr_store_newest(fr_store *s);
 void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
 int64_t fr_store_version(const fr_store *s);
 /* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
- * or NULL (a seat without stages: on any stage of a pipeline). (n) floats; *is_valid: whether they
- * mean anything now. set: they have been written, for the newest version, after a reset. */
+ * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
+ * they mean anything now. set: they have been written, for the newest version, after a reset. */
 const char *fr_store_memory_name(const fr_store_desc *d);
 float *fr_store_memory(fr_store *s, bool *is_valid);
 void fr_store_set_memory(fr_store *s);

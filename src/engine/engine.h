@@ -190,7 +190,7 @@ struct fr_part {
     float *buffers;
     int n_snaps;
     int64_t begun;                   /* mini-batches whose first forward has begun */
-    bool is_ridden;                  /* the update rides on the last backward */
+    bool update_in_backward;         /* the update is fused into the last backward */
     size_t n_norm_blocks, n_updated; /* floats that an update must reach */
     fr_norm_block *norm_blocks;
     double *norm_sums;      /* (n_norm_blocks) */
@@ -204,7 +204,7 @@ struct fr_part {
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
     fr_prediction_error error;  /* of predictions, in another process */
-    _Atomic uint64_t ride_ns;
+    _Atomic uint64_t fused_update_ns;
 };
 
 /* --- a worker ------------------------------------------------------------------------------- */

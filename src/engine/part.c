@@ -112,16 +112,16 @@ fr_status fr__part_compile(fr_worker *w, void *arg)
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-static fr_seat seat_of(const fr_part *p)
+static fr_policy_context context_of(const fr_part *p)
 {
     const fr_engine *e = p->engine;
-    fr_seat seat = e->desc.seat;
-    seat.stage = p->stage;
-    seat.n_stages = e->n_stages;
-    seat.lead = e->has_replicas ? fr_schedule_lead(e->desc.schedule, p->stage) : 0;
-    seat.n_micro = p->n_micro;
-    seat.n_slots = p->bound[FR_MODE_TRAIN].n_slots;
-    return seat;
+    fr_policy_context context = e->desc.context;
+    context.stage = p->stage;
+    context.n_stages = e->n_stages;
+    context.lead = e->has_replicas ? fr_schedule_lead(e->desc.schedule, p->stage) : 0;
+    context.n_micro = p->n_micro;
+    context.n_slots = p->bound[FR_MODE_TRAIN].n_slots;
+    return context;
 }
 
 /* Floats of the running statistics and their copies. */
@@ -137,11 +137,11 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     bool trains = train->program != NULL;
     p->n_weight_blocks = 1;
     if (trains) {
-        fr_seat seat = seat_of(p);
-        const char *wrong = e->desc.policy->check ? e->desc.policy->check(&seat) : NULL;
+        fr_policy_context context = context_of(p);
+        const char *wrong = e->desc.policy->check ? e->desc.policy->check(&context) : NULL;
         if (wrong)
             return fr_fail(e->ctx, FR_INVALID, "weights %s: %s", e->desc.policy->name, wrong);
-        p->n_weight_blocks = e->desc.policy->n_blocks(&seat);
+        p->n_weight_blocks = e->desc.policy->n_blocks(&context);
         p->n_snaps = e->desc.schedule->is_flush ? 1 : train->n_slots / p->n_micro + 2;
     }
     size_t bytes = fr__align_up(p->n_weights * sizeof(float));
@@ -285,7 +285,7 @@ fr_status fr__part_make_store(fr_part *p)
     const fr_engine_desc *d = &p->engine->desc;
     FR_TRY(list_norm_blocks(p));
     fr_store_desc s = {.policy = d->policy,
-                       .seat = seat_of(p),
+                       .context = context_of(p),
                        .device = p->worker->dev,
                        .optimizer = d->optimizer,
                        .options = d->options,

@@ -1,10 +1,10 @@
 /* update.c -- from gradients to weights: REDUCE and STEP.
  *
- * Normally the update rides on the last backward (passes.c): as soon as the gradient of a parameter
- * is final its weights are stepped, while the gradient is still in cache, and a STEP only closes
- * the account. That is not possible where the whole gradient must be seen first: clipping, its
- * norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where others
- * wait for the end of that backward. Then one sweep follows.
+ * Normally the update is fused into the last backward (passes.c): as soon as the gradient of a
+ * parameter is final its weights are stepped, while the gradient is still in cache, and a STEP only
+ * closes the account. That is not possible where the whole gradient must be seen first: clipping,
+ * its norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where
+ * others wait for the end of that backward. Then one sweep follows.
  *
  * Replicas of a stage first add up their gradients (gather.c): REDUCE hands in what the last
  * backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
@@ -83,7 +83,7 @@ static fr_status check_async(const fr_engine *e)
 
 /* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
  * worker are sent before the update, which then falls into this worker's own idle time. Without a
- * flush nobody waits, and the ride saves a pass over memory. */
+ * flush nobody waits, and fusing saves a pass over memory. */
 static bool holds_up_others(const fr_part *p)
 {
     const fr_schedule *s = p->engine->desc.schedule;
@@ -117,8 +117,8 @@ fr_status fr__update_plan(fr_engine *e)
         fr_part *p = &e->parts[i];
         bool is_summed =
             (e->sums_grads && p->n_replicas > 1) || (e->desc.exact_sum && p->n_micro > 1);
-        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && !is_summed &&
-                       p->n_grads == p->n_weights && !holds_up_others(p);
+        p->update_in_backward = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum &&
+                                !is_summed && p->n_grads == p->n_weights && !holds_up_others(p);
     }
     return FR_OK;
 }
@@ -408,7 +408,7 @@ static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_s
 {
     if (p->engine->paced) fr__pace_spend(p->worker, share * fr__pace_seconds(p, FR_DO_STEP));
     int64_t version = fr_store_version(p->store);
-    FR_TRY(fr_store_end(p->store, p->is_ridden ? p->n_updated : p->n_weights));
+    FR_TRY(fr_store_end(p->store, p->update_in_backward ? p->n_updated : p->n_weights));
     fr__record_live(p, batch, version);
     event->version = version + 1;
     fr__record_stepped(p, batch, norm_sq);
@@ -444,7 +444,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
-    if (p->is_ridden) return end_step(p, batch, 1, NAN, event);
+    if (p->update_in_backward) return end_step(p, batch, 1, NAN, event);
     bool needs_all =
         e->must_sum || wants_norm(e) || e->desc.keep_grads || p->n_grads != p->n_weights;
     if (p->gather.sum && !needs_all) return step_by_buckets(p, batch, event);

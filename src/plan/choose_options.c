@@ -24,13 +24,13 @@ bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__op
                           .replicas = o->replicas};
     if (m->generator->check && m->generator->check(&d)) return false;
     for (int s = 0; s < o->n_stages; s++) {
-        fr_seat seat = {.stage = s,
-                        .n_stages = o->n_stages,
-                        .n_micro = n_micro / o->replicas[s],
-                        .n_slots = o->n_stages - s};
+        fr_policy_context context = {.stage = s,
+                                     .n_stages = o->n_stages,
+                                     .n_micro = n_micro / o->replicas[s],
+                                     .n_slots = o->n_stages - s};
         if (n_micro % o->replicas[s] != 0) return false;
         if (o->replicas[s] != o->replicas[0] && !m->generator->any_replicas) return false;
-        if (m->policy && m->policy->check && m->policy->check(&seat)) return false;
+        if (m->policy && m->policy->check && m->policy->check(&context)) return false;
     }
     return true;
 }

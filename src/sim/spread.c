@@ -211,16 +211,16 @@ static fr_status weight_blocks(const maker *m, int k, int *n)
 {
     const fr_schedule *s = m->s;
     const fr_policy *policy = m->d->policy;
-    const fr_seat seat = {.stage = k,
-                          .n_stages = s->n_stages,
-                          .lead = fr__has_replicas(s) ? fr_schedule_lead(s, k) : 0,
-                          .n_micro = s->n_micro / s->replicas[k],
-                          .n_slots = s->n_slots[k]};
+    const fr_policy_context context = {.stage = k,
+                                       .n_stages = s->n_stages,
+                                       .lead = fr__has_replicas(s) ? fr_schedule_lead(s, k) : 0,
+                                       .n_micro = s->n_micro / s->replicas[k],
+                                       .n_slots = s->n_slots[k]};
     *n = 1;
     if (!policy || s->is_forward_only) return FR_OK;
-    const char *wrong = policy->check ? policy->check(&seat) : NULL;
+    const char *wrong = policy->check ? policy->check(&context) : NULL;
     if (wrong) return fr_fail(m->ctx, FR_INVALID, "weights %s: %s", policy->name, wrong);
-    *n = policy->n_blocks(&seat);
+    *n = policy->n_blocks(&context);
     return FR_OK;
 }
 

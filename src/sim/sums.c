@@ -47,12 +47,13 @@ fr_status fr__sim_sums_init(fr__sim *m)
 {
     const fr_schedule *s = m->s;
     m->sums = FR_ARENA_ARRAY(m->arena, fr__sim_sum, s->n_stages);
-    m->rides = FR_ARENA_ARRAY(m->arena, bool, s->n_stages);
-    bool is_ok = m->sums && m->rides;
+    m->update_in_backward = FR_ARENA_ARRAY(m->arena, bool, s->n_stages);
+    bool is_ok = m->sums && m->update_in_backward;
     for (int k = 0; is_ok && k < s->n_stages; k++) {
         is_ok = sum_init(m, k);
-        m->rides[k] = m->d->rides && !m->d->steps_together && !holds_up_others(s, k) &&
-                      (m->sums[k].n == 0 || m->d->sync_every > 0);
+        m->update_in_backward[k] = m->d->update_in_backward && !m->d->steps_together &&
+                                   !holds_up_others(s, k) &&
+                                   (m->sums[k].n == 0 || m->d->sync_every > 0);
     }
     return is_ok ? FR_OK : fr__no_memory(m->ctx, (size_t)s->n_stages * 64, "sums of replicas");
 }

@@ -118,14 +118,14 @@ static fr_status check_policy(plan *b)
                             "parallel.weights out or choose an asynchronous method",
                             t->policy->name, s->name);
     for (int k = 0; k < s->n_stages; k++) {
-        fr_seat seat = {.stage = k,
-                        .n_stages = s->n_stages,
-                        .lead = fr_schedule_lead(s, k),
-                        .n_micro = s->n_micro / s->replicas[k],
-                        .exact = t->exact,
-                        .lr_warmup = t->lr_warmup,
-                        .n_slots = s->n_slots[k]};
-        const char *wrong = t->policy->check ? t->policy->check(&seat) : NULL;
+        fr_policy_context context = {.stage = k,
+                                     .n_stages = s->n_stages,
+                                     .lead = fr_schedule_lead(s, k),
+                                     .n_micro = s->n_micro / s->replicas[k],
+                                     .exact = t->exact,
+                                     .lr_warmup = t->lr_warmup,
+                                     .n_slots = s->n_slots[k]};
+        const char *wrong = t->policy->check ? t->policy->check(&context) : NULL;
         if (wrong)
             return fr_conf_fail(b->conf, fr_conf_has(b->conf, "weights") ? "weights" : "method",
                                 "weights '%s': %s", t->policy->name, wrong);

@@ -24,9 +24,9 @@ enum { DRAWN = 1000 }; /* mini-batches, at least, whose times are drawn where ti
 
 /* --- what is measured ----------------------------------------------------------------------- */
 
-/* As the engine decides it: an update rides on the backward unless somebody needs the gradient
+/* As the engine decides it: an update is fused into the backward unless somebody needs the gradient
  * whole, or waits for this stage. */
-static bool rides(const fr_setup *s, int stage)
+static bool update_in_backward(const fr_setup *s, int stage)
 {
     const fr_settings *t = &s->settings;
     const fr_pipeline *p = &s->pipeline;
@@ -49,7 +49,7 @@ static fr_probe_desc describe(const fr_setup *s)
                            .first_cpu = -1,
                            .batch = (int)(t->batch / t->micro),
                            .n_micro = (int)t->micro,
-                           .rides = true,
+                           .update_in_backward = true,
                            .optimizer = t->optimizer,
                            .options = t->optim};
 }
@@ -62,15 +62,15 @@ static fr_probe_desc describe_stage(const fr_setup *s, int stage)
     d.stage = &s->pipeline.stages[stage];
     d.n_micro = q->n_micro / q->replicas[stage];
     d.split_backward = q->is_split;
-    d.rides = rides(s, stage);
+    d.update_in_backward = update_in_backward(s, stage);
     d.policy = t->policy;
-    d.seat = (fr_seat){.stage = stage,
-                       .n_stages = q->n_stages,
-                       .lead = fr_schedule_lead(q, stage),
-                       .n_micro = d.n_micro,
-                       .exact = t->exact,
-                       .lr_warmup = t->lr_warmup,
-                       .n_slots = q->n_slots[stage]};
+    d.context = (fr_policy_context){.stage = stage,
+                                    .n_stages = q->n_stages,
+                                    .lead = fr_schedule_lead(q, stage),
+                                    .n_micro = d.n_micro,
+                                    .exact = t->exact,
+                                    .lr_warmup = t->lr_warmup,
+                                    .n_slots = q->n_slots[stage]};
     return d;
 }
 
@@ -191,7 +191,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     d.batch = batch;
     d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
     if (d.n_micro < 1) d.n_micro = 1;
-    d.rides = s->settings.clip_norm == 0;
+    d.update_in_backward = s->settings.clip_norm == 0;
     if (seconds == 0) seconds = s->settings.predict_s;
     d.seconds = seconds > 0 ? seconds : PROFILE_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
@@ -351,7 +351,7 @@ static fr_sim_desc describe_clock(const fr_setup *s, const fr_prediction *p, int
                          .sync_every = sums ? 0 : s->pipeline.sync.every,
                          .overlaps = p->cluster && !s->settings.exact_sum,
                          .adds_itself = !p->cluster,
-                         .rides = !p->cluster,
+                         .update_in_backward = !p->cluster,
                          .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
                                            (s->settings.clip_norm > 0 || s->settings.grad_norm ||
                                             s->pipeline.has_far_ties),

@@ -4,9 +4,9 @@
  * N - 1 - k updates newer than its forward did. Memory of one copy, gradients of mixed versions. */
 #include "weights/policy.h"
 
-static int n_blocks(const fr_seat *seat)
+static int n_blocks(const fr_policy_context *context)
 {
-    (void)seat;
+    (void)context;
     return 1;
 }
 

@@ -8,9 +8,9 @@
 
 /* Different predictions among w + 1 micro-batches in a row, at worst. Micro-batch j predicts from
  * floor((j - w) / T) to floor(j / T); where these are the same it reads the newest weights. */
-static int n_blocks(const fr_seat *seat)
+static int n_blocks(const fr_policy_context *context)
 {
-    int w = fr__lead(seat), n = seat->n_micro, most = 0;
+    int w = fr__lead(context), n = context->n_micro, most = 0;
     int base = fr__ceil_div(w, n) * n; /* so that j - w >= 0 */
     for (int first = base; first < base + n; first++) {
         int different = 0;

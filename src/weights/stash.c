@@ -5,9 +5,9 @@
  * row; every T-th of them meets a new version. */
 #include "weights/policy.h"
 
-static int n_blocks(const fr_seat *seat)
+static int n_blocks(const fr_policy_context *context)
 {
-    int in_flight = fr__lead(seat) + 1, versions = fr__gap(seat, 0) + 1;
+    int in_flight = fr__lead(context) + 1, versions = fr__gap(context, 0) + 1;
     return in_flight < versions ? in_flight : versions;
 }
 

@@ -55,7 +55,7 @@ struct fr_store {
     int n_blocks, newest;
     fr_block *blocks;
     uint64_t last_id;
-    fr_flight *flights; /* (d.seat.n_slots), the first n_flights in use */
+    fr_flight *flights; /* (d.context.n_slots), the first n_flights in use */
     int n_flights;
     fr_shared shared[2]; /* FR_AS_FIRST: forward, backward */
     bool keeps_previous; /* the policy wants FR_PREVIOUS */

@@ -13,7 +13,7 @@ enum { UPDATE_GRAIN = 1024 }; /* floats */
 double fr_store_lr(const fr_store *s, int64_t batch)
 {
     double lr = fr_lr_at(&s->d.lr, s->d.options.lr, batch);
-    return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.seat, batch) : lr;
+    return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.context, batch) : lr;
 }
 
 /* Prediction j of a sweep: `ahead` updates on from a version. */
@@ -75,7 +75,7 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     if (s->to < 0) return; /* fr_store_end tells */
 
     uint64_t taken = (uint64_t)1 << s->to;
-    int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.seat, after);
+    int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.context, after);
     for (int i = 0; i < n; i++) {
         int b = after[i] > 0 ? fr__store_free_block(s, batch, taken) : -1;
         if (b < 0) continue; /* none wanted; or none free, and a pass will see to it */
@@ -122,7 +122,7 @@ void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 
 static fr_status check_end(fr_store *s, size_t expected)
 {
-    int stage = s->d.seat.stage;
+    int stage = s->d.context.stage;
     long long version = fr_store_version(s), batch = s->batch;
     size_t done = atomic_load(&s->n_done);
     if (!s->is_open)

@@ -80,7 +80,7 @@ static void open_replica(scene *s, int q)
     bool is_predicted = strcmp(t->policy, "pipeoptim") == 0;
     fr_store_desc d = {
         .policy = fr_policy_find(t->policy),
-        .seat = {.n_stages = is_two ? 2 : 1, .n_micro = is_predicted ? 1 : 2, .n_slots = 2},
+        .context = {.n_stages = is_two ? 2 : 1, .n_micro = is_predicted ? 1 : 2, .n_slots = 2},
         .device = r->dev,
         .optimizer = fr_optim_find("sgd"),
         .options = t->options,

@@ -12,7 +12,7 @@ static fr_sim_desc random_desc(rig *r, int round)
     fr_sim_desc d = rig_desc(r, round % 5 ? rig_from(r, 1, 12) : 1);
     d.timing.overhead_s = rig_from(r, 0, 1) * 0.01;
     d.overlaps = rig_from(r, 0, 1);
-    d.rides = rig_from(r, 0, 1);
+    d.update_in_backward = rig_from(r, 0, 1);
     d.adds_itself = round % 7 == 0;
     d.steps_together = r->has_reduce && rig_from(r, 0, 1);
     d.sync_every = rig_from(r, 0, 3) == 0 ? rig_from(r, 1, 4) : 0;

@@ -277,7 +277,7 @@ static void updates_ride(void **state)
         r.cost[1].step = 4;
         fr_sim_desc d = rig_desc(&r, 1);
         is_near(rig_makespan(&r, &d), 1 + 1 + 2 + 4); /* beside the other's backward */
-        d.rides = true;
+        d.update_in_backward = true;
         is_near(rig_makespan(&r, &d), flush ? 8 : 1 + 1 + 2 + 4 + 2);
     }
     rig_fini(&r);
@@ -295,7 +295,7 @@ static void weights_are_fetched_first(void **state)
         *(backward ? &r.cost[1].fetch_backward : &r.cost[1].fetch_forward) = 3;
         fr_sim_desc d = rig_desc(&r, 1);
         is_near(rig_makespan(&r, &d), 1 + 2 * (1 + 2) + 3); /* STEP ends last */
-        d.rides = true;
+        d.update_in_backward = true;
         is_near(rig_makespan(&r, &d), 1 + 3 + 2 * (1 + 2) + 2);
     }
     rig_fini(&r);

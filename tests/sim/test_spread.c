@@ -95,9 +95,9 @@ static void counts_policy_replicas_and_recompute(void **state)
     rig_check(&r, fr_spread_make(r.ctx, &d, &plain));
     d.policy = fr_policy_find("stash");
     rig_check(&r, fr_spread_make(r.ctx, &d, &more));
-    const fr_seat seat = {
+    const fr_policy_context context = {
         .stage = 0, .n_stages = 3, .n_micro = 2, .n_slots = more.schedule->n_slots[0]};
-    int n_blocks = d.policy->n_blocks(&seat);
+    int n_blocks = d.policy->n_blocks(&context);
     assert_true(n_blocks > 1);
     assert_int_equal(more.memory[0] - plain.memory[0], (n_blocks - 1) * 3000);
     fr_spread_free(&more);

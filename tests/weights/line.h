@@ -79,9 +79,9 @@ static inline float line_noise(uint32_t stream, uint64_t i)
     return 2 * fr__unit_float(r[0]) - 1;
 }
 
-static inline int line_after_nothing(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static inline int line_after_nothing(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    (void)seat, (void)ahead;
+    (void)context, (void)ahead;
     return 0;
 }
 
@@ -97,13 +97,13 @@ static inline void line_open(line *l, const recipe *r)
     l->policy = r->custom ? *r->custom : *fr_policy_find(r->policy);
     if (r->no_fusing) l->policy.after = line_after_nothing;
     l->d = (fr_store_desc){.policy = &l->policy,
-                           .seat = {.stage = r->stage,
-                                    .n_stages = r->n_stages,
-                                    .lead = r->lead,
-                                    .n_micro = r->n_micro,
-                                    .exact = r->exact,
-                                    .lr_warmup = r->lr_warmup,
-                                    .n_slots = line_lead(r) + 1},
+                           .context = {.stage = r->stage,
+                                       .n_stages = r->n_stages,
+                                       .lead = r->lead,
+                                       .n_micro = r->n_micro,
+                                       .exact = r->exact,
+                                       .lr_warmup = r->lr_warmup,
+                                       .n_slots = line_lead(r) + 1},
                            .device = l->dev,
                            .optimizer = fr_optim_find(r->optimizer),
                            .options = r->options,
@@ -114,7 +114,7 @@ static inline void line_open(line *l, const recipe *r)
                            .state = {l->state[0], l->state[1]},
                            .drift = l->drift,
                            .n_samples = r->n_samples};
-    int n_blocks = l->policy.n_blocks(&l->d.seat);
+    int n_blocks = l->policy.n_blocks(&l->d.context);
     assert_true(n_blocks <= MAX_BLOCKS);
     for (int i = 0; i < MAX_BLOCKS * STRIDE + STRIDE; i++) l->room[i] = 77;
     for (int i = 0; i < SIZE; i++) l->w[0][i] = l->room[i] = line_noise(1, (uint64_t)i);
@@ -123,7 +123,7 @@ static inline void line_open(line *l, const recipe *r)
 
 static inline void line_close(line *l)
 {
-    int n_blocks = l->policy.n_blocks(&l->d.seat);
+    int n_blocks = l->policy.n_blocks(&l->d.context);
     for (int b = 0; b < MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
         for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
             assert_true(l->room[b * STRIDE + i] == 77);
@@ -180,7 +180,7 @@ static inline seen line_expect(line *l, int which, int64_t batch, int micro)
 {
     fr_want want;
     int j = (int)batch * l->r.n_micro + micro;
-    (which ? l->policy.backward : l->policy.forward)(&l->d.seat, micro, &want);
+    (which ? l->policy.backward : l->policy.forward)(&l->d.context, micro, &want);
     seen x = {l->now, want.ahead};
     if (want.base == FR_AS_FORWARD) x = l->of_forward[j];
     if (want.base == FR_PREVIOUS) x.version = batch > 0 ? batch - 1 : 0;

@@ -8,19 +8,19 @@
 
 #include "support/test.h"
 
-static fr_seat seat_of(int n, int k, int t)
+static fr_policy_context context_of(int n, int k, int t)
 {
-    return (fr_seat){.stage = k, .n_stages = n, .n_micro = t, .n_slots = n};
+    return (fr_policy_context){.stage = k, .n_stages = n, .n_micro = t, .n_slots = n};
 }
 
-static fr_want forward_of(const char *name, const fr_seat *s, int micro)
+static fr_want forward_of(const char *name, const fr_policy_context *s, int micro)
 {
     fr_want w;
     fr_policy_find(name)->forward(s, micro, &w);
     return w;
 }
 
-static fr_want backward_of(const char *name, const fr_seat *s, int micro)
+static fr_want backward_of(const char *name, const fr_policy_context *s, int micro)
 {
     fr_want w;
     fr_policy_find(name)->backward(s, micro, &w);
@@ -53,7 +53,7 @@ static void published_rows(void **unused)
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int k = 0; k < 4; k++) {
-            fr_seat s = seat_of(4, k, rows[r].n_micro);
+            fr_policy_context s = context_of(4, k, rows[r].n_micro);
             fr_want f = forward_of(rows[r].name, &s, 0), b = backward_of(rows[r].name, &s, 0);
             int blocks = fr_policy_find(rows[r].name)->n_blocks(&s);
             if (f.base != rows[r].forward || b.base != rows[r].backward ||
@@ -87,7 +87,7 @@ static void all_rows(void **unused)
         for (int k = 0; k < n; k++)
             for (int t = 1; t <= 4; t *= 2)
                 for (int micro = 0; micro < t; micro++) {
-                    fr_seat s = seat_of(n, k, t);
+                    fr_policy_context s = context_of(n, k, t);
                     int j = 40 * t + micro; /* far from the start */
                     int gap = updates_before(n, k, t, true, j) - updates_before(n, k, t, false, j);
                     int back = k / 2; /* time units after the backward, in micro-batches */
@@ -122,7 +122,7 @@ static void xpipe_rounding(void **unused)
     for (int n = 2; n <= 8; n++)
         for (int k = 0; k < n; k++)
             for (int t = 2; t <= 4; t *= 2) {
-                fr_seat s = seat_of(n, k, t);
+                fr_policy_context s = context_of(n, k, t);
                 double twice = (2 * n + 2 * t - k - 4) / (double)t;
                 int below = (int)floor(twice / 2);
                 double rest = twice / 2 - below;
@@ -141,7 +141,8 @@ static void leads_are_taken(void **unused)
             for (int k = 0; k < n; k++)
                 for (int lead = 1; lead <= 7; lead++)
                     for (int t = 1; t <= 4; t++) {
-                        fr_seat said = seat_of(n, k, t), plain = seat_of(k + 1 + lead, k, t);
+                        fr_policy_context said = context_of(n, k, t),
+                                          plain = context_of(k + 1 + lead, k, t);
                         int x[FR_MAX_AHEAD], y[FR_MAX_AHEAD];
                         said.lead = lead;
                         for (int micro = 0; micro < t; micro++) {
@@ -166,7 +167,7 @@ static void one_stage_is_plain(void **unused)
     for (const fr_policy *const *p = fr_policy_list(); *p; p++)
         for (int t = 1; t <= 8; t++)
             for (int micro = 0; micro < t; micro++) {
-                fr_seat s = seat_of(1, 0, t);
+                fr_policy_context s = context_of(1, 0, t);
                 int ahead[FR_MAX_AHEAD];
                 s.lr_warmup = 100;
                 assert_null((*p)->check ? (*p)->check(&s) : NULL);
@@ -187,7 +188,7 @@ static void updates_write_for_the_next_pass(void **unused)
         for (int n = 1; n <= 8; n++)
             for (int k = 0; k < n; k++)
                 for (int t = 1; t <= 4; t++) {
-                    fr_seat s = seat_of(n, k, t);
+                    fr_policy_context s = context_of(n, k, t);
                     int ahead[FR_MAX_AHEAD];
                     assert_int_equal(fr_policy_find(names[p])->after(&s, ahead), 1);
                     fr_want next = forward_of(names[p], &s, (n - 1 - k) % t);
@@ -199,7 +200,7 @@ static void double_buffer_needs_enough_micro_batches(void **unused)
 {
     (void)unused;
     const fr_policy *p = fr_policy_find("double-buffer");
-    fr_seat few = seat_of(4, 0, 3), enough = seat_of(4, 0, 4);
+    fr_policy_context few = context_of(4, 0, 3), enough = context_of(4, 0, 4);
     assert_non_null(p->check(&few));
     assert_non_null(strstr(p->check(&few), "train.micro"));
     assert_null(p->check(&enough));
@@ -213,7 +214,7 @@ static void pipemare_rates(void **unused)
 {
     (void)unused;
     const fr_policy *p = fr_policy_find("pipemare");
-    fr_seat s = seat_of(5, 0, 1); /* tau 4 */
+    fr_policy_context s = context_of(5, 0, 1); /* tau 4 */
     assert_true(p->lr_factor(&s, 0) == 1);
     s.lr_warmup = 10;
     assert_true(fabs(p->lr_factor(&s, 0) - 0.25) < 1e-12);

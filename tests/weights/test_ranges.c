@@ -86,7 +86,7 @@ static void run(const char *backend, int n_threads, bool is_parallel, const char
     float *room = fr__alloc((MAX_BLOCKS + 3) * stride * sizeof(float));
     assert_non_null(room);
     fr_store_desc d = {.policy = fr_policy_find(policy),
-                       .seat = {.stage = 2, .n_stages = 4, .n_micro = 1, .n_slots = 2},
+                       .context = {.stage = 2, .n_stages = 4, .n_micro = 1, .n_slots = 2},
                        .device = dev,
                        .optimizer = fr_optim_find("adam"),
                        .lr = {.name = "constant"},
@@ -97,7 +97,7 @@ static void run(const char *backend, int n_threads, bool is_parallel, const char
                        .drift = room + (MAX_BLOCKS + 2) * stride,
                        .n_samples = 100};
     d.optimizer->defaults(&d.options);
-    assert_true(d.policy->n_blocks(&d.seat) <= MAX_BLOCKS);
+    assert_true(d.policy->n_blocks(&d.context) <= MAX_BLOCKS);
     memcpy(room, first, sizeof first);
     /* what was in the memory before must not matter */
     memset(room + stride, 0xff, (MAX_BLOCKS - 1) * stride * sizeof(float));
