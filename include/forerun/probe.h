@@ -26,7 +26,7 @@ typedef struct fr_probe_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     const fr_policy *policy;   /* NULL: live */
-    fr_policy_context context; /* with the policy: where weights are predicted, and how far */
+    fr_policy_context context; /* of the stage, by its execution plan; zeroed: one stage */
     double seconds; /* to spend, about; at least 2 mini-batches after those that warm it up */
     /* A run of so many waits for it: no more than a tenth of that is spent, and when the seconds
      * are over one mini-batch is enough. 0: nobody waits. */

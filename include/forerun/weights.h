@@ -15,10 +15,16 @@
 extern "C" {
 #endif
 
-/* Where a policy sits. */
+/* What a user may choose of a policy. */
+typedef struct fr_policy_options {
+    bool exact;        /* as in fr_policy_context */
+    int64_t lr_warmup; /* likewise */
+} fr_policy_options;
+
+/* Where a policy is used: one stage of a schedule. The execution plan makes it (exec_plan.h). */
 typedef struct fr_policy_context {
     int stage, n_stages;
-    int lead;          /* forwards between a forward and its backward; 0 = n_stages - 1 - stage */
+    int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
     int n_micro;       /* micro-batches of an update, on this worker */
     bool exact;        /* xpipe: exact counts instead of the paper's rounding */
     int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
@@ -41,8 +47,7 @@ typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
     const char *(*check)(
-        const fr_policy_context *context);             /* NULL, or what is wrong; no slot: never */
-    int (*n_blocks)(const fr_policy_context *context); /* weight blocks held, the newest included */
+        const fr_policy_context *context); /* NULL, or what is wrong; no slot: never */
     /* micro: in the mini-batch, 0 .. n_micro - 1 */
     void (*forward)(const fr_policy_context *context, int micro, fr_want *want);
     void (*backward)(const fr_policy_context *context, int micro, fr_want *want);
@@ -56,6 +61,8 @@ typedef struct fr_policy {
 const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
 const fr_policy *fr_policy_find(const char *name);
 
+#define FR_MAX_WEIGHT_BLOCKS 64
+
 typedef struct fr_store fr_store;
 
 typedef struct fr_store_desc {
@@ -65,8 +72,11 @@ typedef struct fr_store_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr; /* base rate in options.lr */
-    size_t n;         /* floats in a block */
-    float *blocks;    /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
+    /* Weight blocks, the newest included: as the execution plan counts them. 0: there are no
+     * weights, device and optimizer, and the store counts the blocks that its passes need. */
+    int n_blocks;
+    size_t n;      /* floats in a block */
+    float *blocks; /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
     size_t stride;
     float *state[FR_MAX_OPTIM_STATE];
     float *drift;  /* (n), only if the course is FR_COURSE_DRIFT and there is more than one block */
@@ -91,6 +101,7 @@ typedef struct fr_prediction_error {
 
 fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
 void fr_store_free(fr_store *s);
+int fr_store_n_blocks(const fr_store *s);
 float *fr_store_newest(fr_store *s);
 void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
 int64_t fr_store_version(const fr_store *s);

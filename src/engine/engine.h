@@ -22,6 +22,7 @@
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
+#include <forerun/exec_plan.h>
 #include <forerun/state.h>
 
 #include "base/arena.h"
@@ -278,6 +279,7 @@ struct fr_engine {
     const fr_transport *transport;
     fr_group *group;
     const fr_schedule *schedule[FR_N_MODES];
+    fr_exec_plan *plan;         /* of training; NULL: evaluation only */
     fr_schedule *eval_schedule; /* owned */
     int rank, n_ranks;
     int n_stages, n_parts, n_workers;

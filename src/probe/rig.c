@@ -44,8 +44,8 @@ static const fr_policy *policy_of(const fr_rig *r)
 static size_t count_bytes(const fr_rig *r)
 {
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
-    size_t n_copies = (size_t)policy_of(r)->n_blocks(&r->context) +
-                      (size_t)r->d->optimizer->n_state + (policy_of(r)->course == FR_COURSE_DRIFT);
+    size_t n_copies = (size_t)r->n_weight_blocks + (size_t)r->d->optimizer->n_state +
+                      (policy_of(r)->course == FR_COURSE_DRIFT);
     size_t floats = n_copies * sizes->n_weights + sizes->n_grads + sizes->n_buffers;
     return floats * sizeof(float) + (size_t)r->n_slots * sizes->slot_bytes +
            sizes->workspace_bytes + sizes->cache_bytes;
@@ -69,12 +69,12 @@ static fr_status take_weights(fr_rig *r)
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
     size_t stride = fr__align_up(sizes->n_weights * sizeof(float)) / sizeof(float);
     const fr_policy *policy = policy_of(r);
-    size_t n_blocks = (size_t)policy->n_blocks(&r->context);
-    FR_TRY(take_floats(r, n_blocks * stride, "weights", &r->weights));
+    FR_TRY(take_floats(r, (size_t)r->n_weight_blocks * stride, "weights", &r->weights));
     FR_TRY(take_floats(r, sizes->n_grads, "gradients", &r->grads));
     FR_TRY(take_floats(r, sizes->n_buffers, "running statistics", &r->buffers));
     fr_store_desc s = {.policy = policy,
                        .context = r->context,
+                       .n_blocks = r->n_weight_blocks,
                        .device = r->dev,
                        .optimizer = r->d->optimizer,
                        .options = r->d->options,
@@ -208,9 +208,33 @@ static void take_context(fr_rig *r)
     r->context = r->d->context;
     if (r->context.n_stages < 1) r->context.n_stages = 1;
     r->context.n_micro = r->d->n_micro;
-    int lead = r->context.lead > 0 ? r->context.lead : r->context.n_stages - 1 - r->context.stage;
-    r->n_slots = lead > 0 ? lead + 1 : 1;
-    r->context.n_slots = r->n_slots;
+    r->n_slots = r->context.n_slots = r->context.lead + 1;
+}
+
+/* Blocks of weights that the passes of a rig need, by a store that only counts: as many
+ * mini-batches as it takes until the starting weights are gone. */
+static fr_status count_blocks(fr_rig *r)
+{
+    fr_store *store;
+    int lead = r->context.lead, n = r->context.n_micro;
+    int total = (2 * ((lead + n - 1) / n) + 3) * n;
+    fr_view view;
+    FR_TRY(fr_store_create(r->ctx, &(fr_store_desc){.policy = policy_of(r), .context = r->context},
+                           &store));
+    fr_status status = FR_OK;
+    for (int i = 0; i < total && status == FR_OK; i++) {
+        int back = i - lead;
+        status = fr_store_forward(store, i / n, i % n, &view);
+        if (back < 0 || status != FR_OK) continue;
+        status = fr_store_backward(store, back / n, back % n, &view);
+        fr_store_done(store, back / n, back % n);
+        if (back % n != n - 1 || status != FR_OK) continue;
+        fr_store_begin(store, back / n, 1);
+        status = fr_store_end(store, 0);
+    }
+    r->n_weight_blocks = fr_store_n_blocks(store);
+    fr_store_free(store);
+    return status;
 }
 
 static fr_status set_up(fr_rig *r, fr_rig_room *room)
@@ -225,6 +249,7 @@ static fr_status set_up(fr_rig *r, fr_rig_room *room)
     take_context(r);
     const char *wrong = policy->check ? policy->check(&r->context) : NULL;
     if (wrong) return fr_fail(r->ctx, FR_INVALID, "weights %s: %s", policy->name, wrong);
+    FR_TRY(count_blocks(r));
     fr_device_desc device = {.n_threads = d->n_threads, .first_cpu = d->first_cpu};
     FR_TRY(fr_device_open(r->ctx, d->backend, &device, &r->dev));
     fr_program_desc program = {.graph = d->graph,

@@ -21,6 +21,7 @@ typedef struct fr_rig {
     fr_program *program;
     fr_store *store;
     fr_policy_context context;
+    int n_weight_blocks;
     bool update_in_backward;
     int n_slots; /* micro-batches in flight at most, each with memory of its own */
     int64_t n_forward, n_backward;

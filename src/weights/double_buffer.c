@@ -7,14 +7,12 @@
 
 static const char *check(const fr_policy_context *context)
 {
-    if (context->n_stages > 1 && context->n_micro < fr__lead(context) + 1)
+    if (context->n_stages > 1 && context->n_micro < context->lead + 1)
         return "double-buffer needs at least as many micro-batches in an update of each worker as "
                "it has in flight: as there are stages, for every replica of a stage; raise "
                "train.micro or use stash";
     return NULL;
 }
-
-static int n_blocks(const fr_policy_context *context) { return context->n_stages > 1 ? 2 : 1; }
 
 static void either(const fr_policy_context *context, int micro, fr_want *want)
 {
@@ -26,7 +24,6 @@ const fr_policy fr__policy_double_buffer = {
     .name = "double-buffer",
     .summary = "the version before the newest in both passes; two copies",
     .check = check,
-    .n_blocks = n_blocks,
     .forward = either,
     .backward = either,
     .after = fr__after_nothing,

@@ -40,7 +40,6 @@ const fr_policy fr__policy_pipemare = {
     .name = "pipemare",
     .summary = "forward newest, backward walked back by the drift; two copies, lower early rates",
     .course = FR_COURSE_DRIFT,
-    .n_blocks = fr__gap_blocks,
     .forward = fr__want_newest,
     .backward = backward,
     .after = after,

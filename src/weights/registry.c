@@ -48,5 +48,3 @@ int fr__after_gap(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
     ahead[0] = fr__next_gap(context);
     return 1;
 }
-
-int fr__gap_blocks(const fr_policy_context *context) { return fr__gap(context, 0) > 0 ? 2 : 1; }

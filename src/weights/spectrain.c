@@ -30,16 +30,10 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
     return 1;
 }
 
-static int n_blocks(const fr_policy_context *context)
-{
-    return fr__round_trip(context) + fr__gap(context, 0) > 0 ? 2 : 1;
-}
-
 const fr_policy fr__policy_spectrain = {
     .name = "spectrain",
     .summary = "both passes predicted to the end of the round trip; two copies",
     .course = FR_COURSE_APPLIED,
-    .n_blocks = n_blocks,
     .forward = forward,
     .backward = backward,
     .after = after,

@@ -25,8 +25,10 @@ void fr__store_label(fr_store *s, int block, int64_t version, int ahead)
 static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
 {
     const fr_policy_context *context = &d->context;
-    if (!d->policy || !d->optimizer || !d->device)
-        return fr_fail(ctx, FR_INTERNAL, "weights: a policy, an optimizer and a device are needed");
+    bool counts = d->n_blocks == 0 && d->n == 0;
+    if (!d->policy || (!counts && (!d->optimizer || !d->device || d->n_blocks < 1)))
+        return fr_fail(ctx, FR_INTERNAL,
+                       "weights: a policy, an optimizer, a device and a block are needed");
     if (context->n_stages < 1 || context->stage < 0 || context->stage >= context->n_stages ||
         context->n_micro < 1 || context->n_slots < 1)
         return fr_fail(ctx, FR_INTERNAL,
@@ -37,6 +39,7 @@ static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
     if (wrong)
         return fr_fail(ctx, FR_INVALID, "stage %d of %d, %d micro-batches in an update: %s",
                        context->stage, context->n_stages, context->n_micro, wrong);
+    if (counts) return FR_OK;
     wrong = d->optimizer->check(&d->options);
     if (wrong) return fr_fail(ctx, FR_INVALID, "optimizer %s: %s", d->optimizer->name, wrong);
     bool is_whole = d->n == 0 || (d->blocks && d->stride >= d->n);
@@ -73,17 +76,18 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     s->ctx = ctx;
     s->d = *d;
     if (!fr__store_needs_drift(d)) s->d.drift = NULL;
-    s->n_blocks = d->policy->n_blocks(&d->context);
+    s->counts = d->n_blocks == 0;
+    s->n_blocks = s->counts ? 1 : d->n_blocks;
     s->keeps_previous = fr__store_looks_back(d);
     int farthest_forward = 0, farthest = survey(s, &farthest_forward);
-    s->blocks = FR_NEW_ARRAY(fr_block, s->n_blocks);
+    s->blocks = FR_NEW_ARRAY(fr_block, s->counts ? FR_MAX_WEIGHT_BLOCKS : s->n_blocks);
     s->flights = FR_NEW_ARRAY(fr_flight, d->context.n_slots);
     s->rates = FR_NEW_ARRAY(double, farthest > 0 ? farthest : 1);
     fr_status status = FR_OK;
-    if (s->n_blocks > 64)
+    if (s->n_blocks > FR_MAX_WEIGHT_BLOCKS)
         status = fr_fail(ctx, FR_UNSUPPORTED,
-                         "policy %s would hold %d weight blocks on stage %d; 64 is the most",
-                         d->policy->name, s->n_blocks, d->context.stage);
+                         "policy %s would hold %d weight blocks on stage %d; %d is the most",
+                         d->policy->name, s->n_blocks, d->context.stage, FR_MAX_WEIGHT_BLOCKS);
     else if (!s->blocks || !s->flights || !s->rates)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
     if (status == FR_OK) status = fr__watch_init(s, farthest_forward);
@@ -112,6 +116,8 @@ void fr_store_free(fr_store *s)
     fr__free(s);
 }
 
+int fr_store_n_blocks(const fr_store *s) { return s->n_blocks; }
+
 float *fr_store_newest(fr_store *s) { return s->blocks[s->newest].at; }
 
 int64_t fr_store_version(const fr_store *s) { return s->blocks[s->newest].version; }
@@ -139,13 +145,24 @@ void fr_store_reset(fr_store *s, int64_t version)
 
 /* --- which block --- */
 
+/* A block that a mini-batch shares is needed until its last micro-batch has come for it. Counted is
+ * one for each pass, a prediction's until the next mini-batch replaces it: the update can then
+ * write both. */
+static bool is_shared(const fr_store *s, int block, int64_t batch)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        const fr_shared *shared = &s->shared[pass];
+        bool is_reserved = s->counts && shared->batch != batch && s->blocks[block].ahead > 0;
+        if (shared->block == block && (!shared->is_last || is_reserved)) return true;
+    }
+    return false;
+}
+
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch)
 {
     for (int i = 0; i < s->n_flights; i++)
         if (s->flights[i].block == block && s->flights[i].batch != batch) return true;
-    for (int pass = 0; pass < 2; pass++)
-        if (s->shared[pass].block == block && !s->shared[pass].is_last) return true;
-    return false;
+    return is_shared(s, block, batch);
 }
 
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
@@ -159,6 +176,13 @@ int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
             best = b;
     }
     return best;
+}
+
+int fr__store_take_block(fr_store *s, int64_t batch)
+{
+    int b = fr__store_free_block(s, batch, 0);
+    if (b >= 0 || !s->counts || s->n_blocks == FR_MAX_WEIGHT_BLOCKS) return b;
+    return s->n_blocks++;
 }
 
 int fr__store_find(const fr_store *s, int64_t version, int ahead)
@@ -185,7 +209,7 @@ static fr_status ahead_of_newest(fr_store *s, int ahead, int *out)
 {
     *out = ahead > 0 ? fr__store_find(s, fr_store_version(s), ahead) : s->newest;
     if (*out >= 0) return FR_OK;
-    int b = fr__store_free_block(s, -1, 0);
+    int b = fr__store_take_block(s, -1);
     if (b < 0)
         return fr_fail(s->ctx, FR_INTERNAL,
                        "stage %d at version %lld: no free block for weights %d updates ahead: all "

@@ -19,6 +19,7 @@ double fr_store_lr(const fr_store *s, int64_t batch)
 /* Prediction j of a sweep: `ahead` updates on from a version. */
 static void aim(fr_store *s, int64_t version, int ahead, int j, fr_aim *out)
 {
+    if (s->counts) return;
     for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
     fr_optim_aim(s->d.optimizer, &s->d.options, s->d.policy->course, version, ahead, s->rates, j,
                  out);
@@ -54,6 +55,7 @@ static void predict_range(void *arg, size_t begin, size_t end)
 
 void fr__store_predict(fr_store *s, int b, int ahead)
 {
+    if (s->counts) return;
     guess g = {.s = s, .to = s->blocks[b].at};
     aim(s, fr_store_version(s), ahead, 0, &g.aim);
     fr_device_parallel(s->d.device, s->d.n, UPDATE_GRAIN, predict_range, &g);
@@ -67,11 +69,12 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     s->is_open = true;
     s->n_ahead = 0;
     atomic_init(&s->n_done, 0);
-    fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch), grad_scale,
-                     &s->coef);
+    if (!s->counts)
+        fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch),
+                         grad_scale, &s->coef);
     s->to = s->newest;
     if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
-        s->to = fr__store_free_block(s, batch, 0);
+        s->to = fr__store_take_block(s, batch);
     if (s->to < 0) return; /* fr_store_end tells */
 
     uint64_t taken = (uint64_t)1 << s->to;

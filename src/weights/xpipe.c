@@ -23,7 +23,7 @@ static int forward_distance(const fr_policy_context *context)
     if (context->n_stages == 1) return 0;
     if (context->exact || context->n_micro == 1)
         return fr__round_trip(context) + fr__gap(context, 0);
-    double above = fr__lead(context) + context->n_micro + context->stage / 2.0 - 1;
+    double above = context->lead + context->n_micro + context->stage / 2.0 - 1;
     return (int)nearbyint(above / context->n_micro);
 }
 
@@ -43,23 +43,15 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
     int n = 0;
     ahead[n++] = fr__round_trip(context);
-    if (fr__lead(context) % context->n_micro == 0 && forward_distance(context) != ahead[0])
+    if (context->lead % context->n_micro == 0 && forward_distance(context) != ahead[0])
         ahead[n++] = forward_distance(context);
     return n;
-}
-
-static int n_blocks(const fr_policy_context *context)
-{
-    int ahead_f = forward_distance(context), ahead_b = fr__round_trip(context);
-    if (fr__lead(context) == 0 && ahead_f == ahead_b) return ahead_f > 0 ? 2 : 1; /* shared */
-    return 1 + (ahead_f > 0) + (ahead_b > 0);
 }
 
 const fr_policy fr__policy_xpipe = {
     .name = "xpipe",
     .summary = "both passes predicted by the first micro-batch for all of them; three copies",
     .course = FR_COURSE_CONSTANT,
-    .n_blocks = n_blocks,
     .forward = forward,
     .backward = backward,
     .after = after,

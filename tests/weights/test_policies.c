@@ -1,5 +1,5 @@
 /* test_policies.c -- the tables of every weight policy: what forward and backward of each
- * micro-batch want, how many blocks are held, what an update writes, which rate a stage has. */
+ * micro-batch want, what an update writes, which rate a stage has. */
 #include <forerun/weights.h>
 
 #include <math.h>
@@ -10,7 +10,8 @@
 
 static fr_policy_context context_of(int n, int k, int t)
 {
-    return (fr_policy_context){.stage = k, .n_stages = n, .n_micro = t, .n_slots = n};
+    return (fr_policy_context){
+        .stage = k, .n_stages = n, .lead = n - 1 - k, .n_micro = t, .n_slots = n};
 }
 
 static fr_want forward_of(const char *name, const fr_policy_context *s, int micro)
@@ -35,34 +36,30 @@ static void published_rows(void **unused)
         const char *name;
         int n_micro;
         fr_base forward, backward;
-        int ahead_f[4], ahead_b[4], blocks[4];
+        int ahead_f[4], ahead_b[4];
     } rows[] = {
-        {"live", 1, FR_NEWEST, FR_NEWEST, {0}, {0}, {1, 1, 1, 1}},
-        {"stash", 1, FR_NEWEST, FR_AS_FORWARD, {0}, {0}, {4, 3, 2, 1}},
-        {"stash", 4, FR_NEWEST, FR_AS_FORWARD, {0}, {0}, {2, 2, 2, 1}},
-        {"double-buffer", 4, FR_PREVIOUS, FR_PREVIOUS, {0}, {0}, {2, 2, 2, 2}},
-        {"spectrain", 1, FR_NEWEST, FR_NEWEST, {3, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 2, 2}},
-        {"spectrain", 2, FR_NEWEST, FR_NEWEST, {2, 1, 2, 1}, {0, 0, 1, 1}, {2, 2, 2, 2}},
-        {"spectrain-v2", 1, FR_NEWEST, FR_AS_FORWARD, {3, 2, 1, 0}, {0}, {5, 4, 3, 1}},
-        {"xpipe", 1, FR_AS_FIRST, FR_AS_FIRST, {3, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 3, 2}},
-        {"xpipe", 2, FR_AS_FIRST, FR_AS_FIRST, {2, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 3, 2}},
-        {"pipeoptim", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}, {2, 2, 2, 1}},
-        {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}, {2, 2, 2, 1}},
-        {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}, {2, 2, 2, 1}},
-        {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}, {2, 2, 2, 1}},
+        {"live", 1, FR_NEWEST, FR_NEWEST, {0}, {0}},
+        {"stash", 1, FR_NEWEST, FR_AS_FORWARD, {0}, {0}},
+        {"stash", 4, FR_NEWEST, FR_AS_FORWARD, {0}, {0}},
+        {"double-buffer", 4, FR_PREVIOUS, FR_PREVIOUS, {0}, {0}},
+        {"spectrain", 1, FR_NEWEST, FR_NEWEST, {3, 2, 2, 1}, {0, 0, 1, 1}},
+        {"spectrain", 2, FR_NEWEST, FR_NEWEST, {2, 1, 2, 1}, {0, 0, 1, 1}},
+        {"spectrain-v2", 1, FR_NEWEST, FR_AS_FORWARD, {3, 2, 1, 0}, {0}},
+        {"xpipe", 1, FR_AS_FIRST, FR_AS_FIRST, {3, 2, 2, 1}, {0, 0, 1, 1}},
+        {"xpipe", 2, FR_AS_FIRST, FR_AS_FIRST, {2, 2, 2, 1}, {0, 0, 1, 1}},
+        {"pipeoptim", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}},
+        {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}},
+        {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}},
+        {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int k = 0; k < 4; k++) {
             fr_policy_context s = context_of(4, k, rows[r].n_micro);
             fr_want f = forward_of(rows[r].name, &s, 0), b = backward_of(rows[r].name, &s, 0);
-            int blocks = fr_policy_find(rows[r].name)->n_blocks(&s);
             if (f.base != rows[r].forward || b.base != rows[r].backward ||
-                f.ahead != rows[r].ahead_f[k] || b.ahead != rows[r].ahead_b[k] ||
-                blocks != rows[r].blocks[k])
-                fail_msg("%s, T = %d, stage %d: forward %d ahead %d, backward %d ahead %d, %d "
-                         "blocks",
-                         rows[r].name, rows[r].n_micro, k, f.base, f.ahead, b.base, b.ahead,
-                         blocks);
+                f.ahead != rows[r].ahead_f[k] || b.ahead != rows[r].ahead_b[k])
+                fail_msg("%s, T = %d, stage %d: forward %d ahead %d, backward %d ahead %d",
+                         rows[r].name, rows[r].n_micro, k, f.base, f.ahead, b.base, b.ahead);
         }
 }
 
@@ -153,7 +150,6 @@ static void leads_are_taken(void **unused)
                             g = backward_of((*p)->name, &plain, micro);
                             assert_true(f.base == g.base && f.ahead == g.ahead);
                         }
-                        assert_int_equal((*p)->n_blocks(&said), (*p)->n_blocks(&plain));
                         int n_after = (*p)->after(&said, x);
                         assert_int_equal(n_after, (*p)->after(&plain, y));
                         for (int i = 0; i < n_after; i++) assert_int_equal(x[i], y[i]);
@@ -171,7 +167,6 @@ static void one_stage_is_plain(void **unused)
                 int ahead[FR_MAX_AHEAD];
                 s.lr_warmup = 100;
                 assert_null((*p)->check ? (*p)->check(&s) : NULL);
-                assert_int_equal((*p)->n_blocks(&s), 1);
                 fr_want f = forward_of((*p)->name, &s, micro), b = backward_of((*p)->name, &s, 0);
                 assert_true(f.ahead == 0 && b.ahead == 0 && f.base != FR_PREVIOUS);
                 for (int n = (*p)->after(&s, ahead); n-- > 0;) assert_int_equal(ahead[n], 0);
@@ -223,7 +218,7 @@ static void pipemare_rates(void **unused)
     assert_true(fabs(p->drift_keep(&s) - pow(0.135, 0.25)) < 1e-12);
     s.n_micro = 2; /* tau 2 */
     assert_true(fabs(p->lr_factor(&s, 0) - 0.5) < 1e-12);
-    s.stage = 4;
+    s.stage = 4, s.lead = 0;
     assert_true(p->lr_factor(&s, 0) == 1);
 }
 

@@ -25,7 +25,7 @@ static const fr_lr_options rates[] = {
 
 static bool is_fit(const fr_policy *p, int n, int t)
 {
-    fr_policy_context context = {.n_stages = n, .n_micro = t};
+    fr_policy_context context = {.n_stages = n, .lead = n - 1, .n_micro = t};
     return !p->check || !p->check(&context);
 }
 
@@ -153,10 +153,6 @@ static void as_forward(const fr_policy_context *context, int micro, fr_want *wan
     (void)context, (void)micro;
     *want = (fr_want){.base = FR_AS_FORWARD};
 }
-static int twice_as_many(const fr_policy_context *context)
-{
-    return 2 * (context->n_stages - context->stage) + 1;
-}
 static int one_ahead(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
     (void)context;
@@ -167,11 +163,8 @@ static int one_ahead(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 static void keeping_and_predicting(void **unused)
 {
     (void)unused;
-    const fr_policy both = {.name = "both",
-                            .n_blocks = twice_as_many,
-                            .forward = every_other,
-                            .backward = as_forward,
-                            .after = one_ahead};
+    const fr_policy both = {
+        .name = "both", .forward = every_other, .backward = as_forward, .after = one_ahead};
     for (int k = 0; k < 5; k++)
         for (int t = 2; t <= 4; t++)
             for (int x = 0; x < N_KINDS; x++) {
@@ -183,6 +176,7 @@ static void keeping_and_predicting(void **unused)
                             .n_stages = 5,
                             .stage = k,
                             .n_micro = t,
+                            .n_blocks = 2 * (5 - k) + 1,
                             .n_batches = 14,
                             .on_the_fly = x % 2};
                 line_run(&a, &r);
@@ -261,7 +255,6 @@ static void far_then_near(const fr_policy_context *context, int micro, fr_want *
     (void)context;
     *want = (fr_want){.base = FR_NEWEST, .ahead = micro == 0 ? 3 : 1};
 }
-static int three(const fr_policy_context *context) { return context ? 3 : 0; }
 static int near_only(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
     ahead[0] = 1;
@@ -275,7 +268,6 @@ static void oldest_goes_first(void **unused)
     fr_optimizer counted = *fr_optim_find("sgd");
     counted.predict = counted_predict;
     const fr_policy far_and_near = {.name = "far and near",
-                                    .n_blocks = three,
                                     .forward = far_then_near,
                                     .backward = far_then_near,
                                     .after = near_only};
@@ -285,7 +277,8 @@ static void oldest_goes_first(void **unused)
                 .options = kinds[1].o,
                 .lr = rates[0],
                 .n_stages = 1,
-                .n_micro = 2};
+                .n_micro = 2,
+                .n_blocks = 3};
     line_open(&a, &r);
     fr_store_free(a.store);
     a.d.optimizer = &counted;
@@ -294,13 +287,6 @@ static void oldest_goes_first(void **unused)
     line_segment(&a, 0, 10);
     assert_int_equal(n_sweeps, 10 + 1); /* the far one each time, the near one before any update */
     line_close(&a);
-}
-
-static int fewer_by_one(const fr_policy_context *context);
-static const fr_policy *fewer_of;
-static int fewer_by_one(const fr_policy_context *context)
-{
-    return fewer_of->n_blocks(context) - 1;
 }
 
 static void blocks_are_needed(void **unused)
@@ -319,8 +305,7 @@ static void blocks_are_needed(void **unused)
                         .n_micro = t};
             line_open(&a, &r);
             fr_store_free(a.store);
-            fewer_of = fr_policy_find(names[p]);
-            a.policy.n_blocks = fewer_by_one;
+            a.d.n_blocks--;
             assert_int_equal(fr_store_create(a.ctx, &a.d, &a.store), FR_OK);
             fr_status status = FR_OK;
             fr_view view;
@@ -339,7 +324,7 @@ static void blocks_are_needed(void **unused)
             assert_non_null(strstr(fr_ctx_error(a.ctx), "stage 2"));
             assert_non_null(strstr(fr_ctx_error(a.ctx), "no free block"));
             assert_non_null(strstr(fr_ctx_error(a.ctx), names[p]));
-            a.policy.n_blocks = fewer_of->n_blocks;
+            a.d.n_blocks++;
             line_close(&a);
         }
 }
@@ -528,8 +513,10 @@ static void faults_are_told(void **unused)
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INVALID, "sgd", "momentum");
     d = a.d, d.state[0] = NULL;
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "block is missing");
-    d = a.d, d.policy = fr_policy_find("pipemare"), d.drift = NULL;
+    d = a.d, d.policy = fr_policy_find("pipemare"), d.n_blocks = 2, d.drift = NULL;
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "block is missing");
+    d = a.d, d.n_blocks = 0;
+    TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "and a block are needed");
     d = a.d, d.context.n_slots = 0;
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "0 slots");
     assert_null(none);
