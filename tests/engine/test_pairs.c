@@ -22,7 +22,7 @@ typedef struct pair {
     char about[256];
 } pair;
 
-static int n_trained[64], n_refused; /* [pair] */
+static int n_trained[1024], n_refused; /* [pair] */
 
 static int pick(pair *p, int low, int high)
 {

@@ -153,7 +153,6 @@ static void compare(const fr_schedule *s, bool exact)
 static void blocks_as_published(void **unused)
 {
     (void)unused;
-    for (size_t f = 0; fr_policy_list()[f]; f++) assert_true(f < N_FORMULAS);
     for (int n = 1; n <= MOST; n++)
         for (int t = 1; t <= 12; t++)
             for (int i = 0; i < 3; i++) { /* however long the segment is */
