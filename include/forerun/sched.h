@@ -48,8 +48,7 @@ typedef struct fr_instr_list {
     fr_instr *at;
 } fr_instr_list;
 
-typedef struct fr_schedule fr_schedule;
-struct fr_schedule {
+typedef struct fr_schedule {
     char name[64]; /* of the generator, or of the file */
     int n_stages, n_workers, n_micro, n_batches;
     bool is_flush;        /* one mini-batch: all weights are of one version */
@@ -70,13 +69,8 @@ struct fr_schedule {
     int *n_buffers; /* [backward link]: for each pair of replicas that talk */
     int *buffer_of; /* [backward link][micro] */
     int *lead;      /* [stage]: see fr_schedule_lead */
-    /* Asynchronous and generated: mini-batches until the pipeline has been full for one of them; 0:
-     * not known. steady: so many mini-batches without transfers, where the segment has fewer; else
-     * NULL. What a long run holds at once is counted along them. */
-    int n_full;
-    fr_schedule *steady;
     void *arena;
-};
+} fr_schedule;
 
 typedef struct fr_schedule_desc {
     int n_stages, chunks;   /* stages of a worker; 0 = 1 */

@@ -3,8 +3,10 @@
  *
  * So the choice of versions is the store's own, whatever the schedule is. A stage needs the same in
  * every mini-batch once its pipeline is full; a segment that ends before has a longer one beside it
- * (fr_schedule.steady), so that the count does not depend on the length of a run. */
+ * (fr__schedule_steady), so that the count does not depend on the length of a run. */
 #include "methods/methods.h"
+
+#include "sched/sched.h"
 
 /* Micro-batches between forward and last use, at most. */
 static int count_in_flight(const fr_schedule *s, const fr_instr_list *list, int stage)
@@ -73,21 +75,17 @@ static fr_status run(fr_ctx *ctx, const fr_exec_plan *p, walk *w, int *n_blocks)
     return status;
 }
 
-/* Replicas of generated schedules have the same lists. With a flush all weights are of one version,
- * and only a policy that reads these is let in. */
+/* With a flush all weights are of one version, and only a policy that reads these is let in. */
 fr_status fr__count_blocks(fr_ctx *ctx, fr_exec_plan *p, int stage)
 {
-    const fr_schedule *s = p->schedule->steady ? p->schedule->steady : p->schedule;
-    int n_full = p->schedule->n_full, *n = &p->n_weight_blocks[stage];
+    int n_batches, *n = &p->n_weight_blocks[stage];
+    const fr_schedule *s = fr__schedule_steady(p->schedule, &n_batches);
     *n = 1;
     if (s->is_flush) return FR_OK;
     fr_ctx *own = fr_ctx_create();
     fr_status status = own ? FR_OK : fr__no_memory(ctx, 0, "a context");
-    for (int q = 0; q < (n_full ? 1 : s->replicas[stage]) && status == FR_OK; q++) {
-        walk w = {.s = s,
-                  .stage = stage,
-                  .replica = q,
-                  .n_batches = n_full && n_full < s->n_batches ? n_full : s->n_batches};
+    for (int q = 0; q < s->replicas[stage] && status == FR_OK; q++) {
+        walk w = {.s = s, .stage = stage, .replica = q, .n_batches = n_batches};
         status = run(own, p, &w, n);
     }
     if (status != FR_OK && *n == FR_MAX_WEIGHT_BLOCKS)

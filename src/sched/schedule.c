@@ -14,6 +14,8 @@ typedef struct home {
     bool has_failed; /* an instruction found no memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
     int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
+    int n_full;      /* mini-batches until the pipeline has been full for one of them; 0: unknown */
+    fr_schedule *steady; /* so many, where the segment has fewer; else NULL */
 } home;
 
 /* --- lists -------------------------------------------------------------------------------------*/
@@ -203,7 +205,7 @@ void fr_schedule_free(fr_schedule *s)
     if (!s) return;
     home *h = s->arena;
     for (int w = 0; s->lists && w < s->n_workers; w++) fr__free(s->lists[w].at);
-    fr_schedule_free(s->steady);
+    fr_schedule_free(h->steady);
     fr__arena_fini(&h->arena);
     fr__free(h);
     fr__free(s);
@@ -271,6 +273,7 @@ static fr_status no_leads(fr_ctx *ctx, const fr_schedule *s)
 static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                             fr_schedule *s)
 {
+    home *h = s->arena;
     s->lead = fr__schedule_ints(s, (size_t)s->n_stages);
     if (!s->lead) return no_leads(ctx, s);
     for (int k = 0; k < s->n_stages; k++) {
@@ -278,7 +281,7 @@ static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedul
         share.n_micro /= s->replicas[k];
         s->lead[k] = g->lead(&share, k);
         int behind = (s->lead[k] + share.n_micro - 1) / share.n_micro; /* updates */
-        if (2 * behind + 3 > s->n_full) s->n_full = 2 * behind + 3;
+        if (2 * behind + 3 > h->n_full) h->n_full = 2 * behind + 3;
     }
     return FR_OK;
 }
@@ -287,12 +290,21 @@ static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedul
 static fr_status make_steady(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                              const int *worker_of, int n_workers, fr_schedule *s)
 {
+    home *h = s->arena;
     fr_schedule_desc longer = *d;
-    longer.n_batches = s->n_full;
-    if (d->n_batches >= s->n_full || d->n_micro > MOST_COMPUTATIONS / d->n_stages / s->n_full)
+    longer.n_batches = h->n_full;
+    if (d->n_batches >= h->n_full || d->n_micro > MOST_COMPUTATIONS / d->n_stages / h->n_full)
         return FR_OK;
-    FR_TRY(emit_lists(ctx, g, &longer, worker_of, n_workers, &s->steady));
-    return fr__pass_steps(ctx, s->steady, false);
+    FR_TRY(emit_lists(ctx, g, &longer, worker_of, n_workers, &h->steady));
+    return fr__pass_steps(ctx, h->steady, false);
+}
+
+const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches)
+{
+    const home *h = s->arena;
+    const fr_schedule *of = h->steady ? h->steady : s;
+    *n_batches = h->n_full > 0 && h->n_full < of->n_batches ? h->n_full : of->n_batches;
+    return of;
 }
 
 static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
