@@ -97,14 +97,13 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
            "backward reads");
     if (is_markdown) printf("|---|---|---|---|---|---|\n");
     for (int k = 0; k < s->n_stages; k++) {
-        fr_seat seat = reads_seat(s, k);
         farthest to[2];
         char stage[16], worker[16], copies[16], sets[16], forward[64], backward[64];
         int w = s->worker_of[k];
         survey(s, r, k, to);
         snprintf(stage, sizeof stage, "%d", k);
         snprintf(worker, sizeof worker, "%d", w);
-        snprintf(copies, sizeof copies, "%d", policy->n_blocks(&seat));
+        snprintf(copies, sizeof copies, "%d", reads_n_copies(r, k));
         snprintf(sets, sizeof sets, "%d", c->peak_live[w]);
         printf(form, stage, worker, copies, sets,
                pass_text(&to[0], is_back, forward, sizeof forward),
@@ -150,16 +149,9 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
     if (status == FR_OK) status = fr_schedule_check(ctx, s);
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
     if (status == FR_OK) {
-        fr_seat seat = reads_seat(s, 0);
-        const fr_policy *policy = fr_policy_find(m->policy);
-        const char *wrong = policy->check ? policy->check(&seat) : NULL;
-        reads *r = reads_create(s, policy);
-        if (wrong)
-            status = fr_fail(ctx, FR_INVALID, "%s: %s", m->name, wrong);
-        else if (!r)
-            status = fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", m->name);
-        else
-            print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
+        reads *r;
+        status = reads_create(ctx, s, fr_policy_find(m->policy), &r);
+        if (status == FR_OK) print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
         reads_free(r);
     }
     fr_clock_free(&c);

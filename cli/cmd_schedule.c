@@ -47,12 +47,16 @@ static char *as_json(const fr_schedule *s, const fr_clock *c, const wishes *o)
     return fr_schedule_to_json(s, c);
 }
 
-/* In a pipeline that drains all passes read the same weights: nothing to note. */
+/* In a pipeline that drains all passes read the same weights: nothing to note. Neither is there
+ * where the policy cannot be used with so many stages and micro-batches. */
 static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
-    reads *r = reads_create(s, o->policy);
-    if (!r) return NULL;
+    reads *r;
+    fr_ctx *own = cli_context(true);
+    fr_status status = reads_create(own, s, o->policy, &r);
+    fr_ctx_free(own);
+    if (status != FR_OK) return status == FR_NO_MEMORY ? NULL : fr_schedule_to_svg(s, c, NULL);
     fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
     char *text = fr_schedule_to_svg(s, c, &notes);
     reads_free(r);

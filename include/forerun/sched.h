@@ -11,7 +11,7 @@
 #ifndef FORERUN_SCHED_H
 #define FORERUN_SCHED_H
 
-#include <forerun/base.h>
+#include <forerun/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,9 +41,7 @@ typedef struct fr_instr {
 
 /* A tensor goes from one stage to another: values from a lower to a higher stage (forward links),
  * gradients from a higher to a lower one (backward links). */
-typedef struct fr_link {
-    int from, to; /* stages */
-} fr_link;
+typedef fr_stage_link fr_link;
 
 typedef struct fr_instr_list {
     int n;
@@ -70,6 +68,7 @@ typedef struct fr_schedule {
     int *slot_of;   /* [stage][micro]: n_stages rows of n_batches * n_micro */
     int *n_buffers; /* [backward link]: for each pair of replicas that talk */
     int *buffer_of; /* [backward link][micro] */
+    int *lead;      /* [stage]: see fr_schedule_lead */
     void *arena;
 } fr_schedule;
 
@@ -95,6 +94,8 @@ typedef struct fr_generator {
     bool any_replicas;  /* takes stages with different numbers of replicas */
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
+    /* Asynchronous: fr_schedule_lead; d->n_micro is one replica's share. NULL: it is measured. */
+    int (*lead)(const fr_schedule_desc *d, int stage);
     /* Append the computation of worker w. Lists are made one after the other, w = 0, 1, ... */
     bool (*emit)(const fr_schedule_desc *d, int w, fr_schedule *s); /* false: out of memory */
 } fr_generator;
@@ -122,9 +123,10 @@ static inline int fr_schedule_worker(const fr_schedule *s, int stage, int micro)
 {
     return s->worker_of[stage] + micro % s->replicas[stage];
 }
-/* Forwards that a replica of the stage runs, at most, between those of a micro-batch's forward and
- * backward: N - 1 - k in 1F1B without replicas. */
-int fr_schedule_lead(const fr_schedule *s, int stage);
+/* Micro-batches that a replica of the stage has in flight, at most, when a forward begins; without
+ * a flush: when the first forward of a mini-batch begins, in a pipeline that is full. 1F1B without
+ * replicas: N - 1 - k. */
+static inline int fr_schedule_lead(const fr_schedule *s, int stage) { return s->lead[stage]; }
 
 static inline int fr_schedule_slot(const fr_schedule *s, int stage, int micro)
 {

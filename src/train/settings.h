@@ -72,6 +72,11 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
 fr_status fr__settings_parallel(fr_conf *c, fr_settings *s);
 fr_status fr__settings_cluster(fr_conf *c, fr_settings *s); /* the rest of it */
 
+static inline fr_policy_options fr__settings_policy_options(const fr_settings *s)
+{
+    return (fr_policy_options){.exact = s->exact, .lr_warmup = s->lr_warmup};
+}
+
 /* Copies of a stage. */
 static inline int fr__settings_replicas(const fr_settings *s, int stage)
 {

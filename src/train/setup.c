@@ -318,7 +318,7 @@ static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_l
     d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
     d.schedule = p->schedule;
     d.policy = t->policy;
-    d.seat = (fr_seat){.exact = t->exact, .lr_warmup = t->lr_warmup};
+    d.policy_options = fr__settings_policy_options(t);
     d.micro_batch = (int)(t->batch / t->micro);
     d.n_micro = (int)t->micro;
     d.clip_norm = t->clip_norm;
