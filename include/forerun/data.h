@@ -30,7 +30,6 @@ typedef struct fr_dataset fr_dataset;
 
 typedef struct fr_data_source {
     const char *name, *summary;
-    const char *const *keys; /* of the config section, NULL-terminated */
     /* Reads its keys from `section`; sizes it may take from the model come in `want` (context
      * length, shapes for synthetic data), zero where unknown. */
     fr_status (*open)(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out);

@@ -43,7 +43,8 @@ static fr_status read_layout(fr_conf *root, fr_conf *parallel, struct layout *l)
     int n_list = 0, n_cuts = 0;
     fr_conf *train;
     FR_TRY(fr_conf_section(root, "train", &train));
-    FR_TRY(fr_conf_int(train, "batch", 128, 1, 1 << 24, &l->batch));
+    FR_TRY(
+        fr__key_read(train, fr__key_find(fr__settings_keys(), "train.", "batch", NULL), &l->batch));
     FR_TRY(fr_conf_int(train, "micro", 0, 1, 1 << 24, &l->micro));
     FR_TRY(fr_conf_texts(parallel, "cuts", MOST, cuts, &n_cuts));
     FR_TRY(fr_conf_ints(parallel, "replicas", MOST, list, &n_list));
@@ -92,7 +93,7 @@ static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m,
 fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method *m,
                                   struct fr_case *k)
 {
-    struct layout l;
+    struct layout l = {0};
     fr_conf *parallel;
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(check_keys(c, parallel));
