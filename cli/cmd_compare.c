@@ -19,7 +19,7 @@ typedef struct session {
     fr_compare_options o;
     cli_list sets;
     const char *format;
-    bool is_quiet, keeps_going;
+    bool is_quiet, keeps_going, want_json;
     fr_ctx *ctx;
     fr_compare *compare;
     fr_compare_job job;
@@ -264,29 +264,29 @@ static int check(const session *s)
     return -1;
 }
 
+#define AT(member) offsetof(session, member)
+static const cli_option options[] = {
+    {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, AT(o.methods)},
+    {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, AT(o.only)},
+    {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_COUNT, AT(o.seeds)},
+    {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, AT(o.out)},
+    {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated", CLI_LIST,
+     AT(sets)},
+    {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, AT(o.columns)},
+    {"format", "table|markdown|csv|json", "how to print it (table)", CLI_TEXT, AT(format)},
+    {"json", NULL, "the same as --format json", CLI_FLAG, AT(want_json)},
+    {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
+     AT(keeps_going)},
+    {"force", NULL, "run again what was run with other settings", CLI_FLAG, AT(o.force)},
+    {"quiet", NULL, "no progress, errors and the table only", CLI_FLAG, AT(is_quiet)},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static session s = {.format = "table"};
-    bool want_json = false;
-    const cli_option options[] = {
-        {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, &s.o.methods},
-        {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, &s.o.only},
-        {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_COUNT,
-         &s.o.seeds},
-        {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, &s.o.out},
-        {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
-         CLI_LIST, &s.sets},
-        {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, &s.o.columns},
-        {"format", "table|markdown|csv|json", "how to print it (table)", CLI_TEXT, &s.format},
-        {"json", NULL, "the same as --format json", CLI_FLAG, &want_json},
-        {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
-         &s.keeps_going},
-        {"force", NULL, "run again what was run with other settings", CLI_FLAG, &s.o.force},
-        {"quiet", NULL, "no progress, errors and the table only", CLI_FLAG, &s.is_quiet},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &s.o.config);
-    if (want_json) s.format = "json";
+    int code = cli_parse(verb, argc, argv, &s, 1, &s.o.config);
+    if (s.want_json) s.format = "json";
     if (code < 0) code = check(&s);
     if (code >= 0) return code;
     s.o.n_sets = s.sets.n, s.o.sets = s.sets.at;
@@ -314,5 +314,6 @@ const cli_verb cli_compare = {
             "below DIR. Interrupted or killed, the same command goes on where it was. DIR gets\n"
             "compare.json and report.html. See docs/compare.md.\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

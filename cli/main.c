@@ -51,8 +51,9 @@ static int help(int argc, char **argv)
         return 0;
     }
     const cli_verb *verb = find(argv[0]);
-    char option[] = "--help", *arguments[] = {option};
-    return verb ? verb->run(verb, 1, arguments) : unknown_verb(argv[0]);
+    if (!verb) return unknown_verb(argv[0]);
+    cli_print_help(verb);
+    return 0;
 }
 
 /* OpenMP threads that wait for each other spin for milliseconds before they sleep. On a machine
