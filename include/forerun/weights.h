@@ -40,6 +40,7 @@ typedef struct fr_want {
 typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
+    bool needs_micro; /* a mini-batch has as many micro-batches as stages, at least */
     const char *(*check)(const fr_seat *seat); /* NULL, or what is wrong; no slot: never */
     int (*n_blocks)(const fr_seat *seat);      /* weight blocks held, the newest included */
     /* micro: in the mini-batch, 0 .. n_micro - 1 */

@@ -69,11 +69,11 @@ static int64_t micro_of(const fr_method *m, const struct layout *l, int64_t stag
 {
     const fr_generator *g = fr_generator_find(m->generator);
     bool is_pipeline = m->max_stages != 1;
-    bool is_flush = g && g->is_flush && is_pipeline && strcmp(m->generator, "sequential") != 0;
+    bool is_flush = g && g->is_flush && is_pipeline && g->ahead != FR_AHEAD_ONE;
     int64_t unit = replicas * (m->chunks > 1 ? stages : 1), n = l->micro;
     if (!n && is_flush)
         for (n = 4 * stages * replicas; n > stages * replicas && l->batch % n != 0;) n /= 2;
-    if (strcmp(m->policy, "double-buffer") == 0 && n < stages * replicas) n = stages * replicas;
+    if (fr_policy_find(m->policy)->needs_micro && n < stages * replicas) n = stages * replicas;
     return up_to(n > 0 ? n : 1, unit);
 }
 

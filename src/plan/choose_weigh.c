@@ -61,8 +61,8 @@ static double n_ahead(const struct fr__chooser *c, const struct fr__option *o, i
 {
     const fr_generator *g = c->d->methods[o->method].generator;
     double share = (double)o->size->n_micro / o->replicas[w];
-    if (strcmp(g->name, "sequential") == 0) return 1;
-    if (strcmp(g->name, "gpipe") == 0) return share;
+    if (g->ahead == FR_AHEAD_ONE) return 1;
+    if (g->ahead == FR_AHEAD_BATCH) return share;
     return g->is_flush ? fmin(share, n - w) : n - w;
 }
 
@@ -173,7 +173,7 @@ static void judge(const struct fr__chooser *c, struct fr__option *o, const struc
     double bus = bytes / c->bus;
     o->bound = fmax(busiest, fmax(ports / c->fastest_link, bus));
     o->estimate = pace + sum;
-    if (strcmp(g->name, "sequential") == 0)
+    if (g->ahead == FR_AHEAD_ONE)
         o->estimate = way * o->size->n_micro / o->replicas[0] + sum;
     else if (g->is_flush)
         o->estimate += way * (n - 1) / n / o->chunks;

@@ -454,5 +454,6 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 const fr_planner fr__planner_dlplacer = {
     .name = "dlplacer",
     .summary = "DLPlacer-style: operators of one replica on devices, by an integer program",
+    .method = "1f1b",
     .plan = plan,
 };

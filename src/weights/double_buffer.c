@@ -25,6 +25,7 @@ static void either(const fr_seat *seat, int micro, fr_want *want)
 const fr_policy fr__policy_double_buffer = {
     .name = "double-buffer",
     .summary = "the version before the newest in both passes; two copies",
+    .needs_micro = true,
     .check = check,
     .n_blocks = n_blocks,
     .forward = either,

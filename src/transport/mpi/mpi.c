@@ -295,6 +295,7 @@ static void mpi_library(char *text, size_t room)
 
 const fr_transport fr__transport_mpi = {
     .name = "mpi",
+    .has_processes = true,
     .summary = "workers of many processes; tensors travel by MPI, inside a process not at all",
     .open = mpi_open,
     .close = mpi_close,
