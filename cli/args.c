@@ -6,34 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* Edit distance (insert, delete, replace), one row of the table at a time. */
-static int distance(const char *a, const char *b)
-{
-    enum { MOST = 64 };
-    int row[MOST + 1];
-    size_t n = strlen(b);
-    if (n > MOST) return MOST;
-    for (int j = 0; j <= (int)n; j++) row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= (int)n; j++) {
-            int replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(replace, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 const char *cli_nearest(const char *typed, const char *const *names)
 {
     const char *best = NULL;
     int best_distance = 3;
     for (; *names; names++) {
-        int d = distance(typed, *names);
+        int d = fr_edit_distance(typed, *names);
         if (d < best_distance) best = *names, best_distance = d;
     }
     return best;

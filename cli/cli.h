@@ -124,6 +124,8 @@ int cli_finish(fr_ctx *ctx, fr_status status);
 fr_ctx *cli_context(bool is_quiet);
 /* "1,4,16": whole numbers of at least 0, no more than `most`. How many; 0: it is no such list. */
 int cli_numbers(const char *text, int most, int64_t *out);
+/* Seconds on a clock that never jumps. */
+double cli_now_s(void);
 /* "1.2 M", "34.5 k": three digits and a thousands prefix. */
 const char *cli_short(double value, char *text, size_t room);
 /* Set by the first SIGINT, SIGTERM or SIGUSR1 after cli_catch_signals; a second one ends the

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MAX_WORDS = 32 };
@@ -27,13 +26,6 @@ typedef struct session {
     char self[4096];
     double begin_s; /* of the job */
 } session;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* --- progress --------------------------------------------------------------------------------- */
 
@@ -82,7 +74,7 @@ static void on_tick(void *user)
 {
     session *s = user;
     char line[1024], head[200], tail[200], rate[32], a[32], b[32];
-    double share = -1, spent = now_s() - s->begin_s;
+    double share = -1, spent = cli_now_s() - s->begin_s;
     if (!term_has_status() || s->is_quiet || s->guard.n_asked) return;
     int n =
         snprintf(head, sizeof head, "[%d/%d] %.120s", s->job.number, s->job.n_runs, s->job.name);
@@ -161,7 +153,7 @@ static fr_status run_job(session *s)
     int code = 0;
     char text[512], time[32];
     fr_compare_outcome outcome;
-    s->begin_s = now_s();
+    s->begin_s = cli_now_s();
     if (s->job.is_simulated)
         FR_TRY(fr_compare_simulate(s->compare));
     else
@@ -169,7 +161,7 @@ static fr_status run_job(session *s)
     FR_TRY(fr_compare_over(s->compare, code, &outcome));
     snprintf(text, sizeof text, "[%d/%d] %s: %s%s after %s%s%s", s->job.number, s->job.n_runs,
              s->job.name, s->job.is_resumed ? "resumed, " : "", outcome.status,
-             duration(now_s() - s->begin_s, time, sizeof time), outcome.text[0] ? ": " : "",
+             duration(cli_now_s() - s->begin_s, time, sizeof time), outcome.text[0] ? ": " : "",
              outcome.text);
     show(s, text);
     if (s->guard.n_asked || code == fr_status_exit_code(FR_INTERRUPTED)) return FR_INTERRUPTED;

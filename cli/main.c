@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ADDRESS(name) &cli_##name,
@@ -109,6 +110,13 @@ int main(int argc, char **argv)
 }
 
 /* --- shared by verbs ------------------------------------------------------------------------ */
+
+double cli_now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 int cli_refuse(const char *format, ...)
 {
