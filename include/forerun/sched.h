@@ -85,6 +85,10 @@ typedef struct fr_schedule_desc {
     bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
 } fr_schedule_desc;
 
+/* Micro-batches that a worker has in flight, about: one for each stage from its own on, one, its
+ * share of a mini-batch, up to a mini-batch for each stage. */
+typedef enum fr_ahead { FR_AHEAD_STAGES, FR_AHEAD_ONE, FR_AHEAD_BATCH, FR_AHEAD_BATCHES } fr_ahead;
+
 /* A way to order the work; fr_generator_list names them all. */
 typedef struct fr_generator {
     const char *name, *summary;
@@ -92,6 +96,7 @@ typedef struct fr_generator {
     bool has_chunks;    /* takes desc.chunks > 1 */
     bool any_placement; /* takes desc.worker_of */
     bool any_replicas;  /* takes stages with different numbers of replicas */
+    fr_ahead ahead;
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
     /* Asynchronous: fr_schedule_lead; d->n_micro is one replica's share. NULL: it is measured. */

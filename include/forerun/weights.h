@@ -46,6 +46,7 @@ typedef struct fr_want {
 typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
+    bool needs_micro; /* a mini-batch has as many micro-batches as stages, at least */
     const char *(*check)(
         const fr_policy_context *context); /* NULL, or what is wrong; no slot: never */
     /* micro: in the mini-batch, 0 .. n_micro - 1 */

@@ -30,6 +30,7 @@ static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 const fr_generator fr__gen_nf1b = {
     .name = "nf1b",
     .summary = "a mini-batch's forwards one by one, then its backwards together, on and on",
+    .ahead = FR_AHEAD_BATCHES,
     .lead = lead,
     .emit = emit,
 };

@@ -188,7 +188,8 @@ static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
     fr_model_options known = {.dropout = -1};
     bool by_name =
         fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") && !fr_conf_has(model, "file");
-    if (by_name && strcmp(s->data_name, "synthetic") != 0) {
+    const fr_data_source *source = fr_data_find(s->data_name);
+    if (by_name && !(source && source->has_shapes_of_model)) {
         FR_TRY(wishes_of_model(model, &want));
         FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));
         known_from_data(fr_dataset_info(s->data), &known);

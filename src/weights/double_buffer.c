@@ -23,6 +23,7 @@ static void either(const fr_policy_context *context, int micro, fr_want *want)
 const fr_policy fr__policy_double_buffer = {
     .name = "double-buffer",
     .summary = "the version before the newest in both passes; two copies",
+    .needs_micro = true,
     .check = check,
     .forward = either,
     .backward = either,
