@@ -1,17 +1,12 @@
-/* device.c -- the list of backends, and devices with their memory accounts. */
+/* device.c -- backends by name, and devices with their memory accounts. */
 #include "backend/kernel.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* In order of preference. */
-static const fr_backend *const backends[] = {&fr__backend_cpu, &fr__backend_ref, NULL};
-
-const fr_backend *const *fr_backend_list(void) { return backends; }
-
 const fr_backend *fr_backend_find(const char *name)
 {
-    for (const fr_backend *const *b = backends; *b; b++) {
+    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
         if (strcmp((*b)->name, name) == 0) return *b;
     }
     return NULL;
