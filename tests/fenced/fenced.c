@@ -32,9 +32,9 @@ static void reserve(void) { fence = map(NULL, 2 * FENCE, PROT_NONE); }
 /* The bytes behind a device address; NULL stays NULL. */
 static void *real(const void *device)
 {
-    uintptr_t at = (uintptr_t)device, begin = (uintptr_t)fence;
-    if (!device || (fence && at >= begin && at < begin + FENCE))
-        return device ? (void *)(at + FENCE) : NULL;
+    if (!device) return NULL;
+    uintptr_t offset = (uintptr_t)device - (uintptr_t)fence;
+    if (fence && offset < FENCE) return fence + FENCE + offset;
     fprintf(stderr, "fenced: host address %p given as device memory\n", device);
     abort();
 }
@@ -45,7 +45,8 @@ static void *fenced_alloc(fr_device *dev, size_t bytes)
     (void)dev;
     pthread_once(&once, reserve);
     if (!fence || bytes > FENCE / 2) return NULL;
-    size_t whole = (bytes + 2 * PAGE - 1) / PAGE * PAGE, at = atomic_fetch_add(&taken, whole);
+    size_t whole = (bytes + 2 * PAGE - 1) / PAGE * PAGE;
+    size_t at = atomic_fetch_add(&taken, whole + PAGE); /* no access behind it */
     if (at + whole > FENCE) return NULL;
     size_t *head = (void *)map(fence + FENCE + at, whole, PROT_READ | PROT_WRITE);
     if (!head) return NULL;
@@ -55,7 +56,7 @@ static void *fenced_alloc(fr_device *dev, size_t bytes)
 
 static void fenced_release(fr_device *dev, void *block)
 {
-    size_t *head = (void *)((char *)real(block) - PAGE);
+    size_t *head = real((char *)block - PAGE);
     (void)dev;
     map(head, *head, PROT_NONE);
 }
@@ -78,6 +79,42 @@ static fr_status fenced_download(fr_device *dev, void *host, const void *from, s
 static void fenced_add(fr_device *dev, float *y, const float *x, size_t n)
 {
     REF->add(dev, real(y), real(x), n);
+}
+
+static void fenced_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by,
+                         size_t n)
+{
+    REF->blend(dev, kind, real(y), real(x), by, n);
+}
+
+static void fenced_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
+                         const fr_sweep *sweep)
+{
+    fr_sweep s = *sweep;
+    s.from = real(s.from), s.to = real(s.to), s.grad = real(s.grad), s.drift = real(s.drift);
+    for (int i = 0; i < opt->n_state; i++) s.state[i] = real(s.state[i]);
+    for (int i = 0; i < s.n_ahead; i++) s.ahead[i] = real(s.ahead[i]);
+    REF->sweep(dev, opt, coef, &s);
+}
+
+static void fenced_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+                           double *sums)
+{
+    REF->squares(dev, real(x), spans, n, sums);
+}
+
+static void fenced_tree_sum(fr_device *dev, float *to, const float *const *from, int n,
+                            size_t count)
+{
+    const float *terms[FR_TREE_MEMBERS];
+    for (int i = 0; i < n; i++) terms[i] = real(from[i]);
+    REF->tree_sum(dev, real(to), terms, n, count);
+}
+
+static fr_status fenced_pick(fr_device *dev, float *host, const float *from, size_t n,
+                             size_t stride)
+{
+    return REF->pick(dev, host, real(from), n, stride);
 }
 
 /* ---- Kernels ---- */
@@ -139,20 +176,19 @@ static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
 
 /* ---- The record: that of ref, but for memory and kernels ---- */
 
-fr_backend fenced_backend;
-static fr_kernel_maker makers[FR_OPERATOR_COUNT];
+#define TAKE(slot) fenced_backend.slot = fenced_##slot
 
-__attribute__((constructor)) static void fill_record(void)
+fr_backend fenced_backend;
+
+__attribute__((constructor(201))) static void fill_record(void)
 {
+    static fr_kernel_maker makers[FR_OPERATOR_COUNT];
     for (int i = 0; i < FR_OPERATOR_COUNT; i++) makers[i] = REF->makers[i] ? make : NULL;
     fenced_backend = *REF;
     fenced_backend.name = "fenced";
     fenced_backend.summary = "ref on memory that the host cannot read";
     fenced_backend.makers = makers;
-    fenced_backend.alloc = fenced_alloc;
-    fenced_backend.release = fenced_release;
-    fenced_backend.copy = fenced_copy;
-    fenced_backend.upload = fenced_upload;
-    fenced_backend.download = fenced_download;
-    fenced_backend.add = fenced_add;
+    fenced_backend.is_host = false;
+    TAKE(alloc), TAKE(release), TAKE(upload), TAKE(download), TAKE(copy), TAKE(add);
+    TAKE(blend), TAKE(sweep), TAKE(squares), TAKE(tree_sum), TAKE(pick);
 }
