@@ -15,12 +15,7 @@
  * so copies stay equal; and so do replicas. */
 #include "engine/engine.h"
 
-#include "optim/optim.h"
-
 #include <math.h>
-#include <string.h>
-
-enum { NORM_GRAIN = 8 }; /* blocks of FR_NORM_BLOCK */
 
 static bool wants_norm(const fr_engine *e) { return e->desc.clip_norm > 0 || e->desc.want_norm; }
 
@@ -156,7 +151,12 @@ static fr_part *part_on(const fr_worker *w, int stage)
     return NULL;
 }
 
-/* Where a tied gradient is plain it is summed in place. */
+/* Where a tied gradient is plain, and in memory that the host may write, it is summed there. */
+static bool sums_in_place(const fr_part *p, int placement)
+{
+    return fr_program_is_plain(p->layout, placement) && fr__device_is_host(p->worker->dev);
+}
+
 size_t fr__tie_scratch_bytes(const fr_worker *w)
 {
     const fr_engine *e = w->engine;
@@ -164,7 +164,7 @@ size_t fr__tie_scratch_bytes(const fr_worker *w)
     for (int i = 0; i < e->n_tied && w->is_local && e->must_sum; i++) {
         int param = e->tied[i];
         const fr_part *p = part_on(w, e->home_of[param]);
-        if (!p || fr_program_is_plain(p->layout, e->placement_of[param])) continue;
+        if (!p || sums_in_place(p, e->placement_of[param])) continue;
         if (fr__plain_bytes(e, param) > largest) largest = fr__plain_bytes(e, param);
     }
     return largest;
@@ -242,28 +242,12 @@ fr_status fr__update_open(fr_engine *e)
 
 /* --- sums ----------------------------------------------------------------------------------- */
 
-typedef struct norm_task {
-    const fr_part *part;
-    double *sums; /* (n_norm_blocks) */
-} norm_task;
-
-static void sum_blocks(void *arg, size_t begin, size_t end)
-{
-    const norm_task *t = arg;
-    const fr_part *p = t->part;
-    for (size_t i = begin; i < end; i++)
-        t->sums[i] =
-            fr__sum_squares_block(p->grads + p->norm_blocks[i].offset, p->norm_blocks[i].count);
-}
-
-/* The squares of each of the stage's own parameters: blocks in parallel, then in order. */
+/* The squares of each of the stage's own parameters: of blocks, in any order, then in this one. */
 static void sum_squares(fr_part *p, double *of_param)
 {
-    norm_task t = {p, p->norm_sums};
-    fr_device_parallel(p->worker->dev, p->n_norm_blocks, NORM_GRAIN, sum_blocks, &t);
+    fr__device_squares(p->worker->dev, p->grads, p->norm_blocks, p->n_norm_blocks, p->norm_sums);
     for (int i = 0; i < p->engine->n_own[p->stage]; i++) of_param[i] = 0;
-    for (size_t i = 0; i < p->n_norm_blocks; i++)
-        of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
+    for (size_t i = 0; i < p->n_norm_blocks; i++) of_param[p->norm_owners[i]] += p->norm_sums[i];
 }
 
 /* meeting: who waits there, in emulation. */
@@ -289,9 +273,9 @@ fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
 }
 
 /* The sum of the replicas takes the place of the own gradient. */
-static void take_back(fr_part *p, size_t offset, size_t count, const float *grad)
+static fr_status take_back(fr_part *p, size_t offset, size_t count, const float *grad)
 {
-    if (grad != p->grads + offset) memcpy(p->grads + offset, grad, count * sizeof(float));
+    return fr__device_copy(p->worker->dev, p->grads + offset, grad, count * sizeof(float));
 }
 
 static void post_ties(fr_part *p, int64_t round, bool is_alive, fr_status *status)
@@ -316,8 +300,8 @@ static fr_status sum_tied(fr_worker *w, int64_t round)
         fr_part *p = part_on(w, e->home_of[param]);
         if (!p) continue;
         size_t n = fr__plain_bytes(e, param) / sizeof(float);
-        bool is_plain = fr_program_is_plain(p->layout, placement), is_first = true;
-        float *sum = is_plain ? p->grads + fr_program_placement(p->layout, placement)->offset
+        bool in_place = sums_in_place(p, placement), is_first = true;
+        float *sum = in_place ? p->grads + fr_program_placement(p->layout, placement)->offset
                               : e->tie_scratch[w->index];
         for (int k = 0; k < e->n_tied; k++) {
             if (fr__owner_of(e, e->tied[k]) != fr__owner_of(e, param)) continue;
@@ -325,7 +309,7 @@ static fr_status sum_tied(fr_worker *w, int64_t round)
             for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
             is_first = false;
         }
-        if (!is_plain) FR_TRY(fr_program_write_param(p->layout, p->grads, placement, sum));
+        if (!in_place) FR_TRY(fr_program_write_param(p->layout, p->grads, placement, sum));
     }
     return FR_OK;
 }
@@ -422,12 +406,13 @@ static double grad_scale(const fr_part *p, double norm_sq)
     return scale * fmin(1, clip_norm / (sqrt(norm_sq) + 1e-6));
 }
 
-static void step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
+static fr_status step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
 {
     fr_store_range(p->store, offset, count, grad);
     if (p->engine->paced)
         fr__pace_advance(p->worker,
                          fr__pace_seconds(p, FR_DO_STEP) * (double)count / (double)p->n_weights);
+    return FR_OK;
 }
 
 /* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
@@ -471,9 +456,10 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     return end_step(p, batch, 1, norm_sq, event);
 }
 
-static void drop(fr_part *p, size_t offset, size_t count, const float *grad)
+static fr_status drop(fr_part *p, size_t offset, size_t count, const float *grad)
 {
     (void)p, (void)offset, (void)count, (void)grad;
+    return FR_OK;
 }
 
 fr_status fr__update_skip(fr_part *p, int64_t batch)
