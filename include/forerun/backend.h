@@ -119,7 +119,8 @@ bool fr_program_is_plain(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
  * micro-batch, with the weights no longer needed by this backward. `grad` holds it for the time of
- * the call: usually grads + offset, but see transient_grads. */
+ * the call: usually grads + offset, but see transient_grads. Unless it is transient, other devices
+ * may read it from then on. */
 typedef void (*fr_grad_ready_fn)(void *user, size_t offset, size_t count, const float *grad);
 
 /* Everything one forward or backward of one micro-batch touches. */

@@ -1,22 +1,23 @@
-/* device.h -- what modules above the backends do with device memory: nothing but these calls, and
- * those of <forerun/backend.h>. None of them allocates; none returns before its result is there
- * for the next call on the same device, or on the host where the result goes to host memory.
+/* device.h -- what modules above the backends do with device memory: these calls, and those of
+ * <forerun/backend.h>, nothing else.
  *
- * Blocks belong to `dev`; where a comment says "peer", also to another device of the same backend
- * and process. Calls are made by the device's thread; upload, download and copy also by another
- * one while that thread is idle, and sweeps by any thread that runs a kernel of the device.
- * A call without a status keeps a failure for the next fr_device_sync. */
+ * Calls on a device take effect in their order, and none of them allocates. A result in host memory
+ * is there when the call returns. Another device, a "peer" of the same backend and process, may
+ * read a block after fr_device_sync of its owner; a call without a status keeps a failure for it.
+ *
+ * The device's thread makes the calls. While it is idle another thread may upload, download and
+ * copy; during a kernel any thread that runs it may sweep. */
 #ifndef FR_BACKEND_DEVICE_H
 #define FR_BACKEND_DEVICE_H
 
 #include <forerun/backend.h>
 #include <forerun/optim.h>
 
-/* The host may read and write the device's blocks as its own memory: copies between the two can
- * be left out. */
+/* Whether the host may read and write the device's blocks as its own memory: then copies between
+ * the two can be left out. */
 bool fr__device_is_host(const fr_device *dev);
 
-/* from: NULL for zeros, or a block, a peer's too. Both must not overlap. */
+/* from: a block, a peer's too, that does not overlap `to`; NULL: zeros. */
 fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t bytes);
 
 /* y += x over n floats. */

@@ -123,7 +123,7 @@ struct fr_backend {
     fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
     fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
     fr_status (*sync)(fr_device *dev); /* reports failures of all calls since the last one */
-    /* The calls of the same names in device.h; the tables of both say who may make them. */
+    /* The calls of the same names in device.h, where their rules are. */
     fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     void (*add)(fr_device *dev, float *y, const float *x, size_t n);
     void (*blend)(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);

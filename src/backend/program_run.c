@@ -63,9 +63,11 @@ static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr_kern
     return FR_OK;
 }
 
-static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
+/* Whoever is told may have other devices read what is not transient: it is there by then. */
+static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
 {
-    if (!pass->grad_ready) return;
+    if (!pass->grad_ready) return FR_OK;
+    if (!pass->transient_grads) FR_TRY(fr_device_sync(p->dev));
     unsigned done =
         has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
     for (int i = 0; i < u->n_params; i++) {
@@ -74,6 +76,7 @@ static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, b
         size_t offset = param->pub.offset;
         pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
     }
+    return FR_OK;
 }
 
 static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
@@ -102,12 +105,8 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
     case FR_STEP_WEIGHT:
         fill_back_args(p, pass, u, &a);
         FR_TRY(u->kernel->ops->backward_weight(u->kernel, &a));
-        report_ready(p, pass, u, true);
-        return FR_OK;
-    case FR_STEP_NO_GRAD:
-        FR_TRY(clear_grads(p, pass, u));
-        report_ready(p, pass, u, false);
-        return FR_OK;
+        return report_ready(p, pass, u, true);
+    case FR_STEP_NO_GRAD: FR_TRY(clear_grads(p, pass, u)); return report_ready(p, pass, u, false);
     case FR_STEP_COPY:
         return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
     case FR_STEP_ADD:

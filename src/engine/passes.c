@@ -322,12 +322,10 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
         pass.user = p;
     }
     FR_TRY(fr_program_backward(b->program, &pass, what));
+    if (what & FR_GRAD_WEIGHT) fr__gather_add(p, j);
     FR_TRY(fr_device_sync(p->worker->dev));
     if (what & FR_GRAD_INPUT) fr__record_row(p, batch, micro, 'B', &view);
-    if (what & FR_GRAD_WEIGHT) {
-        fr__gather_add(p, j);
-        fr_store_done(p->store, batch, j);
-    }
+    if (what & FR_GRAD_WEIGHT) fr_store_done(p->store, batch, j);
     event->version = view.version, event->ahead = view.ahead;
     return FR_OK;
 }

@@ -151,6 +151,7 @@ fr_status fr__sync_mean(fr__syncing *s, float *block, bool is_given, bool *is_al
 {
     s->to = block;
     if (is_given) FR_TRY(fr__device_copy(s->device, s->posted[0], block, s->n * sizeof(float)));
+    FR_TRY(fr_device_sync(s->device));
     fr__sync_post(s, 0, is_given);
     return fr__sync_wait(s, 0, take_mean, is_alive);
 }

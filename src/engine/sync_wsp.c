@@ -54,7 +54,7 @@ static fr_status measure(fr__syncing *s, int64_t first, int64_t end, float *to)
 {
     FR_TRY(add_up(s, first, end, to));
     fr__device_blend(s->device, FR_BLEND_REST, to, fr_store_newest(s->store), 0, s->n);
-    return FR_OK;
+    return fr_device_sync(s->device); /* others will read it */
 }
 
 /* W := base + own deltas */
