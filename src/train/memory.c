@@ -122,10 +122,10 @@ static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims)
 static fr_status gather(fr_setup *s, const claim *own, claim *claims)
 {
     int rank = fr_team_rank(s->team);
-    if (rank > 0) return fr_team_put(s->team, 0, own, sizeof *own);
+    if (rank > 0) return fr_team_send(s->team, 0, own, sizeof *own);
     claims[0] = *own;
     for (int r = 1; r < fr_team_size(s->team); r++)
-        FR_TRY(fr_team_take(s->team, r, &claims[r], sizeof *claims));
+        FR_TRY(fr_team_recv(s->team, r, &claims[r], sizeof *claims));
     return FR_OK;
 }
 
