@@ -1,5 +1,5 @@
-/* balance.c -- where to cut: stages of equal work, cuts that a user named, and the links between
- * stages that follow from either.
+/* balance.c -- places of cuts: stages of equal work, cuts named by the user, and the links between
+ * stages of either.
  *
  * Stages are contiguous in topological order, so balancing is the chain partition problem: the
  * least possible largest sum of n contiguous parts, solved exactly by dynamic programming in two
@@ -13,11 +13,11 @@
 #include <float.h>
 #include <stdlib.h>
 
-/* What a byte moved costs in the time of so many FLOPs of a convolution or a matrix product, for
- * nodes whose time is not in their FLOPs. Measured node by node on the cpu backend, one AVX2 core
- * (80 GFLOP/s in matrices; relu moves 50 GB/s, batch norm 3), rounded. Such nodes have 0.02 % of
- * the FLOPs but 0.3 % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of
- * resnet50, 0.8 and 19 % of inception3. */
+/* Cost of moving a byte, in FLOPs of a convolution or matrix product, for nodes whose time does not
+ * depend on their FLOPs. Measured node by node on the cpu backend, one AVX2 core (80 GFLOP/s in
+ * matrices; relu moves 50 GB/s, batch norm 3), rounded. Such nodes have 0.02 % of the FLOPs but 0.3
+ * % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of resnet50, 0.8 and
+ * 19 % of inception3. */
 static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_ADD] = 1,         [FR_OP_CONCAT] = 1,         [FR_OP_SLICE] = 1,
     [FR_OP_FLATTEN] = 1,     [FR_OP_REVERSE_TIME] = 1,   [FR_OP_MEAN_TIME] = 1,
@@ -28,15 +28,15 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
 };
 
-/* The nodes that compute, in order; sums have a leading 0, so that part j .. k-1 has
- * sum[k] - sum[j]. */
+/* The computing nodes, in order. Sums have a leading 0, so the part j .. k-1 has sum[k] -
+ * sum[j]. */
 struct chain {
     int n;
     int *node;      /* (n) */
     int *n_trained; /* (n + 1) sum: nodes with trained parameters */
     double *work;   /* (n + 1) sum */
-    double *bytes;  /* (n) across a cut before it */
-    bool *is_tail;  /* (n) an activation of the node before it */
+    double *bytes;  /* (n) bytes across a cut before it */
+    bool *is_tail;  /* (n) it is an activation of the node before it */
 };
 
 struct best {
@@ -145,8 +145,8 @@ static fr_status check_stages(const fr_graph *g, int n_stages)
     for (size_t i = 0; i < g->nodes.n; i++) n_work += g->nodes.at[i]->op != FR_OP_INPUT;
     if (n_stages < 1 || n_stages > n_work)
         return fr_fail(g->ctx, FR_INVALID,
-                       "graph %s cannot be cut into %d stages: it has %d nodes that compute, so 1 "
-                       "to %d stages are possible",
+                       "graph %s cannot be cut into %d stages: it has %d computing nodes; 1 to %d "
+                       "stages are possible",
                        g->name, n_stages, n_work, n_work);
     return FR_OK;
 }
@@ -205,14 +205,14 @@ fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names,
                            "in the order of the model",
                            names[i], g->name, names[i - 1]);
         if (earliest >= (int)g->nodes.n)
-            return fr_fail(g->ctx, FR_INVALID,
-                           "graph %s has no node left for the stage that begins at \"%s\"; leave "
-                           "this cut out",
-                           g->name, names[i]);
+            return fr_fail(
+                g->ctx, FR_INVALID,
+                "graph %s has no node left for the stage that begins at \"%s\"; remove this cut",
+                g->name, names[i]);
         if (cuts[i] < earliest || first_work(g, cuts[i]) >= (int)g->nodes.n)
             return fr_fail(g->ctx, FR_INVALID,
-                           "cut \"%s\" of graph %s leaves a stage that holds inputs only; the "
-                           "first node possible here is \"%s\"",
+                           "cut \"%s\" of graph %s leaves a stage with inputs only; the first "
+                           "possible node here is \"%s\"",
                            names[i], g->name, g->nodes.at[earliest]->name);
     }
     return FR_OK;
@@ -250,8 +250,8 @@ fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages
             if (g->nodes.at[x]->op == FR_OP_INPUT) continue;
             add_link(n_forward, forward, made_in[x], s);
             if (!g->nodes.at[x]->needs_grad) continue;
-            /* A reader adds its gradient to what came from the one after it, and hands the sum to
-             * the one before it: one sum, in an order that depends on the cut alone. */
+            /* Each reader adds its gradient to the sum from the reader after it and sends the
+             * result to the reader before it. The order of this sum depends only on the cut. */
             add_link(n_backward, backward, s, next[x]);
             next[x] = s;
         }
