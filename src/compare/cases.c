@@ -147,8 +147,8 @@ static fr_status read_kind(fr_conf *item, struct fr_case *k)
         if (strcmp(name, fr_compare_kind_name((fr_compare_kind)i)) == 0)
             return k->kind = (fr_compare_kind)i, FR_OK;
     return fr_conf_fail(item, "kind",
-                        "unknown kind '%s'; kinds are: measured, emulated (with parallel.cluster), "
-                        "simulated, published",
+                        "no kind is called '%s'; there are: measured, emulated (with "
+                        "parallel.cluster), simulated, published",
                         name);
 }
 

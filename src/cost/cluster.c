@@ -23,7 +23,7 @@ enum { MAX_DEVICES = 1000000, MAX_NAME = 64 /* bytes */, MAX_NAMES = 1 << 26 /* 
 
 typedef struct device_pattern {
     const char *name;
-    int count; /* 0: one, without a number after its name */
+    int count; /* 0: one, without a number behind its name */
     double speed, peak, efficiency;
     int64_t memory;
 } device_pattern;

@@ -7,8 +7,8 @@
 enum { SIDE = 28, CLASSES = 10 };
 
 typedef struct idx_set {
-    const char *folder; /* its folder in Debian; NULL: a path is required */
-    const char *remedy; /* remedy for a folder without the files */
+    const char *folder; /* where Debian puts it; NULL: a path is needed */
+    const char *remedy; /* for a folder without the files */
     fr_image_kind kind;
 } idx_set;
 

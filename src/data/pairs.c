@@ -233,7 +233,7 @@ static fr_status pairs_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *w
     FR_TRY(fr_conf_text(section, "split", "words", &split));
     files.by_space = strcmp(split, "spaces") == 0;
     if (!files.by_space && strcmp(split, "words") != 0)
-        return fr_conf_fail(section, "split", "unknown split '%s'; expected words or spaces",
+        return fr_conf_fail(section, "split", "'%s' is no way to split; known: words, spaces",
                             split);
     return open_files(ctx, section, want, &files, out);
 }

@@ -26,7 +26,7 @@ typedef struct fr_data_ops {
                       int64_t room);
 } fr_data_ops;
 
-/* First member of the struct of every source. */
+/* First member of every source's own struct. */
 struct fr_dataset {
     fr_ctx *ctx;
     const fr_data_ops *ops;

@@ -225,6 +225,6 @@ static const char *const keys[] = {"name", "n", "n_eval", "seed", NULL};
 
 const fr_data_source fr__data_synthetic = {
     .name = "synthetic",
-    .summary = "synthetic data in the shapes of the model, learnable and cheap",
+    .summary = "made-up data in the shapes of the model, learnable and cheap",
     .keys = keys,
     .open = synthetic_open};

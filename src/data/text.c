@@ -241,13 +241,13 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys
     FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
                        &k->context));
     FR_TRY(fr_conf_text(section, "tokens", "bytes", &k->tokens));
-    /* Limit the words to the vocabulary of the model, if it has one. */
+    /* Of words, a model with a vocabulary of its own gets no more than it knows. */
     bool by_words = strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB;
     FR_TRY(fr_conf_int(section, "vocab", by_words ? want->vocab : 0, 0, MAX_VOCAB, &k->vocab));
     if (strcmp(k->tokens, "bytes") != 0 && strcmp(k->tokens, "uint16") != 0 &&
         strcmp(k->tokens, "words") != 0)
         return fr_conf_fail(section, "tokens",
-                            "unknown tokens '%s'; expected bytes, uint16 or words", k->tokens);
+                            "'%s' is not a kind of tokens; known: bytes, uint16, words", k->tokens);
     if (k->vocab && strcmp(k->tokens, "bytes") == 0 && k->vocab != BYTE_VOCAB)
         return fr_conf_fail(section, "vocab", "bytes have a vocabulary of %d; omit vocab",
                             BYTE_VOCAB);

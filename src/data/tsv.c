@@ -253,7 +253,7 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, tsv_keys 
     FR_TRY(fr_conf_text(section, "separator", "tab", &k->separator));
     FR_TRY(fr_conf_int(section, "text_column", 0, 0, 1000, &k->text_column));
     if (strcmp(k->separator, "tab") != 0 && strcmp(k->separator, "space") != 0)
-        return fr_conf_fail(section, "separator", "unknown separator '%s'; expected tab or space",
+        return fr_conf_fail(section, "separator", "'%s' is no separator; known: tab, space",
                             k->separator);
     if (k->text_column == 1)
         return fr_conf_fail(section, "text_column",
@@ -333,6 +333,6 @@ static const char *const keys[] = {"name",  "path",      "eval_path",   "context
 
 const fr_data_source fr__data_tsv = {
     .name = "tsv",
-    .summary = "texts with labels, one per line; vocabulary from the training part",
+    .summary = "texts with labels, one a line; vocabulary from the training part",
     .keys = keys,
     .open = tsv_open};

@@ -62,7 +62,7 @@ void fr__conf_put_text(struct fr_conf_out *o, const char *text);
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path);
 /* The text that fr_conf_save writes. */
 void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
-/* Apply one "a.b=value". */
+/* One "a.b=value" over what is there. */
 fr_status fr__conf_set(fr_conf *top, const char *set);
 
 /* Parse one YAML document into a separate tree; *out = NULL if it is empty. origin NULL: a file. */

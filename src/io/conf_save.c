@@ -13,8 +13,8 @@
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Number of insertions, deletions, changes and swaps of neighbours from a to b (restricted
- * Damerau-Levenshtein distance). Both are at most FR_CONF_MAX_KEY long. */
+/* Insertions, deletions, changes and swaps of neighbours from a to b (Damerau-Levenshtein, each
+ * part edited once), by rows of the table. Both at most FR_CONF_MAX_KEY long. */
 static int distance(const char *a, const char *b)
 {
     int rows[3][FR_CONF_MAX_KEY + 1], *old = rows[0], *last = rows[1], *now = rows[2];
@@ -34,7 +34,7 @@ static int distance(const char *a, const char *b)
     return last[n];
 }
 
-/* The known sibling key most similar to `node`; NULL if none is similar. */
+/* The known key beside `node` that is nearest to it, NULL if none is near. */
 static const char *nearest_key(const fr_conf *node)
 {
     const char *best = NULL;

@@ -75,7 +75,7 @@ typedef struct fr_option {
 } fr_option;
 const fr_option *fr__option_find(const char *key); /* NULL: none */
 
-/* Add all nodes of a model in YAML (keys nodes and ties), including the loss. */
+/* A model written as YAML (keys nodes and ties): adds all its nodes, the loss too. */
 fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g);
 /* Prefix the failure of `status` with "WHERE: " of section c, if it is about input. */
 fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status);

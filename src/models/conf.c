@@ -12,7 +12,7 @@ fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status)
     char text[900];
     if (status != FR_INVALID) return status;
     snprintf(text, sizeof text, "%s", fr_ctx_error(ctx));
-    fr_ctx_clear(ctx); /* report the same failure with its position */
+    fr_ctx_clear(ctx); /* the same failure comes back, with its place */
     return fr_conf_fail(c, NULL, "%s", text);
 }
 
@@ -55,7 +55,7 @@ static fr_status from_name(fr_ctx *ctx, fr_conf *c, const fr_model_options *know
     FR_TRY(fr_conf_text(c, "name", NULL, &name));
     const fr_model *m = fr_model_find(name);
     if (!m) return fail_unknown(c, name);
-    /* The config has priority, then sizes from the data, then the model's defaults. */
+    /* The config comes first, then what the data knows, then the model's own defaults. */
     fr_model_options o = {.dropout = m->defaults->dropout, .width_factor = 1};
     if (known) fr__options_fill(&o, known);
     fr__options_fill(&o, m->defaults);

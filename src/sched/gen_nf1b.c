@@ -24,7 +24,6 @@ static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 
 const fr_generator fr__gen_nf1b = {
     .name = "nf1b",
-    .summary =
-        "the forwards of a mini-batch one by one, then its backwards together; without a flush",
+    .summary = "a mini-batch's forwards one by one, then its backwards together, on and on",
     .emit = emit,
 };

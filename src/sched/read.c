@@ -363,8 +363,7 @@ static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     if (!own) return fr__no_memory(ctx, sizeof(fr_reader), "lowering a schedule");
     fr_status status = fr_schedule_lower(own, s, must_reduce);
     if (status == FR_INVALID) (void)fr__schedule_explain(ctx, s);
-    if (status != FR_OK)
-        fr_fail(ctx, status, "%s", fr_ctx_error(own)); /* if the check found nothing */
+    if (status != FR_OK) fr_fail(ctx, status, "%s", fr_ctx_error(own)); /* if it found nothing */
     fr_ctx_free(own);
     return status;
 }
@@ -422,7 +421,7 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
 {
     *out = NULL;
     const char *base = strrchr(path, '/');
-    /* Errors from below the reader do not name the file: prefix their text with the path. */
+    /* What fails below the reader does not know the file: its text is passed on with the path. */
     fr_ctx *own = fr_ctx_create();
     if (!own) return fr__no_memory(ctx, sizeof(fr_reader), path);
     fr_reader r = {.ctx = own,

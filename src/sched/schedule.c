@@ -13,7 +13,7 @@ typedef struct home {
     fr_arena arena;
     bool has_failed; /* an emit ran out of memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
-    int *stages;     /* stages by worker, ascending; each once per replica */
+    int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
 } home;
 
 /* --- lists -------------------------------------------------------------------------------------*/
@@ -237,8 +237,7 @@ static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedul
     return wrong ? fr_fail(ctx, FR_INVALID, "schedule %s: %s", g->name, wrong) : FR_OK;
 }
 
-/* Generate lists for workers without replicas, over the micro-batches of one replica; then
- * replicate. */
+/* Lists for workers without replicas, each over the share of one replica, then for all of them. */
 static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                           const int *worker_of, int n_workers, fr_schedule **out)
 {

@@ -1,4 +1,4 @@
-/* test_dataset.c -- the registry: names, keys, sections without a source. */
+/* test_dataset.c -- the registry: names, keys, sections that name no source. */
 #include "scratch.h"
 
 static void registry(void **state)

@@ -120,7 +120,7 @@ static void errors(void **state)
              NULL);
     open_bad(s, NULL, "{name: pairs, train: ['@/a.de', '@/a.en.gz'], eval: ['@/a.de', '@/b.en']}",
              "b.en has 1", NULL);
-    open_bad(s, NULL, "{name: pairs, train: ['@/a.de', '@/a.en.gz'], split: no}", "unknown split",
+    open_bad(s, NULL, "{name: pairs, train: ['@/a.de', '@/a.en.gz'], split: no}", "no way to split",
              NULL);
     open_bad(s, NULL, "{name: pairs, train: ['@/a.de', '@/a.en.gz'], vocab: 4}", "vocab", NULL);
 }

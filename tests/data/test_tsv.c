@@ -178,7 +178,7 @@ static void errors(void **state)
     open_bad(s, NULL, "{name: tsv, path: '@/none'}", "none", NULL);
     put_text(s, "train.tsv", "0\tgood\n1\tbad\n");
     open_bad(s, NULL, "{name: tsv, path: '@', eval_path: '@/none'}", "none", "eval_path", NULL);
-    open_bad(s, NULL, "{name: tsv, path: '@', separator: comma}", "comma", "tab or space", NULL);
+    open_bad(s, NULL, "{name: tsv, path: '@', separator: comma}", "comma", "tab, space", NULL);
     open_bad(s, NULL, "{name: tsv, path: '@', text_column: 1}", "text_column", NULL);
     put_text(s, "test.tsv", "0\tgood\n\n2\tfine\n");
     open_bad(s, NULL, "{name: tsv, path: '@'}", "test.tsv:3", "'2'", NULL);
