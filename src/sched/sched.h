@@ -52,8 +52,7 @@ int *fr__schedule_ints(fr_schedule *s, size_t n);
 /* Micro-batches of the whole segment. */
 static inline int fr__n_micro(const fr_schedule *s) { return s->n_batches * s->n_micro; }
 
-/* Append. The capacity of a list is the power of two at or above its length, at least 16. False:
- * out of memory. */
+/* A list's room is the power of two at or above its length (from 16 on). False: out of memory. */
 bool fr__list_push(fr_instr_list *l, fr_instr i);
 /* Replace the list of a worker and free the old one. */
 void fr__list_replace(fr_instr_list *l, fr_instr_list by);
