@@ -92,8 +92,8 @@ static bool is_better(struct best a, struct best b)
     return a.n_flaws != b.n_flaws ? a.n_flaws < b.n_flaws : a.value < b.value;
 }
 
-/* Where the last stage may begin, while k grows: `costs` of beginnings, from the best to the worst,
- * without those that a later and better one makes useless. Of equals the first stays. */
+/* Possible beginnings of the last stage, as k grows, sorted from the best cost to the worst. A
+ * beginning is dropped when a later one is better; the first of equal ones stays. */
 struct queue {
     int *at; /* (n) beginnings, in order */
     int head, end;
@@ -102,29 +102,29 @@ struct queue {
 static void push(struct queue *q, const struct best *cost, bool has_limit, int j)
 {
     if (q->head == q->end) q->head = q->end = 0;
-    /* Without a limit the first never leaves, so nothing with more flaws will ever be asked for. */
+    /* Without a limit the head never leaves, so beginnings with more flaws are never used. */
     if (!has_limit && q->end > 0 && cost[j].n_flaws > cost[q->at[0]].n_flaws) return;
     while (q->end > q->head && is_better(cost[j], cost[q->at[q->end - 1]])) q->end--;
     q->at[q->end++] = j;
 }
 
-/* One round for one number of stages. */
+/* State of one round. */
 struct round {
     const struct chain *c;
-    double limit; /* most work of a stage; < 0: none */
-    struct best
-        *cost; /* (n + 1) of the stages before and the cut, for each beginning of the last */
-    /* The last stage would have trained parameters, or would have none. */
+    double limit;      /* maximum work of a stage; < 0: none */
+    struct best *cost; /* (n + 1) cost of the earlier stages and the cut, for each beginning of the
+                          last stage */
+    /* Beginnings that give the last stage trained parameters, or none. */
     struct queue trained, bare;
 };
 
-/* The first k with their last stage as the queue has it best. Its work shrinks and the costs grow
- * along the queue: the least largest work is where they cross. */
+/* The best partition of the first k nodes with a beginning from the queue. Along the queue, the
+ * work of the last stage shrinks and the cost grows: the smallest maximum is where they cross. */
 static struct best least_work(const struct round *r, const struct queue *q, int k)
 {
     const double *work = r->c->work;
     int low = q->head, high = q->end;
-    while (low < high) { /* the first that costs no less than its stage works */
+    while (low < high) { /* find the first whose cost is at least the work of its stage */
         int middle = low + (high - low) / 2;
         if (r->cost[q->at[middle]].value >= work[k] - work[q->at[middle]])
             high = middle;
@@ -148,15 +148,15 @@ static struct best best_of(const struct round *r, struct queue *q, int k, int *f
     return r->limit < 0 ? least_work(r, q, k) : r->cost[*from];
 }
 
-/* One stage more: `now` from `before`. The beginnings behind the last trained node wait in `bare`
- * until the next trained node comes. */
+/* Add one stage: compute `now` from `before`. Beginnings after the last trained node stay in `bare`
+ * until the next trained node. */
 static void add_stage(struct round *r, const struct best *before, int least, struct best *now,
                       int *from)
 {
     const struct chain *c = r->c;
     bool has_limit = r->limit >= 0;
     r->trained.head = r->trained.end = r->bare.head = r->bare.end = 0;
-    int next = least; /* the first beginning that has not been offered to `trained` */
+    int next = least; /* the first beginning that was not pushed to `trained` */
     for (int k = 0; k <= c->n; k++) {
         int j = k - 1, from_bare = 0;
         if (j >= least) {
@@ -177,9 +177,10 @@ static void add_stage(struct round *r, const struct best *before, int least, str
     }
 }
 
-/* The first k of the chain as s stages, for all k and s. limit < 0: the least largest work; else
- * the fewest bytes among partitions whose stages have no more work than limit. best: (2, n + 1), of
- * s stages and one less; from: (n_stages + 1, n + 1), where the last of the s stages begins. */
+/* Partition the first k nodes of the chain into s stages, for all k and s. limit < 0: minimise the
+ * largest work; else minimise the bytes among partitions whose stages have at most limit work.
+ * best: (2, n + 1), for s stages and s - 1; from: (n_stages + 1, n + 1), the beginning of the last
+ * of s stages. */
 static double solve(struct round *r, int n_stages, double limit, struct best *best, int *from)
 {
     size_t row = (size_t)r->c->n + 1;

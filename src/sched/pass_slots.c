@@ -83,7 +83,7 @@ static void colour_share(slots *p, const double *from, int first, int every, int
     if (room > n) room = n;
     if (room < 1) room = 1;
     for (int i = 0; i < room; i++) p->queue[i] = i;
-    int ended = 0; /* = slots given back; i = slots taken */
+    int ended = 0; /* = slots released; i = slots taken */
     for (int i = 0; i < n; i++) {
         for (; p->end[ended].at <= p->begin[i].at; ended++)
             p->queue[ended % room] = slot_of[p->end[ended].micro];

@@ -54,7 +54,7 @@ static void routes_by_hand(void **state)
     is_near(fr_links_send(l, 0, 1, 20, 0), 2 + 2 + 0.5);
     is_near(fr_links_send(l, 1, 3, 20, 0), 10 + 12);
     is_near(fr_links_send(l, 3, 1, 20, 0), 4 + 12); /* the port into a1 is busy until 4 */
-    fr_links_reset(l);                              /* and directions are apart: */
+    fr_links_reset(l);                              /* and directions are independent: */
     is_near(fr_links_send(l, 0, 2, 20, 5), 17);
     is_near(fr_links_send(l, 2, 0, 20, 5), 17);
     assert_true(isnan(fr_links_send(l, 0, 4, 1, 0)));
