@@ -13,7 +13,7 @@
 #   --tests REGEX    instead of `make test`: `make` and the tests whose names match (ctest -R)
 #   --no-tests       without tests
 #   --run COMMAND    instead of both: a shell command in the checkout
-#   --if-possible    on a machine that cannot do it say so and exit with 0
+#   --if-possible    if this machine cannot do it, print the reason and exit with 0
 #   --cache DIR      where systems are kept; else FORERUN_SYSTEMS, else ~/.cache/forerun/systems
 #   --fresh          create the system again, without the parts kept from earlier runs
 #   --keep           leave the tried copy for a look, whatever the outcome
