@@ -59,8 +59,8 @@ fr_status fr__infer_slice(fr_infer *t)
     fr_shape s = t->in[0]->shape;
     FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
     if (from < 0 || to <= from || to > s.dim[0])
-        return fr__op_fail(t, "%lld to %lld is outside the %lld steps of input %s", (long long)from,
-                           (long long)to, (long long)s.dim[0], t->in[0]->name);
+        return fr__op_fail(t, "from %lld to %lld is outside the %lld steps of input %s",
+                           (long long)from, (long long)to, (long long)s.dim[0], t->in[0]->name);
     s.dim[0] = to - from;
     move_output(t, s);
     return FR_OK;

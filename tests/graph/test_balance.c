@@ -195,8 +195,8 @@ static void cuts_by_name(void **state)
         {{"b", "c", "loss"}, NULL, NULL},
         {{"b", "target"}, NULL, NULL}, /* a cut before an input that the stage uses is equivalent */
         {{"z"}, "no node \"z\"", "forerun models test"},
-        {{"x"}, "cut \"x\"", "first node possible here is \"b\""},
-        {{"a"}, "cut \"a\"", "first node possible here is \"b\""},
+        {{"x"}, "cut \"x\"", "first possible node here is \"b\""},
+        {{"a"}, "cut \"a\"", "first possible node here is \"b\""},
         {{"c", "b"}, "cut \"b\"", "does not come after cut \"c\""},
         {{"b", "b"}, "cut \"b\"", "name each once"},
         {{"b", "loss", "loss"}, "cut \"loss\"", "name each once"},
