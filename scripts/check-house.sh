@@ -36,6 +36,7 @@ layers() {
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "train"
         owner["events"] = "engine"
+        owner["run"] = "train"
         owner["state"] = "engine"
         owner["team"] = "transport"
     }

@@ -4,6 +4,7 @@
  * summary; if a worker is lost, a summary. If the folder itself is lost, nothing more is written.
  */
 #include "base/thread.h"
+#include "io/conf.h"
 #include "io/file.h"
 #include "train/eval.h"
 #include "train/lead.h"
@@ -41,7 +42,7 @@ static fr_status summarize(fr_run *r, const char *status)
     if (strcmp(status, "failed") != 0) fr__tell_end(&r->setup, r->engine, &bubble, &r->result);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
-                      .config = r->o->config,
+                      .config = r->setup.conf->root->name,
                       .status = status,
                       .checkpoint = r->checkpoint,
                       .bubble = &bubble,
@@ -164,13 +165,22 @@ static fr_status fail(fr_run *r, fr_status status)
     return fail_with_hint(r, status, what);
 }
 
+static fr_status end_without_folder(fr_run *r, fr_status status)
+{
+    fill_result(r);
+    if (status != FR_OK || !r->is_stopped) return status;
+    return fr_fail(r->ctx, FR_INTERRUPTED, "interrupted after %lld of %lld updates",
+                   (long long)r->at.step, (long long)r->setup.n_steps);
+}
+
 fr_status fr__run_end(fr_run *r, fr_status status)
 {
+    if (!r->has_folder) return end_without_folder(r, status);
     if (status == FR_DIVERGED) return finish_diverged(r);
     if (status == FR_OK) {
         bool is_done = r->at.step >= r->setup.n_steps;
         status = finish(r, is_done ? "done" : "interrupted");
-        if (status == FR_OK && is_done) return FR_OK;
+        if (status == FR_OK && (is_done || !r->is_stopped)) return FR_OK;
     }
     if (status != FR_OK) return fail(r, status);
     FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint)); /* all say the same */
