@@ -2,6 +2,7 @@
  *
  * A failing step ends the run at once, so that its folder says why; closing then only frees it. */
 #include "base/alloc.h"
+#include "base/ctx.h"
 #include "base/thread.h"
 #include "train/eval.h"
 #include "train/run.h"
@@ -36,8 +37,11 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
             *result = (fr_run_result){.train_loss = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
         return FR_OK;
     }
+    fr_ctx *ctx = r->ctx;
     bool is_told = r->has_ended; /* by the step that failed */
-    fr_status status = end(r, FR_OK);
+    fr_failure failure;
+    fr_status status = end(r, FR_OK), ended = status;
+    fr__failure_save(ctx, &failure);
     fr_status closed = fr__ledger_close(&r->ledger);
     if (status == FR_OK) status = closed;
     if (result) *result = r->result;
@@ -48,6 +52,7 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
     if (r->folder.lock_fd >= 0) status = leave_folder(r, status);
     fr__setup_close(&r->setup);
     fr__free(r);
+    if (ended != FR_OK) fr__failure_restore(ctx, &failure);
     return is_told ? FR_OK : status;
 }
 

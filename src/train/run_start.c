@@ -198,7 +198,6 @@ static fr_status predict(fr_run *r)
         return status;
     /* A run that can go on without does. */
     fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
-    fr_ctx_clear(r->ctx);
     fr__prediction_free(&r->setup.prediction);
     return FR_OK;
 }

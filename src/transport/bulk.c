@@ -5,7 +5,10 @@
 #include "transport/lines.h"
 #include "transport/wire.h"
 
+#include "base/ctx.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SAY_WHY_MS = 10000 };
@@ -100,29 +103,40 @@ typedef struct vote {
     char text[FR__MAX_TEXT];
 } vote;
 
-fr_status fr_team_agree(fr_team *t, fr_status mine)
+/* v: one's own; then the one that counts. */
+static fr_status poll_all(fr_team *t, vote *v)
 {
-    if (!t) return mine;
-    vote v = {t->rank, (int32_t)mine, ""};
-    if (mine != FR_OK) {
-        const char *text = fr_ctx_error(t->ctx);
-        strncpy(v.text, *text ? text : fr_status_text(mine), sizeof v.text - 1);
-    }
-    if (t->rank != 0) FR_TRY(put(t, ACCORD, 0, &v, sizeof v));
+    if (t->rank != 0) FR_TRY(put(t, ACCORD, 0, v, sizeof *v));
     for (int i = 0; i < t->n_lines && t->rank == 0; i++) {
         vote other;
         FR_TRY(take(t, ACCORD, t->lines[i].rank, &other, sizeof other));
-        if (v.status == FR_OK) v = other;
+        if (v->status == FR_OK) *v = other;
     }
-    FR_TRY(fr_team_share(t, &v, sizeof v));
-    if (v.status == FR_OK) return FR_OK;
+    return fr_team_share(t, v, sizeof *v);
+}
+
+/* Of several ranks that fail each tells its own reason. */
+fr_status fr_team_agree(fr_team *t, fr_status mine)
+{
+    if (!t) return mine;
+    fr_failure own = {.status = mine};
+    vote v = {t->rank, (int32_t)mine, ""};
+    if (mine != FR_OK) {
+        fr__failure_save(t->ctx, &own);
+        snprintf(v.text, sizeof v.text, "%s", own.text[0] ? own.text : fr_status_text(mine));
+    }
+    fr_status status = poll_all(t, &v);
+    if (status == FR_OK && v.status == FR_OK) return FR_OK;
     v.text[sizeof v.text - 1] = '\0';
-    if (v.status < 0 || v.status > FR_INTERNAL)
-        return fr_fail(t->ctx, FR_PEER,
-                       "%s votes with status %d, which there is not; do all ranks run the same "
-                       "version of this program?",
-                       fr_team_name(t, v.rank), (int)v.status);
-    return fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
+    if (status == FR_OK && (v.status < 0 || v.status > FR_INTERNAL))
+        status = fr_fail(t->ctx, FR_PEER,
+                         "%s votes with status %d, which there is not; do all ranks run the same "
+                         "version of this program?",
+                         fr_team_name(t, v.rank), (int)v.status);
+    else if (status == FR_OK)
+        status = fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
+    if (own.text[0]) fr__failure_restore(t->ctx, &own);
+    return status;
 }
 
 fr_status fr_team_same(fr_team *t, const char *what, uint64_t word)

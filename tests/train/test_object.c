@@ -349,6 +349,26 @@ static void test_evaluate(void **state)
     close_run(f, r, NULL);
 }
 
+/* A caller that goes on after a failure is told of the next one, and nothing needs clearing. */
+static void test_failures_in_turn(void **state)
+{
+    fixture *f = *state;
+    float bias[CLASSES];
+    fr_run *r = open_net(f, &(fr_run_options){0}, "train.optimizer.lr=1e30"), *other;
+    assert_int_equal(fr_run_get_param(r, "no.such", 1, bias), FR_INVALID);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "no.such"));
+    assert_int_equal(fr_run_get_param(r, "head.bias", 1, bias), FR_INVALID);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "head.bias"));
+    assert_int_equal(fr_run_open(f->ctx, &(fr_run_options){.config = "no.yaml"}, &other),
+                     FR_INVALID);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "no.yaml"));
+    assert_int_equal(fr_run_step(r, STEPS, NULL), FR_DIVERGED);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "mini-batch"));
+    assert_int_equal(fr_run_save(r, NULL), FR_INVALID);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "no folder"));
+    assert_int_equal(fr_run_close(r, NULL), FR_OK);
+}
+
 /* --- parts of the caller's own --- */
 
 static const char rest[] = "train: {batch: 8, steps: 60, optimizer: {name: sgd, lr: 0.2}}\n"
@@ -495,6 +515,7 @@ int main(void)
         TEST(test_divergence),
         TEST(test_failed_worker),
         TEST(test_evaluate),
+        TEST(test_failures_in_turn),
         TEST(test_own_parts),
         TEST(test_own_start_is_saved),
         TEST(test_out_of_memory),
