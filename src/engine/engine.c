@@ -186,8 +186,8 @@ static fr_status share_sizes(fr_engine *e)
         const fr_part *p = &e->parts[i];
         int rank = fr_engine_rank_of(e, p->worker->index);
         if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
-        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_put(team, 0, &all[i], sizeof *all));
-        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_take(team, rank, &all[i], sizeof *all));
+        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_send(team, 0, &all[i], sizeof *all));
+        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_recv(team, rank, &all[i], sizeof *all));
     }
     FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
     for (int i = 0; i < e->n_parts; i++) {
@@ -389,7 +389,7 @@ const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
 /* Records of mini-batches and lists are small beside these. */
 size_t fr_engine_host_bytes(const fr_engine *e)
 {
-    size_t bytes = fr_engine_snapshot_bytes(e) + (e->n_ranks > 1 ? fr__params_largest(e) : 0) +
+    size_t bytes = fr_engine_snapshot_bytes(e) + (e->rank > 0 ? fr__params_largest(e) : 0) +
                    fr__tie_copies_bytes(e);
     for (int i = 0; i < e->n_workers; i++) bytes += fr__tie_scratch_bytes(&e->workers[i]);
     return bytes;

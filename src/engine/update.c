@@ -34,36 +34,6 @@ static bool has_reduce(const fr_schedule *s)
     return false;
 }
 
-/* Owners and copies whose group spans stages, owners first. */
-static fr_status find_ties(fr_engine *e)
-{
-    const fr_graph *g = e->desc.graph;
-    int n = fr_graph_n_params(g);
-    bool *spans = FR_ARENA_ARRAY(&e->arena, bool, n + 1);
-    e->tied = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->tie_room = FR_ARENA_ARRAY(&e->arena, size_t, e->n_workers + 1);
-    if (!spans || !e->tied || !e->tie_room) return fr__no_memory(e->ctx, (size_t)n, "an engine");
-    for (int i = 0; i < n; i++)
-        if (e->home_of[i] != e->home_of[fr__owner_of(e, i)]) spans[fr__owner_of(e, i)] = true;
-    for (int i = 0; i < n; i++) {
-        int owner = fr__owner_of(e, i);
-        bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
-        if (spans[owner] && !is_inside) e->tied[e->n_tied++] = i; /* else the program adds them */
-    }
-    return FR_OK;
-}
-
-/* Bytes of the board that each worker holds: both halves. */
-static void measure_ties(fr_engine *e)
-{
-    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
-        int stage = e->home_of[e->tied[i]];
-        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++)
-            e->tie_room[fr_engine_worker_of(e, stage, q)] +=
-                2 * fr__align_up(fr__plain_bytes(e, e->tied[i]));
-    }
-}
-
 static fr_status check_async(const fr_engine *e)
 {
     if (e->desc.schedule->is_flush || e->n_stages == 1) return FR_OK;
@@ -98,7 +68,7 @@ static bool holds_up_others(const fr_part *p)
 fr_status fr__update_plan(fr_engine *e)
 {
     const fr_schedule *s = e->desc.schedule;
-    FR_TRY(find_ties(e));
+    FR_TRY(fr__ties_find(e));
     if (!s) return FR_OK;
     FR_TRY(check_async(e));
     FR_TRY(fr__peers_plan(e));
@@ -112,7 +82,7 @@ fr_status fr__update_plan(fr_engine *e)
                        e->sums_grads ? "replicas"
                        : e->n_tied   ? "tied parameters"
                                      : "norms");
-    measure_ties(e);
+    fr__ties_measure(e);
     for (int i = 0; i < e->n_parts; i++) {
         fr_part *p = &e->parts[i];
         bool is_summed =
@@ -125,92 +95,16 @@ fr_status fr__update_plan(fr_engine *e)
 
 /* Boards have a part for every replica, for only owners of a part may read; what they read is that
  * of replica 0, or of their own: all are alike. */
-static fr_status add_norm_board(fr_engine *e, size_t *bytes, int *owner)
+static fr_status add_norm_board(fr_engine *e)
 {
+    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, e->n_parts);
+    int *owner = FR_ARENA_ARRAY(&e->arena, int, e->n_parts);
+    if (!bytes || !owner) return fr__no_memory(e->ctx, (size_t)e->n_parts, "an engine");
     for (int i = 0; i < e->n_parts; i++) {
         bytes[i] = (size_t)e->n_own[e->parts[i].stage] * sizeof(double);
         owner[i] = e->parts[i].worker->index;
     }
     return e->transport->add_board(e->group, e->n_parts, bytes, owner, &e->norm_board);
-}
-
-static int n_tie_parts(const fr_engine *e)
-{
-    int n = 0;
-    for (int i = 0; i < e->n_tied; i++) n += fr_engine_n_replicas(e, e->home_of[e->tied[i]]);
-    return n;
-}
-
-/* The board's part of tied parameter number `nth` on a replica. */
-static int tie_part(const fr_engine *e, int nth, int replica)
-{
-    int part = replica;
-    for (int i = 0; i < nth; i++) part += fr_engine_n_replicas(e, e->home_of[e->tied[i]]);
-    return part;
-}
-
-static fr_part *part_on(const fr_worker *w, int stage)
-{
-    for (int i = 0; i < w->n_parts; i++)
-        if (w->parts[i]->stage == stage) return w->parts[i];
-    return NULL;
-}
-
-/* Where a tied gradient is plain it is summed in place. */
-size_t fr__tie_scratch_bytes(const fr_worker *w)
-{
-    const fr_engine *e = w->engine;
-    size_t largest = 0;
-    for (int i = 0; i < e->n_tied && w->is_local && e->must_sum; i++) {
-        int param = e->tied[i];
-        const fr_part *p = part_on(w, e->home_of[param]);
-        if (!p || fr_program_is_plain(p->layout, e->placement_of[param])) continue;
-        if (fr__plain_bytes(e, param) > largest) largest = fr__plain_bytes(e, param);
-    }
-    return largest;
-}
-
-/* A process that has an owner of a part holds those of all others, too. */
-size_t fr__tie_copies_bytes(const fr_engine *e)
-{
-    size_t elsewhere = 0;
-    bool has_own = false;
-    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
-        int stage = e->home_of[e->tied[i]];
-        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++) {
-            if (e->workers[fr_engine_worker_of(e, stage, q)].is_local)
-                has_own = true;
-            else
-                elsewhere += 2 * fr__align_up(fr__plain_bytes(e, e->tied[i]));
-        }
-    }
-    return has_own ? elsewhere : 0;
-}
-
-static fr_status add_tie_board(fr_engine *e, size_t *bytes, int *owner)
-{
-    int n = 0;
-    for (int i = 0; i < e->n_tied; i++) {
-        int stage = e->home_of[e->tied[i]];
-        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++, n++) {
-            bytes[n] = fr__plain_bytes(e, e->tied[i]);
-            owner[n] = fr_engine_worker_of(e, stage, q);
-        }
-    }
-    for (int i = 0; i < e->n_workers; i++) {
-        size_t scratch = fr__tie_scratch_bytes(&e->workers[i]);
-        e->tie_scratch[i] = scratch ? fr__arena_alloc(&e->arena, scratch) : NULL;
-        if (scratch && !e->tie_scratch[i]) return fr__no_memory(e->ctx, scratch, "tied parameters");
-    }
-    return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
-}
-
-static bool has_tied(const fr_worker *w)
-{
-    const fr_engine *e = w->engine;
-    for (int i = 0; i < e->n_tied; i++)
-        if (part_on(w, e->home_of[e->tied[i]])) return true;
-    return false;
 }
 
 /* Emulation: who meets at the boards. What is on them counts as small. */
@@ -221,7 +115,7 @@ static fr_status add_meetings(fr_engine *e)
     if (!all || !tied) return fr__no_memory(e->ctx, (size_t)e->n_workers * 8, "emulation");
     for (int i = 0; i < e->n_workers; i++) {
         all[i] = i;
-        if (has_tied(&e->workers[i])) tied[n_tied++] = i;
+        if (fr__ties_on(&e->workers[i])) tied[n_tied++] = i;
     }
     FR_TRY(fr__pace_meeting(e, e->n_workers, all, 0, &e->norm_meeting));
     return fr__pace_meeting(e, n_tied, tied, 0, &e->tie_meeting);
@@ -231,13 +125,8 @@ fr_status fr__update_open(fr_engine *e)
 {
     if (!e->must_sum) return FR_OK;
     if (e->pace) FR_TRY(add_meetings(e));
-    int n = e->n_parts + n_tie_parts(e);
-    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1);
-    int *owner = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->tie_scratch = FR_ARENA_ARRAY(&e->arena, float *, e->n_workers);
-    if (!bytes || !owner || !e->tie_scratch) return fr__no_memory(e->ctx, (size_t)n, "an engine");
-    if (wants_norm(e)) FR_TRY(add_norm_board(e, bytes, owner));
-    return e->n_tied > 0 ? add_tie_board(e, bytes, owner) : FR_OK;
+    if (wants_norm(e)) FR_TRY(add_norm_board(e));
+    return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
 /* --- sums ----------------------------------------------------------------------------------- */
@@ -266,15 +155,15 @@ static void sum_squares(fr_part *p, double *of_param)
         of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
 }
 
-/* meeting: who waits there, in emulation. */
-static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
+/* meeting: who waits there, in emulation; NULL: they meet later. */
+fr_status fr__board_wait(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
 {
     uint64_t start = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
     fr_status status = w->engine->transport->board_wait(board, round, w->index);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
-    if (w->engine->paced && status == FR_OK) fr__pace_take(w, meeting);
+    if (w->engine->paced && meeting && status == FR_OK) fr__pace_take(w, meeting);
     return status;
 }
 
@@ -294,42 +183,6 @@ static void take_back(fr_part *p, size_t offset, size_t count, const float *grad
     if (grad != p->grads + offset) memcpy(p->grads + offset, grad, count * sizeof(float));
 }
 
-static void post_ties(fr_part *p, int64_t round, bool is_alive, fr_status *status)
-{
-    fr_engine *e = p->engine;
-    for (int i = 0; i < e->n_tied; i++) {
-        int param = e->tied[i], part = tie_part(e, i, p->replica);
-        if (e->home_of[param] != p->stage) continue;
-        if (is_alive && *status == FR_OK)
-            *status = fr_program_read_param(p->layout, p->grads, e->placement_of[param],
-                                            e->transport->board_part(e->tie_board, round, part));
-        e->transport->board_post(e->tie_board, round, part);
-    }
-}
-
-/* Owner first, then the copies as the graph lists them. */
-static fr_status sum_tied(fr_worker *w, int64_t round)
-{
-    fr_engine *e = w->engine;
-    for (int i = 0; i < e->n_tied; i++) {
-        int param = e->tied[i], placement = e->placement_of[param];
-        fr_part *p = part_on(w, e->home_of[param]);
-        if (!p) continue;
-        size_t n = fr__plain_bytes(e, param) / sizeof(float);
-        bool is_plain = fr_program_is_plain(p->layout, placement), is_first = true;
-        float *sum = is_plain ? p->grads + fr_program_placement(p->layout, placement)->offset
-                              : e->tie_scratch[w->index];
-        for (int k = 0; k < e->n_tied; k++) {
-            if (fr__owner_of(e, e->tied[k]) != fr__owner_of(e, param)) continue;
-            const float *grad = e->transport->board_part(e->tie_board, round, tie_part(e, k, 0));
-            for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
-            is_first = false;
-        }
-        if (!is_plain) FR_TRY(fr_program_write_param(p->layout, p->grads, placement, sum));
-    }
-    return FR_OK;
-}
-
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
 
 /* The squares of all stages, added as one worker would add them. */
@@ -344,7 +197,7 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
             sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, part));
         e->transport->board_post(e->norm_board, round, part);
     }
-    FR_TRY(wait_board(w, e->norm_board, round, e->norm_meeting));
+    FR_TRY(fr__board_wait(w, e->norm_board, round, e->norm_meeting));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
@@ -374,20 +227,11 @@ static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
 static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
-    int64_t round = batch - e->first;
     if (w->summed == batch) return FR_OK;
     w->summed = batch;
     w->norm_sq = NAN;
     FR_TRY(take_gradients(w, batch, &is_dead));
-    if (has_tied(w)) {
-        fr_status status = FR_OK;
-        if (e->paced) fr__pace_post(w, e->tie_meeting, w->clock, !is_dead);
-        for (int i = 0; i < w->n_parts; i++) post_ties(w->parts[i], round, !is_dead, &status);
-        FR_TRY(status);
-        FR_TRY(wait_board(w, e->tie_board, round, e->tie_meeting));
-        is_dead = is_dead || is_beyond_limit(e, batch);
-        if (!is_dead) FR_TRY(sum_tied(w, round));
-    }
+    if (fr__ties_on(w)) FR_TRY(fr__ties_sum(w, batch, &is_dead));
     return wants_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 

@@ -71,7 +71,8 @@ static void fini(struct fr__chooser *c)
     }
     for (size_t i = 0; i < c->shapes.n; i++) fr__vec_fini(&c->shapes.at[i]->places);
     fr__vec_fini(&c->shapes);
-    fr__vec_fini(&c->sizes), fr__vec_fini(&c->options), fr__vec_fini(&c->outcomes);
+    fr__vec_fini(&c->sizes), fr__vec_fini(&c->options);
+    fr__vec_fini(&c->outcomes), fr__vec_fini(&c->known);
     fr_links_free(c->links);
 }
 

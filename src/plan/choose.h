@@ -70,6 +70,13 @@ struct fr__outcome {
     int n_moves; /* of cuts, by the simulator */
 };
 
+/* What a layout came to: the search comes back to some of them. */
+struct fr__known {
+    uint64_t key; /* of all that follows */
+    int asked;    /* method */
+    struct fr__outcome out;
+};
+
 struct fr__chooser {
     fr_ctx *ctx;
     const fr_choice_desc *d;
@@ -81,9 +88,11 @@ struct fr__chooser {
     FR_VEC(struct fr__size *) sizes;
     FR_VEC(struct fr__option) options;
     FR_VEC(struct fr__outcome) outcomes;
+    FR_VEC(struct fr__known) known;
     int n_tried, n_too_large;
     /* Which devices to take, from fr__choose_devices on: */
     bool has_choice; /* devices or their links differ */
+    bool is_even;    /* devices are alike, and so are the boxes that hold them */
     int *class_of;   /* (cluster's devices): those of a class can take each other's place */
     int n_classes;
     int n_orders; /* of all devices, by which to take the first so many */
@@ -121,7 +130,8 @@ fr_status fr__choose_options(struct fr__chooser *c);
 /* Can the method run on so many stages, replicas, micro-batches? */
 bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__option *o);
 /* Simulate an option with these cuts; memory is made to fit by another method with the same
- * schedule, and by recompute where that is allowed. What does not fit is not simulated. */
+ * schedule, and by recompute where that is allowed. What does not fit is not simulated, and nothing
+ * is twice. */
 fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out);
 /* Move the cuts of an outcome that is too large until it fits, where that helps. */

@@ -89,7 +89,7 @@ static fr_status fill_seats(struct fr__chooser *c, const struct fr__option *o, s
                             many;
             at[s].link =
                 s ? fmax(1 / c->bus, link_s(c, o, before, o->replicas[s - 1], first, r)) : 0;
-            at[s].turn = 2 * at[s].link;
+            at[s].turn = at[s].link;
         }
         before = first, first += r;
     }
@@ -104,7 +104,9 @@ static double stage_s(const struct fr__task *t, const struct seat *at, double li
         (t->update[v] - t->update[u]) / at->speed + (t->params[v] - t->params[u]) * at->sum;
     *work = fr__task_work(t, u, v) / (at->replicas * at->speed) + once / t->n_micro;
     double ports = t->cut[u] * at->link + t->cut[v] * link_out;
-    if (at->turn >= 0) ports = t->cut[u] * at->turn; /* no less than the larger of two borders */
+    if (at->turn >= 0)
+        ports =
+            (t->cut[u] + t->cut_back[u]) * at->turn; /* no less than the larger of two borders */
     return fmax(*work, ports / at->replicas);
 }
 

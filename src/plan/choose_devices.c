@@ -90,6 +90,27 @@ static fr_status add_orders(struct fr__chooser *c, const struct fr__task *t, str
     return add_order(c, all);
 }
 
+/* All devices are alike, and so are the boxes that hold them, one behind the other in the file: no
+ * device is better than another, and the first so many are as close to each other as any. */
+static bool is_even(const struct fr__chooser *c, const struct fr__task *t)
+{
+    const fr_cluster *k = c->d->cluster;
+    int n[FR__MAX_LEVELS];
+    double bandwidth[FR__MAX_LEVELS];
+    if (!t->are_alike || fr__levels_of(k, n, bandwidth) == 0) return false;
+    for (int d = 1; d < k->n_devices; d++) {
+        int a = k->devices[d - 1].group, b = k->devices[d].group;
+        if (a > b) return false;
+        for (; a != b && a >= 0 && b >= 0; a = k->groups[a].parent, b = k->groups[b].parent)
+            if (k->groups[a].bandwidth != k->groups[b].bandwidth ||
+                k->groups[a].latency != k->groups[b].latency ||
+                k->groups[a].is_shared != k->groups[b].is_shared)
+                return false;
+        if (a != b) return false;
+    }
+    return true;
+}
+
 fr_status fr__choose_devices(struct fr__chooser *c, const struct fr__task *t)
 {
     const fr_cluster *k = c->d->cluster;
@@ -100,7 +121,7 @@ fr_status fr__choose_devices(struct fr__chooser *c, const struct fr__task *t)
     fr_status status = c->class_of && all && mean ? FR_OK : no_memory(c);
     if (status == FR_OK) {
         find_classes(c, t, all);
-        c->has_choice = c->n_classes > 1;
+        c->has_choice = c->n_classes > 1, c->is_even = is_even(c, t);
         status = add_orders(c, t, all, mean);
     }
     fr__free(all), fr__free(mean);
@@ -187,12 +208,24 @@ static fr_status place_one(struct walk *w)
     return FR_OK;
 }
 
+/* The first so many, as they come; where they are in several boxes, with the stages of a pipeline
+ * side by side, too. */
+static fr_status place_even(struct fr__chooser *c, struct fr__shape *s)
+{
+    const int r = s->replicas, n_wide = s->n_wide;
+    if (!fr__vec_push(&s->places, ((struct fr__place){0}))) return no_memory(c);
+    if (c->n_classes == 1 || r == 1 || n_wide == 1) return FR_OK;
+    int *at = FR_ARENA_ARRAY(c->arena, int, n_wide *r);
+    if (!at) return no_memory(c);
+    for (int i = 0; i < n_wide * r; i++) at[i % n_wide * r + i / n_wide] = i;
+    return fr__vec_push(&s->places, ((struct fr__place){at, true})) ? FR_OK : no_memory(c);
+}
+
 static fr_status fill_shape(struct fr__chooser *c, struct fr__shape *s)
 {
     enum { FEW = 12 }; /* devices; of more there are too many places in any case */
     const int n_all = c->d->cluster->n_devices, n = s->n_wide * s->replicas;
-    if (!c->has_choice)
-        return fr__vec_push(&s->places, ((struct fr__place){0})) ? FR_OK : no_memory(c);
+    if (!c->has_choice || c->is_even) return place_even(c, s);
     struct walk w = {.c = c, .shape = s};
     w.at = FR_NEW_ARRAY(int, n_all), w.is_used = FR_NEW_ARRAY(bool, n_all);
     fr_status status = w.at && w.is_used ? FR_OK : no_memory(c);

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_EXCHANGES = 400, MOST_TRIES = 12 }; /* weighed in a round; simulated of them */
+/* Weighed in a round; simulated of them; found to be too large. */
+enum { MOST_EXCHANGES = 400, MOST_TRIES = 12, MOST_TOO_LARGE = 48 };
 
 /* --- cuts ------------------------------------------------------------------------------------- */
 
@@ -262,19 +263,29 @@ static fr_status find_exchanges(struct fr__chooser *c, const struct fr__outcome 
     return status;
 }
 
+/* The exchange in the simulator; one that is too large is cut otherwise, if that makes it fit. */
+static fr_status try_exchange(struct fr__chooser *c, const struct fr__option *of, int method,
+                              struct fr__outcome *out)
+{
+    struct fr__option *o = FR_ARENA_NEW(c->arena, struct fr__option);
+    if (!o) return fr__no_memory(c->ctx, sizeof *o, "devices");
+    *o = *of;
+    FR_TRY(fr__choose_try(c, o, method, o->cuts, out));
+    return out->fits ? FR_OK : fr__choose_fit(c, out);
+}
+
 static fr_status try_exchanges(struct fr__chooser *c, struct fr__outcome *at, exchanges *of,
                                int *tries, bool *has_gained)
 {
     struct fr__outcome best = *at;
+    int n_simulated = 0, n_too_large = 0; /* those take no simulation */
     if (of->n) qsort(of->at, of->n, sizeof *of->at, by_estimate);
-    for (size_t i = 0; i < of->n && i<MOST_TRIES && * tries> 0; i++) {
+    for (size_t i = 0; i < of->n && n_simulated < MOST_TRIES && n_too_large < MOST_TOO_LARGE; i++) {
         struct fr__outcome next;
+        if (*tries <= 0) break;
         if (of->at[i].bound >= best.s_per_batch) continue;
-        struct fr__option *o = FR_ARENA_NEW(c->arena, struct fr__option);
-        if (!o) return fr__no_memory(c->ctx, sizeof *o, "devices");
-        *o = of->at[i];
-        --*tries;
-        FR_TRY(fr__choose_try(c, o, at->method, o->cuts, &next));
+        FR_TRY(try_exchange(c, &of->at[i], at->method, &next));
+        n_simulated += next.fits, n_too_large += !next.fits, *tries -= next.fits;
         if (take(&best, &next)) *has_gained = true;
     }
     int n_moves = at->n_moves + (best.option != at->option);
@@ -297,7 +308,7 @@ fr_status fr__choose_refine(struct fr__chooser *c, struct fr__outcome *at, int t
 {
     for (bool has_gained = true; has_gained && tries > 0;) {
         has_gained = false;
-        if (c->has_choice) FR_TRY(move_devices(c, at, &tries, &has_gained));
+        if (c->has_choice && !c->is_even) FR_TRY(move_devices(c, at, &tries, &has_gained));
         FR_TRY(move_cuts(c, at, &tries, &has_gained));
     }
     return FR_OK;

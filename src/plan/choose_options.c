@@ -165,7 +165,7 @@ static int next_number(const struct fr__chooser *c, int i, int n, int each)
 /* Micro-batches of a pipeline: as few as possible, then about twice as many each time. */
 static fr_status add_sizes(struct fr__chooser *c, struct fr__option o, int r)
 {
-    const int batch = c->d->batch, most = o.n_stages == 1 ? 8 : 64;
+    const int batch = c->d->batch, most = o.n_stages == 1 && !has_limits(c) ? 8 : 64;
     for (int share = 1, last = 0; share <= batch / r && share <= most; share++) {
         if (batch % (share * r) != 0 || (last && share < 2 * last && share != o.n_stages)) continue;
         last = share;

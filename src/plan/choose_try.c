@@ -30,6 +30,16 @@ static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
     return 2 * depth(c, o) + (int)fmin(fmax(many, 4), 40);
 }
 
+/* A stage that sends no gradient does not hold up those before it: they run ahead through a flush,
+ * and mini-batches take one time in the mean only. */
+static bool runs_ahead(const fr_schedule *s)
+{
+    int n_joined = 0; /* links are sorted by the stage that they leave */
+    for (int l = 0; l < s->n_backward; l++)
+        n_joined += l == 0 || s->backward[l].from != s->backward[l - 1].from;
+    return s->is_flush && n_joined < s->n_stages - 1;
+}
+
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
 {
     return 6.0 * o->size->n_micro * o->n_stages * n_batches(c, o);
@@ -108,13 +118,13 @@ static fr_status make_fit(struct fr__chooser *c, struct fr__outcome *at, bool mo
 /* The steady state only: a run has many more mini-batches than are walked here. */
 static fr_status simulate(struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
 {
+    enum { AHEAD = 4 }; /* mini-batches until all that can run ahead do */
     fr_sim_result r;
-    fr_sim_desc d = {.schedule = s->schedule,
-                     .timing = s->timing,
-                     .n_batches = n_batches(c, at->option),
-                     .overlaps = true};
-    int first = depth(c, at->option) - 1, last = (int)d.n_batches - 1;
+    int n = n_batches(c, at->option), first = depth(c, at->option) - 1, last = n - 1;
     if (!has_flush(c, at->option)) last -= depth(c, at->option);
+    if (runs_ahead(s->schedule)) first = AHEAD, last = 10 * AHEAD, n = last + AHEAD;
+    fr_sim_desc d = {
+        .schedule = s->schedule, .timing = s->timing, .n_batches = n, .overlaps = true};
     double mean = 0;
     FR_TRY(fr_simulate(c->ctx, &d, &r));
     at->s_per_batch = (r.done[last] - r.done[first]) / (last - first);
@@ -150,7 +160,7 @@ static fr_status try_methods(struct fr__chooser *c, struct fr__outcome *at, fr_s
     return FR_OK;
 }
 
-fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
+static fr_status try_new(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out)
 {
     *out =
@@ -172,4 +182,52 @@ fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int 
            o->n_stages, fr_ctx_error(c->ctx));
     out->fits = false;
     return FR_OK;
+}
+
+/* --- tried before ----------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t key, int n, const int *values)
+{
+    for (int i = 0; i < n; i++) key = (key ^ (uint32_t)values[i]) * 0x100000001b3; /* FNV-1a */
+    return key;
+}
+
+static uint64_t key_of(const struct fr__option *o, int method, const int *cuts)
+{
+    const int first[] = {method, o->size->n_micro, o->n_stages, o->chunks, o->n_workers};
+    uint64_t key = mix(0xcbf29ce484222325, 5, first);
+    key = mix(mix(key, o->n_stages, o->replicas), o->n_stages - 1, cuts);
+    for (int w = 0; w < o->n_workers; w++) key = mix(key, 1, &(int){fr__choose_device(o, w)});
+    return key;
+}
+
+static bool is_known(const struct fr__known *k, const struct fr__option *o, int method,
+                     const int *cuts)
+{
+    const struct fr__option *x = k->out.option;
+    if (k->asked != method || x->size != o->size || x->n_stages != o->n_stages ||
+        x->chunks != o->chunks || x->n_workers != o->n_workers)
+        return false;
+    for (int s = 0; s < o->n_stages; s++)
+        if (x->replicas[s] != o->replicas[s] || (s && k->out.cuts[s - 1] != cuts[s - 1]))
+            return false;
+    for (int w = 0; w < o->n_workers; w++)
+        if (fr__choose_device(x, w) != fr__choose_device(o, w)) return false;
+    return true;
+}
+
+fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
+                         const int *cuts, struct fr__outcome *out)
+{
+    struct fr__known new = {.key = key_of(o, method, cuts), .asked = method};
+    for (size_t i = 0; i < c->known.n; i++) {
+        const struct fr__known *k = &c->known.at[i];
+        if (k->key != new.key || !is_known(k, o, method, cuts)) continue;
+        *out = k->out;
+        out->option = o, out->cuts = cuts;
+        return FR_OK;
+    }
+    FR_TRY(try_new(c, o, method, cuts, out));
+    new.out = *out;
+    return fr__vec_push(&c->known, new) ? FR_OK : fr__no_memory(c->ctx, sizeof new, "layouts");
 }

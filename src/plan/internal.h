@@ -19,9 +19,11 @@ struct fr__task {
     double *forward, *backward, *update; /* (n + 1) sums, seconds at speed 1 */
     double *params, *kept;               /* (n + 1) sums, bytes */
     double **values, **scratch; /* [level]: (n) largest of units u .. u + 2^level - 1, bytes */
-    double *cut;   /* (n + 1) bytes of a micro-batch across a cut before the unit; 0 at both ends */
-    int *last_use; /* (nodes of the profile) the last that reads it; -1: none */
-    int n_all;     /* devices of the cluster */
+    double *cut; /* (n + 1) bytes of a micro-batch across a cut before the unit; 0 at both ends */
+    double *cut_back; /* (n + 1) of them, bytes whose gradients come back */
+    int *last_use;    /* (nodes of the profile) the last that reads it; -1: none */
+    bool *has_grad;   /* (nodes of the profile) it, or one that it depends on, has parameters */
+    int n_all;        /* devices of the cluster */
     double *speed, *memory; /* (n_all); memory: INFINITY where there is no limit */
     int n_devices;          /* most to use */
     int *order;             /* (n_all): devices in the order in which stages take them; the first

@@ -112,29 +112,40 @@ static void sum_cuts(struct fr__task *t, const int *unit_of)
     const fr_profile *p = t->profile;
     for (int i = 0; i < p->n_nodes; i++) {
         t->last_use[i] = -1;
-        for (int k = 0; k < p->nodes[i].n_inputs; k++) t->last_use[p->nodes[i].inputs[k]] = i;
+        t->has_grad[i] = p->nodes[i].param_bytes > 0;
+        for (int k = 0; k < p->nodes[i].n_inputs; k++) {
+            t->last_use[p->nodes[i].inputs[k]] = i;
+            t->has_grad[i] = t->has_grad[i] || t->has_grad[p->nodes[i].inputs[k]];
+        }
     }
     for (int i = 0; i < p->n_nodes; i++) {
         const int last = t->last_use[i];
+        const double bytes = (double)p->nodes[i].output_bytes;
         if (p->nodes[i].is_input || last < 0 || unit_of[last] <= unit_of[i]) continue;
-        t->cut[unit_of[i] + 1] += (double)p->nodes[i].output_bytes;
-        if (unit_of[last] < t->n) t->cut[unit_of[last] + 1] -= (double)p->nodes[i].output_bytes;
+        t->cut[unit_of[i] + 1] += bytes;
+        if (unit_of[last] < t->n) t->cut[unit_of[last] + 1] -= bytes;
+        if (!t->has_grad[i]) continue;
+        t->cut_back[unit_of[i] + 1] += bytes;
+        if (unit_of[last] < t->n) t->cut_back[unit_of[last] + 1] -= bytes;
     }
-    for (int u = 1; u <= t->n; u++) t->cut[u] += t->cut[u - 1];
+    for (int u = 1; u <= t->n; u++)
+        t->cut[u] += t->cut[u - 1], t->cut_back[u] += t->cut_back[u - 1];
 }
 
 static fr_status fill_units(struct fr__task *t)
 {
     const fr_profile *p = t->profile;
     size_t room = (size_t)p->n_nodes + 1;
-    double **sums[] = {&t->forward, &t->backward, &t->update, &t->params, &t->kept, &t->cut};
+    double **sums[] = {&t->forward, &t->backward, &t->update,  &t->params,
+                       &t->kept,    &t->cut,      &t->cut_back};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         if (!(*sums[i] = FR_ARENA_ARRAY(&t->arena, double, room)))
             return fr__no_memory(t->ctx, room * sizeof(double), "sums of a plan");
     t->node = FR_ARENA_ARRAY(&t->arena, int, room);
     int *unit_of = FR_ARENA_ARRAY(&t->arena, int, room);
     t->last_use = FR_ARENA_ARRAY(&t->arena, int, room);
-    if (!t->node || !unit_of || !t->last_use)
+    t->has_grad = FR_ARENA_ARRAY(&t->arena, bool, room);
+    if (!t->node || !unit_of || !t->last_use || !t->has_grad)
         return fr__no_memory(t->ctx, room * sizeof(int), "units of a plan");
     for (int i = 0; i < p->n_nodes; i++) {
         const fr_profile_node *node = &p->nodes[i];

@@ -281,7 +281,7 @@ static fr_engine_desc engine_desc(const fr_setup *s)
 static fr_status plan_engine(fr_setup *s, const fr_engine_desc *d, fr_engine **out)
 {
     FR_TRY(fr_engine_plan(s->ctx, d, out));
-    fr_status status = fr__memory_check(s, *out);
+    fr_status status = fr__memory_check(s, out);
     if (status == FR_OK) return FR_OK;
     fr_engine_free(*out);
     *out = NULL;

@@ -4,7 +4,9 @@
  * the devices in every order (of larger clusters: on the fastest, as they stand in the file, group
  * by group, and some by lot), cut where the slowest stage of that order is fastest, with and
  * without the links between its devices. All are judged by the simulator that the plan is judged
- * by. */
+ * by.
+ *
+ * test_plan_devices SEED judges 200 other pairs. */
 #include "plan/random.h"
 #include "support/test.h"
 
@@ -14,6 +16,8 @@
 #include <string.h>
 
 enum { BATCH = 16, DEVICES = 12, PAIRS = 200, MOST_ORDERS = 10, MOST_STAGES = 16 };
+
+static uint64_t seed = 15;
 
 struct pair {
     struct random_model m;
@@ -99,10 +103,10 @@ static void draw_cluster(struct pair *p, int n)
                               .groups = p->groups};
 }
 
-static void pair_init(struct pair *p, fr_ctx *ctx, uint64_t number)
+static void pair_init(struct pair *p, fr_ctx *ctx, uint64_t of, uint64_t number)
 {
     *p = (struct pair){.ctx = ctx};
-    random_model(&p->m, 15, number, 12, 1);
+    random_model(&p->m, of, number, 12, 1);
     for (int i = 0; i < p->m.profile.n_nodes; i++)
         p->m.nodes[i].back_input_s = p->m.nodes[i].back_weight_s = NAN;
     bool is_small = number % 4 != 3;
@@ -208,6 +212,17 @@ static bool has_room(const struct pair *p, const struct layout *l, const fr_spre
     return true;
 }
 
+/* Does every mini-batch take the same time? Stages before one that sends no gradient run ahead,
+ * through a flush, too. */
+static bool is_periodic(const fr_schedule *s)
+{
+    bool sends[MOST_STAGES] = {false};
+    for (int i = 0; i < s->n_backward; i++) sends[s->backward[i].from] = true;
+    bool is_steady = s->is_flush;
+    for (int k = 1; k < s->n_stages; k++) is_steady = is_steady && sends[k];
+    return is_steady;
+}
+
 static double simulate(const struct pair *p, const struct layout *l)
 {
     int replicas[MOST_STAGES];
@@ -232,12 +247,13 @@ static double simulate(const struct pair *p, const struct layout *l)
         return INFINITY;
     }
     if (has_room(p, l, &s)) {
+        const bool is_steady = is_periodic(s.schedule);
         const fr_sim_desc sim = {.schedule = s.schedule,
                                  .timing = s.timing,
-                                 .n_batches = g->is_flush ? 4 : 60,
+                                 .n_batches = is_steady ? 4 : 60,
                                  .overlaps = true};
         assert_int_equal(fr_simulate(p->ctx, &sim, &r), FR_OK);
-        time = g->is_flush ? (r.done[3] - r.done[0]) / 3 : (r.done[49] - r.done[9]) / 40;
+        time = is_steady ? (r.done[3] - r.done[0]) / 3 : (r.done[49] - r.done[9]) / 40;
         fr_sim_free(&r);
     }
     fr_spread_free(&s);
@@ -260,9 +276,9 @@ static void judge(struct contest *c, struct layout *l)
         assert_int_equal(profile_of(c->p, BATCH / l->n_micro, &l->profile), FR_OK);
         for (int with_links = 0; with_links < 2; with_links++) {
             if (!cut(c->p, l, with_links)) continue;
-            if (least_s(c->p, l) > 0.97 * c->chosen) continue; /* it cannot win */
-            double time = simulate(c->p, l);
             c->n_judged++;
+            if (least_s(c->p, l) >= fmin(c->best, c->chosen)) continue; /* it cannot win */
+            double time = simulate(c->p, l);
             if (time < c->best) c->best = time, c->winner = *l;
         }
     }
@@ -331,54 +347,140 @@ static void by_hand(struct contest *c)
     }
 }
 
-static void fail_by(const struct contest *c, uint64_t number, const fr_choice *choice)
+static void tell(const struct contest *c, uint64_t of, uint64_t number, const fr_choice *choice)
 {
     char text[512];
     size_t n = 0;
     const struct layout *l = &c->winner;
     for (int w = 0; w < l->n_wide * l->replicas && n < sizeof text; w++)
         n += (size_t)snprintf(text + n, sizeof text - n, " %d", l->device_of[w]);
-    fail_msg("pair %d: %s, %d stages x %d, %d micro-batches on devices%s: %g s; the plan, %g s "
-             "(+%.1f %%): %s",
-             (int)number, l->method->name, l->n_stages, l->replicas, l->n_micro, text, c->best,
-             c->chosen, 100 * (c->chosen / c->best - 1), choice->why);
+    print_message("seed %d pair %d: %s, %d stages x %d, %d micro-batches on devices%s: %g s; ",
+                  (int)of, (int)number, l->method->name, l->n_stages, l->replicas, l->n_micro, text,
+                  c->best);
+    if (choice)
+        print_message("the plan, %g s (+%.1f %%): %s\n", c->chosen, 100 * (c->chosen / c->best - 1),
+                      choice->why);
+    else
+        print_message("the plan says that nothing fits\n");
+}
+
+struct verdict {
+    int n_pairs, n_none, n_judged, n_beaten;
+    double worst;
+};
+
+/* No candidate is faster than its bound, by which layouts are left out unseen. What runs ahead is
+ * timed over a window that cuts mini-batches, asynchronous methods the most. */
+static void check_bounds(const fr_choice *choice)
+{
+    for (int i = 0; i < choice->n; i++) {
+        const fr_candidate *at = &choice->at[i];
+        if (at->fits && at->s_per_batch < (at->is_async ? 0.95 : 0.99) * at->bound_s)
+            fail_msg("%s, %d stages, %d micro-batches: %g s, and its bound is %g s", at->method,
+                     at->n_stages, at->n_micro, at->s_per_batch, at->bound_s);
+    }
+}
+
+static void judge_pair(fr_ctx *ctx, uint64_t of, uint64_t number, struct verdict *v)
+{
+    struct pair *p = malloc(sizeof *p);
+    assert_non_null(p);
+    pair_init(p, ctx, of, number);
+    fr_choice *choice = NULL;
+    const fr_choice_desc d = {.profile = profile_of,
+                              .user = p,
+                              .cluster = &p->cluster,
+                              .batch = BATCH,
+                              .n_methods = p->n_methods,
+                              .methods = p->methods,
+                              .n_devices = p->n_used};
+    fr_status status = fr_plan_choose(ctx, &d, &choice);
+    assert_true(status == FR_OK || status == FR_INVALID);
+    struct contest c = {.p = p, .best = INFINITY, .chosen = INFINITY};
+    if (choice) c.chosen = choice->at[0].s_per_batch, check_bounds(choice);
+    fr_ctx_clear(ctx);
+    by_hand(&c);
+    if (isfinite(c.best) && !(c.chosen <= 1.03 * c.best)) {
+        tell(&c, of, number, choice);
+        v->n_beaten++;
+    }
+    v->n_pairs++, v->n_none += !choice, v->n_judged += c.n_judged;
+    if (choice) v->worst = fmax(v->worst, c.chosen / c.best - 1);
+    fr_choice_free(choice);
+    pair_fini(p);
+    free(p);
 }
 
 static void nothing_by_hand_is_faster(void **state)
 {
-    int n_judged = 0, n_none = 0;
-    double worst = 0;
-    for (uint64_t i = 0; i < PAIRS; i++) {
-        struct pair *p = malloc(sizeof *p);
-        assert_non_null(p);
-        pair_init(p, *state, i);
-        fr_choice *choice = NULL;
-        const fr_choice_desc d = {.profile = profile_of,
-                                  .user = p,
-                                  .cluster = &p->cluster,
-                                  .batch = BATCH,
-                                  .n_methods = p->n_methods,
-                                  .methods = p->methods,
-                                  .n_devices = p->n_used};
-        fr_status status = fr_plan_choose(*state, &d, &choice);
-        assert_true(status == FR_OK || status == FR_INVALID);
-        struct contest c = {.p = p, .best = INFINITY, .chosen = INFINITY};
-        if (choice) c.chosen = choice->at[0].s_per_batch;
-        n_none += !choice;
-        fr_ctx_clear(*state);
-        by_hand(&c);
-        if (!choice && isfinite(c.best))
-            fail_msg("pair %d: the plan says that nothing fits", (int)i);
-        if (choice && c.chosen > 1.03 * c.best) fail_by(&c, i, choice);
-        if (choice) worst = fmax(worst, c.chosen / c.best - 1);
-        n_judged += c.n_judged;
-        fr_choice_free(choice);
-        pair_fini(p);
-        free(p);
+    struct verdict v = {0};
+    for (uint64_t i = 0; i < PAIRS; i++) judge_pair(*state, seed, i, &v);
+    print_message(
+        "seed %d: %d pairs, %d of them too large; %d layouts by hand, at best %.2f %% faster\n",
+        (int)seed, v.n_pairs, v.n_none, v.n_judged, 100 * v.worst);
+    assert_int_equal(v.n_beaten, 0);
+    assert_true(v.n_none < PAIRS / 4 && v.n_judged > 100 * PAIRS);
+}
+
+/* Pairs of other seeds that hand-made choices once won: by a front without parameters (1/123,
+ * 77/71), by more micro-batches on one device with little memory (3/57, 4/70, 6/77), by devices
+ * that had to be cut otherwise to fit (3/175). */
+static void nothing_by_hand_is_faster_where_it_was(void **state)
+{
+    static const int pairs[][2] = {{1, 123}, {77, 71}, {3, 57}, {4, 70}, {6, 77}, {3, 175}};
+    struct verdict v = {0};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        judge_pair(*state, (uint64_t)pairs[i][0], (uint64_t)pairs[i][1], &v);
+    assert_int_equal(v.n_beaten, 0);
+}
+
+/* The first node has no parameters, so no gradient comes back to it: on a bus that two devices
+ * share only its values count, and its stage runs ahead of the flush. */
+static void no_gradient_comes_back(void **state)
+{
+    struct pair *p = malloc(sizeof *p);
+    fr_choice *choice = NULL;
+    int input = 0, first = 1, second = 2;
+    assert_non_null(p);
+    *p = (struct pair){.ctx = *state};
+    const fr_profile_node nodes[] = {
+        {.name = "data", .about = "", .is_input = true, .output_bytes = 1448},
+        {.name = "a", .about = "", .inputs = &input, .forward_s = 0.5, .backward_s = 1.1},
+        {.name = "b", .about = "", .inputs = &first, .forward_s = 0.5, .backward_s = 2},
+        {.name = "c", .about = "", .inputs = &second, .forward_s = 0.9, .backward_s = 1}};
+    for (int i = 0; i < 4; i++) {
+        p->m.nodes[i] = nodes[i];
+        p->m.nodes[i].n_inputs = i > 0;
+        p->m.nodes[i].output_bytes = i < 2 ? 1865 : 1150;
+        p->m.nodes[i].back_input_s = p->m.nodes[i].back_weight_s = NAN;
     }
-    print_message("%d pairs, %d of them too large; %d layouts by hand, at best %.2f %% faster\n",
-                  PAIRS, n_none, n_judged, 100 * worst);
-    assert_true(n_none < PAIRS / 4 && n_judged > 100 * PAIRS);
+    p->m.nodes[2].param_bytes = 2088;
+    p->m.profile = (fr_profile){.model = "front", .batch = 1, .n_nodes = 4, .nodes = p->m.nodes};
+    p->groups[0] =
+        (fr_cluster_group){.name = "bus", .bandwidth = 1400, .is_shared = true, .parent = -1};
+    p->devices[0] = (fr_cluster_device){.name = "slow", .speed = 1.5};
+    p->devices[1] = (fr_cluster_device){.name = "fast", .speed = 3};
+    p->cluster = (fr_cluster){
+        .name = "two", .n_devices = 2, .n_groups = 1, .devices = p->devices, .groups = p->groups};
+    add_method(p, "single", "sequential", "live", 1, 1, false, false);
+    add_method(p, "zb-h1", "zb-h1", "live", 1, 0, false, false);
+    const fr_choice_desc d = {.profile = profile_of,
+                              .user = p,
+                              .cluster = &p->cluster,
+                              .batch = BATCH,
+                              .n_methods = p->n_methods,
+                              .methods = p->methods};
+    assert_int_equal(fr_plan_choose(*state, &d, &choice), FR_OK);
+    const fr_candidate *at = &choice->at[0];
+    assert_string_equal(at->method, "zb-h1");
+    assert_int_equal(at->cuts[0], 2);
+    assert_int_equal(at->device_of[0], 0);
+    /* 16 values of 1865 bytes over the bus; the fast device computes 4.4 / 3 s a sample */
+    assert_true(fabs(at->s_per_batch / BATCH - fmax(1865 / 1400., 4.4 / 3)) < 0.02);
+    check_bounds(choice);
+    fr_choice_free(choice);
+    pair_fini(p);
+    free(p);
 }
 
 /* Two slow devices, then two fast ones, three times as fast: the fast ones are taken, in any order
@@ -391,7 +493,7 @@ static void fast_devices_are_taken(void **state)
     for (int slow_first = 0; slow_first < 2; slow_first++)
         for (int k = 0; k < 3; k++) {
             fr_choice *choice = NULL;
-            pair_init(p, *state, 0);
+            pair_init(p, *state, seed, 0);
             draw_cluster(p, 4);
             for (int d = 0; d < 4; d++) {
                 p->devices[d] = (fr_cluster_device){.name = "device", .group = 0};
@@ -434,10 +536,13 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(fast_devices_are_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_gradient_comes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster_where_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
