@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { REPORT_SLACK = 64 }; /* mini-batches that workers may be ahead of a slow caller */

@@ -153,9 +153,8 @@ static struct MHD_Response *make_empty(void)
     return fr__json_finish(&j) ? copy_text(text) : NULL;
 }
 
-static struct MHD_Response *make_data(fr_server *s, const char *folder, bool is_live)
+static struct MHD_Response *make_data(const char *folder, bool is_live)
 {
-    struct fr_http *h = s->http;
     fr_report_options o = {.live = is_live};
     char *text;
     size_t bytes;
@@ -179,7 +178,7 @@ static enum MHD_Result answer_data(fr_server *s, struct MHD_Connection *c)
     if (h->data && h->is_whole == is_over && fr__now_ns() - h->made_ns < data_ns)
         return MHD_queue_response(c, MHD_HTTP_OK, h->data);
     if (h->data) MHD_destroy_response(h->data);
-    h->data = make_data(s, folder, !is_over);
+    h->data = make_data(folder, !is_over);
     h->made_ns = fr__now_ns(), h->is_whole = is_over;
     if (h->data && add_headers(h->data, type)) return MHD_queue_response(c, MHD_HTTP_OK, h->data);
     return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, fr_ctx_error(NULL));
