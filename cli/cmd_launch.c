@@ -111,9 +111,7 @@ static const char *fault_text(const launch *l, int code, char *text, size_t room
 static int64_t newest(launch *l)
 {
     int64_t step;
-    if (fr_run_newest(l->ctx, l->out, &step) == FR_OK) return step;
-    fr_ctx_clear(l->ctx); /* the run itself has more to say about it */
-    return -1;
+    return fr_run_newest(l->ctx, l->out, &step) == FR_OK ? step : -1;
 }
 
 /* Ranks that have lost their mpirun may live for a moment and hold the folder. */

@@ -181,12 +181,9 @@ static fr_status check_file(fr_ctx *ctx, const wishes *o)
     const fr_schedule_desc d = {.n_stages = o->n_each > 1 ? o->n_each : 0, .replicas = o->each};
     fr_schedule *s;
     FR_TRY(fr_schedule_read(ctx, o->check, (int)o->micro, &d, &s));
-    fr_ctx *own = cli_context(true); /* its text gets the file's name in front */
-    fr_status status = check_and_print(own, s, o->format ? find_form(o->format) : &verdict, o);
-    if (status != FR_OK) fr_fail(ctx, status, "%s: %s", o->check, fr_ctx_error(own));
-    fr_ctx_free(own);
+    fr_status status = check_and_print(ctx, s, o->format ? find_form(o->format) : &verdict, o);
     fr_schedule_free(s);
-    return status;
+    return status == FR_OK ? FR_OK : fr_fail(ctx, status, "%s: %s", o->check, fr_ctx_error(ctx));
 }
 
 /* --- the verb ------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ layers() {
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "train"
         owner["events"] = "engine"
+        owner["run"] = "train"
         owner["state"] = "engine"
         owner["exec_plan"] = "methods"
     }

@@ -19,6 +19,7 @@
 #include <forerun/plan.h>
 #include <forerun/probe.h>
 #include <forerun/report.h>
+#include <forerun/run.h>
 #include <forerun/sched.h>
 #include <forerun/sim.h>
 #include <forerun/state.h>

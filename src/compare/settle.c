@@ -83,10 +83,7 @@ bool fr__conf_differ(const fr_conf *there, const fr_conf *here, const char *cons
 /* Prefix an error with its case. */
 static fr_status in_case(fr_compare *c, const struct fr_case *k, fr_status status)
 {
-    char text[1500];
-    snprintf(text, sizeof text, "%s", fr_ctx_error(c->ctx));
-    fr_ctx_clear(c->ctx);
-    return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, text);
+    return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, fr_ctx_error(c->ctx));
 }
 
 static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)

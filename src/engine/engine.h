@@ -328,6 +328,7 @@ struct fr_engine {
     bool is_feeding;                 /* some worker is fetching one */
     int window;
     fr_status feed_status;
+    char feed_error[1024];
     fr_record *records; /* ring */
     int n_records;
     fr_tally tally;     /* of those reported */
@@ -340,8 +341,9 @@ struct fr_engine {
         const char *what;
         double value;
     } diverged;
-    int failed_worker; /* the first; -1 */
-    fr_crew *crew;     /* NULL: one process */
+    int failed_worker;  /* the first; -1 */
+    char failure[1024]; /* what it met, in its own words */
+    fr_crew *crew;      /* NULL: one process */
     fr_snapshot *snapshot;
     float *scratch; /* (largest parameter), in processes other than rank 0 */
 };

@@ -287,6 +287,7 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     w->opened = 0;
     w->summed = -1;
     uint64_t start = fr__worker_now(w);
+    fr_ctx_clear(NULL);
     if (e->paced) fr__pace_enter();
     fr_status status = fr__peers_begin(w);
     if (status == FR_OK) status = walk(w);

@@ -60,6 +60,9 @@ void fr__conf_put_text(struct fr_conf_out *o, const char *text);
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path);
 /* The text that fr_conf_save writes. */
 void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
+/* fr_conf_load of a text that is in memory already; `name` takes the place of the path. */
+fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
+                             int n_sets, const char *const *sets, fr_conf **out);
 /* One "a.b=value" over what is there. */
 fr_status fr__conf_set(fr_conf *top, const char *set);
 

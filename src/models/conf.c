@@ -10,11 +10,7 @@
 
 fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status)
 {
-    char text[900];
-    if (status != FR_INVALID) return status;
-    snprintf(text, sizeof text, "%s", fr_ctx_error(ctx));
-    fr_ctx_clear(ctx); /* the same failure comes back, with its place */
-    return fr_conf_fail(c, NULL, "%s", text);
+    return status == FR_INVALID ? fr_conf_fail(c, NULL, "%s", fr_ctx_error(ctx)) : status;
 }
 
 static fr_status from_name(fr_ctx *ctx, fr_conf *c, const fr_model_options *known, fr_graph **out)

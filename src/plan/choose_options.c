@@ -244,19 +244,13 @@ static fr_status add_plan(struct fr__chooser *c, struct fr__size *size, const fr
 static fr_status ask(struct fr__chooser *c, struct fr__size *size, int n_devices, const char *name,
                      const char *from)
 {
-    fr_ctx *own = fr_ctx_create();
     fr_plan *plan = NULL;
     fr_plan_problem p = size->problem;
-    if (!own) return fr__no_memory(c->ctx, 1, "a context");
     p.n_devices = n_devices, p.seconds = 0.1;
-    fr_status status = fr_planner_find(name)->plan(own, &p, &plan);
-    if (status == FR_NO_MEMORY)
-        fr_fail(c->ctx, status, "%s", fr_ctx_error(own));
-    else
-        status = FR_OK;
+    fr_status status = fr_planner_find(name)->plan(c->ctx, &p, &plan);
+    if (status != FR_NO_MEMORY) status = FR_OK;
     if (plan) status = add_plan(c, size, plan, from);
     fr_plan_free(plan);
-    fr_ctx_free(own);
     return status;
 }
 

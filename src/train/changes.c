@@ -97,10 +97,8 @@ void fr__tell_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
                "resumed with other settings, so numbers differ from those of a run that was not "
                "stopped: %s",
                l.text);
-    if (status != FR_OK) { /* the checkpoint is what counts, and it is whole */
+    if (status != FR_OK) /* the checkpoint is what counts, and it is whole */
         fr_log(ctx, FR_LOG_WARN, "the settings before are not known: %s", fr_ctx_error(ctx));
-        fr_ctx_clear(ctx);
-    }
     fr_conf_free(was);
     fr_conf_free(is);
     fr__vec_fini(&text.text);

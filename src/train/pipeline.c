@@ -22,10 +22,7 @@ typedef struct plan {
 /* A failure that somebody else explains gets its place in the config. */
 static fr_status refuse(plan *b, const char *key)
 {
-    char text[800];
-    snprintf(text, sizeof text, "%s", fr_ctx_error(b->ctx));
-    fr_ctx_clear(b->ctx);
-    return fr_conf_fail(b->conf, key, "%s", text);
+    return fr_conf_fail(b->conf, key, "%s", fr_ctx_error(b->ctx));
 }
 
 static fr_status at_place(plan *b, const char *key, fr_status status)
@@ -127,19 +124,14 @@ static fr_status schedule_by_method(plan *b)
 static fr_status count_stages(plan *b)
 {
     fr_schedule *s;
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(b->ctx, 0, "a context");
     fr_schedule_desc d = {.n_stages = b->t->n_replicas > 1 ? b->t->n_replicas : 0,
                           .replicas = b->t->replicas};
-    fr_status status = fr_schedule_read(own, b->t->schedule_file, (int)b->t->micro, &d, &s);
-    if (status == FR_OK) b->p->n_stages = s->n_stages;
-    if (status == FR_OK) fr_schedule_free(s);
-    if (status == FR_INVALID)
-        fr_conf_fail(b->conf, "schedule_file", "%s", fr_ctx_error(own));
-    else if (status != FR_OK)
-        fr_fail(b->ctx, status, "%s", fr_ctx_error(own));
-    fr_ctx_free(own);
-    if (status != FR_OK || b->t->stages == 0 || b->t->stages == b->p->n_stages) return status;
+    fr_status status = fr_schedule_read(NULL, b->t->schedule_file, (int)b->t->micro, &d, &s);
+    if (status != FR_OK)
+        return at_place(b, "schedule_file", fr_fail(b->ctx, status, "%s", fr_ctx_error(NULL)));
+    b->p->n_stages = s->n_stages;
+    fr_schedule_free(s);
+    if (b->t->stages == 0 || b->t->stages == b->p->n_stages) return FR_OK;
     return fr_conf_fail(b->conf, b->t->n_cuts > 0 ? "cuts" : "stages",
                         "%s is a schedule of %d stages, the model is cut into %d; make them equal "
                         "(without parallel.stages and parallel.cuts the file decides)",
@@ -181,12 +173,9 @@ static fr_status schedule_by_file(plan *b)
 /* The proof names worker and step; of a schedule that somebody wrote, its file too. */
 static fr_status check_schedule(plan *b)
 {
-    char text[800];
     fr_status status = fr_schedule_check(b->ctx, b->p->schedule);
     if (status != FR_INVALID || !b->t->schedule_file) return status;
-    snprintf(text, sizeof text, "%s", fr_ctx_error(b->ctx));
-    fr_ctx_clear(b->ctx);
-    return fr_fail(b->ctx, FR_INVALID, "%s: %s", b->t->schedule_file, text);
+    return fr_fail(b->ctx, FR_INVALID, "%s: %s", b->t->schedule_file, fr_ctx_error(b->ctx));
 }
 
 static void warn(const plan *b)
