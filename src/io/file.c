@@ -347,6 +347,13 @@ fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char 
     return dir < 0 ? sync_parent(ctx, to) : sync_folder(ctx, dir, to);
 }
 
+bool fr__is_stream(int dir, const char *path)
+{
+    struct stat at;
+    if (fstatat(base_of(dir), name_in(dir, path), &at, 0) != 0) return false;
+    return !S_ISREG(at.st_mode) && !S_ISDIR(at.st_mode);
+}
+
 fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size_t bytes)
 {
     return fr__file_replace_in(ctx, -1, path, data, bytes);
@@ -355,14 +362,16 @@ fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size
 fr_status fr__file_replace_in(fr_ctx *ctx, int dir, const char *path, const void *data,
                               size_t bytes)
 {
-    char name[MAX_PATH], suffix[32];
-    snprintf(suffix, sizeof suffix, ".%ld.tmp", (long)getpid());
+    char name[MAX_PATH], suffix[32] = "";
+    bool in_place = fr__is_stream(dir, path);
+    if (!in_place) snprintf(suffix, sizeof suffix, ".%ld.tmp", (long)getpid());
     FR_TRY(copy_path(ctx, path, suffix, name));
     int fd = fr__open_in(dir, name, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0) return fr__io_fail(ctx, "create", name);
     fr_status status = fr__fd_write(ctx, fd, name, data, bytes);
-    if (status == FR_OK && fsync(fd) != 0) status = fr__io_fail(ctx, "sync", name);
+    if (status == FR_OK && !in_place && fsync(fd) != 0) status = fr__io_fail(ctx, "sync", name);
     if (close(fd) != 0 && status == FR_OK) status = fr__io_fail(ctx, "close", name);
+    if (in_place) return status;
     if (status == FR_OK) status = fr__rename_sync_in(ctx, dir, name, path);
     if (status != FR_OK) (void)fr__unlink_in(dir, name);
     return status;

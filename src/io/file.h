@@ -25,7 +25,7 @@ bool fr__file_exists(const char *path);
 bool fr__dir_exists(const char *path);
 /* mkdir -p */
 fr_status fr__dir_make(fr_ctx *ctx, const char *path);
-/* Write, fsync, rename over `path`, fsync the folder. */
+/* Write, fsync, rename over `path`, fsync the folder. A stream is written in place. */
 fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size_t bytes);
 /* rename(from, to) and fsync of the parent: when it returns, the rename is durable. */
 fr_status fr__rename_sync(fr_ctx *ctx, const char *from, const char *to);
@@ -38,6 +38,8 @@ fr_status fr__file_replace_in(fr_ctx *ctx, int dir, const char *path, const void
                               size_t bytes);
 fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char *to);
 fr_status fr__dir_remove_in(fr_ctx *ctx, int dir, const char *path);
+/* A device or pipe, such as /dev/null or /dev/stdout: nothing may be renamed over it. */
+bool fr__is_stream(int dir, const char *path);
 /* openat (new files with mode 0666, closed on exec), unlinkat; on error -1 and errno. */
 int fr__open_in(int dir, const char *path, int flags);
 int fr__unlink_in(int dir, const char *path);

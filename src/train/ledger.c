@@ -13,7 +13,10 @@ fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr_ledger *l)
     l->ctx = ctx;
     if (!path) return FR_OK;
     FR_TRY(fr__path(ctx, l->path, "%s", path));
-    FR_TRY(fr__path(ctx, l->temp, "%s.%ld.tmp", path, (long)getpid()));
+    if (fr__is_stream(-1, path))
+        FR_TRY(fr__path(ctx, l->temp, "%s", path)); /* written in place */
+    else
+        FR_TRY(fr__path(ctx, l->temp, "%s.%ld.tmp", path, (long)getpid()));
     l->file = fopen(l->temp, "w");
     if (!l->file) return fr__io_fail(ctx, "write", l->path);
     fputs("stage,replica,micro,pass,version,predict,live\n", l->file);
@@ -40,5 +43,6 @@ fr_status fr__ledger_close(fr_ledger *l)
     is_whole = fclose(l->file) == 0 && is_whole;
     l->file = NULL;
     if (!is_whole) return fr__io_fail(l->ctx, "write", l->temp);
+    if (strcmp(l->temp, l->path) == 0) return FR_OK;
     return rename(l->temp, l->path) == 0 ? FR_OK : fr__io_fail(l->ctx, "write", l->path);
 }

@@ -2,9 +2,11 @@
 #include "io/file.h"
 #include "support/check.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 static fr_ctx *ctx;
@@ -198,6 +200,23 @@ static void replaces(void **state)
 
 /* A file size limit shortens a write just like a full disk: the old content must stay, and no other
  * file may be left. */
+/* A pipe gets the bytes and stays a pipe; so does a device such as /dev/null. */
+static void streams_are_written_in_place(void **state)
+{
+    const char *path = support_path(state, "pipe");
+    char got[8] = "";
+    struct stat at;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDWR); /* so that opening it for writing does not wait */
+    assert_true(fd >= 0);
+    assert_ok(ctx, fr__file_replace(ctx, path, "piece", 5));
+    assert_int_equal(stat(path, &at), 0);
+    assert_true(S_ISFIFO(at.st_mode));
+    assert_int_equal(read(fd, got, sizeof got), 5);
+    assert_string_equal(got, "piece");
+    close(fd);
+}
+
 static void full_disk_keeps_the_old(void **state)
 {
     const char *folder = support_path(state, "full");
@@ -306,6 +325,7 @@ int main(void)
         cmocka_unit_test(every_cut_of_gzip_is_seen),
         cmocka_unit_test(missing_and_folders),
         cmocka_unit_test(replaces),
+        cmocka_unit_test(streams_are_written_in_place),
         cmocka_unit_test(full_disk_keeps_the_old),
         cmocka_unit_test(write_says_no_space),
         cmocka_unit_test(folders),
