@@ -113,7 +113,7 @@ static fr_status add_channels(bench *b, fr_group *g, fr_channel *channels[2])
 {
     for (int from = 0; from < 2; from++) {
         fr_channel_desc d = {from, 1 - from, N_BUFFERS, b->bytes, fr__align_up(b->bytes),
-                             NULL, NULL};
+                             NULL, NULL,     NULL};
         if (b->rank == from) d.memory = b->out;
         if (b->rank == 1 - from) d.landing = b->in;
         FR_TRY(b->t->add_channel(g, &d, &channels[from]));
@@ -208,7 +208,7 @@ static fr_status our_sum(bench *b, fr_group *g)
         FR_TRY_GOTO(status, fr__no_memory(b->ctx, n, "a sum"), end);
     for (int k = 0; k < b->size; k++) members[k] = k;
     for (int k = 0; k <= n_buckets; k++) edge[k] = (size_t)k * BUCKET < n ? (size_t)k * BUCKET : n;
-    fr_sum_desc d = {b->size, members, n_buckets, edge, memory, room};
+    fr_sum_desc d = {b->size, members, n_buckets, edge, memory, room, NULL};
     room_bytes = b->t->sum_room(g, &d, b->rank);
     memory[b->rank] = (float *)(void *)b->out;
     room[b->rank] = mine = fr__alloc(room_bytes);

@@ -143,8 +143,9 @@ static double percentile(bench *b, double p)
 static fr_status measure(fr_ctx *ctx, const settings *s, bench *b, char *memory)
 {
     size_t stride = fr__align_up(s->bytes);
-    fr_channel_desc there = {0, 1, N_BUFFERS, s->bytes, stride, memory, NULL};
-    fr_channel_desc back = {1, 0, N_BUFFERS, s->bytes, stride, memory + N_BUFFERS * stride, NULL};
+    fr_channel_desc there = {0, 1, N_BUFFERS, s->bytes, stride, memory, NULL, NULL};
+    fr_channel_desc back = {1,    0,   N_BUFFERS, s->bytes, stride, memory + N_BUFFERS * stride,
+                            NULL, NULL};
     FR_TRY(s->t->add_channel(b->g, &there, &b->there));
     FR_TRY(s->t->add_channel(b->g, &back, &b->back));
     FR_TRY(s->t->add_board(b->g, 2, (size_t[]){8, 8}, (int[]){0, 1}, &b->board));

@@ -15,7 +15,7 @@ packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev 
     nettle-dev libxxhash-dev zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev
     libmicrohttpd-dev protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
-readers="git jq curl zsh fish mandoc man-db" # programs that read what Forerun writes
+readers="git jq curl zsh fish mandoc man-db python3-cffi" # what reads and uses what Forerun makes
 test="chromium chromium-driver libxml2-utils $readers"
 dev="clang libclang-rt-dev libomp-dev debootstrap"
 

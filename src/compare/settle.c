@@ -83,10 +83,7 @@ bool fr__conf_differ(const fr_conf *there, const fr_conf *here, const char *cons
 /* Prefix an error with its case. */
 static fr_status in_case(fr_compare *c, const struct fr_case *k, fr_status status)
 {
-    char text[1500];
-    snprintf(text, sizeof text, "%s", fr_ctx_error(c->ctx));
-    fr_ctx_clear(c->ctx);
-    return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, text);
+    return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, fr_ctx_error(c->ctx));
 }
 
 static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
@@ -99,7 +96,7 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
     fr__vec_fini(&o.text);
     k->method = fr__arena_strdup(&c->arena, t->schedule_file ? "schedule file" : t->method->name);
     k->n_steps = s->n_steps, k->batch = t->batch;
-    bool wants = t->transport && strcmp(t->transport->name, "mpi") == 0;
+    bool wants = t->transport && t->transport->has_processes;
     k->has_processes = wants && s->pipeline.schedule->n_workers > t->workers_per_rank;
     k->is_alone = wants && !k->has_processes;
     if (k->kind == FR_KIND_MEASURED && t->cluster) k->kind = FR_KIND_EMULATED;

@@ -315,12 +315,8 @@ static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_
 /* Errors name the file. */
 static fr_status gather(fr_ctx *ctx, const char *path, int n, fr_profile **all, fr_profile **out)
 {
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(ctx, 1, "a context");
-    fr_status status = fr_profile_gather(own, n, (const fr_profile *const *)all, out);
-    if (status != FR_OK) fr_fail(ctx, status, "%s: %s", path, fr_ctx_error(own));
-    fr_ctx_free(own);
-    return status;
+    fr_status status = fr_profile_gather(ctx, n, (const fr_profile *const *)all, out);
+    return status == FR_OK ? FR_OK : fr_fail(ctx, status, "%s: %s", path, fr_ctx_error(ctx));
 }
 
 fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,

@@ -14,6 +14,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_AHEAD = 2, MAX_AHEAD = 1024 };
@@ -35,12 +36,13 @@ struct fr_loader {
     int64_t *order; /* (n_samples) permutation of `epoch`; NULL: in order */
     int64_t epoch;
 
-    pthread_mutex_t lock;  /* guards slots[].state, next, status, stop */
+    pthread_mutex_t lock;  /* guards slots[].state, next, status, error, stop */
     pthread_cond_t filled; /* a slot became READY, or status was set */
     pthread_cond_t freed;  /* a slot became EMPTY, or stop was set */
     slot *slots;           /* (desc.ahead) */
     int64_t next;          /* mini-batch that fr_loader_next hands out */
     fr_status status;      /* why the thread gave up */
+    char error[1024];      /* in words */
     bool stop;
 
     atomic_uint_fast64_t wait_ns;
@@ -123,6 +125,7 @@ static void *run(void *loader)
         pthread_mutex_lock(&l->lock);
         if (status == FR_OK) s->state = READY;
         l->status = status;
+        if (status != FR_OK) snprintf(l->error, sizeof l->error, "%s", fr_ctx_error(NULL));
         pthread_cond_signal(&l->filled);
         pthread_mutex_unlock(&l->lock);
         if (status != FR_OK) break;
@@ -268,7 +271,7 @@ fr_status fr_loader_next(fr_loader *l, const fr_batch **out)
         l->next++;
         *out = &s->batch;
     } else if (s) {
-        status = l->status;
+        status = fr_fail(l->ctx, l->status, "%s", l->error);
     }
     pthread_mutex_unlock(&l->lock);
     return status;

@@ -36,14 +36,12 @@ struct fr_conf {
     fr_conf *parent, *next, *first, *last;
     const char *key; /* NULL: an item of a list, or the top */
     enum fr_conf_kind kind;
-    const char *text;  /* of a scalar */
-    bool is_plain;     /* no quotes: may be a number, true, null, ... */
-    bool is_open;      /* still being parsed */
-    bool is_given;     /* by file or --set, not by a default */
-    bool has_value;    /* given or recorded */
-    bool is_known;     /* somebody asked for it */
-    fr_key_kind asked; /* as what, with which limits: where is_known and no mapping */
-    double min, max;
+    const char *text;     /* of a scalar */
+    bool is_plain;        /* no quotes: may be a number, true, null, ... */
+    bool is_open;         /* still being parsed */
+    bool is_given;        /* by file or --set, not by a default */
+    bool has_value;       /* given or recorded */
+    bool is_known;        /* somebody asked for it */
     const char *resolved; /* YAML of the value that was last handed out, or NULL */
     const char *origin;   /* "--set a.b=v" where there is no place in the file */
     int line, column, key_line, key_column; /* from 1; 0: none */
@@ -62,6 +60,9 @@ void fr__conf_put_text(struct fr_conf_out *o, const char *text);
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path);
 /* The text that fr_conf_save writes. */
 void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
+/* fr_conf_load of a text that is in memory already; `name` takes the place of the path. */
+fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
+                             int n_sets, const char *const *sets, fr_conf **out);
 /* One "a.b=value" over what is there. */
 fr_status fr__conf_set(fr_conf *top, const char *set);
 

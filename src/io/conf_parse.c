@@ -459,17 +459,30 @@ fr_status fr_conf_parse(fr_ctx *ctx, const char *text, size_t bytes, const char 
     return status;
 }
 
-/* `text` is cut off behind its comment. */
-static fr_status keep_head(struct fr_conf_root *root, char *text)
+static fr_status keep_head(struct fr_conf_root *root, const char *text, size_t bytes)
 {
     size_t n = 0;
-    while (text[n] == '#') {
-        n += strcspn(text + n, "\n");
-        n += text[n] == '\n';
+    while (n < bytes && text[n] == '#') {
+        const char *end = memchr(text + n, '\n', bytes - n);
+        n = end ? (size_t)(end - text) + 1 : bytes;
     }
-    text[n] = '\0';
-    root->head = fr__arena_strdup(&root->arena, text);
+    root->head = fr__arena_printf(&root->arena, "%.*s", (int)n, text);
     return root->head ? FR_OK : fr__no_memory(root->ctx, n, root->name);
+}
+
+fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
+                             int n_sets, const char *const *sets, fr_conf **out)
+{
+    fr_conf *top;
+    fr_status status = fr_conf_parse(ctx, text, bytes, name, &top);
+    if (status == FR_OK) status = keep_head(top->root, text, bytes);
+    for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
+    if (status != FR_OK) {
+        fr_conf_free(top);
+        top = NULL;
+    }
+    *out = top;
+    return status;
 }
 
 fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *const *sets,
@@ -479,15 +492,8 @@ fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *co
     size_t bytes;
     *out = NULL;
     FR_TRY(fr__file_read(ctx, path, FR_CONF_MAX_BYTES, &text, &bytes));
-    fr_conf *top;
-    fr_status status = fr_conf_parse(ctx, (const char *)text, bytes, path, &top);
-    if (status == FR_OK) status = keep_head(top->root, (char *)text);
+    fr_status status = fr__conf_from_text(ctx, (const char *)text, bytes, path, n_sets, sets, out);
     fr__free(text);
-    for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
-    if (status == FR_OK)
-        *out = top;
-    else
-        fr_conf_free(top);
     return status;
 }
 

@@ -65,7 +65,6 @@ struct fr_http {
     reader *readers; /* under the server's lock */
     guest *guests;   /* likewise */
     /* of the HTTP thread alone: */
-    fr_ctx *ctx;
     struct MHD_Response *data; /* of /data.json, when last made; or NULL */
     uint64_t made_ns;
     bool is_whole; /* made after the end of the run */
@@ -155,13 +154,12 @@ static struct MHD_Response *make_empty(void)
     return fr__json_finish(&j) ? copy_text(text) : NULL;
 }
 
-static struct MHD_Response *make_data(fr_server *s, const char *folder, bool is_live)
+static struct MHD_Response *make_data(const char *folder, bool is_live)
 {
-    struct fr_http *h = s->http;
     fr_report_options o = {.live = is_live};
     char *text;
     size_t bytes;
-    if (fr_report_data(h->ctx, 1, &folder, &o, &text, &bytes) != FR_OK) return NULL;
+    if (fr_report_data(NULL, 1, &folder, &o, &text, &bytes) != FR_OK) return NULL;
     struct MHD_Response *r =
         MHD_create_response_from_buffer_with_free_callback(bytes, text, free_text);
     if (!r) fr_report_free_text(text);
@@ -181,12 +179,10 @@ static enum MHD_Result answer_data(fr_server *s, struct MHD_Connection *c)
     if (h->data && h->is_whole == is_over && fr__now_ns() - h->made_ns < data_ns)
         return MHD_queue_response(c, MHD_HTTP_OK, h->data);
     if (h->data) MHD_destroy_response(h->data);
-    h->data = make_data(s, folder, !is_over);
+    h->data = make_data(folder, !is_over);
     h->made_ns = fr__now_ns(), h->is_whole = is_over;
     if (h->data && add_headers(h->data, type)) return MHD_queue_response(c, MHD_HTTP_OK, h->data);
-    enum MHD_Result result = refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, fr_ctx_error(h->ctx));
-    fr_ctx_clear(h->ctx);
-    return result;
+    return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, fr_ctx_error(NULL));
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -436,14 +432,8 @@ static void on_completed(void *server, struct MHD_Connection *c, void **state,
 fr_status fr__http_start(fr_ctx *ctx, fr_server *s)
 {
     struct fr_http *h = FR_NEW(struct fr_http);
-    fr_ctx *own = fr_ctx_create();
-    if (!h || !own) {
-        fr__free(h);
-        fr_ctx_free(own);
-        return fr__no_memory(ctx, sizeof *h, "live report");
-    }
+    if (!h) return fr__no_memory(ctx, sizeof *h, "live report");
     s->http = h;
-    h->ctx = own;
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL, NULL, on_request, s,
         MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
@@ -464,7 +454,6 @@ void fr__http_stop(fr_server *s)
     pthread_mutex_unlock(&s->lock);
     if (h->daemon) MHD_stop_daemon(h->daemon);
     if (h->data) MHD_destroy_response(h->data);
-    fr_ctx_free(h->ctx);
     fr__free(h);
 }
 

@@ -359,12 +359,8 @@ static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *give
 /* If lowering deadlocks, the check has the better message. */
 static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), "lowering a schedule");
-    fr_status status = fr_schedule_lower(own, s, must_reduce);
+    fr_status status = fr_schedule_lower(ctx, s, must_reduce);
     if (status == FR_INVALID) (void)fr__schedule_explain(ctx, s);
-    if (status != FR_OK) fr_fail(ctx, status, "%s", fr_ctx_error(own)); /* if it found nothing */
-    fr_ctx_free(own);
     return status;
 }
 
@@ -421,10 +417,7 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
 {
     *out = NULL;
     const char *base = strrchr(path, '/');
-    /* What fails below the reader does not know the file: its text is passed on with the path. */
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), path);
-    fr_reader r = {.ctx = own,
+    fr_reader r = {.ctx = ctx,
                    .path = path,
                    .at = data,
                    .end = data + bytes,
@@ -434,7 +427,8 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     set_name(&r, (fr_span){base, strlen(base)});
     fr_status status = parse(&r, n_micro, d, out);
     if (status != FR_OK) {
-        const char *text = fr_ctx_error(own);
+        /* What fails below the reader does not know the file. */
+        const char *text = fr_ctx_error(ctx);
         bool is_told = strncmp(text, path, strlen(path)) == 0;
         fr_fail(ctx, status, "%s%s%s", is_told ? "" : path, is_told ? "" : ": ", text);
         fr_schedule_free(*out);
@@ -455,7 +449,6 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     fr__vec_fini(&r.replicas);
     fr__vec_fini(&r.links[0]);
     fr__vec_fini(&r.links[1]);
-    fr_ctx_free(own);
     return status;
 }
 

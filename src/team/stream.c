@@ -5,7 +5,10 @@
 #include "team/control.h"
 #include "team/tcp.h"
 
+#include "base/ctx.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { CAUSE_MS = 10000 };
@@ -88,29 +91,40 @@ typedef struct vote {
     char text[FR__MAX_TEXT];
 } vote;
 
-fr_status fr_team_agree(fr_team *t, fr_status mine)
+/* Replaces the status of this rank by the one that counts. */
+static fr_status collect_votes(fr_team *t, vote *v)
 {
-    if (!t) return mine;
-    vote v = {t->rank, (int32_t)mine, ""};
-    if (mine != FR_OK) {
-        const char *text = fr_ctx_error(t->ctx);
-        strncpy(v.text, *text ? text : fr_status_text(mine), sizeof v.text - 1);
-    }
-    if (t->rank != 0) FR_TRY(send_bytes(t, FR__COLLECTIVE, 0, &v, sizeof v));
+    if (t->rank != 0) FR_TRY(send_bytes(t, FR__COLLECTIVE, 0, v, sizeof *v));
     for (int i = 0; i < t->n_peers && t->rank == 0; i++) {
         vote other;
         FR_TRY(recv_bytes(t, FR__COLLECTIVE, t->peers[i].rank, &other, sizeof other));
-        if (v.status == FR_OK) v = other;
+        if (v->status == FR_OK) *v = other;
     }
-    FR_TRY(fr_team_share(t, &v, sizeof v));
-    if (v.status == FR_OK) return FR_OK;
+    return fr_team_share(t, v, sizeof *v);
+}
+
+/* If several ranks fail, each keeps its own text. */
+fr_status fr_team_agree(fr_team *t, fr_status mine)
+{
+    if (!t) return mine;
+    fr_failure own = {.status = mine};
+    vote v = {t->rank, (int32_t)mine, ""};
+    if (mine != FR_OK) {
+        fr__failure_save(t->ctx, &own);
+        snprintf(v.text, sizeof v.text, "%s", own.text[0] ? own.text : fr_status_text(mine));
+    }
+    fr_status status = collect_votes(t, &v);
+    if (status == FR_OK && v.status == FR_OK) return FR_OK;
     v.text[sizeof v.text - 1] = '\0';
-    if (v.status < 0 || v.status > FR_INTERNAL)
-        return fr_fail(t->ctx, FR_PEER,
-                       "%s sent the invalid status %d; do all ranks run the same "
-                       "version of this program?",
-                       fr_team_name(t, v.rank), (int)v.status);
-    return fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
+    if (status == FR_OK && (v.status < 0 || v.status > FR_INTERNAL))
+        status = fr_fail(t->ctx, FR_PEER,
+                         "%s sent the invalid status %d; do all ranks run the same "
+                         "version of this program?",
+                         fr_team_name(t, v.rank), (int)v.status);
+    else if (status == FR_OK)
+        status = fr_fail(t->ctx, (fr_status)v.status, "%s: %s", fr_team_name(t, v.rank), v.text);
+    if (own.text[0]) fr__failure_restore(t->ctx, &own);
+    return status;
 }
 
 fr_status fr_team_same(fr_team *t, const char *what, uint64_t word)

@@ -14,8 +14,7 @@ enum { MOST_MACHINES = 64, TRIES = 8 };
 typedef struct search {
     fr_setup *s;
     const fr_shortage *shortage;
-    fr_ctx *quiet; /* what trials fail with is of no interest */
-    char *text;    /* remedies found */
+    char *text; /* remedies found */
     size_t room;
     uint64_t lasting; /* bytes that no number of micro-batches changes */
     /* of the last trial: */
@@ -37,21 +36,19 @@ static void add_remedy(search *q, const char *text)
 static bool try_layout(search *q, const fr_settings *t)
 {
     fr_setup trial = *q->s;
-    trial.ctx = q->quiet;
+    trial.ctx = NULL; /* what a trial fails with is of no interest */
     trial.team = NULL;
     trial.settings = *t;
-    fr_ctx_clear(q->quiet);
     fr__free(q->use);
     q->use = NULL;
     fr_status status =
-        fr__pipeline_open(q->quiet, trial.conf, t, trial.graph, trial.n_steps, 0, &trial.pipeline);
+        fr__pipeline_open(NULL, trial.conf, t, trial.graph, trial.n_steps, 0, &trial.pipeline);
     if (status == FR_OK) {
         q->n_workers = trial.pipeline.schedule->n_workers;
         q->use = FR_NEW_ARRAY(fr_memory_use, q->n_workers);
         status = q->use ? fr__setup_forecast(&trial, q->use) : FR_NO_MEMORY;
         fr__pipeline_close(&trial.pipeline);
     }
-    fr_ctx_clear(q->s->ctx); /* the config's own failures go there */
     return status == FR_OK;
 }
 
@@ -213,10 +210,8 @@ void fr__fits_text(fr_setup *s, fr_engine **e, const fr_shortage *shortage, char
         fr_engine_free(*e);
         *e = NULL;
     }
-    q.quiet = s->pipeline.schedule ? fr_ctx_create() : NULL;
-    if (q.quiet) find_remedies(&q);
+    if (s->pipeline.schedule) find_remedies(&q);
     fr__free(q.use);
-    if (q.quiet) fr_ctx_free(q.quiet);
     if (fr_team_size(s->team) > 1)
         snprintf(who, sizeof who, "%s: %d processes need", fr_team_host(s->team, shortage->rank),
                  shortage->n_ranks);
