@@ -40,8 +40,8 @@ struct fr_loader {
     pthread_cond_t filled; /* a slot became READY, or status was set */
     pthread_cond_t freed;  /* a slot became EMPTY, or stop was set */
     slot *slots;           /* (desc.ahead) */
-    int64_t next;          /* mini-batch that fr_loader_next hands out */
-    fr_status status;      /* why the thread gave up */
+    int64_t next;          /* mini-batch that fr_loader_next returns next */
+    fr_status status;      /* error of the thread */
     char error[1024];      /* in words */
     bool stop;
 

@@ -64,7 +64,7 @@ struct fr_http {
     struct MHD_Daemon *daemon;
     reader *readers; /* under the server's lock */
     guest *guests;   /* likewise */
-    /* of the HTTP thread alone: */
+    /* used by the HTTP thread only: */
     struct MHD_Response *data; /* of /data.json, when last made; or NULL */
     uint64_t made_ns;
     bool is_whole; /* made after the end of the run */

@@ -427,7 +427,7 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     set_name(&r, (fr_span){base, strlen(base)});
     fr_status status = parse(&r, n_micro, d, out);
     if (status != FR_OK) {
-        /* What fails below the reader does not know the file. */
+        /* Errors from below the reader do not name the file. */
         const char *text = fr_ctx_error(ctx);
         bool is_told = strncmp(text, path, strlen(path)) == 0;
         fr_fail(ctx, status, "%s%s%s", is_told ? "" : path, is_told ? "" : ": ", text);

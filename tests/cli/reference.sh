@@ -94,8 +94,8 @@ cp -r "$source_dir/docs" .
 sed 's/--resume/--resum/' "$source_dir/docs/reference.md" >docs/reference.md
 sed -i 's/| 0 | 0 | 2 |/| 0 | 0 | 3 |/' docs/methods/spectrain.md
 if scripts/make-reference.sh --check "$forerun" >said 2>&1; then fail "an old page was not seen"; fi
-grep -q 'docs/reference.md is not .* mend it: scripts/make-reference.sh' said || fail "how to mend it"
-grep -q 'docs/methods/spectrain.md is not' said || fail "an old number of a method was not seen"
+grep -q 'docs/reference.md differs .* update it by scripts/make-reference.sh' said || fail "how to update it"
+grep -q 'docs/methods/spectrain.md differs' said || fail "an old number of a method was not seen"
 
 # The config of every method's page trains.
 for page in "$source_dir"/docs/methods/*.md; do
