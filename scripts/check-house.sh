@@ -31,13 +31,15 @@ layers() {
     files "include src cli examples" -name '*.[ch]' | xargs awk '
     BEGIN {
         n = split("base:0 io:1 graph:1 team:1 models:2 data:2 backend:2 transport:2 optim:2 sched:3 " \
-                  "weights:3 cost:3 engine:4 probe:5 sim:5 plan:6 train:6 report:7 compare:7", rows, " ")
+                  "weights:3 cost:3 methods:4 engine:5 probe:6 sim:6 plan:7 train:7 report:8 " \
+                  "compare:8", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "train"
         owner["events"] = "engine"
         owner["run"] = "train"
         owner["state"] = "engine"
+        owner["exec_plan"] = "methods"
     }
     function say(text) { print FILENAME ":" FNR ": " text }
     FNR == 1 {

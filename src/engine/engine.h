@@ -22,6 +22,7 @@
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
+#include <forerun/exec_plan.h>
 #include <forerun/state.h>
 
 #include "base/arena.h"
@@ -190,7 +191,7 @@ struct fr_part {
     float *buffers;
     int n_snaps;
     int64_t begun;                   /* mini-batches whose first forward has begun */
-    bool is_ridden;                  /* the update rides on the last backward */
+    bool update_in_backward;         /* the update is fused into the last backward */
     size_t n_norm_blocks, n_updated; /* floats that an update must reach */
     fr_norm_block *norm_blocks;
     double *norm_sums;      /* (n_norm_blocks) */
@@ -204,7 +205,7 @@ struct fr_part {
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
     fr_prediction_error error;  /* of predictions, in another process */
-    _Atomic uint64_t ride_ns;
+    _Atomic uint64_t fused_update_ns;
 };
 
 /* --- a worker ------------------------------------------------------------------------------- */
@@ -278,6 +279,7 @@ struct fr_engine {
     const fr_transport *transport;
     fr_group *group;
     const fr_schedule *schedule[FR_N_MODES];
+    fr_exec_plan *plan;         /* of training; NULL: evaluation only */
     fr_schedule *eval_schedule; /* owned */
     int rank, n_ranks;
     int n_stages, n_parts, n_workers;

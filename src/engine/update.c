@@ -1,10 +1,10 @@
 /* update.c -- from gradients to weights: REDUCE and STEP.
  *
- * Normally the update rides on the last backward (passes.c): as soon as the gradient of a parameter
- * is final its weights are stepped, while the gradient is still in cache, and a STEP only closes
- * the account. That is not possible where the whole gradient must be seen first: clipping, its
- * norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where others
- * wait for the end of that backward. Then one sweep follows.
+ * Normally the update is fused into the last backward (passes.c): as soon as the gradient of a
+ * parameter is final its weights are stepped, while the gradient is still in cache, and a STEP only
+ * closes the account. That is not possible where the whole gradient must be seen first: clipping,
+ * its norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where
+ * others wait for the end of that backward. Then one sweep follows.
  *
  * Replicas of a stage first add up their gradients (gather.c): REDUCE hands in what the last
  * backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
@@ -22,74 +22,19 @@
 
 enum { NORM_GRAIN = 8 }; /* blocks of FR_NORM_BLOCK */
 
-static bool wants_norm(const fr_engine *e) { return e->desc.clip_norm > 0 || e->desc.want_norm; }
+static bool needs_norm(const fr_engine *e) { return e->plan->needs_norm; }
 
 /* --- set-up --------------------------------------------------------------------------------- */
 
-static bool has_reduce(const fr_schedule *s)
-{
-    for (int w = 0; w < s->n_workers; w++)
-        for (int i = 0; i < s->lists[w].n; i++)
-            if (s->lists[w].at[i].action == FR_DO_REDUCE) return true;
-    return false;
-}
-
-static fr_status check_async(const fr_engine *e)
-{
-    if (e->desc.schedule->is_flush || e->n_stages == 1) return FR_OK;
-    if (e->desc.clip_norm > 0)
-        return fr_fail(e->ctx, FR_UNSUPPORTED,
-                       "clip_norm needs the norm of the whole gradient before any stage steps, and "
-                       "schedule %s has no such moment; use a flush schedule or one stage",
-                       e->desc.schedule->name);
-    if (e->n_tied == 0) return FR_OK;
-    return fr_fail(
-        e->ctx, FR_UNSUPPORTED,
-        "%s is tied to a parameter of another stage, and with schedule %s stages step at "
-        "different times; untie them, cut so that one stage holds both, or use a flush "
-        "schedule",
-        fr_graph_param(e->desc.graph, e->tied[e->n_tied - 1])->name, e->desc.schedule->name);
-}
-
-/* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
- * worker are sent before the update, which then falls into this worker's own idle time. Without a
- * flush nobody waits, and the ride saves a pass over memory. */
-static bool holds_up_others(const fr_part *p)
-{
-    const fr_schedule *s = p->engine->desc.schedule;
-    if (!s->is_flush || s->is_split) return false;
-    for (int i = 0; i < s->n_backward; i++)
-        if (s->backward[i].from == p->stage &&
-            s->worker_of[s->backward[i].to] != s->worker_of[p->stage])
-            return true;
-    return false;
-}
-
 fr_status fr__update_plan(fr_engine *e)
 {
-    const fr_schedule *s = e->desc.schedule;
     FR_TRY(fr__ties_find(e));
-    if (!s) return FR_OK;
-    FR_TRY(check_async(e));
+    if (!e->plan) return FR_OK;
     FR_TRY(fr__peers_plan(e));
-    bool has_one_gradient = !e->has_replicas || e->sums_grads;
-    e->must_sum =
-        e->n_stages > 1 && s->is_flush && has_one_gradient && (e->n_tied > 0 || wants_norm(e));
-    if ((e->must_sum || e->sums_grads) && !has_reduce(s))
-        return fr_fail(e->ctx, FR_INVALID,
-                       "schedule %s has no reductions, but %s need the gradients of others",
-                       s->name,
-                       e->sums_grads ? "replicas"
-                       : e->n_tied   ? "tied parameters"
-                                     : "norms");
+    e->must_sum = e->plan->sums_stages;
     fr__ties_measure(e);
-    for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
-        bool is_summed =
-            (e->sums_grads && p->n_replicas > 1) || (e->desc.exact_sum && p->n_micro > 1);
-        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && !is_summed &&
-                       p->n_grads == p->n_weights && !holds_up_others(p);
-    }
+    for (int i = 0; i < e->n_parts; i++)
+        e->parts[i].update_in_backward = e->plan->update_in_backward[e->parts[i].stage];
     return FR_OK;
 }
 
@@ -125,7 +70,7 @@ fr_status fr__update_open(fr_engine *e)
 {
     if (!e->must_sum) return FR_OK;
     if (e->pace) FR_TRY(add_meetings(e));
-    if (wants_norm(e)) FR_TRY(add_norm_board(e));
+    if (needs_norm(e)) FR_TRY(add_norm_board(e));
     return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
@@ -232,7 +177,7 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
     w->norm_sq = NAN;
     FR_TRY(take_gradients(w, batch, &is_dead));
     if (fr__ties_on(w)) FR_TRY(fr__ties_sum(w, batch, &is_dead));
-    return wants_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
+    return needs_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 
 /* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
@@ -252,7 +197,7 @@ static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_s
 {
     if (p->engine->paced) fr__pace_spend(p->worker, share * fr__pace_seconds(p, FR_DO_STEP));
     int64_t version = fr_store_version(p->store);
-    FR_TRY(fr_store_end(p->store, p->is_ridden ? p->n_updated : p->n_weights));
+    FR_TRY(fr_store_end(p->store, p->update_in_backward ? p->n_updated : p->n_weights));
     fr__record_live(p, batch, version);
     event->version = version + 1;
     fr__record_stepped(p, batch, norm_sq);
@@ -288,10 +233,9 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
-    if (p->is_ridden) return end_step(p, batch, 1, NAN, event);
-    bool needs_all =
-        e->must_sum || wants_norm(e) || e->desc.keep_grads || p->n_grads != p->n_weights;
-    if (p->gather.sum && !needs_all) return step_by_buckets(p, batch, event);
+    if (p->update_in_backward) return end_step(p, batch, 1, NAN, event);
+    if (p->gather.sum && !e->plan->needs_whole_gradient[p->stage])
+        return step_by_buckets(p, batch, event);
     double norm_sq = NAN, whole_sq = NAN;
     if (e->must_sum) {
         FR_TRY(take_sums(p->worker, batch, false));
@@ -302,11 +246,11 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         FR_TRY(fr__gather_take(p, batch, take_back, &is_alive));
         if (!is_alive) fr__lower_limit(e, batch);
         fr_program_sum_ties(p->layout, p->grads);
-        if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
+        if (needs_norm(e)) norm_sq = whole_sq = own_squares(p);
     }
     if (is_beyond_limit(e, batch)) return FR_OK;
     bool is_whole = e->must_sum || e->n_stages == 1;
-    if (wants_norm(e) && is_whole && !isfinite(whole_sq)) {
+    if (needs_norm(e) && is_whole && !isfinite(whole_sq)) {
         fr__diverge(e, batch, -1, "gradient norm", sqrt(whole_sq));
         return FR_OK;
     }

@@ -271,6 +271,7 @@ static void mpi_reset(fr_group *g)
 
 const fr_transport fr__transport_mpi = {
     .name = "mpi",
+    .has_processes = true,
     .summary = "workers of many processes; tensors travel by MPI, inside a process not at all",
     .open = mpi_open,
     .close = mpi_close,
