@@ -69,14 +69,15 @@ typedef struct fr_store fr_store;
 typedef struct fr_store_desc {
     const fr_policy *policy;
     fr_policy_context context;
-    fr_device *device; /* its threads do the sweeps */
+    fr_device *device; /* does the sweeps */
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr; /* base rate in options.lr */
     /* Weight blocks, the newest included: as the execution plan counts them. 0: there are no
      * weights, device and optimizer, and the store counts the blocks that its passes need. */
     int n_blocks;
-    size_t n;      /* floats in a block */
+    size_t n; /* floats in a block */
+    /* Blocks are memory of the device. */
     float *blocks; /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
     size_t stride;
     float *state[FR_MAX_OPTIM_STATE];
@@ -117,7 +118,7 @@ void fr_store_set_memory(fr_store *s);
 void fr_store_changed(fr_store *s);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
-void fr_store_reset(fr_store *s, int64_t version);
+fr_status fr_store_reset(fr_store *s, int64_t version);
 /* The run goes on at another update, with the newest weights and the memory as they are. */
 void fr_store_renumber(fr_store *s, int64_t version);
 

@@ -63,9 +63,11 @@ static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr_kern
     return FR_OK;
 }
 
-static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
+/* Whoever is told may have other devices read what is not transient: it is there by then. */
+static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
 {
-    if (!pass->grad_ready) return;
+    if (!pass->grad_ready) return FR_OK;
+    if (!pass->transient_grads) FR_TRY(fr_device_sync(p->dev));
     unsigned done =
         has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
     for (int i = 0; i < u->n_params; i++) {
@@ -74,15 +76,18 @@ static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, b
         size_t offset = param->pub.offset;
         pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
     }
+    return FR_OK;
 }
 
-static void clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
+static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
 {
     for (int i = 0; i < u->n_params && !pass->accumulate; i++) {
         const fr_placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) continue;
-        memset(pass->grads + param->pub.offset, 0, param->pub.count * sizeof(float));
+        FR_TRY(fr__device_copy(p->dev, pass->grads + param->pub.offset, NULL,
+                               param->pub.count * sizeof(float)));
     }
+    return FR_OK;
 }
 
 static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
@@ -100,12 +105,8 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
     case FR_STEP_WEIGHT:
         fill_back_args(p, pass, u, &a);
         FR_TRY(u->kernel->ops->backward_weight(u->kernel, &a));
-        report_ready(p, pass, u, true);
-        return FR_OK;
-    case FR_STEP_NO_GRAD:
-        clear_grads(p, pass, u);
-        report_ready(p, pass, u, false);
-        return FR_OK;
+        return report_ready(p, pass, u, true);
+    case FR_STEP_NO_GRAD: FR_TRY(clear_grads(p, pass, u)); return report_ready(p, pass, u, false);
     case FR_STEP_COPY:
         return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
     case FR_STEP_ADD:
@@ -189,24 +190,20 @@ void fr_program_sum_ties(fr_program *p, float *grads)
     }
 }
 
-/* Between the device's layout and plain: a copy if they are the same. */
-static fr_status move_param(fr_program *p, const fr_layout *from, const void *src,
-                            const fr_layout *to, void *dst)
-{
-    if (!from->desc && !to->desc) return p->dev->backend->copy(p->dev, dst, src, to->bytes);
-    return p->dev->backend->relayout(p->dev, from, src, to, dst);
-}
-
 fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
 {
     const fr_placed_param *param = &p->params[placement];
-    return move_param(p, &param->layout, block + param->pub.offset, &param->plain, plain);
+    const float *at = block + param->pub.offset;
+    if (!param->layout.desc) return fr_device_download(p->dev, plain, at, param->plain.bytes);
+    return p->dev->backend->relayout(p->dev, &param->layout, at, &param->plain, plain);
 }
 
 fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
 {
     const fr_placed_param *param = &p->params[placement];
-    return move_param(p, &param->plain, plain, &param->layout, block + param->pub.offset);
+    float *at = block + param->pub.offset;
+    if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, param->plain.bytes);
+    return p->dev->backend->relayout(p->dev, &param->plain, plain, &param->layout, at);
 }
 
 bool fr_program_is_plain(const fr_program *p, int placement)

@@ -1,4 +1,4 @@
-/* cluster.c -- clusters from YAML, and small ones from numbers.
+/* cluster.c -- reads clusters from YAML, and makes uniform clusters from numbers.
  *
  *     name: two-boxes
  *     device: {name: V100, flops: 15.7 TFLOP/s, efficiency: 0.5, memory: 16 GB}
@@ -8,8 +8,8 @@
  *       groups:
  *         - {count: 2, name: box, bandwidth: 150 GB/s, latency: 2 us, devices: 8}
  *
- * The file is read into a tree of patterns, one for each mapping in it; counts are multiplied out
- * afterwards, so that a thousand equal boxes are read once. */
+ * The file is read into a tree of patterns, one per mapping. Counts are expanded afterwards, so a
+ * thousand equal boxes are read once. */
 #include <forerun/cost.h>
 
 #include "io/conf.h"
@@ -104,7 +104,7 @@ static fr_status read_name(fr_conf *c, const char **name)
     return fr_conf_fail(c, "name", "a name of %zu bytes; expected 1 to %d", n, MAX_NAME);
 }
 
-/* What the mapping does not say stays as it is in *d. */
+/* Values that the mapping does not give keep their value in *d. */
 static fr_status read_device(fr_conf *c, device_pattern *d)
 {
     bool has_speed = fr_conf_has(c, "speed"), has_flops = fr_conf_has(c, "flops");
@@ -174,11 +174,10 @@ static fr_status read_group(const reader *r, fr_conf *c, device_pattern preset, 
     FR_TRY(fr_conf_section(c, "device", &device));
     FR_TRY(read_device(device, &preset));
     if (has_devices == has_groups)
-        return fr_conf_fail(c, has_devices ? "groups" : NULL,
-                            "group %s has %s: it joins devices "
-                            "(devices: 8, or a list) or groups (a list)",
-                            g->name,
-                            has_devices ? "both devices and groups" : "neither devices nor groups");
+        return fr_conf_fail(
+            c, has_devices ? "groups" : NULL,
+            "group %s has %s: a group connects devices (devices: 8, or a list) or groups (a list)",
+            g->name, has_devices ? "both devices and groups" : "neither devices nor groups");
     if (has_devices) return read_devices(r, c, &preset, g);
     g->n_groups = fr_conf_list_length(c, "groups");
     if (g->n_groups < 1)
@@ -195,19 +194,19 @@ static fr_status read_group(const reader *r, fr_conf *c, device_pattern preset, 
     return FR_OK;
 }
 
-/* --- multiplying out --------------------------------------------------------------------------*/
+/* --- expansion of counts ---------------------------------------------------------------------- */
 
 static double at_least_one(int count) { return count > 0 ? count : 1; }
 
-/* In doubles: counts in counts may exceed any integer. */
+/* In doubles: products of counts may exceed any integer. */
 typedef struct census {
     double devices, groups;
-    double name_bytes; /* about: a name holds those of all groups around it */
+    double name_bytes; /* approximate: a name includes those of all enclosing groups */
 } census;
 
 static void count_all(const group_pattern *g, double above, census *all)
 {
-    enum { NUMBER = 8 }; /* "-123456" and the end, or a slash */
+    enum { NUMBER = 8 }; /* "-123456" and the terminator, or a slash */
     double times = at_least_one(g->count), name = above + (double)strlen(g->name) + NUMBER;
     census inside = {.groups = 1, .name_bytes = name};
     for (int i = 0; i < g->n_devices; i++) {
@@ -221,7 +220,7 @@ static void count_all(const group_pattern *g, double above, census *all)
     all->name_bytes += times * inside.name_bytes;
 }
 
-/* "box-1/V100-3": below the root, with a number where there are several. */
+/* "box-1/V100-3": path below the root; entries with a count have numbers. */
 static const char *full_name(fr_cluster *c, int parent, const char *name, int count, int child)
 {
     bool is_top = parent <= 0;
@@ -242,7 +241,7 @@ static bool add_device(fr_cluster *c, int group, const device_pattern *d, int ch
     return to->name != NULL;
 }
 
-/* One of them: child `child` of `parent`. */
+/* One instance of a pattern: child `child` of `parent`. */
 static bool add_group(fr_cluster *c, int parent, const group_pattern *g, int child)
 {
     int self = c->n_groups++, n = 0;
@@ -261,7 +260,7 @@ static bool add_group(fr_cluster *c, int parent, const group_pattern *g, int chi
     return true;
 }
 
-/* Room for so many; the cluster has none of them as yet. */
+/* Allocate room for the given numbers; the cluster is still empty. */
 static fr_status cluster_new(fr_ctx *ctx, const char *name, const char *path, int n_devices,
                              int n_groups, fr_cluster **out)
 {
@@ -320,8 +319,8 @@ static fr_status read_top(const reader *r, fr_conf *top, fr_cluster **out)
     FR_TRY(read_device(device, &preset));
     if (!fr_conf_has(top, "topology"))
         return fr_conf_fail(top, NULL,
-                            "topology is missing: what joins the devices; such as "
-                            "topology: {bandwidth: 12 GB/s, latency: 5 us, devices: 4}");
+                            "topology is missing: it connects the devices, for example topology: "
+                            "{bandwidth: 12 GB/s, latency: 5 us, devices: 4}");
     FR_TRY(fr_conf_section(top, "topology", &topology));
     FR_TRY(read_group(r, topology, preset, &root));
     FR_TRY(fr_conf_finish(top));
@@ -350,8 +349,8 @@ fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency, 
     *out = NULL;
     if (n < 1 || n > MAX_DEVICES || !(bandwidth >= 0) || !(latency >= 0))
         return fr_fail(ctx, FR_INVALID,
-                       "a cluster of %d devices, %g bytes/s, %g s: expected 1 to "
-                       "%d devices and nothing below 0",
+                       "a cluster of %d devices, %g bytes/s, %g s: expected 1 to %d devices and no "
+                       "negative number",
                        n, bandwidth, latency, MAX_DEVICES);
     device_pattern device = {.name = "device", .count = n};
     group_pattern root = {.name = "cluster",

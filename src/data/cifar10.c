@@ -1,6 +1,6 @@
 /* cifar10.c -- CIFAR-10 (Krizhevsky, 2009), binary version: records of one label byte and 3 planes
  * of 32 x 32 bytes. All files data_batch_*.bin are the training part, all test_batch*.bin the
- * evaluation part, packed or not, so that a part of the set serves too. */
+ * evaluation part, packed or not. A subset of the files is sufficient. */
 #include "base/vec.h"
 #include "data/images.h"
 #include "io/conf.h"
@@ -34,7 +34,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in `folder` that begin with `prefix` and end in .bin or .bin.gz, sorted. */
+/* List the names in `folder` that begin with `prefix` and end in .bin or .bin.gz, sorted. */
 static fr_status list_files(fr_ctx *ctx, const char *folder, const char *prefix, name_list *names)
 {
     DIR *dir = opendir(folder);
@@ -100,7 +100,7 @@ static fr_status load_files(fr_ctx *ctx, const char *folder, const name_list *na
     for (size_t i = 0; i < names->n; i++) {
         char path[FR_DATA_PATH];
         const char *name = names->at[i];
-        /* x.bin sorts right before x.bin.gz: the same records twice */
+        /* x.bin sorts directly before x.bin.gz, which has the same records */
         if (i && ends_with(name, ".gz") && strlen(name) == strlen(names->at[i - 1]) + 3 &&
             strncmp(name, names->at[i - 1], strlen(name) - 3) == 0)
             continue;

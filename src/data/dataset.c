@@ -1,4 +1,4 @@
-/* dataset.c -- the registry of data sources, and the calls that every data set answers. */
+/* dataset.c -- the registry of data sources, and the common calls of data sets. */
 #include "data/source.h"
 #include "io/file.h"
 #include "io/key.h"
@@ -47,7 +47,7 @@ fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index, uint64_t
     int32_t unwanted;
     int64_t n = split == FR_TRAIN ? d->info.n_train : d->info.n_eval;
     if (index < 0 || index >= n)
-        return fr_fail(d->ctx, FR_INVALID, "%s sample %lld wanted, the data set has %lld",
+        return fr_fail(d->ctx, FR_INVALID, "%s sample %lld requested, but the data set has %lld",
                        split == FR_TRAIN ? "training" : "evaluation", (long long)index,
                        (long long)n);
     return d->ops->read(d, split, index, seed, split == FR_TRAIN ? draw : FR_DRAW_PLAIN, input,

@@ -1,11 +1,11 @@
 /* images.c -- labelled byte images: normalisation by table, random shift and mirror.
  *
- * The shift is the usual "pad by p black pixels, cut out at a random place"; black is the byte 0
- * before normalisation. What is drawn depends on (seed, draw number) only. */
+ * The shift is the usual "pad by p black pixels, crop at a random place"; black is byte 0 before
+ * normalisation. Random numbers depend only on (seed, draw number). */
 #include "data/images.h"
 #include "base/philox.h"
 
-/* One row of the input; black where it lies outside the image (row NULL: all of it). */
+/* One row of the input; black outside the image (row NULL: the whole row). */
 static void put_row(float *to, const unsigned char *row, const float value[256], int width,
                     int shift, bool mirror)
 {

@@ -1,15 +1,15 @@
-/* synthetic.c -- made-up data of any shape that a model can learn, cheap enough to measure speed.
+/* synthetic.c -- synthetic, learnable data of any shape, cheap enough for measurements of speed.
  *
  * Everything is a pure function of (seed, split, index). The class is drawn first, then the input
  * follows from it:
  *   numbers  noise + pattern of the class, together N(0, 1); the best classifier is linear. Both
  *            are windows into one pool of normal numbers, so a sample costs a copy. Along height
  *            and width the pattern repeats every 4, so that convolutions and pooling see it.
- *   tokens   half of them from four words that mark the class, the rest by lot
- *   next     (one target a token) mostly the following letter of a small alphabet, at times
- *            any: a model learns the rule and is left with the surprise
- *   pairs    (twice as many tokens as targets) a text of letters by lot and its translation: each
- *            letter becomes the following one */
+ *   tokens   half of them from four words that mark the class, the rest random
+ *   next     (one target per token) mostly the next letter of a small alphabet, sometimes
+ *            any letter: a model can learn the rule, but not the exceptions
+ *   pairs    (twice as many tokens as targets) a text of random letters and its translation: each
+ *            letter becomes the next one */
 #include "base/philox.h"
 #include "data/source.h"
 
@@ -66,7 +66,7 @@ static int32_t letter_id(const synthetic_set *s, uint32_t lot)
     return s->first_letter + (int32_t)(lot % (uint32_t)s->n_letters) * s->letter_step;
 }
 
-/* One random word a position, four from each call. */
+/* One random word per position, four from each call. */
 typedef struct lots {
     uint64_t seed, index;
     uint32_t id, n, word[4];
@@ -91,7 +91,7 @@ static void put_next_tokens(const synthetic_set *s, lots *l, uint32_t start, int
     }
 }
 
-/* Source, then what the decoder reads: the targets one step later, behind a start token, 0. */
+/* The source, then the input of the decoder: a start token 0, then the targets shifted by one. */
 static void put_pair(const synthetic_set *s, lots *l, int64_t n, int32_t *ids, int32_t *target)
 {
     int64_t context = s->target_count;

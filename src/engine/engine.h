@@ -25,6 +25,7 @@
 #include <forerun/exec_plan.h>
 #include <forerun/state.h>
 
+#include "backend/device.h"
 #include "base/arena.h"
 #include "base/thread.h"
 #include "engine/sync.h"
@@ -102,6 +103,7 @@ typedef struct fr_in_port {
     fr_tap grad;  /* where its gradient goes: a backward route */
     fr_tap seed;  /* where the gradient of later readers comes from */
     size_t bytes;
+    size_t copy_offset; /* other roles, data copied to the device: in the copy of a slot */
 } fr_in_port;
 
 typedef struct fr_out_port {
@@ -129,18 +131,14 @@ typedef struct fr_bound {
     void **outputs, **input_grads;
     size_t slot_bytes;   /* of the program, aligned: outputs lie behind */
     size_t output_bytes; /* of all outputs */
+    size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read where it lies */
+    float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
     fr_areas areas;
     int n_slots;
     size_t stride;       /* from the outputs of a slot to those of the next */
     char *outputs_at;    /* of slot 0 */
     size_t memory_bytes; /* of areas and slots */
 } fr_bound;
-
-/* A piece of a parameter's gradient whose squares are summed at one go. */
-typedef struct fr_norm_block {
-    size_t offset, count; /* floats */
-    int nth;              /* of the stage's own parameters */
-} fr_norm_block;
 
 /* How the gradients of a mini-batch come together: of the micro-batches of a part, then of its
  * replicas (gather.c). */
@@ -190,17 +188,20 @@ struct fr_part {
      * one that forwards which run again may change. */
     float *buffers;
     int n_snaps;
-    int64_t begun;                   /* mini-batches whose first forward has begun */
-    bool update_in_backward;         /* the update is fused into the last backward */
-    size_t n_norm_blocks, n_updated; /* floats that an update must reach */
-    fr_norm_block *norm_blocks;
+    int64_t begun;           /* mini-batches whose first forward has begun */
+    bool update_in_backward; /* the update is fused into the last backward */
+    size_t n_updated;        /* floats that an update must reach */
+    size_t n_norm_blocks;    /* pieces whose squares are summed at one go */
+    fr_span *norm_blocks;
+    int *norm_owners;       /* [norm block] nth of the stage's own parameters */
     double *norm_sums;      /* (n_norm_blocks) */
     double *param_sums;     /* (own parameters of the stage) */
     size_t grad_wire_bytes; /* buffers of the backward wires that leave this part */
     char *grad_wires;
     size_t landing_bytes; /* buffers of wires that come from other processes */
     char *landing;
-    uint64_t fetch_ns;          /* of the last forward or backward: getting its weights */
+    char *data;        /* [slot] of the mode: copies of the data, where the device needs them */
+    uint64_t fetch_ns; /* of the last forward or backward: getting its weights */
     fr_stage_times times, cold; /* cold: the first mini-batch's share of them */
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
@@ -510,7 +511,7 @@ void fr__gather_ready(void *part, size_t offset, size_t count, const float *grad
 void fr__gather_hand_in(fr_part *p, bool is_alive);
 /* Wait for the sums of the replicas, bucket by bucket, and give each piece to `take`, in order of
  * arrival. *is_alive false: some replica had nothing to give, and nothing was taken. */
-typedef void (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
+typedef fr_status (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
 fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive);
 
 /* update.c */
@@ -544,7 +545,7 @@ fr_status fr__peers_measure(fr_part *p);
 fr_status fr__peers_open(fr_engine *e);
 double fr__peers_scale(const fr_part *p); /* of a part's gradient, in its own step */
 int fr__peers_slack(const fr_engine *e);  /* mini-batches that one may be ahead of another */
-void fr__peers_begin(fr_worker *w);       /* a call begins */
+fr_status fr__peers_begin(fr_worker *w);  /* a call begins */
 fr_status fr__peers_stepped(fr_part *p, int64_t batch); /* or has skipped the step */
 fr_status fr__peers_drain(fr_part *p);
 

@@ -65,7 +65,8 @@ static fr_status describe(fr_part *p, fr__syncing *s)
                        .n_members = p->n_replicas,
                        .members = members,
                        .n = p->n_weights,
-                       .n_state = e->desc.optimizer->n_state};
+                       .n_state = e->desc.optimizer->n_state,
+                       .device = p->worker->dev};
     return FR_OK;
 }
 
@@ -118,7 +119,6 @@ static fr_status add_meetings(fr_part *first)
 static void equip(fr_part *p)
 {
     fr__syncing *s = &p->sync;
-    s->device = p->worker->dev;
     s->store = p->store;
     memcpy(s->state, p->state, sizeof s->state);
     s->is_waiting = &p->worker->is_waiting;
@@ -148,10 +148,11 @@ fr_status fr__peers_open(fr_engine *e)
     return FR_OK;
 }
 
-void fr__peers_begin(fr_worker *w)
+fr_status fr__peers_begin(fr_worker *w)
 {
     for (int i = 0; i < w->n_parts && w->engine->mode == FR_MODE_TRAIN; i++)
-        fr__sync_begin(&w->parts[i]->sync);
+        FR_TRY(fr__sync_begin(&w->parts[i]->sync));
+    return FR_OK;
 }
 
 fr_status fr__peers_stepped(fr_part *p, int64_t batch)

@@ -73,8 +73,14 @@ static fr_part *part_on(const fr_worker *w, int stage)
     return NULL;
 }
 
-/* Where a tied gradient is plain it is summed in place; else in a plain copy, this far into the
- * worker's scratch. */
+/* Where a tied gradient is plain, in memory that the host may write, it is summed there. */
+static bool sums_in_place(const fr_part *p, int param)
+{
+    return fr_program_is_plain(p->layout, p->engine->placement_of[param]) &&
+           fr__device_is_host(p->worker->dev);
+}
+
+/* Else it is summed in a plain copy, this far into the worker's scratch. */
 static size_t tie_scratch_at(const fr_worker *w, int nth)
 {
     const fr_engine *e = w->engine;
@@ -82,8 +88,7 @@ static size_t tie_scratch_at(const fr_worker *w, int nth)
     for (int i = 0; i < nth && w->is_local && e->must_sum; i++) {
         int param = e->tied[i];
         const fr_part *p = part_on(w, e->home_of[param]);
-        if (p && !fr_program_is_plain(p->layout, e->placement_of[param]))
-            bytes += fr__align_up(fr__plain_bytes(e, param));
+        if (p && !sums_in_place(p, param)) bytes += fr__align_up(fr__plain_bytes(e, param));
     }
     return bytes;
 }
@@ -140,15 +145,15 @@ bool fr__ties_on(const fr_worker *w)
 
 /* --- the sum -------------------------------------------------------------------------------- */
 
-/* A tied gradient of a worker, plain; NULL: another worker's. */
+/* A tied gradient of a worker, plain, in host memory; NULL: another worker's. */
 static float *tied_grad(const fr_worker *w, int nth)
 {
     const fr_engine *e = w->engine;
-    int placement = e->placement_of[e->tied[nth]];
-    const fr_part *p = part_on(w, e->home_of[e->tied[nth]]);
+    int param = e->tied[nth];
+    const fr_part *p = part_on(w, e->home_of[param]);
     if (!p) return NULL;
-    if (fr_program_is_plain(p->layout, placement))
-        return p->grads + fr_program_placement(p->layout, placement)->offset;
+    if (sums_in_place(p, param))
+        return p->grads + fr_program_placement(p->layout, e->placement_of[param])->offset;
     return e->tie_scratch[w->index] + tie_scratch_at(w, nth) / sizeof(float);
 }
 
@@ -159,7 +164,7 @@ static fr_status move_ties(fr_worker *w, bool reads)
     for (int i = 0; i < e->n_tied; i++) {
         int placement = e->placement_of[e->tied[i]];
         fr_part *p = part_on(w, e->home_of[e->tied[i]]);
-        if (!p || fr_program_is_plain(p->layout, placement)) continue;
+        if (!p || sums_in_place(p, e->tied[i])) continue;
         float *plain = tied_grad(w, i);
         FR_TRY(reads ? fr_program_read_param(p->layout, p->grads, placement, plain)
                      : fr_program_write_param(p->layout, p->grads, placement, plain));

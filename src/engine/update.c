@@ -15,12 +15,7 @@
  * so copies stay equal; and so do replicas. */
 #include "engine/engine.h"
 
-#include "optim/optim.h"
-
 #include <math.h>
-#include <string.h>
-
-enum { NORM_GRAIN = 8 }; /* blocks of FR_NORM_BLOCK */
 
 static bool needs_norm(const fr_engine *e) { return e->plan->needs_norm; }
 
@@ -76,28 +71,12 @@ fr_status fr__update_open(fr_engine *e)
 
 /* --- sums ----------------------------------------------------------------------------------- */
 
-typedef struct norm_task {
-    const fr_part *part;
-    double *sums; /* (n_norm_blocks) */
-} norm_task;
-
-static void sum_blocks(void *arg, size_t begin, size_t end)
-{
-    const norm_task *t = arg;
-    const fr_part *p = t->part;
-    for (size_t i = begin; i < end; i++)
-        t->sums[i] =
-            fr__sum_squares_block(p->grads + p->norm_blocks[i].offset, p->norm_blocks[i].count);
-}
-
-/* The squares of each of the stage's own parameters: blocks in parallel, then in order. */
+/* The squares of each of the stage's own parameters: of blocks, in any order, then in this one. */
 static void sum_squares(fr_part *p, double *of_param)
 {
-    norm_task t = {p, p->norm_sums};
-    fr_device_parallel(p->worker->dev, p->n_norm_blocks, NORM_GRAIN, sum_blocks, &t);
+    fr__device_squares(p->worker->dev, p->grads, p->norm_blocks, p->n_norm_blocks, p->norm_sums);
     for (int i = 0; i < p->engine->n_own[p->stage]; i++) of_param[i] = 0;
-    for (size_t i = 0; i < p->n_norm_blocks; i++)
-        of_param[p->norm_blocks[i].nth] += p->norm_sums[i];
+    for (size_t i = 0; i < p->n_norm_blocks; i++) of_param[p->norm_owners[i]] += p->norm_sums[i];
 }
 
 /* meeting: who waits there, in emulation; NULL: they meet later. */
@@ -123,9 +102,9 @@ fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
 }
 
 /* The sum of the replicas takes the place of the own gradient. */
-static void take_back(fr_part *p, size_t offset, size_t count, const float *grad)
+static fr_status take_back(fr_part *p, size_t offset, size_t count, const float *grad)
 {
-    if (grad != p->grads + offset) memcpy(p->grads + offset, grad, count * sizeof(float));
+    return fr__device_copy(p->worker->dev, p->grads + offset, grad, count * sizeof(float));
 }
 
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
@@ -211,12 +190,13 @@ static double grad_scale(const fr_part *p, double norm_sq)
     return scale * fmin(1, clip_norm / (sqrt(norm_sq) + 1e-6));
 }
 
-static void step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
+static fr_status step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
 {
     fr_store_range(p->store, offset, count, grad);
     if (p->engine->paced)
         fr__pace_advance(p->worker,
                          fr__pace_seconds(p, FR_DO_STEP) * (double)count / (double)p->n_weights);
+    return FR_OK;
 }
 
 /* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
@@ -259,9 +239,10 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     return end_step(p, batch, 1, norm_sq, event);
 }
 
-static void drop(fr_part *p, size_t offset, size_t count, const float *grad)
+static fr_status drop(fr_part *p, size_t offset, size_t count, const float *grad)
 {
     (void)p, (void)offset, (void)count, (void)grad;
+    return FR_OK;
 }
 
 fr_status fr__update_skip(fr_part *p, int64_t batch)

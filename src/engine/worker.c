@@ -289,8 +289,8 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     uint64_t start = fr__worker_now(w);
     fr_ctx_clear(NULL);
     if (e->paced) fr__pace_enter();
-    fr__peers_begin(w);
-    fr_status status = walk(w);
+    fr_status status = fr__peers_begin(w);
+    if (status == FR_OK) status = walk(w);
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__worker_now(w) - start;
     if (status != FR_OK) fr__give_up(e, w->index);
     return status;

@@ -1,5 +1,5 @@
-/* balance.c -- where to cut: stages of equal work, cuts that a user named, and the links between
- * stages that follow from either.
+/* balance.c -- places of cuts: stages of equal work, cuts named by the user, and the links between
+ * stages of either.
  *
  * Stages are contiguous in topological order, so balancing is the chain partition problem: the
  * least possible largest sum of n contiguous parts, solved exactly by dynamic programming in two
@@ -13,11 +13,11 @@
 #include <float.h>
 #include <stdlib.h>
 
-/* What a byte moved costs in the time of so many FLOPs of a convolution or a matrix product, for
- * nodes whose time is not in their FLOPs. Measured node by node on the cpu backend, one AVX2 core
- * (80 GFLOP/s in matrices; relu moves 50 GB/s, batch norm 3), rounded. Such nodes have 0.02 % of
- * the FLOPs but 0.3 % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of
- * resnet50, 0.8 and 19 % of inception3. */
+/* Cost of moving a byte, in FLOPs of a convolution or matrix product, for nodes whose time does not
+ * depend on their FLOPs. Measured node by node on the cpu backend, one AVX2 core (80 GFLOP/s in
+ * matrices; relu moves 50 GB/s, batch norm 3), rounded. Such nodes have 0.02 % of the FLOPs but 0.3
+ * % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of resnet50, 0.8 and
+ * 19 % of inception3. */
 static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_ADD] = 1,         [FR_OP_CONCAT] = 1,         [FR_OP_SLICE] = 1,
     [FR_OP_FLATTEN] = 1,     [FR_OP_REVERSE_TIME] = 1,   [FR_OP_MEAN_TIME] = 1,
@@ -28,15 +28,15 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
 };
 
-/* The nodes that compute, in order; sums have a leading 0, so that part j .. k-1 has
- * sum[k] - sum[j]. */
+/* The computing nodes, in order. Sums have a leading 0, so the part j .. k-1 has sum[k] -
+ * sum[j]. */
 struct chain {
     int n;
     int *node;      /* (n) */
     int *n_trained; /* (n + 1) sum: nodes with trained parameters */
     double *work;   /* (n + 1) sum */
-    double *bytes;  /* (n) across a cut before it */
-    bool *is_tail;  /* (n) an activation of the node before it */
+    double *bytes;  /* (n) bytes across a cut before it */
+    bool *is_tail;  /* (n) it is an activation of the node before it */
 };
 
 struct best {
@@ -92,8 +92,8 @@ static bool is_better(struct best a, struct best b)
     return a.n_flaws != b.n_flaws ? a.n_flaws < b.n_flaws : a.value < b.value;
 }
 
-/* Where the last stage may begin, while k grows: `costs` of beginnings, from the best to the worst,
- * without those that a later and better one makes useless. Of equals the first stays. */
+/* Possible beginnings of the last stage, as k grows, sorted from the best cost to the worst. A
+ * beginning is dropped when a later one is better; the first of equal ones stays. */
 struct queue {
     int *at; /* (n) beginnings, in order */
     int head, end;
@@ -102,29 +102,29 @@ struct queue {
 static void push(struct queue *q, const struct best *cost, bool has_limit, int j)
 {
     if (q->head == q->end) q->head = q->end = 0;
-    /* Without a limit the first never leaves, so nothing with more flaws will ever be asked for. */
+    /* Without a limit the head never leaves, so beginnings with more flaws are never used. */
     if (!has_limit && q->end > 0 && cost[j].n_flaws > cost[q->at[0]].n_flaws) return;
     while (q->end > q->head && is_better(cost[j], cost[q->at[q->end - 1]])) q->end--;
     q->at[q->end++] = j;
 }
 
-/* One round for one number of stages. */
+/* State of one round. */
 struct round {
     const struct chain *c;
-    double limit; /* most work of a stage; < 0: none */
-    struct best
-        *cost; /* (n + 1) of the stages before and the cut, for each beginning of the last */
-    /* The last stage would have trained parameters, or would have none. */
+    double limit;      /* maximum work of a stage; < 0: none */
+    struct best *cost; /* (n + 1) cost of the earlier stages and the cut, for each beginning of the
+                          last stage */
+    /* Beginnings that give the last stage trained parameters, or none. */
     struct queue trained, bare;
 };
 
-/* The first k with their last stage as the queue has it best. Its work shrinks and the costs grow
- * along the queue: the least largest work is where they cross. */
+/* The best partition of the first k nodes with a beginning from the queue. Along the queue, the
+ * work of the last stage shrinks and the cost grows: the smallest maximum is where they cross. */
 static struct best least_work(const struct round *r, const struct queue *q, int k)
 {
     const double *work = r->c->work;
     int low = q->head, high = q->end;
-    while (low < high) { /* the first that costs no less than its stage works */
+    while (low < high) { /* find the first whose cost is at least the work of its stage */
         int middle = low + (high - low) / 2;
         if (r->cost[q->at[middle]].value >= work[k] - work[q->at[middle]])
             high = middle;
@@ -148,15 +148,15 @@ static struct best best_of(const struct round *r, struct queue *q, int k, int *f
     return r->limit < 0 ? least_work(r, q, k) : r->cost[*from];
 }
 
-/* One stage more: `now` from `before`. The beginnings behind the last trained node wait in `bare`
- * until the next trained node comes. */
+/* Add one stage: compute `now` from `before`. Beginnings after the last trained node stay in `bare`
+ * until the next trained node. */
 static void add_stage(struct round *r, const struct best *before, int least, struct best *now,
                       int *from)
 {
     const struct chain *c = r->c;
     bool has_limit = r->limit >= 0;
     r->trained.head = r->trained.end = r->bare.head = r->bare.end = 0;
-    int next = least; /* the first beginning that has not been offered to `trained` */
+    int next = least; /* the first beginning that was not pushed to `trained` */
     for (int k = 0; k <= c->n; k++) {
         int j = k - 1, from_bare = 0;
         if (j >= least) {
@@ -177,9 +177,10 @@ static void add_stage(struct round *r, const struct best *before, int least, str
     }
 }
 
-/* The first k of the chain as s stages, for all k and s. limit < 0: the least largest work; else
- * the fewest bytes among partitions whose stages have no more work than limit. best: (2, n + 1), of
- * s stages and one less; from: (n_stages + 1, n + 1), where the last of the s stages begins. */
+/* Partition the first k nodes of the chain into s stages, for all k and s. limit < 0: minimise the
+ * largest work; else minimise the bytes among partitions whose stages have at most limit work.
+ * best: (2, n + 1), for s stages and s - 1; from: (n_stages + 1, n + 1), the beginning of the last
+ * of s stages. */
 static double solve(struct round *r, int n_stages, double limit, struct best *best, int *from)
 {
     size_t row = (size_t)r->c->n + 1;
@@ -200,8 +201,8 @@ static fr_status check_stages(const fr_graph *g, int n_stages)
     for (size_t i = 0; i < g->nodes.n; i++) n_work += g->nodes.at[i]->op != FR_OP_INPUT;
     if (n_stages < 1 || n_stages > n_work)
         return fr_fail(g->ctx, FR_INVALID,
-                       "graph %s cannot be cut into %d stages: it has %d nodes that compute, so 1 "
-                       "to %d stages are possible",
+                       "graph %s cannot be cut into %d stages: it has %d computing nodes; 1 to %d "
+                       "stages are possible",
                        g->name, n_stages, n_work, n_work);
     return FR_OK;
 }
@@ -265,14 +266,14 @@ fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names,
                            "in the order of the model",
                            names[i], g->name, names[i - 1]);
         if (earliest >= (int)g->nodes.n)
-            return fr_fail(g->ctx, FR_INVALID,
-                           "graph %s has no node left for the stage that begins at \"%s\"; leave "
-                           "this cut out",
-                           g->name, names[i]);
+            return fr_fail(
+                g->ctx, FR_INVALID,
+                "graph %s has no node left for the stage that begins at \"%s\"; remove this cut",
+                g->name, names[i]);
         if (cuts[i] < earliest || first_work(g, cuts[i]) >= (int)g->nodes.n)
             return fr_fail(g->ctx, FR_INVALID,
-                           "cut \"%s\" of graph %s leaves a stage that holds inputs only; the "
-                           "first node possible here is \"%s\"",
+                           "cut \"%s\" of graph %s leaves a stage with inputs only; the first "
+                           "possible node here is \"%s\"",
                            names[i], g->name, g->nodes.at[earliest]->name);
     }
     return FR_OK;
@@ -310,8 +311,8 @@ fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages
             if (g->nodes.at[x]->op == FR_OP_INPUT) continue;
             add_link(n_forward, forward, made_in[x], s);
             if (!g->nodes.at[x]->needs_grad) continue;
-            /* A reader adds its gradient to what came from the one after it, and hands the sum to
-             * the one before it: one sum, in an order that depends on the cut alone. */
+            /* Each reader adds its gradient to the sum from the reader after it and sends the
+             * result to the reader before it. The order of this sum depends only on the cut. */
             add_link(n_backward, backward, s, next[x]);
             next[x] = s;
         }

@@ -1,6 +1,6 @@
-/* conf_get.c -- typed questions to a config. Each leaves behind what it answered, as YAML, so that
- * the whole resolved config can be saved, and marks its key as known, so that the keys nobody asked
- * for can be refused. */
+/* conf_get.c -- typed access to a config. Each call records its result as YAML, so that the full
+ * resolved config can be saved. It also marks its key as known, so that keys which no call has read
+ * can be refused. */
 #include "io/conf.h"
 
 #include "base/utf8.h"
@@ -26,7 +26,7 @@ fr_status fr__conf_no_memory(const fr_conf *node)
     return fr__no_memory(node->root->ctx, sizeof *node, node->root->name);
 }
 
-/* --- where -------------------------------------------------------------------------------- */
+/* --- positions ---------------------------------------------------------------------------- */
 
 static const char *place_text(const fr_conf *node, int line, int column)
 {
@@ -40,7 +40,7 @@ const char *fr__conf_place(const fr_conf *node)
     for (;; node = node->parent) {
         if (node->origin) return node->origin;
         if (!node->parent) return node->root->name;
-        /* Block containers start a line below their key; the key is the better place. */
+        /* Block containers start one line below their key; the key is the better position. */
         if (node->key_line && (node->kind != FR_CONF_SCALAR || !node->line))
             return place_text(node, node->key_line, node->key_column);
         if (node->line) return place_text(node, node->line, node->column);
@@ -110,7 +110,7 @@ static fr_status resolve(fr_conf *node, const char *yaml)
     return node->resolved ? FR_OK : fr__conf_no_memory(node);
 }
 
-/* Takes over what was collected, or gives it up. */
+/* Take ownership of the collected text, or discard it. */
 fr_status fr__conf_resolve(fr_conf *node, struct fr_conf_out *o)
 {
     fr_status status = o->failed ? fr__conf_no_memory(node) : resolve(node, o->text.at);
@@ -138,7 +138,7 @@ static fr_status range_error(const fr_conf *node, const char *what, bool has_min
     return type_error(node, text);
 }
 
-/* A default outside the range means "not set": it stays out of the saved file. */
+/* A default outside the range means "not set" and is not saved. */
 fr_status fr_conf_int(fr_conf *c, const char *key, int64_t preset, int64_t min, int64_t max,
                       int64_t *out)
 {
@@ -242,7 +242,7 @@ fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const ch
 
 /* --- lists -------------------------------------------------------------------------------- */
 
-/* The first item of a list, or the node itself: one value is a list of one. */
+/* The first item of a list, or the node itself: a single value is a list of one. */
 static fr_status list_start(const fr_conf *node, int max_n, const char *expected,
                             const fr_conf **first)
 {
@@ -322,7 +322,7 @@ int fr_conf_list_length(const fr_conf *c, const char *key)
 
 /* --- mappings ----------------------------------------------------------------------------- */
 
-/* Nothing (`run:` with an empty line) is an empty mapping. */
+/* An empty value (`run:`) is an empty mapping. */
 static fr_status as_mapping(fr_conf *node, fr_conf **out)
 {
     if (!node->has_value || fr__conf_is_null(node)) node->kind = FR_CONF_MAPPING;
@@ -348,7 +348,7 @@ fr_status fr_conf_list_item(fr_conf *c, const char *key, int i, fr_conf **out)
     int n = fr_conf_list_length(c, key);
     if (node->has_value && n < 0) return type_error(node, "a list of mappings");
     if (i < 0 || i >= n)
-        return fr_fail(c->root->ctx, FR_INVALID, "%s: %s: item %d asked for, the list has %d",
+        return fr_fail(c->root->ctx, FR_INVALID, "%s: %s: item %d requested, but the list has %d",
                        fr__conf_place(node), fr__conf_path(node), i, n < 0 ? 0 : n);
     fr_conf *item = node->first;
     while (i-- > 0) item = item->next;

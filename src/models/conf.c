@@ -1,5 +1,5 @@
-/* conf.c -- the `model:` section of a config: a model by name and sizes, or one written out as
- * nodes, there or in a file of its own. */
+/* conf.c -- the `model:` section of a config: a model by name and sizes, or as a list of nodes, in
+ * the config or in a separate file. */
 #include "models/build.h"
 
 #include "io/conf.h"

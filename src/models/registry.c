@@ -1,5 +1,5 @@
-/* registry.c -- the list of models, their options, and what surrounds every model: the INPUT
- * nodes before it, the loss after it. */
+/* registry.c -- the list of models, their options, and the common parts of all models: INPUT nodes
+ * at the start, the loss at the end. */
 #include "models/build.h"
 
 #include "io/key.h"

@@ -1,4 +1,4 @@
-/* yaml.c -- a model written as a list of nodes.
+/* yaml.c -- a model as a list of nodes.
  *
  *     nodes:
  *       - {name: input, op: input, shape: [1, 28, 28]}
@@ -7,9 +7,9 @@
  *     ties:
  *       - {param: head.weight, owner: embed.weight}
  *
- * A node without inputs reads the one before it. Without a cross_entropy node, "target" and
- * "loss" are added after the last. What an operator can be told is a table; sizes that do not fit
- * are found by the graph, and its message gets the place in the file. */
+ * A node without inputs reads the node before it. Without a cross_entropy node, "target" and "loss"
+ * are added at the end. A table lists the settings of each operator. The graph checks sizes, and
+ * its message is prefixed with the position in the file. */
 #include "models/build.h"
 
 #include "io/key.h"
@@ -120,7 +120,7 @@ static fr_status read_inputs(fr_conf *c, const fr_graph *g, fr_operator op, int 
     for (int i = 0; i < *n; i++) {
         inputs[i] = fr_graph_find(g, names[i]);
         if (inputs[i] < 0)
-            return fr_conf_fail(c, "inputs", "input '%s' is no node above this one", names[i]);
+            return fr_conf_fail(c, "inputs", "input '%s' is not an earlier node", names[i]);
     }
     if (!fr_conf_has(c, "inputs") && fr_graph_n_nodes(g) > 0)
         inputs[(*n)++] = fr_graph_n_nodes(g) - 1;

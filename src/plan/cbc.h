@@ -5,10 +5,11 @@
 #ifndef FR_PLAN_CBC_H
 #define FR_PLAN_CBC_H
 
+#include <forerun/base.h>
+
 #ifdef FR_HAVE_CBC
 
 #include <Cbc_C_Interface.h>
-#include <forerun/base.h>
 
 #define FR_CBC_CALLS(X)   \
     X(newModel)           \

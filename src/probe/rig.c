@@ -4,6 +4,8 @@
  */
 #include "probe/rig.h"
 
+#include "backend/device.h"
+#include "base/alloc.h"
 #include "base/thread.h"
 
 #include <math.h>
@@ -116,6 +118,20 @@ static fr_status init_params(fr_rig *r)
     return FR_OK;
 }
 
+/* Dummy data for an input node, or, node -1, small numbers for a gradient, on the device. */
+static fr_status fill(fr_rig *r, void *to, size_t bytes, int node)
+{
+    void *host = fr__alloc_raw(bytes);
+    if (!host) return no_memory(r);
+    if (node < 0)
+        fr__dummy_noise(host, bytes / sizeof(float), 1e-3f);
+    else
+        fr__dummy_fill(r->d->graph, node, r->d->batch, host);
+    fr_status status = fr_device_upload(r->dev, to, host, bytes);
+    fr__free(host);
+    return status;
+}
+
 static fr_status take_inputs(fr_rig *r)
 {
     int n = fr_program_n_inputs(r->program);
@@ -132,7 +148,7 @@ static fr_status take_inputs(fr_rig *r)
     FR_TRY(take(r, seed_bytes, "gradients of later stages", &seeds));
     for (int k = 0; k < r->n_slots * n; k++) {
         const fr_port *port = fr_program_input(r->program, k % n);
-        fr__dummy_fill(r->d->graph, port->node, r->d->batch, at);
+        FR_TRY(fill(r, at, port->bytes, port->node));
         r->inputs[k] = at;
         at = (char *)at + fr__align_up(port->bytes);
     }
@@ -143,7 +159,7 @@ static fr_status take_inputs(fr_rig *r)
             grads = (char *)grads + fr__align_up(port->bytes);
         }
         if (port->has_seed) {
-            fr__dummy_noise(seeds, port->bytes / sizeof(float), 1e-3f);
+            FR_TRY(fill(r, seeds, port->bytes, -1));
             r->seeds[i] = seeds;
             seeds = (char *)seeds + fr__align_up(port->bytes);
         }
@@ -179,7 +195,7 @@ static fr_status take_slots(fr_rig *r)
     for (int k = 0; k < N_GRAD_BUFFERS * n; k++) {
         const fr_port *port = fr_program_output(r->program, k % n);
         if (!port->has_grad) continue;
-        fr__dummy_noise(at, port->bytes / sizeof(float), 1e-3f);
+        FR_TRY(fill(r, at, port->bytes, -1));
         r->output_grads[k] = at;
         at = (char *)at + fr__align_up(port->bytes);
     }
@@ -357,16 +373,18 @@ static void step_range(void *rig, size_t offset, size_t count, const float *grad
 }
 
 /* What later readers of the inputs say, to which the stage adds its own. */
-static void copy_seeds(fr_rig *r)
+static fr_status copy_seeds(fr_rig *r)
 {
     uint64_t start = fr__now_ns();
     bool has_any = false;
     for (int i = 0; i < fr_program_n_inputs(r->program); i++) {
         if (!r->seeds[i]) continue;
-        memcpy(r->input_grads[i], r->seeds[i], fr_program_input(r->program, i)->bytes);
+        FR_TRY(fr__device_copy(r->dev, r->input_grads[i], r->seeds[i],
+                               fr_program_input(r->program, i)->bytes));
         has_any = true;
     }
     if (has_any) r->times[r->stage.first].back_input += since(start);
+    return FR_OK;
 }
 
 static fr_status sweep(fr_rig *r, int64_t batch)
@@ -399,7 +417,7 @@ static fr_status backward(fr_rig *r)
     }
     r->store_s += since(start);
     start = fr__now_ns();
-    copy_seeds(r);
+    FR_TRY(copy_seeds(r));
     if (r->d->split_backward) {
         FR_TRY(fr_program_backward(r->program, &pass, FR_GRAD_INPUT));
         FR_TRY(fr_program_backward(r->program, &pass, FR_GRAD_WEIGHT));

@@ -1,7 +1,7 @@
 /* gen_nf1b.c -- n forwards, one joint backward (nF1B, TiMePReSt style).
  *
- * 1F1B over mini-batches: a mini-batch's forwards run one by one, its backwards all together, and
- * worker w is n - 1 - w mini-batches ahead. Two micro-batches A and B a mini-batch:
+ * 1F1B over mini-batches: the forwards of a mini-batch run one by one, its backwards all together.
+ * Worker w runs n - 1 - w mini-batches ahead. With two micro-batches A and B per mini-batch:
  *
  *     w0  F0A F0B F1A F1B .   B0  F2A F2B B1 ...
  *     w1  .   F0A F0B B0  F1A F1B B1  ... */

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* stages x micro-batches: about 2 GB, and every index fits an int by far */
+/* stages x micro-batches: about 2 GB, and every index fits an int */
 enum { MOST_COMPUTATIONS = 1 << 22 };
 
-/* What a schedule owns besides its lists. */
+/* Internal data of a schedule besides its lists. */
 typedef struct home {
     fr_arena arena;
-    bool has_failed; /* an instruction found no memory */
+    bool has_failed; /* an emit ran out of memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
     int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
     int n_full;      /* mini-batches until the pipeline has been full for one of them; 0: unknown */
@@ -127,8 +127,8 @@ static bool fill(home *h, const fr_schedule_desc *d, const int *worker_of, fr_sc
     return s->lists && fill_placement(h, d, worker_of, s) && fill_links(&h->arena, d, s);
 }
 
-/* A link goes between two stages, up or down as its direction says. Whether one stands twice is
- * seen when the index is made. */
+/* A link connects two stages, up or down according to its direction. The index detects
+ * duplicates. */
 static fr_status check_links(fr_ctx *ctx, const char *name, int n_stages, int n,
                              const fr_link *links, bool is_up)
 {
@@ -151,7 +151,7 @@ static fr_status check_sizes(fr_ctx *ctx, const char *name, const fr_schedule_de
     if (d->n_stages < 1 || d->n_micro < 1 || d->n_batches < 1)
         return fr_fail(ctx, FR_INVALID,
                        "schedule %s: %d stages, %d micro-batches, %d mini-batches; there must be "
-                       "one of each at least",
+                       "at least one of each",
                        name, d->n_stages, d->n_micro, d->n_batches);
     if ((int64_t)d->n_micro * d->n_batches > MOST_COMPUTATIONS / d->n_stages)
         return fr_fail(ctx, FR_INVALID,
@@ -213,26 +213,25 @@ void fr_schedule_free(fr_schedule *s)
 
 /* --- generating --------------------------------------------------------------------------------*/
 
-/* Is the description one that g can work with? */
+/* Does g support this description? */
 static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
 {
     if (d->n_stages < 1 || d->chunks < 1 || d->n_stages % d->chunks != 0)
         return fr_fail(ctx, FR_INVALID,
-                       "schedule %s: %d stages cannot be shared out in chunks of %d a worker",
-                       g->name, d->n_stages, d->chunks);
+                       "schedule %s: %d stages do not divide into chunks of %d per worker", g->name,
+                       d->n_stages, d->chunks);
     if (d->chunks > 1 && !g->has_chunks)
         return fr_fail(ctx, FR_INVALID,
-                       "schedule %s gives each worker one stage; %d chunks a worker need another "
+                       "schedule %s gives each worker one stage; %d chunks per worker need another "
                        "schedule, such as interleaved",
                        g->name, d->chunks);
     if (d->worker_of && !g->any_placement)
-        return fr_fail(ctx, FR_INVALID, "schedule %s decides itself which worker has which stage",
-                       g->name);
+        return fr_fail(ctx, FR_INVALID, "schedule %s assigns stages to workers itself", g->name);
     if (g->is_flush && d->n_batches > 1)
-        return fr_fail(ctx, FR_INVALID,
-                       "schedule %s empties the pipeline after each mini-batch: its segment is 1 "
-                       "mini-batch, not %d",
-                       g->name, d->n_batches);
+        return fr_fail(
+            ctx, FR_INVALID,
+            "schedule %s flushes after each mini-batch: its segment is 1 mini-batch, not %d",
+            g->name, d->n_batches);
     FR_TRY(fr__check_replicas(ctx, g->name, d, g->any_replicas));
     if (d->n_micro < 1 || !g->check) return FR_OK; /* sizes are checked later */
     fr_schedule_desc own = *d;
@@ -331,7 +330,7 @@ fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedu
     if (!worker_of) return fr__no_memory(ctx, (size_t)d.n_stages * sizeof(int), "a schedule");
     for (int k = 0; k < d.n_stages; k++)
         worker_of[k] = d.worker_of ? d.worker_of[k] : k % n_workers;
-    if (d.worker_of) { /* as many workers as it names, but no more than there are stages */
+    if (d.worker_of) { /* as many as the highest number named, up to the number of stages */
         n_workers = 1;
         for (int k = 0; k < d.n_stages; k++)
             if (worker_of[k] >= n_workers && worker_of[k] < d.n_stages)

@@ -201,7 +201,7 @@ static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
     fr_model_options known = {.dropout = -1};
     bool by_name = !s->graph && fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") &&
                    !fr_conf_has(model, "file");
-    const fr_data_source *source = s->data ? NULL : fr_data_find(s->data_name);
+    const fr_data_source *source = fr_data_find(s->data_name);
     if (by_name && !(source && source->has_shapes_of_model)) {
         FR_TRY(wishes_of_model(model, &want));
         FR_TRY(open_data(s, data, &want));

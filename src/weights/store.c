@@ -6,9 +6,8 @@
  * read one block throughout a pass (FR_AS_FIRST); a block that nobody keeps is free. */
 #include "weights/store.h"
 
+#include "backend/device.h"
 #include "base/alloc.h"
-
-#include <string.h>
 
 enum { FORWARD, BACKWARD };
 
@@ -67,6 +66,17 @@ static int survey(const fr_store *s, int *farthest_forward)
     return *farthest_forward > farthest ? *farthest_forward : farthest;
 }
 
+static fr_status place_blocks(fr_store *s)
+{
+    for (int b = 0; b < s->n_blocks && s->d.n > 0; b++) {
+        s->blocks[b].at = s->d.blocks + (size_t)b * s->d.stride;
+        /* Updates skip the padding, which must be zero in every block. */
+        if (b > 0)
+            FR_TRY(fr__device_copy(s->d.device, s->blocks[b].at, NULL, s->d.n * sizeof(float)));
+    }
+    return FR_OK;
+}
+
 fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
 {
     *out = NULL;
@@ -91,17 +101,13 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     else if (!s->blocks || !s->flights || !s->rates)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
     if (status == FR_OK) status = fr__watch_init(s, farthest_forward);
+    if (status == FR_OK) status = place_blocks(s);
+    if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->context);
+    if (status == FR_OK) status = fr_store_reset(s, 0);
     if (status != FR_OK) {
         fr_store_free(s);
         return status;
     }
-    for (int b = 0; b < s->n_blocks && d->n > 0; b++) {
-        s->blocks[b].at = d->blocks + (size_t)b * d->stride;
-        /* Updates skip the padding, which must be zero in every block. */
-        if (b > 0) memset(s->blocks[b].at, 0, d->n * sizeof(float));
-    }
-    if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->context);
-    fr_store_reset(s, 0);
     *out = s;
     return FR_OK;
 }
@@ -137,10 +143,11 @@ void fr__store_forget(fr_store *s, int64_t version)
     fr__store_label(s, s->newest, version, 0);
 }
 
-void fr_store_reset(fr_store *s, int64_t version)
+fr_status fr_store_reset(fr_store *s, int64_t version)
 {
     fr__store_forget(s, version);
-    if (s->d.drift) memset(s->d.drift, 0, s->d.n * sizeof(float));
+    if (!s->d.drift) return FR_OK;
+    return fr__device_copy(s->d.device, s->d.drift, NULL, s->d.n * sizeof(float));
 }
 
 /* --- which block --- */
@@ -281,7 +288,7 @@ fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out)
     s->d.policy->backward(&s->d.context, micro, &backward);
     s->flights[s->n_flights++] = (fr_flight){
         .batch = batch, .micro = micro, .block = backward.base == FR_AS_FORWARD ? block : -1};
-    if (s->blocks[block].ahead > 0) fr__watch_guess(s, &s->blocks[block]);
+    if (s->blocks[block].ahead > 0) FR_TRY(fr__watch_guess(s, &s->blocks[block]));
     show(s, block, out);
     return FR_OK;
 }

@@ -45,6 +45,7 @@ typedef struct fr_watch {
     size_t n_samples, stride; /* every stride-th weight */
     int n_guesses;
     fr_guess *guesses;
+    float *truth; /* (n_samples) of the newest weights */
     int64_t n_checked;
     fr_prediction_error error;
 } fr_watch;
@@ -96,7 +97,7 @@ bool fr__store_looks_back(const fr_store_desc *d);
 fr_status fr__watch_init(fr_store *s, int farthest);
 void fr__watch_fini(fr_watch *w);
 void fr__watch_drop(fr_watch *w, int64_t version); /* guesses from that version on are void */
-void fr__watch_guess(fr_store *s, const fr_block *predicted);
-void fr__watch_check(fr_store *s); /* after an update */
+fr_status fr__watch_guess(fr_store *s, const fr_block *predicted);
+fr_status fr__watch_check(fr_store *s); /* after an update */
 
 #endif

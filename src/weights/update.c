@@ -6,9 +6,7 @@
  * have all begun, and a range is handed in only when they no longer read it. */
 #include "weights/store.h"
 
-#include <math.h>
-
-enum { UPDATE_GRAIN = 1024 }; /* floats */
+#include "backend/device.h"
 
 double fr_store_lr(const fr_store *s, int64_t batch)
 {
@@ -26,39 +24,23 @@ static void aim(fr_store *s, int64_t version, int ahead, int j, fr_aim *out)
     out->keep = s->drift_keep;
 }
 
-static void fill_state(const fr_store *s, size_t at, fr_sweep *w)
+/* Floats [at, at + n) of all blocks, as every pass needs them. */
+static fr_sweep range_of(const fr_store *s, size_t at, size_t n)
 {
-    for (int i = 0; i < s->d.optimizer->n_state; i++) w->state[i] = s->d.state[i] + at;
-    if (s->d.drift) w->drift = s->d.drift + at;
-}
-
-/* --- predictions alone --- */
-
-typedef struct guess {
-    const fr_store *s;
-    float *to;
-    fr_aim aim;
-} guess;
-
-static void predict_range(void *arg, size_t begin, size_t end)
-{
-    const guess *g = arg;
-    const fr_store *s = g->s;
-    fr_sweep w = {.n = end - begin,
-                  .from = s->blocks[s->newest].at + begin,
-                  .n_ahead = 1,
-                  .ahead = {g->to + begin},
-                  .aim = g->aim};
-    fill_state(s, begin, &w);
-    s->d.optimizer->predict(&w);
+    fr_sweep w = {.n = n, .from = s->blocks[s->newest].at + at};
+    for (int i = 0; i < s->d.optimizer->n_state; i++) w.state[i] = s->d.state[i] + at;
+    if (s->d.drift) w.drift = s->d.drift + at;
+    return w;
 }
 
 void fr__store_predict(fr_store *s, int b, int ahead)
 {
-    if (s->counts) return;
-    guess g = {.s = s, .to = s->blocks[b].at};
-    aim(s, fr_store_version(s), ahead, 0, &g.aim);
-    fr_device_parallel(s->d.device, s->d.n, UPDATE_GRAIN, predict_range, &g);
+    if (s->counts || s->d.n == 0) return;
+    fr_sweep w = range_of(s, 0, s->d.n);
+    w.n_ahead = 1;
+    w.ahead[0] = s->blocks[b].at;
+    aim(s, fr_store_version(s), ahead, 0, &w.aim);
+    fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
 }
 
 /* --- updates --- */
@@ -92,34 +74,17 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     if (s->to != s->newest) s->blocks[s->to].is_valid = false;
 }
 
-/* What one call sweeps; on the stack, so that several threads may hand in ranges at once. */
-typedef struct range {
-    const fr_store *s;
-    size_t offset;     /* in the blocks */
-    const float *grad; /* of the range alone */
-} range;
-
-static void step_range(void *arg, size_t begin, size_t end)
-{
-    const range *r = arg;
-    const fr_store *s = r->s;
-    size_t at = r->offset + begin;
-    fr_sweep w = {.n = end - begin,
-                  .from = s->blocks[s->newest].at + at,
-                  .to = s->blocks[s->to].at + at,
-                  .grad = r->grad + begin,
-                  .n_ahead = s->n_ahead,
-                  .aim = s->aim};
-    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + at;
-    fill_state(s, at, &w);
-    s->d.optimizer->step(&s->coef, &w);
-}
-
+/* Several threads may hand in ranges at once. */
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
-    if (s->to < 0) return;
-    range r = {.s = s, .offset = offset, .grad = grad};
-    fr_device_parallel(s->d.device, count, UPDATE_GRAIN, step_range, &r);
+    if (s->to < 0 || count == 0) return;
+    fr_sweep w = range_of(s, offset, count);
+    w.to = s->blocks[s->to].at + offset;
+    w.grad = grad;
+    w.n_ahead = s->n_ahead;
+    w.aim = s->aim;
+    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + offset;
+    fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
     atomic_fetch_add_explicit(&s->n_done, count, memory_order_relaxed);
 }
 
@@ -158,6 +123,6 @@ fr_status fr_store_end(fr_store *s, size_t expected)
     for (int j = 0; j < s->n_ahead; j++)
         fr__store_label(s, s->ahead_block[j], s->batch + 1, s->ahead[j]);
     if (s->counts) return FR_OK; /* there is nothing to compare */
-    fr__watch_check(s);
-    return FR_OK;
+    FR_TRY(fr_device_sync(s->d.device));
+    return fr__watch_check(s);
 }

@@ -149,7 +149,7 @@ static void log_lines_arrive(void **state)
     fr_ctx_free(ctx);
 }
 
-/* What a terminal would act on, a log would break at, or a reader would not see. */
+/* Characters that a terminal would act on, that would break a log, or that are invisible. */
 static void hostile_text_is_escaped(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void hostile_text_is_escaped(void **state)
         assert_string_equal(fr_ctx_error(ctx), cases[i].shown);
         snprintf(text, sizeof text, "%s", fr_ctx_error(ctx));
         fr_ctx_clear(ctx);
-        fr_fail(ctx, FR_INVALID, "%s", text); /* once more changes nothing */
+        fr_fail(ctx, FR_INVALID, "%s", text); /* escaping again changes nothing */
         assert_string_equal(fr_ctx_error(ctx), cases[i].shown);
         fr_ctx_clear(ctx);
         fr_log(ctx, FR_LOG_WARN, "%s", cases[i].raw);
@@ -200,7 +200,7 @@ static void hostile_text_is_escaped(void **state)
                                                  : "a\\nb\\n");
         assert_int_equal(text[room], '#');
     }
-    for (size_t pad = 0; pad < 4; pad++) { /* nor of a character that the cut splits */
+    for (size_t pad = 0; pad < 4; pad++) { /* and no half of a character */
         memset(text, 'x', pad);
         for (size_t i = 0; i < 1000; i++) memcpy(text + pad + 3 * i, "\xe2\x86\x92", 3);
         text[pad + 3000] = '\0';

@@ -113,11 +113,11 @@ npy head '<f4' '10, 12'
     head -c 80000000 /dev/zero
 } | gzip -1 >x.npy
 limited 2 train npy.yaml --out new
-says "x.npy" "asks for 608 bytes, the file has more"
+says "x.npy" "declares 608 bytes, but the file has more"
 npy head '<f4' '99999999999, 12'
 gzip -c head >x.npy
 limited 2 train npy.yaml --out new
-says "x.npy" "asks for 4800000000080 bytes, at most"
+says "x.npy" "declares 4800000000080 bytes; the limit"
 head -c 80000000 /dev/zero | gzip -1 >x.npy
 limited 2 train npy.yaml --out new
 says "x.npy" "not a .npy file"

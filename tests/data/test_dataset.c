@@ -31,7 +31,7 @@ static void unknown_names(void **state)
     open_bad(s, NULL, "{name: [mnist]}", "name", NULL);
 }
 
-/* A key that is listed is asked for, and a key that is not listed is refused at the end. */
+/* Every listed key is read, and a key that is not listed is refused at the end. */
 static void listed_keys(void **state)
 {
     scratch *s = *state;

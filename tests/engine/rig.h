@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "io/sha256.h"
+#include "support/backend.h"
 #include "support/check.h"
 
 #include <stdatomic.h>
@@ -72,13 +73,11 @@ struct rig {
 /* ThreadSanitizer does not see through OpenMP, so the backend is `ref` there; FR_BACKEND chooses.*/
 static inline const fr_backend *rig_backend(void)
 {
-    const char *name = getenv("FR_BACKEND");
 #ifdef __SANITIZE_THREAD__
-    if (!name) name = "ref";
+    return test_backend("ref");
+#else
+    return test_backend(fr_backend_name(fr_backend_list()[0]));
 #endif
-    const fr_backend *found = name ? fr_backend_find(name) : fr_backend_list()[0];
-    if (!found) fail_msg("FR_BACKEND=%s: no such backend", name);
-    return found;
 }
 
 static inline bool rig_may_use(const fr_backend *backend)

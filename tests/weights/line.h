@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/test.h"
+#include "support/backend.h"
 
 enum {
     SIZE = 53, /* weights; no multiple of any vector */
@@ -23,7 +23,8 @@ enum {
     MAX_VERSIONS = 64,
     MAX_MICRO = 256,
     MAX_BLOCKS = 16,
-    MAX_IDS = 1024
+    MAX_IDS = 1024,
+    ROOM = (MAX_BLOCKS + 1) * STRIDE /* the last row is a guard */
 };
 
 typedef struct recipe {
@@ -57,8 +58,10 @@ typedef struct line {
     fr_store *store;
     fr_policy policy;
     fr_store_desc d;
-    float room[MAX_BLOCKS * STRIDE + STRIDE]; /* the last row is a guard */
-    float state[FR_MAX_OPTIM_STATE][SIZE], drift[SIZE];
+    /* On the device: */
+    float *room;                                      /* (ROOM) */
+    float *state[FR_MAX_OPTIM_STATE], *drift, *given; /* (SIZE) each; given: the gradient */
+    float copy[SIZE];                                 /* of what line_read was asked for last */
 
     int64_t now; /* version */
     float w[MAX_VERSIONS][SIZE], m[MAX_VERSIONS][SIZE], v[MAX_VERSIONS][SIZE];
@@ -110,15 +113,27 @@ static inline int line_count_blocks(fr_ctx *ctx, const fr_store_desc *d)
     return n;
 }
 
+/* SIZE floats of the device, until the next call. */
+static inline const float *line_read(line *l, const float *from)
+{
+    device_get(l->dev, l->copy, from, SIZE);
+    return l->copy;
+}
+
 static inline void line_open(line *l, const recipe *r)
 {
+    float room[ROOM];
     memset(l, 0, sizeof *l);
     l->r = *r;
     l->ctx = fr_ctx_create();
     assert_non_null(l->ctx);
-    assert_int_equal(fr_device_open(l->ctx, fr_backend_find("ref"),
+    assert_int_equal(fr_device_open(l->ctx, test_backend("ref"),
                                     &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &l->dev),
                      FR_OK);
+    l->room = device_floats(l->dev, ROOM);
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) l->state[i] = device_floats(l->dev, SIZE);
+    l->drift = device_floats(l->dev, SIZE);
+    l->given = device_floats(l->dev, SIZE);
     l->policy = r->custom ? *r->custom : *fr_policy_find(r->policy);
     if (r->no_fusing) l->policy.after = line_after_nothing;
     l->d = (fr_store_desc){.policy = &l->policy,
@@ -141,18 +156,26 @@ static inline void line_open(line *l, const recipe *r)
                            .n_samples = r->n_samples};
     l->d.n_blocks = r->n_blocks ? r->n_blocks : line_count_blocks(l->ctx, &l->d);
     assert_true(l->d.n_blocks <= MAX_BLOCKS);
-    for (int i = 0; i < MAX_BLOCKS * STRIDE + STRIDE; i++) l->room[i] = 77;
-    for (int i = 0; i < SIZE; i++) l->w[0][i] = l->room[i] = line_noise(1, (uint64_t)i);
+    for (int i = 0; i < ROOM; i++) room[i] = 77;
+    for (int i = 0; i < SIZE; i++) l->w[0][i] = room[i] = line_noise(1, (uint64_t)i);
+    device_put(l->dev, l->room, room, ROOM);
     if (fr_store_create(l->ctx, &l->d, &l->store) != FR_OK) fail_msg("%s", fr_ctx_error(l->ctx));
 }
 
 static inline void line_close(line *l)
 {
     int n_blocks = l->d.n_blocks;
-    for (int b = 0; b < MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
+    float room[ROOM];
+    device_get(l->dev, room, l->room, ROOM);
+    for (int b = 0; b <= MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
         for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
-            assert_true(l->room[b * STRIDE + i] == 77);
+            assert_true(room[b * STRIDE + i] == 77);
     fr_store_free(l->store);
+    fr_device_release(l->dev, l->room, sizeof room);
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
+        fr_device_release(l->dev, l->state[i], SIZE * sizeof(float));
+    fr_device_release(l->dev, l->drift, SIZE * sizeof(float));
+    fr_device_release(l->dev, l->given, SIZE * sizeof(float));
     fr_device_close(l->dev);
     fr_ctx_free(l->ctx);
 }
@@ -230,22 +253,22 @@ static inline void line_check(line *l, seen x, const fr_view *view, const char *
         fail_msg("%s, %s N %d k %d T %d: version %lld ahead %d, expected %lld ahead %d",
                  l->r.policy, where, l->r.n_stages, l->r.stage, l->r.n_micro,
                  (long long)view->version, view->ahead, (long long)x.version, x.ahead);
+    const float *weights = line_read(l, view->weights);
     for (int i = 0; i < SIZE; i++) {
         double expected = x.ahead ? line_predict(l, x.version, x.ahead, i) : l->w[x.version][i];
-        double off = fabs((double)view->weights[i] - expected);
+        double off = fabs((double)weights[i] - expected);
         if (!(off <= (x.ahead ? 2e-6 * (0.1 + fabs(expected)) : 0)))
             fail_msg("%s %s, %s N %d k %d T %d, version %lld ahead %d, weight %d: %.9g, expected "
                      "%.9g",
                      l->r.policy, l->r.optimizer, where, l->r.n_stages, l->r.stage, l->r.n_micro,
-                     (long long)x.version, x.ahead, i, (double)view->weights[i], expected);
+                     (long long)x.version, x.ahead, i, (double)weights[i], expected);
     }
     /* Equal ids, equal weights. */
     assert_true(view->id > 0 && view->id < MAX_IDS);
-    if (l->id_used[view->id])
-        assert_memory_equal(l->by_id[view->id], view->weights, sizeof l->by_id[0]);
+    if (l->id_used[view->id]) assert_memory_equal(l->by_id[view->id], weights, sizeof l->by_id[0]);
     l->id_used[view->id] = true;
-    memcpy(l->by_id[view->id], view->weights, sizeof l->by_id[0]);
-    line_fold(l, view->weights, SIZE * sizeof(float));
+    memcpy(l->by_id[view->id], weights, sizeof l->by_id[0]);
+    line_fold(l, weights, SIZE * sizeof(float));
     l->n_views++;
     l->n_ahead += x.ahead > 0;
 }
@@ -287,25 +310,29 @@ static inline void line_update(line *l, int64_t batch, const fr_view *reading)
 {
     enum { CHUNK = 10, N_CHUNKS = (SIZE + CHUNK - 1) / CHUNK };
     float before[SIZE];
-    if (reading) memcpy(before, reading->weights, sizeof before);
+    if (reading) memcpy(before, line_read(l, reading->weights), sizeof before);
     for (int i = 0; i < SIZE; i++)
         l->grad[i] =
             0.3f * line_noise(2, (uint64_t)i) + line_noise(3, (uint64_t)(batch * SIZE + i));
+    device_put(l->dev, l->given, l->grad, SIZE);
     fr_store_begin(l->store, batch, 0.5);
     for (int c = 0; c < N_CHUNKS; c++) {
         size_t at = (size_t)((c * 5 + (int)batch) % N_CHUNKS) * CHUNK;
         size_t n = SIZE - at < CHUNK ? SIZE - at : CHUNK;
-        if (reading) assert_memory_equal(reading->weights + at, before + at, n * sizeof(float));
-        fr_store_range(l->store, at, n, l->grad + at);
+        if (reading)
+            assert_memory_equal(line_read(l, reading->weights) + at, before + at,
+                                n * sizeof(float));
+        fr_store_range(l->store, at, n, l->given + at);
     }
     if (fr_store_end(l->store, SIZE) != FR_OK)
         fail_msg("%s N %d k %d T %d: %s", l->r.policy, l->r.n_stages, l->r.stage, l->r.n_micro,
                  fr_ctx_error(l->ctx));
     line_model_step(l, batch, 0.5);
     assert_int_equal(fr_store_version(l->store), l->now);
-    assert_memory_equal(fr_store_newest(l->store), l->w[l->now], sizeof l->w[0]);
+    assert_memory_equal(line_read(l, fr_store_newest(l->store)), l->w[l->now], sizeof l->w[0]);
     for (int s = 0; s < l->d.optimizer->n_state; s++)
-        assert_memory_equal(l->state[s], s ? l->v[l->now] : l->m[l->now], sizeof l->m[0]);
+        assert_memory_equal(line_read(l, l->state[s]), s ? l->v[l->now] : l->m[l->now],
+                            sizeof l->m[0]);
     fr_view view;
     fr_store_look(l->store, &view);
     assert_true(view.id > l->newest_id && view.version == l->now && view.ahead == 0);

@@ -317,7 +317,7 @@ static void blocks_are_needed(void **unused)
                 fr_store_done(a.store, i / t, i % t);
                 if (status != FR_OK || i % t != t - 1) continue;
                 fr_store_begin(a.store, i / t, 1);
-                fr_store_range(a.store, 0, SIZE, a.grad);
+                fr_store_range(a.store, 0, SIZE, a.given);
                 status = fr_store_end(a.store, SIZE);
             }
             assert_int_equal(status, FR_INTERNAL);
@@ -499,10 +499,10 @@ static void faults_are_told(void **unused)
     for (int j = 0; j < 2; j++) assert_int_equal(fr_store_forward(a.store, j, 0, &view), FR_OK);
     TOLD(fr_store_forward(a.store, 2, 0, &view), FR_INTERNAL, "2 micro-batches", "at most 2");
     fr_store_begin(a.store, 0, 1);
-    fr_store_range(a.store, 0, SIZE - 1, a.grad);
+    fr_store_range(a.store, 0, SIZE - 1, a.given);
     TOLD(fr_store_end(a.store, SIZE), FR_INTERNAL, "52 weights", "expected 53");
     fr_store_begin(a.store, 3, 1);
-    fr_store_range(a.store, 0, SIZE, a.grad);
+    fr_store_range(a.store, 0, SIZE, a.given);
     TOLD(fr_store_end(a.store, SIZE), FR_INTERNAL, "mini-batch 3", "version 0");
 
     fr_store *none;

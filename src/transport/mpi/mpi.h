@@ -130,6 +130,12 @@ void fr__mpi_step_sums(fr_group *g); /* with the lock held */
 void fr__mpi_reset_sums(fr_group *g);
 void fr__mpi_drop_sums(fr_group *g);
 
+/* Whether MPI must not be given the device's memory: then it gets a copy in host memory. */
+static inline bool fr__mpi_must_stage(const fr_device *device)
+{
+    return device && !fr__device_is_host(device);
+}
+
 /* A posted receive is taken back; that is this process's own business and does not wait. */
 void fr__mpi_take_back(MPI_Request *r);
 
