@@ -82,20 +82,16 @@ fr_status fr__count_blocks(fr_ctx *ctx, fr_exec_plan *p, int stage)
     const fr_schedule *s = fr__schedule_steady(p->schedule, &n_batches);
     *n = 1;
     if (s->is_flush) return FR_OK;
-    fr_ctx *own = fr_ctx_create();
-    fr_status status = own ? FR_OK : fr__no_memory(ctx, 0, "a context");
+    fr_status status = FR_OK;
     for (int q = 0; q < s->replicas[stage] && status == FR_OK; q++) {
         walk w = {.s = s, .stage = stage, .replica = q, .n_batches = n_batches};
-        status = run(own, p, &w, n);
+        status = run(ctx, p, &w, n);
     }
     if (status != FR_OK && *n == FR_MAX_WEIGHT_BLOCKS)
         status = fr_fail(ctx, FR_UNSUPPORTED,
                          "weights '%s' would hold more than %d blocks of weights on stage %d; "
                          "use fewer stages, or another policy",
                          p->policy->name, FR_MAX_WEIGHT_BLOCKS, stage);
-    else if (status != FR_OK && own)
-        fr_fail(ctx, status, "%s", fr_ctx_error(own));
-    fr_ctx_free(own);
     return status;
 }
 
