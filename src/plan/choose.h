@@ -121,8 +121,9 @@ static inline int fr__choose_device(const struct fr__option *o, int worker)
 }
 /* Sets bound, estimate, is_too_large, runs_ahead. */
 fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o);
-/* The cuts of the best estimate, of all where they are few, else of those that are reached by
- * moving one after the other; of the budget each look takes as many as there are nodes. */
+/* The cuts of the best estimate, those that seem to fit first, of all where they are few, else of
+ * those that are reached by moving one after the other; of the budget each look takes as many as
+ * there are nodes. */
 fr_status fr__choose_climb(struct fr__chooser *c, struct fr__option *o, double *budget);
 /* Fill c->options. */
 fr_status fr__choose_options(struct fr__chooser *c);

@@ -145,6 +145,33 @@ static void load_links(struct fr__chooser *c, const struct fr__option *o, const 
     }
 }
 
+/* Bytes, about, of a replica of a stage, by the counts of fr_spread_make: those of its weights with
+ * the copies that its method keeps, and of the slots of its micro-batches. A stage that may
+ * recompute holds less: its slots do not count. */
+static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int n, int u,
+                      int v)
+{
+    const struct fr__task *t = &o->size->task;
+    const fr_plan_method *m = &c->d->methods[o->method];
+    const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes, r = o->replicas[s];
+    const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s % n, n);
+    const fr_seat seat = {.stage = s,
+                          .n_stages = o->n_stages,
+                          .n_micro = o->size->n_micro / r,
+                          .n_slots = (int)ceil(slots)};
+    double copies = r > 1 ? 1.0 / r : 0, each = t->kept[v] - t->kept[u];
+    if (m->policy) copies += m->policy->n_blocks(&seat) - 1;
+    if (m->policy && m->policy->course == FR_COURSE_DRIFT) copies++;
+    for (int i = s ? o->cuts[s - 1] : 0; i < end; i++) {
+        const fr_profile_node *node = &t->profile->nodes[i];
+        const bool leaves = t->last_use[i] < 0 || t->last_use[i] >= end;
+        if (node->is_input) continue;
+        if (leaves && node->kept_bytes < node->output_bytes) each += (double)node->output_bytes;
+        if (m->generator->is_split && node->param_bytes > 0) each += (double)node->output_bytes;
+    }
+    return fr__task_fixed(t, u, v) + copies * params + (c->d->may_recompute ? 0 : slots * each);
+}
+
 /* Sums over the stages of each worker, and what all of them put on the links in a mini-batch. */
 static void fill(struct fr__chooser *c, struct fr__option *o, struct worker *at, int n, int *ring,
                  struct traffic *moved)
@@ -162,14 +189,14 @@ static void fill(struct fr__chooser *c, struct fr__option *o, struct worker *at,
         w->forward += t->forward[v] - t->forward[u];
         w->work += fr__task_work(t, u, v), w->update += t->update[v] - t->update[u];
         w->beside += 2 * beside; /* forward and backward */
-        w->held += fr__task_fixed(t, u, v);
-        if (!c->d->may_recompute) w->held += n_ahead(c, o, s % n, n) * (t->kept[v] - t->kept[u]);
+        w->held += held_by(c, o, s, n, u, v);
         w->params += t->params[v] - t->params[u];
         u = v;
         if (n == 1 || s == 0) continue;
         read_values(o, s, begin, end, moved);
         if (moved->last_back >= 0) w->back_to = stage_of(o, s, moved->last_back) % n;
         o->runs_ahead = o->runs_ahead || moved->last_back < 0;
+        for (int k = moved->first; k < s; k++) w->held += moved->grads[k]; /* until they are sent */
         /* values of the stage before are on the longest way down; others were sent long ago */
         before->hop +=
             hop_time(c, o, before, o->replicas[s - 1], w, o->replicas[s], moved->values[s - 1]);
