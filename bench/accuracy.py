@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What asynchronous pipelines cost in accuracy, and what prediction gives back: Fashion-MNIST.
+"""The accuracy that asynchronous pipelines lose, and that prediction recovers: Fashion-MNIST.
 
     bench/accuracy.py [--build DIR] [--out DIR] [--data DIR] [--stages 4,8] [--seeds 1,2,3]
                       [--methods A,B,...] [--set KEY=VALUE]... [--jobs N] [--quick] [--json FILE]
@@ -31,12 +31,12 @@ import harness
 from harness import HERE
 
 CONFIG = os.path.join(HERE, "accuracy.yaml")
-# Micro-batches of a mini-batch, the same samples an update for all; None: as many as stages.
+# Micro-batches per mini-batch, with the same samples per update for all; None: one per stage.
 MICRO = {"vanilla-async": 1, "pipedream": 1, "pipedream-2bw": None, "spectrain": 1, "xpipe": 2,
          "pipeoptim": 1, "paci": 2}
 PREDICTING = ("spectrain", "xpipe", "pipeoptim")
-HELD = ("spectrain", "xpipe")  # to half a point of single by --check
-# Cuts before these nodes: one convolution a stage, two a stage.
+HELD = ("spectrain", "xpipe")  # --check: within half a point of single
+# Cuts before these nodes: one convolution per stage, two per stage.
 CUTS = {8: ["conv2", "conv3", "conv4", "conv5", "conv6", "conv7", "conv8"],
         4: ["conv3", "conv5", "conv7"], 2: ["conv5"]}
 ADAM = {"train.optimizer": {"name": "adam", "lr": 0.002}, "train.steps": 600}
@@ -88,7 +88,7 @@ def run_key(method, stages, micro, seed, optimizer="sgd"):
 
 
 def plan(a):
-    """{key: settings} of every run, long ones first so that no core is left over at the end."""
+    """{key: settings} of every run, long ones first, so that no core is idle at the end."""
     runs = {}
 
     def add(method, stages, micro, seed, optimizer="sgd", extra=None):
@@ -117,7 +117,7 @@ def plan(a):
 
 
 def fingerprint(a, values):
-    """Of everything that a run depends on but the program: comments do not count."""
+    """Hash of everything that a run depends on, except the program and comments."""
     with open(CONFIG) as f:
         lines = [line for line in f if not line.startswith("#")]
     what = "".join(lines) + json.dumps([values, a.sets], sort_keys=True)
@@ -138,7 +138,7 @@ def read_summary(folder, mark):
 
 
 def execute(a, key, values):
-    """(summary, was it there already)."""
+    """(summary, did it exist already)."""
     folder, mark = os.path.join(a.out, key), fingerprint(a, values)
     summary = read_summary(folder, mark)
     if summary:
@@ -149,7 +149,7 @@ def execute(a, key, values):
     for text in a.sets:
         command += ["--set", text]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 4):  # 4: diverged, which is a result
+    if done.returncode not in (0, 4):  # 4: diverged, which is a valid result
         raise RuntimeError("%s ended with %d\n%s" % (" ".join(command), done.returncode,
                                                      done.stderr.strip()))
     shutil.rmtree(os.path.join(folder, "checkpoint"), ignore_errors=True)
@@ -185,7 +185,7 @@ def sweep(a):
 # --- tables ----------------------------------------------------------------------------------------
 
 def accuracy(summary):
-    """Percent; None where training diverged."""
+    """Percent; None if training diverged."""
     value = summary["eval_accuracy"]
     return 100 * value if summary["status"] == "done" and value is not None else None
 
@@ -195,7 +195,8 @@ def percent(value):
 
 
 def collect(a, results, method, stages, micro):
-    """Accuracies of a method over the seeds, and of single with as many micro-batches."""
+    """Accuracies of a method over the seeds, and of single with the same number of
+    micro-batches."""
     keys = [(run_key(method, stages, micro, s), run_key("single", 1, micro, s)) for s in a.seeds]
     ours = [accuracy(results[k]) for k, _ in keys]
     base = [accuracy(results[k]) for _, k in keys]
@@ -260,7 +261,7 @@ def prediction_table(found):
 
 
 def findings(a, entries, found):
-    """What --check wants and did not get."""
+    """The requirements of --check that are not met."""
     missed = []
     most = max(a.stages)
     for e in entries:

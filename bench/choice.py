@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Is what `forerun plan` chooses the fastest? Every method by hand, and the plan, on emulated clusters.
+"""Does `forerun plan` choose the fastest layout? Every method by hand, and the plan, on emulated
+clusters.
 
     bench/choice.py [--build DIR] [--pairs mlp:slow4,...] [--steps N] [--json FILE] [--check]
 
@@ -46,7 +47,7 @@ PAIRS = ["mlp:slow4", "mlp:fast4", "vgg16:bus4", "vgg16:boxes8", "gpt:fast4", "g
 
 
 def by_hand(n, batch):
-    """{name: (parallel, micro)}: what one would try on n devices."""
+    """{name: (parallel, micro)}: layouts that a user would try on n devices."""
     half = n // 2
     tried = {"dp": ({"method": "dp", "replicas": n}, n),
              "naive-mp": ({"method": "naive-mp", "stages": n}, 1)}

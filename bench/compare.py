@@ -20,7 +20,7 @@ import sys
 import harness
 from harness import HERE
 
-# Least ratio to PyTorch at 1 and at 2 threads.
+# Minimum ratio to PyTorch with 1 and 2 threads.
 FLOORS = {"mlp": {1: 1.15, 2: 1.3}, "vgg16": {1: 1.1, 2: 1.1}, "gpt": {1: 1.15, 2: 1.2}}
 
 
@@ -62,7 +62,7 @@ def best(results):
 
 
 class Peer:
-    """PyTorch in one process; after the first round with the settings that were best."""
+    """PyTorch in one process; after the first round only with the best settings."""
 
     def __init__(self, a):
         self.a = a
@@ -95,7 +95,7 @@ def table(rows):
             " ".join(filter(None, (peer.get("about"), peer["way"])))))
         if floor and ratio < floor:
             below.append("%s at %d threads: %.2fx, floor %.2fx" % (model, threads, ratio, floor))
-    print("best of all rounds; MB: peak resident memory; planned: predicted bytes / bytes taken")
+    print("best of all rounds; MB: peak resident memory; planned: forecast bytes / measured bytes")
     return below
 
 

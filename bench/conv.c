@@ -1,11 +1,11 @@
-/* conv.c -- how fast can the convolutions of a vgg16 (32 x 32 images) be, and how fast are we?
+/* conv.c -- speed of the convolutions of a vgg16 (32 x 32 images), and its limit.
  *
  *     bench_conv [threads [repeats [batch]]]
  *
- * limit: every pass of every convolution alone, in the best of all layouts and implementations that
- * oneDNN has, best of `repeats` runs, no relu, no reorders. step: forward and backward of the whole
- * network as a program of the cpu backend. Times are of the CPU with one thread, which others on
- * the machine disturb less, else of the clock. Prints one JSON object. */
+ * limit: every pass of every convolution alone, in the best of all layouts and implementations of
+ * oneDNN, best of `repeats` runs, without relu and reorders. step: forward and backward of the
+ * whole network as a program of the cpu backend. With one thread, times are CPU time, which other
+ * processes disturb less; otherwise they are wall-clock time. Prints one JSON object. */
 #include <forerun/forerun.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 #include "backend/cpu/dnnl.h"
 
 typedef struct shape {
-    int in, out, size, count; /* channels, channels, height = width, such layers in the network */
+    int in, out, size,
+        count; /* input channels, output channels, height = width, number of such layers */
 } shape;
 
 static const shape layers[] = {{3, 64, 32, 1},    {64, 64, 32, 1},  {64, 128, 16, 1},
@@ -78,7 +79,7 @@ static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give
     return best;
 }
 
-/* Best over layouts and implementations; the reference code, hopeless, is left out. */
+/* Best over layouts and implementations, except the slow reference code. */
 static double time_way(const shape *s, pass which, fr_cpu *cpu, dnnl_format_tag_t tag, double best,
                        char name[64])
 {
@@ -130,7 +131,7 @@ static double print_limits(fr_cpu *cpu)
         printf("  {\"in\": %d, \"out\": %d, \"size\": %d, \"count\": %d", s->in, s->out, s->size,
                s->count);
         for (pass p = FORWARD; p < N_PASSES; p++) {
-            if (p == BACK_INPUT && i == 0) continue; /* nobody wants the gradient of the image */
+            if (p == BACK_INPUT && i == 0) continue; /* the gradient of the image is not needed */
             char name[64] = "";
             double ms = time_pass(s, p, cpu, name);
             total += ms * s->count;

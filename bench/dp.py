@@ -64,7 +64,7 @@ def run_ddp(a, model, pin):
 
 
 def measure(a, model):
-    """The fastest round of everybody."""
+    """The fastest round of each entrant."""
     known = harness.options_of(harness.ddp_command(a.peer, model, a.python)[:2])
     pins = [False, True] if "--pin" in known else [False]
     field = {PROCESSES: [lambda: run_forerun(a, model, mpirun())],

@@ -1,11 +1,11 @@
-/* gemm.c -- how fast are the products of a layer with weights (out, in), by number of rows?
+/* gemm.c -- speed of the products of a layer with weights (out, in), by number of rows.
  *
  *     bench_gemm [threads [in out [rows ...]]]
  *
- * y = x W^T, dx = dy W, dW = dy^T x and dW += dy^T x: GF/s of oneDNN's sgemm and of what the cpu
- * backend runs, in turns, the best turn of each. Weights and their gradients come from memory, as
- * they do in training: several sets are gone through. Rows of a multiple of 2 KB are apart as
- * linear.c stores them. */
+ * y = x W^T, dx = dy W, dW = dy^T x and dW += dy^T x: GF/s of oneDNN's sgemm and of the kernels of
+ * the cpu backend, in turns, the best turn of each. Weights and their gradients come from memory,
+ * as in training: the bench cycles through several sets. Rows of a multiple of 2 KB are spaced as
+ * in linear.c. */
 #include <forerun/forerun.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void run(which what, float *w)
     }
 }
 
-/* The least time of one product, in ms. */
+/* The minimum time of one product, in ms. */
 static double time_of(which what)
 {
     double best = 1e9, stop = now_ms() + LEAST_MS;

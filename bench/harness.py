@@ -1,4 +1,4 @@
-"""What the programs of bench/ share: running others, reading what they say, runs of forerun."""
+"""Common code of the programs in bench/: runs other programs, reads their output, runs forerun."""
 import json
 import os
 import re
@@ -25,7 +25,7 @@ def check_names(parser, given, known):
 
 
 def finish(a, results, missed):
-    """The end of a bench: results as JSON, floors that were missed; with --check they count."""
+    """The end of a bench: results as JSON, and missed floors, which fail the bench with --check."""
     if a.json:
         with open(a.json, "w") as f:
             json.dump({"results": results, "missed": missed}, f, indent=1)
@@ -42,7 +42,7 @@ def find_program(build, name):
     return path
 
 
-DEBIAN_PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+DEBIAN_PYTHON = "/usr/bin/python3"  # the interpreter of Debian's torch
 
 
 def add_peer_options(parser, ours):
@@ -59,7 +59,7 @@ def command_of(program, python=DEBIAN_PYTHON):
 
 
 def options_of(command):
-    """The options that a program knows, by its --help."""
+    """The options that the --help of a program lists."""
     done = subprocess.run(command + ["--help"], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         fail("%s --help ended with %d" % (" ".join(command), done.returncode))
@@ -67,7 +67,7 @@ def options_of(command):
 
 
 def step_ways(known, model):
-    """Settings of PyTorch in one process, of which the best counts: lists of options."""
+    """Lists of options for PyTorch in one process; the best one counts."""
     ways = [[]]
     if "--compile" in known:
         ways.append(["--compile"])
@@ -77,7 +77,8 @@ def step_ways(known, model):
 
 
 def best_way(ways, measure):
-    """(way, result) of the fastest; a way that this PyTorch does not have is told and left out."""
+    """(way, result) of the fastest; ways that this PyTorch does not support are reported and
+    skipped."""
     tried = []
     for way in ways:
         try:
@@ -94,7 +95,7 @@ class ProgramFailed(Exception):
 
 
 def peer_environment():
-    """OpenBLAS picks a slower kernel than the best on AMD's cores, if left alone."""
+    """By default, OpenBLAS does not pick the fastest kernel on AMD's cores."""
     env = dict(os.environ)
     with open("/proc/cpuinfo") as f:
         if "AuthenticAMD" in f.read():
@@ -103,7 +104,7 @@ def peer_environment():
 
 
 def run(command, env=None):
-    """Standard output and peak resident bytes of a program; its failure is ours."""
+    """Standard output and peak resident bytes of a program; exits if it fails."""
     try:
         return try_run(command, env)
     except ProgramFailed as problem:
@@ -121,7 +122,7 @@ def try_run(command, env=None):
 
 
 def read_rate(text, program):
-    """What a speed program found: a JSON object, or at least "samples/s NUMBER"."""
+    """The result of a speed program: a JSON object, or at least "samples/s NUMBER"."""
     if text.lstrip().startswith("{"):
         return json.loads(text)
     found = re.search(r"samples/s\s+([0-9.]+)", text)
@@ -131,7 +132,7 @@ def read_rate(text, program):
 
 
 def peer_model(peer, model):
-    """Other peers may know vgg16 by its short name."""
+    """Other peers may use the short name of vgg16."""
     return "vgg" if peer and model == "vgg16" else model
 
 
@@ -145,12 +146,12 @@ def ddp_command(peer, model, python=DEBIAN_PYTHON):
 
 
 def sets(values):
-    """--set arguments of a dict; a value may be anything that JSON, and so YAML, can say."""
+    """--set arguments of a dict; a value may be any JSON value, which is also YAML."""
     return [x for key, value in values.items() for x in ("--set", key + "=" + json.dumps(value))]
 
 
 def write_config(path, net, steps, parallel, micro=None, predict=False):
-    """A run on numbers out of the air; without `micro` the program chooses."""
+    """A run on synthetic data; without `micro` the program chooses it."""
     values = {"model": net["model"], "data": {"name": "synthetic", "n": 8 * net["batch"]},
               "train": {"batch": net["batch"], "steps": steps,
                         "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9}},
@@ -164,8 +165,8 @@ def write_config(path, net, steps, parallel, micro=None, predict=False):
 
 
 def profile(forerun, config, path):
-    """What the nodes of a config's model cost, once, whatever the micro-batch: all that are compared
-    go by the same."""
+    """Profile of a config's model, measured once for all sizes of micro-batches: all runs that are
+    compared share it."""
     run([forerun, "profile", config, "--format", "json", "--sizes", "all", "--out", path])
     return path
 
@@ -177,7 +178,7 @@ def read_elapsed(out):
 
 
 class Scratch:
-    """A folder for runs that nobody keeps, in memory where that can be: no disk is timed."""
+    """A temporary folder for runs, in memory if possible, so that no disk is timed."""
 
     def __enter__(self):
         place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -1,14 +1,14 @@
-/* mpi.c -- what transport mpi costs beside plain MPI, in the same processes at the same time.
+/* mpi.c -- overhead of transport mpi over plain MPI, in the same processes at the same time.
  *
  *     mpirun -n 2 bench_mpi [--tries N] [--only pingpong|duplex|sum|overlap]
  *
  * Prints JSON lines, from rank 0:
- *   pingpong  half a round trip between ranks 0 and 1, beside MPI_Send and MPI_Recv
- *   duplex    as much each way at once, beside MPI_Isend and MPI_Irecv
- *   sum       a sum over all ranks in buckets of at most 8 MB, beside MPI_Allreduce
- *   overlap   the same behind as much computation, beside sum and computation one after the other
- * Ours and plain take turns; of each the best turn counts, for both are disturbed alike. A ratio
- * is ours over plain, so above 1 is slower. */
+ *   pingpong  half a round trip between ranks 0 and 1, against MPI_Send and MPI_Recv
+ *   duplex    both directions at once, against MPI_Isend and MPI_Irecv
+ *   sum       a sum over all ranks in buckets of at most 8 MB, against MPI_Allreduce
+ *   overlap   the same during equally long computation, against both one after the other
+ * Ours and plain take turns, so that disturbances affect both; the best turn of each counts. A
+ * ratio is ours over plain, so above 1 is slower. */
 #include <forerun/transport.h>
 #include <mpi.h>
 
@@ -34,7 +34,7 @@ typedef struct bench {
     char *room;
     bool is_overlap;
     fr_group *g;
-    double plain_ns; /* if ours has measured that too */
+    double plain_ns; /* if ours measures the plain time too */
     double ns;       /* of one repeat in the last turn */
 } bench;
 
@@ -43,7 +43,7 @@ static fr_status check(const bench *b, int code)
     return code == MPI_SUCCESS ? FR_OK : fr_fail(b->ctx, FR_PEER, "a call of MPI failed: %d", code);
 }
 
-/* As many as ours, one after the other: so caches are as warm. */
+/* As many buffers as ours, in sequence, so that caches are equally warm. */
 static char *buffer(const bench *b, char *all, int i)
 {
     return all + (size_t)(i % N_BUFFERS) * fr__align_up(b->bytes);
@@ -96,7 +96,8 @@ static fr_status plain_sum(bench *b)
 
 /* --- ours ------------------------------------------------------------------------------------ */
 
-/* All ranks, and rank 0's number for all. While a group is open MPI is its own. */
+/* Wait for all ranks and broadcast rank 0's number. While a group is open, only the group uses
+ * MPI. */
 static fr_status meet(bench *b, uint64_t *number)
 {
     uint64_t *mine = b->t->board_part(b->board, b->round, b->rank);
@@ -112,7 +113,7 @@ static fr_status add_channels(bench *b, fr_group *g, fr_channel *channels[2])
 {
     for (int from = 0; from < 2; from++) {
         fr_channel_desc d = {from, 1 - from, N_BUFFERS, b->bytes, fr__align_up(b->bytes),
-                             NULL, NULL};
+                             NULL, NULL,     NULL};
         if (b->rank == from) d.memory = b->out;
         if (b->rank == 1 - from) d.landing = b->in;
         FR_TRY(b->t->add_channel(g, &d, &channels[from]));
@@ -167,7 +168,7 @@ static void compute(uint64_t ns)
     }
 }
 
-/* Posts while it computes, as a backward pass does, and polls now and then. */
+/* Post during computation, as a backward pass does, and poll now and then. */
 static fr_status play_overlap(bench *b, fr_sum *s, int n_buckets)
 {
     enum { SLICES = 64 };
@@ -207,7 +208,7 @@ static fr_status our_sum(bench *b, fr_group *g)
         FR_TRY_GOTO(status, fr__no_memory(b->ctx, n, "a sum"), end);
     for (int k = 0; k < b->size; k++) members[k] = k;
     for (int k = 0; k <= n_buckets; k++) edge[k] = (size_t)k * BUCKET < n ? (size_t)k * BUCKET : n;
-    fr_sum_desc d = {b->size, members, n_buckets, edge, memory, room};
+    fr_sum_desc d = {b->size, members, n_buckets, edge, memory, room, NULL};
     room_bytes = b->t->sum_room(g, &d, b->rank);
     memory[b->rank] = (float *)(void *)b->out;
     room[b->rank] = mine = fr__alloc(room_bytes);

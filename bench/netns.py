@@ -1,17 +1,17 @@
-"""Computers that are none: network namespaces on this machine, joined by links of a given rate.
+"""Emulated hosts: network namespaces on this machine, connected by links of a given rate.
 
     with netns.Network(2, 1e9) as net:
         subprocess.run(net.mpirun([program, ...]), env=net.environment())
 
-Two nodes share one cable (a veth pair), more hang on a switch (a bridge in a namespace of its own)
-by a cable each. A token bucket at every end holds the rate, in both directions at once. Each node
-has its own addresses and host name, so that Open MPI takes it for another machine, and one core.
-Names carry the number of this process; nothing else is touched, and all of it goes when the block
-ends, with what still runs inside, whichever way it ends.
+Two nodes share one cable (a veth pair). More nodes are connected to a switch (a bridge in its own
+namespace) by one cable each. A token bucket at each end limits the rate, in both directions at
+once. Each node has its own addresses and host name, so that Open MPI treats it as another machine,
+and one core. Names contain the number of this process. Nothing else is changed. At the end of the
+block, everything is removed, including processes that still run in it.
 
-What it takes for a link to be as fast both ways as it says: the kernel hands packets of 64 kB to
-an interface, more than the bucket holds (32 kB, so that short messages do not outrun the rate),
-and then cuts them in software and drops parts. Packets of 16 kB it takes as they are.
+Packets are limited to 16 kB, so that a link reaches its rate in both directions. By default the
+kernel passes packets of 64 kB to an interface, more than the bucket holds (32 kB, so that short
+messages do not exceed the rate); it then splits them in software and drops parts.
 """
 import json
 import os
@@ -28,7 +28,7 @@ AGENT = os.path.join(harness.HERE, "netns_agent.sh")
 SUBNET = "10.213.77."
 BUCKET = "32kb"
 PACKET = "16384"
-HEADERS = 1448 / 1514  # what Ethernet, IP and TCP leave of a packet of 1500 bytes
+HEADERS = 1448 / 1514  # payload share of a packet of 1500 bytes after Ethernet, IP and TCP
 
 
 def rate_text(rate):
@@ -38,7 +38,7 @@ def rate_text(rate):
 
 
 def read_rate(text):
-    """Bits a second of "1gbit", "100mbit"; None of "unlimited"."""
+    """Bits per second of "1gbit", "100mbit"; None for "unlimited"."""
     if text == "unlimited":
         return None
     for unit, factor in (("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)):
@@ -53,7 +53,7 @@ def read_rate(text):
 
 
 def need():
-    """Ends with a clear text where namespaces cannot be made."""
+    """Exits with a message if namespaces cannot be created."""
     if os.geteuid() != 0:
         harness.fail("making network namespaces needs root; run it as root, or by sudo")
     for tool in ("ip", "tc", "mpirun", "taskset", "unshare"):
@@ -69,7 +69,7 @@ def call(*words):
 
 
 class Network:
-    """n nodes at `rate` bits a second each way; None: as fast as memory."""
+    """n nodes at `rate` bits per second in each direction; None: as fast as memory."""
 
     def __init__(self, n, rate):
         self.n, self.rate = n, rate
@@ -116,7 +116,7 @@ class Network:
             call("tc", "-n", space, "qdisc", "add", "dev", end, "root", *kind)
 
     def __exit__(self, *_):
-        """A second Ctrl-C must not leave half of it behind."""
+        """A second Ctrl-C must not interrupt the clean-up."""
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             for sign in (signal.SIGTERM, signal.SIGKILL):
@@ -149,11 +149,12 @@ class Network:
         return may[node % len(may)]
 
     def at(self, node, command):
-        """A command as it is to be called so that it runs on a node."""
+        """The command line that runs a command on a node."""
         return [AGENT, self.nodes[node], shlex.join(command)]
 
     def mpirun(self, command):
-        """A command run by one process a node that talk over the cables only."""
+        """The command line that runs one process per node; they communicate over the cables
+        only."""
         words = ["mpirun", "-n", str(self.n), "--bind-to", "none",
                  "--host", ",".join(node + ":1" for node in self.nodes)]
         for key, value in (("plm_rsh_agent", AGENT), ("plm_rsh_no_tree_spawn", "1"),
@@ -169,7 +170,7 @@ class Network:
                     FR_NETNS_CORES=cores, FR_NETNS_FOLDER=self.folder)
 
     def counters(self):
-        """Bytes on the wire so far, headers and all: (sent, received), lists by node."""
+        """Bytes on the wire so far, including headers: (sent, received), lists by node."""
         sent = [self.passed(node, "eth0") for node in self.nodes]
         if self.n == 2:
             return sent, sent[::-1]

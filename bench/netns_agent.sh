@@ -1,10 +1,10 @@
 #!/bin/sh
 # netns_agent.sh NODE COMMAND... -- run a command on a node of netns.py, as ssh would on a host.
 #
-# A node is a network namespace called NAME-NUMBER. What runs there sees a host of that name, has a
-# folder of its own for temporary files (Open MPI's would collide) and one core, the NUMBERth of
-# FR_NETNS_CORES. Open MPI calls this program in place of ssh; like there, words become one line for
-# a shell.
+# A node is a network namespace called NAME-NUMBER. A process in it has a host of that name, its own
+# folder for temporary files (those of Open MPI would collide) and one core, number NUMBER of
+# FR_NETNS_CORES. Open MPI calls this program instead of ssh; as with ssh, the arguments become one
+# shell command.
 set -eu
 node=$1
 shift

@@ -1,22 +1,22 @@
 #!/usr/bin/python3
-"""Data parallelism, pipelines and both at once over a slow network, for real.
+"""Data parallelism, pipelines and hybrids over a slow network, measured.
 
     bench/network.py [--build DIR] [--models mlp,vgg16] [--rates 1gbit,100mbit] [--entrants A,B,...]
                      [--rounds N] [--seconds S] [--torch [--peer PROGRAM]] [--json FILE] [--check]
 
-Makes namespaces with rate-limited links (netns.py; needs root and iproute2), runs one process of
-`forerun train` in each over TCP, each on one core as far as there are cores, and counts what goes
-over the links from outside. All take turns, round by round; a figure is that of the fastest round.
+Creates namespaces with rate-limited links (netns.py; needs root and iproute2), runs one process of
+`forerun train` in each over TCP, each on its own core if there are enough, and counts the bytes on
+the links from outside. Entrants take turns, round by round; figures are those of the fastest round.
 
-Every entrant runs on an unlimited link first. Together with the bytes that it moves this says what
-a slow link must make of it: with t seconds a mini-batch there, and x seconds that the busiest
+Each entrant first runs on an unlimited link. This time and its traffic give the expected time on a
+slow link: with t seconds per mini-batch on the unlimited link, and x seconds that the busiest
 direction needs for the bytes of a mini-batch,
   dp, hybrids  max(t, x): gradients travel while the backward runs
-  pipelines    t + x: as many micro-batches are under way as there are stages, which keeps those
-               busy, but leaves none to hide a transfer behind
+  pipelines    t + x: there is one micro-batch in flight per stage, which keeps the stages
+               busy but leaves none to hide a transfer
 --check: exit 1 if dp fills less than 90 % of a link of 1 Gbit/s, if the gain of an entrant over dp
-is not within 25 % of what the traffic predicts, or if spectrain gains less than 8.91 on the mlp at
-1 Gbit/s (SpecTrain's best figure over dp).
+is not within 25 % of the gain expected from the traffic, or if spectrain gains less than 8.91 on
+the mlp at 1 Gbit/s (SpecTrain's best figure over dp).
 """
 import argparse
 import json
@@ -30,8 +30,8 @@ import harness
 import netns
 from pipeline import NETWORKS
 
-# micro: micro-batches; left out, the program takes the least that deals out evenly to replicas.
-# exposed: transfers lie in the way of the next pass.
+# micro: micro-batches; if omitted, the program uses the smallest number that replicas divide.
+# exposed: transfers delay the next pass.
 ENTRANTS = {
     "dp": {"parallel": {"method": "dp", "replicas": 2}},
     "1f1b": {"parallel": {"method": "1f1b", "stages": 2}, "micro": 4, "exposed": True},
@@ -56,8 +56,8 @@ def parse():
     p.add_argument("--rates", default="1gbit,100mbit", help="beside unlimited")
     p.add_argument("--entrants", default=",".join(ENTRANTS))
     p.add_argument("--rounds", type=int, default=2)
-    p.add_argument("--seconds", type=float, default=15, help="that a run should take, about")
-    p.add_argument("--torch", action="store_true", help="DistributedDataParallel takes part")
+    p.add_argument("--seconds", type=float, default=15, help="approximate time of a run")
+    p.add_argument("--torch", action="store_true", help="include DistributedDataParallel")
     p.add_argument("--peer", default=os.environ.get("FORERUN_PEER"),
                    help="in place of bench/torch_ddp.py")
     p.add_argument("--json", metavar="FILE")
@@ -89,7 +89,7 @@ def count_lines(path):
 
 
 def watch(child, net, metrics, window, patience_s):
-    """Counters of the links, and when, at both ends of a window of mini-batches."""
+    """Counters of the links, with times, at both ends of a window of mini-batches."""
     seen, until = [], time.monotonic() + patience_s
     while child.poll() is None:
         if time.monotonic() > until:
@@ -101,7 +101,7 @@ def watch(child, net, metrics, window, patience_s):
 
 
 def between(seen, window):
-    """Of a mini-batch: bytes sent by all, bytes in the busiest direction; and its seconds."""
+    """Per mini-batch: bytes sent by all nodes, bytes in the busiest direction, seconds."""
     (start, before), (end, after) = seen
     moved = [[y - x for x, y in zip(*way)] for way in zip(before, after)]  # [sent, received][node]
     n = window[1] - window[0]
@@ -109,7 +109,7 @@ def between(seen, window):
 
 
 def run_forerun(a, model, entrant, rate, steps, expected_s):
-    """One run on links of its own; what it did, from outside and by its own account."""
+    """One run on its own links: its results, and the counters of the links."""
     batch, window = NETWORKS[model]["batch"], (max(2, steps // 10), steps - 1)
     forerun = os.path.abspath(harness.find_program(a.build, "forerun"))
     with harness.Scratch() as scratch, netns.Network(n_ranks(entrant["parallel"]), rate) as net:
@@ -153,7 +153,7 @@ def run_ddp(a, model, rate):
 # --- all of them -----------------------------------------------------------------------------------
 
 def predict(entrant, rate, base):
-    """Seconds a mini-batch that a link leaves possible, from a run on an unlimited one."""
+    """Expected seconds per mini-batch on a link, from a run on an unlimited one."""
     t = base["s_per_batch"]
     if not rate:
         return t
@@ -217,7 +217,7 @@ def table(model, results):
 
 
 def shortfalls(model, results):
-    """What was promised and not kept, as sentences."""
+    """Missed requirements, as sentences."""
     missed = []
     for rate, row in results.items():
         if not rate or "dp" not in row:
@@ -240,7 +240,7 @@ def shortfalls(model, results):
 def main():
     a = parse()
     netns.need()
-    for sign in (signal.SIGINT, signal.SIGTERM):  # so that links are taken down
+    for sign in (signal.SIGINT, signal.SIGTERM):  # so that links are removed
         signal.signal(sign, lambda number, _: sys.exit(128 + number))
     results = {model: measure(a, model) for model in a.models}
     missed = []

@@ -1,16 +1,17 @@
 #!/usr/bin/python3
-"""Pal's experiment: at scale, pipelines side by side against data parallelism alone.
+"""Pal's experiment: replicated pipelines against data parallelism alone, at scale.
 
     bench/pal.py [--build DIR] [--models gnmt,...] [--cluster FILE] [--devices N] [--data DIR]
                  [--epochs N] [--seeds N] [--batches 1,2,4,...] [--out DIR] [--json FILE]
 
 Pal et al., Optimizing Multi-GPU Parallelization Strategies for Deep Learning Training (2019): more
-devices by data parallelism alone mean a larger global batch, and so more epochs; with every worker
-a pipeline of two devices the batch is half as large. They report hybrid over the best data
-parallelism: Inception-V3 26.5 %, GNMT 8 %, BigLSTM 22 %. Here epochs are MEASURED with small nets
-of the same kind (forerun efficiency, in --out, which may be taken up again), step times SIMULATED
-for large ones on a cluster file, by a profile measured on this machine. The global batch is counted in
-batches of a device, which joins the two. Without --data the small nets learn made-up data.
+devices with data parallelism alone need a larger global batch, and therefore more epochs. If each
+worker is a pipeline of two devices, the batch is half as large. They report hybrid over the best
+data parallelism: Inception-V3 26.5 %, GNMT 8 %, BigLSTM 22 %. Here epochs are MEASURED with small
+networks of the same kind (forerun efficiency, in --out, which can be resumed). Step times are
+SIMULATED for large ones on a cluster file, from a profile measured on this machine. The global
+batch is counted in batches per device, which connects the two. Without --data the small networks
+learn synthetic data.
 """
 import argparse
 import json
@@ -22,8 +23,8 @@ CLUSTER = os.path.join(harness.HERE, "..", "examples", "clusters", "v100-8x8-eth
 WAYS = 2
 BATCHES = "1,2,4,8,16,32,64"  # in batches of a device
 ADAM = {"name": "adam", "lr": 0.001}
-# large: what is simulated, its batch on a device, and samples of a micro-batch that is profiled.
-# small: what learns, its batch, its data (made up, or below --data), and how lr follows the batch.
+# large: the simulated model, its batch per device, and the samples of a profiled micro-batch.
+# small: the trained model, its batch, its data (synthetic, or below --data), and the scaling of lr.
 MODELS = {
     "inception3": {
         "published": 26.5,
@@ -82,7 +83,7 @@ def write(path, values):
 
 
 def step_times(a, m, folder):
-    """Seconds of an update by number of devices, data parallel and with pipelines: as CSV."""
+    """CSV of seconds per update by number of devices, for data parallelism and with pipelines."""
     config = write(os.path.join(folder, "large.yaml"), {
         "model": m["large"], "data": {"name": "synthetic", "n": 4096, "n_eval": 0},
         "train": {"batch": m["batch"], "optimizer": m["optimizer"]}, "parallel": {"threads": 1}})
@@ -102,7 +103,8 @@ def step_times(a, m, folder):
         return json.loads(text)["s_per_batch"]
 
     def hybrid_s(n):
-        """The better of two placements: a stage's replicas side by side, or a pipeline's stages."""
+        """The better of two placements: replicas of a stage adjacent, or stages of a pipeline
+        adjacent."""
         n_pipelines = n // WAYS
         places = [list(range(n)),
                   [r * WAYS + s for s in range(WAYS) for r in range(n_pipelines)]]

@@ -1,29 +1,30 @@
 #!/usr/bin/python3
-"""Two stages on two cores: every way to run the pipeline, beside its bounds and PyTorch.
+"""Two stages on two cores: every method, beside its bounds and PyTorch.
 
     bench/pipeline.py [--build DIR] [--models mlp,vgg16,gpt] [--methods A,B,...] [--rounds N]
                       [--search] [--python PYTHON] [--peer PROGRAM] [--json FILE] [--check]
     bench/pipeline.py --model-cuts gpt=blocks.2.attn.norm,blocks.3.attn.norm
 
-One kernel thread a stage, each stage on a core of its own. All take turns, round by round, so that
-a noisy neighbour meets everybody; a figure is that of the fastest round.
+One kernel thread per stage, each stage on its own core. Entrants take turns, round by round, so
+that a noisy neighbour affects all of them; figures are those of the fastest round.
 
-What a run is held to:
+Measures of a run:
   of bound   asynchronous methods: samples/s against 1 / (busy time of the slowest stage per
-             mini-batch), both from the trace of the same run, the start left out
-  of plan    flush schedules: seconds per mini-batch against what the schedule's own clock says for
+             mini-batch), both from the trace of the same run, without the start
+  of plan    flush schedules: seconds per mini-batch against the clock of the schedule with
              the costs of the stages that the run measured
   prediction spectrain against vanilla-async
   PyTorch    spectrain against a single process with two threads, and against its 1F1B pipeline of
              two processes: bench/torch_step.py and bench/torch_pipeline.py under the interpreter
              --python (Debian's; that of a virtual environment for a newer PyTorch)
 
---peer PROGRAM (or FORERUN_PEER) stands in for both of them. It gets --model M --threads N for one
-process, and for the pipeline --mode stages --procs 2 --threads 1 --chunks N [--pin] or, if its --help
-has no --mode, --schedule 1F1B --procs 2 --chunks N. What PyTorch 2.x adds (torch.compile, its own
-pipelining) is tried in the first round, and the best goes on. --search does the same with 2, 4 and 8
-micro-batches (and pinned processes); otherwise the table below says what was found best. --check:
-exit 1 if a floor is missed.
+--peer PROGRAM (or FORERUN_PEER) replaces both of them. It is called with --model M --threads N for
+one process, and for the pipeline --mode stages --procs 2 --threads 1 --chunks N [--pin] or, if its
+--help has no --mode, --schedule 1F1B --procs 2 --chunks N. The features of PyTorch 2.x
+(torch.compile, its own pipelining) are tried in the first round; later rounds use the best.
+--search does the same with 2, 4 and 8 micro-batches (and pinned processes); otherwise the table
+below says what was found best.
+--check: exit 1 if a floor is missed.
 """
 import argparse
 import json
@@ -50,7 +51,7 @@ TORCH = ("PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch, 1F1B")
 LEAST_OF_BOUND = 0.95
 MOST_OVER_PLAN = 1.03
 LEAST_PREDICTING = 0.97
-# Least ratio of spectrain to PyTorch: one process with two threads; its pipeline.
+# Minimum ratio of spectrain to PyTorch: one process with two threads; its pipeline.
 LEAST_RATIO = {"mlp": (1.25, 2.0), "vgg16": (1.1, 1.5), "gpt": (1.15, 1.4)}
 COMPUTE = ("forward", "backward", "weight", "step")  # categories of slices in a trace
 
@@ -158,7 +159,7 @@ def torch_single_ways(a, model, threads):
 
 
 def torch_pipeline_ways(a, model, chunks, pins):
-    """By the options that the peer's --help has."""
+    """Depends on the options in the peer's --help."""
     command = torch_command(a, "torch_pipeline.py")
     known = harness.options_of(command)
     mode, extras = [], [[]] + [[x] for x in ("--compile", "--official") if x in known]
@@ -176,7 +177,7 @@ def torch_pipeline_ways(a, model, chunks, pins):
     return ways
 
 
-# --- who takes part --------------------------------------------------------------------------------
+# --- entrants --------------------------------------------------------------------------------------
 
 def entrants(a, model):
     """{name: [ways to run it]}; after the first round only the best way is left."""
@@ -205,7 +206,7 @@ def entrants(a, model):
 
 
 def measure(a, model):
-    """The fastest round of everybody."""
+    """The fastest round of each entrant."""
     field, results = entrants(a, model), {}
     for number in range(a.rounds):
         for name, ways in field.items():
@@ -221,7 +222,7 @@ def measure(a, model):
     return results
 
 
-# --- what came out ---------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------
 
 def table(model, results):
     rates = {name: r["samples_per_s"] for name, r in results.items()}

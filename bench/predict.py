@@ -1,18 +1,19 @@
 #!/usr/bin/python3
-"""What Forerun says before the first mini-batch against what it then does: time and memory.
+"""Forecasts of Forerun before the first mini-batch against measurements: time and memory.
 
     bench/predict.py [--build DIR] [--models mlp,vgg16,gpt] [--places here,4,8] [--rounds N]
                      [--json FILE] [--check]
 
-here: two stages, or two replicas, on two cores of this machine. 4, 8: as many emulated devices, each of the speed of
-one core here, on a switch whose ports carry 1 GB/s each way, 20 us away. A machine with neighbours
-is not equally fast at all times: here stages are measured for as long as the run then takes, rounds
-are many and short, each with all cases, and the error of a case is the mean over its rounds (of the
-logarithms: as much too fast and too slow cancel out), told with its standard error. "schedule" is
-the part of it that is not of the stages' times: the prediction made again by the times that they
-took in the run. Before a run here there is a pause: the kernel of a virtual machine gives the memory
-of the run before back to the host some 2 s after its end, and that would disturb the look. --check: exit 1 if a mini-batch takes more than 5 % more or less than predicted, or
-a worker more than 3 % more or less memory.
+here: two stages, or two replicas, on two cores of this machine. 4, 8: this many emulated devices,
+each as fast as one core here, on a switch with ports of 1 GB/s in each direction and 20 us latency.
+The speed of a shared machine varies. So stages are measured for as long as the run takes, rounds
+are many and short, each with all cases, and the error of a case is the mean over its rounds (of
+logarithms: equal errors in both directions cancel), reported with its standard error. "schedule" is
+the part of the error that the stage times do not explain: the forecast repeated with the stage
+times of the run. A pause precedes each run here, because the kernel of a virtual machine returns
+the memory of an earlier run to the host about 2 s after its end, which would disturb the
+measurement. --check: exit 1 if the time of a mini-batch is more than 5 % off its forecast, or the
+memory of a worker more than 3 %.
 """
 import argparse
 import json
@@ -31,7 +32,7 @@ topology: {bandwidth: 1 GB/s, latency: 20 us, devices: %d}
 """
 MOST_TIME, MOST_MEMORY = 0.05, 0.03
 PAUSE_S = 3
-LOOK_S = 4  # here: to measure the stages, and about as long to train
+LOOK_S = 4  # here: time to measure the stages, and about the time to train
 STEPS = {"mlp": 32, "vgg16": 10, "gpt": 8}  # here; on emulated devices, which take longer:
 EMULATED_STEPS = {"mlp": 20, "vgg16": 12, "gpt": 10}
 
@@ -67,7 +68,7 @@ def parse():
 
 
 def run(a, model, place, parallel, micro):
-    """One run: predicted and measured seconds a mini-batch, the worst error of memory."""
+    """One run: forecast and measured seconds per mini-batch, largest error of memory."""
     forerun = harness.find_program(a.build, "forerun")
     with harness.Scratch() as scratch:
         config, out = os.path.join(scratch, "bench.yaml"), os.path.join(scratch, "run")
@@ -92,14 +93,14 @@ def run(a, model, place, parallel, micro):
 
 
 def mean_error(errors):
-    """Of a case over its rounds, and how far off that may be by chance (one standard error)."""
+    """Mean error of a case over its rounds, and its standard error."""
     logs = [math.log1p(e) for e in errors]
     spread = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0
     return math.expm1(statistics.mean(logs)), spread
 
 
 def judge(case, rounds):
-    """The mean over rounds, what is printed of it, and what is beyond the ceilings."""
+    """The mean over rounds, its text, and the exceeded limits."""
     place, model, name = case
     r = {key: statistics.median(x[key] or 0 for x in rounds) for key in rounds[0]}
     r["error"], r["standard_error"] = mean_error([x["error"] for x in rounds])
@@ -123,7 +124,7 @@ def main():
     cases = {(place, model, name): layout for place in a.places for model in a.models
              for name, layout in layouts(place).items()}
     rounds = {case: [] for case in cases}
-    for _ in range(a.rounds):  # each case comes at several times of the day
+    for _ in range(a.rounds):  # each case runs at several times
         for (place, model, name), (parallel, micro) in cases.items():
             rounds[place, model, name].append(run(a, model, place, parallel, micro))
     print("| place | model | method | predicted ms | measured ms | error | schedule; emulated: late |"

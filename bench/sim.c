@@ -1,9 +1,10 @@
-/* sim.c -- how long schedules and simulations of many workers take; prints JSON.
+/* sim.c -- time to generate schedules and to simulate many workers; prints JSON.
  *
  *     bench_sim [workers [micro-batches of a worker [mini-batches]]]     4096 64 1 by default
  *
- * Twice: a pipeline with as many stages as workers, and a hybrid of sqrt(workers) stages with as
- * many replicas each. Costs are made up: a layer of a large transformer on A100-like devices. */
+ * Two cases: a pipeline with one stage per worker, and a hybrid of sqrt(workers) stages with
+ * sqrt(workers) replicas each. Costs are assumed: a layer of a large transformer on A100-like
+ * devices. */
 #include <forerun/sim.h>
 
 #include "base/alloc.h"

@@ -7,8 +7,9 @@
 Chen, Yang, Cheng: Efficient and Robust Parallel DNN Training through Model Parallelism on Multi-GPU
 Platform (2018) train on four GPUs with data parallelism, and with pipelines whose weights are
 predicted, and report up to 8.91 times the speed of data parallelism. Here computation is real and
-stretched to the time it would take there, messages and sums take the time of the shared PCIe bus:
-times are EMULATED. --check: exit 1 if the best speed-up of spectrain is below the published one.
+stretched to its time on these GPUs, and messages and reductions take the time of the shared PCIe
+bus: times are EMULATED. --check: exit 1 if the best speed-up of spectrain is below the published
+one.
 """
 import argparse
 import json
@@ -80,7 +81,7 @@ def main():
 
 
 def compare(a, model):
-    """All methods by one profile."""
+    """All methods use one profile."""
     row = {}
     with harness.Scratch() as scratch:
         base = os.path.join(scratch, "base.yaml")

@@ -1,4 +1,4 @@
-/* step.c -- how fast training goes: forward, backward and update on a fixed synthetic batch.
+/* step.c -- training speed: forward, backward and update on a fixed synthetic batch.
  *
  *     bench_step --model NAME [--threads N] [--batch N] [--micro N] [--steps N]
  *                [--repeats N] [--warmup N] [--backend NAME] [--optimizer NAME]
@@ -42,7 +42,7 @@ typedef struct settings {
     int threads, batch, micro, steps, repeats, warmup, stages;
 } settings;
 
-/* A batch in host memory: input and target as the graph's INPUT nodes want them. */
+/* A batch in host memory: input and target for the INPUT nodes of the graph. */
 typedef struct data {
     void *input;
     int32_t *target;
@@ -56,7 +56,7 @@ static uint32_t draw(uint32_t stream, size_t i)
     return r[0];
 }
 
-/* Numbers of mean 0 and variance 1, or tokens; targets among the classes. */
+/* Numbers with mean 0 and variance 1, or tokens; targets are random classes. */
 static fr_status make_data(fr_ctx *ctx, const fr_graph *g, int batch, data *d)
 {
     const fr_node *loss = fr_graph_node(g, fr_graph_find_op(g, FR_OP_CROSS_ENTROPY));
@@ -80,7 +80,7 @@ static fr_status make_data(fr_ctx *ctx, const fr_graph *g, int batch, data *d)
     return FR_OK;
 }
 
-/* The engine is fed the same batch over and over. */
+/* The engine receives the same batch every time. */
 static fr_status give(void *user, fr_feed *out)
 {
     const data *d = user;
@@ -95,7 +95,7 @@ static bool note_loss(void *user, const fr_batch_report *r)
     return true;
 }
 
-/* Rates of each repeat into rates[]; the mean loss of the last mini-batch. */
+/* Set rates[] to the rate of each repeat; return the mean loss of the last mini-batch. */
 static fr_status measure(fr_engine *e, const settings *s, data *d, double *rates, double *loss)
 {
     fr_source source = {.user = d, .next = give, .release = take_back};
@@ -117,7 +117,7 @@ static int by_rate(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The heaviest worker's memory, and the busiest one's share of the time. */
+/* Memory of the largest worker, and busy share of the busiest one. */
 static void report(const fr_graph *g, const fr_engine *e, const settings *s, double *rates,
                    double loss)
 {
@@ -228,7 +228,7 @@ static int usage(const char *problem, const char *what)
     return 2;
 }
 
-/* NULL if key = value was understood, else what is wrong with it. */
+/* NULL if key = value is valid, else the error. */
 static const char *set(settings *s, const char *key, const char *value)
 {
     const struct {

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""PyTorch's DistributedDataParallel over gloo: processes of one thread, a share of the batch each.
+"""PyTorch's DistributedDataParallel over gloo: processes of one thread, each with a share of the
+batch.
 
     bench/torch_ddp.py --model mlp|vgg16|gpt [--procs N] [--pin] [--batch N] [--steps N]
                        [--repeats N] [--warmup N] [--rank R --rendezvous tcp://HOST:PORT]
 
-The networks, batches and optimizer of torch_step.py; --batch is that of all processes together.
---rank: be that process only, started apart from the others (GLOO_SOCKET_IFNAME: its interface).
-Rank 0 prints one JSON object with the keys that bench/dp.py and bench/network.py read.
+Networks, batches and optimizer are those of torch_step.py; --batch is the total of all processes.
+--rank: run this process only; the others are started separately (GLOO_SOCKET_IFNAME: its
+interface). Rank 0 prints one JSON object with the keys that bench/dp.py and bench/network.py read.
 """
 import argparse
 import json
@@ -51,7 +52,7 @@ def work(rank, a, meeting):
     net, x, y = torch_step.build(a.model, a.batch)
     share = a.batch // a.procs
     x, y = x[rank * share:(rank + 1) * share], y[rank * share:(rank + 1) * share]
-    # A view: gradients are made where they are sent from, which saves a copy.
+    # A view: gradients are computed in the send buffer, which saves a copy.
     ddp = DistributedDataParallel(net, gradient_as_bucket_view=True)
     opt = torch_step.sgd(ddp.parameters())
 

@@ -4,10 +4,10 @@
     bench/torch_pipeline.py --model mlp|vgg16|gpt [--chunks N] [--pin] [--batch N] [--steps N]
                             [--repeats N] [--warmup N] [--compile | --official]
 
-The networks, batches and optimizer of torch_step.py, cut in two where the slower half is fastest.
-Each mini-batch is split into --chunks micro-batches; the first process is one forward ahead of the
-second, sends do not wait, and both update when the last backward is through. PyTorch 2.x can do
-more: --compile runs each half through torch.compile, --official leaves passes and transfers to
+Networks, batches and optimizer are those of torch_step.py, cut where the slower half is fastest.
+Each mini-batch is split into --chunks micro-batches. The first process is one forward ahead of the
+second, sends do not wait, and both update after the last backward. With PyTorch 2.x, --compile runs
+each half through torch.compile, and --official leaves passes and transfers to
 torch.distributed.pipelining's Schedule1F1B. Prints one JSON object with the keys that
 bench/pipeline.py reads.
 """
@@ -45,14 +45,14 @@ def parse():
 
 
 def half_way(net, x):
-    """(where to cut, shape there): the cut whose slower side takes the least time."""
+    """(cut, shape at the cut): the cut with the fastest slower side."""
     best = [float("inf")] * len(net)
     for _ in range(3):
         h, shapes = x, []
         for i, module in enumerate(net):
             h = h.detach().requires_grad_(h.is_floating_point())
             start = time.perf_counter()
-            # A module that works in place may not touch a leaf that wants a gradient.
+            # A module that works in place must not modify a leaf that requires a gradient.
             h_out = module(h.clone() if h.requires_grad else h)
             h_out.backward(h_out.detach())
             best[i] = min(best[i], time.perf_counter() - start)
@@ -64,7 +64,7 @@ def half_way(net, x):
 
 
 class Half:
-    """One process's part: passes of one micro-batch, and what is under way."""
+    """One process: passes of one micro-batch, and the micro-batches in flight."""
 
     def __init__(self, dist, rank, stage, shape, xs, ys):
         self.dist, self.is_last, self.peer = dist, rank == 1, 1 - rank
@@ -139,13 +139,13 @@ def work(rank, a, meeting, results):
     if a.pin:
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
-    # A stage of --official gets leaves that want gradients, which no module may change in place.
+    # A stage of --official receives leaves that require gradients, which modules must not modify.
     net, x, y = torch_step.build(a.model, a.batch, inplace=not a.official)
     size = a.batch // a.chunks
     cut, shape = half_way(net, x[:size])
     agreed = torch.tensor([cut])
     dist.broadcast(agreed, 0)
-    if agreed.item() != cut:  # the other process timed it differently; its word counts
+    if agreed.item() != cut:  # the other process measured another time; its result counts
         cut = agreed.item()
         with torch.no_grad():
             shape = net[:cut](x[:size]).shape

@@ -5,10 +5,10 @@
                         [--compile] [--channels-last]
 
 Prints one JSON object with the keys that bench/compare.py reads. Same sizes, same optimizer (sgd,
-momentum 0.9), a fixed batch of random numbers; nothing but forward, backward and update is timed.
-Fused attention and the fused optimizer are used where this PyTorch has them. Which of --compile
-(torch.compile, 2.x only) and --channels-last is faster depends on model and machine:
-bench/compare.py and bench/pipeline.py try them and keep the best.
+momentum 0.9), a fixed batch of random numbers; only forward, backward and update are timed. Fused
+attention and the fused optimizer are used if this PyTorch has them. The faster of --compile
+(torch.compile, 2.x only) and --channels-last depends on model and machine: bench/compare.py and
+bench/pipeline.py try them and use the best.
 """
 import argparse
 import ctypes
@@ -47,13 +47,13 @@ def tune(threads):
         os.environ.setdefault("OMP_PROC_BIND", "true")
         try:
             blas = ctypes.CDLL("libblas.so.3")
-        except OSError:  # wheels bring a BLAS of their own
+        except OSError:  # wheels contain their own BLAS
             blas = None
         if getattr(blas, "openblas_get_parallel", lambda: 0)() == 1:
-            # OpenBLAS on threads of its own, which would fight with torch's that spin.
+            # OpenBLAS with its own threads, which would compete with torch's spinning ones.
             os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with open("/proc/cpuinfo") as f:
-        if "AuthenticAMD" in f.read():  # its own guess is a slower kernel
+        if "AuthenticAMD" in f.read():  # its default is a slower kernel
             os.environ.setdefault("OPENBLAS_CORETYPE", "Zen")
 
 
@@ -137,7 +137,7 @@ def loss_of(logits, target):
 
 
 def sgd(parameters):
-    """Fused where this PyTorch has that for CPUs (2.4 and later)."""
+    """Fused if this PyTorch supports it on CPUs (2.4 and later)."""
     import torch
     parameters = list(parameters)
     try:

@@ -1,10 +1,10 @@
-/* transport.c -- what handing a tensor from worker to worker costs.
+/* transport.c -- cost of passing a tensor from worker to worker.
  *
  *     bench_transport [--transport NAME] [--messages N] [--bytes N] [--pin 0|1]
  *
- * Prints one JSON object: half a round trip of a ping-pong when both ends look for the message
- * (latency_ns, the median and the 99th percentile), when the receiver has gone to sleep
- * (wake_ns), messages per second one way with eight buffers, and one round of a board. */
+ * Prints one JSON object: half a round trip of a ping-pong when both ends poll (latency_ns, the
+ * median and the 99th percentile) and when the receiver sleeps (wake_ns), messages per second in
+ * one direction with eight buffers, and one round of a board. */
 #include <forerun/transport.h>
 
 #include "base/alloc.h"
@@ -27,7 +27,7 @@ typedef struct bench {
     fr_group *g;
     fr_channel *there, *back;
     fr_board *board;
-    uint64_t *ns; /* [n_messages] of a round trip */
+    uint64_t *ns; /* [n_messages] durations of round trips */
     uint64_t gap_ns, total_ns;
     int n;
     fr_status status[2];
@@ -133,7 +133,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of half a round trip. */
+/* Percentile of half a round trip. */
 static double percentile(bench *b, double p)
 {
     qsort(b->ns, (size_t)b->n, sizeof *b->ns, by_time);
@@ -143,8 +143,9 @@ static double percentile(bench *b, double p)
 static fr_status measure(fr_ctx *ctx, const settings *s, bench *b, char *memory)
 {
     size_t stride = fr__align_up(s->bytes);
-    fr_channel_desc there = {0, 1, N_BUFFERS, s->bytes, stride, memory, NULL};
-    fr_channel_desc back = {1, 0, N_BUFFERS, s->bytes, stride, memory + N_BUFFERS * stride, NULL};
+    fr_channel_desc there = {0, 1, N_BUFFERS, s->bytes, stride, memory, NULL, NULL};
+    fr_channel_desc back = {1,    0,   N_BUFFERS, s->bytes, stride, memory + N_BUFFERS * stride,
+                            NULL, NULL};
     FR_TRY(s->t->add_channel(b->g, &there, &b->there));
     FR_TRY(s->t->add_channel(b->g, &back, &b->back));
     FR_TRY(s->t->add_board(b->g, 2, (size_t[]){8, 8}, (int[]){0, 1}, &b->board));
@@ -184,7 +185,7 @@ static fr_status run(fr_ctx *ctx, const settings *s)
     return status;
 }
 
-/* NULL if key = value was understood, else what is wrong with it. */
+/* NULL if key = value is valid, else the error. */
 static const char *set(settings *s, const char *key, const char *value)
 {
     int number = atoi(value);

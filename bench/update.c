@@ -1,10 +1,10 @@
-/* update.c -- what an update costs, and what predictions add to it.
+/* update.c -- cost of an update, and the additional cost of predictions.
  *
  *     bench_update [--weights N] [--threads N] [--repeats N] [--backend NAME]
  *
- * Prints one JSON object: for each optimizer and each kind of pass the time per weight of the best
- * repeat, and the bytes it reads and writes per second (a write counts once, though a cache may
- * read the line first). `extra` is the time beyond the plain step in place. */
+ * Prints one JSON object: for each optimizer and kind of pass, the time per weight of the best
+ * repeat, and the bytes read and written per second (a write counts once, although a cache may read
+ * the line first). `extra` is the time in addition to the plain step in place. */
 #include <forerun/backend.h>
 #include <forerun/optim.h>
 

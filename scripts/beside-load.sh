@@ -1,11 +1,11 @@
 #!/bin/sh
-# beside-load.sh -- run a command on a busy machine: beside so many endless loops.
+# beside-load.sh -- run a command on a busy machine: beside the given number of endless loops.
 #
 #   scripts/beside-load.sh LOOPS COMMAND [ARGUMENT]...
 #
-# No test may depend on the machine's pace; `scripts/beside-load.sh 6 make test` shows whether it is
-# so. The loops end with the command, and with this script if it is killed. The exit code is that of
-# the command.
+# No test may depend on the pace of the machine; `scripts/beside-load.sh 6 make test` checks this.
+# The loops end with the command, and with this script if it is killed. The exit code is that of the
+# command.
 set -eu
 case ${1:-} in
 '' | *[!0-9]*)

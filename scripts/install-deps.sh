@@ -1,21 +1,21 @@
 #!/bin/sh
-# install-deps.sh -- installs the packages that Forerun needs and that are missing.
+# install-deps.sh -- installs missing packages that Forerun needs.
 #
 #   scripts/install-deps.sh            what `make` and `make demo` need
 #   scripts/install-deps.sh --test     and what `make test` needs (a browser to look at the report, shells, readers of man pages)
 #   scripts/install-deps.sh --bench    and what bench/ needs (PyTorch to compare with, iproute2 for slow networks)
 #   scripts/install-deps.sh --dev      and what .ci/run needs (clang, clang-format, debootstrap)
 #
-# Tested: Debian 12 and 13. Expected to work: Ubuntu 24.04 and 26.04 (apt), Fedora (dnf).
-# With nothing missing it does nothing, says nothing and needs neither network nor rights.
-# On other systems it only looks, and lists what it cannot find.
+# Tested: Debian 12 and 13. Expected to work: Ubuntu 24.04 and 26.04 (apt), Fedora (dnf). If nothing
+# is missing, it does nothing, prints nothing and needs neither network nor privileges. On other
+# systems it only lists the missing parts.
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libdnnl-dev libfyaml-dev libjansson-dev
     nettle-dev libxxhash-dev zlib1g-dev libcmocka-dev libopenmpi-dev openmpi-bin coinor-libcbc-dev
     libmicrohttpd-dev protobuf-compiler locales dataset-fashion-mnist"
 bench="python3 python3-torch python3-numpy libopenblas0-openmp iproute2"
-readers="git jq curl zsh fish mandoc man-db" # programs that read what Forerun writes
+readers="git jq curl zsh fish mandoc man-db python3-cffi" # what reads and uses what Forerun makes
 test="chromium chromium-driver libxml2-utils $readers"
 dev="clang libclang-rt-dev libomp-dev debootstrap"
 
@@ -23,11 +23,11 @@ ID='' VERSION_ID=''
 # shellcheck disable=SC1091
 [ ! -r /etc/os-release ] || . /etc/os-release
 case "$ID $VERSION_ID" in
-"debian 12") dev="$dev clang-format-14" ;; # sources are laid out by version 14 alone
+"debian 12") dev="$dev clang-format-14" ;; # the sources are formatted by version 14
 "ubuntu 24.04")
     dev="$dev clang-format-14"
-    bench="python3 python3-numpy libopenblas0-openmp iproute2" # it has no PyTorch
-    test="libxml2-utils $readers"                              # its browser is a snap
+    bench="python3 python3-numpy libopenblas0-openmp iproute2" # there is no PyTorch package
+    test="libxml2-utils $readers"                              # the browser is a snap
     ;;
 "ubuntu "*) test="libxml2-utils $readers" ;;
 "fedora "*)
@@ -52,7 +52,7 @@ for option in "$@"; do
     esac
 done
 
-# No package manager of ours: name what a build would miss, in words that fit any system.
+# Unknown package manager: list the missing parts by names that fit any system.
 look() {
     for tool in cc c++ cmake ninja pkg-config; do
         command -v "$tool" >/dev/null || echo "  $tool"
@@ -67,7 +67,7 @@ look() {
     pkg-config --exists libmicrohttpd 2>/dev/null || echo "  libmicrohttpd (only for train --serve)"
 }
 has() { command -v "$1" >/dev/null; }
-# What is installed, as words "installed=PACKAGE".
+# The installed packages, as words "installed=PACKAGE".
 # shellcheck disable=SC2086
 if has apt-get && has dpkg-query; then
     manager="apt-get -q -y"

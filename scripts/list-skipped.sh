@@ -1,15 +1,15 @@
 #!/bin/sh
-# list-skipped.sh -- how many checks the tests of a log did not make, and why.
+# list-skipped.sh -- counts the skipped checks of a test log, by reason.
 #
 #   scripts/list-skipped.sh LOG
 #
-# LOG is what ctest leaves in BUILD/Testing/Temporary/LastTest.log (`make test`: a copy of it). A test that cannot make a check
-# on this machine or in this build prints a line
+# LOG is BUILD/Testing/Temporary/LastTest.log of ctest (`make test`: a copy of it). A test that
+# cannot make a check on this machine or in this build prints a line
 #
 #   SKIPPED: what: why
 #
-# (tests/support/test.h and tests/cli/lib.bash have functions for it). Checks are grouped by the
-# reason. The exit code is 0: a check that was not made has not failed.
+# (tests/support/test.h and tests/cli/lib.bash have functions for it). Checks are grouped by reason.
+# The exit code is 0: a skipped check has not failed.
 set -eu
 awk '
     function after(text, mark) { return substr(text, index(text, mark) + length(mark)) }
@@ -18,7 +18,7 @@ awk '
         line = after($0, "SKIPPED: ")
         what = substr(line, 1, index(line, ": ") - 1)
         why = after(line, ": ")
-        if (seen[test, line]++) next # each of several processes says it
+        if (seen[test, line]++) next # several processes print it
         if (!(why in of)) order[++n_reasons] = why
         of[why] = of[why] "\n        " test ": " what
         n++

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# make-picture.sh -- the picture of the report in README.md.
+# make-picture.sh -- makes the picture of the report in README.md.
 #
 #   scripts/make-picture.sh [REPORT]
 #
-# Opens REPORT (runs/demo/report.html, which `make demo` leaves) in headless Chromium and writes the
-# top of the page to docs/report.png. The browser comes with scripts/install-deps.sh --test.
+# Opens REPORT (default: runs/demo/report.html of `make demo`) in headless Chromium and writes the
+# top of the page to docs/report.png. scripts/install-deps.sh --test installs the browser.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 report=$(realpath "${1:-$root/runs/demo/report.html}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 [ -s "$report" ] || {
-    echo "make-picture: no $report; make demo leaves it" >&2
+    echo "make-picture: no $report; run make demo first" >&2
     exit 2
 }
 alone=()
@@ -23,7 +23,7 @@ chromium --headless=new "${alone[@]}" --disable-gpu --disable-dev-shm-usage --hi
     exit 1
 }
 [ -s "$work/report.png" ] || {
-    echo "make-picture: the browser left no picture: $(tail -n 1 "$work/log")" >&2
+    echo "make-picture: the browser wrote no picture: $(tail -n 1 "$work/log")" >&2
     exit 1
 }
 mv "$work/report.png" "$root/docs/report.png"

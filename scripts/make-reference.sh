@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make-reference.sh -- the parts of docs/ that are made from the code.
+# make-reference.sh -- generates the parts of docs/ that come from the code.
 #
 #   scripts/make-reference.sh [--check] [FORERUN]
 #
@@ -8,8 +8,8 @@
 #   docs/methods/NAME.md                 what stands between <!-- drawing --> or <!-- numbers --> and
 #                                        <!-- end -->; the rest is written by hand
 #
-# Writes them; with --check compares instead, shows what differs, and ends with code 1 if anything
-# does. FORERUN is the command to ask (build/forerun).
+# Writes these files. With --check it compares instead, shows the differences, and exits with 1 if
+# there are any. FORERUN is the command (default: build/forerun).
 set -euo pipefail
 check=
 if [ "${1:-}" = --check ]; then
@@ -26,7 +26,7 @@ mkdir "$new/methods" "$new/parts"
 "$forerun" reference >"$new/reference.md"
 "$forerun" reference --format man >"$new/forerun.1"
 
-# Sizes that show what is special about a method without being crowded.
+# Sizes that show the characteristics of a method in a readable drawing.
 drawing_of() {
     case $1 in
     dp | model-averaging) echo --micro 8 --replicas 2 ;;
@@ -37,7 +37,7 @@ drawing_of() {
     esac
 }
 
-page() { # NAME: its page with the parts between the marks made anew
+page() { # NAME: its page with newly generated parts between the marks
     local name=$1 page=docs/methods/$1.md row
     local -a sizes
     read -ra sizes <<<"$(drawing_of "$name")"
@@ -48,7 +48,7 @@ page() { # NAME: its page with the parts between the marks made anew
         "$schedule" "$weights" "$sync" "$name" "$name" >"$new/parts/drawing"
     "$forerun" methods "$name" --format markdown >"$new/parts/numbers"
     if [ ! -f "$page" ]; then
-        echo "$page is missing: write it, as those of other methods are" >&2
+        echo "$page is missing: write it like those of other methods" >&2
         return 1
     fi
     awk -v parts="$new/parts" '
@@ -69,7 +69,7 @@ while IFS= read -r file; do
     if [ -z "$check" ]; then
         cmp -s "$new/$file" "docs/$file" || cp "$new/$file" "docs/$file"
     elif ! diff -u "docs/$file" "$new/$file"; then
-        echo "docs/$file is not what the code says; mend it: scripts/make-reference.sh FORERUN"
+        echo "docs/$file differs from the code; update it by scripts/make-reference.sh FORERUN"
         old=1
     fi
 done < <(cd "$new" && find . -type f -printf '%P\n' | sort)

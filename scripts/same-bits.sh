@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# same-bits.sh -- the same numbers from every compiler, on this processor.
+# same-bits.sh -- checks that all compilers give the same numbers on this processor.
 #
 #   scripts/same-bits.sh [--nets "NAME..."] COMPILER-OR-COMMAND COMPILER-OR-COMMAND...
 #   scripts/same-bits.sh gcc clang
 #   scripts/same-bits.sh build/forerun build-clang/forerun
 #
-# Trains small networks with each of the commands, on both backends, with one thread and two, and
-# compares weights, losses and evaluations. A compiler is given by name: forerun is built with it
-# in build-bits/. Prints a line for each network; exit code 1 if one of them differs.
+# Trains small networks with each command, on both backends, with one and two threads, and compares
+# weights, losses and evaluations. For a compiler, given by name, it builds forerun in build-bits/.
+# Prints one line per network; exit code 1 if any network differs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 usage() { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; }
@@ -36,7 +36,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 export OMP_WAIT_POLICY=passive
 
-# Optimizers and what they have to remember are spread over the networks.
+# The networks cover all optimizers and their state.
 sgd='{name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.001}'
 nesterov='{name: sgd, lr: 0.05, momentum: 0.9, nesterov: true}'
 adam='{name: adam, lr: 0.01}'
@@ -56,7 +56,7 @@ net transformer '{name: transformer, layers: 2, width: 48, heads: 3, context: 21
 net reslstm '{name: reslstm, layers: 2, width: 40, context: 9, vocab: 50}' "$nadam"
 net gnmt '{name: gnmt, layers: 2, width: 40, context: 12, vocab: 50, label_smoothing: 0.1}' "$adam"
 net biglstm '{name: biglstm, layers: 1, width: 40, projection: 16, context: 9, vocab: 50}' "$sgd"
-# Kernels of our own on both backends: convolutions of small maps, and no product of oneDNN.
+# Our own kernels on both backends: convolutions of small maps, without products of oneDNN.
 net small '
   nodes:
     - {name: in, op: input, shape: [16, 2, 2]}
@@ -89,7 +89,7 @@ numbers() {
 
 status=0
 for name in $nets; do
-    [ -n "${model[$name]:-}" ] || { echo "no network is called '$name'" >&2; exit 2; }
+    [ -n "${model[$name]:-}" ] || { echo "unknown network '$name'" >&2; exit 2; }
     cat >"$name.yaml" <<YAML
 model: ${model[$name]}
 data: {name: synthetic, n: 32, n_eval: 8}
@@ -110,7 +110,7 @@ YAML
         done
     done
     if [ -n "$differing" ]; then
-        echo "$name: other numbers than ${commands[0]}:$differing"
+        echo "$name: numbers differ from ${commands[0]}:$differing"
         status=1
     else
         echo "$name: the same, ${#commands[@]} commands"

@@ -1,12 +1,13 @@
 #!/bin/sh
-# test-isas.sh -- the suites of kernels under each instruction set that this processor has.
+# test-isas.sh -- runs the kernel tests under each instruction set of this processor.
 #
 #   scripts/test-isas.sh [BUILD]
 #
-# oneDNN chooses its kernels and layouts by the instruction set. ONEDNN_MAX_CPU_ISA caps it, so that
-# one machine can stand in for smaller ones. The whole suite has run under the best one; here follow
-# the tests that compute with the cpu backend, once under each smaller one. The last lines say which
-# instruction sets ran and which this machine cannot run. Exit code 1 if a test failed.
+# oneDNN chooses its kernels and layouts by the instruction set. ONEDNN_MAX_CPU_ISA limits it, so
+# that one machine can represent smaller ones. The full suite has run with the best instruction set;
+# this script runs the tests that compute with the cpu backend once with each smaller one. The last
+# lines list the tested instruction sets and those that this machine lacks. Exit code 1 if a test
+# failed.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -14,7 +15,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 tests='^(backend|conformance)/|^engine/(same|random|replicas|recompute|update|async|reference)$'
 tests="$tests|^train/(layouts|same_numbers)\$|^sim/memory\$"
 
-isa() { # what `forerun info` calls the instruction set under a cap
+isa() { # the instruction set under a limit, by `forerun info`
     ONEDNN_MAX_CPU_ISA=$1 "$build/forerun" info | sed -n 's/^ *oneDNN [0-9.]*, \([^,]*\),.*/\1/p'
 }
 
@@ -28,14 +29,14 @@ case $(uname -m) in
 x86_64) caps="SSE41=sse4.1 AVX=avx AVX2=avx2 AVX2_VNNI=avx2+vnni AVX2_VNNI_2=avx2+vnni2 AVX512_CORE=avx512
     AVX512_CORE_VNNI=avx512+vnni AVX512_CORE_BF16=avx512+bf16 AVX512_CORE_FP16=avx512+fp16
     AVX512_CORE_AMX=avx512+amx AVX512_CORE_AMX_FP16=avx512+amx+fp16" ;;
-*) caps= ;; # oneDNN has no caps there
+*) caps= ;; # oneDNN has no limits there
 esac
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for pair in $caps; do
     cap=${pair%%=*} name=${pair#*=}
     case $seen in *" $name "*) continue ;; esac
-    # A processor without the set, or a oneDNN that does not know it, goes on with another one.
+    # Without the set, or with a oneDNN that does not support it, another one is used.
     if [ "$(isa "$cap")" != "$name" ]; then
         absent="$absent $name"
         continue

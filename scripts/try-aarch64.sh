@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# try-aarch64.sh -- Forerun for 64-bit Arm: built by a cross compiler, tested under emulation.
+# try-aarch64.sh -- builds Forerun for 64-bit Arm by a cross compiler and tests it under emulation.
 #
 #   scripts/try-aarch64.sh [OPTION]...     options of try-system.sh: --fresh, --keep, --cache DIR ...
 #   scripts/try-aarch64.sh --here          in this system, which is Debian 13 on x86-64, as root
 #
 # In a Debian 13 made by try-system.sh it installs Debian's cross compiler, qemu-user and the
-# libraries for arm64 (MPI, CBC and libmicrohttpd are left out), builds the library, the command and
-# all test programs with warnings as errors, and runs the tests of `ctest --preset aarch64`:
-# conformance of ref and cpu, backend, engine/same, the examples, a training by the command. qemu
-# emulates one model of processor (cmake/aarch64.cmake), so the result does not depend on the host.
-# Exit codes are those of try-system.sh.
+# libraries for arm64 (without MPI, CBC and libmicrohttpd), builds the library, the command and all
+# test programs with warnings as errors, and runs the tests of `ctest --preset aarch64`: conformance
+# of ref and cpu, backend, engine/same, the examples, a training by the command. qemu emulates one
+# model of processor (cmake/aarch64.cmake), so the result does not depend on the host. Exit codes
+# are those of try-system.sh.
 set -euo pipefail
 self=$(realpath "$0")
 cd "$(dirname "$self")/.."

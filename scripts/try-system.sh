@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# try-system.sh -- Forerun on another Debian, as a new user meets it.
+# try-system.sh -- tries Forerun on another Debian, as a new user would.
 #
 #   scripts/try-system.sh [OPTION]... SUITE       e.g. trixie (Debian 13), bookworm (Debian 12)
 #
-# Makes the system in a folder (debootstrap: a minimal one with make, git and ca-certificates),
-# copies the files of this checkout that git tracks into a fresh copy of it, and runs `make demo` and
-# `make test` there, as root. scripts/install-deps.sh installs the rest. Exit code: 0 passed,
-# 1 something failed, 2 wrong use, 3 this machine cannot do it. It needs root, debootstrap and the
-# right to mount.
+# Creates the system in a folder (debootstrap: a minimal one with make, git and ca-certificates),
+# copies the tracked files of this checkout into a fresh copy of it, and runs `make demo` and `make
+# test` there, as root. scripts/install-deps.sh installs the rest. Exit code: 0 passed, 1 something
+# failed, 2 wrong use, 3 this machine cannot do it. It needs root, debootstrap and the right to
+# mount.
 #
 #   --no-demo        without `make demo`
 #   --tests REGEX    instead of `make test`: `make` and the tests whose names match (ctest -R)
 #   --no-tests       without tests
 #   --run COMMAND    instead of both: a shell command in the checkout
-#   --if-possible    on a machine that cannot do it say so and exit with 0
+#   --if-possible    if this machine cannot do it, print the reason and exit with 0
 #   --cache DIR      where systems are kept; else FORERUN_SYSTEMS, else ~/.cache/forerun/systems
-#   --fresh          make the system anew, without what is kept from an earlier run
+#   --fresh          create the system again, without the parts kept from earlier runs
 #   --keep           leave the tried copy for a look, whatever the outcome
 #   --mirror URL     take packages from there; else from where apt takes them on this machine
 #
@@ -26,8 +26,8 @@ self=$(realpath "$0")
 say() { printf 'try-system: %s\n' "$*"; }
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$self"; }
 
-# inside ROOT COMMAND...: runs it in the folder ROOT as its own system. This runs in its own
-# namespaces of mounts and processes: when it ends, however it ends, both are gone.
+# inside ROOT COMMAND...: runs a command with the folder ROOT as its system, in separate namespaces
+# of mounts and processes. Both vanish when it ends, in any way.
 inside() {
     local root=$1
     shift
@@ -58,7 +58,7 @@ if [ "${1:-}" = --inside ]; then # this script, called by itself
     inside "$@"
 fi
 
-# --- what is wanted, and whether it can be done ---
+# --- options, and requirements of the machine ---
 demo=yes tests=all run='' fresh='' keep='' unable=3 suite='' mirror=''
 cache=${FORERUN_SYSTEMS:-${XDG_CACHE_HOME:-$HOME/.cache}/forerun/systems}
 wrong() { # MESSAGE
@@ -105,14 +105,14 @@ git rev-parse --git-dir >/dev/null 2>&1 || cannot "$PWD is not a git checkout"
 # --- the system ---
 # shellcheck disable=SC2016
 [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null |
-    grep -m1 -E '/debian/?$' || true) # other archives (Ubuntu, security) are named otherwise
+    grep -m1 -E '/debian/?$' || true) # other archives (Ubuntu, security) have other names
 home=$cache/$suite
 mkdir -p "$home/archives/partial"
 base=$home/base tried=$home/tried
 exec 9>"$home/lock"
 flock -n 9 || { say "another run uses $home; waiting for it" && flock 9; }
 
-# remove FOLDER...: never through a mount that somebody left in it (of our own there are none here).
+# remove FOLDER...: never through a foreign mount inside it (ours are gone at this point).
 remove() {
     local folder at
     for folder in "$@"; do
@@ -136,7 +136,7 @@ leave() {
 }
 trap leave EXIT
 trap 'exit 1' INT TERM HUP
-waiting() { # COMMAND...: so that a signal is not kept waiting; it keeps the lock if this script is killed
+waiting() { # COMMAND...: handles signals at once; the command keeps the lock if this script is killed
     "$@" </dev/null &
     child=$!
     local code=0
@@ -145,7 +145,7 @@ waiting() { # COMMAND...: so that a signal is not kept waiting; it keeps the loc
     return $code
 }
 
-remove "$base.part" "$tried" # of a run that was killed
+remove "$base.part" "$tried" # left by a run that was killed
 [ -z "$fresh" ] || remove "$base"
 if [ ! -d "$base" ]; then
     say "making $suite in $base${mirror:+, from $mirror}"
@@ -154,7 +154,7 @@ if [ ! -d "$base" ]; then
         say "$suite cannot be made: debootstrap failed" >&2
         exit 1
     }
-    mv "$base.part" "$base" # what bears the name is whole
+    mv "$base.part" "$base" # only complete systems have this name
 fi
 cp -a --reflink=auto "$base" "$tried"
 cp -L /etc/resolv.conf /etc/hosts "$tried/etc/"

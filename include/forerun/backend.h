@@ -44,7 +44,8 @@ void fr_device_close(fr_device *dev);
 int fr_device_n_threads(const fr_device *dev);
 const char *fr_device_about(const fr_device *dev); /* "oneDNN 2.6.3, avx2, 2 threads" */
 
-/* Memory on the device: zeroed, aligned to 64 bytes. Counted in fr_device_bytes. */
+/* Memory on the device: zeroed, aligned to 64 bytes. Counted in fr_device_bytes. Only for calls
+ * that take it: the host need not be able to read it. */
 fr_status fr_device_alloc(fr_device *dev, size_t bytes, const char *what, void **out);
 void fr_device_release(fr_device *dev, void *block, size_t bytes);
 size_t fr_device_bytes(const fr_device *dev);      /* held now */
@@ -54,7 +55,7 @@ fr_status fr_device_download(fr_device *dev, void *host, const void *from, size_
 fr_status fr_device_sync(fr_device *dev); /* all work issued so far is done */
 
 /* Run body(arg, begin, end) over [0, n) split in blocks of a multiple of `grain`, on the device's
- * threads. For sweeps over host-visible blocks; the split must not change results. */
+ * threads. For work on host memory; the split must not change results. */
 typedef void (*fr_range_fn)(void *arg, size_t begin, size_t end);
 void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
 
@@ -118,7 +119,8 @@ bool fr_program_is_plain(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
  * micro-batch, with the weights no longer needed by this backward. `grad` holds it for the time of
- * the call: usually grads + offset, but see transient_grads. */
+ * the call: usually grads + offset, but see transient_grads. Unless it is transient, other devices
+ * may read it from then on. */
 typedef void (*fr_grad_ready_fn)(void *user, size_t offset, size_t count, const float *grad);
 
 /* Everything one forward or backward of one micro-batch touches. */

@@ -1,9 +1,10 @@
 /* base.h -- status codes, the context that carries error text and log, build facts.
  *
  * Every call that can fail returns fr_status and leaves one line of text in its
- * context. The first failure wins: later ones are consequences and are dropped.
- * A context may be shared by any number of threads. The library never prints,
- * exits or aborts. */
+ * context: that of the last failure, with its causes. A call that succeeds leaves
+ * the text as it is, so ask for it after a failure only. A context may be shared
+ * by any number of threads; threads whose failures are to be kept apart have one
+ * each. The library never prints, exits or aborts. */
 #ifndef FORERUN_BASE_H
 #define FORERUN_BASE_H
 
@@ -46,11 +47,11 @@ void fr_ctx_free(fr_ctx *ctx);
 /* Where log lines go; without a function they are dropped. Set before threads start. */
 void fr_ctx_set_log(fr_ctx *ctx, fr_log_fn fn, void *user);
 
-/* The first failure since creation or fr_ctx_clear; FR_OK and "" if there was none.
- * The text lives until fr_ctx_clear or fr_ctx_free. */
+/* The last failure; FR_OK and "" if there was none since creation or fr_ctx_clear. The text is the
+ * calling thread's copy, which lives until that thread calls fr_ctx_error again. */
 fr_status fr_ctx_status(fr_ctx *ctx);
 const char *fr_ctx_error(fr_ctx *ctx);
-void fr_ctx_clear(fr_ctx *ctx);
+void fr_ctx_clear(fr_ctx *ctx); /* never needed: a new failure takes the place of an old one */
 
 /* "invalid input" and the like; and the exit code of the command line tool. */
 const char *fr_status_text(fr_status status);
@@ -75,8 +76,10 @@ void fr_machine_read(fr_machine *m);
 #define FR_PRINTF(fmt, first)
 #endif
 
-/* Record a failure (if it is the first) and return its status, so that a function
- * can end with `return fr_fail(ctx, FR_INVALID, "%s:%d: ...", ...)`. */
+/* Record a failure and return its status, so that a function can end with `return fr_fail(ctx,
+ * FR_INVALID, "%s:%d: ...", ...)`. fr_ctx_error(ctx) among the arguments chains the failure that is
+ * the cause. With a context of NULL the text is kept for the calling thread alone:
+ * fr_ctx_error(NULL) has the last failure of this thread, whatever the context. */
 fr_status fr_fail(fr_ctx *ctx, fr_status status, const char *format, ...) FR_PRINTF(3, 4);
 void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...) FR_PRINTF(3, 4);
 
@@ -84,6 +87,10 @@ void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...) FR_PRINTF(
  * marks that change the direction of text and bytes that are not UTF-8 become \n, \x1b, \u202e.
  * What is escaped already stays as it is. fr_fail and fr_log do this to every line. */
 void fr_escape(const char *text, char *out, size_t room);
+
+/* Insertions, deletions, changes and swaps of neighbours from a to b, for names that are mistyped;
+ * INT_MAX where one is longer than 128 bytes. */
+int fr_edit_distance(const char *a, const char *b);
 
 /* Return at once on failure. Nothing to release in the caller. */
 #define FR_TRY(call)                                      \

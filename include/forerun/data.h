@@ -30,7 +30,7 @@ typedef struct fr_dataset fr_dataset;
 
 typedef struct fr_data_source {
     const char *name, *summary;
-    const char *const *keys; /* of the config section, NULL-terminated */
+    bool has_shapes_of_model; /* the model is made first, and says what the data looks like */
     /* Reads its keys from `section`; sizes it may take from the model come in `want` (context
      * length, shapes for synthetic data), zero where unknown. */
     fr_status (*open)(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out);
@@ -44,6 +44,24 @@ const fr_key *fr_data_keys(void); /* of its section, ended by a NULL path */
 /* `data:` section of a config: {name: fashion-mnist, path: DIR, ...}. */
 fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                           fr_dataset **out);
+
+/* A data set of the caller's own: a function that makes samples, or arrays that hold them. */
+typedef struct fr_samples {
+    const void *input;     /* (n, input shape) */
+    const int32_t *target; /* (n, target shape) */
+    const int32_t *length; /* (n); NULL where info.has_length is false */
+} fr_samples;
+typedef struct fr_dataset_desc {
+    fr_data_info info;
+    /* As fr_dataset_read; called from any thread, several calls at a time. A failure leaves its
+     * text in the context. NULL: samples[FR_TRAIN] and samples[FR_EVAL]. */
+    fr_status (*read)(void *user, fr_split split, int64_t index, uint64_t seed, uint64_t draw,
+                      void *input, int32_t *target, int32_t *length);
+    void *user;
+    fr_samples samples[2]; /* not copied: alive until the data set is closed */
+} fr_dataset_desc;
+fr_status fr_dataset_create(fr_ctx *ctx, const fr_dataset_desc *desc, fr_dataset **out);
+
 void fr_dataset_close(fr_dataset *d);
 const fr_data_info *fr_dataset_info(const fr_dataset *d);
 /* Bytes held in memory. */

@@ -10,6 +10,7 @@
 #include <forerun/efficiency.h>
 #include <forerun/engine.h>
 #include <forerun/events.h>
+#include <forerun/exec_plan.h>
 #include <forerun/graph.h>
 #include <forerun/io.h>
 #include <forerun/models.h>
@@ -18,6 +19,7 @@
 #include <forerun/plan.h>
 #include <forerun/probe.h>
 #include <forerun/report.h>
+#include <forerun/run.h>
 #include <forerun/sched.h>
 #include <forerun/sim.h>
 #include <forerun/state.h>

@@ -1,9 +1,9 @@
-/* train.h -- a training run from a config: data, model, pipeline, metrics, checkpoints, summary. */
+/* train.h -- around training runs (run.h): methods, config keys, files, forecasts, generation. */
 #ifndef FORERUN_TRAIN_H
 #define FORERUN_TRAIN_H
 
 #include <forerun/cost.h>
-#include <forerun/team.h>
+#include <forerun/run.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,6 +19,9 @@ typedef struct fr_method {
     int chunks;            /* stages of a worker unless the config says; 0 = 1 */
     const char *sync;      /* of fr_sync_list; NULL: allreduce */
     bool wants_replicas;   /* makes sense with several only */
+    /* Of methods that take the same time `forerun plan` takes one with a flush, then: */
+    bool is_preferred; /* this one before others */
+    bool is_by_name;   /* never unasked: stale weights, or an accuracy that nobody has shown here */
 } fr_method;
 
 const fr_method *const *fr_method_list(void); /* NULL-terminated */
@@ -40,55 +43,6 @@ const char *fr_key_kind_name(fr_key_kind kind);
 /* Into `text`, and returned: names of those that read it ("": all), and what it may be. */
 const char *fr_key_users(const fr_key *key, char *text, size_t room);
 const char *fr_key_range(const fr_key *key, char *text, size_t room);
-
-/* What a run says while it goes; called on the run's own thread, after each mini-batch. Steps count
- * completed updates: the first call has step 1. */
-typedef struct fr_progress {
-    int64_t step, n_steps, samples;
-    double loss, lr, samples_per_s, elapsed_s, left_s;
-    double grad_norm;                /* NaN: not computed */
-    double eval_loss, eval_accuracy; /* NaN: no evaluation at this step */
-    const char *checkpoint;          /* that has become whole, maybe of an earlier step; or NULL */
-    const char *out;                 /* the run's folder */
-} fr_progress;
-
-struct fr_run_result;
-
-typedef struct fr_run_options {
-    fr_team *team;      /* train: the processes of the run; NULL: this one alone */
-    const char *config; /* path */
-    int n_sets;
-    const char *const *sets; /* key=value */
-    const char *out;         /* overrides run.out; NULL: leave */
-    bool resume;
-    int64_t dump_step;  /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
-    const char *ledger; /* train: file for the weight versions that every pass used; NULL: none */
-    const char
-        *checkpoint; /* eval, generate: folder of a run, a checkpoint folder, or a step folder */
-    void (*progress)(void *user, const fr_progress *p); /* NULL allowed */
-    /* train: the run has ended with this status, and nobody else can write to its folder yet. NULL
-     * allowed */
-    void (*over)(void *user, const struct fr_run_result *r, fr_status status);
-    void *user;
-    /* Set by a signal handler: finish what is begun, checkpoint, return FR_INTERRUPTED. May be
-     * NULL. */
-    volatile int *stop;
-} fr_run_options;
-
-typedef struct fr_run_result {
-    int64_t steps, samples;
-    double train_loss, eval_loss, eval_accuracy; /* NaN where not computed */
-    double samples_per_s, wall_s;
-    double stolen; /* share of the processors' time that the host of a virtual machine took */
-    char weights_sha256[65];
-    char out[4096];    /* "": the run did not come so far as to open it */
-    bool wants_report; /* run.report: `over`, whose maker has report.h, may leave one there */
-} fr_run_result;
-
-/* Train as the config says. *result (may be NULL) is filled as far as the run came. */
-fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
-/* Loss and accuracy of a checkpoint on the evaluation data. */
-fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 
 /* What fr_train would do with these options, for those who start runs: all that can be refused
  * without training is. */

@@ -9,12 +9,18 @@
  * only the caller knows what it waited for. Any other failure of a wait has its text: the two ends
  * do not walk the same schedule.
  *
+ * Memory of channels and sums belongs to devices. In one process a transport hands over addresses
+ * and adds by calls of the backend, on the device of the member that adds. What goes to another
+ * process passes through host memory: device memory itself where the host may read it, else a
+ * copy. Boards are host memory.
+ *
  * A call on a channel is made by the thread of the member at that end, a call on a board or a sum
  * by the thread of the member that owns the part or waits (sum_post: by any thread that works for
  * it); abort and is_aborted by anyone; the rest while no member runs. */
 #ifndef FORERUN_TRANSPORT_H
 #define FORERUN_TRANSPORT_H
 
+#include <forerun/backend.h>
 #include <forerun/team.h>
 
 #ifdef __cplusplus
@@ -36,6 +42,7 @@ typedef struct fr_channel_desc {
     /* Where the receiver lives, if that is another process: as many pieces, of `bytes` rounded up
      * to FR_ALIGN (64), side by side; else NULL. */
     char *landing;
+    fr_device *device; /* of the end that lives here, whose memory this is; NULL: host memory */
 } fr_channel_desc;
 
 /* A block of floats of each member, in buckets that are added up one by one. Sums are made in one
@@ -48,10 +55,13 @@ typedef struct fr_sum_desc {
     const size_t *edge;   /* [n_buckets + 1], ascending from 0 */
     float *const *memory; /* [n_members] blocks; NULL for those in other processes */
     char *const *room;    /* [n_members] fr_transport.sum_room bytes each, likewise */
+    /* [n_members] whose memory both are, devices of one backend; NULL: host memory */
+    fr_device *const *devices;
 } fr_sum_desc;
 
 typedef struct fr_transport {
     const char *name, *summary;
+    bool has_processes; /* members may be in several */
     /* team NULL: all members are here. Else rank r has as many as any other, in order. */
     fr_status (*open)(fr_ctx *ctx, fr_team *team, int n_members, fr_group **out);
     /* Channels, boards and sums with it; messages that nobody has received are dropped. */
@@ -63,7 +73,7 @@ typedef struct fr_transport {
     /* part_bytes: [n_parts], each written by member owner[part]. */
     fr_status (*add_board)(fr_group *g, int n_parts, const size_t *part_bytes, const int *owner,
                            fr_board **out);
-    /* Bytes that the nth member of a sum must give (memory and room are not read). */
+    /* Bytes that the nth member of a sum must give (of the pointers only devices[nth] is read). */
     size_t (*sum_room)(const fr_group *g, const fr_sum_desc *d, int nth);
     fr_status (*add_sum)(fr_group *g, const fr_sum_desc *d, fr_sum **out);
 

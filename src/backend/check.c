@@ -1,18 +1,29 @@
 /* check.c -- targets and ids that are out of range. */
 #include "backend/check.h"
 
-/* The value at flat index `at` of input number `input`. */
 static fr_status refuse(const fr_kernel *k, const fr_kernel_args *a, int input, int64_t at,
-                        const char *what, int64_t n_allowed, const char *remedy)
+                        int32_t value, const char *what, int64_t n_allowed, const char *remedy)
 {
     const fr_node *source = fr_graph_node(k->graph, k->node->inputs[input]);
     int64_t per_sample = fr_shape_count(&source->shape);
-    return fr_fail(k->ctx, FR_INVALID,
-                   "node %s (%s): sample %lld, position %lld: %s %d is outside 0..%lld; %s",
-                   k->node->name, fr_operator_name(k->node->op),
-                   (long long)(a->pass->first_sample + at / per_sample),
-                   (long long)(at % per_sample), what, (int)((const int32_t *)a->x[input])[at],
-                   (long long)(n_allowed - 1), remedy);
+    return fr_fail(
+        k->ctx, FR_INVALID,
+        "node %s (%s): sample %lld, position %lld: %s %d is outside 0..%lld; %s", k->node->name,
+        fr_operator_name(k->node->op), (long long)(a->pass->first_sample + at / per_sample),
+        (long long)(at % per_sample), what, (int)value, (long long)(n_allowed - 1), remedy);
+}
+
+fr_status fr__refuse_target(const fr_kernel *k, const fr_kernel_args *a, int64_t at, int32_t value)
+{
+    const fr_node *logits = fr_graph_node(k->graph, k->node->inputs[0]);
+    return refuse(k, a, 1, at, value, "target", fr__cols(logits),
+                  "does the data have more classes than the model?");
+}
+
+fr_status fr__refuse_id(const fr_kernel *k, const fr_kernel_args *a, int64_t at, int32_t value)
+{
+    return refuse(k, a, 0, at, value, "id", k->node->attrs.embedding.vocab,
+                  "was the data made with a larger vocabulary than the model?");
 }
 
 fr_status fr__check_targets(const fr_kernel *k, const fr_kernel_args *a)
@@ -23,8 +34,7 @@ fr_status fr__check_targets(const fr_kernel *k, const fr_kernel_args *a)
     for (int64_t i = 0; i < n; i++) {
         bool is_class = target[i] >= 0 && target[i] < n_classes;
         if (is_class || !fr__target_counts(k->node, target[i])) continue;
-        return refuse(k, a, 1, i, "target", n_classes,
-                      "does the data have more classes than the model?");
+        return fr__refuse_target(k, a, i, target[i]);
     }
     return FR_OK;
 }
@@ -35,8 +45,7 @@ fr_status fr__check_ids(const fr_kernel *k, const fr_kernel_args *a)
     const int32_t *ids = a->x[0];
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] >= 0 && ids[i] < vocab) continue;
-        return refuse(k, a, 0, i, "id", vocab,
-                      "was the data made with a larger vocabulary than the model?");
+        return fr__refuse_id(k, a, i, ids[i]);
     }
     return FR_OK;
 }

@@ -1,17 +1,12 @@
-/* device.c -- the list of backends, and devices with their memory accounts. */
+/* device.c -- backends by name, and devices with their memory accounts. */
 #include "backend/kernel.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* In order of preference. */
-static const fr_backend *const backends[] = {&fr__backend_cpu, &fr__backend_ref, NULL};
-
-const fr_backend *const *fr_backend_list(void) { return backends; }
-
 const fr_backend *fr_backend_find(const char *name)
 {
-    for (const fr_backend *const *b = backends; *b; b++) {
+    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
         if (strcmp((*b)->name, name) == 0) return *b;
     }
     return NULL;
@@ -102,4 +97,43 @@ fr_status fr_device_sync(fr_device *dev) { return dev->backend->sync(dev); }
 void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg)
 {
     dev->backend->parallel(dev, n, grain, body, arg);
+}
+
+bool fr__device_is_host(const fr_device *dev) { return dev->backend->is_host; }
+
+fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t bytes)
+{
+    return dev->backend->copy(dev, to, from, bytes);
+}
+
+void fr__device_add(fr_device *dev, float *y, const float *x, size_t n)
+{
+    dev->backend->add(dev, y, x, n);
+}
+
+void fr__device_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n)
+{
+    dev->backend->blend(dev, kind, y, x, by, n);
+}
+
+void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
+                      const fr_sweep *sweep)
+{
+    dev->backend->sweep(dev, opt, coef, sweep);
+}
+
+void fr__device_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+                        double *sums)
+{
+    dev->backend->squares(dev, x, spans, n, sums);
+}
+
+void fr__device_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count)
+{
+    dev->backend->tree_sum(dev, to, from, n, count);
+}
+
+fr_status fr__device_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride)
+{
+    return dev->backend->pick(dev, host, from, n, stride);
 }

@@ -1,7 +1,13 @@
-/* host.c -- memory of backends whose device is the host: what they share. */
+/* host.c -- what backends share whose device is the host: memory, and sweeps over it that are
+ * spread over the device's threads. No result depends on how many there are. */
 #include "backend/kernel.h"
 
+#include "base/simd.h"
+#include "optim/optim.h"
+
 #include <string.h>
+
+enum { SWEEP_GRAIN = 1024, BLEND_GRAIN = 4096, SQUARES_GRAIN = 8 }; /* floats, floats, spans */
 
 void *fr__host_alloc(fr_device *dev, size_t bytes)
 {
@@ -22,5 +28,112 @@ fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes
         memcpy(to, from, bytes);
     else
         memset(to, 0, bytes);
+    return FR_OK;
+}
+
+/* ---- Blends ---- */
+
+typedef struct blending {
+    float *y;
+    const float *x;
+    float by;
+} blending;
+
+FR_SIMD_RANGE(scale_range)
+{
+    const blending *b = arg;
+    for (size_t i = begin; i < end; i++) b->y[i] = b->x[i] * b->by;
+}
+
+FR_SIMD_RANGE(divide_range)
+{
+    const blending *b = arg;
+    for (size_t i = begin; i < end; i++) b->y[i] = b->x[i] / b->by;
+}
+
+FR_SIMD_RANGE(add_part_range)
+{
+    const blending *b = arg;
+    for (size_t i = begin; i < end; i++) b->y[i] += b->x[i] / b->by;
+}
+
+FR_SIMD_RANGE(rest_range)
+{
+    const blending *b = arg;
+    for (size_t i = begin; i < end; i++) b->y[i] = b->x[i] - b->y[i];
+}
+
+void fr__host_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n)
+{
+    static const fr_range_fn bodies[] = {[FR_BLEND_SCALE] = scale_range,
+                                         [FR_BLEND_DIVIDE] = divide_range,
+                                         [FR_BLEND_ADD_PART] = add_part_range,
+                                         [FR_BLEND_REST] = rest_range};
+    dev->backend->parallel(dev, n, BLEND_GRAIN, bodies[kind], &(blending){y, x, by});
+}
+
+/* ---- Optimizers ---- */
+
+/* On the stack of the caller: several threads may sweep ranges at once. */
+typedef struct sweeping {
+    const fr_optimizer *opt;
+    const fr_optim_coef *coef;
+    const fr_sweep *whole;
+} sweeping;
+
+static void sweep_range(void *arg, size_t begin, size_t end)
+{
+    const sweeping *t = arg;
+    fr_sweep s = *t->whole;
+    s.n = end - begin;
+    s.from += begin;
+    if (s.to) s.to += begin;
+    if (s.grad) s.grad += begin;
+    if (s.drift) s.drift += begin;
+    for (int i = 0; i < t->opt->n_state; i++) s.state[i] += begin;
+    for (int i = 0; i < s.n_ahead; i++) s.ahead[i] += begin;
+    if (t->coef)
+        t->opt->step(t->coef, &s);
+    else
+        t->opt->predict(&s);
+}
+
+void fr__host_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
+                    const fr_sweep *sweep)
+{
+    dev->backend->parallel(dev, sweep->n, SWEEP_GRAIN, sweep_range, &(sweeping){opt, coef, sweep});
+}
+
+/* ---- Sums and samples ---- */
+
+typedef struct squaring {
+    const float *x;
+    const fr_span *spans;
+    double *sums;
+} squaring;
+
+static void square_range(void *arg, size_t begin, size_t end)
+{
+    const squaring *t = arg;
+    for (size_t i = begin; i < end; i++)
+        t->sums[i] = fr__sum_squares_block(t->x + t->spans[i].offset, t->spans[i].count);
+}
+
+void fr__host_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n, double *sums)
+{
+    dev->backend->parallel(dev, n, SQUARES_GRAIN, square_range, &(squaring){x, spans, sums});
+}
+
+/* By one thread: each member of a sum adds a shard of its own. */
+void fr__host_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count)
+{
+    (void)dev;
+    fr__tree_sum(to, from, n, count);
+}
+
+fr_status fr__host_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride)
+{
+    (void)dev;
+    for (size_t i = 0; i < n; i++) host[i] = from[i * stride];
     return FR_OK;
 }

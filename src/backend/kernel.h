@@ -11,8 +11,7 @@
 #ifndef FR_BACKEND_KERNEL_H
 #define FR_BACKEND_KERNEL_H
 
-#include <forerun/backend.h>
-
+#include "backend/device.h"
 #include "base/arena.h"
 
 #define FR_MAX_GROUP 4
@@ -117,23 +116,30 @@ struct fr_backend {
                       const fr_device_desc *desc); /* sets dev->n_threads, about, impl */
     void (*close)(fr_device *dev);
     const fr_kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
-    /* Memory. */
+    /* Memory: zeroed, aligned to FR_ALIGN; NULL: there is no more. */
+    bool is_host; /* the host may read and write it */
     void *(*alloc)(fr_device *dev, size_t bytes);
     void (*release)(fr_device *dev, void *block);
-    /* Device to device; from NULL: zeros. */
-    fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
     fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
-    fr_status (*sync)(fr_device *dev);
-    /* y += x over n floats. */
+    fr_status (*sync)(fr_device *dev); /* reports failures of all calls since the last one */
+    /* The calls of the same names in device.h, where their rules are. */
+    fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     void (*add)(fr_device *dev, float *y, const float *x, size_t n);
+    void (*blend)(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+    void (*sweep)(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
+                  const fr_sweep *sweep);
+    void (*squares)(fr_device *dev, const float *x, const fr_span *spans, size_t n, double *sums);
+    void (*tree_sum)(fr_device *dev, float *to, const float *const *from, int n, size_t count);
+    fr_status (*pick)(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
+    /* Host code on host memory, on the threads that compute here. */
     void (*parallel)(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
     /* Optional: nodes to fuse with `node`, written to nodes[1..]; returns their number, node
      * included. */
     int (*fuse)(const fr_graph *g, const fr_stage *stage, bool training, int node,
                 int nodes[FR_MAX_GROUP]);
-    /* Optional, for backends with layouts of their own: `from` to `to`, n the plain count of
-     * floats. */
+    /* Optional, for backends with layouts of their own: one side is row-major and in host memory,
+     * the other one in device memory. */
     fr_status (*relayout)(fr_device *dev, const fr_layout *from, const void *src,
                           const fr_layout *to, void *dst);
     /* Optional: what it is built on, and its version. */
@@ -152,10 +158,17 @@ struct fr_device {
     void *impl; /* the backend's own */
 };
 
-/* Slots of struct fr_backend for devices whose memory is the host's. */
+/* Slots of struct fr_backend for devices whose memory is the host's; the work is spread by
+ * `parallel`. */
 void *fr__host_alloc(fr_device *dev, size_t bytes);
 void fr__host_release(fr_device *dev, void *block);
 fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes);
+void fr__host_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+void fr__host_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
+                    const fr_sweep *sweep);
+void fr__host_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n, double *sums);
+void fr__host_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
+fr_status fr__host_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
 
 extern const fr_backend fr__backend_ref;
 extern const fr_backend fr__backend_cpu;

@@ -8,7 +8,7 @@
 static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
 {
     (void)p;
-    switch (place.area) {
+    switch ((fr_area)place.area) {
     case FR_AREA_NONE: return NULL;
     case FR_AREA_SLOT: return (char *)pass->slot + place.offset;
     case FR_AREA_WORK: return (char *)pass->workspace + place.offset;
@@ -24,9 +24,9 @@ static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
 static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
 {
     memset(a, 0, sizeof *a);
-    for (int i = 0; i < u->spec.n_inputs; i++)
-        a->x[i] = address(p, pass, p->value[u->spec.inputs[i]]);
-    a->y = address(p, pass, p->value[u->out]);
+    for (int i = 0; i < u->group.n_inputs; i++)
+        a->x[i] = address(p, pass, p->value[fr__local(p, u->group.inputs[i])]);
+    a->y = address(p, pass, p->value[fr__local(p, u->out)]);
     for (int i = 0; i < u->n_params; i++) {
         const fr_placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) {
@@ -48,7 +48,7 @@ static void fill_back_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_ke
 {
     fill_args(p, pass, u, a);
     a->dy = address(p, pass, u->dz);
-    for (int i = 0; i < u->spec.n_inputs; i++) {
+    for (int i = 0; i < u->group.n_inputs; i++) {
         a->dx[i] = address(p, pass, u->dx[i]);
         a->add_dx[i] = u->add_dx[i];
     }
@@ -63,9 +63,11 @@ static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr_kern
     return FR_OK;
 }
 
-static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
+/* Whoever is told may have other devices read what is not transient: it is there by then. */
+static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
 {
-    if (!pass->grad_ready) return;
+    if (!pass->grad_ready) return FR_OK;
+    if (!pass->transient_grads) FR_TRY(fr_device_sync(p->dev));
     unsigned done =
         has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
     for (int i = 0; i < u->n_params; i++) {
@@ -74,15 +76,18 @@ static void report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, b
         size_t offset = param->pub.offset;
         pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
     }
+    return FR_OK;
 }
 
-static void clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
+static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
 {
     for (int i = 0; i < u->n_params && !pass->accumulate; i++) {
         const fr_placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) continue;
-        memset(pass->grads + param->pub.offset, 0, param->pub.count * sizeof(float));
+        FR_TRY(fr__device_copy(p->dev, pass->grads + param->pub.offset, NULL,
+                               param->pub.count * sizeof(float)));
     }
+    return FR_OK;
 }
 
 static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
@@ -100,12 +105,8 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
     case FR_STEP_WEIGHT:
         fill_back_args(p, pass, u, &a);
         FR_TRY(u->kernel->ops->backward_weight(u->kernel, &a));
-        report_ready(p, pass, u, true);
-        return FR_OK;
-    case FR_STEP_NO_GRAD:
-        clear_grads(p, pass, u);
-        report_ready(p, pass, u, false);
-        return FR_OK;
+        return report_ready(p, pass, u, true);
+    case FR_STEP_NO_GRAD: FR_TRY(clear_grads(p, pass, u)); return report_ready(p, pass, u, false);
     case FR_STEP_COPY:
         return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
     case FR_STEP_ADD:
@@ -131,7 +132,7 @@ static void clock_ready(void *meter, size_t offset, size_t count, const float *g
 
 static void note_time(fr_program *p, const fr_step *s, uint64_t ns)
 {
-    fr_node_time *t = &p->meter.times[p->units[s->unit].spec.nodes[0]];
+    fr_node_time *t = &p->meter.times[p->units[s->unit].group.nodes[0]];
     double ready = 1e-9 * (double)atomic_exchange(&p->meter.ready_ns, 0);
     double own = 1e-9 * (double)ns - ready;
     bool is_forward = s >= p->forward.at && s < p->forward.at + p->forward.n;
@@ -189,24 +190,20 @@ void fr_program_sum_ties(fr_program *p, float *grads)
     }
 }
 
-/* Between the device's layout and plain: a copy if they are the same. */
-static fr_status move_param(fr_program *p, const fr_layout *from, const void *src,
-                            const fr_layout *to, void *dst)
-{
-    if (!from->desc && !to->desc) return p->dev->backend->copy(p->dev, dst, src, to->bytes);
-    return p->dev->backend->relayout(p->dev, from, src, to, dst);
-}
-
 fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
 {
     const fr_placed_param *param = &p->params[placement];
-    return move_param(p, &param->layout, block + param->pub.offset, &param->plain, plain);
+    const float *at = block + param->pub.offset;
+    if (!param->layout.desc) return fr_device_download(p->dev, plain, at, param->plain.bytes);
+    return p->dev->backend->relayout(p->dev, &param->layout, at, &param->plain, plain);
 }
 
 fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
 {
     const fr_placed_param *param = &p->params[placement];
-    return move_param(p, &param->plain, plain, &param->layout, block + param->pub.offset);
+    float *at = block + param->pub.offset;
+    if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, param->plain.bytes);
+    return p->dev->backend->relayout(p->dev, &param->plain, plain, &param->layout, at);
 }
 
 bool fr_program_is_plain(const fr_program *p, int placement)

@@ -8,7 +8,7 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* The only mutable globals of the library: they count, they carry no state between calls. */
+/* The only mutable globals of the library: counters only. */
 static atomic_uint_fast64_t n_allocs;
 static atomic_int_fast64_t allowance = -1;
 
@@ -16,7 +16,7 @@ static bool may_allocate(void)
 {
     atomic_fetch_add_explicit(&n_allocs, 1, memory_order_relaxed);
     int_fast64_t left = atomic_load_explicit(&allowance, memory_order_relaxed);
-    /* Stays at zero once it got there: after the first failure all others fail too. */
+    /* Stays at zero once reached: after the first failure, all later allocations fail. */
     while (left > 0 && !atomic_compare_exchange_weak(&allowance, &left, left - 1)) continue;
     return left != 0;
 }
@@ -33,7 +33,7 @@ void *fr__alloc_raw(size_t bytes)
     size_t whole = (bytes + align - 1) / align * align;
     void *block = aligned_alloc(align, whole ? whole : FR_ALIGN);
     if (!block) return NULL;
-    if (is_large) (void)madvise(block, whole, MADV_HUGEPAGE); /* a wish, not a need */
+    if (is_large) (void)madvise(block, whole, MADV_HUGEPAGE); /* a hint; failure is harmless */
     return block;
 }
 
@@ -70,6 +70,6 @@ size_t fr__array_bytes(size_t n, size_t size)
 fr_status fr__no_memory(fr_ctx *ctx, size_t bytes, const char *what)
 {
     return fr_fail(ctx, FR_NO_MEMORY,
-                   "out of memory: %s wanted %.1f MB; try a smaller model or batch", what,
+                   "out of memory: %s needed %.1f MB; try a smaller model or batch", what,
                    (double)bytes / 1e6);
 }

@@ -1,6 +1,6 @@
-/* arena.c -- chunks of growing size, up to a limit, carved from the front; texts, which need no
- * alignment, from the back. A piece larger than the limit has a chunk of its own size: nothing is
- * taken that nobody asked for. */
+/* arena.c -- chunks of growing size, up to a limit. Pieces are taken from the front, texts, which
+ * need no alignment, from the back. A piece larger than the limit has its own chunk of exactly its
+ * size. */
 #include "base/arena.h"
 
 #include <stdio.h>
@@ -8,15 +8,15 @@
 
 struct fr_arena_chunk {
     struct fr_arena_chunk *next;
-    size_t size;       /* bytes behind the header */
-    size_t used, room; /* of them those between used and room are free */
+    size_t size;       /* bytes after the header */
+    size_t used, room; /* bytes between used and room are free */
 };
 
 enum { HEADER = FR_ALIGN, FIRST_CHUNK = 4096, MOST_CHUNK = 1 << 20 };
 _Static_assert(sizeof(struct fr_arena_chunk) <= HEADER, "header fits its place");
 
-/* A chunk with room for so many bytes: the newest, or a new one. A large piece has a chunk for
- * itself, behind the one in use. */
+/* A chunk with room for this many bytes: the newest, or a new one. A large piece has its own chunk,
+ * behind the current one. */
 static struct fr_arena_chunk *chunk_for(fr_arena *a, size_t bytes)
 {
     struct fr_arena_chunk *newest = a->chunks;

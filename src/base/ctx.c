@@ -1,11 +1,17 @@
-/* ctx.c -- the context: first failure and its text, and where log lines go. */
+/* ctx.c -- the context: the last failure and its text, and where log lines go.
+ *
+ * Threads that share a context overwrite each other's failures, so each thread also keeps the text
+ * of its own last one: a worker hands that over to the thread that waits for it. */
+#include "base/ctx.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { LINE = 2048 }; /* bytes of a message */
+enum { LINE = FR_CTX_LINE };
 
 struct fr_ctx {
     pthread_mutex_t lock; /* guards status and text */
@@ -14,6 +20,9 @@ struct fr_ctx {
     fr_log_fn log;
     void *log_user;
 };
+
+static _Thread_local char own[LINE];  /* of the calling thread's last failure */
+static _Thread_local char told[LINE]; /* what fr_ctx_error has given it */
 
 static const struct {
     const char *text;
@@ -49,22 +58,52 @@ void fr_ctx_set_log(fr_ctx *ctx, fr_log_fn fn, void *user)
 
 fr_status fr_ctx_status(fr_ctx *ctx)
 {
+    if (!ctx) return FR_OK;
     pthread_mutex_lock(&ctx->lock);
     fr_status status = ctx->status;
     pthread_mutex_unlock(&ctx->lock);
     return status;
 }
 
-/* The text is written once and then left alone until fr_ctx_clear, so it may be handed out. */
-const char *fr_ctx_error(fr_ctx *ctx) { return fr_ctx_status(ctx) == FR_OK ? "" : ctx->text; }
+/* A copy: another thread may fail while this one reads. */
+const char *fr_ctx_error(fr_ctx *ctx)
+{
+    if (!ctx) return own;
+    pthread_mutex_lock(&ctx->lock);
+    memcpy(told, ctx->text, strlen(ctx->text) + 1);
+    pthread_mutex_unlock(&ctx->lock);
+    return told;
+}
 
 void fr_ctx_clear(fr_ctx *ctx)
 {
+    own[0] = '\0';
+    if (!ctx) return;
     pthread_mutex_lock(&ctx->lock);
     ctx->status = FR_OK;
     ctx->text[0] = '\0';
     pthread_mutex_unlock(&ctx->lock);
 }
+
+/* `text` is one safe line. */
+static void record(fr_ctx *ctx, fr_status status, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    memcpy(own, text, bytes);
+    if (!ctx) return;
+    pthread_mutex_lock(&ctx->lock);
+    ctx->status = status;
+    memcpy(ctx->text, text, bytes);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+void fr__failure_save(fr_ctx *ctx, fr_failure *f)
+{
+    f->status = fr_ctx_status(ctx);
+    memcpy(f->text, fr_ctx_error(ctx), sizeof f->text);
+}
+
+void fr__failure_restore(fr_ctx *ctx, const fr_failure *f) { record(ctx, f->status, f->text); }
 
 /* Control characters, ends of lines and marks that reorder text: a terminal or a log would act on
  * them, so that a name could hide or forge what is said. */
@@ -111,21 +150,18 @@ static void format_line(char *out, size_t room, const char *format, va_list args
 
 fr_status fr_fail(fr_ctx *ctx, fr_status status, const char *format, ...)
 {
-    pthread_mutex_lock(&ctx->lock);
-    if (ctx->status == FR_OK) {
-        va_list args;
-        va_start(args, format);
-        format_line(ctx->text, sizeof ctx->text, format, args);
-        va_end(args);
-        ctx->status = status;
-    }
-    pthread_mutex_unlock(&ctx->lock);
+    char line[LINE]; /* an argument may be the text that it replaces */
+    va_list args;
+    va_start(args, format);
+    format_line(line, sizeof line, format, args);
+    va_end(args);
+    record(ctx, status, line);
     return status;
 }
 
 void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...)
 {
-    if (!ctx->log) return;
+    if (!ctx || !ctx->log) return;
     char line[LINE];
     va_list args;
     va_start(args, format);
@@ -137,5 +173,29 @@ void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...)
 const char *fr_status_text(fr_status status) { return statuses[status].text; }
 
 int fr_status_exit_code(fr_status status) { return statuses[status].exit_code; }
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Damerau-Levenshtein, each part edited once, by rows of the table. */
+int fr_edit_distance(const char *a, const char *b)
+{
+    enum { MOST = 128 };
+    int rows[3][MOST + 1], *old = rows[0], *last = rows[1], *now = rows[2];
+    if (strlen(a) > MOST || strlen(b) > MOST) return INT_MAX;
+    int n = (int)strlen(b);
+    for (int j = 0; j <= n; j++) last[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        now[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = last[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = least(change, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], old[j - 2] + 1);
+        }
+        int *spare = old;
+        old = last, last = now, now = spare;
+    }
+    return last[n];
+}
 
 const char *fr_version(void) { return FR_VERSION; }

@@ -1,4 +1,4 @@
-/* machine.c -- what a machine is, as far as it matters to those who compare times. */
+/* machine.c -- describes the machine on which times were measured. */
 #include "base/thread.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* What stands behind `key` and `mark` in the first line of a file that begins with the key; "" if
- * there is none. */
+/* The text after `key` and `mark` in the first line of a file that begins with the key; "" if there
+ * is none. */
 static void look_up(const char *path, const char *key, char mark, char *text, size_t room)
 {
     char line[512];

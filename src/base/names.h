@@ -1,4 +1,4 @@
-/* names.h -- from a name to an index: of nodes, parameters, tensors. */
+/* names.h -- maps names of nodes, parameters or tensors to indices. */
 #ifndef FR_BASE_NAMES_H
 #define FR_BASE_NAMES_H
 
@@ -10,7 +10,7 @@ typedef struct fr_names {
 } fr_names; /* zero is empty */
 
 int fr__names_find(const fr_names *t, const char *name); /* -1: none */
-/* The text must live as long as the table and must not be in it yet. False: no memory. */
+/* Add a name. The text must outlive the table and must not be in it. False: no memory. */
 bool fr__names_add(fr_names *t, const char *name, int index);
 void fr__names_fini(fr_names *t);
 

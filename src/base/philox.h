@@ -1,7 +1,7 @@
 /* philox.h -- counter-based random numbers (Philox4x32-10, Salmon et al., SC 2011).
  *
- * A number is a pure function of (seed, stream, a, b): it does not matter which
- * worker draws it, when, or how often. Streams keep purposes apart. */
+ * A number is a pure function of (seed, stream, a, b). It does not depend on the worker or on the
+ * order of draws. Each purpose has its own streams. */
 #ifndef FR_BASE_PHILOX_H
 #define FR_BASE_PHILOX_H
 
@@ -25,7 +25,7 @@ static inline void fr__philox_round(uint32_t c[4], const uint32_t k[2])
     c[0] = n0, c[1] = (uint32_t)p1, c[2] = n2, c[3] = (uint32_t)p0;
 }
 
-/* counter (4 words) and key (2 words) to 4 random words, in place of the counter. */
+/* Replace the counter (4 words) by 4 random words, using the key (2 words). */
 static inline void fr__philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 {
     uint32_t k[2] = {k0, k1};

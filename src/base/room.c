@@ -1,8 +1,8 @@
-/* room.c -- memory that is left, by the kernel's own account.
+/* room.c -- available memory, as reported by the kernel.
  *
- * A control group may hold less than the machine, and each of its parents less again, so the chain
- * is walked up to the root. Pages of files count against a group's limit but are given back on
- * demand: they count as free here, as they do in MemAvailable. */
+ * A control group may have less memory than the machine, and each of its parents less still, so the
+ * chain is walked up to the root. File pages count against the limit of a group but are reclaimed
+ * on demand, so they count as free here, as in MemAvailable. */
 #include "base/room.h"
 
 #include <stdio.h>
@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 #define UNKNOWN UINT64_MAX
-#define NO_LIMIT ((uint64_t)1 << 60) /* version 1 writes a huge number where there is no limit */
+#define NO_LIMIT ((uint64_t)1 << 60) /* version 1 writes a huge number if there is no limit */
 enum { MOST_PATH = 4096 };
 
 /* The files of one version, in the folder of a group. */
 typedef struct layout {
-    const char *controller; /* of its line in /proc/self/cgroup */
-    const char *mount;      /* where its folders are */
+    const char *controller; /* start of its line in /proc/self/cgroup */
+    const char *mount;      /* root of its folders */
     const char *limit, *usage;
-    const char *file_keys[2]; /* of memory.stat: pages that are given back on demand */
+    const char *file_keys[2]; /* field of memory.stat: pages that can be reclaimed */
 } layout;
 
 static const layout layouts[] = {
@@ -39,7 +39,8 @@ static FILE *open_in(const char *root, const char *folder, const char *name)
     return n > 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* A number in the first line that begins with `key` and a blank or colon; "": in the first line. */
+/* The number in the first line that begins with `key` and a blank or colon; key "": in the first
+ * line. */
 static uint64_t read_number(const char *root, const char *folder, const char *name, const char *key)
 {
     char line[256];
@@ -59,7 +60,7 @@ static uint64_t read_number(const char *root, const char *folder, const char *na
     return found;
 }
 
-/* What one group leaves; UNKNOWN: it has no limit. */
+/* Memory that one group has left; UNKNOWN: it has no limit. */
 static uint64_t left_in(const char *root, const layout *l, const char *folder)
 {
     uint64_t limit = read_number(root, folder, l->limit, "");
@@ -95,8 +96,8 @@ static uint64_t hash(const char *text)
     return h;
 }
 
-/* The group and all of its parents. Inside a container its own group may be mounted as the root,
- * so folders that are not there are passed over. */
+/* The minimum over the group and all of its parents. Inside a container, the group may be mounted
+ * as the root, so missing folders are skipped. */
 static void walk_up(const char *root, const layout *l, char *path, fr_room *out)
 {
     char folder[2 * MOST_PATH];

@@ -1,21 +1,22 @@
-/* room.h -- how much memory this process may still take, and how much it has. */
+/* room.h -- memory that is available to this process, and memory that it uses. */
 #ifndef FR_BASE_ROOM_H
 #define FR_BASE_ROOM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that can still be taken; UINT64_MAX where the system does not say. */
+/* Available bytes; UINT64_MAX if unknown. */
 typedef struct fr_room {
-    uint64_t machine;  /* MemAvailable: for all processes of the machine together */
-    uint64_t group;    /* below the limits of the control group and its parents; UINT64_MAX: none */
-    uint64_t group_id; /* equal for processes of one control group, which share its limit */
+    uint64_t machine; /* MemAvailable: for all processes of the machine together */
+    uint64_t
+        group; /* within the limits of the control group and its parents; UINT64_MAX: no limit */
+    uint64_t group_id; /* equal for processes that share the limit of one control group */
 } fr_room;
 
-/* Reads /proc and /sys/fs/cgroup (versions 2 and 1) below `root`: "" but in tests. */
+/* Reads /proc and /sys/fs/cgroup (versions 2 and 1) below `root`, which is "" except in tests. */
 void fr__room_read(const char *root, fr_room *out);
 
-/* Resident bytes of this process now; 0 where the system does not say. */
+/* Current resident bytes of this process; 0 if unknown. */
 size_t fr__resident_bytes(void);
 
 #endif

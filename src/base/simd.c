@@ -1,11 +1,11 @@
-/* simd.c -- the instruction set that sweeps are run with, found once. */
+/* simd.c -- the instruction set for sweeps, detected once. */
 #include "base/simd.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <strings.h>
 
-/* oneDNN's names. Those of several sets begin alike: AVX2_VNNI, AVX512_CORE_BF16. */
+/* oneDNN's names. Several share a prefix: AVX2_VNNI, AVX512_CORE_BF16. */
 static fr_simd allowed(void)
 {
     const char *cap = getenv("ONEDNN_MAX_CPU_ISA");
@@ -15,7 +15,7 @@ static fr_simd allowed(void)
     return strncasecmp(cap, "AVX2", 4) == 0 ? FR_SIMD_AVX2 : FR_SIMD_AVX512;
 }
 
-/* What FR_SIMD_AVX2_SET and FR_SIMD_AVX512_SET name; the system must save the registers too. */
+/* The sets of FR_SIMD_AVX2_SET and FR_SIMD_AVX512_SET; the system must also save the registers. */
 static fr_simd present(void)
 {
 #if defined(__x86_64__)
@@ -33,7 +33,7 @@ static fr_simd present(void)
 
 fr_simd fr__simd(void)
 {
-    static _Atomic int known; /* one more than the answer */
+    static _Atomic int known; /* the result plus 1 */
     int found = atomic_load_explicit(&known, memory_order_relaxed);
     if (found == 0) {
         const fr_simd has = present(), may = allowed();

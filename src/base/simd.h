@@ -1,17 +1,18 @@
-/* simd.h -- sweeps compiled for several instruction sets, the best one chosen at each call.
+/* simd.h -- sweeps compiled for several instruction sets; each call uses the best one.
  *
  *     FR_SIMD_RANGE(scale)    static void scale(void *arg, size_t begin, size_t end)
  *     {
  *         ...                 plain C, which the compiler vectorises for each of the sets
  *     }
  *
- * Mark the functions that it calls FR_INLINE. Attributes and a branch, not target_clones: that
- * needs a C library with ifunc, and clang 14 tests the wrong bits. Sanitizers get one version.
+ * Mark the functions that it calls FR_INLINE. This uses attributes and a branch instead of
+ * target_clones, which needs a C library with ifunc and tests the wrong bits in clang 14. Sanitizer
+ * builds have one version.
  *
- * All versions give the same bits, whatever the compiler. Products and sums are not contracted (the
- * build says -ffp-contract=off), and no sum is an `omp simd reduction`, whose order the compiler
- * chooses: use FR_SUM. Where speed needs fused operations, they are written (fmaf) in an
- * FR_SIMD_RANGE_FMA, in whose body has_fma is a constant; without them last bits differ. */
+ * All versions give the same bits with any compiler. Products and sums are not contracted
+ * (-ffp-contract=off), and no sum is an `omp simd reduction`, whose order the compiler chooses: use
+ * FR_SUM. If speed needs fused operations, write them (fmaf) in an FR_SIMD_RANGE_FMA, in whose body
+ * has_fma is a constant. Processors without them give other last bits. */
 #ifndef FR_BASE_SIMD_H
 #define FR_BASE_SIMD_H
 
@@ -23,7 +24,7 @@
 #error "-ffast-math (or -Ofast) lets the compiler change results: build Forerun without it"
 #endif
 
-/* What the processor has, limited by ONEDNN_MAX_CPU_ISA as oneDNN's kernels are. */
+/* The instruction set of the processor, limited by ONEDNN_MAX_CPU_ISA like oneDNN's kernels. */
 typedef enum fr_simd { FR_SIMD_BASE, FR_SIMD_AVX2, FR_SIMD_AVX512 } fr_simd;
 fr_simd fr__simd(void);
 
@@ -36,8 +37,9 @@ fr_simd fr__simd(void);
 #define FR_BASE_HAS_FMA false
 #endif
 
-/* types: parameters of the function, call: the same without types; takes: parameters of its body,
- * base and fused: what the body is given without and with fused operations. All in parentheses. */
+/* types: parameters of the function; call: the same without types; takes: parameters of its body;
+ * base and fused: arguments of the body without and with fused operations. All are in
+ * parentheses. */
 #if defined(__x86_64__) && !defined(FR_SANITIZED)
 #define FR_SIMD_AVX2_SET "avx,avx2,fma,bmi,bmi2"
 #define FR_SIMD_AVX512_SET FR_SIMD_AVX2_SET ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
@@ -75,8 +77,8 @@ fr_simd fr__simd(void);
                      (void *arg, size_t begin, size_t end, bool has_fma),                    \
                      (arg, begin, end, FR_BASE_HAS_FMA), (arg, begin, end, true))
 
-/* Sets `sum`, a float, to the sum of `term` over i in [0, n): i is added in lane i % 16, lanes are
- * added by halves. */
+/* Set `sum`, a float, to the sum of `term` over i in [0, n): term i is added to lane i % 16, then
+ * lanes are added by halves. */
 enum { FR_SUM_LANES = 16 };
 #define FR_SUM(sum, i, n, term)                                                                  \
     do {                                                                                         \

@@ -72,7 +72,7 @@ uint64_t fr__cpus_id(void)
 
 void fr__thread_name(const char *name)
 {
-    char cut[16]; /* the kernel refuses longer ones */
+    char cut[16]; /* the kernel rejects longer names */
     snprintf(cut, sizeof cut, "%s", name);
     pthread_setname_np(pthread_self(), cut);
 }

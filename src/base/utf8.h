@@ -1,4 +1,4 @@
-/* utf8.h -- one character at a time out of text that may not be UTF-8 at all. */
+/* utf8.h -- decodes text that may contain invalid UTF-8, one character at a time. */
 #ifndef FR_BASE_UTF8_H
 #define FR_BASE_UTF8_H
 
@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The character at `text` (ended by a zero), its bytes in *n. For a byte that starts none (stray,
- * cut short, overlong, surrogate, too large) -1 with *n = 1. At the end 0 with *n = 0. */
+/* The character at `text` (zero-terminated), with its length in *n. For an invalid byte (stray,
+ * truncated, overlong, surrogate, too large) -1 with *n = 1. At the end 0 with *n = 0. */
 static inline int32_t fr__utf8_next(const char *text, size_t *n)
 {
     static const int32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,15 +1,13 @@
-/* cases.c -- what is to be compared: the section `compare` of a config, or a list of methods.
+/* cases.c -- reads the cases: from the section `compare` of a config, or from a list of methods.
  *
  *     compare:
  *       groups: [{name: vgg16, baseline: dp, set: {model: {name: vgg16}}}]
  *       cases:
  *         - {name: dp, set: {parallel.method: dp, parallel.replicas: 4}}
  *
- * A case is its group's changes to the config, then its own, then those of the command line. A case
- * that names no group is run in all of them. */
+ * A case applies the changes of its group to the config, then its own, then those of the command
+ * line. A case without a group runs in all groups. */
 #include "compare/compare.h"
-
-#include "train/settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +26,7 @@ fr_status fr__case_add(fr_compare *c, struct fr_case *k, const char *format, ...
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n < 0 || n >= (int)sizeof text)
-        return fr_fail(c->ctx, FR_INVALID, "%s: %.60s...: too long a value", k->where, text);
+        return fr_fail(c->ctx, FR_INVALID, "%s: %.60s...: the value is too long", k->where, text);
     const char **sets = FR_ARENA_ARRAY(&c->arena, const char *, k->n_sets + 1);
     if (!sets) return fr__compare_no_memory(c);
     if (k->n_sets) memcpy(sets, k->sets, (size_t)k->n_sets * sizeof *sets);
@@ -39,7 +37,7 @@ fr_status fr__case_add(fr_compare *c, struct fr_case *k, const char *format, ...
 
 /* --- changes ---------------------------------------------------------------------------------- */
 
-/* A value in one line. */
+/* Write a value in one line. */
 static void put_flow(struct fr_conf_out *o, const fr_conf *node)
 {
     if (node->kind == FR_CONF_SCALAR) {
@@ -58,7 +56,7 @@ static void put_flow(struct fr_conf_out *o, const fr_conf *node)
     fr__conf_put(o, node->kind == FR_CONF_LIST ? "]" : "}");
 }
 
-/* Files that a config names count from its folder, and so they do here. */
+/* Paths are relative to the folder of the config. */
 static bool is_file_key(const char *key)
 {
     static const char *const keys[] = {"parallel.cluster", "parallel.profile",
@@ -74,7 +72,7 @@ static bool is_data_key(const char *key, const fr_conf *value)
                                        "data.eval_input", "data.eval_target"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0) return true;
-    /* of npy a file, of multi30k a language */
+    /* npy: a file; multi30k: a language */
     return strcmp(key, "data.target") == 0 && strchr(value->text, '.');
 }
 
@@ -84,8 +82,8 @@ static fr_status add_value(fr_compare *c, struct fr_case *k, fr_conf *set, const
     struct fr_conf_out o = {0};
     if (strcmp(value->key, "train.seed") == 0 || strncmp(value->key, "compare", 7) == 0)
         return fr_conf_fail(set, value->key,
-                            "a case cannot set %s: seeds are the same for all of them "
-                            "(compare.seeds, train.seed of the config)",
+                            "a case cannot set %s: all cases have the same seeds (compare.seeds, "
+                            "train.seed of the config)",
                             value->key);
     if (is_file_key(value->key) && value->kind == FR_CONF_SCALAR) {
         FR_TRY(fr__conf_file(set, value->key, "file", path));
@@ -109,7 +107,7 @@ static fr_status add_changes(fr_compare *c, struct fr_case *k, fr_conf *item)
     FR_TRY(fr_conf_section(item, "set", &set));
     for (fr_conf *v = set->first; v; v = v->next) {
         FR_TRY(add_value(c, k, set, v));
-        if (!v->resolved) v->resolved = ""; /* any key may be here: the run checks it */
+        if (!v->resolved) v->resolved = ""; /* any key is allowed here; the run checks it */
         v->is_known = true;
     }
     return FR_OK;
@@ -131,42 +129,37 @@ static fr_status read_published(fr_conf *item, struct fr_case *k)
     }
     for (const fr_conf *v = p->first; v; v = v->next)
         if (!v->is_known && strcmp(v->key, "source") != 0)
-            return fr_conf_fail(p, v->key, "no column is called '%s'; there are: %s", v->key,
-                                names);
+            return fr_conf_fail(p, v->key, "unknown column '%s'; columns are: %s", v->key, names);
     if (!fr_conf_has(p, "source"))
         return fr_conf_fail(item, "published",
-                            "published numbers need a source: who, when, which table");
+                            "published numbers need a source: authors, year, table");
     k->has_published = true;
     return fr_conf_text(p, "source", NULL, &k->source);
 }
 
 static fr_status read_kind(fr_conf *item, struct fr_case *k)
 {
-    const char *name;
-    FR_TRY(fr_conf_text(item, "kind", fr_compare_kind_name(FR_KIND_MEASURED), &name));
-    for (int i = 0; i <= FR_KIND_PUBLISHED; i++)
-        if (strcmp(name, fr_compare_kind_name((fr_compare_kind)i)) == 0)
-            return k->kind = (fr_compare_kind)i, FR_OK;
-    return fr_conf_fail(item, "kind",
-                        "no kind is called '%s'; there are: measured, emulated (with "
-                        "parallel.cluster), simulated, published",
-                        name);
+    const fr_key *key = fr__key_find(fr__settings_keys(), "compare.cases[].", "kind", NULL);
+    const char *name = NULL;
+    FR_TRY(fr__key_read(item, key, &name));
+    k->kind = (fr_compare_kind)fr__key_choice(key, name);
+    return FR_OK;
 }
 
-/* A name becomes a folder's. */
+/* The name is used as a folder name. */
 static fr_status check_name(fr_conf *item, const char *key, const char *name)
 {
     bool is_good = name[0] && name[0] != '.' && name[0] != '-' && strlen(name) <= 60;
     for (const char *t = name; *t; t++)
         is_good = is_good && (unsigned char)*t > ' ' && !strchr("/\\\"", *t);
     if (is_good) return FR_OK;
-    return fr_conf_fail(item, key,
-                        "\"%s\" is no name: 1 to 60 letters, digits and the like, no blank, no "
-                        "slash",
-                        name);
+    return fr_conf_fail(
+        item, key,
+        "\"%s\" is not a name: 1 to 60 letters, digits and similar characters, no blank, no slash",
+        name);
 }
 
-/* In a list as one types it: "a,b,c". */
+/* Is the name in a list "a,b,c"? */
 static bool is_listed(const char *list, const char *name)
 {
     size_t n = strlen(name);
@@ -191,15 +184,15 @@ static fr_status add_case(fr_compare *c, struct fr_case *k)
     for (int i = 0; i < c->n_cases; i++)
         if (strcmp(c->cases[i].folder, k->folder) == 0 && k->kind != FR_KIND_PUBLISHED &&
             c->cases[i].kind != FR_KIND_PUBLISHED)
-            return fr_fail(c->ctx, FR_INVALID, "%s: there are two cases called %s (the other: %s)",
-                           k->where, k->folder, c->cases[i].where);
+            return fr_fail(c->ctx, FR_INVALID, "%s: duplicate case %s (the other: %s)", k->where,
+                           k->folder, c->cases[i].where);
     if (c->n_cases == FR_MAX_CASES)
         return fr_fail(c->ctx, FR_INVALID, "%s: more than %d cases", k->where, FR_MAX_CASES);
     c->cases[c->n_cases++] = *k;
     return FR_OK;
 }
 
-/* In one group, or none. */
+/* Add a case to one group, or without a group. */
 static fr_status read_case(fr_compare *c, fr_conf *item, fr_conf *group)
 {
     struct fr_case k = {.group = "", .baseline = ""};
@@ -218,16 +211,16 @@ static fr_status read_case(fr_compare *c, fr_conf *item, fr_conf *group)
     }
     FR_TRY(add_changes(c, &k, item));
     if (k.kind == FR_KIND_PUBLISHED && !k.has_published)
-        return fr_conf_fail(item, "name",
-                            "a published case has nothing but its numbers: give "
-                            "published: {...}");
+        return fr_conf_fail(
+            item, "name",
+            "a case of kind published consists of its numbers only: give published: {...}");
     for (int i = 0; i < c->o->n_sets; i++) FR_TRY(fr__case_add(c, &k, "%s", c->o->sets[i]));
     return add_case(c, &k);
 }
 
 /* --- the section ------------------------------------------------------------------------------ */
 
-/* The groups that a case names, all without a name. */
+/* Add a case to the groups that it names, or to all groups. */
 static fr_status is_in_group(fr_conf *item, const char *group, bool *yes)
 {
     const char *names[64];
@@ -267,7 +260,7 @@ static fr_status read_cases(fr_compare *c, fr_conf *section)
     int n = fr_conf_list_length(section, "cases");
     if (n < 1)
         return fr_conf_fail(section, "cases",
-                            "compare.cases is to be a list of what is compared: {name, set}");
+                            "compare.cases: expected a list of cases: {name, set}");
     for (int i = 0; i < n; i++) {
         FR_TRY(fr_conf_list_item(section, "cases", i, &item));
         FR_TRY(check_groups(section, item, n_groups));
@@ -287,12 +280,12 @@ static fr_status read_cases(fr_compare *c, fr_conf *section)
     return FR_OK;
 }
 
-/* A list of names as one types it: "a,b,c"; what it is for goes into the error. */
+/* Split a list "a,b,c"; errors name the option. */
 static fr_status next_name(fr_compare *c, const char **list, const char *option, char name[64])
 {
     size_t n = strcspn(*list, ",");
     if (n == 0 || n >= 64)
-        return fr_fail(c->ctx, FR_INVALID, "%s: expected names with commas between, found \"%s\"",
+        return fr_fail(c->ctx, FR_INVALID, "%s: expected names separated by commas, found \"%s\"",
                        option, *list);
     memcpy(name, *list, n);
     name[n] = '\0';
@@ -308,11 +301,11 @@ static fr_status add_column(fr_compare *c, const char *where, const char *key)
     for (int j = 0; fr_compare_column_at(j); j++)
         fr__append_name(names, sizeof names, fr_compare_column_at(j)->key);
     if (i < 0)
-        return fr_fail(c->ctx, FR_INVALID, "%s: no column is called '%s'; there are: %s", where,
-                       key, names);
+        return fr_fail(c->ctx, FR_INVALID, "%s: unknown column '%s'; columns are: %s", where, key,
+                       names);
     for (int j = 0; j < c->n_columns; j++)
         if (c->columns[j] == i)
-            return fr_fail(c->ctx, FR_INVALID, "%s: column '%s' is there twice", where, key);
+            return fr_fail(c->ctx, FR_INVALID, "%s: duplicate column '%s'", where, key);
     c->columns[c->n_columns++] = i;
     return FR_OK;
 }
@@ -348,8 +341,8 @@ static fr_status read_methods(fr_compare *c, fr_conf *root)
         FR_TRY(next_name(c, &rest, "--methods", name));
         const fr_method *m = fr_method_find(name);
         if (!m)
-            return fr_fail(c->ctx, FR_INVALID,
-                           "--methods: this build has no method '%s'; there are: %s", name, names);
+            return fr_fail(c->ctx, FR_INVALID, "--methods: unknown method '%s'; methods are: %s",
+                           name, names);
         k.name = m->name;
         for (int i = 0; i < FR_MAX_COLUMNS; i++) k.published[i] = NAN;
         FR_TRY(fr__compare_method_sets(c, root, m, &k));
@@ -361,13 +354,15 @@ static fr_status read_methods(fr_compare *c, fr_conf *root)
 
 static fr_status read_section(fr_compare *c, fr_conf *section)
 {
-    int64_t seeds;
+    const fr_key *keys = fr__settings_keys();
+    int64_t seeds = 0;
     const char *first = c->o->methods ? "methods" : "";
     FR_TRY(fr_conf_text(section, "title", "", &c->title));
     FR_TRY(fr_conf_text(section, "note", "", &c->note));
     FR_TRY(fr_conf_text(section, "baseline", first, &c->baseline));
-    FR_TRY(fr_conf_int(section, "seeds", 1, 1, FR_MAX_SEEDS, &seeds));
-    FR_TRY(fr_conf_bool(section, "checkpoints", true, &c->keeps_checkpoints));
+    FR_TRY(fr__key_read(section, fr__key_find(keys, "compare.", "seeds", NULL), &seeds));
+    FR_TRY(fr__key_read(section, fr__key_find(keys, "compare.", "checkpoints", NULL),
+                        &c->keeps_checkpoints));
     if (c->o->seeds > 0) seeds = c->o->seeds;
     if (seeds > FR_MAX_SEEDS)
         return fr_fail(c->ctx, FR_INVALID, "--seeds %lld: at most %d", (long long)seeds,
@@ -385,30 +380,29 @@ static bool has_case(const fr_compare *c, const char *name, const char *group)
     return false;
 }
 
-/* Of each group its own, else that of the section, else the first case. With --only the baseline
- * may be left out. */
+/* The baseline of a group is its own, else that of the section, else the first case. With --only
+ * the baseline may be missing. */
 static fr_status set_baselines(fr_compare *c, fr_conf *section)
 {
     bool is_chosen = fr_conf_has(section, "baseline") && !c->o->methods;
     if (!c->n_cases)
-        return fr_fail(c->ctx, FR_INVALID, "--only %s: no group, case or kind is called so",
+        return fr_fail(c->ctx, FR_INVALID, "--only %s: no group, case or kind has this name",
                        c->o->only);
     if (!is_chosen) c->baseline = c->cases[0].name;
     if (!c->o->only && !has_case(c, c->baseline, NULL))
-        return fr_conf_fail(section, "baseline", "no case is called '%s'", c->baseline);
+        return fr_conf_fail(section, "baseline", "there is no case '%s'", c->baseline);
     for (int i = 0; i < c->n_cases; i++) {
         struct fr_case *k = &c->cases[i];
         if (!k->baseline[0])
             k->baseline = c->baseline;
         else if (!c->o->only && !has_case(c, k->baseline, k->group))
-            return fr_conf_fail(section, "groups",
-                                "group %s has baseline '%s', but no case of that name", k->group,
-                                k->baseline);
+            return fr_conf_fail(section, "groups", "group %s has baseline '%s', but no such case",
+                                k->group, k->baseline);
     }
     return FR_OK;
 }
 
-/* Texts of the config are used as long as the comparison lives. */
+/* Texts of the config are used for the lifetime of the comparison. */
 static fr_status keep_texts(fr_compare *c)
 {
     const char **texts[] = {&c->title, &c->note, &c->baseline};
@@ -433,8 +427,8 @@ static fr_status read_all(fr_compare *c, fr_conf *root)
     bool has_section = fr_conf_has(root, "compare");
     if (!has_section && !c->o->methods)
         return fr_fail(c->ctx, FR_INVALID,
-                       "%s: says not what to compare; name methods (--methods single,1f1b,"
-                       "spectrain), or write a section `compare` with cases (docs/compare.md)",
+                       "%s: no cases to compare; name methods (--methods single,1f1b,spectrain), "
+                       "or write a section `compare` with cases (docs/compare.md)",
                        c->o->config);
     c->cases = FR_ARENA_ARRAY(&c->arena, struct fr_case, FR_MAX_CASES);
     if (!c->cases) return fr__compare_no_memory(c);

@@ -1,7 +1,7 @@
-/* columns.c -- the columns of a comparison: where a number comes from, and its mean over seeds.
+/* columns.c -- the columns of a comparison: the source of each number, and its mean over seeds.
  *
- * A new column is a row here. Numbers come from summary.json; a simulation leaves a file with the
- * same keys. */
+ * A new column is a row of this table. Numbers are read from summary.json; a simulation writes a
+ * file with the same keys. */
 #include "compare/compare.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 
 typedef struct source {
     fr_compare_column shown;
-    double scale;                             /* from the summary's unit to the column's */
+    double scale;                             /* factor from the summary's unit to the column's */
     const char *path;                         /* "bubble.share", or: */
-    double (*compute)(const json_t *summary); /* neither: speedup */
+    double (*compute)(const json_t *summary); /* neither field nor function: speedup */
 } source;
 
 static double number_at(const json_t *o, const char *path)
@@ -29,7 +29,7 @@ static double number_at(const json_t *o, const char *path)
     return json_is_number(o) ? json_number_value(o) : NAN;
 }
 
-/* Of the worker that takes most. */
+/* Memory of the worker with the largest peak. */
 static double memory_of(const json_t *summary)
 {
     const json_t *workers = json_object_get(summary, "workers");
@@ -61,20 +61,20 @@ static const source columns[] = {
     {{"eval_accuracy", "accuracy", "%", "of the last evaluation", 2}, 100, "eval_accuracy", NULL},
     {{"eval_loss", "eval loss", "", "of the last evaluation", 4}, 1, "eval_loss", NULL},
     {{"train_loss", "train loss", "", "mean of the last epoch", 4}, 1, "train_loss", NULL},
-    {{"samples_per_s", "samples/s", "", "trained a second, without the first tenth", -1},
+    {{"samples_per_s", "samples/s", "", "training samples per second, without the first tenth", -1},
      1, "samples_per_s", NULL},
-    {{"speedup", "speed-up", "x", "samples a second over those of the baseline", 2}, 1, NULL, NULL},
-    {{"bubble", "idle", "%", "share of their time in which workers wait", 1},
+    {{"speedup", "speed-up", "x", "samples per second relative to the baseline", 2}, 1, NULL, NULL},
+    {{"bubble", "idle", "%", "share of time in which workers wait", 1},
      100, "bubble.share", NULL},
-    {{"memory", "memory", "MB", "of the worker that takes most", -1}, 1e-6, NULL, memory_of},
+    {{"memory", "memory", "MB", "of the worker with the largest peak", -1}, 1e-6, NULL, memory_of},
     {{"traffic", "traffic", "kB/sample", "sent between workers", -1}, 1e-3, NULL, traffic_of},
     {{"s_per_batch", "mini-batch", "ms", "time of a mini-batch", -1}, 1e3, NULL, s_per_batch_of},
-    {{"predicted_s_per_batch", "predicted", "ms", "time of a mini-batch, said before the run", -1},
+    {{"predicted_s_per_batch", "forecast", "ms", "forecast time of a mini-batch", -1},
      1e3, "predicted_s_per_batch", NULL},
-    {{"prediction_error", "prediction", "%", "predicted over measured, less 1", 1},
+    {{"prediction_error", "forecast error", "%", "forecast over measured time, minus 1", 1},
      100, "prediction_error", NULL},
     {{"wall_s", "wall clock", "s", "of the whole run on this machine", 1}, 1, "wall_s", NULL},
-    {{"late", "late", "%", "by which an emulation was behind its pace", 2},
+    {{"late", "late", "%", "lag of an emulation behind its pace", 2},
      100, "emulated.late", NULL},
 };
 /* clang-format on */
@@ -143,7 +143,7 @@ fr_stat fr__stat_of(int n, const double *values)
     return s;
 }
 
-/* Times of one clock are compared with times of the same. */
+/* Times are compared only with times of the same clock. */
 const struct fr_case *fr__case_baseline(const fr_compare *c, const struct fr_case *k)
 {
     for (int i = 0; i < c->n_cases; i++) {
@@ -155,7 +155,7 @@ const struct fr_case *fr__case_baseline(const fr_compare *c, const struct fr_cas
     return NULL;
 }
 
-/* Seed by seed, for those ran one after the other. */
+/* Seed by seed, because runs of one seed are close in time. */
 static double speedup(const fr_compare *c, const struct fr_case *k, int seed)
 {
     const struct fr_case *b = fr__case_baseline(c, k);

@@ -1,13 +1,13 @@
-/* methods.c -- cases out of names of methods: as many workers for each as the config has, laid out
- * as the method can use them.
+/* methods.c -- cases from names of methods. Each case has the workers of the config, in a layout
+ * that suits the method.
  *
  *     single             one worker
  *     dp, ...            all workers are replicas
  *     pipelines          stages, cuts and replicas of the config, or as many stages as workers
  *
- * train.micro is the config's, raised to what a method needs; left out, a flush gets four
- * micro-batches a stage, so that it is not judged by its bubble alone, and the others as few as
- * they can do with. */
+ * train.micro is that of the config, raised to the minimum of the method. If it is omitted, flush
+ * schedules get four micro-batches per stage, which limits their bubble, and the others get their
+ * minimum. */
 #include "compare/compare.h"
 
 #include <forerun/sched.h>
@@ -16,9 +16,9 @@
 
 struct layout {
     int64_t stages;   /* workers of one pipeline */
-    int64_t replicas; /* pipelines; 0: a list, one number a stage */
+    int64_t replicas; /* pipelines; 0: a list, one number per stage */
     int64_t workers;
-    int64_t chunks, batch, micro; /* micro 0: left out */
+    int64_t chunks, batch, micro; /* micro 0: omitted */
 };
 
 static fr_status check_keys(fr_compare *c, fr_conf *parallel)
@@ -26,11 +26,11 @@ static fr_status check_keys(fr_compare *c, fr_conf *parallel)
     static const char *const keys[] = {"weights", "schedule_file", "devices"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (fr_conf_has(parallel, keys[i]))
-            return fr_conf_fail(parallel, keys[i],
-                                "--methods compares methods as they are, and parallel.%s would "
-                                "change all of them; leave it out, or write the cases into a "
-                                "section `compare`",
-                                keys[i]);
+            return fr_conf_fail(
+                parallel, keys[i],
+                "--methods compares methods unchanged, but parallel.%s would change all of them; "
+                "omit it, or write the cases into a section `compare`",
+                keys[i]);
     (void)c;
     return FR_OK;
 }
@@ -43,7 +43,8 @@ static fr_status read_layout(fr_conf *root, fr_conf *parallel, struct layout *l)
     int n_list = 0, n_cuts = 0;
     fr_conf *train;
     FR_TRY(fr_conf_section(root, "train", &train));
-    FR_TRY(fr_conf_int(train, "batch", 128, 1, 1 << 24, &l->batch));
+    FR_TRY(
+        fr__key_read(train, fr__key_find(fr__settings_keys(), "train.", "batch", NULL), &l->batch));
     FR_TRY(fr_conf_int(train, "micro", 0, 1, 1 << 24, &l->micro));
     FR_TRY(fr_conf_texts(parallel, "cuts", MOST, cuts, &n_cuts));
     FR_TRY(fr_conf_ints(parallel, "replicas", MOST, list, &n_list));
@@ -68,15 +69,16 @@ static int64_t micro_of(const fr_method *m, const struct layout *l, int64_t stag
 {
     const fr_generator *g = fr_generator_find(m->generator);
     bool is_pipeline = m->max_stages != 1;
-    bool is_flush = g && g->is_flush && is_pipeline && strcmp(m->generator, "sequential") != 0;
+    bool is_flush = g && g->is_flush && is_pipeline && g->ahead != FR_AHEAD_ONE;
     int64_t unit = replicas * (m->chunks > 1 ? stages : 1), n = l->micro;
     if (!n && is_flush)
         for (n = 4 * stages * replicas; n > stages * replicas && l->batch % n != 0;) n /= 2;
-    if (strcmp(m->policy, "double-buffer") == 0 && n < stages * replicas) n = stages * replicas;
+    if (fr_policy_find(m->policy)->needs_micro && n < stages * replicas) n = stages * replicas;
     return up_to(n > 0 ? n : 1, unit);
 }
 
-/* A method made for one optimizer gets it, with its defaults: rates of others say nothing here. */
+/* A method made for one optimizer uses it with its defaults: learning rates of other optimizers do
+ * not apply. */
 static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m, struct fr_case *k)
 {
     fr_conf *train, *optimizer;
@@ -92,12 +94,12 @@ static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m,
 fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method *m,
                                   struct fr_case *k)
 {
-    struct layout l;
+    struct layout l = {0};
     fr_conf *parallel;
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(check_keys(c, parallel));
     FR_TRY(read_layout(root, parallel, &l));
-    bool is_whole = m->max_stages == 1;        /* every worker has all of the model */
+    bool is_whole = m->max_stages == 1;        /* every worker has the whole model */
     bool is_given = l.stages > 1 && !is_whole; /* the config has a pipeline */
     int64_t chunks = m->chunks > 1 ? (l.chunks > 1 ? l.chunks : m->chunks) : 1;
     int64_t stages = is_whole ? 1 : is_given ? l.stages : l.workers;

@@ -1,5 +1,5 @@
-/* result.c -- compare.json: everything of the table, for programs and for the report. And the life
- * of a comparison, which begins and ends here. */
+/* result.c -- writes compare.json: the whole table, for programs and for the report. Also creates
+ * and frees a comparison. */
 #include "compare/compare.h"
 
 #include "io/file.h"
@@ -100,7 +100,7 @@ fr_status fr__compare_json(fr_compare *c, const char **text)
     fr_json j;
     fr__json_to_buffer(&j, NULL, 0, 2);
     write_all(&j, c);
-    (void)fr__json_finish(&j); /* how much room it takes */
+    (void)fr__json_finish(&j); /* measure the size */
     size_t room = j.bytes + 2;
     char *to = fr__arena_alloc(&c->text, room);
     if (!to) return fr__compare_no_memory(c);
@@ -131,7 +131,7 @@ const char *fr_compare_title(const fr_compare *c)
     return c->title[0] ? c->title : c->o->methods ? "Methods compared" : c->out;
 }
 
-/* runs/compare-NAME after FOLDER/NAME.yaml */
+/* default: runs/compare-NAME for FOLDER/NAME.yaml */
 static fr_status choose_out(fr_compare *c)
 {
     const char *config = c->o->config, *slash = strrchr(config, '/');
@@ -142,15 +142,15 @@ static fr_status choose_out(fr_compare *c)
     return c->out ? FR_OK : fr__compare_no_memory(c);
 }
 
-/* A folder of something else is left alone. */
+/* Refuse a folder that holds something else. */
 static fr_status check_out(fr_compare *c)
 {
     const char *run = fr__compare_path(c, &c->arena, "metrics.jsonl", NULL);
     if (!run) return fr__compare_no_memory(c);
     if (!c->out[0]) return fr_fail(c->ctx, FR_INVALID, "--out: the folder has no name");
     if (!fr__file_exists(run)) return FR_OK;
-    return fr_fail(c->ctx, FR_INVALID, "%s: holds a run, not a comparison; choose another --out",
-                   c->out);
+    return fr_fail(c->ctx, FR_INVALID,
+                   "%s: the folder holds a run, not a comparison; choose another --out", c->out);
 }
 
 static fr_status open_all(fr_compare *c)

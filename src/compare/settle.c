@@ -1,9 +1,9 @@
-/* settle.c -- every case as a whole config, checked before anything is run, and compared with what
- * earlier sessions have run.
+/* settle.c -- resolves each case to a full config, checks it before anything runs, and compares it
+ * with the runs of earlier sessions.
  *
- * A run belongs to the comparison if its config.yaml says what the case says now. Time stamps and
- * the folder's name do not matter: a comparison may be moved, copied, or made from another place.
- */
+ * A run belongs to the comparison if its config.yaml equals the current config of the case. Time
+ * stamps and the folder's name do not count: a comparison may be moved, copied, or run from another
+ * folder. */
 #include "compare/compare.h"
 
 #include "io/file.h"
@@ -80,13 +80,10 @@ bool fr__conf_differ(const fr_conf *there, const fr_conf *here, const char *cons
 
 /* --- resolving -------------------------------------------------------------------------------- */
 
-/* What went wrong is said with the case that it went wrong in. */
+/* Prefix an error with its case. */
 static fr_status in_case(fr_compare *c, const struct fr_case *k, fr_status status)
 {
-    char text[1500];
-    snprintf(text, sizeof text, "%s", fr_ctx_error(c->ctx));
-    fr_ctx_clear(c->ctx);
-    return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, text);
+    return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, fr_ctx_error(c->ctx));
 }
 
 static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
@@ -99,14 +96,14 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
     fr__vec_fini(&o.text);
     k->method = fr__arena_strdup(&c->arena, t->schedule_file ? "schedule file" : t->method->name);
     k->n_steps = s->n_steps, k->batch = t->batch;
-    bool wants = t->transport && strcmp(t->transport->name, "mpi") == 0;
+    bool wants = t->transport && t->transport->has_processes;
     k->has_processes = wants && s->pipeline.schedule->n_workers > t->workers_per_rank;
     k->is_alone = wants && !k->has_processes;
     if (k->kind == FR_KIND_MEASURED && t->cluster) k->kind = FR_KIND_EMULATED;
     if (k->kind == FR_KIND_EMULATED && !t->cluster)
-        return fr_fail(c->ctx, FR_INVALID, "kind is emulated, and no parallel.cluster is set");
+        return fr_fail(c->ctx, FR_INVALID, "kind is emulated, but parallel.cluster is not set");
     if (k->kind == FR_KIND_SIMULATED && !t->cluster)
-        return fr_fail(c->ctx, FR_INVALID, "kind is simulated, and no parallel.cluster is set");
+        return fr_fail(c->ctx, FR_INVALID, "kind is simulated, but parallel.cluster is not set");
     k->n_runs = k->kind == FR_KIND_SIMULATED ? 1 : c->n_seeds;
     k->runs = FR_ARENA_ARRAY(&c->arena, struct fr_case_run, k->n_runs);
     if (!k->config || !k->method || !k->runs) return fr__compare_no_memory(c);
@@ -137,11 +134,12 @@ static fr_status resolve(fr_compare *c, struct fr_case *k)
     }
     if (status != FR_OK) return in_case(c, k, status);
     if (!k->is_alone) return FR_OK;
-    FR_TRY(fr__case_add(c, k, "parallel.transport=auto")); /* `single` beside runs of processes */
+    FR_TRY(fr__case_add(c, k,
+                        "parallel.transport=auto")); /* `single` beside runs in several processes */
     return resolve(c, k);
 }
 
-/* --- what is there ---------------------------------------------------------------------------- */
+/* --- existing runs ---------------------------------------------------------------------------- */
 
 static fr_status compare_configs(fr_compare *c, const struct fr_case *k,
                                  const struct fr_case_run *r, const char *path, bool *is_same,
@@ -162,7 +160,7 @@ static fr_status compare_configs(fr_compare *c, const struct fr_case *k,
     return status;
 }
 
-/* A run that another setting made is refused, or goes. */
+/* A run with other settings is refused, or removed with --force. */
 static fr_status check_run(fr_compare *c, const struct fr_case *k, const struct fr_case_run *r)
 {
     char text[400];
@@ -177,10 +175,10 @@ static fr_status check_run(fr_compare *c, const struct fr_case *k, const struct 
     FR_TRY(compare_configs(c, k, r, path, &is_same, text, sizeof text));
     if (is_same) return FR_OK;
     if (c->o->force) return fr__compare_remove(c, folder);
-    return fr_fail(c->ctx, FR_INVALID,
-                   "%s: was run with other settings: %s; choose another --out, or --force to run "
-                   "it again",
-                   folder, text);
+    return fr_fail(
+        c->ctx, FR_INVALID,
+        "%s: the run has other settings: %s; choose another --out, or --force to run it again",
+        folder, text);
 }
 
 /* --- the folder ------------------------------------------------------------------------------- */
@@ -191,12 +189,13 @@ static fr_status lock(fr_compare *c)
     c->lock_fd = open(c->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock_fd < 0) return fr__io_fail(c->ctx, "open folder", c->out);
     if (flock(c->lock_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return FR_OK;
-    return fr_fail(c->ctx, FR_INVALID,
-                   "%s: another comparison is under way there; wait for it or choose another --out",
-                   c->out);
+    return fr_fail(
+        c->ctx, FR_INVALID,
+        "%s: another comparison is running in this folder; wait for it or choose another --out",
+        c->out);
 }
 
-/* The config that the runs of a case are started from. */
+/* Write the config that the runs of a case start from. */
 static fr_status write_config(fr_compare *c, const struct fr_case *k)
 {
     const char *folder = fr__compare_path(c, &c->arena, k->folder, NULL);

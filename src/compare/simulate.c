@@ -1,8 +1,7 @@
-/* simulate.c -- what is not measured but computed: profiles that emulated and simulated cases go
- * by, and simulations.
+/* simulate.c -- simulated cases, and the profiles of emulated and simulated cases.
  *
- * All cases of a model go by one profile. Measured for each of them, the noise of measuring would
- * be in the speed-ups. */
+ * All cases of a model share one profile. Separate profiles would add measurement noise to the
+ * speed-ups. */
 #include "compare/compare.h"
 
 #include "io/file.h"
@@ -30,7 +29,7 @@ fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_co
 
 /* --- simulations ------------------------------------------------------------------------------ */
 
-/* The keys of a run's summary, as far as there are numbers for them. */
+/* Write the keys of a run's summary for which the simulation has numbers. */
 static void write_forecast(fr_json *j, const struct fr_case *k, const fr_forecast *f)
 {
     double batch = (double)k->batch;
@@ -44,7 +43,7 @@ static void write_forecast(fr_json *j, const struct fr_case *k, const fr_forecas
     fr__json_real(j, "share", f->bubble);
     fr__json_end(j);
     fr__json_object(j, "traffic");
-    fr__json_real(j, "messages", f->message_bytes / batch); /* both ways */
+    fr__json_real(j, "messages", f->message_bytes / batch); /* in both directions */
     fr__json_real(j, "sums", f->sum_bytes / batch);
     fr__json_end(j);
     fr__json_bool(j, "fits", f->fits);
@@ -66,7 +65,7 @@ static fr_status save_forecast(fr_compare *c, const struct fr_case *k, const fr_
     fr_json j;
     fr__json_to_buffer(&j, NULL, 0, 2);
     write_forecast(&j, k, f);
-    (void)fr__json_finish(&j); /* how much room it takes */
+    (void)fr__json_finish(&j); /* measure the size */
     size_t room = j.bytes + 2;
     char *text = fr__arena_alloc(&c->job, room);
     if (!path || !text) return fr__compare_no_memory(c);
@@ -82,7 +81,7 @@ fr_status fr_compare_simulate(fr_compare *c)
     const struct fr_case *k = c->at;
     fr_forecast f;
     if (!k || k->kind != FR_KIND_SIMULATED)
-        return fr_fail(c->ctx, FR_INVALID, "no simulation is to be done");
+        return fr_fail(c->ctx, FR_INVALID, "the next job is not a simulation");
     const char *config = fr__compare_path(c, &c->job, k->folder, "config.yaml");
     fr_run_options o = {.config = config, .dump_step = -1};
     if (!config) return fr__compare_no_memory(c);

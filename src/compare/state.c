@@ -1,12 +1,12 @@
-/* state.c -- what has been run and what is next, by the runs' folders alone.
+/* state.c -- finished runs and the next run, from the folders of the runs alone.
  *
  *     OUT/compare.json
- *         CASE/config.yaml            the case as a whole config
+ *         CASE/config.yaml            the full config of the case
  *              seed-K/                a run
- *              seed-K.log             what its process said
+ *              seed-K.log             the output of its process
  *
- * So a comparison that was killed at any moment goes on by itself: nothing of it is in a file that
- * could be half written. */
+ * So a comparison that was killed at any moment can continue: no state is in a file that could be
+ * half written. */
 #include "compare/compare.h"
 
 #include "io/file.h"
@@ -64,8 +64,8 @@ fr_status fr__compare_look(fr_compare *c, const struct fr_case *k, struct fr_cas
     fr__free(data);
     if (!summary)
         return fr_fail(c->ctx, FR_INVALID,
-                       "%s:%d:%d: %s; remove the run's folder to run it once more", path,
-                       error.line, error.column, error.text);
+                       "%s:%d:%d: %s; remove the folder of the run to repeat it", path, error.line,
+                       error.column, error.text);
     r->state = state_of(summary);
     fr__columns_read(summary, r->value);
     const json_t *wall = json_object_get(summary, "wall_s");
@@ -79,7 +79,7 @@ static bool is_over(const struct fr_case_run *r)
     return r->state == FR_RUN_DONE || r->state == FR_RUN_DIVERGED || r->state == FR_RUN_FAILED;
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all runs --------------------------------------------------------------------------------- */
 
 int fr_compare_n_runs(const fr_compare *c, int *n_over)
 {
@@ -99,7 +99,7 @@ int fr_compare_n_failed(const fr_compare *c)
     return n;
 }
 
-/* The next in order: seed by seed, the cases turned by one each time. */
+/* The next run: seed by seed; the order of cases rotates by one per seed. */
 static bool find_next(fr_compare *c)
 {
     for (int s = 0; s < c->n_seeds; s++) {
@@ -124,7 +124,8 @@ static double mean_wall(const struct fr_case *k, int *n)
     return sum;
 }
 
-/* Of a case that has been run by its own time, of others by the mean of all. */
+/* Estimated time of the remaining runs: from earlier runs of the same case, else from the mean of
+ * all. */
 static double later_s(const fr_compare *c)
 {
     double sum = 0, all = 0;
@@ -162,7 +163,7 @@ static fr_status make_command(fr_compare *c, fr_compare_job *job)
     words[n++] = "--set", words[n++] = seed;
     if (profile) words[n++] = "--set", words[n++] = profile;
     words[n++] = "--out", words[n++] = job->folder;
-    words[n++] = "--resume"; /* also where there is nothing yet: it may have been killed early */
+    words[n++] = "--resume"; /* even without a checkpoint: the run may have been killed early */
     words[n++] = "--";
     words[n++] = fr__compare_path(c, &c->job, k->folder, "config.yaml");
     if (!words[n - 1]) return fr__compare_no_memory(c);
@@ -176,7 +177,7 @@ static fr_status make_profile_job(fr_compare *c, fr_compare_job *job)
     const char **words = FR_ARENA_ARRAY(&c->job, const char *, 10);
     int n = 0;
     job->is_profile = true, job->is_resumed = job->is_simulated = false;
-    job->name = fr__arena_printf(&c->job, "%s, measuring what its nodes cost",
+    job->name = fr__arena_printf(&c->job, "%s, measuring the cost of its nodes",
                                  k->group[0] ? k->group : k->name);
     job->log = fr__arena_printf(&c->job, "%s.log", k->profile);
     if (!words || !job->name || !job->log) return fr__compare_no_memory(c);
@@ -213,7 +214,7 @@ fr_status fr_compare_next(fr_compare *c, fr_compare_job *job)
     return job->is_simulated ? FR_OK : make_command(c, job);
 }
 
-/* Figures of the columns that are shown. */
+/* Figures of the visible columns. */
 static void tell_values(const fr_compare *c, const struct fr_case_run *r, char *text, size_t room)
 {
     char number[40];
@@ -235,7 +236,7 @@ static fr_status drop_checkpoints(fr_compare *c, const struct fr_case_run *r)
     return path ? fr__compare_remove(c, path) : fr__compare_no_memory(c);
 }
 
-/* Without it there is nothing to go by: the run has failed with it. */
+/* Without the profile the run cannot start, so it has failed too. */
 static fr_status profile_over(fr_compare *c, int exit_code, bool is_asked,
                               fr_compare_outcome *outcome)
 {
@@ -250,7 +251,7 @@ fr_status fr_compare_over(fr_compare *c, int exit_code, fr_compare_outcome *outc
     struct fr_case_run *r = c->at_run;
     bool is_asked = exit_code == fr_status_exit_code(FR_INTERRUPTED);
     memset(outcome, 0, sizeof *outcome);
-    if (!r) return fr_fail(c->ctx, FR_INVALID, "no run is under way");
+    if (!r) return fr_fail(c->ctx, FR_INVALID, "no run has been started");
     if (c->at_profile) return profile_over(c, exit_code, is_asked, outcome);
     FR_TRY(fr__compare_look(c, c->at, r));
     if (exit_code != 0 && r->state == FR_RUN_DONE) r->state = FR_RUN_FAILED;

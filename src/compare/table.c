@@ -1,8 +1,8 @@
-/* table.c -- a comparison as text: for people, as Markdown, as CSV.
+/* table.c -- a comparison as text: plain table, Markdown, CSV.
  *
- * One row a case; where something was published about it, one more below. What a number is
- * (measured, emulated, simulated, published) is said in every row. A cell is the mean over the
- * seeds that are done, with their standard deviation behind it. */
+ * One row per case, and one more below for published numbers. Every row names the kind of its
+ * numbers (measured, emulated, simulated, published). A cell is the mean over the finished seeds,
+ * followed by their standard deviation. */
 #include "compare/compare.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ struct row {
 struct table {
     bool has_groups, has_status;
     int n_columns; /* cells of a row */
-    int n_rows;    /* the head is the first */
+    int n_rows;    /* the first is the head */
     struct row *rows;
     int n_sources;
     const char *sources[FR_MAX_CASES];
@@ -119,7 +119,7 @@ static bool is_shown(const struct table *t, int column)
     return column < t->n_columns - 1 || t->has_status;
 }
 
-/* --- forms ------------------------------------------------------------------------------------ */
+/* --- formats ---------------------------------------------------------------------------------- */
 
 static void put(struct fr_conf_out *o, const char *text) { fr__conf_put(o, text); }
 
@@ -151,7 +151,7 @@ static const char *clock_words(const fr_compare *c)
     return "";
 }
 
-/* "Speed-up: over dp.", or "Speed-up: one over single, two over dp." where groups differ. */
+/* "Speed-up: over dp.", or if groups differ "Speed-up: one over single, two over dp." */
 static void put_baselines(struct fr_conf_out *o, const fr_compare *c)
 {
     int speedup = fr__column_find("speedup"), n = 0;
@@ -226,7 +226,7 @@ static void put_markdown(fr_compare *c, const struct table *t, struct fr_conf_ou
     put_words(o, c, t);
 }
 
-/* One line a case and kind; every number as it is, with its spread beside it. */
+/* One line per case and kind; each number in full, followed by its standard deviation. */
 static void put_csv_numbers(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *k,
                             bool is_published)
 {
@@ -297,14 +297,14 @@ fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
         forms[i].put(c, t, &o);
         return keep(c, &o, text);
     }
-    return fr_fail(c->ctx, FR_INVALID, "no format '%s'; there are: table, markdown, csv, json",
-                   format);
+    return fr_fail(c->ctx, FR_INVALID,
+                   "unknown format '%s'; formats are: table, markdown, csv, json", format);
 }
 
 /* --- in words --------------------------------------------------------------------------------- */
 
-/* Those that are as fast as the fastest of the cases on one clock with the baseline: pipelines that
- * differ in their weights only take the same time. */
+/* The fastest cases on the clock of the baseline. Several can be equal: pipelines that differ only
+ * in their weight policy take the same time. */
 static const struct fr_case *put_fastest(struct fr_conf_out *o, const fr_compare *c,
                                          const struct fr_case *base, double *most)
 {
@@ -338,7 +338,7 @@ static void put_finding(struct fr_conf_out *o, const fr_compare *c, const struct
     if (best)
         snprintf(text, sizeof text, ", %.2f times %s", most, base->name);
     else
-        snprintf(text, sizeof text, "nothing is faster than %s", base->name);
+        snprintf(text, sizeof text, "no case is faster than %s", base->name);
     put(o, text);
     fr_stat a = fr__case_stat(c, base, accuracy);
     fr_stat b = best ? fr__case_stat(c, best, accuracy) : (fr_stat){0};

@@ -1,7 +1,7 @@
-/* cluster_write.c -- a cluster as YAML that fr_cluster_read reads back to the same.
+/* cluster_write.c -- writes a cluster as YAML that fr_cluster_read reads back unchanged.
  *
- * Neighbours that differ in nothing but the number behind their name are written once, with a
- * count, so that a file of thousands of devices stays one that people can read. */
+ * Neighbours that differ only in the number after their name are written once, with a count, so a
+ * file of thousands of devices stays readable. */
 #include "cost/profile.h"
 #include "io/conf.h"
 #include "io/number.h"
@@ -13,7 +13,7 @@
 typedef struct writer {
     const fr_cluster *c;
     struct fr_conf_out out;
-    /* Children of group g: groups child[first[g]] up to child[first[g + 1] - 1], and devices. */
+    /* Children of group g: groups child[first[g]] to child[first[g + 1] - 1], and devices. */
     int *first, *child;
     int *first_device, *n_devices; /* [group] */
 } writer;
@@ -22,11 +22,11 @@ typedef struct writer {
 
 static fr_status bad_cluster(fr_ctx *ctx, const char *what, int i)
 {
-    return fr_fail(ctx, FR_INVALID,
-                   "a cluster to be written: %s %d is out of order; parents come "
-                   "first, devices of a group side by side, and a group has either devices or "
-                   "groups",
-                   what, i);
+    return fr_fail(
+        ctx, FR_INVALID,
+        "cannot write the cluster: %s %d is out of order; parents must come first, devices of a "
+        "group must be adjacent, and a group must have either devices or groups",
+        what, i);
 }
 
 static fr_status index_tree(fr_ctx *ctx, fr_arena *a, writer *w)
@@ -57,10 +57,9 @@ static fr_status index_tree(fr_ctx *ctx, fr_arena *a, writer *w)
     return FR_OK;
 }
 
-/* --- what may be written as one ---------------------------------------------------------------*/
+/* --- entries that can be merged --------------------------------------------------------------- */
 
-/* The name below that of its group, and how much of it is left without "-7", where it is child 7.
- */
+/* The name relative to its group, and its length without the suffix "-7" of child 7. */
 static const char *own_name(const fr_cluster *c, int parent, const char *name, int child,
                             size_t *base)
 {
@@ -73,7 +72,7 @@ static const char *own_name(const fr_cluster *c, int parent, const char *name, i
     return name;
 }
 
-/* Children i and k of a group have names that a count would give them. */
+/* Do children i and k of a group have the names that a count would give them? */
 static bool is_counted(const fr_cluster *c, int parent, const char *a, int i, const char *b, int k)
 {
     size_t base_a, base_b;
@@ -94,7 +93,7 @@ static bool is_same_name(const fr_cluster *c, int parent_a, const char *a, int p
     return strcmp(own_name(c, parent_a, a, -1, &base), own_name(c, parent_b, b, -1, &base)) == 0;
 }
 
-/* All but the name of the two groups themselves. */
+/* Compare two groups except their own names. */
 static bool is_same_group(const writer *w, int a, int b)
 {
     const fr_cluster *c = w->c;
@@ -135,7 +134,7 @@ static void put_amount(writer *w, const char *key, double value, fr_unit unit)
     fr__conf_put(&w->out, text);
 }
 
-/* "name: box" and, where `count` of them follow each other, ", count: 3" after `between`. */
+/* "name: box", and if count > 1 `between` and "count: 3". */
 static void put_name(writer *w, int parent, const char *name, int child, int count,
                      const char *between)
 {
@@ -174,7 +173,7 @@ static void put_devices(writer *w, int g, int indent)
     }
 }
 
-/* The rest of a group whose first line is begun, its keys at column `indent`. */
+/* Write the rest of a group whose first line is started; its keys are at column `indent`. */
 static void put_group(writer *w, int g, int child, int count, int indent)
 {
     const fr_cluster_group *at = &w->c->groups[g];

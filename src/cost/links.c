@@ -1,20 +1,19 @@
-/* links.c -- who uses a port or a bus until when.
+/* links.c -- occupancy of ports and buses.
  *
- * Every child of a group (a device or a group) has a port out and a port in, or all children share
- * the group's bus; each of these is a resource that serves one message after the other. The route
- * from i to j is what is passed on the way up to the lowest group that holds both, and down again:
+ * Each child of a group (a device or a group) has an output port and an input port, or all children
+ * share the group's bus. Each port or bus is a resource that serves one message at a time. The
+ * route from i to j goes up to the lowest group that contains both, and down again:
  *
  *     i --out--> box 0 --out--> [cluster] --in--> box 1 --in--> j
  *
- * Transfers cut through: a message starts when all of its route is free, takes each resource for
- * bytes / that one's bandwidth, and arrives after bytes / the smallest bandwidth and the latencies
- * of all groups it passed.
+ * Transfers are cut-through: a message starts when its whole route is free, occupies each resource
+ * for bytes / bandwidth of the resource, and arrives after bytes / the smallest bandwidth plus the
+ * latencies of all groups on the route.
  *
- * Sums go round a ring of the devices in ascending order, each edge carrying 2 (n - 1) / n of the
- * block: the volume that is optimal for any sum (Patarasu and Yuan). A resource's load is that
- * times the edges that pass it. The latency is counted 2 (n - 1) times, as in a ring, or 2
- * ceil(log2 n) times, as in a pair of trees with the same load (Sanders et al.), whichever is less.
- */
+ * A reduction uses a ring of the devices in ascending order. Each edge carries 2 (n - 1) / n of the
+ * block, the optimal volume for any all-reduce (Patarasu and Yuan). The load of a resource is that
+ * volume times the edges that pass it. The latency counts 2 (n - 1) times, as in a ring, or 2
+ * ceil(log2 n) times, as in two trees with the same load (Sanders et al.), whichever is less. */
 #include "cost/links.h"
 
 #include "base/alloc.h"
@@ -28,27 +27,27 @@ enum { MAX_DEPTH = 64 };
 struct fr_links {
     const fr_cluster *c;
     int *depth;       /* [group] */
-    double *free;     /* [resource]: from when on it is */
+    double *free;     /* [resource]: time from which it is free */
     double *used;     /* [resource]: seconds in use so far */
-    double *per_byte; /* [resource]: seconds; 0: free of charge */
-    /* Of a sum, while it is looked at. */
-    int *edges;   /* [resource]: of the ring, that pass it; 0 between calls */
-    int *touched; /* [resource]: those with edges */
-    int *ring;    /* [device]: ascending, each once */
+    double *per_byte; /* [resource]: seconds per byte; 0: no limit */
+    /* Scratch of a reduction. */
+    int *edges;   /* [resource]: ring edges that pass it; 0 between calls */
+    int *touched; /* resources with edges */
+    int *ring;    /* devices, ascending, without duplicates */
 };
 
 typedef struct route {
     int n;
     int resource[2 * MAX_DEPTH];
-    double per_byte; /* of the slowest */
+    double per_byte; /* of the slowest resource */
     double latency;
 } route;
 
 static int n_resources(const fr_cluster *c) { return 2 * c->n_devices + 3 * c->n_groups; }
 
-/* --- life -------------------------------------------------------------------------------------*/
+/* --- creation --------------------------------------------------------------------------------- */
 
-/* Parents first, everything in range, nothing negative; depths filled. */
+/* Check that parents come first, indices are in range and numbers are not negative; fill depths. */
 static fr_status check(fr_ctx *ctx, const fr_cluster *c, int *depth)
 {
     for (int g = 0; g < c->n_groups; g++) {
@@ -63,15 +62,16 @@ static fr_status check(fr_ctx *ctx, const fr_cluster *c, int *depth)
             return fr_fail(ctx, FR_INVALID, "cluster %s: groups nested deeper than %d", c->name,
                            MAX_DEPTH);
         if (!(at->bandwidth >= 0) || !(at->latency >= 0))
-            return fr_fail(ctx, FR_INVALID,
-                           "cluster %s: group %s has %g bytes/s and %g s of "
-                           "latency; neither may be below 0",
-                           c->name, at->name, at->bandwidth, at->latency);
+            return fr_fail(
+                ctx, FR_INVALID,
+                "cluster %s: group %s has %g bytes/s and %g s of latency; neither may be negative",
+                c->name, at->name, at->bandwidth, at->latency);
     }
     for (int d = 0; d < c->n_devices; d++)
         if (c->devices[d].group < 0 || c->devices[d].group >= c->n_groups)
-            return fr_fail(ctx, FR_INVALID, "cluster %s: device %d hangs on group %d of %d",
-                           c->name, d, c->devices[d].group, c->n_groups);
+            return fr_fail(ctx, FR_INVALID,
+                           "cluster %s: device %d is in group %d; there are %d groups", c->name, d,
+                           c->devices[d].group, c->n_groups);
     return FR_OK;
 }
 
@@ -162,7 +162,7 @@ static void pass(const fr_links *l, route *r, int resource)
     r->per_byte = fmax(r->per_byte, l->per_byte[resource]);
 }
 
-/* Through `group` by the port of its child, `way` 0 out or 1 in, or by its bus. */
+/* Add `group` to the route: the port of its child (`way` 0 out, 1 in), or its bus. */
 static void through(const fr_links *l, route *r, int group, int child_port, int way)
 {
     const fr_cluster *c = l->c;
@@ -215,7 +215,7 @@ double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes)
     return (double)bytes * r.per_byte + r.latency;
 }
 
-/* --- sums -------------------------------------------------------------------------------------*/
+/* --- reductions ------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -223,8 +223,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Neighbours are side by side, so the ring in ascending order leaves each group once. Workers on
- * one device add up inside it. Returns the length; 0: not devices of this cluster. */
+/* Devices of a group are adjacent, so a ring in ascending order leaves each group once. Workers on
+ * one device reduce inside it. Returns the length; 0: not devices of this cluster. */
 static int make_ring(const fr_links *l, int n, const int *devices)
 {
     int m = 0, n_good = 0;
@@ -242,13 +242,13 @@ static int make_ring(const fr_links *l, int n, const int *devices)
 }
 
 typedef struct load {
-    double bytes; /* of an edge */
-    double time;  /* of the resource that takes longest */
+    double bytes; /* per edge */
+    double time;  /* of the busiest resource */
     double latency;
     int n_touched;
 } load;
 
-/* What a sum puts on the links. The caller sets the edges back to 0. */
+/* Load of a reduction on the links. The caller resets the edges to 0. */
 static load ring_load(const fr_links *l, int n, size_t bytes)
 {
     load sum = {.bytes = 2 * (double)bytes * (n - 1) / n};

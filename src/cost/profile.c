@@ -1,8 +1,7 @@
-/* profile.c -- profiles as values: copied, checked, joined, read and freed.
+/* profile.c -- copies, checks, joins, reads and frees profiles.
  *
- * Whoever makes one (a reader, a probe, a test) fills an fr_profile in memory of any kind and has
- * it copied: the copy owns its texts and lists in one arena, is checked once, and is only read from
- * then on. */
+ * A reader, probe or test fills an fr_profile in any memory and copies it. The copy owns its texts
+ * and lists in one arena, is checked once, and is immutable afterwards. */
 #include "cost/profile.h"
 
 #include "base/names.h"
@@ -100,12 +99,12 @@ bool fr__profile_is_sound(const fr_profile *p, int i, char text[256])
     }
     for (int k = 0; k < n->n_inputs; k++) {
         if (n->inputs[k] >= 0 && n->inputs[k] < i) continue;
-        snprintf(text, 256, "input %d is node %d; expected one before it (0 to %d)", k,
+        snprintf(text, 256, "input %d is node %d; expected an earlier node (0 to %d)", k,
                  n->inputs[k], i - 1);
         return false;
     }
     if (!n->is_input || n->n_inputs == 0) return true;
-    snprintf(text, 256, "it is fed from outside (is_input) and has inputs");
+    snprintf(text, 256, "it is an input of the model (is_input) but has inputs");
     return false;
 }
 
@@ -116,8 +115,9 @@ static fr_status check_names(fr_ctx *ctx, const fr_profile *p)
     for (int i = 0; i < p->n_nodes && status == FR_OK; i++) {
         int twin = fr__names_find(&names, p->nodes[i].name);
         if (twin >= 0)
-            status = fr_fail(ctx, FR_INVALID, "profile of %s: nodes %d and %d are both called %s",
-                             p->model, twin, i, p->nodes[i].name);
+            status =
+                fr_fail(ctx, FR_INVALID, "profile of %s: nodes %d and %d have the same name %s",
+                        p->model, twin, i, p->nodes[i].name);
         else if (!fr__names_add(&names, p->nodes[i].name, i))
             status = fr__no_memory(ctx, sizeof names, "the names of a profile");
     }
@@ -136,7 +136,7 @@ static fr_status check(fr_ctx *ctx, const fr_profile *p)
         has_work |= !p->nodes[i].is_input;
     }
     if (!has_work)
-        return fr_fail(ctx, FR_INVALID, "profile of %s: no node that computes anything", p->model);
+        return fr_fail(ctx, FR_INVALID, "profile of %s: no node computes anything", p->model);
     if (p->batch < 0 || p->n_micro < 0 || !(p->step_s >= 0) || !(p->accounted >= 0) ||
         !(p->jitter >= 0) || !(p->workspace_bytes >= 0) || !(p->state_per_weight >= 0))
         return fr_fail(ctx, FR_INVALID,
@@ -217,7 +217,8 @@ fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t by
 {
     *out = NULL;
     if (strlen(text) != bytes)
-        return fr_fail(ctx, FR_INVALID, "%s: holds zero bytes; a profile is text", path);
+        return fr_fail(ctx, FR_INVALID, "%s: the file contains zero bytes; a profile is text",
+                       path);
     if (!fr__utf8_is_valid(text)) return fr_fail(ctx, FR_INVALID, "%s: not UTF-8 text", path);
     if (text[strspn(text, " \t\r\n")] == '{')
         return fr__profile_from_json(ctx, path, text, bytes, out);

@@ -1,4 +1,4 @@
-/* profile.h -- the inside of profiles: their numbers as a table, their memory, where text goes. */
+/* profile.h -- internals of profiles: table of numbers, memory, text formats. */
 #ifndef FR_COST_PROFILE_H
 #define FR_COST_PROFILE_H
 
@@ -10,8 +10,8 @@
 
 #define FR_PROFILE_MAX_BYTES ((size_t)64 << 20) /* of a file */
 
-/* X(field, must a file say it): the numbers of a node, in the order of files. NaN stands for "not
- * measured" in the two that may be. */
+/* X(field, is it required in files): the numbers of a node, in file order. In back_input_s and
+ * back_weight_s, NaN means "not measured". */
 #define FR_PROFILE_REALS(X)    \
     X(forward_s, true)         \
     X(backward_s, true)        \
@@ -33,34 +33,34 @@
 /* Behind fr_profile.arena. */
 struct fr_profile_store {
     fr_arena arena;
-    fr_profile **own; /* (n_own) the sizes, as their owner */
+    fr_profile **own; /* (n_own) owned profiles of other sizes */
     int n_own;
-    int *last_use;        /* (nodes) highest reader, -1: none; NULL: the profile is a part */
-    bool *has_grad;       /* (nodes) something trained is at or above it */
-    bool has_workspaces;  /* nodes tell values_bytes and scratch_bytes */
-    pthread_mutex_t lock; /* guards all below: a profile is read by any thread */
+    int *last_use;       /* (nodes) last reader, -1: none; NULL: a profile of one size of another */
+    bool *has_grad;      /* (nodes) it or a node before it has trained weights */
+    bool has_workspaces; /* nodes have values_bytes and scratch_bytes */
+    pthread_mutex_t lock; /* guards all members below: any thread may read a profile */
     fr_arena costs;
-    struct fr_stage_memo **memo; /* (room) lists by hash: what stages cost, worked out once */
+    struct fr_stage_memo **memo; /* (room) hash table of stage costs, computed once */
     size_t room, n;
 };
 
-/* A copy with memory of its own, nothing checked. Nodes without a name get "node<index>". */
+/* Deep copy without checks. Nodes without a name are named "node<index>". */
 fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
-/* Copies of the sizes join a profile that has none yet; each is checked against it. */
+/* Add copies of the sizes to a profile without sizes; check each against the profile. */
 fr_status fr__profile_add_sizes(fr_ctx *ctx, fr_profile *p, int n, const fr_profile *const *sizes);
-/* False: `text` says what is wrong with node i. */
+/* False: `text` describes the error of node i. */
 bool fr__profile_is_sound(const fr_profile *p, int i, char text[256]);
-/* To a file, replaced as a whole, or ("-") to standard output. */
+/* Replace a file atomically, or write to standard output ("-"). */
 fr_status fr__profile_put(fr_ctx *ctx, const char *path, const char *text, size_t bytes);
 
-/* Either format; `path` is for errors only, `text` (ended by a zero) is taken apart. */
+/* Parse either format. Errors name `path`; `text` (zero-terminated) is modified. */
 fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t bytes,
                             fr_profile **out);
 fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
                                 fr_profile **out);
 fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, fr_profile **out);
 
-/* The texts of files, ended by a zero; released by fr__free. */
+/* Contents of files, zero-terminated; release with fr__free. */
 fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text);
 fr_status fr__profile_to_text(fr_ctx *ctx, const fr_profile *p, char **text);
 

@@ -1,14 +1,14 @@
-/* profile_json.c -- profiles as JSON, a node a line; inputs by name, or by number from 0.
+/* profile_json.c -- profiles as JSON, one line per node; inputs by name, or by number from 0.
  *
  *     {"format": 1, "model": "mlp", "machine": "...", "batch": 32, ...,
  *      "nodes": [
  *        {"name": "fc1", "about": "linear (512)", "forward_s": 0.001, ..., "inputs": ["x"]},
  *        ...]}
  *
- * A file may hold several of them, one behind the other: micro-batches of several sizes.
+ * A file may hold several profiles in sequence: micro-batches of several sizes.
  *
- * The JSON library does not say where a value stood, so the line of a node is found by looking
- * through the text once more when there is something to complain about. */
+ * The JSON library does not report positions of values, so for an error message the line of a node
+ * is found by a second pass over the text. */
 #include "cost/profile.h"
 
 #include "base/names.h"
@@ -73,10 +73,10 @@ static const fr_profile *size_at(const fr_profile *p, int i)
 fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 {
     fr_json j;
-    size_t room = 1, n = 0; /* a zero at the end */
+    size_t room = 1, n = 0; /* terminating zero */
     for (int i = 0; i <= p->n_sizes; i++) {
         fr__json_to_buffer(&j, NULL, 0, 1);
-        put(&j, size_at(p, i)); /* into no room: to learn how much it takes */
+        put(&j, size_at(p, i)); /* without room: to measure the size */
         room += j.bytes + 1;
     }
     *text = fr__alloc(room);
@@ -101,14 +101,14 @@ fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 
 struct reader {
     fr_ctx *ctx;
-    const char *path, *text; /* text: of this profile, and what follows */
+    const char *path, *text; /* text: this profile and the rest of the file */
     int first_line;
     fr_arena arena;
     fr_profile profile; /* all in the arena */
     fr_names names;
 };
 
-/* Line on which item i of the list "nodes" begins; i < 0: of the document. */
+/* Line of item i of the list "nodes"; i < 0: first line of the document. */
 static int line_of(const struct reader *r, int i)
 {
     int line = r->first_line, depth = 0, seen = -1;
@@ -150,12 +150,12 @@ static fr_status check_keys(const struct reader *r, int i, json_t *o, const char
     {
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0) k++;
-        if (!*k) return fail_at(r, i, "nobody knows the key \"%.60s\"", key);
+        if (!*k) return fail_at(r, i, "unknown key \"%.60s\"", key);
     }
     return FR_OK;
 }
 
-/* A number of at least 0; absent (or null) and not demanded: *out stays. */
+/* A number of at least 0. If it is absent (or null) and not required, *out keeps its value. */
 static fr_status get_real(const struct reader *r, int i, json_t *o, const char *key, bool must,
                           double *out)
 {
@@ -207,12 +207,12 @@ static fr_status get_inputs(struct reader *r, int i, json_t *list, fr_profile_no
         if (json_is_string(v)) {
             inputs[k] = fr__names_find(&r->names, json_string_value(v));
             if (inputs[k] < 0)
-                return fail_at(r, i, "input \"%.60s\" is not among the nodes before it",
+                return fail_at(r, i, "input \"%.60s\" is not an earlier node",
                                json_string_value(v));
         } else if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < i) {
             inputs[k] = (int)json_integer_value(v);
         } else {
-            return fail_at(r, i, "inputs: expected names or numbers of nodes before it");
+            return fail_at(r, i, "inputs: expected names or numbers of earlier nodes");
         }
     }
     n->inputs = inputs;
@@ -250,8 +250,8 @@ static fr_status get_node(struct reader *r, int i, json_t *o)
     char text[256];
     if (!fr__profile_is_sound(&r->profile, i, text)) return fail_at(r, i, "%s", text);
     if (fr__names_find(&r->names, n->name) >= 0)
-        return fail_at(r, i, "node %d is called \"%.60s\" too", fr__names_find(&r->names, n->name),
-                       n->name);
+        return fail_at(r, i, "node %d has the same name \"%.60s\"",
+                       fr__names_find(&r->names, n->name), n->name);
     if (!fr__names_add(&r->names, n->name, i)) return fr__no_memory(r->ctx, 0, r->path);
     return FR_OK;
 }
@@ -290,7 +290,7 @@ static fr_status get_all(struct reader *r, json_t *o)
     return FR_OK;
 }
 
-/* The profile at text + *at, which moves behind it and the space that follows. */
+/* Read the profile at text + *at; *at moves past it and the following blanks. */
 static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_t bytes, size_t *at,
                           int *line, fr_profile **out)
 {
@@ -315,12 +315,8 @@ static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_
 /* Errors name the file. */
 static fr_status gather(fr_ctx *ctx, const char *path, int n, fr_profile **all, fr_profile **out)
 {
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(ctx, 1, "a context");
-    fr_status status = fr_profile_gather(own, n, (const fr_profile *const *)all, out);
-    if (status != FR_OK) fr_fail(ctx, status, "%s: %s", path, fr_ctx_error(own));
-    fr_ctx_free(own);
-    return status;
+    fr_status status = fr_profile_gather(ctx, n, (const fr_profile *const *)all, out);
+    return status == FR_OK ? FR_OK : fr_fail(ctx, status, "%s: %s", path, fr_ctx_error(ctx));
 }
 
 fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,

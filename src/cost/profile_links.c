@@ -1,8 +1,8 @@
-/* profile_links.c -- which stages of a cut talk to which, and how much they say.
+/* profile_links.c -- links between the stages of a cut, and their bytes.
  *
- * The rules are those of fr_graph_links: a value goes to each stage that reads it; its gradient
- * comes down from the last reader to the one before it, and from the first to its maker, a sum that
- * grows on the way. */
+ * The rules are those of fr_graph_links: a value goes to each stage that reads it. Its gradient
+ * goes from the last reader to the reader before it, and from the first reader to the producer;
+ * each reader adds its own part. */
 #include "cost/profile.h"
 
 #include <stdlib.h>
@@ -13,11 +13,11 @@ struct flow {
 };
 
 struct flows {
-    struct flow *at; /* (room for all pairs that come up) */
+    struct flow *at; /* (room for all pairs) */
     int n;
 };
 
-/* Links come up stage by stage, so that one that is there already is near the end. */
+/* Links are added stage by stage, so an existing link is near the end. */
 static void add(struct flows *f, int from, int to, int64_t bytes)
 {
     for (int i = f->n - 1; i >= 0; i--)
@@ -51,10 +51,10 @@ static fr_status check_cuts(fr_ctx *ctx, const fr_profile *p, int n_stages, cons
         int to = k < n_stages - 1 ? cuts[k] : p->n_nodes;
         bool has_work = false;
         if (to <= from || to > p->n_nodes)
-            return fr_fail(ctx, FR_INVALID,
-                           "profile of %s: cut %d is before node %d; cuts must rise and lie "
-                           "between 1 and %d",
-                           p->model, k, to, p->n_nodes - 1);
+            return fr_fail(
+                ctx, FR_INVALID,
+                "profile of %s: cut %d is before node %d; cuts must ascend and be between 1 and %d",
+                p->model, k, to, p->n_nodes - 1);
         for (int i = from; i < to; i++) has_work |= !p->nodes[i].is_input;
         if (!has_work)
             return fr_fail(ctx, FR_INVALID,
@@ -66,7 +66,7 @@ static fr_status check_cuts(fr_ctx *ctx, const fr_profile *p, int n_stages, cons
     return FR_OK;
 }
 
-/* next[x]: the stage that the gradient of x goes to from its next reader. */
+/* next[x]: the stage that the next reader of x sends its gradient to. */
 static void follow(const fr_profile *p, int n_stages, const int *cuts, int *made_in, int *next,
                    struct flows *forward, struct flows *backward)
 {
@@ -76,7 +76,7 @@ static void follow(const fr_profile *p, int n_stages, const int *cuts, int *made
             made_in[i] = next[i] = k;
             for (int j = 0; j < p->nodes[i].n_inputs; j++) {
                 int x = p->nodes[i].inputs[j];
-                /* next[x] is k: this stage reads it already. That holds for its maker too. */
+                /* next[x] == k: stage k already reads x, or produces it. */
                 if (p->nodes[x].is_input || next[x] == k) continue;
                 int64_t bytes = p->nodes[x].output_bytes;
                 add(forward, made_in[x], k, bytes);
@@ -93,9 +93,10 @@ fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages, const
     const struct fr_profile_store *s = p->arena;
     *n_forward = *n_backward = 0;
     if (!s || !s->has_grad)
-        return fr_fail(ctx, FR_INVALID,
-                       "profile of %s: not made whole by fr_profile_copy or a file",
-                       p->model ? p->model : "?");
+        return fr_fail(
+            ctx, FR_INVALID,
+            "profile of %s: incomplete; make it by fr_profile_copy or read it from a file",
+            p->model ? p->model : "?");
     FR_TRY(check_cuts(ctx, p, n_stages, cuts));
     size_t n_pairs = (size_t)n_stages * (size_t)(n_stages - 1) / 2, n_inputs = 0;
     for (int i = 0; i < p->n_nodes; i++) n_inputs += (size_t)p->nodes[i].n_inputs;

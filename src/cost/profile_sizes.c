@@ -1,14 +1,13 @@
-/* profile_sizes.c -- micro-batches of several sizes in one profile, and what one of yet another
- * size takes.
+/* profile_sizes.c -- micro-batches of several sizes in one profile, and costs of other sizes.
  *
- * Time is not in proportion to samples: weights are read for one as for many, and small products
- * fill no vector. Between two sizes that were measured it is taken as straight. */
+ * Time is not proportional to samples: weights are read once per micro-batch of any size, and small
+ * products do not fill vectors. Between two measured sizes, time is interpolated linearly. */
 #include "cost/profile.h"
 
 #include <math.h>
 #include <string.h>
 
-/* --- several sizes in one --------------------------------------------------------------------- */
+/* --- joining sizes ---------------------------------------------------------------------------- */
 
 static bool are_alike(const fr_profile_node *a, const fr_profile_node *b)
 {
@@ -22,7 +21,7 @@ static fr_status check_size(fr_ctx *ctx, const fr_profile *p, const fr_profile *
 {
     if (p->batch < 1 || size->batch < 1)
         return fr_fail(ctx, FR_INVALID,
-                       "profile of %s: of several sizes, and one does not say of which (batch)",
+                       "profile of %s: has several sizes, but one does not give its size (batch)",
                        p->model);
     if (size->batch == p->batch)
         return fr_fail(ctx, FR_INVALID, "profile of %s: two of %d samples", p->model, p->batch);
@@ -31,14 +30,15 @@ static fr_status check_size(fr_ctx *ctx, const fr_profile *p, const fr_profile *
             return fr_fail(ctx, FR_INVALID, "profile of %s: two of %d samples", p->model,
                            size->batch);
     if (size->n_nodes != p->n_nodes)
-        return fr_fail(ctx, FR_INVALID,
-                       "profile of %s: %d nodes with %d samples, %d with %d; it must be one model",
-                       p->model, p->n_nodes, p->batch, size->n_nodes, size->batch);
+        return fr_fail(
+            ctx, FR_INVALID,
+            "profile of %s: %d nodes with %d samples, %d with %d; all sizes must be of one model",
+            p->model, p->n_nodes, p->batch, size->n_nodes, size->batch);
     for (int i = 0; i < p->n_nodes; i++)
         if (!are_alike(&p->nodes[i], &size->nodes[i]))
             return fr_fail(ctx, FR_INVALID,
-                           "profile of %s: node %d, %s with %d samples, is another one with %d "
-                           "(%s); it must be one model",
+                           "profile of %s: node %d, %s with %d samples, differs with %d (%s); all "
+                           "sizes must be of one model",
                            p->model, i, p->nodes[i].name, p->batch, size->batch,
                            size->nodes[i].name);
     return FR_OK;
@@ -78,7 +78,7 @@ fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each, f
 
 /* --- another size ----------------------------------------------------------------------------- */
 
-/* The largest known size up to `batch` and the smallest from it on; NULL: there is none. */
+/* The largest known size <= `batch` and the smallest >= `batch`; NULL: none. */
 static void find_next(const fr_profile *p, int batch, const fr_profile **below,
                       const fr_profile **above)
 {

@@ -1,14 +1,15 @@
-/* profile_stage.c -- what a stage costs: the sums over its nodes, and when its gradients are final.
+/* profile_stage.c -- cost of a stage: sums over its nodes, and the times at which gradients are
+ * final.
  *
  * A backward runs the nodes in reverse order, and the gradients of a node are final when its
- * backward ends: the curve of final bytes over time is a staircase, written down by two points a
- * step. Planners and simulations ask for the same stages over and over, so each answer is kept. */
+ * backward ends. The curve of final bytes over time is a staircase with two points per step.
+ * Planners and simulations request the same stages many times, so results are cached. */
 #include "cost/profile.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_STEPS = 64 }; /* of a staircase; of more, some are put together, at the later time */
+enum { MAX_STEPS = 64 }; /* of a staircase; further steps are merged, at the later time */
 
 struct fr_stage_memo {
     struct fr_stage_memo *next;
@@ -81,7 +82,7 @@ static void add_point(struct stairs *s, double time, double bytes)
     s->bytes[s->n++] = fmin(bytes, 1);
 }
 
-/* With totals in c; its backward begins with a forward if the stage recomputes. */
+/* Requires the totals in c. With recomputation, a backward starts with a forward. */
 static void climb(const fr_profile *p, int first, int last, const fr_stage_cost *c, bool recompute,
                   struct stairs *s)
 {
@@ -109,7 +110,7 @@ static bool draw(fr_arena *a, const fr_profile *p, int first, int last, bool rec
                  fr_stage_cost *c)
 {
     struct stairs s = {.n = 0};
-    if (c->param_bytes == 0 || c->backward <= 0) return true; /* nothing to tell */
+    if (c->param_bytes == 0 || c->backward <= 0) return true; /* no trained weights */
     climb(p, first, last, c, recompute, &s);
     double *points = FR_ARENA_ARRAY(a, double, 2 * s.n);
     if (!points) return false;
@@ -119,7 +120,7 @@ static bool draw(fr_arena *a, const fr_profile *p, int first, int last, bool rec
     return true;
 }
 
-/* --- answers that are kept -------------------------------------------------------------------- */
+/* --- cache ------------------------------------------------------------------------------------ */
 
 static size_t hash(int first, int last, bool recompute)
 {
@@ -146,7 +147,7 @@ static bool grow(struct fr_profile_store *s)
     return true;
 }
 
-/* With the lock held; NULL: no memory. */
+/* The lock is held. NULL: no memory. */
 static const fr_stage_cost *look_up(const fr_profile *p, int first, int last, bool recompute)
 {
     struct fr_profile_store *s = p->arena;
@@ -171,9 +172,10 @@ fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last
     struct fr_profile_store *s = p->arena;
     *out = (fr_stage_cost){0};
     if (!s || !s->last_use)
-        return fr_fail(ctx, FR_INVALID,
-                       "profile of %s: not made whole by fr_profile_copy or a file",
-                       p->model ? p->model : "?");
+        return fr_fail(
+            ctx, FR_INVALID,
+            "profile of %s: incomplete; make it by fr_profile_copy or read it from a file",
+            p->model ? p->model : "?");
     if (first < 0 || last > p->n_nodes || first >= last)
         return fr_fail(ctx, FR_INVALID,
                        "profile of %s: a stage of nodes %d to %d; there are nodes 0 to %d",

@@ -5,9 +5,9 @@
  *     node2 -- Conv2d(3, 64, ...) -- forward_compute_time=22.3, ... [-- stage_id=3]
  *     	node1 -- node2
  *
- * Nodes stand in any order and an edge may come before its nodes. They are put into topological
- * order by a depth-first walk in the order of their numbers: numbers that are topological stay as
- * they are, and a walk that comes back to where it stands has found a cycle. */
+ * Nodes are in any order, and an edge may precede its nodes. A depth-first walk in the order of
+ * node numbers sorts them topologically: numbers that are already topological keep their order, and
+ * a walk that meets a node on its own stack has found a cycle. */
 #include "cost/profile.h"
 
 #include "base/names.h"
@@ -21,16 +21,16 @@
 #include <string.h>
 
 struct item {
-    fr_profile_node node; /* texts in the file's */
+    fr_profile_node node; /* pointers into the text of the file */
     int line;
-    long number; /* of "node17"; file order where there is none */
+    long number; /* 17 of "node17"; file order if there is no number */
     int n_inputs, first_input;
-    int place; /* in the sorted order; -1: not reached, -2: on the way there */
+    int place; /* position in sorted order; -1: not reached, -2: on the stack */
 };
 
 struct edge {
     const char *from, *to;
-    int line, a, b; /* indices of items, once known */
+    int line, a, b; /* indices of items, once resolved */
 };
 
 struct reader {
@@ -40,7 +40,7 @@ struct reader {
     FR_VEC(struct item) items;
     FR_VEC(struct edge) edges;
     fr_names names;
-    int *inputs;                     /* (edges) items, grouped by the item that reads them */
+    int *inputs;                     /* (edges) items, grouped by their readers */
     int *by_number, *stack, *sorted; /* (items) */
 };
 
@@ -71,7 +71,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Ends *rest before the next separator and moves it behind; NULL at the end. */
+/* Terminate the first part of *rest at the separator and advance *rest; NULL at the end. */
 static char *part(char **rest, const char *separator)
 {
     char *text = *rest;
@@ -156,7 +156,7 @@ static fr_status read_node(struct reader *r, char *line)
     if (it.node.name[word]) it.number = strtol(it.node.name + word, NULL, 10);
     int twin = fr__names_find(&r->names, it.node.name);
     if (twin >= 0)
-        return fail_at(r, r->line, "node \"%.60s\" is there twice, first on line %d", it.node.name,
+        return fail_at(r, r->line, "duplicate node \"%.60s\", first on line %d", it.node.name,
                        r->items.at[twin].line);
     if (!*it.node.name) return fail_at(r, r->line, "a node without a name");
     if (!fr__names_add(&r->names, it.node.name, (int)r->items.n)) return no_memory(r);
@@ -241,7 +241,7 @@ static fr_status order_by_number(struct reader *r)
     return FR_OK;
 }
 
-/* The walk stands at stack[depth - 1] and met `at`, which is further down in the stack. */
+/* The walk is at stack[depth - 1] and met `at`, which is lower on the stack. */
 static fr_status cycle(const struct reader *r, int depth, int at)
 {
     char text[300] = "";
@@ -251,7 +251,7 @@ static fr_status cycle(const struct reader *r, int depth, int at)
     for (int i = depth - 1; i >= from && n < sizeof text - 80; i--)
         n += (size_t)snprintf(text + n, sizeof text - n, "%.30s -> ",
                               r->items.at[r->stack[i]].node.name);
-    return fail_at(r, r->items.at[at].line, "nodes in a circle: %.30s -> %s...",
+    return fail_at(r, r->items.at[at].line, "nodes form a cycle: %.30s -> %s...",
                    r->items.at[at].node.name, text);
 }
 
@@ -263,7 +263,7 @@ static fr_status walk_from(struct reader *r, int root, int *n_sorted)
     r->items.at[root].place = -2;
     while (depth > 0) {
         struct item *it = &r->items.at[r->stack[depth - 1]];
-        if (it->node.n_inputs == it->n_inputs) { /* counts the inputs that were looked at */
+        if (it->node.n_inputs == it->n_inputs) { /* counts the visited inputs */
             it->place = *n_sorted;
             r->sorted[(*n_sorted)++] = r->stack[--depth];
             continue;
@@ -331,7 +331,7 @@ fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, fr_pr
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Names that PipeDream's own scripts take: "node" and a number. */
+/* Names that PipeDream's scripts accept: "node" and a number. */
 static bool are_numbered(const fr_profile *p)
 {
     for (int i = 0; i < p->n_nodes; i++) {
@@ -352,7 +352,7 @@ static void put_name(struct fr_conf_out *o, const fr_profile *p, bool keeps, int
 
 static void put_about(struct fr_conf_out *o, const char *about)
 {
-    for (const char *t = about; *t; t++) { /* nothing that would end the description */
+    for (const char *t = about; *t; t++) { /* no text that would end the description */
         bool ends = (unsigned char)*t < ' ' || (*t == '-' && t > about && t[-1] == '-');
         fr__conf_put(o, ends ? "_" : (char[2]){*t, '\0'});
     }

@@ -1,6 +1,6 @@
 /* cifar10.c -- CIFAR-10 (Krizhevsky, 2009), binary version: records of one label byte and 3 planes
  * of 32 x 32 bytes. All files data_batch_*.bin are the training part, all test_batch*.bin the
- * evaluation part, packed or not, so that a part of the set serves too. */
+ * evaluation part, packed or not. A subset of the files is sufficient. */
 #include "base/vec.h"
 #include "data/images.h"
 #include "io/conf.h"
@@ -19,9 +19,7 @@ static const fr_image_kind kind = {.channels = 3,
                                    .width = SIDE,
                                    .classes = CLASSES,
                                    .mean = {0.4914f, 0.4822f, 0.4465f},
-                                   .std = {0.2470f, 0.2435f, 0.2616f},
-                                   .crop = 4,
-                                   .flip = true};
+                                   .std = {0.2470f, 0.2435f, 0.2616f}};
 
 typedef FR_VEC(char *) name_list;
 
@@ -36,7 +34,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in `folder` that begin with `prefix` and end in .bin or .bin.gz, sorted. */
+/* List the names in `folder` that begin with `prefix` and end in .bin or .bin.gz, sorted. */
 static fr_status list_files(fr_ctx *ctx, const char *folder, const char *prefix, name_list *names)
 {
     DIR *dir = opendir(folder);
@@ -102,7 +100,7 @@ static fr_status load_files(fr_ctx *ctx, const char *folder, const name_list *na
     for (size_t i = 0; i < names->n; i++) {
         char path[FR_DATA_PATH];
         const char *name = names->at[i];
-        /* x.bin sorts right before x.bin.gz: the same records twice */
+        /* x.bin sorts directly before x.bin.gz, which has the same records */
         if (i && ends_with(name, ".gz") && strlen(name) == strlen(names->at[i - 1]) + 3 &&
             strncmp(name, names->at[i - 1], strlen(name) - 3) == 0)
             continue;
@@ -138,15 +136,15 @@ static fr_status load_part(fr_images *m, fr_conf *section, const char *folder, c
 static fr_status cifar10_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                               fr_dataset **out)
 {
-    const char *folder;
+    fr_data_options o = {0};
     fr_images *m = NULL;
     (void)want;
-    FR_TRY(fr__conf_data(section, "path", NULL, &folder));
-    FR_TRY(fr__images_create(ctx, section, &kind, &m));
+    FR_TRY(fr__data_options(section, "cifar10", &o));
+    FR_TRY(fr__images_create(ctx, &o, &kind, &m));
     fr_status status;
-    FR_TRY_GOTO(status, load_part(m, section, folder, "data_batch_", &m->part[FR_TRAIN]), failed);
-    FR_TRY_GOTO(status, load_part(m, section, folder, "test_batch", &m->part[FR_EVAL]), failed);
-    FR_TRY_GOTO(status, fr__images_finish(m, folder), failed);
+    FR_TRY_GOTO(status, load_part(m, section, o.path, "data_batch_", &m->part[FR_TRAIN]), failed);
+    FR_TRY_GOTO(status, load_part(m, section, o.path, "test_batch", &m->part[FR_EVAL]), failed);
+    FR_TRY_GOTO(status, fr__images_finish(m, o.path), failed);
     *out = &m->base;
     return FR_OK;
 failed:
@@ -154,10 +152,7 @@ failed:
     return status;
 }
 
-static const char *const keys[] = {"name", "path", "limit", "crop", "flip", NULL};
-
 const fr_data_source fr__data_cifar10 = {
     .name = "cifar10",
     .summary = "60,000 small colour pictures, 3 x 32 x 32, 10 classes (binary version)",
-    .keys = keys,
     .open = cifar10_open};

@@ -1,6 +1,7 @@
-/* dataset.c -- the registry of data sources, and the calls that every data set answers. */
+/* dataset.c -- the registry of data sources, and the common calls of data sets. */
 #include "data/source.h"
 #include "io/file.h"
+#include "io/key.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,25 +21,13 @@ const fr_data_source *fr_data_find(const char *name)
     return NULL;
 }
 
-static fr_status fail_unknown(fr_conf *section, const char *name)
-{
-    char known[256] = "";
-    size_t used = 0;
-    for (const fr_data_source *const *s = sources; *s && used < sizeof known; s++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
-                                 (*s)->name);
-    return fr_conf_fail(section, "name", "no data source is called '%s'; known: %s", name, known);
-}
-
 fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
 {
     static const fr_data_info nothing_known = {0};
-    const char *name;
+    const char *name = NULL;
     *out = NULL;
-    FR_TRY(fr_conf_text(section, "name", NULL, &name));
-    const fr_data_source *source = fr_data_find(name);
-    if (!source) return fail_unknown(section, name);
-    return source->open(ctx, section, want ? want : &nothing_known, out);
+    FR_TRY(fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "name", NULL), &name));
+    return fr_data_find(name)->open(ctx, section, want ? want : &nothing_known, out);
 }
 
 void fr_dataset_close(fr_dataset *d)
@@ -58,7 +47,7 @@ fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index, uint64_t
     int32_t unwanted;
     int64_t n = split == FR_TRAIN ? d->info.n_train : d->info.n_eval;
     if (index < 0 || index >= n)
-        return fr_fail(d->ctx, FR_INVALID, "%s sample %lld wanted, the data set has %lld",
+        return fr_fail(d->ctx, FR_INVALID, "%s sample %lld requested, but the data set has %lld",
                        split == FR_TRAIN ? "training" : "evaluation", (long long)index,
                        (long long)n);
     return d->ops->read(d, split, index, seed, split == FR_TRAIN ? draw : FR_DRAW_PLAIN, input,

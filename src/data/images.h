@@ -1,7 +1,7 @@
-/* images.h -- labelled byte images in memory: normalised, shifted and mirrored on the way out.
+/* images.h -- labelled byte images in memory; normalised, shifted and mirrored when read.
  *
- * Pixels stay bytes (a quarter of the memory of floats); a table of 256 floats a channel turns a
- * byte into its normalised value, so that decoding is one look-up a pixel. */
+ * Pixels stay bytes, a quarter of the memory of floats. A table of 256 floats per channel maps a
+ * byte to its normalised value, so decoding is one look-up per pixel. */
 #ifndef FR_DATA_IMAGES_H
 #define FR_DATA_IMAGES_H
 
@@ -23,7 +23,7 @@ typedef struct fr_images {
     int channels, height, width;
     float value[FR_IMAGE_CHANNELS][256]; /* of a byte, normalised */
     int crop;                            /* largest shift in pixels, up, down, left, right */
-    bool flip;                           /* mirror every other image, by lot */
+    bool flip;                           /* mirror images with probability 1/2 */
     int64_t limit;                       /* training images used; 0: all */
     fr_image_part part[2];               /* FR_TRAIN, FR_EVAL */
 } fr_images;
@@ -31,14 +31,12 @@ typedef struct fr_images {
 typedef struct fr_image_kind {
     int channels, height, width, classes;
     float mean[FR_IMAGE_CHANNELS], std[FR_IMAGE_CHANNELS]; /* of pixels scaled to 0 .. 1 */
-    int crop;                                              /* defaults of the keys */
-    bool flip;
 } fr_image_kind;
 
-/* An empty set that has read the keys limit, crop and flip. NULL-safe release: fr_dataset_close. */
-fr_status fr__images_create(fr_ctx *ctx, fr_conf *section, const fr_image_kind *kind,
+/* An empty set. NULL-safe release: fr_dataset_close. */
+fr_status fr__images_create(fr_ctx *ctx, const fr_data_options *o, const fr_image_kind *kind,
                             fr_images **out);
-/* The parts are loaded: check that there are images, cut to the limit, fill in the numbers. */
+/* Call after loading the parts: check that there are images, apply the limit, set the numbers. */
 fr_status fr__images_finish(fr_images *m, const char *where);
 
 #endif

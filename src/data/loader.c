@@ -1,19 +1,20 @@
-/* loader.c -- mini-batches prepared ahead on a thread of their own.
+/* loader.c -- prepares mini-batches ahead on a separate thread.
  *
- * The stream of training samples is one epoch's permutation after the other; mini-batch k takes the
- * positions k * batch .. (k + 1) * batch - 1, across the border of an epoch if need be. A position
- * is also the draw number of its augmentation. So a mini-batch depends on (seed, k) only, wherever
- * the loader started.
+ * The stream of training samples is the sequence of the epochs' permutations. Mini-batch k consists
+ * of the positions k * batch .. (k + 1) * batch - 1 and may cross the border of an epoch. A
+ * position is also the draw number of its augmentation. So a mini-batch depends only on (seed, k),
+ * wherever the loader started.
  *
- * A ring of `ahead` slots goes round: EMPTY -(thread fills)-> READY -(next)-> HELD -(release)->
- * EMPTY. The contents of a slot belong to the thread while it is EMPTY and to the caller while it
- * is HELD, so the lock guards states only. */
+ * A ring of `ahead` slots: EMPTY -(thread fills)-> READY -(next)-> HELD -(release)-> EMPTY. The
+ * contents of a slot belong to the thread while it is EMPTY and to the caller while it is HELD, so
+ * the lock guards only states. */
 #include "base/philox.h"
 #include "base/thread.h"
 #include "data/source.h"
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_AHEAD = 2, MAX_AHEAD = 1024 };
@@ -31,16 +32,17 @@ struct fr_loader {
     int64_t n_batches;                /* in all */
     size_t input_bytes, target_count; /* of one sample */
 
-    /* the thread's own */
+    /* used by the thread only */
     int64_t *order; /* (n_samples) permutation of `epoch`; NULL: in order */
     int64_t epoch;
 
-    pthread_mutex_t lock;  /* guards slots[].state, next, status, stop */
+    pthread_mutex_t lock;  /* guards slots[].state, next, status, error, stop */
     pthread_cond_t filled; /* a slot became READY, or status was set */
     pthread_cond_t freed;  /* a slot became EMPTY, or stop was set */
     slot *slots;           /* (desc.ahead) */
     int64_t next;          /* mini-batch that fr_loader_next hands out */
     fr_status status;      /* why the thread gave up */
+    char error[1024];      /* in words */
     bool stop;
 
     atomic_uint_fast64_t wait_ns;
@@ -123,6 +125,7 @@ static void *run(void *loader)
         pthread_mutex_lock(&l->lock);
         if (status == FR_OK) s->state = READY;
         l->status = status;
+        if (status != FR_OK) snprintf(l->error, sizeof l->error, "%s", fr_ctx_error(NULL));
         pthread_cond_signal(&l->filled);
         pthread_mutex_unlock(&l->lock);
         if (status != FR_OK) break;
@@ -143,12 +146,12 @@ static fr_status check_desc(fr_ctx *ctx, const fr_loader_desc *d)
         return fr_fail(ctx, FR_INVALID, "loader: the data set has no %s part",
                        d->split == FR_TRAIN ? "training" : "evaluation");
     if (d->first_step > INT64_MAX / d->batch - d->n_steps - 1)
-        return fr_fail(ctx, FR_INVALID, "loader: step %lld is out of reach",
+        return fr_fail(ctx, FR_INVALID, "loader: step %lld is out of range",
                        (long long)d->first_step);
     return FR_OK;
 }
 
-/* Sizes, buffers and the permutation; nothing is allocated after this. */
+/* Set sizes, allocate buffers and the permutation; nothing is allocated later. */
 static fr_status allocate(fr_loader *l)
 {
     const fr_data_info *info = &l->desc.data->info;
@@ -178,12 +181,12 @@ static fr_status allocate(fr_loader *l)
     return FR_OK;
 }
 
-/* Signals are for the thread that runs the program, so they are blocked in this one. */
+/* Block signals: the main thread handles them. */
 static fr_status start(fr_loader *l)
 {
     sigset_t all, before;
     if (pthread_mutex_init(&l->lock, NULL) != 0)
-        return fr_fail(l->ctx, FR_IO, "loader: no mutex to be had");
+        return fr_fail(l->ctx, FR_IO, "loader: cannot create a mutex");
     pthread_cond_init(&l->filled, NULL);
     pthread_cond_init(&l->freed, NULL);
     l->has_lock = true;
@@ -254,9 +257,10 @@ fr_status fr_loader_next(fr_loader *l, const fr_batch **out)
         s = NULL;
     } else if (s->state == HELD) {
         s = NULL;
-        status = fr_fail(l->ctx, FR_INVALID,
-                         "loader: mini-batch %lld wanted while all %d are held; release one first",
-                         (long long)(l->desc.first_step + l->next), l->desc.ahead);
+        status =
+            fr_fail(l->ctx, FR_INVALID,
+                    "loader: mini-batch %lld requested while all %d are held; release one first",
+                    (long long)(l->desc.first_step + l->next), l->desc.ahead);
     } else if (s->state == EMPTY) {
         uint64_t begin = fr__now_ns();
         while (s->state == EMPTY && l->status == FR_OK) pthread_cond_wait(&l->filled, &l->lock);
@@ -267,7 +271,7 @@ fr_status fr_loader_next(fr_loader *l, const fr_batch **out)
         l->next++;
         *out = &s->batch;
     } else if (s) {
-        status = l->status;
+        status = fr_fail(l->ctx, l->status, "%s", l->error);
     }
     pthread_mutex_unlock(&l->lock);
     return status;

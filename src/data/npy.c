@@ -1,9 +1,9 @@
-/* npy.c -- arrays of NumPy: inputs (n, ...) and targets (n) or (n, ...).
+/* npy.c -- NumPy arrays: inputs (n, ...) and targets (n) or (n, ...).
  *
- * Inputs: floats as they are, uint8 as pixels scaled to 0 .. 1, other integers as token ids.
- * Targets: integers, classes or FR_TARGET_IGNORE. Values stay as the file has them in memory and
- * are converted when read. NaN and infinity among the inputs are refused: the loss of their
- * mini-batch would not be a number, and a run would seem to diverge. */
+ * Inputs: floats unchanged, uint8 as pixels scaled to 0 .. 1, other integers as token ids. Targets:
+ * integers, classes or FR_TARGET_IGNORE. Values keep the type of the file in memory and are
+ * converted when read. NaN and infinity in inputs are refused: the loss of their mini-batch would
+ * be NaN, and the run would seem to diverge. */
 #include "io/npy.h"
 #include "data/source.h"
 #include "io/conf.h"
@@ -23,7 +23,7 @@ typedef struct npy_set {
     npy_part part[2];                  /* FR_TRAIN, FR_EVAL */
 } npy_set;
 
-/* What numbers mean as inputs. */
+/* Meaning of a type as input. */
 enum use { VALUE, PIXEL, TOKEN };
 
 static const struct {
@@ -94,7 +94,7 @@ static void npy_close(fr_dataset *d)
 
 static const fr_data_ops ops = {.read = npy_read, .close = npy_close};
 
-/* "(n, 3, 32, 32)" with the first dimension left open. */
+/* Text of a shape with n as its first dimension: "(n, 3, 32, 32)". */
 static const char *sample_text(const fr_npy *a, char text[128])
 {
     size_t used = (size_t)snprintf(text, 128, "(n");
@@ -134,7 +134,7 @@ static bool is_same_sample(const fr_npy *a, const fr_npy *b)
     return true;
 }
 
-/* Samples in both, and a target for each sample or for each of its leading places. */
+/* Check that both have the same samples, with one target per sample or per leading position. */
 static fr_status check_pair(fr_ctx *ctx, const npy_part *p)
 {
     const fr_npy *x = &p->input, *y = &p->target;
@@ -193,10 +193,10 @@ static fr_status check_any_target(fr_ctx *ctx, const npy_part *p, int64_t per_ro
     int64_t n = p->target.dim[0] * per_row, i = 0;
     while (i < n && integer_at(&p->target, i) == FR_TARGET_IGNORE) i++;
     if (i < n) return FR_OK;
-    return fr_fail(ctx, FR_INVALID,
-                   "%s: all %lld targets are %d, which is ignored: there is nothing to learn; give "
-                   "at least one class",
-                   p->target_path, (long long)n, FR_TARGET_IGNORE);
+    return fr_fail(
+        ctx, FR_INVALID,
+        "%s: all %lld targets are %d, which is ignored; at least one target must be a class",
+        p->target_path, (long long)n, FR_TARGET_IGNORE);
 }
 
 /* float64 beyond the range of float32 is infinite, too. */
@@ -207,14 +207,14 @@ static fr_status check_finite(fr_ctx *ctx, const char *path, const fr_npy *a, in
         if (!isfinite(value))
             return fr_fail(ctx, FR_INVALID,
                            "%s: row %lld, value %lld is %s; inputs must be finite (float32): "
-                           "replace or leave out such rows (numpy.isfinite finds them)",
+                           "replace or remove such rows (numpy.isfinite finds them)",
                            path, (long long)(i / per_row), (long long)(i % per_row),
                            isnan(value) ? "NaN (not a number)" : "infinite");
     }
     return FR_OK;
 }
 
-/* A size: what the key says, else what the model says, else what the training part needs. */
+/* A size: from the key, else from the model, else from the training part. */
 static int64_t settle(int64_t key, int64_t want, const fr_npy *a, int64_t n)
 {
     int64_t most = key || want ? 0 : largest(a, n);
@@ -258,13 +258,10 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
 {
     fr_ctx *ctx = s->base.ctx;
     npy_part *train = &s->part[FR_TRAIN], *eval = &s->part[FR_EVAL];
-    int64_t classes, vocab;
-    FR_TRY(fr__conf_data(section, "input", NULL, &train->input_path));
-    FR_TRY(fr__conf_data(section, "target", NULL, &train->target_path));
-    FR_TRY(fr__conf_data(section, "eval_input", "", &eval->input_path));
-    FR_TRY(fr__conf_data(section, "eval_target", "", &eval->target_path));
-    FR_TRY(fr_conf_int(section, "classes", 0, 0, INT32_MAX, &classes));
-    FR_TRY(fr_conf_int(section, "vocab", 0, 0, INT32_MAX, &vocab));
+    fr_data_options o = {0};
+    FR_TRY(fr__data_options(section, "npy", &o));
+    train->input_path = o.input, train->target_path = o.target;
+    eval->input_path = o.eval_input, eval->target_path = o.eval_target;
     if (!eval->input_path[0] != !eval->target_path[0])
         return fr_conf_fail(section, eval->input_path[0] ? "eval_input" : "eval_target",
                             "eval_input and eval_target belong together; give both or none");
@@ -280,7 +277,7 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
         FR_TRY(check_same(ctx, eval->target_path, &eval->target, train->target_path, &train->target,
                           true));
     }
-    return finish(s, want, classes, vocab);
+    return finish(s, want, o.classes, o.vocab);
 }
 
 static fr_status npy_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
@@ -296,10 +293,6 @@ static fr_status npy_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     return FR_OK;
 }
 
-static const char *const keys[] = {"name",        "input",   "target", "eval_input",
-                                   "eval_target", "classes", "vocab",  NULL};
-
 const fr_data_source fr__data_npy = {.name = "npy",
                                      .summary = "pairs of NumPy arrays: inputs and integer targets",
-                                     .keys = keys,
                                      .open = npy_open};

@@ -1,14 +1,14 @@
 /* pairs.c -- parallel text: line i of one file is the translation of line i of the other.
  *
- * A sample is two texts side by side, `context` ids each: the source, ended by </s>, and what a
- * decoder reads, <s> and the target; the targets are the target's words and </s>, so that
+ * A sample is two texts with `context` ids each: the source followed by </s>, and the input of the
+ * decoder, <s> and the target. The targets are the target's words and </s>:
  *
  *     source   ein hund schläft </s> <pad>        length 4
  *     decoder  <s> a dog is sleeping
  *     targets  a dog is sleeping </s>
  *
- * Each side has its own vocabulary, made of its training file: the most frequent words behind four
- * special ones. Texts that are too long are cut. multi30k is pairs under the names of its files. */
+ * Each side has its own vocabulary from its training file: four special words, then the most
+ * frequent ones. Long texts are cut. multi30k is `pairs` with its own file names. */
 #include "data/source.h"
 #include "data/vocab.h"
 #include "io/conf.h"
@@ -19,19 +19,18 @@
 
 enum { PADDING, UNKNOWN, START, END, N_SPECIAL };
 enum { SOURCE, TARGET, N_SIDES };
-enum { DEFAULT_CONTEXT = 50, MAX_CONTEXT = 1 << 20, DEFAULT_VOCAB = 10000 };
 
 static const char *const special[N_SPECIAL] = {"<pad>", "<unk>", "<s>", "</s>"};
 
 typedef struct pairs_part {
-    FR_VEC(int64_t) begin; /* of each text in ids; its end is the next one's begin or ids.n */
+    FR_VEC(int64_t) begin; /* start of each text in ids; it ends at the next start or at ids.n */
     FR_VEC(int32_t) ids;   /* the first `context` words of each text */
 } pairs_part;
 
 typedef struct pairs_set {
     fr_dataset base;
     int64_t context;
-    bool by_space; /* words are what white space separates: the text is tokenised */
+    bool by_space; /* words are separated by white space only: the text is tokenised */
     fr_vocab words[N_SIDES];
     pairs_part part[N_SIDES][2]; /* FR_TRAIN, FR_EVAL */
 } pairs_set;
@@ -81,18 +80,18 @@ static fr_status out_of_memory(const pairs_set *p)
     return fr__no_memory(p->base.ctx, p->base.bytes, "parallel text");
 }
 
-/* The next word of a line: what white space separates, or also at punctuation. */
+/* The next word of a line, separated by white space, or also by punctuation. */
 static size_t next_word(const pairs_set *p, const char *line, size_t bytes, size_t *pos,
                         size_t *begin)
 {
     if (!p->by_space) return fr__word_next(line, bytes, pos, begin);
-    while (*pos < bytes && strchr(" \t\r\v\f", line[*pos])) ++*pos; /* a zero byte, too */
+    while (*pos < bytes && strchr(" \t\r\v\f", line[*pos])) ++*pos; /* also a zero byte */
     *begin = *pos;
     while (*pos < bytes && !strchr(" \t\r\v\f", line[*pos])) ++*pos;
     return *pos - *begin;
 }
 
-/* In training all words are counted, and ids are numbers of appearance for now. */
+/* In training, count all words; ids are still in order of appearance. */
 static bool add_line(pairs_set *p, int side, fr_split split, const char *line, size_t bytes)
 {
     pairs_part *part = &p->part[side][split];
@@ -125,12 +124,12 @@ static fr_status load_file(pairs_set *p, int side, fr_split split, const char *p
     fr__free(data);
     if (!done) return out_of_memory(p);
     if (p->part[side][split].begin.n == 0)
-        return fr_fail(p->base.ctx, FR_INVALID, "%s: the file is empty; expected a text a line",
+        return fr_fail(p->base.ctx, FR_INVALID, "%s: the file is empty; expected one text per line",
                        path);
     return FR_OK;
 }
 
-/* From numbers of appearance to ids by frequency. */
+/* Replace ids by order of appearance with ids by frequency. */
 static fr_status settle_vocab(pairs_set *p, int side, int64_t size)
 {
     pairs_part *part = &p->part[side][FR_TRAIN];
@@ -177,28 +176,28 @@ static void describe(pairs_set *p)
 }
 
 typedef struct pairs_files {
-    const char *path[2][N_SIDES]; /* FR_TRAIN, FR_EVAL; of FR_EVAL NULL: none */
+    const char *path[2][N_SIDES]; /* FR_TRAIN, FR_EVAL; FR_EVAL may be NULL */
     bool by_space;
 } pairs_files;
 
-static fr_status open_files(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
-                            const pairs_files *files, fr_dataset **out)
+/* Defaults that the model has. */
+static fr_data_options presets(const fr_data_info *want)
 {
-    int64_t context = want->input.n_dims == 1 ? want->input.dim[0] / 2 : 0, vocab;
-    bool lower;
-    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
-                       &context));
-    FR_TRY(fr_conf_int(section, "vocab", want->vocab > N_SPECIAL ? want->vocab : DEFAULT_VOCAB,
-                       N_SPECIAL + 1, INT32_MAX, &vocab));
-    FR_TRY(fr_conf_bool(section, "lower", true, &lower));
+    return (fr_data_options){.context = want->input.n_dims == 1 ? want->input.dim[0] / 2 : 0,
+                             .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
+}
+
+static fr_status open_files(fr_ctx *ctx, const fr_data_options *o, const pairs_files *files,
+                            fr_dataset **out)
+{
     pairs_set *p = fr__dataset_new(ctx, sizeof *p, &ops);
     if (!p) return FR_NO_MEMORY;
-    p->context = context;
+    p->context = o->context;
     p->by_space = files->by_space;
-    for (int side = 0; side < N_SIDES; side++) p->words[side].lower = lower;
-    fr_status status = load_split(p, FR_TRAIN, files->path[FR_TRAIN], vocab);
+    for (int side = 0; side < N_SIDES; side++) p->words[side].lower = o->lower;
+    fr_status status = load_split(p, FR_TRAIN, files->path[FR_TRAIN], o->vocab);
     if (status == FR_OK && files->path[FR_EVAL][SOURCE])
-        status = load_split(p, FR_EVAL, files->path[FR_EVAL], vocab);
+        status = load_split(p, FR_EVAL, files->path[FR_EVAL], o->vocab);
     if (status != FR_OK) {
         fr_dataset_close(&p->base);
         return status;
@@ -227,29 +226,23 @@ static fr_status pairs_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *w
                             fr_dataset **out)
 {
     pairs_files files = {0};
-    const char *split;
+    fr_data_options o = presets(want);
     FR_TRY(read_pair(section, "train", files.path[FR_TRAIN]));
     if (fr_conf_has(section, "eval")) FR_TRY(read_pair(section, "eval", files.path[FR_EVAL]));
-    FR_TRY(fr_conf_text(section, "split", "words", &split));
-    files.by_space = strcmp(split, "spaces") == 0;
-    if (!files.by_space && strcmp(split, "words") != 0)
-        return fr_conf_fail(section, "split", "'%s' is no way to split; known: words, spaces",
-                            split);
-    return open_files(ctx, section, want, &files, out);
+    FR_TRY(fr__data_options(section, "pairs", &o));
+    files.by_space = strcmp(o.split, "spaces") == 0;
+    return open_files(ctx, &o, &files, out);
 }
-
-static const char *const pairs_keys[] = {"name",    "train", "eval",  "split",
-                                         "context", "vocab", "lower", NULL};
 
 const fr_data_source fr__data_pairs = {
     .name = "pairs",
     .summary = "parallel text: a source and its translation, line by line",
-    .keys = pairs_keys,
     .open = pairs_open};
 
 /* ---- multi30k ---- */
 
-/* The file of a part and a language in the folder: tokenised if it is there, else raw. */
+/* The file of a part and a language in the folder: the tokenised one if it exists, else the raw
+ * one. */
 static bool find_part(const char *folder, const char *part, const char *language, bool is_raw,
                       char path[FR_DATA_PATH])
 {
@@ -263,15 +256,14 @@ static bool find_part(const char *folder, const char *part, const char *language
 static fr_status multi30k_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                                fr_dataset **out)
 {
-    const char *folder, *languages[N_SIDES], *parts[2] = {"train", NULL};
+    fr_data_options o = presets(want);
     char paths[2][N_SIDES][FR_DATA_PATH];
     pairs_files files = {.by_space = true};
-    FR_TRY(fr__conf_data(section, "path", NULL, &folder));
-    FR_TRY(fr_conf_text(section, "source", "de", &languages[SOURCE]));
-    FR_TRY(fr_conf_text(section, "target", "en", &languages[TARGET]));
-    FR_TRY(fr_conf_text(section, "eval", "val", &parts[FR_EVAL]));
+    FR_TRY(fr__data_options(section, "multi30k", &o));
+    const char *folder = o.path, *parts[2] = {"train", o.eval};
+    const char *languages[N_SIDES] = {[SOURCE] = o.source, [TARGET] = o.target};
     if (!fr__dir_exists(folder)) return fr_conf_fail(section, "path", "no folder %s", folder);
-    /* All files of one kind: words of the one mean little in the other. */
+    /* All files must be of one kind, because their words differ. */
     for (int s = 0; s < 2; s++)
         for (int side = 0; side < N_SIDES; side++)
             files.by_space &= find_part(folder, parts[s], languages[side], false, paths[s][side]);
@@ -284,14 +276,10 @@ static fr_status multi30k_open(fr_ctx *ctx, fr_conf *section, const fr_data_info
                                     folder, parts[s], languages[side], parts[s], languages[side]);
             files.path[s][side] = paths[s][side];
         }
-    return open_files(ctx, section, want, &files, out);
+    return open_files(ctx, &o, &files, out);
 }
-
-static const char *const multi30k_keys[] = {"name",    "path",  "source", "target", "eval",
-                                            "context", "vocab", "lower",  NULL};
 
 const fr_data_source fr__data_multi30k = {
     .name = "multi30k",
     .summary = "Multi30k: captions of pictures in two languages, to translate",
-    .keys = multi30k_keys,
     .open = multi30k_open};

@@ -1,15 +1,15 @@
-/* synthetic.c -- made-up data of any shape that a model can learn, cheap enough to measure speed.
+/* synthetic.c -- synthetic, learnable data of any shape, cheap enough for measurements of speed.
  *
  * Everything is a pure function of (seed, split, index). The class is drawn first, then the input
  * follows from it:
  *   numbers  noise + pattern of the class, together N(0, 1); the best classifier is linear. Both
  *            are windows into one pool of normal numbers, so a sample costs a copy. Along height
  *            and width the pattern repeats every 4, so that convolutions and pooling see it.
- *   tokens   half of them from four words that mark the class, the rest by lot
- *   next     (one target a token) mostly the following letter of a small alphabet, at times
- *            any: a model learns the rule and is left with the surprise
- *   pairs    (twice as many tokens as targets) a text of letters by lot and its translation: each
- *            letter becomes the following one */
+ *   tokens   half of them from four words that mark the class, the rest random
+ *   next     (one target per token) mostly the next letter of a small alphabet, sometimes
+ *            any letter: a model can learn the rule, but not the exceptions
+ *   pairs    (twice as many tokens as targets) a text of random letters and its translation: each
+ *            letter becomes the next one */
 #include "base/philox.h"
 #include "data/source.h"
 
@@ -66,7 +66,7 @@ static int32_t letter_id(const synthetic_set *s, uint32_t lot)
     return s->first_letter + (int32_t)(lot % (uint32_t)s->n_letters) * s->letter_step;
 }
 
-/* One random word a position, four from each call. */
+/* One random word per position, four from each call. */
 typedef struct lots {
     uint64_t seed, index;
     uint32_t id, n, word[4];
@@ -91,7 +91,7 @@ static void put_next_tokens(const synthetic_set *s, lots *l, uint32_t start, int
     }
 }
 
-/* Source, then what the decoder reads: the targets one step later, behind a start token, 0. */
+/* The source, then the input of the decoder: a start token 0, then the targets shifted by one. */
 static void put_pair(const synthetic_set *s, lots *l, int64_t n, int32_t *ids, int32_t *target)
 {
     int64_t context = s->target_count;
@@ -188,17 +188,15 @@ static void choose_letters(synthetic_set *s)
 static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                                 fr_dataset **out)
 {
-    int64_t n, n_eval, seed;
-    FR_TRY(fr_conf_int(section, "n", 4096, 1, 1 << 24, &n));
-    FR_TRY(fr_conf_int(section, "n_eval", 512, 0, 1 << 24, &n_eval));
-    FR_TRY(fr_conf_int(section, "seed", 1, 0, INT64_MAX, &seed));
+    fr_data_options o = {0};
+    FR_TRY(fr__data_options(section, "synthetic", &o));
     FR_TRY(check_want(section, want));
     synthetic_set *s = fr__dataset_new(ctx, sizeof *s, &ops);
     if (!s) return FR_NO_MEMORY;
     s->base.info = *want;
-    s->base.info.n_train = n;
-    s->base.info.n_eval = n_eval;
-    s->seed = (uint64_t)seed;
+    s->base.info.n_train = o.n;
+    s->base.info.n_eval = o.n_eval;
+    s->seed = o.seed;
     s->input_count = fr_shape_count(&want->input);
     s->target_count = fr_shape_count(&want->target);
     s->is_next_token =
@@ -221,10 +219,8 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
     return FR_OK;
 }
 
-static const char *const keys[] = {"name", "n", "n_eval", "seed", NULL};
-
 const fr_data_source fr__data_synthetic = {
     .name = "synthetic",
+    .has_shapes_of_model = true,
     .summary = "made-up data in the shapes of the model, learnable and cheap",
-    .keys = keys,
     .open = synthetic_open};

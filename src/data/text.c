@@ -1,19 +1,20 @@
-/* text.c -- one long text cut into windows: predict each next token.
+/* text.c -- one long text cut into windows, for next-token prediction.
  *
  * Tokens are bytes, little-endian 16-bit numbers of a tokenizer, or words, which become such
  * numbers when the file is read: 0 for a word that the vocabulary lacks, 1 for the end of a line.
- * Windows of `context` tokens do not overlap; in training all of them are moved by the same random
- * number of tokens, another one each epoch, so that over the epochs a window may begin anywhere.
- * The epoch follows from the draw number: an epoch is n_train draws. */
+ * Windows of `context` tokens do not overlap. In each epoch of training, all windows are shifted by
+ * the same random number of tokens, so over the epochs a window may begin anywhere. The epoch
+ * follows from the draw number: an epoch is n_train draws. */
 #include "base/philox.h"
 #include "data/source.h"
 #include "data/vocab.h"
 #include "io/conf.h"
 #include "io/file.h"
+#include "io/key.h"
 
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 128, MAX_CONTEXT = 1 << 20, BYTE_VOCAB = 256, MAX_VOCAB = 65536 };
+enum { BYTE_VOCAB = 256, MAX_VOCAB = 65536 };
 
 enum { UNKNOWN, LINE_END, N_SPECIAL };
 
@@ -111,12 +112,12 @@ static fr_status load_file(fr_conf *section, text_set *t, const char *key, const
     return FR_OK;
 }
 
-/* vocab 0: as many as the largest id of both parts asks for. */
+/* vocab 0: the largest id of both parts plus 1. */
 static fr_status settle_vocab(text_set *t, const char *const paths[2], int64_t vocab)
 {
     int64_t largest = 0;
     for (int s = 0; s < 2; s++) {
-        /* the evaluation part of a shared file lies behind the training part */
+        /* in a shared file, the evaluation part follows the training part */
         int64_t first = paths[s] == paths[0] && s == 1 ? t->part[0].n : 0;
         for (int64_t i = 0; i < t->part[s].n; i++) {
             int32_t id = token_at(t, &t->part[s], i);
@@ -141,7 +142,7 @@ static fr_status count_windows(text_set *t, const char *const paths[2])
                        "%s: the training part has %lld tokens, context %lld needs at least %lld; "
                        "take a longer text or a shorter context",
                        paths[0], (long long)n, (long long)context, (long long)context + 1);
-    /* one window is given up so that all others can move by up to a whole window */
+    /* one window less, so that all others can shift by up to a window */
     info->n_train = n < 2 * context ? 1 : n / context - 1;
     int64_t spare = n - 1 - info->n_train * context;
     t->max_shift = spare < context ? spare : context - 1;
@@ -154,14 +155,14 @@ static fr_status count_windows(text_set *t, const char *const paths[2])
 
 /* --- words --- */
 
-/* The next word: what white space separates, or the end of a line. 0: no more. */
+/* The next word, separated by white space, or the end of a line. 0: no more. */
 static size_t next_word(const char *text, size_t bytes, size_t *pos, const char **word)
 {
     size_t at = *pos;
     while (at < bytes && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r')) at++;
     size_t begin = at;
     while (at < bytes && !strchr(" \t\r\n", text[at])) at++;
-    bool is_end = at == begin && at < bytes; /* at a line's end, or a zero byte */
+    bool is_end = at == begin && at < bytes; /* at the end of a line, or a zero byte */
     *word = is_end ? special[LINE_END] : text + begin;
     *pos = at + is_end;
     return is_end ? strlen(special[LINE_END]) : at - begin;
@@ -191,7 +192,7 @@ static bool learn_words(text_set *t, const unsigned char *block, size_t bytes, i
     return done;
 }
 
-/* A block of text becomes one of ids. */
+/* Convert a block of text to ids. */
 static fr_status words_to_ids(text_set *t, unsigned char **block, text_part *part)
 {
     size_t bytes = (size_t)part->n, pos = 0;
@@ -226,30 +227,16 @@ static fr_status turn_words(text_set *t, double train_share, int64_t size)
     return FR_OK;
 }
 
-typedef struct text_keys {
-    const char *path, *eval_path, *tokens;
-    double eval_fraction;
-    int64_t context, vocab;
-} text_keys;
-
-static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys *k)
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_options *k)
 {
-    int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
-    FR_TRY(fr__conf_data(section, "path", NULL, &k->path));
-    FR_TRY(fr__conf_data(section, "eval_path", "", &k->eval_path));
-    FR_TRY(fr_conf_real(section, "eval_fraction", 0.1, 0, 0.99, &k->eval_fraction));
-    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
-                       &k->context));
-    FR_TRY(fr_conf_text(section, "tokens", "bytes", &k->tokens));
+    *k = (fr_data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0};
+    FR_TRY(fr__data_options(section, "text", k));
     /* Of words, a model with a vocabulary of its own gets no more than it knows. */
-    bool by_words = strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB;
-    FR_TRY(fr_conf_int(section, "vocab", by_words ? want->vocab : 0, 0, MAX_VOCAB, &k->vocab));
-    if (strcmp(k->tokens, "bytes") != 0 && strcmp(k->tokens, "uint16") != 0 &&
-        strcmp(k->tokens, "words") != 0)
-        return fr_conf_fail(section, "tokens",
-                            "'%s' is not a kind of tokens; known: bytes, uint16, words", k->tokens);
+    if (strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB) k->vocab = want->vocab;
+    FR_TRY(
+        fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "vocab", "text"), &k->vocab));
     if (k->vocab && strcmp(k->tokens, "bytes") == 0 && k->vocab != BYTE_VOCAB)
-        return fr_conf_fail(section, "vocab", "bytes have a vocabulary of %d; leave vocab out",
+        return fr_conf_fail(section, "vocab", "bytes have a vocabulary of %d; omit vocab",
                             BYTE_VOCAB);
     if (k->vocab && strcmp(k->tokens, "words") == 0 && k->vocab <= N_SPECIAL)
         return fr_conf_fail(section, "vocab", "vocab is %lld; words need at least %d",
@@ -257,7 +244,7 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys
     return FR_OK;
 }
 
-static fr_status load(text_set *t, fr_conf *section, const text_keys *k)
+static fr_status load(text_set *t, fr_conf *section, const fr_data_options *k)
 {
     text_part *train = &t->part[FR_TRAIN], *eval = &t->part[FR_EVAL];
     bool own_eval = k->eval_path[0] != '\0', by_words = strcmp(k->tokens, "words") == 0;
@@ -281,7 +268,7 @@ static fr_status load(text_set *t, fr_conf *section, const text_keys *k)
 static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                            fr_dataset **out)
 {
-    text_keys k;
+    fr_data_options k;
     FR_TRY(read_keys(section, want, &k));
     text_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
@@ -297,11 +284,7 @@ static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wa
     return FR_OK;
 }
 
-static const char *const keys[] = {"name",    "path",   "eval_path", "eval_fraction",
-                                   "context", "tokens", "vocab",     NULL};
-
 const fr_data_source fr__data_text = {
     .name = "text",
     .summary = "one long text, next token from the ones before (bytes, words, 16-bit tokens)",
-    .keys = keys,
     .open = text_open};

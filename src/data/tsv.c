@@ -1,8 +1,8 @@
-/* tsv.c -- texts with labels, one a line: label, then text.
+/* tsv.c -- texts with labels, one per line: label, then text.
  *
- * Labels and vocabulary come from the training part alone: words by frequency, then alphabet; id 0
- * is padding, 1 stands for every unknown word. Labels are numbered in their order (by value if all
- * are integers), so that labels 0 .. K-1 stay what they are. */
+ * Labels and vocabulary come from the training part only: words by frequency, then alphabetically;
+ * id 0 is padding, id 1 every unknown word. Labels are numbered in sorted order (by value if all
+ * are integers), so labels 0 .. K-1 keep their numbers. */
 #include "io/tsv.h"
 #include "data/source.h"
 #include "data/vocab.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 
 enum { PADDING = 0, UNKNOWN = 1, N_SPECIAL = 2 };
-enum { DEFAULT_CONTEXT = 256, MAX_CONTEXT = 1 << 20, DEFAULT_VOCAB = 10000, MAX_CLASSES = 65536 };
+enum { MAX_CLASSES = 65536 };
 
 static const char *const special[N_SPECIAL] = {[PADDING] = "", [UNKNOWN] = "<unk>"};
 
 typedef struct tsv_part {
-    FR_VEC(int64_t) begin; /* of each text in ids; its end is the next one's begin or ids.n */
+    FR_VEC(int64_t) begin; /* start of each text in ids; it ends at the next start or at ids.n */
     FR_VEC(int32_t) ids;
     FR_VEC(int32_t) labels;
 } tsv_part;
@@ -26,7 +26,7 @@ typedef struct tsv_part {
 typedef struct tsv_set {
     fr_dataset base;
     int64_t context;
-    int64_t text_column; /* from 1; 0: not known yet, the last one of the first line */
+    int64_t text_column; /* from 1; 0: not yet known; default: the last column of the first line */
     bool by_space;       /* the label ends at the first blank */
     fr_vocab words, labels;
     tsv_part part[2]; /* FR_TRAIN, FR_EVAL */
@@ -98,7 +98,7 @@ static fr_status out_of_memory(const tsv_set *t)
     return fr__no_memory(t->base.ctx, t->base.bytes, "texts and vocabulary");
 }
 
-/* Let the text of a row begin at the text column. */
+/* Move the start of a row's text to the text column. */
 static fr_status cut_columns(tsv_set *t, const char *path, fr_tsv_row *row)
 {
     int64_t columns = 2;
@@ -106,8 +106,8 @@ static fr_status cut_columns(tsv_set *t, const char *path, fr_tsv_row *row)
     if (t->text_column == 0) t->text_column = columns;
     if (columns < t->text_column)
         return fr_fail(t->base.ctx, FR_INVALID,
-                       "%s:%lld: %lld columns, but the text is expected in column %lld; mend the "
-                       "line or set text_column",
+                       "%s:%lld: %lld columns, but the text is expected in column %lld; correct "
+                       "the line or set text_column",
                        path, (long long)row->line, (long long)columns, (long long)t->text_column);
     for (int64_t column = 2; column < t->text_column; column++) {
         const char *tab = memchr(row->text, '\t', row->text_bytes);
@@ -117,7 +117,7 @@ static fr_status cut_columns(tsv_set *t, const char *path, fr_tsv_row *row)
     return FR_OK;
 }
 
-/* The label's number; in training new ones are added. */
+/* The number of a label; in training, new labels are added. */
 static fr_status label_of(tsv_set *t, fr_split split, const char *path, const fr_tsv_row *row,
                           int32_t *out)
 {
@@ -142,7 +142,7 @@ static fr_status label_of(tsv_set *t, fr_split split, const char *path, const fr
     return FR_OK;
 }
 
-/* In training all words of a text are counted; of any text, the first `context` are kept. */
+/* In training, count all words of a text. Keep the first `context` words of every text. */
 static fr_status add_row(tsv_set *t, fr_split split, const char *path, fr_tsv_row *row)
 {
     tsv_part *p = &t->part[split];
@@ -158,7 +158,7 @@ static fr_status add_row(tsv_set *t, fr_split split, const char *path, fr_tsv_ro
         if (id < 0) return out_of_memory(t);
         if (kept++ < t->context && !fr__vec_push(&p->ids, id)) return out_of_memory(t);
     }
-    /* an empty text still is one token long; -1 until words have their ids */
+    /* an empty text has one token; -1 until words have their ids */
     if (kept == 0 && !fr__vec_push(&p->ids, split == FR_TRAIN ? -1 : UNKNOWN))
         return out_of_memory(t);
     if (!fr__vec_push(&p->begin, first) || !fr__vec_push(&p->labels, label))
@@ -221,7 +221,7 @@ static bool sort_labels(tsv_set *t)
     return done;
 }
 
-/* From numbers in the order of appearance to final ids and classes. */
+/* Replace numbers in order of appearance with final ids and classes. */
 static fr_status settle_vocab(tsv_set *t, int64_t size)
 {
     tsv_part *p = &t->part[FR_TRAIN];
@@ -234,35 +234,18 @@ static fr_status settle_vocab(tsv_set *t, int64_t size)
     return done ? FR_OK : out_of_memory(t);
 }
 
-typedef struct tsv_keys {
-    const char *path, *eval_path, *separator;
-    int64_t context, vocab, text_column;
-    bool lower;
-} tsv_keys;
-
-static fr_status read_keys(fr_conf *section, const fr_data_info *want, tsv_keys *k)
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_options *k)
 {
-    int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
-    FR_TRY(fr__conf_data(section, "path", NULL, &k->path));
-    FR_TRY(fr__conf_data(section, "eval_path", "", &k->eval_path));
-    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
-                       &k->context));
-    FR_TRY(fr_conf_int(section, "vocab", want->vocab > N_SPECIAL ? want->vocab : DEFAULT_VOCAB,
-                       N_SPECIAL + 1, INT32_MAX, &k->vocab));
-    FR_TRY(fr_conf_bool(section, "lower", true, &k->lower));
-    FR_TRY(fr_conf_text(section, "separator", "tab", &k->separator));
-    FR_TRY(fr_conf_int(section, "text_column", 0, 0, 1000, &k->text_column));
-    if (strcmp(k->separator, "tab") != 0 && strcmp(k->separator, "space") != 0)
-        return fr_conf_fail(section, "separator", "'%s' is no separator; known: tab, space",
-                            k->separator);
+    *k = (fr_data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0,
+                           .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
+    FR_TRY(fr__data_options(section, "tsv", k));
     if (k->text_column == 1)
         return fr_conf_fail(section, "text_column",
-                            "text_column 1 is the label; take 2 or more, or leave it out");
+                            "text_column 1 is the label; use 2 or more, or omit the key");
     return FR_OK;
 }
 
-/* A file as it is; in a folder, the first of the names that exists. "": none, where that is fine.
- */
+/* The file itself, or the first existing name in a folder; "": none, if that is allowed. */
 static fr_status find_file(fr_conf *section, const char *key, const char *path,
                            const char *const *names, bool is_needed, char found[FR_DATA_PATH])
 {
@@ -282,7 +265,7 @@ static fr_status find_file(fr_conf *section, const char *key, const char *path,
                         path, names[0], names[0]);
 }
 
-static fr_status load(tsv_set *t, fr_conf *section, const tsv_keys *k)
+static fr_status load(tsv_set *t, fr_conf *section, const fr_data_options *k)
 {
     static const char *const train_names[] = {"train.tsv", NULL};
     static const char *const eval_names[] = {"test.tsv", "dev.tsv", "valid.tsv", NULL};
@@ -312,7 +295,7 @@ static fr_status load(tsv_set *t, fr_conf *section, const tsv_keys *k)
 
 static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
 {
-    tsv_keys k;
+    fr_data_options k;
     FR_TRY(read_keys(section, want, &k));
     tsv_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
@@ -329,11 +312,7 @@ static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     return FR_OK;
 }
 
-static const char *const keys[] = {"name",  "path",      "eval_path",   "context", "vocab",
-                                   "lower", "separator", "text_column", NULL};
-
 const fr_data_source fr__data_tsv = {
     .name = "tsv",
     .summary = "texts with labels, one a line; vocabulary from the training part",
-    .keys = keys,
     .open = tsv_open};

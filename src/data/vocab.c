@@ -48,7 +48,7 @@ static bool is_same(const fr_vocab *v, const fr_word *w, const char *word, size_
     return true;
 }
 
-/* The slot that holds the word, or the empty one where it would go. Needs an empty slot. */
+/* The slot of the word, or the empty slot for it. Requires an empty slot. */
 static size_t slot_of(const fr_vocab *v, const char *word, size_t bytes, uint32_t hash)
 {
     size_t slot = hash & (v->n_slots - 1);
@@ -119,7 +119,7 @@ void fr__vocab_fini(fr_vocab *v)
     v->n_slots = 0;
 }
 
-/* What qsort sees: everything it needs to compare, and the number to keep. */
+/* Sort keys of a word, and its number. */
 typedef struct sort_item {
     const char *text;
     size_t bytes;

@@ -14,6 +14,7 @@ typedef struct sheet {
     int *members;
     float **memory;
     char **room;
+    fr_device **devices;
     size_t *edge;
 } sheet;
 
@@ -23,21 +24,25 @@ static fr_status describe(fr_part *p, fr_sum_desc *d)
     sheet s = {.members = FR_ARENA_ARRAY(&e->arena, int, p->n_replicas),
                .memory = FR_ARENA_ARRAY(&e->arena, float *, p->n_replicas),
                .room = FR_ARENA_ARRAY(&e->arena, char *, p->n_replicas),
+               .devices = FR_ARENA_ARRAY(&e->arena, fr_device *, p->n_replicas),
                .edge = FR_ARENA_ARRAY(&e->arena, size_t, 2)};
-    if (!s.members || !s.memory || !s.room || !s.edge) return fr__no_memory(e->ctx, 0, "replicas");
+    if (!s.members || !s.memory || !s.room || !s.devices || !s.edge)
+        return fr__no_memory(e->ctx, 0, "replicas");
     s.edge[1] = p->n_buffers;
     for (int q = 0; q < p->n_replicas; q++) {
         const fr_part *other = fr__part(e, p->stage, q);
         s.members[q] = other->worker->index;
         s.memory[q] = other->buffers;
         s.room[q] = other->buffer_room;
+        s.devices[q] = other->worker->dev;
     }
     *d = (fr_sum_desc){.n_members = p->n_replicas,
                        .members = s.members,
                        .n_buckets = 1,
                        .edge = s.edge,
                        .memory = s.memory,
-                       .room = s.room};
+                       .room = s.room,
+                       .devices = s.devices};
     return FR_OK;
 }
 
@@ -75,7 +80,7 @@ static fr_status take_mean(fr_part *p)
     for (int k = 0; k < p->n_replicas; k++) {
         size_t at, count;
         const float *piece = t->sum_piece(p->buffer_sum, p->replica, 0, k, &at, &count);
-        for (size_t i = 0; i < count; i++) p->buffers[at + i] = piece[i] * share;
+        fr__device_blend(p->worker->dev, FR_BLEND_SCALE, p->buffers + at, piece, share, count);
     }
     return FR_OK;
 }

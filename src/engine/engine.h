@@ -22,8 +22,10 @@
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
+#include <forerun/exec_plan.h>
 #include <forerun/state.h>
 
+#include "backend/device.h"
 #include "base/arena.h"
 #include "base/thread.h"
 #include "engine/sync.h"
@@ -101,6 +103,7 @@ typedef struct fr_in_port {
     fr_tap grad;  /* where its gradient goes: a backward route */
     fr_tap seed;  /* where the gradient of later readers comes from */
     size_t bytes;
+    size_t copy_offset; /* other roles, data copied to the device: in the copy of a slot */
 } fr_in_port;
 
 typedef struct fr_out_port {
@@ -128,18 +131,14 @@ typedef struct fr_bound {
     void **outputs, **input_grads;
     size_t slot_bytes;   /* of the program, aligned: outputs lie behind */
     size_t output_bytes; /* of all outputs */
+    size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read where it lies */
+    float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
     fr_areas areas;
     int n_slots;
     size_t stride;       /* from the outputs of a slot to those of the next */
     char *outputs_at;    /* of slot 0 */
     size_t memory_bytes; /* of areas and slots */
 } fr_bound;
-
-/* A piece of a parameter's gradient whose squares are summed at one go. */
-typedef struct fr_norm_block {
-    size_t offset, count; /* floats */
-    int nth;              /* of the stage's own parameters */
-} fr_norm_block;
 
 /* How the gradients of a mini-batch come together: of the micro-batches of a part, then of its
  * replicas (gather.c). */
@@ -189,22 +188,25 @@ struct fr_part {
      * one that forwards which run again may change. */
     float *buffers;
     int n_snaps;
-    int64_t begun;                   /* mini-batches whose first forward has begun */
-    bool is_ridden;                  /* the update rides on the last backward */
-    size_t n_norm_blocks, n_updated; /* floats that an update must reach */
-    fr_norm_block *norm_blocks;
+    int64_t begun;           /* mini-batches whose first forward has begun */
+    bool update_in_backward; /* the update is fused into the last backward */
+    size_t n_updated;        /* floats that an update must reach */
+    size_t n_norm_blocks;    /* pieces whose squares are summed at one go */
+    fr_span *norm_blocks;
+    int *norm_owners;       /* [norm block] nth of the stage's own parameters */
     double *norm_sums;      /* (n_norm_blocks) */
     double *param_sums;     /* (own parameters of the stage) */
     size_t grad_wire_bytes; /* buffers of the backward wires that leave this part */
     char *grad_wires;
     size_t landing_bytes; /* buffers of wires that come from other processes */
     char *landing;
-    uint64_t fetch_ns;          /* of the last forward or backward: getting its weights */
+    char *data;        /* [slot] of the mode: copies of the data, where the device needs them */
+    uint64_t fetch_ns; /* of the last forward or backward: getting its weights */
     fr_stage_times times, cold; /* cold: the first mini-batch's share of them */
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
     fr_prediction_error error;  /* of predictions, in another process */
-    _Atomic uint64_t ride_ns;
+    _Atomic uint64_t fused_update_ns;
 };
 
 /* --- a worker ------------------------------------------------------------------------------- */
@@ -278,6 +280,7 @@ struct fr_engine {
     const fr_transport *transport;
     fr_group *group;
     const fr_schedule *schedule[FR_N_MODES];
+    fr_exec_plan *plan;         /* of training; NULL: evaluation only */
     fr_schedule *eval_schedule; /* owned */
     int rank, n_ranks;
     int n_stages, n_parts, n_workers;
@@ -304,6 +307,7 @@ struct fr_engine {
     fr_pace *pace;         /* NULL: no emulation */
     fr_pace *paced;        /* the same in a call that is emulated, else NULL */
     size_t *tie_room;      /* bytes of board a worker holds */
+    int64_t n_tie_pieces;  /* rounds of that board for a mini-batch */
     int n_tied, *tied;     /* params in groups that span stages, owners and copies, ascending */
     float **tie_scratch;   /* [worker]; NULL: summed in place */
     bool is_broken;
@@ -324,6 +328,7 @@ struct fr_engine {
     bool is_feeding;                 /* some worker is fetching one */
     int window;
     fr_status feed_status;
+    char feed_error[1024];
     fr_record *records; /* ring */
     int n_records;
     fr_tally tally;     /* of those reported */
@@ -336,10 +341,11 @@ struct fr_engine {
         const char *what;
         double value;
     } diverged;
-    int failed_worker; /* the first; -1 */
-    fr_crew *crew;     /* NULL: one process */
+    int failed_worker;  /* the first; -1 */
+    char failure[1024]; /* what it met, in its own words */
+    fr_crew *crew;      /* NULL: one process */
     fr_snapshot *snapshot;
-    float *scratch; /* (largest parameter), several processes only */
+    float *scratch; /* (largest parameter), in processes other than rank 0 */
 };
 
 static inline fr_record *fr__record(fr_engine *e, int64_t batch)
@@ -505,18 +511,28 @@ void fr__gather_ready(void *part, size_t offset, size_t count, const float *grad
 void fr__gather_hand_in(fr_part *p, bool is_alive);
 /* Wait for the sums of the replicas, bucket by bucket, and give each piece to `take`, in order of
  * arrival. *is_alive false: some replica had nothing to give, and nothing was taken. */
-typedef void (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
+typedef fr_status (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
 fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive);
 
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
-size_t fr__tie_scratch_bytes(const fr_worker *w);
-size_t fr__tie_copies_bytes(const fr_engine *e);
+/* meeting: who waits there, in emulation; NULL: they meet later. */
+fr_status fr__board_wait(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting);
 fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 /* In place of a step beyond the limit: others may be waiting for what it would have handed in. */
 fr_status fr__update_skip(fr_part *p, int64_t batch);
+
+/* ties.c: groups that span stages, bytes of the board, the board. */
+fr_status fr__ties_find(fr_engine *e);
+void fr__ties_measure(fr_engine *e);
+fr_status fr__ties_open(fr_engine *e);
+size_t fr__tie_scratch_bytes(const fr_worker *w);
+size_t fr__tie_copies_bytes(const fr_engine *e);
+bool fr__ties_on(const fr_worker *w); /* the worker has a tied parameter */
+/* The sums take the place of the worker's own gradients. *is_dead: there is no sum. */
+fr_status fr__ties_sum(fr_worker *w, int64_t batch, bool *is_dead);
 
 /* drain.c: after a call of train replicas of a stage agree on running statistics. */
 fr_status fr__drain_measure(fr_part *p);
@@ -529,7 +545,7 @@ fr_status fr__peers_measure(fr_part *p);
 fr_status fr__peers_open(fr_engine *e);
 double fr__peers_scale(const fr_part *p); /* of a part's gradient, in its own step */
 int fr__peers_slack(const fr_engine *e);  /* mini-batches that one may be ahead of another */
-void fr__peers_begin(fr_worker *w);       /* a call begins */
+fr_status fr__peers_begin(fr_worker *w);  /* a call begins */
 fr_status fr__peers_stepped(fr_part *p, int64_t batch); /* or has skipped the step */
 fr_status fr__peers_drain(fr_part *p);
 

@@ -9,11 +9,8 @@
  * final, and travels while the rest is still computed. */
 #include "engine/engine.h"
 
-enum {
-    /* floats: long enough for full bandwidth, short enough to overlap */
-    BUCKET = FR_BUCKET_BYTES / sizeof(float),
-    MERGE_GRAIN = 4096
-};
+/* floats: long enough for full bandwidth, short enough to overlap */
+enum { BUCKET = FR_BUCKET_BYTES / sizeof(float) };
 
 /* All buckets but the first of the block, which is handed in last and has nothing to hide behind,
  * are whole. */
@@ -55,36 +52,31 @@ static void count_due(fr_part *p)
     }
 }
 
-static void describe(const fr_part *p, int *members, float **memory, char **room, fr_sum_desc *d)
+/* The sum of a stage's replicas; its lists go to the arena. */
+static fr_status describe(const fr_part *p, fr_sum_desc *d)
 {
-    const fr_engine *e = p->engine;
-    *d = (fr_sum_desc){.n_members = p->n_replicas,
-                       .members = members,
-                       .n_buckets = p->gather.n_buckets,
-                       .edge = p->gather.edge,
-                       .memory = memory,
-                       .room = room};
-    for (int q = 0; q < p->n_replicas; q++) {
+    fr_engine *e = p->engine;
+    int n = p->n_replicas;
+    int *members = FR_ARENA_ARRAY(&e->arena, int, n);
+    float **memory = FR_ARENA_ARRAY(&e->arena, float *, n);
+    char **room = FR_ARENA_ARRAY(&e->arena, char *, n);
+    fr_device **devices = FR_ARENA_ARRAY(&e->arena, fr_device *, n);
+    if (!members || !memory || !room || !devices) return fr__no_memory(e->ctx, 0, "replicas");
+    for (int q = 0; q < n; q++) {
         const fr_part *other = fr__part(e, p->stage, q);
         members[q] = other->worker->index;
         memory[q] = other->grads;
         room[q] = other->gather.room;
+        devices[q] = other->worker->dev;
     }
-}
-
-/* Room for a description of a stage's replicas. */
-typedef struct sheet {
-    int *members;
-    float **memory;
-    char **room;
-} sheet;
-
-static fr_status make_sheet(fr_engine *e, int n, sheet *s)
-{
-    s->members = FR_ARENA_ARRAY(&e->arena, int, n);
-    s->memory = FR_ARENA_ARRAY(&e->arena, float *, n);
-    s->room = FR_ARENA_ARRAY(&e->arena, char *, n);
-    return s->members && s->memory && s->room ? FR_OK : fr__no_memory(e->ctx, 0, "replicas");
+    *d = (fr_sum_desc){.n_members = n,
+                       .members = members,
+                       .n_buckets = p->gather.n_buckets,
+                       .edge = p->gather.edge,
+                       .memory = memory,
+                       .room = room,
+                       .devices = devices};
+    return FR_OK;
 }
 
 static fr_status make_buckets(fr_part *p)
@@ -107,13 +99,11 @@ fr_status fr__gather_measure(fr_part *p)
 {
     fr_engine *e = p->engine;
     fr_gather *g = &p->gather;
-    sheet s;
     fr_sum_desc d;
     if (!e->sums_grads || p->n_replicas == 1 || p->n_grads == 0) return FR_OK;
     FR_TRY(make_buckets(p));
     count_due(p);
-    FR_TRY(make_sheet(e, p->n_replicas, &s));
-    describe(p, s.members, s.memory, s.room, &d);
+    FR_TRY(describe(p, &d));
     g->room_bytes = e->transport->sum_room(e->group, &d, p->replica);
     return FR_OK;
 }
@@ -145,22 +135,20 @@ fr_status fr__gather_open(fr_engine *e)
 {
     for (int k = 0; e->sums_grads && k < e->n_stages; k++) {
         fr_part *first = fr__part(e, k, 0), *mine = NULL;
-        sheet s;
         fr_sum_desc d;
         fr_sum *sum;
         if (first->n_replicas == 1 || first->n_grads == 0) continue;
         for (int q = 0; q < first->n_replicas; q++)
             if (first[q].worker->is_local) mine = &first[q];
         if (!mine) FR_TRY(make_buckets(mine = first));
-        FR_TRY(make_sheet(e, first->n_replicas, &s));
-        describe(mine, s.members, s.memory, s.room, &d);
+        FR_TRY(describe(mine, &d));
         FR_TRY(e->transport->add_sum(e->group, &d, &sum));
         for (int q = 0; q < first->n_replicas; q++) {
             if (!first[q].worker->is_local) continue;
             first[q].gather.sum = sum;
             begin_round(&first[q].gather);
         }
-        if (e->pace) FR_TRY(add_meetings(first, s.members));
+        if (e->pace) FR_TRY(add_meetings(first, d.members));
     }
     return FR_OK;
 }
@@ -174,23 +162,13 @@ float *fr__gather_block(const fr_part *p, int j, bool *adds)
     return g->has_tree ? p->grads + (size_t)g->tree.block[j] * p->grad_stride : p->grads;
 }
 
-typedef struct merge {
-    const fr_part *part;
-    int j;
-} merge;
-
-static void merge_range(void *arg, size_t begin, size_t end)
-{
-    const merge *m = arg;
-    const fr_part *p = m->part;
-    fr__tree_merge_range(&p->gather.tree, m->j, p->grads, p->grad_stride, begin, end - begin);
-}
-
 void fr__gather_add(fr_part *p, int j)
 {
-    merge m = {p, j};
-    if (p->gather.has_tree)
-        fr_device_parallel(p->worker->dev, p->n_grads, MERGE_GRAIN, merge_range, &m);
+    const fr__tree *t = &p->gather.tree;
+    if (!p->gather.has_tree) return;
+    for (int i = t->first_merge[j]; i < t->first_merge[j + 1]; i++)
+        fr__device_add(p->worker->dev, p->grads + (size_t)t->merges[i].to * p->grad_stride,
+                       p->grads + (size_t)t->merges[i].from * p->grad_stride, p->n_grads);
 }
 
 /* --- replicas --------------------------------------------------------------------------------- */
@@ -291,7 +269,7 @@ fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_a
         for (int k = 0; *is_alive && k < p->n_replicas; k++) {
             size_t at, count;
             const float *piece = t->sum_piece(g->sum, p->replica, bucket, k, &at, &count);
-            if (count > 0) take(p, at, count, piece);
+            if (count > 0) FR_TRY(take(p, at, count, piece));
         }
     }
     begin_round(g);

@@ -90,7 +90,7 @@ static fr_status write_part(fr_part *p, int param, what kind, int which, const f
     if (kind == MEMORY)
         fr_store_set_memory(p->store);
     else if (p->store)
-        fr_store_reset(p->store, fr_store_version(p->store));
+        FR_TRY(fr_store_reset(p->store, fr_store_version(p->store)));
     return FR_OK;
 }
 
@@ -138,10 +138,10 @@ static fr_status set(fr_engine *e, int param, what kind, int which, const float 
     int owner = fr__owner_of(e, param);
     size_t bytes = fr__plain_bytes(e, owner);
     for (int r = 1; r < e->n_ranks && e->rank == 0; r++)
-        if (holds(e, r, owner)) FR_TRY(fr_team_put(e->desc.team, r, plain, bytes));
+        if (holds(e, r, owner)) FR_TRY(fr_team_send(e->desc.team, r, plain, bytes));
     if (!holds(e, e->rank, owner)) return FR_OK;
     if (e->rank > 0) {
-        FR_TRY(fr_team_take(e->desc.team, 0, e->scratch, bytes));
+        FR_TRY(fr_team_recv(e->desc.team, 0, e->scratch, bytes));
         plain = e->scratch;
     }
     return set_here(e, owner, kind, which, plain);
@@ -156,8 +156,8 @@ static fr_status get(fr_engine *e, int param, what kind, int which, float *plain
     int rank = fr_engine_rank_of(e, p->worker->index);
     if (rank == e->rank) FR_TRY(read_part(p, owner, kind, which, rank ? e->scratch : plain));
     if (rank == 0) return FR_OK;
-    if (rank == e->rank) return fr_team_put(e->desc.team, 0, e->scratch, bytes);
-    return e->rank == 0 ? fr_team_take(e->desc.team, rank, plain, bytes) : FR_OK;
+    if (rank == e->rank) return fr_team_send(e->desc.team, 0, e->scratch, bytes);
+    return e->rank == 0 ? fr_team_recv(e->desc.team, rank, plain, bytes) : FR_OK;
 }
 
 fr_status fr_engine_get_param(fr_engine *e, int param, float *plain)
@@ -245,7 +245,8 @@ static fr_status compare_layouts(fr_part *p, float *block, int placement, const 
                    fr_graph_param(e->desc.graph, param)->name);
 }
 
-/* Where the values are plain they are made in place, and nothing is held twice. */
+/* Where the values are plain, and the host may write there, they are made in place: nothing is held
+ * twice. */
 static fr_status init_param(fr_part *p, float *block, int placement)
 {
     const fr_engine *e = p->engine;
@@ -253,21 +254,22 @@ static fr_status init_param(fr_part *p, float *block, int placement)
     const fr_placement *at = fr_program_placement(p->layout, placement);
     size_t bytes = fr__plain_bytes(e, at->param);
     bool is_plain = fr_program_is_plain(p->layout, placement);
+    bool in_place = is_plain && fr__device_is_host(p->worker->dev);
     bool is_same =
         p->layout == eval || (is_plain && fr_program_is_plain(eval, placement) &&
                               at->offset == fr_program_placement(eval, placement)->offset);
-    float *values = is_plain ? block + at->offset : fr__alloc(bytes);
+    float *values = in_place ? block + at->offset : fr__alloc(bytes);
     float *seen = is_same ? NULL : fr__alloc(bytes);
     fr_status status = FR_OK;
     if (!values || !(seen || is_same)) status = fr__no_memory(e->ctx, bytes, "starting values");
     if (status == FR_OK)
         fr_device_parallel(p->worker->dev, bytes / sizeof(float), INIT_GRAIN, fill_range,
                            &(filling){e, at->param, values});
-    if (status == FR_OK && !is_plain)
+    if (status == FR_OK && !in_place)
         status = fr_program_write_param(p->layout, block, placement, values);
     if (status == FR_OK && !is_same) status = compare_layouts(p, block, placement, values, seen);
     fr__free(seen);
-    if (!is_plain) fr__free(values);
+    if (!in_place) fr__free(values);
     return status;
 }
 
@@ -282,7 +284,7 @@ static fr_status init_worker(fr_worker *w, void *arg)
             if (!is_buffer && at->offset >= p->n_weights) continue; /* tied: no values of its own */
             FR_TRY(init_param(p, block_of(p, VALUE, 0, is_buffer), k));
         }
-        if (p->store) fr_store_reset(p->store, fr_store_version(p->store));
+        if (p->store) FR_TRY(fr_store_reset(p->store, fr_store_version(p->store)));
     }
     return FR_OK;
 }
@@ -298,7 +300,7 @@ size_t fr__params_largest(const fr_engine *e)
 fr_status fr__params_init(fr_engine *e)
 {
     FR_TRY(fr__jobs_run(e, init_worker, false));
-    if (e->n_ranks == 1) return FR_OK;
+    if (e->rank == 0) return FR_OK;
     size_t largest = fr__params_largest(e);
     e->scratch = fr__arena_alloc(&e->arena, largest);
     return e->scratch ? FR_OK : fr__no_memory(e->ctx, largest, "parameters");

@@ -24,6 +24,10 @@ static fr_status bind_inputs(fr_part *p, fr_bound *b)
                                 .bytes = port->bytes};
         if (role == FR_ROLE_WIRE) continue;
         p->engine->reads_data = true;
+        if (!fr__device_is_host(p->worker->dev)) {
+            b->in[i].copy_offset = b->data_bytes;
+            b->data_bytes += fr__align_up(port->bytes);
+        }
         int other = of_role[role] - 1;
         if (other >= 0)
             return fr_fail(p->engine->ctx, FR_UNSUPPORTED,
@@ -72,23 +76,21 @@ static fr_status make_program(fr_part *p, fr_mode mode)
         return fr__no_memory(e->ctx, (size_t)n_in, "a stage");
     FR_TRY(bind_inputs(p, b));
     bind_outputs(p, b);
+    b->loss_rows = FR_ARENA_ARRAY(&e->arena, float, b->loss_port < 0 ? 1 : 3 * d.batch);
+    if (!b->loss_rows) return fr__no_memory(e->ctx, (size_t)d.batch * 12, "a stage");
     b->slot_bytes = fr__align_up(fr_program_sizes_of(b->program)->slot_bytes);
     return fr__areas_plan(p, mode);
 }
 
 static fr_status open_device(fr_worker *w)
 {
-    const fr_engine_desc *d = &w->engine->desc;
-    int n_cores = fr__cpu_count(), n = d->n_threads;
-    int neighbour, n_neighbours; /* processes on the same cores */
-    fr_team_neighbours(d->team, &neighbour, &n_neighbours);
-    int n_workers = w->engine->n_local * n_neighbours;
-    int nth = w->engine->n_local * neighbour + w->index - w->engine->first_worker;
-    if (n == 0) n = n_cores / n_workers;
-    if (n < 1) n = 1;
-    bool fits = n * n_workers <= n_cores;
-    fr_device_desc device = {.n_threads = n, .first_cpu = d->pin && fits ? nth * n : -1};
-    return fr_device_open(w->engine->ctx, d->backend, &device, &w->dev);
+    const fr_engine *e = w->engine;
+    fr_exec_cores cores =
+        fr_exec_share_cores(e->desc.team, e->n_local, e->desc.n_threads, e->desc.pin);
+    fr_device_desc device = {.n_threads = cores.n_threads,
+                             .first_cpu =
+                                 fr_exec_first_cpu(&cores, e->n_local, w->index - e->first_worker)};
+    return fr_device_open(e->ctx, e->desc.backend, &device, &w->dev);
 }
 
 fr_status fr__part_compile(fr_worker *w, void *arg)
@@ -112,22 +114,17 @@ fr_status fr__part_compile(fr_worker *w, void *arg)
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-static fr_seat seat_of(const fr_part *p)
-{
-    const fr_engine *e = p->engine;
-    fr_seat seat = e->desc.seat;
-    seat.stage = p->stage;
-    seat.n_stages = e->n_stages;
-    seat.lead = e->has_replicas ? fr_schedule_lead(e->desc.schedule, p->stage) : 0;
-    seat.n_micro = p->n_micro;
-    seat.n_slots = p->bound[FR_MODE_TRAIN].n_slots;
-    return seat;
-}
-
 /* Floats of the running statistics and their copies. */
 static size_t n_statistics(const fr_part *p)
 {
     return p->n_buffers * (size_t)(1 + p->n_snaps + p->recomputes);
+}
+
+static size_t data_bytes(const fr_part *p)
+{
+    const fr_bound *train = &p->bound[FR_MODE_TRAIN], *eval = &p->bound[FR_MODE_EVAL];
+    return most((size_t)train->n_slots * train->data_bytes,
+                (size_t)eval->n_slots * eval->data_bytes);
 }
 
 static fr_status measure_part(fr_part *p, fr_memory_use *use)
@@ -137,11 +134,7 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     bool trains = train->program != NULL;
     p->n_weight_blocks = 1;
     if (trains) {
-        fr_seat seat = seat_of(p);
-        const char *wrong = e->desc.policy->check ? e->desc.policy->check(&seat) : NULL;
-        if (wrong)
-            return fr_fail(e->ctx, FR_INVALID, "weights %s: %s", e->desc.policy->name, wrong);
-        p->n_weight_blocks = e->desc.policy->n_blocks(&seat);
+        p->n_weight_blocks = e->plan->n_weight_blocks[p->stage];
         p->n_snaps = e->desc.schedule->is_flush ? 1 : train->n_slots / p->n_micro + 2;
     }
     size_t bytes = fr__align_up(p->n_weights * sizeof(float));
@@ -150,7 +143,7 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     if (p->n_weight_blocks > use->weight_copies) use->weight_copies = p->n_weight_blocks;
     use->buffers += n_statistics(p) * sizeof(float);
     use->cache += fr_program_sizes_of(eval->program)->cache_bytes;
-    use->io += p->landing_bytes;
+    use->io += p->landing_bytes + data_bytes(p);
     use->slots += most(train->memory_bytes, eval->memory_bytes);
     if (!trains) return FR_OK;
     use->cache += fr_program_sizes_of(train->program)->cache_bytes;
@@ -221,6 +214,8 @@ static fr_status allocate_part(fr_part *p)
     for (int mode = 0; mode < FR_N_MODES; mode++) fr__areas_place(p, (fr_mode)mode, at);
     FR_TRY(take(w, p->landing_bytes, "messages from other processes", &at));
     p->landing = at;
+    FR_TRY(take(w, data_bytes(p), "data of micro-batches", &at));
+    p->data = at;
     if (!train->program) return FR_OK;
     FR_TRY(take_floats(w, (size_t)p->n_grad_blocks * p->grad_stride, "gradients", &p->grads));
     FR_TRY(take(w, p->gather.room_bytes, "sums of replicas", &at));
@@ -259,10 +254,11 @@ static fr_status list_norm_blocks(fr_part *p)
         const fr_placement *at = fr_program_placement(p->layout, i);
         n_blocks += (at->count + FR_NORM_BLOCK - 1) / FR_NORM_BLOCK;
     }
-    p->norm_blocks = FR_ARENA_ARRAY(&p->engine->arena, fr_norm_block, n_blocks + 1);
+    p->norm_blocks = FR_ARENA_ARRAY(&p->engine->arena, fr_span, n_blocks + 1);
+    p->norm_owners = FR_ARENA_ARRAY(&p->engine->arena, int, n_blocks + 1);
     p->norm_sums = FR_ARENA_ARRAY(&p->engine->arena, double, n_blocks + 1);
     p->param_sums = FR_ARENA_ARRAY(&p->engine->arena, double, p->engine->n_own[p->stage] + 1);
-    if (!p->norm_blocks || !p->norm_sums || !p->param_sums)
+    if (!p->norm_blocks || !p->norm_owners || !p->norm_sums || !p->param_sums)
         return fr__no_memory(p->engine->ctx, n_blocks * 16, "a stage");
     for (int i = 0; i < n; i++) {
         const fr_placement *at = fr_program_placement(p->layout, i);
@@ -271,10 +267,9 @@ static fr_status list_norm_blocks(fr_part *p)
         p->n_updated += at->count;
         for (size_t done = 0; param->tied_to < 0 && done < at->count; done += FR_NORM_BLOCK) {
             size_t left = at->count - done;
-            p->norm_blocks[p->n_norm_blocks++] =
-                (fr_norm_block){.offset = at->offset + done,
-                                .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK,
-                                .nth = p->engine->nth_own[at->param]};
+            p->norm_owners[p->n_norm_blocks] = p->engine->nth_own[at->param];
+            p->norm_blocks[p->n_norm_blocks++] = (fr_span){
+                .offset = at->offset + done, .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK};
         }
     }
     return FR_OK;
@@ -285,7 +280,8 @@ fr_status fr__part_make_store(fr_part *p)
     const fr_engine_desc *d = &p->engine->desc;
     FR_TRY(list_norm_blocks(p));
     fr_store_desc s = {.policy = d->policy,
-                       .seat = seat_of(p),
+                       .context = p->engine->plan->context[p->stage],
+                       .n_blocks = p->n_weight_blocks,
                        .device = p->worker->dev,
                        .optimizer = d->optimizer,
                        .options = d->options,

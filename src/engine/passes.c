@@ -3,7 +3,6 @@
 #include "engine/engine.h"
 
 #include <math.h>
-#include <string.h>
 
 /* --- wires ---------------------------------------------------------------------------------- */
 
@@ -90,14 +89,29 @@ static void *grad_out(const fr_engine *e, fr_tap tap, int in_segment)
 
 /* --- pointers ------------------------------------------------------------------------------- */
 
+/* Data for an input port: where the source has it, or, where the host's memory is not the device's,
+ * in the copy that the slot has from the forward to the last backward. */
+static fr_status aim_data(fr_part *p, fr_mode mode, int port, const char *from, int slot,
+                          bool is_forward)
+{
+    fr_bound *b = &p->bound[mode];
+    const fr_in_port *in = &b->in[port];
+    b->inputs[port] = from;
+    if (b->data_bytes == 0) return FR_OK;
+    char *copy = p->data + (size_t)slot * b->data_bytes + in->copy_offset;
+    b->inputs[port] = copy;
+    return is_forward ? fr_device_upload(p->worker->dev, copy, from, in->bytes) : FR_OK;
+}
+
 static fr_status aim_inputs(fr_part *p, fr_mode mode, const fr_feed *feed, int micro,
-                            int in_segment)
+                            int in_segment, bool is_forward)
 {
     const fr_engine *e = p->engine;
     fr_bound *b = &p->bound[mode];
     const char *base[FR_ROLE_WIRE] = {[FR_ROLE_INPUT] = feed->input,
                                       [FR_ROLE_TARGET] = (const char *)feed->target,
                                       [FR_ROLE_LENGTH] = (const char *)feed->length};
+    int own_slot = fr_schedule_slot(e->schedule[mode], p->stage, in_segment);
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         const fr_in_port *in = &b->in[i];
         if (in->role == FR_ROLE_WIRE) {
@@ -110,7 +124,8 @@ static fr_status aim_inputs(fr_part *p, fr_mode mode, const fr_feed *feed, int m
             return fr_fail(
                 e->ctx, FR_INVALID, "the graph's input %s is not in the data",
                 fr_graph_node(e->desc.graph, fr_program_input(b->program, i)->node)->name);
-        b->inputs[i] = base[in->role] + (size_t)micro * in->bytes;
+        FR_TRY(
+            aim_data(p, mode, i, base[in->role] + (size_t)micro * in->bytes, own_slot, is_forward));
     }
     return FR_OK;
 }
@@ -154,10 +169,12 @@ static fr_pass make_pass(fr_part *p, fr_mode mode, const fr_view *view, int64_t 
 /* --- forward -------------------------------------------------------------------------------- */
 
 /* Add what the loss said of a micro-batch, sample by sample. */
-static void count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
+static fr_status count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
 {
     const fr_bound *b = &p->bound[mode];
-    const float *row = b->outputs[b->loss_port]; /* (micro_batch, 3): loss, targets, correct */
+    const float *row = b->loss_rows;
+    FR_TRY(fr_device_download(p->worker->dev, b->loss_rows, b->outputs[b->loss_port],
+                              fr_program_output(b->program, b->loss_port)->bytes));
     fr_tally *tally = &fr__record(p->engine, batch)->tally[micro];
     for (int i = 0; i < p->engine->desc.micro_batch; i++, row += 3) {
         tally->loss += (double)row[0];
@@ -167,15 +184,16 @@ static void count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
     /* Before any backward of this micro-batch: no stage has made this mini-batch's update. */
     if (mode == FR_MODE_TRAIN && !isfinite(tally->loss))
         fr__diverge(p->engine, batch, micro, "loss", tally->loss);
+    return FR_OK;
 }
 
 /* Running statistics as they were before the mini-batch, should it turn out to diverge. */
-static void snap_buffers(fr_part *p, int64_t batch)
+static fr_status snap_buffers(fr_part *p, int64_t batch)
 {
     p->begun = batch + 1;
-    if (p->n_buffers == 0) return;
+    if (p->n_buffers == 0) return FR_OK;
     float *snap = p->buffers + p->n_buffers * (size_t)(1 + batch % p->n_snaps);
-    memcpy(snap, p->buffers, p->n_buffers * sizeof(float));
+    return fr__device_copy(p->worker->dev, snap, p->buffers, p->n_buffers * sizeof(float));
 }
 
 static fr_status take_logits(fr_part *p, int64_t batch, int micro)
@@ -210,15 +228,16 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
     fr_view view;
     FR_TRY(acquire_slot(p, mode, slot));
     FR_TRY(weights_for_forward(p, mode, batch, micro, &view));
-    FR_TRY(aim_inputs(p, mode, &fr__record(e, batch)->feed, micro, in_segment));
+    FR_TRY(aim_inputs(p, mode, &fr__record(e, batch)->feed, micro, in_segment, true));
     aim_outputs(b, b->outputs_at + (size_t)slot * b->stride);
-    if (mode == FR_MODE_TRAIN && micro < p->n_replicas) snap_buffers(p, batch);
+    if (mode == FR_MODE_TRAIN && micro < p->n_replicas) FR_TRY(snap_buffers(p, batch));
     char *area = area_at(b, b->areas.of_forward[in_segment]);
     fr_pass pass = make_pass(p, mode, &view, batch, micro, area);
     FR_TRY(fr_program_forward(b->program, &pass));
     FR_TRY(fr_device_sync(p->worker->dev));
-    if (fr__fault_is_nan(p, batch, micro)) *(float *)b->outputs[0] = NAN;
-    if (b->loss_port >= 0) count_loss(p, mode, batch, micro);
+    if (fr__fault_is_nan(p, batch, micro))
+        FR_TRY(fr_device_upload(p->worker->dev, b->outputs[0], &(float){NAN}, sizeof(float)));
+    if (b->loss_port >= 0) FR_TRY(count_loss(p, mode, batch, micro));
     if (mode == FR_MODE_TRAIN) fr__record_row(p, batch, micro, 'F', &view);
     if (mode == FR_MODE_EVAL && e->logits && b->logits_port >= 0)
         FR_TRY(take_logits(p, batch, micro));
@@ -229,12 +248,12 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
 /* --- backward ------------------------------------------------------------------------------- */
 
 /* Of type fr_grad_ready_fn; user: the part. */
-static void ride(void *part, size_t offset, size_t count, const float *grad)
+static void step_range(void *part, size_t offset, size_t count, const float *grad)
 {
     fr_part *p = part;
     uint64_t start = fr__now_ns();
     fr_store_range(p->store, offset, count, grad);
-    atomic_fetch_add_explicit(&p->ride_ns, fr__now_ns() - start, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->fused_update_ns, fr__now_ns() - start, memory_order_relaxed);
 }
 
 static void aim_grads(fr_part *p, int in_segment)
@@ -252,14 +271,16 @@ static void aim_grads(fr_part *p, int in_segment)
 }
 
 /* Gradients from later readers of this stage's inputs: this stage adds its own to them. */
-static void copy_seeds(fr_part *p, int in_segment)
+static fr_status copy_seeds(fr_part *p, int in_segment)
 {
     fr_bound *b = &p->bound[FR_MODE_TRAIN];
     for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
         const fr_in_port *in = &b->in[i];
         if (in->seed.route < 0) continue;
-        memcpy(b->input_grads[i], grad_at(p->engine, in->seed, in_segment), in->bytes);
+        FR_TRY(fr__device_copy(p->worker->dev, b->input_grads[i],
+                               grad_at(p->engine, in->seed, in_segment), in->bytes));
     }
+    return FR_OK;
 }
 
 /* The forward of a micro-batch whose activations were not kept, for the backward that follows: its
@@ -285,15 +306,15 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
     uint64_t start = fr__now_ns();
     FR_TRY(fr_store_backward(p->store, batch, j, &view));
     p->fetch_ns = fr__now_ns() - start;
-    FR_TRY(aim_inputs(p, FR_MODE_TRAIN, &fr__record(e, batch)->feed, micro, in_segment));
+    FR_TRY(aim_inputs(p, FR_MODE_TRAIN, &fr__record(e, batch)->feed, micro, in_segment, false));
     aim_outputs(b, area + b->slot_bytes);
     aim_grads(p, in_segment);
-    if (what & FR_GRAD_INPUT) copy_seeds(p, in_segment);
+    if (what & FR_GRAD_INPUT) FR_TRY(copy_seeds(p, in_segment));
     fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, area);
     if (p->recomputes && (what & FR_GRAD_INPUT)) FR_TRY(run_again(p, &pass));
-    if ((what & FR_GRAD_WEIGHT) && is_last && p->is_ridden) {
+    if ((what & FR_GRAD_WEIGHT) && is_last && p->update_in_backward) {
         fr_store_begin(p->store, batch, fr__peers_scale(p));
-        pass.grad_ready = ride;
+        pass.grad_ready = step_range;
         pass.transient_grads = true;
         pass.user = p;
     } else if ((what & FR_GRAD_WEIGHT) && is_last && p->gather.sum && !p->gather.has_tree) {
@@ -301,12 +322,10 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
         pass.user = p;
     }
     FR_TRY(fr_program_backward(b->program, &pass, what));
+    if (what & FR_GRAD_WEIGHT) fr__gather_add(p, j);
     FR_TRY(fr_device_sync(p->worker->dev));
     if (what & FR_GRAD_INPUT) fr__record_row(p, batch, micro, 'B', &view);
-    if (what & FR_GRAD_WEIGHT) {
-        fr__gather_add(p, j);
-        fr_store_done(p->store, batch, j);
-    }
+    if (what & FR_GRAD_WEIGHT) fr_store_done(p->store, batch, j);
     event->version = view.version, event->ahead = view.ahead;
     return FR_OK;
 }

@@ -29,20 +29,7 @@ fr_status fr__peers_plan(fr_engine *e)
     const char *wrong = fr__sync_check(rule, o);
     if (wrong) return fr_fail(e->ctx, FR_INVALID, "sync %s: %s", rule->about.name, wrong);
     e->sync_rule = rule;
-    e->sums_grads = e->has_replicas && rule == &fr__sync_allreduce;
-    if (!is_loose(e)) return FR_OK;
-    if (e->n_tied > 0)
-        return fr_fail(e->ctx, FR_UNSUPPORTED,
-                       "%s is tied to a parameter of another stage, and with sync %s replicas have "
-                       "weights of their own; untie them, cut so that one stage holds both, or use "
-                       "sync allreduce",
-                       fr_graph_param(e->desc.graph, e->tied[e->n_tied - 1])->name,
-                       rule->about.name);
-    if (e->desc.clip_norm > 0 && e->n_stages > 1)
-        return fr_fail(e->ctx, FR_UNSUPPORTED,
-                       "clip_norm with sync %s needs the gradient norm of each replica over all "
-                       "stages, which nobody has; use one stage or sync allreduce",
-                       rule->about.name);
+    e->sums_grads = e->plan->sums_replicas;
     return FR_OK;
 }
 
@@ -78,7 +65,8 @@ static fr_status describe(fr_part *p, fr__syncing *s)
                        .n_members = p->n_replicas,
                        .members = members,
                        .n = p->n_weights,
-                       .n_state = e->desc.optimizer->n_state};
+                       .n_state = e->desc.optimizer->n_state,
+                       .device = p->worker->dev};
     return FR_OK;
 }
 
@@ -131,7 +119,6 @@ static fr_status add_meetings(fr_part *first)
 static void equip(fr_part *p)
 {
     fr__syncing *s = &p->sync;
-    s->device = p->worker->dev;
     s->store = p->store;
     memcpy(s->state, p->state, sizeof s->state);
     s->is_waiting = &p->worker->is_waiting;
@@ -161,10 +148,11 @@ fr_status fr__peers_open(fr_engine *e)
     return FR_OK;
 }
 
-void fr__peers_begin(fr_worker *w)
+fr_status fr__peers_begin(fr_worker *w)
 {
     for (int i = 0; i < w->n_parts && w->engine->mode == FR_MODE_TRAIN; i++)
-        fr__sync_begin(&w->parts[i]->sync);
+        FR_TRY(fr__sync_begin(&w->parts[i]->sync));
+    return FR_OK;
 }
 
 fr_status fr__peers_stepped(fr_part *p, int64_t batch)

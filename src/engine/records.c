@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { REPORT_SLACK = 64 }; /* mini-batches that workers may be ahead of a slow caller */
@@ -129,7 +130,10 @@ static fr_status feed_one(fr_worker *w)
     pthread_mutex_lock(&e->feed_lock);
     e->is_feeding = false;
     fr__feed_changed(e);
-    if (status != FR_OK) return e->feed_status = status;
+    if (status != FR_OK) {
+        snprintf(e->feed_error, sizeof e->feed_error, "%s", fr_ctx_error(NULL));
+        return e->feed_status = status;
+    }
     e->records[e->n_fed % e->n_records].feed = feed;
     e->n_fed++, e->n_held++;
     return FR_OK;

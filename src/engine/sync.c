@@ -8,10 +8,7 @@
 
 #include <string.h>
 
-enum {
-    BUCKET = 1 << 20, /* floats: long enough for full bandwidth, short enough to overlap */
-    GRAIN = 4096
-};
+enum { BUCKET = 1 << 20 }; /* floats: long enough for full bandwidth, short enough to overlap */
 
 /* --- registry --------------------------------------------------------------------------------- */
 
@@ -33,6 +30,12 @@ const fr__sync_rule *fr__sync_find(const char *name)
     return NULL;
 }
 
+const fr_sync *fr_sync_find(const char *name)
+{
+    const fr__sync_rule *rule = fr__sync_find(name);
+    return rule ? &rule->about : NULL;
+}
+
 const char *fr__sync_check(const fr__sync_rule *rule, const fr_sync_options *o)
 {
     if (rule->about.has_every && o->every < 1) return "`every`, in updates, must be at least 1";
@@ -48,7 +51,8 @@ static fr_sum_desc describe(const fr__syncing *s)
     return (fr_sum_desc){.n_members = s->n_members,
                          .members = s->members,
                          .n_buckets = s->n_buckets,
-                         .edge = s->edge};
+                         .edge = s->edge,
+                         .devices = s->devices};
 }
 
 bool fr__sync_plan(fr__syncing *s, fr_arena *arena)
@@ -63,7 +67,9 @@ bool fr__sync_plan(fr__syncing *s, fr_arena *arena)
     s->room = FR_ARENA_ARRAY(arena, char *, s->n_sums);
     s->sums = FR_ARENA_ARRAY(arena, fr_sum *, s->n_sums);
     s->blocks = FR_ARENA_ARRAY(arena, float *, s->n_blocks + 1);
-    if (!s->edge || !s->posted || !s->room || !s->sums || !s->blocks) return false;
+    s->devices = FR_ARENA_ARRAY(arena, fr_device *, s->n_members);
+    if (!s->edge || !s->posted || !s->room || !s->sums || !s->blocks || !s->devices) return false;
+    s->devices[s->nth] = s->device;
     for (int i = 0; i < s->n_buckets; i++) s->edge[i] = (size_t)i * BUCKET;
     s->edge[s->n_buckets] = s->n;
     fr_sum_desc d = describe(s);
@@ -93,6 +99,7 @@ fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
         fr_sum *sum;
         d.memory = memory, d.room = room;
         for (int k = 0; k < any->n_members; k++) {
+            any->devices[k] = of[k] ? of[k]->device : NULL;
             memory[k] = of[k] ? of[k]->posted[i] : NULL;
             room[k] = of[k] ? of[k]->room[i] : NULL;
         }
@@ -141,45 +148,26 @@ fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_a
 
 /* --- means ------------------------------------------------------------------------------------ */
 
-typedef struct copying {
-    float *to;
-    const float *from;
-    float n_members; /* the sum of so many is divided */
-} copying;
-
-static void copy_range(void *arg, size_t begin, size_t end)
-{
-    const copying *c = arg;
-    memcpy(c->to + begin, c->from + begin, (end - begin) * sizeof(float));
-}
-
-static void divide_range(void *arg, size_t begin, size_t end)
-{
-    const copying *c = arg;
-    for (size_t i = begin; i < end; i++) c->to[i] = c->from[i] / c->n_members;
-}
-
 static void take_mean(fr__syncing *s, size_t offset, size_t count, const float *sum)
 {
-    copying c = {s->to + offset, sum, (float)s->n_members};
-    fr_device_parallel(s->device, count, GRAIN, divide_range, &c);
+    fr__device_blend(s->device, FR_BLEND_DIVIDE, s->to + offset, sum, (float)s->n_members, count);
 }
 
 fr_status fr__sync_mean(fr__syncing *s, float *block, bool is_given, bool *is_alive)
 {
-    copying c = {.to = s->posted[0], .from = block};
     s->to = block;
-    if (is_given) fr_device_parallel(s->device, s->n, GRAIN, copy_range, &c);
+    if (is_given) FR_TRY(fr__device_copy(s->device, s->posted[0], block, s->n * sizeof(float)));
+    FR_TRY(fr_device_sync(s->device));
     fr__sync_post(s, 0, is_given);
     return fr__sync_wait(s, 0, take_mean, is_alive);
 }
 
 /* --- a call ----------------------------------------------------------------------------------- */
 
-void fr__sync_begin(fr__syncing *s)
+fr_status fr__sync_begin(fr__syncing *s)
 {
     s->round = s->taken = 0;
-    if (s->rule && s->rule->begin) s->rule->begin(s);
+    return s->rule && s->rule->begin ? s->rule->begin(s) : FR_OK;
 }
 
 fr_status fr__sync_stepped(fr__syncing *s, int64_t batch, bool is_alive, bool *all_alive)
@@ -198,7 +186,7 @@ static fr_status drain_memory(fr__syncing *s, int64_t version)
     if (is_alive)
         fr_store_set_memory(s->store);
     else
-        fr_store_reset(s->store, version);
+        FR_TRY(fr_store_reset(s->store, version));
     return FR_OK;
 }
 

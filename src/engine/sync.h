@@ -10,6 +10,7 @@
 
 #include <forerun/engine.h>
 
+#include "backend/device.h"
 #include "base/arena.h"
 
 #include <stdatomic.h>
@@ -22,7 +23,7 @@ typedef struct fr__sync_rule {
     int (*n_sums)(const fr_sync_options *o);   /* under way at once */
     int (*n_blocks)(const fr_sync_options *o); /* of floats, besides what the sums need */
     int (*slack)(const fr_sync_options *o);    /* updates that a replica can be ahead of another */
-    void (*begin)(fr__syncing *s);             /* all replicas are alike */
+    fr_status (*begin)(fr__syncing *s);        /* optional; all replicas are alike */
     /* Mini-batch `batch` is over; is_alive: its update was made. Comes for every mini-batch, dead
      * or not, on every replica. *all_alive false: some replica has stopped. */
     fr_status (*stepped)(fr__syncing *s, int64_t batch, bool is_alive, bool *all_alive);
@@ -45,8 +46,8 @@ struct fr__syncing {
     const int *members; /* [n_members] of the group */
     size_t n;           /* floats of a block, some */
     int n_state;
+    fr_device *device; /* NULL: of another process */
     /* Filled in before fr__sync_begin. */
-    fr_device *device;
     fr_store *store;
     float *state[FR_MAX_OPTIM_STATE];
     _Atomic int *is_waiting; /* set while it waits */
@@ -60,7 +61,8 @@ struct fr__syncing {
     size_t bytes; /* of memory */
     size_t stride, room_bytes;
     int n_sums, n_blocks, n_buckets;
-    size_t *edge; /* [n_buckets + 1] */
+    size_t *edge;        /* [n_buckets + 1] */
+    fr_device **devices; /* [n_members]; at first the own one only */
     /* By fr__sync_place and fr__sync_open. */
     float **posted; /* [n_sums] (n): what a sum adds up */
     float **blocks; /* [n_blocks] (n) */
@@ -80,7 +82,7 @@ fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
                         const fr__syncing *any);
 
 /* All three do nothing without a rule. */
-void fr__sync_begin(fr__syncing *s);
+fr_status fr__sync_begin(fr__syncing *s);
 fr_status fr__sync_stepped(fr__syncing *s, int64_t batch, bool is_alive, bool *all_alive);
 /* Afterwards weights, optimizer state and what the policy remembers are alike on all replicas, and
  * of that version. */

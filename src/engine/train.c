@@ -191,7 +191,7 @@ static fr_status walk_all(fr_engine *e, listener *l)
 }
 
 /* Forwards beyond the limit have left traces in running statistics and in the store. */
-static void undo_beyond_limit(fr_engine *e)
+static fr_status undo_beyond_limit(fr_engine *e)
 {
     int64_t limit = atomic_load(&e->limit);
     for (int i = 0; i < e->n_parts; i++) {
@@ -200,8 +200,9 @@ static void undo_beyond_limit(fr_engine *e)
         fr_store_abandon(p->store);
         if (p->begun <= limit || p->n_buffers == 0) continue;
         const float *snap = p->buffers + p->n_buffers * (size_t)(1 + limit % p->n_snaps);
-        memcpy(p->buffers, snap, p->n_buffers * sizeof(float));
+        FR_TRY(fr__device_copy(p->worker->dev, p->buffers, snap, p->n_buffers * sizeof(float)));
     }
+    return FR_OK;
 }
 
 static fr_status check_usable(fr_engine *e, fr_mode mode)
@@ -239,7 +240,7 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     *n_done = e->n_reported;
     if (status != FR_OK) return status;
     e->paced = NULL;
-    undo_beyond_limit(e);
+    FR_TRY(undo_beyond_limit(e));
     FR_TRY(fr__drain(e));
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;
 }

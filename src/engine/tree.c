@@ -12,8 +12,6 @@
  * Subtrees wait as short as the order of micro-batches allows, so no plan has fewer blocks. */
 #include "engine/tree.h"
 
-#include "base/simd.h"
-
 /* The lowest block that is not in use. */
 static int take(bool *in_use, fr__tree *t)
 {
@@ -45,19 +43,4 @@ bool fr__tree_plan(fr_arena *arena, int n, fr__tree *out)
         out->first_merge[j + 1] = n_merges;
     }
     return true;
-}
-
-FR_SIMD(static, add, (float *to, const float *from, size_t n), (to, from, n))
-{
-    for (size_t i = 0; i < n; i++) to[i] += from[i];
-}
-
-void fr__tree_merge_range(const fr__tree *t, int j, float *blocks, size_t stride, size_t offset,
-                          size_t count)
-{
-    for (int i = t->first_merge[j]; i < t->first_merge[j + 1]; i++) {
-        const fr__tree_merge *m = &t->merges[i];
-        add(blocks + (size_t)m->to * stride + offset, blocks + (size_t)m->from * stride + offset,
-            count);
-    }
 }

@@ -28,10 +28,4 @@ typedef struct fr__tree {
 /* false: out of memory. Lives as long as the arena. */
 bool fr__tree_plan(fr_arena *arena, int n, fr__tree *out);
 
-/* The merges that follow micro-batch j, on floats offset .. offset + count - 1 of every block;
- * blocks lie `stride` floats apart. Any slicing gives the same bits; different slices may be merged
- * by different threads at once. */
-void fr__tree_merge_range(const fr__tree *t, int j, float *blocks, size_t stride, size_t offset,
-                          size_t count);
-
 #endif

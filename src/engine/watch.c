@@ -95,7 +95,10 @@ void fr__give_up(fr_engine *e, int worker)
 {
     pthread_mutex_lock(&e->lock);
     /* Who comes after the abort was only told. */
-    if (e->failed_worker < 0 && !e->transport->is_aborted(e->group)) e->failed_worker = worker;
+    if (e->failed_worker < 0 && !e->transport->is_aborted(e->group)) {
+        e->failed_worker = worker;
+        snprintf(e->failure, sizeof e->failure, "%s", fr_ctx_error(NULL));
+    }
     pthread_mutex_unlock(&e->lock);
     e->transport->abort(e->group);
     pthread_mutex_lock(&e->feed_lock);
@@ -159,16 +162,14 @@ void fr__blame_stall(fr_engine *e, double seconds)
             text, seconds, others);
 }
 
-/* The worker that failed first has left its own words in the context; say where it stood. An error
- * of the data is not the worker's. */
+/* Says where the worker that failed first stood. An error of the data is not the worker's. */
 fr_status fr__blame_failure(fr_engine *e)
 {
     fr_worker *w = &e->workers[e->failed_worker];
-    char where[256], what[1024];
-    if (e->feed_status != FR_OK && e->feed_status != FR_PEER) return e->feed_status;
+    char where[256];
+    if (e->feed_status != FR_OK && e->feed_status != FR_PEER)
+        return fr_fail(e->ctx, e->feed_status, "%s", e->feed_error);
     describe(e, w, where, sizeof where);
-    snprintf(what, sizeof what, "%s", fr_ctx_error(e->ctx));
-    fr_status status = e->n_workers > 1 ? FR_PEER : w->job_status;
-    fr_ctx_clear(e->ctx);
-    return fr_fail(e->ctx, status, "%s failed: %s", where, what[0] ? what : "no reason given");
+    return fr_fail(e->ctx, e->n_workers > 1 ? FR_PEER : w->job_status, "%s failed: %s", where,
+                   e->failure[0] ? e->failure : "no reason given");
 }

@@ -179,7 +179,8 @@ static fr_status open_wire(fr_engine *e, const fr_route *r, fr_wire *w, char *la
                          .bytes = r->bytes,
                          .stride = r->stride,
                          .memory = w->memory,
-                         .landing = landing};
+                         .landing = landing,
+                         .device = landing ? w->to->worker->dev : w->from->worker->dev};
     return e->transport->add_channel(e->group, &d, &w->channel);
 }
 

@@ -1,5 +1,5 @@
-/* balance.c -- where to cut: stages of equal work, cuts that a user named, and the links between
- * stages that follow from either.
+/* balance.c -- places of cuts: stages of equal work, cuts named by the user, and the links between
+ * stages of either.
  *
  * Stages are contiguous in topological order, so balancing is the chain partition problem: the
  * least possible largest sum of n contiguous parts, solved exactly by dynamic programming in two
@@ -13,11 +13,11 @@
 #include <float.h>
 #include <stdlib.h>
 
-/* What a byte moved costs in the time of so many FLOPs of a convolution or a matrix product, for
- * nodes whose time is not in their FLOPs. Measured node by node on the cpu backend, one AVX2 core
- * (80 GFLOP/s in matrices; relu moves 50 GB/s, batch norm 3), rounded. Such nodes have 0.02 % of
- * the FLOPs but 0.3 % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of
- * resnet50, 0.8 and 19 % of inception3. */
+/* Cost of moving a byte, in FLOPs of a convolution or matrix product, for nodes whose time does not
+ * depend on their FLOPs. Measured node by node on the cpu backend, one AVX2 core (80 GFLOP/s in
+ * matrices; relu moves 50 GB/s, batch norm 3), rounded. Such nodes have 0.02 % of the FLOPs but 0.3
+ * % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of resnet50, 0.8 and
+ * 19 % of inception3. */
 static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_ADD] = 1,         [FR_OP_CONCAT] = 1,         [FR_OP_SLICE] = 1,
     [FR_OP_FLATTEN] = 1,     [FR_OP_REVERSE_TIME] = 1,   [FR_OP_MEAN_TIME] = 1,
@@ -28,15 +28,15 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
 };
 
-/* The nodes that compute, in order; sums have a leading 0, so that part j .. k-1 has
- * sum[k] - sum[j]. */
+/* The computing nodes, in order. Sums have a leading 0, so the part j .. k-1 has sum[k] -
+ * sum[j]. */
 struct chain {
     int n;
     int *node;      /* (n) */
     int *n_trained; /* (n + 1) sum: nodes with trained parameters */
     double *work;   /* (n + 1) sum */
-    double *bytes;  /* (n) across a cut before it */
-    bool *is_tail;  /* (n) an activation of the node before it */
+    double *bytes;  /* (n) bytes across a cut before it */
+    bool *is_tail;  /* (n) it is an activation of the node before it */
 };
 
 struct best {
@@ -92,49 +92,105 @@ static bool is_better(struct best a, struct best b)
     return a.n_flaws != b.n_flaws ? a.n_flaws < b.n_flaws : a.value < b.value;
 }
 
-/* The best last stage of the first k, which begins at `least` or later; of equals the longest. It
- * is made longer from its end on, so that its work only grows: when that alone is worse than the
- * best found, which has no more flaws than any can have, the rest need not be looked at. That
- * leaves a window of about one stage. */
-static struct best last_stage(const struct chain *c, const struct best *before, double limit,
-                              int least, int k, int fewest, int *from)
+/* Possible beginnings of the last stage, as k grows, sorted from the best cost to the worst. A
+ * beginning is dropped when a later one is better; the first of equal ones stays. */
+struct queue {
+    int *at; /* (n) beginnings, in order */
+    int head, end;
+};
+
+static void push(struct queue *q, const struct best *cost, bool has_limit, int j)
 {
-    struct best found = {2 * c->n + 1, DBL_MAX};
-    for (int j = k - 1; j >= least; j--) {
-        double work = c->work[k] - c->work[j];
-        if (limit >= 0 ? work > limit : work > found.value && found.n_flaws <= fewest) break;
-        if (before[j].n_flaws > 2 * c->n) continue;
-        struct best b = {before[j].n_flaws, 0};
-        b.n_flaws += (c->n_trained[k] == c->n_trained[j]) + (j > 0 && c->is_tail[j]);
-        if (limit < 0)
-            b.value = before[j].value > work ? before[j].value : work;
+    if (q->head == q->end) q->head = q->end = 0;
+    /* Without a limit the head never leaves, so beginnings with more flaws are never used. */
+    if (!has_limit && q->end > 0 && cost[j].n_flaws > cost[q->at[0]].n_flaws) return;
+    while (q->end > q->head && is_better(cost[j], cost[q->at[q->end - 1]])) q->end--;
+    q->at[q->end++] = j;
+}
+
+/* State of one round. */
+struct round {
+    const struct chain *c;
+    double limit;      /* maximum work of a stage; < 0: none */
+    struct best *cost; /* (n + 1) cost of the earlier stages and the cut, for each beginning of the
+                          last stage */
+    /* Beginnings that give the last stage trained parameters, or none. */
+    struct queue trained, bare;
+};
+
+/* The best partition of the first k nodes with a beginning from the queue. Along the queue, the
+ * work of the last stage shrinks and the cost grows: the smallest maximum is where they cross. */
+static struct best least_work(const struct round *r, const struct queue *q, int k)
+{
+    const double *work = r->c->work;
+    int low = q->head, high = q->end;
+    while (low < high) { /* find the first whose cost is at least the work of its stage */
+        int middle = low + (high - low) / 2;
+        if (r->cost[q->at[middle]].value >= work[k] - work[q->at[middle]])
+            high = middle;
         else
-            b.value = before[j].value + (j > 0 ? c->bytes[j] : 0);
-        if (!is_better(found, b)) found = b, *from = j;
+            low = middle + 1;
     }
+    struct best found = {r->cost[q->at[q->head]].n_flaws, DBL_MAX};
+    if (low < q->end) found.value = r->cost[q->at[low]].value;
+    if (low > q->head && work[k] - work[q->at[low - 1]] < found.value)
+        found.value = work[k] - work[q->at[low - 1]];
     return found;
 }
 
-/* The first k of the chain as s stages, for all k and s. limit < 0: the least largest work; else
- * the fewest bytes among partitions whose stages have no more work than limit. best: (2, n + 1), of
- * s stages and one less; from: (n_stages + 1, n + 1), where the last of the s stages begins. */
-static double solve(const struct chain *c, int n_stages, double limit, struct best *best, int *from)
+static struct best best_of(const struct round *r, struct queue *q, int k, int *from)
 {
-    const struct best none = {2 * c->n + 1, DBL_MAX};
-    size_t row = (size_t)c->n + 1;
-    for (int k = 0; k <= c->n; k++) best[k] = none;
-    best[0] = (struct best){0, 0};
-    for (int s = 1; s <= n_stages; s++) {
-        const struct best *before = best + (size_t)((s - 1) % 2) * row;
-        struct best *now = best + (size_t)(s % 2) * row;
-        int fewest = none.n_flaws; /* of those before */
-        for (int k = 0; k <= c->n; k++) {
-            if (k > 0 && before[k - 1].n_flaws < fewest) fewest = before[k - 1].n_flaws;
-            now[k] =
-                last_stage(c, before, limit, s - 1, k, fewest, &from[(size_t)s * row + (size_t)k]);
+    const double *work = r->c->work;
+    while (r->limit >= 0 && q->head < q->end && work[k] - work[q->at[q->head]] > r->limit)
+        q->head++;
+    if (q->head == q->end) return (struct best){2 * r->c->n + 1, DBL_MAX};
+    *from = q->at[q->head];
+    return r->limit < 0 ? least_work(r, q, k) : r->cost[*from];
+}
+
+/* Add one stage: compute `now` from `before`. Beginnings after the last trained node stay in `bare`
+ * until the next trained node. */
+static void add_stage(struct round *r, const struct best *before, int least, struct best *now,
+                      int *from)
+{
+    const struct chain *c = r->c;
+    bool has_limit = r->limit >= 0;
+    r->trained.head = r->trained.end = r->bare.head = r->bare.end = 0;
+    int next = least; /* the first beginning that was not pushed to `trained` */
+    for (int k = 0; k <= c->n; k++) {
+        int j = k - 1, from_bare = 0;
+        if (j >= least) {
+            r->cost[j] = before[j];
+            r->cost[j].n_flaws += j > 0 && c->is_tail[j];
+            if (has_limit && j > 0) r->cost[j].value += c->bytes[j];
+            if (before[j].n_flaws <= 2 * c->n) push(&r->bare, r->cost, has_limit, j);
         }
+        if (k > 0 && c->n_trained[k] != c->n_trained[k - 1]) {
+            for (; next < k; next++)
+                if (before[next].n_flaws <= 2 * c->n) push(&r->trained, r->cost, has_limit, next);
+            r->bare.head = r->bare.end = 0;
+        }
+        now[k] = best_of(r, &r->trained, k, &from[k]);
+        struct best bare = best_of(r, &r->bare, k, &from_bare);
+        bare.n_flaws++;
+        if (is_better(bare, now[k])) now[k] = bare, from[k] = from_bare;
     }
-    return best[(size_t)(n_stages % 2) * row + (size_t)c->n].value;
+}
+
+/* Partition the first k nodes of the chain into s stages, for all k and s. limit < 0: minimise the
+ * largest work; else minimise the bytes among partitions whose stages have at most limit work.
+ * best: (2, n + 1), for s stages and s - 1; from: (n_stages + 1, n + 1), the beginning of the last
+ * of s stages. */
+static double solve(struct round *r, int n_stages, double limit, struct best *best, int *from)
+{
+    size_t row = (size_t)r->c->n + 1;
+    r->limit = limit;
+    for (size_t k = 0; k < row; k++) best[k] = (struct best){2 * r->c->n + 1, DBL_MAX};
+    best[0] = (struct best){0, 0};
+    for (int s = 1; s <= n_stages; s++)
+        add_stage(r, best + (size_t)((s - 1) % 2) * row, s - 1, best + (size_t)(s % 2) * row,
+                  from + (size_t)s * row);
+    return best[(size_t)(n_stages % 2) * row + row - 1].value;
 }
 
 static fr_status check_stages(const fr_graph *g, int n_stages)
@@ -145,8 +201,8 @@ static fr_status check_stages(const fr_graph *g, int n_stages)
     for (size_t i = 0; i < g->nodes.n; i++) n_work += g->nodes.at[i]->op != FR_OP_INPUT;
     if (n_stages < 1 || n_stages > n_work)
         return fr_fail(g->ctx, FR_INVALID,
-                       "graph %s cannot be cut into %d stages: it has %d nodes that compute, so 1 "
-                       "to %d stages are possible",
+                       "graph %s cannot be cut into %d stages: it has %d computing nodes; 1 to %d "
+                       "stages are possible",
                        g->name, n_stages, n_work, n_work);
     return FR_OK;
 }
@@ -162,12 +218,17 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
                       .work = FR_ARENA_ARRAY(&arena, double, n + 1),
                       .bytes = FR_ARENA_ARRAY(&arena, double, n),
                       .is_tail = FR_ARENA_ARRAY(&arena, bool, n)};
+    struct round r = {.c = &c,
+                      .cost = FR_ARENA_ARRAY(&arena, struct best, n + 1),
+                      .trained.at = FR_ARENA_ARRAY(&arena, int, n),
+                      .bare.at = FR_ARENA_ARRAY(&arena, int, n)};
     struct best *best = FR_ARENA_ARRAY(&arena, struct best, 2 * (n + 1));
     int *from = FR_ARENA_ARRAY(&arena, int, cells);
     fr_status status = FR_OK;
-    if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && best && from) {
+    if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && r.cost && r.trained.at &&
+        r.bare.at && best && from) {
         chain_fill(g, &c);
-        solve(&c, n_stages, solve(&c, n_stages, -1, best, from), best, from);
+        solve(&r, n_stages, solve(&r, n_stages, -1, best, from), best, from);
         for (int s = n_stages, k = c.n; s > 1; s--) {
             k = from[(size_t)s * ((size_t)c.n + 1) + (size_t)k];
             cuts[s - 2] = c.node[k];
@@ -205,14 +266,14 @@ fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names,
                            "in the order of the model",
                            names[i], g->name, names[i - 1]);
         if (earliest >= (int)g->nodes.n)
-            return fr_fail(g->ctx, FR_INVALID,
-                           "graph %s has no node left for the stage that begins at \"%s\"; leave "
-                           "this cut out",
-                           g->name, names[i]);
+            return fr_fail(
+                g->ctx, FR_INVALID,
+                "graph %s has no node left for the stage that begins at \"%s\"; remove this cut",
+                g->name, names[i]);
         if (cuts[i] < earliest || first_work(g, cuts[i]) >= (int)g->nodes.n)
             return fr_fail(g->ctx, FR_INVALID,
-                           "cut \"%s\" of graph %s leaves a stage that holds inputs only; the "
-                           "first node possible here is \"%s\"",
+                           "cut \"%s\" of graph %s leaves a stage with inputs only; the first "
+                           "possible node here is \"%s\"",
                            names[i], g->name, g->nodes.at[earliest]->name);
     }
     return FR_OK;
@@ -250,8 +311,8 @@ fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages
             if (g->nodes.at[x]->op == FR_OP_INPUT) continue;
             add_link(n_forward, forward, made_in[x], s);
             if (!g->nodes.at[x]->needs_grad) continue;
-            /* A reader adds its gradient to what came from the one after it, and hands the sum to
-             * the one before it: one sum, in an order that depends on the cut alone. */
+            /* Each reader adds its gradient to the sum from the reader after it and sends the
+             * result to the reader before it. The order of this sum depends only on the cut. */
             add_link(n_backward, backward, s, next[x]);
             next[x] = s;
         }

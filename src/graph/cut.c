@@ -1,17 +1,17 @@
-/* cut.c -- stages: what crosses a cut, and whether a labelling of nodes is a pipeline at all.
+/* cut.c -- stages: values that cross a cut, and a check whether labels of nodes form a pipeline.
  *
- * Indices are a topological order, so consumers of a node come after it: a value leaves a range of
- * nodes exactly if its last use does. */
+ * Indices are in topological order, so consumers of a node come after it. A value leaves a range of
+ * nodes if and only if its last use is outside. */
 #include "graph/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Work is what an engine runs; INPUT nodes are only fed. */
+/* Only computing nodes are work; INPUT nodes receive data. */
 static bool is_work(const fr_graph *g, int node) { return g->nodes.at[node]->op != FR_OP_INPUT; }
 
-/* A value crosses every cut behind it up to its last use: first where it begins and ends to, then
- * the sums. */
+/* A value crosses every cut between its node and its last use: first record begins and ends, then
+ * sum up. */
 static void sum_cuts(fr_graph *g)
 {
     for (int i = 0; i < (int)g->nodes.n; i++) {
@@ -57,7 +57,7 @@ void fr__cutter_free(struct fr_cutter *c)
     fr__free(c);
 }
 
-/* Count (lists NULL) or write what a stage takes in. A value is listed where it is first used. */
+/* Count (lists NULL) or write the inputs of a stage. A value is listed at its first use. */
 static int stage_inputs(const fr_graph *g, int first, int last, char *seen, int *list)
 {
     int n = 0;
@@ -89,7 +89,7 @@ static int compare_ints(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* With g->cutter locked; seen holds n_nodes bytes. */
+/* g->cutter is locked; seen has n_nodes bytes. */
 static fr_status fill_stage(fr_graph *g, int first, int last, char *seen, fr_stage *s)
 {
     size_t n = g->nodes.n;
@@ -114,14 +114,14 @@ static fr_status check_cuts(const fr_graph *g, int n_cuts, const int *cuts)
     if (!g->is_finished)
         return fr_fail(g->ctx, FR_INVALID, "graph %s must be finished before it is cut", g->name);
     if (n_cuts < 0)
-        return fr_fail(g->ctx, FR_INVALID, "graph %s: %d cuts asked for", g->name, n_cuts);
+        return fr_fail(g->ctx, FR_INVALID, "graph %s: %d cuts requested", g->name, n_cuts);
     for (int i = 0; i <= n_cuts; i++) {
         int to = i < n_cuts ? cuts[i] : n;
         if (i < n_cuts && (to <= from || to >= n))
-            return fr_fail(g->ctx, FR_INVALID,
-                           "graph %s: cut %d is before node %d; cuts must rise and lie between 1 "
-                           "and %d",
-                           g->name, i, to, n - 1);
+            return fr_fail(
+                g->ctx, FR_INVALID,
+                "graph %s: cut %d is before node %d; cuts must ascend and be between 1 and %d",
+                g->name, i, to, n - 1);
         bool has_work = false;
         for (int node = from; node < to; node++) has_work |= is_work(g, node);
         if (!has_work)
@@ -157,14 +157,14 @@ int fr_graph_sole_reader(const fr_graph *g, int node)
     return g->is_finished && g->n_uses[node] == 1 ? g->last_use[node] : -1;
 }
 
-/* Stages in plain numbers: 0 .. n_stages-1 in label[], members grouped by stage. */
+/* Stages numbered 0 .. n_stages-1 in label[], members grouped by stage. */
 struct quotient {
     int n_nodes, n_stages;
     int *label;   /* (n_nodes) stage of a node */
-    int *sorted;  /* (n_nodes) the caller's labels in order, without repetition */
-    int *start;   /* (n_nodes + 1) of a stage in members */
+    int *sorted;  /* (n_nodes) the caller's labels, sorted, without duplicates */
+    int *start;   /* (n_nodes + 1) start of each stage in members */
     int *members; /* (n_nodes) */
-    int *degree;  /* (n_nodes) edges that leave a stage for one not yet taken away */
+    int *degree;  /* (n_nodes) edges from a stage to stages not yet removed */
     int *queue;   /* (n_nodes) */
 };
 
@@ -186,13 +186,13 @@ static void group_nodes(struct quotient *q, const int *stage_of)
     }
     for (int s = 0; s < q->n_stages; s++) {
         q->start[s + 1] += q->start[s];
-        q->degree[s] = q->start[s]; /* where its next member goes, until the edges are counted */
+        q->degree[s] = q->start[s]; /* used as insertion position until the edges are counted */
     }
     for (int i = 0; i < n; i++) q->members[q->degree[q->label[i]]++] = i;
 }
 
-/* Take away stages that nothing left depends on, one by one (Kahn): all go exactly if there is no
- * cycle. */
+/* Remove stages on which no remaining stage depends, one by one (Kahn's algorithm). All can be
+ * removed if and only if there is no cycle. */
 static bool is_acyclic(const fr_graph *g, struct quotient *q)
 {
     int n_queued = 0, n_done = 0;

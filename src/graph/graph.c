@@ -1,7 +1,7 @@
-/* graph.c -- building a graph and asking it.
+/* graph.c -- builds a graph and answers queries about it.
  *
- * The first failure marks the graph as failed: later additions do nothing and return -1, so a
- * builder reads like a straight list of layers and checks once, at fr_graph_finish. */
+ * The first failure marks the graph as failed: later additions do nothing and return -1. So a
+ * builder is a plain list of layers with one check, at fr_graph_finish. */
 #include "graph/internal.h"
 #include "graph/op.h"
 
@@ -75,10 +75,10 @@ static fr_status check_request(fr_graph *g, fr_operator op, const char *name, in
     if ((unsigned)op >= FR_OPERATOR_COUNT)
         return fr_fail(g->ctx, FR_INVALID, "node %s: there is no operator %d", name, (int)op);
     if (fr__names_find(&g->node_names, name) >= 0)
-        return fr_fail(g->ctx, FR_INVALID, "node %s: graph %s has a node of this name already",
+        return fr_fail(g->ctx, FR_INVALID, "node %s: graph %s already has a node of this name",
                        name, g->name);
     if (g->nodes.n >= FR_MAX_NODES)
-        return fr_fail(g->ctx, FR_INVALID, "node %s: graph %s has %d nodes, the most possible",
+        return fr_fail(g->ctx, FR_INVALID, "node %s: graph %s has %d nodes, which is the limit",
                        name, g->name, FR_MAX_NODES);
     const fr_op_rule *rule = fr__op_rule(op);
     if (n_inputs < rule->min_inputs || n_inputs > rule->max_inputs)
@@ -93,7 +93,7 @@ static fr_status check_request(fr_graph *g, fr_operator op, const char *name, in
     return FR_OK;
 }
 
-/* Shape, parameters and work of t->node, all checked. */
+/* Infer and check shape, parameters and work of t->node. */
 static fr_status infer(fr_infer *t)
 {
     fr_node *node = t->node;
@@ -161,7 +161,7 @@ int fr_graph_add(fr_graph *g, fr_operator op, const char *name, const fr_attrs *
 {
     if (g->status != FR_OK) return -1;
     fr_status status = add_node(g, op, name, attrs, n_inputs, inputs);
-    /* A finished graph may be in use elsewhere: a late addition fails but leaves it as it is. */
+    /* A finished graph may be in use elsewhere: a late addition fails and changes nothing. */
     if (!g->is_finished) g->status = status;
     return status == FR_OK ? (int)g->nodes.n - 1 : -1;
 }
@@ -187,11 +187,13 @@ static fr_status tie(fr_graph *g, const char *name, const char *owner)
         return fr_fail(g->ctx, FR_INVALID, "tie of %s to %s: shapes %s and %s differ", name, owner,
                        fr_shape_text(&p->shape, a, sizeof a),
                        fr_shape_text(&o->shape, b, sizeof b));
-    /* Followers of p, if there are any, would otherwise point at a parameter without values. */
+    /* Followers of p would otherwise point at a parameter without values. */
     int root = o->tied_to >= 0 ? o->tied_to : to;
     for (size_t i = 0; i < g->params.n; i++)
         if (g->params.at[i]->tied_to == from) g->params.at[i]->tied_to = root;
     p->tied_to = root;
+    p->has_ties = false;
+    g->params.at[root]->has_ties = true;
     return FR_OK;
 }
 

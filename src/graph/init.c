@@ -1,6 +1,7 @@
-/* init.c -- starting values. Number i of a parameter comes from block i/4 of the parameter's own
- * random stream, so it does not depend on who fills it, in which order, or on other parameters.
- * Normal numbers by Box and Muller (1958), in double. */
+/* init.c -- initial values. Number i of a parameter comes from block i/4 of the parameter's own
+ * random stream, so it depends neither on the worker and the order of filling nor on other
+ * parameters. Normal numbers are made by the method of Box and Muller (1958), in double
+ * precision. */
 #include <forerun/graph.h>
 
 #include "base/philox.h"
@@ -19,7 +20,7 @@ static void normal4(const uint32_t word[4], double z[4])
     }
 }
 
-/* Four numbers spread evenly in (-1, 1), symmetric about zero. */
+/* Four uniform numbers in (-1, 1), symmetric about zero. */
 static void uniform4(const uint32_t word[4], double z[4])
 {
     for (int i = 0; i < 4; i++) z[i] = 2 * ((double)(word[i] >> 8) + 0.5) * 0x1p-24 - 1;

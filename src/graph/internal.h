@@ -12,27 +12,27 @@
 struct fr_graph {
     fr_ctx *ctx;
     const char *name;
-    fr_arena arena; /* nodes, parameters, names: their addresses never change */
+    fr_arena arena; /* nodes, parameters, names; their addresses are stable */
     FR_VEC(fr_node *) nodes;
     FR_VEC(fr_param *) params;
     fr_names node_names, param_names;
-    fr_status status; /* of the first failure while building */
+    fr_status status; /* status of the first failure while building */
     bool is_finished;
     /* made by finish: */
-    int *last_use;            /* (n_nodes) highest consumer, -1: none */
-    int *n_uses;              /* (n_nodes) inputs of others that it is */
+    int *last_use;            /* (n_nodes) last consumer, -1: none */
+    int *n_uses;              /* (n_nodes) number of uses as an input */
     int64_t *cut_bytes;       /* (n_nodes + 1) as fr_graph_cut_bytes */
-    struct fr_cutter *cutter; /* what a finished graph still writes to */
+    struct fr_cutter *cutter; /* the mutable part of a finished graph */
 };
 
-/* Cuts may be asked for by any thread after finish. */
+/* After finish, any thread may request cuts. */
 struct fr_cutter {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all members below */
     fr_arena lists;       /* inputs and outputs of stages */
     int *scratch;         /* (6 n_nodes + 1) for the convexity check */
 };
 
-/* Makes cutter and the tables of uses and cuts. */
+/* Create cutter and the tables of uses and cuts. */
 fr_status fr__cutter_create(fr_graph *g);
 void fr__cutter_free(struct fr_cutter *c);
 

@@ -1,4 +1,4 @@
-/* op.c -- the registry of operators, and what their rules share. */
+/* op.c -- the registry of operators, and helpers of their rules. */
 #include "graph/op.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
-/* op.h -- what an operator tells the graph: one const record and one rule each.
+/* op.h -- the interface between operators and the graph: one const record and one rule each.
  *
- * The rule (infer) gets a node with its operator, inputs and attributes as the caller gave
- * them. It checks them, fills in defaults, and writes the output shape, the parameters and
- * the work. Attributes may come from a file of the user: a rule must survive any value. The
- * graph checks afterwards that output and parameters have sane sizes, so a rule only has to
- * keep its own arithmetic from overflowing: sizes that fr__op_size accepted fit in 31 bits. */
+ * The rule (infer) receives a node with the caller's operator, inputs and attributes. It checks
+ * them, fills in defaults, and writes the output shape, the parameters and the work. Attributes may
+ * come from a user's file, so a rule must handle any value. The graph checks the sizes of output
+ * and parameters afterwards, so a rule only has to keep its own arithmetic from overflowing: sizes
+ * that fr__op_size has accepted fit in 31 bits. */
 #ifndef FR_GRAPH_OP_H
 #define FR_GRAPH_OP_H
 
@@ -12,7 +12,7 @@
 
 #define FR_MAX_SIZE INT32_MAX           /* of one dimension */
 #define FR_MAX_COUNT ((int64_t)1 << 36) /* numbers in one tensor of one sample */
-#define FR_MAX_NODES (1 << 20)          /* fits the random streams, which have 24 bits */
+#define FR_MAX_NODES (1 << 20)          /* limited by the 24 bits of random streams */
 
 /* A parameter that a rule declares; its name is "node.suffix". */
 typedef struct fr_param_rule {
@@ -24,8 +24,8 @@ typedef struct fr_param_rule {
 
 typedef struct fr_infer {
     fr_ctx *ctx;
-    fr_node *node;                    /* name, op, attrs, inputs given; the rest to be filled */
-    const fr_node *in[FR_MAX_INPUTS]; /* the inputs; those beyond n_inputs are NULL */
+    fr_node *node; /* name, op, attrs and inputs are set; the rule fills the rest */
+    const fr_node *in[FR_MAX_INPUTS]; /* inputs; entries beyond n_inputs are NULL */
     fr_param_rule params[FR_MAX_PARAMS];
     int n_params;
 } fr_infer;
@@ -35,7 +35,7 @@ typedef struct fr_op_rule {
     fr_status (*infer)(fr_infer *t);
 } fr_op_rule;
 
-/* By operator; never NULL for one in range. */
+/* Rule of an operator; never NULL for a valid one. */
 const fr_op_rule *fr__op_rule(fr_operator op);
 const char *fr__op_about(fr_operator op); /* "(C, H, W) -> (out, H', W')" */
 
@@ -45,19 +45,20 @@ fr_status fr__op_fail(const fr_infer *t, const char *format, ...) FR_PRINTF(2, 3
 fr_status fr__op_size(const fr_infer *t, const char *attr, int64_t value);
 /* Does input i have this type and between min and max dimensions? */
 fr_status fr__op_input(const fr_infer *t, int i, fr_dtype dtype, int min_dims, int max_dims);
-/* Is input i, if given, a length: one int32 a sample? */
+/* Is input i, if given, a length: one int32 per sample? */
 fr_status fr__op_length(const fr_infer *t, int i);
-/* Is weight_init one that can be resolved? */
+/* Can weight_init be resolved? */
 fr_status fr__op_init(const fr_infer *t);
 
-/* weight_init for a matrix with these fans; `preset` is what DEFAULT means. */
+/* weight_init for a matrix with these fans; `preset` is the meaning of DEFAULT. */
 fr_init fr__op_weight_init(const fr_infer *t, fr_init preset, double fan_in, double fan_out);
-/* The start of its bias: uniform too where weight_init is DEFAULT, else zero. */
+/* Initial values of its bias: uniform if weight_init is DEFAULT, else zero. */
 fr_init fr__op_bias_init(const fr_infer *t, double fan_in);
 fr_init fr__op_uniform_init(double fan_in); /* in +-1/sqrt(fan_in) */
 
 void fr__op_param(fr_infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer);
-/* The output is float of this shape. A rule that moves integers sets the type after it. */
+/* Set the output to float with this shape. A rule that moves integers changes the type
+ * afterwards. */
 void fr__op_output(fr_infer *t, fr_shape shape);
 void fr__op_flops(fr_infer *t, double forward, double back_input, double back_weight);
 

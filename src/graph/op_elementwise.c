@@ -1,7 +1,7 @@
 /* op_elementwise.c -- activations and dropout: one number in, one number out. */
 #include "graph/op.h"
 
-/* Nominal operations a number, forward and backward; an exponential counts 4. */
+/* Nominal operations per number, forward and backward; an exponential counts as 4. */
 static const struct {
     double forward, backward;
 } work[FR_OPERATOR_COUNT] = {

@@ -93,7 +93,7 @@ fr_status fr__infer_embedding(fr_infer *t)
                            "of input %s",
                            (long long)positions, (long long)time, t->in[0]->name);
     fr__op_output(t, FR_SHAPE(time, width));
-    /* One-hot input: a sum over one term, so fan_in is 1. */
+    /* The input is one-hot: a sum of one term, so fan_in is 1. */
     fr_init init = fr__op_weight_init(t, (fr_init){FR_INIT_NORMAL, 0.02f}, 1, (double)width);
     fr__op_param(t, "weight", FR_SHAPE(a->embedding.vocab, width), init, false);
     if (positions) fr__op_param(t, "position", FR_SHAPE(positions, width), init, false);
@@ -102,8 +102,8 @@ fr_status fr__infer_embedding(fr_infer *t)
     return FR_OK;
 }
 
-/* Scores and their softmax for each pair of positions that may see each other. A backward has
- * four products where the forward has two. */
+/* Scores and their softmax for each pair of positions that attend to each other. The backward has
+ * four products, the forward two. */
 static void attention_work(fr_infer *t, double pairs)
 {
     double product = 2 * pairs * (double)t->node->shape.dim[1];
@@ -120,8 +120,8 @@ fr_status fr__infer_attention(fr_infer *t)
     int64_t time = t->in[0]->shape.dim[0], wide = t->in[0]->shape.dim[1];
     if (wide % 3 || wide / 3 % a->attention.heads)
         return fr__op_fail(t,
-                           "input %s is %lld wide; it must hold q, k and v of %d heads, so be a "
-                           "multiple of %lld",
+                           "input %s is %lld wide; it must hold q, k and v of %d heads, so it must "
+                           "be a multiple of %lld",
                            t->in[0]->name, (long long)wide, a->attention.heads,
                            3 * (long long)a->attention.heads);
     fr__op_output(t, FR_SHAPE(time, wide / 3));
@@ -138,7 +138,7 @@ fr_status fr__infer_cross_attention(fr_infer *t)
     FR_TRY(fr__op_size(t, "heads", a->attention.heads));
     int64_t time = t->in[0]->shape.dim[0], width = t->in[0]->shape.dim[1];
     if (a->attention.causal)
-        return fr__op_fail(t, "causal is set; queries and keys are of different sequences here");
+        return fr__op_fail(t, "causal is set, but queries and keys belong to different sequences");
     if (width % a->attention.heads)
         return fr__op_fail(t, "input %s is %lld wide, which %d heads do not divide", t->in[0]->name,
                            (long long)width, a->attention.heads);
@@ -165,7 +165,7 @@ fr_status fr__infer_lstm(fr_infer *t)
     FR_TRY(fr__op_init(t));
     int64_t time = t->in[0]->shape.dim[0], in = t->in[0]->shape.dim[1];
     fr__op_output(t, FR_SHAPE(time, out));
-    /* All of an LSTM starts by its hidden size, as in PyTorch, unless told otherwise. */
+    /* By default, all parameters of an LSTM are initialised by its hidden size, as in PyTorch. */
     double d = (double)in, h = (double)hidden, p = (double)out;
     fr_init preset = fr__op_uniform_init(h), bias = fr__op_bias_init(t, h);
     fr__op_param(t, "weight_ih", FR_SHAPE(4 * hidden, in), fr__op_weight_init(t, preset, d, 4 * h),

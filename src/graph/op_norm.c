@@ -14,8 +14,8 @@ static fr_status fill_eps(fr_infer *t)
     return FR_OK;
 }
 
-/* Forward: mean 1, variance 3, normalise 2, scale and shift 2 a number. Backward: two sums over
- * the numbers for the parameters, which the input gradient needs as well, then 5. */
+/* Operations per number. Forward: mean 1, variance 3, normalise 2, scale and shift 2. Backward: two
+ * sums for the parameters, which the input gradient also needs, then 5. */
 static void norm_flops(fr_infer *t)
 {
     double n = (double)fr_shape_count(&t->node->shape);

@@ -10,7 +10,7 @@ fr_status fr__infer_pool(fr_infer *t)
         if (a->pool.stride[i] == 0) a->pool.stride[i] = a->pool.kernel[i];
         FR_TRY(fr__op_window(t, i, y.dim[1 + i], a->pool.kernel, a->pool.stride, a->pool.pad,
                              &y.dim[1 + i]));
-        /* Else a window could lie wholly in the padding, where there is no maximum. */
+        /* Otherwise a window could be entirely in the padding, which has no maximum. */
         if (a->pool.pad[i] > a->pool.kernel[i] / 2)
             return fr__op_fail(t, "pad %d is more than half of the kernel %d", a->pool.pad[i],
                                a->pool.kernel[i]);

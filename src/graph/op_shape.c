@@ -22,10 +22,10 @@ fr_status fr__infer_add(fr_infer *t)
 
 fr_status fr__infer_concat(fr_infer *t)
 {
-    static const char *const needs[] = {"they must be equal but for the first dimension",
-                                        "they must be equal but for the second dimension",
-                                        "they must be equal but for the third dimension",
-                                        "they must be equal but for the fourth dimension"};
+    static const char *const needs[] = {"they must be equal except for the first dimension",
+                                        "they must be equal except for the second dimension",
+                                        "they must be equal except for the third dimension",
+                                        "they must be equal except for the fourth dimension"};
     fr_shape y = {0};
     int axis = t->node->attrs.concat.axis;
     if (axis < 0 || axis >= FR_MAX_DIMS)
@@ -46,7 +46,7 @@ fr_status fr__infer_concat(fr_infer *t)
     return FR_OK;
 }
 
-/* Numbers or ids: nothing is computed. */
+/* Accepts numbers or ids, because nothing is computed. */
 static void move_output(fr_infer *t, fr_shape shape)
 {
     fr__op_output(t, shape);
@@ -59,7 +59,7 @@ fr_status fr__infer_slice(fr_infer *t)
     fr_shape s = t->in[0]->shape;
     FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
     if (from < 0 || to <= from || to > s.dim[0])
-        return fr__op_fail(t, "from %lld to %lld is no part of the %lld steps of input %s",
+        return fr__op_fail(t, "from %lld to %lld is outside the %lld steps of input %s",
                            (long long)from, (long long)to, (long long)s.dim[0], t->in[0]->name);
     s.dim[0] = to - from;
     move_output(t, s);

@@ -1,9 +1,9 @@
 /* conf_file.c -- files and folders that a config names.
  *
- * One rule for all of them: a relative path counts from the folder of the config that has it, one
- * given by `--set` from the current folder. The absolute path is recorded, so that the config that
- * a run saves finds the file from anywhere. Paths of data once counted from the current folder: one
- * that is there and not beside the config is still taken, with a warning. */
+ * A relative path is relative to the folder of its config; one given by `--set` is relative to the
+ * current folder. The absolute path is recorded, so the config that a run saves works from any
+ * folder. Paths of data were once relative to the current folder: a path that exists there, but not
+ * beside the config, is still accepted with a warning. */
 #include "io/conf.h"
 
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The path as it counts, if there is such a file: whole, in memory of the config; else as it was
- * looked for, which is in `joined`. NULL: out of memory. */
+/* The absolute path in memory of the config if the file exists, else the attempted path in
+ * `joined`. NULL: out of memory. */
 static const char *find(fr_conf *c, const char *key, const char *file, char joined[PATH_MAX],
                         bool *is_there)
 {
@@ -47,8 +47,8 @@ static const char *find_data(fr_conf *c, const char *key, const char *file)
     const char *found = file[0] ? find(c, key, file, joined, &is_there) : file;
     if (!found || !file[0] || is_there || !realpath(file, whole)) return found;
     fr_log(c->root->ctx, FR_LOG_WARN,
-           "%s: %s: there is no %s; %s of the current folder is taken. Paths count from the folder "
-           "of the config: write it so, or give the whole path",
+           "%s: %s: there is no %s; using %s of the current folder. Paths are relative to the "
+           "folder of the config: write such a path, or an absolute one",
            fr_conf_where(c, key), fr__conf_path(fr__conf_child(c, key)), joined, file);
     return fr__arena_strdup(&c->root->arena, whole);
 }

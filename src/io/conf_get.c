@@ -1,6 +1,6 @@
-/* conf_get.c -- typed questions to a config. Each leaves behind what it answered, as YAML, so that
- * the whole resolved config can be saved, and marks its key as known, so that the keys nobody asked
- * for can be refused. */
+/* conf_get.c -- typed access to a config. Each call records its result as YAML, so that the full
+ * resolved config can be saved. It also marks its key as known, so that keys which no call has read
+ * can be refused. */
 #include "io/conf.h"
 
 #include "base/utf8.h"
@@ -26,7 +26,7 @@ fr_status fr__conf_no_memory(const fr_conf *node)
     return fr__no_memory(node->root->ctx, sizeof *node, node->root->name);
 }
 
-/* --- where -------------------------------------------------------------------------------- */
+/* --- positions ---------------------------------------------------------------------------- */
 
 static const char *place_text(const fr_conf *node, int line, int column)
 {
@@ -40,7 +40,7 @@ const char *fr__conf_place(const fr_conf *node)
     for (;; node = node->parent) {
         if (node->origin) return node->origin;
         if (!node->parent) return node->root->name;
-        /* Block containers start a line below their key; the key is the better place. */
+        /* Block containers start one line below their key; the key is the better position. */
         if (node->key_line && (node->kind != FR_CONF_SCALAR || !node->line))
             return place_text(node, node->key_line, node->key_column);
         if (node->line) return place_text(node, node->line, node->column);
@@ -96,18 +96,11 @@ static fr_status type_error(const fr_conf *node, const char *expected)
 /* --- asking ------------------------------------------------------------------------------- */
 
 /* The child, made without a value if it is absent, and known from now on. NULL: no memory. */
-static fr_conf *ask(fr_conf *c, const char *key, fr_key_kind kind)
+static fr_conf *ask(fr_conf *c, const char *key)
 {
     fr_conf *child = fr__conf_child(c, key);
     if (!child) child = fr__conf_add(c, key);
-    if (child) child->is_known = true, child->asked = kind;
-    return child;
-}
-
-static fr_conf *ask_number(fr_conf *c, const char *key, fr_key_kind kind, double min, double max)
-{
-    fr_conf *child = ask(c, key, kind);
-    if (child) child->min = min, child->max = max;
+    if (child) child->is_known = true;
     return child;
 }
 
@@ -117,7 +110,7 @@ static fr_status resolve(fr_conf *node, const char *yaml)
     return node->resolved ? FR_OK : fr__conf_no_memory(node);
 }
 
-/* Takes over what was collected, or gives it up. */
+/* Take ownership of the collected text, or discard it. */
 fr_status fr__conf_resolve(fr_conf *node, struct fr_conf_out *o)
 {
     fr_status status = o->failed ? fr__conf_no_memory(node) : resolve(node, o->text.at);
@@ -145,11 +138,11 @@ static fr_status range_error(const fr_conf *node, const char *what, bool has_min
     return type_error(node, text);
 }
 
-/* A default outside the range means "not set": it stays out of the saved file. */
+/* A default outside the range means "not set" and is not saved. */
 fr_status fr_conf_int(fr_conf *c, const char *key, int64_t preset, int64_t min, int64_t max,
                       int64_t *out)
 {
-    fr_conf *node = ask_number(c, key, FR_KEY_INT, (double)min, (double)max);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     char text[24], limits[2][24];
     int64_t value = preset;
@@ -187,7 +180,7 @@ static void format_real(double value, char text[32])
 fr_status fr_conf_real(fr_conf *c, const char *key, double preset, double min, double max,
                        double *out)
 {
-    fr_conf *node = ask_number(c, key, FR_KEY_REAL, min, max);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     char text[32], limits[2][32];
     double value = preset;
@@ -207,7 +200,7 @@ fr_status fr_conf_real(fr_conf *c, const char *key, double preset, double min, d
 fr_status fr_conf_bool(fr_conf *c, const char *key, bool preset, bool *out)
 {
     static const char *const words[2][3] = {{"false", "False", "FALSE"}, {"true", "True", "TRUE"}};
-    fr_conf *node = ask(c, key, FR_KEY_BOOL);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     bool value = preset, is_bool = !node->has_value;
     for (int i = 0; i < 6 && !is_bool && is_plain_scalar(node); i++)
@@ -226,7 +219,7 @@ static fr_status check_text(const fr_conf *node)
 
 fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const char **out)
 {
-    fr_conf *node = ask(c, key, FR_KEY_TEXT);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     const char *text = NULL;
     if (node->has_value) {
@@ -249,7 +242,7 @@ fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const ch
 
 /* --- lists -------------------------------------------------------------------------------- */
 
-/* The first item of a list, or the node itself: one value is a list of one. */
+/* The first item of a list, or the node itself: a single value is a list of one. */
 static fr_status list_start(const fr_conf *node, int max_n, const char *expected,
                             const fr_conf **first)
 {
@@ -271,7 +264,7 @@ static const fr_conf *list_next(const fr_conf *node, const fr_conf *item)
 
 fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int *n)
 {
-    fr_conf *node = ask(c, key, FR_KEY_INTS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     const fr_conf *item;
     *n = 0;
@@ -295,7 +288,7 @@ fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int
 
 fr_status fr_conf_texts(fr_conf *c, const char *key, int max_n, const char **out, int *n)
 {
-    fr_conf *node = ask(c, key, FR_KEY_TEXTS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     const fr_conf *item;
     *n = 0;
@@ -329,7 +322,7 @@ int fr_conf_list_length(const fr_conf *c, const char *key)
 
 /* --- mappings ----------------------------------------------------------------------------- */
 
-/* Nothing (`run:` with an empty line) is an empty mapping. */
+/* An empty value (`run:`) is an empty mapping. */
 static fr_status as_mapping(fr_conf *node, fr_conf **out)
 {
     if (!node->has_value || fr__conf_is_null(node)) node->kind = FR_CONF_MAPPING;
@@ -341,7 +334,7 @@ static fr_status as_mapping(fr_conf *node, fr_conf **out)
 
 fr_status fr_conf_section(fr_conf *c, const char *key, fr_conf **out)
 {
-    fr_conf *node = ask(c, key, FR_KEY_ITEMS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     *out = NULL;
     return as_mapping(node, out);
@@ -349,13 +342,13 @@ fr_status fr_conf_section(fr_conf *c, const char *key, fr_conf **out)
 
 fr_status fr_conf_list_item(fr_conf *c, const char *key, int i, fr_conf **out)
 {
-    fr_conf *node = ask(c, key, FR_KEY_ITEMS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     *out = NULL;
     int n = fr_conf_list_length(c, key);
     if (node->has_value && n < 0) return type_error(node, "a list of mappings");
     if (i < 0 || i >= n)
-        return fr_fail(c->root->ctx, FR_INVALID, "%s: %s: item %d asked for, the list has %d",
+        return fr_fail(c->root->ctx, FR_INVALID, "%s: %s: item %d requested, but the list has %d",
                        fr__conf_place(node), fr__conf_path(node), i, n < 0 ? 0 : n);
     fr_conf *item = node->first;
     while (i-- > 0) item = item->next;

@@ -18,12 +18,12 @@ struct builder {
     const char *origin;
     int n_documents;
     fr_conf *value; /* of the document */
-    fr_conf *at;    /* the container that is open */
+    fr_conf *at;    /* the open container */
     int depth;
-    const char *key; /* read, its value still to come */
+    const char *key; /* the key whose value follows */
     int key_line, key_column;
     FR_VEC(struct anchor) anchors;
-    FR_VEC(char) text; /* of one token, while it is put together */
+    FR_VEC(char) text; /* text of one token while it is assembled */
 };
 
 static fr_status fail_at(const struct builder *b, int line, int column, const char *format, ...)
@@ -37,7 +37,7 @@ static fr_status fail_at(const struct builder *b, int line, int column, const ch
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (b->origin) return fr_fail(b->root->ctx, FR_INVALID, "%s: %s", b->origin, text);
-    /* An empty key or value has no place of its own. */
+    /* An empty key or value has no position. */
     if (!line && b->at) line = b->at->line, column = b->at->column;
     return fr_fail(b->root->ctx, FR_INVALID, "%s:%d:%d: %s", b->root->name, line, column, text);
 }
@@ -123,7 +123,7 @@ static void token_place(struct fy_token *token, int *line, int *column)
     *column = mark ? mark->column + 1 : 0;
 }
 
-/* By chunks: fy_token_get_text leaks where there are many, fy_token_iter_read mixes them up. */
+/* By chunks: with many chunks, fy_token_get_text leaks and fy_token_iter_read mixes them up. */
 static fr_status token_text(struct builder *b, struct fy_token *token, const char **out)
 {
     struct fy_token_iter *iter = fy_token_iter_create(token);
@@ -163,7 +163,7 @@ static fr_status take_key(struct builder *b, struct fy_token *token)
     return FR_OK;
 }
 
-/* Into the open container, under the key that was read. */
+/* Append to the open container, under the key that was read. */
 static fr_status place(struct builder *b, fr_conf *node, struct fy_token *token)
 {
     int line, column;
@@ -195,13 +195,13 @@ static fr_status add_anchor(struct builder *b, struct fy_token *token, fr_conf *
     return fr__vec_push(&b->anchors, a) ? FR_OK : no_memory(b);
 }
 
-/* A copy without its place in the tree; keys and texts are shared. line and column: the alias. */
+/* A copy outside the tree; it shares keys and texts. line and column are those of the alias. */
 static fr_status copy_tree(const struct builder *b, const fr_conf *from, int depth, int line,
                            int column, fr_conf **out)
 {
     *out = NULL;
     if (b->root->n_nodes >= FR_CONF_MAX_NODES || depth >= FR_CONF_MAX_DEPTH)
-        return fail_at(b, line, column, "this alias makes more than %d %s",
+        return fail_at(b, line, column, "this alias expands to more than %d %s",
                        depth < FR_CONF_MAX_DEPTH ? FR_CONF_MAX_NODES : FR_CONF_MAX_DEPTH,
                        depth < FR_CONF_MAX_DEPTH ? "values" : "levels");
     fr_conf *node = fr__conf_new(b->root), *child = NULL;
@@ -227,7 +227,7 @@ static fr_status add_alias(struct builder *b, struct fy_token *token)
         if (strcmp(b->anchors.at[i - 1].name, name) == 0) source = b->anchors.at[i - 1].node;
     if (!source || source->is_open)
         return fail_at(b, line, column, "alias *%s %s", name,
-                       source ? "stands inside its own anchor" : "has no anchor before it");
+                       source ? "is inside its own anchor" : "has no anchor before it");
     fr_conf *copy = NULL;
     FR_TRY(copy_tree(b, source, b->depth, line, column, &copy));
     return place(b, copy, NULL);
@@ -244,7 +244,7 @@ static fr_status add_node(struct builder *b, enum fr_conf_kind kind, struct fy_t
 {
     int line, column;
     token_place(tag ? tag : value, &line, &column);
-    if (tag) return fail_at(b, line, column, "tags (!...) are not used in configs; remove it");
+    if (tag) return fail_at(b, line, column, "tags (!...) are not allowed in configs; remove it");
     if (wants_key(b)) {
         if (kind == FR_CONF_SCALAR) return take_key(b, value);
         return fail_at(b, line, column, "a key must be a text");
@@ -256,8 +256,8 @@ static fr_status add_node(struct builder *b, enum fr_conf_kind kind, struct fy_t
         FR_TRY(token_text(b, value, &node->text));
         node->is_plain = fy_token_scalar_style(value) == FYSS_PLAIN;
     }
-    /* An empty value lies nowhere; libfyaml 0.8 says behind the colon. Its key's place is better.
-     */
+    /* An empty value has no position; libfyaml 0.8 reports the place after the colon. Use that of
+     * the key. */
     bool is_empty = kind == FR_CONF_SCALAR && node->is_plain && !*node->text;
     FR_TRY(place(b, node, is_empty ? NULL : value));
     FR_TRY(add_anchor(b, anchor, node));
@@ -297,8 +297,8 @@ static fr_status take_event(struct builder *b, struct fy_event *e)
 
 /* --- text --------------------------------------------------------------------------------- */
 
-/* libfyaml stops without a word at bytes that are not YAML characters and at directives that it
- * does not know, so look for both first. */
+/* libfyaml stops without an error at bytes that are not YAML characters and at unknown directives,
+ * so search for both first. */
 static fr_status check_characters(const struct builder *b, const char *text, size_t bytes)
 {
     int line = 1, column = 1;
@@ -307,7 +307,7 @@ static fr_status check_characters(const struct builder *b, const char *text, siz
         int32_t c = fr__utf8_next(t, &n);
         if (c < 0) return fail_at(b, line, column, "not UTF-8 text");
         if (c == '%' && column == 1)
-            return fail_at(b, line, column, "directives (%%...) are not used in configs");
+            return fail_at(b, line, column, "directives (%%...) are not allowed in configs");
         bool is_break = c == '\n' || (c == '\r' && t[1] != '\n');
         if ((c < 0x20 && !is_break && c != '\t' && c != '\r') || (c >= 0x7F && c < 0xA0) ||
             c == 0xFFFE || c == 0xFFFF)
@@ -318,13 +318,13 @@ static fr_status check_characters(const struct builder *b, const char *text, siz
     return FR_OK;
 }
 
-/* Not every complaint of libfyaml ends its stream of events, so both are looked at. */
+/* Not every error of libfyaml ends its stream of events, so check both. */
 static fr_status complaint(const struct builder *b, struct fy_diag *diag, bool has_ended)
 {
     void *step = NULL;
     const struct fy_diag_error *e = fy_diag_errors_iterate(diag, &step);
     if (e && e->msg) return fail_at(b, e->line, e->column, "%s", e->msg);
-    return has_ended ? FR_OK : fail_at(b, 1, 1, "not YAML that can be read");
+    return has_ended ? FR_OK : fail_at(b, 1, 1, "not valid YAML");
 }
 
 static fr_status run_parser(struct builder *b, struct fy_parser *parser, struct fy_diag *diag)
@@ -367,7 +367,7 @@ fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t byte
     struct builder b = {.root = root, .origin = origin};
     if (bytes > FR_CONF_MAX_BYTES)
         return fail_at(&b, 1, 1, "a config of more than %d bytes", FR_CONF_MAX_BYTES);
-    char *copy = fr__arena_alloc(&root->arena, bytes + 1); /* ended by a zero */
+    char *copy = fr__arena_alloc(&root->arena, bytes + 1); /* zero-terminated */
     if (!copy) return no_memory(&b);
     if (bytes) memcpy(copy, text, bytes);
     FR_TRY(check_characters(&b, copy, bytes));
@@ -437,8 +437,9 @@ static fr_status create(fr_ctx *ctx, const char *text, size_t bytes, const char 
     if (top->kind == FR_CONF_SCALAR && fr__conf_is_null(top)) top->kind = FR_CONF_MAPPING;
     top->is_given = top->is_known = top->has_value = true;
     if (top->kind == FR_CONF_MAPPING) return FR_OK;
-    return fr_fail(ctx, FR_INVALID, "%s: a config is a mapping of keys to values, this is a %s",
-                   name, top->kind == FR_CONF_LIST ? "list" : "single value");
+    return fr_fail(ctx, FR_INVALID,
+                   "%s: a config must be a mapping of keys to values, but this is a %s", name,
+                   top->kind == FR_CONF_LIST ? "list" : "single value");
 }
 
 static void drop(struct fr_conf_root *root)
@@ -458,17 +459,30 @@ fr_status fr_conf_parse(fr_ctx *ctx, const char *text, size_t bytes, const char 
     return status;
 }
 
-/* `text` is cut off behind its comment. */
-static fr_status keep_head(struct fr_conf_root *root, char *text)
+static fr_status keep_head(struct fr_conf_root *root, const char *text, size_t bytes)
 {
     size_t n = 0;
-    while (text[n] == '#') {
-        n += strcspn(text + n, "\n");
-        n += text[n] == '\n';
+    while (n < bytes && text[n] == '#') {
+        const char *end = memchr(text + n, '\n', bytes - n);
+        n = end ? (size_t)(end - text) + 1 : bytes;
     }
-    text[n] = '\0';
-    root->head = fr__arena_strdup(&root->arena, text);
+    root->head = fr__arena_printf(&root->arena, "%.*s", (int)n, text);
     return root->head ? FR_OK : fr__no_memory(root->ctx, n, root->name);
+}
+
+fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
+                             int n_sets, const char *const *sets, fr_conf **out)
+{
+    fr_conf *top;
+    fr_status status = fr_conf_parse(ctx, text, bytes, name, &top);
+    if (status == FR_OK) status = keep_head(top->root, text, bytes);
+    for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
+    if (status != FR_OK) {
+        fr_conf_free(top);
+        top = NULL;
+    }
+    *out = top;
+    return status;
 }
 
 fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *const *sets,
@@ -478,15 +492,8 @@ fr_status fr_conf_load(fr_ctx *ctx, const char *path, int n_sets, const char *co
     size_t bytes;
     *out = NULL;
     FR_TRY(fr__file_read(ctx, path, FR_CONF_MAX_BYTES, &text, &bytes));
-    fr_conf *top;
-    fr_status status = fr_conf_parse(ctx, (const char *)text, bytes, path, &top);
-    if (status == FR_OK) status = keep_head(top->root, (char *)text);
+    fr_status status = fr__conf_from_text(ctx, (const char *)text, bytes, path, n_sets, sets, out);
     fr__free(text);
-    for (int i = 0; i < n_sets && status == FR_OK; i++) status = fr__conf_set(top, sets[i]);
-    if (status == FR_OK)
-        *out = top;
-    else
-        fr_conf_free(top);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* conf_save.c -- the end of a config: refuse what nobody asked for, save what was answered. */
+/* conf_save.c -- refuses unknown keys, and saves the resolved config. */
 #include "io/conf.h"
 
 #include "base/utf8.h"
@@ -11,37 +11,13 @@
 
 /* --- unknown keys ------------------------------------------------------------------------- */
 
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* Insertions, deletions, changes and swaps of neighbours from a to b (Damerau-Levenshtein, each
- * part edited once), by rows of the table. Both at most FR_CONF_MAX_KEY long. */
-static int distance(const char *a, const char *b)
-{
-    int rows[3][FR_CONF_MAX_KEY + 1], *old = rows[0], *last = rows[1], *now = rows[2];
-    int n = (int)strlen(b);
-    for (int j = 0; j <= n; j++) last[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        now[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int change = last[j - 1] + (a[i - 1] != b[j - 1]);
-            now[j] = least(change, least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = least(now[j], old[j - 2] + 1);
-        }
-        int *spare = old;
-        old = last, last = now, now = spare;
-    }
-    return last[n];
-}
-
 /* The known key beside `node` that is nearest to it, NULL if none is near. */
 static const char *nearest_key(const fr_conf *node)
 {
     const char *best = NULL;
-    int best_distance = 1 + least(3, (int)strlen(node->key) / 2);
+    int half = (int)strlen(node->key) / 2, best_distance = half < 3 ? 1 + half : 4;
     for (const fr_conf *c = node->parent->first; c; c = c->next) {
-        if (!c->is_known || strlen(c->key) > FR_CONF_MAX_KEY) continue;
-        int d = distance(node->key, c->key);
+        int d = c->is_known ? fr_edit_distance(node->key, c->key) : INT_MAX;
         if (d < best_distance) best = c->key, best_distance = d;
     }
     return best;
@@ -109,12 +85,12 @@ fr_status fr_conf_record(fr_conf *c, const char *key, const char *value_as_yaml)
 
 void fr__conf_put(struct fr_conf_out *o, const char *text)
 {
-    for (size_t i = 0, n = strlen(text); i <= n && !o->failed; i++) /* the zero too */
+    for (size_t i = 0, n = strlen(text); i <= n && !o->failed; i++) /* includes the terminator */
         o->failed = !fr__vec_push(&o->text, text[i]);
     if (!o->failed) o->text.n--;
 }
 
-/* Words, paths and names that no YAML reader takes for anything but text. */
+/* Words, paths and names that every YAML reader treats as text. */
 static bool is_safe_plain(const char *text)
 {
     static const char *const words[] = {"null", "true", "false", "yes", "no",
@@ -145,7 +121,7 @@ void fr__conf_put_text(struct fr_conf_out *o, const char *text)
             snprintf(piece, sizeof piece, "\\%c", (char)c);
         else if (c == '\n')
             snprintf(piece, sizeof piece, "\\n");
-        else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) /* short: a key may have 1024 characters */
+        else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) /* limited: a key may have 1024 characters */
             snprintf(piece, sizeof piece, "\\x%02x", (unsigned)c);
         else if ((c >= 0x2000 && c < 0x2100) || c >= 0xFE00)
             snprintf(piece, sizeof piece, "\\U%08x", (unsigned)c);
@@ -161,7 +137,7 @@ static void put_indent(struct fr_conf_out *o, int indent)
     for (int i = 0; i < indent; i++) fr__conf_put(o, " ");
 }
 
-/* Defaults that mean "not set", and sections without anything in them, stay out. */
+/* Omit defaults that mean "not set", and empty sections. */
 static bool is_shown(const fr_conf *node)
 {
     if (node->resolved || node->has_value) return true;
@@ -201,7 +177,7 @@ static void put_list(struct fr_conf_out *o, const fr_conf *node, int indent)
     }
 }
 
-/* Numbers and truth values mean something else in quotes. */
+/* In quotes, numbers and booleans would be texts. */
 static bool is_value(const char *text)
 {
     double r;
@@ -210,7 +186,7 @@ static bool is_value(const char *text)
            strcasecmp(text, "false") == 0;
 }
 
-/* A value nobody asked for. */
+/* A value that no call has read. */
 static void put_scalar(struct fr_conf_out *o, const fr_conf *node)
 {
     if (fr__conf_is_null(node))
@@ -221,7 +197,7 @@ static void put_scalar(struct fr_conf_out *o, const fr_conf *node)
         fr__conf_put_text(o, node->text);
 }
 
-/* From behind the colon or dash to the end of the line. */
+/* Write the rest of the line after the colon or dash. */
 static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent)
 {
     bool has_items = false;

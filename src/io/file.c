@@ -1,7 +1,7 @@
-/* file.c -- whole files in memory and files replaced atomically.
+/* file.c -- reads whole files into memory and replaces files atomically.
  *
- * A name is durable only when the folder that holds it has been synced, so every rename here syncs
- * the folder too. */
+ * A name is durable only after its folder has been synced, so every rename here also syncs the
+ * folder. */
 #include "io/file.h"
 
 #include "base/alloc.h"
@@ -16,12 +16,12 @@
 #include <zlib.h>
 
 enum { CHUNK = 1 << 16, MAX_PATH = 4096 };
-/* A packed file beyond so many unpacked bytes must not be of more than so many for each packed one.
- * Data shrink to a fifth or a tenth; what shrinks to a thousandth is made to fill the memory. */
-enum { MOST_FREE = (1 << 25) - CHUNK, MOST_RATIO = 200 }; /* seen before room is doubled there */
+/* Beyond this many unpacked bytes, the ratio of a packed file is limited. Data shrink to a fifth or
+ * a tenth; a file that shrinks to a thousandth is made to exhaust the memory. */
+enum { MOST_FREE = (1 << 25) - CHUNK, MOST_RATIO = 200 }; /* reached before room doubles there */
 
-/* A name that is not there, or not to be used, is for the user to put right like any other bad
- * input; the rest is the disk's. */
+/* A missing or forbidden name is bad input, which the user can correct; other errors are those of
+ * the disk. */
 static fr_status status_of(int code, const char **remedy)
 {
     *remedy = "";
@@ -65,18 +65,18 @@ fr_status fr__fd_write(fr_ctx *ctx, int fd, const char *path, const void *data, 
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-/* Bytes collected so far; one more than max_bytes may come in, to tell "full" from "too much". */
+/* Bytes read so far. One more than max_bytes may be read, to distinguish "full" from "too much". */
 struct sink {
     fr_ctx *ctx;
     const char *path;
     unsigned char *data;
     size_t n, room, max_bytes;
-    size_t n_packed;          /* bytes of gzip that they came from */
-    const fr_file_head *head; /* still to be read, NULL: none or judged */
-    bool is_judged;           /* max_bytes is what the header asks for */
+    size_t n_packed;          /* gzip bytes that they were unpacked from */
+    const fr_file_head *head; /* header to check; NULL: none, or already checked */
+    bool is_judged;           /* max_bytes comes from the header */
 };
 
-/* Once the header is there, or all of the file, it says how much is read. */
+/* When the header, or the whole file, has been read, the header determines how much to read. */
 static fr_status sink_judge(struct sink *s, bool at_end)
 {
     const fr_file_head *head = s->head;
@@ -85,14 +85,13 @@ static fr_status sink_judge(struct sink *s, bool at_end)
     s->head = NULL;
     FR_TRY(head->size(s->ctx, s->path, s->data, s->n, &bytes));
     if (bytes > s->max_bytes)
-        return fr_fail(s->ctx, FR_INVALID,
-                       "%s: the header asks for %zu bytes, at most %zu are read", s->path, bytes,
-                       s->max_bytes);
+        return fr_fail(s->ctx, FR_INVALID, "%s: the header declares %zu bytes; the limit is %zu",
+                       s->path, bytes, s->max_bytes);
     fr_machine m = {0};
     if (bytes > MOST_FREE) fr_machine_read(&m);
     if (m.memory_bytes > 0 && bytes > m.memory_bytes)
         return fr_fail(s->ctx, FR_NO_MEMORY,
-                       "%s: the header asks for %.1f GB, this machine has %.1f GB of memory",
+                       "%s: the header declares %.1f GB, but this machine has %.1f GB of memory",
                        s->path, (double)bytes / 1e9, (double)m.memory_bytes / 1e9);
     s->max_bytes = bytes;
     s->is_judged = true;
@@ -102,12 +101,12 @@ static fr_status sink_judge(struct sink *s, bool at_end)
 static fr_status too_much(const struct sink *s)
 {
     return fr_fail(s->ctx, FR_INVALID,
-                   s->is_judged ? "%s: the header asks for %zu bytes, the file has more"
+                   s->is_judged ? "%s: the header declares %zu bytes, but the file has more"
                                 : "%s: more than %zu bytes of data",
                    s->path, s->max_bytes);
 }
 
-/* Room for at least one more byte and the zero behind it. */
+/* Make room for at least one more byte and the terminating zero. */
 static fr_status sink_grow(struct sink *s, size_t hint)
 {
     if (s->n > s->max_bytes) return too_much(s);
@@ -135,7 +134,7 @@ static fr_status read_some(fr_ctx *ctx, int fd, const char *path, void *to, size
     return FR_OK;
 }
 
-/* size: of the file, 0 where it has none (a pipe). */
+/* size: of the file; 0 if unknown (a pipe). */
 static fr_status read_plain(struct sink *s, int fd, size_t size)
 {
     size_t got = 0;
@@ -145,15 +144,16 @@ static fr_status read_plain(struct sink *s, int fd, size_t size)
         s->n += got;
         FR_TRY(sink_judge(s, got == 0));
         if (s->is_judged && size > 0 && size != s->max_bytes)
-            return fr_fail(s->ctx, FR_INVALID,
-                           "%s: the header asks for %zu bytes, the file has %zu; is it whole?",
-                           s->path, s->max_bytes, size);
+            return fr_fail(
+                s->ctx, FR_INVALID,
+                "%s: the header declares %zu bytes, but the file has %zu; is it complete?", s->path,
+                s->max_bytes, size);
     } while (got > 0);
     return FR_OK;
 }
 
-/* Inflate one piece of input. *at_end: it stopped between two members. What zlib holds back when
- * its output is full comes with the next piece: the checksum at least is still to be read. */
+/* Inflate one piece of input. *at_end: it stopped between two members. If the output is full, the
+ * rest follows with the next piece, because at least the checksum is still unread. */
 static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
 {
     while (z->avail_in > 0) {
@@ -161,8 +161,8 @@ static fr_status inflate_piece(struct sink *s, z_stream *z, bool *at_end)
             return fr_fail(s->ctx, FR_INTERNAL, "%s: zlib refused a reset", s->path);
         if (s->n > MOST_FREE && s->n / MOST_RATIO > s->n_packed)
             return fr_fail(s->ctx, FR_INVALID,
-                           "%s: unpacks to more than %d times its size; if that is meant, unpack "
-                           "it first (gunzip)",
+                           "%s: unpacks to more than %d times its size; if this is intended, "
+                           "unpack it first (gunzip)",
                            s->path, MOST_RATIO);
         FR_TRY(sink_grow(s, 0));
         size_t room = s->room - 1 - s->n;
@@ -199,7 +199,7 @@ static fr_status read_gzip(struct sink *s, int fd, unsigned char *piece)
     if (!at_end)
         status =
             fr_fail(s->ctx, FR_INVALID,
-                    "%s: the gzip data end early, after %zu unpacked bytes; is the file whole?",
+                    "%s: the gzip data end early, after %zu unpacked bytes; is the file complete?",
                     s->path, s->n);
     else
         status = sink_judge(s, true);
@@ -288,7 +288,7 @@ fr_status fr__dir_make(fr_ctx *ctx, const char *path)
     }
 }
 
-/* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
+/* Some file systems cannot sync a folder and return EINVAL; ignore it. */
 static fr_status sync_folder(fr_ctx *ctx, int fd, const char *path)
 {
     bool failed = fsync(fd) != 0 && errno != EINVAL;
@@ -313,7 +313,7 @@ static fr_status sync_parent(fr_ctx *ctx, const char *path)
     return status;
 }
 
-/* What a name counts from, and the name. */
+/* The folder that a name is relative to, and the name. */
 static int base_of(int dir) { return dir < 0 ? AT_FDCWD : dir; }
 
 static const char *name_in(int dir, const char *path)

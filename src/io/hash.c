@@ -7,7 +7,7 @@
 fr_hash *fr__hash_create(void)
 {
     fr_hash *h = XXH3_createState();
-    if (h) (void)XXH3_128bits_reset(h); /* fails for NULL only, as does update */
+    if (h) (void)XXH3_128bits_reset(h); /* fails for NULL only, like update */
     return h;
 }
 

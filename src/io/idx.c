@@ -6,7 +6,7 @@
 
 enum { IDX_U8 = 0x08, MAX_DIMS = 4 };
 
-/* The header; out->data: where the values begin. */
+/* Parse the header; out->data: start of the values. */
 static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
                             fr_idx *out)
 {
@@ -49,13 +49,13 @@ fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data
     fr_idx a;
     *out = (fr_idx){0};
     FR_TRY(parse_head(ctx, name, data, bytes, &a));
-    /* Bounded by the file at every step, so the product cannot overflow. */
+    /* Limited by the file at every step, so the product cannot overflow. */
     size_t header = (size_t)(a.data - data), room = bytes - header, total = 1;
     for (int i = 0; i < a.n_dims; i++) {
         if ((size_t)a.dim[i] > room / total)
             return fr_fail(ctx, FR_INVALID,
                            "%s: byte %d: dimension %d is %" PRId64
-                           ", but only %zu bytes of data follow the header; is the file whole?",
+                           ", but only %zu bytes of data follow the header; is the file complete?",
                            name, 4 + 4 * i, i, a.dim[i], room);
         total *= (size_t)a.dim[i];
     }

@@ -10,8 +10,8 @@ typedef struct fr_idx {
     const unsigned char *data; /* (dim[0], ..), inside the block that was parsed */
 } fr_idx;
 
-/* Unsigned bytes only; the block must hold exactly what the header says. Errors name `name` and
- * the byte offset. */
+/* Unsigned bytes only; the size of the block must match the header. Errors give `name` and the byte
+ * offset. */
 fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
                         fr_idx *out);
 

@@ -1,6 +1,6 @@
-/* json.c -- the streaming JSON writer. Commas, colons and line breaks follow from where a value
- * stands; a call that does not fit there (a key in a list, two values at the top) sticks as a
- * failure instead of writing something that no reader takes. */
+/* json.c -- the streaming JSON writer. The position of a value determines commas, colons and line
+ * breaks. A call that is not allowed at its position (a key in a list, two values at the top) is
+ * recorded as a failure, so invalid JSON is never written. */
 #include "io/json.h"
 
 #include "base/utf8.h"
@@ -55,7 +55,7 @@ static void put_string(fr_json *j, const char *text)
     put(j, "\"", 1);
 }
 
-/* What stands before every value. */
+/* Write the text before a value. */
 static void before(fr_json *j, const char *key)
 {
     bool in_object = j->depth > 0 && !j->is_list[j->depth];

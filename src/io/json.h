@@ -8,7 +8,7 @@
  *     fr__json_end(&j);
  *     if (!fr__json_finish(&j)) ...write failed, buffer too small, or calls that do not match...
  *
- * `key` is NULL inside a list and at the top, a text inside an object. Errors stick, so only
+ * `key` is NULL inside a list and at the top, a text inside an object. Errors are recorded, so only
  * fr__json_finish needs a check. */
 #ifndef FR_IO_JSON_H
 #define FR_IO_JSON_H
@@ -20,9 +20,9 @@
 
 typedef struct fr_json {
     FILE *file;   /* or NULL: */
-    char *buffer; /* (room), always ended by a zero */
+    char *buffer; /* (room), always zero-terminated */
     size_t room, bytes;
-    bool (*write)(void *user, const char *text, size_t n); /* takes the place of both */
+    bool (*write)(void *user, const char *text, size_t n); /* replaces both */
     void *user;
     int indent; /* blanks per level; 0: all on one line */
     int depth;
@@ -30,14 +30,14 @@ typedef struct fr_json {
     bool failed;
 } fr_json;
 
-/* The file stays open and is the caller's; fr__json_finish writes a newline and flushes. */
+/* The caller owns the file, which stays open; fr__json_finish writes a newline and flushes. */
 void fr__json_to_file(fr_json *j, FILE *file, int indent);
-/* The text is j->bytes long, without a newline at the end. Too little room fails, and then j->bytes
- * is what would have been needed (room for one more byte, the zero). */
+/* The text has j->bytes bytes, without a newline at the end. If room is too small, the writer fails
+ * and j->bytes is the needed size (room must be one byte larger, for the zero). */
 void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent);
 
-/* `write` takes the text piece by piece, a character of a text never in two, and says whether it
- * could. */
+/* `write` receives the text in pieces, which never split a character, and returns whether it
+ * succeeded. */
 void fr__json_to(fr_json *j, bool (*write)(void *user, const char *text, size_t n), void *user);
 
 void fr__json_object(fr_json *j, const char *key);
@@ -48,16 +48,16 @@ void fr__json_int(fr_json *j, const char *key, int64_t value);
 void fr__json_uint(fr_json *j, const char *key, uint64_t value);
 /* Shortest text that reads back to the same double; NaN and infinity become null. */
 void fr__json_real(fr_json *j, const char *key, double value);
-/* A number that has been made into text; "" becomes null. */
+/* A number in text form; "" becomes null. */
 void fr__json_number(fr_json *j, const char *key, const char *text);
 void fr__json_bool(fr_json *j, const char *key, bool value);
 /* NULL becomes null; bytes that are not UTF-8 become U+FFFD. */
 void fr__json_text(fr_json *j, const char *key, const char *text);
 void fr__json_null(fr_json *j, const char *key);
-/* A value that is JSON already, as it stands. */
+/* A value that is already JSON, verbatim. */
 void fr__json_raw(fr_json *j, const char *key, const char *json, size_t bytes);
 
-/* True if one whole value was written and everything arrived. */
+/* True if exactly one complete value was written without errors. */
 bool fr__json_finish(fr_json *j);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { MAX_DIMS = 8, MAX_HEADER = 1 << 16 };
-#define MAX_FILE ((size_t)64 << 30) /* bytes; a bound for gzip bombs, not for real data */
+#define MAX_FILE ((size_t)64 << 30) /* bytes; limits gzip bombs, not real data */
 
 static const struct {
     const char *descr;
@@ -19,7 +19,7 @@ static const struct {
 } types[] = {[FR_NPY_F32] = {"<f4", 4}, [FR_NPY_F64] = {"<f8", 8}, [FR_NPY_U8] = {"|u1", 1},
              [FR_NPY_I32] = {"<i4", 4}, [FR_NPY_I64] = {"<i8", 8}, [FR_NPY_U16] = {"<u2", 2}};
 
-/* The header text that is left, and what was found in it. */
+/* The rest of the header text, and the values found. */
 struct scan {
     fr_ctx *ctx;
     const char *name;
@@ -72,8 +72,8 @@ static fr_status read_descr(struct scan *s)
             return FR_OK;
         }
     return fr_fail(s->ctx, FR_UNSUPPORTED,
-                   "%s: values of type '%.*s' are not read; convert to one of <f4 <f8 |u1 <i4 <i8 "
-                   "<u2 (numpy: a.astype)",
+                   "%s: values of type '%.*s' are not supported; convert to one of <f4 <f8 |u1 <i4 "
+                   "<i8 <u2 (numpy: a.astype)",
                    s->name, n < 20 ? (int)n : 20, (const char *)text);
 }
 
@@ -136,7 +136,7 @@ static fr_status read_dict(struct scan *s)
     return FR_OK;
 }
 
-/* Bytes of the values; SIZE_MAX: more than any file has. */
+/* Size of the values in bytes; SIZE_MAX: larger than any file. */
 static size_t values_bytes(const fr_npy *a)
 {
     size_t bytes = types[a->type].bytes;
@@ -144,13 +144,13 @@ static size_t values_bytes(const fr_npy *a)
         size_t d = (size_t)a->dim[i];
         bytes = d != 0 && bytes > SIZE_MAX / d ? SIZE_MAX : bytes * d;
     }
-    /* A zero after an overflow would hide it, so zero dimensions are looked at last. */
+    /* A zero dimension would hide an earlier overflow, so zero dimensions are checked last. */
     for (int i = 0; i < a->n_dims; i++)
         if (a->dim[i] == 0) bytes = 0;
     return bytes;
 }
 
-/* a->data: where the values begin. */
+/* a->data: start of the values. */
 static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
                             fr_npy *a)
 {
@@ -184,9 +184,10 @@ fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data
     size_t wanted = values_bytes(&a);
     size_t found = bytes - (size_t)((const unsigned char *)a.data - data);
     if (wanted != found)
-        return fr_fail(ctx, FR_INVALID,
-                       "%s: the shape in the header asks for %zu bytes of values, the file has %zu",
-                       name, wanted, found);
+        return fr_fail(
+            ctx, FR_INVALID,
+            "%s: the shape in the header needs %zu bytes of values, but the file has %zu", name,
+            wanted, found);
     *out = a;
     return FR_OK;
 }
@@ -215,7 +216,7 @@ fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out)
         return status;
     }
     out->block = block;
-    /* Nothing forces a writer to align the values; readers want to use them in place. */
+    /* Files need not align their values, but callers use them in place. */
     size_t offset = (size_t)((const unsigned char *)out->data - block);
     if (offset % alignof(int64_t) != 0) {
         memmove(block, block + offset, bytes - offset);

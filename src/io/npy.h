@@ -22,7 +22,7 @@ typedef struct fr_npy {
 } fr_npy;
 
 /* From a file (gzip allowed), aligned for its type; or from memory: then *data is borrowed, block
- * stays NULL, and the values stand where they stand, aligned or not. */
+ * is NULL, and the values may be unaligned. */
 fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out);
 fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
                         fr_npy *out);

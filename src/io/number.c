@@ -1,5 +1,5 @@
-/* number.c -- numbers to text and back. printf and strtod follow the locale of the program that
- * uses the library, so they are called here only, under the C locale of the calling thread. */
+/* number.c -- converts numbers to text and back. printf and strtod depend on the locale of the
+ * calling program, so they are called only here, with the C locale set for the calling thread. */
 #include "io/number.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* glibc hands out one static object for the "C" locale: this allocates nothing. */
+/* glibc returns a static object for the "C" locale, so this allocates nothing. */
 static locale_t enter_c_locale(locale_t *c)
 {
     *c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -23,8 +23,8 @@ static void leave_c_locale(locale_t c, locale_t before)
     if (c) freelocale(c);
 }
 
-/* A decimal of up to DBL_DIG digits survives the way through a normal double, so where the value
- * has one that short, %.15g prints it; only subnormal numbers may need fewer. */
+/* A decimal of up to DBL_DIG digits survives conversion to a normal double and back, so %.15g
+ * prints it if the value has one that short. Only subnormal numbers may need fewer digits. */
 size_t fr__real_format(double value, char text[32])
 {
     if (!isfinite(value))
@@ -78,7 +78,7 @@ bool fr__real_scan(const char *text, double *value)
     return true;
 }
 
-/* By bits and without a branch, so that compilers make it as fast as memory is. */
+/* By bits and without branches, so that compilers vectorise it. */
 bool fr__are_finite(const float *values, size_t n)
 {
     const uint32_t exponent = 0x7F800000;

@@ -6,15 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The shortest decimal text that reads back to the same double ("nan", "inf", "-inf" for those);
- * returns its length. */
+/* The shortest decimal text that reads back to the same double, or "nan", "inf", "-inf"; returns
+ * its length. */
 size_t fr__real_format(double value, char text[32]);
 
-/* Decimal text only, all of it used: no blanks, no hexadecimal, no names. Integers must fit. */
+/* Decimal text only, without blanks, hexadecimal digits or names; the whole text must be a number.
+ * Integers must fit. */
 bool fr__int_scan(const char *text, int64_t *value);
 bool fr__real_scan(const char *text, double *value);
 
-/* Whether none of them is infinite or NaN. */
+/* True if no value is infinite or NaN. */
 bool fr__are_finite(const float *values, size_t n);
 
 #endif

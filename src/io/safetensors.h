@@ -1,4 +1,4 @@
-/* safetensors.h -- what reader, writer and fuzzer share of the format.
+/* safetensors.h -- parts of the format shared by reader, writer and fuzzer.
  *
  *     8 bytes  length N of the header, little-endian
  *     N bytes  JSON: {"__metadata__": {text: text}, NAME: {"dtype": "F32", "shape": [2, 3],
@@ -16,20 +16,20 @@ enum { FR_TENSOR_MAX_DIMS = 8, FR_TENSOR_LENGTH_BYTES = 8 };
                                    */
 #define FR_TENSOR_META "__metadata__"
 
-/* A file that is in memory already; `file` must outlive *out. */
+/* Open a file that is in memory; `file` must outlive *out. */
 fr_status fr__tensors_parse(fr_ctx *ctx, const char *name, const unsigned char *file, size_t bytes,
                             fr_tensors **out);
 
-/* The stored name of a dtype and the size of one value, 0 and NULL if there is none. */
+/* The stored name of a dtype and the size of one value; NULL and 0 if there is none. */
 size_t fr__tensor_dtype(const char *name, const char **stored);
 
-/* fr_tensor_writer_create in an open folder, as file.h has it; dir must stay open until the writer
- * is freed. */
+/* fr_tensor_writer_create relative to an open folder (see file.h); dir must stay open until the
+ * writer is freed. */
 fr_status fr__tensor_writer_create_in(fr_ctx *ctx, int dir, const char *path,
                                       fr_tensor_writer **out);
 
-/* Hash of all bytes of the file. A writer's: after its finish. Of fr_tensors_open: of the bytes as
- * they were read; those not read yet, or not in the order of the file, are read now. */
+/* Hash of all bytes of the file. Writer: call after finish. Reader: hash of the bytes as they were
+ * read; bytes that were not read, or not in file order, are read now. */
 void fr__tensor_writer_hash(const fr_tensor_writer *w, char text[FR_HASH_TEXT]);
 fr_status fr__tensors_hash(fr_tensors *t, char text[FR_HASH_TEXT]);
 

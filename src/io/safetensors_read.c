@@ -1,6 +1,6 @@
-/* safetensors_read.c -- opens a safetensors file and checks the header against it before a single
- * value is read: afterwards every offset can be trusted. Jansson reads the JSON; it refuses
- * duplicate names and says line and column. */
+/* safetensors_read.c -- opens a safetensors file and checks its header before reading any value, so
+ * that every offset is valid afterwards. Jansson parses the JSON, refuses duplicate names and
+ * reports line and column. */
 #include "io/safetensors.h"
 
 #include "base/arena.h"
@@ -23,7 +23,7 @@ struct fr_tensors {
     const unsigned char *memory; /* the whole file */
     uint64_t data_begin, data_bytes;
     fr_hash *hash;   /* of a file: */
-    uint64_t hashed; /* its first so many bytes, which have been read */
+    uint64_t hashed; /* bytes hashed so far, from its start */
     int n;
     fr_tensor_info *info;     /* (n), in the order of their data */
     fr_tensor_info **by_name; /* (n), sorted */
@@ -158,7 +158,7 @@ static int compare_name(const void *a, const void *b)
     return strcmp((*(fr_tensor_info *const *)a)->name, (*(fr_tensor_info *const *)b)->name);
 }
 
-/* In the order of their begins, each tensor must start where the one before it ends. */
+/* Sorted by offset, each tensor must start where the one before it ends. */
 static fr_status check_places(fr_tensors *t)
 {
     uint64_t end = 0;
@@ -184,7 +184,7 @@ static fr_status check_places(fr_tensors *t)
 static fr_status read_entries(fr_tensors *t, json_t *header)
 {
     if (!json_is_object(header))
-        return fr_fail(t->ctx, FR_INVALID, "%s: the header is no JSON object", t->name);
+        return fr_fail(t->ctx, FR_INVALID, "%s: the header is not a JSON object", t->name);
     size_t room = json_object_size(header);
     t->info = FR_ARENA_ARRAY(&t->arena, fr_tensor_info, room);
     t->by_name = FR_ARENA_ARRAY(&t->arena, fr_tensor_info *, room);
@@ -272,7 +272,7 @@ static fr_status read_at(fr_tensors *t, uint64_t from, void *to, size_t bytes)
     return FR_OK;
 }
 
-/* read_at of a file, hashed if nothing is left out before it. */
+/* read_at of a file; hashes the bytes if all earlier bytes have been hashed. */
 static fr_status read_hashed(fr_tensors *t, uint64_t from, void *to, size_t bytes)
 {
     FR_TRY(read_at(t, from, to, bytes));
@@ -294,7 +294,8 @@ static fr_status open_file(fr_tensors *t)
     if (t->fd < 0) return fr__io_fail(t->ctx, "open", t->name);
     struct stat info;
     if (fstat(t->fd, &info) != 0) return fr__io_fail(t->ctx, "read", t->name);
-    if (!S_ISREG(info.st_mode)) return fr_fail(t->ctx, FR_INVALID, "%s: not a plain file", t->name);
+    if (!S_ISREG(info.st_mode))
+        return fr_fail(t->ctx, FR_INVALID, "%s: not a regular file", t->name);
     uint64_t file_bytes = (uint64_t)info.st_size, length;
     unsigned char first[FR_TENSOR_LENGTH_BYTES];
     if (file_bytes < sizeof first) return too_short(t, file_bytes);
@@ -371,7 +372,7 @@ fr_status fr_tensors_read(fr_tensors *t, int i, void *to, size_t bytes)
 {
     const fr_tensor_info *info = fr_tensors_info(t, i);
     if (!info)
-        return fr_fail(t->ctx, FR_INVALID, "%s: tensor %d asked for, there are %d", t->name, i,
+        return fr_fail(t->ctx, FR_INVALID, "%s: tensor %d requested, but there are %d", t->name, i,
                        t->n);
     if (bytes != info->bytes)
         return fr_fail(t->ctx, FR_INVALID,

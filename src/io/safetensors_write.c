@@ -1,7 +1,7 @@
 /* safetensors_write.c -- declares all tensors, then streams their values.
  *
- * Offsets follow from the declarations, so the header goes out first and nothing is ever moved.
- * Blanks at its end bring the values to a multiple of 8 bytes, so that readers may map the file. */
+ * Offsets follow from the declarations, so the header is written first and nothing is moved later.
+ * Blanks at its end align the values to 8 bytes, so that readers can map the file. */
 #include "io/safetensors.h"
 
 #include "base/arena.h"
@@ -26,12 +26,12 @@ struct fr_tensor_writer {
     fr_ctx *ctx;
     fr_arena arena;
     const char *path;
-    int dir;         /* open folder that holds it; -1: the path leads */
+    int dir;         /* open folder that contains it; -1: use the path */
     int fd;          /* -1 after finish */
-    bool may_remove; /* a plain file: never unlink a device */
+    bool may_remove; /* a regular file: never unlink a device */
     bool has_header, is_done;
-    fr_status failed; /* the first error; nothing is written after it */
-    fr_hash *hash;    /* of what has been written */
+    fr_status failed; /* first error; nothing is written after it */
+    fr_hash *hash;    /* of the bytes written so far */
     FR_VEC(struct meta) meta;
     FR_VEC(fr_tensor_info) info;
     fr_names names;     /* of info */
@@ -98,8 +98,8 @@ fr_status fr_tensor_writer_meta(fr_tensor_writer *w, const char *key, const char
     FR_TRY(check_open(w, "metadata"));
     for (size_t i = 0; i < w->meta.n; i++)
         if (strcmp(w->meta.at[i].key, key) == 0)
-            return keep(
-                w, fr_fail(w->ctx, FR_INVALID, "%s: metadata \"%s\" given twice", w->path, key));
+            return keep(w,
+                        fr_fail(w->ctx, FR_INVALID, "%s: duplicate metadata \"%s\"", w->path, key));
     if (!fr__utf8_is_valid(key) || !fr__utf8_is_valid(value))
         return keep(w,
                     fr_fail(w->ctx, FR_INVALID, "%s: metadata \"%s\" is not UTF-8", w->path, key));
@@ -190,7 +190,7 @@ static fr_status write_header(fr_tensor_writer *w)
     memset(block + FR_TENSOR_LENGTH_BYTES + text_bytes, ' ', length - text_bytes);
     fr_status status = fr__json_finish(&j)
                            ? put(w, block, FR_TENSOR_LENGTH_BYTES + length)
-                           : fr_fail(w->ctx, FR_INTERNAL, "%s: header not whole", w->path);
+                           : fr_fail(w->ctx, FR_INTERNAL, "%s: incomplete header", w->path);
     fr__free(block);
     w->has_header = true;
     return status;
@@ -198,7 +198,7 @@ static fr_status write_header(fr_tensor_writer *w)
 
 /* --- the values --------------------------------------------------------------------------- */
 
-/* The tensor that wants bytes next, or NULL. */
+/* The tensor whose bytes come next, or NULL. */
 static const fr_tensor_info *wanting(fr_tensor_writer *w)
 {
     while (w->at < w->info.n && w->n_written == w->info.at[w->at].bytes) {
@@ -219,7 +219,7 @@ fr_status fr_tensor_writer_data(fr_tensor_writer *w, const void *data, size_t by
                                bytes));
     if (bytes > info->bytes - w->n_written)
         return keep(w, fr_fail(w->ctx, FR_INVALID,
-                               "%s: tensor \"%s\" wants %" PRIu64 " more bytes, %zu were given",
+                               "%s: tensor \"%s\" needs %" PRIu64 " more bytes, %zu were given",
                                w->path, info->name, info->bytes - w->n_written, bytes));
     FR_TRY(keep(w, put(w, data, bytes)));
     w->n_written += bytes;

@@ -1,5 +1,5 @@
-/* sha256.h -- SHA-256 (FIPS 180-4) by Nettle, which uses the processor's own instructions for it
- * where there are any; fed piece by piece. */
+/* sha256.h -- SHA-256 (FIPS 180-4) of data in pieces, by Nettle, which uses the SHA instructions of
+ * the processor if it has them. */
 #ifndef FR_IO_SHA256_H
 #define FR_IO_SHA256_H
 
@@ -10,7 +10,7 @@ typedef struct sha256_ctx fr_sha256;
 
 void fr__sha256_init(fr_sha256 *s);
 void fr__sha256_update(fr_sha256 *s, const void *data, size_t bytes);
-/* 64 hexadecimal digits and a zero. Afterwards s must be initialised anew. */
+/* 64 hexadecimal digits and a zero. Initialise s again before further use. */
 void fr__sha256_final(fr_sha256 *s, char hex[65]);
 
 #endif

@@ -1,14 +1,14 @@
 /* tfevents.c -- the writer of TensorBoard's event files.
  *
- * A file is a row of TFRecords, each an Event in protobuf's wire format:
+ * A file is a sequence of TFRecords, each an Event in protobuf's wire format:
  *
  *     length (8 bytes) | CRC of it (4) | Event | CRC of it (4)        little-endian, CRCs masked
  *
- * Of Event, Summary and SessionLog we write five fields, so the encoder is a few lines: a message
- * is built in a small buffer and put into the one around it as bytes with their length before.
- * The first record names the version of the format. The second one, a session's START, makes a
- * reader forget what an earlier session wrote from that step on: a run that was killed after its
- * checkpoint does those steps again. */
+ * Only five fields of Event, Summary and SessionLog are needed, so the encoder is a few lines: a
+ * message is built in a small buffer and appended to the enclosing one as length and bytes. The
+ * first record names the version of the format. The second one, START of a session, makes readers
+ * drop the records of earlier sessions from that step on, because a run that was killed after its
+ * checkpoint repeats those steps. */
 #include "io/tfevents.h"
 
 #include "io/file.h"
@@ -19,8 +19,7 @@
 
 /* --- CRC-32C --------------------------------------------------------------------------------- */
 
-/* Half a byte at a time: a table that one can check by eye, and fast enough for 200 bytes a step.
- */
+/* Half a byte at a time: the table is small, and the speed suffices for 200 bytes per step. */
 uint32_t fr__crc32c(const void *data, size_t bytes)
 {
     static const uint32_t table[16] = {0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1,
@@ -37,7 +36,7 @@ uint32_t fr__crc32c(const void *data, size_t bytes)
     return ~crc;
 }
 
-/* TFRecord's way to keep the CRC of data that hold CRCs apart from theirs. */
+/* TFRecord masks its CRCs, so that the CRC of data that contain CRCs differs from theirs. */
 static uint32_t masked_crc(const void *data, size_t bytes)
 {
     uint32_t crc = fr__crc32c(data, bytes);
@@ -49,7 +48,7 @@ static uint32_t masked_crc(const void *data, size_t bytes)
 enum { MAX_TAG = 64, MAX_VALUE = MAX_TAG + 16, MAX_EVENT = FR_TF_SCALARS * (MAX_VALUE + 4) + 64 };
 typedef enum wire { VARINT, FIXED64, BYTES, FIXED32 = 5 } wire;
 
-/* Room is by the sizes above; a message never outgrows it. */
+/* The sizes above leave room for every message. */
 typedef struct message {
     size_t n;
     unsigned char at[MAX_EVENT];
@@ -137,14 +136,14 @@ static fr_status write_head(fr_tfevents *t, int64_t step)
     log.n = 0;
     put_key(&log, STATUS, VARINT);
     put_varint(&log, START);
-    begin_event(&event, step + 1); /* the first step that is forgotten */
+    begin_event(&event, step + 1); /* the first step that readers drop */
     put_bytes(&event, SESSION_LOG, log.at, log.n);
     FR_TRY(write_record(t, &event));
     return fr__tfevents_flush(t);
 }
 
-/* Readers take the files of a folder in the order of their names: the time decides, to the
- * microsecond, since one session may follow another within a second. */
+/* Readers process the files of a folder in the order of their names. Names contain the time in
+ * microseconds, since one session may follow another within a second. */
 fr_status fr__tfevents_open(fr_ctx *ctx, const char *folder, int64_t step, fr_tfevents *t)
 {
     struct timespec now;
@@ -168,8 +167,8 @@ fr_status fr__tfevents_write(fr_tfevents *t, int64_t step, int n, const fr_tf_sc
     enum { SUMMARY = 5 };
     message event, summary;
     if (n > FR_TF_SCALARS)
-        return fr_fail(t->ctx, FR_INTERNAL, "%s: %d scalars in one step, %d have room", t->path, n,
-                       FR_TF_SCALARS);
+        return fr_fail(t->ctx, FR_INTERNAL, "%s: %d scalars in one step; the limit is %d", t->path,
+                       n, FR_TF_SCALARS);
     summary.n = 0;
     for (int i = 0; i < n; i++) put_scalar(&summary, &scalars[i]);
     begin_event(&event, step);

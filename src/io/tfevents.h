@@ -1,4 +1,4 @@
-/* tfevents.h -- scalars as TensorBoard reads them: an events.out.tfevents.* file.
+/* tfevents.h -- writes scalars for TensorBoard: an events.out.tfevents.* file.
  *
  *     fr_tfevents t;
  *     FR_TRY(fr__tfevents_open(ctx, "runs/one", 40, &t));
@@ -6,15 +6,15 @@
  *     FR_TRY(fr__tfevents_flush(&t));
  *     FR_TRY(fr__tfevents_close(&t));
  *
- * Nothing is allocated by fr__tfevents_write. Owned by one thread; the file's descriptor may be
- * synced by another. */
+ * fr__tfevents_write allocates nothing. A writer belongs to one thread; another thread may sync the
+ * file descriptor. */
 #ifndef FR_IO_TFEVENTS_H
 #define FR_IO_TFEVENTS_H
 
 #include <forerun/base.h>
 #include <stdio.h>
 
-enum { FR_TF_SCALARS = 16 }; /* of one step, at most */
+enum { FR_TF_SCALARS = 16 }; /* limit per step */
 
 typedef struct fr_tfevents {
     fr_ctx *ctx;
@@ -23,19 +23,19 @@ typedef struct fr_tfevents {
 } fr_tfevents;
 
 typedef struct fr_tf_scalar {
-    const char *tag; /* at most 64 bytes count */
+    const char *tag; /* at most 64 bytes are used */
     double value;
 } fr_tf_scalar;
 
-/* A new file in `folder`, whose name sorts behind those of earlier sessions. `step` updates are
- * done: TensorBoard drops what an earlier session wrote of later ones. */
+/* Create a file in `folder` whose name sorts after those of earlier sessions. `step` updates are
+ * done: TensorBoard drops later steps of earlier sessions. */
 fr_status fr__tfevents_open(fr_ctx *ctx, const char *folder, int64_t step, fr_tfevents *t);
 fr_status fr__tfevents_write(fr_tfevents *t, int64_t step, int n, const fr_tf_scalar *scalars);
-/* What was written is with the system: it survives the end of this process. */
+/* Pass written data to the system, so that they survive the end of this process. */
 fr_status fr__tfevents_flush(fr_tfevents *t);
-fr_status fr__tfevents_close(fr_tfevents *t); /* a zeroed one is fine */
+fr_status fr__tfevents_close(fr_tfevents *t); /* accepts a zeroed writer */
 
-/* CRC-32C (Castagnoli), as TFRecord has it. */
+/* CRC-32C (Castagnoli), as in TFRecord. */
 uint32_t fr__crc32c(const void *data, size_t bytes);
 
 #endif

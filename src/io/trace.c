@@ -1,5 +1,5 @@
-/* trace.c -- the writer of Chrome's trace JSON (the "Trace Event Format"): one object an event,
- * with a phase: M names a track, X is a slice, s and f are the ends of an arrow, C is a counter. */
+/* trace.c -- writes Chrome's trace JSON (the "Trace Event Format"): one object per event. Its phase
+ * is M (name of a track), X (slice), s and f (ends of an arrow) or C (counter). */
 #include "io/trace.h"
 
 #include "base/alloc.h"
@@ -32,11 +32,11 @@ fr_status fr__trace_open(fr_ctx *ctx, fr_trace *t, const char *path, uint64_t ba
     return FR_OK;
 }
 
-/* Begins an event; the caller ends the object. */
+/* Start an event; the caller ends the object. */
 static fr_json *event(fr_trace *t, const char *phase, const char *name, int pid)
 {
     fr_json *j = &t->json;
-    if (j->file) fputc('\n', j->file); /* a line an event: readable, and easy to grep */
+    if (j->file) fputc('\n', j->file); /* one line per event: readable, and easy to grep */
     fr__json_object(j, NULL);
     fr__json_text(j, "ph", phase);
     fr__json_text(j, "name", name);
@@ -73,7 +73,8 @@ void fr__trace_process(fr_trace *t, int pid, const char *name)
 void fr__trace_thread(fr_trace *t, int pid, int tid, const char *name)
 {
     name_track(t, "thread_name", pid, tid, name);
-    fr_json *j = event(t, "M", "thread_sort_index", pid); /* else in order of their first event */
+    fr_json *j = event(t, "M", "thread_sort_index",
+                       pid); /* otherwise tracks are in order of their first event */
     fr__json_int(j, "tid", tid);
     fr__json_object(j, "args");
     fr__json_int(j, "sort_index", tid);
@@ -125,10 +126,11 @@ void fr__trace_flow(fr_trace *t, const fr_trace_slice *at, uint64_t ns, bool is_
 {
     fr_json *j = event(t, is_head ? "f" : "s", name, at->pid);
     fr__json_int(j, "tid", at->tid);
-    fr__json_text(j, "cat", "flow"); /* ends are matched by category, name and id */
+    fr__json_text(j, "cat", "flow"); /* readers match both ends by category, name and id */
     fr__json_int(j, "id", id);
     add_stamp(t, ns);
-    if (is_head) fr__json_text(j, "bp", "e"); /* binds to the slice around it, not to the next */
+    if (is_head)
+        fr__json_text(j, "bp", "e"); /* binds to the enclosing slice, not to the next one */
     fr__json_end(j);
 }
 

@@ -1,4 +1,4 @@
-/* tsv.c -- the line splitter. What a label may be is the reader's business. */
+/* tsv.c -- splits lines. The caller checks the labels. */
 #include "io/tsv.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* units.c -- amounts with units. A unit is a base (B, bit/s, s, ...) with a prefix: large ones for
- * all but seconds, small ones for seconds. 1 GB is 10^9 bytes, 1 GiB 2^30. */
+/* units.c -- amounts with units. A unit is a base (B, bit/s, s, ...) with a prefix: small prefixes
+ * for seconds, large ones for all others. 1 GB is 10^9 bytes, 1 GiB is 2^30 bytes. */
 #include "io/units.h"
 
 #include "io/conf.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first of a kind is the one that is written. */
+/* The first base of a kind is used for writing. */
 static const struct {
     const char *name;
     fr_unit unit;
@@ -23,7 +23,7 @@ static const struct {
 static const struct {
     const char *name;
     double factor;
-    bool is_small; /* to divide by: that way 5 us is the double nearest to 5e-6 */
+    bool is_small; /* a divisor, so that 5 us is the double nearest to 5e-6 */
 } prefixes[] = {
     {"P", 1e15, false},
     {"T", 1e12, false},
@@ -53,7 +53,7 @@ static const struct {
     [FR_UNIT_FLOPS] = {"a rate of computation", "11.76 TFLOP/s"},
 };
 
-/* *value in the base unit. */
+/* *value is in the base unit. */
 static bool scan_unit(const char *text, fr_unit unit, double *value)
 {
     for (int b = 0; b < N_BASES; b++) {
@@ -119,7 +119,6 @@ fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double pres
     char limits[2][48];
     bool is_given = fr_conf_has(c, key);
     FR_TRY(fr_conf_text(c, key, "", &text));
-    fr__conf_child(c, key)->asked = FR_KEY_AMOUNT;
     *out = preset;
     if (!is_given) return FR_OK;
     if (!fr__amount_scan(text, unit, out))

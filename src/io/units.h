@@ -1,5 +1,5 @@
-/* units.h -- amounts as people write them: "16 GB", "24 GiB", "10 Gbit/s", "5 us", "11.76 TFLOP/s".
- * A plain number is in bytes, bytes/s, seconds or FLOP/s. */
+/* units.h -- amounts with units: "16 GB", "24 GiB", "10 Gbit/s", "5 us", "11.76 TFLOP/s". A plain
+ * number is in bytes, bytes/s, seconds or FLOP/s. */
 #ifndef FR_IO_UNITS_H
 #define FR_IO_UNITS_H
 
@@ -11,7 +11,7 @@ typedef enum fr_unit { FR_UNIT_BYTES, FR_UNIT_RATE, FR_UNIT_SECONDS, FR_UNIT_FLO
 bool fr__amount_scan(const char *text, fr_unit unit, double *value);
 /* The shortest text that fr__amount_scan reads back to the same double. */
 void fr__amount_format(double value, fr_unit unit, char text[48]);
-/* A key of a config; absent: preset. */
+/* Read a key of a config; if absent, preset. */
 fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double preset, double min,
                           double max, double *out);
 

@@ -1,9 +1,9 @@
 /* biglstm.c -- a language model of LSTMs with projections over a large vocabulary (Jozefowicz et
  * al. 2016, "BIG LSTM"; the model of Pal et al. 2019).
  *
- * Cells are wide (`width`), what they hand on and feed back is narrow (`projection`: Sak et al.
- * 2014), and the table of embeddings and the softmax are as narrow, which is where nearly all
- * parameters are. The softmax is over the whole vocabulary, not over a sample of it. */
+ * Cells are wide (`width`); their outputs and feedback are narrow (`projection`: Sak et al. 2014).
+ * The embedding table and the softmax, which hold nearly all parameters, are equally narrow. The
+ * softmax is over the whole vocabulary, not over a sample of it. */
 #include "models/build.h"
 
 static fr_status biglstm_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g)

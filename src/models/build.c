@@ -1,4 +1,4 @@
-/* build.c -- the layers that model builders are written in. */
+/* build.c -- the layers that model builders use. */
 #include "models/build.h"
 
 #include <math.h>
@@ -91,7 +91,7 @@ void fr__add_loss(fr_graph *g, int logits, double label_smoothing)
 int fr__block(fr_graph *g, int x, const fr_block *b, int64_t index)
 {
     long long i = index;
-    /* Two parts a block add to the stream: keep its variance from growing with depth. */
+    /* Two parts per block add to the stream: keep its variance constant over depth. */
     fr_init into_stream = {FR_INIT_NORMAL, (float)(0.02 / sqrt(2. * (double)b->n_blocks))};
     fr_attrs attention = {.attention = {.heads = (int)b->heads, .causal = b->causal}};
     char name[NAME_ROOM];

@@ -4,11 +4,11 @@
  *     target ids -> embed -> lstm -> q -> attention over k|v = context
  *                            lstm [x, context] -> lstm [x, context] + x -> ... -> head
  *
- * As published: the lowest encoder layer reads both ways, residual connections start at the third
- * layer of either side, and the context found with the lowest decoder layer goes to all above it.
- * Different: attention is a scaled dot product of learned projections, found from the decoder's
- * output of the same step, so that one operator serves all steps. The sample is the source, then
- * the target shifted by one, each `context` ids; training is by teacher forcing. */
+ * As published, the lowest encoder layer is bidirectional, residual connections start at the third
+ * layer of either side, and the context of the lowest decoder layer goes to all layers above it.
+ * Unlike the paper, attention is a scaled dot product of learned projections, computed from the
+ * decoder's output of the same step, so one operator serves all steps. A sample is the source, then
+ * the target shifted by one, each with `context` ids. Training uses teacher forcing. */
 #include "models/build.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static int embed(const side *s, int64_t from)
     return fr__dropout(s->g, x, s->o->dropout, "%s.drop", s->name);
 }
 
-/* Two tensors (T, D1), (T, D2) side by side: (T, D1 + D2). */
+/* Concatenate (T, D1) and (T, D2) to (T, D1 + D2). */
 static int beside(fr_graph *g, int a, int b, const char *name)
 {
     return fr_graph_add(g, FR_OP_CONCAT, name, &(fr_attrs){.concat = {.axis = 1}}, 2,
@@ -43,7 +43,7 @@ static int lstm(const side *s, int x, long long i)
     return fr__dropout(s->g, y, s->o->dropout, "%s.%lld.drop", s->name, i);
 }
 
-/* An LSTM that meets the last token first: over the valid tokens, reversed, and back. */
+/* A backward LSTM: reverse the valid tokens, run, reverse again. */
 static int lstm_backwards(const side *s, int x)
 {
     fr_attrs a = {.lstm = {.hidden = s->o->width}};
@@ -58,7 +58,8 @@ static int encode(fr_graph *g, const fr_model_options *o)
 {
     side s = {g, o, "encoder"};
     int x = embed(&s, 0);
-    int back = lstm_backwards(&s, x); /* not as arguments, whose order compilers choose */
+    int back =
+        lstm_backwards(&s, x); /* not as arguments: their order of evaluation is unspecified */
     int ahead = lstm(&s, x, 0);
     x = beside(g, ahead, back, "encoder.0.both");
     for (long long i = 1; i < o->layers; i++) {

@@ -2,7 +2,8 @@
  * torchvision's names, without the auxiliary head.
  *
  * Small images: all 3 x 3 convolutions of the stem are padded and have stride 1, its first pool
- * halves, the second is left out, so 32 x 32 reaches the blocks as 16 x 16, then 7 x 7, 3 x 3. */
+ * halves the size, and the second is omitted. So 32 x 32 reaches the blocks as 16 x 16, then 7 x 7,
+ * 3 x 3. */
 #include "models/build.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #define ROW(n) ((fr_window){1, (n), 1, 0, (n) / 2})
 #define COLUMN(n) ((fr_window){(n), 1, 1, (n) / 2, 0})
 
-/* A graph under construction and the block that is being added to it. */
+/* A graph under construction and its current block. */
 typedef struct net {
     fr_graph *g;
     const fr_model_options *o;

@@ -1,6 +1,6 @@
-/* lenet.c -- small networks for small images: LeNet-5 (LeCun et al. 1998, with relu and max
- * pooling in place of tanh and trained subsampling), and cnn, eight convolutions with batch
- * normalisation in three sizes, which learns Fashion-MNIST beyond 90 % in two epochs. */
+/* lenet.c -- small networks for small images: LeNet-5 (LeCun et al. 1998, with relu and max pooling
+ * instead of tanh and trained subsampling), and cnn, eight convolutions with batch normalisation in
+ * three sizes, which learns Fashion-MNIST beyond 90 % in two epochs. */
 #include "models/build.h"
 
 static fr_status lenet_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g)

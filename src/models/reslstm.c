@@ -1,6 +1,6 @@
-/* reslstm.c -- a stack of LSTM layers with residual connections that classifies texts: each layer
- * adds to what it reads, so depth does not cut the gradient off (as in Wu et al. 2016, section
- * 3.1). The answer comes from the mean over the valid tokens. */
+/* reslstm.c -- a stack of LSTM layers with residual connections that classifies texts. Each layer
+ * adds to its input, so gradients do not vanish with depth (as in Wu et al. 2016, section 3.1). The
+ * classifier reads the mean over the valid tokens. */
 #include "models/build.h"
 
 static fr_status reslstm_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g)

@@ -1,8 +1,8 @@
-/* vgg.c -- VGG-16 (Simonyan and Zisserman 2015). Nodes are numbered as in torchvision's
- * `features`, also with batch normalisation.
+/* vgg.c -- VGG-16 (Simonyan and Zisserman 2015). Nodes are numbered as in torchvision's `features`,
+ * also with batch normalisation.
  *
- * Images from 128 on get the three linear layers of the paper; small ones a single linear layer
- * after the last pool, as is usual for CIFAR. */
+ * Images of 128 pixels or more have the three linear layers of the paper; smaller ones have a
+ * single linear layer after the last pool, as is usual for CIFAR. */
 #include "models/build.h"
 
 enum { POOL = 0 };
@@ -16,7 +16,7 @@ static fr_status vgg16_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g
     int64_t size = o->image;
     for (size_t i = 0; i < sizeof plan / sizeof *plan; i++) {
         if (plan[i] == POOL) {
-            /* 28 x 28 is down to 1 x 1 after four pools. */
+            /* 28 x 28 becomes 1 x 1 after four pools. */
             if (size >= 2) x = fr__pool(g, FR_OP_MAX_POOL, x, FR_SQUARE(2, 2, 0), "features.%d", n);
             if (size >= 2) size /= 2;
             n++;

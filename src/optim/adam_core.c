@@ -5,18 +5,18 @@
  *     v = v + (1 - beta2) * (d * d - v)     needs no rounded beta
  *     w = keep * w - (rate_grad * d + rate_mean * m) / (sqrt(v) * unbias2 + eps)
  *
- * The three differ in coefficients only: adam and adamw take nothing of d itself, adamw shrinks
- * the weights by `keep`, nadam mixes d and m. The sweep is bound by memory, so the terms that are
- * zero or one for some of them are free.
+ * The three differ in coefficients only: adam and adamw do not use d directly, adamw shrinks the
+ * weights by `keep`, nadam mixes d and m. The sweep is memory-bound, so terms that are zero or one
+ * cost nothing.
  *
- * Predictions go along m / (sqrt(v) * unbias2 + eps), how far depends on the course:
+ * Predictions move along m / (sqrt(v) * unbias2 + eps); the distance depends on the course:
  *
- *     applied    the quotient above with d, which is unknown for an update to come, replaced by
+ *     applied    the quotient above with d, which is unknown for future updates, replaced by
  *                its estimate m / (1 - beta1^t): for adam and adamw mhat / (sqrt(vhat) + eps)
  *     constant   corrections of update 1: (m / (1 - beta1)) / (sqrt(v / (1 - beta2)) + eps)
- *     decay      d = 0 from now on: m shrinks by beta1 an update, the denominator stays
+ *     decay      d = 0 from now on: m shrinks by beta1 per update, the denominator stays
  *
- * Decoupled weight decay is left out. */
+ * Predictions ignore decoupled weight decay. */
 #include "optim/optim.h"
 #include "optim/sweep.h"
 
@@ -117,7 +117,7 @@ void fr__adam_predict(const fr_sweep *s)
 double fr__adam_reach_by(const fr_optim_options *o, fr_course course, int64_t t, int n,
                          const double *lr, fr_adam_shares_fn shares)
 {
-    double sum = 0, left = 1; /* of m, in update t + i when no gradient comes */
+    double sum = 0, left = 1; /* of m, in update t + i without gradients */
     for (int i = 1; i <= n; i++) {
         double by_grad, by_mean, along = 1 / (1 - o->beta1);
         left *= o->beta1;

@@ -1,5 +1,5 @@
 /* adamw.c -- Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019): the weights
- * shrink by lr * weight_decay, the means never see it. */
+ * shrink by lr * weight_decay, which does not enter the means. */
 #include "optim/optim.h"
 
 static void defaults(fr_optim_options *o)
@@ -16,7 +16,7 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 
 const fr_optimizer fr__optim_adamw = {
     .name = "adamw",
-    .summary = "adam with weight decay apart from the gradient",
+    .summary = "adam with weight decay separate from the gradient",
     .n_state = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
     .keys = (const char *const[]){"weight_decay", "beta1", "beta2", "eps", NULL},

@@ -1,15 +1,15 @@
-/* lr.c -- learning rate schedules: a factor of the base rate by update number.
+/* lr.c -- learning rate schedules: factors of the base rate, by update number.
  *
- * Warm-up is common to all: update t < warmup runs at (t + 1) / warmup of the base rate, then the
- * schedule starts at its own t = 0. Cosine (Loshchilov and Hutter, ICLR 2017) and polynomial reach
- * min_ratio at the end of the run and stay there. */
+ * All schedules share the warm-up: update t < warmup uses (t + 1) / warmup of the base rate, then
+ * the schedule starts at its own t = 0. Cosine (Loshchilov and Hutter, ICLR 2017) and polynomial
+ * reach min_ratio at the end of the run and stay there. */
 #include "optim/optim.h"
 
 #include <math.h>
 
 static const char *const no_keys[] = {NULL};
 
-/* How much of the run after warm-up lies behind update t, in [0, 1]. */
+/* Completed share of the run after warm-up at update t, in [0, 1]. */
 static double progress(const fr_lr_options *o, int64_t t)
 {
     int64_t length = o->total - o->warmup;
@@ -39,7 +39,12 @@ static double polynomial_factor(const fr_lr_options *o, int64_t t)
 }
 
 const fr_lr_schedule fr__lr_constant = {
-    .name = "constant", .summary = "always lr", .keys = no_keys, .factor = constant_factor};
+    .name = "constant",
+    .summary = "always lr",
+    .is_constant = true,
+    .keys = no_keys,
+    .factor = constant_factor,
+};
 
 const fr_lr_schedule fr__lr_step = {
     .name = "step",

@@ -7,9 +7,9 @@
  * as the paper, PyTorch's documentation and its foreach loop have it. The default loop of PyTorch
  * 1.13 multiplies mu_t into the second product twice; later releases do not, nor do we.
  *
- * The product of momenta is carried from update to update elsewhere. Here it is computed anew: all
- * factors are below 1, and once it is below half a unit in the last place of 1 it no longer
- * counts, which takes about 60 factors. So an update is a pure function of t. */
+ * Other implementations carry the product of momenta from update to update. Here it is recomputed:
+ * all factors are below 1, and after about 60 factors the product is below half a unit in the last
+ * place of 1 and no longer counts. So an update is a pure function of t. */
 #include "optim/optim.h"
 
 #include <float.h>
@@ -24,7 +24,7 @@ static void defaults(fr_optim_options *o)
 static const char *check(const fr_optim_options *o)
 {
     if (!(o->momentum_decay >= 0 && isfinite(o->momentum_decay)))
-        return "momentum_decay must be a number from 0 on";
+        return "momentum_decay must be at least 0";
     return fr__adam_check(o);
 }
 

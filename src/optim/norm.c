@@ -1,7 +1,7 @@
 /* norm.c -- sum of squares in a fixed order.
  *
- * Squares of floats are exact in double; only the order of the additions counts. Element i of a
- * block goes to lane i % LANES, lanes are added by halves, blocks in order. */
+ * Squares of floats are exact in double, so only the order of the additions matters. Element i of a
+ * block is added to lane i % LANES; lanes are added by halves, blocks in order. */
 #include "base/simd.h"
 #include "optim/optim.h"
 

@@ -1,5 +1,5 @@
-/* optim.h -- inside the module: the records of the registry, the sweep that the adam family
- * shares, and one block of a norm. */
+/* optim.h -- internal to the module: the records of the registry, the common sweep of the adam
+ * family, and one block of a norm. */
 #ifndef FR_OPTIM_OPTIM_H
 #define FR_OPTIM_OPTIM_H
 
@@ -8,7 +8,7 @@
 extern const fr_optimizer fr__optim_sgd, fr__optim_adam, fr__optim_adamw, fr__optim_nadam;
 extern const fr_lr_schedule fr__lr_constant, fr__lr_step, fr__lr_cosine, fr__lr_polynomial;
 
-/* Settings that every optimizer has: NULL if lr and weight_decay are fine. */
+/* Check the settings of every optimizer; NULL if lr and weight_decay are valid. */
 const char *fr__optim_check_common(const fr_optim_options *o);
 
 /* The adam family: settings, coefficients and sweeps. See adam_core.c. */

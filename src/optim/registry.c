@@ -1,4 +1,4 @@
-/* registry.c -- the optimizers and schedules there are, and what is common to all. */
+/* registry.c -- the tables of optimizers and schedules, and their common code. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -32,9 +32,9 @@ const fr_lr_schedule *fr_lr_find(const char *name)
 
 const char *fr__optim_check_common(const fr_optim_options *o)
 {
-    if (!(o->lr >= 0 && isfinite(o->lr))) return "lr must be a number from 0 on";
+    if (!(o->lr >= 0 && isfinite(o->lr))) return "lr must be at least 0";
     if (!(o->weight_decay >= 0 && isfinite(o->weight_decay)))
-        return "weight_decay must be a number from 0 on";
+        return "weight_decay must be at least 0";
     return NULL;
 }
 
@@ -50,8 +50,8 @@ void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_
 void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course, int64_t t,
                   int n, const double *lr, int j, fr_aim *aim)
 {
-    /* Before the first update the state is zero and so is every direction; a correction by
-     * 1 - beta^0 would make it 0 / 0. */
+    /* Before the first update, state and directions are zero; a correction by 1 - beta^0 would give
+     * 0 / 0. */
     int64_t last = course == FR_COURSE_CONSTANT || t < 1 ? 1 : t;
     aim->eps = (float)o->eps;
     aim->unbias2 = (float)(1 / sqrt(1 - pow(o->beta2, (double)last)));

@@ -1,5 +1,5 @@
-/* sgd.c -- stochastic gradient descent with momentum (Sutskever et al., ICML 2013, as PyTorch
- * has it).
+/* sgd.c -- stochastic gradient descent with momentum (Sutskever et al., ICML 2013, as PyTorch has
+ * it).
  *
  *     d = g + weight_decay * w
  *     v = momentum * v + (1 - dampening) * d        first update: v = d
@@ -8,10 +8,10 @@
  * v starts at zero, so "v = d" is the same line with dampening off. With momentum 0 the buffer
  * holds the last gradient, which costs memory but keeps a direction to predict with.
  *
- * Predictions go along v. That is what plain momentum applies. With nesterov the gradient of the
- * next update is unknown; while gradients change slowly d is about (1 - momentum) * v (v is the
- * geometric sum of them), and then d + momentum * v is v again. Where future gradients are taken to
- * be zero, update i applies momentum^i * v, and nesterov once more momentum of it. */
+ * Predictions move along v, which plain momentum applies. With nesterov the gradient of the next
+ * update is unknown. While gradients change slowly, d is about (1 - momentum) * v (v is their
+ * geometric sum), and d + momentum * v is again v. If future gradients are assumed to be zero,
+ * update i applies momentum^i * v, and nesterov multiplies by momentum once more. */
 #include "optim/optim.h"
 #include "optim/sweep.h"
 
@@ -87,7 +87,7 @@ static void predict(const fr_sweep *s) { fr__predict_along(s, s->drift ? s->drif
 static double reach(const fr_optim_options *o, fr_course course, int64_t t, int n, const double *lr)
 {
     (void)t;
-    double sum = 0, left = o->nesterov ? o->momentum : 1; /* of v, in update i with no gradient */
+    double sum = 0, left = o->nesterov ? o->momentum : 1; /* of v, in update i without gradients */
     for (int i = 0; i < n; i++) {
         left *= o->momentum;
         sum += lr[i] * (course == FR_COURSE_DECAY ? left : 1);

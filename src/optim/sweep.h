@@ -1,8 +1,8 @@
 /* sweep.h -- one loop, compiled for each kind of pass.
  *
- * An optimizer writes its loop once, as an FR_INLINE function that takes the kind of pass as
- * constants; FR_SWEEP_KINDS calls it with the constants that fit a record, so that a plain step in
- * place pays nothing for what it does not do. */
+ * An optimizer has one loop, an FR_INLINE function that receives the kind of pass as constants.
+ * FR_SWEEP_KINDS calls it with the constants of a record, so a plain step in place has no overhead
+ * for other kinds. */
 #ifndef FR_OPTIM_SWEEP_H
 #define FR_OPTIM_SWEEP_H
 
@@ -33,7 +33,7 @@
         }                                             \
     } while (0)
 
-/* Predictions w - by * toward, toward (n): sgd's, and by drift everybody's. */
+/* Predictions w - by * toward; toward: (n). Used by sgd, and with drift by all optimizers. */
 void fr__predict_along(const fr_sweep *s, const float *toward);
 
 #endif

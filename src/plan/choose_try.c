@@ -17,9 +17,8 @@ static int depth(const struct fr__chooser *c, const struct fr__option *o)
     for (int s = 0; s < o->n_stages; s++)
         if (o->replicas[s] > most) most = o->replicas[s];
     int share = o->size->n_micro / most;
-    /* 1F1B runs as many micro-batches ahead as there are stages, others up to mini-batches. */
-    bool is_1f1b = strcmp(c->d->methods[o->method].generator->name, "1f1b-async") == 0;
-    return is_1f1b ? 1 + (o->n_stages + share - 1) / share : 1 + o->n_stages;
+    bool has_batches = c->d->methods[o->method].generator->ahead == FR_AHEAD_BATCHES;
+    return has_batches ? 1 + o->n_stages : 1 + (o->n_stages + share - 1) / share;
 }
 
 /* Mini-batches to walk: filling, the steady state, draining. */
@@ -48,12 +47,11 @@ double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
     return 6.0 * o->size->n_micro * o->n_stages * n;
 }
 
-static fr_status spread(struct fr__chooser *c, fr_ctx *own, const struct fr__outcome *at,
-                        fr_spread *out)
+static fr_status spread(struct fr__chooser *c, const struct fr__outcome *at, fr_spread *out)
 {
     const struct fr__option *o = at->option;
     const fr_plan_method *m = &c->d->methods[at->method];
-    return fr_spread_make(own,
+    return fr_spread_make(c->ctx,
                           &(fr_spread_desc){.profile = o->size->problem.profile,
                                             .n_stages = o->n_stages,
                                             .cuts = at->cuts,
@@ -106,13 +104,12 @@ static bool recompute_more(const struct fr__chooser *c, struct fr__outcome *at, 
 }
 
 /* *out is made where the layout fits: the caller frees it. */
-static fr_status make_fit(struct fr__chooser *c, fr_ctx *own, struct fr__outcome *at, bool more,
-                          fr_spread *out)
+static fr_status make_fit(struct fr__chooser *c, struct fr__outcome *at, bool more, fr_spread *out)
 {
     memset(at->recompute, 0, (size_t)at->option->n_stages * sizeof *at->recompute);
     for (int round = 0; round < 3; round++) {
         if (round && (!more || !recompute_more(c, at, round == 2))) break;
-        FR_TRY(spread(c, own, at, out));
+        FR_TRY(spread(c, at, out));
         look_at_memory(c, out, at);
         if (at->fits) return FR_OK;
         fr_spread_free(out);
@@ -121,8 +118,7 @@ static fr_status make_fit(struct fr__chooser *c, fr_ctx *own, struct fr__outcome
 }
 
 /* The steady state only: a run has many more mini-batches than are walked here. */
-static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s,
-                          struct fr__outcome *at)
+static fr_status simulate(struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
 {
     fr_sim_result r;
     int n = n_batches(c, at->option), first = depth(c, at->option) - 1, last = n - 1;
@@ -131,7 +127,7 @@ static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s
     fr_sim_desc d = {
         .schedule = s->schedule, .timing = s->timing, .n_batches = n, .overlaps = true};
     double mean = 0;
-    FR_TRY(fr_simulate(own, &d, &r));
+    FR_TRY(fr_simulate(c->ctx, &d, &r));
     at->s_per_batch = (r.done[last] - r.done[first]) / (last - first);
     at->sum_bytes = r.sum_bytes, at->message_bytes = r.message_bytes;
     at->busy = 0;
@@ -145,8 +141,7 @@ static fr_status simulate(struct fr__chooser *c, fr_ctx *own, const fr_spread *s
 }
 
 /* The method itself, then others with the same schedule; first as it is, then with recompute. */
-static fr_status try_methods(struct fr__chooser *c, fr_ctx *own, struct fr__outcome *at,
-                             fr_spread *s)
+static fr_status try_methods(struct fr__chooser *c, struct fr__outcome *at, fr_spread *s)
 {
     const int asked = at->method;
     const fr_plan_method *m = &c->d->methods[asked];
@@ -159,7 +154,7 @@ static fr_status try_methods(struct fr__chooser *c, fr_ctx *own, struct fr__outc
                 !fr__choose_can(c, method, at->option))
                 continue;
             at->method = method;
-            FR_TRY(make_fit(c, own, at, more, s));
+            FR_TRY(make_fit(c, at, more, s));
             if (at->fits) return FR_OK;
         }
     at->method = asked;
@@ -173,28 +168,21 @@ static fr_status try_new(struct fr__chooser *c, const struct fr__option *o, int 
         (struct fr__outcome){.option = o, .method = method, .cuts = cuts, .s_per_batch = INFINITY};
     out->recompute = FR_ARENA_ARRAY(c->arena, bool, o->n_stages);
     out->memory = FR_ARENA_ARRAY(c->arena, size_t, o->n_workers);
-    fr_ctx *own = fr_ctx_create(); /* a layout that cannot be is no error of the choice */
-    if (!out->recompute || !out->memory || !own) {
-        fr_ctx_free(own);
-        return fr__no_memory(c->ctx, sizeof *out, "a layout");
-    }
+    if (!out->recompute || !out->memory) return fr__no_memory(c->ctx, sizeof *out, "a layout");
     fr_spread s = {0};
-    fr_status status = try_methods(c, own, out, &s);
+    fr_status status = try_methods(c, out, &s);
     if (status == FR_OK && out->fits) {
-        status = simulate(c, own, &s, out);
+        status = simulate(c, &s, out);
         fr_spread_free(&s);
     }
     c->n_tried++;
     c->n_too_large += status == FR_OK && !out->fits;
-    if (status == FR_UNSUPPORTED || status == FR_INVALID) {
-        fr_log(c->ctx, FR_LOG_DEBUG, "plan: %s on %d stages: %s", c->d->methods[method].name,
-               o->n_stages, fr_ctx_error(own));
-        out->fits = false, status = FR_OK;
-    } else if (status != FR_OK) {
-        fr_fail(c->ctx, status, "%s", fr_ctx_error(own));
-    }
-    fr_ctx_free(own);
-    return status;
+    if (status != FR_UNSUPPORTED && status != FR_INVALID) return status;
+    /* A layout that cannot be is no error of the choice. */
+    fr_log(c->ctx, FR_LOG_DEBUG, "plan: %s on %d stages: %s", c->d->methods[method].name,
+           o->n_stages, fr_ctx_error(c->ctx));
+    out->fits = false;
+    return FR_OK;
 }
 
 /* --- tried before ----------------------------------------------------------------------------- */

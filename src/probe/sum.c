@@ -87,7 +87,12 @@ static fr_status set_up(fr_ctx *ctx, rig *r, fr_arena *a, int n, int first, int 
     for (int i = 0; i < n; i++) members[i] = i;
     for (int k = 0; k <= r->n_buckets; k++)
         edge[k] = k < r->n_buckets ? (size_t)k * bucket : n_floats;
-    fr_sum_desc d = {n, members, r->n_buckets, edge, memory, room};
+    fr_sum_desc d = {.n_members = n,
+                     .members = members,
+                     .n_buckets = r->n_buckets,
+                     .edge = edge,
+                     .memory = memory,
+                     .room = room};
     for (int i = first; i < first + n_local; i++) {
         memory[i] = FR_ARENA_ARRAY(a, float, n_floats);
         room[i] = FR_ARENA_ARRAY(a, char, r->t->sum_room(r->group, &d, i) + 1);

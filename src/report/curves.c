@@ -1,8 +1,9 @@
 /* curves.c -- metrics.jsonl as curves.
  *
- * How many mini-batches there are is known at the end only. So points begin as one mini-batch each;
- * when there is no room for one more, neighbours are put together and the next points take twice as
- * many. One pass, memory for the points alone, and all but the last are of equal length. */
+ * The number of mini-batches is known only at the end. So a point starts as one mini-batch. When
+ * the points are full, neighbours are merged, and later points cover twice as many mini-batches.
+ * This takes one pass and memory for the points only. All points except the last have equal
+ * length. */
 #include "report/curves.h"
 
 #include "io/file.h"
@@ -37,7 +38,7 @@ static const char *const keys[N_VALUES] = {
     [EVAL_ACCURACY] = "eval_accuracy",
 };
 
-/* Which value each mean is of. */
+/* The value that each mean averages. */
 static const value source[FR_N_MEANS] = {
     [FR_MEAN_LOSS] = LOSS, [FR_MEAN_LR] = LR, [FR_MEAN_RATE] = RATE, [FR_MEAN_NORM] = NORM};
 
@@ -57,7 +58,7 @@ static bool scan_line(const fr_piece *line, double v[N_VALUES])
     return !f.failed;
 }
 
-/* Whatever else JSON may be. */
+/* Slow path: parse a line with the JSON library. */
 static bool load_line(const fr_piece *line, double v[N_VALUES], json_error_t *error)
 {
     json_t *o = json_loadb(line->text, line->n, JSON_REJECT_DUPLICATES, error);
@@ -93,7 +94,7 @@ static void add_to(fr_point *p, const fr_point *q)
     p->n_steps += q->n_steps;
     p->step = q->step, p->samples = q->samples, p->elapsed_s = q->elapsed_s;
     for (int k = 0; k < FR_N_MEANS; k++) p->sum[k] += q->sum[k], p->n[k] += q->n[k];
-    p->low = fmin(p->low, q->low); /* the other one where one is NaN */
+    p->low = fmin(p->low, q->low); /* if one is NaN, the other */
     p->high = fmax(p->high, q->high);
 }
 
@@ -129,7 +130,7 @@ static void add_step(fr_curves *c, const double v[N_VALUES])
     c->points[c->n_points++] = p;
 }
 
-/* The last one stays until it is known whether another follows. */
+/* The last evaluation is kept until it is known whether another follows. */
 static bool add_eval(fr_curves *c, const double v[N_VALUES])
 {
     fr_evaluation e = {v[STEP], v[ELAPSED], v[EVAL_LOSS], v[EVAL_ACCURACY]};
@@ -186,7 +187,7 @@ void fr__curves_fini(fr_curves *c)
 
 /* --- columns ------------------------------------------------------------------------------ */
 
-/* Nine digits: more than a picture shows, in half the bytes. Counts stay as they are. */
+/* Nine digits: more than a chart shows, in half the bytes. Counts are written in full. */
 static void put_real(fr_json *j, double v)
 {
     if (isfinite(v) && v != floor(v)) {

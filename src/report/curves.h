@@ -1,19 +1,20 @@
-/* curves.h -- metrics.jsonl as curves of so many points, however many mini-batches there were. */
+/* curves.h -- metrics.jsonl as curves with a limited number of points, for any number of
+ * mini-batches. */
 #ifndef FR_REPORT_CURVES_H
 #define FR_REPORT_CURVES_H
 
 #include "base/vec.h"
 #include "io/json.h"
 
-/* What is averaged over the mini-batches of a point. */
+/* Values that are averaged over the mini-batches of a point. */
 typedef enum fr_mean { FR_MEAN_LOSS, FR_MEAN_LR, FR_MEAN_RATE, FR_MEAN_NORM, FR_N_MEANS } fr_mean;
 
-/* A stretch of mini-batches. */
+/* A range of consecutive mini-batches. */
 typedef struct fr_point {
     int64_t n_steps;
-    double step, samples, elapsed_s; /* the last ones */
+    double step, samples, elapsed_s; /* at its end */
     double sum[FR_N_MEANS];
-    int64_t n[FR_N_MEANS]; /* numbers in the sum: those that exist */
+    int64_t n[FR_N_MEANS]; /* numbers in the sum; missing ones do not count */
     double low, high;      /* of the loss; NaN: none */
 } fr_point;
 
@@ -25,12 +26,13 @@ typedef struct fr_curves {
     int64_t n_steps;  /* lines of the file */
     fr_point *points; /* (max_points) */
     int n_points, max_points;
-    int64_t stretch; /* mini-batches of a point */
+    int64_t stretch; /* mini-batches per point */
     FR_VEC(fr_evaluation) evals;
-    int64_t n_evals, eval_stride; /* one in so many is kept, and the last */
+    int64_t n_evals, eval_stride; /* one of this many is kept, and the last */
 } fr_curves;
 
-/* A file that is not there gives no points. The last line may be cut off: the run writes it. */
+/* A missing file gives no points. The last line may be incomplete, because a run may be writing
+ * it. */
 fr_status fr__curves_read(fr_ctx *ctx, const char *path, int max_points, fr_curves *c);
 void fr__curves_write(const fr_curves *c, fr_json *j); /* n_steps, metrics, eval */
 void fr__curves_fini(fr_curves *c);

@@ -1,7 +1,7 @@
 /* data.c -- run folders as the JSON that the page reads (docs/report.md).
  *
- * Runs are read and written one after the other, so that memory is that of the text and of one
- * run. What is missing is null: a run is shown as far as it came. */
+ * Runs are read and written one by one, so memory holds the text and one run. Missing parts are
+ * null: an unfinished run is shown as far as it got. */
 #include "report/data.h"
 
 #include <forerun/io.h>
@@ -21,7 +21,7 @@ enum {
     MAX_POINTS = 1000,
     MAX_EVENTS = 60000,
     MAX_CONFIG = 1 << 24,
-    LEAST_EVENT = 150 /* bytes of one in a trace, less than any */
+    LEAST_EVENT = 150 /* lower bound of an event's bytes in a trace */
 };
 
 typedef struct report {
@@ -30,14 +30,14 @@ typedef struct report {
     fr_runs runs;
     int64_t *budgets; /* [run]: events of its timeline */
     fr_json json;
-    /* Of all runs, if they agree: for the title. Else "". */
+    /* For the title: common to all runs, else "". */
     char model[128], data[256];
-    bool has_named; /* one has said */
+    bool has_named; /* a summary has been read */
 } report;
 
-/* --- events shared out -------------------------------------------------------------------- */
+/* --- distribution of events --------------------------------------------------------------- */
 
-/* Those who want little get it, and leave the rest to the others. */
+/* Max-min fair shares: small wishes are met in full, the others divide the rest evenly. */
 static void share_out(int64_t total, size_t n, const int64_t *wishes, int64_t *shares)
 {
     size_t n_open = n;
@@ -76,7 +76,7 @@ static fr_status plan_events(report *q)
 
 /* --- one run ------------------------------------------------------------------------------ */
 
-/* JSON without the blanks between its parts. */
+/* Remove the blanks between JSON tokens. */
 static size_t squeeze(char *text, size_t n)
 {
     size_t to = 0;
@@ -91,7 +91,7 @@ static size_t squeeze(char *text, size_t n)
     return to;
 }
 
-/* `to` stays as it is if all say the same, and becomes "" if not. */
+/* `to` keeps its value if all runs agree, else it becomes "". */
 static void agree(char *to, size_t room, const json_t *o, const char *key, bool is_first)
 {
     const char *text = json_string_value(json_object_get(o, key));
@@ -121,7 +121,7 @@ static fr_status write_summary(report *q, const char *folder, bool *is_there, bo
     return FR_OK;
 }
 
-/* The comment at its head, without the marks; *text is cut up for it. NULL: there is none. */
+/* The comment at the head of the text, without comment marks, or NULL. Modifies the text. */
 static char *head_comment(char *text)
 {
     char *from = text, *to = text;
@@ -139,7 +139,7 @@ static char *head_comment(char *text)
     return text;
 }
 
-/* A run that is not over has only its config to say on what it runs. */
+/* Only the config of an unfinished run describes its hardware. */
 static fr_status is_on_cluster(report *q, const char *text, size_t n, const char *path, bool *is_so)
 {
     fr_conf *root, *parallel;
@@ -212,7 +212,7 @@ static fr_status write_run(report *q, size_t i)
     return FR_OK;
 }
 
-/* --- all of them -------------------------------------------------------------------------- */
+/* --- all runs ----------------------------------------------------------------------------- */
 
 static fr_status write_compare(report *q)
 {

@@ -4,8 +4,8 @@
  *     runs/demo/dp/seed-2         dp/seed-2
  *     runs/demo/1f1b/seed-1       1f1b/seed-1
  *
- * What all of them end with is left out (one seed: dp, 1f1b), and as many parts before it are taken
- * as it needs for no two to be the same; of all runs as many. */
+ * Common trailing parts are omitted (with one seed: dp, 1f1b). Each name consists of the smallest
+ * number of parts before them that makes all names unique; the number is the same for all runs. */
 #include "report/names.h"
 
 #include "base/utf8.h"
@@ -23,7 +23,7 @@ typedef struct parts {
 
 static bool is_dots(const char *part) { return strcmp(part, ".") == 0 || strcmp(part, "..") == 0; }
 
-/* False: no memory. `.` and `..` are no names: such a path is looked up. */
+/* False: no memory. Paths with `.` or `..` are resolved first. */
 static bool cut(fr_arena *a, const char *folder, parts *p)
 {
     char real[PATH_MAX], *rest;
@@ -43,7 +43,7 @@ static bool cut(fr_arena *a, const char *folder, parts *p)
     return p->at[0] != NULL;
 }
 
-/* Parts that all paths end with, so that each keeps one. */
+/* Number of trailing parts common to all paths; each path keeps at least one part. */
 static int common_end(const parts *p, size_t n)
 {
     if (n < 2) return 0;
@@ -78,7 +78,7 @@ static int by_name(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
-/* `sorted` has room for pointers to all runs. */
+/* Are all names different? `sorted` has room for pointers to all runs. */
 static bool are_apart(const fr_runs *r, const fr_shown **sorted)
 {
     for (size_t i = 0; i < r->list.n; i++) sorted[i] = &r->list.at[i];
@@ -88,8 +88,8 @@ static bool are_apart(const fr_runs *r, const fr_shown **sorted)
     return true;
 }
 
-/* Two names of one folder, or names that differ in bytes that are no text: the later one of equals
- * gets a number. */
+/* Names can be equal if a folder is given twice, or if they differ only in bytes that are not
+ * UTF-8. Append a number to the later one. */
 static bool number_equals(fr_runs *r)
 {
     for (size_t i = 1; i < r->list.n; i++) {
@@ -99,7 +99,7 @@ static bool number_equals(fr_runs *r)
             if (strcmp(r->list.at[k].name, r->list.at[i].name) != 0) continue;
             r->list.at[i].name = fr__arena_printf(&r->arena, "%s (%d)", base, ++n);
             if (!r->list.at[i].name) return false;
-            k = (size_t)-1; /* from the start: the new name may be taken too */
+            k = (size_t)-1; /* start again: the new name may be taken too */
         }
     }
     return true;

@@ -4,7 +4,7 @@
 
 #include "report/runs.h"
 
-/* Fills the names by the folders. */
+/* Set the names from the folders. */
 fr_status fr__name_runs(fr_ctx *ctx, fr_runs *r);
 
 #endif

@@ -1,5 +1,5 @@
-/* page.h -- the page of the report as one text, made of page/ when the library is built (page/
- * embed.cmake). As it is, it is the live page: its data are null. */
+/* page.h -- the page of the report as one text, built from page/ (page/embed.cmake). Unmodified, it
+ * is the live page: its data are null. */
 #ifndef FR_REPORT_PAGE_H
 #define FR_REPORT_PAGE_H
 
@@ -8,7 +8,7 @@
 typedef struct fr_page {
     const char *text; /* (bytes), and a zero */
     size_t bytes;
-    size_t title, title_end; /* what is between <title> and </title> */
+    size_t title, title_end; /* the text between <title> and </title> */
     size_t data, data_end;   /* the null in the script of the data */
 } fr_page;
 

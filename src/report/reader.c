@@ -1,4 +1,4 @@
-/* reader.c -- long files of JSON, a piece at a time. */
+/* reader.c -- reads long JSON files piece by piece. */
 #include "report/reader.h"
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 18 }; /* no line and no event is longer */
+enum { ROOM = 1 << 18 }; /* longest line or event */
 
 fr_status fr__reader_open(fr_ctx *ctx, const char *path, fr_reader *r)
 {
@@ -33,11 +33,12 @@ fr_status fr__reader_fail(fr_reader *r, const char *text)
     return fr_fail(r->ctx, FR_INVALID, "%s:%lld: %s", r->path, (long long)r->line, text);
 }
 
-/* More of the file behind what is there, which moves to the front. */
+/* Move the unread bytes to the front and read more behind them. */
 static fr_status fill(fr_reader *r)
 {
     size_t n = r->end - r->begin;
-    if (n == ROOM) return fr__reader_fail(r, "more than 256 kB without an end; is it the file?");
+    if (n == ROOM)
+        return fr__reader_fail(r, "no end of line or event within 256 kB; is this the right file?");
     memmove(r->buffer, r->buffer + r->begin, n);
     r->begin = 0, r->end = n;
     ssize_t got;
@@ -70,7 +71,7 @@ fr_status fr__reader_line(fr_reader *r, fr_piece *line)
 
 /* --- objects of a list -------------------------------------------------------------------- */
 
-/* How deep a byte is in brackets, and whether in a text. */
+/* Nesting depth of a byte, and whether it is inside a string. */
 typedef struct nesting {
     int depth;
     bool in_text, is_escaped;
@@ -94,7 +95,7 @@ static void enter(nesting *s, char c)
     }
 }
 
-/* The byte at place i behind `begin`; false at the end of the file. */
+/* The byte at offset i from `begin`; false at the end of the file. */
 static fr_status byte_at(fr_reader *r, size_t i, char *c, bool *is_there)
 {
     *is_there = true;
@@ -137,7 +138,7 @@ fr_status fr__reader_object(fr_reader *r, fr_piece *object)
     while (c && strchr(", \t\r\n", c)) FR_TRY(next_byte(r, &c));
     if (c == ']') return FR_OK;
     if (c != '{') return fr__reader_fail(r, "expected an event: { ... }");
-    r->begin--; /* the brace is a part of it */
+    r->begin--; /* the brace belongs to the event */
     nesting s = {0};
     size_t n = 0;
     do {

@@ -1,4 +1,4 @@
-/* report.c -- the page with the data of runs inside. */
+/* report.c -- writes the page with the data of runs in it. */
 #include <forerun/report.h>
 
 #include "base/alloc.h"
@@ -31,7 +31,7 @@ fr_status fr_report_data(fr_ctx *ctx, int n, const char *const *folders, const f
 
 void fr_report_free_text(char *text) { fr__free(text); }
 
-/* The page as it is but for its two holes. */
+/* The page, with title and data inserted. */
 static bool fill(fr_text *page, const fr_text *title, const fr_text *data)
 {
     const fr_page *p = &fr__page;

@@ -1,4 +1,4 @@
-/* runs.c -- which runs a report is about.
+/* runs.c -- finds the runs of a report.
  *
  * compare.json lists the folders of a comparison's runs, relative to its own (docs/compare.md). */
 #include "report/runs.h"
@@ -41,13 +41,13 @@ static bool holds(const char *folder, const char *file)
     return n > 0 && n < FR_PATH && fr__file_exists(path);
 }
 
-/* Every run makes its metrics file first. */
+/* A run creates its metrics file first. */
 static bool is_run(const char *folder)
 {
     return holds(folder, "metrics.jsonl") || holds(folder, "summary.json");
 }
 
-/* Once, however often it is named. */
+/* Add a run once, even if it is named several times. */
 static fr_status add(fr_ctx *ctx, fr_runs *r, const char *folder)
 {
     for (size_t i = 0; i < r->list.n; i++)
@@ -67,7 +67,7 @@ static fr_status add_case(fr_ctx *ctx, fr_runs *r, const char *folder, const jso
             return fr_fail(ctx, FR_INVALID, "%s/compare.json: expected names of folders in runs",
                            folder);
         FR_TRY(fr__path(ctx, path, "%s/%s", folder, json_string_value(run)));
-        if (is_run(path)) FR_TRY(add(ctx, r, path)); /* others are still to come */
+        if (is_run(path)) FR_TRY(add(ctx, r, path)); /* skip runs that have not started */
     }
     return FR_OK;
 }
@@ -96,7 +96,7 @@ static fr_status add_comparison(fr_ctx *ctx, fr_runs *r, const char *folder)
     return r->compare ? FR_OK : fr__no_memory(ctx, sizeof path, path);
 }
 
-/* Says so if there are runs one level below. */
+/* The message mentions runs one level below. */
 static fr_status no_run(fr_ctx *ctx, const char *folder)
 {
     const char *hint = "";
@@ -106,13 +106,13 @@ static fr_status no_run(fr_ctx *ctx, const char *folder)
         char path[FR_PATH];
         int n = snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         if (e->d_name[0] != '.' && n < FR_PATH && is_run(path))
-            hint = "; there are runs in the folders below: name those";
+            hint = "; there are runs in its subfolders: name those";
     }
     closedir(d);
-    return fr_fail(ctx, FR_INVALID,
-                   "%s: no run (no metrics.jsonl, no summary.json) and no comparison "
-                   "(compare.json)%s",
-                   folder, hint);
+    return fr_fail(
+        ctx, FR_INVALID,
+        "%s: not a run (no metrics.jsonl, no summary.json) and not a comparison (compare.json)%s",
+        folder, hint);
 }
 
 fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs *r)
@@ -131,7 +131,7 @@ fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs 
             status = no_run(ctx, folders[i]);
     }
     if (n != 1 || n_comparisons != 1) r->title = NULL;
-    if (n_comparisons != 1) r->compare = NULL; /* none of them is that of all */
+    if (n_comparisons != 1) r->compare = NULL; /* shown only for a single comparison */
     if (status == FR_OK && r->list.n > 0) status = fr__name_runs(ctx, r);
     if (status != FR_OK) fr__runs_fini(r);
     return status;

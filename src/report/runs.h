@@ -1,4 +1,4 @@
-/* runs.h -- which runs a report is about, and what they are called. */
+/* runs.h -- the runs of a report and their names. */
 #ifndef FR_REPORT_RUNS_H
 #define FR_REPORT_RUNS_H
 
@@ -7,7 +7,7 @@
 
 typedef struct fr_shown {
     const char *folder;
-    const char *name; /* short; UTF-8; no other run has it */
+    const char *name; /* short; UTF-8; unique */
 } fr_shown;
 
 typedef struct fr_runs {
@@ -17,10 +17,11 @@ typedef struct fr_runs {
     const char *title;   /* name of that comparison; or NULL */
 } fr_runs;
 
-/* Folders of runs, or of comparisons: those of its runs that have begun, maybe none. */
+/* Folders of runs or of comparisons. A comparison contributes its runs that have started, possibly
+ * none. */
 fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs *r);
 void fr__runs_fini(fr_runs *r);
-/* A whole JSON document that must be an object: its text, and what is in it (json_decref). */
+/* Load a JSON document that must be an object: its text and its value (json_decref). */
 struct json_t;
 fr_status fr__load_object(fr_ctx *ctx, const char *path, char **text, size_t *n,
                           struct json_t **object);

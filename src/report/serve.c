@@ -1,4 +1,4 @@
-/* serve.c -- the live server: what the run calls, and the ticker that tells readers. */
+/* serve.c -- the live server: the calls of the run, and the ticker that wakes readers. */
 #include "report/serve.h"
 
 #include "base/alloc.h"
@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t tick_ns = 100000000; /* between two news for a reader */
-static const double beat_s = 15;     /* a connection that is dead shows when something is sent */
-static const double request_s = 60;  /* for one request, or one event, to be over */
-static const double grace_s = 1;     /* after the run, for readers to ask for the data */
-static const double patience_s = 10; /* for what takes as long as the machine and readers need */
+static const uint64_t tick_ns = 100000000; /* between two events for a reader */
+static const double beat_s = 15;           /* sending reveals a dead connection */
+static const double request_s = 60;        /* limit for one request or one event */
+static const double grace_s = 1;           /* after the run, for readers to request the data */
+static const double patience_s = 10; /* for work that depends on the machine and the readers */
 
 static struct timespec after(double seconds)
 {
@@ -55,12 +55,13 @@ static fr_status start_threads(fr_ctx *ctx, fr_server *s)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the run's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* leave signals to the run's threads */
     fr_status status = fr__http_start(ctx, s);
     int code = status == FR_OK ? pthread_create(&s->ticker, NULL, tick, s) : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     s->has_ticker = status == FR_OK && code == 0;
-    if (code != 0) return fr_fail(ctx, FR_IO, "no thread for the live report: %s", strerror(code));
+    if (code != 0)
+        return fr_fail(ctx, FR_IO, "cannot start a thread for the live report: %s", strerror(code));
     return status;
 }
 
@@ -89,7 +90,7 @@ fr_status fr_server_start(fr_ctx *ctx, const char *address, fr_server **out)
 
 const char *fr_server_url(const fr_server *s) { return s->url; }
 
-/* Readers are told that the run is over; then each loads the data once more. */
+/* Wait until each reader has received the end of the run and has loaded the data once more. */
 static void wait_for_readers(fr_server *s)
 {
     struct timespec late = after(patience_s);
@@ -120,7 +121,7 @@ void fr_server_stop(fr_server *s)
     fr__free(s);
 }
 
-/* --- news ------------------------------------------------------------------------------------ */
+/* --- progress -------------------------------------------------------------------------------- */
 
 /* The lock is held. */
 static void announce(fr_server *s)

@@ -1,9 +1,9 @@
-/* serve.h -- what the parts of the live server share: what is shown, and who looks at it.
+/* serve.h -- state shared by the parts of the live server: the progress and its readers.
  *
- * Three kinds of threads meet here. The run leaves its news in the server and goes on; it takes the
- * lock for the time of a copy. The ticker wakes readers up, at most ten times a second. The HTTP
- * thread answers them. News are a state, not a queue: a reader that is slow gets the newest when it
- * can take more, and nobody keeps the others for it. */
+ * Three kinds of threads use it. The run stores its progress in the server and continues; it holds
+ * the lock only to copy. The ticker wakes readers, at most ten times a second. The HTTP thread
+ * answers them. Progress is a state, not a queue: a slow reader receives the newest state when it
+ * can accept more, and older states are dropped. */
 #ifndef FR_REPORT_SERVE_H
 #define FR_REPORT_SERVE_H
 
@@ -13,44 +13,44 @@
 struct fr_server {
     char url[320];
     bool is_loopback;
-    int listen_fd; /* -1: handed on to the HTTP part, or closed */
+    int listen_fd; /* -1: passed to the HTTP part, or closed */
     struct fr_http *http;
     pthread_t ticker;
     bool has_ticker;
     pthread_cond_t changed;
-    pthread_mutex_t lock;            /* guards all that follows */
-    double request_s;                /* a request or an event that takes longer is given up */
-    uint64_t skew_ns;                /* tests let so much time pass for connections */
-    bool has_news;                   /* that readers have not been woken up for */
-    fr_progress progress;            /* the newest; its texts are not kept */
-    fr_progress evaluated;           /* the newest with an evaluation: too rare to be passed over */
-    int64_t n_progress, n_evaluated; /* how many there were */
-    int64_t n_beats;                 /* signs of life while there is nothing new */
-    char folder[4096];               /* "": not known yet */
-    char over[32];                   /* how the run ended; "": it goes on */
+    pthread_mutex_t lock;            /* guards all members below */
+    double request_s;                /* limit of a request or an event */
+    uint64_t skew_ns;                /* tests: added to the clock of connections */
+    bool has_news;                   /* readers have not been woken for it */
+    fr_progress progress;            /* newest; its texts are not kept */
+    fr_progress evaluated;           /* newest with an evaluation: too rare to drop */
+    int64_t n_progress, n_evaluated; /* counts of both */
+    int64_t n_beats;                 /* heartbeats while there is no progress */
+    char folder[4096];               /* "": not yet known */
+    char over[32];                   /* how the run ended; "": still running */
     bool is_stopping;
-    int n_readers;      /* of events */
-    int n_untold;       /* of them: to whom the end of the run was not sent yet */
-    double grace_s;     /* after the run, for readers to ask for the data; then they get it */
-    int n_expected;     /* readers when the run ended: they load the data once more */
-    int n_loads;        /* times that the data were loaded since */
-    int n_being_loaded; /* right now */
+    int n_readers;      /* readers of events */
+    int n_untold;       /* readers that have not received the end of the run */
+    double grace_s;     /* after the run, for readers to request the data */
+    int n_expected;     /* readers at the end of the run; each loads the data once more */
+    int n_loads;        /* loads of the data since the end */
+    int n_being_loaded; /* loads in progress */
 };
 
 /* --- HTTP (serve_http.c) --------------------------------------------------------------------- */
 /* Takes over s->listen_fd. */
 fr_status fr__http_start(fr_ctx *ctx, fr_server *s);
-/* All readers of events look for news. The lock is held. */
+/* Wake all readers of events. The lock is held. */
 void fr__http_wake(fr_server *s);
-/* Ends the connections that have not got on for s->request_s. The lock is held. */
+/* End connections without progress for s->request_s. The lock is held. */
 void fr__http_drop_slow(fr_server *s);
-/* After s->is_stopping was set, and nobody calls fr__http_wake any more. */
+/* Call after setting s->is_stopping, when no thread calls fr__http_wake any more. */
 void fr__http_stop(fr_server *s);
 
 /* --- addresses (serve_address.c) ------------------------------------------------------------- */
-/* A socket that listens at `address`, and what to call it. */
+/* Listen at `address`; set socket and URL. */
 fr_status fr__address_listen(fr_ctx *ctx, const char *address, fr_server *s);
-/* Whether the Host of a request ("localhost:8080") is this machine's name for itself. */
+/* Is the Host of a request ("localhost:8080") a loopback name? */
 bool fr__address_is_local_host(const char *host);
 
 #endif

@@ -1,8 +1,8 @@
-/* serve_address.c -- where the live server listens.
+/* serve_address.c -- the address of the live server.
  *
- * Loopback unless another address is given. There, a request must also call the server by a name of
- * this machine for itself: else a web page elsewhere could have its own name resolve to 127.0.0.1
- * and read what is shown (DNS rebinding). */
+ * The default is loopback. There, the Host of a request must also be a loopback name. Otherwise a
+ * foreign web page could let its own name resolve to 127.0.0.1 and read the data (DNS
+ * rebinding). */
 #include "report/serve.h"
 
 #include "io/number.h"
@@ -49,7 +49,7 @@ bool fr__address_is_local_host(const char *host)
            (inet_pton(AF_INET, name, &four) == 1 && is_loopback4(four));
 }
 
-/* What to type into a browser. An address that means all of this machine's gets its name. */
+/* The URL for a browser. A wildcard address is replaced by the host name. */
 static void make_url(fr_server *s, const struct sockaddr_storage *at, socklen_t n)
 {
     char host[256] = "", port[8] = "";
@@ -72,15 +72,16 @@ static void make_url(fr_server *s, const struct sockaddr_storage *at, socklen_t 
 
 static fr_status fail_to_listen(fr_ctx *ctx, const char *address, int code)
 {
-    const char *what = code == EADDRINUSE ? "; something else listens there (another run?): choose "
-                                            "another port, or 0 for any that is free"
-                       : code == EACCES   ? "; ports below 1024 are the system's"
-                       : code == EADDRNOTAVAIL ? "; this machine does not have that address"
-                                               : "";
+    const char *what =
+        code == EADDRINUSE
+            ? "; the port is in use (another run?): choose another port, or 0 for any free port"
+        : code == EACCES        ? "; ports below 1024 are reserved for the system"
+        : code == EADDRNOTAVAIL ? "; this machine does not have that address"
+                                : "";
     return fr_fail(ctx, FR_INVALID, "cannot serve at %s: %s%s", address, strerror(code), what);
 }
 
-/* Returns 0, or the code of what went wrong. */
+/* Returns 0 or an error code. */
 static int listen_at(fr_server *s, const struct addrinfo *a)
 {
     struct sockaddr_storage at;
@@ -113,12 +114,12 @@ fr_status fr__address_listen(fr_ctx *ctx, const char *address, fr_server *s)
     if (code != 0)
         return fr_fail(ctx, FR_INVALID, "cannot serve at %s: %s: %s", address, host,
                        gai_strerror(code));
-    code = listen_at(s, list); /* the first address of a name is the one that it prefers */
+    code = listen_at(s, list); /* the first address of a name is the preferred one */
     freeaddrinfo(list);
     if (code != 0) return fail_to_listen(ctx, address, code);
     if (!s->is_loopback)
         fr_log(ctx, FR_LOG_WARN,
-               "%s can be read by everybody who can reach this machine; 127.0.0.1 is for this "
+               "%s can be read by everybody who can reach this machine; use 127.0.0.1 for this "
                "machine alone",
                s->url);
     return FR_OK;

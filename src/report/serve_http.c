@@ -1,11 +1,11 @@
-/* serve_http.c -- the live server's HTTP, by libmicrohttpd: one thread, three addresses.
+/* serve_http.c -- HTTP of the live server, by libmicrohttpd: one thread, three paths.
  *
  *     /            the page
- *     /data.json   what it shows, made of the run's folder (docs/report.md)
- *     /events      server-sent events: news as long as the reader stays
+ *     /data.json   its data, made from the run's folder (docs/report.md)
+ *     /events      server-sent events: progress while the reader stays connected
  *
- * A reader of events that has seen everything is suspended until the ticker wakes it. Nothing that
- * a request says is stored or acted upon; whatever is not a GET of these is refused. */
+ * A reader of events that is up to date is suspended until the ticker wakes it. Requests change
+ * nothing; anything except a GET of these paths is refused. */
 #include "report/serve.h"
 
 #ifndef FR_HAVE_MICROHTTPD
@@ -14,8 +14,8 @@ fr_status fr__http_start(fr_ctx *ctx, fr_server *s)
 {
     (void)s;
     return fr_fail(ctx, FR_UNSUPPORTED,
-                   "this build cannot show runs live: it was made without libmicrohttpd (Debian: "
-                   "libmicrohttpd-dev); build again with it, or look at report.html after the run");
+                   "this build cannot show runs live: it was built without libmicrohttpd (Debian: "
+                   "libmicrohttpd-dev); rebuild with it, or open report.html after the run");
 }
 
 void fr__http_wake(fr_server *s) { (void)s; }
@@ -37,25 +37,26 @@ void fr__http_stop(fr_server *s) { (void)s; }
 #include <sys/socket.h>
 
 enum { MAX_CONNECTIONS = 128, IDLE_S = 30 };
-static const uint64_t data_ns = 1000000000; /* the data are made anew at most once in that time */
+static const uint64_t data_ns = 1000000000; /* the data are remade at most once in this time */
 
-/* A connection. libmicrohttpd ends those that are silent; one that sends or takes a byte now and
- * then would keep its place for ever, so each request and each event has to be over in time. */
+/* A connection. libmicrohttpd ends silent connections. One that sends or receives a byte now and
+ * then could keep its place forever, so each request and each event has a time limit. */
 typedef struct guest {
     int fd;
-    uint64_t since_ns; /* when it last got on: came, had an answer, took an event */
+    uint64_t since_ns; /* last progress: connected, answered, or took an event */
     struct guest *next, **here;
 } guest;
 
-/* Someone who listens to /events. */
+/* A reader of /events. */
 typedef struct reader {
     fr_server *server;
     struct MHD_Connection *connection;
-    struct reader *next, **here;              /* in the list of all */
-    bool may_tell;                            /* of progress: once each time it is woken */
-    bool is_suspended, has_over, is_told;     /* has_over: in text; told: sent, or gone */
-    int64_t n_progress, n_evaluated, n_beats; /* seen so far, as the server counts them */
-    char text[640];                           /* the event that is on its way */
+    struct reader *next, **here; /* in the list of all */
+    bool may_tell;               /* may send progress: once per wake */
+    bool is_suspended, has_over,
+        is_told; /* has_over: end of run is in text; is_told: sent, or reader left */
+    int64_t n_progress, n_evaluated, n_beats; /* sent so far, by the server's counts */
+    char text[640];                           /* the event being sent */
     size_t n, at;
 } reader;
 
@@ -64,15 +65,14 @@ struct fr_http {
     reader *readers; /* under the server's lock */
     guest *guests;   /* likewise */
     /* of the HTTP thread alone: */
-    fr_ctx *ctx;
     struct MHD_Response *data; /* of /data.json, when last made; or NULL */
     uint64_t made_ns;
-    bool is_whole; /* made after the run's end */
+    bool is_whole; /* made after the end of the run */
 };
 
 /* --- answers --------------------------------------------------------------------------------- */
 
-/* The page has its script and style inside of it and loads nothing but its data. */
+/* The page contains its script and style and loads only its data. */
 static const char policy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -92,7 +92,7 @@ static bool add_headers(struct MHD_Response *r, const char *type)
     return true;
 }
 
-/* The response is used up; NULL, or one that cannot be sent, ends the connection. */
+/* Consumes the response; NULL, or a response that cannot be sent, ends the connection. */
 static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
                               struct MHD_Response *r)
 {
@@ -108,7 +108,7 @@ static struct MHD_Response *copy_text(const char *text)
     union {
         const char *in;
         void *out;
-    } copied = {text}; /* MHD_RESPMEM_MUST_COPY: it is read only */
+    } copied = {text}; /* MHD_RESPMEM_MUST_COPY: read only */
     return MHD_create_response_from_buffer(strlen(text), copied.out, MHD_RESPMEM_MUST_COPY);
 }
 
@@ -136,7 +136,7 @@ static enum MHD_Result answer_page(fr_server *s, struct MHD_Connection *c)
 
 static void free_text(void *text) { fr_report_free_text(text); }
 
-/* Before the run has a folder there is nothing to show but that it starts. */
+/* Before the run has a folder, the data say only that it starts. */
 static struct MHD_Response *make_empty(void)
 {
     char text[256];
@@ -154,13 +154,12 @@ static struct MHD_Response *make_empty(void)
     return fr__json_finish(&j) ? copy_text(text) : NULL;
 }
 
-static struct MHD_Response *make_data(fr_server *s, const char *folder, bool is_live)
+static struct MHD_Response *make_data(const char *folder, bool is_live)
 {
-    struct fr_http *h = s->http;
     fr_report_options o = {.live = is_live};
     char *text;
     size_t bytes;
-    if (fr_report_data(h->ctx, 1, &folder, &o, &text, &bytes) != FR_OK) return NULL;
+    if (fr_report_data(NULL, 1, &folder, &o, &text, &bytes) != FR_OK) return NULL;
     struct MHD_Response *r =
         MHD_create_response_from_buffer_with_free_callback(bytes, text, free_text);
     if (!r) fr_report_free_text(text);
@@ -180,12 +179,10 @@ static enum MHD_Result answer_data(fr_server *s, struct MHD_Connection *c)
     if (h->data && h->is_whole == is_over && fr__now_ns() - h->made_ns < data_ns)
         return MHD_queue_response(c, MHD_HTTP_OK, h->data);
     if (h->data) MHD_destroy_response(h->data);
-    h->data = make_data(s, folder, !is_over);
+    h->data = make_data(folder, !is_over);
     h->made_ns = fr__now_ns(), h->is_whole = is_over;
     if (h->data && add_headers(h->data, type)) return MHD_queue_response(c, MHD_HTTP_OK, h->data);
-    enum MHD_Result result = refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, fr_ctx_error(h->ctx));
-    fr_ctx_clear(h->ctx);
-    return result;
+    return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, fr_ctx_error(NULL));
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -221,12 +218,13 @@ static void write_event(reader *r, const fr_progress *progress)
         fr__json_text(&j, "status", r->server->over);
         fr__json_end(&j);
     }
-    r->n = fr__json_finish(&j) ? r->n + j.bytes : 0; /* it fits: numbers and names of known size */
+    r->n =
+        fr__json_finish(&j) ? r->n + j.bytes : 0; /* fits: numbers and names have limited sizes */
     memcpy(r->text + r->n, "\n\n", 2);
     r->n += 2;
 }
 
-/* The next thing to tell; false if there is none. The lock is held. */
+/* Prepare the next event; false if there is none. The lock is held. */
 static bool next_event(reader *r)
 {
     const fr_server *s = r->server;
@@ -236,7 +234,7 @@ static bool next_event(reader *r)
     } else if (r->n_progress < s->n_progress && (r->may_tell || s->over[0])) {
         write_event(r, &s->progress);
         r->n_progress = s->n_progress;
-        r->may_tell = false; /* what comes while this is sent waits for the next wake */
+        r->may_tell = false; /* later progress waits for the next wake */
     } else if (s->over[0] && !r->has_over) {
         write_event(r, NULL);
         r->has_over = true;
@@ -265,7 +263,7 @@ static void gets_on(const fr_server *s, struct MHD_Connection *c)
     if (g) g->since_ns = now_for_guests(s);
 }
 
-/* Without memory for a guest, the connection is served and not watched. */
+/* Without memory for a guest, the connection is served without a time limit. */
 static void on_connection(void *server, struct MHD_Connection *c, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -287,7 +285,7 @@ static void on_connection(void *server, struct MHD_Connection *c, void **context
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The HTTP thread finds their sockets at an end, and closes them. */
+/* Shut the sockets down; the HTTP thread then closes them. */
 void fr__http_drop_slow(fr_server *s)
 {
     uint64_t now = now_for_guests(s);
@@ -313,7 +311,7 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t room)
     pthread_mutex_lock(&s->lock);
     gets_on(s, r->connection);
     if (s->is_stopping || (r->at == r->n && r->has_over)) {
-        if (r->has_over) note_told(r); /* it is asked for more, so that was sent */
+        if (r->has_over) note_told(r); /* the library asks for more, so the event was sent */
         result = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (r->at < r->n || next_event(r)) {
         size_t n = r->n - r->at < room ? r->n - r->at : room;
@@ -388,8 +386,8 @@ static void count_load(fr_server *s, int change)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* *state: NULL at the first call for a request, then the server, and `s->http` while it is one for
- * the data. */
+/* *state: NULL at the first call for a request, later the server; `s->http` while the request is
+ * for the data. */
 static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const char *path,
                                   const char *method, const char *version, const char *upload,
                                   size_t *n_upload, void **state)
@@ -397,12 +395,12 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
     (void)version, (void)upload;
     fr_server *s = server;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "This server is for reading only.\n");
-    if (!*state) { /* the rest of the request is yet to be read */
+        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "This server is read-only.\n");
+    if (!*state) { /* the rest of the request has not been read yet */
         *state = s;
         return MHD_YES;
     }
-    if (*n_upload > 0) { /* a body says nothing here: read and dropped */
+    if (*n_upload > 0) { /* a body is read and ignored */
         *n_upload = 0;
         return MHD_YES;
     }
@@ -411,7 +409,8 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
         return refuse(c, MHD_HTTP_FORBIDDEN, "Ask for it as localhost or 127.0.0.1.\n");
     const route *r = routes;
     while (r->path && strcmp(r->path, path) != 0) r++;
-    if (!r->path) return refuse(c, MHD_HTTP_NOT_FOUND, "There are /, /data.json and /events.\n");
+    if (!r->path)
+        return refuse(c, MHD_HTTP_NOT_FOUND, "Not found. Paths are /, /data.json and /events.\n");
     if (r->answer == answer_data) {
         *state = s->http;
         count_load(s, 1);
@@ -433,14 +432,8 @@ static void on_completed(void *server, struct MHD_Connection *c, void **state,
 fr_status fr__http_start(fr_ctx *ctx, fr_server *s)
 {
     struct fr_http *h = FR_NEW(struct fr_http);
-    fr_ctx *own = fr_ctx_create();
-    if (!h || !own) {
-        fr__free(h);
-        fr_ctx_free(own);
-        return fr__no_memory(ctx, sizeof *h, "live report");
-    }
+    if (!h) return fr__no_memory(ctx, sizeof *h, "live report");
     s->http = h;
-    h->ctx = own;
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL, NULL, on_request, s,
         MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
@@ -451,7 +444,7 @@ fr_status fr__http_start(fr_ctx *ctx, fr_server *s)
     return FR_OK;
 }
 
-/* A connection must not be suspended when the daemon stops; woken up, they find that it does. */
+/* No connection may be suspended when the daemon stops: wake them, so that they end. */
 void fr__http_stop(fr_server *s)
 {
     struct fr_http *h = s->http;
@@ -461,7 +454,6 @@ void fr__http_stop(fr_server *s)
     pthread_mutex_unlock(&s->lock);
     if (h->daemon) MHD_stop_daemon(h->daemon);
     if (h->data) MHD_destroy_response(h->data);
-    fr_ctx_free(h->ctx);
     fr__free(h);
 }
 

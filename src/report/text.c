@@ -1,8 +1,8 @@
-/* text.c -- a text that grows.
+/* text.c -- a growing text.
  *
- * In JSON a < can only be inside of a string, where \u003c means the same; so </script> and <!--
- * never come about, whatever names and configs hold. U+2028 and U+2029 are ends of line to older
- * readers of JavaScript. */
+ * In JSON a < occurs only inside a string, where \u003c means the same. So </script> and <!--
+ * cannot appear, whatever names and configs contain. U+2028 and U+2029 end lines in older
+ * JavaScript. */
 #include "report/text.h"
 
 #include "base/alloc.h"
@@ -12,7 +12,7 @@
 
 bool fr__text_put(fr_text *t, const char *piece, size_t n)
 {
-    if (t->room - t->n <= n) { /* the zero too */
+    if (t->room - t->n <= n) { /* plus the terminating zero */
         size_t room = 2 * (t->n + n) + 4096;
         char *grown = fr__realloc(t->at, t->n, room);
         if (!grown) return false;
@@ -26,7 +26,7 @@ bool fr__text_put(fr_text *t, const char *piece, size_t n)
 
 static bool put_word(fr_text *t, const char *word) { return fr__text_put(t, word, strlen(word)); }
 
-/* What must stand for the character at `at`, whose bytes are *n; NULL: itself. */
+/* Replacement of the character at `at`, which has *n bytes; NULL: none. */
 static const char *stand_in(const char *at, size_t left, size_t *n)
 {
     *n = 1;

@@ -1,8 +1,8 @@
-/* timeline.c -- reads back what train/trace.c and io/trace.c write.
+/* timeline.c -- reads the trace that train/trace.c and io/trace.c write.
  *
- * What an event is stands in its name: "F3", "wait B0", "1SEND_F7" (stage 1 of several), "sum 3.7".
- * Names of workers come before their events, so it is known from the first event on how many of
- * each are kept. */
+ * The name of an event gives its kind: "F3", "wait B0", "1SEND_F7" (stage 1 of several), "sum 3.7".
+ * Worker names precede their events, so the limit of events per worker is known at the first
+ * event. */
 #include "report/timeline.h"
 
 #include "report/reader.h"
@@ -16,9 +16,9 @@ static const char *const actions[] = {"F",      "B",      "I",      "W",    "SEN
                                       "SEND_B", "RECV_B", "REDUCE", "STEP", "sum"};
 enum { N_ACTIONS = sizeof actions / sizeof *actions, MAX_LANES = 10000 };
 
-/* An event of the file: what of it matters here. */
+/* The used fields of an event in the file. */
 typedef struct event {
-    char phase; /* X slice, b and e ends of a sum, M name of a track */
+    char phase; /* X: slice; b, e: begin and end of a sum; M: name of a track */
     fr_field name, args;
     double start_us, took_us;
     int64_t process, thread, id;
@@ -26,7 +26,7 @@ typedef struct event {
 
 /* --- one event ---------------------------------------------------------------------------- */
 
-/* Whole numbers only, as far as an int64_t goes; else `missing`. */
+/* Integers in the range of int64_t only; else `missing`. */
 static int64_t whole(const fr_field *f, int64_t missing)
 {
     double v = f->real;
@@ -66,7 +66,7 @@ static bool name_is(const event *e, const char *name)
     return e->name.value && e->name.n_value == n + 2 && memcmp(e->name.value + 1, name, n) == 0;
 }
 
-/* -1: none that is known. */
+/* -1: unknown. */
 static int action_of(const event *e, bool *is_wait)
 {
     const char *t = e->name.value ? e->name.value + 1 : "", *end = t;
@@ -116,9 +116,9 @@ static bool slice_of(const event *e, fr_slice *s)
     return true;
 }
 
-/* --- all of them -------------------------------------------------------------------------- */
+/* --- all events --------------------------------------------------------------------------- */
 
-/* The lane of an event, made if there is none; NULL: no memory. */
+/* The lane of an event, created if missing; NULL: no memory. */
 static fr_lane *lane_of(fr_lanes *t, const event *e)
 {
     for (size_t k = 0; k <= t->lanes.n; k++) {
@@ -133,7 +133,7 @@ static fr_lane *lane_of(fr_lanes *t, const event *e)
     return &t->lanes.at[t->last];
 }
 
-/* "name" of its arguments; texts with escapes are jansson's to understand. */
+/* "name" of its arguments; jansson decodes escapes. */
 static bool name_lane(fr_lane *lane, const event *e)
 {
     json_t *args = json_loadb(e->args.value ? e->args.value : "", e->args.n_value, 0, NULL);
@@ -147,7 +147,7 @@ static bool name_lane(fr_lane *lane, const event *e)
     return ok;
 }
 
-/* The other end of a sum that is kept. */
+/* The end of a sum that was kept. */
 static void end_sum(fr_lane *lane, const event *e, int64_t open_id)
 {
     if (lane->slices.n == 0 || open_id != e->id) return;
@@ -158,7 +158,7 @@ static void end_sum(fr_lane *lane, const event *e, int64_t open_id)
 
 static fr_status read_events(fr_reader *r, int64_t max_events, fr_lanes *t)
 {
-    int64_t most = 0, open_id = -1; /* of a worker; of a sum whose end is to come */
+    int64_t most = 0, open_id = -1; /* events per worker; id of a sum without its end */
     for (;;) {
         fr_piece text;
         event e;
@@ -185,12 +185,12 @@ static fr_status read_events(fr_reader *r, int64_t max_events, fr_lanes *t)
     }
 }
 
-/* Sums are told when they are over, so they come late. */
+/* Order by start. Sums are recorded when they end, so they are late in the file. */
 static int by_start(const void *a, const void *b)
 {
     const fr_slice *x = a, *y = b;
     if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
-    return (x->took_ns < y->took_ns) - (x->took_ns > y->took_ns); /* the outer one first */
+    return (x->took_ns < y->took_ns) - (x->took_ns > y->took_ns); /* the outer slice first */
 }
 
 fr_status fr__lanes_read(fr_ctx *ctx, const char *path, int64_t max_events, fr_lanes *t)
@@ -231,7 +231,7 @@ static int put_us(char *to, int64_t ns)
 
 static void write_slice(fr_json *j, const fr_slice *s)
 {
-    char text[224]; /* nine numbers of 21 bytes at most */
+    char text[224]; /* nine numbers of at most 21 bytes */
     int n = 0;
     text[n++] = '[';
     n += put_us(text + n, s->start_ns);

@@ -1,8 +1,8 @@
-/* check.c -- the proof that a schedule may be run: shape, indices, and nothing done twice.
+/* check.c -- proof that a schedule can run, part 1: shape, indices, and no work done twice.
  *
- * Three parts, each believing only what the ones before it have shown. This one reads the lists and
- * notes the place of every piece of work; check_order.c proves what one list at a time can tell;
- * check_run.c proves that the lists together come to an end. All are linear in the number of
+ * The proof has three parts; each relies only on the parts before it. This part reads the lists and
+ * records the place of each piece of work. check_order.c proves the rules within one list.
+ * check_run.c proves that all lists together run to their ends. All are linear in the number of
  * instructions, with the number of links of a stage as a factor. */
 #include "sched/check.h"
 
@@ -32,8 +32,9 @@ static fr_status shape(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
                        "there must be at least one of each",
                        s->name, s->n_stages, s->n_workers, s->n_micro, s->n_batches);
     if (s->n_micro > INT_MAX / s->n_batches)
-        return fr_fail(ctx, FR_INVALID, "schedule %.63s: %d mini-batches of %d are too many",
-                       s->name, s->n_batches, s->n_micro);
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %.63s: %d mini-batches of %d micro-batches are too many", s->name,
+                       s->n_batches, s->n_micro);
     if (s->n_forward < 0 || s->n_backward < 0 || !s->worker_of || !s->replicas || !s->lists ||
         (s->n_forward && !s->forward) || (s->n_backward && !s->backward))
         return fr_fail(ctx, FR_INVALID, "schedule %.63s: a table is missing", s->name);
@@ -45,7 +46,7 @@ static fr_status shape(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
     return FR_OK;
 }
 
-/* Every stage is on workers that are there, and its replicas can share the micro-batches. */
+/* Each stage is on existing workers, and its replicas divide the micro-batches. */
 static fr_status check_workers(fr_proof *p)
 {
     const fr_schedule *s = p->s;
@@ -53,18 +54,18 @@ static fr_status check_workers(fr_proof *p)
         int r = s->replicas[k];
         if (r < 1 || s->n_micro % r != 0)
             return fr_fail(p->ctx, FR_INVALID,
-                           "schedule %.63s: %d replicas of stage %d cannot share %d micro-batches "
-                           "round robin; it must be a multiple",
+                           "schedule %.63s: %d replicas of stage %d do not divide %d micro-batches",
                            s->name, r, k, s->n_micro);
         if (s->worker_of[k] < 0 || s->worker_of[k] > s->n_workers - r)
-            return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: stage %d on worker %d, of %d",
+            return fr_fail(p->ctx, FR_INVALID,
+                           "schedule %.63s: stage %d is on worker %d; there are %d workers",
                            s->name, k, s->worker_of[k] + r - 1, s->n_workers);
         if (r > 1 && !s->is_forward_only) p->has_reduce = true;
     }
     return FR_OK;
 }
 
-/* The lists can be numbered. */
+/* Each list is present, and the places of all lists fit an int. */
 static fr_status count(fr_proof *p)
 {
     const fr_schedule *s = p->s;
@@ -78,7 +79,7 @@ static fr_status count(fr_proof *p)
             return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: too many instructions", s->name);
     }
     p->first[s->n_workers] = p->n_places = (int)n;
-    /* Keeps the tables in proportion to the lists, whatever the header claims. */
+    /* The size of the tables is limited by the lists, not by the numbers in the header. */
     if ((int64_t)s->n_stages * p->n_all > n)
         return fr__fault(p, s->worker_of[0], s->lists[s->worker_of[0]].n,
                          "%lld instructions in all lists, but %d stages with %d micro-batches each "
@@ -89,7 +90,7 @@ static fr_status count(fr_proof *p)
 
 /* --- groups ------------------------------------------------------------------------------- */
 
-/* Sort 0 .. n - 1 by key (stride ints apart), 0 <= key < n_keys, keeping their order. */
+/* Stable sort of 0 .. n - 1 by key (stride ints apart); 0 <= key < n_keys. */
 static bool group(fr_proof *p, fr_groups *g, int n_keys, int n, const int *key, size_t stride)
 {
     g->first = FR_ARENA_ARRAY(&p->arena, int, n_keys + 1);
@@ -130,16 +131,16 @@ static fr_status check_links(fr_proof *p, int way, int n, const fr_link *links)
         for (int i = g->first[k]; i < g->first[k + 1]; i++) {
             int to = links[g->at[i]].to;
             if (seen[to] == k + 1)
-                return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: %s link %d > %d twice", s->name,
-                               names[way], k, to);
+                return fr_fail(p->ctx, FR_INVALID, "schedule %.63s: duplicate %s link %d > %d",
+                               s->name, names[way], k, to);
             seen[to] = k + 1;
         }
     }
     return FR_OK;
 }
 
-/* Between how many pairs of workers a link goes: m mod a and m mod b come back together after the
- * least common multiple. */
+/* Number of worker pairs that a link connects: m mod a and m mod b repeat together with the least
+ * common multiple as their period. */
 static bool count_pairs(fr_proof *p, int way, int n, const fr_link *links)
 {
     p->n_pairs[way] = FR_ARENA_ARRAY(&p->arena, int, n);
@@ -151,7 +152,7 @@ static bool count_pairs(fr_proof *p, int way, int n, const fr_link *links)
     return p->n_pairs[way] != NULL;
 }
 
-/* Which stages a worker has. They share all of their workers or none. */
+/* The stages of each worker. Two stages share all of their workers or none. */
 static fr_status group_stages(fr_proof *p)
 {
     const fr_schedule *s = p->s;
@@ -215,14 +216,16 @@ static fr_status check_fields(const fr_proof *p, int w, int i)
                          x->micro, n);
     if (!is_batch && fr_schedule_worker(s, x->stage, x->micro) != w)
         return fr__fault(p, w, i,
-                         "micro-batch %d of stage %d belongs to worker %d; its replicas are dealt "
-                         "micro-batches round robin",
+                         "micro-batch %d of stage %d belongs to worker %d; micro-batches go to "
+                         "replicas round robin",
                          x->micro, x->stage, fr_schedule_worker(s, x->stage, x->micro));
     if (s->is_forward_only && x->action != FR_DO_F && x->action != FR_DO_SEND_F &&
         x->action != FR_DO_RECV_F)
-        return fr__fault(p, w, i, "the schedule is for evaluation: forwards and their transfers");
+        return fr__fault(
+            p, w, i,
+            "the schedule is for evaluation: only forwards and their transfers are allowed");
     if (!s->is_split && (x->action == FR_DO_I || x->action == FR_DO_W))
-        return fr__fault(p, w, i, "the schedule says that backward is not split into I and W");
+        return fr__fault(p, w, i, "the schedule does not split backward into I and W");
     if (!is_transfer(x->action) && x->peer != -1)
         return fr__fault(p, w, i, "peer %d, but this is not a transfer", x->peer);
     return FR_OK;
@@ -243,7 +246,7 @@ static fr_status check_transfer(const fr_proof *p, int w, int i, int **row)
     bool is_send = fr__is_send(x->action);
     int way = fr__way_of(x->action);
     if (x->peer < 0 || x->peer >= s->n_stages)
-        return fr__fault(p, w, i, "no stage %d to talk to; there are %d", x->peer, s->n_stages);
+        return fr__fault(p, w, i, "no peer stage %d; there are %d stages", x->peer, s->n_stages);
     int from = is_send ? x->stage : x->peer, to = is_send ? x->peer : x->stage;
     int link = fr__proof_link(p, way, from, to);
     if (link < 0)
@@ -256,7 +259,7 @@ static fr_status check_transfer(const fr_proof *p, int w, int i, int **row)
     return FR_OK;
 }
 
-/* The cell of the tables that says where this work is done. */
+/* The table cell that holds the place of this work. */
 static fr_status find_cell(fr_proof *p, int w, int i, int **cell)
 {
     const fr_instr *x = fr__instr_at(p, w, i);
@@ -288,7 +291,7 @@ static fr_status note(fr_proof *p, int w, int i)
         return fr__fault(p, w, i, "already done at step %d (%s)%s", before,
                          fr_instr_text(fr__instr_at(p, w, before), text),
                          x->action == FR_DO_W && fr__instr_at(p, w, before)->action == FR_DO_B
-                             ? "; beside W the other half of a backward is I"
+                             ? "; a backward that is split consists of I and W"
                              : "");
     }
     *cell = place;

@@ -1,7 +1,7 @@
-/* check.h -- what the parts of the proof share: where in the lists each piece of work is done.
+/* check.h -- tables that the parts of the proof share: the place of each piece of work.
  *
- * All lists are laid end to end, so that one number, a place, names worker and step. Nothing here
- * comes from the generator or the passes: the places are read off the finished lists. */
+ * All lists are laid end to end, so one number, a place, names worker and step. The tables are
+ * filled from the finished lists only, never by the generator or the passes. */
 #ifndef FR_SCHED_CHECK_H
 #define FR_SCHED_CHECK_H
 
@@ -9,7 +9,7 @@
 
 #include <forerun/sched.h>
 
-enum { FR_FORWARD, FR_BACKWARD, FR_N_WAYS }; /* which links */
+enum { FR_FORWARD, FR_BACKWARD, FR_N_WAYS }; /* forward or backward links */
 
 /* Numbers sorted into groups: group g is at[first[g]] .. at[first[g + 1] - 1]. */
 typedef struct fr_groups {
@@ -21,7 +21,7 @@ typedef struct fr_proof {
     fr_ctx *ctx;
     const fr_schedule *s;
     fr_arena arena;
-    bool has_slots; /* and buffers; without, all but them is proved */
+    bool has_slots; /* and buffers; if false, everything except slots and buffers is proved */
     int n_all;      /* micro-batches of the segment */
     int n_places;
     int *first; /* [worker + 1]: place of a worker's step 0 */
@@ -29,12 +29,12 @@ typedef struct fr_proof {
     int *forward, *back, *weight;           /* [stage][micro] */
     int *send[FR_N_WAYS], *recv[FR_N_WAYS]; /* [link][micro] */
     int *reduce, *step;                     /* [copy][batch] */
-    bool has_reduce;                        /* or must have: replicas add up their gradients */
-    /* A copy is one replica of one stage; those of stage k are first_copy[k] and on. */
+    bool has_reduce;                        /* or must have: replicas sum their gradients */
+    /* A copy is one replica of one stage. The copies of stage k start at first_copy[k]. */
     int *first_copy;                              /* [stage + 1] */
     fr_groups into[FR_N_WAYS], out_of[FR_N_WAYS]; /* links by stage */
     fr_groups stages;                             /* by worker */
-    int *n_pairs[FR_N_WAYS]; /* [link]: pairs of workers; micro-batch m is of pair m mod n_pairs */
+    int *n_pairs[FR_N_WAYS]; /* [link]: worker pairs; micro-batch m belongs to pair m mod n_pairs */
 } fr_proof;
 
 /* One row of a table [stage or link][micro]. */
@@ -46,7 +46,7 @@ static inline int fr__copy_on(const fr_proof *p, int stage, int worker)
 {
     return p->first_copy[stage] + worker - p->s->worker_of[stage];
 }
-/* The row of the replica on that worker in a table [copy][batch]. */
+/* The row of the stage's replica on this worker in a table [copy][batch]. */
 static inline int *fr__batch_row(const fr_proof *p, int *table, int stage, int worker)
 {
     return table + (size_t)fr__copy_on(p, stage, worker) * (size_t)p->s->n_batches;
@@ -67,7 +67,7 @@ static inline int fr__way_of(int action)
 {
     return action == FR_DO_SEND_F || action == FR_DO_RECV_F ? FR_FORWARD : FR_BACKWARD;
 }
-/* Step of a place in the list of the worker that has the stage's micro-batch. */
+/* Step of a place in the list of the worker that owns the stage's micro-batch. */
 static inline int fr__step_of(const fr_proof *p, int stage, int micro, int place)
 {
     return place - p->first[fr_schedule_worker(p->s, stage, micro)];
@@ -77,19 +77,19 @@ static inline int fr__step_of(const fr_proof *p, int stage, int micro, int place
 fr_status fr__fault(const fr_proof *p, int worker, int step, const char *format, ...)
     FR_PRINTF(4, 5);
 
-/* The link between two stages that are there, or -1. */
+/* The link between two existing stages, or -1. */
 int fr__proof_link(const fr_proof *p, int way, int from, int to);
 /* rows x columns of -1, owned by the proof; NULL when memory is exhausted. */
 int *fr__proof_table(fr_proof *p, int rows, int columns);
 
-/* Shape, indices, nothing twice; fills the tables. */
+/* Check shape, indices and duplicates; fill the tables. */
 fr_status fr__proof_index(fr_proof *p);
-/* Every rule that one list and the tables decide. */
+/* Check every rule that concerns one list. */
 fr_status fr__proof_order(fr_proof *p);
-/* The lists run to their ends: no deadlock, waits for slots and buffers included. */
+/* Check that all lists run to their ends, including waits for slots and buffers. */
 fr_status fr__proof_run(fr_proof *p);
 
-/* fr_schedule_check on a schedule that could not be lowered to the end: has no slots to look at. */
+/* fr_schedule_check for a schedule whose lowering failed and which therefore has no slots. */
 fr_status fr__schedule_explain(fr_ctx *ctx, const fr_schedule *s);
 
 #endif

@@ -1,10 +1,11 @@
 /* check_order.c -- the rules that hold along one worker's list.
  *
- * One rule a kind of instruction: what must stand before it in the same list, and what must stand
- * somewhere in another one. Whether the lists together ever get there is check_run.c's to say. */
+ * One rule per kind of instruction: the instructions that must precede it in the same list, and
+ * those that another list must contain. check_run.c proves that the lists together do not
+ * deadlock. */
 #include "sched/check.h"
 
-/* What has been met so far on the walk. */
+/* State of the walk along the lists. */
 typedef struct walk {
     fr_proof *p;
     int *last_gradient;            /* [copy]: micro-batch, -1 */
@@ -17,7 +18,7 @@ static const char *text_of(int action, int stage, int micro, int peer, char buff
     return fr_instr_text(&x, buffer);
 }
 
-/* Work of the same worker must stand before step i. `what` says which, `why` what for. */
+/* Work of the same worker must precede step i. `what` names the work, `why` its purpose. */
 static fr_status need_before(const fr_proof *p, int w, int i, int place, const char *what,
                              const char *why)
 {
@@ -27,8 +28,8 @@ static fr_status need_before(const fr_proof *p, int w, int i, int place, const c
     return FR_OK;
 }
 
-/* What stage x->stage needs for x->micro over each link of one kind: computed before on the same
- * worker, or received before from another. */
+/* The tensor that x->stage needs for x->micro over each link of one kind was computed earlier on
+ * the same worker or received earlier from another. */
 static fr_status need_inputs(const fr_proof *p, int w, int i, int way)
 {
     static const char *const name[] = {"input", "gradient"};
@@ -63,7 +64,8 @@ static fr_status need_inputs(const fr_proof *p, int w, int i, int way)
     return FR_OK;
 }
 
-/* All weights of the worker are of mini-batch b's version once every stage has stepped. */
+/* The schedule flushes: each stage of the worker has run the update of mini-batch b before step
+ * i. */
 static fr_status need_flush(const fr_proof *p, int w, int i, int b)
 {
     char text[48];
@@ -118,8 +120,8 @@ static fr_status forward(walk *v, int w, int i)
     return FR_OK;
 }
 
-/* Weight gradients are summed in the order they come: micro-batches ascending, and those of a
- * mini-batch only when the sum before has been used. */
+/* Weight gradients are summed in list order: micro-batches ascend, and a mini-batch starts only
+ * after the update of the one before has used the sum. */
 static fr_status gradient(walk *v, int w, int i)
 {
     const fr_proof *p = v->p;
@@ -164,12 +166,12 @@ static fr_status back_weight(walk *v, int w, int i)
     const fr_instr *x = fr__instr_at(p, w, i);
     char text[48];
     FR_TRY(need_before(p, w, i, fr__micro_row(p, p->back, x->stage)[x->micro],
-                       text_of(FR_DO_I, x->stage, x->micro, -1, text), "its other half"));
+                       text_of(FR_DO_I, x->stage, x->micro, -1, text), "its input gradient"));
     return gradient(v, w, i);
 }
 
-/* A transfer and its counterpart. The walk comes by receives in their order; if each was sent later
- * than the one before it, sends have the same order. */
+/* A transfer and its counterpart. The walk visits receives in order. If each was sent after the one
+ * before it, the sends have the same order. */
 static fr_status transfer(walk *v, int w, int i)
 {
     const fr_proof *p = v->p;
@@ -188,7 +190,7 @@ static fr_status transfer(walk *v, int w, int i)
                                    : s->is_split     ? FR_DO_I
                                                      : FR_DO_B,
                                    from, x->micro, -1, text),
-                           "what it sends"));
+                           "the tensor that it sends"));
         if (recv[x->micro] >= 0) return FR_OK;
         return fr__fault(p, w, i, "worker %d never receives it (%s)",
                          fr_schedule_worker(s, to, x->micro),
@@ -231,8 +233,8 @@ static fr_status need_gradients(const fr_proof *p, int w, int i)
 
 static fr_status reduce(walk *v, int w, int i) { return need_gradients(v->p, w, i); }
 
-/* Reductions of a worker are handed in before it waits for any of them; without a flush stages do
- * not wait for each other. */
+/* A worker submits all of its reductions before it waits for one. Without a flush, stages do not
+ * wait for each other. */
 static fr_status step(walk *v, int w, int i)
 {
     const fr_proof *p = v->p;
@@ -249,7 +251,7 @@ static fr_status step(walk *v, int w, int i)
     return FR_OK;
 }
 
-/* --- nothing is left out ------------------------------------------------------------------ */
+/* --- completeness ------------------------------------------------------------------------- */
 
 static fr_status missing(const fr_proof *p, int w, int stage, int action, int number)
 {

@@ -1,44 +1,44 @@
-/* check_run.c -- the lists together come to an end, whatever the timing.
+/* check_run.c -- proof that all lists together run to their ends with any timing.
  *
- * Each worker goes through its list in order. It waits
+ * Each worker runs its list in order. It waits
  *     at RECV for the SEND;
- *     at F until its slot is free: the stage itself and all that read from it are done with the
- *         micro-batch that had the slot before (its B or W; in evaluation its F);
- *     at B or I until each gradient buffer is free: the stage below has used what was in it;
- *     at STEP, where gradients are handed in, until all replicas have handed in theirs: those of
- * all stages if the schedule flushes, else those of its own. What is waited for is fixed by the
- * lists and tables, not by time. So if one run gets through, every run does, and slots and buffers
- * never serve two at once: each user waits for the one before. If one gets stuck, every run does,
- * at the same steps. */
+ *     at F until its slot is free: the stage itself and all readers of its outputs have finished
+ * the micro-batch that held the slot before (its B or W; in evaluation its F); at B or I until each
+ * gradient buffer is free: the stage below has read its contents; at STEP, if gradients are
+ * reduced, until all replicas have submitted theirs: the replicas of all stages if the schedule
+ * flushes, else those of its own stage. The lists and tables decide what a worker waits for; time
+ * does not. So if one run completes, every run does, and no slot or buffer has two users at once,
+ * because each user waits for the one before. If one run deadlocks, every run does, at the same
+ * steps. */
 #include "sched/check.h"
 
 #include <stdio.h>
 
 typedef struct run {
     fr_proof *p;
-    int *at;            /* [worker]: the step it is at */
-    int *slot_before;   /* [stage][micro]: who had the slot before; -1: nobody */
+    int *at;            /* [worker]: its current step */
+    int *slot_before;   /* [stage][micro]: micro-batch that held the slot before; -1: none */
     int *buffer_before; /* [backward link][micro] */
-    int *n_reduced;     /* [reduction]: copies that have handed in */
+    int *n_reduced;     /* [reduction]: copies that have submitted */
     /* Workers that wait for a place, chained; place n_places + i is the end of reduction i. */
     int *waiting, *next; /* [places + reductions], [worker]; -1: none */
-    int *ready, n_ready; /* [worker]: workers to go on with, a stack */
+    int *ready, n_ready; /* [worker]: stack of workers that can run */
 } run;
 
-/* What a worker waits for, and why. */
+/* Event that a worker waits for, and the reason. */
 typedef enum why { FOR_NOTHING, FOR_SEND, FOR_SLOT, FOR_BUFFER, FOR_REDUCE } why;
 typedef struct wait {
     why why;
-    int worker, place; /* whose instruction, where */
-    int owner;         /* slot, buffer: the micro-batch that has it */
+    int worker, place; /* of the instruction */
+    int owner;         /* slot, buffer: the micro-batch that holds it */
 } wait;
 
 static const wait no_wait = {.why = FOR_NOTHING};
 
 static bool is_done(const run *r, int w, int place) { return place < r->p->first[w] + r->at[w]; }
 
-/* Who had the slot before, and the buffer: replicas, and pairs of them, have their own. There are
- * no more than the share of a replica, or of a pair, so that a row has room for all. */
+/* Last owner of a slot or buffer. Each replica has its own slots, each pair its own buffers. Their
+ * number is at most the micro-batches of one replica or pair, so a row has room for all. */
 static int *slot_owner(const fr_proof *p, int *slots, int stage, int micro)
 {
     const fr_schedule *s = p->s;
@@ -53,7 +53,7 @@ static int *buffer_owner(const fr_proof *p, int *buffers, int link, int micro)
            fr_schedule_buffer(s, link, micro);
 }
 
-/* Who had the slot or the buffer before, in the order of the lists. */
+/* Find the previous owner of each slot and buffer, in list order. */
 static bool find_owners(run *r)
 {
     fr_proof *p = r->p;
@@ -81,7 +81,7 @@ static bool find_owners(run *r)
     return true;
 }
 
-/* --- what an instruction waits for -------------------------------------------------------- */
+/* --- waits -------------------------------------------------------------------------------- */
 
 static wait wait_for_slot(const run *r, const fr_instr *x)
 {
@@ -130,7 +130,7 @@ static wait wait_for_send(const run *r, const fr_instr *x)
     return (wait){.why = FOR_SEND, .worker = w, .place = place};
 }
 
-/* What a STEP waits for and a REDUCE is part of: one for all stages, or one a stage. */
+/* The reduction of a STEP or REDUCE: one for all stages, or one per stage. */
 static int reduction_of(const fr_proof *p, const fr_instr *x)
 {
     return p->s->is_flush ? x->micro : x->stage * p->s->n_batches + x->micro;
@@ -178,7 +178,7 @@ static void wake(run *r, int place)
     r->waiting[place] = -1;
 }
 
-/* Worker w goes on until it has to wait or is through. */
+/* Run worker w until it waits or its list ends. */
 static void go_on(run *r, int w)
 {
     fr_proof *p = r->p;
@@ -199,7 +199,7 @@ static void go_on(run *r, int w)
     }
 }
 
-/* --- stuck -------------------------------------------------------------------------------- */
+/* --- deadlock ----------------------------------------------------------------------------- */
 
 /* " for worker 1 to do 1B3 (step 9), which frees slot 2 of micro-batch 3" */
 static void describe(const run *r, const fr_instr *x, const wait *need, char *text, size_t room)
@@ -217,14 +217,15 @@ static void describe(const run *r, const fr_instr *x, const wait *need, char *te
              fr_instr_text(fr__instr_at(p, w, step), what), w, step, reason);
 }
 
-/* Every stuck worker waits for one that is stuck too, so the chain closes; the loop is told. */
+/* Each blocked worker waits for another blocked one, so the chain closes. The message names the
+ * loop. */
 static fr_status deadlock(run *r, int w)
 {
     enum { TOLD = 5 };
     const fr_proof *p = r->p;
     char text[768], part[192], what[48];
     size_t n = 0;
-    for (int i = 0; i < p->s->n_workers; i++) { /* into the loop */
+    for (int i = 0; i < p->s->n_workers; i++) { /* enter the loop */
         wait need = wait_for(r, fr__instr_at(p, w, r->at[w]));
         w = need.worker;
     }
@@ -241,7 +242,7 @@ static fr_status deadlock(run *r, int w)
         length++;
     } while (w != first && n < sizeof text);
     return fr_fail(p->ctx, FR_INVALID, "deadlock: worker %d%s%s", first, text,
-                   length > TOLD ? ", and so on, round to the first" : "");
+                   length > TOLD ? ", and so on, back to the first" : "");
 }
 
 fr_status fr__proof_run(fr_proof *p)

@@ -1,17 +1,17 @@
-/* clock.c -- the lists of a schedule on a virtual clock.
+/* clock.c -- start times of a schedule's instructions on a virtual clock.
  *
- * Nothing is shared but what the lists say, so a start time is the latest of what the instruction
- * waits for: a max-plus recursion, not an event queue. Each thing that can be waited for (a forward
- * done, a message sent, a slot free) is an event with one time. A worker runs on until it meets an
- * event that has not happened, then sleeps on it; the event wakes it. Each wait is paid once, so
- * the whole is linear in instructions and links. If all sleep, that is a deadlock. */
+ * Workers share no resource besides slots and buffers, so an instruction starts at the latest time
+ * of the events that it waits for: a max-plus recursion, not an event queue. An event (a forward
+ * done, a message sent, a slot free) has one time. A worker runs until it needs an event that has
+ * not happened, then sleeps; the event wakes it. Each wait costs constant time, so the run is
+ * linear in instructions and links. If all workers sleep, the schedule deadlocks. */
 #include "sched/sched.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Events, by what makes them happen: the first three [stage][micro], then [link][micro] twice, then
- * [mini-batch], or [stage][mini-batch] where stages do not step together. */
+/* Kinds of events: the first three are [stage][micro], the next two [link][micro], the last is
+ * [mini-batch], or [stage][mini-batch] if stages do not step together. */
 typedef enum event_kind { VALUES, GRADIENTS, FREED, SENT_F, SENT_B, REDUCED, N_KINDS } event_kind;
 
 typedef struct run {
@@ -19,24 +19,23 @@ typedef struct run {
     const fr_schedule *s;
     const fr__link_index *x;
     const fr_costs *costs;
-    bool hold;   /* slots and buffers are waited for */
+    bool hold;   /* instructions wait for slots and buffers */
     int n_micro; /* of the segment */
     size_t first[N_KINDS + 1];
     double *when;      /* [event]; NEVER until it happens */
-    int *sleeper;      /* [event]: a worker that waits for it, or -1 */
-    int *next_sleeper; /* [worker]: the next one that waits for the same event */
+    int *sleeper;      /* [event]: first worker that waits for it, or -1 */
+    int *next_sleeper; /* [worker]: next worker that waits for the same event */
     size_t *asleep_on; /* [worker] */
-    int *at;           /* [worker]: instruction to run next */
-    int *awake;        /* [worker]: stack of those that can run */
+    int *at;           /* [worker]: next instruction */
+    int *awake;        /* [worker]: stack of workers that can run */
     int n_awake;
-    int *live;         /* [worker]: activation sets held */
-    int *reduces_left; /* [row of REDUCED] */
-    double
-        *reduced_at; /* [row of REDUCED]: the latest so far; workers do not run in order of time */
-    int **slot_holder;   /* [stage][replica, slot]: micro-batch that had it last, -1 = nobody */
+    int *live;          /* [worker]: activation sets held */
+    int *reduces_left;  /* [row of REDUCED] */
+    double *reduced_at; /* [row of REDUCED]: latest time so far; workers do not run in time order */
+    int **slot_holder;  /* [stage][replica, slot]: micro-batch that held it last; -1: none */
     int **buffer_holder; /* [backward link][pair, buffer] */
-    double start;        /* of the instruction being looked at: the latest it waits for */
-    size_t missing;      /* the event it lacks */
+    double start;        /* current instruction: latest event that it waits for */
+    size_t missing;      /* event that has not happened */
     fr_clock *out;
 } run;
 
@@ -48,7 +47,7 @@ static size_t event(const run *r, event_kind kind, int row, int micro)
     return r->first[kind] + (size_t)row * columns + (size_t)micro;
 }
 
-/* Row of the event that a STEP waits for, and a REDUCE is one of. */
+/* Row of the event that a STEP waits for and a REDUCE contributes to. */
 static int reduction(const run *r, const fr_instr *i)
 {
     return fr__steps_together(r->s) ? i->micro : i->stage * r->s->n_batches + i->micro;
@@ -73,7 +72,7 @@ static double duration(const run *r, const fr_instr *i)
     }
 }
 
-/* Who had the slot, or the buffer, of a micro-batch last. */
+/* Last holder of a micro-batch's slot or buffer. */
 static int *slot_holder(const run *r, int stage, int micro)
 {
     int replica = micro % r->s->replicas[stage];
@@ -88,8 +87,8 @@ static int *buffer_holder(const run *r, int link, int micro)
                             [pair * r->s->n_buffers[link] + fr_schedule_buffer(r->s, link, micro)];
 }
 
-/* --- what an instruction waits for: each is false if it has not happened
- * ------------------------*/
+/* --- waits: false if an event has not happened
+ * -------------------------------------------------- */
 
 static bool after(run *r, size_t e, double delay)
 {
@@ -99,8 +98,8 @@ static bool after(run *r, size_t e, double delay)
     return true;
 }
 
-/* What comes in over the links of a direction. Between workers it is a transfer that brings it;
- * waiting for its maker as well makes a schedule without transfers run too. */
+/* Inputs over the links of one direction. Between workers the transfer already implies the wait;
+ * waiting for the producer as well lets schedules without transfers run. */
 static bool after_inputs(run *r, const fr__direction *d, event_kind made, const double *costs,
                          const fr_instr *i)
 {
@@ -112,7 +111,7 @@ static bool after_inputs(run *r, const fr__direction *d, event_kind made, const 
     return true;
 }
 
-/* The slot is free: its last holder is through, here and at all readers. */
+/* The slot is free: this stage and all readers have finished its last holder. */
 static bool after_slot(run *r, const fr_instr *i)
 {
     const fr__direction *d = &r->x->forward;
@@ -123,7 +122,7 @@ static bool after_slot(run *r, const fr_instr *i)
     return after(r, event(r, FREED, i->stage, holder), 0);
 }
 
-/* The buffers that the gradients go to are free: their last readers are through. */
+/* The target buffers of the gradients are free: their last readers have finished. */
 static bool after_buffers(run *r, const fr_instr *i)
 {
     const fr__direction *d = &r->x->backward;
@@ -159,9 +158,10 @@ static bool can_start(run *r, const fr_instr *i)
     }
 }
 
-/* --- what an instruction does ------------------------------------------------------------------*/
+/* --- effects
+ * ----------------------------------------------------------------------------------- */
 
-/* False: it has happened before. */
+/* False: the event has already happened. */
 static bool happen(run *r, size_t e, double when)
 {
     if (r->when[e] != NEVER) return false;
@@ -170,7 +170,7 @@ static bool happen(run *r, size_t e, double when)
     return true;
 }
 
-/* Take the slot or the buffers, from now on. */
+/* Become the holder of the slot or buffers. */
 static void hold(run *r, const fr_instr *i)
 {
     const fr__direction *d = &r->x->backward;
@@ -187,7 +187,7 @@ static bool reduce(run *r, int row, double end)
     return --r->reduces_left[row] > 0 || happen(r, event(r, REDUCED, row, 0), r->reduced_at[row]);
 }
 
-/* All events of an instruction that starts at r->start. False: this instruction has run before. */
+/* All events of an instruction that starts at r->start. False: the instruction has already run. */
 static bool perform(run *r, int w, const fr_instr *i, double end)
 {
     bool is_new = true;
@@ -232,12 +232,12 @@ static fr_status run_worker(run *r, int w)
         out->busy[w] += length;
         out->makespan = fmax(out->makespan, out->end[w][n]);
         if (!perform(r, w, i, out->end[w][n]))
-            return fr__instr_fail(r->ctx, r->s, w, n, "it has run before; once is enough");
+            return fr__instr_fail(r->ctx, r->s, w, n, "it has already run");
     }
     return FR_OK;
 }
 
-/* The instruction that would make an event happen, and its worker. */
+/* The instruction that causes an event, and its worker. */
 static int maker_of(const run *r, size_t e, fr_instr *i)
 {
     int kind = 0;
@@ -256,7 +256,7 @@ static int maker_of(const run *r, size_t e, fr_instr *i)
         const fr__direction *d = kind == SENT_F ? &r->x->forward : &r->x->backward;
         i->stage = d->links[row].from, i->peer = d->links[row].to;
     }
-    for (int w = 0; kind == REDUCED && w < r->s->n_workers; w++) /* one that has not handed in */
+    for (int w = 0; kind == REDUCED && w < r->s->n_workers; w++) /* a copy that has not submitted */
         for (int n = r->at[w]; n < r->s->lists[w].n; n++) {
             const fr_instr *at = &r->s->lists[w].at[n];
             if (at->action != FR_DO_REDUCE || reduction(r, at) != row) continue;
@@ -266,8 +266,8 @@ static int maker_of(const run *r, size_t e, fr_instr *i)
     return fr_schedule_worker(r->s, i->stage, i->micro);
 }
 
-/* All that are left sleep. Follow who waits for whom: to one that waits for something nobody will
- * do, or round a circle. */
+/* All remaining workers sleep. Follow the waits to an event that no worker will cause, or around a
+ * cycle. */
 static fr_status deadlock(run *r, int w)
 {
     fr_instr wanted = {0};
@@ -280,13 +280,13 @@ static fr_status deadlock(run *r, int w)
     }
     char name[48], other[48], where[128];
     if (whom == w)
-        snprintf(where, sizeof where, "which this worker does not do before");
+        snprintf(where, sizeof where, "which this worker does not run before it");
     else if (r->at[whom] == s->lists[whom].n)
-        snprintf(where, sizeof where, "which worker %d never does", whom);
+        snprintf(where, sizeof where, "which worker %d never runs", whom);
     else
-        snprintf(where, sizeof where, "but worker %d itself waits at step %d (%s)", whom,
-                 r->at[whom], fr_instr_text(&s->lists[whom].at[r->at[whom]], other));
-    return fr__instr_fail(r->ctx, s, w, r->at[w], "waits for ever for %s, %s",
+        snprintf(where, sizeof where, "but worker %d waits at step %d (%s)", whom, r->at[whom],
+                 fr_instr_text(&s->lists[whom].at[r->at[whom]], other));
+    return fr__instr_fail(r->ctx, s, w, r->at[w], "deadlock: waits for %s, %s",
                           fr_instr_text(&wanted, name), where);
 }
 
@@ -301,7 +301,7 @@ static fr_status run_all(run *r)
 
 /* --- setting up --------------------------------------------------------------------------------*/
 
-/* n[row] things for each of the row's shares. */
+/* For each row, n[row] entries per share, all -1. */
 static int **holders_init(fr_arena *a, int n_rows, const int *n, const int *shares)
 {
     int **rows = FR_ARENA_ARRAY(a, int *, n_rows);

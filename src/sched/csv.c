@@ -1,11 +1,11 @@
-/* csv.c -- the form that torch.distributed.pipelining writes and loads: one row a worker (rank),
- * one cell an instruction.
+/* csv.c -- the CSV form of torch.distributed.pipelining: one row per worker (rank), one cell per
+ * instruction.
  *
  *     0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1
  *     1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1
  *
- * PyTorch knows neither steps nor reductions. They are left out where lowering would put them back
- * just so, and written as cells of our own (0STEP0) where somebody placed them otherwise. */
+ * PyTorch's form has no steps and no reductions. They are omitted if lowering would place them
+ * identically. Otherwise they are written as cells of our own (0STEP0). */
 #include "sched/print.h"
 #include "sched/sched.h"
 
@@ -50,20 +50,18 @@ static fr_status strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **out, boo
     return fr__emit_failed(*out) ? fr__no_memory(ctx, sizeof(fr_instr), "a schedule") : FR_OK;
 }
 
-/* Would lowering put the steps and reductions where they are? */
+/* Would lowering place the steps and reductions identically? */
 static bool can_leave_out(const fr_schedule *s)
 {
-    fr_ctx *ctx = fr_ctx_create();
     fr_schedule *again = NULL;
     bool has_reduce = false, is_same = false;
-    if (ctx && strip(ctx, s, &again, &has_reduce) == FR_OK &&
-        fr_schedule_lower(ctx, again, has_reduce) == FR_OK) {
+    if (strip(NULL, s, &again, &has_reduce) == FR_OK &&
+        fr_schedule_lower(NULL, again, has_reduce) == FR_OK) {
         is_same = true;
         for (int w = 0; w < s->n_workers && is_same; w++)
             is_same = same_list(&s->lists[w], &again->lists[w]);
     }
     fr_schedule_free(again);
-    fr_ctx_free(ctx);
     return is_same;
 }
 

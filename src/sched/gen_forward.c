@@ -1,10 +1,10 @@
 /* gen_forward.c -- forwards only, for evaluation.
  *
- * Where a worker owns several stages, micro-batches go in groups as large as there are workers:
- * a group passes the worker's first stage, then its second. Every list is thus a part of one order,
- * by group, stage, micro-batch, in which nothing comes before what it needs: whatever stage is
- * where, it cannot deadlock. With replicas, groups are larger by what all their numbers divide, so
- * that they begin and end with the same micro-batch on every worker. */
+ * If a worker owns several stages, micro-batches are grouped, one per worker: a group passes the
+ * worker's first stage, then its second. Each list is therefore a subsequence of one order (group,
+ * stage, micro-batch), in which all inputs precede their uses. So no assignment of stages to
+ * workers can deadlock. With replicas, the group size is multiplied by the least common multiple of
+ * their numbers, so groups begin and end with the same micro-batch on every worker. */
 #include "sched/sched.h"
 
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)

@@ -3,8 +3,8 @@
  *     w0  F0 F1 F2 .  .  B0 B1 B2
  *     w1  .  F0 F1 F2 B0 B1 B2 .
  *
- * Backwards run in the order of the forwards, not reversed as in the paper: the time is the same,
- * and gradients are summed in the same order as in every other schedule. */
+ * Backwards run in the order of the forwards, not reversed as in the paper. The time is the same,
+ * and gradients are summed in the same order as in all other schedules. */
 #include "sched/sched.h"
 
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
@@ -19,5 +19,6 @@ const fr_generator fr__gen_gpipe = {
     .summary = "all forwards of a mini-batch, then all backwards",
     .is_flush = true,
     .any_replicas = true,
+    .ahead = FR_AHEAD_BATCH,
     .emit = emit,
 };

@@ -1,9 +1,9 @@
 /* gen_interleaved.c -- interleaved 1F1B (Megatron-LM, Narayanan et al., 2021).
  *
- * p workers own v chunks each, stages w, w + p, w + 2p, ... Micro-batches go in groups of p: a
- * group passes chunk 0, then chunk 1, and so on, so that the first micro-batch of a group comes
- * back to worker 0 just when the last one has left it. Fill and drain then cost p - 1 chunks
- * instead of p - 1 whole workers' shares. p = 2, v = 2, stage and micro-batch of each:
+ * Each of p workers owns v chunks: stages w, w + p, w + 2p, ... Micro-batches form groups of p. A
+ * group passes chunk 0, then chunk 1, and so on, so its first micro-batch returns to worker 0 when
+ * its last one has left. Fill and drain then take the time of p - 1 chunks instead of p - 1
+ * workers' whole shares. Stages and micro-batches with p = 2, v = 2:
  *
  *     w0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 ...
  *     w1  .   1F0 1F1 3F0 3B0 3F1 3B1 ... */
@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* The i-th forward (or backward: chunks in reverse) of worker w. */
+/* The i-th forward of worker w, or its i-th backward, with chunks in reverse. */
 static void emit_nth(fr_schedule *s, int w, fr_action action, int chunks, int i)
 {
     int p = s->n_workers, round = i / (p * chunks), chunk = i % (p * chunks) / p;
@@ -44,7 +44,7 @@ static const char *check(const fr_schedule_desc *d)
 
 const fr_generator fr__gen_interleaved = {
     .name = "interleaved",
-    .summary = "one forward, one backward, with several chunks of the model a worker; flush",
+    .summary = "one forward, one backward, with several chunks of the model per worker; flush",
     .is_flush = true,
     .has_chunks = true,
     .check = check,

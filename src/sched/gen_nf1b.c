@@ -1,7 +1,7 @@
 /* gen_nf1b.c -- n forwards, one joint backward (nF1B, TiMePReSt style).
  *
- * 1F1B over mini-batches: a mini-batch's forwards run one by one, its backwards all together, and
- * worker w is n - 1 - w mini-batches ahead. Two micro-batches A and B a mini-batch:
+ * 1F1B over mini-batches: the forwards of a mini-batch run one by one, its backwards all together.
+ * Worker w runs n - 1 - w mini-batches ahead. With two micro-batches A and B per mini-batch:
  *
  *     w0  F0A F0B F1A F1B .   B0  F2A F2B B1 ...
  *     w1  .   F0A F0B B0  F1A F1B B1  ... */
@@ -10,6 +10,11 @@
 static void emit_batch(fr_schedule *s, int w, fr_action action, int batch, int n_micro)
 {
     for (int m = 0; m < n_micro; m++) fr__emit(s, w, action, w, batch * n_micro + m);
+}
+
+static int lead(const fr_schedule_desc *d, int stage)
+{
+    return (d->n_stages - 1 - stage) * d->n_micro;
 }
 
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
@@ -25,5 +30,7 @@ static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 const fr_generator fr__gen_nf1b = {
     .name = "nf1b",
     .summary = "a mini-batch's forwards one by one, then its backwards together, on and on",
+    .ahead = FR_AHEAD_BATCHES,
+    .lead = lead,
     .emit = emit,
 };

@@ -4,8 +4,8 @@
  *     w1  .  F0 .  .  B0 .  .  F1 .  .  B1 .
  *     w2  .  .  F0 B0 .  .  .  .  F1 B1 .  .
  *
- * On one worker this is plain training with gradients summed over micro-batches; on several it is
- * model parallelism without a pipeline: the yardstick that the others are measured by. */
+ * On one worker this is plain training with gradients summed over micro-batches. On several workers
+ * it is model parallelism without a pipeline, the baseline of the other schedules. */
 #include "sched/sched.h"
 
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
@@ -26,5 +26,6 @@ const fr_generator fr__gen_sequential = {
     .has_chunks = true,
     .any_placement = true,
     .any_replicas = true,
+    .ahead = FR_AHEAD_ONE,
     .emit = emit,
 };

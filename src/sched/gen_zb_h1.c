@@ -1,10 +1,9 @@
 /* gen_zb_h1.c -- 1F1B with the backward split (ZB-H1; Qi et al., Zero Bubble Pipeline Parallelism,
  * 2023).
  *
- * Only the input gradient I is waited for upstream; the weight gradient W can fill the drain. I
- * follows the forward at the distance of 1F1B. W follows it at distance p - 1 on every worker: all
- * hold p micro-batches at most, and what early workers wait at the start, late workers work off at
- * the end.
+ * Upstream stages wait for the input gradient I only; the weight gradient W can fill the drain. I
+ * follows its forward at the distance of 1F1B. W follows at distance p - 1 on every worker. Each
+ * worker holds at most p micro-batches and fills the bubble at its end with deferred W.
  *
  *     w0  F0 F1 .  I0 W0 F2 I1 W1 F3 I2 W2 I3 W3
  *     w1  .  F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3 */
@@ -24,7 +23,7 @@ static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 
 const fr_generator fr__gen_zb_h1 = {
     .name = "zb-h1",
-    .summary = "1f1b with weight gradients put off to fill the drain; flush",
+    .summary = "1f1b with weight gradients deferred to fill the drain; flush",
     .is_flush = true,
     .is_split = true,
     .emit = emit,

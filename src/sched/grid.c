@@ -1,14 +1,14 @@
-/* grid.c -- a schedule for people: one row a worker, one column a time unit.
+/* grid.c -- a schedule as a grid of text: one row per worker, one column per unit of time.
  *
  *           0    5    10
  *     w0  F0 F1 .  .  B0--- B1---|
  *     w1  .  F0 B0--- F1 B1---|
  *
- * Where stages have replicas a row also says which: "w2 s0r2" is the third of stage 0.
+ * If stages have replicas, a row names its stage and replica: "w2 s0r2" is the third of stage 0.
  *
- * A cell is as wide as the widest label and a gap. Where that is wider than the window, labels get
- * shorter, then the gap goes; then the grid goes on below, in bands, and at last its end is left
- * out, with a note. */
+ * A cell is as wide as the widest label plus a gap. If the grid is wider than the window, labels
+ * are shortened, then gaps are removed, then the grid continues below in bands. If it is still too
+ * large, its end is cut off, with a note. */
 #include "sched/print.h"
 #include "sched/sched.h"
 
@@ -16,9 +16,9 @@
 #include <stdio.h>
 
 enum {
-    MOST_CELLS = 100000, /* of a row: a clock with wild times is cut, not drawn */
+    MOST_CELLS = 100000, /* per row: limits grids of clocks with extreme times */
     MOST_ROWS = 96,      /* of all bands */
-    FIVES = 5,           /* columns between two times on the axis, or a multiple */
+    FIVES = 5,           /* columns between two times on the axis, at least */
 };
 
 typedef struct grid {
@@ -26,9 +26,9 @@ typedef struct grid {
     const fr_clock *c;
     fr_print out;
     bool in_colour;
-    bool has_gap;   /* one blank between cells, where updates are marked; else a block's end is */
+    bool has_gap;   /* a gap after each cell shows updates; else the end of a block does */
     bool has_mark;  /* an update was marked */
-    bool has_stage; /* labels begin with the stage; else a second one has small letters */
+    bool has_stage; /* labels begin with the stage; else the second stage has small letters */
     double unit;    /* time of a column: the shortest computation */
     int n_units;    /* columns of the whole */
     int n_shown;    /* of them */
@@ -41,10 +41,10 @@ typedef struct grid {
 
 static bool is_computation(int action) { return action <= FR_DO_W; }
 
-/* --- what a cell says ---------------------------------------------------------------------- */
+/* --- labels -------------------------------------------------------------------------------- */
 
-/* "F3"; where a worker has several stages "4F3", or "f3" for the second of two; letters for
- * mini-batches where there are several: "Fb", "Fb1". */
+/* "F3". If a worker has several stages: "4F3", or "f3" for the second of two. With several
+ * mini-batches, a letter names the mini-batch: "Fb", "Fb1". */
 static int label(const grid *g, const fr_instr *x, char text[48])
 {
     const fr_schedule *s = g->s;
@@ -66,12 +66,12 @@ static int widest_label(const grid *g)
 {
     fr_instr x = {.action = FR_DO_F,
                   .stage = g->s->n_stages - 1,
-                  .micro = g->s->n_micro - 1}; /* of the first mini-batch: only digits differ */
+                  .micro = g->s->n_micro - 1}; /* other mini-batches: same width */
     char text[48];
     return label(g, &x, text);
 }
 
-/* "w2", or "w2 s0r2": stage and replica, where there are several; a "+" for further stages. */
+/* "w2", or with replicas "w2 s0r2": stage and replica; "+" stands for further stages. */
 static int row_name(const grid *g, int w, char text[64])
 {
     const fr_schedule *s = g->s;
@@ -84,7 +84,7 @@ static int row_name(const grid *g, int w, char text[64])
     return n;
 }
 
-/* Background for light and dark terminals alike: black on a pale tint, two of them in turn. */
+/* Colours for light and dark terminals: black on one of two pale tints, alternating. */
 static const char *colour_of(const grid *g, const fr_instr *x)
 {
     static const char *const tints[][2] = {
@@ -134,11 +134,11 @@ static void draw_idle(grid *g, int from, int to)
     set_colour(g, NULL);
 }
 
-/* What happened, in columns; the band shows a part of it. */
+/* The row's blocks, in columns; the band shows a part of them. */
 typedef struct block {
     const fr_instr *instr;
     int from, to;
-    bool is_update; /* one follows */
+    bool is_update; /* an update follows */
 } block;
 
 static void draw_block(grid *g, const block *b)
@@ -183,7 +183,7 @@ static void draw_worker(grid *g, int w)
     for (int i = 0; i < l->n && at < g->end; i++) {
         if (!is_computation(l->at[i].action)) continue;
         int from = unit_of(g, g->c->start[w][i]), to = unit_of(g, g->c->end[w][i]);
-        if (from < at) from = at; /* times that are no multiples of the unit */
+        if (from < at) from = at; /* times that are not multiples of the unit */
         draw_idle(g, at, from);
         if (to > from && to > g->first && from < g->end)
             draw_block(g, &(block){&l->at[i], from, to, is_update_after(l, i)});
@@ -193,7 +193,7 @@ static void draw_worker(grid *g, int w)
     end_line(g);
 }
 
-/* Times above the columns, as near as they fit. */
+/* Times above the columns, as dense as they fit. */
 static void draw_axis(grid *g)
 {
     char text[32];
@@ -266,12 +266,12 @@ static void print_head(grid *g)
               s->n_stages == 1 ? "" : "s", s->n_workers, s->n_workers == 1 ? "" : "s", s->n_micro,
               s->n_micro == 1 ? "" : "es");
     if (s->n_batches > 1)
-        fr__print(&g->out, " a mini-batch, %d mini-batches (a, b%s)", s->n_batches,
+        fr__print(&g->out, " per mini-batch, %d mini-batches (a, b%s)", s->n_batches,
                   s->n_batches > 2 ? ", ..." : "");
     fr__print(&g->out, "\n");
 }
 
-/* Four ways to write a cell, from wide to narrow. Returns the columns that fit into a line. */
+/* Four cell formats, from wide to narrow. Returns the number of columns that fit into a line. */
 static int choose_cell(grid *g, int columns, int narrow)
 {
     int most_own = most_stages_of_a_worker(g->s);
@@ -282,8 +282,8 @@ static int choose_cell(grid *g, int columns, int narrow)
     return fit < 1 ? 1 : fit;
 }
 
-/* The widest cells with which the grid fits into one band; else bands of cells with a gap, if they
- * are not too many; else as much as there is room for. */
+/* Use the widest cells with which the grid fits into one band; else several bands of cells with a
+ * gap, up to a limit; else cut the grid off. */
 static void choose_bands(grid *g, int columns)
 {
     int most_bands = g->s->n_workers < MOST_ROWS ? MOST_ROWS / g->s->n_workers : 1;
@@ -298,7 +298,7 @@ static void choose_bands(grid *g, int columns)
     if (g->n_units / g->band >= most_bands) g->n_shown = most_bands * g->band;
 }
 
-/* The unit of time, and what fits into the window. */
+/* Choose the unit of time and the cell format for the window. */
 static void measure(grid *g, int columns)
 {
     const fr_schedule *s = g->s;

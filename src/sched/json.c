@@ -37,7 +37,8 @@ char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c)
 {
     fr_json j;
     char none[1];
-    fr__json_to_buffer(&j, none, sizeof none, 0); /* too small: tells how much it takes */
+    fr__json_to_buffer(&j, none, sizeof none,
+                       0); /* too small: the return value is the needed size */
     write_json(&j, s, c);
     (void)fr__json_finish(&j);
     size_t room = j.bytes + 2;

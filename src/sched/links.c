@@ -1,5 +1,6 @@
-/* links.c -- links by stage, and instructions that fit them: what makes passes and clock linear in
- * the number of instructions, and safe on a list that somebody wrote by hand. */
+/* links.c -- index of links by stage, and range checks of instructions. The index makes the passes
+ * and the clock linear in the number of instructions. The checks make them safe on handwritten
+ * lists. */
 #include "sched/sched.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@ static bool by_stage(fr_arena *a, int n_stages, int n, const fr_link *links, boo
     out->first = FR_ARENA_ARRAY(a, int, n_stages + 2);
     out->link = FR_ARENA_ARRAY(a, int, n);
     if (!out->first || !out->link) return false;
-    int *next = out->first + 1; /* counted one place up: filling moves it back down */
+    int *next = out->first + 1; /* counted one place higher; filling moves them down */
     for (int l = 0; l < n; l++) next[(by_to ? links[l].to : links[l].from) + 1]++;
     for (int k = 0; k < n_stages; k++) next[k + 1] += next[k];
     for (int l = 0; l < n; l++) out->link[next[by_to ? links[l].to : links[l].from]++] = l;
@@ -84,7 +85,7 @@ static fr_status instr_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
     int first = s->worker_of[i->stage], last = first + s->replicas[i->stage] - 1;
     if (w < first || w > last)
         return fr__instr_fail(ctx, s, w, step, "stage %d is on worker %d%s", i->stage, first,
-                              last > first ? " and those after it" : "");
+                              last > first ? " and the following ones" : "");
     if (i->micro < 0 || i->micro >= n)
         return fr__instr_fail(ctx, s, w, step, "%s-batches are 0 to %d",
                               is_of_batch ? "mini" : "micro", n - 1);
@@ -93,7 +94,7 @@ static fr_status instr_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
                               i->micro, i->stage, fr_schedule_worker(s, i->stage, i->micro));
     if (!fr__is_transfer(i->action)) return FR_OK;
     if (i->peer < 0 || i->peer >= s->n_stages || fr__transfer_link(x, i) < 0)
-        return fr__instr_fail(ctx, s, w, step, "nothing goes between stages %d and %d that way",
+        return fr__instr_fail(ctx, s, w, step, "no link in this direction between stages %d and %d",
                               i->stage, i->peer);
     if (fr_schedule_worker(s, i->peer, i->micro) == w)
         return fr__instr_fail(ctx, s, w, step, "stage %d is on the same worker: no transfer",
@@ -101,7 +102,7 @@ static fr_status instr_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
     return FR_OK;
 }
 
-/* Each of the rows' cells names one of the row's n things. */
+/* Each cell of row i is in 0 .. n[i] - 1. */
 static bool cells_in_range(const int *cells, int n_rows, int n_columns, const int *n)
 {
     for (int row = 0; cells && row < n_rows; row++)
@@ -115,18 +116,20 @@ fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
     const fr__direction *ways[] = {&x->forward, &x->backward};
     for (int k = 0; k < s->n_stages; k++)
         if (s->replicas[k] < 1 || s->n_micro % s->replicas[k] != 0)
-            return fr_fail(ctx, FR_INVALID, "schedule %s: %d replicas of stage %d share %d",
+            return fr_fail(ctx, FR_INVALID,
+                           "schedule %s: %d replicas of stage %d do not divide %d micro-batches",
                            s->name, s->replicas[k], k, s->n_micro);
     for (int way = 0; way < 2; way++)
         for (int l = 0; l < ways[way]->n; l++) {
             fr_link at = ways[way]->links[l];
             if (fr__link_of(ways[way], at.from, at.to) != l)
-                return fr_fail(ctx, FR_INVALID, "schedule %s: the link from stage %d to %d twice",
-                               s->name, at.from, at.to);
+                return fr_fail(ctx, FR_INVALID,
+                               "schedule %s: duplicate link from stage %d to stage %d", s->name,
+                               at.from, at.to);
         }
     if (!cells_in_range(s->slot_of, s->n_stages, fr__n_micro(s), s->n_slots) ||
         !cells_in_range(s->buffer_of, s->n_backward, fr__n_micro(s), s->n_buffers))
-        return fr_fail(ctx, FR_INVALID, "schedule %s: a slot or buffer that does not exist",
+        return fr_fail(ctx, FR_INVALID, "schedule %s: a slot or buffer number is out of range",
                        s->name);
     for (int w = 0; w < s->n_workers; w++)
         for (int step = 0; step < s->lists[w].n; step++) FR_TRY(instr_in_range(ctx, s, x, w, step));

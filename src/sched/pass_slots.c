@@ -1,13 +1,13 @@
-/* pass_slots.c -- which piece of memory each micro-batch uses: slots for activations, buffers for
- * gradients between stages.
+/* pass_slots.c -- memory of each micro-batch: slots for activations, buffers for gradients between
+ * stages.
  *
- * The schedule runs on the unit clock; each micro-batch then holds its slot for an interval of
- * time, and intervals that overlap get different slots. Reuse in the order of that clock can never
- * deadlock, whatever things really cost: whoever waits for a slot waits for a computation that
- * started earlier on the unit clock, and so does every other wait of a schedule.
+ * The schedule runs on the unit clock. Each micro-batch holds its slot for an interval of time, and
+ * intervals that overlap get different slots. Reuse in the order of that clock cannot deadlock,
+ * whatever the real durations are: every wait, for a slot or otherwise, is for a computation that
+ * started earlier on the unit clock.
  *
- * Slots are taken round robin, the one that has rested longest first, so a spare one gives both
- * sides room to get out of step. */
+ * Slots are reused round robin, the one that is free for longest first, so a spare slot lets
+ * producer and consumer drift apart. */
 #include "sched/sched.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ typedef struct moment {
     int micro;
 } moment;
 
-/* Times on the unit clock, [stage][micro]; INFINITY where it never happens. */
+/* Times on the unit clock, [stage][micro]; INFINITY if the event never happens. */
 typedef struct times {
     double *forward_start; /* start of F */
     double *grad_start;    /* start of B or I */
@@ -32,7 +32,7 @@ typedef struct slots {
     const fr__link_index *x;
     int total; /* micro-batches of the segment */
     times t;
-    moment *begin, *end; /* [total] of a replica, or of a pair of them */
+    moment *begin, *end; /* [total] per replica, or per pair of replicas */
     double *until;       /* [total] */
     int *queue;          /* [total]: free slots, a ring */
 } slots;
@@ -53,7 +53,8 @@ static void sort(moment *m, int n)
         }
 }
 
-/* Most intervals open at once. One that ends when another begins does not overlap it. */
+/* Largest number of intervals open at once. An interval that ends when another begins does not
+ * overlap it. */
 static int peak(const moment *begin, const moment *end, int n)
 {
     int most = 0, ended = 0;
@@ -64,8 +65,8 @@ static int peak(const moment *begin, const moment *end, int n)
     return most;
 }
 
-/* Micro-batch m holds a slot from from[m] to p->until[m]. Those of one share, first, first + every,
- * and so on, have slots of their own. */
+/* Micro-batch m holds a slot from from[m] to p->until[m]. Each share (first, first + every, ...)
+ * has its own slots. */
 static void colour_share(slots *p, const double *from, int first, int every, int n_spare,
                          int *slot_of, int *n_slots)
 {
@@ -82,7 +83,7 @@ static void colour_share(slots *p, const double *from, int first, int every, int
     if (room > n) room = n;
     if (room < 1) room = 1;
     for (int i = 0; i < room; i++) p->queue[i] = i;
-    int ended = 0; /* = slots given back; i = slots taken */
+    int ended = 0; /* = slots released; i = slots taken */
     for (int i = 0; i < n; i++) {
         for (; p->end[ended].at <= p->begin[i].at; ended++)
             p->queue[ended % room] = slot_of[p->end[ended].micro];
@@ -91,7 +92,7 @@ static void colour_share(slots *p, const double *from, int first, int every, int
     if (room > *n_slots) *n_slots = room;
 }
 
-/* All shares; *n_slots is what the one that needs most has. */
+/* All shares; *n_slots is the largest number that a share needs. */
 static void colour(slots *p, const double *from, int n_shares, int n_spare, int *slot_of,
                    int *n_slots)
 {
@@ -100,9 +101,9 @@ static void colour(slots *p, const double *from, int n_shares, int n_spare, int 
         colour_share(p, from, first, n_shares, n_spare, slot_of, n_slots);
 }
 
-/* Where a reader on another worker may be through after the stage itself, a spare slot lets the
- * stage go on: forward only, or with weight gradients put off. Else the reader's gradient is what
- * the stage's own backward waited for. */
+/* A spare slot lets the stage continue if a reader on another worker may finish after the stage
+ * itself: in forward-only schedules, or with deferred weight gradients. Otherwise the stage's own
+ * backward has already waited for the reader's gradient. */
 static int spare_slots(const slots *p, int stage)
 {
     const fr__direction *d = &p->x->forward;
@@ -112,7 +113,7 @@ static int spare_slots(const slots *p, int stage)
     return 0;
 }
 
-/* The slot of a stage is free when the stage and every reader of its outputs are through. */
+/* The slot of a stage is free when the stage and every reader of its outputs have finished. */
 static void colour_stage(slots *p, int stage)
 {
     const fr__direction *d = &p->x->forward;
@@ -127,8 +128,8 @@ static void colour_stage(slots *p, int stage)
            p->s->slot_of + row, &p->s->n_slots[stage]);
 }
 
-/* A gradient's buffer is written from the start of its maker to the end of its reader. The spare
- * lets the maker go on while the reader is late; on one worker nobody is. */
+/* A gradient buffer is in use from the start of its producer to the end of its reader. The spare
+ * buffer lets the producer continue while the reader is late. On one worker no reader is late. */
 static void colour_link(slots *p, int link)
 {
     fr_link at = p->x->backward.links[link];

@@ -1,21 +1,21 @@
-/* pass_steps.c -- where the optimizer runs: STEP, and REDUCE where others must see the gradients
- * first.
+/* pass_steps.c -- places of the updates: STEP, and REDUCE where gradients are summed first.
  *
  * A stage steps right after its last gradient of a mini-batch has been made and sent on, so that
- * the update can ride on that computation. REDUCE hands in and goes on. With a flush STEP waits for
- * what all stages hand in: a worker with several stages therefore hands in all of its own before it
- * steps the first of them, or it would wait for itself. Steps that a file has placed stay where
- * they are, if they do not stand before a reduction that is added. Replicas of a stage sum their
- * gradients this way, so each of them has a REDUCE, behind the last gradient of its own share. */
+ * the update can be fused into that computation. REDUCE hands in and goes on. With a flush STEP
+ * waits for what all stages hand in: a worker with several stages therefore hands in all of its own
+ * before it steps the first of them, or it would wait for itself. Steps that a file has placed stay
+ * where they are, if they do not stand before a reduction that is added. Replicas of a stage sum
+ * their gradients this way, so each of them has a REDUCE, behind the last gradient of its own
+ * share. */
 #include "sched/sched.h"
 
 typedef struct steps {
     fr_schedule *s;
     bool add_step, add_reduce;
-    bool is_joint;      /* reductions are added that all steps of a mini-batch wait for */
+    bool is_joint;      /* all steps of a mini-batch wait for the added reductions */
     int *grads_left;    /* [stage][mini-batch]: gradients not yet summed */
-    int *stages_left;   /* [mini-batch]: stages of this worker not yet handed in */
-    fr_instr_list held; /* steps that stood before a REDUCE which they must wait for */
+    int *stages_left;   /* [mini-batch]: stages of this worker not yet submitted */
+    fr_instr_list held; /* steps of the file that must wait for a later REDUCE */
 } steps;
 
 static bool has_action(const fr_schedule *s, fr_action action)
@@ -28,7 +28,7 @@ static bool has_action(const fr_schedule *s, fr_action action)
 
 static bool is_gradient(int action) { return action == FR_DO_B || action == FR_DO_W; }
 
-/* Sends on what the gradient left. */
+/* Sends the input gradient of this computation. */
 static bool is_send_of(const fr_instr *gradient, const fr_instr *i)
 {
     return i->action == FR_DO_SEND_B && i->stage == gradient->stage && i->micro == gradient->micro;
@@ -47,7 +47,7 @@ static bool push(fr_instr_list *l, fr_action action, int stage, int batch)
         l, (fr_instr){.action = (uint8_t)action, .stage = stage, .micro = batch, .peer = -1});
 }
 
-/* Steps of a mini-batch that were held back; -1: of all. */
+/* Emit the held steps of a mini-batch; -1: of all mini-batches. */
 static bool let_go(steps *p, int batch, fr_instr_list *out)
 {
     int n_left = 0;
@@ -89,7 +89,7 @@ static bool rewrite(steps *p, int w, fr_instr_list *out)
         bool waits = p->is_joint && at->action == FR_DO_STEP && p->stages_left[at->micro] > 0;
         if (!fr__list_push(waits ? &p->held : out, *at)) return false;
         if (!is_gradient(at->action) || --*grads_left(p, at) > 0) continue;
-        while (i + 1 < in->n && is_send_of(at, &in->at[i + 1])) /* others wait for it */
+        while (i + 1 < in->n && is_send_of(at, &in->at[i + 1])) /* other workers wait for it */
             if (!fr__list_push(out, in->at[++i])) return false;
         if (!finish(p, w, at->stage, at->micro / p->s->n_micro, out)) return false;
     }

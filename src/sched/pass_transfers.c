@@ -1,22 +1,21 @@
 /* pass_transfers.c -- SEND and RECV for every link between two workers.
  *
- * A SEND stands right behind the computation that made the tensor. A RECV stands right before the
- * computation that uses it: a receive of the threads transport waits, so any earlier place could
- * only hold up work that does not need the message, or wait for a message that depends on that
- * work. A transport whose receives can be posted without waiting looks ahead in the list and posts
- * them when it likes; their order per link is the order of the list.
+ * A SEND directly follows the computation that made the tensor. A RECV directly precedes the
+ * computation that uses it. A receive of the threads transport waits, so at an earlier place it
+ * would delay work that does not need the message, or even deadlock on that work. A transport with
+ * non-blocking receives looks ahead in the list and posts them early; their order per link is the
+ * order of the list.
  *
- * Messages of a link between two workers come in the order they were sent; where stages have
- * replicas, each pair of them that talks is a channel of its own. Where a hand-made schedule uses
- * them in another order, those before the wanted one are received with it: they are there already.
- */
+ * Messages of a link between two workers arrive in the order of sending. With replicas, each pair
+ * that exchanges messages has its own channel. If a handwritten schedule uses messages in another
+ * order, those sent before the needed one are received with it; they have already arrived. */
 #include "sched/sched.h"
 
-/* One direction: what travels over its links is made by `makes`. */
+/* One direction; action `makes` produces the tensors of its links. */
 typedef struct traffic {
     const fr__direction *d;
     fr_action send, receive;
-    int *made;     /* [link][pair of it][total / pairs]: micro-batches in the order they are made */
+    int *made;     /* [link][pair][total / pairs]: micro-batches in the order of production */
     int *n_made;   /* [pair] */
     int *n_taken;  /* [pair]: receives listed so far */
     bool *is_here; /* [link][micro] */
@@ -28,7 +27,7 @@ typedef struct transfers {
     traffic forward, backward;
 } transfers;
 
-/* Which direction feeds a computation, and is fed by it. */
+/* The direction that a computation reads from, and the one that it writes to. */
 static traffic *traffic_of(transfers *p, int action)
 {
     if (action == FR_DO_F) return &p->forward;
@@ -46,7 +45,7 @@ static size_t cell(const transfers *p, int row, int micro)
     return (size_t)row * (size_t)p->total + (size_t)micro;
 }
 
-/* What a pair of workers sends over a link, in order. */
+/* Micro-batches that a pair of workers sends over a link, in order. */
 static int *made_for(const transfers *p, const traffic *t, int link, int micro)
 {
     int pairs = t->d->pairs[link];
@@ -66,7 +65,7 @@ static bool receive(transfers *p, traffic *t, int link, int micro, fr_instr_list
     return true;
 }
 
-/* Stages of one worker are together on every replica of it, others nowhere. */
+/* Stages that share one worker share all of its replicas; other stages share none. */
 static bool is_far(const transfers *p, fr_link l)
 {
     return p->s->worker_of[l.from] != p->s->worker_of[l.to];
@@ -102,7 +101,7 @@ static void note(transfers *p, traffic *t, const fr_instr *at)
     }
 }
 
-/* In which order each worker makes values and gradients; one too many is left out. */
+/* Record the order in which each worker makes values and gradients; ignore surplus ones. */
 static void note_order(transfers *p)
 {
     for (int w = 0; w < p->s->n_workers; w++)

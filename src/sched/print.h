@@ -1,17 +1,17 @@
-/* print.h -- a text that grows; running out of memory is remembered and told at the end. */
+/* print.h -- a growing text; running out of memory is recorded and reported at the end. */
 #ifndef FR_SCHED_PRINT_H
 #define FR_SCHED_PRINT_H
 
 #include "base/vec.h"
 
 typedef struct fr_print {
-    FR_VEC(char) text; /* not ended by a zero until the end */
+    FR_VEC(char) text; /* zero-terminated only by fr__print_end */
     bool has_failed;
 } fr_print; /* zero is empty */
 
 void fr__print_bytes(fr_print *p, const char *bytes, size_t n);
 void fr__print(fr_print *p, const char *format, ...) FR_PRINTF(2, 3);
-/* The text, for fr_text_free; NULL if memory ran out on the way. p is empty again. */
+/* The text, for fr_text_free; NULL if memory ran out. p is empty afterwards. */
 char *fr__print_end(fr_print *p);
 
 #endif

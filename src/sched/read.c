@@ -1,11 +1,11 @@
 /* read.c -- schedules from files: the text form, or CSV as torch.distributed.pipelining writes it.
  *
- * Either way the file becomes a row of entries that remember line and place, so that whatever is
- * wrong can be pointed at. CSV says nothing but the instructions: who owns a stage is the row it
- * stands in, numbers of stages and micro-batches are the largest found.
+ * Either form becomes an array of entries with line and position, which error messages name. CSV
+ * has instructions only: the row of a stage is its worker, and the numbers of stages and
+ * micro-batches follow from the largest ones found.
  *
- * A file may be written for all replicas of its stages, or for one pipeline; where equally many
- * replicas of all stages are wanted, that is made into so many. */
+ * A file describes all replicas of its stages, or one pipeline. One pipeline is replicated if the
+ * caller asks for the same number of replicas of every stage. */
 #include "sched/read.h"
 
 #include "io/file.h"
@@ -21,7 +21,7 @@ static bool is_word(fr_span s, const char *word)
     return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
 }
 
-/* A name that stays as it is when it is written and read again. */
+/* Is this a name that survives writing and reading? */
 static void set_name(fr_reader *r, fr_span name)
 {
     size_t n = name.n < sizeof r->name ? name.n : sizeof r->name - 1;
@@ -53,7 +53,7 @@ static fr_status read_csv(fr_reader *r)
             if (cell.n > 0) FR_TRY(fr__read_entry(r, cell, number));
         }
         if (r->entries.n == before)
-            return fr__read_fail(r, r->line, 0, "row %d has no instruction; one row is one worker",
+            return fr__read_fail(r, r->line, 0, "row %d has no instruction; each row is one worker",
                                  r->n_rows);
         r->n_rows++;
     }
@@ -65,7 +65,7 @@ static fr_status read_csv(fr_reader *r)
 static fr_status read_int(fr_reader *r, const char *key, fr_span value, int *to)
 {
     fr_span rest = value;
-    if (*to != 0) return fr__read_fail(r, r->line, 0, "%s is said twice", key);
+    if (*to != 0) return fr__read_fail(r, r->line, 0, "duplicate %s", key);
     if (!fr__read_number(&rest, to) || rest.n > 0 || *to < 1)
         return fr__read_fail(r, r->line, 0, "%s %.*s: expected a number from 1 to %d", key,
                              (int)(value.n < 40 ? value.n : 40), value.at, FR_SCHED_MAX_NUMBER);
@@ -81,7 +81,7 @@ static fr_status read_flush(fr_reader *r, fr_span value)
     return FR_OK;
 }
 
-/* The next number of a list, `least` or more. */
+/* Read the next number of a list, at least `least`. */
 static fr_status read_next(const fr_reader *r, fr_span *list, size_t number, int least,
                            const char *what, int *value)
 {
@@ -93,7 +93,7 @@ static fr_status read_next(const fr_reader *r, fr_span *list, size_t number, int
 
 static fr_status read_worker_of(fr_reader *r, fr_span value)
 {
-    if (r->worker_of.n) return fr__read_fail(r, r->line, 0, "worker_of is said twice");
+    if (r->worker_of.n) return fr__read_fail(r, r->line, 0, "duplicate worker_of");
     for (int w; value.n > 0;) {
         FR_TRY(read_next(r, &value, r->worker_of.n, 0, "the number of a worker", &w));
         if (!fr__vec_push(&r->worker_of, w))
@@ -104,9 +104,9 @@ static fr_status read_worker_of(fr_reader *r, fr_span value)
 
 static fr_status read_replicas(fr_reader *r, fr_span value)
 {
-    if (r->replicas.n) return fr__read_fail(r, r->line, 0, "replicas is said twice");
+    if (r->replicas.n) return fr__read_fail(r, r->line, 0, "duplicate replicas");
     for (int n; value.n > 0;) {
-        FR_TRY(read_next(r, &value, r->replicas.n, 1, "how many replicas a stage has", &n));
+        FR_TRY(read_next(r, &value, r->replicas.n, 1, "the number of replicas of a stage", &n));
         if (!fr__vec_push(&r->replicas, n))
             return fr__no_memory(r->ctx, r->replicas.n * sizeof(int), r->path);
     }
@@ -115,7 +115,7 @@ static fr_status read_replicas(fr_reader *r, fr_span value)
 
 static fr_status read_links(fr_reader *r, int way, fr_span value)
 {
-    if (r->has_links[way]) return fr__read_fail(r, r->line, 0, "these links are said twice");
+    if (r->has_links[way]) return fr__read_fail(r, r->line, 0, "duplicate list of links");
     r->has_links[way] = true;
     while (value.n > 0) {
         fr_span part = fr__read_part(&value, ' '), from = fr__read_part(&part, '>');
@@ -166,10 +166,10 @@ static fr_status read_text(fr_reader *r)
 {
     fr_span line;
     int version;
-    (void)fr__read_line(r, &line); /* it is there: is_text_form has seen it */
+    (void)fr__read_line(r, &line); /* present: is_text_form has checked it */
     (void)fr__read_part(&line, ' ');
     if (!fr__read_number(&line, &version) || version != 1 || line.n > 0)
-        return fr__read_fail(r, r->line, 0, "expected \"%s 1\"; other versions are not known",
+        return fr__read_fail(r, r->line, 0, "expected \"%s 1\"; other versions are not supported",
                              magic);
     while (fr__read_line(r, &line)) FR_TRY(read_text_line(r, line));
     if (r->n_workers && r->n_workers != r->n_rows)
@@ -182,7 +182,7 @@ static fr_status read_text(fr_reader *r)
 
 static bool is_of_batch(int action) { return action == FR_DO_REDUCE || action == FR_DO_STEP; }
 
-/* Replicas that the caller wants of a stage. */
+/* Replicas of a stage that the caller asks for. */
 static int wanted(const fr_schedule_desc *d, int stage)
 {
     return d && d->replicas ? d->replicas[d->n_stages ? stage : 0] : 1;
@@ -199,28 +199,29 @@ static bool stands_in_several_rows(const fr_reader *r, int stage)
     return false;
 }
 
-/* Those of the file, if it has any: a text form says so, in CSV a stage that is to have several
- * stands in several rows. Else it is one pipeline, of which several are made. */
+/* Replicas of the file, if it has any: the text form declares them; in CSV a replicated stage is in
+ * several rows. Otherwise the file is one pipeline, which is replicated. */
 static fr_status find_replicas(fr_reader *r, const fr_schedule_desc *d)
 {
     int most = 0;
     bool is_said = r->replicas.n > 0, is_even = true;
     for (int k = 0; k < r->n_stages; k++) {
         if (wanted(d, k) < 1)
-            return fr_fail(r->ctx, FR_INVALID, "%s: %d replicas of stage %d; 1 is the least",
-                           r->path, wanted(d, k), k);
+            return fr_fail(r->ctx, FR_INVALID,
+                           "%s: %d replicas of stage %d; at least 1 is required", r->path,
+                           wanted(d, k), k);
         if (wanted(d, k) > wanted(d, most)) most = k;
         is_even &= wanted(d, k) == wanted(d, 0);
     }
     if (is_said && r->replicas.n != (size_t)r->n_stages)
-        return fr_fail(r->ctx, FR_INVALID, "%s: replicas of %zu stages, there are %d", r->path,
-                       r->replicas.n, r->n_stages);
+        return fr_fail(r->ctx, FR_INVALID, "%s: replicas lists %zu stages, but there are %d",
+                       r->path, r->replicas.n, r->n_stages);
     if (wanted(d, most) == 1) return FR_OK;
     for (int k = 0; is_said && k < r->n_stages; k++)
         if (r->replicas.at[k] != wanted(d, k))
             return fr_fail(r->ctx, FR_INVALID,
-                           "%s: it is for %d replicas of stage %d, not for %d; make them equal, or "
-                           "leave the number to the file",
+                           "%s: the file is for %d replicas of stage %d, not for %d; make them "
+                           "equal, or omit the number in the config",
                            r->path, r->replicas.at[k], k, wanted(d, k));
     if (is_said) return FR_OK;
     if (stands_in_several_rows(r, most)) {
@@ -232,9 +233,8 @@ static fr_status find_replicas(fr_reader *r, const fr_schedule_desc *d)
     if (!is_even)
         return fr_fail(
             r->ctx, FR_INVALID,
-            "%s: it is for one pipeline, which can be made into several alike, but stage "
-            "%d is to have %d replicas and stage %d has %d; write one list for each "
-            "replica",
+            "%s: the file is for one pipeline, which can be replicated only as a whole, but stage "
+            "%d should have %d replicas and stage %d %d; write one list per replica",
             r->path, 0, wanted(d, 0), most, wanted(d, most));
     r->n_pipelines = wanted(d, 0);
     return FR_OK;
@@ -244,11 +244,12 @@ static fr_status wrong_micro(const fr_reader *r, int n_micro)
 {
     char text[64] = "";
     if (r->n_pipelines > 1) snprintf(text, sizeof text, " shared by %d replicas", r->n_pipelines);
-    return fr_fail(r->ctx, FR_INVALID, "%s: it is for %d micro-batches a mini-batch, not for %d%s",
-                   r->path, r->n_micro, n_micro, text);
+    return fr_fail(r->ctx, FR_INVALID,
+                   "%s: the file is for %d micro-batches per mini-batch, not for %d%s", r->path,
+                   r->n_micro, n_micro, text);
 }
 
-/* Numbers that the file does not say; they stay in proportion to its length. */
+/* Derive the numbers that the file omits. They are limited by its length. */
 static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d)
 {
     int n_stages = 0, n_all = 0;
@@ -257,16 +258,17 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
         if (x->stage >= n_stages) n_stages = x->stage + 1;
         if (!is_of_batch(x->action) && x->micro >= n_all) n_all = x->micro + 1;
     }
-    if (n_all == 0) return fr_fail(r->ctx, FR_INVALID, "%s: no instructions in it", r->path);
+    if (n_all == 0) return fr_fail(r->ctx, FR_INVALID, "%s: the file has no instructions", r->path);
     if (!r->n_stages) r->n_stages = n_stages;
     if (d && d->n_stages && d->n_stages != r->n_stages)
-        return fr_fail(r->ctx, FR_INVALID, "%s: it has %d stages, the model is cut into %d",
-                       r->path, r->n_stages, d->n_stages);
+        return fr_fail(r->ctx, FR_INVALID,
+                       "%s: the file has %d stages, but the model is cut into %d", r->path,
+                       r->n_stages, d->n_stages);
     FR_TRY(find_replicas(r, d));
     if (n_micro % r->n_pipelines != 0)
         return fr_fail(r->ctx, FR_INVALID,
-                       "%s: %d micro-batches a mini-batch cannot be dealt round robin to %d "
-                       "replicas; train.micro must be a multiple of them",
+                       "%s: %d micro-batches per mini-batch do not divide among %d replicas; "
+                       "train.micro must be a multiple of the replicas",
                        r->path, n_micro, r->n_pipelines);
     if (r->n_micro && n_micro && r->n_micro != n_micro / r->n_pipelines)
         return wrong_micro(r, n_micro);
@@ -277,10 +279,9 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
     int64_t said = (int64_t)r->n_micro * r->n_batches;
     if (said != n_all)
         return fr_fail(r->ctx, FR_INVALID,
-                       "%s: it holds micro-batches 0 to %d, %d in all; %s %d a mini-batch%s",
+                       "%s: the file has micro-batches 0 to %d, %d in all; %s %d per mini-batch%s",
                        r->path, n_all - 1, n_all, said ? "expected a multiple of" : "fewer than",
-                       r->n_micro ? r->n_micro : n_micro,
-                       said ? ", as many times as there are mini-batches" : "");
+                       r->n_micro ? r->n_micro : n_micro, said ? ", one for each mini-batch" : "");
     if ((int64_t)r->n_stages * n_all > (int64_t)r->entries.n)
         return fr_fail(r->ctx, FR_INVALID,
                        "%s: %zu instructions are too few for %d stages with %d micro-batches each; "
@@ -289,13 +290,13 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
     return FR_OK;
 }
 
-/* Who owns a stage is the row it stands in; of replicas, it is the first. */
+/* The worker of a stage is the row of its instructions; with replicas, the first such row. */
 static fr_status fill_workers(fr_reader *r)
 {
     bool is_said = r->worker_of.n > 0;
     if (is_said && r->worker_of.n != (size_t)r->n_stages)
-        return fr_fail(r->ctx, FR_INVALID, "%s: worker_of names %zu stages, there are %d", r->path,
-                       r->worker_of.n, r->n_stages);
+        return fr_fail(r->ctx, FR_INVALID, "%s: worker_of lists %zu stages, but there are %d",
+                       r->path, r->worker_of.n, r->n_stages);
     for (int k = 0; !is_said && k < r->n_stages; k++)
         if (!fr__vec_push(&r->worker_of, -1))
             return fr__no_memory(r->ctx, (size_t)r->n_stages * sizeof(int), r->path);
@@ -308,13 +309,14 @@ static fr_status fill_workers(fr_reader *r)
         int n = r->replicas.n > 0 ? r->replicas.at[e->x.stage] : 1;
         if (*w < 0) *w = e->worker;
         if (e->worker < *w || e->worker - *w >= n)
-            return fr__read_fail(r, e->line, e->number,
-                                 "stage %d is on worker %d, this is %d; it has %d replica%s",
-                                 e->x.stage, *w, e->worker, n, n == 1 ? "" : "s");
+            return fr__read_fail(
+                r, e->line, e->number,
+                "stage %d is on worker %d, but this is worker %d; the stage has %d replica%s",
+                e->x.stage, *w, e->worker, n, n == 1 ? "" : "s");
     }
     for (int k = 0; k < r->n_stages; k++)
         if (r->worker_of.at[k] < 0 || r->worker_of.at[k] >= r->n_rows)
-            return fr_fail(r->ctx, FR_INVALID, "%s: nobody runs stage %d; stages go from 0 to %d",
+            return fr_fail(r->ctx, FR_INVALID, "%s: no worker runs stage %d; stages are 0 to %d",
                            r->path, k, r->n_stages - 1);
     return FR_OK;
 }
@@ -326,12 +328,12 @@ static fr_status check_entry(const fr_reader *r, const fr_entry *e)
         return fr__read_fail(r, e->line, e->number, "no mini-batch %d; there %s %d", e->x.micro,
                              n == 1 ? "is" : "are", n);
     if (fr__is_transfer(e->x.action) && (e->x.peer < 0 || e->x.peer >= r->n_stages))
-        return fr__read_fail(r, e->line, e->number, "to or from stage %d, but stages are 0 to %d",
+        return fr__read_fail(r, e->line, e->number, "peer stage %d, but stages are 0 to %d",
                              e->x.peer, r->n_stages - 1);
     return FR_OK;
 }
 
-/* The model's links where they are given, else the file's, else a chain; the file's replicas. */
+/* Use the links of the model if given, else those of the file, else a chain. */
 static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *given)
 {
     static const fr_link none[1];
@@ -354,15 +356,11 @@ static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *give
     return d;
 }
 
-/* Where lowering gets stuck, the check knows better why. */
+/* If lowering deadlocks, the check has the better message. */
 static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), "lowering a schedule");
-    fr_status status = fr_schedule_lower(own, s, must_reduce);
+    fr_status status = fr_schedule_lower(ctx, s, must_reduce);
     if (status == FR_INVALID) (void)fr__schedule_explain(ctx, s);
-    if (status != FR_OK) fr_fail(ctx, status, "%s", fr_ctx_error(own)); /* if it found nothing */
-    fr_ctx_free(own);
     return status;
 }
 
@@ -404,7 +402,7 @@ static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule 
 
 static fr_status parse(fr_reader *r, int n_micro, const fr_schedule_desc *d, fr_schedule **out)
 {
-    static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
+    static const char mark[] = "\xEF\xBB\xBF"; /* byte order mark, which some editors write */
     if (r->end - r->at >= 3 && memcmp(r->at, mark, 3) == 0) r->at += 3;
     const bool is_text = is_text_form(r);
     FR_TRY(is_text ? read_text(r) : read_csv(r));
@@ -419,10 +417,7 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
 {
     *out = NULL;
     const char *base = strrchr(path, '/');
-    /* What fails below the reader does not know the file: its text is passed on with the path. */
-    fr_ctx *own = fr_ctx_create();
-    if (!own) return fr__no_memory(ctx, sizeof(fr_reader), path);
-    fr_reader r = {.ctx = own,
+    fr_reader r = {.ctx = ctx,
                    .path = path,
                    .at = data,
                    .end = data + bytes,
@@ -432,28 +427,28 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
     set_name(&r, (fr_span){base, strlen(base)});
     fr_status status = parse(&r, n_micro, d, out);
     if (status != FR_OK) {
-        const char *text = fr_ctx_error(own);
+        /* What fails below the reader does not know the file. */
+        const char *text = fr_ctx_error(ctx);
         bool is_told = strncmp(text, path, strlen(path)) == 0;
         fr_fail(ctx, status, "%s%s%s", is_told ? "" : path, is_told ? "" : ": ", text);
         fr_schedule_free(*out);
         *out = NULL;
     } else if (r.n_skipped > 0) {
         fr_log(ctx, FR_LOG_WARN,
-               "%s: %d entries UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD left out: weights "
-               "are whole here, and reductions are placed where they are needed",
+               "%s: ignored %d entries UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD: weights "
+               "are not sharded here, and reductions are placed automatically",
                path, r.n_skipped);
     }
     if (status == FR_OK && r.n_overlaps > 0)
         fr_log(ctx, FR_LOG_WARN,
-               "%s: %d entries OVERLAP_F_B: a worker computes one thing at a time, so their parts "
-               "run one after the other",
+               "%s: %d entries OVERLAP_F_B: a worker runs one computation at a time, so their "
+               "parts run one after the other",
                path, r.n_overlaps);
     fr__vec_fini(&r.entries);
     fr__vec_fini(&r.worker_of);
     fr__vec_fini(&r.replicas);
     fr__vec_fini(&r.links[0]);
     fr__vec_fini(&r.links[1]);
-    fr_ctx_free(own);
     return status;
 }
 

@@ -1,11 +1,11 @@
-/* read.h -- a schedule file on its way in: entries with the place they came from. */
+/* read.h -- reading a schedule file: entries with their places in the file. */
 #ifndef FR_SCHED_READ_H
 #define FR_SCHED_READ_H
 
 #include "base/vec.h"
 #include "sched/sched.h"
 
-/* Larger numbers of stages or micro-batches are typing errors. */
+/* Larger numbers of stages or micro-batches are rejected as typing errors. */
 #define FR_SCHED_MAX_NUMBER 1048575
 #define FR_SCHED_MAX_BYTES ((size_t)256 << 20)
 
@@ -24,40 +24,40 @@ typedef struct fr_entry {
 typedef struct fr_reader {
     fr_ctx *ctx;
     const char *path;
-    const char *at, *end; /* what is left of the file */
-    int line;             /* the one being read, from 1 */
+    const char *at, *end; /* rest of the file */
+    int line;             /* current line, from 1 */
     FR_VEC(fr_entry) entries;
     int n_rows;     /* workers so far */
-    int n_skipped;  /* UNSHARD and the like */
-    int n_overlaps; /* two at once, taken one after the other */
-    /* From the head of a text form; 0 or NULL: not said. */
+    int n_skipped;  /* UNSHARD and similar entries, ignored */
+    int n_overlaps; /* OVERLAP_F_B entries, run one after the other */
+    /* From the head of a text form; 0 or NULL: not given. */
     char name[64];
     int n_stages, n_workers, n_micro, n_batches;
-    int is_flush; /* -1: not said */
+    int is_flush; /* -1: not given */
     FR_VEC(int) worker_of;
-    FR_VEC(int) replicas;     /* [stage]; empty: one each */
-    int n_pipelines;          /* all of it so many times, side by side */
+    FR_VEC(int) replicas;     /* [stage]; empty: 1 each */
+    int n_pipelines;          /* replicas of the whole pipeline */
     FR_VEC(fr_link) links[2]; /* forward, backward */
     bool has_links[2];
 } fr_reader;
 
-/* The next line that holds something, comment and blanks at its ends removed; false at the end. */
+/* The next line that is not empty, without its comment and surrounding blanks; false at the end. */
 bool fr__read_line(fr_reader *r, fr_span *line);
-/* Cut the part before the next separator (' ': any run of blanks) off the line. */
+/* Cut the first part, up to the separator (' ': any run of blanks), off the line. */
 fr_span fr__read_part(fr_span *line, char separator);
-/* A whole number up to FR_SCHED_MAX_NUMBER from the front of the text; false: there is none, or it
+/* Cut an integer up to FR_SCHED_MAX_NUMBER off the front of the text; false: there is none, or it
  * is too large (then *value is -1). */
 bool fr__read_number(fr_span *text, int *value);
-/* One instruction onto r->entries; `number` is its place in the line, from 1. */
+/* Append one instruction to r->entries; `number` is its position in the line, from 1. */
 fr_status fr__read_entry(fr_reader *r, fr_span text, int number);
-/* "file:line: " before the text; number > 0: "file:line: entry 3: ". */
+/* Fail with the prefix "file:line: ", or with number > 0 "file:line: entry 3: ". */
 fr_status fr__read_fail(const fr_reader *r, int line, int number, const char *format, ...)
     FR_PRINTF(4, 5);
 
-/* Transfers that are posted go where ours belong; see read_posts.c. */
+/* Move posted transfers to the places of blocking ones; see read_posts.c. */
 fr_status fr__read_posts(fr_reader *r);
 
-/* fr_schedule_read on bytes in memory; `path` is for messages. */
+/* fr_schedule_read from memory; messages name `path`. */
 fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, size_t bytes,
                              int n_micro, const fr_schedule_desc *d, fr_schedule **out);
 

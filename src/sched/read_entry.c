@@ -66,7 +66,7 @@ bool fr__read_number(fr_span *text, int *value)
 
 /* --- instructions ------------------------------------------------------------------------- */
 
-/* The action at the front of the text: letters and '_'; what fr_instr_text calls it. */
+/* Cut the action off the front of the text: letters and '_', as fr_instr_text writes it. */
 static int read_action(fr_span *text, fr_span *word)
 {
     size_t n = 0;
@@ -85,15 +85,15 @@ static bool is_word(fr_span word, const char *name)
     return strlen(name) == word.n && memcmp(name, word.at, word.n) == 0;
 }
 
-/* What PyTorch does to weights that are sharded: here they are whole, and reductions are placed by
- * lowering. */
+/* PyTorch's entries for sharded weights. Weights are not sharded here, and lowering places
+ * reductions. */
 static bool is_sharding(fr_span word)
 {
     return is_word(word, "UNSHARD") || is_word(word, "RESHARD") || is_word(word, "REDUCE_GRAD") ||
            is_word(word, "WAIT_REDUCE_GRAD");
 }
 
-/* PyTorch keeps what a send reads until its wait; here the schedule's slots and buffers do. */
+/* PyTorch keeps the tensor of a send until its wait entry; here slots and buffers keep it. */
 static bool is_wait(fr_span word)
 {
     return is_word(word, "WAIT_SEND_F") || is_word(word, "WAIT_SEND_B");
@@ -104,16 +104,16 @@ static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number
     int n = text.n < 40 ? (int)text.n : 40;
     if (text.n > 0 && text.at[0] == '(')
         return fr__read_fail(r, r->line, number,
-                             "%.*s: expected two instructions at once, as (0F1;1B0)OVERLAP_F_B", n,
+                             "%.*s: expected two instructions, as in (0F1;1B0)OVERLAP_F_B", n,
                              text.at);
-    return fr__read_fail(r, r->line, number,
-                         "%.*s: expected an instruction: a stage, one of F B I W SEND_F RECV_F "
-                         "SEND_B RECV_B REDUCE STEP, a micro-batch, as 0F0 or 2SEND_F5; numbers up "
-                         "to %d",
-                         n, text.at, FR_SCHED_MAX_NUMBER);
+    return fr__read_fail(
+        r, r->line, number,
+        "%.*s: expected an instruction: stage, action (F B I W SEND_F RECV_F SEND_B RECV_B REDUCE "
+        "STEP) and micro-batch, such as 0F0 or 2SEND_F5; numbers up to %d",
+        n, text.at, FR_SCHED_MAX_NUMBER);
 }
 
-/* "(0F1;1B0)OVERLAP_F_B": its parts, one after the other. */
+/* The parts of "(0F1;1B0)OVERLAP_F_B", one after the other. */
 static fr_status read_overlap(fr_reader *r, fr_span text, int number)
 {
     fr_span rest = {text.at + 1, text.n - 1}, parts = fr__read_part(&rest, ')');

@@ -1,28 +1,28 @@
-/* read_posts.c -- transfers of a CSV file, which are posted there, where ours belong.
+/* read_posts.c -- moves posted transfers of a CSV file to the places of blocking ones.
  *
  * torch.distributed.pipelining lists a RECV where the receive is posted (irecv), which may be long
- * before the message is there; the computation that uses it waits. Our RECV waits itself, so it
- * belongs right before that computation:
+ * before the message arrives; the computation that uses it waits. Our RECV itself waits, so it must
+ * directly precede that computation:
  *
  *     0RECV_B0,0RECV_B1,0F2,0B0,0B1   ->   0F2,0RECV_B0,0B0,0RECV_B1,0B1
  *
- * Messages of one channel stay in the order of their receives: one that was posted before the
- * wanted one is taken with it. A receive that no later computation of its row uses stays where it
- * is, for the check to name. A SEND behind two computations at once goes right behind its own:
+ * Messages of one channel keep the order of their receives: a receive posted before the needed one
+ * moves with it. A receive that no later computation of its row uses stays in place, and the check
+ * reports it. A SEND after two overlapped computations moves directly behind its own:
  *
  *     (0F1;1B0)OVERLAP_F_B,0SEND_F1   ->   0F1,0SEND_F1,1B0 */
 #include "sched/read.h"
 
 #include <stdlib.h>
 
-/* An entry of the row, and where it goes. */
+/* An entry of the row and its new place. */
 typedef struct item {
     fr_entry e;
-    int way;       /* 0: makes, uses or moves values; 1: gradients; -1: neither */
-    int replica;   /* of a receive's sender */
+    int way;       /* 0: values; 1: gradients; -1: neither */
+    int replica;   /* receive: stage of the sender */
     size_t number; /* in the row */
-    size_t to;     /* number of the entry that it goes beside; its own: it stays */
-    size_t end;    /* computation: where the next one of another cell stands */
+    size_t to;     /* number of the entry that it moves next to; its own number: stays */
+    size_t end;    /* computation: place of the next one in another cell */
 } item;
 
 typedef enum side { BEFORE, AT, BEHIND } side;
@@ -59,7 +59,7 @@ static side side_of(const item *a)
 
 static int order(size_t a, size_t b) { return a < b ? -1 : a > b; }
 
-/* What belongs together, in the order of the row. */
+/* Entries that belong together, in row order. */
 static int by_use(const void *a, const void *b)
 {
     const item *x = a, *y = b;
@@ -69,7 +69,7 @@ static int by_use(const void *a, const void *b)
     return order(x->number, y->number);
 }
 
-/* Receives of one channel, a sender of a link, in the order of the row; all others behind. */
+/* Receives of one channel (one sender of a link) in row order, then all other entries. */
 static int by_channel(const void *a, const void *b)
 {
     const item *x = a, *y = b;
@@ -120,7 +120,7 @@ static void find_places(item *at, size_t n)
 
 static void rewrite(item *at, size_t n)
 {
-    size_t end = n, next = n; /* of the cell of the computation that comes next, and that one */
+    size_t end = n, next = n; /* cell of the next computation, and the computation */
     for (size_t i = n; i-- > 0;) {
         if (fr__is_transfer(at[i].e.x.action)) continue;
         if (next < n && at[next].e.number != at[i].e.number) end = next;
@@ -134,7 +134,7 @@ static void rewrite(item *at, size_t n)
     qsort(at, n, sizeof *at, by_place);
 }
 
-/* Entries first .. last - 1 are a worker's. */
+/* Entries first .. last - 1 belong to one worker. */
 static void read_row(fr_reader *r, size_t first, size_t last, item *at)
 {
     size_t n = last - first;

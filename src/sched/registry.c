@@ -1,4 +1,4 @@
-/* registry.c -- the generators there are. */
+/* registry.c -- the table of generators. */
 #include "sched/sched.h"
 
 #include <string.h>

@@ -1,13 +1,12 @@
-/* replicas.c -- several workers alike for one stage: the micro-batches of a mini-batch are dealt to
- * them round robin, and their gradients are summed before the step (PipeDream's hybrid of pipeline
- * and data parallelism).
+/* replicas.c -- several workers for one stage. The micro-batches of a mini-batch go to them round
+ * robin, and their gradients are summed before the step (PipeDream's hybrid of pipeline and data
+ * parallelism).
  *
- * A generator knows nothing of this. It writes one list a worker, over as many micro-batches as
- * each replica of the worker gets, and here every replica q of r is given that list with
- * micro-batch i renamed i * r + q. As r divides the micro-batches of a mini-batch, this keeps
- * mini-batches together: i-th of replica q is (i mod n/r) * r + q of mini-batch i / (n/r). With
- * equally many replicas everywhere these are as many pipelines side by side, each the generator's
- * own. */
+ * Generators do not handle replicas. A generator writes one list per worker, over the micro-batches
+ * of one replica. This file gives replica q of r that list with micro-batch i renamed to i * r + q.
+ * Because r divides the micro-batches of a mini-batch, mini-batches stay together: micro-batch i of
+ * replica q is micro-batch (i mod n/r) * r + q of mini-batch i / (n/r). If all stages have the same
+ * number of replicas, the result is that number of independent pipelines. */
 #include "sched/sched.h"
 
 bool fr__has_replicas(const fr_schedule *s)
@@ -19,7 +18,7 @@ bool fr__has_replicas(const fr_schedule *s)
 
 int fr__lcm(int a, int b)
 {
-    if (a < 1 || b < 1) return 1; /* told by those who check ranges */
+    if (a < 1 || b < 1) return 1; /* the range checks report it */
     int x = a, y = b;
     while (y > 0) {
         int rest = x % y;
@@ -35,19 +34,19 @@ fr_status fr__check_replicas(fr_ctx *ctx, const char *name, const fr_schedule_de
         int r = d->replicas[k];
         if (r < 1)
             return fr_fail(ctx, FR_INVALID,
-                           "schedule %s: %d replicas of stage %d; there must be 1 at least", name,
-                           r, k);
+                           "schedule %s: %d replicas of stage %d; at least 1 is required", name, r,
+                           k);
         if (d->n_micro % r != 0)
-            return fr_fail(ctx, FR_INVALID,
-                           "schedule %s: stage %d has %d replicas for %d micro-batches; "
-                           "micro-batches are dealt round robin: train.micro must be a multiple of "
-                           "the replicas of each stage (parallel.replicas)",
-                           name, k, r, d->n_micro);
+            return fr_fail(
+                ctx, FR_INVALID,
+                "schedule %s: stage %d has %d replicas for %d micro-batches; train.micro must be a "
+                "multiple of the replicas of each stage (parallel.replicas)",
+                name, k, r, d->n_micro);
         if (!any_replicas && r != d->replicas[0])
             return fr_fail(ctx, FR_INVALID,
-                           "schedule %s needs equally many replicas of all stages, but stage 0 has "
-                           "%d and stage %d has %d; 1f1b, 1f1b-async, gpipe and sequential take "
-                           "different numbers",
+                           "schedule %s needs the same number of replicas of all stages, but stage "
+                           "0 has %d and stage %d has %d; 1f1b, 1f1b-async, gpipe and sequential "
+                           "accept different numbers",
                            name, d->replicas[0], k, r);
     }
     return FR_OK;
@@ -62,17 +61,17 @@ fr_status fr__check_together(fr_ctx *ctx, const fr_schedule *s, const int *repli
             if (replicas[own[i]] != replicas[own[0]] ||
                 s->worker_of[own[i]] != s->worker_of[own[0]])
                 return fr_fail(ctx, FR_INVALID,
-                               "schedule %s: stages %d and %d are both on worker %d, which has its "
-                               "replicas as a whole, but stage %d has %d and stage %d has %d; give "
-                               "stages of one worker equally many",
+                               "schedule %s: stages %d and %d are both on worker %d, which is "
+                               "replicated as a whole, but stage %d has %d replicas and stage %d "
+                               "has %d; give stages of one worker the same number",
                                s->name, own[0], own[i], w, own[0], replicas[own[0]], own[i],
                                replicas[own[i]]);
     }
     return FR_OK;
 }
 
-/* Replica 0 of each worker of `base` in the numbering by worker, then replica. Returns the number
- * of all. */
+/* Number of replica 0 of each worker of `base`, counting all replicas worker by worker. Returns the
+ * total number. */
 static int number_workers(const fr_schedule *base, const int *replicas, int *first)
 {
     int n = 0, n_own;

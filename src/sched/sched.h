@@ -1,8 +1,8 @@
-/* sched.h -- inside the module: how a schedule is built, and what passes share.
+/* sched.h -- internal to the module: building a schedule, and the helpers of the passes.
  *
- * Whoever makes a schedule (a generator through fr_schedule_create, or a reader) calls
- * fr__schedule_new, then fr__emit for each instruction of each worker in order, asks
- * fr__emit_failed once at the end, and hands it to fr_schedule_lower. */
+ * To build a schedule, a generator (through fr_schedule_create) or a reader calls fr__schedule_new,
+ * then fr__emit for each instruction of each worker in order, then fr__emit_failed once, then
+ * fr_schedule_lower. */
 #ifndef FR_SCHED_SCHED_H
 #define FR_SCHED_SCHED_H
 
@@ -13,14 +13,14 @@
 extern const fr_generator fr__gen_sequential, fr__gen_gpipe, fr__gen_1f1b, fr__gen_1f1b_async,
     fr__gen_interleaved, fr__gen_zb_h1, fr__gen_nf1b, fr__gen_forward;
 
-/* Sizes, replicas and links of d (n_workers lists, all empty); the flags are the caller's to set.
- * worker_of: [n_stages], of replica 0, all replicas counted. A forward-only schedule has no
- * backward links. */
+/* Create a schedule with the sizes, replicas and links of d and n_workers empty lists. The caller
+ * sets the flags. worker_of: [n_stages], the worker of replica 0; n_workers counts all replicas. A
+ * forward-only schedule has no backward links. */
 fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc *d, int n_workers,
                            const int *worker_of, bool is_forward_only, fr_schedule **out);
 
-/* Append to a worker's list. Running out of memory is remembered, not returned: a generator stays
- * a plain loop and ends with `return !fr__emit_failed(s)`. */
+/* Append to a worker's list. Running out of memory is recorded, not returned, so a generator is a
+ * plain loop that ends with `return !fr__emit_failed(s)`. */
 void fr__emit(fr_schedule *s, int worker, fr_action action, int stage, int micro);
 void fr__emit_transfer(fr_schedule *s, int worker, fr_action action, int stage, int micro,
                        int peer);
@@ -32,18 +32,17 @@ static inline int fr__replicas(const fr_schedule_desc *d, int stage)
 {
     return d->replicas ? d->replicas[stage] : 1;
 }
-bool fr__has_replicas(const fr_schedule *s); /* more than one of some stage */
+bool fr__has_replicas(const fr_schedule *s); /* some stage has more than one replica */
 int fr__lcm(int a, int b);                   /* least common multiple; of positive numbers */
-/* Are the replicas that d asks for such as its micro-batches can be dealt to; and, unless any will
- * do, equally many of all stages? */
+/* Do the replicas of each stage divide the micro-batches of d? If the generator requires it, do all
+ * stages have the same number? */
 fr_status fr__check_replicas(fr_ctx *ctx, const char *name, const fr_schedule_desc *d,
                              bool any_replicas);
-/* Do stages that are on one worker have the same workers, and would they with these replicas? */
+/* Stages that share one worker must have the same number of replicas. */
 fr_status fr__check_together(fr_ctx *ctx, const fr_schedule *s, const int *replicas);
-/* Every replica of a worker gets the list that `base` has for the worker, in which its own
- * micro-batches are counted 0, 1, 2, ...: number i becomes i * r + q on replica q of r. Steps and
- * transfers go along. *base is freed and replaced; n_micro: of a mini-batch, all replicas together.
- */
+/* Give each replica of a worker the worker's list in *base, which numbers the micro-batches of one
+ * replica 0, 1, 2, ...: number i becomes i * r + q on replica q of r. Steps and transfers are
+ * copied. *base is freed and replaced. n_micro: per mini-batch, over all replicas. */
 fr_status fr__schedule_replicate(fr_ctx *ctx, fr_schedule **base, const int *replicas, int n_micro);
 
 /* The stages of a worker, ascending; *n of them. */
@@ -53,13 +52,18 @@ int *fr__schedule_ints(fr_schedule *s, size_t n);
 /* Micro-batches of the whole segment. */
 static inline int fr__n_micro(const fr_schedule *s) { return s->n_batches * s->n_micro; }
 
+/* Lists along which it can be counted what a long run holds at once: those of s or, where its
+ * segment ends before the pipeline is full, longer ones without transfers. The first *n_batches
+ * mini-batches tell all. */
+const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches);
+
 /* A list's room is the power of two at or above its length (from 16 on). False: out of memory. */
 bool fr__list_push(fr_instr_list *l, fr_instr i);
-/* The list of a worker is replaced; the old one is freed. */
+/* Replace the list of a worker and free the old one. */
 void fr__list_replace(fr_instr_list *l, fr_instr_list by);
 
-/* Links of one direction by stage: those that end at stage k are in.link[in.first[k]] up to
- * in.link[in.first[k + 1] - 1], those that begin there likewise in out; link numbers ascend. */
+/* Links of one direction by stage: those that end at stage k are in.link[in.first[k]] to
+ * in.link[in.first[k + 1] - 1]. `out` holds those that begin there. Link numbers ascend. */
 typedef struct fr__stage_links {
     int *first; /* [n_stages + 1] */
     int *link;  /* [n links] */
@@ -68,9 +72,8 @@ typedef struct fr__direction {
     int n;
     const fr_link *links;
     fr__stage_links in, out;
-    /* Replicas at both ends: micro-batch m goes between pair m mod pairs[link] of workers. Each
-     * pair is a channel of its own; all pairs of all links are counted through from
-     * first_pair[link]. */
+    /* With replicas at both ends, micro-batch m uses worker pair m mod pairs[link]. Each pair has
+     * its own channel. The pairs of a link are numbered from first_pair[link], over all links. */
     int *pairs;      /* [link] */
     int *first_pair; /* [link + 1] */
 } fr__direction;
@@ -87,15 +90,15 @@ static inline int fr__pair(const fr__direction *d, int link, int micro)
     return d->first_pair[link] + micro % d->pairs[link];
 }
 
-/* Stages, micro-batches and peers of all instructions are in range, stages are on their worker,
- * transfers go over links. Everything after this may index by them. */
+/* Check that stages, micro-batches and peers of all instructions are in range, that stages are on
+ * their workers and that transfers use links. Later code indexes by them without checks. */
 fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x);
-/* FR_INVALID with "worker 2, step 17 (2B5): " before the text. */
+/* Fail with FR_INVALID and the prefix "worker 2, step 17 (2B5): ". */
 fr_status fr__instr_fail(fr_ctx *ctx, const fr_schedule *s, int worker, int step,
                          const char *format, ...) FR_PRINTF(5, 6);
 
-/* fr_schedule_clock with the index made and the ranges checked; slots and buffers are waited for if
- * `hold` says so. */
+/* fr_schedule_clock for a schedule with its index made and ranges checked. If `hold`, instructions
+ * wait for slots and buffers. */
 fr_status fr__clock_run(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x,
                         const fr_costs *costs, bool hold, fr_clock *out);
 
@@ -113,18 +116,18 @@ static inline bool fr__is_last_use(const fr_schedule *s, int action)
 {
     return s->is_forward_only ? action == FR_DO_F : action == FR_DO_B || action == FR_DO_W;
 }
-/* A STEP waits for the REDUCE of all stages: their update is one moment. Without a flush each stage
- * has its own, and waits for its replicas. */
+/* True: a STEP waits for the REDUCE of all stages, which update together. Without a flush each
+ * stage waits for its own replicas only. */
 static inline bool fr__steps_together(const fr_schedule *s) { return s->is_flush; }
-/* Makes the gradients that go to other stages. */
+/* Makes gradients for other stages. */
 static inline bool fr__makes_gradients(int action)
 {
     return action == FR_DO_B || action == FR_DO_I;
 }
 
-/* "F", "SEND_F": how an action is written. */
+/* Text of an action: "F", "SEND_F". */
 const char *fr__action_name(int action);
-/* Values go up one stage, gradients down one: the peer of a transfer that need not be said. */
+/* Default peer of a transfer: values go up one stage, gradients go down one. */
 int fr__neighbour(const fr_instr *i);
 
 #endif

@@ -5,15 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* stages x micro-batches: about 2 GB, and every index fits an int by far */
+/* stages x micro-batches: about 2 GB, and every index fits an int */
 enum { MOST_COMPUTATIONS = 1 << 22 };
 
-/* What a schedule owns besides its lists. */
+/* Internal data of a schedule besides its lists. */
 typedef struct home {
     fr_arena arena;
-    bool has_failed; /* an instruction found no memory */
+    bool has_failed; /* an emit ran out of memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
     int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
+    int n_full;      /* mini-batches until the pipeline has been full for one of them; 0: unknown */
+    fr_schedule *steady; /* so many, where the segment has fewer; else NULL */
 } home;
 
 /* --- lists -------------------------------------------------------------------------------------*/
@@ -125,8 +127,8 @@ static bool fill(home *h, const fr_schedule_desc *d, const int *worker_of, fr_sc
     return s->lists && fill_placement(h, d, worker_of, s) && fill_links(&h->arena, d, s);
 }
 
-/* A link goes between two stages, up or down as its direction says. Whether one stands twice is
- * seen when the index is made. */
+/* A link connects two stages, up or down according to its direction. The index detects
+ * duplicates. */
 static fr_status check_links(fr_ctx *ctx, const char *name, int n_stages, int n,
                              const fr_link *links, bool is_up)
 {
@@ -149,7 +151,7 @@ static fr_status check_sizes(fr_ctx *ctx, const char *name, const fr_schedule_de
     if (d->n_stages < 1 || d->n_micro < 1 || d->n_batches < 1)
         return fr_fail(ctx, FR_INVALID,
                        "schedule %s: %d stages, %d micro-batches, %d mini-batches; there must be "
-                       "one of each at least",
+                       "at least one of each",
                        name, d->n_stages, d->n_micro, d->n_batches);
     if ((int64_t)d->n_micro * d->n_batches > MOST_COMPUTATIONS / d->n_stages)
         return fr_fail(ctx, FR_INVALID,
@@ -203,6 +205,7 @@ void fr_schedule_free(fr_schedule *s)
     if (!s) return;
     home *h = s->arena;
     for (int w = 0; s->lists && w < s->n_workers; w++) fr__free(s->lists[w].at);
+    fr_schedule_free(h->steady);
     fr__arena_fini(&h->arena);
     fr__free(h);
     fr__free(s);
@@ -210,26 +213,25 @@ void fr_schedule_free(fr_schedule *s)
 
 /* --- generating --------------------------------------------------------------------------------*/
 
-/* Is the description one that g can work with? */
+/* Does g support this description? */
 static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
 {
     if (d->n_stages < 1 || d->chunks < 1 || d->n_stages % d->chunks != 0)
         return fr_fail(ctx, FR_INVALID,
-                       "schedule %s: %d stages cannot be shared out in chunks of %d a worker",
-                       g->name, d->n_stages, d->chunks);
+                       "schedule %s: %d stages do not divide into chunks of %d per worker", g->name,
+                       d->n_stages, d->chunks);
     if (d->chunks > 1 && !g->has_chunks)
         return fr_fail(ctx, FR_INVALID,
-                       "schedule %s gives each worker one stage; %d chunks a worker need another "
+                       "schedule %s gives each worker one stage; %d chunks per worker need another "
                        "schedule, such as interleaved",
                        g->name, d->chunks);
     if (d->worker_of && !g->any_placement)
-        return fr_fail(ctx, FR_INVALID, "schedule %s decides itself which worker has which stage",
-                       g->name);
+        return fr_fail(ctx, FR_INVALID, "schedule %s assigns stages to workers itself", g->name);
     if (g->is_flush && d->n_batches > 1)
-        return fr_fail(ctx, FR_INVALID,
-                       "schedule %s empties the pipeline after each mini-batch: its segment is 1 "
-                       "mini-batch, not %d",
-                       g->name, d->n_batches);
+        return fr_fail(
+            ctx, FR_INVALID,
+            "schedule %s flushes after each mini-batch: its segment is 1 mini-batch, not %d",
+            g->name, d->n_batches);
     FR_TRY(fr__check_replicas(ctx, g->name, d, g->any_replicas));
     if (d->n_micro < 1 || !g->check) return FR_OK; /* sizes are checked later */
     fr_schedule_desc own = *d;
@@ -239,8 +241,8 @@ static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedul
 }
 
 /* Lists for workers without replicas, each over the share of one replica, then for all of them. */
-static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
-                          const int *worker_of, int n_workers, fr_schedule **out)
+static fr_status emit_lists(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                            const int *worker_of, int n_workers, fr_schedule **out)
 {
     fr_schedule_desc plain = *d;
     plain.replicas = NULL;
@@ -257,7 +259,61 @@ static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_
         if (!g->emit(&share, w, s))
             return fr__no_memory(ctx, (size_t)fr__n_micro(s) * sizeof(fr_instr), "a schedule");
     }
-    if (d->replicas) FR_TRY(fr__schedule_replicate(ctx, out, d->replicas, d->n_micro));
+    return d->replicas ? fr__schedule_replicate(ctx, out, d->replicas, d->n_micro) : FR_OK;
+}
+
+static fr_status no_leads(fr_ctx *ctx, const fr_schedule *s)
+{
+    return fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the leads of a schedule");
+}
+
+/* As the generator says. A stage that is u updates behind has its first u mini-batches on the
+ * starting weights, then u more until these are gone. */
+static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                            fr_schedule *s)
+{
+    home *h = s->arena;
+    s->lead = fr__schedule_ints(s, (size_t)s->n_stages);
+    if (!s->lead) return no_leads(ctx, s);
+    for (int k = 0; k < s->n_stages; k++) {
+        fr_schedule_desc share = *d;
+        share.n_micro /= s->replicas[k];
+        s->lead[k] = g->lead(&share, k);
+        int behind = (s->lead[k] + share.n_micro - 1) / share.n_micro; /* updates */
+        if (2 * behind + 3 > h->n_full) h->n_full = 2 * behind + 3;
+    }
+    return FR_OK;
+}
+
+/* What nobody can walk is not made: such a segment stands for itself. */
+static fr_status make_steady(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                             const int *worker_of, int n_workers, fr_schedule *s)
+{
+    home *h = s->arena;
+    fr_schedule_desc longer = *d;
+    longer.n_batches = h->n_full;
+    if (d->n_batches >= h->n_full || d->n_micro > MOST_COMPUTATIONS / d->n_stages / h->n_full)
+        return FR_OK;
+    FR_TRY(emit_lists(ctx, g, &longer, worker_of, n_workers, &h->steady));
+    return fr__pass_steps(ctx, h->steady, false);
+}
+
+const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches)
+{
+    const home *h = s->arena;
+    const fr_schedule *of = h->steady ? h->steady : s;
+    *n_batches = h->n_full > 0 && h->n_full < of->n_batches ? h->n_full : of->n_batches;
+    return of;
+}
+
+static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                          const int *worker_of, int n_workers, fr_schedule **out)
+{
+    FR_TRY(emit_lists(ctx, g, d, worker_of, n_workers, out));
+    if (g->lead && !g->is_flush) {
+        FR_TRY(fill_leads(ctx, g, d, *out));
+        FR_TRY(make_steady(ctx, g, d, worker_of, n_workers, *out));
+    }
     return fr_schedule_lower(ctx, *out, d->must_reduce);
 }
 
@@ -274,7 +330,7 @@ fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedu
     if (!worker_of) return fr__no_memory(ctx, (size_t)d.n_stages * sizeof(int), "a schedule");
     for (int k = 0; k < d.n_stages; k++)
         worker_of[k] = d.worker_of ? d.worker_of[k] : k % n_workers;
-    if (d.worker_of) { /* as many workers as it names, but no more than there are stages */
+    if (d.worker_of) { /* as many as the highest number named, up to the number of stages */
         n_workers = 1;
         for (int k = 0; k < d.n_stages; k++)
             if (worker_of[k] >= n_workers && worker_of[k] < d.n_stages)
@@ -289,6 +345,33 @@ fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedu
     return status;
 }
 
+/* Micro-batches in flight before a forward of the stage: at most, of those that count. */
+static int measure_lead(const fr_schedule *s, int stage)
+{
+    int most = 0;
+    for (int q = 0; q < s->replicas[stage]; q++) {
+        const fr_instr_list *list = &s->lists[s->worker_of[stage] + q];
+        for (int i = 0, in_flight = 0; i < list->n; i++) {
+            const fr_instr *at = &list->at[i];
+            if (at->stage != stage) continue;
+            bool is_first = at->micro % s->n_micro < s->replicas[stage];
+            if (at->action == FR_DO_F && (s->is_flush || is_first) && in_flight > most)
+                most = in_flight;
+            if (at->action == FR_DO_F) in_flight++;
+            if (fr__makes_gradients(at->action)) in_flight--;
+        }
+    }
+    return most;
+}
+
+static fr_status measure_leads(fr_ctx *ctx, fr_schedule *s)
+{
+    if (s->lead) return FR_OK;
+    s->lead = fr__schedule_ints(s, (size_t)s->n_stages);
+    for (int k = 0; s->lead && k < s->n_stages; k++) s->lead[k] = measure_lead(s, k);
+    return s->lead ? FR_OK : no_leads(ctx, s);
+}
+
 fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
     fr_arena scratch = {0};
@@ -300,6 +383,7 @@ fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     if (status == FR_OK) status = fr__pass_steps(ctx, s, must_reduce);
     if (status == FR_OK) status = fr__pass_transfers(ctx, s, &x);
     if (status == FR_OK) status = fr__pass_slots(ctx, s, &x);
+    if (status == FR_OK) status = measure_leads(ctx, s);
     s->is_lowered = status == FR_OK;
     fr__arena_fini(&scratch);
     return status;
@@ -312,19 +396,4 @@ int fr_schedule_find_link(int n, const fr_link *links, int from, int to)
     for (int l = 0; l < n; l++)
         if (links[l].from == from && links[l].to == to) return l;
     return -1;
-}
-
-int fr_schedule_lead(const fr_schedule *s, int stage)
-{
-    int most = 0;
-    for (int q = 0; q < s->replicas[stage]; q++) {
-        const fr_instr_list *list = &s->lists[s->worker_of[stage] + q];
-        for (int i = 0, ahead = 0; i < list->n; i++) {
-            if (list->at[i].stage != stage) continue;
-            if (list->at[i].action == FR_DO_F) ahead++;
-            if (fr__makes_gradients(list->at[i].action)) ahead--;
-            if (ahead > most) most = ahead;
-        }
-    }
-    return most > 0 ? most - 1 : 0;
 }

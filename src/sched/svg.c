@@ -1,9 +1,9 @@
-/* svg.c -- a schedule as a drawing: one row a worker, time to the right, to scale.
+/* svg.c -- a schedule as a drawing: one row per worker, time to the right, to scale.
  *
  * Forwards are blue and backwards orange, in two tints that alternate by mini-batch (or by the
- * stages of a worker), which those who do not see colours well tell apart by lightness, and
- * everybody by the letters. Text follows the reader's light or dark scheme; blocks are pale in
- * both. A block may carry a note, such as the weights it reads; pointing at one tells all of it. */
+ * stages of a worker). The tints also differ in lightness, for readers with colour blindness, and
+ * blocks carry letters. Text follows the reader's light or dark scheme; blocks are pale in both. A
+ * block may carry a note, such as the weights it reads. A tooltip shows all details of a block. */
 #include "sched/print.h"
 #include "sched/sched.h"
 
@@ -12,14 +12,14 @@
 #include <string.h>
 
 enum {
-    WIDTH = 920, /* pixels that a short schedule fills */
-    LEAST = 560, /* that the line below needs */
+    WIDTH = 920, /* target width of the blocks, in pixels */
+    LEAST = 560, /* needed by the line below */
     MOST_UNITS = 2000,
     LEFT = 68,  /* before the first block */
     TOP = 68,   /* above the first row */
     GAP = 6,    /* between rows */
     FOOT = 66,  /* below the last one */
-    LETTER = 6, /* width of a letter of a label, about */
+    LETTER = 6, /* approximate width of a letter */
 };
 
 typedef struct drawing {
@@ -28,8 +28,8 @@ typedef struct drawing {
     const fr_notes *notes;
     fr_print out;
     double unit;  /* time of the shortest computation */
-    double scale; /* pixels of it */
-    double end;   /* time where the drawing ends */
+    double scale; /* pixels per unit */
+    double end;   /* end time of the drawing */
     int height;   /* of a row */
     bool is_used[FR_DO_W + 1], has_update, has_note;
 } drawing;
@@ -103,7 +103,7 @@ static void draw_axis(drawing *d)
 
 /* --- blocks ------------------------------------------------------------------------------------*/
 
-/* Two in turn: mini-batches where there are several, else the stages of a worker. */
+/* Tint: by mini-batch if there are several, else by the stages of a worker. */
 static int tint_of(const fr_schedule *s, const fr_instr *x)
 {
     int n_own, turn = 0;
@@ -113,7 +113,7 @@ static int tint_of(const fr_schedule *s, const fr_instr *x)
     return turn % 2;
 }
 
-/* "F3", "Fb3" in mini-batch b; with several stages a worker "4F3". */
+/* "F3"; "Fb3" in mini-batch b; "4F3" with several stages per worker. */
 static int label_of(const drawing *d, const fr_instr *x, char text[64])
 {
     const fr_schedule *s = d->s;

@@ -1,5 +1,5 @@
-/* text.c -- the text form: a few lines on the schedule, then one line a worker. It holds everything
- * but slots and buffers, which follow from the lists.
+/* text.c -- the text form: a few header lines, then one line per worker. It holds everything except
+ * slots and buffers, which follow from the lists.
  *
  *     forerun-schedule 1
  *     name 1f1b
@@ -14,8 +14,8 @@
  *     worker 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0STEP0
  *     worker 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1STEP0
  *
- * Where some stage has more than one worker, "replicas 2 1" says how many each has, and worker_of
- * is the first of them. */
+ * If a stage has more than one worker, "replicas 2 1" gives the number per stage, and worker_of is
+ * the first worker. */
 #include "sched/print.h"
 #include "sched/sched.h"
 

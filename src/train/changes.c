@@ -8,6 +8,7 @@
 
 #include "io/conf.h"
 #include "io/file.h"
+#include <forerun/optim.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +41,10 @@ static bool matters(const fr_conf *now, const char *path)
     const fr_conf *train = fr__conf_child(now, "train");
     const fr_conf *schedule = train ? fr__conf_child(train, "schedule") : NULL;
     const fr_conf *name = schedule ? fr__conf_child(schedule, "name") : NULL;
-    if (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0)
-        return name && strcmp(name->text, "constant") != 0;
+    if (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0) {
+        const fr_lr_schedule *lr = name ? fr_lr_find(name->text) : NULL;
+        return lr && !lr->is_constant;
+    }
     for (const char *const *s = sections; *s; s++)
         if (is_below(path, *s)) return true;
     return false;
@@ -94,10 +97,8 @@ void fr__tell_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
                "resumed with other settings, so numbers differ from those of a run that was not "
                "stopped: %s",
                l.text);
-    if (status != FR_OK) { /* the checkpoint is what counts, and it is whole */
+    if (status != FR_OK) /* the checkpoint is what counts, and it is whole */
         fr_log(ctx, FR_LOG_WARN, "the settings before are not known: %s", fr_ctx_error(ctx));
-        fr_ctx_clear(ctx);
-    }
     fr_conf_free(was);
     fr_conf_free(is);
     fr__vec_fini(&text.text);

@@ -6,6 +6,7 @@
  * files, one at a time: no second copy is held. */
 #include "train/checkpoint.h"
 
+#include "base/ctx.h"
 #include "io/file.h"
 #include "io/number.h"
 #include "io/safetensors.h"
@@ -214,11 +215,14 @@ fr_status fr__checkpoint_write(fr_draft *d)
     if (status == FR_OK) status = fr__path(d->ctx, temp, "%s/.tmp-%s", parent, name);
     bool has_paths = status == FR_OK;
     if (status == FR_OK) status = grow(&tool, name, temp);
-    fr_status rest = take_rest(&tool);
-    if (status == FR_OK) status = rest;
+    if (status == FR_OK) status = take_rest(&tool);
     if (status == FR_OK) return prune(d);
+    fr_failure failure;
+    fr__failure_save(d->ctx, &failure);
+    (void)take_rest(&tool);
     if (has_paths) /* gives a full disk its room back */
-        (void)fr__dir_remove_in(d->ctx, d->folder->checkpoint_fd, temp);
+        (void)fr__dir_remove_in(NULL, d->folder->checkpoint_fd, temp);
+    fr__failure_restore(d->ctx, &failure);
     /* A name that is missing or not permitted was fine before, and is not the user's to mend. */
     return status == FR_INVALID ? FR_IO : status;
 }

@@ -25,7 +25,7 @@ typedef struct fr_position {
 
 /* A checkpoint to be written. */
 typedef struct fr_draft {
-    fr_ctx *ctx; /* of the thread that writes */
+    fr_ctx *ctx; /* NULL: what the writing thread meets is its own to tell */
     const fr_setup *s;
     const fr_folder *folder;
     fr_metrics *metrics;   /* whose lines must be on the disk first; or NULL */

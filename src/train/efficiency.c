@@ -280,7 +280,6 @@ static fr_status train(fr_study *s, watch *w, const char *folder)
     w->t->is_whole = status == FR_OK || status == FR_DIVERGED;
     if (w->is_asked) w->t->n_points = 0; /* unfinished */
     if (status != FR_DIVERGED && status != FR_INTERRUPTED) return status;
-    fr_ctx_clear(s->ctx);
     return w->is_asked ? interrupted(s) : FR_OK;
 }
 

@@ -14,9 +14,9 @@ enum { MOST_MACHINES = 64, TRIES = 8 };
 typedef struct search {
     fr_setup *s;
     const fr_shortage *shortage;
-    fr_ctx *quiet; /* what trials fail with is of no interest */
-    char *text;    /* remedies found */
+    char *text; /* remedies found */
     size_t room;
+    uint64_t lasting; /* bytes that no number of micro-batches changes */
     /* of the last trial: */
     int n_workers;
     fr_memory_use *use; /* [n_workers] */
@@ -36,21 +36,19 @@ static void add_remedy(search *q, const char *text)
 static bool try_layout(search *q, const fr_settings *t)
 {
     fr_setup trial = *q->s;
-    trial.ctx = q->quiet;
+    trial.ctx = NULL; /* what a trial fails with is of no interest */
     trial.team = NULL;
     trial.settings = *t;
-    fr_ctx_clear(q->quiet);
     fr__free(q->use);
     q->use = NULL;
     fr_status status =
-        fr__pipeline_open(q->quiet, trial.conf, t, trial.graph, trial.n_steps, 0, &trial.pipeline);
+        fr__pipeline_open(NULL, trial.conf, t, trial.graph, trial.n_steps, 0, &trial.pipeline);
     if (status == FR_OK) {
         q->n_workers = trial.pipeline.schedule->n_workers;
         q->use = FR_NEW_ARRAY(fr_memory_use, q->n_workers);
         status = q->use ? fr__setup_forecast(&trial, q->use) : FR_NO_MEMORY;
         fr__pipeline_close(&trial.pipeline);
     }
-    fr_ctx_clear(q->s->ctx); /* the config's own failures go there */
     return status == FR_OK;
 }
 
@@ -172,7 +170,6 @@ static void try_machines(search *q)
 
 /* --- the text --------------------------------------------------------------------------------- */
 
-/* What no number of micro-batches changes. */
 static uint64_t lasting_bytes(const search *q, const fr_engine *e)
 {
     uint64_t sum = q->shortage->host;
@@ -184,7 +181,7 @@ static uint64_t lasting_bytes(const search *q, const fr_engine *e)
     return sum;
 }
 
-static void find_remedies(search *q, const fr_engine *e)
+static void find_remedies(search *q)
 {
     const fr_footprint *f = &q->s->footprint;
     if (f->measuring > f->engine + f->host && f->engine + f->host <= q->shortage->room) {
@@ -192,7 +189,7 @@ static void find_remedies(search *q, const fr_engine *e)
                       "on all cores at once");
         return;
     }
-    if (lasting_bytes(q, e) <= q->shortage->room) {
+    if (q->lasting <= q->shortage->room) {
         try_micro(q, false);
         try_recompute(q);
         if (!q->text[0]) try_micro(q, true);
@@ -200,17 +197,21 @@ static void find_remedies(search *q, const fr_engine *e)
     if (!q->text[0]) try_machines(q);
 }
 
-void fr__fits_text(fr_setup *s, const fr_engine *e, const fr_shortage *shortage, char *text,
-                   size_t room)
+void fr__fits_text(fr_setup *s, fr_engine **e, const fr_shortage *shortage, char *text, size_t room)
 {
     char remedies[768] = "", who[96] = "the run needs";
     unsigned long long n_least = shortage->need / (shortage->room > 0 ? shortage->room : 1) + 1;
     search q = {.s = s, .shortage = shortage, .text = remedies, .room = sizeof remedies};
-    q.n_workers = fr_engine_n_workers(e);
-    q.quiet = s->pipeline.schedule ? fr_ctx_create() : NULL;
-    if (q.quiet) find_remedies(&q, e);
+    q.n_workers = fr_engine_n_workers(*e);
+    q.lasting = lasting_bytes(&q, *e);
+    /* The plan of a run that is refused gives its memory to those of the trials. Processes free
+     * theirs together, later. */
+    if (s->settings.is_memory_binding && fr_team_size(s->team) == 1) {
+        fr_engine_free(*e);
+        *e = NULL;
+    }
+    if (s->pipeline.schedule) find_remedies(&q);
     fr__free(q.use);
-    if (q.quiet) fr_ctx_free(q.quiet);
     if (fr_team_size(s->team) > 1)
         snprintf(who, sizeof who, "%s: %d processes need", fr_team_host(s->team, shortage->rank),
                  shortage->n_ranks);

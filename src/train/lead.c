@@ -1,5 +1,7 @@
 /* lead.c -- announcing and following. */
 #include "train/lead.h"
+
+#include "base/ctx.h"
 #include <forerun/state.h>
 
 typedef struct touch {
@@ -43,8 +45,11 @@ fr_status fr__lead(fr_setup *s, fr_engine *e, fr_status (*work)(void *arg), void
 {
     fr_status status, told;
     if (fr_team_rank(s->team) == 0) {
+        fr_failure failure;
         status = work(arg);
+        fr__failure_save(s->ctx, &failure);
         told = fr__touch(s, e, FR_TOUCH_END, 0, 0, NULL);
+        if (status != FR_OK) fr__failure_restore(s->ctx, &failure);
         if (status == FR_OK) status = told;
     } else {
         status = told = follow(s, e);

@@ -189,14 +189,11 @@ static fr_status take_optimizer(shelf *f, fr_engine *e)
  * that itself. */
 static fr_status check_hash(shelf *f, fr_state_file which, fr_status taken)
 {
-    char what[1600];
     if (!f->state || f->is_damaged) return taken;
-    snprintf(what, sizeof what, "%s", fr_ctx_error(f->s->ctx));
-    fr_ctx_clear(f->s->ctx);
     f->is_damaged = true;
     FR_TRY(fr__state_check_file(f->s->ctx, f->state, which, f->path, f->file));
     f->is_damaged = false;
-    return taken == FR_OK ? FR_OK : fr_fail(f->s->ctx, taken, "%s", what);
+    return taken;
 }
 
 /* state NULL: weights from elsewhere. */
@@ -263,7 +260,6 @@ fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *chec
         is_damaged = is_damaged && status != FR_NO_MEMORY;
         if (status == FR_OK || !is_damaged || i + 1 == steps.n) break;
         fr_log(s->ctx, FR_LOG_WARN, "%s; taking the checkpoint before it", fr_ctx_error(s->ctx));
-        fr_ctx_clear(s->ctx);
         status = FR_OK;
     }
     fr__vec_fini(&steps);

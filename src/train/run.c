@@ -1,4 +1,4 @@
-/* run.c -- a training run: the loop.
+/* run.c -- a training run: its mini-batches.
  *
  * The engine is called for as many mini-batches as may pass without a drain of the pipeline: up to
  * the next evaluation, checkpoint or dump. It reports each mini-batch as it comes through: a line
@@ -8,14 +8,12 @@
  * mini-batches run; a later report tells that it is there. */
 #include "train/run.h"
 
-#include "base/thread.h"
 #include "train/eval.h"
 #include "train/lead.h"
 #include "train/tell.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
@@ -103,7 +101,7 @@ static fr_status write_line(fr_run *r, fr_progress *p)
     p->elapsed_s = r->earlier_s + session_s;
     p->left_s =
         session_s / (double)(p->step - r->first_step) * (double)(r->setup.n_steps - p->step);
-    return fr__metrics_write(&r->metrics, p);
+    return r->has_folder ? fr__metrics_write(&r->metrics, p) : FR_OK;
 }
 
 /* The line of a mini-batch in the middle of a call, and word of a checkpoint that is whole now. */
@@ -114,7 +112,7 @@ static fr_status report(fr_run *r, fr_progress *p)
         p->checkpoint = r->checkpoint;
     }
     FR_TRY(write_line(r, p));
-    if (r->o->progress) r->o->progress(r->o->user, p);
+    if (r->o.progress) r->o.progress(r->o.user, p);
     return FR_OK;
 }
 
@@ -140,23 +138,21 @@ static bool on_batch(void *user, const fr_batch_report *b)
     add_time(r, t->batch, seconds);
     r->at.step++;
     r->at.samples += t->batch;
-    fr_progress p = {.step = r->at.step,
-                     .n_steps = r->setup.n_steps,
-                     .samples = r->at.samples,
-                     .loss = b->tally.loss / (double)(b->tally.targets > 0 ? b->tally.targets : 1),
-                     .lr = fr_lr_at(&t->lr, t->optim.lr, b->step),
-                     .samples_per_s = (double)t->batch / seconds,
-                     .grad_norm = b->grad_norm,
-                     .eval_loss = NAN,
-                     .eval_accuracy = NAN,
-                     .out = r->folder.path};
+    r->last =
+        (fr_progress){.step = r->at.step,
+                      .n_steps = r->setup.n_steps,
+                      .samples = r->at.samples,
+                      .loss = b->tally.loss / (double)(b->tally.targets > 0 ? b->tally.targets : 1),
+                      .lr = fr_lr_at(&t->lr, t->optim.lr, b->step),
+                      .samples_per_s = (double)t->batch / seconds,
+                      .grad_norm = b->grad_norm,
+                      .eval_loss = NAN,
+                      .eval_accuracy = NAN,
+                      .out = r->folder.path};
     predict(r, seconds);
     fr_status status = check_targets(r);
     if (status == FR_OK) status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
-    if (r->at.step == r->call_end)
-        r->last = p;
-    else if (status == FR_OK)
-        status = report(r, &p);
+    if (status == FR_OK && r->at.step != r->call_end) status = report(r, &r->last);
     if (r->report_says == FR_OK) r->report_says = status;
     return r->report_says == FR_OK;
 }
@@ -170,11 +166,11 @@ bool fr__run_has_eval(const fr_run *r)
 
 static int64_t earlier(int64_t a, int64_t b) { return b < a ? b : a; }
 
-/* Updates done when the pipeline must next be empty. */
-static int64_t next_stop(const fr_run *r)
+/* Updates done when the pipeline must next be empty, `end` at the latest. */
+static int64_t next_stop(const fr_run *r, int64_t end)
 {
     const fr_settings *t = &r->setup.settings;
-    int64_t now = r->at.step, end = r->setup.n_steps, dump = r->o->dump_step;
+    int64_t now = r->at.step, dump = r->o.dump_step;
     if (t->checkpoint_every > 0)
         end = earlier(end, (now / t->checkpoint_every + 1) * t->checkpoint_every);
     if (t->eval_every > 0 && fr__run_has_eval(r))
@@ -206,7 +202,7 @@ static fr_status train_call(fr_run *r)
     r->n_calls++;
     r->done_ns = fr_engine_now(r->engine);
     fr_status status = fr_engine_train(r->engine, first, r->call_end - first, &source, on_batch, r,
-                                       r->o->stop, &n_done);
+                                       r->o.stop, &n_done);
     if (status != FR_OK && status != FR_DIVERGED) return status;
     fr_status counted = count(r, first, n_done);
     if (status != FR_OK) return status;
@@ -219,7 +215,7 @@ static fr_status begin_dump(void *run)
     const fr_batch *b;
     double lr = fr_lr_at(&r->setup.settings.lr, r->setup.settings.optim.lr, r->at.step);
     FR_TRY(fr__feeder_peek(&r->feeder, &b));
-    return fr__dump_begin(&r->setup, r->engine, &r->folder, b, r->o->dump_step, lr, &r->dump);
+    return fr__dump_begin(&r->setup, r->engine, &r->folder, b, r->o.dump_step, lr, &r->dump);
 }
 
 static fr_status end_dump(void *run)
@@ -241,7 +237,7 @@ static fr_status train_dumped(fr_run *r)
 
 fr_status fr__run_evaluate(fr_run *r)
 {
-    return fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o->stop,
+    return fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o.stop,
                         &r->result.eval_loss, &r->result.eval_accuracy);
 }
 
@@ -251,7 +247,7 @@ static fr_status report_last(fr_run *r)
     const fr_settings *t = &r->setup.settings;
     fr_progress *p = &r->last;
     bool is_last = r->at.step == r->setup.n_steps;
-    bool is_saved = is_last || is_due(t->checkpoint_every, r->at.step);
+    bool is_saved = r->has_folder && (is_last || is_due(t->checkpoint_every, r->at.step));
     if (fr__run_has_eval(r) && (is_last || is_due(t->eval_every, r->at.step))) {
         FR_TRY(fr__run_evaluate(r));
         p->eval_loss = r->result.eval_loss;
@@ -261,73 +257,25 @@ static fr_status report_last(fr_run *r)
     bool is_new = r->saver.is_begun; /* the one before: saving waits for it */
     if (is_saved) FR_TRY(fr__run_save(r));
     if (is_last) FR_TRY(fr__run_settle(r));
-    if (is_last || (is_saved && is_new)) p->checkpoint = r->checkpoint;
-    if (r->leads && r->o->progress) r->o->progress(r->o->user, p);
+    if (is_saved && (is_last || is_new)) p->checkpoint = r->checkpoint;
+    if (r->leads && r->o.progress) r->o.progress(r->o.user, p);
     return FR_OK;
 }
 
 /* Between two calls rank 0 says whether to go on; in a call the engine asks everybody. */
 static fr_status ask_for_stop(fr_run *r)
 {
-    int32_t stop = r->o->stop && *r->o->stop;
+    int32_t stop = r->o.stop && *r->o.stop;
     FR_TRY(fr_team_share(r->team, &stop, sizeof stop));
     if (stop) r->is_stopped = true;
     return FR_OK;
 }
 
-static fr_status train_on(fr_run *r)
+fr_status fr__run_train(fr_run *r, int64_t end)
 {
     FR_TRY(ask_for_stop(r));
     if (r->is_stopped) return FR_OK;
-    r->call_end = next_stop(r);
-    FR_TRY(r->at.step + 1 == r->o->dump_step ? train_dumped(r) : train_call(r));
+    r->call_end = next_stop(r, end);
+    FR_TRY(r->at.step + 1 == r->o.dump_step ? train_dumped(r) : train_call(r));
     return r->has_last ? report_last(r) : FR_OK; /* else stopped before its end */
-}
-
-static fr_status train(fr_run *r)
-{
-    FR_TRY(fr__run_start(r));
-    r->start_ns = fr_engine_now(r->engine);
-    r->wall_ns = fr__now_ns();
-    r->stolen_s = fr__stolen_s();
-    fr_status status = FR_OK;
-    while (status == FR_OK && r->at.step < r->setup.n_steps && !r->is_stopped) status = train_on(r);
-    return fr__run_end(r, status);
-}
-
-/* The caller may add to the folder while it is the run's. */
-static fr_status leave_folder(fr_run *r, fr_status status)
-{
-    if (status == FR_OK) status = fr__folder_held(r->ctx, &r->folder);
-    if (r->o->over && fr__folder_is_held(&r->folder)) r->o->over(r->o->user, &r->result, status);
-    fr__folder_close(&r->folder);
-    return status;
-}
-
-fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
-{
-    fr_run *r = FR_NEW(fr_run);
-    if (!r) {
-        fr_status status = fr__no_memory(ctx, sizeof *r, "training run");
-        fr_team_fail(o->team, fr_ctx_error(ctx)); /* nobody else has met it, or will */
-        return status;
-    }
-    r->ctx = ctx, r->o = o;
-    r->started = (int64_t)time(NULL);
-    r->team = o->team, r->leads = fr_team_rank(o->team) == 0;
-    r->saved_step = -1;
-    r->folder.lock_fd = r->folder.checkpoint_fd = -1;
-    r->result.train_loss = r->result.eval_loss = r->result.eval_accuracy = NAN;
-    fr_status status = train(r);
-    fr_status closed = fr__ledger_close(&r->ledger);
-    if (status == FR_OK) status = closed;
-    if (result) *result = r->result;
-    fr__saver_close(&r->saver); /* it reads the engine's snapshot */
-    fr_engine_free(r->engine);  /* its workers use the loader */
-    fr__feeder_close(&r->feeder);
-    fr__metrics_close(&r->metrics);
-    if (r->folder.lock_fd >= 0) status = leave_folder(r, status);
-    fr__setup_close(&r->setup);
-    fr__free(r);
-    return status;
 }

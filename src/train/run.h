@@ -1,4 +1,4 @@
-/* run.h -- what the parts of a training run share: its start, its loop, its end.
+/* run.h -- what the parts of a training run share: its start, its mini-batches, its end.
  *
  * With a team every rank goes through the same code. Engine calls are made together; rank 0 alone
  * has files and reports, and what it meets there all ranks agree on before they go on, so that no
@@ -11,11 +11,12 @@
 #include "train/ledger.h"
 #include "train/saver.h"
 
-typedef struct fr_run {
+struct fr_run {
     fr_ctx *ctx;
-    const fr_run_options *o;
-    fr_team *team; /* NULL: this process alone */
-    bool leads;    /* rank 0: the one with the files */
+    fr_run_options o; /* its texts are the caller's, and gone when the run is open */
+    fr_team *team;    /* NULL: this process alone */
+    bool leads;       /* rank 0: the one with the files */
+    bool has_folder;  /* else the run writes nothing by itself */
     fr_setup setup;
     fr_engine *engine;
     fr_folder folder;
@@ -28,7 +29,10 @@ typedef struct fr_run {
     int64_t first_step;            /* where this session began */
     int64_t saved_step;            /* of the last checkpoint begun or resumed from; -1: none */
     bool has_saved;                /* in this session */
-    bool is_stopped;               /* somebody asked for the end */
+    bool is_stopped;               /* `stop` was set during the last step */
+    bool is_changed;               /* the caller has set weights since the last checkpoint */
+    bool has_ended;                /* nothing more can be trained: */
+    fr_status status;              /* the failure that ended it, or FR_OK */
     char checkpoint[FR_PATH];      /* the last one that is whole; rank 0 */
     uint64_t start_ns;             /* clock of the engine */
     uint64_t wall_ns;              /* the same moment on the wall's */
@@ -41,17 +45,21 @@ typedef struct fr_run {
     int64_t n_calls;       /* so far, in this session */
     int64_t call_end;      /* updates done when it has come through */
     uint64_t done_ns;      /* when the last mini-batch was through, or the call began */
-    bool has_last;         /* the mini-batch that ends the call is through: */
-    fr_progress last;      /* its report, yet to be written */
+    bool has_last;         /* the mini-batch that ends the call is through */
+    fr_progress last;      /* report of the last mini-batch; of that one, yet to be written */
     fr_status report_says; /* a line, or the checkpoint before it, could not be written */
     fr_run_result result;
-} fr_run;
+};
 
-/* Everything up to the first mini-batch. */
+/* Everything up to the first mini-batch. r->o still has its texts. */
 fr_status fr__run_start(fr_run *r);
-/* After the loop, which ended with `status`: what the run returns. */
+/* Up to `end` updates, or to the evaluation or checkpoint before. Sets is_stopped. */
+fr_status fr__run_train(fr_run *r, int64_t end);
+/* After the last mini-batch, or a failure, `status`: what the run returns. */
 fr_status fr__run_end(fr_run *r, fr_status status);
 
+/* Fails unless all stages hold weights of one version, which may be read. */
+fr_status fr__run_check_whole(fr_run *r);
 double fr__run_elapsed_s(const fr_run *r);
 bool fr__run_has_eval(const fr_run *r);
 fr_status fr__run_evaluate(fr_run *r);

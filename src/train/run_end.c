@@ -3,7 +3,9 @@
  * Done, stopped or diverged, the folder holds a checkpoint of the last finite weights and a
  * summary; if a worker is lost, a summary. If the folder itself is lost, nothing more is written.
  */
+#include "base/ctx.h"
 #include "base/thread.h"
+#include "io/conf.h"
 #include "io/file.h"
 #include "train/eval.h"
 #include "train/lead.h"
@@ -41,7 +43,7 @@ static fr_status summarize(fr_run *r, const char *status)
     if (strcmp(status, "failed") != 0) fr__tell_end(&r->setup, r->engine, &bubble, &r->result);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
-                      .config = r->o->config,
+                      .config = r->setup.conf->root->name,
                       .status = status,
                       .checkpoint = r->checkpoint,
                       .bubble = &bubble,
@@ -99,6 +101,8 @@ static fr_status write_last_finite(fr_run *r)
  * kept. Whatever happens here, the divergence came first. */
 static fr_status finish_diverged(fr_run *r)
 {
+    fr_failure divergence;
+    fr__failure_save(r->ctx, &divergence);
     fr_status status = fr__run_settle(r);
     r->saved_step = -1; /* a checkpoint that was begun may be what has failed */
     if (status == FR_OK) status = finish(r, "diverged");
@@ -112,6 +116,7 @@ static fr_status finish_diverged(fr_run *r)
                          : "the last good weights are in",
                r->checkpoint,
                is_start ? " (the start: run.checkpoint_every: N saves every N updates)" : "");
+    fr__failure_restore(r->ctx, &divergence);
     return FR_DIVERGED;
 }
 
@@ -132,8 +137,7 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
                               "updates)";
     if (r->checkpoint[0])
         snprintf(hint, sizeof hint, "%s is whole, --resume goes on from there", r->checkpoint);
-    fr_ctx_clear(r->ctx);
-    if (!is_of_other(r, what)) return fr_fail(r->ctx, status, "%s; %s", what, hint);
+    if (!is_of_other(r, what)) return fr_fail(r->ctx, status, "%.1600s; %s", what, hint);
     fr_log(r->ctx, FR_LOG_WARN, "%s", hint);
     return fr_fail(r->ctx, status, "%s", what);
 }
@@ -142,35 +146,40 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
  * being written may still become whole: it is a copy. */
 static fr_status finish_failed(fr_run *r)
 {
-    char what[1600];
-    snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
-    (void)fr__run_take_checkpoint(r); /* whatever happens here, the failure came first */
+    fr_failure failure; /* whatever happens here, it came first */
+    fr__failure_save(r->ctx, &failure);
+    (void)fr__run_take_checkpoint(r);
     r->result.weights_sha256[0] = '\0';
     (void)summarize(r, "failed");
-    return fail_with_hint(r, FR_PEER, what);
+    return fail_with_hint(r, FR_PEER, failure.text);
 }
 
 static fr_status fail(fr_run *r, fr_status status)
 {
-    char what[1600];
     if (!r->leads) return status;
     if (status == FR_PEER) return finish_failed(r);
     /* Without the folder, or the checkpoint in it, that is the cause, wherever it was met. */
-    if (!fr__folder_is_held(&r->folder) || (r->checkpoint[0] && !fr__dir_exists(r->checkpoint))) {
-        fr_ctx_clear(r->ctx);
+    if (!fr__folder_is_held(&r->folder) || (r->checkpoint[0] && !fr__dir_exists(r->checkpoint)))
         return fr__folder_lost(r->ctx, &r->folder);
-    }
-    snprintf(what, sizeof what, "%s", fr_ctx_error(r->ctx));
-    return fail_with_hint(r, status, what);
+    return fail_with_hint(r, status, fr_ctx_error(r->ctx));
+}
+
+static fr_status end_without_folder(fr_run *r, fr_status status)
+{
+    fill_result(r);
+    if (status != FR_OK || !r->is_stopped) return status;
+    return fr_fail(r->ctx, FR_INTERRUPTED, "interrupted after %lld of %lld updates",
+                   (long long)r->at.step, (long long)r->setup.n_steps);
 }
 
 fr_status fr__run_end(fr_run *r, fr_status status)
 {
+    if (!r->has_folder) return end_without_folder(r, status);
     if (status == FR_DIVERGED) return finish_diverged(r);
     if (status == FR_OK) {
         bool is_done = r->at.step >= r->setup.n_steps;
         status = finish(r, is_done ? "done" : "interrupted");
-        if (status == FR_OK && is_done) return FR_OK;
+        if (status == FR_OK && (is_done || !r->is_stopped)) return FR_OK;
     }
     if (status != FR_OK) return fail(r, status);
     FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint)); /* all say the same */

@@ -7,6 +7,7 @@
 #include "io/conf.h"
 #include "io/sha256.h"
 #include "train/changes.h"
+#include "train/eval.h"
 #include "train/lead.h"
 #include "train/run.h"
 #include "train/tell.h"
@@ -16,7 +17,7 @@
 
 static fr_status check_dump_step(const fr_run *r)
 {
-    int64_t k = r->o->dump_step;
+    int64_t k = r->o.dump_step;
     if (k > r->setup.n_steps)
         return fr_fail(r->ctx, FR_INVALID, "--dump-step %lld: the run has mini-batches 1 to %lld",
                        (long long)k, (long long)r->setup.n_steps);
@@ -27,11 +28,21 @@ static fr_status check_dump_step(const fr_run *r)
     return FR_OK;
 }
 
+static fr_status check_folder_options(const fr_run *r)
+{
+    if (r->has_folder || (!r->o.resume && r->o.dump_step <= 0)) return FR_OK;
+    return fr_fail(r->ctx, FR_INVALID, "%s needs the folder of the run: set `out` in the options",
+                   r->o.resume ? "resume" : "dump_step");
+}
+
 /* What this process can find wrong by itself. */
 static fr_status look(fr_run *r)
 {
-    FR_TRY(fr__setup_open(r->ctx, r->o, &r->setup));
-    if (r->leads) FR_TRY(fr__folder_check(r->ctx, r->setup.settings.out, r->o->resume));
+    FR_TRY(check_folder_options(r));
+    FR_TRY(fr__setup_open(r->ctx, &r->o, &r->setup));
+    r->setup.want_outputs = r->o.want_outputs;
+    if (r->leads && r->has_folder)
+        FR_TRY(fr__folder_check(r->ctx, r->setup.settings.out, r->o.resume));
     FR_TRY(check_dump_step(r));
     return fr__setup_pipeline(&r->setup);
 }
@@ -64,8 +75,9 @@ static fr_status open_folder(fr_run *r)
 {
     const fr_settings *t = &r->setup.settings;
     if (!r->leads) return FR_OK;
-    FR_TRY(fr__ledger_open(r->ctx, r->o->ledger, &r->ledger));
-    FR_TRY(fr__folder_open(r->ctx, t->out, r->o->resume, &r->folder));
+    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, &r->ledger));
+    if (!r->has_folder) return FR_OK;
+    FR_TRY(fr__folder_open(r->ctx, t->out, r->o.resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
     r->result.wants_report = t->report;
     return FR_OK;
@@ -110,6 +122,20 @@ static fr_status resume(fr_run *r)
     return FR_OK;
 }
 
+static fr_status load_weights(void *run)
+{
+    fr_run *r = run;
+    return fr__load_weights(&r->setup, r->engine, r->o.checkpoint);
+}
+
+/* Weights of another run; optimizer and position are those of a new one. */
+static fr_status start_from(fr_run *r)
+{
+    FR_TRY(fr__lead(&r->setup, r->engine, load_weights, r));
+    r->is_changed = true;
+    return FR_OK;
+}
+
 /* Resolved; why it was planned so stays with it. */
 static fr_status save_config(fr_run *r)
 {
@@ -127,16 +153,21 @@ static fr_status open_metrics(fr_run *r)
     return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
 }
 
+static fr_status open_files(fr_run *r)
+{
+    if (r->leads) FR_TRY(open_metrics(r));
+    if (r->leads) FR_TRY(save_config(r));
+    return fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL,
+                          r->leads ? &r->metrics : NULL, &r->saver);
+}
+
 /* What is used from the first mini-batch on. */
 static fr_status open_rest(fr_run *r)
 {
     const fr_settings *t = &r->setup.settings;
     int64_t left = r->setup.n_steps - r->at.step;
     FR_TRY(check_dump_step(r));
-    if (r->leads) FR_TRY(open_metrics(r));
-    if (r->leads) FR_TRY(save_config(r));
-    FR_TRY(fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL,
-                          r->leads ? &r->metrics : NULL, &r->saver));
+    if (r->has_folder) FR_TRY(open_files(r));
     fr_loader_desc desc = {.data = r->setup.data,
                            .split = FR_TRAIN,
                            .batch = (int)t->batch,
@@ -155,7 +186,7 @@ static fr_status predict(fr_run *r)
         return fr_fail(r->ctx, FR_UNSUPPORTED,
                        "a cluster is emulated by the threads of one process; start the run without "
                        "mpirun, or leave parallel.cluster out");
-    if (!t->predicts && !t->cluster) return FR_OK;
+    if ((!t->predicts || !r->has_folder) && !t->cluster) return FR_OK;
     if (!t->cluster && !t->profile && t->predict_s == 0) {
         bool is_late = fr__predict_takes_long(&r->setup);
         FR_TRY(fr_team_share(r->team, &is_late, sizeof is_late));
@@ -167,7 +198,6 @@ static fr_status predict(fr_run *r)
         return status;
     /* A run that can go on without does. */
     fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
-    fr_ctx_clear(r->ctx);
     fr__prediction_free(&r->setup.prediction);
     return FR_OK;
 }
@@ -192,9 +222,9 @@ static fr_status check_devices(const fr_run *r)
 
 fr_status fr__run_start(fr_run *r)
 {
-    const fr_run_options *o = r->o;
+    const fr_run_options *o = &r->o;
     FR_TRY(agree_on_config(r));
-    if (r->team) fr_team_set_patience(r->team, r->setup.settings.stall_s);
+    if (r->team) fr_team_set_timeout(r->team, r->setup.settings.stall_s);
     FR_TRY(fr__setup_plan_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
     FR_TRY(predict(r));
     FR_TRY(check_devices(r));
@@ -203,6 +233,7 @@ fr_status fr__run_start(fr_run *r)
     FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
     if (r->leads) fr__tell_start(&r->setup, r->engine);
     if (o->resume) FR_TRY(resume(r));
+    if (o->checkpoint && !r->checkpoint[0]) FR_TRY(start_from(r));
     r->first_step = r->at.step;
     return fr_team_agree(r->team, open_rest(r));
 }

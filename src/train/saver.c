@@ -1,5 +1,5 @@
-/* saver.c -- a thread for each checkpoint. It has a context of its own: what it meets is told when
- * the run asks, not in the middle of something else. */
+/* saver.c -- a thread for each checkpoint. What it meets is told when the run asks, not in the
+ * middle of something else: it has no context, and leaves its text here. */
 #include "train/saver.h"
 
 #include "base/thread.h"
@@ -11,14 +11,12 @@ fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f, fr_metri
     size_t bytes = f ? fr__setup_largest_param(s->graph) * sizeof(float) : 0;
     memset(v, 0, sizeof *v);
     v->s = s, v->e = e;
-    v->ctx = fr_ctx_create();
-    v->draft = (fr_draft){.ctx = v->ctx,
-                          .s = s,
+    v->draft = (fr_draft){.s = s,
                           .folder = f,
                           .metrics = m,
                           .memory = fr_engine_memory_name(e),
                           .plain = f ? fr__alloc(bytes) : NULL};
-    if (v->ctx && (v->draft.plain || !f)) return FR_OK;
+    if (v->draft.plain || !f) return FR_OK;
     fr__saver_close(v);
     return fr__no_memory(s->ctx, bytes, "checkpoints");
 }
@@ -27,14 +25,15 @@ void fr__saver_close(fr_saver *v)
 {
     if (v->has_thread) pthread_join(v->thread, NULL);
     fr__free(v->draft.plain);
-    fr_ctx_free(v->ctx);
     memset(v, 0, sizeof *v);
 }
 
 static void save(fr_saver *v)
 {
+    fr_ctx_clear(NULL);
     v->status =
         v->draft.folder ? fr__checkpoint_write(&v->draft) : fr__checkpoint_send(v->draft.snapshot);
+    snprintf(v->error, sizeof v->error, "%s", fr_ctx_error(NULL));
     fr_snapshot_end(v->draft.snapshot);
     atomic_store(&v->is_done, true);
 }
@@ -73,7 +72,5 @@ fr_status fr__saver_wait(fr_saver *v)
     if (v->has_thread) pthread_join(v->thread, NULL);
     v->is_begun = v->has_thread = false;
     if (v->status == FR_OK) return FR_OK;
-    if (fr_ctx_status(v->ctx) != FR_OK) fr_fail(v->s->ctx, v->status, "%s", fr_ctx_error(v->ctx));
-    fr_ctx_clear(v->ctx);
-    return v->status;
+    return fr_fail(v->s->ctx, v->status, "%s", v->error);
 }

@@ -15,11 +15,11 @@
 typedef struct fr_saver {
     fr_setup *s;
     fr_engine *e;
-    fr_ctx *ctx; /* where the thread leaves its text */
     fr_draft draft;
     pthread_t thread;
     bool is_begun, has_thread;
-    fr_status status;    /* what it came to */
+    fr_status status;    /* what it came to, */
+    char error[1600];    /* in words */
     atomic_bool is_done; /* it has */
 } fr_saver;
 

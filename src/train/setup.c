@@ -6,6 +6,8 @@
  * says what the data must look like. */
 #include "train/setup.h"
 
+#include "io/conf.h"
+
 #include <forerun/models.h>
 #include <string.h>
 
@@ -182,35 +184,57 @@ fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model)
     return FR_OK;
 }
 
+static fr_status open_graph(fr_setup *s, fr_conf *model, const fr_model_options *known)
+{
+    if (!s->graph) FR_TRY(fr_model_from_conf(s->ctx, model, known, &s->graph));
+    return find_nodes(s, model);
+}
+
+static fr_status open_data(fr_setup *s, fr_conf *data, const fr_data_info *want)
+{
+    return s->data ? FR_OK : fr_dataset_open(s->ctx, data, want, &s->data);
+}
+
 static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
 {
     fr_data_info want = {0};
     fr_model_options known = {.dropout = -1};
-    bool by_name =
-        fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") && !fr_conf_has(model, "file");
-    if (by_name && strcmp(s->data_name, "synthetic") != 0) {
+    bool by_name = !s->graph && fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") &&
+                   !fr_conf_has(model, "file");
+    const fr_data_source *source = fr_data_find(s->data_name);
+    if (by_name && !(source && source->has_shapes_of_model)) {
         FR_TRY(wishes_of_model(model, &want));
-        FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));
+        FR_TRY(open_data(s, data, &want));
         known_from_data(fr_dataset_info(s->data), &known);
-        FR_TRY(fr_model_from_conf(s->ctx, model, &known, &s->graph));
-        FR_TRY(find_nodes(s, model));
+        FR_TRY(open_graph(s, model, &known));
     } else {
-        FR_TRY(fr_model_from_conf(s->ctx, model, NULL, &s->graph));
-        FR_TRY(find_nodes(s, model));
+        FR_TRY(open_graph(s, model, NULL));
         wishes_of_graph(s, &want);
-        FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));
+        FR_TRY(open_data(s, data, &want));
     }
     return fr__setup_check_fit(s, model);
+}
+
+/* A section of the config, or the config itself in place of one that the caller's part replaces. */
+static fr_status part_section(fr_setup *s, const char *key, bool is_given, fr_conf **out)
+{
+    *out = s->conf;
+    if (!is_given) return fr_conf_section(s->conf, key, out);
+    if (!fr_conf_has(s->conf, key)) return FR_OK;
+    return fr_conf_fail(s->conf, key, "the caller has given the %s: leave this section out", key);
 }
 
 static fr_status open_all(fr_setup *s, const fr_run_options *o)
 {
     fr_conf *model, *data;
-    FR_TRY(fr_conf_load(s->ctx, o->config, o->n_sets, o->sets, &s->conf));
-    FR_TRY(fr_conf_section(s->conf, "model", &model));
-    FR_TRY(fr_conf_section(s->conf, "data", &data));
-    FR_TRY(fr__settings_read(s->conf, o->config, o->out, &s->settings));
-    FR_TRY(fr_conf_text(data, "name", NULL, &s->data_name));
+    const char *name = o->config ? o->config : "config", *text = o->config_text;
+    FR_TRY(text ? fr__conf_from_text(s->ctx, text, strlen(text), name, o->n_sets, o->sets, &s->conf)
+                : fr_conf_load(s->ctx, name, o->n_sets, o->sets, &s->conf));
+    FR_TRY(part_section(s, "model", o->graph, &model));
+    FR_TRY(part_section(s, "data", o->data, &data));
+    FR_TRY(fr__settings_read(s->conf, name, o->out, &s->settings));
+    s->data_name = "given";
+    if (!o->data) FR_TRY(fr_conf_text(data, "name", NULL, &s->data_name));
     FR_TRY(open_both(s, model, data));
     s->n_steps = fr__settings_n_steps(&s->settings, fr_dataset_info(s->data)->n_train);
     return fr_conf_finish(s->conf);
@@ -221,7 +245,9 @@ fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
     memset(s, 0, sizeof *s);
     s->ctx = ctx;
     s->team = o->team;
-    if (!o->config) return fr_fail(ctx, FR_INVALID, "no config file was given");
+    s->graph = o->graph, s->is_graph_given = o->graph;
+    s->data = o->data, s->is_data_given = o->data;
+    if (!o->config && !o->config_text) return fr_fail(ctx, FR_INVALID, "no config file was given");
     fr_status status = open_all(s, o);
     if (status != FR_OK) fr__setup_close(s);
     return status;
@@ -231,8 +257,8 @@ void fr__setup_close(fr_setup *s)
 {
     fr__prediction_free(&s->prediction);
     fr__pipeline_close(&s->pipeline);
-    fr_graph_free(s->graph);
-    fr_dataset_close(s->data);
+    if (!s->is_graph_given) fr_graph_free(s->graph);
+    if (!s->is_data_given) fr_dataset_close(s->data);
     fr_conf_free(s->conf);
     memset(s, 0, sizeof *s);
 }
@@ -256,7 +282,7 @@ static fr_engine_desc engine_desc(const fr_setup *s)
 static fr_status plan_engine(fr_setup *s, const fr_engine_desc *d, fr_engine **out)
 {
     FR_TRY(fr_engine_plan(s->ctx, d, out));
-    fr_status status = fr__memory_check(s, *out);
+    fr_status status = fr__memory_check(s, out);
     if (status == FR_OK) return FR_OK;
     fr_engine_free(*out);
     *out = NULL;
@@ -318,7 +344,7 @@ static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_l
     d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
     d.schedule = p->schedule;
     d.policy = t->policy;
-    d.seat = (fr_seat){.exact = t->exact, .lr_warmup = t->lr_warmup};
+    d.policy_options = fr__settings_policy_options(t);
     d.micro_batch = (int)(t->batch / t->micro);
     d.n_micro = (int)t->micro;
     d.clip_norm = t->clip_norm;
@@ -329,6 +355,7 @@ static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_l
     d.n_events = t->n_events;
     d.n_samples = t->n_samples;
     d.want_snapshots = t->checkpoint_every > 0;
+    if (s->want_outputs) d.logits_node = s->logits;
     return d;
 }
 

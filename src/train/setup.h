@@ -16,15 +16,17 @@ typedef struct fr_setup {
     fr_settings settings;
     fr_dataset *data;
     fr_graph *graph;
-    const char *data_name;     /* lives as long as conf */
-    int input, target, length; /* INPUT nodes; length -1 where the model has none */
-    int loss, logits;          /* nodes */
-    int64_t n_steps;           /* updates of the whole run */
-    fr_pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
-    fr_prediction prediction;  /* after fr__predict; an emulating engine uses it */
-    fr_footprint footprint;    /* after fr__memory_check */
-    const char *system_root;   /* tests: what stands before /proc and /sys; NULL: nothing */
-    bool has_told_proportion;  /* that times of a micro-batch are not measured ones */
+    bool is_data_given, is_graph_given; /* they are the caller's */
+    bool want_outputs;                  /* a training engine can return the logits */
+    const char *data_name;              /* lives as long as conf */
+    int input, target, length;          /* INPUT nodes; length -1 where the model has none */
+    int loss, logits;                   /* nodes */
+    int64_t n_steps;                    /* updates of the whole run */
+    fr_pipeline pipeline;               /* after fr__setup_pipeline; the engine uses it */
+    fr_prediction prediction;           /* after fr__predict; an emulating engine uses it */
+    fr_footprint footprint;             /* after fr__memory_check */
+    const char *system_root;  /* tests: what stands before /proc and /sys; NULL: nothing */
+    bool has_told_proportion; /* that times of a micro-batch are not measured ones */
 } fr_setup;
 
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no

@@ -53,7 +53,6 @@ static fr_status verify_one(fr_ctx *ctx, const char *folder,
     if (status == FR_NO_MEMORY) return status;
     if (status != FR_OK) v.damage = fr_ctx_error(ctx);
     each(user, &v);
-    fr_ctx_clear(ctx);
     return FR_OK;
 }
 

@@ -1,5 +1,7 @@
-/* registry.c -- the transports there are. */
+/* registry.c -- the list of transports, and what they check and compute alike. */
 #include "transport/transport.h"
+
+#include "base/alloc.h"
 
 #include <string.h>
 
@@ -64,4 +66,14 @@ fr_status fr__sum_check(fr_ctx *ctx, int n_members, const fr_sum_desc *d)
     if (!is_ascending)
         return fr_fail(ctx, FR_INVALID, "the edges of the buckets of a sum do not ascend from 0");
     return FR_OK;
+}
+
+/* Whole lines of the cache, so that two members do not write to one. */
+void fr__shard(size_t n, int n_members, int k, size_t *at, size_t *count)
+{
+    size_t line = FR_ALIGN / sizeof(float), m = (size_t)n_members;
+    size_t each = ((n + m - 1) / m + line - 1) / line * line;
+    size_t begin = each * (size_t)k < n ? each * (size_t)k : n;
+    size_t end = begin + each < n ? begin + each : n;
+    *at = begin, *count = end - begin;
 }

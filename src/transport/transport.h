@@ -4,6 +4,8 @@
 
 #include <forerun/transport.h>
 
+#include "backend/device.h"
+
 extern const fr_transport fr__transport_threads;
 extern const fr_transport fr__transport_mpi; /* only there when built with FR_HAVE_MPI */
 
@@ -12,11 +14,7 @@ fr_status fr__channel_check(fr_ctx *ctx, int n_members, const fr_channel_desc *d
 fr_status fr__board_check(fr_ctx *ctx, int n_members, int n_parts, const int *owner);
 fr_status fr__sum_check(fr_ctx *ctx, int n_members, const fr_sum_desc *d);
 
-/* Sums (tree.c). Shard k of a bucket of n floats: those that the kth of n_members adds. */
+/* Shard k of a bucket of n floats: those that the kth of n_members adds. */
 void fr__shard(size_t n, int n_members, int k, size_t *at, size_t *count);
-#define FR_TREE_MEMBERS 1024 /* a sum has no more */
-/* to[i] = the sum of from[0 .. n_members - 1][i] along the tree of fr_sum_desc; the bits do not
- * depend on how a row is cut into calls. `to` may be one of `from`, but not overlap one in part. */
-void fr__tree_sum(float *to, const float *const *from, int n_members, size_t count);
 
 #endif

@@ -6,57 +6,41 @@
  * have all begun, and a range is handed in only when they no longer read it. */
 #include "weights/store.h"
 
-#include <math.h>
-
-enum { UPDATE_GRAIN = 1024 }; /* floats */
+#include "backend/device.h"
 
 double fr_store_lr(const fr_store *s, int64_t batch)
 {
     double lr = fr_lr_at(&s->d.lr, s->d.options.lr, batch);
-    return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.seat, batch) : lr;
+    return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.context, batch) : lr;
 }
 
 /* Prediction j of a sweep: `ahead` updates on from a version. */
 static void aim(fr_store *s, int64_t version, int ahead, int j, fr_aim *out)
 {
+    if (s->counts) return;
     for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
     fr_optim_aim(s->d.optimizer, &s->d.options, s->d.policy->course, version, ahead, s->rates, j,
                  out);
     out->keep = s->drift_keep;
 }
 
-static void fill_state(const fr_store *s, size_t at, fr_sweep *w)
+/* Floats [at, at + n) of all blocks, as every pass needs them. */
+static fr_sweep range_of(const fr_store *s, size_t at, size_t n)
 {
-    for (int i = 0; i < s->d.optimizer->n_state; i++) w->state[i] = s->d.state[i] + at;
-    if (s->d.drift) w->drift = s->d.drift + at;
-}
-
-/* --- predictions alone --- */
-
-typedef struct guess {
-    const fr_store *s;
-    float *to;
-    fr_aim aim;
-} guess;
-
-static void predict_range(void *arg, size_t begin, size_t end)
-{
-    const guess *g = arg;
-    const fr_store *s = g->s;
-    fr_sweep w = {.n = end - begin,
-                  .from = s->blocks[s->newest].at + begin,
-                  .n_ahead = 1,
-                  .ahead = {g->to + begin},
-                  .aim = g->aim};
-    fill_state(s, begin, &w);
-    s->d.optimizer->predict(&w);
+    fr_sweep w = {.n = n, .from = s->blocks[s->newest].at + at};
+    for (int i = 0; i < s->d.optimizer->n_state; i++) w.state[i] = s->d.state[i] + at;
+    if (s->d.drift) w.drift = s->d.drift + at;
+    return w;
 }
 
 void fr__store_predict(fr_store *s, int b, int ahead)
 {
-    guess g = {.s = s, .to = s->blocks[b].at};
-    aim(s, fr_store_version(s), ahead, 0, &g.aim);
-    fr_device_parallel(s->d.device, s->d.n, UPDATE_GRAIN, predict_range, &g);
+    if (s->counts || s->d.n == 0) return;
+    fr_sweep w = range_of(s, 0, s->d.n);
+    w.n_ahead = 1;
+    w.ahead[0] = s->blocks[b].at;
+    aim(s, fr_store_version(s), ahead, 0, &w.aim);
+    fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
 }
 
 /* --- updates --- */
@@ -67,15 +51,16 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     s->is_open = true;
     s->n_ahead = 0;
     atomic_init(&s->n_done, 0);
-    fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch), grad_scale,
-                     &s->coef);
+    if (!s->counts)
+        fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch),
+                         grad_scale, &s->coef);
     s->to = s->newest;
     if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
-        s->to = fr__store_free_block(s, batch, 0);
+        s->to = fr__store_take_block(s, batch);
     if (s->to < 0) return; /* fr_store_end tells */
 
     uint64_t taken = (uint64_t)1 << s->to;
-    int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.seat, after);
+    int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.context, after);
     for (int i = 0; i < n; i++) {
         int b = after[i] > 0 ? fr__store_free_block(s, batch, taken) : -1;
         if (b < 0) continue; /* none wanted; or none free, and a pass will see to it */
@@ -89,40 +74,23 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     if (s->to != s->newest) s->blocks[s->to].is_valid = false;
 }
 
-/* What one call sweeps; on the stack, so that several threads may hand in ranges at once. */
-typedef struct range {
-    const fr_store *s;
-    size_t offset;     /* in the blocks */
-    const float *grad; /* of the range alone */
-} range;
-
-static void step_range(void *arg, size_t begin, size_t end)
-{
-    const range *r = arg;
-    const fr_store *s = r->s;
-    size_t at = r->offset + begin;
-    fr_sweep w = {.n = end - begin,
-                  .from = s->blocks[s->newest].at + at,
-                  .to = s->blocks[s->to].at + at,
-                  .grad = r->grad + begin,
-                  .n_ahead = s->n_ahead,
-                  .aim = s->aim};
-    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + at;
-    fill_state(s, at, &w);
-    s->d.optimizer->step(&s->coef, &w);
-}
-
+/* Several threads may hand in ranges at once. */
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
-    if (s->to < 0) return;
-    range r = {.s = s, .offset = offset, .grad = grad};
-    fr_device_parallel(s->d.device, count, UPDATE_GRAIN, step_range, &r);
+    if (s->to < 0 || count == 0) return;
+    fr_sweep w = range_of(s, offset, count);
+    w.to = s->blocks[s->to].at + offset;
+    w.grad = grad;
+    w.n_ahead = s->n_ahead;
+    w.aim = s->aim;
+    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + offset;
+    fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
     atomic_fetch_add_explicit(&s->n_done, count, memory_order_relaxed);
 }
 
 static fr_status check_end(fr_store *s, size_t expected)
 {
-    int stage = s->d.seat.stage;
+    int stage = s->d.context.stage;
     long long version = fr_store_version(s), batch = s->batch;
     size_t done = atomic_load(&s->n_done);
     if (!s->is_open)
@@ -154,6 +122,7 @@ fr_status fr_store_end(fr_store *s, size_t expected)
     fr__store_label(s, s->to, s->batch + 1, 0);
     for (int j = 0; j < s->n_ahead; j++)
         fr__store_label(s, s->ahead_block[j], s->batch + 1, s->ahead[j]);
-    fr__watch_check(s);
-    return FR_OK;
+    if (s->counts) return FR_OK; /* there is nothing to compare */
+    FR_TRY(fr_device_sync(s->d.device));
+    return fr__watch_check(s);
 }

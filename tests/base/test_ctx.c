@@ -1,5 +1,7 @@
-/* test_ctx.c -- first failure wins, texts are cut and not overrun, log lines arrive. */
+/* test_ctx.c -- the last failure is told with its causes, texts are cut and not overrun, log lines
+ * arrive. */
 #include "base/alloc.h"
+#include "base/ctx.h"
 #include "support/check.h"
 
 #include <pthread.h>
@@ -15,19 +17,70 @@ static void starts_clean(void **state)
     fr_ctx_free(NULL);
 }
 
-static void first_failure_wins(void **state)
+/* A caller that has handled one failure is told of the next. */
+static void last_failure_is_told(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
     assert_int_equal(fr_fail(ctx, FR_IO, "disk %d", 7), FR_IO);
-    assert_int_equal(fr_fail(ctx, FR_INVALID, "a consequence"), FR_INVALID);
     assert_int_equal(fr_ctx_status(ctx), FR_IO);
     assert_string_equal(fr_ctx_error(ctx), "disk 7");
+    assert_int_equal(fr_fail(ctx, FR_INVALID, "another matter"), FR_INVALID);
+    assert_int_equal(fr_ctx_status(ctx), FR_INVALID);
+    assert_string_equal(fr_ctx_error(ctx), "another matter");
     fr_ctx_clear(ctx);
     assert_int_equal(fr_ctx_status(ctx), FR_OK);
     assert_string_equal(fr_ctx_error(ctx), "");
-    fr_fail(ctx, FR_INVALID, "next");
-    assert_string_equal(fr_ctx_error(ctx), "next");
+    fr_ctx_free(ctx);
+}
+
+static void causes_are_chained(void **state)
+{
+    (void)state;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_fail(ctx, FR_IO, "no room");
+    fr_fail(ctx, FR_IO, "net.bin: %s", fr_ctx_error(ctx));
+    fr_fail(ctx, FR_INVALID, "run 7: %s", fr_ctx_error(ctx));
+    assert_int_equal(fr_ctx_status(ctx), FR_INVALID);
+    assert_string_equal(fr_ctx_error(ctx), "run 7: net.bin: no room");
+    fr_ctx_free(ctx);
+}
+
+/* What is done after a failure, and may fail too, does not take its place. */
+static void failure_is_kept(void **state)
+{
+    (void)state;
+    fr_failure first;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_fail(ctx, FR_DIVERGED, "the loss is infinite");
+    fr__failure_save(ctx, &first);
+    fr_fail(ctx, FR_IO, "nor can it be saved");
+    fr__failure_restore(ctx, &first);
+    assert_int_equal(fr_ctx_status(ctx), FR_DIVERGED);
+    assert_string_equal(fr_ctx_error(ctx), "the loss is infinite");
+    fr_fail(NULL, FR_IO, "a thread's");
+    fr__failure_save(NULL, &first);
+    fr_fail(ctx, FR_IO, "another");
+    fr__failure_restore(NULL, &first);
+    assert_string_equal(fr_ctx_error(NULL), "a thread's");
+    assert_string_equal(fr_ctx_error(ctx), "another");
+    fr_ctx_free(ctx);
+}
+
+/* Without a context the text is the thread's own. */
+static void thread_has_its_own(void **state)
+{
+    (void)state;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_ctx_clear(NULL);
+    assert_string_equal(fr_ctx_error(NULL), "");
+    fr_fail(ctx, FR_IO, "first");
+    assert_string_equal(fr_ctx_error(NULL), "first");
+    assert_int_equal(fr_fail(NULL, FR_INVALID, "after %s", fr_ctx_error(NULL)), FR_INVALID);
+    assert_string_equal(fr_ctx_error(NULL), "after first");
+    assert_string_equal(fr_ctx_error(ctx), "first");
+    assert_int_equal(fr_ctx_status(NULL), FR_OK);
+    fr_log(NULL, FR_LOG_WARN, "dropped");
     fr_ctx_free(ctx);
 }
 
@@ -47,10 +100,19 @@ static void long_text_is_cut(void **state)
 
 enum { THREADS = 4, FAILS = 200 };
 
+/* Each finds its own text, whatever the others do to the shared one, which is always a whole one.
+ */
 static void *fail_often(void *user)
 {
-    for (int i = 0; i < FAILS; i++) fr_fail(user, FR_PEER, "same text from all");
-    return NULL;
+    char text[32];
+    bool is_fine = true;
+    snprintf(text, sizeof text, "thread %p", (void *)text); /* an address that no other has */
+    for (int i = 0; i < FAILS; i++) {
+        fr_fail(user, FR_PEER, "%s", text);
+        is_fine = is_fine && strcmp(fr_ctx_error(NULL), text) == 0 &&
+                  strncmp(fr_ctx_error(user), "thread 0x", 9) == 0;
+    }
+    return is_fine ? user : NULL;
 }
 
 static void threads_may_share(void **state)
@@ -60,9 +122,12 @@ static void threads_may_share(void **state)
     pthread_t thread[THREADS];
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, fail_often, ctx), 0);
-    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        void *is_fine;
+        pthread_join(thread[i], &is_fine);
+        assert_non_null(is_fine);
+    }
     assert_int_equal(fr_ctx_status(ctx), FR_PEER);
-    assert_string_equal(fr_ctx_error(ctx), "same text from all");
     fr_ctx_free(ctx);
 }
 
@@ -84,7 +149,7 @@ static void log_lines_arrive(void **state)
     fr_ctx_free(ctx);
 }
 
-/* What a terminal would act on, a log would break at, or a reader would not see. */
+/* Characters that a terminal would act on, that would break a log, or that are invisible. */
 static void hostile_text_is_escaped(void **state)
 {
     (void)state;
@@ -118,7 +183,7 @@ static void hostile_text_is_escaped(void **state)
         assert_string_equal(fr_ctx_error(ctx), cases[i].shown);
         snprintf(text, sizeof text, "%s", fr_ctx_error(ctx));
         fr_ctx_clear(ctx);
-        fr_fail(ctx, FR_INVALID, "%s", text); /* once more changes nothing */
+        fr_fail(ctx, FR_INVALID, "%s", text); /* escaping again changes nothing */
         assert_string_equal(fr_ctx_error(ctx), cases[i].shown);
         fr_ctx_clear(ctx);
         fr_log(ctx, FR_LOG_WARN, "%s", cases[i].raw);
@@ -135,7 +200,7 @@ static void hostile_text_is_escaped(void **state)
                                                  : "a\\nb\\n");
         assert_int_equal(text[room], '#');
     }
-    for (size_t pad = 0; pad < 4; pad++) { /* nor of a character that the cut splits */
+    for (size_t pad = 0; pad < 4; pad++) { /* and no half of a character */
         memset(text, 'x', pad);
         for (size_t i = 0; i < 1000; i++) memcpy(text + pad + 3 * i, "\xe2\x86\x92", 3);
         text[pad + 3000] = '\0';
@@ -176,10 +241,17 @@ static void no_memory_no_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_clean),         cmocka_unit_test(first_failure_wins),
-        cmocka_unit_test(long_text_is_cut),     cmocka_unit_test(threads_may_share),
-        cmocka_unit_test(log_lines_arrive),     cmocka_unit_test(statuses_have_texts_and_codes),
-        cmocka_unit_test(no_memory_no_context), cmocka_unit_test(hostile_text_is_escaped),
+        cmocka_unit_test(starts_clean),
+        cmocka_unit_test(last_failure_is_told),
+        cmocka_unit_test(causes_are_chained),
+        cmocka_unit_test(failure_is_kept),
+        cmocka_unit_test(thread_has_its_own),
+        cmocka_unit_test(long_text_is_cut),
+        cmocka_unit_test(threads_may_share),
+        cmocka_unit_test(log_lines_arrive),
+        cmocka_unit_test(statuses_have_texts_and_codes),
+        cmocka_unit_test(no_memory_no_context),
+        cmocka_unit_test(hostile_text_is_escaped),
     };
     return cmocka_run_group_tests_name("ctx", tests, NULL, NULL);
 }

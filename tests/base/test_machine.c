@@ -1,4 +1,4 @@
-/* test_machine.c -- what is said of the machine, against what the system says elsewhere. */
+/* test_machine.c -- the description of the machine, against other sources of the system. */
 #include <forerun/base.h>
 
 #include "support/test.h"

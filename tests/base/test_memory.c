@@ -66,7 +66,7 @@ static void counts_and_fails_on_demand(void **state)
     assert_non_null(a);
     assert_non_null(b);
     assert_null(c);
-    assert_null(d); /* and all after the first failure */
+    assert_null(d); /* and all later ones fail after the first failure */
     assert_null(text);
     fr__free(a);
     fr__free(b);
@@ -92,7 +92,7 @@ static void no_memory_says_how_much(void **state)
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
     assert_fails(ctx, fr__no_memory(ctx, 2500000, "the weights"), FR_NO_MEMORY,
-                 "the weights wanted 2.5 MB");
+                 "the weights needed 2.5 MB");
     fr_ctx_free(ctx);
 }
 
@@ -120,7 +120,7 @@ static void arena_pieces_do_not_touch(void **state)
     fr__arena_fini(&arena);
 }
 
-/* What is large takes its own bytes and no more, and what is small goes on where it was. */
+/* A large piece takes exactly its own bytes, and small pieces continue in the current chunk. */
 static void arena_keeps_large_pieces_apart(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void arena_keeps_large_pieces_apart(void **state)
     assert_non_null(fr__arena_alloc(&arena, 1));
     assert_int_equal(fr__alloc_count() - before, 4);
     fr__arena_fini(&arena);
-    assert_non_null(fr__arena_alloc(&arena, 3 << 20)); /* as the first piece, too */
+    assert_non_null(fr__arena_alloc(&arena, 3 << 20)); /* also as the first piece */
     assert_non_null(fr__arena_alloc(&arena, 3 << 20));
     assert_non_null(fr__arena_alloc(&arena, 1));
     fr__arena_fini(&arena);
@@ -169,7 +169,7 @@ static void vec_grows(void **state)
     bool pushed = fr__vec_push(&v, 1);
     fr__alloc_fail_after(-1);
     assert_false(pushed);
-    assert_int_equal(v.n, n); /* as it was */
+    assert_int_equal(v.n, n); /* unchanged */
     assert_int_equal(v.at[999], 999 * 999);
     fr__vec_fini(&v);
     assert_null(v.at);

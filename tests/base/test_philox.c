@@ -1,5 +1,5 @@
-/* test_philox.c -- the known answers of Random123 (kat_vectors, philox4x32-10), and that streams
- * and positions keep apart. */
+/* test_philox.c -- the known answers of Random123 (kat_vectors, philox4x32-10); streams and
+ * positions give different numbers. */
 #include "base/philox.h"
 #include "base/thread.h"
 #include "support/check.h"

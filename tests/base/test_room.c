@@ -1,5 +1,5 @@
-/* test_room.c -- memory that is left, read from folders made up for it: machines with control
- * groups of both versions, nested, without limits, and inside containers. */
+/* test_room.c -- available memory, read from artificial folders: machines with control groups of
+ * both versions, nested, without limits, and inside containers. */
 #include "base/room.h"
 
 #include "support/test.h"
@@ -34,7 +34,7 @@ static int remove_root(void **state)
     return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A file below the root, and the folders that it is in. */
+/* Create a file below the root, and its folders. */
 static void put(const char *path, const char *text)
 {
     char full[512];
@@ -74,7 +74,7 @@ static void nothing_is_known(void **state)
     assert_true(room.group == UINT64_MAX);
 }
 
-/* The parent leaves less than the group itself; pages of files are given back. */
+/* The parent has less left than the group itself; file pages count as free. */
 static void version_2_walks_up(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void version_1_too(void **state)
     assert_int_equal(look().group, 16 * MB);
 }
 
-/* Its own group is mounted as the root: the folder of the path is not there. */
+/* The group is mounted as the root, so the folder of the path does not exist. */
 static void inside_a_container(void **state)
 {
     (void)state;

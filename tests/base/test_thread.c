@@ -1,4 +1,4 @@
-/* test_thread.c -- pinning among the cores one has, names, sleeping. */
+/* test_thread.c -- binding to allowed cores, names, sleeping. */
 #include "base/thread.h"
 #include "support/check.h"
 
@@ -11,7 +11,7 @@ static cpu_set_t cores(void)
     return set;
 }
 
-/* In a thread of its own: what it does to its cores ends with it. */
+/* In a separate thread, so that its binding ends with it. */
 static void *pin(void *arg)
 {
     bool *is_right = arg;
@@ -28,13 +28,12 @@ static void *pin(void *arg)
     is_right[2] = fr__thread_pin(n - 1, 1) && fr__cpu_count() == 1;
     after = cores();
     is_right[3] = CPU_ISSET(last, &after) && sched_getcpu() == (int)last;
-    /* Core 0 is now the last one, whatever its name: a job in a cpuset sees it so. */
+    /* Core 0 is now the last one, whatever its number, as for a job in a cpuset. */
     is_right[4] = fr__thread_pin(0, 1) && !fr__thread_pin(1, 1);
     return NULL;
 }
 
-/* What the host has taken only grows, and no core loses more than there was; the system counts in
- * ticks. */
+/* Steal time only grows, and does not exceed the elapsed time; the system counts in ticks. */
 static void knows_what_was_stolen(void **state)
 {
     (void)state;

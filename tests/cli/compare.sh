@@ -139,7 +139,7 @@ fi
 # --- what is refused, before anything is run -----------------------------------------------------
 
 run 2 compare tiny.yaml
-says tiny.yaml 'what to compare' --methods
+says tiny.yaml 'no cases to compare' --methods
 run 2 compare tiny.yaml --methods single,sepctrain --out no
 says --methods sepctrain spectrain
 run 2 compare tiny.yaml --methods single --columns speed --out no
@@ -149,7 +149,7 @@ run 2 compare configs/cases.yaml --out no
 says cases.yaml:9 'case a' nothing
 cases '{name: a}' '{name: a}'
 run 2 compare configs/cases.yaml --out no
-says cases.yaml:10 'two cases called a'
+says cases.yaml:10 'duplicate case a'
 cases '{name: a, sets: {train.steps: 3}}'
 run 2 compare configs/cases.yaml --out no
 says cases.yaml:9 'compare.cases[0].sets' set

@@ -49,9 +49,10 @@ fi
 n=0
 for page in "$source_dir"/docs/methods/*.md; do
     name=$(basename "$page" .md)
-    row=$(sed -n 's/.*speed.md)): mlp \([0-9.]*\), vgg16 \([0-9.]*\), gpt \([0-9.]*\);.*/| \1 | \2 | \3 |/p' "$page")
+    sed -e ':a' -e '$!N; s/\n  */ /; ta' -e 'P; D' "$page" >joined # one line per item
+    row=$(sed -n 's/.*speed.md)): mlp \([0-9.]*\), vgg16 \([0-9.]*\), gpt \([0-9.]*\);.*/| \1 | \2 | \3 |/p' joined)
     [ -z "$row" ] || grep -qE "^\| $name[,a-z0-9 ]* ${row//|/\\|}" "$source_dir/docs/speed.md" || fail "$name: speed.md has no '$row'"
-    for number in $(sed -n 's/.*accuracy.md)): \([0-9.]*\) % with 4 stages (\([^ ]*\) .*), \([0-9.]*\) % with 8 stages (\([^)]*\)).*/\1 \2 \3 \4/p' "$page"); do
+    for number in $(sed -n 's/.*accuracy.md)): \([0-9.]*\) % with 4 stages (\([^ ]*\) .*), \([0-9.]*\) % with 8 stages (\([^)]*\)).*/\1 \2 \3 \4/p' joined); do
         grep -E "^\| $name \| [0-9]" "$source_dir/docs/accuracy.md" | grep -cF -- "$number" >/dev/null ||
             fail "$name: accuracy.md has no $number"
         n=$((n + 1))

@@ -98,7 +98,7 @@ run 2 report nowhere
 says 'nowhere' 'No such file'
 mkdir runs && cp -r a runs/a
 run 2 report runs
-says 'runs: no run' 'folders below'
+says 'runs: not a run' 'in its subfolders'
 run 2 report a --data --out x
 says '--data'
 run 2 report a --tilte x

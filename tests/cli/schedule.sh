@@ -90,11 +90,11 @@ same "$(cat out)" "one.csv: valid: 6 workers, 2 stages, 6 micro-batches, makespa
 run 2 schedule --check one.csv --replicas 3,1
 says one.csv "one pipeline"
 run 2 schedule --check one.csv --replicas 3 --micro 5
-says one.csv "round robin to 3 replicas"
+says one.csv "do not divide among 3 replicas"
 run 2 schedule 1f1b --micro 8 --replicas 3
 says "stage 0 has 3 replicas for 8 micro-batches" "must be a multiple"
 run 2 schedule zb-h1 --replicas 2,1
-says "equally many replicas"
+says "same number of replicas"
 run 2 schedule 1f1b --stages 3 --replicas 2,1
 says "2 numbers for 3 stages"
 for wrong in 0 -1 2, ,2 2,,1 x 2x 1000001 99999999999999999999; do

@@ -1,5 +1,5 @@
-/* test_compare.c -- a comparison without a single run: cases, their order, statistics, and what the
- * table makes of summaries that are put into the folders. */
+/* test_compare.c -- a comparison without any training: cases, their order, statistics, and the
+ * table from summaries written by the test. */
 #include "compare/compare.h"
 #include "support/check.h"
 
@@ -92,7 +92,7 @@ struct lab {
     fr_compare *c;
 };
 
-/* A config of `base` and more, and a folder for it, both of that name. */
+/* Write a config of `base` plus more text, and open it with a folder; both have this name. */
 static fr_status open_lab(void **state, const char *name, const char *more, struct lab *l)
 {
     char text[4096];
@@ -147,7 +147,7 @@ static void test_methods(void **state)
     close_lab(&l);
 }
 
-/* A config that says nothing of workers: two; what it says of micro-batches holds. */
+/* A config without workers gets two; its number of micro-batches is kept. */
 static void test_methods_alone(void **state)
 {
     struct lab l = {.o.methods = "dp,spectrain"};
@@ -194,7 +194,7 @@ static void test_groups(void **state)
     close_lab(&l);
 }
 
-/* A group may have a baseline of its own; the others go by that of the section. */
+/* A group may have its own baseline; the others use that of the section. */
 static void test_group_baselines(void **state)
 {
     struct lab l = {0};
@@ -211,7 +211,7 @@ static void test_group_baselines(void **state)
         assert_ptr_equal(fr__case_baseline(l.c, &l.c->cases[i]), &l.c->cases[i < 3 ? 0 : 4]);
     assert_ok(l.ctx, fr_compare_text(l.c, "table", &text));
     assert_non_null(strstr(text, "\nSpeed-up: g over a, h over b.\n"));
-    assert_non_null(strstr(text, "\n\nh  ")); /* groups stand apart */
+    assert_non_null(strstr(text, "\n\nh  ")); /* groups are separate */
     assert_ok(l.ctx, fr_compare_text(l.c, "json", &text));
     assert_non_null(strstr(text, "\"baseline\": \"b\""));
     close_lab(&l);
@@ -226,7 +226,7 @@ static void test_group_baselines(void **state)
 
 /* --- order and table -------------------------------------------------------------------------- */
 
-/* What a run would have left. */
+/* Write the files of a finished run. */
 static void put_run(struct lab *l, const struct fr_case *k, int seed, const char *status,
                     double accuracy, double rate)
 {
@@ -282,14 +282,15 @@ static void test_order_and_table(void **state)
     assert_ok(l.ctx, fr_compare_words(l.c, &text));
     assert_non_null(strstr(text, "g: b is the fastest, 2.00 times a"));
     close_lab(&l);
-    l = (struct lab){.o.seeds = 2}; /* all of it is there */
+    l = (struct lab){.o.seeds = 2}; /* all runs exist */
     assert_ok(l.ctx, open_lab(state, "order", grouped, &l));
     assert_ok(l.ctx, fr_compare_next(l.c, &job));
     assert_null(job.name);
     close_lab(&l);
 }
 
-/* A failed one is not offered again in this session, but in the next; two at a time do not go. */
+/* A failed run is not repeated in this session, but in the next. Two sessions at once are
+ * refused. */
 static void test_failure(void **state)
 {
     struct lab l = {0}, other = {0};
@@ -315,7 +316,7 @@ static void test_failure(void **state)
     close_lab(&l);
 }
 
-/* A run that broke off in the middle of a file is said, not guessed at. */
+/* A run with an incomplete file is reported as an error. */
 static void test_damage(void **state)
 {
     struct lab l = {0};
@@ -331,7 +332,7 @@ static void test_damage(void **state)
     close_lab(&l);
 }
 
-/* The papers' comparisons: every case that needs no data from elsewhere is one that would run. */
+/* The comparisons of papers: every case without external data can run. */
 static void test_papers(void **state)
 {
     static const struct {
@@ -351,8 +352,8 @@ static void test_papers(void **state)
     }
 }
 
-/* The demo: what is measured on two cores, then what is emulated on a slow link, each with a
- * baseline of its own. */
+/* The demo: cases measured on two cores, then cases emulated on a slow link; each group has its own
+ * baseline. */
 static void test_demo(void **state)
 {
     const char *data = "data={name: synthetic, n: 256, n_eval: 8}";

@@ -7,13 +7,14 @@
 
 #include "base/philox.h"
 #include "base/thread.h"
+#include "support/backend.h"
 #include "support/check.h"
 #include "support/crew.h"
 
 #include <sched.h>
 
-enum { MAX_MEMBERS = 8, N_BUCKETS = 7 };
-static const size_t edge[N_BUCKETS + 1] = {0, 0, 1, 17, 1000, 1000, 4139, 9000};
+enum { MAX_MEMBERS = 8, N_BUCKETS = 7, BLOCK = 9000 };
+static const size_t edge[N_BUCKETS + 1] = {0, 0, 1, 17, 1000, 1000, 4139, BLOCK};
 
 typedef struct scene {
     const fr_transport *t;
@@ -22,14 +23,17 @@ typedef struct scene {
     fr_sum *sum;
     int n_members, n_rounds;
     int members[MAX_MEMBERS];
-    float *block[MAX_MEMBERS];
+    fr_device *dev[MAX_MEMBERS]; /* of those that live here */
+    float *block[MAX_MEMBERS];   /* on it */
     char *room[MAX_MEMBERS];
+    size_t room_bytes[MAX_MEMBERS];
 } scene;
 
 typedef struct member {
     scene *s;
     int nth;
     uint64_t draws;
+    float host[BLOCK];
     char says[160]; /* "" if all was well */
     pthread_t thread;
 } member;
@@ -75,16 +79,18 @@ static int bucket_at(int round, int i) { return round % 2 ? i : N_BUCKETS - 1 - 
 
 static void fill(member *m, int round, int bucket)
 {
-    float *block = m->s->block[m->nth];
-    for (size_t i = edge[bucket]; i < edge[bucket + 1]; i++) block[i] = term(m->nth, round, i);
+    size_t begin = edge[bucket], end = edge[bucket + 1];
+    for (size_t i = begin; i < end; i++) m->host[i] = term(m->nth, round, i);
+    device_put(m->s->dev[m->nth], m->s->block[m->nth] + begin, m->host + begin, end - begin);
 }
 
 /* Sums lie elsewhere. */
 static bool is_untouched(member *m, int round, int bucket)
 {
-    const float *block = m->s->block[m->nth];
-    for (size_t i = edge[bucket]; i < edge[bucket + 1]; i++)
-        if (block[i] != term(m->nth, round, i))
+    size_t begin = edge[bucket], end = edge[bucket + 1];
+    device_get(m->s->dev[m->nth], m->host + begin, m->s->block[m->nth] + begin, end - begin);
+    for (size_t i = begin; i < end; i++)
+        if (m->host[i] != term(m->nth, round, i))
             return NOTE(m, "round %d, bucket %d: float %zu of its block was changed", round, bucket,
                         i);
     return true;
@@ -100,11 +106,12 @@ static bool check(member *m, int round, int bucket)
         const float *piece = s->t->sum_piece(s->sum, m->nth, bucket, k, &at, &n);
         if (at != next || at + n > edge[bucket + 1])
             return NOTE(m, "bucket %d: piece %d is %zu floats at %zu", bucket, k, n, at);
+        device_get(s->dev[m->nth], m->host, piece, n);
         for (size_t i = 0; i < n; i++) {
             float right = by_hand(s->n_members, 0, 1, round, at + i);
-            if (piece[i] != right)
+            if (m->host[i] != right)
                 return NOTE(m, "round %d, bucket %d, float %zu: %.9g, should be %.9g", round,
-                            bucket, at + i, (double)piece[i], (double)right);
+                            bucket, at + i, (double)m->host[i], (double)right);
         }
         next = at + n;
     }
@@ -155,13 +162,14 @@ static scene open_scene(const fr_transport *t, int n_members, int spare)
     assert_non_null(s.ctx);
     assert_ok(s.ctx, t->open(s.ctx, crew_team(), n, &s.g));
     for (int k = 0; k < n_members; k++) s.members[k] = n - 1 - k;
-    fr_sum_desc d = {n_members, s.members, N_BUCKETS, edge, s.block, s.room};
+    fr_sum_desc d = {n_members, s.members, N_BUCKETS, edge, s.block, s.room, s.dev};
     for (int k = 0; k < n_members; k++) {
         if (!crew_has(t, s.g, s.members[k])) continue;
-        s.block[k] = FR_NEW_ARRAY(float, edge[N_BUCKETS]);
-        s.room[k] = fr__alloc(t->sum_room(s.g, &d, k));
-        assert_non_null(s.block[k]);
-        assert_non_null(s.room[k]);
+        fr_device_desc device = {.n_threads = 1, .first_cpu = -1};
+        assert_ok(s.ctx, fr_device_open(s.ctx, test_backend("ref"), &device, &s.dev[k]));
+        s.room_bytes[k] = t->sum_room(s.g, &d, k);
+        s.block[k] = device_floats(s.dev[k], BLOCK);
+        s.room[k] = (char *)device_floats(s.dev[k], s.room_bytes[k] / sizeof(float));
     }
     assert_ok(s.ctx, t->add_sum(s.g, &d, &s.sum));
     return s;
@@ -171,15 +179,17 @@ static void close_scene(scene *s)
 {
     s->t->close(s->g);
     for (int k = 0; k < s->n_members; k++) {
-        fr__free(s->block[k]);
-        fr__free(s->room[k]);
+        if (!s->dev[k]) continue;
+        fr_device_release(s->dev[k], s->block[k], BLOCK * sizeof(float));
+        fr_device_release(s->dev[k], s->room[k], s->room_bytes[k]);
+        fr_device_close(s->dev[k]);
     }
     fr_ctx_free(s->ctx);
 }
 
 static void play(scene *s, int n_rounds)
 {
-    member members[MAX_MEMBERS];
+    static member members[MAX_MEMBERS];
     bool is_well = true;
     s->n_rounds = n_rounds;
     for (int k = 0; k < s->n_members; k++) {
@@ -242,7 +252,7 @@ static void misuse_is_told(void **state)
                      "worker 2 waits for the sum of bucket 3 in round 0");
         int twice[] = {1, 1}, unknown[] = {0, 3};
         size_t falling[] = {0, 5, 4};
-        fr_sum_desc good = {2, s.members, N_BUCKETS, edge, s.block, s.room}, d = good;
+        fr_sum_desc good = {2, s.members, N_BUCKETS, edge, s.block, s.room, s.dev}, d = good;
         d.members = twice;
         assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "in it already");
         d.members = unknown;

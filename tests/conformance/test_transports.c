@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "base/thread.h"
+#include "support/backend.h"
 #include "support/check.h"
 #include "support/crew.h"
 
@@ -30,8 +31,10 @@ typedef struct scene {
     fr_channel *big; /* one buffer of BIG bytes, from the first member to the last */
     fr_board *board;
     bool with_delays;
-    int n_received;         /* by the last member, if it counts */
-    char *memory, *landing; /* of all channels */
+    int n_received; /* by the last member, if it counts */
+    fr_device *dev;
+    char *memory, *landing; /* of all channels, on the device */
+    size_t bytes;           /* of each */
 } scene;
 
 typedef struct member {
@@ -72,16 +75,17 @@ static scene open_scene(const fr_transport *t, int n_members, int n_buffers, boo
     assert_non_null(s.ctx);
     assert_ok(s.ctx, t->open(s.ctx, crew_team(), n_members, &s.g));
     size_t each = (size_t)n_buffers * STRIDE;
-    s.memory = fr__alloc((size_t)(n_members * n_members) * each);
-    s.landing = fr__alloc((size_t)(n_members * n_members) * each);
-    assert_non_null(s.memory);
-    assert_non_null(s.landing);
+    fr_device_desc device = {.n_threads = 1, .first_cpu = -1};
+    assert_ok(s.ctx, fr_device_open(s.ctx, test_backend("ref"), &device, &s.dev));
+    s.bytes = (size_t)(n_members * n_members) * each;
+    s.memory = (char *)device_floats(s.dev, s.bytes / sizeof(float));
+    s.landing = (char *)device_floats(s.dev, s.bytes / sizeof(float));
     for (int from = 0; from < n_members; from++)
         for (int to = 0; to < n_members; to++) {
             if (!all_to_all && to != (from + 1) % n_members) continue;
             bool is_near = crew_has(t, s.g, from), is_far = !is_near && crew_has(t, s.g, to);
             size_t at = (size_t)(from * n_members + to) * each;
-            fr_channel_desc d = {from, to, n_buffers, BYTES, STRIDE, NULL, NULL};
+            fr_channel_desc d = {from, to, n_buffers, BYTES, STRIDE, NULL, NULL, s.dev};
             if (is_near) d.memory = s.memory + at;
             if (is_far) d.landing = s.landing + at;
             assert_ok(s.ctx, t->add_channel(s.g, &d, &s.channel[from][to]));
@@ -92,8 +96,9 @@ static scene open_scene(const fr_transport *t, int n_members, int n_buffers, boo
 static void close_scene(scene *s)
 {
     s->t->close(s->g);
-    fr__free(s->memory);
-    fr__free(s->landing);
+    fr_device_release(s->dev, s->memory, s->bytes);
+    fr_device_release(s->dev, s->landing, s->bytes);
+    fr_device_close(s->dev);
     fr_ctx_free(s->ctx);
 }
 
@@ -152,17 +157,31 @@ static uint8_t letter(int from, int to, int n, int i)
     return (uint8_t)(n * 31 + from * 7 + to * 3 + i);
 }
 
-static void fill(char *data, int from, int to, int n)
+static void write_letters(char *host, int from, int to, int n)
 {
-    for (int i = 0; i < BYTES; i++) data[i] = (char)letter(from, to, n, i);
+    for (int i = 0; i < BYTES; i++) host[i] = (char)letter(from, to, n, i);
 }
 
-static bool is_filled(const void *data, int from, int to, int n, size_t n_bytes)
+static bool are_letters(const void *host, int from, int to, int n, size_t n_bytes)
 {
-    const uint8_t *bytes = data;
+    const uint8_t *bytes = host;
     for (int i = 0; i < (int)n_bytes; i++)
         if (bytes[i] != letter(from, to, n, i)) return false;
     return true;
+}
+
+static void fill(const scene *s, char *data, int from, int to, int n)
+{
+    char host[BYTES];
+    write_letters(host, from, to, n);
+    fr_device_upload(s->dev, data, host, BYTES);
+}
+
+static bool is_filled(const scene *s, const void *data, int from, int to, int n, size_t n_bytes)
+{
+    char host[BYTES];
+    return fr_device_download(s->dev, host, data, n_bytes) == FR_OK &&
+           are_letters(host, from, to, n, n_bytes);
 }
 
 /* --- one channel ----------------------------------------------------------------------------- */
@@ -185,7 +204,7 @@ static const char *send_in_turn(member *m)
         int b = n % 3;
         delay(m);
         if ((m->status = s->t->acquire(first_to_last(s), b))) return NOTE(m, "acquire %d", n);
-        fill(buffer_of(s, 0, last, 3, b), 0, last, n);
+        fill(s, buffer_of(s, 0, last, 3, b), 0, last, n);
         s->t->send(first_to_last(s), b, length_of(n));
     }
     return NULL;
@@ -205,7 +224,7 @@ static const char *receive_in_turn(member *m)
         if (crew_has(s->t, s->g, 0) && data != buffer_of(s, 0, last, 3, n % 3))
             return NOTE(m, "message %d was copied", n);
         delay(m);
-        if (!is_filled(data, 0, last, n, n_bytes))
+        if (!is_filled(s, data, 0, last, n, n_bytes))
             return NOTE(m, "message %d has the wrong contents", n);
         s->t->release(first_to_last(s), n % 3);
         s->n_received++;
@@ -239,10 +258,10 @@ static void a_member_may_send_to_itself(void **state)
             const void *data;
             size_t n_bytes;
             assert_ok(s.ctx, t->acquire(s.channel[0][0], n % 2));
-            fill(buffer_of(&s, 0, 0, 2, n % 2), 0, 0, n);
+            fill(&s, buffer_of(&s, 0, 0, 2, n % 2), 0, 0, n);
             t->send(s.channel[0][0], n % 2, BYTES);
             assert_ok(s.ctx, t->receive(s.channel[0][0], n % 2, &data, &n_bytes));
-            assert_true(is_filled(data, 0, 0, n, BYTES));
+            assert_true(is_filled(&s, data, 0, 0, n, BYTES));
             t->release(s.channel[0][0], n % 2);
         }
         crew_meet(true);
@@ -295,7 +314,7 @@ static const char *send_by_story(member *m)
         if (story.at[i].what != 's') continue;
         delay(m);
         if ((m->status = s->t->acquire(first_to_last(s), b))) return NOTE(m, "line %d", i);
-        fill(buffer_of(s, 0, last, MAX_BUFFERS, b), 0, last, story.at[i].message);
+        fill(s, buffer_of(s, 0, last, MAX_BUFFERS, b), 0, last, story.at[i].message);
         s->t->send(first_to_last(s), b, BYTES);
     }
     return NULL;
@@ -315,7 +334,7 @@ static const char *receive_by_story(member *m)
                 return NOTE(m, "line %d", i);
         } else if (story.at[i].what == 'f') {
             /* Checked as late as possible: nobody may have written to it meanwhile. */
-            if (!is_filled(held[b], 0, last, story.at[i].message, BYTES))
+            if (!is_filled(s, held[b], 0, last, story.at[i].message, BYTES))
                 return NOTE(m, "line %d: message %d was overwritten", i, story.at[i].message);
             s->t->release(first_to_last(s), b);
             s->n_received++;
@@ -350,7 +369,7 @@ static const char *exchange(member *m)
             delay(m);
             if ((m->status = s->t->acquire(s->channel[me][to], b)))
                 return NOTE(m, "round %d, acquire for %d", n, to);
-            fill(buffer_of(s, me, to, 2, b), me, to, n);
+            fill(s, buffer_of(s, me, to, 2, b), me, to, n);
             s->t->send(s->channel[me][to], b, BYTES);
         }
         for (int from = 0; from < s->n_members; from++) {
@@ -358,7 +377,7 @@ static const char *exchange(member *m)
             size_t n_bytes;
             if ((m->status = s->t->receive(s->channel[from][me], b, &data, &n_bytes)))
                 return NOTE(m, "round %d, receive from %d", n, from);
-            if (n_bytes != BYTES || !is_filled(data, from, me, n, BYTES))
+            if (n_bytes != BYTES || !is_filled(s, data, from, me, n, BYTES))
                 return NOTE(m, "round %d: wrong contents from %d, %zu bytes", n, from, n_bytes);
             s->t->release(s->channel[from][me], b);
         }
@@ -512,7 +531,7 @@ static const char *wait_for_nothing(member *m)
 
 static void add_big(scene *s, char *memory)
 {
-    fr_channel_desc d = {0, s->n_members - 1, 1, BIG, BIG, NULL, NULL};
+    fr_channel_desc d = {0, s->n_members - 1, 1, BIG, BIG, NULL, NULL, NULL};
     if (crew_has(s->t, s->g, d.from))
         d.memory = memory;
     else if (crew_has(s->t, s->g, d.to))
@@ -595,7 +614,7 @@ static void a_message_that_does_not_fit_is_told(void **state)
         scene s = open_scene(t, crew_fit(2), 1, false);
         int last = s.n_members - 1;
         bool is_sender = crew_has(t, s.g, 0), is_receiver = crew_has(t, s.g, last);
-        fr_channel_desc d = {0, last, 1, BYTES, BYTES, memory, NULL};
+        fr_channel_desc d = {0, last, 1, BYTES, BYTES, memory, NULL, NULL};
         fr_channel *c;
         const void *data;
         size_t n_bytes;
@@ -625,19 +644,19 @@ static void a_group_has_its_own_messages_only(void **state)
         scene s = open_scene(t, crew_fit(2), 1, false);
         int last = s.n_members - 1;
         bool is_sender = crew_has(t, s.g, 0), is_receiver = crew_has(t, s.g, last);
-        fr_channel_desc d = {0, last, 3, BYTES, BYTES, is_sender ? memory[0] : NULL, NULL};
+        fr_channel_desc d = {0, last, 3, BYTES, BYTES, is_sender ? memory[0] : NULL, NULL, NULL};
         fr_channel *c;
         const void *data;
         size_t n_bytes;
         if (is_receiver) d.landing = landing, d.n_buffers = 1; /* two more come than are received */
         assert_ok(s.ctx, t->add_channel(s.g, &d, &c));
         for (int b = 0; b < 3 && is_sender; b++) {
-            fill(memory[b], 0, last, 3 * n + b);
+            write_letters(memory[b], 0, last, 3 * n + b);
             t->send(c, b, BYTES);
         }
         if (is_receiver) {
             assert_ok(s.ctx, t->receive(c, 0, &data, &n_bytes));
-            if (!is_filled(data, 0, last, 3 * n, BYTES))
+            if (!are_letters(data, 0, last, 3 * n, BYTES))
                 fail_msg("%s, group %d: a message of one before it", t->name, n);
         }
         for (int b = 0; b < 3 && is_sender; b++) assert_ok(s.ctx, t->acquire(c, b));

@@ -1,5 +1,4 @@
-/* Cluster files: what they mean, what is refused and where, the way there and back, the examples.
- */
+/* test_cluster.c -- cluster files: meaning, errors with positions, round trips, the examples. */
 #include "support/test.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
-/* The time that messages and sums take on links, against the rules of docs/cluster.md by hand. */
+/* test_links.c -- times of messages and reductions on links, against the rules of docs/cluster.md,
+ * computed by hand. */
 #include <forerun/cost.h>
 
 #include <math.h>
@@ -53,7 +54,7 @@ static void routes_by_hand(void **state)
     is_near(fr_links_send(l, 0, 1, 20, 0), 2 + 2 + 0.5);
     is_near(fr_links_send(l, 1, 3, 20, 0), 10 + 12);
     is_near(fr_links_send(l, 3, 1, 20, 0), 4 + 12); /* the port into a1 is busy until 4 */
-    fr_links_reset(l);                              /* and directions are apart: */
+    fr_links_reset(l);                              /* and directions are independent: */
     is_near(fr_links_send(l, 0, 2, 20, 5), 17);
     is_near(fr_links_send(l, 2, 0, 20, 5), 17);
     assert_true(isnan(fr_links_send(l, 0, 4, 1, 0)));
@@ -89,7 +90,7 @@ static void sums_go_round_a_ring(void **state)
      * the longest way (2 s): two trees of depth 2. In any order, and each device once. */
     is_near(fr_links_sum_time(l, 4, (int[]){0, 1, 2, 3}, 20), 15 + 4 * 2);
     is_near(fr_links_sum_time(l, 6, (int[]){2, 0, 3, 0, 1, 1}, 20), 15 + 4 * 2);
-    /* A message behind it waits for the port at the root, one inside a box for its own. */
+    /* A later message waits for the port at the root; one inside a box waits for its own port. */
     is_near(fr_links_sum(l, 4, (int[]){0, 1, 2, 3}, 20, 1), 1 + 23);
     is_near(fr_links_send(l, 1, 3, 20, 0), 16 + 12);
     is_near(fr_links_send(l, 0, 1, 20, 0), 1 + 3 + 2.5);
@@ -129,8 +130,8 @@ static void refuses_what_is_no_tree(void **state)
     fr_ctx_free(ctx);
 }
 
-/* Along one device's port messages leave in the order of calls and never overlap; no message is
- * faster than on idle links. */
+/* Messages of one port leave in the order of calls and never overlap. No message is faster than on
+ * idle links. */
 static void messages_queue(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* test_profile.c -- profiles as files: both formats round trip, and what is broken is told by file
- * and line. */
+/* test_profile.c -- profile files: both formats round trip, and errors name file and line. */
 #include <forerun/cost.h>
 
 #include "support/check.h"
@@ -138,7 +137,7 @@ static void text_is_sorted(void **state)
     fr_ctx_free(ctx);
 }
 
-/* Names of our own become numbers; inputs stay inputs. */
+/* Our own names become numbers; inputs stay inputs. */
 static void foreign_names(void **state)
 {
     fr_ctx *ctx = fr_ctx_create();
@@ -189,17 +188,17 @@ static void bad_text(void **state)
         {"node1 -- A" PD("1", "1", "1", "1, x=3"), "in:1: \"x\""},
         {"node1 -- A" PD("1", "1", "1", "1 -- stage=3"), "in:1: expected stage_id=NUMBER"},
         {"node1 -- A" PD("1", "0", "0", "0") "node1 -- B" PD("1", "0", "0", "0"),
-         "in:2: node \"node1\" is there twice, first on line 1"},
+         "in:2: duplicate node \"node1\", first on line 1"},
         {"node1 -- A" PD("1", "0", "0", "0") "\tnode1 -- node7\n",
          "in:2: there is no node \"node7\""},
         {"node1 -- A" PD("1", "0", "0", "0") "\tnode1 -- no", "in:2: there is no node \"no\""},
         {"node1 -- A" PD("1", "0", "0", "0") "\tnode1\n", "in:2: expected an edge"},
         {"node1 -- A" PD("1", "0", "0", "0") "node2 -- B" PD("1", "0", "0", "0") "node3 -- C" PD(
              "1", "0", "0", "0") "\tnode3 -- node2\n\tnode2 -- node3\n\tnode1 -- node2\n",
-         "in:2: nodes in a circle: node2 -> node3 -> node2"},
+         "in:2: nodes form a cycle: node2 -> node3 -> node2"},
         {"node1 -- A" PD("1", "0", "0", "0") "\tnode1 -- node1\n",
-         "in:1: nodes in a circle: node1 -> node1"},
-        {"node1 -- Input" PD("1", "0", "0", "0"), "no node that computes"},
+         "in:1: nodes form a cycle: node1 -> node1"},
+        {"node1 -- Input" PD("1", "0", "0", "0"), "no node computes"},
     };
     assert_refused(state, cases, sizeof cases / sizeof *cases);
 }
@@ -216,17 +215,17 @@ static void bad_json(void **state)
         {"{}", "in:1: format: expected a number"},
         {"{\"format\": 2}", "in:1: format is 2"},
         {"{\"format\": 1}", "in:1: nodes: expected a list"},
-        {"{\"format\": 1, \"colour\": 1, \"nodes\": []}", "in:1: nobody knows the key \"colour\""},
+        {"{\"format\": 1, \"colour\": 1, \"nodes\": []}", "in:1: unknown key \"colour\""},
         {"{\"format\": 1, \"batch\": 1.5, \"nodes\": []}", "in:1: batch: expected a whole number"},
-        {FILE_OF(NODE("") ",\n" NODE("")), "in:5: node 1: node 0 is called \"a\" too"},
+        {FILE_OF(NODE("") ",\n" NODE("")), "in:5: node 1: node 0 has the same name \"a\""},
         {FILE_OF("7"), "node 0: expected an object"},
         {FILE_OF("\n{}"), "in:5: node 0: name: expected a text"},
         {FILE_OF("{\"name\": \"a\"}"), "in:4: node 0: forward_s: expected a number"},
         {FILE_OF(NODE(", \"update_s\": -1")), "in:4: node 0: update_s: expected a number"},
         {FILE_OF(NODE(", \"update_s\": \"1\"")), "found something else"},
         {FILE_OF(NODE(", \"kept_bytes\": 1.5")), "kept_bytes: expected a whole number"},
-        {FILE_OF(NODE(", \"shape\": 1")), "in:4: node 0: nobody knows the key \"shape\""},
-        {FILE_OF(NODE(", \"inputs\": [\"b\"]")), "in:4: node 0: input \"b\" is not among"},
+        {FILE_OF(NODE(", \"shape\": 1")), "in:4: node 0: unknown key \"shape\""},
+        {FILE_OF(NODE(", \"inputs\": [\"b\"]")), "in:4: node 0: input \"b\" is not an earlier"},
         {FILE_OF(NODE(", \"inputs\": [0]")), "in:4: node 0: inputs: expected names or numbers"},
         {FILE_OF(NODE(", \"inputs\": 0")), "in:4: node 0: inputs: expected a list"},
         {FILE_OF(NODE(", \"is_input\": 1")), "is_input: expected true or false"},
@@ -285,7 +284,7 @@ static void scaled(void **state)
     ", \"backward_s\": 8,\n\"output_bytes\": " bytes ", \"param_bytes\": 8, \"update_s\": 1}" \
     "]}\n"
 
-/* Known sizes as they are, others between them, and beyond them in proportion. */
+/* Known sizes are used unchanged, others are interpolated, and larger ones are proportional. */
 static void sizes(void **state)
 {
     static const struct {
@@ -325,12 +324,12 @@ static void bad_sizes(void **state)
     static const struct bad cases[] = {
         {SIZE("8", "1", "1") SIZE("8", "1", "1"), "in: profile of : two of 8 samples"},
         {SIZE("8", "1", "1") SIZE("2", "1", "1") SIZE("2", "1", "1"), "two of 2 samples"},
-        {SIZE("8", "1", "1") SIZE("0", "1", "1"), "does not say of which"},
-        {SIZE("0", "1", "1") SIZE("8", "1", "1"), "does not say of which"},
+        {SIZE("8", "1", "1") SIZE("0", "1", "1"), "does not give its size"},
+        {SIZE("0", "1", "1") SIZE("8", "1", "1"), "does not give its size"},
         {SIZE("8", "1", "1") "{\"format\": 1, \"batch\": 2, \"nodes\": [{\"name\": \"b\", "
                              "\"forward_s\": 1, \"backward_s\": 1, \"output_bytes\": 1, "
                              "\"param_bytes\": 1}]}",
-         "node 0, a with 8 samples, is another one with 2 (b)"},
+         "node 0, a with 8 samples, differs with 2 (b)"},
         {SIZE("8", "1", "1") SIZE("4", "-1", "1"), "in:5: node 0: forward_s: expected"},
         {SIZE("8", "1", "1") "\n{\"format\": 1,\n oh}", "in:6:"},
         {SIZE("8", "1", "1") "oh", "in:4:"},
@@ -365,7 +364,7 @@ static void no_memory(void **state)
     assert_true(support_walk_memory(read_and_write, &several) > 20);
 }
 
-/* The profile that PipeDream publishes, where it is at hand. */
+/* The profile that PipeDream publishes, if it is available. */
 static void alexnet(void **state)
 {
     const char *data = getenv("FR_DATA_DIR");

@@ -1,5 +1,5 @@
-/* test_stages.c -- what stages cost and say to each other, against numbers worked out by hand and
- * against the graph's own links. */
+/* test_stages.c -- costs and links of stages, against numbers computed by hand and against the
+ * links of the graph. */
 #include <forerun/cost.h>
 #include <forerun/graph.h>
 #include <forerun/models.h>
@@ -55,7 +55,7 @@ static void sums(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
-    for (int round = 0; round < 2; round++) { /* the second from memory */
+    for (int round = 0; round < 2; round++) { /* the second from the cache */
         assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
         assert_near(c.forward, 4);
         assert_near(c.backward, 8);
@@ -84,7 +84,7 @@ static void sums(void **state)
     fr_ctx_free(ctx);
 }
 
-/* The largest of values, that of scratch, and what crosses the cuts of the stage. */
+/* The largest values, the largest scratch, and the bytes across the cuts of the stage. */
 static void workspaces(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void workspaces(void **state)
     fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, false, &c));
-    assert_int_equal(c.workspace_bytes, 5000000); /* nodes do not tell */
+    assert_int_equal(c.workspace_bytes, 5000000); /* nodes without these numbers */
     fr_profile_free(p);
     p = chain(ctx, true);
     assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
@@ -221,8 +221,8 @@ static void links_of_models(void **state)
     fr_ctx_free(ctx);
 }
 
-/* A value that two later stages read: forward to each; the gradient 2 -> 1 -> 0. A value under
- * which nothing is trained goes forward only. */
+/* A value that two later stages read goes forward to each; its gradient goes 2 -> 1 -> 0. A value
+ * without trained weights before it goes forward only. */
 static void skip_links(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void skip_links(void **state)
     assert_fails(ctx, fr_profile_links(ctx, p, 3, at_input, &nf, f, fb, &nb, b, bb), FR_INVALID,
                  "holds inputs only");
     assert_fails(ctx, fr_profile_links(ctx, p, 3, falling, &nf, f, fb, &nb, b, bb), FR_INVALID,
-                 "must rise");
+                 "must ascend");
     fr_profile_free(p);
     fr_ctx_free(ctx);
 }

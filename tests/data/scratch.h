@@ -51,7 +51,7 @@ static inline int scratch_teardown(void **state)
     return 0;
 }
 
-/* A name that ends in .gz is packed. */
+/* Write a file; names that end in .gz are packed. */
 static inline void put_file(const scratch *s, const char *name, const void *data, size_t bytes)
 {
     char path[512];
@@ -77,7 +77,7 @@ static inline void drop_file(const scratch *s, const char *name)
     unlink(path);
 }
 
-/* YAML with every @ replaced by the scratch folder, as the data section. */
+/* Open the data section in YAML, with every @ replaced by the scratch folder. */
 static inline void parse_conf(scratch *s, const char *yaml)
 {
     char text[2048];
@@ -103,13 +103,13 @@ static inline fr_dataset *open_good(scratch *s, const fr_data_info *want, const 
     fr_dataset *d;
     if (open_data(s, want, yaml, &d) != FR_OK) fail_msg("%s", fr_ctx_error(s->ctx));
     assert_non_null(d);
-    /* every key asked for is known, and no other */
+    /* exactly the keys that were read are known */
     assert_int_equal(fr_conf_finish(s->conf), FR_OK);
     return d;
 }
 
-/* The open must fail with FR_INVALID and a one-line text that holds every one of the given parts,
- * NULL-terminated. */
+/* The open must fail with FR_INVALID and a one-line text that contains all given parts
+ * (NULL-terminated list). */
 static inline void open_bad(scratch *s, const fr_data_info *want, const char *yaml, ...)
 {
     fr_dataset *d;

@@ -3,7 +3,7 @@
 
 enum { IDX_PIXELS = 28 * 28, CIFAR_PIXELS = 3 * 32 * 32, CIFAR_RECORD = 1 + CIFAR_PIXELS };
 
-/* Pixel p of image i, different for every place. */
+/* Pixel p of image i; all values differ. */
 static unsigned char pixel(int i, int p) { return (unsigned char)(i * 31 + p * 7 + p / 256); }
 
 static void put_idx(const scratch *s, const char *images, const char *labels, int n,
@@ -55,7 +55,7 @@ static void idx_values(void **state)
         for (int split = 0; split < 2; split++) {
             int n = split == FR_TRAIN ? 6 : 3;
             for (int i = 0; i < n; i++) {
-                /* a draw number changes nothing while nothing is augmented */
+                /* without augmentation, a draw number changes nothing */
                 assert_int_equal(fr_dataset_read(d, (fr_split)split, i, 1, 99, x, &y, NULL), FR_OK);
                 assert_int_equal(y, some_labels[split == FR_TRAIN ? i : 6 + i]);
                 for (int p = 0; p < IDX_PIXELS; p++)
@@ -85,8 +85,8 @@ static void idx_limit(void **state)
     fr_dataset_close(d);
 }
 
-/* Every augmented image must be the plain one moved by one of the allowed shifts, mirrored or not;
- * over many draws all of them must turn up. */
+/* Every augmented image must be the plain one with an allowed shift, mirrored or not; many draws
+ * must produce all of them. */
 static void idx_augmentation(void **state)
 {
     scratch *s = *state;
@@ -146,13 +146,13 @@ static void idx_errors(void **state)
     open_bad(s, NULL, "{name: mnist, path: '@'}", "t10k-labels-idx1-ubyte", NULL);
     open_bad(s, NULL, "{name: mnist, path: '@', crop: -1}", "crop", NULL);
     open_bad(s, NULL, "{name: mnist, path: '@', flip: maybe}", "flip", NULL);
-    /* a label that is no class */
+    /* a label that is not a class */
     memcpy(bad, some_labels, sizeof bad);
     bad[2] = 10;
     put_idx(s, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 3, bad);
     open_bad(s, NULL, "{name: mnist, path: '@'}", "t10k-labels-idx1-ubyte", "label 10", "image 2",
              NULL);
-    /* as many labels as images */
+    /* labels and images must be equally many */
     put_idx(s, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 3, some_labels);
     put_idx(s, "other", "t10k-labels-idx1-ubyte", 4, some_labels);
     open_bad(s, NULL, "{name: mnist, path: '@'}", "4 labels", "3 images", NULL);
@@ -190,7 +190,7 @@ static void cifar_values(void **state)
     int32_t y;
     put_cifar(s, "data_batch_1.bin", 0, 3);
     put_cifar(s, "data_batch_2.bin.gz", 3, 2);
-    put_cifar(s, "data_batch_2.bin", 3, 2); /* the packed one is the same file again */
+    put_cifar(s, "data_batch_2.bin", 3, 2); /* the packed file has the same content */
     put_cifar(s, "test_batch_part.bin.gz", 20, 2);
     put_file(s, "data_batch_3.txt", "x", 1);
     fr_dataset *d = open_good(s, NULL, "{name: cifar10, path: '@', crop: 0, flip: false}");

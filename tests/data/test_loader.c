@@ -1,7 +1,6 @@
 /* test_loader.c -- the stream of mini-batches: order, epochs, resume, padding, errors, shutdown.
  *
- * Most tests use a data set made here that writes down what it was asked for: the input of a sample
- * is its index and draw number. */
+ * Most tests use a data set whose samples contain their index and draw number. */
 #include "base/thread.h"
 #include "data/source.h"
 #include "scratch.h"
@@ -14,7 +13,7 @@ typedef struct probe_set {
     int64_t fail_at;   /* index whose read fails; -1: none */
     int64_t ignore_at; /* index with ignored targets */
     useconds_t delay;
-    bool is_held; /* sample 0 is read when the caller has come to rest, and 5 ms later */
+    bool is_held; /* read sample 0 only when the caller waits, and 5 ms later */
 } probe_set;
 
 static fr_status probe_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
@@ -70,7 +69,7 @@ static const fr_batch *next(fr_loader *l)
     return b;
 }
 
-/* The indices of n_steps mini-batches from first on; checks draws, lengths, targets on the way. */
+/* Collect the indices of n_steps mini-batches from first on; check draws, lengths and targets. */
 static void collect(scratch *s, probe_set *p, int batch, int64_t first, int64_t n_steps, int ahead,
                     uint64_t seed, int32_t *index)
 {
@@ -102,7 +101,7 @@ static void collect(scratch *s, probe_set *p, int batch, int64_t first, int64_t 
     fr_loader_free(l);
 }
 
-/* Every epoch holds every sample once, in another order; epochs end inside mini-batches. */
+/* Every epoch has every sample once, in another order; epochs end inside mini-batches. */
 static void epochs(void **state)
 {
     scratch *s = *state;
@@ -129,7 +128,7 @@ static void epochs(void **state)
     fr_dataset_close(&p->base);
 }
 
-/* The permutation is uniform enough: each sample comes first about as often as any other. */
+/* The permutation is uniform: each sample is first about equally often. */
 static void shuffle_is_fair(void **state)
 {
     scratch *s = *state;
@@ -191,7 +190,7 @@ static void in_order(void **state)
     fr_dataset_close(&p->base);
 }
 
-/* Evaluation: once, in order, the last mini-batch padded; buffers that held samples before too. */
+/* Evaluation: each sample once, in order; the last mini-batch is padded, also in reused buffers. */
 static void evaluation(void **state)
 {
     scratch *s = *state;
@@ -236,7 +235,7 @@ static void holding_several(void **state)
     assert_int_equal(fr_loader_next(l, &extra), FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(s->ctx), "all 3 are held"));
     fr_ctx_clear(s->ctx);
-    /* out of order; nothing; and once more, when the slot is long filled again */
+    /* release out of order, of NULL, and a second time after the slot was refilled */
     fr_loader_release(l, held[1]);
     fr_loader_release(l, held[0]);
     fr_loader_release(l, NULL);
@@ -251,7 +250,7 @@ static void holding_several(void **state)
     fr_dataset_close(&p->base);
 }
 
-/* What was read before the error comes out first, then the error, as often as one asks. */
+/* Mini-batches read before the error come first, then the error at every call. */
 static void error_in_the_thread(void **state)
 {
     scratch *s = *state;
@@ -360,7 +359,7 @@ static void out_of_memory(void **state)
     fr_dataset_close(&p->base);
 }
 
-/* A real source behind it: what the loader hands out is what fr_dataset_read answers. */
+/* With a real source, the loader returns the samples of fr_dataset_read. */
 static void same_as_reading(void **state)
 {
     scratch *s = *state;

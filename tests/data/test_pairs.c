@@ -65,7 +65,7 @@ static void samples(void **state)
     fr_dataset_close(d);
 }
 
-/* Sizes that the model leaves open come from the data, and the other way round. */
+/* Sizes that the model does not set come from the data, and vice versa. */
 static void sizes_of_the_model(void **state)
 {
     scratch *s = *state;
@@ -89,7 +89,7 @@ static void multi30k(void **state)
     assert_int_equal(fr_dataset_info(d)->n_eval, 1);
     assert_int_equal(fr_dataset_info(d)->vocab, 4 + 4); /* raw: the full stop is a word */
     fr_dataset_close(d);
-    /* tokenised files come first, if all are there */
+    /* tokenised files have priority if all exist */
     put_text(s, "train.lc.norm.tok.de", "ein hund.\n");
     put_text(s, "train.lc.norm.tok.fr", "un chien.\n");
     put_text(s, "val.lc.norm.tok.de", "a\n");
@@ -125,7 +125,7 @@ static void errors(void **state)
     open_bad(s, NULL, "{name: pairs, train: ['@/a.de', '@/a.en.gz'], vocab: 4}", "vocab", NULL);
 }
 
-/* Lines without a word still are lines. */
+/* Lines without words count as lines. */
 static void only_blanks(void **state)
 {
     scratch *s = *state;

@@ -1,4 +1,5 @@
-/* test_synthetic.c -- made-up data: pure functions of (seed, index), right shapes, learnable. */
+/* test_synthetic.c -- synthetic data: pure functions of (seed, index), correct shapes,
+ * learnable. */
 #include "base/thread.h"
 #include "scratch.h"
 
@@ -44,8 +45,8 @@ static void pure_function(void **state)
     fr_dataset_close(other);
 }
 
-/* The nearest class mean, learnt on the training part, must get the evaluation part right: so a
- * linear model can learn it. One-dimensional inputs too. */
+/* The nearest class mean of the training part must classify the evaluation part: so a linear model
+ * can learn it. One-dimensional inputs too. */
 static void check_classes(scratch *s, const fr_data_info *want)
 {
     enum { MOST = 512 };
@@ -87,8 +88,8 @@ static void classes_can_be_learnt(void **state)
     check_classes(*state, &(fr_data_info){.input = FR_SHAPE(20, 15), .n_classes = 10});
 }
 
-/* A text and its translation: the same letter has the same target everywhere, the decoder reads the
- * targets one step later, and what is behind the length is padding. */
+/* A text and its translation: a letter always has the same target, the decoder reads the targets
+ * one step later, and tokens after the length are padding. */
 static void pairs_translate(void **state)
 {
     static const fr_data_info pairs = {.input = {1, {24}},
@@ -124,7 +125,7 @@ static void pairs_translate(void **state)
 static void next_tokens(void **state)
 {
     scratch *s = *state;
-    static int follows[1000][2]; /* last seen successor, and how often it held */
+    static int follows[1000][2]; /* last successor, and how often it repeated */
     int32_t x[32], y[32];
     int n = 0, held = 0;
     memset(follows, 0, sizeof follows);
@@ -145,7 +146,7 @@ static void next_tokens(void **state)
     fr_dataset_close(d);
 }
 
-/* Counting words in a text tells the class; padding is zero and behind the length. */
+/* The word counts of a text determine the class; padding is zero, after the length. */
 static void texts_with_length(void **state)
 {
     scratch *s = *state;

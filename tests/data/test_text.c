@@ -12,7 +12,7 @@ static void put_text(const scratch *s, const char *name, int64_t first, size_t n
     put_file(s, name, data, n);
 }
 
-/* "a" 2, "b" 3, "c." 4; the evaluation part counts for nothing in the vocabulary. */
+/* "a" 2, "b" 3, "c." 4; the evaluation part does not affect the vocabulary. */
 static void words(void **state)
 {
     scratch *s = *state;
@@ -77,8 +77,8 @@ static void byte_windows(void **state)
     fr_dataset_close(d);
 }
 
-/* All windows of an epoch move by the same number of tokens; every number below the context turns
- * up; nothing is read beyond the training part. */
+/* All windows of an epoch shift by the same number of tokens; every number below the context
+ * occurs; nothing is read beyond the training part. */
 static void shift_by_epoch(void **state)
 {
     scratch *s = *state;
@@ -113,7 +113,7 @@ static void sizes(void **state)
     fr_data_info want = {.input = FR_SHAPE(50)};
     put_text(s, "a", 0, 100);
     put_text(s, "b", 500, 10);
-    /* the model's context, and an evaluation file of its own */
+    /* the model's context, and a separate evaluation file */
     fr_dataset *d = open_good(s, &want, "{name: text, path: '@/a', eval_path: '@/b'}");
     int32_t x[50], y[50];
     assert_true(fr_shape_equal(&fr_dataset_info(d)->input, &FR_SHAPE(50)));
@@ -124,7 +124,7 @@ static void sizes(void **state)
     assert_int_equal(y[8], letter(509));
     assert_int_equal(y[9], FR_TARGET_IGNORE);
     fr_dataset_close(d);
-    /* no evaluation part; the shortest text that serves */
+    /* no evaluation part; the shortest valid text */
     d = open_good(s, NULL, "{name: text, path: '@/b', context: 9, eval_fraction: 0}");
     assert_int_equal(fr_dataset_info(d)->n_train, 1);
     assert_int_equal(fr_dataset_info(d)->n_eval, 0);

@@ -24,7 +24,7 @@ static void word_splitting(void **state)
     assert_int_equal(fr__word_next("", 0, &(size_t){0}, &begin), 0);
 }
 
-/* Many words, more than the first tables hold; counts and the order of them. */
+/* More words than the initial tables hold; counts and order. */
 static void vocabulary(void **state)
 {
     enum { N = 5000 };
@@ -103,7 +103,7 @@ static void rows_and_vocabulary(void **state)
     assert_int_equal(fr_dataset_encode(d, "A GOOD film.", 12, ids, 2), 2);
     fr_dataset_close(d);
 
-    /* the most frequent words only; capitals apart */
+    /* the most frequent words only; case-sensitive */
     d = open_good(s, NULL, "{name: tsv, path: '@', context: 6, vocab: 4}");
     assert_int_equal(fr_dataset_info(d)->vocab, 4);
     check_row(d, FR_TRAIN, 0, 1, 4, (int32_t[]){1, 1, 2, 3, 0, 0});
@@ -138,7 +138,7 @@ static void label_order(void **state)
     assert_int_equal(label_at(d, FR_EVAL, 0), 1);
     assert_int_equal(label_at(d, FR_EVAL, 1), 2);
     fr_dataset_close(d);
-    /* integers by value: 0 .. K-1 stay what they are */
+    /* integers by value: 0 .. K-1 keep their numbers */
     put_text(s, "numbers", "10\ta\n9\ta\n0\ta\n1\ta\n2\ta\n3\ta\n4\ta\n5\ta\n6\ta\n7\ta\n8\ta\n");
     d = open_good(s, NULL, "{name: tsv, path: '@/numbers', context: 4}");
     assert_int_equal(fr_dataset_info(d)->n_eval, 0);

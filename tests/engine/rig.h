@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "io/sha256.h"
+#include "support/backend.h"
 #include "support/check.h"
 
 #include <stdatomic.h>
@@ -72,13 +73,11 @@ struct rig {
 /* ThreadSanitizer does not see through OpenMP, so the backend is `ref` there; FR_BACKEND chooses.*/
 static inline const fr_backend *rig_backend(void)
 {
-    const char *name = getenv("FR_BACKEND");
 #ifdef __SANITIZE_THREAD__
-    if (!name) name = "ref";
+    return test_backend("ref");
+#else
+    return test_backend(fr_backend_name(fr_backend_list()[0]));
 #endif
-    const fr_backend *found = name ? fr_backend_find(name) : fr_backend_list()[0];
-    if (!found) fail_msg("FR_BACKEND=%s: no such backend", name);
-    return found;
 }
 
 static inline bool rig_may_use(const fr_backend *backend)
@@ -149,7 +148,7 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
                           .cuts = p->cuts,
                           .schedule = o->evaluates_only ? NULL : p->schedule,
                           .policy = o->policy ? fr_policy_find(o->policy) : NULL,
-                          .seat = {.exact = o->exact, .lr_warmup = 10},
+                          .policy_options = {.exact = o->exact, .lr_warmup = 10},
                           .backend = o->backend ? fr_backend_find(o->backend) : rig_backend(),
                           .n_threads = o->n_threads ? o->n_threads : 1,
                           .micro_batch = BATCH / (o->n_micro ? o->n_micro : 1),

@@ -59,17 +59,19 @@ static void assert_alike(rig *p)
         const fr_part *first = fr__part(e, k, 0);
         for (int q = 1; q < first->n_replicas; q++) {
             const fr_part *x = fr__part(e, k, q);
-            size_t bytes = x->n_weights * sizeof(float);
+            fr_device *own = x->worker->dev, *other = first->worker->dev;
+            size_t n = x->n_weights;
             bool a, b;
             assert_int_equal(fr_store_version(x->store), fr_store_version(first->store));
-            assert_memory_equal(fr_store_newest(x->store), fr_store_newest(first->store), bytes);
+            assert_true(device_same(own, fr_store_newest(x->store), other,
+                                    fr_store_newest(first->store), n));
             for (int i = 0; i < p->desc.optimizer->n_state; i++)
-                assert_memory_equal(x->state[i], first->state[i], bytes);
-            assert_memory_equal(x->buffers, first->buffers, x->n_buffers * sizeof(float));
-            float *memory = fr_store_memory(x->store, &a),
-                  *other = fr_store_memory(first->store, &b);
+                assert_true(device_same(own, x->state[i], other, first->state[i], n));
+            assert_true(device_same(own, x->buffers, other, first->buffers, x->n_buffers));
+            float *memory = fr_store_memory(x->store, &a);
+            float *expected = fr_store_memory(first->store, &b);
             assert_int_equal(a, b);
-            if (a) assert_memory_equal(memory, other, bytes);
+            if (a) assert_true(device_same(own, memory, other, expected, n));
         }
     }
 }
@@ -207,8 +209,10 @@ static void diverges_alike(void **unused)
                 assert_alike(&p);
                 for (int stage = 0; stage < o.n_stages; stage++) {
                     const fr_part *part = fr__part(p.engine, stage, 0);
-                    for (size_t w = 0; w < part->n_weights; w++)
-                        assert_true(isfinite(fr_store_newest(part->store)[w]));
+                    float *weights = device_copy(part->worker->dev, fr_store_newest(part->store),
+                                                 part->n_weights);
+                    for (size_t w = 0; w < part->n_weights; w++) assert_true(isfinite(weights[w]));
+                    free(weights);
                     assert_int_equal(fr_store_version(part->store), step);
                 }
                 rig_close(&p);

@@ -74,13 +74,14 @@ static void expect_equal_replicas(const rig *p, const char *about)
         const fr_part *a = fr__part(e, k, 0);
         for (int q = 1; q < a->n_replicas; q++) {
             const fr_part *b = fr__part(e, k, q);
-            const float *x = fr_store_newest(a->store), *y = fr_store_newest(b->store);
-            if (memcmp(x, y, a->n_weights * sizeof *x) != 0)
+            fr_device *left = a->worker->dev, *right = b->worker->dev;
+            if (!device_same(left, fr_store_newest(a->store), right, fr_store_newest(b->store),
+                             a->n_weights))
                 fail_msg("%s, stage %d: the weights of replica %d differ", about, k, q);
-            if (a->n_buffers && memcmp(a->buffers, b->buffers, a->n_buffers * sizeof *x) != 0)
+            if (!device_same(left, a->buffers, right, b->buffers, a->n_buffers))
                 fail_msg("%s, stage %d: the statistics of replica %d differ", about, k, q);
             for (int i = 0; i < p->desc.optimizer->n_state; i++)
-                if (memcmp(a->state[i], b->state[i], a->n_weights * sizeof *x) != 0)
+                if (!device_same(left, a->state[i], right, b->state[i], a->n_weights))
                     fail_msg("%s, stage %d: the state of replica %d differs", about, k, q);
         }
     }

@@ -5,13 +5,21 @@
 
 #include "base/philox.h"
 #include "base/thread.h"
+#include "support/backend.h"
 #include "support/check.h"
 #include "support/quiet.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_R = 4, MAX_UPDATES = 24, N = MAX_R * MAX_UPDATES, MAX_WEIGHT_BLOCKS = 4 };
+enum {
+    MAX_R = 4,
+    MAX_UPDATES = 24,
+    N = MAX_R * MAX_UPDATES,
+    MAX_WEIGHT_BLOCKS = 4,
+    N_ROWS = MAX_WEIGHT_BLOCKS + 3,
+    GUARD = 64
+};
 
 typedef struct setting {
     const char *rule;
@@ -31,8 +39,12 @@ typedef struct replica {
     fr_device *dev;
     fr_store *store;
     fr__syncing sync;
-    float weights[MAX_WEIGHT_BLOCKS][N], state[2][N], drift[N];
-    float seen[MAX_UPDATES][N]; /* newest weights before each update */
+    /* On the device: */
+    float *weights;               /* (MAX_WEIGHT_BLOCKS, N) */
+    float *state, *drift, *given; /* (N) each, behind them; given: the gradient */
+    char *memory;                 /* of the rule */
+    float copy[N];                /* here: what read_device was asked for last */
+    float seen[MAX_UPDATES][N];   /* newest weights before each update */
     _Atomic int n_made;
     bool is_told; /* that some replica has stopped */
     int n_predicted;
@@ -50,7 +62,6 @@ typedef struct scene {
     fr_group *group;
     int members[MAX_R];
     replica r[MAX_R];
-    char *memory[MAX_R];
 } scene;
 
 static float noise(uint32_t stream, uint64_t i)
@@ -66,6 +77,15 @@ static float grad_at(const setting *t, int q, int update, int i)
     return noise((uint32_t)(10 + q), (uint64_t)(update * N + i));
 }
 
+/* N floats of the device, until the next call. */
+static const float *read_device(replica *r, const float *from)
+{
+    device_get(r->dev, r->copy, from, N);
+    return r->copy;
+}
+
+static const float *newest_of(replica *r) { return read_device(r, fr_store_newest(r->store)); }
+
 /* --- a scene ---------------------------------------------------------------------------------- */
 
 static void open_replica(scene *s, int q)
@@ -73,23 +93,31 @@ static void open_replica(scene *s, int q)
     replica *r = &s->r[q];
     const setting *t = &s->t;
     r->scene = s, r->nth = q;
-    assert_ok(s->ctx, fr_device_open(s->ctx, fr_backend_find("ref"),
+    assert_ok(s->ctx, fr_device_open(s->ctx, test_backend("ref"),
                                      &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &r->dev));
-    for (int i = 0; i < N; i++) r->weights[0][i] = t->is_one_hot ? 0 : noise(1, (uint64_t)i);
+    r->weights = device_floats(r->dev, N_ROWS * N);
+    r->state = r->weights + MAX_WEIGHT_BLOCKS * N;
+    r->drift = r->state + N;
+    r->given = r->drift + N;
+    for (int i = 0; i < N; i++) r->copy[i] = t->is_one_hot ? 0 : noise(1, (uint64_t)i);
+    device_put(r->dev, r->weights, r->copy, N);
     bool is_two = strcmp(t->policy, "live") != 0; /* stage 0 of 2 */
     bool is_predicted = strcmp(t->policy, "pipeoptim") == 0;
-    fr_store_desc d = {
-        .policy = fr_policy_find(t->policy),
-        .seat = {.n_stages = is_two ? 2 : 1, .n_micro = is_predicted ? 1 : 2, .n_slots = 2},
-        .device = r->dev,
-        .optimizer = fr_optim_find("sgd"),
-        .options = t->options,
-        .lr = {.name = "constant"},
-        .n = N,
-        .blocks = r->weights[0],
-        .stride = N,
-        .state = {r->state[0]},
-        .drift = r->drift};
+    fr_store_desc d = {.policy = fr_policy_find(t->policy),
+                       .context = {.n_stages = is_two ? 2 : 1,
+                                   .lead = is_two,
+                                   .n_micro = is_predicted ? 1 : 2,
+                                   .n_slots = 2},
+                       .n_blocks = is_two ? 2 : 1,
+                       .device = r->dev,
+                       .optimizer = fr_optim_find("sgd"),
+                       .options = t->options,
+                       .lr = {.name = "constant"},
+                       .n = N,
+                       .blocks = r->weights,
+                       .stride = N,
+                       .state = {r->state},
+                       .drift = r->drift};
     assert_ok(s->ctx, fr_store_create(s->ctx, &d, &r->store));
     fr_store_reset(r->store, t->first);
     r->sync = (fr__syncing){.rule = fr__sync_find(t->rule),
@@ -103,16 +131,20 @@ static void open_replica(scene *s, int q)
                             .n_state = 1,
                             .device = r->dev,
                             .store = r->store,
-                            .state = {r->state[0]},
+                            .state = {r->state},
                             .is_waiting = &r->is_waiting,
                             .wait_ns = &r->wait_ns,
                             .sent_bytes = &r->sent};
     assert_non_null(r->sync.rule);
     assert_true(fr__sync_plan(&r->sync, &s->arena));
-    s->memory[q] = fr__alloc(r->sync.bytes + 64);
-    assert_non_null(s->memory[q]);
-    memset(s->memory[q], 0x5a, r->sync.bytes + 64);
-    fr__sync_place(&r->sync, s->memory[q]);
+    size_t bytes = r->sync.bytes + GUARD;
+    char *trash = malloc(bytes);
+    assert_non_null(trash);
+    memset(trash, 0x5a, bytes);
+    r->memory = (char *)device_floats(r->dev, bytes / sizeof(float));
+    assert_ok(s->ctx, fr_device_upload(r->dev, r->memory, trash, bytes));
+    free(trash);
+    fr__sync_place(&r->sync, r->memory);
 }
 
 static void open_scene(scene *s, const setting *t)
@@ -135,11 +167,14 @@ static void close_scene(scene *s)
 {
     fr_transport_find("threads")->close(s->group);
     for (int q = 0; q < s->t.n_replicas; q++) {
-        for (size_t i = 0; i < 64; i++)
-            assert_int_equal(s->memory[q][s->r[q].sync.bytes + i], 0x5a);
-        fr__free(s->memory[q]);
-        fr_store_free(s->r[q].store);
-        fr_device_close(s->r[q].dev);
+        replica *r = &s->r[q];
+        char guard[GUARD];
+        assert_ok(s->ctx, fr_device_download(r->dev, guard, r->memory + r->sync.bytes, GUARD));
+        for (size_t i = 0; i < GUARD; i++) assert_int_equal(guard[i], 0x5a);
+        fr_device_release(r->dev, r->memory, r->sync.bytes + GUARD);
+        fr_device_release(r->dev, r->weights, N_ROWS * N * sizeof(float));
+        fr_store_free(r->store);
+        fr_device_close(r->dev);
     }
     fr__arena_fini(&s->arena);
     fr_ctx_free(s->ctx);
@@ -149,11 +184,12 @@ static fr_status update(replica *r, int64_t batch)
 {
     const setting *t = &r->scene->t;
     float grad[N];
-    memcpy(r->seen[r->n_made], fr_store_newest(r->store), sizeof grad);
+    device_get(r->dev, r->seen[r->n_made], fr_store_newest(r->store), N);
     for (int i = 0; i < N; i++) grad[i] = grad_at(t, r->nth, r->n_made, i);
     r->n_made++;
+    device_put(r->dev, r->given, grad, N);
     fr_store_begin(r->store, batch, 1);
-    fr_store_range(r->store, 0, N, grad);
+    fr_store_range(r->store, 0, N, r->given);
     return fr_store_end(r->store, N);
 }
 
@@ -161,13 +197,16 @@ static fr_status update(replica *r, int64_t batch)
 static fr_status look_ahead(replica *r, int64_t batch)
 {
     const setting *t = &r->scene->t;
-    const float *newest = fr_store_newest(r->store);
+    float newest[N], state[N];
     fr_view view;
+    device_get(r->dev, newest, fr_store_newest(r->store), N);
+    device_get(r->dev, state, r->state, N);
     FR_TRY(fr_store_forward(r->store, batch, 0, &view));
     fr_store_done(r->store, batch, 0);
+    const float *weights = read_device(r, view.weights);
     for (int i = 0; i < N && view.ahead == 1; i++) {
-        double expected = (double)newest[i] - t->options.lr * (double)r->state[0][i];
-        r->worst = fmax(r->worst, fabs((double)view.weights[i] - expected));
+        double expected = (double)newest[i] - t->options.lr * (double)state[i];
+        r->worst = fmax(r->worst, fabs((double)weights[i] - expected));
     }
     r->n_predicted += view.ahead == 1;
     return FR_OK;
@@ -177,7 +216,7 @@ static fr_status walk(replica *r)
 {
     const setting *t = &r->scene->t;
     bool is_alive = true;
-    fr__sync_begin(&r->sync);
+    FR_TRY(fr__sync_begin(&r->sync));
     while (r->nth > 0 && atomic_load(&r->scene->r[0].n_made) < t->held_for) {
         if (quiet_now() && atomic_load(&r->scene->r[0].is_waiting))
             return fr_fail(r->scene->ctx, FR_INTERNAL, "the first one waits");
@@ -214,17 +253,20 @@ static void run(scene *s, const setting *t)
     for (int q = 0; q < t->n_replicas; q++) pthread_join(s->r[q].thread, NULL);
     for (int q = 0; q < t->n_replicas; q++) assert_ok(s->ctx, s->r[q].status);
     /* All replicas are alike, to the bit. */
-    const replica *first = &s->r[0];
+    replica *first = &s->r[0];
     bool is_valid, is_first_valid;
     float *memory = fr_store_memory(first->store, &is_first_valid);
     for (int q = 1; q < t->n_replicas; q++) {
-        assert_memory_equal(fr_store_newest(s->r[q].store), fr_store_newest(first->store),
+        replica *r = &s->r[q];
+        assert_memory_equal(newest_of(r), newest_of(first), N * sizeof(float));
+        assert_memory_equal(read_device(r, r->state), read_device(first, first->state),
                             N * sizeof(float));
-        assert_memory_equal(s->r[q].state[0], first->state[0], N * sizeof(float));
-        assert_int_equal(fr_store_version(s->r[q].store), fr_store_version(first->store));
-        float *other = fr_store_memory(s->r[q].store, &is_valid);
+        assert_int_equal(fr_store_version(r->store), fr_store_version(first->store));
+        float *other = fr_store_memory(r->store, &is_valid);
         assert_int_equal(is_valid, is_first_valid);
-        if (memory) assert_memory_equal(other, memory, N * sizeof(float));
+        if (memory)
+            assert_memory_equal(read_device(r, other), read_device(first, memory),
+                                N * sizeof(float));
         if (t->stops < 0) assert_int_equal(s->r[q].sent, first->sent);
     }
 }
@@ -282,7 +324,7 @@ static void waves_come_in_late_but_in_time(void **unused)
                              .seed = (uint64_t)(n + every * 10 + distance * 100)};
                 run(&a, &t);
                 for (int q = 0; q < n; q++) {
-                    const float *end = fr_store_newest(a.r[q].store);
+                    const float *end = newest_of(&a.r[q]);
                     for (int u = 0; u < t.n_updates; u++) check_wave(&a.r[q], u);
                     for (int of = 0; of < n; of++)
                         for (int u = 0; u < t.n_updates; u++)
@@ -347,7 +389,7 @@ static void every_update_is_data_parallelism(void **unused)
                     assert_true(fabs((double)a.r[n - 1].seen[u][i] - w) < 3e-6);
                     w -= 0.1 * mean;
                 }
-                assert_true(fabs((double)fr_store_newest(a.r[0].store)[i] - w) < 3e-6);
+                assert_true(fabs((double)newest_of(&a.r[0])[i] - w) < 3e-6);
             }
             close_scene(&a);
         }
@@ -376,8 +418,8 @@ static void states_agree_at_a_drain(void **unused)
             if ((u + 1) % 5 == 0) w[0] = w[1] = w[2] = (w[0] + w[1] + w[2]) / 3;
         }
         for (int q = 0; q < 3; q++) mean_w += w[q] / 3, mean_v += v[q] / 3;
-        assert_true(fabs((double)fr_store_newest(a.r[2].store)[i] - mean_w) < 1e-5);
-        assert_true(fabs((double)a.r[2].state[0][i] - mean_v) < 1e-5);
+        assert_true(fabs((double)newest_of(&a.r[2])[i] - mean_w) < 1e-5);
+        assert_true(fabs((double)read_device(&a.r[2], a.r[2].state)[i] - mean_v) < 1e-5);
     }
     close_scene(&a);
 }
@@ -403,8 +445,7 @@ static void delays_change_nothing(void **unused)
             run(&b, &t);
             for (int q = 0; q < 3; q++)
                 assert_memory_equal(a.r[q].seen, b.r[q].seen, sizeof a.r[q].seen);
-            assert_memory_equal(fr_store_newest(a.r[0].store), fr_store_newest(b.r[1].store),
-                                N * sizeof(float));
+            assert_memory_equal(newest_of(&a.r[0]), newest_of(&b.r[1]), N * sizeof(float));
             float *memory = fr_store_memory(a.r[0].store, &is_valid);
             assert_int_equal(memory != NULL, p == 1 || p == 2);
             assert_int_equal(is_valid, p == 1 || p == 2);
@@ -478,14 +519,14 @@ static void one_that_stops_stops_all(void **unused)
                          .seed = 5};
             run(&a, &t);
             for (int q = 0; q < 3; q++) {
-                const replica *r = &a.r[q];
+                replica *r = &a.r[q];
                 assert_true(r->is_told && r->n_made >= stop_at);
                 assert_true(r->n_made - stop_at <= r->sync.rule->slack(&r->sync.options));
                 assert_int_equal(fr_store_version(r->store), stop_at);
                 for (int of = 0; of < 3; of++)
                     for (int u = 0; u < t.n_updates; u++) {
                         double expected = u < a.r[of].n_made ? 1.0 / 3 : 0;
-                        double found = share(r, fr_store_newest(r->store), of, u);
+                        double found = share(r, newest_of(r), of, u);
                         if (fabs(found - expected) > 1e-5)
                             fail_msg("%s D %d, replica %d stopped at %d: %g of update %d of "
                                      "replica %d, expected %g",

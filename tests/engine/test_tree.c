@@ -2,8 +2,8 @@
  * against one worker, bit for bit. */
 #include "engine/tree.h"
 
+#include "backend/device.h"
 #include "base/philox.h"
-#include "transport/transport.h"
 
 #include <string.h>
 
@@ -26,25 +26,20 @@ static float direct(int n, int a, int s, int i)
     return direct(n, a, 2 * s, i) + direct(n, a + s, 2 * s, i);
 }
 
-/* What a worker with micro-batches first, first + step, ... does. jagged: merges slice by slice. */
-static void run(const fr__tree *t, int first, int step, bool jagged, float out[COUNT])
+/* What a worker with micro-batches first, first + step, ... does. */
+static void run(const fr__tree *t, int first, int step, float out[COUNT])
 {
     static float blocks[(MAX_N + 1) * STRIDE];
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) blocks[i] = 1e30f;
     for (int j = 0; j < t->n; j++) {
         float *to = blocks + (size_t)t->block[j] * STRIDE;
         for (int i = 0; i < COUNT; i++) to[i] = grad(first + j * step, i);
-        if (!jagged) fr__tree_merge_range(t, j, blocks, STRIDE, 0, COUNT);
-        for (int at = COUNT; jagged && at > 0;) { /* from the end, as a backward would */
-            int n = 1 + (at + j) % 7;
-            if (n > at) n = at;
-            at -= n;
-            fr__tree_merge_range(t, j, blocks, STRIDE, (size_t)at, (size_t)n);
-        }
+        for (int m = t->first_merge[j]; m < t->first_merge[j + 1]; m++)
+            for (int i = 0; i < COUNT; i++)
+                blocks[t->merges[m].to * STRIDE + i] += blocks[t->merges[m].from * STRIDE + i];
     }
-    for (int b = 0; b <= MAX_N; b++) /* nothing beyond a block, nothing beyond the last one */
-        for (int i = b < t->n_blocks ? COUNT : 0; i < STRIDE; i++)
-            assert_true(blocks[b * STRIDE + i] == 1e30f);
+    for (int b = t->n_blocks; b <= MAX_N; b++) /* nothing beyond the last block */
+        for (int i = 0; i < STRIDE; i++) assert_true(blocks[b * STRIDE + i] == 1e30f);
     memcpy(out, blocks, COUNT * sizeof(float));
 }
 
@@ -59,10 +54,8 @@ static void plan_is_the_recursion(void **unused)
         assert_true(t.n == n && t.block[0] == 0 && t.first_merge[0] == 0 &&
                     t.first_merge[n] == n - 1);
         for (int i = 0; i < COUNT; i++) expected[i] = direct(n, 0, 1, i);
-        for (int jagged = 0; jagged < 2; jagged++) {
-            run(&t, 0, 1, jagged, sum);
-            assert_memory_equal(sum, expected, sizeof sum);
-        }
+        run(&t, 0, 1, sum);
+        assert_memory_equal(sum, expected, sizeof sum);
         fr__arena_fini(&arena);
     }
 }
@@ -109,9 +102,9 @@ static void replicas_give_the_same_bits(void **unused)
             float one[COUNT], part[8][COUNT], all[COUNT];
             const float *from[8];
             assert_true(fr__tree_plan(&arena, n, &whole) && fr__tree_plan(&arena, n / r, &share));
-            run(&whole, 0, 1, false, one);
+            run(&whole, 0, 1, one);
             for (int q = 0; q < r; q++) {
-                run(&share, q, r, q % 2, part[q]);
+                run(&share, q, r, part[q]);
                 from[q] = part[q];
             }
             fr__tree_sum(all, from, r, COUNT);

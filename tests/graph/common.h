@@ -42,7 +42,7 @@ static inline int add_linear(fr_graph *g, const char *name, int64_t out, int in)
     return ADD(g, FR_OP_LINEAR, name, &a, in);
 }
 
-/* Is the failure in the context about all of this? */
+/* Does the error text contain all of these parts? */
 static inline void assert_says(fr_ctx *ctx, const char *a, const char *b)
 {
     const char *text = fr_ctx_error(ctx);

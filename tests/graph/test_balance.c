@@ -50,7 +50,7 @@ static world random_graph(uint32_t seed, bool with_skips)
 
 /* --- balance against brute force ------------------------------------------------------------- */
 
-/* What a partition is judged by, in this order. */
+/* The criteria of a partition, in this order. */
 typedef struct score {
     int n_flaws;
     double work, bytes;
@@ -86,7 +86,7 @@ static score judge(const fr_graph *g, int n_cuts, const int *cuts)
     return s;
 }
 
-/* The measure, written down a second time. */
+/* A second implementation of the measure. */
 static double work_of(const fr_graph *g, int node)
 {
     const fr_node *n = fr_graph_node(g, node);
@@ -137,7 +137,7 @@ static void equals_brute_force(void **state)
             int cuts[MAX_STAGES];
             fr_stage s[MAX_STAGES];
             if (fr_graph_balance(w.g, stages, cuts) != FR_OK) {
-                assert_says(w.ctx, "nodes that compute", "stages are possible");
+                assert_says(w.ctx, "computing nodes", "stages are possible");
                 fr_ctx_clear(w.ctx);
                 continue;
             }
@@ -166,10 +166,10 @@ static void too_many_stages_are_refused(void **state)
     assert_int_equal(fr_graph_finish(w.g), FR_OK);
     assert_int_equal(fr_graph_balance(w.g, 1, cuts), FR_OK);
     assert_int_equal(fr_graph_balance(w.g, 2, cuts), FR_OK);
-    assert_int_equal(cuts[0], 2); /* no way round a stage without parameters */
+    assert_int_equal(cuts[0], 2); /* a stage without parameters is unavoidable */
     for (int n = 0; n <= 3; n += 3) {
         assert_int_equal(fr_graph_balance(w.g, n, cuts), FR_INVALID);
-        assert_says(w.ctx, "it has 2 nodes that compute", "1 to 2 stages are possible");
+        assert_says(w.ctx, "it has 2 computing nodes", "1 to 2 stages are possible");
         fr_ctx_clear(w.ctx);
     }
     for (int n = 0; n < 3; n++) {
@@ -193,14 +193,14 @@ static void cuts_by_name(void **state)
     } cases[] = {
         {{"b"}, NULL, NULL},
         {{"b", "c", "loss"}, NULL, NULL},
-        {{"b", "target"}, NULL, NULL}, /* before an input that the stage uses: as good */
+        {{"b", "target"}, NULL, NULL}, /* a cut before an input that the stage uses is equivalent */
         {{"z"}, "no node \"z\"", "forerun models test"},
-        {{"x"}, "cut \"x\"", "first node possible here is \"b\""},
-        {{"a"}, "cut \"a\"", "first node possible here is \"b\""},
+        {{"x"}, "cut \"x\"", "first possible node here is \"b\""},
+        {{"a"}, "cut \"a\"", "first possible node here is \"b\""},
         {{"c", "b"}, "cut \"b\"", "does not come after cut \"c\""},
         {{"b", "b"}, "cut \"b\"", "name each once"},
         {{"b", "loss", "loss"}, "cut \"loss\"", "name each once"},
-        {{"target", "loss"}, "begins at \"loss\"", "leave this cut out"},
+        {{"target", "loss"}, "begins at \"loss\"", "remove this cut"},
     };
     world w = world_create();
     int x = add_input(w.g, "x", FR_SHAPE(4), FR_F32), cuts[3];

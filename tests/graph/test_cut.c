@@ -76,8 +76,8 @@ static void bad_cuts(void **state)
     } cases[] = {
         {1, {0}, "between 1 and 8"},
         {1, {9}, "between 1 and 8"},
-        {2, {4, 4}, "must rise"},
-        {2, {5, 3}, "must rise"},
+        {2, {4, 4}, "must ascend"},
+        {2, {5, 3}, "must ascend"},
         {1, {1}, "stage 0 (nodes 0 to 0) holds inputs only"},
         {2, {6, 7}, "inputs only"},
         {-1, {0}, "-1 cuts"},
@@ -109,7 +109,7 @@ static void convexity(void **state)
         {{0, 0, 1, 1, 2, 0, 0, 0, 0}, false},    /* a -> b, c -> d: leaves and comes back */
         {{0, 0, 1, 2, 3, 4, 4, 4, 4}, true},
         {{0, 0, 1, 2, 1, 1, 1, 1, 1}, false}, /* b -> c -> d */
-        {{5, 0, 0, 0, 1, 0, 8, 0, 0}, true},  /* a side branch of its own; inputs anywhere */
+        {{5, 0, 0, 0, 1, 0, 8, 0, 0}, true},  /* a separate side branch; inputs anywhere */
         {{0, 1, 2, 3, 1, 3, 1, 3, 3}, false}, /* a -> b -> unused, which shares a stage with a */
         {{2, 0, 0, 1, 1, 1, 0, 2, 2}, true},  /* x is used in 0 but belongs to no stage */
     };

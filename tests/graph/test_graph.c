@@ -67,7 +67,7 @@ static void bad_requests(void **state)
         int input;
         const char *says;
     } cases[] = {
-        {FR_OP_RELU, "x", 0, "of this name already"},
+        {FR_OP_RELU, "x", 0, "already has a node of this name"},
         {FR_OP_RELU, "", 0, "the name must have"},
         {FR_OP_RELU, NULL, 0, "the name must have"},
         {FR_OP_RELU, "a b", 0, "the name must have"},
@@ -85,7 +85,7 @@ static void bad_requests(void **state)
         int y = fr_graph_add(w.g, cases[i].op, cases[i].name, NULL, 1, &cases[i].input);
         assert_int_equal(y, -1);
         assert_says(w.ctx, cases[i].says, "");
-        /* The failure is passed on and is still there at the end, unchanged. */
+        /* The failure is passed on and is unchanged at the end. */
         assert_int_equal(ADD(w.g, FR_OP_RELU, "z", NULL, y), -1);
         assert_int_equal(fr_graph_tie(w.g, "a", "b"), FR_INVALID);
         assert_int_equal(fr_graph_finish(w.g), FR_INVALID);
@@ -151,7 +151,7 @@ static void bad_ties(void **state)
     }
 }
 
-/* Everything a graph does, for the walk through out-of-memory. */
+/* All operations of a graph, for the out-of-memory test. */
 static fr_status whole_life(fr_ctx *ctx)
 {
     fr_graph *g;

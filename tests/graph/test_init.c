@@ -1,4 +1,4 @@
-/* test_init.c -- starting values: their distribution, and that they depend on nothing else. */
+/* test_init.c -- initial values: their distribution, and their independence of all else. */
 #include "base/alloc.h"
 #include "graph/common.h"
 
@@ -65,7 +65,7 @@ static world init_world(void)
     return w;
 }
 
-/* Threads that share the work get the numbers of one that does it all. */
+/* Several threads produce the same numbers as one. */
 static void ranges_are_parts_of_the_whole(void **state)
 {
     (void)state;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* One node on inputs of the given shapes: what should come out. */
+/* One node on inputs of the given shapes, and its expected results. */
 struct good {
     fr_operator op;
     fr_attrs attrs;
@@ -128,7 +128,7 @@ static void operators_infer(void **state)
         if (!seen[op]) fail_msg("no case for %s", fr_operator_name((fr_operator)op));
 }
 
-/* With something trained above, the input gradient costs too. */
+/* If an earlier node is trained, the input gradient counts too. */
 static void input_gradients_cost(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static const struct bad bads[] = {
     {FR_OP_GLOBAL_POOL, NONE, 1, {S(3)}, {FR_F32}, "1 dimensions"},
     {FR_OP_ADD, NONE, 2, {S(3, 4), S(4, 3)}, {FR_F32, FR_F32}, "(3, 4) and input b is (4, 3)"},
     {FR_OP_CONCAT, NONE, 1, {S(3, 4)}, {FR_F32}, "1 inputs given"},
-    {FR_OP_CONCAT, NONE, 2, {S(3, 4), S(3, 5)}, {FR_F32, FR_F32}, "but for the first"},
+    {FR_OP_CONCAT, NONE, 2, {S(3, 4), S(3, 5)}, {FR_F32, FR_F32}, "except for the first"},
     {FR_OP_CONCAT, NONE, 2, {S(INT32_MAX), S(3)}, {FR_F32, FR_F32}, "output would be"},
     {FR_OP_FLATTEN, NONE, 1, {S(1 << 17, 1 << 17)}, {FR_F32}, "output would be"},
     {FR_OP_EMBEDDING, {.embedding = {10, 4, 0}}, 1, {S(6)}, {FR_F32}, "holds floats"},
@@ -231,11 +231,11 @@ static const struct bad bads[] = {
     {FR_OP_ATTENTION, {.attention = {.heads = 0}}, 1, {S(6, 9)}, {FR_F32}, "heads is 0"},
     {FR_OP_ATTENTION, {.attention = {.heads = 1}}, 2, {S(6, 9), S(6)}, {FR_F32, FR_I32},
      "input b has 1 dimensions"},
-    {FR_OP_CONCAT, {.concat = {1}}, 2, {S(3, 4), S(2, 4)}, {FR_F32, FR_F32}, "but for the second"},
+    {FR_OP_CONCAT, {.concat = {1}}, 2, {S(3, 4), S(2, 4)}, {FR_F32, FR_F32}, "except for the second"},
     {FR_OP_CONCAT, {.concat = {1}}, 2, {S(3), S(2)}, {FR_F32, FR_F32}, "1 dimensions"},
     {FR_OP_CONCAT, {.concat = {4}}, 2, {S(3), S(2)}, {FR_F32, FR_F32}, "axis is 4"},
     {FR_OP_SLICE, {.slice = {2, 2}}, 1, {S(6, 4)}, {FR_F32}, "from 2 to 2"},
-    {FR_OP_SLICE, {.slice = {0, 7}}, 1, {S(6, 4)}, {FR_F32}, "no part of the 6 steps"},
+    {FR_OP_SLICE, {.slice = {0, 7}}, 1, {S(6, 4)}, {FR_F32}, "outside the 6 steps"},
     {FR_OP_SLICE, {.slice = {-1, 3}}, 1, {S(6)}, {FR_I32}, "from -1"},
     {FR_OP_CROSS_ATTENTION, {.attention = {.heads = 2}}, 2, {S(6, 4), S(6, 9)}, {FR_F32, FR_F32},
      "must hold k and v"},

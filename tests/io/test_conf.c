@@ -1,4 +1,4 @@
-/* test_conf.c -- reading a config: values, places in errors, unknown keys, overrides, bounds. */
+/* test_conf.c -- reading a config: values, positions in errors, unknown keys, overrides, limits. */
 #include "support/check.h"
 
 #include <forerun/io.h>
@@ -53,7 +53,7 @@ static void values_and_defaults(void **state)
     assert_string_equal(t, "12");
     assert_ok(ctx, fr_conf_text(c, "absent4", "preset", &t));
     assert_string_equal(t, "preset");
-    assert_ok(ctx, fr_conf_int(c, "i", 5, -100, 100, &i)); /* asking again is fine */
+    assert_ok(ctx, fr_conf_int(c, "i", 5, -100, 100, &i)); /* reading again is allowed */
     assert_int_equal(i, -12);
     assert_ok(ctx, fr_conf_finish(c));
     fr_conf_free(c);
@@ -146,7 +146,7 @@ static void aliases(void **state)
     assert_int_equal(v[0], 1);
     assert_ok(ctx, fr_conf_ints(c, "c", 2, v, &n));
     assert_int_equal(n, 2);
-    /* asking one copy does not make the other known */
+    /* reading one copy does not make the other known */
     assert_ok(ctx, fr_conf_ints(section(c, "b"), "l", 2, v, &n));
     section(c, "a");
     assert_fails(ctx, fr_conf_finish(c), FR_INVALID, "unknown key a.k");
@@ -223,7 +223,7 @@ static void type_errors(void **state)
         {"a: 1", 'S', "run.yaml:1:4: a: expected a mapping (key: value), found \"1\""},
         {"a: [1]", 'S', "found a list"},
         {"a: {x: 1}", 'L', "expected a list of mappings, found a mapping"},
-        {"b: 1", 'L', "a: item 0 asked for, the list has 0"},
+        {"b: 1", 'L', "a: item 0 requested, but the list has 0"},
         {"a: .inf", 's', NULL},
         {"a: True", 'b', NULL},
         {"a: ''", 't', NULL},
@@ -246,15 +246,15 @@ static void broken_documents(void **state)
     } bad[] = {
         {"a: 1\na: 2", "run.yaml:2:1: key \"a\" is given twice, first at line 1"},
         {"t: {b: 1, b: 2}", "run.yaml:1:11: key \"b\" is given twice"},
-        {"- 1", "run.yaml: a config is a mapping of keys to values, this is a list"},
+        {"- 1", "run.yaml: a config must be a mapping of keys to values, but this is a list"},
         {"just text", "this is a single value"},
         {"a: [1, 2", "run.yaml:"},
         {"a: 1\n b: 2", "run.yaml:1:4: "},
         {"a:\n\t- b", "run.yaml:2:1: "},
         {"a: 1\n---\nb: 2", "more than one document"},
         {"a: *none", "run.yaml:1:5: alias *none has no anchor before it"},
-        {"a: &x [1, *x]", "alias *x stands inside its own anchor"},
-        {"a: &x\n  b: *x", "alias *x stands inside its own anchor"},
+        {"a: &x [1, *x]", "alias *x is inside its own anchor"},
+        {"a: &x\n  b: *x", "alias *x is inside its own anchor"},
         {"a: !int 3", "run.yaml:1:4: tags"},
         {"? [a, b]\n: 1", "a key must be a text"},
         {"? {a: b}\n: 1", "a key must be a text"},
@@ -444,7 +444,8 @@ static void hostile_sizes(void **state)
     for (int i = 1; i < 12; i++)
         n += (size_t)sprintf(laughs + n, "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i,
                              i, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
-    assert_fails(ctx, parse_only(laughs, n), FR_INVALID, "this alias makes more than 8192 values");
+    assert_fails(ctx, parse_only(laughs, n), FR_INVALID,
+                 "this alias expands to more than 8192 values");
     size_t size = 3 << 20;
     char *big = malloc(size + 1);
     memset(big, '[', size);
@@ -463,7 +464,7 @@ static void hostile_sizes(void **state)
                  parse_only("a: &a [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]\n"
                             "b: [[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]\n",
                             93),
-                 FR_INVALID, "this alias makes more than 32 levels");
+                 FR_INVALID, "this alias expands to more than 32 levels");
     memset(big, 'k', 200);
     memcpy(big + 200, ": 1", 4);
     assert_fails(ctx, parse_only(big, 203), FR_INVALID, "a key must have 1 to 128 bytes");

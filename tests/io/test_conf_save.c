@@ -1,4 +1,4 @@
-/* test_conf_save.c -- a saved config holds every answer and loads back to the same ones. */
+/* test_conf_save.c -- a saved config holds all resolved values and loads back unchanged. */
 #include "io/file.h"
 #include "support/check.h"
 
@@ -80,7 +80,7 @@ static void shows_every_answer(void **state)
                                                             "    - b\n"
                                                             "  c: x\n");
     fr_conf_free(c);
-    /* what is loaded and saved unasked stays the same from then on */
+    /* a config that is loaded and saved without reading stays the same */
     char again[2][2000];
     for (int turn = 0; turn < 2; turn++) {
         c = parse(turn == 0 ? text : again[0]);
@@ -118,7 +118,7 @@ static void doubles_come_back(void **state)
     }
 }
 
-/* Whatever YAML could take for something else. */
+/* Texts that YAML could misread. */
 static const char *const odd_texts[] = {
     "",
     "plain",
@@ -206,7 +206,7 @@ static void texts_come_back(void **state)
     }
 }
 
-/* Plain texts that nobody asked for are written as they stood, and must mean the same again. */
+/* Plain texts that were never read are written unchanged and must keep their meaning. */
 static void unasked_values_come_back(void **state)
 {
     fr_conf *c = parse("a: one\n  two\n\n  three\nb: {x: a b, y: \"q: r\"}\nc: |\n  l1\n  l2\n"
@@ -239,7 +239,7 @@ static void records(void **state)
     int64_t v;
     assert_ok(ctx, fr_conf_int(c, "steps", 5, 0, 9999, &v));
     assert_ok(ctx, fr_conf_record(c, "steps", "900"));
-    assert_ok(ctx, fr_conf_int(c, "steps", 5, 0, 9999, &v)); /* answered from now on */
+    assert_ok(ctx, fr_conf_int(c, "steps", 5, 0, 9999, &v)); /* recorded from now on */
     assert_int_equal(v, 900);
     assert_ok(ctx, fr_conf_record(c, "sub", "{a: 1}"));
     assert_false(fr_conf_has(c, "sub")); /* the user did not give it */

@@ -48,7 +48,7 @@ static fr_status try_read(const char *path, size_t max)
     return status;
 }
 
-/* Sizes around the buffers inside, each with the tightest bound. */
+/* Sizes around those of the internal buffers, each with the tightest limit. */
 static void reads_plain_and_gzip(void **state)
 {
     static const size_t sizes[] = {0, 1, 2, 65533, 65534, 65535, 65536, 65537, 131072, 700001};
@@ -57,7 +57,7 @@ static void reads_plain_and_gzip(void **state)
         const char *path = support_path(state, "plain");
         support_write(path, data, sizes[i]);
         check_content(path, sizes[i], data, sizes[i]);
-        path = support_path(state, "zipped"); /* told by content, not by name */
+        path = support_path(state, "zipped"); /* detected by content, not by name */
         write_gzip(path, data, sizes[i], "wb6");
         check_content(path, sizes[i], data, sizes[i]);
         write_gzip(path, data, sizes[i], "wb0"); /* stored: larger than its content */
@@ -91,7 +91,7 @@ static void bounds_hold(void **state)
     free(zeros);
 }
 
-/* A header of one byte: how many kilobytes follow it. */
+/* A header of one byte: the number of kilobytes that follow. */
 static fr_status size_by_first(fr_ctx *c, const char *path, const unsigned char *data, size_t n,
                                size_t *total)
 {
@@ -108,7 +108,7 @@ static fr_status try_read_by(const char *path, unsigned char **data, size_t *n)
     return status;
 }
 
-/* Beyond the header nothing is read or unpacked before it has been judged. */
+/* The header is checked before anything beyond it is read or unpacked. */
 static void headers_come_first(void **state)
 {
     size_t n = 1 + 3 * 1024, many = (size_t)40 << 20;
@@ -131,10 +131,10 @@ static void headers_come_first(void **state)
     support_write(plain, whole, n);
     write_gzip(packed, whole, n, "wb");
     assert_fails(ctx, try_read_by(plain, &data, &got), FR_INVALID,
-                 "asks for 2049 bytes, the file has 3073");
+                 "declares 2049 bytes, but the file has 3073");
     assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID,
-                 "asks for 2049 bytes, the file has more");
-    /* A file that would fill the memory is not opened up. */
+                 "declares 2049 bytes, but the file has more");
+    /* A file that would exhaust the memory is not unpacked. */
     zeros[0] = 0xFF;
     write_gzip(packed, zeros, many, "wb1");
     assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID, "a bad header");
@@ -142,7 +142,7 @@ static void headers_come_first(void **state)
     assert_fails(ctx, try_read_by(plain, &data, &got), FR_INVALID, "the file has 1099511627776");
     zeros[0] = 0;
     write_gzip(packed, zeros, many, "wb1");
-    assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID, "asks for 1 bytes");
+    assert_fails(ctx, try_read_by(packed, &data, &got), FR_INVALID, "declares 1 bytes");
     assert_fails(ctx, try_read(packed, (size_t)1 << 30), FR_INVALID,
                  "unpacks to more than 200 times its size");
     free(whole);
@@ -166,7 +166,7 @@ static void every_cut_of_gzip_is_seen(void **state)
     support_write(path, packed, n);
     assert_fails(ctx, try_read(path, 100000), FR_INVALID, "broken gzip data after 3000");
     packed[n - 6] ^= 1;
-    packed[n] = 'x'; /* something behind it */
+    packed[n] = 'x'; /* trailing bytes */
     support_write(path, packed, n + 1);
     assert_fails(ctx, try_read(path, 100000), FR_INVALID, "cut.gz");
     free(data);
@@ -196,8 +196,8 @@ static void replaces(void **state)
     assert_fails(ctx, fr__file_replace(ctx, "no/such/file", "x", 1), FR_INVALID, "no/such/file");
 }
 
-/* A file size limit cuts a write short just as a full disk does: the old content must stay and
- * nothing may be left behind. */
+/* A file size limit shortens a write just like a full disk: the old content must stay, and no other
+ * file may be left. */
 static void full_disk_keeps_the_old(void **state)
 {
     const char *folder = support_path(state, "full");
@@ -253,7 +253,7 @@ static void folders(void **state)
     assert_fails(ctx, fr__dir_make(ctx, ""), FR_INVALID, "too short");
     assert_ok(ctx, fr__dir_remove(ctx, deep));
     assert_false(fr__dir_exists(deep));
-    assert_ok(ctx, fr__dir_remove(ctx, deep)); /* missing is fine */
+    assert_ok(ctx, fr__dir_remove(ctx, deep)); /* a missing folder is not an error */
     /* a folder in it is not removed */
     assert_fails(ctx, fr__dir_remove(ctx, support_path(state, "a")), FR_IO, "a/b");
     assert_true(fr__dir_exists(support_path(state, "a/b")));

@@ -1,4 +1,4 @@
-/* test_hash.c -- XXH3 by its published values, in any pieces; files of tensors hashed along. */
+/* test_hash.c -- XXH3 against published values, in any pieces; hashes of tensor files. */
 #include "io/hash.h"
 #include "io/safetensors.h"
 #include "support/check.h"
@@ -10,7 +10,7 @@ static void in_any_pieces(void **state)
     (void)state;
     char text[FR_HASH_TEXT], whole[FR_HASH_TEXT], data[1000];
     fr__hash_of("", 0, text);
-    assert_string_equal(text, "99aa06d3014798d86001c324468d497f"); /* of nothing, by its authors */
+    assert_string_equal(text, "99aa06d3014798d86001c324468d497f"); /* of no bytes, as published */
     for (size_t i = 0; i < sizeof data; i++) data[i] = (char)(i * i);
     fr__hash_of(data, sizeof data, whole);
     for (size_t piece = 1; piece < sizeof data; piece += 13) {
@@ -29,7 +29,7 @@ static void in_any_pieces(void **state)
     fr__hash_free(NULL);
 }
 
-/* Three tensors, read in the order of the digits (3: that one is left out). */
+/* Three tensors, read in the order of the digits (3: skipped). */
 static void tensors_in_any_order(void **state)
 {
     const char *path = support_path(state, "a.safetensors");

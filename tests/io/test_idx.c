@@ -1,4 +1,4 @@
-/* test_idx.c -- whole files, each cut and each lie. */
+/* test_idx.c -- complete files, every truncation, and wrong headers. */
 #include "io/idx.h"
 #include "support/check.h"
 

@@ -1,4 +1,4 @@
-/* test_json.c -- what the writer writes, what Jansson reads back, and that misuse fails. */
+/* test_json.c -- the output of the writer, as read by Jansson; misuse fails. */
 #include "io/json.h"
 #include "support/check.h"
 
@@ -85,7 +85,8 @@ static void jansson_reads_it(void **state)
     fclose(f);
 }
 
-/* Every room that is too small fails, stays inside, ends in a zero, and says what was needed. */
+/* Every buffer that is too small fails, is not overrun, is zero-terminated, and gives the needed
+ * size. */
 static void small_buffers(void **state)
 {
     (void)state;
@@ -198,7 +199,7 @@ static void pieces_go_where_they_are_taken(void **state)
         fr__json_null(&j, NULL), fr__json_end(&j);
         fr__json_raw(&j, "b", "true", 4);
         fr__json_end(&j);
-        assert_int_equal(fr__json_finish(&j), room == sizeof want); /* a refusal sticks */
+        assert_int_equal(fr__json_finish(&j), room == sizeof want); /* a failure is permanent */
         if (room == sizeof want) assert_string_equal(p.text, want);
     }
 }

@@ -1,4 +1,4 @@
-/* test_npy.c -- arrays as NumPy writes them, and headers that lie. */
+/* test_npy.c -- arrays as NumPy writes them, and wrong headers. */
 #include "io/npy.h"
 #include "support/check.h"
 
@@ -82,11 +82,11 @@ static void headers_that_lie(void **state)
         fr_status status;
         const char *says;
     } bad[] = {
-        {HEAD "(7,), }", FR_INVALID, "asks for 7 bytes of values, the file has 6"},
-        {HEAD "(5,), }", FR_INVALID, "asks for 5 bytes of values, the file has 6"},
+        {HEAD "(7,), }", FR_INVALID, "needs 7 bytes of values, but the file has 6"},
+        {HEAD "(5,), }", FR_INVALID, "needs 5 bytes of values, but the file has 6"},
         {HEAD "(4294967296, 4294967296), }", FR_INVALID, "the file has 6"},
         {HEAD "(9223372036854775807, 9223372036854775807, 0), }", FR_INVALID, "a smaller"},
-        {HEAD "(4611686018427387904, 4611686018427387904, 0), }", FR_INVALID, "asks for 0 bytes"},
+        {HEAD "(4611686018427387904, 4611686018427387904, 0), }", FR_INVALID, "needs 0 bytes"},
         {HEAD "(99999999999999999999,), }", FR_INVALID, "a smaller dimension"},
         {HEAD "(-6,), }", FR_INVALID, "a dimension"},
         {HEAD "(6 6), }", FR_INVALID, "',' or ')'"},

@@ -81,7 +81,7 @@ static void reals(void **state)
 }
 
 /* A program that uses the library may have set a locale with a decimal comma. Few machines have one
- * ready, so it is made here. */
+ * installed, so the test creates it. */
 static void locale_does_not_matter(void **state)
 {
     char command[500];

@@ -1,5 +1,5 @@
-/* test_safetensors.c -- files written and read back, files as other writers make them, headers that
- * lie, cut files, a full disk, no memory. */
+/* test_safetensors.c -- files written and read back, files of other writers, wrong headers,
+ * truncated files, a full disk, no memory. */
 #include "io/safetensors.h"
 #include "support/check.h"
 
@@ -69,7 +69,7 @@ static void check_python_file(fr_tensors *t)
     assert_fails(ctx, fr_tensors_read(t, i, data, 4), FR_INVALID,
                  "tensor \"w.\xC3\xA9\" has 8 bytes, 4 were expected");
     assert_fails(ctx, fr_tensors_read(t, 4, data, 4), FR_INVALID,
-                 "tensor 4 asked for, there are 4");
+                 "tensor 4 requested, but there are 4");
 }
 
 static void reads_what_python_writes(void **state)
@@ -84,7 +84,7 @@ static void reads_what_python_writes(void **state)
     support_write(path, file, bytes);
     assert_ok(ctx, fr_tensors_open(ctx, path, &t));
     check_python_file(t);
-    /* it gets shorter while it is open */
+    /* the file shrinks while it is open */
     assert_int_equal(truncate(path, (off_t)bytes - 1), 0);
     unsigned char last;
     assert_fails(ctx, fr_tensors_read(t, 3, &last, 1), FR_IO, "it was longer when opened");
@@ -153,7 +153,7 @@ static void headers_that_lie(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(ctx, parse(bad[i].header, 8), bad[i].status, bad[i].says);
-    assert_ok(ctx, parse("{" T("a", "F32", "[2]", "[0,8]") "}", 8)); /* the honest one */
+    assert_ok(ctx, parse("{" T("a", "F32", "[2]", "[0,8]") "}", 8)); /* the correct one */
 }
 
 static void lengths_that_lie(void **state)
@@ -199,8 +199,8 @@ static void no_plain_file(void **state)
     assert_fails(ctx, fr_tensors_open(ctx, "none.safetensors", &t), FR_INVALID,
                  "cannot open none.safetensors: No such file");
     assert_null(t);
-    assert_fails(ctx, fr_tensors_open(ctx, *state, &t), FR_INVALID, "not a plain file");
-    assert_fails(ctx, fr_tensors_open(ctx, "/dev/zero", &t), FR_INVALID, "not a plain file");
+    assert_fails(ctx, fr_tensors_open(ctx, *state, &t), FR_INVALID, "not a regular file");
+    assert_fails(ctx, fr_tensors_open(ctx, "/dev/zero", &t), FR_INVALID, "not a regular file");
 }
 
 /* The samples of the format's authors: nine types of [-3 .. 2], unaligned. */
@@ -292,7 +292,7 @@ static void empty_file(void **state)
     fr_tensors *t;
     assert_ok(ctx, fr_tensor_writer_create(ctx, path, &w));
     assert_ok(ctx, fr_tensor_writer_finish(w));
-    assert_ok(ctx, fr_tensor_writer_finish(w)); /* twice is once */
+    assert_ok(ctx, fr_tensor_writer_finish(w)); /* a second call does nothing */
     fr_tensor_writer_free(w);
     assert_ok(ctx, fr_tensors_open(ctx, path, &t));
     assert_int_equal(fr_tensors_count(t), 0);
@@ -303,7 +303,7 @@ static void empty_file(void **state)
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* One wrong call; afterwards everything fails with its status and the file goes away. */
+/* One wrong call: all later calls fail with its status, and the file is removed. */
 static void wrong_call(void **state, int which, const char *says)
 {
     const char *path = support_path(state, "wrong.safetensors");
@@ -348,10 +348,10 @@ static void wrong_calls(void **state)
     wrong_call(state, 3, "impossible shape");
     wrong_call(state, 4, "reserved");
     wrong_call(state, 5, "not UTF-8");
-    wrong_call(state, 6, "metadata \"k\" given twice");
+    wrong_call(state, 6, "duplicate metadata \"k\"");
     wrong_call(state, 7, "not UTF-8");
     wrong_call(state, 8, "a declaration after the first data");
-    wrong_call(state, 9, "tensor \"a\" wants 4 more bytes, 8 were given");
+    wrong_call(state, 9, "tensor \"a\" needs 4 more bytes, 8 were given");
     wrong_call(state, 10, "tensor \"a\" is unfinished: 4 of 8 bytes");
     wrong_call(state, 11, "4 bytes more than were declared");
 }
@@ -365,7 +365,7 @@ static void cannot_create(void **state)
     assert_null(w);
 }
 
-/* Reached through a link, so that a wrong removal would take the link and not the device. */
+/* Opened through a link, so that a wrong removal would remove the link and not the device. */
 static void full_disk(void **state)
 {
     char path[300];

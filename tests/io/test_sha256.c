@@ -1,4 +1,5 @@
-/* test_sha256.c -- the examples of FIPS 180-4 and NIST's CAVP, and every way to cut the input. */
+/* test_sha256.c -- the examples of FIPS 180-4 and NIST's CAVP, with the input in all possible
+ * pieces. */
 #include "io/sha256.h"
 #include "support/check.h"
 

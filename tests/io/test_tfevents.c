@@ -1,6 +1,6 @@
 /* test_tfevents.c -- TensorBoard's event files, read back by a reader that shares nothing with the
- * writer: frames and CRCs bit by bit, protobuf by its wire format. (tests/cli/tensorboard.sh has
- * protoc read them, too.) */
+ * writer: frames and CRCs bit by bit, protobuf by its wire format. (tests/cli/tensorboard.sh also
+ * reads them by protoc.) */
 #include "support/test.h"
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,7 @@ static void test_file(void **state)
     assert_int_equal(fr__tfevents_write(&t, 1, 2, both), FR_OK);
     assert_int_equal(fr__tfevents_write(&t, INT64_C(3) << 40, 1, both), FR_OK);
     assert_int_equal(fr__tfevents_flush(&t), FR_OK);
-    read_events(t.path, text, sizeof text); /* while the writer goes on */
+    read_events(t.path, text, sizeof text); /* while the writer continues */
     assert_string_equal(text, "0 brain.Event:2\n1 session 1\n1 loss/train=0.25 lr=0.00100000005\n"
                               "3298534883328 loss/train=0.25\n");
     fr_tf_scalar many[FR_TF_SCALARS + 1];
@@ -176,7 +176,7 @@ static void test_file(void **state)
     assert_non_null(strstr(text, "/characters/=-15\n"));
     assert_null(strstr(text, "\n8 "));
 
-    /* A session that goes on: its name sorts behind, and what was after step 5 is to be dropped. */
+    /* A resumed session: its name sorts after the first, and readers drop the steps after 5. */
     assert_int_equal(fr__tfevents_open(ctx, folder, 5, &t), FR_OK);
     assert_true(strcmp(t.path, first) > 0);
     assert_int_equal(fr__tfevents_close(&t), FR_OK);

@@ -1,4 +1,4 @@
-/* test_trace.c -- the trace writer, byte by byte, and what it does when it cannot write. */
+/* test_trace.c -- the output of the trace writer, byte by byte, and its write errors. */
 #include "io/file.h"
 #include "io/trace.h"
 #include "support/check.h"

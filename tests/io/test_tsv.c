@@ -4,7 +4,7 @@
 
 static fr_ctx *ctx;
 
-/* All rows as "line|label|text\n"; the input is copied so that nothing stands behind it. */
+/* All rows as "line|label|text\n"; the input is copied, so that no byte follows it. */
 static fr_status rows(const char *input, size_t bytes, char *out, size_t room)
 {
     unsigned char *data = malloc(bytes ? bytes : 1);
@@ -58,7 +58,7 @@ static void no_tab_fails(void **state)
     assert_fails(ctx, rows(longer, sizeof longer, out, sizeof out), FR_INVALID, "xxx\"...");
 }
 
-/* Bytes of zero are text like any other. */
+/* Zero bytes are ordinary text. */
 static void zero_bytes(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Amounts with units, there and back. */
+/* test_units.c -- amounts with units, from text and to text. */
 #include "io/units.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* test_conf.c -- models from configs: by name with sizes, and written out as nodes. */
+/* test_conf.c -- models from configs: by name with sizes, and as lists of nodes. */
 #include "support/test.h"
 #include <forerun/models.h>
 
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Parse, build, refuse unknown keys. *g NULL on failure; the status of the first. */
+/* Parse, build, refuse unknown keys. On failure *g is NULL; returns the first failing status. */
 static fr_status load(fr_ctx *ctx, const char *text, const fr_model_options *known, fr_graph **g)
 {
     fr_conf *root;
@@ -78,7 +78,7 @@ static void sizes_by_key(void **state)
     fr_ctx_free(ctx);
 }
 
-/* The config comes before the data, the data before the model's defaults. */
+/* The config has priority over the data, and the data over the model's defaults. */
 static void data_fills_in(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void data_fills_in(void **state)
     fr_graph_free(g);
     g = good(ctx, "{name: alexnet}", &known);
     assert_int_equal(dim(g, "classifier.6", 0), 12);
-    /* Data knows nothing of dropout: the model's own stays. */
+    /* The data do not determine dropout: the model's default stays. */
     assert_true(fr_graph_find(g, "classifier.0") >= 0);
     fr_graph_free(g);
     fr_ctx_free(ctx);
@@ -113,7 +113,7 @@ static void bad_sections(void **state)
     fr_ctx_free(ctx);
 }
 
-/* One node of each operator that can be told something. */
+/* One node of each operator that has settings. */
 static const char everything[] =
     "name: zoo\n"
     "nodes:\n"
@@ -234,10 +234,12 @@ static void bad_nodes(void **state)
         "kernel");
     bad(ctx, INPUT "  - {name: a, op: conv2d, out: x, kernel: 1}", "net.yaml:3:32", "out");
     bad(ctx, INPUT "  - {name: a, op: conv2d, out: 3, kernel: 1, bias: 3}", "net.yaml:3", "bias");
-    bad(ctx, INPUT "  - {name: a, op: relu, inputs: [b]}", "net.yaml:3", "'b' is no node above");
+    bad(ctx, INPUT "  - {name: a, op: relu, inputs: [b]}", "net.yaml:3",
+        "'b' is not an earlier node");
     bad(ctx, INPUT "  - {name: a, op: relu, inputs: []}", "net.yaml:3:5", "0 inputs given");
     bad(ctx, INPUT "  - {name: a, op: relu, inputs: [input, input]}", "net.yaml:3:5", "2 inputs");
-    bad(ctx, INPUT "  - {name: input, op: relu}", "net.yaml:3:5", "of this name already");
+    bad(ctx, INPUT "  - {name: input, op: relu}", "net.yaml:3:5",
+        "already has a node of this name");
     bad(ctx, INPUT "  - {name: a b, op: relu}", "net.yaml:3:5", "visible");
     bad(ctx, INPUT "  - {name: a, op: dropout, p: 1.5}", "net.yaml:3:31", "p");
     bad(ctx, INPUT "  - {name: a, op: batch_norm, eps: 0}", "net.yaml:3", "eps");
@@ -263,7 +265,7 @@ static void write_file(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* config in DIR, model in DIR/nets, the test elsewhere; then again from the saved config. */
+/* config in DIR, model in DIR/nets, test in another folder; then again from the saved config. */
 static void files_are_found(void **state)
 {
     (void)state;

@@ -48,8 +48,8 @@ static int stage_of(const cut_model *m, int node)
     return s;
 }
 
-/* The definition, edge by edge: every edge between stages has its forward link; the gradient of a
- * value comes home from each of its readers by backward links; and no link is without a cause. */
+/* The definition, edge by edge: every edge between stages has a forward link, backward links lead
+ * from each reader of a value to its producer, and no other links exist. */
 static void check_links(const cut_model *m)
 {
     bool is_caused[2][MAX_STAGES][MAX_STAGES] = {{{false}}};
@@ -123,8 +123,8 @@ static void every_model_is_cut(void **state)
     assert_int_equal(n_models, 15);
 }
 
-/* Largest stage over the mean, in FLOPs: 1 is perfect. Layers are indivisible, so a bound a model.
- */
+/* Largest stage over the mean, in FLOPs: 1 is perfect. Layers are indivisible, so each model has
+ * its own bound. */
 static void balance_of_the_benchmarks(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void balance_of_the_benchmarks(void **state)
     }
 }
 
-/* Cut inside a residual block: the skip goes past a stage, its gradient is relayed. */
+/* Cut inside a residual block: the skip passes a stage, and its gradient is relayed. */
 static void skips_of_resnet(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void skips_of_resnet(void **state)
     int cuts[3], n_found = 0;
     open_model(&m, fr_model_find("resnet50"),
                &(fr_model_options){.image = 32, .width_factor = 0.25, .dropout = -1});
-    /* The first addition one of whose inputs was made more than three nodes before the other. */
+    /* The first addition with one input more than three nodes before the other. */
     int add = 0;
     for (int i = 0; i < fr_graph_n_nodes(m.g) && !add; i++) {
         const fr_node *node = fr_graph_node(m.g, i);
@@ -193,8 +193,8 @@ static void skips_of_resnet(void **state)
     close_model(&m);
 }
 
-/* Cut between the branches of an inception block: all of them read one value and meet in a concat.
- */
+/* Cut between the branches of an inception block: all of them read one value and end in one
+ * concat. */
 static void branches_of_inception(void **state)
 {
     (void)state;

@@ -27,7 +27,7 @@ struct known {
     const char *name;
     fr_model_options o;
     int64_t params;
-    double gflops; /* forward, a sample; 0: not published */
+    double gflops; /* forward, per sample; 0: not published */
 };
 
 /* Parameters: torchvision's printed totals (inception3 less its auxiliary head), PyTorch's count
@@ -67,7 +67,7 @@ static void published_sizes(void **state)
     fr_ctx_free(ctx);
 }
 
-/* The frame that engine and data rely on. */
+/* The inputs and outputs that engine and data rely on. */
 static void frames(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void assert_shape(const fr_graph *g, const char *node, const char *expect
     assert_string_equal(fr_shape_text(&fr_graph_node(g, i)->shape, text, sizeof text), expected);
 }
 
-/* Sizes inside, with the names that docs/models.md promises. */
+/* Inner sizes, with the names documented in docs/models.md. */
 static void small_images(void **state)
 {
     (void)state;

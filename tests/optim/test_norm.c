@@ -1,4 +1,4 @@
-/* test_norm.c -- the sum of squares: right, and the same bits for any split into blocks. */
+/* test_norm.c -- the sum of squares: correct, and the same bits for any split into blocks. */
 #include "optim/optim.h"
 
 #include "base/philox.h"
@@ -32,7 +32,7 @@ static void right_for_any_size(void **unused)
     }
 }
 
-/* Blocks computed last to first, as another thread might, then added in order. */
+/* Compute blocks from last to first, as another thread might, then add them in order. */
 static void blocks_add_up(void **unused)
 {
     (void)unused;
@@ -49,7 +49,7 @@ static void blocks_add_up(void **unused)
     }
 }
 
-/* The order that the file promises, one addition at a time. */
+/* The documented order, one addition at a time. */
 static void order_is_fixed(void **unused)
 {
     (void)unused;
@@ -63,7 +63,7 @@ static void order_is_fixed(void **unused)
     }
 }
 
-/* Whoever reads a norm must see that something blew up. */
+/* A norm must show overflow and NaN. */
 static void keeps_infinity_and_nan(void **unused)
 {
     (void)unused;
@@ -72,7 +72,7 @@ static void keeps_infinity_and_nan(void **unused)
     assert_true(isinf(fr_sum_squares(bad, 20)));
     bad[17] = NAN;
     assert_true(isnan(fr_sum_squares(bad, 20)));
-    bad[17] = 1e38f; /* its square is no float */
+    bad[17] = 1e38f; /* its square overflows a float */
     assert_true(isfinite(fr_sum_squares(bad, 20)));
 }
 

@@ -41,7 +41,7 @@ static void step(const fr_optimizer *opt, const fr_optim_coef *c, size_t n, floa
     opt->step(c, &(fr_sweep){.n = n, .from = w, .to = w, .grad = g, .state = {m, v}});
 }
 
-/* What predictions go along after update t: minus the weights predicted from zero at rate 1. */
+/* The direction of predictions after update t: minus the weights predicted from zero at rate 1. */
 static void direction(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, size_t n,
                       float *m, float *v, float *u)
 {
@@ -60,7 +60,7 @@ static float noise(uint32_t stream, uint64_t i)
     return 2 * fr__unit_float(r[0]) - 1;
 }
 
-/* One number trained in double, by the textbook lines, with what it carries along. */
+/* One number trained in double precision by the textbook formulas, with its state. */
 struct oracle {
     double w, m, v, product;
     int64_t t;
@@ -147,7 +147,7 @@ static void follows_torch(void **unused)
     }
 }
 
-/* 30 updates at changing rates with half of each gradient clipped away. */
+/* 30 updates at changing rates, with gradients clipped to half. */
 static void follows_oracle(void **unused)
 {
     (void)unused;
@@ -178,10 +178,10 @@ static void follows_oracle(void **unused)
 }
 
 /* Sixty updates with gradients of eight orders of magnitude: adam and adamw stay within a few units
- * in the last place of double precision. What a run differs by from one elsewhere comes in with its
- * gradients: rounding of 1e-9 in a gradient of 1e-8 is no more than that to sgd, but a tenth of a
- * step to adam, in double precision, too, because its steps do not depend on the gradient's size.
- */
+ * in the last place of double precision. Differences between runs on different machines come from
+ * the gradients: an error of 1e-9 in a gradient of 1e-8 stays small with sgd, but is a tenth of a
+ * step with adam, even in double precision, because its steps do not depend on the size of the
+ * gradient. */
 static void adam_keeps_precision(void **unused)
 {
     (void)unused;
@@ -221,9 +221,8 @@ static void adam_keeps_precision(void **unused)
     }
 }
 
-/* SpecTrain's own rule, v = gamma v + (1 - gamma) g from v = 0, is momentum gamma with a rate of lr
- * (1 - gamma). Dampening of gamma is not: its first velocity is the whole gradient, as in PyTorch.
- */
+/* SpecTrain's rule, v = gamma v + (1 - gamma) g from v = 0, equals momentum gamma with rate lr (1 -
+ * gamma). Dampening gamma does not: its first velocity is the full gradient, as in PyTorch. */
 static void spectrains_rule_is_momentum(void **unused)
 {
     (void)unused;
@@ -306,7 +305,7 @@ static void direction_is_what_is_applied(void **unused)
     }
 }
 
-/* Weight decay apart from the gradient is not part of the direction. */
+/* Decoupled weight decay is not part of the direction. */
 static void direction_leaves_decay_out(void **unused)
 {
     (void)unused;
@@ -322,7 +321,7 @@ static void direction_leaves_decay_out(void **unused)
     assert_true(fabs((double)u[0] - expected) < 1e-6 * expected);
 }
 
-/* nadam's product of momenta, cut short, still equals the one carried along. */
+/* nadam's truncated product of momenta equals the full one. */
 static void nadam_needs_only_t(void **unused)
 {
     (void)unused;

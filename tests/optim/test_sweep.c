@@ -23,7 +23,7 @@ static const struct variant {
     {"nadam", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 0.004}},
 };
 #define N_VARIANTS ((int)(sizeof variants / sizeof *variants))
-#define LAST 7 /* the update that is swept */
+#define LAST 7 /* number of the update */
 
 static const double rates[] = {0.3, 0.2, 0.15, 0.1, 0.05};
 
@@ -155,7 +155,7 @@ static double reach(const fr_optimizer *opt, const fr_optim_options *o, fr_cours
     return opt->reach(o, c, t, n, lr);
 }
 
-/* How far predictions go, by the formulas of the papers. */
+/* Distances of predictions, by the formulas of the papers. */
 static void reaches(void **unused)
 {
     (void)unused;
@@ -189,7 +189,7 @@ static void reaches(void **unused)
     }
 }
 
-/* The denominator goes with the course; before the first update nothing moves. */
+/* The denominator depends on the course; before the first update nothing moves. */
 static void aims(void **unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* folders.h -- made-up folders of runs, and the data of a report read back. */
+/* folders.h -- artificial folders of runs, and the data of a report read back. */
 #ifndef FR_TEST_REPORT_FOLDERS_H
 #define FR_TEST_REPORT_FOLDERS_H
 
@@ -93,7 +93,7 @@ static inline void put_trace(const char *folder, int n_workers, int n_events)
     assert_int_equal(fclose(f), 0);
 }
 
-/* `text` with some of its bytes changed, left out or doubled, the same for the same seed. */
+/* `text` with some of its bytes changed, removed or doubled, depending on the seed. */
 static inline void spoil(const char *text, uint64_t seed, char *to, size_t room)
 {
     static const char bytes[] = "{}[]\",:\\\n 0-.eE\x01\xFF"

@@ -1,5 +1,5 @@
-/* test_curves.c -- metrics.jsonl as curves: few lines as they are, a million put together, lines of
- * all kinds, and those that are cut off. */
+/* test_curves.c -- metrics.jsonl as curves: few lines unchanged, a million merged, all kinds of
+ * lines, and incomplete ones. */
 #include "report/curves.h"
 
 #include "report/folders.h"
@@ -36,7 +36,7 @@ static void few_lines_are_points(void **state)
     fr__curves_fini(&c);
 }
 
-/* Each point against the mean of its own stretch, by the formula that made the lines. */
+/* Each point against the mean of its range, by the formula of the lines. */
 static void a_million_lines_become_few_points(void **state)
 {
     enum { N = 1000000, MOST = 1000 };
@@ -66,7 +66,7 @@ static void a_million_lines_become_few_points(void **state)
     remove(p.path);
 }
 
-/* For all lengths around the places where points are put together. */
+/* For all lengths around those at which points are merged. */
 static void no_line_is_lost(void **state)
 {
     for (int n = 0; n < 70; n++) {
@@ -94,7 +94,7 @@ static void a_torn_line_is_left_out(void **state)
         assert_int_equal(c.n_steps, 1);
         fr__curves_fini(&c);
     }
-    /* Whole, but for the end of its line. */
+    /* Complete except for the end of its line. */
     assert_ok(ctx, read_text(state, "{\"step\": 1}\n{\"step\": 2}", 10, &c));
     assert_int_equal(c.n_steps, 2);
     fr__curves_fini(&c);
@@ -121,11 +121,12 @@ static void bad_lines_are_told(void **state)
     char *line = calloc(1, 400000);
     assert_non_null(line);
     memset(line, ' ', 399999);
-    assert_fails(ctx, read_text(state, line, 10, &c), FR_INVALID, "metrics.jsonl:1: more than");
+    assert_fails(ctx, read_text(state, line, 10, &c), FR_INVALID,
+                 "metrics.jsonl:1: no end of line");
     free(line);
 }
 
-/* What the quick look does not take, Jansson does. */
+/* Jansson reads the lines that the fast path does not support. */
 static void any_json_will_do(void **state)
 {
     static const char *const lines[] = {
@@ -177,7 +178,7 @@ static void numbers_are_read(void **state)
         fr_field field;
         fr__fields_open(&f, text, (size_t)n);
         assert_true(fr__fields_next(&f, &field));
-        /* pow is exact to a rounding of its own, and there are two of them far out */
+        /* pow rounds once, and numbers far out use it twice */
         double slack = 8 * 0x1p-53 * fabs(want) + 0x1p-1074;
         if (!(fabs(field.real - want) <= slack) && isfinite(want))
             fail_msg("%s: %.17g, expected %.17g", text, field.real, want);
@@ -186,7 +187,7 @@ static void numbers_are_read(void **state)
     }
 }
 
-/* Whatever a file holds, it is read or refused, and by the quick look as by Jansson. */
+/* Any file is read or refused, equally by the fast path and by Jansson. */
 static void noise_is_survived(void **state)
 {
     static const char line[] =

@@ -1,5 +1,5 @@
-/* test_data.c -- the data of a report as its page gets them: one run, twenty, runs that are not
- * over, hostile texts; and the page around them. */
+/* test_data.c -- the data of a report: one run, twenty, unfinished runs, hostile texts; and the
+ * page around them. */
 #include "report/folders.h"
 
 #include "io/file.h"
@@ -47,7 +47,7 @@ static void one_run_is_all_there(void **state)
     json_decref(d);
 }
 
-/* A run that has just begun, one that was killed, one that was emulated. */
+/* A run that has just started, one that was killed, one that was emulated. */
 static void missing_files_are_null(void **state)
 {
     place run = below(state, "begun");
@@ -71,7 +71,7 @@ static void missing_files_are_null(void **state)
     assert_string_equal(text_at(d, "runs.0.kind"), "emulated");
     json_decref(d);
 
-    /* Resumed and watched: the summary is that of the session before. */
+    /* Resumed and shown live: the summary is that of the previous session. */
     d = data_of(1, folders, &(fr_report_options){.live = true});
     assert_true(json_is_true(item(d, "live")) && json_is_null(item(d, "runs.0.summary")));
     json_decref(d);
@@ -89,7 +89,7 @@ static void twenty_runs_share_the_events(void **state)
         runs[i] = below(state, name);
         folders[i] = runs[i].path;
         put_run(runs[i].path, 50);
-        put_trace(runs[i].path, 4, i < 18 ? 5 : 2000); /* two of them want much */
+        put_trace(runs[i].path, 4, i < 18 ? 5 : 2000); /* two of them have many events */
     }
     json_t *d = data_of(20, folders, &(fr_report_options){.max_events = 4000, .max_points = 10});
     assert_int_equal(length_at(d, "runs"), 20);
@@ -107,7 +107,7 @@ static void twenty_runs_share_the_events(void **state)
     json_decref(d);
 }
 
-/* Nothing that a text holds ends the script, or makes what is no JSON. */
+/* No text can end the script or break the JSON. */
 static void hostile_texts_stay_inside(void **state)
 {
     static const char evil[] = "</script><!--<script>\xE2\x80\xA8\xE2\x80\xA9\xFF\x01\" \\ & ]]>";
@@ -138,7 +138,7 @@ static void hostile_texts_stay_inside(void **state)
     assert_null(strstr(all, "\xE2\x80\xA9"));
     fr_report_free_text(all);
 
-    /* In the page: one data script, one title, both closed by our own hand. */
+    /* The page has one data script and one title, both properly closed. */
     place page = below(state, "evil.html");
     unsigned char *html;
     fr_report_options o = {.title = evil};
@@ -210,7 +210,7 @@ static void broken_files_are_told(void **state)
     }
 }
 
-/* The two holes are where they are said to be; with null inside it is the live page. */
+/* The two placeholders are at their given offsets; with null data it is the live page. */
 static void the_page_has_its_holes(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void the_page_has_its_holes(void **state)
     assert_null(strstr(live, "src=\"http"));
 }
 
-/* The page before stays where a new one cannot be written, and nothing is left beside it. */
+/* If a new page cannot be written, the old one stays, and no other file is left. */
 static void a_full_disk_is_told(void **state)
 {
     place run = below(state, "full"), page = below(state, "full/report.html");

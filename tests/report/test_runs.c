@@ -1,11 +1,11 @@
-/* test_runs.c -- which runs a report is about, and what they are called. */
+/* test_runs.c -- the runs of a report and their names. */
 #include "report/runs.h"
 
 #include "report/folders.h"
 
-static char home[4096]; /* where the test began: folders of the tests are by names of their own */
+static char home[4096]; /* folder at the start: the tests use relative names */
 
-/* Makes runs of all folders and finds them. */
+/* Create a run in each folder, then find them. */
 static void find(int n, const char *const *folders, fr_runs *r)
 {
     for (int i = 0; i < n; i++) {
@@ -45,7 +45,7 @@ static void names_are_what_differs(void **state)
     }
 }
 
-/* A folder by its dots has the name it has elsewhere. */
+/* A folder given by dots has its normal name. */
 static void dots_are_no_names(void **state)
 {
     fr_runs r;
@@ -77,7 +77,7 @@ static void names_are_text_and_never_the_same(void **state)
     fr__runs_fini(&r);
     const char *twice[] = {"bad/a\xFFz", "bad/a\xFFz", "bad/../bad/a\xFFz"};
     assert_ok(ctx, fr__runs_find(ctx, 3, twice, &r));
-    assert_int_equal(r.list.n, 2); /* the same words are the same run */
+    assert_int_equal(r.list.n, 2); /* the same path is the same run */
     assert_string_not_equal(r.list.at[0].name, r.list.at[1].name);
     fr__runs_fini(&r);
 }
@@ -93,14 +93,14 @@ static void a_comparison_is_its_runs(void **state)
              "{\"title\": \"T\", \"cases\": [{\"runs\": [\"dp/seed-1\"]}, {\"runs\": []},\n"
              " {\"runs\": [\"1f1b/seed-1\", \"1f1b/seed-2\"]}, {\"name\": \"simulated\"}]}");
     assert_ok(ctx, fr__runs_find(ctx, 1, folder, &r));
-    assert_int_equal(r.list.n, 2); /* seed-2 has not begun */
+    assert_int_equal(r.list.n, 2); /* seed-2 has not started */
     assert_string_equal(r.list.at[0].name, "dp");
     assert_string_equal(r.list.at[1].name, "1f1b");
     assert_string_equal(r.compare, "cmp/compare.json");
     assert_string_equal(r.title, "T");
     fr__runs_fini(&r);
 
-    /* Beside a run: still the only comparison, but not the title of all. */
+    /* Together with a run, it is still the only comparison, but does not give the title. */
     const char *both[] = {"cmp", "a/x"};
     put_file("a/x", "summary.json", "{}");
     assert_ok(ctx, fr__runs_find(ctx, 2, both, &r));
@@ -130,8 +130,8 @@ static void what_is_no_run_is_refused(void **state)
     support_write("file", "", 0);
     assert_fails(ctx, fr__runs_find(ctx, 1, folders, &r), FR_INVALID, "cannot open folder nothing");
     assert_fails(ctx, fr__runs_find(ctx, 1, folders + 1, &r), FR_INVALID,
-                 "above: no run (no metrics.jsonl, no summary.json) and no comparison "
-                 "(compare.json); there are runs in the folders below");
+                 "above: not a run (no metrics.jsonl, no summary.json) and not a comparison "
+                 "(compare.json); there are runs in its subfolders");
     assert_fails(ctx, fr__runs_find(ctx, 1, folders + 2, &r), FR_INVALID, "broken/compare.json:2:");
     assert_fails(ctx, fr__runs_find(ctx, 1, folders + 3, &r), FR_INVALID,
                  "wrong/compare.json: exp");

@@ -1,6 +1,6 @@
-/* test_serve.c -- the live server, talked to over plain sockets: what it answers, what it refuses,
- * and that neither many readers nor slow ones hold up who brings the news: reads, and waits that
- * should not be, are without end here, and ctest alone limits them. */
+/* test_serve.c -- the live server, used over plain sockets: its answers and refusals, and that
+ * neither many nor slow readers delay the run. Reads and unexpected waits have no time limit here;
+ * only ctest limits them. */
 #include "report/serve.h"
 #include "train/fixture.h"
 
@@ -36,7 +36,7 @@ static void ask(int fd, const char *request)
     assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
 }
 
-/* Reads on until the text has `word` in it, or to the end of the stream (word NULL). */
+/* Read until the text contains `word`, or to the end of the stream (word NULL). */
 static void read_until(int fd, char *text, size_t room, const char *word)
 {
     size_t n = strlen(text);
@@ -53,7 +53,7 @@ static void read_until(int fd, char *text, size_t room, const char *word)
 
 static char answer[1 << 20];
 
-/* One request, and all of the answer. */
+/* One request and the whole answer. */
 static const char *get(const fr_server *s, const char *request)
 {
     int fd = connect_to(s);
@@ -66,7 +66,7 @@ static const char *get(const fr_server *s, const char *request)
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
-/* Listens to events; `text` begins with what came first. */
+/* Listen to events; `text` receives the first ones. */
 static int listen_in(const fr_server *s, char *text, size_t room)
 {
     int fd = connect_to(s);
@@ -164,7 +164,7 @@ static void test_answers(void **state)
     assert_says(answer, "Allow: GET, HEAD\r\n");
     assert_says(get(s, "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
                        "Connection: close\r\n\r\nhello"),
-                " 200 "); /* a body is no matter */
+                " 200 "); /* a body is ignored */
     assert_says(answer, "</html>");
     assert_says(get(s, "DELETE /data.json HTTP/1.1\r\nHost: localhost\r\n\r\n"), " 405 ");
     static const char *const strangers[] = {
@@ -184,7 +184,7 @@ static void test_events(void **state)
     fixture *f = *state;
     fr_server *s = start(f);
     static char text[1 << 16];
-    bring(s, 7); /* whoever comes later hears of it */
+    bring(s, 7); /* later readers receive it too */
     int fd = listen_in(s, text, sizeof text);
     assert_says(text, "Content-Type: text/event-stream\r\n");
     read_until(fd, text, sizeof text,
@@ -192,7 +192,7 @@ static void test_events(void **state)
                "\"samples\": 56, \"loss\": 0.5, \"lr\": 0.1, "
                "\"samples_per_s\": 100, \"elapsed_s\": 2, \"left_s\": 3}"
                "\n\n");
-    /* News come ten times a second at most, the last of them and evaluations always. */
+    /* Events come at most ten times a second; the last one and evaluations always arrive. */
     double begin = now_s();
     for (int64_t i = 1; i <= 500; i++) {
         fr_progress p = progress_at(i);
@@ -203,7 +203,7 @@ static void test_events(void **state)
     read_until(fd, text, sizeof text, "{\"step\": 500,");
     assert_says(text, "{\"step\": 100,");
     assert_says(text, "\"grad_norm\": 1.5, \"eval_loss\": 0.25, \"eval_accuracy\": 0.75}");
-    /* Nor more often where there is always something new by the time that one is told. */
+    /* The limit also holds if there is new progress after every event. */
     for (double end = now_s() + 0.3; now_s() < end;) bring(s, 501);
     bring(s, 600);
     read_until(fd, text, sizeof text, "{\"step\": 600,");
@@ -221,14 +221,14 @@ static void test_many_and_slow(void **state)
     static char text[MANY][1 << 14];
     int fds[MANY], slow[SLOW];
     for (int i = 0; i < MANY; i++) fds[i] = listen_in(s, text[i], sizeof text[i]);
-    for (int i = 0; i < SLOW; i++) { /* asks, and never reads */
+    for (int i = 0; i < SLOW; i++) { /* requests, but never reads */
         slow[i] = connect_to(s);
         int little = 1;
         setsockopt(slow[i], SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
         for (int k = 0; k < 50; k++) ask(slow[i], "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         ask(slow[i], GET("/events"));
     }
-    for (int64_t i = 1; i <= N_NEWS; i++) bring(s, i); /* slow readers would hold it up for ever */
+    for (int64_t i = 1; i <= N_NEWS; i++) bring(s, i); /* slow readers would block it forever */
     for (int i = 0; i < MANY; i++) {
         read_until(fds[i], text[i], sizeof text[i], "{\"step\": 200000,");
         if (i % 2) close(fds[i]); /* some leave, the server finds out later */
@@ -242,8 +242,8 @@ static void test_many_and_slow(void **state)
     for (int i = 0; i < SLOW; i++) close(slow[i]);
 }
 
-/* Whoever is at one request for too long gives up its place, however busy it looks; who listens and
- * takes what comes does not. */
+/* A request that takes too long is ended, even if bytes keep arriving. A reader that accepts its
+ * events is not. */
 static void test_slow_are_dropped(void **state)
 {
     fixture *f = *state;
@@ -254,7 +254,7 @@ static void test_slow_are_dropped(void **state)
     for (int64_t step = 1; !is_dropped; step++) { /* ctest ends it if that never happens */
         char want[32];
         pthread_mutex_lock(&s->lock);
-        s->skew_ns += (uint64_t)(s->request_s * 0.4e9); /* so much time has passed */
+        s->skew_ns += (uint64_t)(s->request_s * 0.4e9); /* let this much time pass */
         pthread_mutex_unlock(&s->lock);
         bring(s, step);
         snprintf(want, sizeof want, "{\"step\": %lld,", (long long)step);
@@ -295,7 +295,7 @@ static void test_over(void **state)
     }
 }
 
-/* Readers are told how the run ended, be the server in whatever haste. */
+/* Readers receive the end of the run, even if the server stops at once. */
 static void test_over_in_haste(void **state)
 {
     fixture *f = *state;
@@ -304,7 +304,7 @@ static void test_over_in_haste(void **state)
     fr_server *s = start(f);
     s->grace_s = 0;
     for (int i = 0; i < 4; i++) fds[i] = listen_in(s, text[i], sizeof text[i]);
-    bring(s, 8); /* the next news come a tick later */
+    bring(s, 8); /* the next event comes a tick later */
     for (int i = 0; i < 4; i++) read_until(fds[i], text[i], sizeof text[i], "{\"step\": 8,");
     fr_server_over(s, "done");
     fr_server_stop(s);
@@ -323,7 +323,7 @@ static void test_stop_early(void **state)
     int quiet = listen_in(s, text, sizeof text), mute = connect_to(s);
     ask(mute, "GET /ev");
     s->grace_s = NEVER_S;
-    fr_server_stop(s); /* the run was refused: nobody is waited for */
+    fr_server_stop(s); /* the run was refused: there are no readers to wait for */
     read_until(quiet, text, sizeof text, NULL);
     close(quiet);
     close(mute);

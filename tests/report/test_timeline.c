@@ -1,5 +1,5 @@
-/* test_timeline.c -- traces read back: those of the real writer event by event, of 64 workers, laid
- * out by other hands, and broken ones. */
+/* test_timeline.c -- reads traces: of the real writer event by event, of 64 workers, in other
+ * layouts, and broken ones. */
 #include "report/timeline.h"
 
 #include <forerun/sched.h>
@@ -52,7 +52,7 @@ static void reads_what_train_writes(void **state)
     assert_non_null(strstr(lanes.lanes.at[0].name, "worker 0, stages 0, 1"));
     for (int k = 0, i = 0; k < N; k++) {
         const fr_slice *s = &lanes.lanes.at[0].slices.at[k];
-        if (k == 1) { /* the sum, which began behind the first */
+        if (k == 1) { /* the sum, which started after the first */
             assert_true(s->start_ns == 500 && s->took_ns == 4000 && s->action == 10);
             assert_true(s->stage == 1 && s->batch == 7 && s->micro == 12 && s->version == -1);
             continue;
@@ -82,7 +82,7 @@ static void shares_events_out_over_64_workers(void **state)
     for (int w = 0; w < 64; w++) {
         const fr_lane *lane = &lanes.lanes.at[w];
         assert_int_equal(lane->slices.n, 100);
-        for (int i = 0; i < 100; i++) { /* the first ones: filling the pipeline is seen */
+        for (int i = 0; i < 100; i++) { /* the first ones, which include the fill of the pipeline */
             assert_int_equal(lane->slices.at[i].start_ns, 10000 * i + 250);
             assert_int_equal(lane->slices.at[i].batch, i);
             assert_int_equal(lane->slices.at[i].stage, w);
@@ -111,7 +111,7 @@ static void layout_does_not_matter(void **state)
                              "{\"ph\":\"i\",\"name\":\"[{\"},{\"ph\":\"X\",\"name\":\"dance\","
                              "\"ts\":0,\"tid\":9,\"pid\":1}]}",
                              &t));
-    assert_int_equal(t.n_events, 1); /* nobody knows how to dance */
+    assert_int_equal(t.n_events, 1); /* an unknown action */
     assert_int_equal(t.lanes.n, 1);
     assert_null(t.lanes.at[0].name);
     const fr_slice *s = &t.lanes.at[0].slices.at[0];
@@ -151,7 +151,7 @@ static void buffers_end_anywhere(void **state)
     fr__lanes_fini(&t);
 }
 
-/* Whatever a file holds, it is read or refused. */
+/* Any file is read or refused. */
 static void noise_is_survived(void **state)
 {
     static const char text[] =
@@ -174,7 +174,7 @@ static void noise_is_survived(void **state)
         n_read += status == FR_OK;
         if (status == FR_OK) fr__lanes_fini(&t);
     }
-    assert_int_in_range(n_read, 1, 1999); /* some of each, or nothing was tried */
+    assert_int_in_range(n_read, 1, 1999); /* both outcomes must occur */
 }
 
 int main(void)

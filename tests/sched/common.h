@@ -1,4 +1,4 @@
-/* common.h -- schedules of tests: made by name, timed, looked into. */
+/* common.h -- schedules for tests: created by name, timed, inspected. */
 #ifndef FR_TEST_SCHED_COMMON_H
 #define FR_TEST_SCHED_COMMON_H
 
@@ -8,7 +8,7 @@
 
 #include "support/check.h"
 
-static fr_ctx *ctx; /* of the program; made by main */
+static fr_ctx *ctx; /* context of the program; created by main */
 
 static inline fr_schedule *make_desc(const char *name, fr_schedule_desc d)
 {
@@ -33,15 +33,15 @@ static inline fr_clock timed(const fr_schedule *s, const fr_costs *costs)
     return c;
 }
 
-/* Who does it; of updates, which all replicas do, the first. */
+/* The worker of an instruction; for updates, which all replicas run, the first. */
 static inline int worker_doing(const fr_schedule *s, fr_action action, int stage, int micro)
 {
     bool is_update = action == FR_DO_REDUCE || action == FR_DO_STEP;
     return is_update ? s->worker_of[stage] : fr_schedule_worker(s, stage, micro);
 }
 
-/* Where the instruction stands in the worker's list; fails if it does not, or twice. peer -1: any.
- */
+/* Position of the instruction in the worker's list; fails if it is missing or duplicated. peer -1:
+ * any. */
 static inline int place_on(const fr_schedule *s, int worker, fr_action action, int stage, int micro,
                            int peer)
 {
@@ -82,7 +82,7 @@ static inline void assert_near(double found, double expected, const char *what)
         fail_msg("%s: %.12g, expected %.12g", what, found, expected);
 }
 
-/* A worker's computations as text: "F0 F1 B0". Stages are shown where a worker has several. */
+/* A worker's computations as text: "F0 F1 B0". Stages are shown if a worker has several. */
 static inline const char *computations(const fr_schedule *s, int w, char *text, size_t size)
 {
     static const char letters[] = "FBIW";

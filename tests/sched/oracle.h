@@ -1,9 +1,9 @@
-/* oracle.h -- a second opinion on schedules: run them, one instruction of a random worker at a
+/* oracle.h -- an independent check of schedules: run them, one instruction of a random worker at a
  * time.
  *
- * Knows what is where (values, messages, sums of gradients, who holds a slot) and stops at the
- * first thing that an engine could not do. Slow and plain; shares nothing with fr_schedule_check.
- */
+ * It tracks values, messages, sums of gradients and holders of slots, and stops at the first
+ * instruction that an engine could not run. It is slow and simple, and shares no code with
+ * fr_schedule_check. */
 #ifndef FR_TEST_SCHED_ORACLE_H
 #define FR_TEST_SCHED_ORACLE_H
 
@@ -39,7 +39,7 @@ static inline int replica_of(const oracle *o, int stage, int micro)
     return micro % o->s->replicas[stage];
 }
 
-/* A stage's replica; two workers that talk over a link. */
+/* A replica of a stage; two workers that exchange messages over a link. */
 static inline int copy_of(const oracle *o, int stage, int replica)
 {
     return stage * o->most + replica;
@@ -119,7 +119,7 @@ static inline bool has_inputs(const oracle *o, int way, int stage, int micro)
     return true;
 }
 
-/* The stage is done with a micro-batch: its own slot, and those it reads. */
+/* The stage has finished a micro-batch: release its own slot, and those that it reads. */
 static inline void done_with(oracle *o, int stage, int micro)
 {
     const fr_schedule *s = o->s;
@@ -281,7 +281,7 @@ static inline bool all_done(const oracle *o)
     return true;
 }
 
-/* Does it run to its end, workers taking turns as the seed has it? */
+/* Does it run to its end, with workers taking turns by the seed? */
 static inline bool oracle_runs(const fr_schedule *s, unsigned seed)
 {
     oracle o = oracle_create(s);

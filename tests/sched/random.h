@@ -26,7 +26,7 @@ typedef struct random_case {
     int worker_of[32], replicas[32];
 } random_case;
 
-/* The chain, and links over it where there is room: a model with skips. */
+/* The chain, plus longer links if there is room: a model with skip connections. */
 static inline int random_links(int n_stages, bool is_up, fr_link *links)
 {
     int n = 0;
@@ -39,8 +39,8 @@ static inline int random_links(int n_stages, bool is_up, fr_link *links)
     return n;
 }
 
-/* One to three replicas: all alike, or each worker as it comes. The micro-batches become so many
- * that they can be dealt. */
+/* One to three replicas: the same for all workers, or random for each. The number of micro-batches
+ * becomes a multiple of them. */
 static inline void random_replicas(random_case *c, int n_workers)
 {
     fr_schedule_desc *d = &c->d;
@@ -57,7 +57,7 @@ static inline void random_replicas(random_case *c, int n_workers)
     d->replicas = c->replicas;
 }
 
-/* Sizes at random that the generator takes. */
+/* Random sizes that the generator accepts. */
 static inline void random_case_init(random_case *c, int most_workers, int most_micro)
 {
     int n = 0;

@@ -1,5 +1,5 @@
-/* test_check.c -- valid schedules pass; each mutation of one instruction is refused, or is valid in
- * the eyes of the oracle too. */
+/* test_check.c -- valid schedules pass. Each mutation of one instruction is refused, or the oracle
+ * also accepts it. */
 #include "base/alloc.h"
 #include "sched/common.h"
 #include "sched/oracle.h"
@@ -13,7 +13,7 @@ typedef struct spec {
     const int *replicas;
 } spec;
 
-/* Stage 0 is also read by the last one, 1 by the one after the next; gradients come back. */
+/* The last stage also reads stage 0, and stage 3 reads stage 1; gradients flow back. */
 static fr_schedule *make_spec(const spec *p)
 {
     fr_link forward[80], backward[80];
@@ -35,8 +35,8 @@ static fr_schedule *make_spec(const spec *p)
     return make_desc(p->name, d);
 }
 
-/* Every generator over a range of sizes, without flush `batches` mini-batches; `each` is called
- * with those it can make. */
+/* Call `each` with the schedules of every generator over a range of sizes; those without a flush
+ * have `batches` mini-batches. */
 static int for_all(int max_stages, int max_micro, int batches, void (*each)(fr_schedule *s))
 {
     int n = 0;
@@ -74,7 +74,7 @@ static void all_generators_pass(void **state)
 
 static int n_refused, n_accepted;
 
-/* Judge the schedule as it is. must_fail: no way it could be valid. */
+/* Check the schedule. must_fail: it cannot be valid. */
 static void judge(const fr_schedule *s, bool must_fail, const char *what, int w, int i)
 {
     fr_status status = fr_schedule_check(ctx, s);
@@ -96,7 +96,7 @@ static void judge(const fr_schedule *s, bool must_fail, const char *what, int w,
     n_refused++;
 }
 
-/* The worker's list is another one for the length of a judgement. */
+/* Replace the worker's list during one check. */
 static void judge_list(fr_schedule *s, int w, int i, int n, fr_instr *list, bool must_fail,
                        const char *what)
 {
@@ -151,7 +151,7 @@ static void change_order(fr_schedule *s, int w, int i, fr_instr *list)
     }
 }
 
-/* Two transfers of one link change places. */
+/* Swap two transfers of one link. */
 static void swap_transfers(fr_schedule *s, int w, int i, fr_instr *list)
 {
     const fr_instr_list *l = &s->lists[w];
@@ -335,8 +335,8 @@ static void deadlocks_are_told(void **state)
     for (int m = 0; m < 4; m++) s->slot_of[m] = 0; /* stage 0 runs two ahead */
     says(s, "deadlock: worker 0 waits at step");
     s = make("1f1b", 2, 1, 2, 1);
-    /* Worker 1 puts its first gradient off behind the second micro-batch, which worker 0 sends only
-     * after that gradient. */
+    /* Worker 1 defers its first gradient until after the second micro-batch, which worker 0 sends
+     * only after that gradient. */
     int send = place_of(s, FR_DO_SEND_F, 0, 1, 1), b = place_of(s, FR_DO_B, 0, 0, -1);
     fr_instr keep = s->lists[0].at[send];
     memmove(&s->lists[0].at[send], &s->lists[0].at[send + 1], (size_t)(b - send) * sizeof keep);
@@ -372,13 +372,13 @@ static void shapes_are_refused(void **state)
     says(s, "not lowered");
     s = make("1f1b", 2, 1, 2, 1);
     s->worker_of[1] = 2;
-    says(s, "stage 1 on worker 2");
+    says(s, "stage 1 is on worker 2");
     s = make("1f1b", 2, 1, 2, 1);
     s->forward[0] = (fr_link){1, 0};
     says(s, "forward link 1 > 0");
     s = make("1f1b", 3, 1, 2, 1);
     s->backward[0] = s->backward[1];
-    says(s, "twice");
+    says(s, "duplicate backward link");
     s = make("1f1b", 2, 1, 2, 1);
     s->worker_of[0] = 1;
     says(s, "worker 0 of 2 has no stage");

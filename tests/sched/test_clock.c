@@ -1,4 +1,5 @@
-/* test_clock.c -- the virtual clock: times by hand, bounds at random, deadlocks named, memory. */
+/* test_clock.c -- the virtual clock: times computed by hand, bounds of random schedules, messages
+ * of deadlocks, memory. */
 #include "sched/random.h"
 #include "sched/sched.h"
 
@@ -14,7 +15,7 @@ static fr_schedule *by_hand(int n_stages, int n_micro)
     return s;
 }
 
-/* Two stages, one micro-batch, everything of a different length. */
+/* Two stages, one micro-batch; all durations differ. */
 static void times_by_hand(void **unused)
 {
     (void)unused;
@@ -40,7 +41,7 @@ static void times_by_hand(void **unused)
     fr_schedule_free(s);
 }
 
-/* A schedule without transfers runs by its dependencies alone, at the same times. */
+/* A schedule without transfers runs by its dependencies only, at the same times. */
 static void computation_only(void **unused)
 {
     (void)unused;
@@ -64,7 +65,8 @@ static void computation_only(void **unused)
     fr_schedule_free(s);
 }
 
-/* Nothing is quicker than the busiest worker, or than one micro-batch on its way there and back. */
+/* The makespan is at least the time of the busiest worker, and of one micro-batch through all
+ * stages and back. */
 static void bounds(void **unused)
 {
     (void)unused;
@@ -113,7 +115,7 @@ static void slow_stage(void **unused)
     }
 }
 
-/* A slot that is held too long holds up the forward that wants it. */
+/* A slot that is held too long delays the forward that needs it. */
 static void slots_are_waited_for(void **unused)
 {
     (void)unused;
@@ -125,7 +127,7 @@ static void slots_are_waited_for(void **unused)
         assert_near(start_of(s, &c, FR_DO_F, 0, m), 1 + 10 * (m - 2), "start of F");
     fr_clock_free(&c);
     int *slots = s->slot_of;
-    s->slot_of = NULL; /* not lowered so far: nothing is waited for */
+    s->slot_of = NULL; /* not lowered yet: no waits for slots or buffers */
     c = timed(s, &(fr_costs){.forward = slow});
     for (int m = 0; m < 8; m++) assert_near(start_of(s, &c, FR_DO_F, 0, m), m, "start of F");
     fr_clock_free(&c);
@@ -143,7 +145,7 @@ static void slots_are_waited_for(void **unused)
 
 /* --- what cannot run ---------------------------------------------------------------------------*/
 
-/* "0F0 0B0" into the list of worker w; transfers to or from the neighbour. */
+/* Append "0F0 0B0" to the list of worker w; transfers are to or from the neighbour. */
 static void emit_text(fr_schedule *s, int w, const char *text)
 {
     static const char *const names[FR_N_ACTIONS] = {
@@ -165,25 +167,26 @@ static void cannot_run(void **unused)
         const char *lists[2], *text;
     } rows[] = {
         {{"0B0 0F0", "1F0 1B0"},
-         "worker 0, step 0 (0B0): waits for ever for 0F0, which this worker"},
+         "worker 0, step 0 (0B0): deadlock: waits for 0F0, which this worker"},
         {{"0F0 0SEND_F0 0B0", "1RECV_F0 1B0 1F0"},
-         "worker 1, step 1 (1B0): waits for ever for 1F0"},
+         "worker 1, step 1 (1B0): deadlock: waits for 1F0"},
         {{"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0"},
-         "worker 0, step 2 (0RECV_B0): waits for ever for 1SEND_B0, which worker 1 never does"},
+         "worker 0, step 2 (0RECV_B0): deadlock: waits for 1SEND_B0, which worker 1 never runs"},
         {{"0RECV_B0 0F0 0SEND_F0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"},
-         "worker 0, step 0 (0RECV_B0): waits for ever for 1SEND_B0, but worker 1 itself waits at "
+         "worker 0, step 0 (0RECV_B0): deadlock: waits for 1SEND_B0, but worker 1 waits at "
          "step 0 (1RECV_F0)"},
-        {{"0F0 0F0 0B0", "1F0 1B0"}, "worker 0, step 1 (0F0): it has run before"},
-        {{"0F0 0B0", "1F0 1B0 1B0"}, "worker 1, step 2 (1B0): it has run before"},
+        {{"0F0 0F0 0B0", "1F0 1B0"}, "worker 0, step 1 (0F0): it has already run"},
+        {{"0F0 0B0", "1F0 1B0 1B0"}, "worker 1, step 2 (1B0): it has already run"},
         {{"0F0 0SEND_F0 0SEND_F0 0B0", "1F0 1B0"},
-         "worker 0, step 2 (0SEND_F0): it has run before"},
+         "worker 0, step 2 (0SEND_F0): it has already run"},
         {{"0F0 0F1 0B0", "1F0 1B0"}, "worker 0, step 1 (0F1): micro-batches are 0 to 0"},
         {{"0F0 0B0 0STEP1", "1F0 1B0"}, "worker 0, step 2 (0STEP1): mini-batches are 0 to 0"},
         {{"0F0 1B0", "1F0 1B0"}, "worker 0, step 1 (1B0): stage 1 is on worker 1"},
         {{"0F0 2B0", "1F0 1B0"}, "worker 0, step 1 (2B0): stages are 0 to 1"},
-        {{"0F0 0SEND_B0", "1F0 1B0"}, "worker 0, step 1 (0SEND_B0): nothing goes between"},
+        {{"0F0 0SEND_B0", "1F0 1B0"},
+         "worker 0, step 1 (0SEND_B0): no link in this direction between"},
         {{"0F0 0B0 0STEP0 0REDUCE0", "1F0 1B0 1REDUCE0 1STEP0"},
-         "worker 0, step 2 (0STEP0): waits for ever for 0REDUCE0, which this worker"},
+         "worker 0, step 2 (0STEP0): deadlock: waits for 0REDUCE0, which this worker"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fr_schedule *s = by_hand(2, 1);
@@ -205,14 +208,14 @@ static void slots_out_of_range(void **unused)
     fr_schedule *s = make("1f1b", 3, 1, 4, 1);
     fr_clock c;
     s->slot_of[5] = s->n_slots[1];
-    assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID, "does not exist");
+    assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID, "out of range");
     s->slot_of[5] = 0;
     s->buffer_of[0] = -1;
-    assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID, "does not exist");
+    assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID, "out of range");
     fr_schedule_free(s);
 }
 
-/* A slot given to two at once is a wait without end. */
+/* A slot with two users at once causes a deadlock. */
 static void slots_shared(void **unused)
 {
     (void)unused;
@@ -220,7 +223,7 @@ static void slots_shared(void **unused)
     fr_clock c;
     s->slot_of[0] = s->slot_of[1] = 0;
     assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID,
-                 "worker 0, step 1 (0F1): waits for ever for 0B0, which this worker");
+                 "worker 0, step 1 (0F1): deadlock: waits for 0B0, which this worker");
     fr_schedule_free(s);
 }
 

@@ -53,8 +53,8 @@ static void zero_bubble_formulas(void **unused)
         expect("zb-h1", rows[i].p, 1, rows[i].m, rows[i].makespan, NULL);
 }
 
-/* Fewer micro-batches than workers: never worse than 1F1B, never better than the way there and
- * back with the first or last worker's share of work. */
+/* Fewer micro-batches than workers: never slower than 1F1B, never faster than one round trip plus
+ * the work of the first or last worker. */
 static void zero_bubble_few(void **unused)
 {
     (void)unused;
@@ -178,7 +178,7 @@ static void async_gap_and_flow(void **unused)
         }
 }
 
-/* The published table for 3 workers, T = 2: one column a slot, a joint backward is one slot. */
+/* The published table for 3 workers, T = 2: one column per slot, a joint backward is one slot. */
 static void nf1b_table(void **unused)
 {
     (void)unused;
@@ -204,7 +204,7 @@ static void nf1b_table(void **unused)
     fr_schedule_free(s);
 }
 
-/* p workers, v stages each: a multiple of p micro-batches streams through without a gap. */
+/* p workers with v stages each: a multiple of p micro-batches runs without gaps. */
 static void forward_pipelines(void **unused)
 {
     (void)unused;
@@ -231,8 +231,8 @@ static void refusals(void **unused)
         const char *text;
     } rows[] = {
         {"interleaved", {.n_stages = 8, .chunks = 2, .n_micro = 6}, "6 micro-batches, 4 workers"},
-        {"interleaved", {.n_stages = 8, .chunks = 3, .n_micro = 8}, "8 stages cannot be shared"},
-        {"interleaved", {.n_stages = 8, .chunks = -2, .n_micro = 8}, "cannot be shared"},
+        {"interleaved", {.n_stages = 8, .chunks = 3, .n_micro = 8}, "8 stages do not divide"},
+        {"interleaved", {.n_stages = 8, .chunks = -2, .n_micro = 8}, "do not divide"},
         {"gpipe", {.n_stages = 8, .chunks = 2, .n_micro = 8}, "one stage"},
         {"gpipe", {.n_stages = 0, .n_micro = 8}, "0 stages"},
         {"gpipe", {.n_stages = 2, .n_micro = 0}, "0 micro-batches"},
@@ -240,7 +240,9 @@ static void refusals(void **unused)
         {"gpipe", {.n_stages = 2, .n_micro = 2, .n_batches = 3}, "1 mini-batch, not 3"},
         {"1f1b-async", {.n_stages = 2, .n_micro = 2, .n_batches = -1}, "-1 mini-batches"},
         {"1f1b-async", {.n_stages = 64, .n_micro = 65536, .n_batches = 65536}, "shorter"},
-        {"gpipe", {.n_stages = 2, .n_micro = 2, .worker_of = (int[]){1, 0}}, "decides itself"},
+        {"gpipe",
+         {.n_stages = 2, .n_micro = 2, .worker_of = (int[]){1, 0}},
+         "assigns stages to workers itself"},
         {"forward", {.n_stages = 2, .n_micro = 2, .worker_of = (int[]){0, 2}}, "on worker 2"},
         {"forward", {.n_stages = 2, .n_micro = 2, .worker_of = (int[]){0, -1}}, "on worker -1"},
         {"gpipe",
@@ -251,7 +253,7 @@ static void refusals(void **unused)
          "from stage 3 to stage 1"},
         {"gpipe",
          {.n_stages = 3, .n_micro = 2, .n_forward = 2, .forward = (fr_link[]){{0, 1}, {0, 1}}},
-         "from stage 0 to 1 twice"},
+         "duplicate link from stage 0 to stage 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fr_schedule stale = {0}, *s = &stale; /* must become NULL */

@@ -1,16 +1,16 @@
-/* test_jitter.c -- lowered schedules under random durations: they never lock up, and nothing is
- * ever used before it is there or after it is gone.
+/* test_jitter.c -- lowered schedules with random durations never deadlock, and never use data
+ * before they arrive or after they are overwritten.
  *
- * Workers are run one small step at a time (begin or end of an instruction) in random order, which
- * covers what any durations could do. They know what the engine knows: their list, messages in
- * channels, who uses a slot or a buffer. They do not know the clock. Flush schedules are walked
- * several times over, longer segments may be cut short. */
+ * Workers run one small step at a time (begin or end of an instruction) in random order, which
+ * covers all possible durations. They use the information of the engine: their list, messages in
+ * channels, users of slots and buffers. They do not use the clock. Flush schedules run several
+ * times; longer segments may be cut short. */
 #include "sched/random.h"
 
 enum { MOST_STAGES = 32, MOST_MICRO = 512, MOST_LINKS = 128, MOST_REPLICAS = 3, PAIRS = 6 };
 
-/* One link: for each pair of replicas messages in the order sent; gradients also have buffers. A
- * pair is told by the micro-batch modulo 6, for up to three replicas at either end. */
+/* One link: per pair of replicas, messages in the order of sending; gradients also have buffers.
+ * The micro-batch modulo 6 identifies a pair, for up to three replicas at either end. */
 typedef struct channel {
     int sent[PAIRS][MOST_MICRO], n_sent[PAIRS], n_received[PAIRS];
     bool is_here[MOST_MICRO];
@@ -19,7 +19,7 @@ typedef struct channel {
 
 typedef struct world {
     const fr_schedule *s;
-    int n_walks, cut;                       /* mini-batches from cut on are left out */
+    int n_walks, cut;                       /* mini-batches from cut on are omitted */
     int walk[MOST_STAGES], at[MOST_STAGES]; /* [worker] */
     bool is_inside[MOST_STAGES];            /* [worker]: begun, not ended */
     bool has_values[MOST_STAGES][MOST_MICRO], has_gradients[MOST_STAGES][MOST_MICRO];
@@ -28,7 +28,7 @@ typedef struct world {
     int slot_uses[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
     int n_reduces[MOST_MICRO];                /* [mini-batch], by stage if need be: of one walk */
     int n_reduced[MOST_MICRO];                /* [mini-batch], over all walks */
-    channel up[MOST_LINKS], down[MOST_LINKS]; /* last, so that those in use can be made new */
+    channel up[MOST_LINKS], down[MOST_LINKS]; /* last member: the part in use is reset */
 } world;
 
 static int find(int n, const fr_link *links, int from, int to)
@@ -49,7 +49,7 @@ static int *slot_uses(world *o, int stage, int micro)
     return &o->slot_uses[stage][replica][fr_schedule_slot(o->s, stage, micro)];
 }
 
-/* Pairs of workers that talk over the link, told by a number below 6. */
+/* Pairs of workers that exchange messages over the link, identified by a number below 6. */
 static int pair_of(const fr_schedule *s, fr_link l, int micro)
 {
     int a = s->replicas[l.from], b = s->replicas[l.to];
@@ -78,7 +78,7 @@ static channel *channel_of(world *o, const fr_instr *i)
     }
 }
 
-/* With a flush the stages step together, else each when its own replicas have handed in. */
+/* With a flush all stages step together, else each steps when its own replicas have submitted. */
 static int reduction_of(const fr_schedule *s, const fr_instr *i)
 {
     return s->is_flush ? i->micro : i->stage * s->n_batches + i->micro;
@@ -102,7 +102,7 @@ static bool must_wait(world *o, int w, const fr_instr *i)
            o->n_reduced[moment] < o->n_reduces[moment] * (o->walk[w] + 1);
 }
 
-/* Inputs of a computation are there: from the same worker, or received. */
+/* The inputs of a computation are available: from the same worker, or received. */
 static void need_inputs(world *o, const fr_instr *i, int n, const fr_link *links, channel *channels,
                         bool (*made)[MOST_MICRO])
 {
@@ -125,14 +125,14 @@ static void begin(world *o, const fr_instr *i)
         for (int l = 0; l < s->n_forward; l++) uses += s->forward[l].from == i->stage;
         *slot_user(o, i->stage, i->micro) = i->micro + 1;
         *slot_uses(o, i->stage, i->micro) = uses;
-        o->has_gradients[i->stage][i->micro] = false; /* those of the walk before */
+        o->has_gradients[i->stage][i->micro] = false; /* those of the previous walk */
     }
     if (i->action == FR_DO_B || i->action == FR_DO_I) {
         need_inputs(o, i, s->n_backward, s->backward, o->down, o->has_gradients);
         for (int l = 0; l < s->n_backward; l++)
             if (s->backward[l].from == i->stage) *buffer_user(o, l, i->micro) = i->micro + 1;
     }
-    /* Values that are read must still be there. */
+    /* Values that are read must not be overwritten. */
     if (i->action == FR_DO_B || i->action == FR_DO_I || i->action == FR_DO_W)
         assert_int_equal(*slot_user(o, i->stage, i->micro), i->micro + 1);
     for (int l = 0; i->action <= FR_DO_W && l < s->n_forward; l++)
@@ -220,14 +220,14 @@ static bool step(world *o, int w)
     return true;
 }
 
-/* Workers of unequal speed, in an order that is never the same twice. */
+/* Workers of unequal speed, in random order. */
 static void run(world *o, const char *text)
 {
     int n = o->s->n_workers, speed[MOST_STAGES];
     for (int w = 0; w < n; w++) speed[w] = random_int(1, 40);
     for (int n_waits = 0; n_waits < n;) {
         int first = random_int(0, n - 1);
-        for (n_waits = 0; n_waits < n; n_waits++) { /* the next one that can */
+        for (n_waits = 0; n_waits < n; n_waits++) { /* the next worker that can run */
             int w = (first + n_waits) % n, left = random_int(1, speed[w]);
             if (!step(o, w)) continue;
             while (--left > 0 && step(o, w)) continue;

@@ -1,4 +1,4 @@
-/* test_passes.c -- what lowering adds: steps, reductions, transfers, slots, buffers. */
+/* test_passes.c -- the results of lowering: steps, reductions, transfers, slots, buffers. */
 #include "sched/random.h"
 #include "sched/sched.h"
 
@@ -19,7 +19,7 @@ static fr_schedule_desc skips(int n_micro)
 static bool is_send(int action) { return action == FR_DO_SEND_F || action == FR_DO_SEND_B; }
 static bool is_receive(int action) { return action == FR_DO_RECV_F || action == FR_DO_RECV_B; }
 
-/* Transfers of worker w over a link to or from another, of one kind, in order; returns how many. */
+/* List the transfers of worker w over a link, of one kind, in order; returns their number. */
 static int sequence(const fr_schedule *s, int w, int other, fr_action action, int stage, int peer,
                     int *micros)
 {
@@ -32,8 +32,8 @@ static int sequence(const fr_schedule *s, int w, int other, fr_action action, in
     return n;
 }
 
-/* Each link between workers carries each micro-batch once, for each pair of replicas in the same
- * order at both ends; links on one worker carry nothing. */
+/* Each link between workers carries each micro-batch once. Each pair of replicas has the same order
+ * at both ends. Links within one worker carry nothing. */
 static void check_link(const fr_schedule *s, fr_link l, fr_action send, fr_action receive)
 {
     int total = s->n_batches * s->n_micro, sent[512], received[512], n_all = 0;
@@ -47,8 +47,8 @@ static void check_link(const fr_schedule *s, fr_link l, fr_action send, fr_actio
     assert_int_equal(n_all, s->worker_of[l.from] == s->worker_of[l.to] ? 0 : total);
 }
 
-/* A SEND follows its maker with nothing but SENDs between; a RECV stands before its user with
- * nothing but RECVs between. */
+/* Only SENDs are between a SEND and its producer; only RECVs are between a RECV and its
+ * consumer. */
 static void check_places(const fr_schedule *s, int w)
 {
     const fr_instr_list *l = &s->lists[w];
@@ -80,8 +80,8 @@ static void check_transfers(const fr_schedule *s)
     for (int w = 0; w < s->n_workers; w++) check_places(s, w);
 }
 
-/* One STEP a replica and mini-batch, after the last gradient with at most SENDs, REDUCEs and other
- * STEPs between; with reductions all of the worker's REDUCEs come before its first STEP. */
+/* One STEP per replica and mini-batch, after the last gradient, with only SENDs, REDUCEs and other
+ * STEPs between. With reductions, all REDUCEs of the worker precede its first STEP. */
 static void check_steps_on(const fr_schedule *s, int w, int k, bool must_reduce)
 {
     const fr_instr_list *l = &s->lists[w];
@@ -123,8 +123,7 @@ static double last_use(const fr_schedule *s, const fr_clock *c, int stage, int m
                   stage, micro);
 }
 
-/* Every two micro-batches in one slot of a replica are apart in time: by brute force, on any clock.
- */
+/* No two micro-batches in one slot of a replica overlap in time: by brute force, on any clock. */
 static void check_slots(const fr_schedule *s, const fr_clock *c)
 {
     int total = s->n_batches * s->n_micro;
@@ -175,8 +174,8 @@ static void check_buffers(const fr_schedule *s, const fr_clock *c)
     }
 }
 
-/* A STEP comes after every REDUCE that it waits for: with a flush of all stages, else of its own.
- */
+/* A STEP comes after every REDUCE that it waits for: with a flush those of all stages, else those
+ * of its own stage. */
 static void check_reductions(const fr_schedule *s, const fr_clock *c)
 {
     enum { MOST_BATCHES = 64 };
@@ -224,7 +223,8 @@ static void random_schedules(void **unused)
     }
 }
 
-/* Unsplit schedules need exactly the live set; one spare where nobody waits for gradients. */
+/* Schedules without split backwards need exactly the live set, plus one spare if no stage waits for
+ * gradients. */
 static void slot_counts(void **unused)
 {
     (void)unused;
@@ -237,11 +237,11 @@ static void slot_counts(void **unused)
                 assert_int_equal(gpipe->n_slots[k], m);
                 assert_int_equal(one->n_slots[k], m < p - k ? m : p - k);
                 assert_int_equal(async->n_slots[k], 2 * m < p - k ? 2 * m : p - k);
-                int held = k + 1 < p ? 3 : 2; /* here, at the reader, and the spare */
+                int held = k + 1 < p ? 3 : 2; /* one here, one at the reader, one spare */
                 assert_int_equal(eval->n_slots[k], m < held ? m : held);
                 assert_true(split->n_slots[k] <= (m < p ? m : p) + 2);
             }
-            for (int l = 0; l + 1 < p; l++) { /* being written, being read, and the spare */
+            for (int l = 0; l + 1 < p; l++) { /* one being written, one being read, one spare */
                 assert_int_equal(gpipe->n_buffers[l], m < 3 ? m : 3);
                 assert_int_equal(one->n_buffers[l], m < 3 ? m : 3);
                 assert_int_equal(async->n_buffers[l], m < 2 ? 2 : 3);
@@ -254,7 +254,7 @@ static void slot_counts(void **unused)
         }
 }
 
-/* With one worker nobody is late: gradients between its stages need one buffer. */
+/* On one worker, gradients between its stages need one buffer. */
 static void no_spare_on_one_worker(void **unused)
 {
     (void)unused;
@@ -292,15 +292,15 @@ static void reductions(void **unused)
         if (!fr__is_transfer(s->lists[0].at[i].action))
             assert_string_equal(fr_instr_text(&s->lists[0].at[i], text), tail[n++]);
     assert_int_equal(n, 6);
-    fr_clock c = timed(s, NULL); /* all step together, when the last gradient is there */
+    fr_clock c = timed(s, NULL); /* all step together, after the last gradient */
     for (int k = 0; k < 4; k++)
         assert_near(start_of(s, &c, FR_DO_STEP, k, 0), c.makespan, "start of STEP");
     fr_clock_free(&c);
     fr_schedule_free(s);
 }
 
-/* What belongs to mini-batches from some number on is left out: the rest is the schedule generated
- * for that length, and it runs with the slots it has. */
+/* Without the instructions of mini-batches from some number on, the rest equals the schedule
+ * generated for that length, and it runs with the same slots. */
 static void cut_short(void **unused)
 {
     (void)unused;
@@ -348,7 +348,8 @@ static fr_schedule *by_hand(int n_stages, int n_micro, int n_batches)
     return s;
 }
 
-/* Sent 0, 1 but used 1, 0: both are received, in the order sent, before the first is used. */
+/* Sent in order 0, 1 but used in order 1, 0: both are received in the order of sending, before the
+ * first use. */
 static void receives_keep_the_senders_order(void **unused)
 {
     (void)unused;
@@ -370,7 +371,7 @@ static void receives_keep_the_senders_order(void **unused)
     fr_schedule_free(s);
 }
 
-/* Slots come back in another order than they were taken. */
+/* Slots are released in another order than they were taken. */
 static void slots_out_of_turn(void **unused)
 {
     (void)unused;
@@ -387,7 +388,7 @@ static void slots_out_of_turn(void **unused)
     fr_schedule_free(s);
 }
 
-/* Lowering again, or lowering what has transfers and steps, adds nothing. */
+/* Lowering a lowered schedule, or one with transfers and steps, adds nothing. */
 static void lowering_keeps_what_is_there(void **unused)
 {
     (void)unused;
@@ -396,7 +397,7 @@ static void lowering_keeps_what_is_there(void **unused)
     for (int w = 0; w < 3; w++) n[w] = s->lists[w].n;
     assert_ok(ctx, fr_schedule_lower(ctx, s, false));
     for (int w = 0; w < 3; w++) assert_int_equal(s->lists[w].n, n[w]);
-    assert_ok(ctx, fr_schedule_lower(ctx, s, true)); /* one REDUCE more, before the STEP */
+    assert_ok(ctx, fr_schedule_lower(ctx, s, true)); /* one more REDUCE, before the STEP */
     for (int w = 0; w < 3; w++) {
         assert_int_equal(s->lists[w].n, n[w] + 1);
         assert_true(place_of(s, FR_DO_REDUCE, w, 0, -1) < place_of(s, FR_DO_STEP, w, 0, -1));

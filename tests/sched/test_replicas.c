@@ -1,5 +1,5 @@
-/* test_replicas.c -- several workers a stage: who gets which micro-batch, in which order, and what
- * it costs. */
+/* test_replicas.c -- several workers per stage: assignment and order of micro-batches, and
+ * costs. */
 #include "sched/common.h"
 #include "sched/oracle.h"
 #include "sched/random.h"
@@ -138,7 +138,7 @@ static void orders(void **unused)
     }
 }
 
-/* Everything, by hand. */
+/* The complete lists, written by hand. */
 static void lists(void **unused)
 {
     (void)unused;
@@ -161,7 +161,7 @@ static void lists(void **unused)
         for (int i = 0; i < n; i++)
             assert_string_equal(fr_instr_text(&s->lists[w].at[i], text), want[w][i]);
     }
-    assert_int_equal(s->n_slots[0], 1); /* of each replica */
+    assert_int_equal(s->n_slots[0], 1); /* per replica */
     assert_int_equal(s->n_buffers[0], 1);
     fr_schedule_free(s);
 }
@@ -183,8 +183,8 @@ static void in_flight(void **unused)
             workers += replicas[k];
             int most = (workers + replicas[k] - 1) / replicas[k];
             int share = d.n_batches * d.n_micro / replicas[k];
+            assert_int_equal(fr_schedule_lead(s, k), most - 1); /* however short the segment is */
             if (most > share) most = share;
-            assert_int_equal(fr_schedule_lead(s, k), most - 1);
             for (int q = 0; q < replicas[k]; q++)
                 assert_int_equal(c.peak_live[s->worker_of[k] + q], most);
         }
@@ -194,7 +194,7 @@ static void in_flight(void **unused)
 }
 
 /* Stage 0 takes three times as long and has three workers: after the fill all four are busy, and
- * twice the work takes twice the time and nothing else. */
+ * twice the work takes exactly twice the time. */
 static void balanced(void **unused)
 {
     (void)unused;
@@ -214,7 +214,7 @@ static void balanced(void **unused)
     assert_true(makespan[0] - 3 * 30 < 3 * (3 + 1) + 9);
 }
 
-/* Each computation on the worker that the micro-batch was dealt to, each update on all of them. */
+/* Each computation is on the worker of its micro-batch, each update on all workers. */
 static void assert_counts(const fr_schedule *s)
 {
     int n_instr = 0, n_want = 0, all = s->n_micro * s->n_batches;
@@ -236,7 +236,7 @@ static void assert_counts(const fr_schedule *s)
     assert_int_equal(n_instr, n_want);
 }
 
-/* All numbers of replicas up to 3 on up to 4 stages: proved, and run in random order. */
+/* All numbers of replicas up to 3 on up to 4 stages pass the proof, and run in random order. */
 static void all_mixtures(void **unused)
 {
     (void)unused;
@@ -261,13 +261,13 @@ static void all_mixtures(void **unused)
     assert_int_equal(n, 5 * (3 + 9 + 27 + 81));
 }
 
-/* Different pairs of workers are different channels: an order that one would not allow. */
+/* Different pairs of workers are different channels: this order is invalid on a single channel. */
 static void channels(void **unused)
 {
     (void)unused;
     fr_schedule *s = make_desc(
         "gpipe", (fr_schedule_desc){.n_stages = 2, .n_micro = 2, .replicas = (int[]){2, 1}});
-    fr_instr *l = s->lists[2].at; /* 1RECV_F0 1F0 1RECV_F1 1F1 ...: take the second first */
+    fr_instr *l = s->lists[2].at; /* 1RECV_F0 1F0 1RECV_F1 1F1 ...: receive the second first */
     assert_int_equal(l[0].action, FR_DO_RECV_F);
     assert_int_equal(l[2].action, FR_DO_RECV_F);
     for (int i = 0; i < 2; i++) {
@@ -292,14 +292,17 @@ static void refusals(void **unused)
     } rows[] = {
         {"1f1b",
          {.n_stages = 2, .n_micro = 4, .replicas = (int[]){2, 3}},
-         "stage 1 has 3 replicas for 4 micro-batches; micro-batches are dealt round robin: "
-         "train.micro must be a multiple of the replicas of each stage"},
+         "stage 1 has 3 replicas for 4 micro-batches; train.micro must be a multiple of the "
+         "replicas of each stage"},
         {"1f1b", {.n_stages = 2, .n_micro = 4, .replicas = (int[]){2, 0}}, "0 replicas of stage 1"},
         {"gpipe", {.n_stages = 1, .n_micro = 4, .replicas = (int[]){-1}}, "-1 replicas of stage 0"},
         {"zb-h1",
          {.n_stages = 2, .n_micro = 4, .replicas = (int[]){2, 1}},
-         "zb-h1 needs equally many replicas of all stages, but stage 0 has 2 and stage 1 has 1"},
-        {"nf1b", {.n_stages = 2, .n_micro = 4, .replicas = (int[]){1, 2}}, "nf1b needs equally"},
+         "zb-h1 needs the same number of replicas of all stages, but stage 0 has 2 and stage 1 has "
+         "1"},
+        {"nf1b",
+         {.n_stages = 2, .n_micro = 4, .replicas = (int[]){1, 2}},
+         "nf1b needs the same number"},
         {"interleaved",
          {.n_stages = 4, .chunks = 2, .n_micro = 6, .replicas = (int[]){2, 2, 2, 2}},
          "3 micro-batches, 2 workers"},
@@ -308,7 +311,7 @@ static void refusals(void **unused)
          "stages 0 and 2 are both on worker 0"},
         {"forward",
          {.n_stages = 2, .n_micro = 2, .worker_of = (int[]){0, 0}, .replicas = (int[]){2, 1}},
-         "stage 0 has 2 and stage 1 has 1"},
+         "stage 0 has 2 replicas and stage 1 has 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fr_schedule stale = {0}, *s = &stale;
@@ -324,10 +327,9 @@ static void faults_are_told(void **unused)
     const fr_schedule_desc d = {.n_stages = 2, .n_micro = 2, .replicas = (int[]){2, 1}};
     fr_schedule *s = make_desc("1f1b", d);
     s->lists[0].at[0].micro = 1;
-    assert_fails(
-        ctx, fr_schedule_check(ctx, s), FR_INVALID,
-        "worker 0, step 0 (0F1): micro-batch 1 of stage 0 belongs to worker 1; its replicas "
-        "are dealt micro-batches round robin");
+    assert_fails(ctx, fr_schedule_check(ctx, s), FR_INVALID,
+                 "worker 0, step 0 (0F1): micro-batch 1 of stage 0 belongs to worker 1; "
+                 "micro-batches go to replicas round robin");
     fr_schedule_free(s);
     s = make_desc("1f1b", d);
     s->lists[2].at[0].stage = 0;
@@ -341,7 +343,7 @@ static void faults_are_told(void **unused)
     s = make_desc("1f1b", d);
     s->replicas[0] = 3;
     assert_fails(ctx, fr_schedule_check(ctx, s), FR_INVALID,
-                 "3 replicas of stage 0 cannot share 2");
+                 "3 replicas of stage 0 do not divide 2");
     fr_schedule_free(s);
     s = make_desc("1f1b", d);
     s->worker_of[0] = 1;

@@ -1,6 +1,5 @@
-/* test_svg.c -- the drawing of a schedule against its clock: every computation where and as long as
- * it was, nothing on top of each other, nothing outside; names that are no XML; sizes without end.
- */
+/* test_svg.c -- the drawing of a schedule against its clock: every computation has its place and
+ * length, none overlap, none are outside; names that need escaping; huge sizes. */
 #include "sched/common.h"
 
 #include <stdio.h>
@@ -12,7 +11,7 @@ typedef struct block {
     double x, y, width, height;
 } block;
 
-/* The next computation at or behind *at; false: none. */
+/* The next computation at or after *at; false: none. */
 static bool next_block(const char **at, block *b)
 {
     while ((*at = strstr(*at, "<rect class=\""))) {
@@ -20,7 +19,7 @@ static bool next_block(const char **at, block *b)
         int n =
             sscanf(*at, "%2[fbiw01]\" x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\" rx=\"2\"/>",
                    b->class, &b->x, &b->y, &b->width, &b->height);
-        if (n == 5 && b->height > 12) return true; /* smaller ones are the legend's */
+        if (n == 5 && b->height > 12) return true; /* smaller ones belong to the legend */
     }
     return false;
 }

@@ -1,4 +1,4 @@
-/* test_text.c -- what is written can be read again, and what cannot be read is pointed at. */
+/* test_text.c -- written schedules can be read back, and errors name their place. */
 #include "sched/common.h"
 #include "sched/read.h"
 
@@ -9,7 +9,7 @@ static fr_schedule *parse(const char *text, int n_micro, const fr_schedule_desc 
     return s;
 }
 
-/* name: false where the form does not hold it. */
+/* name: false if the form does not contain it. */
 static void assert_same(const fr_schedule *a, const fr_schedule *b, bool has_name)
 {
     size_t all = (size_t)(a->n_micro * a->n_batches);
@@ -111,14 +111,14 @@ static void replicas_round_trips(void **state)
                     n++;
                 }
     assert_true(n > 40);
-    fr_schedule *s = make("1f1b", 2, 1, 2, 1); /* one each goes without saying */
+    fr_schedule *s = make("1f1b", 2, 1, 2, 1); /* one replica each is the default */
     char *text = fr_schedule_to_text(s);
     assert_null(strstr(text, "replicas"));
     fr_text_free(text);
     fr_schedule_free(s);
 }
 
-/* A file of one pipeline is made into as many as there are replicas, whatever it holds. */
+/* A file of one pipeline is replicated, whatever it contains. */
 static void one_pipeline_becomes_several(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void one_pipeline_becomes_several(void **state)
                     d.n_micro = 4 * r, d.replicas = replicas, d.must_reduce = form == 2;
                     fr_schedule *want = make_desc((*g)->name, d);
                     fr_schedule *s = parse(text, 4 * r, &d);
-                    if (form != 1 || v == 1) assert_same(want, s, form > 0); /* steps said: kept */
+                    if (form != 1 || v == 1) assert_same(want, s, form > 0); /* steps given: kept */
                     assert_ok(ctx, fr_schedule_check(ctx, s));
                     fr_schedule_free(s);
                     s = parse(text, 0, &(fr_schedule_desc){.replicas = replicas});
@@ -149,7 +149,7 @@ static void one_pipeline_becomes_several(void **state)
                 }
 }
 
-/* Reductions are added to a file that has steps: those of the worker's other stages come first. */
+/* Reductions are added to a file with steps, before the steps of the worker's other stages. */
 static void steps_wait_for_reductions(void **state)
 {
     (void)state;
@@ -176,27 +176,33 @@ static void replicas_that_do_not_fit(void **state)
         const char *file, *says;
         int n_micro, replicas[2];
     } cases[] = {
-        {one, "f: 3 micro-batches a mini-batch cannot be dealt round robin to 2", 3, {2, 2}},
-        {one, "f: it holds micro-batches 0 to 1, 2 in all", 8, {2, 2}},
-        {one, "f: it is for one pipeline, which can be made into several alike", 0, {2, 1}},
+        {one, "f: 3 micro-batches per mini-batch do not divide among 2 replicas", 3, {2, 2}},
+        {one, "f: the file has micro-batches 0 to 1, 2 in all", 8, {2, 2}},
+        {one,
+         "f: the file is for one pipeline, which can be replicated only as a whole",
+         0,
+         {2, 1}},
         {one, "f: 0 replicas of stage 1", 0, {1, 0}},
         {one, "are too many", 0, {1 << 20, 1 << 20}},
-        {three, "f:2: entry 1: stage 0 is on worker 0, this is 1; it has 1 replica", 0, {1, 1}},
+        {three,
+         "f:2: entry 1: stage 0 is on worker 0, but this is worker 1; the stage has 1 replica",
+         0,
+         {1, 1}},
         {three, "stage 0 has 3 replicas for 2 micro-batches", 0, {3, 1}},
-        {text, "f: it is for 2 replicas of stage 0, not for 3", 0, {3, 1}},
+        {text, "f: the file is for 2 replicas of stage 0, not for 3", 0, {3, 1}},
         {"forerun-schedule 1\nmicro 2\nworker 0: 0F0 0F1 0B0 0B1\nworker 1: 1F0 1B0 1F1 1B1\n",
-         "it is for 2 micro-batches a mini-batch, not for 6 shared by 2 replicas",
+         "the file is for 2 micro-batches per mini-batch, not for 6 shared by 2 replicas",
          6,
          {2, 2}},
         {"forerun-schedule 1\nreplicas 2\nworker 0: 0F0 0B0 1F0 1B0\n",
-         "replicas of 1 stages",
+         "replicas lists 1 stages",
          0,
          {1, 1}},
-        {"forerun-schedule 1\nreplicas 2 0\n", "f:2: entry 2: expected how many", 0, {1, 1}},
-        {"forerun-schedule 1\nreplicas 1 1\nreplicas 1 1\n",
-         "f:3: replicas is said twice",
+        {"forerun-schedule 1\nreplicas 2 0\n",
+         "f:2: entry 2: expected the number of replicas",
          0,
          {1, 1}},
+        {"forerun-schedule 1\nreplicas 1 1\nreplicas 1 1\n", "f:3: duplicate replicas", 0, {1, 1}},
         {"forerun-schedule 1\nreplicas 2 1\nworker 0: 0F0 0F1 0B0 0B1\nworker 1: 0F2 0B2\n"
          "worker 2: 1F0 1B0 1F1 1B1\n",
          "f: ",
@@ -208,7 +214,7 @@ static void replicas_that_do_not_fit(void **state)
          0,
          {1, 1}},
         {"forerun-schedule 1\nreplicas 2 3\nworker 0: 0F0 0B0 1F0 1B0\nworker 1: 0F1 0B1 1F1 1B1\n",
-         "micro-batches are dealt round robin",
+         "train.micro must be a multiple",
          0,
          {1, 1}},
     };
@@ -221,7 +227,7 @@ static void replicas_that_do_not_fit(void **state)
                      FR_INVALID, cases[i].says);
         assert_null(s);
     }
-    fr_schedule *s = parse(text, 0, NULL); /* taken as it is */
+    fr_schedule *s = parse(text, 0, NULL); /* accepted unchanged */
     assert_int_equal(s->n_workers, 3);
     fr_schedule_free(s);
     s = parse(three, 2, &(fr_schedule_desc){.n_stages = 2, .replicas = (int[]){2, 1}});
@@ -230,7 +236,7 @@ static void replicas_that_do_not_fit(void **state)
     fr_schedule_free(s);
 }
 
-/* A step that stands elsewhere is not left out. */
+/* A step at another place is not omitted. */
 static void csv_keeps_odd_steps(void **state)
 {
     (void)state;
@@ -249,8 +255,8 @@ static void csv_keeps_odd_steps(void **state)
 
 /* --- reading ------------------------------------------------------------------------------- */
 
-/* What PyTorch 2.6 writes for ScheduleInterleavedZeroBubble, two ranks with two stages, and for a
- * V-shaped one: rows end by CRLF, idle slots are empty. */
+/* Output of PyTorch 2.6 for ScheduleInterleavedZeroBubble, two ranks with two stages, and for a
+ * V-shaped schedule: rows end with CRLF, idle slots are empty. */
 static void reads_pytorch(void **state)
 {
     (void)state;
@@ -286,9 +292,9 @@ static void assert_same_lists(const fr_schedule *a, const fr_schedule *b)
     }
 }
 
-/* What PyTorch 2.15 writes with its transfers: receives are posted as soon as the other end sends,
- * sends are waited for, gradients of sharded weights reduced, two computations run at once. It is
- * the schedule that its computation alone is: the same lists, hence the same time and proof. */
+/* Output of PyTorch 2.15 with transfers: receives are posted as soon as the other end sends, sends
+ * have waits, gradients of sharded weights are reduced, two computations overlap. It must equal the
+ * schedule of its computation alone: the same lists, hence the same times and proof. */
 static void reads_posted_transfers(void **state)
 {
     (void)state;
@@ -317,13 +323,14 @@ static void reads_posted_transfers(void **state)
         fr_schedule_free(alone);
         fr_schedule_free(all);
     }
-    /* Messages of a link come as they were sent: the first is taken before the second is used. */
+    /* Messages of a link arrive in the order of sending: the first is received before the second is
+     * used. */
     fr_schedule *s = parse("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1RECV_F1,1F1,1F0\n", 0, NULL);
     assert_ok(ctx, fr_schedule_check(ctx, s));
     assert_true(place_of(s, FR_DO_RECV_F, 1, 0, 0) < place_of(s, FR_DO_RECV_F, 1, 1, 0));
     assert_true(place_of(s, FR_DO_RECV_F, 1, 1, 0) < place_of(s, FR_DO_F, 1, 1, -1));
     fr_schedule_free(s);
-    /* In our own form a receive waits where it stands. */
+    /* In our own form a receive waits at its place. */
     s = parse("forerun-schedule 1\nworker 0: 0F0 0SEND_F0 0F1 0SEND_F1\n"
               "worker 1: 1RECV_F0 1RECV_F1 1F0 1F1\n",
               0, NULL);
@@ -359,7 +366,7 @@ static void reads_loosely_written(void **state)
     fr_schedule_free(s);
 }
 
-/* The model says which stages talk. */
+/* The model gives the links between stages. */
 static void takes_the_models_links(void **state)
 {
     (void)state;
@@ -377,14 +384,14 @@ static void takes_the_models_links(void **state)
     fr_schedule_free(s);
     const char *file = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1SEND_F0,1RECV_B0,1B0,1SEND_B0\n"
                        "2RECV_F0,2F0,2B0,2SEND_B0\n";
-    s = parse(file, 0, &d); /* its transfers are kept as they are */
+    s = parse(file, 0, &d); /* its transfers are kept unchanged */
     assert_fails(ctx, fr_schedule_check(ctx, s), FR_INVALID,
                  "worker 0, step 3 (0B0): its gradient from stage 2 (2B0 on worker 2) is never "
                  "sent");
     fr_schedule_free(s);
     d.n_stages = 4;
     assert_fails(ctx, fr__schedule_parse(ctx, "f", file, strlen(file), 0, &d, &s), FR_INVALID,
-                 "f: it has 3 stages, the model is cut into 4");
+                 "f: the file has 3 stages, but the model is cut into 4");
 }
 
 static void points_at_errors(void **state)
@@ -394,8 +401,8 @@ static void points_at_errors(void **state)
         const char *file, *says;
         int n_micro;
     } cases[] = {
-        {"", "f: no instructions in it", 0},
-        {"# nothing\n\n", "f: no instructions in it", 0},
+        {"", "f: the file has no instructions", 0},
+        {"# nothing\n\n", "f: the file has no instructions", 0},
         {"0F0,0B0\n,,,\n", "f:2: row 1 has no instruction", 0},
         {"0F0,,0X0", "f:1: entry 3: 0X0: expected an instruction", 0},
         {"0F0,0B", "f:1: entry 2: 0B: expected", 0},
@@ -408,32 +415,32 @@ static void points_at_errors(void **state)
         {"99999999999999999999999F0", "f:1: entry 1", 0},
         {"0F0,0B999999", "f: 2 instructions are too few for 1 stages with 1000000", 0},
         {"99999F0,99999B0", "f: 2 instructions are too few for 100000 stages", 0},
-        {"1F0,1B0", "f: nobody runs stage 0", 0},
-        {"0F0,0B0\n\n0F1,0B1\n", "f:3: entry 1: stage 0 is on worker 0, this is 1", 0},
+        {"1F0,1B0", "f: no worker runs stage 0", 0},
+        {"0F0,0B0\n\n0F1,0B1\n", "f:3: entry 1: stage 0 is on worker 0, but this is worker 1", 0},
         {"0F0,0B0,0STEP1", "f:1: entry 3: no mini-batch 1; there is 1", 0},
-        {"0F0,0B0,0SEND_F0", "f:1: entry 3: to or from stage 1", 0},
-        {"0F0,0B0,0RECV_F0", "f:1: entry 3: to or from stage -1", 0},
-        {"(0F0;1B1)OVERLAP", "expected two instructions at once, as (0F1;1B0)OVERLAP_F_B", 0},
-        {"(0F0;)OVERLAP_F_B,(", "expected two instructions at once", 0},
-        {"((0F0;0F1);0B0)OVERLAP_F_B", "expected two instructions at once", 0},
+        {"0F0,0B0,0SEND_F0", "f:1: entry 3: peer stage 1", 0},
+        {"0F0,0B0,0RECV_F0", "f:1: entry 3: peer stage -1", 0},
+        {"(0F0;1B1)OVERLAP", "expected two instructions, as in (0F1;1B0)OVERLAP_F_B", 0},
+        {"(0F0;)OVERLAP_F_B,(", "expected two instructions", 0},
+        {"((0F0;0F1);0B0)OVERLAP_F_B", "expected two instructions", 0},
         {"0WAIT_SEND_F", "0WAIT_SEND_F: expected an instruction", 0},
         {"0UNSHARDED", "0UNSHARDED: expected an instruction", 0},
         {"0WAIT_RECV_F0", "0WAIT_RECV_F0: expected an instruction", 0},
         {"0F0,0F1,0F2,0B0,0B1,0B2", "micro-batches 0 to 2, 3 in all; expected a multiple of 2", 2},
-        {"0F0,0B0,0W0", "worker 0, step 2 (0W0): already done at step 1 (0B0); beside W", 0},
+        {"0F0,0B0,0W0", "worker 0, step 2 (0W0): already done at step 1 (0B0); a backward", 0},
         {"0B0,0F0", "f: worker 0, step 0 (0B0): its forward, 0F0, comes later", 0},
         {"0F0,0B0,0F0", "worker 0, step 3 (0F0): already done at step 0", 0},
         {"forerun-schedule 2\n", "f:1: expected \"forerun-schedule 1\"", 0},
         {"forerun-schedule 1\nstagse 3\n", "f:2: stagse: expected one of name, stages", 0},
         {"forerun-schedule 1\nstages 0\n", "f:2: stages 0: expected a number from 1", 0},
-        {"forerun-schedule 1\nstages 1\nstages 1\n", "f:3: stages is said twice", 0},
+        {"forerun-schedule 1\nstages 1\nstages 1\n", "f:3: duplicate stages", 0},
         {"forerun-schedule 1\nflush maybe\n", "f:2: flush maybe: expected yes or no", 0},
         {"forerun-schedule 1\nforward 0>1 12\n", "f:2: entry 2: expected a link", 0},
         {"forerun-schedule 1\nworker_of 0 x\n", "f:2: entry 2: expected the number", 0},
         {"forerun-schedule 1\nworker 1: 1F0\n", "f:2: expected \"worker 0: ...\"", 0},
         {"forerun-schedule 1\nworker 0: 0F0 0G0\n", "f:2: entry 2: 0G0: expected", 0},
         {"forerun-schedule 1\nworkers 2\nworker 0: 0F0 0B0\n", "workers 2, but there are 1", 0},
-        {"forerun-schedule 1\nworker_of 0 0\nworker 0: 0F0 0B0\n", "worker_of names 2 stages", 0},
+        {"forerun-schedule 1\nworker_of 0 0\nworker 0: 0F0 0B0\n", "worker_of lists 2 stages", 0},
         {"forerun-schedule 1\nworker_of 3\nworker 0: 0F0 0B0\n", "stage 0 is on worker 3", 0},
         {"forerun-schedule 1\nstages 9\nworker 0: 0F0 0B0\n", "too few for 9 stages", 0},
         {"forerun-schedule 1\nstages 1\nworker 0: 0F0 0B0 1F0 1B0\n", "no stage 1; there are 1", 0},
@@ -519,12 +526,10 @@ static void grid_form(void **state)
          "w1  B1---|.  .\n"
          "makespan 9; bubble 33.3 %; live 2 1; slots 2 1; | is an update\n"},
         {"1f1b-async", 2, 1, 1, 3, 0,
-         "1f1b-async: 2 stages on 2 workers, 1 micro-batch a mini-batch, 3 mini-batches "
-         "(a, b, ...)\n"
-         "    0              5              10\n"
-         "w0  Fa Fb .  .  Ba---|Fc Bb---|.  Bc---|\n"
-         "w1  .  Fa Ba---|Fb Bb---|Fc Bc---|.  .\n"
-         "makespan 12; bubble 25.0 %; live 2 1; slots 2 1; | is an update\n"},
+         "1f1b-async: 2 stages on 2 workers, 1 micro-batch per mini-batch, 3 mini-batches (a, b, "
+         "...)\n    0              5              10\nw0  Fa Fb .  .  Ba---|Fc Bb---|.  Bc---|\nw1 "
+         " .  Fa Ba---|Fb Bb---|Fc Bc---|.  .\nmakespan 12; bubble 25.0 %; live 2 1; slots 2 1; | "
+         "is an update\n"},
         {"interleaved", 2, 2, 2, 1, 0,
          "interleaved: 2 stages on 1 worker, 2 micro-batches\n"
          "    0                   5                   10\n"
@@ -559,7 +564,7 @@ static void grid_form(void **state)
     fr_text_free(text);
 }
 
-/* More than anybody wants to see: the end is left out, and the note says so. */
+/* Too large to show: the end is cut off, with a note. */
 static void grid_is_cut(void **state)
 {
     (void)state;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/kernel.h"
 #include "support/test.h"
 
 #define STEP 0.01
@@ -136,7 +137,7 @@ bool gradcheck(verdict *v, const char *line, int batch, const fr_backend *backen
     bool good = true;
     net_build(&n, line);
     prepare(&judged, &n, batch, backend);
-    prepare(&oracle, &n, batch, fr_backend_find("ref"));
+    prepare(&oracle, &n, batch, &fr__backend_ref);
     if (harness_run(&judged) != FR_OK) fail_msg("%s", fr_ctx_error(judged.ctx));
     for (int i = 0; i < judged.n_in && good; i++)
         if (judged.dx[i])

@@ -8,7 +8,7 @@ static fr_status set_up(fr_ctx *ctx, void *user)
 {
     static char memory[64];
     const fr_transport *t = user;
-    fr_channel_desc d = {0, 1, 8, 8, 8, memory, NULL};
+    fr_channel_desc d = {0, 1, 8, 8, 8, memory, NULL, NULL};
     size_t sizes[] = {10000, 10000};
     int owner[] = {0, 1};
     fr_group *g;
@@ -41,11 +41,11 @@ static void senseless_descriptions_are_refused(void **state)
         fr_channel_desc d;
         const char *says;
     } cases[] = {
-        {{-1, 0, 1, 8, 8, memory, NULL}, "from worker -1"},
-        {{0, 2, 1, 8, 8, memory, NULL}, "to worker 2"},
-        {{0, 1, 0, 8, 8, memory, NULL}, "0 buffers"},
-        {{0, 1, 2, 16, 8, memory, NULL}, "16 bytes, 8 apart"},
-        {{0, 1, 1, 8, 8, NULL, NULL}, "give it memory"},
+        {{-1, 0, 1, 8, 8, memory, NULL, NULL}, "from worker -1"},
+        {{0, 2, 1, 8, 8, memory, NULL, NULL}, "to worker 2"},
+        {{0, 1, 0, 8, 8, memory, NULL, NULL}, "0 buffers"},
+        {{0, 1, 2, 16, 8, memory, NULL, NULL}, "16 bytes, 8 apart"},
+        {{0, 1, 1, 8, 8, NULL, NULL, NULL}, "give it memory"},
     };
     for (const fr_transport *const *list = fr_transport_list(), *t; (t = *list); list++) {
         fr_ctx *ctx = fr_ctx_create();

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/test.h"
+#include "support/backend.h"
 
 enum {
     SIZE = 53, /* weights; no multiple of any vector */
@@ -23,7 +23,8 @@ enum {
     MAX_VERSIONS = 64,
     MAX_MICRO = 256,
     MAX_BLOCKS = 16,
-    MAX_IDS = 1024
+    MAX_IDS = 1024,
+    ROOM = (MAX_BLOCKS + 1) * STRIDE /* the last row is a guard */
 };
 
 typedef struct recipe {
@@ -33,6 +34,7 @@ typedef struct recipe {
     fr_lr_options lr;
     int n_stages, stage, n_micro, n_batches;
     int lead;               /* 0: N - 1 - k */
+    int n_blocks;           /* 0: as counted */
     bool exact, on_the_fly; /* ranges handed in while the last backward reads */
     bool no_fusing;         /* updates write no predictions */
     int64_t lr_warmup;
@@ -56,8 +58,10 @@ typedef struct line {
     fr_store *store;
     fr_policy policy;
     fr_store_desc d;
-    float room[MAX_BLOCKS * STRIDE + STRIDE]; /* the last row is a guard */
-    float state[FR_MAX_OPTIM_STATE][SIZE], drift[SIZE];
+    /* On the device: */
+    float *room;                                      /* (ROOM) */
+    float *state[FR_MAX_OPTIM_STATE], *drift, *given; /* (SIZE) each; given: the gradient */
+    float copy[SIZE];                                 /* of what line_read was asked for last */
 
     int64_t now; /* version */
     float w[MAX_VERSIONS][SIZE], m[MAX_VERSIONS][SIZE], v[MAX_VERSIONS][SIZE];
@@ -79,31 +83,67 @@ static inline float line_noise(uint32_t stream, uint64_t i)
     return 2 * fr__unit_float(r[0]) - 1;
 }
 
-static inline int line_after_nothing(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static inline int line_after_nothing(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    (void)seat, (void)ahead;
+    (void)context, (void)ahead;
     return 0;
+}
+
+/* What the passes of a line need, by a store without weights. */
+static inline int line_count_blocks(fr_ctx *ctx, const fr_store_desc *d)
+{
+    fr_store *s;
+    fr_view view;
+    int t = d->context.n_micro, lead = d->context.lead, n;
+    assert_int_equal(
+        fr_store_create(ctx, &(fr_store_desc){.policy = d->policy, .context = d->context}, &s),
+        FR_OK);
+    for (int j = 0; j < (2 * ((lead + t - 1) / t) + 3) * t; j++) {
+        int i = j - lead;
+        assert_int_equal(fr_store_forward(s, j / t, j % t, &view), FR_OK);
+        if (i < 0) continue;
+        assert_int_equal(fr_store_backward(s, i / t, i % t, &view), FR_OK);
+        fr_store_done(s, i / t, i % t);
+        if (i % t != t - 1) continue;
+        fr_store_begin(s, i / t, 1);
+        assert_int_equal(fr_store_end(s, 0), FR_OK);
+    }
+    n = fr_store_n_blocks(s);
+    fr_store_free(s);
+    return n;
+}
+
+/* SIZE floats of the device, until the next call. */
+static inline const float *line_read(line *l, const float *from)
+{
+    device_get(l->dev, l->copy, from, SIZE);
+    return l->copy;
 }
 
 static inline void line_open(line *l, const recipe *r)
 {
+    float room[ROOM];
     memset(l, 0, sizeof *l);
     l->r = *r;
     l->ctx = fr_ctx_create();
     assert_non_null(l->ctx);
-    assert_int_equal(fr_device_open(l->ctx, fr_backend_find("ref"),
+    assert_int_equal(fr_device_open(l->ctx, test_backend("ref"),
                                     &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &l->dev),
                      FR_OK);
+    l->room = device_floats(l->dev, ROOM);
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) l->state[i] = device_floats(l->dev, SIZE);
+    l->drift = device_floats(l->dev, SIZE);
+    l->given = device_floats(l->dev, SIZE);
     l->policy = r->custom ? *r->custom : *fr_policy_find(r->policy);
     if (r->no_fusing) l->policy.after = line_after_nothing;
     l->d = (fr_store_desc){.policy = &l->policy,
-                           .seat = {.stage = r->stage,
-                                    .n_stages = r->n_stages,
-                                    .lead = r->lead,
-                                    .n_micro = r->n_micro,
-                                    .exact = r->exact,
-                                    .lr_warmup = r->lr_warmup,
-                                    .n_slots = line_lead(r) + 1},
+                           .context = {.stage = r->stage,
+                                       .n_stages = r->n_stages,
+                                       .lead = line_lead(r),
+                                       .n_micro = r->n_micro,
+                                       .exact = r->exact,
+                                       .lr_warmup = r->lr_warmup,
+                                       .n_slots = line_lead(r) + 1},
                            .device = l->dev,
                            .optimizer = fr_optim_find(r->optimizer),
                            .options = r->options,
@@ -114,20 +154,28 @@ static inline void line_open(line *l, const recipe *r)
                            .state = {l->state[0], l->state[1]},
                            .drift = l->drift,
                            .n_samples = r->n_samples};
-    int n_blocks = l->policy.n_blocks(&l->d.seat);
-    assert_true(n_blocks <= MAX_BLOCKS);
-    for (int i = 0; i < MAX_BLOCKS * STRIDE + STRIDE; i++) l->room[i] = 77;
-    for (int i = 0; i < SIZE; i++) l->w[0][i] = l->room[i] = line_noise(1, (uint64_t)i);
+    l->d.n_blocks = r->n_blocks ? r->n_blocks : line_count_blocks(l->ctx, &l->d);
+    assert_true(l->d.n_blocks <= MAX_BLOCKS);
+    for (int i = 0; i < ROOM; i++) room[i] = 77;
+    for (int i = 0; i < SIZE; i++) l->w[0][i] = room[i] = line_noise(1, (uint64_t)i);
+    device_put(l->dev, l->room, room, ROOM);
     if (fr_store_create(l->ctx, &l->d, &l->store) != FR_OK) fail_msg("%s", fr_ctx_error(l->ctx));
 }
 
 static inline void line_close(line *l)
 {
-    int n_blocks = l->policy.n_blocks(&l->d.seat);
-    for (int b = 0; b < MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
+    int n_blocks = l->d.n_blocks;
+    float room[ROOM];
+    device_get(l->dev, room, l->room, ROOM);
+    for (int b = 0; b <= MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
         for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
-            assert_true(l->room[b * STRIDE + i] == 77);
+            assert_true(room[b * STRIDE + i] == 77);
     fr_store_free(l->store);
+    fr_device_release(l->dev, l->room, sizeof room);
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
+        fr_device_release(l->dev, l->state[i], SIZE * sizeof(float));
+    fr_device_release(l->dev, l->drift, SIZE * sizeof(float));
+    fr_device_release(l->dev, l->given, SIZE * sizeof(float));
     fr_device_close(l->dev);
     fr_ctx_free(l->ctx);
 }
@@ -180,7 +228,7 @@ static inline seen line_expect(line *l, int which, int64_t batch, int micro)
 {
     fr_want want;
     int j = (int)batch * l->r.n_micro + micro;
-    (which ? l->policy.backward : l->policy.forward)(&l->d.seat, micro, &want);
+    (which ? l->policy.backward : l->policy.forward)(&l->d.context, micro, &want);
     seen x = {l->now, want.ahead};
     if (want.base == FR_AS_FORWARD) x = l->of_forward[j];
     if (want.base == FR_PREVIOUS) x.version = batch > 0 ? batch - 1 : 0;
@@ -205,22 +253,22 @@ static inline void line_check(line *l, seen x, const fr_view *view, const char *
         fail_msg("%s, %s N %d k %d T %d: version %lld ahead %d, expected %lld ahead %d",
                  l->r.policy, where, l->r.n_stages, l->r.stage, l->r.n_micro,
                  (long long)view->version, view->ahead, (long long)x.version, x.ahead);
+    const float *weights = line_read(l, view->weights);
     for (int i = 0; i < SIZE; i++) {
         double expected = x.ahead ? line_predict(l, x.version, x.ahead, i) : l->w[x.version][i];
-        double off = fabs((double)view->weights[i] - expected);
+        double off = fabs((double)weights[i] - expected);
         if (!(off <= (x.ahead ? 2e-6 * (0.1 + fabs(expected)) : 0)))
             fail_msg("%s %s, %s N %d k %d T %d, version %lld ahead %d, weight %d: %.9g, expected "
                      "%.9g",
                      l->r.policy, l->r.optimizer, where, l->r.n_stages, l->r.stage, l->r.n_micro,
-                     (long long)x.version, x.ahead, i, (double)view->weights[i], expected);
+                     (long long)x.version, x.ahead, i, (double)weights[i], expected);
     }
     /* Equal ids, equal weights. */
     assert_true(view->id > 0 && view->id < MAX_IDS);
-    if (l->id_used[view->id])
-        assert_memory_equal(l->by_id[view->id], view->weights, sizeof l->by_id[0]);
+    if (l->id_used[view->id]) assert_memory_equal(l->by_id[view->id], weights, sizeof l->by_id[0]);
     l->id_used[view->id] = true;
-    memcpy(l->by_id[view->id], view->weights, sizeof l->by_id[0]);
-    line_fold(l, view->weights, SIZE * sizeof(float));
+    memcpy(l->by_id[view->id], weights, sizeof l->by_id[0]);
+    line_fold(l, weights, SIZE * sizeof(float));
     l->n_views++;
     l->n_ahead += x.ahead > 0;
 }
@@ -262,25 +310,29 @@ static inline void line_update(line *l, int64_t batch, const fr_view *reading)
 {
     enum { CHUNK = 10, N_CHUNKS = (SIZE + CHUNK - 1) / CHUNK };
     float before[SIZE];
-    if (reading) memcpy(before, reading->weights, sizeof before);
+    if (reading) memcpy(before, line_read(l, reading->weights), sizeof before);
     for (int i = 0; i < SIZE; i++)
         l->grad[i] =
             0.3f * line_noise(2, (uint64_t)i) + line_noise(3, (uint64_t)(batch * SIZE + i));
+    device_put(l->dev, l->given, l->grad, SIZE);
     fr_store_begin(l->store, batch, 0.5);
     for (int c = 0; c < N_CHUNKS; c++) {
         size_t at = (size_t)((c * 5 + (int)batch) % N_CHUNKS) * CHUNK;
         size_t n = SIZE - at < CHUNK ? SIZE - at : CHUNK;
-        if (reading) assert_memory_equal(reading->weights + at, before + at, n * sizeof(float));
-        fr_store_range(l->store, at, n, l->grad + at);
+        if (reading)
+            assert_memory_equal(line_read(l, reading->weights) + at, before + at,
+                                n * sizeof(float));
+        fr_store_range(l->store, at, n, l->given + at);
     }
     if (fr_store_end(l->store, SIZE) != FR_OK)
         fail_msg("%s N %d k %d T %d: %s", l->r.policy, l->r.n_stages, l->r.stage, l->r.n_micro,
                  fr_ctx_error(l->ctx));
     line_model_step(l, batch, 0.5);
     assert_int_equal(fr_store_version(l->store), l->now);
-    assert_memory_equal(fr_store_newest(l->store), l->w[l->now], sizeof l->w[0]);
+    assert_memory_equal(line_read(l, fr_store_newest(l->store)), l->w[l->now], sizeof l->w[0]);
     for (int s = 0; s < l->d.optimizer->n_state; s++)
-        assert_memory_equal(l->state[s], s ? l->v[l->now] : l->m[l->now], sizeof l->m[0]);
+        assert_memory_equal(line_read(l, l->state[s]), s ? l->v[l->now] : l->m[l->now],
+                            sizeof l->m[0]);
     fr_view view;
     fr_store_look(l->store, &view);
     assert_true(view.id > l->newest_id && view.version == l->now && view.ahead == 0);

@@ -63,16 +63,17 @@ static void learn(line *l, int n_batches)
         if (j < lead) continue;
         int i = j - lead;
         assert_int_equal(fr_store_backward(l->store, i / t, i % t, &view), FR_OK);
+        const float *weights = line_read(l, view.weights);
         for (int k = 0; k < SIZE; k++) {
             float best = 3 * line_noise(5, (uint64_t)k), curve = 0.05f + 0.02f * (float)(k % 7);
-            float g =
-                curve * (view.weights[k] - best) + 0.05f * line_noise(6, (uint64_t)(i * SIZE + k));
+            float g = curve * (weights[k] - best) + 0.05f * line_noise(6, (uint64_t)(i * SIZE + k));
             grad[k] = (i % t ? grad[k] : 0) + g / (float)t;
         }
         fr_store_done(l->store, i / t, i % t);
         if (i % t != t - 1) continue;
         fr_store_begin(l->store, i / t, 1);
-        fr_store_range(l->store, 0, SIZE, grad);
+        device_put(l->dev, l->given, grad, SIZE);
+        fr_store_range(l->store, 0, SIZE, l->given);
         assert_int_equal(fr_store_end(l->store, SIZE), FR_OK);
     }
 }

@@ -30,7 +30,10 @@ static void names(void **unused)
     for (const fr_policy *const *p = fr_policy_list(); *p; p++)
         for (int n = 1; n <= 3; n += 2)
             for (int k = 0; k < n; k++) {
-                fr_store_desc d = {.policy = *p, .seat = {.stage = k, .n_stages = n, .n_micro = 4}};
+                fr_store_desc d = {
+                    .policy = *p,
+                    .context = {.stage = k, .n_stages = n, .lead = n - 1 - k, .n_micro = 4},
+                    .n_blocks = k < n - 1 ? 2 : 1};
                 const char *name = fr_store_memory_name(&d), *expected = NULL;
                 if (!strcmp((*p)->name, "double-buffer") && n > 1) expected = "previous";
                 if (!strcmp((*p)->name, "pipemare") && k < n - 1) expected = "drift";
@@ -51,8 +54,9 @@ static void carry_over(bool with_memory, bool late)
 {
     bool is_valid, was_valid;
     float *from = fr_store_memory(a.store, &was_valid);
-    memcpy(fr_store_newest(b.store), fr_store_newest(a.store), SIZE * sizeof(float));
-    memcpy(b.state, a.state, sizeof a.state);
+    device_put(b.dev, fr_store_newest(b.store), line_read(&a, fr_store_newest(a.store)), SIZE);
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
+        device_put(b.dev, b.state[i], line_read(&a, a.state[i]), SIZE);
     memcpy(b.w, a.w, sizeof a.w);
     memcpy(b.m, a.m, sizeof a.m);
     memcpy(b.v, a.v, sizeof a.v);
@@ -64,7 +68,7 @@ static void carry_over(bool with_memory, bool late)
     assert_int_equal(to != NULL, fr_store_memory_name(&b.d) != NULL);
     if (to && with_memory) {
         assert_true(was_valid && to != fr_store_newest(b.store));
-        memcpy(to, from, SIZE * sizeof(float));
+        device_put(b.dev, to, line_read(&a, from), SIZE);
         fr_store_set_memory(b.store);
     }
     if (late) fr_store_renumber(b.store, a.now);
@@ -72,7 +76,7 @@ static void carry_over(bool with_memory, bool late)
     if (!to || !with_memory) return;
     assert_ptr_equal(fr_store_memory(b.store, &is_valid), to);
     assert_true(is_valid);
-    assert_memory_equal(to, from, SIZE * sizeof(float));
+    assert_memory_equal(line_read(&b, to), line_read(&a, from), SIZE * sizeof(float));
 }
 
 static void goes_on(const recipe *r, int n_before, bool late)
@@ -86,8 +90,11 @@ static void goes_on(const recipe *r, int n_before, bool late)
     line_segment(&a, n_before, AFTER);
     line_segment(&b, n_before, AFTER); /* each view also as the model says */
     assert_true(a.digest == b.digest);
-    assert_memory_equal(fr_store_newest(a.store), fr_store_newest(b.store), SIZE * sizeof(float));
-    assert_memory_equal(a.state, b.state, sizeof a.state);
+    assert_memory_equal(line_read(&a, fr_store_newest(a.store)),
+                        line_read(&b, fr_store_newest(b.store)), SIZE * sizeof(float));
+    for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
+        assert_memory_equal(line_read(&a, a.state[i]), line_read(&b, b.state[i]),
+                            SIZE * sizeof(float));
     line_close(&a);
     line_close(&b);
 }
@@ -101,7 +108,7 @@ static void saved_runs_go_on(void **unused)
                 for (int t = 1; t <= 5; t += 2)
                     for (int kind = 0; kind < 2; kind++) {
                         recipe r = recipe_of((*p)->name, n, k, t, kind);
-                        fr_seat first = {.n_stages = n, .n_micro = t};
+                        fr_policy_context first = {.n_stages = n, .lead = n - 1, .n_micro = t};
                         if ((*p)->check && (*p)->check(&first)) continue;
                         r.on_the_fly = (k + t) % 2;
                         for (int n_before = 1; n_before < 4; n_before++)
@@ -117,9 +124,9 @@ static uint64_t digest_on(line *l, int64_t first_batch)
     for (int batch = 0; batch < 3; batch++) {
         for (int micro = 0; micro < l->r.n_micro; micro++) {
             assert_int_equal(fr_store_forward(l->store, first_batch + batch, micro, &view), FR_OK);
-            line_fold(l, view.weights, SIZE * sizeof(float));
+            line_fold(l, line_read(l, view.weights), SIZE * sizeof(float));
             assert_int_equal(fr_store_backward(l->store, first_batch + batch, micro, &view), FR_OK);
-            line_fold(l, view.weights, SIZE * sizeof(float));
+            line_fold(l, line_read(l, view.weights), SIZE * sizeof(float));
             fr_store_done(l->store, first_batch + batch, micro);
         }
         line_update(l, first_batch + batch, NULL);
@@ -151,13 +158,15 @@ static void no_previous_yet(void **unused)
     (void)unused;
     recipe r = recipe_of("double-buffer", 2, 0, 2, 0);
     bool is_valid = true;
+    float huge[SIZE];
     line_open(&a, &r);
     float *room = fr_store_memory(a.store, &is_valid);
     assert_true(room && room != fr_store_newest(a.store) && !is_valid);
-    for (int i = 0; i < SIZE; i++) room[i] = 1e30f;
+    for (int i = 0; i < SIZE; i++) huge[i] = 1e30f;
+    device_put(a.dev, room, huge, SIZE);
     line_segment(&a, 0, 4); /* reads none of it */
     assert_true(fr_store_memory(a.store, &is_valid) != fr_store_newest(a.store) && is_valid);
-    assert_memory_equal(fr_store_memory(a.store, &is_valid), a.w[3], sizeof a.w[3]);
+    assert_memory_equal(line_read(&a, fr_store_memory(a.store, &is_valid)), a.w[3], sizeof a.w[3]);
     fr_store_reset(a.store, 4);
     assert_non_null(fr_store_memory(a.store, &is_valid));
     assert_false(is_valid);
@@ -171,7 +180,9 @@ static void change(line *l, uint32_t stream)
     float *w = fr_store_newest(l->store);
     fr_view before, after;
     fr_store_look(l->store, &before);
-    for (int i = 0; i < SIZE; i++) l->w[l->now][i] = w[i] += line_noise(stream, (uint64_t)i);
+    device_get(l->dev, l->w[l->now], w, SIZE);
+    for (int i = 0; i < SIZE; i++) l->w[l->now][i] += line_noise(stream, (uint64_t)i);
+    device_put(l->dev, w, l->w[l->now], SIZE);
     fr_store_changed(l->store);
     fr_store_look(l->store, &after);
     assert_true(after.id > before.id && after.version == before.version && after.ahead == 0);
@@ -189,7 +200,7 @@ static void changes_count_at_once(void **unused)
             for (int k = 0; k < n; k++)
                 for (int t = 1; t <= 5; t += 2) {
                     recipe r = recipe_of((*p)->name, n, k, t, (n + k) % 2);
-                    fr_seat first = {.n_stages = n, .n_micro = t};
+                    fr_policy_context first = {.n_stages = n, .lead = n - 1, .n_micro = t};
                     if ((*p)->check && (*p)->check(&first)) continue;
                     r.on_the_fly = t == 3;
                     r.n_samples = 6;

@@ -2,14 +2,13 @@
  * number of kernel threads, gives the bits of one sweep; padding is left alone. */
 #include <forerun/weights.h>
 
-#include "base/alloc.h"
 #include "base/philox.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/test.h"
+#include "support/backend.h"
 
 /* ThreadSanitizer does not see the locks of an OpenMP runtime: with it, ref alone. */
 #if defined(__has_feature)
@@ -42,7 +41,8 @@ static int fill(void **unused)
 /* Part p: every PARTS-th chunk; the last PAD floats of the block are never handed in. */
 typedef struct part {
     fr_store *store;
-    int p, batch;
+    const float *grad; /* (SIZE) on the device */
+    int p;
 } part;
 
 static void *hand_in(void *arg)
@@ -51,18 +51,18 @@ static void *hand_in(void *arg)
     enum { CHUNK = 4099 };
     for (size_t c = (size_t)x->p; c * CHUNK < SIZE; c += PARTS) {
         size_t at = c * CHUNK, n = SIZE - at < CHUNK ? SIZE - at : CHUNK;
-        fr_store_range(x->store, at, n, grad[x->batch] + at);
+        fr_store_range(x->store, at, n, x->grad + at);
     }
     return NULL;
 }
 
-static void update(fr_store *s, int batch, bool is_parallel)
+static void update(fr_store *s, int batch, const float *given, bool is_parallel)
 {
     part parts[PARTS];
     pthread_t threads[PARTS];
     fr_store_begin(s, batch, 0.5);
     for (int p = 0; p < PARTS; p++) {
-        parts[p] = (part){.store = s, .p = p, .batch = batch};
+        parts[p] = (part){.store = s, .grad = given, .p = p};
         if (is_parallel)
             assert_int_equal(pthread_create(&threads[p], NULL, hand_in, &parts[p]), 0);
         else
@@ -83,38 +83,44 @@ static void run(const char *backend, int n_threads, bool is_parallel, const char
     fr_device_desc device = {.n_threads = n_threads, .first_cpu = -1};
     assert_int_equal(fr_device_open(ctx, fr_backend_find(backend), &device, &dev), FR_OK);
     size_t stride = SIZE + PAD;
-    float *room = fr__alloc((MAX_BLOCKS + 3) * stride * sizeof(float));
-    assert_non_null(room);
-    fr_store_desc d = {.policy = fr_policy_find(policy),
-                       .seat = {.stage = 2, .n_stages = 4, .n_micro = 1, .n_slots = 2},
-                       .device = dev,
-                       .optimizer = fr_optim_find("adam"),
-                       .lr = {.name = "constant"},
-                       .n = stride,
-                       .blocks = room,
-                       .stride = stride,
-                       .state = {room + MAX_BLOCKS * stride, room + (MAX_BLOCKS + 1) * stride},
-                       .drift = room + (MAX_BLOCKS + 2) * stride,
-                       .n_samples = 100};
+    const size_t n = (MAX_BLOCKS + 4) * stride;
+    float *room = device_floats(dev, n), *given = room + (MAX_BLOCKS + 3) * stride;
+    static float plain[SIZE + PAD];
+    fr_store_desc d = {
+        .policy = fr_policy_find(policy),
+        .context = {.stage = 2, .n_stages = 4, .lead = 1, .n_micro = 1, .n_slots = 2},
+        .n_blocks = MAX_BLOCKS,
+        .device = dev,
+        .optimizer = fr_optim_find("adam"),
+        .lr = {.name = "constant"},
+        .n = stride,
+        .blocks = room,
+        .stride = stride,
+        .state = {room + MAX_BLOCKS * stride, room + (MAX_BLOCKS + 1) * stride},
+        .drift = room + (MAX_BLOCKS + 2) * stride,
+        .n_samples = 100};
     d.optimizer->defaults(&d.options);
-    assert_true(d.policy->n_blocks(&d.seat) <= MAX_BLOCKS);
-    memcpy(room, first, sizeof first);
+    device_put(dev, room, first, SIZE);
     /* what was in the memory before must not matter */
-    memset(room + stride, 0xff, (MAX_BLOCKS - 1) * stride * sizeof(float));
+    memset(plain, 0xff, sizeof plain);
+    for (size_t b = 1; b < MAX_BLOCKS; b++) device_put(dev, room + b * stride, plain, stride);
     if (fr_store_create(ctx, &d, &s) != FR_OK) fail_msg("%s", fr_ctx_error(ctx));
     for (int j = 0; j < BATCHES; j++) {
         assert_int_equal(fr_store_forward(s, j, 0, &view), FR_OK);
-        if (j == BATCHES - 1) memcpy(out, view.weights, SIZE * sizeof(float));
-        for (int i = SIZE; i < SIZE + PAD; i++) assert_true(view.weights[i] == 0);
+        device_get(dev, plain, view.weights, stride);
+        if (j == BATCHES - 1) memcpy(out, plain, SIZE * sizeof(float));
+        for (int i = SIZE; i < SIZE + PAD; i++) assert_true(plain[i] == 0);
         if (j == 0) continue;
         assert_int_equal(fr_store_backward(s, j - 1, 0, &view), FR_OK);
-        if (j == BATCHES - 1) memcpy(out + SIZE, view.weights, SIZE * sizeof(float));
-        for (int i = SIZE; i < SIZE + PAD; i++) assert_true(view.weights[i] == 0);
+        device_get(dev, plain, view.weights, stride);
+        if (j == BATCHES - 1) memcpy(out + SIZE, plain, SIZE * sizeof(float));
+        for (int i = SIZE; i < SIZE + PAD; i++) assert_true(plain[i] == 0);
         fr_store_done(s, j - 1, 0);
-        update(s, j - 1, is_parallel);
+        device_put(dev, given, grad[j - 1], SIZE);
+        update(s, j - 1, given, is_parallel);
     }
     fr_store_free(s);
-    fr__free(room);
+    fr_device_release(dev, room, n * sizeof(float));
     fr_device_close(dev);
     fr_ctx_free(ctx);
 }

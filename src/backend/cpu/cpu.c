@@ -193,6 +193,27 @@ static void *cpu_alloc(fr_device *dev, size_t bytes)
     return block;
 }
 
+#define COPY_GRAIN ((size_t)1 << 20) /* bytes */
+
+typedef struct copying {
+    char *to;
+    const char *from;
+} copying;
+
+static void copy_range(void *arg, size_t begin, size_t end)
+{
+    const copying *c = arg;
+    memcpy(c->to + begin, c->from + begin, end - begin);
+}
+
+/* Zeros are rare and small. */
+static fr_status cpu_copy(fr_device *dev, void *to, const void *from, size_t bytes)
+{
+    if (!from) return fr__host_copy(dev, to, from, bytes);
+    fr__cpu_parallel(dev, bytes, COPY_GRAIN, copy_range, &(copying){to, from});
+    return FR_OK;
+}
+
 /* One of the two is row-major, with the dims of the other. Rare: what it needs is made and dropped.
  */
 static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void *src,
@@ -289,13 +310,19 @@ const fr_backend fr__backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .makers = makers,
+    .is_host = true,
     .alloc = cpu_alloc,
     .release = fr__host_release,
-    .copy = fr__host_copy,
     .upload = fr__host_copy,
     .download = fr__host_copy,
     .sync = cpu_sync,
+    .copy = cpu_copy,
     .add = fr__cpu_add,
+    .blend = fr__host_blend,
+    .sweep = fr__host_sweep,
+    .squares = fr__host_squares,
+    .tree_sum = fr__host_tree_sum,
+    .pick = fr__host_pick,
     .parallel = fr__cpu_parallel,
     .fuse = fr__cpu_fuse,
     .relayout = cpu_relayout,

@@ -1,10 +1,10 @@
-// dom.js -- the few words in which the page is built: elements, tooltip, theme, controls.
+// dom.js -- building blocks of the page: elements, tooltip, theme, controls.
 //
-// Each file of the page is one constant of that name; nothing else is visible between them.
+// Each file of the page defines one constant of its name. Files share nothing else.
 const Dom = (() => {
     "use strict";
 
-    // el("p", {class: "soft", onclick: f}, "text", child, null): null and undefined are left out.
+    // el("p", {class: "soft", onclick: f}, "text", child, null) skips null and undefined.
     function el(tag, attributes, ...children) {
         const node = document.createElement(tag);
         for (const [name, value] of Object.entries(attributes || {})) {
@@ -21,7 +21,7 @@ const Dom = (() => {
         return node;
     }
 
-    // A value of the style sheet, as canvases need it.
+    // A value of the style sheet, for canvases.
     function css(name) {
         return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
     }
@@ -30,7 +30,7 @@ const Dom = (() => {
 
     const tip = () => document.getElementById("tip");
 
-    // head and rows [[name, value], ...] near the point (x, y) of the window.
+    // Shows head and rows [[name, value], ...] near the point (x, y) of the window.
     function showTip(x, y, head, rows) {
         const box = tip();
         const cells = rows.map(
@@ -48,23 +48,23 @@ const Dom = (() => {
 
     function hideTip() { tip().hidden = true; }
 
-    // A mouse moves, a finger only comes down.
+    // A mouse hovers; a finger only presses.
     function onPoint(node, act) {
         node.addEventListener("pointermove", act);
         node.addEventListener("pointerdown", act);
     }
 
-    // The node, or what is below it, says something when pointed at.
+    // Gives the node and its descendants a tooltip.
     function explain(node, head, rows) {
         onPoint(node, (e) => showTip(e.clientX, e.clientY, head, rows));
         node.addEventListener("pointerleave", hideTip);
         return node;
     }
 
-    /* --- theme: the system's until the reader says otherwise --- */
+    /* --- theme: the system's until the reader chooses another --- */
 
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    let listeners = [];  // {node, act}: as long as the node is in the page
+    let listeners = [];  // {node, act}: valid while the node is in the page
     let chosen = null;
 
     function setTheme(name) {
@@ -72,7 +72,7 @@ const Dom = (() => {
         document.documentElement.dataset.theme = name || (dark.matches ? "dark" : "light");
         try {
             if (name) localStorage.setItem("forerun-theme", name);
-        } catch (e) { /* a file may have no storage: the choice then lasts as long as the page */
+        } catch (e) { /* a file may have no storage: the choice is lost with the page */
         }
         listeners = listeners.filter(({node}) => node.isConnected);
         listeners.forEach(({act}) => act());
@@ -104,7 +104,7 @@ const Dom = (() => {
 
     /* --- controls --- */
 
-    // One of several: choices are [[value, text], ...].
+    // Selects one of several choices: [[value, text], ...].
     function choice(label, choices, value, change) {
         const keys = el("span", {class: "keys"});
         for (const [key, text] of choices) {
@@ -120,8 +120,8 @@ const Dom = (() => {
         return el("span", {class: "choice", role: "group", "aria-label": label}, label, keys);
     }
 
-    // A surface: a variable of the style sheet; "~x": hatched in that colour, for waiting; "~": in
-    // grey.
+    // A surface is a variable of the style sheet; "~x": hatched in that colour, for waiting; "~":
+    // hatched in grey.
     function paint(color) {
         if (!color.startsWith("~")) return {css: {background: `var(--${color})`}};
         return {

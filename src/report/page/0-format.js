@@ -1,10 +1,10 @@
-// format.js -- numbers as people read them: few digits, a unit, never a bare 0.000012.
+// format.js -- readable numbers: few digits, a unit, never a bare 0.000012.
 const Format = (() => {
     "use strict";
     const none = "\u2013";
     const is = (x) => typeof x === "number" && Number.isFinite(x);
 
-    // n significant digits, thousands apart.
+    // n significant digits, with thousands separated.
     function number(x, n = 4) {
         if (!is(x)) return none;
         if (x !== 0 && (Math.abs(x) < 1e-4 || Math.abs(x) >= 1e15))
@@ -14,7 +14,7 @@ const Format = (() => {
 
     const whole = (x) => (is(x) ? Math.round(x).toLocaleString("en-US") : none);
 
-    // The largest step that leaves at least 1 in front of the point.
+    // Uses the largest unit in which the value is at least 1.
     function scaled(x, steps, n) {
         if (!is(x)) return none;
         const size = Math.abs(x);
@@ -57,7 +57,7 @@ const Format = (() => {
         const power = 10 ** Math.floor(Math.log10(raw));
         const step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;
         const out = [];
-        // Counted, not added up: 0.1 thirty times is not 3.
+        // Multiplied, not summed: the sum of thirty times 0.1 is not 3.
         for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++)
             out.push(k * step || 0);  // never -0
         return out;
@@ -76,8 +76,8 @@ const Format = (() => {
         return out.length > 1 ? out : ticks(low, high, n);
     }
 
-    // Ticks as texts: show(value, significant digits, distance of two ticks) with as few digits as
-    // say exactly what they are.
+    // Texts of the ticks: show(value, significant digits, distance of two ticks), with the fewest
+    // digits that are exact.
     function labels(values, show) {
         const step = values.length > 1 ? Math.abs(values[1] - values[0]) : Math.abs(values[0]);
         const exact = (n) =>

@@ -1,8 +1,8 @@
-// chart.js -- one chart of lines: axes, bands, crosshair, names at the ends.
+// chart.js -- one line chart: axes, bands, crosshair, names at the ends of the lines.
 //
-// A group of charts shares the x axis, the zoomed stretch of it and the crosshair. It has runs,
-// series, x, stretch, log, smooth, hover (place on the x axis or null), pointed (series or null),
-// redraw(). A chart's spec says title, show(value), lines(run, x) and more (2-curves.js).
+// A group of charts shares the x axis, its zoomed range and the crosshair. It has runs, series, x,
+// stretch, log, smooth, hover (position on the x axis or null), pointed (series or null), redraw().
+// The spec of a chart has title, show(value), lines(run, x) and more (2-curves.js).
 const Chart = (() => {
     "use strict";
 
@@ -12,7 +12,7 @@ const Chart = (() => {
         elapsed_s: {label: "time", show: (x) => Format.seconds(x), tick: Format.seconds},
     };
 
-    // An exponential mean that does not lean towards its first value.
+    // An exponential mean without bias towards its first value.
     function smoothed(y, keep) {
         if (!keep) return y;
         let sum = 0;
@@ -36,7 +36,7 @@ const Chart = (() => {
         return low <= high ? [low, high] : null;
     }
 
-    // A shape for each series, so that dots differ without colour.
+    // A shape for each series, so that dots differ without colours.
     function dot(g, index, x, y) {
         const r = 3.4;
         g.beginPath();
@@ -143,7 +143,7 @@ const Chart = (() => {
                      }));
         }
 
-        // Of what is seen, so that a zoom shows more and not the same flattened.
+        // The range of the visible values, so that a zoom also enlarges y.
         range(lines, log) {
             const {low, high} = this.group.stretch;
             const seen = lines.flatMap(
@@ -151,7 +151,7 @@ const Chart = (() => {
                     l.shown.filter((v, i) => l.x[i] >= low && l.x[i] <= high && (!log || v > 0)));
             let [bottom, top] = extent(seen) || extent(lines.flatMap((l) => l.shown)) || [0, 1];
             if (log) return [Math.max(bottom, 1e-12) / 1.08, Math.max(top, 1e-12) * 1.08];
-            const lack = (this.spec.least || 0) - (top - bottom);  // noise is not blown up
+            const lack = (this.spec.least || 0) - (top - bottom);  // do not enlarge noise
             if (lack > 0) [bottom, top] = [bottom - lack / 2, top + lack / 2];
             if (this.spec.zero) bottom = Math.min(0, bottom);
             const pad = (top - bottom || Math.abs(top) || 1) * 0.05;
@@ -231,7 +231,7 @@ const Chart = (() => {
         }
 
         drawBand(g, line, toX, toY, log) {
-            // With many runs the bands would hide the lines.
+            // With many runs, bands would hide the lines.
             if (!line.low || this.group.runs.filter((r) => r.series.on).length > 4) return;
             g.fillStyle = Dom.css(line.run.series.color);
             g.globalAlpha = 0.16;
@@ -265,7 +265,7 @@ const Chart = (() => {
                 });
                 g.stroke();
             };
-            // What was smoothed away stays visible, where there is room for it.
+            // The unsmoothed line stays visible if there is room.
             if (line.shown !== line.y && this.group.runs.length <= 2) {
                 g.lineWidth = 1;
                 g.globalAlpha *= 0.3;
@@ -275,7 +275,7 @@ const Chart = (() => {
             g.lineWidth = line.points ? 1.4 : 1.9;
             g.lineJoin = "round";
             const alone = this.spec.big && line.points &&
-                this.spec.smooth;  // dots beside the training's line
+                this.spec.smooth;  // dots beside the line of training
             if (!alone) {
                 g.setLineDash(dash);
                 trace(line.shown);
@@ -316,7 +316,7 @@ const Chart = (() => {
             }
         }
 
-        // Names at the ends of the lines, pushed apart: no looking up of colours.
+        // Names at the ends of the lines, moved apart, so that no legend is needed.
         drawNames(g, plot, lines, toX, toY) {
             const ends = new Map();
             for (const line of lines) {

@@ -1,10 +1,11 @@
-// model.js -- what the data mean: runs, how they look in pictures, and their key figures.
+// model.js -- meaning of the data: runs, their colours and dashes, their key figures.
 const Model = (() => {
     "use strict";
     const dashes = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
-    const n_colors = 7;  // with 4 dashes: 28 that differ, since the two have no common factor
+    const n_colors = 7;  // with 4 dashes: 28 combinations, since 7 and 4 have no common factor
 
-    // A case looks like its namesake on another clock: they never meet in a picture.
+    // A case has the colour of the case with the same name on another clock: charts never show
+    // both.
     function styleOf(found, kind, series) {
         const same = found && series.find((x) => x.case && x.case.name === found.name);
         const isTaken = same && series.some((x) => x.kind === kind && x.index === same.index);
@@ -12,10 +13,10 @@ const Model = (() => {
         return series.reduce((most, x) => Math.max(most, x.index + 1), 0);
     }
 
-    // Runs of one case of a comparison (its seeds) are one series: one colour, one key.
+    // Runs of one case of a comparison (its seeds) are one series: one colour, one legend entry.
     function seriesOf(data) {
         const cases = (data.compare && data.compare.cases) || [];
-        // Pictures hold one clock each, so a group is named where several share a clock.
+        // A chart shows one clock, so groups are named only if several share a clock.
         const severalGroups = (kind) =>
             new Set(cases.filter((c) => c.kind === kind).map((c) => c.group)).size > 1;
         const label = (c) => (c.group && severalGroups(c.kind) ? `${c.group} ${c.name}` : c.name);
@@ -45,8 +46,8 @@ const Model = (() => {
         return series;
     }
 
-    // Runs by clock: times of this machine and those of a described cluster share no axis and no
-    // scale. One clock needs no title.
+    // Runs by clock: times of this machine and of a described cluster share no axis and no scale. A
+    // single clock needs no title.
     function clocks(runs) {
         const titles = {
             measured: "Measured: the clock of this machine",
@@ -99,7 +100,7 @@ const Model = (() => {
         return `${Format.plural(stages, "stage")}${copies}${shared}`;
     }
 
-    function status(run) { return run.summary ? run.summary.status : "not over"; }
+    function status(run) { return run.summary ? run.summary.status : "unfinished"; }
 
     function peak(run) {
         const workers = s(run).workers || [];
@@ -111,14 +112,14 @@ const Model = (() => {
         return t ? t.forward + t.backward + t.sums : null;
     }
 
-    // Rates of different clocks are not put in one ratio.
+    // Rates of different clocks are not compared.
     function speedup(run, first) {
         const a = s(run).samples_per_s;
         const b = s(first).samples_per_s;
         return a && b && run.kind === first.kind ? a / b : null;
     }
 
-    // Key figures: label, what is good, the value and how it is written. `note` is for tiles.
+    // Key figures: label, whether more or less is better, value and format. `note` is for tiles.
     const figures = [
         {
             key: "accuracy",
@@ -186,7 +187,7 @@ const Model = (() => {
             best: "low",
             show: Format.bytes,
             value: traffic,
-            note: () => "a sample, between workers"
+            note: () => "per sample, between workers"
         },
         {
             key: "batch_s",
@@ -196,22 +197,22 @@ const Model = (() => {
             value: (r) => s(r).measured_s_per_batch,
             note: (r) =>
                 (Format.is(s(r).predicted_s_per_batch)
-                     ? `predicted ${Format.seconds(s(r).predicted_s_per_batch)}`
+                     ? `forecast ${Format.seconds(s(r).predicted_s_per_batch)}`
                      : "")
         },
         {
             key: "error",
-            label: "Prediction error",
+            label: "Forecast error",
             several: true,
             show: (x) => Format.signed(x, Format.percent),
             value: (r) => s(r).prediction_error
         },
     ];
 
-    // Where it stands beside others of its clock; its seeds have one name in common.
+    // Its name among runs of the same clock; the seeds of a case share one name.
     const shortName = (run) => (run.series.runs.length === 1 ? run.series.name : run.name);
 
-    // Where runs of two clocks stand in one list.
+    // Its name in a list with runs of two clocks.
     const label = (run) => (run.kind === "emulated" ? `${run.name} (emulated)` : run.name);
 
     function describe(run) {

@@ -1,10 +1,10 @@
-// view.js -- what all canvases share: sharp pixels, a stretch of the x axis that can be zoomed and
-// moved by wheel, fingers, mouse and keys, and drawing at most once a frame.
+// view.js -- common parts of all canvases: sharp pixels, zooming and moving along the x axis by
+// wheel, fingers, mouse and keys, and drawing at most once per frame.
 const View = (() => {
     "use strict";
     const font = "12px system-ui, -apple-system, Roboto, 'Segoe UI', 'Liberation Sans', sans-serif";
 
-    // A canvas that is drawn again when its width, the theme or its content changes.
+    // A canvas that is redrawn when its width, the theme or its content changes.
     function canvas(attributes, height, draw) {
         const node = Dom.el("canvas", {role: "img", tabindex: "0", ...attributes});
         let asked = false;
@@ -37,7 +37,7 @@ const View = (() => {
         return {node, redraw};
     }
 
-    // The stretch [low, high] of [first, last] that is shown.
+    // The visible range [low, high] of [first, last].
     class Stretch {
         constructor(first, last, least) {
             Object.assign(this, {first, last, least, low: first, high: last});
@@ -58,8 +58,8 @@ const View = (() => {
         all() { this.set(this.first, this.last); }
     }
 
-    // The wheel belongs to the page until the picture has been clicked or ctrl is held: who scrolls
-    // past must not get stuck. area() gives {left, right} of the plot and the stretch to act upon.
+    // The wheel scrolls the page until the picture is clicked or ctrl is held, so that pictures do
+    // not interrupt scrolling. area() gives {left, right} of the plot and its range.
     function zoomable(node, area, changed, home) {
         const at = (x) => {
             const {left, right, stretch} = area();
@@ -102,7 +102,7 @@ const View = (() => {
         return {at};
     }
 
-    // One finger or the mouse drags: moved(dx from the start, event); two fingers pinch.
+    // One finger or the mouse drags: moved(dx from the start, event). Two fingers pinch.
     function draggable(node, {start, moved, end, pinch}) {
         const down = new Map();
         let distance = 0;
@@ -137,9 +137,9 @@ const View = (() => {
         node.addEventListener("pointercancel", up);
     }
 
-    // Makes a picture one that is dragged along its x axis. It has node, redraw, plot, stretch,
-    // home(), shown() (the stretch in words) and point(x, event) (says what is there, or false).
-    // Returns buttons for those without wheel or keys.
+    // Lets the reader drag a picture along its x axis. The picture has node, redraw, plot, stretch,
+    // home(), shown() (the range in words) and point(x, event) (shows a tooltip, or returns false).
+    // Returns buttons that replace wheel and keys.
     function panned(p) {
         const {at} =
             zoomable(p.node, () => ({...p.plot, stretch: p.stretch}), p.redraw, () => p.home());
@@ -170,8 +170,7 @@ const View = (() => {
             ["\u2212", "zoom out", () => p.stretch.zoom(1 / 0.6, middle())],
             ["\u2190", "earlier", () => p.stretch.move(-0.5)],
             ["\u2192", "later", () => p.stretch.move(0.5)],
-            ["Fit", "show all", () => p.stretch.all()],
-            ["Start", "as it was at first", () => p.home()]
+            ["Fit", "show all", () => p.stretch.all()], ["Start", "reset the view", () => p.home()]
         ];
         return Dom.el(
             "span", {class: "keypad"},

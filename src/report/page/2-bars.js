@@ -1,16 +1,16 @@
-// bars.js -- rows of bars: where the time went, what took the memory, what had been predicted.
+// bars.js -- rows of bars: use of time, use of memory, forecasts.
 const Bars = (() => {
     "use strict";
     const {el} = Dom;
 
-    // Name, bar and value a row; below the bars what their scale says.
+    // A row has name, bar and value; the scale is below the bars.
     function grid(rows, ends, wordy) {
         const scale = el("div", {class: "axis"}, ends.map((text) => el("span", {}, text)));
         const kind = `bars${rows.length > 24 ? " many" : ""}${wordy ? " wordy" : ""}`;
         return el("div", {class: kind}, rows, el("span"), scale, el("span"));
     }
 
-    // aside: what of a name there is no room for on a phone.
+    // aside: the part of a name that is hidden on a phone.
     function label(name, aside) {
         return el(
             "span", {class: "name", title: `${name}${aside || ""}`}, name,
@@ -41,7 +41,7 @@ const Bars = (() => {
 
     function table(rows, ends) { return grid(rows.map(row), ends); }
 
-    // One card for each clock: make(runs) fills it.
+    // One card per clock; make(runs) fills it.
     const cards = (runs, make) => Model.clocks(runs).map(
         (clock) =>
             el("div", {class: "card"},
@@ -84,7 +84,7 @@ const Bars = (() => {
         return el(
             "section", {id: "time"}, el("h2", {}, "Where the time goes"),
             el("p", {},
-               "How each worker spent the time of training; a full pipeline has no hatched part."),
+               "How each worker spent the training time; a full pipeline has no hatched part."),
             Dom.legend([
                 ["forward", "forward"], ["backward", "backward"],
                 workers.some((w) => w.time.weight) ? ["weight", "backward (weights)"] : null,
@@ -94,8 +94,8 @@ const Bars = (() => {
             el("div", {class: "card"}, table(workers.map(ofWorker), ["0 %", "50 %", "100 %"])));
     }
 
-    // Causes come from mean times, so one may be a little below nothing: it is told, and the others
-    // are drawn so that the bar has its true length.
+    // Causes are computed from mean times, so one may be slightly negative. The text shows it, and
+    // the others are scaled so that the bar has its true length.
     const causes = [
         ["fill_drain", "forward", "fill and drain: the schedule\u2019s own"],
         ["imbalance", "backward", "imbalance of the stages"],
@@ -124,8 +124,8 @@ const Bars = (() => {
         return el(
             "section", {id: "idle"}, el("h2", {}, "Idle workers, and why"),
             el("p", {},
-               "Share of all workers\u2019 time in which nothing was computed, by cause. " +
-                   "The whole width is all of their time."),
+               "Share of all workers\u2019 time without computation, by cause. " +
+                   "The full width is all of their time."),
             Dom.legend(causes.map(([, color, label]) => [color, label])),
             el("div", {class: "cards"},
                cards(with_it, (some) => table(some.map(bar), ["0 %", "50 %", "100 %"]))));
@@ -152,7 +152,7 @@ const Bars = (() => {
                 value: Format.bytes(w.peak_bytes),
                 marks: [w.peak_bytes / most],
                 head:
-                    `${workerName(w, i)}: predicted ${Format.bytes(w.predicted_peak_bytes)}, peak ${
+                    `${workerName(w, i)}: forecast ${Format.bytes(w.predicted_peak_bytes)}, peak ${
                         Format.bytes(w.peak_bytes)}` +
                     `, ${Format.plural(w.weight_copies, "copy", "copies")} of the weights`,
                 parts: memoryParts.map(
@@ -166,8 +166,8 @@ const Bars = (() => {
         return el(
             "section", {id: "memory"}, el("h2", {}, "Memory"),
             el("p", {},
-               "What each worker was said to need before the run, by purpose; " +
-                   "the upright mark is the peak that was really in use."),
+               "Forecast memory of each worker, by purpose; " +
+                   "the vertical mark is the peak that was measured."),
             Dom.legend(used),
             el("div", {class: "card"},
                table(rows, ["0", Format.bytes(most / 2), Format.bytes(most)])));
@@ -175,7 +175,7 @@ const Bars = (() => {
 
     /* --- prediction --- */
 
-    // What happened above what had been said, on one scale.
+    // The measured value above the forecast, on one scale.
     function pair(name, value, head, happened, said, most) {
         const strip = (parts, open) =>
             el("div", {class: open ? "bar thin open" : "bar thin"},
@@ -188,7 +188,7 @@ const Bars = (() => {
         Dom.explain(bars, head, [
             ...happened.map(([color, v, label]) => [label, Format.seconds(v), Dom.chip(color)]),
             ...said.map(
-                ([color, v, label]) => [`${label}, predicted`, Format.seconds(v), Dom.chip(color)])
+                ([color, v, label]) => [`${label}, forecast`, Format.seconds(v), Dom.chip(color)])
         ]);
         return [label(name), bars, el("span", {class: "value"}, value)];
     }
@@ -199,7 +199,7 @@ const Bars = (() => {
         const known = runs.filter(
             (r) => r.summary && Format.is(r.summary.predicted_s_per_batch) &&
                 Format.is(r.summary.measured_s_per_batch));
-        if (!known.length || runs.length < 2) return null;  // one run: a tile tells it
+        if (!known.length || runs.length < 2) return null;  // one run: a tile shows it
         const mostOf = (some) => Math.max(...some.flatMap(
             (r) => [r.summary.predicted_s_per_batch, r.summary.measured_s_per_batch]));
         const strip = (r, most) => {
@@ -210,7 +210,7 @@ const Bars = (() => {
             } = r.summary;
             return [
                 Model.shortName(r),
-                `${Format.seconds(took)}, predicted ${Format.seconds(said)} (${
+                `${Format.seconds(took)}, forecast ${Format.seconds(said)} (${
                     Format.signed(error, Format.percent)})`,
                 r.name, [["run-0", took, "mini-batch"]], [["run-0", said, "mini-batch"]], most
             ];
@@ -222,21 +222,19 @@ const Bars = (() => {
                 ["0", Format.seconds(most / 2), Format.seconds(most)]);
         };
         return el(
-            "section", {id: "batches"},
-            el("h2", {}, "Time of a mini-batch, predicted and measured"),
-            el("p", {},
-               "The full bar is what it took, the faint one below it what was said before."),
+            "section", {id: "batches"}, el("h2", {}, "Time per mini-batch, forecast and measured"),
+            el("p", {}, "The full bar is measured, the faint bar below it is the forecast."),
             el("div", {class: "cards"}, cards(known, chart)));
     }
 
-    // Why the time of a mini-batch was off: stages took more or less than when they were measured,
-    // or the virtual clock is wrong.
+    // Causes of the forecast error: stages took more or less time than when they were measured, or
+    // the virtual clock is wrong.
     function whyOff(summary) {
         const signed = (x) => Format.signed(x, Format.percent);
         const {prediction_error: all, cost_error: cost, schedule_error: clock} = summary;
         if (!Format.is(cost) || !Format.is(clock)) return "";
-        return ` A mini-batch was predicted ${signed(all)} off: ${signed(cost)} by these times, ${
-            signed(clock)} by the schedule.`;
+        return ` The forecast of a mini-batch is ${signed(all)} off: ${
+            signed(cost)} by these times, ${signed(clock)} by the schedule.`;
     }
 
     function stageTimes(summary, stages) {
@@ -251,15 +249,16 @@ const Bars = (() => {
         const rows = known.map(
             (s) =>
                 [`stage ${stages.indexOf(s)}`,
-                 `${Format.seconds(total(s, ""))}, predicted ${
+                 `${Format.seconds(total(s, ""))}, forecast ${
                      Format.seconds(total(s, "predicted_"))}`,
                  `stage ${stages.indexOf(s)}: ${s.first} to ${s.last}, a micro-batch`, parts(s, ""),
                  parts(s, "predicted_"), most]);
         return el(
             "div", {class: "card"},
-            el("div", {class: "title"}, "Time of a micro-batch in each stage"),
+            el("div", {class: "title"}, "Time per micro-batch in each stage"),
             el("p", {class: "soft small"},
-               `The full bar is measured, the faint one below it was predicted.${whyOff(summary)}`),
+               `The full bar is measured, the faint bar below it is the forecast.${
+                   whyOff(summary)}`),
             Dom.legend([["forward", "forward"], ["backward", "backward"]]),
             pairs(rows, ["0", Format.seconds(most / 2), Format.seconds(most)]));
     }
@@ -291,7 +290,7 @@ const Bars = (() => {
             "div", {class: "card"},
             el("div", {class: "title"}, "Error of predicted weights over that of stale ones"),
             el("p", {class: "soft small"},
-               "Distance from the weights that came true. Left of the mark, predicted weights " +
+               "Distance from the actual later weights. Left of the mark, predicted weights " +
                    "were nearer than stale ones. That alone does not make a method learn as " +
                    "well as one worker: compare the loss."),
             table(
@@ -305,8 +304,7 @@ const Bars = (() => {
         if (!cards.length) return null;
         return el(
             "section", {id: "prediction"}, el("h2", {}, "Predictions"),
-            el("p", {},
-               "What was said beforehand, of times and of weights, beside what came true."),
+            el("p", {}, "Forecast times and predicted weights beside the actual ones."),
             el("div", {class: "two"}, cards));
     }
 

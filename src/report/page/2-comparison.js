@@ -1,7 +1,7 @@
 // comparison.js -- the table of `forerun compare`: cases by group, mean and spread over seeds.
 //
-// What was measured, emulated, simulated or published is never mixed: each row says what it is,
-// and figures of others have columns of their own.
+// Measured, emulated, simulated and published figures are never mixed: each row names its kind, and
+// published figures have their own columns.
 const Comparison = (() => {
     "use strict";
     const {el} = Dom;
@@ -10,10 +10,10 @@ const Comparison = (() => {
         measured: "ran on this machine",
         emulated: "trained here, at the pace of a described cluster",
         simulated: "virtual clock, nothing was trained",
-        published: "figures of others"
+        published: "published figures"
     };
 
-    // Values come in the column's unit.
+    // Values are in the column's unit.
     function shown(column, x) {
         if (!Format.is(x)) return Format.none;
         return column.digits >= 0 ? x.toFixed(column.digits) : Format.number(x, 4);
@@ -32,7 +32,7 @@ const Comparison = (() => {
     };
     const meanOf = (c, key) => (c.values && c.values[key] ? c.values[key].mean : null);
 
-    // Among those of its group and kind, if there are any.
+    // The best of its group and kind, if there are others.
     function isBest(cases, c, key) {
         const mine = meanOf(c, key);
         const others = cases.filter((x) => x !== c && x.group === c.group && x.kind === c.kind)
@@ -55,7 +55,7 @@ const Comparison = (() => {
         ]);
     }
 
-    // "Speed-up is over single.", or by group where groups have baselines of their own.
+    // "Speed-up is over single.", or per group if groups have different baselines.
     function baselines(compare, cases) {
         const of = (c) => c.baseline || compare.baseline;
         const names = [...new Set(cases.map(of))];

@@ -1,15 +1,15 @@
-// curves.js -- lines over steps, samples or time: loss, accuracy, and what goes with them.
+// curves.js -- lines over steps, samples or time: loss, accuracy and related values.
 //
-// All charts of a group share the x axis, the zoomed stretch of it and the crosshair; a group holds
-// runs of one clock. A point is a mean over a stretch of mini-batches; the band is between the
-// extremes in it.
+// All charts of a group share the x axis, its zoomed range and the crosshair. A group holds runs of
+// one clock. A point is a mean over a range of mini-batches; the band shows the extremes of the
+// range.
 const Curves = (() => {
     "use strict";
     const {el} = Dom;
 
     /* --- lines out of runs --- */
 
-    // Evaluations know their step and time; samples follow from the metrics around the step.
+    // Evaluations have step and time; samples are interpolated from the metrics around the step.
     function samplesAt(run, step) {
         const {step: at, samples} = run.metrics;
         if (!at.length) return null;
@@ -69,7 +69,7 @@ const Curves = (() => {
         },
         {
             title: "Throughput",
-            note: "samples a second",
+            note: "samples per second",
             smooth: true,
             show: (v) => Format.number(v, 3),
             tick: Format.number,
@@ -91,7 +91,7 @@ const Curves = (() => {
     /* --- the section --- */
 
     class Group {
-        // zoomed: called whenever the stretch may have changed.
+        // zoomed: called whenever the range may have changed.
         constructor({title, runs}, series, zoomed) {
             Object.assign(this, {
                 title,
@@ -108,7 +108,7 @@ const Curves = (() => {
             this.stretch = null;
             this.refit();
         }
-        // All of the chosen axis; while a run goes on its end moves.
+        // The full range of the chosen axis; during a run its end moves.
         refit() {
             const ends = this.runs.map((run) => Model.last(run.metrics[this.x])).filter(Format.is);
             const end = Math.max(...ends, this.x === "elapsed_s" ? 1e-3 : 1);
@@ -218,11 +218,11 @@ const Curves = (() => {
                                                                                group.log = log;
                                                                            })),
             el("label", {class: "choice"}, "smoothing", smooth), reset);
-        const node = el(
-            "section", {id: "curves"}, el("h2", {}, "Learning"),
-            el("p", {},
-               "How loss and accuracy came along. Drag to zoom in, double-click to see all again."),
-            tools, ...groups.flatMap(part));
+        const node =
+            el("section", {id: "curves"}, el("h2", {}, "Learning"),
+               el("p", {},
+                  "Loss and accuracy during training. Drag to zoom in, double-click to reset."),
+               tools, ...groups.flatMap(part));
         return {node, groups};
     }
 

@@ -7,8 +7,8 @@ const Tables = (() => {
 
     const classes = (...names) => names.filter(Boolean).join(" ") || null;
 
-    // columns: [{label, unit, title, value(row), cell(row), best(row), left, class}];
-    // groups: [{name, rows}], sorted each in itself.
+    // columns: [{label, unit, title, value(row), cell(row), best(row), left, class}]; groups:
+    // [{name, rows}], each sorted separately.
     function sortable(columns, groups, described) {
         const head = el("tr");
         const bodies = groups.map(() => el("tbody"));
@@ -17,7 +17,8 @@ const Tables = (() => {
         const compareRows = (column) => (a, b) => {
             const [x, y] = [column.value(a), column.value(b)];
             const missing = (v) => v === null || v === undefined || Number.isNaN(v);
-            if (missing(x) || missing(y)) return missing(x) - missing(y);  // at the end both ways
+            if (missing(x) || missing(y))
+                return missing(x) - missing(y);  // last in both directions
             return (typeof x === "number"
                         ? x - y
                         : String(x).localeCompare(String(y), "en", {numeric: true})) *
@@ -59,7 +60,7 @@ const Tables = (() => {
     }
 
     function badge(status) {
-        const tones = {done: "good", "not over": "", begun: "", waiting: "", published: ""};
+        const tones = {done: "good", unfinished: "", begun: "", waiting: "", published: ""};
         return el("span", {class: `badge ${tones[status] ?? "bad"}`}, status);
     }
 
@@ -80,7 +81,7 @@ const Tables = (() => {
     function runTable(runs) {
         const shown =
             Model.figures.filter((f) => runs.some((run) => Format.is(f.value(run, runs[0]))));
-        const mixed = new Set(runs.map((run) => run.kind)).size > 1;  // two clocks, no race
+        const mixed = new Set(runs.map((run) => run.kind)).size > 1;  // two clocks: no ranking
         const bestOf = (f) => {
             const values = runs.map((run) => f.value(run, runs[0])).filter(Format.is);
             const best = f.best === "high" ? Math.max(...values) : Math.min(...values);
@@ -140,8 +141,7 @@ const Tables = (() => {
         const body = one ? tiles(runs[0]) : runTable(runs);
         if (!body) return null;
         return el(
-            "section", {id: "figures"},
-            el("h2", {}, one ? "What came out" : "The runs side by side"),
+            "section", {id: "figures"}, el("h2", {}, one ? "Results" : "The runs side by side"),
             el("p", {},
                one ? "The run in a few numbers."
                    : `Speed-up is over ${

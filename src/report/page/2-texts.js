@@ -1,9 +1,10 @@
-// texts.js -- what is read rather than looked at: plan, configuration, environment, files.
+// texts.js -- sections of text: plan, configuration, environment, files.
 const Texts = (() => {
     "use strict";
     const {el} = Dom;
 
-    // clipboard is there for secure pages only, and a file may not be one: select instead.
+    // The clipboard exists on secure pages only, and a file may not be one: select the text
+    // instead.
     function copy(pre, button) {
         const done = () => {
             button.textContent = "Copied";
@@ -27,7 +28,7 @@ const Texts = (() => {
         return el("div", {class: "copied"}, pre, button);
     }
 
-    // Objects become rows of "outer inner"; names of keys are words already.
+    // Nested objects become rows named "outer inner"; keys are readable as they are.
     function flat(value, name = "") {
         if (value === null || value === undefined) return [];
         if (typeof value !== "object") return [[name, String(value)]];
@@ -49,7 +50,7 @@ const Texts = (() => {
         if (!run.plan) return null;
         return el(
             "section", {id: "plan"}, el("h2", {}, "The plan, and why"),
-            el("p", {}, "What the planner chose for this model on that cluster, in its own words."),
+            el("p", {}, "The planner's choice for this model on this cluster, with its reasons."),
             copyable(run.plan));
     }
 
@@ -93,27 +94,27 @@ const Texts = (() => {
         ];
         return el(
             "section", {id: "environment"}, el("h2", {}, "Environment"),
-            el("p", {}, "Where the run took place, and on what."),
+            el("p", {}, "Machine and software of the run."),
             el("div", {class: "card"}, list(rows.filter(([, value]) => value))));
     }
 
     const files = [
-        ["report.html", "this page, of the one run"],
-        ["summary.json", "what the run was and what came out"],
-        ["metrics.jsonl", "one line a mini-batch"], ["metrics.csv", "the same as a table"],
+        ["report.html", "this page, for one run"],
+        ["summary.json", "settings and results of the run"],
+        ["metrics.jsonl", "one line per mini-batch"], ["metrics.csv", "the same as a table"],
         ["trace.json", "the timeline, for ui.perfetto.dev"],
         ["events.out.tfevents.*", "curves, for TensorBoard"],
         ["config.yaml", "the configuration above"],
         [
             "checkpoint/step-N/",
-            "weights and optimizer as safetensors: resume, evaluate, go on elsewhere"
+            "weights and optimizer as safetensors, to resume, evaluate or use elsewhere"
         ]
     ];
 
     function folder(run) {
         return el(
             "section", {id: "files"}, el("h2", {}, "Files"),
-            el("p", {}, "What a run leaves in its folder, ", el("code", {}, run.folder), "."),
+            el("p", {}, "Files that a run writes to its folder, ", el("code", {}, run.folder), "."),
             el("div", {class: "card"}, list(files)));
     }
 

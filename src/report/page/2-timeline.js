@@ -1,24 +1,24 @@
-// timeline.js -- what each worker did when: a row a worker, a slice an instruction.
+// timeline.js -- the timeline: one row per worker, one slice per instruction.
 //
-// Events of a worker are in order of time, so a frame looks only at those it shows; slices below a
-// pixel are drawn once a pixel, so that sixty thousand of them cost no more than the picture has
-// columns.
+// Events of a worker are sorted by time, so a frame reads only visible events. Slices narrower than
+// a pixel are drawn once per pixel, so sixty thousand slices cost no more than the columns of the
+// picture.
 const Timeline = (() => {
     "use strict";
     const {el} = Dom;
     const START = 0, LENGTH = 1, ACTION = 2, WAIT = 3, STAGE = 4, BATCH = 5, MICRO = 6, VERSION = 7,
           AHEAD = 8;
 
-    // How an action looks and what it is called; transfers are low, since they overlap with
-    // nothing.
+    // Look and name of each action. Transfers are drawn low, since they overlap with no other
+    // slice.
     const looks = {
         F: {color: "forward", name: "forward"},
         B: {color: "backward", name: "backward"},
         I: {color: "backward", name: "backward, gradients of inputs"},
         W: {color: "weight", name: "backward, gradients of weights"},
         STEP: {color: "step", name: "update of the weights"},
-        REDUCE: {color: "reduce", name: "sum between workers", low: true},
-        sum: {color: "reduce", name: "sum between workers", low: true},
+        REDUCE: {color: "reduce", name: "reduction between workers", low: true},
+        sum: {color: "reduce", name: "reduction between workers", low: true},
         SEND_F: {color: "transfer", name: "send of a forward", low: true},
         RECV_F: {color: "transfer", name: "receipt of a forward", low: true},
         SEND_B: {color: "transfer", name: "send of a backward", low: true},
@@ -26,7 +26,7 @@ const Timeline = (() => {
     };
     const keys = [
         ["F", "forward"], ["B", "backward"], ["I", "backward (inputs)"],
-        ["W", "backward (weights)"], ["STEP", "update"], ["REDUCE", "sum between workers"],
+        ["W", "backward (weights)"], ["STEP", "update"], ["REDUCE", "reduction between workers"],
         ["SEND_F", "transfer"]
     ];
 
@@ -61,7 +61,7 @@ const Timeline = (() => {
             return width < 500 ? Math.min(roomy, 26) : roomy;
         }
 
-        // Filling the pipeline and some mini-batches: as many passes as there is room for.
+        // Initially show the fill of the pipeline and some mini-batches, as many passes as fit.
         home() {
             this.placed = true;
             const n = Math.max(12, Math.min(48, Math.round(this.node.clientWidth / 26)));
@@ -85,7 +85,7 @@ const Timeline = (() => {
             return `${show(low)} to ${show(high)} of ${show(last)}`;
         }
 
-        // The first event of the worker that ends behind t.
+        // The first event of the worker that ends after t.
         firstAt(events, t) {
             let low = 0;
             let high = events.length;
@@ -157,7 +157,7 @@ const Timeline = (() => {
         toX(t) { return this.plot.left + (t - this.stretch.low) * this.scale; }
 
         drawRow(g, events, y, tall) {
-            let covered = -1;  // column that a slice below a pixel has filled already
+            let covered = -1;  // column that a slice narrower than a pixel has filled
             for (let i = this.firstAt(events, this.stretch.low); i < events.length; i++) {
                 const e = events[i];
                 if (e[START] > this.stretch.high) break;
@@ -180,7 +180,7 @@ const Timeline = (() => {
                 return;
             }
             g.fillStyle = this.colors[e[ACTION]];
-            // Every other mini-batch is fainter: where one ends and the next begins is seen.
+            // Every other mini-batch is fainter, which shows their borders.
             g.globalAlpha = !look.low && e[BATCH] % 2 ? 0.7 : 1;
             if (look.low)
                 g.fillRect(x, y + tall * 0.3, wide, tall * 0.4);
@@ -199,7 +199,7 @@ const Timeline = (() => {
         find(t, y) {
             const worker = Math.floor(y / this.rowHeight(this.node.clientWidth));
             if (worker < 0 || worker >= this.rows) return null;
-            const near = 2 / this.scale;  // a slice of no width can be pointed at, too
+            const near = 2 / this.scale;  // slices without width have tooltips too
             const {events} = this.timeline.workers[worker];
             let best = null;
             for (let i = this.firstAt(events, t - near);
@@ -225,7 +225,7 @@ const Timeline = (() => {
                 ]);
             rows.push(
                 ["took", Format.seconds(e[LENGTH] / 1e6)],
-                ["began at", Format.seconds(e[START] / 1e6, 5)]);
+                ["start", Format.seconds(e[START] / 1e6, 5)]);
             Dom.showTip(
                 event.clientX, event.clientY, `${e[WAIT] ? "waiting for " : ""}${look.name}`, rows);
         }
@@ -265,7 +265,7 @@ const Timeline = (() => {
         return el(
             "section", {id: "timeline"}, el("h2", {}, "Timeline"),
             el("p", {},
-               "What each worker did when, from the first mini-batch on. Numbers are " +
+               "The instructions of each worker, from the first mini-batch on. Numbers are " +
                    "micro-batches, every other mini-batch is fainter, " +
                    `hatched is waiting.${clock}${part}`),
             el("div", {class: "tools"}, picture.keypad,

@@ -1,15 +1,15 @@
-// versions.js -- which weights every pass used.
+// versions.js -- the weights that each pass used.
 //
-// The update of mini-batch m is applied to some version of a stage's weights, its own. A pass of
-// that mini-batch used a version that many updates behind, perhaps predicted some updates ahead. A
-// column is a mini-batch (made of its micro-batches), a row a stage: forwards above, backwards
+// The update of mini-batch m is applied to one version of a stage's weights. A pass of that
+// mini-batch may use a version that is some updates older, and may predict it some updates ahead. A
+// column is a mini-batch (with its micro-batches), a row is a stage: forwards above, backwards
 // below.
 const Versions = (() => {
     "use strict";
     const {el} = Dom;
     const ACTION = 2, WAIT = 3, STAGE = 4, BATCH = 5, MICRO = 6, VERSION = 7, AHEAD = 8;
 
-    // What a pass saw, of both passes of a micro-batch.
+    // The weights that both passes of a micro-batch used.
     function kindOf(pass, pair) {
         if (pass.ahead > 0) return "predicted";
         if (pass.behind <= 0) return "newest";
@@ -22,8 +22,7 @@ const Versions = (() => {
         const stages = [];
         const cells = new Map();
         const {actions} = timeline;
-        let own =
-            null;  // version that mini-batch 0 is applied to: more than 0 where a run was resumed
+        let own = null;  // version that mini-batch 0 is applied to: above 0 in a resumed run
         for (const w of timeline.workers) {
             for (const e of w.events) {
                 const action = actions[e[ACTION]];
@@ -59,7 +58,7 @@ const Versions = (() => {
         return stages;
     }
 
-    // One sentence that says what the picture shows.
+    // One sentence that describes the picture.
     function verdict(stages) {
         const cells = stages.flat().filter((c) => c && c.F && c.B);
         const count = (pass, kind) => cells.filter((c) => c[pass].kind === kind).length;
@@ -86,7 +85,7 @@ const Versions = (() => {
                        updates(most((c) => c.F.behind))} old, the same in both ` +
                 "passes: gradients are right for those weights, but late.";
         }
-        return "Newest: every pass ran on the very weights that its update was applied to, " +
+        return "Newest: every pass ran on the same weights that its update was applied to, " +
             "as with one worker.";
     }
 
@@ -112,7 +111,7 @@ const Versions = (() => {
             this.keypad = View.panned(this);
         }
 
-        // As many as leave room for numbers.
+        // As many mini-batches as leave room for numbers.
         home() {
             this.placed = true;
             const n = Math.round(this.node.clientWidth / (22 * this.n_micro));
@@ -139,7 +138,7 @@ const Versions = (() => {
             return `mini-batches ${Math.floor(low)} to ${Math.ceil(high) - 1} of ${last}`;
         }
 
-        // A little air between mini-batches.
+        // A small gap between mini-batches.
         span(cell) {
             const start = cell.batch + 0.03 + (0.94 * cell.micro) / this.n_micro;
             return [start, start + 0.94 / this.n_micro];
@@ -242,9 +241,9 @@ const Versions = (() => {
                    "that the mini-batch\u2019s own update was applied to. ",
                el("b", {class: "verdict"}, said)),
             el("div", {class: "tools"}, picture.keypad), Dom.legend([
-                ["newest", "those very weights"], ["predicted", "+s: predicted s updates ahead"],
+                ["newest", "these weights"], ["predicted", "+s: predicted s updates ahead"],
                 ["kept", "\u2212d: d updates old, same in both passes"],
-                ["stale", "\u2212d: d updates old, the other pass saw others"]
+                ["stale", "\u2212d: d updates old, passes differ"]
             ]),
             el("div", {class: "card"}, picture.node));
     }

@@ -1,11 +1,11 @@
-// live.js -- the page while a run goes on: asks for the data, then listens.
+// live.js -- the page during a run: loads the data, then listens for events.
 const Live = (() => {
     "use strict";
     const {el} = Dom;
 
     async function load() {
         const answer = await fetch("data.json", {cache: "no-store"});
-        if (!answer.ok) throw new Error(`data.json: the server said ${answer.status}`);
+        if (!answer.ok) throw new Error(`data.json: the server answered ${answer.status}`);
         return answer.json();
     }
 
@@ -29,7 +29,7 @@ const Live = (() => {
             connection(
                 on,
                 text) { state.replaceChildren(el("i", {class: on ? "dot" : "dot off"}), text); },
-            // The last words stay, but nothing is left to wait for.
+            // The last text stays; no more events follow.
             over(status, trouble) {
                 this.connection(status === "done", `the run is over: ${status}${trouble}`);
                 if (this.latest) this.progress({...this.latest, left_s: null});
@@ -52,7 +52,7 @@ const Live = (() => {
         };
     }
 
-    // Two points become one when there are too many: a day of training stays a picture.
+    // Merges pairs of points when there are too many, so a day of training stays fast to draw.
     const max_points = 4000;
 
     function halve(run) {
@@ -94,13 +94,13 @@ const Live = (() => {
         if (m.step.length > max_points) halve(run);
     }
 
-    // show(data): draws the page anew and returns what to call when points have been added.
+    // show(data): redraws the page and returns the function to call after adding points.
     async function start(show) {
         const box = panel();
         let data = null;
         let grown = () => {};
         let had = "";
-        // Sections come with their first data: an evaluation may be the first of its kind.
+        // Sections appear with their first data: the first evaluation may add one.
         const kinds = () =>
             data.runs.map((r) => [r.metrics.step.length > 0, r.eval.step.length > 0].join())
                 .join(";");

@@ -1,11 +1,10 @@
-// main.js -- puts the page together: what all runs share first, then one run from the inside.
+// main.js -- assembles the page: first the sections of all runs, then the details of one run.
 //
-// Sections without data are not there. Whatever goes wrong is said on the page: an empty one would
-// leave the reader guessing.
+// Sections without data are omitted. Errors are shown on the page, so that it is never just empty.
 (() => {
     "use strict";
     const {el} = Dom;
-    let chosen = null;  // run that is shown from the inside
+    let chosen = null;  // run whose details are shown
 
     function head(data, live) {
         const {runs} = data;
@@ -32,13 +31,13 @@
         ];
     }
 
-    // A pipeline tells more than a worker alone.
+    // Prefer a pipeline to a single worker: it has more to show.
     function telling(runs) {
         return Math.max(
             0, runs.findIndex((run) => run.timeline && run.summary && run.summary.stages > 1));
     }
 
-    // The inside of one run; several are chosen from.
+    // Details of one run, with a selector if there are several.
     function inside(runs) {
         const place = el("div");
         const fill = () => {
@@ -53,7 +52,7 @@
         fill();
         if (runs.length === 1) return [place];
         const select =
-            el("select", {id: "run", "aria-label": "run to look into"},
+            el("select", {id: "run", "aria-label": "run with details"},
                runs.map(
                    (run, i) =>
                        el("option", {value: String(i), selected: i === chosen}, Model.label(run))));
@@ -75,7 +74,7 @@
         figures: "Figures",
         curves: "Learning",
         idle: "Idle",
-        batches: "Predicted",
+        batches: "Forecast",
         inside: "One run",
         timeline: "Timeline",
         time: "Time",
@@ -88,7 +87,7 @@
         files: "Files"
     };
 
-    let watch = null;  // tells which section one is in
+    let watch = null;  // observes which section is visible
 
     function navigation() {
         const old = document.querySelector("nav");
@@ -110,15 +109,15 @@
         ids.forEach((id) => watch.observe(document.getElementById(id)));
     }
 
-    // Returns what is to be called when points were added to the curves.
+    // Returns the function to call after adding points to the curves.
     function show(data, live) {
         const runs = data.runs;
         const series = Model.seriesOf(data);
         const curves = Curves.section(runs, series);
         if (data.title) document.title = data.title;
         document.getElementById("head").replaceChildren(...head(data, live).filter(Boolean));
-        // Cases of one run each have said it all in the table of the comparison; of a run that goes
-        // on, the bar tells what there is.
+        // If each case has one run, the table of the comparison has the key figures. During a run,
+        // the progress bar has them.
         const told = data.compare ? series.every((one) => one.case && one.runs.length === 1)
                                   : live && data.live;
         const sections = [

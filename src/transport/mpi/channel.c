@@ -2,7 +2,10 @@
  *
  * The receiver has as many landing buffers as the sender has buffers, and all that are free are
  * posted, in the order in which they became free; messages of a channel match them in order. So a
- * landing buffer is not that of the sender's number: `holds` remembers. */
+ * landing buffer is not that of the sender's number: `holds` remembers.
+ *
+ * Where the host cannot read the device's memory, messages are downloaded to host memory when they
+ * are sent, and uploaded when they are received. */
 #include <limits.h>
 
 #include "transport/mpi/mpi.h"
@@ -14,6 +17,7 @@ struct fr_channel {
     fr_channel *next;
     fr_channel *inner; /* of threads, if both ends live here */
     fr_channel_desc desc;
+    char *staging; /* [n_buffers] of an end whose device has memory of its own; else NULL */
     int peer, tag;
     MPI_Request *sends; /* [buffer]; NULL where the sender does not live */
     MPI_Request *lands; /* [landing buffer] persistent; NULL where the receiver does not live */
@@ -49,11 +53,16 @@ static char *landing_of(const fr_channel *c, int l)
     return c->desc.landing + (size_t)l * fr__align_up(c->desc.bytes);
 }
 
+static char *staging_of(const fr_channel *c, int l)
+{
+    return c->staging + (size_t)l * fr__align_up(c->desc.bytes);
+}
+
 static fr_status start_landing(fr_channel *c, int l)
 {
     fr_group *g = c->group;
-    int code = MPI_Recv_init(landing_of(c, l), (int)c->desc.bytes, MPI_BYTE, c->peer, c->tag,
-                             g->comm, &c->lands[l]);
+    int code = MPI_Recv_init(c->staging ? staging_of(c, l) : landing_of(c, l), (int)c->desc.bytes,
+                             MPI_BYTE, c->peer, c->tag, g->comm, &c->lands[l]);
     if (code == MPI_SUCCESS) code = MPI_Start(&c->lands[l]);
     if (!fr__mpi_ok(g, code, "a receive from", c->peer)) return FR_PEER;
     c->order[c->n_posted++] = l;
@@ -65,6 +74,11 @@ static fr_status add_outer(fr_group *g, fr_channel *c, bool is_sender, bool is_r
 {
     int n = c->desc.n_buffers;
     c->peer = fr__mpi_rank_of(g, is_sender ? c->desc.to : c->desc.from);
+    if ((is_sender || is_receiver) && fr__mpi_must_stage(c->desc.device)) {
+        size_t bytes = (size_t)n * fr__align_up(c->desc.bytes);
+        c->staging = fr__arena_alloc(&g->arena, bytes + 1);
+        if (!c->staging) return fr__no_memory(g->ctx, bytes, "messages in host memory");
+    }
     if (is_sender) {
         c->sends = FR_ARENA_ARRAY(&g->arena, MPI_Request, n);
         if (!c->sends) return fr__no_memory(g->ctx, (size_t)n * sizeof *c->sends, "a channel");
@@ -134,9 +148,16 @@ void fr__mpi_send(fr_channel *c, int b, size_t bytes)
         atomic_store(&g->is_broken, true);
         return;
     }
+    const char *from = c->desc.memory + (size_t)b * c->desc.stride;
+    if (c->staging) {
+        if (fr_device_download(c->desc.device, staging_of(c, b), from, bytes) != FR_OK) {
+            atomic_store(&g->is_broken, true);
+            return;
+        }
+        from = staging_of(c, b);
+    }
     fr__mpi_lock(g);
-    int code = MPI_Isend(c->desc.memory + (size_t)b * c->desc.stride, (int)bytes, MPI_BYTE, c->peer,
-                         c->tag, g->comm, &c->sends[b]);
+    int code = MPI_Isend(from, (int)bytes, MPI_BYTE, c->peer, c->tag, g->comm, &c->sends[b]);
     if (code == MPI_SUCCESS && bytes <= SMALL) {
         int is_done; /* a short message has gone; to see that now, not in acquire, is quicker */
         code = MPI_Test(&c->sends[b], &is_done, MPI_STATUS_IGNORE);
@@ -174,7 +195,8 @@ fr_status fr__mpi_receive(fr_channel *c, int b, const void **data, size_t *bytes
     c->holds[b] = l;
     *data = landing_of(c, l);
     *bytes = (size_t)n_bytes;
-    return FR_OK;
+    if (!c->staging) return FR_OK;
+    return fr_device_upload(c->desc.device, landing_of(c, l), staging_of(c, l), *bytes);
 }
 
 void fr__mpi_release(fr_channel *c, int b)

@@ -66,9 +66,6 @@ static inline void fr__mpi_unlock(fr_group *g)
     atomic_flag_clear_explicit(&fr__mpi_door.is_shut, memory_order_release);
 }
 
-/* What MPI says about a code, in one line; MPICH has many. */
-const char *fr__mpi_text(int code, char text[static MPI_MAX_ERROR_STRING + 1]);
-
 /* False after a failed call, with a text in the context: who did what. */
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer);
 static inline bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
@@ -132,6 +129,12 @@ void fr__mpi_poll_sums(fr_group *g, int member);
 void fr__mpi_step_sums(fr_group *g); /* with the lock held */
 void fr__mpi_reset_sums(fr_group *g);
 void fr__mpi_drop_sums(fr_group *g);
+
+/* Whether MPI must not be given the device's memory: then it gets a copy in host memory. */
+static inline bool fr__mpi_must_stage(const fr_device *device)
+{
+    return device && !fr__device_is_host(device);
+}
 
 /* A posted receive is taken back; that is this process's own business and does not wait. */
 void fr__mpi_take_back(MPI_Request *r);

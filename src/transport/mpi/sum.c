@@ -13,7 +13,10 @@
  * When a wait returns, all streams of that member and bucket are at rest, so its block is free.
  * What landed here is overwritten when all members that live here have posted the next round. The
  * streams of a member are moved on by whoever works for it, one at a time; what lands here by all
- * who live here, with the lock held. */
+ * who live here, with the lock held.
+ *
+ * Where the host cannot read the memory of a member's device, all this happens in host memory: a
+ * post downloads the bucket, a wait uploads its sum to the member's room. */
 #include <string.h>
 
 #include "transport/mpi/stream.h"
@@ -34,6 +37,13 @@ typedef struct job {
     bool is_sum_dead; /* read by others here until they have posted the next round */
 } job;
 
+/* Of a member whose device has memory of its own. */
+typedef struct staging {
+    fr_device *device; /* NULL: it has not */
+    const float *block;
+    float *sum; /* as long, in the room of the device */
+} staging;
+
 struct fr_sum {
     fr_group *group;
     fr_sum *next;
@@ -42,7 +52,8 @@ struct fr_sum {
     int *members;     /* [n_members] of the group */
     int *peers;       /* [n_peers] other processes that have a member */
     size_t *edge;     /* [n_buckets + 1] */
-    float **block;    /* [n_members] NULL for those elsewhere */
+    float **block;    /* [n_members] in host memory; NULL for those elsewhere */
+    staging *staged;  /* [n_members] */
     job *jobs;        /* [nth][bucket]; empty for those elsewhere */
     fr__stream *take; /* [bucket][n_members] sums of shards from elsewhere */
     uint64_t *taking; /* [bucket] the round that `take` is in */
@@ -99,10 +110,15 @@ static size_t shard_bytes(const fr_sum_desc *d, int bucket, int k)
     return fr__align_up(shard_of(d->edge, d->n_members, bucket, k, &at) * sizeof(float));
 }
 
-size_t fr__mpi_sum_room(const fr_group *g, const fr_sum_desc *d, int nth)
+static bool is_staged(const fr_sum_desc *d, int nth)
+{
+    return d->devices && fr__mpi_must_stage(d->devices[nth]);
+}
+
+/* In host memory. */
+static size_t room_bytes(const fr_group *g, const fr_sum_desc *d, int nth)
 {
     int rank = fr__mpi_rank_of(g, d->members[nth]);
-    if (is_all_in(g, d, rank)) return THREADS->sum_room(g->inner, d, nth);
     size_t bytes = 0;
     for (int b = 0; b < d->n_buckets; b++) {
         bytes += shard_bytes(d, b, nth);
@@ -113,6 +129,13 @@ size_t fr__mpi_sum_room(const fr_group *g, const fr_sum_desc *d, int nth)
         }
     }
     return bytes;
+}
+
+size_t fr__mpi_sum_room(const fr_group *g, const fr_sum_desc *d, int nth)
+{
+    int rank = fr__mpi_rank_of(g, d->members[nth]);
+    if (is_all_in(g, d, rank)) return THREADS->sum_room(g->inner, d, nth);
+    return is_staged(d, nth) ? d->edge[d->n_buckets] * sizeof(float) : room_bytes(g, d, nth);
 }
 
 static char *carve(char **room, size_t bytes)
@@ -155,6 +178,18 @@ static void lay_out(fr_sum *s, const fr_sum_desc *d, int nth, int b, char **room
         fr__stream_init(&j->give[p], true, j->sum, n_mine, s->peers[p], sum_tag(s, b, nth));
 }
 
+/* Block and room of a member in host memory. */
+static fr_status stage(fr_sum *s, const fr_sum_desc *d, int k, char **room)
+{
+    fr_arena *a = &s->group->arena;
+    size_t n = d->edge[d->n_buckets], bytes = room_bytes(s->group, d, k);
+    s->staged[k] = (staging){d->devices[k], d->memory[k], (float *)(void *)d->room[k]};
+    s->block[k] = FR_ARENA_ARRAY(a, float, n + 1);
+    *room = fr__arena_alloc(a, bytes + 1);
+    if (s->block[k] && *room) return FR_OK;
+    return fr__no_memory(s->group->ctx, n * sizeof(float) + bytes, "a sum in host memory");
+}
+
 static fr_status add_outer(fr_sum *s, const fr_sum_desc *d)
 {
     fr_group *g = s->group;
@@ -163,13 +198,14 @@ static fr_status add_outer(fr_sum *s, const fr_sum_desc *d)
     s->peers = FR_ARENA_ARRAY(&g->arena, int, n);
     s->edge = FR_ARENA_ARRAY(&g->arena, size_t, n_buckets + 1);
     s->block = FR_ARENA_ARRAY(&g->arena, float *, n);
+    s->staged = FR_ARENA_ARRAY(&g->arena, staging, n);
     s->jobs = FR_ARENA_ARRAY(&g->arena, job, n * n_buckets);
     s->take = FR_ARENA_ARRAY(&g->arena, fr__stream, n * n_buckets);
     s->taking = FR_ARENA_ARRAY(&g->arena, uint64_t, n_buckets);
     s->queue = FR_ARENA_ARRAY(&g->arena, int, n *n_buckets);
     s->n_queued = FR_ARENA_ARRAY(&g->arena, int, n);
-    if (!s->members || !s->peers || !s->edge || !s->block || !s->jobs || !s->take || !s->taking ||
-        !s->queue || !s->n_queued)
+    if (!s->members || !s->peers || !s->edge || !s->block || !s->staged || !s->jobs || !s->take ||
+        !s->taking || !s->queue || !s->n_queued)
         return fr__no_memory(g->ctx, n * n_buckets * (sizeof(job) + sizeof(fr__stream)), "a sum");
     memcpy(s->edge, d->edge, (n_buckets + 1) * sizeof *s->edge);
     for (int k = 0; k < d->n_members; k++) {
@@ -180,6 +216,7 @@ static fr_status add_outer(fr_sum *s, const fr_sum_desc *d)
     }
     for (int k = 0; k < d->n_members; k++) {
         char *room = d->room[k];
+        if (is_here(s, k) && is_staged(d, k)) FR_TRY(stage(s, d, k, &room));
         for (int b = 0; b < d->n_buckets && is_here(s, k); b++) {
             fr__stream *streams = FR_ARENA_ARRAY(&g->arena, fr__stream, 2 * n + (size_t)s->n_peers);
             if (!streams) return fr__no_memory(g->ctx, 2 * n * sizeof *streams, "a sum");
@@ -256,6 +293,35 @@ static bool step(fr_sum *s, int nth, int bucket)
     return has_moved;
 }
 
+/* The bucket of a member, to host memory. */
+static bool fetch(fr_sum *s, int nth, int bucket)
+{
+    const staging *t = &s->staged[nth];
+    size_t at = s->edge[bucket], bytes = (s->edge[bucket + 1] - at) * sizeof(float);
+    return !t->device ||
+           fr_device_download(t->device, s->block[nth] + at, t->block + at, bytes) == FR_OK;
+}
+
+/* Piece k of the sum of a bucket, in host memory. */
+static const float *piece_of(const fr_sum *s, int bucket, int k, size_t *at, size_t *n_floats)
+{
+    *n_floats = shard_of(s->edge, s->n_members, bucket, k, at);
+    if (is_here(s, k)) return job_of(s, k, bucket)->sum;
+    return (const float *)(const void *)take_of(s, bucket, k)->at;
+}
+
+/* The sum of a bucket, to a member's device. */
+static fr_status deliver(fr_sum *s, int nth, int bucket)
+{
+    const staging *t = &s->staged[nth];
+    for (int k = 0; k < s->n_members && t->device; k++) {
+        size_t at, n;
+        const float *piece = piece_of(s, bucket, k, &at, &n);
+        FR_TRY(fr_device_upload(t->device, t->sum + at, piece, n * sizeof(float)));
+    }
+    return FR_OK;
+}
+
 void fr__mpi_sum_post(fr_sum *s, int nth, int bucket, bool is_alive)
 {
     fr_group *g = s->group;
@@ -264,6 +330,10 @@ void fr__mpi_sum_post(fr_sum *s, int nth, int bucket, bool is_alive)
         return;
     }
     if (fr__mpi_is_over(g)) return;
+    if (is_alive && !fetch(s, nth, bucket)) {
+        atomic_store(&g->is_broken, true);
+        return;
+    }
     job *j = job_of(s, nth, bucket);
     fr__mpi_lock(g);
     uint64_t round = atomic_load(&j->posted) + 1;
@@ -427,15 +497,14 @@ fr_status fr__mpi_sum_wait(fr_sum *s, int nth, int bucket, bool *is_alive)
     j->waited++;
     *is_alive =
         !(is_here(s, 0) ? job_of(s, 0, bucket)->is_sum_dead : take_of(s, bucket, 0)->is_dead);
-    return FR_OK;
+    return *is_alive ? deliver(s, nth, bucket) : FR_OK;
 }
 
 const float *fr__mpi_sum_piece(fr_sum *s, int nth, int bucket, int k, size_t *at, size_t *n_floats)
 {
     if (s->inner) return THREADS->sum_piece(s->inner, nth, bucket, k, at, n_floats);
-    *n_floats = shard_of(s->edge, s->n_members, bucket, k, at);
-    if (is_here(s, k)) return job_of(s, k, bucket)->sum;
-    return (const float *)(const void *)take_of(s, bucket, k)->at;
+    const float *piece = piece_of(s, bucket, k, at, n_floats);
+    return s->staged[nth].device ? s->staged[nth].sum + *at : piece;
 }
 
 void fr__mpi_poll_sums(fr_group *g, int member)

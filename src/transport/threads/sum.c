@@ -18,6 +18,7 @@ struct fr_sum {
     int *members;        /* [n_members] */
     size_t *edge;        /* [n_buckets + 1] */
     const float **block; /* [n_members] */
+    fr_device **device;  /* [n_members] NULL: host memory */
     float **shard;       /* [bucket][nth]: in the room of the nth member */
     count *posted;       /* [bucket][nth] rounds */
     count *added;        /* [bucket][nth] rounds */
@@ -49,6 +50,7 @@ static void lay_out(fr_sum *s, const fr_sum_desc *d)
         char *room = d->room[k];
         s->members[k] = d->members[k];
         s->block[k] = d->memory[k];
+        s->device[k] = d->devices ? d->devices[k] : NULL;
         for (int b = 0; b < s->n_buckets; b++) {
             size_t at, n;
             fr__shard(d->edge[b + 1] - d->edge[b], s->n_members, k, &at, &n);
@@ -76,13 +78,14 @@ fr_status fr__threads_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
                   .members = FR_ARENA_ARRAY(&g->arena, int, d->n_members),
                   .edge = FR_ARENA_ARRAY(&g->arena, size_t, (size_t)d->n_buckets + 1),
                   .block = FR_ARENA_ARRAY(&g->arena, const float *, d->n_members),
+                  .device = FR_ARENA_ARRAY(&g->arena, fr_device *, d->n_members),
                   .shard = FR_ARENA_ARRAY(&g->arena, float *, n),
                   .posted = FR_ARENA_ARRAY(&g->arena, count, n),
                   .added = FR_ARENA_ARRAY(&g->arena, count, n),
                   .dead = FR_ARENA_ARRAY(&g->arena, atomic_bool, 2 * n),
                   .waited = FR_ARENA_ARRAY(&g->arena, uint64_t, n)};
-    if (!s->members || !s->edge || !s->block || !s->shard || !s->posted || !s->added || !s->dead ||
-        !s->waited)
+    if (!s->members || !s->edge || !s->block || !s->device || !s->shard || !s->posted ||
+        !s->added || !s->dead || !s->waited)
         return fr__no_memory(g->ctx, n * 40, "a sum");
     lay_out(s, d);
     s->next = g->sums;
@@ -112,7 +115,11 @@ static void add_shard(fr_sum *s, int nth, int bucket)
     size_t at, n;
     fr__shard(s->edge[bucket + 1] - s->edge[bucket], s->n_members, nth, &at, &n);
     for (int k = 0; k < s->n_members; k++) from[k] = s->block[k] + s->edge[bucket] + at;
-    fr__tree_sum(s->shard[index_of(s, bucket, nth)], from, s->n_members, n);
+    float *to = s->shard[index_of(s, bucket, nth)];
+    if (s->device[nth])
+        fr__device_tree_sum(s->device[nth], to, from, s->n_members, n);
+    else
+        fr__tree_sum(to, from, s->n_members, n);
 }
 
 fr_status fr__threads_sum_wait(fr_sum *s, int nth, int bucket, bool *is_alive)
@@ -135,6 +142,7 @@ fr_status fr__threads_sum_wait(fr_sum *s, int nth, int bucket, bool *is_alive)
         is_dead |= atomic_load_explicit(dead_of(s, round, i), memory_order_relaxed);
     }
     if (!is_dead) add_shard(s, nth, bucket);
+    if (s->device[nth]) FR_TRY(fr_device_sync(s->device[nth]));
     fr__threads_raise(s->group, &s->added[mine], round, s->n_members, s->members);
     for (int k = 0; k < s->n_members && !is_dead; k++)
         FR_TRY(fr__threads_wait(s->group, member, &s->added[index_of(s, bucket, k)], round));

@@ -1,0 +1,59 @@
+/* device.h -- what modules above the backends do with device memory: these calls, and those of
+ * <forerun/backend.h>, nothing else.
+ *
+ * Calls on a device take effect in their order, and none of them allocates. A result in host memory
+ * is there when the call returns. Another device, a "peer" of the same backend and process, may
+ * read a block after fr_device_sync of its owner; a call without a status keeps a failure for it.
+ *
+ * The device's thread makes the calls. While it is idle another thread may upload, download and
+ * copy; during a kernel any thread that runs it may sweep. */
+#ifndef FR_BACKEND_DEVICE_H
+#define FR_BACKEND_DEVICE_H
+
+#include <forerun/backend.h>
+#include <forerun/optim.h>
+
+/* Whether the host may read and write the device's blocks as its own memory: then copies between
+ * the two can be left out. */
+bool fr__device_is_host(const fr_device *dev);
+
+/* from: a block, a peer's too, that does not overlap `to`; NULL: zeros. */
+fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t bytes);
+
+/* y += x over n floats. */
+void fr__device_add(fr_device *dev, float *y, const float *x, size_t n);
+
+/* Other linear passes over two blocks. */
+typedef enum fr_blend {
+    FR_BLEND_SCALE,    /* y = x * by */
+    FR_BLEND_DIVIDE,   /* y = x / by */
+    FR_BLEND_ADD_PART, /* y += x / by */
+    FR_BLEND_REST      /* y = x - y */
+} fr_blend;
+void fr__device_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+
+/* One pass of an optimizer: step with predictions, or coef NULL: predictions alone. */
+void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
+                      const fr_sweep *sweep);
+
+/* sums[i], in host memory: the squares of x[spans[i].offset ..], as fr__sum_squares_block adds
+ * them; spans of up to FR_NORM_BLOCK floats. */
+typedef struct fr_span {
+    size_t offset, count;
+} fr_span;
+void fr__device_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+                        double *sums);
+
+/* to[i] = sum of from[0 .. n - 1][i], blocks of peers, along a binary tree over the n:
+ * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), and from[a] alone if a + s is none. The bits do not
+ * depend on how a row is cut into calls. `to` may be one of `from`, but not overlap one in part. */
+#define FR_TREE_MEMBERS 1024 /* n is not more */
+void fr__device_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
+
+/* host[i] = from[i * stride], i < n. */
+fr_status fr__device_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
+
+/* The same tree on host memory, without a device (host_tree.c). */
+void fr__tree_sum(float *to, const float *const *from, int n, size_t count);
+
+#endif
