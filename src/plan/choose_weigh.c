@@ -146,7 +146,7 @@ static void load_links(struct fr__chooser *c, const struct fr__option *o, const 
 }
 
 /* Bytes, about, of a replica of a stage, by the counts of fr_spread_make: those of its weights with
- * the copies that its method keeps, and of the slots of its micro-batches. A stage that may
+ * the copies that its method predicts, and of the slots of its micro-batches. A stage that may
  * recompute holds less: its slots do not count. */
 static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int n, int u,
                       int v)
@@ -155,12 +155,14 @@ static double held_by(const struct fr__chooser *c, const struct fr__option *o, i
     const fr_plan_method *m = &c->d->methods[o->method];
     const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes, r = o->replicas[s];
     const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s % n, n);
-    const fr_seat seat = {.stage = s,
-                          .n_stages = o->n_stages,
-                          .n_micro = o->size->n_micro / r,
-                          .n_slots = (int)ceil(slots)};
+    const fr_policy_context context = {.stage = s,
+                                       .n_stages = o->n_stages,
+                                       .lead = (int)ceil(slots) - 1,
+                                       .n_micro = o->size->n_micro / r,
+                                       .n_slots = (int)ceil(slots)};
+    int ahead[FR_MAX_AHEAD];
     double copies = r > 1 ? 1.0 / r : 0, each = t->kept[v] - t->kept[u];
-    if (m->policy) copies += m->policy->n_blocks(&seat) - 1;
+    if (m->policy && m->policy->after) copies += m->policy->after(&context, ahead);
     if (m->policy && m->policy->course == FR_COURSE_DRIFT) copies++;
     for (int i = s ? o->cuts[s - 1] : 0; i < end; i++) {
         const fr_profile_node *node = &t->profile->nodes[i];
