@@ -50,19 +50,6 @@ static fr_status find_steps(struct fr__chooser *c)
     return FR_OK;
 }
 
-static fr_status look_at_cluster(struct fr__chooser *c)
-{
-    const fr_cluster *k = c->d->cluster;
-    c->fastest_link = 0, c->bus = INFINITY;
-    for (int g = 0; g < k->n_groups; g++)
-        c->fastest_link =
-            fmax(c->fastest_link, k->groups[g].bandwidth > 0 ? k->groups[g].bandwidth : INFINITY);
-    if (k->n_groups == 0) c->fastest_link = INFINITY;
-    if (k->n_groups == 1 && k->groups[0].is_shared && k->groups[0].bandwidth > 0)
-        c->bus = k->groups[0].bandwidth;
-    return find_steps(c);
-}
-
 static void fini(struct fr__chooser *c)
 {
     for (size_t i = 0; i < c->sizes.n; i++) {
@@ -278,7 +265,7 @@ fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
     struct fr__chooser c = {.ctx = ctx, .d = d, .arena = arena};
     c.n_devices = d->n_devices ? d->n_devices : d->cluster->n_devices;
     for (int k = 0; k < FR__N_CLASSES; k++) kinds[k] = (struct kind){.best = -1};
-    fr_status status = look_at_cluster(&c);
+    fr_status status = find_steps(&c);
     if (status == FR_OK) status = fr_links_create(ctx, d->cluster, &c.links);
     if (status == FR_OK) status = fr__choose_options(&c);
     if (status == FR_OK) status = try_options(&c, kinds);

@@ -54,6 +54,7 @@ struct fr__option {
     enum fr__class class;
     double bound, estimate; /* of a mini-batch: no less; about */
     bool is_too_large;      /* for its devices, probably */
+    bool runs_ahead;        /* no gradient leaves some stage: those before it wait for nothing */
 };
 
 /* What an option comes to. */
@@ -82,9 +83,7 @@ struct fr__chooser {
     const fr_choice_desc *d;
     fr_arena *arena; /* of the choice */
     int n_devices;
-    double fastest_link; /* bytes/s; INFINITY: free */
-    double bus;          /* bytes/s of the one bus that everything shares; INFINITY: none */
-    fr_links *links;     /* idle */
+    fr_links *links; /* what a layout that is weighed puts on them */
     FR_VEC(struct fr__size *) sizes;
     FR_VEC(struct fr__option) options;
     FR_VEC(struct fr__outcome) outcomes;
@@ -96,7 +95,7 @@ struct fr__chooser {
     int *class_of;   /* (cluster's devices): those of a class can take each other's place */
     int n_classes;
     int n_orders; /* of all devices, by which to take the first so many */
-    const int *orders[4];
+    const int *orders[8];
     const int *fastest; /* one of them */
     int n_steps;        /* numbers of devices behind which the next fastest are slower */
     int steps[8];
@@ -120,10 +119,11 @@ static inline int fr__choose_device(const struct fr__option *o, int worker)
 {
     return o->device_of ? o->device_of[worker] : worker;
 }
-/* Sets bound, estimate, is_too_large. */
+/* Sets bound, estimate, is_too_large, runs_ahead. */
 fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o);
-/* The cuts of the best estimate, of all where they are few, else of those that are reached by
- * moving one after the other; of the budget each look takes as many as there are nodes. */
+/* The cuts of the best estimate, those that seem to fit first, of all where they are few, else of
+ * those that are reached by moving one after the other; of the budget each look takes as many as
+ * there are nodes. */
 fr_status fr__choose_climb(struct fr__chooser *c, struct fr__option *o, double *budget);
 /* Fill c->options. */
 fr_status fr__choose_options(struct fr__chooser *c);

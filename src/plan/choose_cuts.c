@@ -87,8 +87,7 @@ static fr_status fill_seats(struct fr__chooser *c, const struct fr__option *o, s
                 at[s].sum = (fr_links_sum_time(c->links, r, ring, (size_t)many) -
                              fr_links_sum_time(c->links, r, ring, 0)) /
                             many;
-            at[s].link =
-                s ? fmax(1 / c->bus, link_s(c, o, before, o->replicas[s - 1], first, r)) : 0;
+            at[s].link = s ? link_s(c, o, before, o->replicas[s - 1], first, r) : 0;
             at[s].turn = at[s].link;
         }
         before = first, first += r;

@@ -3,10 +3,10 @@
  * Devices of one group with one speed and one memory are of one class: they can take each other's
  * place. Where the classes allow few enough places for so many workers and replicas, these are all
  * of them. Else all devices are put in an order (as in the file, the fastest first, group by group
- * with the fastest group first, the largest memory first), and the first so many are taken: as they
- * come, the other way round, as in the file, and with the stages of a pipeline side by side in
- * place of the replicas of a stage. Which of the places is best, estimates and simulations tell;
- * the best are improved by exchanging devices (choose_move.c). */
+ * with the fastest group first, the largest memory first, those of one group first), and the first
+ * so many are taken: as they come, the other way round, as in the file, and with the stages of a
+ * pipeline side by side in place of the replicas of a stage. Which of the places is best, estimates
+ * and simulations tell; the best are improved by exchanging devices (choose_move.c). */
 #include "plan/choose.h"
 
 #include <math.h>
@@ -66,6 +66,35 @@ static fr_status add_order(struct fr__chooser *c, struct ranked *all)
     return FR_OK;
 }
 
+static bool is_inside(const fr_cluster *k, int device, int group)
+{
+    int g = k->devices[device].group;
+    while (g > group) g = k->groups[g].parent; /* parents come first */
+    return g == group;
+}
+
+/* The devices of one box first, whose links others need not share, then all others: of the boxes
+ * that compute most, as many as there is room for. */
+static fr_status add_boxes(struct fr__chooser *c, const struct fr__task *t, struct ranked *all,
+                           double *speed)
+{
+    const fr_cluster *k = c->d->cluster;
+    for (int g = 0; g < k->n_groups; g++) speed[g] = 0;
+    for (int d = 0; d < k->n_devices; d++)
+        for (int g = k->devices[d].group; g > 0; g = k->groups[g].parent) speed[g] += t->speed[d];
+    while (c->n_orders < (int)(sizeof c->orders / sizeof *c->orders)) {
+        int box = 0;
+        for (int g = 1; g < k->n_groups; g++)
+            if (speed[g] > speed[box]) box = g;
+        if (box == 0) break;
+        speed[box] = 0;
+        for (int d = 0; d < k->n_devices; d++)
+            all[d] = (struct ranked){is_inside(k, d, box), t->speed[d], t->memory[d], d};
+        FR_TRY(add_order(c, all));
+    }
+    return FR_OK;
+}
+
 static fr_status add_orders(struct fr__chooser *c, const struct fr__task *t, struct ranked *all,
                             double *mean)
 {
@@ -87,7 +116,8 @@ static fr_status add_orders(struct fr__chooser *c, const struct fr__task *t, str
     }
     FR_TRY(add_order(c, all));
     for (int d = 0; d < n; d++) all[d] = (struct ranked){t->memory[d], t->speed[d], 0, d};
-    return add_order(c, all);
+    FR_TRY(add_order(c, all));
+    return add_boxes(c, t, all, count);
 }
 
 /* All devices are alike, and so are the boxes that hold them, one behind the other in the file: no

@@ -32,7 +32,8 @@ static bool move_cut(const struct fr__option *o, int *cuts, int k, int by)
     return n_left > 0 && n_right > 0;
 }
 
-/* The option with these cuts, if its estimate is better: *o, whose cuts are then in `best`. */
+/* The option with these cuts, if it fits and *o does not, or its estimate is better: *o, whose cuts
+ * are then in `best`. */
 static fr_status weigh_cuts(struct fr__chooser *c, struct fr__option *o, const int *cuts, int *best,
                             double *budget, bool *has_gained)
 {
@@ -40,7 +41,9 @@ static fr_status weigh_cuts(struct fr__chooser *c, struct fr__option *o, const i
     next.cuts = cuts;
     *budget -= o->size->task.n;
     FR_TRY(fr__choose_weigh(c, &next));
-    if (!(next.estimate < o->estimate * (1 - 1e-9))) return FR_OK;
+    if (next.is_too_large != o->is_too_large ? next.is_too_large
+                                             : !(next.estimate < o->estimate * (1 - 1e-9)))
+        return FR_OK;
     memcpy(best, cuts, (size_t)(o->n_stages - 1) * sizeof *best);
     next.cuts = best;
     *o = next;

@@ -29,6 +29,8 @@ static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
     return 2 * depth(c, o) + (int)fmin(fmax(many, 4), 40);
 }
 
+enum { AHEAD = 4 }; /* mini-batches until all that can run ahead do */
+
 /* A stage that sends no gradient does not hold up those before it: they run ahead through a flush,
  * and mini-batches take one time in the mean only. */
 static bool runs_ahead(const fr_schedule *s)
@@ -41,7 +43,8 @@ static bool runs_ahead(const fr_schedule *s)
 
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
 {
-    return 6.0 * o->size->n_micro * o->n_stages * n_batches(c, o);
+    int n = has_flush(c, o) && o->runs_ahead ? 11 * AHEAD : n_batches(c, o);
+    return 6.0 * o->size->n_micro * o->n_stages * n;
 }
 
 static fr_status spread(struct fr__chooser *c, const struct fr__outcome *at, fr_spread *out)
@@ -117,7 +120,6 @@ static fr_status make_fit(struct fr__chooser *c, struct fr__outcome *at, bool mo
 /* The steady state only: a run has many more mini-batches than are walked here. */
 static fr_status simulate(struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
 {
-    enum { AHEAD = 4 }; /* mini-batches until all that can run ahead do */
     fr_sim_result r;
     int n = n_batches(c, at->option), first = depth(c, at->option) - 1, last = n - 1;
     if (!has_flush(c, at->option)) last -= depth(c, at->option);

@@ -1,13 +1,14 @@
 /* choose_weigh.c -- what to expect of a layout before it is simulated.
  *
  * Bound: what no schedule can beat. The busiest worker's computation (with a flush it also waits
- * from its last backward until the stages before it have computed theirs and the next forward), the
- * busiest port at the fastest link's bandwidth, the bus that all share. Estimate: computation and
+ * from its last backward until the stages before it have computed theirs and the next forward), and
+ * the busiest port or bus, by all that the layout sends in a mini-batch. Estimate: computation and
  * transfers of the slowest worker, the way down and up once where there is a flush, and what of a
  * sum a backward does not hide. Of replicas the slowest counts.
  *
  * A value without parameters behind it has no gradient. Where no gradient leaves a stage, the
  * stages before it wait for nothing of it: they run ahead through a flush. */
+#include "cost/links.h"
 #include "plan/choose.h"
 
 #include <math.h>
@@ -18,14 +19,13 @@ struct worker {
     double speed, fastest, memory; /* of its replicas: least, most, least */
     double work, update;           /* a micro-batch; a mini-batch */
     double forward;
-    double beside;      /* seconds a micro-batch that its instructions take beside their work */
-    double sent, taken; /* bytes a micro-batch */
-    double params;      /* bytes */
-    double hop;         /* seconds of a micro-batch to the next, one way */
-    double sum;         /* seconds of a mini-batch that no backward hides */
-    double held;        /* bytes, about, and no more than it takes where it may recompute */
-    double pause;       /* seconds, at least, from its last backward to the next forward */
-    int back_to;        /* the last worker before it whose values have gradients here; -1: none */
+    double beside; /* seconds a micro-batch that its instructions take beside their work */
+    double params; /* bytes */
+    double hop;    /* seconds of a micro-batch to the next, one way */
+    double sum;    /* seconds of a mini-batch that no backward hides */
+    double held;   /* bytes, about, and no more than it takes where it may recompute */
+    double pause;  /* seconds, at least, from its last backward to the next forward */
+    int back_to;   /* the last worker before it whose values have gradients here; -1: none */
 };
 
 static int find_unit(const struct fr__task *t, int node)
@@ -41,11 +41,14 @@ static int find_unit(const struct fr__task *t, int node)
     return low;
 }
 
-static double sum_time(struct fr__chooser *c, const struct fr__option *o, const struct worker *w,
+/* The sum over the replicas of a worker, put on the links; returns what it takes on idle ones. */
+static double load_sum(struct fr__chooser *c, const struct fr__option *o, const struct worker *w,
                        int r, int *ring)
 {
     for (int i = 0; i < r; i++) ring[i] = fr__choose_device(o, w->first + i);
-    return r > 1 ? fr_links_sum_time(c->links, r, ring, (size_t)w->params) : 0;
+    if (r == 1) return 0;
+    fr_links_sum(c->links, r, ring, (size_t)w->params, 0);
+    return fr_links_sum_time(c->links, r, ring, (size_t)w->params);
 }
 
 /* The slowest of the ways that replicas of a worker send to those of the next. */
@@ -86,38 +89,6 @@ static void look_at_devices(const struct fr__option *o, struct worker *at, int n
     }
 }
 
-/* Bytes of a micro-batch that a stage reads of others, and that others read of it, of each value
- * once; _back: those whose gradients go the other way. Values of the stage before, which begins at
- * `before`, are on the longest way down; others have been sent long ago. */
-struct traffic {
-    double in, in_back, near, out, out_back;
-    int last_back; /* the last node whose gradient leaves the stage; -1: none does */
-};
-
-static struct traffic traffic_of(const struct fr__task *t, int before, int begin, int end,
-                                 int *read_by)
-{
-    struct traffic bytes = {.last_back = -1};
-    for (int i = begin; i < end; i++) {
-        const fr_profile_node *node = &t->profile->nodes[i];
-        if (!node->is_input && t->last_use[i] >= end) {
-            bytes.out += (double)node->output_bytes;
-            if (t->has_grad[i]) bytes.out_back += (double)node->output_bytes;
-        }
-        for (int k = 0; k < node->n_inputs; k++) {
-            const int from = node->inputs[k];
-            if (from >= begin || t->profile->nodes[from].is_input || read_by[from] == end) continue;
-            read_by[from] = end; /* by the stage that ends there */
-            double size = (double)t->profile->nodes[from].output_bytes;
-            bytes.in += size, bytes.near += from >= before ? size : 0;
-            if (!t->has_grad[from]) continue;
-            bytes.in_back += size;
-            if (from > bytes.last_back) bytes.last_back = from;
-        }
-    }
-    return bytes;
-}
-
 /* The stage, not behind s, that a node is in. */
 static int stage_of(const struct fr__option *o, int s, int node)
 {
@@ -125,55 +96,130 @@ static int stage_of(const struct fr__option *o, int s, int node)
     return s;
 }
 
-/* Sums over the stages of each worker; returns the bytes that all send in a mini-batch. */
-static double fill(struct fr__chooser *c, const struct fr__option *o, struct worker *at, int n,
-                   int *ring, int *read_by)
+/* Bytes of a micro-batch that a stage reads of each one before it, and the gradients that go back
+ * to them: a value goes from where it is made to all that read it, its gradient from reader to
+ * reader (fr_profile_links). */
+struct traffic {
+    double *values, *grads; /* [stage before it]; 0 between stages */
+    int first;              /* of those it reads of */
+    int *reader;            /* [node]: 1 + the last stage that reads it so far; 0: none */
+    int last_back;          /* the last node whose gradient leaves the stage; -1: none does */
+};
+
+static void read_values(const struct fr__option *o, int s, int begin, int end, struct traffic *to)
 {
     const struct fr__task *t = &o->size->task;
-    double bytes = 0, beside = c->d->overhead_s + c->d->cluster->overhead_s;
+    to->last_back = -1, to->first = s;
+    for (int i = begin; i < end; i++) {
+        const fr_profile_node *node = &t->profile->nodes[i];
+        for (int k = 0; k < node->n_inputs; k++) {
+            const int from = node->inputs[k], last = to->reader[from];
+            if (from >= begin || t->profile->nodes[from].is_input || last == s + 1) continue;
+            const double size = (double)t->profile->nodes[from].output_bytes;
+            const int maker = stage_of(o, s, from);
+            to->reader[from] = s + 1, to->values[maker] += size;
+            if (maker < to->first) to->first = maker;
+            if (!t->has_grad[from]) continue;
+            to->grads[last ? last - 1 : maker] += size;
+            if (from > to->last_back) to->last_back = from;
+        }
+    }
+}
+
+/* A mini-batch of what a stage reads, put on the links. Micro-batch i is on replica i % r. */
+static void load_links(struct fr__chooser *c, const struct fr__option *o, const struct worker *at,
+                       int n, int s, struct traffic *of)
+{
+    for (int from = of->first; from < s; from++) {
+        const int r = o->replicas[from], own = o->replicas[s];
+        int n_ways = r;
+        while (n_ways % own != 0) n_ways += r;
+        const double share = (double)o->size->n_micro / n_ways;
+        for (int i = 0; i < n_ways && of->values[from] + of->grads[from] > 0; i++) {
+            const int a = fr__choose_device(o, at[from % n].first + i % r);
+            const int b = fr__choose_device(o, at[s % n].first + i % own);
+            fr_links_send(c->links, a, b, (size_t)(share * of->values[from]), 0);
+            fr_links_send(c->links, b, a, (size_t)(share * of->grads[from]), 0);
+        }
+        of->values[from] = of->grads[from] = 0;
+    }
+}
+
+/* Bytes, about, of a replica of a stage, by the counts of fr_spread_make: those of its weights with
+ * the copies that its method predicts, and of the slots of its micro-batches. A stage that may
+ * recompute holds less: its slots do not count. */
+static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int n, int u,
+                      int v)
+{
+    const struct fr__task *t = &o->size->task;
+    const fr_plan_method *m = &c->d->methods[o->method];
+    const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes, r = o->replicas[s];
+    const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s % n, n);
+    const fr_policy_context context = {.stage = s,
+                                       .n_stages = o->n_stages,
+                                       .lead = (int)ceil(slots) - 1,
+                                       .n_micro = o->size->n_micro / r,
+                                       .n_slots = (int)ceil(slots)};
+    int ahead[FR_MAX_AHEAD];
+    double copies = r > 1 ? 1.0 / r : 0, each = t->kept[v] - t->kept[u];
+    if (m->policy && m->policy->after) copies += m->policy->after(&context, ahead);
+    if (m->policy && m->policy->course == FR_COURSE_DRIFT) copies++;
+    for (int i = s ? o->cuts[s - 1] : 0; i < end; i++) {
+        const fr_profile_node *node = &t->profile->nodes[i];
+        const bool leaves = t->last_use[i] < 0 || t->last_use[i] >= end;
+        if (node->is_input) continue;
+        if (leaves && node->kept_bytes < node->output_bytes) each += (double)node->output_bytes;
+        if (m->generator->is_split && node->param_bytes > 0) each += (double)node->output_bytes;
+    }
+    return fr__task_fixed(t, u, v) + copies * params + (c->d->may_recompute ? 0 : slots * each);
+}
+
+/* Sums over the stages of each worker, and what all of them put on the links in a mini-batch. */
+static void fill(struct fr__chooser *c, struct fr__option *o, struct worker *at, int n, int *ring,
+                 struct traffic *moved)
+{
+    const struct fr__task *t = &o->size->task;
+    const double beside = c->d->overhead_s + c->d->cluster->overhead_s;
     look_at_devices(o, at, n);
-    for (int s = 0, u = 0, last = 0; s < o->n_stages; s++) {
+    fr_links_reset(c->links);
+    o->runs_ahead = false;
+    for (int s = 0, u = 0; s < o->n_stages; s++) {
         int v = s < o->n_stages - 1 ? find_unit(t, o->cuts[s]) : t->n;
         const int begin = s ? o->cuts[s - 1] : 0;
         const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes;
-        struct worker *w = &at[s % n];
+        struct worker *w = &at[s % n], *before = &at[(s + n - 1) % n];
         w->forward += t->forward[v] - t->forward[u];
         w->work += fr__task_work(t, u, v), w->update += t->update[v] - t->update[u];
         w->beside += 2 * beside; /* forward and backward */
-        w->held += fr__task_fixed(t, u, v);
-        if (!c->d->may_recompute) w->held += n_ahead(c, o, s % n, n) * (t->kept[v] - t->kept[u]);
+        w->held += held_by(c, o, s, n, u, v);
         w->params += t->params[v] - t->params[u];
         u = v;
-        if (n == 1) continue;
-        struct traffic moved = traffic_of(t, last, begin, end, read_by);
-        last = begin;
-        w->sent += moved.out + moved.in_back, w->taken += moved.in + moved.out_back;
-        bytes += o->size->n_micro * (moved.in + moved.in_back);
-        if (moved.last_back >= 0) w->back_to = stage_of(o, s, moved.last_back) % n;
-        struct worker *before = &at[(s + n - 1) % n];
-        if (s)
-            before->hop +=
-                hop_time(c, o, before, o->replicas[s - 1], w, o->replicas[s], moved.near);
+        if (n == 1 || s == 0) continue;
+        read_values(o, s, begin, end, moved);
+        if (moved->last_back >= 0) w->back_to = stage_of(o, s, moved->last_back) % n;
+        o->runs_ahead = o->runs_ahead || moved->last_back < 0;
+        for (int k = moved->first; k < s; k++) w->held += moved->grads[k]; /* until they are sent */
+        /* values of the stage before are on the longest way down; others were sent long ago */
+        before->hop +=
+            hop_time(c, o, before, o->replicas[s - 1], w, o->replicas[s], moved->values[s - 1]);
+        load_links(c, o, at, n, s, moved);
     }
     for (int w = 0; w < n; w++) {
-        int r = o->replicas[w];
         double hidden = (at[w].work - at[w].forward) / at[w].speed;
-        double sum = sum_time(c, o, &at[w], r, ring);
+        double sum = load_sum(c, o, &at[w], o->replicas[w], ring);
         at[w].sum = sum > hidden ? sum - hidden : 0;
-        bytes += 2.0 * (r - 1) * at[w].params;
     }
-    return bytes;
 }
 
 /* What no schedule can beat. */
 static double bound_of(const struct fr__chooser *c, const struct fr__option *o, struct worker *at,
-                       int n, double bytes)
+                       int n)
 {
     const fr_generator *g = c->d->methods[o->method].generator;
     /* Weight gradients on their own may be left for the time when the next forward is on its way.
      */
     const bool waits = g->is_flush && !g->is_split && o->chunks == 1;
-    double busiest = 0, ports = 0;
+    double busiest = fr__links_busiest(c->links);
     for (int w = 0; w < n; w++) {
         const int r = o->replicas[w], p = at[w].back_to;
         double share = (double)o->size->n_micro / r, wait = 0;
@@ -184,10 +230,8 @@ static double bound_of(const struct fr__chooser *c, const struct fr__option *o, 
         at[w].pause = fmax(wait, at[w].update / at[w].fastest);
         busiest = fmax(busiest, share * (at[w].work / at[w].speed + at[w].beside) +
                                     fmax(wait, at[w].update / at[w].speed));
-        ports = fmax(ports,
-                     fmax(share * fmax(at[w].sent, at[w].taken), 2.0 * (r - 1) / r * at[w].params));
     }
-    return fmax(busiest, fmax(ports / c->fastest_link, bytes / c->bus));
+    return busiest;
 }
 
 /* About what it takes. */
@@ -214,10 +258,9 @@ static double estimate_of(const struct fr__chooser *c, const struct fr__option *
     return pace + sum + (g->is_flush ? flush / o->chunks : 0);
 }
 
-static void judge(const struct fr__chooser *c, struct fr__option *o, struct worker *at, int n,
-                  double bytes)
+static void judge(const struct fr__chooser *c, struct fr__option *o, struct worker *at, int n)
 {
-    o->bound = bound_of(c, o, at, n, bytes);
+    o->bound = bound_of(c, o, at, n);
     o->estimate = fmax(estimate_of(c, o, at, n), o->bound);
     o->is_too_large = false;
     for (int w = 0; w < n; w++) o->is_too_large = o->is_too_large || at[w].held > at[w].memory;
@@ -228,12 +271,16 @@ fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o)
     int n = o->n_stages / o->chunks;
     struct worker *at = FR_NEW_ARRAY(struct worker, n);
     int *ring = FR_NEW_ARRAY(int, o->n_workers);
-    int *read_by = FR_NEW_ARRAY(int, o->size->task.profile->n_nodes);
+    struct traffic moved = {.reader = FR_NEW_ARRAY(int, o->size->task.profile->n_nodes),
+                            .values = FR_NEW_ARRAY(double, 2 * o->n_stages)};
     fr_status status = FR_OK;
-    if (at && ring && read_by)
-        judge(c, o, at, n, fill(c, o, at, n, ring, read_by));
-    else
+    if (at && ring && moved.reader && moved.values) {
+        moved.grads = moved.values + o->n_stages;
+        fill(c, o, at, n, ring, &moved);
+        judge(c, o, at, n);
+    } else {
         status = fr__no_memory(c->ctx, (size_t)n * sizeof *at, "an estimate");
-    fr__free(at), fr__free(ring), fr__free(read_by);
+    }
+    fr__free(at), fr__free(ring), fr__free(moved.reader), fr__free(moved.values);
     return status;
 }
