@@ -6,34 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* Edit distance (insert, delete, replace), one row of the table at a time. */
-static int distance(const char *a, const char *b)
-{
-    enum { MOST = 64 };
-    int row[MOST + 1];
-    size_t n = strlen(b);
-    if (n > MOST) return MOST;
-    for (int j = 0; j <= (int)n; j++) row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= (int)n; j++) {
-            int replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(replace, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 const char *cli_nearest(const char *typed, const char *const *names)
 {
     const char *best = NULL;
     int best_distance = 3;
     for (; *names; names++) {
-        int d = distance(typed, *names);
+        int d = fr_edit_distance(typed, *names);
         if (d < best_distance) best = *names, best_distance = d;
     }
     return best;
@@ -42,12 +20,12 @@ const char *cli_nearest(const char *typed, const char *const *names)
 /* "-n", "--out": a name of one letter has one dash. */
 static const char *dashes(const char *name) { return name[1] ? "--" : "-"; }
 
-void cli_print_help(const cli_verb *verb, const cli_option *options)
+void cli_print_help(const cli_verb *verb)
 {
     printf("usage: forerun %s\n\n%s\n", verb->usage, verb->summary);
     if (verb->text) printf("\n%s", verb->text);
-    if (options && options->name) printf("\n");
-    for (const cli_option *o = options; o && o->name; o++) {
+    if (verb->options) printf("\n");
+    for (const cli_option *o = verb->options; o && o->name; o++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s%s", dashes(o->name), o->name, o->value ? " " : "",
                  o->value ? o->value : "");
@@ -62,11 +40,11 @@ static int complain(const cli_verb *verb, const char *what, const char *about, c
                       verb->name);
 }
 
-static int unknown_option(const cli_verb *verb, const cli_option *options, const char *name)
+static int unknown_option(const cli_verb *verb, const char *name)
 {
     const char *names[64];
     int n = 0;
-    for (; options[n].name && n < 63; n++) names[n] = options[n].name;
+    for (const cli_option *o = verb->options; o && o->name && n < 63; o++) names[n++] = o->name;
     names[n] = NULL;
     return complain(verb, "no option --", name, cli_nearest(name, names));
 }
@@ -85,23 +63,22 @@ int cli_numbers(const char *text, int most, int64_t *out)
 }
 
 /* Returns false if the text is no such value. */
-static bool store(const cli_option *o, const char *text)
+static bool store(const cli_option *o, const char *text, void *to)
 {
     char *end = NULL;
     errno = 0;
     switch (o->kind) {
-    case CLI_FLAG: *(bool *)o->to = true; return true;
-    case CLI_TEXT: *(const char **)o->to = text; return true;
+    case CLI_FLAG: *(bool *)to = true; return true;
+    case CLI_TEXT: *(const char **)to = text; return true;
     case CLI_INT:
     case CLI_COUNT: {
-        int64_t *to = o->to;
-        *to = strtoll(text, &end, 10);
-        if (o->kind == CLI_COUNT && (*to < 1 || *to > CLI_MAX_COUNT)) return false;
+        int64_t n = *(int64_t *)to = strtoll(text, &end, 10);
+        if (o->kind == CLI_COUNT && (n < 1 || n > CLI_MAX_COUNT)) return false;
         break;
     }
-    case CLI_REAL: *(double *)o->to = strtod(text, &end); break;
+    case CLI_REAL: *(double *)to = strtod(text, &end); break;
     case CLI_LIST: {
-        cli_list *list = o->to;
+        cli_list *list = to;
         if (list->n == CLI_MAX_SETS) return false;
         list->at[list->n++] = text;
         return true;
@@ -111,17 +88,17 @@ static bool store(const cli_option *o, const char *text)
 }
 
 /* One argument, without its dashes; `next` is what follows it, *used tells if it was taken. */
-static int parse_option(const cli_verb *verb, const cli_option *options, const char *argument,
-                        const char *next, bool *used)
+static int parse_option(const cli_verb *verb, const char *argument, const char *next, void *args,
+                        bool *used)
 {
     char what[96];
     char name[64];
     const char *equals = strchr(argument, '='), *value = equals ? equals + 1 : NULL;
     size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
     snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), argument);
-    const cli_option *o = options;
-    while (o->name && strcmp(o->name, name) != 0) o++;
-    if (!o->name) return unknown_option(verb, options, name);
+    const cli_option *o = verb->options;
+    while (o && o->name && strcmp(o->name, name) != 0) o++;
+    if (!o || !o->name) return unknown_option(verb, name);
     snprintf(what, sizeof what, "%s%s", dashes(name), name);
     if (o->kind == CLI_FLAG) {
         if (value) return complain(verb, "takes no value: ", what, NULL);
@@ -130,7 +107,7 @@ static int parse_option(const cli_verb *verb, const cli_option *options, const c
         value = next;
         *used = true;
     }
-    if (store(o, value)) return -1;
+    if (store(o, value, (char *)args + o->at)) return -1;
     return cli_refuse("forerun %s: %s %s: expected %s (forerun help %s)", verb->name, what, value,
                       o->kind == CLI_LIST    ? "fewer of them"
                       : o->kind == CLI_INT   ? "a whole number"
@@ -140,51 +117,32 @@ static int parse_option(const cli_verb *verb, const cli_option *options, const c
 }
 
 /* "--out", or "-n" where there is such a letter. */
-static bool is_option(const cli_option *options, const char *argument)
+static bool is_option(const cli_option *o, const char *argument)
 {
     if (argument[0] != '-') return false;
     if (argument[1] == '-') return true;
-    for (; options->name; options++)
-        if (!options->name[1] && strcmp(options->name, argument + 1) == 0) return true;
+    for (; o && o->name; o++)
+        if (!o->name[1] && strcmp(o->name, argument + 1) == 0) return true;
     return false;
 }
 
-/* Tables of options live inside the functions that run verbs. Asked by this word, a verb leaves its
- * table here and returns; all texts of a table are constants, so they may be used afterwards. */
-static const char hand_over[] = "--hand-over-options";
-static cli_option handed_over[CLI_MAX_OPTIONS];
-
-void cli_options(const cli_verb *verb, cli_option out[CLI_MAX_OPTIONS])
-{
-    char word[sizeof hand_over], *arguments[] = {word};
-    memcpy(word, hand_over, sizeof word);
-    memset(handed_over, 0, sizeof handed_over);
-    verb->run(verb, 1, arguments);
-    memcpy(out, handed_over, sizeof handed_over);
-}
-
-int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
+int cli_parse(const cli_verb *verb, int argc, char **argv, void *args, int max_plain,
               const char **plain)
 {
     int n_plain = 0;
     bool only_plain = false;
-    if (argc == 1 && strcmp(argv[0], hand_over) == 0) {
-        for (int i = 0; options[i].name && i < CLI_MAX_OPTIONS - 1; i++)
-            handed_over[i] = options[i];
-        return 0;
-    }
     for (int i = 0; i < max_plain; i++) plain[i] = NULL;
     for (int i = 0; i < argc; i++) {
         const char *a = argv[i];
         if (!only_plain && strcmp(a, "--") == 0) {
             only_plain = true;
         } else if (!only_plain && (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0)) {
-            cli_print_help(verb, options);
+            cli_print_help(verb);
             return 0;
-        } else if (!only_plain && is_option(options, a)) {
+        } else if (!only_plain && is_option(verb->options, a)) {
             bool used = false;
-            int code = parse_option(verb, options, a + (a[1] == '-' ? 2 : 1),
-                                    i + 1 < argc ? argv[i + 1] : NULL, &used);
+            int code = parse_option(verb, a + (a[1] == '-' ? 2 : 1),
+                                    i + 1 < argc ? argv[i + 1] : NULL, args, &used);
             if (code >= 0) return code;
             i += used;
         } else if (!only_plain && a[0] == '-' && a[1]) {

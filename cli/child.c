@@ -17,13 +17,6 @@
 
 static const double patience_s = 5; /* from SIGTERM to SIGKILL */
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void taken_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -61,8 +54,8 @@ static void take_signal(cli_guard *g, double seconds)
 
 bool cli_guard_sleep(cli_guard *g, double seconds)
 {
-    double end = now_s() + seconds;
-    for (double left; !g->n_asked && (left = end - now_s()) > 0;) take_signal(g, left);
+    double end = cli_now_s() + seconds;
+    for (double left; !g->n_asked && (left = end - cli_now_s()) > 0;) take_signal(g, left);
     return !g->n_asked;
 }
 
@@ -102,11 +95,11 @@ int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal)
     while (waitpid(child, &status, WNOHANG) == 0) {
         take_signal(g, kill_s > 0 || g->tick ? 0.2 : 60);
         if (g->tick) g->tick(g->user);
-        if (kill_s > 0 && now_s() > kill_s) kill(child, SIGKILL);
+        if (kill_s > 0 && cli_now_s() > kill_s) kill(child, SIGKILL);
         if (g->n_asked == n_told) continue;
         n_told = g->n_asked;
         kill(child, n_told == 1 ? stop_signal : n_told == 2 ? SIGTERM : SIGKILL);
-        if (n_told == 2) kill_s = now_s() + patience_s;
+        if (n_told == 2) kill_s = cli_now_s() + patience_s;
     }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

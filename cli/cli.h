@@ -5,6 +5,9 @@
 #include <forerun/forerun.h>
 
 #include <signal.h>
+#include <stddef.h>
+
+struct cli_option;
 
 typedef struct cli_verb {
     const char *name;
@@ -13,6 +16,7 @@ typedef struct cli_verb {
     const char *text;     /* more, for --help; may be NULL */
     const char *argument; /* what it takes beside options, as words.h has it; NULL: nothing */
     bool is_collective;   /* the processes that a launcher started run it together */
+    const struct cli_option *options;                               /* NULL: none */
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */
 } cli_verb;
 
@@ -40,7 +44,7 @@ typedef struct cli_verb {
 CLI_VERBS(CLI_DECLARE)
 
 /* --- options (args.c) ----------------------------------------------------------------------- */
-enum { CLI_MAX_SETS = 256, CLI_MAX_OPTIONS = 48, CLI_MAX_COUNT = 1000000 };
+enum { CLI_MAX_SETS = 256, CLI_MAX_COUNT = 1000000 };
 
 typedef struct cli_list {
     int n;
@@ -55,23 +59,26 @@ typedef struct cli_option {
     const char *value; /* what the help calls its value; NULL for a flag */
     const char *help;
     cli_kind kind;
-    void *to; /* bool, const char *, int64_t, double, cli_list */
+    size_t at; /* offset in the verb's arguments: bool, const char *, int64_t, double, cli_list */
 } cli_option;
 
 /* Two options that many verbs have, in the same words. */
-#define CLI_QUIET(to) \
-    ((cli_option){"quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, (to)})
-#define CLI_JSON(to) ((cli_option){"json", NULL, "print JSON", CLI_FLAG, (to)})
+#define CLI_QUIET(at)                                                        \
+    {                                                                        \
+        "quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, at \
+    }
+#define CLI_JSON(at)                             \
+    {                                            \
+        "json", NULL, "print JSON", CLI_FLAG, at \
+    }
 
-/* Options anywhere, up to max_plain other arguments into `plain` (unused ones NULL). Returns -1 to
- * go on, else the exit code: help was asked for (0) or something is wrong (2, and said). */
-int cli_parse(const cli_verb *verb, const cli_option *options, int argc, char **argv, int max_plain,
+/* Options anywhere, into *args; up to max_plain other arguments into `plain` (unused ones NULL).
+ * Returns -1 to go on, else the exit code: help was asked for (0) or something is wrong (2, and
+ * said). */
+int cli_parse(const cli_verb *verb, int argc, char **argv, void *args, int max_plain,
               const char **plain);
-void cli_print_help(const cli_verb *verb, const cli_option *options);
-/* All verbs, NULL-terminated; and the options of one, ended by a NULL name, from the table that its
- * own parsing goes by. */
-const cli_verb *const *cli_verbs(void);
-void cli_options(const cli_verb *verb, cli_option out[CLI_MAX_OPTIONS]);
+void cli_print_help(const cli_verb *verb);
+const cli_verb *const *cli_verbs(void); /* all, NULL-terminated */
 
 /* The keys of configs that begin with prefix, as `forerun keys` prints them; an exit code. */
 int cli_print_keys(const char *prefix, const char *format);
@@ -83,9 +90,23 @@ typedef struct cli_train_args {
     bool resume, is_quiet, want_json;
     int64_t dump_step; /* -1: none */
 } cli_train_args;
-/* `more` are options that stand before those of train in the help; returns as cli_parse does. */
-int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
-                    cli_train_args *a);
+#define CLI_TRAIN_OPTIONS(at)                                                                     \
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, at(sets)},   \
+        {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, at(out)},                         \
+        {"resume", NULL, "go on from the newest checkpoint of the folder, if any", CLI_FLAG,      \
+         at(resume)},                                                                             \
+        {"dump-step", "K", "write step-K.safetensors: mini-batch K (from 1) laid open", CLI_INT,  \
+         at(dump_step)},                                                                          \
+        {"ledger", "FILE", "write as CSV which weights each forward and backward used", CLI_TEXT, \
+         at(ledger)},                                                                             \
+        {"serve", "ADDRESS", "show the run live, at 127.0.0.1:8080 or just 8080 (port 0: any)",   \
+         CLI_TEXT, at(serve)},                                                                    \
+        CLI_QUIET(at(is_quiet)),                                                                  \
+    {                                                                                             \
+        "json", NULL, "print the summary as JSON", CLI_FLAG, at(want_json)                        \
+    }
+/* As cli_parse, of a verb that has them; `a` is part of *args. */
+int cli_parse_train(const cli_verb *verb, int argc, char **argv, void *args, cli_train_args *a);
 
 /* report.html of a run whose folder is whole: a warning if it cannot be had (cmd_report.c). */
 bool cli_leave_report(const char *folder);
@@ -103,6 +124,8 @@ int cli_finish(fr_ctx *ctx, fr_status status);
 fr_ctx *cli_context(bool is_quiet);
 /* "1,4,16": whole numbers of at least 0, no more than `most`. How many; 0: it is no such list. */
 int cli_numbers(const char *text, int most, int64_t *out);
+/* Seconds on a clock that never jumps. */
+double cli_now_s(void);
 /* "1.2 M", "34.5 k": three digits and a thousands prefix. */
 const char *cli_short(double value, char *text, size_t room);
 /* Set by the first SIGINT, SIGTERM or SIGUSR1 after cli_catch_signals; a second one ends the

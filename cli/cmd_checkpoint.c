@@ -7,7 +7,7 @@
 
 typedef struct verdicts {
     int n_damaged;
-    bool is_quiet;
+    bool is_quiet, want_json;
     json_t *list; /* NULL: text is printed as checkpoints are looked at */
 } verdicts;
 
@@ -29,26 +29,27 @@ static void on_verdict(void *user, const fr_verdict *v)
                               : "");
 }
 
+#define AT(member) offsetof(verdicts, member)
+static const cli_option options[] = {
+    {"quiet", NULL, "damaged checkpoints only", CLI_FLAG, AT(is_quiet)},
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     const char *words[2];
-    bool want_json = false;
     verdicts all = {.n_damaged = 0};
-    const cli_option options[] = {
-        {"quiet", NULL, "damaged checkpoints only", CLI_FLAG, &all.is_quiet},
-        CLI_JSON(&want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 2, words);
+    int code = cli_parse(verb, argc, argv, &all, 2, words);
     if (code >= 0) return code;
     if (!words[0] || strcmp(words[0], "verify") != 0)
         return cli_refuse("forerun checkpoint: what to do? (forerun checkpoint verify DIR)");
     if (!words[1])
         return cli_refuse("forerun checkpoint verify: which folder? (forerun help checkpoint)");
-    fr_ctx *ctx = cli_context(want_json || all.is_quiet);
-    if (want_json) all.list = json_array();
+    fr_ctx *ctx = cli_context(all.want_json || all.is_quiet);
+    if (all.want_json) all.list = json_array();
     code = cli_finish(ctx, fr_checkpoint_verify(ctx, words[1], on_verdict, &all));
-    if (want_json && code == 0)
+    if (all.want_json && code == 0)
         code = json_print(all.list);
     else
         json_decref(all.list);
@@ -67,5 +68,6 @@ const cli_verb cli_checkpoint = {
             "the\n"
             "line says which file and why. --resume would take the newest that is whole.\n",
     .argument = "DIR",
+    .options = options,
     .run = run,
 };

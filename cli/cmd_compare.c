@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MAX_WORDS = 32 };
@@ -19,7 +18,7 @@ typedef struct session {
     fr_compare_options o;
     cli_list sets;
     const char *format;
-    bool is_quiet, keeps_going;
+    bool is_quiet, keeps_going, want_json;
     fr_ctx *ctx;
     fr_compare *compare;
     fr_compare_job job;
@@ -27,13 +26,6 @@ typedef struct session {
     char self[4096];
     double begin_s; /* of the job */
 } session;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* --- progress --------------------------------------------------------------------------------- */
 
@@ -82,7 +74,7 @@ static void on_tick(void *user)
 {
     session *s = user;
     char line[1024], head[200], tail[200], rate[32], a[32], b[32];
-    double share = -1, spent = now_s() - s->begin_s;
+    double share = -1, spent = cli_now_s() - s->begin_s;
     if (!term_has_status() || s->is_quiet || s->guard.n_asked) return;
     int n =
         snprintf(head, sizeof head, "[%d/%d] %.120s", s->job.number, s->job.n_runs, s->job.name);
@@ -161,7 +153,7 @@ static fr_status run_job(session *s)
     int code = 0;
     char text[512], time[32];
     fr_compare_outcome outcome;
-    s->begin_s = now_s();
+    s->begin_s = cli_now_s();
     if (s->job.is_simulated)
         FR_TRY(fr_compare_simulate(s->compare));
     else
@@ -169,7 +161,7 @@ static fr_status run_job(session *s)
     FR_TRY(fr_compare_over(s->compare, code, &outcome));
     snprintf(text, sizeof text, "[%d/%d] %s: %s%s after %s%s%s", s->job.number, s->job.n_runs,
              s->job.name, s->job.is_resumed ? "resumed, " : "", outcome.status,
-             duration(now_s() - s->begin_s, time, sizeof time), outcome.text[0] ? ": " : "",
+             duration(cli_now_s() - s->begin_s, time, sizeof time), outcome.text[0] ? ": " : "",
              outcome.text);
     show(s, text);
     if (s->guard.n_asked || code == fr_status_exit_code(FR_INTERRUPTED)) return FR_INTERRUPTED;
@@ -264,29 +256,29 @@ static int check(const session *s)
     return -1;
 }
 
+#define AT(member) offsetof(session, member)
+static const cli_option options[] = {
+    {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, AT(o.methods)},
+    {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, AT(o.only)},
+    {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_COUNT, AT(o.seeds)},
+    {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, AT(o.out)},
+    {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated", CLI_LIST,
+     AT(sets)},
+    {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, AT(o.columns)},
+    {"format", "table|markdown|csv|json", "how to print it (table)", CLI_TEXT, AT(format)},
+    {"json", NULL, "the same as --format json", CLI_FLAG, AT(want_json)},
+    {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
+     AT(keeps_going)},
+    {"force", NULL, "run again what was run with other settings", CLI_FLAG, AT(o.force)},
+    {"quiet", NULL, "no progress, errors and the table only", CLI_FLAG, AT(is_quiet)},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static session s = {.format = "table"};
-    bool want_json = false;
-    const cli_option options[] = {
-        {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, &s.o.methods},
-        {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, &s.o.only},
-        {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_COUNT,
-         &s.o.seeds},
-        {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, &s.o.out},
-        {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated",
-         CLI_LIST, &s.sets},
-        {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, &s.o.columns},
-        {"format", "table|markdown|csv|json", "how to print it (table)", CLI_TEXT, &s.format},
-        {"json", NULL, "the same as --format json", CLI_FLAG, &want_json},
-        {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
-         &s.keeps_going},
-        {"force", NULL, "run again what was run with other settings", CLI_FLAG, &s.o.force},
-        {"quiet", NULL, "no progress, errors and the table only", CLI_FLAG, &s.is_quiet},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &s.o.config);
-    if (want_json) s.format = "json";
+    int code = cli_parse(verb, argc, argv, &s, 1, &s.o.config);
+    if (s.want_json) s.format = "json";
     if (code < 0) code = check(&s);
     if (code >= 0) return code;
     s.o.n_sets = s.sets.n, s.o.sets = s.sets.at;
@@ -314,5 +306,6 @@ const cli_verb cli_compare = {
             "below DIR. Interrupted or killed, the same command goes on where it was. DIR gets\n"
             "compare.json and report.html. See docs/compare.md.\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

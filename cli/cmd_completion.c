@@ -101,17 +101,16 @@ static void bash_action(const char *value)
 
 static void bash_verb(const cli_verb *v)
 {
-    cli_option options[CLI_MAX_OPTIONS];
-    cli_options(v, options);
     printf("    %s)\n        case $prev in\n", v->name);
-    for (const cli_option *o = options; o->name; o++) {
+    for (const cli_option *o = v->options; o && o->name; o++) {
         if (!o->value) continue;
         printf("        %s%s) ", dashes(o->name), o->name);
         bash_action(o->value);
         printf(" ;;\n");
     }
     printf("        *)\n            if [[ $cur == -* ]]; then\n                _forerun_words '");
-    for (const cli_option *o = options; o->name; o++) printf("%s%s ", dashes(o->name), o->name);
+    for (const cli_option *o = v->options; o && o->name; o++)
+        printf("%s%s ", dashes(o->name), o->name);
     printf("--help'\n            else\n                ");
     bash_action(v->argument);
     printf("\n            fi\n            ;;\n        esac\n        ;;\n");
@@ -172,10 +171,8 @@ static void zsh_help(const char *text)
 
 static void zsh_verb(const cli_verb *v)
 {
-    cli_option options[CLI_MAX_OPTIONS];
-    cli_options(v, options);
     printf("    %s)\n        _arguments \\\n", v->name);
-    for (const cli_option *o = options; o->name; o++) {
+    for (const cli_option *o = v->options; o && o->name; o++) {
         printf("            '%s%s%s[", o->kind == CLI_LIST ? "*" : "", dashes(o->name), o->name);
         zsh_help(o->help);
         printf("]");
@@ -243,12 +240,10 @@ static void fish_action(const char *value)
 
 static void fish_verb(const cli_verb *v)
 {
-    cli_option options[CLI_MAX_OPTIONS];
-    cli_options(v, options);
     printf("complete -c forerun -n __fish_use_subcommand -x -a %s -d '", v->name);
     put_quoted(v->summary);
     printf("'\n");
-    for (const cli_option *o = options; o->name; o++) {
+    for (const cli_option *o = v->options; o && o->name; o++) {
         printf("complete -c forerun -n '__fish_seen_subcommand_from %s' -%s %s", v->name,
                o->name[1] ? "l" : "s", o->name);
         if (o->value) fish_action(o->value);
@@ -295,8 +290,7 @@ static const struct shell {
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     const char *name;
-    const cli_option options[] = {{NULL, NULL, NULL, CLI_FLAG, NULL}};
-    int code = cli_parse(verb, options, argc, argv, 1, &name);
+    int code = cli_parse(verb, argc, argv, NULL, 1, &name);
     if (code >= 0) return code;
     for (size_t i = 0; name && i < sizeof shells / sizeof *shells; i++) {
         if (strcmp(shells[i].name, name) != 0) continue;

@@ -212,40 +212,39 @@ static int check(const arguments *a, fr_efficiency_options *o, int64_t *batches)
     return -1;
 }
 
+#define AT(member) offsetof(arguments, member)
+static const cli_option options[] = {
+    {"batches", "B,B,...", "global batches, multiples of the config's micro-batch", CLI_TEXT,
+     AT(batches)},
+    {"target", "loss=X", "quality to reach, or accuracy=X (default: see above)", CLI_TEXT,
+     AT(target)},
+    {"seeds", "K", "trainings of each batch, seeds one after the other (1)", CLI_INT, AT(n_seeds)},
+    {"scale-lr", "linear|sqrt|none", "lr for other batches (linear)", CLI_TEXT, AT(scale_lr)},
+    {"max-epochs", "E", "give up after so many (3 times the config's)", CLI_REAL, AT(max_epochs)},
+    {"evals", "N", "evaluations an epoch (4)", CLI_INT, AT(n_evals)},
+    {"out", "DIR", "folder of the results (runs/efficiency)", CLI_TEXT, AT(out)},
+    {"cluster", "FILE", "time to quality on 1, 2, 4, ... devices of it, simulated", CLI_TEXT,
+     AT(cluster)},
+    {"profile", "FILE", "with --cluster: go by this profile instead of measuring", CLI_TEXT,
+     AT(profile)},
+    {"devices", "N", "with --cluster: no more than so many of its devices", CLI_COUNT,
+     AT(n_devices)},
+    {"scaling", "FILE", "step times instead: CSV of devices,dp_s,hybrid_s", CLI_TEXT, AT(scaling)},
+    {"pipeline", "M", "stages of a pipeline of hybrid training (2)", CLI_INT, AT(ways)},
+    {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_COUNT, AT(n_micro)},
+    {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, AT(keep)},
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_QUIET(AT(is_quiet)),
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static arguments a;
     static int64_t batches[MAX_BATCHES];
     a = (arguments){.n_seeds = 1, .n_evals = 4, .ways = 2};
-    const cli_option options[] = {
-        {"batches", "B,B,...", "global batches, multiples of the config's micro-batch", CLI_TEXT,
-         &a.batches},
-        {"target", "loss=X", "quality to reach, or accuracy=X (default: see above)", CLI_TEXT,
-         &a.target},
-        {"seeds", "K", "trainings of each batch, seeds one after the other (1)", CLI_INT,
-         &a.n_seeds},
-        {"scale-lr", "linear|sqrt|none", "lr for other batches (linear)", CLI_TEXT, &a.scale_lr},
-        {"max-epochs", "E", "give up after so many (3 times the config's)", CLI_REAL,
-         &a.max_epochs},
-        {"evals", "N", "evaluations an epoch (4)", CLI_INT, &a.n_evals},
-        {"out", "DIR", "folder of the results (runs/efficiency)", CLI_TEXT, &a.out},
-        {"cluster", "FILE", "time to quality on 1, 2, 4, ... devices of it, simulated", CLI_TEXT,
-         &a.cluster},
-        {"profile", "FILE", "with --cluster: go by this profile instead of measuring", CLI_TEXT,
-         &a.profile},
-        {"devices", "N", "with --cluster: no more than so many of its devices", CLI_COUNT,
-         &a.n_devices},
-        {"scaling", "FILE", "step times instead: CSV of devices,dp_s,hybrid_s", CLI_TEXT,
-         &a.scaling},
-        {"pipeline", "M", "stages of a pipeline of hybrid training (2)", CLI_INT, &a.ways},
-        {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_COUNT, &a.n_micro},
-        {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, &a.keep},
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a.sets},
-        CLI_QUIET(&a.is_quiet),
-        CLI_JSON(&a.want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &a.config);
+    int code = cli_parse(verb, argc, argv, &a, 1, &a.config);
     if (code >= 0) return code;
     fr_efficiency_options o = {.batches = batches};
     code = check(&a, &o, batches);
@@ -283,5 +282,6 @@ const cli_verb cli_efficiency = {
         "loss that the smallest batch reaches in the config's epochs, plus 1 %. What is done is\n"
         "kept in the folder, and the same command goes on from there.\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

@@ -14,33 +14,39 @@ static const char *json_number(double value, char text[32])
     return text;
 }
 
+typedef struct wishes {
+    const char *config, *checkpoint;
+    cli_list sets;
+    bool want_json, is_quiet;
+} wishes;
+
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
+     AT(checkpoint)},
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_QUIET(AT(is_quiet)),
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    static cli_list sets;
-    bool want_json = false, is_quiet = false;
-    const char *checkpoint = NULL, *config;
-    const cli_option options[] = {
-        {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
-         &checkpoint},
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
-        CLI_QUIET(&is_quiet),
-        CLI_JSON(&want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &config);
+    wishes o = {0};
+    int code = cli_parse(verb, argc, argv, &o, 1, &o.config);
     if (code >= 0) return code;
-    if (!config) return cli_refuse("forerun eval: which config? (forerun help eval)");
-    fr_ctx *ctx = cli_context(is_quiet || want_json);
-    fr_run_options o = {.config = config,
-                        .n_sets = sets.n,
-                        .sets = sets.at,
-                        .dump_step = -1,
-                        .checkpoint = checkpoint,
-                        .stop = cli_catch_signals()};
+    if (!o.config) return cli_refuse("forerun eval: which config? (forerun help eval)");
+    fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
+    fr_run_options run_of = {.config = o.config,
+                             .n_sets = o.sets.n,
+                             .sets = o.sets.at,
+                             .dump_step = -1,
+                             .checkpoint = o.checkpoint,
+                             .stop = cli_catch_signals()};
     fr_run_result r;
-    fr_status status = fr_eval(ctx, &o, &r);
+    fr_status status = fr_eval(ctx, &run_of, &r);
     char loss[32], accuracy[32], rate[32];
-    if (status == FR_OK && want_json)
+    if (status == FR_OK && o.want_json)
         printf("{\"samples\": %lld, \"eval_loss\": %s, \"eval_accuracy\": %s, "
                "\"samples_per_s\": %s, \"weights_sha256\": \"%s\"}\n",
                (long long)r.samples, json_number(r.eval_loss, loss),
@@ -58,5 +64,6 @@ const cli_verb cli_eval = {
     .usage = "eval CONFIG [--checkpoint DIR] [--set KEY=VALUE]... [--quiet] [--json]",
     .summary = "loss and accuracy of a checkpoint on the evaluation data",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

@@ -10,41 +10,48 @@ static void emit(void *user, const char *text, size_t n)
     fflush(stdout);
 }
 
+typedef struct wishes {
+    const char *config, *checkpoint, *prompt;
+    int64_t n_tokens, top_k, seed;
+    double temperature;
+    cli_list sets;
+} wishes;
+
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"prompt", "TEXT", "what the text begins with", CLI_TEXT, AT(prompt)},
+    {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
+     AT(checkpoint)},
+    {"tokens", "N", "how many to write (200)", CLI_INT, AT(n_tokens)},
+    {"temperature", "T", "0: always the likeliest; 1: as the model says (0.8)", CLI_REAL,
+     AT(temperature)},
+    {"top-k", "K", "draw among the K likeliest; 0: all (0)", CLI_INT, AT(top_k)},
+    {"seed", "S", "same seed, same text (1)", CLI_INT, AT(seed)},
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    static cli_list sets;
-    const char *checkpoint = NULL, *prompt = NULL, *config;
-    int64_t n_tokens = 200, top_k = 0, seed = 1;
-    double temperature = 0.8;
-    const cli_option options[] = {
-        {"prompt", "TEXT", "what the text begins with", CLI_TEXT, &prompt},
-        {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
-         &checkpoint},
-        {"tokens", "N", "how many to write (200)", CLI_INT, &n_tokens},
-        {"temperature", "T", "0: always the likeliest; 1: as the model says (0.8)", CLI_REAL,
-         &temperature},
-        {"top-k", "K", "draw among the K likeliest; 0: all (0)", CLI_INT, &top_k},
-        {"seed", "S", "same seed, same text (1)", CLI_INT, &seed},
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &sets},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &config);
+    wishes w = {.n_tokens = 200, .seed = 1, .temperature = 0.8};
+    int code = cli_parse(verb, argc, argv, &w, 1, &w.config);
     if (code >= 0) return code;
-    if (!config || !prompt)
+    if (!w.config || !w.prompt)
         return cli_refuse("forerun generate: %s (forerun help generate)",
-                          config ? "give the beginning of the text by --prompt" : "which config?");
+                          w.config ? "give the beginning of the text by --prompt"
+                                   : "which config?");
     fr_ctx *ctx = cli_context(true);
-    fr_run_options o = {.config = config,
-                        .n_sets = sets.n,
-                        .sets = sets.at,
+    fr_run_options o = {.config = w.config,
+                        .n_sets = w.sets.n,
+                        .sets = w.sets.at,
                         .dump_step = -1,
-                        .checkpoint = checkpoint,
+                        .checkpoint = w.checkpoint,
                         .stop = cli_catch_signals()};
-    fr_generate_options g = {.prompt = prompt,
-                             .n_tokens = n_tokens,
-                             .temperature = temperature,
-                             .top_k = top_k,
-                             .seed = (uint64_t)seed,
+    fr_generate_options g = {.prompt = w.prompt,
+                             .n_tokens = w.n_tokens,
+                             .temperature = w.temperature,
+                             .top_k = w.top_k,
+                             .seed = (uint64_t)w.seed,
                              .emit = emit};
     fr_status status = fr_generate(ctx, &o, &g);
     if (status == FR_OK) printf("\n");
@@ -57,5 +64,6 @@ const cli_verb cli_generate = {
     .summary = "continue a text with a trained language model",
     .text = "Prints what follows the prompt, token by token.\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

@@ -67,11 +67,12 @@ static json_t *pack(const fr_machine *m)
                      "backends", backends, "transports", transports);
 }
 
+static const cli_option options[] = {CLI_JSON(0), {.name = NULL}};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     bool want_json = false;
-    const cli_option options[] = {CLI_JSON(&want_json), {NULL, NULL, NULL, CLI_FLAG, NULL}};
-    int code = cli_parse(verb, options, argc, argv, 0, NULL);
+    int code = cli_parse(verb, argc, argv, &want_json, 0, NULL);
     if (code >= 0) return code;
     fr_machine m;
     fr_machine_read(&m);
@@ -84,5 +85,6 @@ const cli_verb cli_info = {
     .name = "info",
     .usage = "info [--json]",
     .summary = "version, machine, libraries, backends, transports",
+    .options = options,
     .run = run,
 };

@@ -98,17 +98,24 @@ int cli_print_keys(const char *prefix, const char *format)
     return 0;
 }
 
+typedef struct wishes {
+    const char *prefix, *format;
+    bool want_json;
+} wishes;
+
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"format", "table|markdown|json", "how to print them (table)", CLI_TEXT, AT(format)},
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    const char *prefix, *format = "table";
-    bool want_json = false;
-    const cli_option options[] = {
-        {"format", "table|markdown|json", "how to print them (table)", CLI_TEXT, &format},
-        CLI_JSON(&want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &prefix);
-    return code >= 0 ? code : cli_print_keys(prefix ? prefix : "", want_json ? "json" : format);
+    wishes o = {.format = "table"};
+    int code = cli_parse(verb, argc, argv, &o, 1, &o.prefix);
+    if (code >= 0) return code;
+    return cli_print_keys(o.prefix ? o.prefix : "", o.want_json ? "json" : o.format);
 }
 
 const cli_verb cli_keys = {
@@ -118,5 +125,6 @@ const cli_verb cli_keys = {
     .text = "KEY is a key or the beginning of some: forerun keys train.optimizer. Keys of cluster\n"
             "files begin with cluster:.\n",
     .argument = "KEY",
+    .options = options,
     .run = run,
 };

@@ -223,20 +223,23 @@ static bool are_hosts(const char *list)
     return true;
 }
 
+#define AT(member) offsetof(launch, member)
+#define TRAIN(member) AT(train.member)
+static const cli_option options[] = {
+    {"n", "W", "processes (as many as the config has workers)", CLI_COUNT, AT(n_ranks)},
+    {"restarts", "K", "after a fault, in a row without a newer checkpoint (3)", CLI_INT,
+     AT(restarts)},
+    {"hosts", "A,B:2", "machines, and how many processes they take", CLI_TEXT, AT(hosts)},
+    {"mpirun", "PATH", "mpirun of the MPI this was built with, if not on the path", CLI_TEXT,
+     AT(mpirun)},
+    CLI_TRAIN_OPTIONS(TRAIN),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static launch l = {.restarts = 3};
-    int64_t n_ranks = 0;
-    const cli_option more[] = {
-        {"n", "W", "processes (as many as the config has workers)", CLI_COUNT, &n_ranks},
-        {"restarts", "K", "after a fault, in a row without a newer checkpoint (3)", CLI_INT,
-         &l.restarts},
-        {"hosts", "A,B:2", "machines, and how many processes they take", CLI_TEXT, &l.hosts},
-        {"mpirun", "PATH", "mpirun of the MPI this was built with, if not on the path", CLI_TEXT,
-         &l.mpirun},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse_train(verb, more, argc, argv, &l.train);
+    int code = cli_parse_train(verb, argc, argv, &l, &l.train);
     if (code >= 0) return code;
     if (l.restarts < 0)
         return cli_refuse("forerun launch: --restarts counts from 0 (forerun help launch)");
@@ -244,7 +247,6 @@ static int run(const cli_verb *verb, int argc, char **argv)
         return cli_refuse("forerun launch: --hosts '%s': expected names of machines with commas "
                           "between, as A,B:2; a name does not begin with '-' (forerun help launch)",
                           l.hosts);
-    l.n_ranks = n_ranks;
     l.ctx = cli_context(true);
     fr_status status = look(&l);
     if (status != FR_OK) return cli_finish(l.ctx, status);
@@ -270,5 +272,6 @@ const cli_verb cli_launch = {
         "the\n"
         "run's. Ctrl-C finishes what is begun and leaves a checkpoint, a second one ends it now.\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

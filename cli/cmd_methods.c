@@ -46,6 +46,7 @@ static json_t *pack_lists(void)
 typedef struct wishes {
     int64_t stages, micro;
     const char *format;
+    bool want_json;
 } wishes;
 
 /* The farthest that a pass of a stage gets from the weights one worker alone would have: updates
@@ -97,14 +98,13 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
            "backward reads");
     if (is_markdown) printf("|---|---|---|---|---|---|\n");
     for (int k = 0; k < s->n_stages; k++) {
-        fr_seat seat = reads_seat(s, k);
         farthest to[2];
         char stage[16], worker[16], copies[16], sets[16], forward[64], backward[64];
         int w = s->worker_of[k];
         survey(s, r, k, to);
         snprintf(stage, sizeof stage, "%d", k);
         snprintf(worker, sizeof worker, "%d", w);
-        snprintf(copies, sizeof copies, "%d", policy->n_blocks(&seat));
+        snprintf(copies, sizeof copies, "%d", reads_n_copies(r, k));
         snprintf(sets, sizeof sets, "%d", c->peak_live[w]);
         printf(form, stage, worker, copies, sets,
                pass_text(&to[0], is_back, forward, sizeof forward),
@@ -150,16 +150,9 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
     if (status == FR_OK) status = fr_schedule_check(ctx, s);
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
     if (status == FR_OK) {
-        fr_seat seat = reads_seat(s, 0);
-        const fr_policy *policy = fr_policy_find(m->policy);
-        const char *wrong = policy->check ? policy->check(&seat) : NULL;
-        reads *r = reads_create(s, policy);
-        if (wrong)
-            status = fr_fail(ctx, FR_INVALID, "%s: %s", m->name, wrong);
-        else if (!r)
-            status = fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", m->name);
-        else
-            print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
+        reads *r;
+        status = reads_create(ctx, s, fr_policy_find(m->policy), &r);
+        if (status == FR_OK) print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
         reads_free(r);
     }
     fr_clock_free(&c);
@@ -167,27 +160,28 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
     return status;
 }
 
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, AT(stages)},
+    {"micro", "M", "one method: micro-batches of a mini-batch (8)", CLI_INT, AT(micro)},
+    {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, AT(format)},
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     wishes o = {.stages = 4, .micro = 8, .format = "table"};
-    bool want_json = false;
     const char *name;
-    const cli_option options[] = {
-        {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, &o.stages},
-        {"micro", "M", "one method: micro-batches of a mini-batch (8)", CLI_INT, &o.micro},
-        {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, &o.format},
-        CLI_JSON(&want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &name);
+    int code = cli_parse(verb, argc, argv, &o, 1, &name);
     if (code >= 0) return code;
     if (strcmp(o.format, "table") != 0 && strcmp(o.format, "markdown") != 0)
         return cli_refuse("forerun methods: --format: expected table or markdown");
     if (o.stages < 1 || o.stages > 1000 || o.micro < 1 || o.micro > 100000)
         return cli_refuse("forerun methods: expected 1 to 1000 stages, 1 to 100000 micro-batches");
-    if (name && want_json)
+    if (name && o.want_json)
         return cli_refuse("forerun methods: --json is for the lists: leave '%s' out", name);
-    if (want_json) return json_print(pack_lists());
+    if (o.want_json) return json_print(pack_lists());
     if (!name) {
         print_lists();
         return 0;
@@ -212,5 +206,6 @@ const cli_verb cli_methods = {
             "W\n"
             "take 1, B takes 2.\n",
     .argument = "METHOD",
+    .options = options,
     .run = run,
 };

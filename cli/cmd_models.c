@@ -7,6 +7,7 @@
 
 typedef struct sizes {
     int64_t image, classes, context;
+    bool want_json;
 } sizes;
 
 static bool has_key(const fr_model *m, const char *key)
@@ -178,22 +179,23 @@ static fr_status print_json(fr_ctx *ctx, const char *name, const sizes *s)
     return status;
 }
 
+#define AT(member) offsetof(sizes, member)
+static const cli_option options[] = {
+    {"image", "N", "height and width of the images", CLI_COUNT, AT(image)},
+    {"classes", "N", "classes", CLI_COUNT, AT(classes)},
+    {"context", "N", "tokens of a sample", CLI_COUNT, AT(context)},
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     sizes s = {0};
-    bool want_json = false;
     const char *name;
-    const cli_option options[] = {
-        {"image", "N", "height and width of the images", CLI_COUNT, &s.image},
-        {"classes", "N", "classes", CLI_COUNT, &s.classes},
-        {"context", "N", "tokens of a sample", CLI_COUNT, &s.context},
-        CLI_JSON(&want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &name);
+    int code = cli_parse(verb, argc, argv, &s, 1, &name);
     if (code >= 0) return code;
     fr_ctx *ctx = cli_context(true);
-    if (want_json) return cli_finish(ctx, print_json(ctx, name, &s));
+    if (s.want_json) return cli_finish(ctx, print_json(ctx, name, &s));
     return cli_finish(ctx, name ? print_model(ctx, name, &s) : print_table(ctx, &s));
 }
 
@@ -202,5 +204,6 @@ const cli_verb cli_models = {
     .usage = "models [MODEL] [--image N] [--classes N] [--context N] [--json]",
     .summary = "models there are: parameters, FLOP, activation bytes, keys",
     .argument = "MODEL",
+    .options = options,
     .run = run,
 };

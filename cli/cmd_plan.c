@@ -147,46 +147,47 @@ static int plan_alone(fr_ctx *ctx, const plan_wishes *o)
     return cli_finish(ctx, plan_profile(ctx, o, &p));
 }
 
+#define AT(member) offsetof(plan_wishes, member)
+static const cli_option options[] = {
+    {"cluster", "FILE", "the machines (docs/cluster.md)", CLI_TEXT, AT(cluster)},
+    {"profile", "FILE", "JSON of forerun profile, or PipeDream's text (else measured)", CLI_TEXT,
+     AT(profile)},
+    {"methods", "A,B", "choose among these only (all)", CLI_TEXT, AT(methods)},
+    {"sync", NULL, "only methods with the weights of one worker", CLI_FLAG, AT(sync)},
+    {"devices", "N", "use at most so many devices (all)", CLI_COUNT, AT(devices)},
+    {"all", NULL, "use all of them, even where fewer are as fast", CLI_FLAG, AT(all)},
+    {"no-recompute", NULL, "never compute activations twice", CLI_FLAG, AT(no_recompute)},
+    {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
+     CLI_TEXT, AT(planner)},
+    {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
+     AT(machines)},
+    {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, AT(bandwidth)},
+    {"micro", "M", "a planner's micro-batches (1; with a config up to 8)", CLI_COUNT, AT(micro)},
+    {"stages", "S", "stages that a planner shall make (any)", CLI_COUNT, AT(stages)},
+    {"replicas", "R", "replicas of each of them (any)", CLI_COUNT, AT(replicas)},
+    {"memory", "BYTES", "of a machine (the cluster's, or no limit)", CLI_REAL, AT(memory)},
+    {"contiguous", NULL, "stages are ranges of nodes, as training cuts them", CLI_FLAG,
+     AT(contiguous)},
+    {"objective", "PLANNER", "brute: the planner whose count it goes by (exact)", CLI_TEXT,
+     AT(objective)},
+    {"seconds", "S", "dlplacer: time limit of the solver (60)", CLI_REAL, AT(seconds)},
+    {"format", "text|json", "how to print it (text)", CLI_TEXT, AT(format)},
+    CLI_QUIET(AT(is_quiet)),
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     plan_wishes o = {.seconds = 60, .format = "text"};
-    bool is_quiet = false, want_json = false;
-    const cli_option options[] = {
-        {"cluster", "FILE", "the machines (docs/cluster.md)", CLI_TEXT, &o.cluster},
-        {"profile", "FILE", "JSON of forerun profile, or PipeDream's text (else measured)",
-         CLI_TEXT, &o.profile},
-        {"methods", "A,B", "choose among these only (all)", CLI_TEXT, &o.methods},
-        {"sync", NULL, "only methods with the weights of one worker", CLI_FLAG, &o.sync},
-        {"devices", "N", "use at most so many devices (all)", CLI_COUNT, &o.devices},
-        {"all", NULL, "use all of them, even where fewer are as fast", CLI_FLAG, &o.all},
-        {"no-recompute", NULL, "never compute activations twice", CLI_FLAG, &o.no_recompute},
-        {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, &o.out},
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
-        {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
-         CLI_TEXT, &o.planner},
-        {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
-         &o.machines},
-        {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, &o.bandwidth},
-        {"micro", "M", "a planner's micro-batches (1; with a config up to 8)", CLI_COUNT, &o.micro},
-        {"stages", "S", "stages that a planner shall make (any)", CLI_COUNT, &o.stages},
-        {"replicas", "R", "replicas of each of them (any)", CLI_COUNT, &o.replicas},
-        {"memory", "BYTES", "of a machine (the cluster's, or no limit)", CLI_REAL, &o.memory},
-        {"contiguous", NULL, "stages are ranges of nodes, as training cuts them", CLI_FLAG,
-         &o.contiguous},
-        {"objective", "PLANNER", "brute: the planner whose count it goes by (exact)", CLI_TEXT,
-         &o.objective},
-        {"seconds", "S", "dlplacer: time limit of the solver (60)", CLI_REAL, &o.seconds},
-        {"format", "text|json", "how to print it (text)", CLI_TEXT, &o.format},
-        CLI_QUIET(&is_quiet),
-        CLI_JSON(&want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &o.config);
+    int code = cli_parse(verb, argc, argv, &o, 1, &o.config);
     if (code >= 0) return code;
-    if (want_json) o.format = "json";
+    if (o.want_json) o.format = "json";
     const char *wrong = complaint(&o);
     if (wrong) return cli_refuse("forerun plan: %s (forerun help plan)", wrong);
-    fr_ctx *ctx = cli_context(is_quiet || strcmp(o.format, "json") == 0);
+    fr_ctx *ctx = cli_context(o.is_quiet || strcmp(o.format, "json") == 0);
     return o.config ? cli_finish(ctx, cli_plan_config(ctx, &o)) : plan_alone(ctx, &o);
 }
 
@@ -202,5 +203,6 @@ const cli_verb cli_plan = {
         "with reasons. --out writes it as a config: edit it, or train it. With --planner, or\n"
         "from a profile alone, one planner makes one layout (docs/plan.md).\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

@@ -14,7 +14,7 @@ typedef struct wishes {
     cli_list sets;
     int64_t batch, workers, nodes;
     double seconds;
-    bool cluster;
+    bool cluster, want_json;
 } wishes;
 
 /* --- a profile -------------------------------------------------------------------------------- */
@@ -198,30 +198,31 @@ static int check(const wishes *o)
     return -1;
 }
 
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, AT(batch)},
+    {"sizes", "1,4,16|all", "micro-batches of these sizes too (all: the batch, its halves)",
+     CLI_TEXT, AT(sizes)},
+    {"workers", "N", "so many at once (default: as many as cores)", CLI_INT, AT(workers)},
+    {"seconds", "S", "how long to measure a size, about (default: 3)", CLI_REAL, AT(seconds)},
+    {"format", "chart|json|pipedream", "how to print it (chart)", CLI_TEXT, AT(format)},
+    {"out", "FILE", "where to write it; without a format as JSON", CLI_TEXT, AT(out)},
+    {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, AT(nodes)},
+    {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
+     AT(read)},
+    {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, AT(cluster)},
+    CLI_JSON(AT(want_json)),
+    {"transport", "TRANSPORT", "--cluster: over what (default: threads; mpi under mpirun)",
+     CLI_TEXT, AT(transport)},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static wishes o = {.nodes = 24};
-    bool want_json = false;
-    const cli_option options[] = {
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
-        {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, &o.batch},
-        {"sizes", "1,4,16|all", "micro-batches of these sizes too (all: the batch, its halves)",
-         CLI_TEXT, &o.sizes},
-        {"workers", "N", "so many at once (default: as many as cores)", CLI_INT, &o.workers},
-        {"seconds", "S", "how long to measure a size, about (default: 3)", CLI_REAL, &o.seconds},
-        {"format", "chart|json|pipedream", "how to print it (chart)", CLI_TEXT, &o.format},
-        {"out", "FILE", "where to write it; without a format as JSON", CLI_TEXT, &o.out},
-        {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, &o.nodes},
-        {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
-         &o.read},
-        {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, &o.cluster},
-        CLI_JSON(&want_json),
-        {"transport", "TRANSPORT", "--cluster: over what (default: threads; mpi under mpirun)",
-         CLI_TEXT, &o.transport},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &o.config);
-    if (want_json) o.format = "json";
+    int code = cli_parse(verb, argc, argv, &o, 1, &o.config);
+    if (o.want_json) o.format = "json";
     if (code < 0) code = check(&o);
     if (code >= 0) return code;
     fr_ctx *ctx = cli_context(true);
@@ -242,5 +243,6 @@ const cli_verb cli_profile = {
         "is a file that plan and simulate take. --cluster measures what joins workers here.\n",
     .is_collective = true,
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

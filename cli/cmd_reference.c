@@ -15,18 +15,16 @@ enum { ROOM = 640 };
 static void write_verb(const doc *d, const cli_verb *v)
 {
     static const char *const heads[] = {"option", "meaning", NULL};
-    cli_option options[CLI_MAX_OPTIONS];
     char usage[1024], name[96];
-    cli_options(v, options);
     snprintf(usage, sizeof usage, "forerun %s", v->usage);
     snprintf(name, sizeof name, "forerun %s", v->name);
     d->heading(2, name);
     d->code(usage);
     d->text(v->summary);
     if (v->text) d->code(v->text);
-    if (!options->name) return;
+    if (!v->options) return;
     d->table(heads);
-    for (const cli_option *o = options; o->name; o++) {
+    for (const cli_option *o = v->options; o->name; o++) {
         snprintf(name, sizeof name, "%s%s%s%s", o->name[1] ? "--" : "-", o->name,
                  o->value ? " " : "", o->value ? o->value : "");
         d->row(heads, (const char *const[]){name, o->help, NULL});
@@ -271,15 +269,15 @@ static void write_environment(const doc *d)
 
 /* --- the verb --------------------------------------------------------------------------------- */
 
+static const cli_option options[] = {
+    {"format", "markdown|man", "as a page of documentation, or for man (markdown)", CLI_TEXT, 0},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     const char *format = "markdown";
-    const cli_option options[] = {
-        {"format", "markdown|man", "as a page of documentation, or for man (markdown)", CLI_TEXT,
-         &format},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 0, NULL);
+    int code = cli_parse(verb, argc, argv, &format, 0, NULL);
     if (code >= 0) return code;
     bool is_man = strcmp(format, "man") == 0;
     if (!is_man && strcmp(format, "markdown") != 0)
@@ -299,5 +297,6 @@ const cli_verb cli_reference = {
     .name = "reference",
     .usage = "reference [--format markdown|man]",
     .summary = "all commands, keys, names, files and exit codes as one page",
+    .options = options,
     .run = run,
 };

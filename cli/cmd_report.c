@@ -29,36 +29,42 @@ bool cli_leave_report(const char *folder)
     return is_there;
 }
 
+typedef struct wishes {
+    const char *out;
+    fr_report_options o;
+    bool only_data, is_quiet;
+} wishes;
+
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"out", "FILE", "the page (report.html in the first folder); -: standard output", CLI_TEXT,
+     AT(out)},
+    {"title", "TEXT", "heading of the page (made of the runs)", CLI_TEXT, AT(o.title)},
+    {"data", NULL, "print what the page shows as JSON instead", CLI_FLAG, AT(only_data)},
+    {"quiet", NULL, "do not say where the page is", CLI_FLAG, AT(is_quiet)},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static const char *folders[CLI_MAX_SETS];
-    const char *out = NULL;
-    bool only_data = false, is_quiet = false;
-    fr_report_options o = {.title = NULL};
-    const cli_option options[] = {
-        {"out", "FILE", "the page (report.html in the first folder); -: standard output", CLI_TEXT,
-         &out},
-        {"title", "TEXT", "heading of the page (made of the runs)", CLI_TEXT, &o.title},
-        {"data", NULL, "print what the page shows as JSON instead", CLI_FLAG, &only_data},
-        {"quiet", NULL, "do not say where the page is", CLI_FLAG, &is_quiet},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
+    wishes w = {0};
     char beside[4200];
-    int n = 0, code = cli_parse(verb, options, argc, argv, CLI_MAX_SETS, folders);
+    int n = 0, code = cli_parse(verb, argc, argv, &w, CLI_MAX_SETS, folders);
     if (code >= 0) return code;
     while (n < CLI_MAX_SETS && folders[n]) n++;
     if (n == 0) return cli_refuse("forerun report: of which run? (forerun report runs/NAME)");
-    if (only_data && out)
+    if (w.only_data && w.out)
         return cli_refuse("forerun report: --data prints, so it takes no --out (forerun help "
                           "report)");
-    fr_ctx *ctx = cli_context(is_quiet);
-    if (only_data) return cli_finish(ctx, print_data(ctx, n, folders, &o));
+    fr_ctx *ctx = cli_context(w.is_quiet);
+    if (w.only_data) return cli_finish(ctx, print_data(ctx, n, folders, &w.o));
     size_t length = strlen(folders[0]);
     snprintf(beside, sizeof beside, "%s%sreport.html", folders[0],
              length && folders[0][length - 1] == '/' ? "" : "/");
-    fr_status status = fr_report_write(ctx, n, folders, &o, out ? out : beside);
-    if (status == FR_OK && !is_quiet && !(out && strcmp(out, "-") == 0))
-        printf("%s\n", out ? out : beside);
+    fr_status status = fr_report_write(ctx, n, folders, &w.o, w.out ? w.out : beside);
+    if (status == FR_OK && !w.is_quiet && !(w.out && strcmp(w.out, "-") == 0))
+        printf("%s\n", w.out ? w.out : beside);
     return cli_finish(ctx, status);
 }
 
@@ -74,5 +80,6 @@ const cli_verb cli_report = {
         "  forerun report runs/dp runs/spectrain --out both.html\n\n"
         "A run that is not over, or was killed, is shown as far as it came.\n",
     .argument = "DIR",
+    .options = options,
     .run = run,
 };

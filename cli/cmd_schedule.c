@@ -14,6 +14,7 @@ typedef struct wishes {
     int64_t stages, micro, chunks, batches; /* 0: not given */
     int64_t columns;                        /* unsaid: the window's */
     const char *format, *color, *check, *replicas;
+    bool want_json;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
     int n_each, *each;       /* numbers of --replicas: one for all stages, or one for each */
 } wishes;
@@ -47,12 +48,16 @@ static char *as_json(const fr_schedule *s, const fr_clock *c, const wishes *o)
     return fr_schedule_to_json(s, c);
 }
 
-/* In a pipeline that drains all passes read the same weights: nothing to note. */
+/* In a pipeline that drains all passes read the same weights: nothing to note. Neither is there
+ * where the policy cannot be used with so many stages and micro-batches. */
 static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
-    reads *r = reads_create(s, o->policy);
-    if (!r) return NULL;
+    reads *r;
+    fr_ctx *own = cli_context(true);
+    fr_status status = reads_create(own, s, o->policy, &r);
+    fr_ctx_free(own);
+    if (status != FR_OK) return status == FR_NO_MEMORY ? NULL : fr_schedule_to_svg(s, c, NULL);
     fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
     char *text = fr_schedule_to_svg(s, c, &notes);
     reads_free(r);
@@ -224,32 +229,32 @@ static const char *complaint(const char *method, wishes *o)
     return read_replicas(o);
 }
 
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"stages", "N", "parts of the model (4)", CLI_COUNT, AT(stages)},
+    {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_COUNT,
+     AT(micro)},
+    {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_COUNT, AT(chunks)},
+    {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_COUNT,
+     AT(batches)},
+    {"replicas", "R", "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)",
+     CLI_TEXT, AT(replicas)},
+    {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
+     AT(format)},
+    CLI_JSON(AT(want_json)),
+    {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, AT(check)},
+    {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, AT(columns)},
+    {"color", "auto|always|never", "auto: on a terminal (auto)", CLI_TEXT, AT(color)},
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     wishes o = {.columns = unsaid, .color = "auto"};
-    bool want_json = false;
     const char *method;
-    const cli_option options[] = {
-        {"stages", "N", "parts of the model (4)", CLI_COUNT, &o.stages},
-        {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_COUNT,
-         &o.micro},
-        {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_COUNT, &o.chunks},
-        {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)",
-         CLI_COUNT, &o.batches},
-        {"replicas", "R",
-         "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)", CLI_TEXT,
-         &o.replicas},
-        {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
-         &o.format},
-        CLI_JSON(&want_json),
-        {"check", "FILE", "prove the schedule in a text or csv file", CLI_TEXT, &o.check},
-        {"columns", "N", "width of the grid; 0: any (the window's)", CLI_INT, &o.columns},
-        {"color", "auto|always|never", "auto: on a terminal (auto)", CLI_TEXT, &o.color},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &method);
+    int code = cli_parse(verb, argc, argv, &o, 1, &method);
     if (code >= 0) return code;
-    if (want_json) o.format = "json";
+    if (o.want_json) o.format = "json";
     const char *wrong = complaint(method, &o);
     if (wrong) {
         free(o.each);
@@ -271,5 +276,6 @@ const cli_verb cli_schedule = {
             "and W take 1, B takes 2, transfers nothing. A file that is not valid is answered by\n"
             "a counter-example that names worker, step and instruction, and exit code 2.\n",
     .argument = "METHOD",
+    .options = options,
     .run = run,
 };

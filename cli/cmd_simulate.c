@@ -53,22 +53,24 @@ static void print_json(const fr_forecast *f)
     printf("]}\n");
 }
 
+#define AT(member) offsetof(wishes, member)
+static const cli_option options[] = {
+    {"cluster", "FILE", "the machines (parallel.cluster of the config; else this machine)",
+     CLI_TEXT, AT(cluster)},
+    {"profile", "FILE", "what nodes cost (`forerun profile`); else it is measured", CLI_TEXT,
+     AT(profile)},
+    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_COUNT, AT(batches)},
+    {"trace", "FILE", "write a timeline for Perfetto", CLI_TEXT, AT(trace)},
+    CLI_QUIET(AT(is_quiet)),
+    CLI_JSON(AT(want_json)),
+    {.name = NULL},
+};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     wishes o = {0};
-    const cli_option options[] = {
-        {"cluster", "FILE", "the machines (parallel.cluster of the config; else this machine)",
-         CLI_TEXT, &o.cluster},
-        {"profile", "FILE", "what nodes cost (`forerun profile`); else it is measured", CLI_TEXT,
-         &o.profile},
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &o.sets},
-        {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_COUNT, &o.batches},
-        {"trace", "FILE", "write a timeline for Perfetto", CLI_TEXT, &o.trace},
-        CLI_QUIET(&o.is_quiet),
-        CLI_JSON(&o.want_json),
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    int code = cli_parse(verb, options, argc, argv, 1, &o.config);
+    int code = cli_parse(verb, argc, argv, &o, 1, &o.config);
     if (code >= 0) return code;
     if (!o.config) return cli_refuse("simulate: which config? (forerun help simulate)");
     fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
@@ -90,5 +92,6 @@ const cli_verb cli_simulate = {
         "Walks the schedule that `train` would walk, on a virtual clock: times of nodes from a\n"
         "profile, devices and links from a cluster file (docs/cluster.md). Nothing is trained.\n",
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

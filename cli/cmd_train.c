@@ -60,34 +60,10 @@ static void print_result(const fr_run_result *r, bool has_report)
     if (has_report) printf("%s/report.html: curves, timeline, memory\n", r->out);
 }
 
-enum { MAX_OPTIONS = 24 };
-
-int cli_parse_train(const cli_verb *verb, const cli_option *more, int argc, char **argv,
-                    cli_train_args *a)
+int cli_parse_train(const cli_verb *verb, int argc, char **argv, void *args, cli_train_args *a)
 {
-    const cli_option own[] = {
-        {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, &a->sets},
-        {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, &a->out},
-        {"resume", NULL, "go on from the newest checkpoint of the folder, if any", CLI_FLAG,
-         &a->resume},
-        {"dump-step", "K", "write step-K.safetensors: mini-batch K (from 1) laid open", CLI_INT,
-         &a->dump_step},
-        {"ledger", "FILE", "write as CSV which weights each forward and backward used", CLI_TEXT,
-         &a->ledger},
-        {"serve", "ADDRESS", "show the run live, at 127.0.0.1:8080 or just 8080 (port 0: any)",
-         CLI_TEXT, &a->serve},
-        CLI_QUIET(&a->is_quiet),
-        {"json", NULL, "print the summary as JSON", CLI_FLAG, &a->want_json},
-        {NULL, NULL, NULL, CLI_FLAG, NULL},
-    };
-    cli_option options[MAX_OPTIONS];
-    int n = 0;
-    for (; more && more->name && n + (int)(sizeof own / sizeof *own) < MAX_OPTIONS; more++)
-        options[n++] = *more;
-    memcpy(options + n, own, sizeof own);
-    memset(a, 0, sizeof *a);
     a->dump_step = -1;
-    int code = cli_parse(verb, options, argc, argv, 1, &a->config);
+    int code = cli_parse(verb, argc, argv, args, 1, &a->config);
     if (code >= 0) return code;
     if (!a->config)
         return cli_refuse("forerun %s: which config? (forerun help %s)", verb->name, verb->name);
@@ -146,10 +122,13 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
     return FR_OK;
 }
 
+#define AT(member) offsetof(cli_train_args, member)
+static const cli_option options[] = {CLI_TRAIN_OPTIONS(AT), {.name = NULL}};
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     static cli_train_args a;
-    int code = cli_parse_train(verb, NULL, argc, argv, &a);
+    int code = cli_parse_train(verb, argc, argv, &a, &a);
     if (code >= 0) return code;
     fr_team *team = NULL;
     fr_ctx *ctx = cli_context(a.is_quiet);
@@ -179,5 +158,6 @@ const cli_verb cli_train = {
             "the workers. SIGUSR1 means Ctrl-C: mpirun hands it on to all of them.\n",
     .is_collective = true,
     .argument = "CONFIG",
+    .options = options,
     .run = run,
 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ADDRESS(name) &cli_##name,
@@ -51,8 +52,9 @@ static int help(int argc, char **argv)
         return 0;
     }
     const cli_verb *verb = find(argv[0]);
-    char option[] = "--help", *arguments[] = {option};
-    return verb ? verb->run(verb, 1, arguments) : unknown_verb(argv[0]);
+    if (!verb) return unknown_verb(argv[0]);
+    cli_print_help(verb);
+    return 0;
 }
 
 /* OpenMP threads that wait for each other spin for milliseconds before they sleep. On a machine
@@ -108,6 +110,13 @@ int main(int argc, char **argv)
 }
 
 /* --- shared by verbs ------------------------------------------------------------------------ */
+
+double cli_now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 int cli_refuse(const char *format, ...)
 {

@@ -23,15 +23,11 @@ static void add_method(fr_plan_method *to, int *n, const fr_method *m)
                                   .is_allowed_async = !g->is_flush};
 }
 
-/* Of methods that take the same time the first is named. So those with a flush come first, then
- * those that predict or keep weights, SpecTrain before others. What trains on stale weights, or by
- * a rule whose accuracy nobody has shown here (timeprest), is chosen only if it is named: it may be
- * fast, but nobody should get it unasked. */
+/* Of methods that take the same time the first is named. */
 static int rank(const fr_method *m)
 {
     if (fr_generator_find(m->generator)->is_flush) return 0;
-    if (strcmp(m->name, "spectrain") == 0) return 1;
-    return strcmp(m->policy, "live") == 0 || strcmp(m->name, "timeprest") == 0 ? 3 : 2;
+    return m->is_preferred ? 1 : m->is_by_name ? 3 : 2;
 }
 
 static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *to, int *n)
@@ -304,7 +300,7 @@ static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *pla
     for (int s = 0; s < n; s++) n_workers += plan->stages[s].replicas;
     int *lists = calloc((size_t)(2 * n + n_workers), sizeof *lists);
     bool *recompute = calloc((size_t)n, sizeof *recompute);
-    fr_candidate c = {.method = strcmp(plan->planner, "pipedream") == 0 ? "pipedream" : "1f1b",
+    fr_candidate c = {.method = fr_planner_find(plan->planner)->method,
                       .n_stages = n,
                       .n_workers = n_workers,
                       .n_micro = n_micro,

@@ -8,14 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 const char *progress_clock(double seconds, char *text, size_t room)
 {
@@ -30,7 +22,7 @@ const char *progress_clock(double seconds, char *text, size_t room)
 /* Whether it is time for another line. */
 static bool is_due(cli_progress *s)
 {
-    double now = now_s();
+    double now = cli_now_s();
     if (s->began_s == 0) s->began_s = now;
     double wait = term_has_status() ? 0.1 : fmin(30, fmax(2, 0.1 * (now - s->began_s)));
     bool is_first = s->shown_s == 0 && term_has_status();

@@ -1,30 +1,15 @@
-/* reads.c -- the policy's three wishes, applied along the lists of a schedule. */
+/* reads.c -- what the execution plan says about the passes of a schedule, for people. */
 #include "reads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct pass {
-    int version, ahead;
-} pass;
-
 struct reads {
     const fr_schedule *s;
-    const fr_policy *policy;
-    int n_micro;                /* of the segment */
-    pass *forwards, *backwards; /* [stage][micro] */
+    fr_exec_plan *plan;
+    int n_micro;                          /* of the segment */
+    fr_weight_read *forwards, *backwards; /* [stage][micro] */
 };
-
-fr_seat reads_seat(const fr_schedule *s, int stage)
-{
-    bool has_replicas = false;
-    for (int k = 0; k < s->n_stages; k++) has_replicas |= s->replicas[k] > 1;
-    return (fr_seat){.stage = stage,
-                     .n_stages = s->n_stages,
-                     .lead = has_replicas ? fr_schedule_lead(s, stage) : 0,
-                     .n_micro = s->n_micro / s->replicas[stage],
-                     .n_slots = s->n_slots ? s->n_slots[stage] : 1};
-}
 
 /* What is printed is for people, and a second of work. */
 static fr_status check_size(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
@@ -60,76 +45,35 @@ fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
     return FR_OK;
 }
 
-static pass *at(const reads *r, pass *table, int stage, int micro)
+static fr_weight_read *at(const reads *r, fr_weight_read *table, int stage, int micro)
 {
     return &table[(size_t)stage * (size_t)r->n_micro + (size_t)micro];
 }
 
-/* What one pass of micro-batch `micro` gets when its stage has made `newest` updates. `same` are
- * the passes of its kind, so that one may do as the first of its mini-batch did. */
-static pass answer(const reads *r, const fr_want *want, int stage, int micro, int newest,
-                   pass *same)
+fr_status reads_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *policy, reads **out)
 {
-    const fr_schedule *s = r->s;
-    int batch = micro / s->n_micro, replicas = s->replicas[stage];
-    int first = batch * s->n_micro + micro % replicas; /* of this replica */
-    switch (want->base) {
-    case FR_NEWEST: return (pass){newest, want->ahead};
-    case FR_AS_FORWARD: return *at(r, r->forwards, stage, micro);
-    case FR_AS_FIRST:
-        return micro == first ? (pass){newest, want->ahead} : *at(r, same, stage, first);
-    case FR_PREVIOUS: return (pass){batch > 0 ? batch - 1 : 0, 0};
-    }
-    return (pass){0, 0};
-}
-
-static void walk(reads *r, int worker, int *newest)
-{
-    const fr_schedule *s = r->s;
-    const fr_instr_list *l = &s->lists[worker];
-    for (int k = 0; k < s->n_stages; k++) newest[k] = 0;
-    for (int i = 0; i < l->n; i++) {
-        const fr_instr *x = &l->at[i];
-        fr_seat seat = reads_seat(s, x->stage);
-        fr_want want;
-        int micro = x->micro % s->n_micro / s->replicas[x->stage];
-        if (x->action == FR_DO_F) {
-            r->policy->forward(&seat, micro, &want);
-            *at(r, r->forwards, x->stage, x->micro) =
-                answer(r, &want, x->stage, x->micro, newest[x->stage], r->forwards);
-        } else if (x->action == FR_DO_B || x->action == FR_DO_I) {
-            r->policy->backward(&seat, micro, &want);
-            *at(r, r->backwards, x->stage, x->micro) =
-                answer(r, &want, x->stage, x->micro, newest[x->stage], r->backwards);
-        } else if (x->action == FR_DO_STEP) {
-            newest[x->stage]++;
-        }
-    }
-}
-
-reads *reads_create(const fr_schedule *s, const fr_policy *policy)
-{
-    reads *r = calloc(1, sizeof *r);
-    int *newest = calloc((size_t)s->n_stages, sizeof *newest);
-    if (r) {
-        size_t n = (size_t)s->n_stages * (size_t)(s->n_batches * s->n_micro);
-        *r = (reads){.s = s, .policy = policy, .n_micro = s->n_batches * s->n_micro};
-        r->forwards = calloc(n, sizeof *r->forwards);
-        r->backwards = calloc(n, sizeof *r->backwards);
-    }
-    if (!r || !newest || !r->forwards || !r->backwards) {
-        free(newest);
-        reads_free(r);
-        return NULL;
-    }
-    for (int w = 0; w < s->n_workers; w++) walk(r, w, newest);
-    free(newest);
-    return r;
+    reads *r = *out = calloc(1, sizeof *r);
+    if (!r) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", s->name);
+    *r = (reads){.s = s, .n_micro = s->n_batches * s->n_micro};
+    size_t n = (size_t)s->n_stages * (size_t)r->n_micro;
+    r->forwards = calloc(n, sizeof *r->forwards);
+    r->backwards = calloc(n, sizeof *r->backwards);
+    const fr_exec_desc d = {.schedule = s, .policy = policy};
+    fr_status status = FR_OK;
+    if (!r->forwards || !r->backwards)
+        status = fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", s->name);
+    if (status == FR_OK) status = fr_exec_plan_create(ctx, &d, &r->plan, NULL);
+    if (status == FR_OK) status = fr_exec_plan_reads(ctx, r->plan, r->forwards, r->backwards);
+    if (status == FR_OK) return FR_OK;
+    reads_free(r);
+    *out = NULL;
+    return status;
 }
 
 void reads_free(reads *r)
 {
     if (!r) return;
+    fr_exec_plan_free(r->plan);
     free(r->forwards);
     free(r->backwards);
     free(r);
@@ -138,9 +82,12 @@ void reads_free(reads *r)
 void reads_at(const reads *r, int w, int i, int *version, int *ahead)
 {
     const fr_instr *x = &r->s->lists[w].at[i];
-    const pass *p = at(r, x->action == FR_DO_F ? r->forwards : r->backwards, x->stage, x->micro);
+    const fr_weight_read *p =
+        at(r, x->action == FR_DO_F ? r->forwards : r->backwards, x->stage, x->micro);
     *version = p->version, *ahead = p->ahead;
 }
+
+int reads_n_copies(const reads *r, int stage) { return r->plan->n_weight_blocks[stage]; }
 
 const char *reads_legend(const reads *r)
 {
@@ -148,7 +95,7 @@ const char *reads_legend(const reads *r)
     bool predicts = false;
     for (size_t i = 0; i < n; i++) predicts |= r->forwards[i].ahead || r->backwards[i].ahead;
     if (!predicts) return "below: updates in the weights that it reads";
-    return r->policy->course == FR_COURSE_DRIFT
+    return r->plan->policy->course == FR_COURSE_DRIFT
                ? "2-1: reads weights with 2 updates, walked back by 1"
                : "2+1: reads weights with 2 updates, 1 more predicted";
 }
@@ -158,7 +105,7 @@ void reads_text(void *user, int w, int i, char *text, size_t room)
     const reads *r = user;
     int version, ahead;
     reads_at(r, w, i, &version, &ahead);
-    bool is_back = r->policy->course == FR_COURSE_DRIFT;
+    bool is_back = r->plan->policy->course == FR_COURSE_DRIFT;
     if (ahead)
         snprintf(text, room, "%d%c%d", version, is_back ? '-' : '+', ahead);
     else

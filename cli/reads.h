@@ -7,12 +7,14 @@
 
 typedef struct reads reads;
 
-/* NULL: out of memory. Schedule and policy stay the caller's, and must live as long. */
-reads *reads_create(const fr_schedule *s, const fr_policy *policy);
+/* Fails where the policy cannot be used with the schedule. Both stay the caller's, and must live as
+ * long. */
+fr_status reads_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *policy, reads **out);
 void reads_free(reads *r);
 /* Instruction i of worker w, a forward or a backward: updates contained in the weights that it
  * reads, and updates predicted on top (pipemare's backward: walked back). */
 void reads_at(const reads *r, int w, int i, int *version, int *ahead);
+int reads_n_copies(const reads *r, int stage); /* of the weights, that a worker holds */
 /* "3", "3+2", "3-2": for drawings. */
 const char *reads_legend(const reads *r);
 void reads_text(void *user, int w, int i, char *text, size_t room);
@@ -21,8 +23,5 @@ void reads_text(void *user, int w, int i, char *text, size_t room);
  * drain it, and leave one between. How far worker 0 runs ahead is seen on a first try. Refuses
  * schedules too large to be shown. */
 fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d);
-
-/* Where a stage of the schedule sits. */
-fr_seat reads_seat(const fr_schedule *s, int stage);
 
 #endif

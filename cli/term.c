@@ -3,7 +3,7 @@
  * it is one column shorter than the window, since a line that wraps could not be written over. */
 #include "term.h"
 
-#include <forerun/base.h>
+#include "cli.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -12,7 +12,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LEAST_BAR = 6, MOST_BAR = 30 };
@@ -115,13 +114,6 @@ static void draw(void)
 
 static bool is_drawn(void) { return status.head[0] || status.tail[0]; }
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void term_status(const char *head, double share, const char *tail)
 {
     if (!term_has_status()) return;
@@ -129,9 +121,9 @@ void term_status(const char *head, double share, const char *tail)
     fr_escape(head, status.head, sizeof status.head);
     fr_escape(tail, status.tail, sizeof status.tail);
     status.share = share;
-    if (now_s() - status.drawn_s >= calm_s) {
+    if (cli_now_s() - status.drawn_s >= calm_s) {
         draw();
-        status.drawn_s = now_s();
+        status.drawn_s = cli_now_s();
     }
     pthread_mutex_unlock(&status.lock);
 }

@@ -30,14 +30,15 @@ files() { # "FOLDER..." PATTERN...: files below those of the folders that are th
 layers() {
     files "include src cli examples" -name '*.[ch]' | xargs awk '
     BEGIN {
-        n = split("base:0 io:1 graph:1 optim:1 models:2 data:2 backend:2 transport:3 sched:3 " \
-                  "weights:3 cost:3 engine:4 probe:5 sim:5 plan:6 train:6 report:7 compare:7", rows, " ")
+        n = split("base:0 io:1 graph:1 team:1 optim:1 models:2 data:2 backend:2 transport:3 sched:3 " \
+                  "weights:3 cost:3 methods:4 engine:5 probe:6 sim:6 plan:7 train:7 report:8 " \
+                  "compare:8", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "train"
         owner["events"] = "engine"
         owner["state"] = "engine"
-        owner["team"] = "transport"
+        owner["exec_plan"] = "methods"
     }
     function say(text) { print FILENAME ":" FNR ": " text }
     FNR == 1 {
@@ -102,7 +103,7 @@ headers() {
     done
     mpi=$(mpicc --showme:compile 2>/dev/null || true)
     files "src cli" -name '*.h' | while read -r header; do
-        case $header in src/transport/mpi/*) [ -n "$mpi" ] || continue ;; esac
+        case $header in src/*/mpi/*) [ -n "$mpi" ] || continue ;; esac
         cc -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Icli $mpi -fsyntax-only -x c "$header" 2>&1 ||
             echo "$header: does not compile alone"
     done

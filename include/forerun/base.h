@@ -85,6 +85,10 @@ void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...) FR_PRINTF(
  * What is escaped already stays as it is. fr_fail and fr_log do this to every line. */
 void fr_escape(const char *text, char *out, size_t room);
 
+/* Insertions, deletions, changes and swaps of neighbours from a to b, for names that are mistyped;
+ * INT_MAX where one is longer than 128 bytes. */
+int fr_edit_distance(const char *a, const char *b);
+
 /* Return at once on failure. Nothing to release in the caller. */
 #define FR_TRY(call)                                      \
     do {                                                  \

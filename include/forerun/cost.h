@@ -92,8 +92,8 @@ typedef struct fr_curve { /* straight between points; equal times: a step */
 } fr_curve;
 double fr_curve_time(const fr_curve *c, double bytes); /* earliest share of time */
 
-/* On a device of speed 1, a micro-batch; step: once a mini-batch, and whether it rides on the last
- * backward or comes after it, it takes so long. */
+/* On a device of speed 1, a micro-batch; step: once a mini-batch, and whether it is fused into the
+ * last backward or comes after it, it takes so long. */
 typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
     double fetch_forward, fetch_backward; /* once a mini-batch, as in a profile */

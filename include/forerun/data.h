@@ -30,7 +30,7 @@ typedef struct fr_dataset fr_dataset;
 
 typedef struct fr_data_source {
     const char *name, *summary;
-    const char *const *keys; /* of the config section, NULL-terminated */
+    bool has_shapes_of_model; /* the model is made first, and says what the data looks like */
     /* Reads its keys from `section`; sizes it may take from the model come in `want` (context
      * length, shapes for synthetic data), zero where unknown. */
     fr_status (*open)(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out);

@@ -52,26 +52,26 @@ typedef struct fr_sync_options {
 typedef struct fr_sync {
     const char *name, *summary;
     bool has_every, has_distance;
+    bool steps_alone; /* each replica with its own gradient */
 } fr_sync;
-const fr_sync *const *fr_sync_list(void); /* NULL-terminated, allreduce first */
+const fr_sync *const *fr_sync_list(void);      /* NULL-terminated, allreduce first */
+const fr_sync *fr_sync_find(const char *name); /* NULL name: allreduce; NULL: no such rule */
 
 typedef struct fr_engine_desc {
     fr_team *team; /* NULL: this process alone */
     fr_graph *graph;
     int n_cuts; /* stages - 1 */
     const int *cuts;
-    const fr_schedule *schedule;   /* training; NULL: an engine that only evaluates */
-    const fr_policy *policy;       /* NULL: live */
-    fr_seat seat;                  /* options of the policy; stage and sizes are filled in */
+    const fr_schedule *schedule; /* training; NULL: an engine that only evaluates */
+    const fr_policy *policy;     /* NULL: live */
+    fr_policy_options policy_options;
     const fr_transport *transport; /* NULL: threads, or mpi with a team */
     fr_sync_options sync;
     /* Gradients of micro-batches are added along a fixed binary tree (that of fr_sum_desc) and not
      * one after the other: with a power of two of replicas the bits are those of one worker. Costs
      * up to n_micro / 2 more gradient blocks. */
     bool exact_sum;
-    /* [stage]: activations are not kept but computed again, with the weights of the backward,
-     * before it; NULL: none. */
-    const bool *recompute;
+    const bool *recompute; /* [stage]: a backward first runs the forward again; NULL: none */
     /* Emulation of training, one process only: an instruction that takes t by this timing takes t *
      * scale seconds of the wall clock, messages and sums likewise; results are those of the
      * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine tells

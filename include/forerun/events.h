@@ -12,7 +12,7 @@ extern "C" {
 /* What a worker's time goes to. All but the waits is being busy. */
 typedef enum fr_spent {
     FR_SPENT_FORWARD,
-    FR_SPENT_BACKWARD,     /* B and I, the update that rides on it left out */
+    FR_SPENT_BACKWARD,     /* B and I, the update that is fused into it left out */
     FR_SPENT_WEIGHT,       /* W */
     FR_SPENT_STEP,         /* optimizer and prediction */
     FR_SPENT_TRANSFER,     /* copying, posting */

@@ -10,6 +10,7 @@
 #include <forerun/efficiency.h>
 #include <forerun/engine.h>
 #include <forerun/events.h>
+#include <forerun/exec_plan.h>
 #include <forerun/graph.h>
 #include <forerun/io.h>
 #include <forerun/models.h>

@@ -24,6 +24,7 @@ typedef struct fr_param {
     fr_init init; /* resolved: never DEFAULT, HE_OUT or LECUN */
     int node;
     int tied_to;    /* parameter that holds the values, or -1 */
+    bool has_ties;  /* others are tied to it */
     bool is_buffer; /* running statistics: saved, not trained */
 } fr_param;
 

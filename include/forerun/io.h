@@ -57,8 +57,7 @@ fr_status fr_conf_finish(fr_conf *root);
 fr_status fr_conf_save(fr_conf *root, const char *path);
 
 /* --- what keys there are ---------------------------------------------------------------------
- * Every key that a reader may ask for, for help, completion and the reference; a test compares
- * this with what readers do ask for. */
+ * One table for reading, help, completion and the reference. */
 typedef enum fr_key_kind {
     FR_KEY_INT,
     FR_KEY_REAL,
@@ -78,6 +77,11 @@ typedef struct fr_key {
     const char *(*choice)(int i); /* name i that it may have, NULL after the last; NULL: any */
     const char *of;               /* whose key it is: names with commas, or in words; NULL: all's */
     const char *meaning;
+    /* For the reader. */
+    const char *refusal; /* the error for a name that is no choice: a format for it and the list */
+    int unit;            /* of an amount: fr_unit */
+    bool is_path;        /* a text that names a file or folder of data */
+    size_t offset, size; /* of the value in the struct of its section; size 0: read by hand */
 } fr_key;
 
 /* --- safetensors ---------------------------------------------------------------------------- */

@@ -118,6 +118,7 @@ typedef struct fr_lr_options {
 
 typedef struct fr_lr_schedule {
     const char *name, *summary;
+    bool is_constant;        /* the length of a run does not matter */
     const char *const *keys; /* NULL-terminated */
     double (*factor)(const fr_lr_options *o,
                      int64_t t); /* t = 0 for the first update after warm-up */

@@ -57,6 +57,7 @@ typedef struct fr_plan {
 
 typedef struct fr_planner {
     const char *name, *summary;
+    const char *method; /* that runs its plans of several stages */
     fr_status (*plan)(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out);
 } fr_planner;
 

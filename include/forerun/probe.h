@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Mini-batches of n_micro micro-batches are run as the engine would: forward, backward, the update
- * riding on the last backward; on dummy data, with weights of their own. */
+ * fused into the last backward; on dummy data, with weights of their own. */
 typedef struct fr_probe_desc {
     const fr_graph *graph;
     const fr_stage *stage; /* NULL: the whole graph */
@@ -20,12 +20,13 @@ typedef struct fr_probe_desc {
     int n_threads, first_cpu; /* as fr_device_desc */
     int batch;                /* samples of a micro-batch */
     int n_micro;
-    bool split_backward; /* I and W apart: back_input_s and back_weight_s are measured */
-    bool rides;          /* the update rides on the last backward; else by a sweep of its own */
+    bool split_backward;     /* I and W apart: back_input_s and back_weight_s are measured */
+    bool update_in_backward; /* the update is fused into the last backward; else a sweep of its own
+                              */
     const fr_optimizer *optimizer;
     fr_optim_options options;
-    const fr_policy *policy; /* NULL: live */
-    fr_seat seat;            /* with the policy: where weights are predicted, and how far */
+    const fr_policy *policy;   /* NULL: live */
+    fr_policy_context context; /* of the stage, by its execution plan; zeroed: one stage */
     double seconds; /* to spend, about; at least 2 mini-batches after those that warm it up */
     /* A run of so many waits for it: no more than a tenth of that is spent, and when the seconds
      * are over one mini-batch is enough. 0: nobody waits. */

@@ -11,7 +11,7 @@
 #ifndef FORERUN_SCHED_H
 #define FORERUN_SCHED_H
 
-#include <forerun/base.h>
+#include <forerun/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,9 +41,7 @@ typedef struct fr_instr {
 
 /* A tensor goes from one stage to another: values from a lower to a higher stage (forward links),
  * gradients from a higher to a lower one (backward links). */
-typedef struct fr_link {
-    int from, to; /* stages */
-} fr_link;
+typedef fr_stage_link fr_link;
 
 typedef struct fr_instr_list {
     int n;
@@ -70,6 +68,7 @@ typedef struct fr_schedule {
     int *slot_of;   /* [stage][micro]: n_stages rows of n_batches * n_micro */
     int *n_buffers; /* [backward link]: for each pair of replicas that talk */
     int *buffer_of; /* [backward link][micro] */
+    int *lead;      /* [stage]: see fr_schedule_lead */
     void *arena;
 } fr_schedule;
 
@@ -86,6 +85,10 @@ typedef struct fr_schedule_desc {
     bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
 } fr_schedule_desc;
 
+/* Micro-batches that a worker has in flight, about: one for each stage from its own on, one, its
+ * share of a mini-batch, up to a mini-batch for each stage. */
+typedef enum fr_ahead { FR_AHEAD_STAGES, FR_AHEAD_ONE, FR_AHEAD_BATCH, FR_AHEAD_BATCHES } fr_ahead;
+
 /* A way to order the work; fr_generator_list names them all. */
 typedef struct fr_generator {
     const char *name, *summary;
@@ -93,8 +96,11 @@ typedef struct fr_generator {
     bool has_chunks;    /* takes desc.chunks > 1 */
     bool any_placement; /* takes desc.worker_of */
     bool any_replicas;  /* takes stages with different numbers of replicas */
+    fr_ahead ahead;
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
+    /* Asynchronous: fr_schedule_lead; d->n_micro is one replica's share. NULL: it is measured. */
+    int (*lead)(const fr_schedule_desc *d, int stage);
     /* Append the computation of worker w. Lists are made one after the other, w = 0, 1, ... */
     bool (*emit)(const fr_schedule_desc *d, int w, fr_schedule *s); /* false: out of memory */
 } fr_generator;
@@ -122,9 +128,10 @@ static inline int fr_schedule_worker(const fr_schedule *s, int stage, int micro)
 {
     return s->worker_of[stage] + micro % s->replicas[stage];
 }
-/* Forwards that a replica of the stage runs, at most, between those of a micro-batch's forward and
- * backward: N - 1 - k in 1F1B without replicas. */
-int fr_schedule_lead(const fr_schedule *s, int stage);
+/* Micro-batches that a replica of the stage has in flight, at most, when a forward begins; without
+ * a flush: when the first forward of a mini-batch begins, in a pipeline that is full. 1F1B without
+ * replicas: N - 1 - k. */
+static inline int fr_schedule_lead(const fr_schedule *s, int stage) { return s->lead[stage]; }
 
 static inline int fr_schedule_slot(const fr_schedule *s, int stage, int micro)
 {

@@ -27,10 +27,10 @@ typedef struct fr_sim_desc {
     /* Sums are the workers' own work (a real run): a step begins when all of its stage is added up;
      * else each bucket is stepped as it comes back. */
     bool adds_itself;
-    bool rides; /* the update is part of a mini-batch's last backward where the engine makes it
-                   so (a real run); else all of it is in STEP (an emulated one) */
-    bool steps_together; /* flush only: a step waits for the gradients of all stages (a norm, tied
-                            parameters) */
+    /* [stage], of the execution plan: the update is part of a mini-batch's last backward (a real
+     * run). NULL: all of it is in STEP (an emulated one). */
+    const bool *update_in_backward;
+    bool steps_together; /* flush only: fr_exec_plan.sums_stages */
     int draw;            /* of the numbers behind the jitter: another one, other numbers */
     double jitter;       /* standard deviation of an instruction's time over its mean, from 0 to 1:
                             what comes late holds others up; 0: all take what they cost */
@@ -77,8 +77,9 @@ typedef struct fr_spread_desc {
     int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
     const bool *recompute;          /* [n_stages]; NULL: none */
     const fr_policy *policy;        /* NULL: live */
-    const fr_cluster *cluster;      /* NULL: free links, speed 1 */
-    const int *device_of;           /* [worker]; NULL: worker w on device w */
+    fr_policy_options policy_options;
+    const fr_cluster *cluster; /* NULL: free links, speed 1 */
+    const int *device_of;      /* [worker]; NULL: worker w on device w */
     double overhead_s;
 } fr_spread_desc;
 

@@ -1,11 +1,11 @@
-/* team.h -- the processes of one run: who they are, whether they live, small talk between them.
+/* team.h -- the processes of one run: their identity, their loss, and control messages.
  *
- * A process that a launcher (mpirun, srun) started together with others joins its team. Rank 0
- * leads: every other rank has a line to it, so messages go between rank 0 and another. The team
- * notices when a rank ends (at once) or falls silent (after a while), whatever the workers do:
- * lines have a thread of their own. Tensors do not travel here but through a transport's channels.
+ * A process that a launcher (mpirun, srun) started together with others joins its team. Every rank
+ * is connected to rank 0, so messages go between rank 0 and another rank. A control thread detects
+ * when a rank ends (immediately) or is silent (after a timeout), whatever the workers do. Tensors
+ * do not travel here but through the channels of a transport.
  *
- * A NULL team is that of a process alone: rank 0 of 1. */
+ * A NULL team means that the process is alone: rank 0 of 1. */
 #ifndef FORERUN_TEAM_H
 #define FORERUN_TEAM_H
 
@@ -17,65 +17,65 @@ extern "C" {
 
 typedef struct fr_team fr_team;
 
-/* Join the processes that were started together with this one; *out is NULL if it is alone. Called
- * once in a process, by all of its peers. FR_UNSUPPORTED: a launcher started it, but this
- * build has no MPI. */
+/* Join the processes that were started together with this one; *out is NULL if it is alone. Every
+ * process calls it once. FR_UNSUPPORTED: a launcher started this process, but this build has no
+ * MPI. */
 fr_status fr_team_join(fr_ctx *ctx, fr_team **out);
-/* Everything went well, or every rank knows that it did not: all ranks leave, and wait for each
- * other. After a rank was lost nobody waits. */
+/* Leave and free the team. All ranks wait for each other, unless one is lost. */
 void fr_team_leave(fr_team *t);
 int fr_team_rank(const fr_team *t); /* NULL: 0 */
 int fr_team_size(const fr_team *t); /* NULL: 1 */
-/* Rank that this process has by what its launcher says, without joining; 0 if alone. Size: 1 if
- * alone, 0 if there are others but it is not said how many. */
+/* The rank of this process according to its launcher, without joining; 0 if alone. Size: 1 if
+ * alone, 0 if there are others but their number is unknown. */
 int fr_team_rank_by_launcher(void);
 int fr_team_size_by_launcher(void);
 /* "rank 2 (host nodeb, process 4711)" */
 const char *fr_team_name(const fr_team *t, int rank);
-const char *fr_team_host(const fr_team *t, int rank); /* the machine it runs on; "": no such rank */
+const char *fr_team_host(const fr_team *t, int rank); /* its machine; "": no such rank */
 
-/* Processes of the team that share this one's cores, on this machine and not bound elsewhere: how
- * many, and which of them (by rank) this is. */
+/* Processes of the team on this machine that may use the same cores: *n of them, this process
+ * included, which is number *nth in the order of ranks. */
 void fr_team_neighbours(const fr_team *t, int *nth, int *n);
 
-/* How long a rank may be silent before it counts as lost; 30 s unless told, 0.2 s at least. */
-void fr_team_set_patience(fr_team *t, double seconds);
+/* How long a rank may be silent before it is lost; default 30 s, minimum 0.2 s. */
+void fr_team_set_timeout(fr_team *t, double seconds);
 
-typedef struct fr_team_ears {
+typedef struct fr_team_callbacks {
     void *user;
-    /* On the team's own thread, short and without waiting; messages of a rank in order. */
-    void (*hear)(void *user, int from, const void *data, size_t bytes);
-    /* A rank has ended, is silent, or gave up; text: who and why. Once, the first loss only. It may
-     * be this very rank: it was stopped, and the others do not wait for it any more. */
-    void (*lost)(void *user, int rank, const char *text);
-} fr_team_ears;
-/* Messages that come while nobody listens wait. A loss that came before is told at once, on the
- * caller's thread. When the call returns, the ears before are not in use any more. */
-void fr_team_listen(fr_team *t, const fr_team_ears *ears); /* NULL: nobody */
+    /* Runs on the control thread and must not block; messages of a rank arrive in order. */
+    void (*on_message)(void *user, int from, const void *data, size_t bytes);
+    /* A rank ended, is silent, or failed; text: which and why. Called once, for the first loss. It
+     * may be this rank: it was stopped, and the others have given it up. */
+    void (*on_loss)(void *user, int rank, const char *text);
+} fr_team_callbacks;
+/* Without callbacks messages are queued. An earlier loss is reported immediately, on the caller's
+ * thread. When the call returns, the previous callbacks are no longer in use. NULL: none. */
+void fr_team_set_callbacks(fr_team *t, const fr_team_callbacks *callbacks);
 
-/* A message; from rank 0 to any, from any to rank 0. Never waits for the receiver (it is copied),
- * any thread. To a lost rank: dropped. */
-fr_status fr_team_tell(fr_team *t, int to, const void *data, size_t bytes);
-fr_status fr_team_tell_all(fr_team *t, const void *data, size_t bytes); /* rank 0, to all others */
+/* Queue a message from rank 0 to another rank, or the reverse. The data is copied; never blocks;
+ * any thread. Messages to a lost rank are dropped. */
+fr_status fr_team_notify(fr_team *t, int to, const void *data, size_t bytes);
+fr_status fr_team_notify_all(fr_team *t, const void *data,
+                             size_t bytes); /* rank 0, to all others */
 
-/* Bulk: a stream of bytes each way between rank 0 and another, apart from messages. Both ends
- * agree on the amount; waits, and ends with FR_PEER (and a text) when a rank is lost. One thread at
- * a time for each rank and direction. */
-fr_status fr_team_put(fr_team *t, int to, const void *data, size_t bytes);
-fr_status fr_team_take(fr_team *t, int from, void *data, size_t bytes);
+/* A stream of bytes each way between rank 0 and another rank, separate from messages. Both ends
+ * must pass the same size. Blocks; fails with FR_PEER (and a text) when a rank is lost. One thread
+ * at a time per rank and direction. */
+fr_status fr_team_send(fr_team *t, int to, const void *data, size_t bytes);
+fr_status fr_team_recv(fr_team *t, int from, void *data, size_t bytes);
 
-/* All ranks call these together; streams are not touched. */
-/* FR_OK if `mine` is FR_OK everywhere; else everybody gets the status of the lowest rank that
- * failed, and, where its own context has no failure, that rank's name and text. */
+/* Collective: all ranks call these together, on a connection separate from the streams. */
+/* FR_OK if `mine` is FR_OK on all ranks; otherwise the status of the lowest rank that failed, on
+ * all ranks. A rank without a failure of its own gets that rank's name and text. */
 fr_status fr_team_agree(fr_team *t, fr_status mine);
-/* Fails everywhere unless `word` (a hash of `what`: "the config") is the same on all ranks. */
+/* Fails on all ranks unless `word` (a hash of `what`, such as "the config") is the same on all. */
 fr_status fr_team_same(fr_team *t, const char *what, uint64_t word);
-/* Rank 0's bytes on every rank. */
+/* Broadcast rank 0's bytes. */
 fr_status fr_team_share(fr_team *t, void *data, size_t bytes);
 
-/* This rank gives up: all others lose it, with this text. Nothing more is told or taken here. */
+/* This rank fails: it is lost to all others, with this text. Nothing more is sent or received. */
 void fr_team_fail(fr_team *t, const char *text);
-/* Whether some rank is lost; *text (may be NULL) then says who and why. */
+/* Whether a rank is lost; *text (may be NULL) then says which and why. */
 bool fr_team_is_broken(const fr_team *t, const char **text);
 
 #ifdef __cplusplus

@@ -19,6 +19,9 @@ typedef struct fr_method {
     int chunks;            /* stages of a worker unless the config says; 0 = 1 */
     const char *sync;      /* of fr_sync_list; NULL: allreduce */
     bool wants_replicas;   /* makes sense with several only */
+    /* Of methods that take the same time `forerun plan` takes one with a flush, then: */
+    bool is_preferred; /* this one before others */
+    bool is_by_name;   /* never unasked: stale weights, or an accuracy that nobody has shown here */
 } fr_method;
 
 const fr_method *const *fr_method_list(void); /* NULL-terminated */

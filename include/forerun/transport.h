@@ -61,6 +61,7 @@ typedef struct fr_sum_desc {
 
 typedef struct fr_transport {
     const char *name, *summary;
+    bool has_processes; /* members may be in several */
     /* team NULL: all members are here. Else rank r has as many as any other, in order. */
     fr_status (*open)(fr_ctx *ctx, fr_team *team, int n_members, fr_group **out);
     /* Channels, boards and sums with it; messages that nobody has received are dropped. */

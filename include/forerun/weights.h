@@ -15,15 +15,21 @@
 extern "C" {
 #endif
 
-/* Where a policy sits. */
-typedef struct fr_seat {
+/* What a user may choose of a policy. */
+typedef struct fr_policy_options {
+    bool exact;        /* as in fr_policy_context */
+    int64_t lr_warmup; /* likewise */
+} fr_policy_options;
+
+/* Where a policy is used: one stage of a schedule. The execution plan makes it (exec_plan.h). */
+typedef struct fr_policy_context {
     int stage, n_stages;
-    int lead;          /* forwards between a forward and its backward; 0 = n_stages - 1 - stage */
+    int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
     int n_micro;       /* micro-batches of an update, on this worker */
     bool exact;        /* xpipe: exact counts instead of the paper's rounding */
     int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
     int n_slots;       /* micro-batches the stage holds at most */
-} fr_seat;
+} fr_policy_context;
 
 typedef enum fr_base {
     FR_NEWEST,
@@ -40,30 +46,37 @@ typedef struct fr_want {
 typedef struct fr_policy {
     const char *name, *summary;
     fr_course course;
-    const char *(*check)(const fr_seat *seat); /* NULL, or what is wrong; no slot: never */
-    int (*n_blocks)(const fr_seat *seat);      /* weight blocks held, the newest included */
+    bool needs_micro; /* a mini-batch has as many micro-batches as stages, at least */
+    const char *(*check)(
+        const fr_policy_context *context); /* NULL, or what is wrong; no slot: never */
     /* micro: in the mini-batch, 0 .. n_micro - 1 */
-    void (*forward)(const fr_seat *seat, int micro, fr_want *want);
-    void (*backward)(const fr_seat *seat, int micro, fr_want *want);
+    void (*forward)(const fr_policy_context *context, int micro, fr_want *want);
+    void (*backward)(const fr_policy_context *context, int micro, fr_want *want);
     /* Distances worth writing during an update, 0 = none; returns how many. */
-    int (*after)(const fr_seat *seat, int ahead[FR_MAX_AHEAD]);
-    double (*lr_factor)(const fr_seat *seat, int64_t t); /* t from 0; no slot: 1 */
-    double (*drift_keep)(const fr_seat *seat); /* FR_COURSE_DRIFT: decay of the running mean */
+    int (*after)(const fr_policy_context *context, int ahead[FR_MAX_AHEAD]);
+    double (*lr_factor)(const fr_policy_context *context, int64_t t); /* t from 0; no slot: 1 */
+    double (*drift_keep)(
+        const fr_policy_context *context); /* FR_COURSE_DRIFT: decay of the running mean */
 } fr_policy;
 
 const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
 const fr_policy *fr_policy_find(const char *name);
 
+#define FR_MAX_WEIGHT_BLOCKS 64
+
 typedef struct fr_store fr_store;
 
 typedef struct fr_store_desc {
     const fr_policy *policy;
-    fr_seat seat;
+    fr_policy_context context;
     fr_device *device; /* does the sweeps */
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr; /* base rate in options.lr */
-    size_t n;         /* floats in a block */
+    /* Weight blocks, the newest included: as the execution plan counts them. 0: there are no
+     * weights, device and optimizer, and the store counts the blocks that its passes need. */
+    int n_blocks;
+    size_t n; /* floats in a block */
     /* Blocks are memory of the device. */
     float *blocks; /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
     size_t stride;
@@ -90,12 +103,13 @@ typedef struct fr_prediction_error {
 
 fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
 void fr_store_free(fr_store *s);
+int fr_store_n_blocks(const fr_store *s);
 float *fr_store_newest(fr_store *s);
 void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
 int64_t fr_store_version(const fr_store *s);
 /* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
- * or NULL (a seat without stages: on any stage of a pipeline). (n) floats; *is_valid: whether they
- * mean anything now. set: they have been written, for the newest version, after a reset. */
+ * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
+ * they mean anything now. set: they have been written, for the newest version, after a reset. */
 const char *fr_store_memory_name(const fr_store_desc *d);
 float *fr_store_memory(fr_store *s, bool *is_valid);
 void fr_store_set_memory(fr_store *s);

@@ -13,9 +13,8 @@ typedef struct fr_lease {
 
 /* Place n leases so that no two that are alive at the same step overlap: greedy by size, each at
  * the lowest offset that fits (best known simple heuristic for offline packing; see Pisarchyk and
- * Lee 2020, "greedy by size"). Returns the bytes of the block. scratch: n ints of working memory.
- */
-size_t fr__memplan(fr_lease *leases, int n, int *scratch);
+ * Lee 2020, "greedy by size"). Fills *bytes with the size of the block. False: out of memory. */
+bool fr__memplan(fr_lease *leases, int n, size_t *bytes);
 /* live[step]: bytes of the leases alive at each of n_steps; room for n_steps + 1. */
 void fr__memplan_live(const fr_lease *leases, int n, int n_steps, size_t *live);
 

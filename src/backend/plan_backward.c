@@ -16,7 +16,7 @@ typedef struct buffer {
 typedef struct plan {
     fr_program *p;
     FR_VEC(buffer) buffers;
-    int *grad;                /* [node]: buffer of its gradient, or -1 */
+    int *grad;                /* [local]: buffer of its gradient, or -1 */
     int (*dx)[FR_MAX_INPUTS]; /* [unit]: buffers, or -1 */
     int *dy, *dz;             /* [unit] */
     int visited;              /* the unit whose backward is being planned */
@@ -24,6 +24,13 @@ typedef struct plan {
 } plan;
 
 static int now(const plan *b) { return (int)b->p->back_input.n; }
+
+static int *grad_of(const plan *b, int node) { return &b->grad[fr__local(b->p, node)]; }
+
+static size_t value_bytes(const plan *b, int node)
+{
+    return b->p->layout[fr__local(b->p, node)]->bytes;
+}
 
 static int new_buffer(plan *b, size_t bytes, fr_place place)
 {
@@ -40,20 +47,20 @@ static int new_grad(plan *b, int node)
 {
     fr_place place = {0};
     int port = fr_program_find_input(b->p, node);
-    if (port >= 0) place = (fr_place){FR_AREA_INPUT_GRAD, (size_t)port};
-    return new_buffer(b, b->p->layout[node]->bytes, place);
+    if (port >= 0) place = fr__place(FR_AREA_INPUT_GRAD, (size_t)port);
+    return new_buffer(b, value_bytes(b, node), place);
 }
 
 static void refer(plan *b, int node, int buf)
 {
-    b->grad[node] = buf;
+    *grad_of(b, node) = buf;
     b->buffers.at[buf].refs++;
 }
 
 static void drop(plan *b, int node)
 {
-    b->buffers.at[b->grad[node]].refs--;
-    b->grad[node] = -1;
+    b->buffers.at[*grad_of(b, node)].refs--;
+    *grad_of(b, node) = -1;
 }
 
 /* Steps name buffers by number until places are known: to.offset and from.offset hold it. */
@@ -62,12 +69,12 @@ static void emit(plan *b, fr_step_kind kind, int to, int from)
     fr_step step = {.kind = kind, .unit = b->visited};
     int at = now(b);
     if (to >= 0) {
-        step.to = (fr_place){FR_AREA_WORK, (size_t)to};
+        step.to = fr__place(FR_AREA_WORK, (size_t)to);
         step.bytes = b->buffers.at[to].bytes;
         b->buffers.at[to].last = at;
     }
     if (from >= 0) {
-        step.from = (fr_place){FR_AREA_WORK, (size_t)from};
+        step.from = fr__place(FR_AREA_WORK, (size_t)from);
         b->buffers.at[from].last = at;
     }
     if (!fr__vec_push(&b->p->back_input, step)) b->has_failed = true;
@@ -81,7 +88,7 @@ static bool is_writable(const plan *b, int buf)
 /* The gradient buffer of `node`, made its own by copying if it is shared. */
 static int own_grad(plan *b, int node)
 {
-    int buf = b->grad[node];
+    int buf = *grad_of(b, node);
     if (is_writable(b, buf)) return buf;
     int copy = new_grad(b, node);
     emit(b, FR_STEP_COPY, copy, buf);
@@ -93,7 +100,7 @@ static int own_grad(plan *b, int node)
 /* The gradient of input i is dz itself. */
 static void hand_on(plan *b, int x, int dz)
 {
-    if (b->grad[x] >= 0) {
+    if (*grad_of(b, x) >= 0) {
         int sum = own_grad(b, x);
         emit(b, FR_STEP_ADD, sum, dz);
     } else if (fr_program_find_input(b->p, x) >= 0) {
@@ -111,11 +118,11 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
 {
     fr_unit *unit = &b->p->units[u];
     const fr_kernel *k = unit->kernel;
-    int x = unit->spec.inputs[i], dz = b->dz[u];
-    if (b->grad[x] < 0) {
-        bool can_overwrite =
-            i == 0 && k->can_overwrite_dy && !has_params && dz >= 0 && is_writable(b, dz) &&
-            b->buffers.at[dz].bytes == b->p->layout[x]->bytes && fr_program_find_input(b->p, x) < 0;
+    int x = unit->group.inputs[i], dz = b->dz[u];
+    if (*grad_of(b, x) < 0) {
+        bool can_overwrite = i == 0 && k->can_overwrite_dy && !has_params && dz >= 0 &&
+                             is_writable(b, dz) && b->buffers.at[dz].bytes == value_bytes(b, x) &&
+                             fr_program_find_input(b->p, x) < 0;
         int buf = can_overwrite ? dz : new_grad(b, x);
         refer(b, x, buf);
         b->dx[u][i] = buf;
@@ -126,7 +133,7 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
         unit->add_dx[i] = true;
         return -1;
     }
-    b->dx[u][i] = new_buffer(b, b->p->layout[x]->bytes, (fr_place){0});
+    b->dx[u][i] = new_buffer(b, value_bytes(b, x), (fr_place){0});
     return b->dx[u][i];
 }
 
@@ -136,7 +143,7 @@ static void make_dz(plan *b, int u, bool is_held)
 {
     fr_program *p = b->p;
     fr_unit *unit = &p->units[u];
-    int dy = b->grad[unit->out], dz = dy;
+    int dy = *grad_of(b, unit->out), dz = dy;
     bool must_prepare = unit->kernel->ops->prepare_dy != NULL;
     bool is_outside = b->buffers.at[dy].place.area == FR_AREA_OUTPUT_GRAD;
     if ((must_prepare && !is_writable(b, dy)) || (is_held && is_outside))
@@ -153,8 +160,8 @@ static void make_dz(plan *b, int u, bool is_held)
     }
     buffer *held = &b->buffers.at[dz];
     if (is_held && held->place.area == FR_AREA_NONE) {
-        size_t offset = fr__slot_take(p, unit->spec.nodes[0], held->bytes);
-        held->place = (fr_place){FR_AREA_SLOT, offset};
+        size_t offset = fr__slot_take(p, unit->group.nodes[0], held->bytes);
+        held->place = fr__place(FR_AREA_SLOT, offset);
     }
     if (is_held) held->refs++;
 }
@@ -162,7 +169,7 @@ static void make_dz(plan *b, int u, bool is_held)
 static void visit_inputs(plan *b, int u, bool has_params)
 {
     fr_unit *unit = &b->p->units[u];
-    const fr_kernel_spec *s = &unit->spec;
+    const fr_group *s = &unit->group;
     int later[FR_MAX_INPUTS]; /* buffers to add after the step */
     bool must_compute = false;
     for (int i = 0; i < s->n_inputs; i++) {
@@ -190,10 +197,10 @@ static void visit(plan *b, int u)
     fr_program *p = b->p;
     fr_unit *unit = &p->units[u];
     bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
-    for (int i = 0; i < unit->spec.n_inputs; i++) wants_dx |= unit->spec.need_dx[i];
+    for (int i = 0; i < unit->group.n_inputs; i++) wants_dx |= unit->group.need_dx[i];
     bool is_loss = unit->kernel->node->op == FR_OP_CROSS_ENTROPY;
     b->visited = u;
-    bool has_dy = b->grad[unit->out] >= 0;
+    bool has_dy = *grad_of(b, unit->out) >= 0;
     unit->has_backward = (has_params || wants_dx) && (has_dy || is_loss);
     fr_step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
     if (unit->has_backward) {
@@ -207,7 +214,7 @@ static void visit(plan *b, int u)
     } else if (has_params) {
         emit(b, weight.kind, -1, b->dz[u]);
     }
-    if (has_dy && b->grad[unit->out] >= 0) drop(b, unit->out);
+    if (has_dy && *grad_of(b, unit->out) >= 0) drop(b, unit->out);
 }
 
 /* Input ports that got no gradient: their gradient is zero. */
@@ -215,7 +222,7 @@ static void fill_missing(plan *b)
 {
     for (int i = 0; i < b->p->n_inputs; i++) {
         const fr_port *port = &b->p->inputs[i];
-        if (port->has_grad && b->grad[port->node] < 0)
+        if (port->has_grad && *grad_of(b, port->node) < 0)
             emit(b, FR_STEP_COPY, new_grad(b, port->node), -1);
     }
 }
@@ -230,10 +237,9 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
 {
     fr_program *p = b->p;
     int n = (int)b->buffers.n, n_leases = 0;
-    fr_lease *leases = FR_ARENA_ARRAY(&p->arena, fr_lease, n + 1);
-    int *owner = FR_ARENA_ARRAY(&p->arena, int, n + 1);
-    int *scratch = FR_ARENA_ARRAY(&p->arena, int, n + 1);
-    if (!leases || !owner || !scratch) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    fr_lease *leases = FR_ARENA_ARRAY(&p->making, fr_lease, n + 1);
+    int *owner = FR_ARENA_ARRAY(&p->making, int, n + 1);
+    if (!leases || !owner) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) {
         const buffer *buf = &b->buffers.at[i];
         if (buf->place.area != FR_AREA_NONE) continue;
@@ -241,9 +247,10 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
         leases[n_leases++] =
             (fr_lease){.bytes = buf->bytes, .first = buf->first, .last = buf->last};
     }
-    *work_bytes = fr__memplan(leases, n_leases, scratch);
+    if (!fr__memplan(leases, n_leases, work_bytes))
+        return fr__no_memory(p->ctx, (size_t)n_leases, "a program");
     for (int i = 0; i < n_leases; i++)
-        b->buffers.at[owner[i]].place = (fr_place){FR_AREA_WORK, leases[i].offset};
+        b->buffers.at[owner[i]].place = fr__place(FR_AREA_WORK, leases[i].offset);
     FR_TRY(fr__note_values(p, leases, n_leases, (int)p->back_input.n, p->back_input.at));
     for (size_t i = 0; i < p->back_input.n; i++) {
         fr_step *step = &p->back_input.at[i];
@@ -262,14 +269,14 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
 static void plan_all(plan *b)
 {
     fr_program *p = b->p;
-    for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) b->grad[i] = -1;
+    for (int i = 0; i < p->n_local; i++) b->grad[i] = -1;
     for (int u = 0; u < p->n_units; u++) {
         b->dy[u] = b->dz[u] = -1;
         for (int i = 0; i < FR_MAX_INPUTS; i++) b->dx[u][i] = -1;
     }
     for (int i = 0; i < p->n_outputs; i++) {
         if (!p->outputs[i].has_grad) continue;
-        fr_place outside = {FR_AREA_OUTPUT_GRAD, (size_t)i};
+        fr_place outside = fr__place(FR_AREA_OUTPUT_GRAD, (size_t)i);
         refer(b, p->outputs[i].node, new_buffer(b, p->outputs[i].bytes, outside));
         if (b->has_failed) return;
     }
@@ -284,12 +291,12 @@ static void plan_all(plan *b)
 
 fr_status fr__plan_backward(fr_program *p, size_t *work_bytes)
 {
-    int n = fr_graph_n_nodes(p->graph);
+    int n = p->n_local;
     plan b = {.p = p,
-              .grad = FR_ARENA_ARRAY(&p->arena, int, n),
-              .dy = FR_ARENA_ARRAY(&p->arena, int, p->n_units + 1),
-              .dz = FR_ARENA_ARRAY(&p->arena, int, p->n_units + 1)};
-    b.dx = fr__arena_alloc(&p->arena, sizeof *b.dx * (size_t)(p->n_units + 1));
+              .grad = FR_ARENA_ARRAY(&p->making, int, n),
+              .dy = FR_ARENA_ARRAY(&p->making, int, p->n_units + 1),
+              .dz = FR_ARENA_ARRAY(&p->making, int, p->n_units + 1)};
+    b.dx = fr__arena_alloc(&p->making, sizeof *b.dx * (size_t)(p->n_units + 1));
     if (!b.grad || !b.dy || !b.dz || !b.dx) return fr__no_memory(p->ctx, (size_t)n, "a program");
     /* One buffer to start with, so that a failed new_buffer has a valid number to return. */
     fr_status status = FR_OK;

@@ -7,12 +7,13 @@
 
 typedef struct plan {
     fr_program *p;
-    int *root;     /* [node]: representative of its class */
-    bool *kept;    /* [node]: read by a backward */
-    int *last_use; /* [node]: last unit that reads it in the forward, or the one that makes it */
+    /* All by fr__local. */
+    int *root;     /* representative of its class */
+    bool *kept;    /* read by a backward */
+    int *last_use; /* last unit that reads it in the forward, or the one that makes it */
     /* Of a representative these three are of its class: kept by any, last use of all, most bytes.
      */
-    size_t *bytes; /* [node] */
+    size_t *bytes;
 } plan;
 
 static int root_of(const plan *f, int node)
@@ -24,19 +25,20 @@ static int root_of(const plan *f, int node)
 static void find_uses(plan *f)
 {
     fr_program *p = f->p;
-    for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) {
+    for (int i = 0; i < p->n_local; i++) {
         f->root[i] = i;
         f->last_use[i] = p->unit_of[i];
         if (p->unit_of[i] >= 0) f->bytes[i] = p->layout[i]->bytes;
     }
     for (int u = 0; u < p->n_units; u++) {
         const fr_kernel *k = p->units[u].kernel;
-        const fr_kernel_spec *s = &p->units[u].spec;
+        const fr_group *s = &p->units[u].group;
         for (int i = 0; i < s->n_inputs; i++) {
-            f->last_use[s->inputs[i]] = u;
-            if (p->desc.training && (k->needs_x >> i & 1)) f->kept[s->inputs[i]] = true;
+            int x = fr__local(p, s->inputs[i]);
+            f->last_use[x] = u;
+            if (p->desc.training && (k->needs_x >> i & 1)) f->kept[x] = true;
         }
-        if (p->desc.training && k->needs_y) f->kept[p->units[u].out] = true;
+        if (p->desc.training && k->needs_y) f->kept[fr__local(p, p->units[u].out)] = true;
     }
 }
 
@@ -60,8 +62,9 @@ static void share_places(plan *f)
     fr_program *p = f->p;
     for (int u = 0; u < p->n_units; u++) {
         const fr_kernel *k = p->units[u].kernel;
-        int y = p->units[u].out, x = p->units[u].spec.n_inputs ? p->units[u].spec.inputs[0] : -1;
-        if (x < 0 || fr_program_find_output(p, y) >= 0) continue;
+        const fr_group *s = &p->units[u].group;
+        if (s->n_inputs == 0 || fr_program_find_output(p, p->units[u].out) >= 0) continue;
+        int y = fr__local(p, p->units[u].out), x = fr__local(p, s->inputs[0]);
         bool is_port = p->value[root_of(f, x)].area != FR_AREA_NONE;
         bool can_overwrite = k->can_overwrite_x0 && !is_port && k->y.bytes == p->layout[x]->bytes &&
                              is_dead_after(f, x, u);
@@ -72,33 +75,34 @@ static void share_places(plan *f)
 static void place_ports(fr_program *p)
 {
     for (int i = 0; i < p->n_inputs; i++)
-        p->value[p->inputs[i].node] = (fr_place){FR_AREA_INPUT, (size_t)i};
+        p->value[fr__local(p, p->inputs[i].node)] = fr__place(FR_AREA_INPUT, (size_t)i);
     for (int i = 0; i < p->n_outputs; i++)
-        p->value[p->outputs[i].node] = (fr_place){FR_AREA_OUTPUT, (size_t)i};
+        p->value[fr__local(p, p->outputs[i].node)] = fr__place(FR_AREA_OUTPUT, (size_t)i);
 }
 
 /* A class lives from the unit that makes its root to the last one that reads a member. */
 static fr_status place_classes(plan *f, size_t *work_bytes)
 {
     fr_program *p = f->p;
-    int n = fr_graph_n_nodes(p->graph), n_leases = 0;
-    fr_lease *leases = FR_ARENA_ARRAY(&p->arena, fr_lease, n);
-    int *lease_node = FR_ARENA_ARRAY(&p->arena, int, n),
-        *scratch = FR_ARENA_ARRAY(&p->arena, int, n);
-    if (!leases || !lease_node || !scratch) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    int n = p->n_local, n_leases = 0;
+    fr_lease *leases = FR_ARENA_ARRAY(&p->making, fr_lease, n);
+    int *lease_node = FR_ARENA_ARRAY(&p->making, int, n);
+    if (!leases || !lease_node) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int r = 0; r < n; r++) {
         if (p->unit_of[r] < 0 || root_of(f, r) != r || p->value[r].area != FR_AREA_NONE) continue;
         fr_lease lease = {.bytes = f->bytes[r], .first = p->unit_of[r], .last = f->last_use[r]};
         if (f->kept[r]) {
-            p->value[r] = (fr_place){FR_AREA_SLOT, fr__slot_take(p, r, lease.bytes)};
+            p->value[r] =
+                fr__place(FR_AREA_SLOT, fr__slot_take(p, p->stage.first + r, lease.bytes));
         } else {
             lease_node[n_leases] = r;
             leases[n_leases++] = lease;
         }
     }
-    *work_bytes = fr__memplan(leases, n_leases, scratch);
+    if (!fr__memplan(leases, n_leases, work_bytes))
+        return fr__no_memory(p->ctx, (size_t)n_leases, "a program");
     for (int i = 0; i < n_leases; i++)
-        p->value[lease_node[i]] = (fr_place){FR_AREA_WORK, leases[i].offset};
+        p->value[lease_node[i]] = fr__place(FR_AREA_WORK, leases[i].offset);
     FR_TRY(fr__note_values(p, leases, n_leases, p->n_units, NULL));
     for (int i = 0; i < n; i++) {
         int r = root_of(f, i);
@@ -110,7 +114,7 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
 static void mark_kept_ports(plan *f)
 {
     fr_program *p = f->p;
-    for (int i = 0; i < fr_graph_n_nodes(p->graph); i++) {
+    for (int i = 0; i < p->n_local; i++) {
         if (!f->kept[i]) continue;
         if (p->value[i].area == FR_AREA_INPUT) p->inputs[p->value[i].offset].kept = true;
         if (p->value[i].area == FR_AREA_OUTPUT) p->outputs[p->value[i].offset].kept = true;
@@ -123,11 +127,12 @@ static fr_status list_steps(fr_program *p)
         const fr_unit *unit = &p->units[u];
         fr_step step = {.kind = FR_STEP_FORWARD, .unit = u};
         if (unit->kernel->y_is_x0) {
-            if (p->value[unit->out].area != FR_AREA_OUTPUT) continue; /* nothing to do */
+            fr_place to = p->value[fr__local(p, unit->out)];
+            if (to.area != FR_AREA_OUTPUT) continue; /* nothing to do */
             step = (fr_step){.kind = FR_STEP_COPY,
                              .unit = u,
-                             .to = p->value[unit->out],
-                             .from = p->value[unit->spec.inputs[0]],
+                             .to = to,
+                             .from = p->value[fr__local(p, unit->group.inputs[0])],
                              .bytes = unit->kernel->y.bytes};
         }
         if (!fr__vec_push(&p->forward, step)) return fr__no_memory(p->ctx, sizeof step, "steps");
@@ -137,12 +142,12 @@ static fr_status list_steps(fr_program *p)
 
 fr_status fr__plan_forward(fr_program *p, size_t *work_bytes)
 {
-    int n = fr_graph_n_nodes(p->graph);
+    int n = p->n_local;
     plan f = {.p = p,
-              .root = FR_ARENA_ARRAY(&p->arena, int, n),
-              .kept = FR_ARENA_ARRAY(&p->arena, bool, n),
-              .last_use = FR_ARENA_ARRAY(&p->arena, int, n),
-              .bytes = FR_ARENA_ARRAY(&p->arena, size_t, n)};
+              .root = FR_ARENA_ARRAY(&p->making, int, n),
+              .kept = FR_ARENA_ARRAY(&p->making, bool, n),
+              .last_use = FR_ARENA_ARRAY(&p->making, int, n),
+              .bytes = FR_ARENA_ARRAY(&p->making, size_t, n)};
     p->value = FR_ARENA_ARRAY(&p->arena, fr_place, n);
     if (!f.root || !f.kept || !f.last_use || !f.bytes || !p->value)
         return fr__no_memory(p->ctx, (size_t)n, "a program");

@@ -54,47 +54,77 @@ fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t by
     return k;
 }
 
+/* Where the values of all nodes are read. */
+typedef struct uses {
+    bool *inside, *outside, *later; /* [node]: in the stage, elsewhere, behind the stage */
+} uses;
+
+static bool is_input(const fr_program *p, const uses *u, int node)
+{
+    return u->inside[node] && !fr__in_stage(p, node);
+}
+
+static bool is_output(const fr_program *p, const uses *u, int node)
+{
+    bool is_unused = !u->inside[node] && !u->outside[node];
+    return fr__in_stage(p, node) && (u->outside[node] || is_unused || node == p->desc.extra_output);
+}
+
+static fr_status list_ports(fr_program *p, const uses *u)
+{
+    int n = fr_graph_n_nodes(p->graph), n_inputs = 0, n_outputs = 0;
+    for (int i = 0; i < n; i++) {
+        n_inputs += is_input(p, u, i);
+        n_outputs += is_output(p, u, i);
+    }
+    p->inputs = FR_ARENA_ARRAY(&p->arena, fr_port, n_inputs);
+    p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, n_outputs);
+    if (!p->inputs || !p->outputs) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    for (int i = 0; i < n; i++) {
+        fr_port port = {.node = i, .bytes = fr__node_bytes(p->graph, i, p->desc.batch)};
+        bool has_grad = p->desc.training && fr_graph_node(p->graph, i)->needs_grad;
+        if (is_input(p, u, i)) {
+            port.has_grad = has_grad;
+            port.has_seed = has_grad && u->later[i];
+            p->inputs[p->n_inputs++] = port;
+        } else if (is_output(p, u, i)) {
+            port.has_grad = has_grad && u->outside[i];
+            p->outputs[p->n_outputs++] = port;
+        }
+    }
+    p->n_local = p->stage.last - p->stage.first + p->n_inputs;
+    return FR_OK;
+}
+
 /* Ports: what is used here and made elsewhere, and the reverse, in order of nodes. */
 static fr_status find_ports(fr_program *p)
 {
     int n = fr_graph_n_nodes(p->graph);
-    bool *used_inside = FR_ARENA_ARRAY(&p->arena, bool, n);
-    bool *used_outside = FR_ARENA_ARRAY(&p->arena, bool, n);
-    bool *used_later = FR_ARENA_ARRAY(&p->arena, bool, n);
-    p->inputs = FR_ARENA_ARRAY(&p->arena, fr_port, n);
-    p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, n);
-    if (!used_inside || !used_outside || !used_later || !p->inputs || !p->outputs)
-        return fr__no_memory(p->ctx, (size_t)n, "a program");
+    uses u = {.inside = FR_ARENA_ARRAY(&p->making, bool, n),
+              .outside = FR_ARENA_ARRAY(&p->making, bool, n),
+              .later = FR_ARENA_ARRAY(&p->making, bool, n)};
+    if (!u.inside || !u.outside || !u.later) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) {
         const fr_node *node = fr_graph_node(p->graph, i);
-        bool *used = fr__in_stage(p, i) ? used_inside : used_outside;
+        bool *used = fr__in_stage(p, i) ? u.inside : u.outside;
         for (int k = 0; k < node->n_inputs; k++) {
             used[node->inputs[k]] = true;
-            used_later[node->inputs[k]] |= i >= p->stage.last;
+            u.later[node->inputs[k]] |= i >= p->stage.last;
         }
     }
-    for (int i = 0; i < n; i++) {
-        bool is_mine = fr__in_stage(p, i);
-        fr_port port = {.node = i, .bytes = fr__node_bytes(p->graph, i, p->desc.batch)};
-        bool has_grad = p->desc.training && fr_graph_node(p->graph, i)->needs_grad;
-        if (!is_mine && used_inside[i]) {
-            port.has_grad = has_grad;
-            port.has_seed = has_grad && used_later[i];
-            p->inputs[p->n_inputs++] = port;
-        }
-        bool is_unused = !used_inside[i] && !used_outside[i];
-        if (is_mine && (used_outside[i] || is_unused || i == p->desc.extra_output)) {
-            port.has_grad = has_grad && used_outside[i];
-            p->outputs[p->n_outputs++] = port;
-        }
-    }
-    return FR_OK;
+    return list_ports(p, &u);
 }
 
 static int find_port(const fr_port *ports, int n, int node)
 {
-    for (int i = 0; i < n; i++) {
-        if (ports[i].node == node) return i;
+    int low = 0;
+    while (low < n) {
+        int middle = low + (n - low) / 2;
+        if (ports[middle].node == node) return middle;
+        if (ports[middle].node < node)
+            low = middle + 1;
+        else
+            n = middle;
     }
     return -1;
 }
@@ -147,87 +177,102 @@ static int make_group(fr_program *p, int node, int nodes[FR_MAX_GROUP])
     return n;
 }
 
-/* Groups sorted by their first node; returns FR_OK with p->units[].spec.nodes filled. */
+/* Groups sorted by their first node; returns FR_OK with p->units[].group.nodes filled. */
 static fr_status find_groups(fr_program *p)
 {
-    int n_nodes = fr_graph_n_nodes(p->graph);
-    bool *is_taken = FR_ARENA_ARRAY(&p->arena, bool, n_nodes);
-    p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->stage.last - p->stage.first);
-    p->unit_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
-    p->home_of = FR_ARENA_ARRAY(&p->arena, int, n_nodes);
-    p->kept = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
-    p->values = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
-    p->scratches = FR_ARENA_ARRAY(&p->arena, size_t, n_nodes);
-    if (!is_taken || !p->units || !p->unit_of || !p->home_of || !p->kept || !p->values ||
-        !p->scratches)
+    int first = p->stage.first, n_nodes = p->stage.last - first;
+    bool *is_taken = FR_ARENA_ARRAY(&p->making, bool, n_nodes);
+    fr_group *groups = FR_ARENA_ARRAY(&p->making, fr_group, n_nodes);
+    p->home_of = FR_ARENA_ARRAY(&p->arena, int, p->n_local);
+    p->unit_of = FR_ARENA_ARRAY(&p->arena, int, p->n_local);
+    if (!is_taken || !groups || !p->home_of || !p->unit_of)
         return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
-    for (int i = 0; i < n_nodes; i++) p->unit_of[i] = p->home_of[i] = -1;
-    for (int i = p->stage.first; i < p->stage.last; i++) {
-        if (!fr__in_stage(p, i) || is_taken[i]) continue;
-        fr_unit *u = &p->units[p->n_units];
-        u->spec.n_nodes = make_group(p, i, u->spec.nodes);
-        for (int k = 0; k < u->spec.n_nodes; k++) {
-            is_taken[u->spec.nodes[k]] = true;
-            p->home_of[u->spec.nodes[k]] = p->n_units;
+    for (int i = 0; i < p->n_local; i++) p->unit_of[i] = p->home_of[i] = -1;
+    for (int i = 0; i < n_nodes; i++) {
+        if (!fr__in_stage(p, first + i) || is_taken[i]) continue;
+        fr_group *g = &groups[p->n_units];
+        g->n_nodes = make_group(p, first + i, g->nodes);
+        for (int k = 0; k < g->n_nodes; k++) {
+            is_taken[g->nodes[k] - first] = true;
+            p->home_of[g->nodes[k] - first] = p->n_units;
         }
-        u->out = u->spec.nodes[u->spec.n_nodes - 1];
-        p->unit_of[u->out] = p->n_units++;
+        p->unit_of[g->nodes[g->n_nodes - 1] - first] = p->n_units++;
+    }
+    p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->n_units);
+    p->kept = FR_ARENA_ARRAY(&p->arena, size_t, p->n_local);
+    p->values = FR_ARENA_ARRAY(&p->arena, size_t, p->n_local);
+    p->scratches = FR_ARENA_ARRAY(&p->arena, size_t, p->n_local);
+    if (!p->units || !p->kept || !p->values || !p->scratches) {
+        p->n_units = 0;
+        return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
+    }
+    for (int i = 0; i < p->n_units; i++) {
+        p->units[i].group = groups[i];
+        p->units[i].out = groups[i].nodes[groups[i].n_nodes - 1];
     }
     return FR_OK;
 }
 
-/* Everything of the spec but the nodes. Inputs come in order of nodes; those made inside are left
- * out. */
-static fr_status fill_spec(fr_program *p, fr_unit *u)
+/* Inputs come in order of nodes; those made inside are left out. */
+static fr_status find_inputs(const fr_program *p, fr_group *g)
 {
-    fr_kernel_spec *s = &u->spec;
-    s->ctx = p->ctx;
-    s->dev = p->dev;
-    s->graph = p->graph;
-    s->batch = p->desc.batch;
-    s->training = p->desc.training;
-    s->plain_output = fr_program_find_output(p, u->out) >= 0;
-    for (int i = 0; i < s->n_nodes; i++) {
-        const fr_node *node = fr_graph_node(p->graph, s->nodes[i]);
+    for (int i = 0; i < g->n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, g->nodes[i]);
         for (int k = 0; k < node->n_inputs; k++) {
             int in = node->inputs[k];
-            if (i > 0 && in == s->nodes[i - 1]) continue;
-            if (s->n_inputs == FR_MAX_INPUTS)
+            if (i > 0 && in == g->nodes[i - 1]) continue;
+            if (g->n_inputs == FR_MAX_INPUTS)
                 return fr_fail(p->ctx, FR_UNSUPPORTED, "node %s: more than %d inputs", node->name,
                                FR_MAX_INPUTS);
-            s->inputs[s->n_inputs] = in;
-            s->x[s->n_inputs] = p->layout[in];
-            s->need_dx[s->n_inputs] = p->desc.training && fr_graph_node(p->graph, in)->needs_grad;
-            s->n_inputs++;
+            g->inputs[g->n_inputs] = in;
+            g->need_dx[g->n_inputs++] = p->desc.training && fr_graph_node(p->graph, in)->needs_grad;
         }
     }
     return FR_OK;
+}
+
+static fr_kernel_spec spec_of(const fr_program *p, const fr_unit *u)
+{
+    const fr_group *g = &u->group;
+    fr_kernel_spec s = {.ctx = p->ctx,
+                        .dev = p->dev,
+                        .graph = p->graph,
+                        .n_nodes = g->n_nodes,
+                        .batch = p->desc.batch,
+                        .training = p->desc.training,
+                        .n_inputs = g->n_inputs,
+                        .plain_output = fr_program_find_output(p, u->out) >= 0};
+    memcpy(s.nodes, g->nodes, sizeof s.nodes);
+    memcpy(s.inputs, g->inputs, sizeof s.inputs);
+    memcpy(s.need_dx, g->need_dx, sizeof s.need_dx);
+    for (int i = 0; i < s.n_inputs; i++) s.x[i] = p->layout[fr__local(p, s.inputs[i])];
+    return s;
 }
 
 static fr_status make_kernels(fr_program *p)
 {
-    int n_nodes = fr_graph_n_nodes(p->graph);
-    p->layout = FR_ARENA_ARRAY(&p->arena, const fr_layout *, n_nodes);
+    p->layout = FR_ARENA_ARRAY(&p->arena, const fr_layout *, p->n_local);
     fr_layout *plain = FR_ARENA_ARRAY(&p->arena, fr_layout, p->n_inputs + 1);
-    if (!p->layout || !plain) return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
+    if (!p->layout || !plain) return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
     for (int i = 0; i < p->n_inputs; i++) {
         plain[i].bytes = p->inputs[i].bytes;
-        p->layout[p->inputs[i].node] = &plain[i];
+        p->layout[fr__local(p, p->inputs[i].node)] = &plain[i];
     }
     for (int i = 0; i < p->n_units; i++) {
         fr_unit *u = &p->units[i];
-        FR_TRY(fill_spec(p, u));
-        fr_operator op = fr_graph_node(p->graph, u->spec.nodes[0])->op;
+        FR_TRY(find_inputs(p, &u->group));
+        const fr_kernel_spec spec = spec_of(p, u);
+        fr_operator op = fr_graph_node(p->graph, u->group.nodes[0])->op;
         fr_kernel_maker make = p->dev->backend->makers[op];
         if (!make)
             return fr_fail(p->ctx, FR_UNSUPPORTED, "backend %s has no %s (node %s)",
                            p->dev->backend->name, fr_operator_name(op),
-                           fr_graph_node(p->graph, u->spec.nodes[0])->name);
-        FR_TRY(make(&u->spec, &p->arena, &u->kernel));
-        if (u->spec.plain_output && u->kernel->y.desc)
+                           fr_graph_node(p->graph, u->group.nodes[0])->name);
+        FR_TRY(make(&spec, &p->arena, &u->kernel));
+        if (spec.plain_output && u->kernel->y.desc)
             return fr_fail(p->ctx, FR_INTERNAL, "node %s leaves the program in a blocked layout",
                            u->kernel->node->name);
-        p->layout[u->out] = &u->kernel->y;
+        p->layout[u->out - p->stage.first] = &u->kernel->y;
     }
     return FR_OK;
 }
@@ -235,9 +280,9 @@ static fr_status make_kernels(fr_program *p)
 /* The layout that the unit's kernel chose for a parameter. */
 static fr_layout layout_of_param(fr_program *p, int param, fr_unit **unit, int *index)
 {
-    int home = p->home_of[fr_graph_param(p->graph, param)->node], n = 0;
-    for (int i = 0; home >= 0 && i < p->units[home].spec.n_nodes; i++) {
-        const fr_node *node = fr_graph_node(p->graph, p->units[home].spec.nodes[i]);
+    int home = p->home_of[fr_graph_param(p->graph, param)->node - p->stage.first], n = 0;
+    for (int i = 0; home >= 0 && i < p->units[home].group.n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, p->units[home].group.nodes[i]);
         for (int j = 0; j < node->n_params; j++, n++) {
             if (node->params[j] != param) continue;
             *unit = &p->units[home];
@@ -255,19 +300,32 @@ static size_t advance(size_t *at, const fr_layout *layout)
     return offset;
 }
 
+/* Parameters stand in the order of nodes, so those of a stage are next to each other. Returns how
+ * many. */
+static int find_params(fr_program *p)
+{
+    int n = 0;
+    for (int i = p->stage.last - 1; i >= p->stage.first; i--) {
+        const fr_node *node = fr_graph_node(p->graph, i);
+        if (node->n_params > 0) p->first_param = node->params[0];
+        n += node->n_params;
+    }
+    return n;
+}
+
 /* Trained parameters in graph order, then buffers; tied ones get gradients behind the weights. */
 static fr_status place_params(fr_program *p)
 {
-    int n = fr_graph_n_params(p->graph);
-    p->params = FR_ARENA_ARRAY(&p->arena, fr_placed_param, n ? n : 1);
-    p->placed = FR_ARENA_ARRAY(&p->arena, int, n ? n : 1);
+    int n = find_params(p);
+    p->params = FR_ARENA_ARRAY(&p->arena, fr_placed_param, n);
+    p->placed = FR_ARENA_ARRAY(&p->arena, int, n);
     if (!p->params || !p->placed) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) p->placed[i] = -1;
     for (int round = 0; round < 3; round++) { /* trained, tied, buffers */
-        for (int i = 0; i < n; i++) {
+        for (int i = p->first_param; i < p->first_param + n; i++) {
             const fr_param *param = fr_graph_param(p->graph, i);
-            if (!fr__in_stage(p, param->node)) continue;
-            int owner = param->tied_to >= 0 ? p->placed[param->tied_to] : -1;
+            int owner =
+                param->tied_to >= p->first_param ? p->placed[param->tied_to - p->first_param] : -1;
             int kind = param->is_buffer ? 2 : owner >= 0 ? 1 : 0;
             if (kind != round) continue;
             fr_unit *unit = NULL;
@@ -275,7 +333,7 @@ static fr_status place_params(fr_program *p)
             fr_layout layout = layout_of_param(p, i, &unit, &index);
             if (!unit) return fr_fail(p->ctx, FR_INTERNAL, "%s has no kernel", param->name);
             fr_placed_param *at = &p->params[p->n_params];
-            p->placed[i] = p->n_params;
+            p->placed[i - p->first_param] = p->n_params;
             *at = (fr_placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
                                     .layout = layout,
                                     .plain = {.bytes = (size_t)fr_shape_count(&param->shape) * 4},
@@ -299,7 +357,7 @@ static fr_status place_params(fr_program *p)
 size_t fr__slot_take(fr_program *p, int node, size_t bytes)
 {
     size_t offset = p->sizes.slot_bytes;
-    p->kept[node] += fr__align_up(bytes);
+    p->kept[node - p->stage.first] += fr__align_up(bytes);
     p->sizes.slot_bytes += fr__align_up(bytes);
     return offset;
 }
@@ -307,11 +365,12 @@ size_t fr__slot_take(fr_program *p, int node, size_t bytes)
 fr_status fr__note_values(fr_program *p, const fr_lease *leases, int n, int n_steps,
                           const fr_step *steps)
 {
-    size_t *live = FR_ARENA_ARRAY(&p->arena, size_t, n_steps + 1);
+    size_t *live = FR_ARENA_ARRAY(&p->making, size_t, n_steps + 1);
     if (!live) return fr__no_memory(p->ctx, (size_t)n_steps, "a program");
     fr__memplan_live(leases, n, n_steps, live);
     for (int i = 0; i < n_steps; i++) {
-        size_t *most = &p->values[p->units[steps ? steps[i].unit : i].spec.nodes[0]];
+        const fr_unit *unit = &p->units[steps ? steps[i].unit : i];
+        size_t *most = &p->values[unit->group.nodes[0] - p->stage.first];
         if (live[i] > *most) *most = live[i];
     }
     return FR_OK;
@@ -323,7 +382,7 @@ static fr_status place_saved(fr_program *p)
     if (!p->cache_ids) return fr__no_memory(p->ctx, (size_t)p->n_units, "a program");
     for (int i = 0; i < p->n_units; i++) {
         fr_unit *u = &p->units[i];
-        u->saved = fr__slot_take(p, u->spec.nodes[0], u->kernel->saved_bytes);
+        u->saved = fr__slot_take(p, u->group.nodes[0], u->kernel->saved_bytes);
         u->cache = p->sizes.cache_bytes;
         p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
     }
@@ -348,7 +407,7 @@ static fr_status compile(fr_program *p)
     if (p->desc.training) FR_TRY(fr__plan_backward(p, &backward_bytes));
     for (int i = 0; i < p->n_units; i++) {
         size_t bytes = fr__align_up(p->units[i].kernel->scratch_bytes);
-        p->scratches[p->units[i].spec.nodes[0]] = bytes;
+        p->scratches[p->units[i].group.nodes[0] - p->stage.first] = bytes;
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
     p->scratch = forward_bytes > backward_bytes ? forward_bytes : backward_bytes;
@@ -375,6 +434,7 @@ fr_status fr_program_create(fr_ctx *ctx, fr_device *dev, const fr_program_desc *
                          p->stage.first, p->stage.last, n_nodes);
     }
     if (status == FR_OK) status = compile(p);
+    fr__arena_fini(&p->making);
     if (status != FR_OK) {
         fr_program_free(p);
         return status;
@@ -399,27 +459,44 @@ void fr_program_free(fr_program *p)
 }
 
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
-size_t fr_program_kept_bytes(const fr_program *p, int node) { return p->kept[node]; }
 
-size_t fr_program_values_bytes(const fr_program *p, int node) { return p->values[node]; }
+/* What an array by node has of it; nothing of nodes elsewhere. */
+static size_t entry_of(const fr_program *p, const size_t *array, int node)
+{
+    int at = fr__local(p, node);
+    return at < 0 ? 0 : array[at];
+}
 
-size_t fr_program_scratch_bytes(const fr_program *p, int node) { return p->scratches[node]; }
+size_t fr_program_kept_bytes(const fr_program *p, int node) { return entry_of(p, p->kept, node); }
+
+size_t fr_program_values_bytes(const fr_program *p, int node)
+{
+    return entry_of(p, p->values, node);
+}
+
+size_t fr_program_scratch_bytes(const fr_program *p, int node)
+{
+    return entry_of(p, p->scratches, node);
+}
 
 size_t fr_program_edge_bytes(const fr_program *p, int node)
 {
-    const fr_layout *layout = p->unit_of[node] >= 0 ? p->layout[node] : NULL;
+    int at = fr__local(p, node);
+    const fr_layout *layout = at >= 0 && p->unit_of[at] >= 0 ? p->layout[at] : NULL;
     return layout && layout->desc ? fr__align_up(layout->bytes) : 0;
 }
 
 size_t fr_program_fixed_bytes(const fr_program *p, int node)
 {
-    const fr_unit *home = p->home_of[node] >= 0 ? &p->units[p->home_of[node]] : NULL;
-    const fr_node *n = fr_graph_node(p->graph, node);
     size_t bytes = 0;
-    if (home && home->spec.nodes[0] == node) bytes += fr__align_up(home->kernel->cache_bytes);
+    int at = fr__local(p, node), home = at >= 0 ? p->home_of[at] : -1;
+    if (home < 0) return 0;
+    const fr_unit *unit = &p->units[home];
+    const fr_node *n = fr_graph_node(p->graph, node);
+    if (unit->group.nodes[0] == node) bytes += fr__align_up(unit->kernel->cache_bytes);
     for (int i = 0; i < n->n_params; i++) {
-        int at = p->placed[n->params[i]];
-        if (at >= 0 && p->params[at].is_buffer) bytes += fr__align_up(p->params[at].layout.bytes);
+        const fr_placed_param *param = &p->params[p->placed[n->params[i] - p->first_param]];
+        if (param->is_buffer) bytes += fr__align_up(param->layout.bytes);
     }
     return bytes;
 }

@@ -23,14 +23,26 @@ typedef enum fr_area {
 } fr_area;
 
 typedef struct fr_place {
-    fr_area area;
-    size_t offset;
+    uint64_t area : 4, offset : 60;
 } fr_place;
+
+static inline fr_place fr__place(fr_area area, size_t offset)
+{
+    return (fr_place){.area = area & 15u, .offset = offset & (((uint64_t)1 << 60) - 1)};
+}
+
+/* Nodes that one kernel computes; as in fr_kernel_spec. */
+typedef struct fr_group {
+    int n_nodes, n_inputs;
+    int nodes[FR_MAX_GROUP];
+    int inputs[FR_MAX_INPUTS];
+    bool need_dx[FR_MAX_INPUTS];
+} fr_group;
 
 /* One group compiled. */
 typedef struct fr_unit {
     fr_kernel *kernel;
-    fr_kernel_spec spec;
+    fr_group group;
     int out; /* node whose value it makes: the group's last */
     int n_params;
     int params[FR_MAX_PARAMS]; /* placements; trained and buffers as the nodes list them */
@@ -79,29 +91,30 @@ typedef struct fr_meter {
 struct fr_program {
     fr_ctx *ctx;
     fr_device *dev;
-    fr_arena arena;
+    fr_arena arena, making; /* making: working memory of the creation, given back at its end */
     const fr_graph *graph;
     fr_program_desc desc;
     fr_stage stage; /* first, last; ports below replace its lists */
     fr_program_sizes sizes;
     int n_units;
     fr_unit *units;
-    int *unit_of; /* [node]: unit that makes its value, or -1 */
-    int *home_of; /* [node]: unit that it is a part of, or -1 */
-    int *placed;  /* [parameter of the graph]: its place in params, or -1 */
+    int n_local;  /* nodes of the stage, then inputs from outside it: fr__local */
+    int *unit_of; /* [local]: unit that makes its value, or -1 */
+    int *home_of; /* [local]: unit that it is a part of, or -1 */
     int n_inputs, n_outputs;
-    fr_port *inputs, *outputs;
-    int n_params;
+    fr_port *inputs, *outputs; /* in order of nodes */
+    int n_params, first_param; /* of the graph's, the first of the stage */
     fr_placed_param *params;
-    fr_place *value;                               /* [node]: where its value is */
-    const fr_layout **layout;                      /* [node] */
+    int *placed;                                   /* [param - first_param]: in params, or -1 */
+    fr_place *value;                               /* [local]: where its value is */
+    const fr_layout **layout;                      /* [local] */
     fr_step_list forward, back_input, back_weight; /* joint backward: all in back_input */
     size_t scratch;                                /* offset in the workspace */
     void *cache;
     uint64_t *cache_ids; /* [unit]: weights the unit's cache was derived from */
-    size_t *kept;        /* [node]: bytes of the slot */
-    size_t *values;      /* [node]: most bytes of the workspace in use while its kernels run */
-    size_t *scratches;   /* [node]: bytes behind them for the kernel of the group it begins */
+    size_t *kept;        /* [local]: bytes of the slot */
+    size_t *values;      /* [local]: most bytes of the workspace in use while its kernels run */
+    size_t *scratches;   /* [local]: bytes behind them for the kernel of the group it begins */
     fr_meter meter;
 };
 
@@ -109,6 +122,15 @@ static inline bool fr__in_stage(const fr_program *p, int node)
 {
     return node >= p->stage.first && node < p->stage.last &&
            fr_graph_node(p->graph, node)->op != FR_OP_INPUT;
+}
+
+/* The place of a node in the arrays by node: of the stage, or an input; else -1. */
+static inline int fr__local(const fr_program *p, int node)
+{
+    const fr_stage *s = &p->stage;
+    if (node >= s->first && node < s->last) return node - s->first;
+    int port = fr_program_find_input(p, node);
+    return port < 0 ? -1 : s->last - s->first + port;
 }
 
 /* Note what the workspace holds at each step of a list (NULL: one step per unit); leases count in

@@ -8,7 +8,7 @@
 static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
 {
     (void)p;
-    switch (place.area) {
+    switch ((fr_area)place.area) {
     case FR_AREA_NONE: return NULL;
     case FR_AREA_SLOT: return (char *)pass->slot + place.offset;
     case FR_AREA_WORK: return (char *)pass->workspace + place.offset;
@@ -24,9 +24,9 @@ static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
 static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
 {
     memset(a, 0, sizeof *a);
-    for (int i = 0; i < u->spec.n_inputs; i++)
-        a->x[i] = address(p, pass, p->value[u->spec.inputs[i]]);
-    a->y = address(p, pass, p->value[u->out]);
+    for (int i = 0; i < u->group.n_inputs; i++)
+        a->x[i] = address(p, pass, p->value[fr__local(p, u->group.inputs[i])]);
+    a->y = address(p, pass, p->value[fr__local(p, u->out)]);
     for (int i = 0; i < u->n_params; i++) {
         const fr_placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) {
@@ -48,7 +48,7 @@ static void fill_back_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_ke
 {
     fill_args(p, pass, u, a);
     a->dy = address(p, pass, u->dz);
-    for (int i = 0; i < u->spec.n_inputs; i++) {
+    for (int i = 0; i < u->group.n_inputs; i++) {
         a->dx[i] = address(p, pass, u->dx[i]);
         a->add_dx[i] = u->add_dx[i];
     }
@@ -132,7 +132,7 @@ static void clock_ready(void *meter, size_t offset, size_t count, const float *g
 
 static void note_time(fr_program *p, const fr_step *s, uint64_t ns)
 {
-    fr_node_time *t = &p->meter.times[p->units[s->unit].spec.nodes[0]];
+    fr_node_time *t = &p->meter.times[p->units[s->unit].group.nodes[0]];
     double ready = 1e-9 * (double)atomic_exchange(&p->meter.ready_ns, 0);
     double own = 1e-9 * (double)ns - ready;
     bool is_forward = s >= p->forward.at && s < p->forward.at + p->forward.n;

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -137,5 +138,29 @@ void fr_log(fr_ctx *ctx, fr_log_level level, const char *format, ...)
 const char *fr_status_text(fr_status status) { return statuses[status].text; }
 
 int fr_status_exit_code(fr_status status) { return statuses[status].exit_code; }
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Damerau-Levenshtein, each part edited once, by rows of the table. */
+int fr_edit_distance(const char *a, const char *b)
+{
+    enum { MOST = 128 };
+    int rows[3][MOST + 1], *old = rows[0], *last = rows[1], *now = rows[2];
+    if (strlen(a) > MOST || strlen(b) > MOST) return INT_MAX;
+    int n = (int)strlen(b);
+    for (int j = 0; j <= n; j++) last[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        now[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = last[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = least(change, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], old[j - 2] + 1);
+        }
+        int *spare = old;
+        old = last, last = now, now = spare;
+    }
+    return last[n];
+}
 
 const char *fr_version(void) { return FR_VERSION; }

@@ -9,8 +9,6 @@
  * that names no group is run in all of them. */
 #include "compare/compare.h"
 
-#include "train/settings.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,15 +140,11 @@ static fr_status read_published(fr_conf *item, struct fr_case *k)
 
 static fr_status read_kind(fr_conf *item, struct fr_case *k)
 {
-    const char *name;
-    FR_TRY(fr_conf_text(item, "kind", fr_compare_kind_name(FR_KIND_MEASURED), &name));
-    for (int i = 0; i <= FR_KIND_PUBLISHED; i++)
-        if (strcmp(name, fr_compare_kind_name((fr_compare_kind)i)) == 0)
-            return k->kind = (fr_compare_kind)i, FR_OK;
-    return fr_conf_fail(item, "kind",
-                        "no kind is called '%s'; there are: measured, emulated (with "
-                        "parallel.cluster), simulated, published",
-                        name);
+    const fr_key *key = fr__key_find(fr__settings_keys(), "compare.cases[].", "kind", NULL);
+    const char *name = NULL;
+    FR_TRY(fr__key_read(item, key, &name));
+    k->kind = (fr_compare_kind)fr__key_choice(key, name);
+    return FR_OK;
 }
 
 /* A name becomes a folder's. */
@@ -361,13 +355,15 @@ static fr_status read_methods(fr_compare *c, fr_conf *root)
 
 static fr_status read_section(fr_compare *c, fr_conf *section)
 {
-    int64_t seeds;
+    const fr_key *keys = fr__settings_keys();
+    int64_t seeds = 0;
     const char *first = c->o->methods ? "methods" : "";
     FR_TRY(fr_conf_text(section, "title", "", &c->title));
     FR_TRY(fr_conf_text(section, "note", "", &c->note));
     FR_TRY(fr_conf_text(section, "baseline", first, &c->baseline));
-    FR_TRY(fr_conf_int(section, "seeds", 1, 1, FR_MAX_SEEDS, &seeds));
-    FR_TRY(fr_conf_bool(section, "checkpoints", true, &c->keeps_checkpoints));
+    FR_TRY(fr__key_read(section, fr__key_find(keys, "compare.", "seeds", NULL), &seeds));
+    FR_TRY(fr__key_read(section, fr__key_find(keys, "compare.", "checkpoints", NULL),
+                        &c->keeps_checkpoints));
     if (c->o->seeds > 0) seeds = c->o->seeds;
     if (seeds > FR_MAX_SEEDS)
         return fr_fail(c->ctx, FR_INVALID, "--seeds %lld: at most %d", (long long)seeds,

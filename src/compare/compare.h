@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "io/conf.h"
+#include "train/settings.h"
 
 #include <jansson.h>
 

@@ -43,7 +43,8 @@ static fr_status read_layout(fr_conf *root, fr_conf *parallel, struct layout *l)
     int n_list = 0, n_cuts = 0;
     fr_conf *train;
     FR_TRY(fr_conf_section(root, "train", &train));
-    FR_TRY(fr_conf_int(train, "batch", 128, 1, 1 << 24, &l->batch));
+    FR_TRY(
+        fr__key_read(train, fr__key_find(fr__settings_keys(), "train.", "batch", NULL), &l->batch));
     FR_TRY(fr_conf_int(train, "micro", 0, 1, 1 << 24, &l->micro));
     FR_TRY(fr_conf_texts(parallel, "cuts", MOST, cuts, &n_cuts));
     FR_TRY(fr_conf_ints(parallel, "replicas", MOST, list, &n_list));
@@ -68,11 +69,11 @@ static int64_t micro_of(const fr_method *m, const struct layout *l, int64_t stag
 {
     const fr_generator *g = fr_generator_find(m->generator);
     bool is_pipeline = m->max_stages != 1;
-    bool is_flush = g && g->is_flush && is_pipeline && strcmp(m->generator, "sequential") != 0;
+    bool is_flush = g && g->is_flush && is_pipeline && g->ahead != FR_AHEAD_ONE;
     int64_t unit = replicas * (m->chunks > 1 ? stages : 1), n = l->micro;
     if (!n && is_flush)
         for (n = 4 * stages * replicas; n > stages * replicas && l->batch % n != 0;) n /= 2;
-    if (strcmp(m->policy, "double-buffer") == 0 && n < stages * replicas) n = stages * replicas;
+    if (fr_policy_find(m->policy)->needs_micro && n < stages * replicas) n = stages * replicas;
     return up_to(n > 0 ? n : 1, unit);
 }
 
@@ -92,7 +93,7 @@ static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m,
 fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method *m,
                                   struct fr_case *k)
 {
-    struct layout l;
+    struct layout l = {0};
     fr_conf *parallel;
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(check_keys(c, parallel));

@@ -99,7 +99,7 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
     fr__vec_fini(&o.text);
     k->method = fr__arena_strdup(&c->arena, t->schedule_file ? "schedule file" : t->method->name);
     k->n_steps = s->n_steps, k->batch = t->batch;
-    bool wants = t->transport && strcmp(t->transport->name, "mpi") == 0;
+    bool wants = t->transport && t->transport->has_processes;
     k->has_processes = wants && s->pipeline.schedule->n_workers > t->workers_per_rank;
     k->is_alone = wants && !k->has_processes;
     if (k->kind == FR_KIND_MEASURED && t->cluster) k->kind = FR_KIND_EMULATED;

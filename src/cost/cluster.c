@@ -13,6 +13,7 @@
 #include <forerun/cost.h>
 
 #include "io/conf.h"
+#include "io/key.h"
 #include "io/units.h"
 
 #include <math.h>
@@ -24,8 +25,7 @@ enum { MAX_DEVICES = 1000000, MAX_NAME = 64 /* bytes */, MAX_NAMES = 1 << 26 /* 
 typedef struct device_pattern {
     const char *name;
     int count; /* 0: one, without a number behind its name */
-    double speed, peak, efficiency;
-    int64_t memory;
+    double speed, peak, efficiency, memory;
 } device_pattern;
 
 typedef struct group_pattern {
@@ -37,6 +37,51 @@ typedef struct group_pattern {
     device_pattern *devices;
     struct group_pattern *groups;
 } group_pattern;
+
+/* Keys of a cluster file (`parallel.cluster`, --cluster). Paths begin with "cluster:", since it is
+ * a file of its own. A device is told in the same words wherever one is: for all, for a group, for
+ * items of a list. */
+#define DEVICE "cluster:device."
+#define GROUP "cluster:topology."
+
+static const fr_key keys[] = {
+    FR_TEXT("cluster:name", "cluster", "for people"),
+    FR_AMOUNT("cluster:overhead", "0 s", FR_UNIT_SECONDS, 0, 1e6,
+              "what a worker takes for each instruction besides computing"),
+    FR_TEXT(DEVICE "name", "device", "for people; -0, -1, ... follow where there are several"),
+    FR_REAL(DEVICE "speed", "1", 1e-9, 1e9, "times as fast as the machine that was profiled",
+            FR_AT(device_pattern, speed)),
+    FR_AMOUNT(DEVICE "flops", NULL, FR_UNIT_FLOPS, 1, 1e24,
+              "instead of speed: peak rate, as 15 TFLOPS", FR_AT(device_pattern, peak)),
+    FR_REAL(DEVICE "efficiency", "0.5", 1e-6, 1, "share of flops that training reaches",
+            FR_AT(device_pattern, efficiency)),
+    FR_AMOUNT(DEVICE "memory", "0", FR_UNIT_BYTES, 0, 1e18, "as 16 GB; 0: any amount",
+              FR_AT(device_pattern, memory)),
+    FR_TEXT(GROUP "name", "cluster", "for people; of a group in a list: group"),
+    FR_AMOUNT(GROUP "bandwidth", "", FR_UNIT_RATE, 1e-3, 1e18,
+              "of each port in each direction, or of the bus, as 12 GB/s; free: latency only"),
+    FR_AMOUNT(GROUP "latency", "0 s", FR_UNIT_SECONDS, 0, 1e6, "of a message through this group",
+              FR_AT(group_pattern, latency)),
+    FR_BOOL(GROUP "shared", "false",
+            "its children share one bus; otherwise each has a port in and a port out",
+            FR_AT(group_pattern, is_shared)),
+    FR_INT(GROUP "devices", NULL, 1, MAX_DEVICES, "how many devices it joins, or a list of them"),
+    FR_INT(GROUP "devices[].count", "1", 1, MAX_DEVICES,
+           "so many alike; beside it the keys of device"),
+    FR_ITEMS(GROUP "groups", NULL,
+             "instead of devices: the groups it joins, each with the keys of topology"),
+    FR_INT(GROUP "groups[].count", "1", 1, MAX_DEVICES, "so many alike"),
+    FR_ITEMS(GROUP "device", NULL,
+             "what all devices of this group have in common: the keys of device"),
+    FR_KEY_END,
+};
+
+const fr_key *fr_cluster_keys(void) { return keys; }
+
+static fr_status read_key(fr_conf *c, const char *section, const char *key, void *to)
+{
+    return fr__key_read(c, fr__key_find(keys, section, key, NULL), to);
+}
 
 typedef struct reader {
     fr_ctx *ctx;
@@ -53,7 +98,7 @@ static fr_status no_memory(const reader *r)
 
 static fr_status read_name(fr_conf *c, const char **name)
 {
-    FR_TRY(fr_conf_text(c, "name", *name, name));
+    FR_TRY(read_key(c, GROUP, "name", name));
     size_t n = strlen(*name);
     if (n >= 1 && n <= MAX_NAME) return FR_OK;
     return fr_conf_fail(c, "name", "a name of %zu bytes; expected 1 to %d", n, MAX_NAME);
@@ -64,13 +109,10 @@ static fr_status read_device(fr_conf *c, device_pattern *d)
 {
     bool has_speed = fr_conf_has(c, "speed"), has_flops = fr_conf_has(c, "flops");
     bool has_efficiency = fr_conf_has(c, "efficiency");
-    double memory;
+    double speed = d->speed;
     FR_TRY(read_name(c, &d->name));
-    FR_TRY(fr_conf_real(c, "speed", d->speed, 1e-9, 1e9, &d->speed));
-    FR_TRY(fr__conf_amount(c, "flops", FR_UNIT_FLOPS, d->peak, 1, 1e24, &d->peak));
-    FR_TRY(fr_conf_real(c, "efficiency", d->efficiency, 1e-6, 1, &d->efficiency));
-    FR_TRY(fr__conf_amount(c, "memory", FR_UNIT_BYTES, (double)d->memory, 0, 1e18, &memory));
-    d->memory = (int64_t)memory;
+    FR_TRY(fr__keys_read(c, keys, DEVICE, NULL, d));
+    if (!has_speed) d->speed = speed; /* 0: neither it nor flops are given */
     if (has_speed && (has_flops || has_efficiency))
         return fr_conf_fail(c, "speed",
                             "a device has a speed (times the machine of the profile) "
@@ -84,9 +126,9 @@ static fr_status read_device(fr_conf *c, device_pattern *d)
 
 static fr_status read_count(fr_conf *c, int *count)
 {
-    int64_t n;
-    FR_TRY(fr_conf_int(c, "count", 0, 1, MAX_DEVICES, &n));
-    *count = (int)n;
+    int64_t n = 0;
+    FR_TRY(read_key(c, GROUP "devices[].", "count", &n));
+    *count = fr_conf_has(c, "count") ? (int)n : 0;
     return FR_OK;
 }
 
@@ -100,8 +142,8 @@ static fr_status read_devices(const reader *r, fr_conf *c, const device_pattern 
     if (!g->devices) return no_memory(r);
     for (int i = 0; i < g->n_devices; i++) g->devices[i] = *preset;
     if (n < 0) {
-        int64_t count;
-        FR_TRY(fr_conf_int(c, "devices", 0, 1, MAX_DEVICES, &count));
+        int64_t count = 0;
+        FR_TRY(read_key(c, GROUP, "devices", &count));
         g->devices[0].count = (int)count;
     }
     for (int i = 0; i < n; i++) {
@@ -117,8 +159,7 @@ static fr_status read_bandwidth(fr_conf *c, double *out)
 {
     const char *text;
     FR_TRY(fr_conf_text(c, "bandwidth", NULL, &text));
-    if (strcmp(text, "free") != 0)
-        return fr__conf_amount(c, "bandwidth", FR_UNIT_RATE, 0, 1e-3, 1e18, out);
+    if (strcmp(text, "free") != 0) return read_key(c, GROUP, "bandwidth", out);
     *out = 0;
     return FR_OK;
 }
@@ -129,8 +170,7 @@ static fr_status read_group(const reader *r, fr_conf *c, device_pattern preset, 
     fr_conf *device, *item;
     FR_TRY(read_name(c, &g->name));
     FR_TRY(read_bandwidth(c, &g->bandwidth));
-    FR_TRY(fr__conf_amount(c, "latency", FR_UNIT_SECONDS, 0, 0, 1e6, &g->latency));
-    FR_TRY(fr_conf_bool(c, "shared", false, &g->is_shared));
+    FR_TRY(fr__keys_read(c, keys, GROUP, NULL, g));
     FR_TRY(fr_conf_section(c, "device", &device));
     FR_TRY(read_device(device, &preset));
     if (has_devices == has_groups)
@@ -197,7 +237,7 @@ static bool add_device(fr_cluster *c, int group, const device_pattern *d, int ch
     *to = (fr_cluster_device){.name = full_name(c, group, d->name, d->count, child),
                               .speed = is_unknown ? 1 : d->speed,
                               .flops = d->peak * d->efficiency,
-                              .memory = d->memory,
+                              .memory = (int64_t)d->memory,
                               .group = group};
     return to->name != NULL;
 }
@@ -271,11 +311,11 @@ static fr_status read_top(const reader *r, fr_conf *top, fr_cluster **out)
 {
     device_pattern preset = {.name = "device", .efficiency = 0.5};
     group_pattern root = {.name = "cluster"};
-    const char *name;
-    double overhead;
+    const char *name = NULL;
+    double overhead = 0;
     fr_conf *device, *topology;
-    FR_TRY(fr_conf_text(top, "name", "cluster", &name));
-    FR_TRY(fr__conf_amount(top, "overhead", FR_UNIT_SECONDS, 0, 0, 1e6, &overhead));
+    FR_TRY(read_key(top, "cluster:", "name", &name));
+    FR_TRY(read_key(top, "cluster:", "overhead", &overhead));
     FR_TRY(fr_conf_section(top, "device", &device));
     FR_TRY(read_device(device, &preset));
     if (!fr_conf_has(top, "topology"))

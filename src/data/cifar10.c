@@ -19,9 +19,7 @@ static const fr_image_kind kind = {.channels = 3,
                                    .width = SIDE,
                                    .classes = CLASSES,
                                    .mean = {0.4914f, 0.4822f, 0.4465f},
-                                   .std = {0.2470f, 0.2435f, 0.2616f},
-                                   .crop = 4,
-                                   .flip = true};
+                                   .std = {0.2470f, 0.2435f, 0.2616f}};
 
 typedef FR_VEC(char *) name_list;
 
@@ -138,15 +136,15 @@ static fr_status load_part(fr_images *m, fr_conf *section, const char *folder, c
 static fr_status cifar10_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                               fr_dataset **out)
 {
-    const char *folder;
+    fr_data_options o = {0};
     fr_images *m = NULL;
     (void)want;
-    FR_TRY(fr__conf_data(section, "path", NULL, &folder));
-    FR_TRY(fr__images_create(ctx, section, &kind, &m));
+    FR_TRY(fr__data_options(section, "cifar10", &o));
+    FR_TRY(fr__images_create(ctx, &o, &kind, &m));
     fr_status status;
-    FR_TRY_GOTO(status, load_part(m, section, folder, "data_batch_", &m->part[FR_TRAIN]), failed);
-    FR_TRY_GOTO(status, load_part(m, section, folder, "test_batch", &m->part[FR_EVAL]), failed);
-    FR_TRY_GOTO(status, fr__images_finish(m, folder), failed);
+    FR_TRY_GOTO(status, load_part(m, section, o.path, "data_batch_", &m->part[FR_TRAIN]), failed);
+    FR_TRY_GOTO(status, load_part(m, section, o.path, "test_batch", &m->part[FR_EVAL]), failed);
+    FR_TRY_GOTO(status, fr__images_finish(m, o.path), failed);
     *out = &m->base;
     return FR_OK;
 failed:
@@ -154,10 +152,7 @@ failed:
     return status;
 }
 
-static const char *const keys[] = {"name", "path", "limit", "crop", "flip", NULL};
-
 const fr_data_source fr__data_cifar10 = {
     .name = "cifar10",
     .summary = "60,000 small colour pictures, 3 x 32 x 32, 10 classes (binary version)",
-    .keys = keys,
     .open = cifar10_open};

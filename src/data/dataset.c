@@ -1,6 +1,7 @@
 /* dataset.c -- the registry of data sources, and the calls that every data set answers. */
 #include "data/source.h"
 #include "io/file.h"
+#include "io/key.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,25 +21,13 @@ const fr_data_source *fr_data_find(const char *name)
     return NULL;
 }
 
-static fr_status fail_unknown(fr_conf *section, const char *name)
-{
-    char known[256] = "";
-    size_t used = 0;
-    for (const fr_data_source *const *s = sources; *s && used < sizeof known; s++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
-                                 (*s)->name);
-    return fr_conf_fail(section, "name", "no data source is called '%s'; known: %s", name, known);
-}
-
 fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
 {
     static const fr_data_info nothing_known = {0};
-    const char *name;
+    const char *name = NULL;
     *out = NULL;
-    FR_TRY(fr_conf_text(section, "name", NULL, &name));
-    const fr_data_source *source = fr_data_find(name);
-    if (!source) return fail_unknown(section, name);
-    return source->open(ctx, section, want ? want : &nothing_known, out);
+    FR_TRY(fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "name", NULL), &name));
+    return fr_data_find(name)->open(ctx, section, want ? want : &nothing_known, out);
 }
 
 void fr_dataset_close(fr_dataset *d)

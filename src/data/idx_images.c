@@ -7,17 +7,18 @@
 enum { SIDE = 28, CLASSES = 10 };
 
 typedef struct idx_set {
-    const char *folder; /* where Debian puts it; NULL: a path is needed */
+    const char *name;
     const char *remedy; /* for a folder without the files */
     fr_image_kind kind;
 } idx_set;
 
 static const idx_set fashion_mnist = {
-    .folder = "/usr/share/datasets/fashion-mnist",
+    .name = "fashion-mnist",
     .remedy = "apt install dataset-fashion-mnist, or set path to the folder of the four IDX files",
     .kind = {1, SIDE, SIDE, CLASSES, .mean = {0.2860f}, .std = {0.3530f}}};
 
 static const idx_set mnist = {
+    .name = "mnist",
     .remedy = "set path to the folder of the four IDX files",
     .kind = {1, SIDE, SIDE, CLASSES, .mean = {0.1307f}, .std = {0.3081f}}};
 
@@ -75,20 +76,20 @@ static fr_status load_part(fr_conf *section, fr_images *m, const idx_set *set, c
 
 static fr_status open_set(fr_ctx *ctx, fr_conf *section, const idx_set *set, fr_dataset **out)
 {
-    const char *folder;
+    fr_data_options o = {0};
     fr_images *m = NULL;
-    FR_TRY(fr__conf_data(section, "path", set->folder, &folder));
-    FR_TRY(fr__images_create(ctx, section, &set->kind, &m));
+    FR_TRY(fr__data_options(section, set->name, &o));
+    FR_TRY(fr__images_create(ctx, &o, &set->kind, &m));
     fr_status status;
     FR_TRY_GOTO(status,
-                load_part(section, m, set, folder, "train-images-idx3-ubyte",
+                load_part(section, m, set, o.path, "train-images-idx3-ubyte",
                           "train-labels-idx1-ubyte", &m->part[FR_TRAIN]),
                 failed);
     FR_TRY_GOTO(status,
-                load_part(section, m, set, folder, "t10k-images-idx3-ubyte",
+                load_part(section, m, set, o.path, "t10k-images-idx3-ubyte",
                           "t10k-labels-idx1-ubyte", &m->part[FR_EVAL]),
                 failed);
-    FR_TRY_GOTO(status, fr__images_finish(m, folder), failed);
+    FR_TRY_GOTO(status, fr__images_finish(m, o.path), failed);
     *out = &m->base;
     return FR_OK;
 failed:
@@ -110,15 +111,11 @@ static fr_status open_mnist(fr_ctx *ctx, fr_conf *section, const fr_data_info *w
     return open_set(ctx, section, &mnist, out);
 }
 
-static const char *const keys[] = {"name", "path", "limit", "crop", "flip", NULL};
-
 const fr_data_source fr__data_fashion_mnist = {
     .name = "fashion-mnist",
     .summary = "70,000 pictures of clothes, 28 x 28, 10 classes (Debian: dataset-fashion-mnist)",
-    .keys = keys,
     .open = open_fashion_mnist};
 
 const fr_data_source fr__data_mnist = {.name = "mnist",
                                        .summary = "70,000 handwritten digits, 28 x 28, 10 classes",
-                                       .keys = keys,
                                        .open = open_mnist};

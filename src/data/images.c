@@ -55,22 +55,17 @@ static void images_close(fr_dataset *d)
 
 static const fr_data_ops ops = {.read = images_read, .close = images_close};
 
-fr_status fr__images_create(fr_ctx *ctx, fr_conf *section, const fr_image_kind *kind,
+fr_status fr__images_create(fr_ctx *ctx, const fr_data_options *o, const fr_image_kind *kind,
                             fr_images **out)
 {
-    int64_t limit, crop;
-    bool flip;
-    FR_TRY(fr_conf_int(section, "limit", 0, 0, INT32_MAX, &limit));
-    FR_TRY(fr_conf_int(section, "crop", kind->crop, 0, kind->width / 2, &crop));
-    FR_TRY(fr_conf_bool(section, "flip", kind->flip, &flip));
     fr_images *m = fr__dataset_new(ctx, sizeof *m, &ops);
     if (!m) return FR_NO_MEMORY;
     m->channels = kind->channels;
     m->height = kind->height;
     m->width = kind->width;
-    m->limit = limit;
-    m->crop = (int)crop;
-    m->flip = flip;
+    m->limit = o->limit;
+    m->crop = (int)o->crop;
+    m->flip = o->flip;
     for (int c = 0; c < kind->channels; c++)
         for (int v = 0; v < 256; v++)
             m->value[c][v] = ((float)v / 255.0f - kind->mean[c]) / kind->std[c];

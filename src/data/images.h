@@ -31,12 +31,10 @@ typedef struct fr_images {
 typedef struct fr_image_kind {
     int channels, height, width, classes;
     float mean[FR_IMAGE_CHANNELS], std[FR_IMAGE_CHANNELS]; /* of pixels scaled to 0 .. 1 */
-    int crop;                                              /* defaults of the keys */
-    bool flip;
 } fr_image_kind;
 
-/* An empty set that has read the keys limit, crop and flip. NULL-safe release: fr_dataset_close. */
-fr_status fr__images_create(fr_ctx *ctx, fr_conf *section, const fr_image_kind *kind,
+/* An empty set. NULL-safe release: fr_dataset_close. */
+fr_status fr__images_create(fr_ctx *ctx, const fr_data_options *o, const fr_image_kind *kind,
                             fr_images **out);
 /* The parts are loaded: check that there are images, cut to the limit, fill in the numbers. */
 fr_status fr__images_finish(fr_images *m, const char *where);

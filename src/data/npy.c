@@ -258,13 +258,10 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
 {
     fr_ctx *ctx = s->base.ctx;
     npy_part *train = &s->part[FR_TRAIN], *eval = &s->part[FR_EVAL];
-    int64_t classes, vocab;
-    FR_TRY(fr__conf_data(section, "input", NULL, &train->input_path));
-    FR_TRY(fr__conf_data(section, "target", NULL, &train->target_path));
-    FR_TRY(fr__conf_data(section, "eval_input", "", &eval->input_path));
-    FR_TRY(fr__conf_data(section, "eval_target", "", &eval->target_path));
-    FR_TRY(fr_conf_int(section, "classes", 0, 0, INT32_MAX, &classes));
-    FR_TRY(fr_conf_int(section, "vocab", 0, 0, INT32_MAX, &vocab));
+    fr_data_options o = {0};
+    FR_TRY(fr__data_options(section, "npy", &o));
+    train->input_path = o.input, train->target_path = o.target;
+    eval->input_path = o.eval_input, eval->target_path = o.eval_target;
     if (!eval->input_path[0] != !eval->target_path[0])
         return fr_conf_fail(section, eval->input_path[0] ? "eval_input" : "eval_target",
                             "eval_input and eval_target belong together; give both or none");
@@ -280,7 +277,7 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
         FR_TRY(check_same(ctx, eval->target_path, &eval->target, train->target_path, &train->target,
                           true));
     }
-    return finish(s, want, classes, vocab);
+    return finish(s, want, o.classes, o.vocab);
 }
 
 static fr_status npy_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
@@ -296,10 +293,6 @@ static fr_status npy_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     return FR_OK;
 }
 
-static const char *const keys[] = {"name",        "input",   "target", "eval_input",
-                                   "eval_target", "classes", "vocab",  NULL};
-
 const fr_data_source fr__data_npy = {.name = "npy",
                                      .summary = "pairs of NumPy arrays: inputs and integer targets",
-                                     .keys = keys,
                                      .open = npy_open};

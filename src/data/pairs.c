@@ -19,7 +19,6 @@
 
 enum { PADDING, UNKNOWN, START, END, N_SPECIAL };
 enum { SOURCE, TARGET, N_SIDES };
-enum { DEFAULT_CONTEXT = 50, MAX_CONTEXT = 1 << 20, DEFAULT_VOCAB = 10000 };
 
 static const char *const special[N_SPECIAL] = {"<pad>", "<unk>", "<s>", "</s>"};
 
@@ -181,24 +180,24 @@ typedef struct pairs_files {
     bool by_space;
 } pairs_files;
 
-static fr_status open_files(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
-                            const pairs_files *files, fr_dataset **out)
+/* Defaults that the model has. */
+static fr_data_options presets(const fr_data_info *want)
 {
-    int64_t context = want->input.n_dims == 1 ? want->input.dim[0] / 2 : 0, vocab;
-    bool lower;
-    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
-                       &context));
-    FR_TRY(fr_conf_int(section, "vocab", want->vocab > N_SPECIAL ? want->vocab : DEFAULT_VOCAB,
-                       N_SPECIAL + 1, INT32_MAX, &vocab));
-    FR_TRY(fr_conf_bool(section, "lower", true, &lower));
+    return (fr_data_options){.context = want->input.n_dims == 1 ? want->input.dim[0] / 2 : 0,
+                             .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
+}
+
+static fr_status open_files(fr_ctx *ctx, const fr_data_options *o, const pairs_files *files,
+                            fr_dataset **out)
+{
     pairs_set *p = fr__dataset_new(ctx, sizeof *p, &ops);
     if (!p) return FR_NO_MEMORY;
-    p->context = context;
+    p->context = o->context;
     p->by_space = files->by_space;
-    for (int side = 0; side < N_SIDES; side++) p->words[side].lower = lower;
-    fr_status status = load_split(p, FR_TRAIN, files->path[FR_TRAIN], vocab);
+    for (int side = 0; side < N_SIDES; side++) p->words[side].lower = o->lower;
+    fr_status status = load_split(p, FR_TRAIN, files->path[FR_TRAIN], o->vocab);
     if (status == FR_OK && files->path[FR_EVAL][SOURCE])
-        status = load_split(p, FR_EVAL, files->path[FR_EVAL], vocab);
+        status = load_split(p, FR_EVAL, files->path[FR_EVAL], o->vocab);
     if (status != FR_OK) {
         fr_dataset_close(&p->base);
         return status;
@@ -227,24 +226,17 @@ static fr_status pairs_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *w
                             fr_dataset **out)
 {
     pairs_files files = {0};
-    const char *split;
+    fr_data_options o = presets(want);
     FR_TRY(read_pair(section, "train", files.path[FR_TRAIN]));
     if (fr_conf_has(section, "eval")) FR_TRY(read_pair(section, "eval", files.path[FR_EVAL]));
-    FR_TRY(fr_conf_text(section, "split", "words", &split));
-    files.by_space = strcmp(split, "spaces") == 0;
-    if (!files.by_space && strcmp(split, "words") != 0)
-        return fr_conf_fail(section, "split", "'%s' is no way to split; known: words, spaces",
-                            split);
-    return open_files(ctx, section, want, &files, out);
+    FR_TRY(fr__data_options(section, "pairs", &o));
+    files.by_space = strcmp(o.split, "spaces") == 0;
+    return open_files(ctx, &o, &files, out);
 }
-
-static const char *const pairs_keys[] = {"name",    "train", "eval",  "split",
-                                         "context", "vocab", "lower", NULL};
 
 const fr_data_source fr__data_pairs = {
     .name = "pairs",
     .summary = "parallel text: a source and its translation, line by line",
-    .keys = pairs_keys,
     .open = pairs_open};
 
 /* ---- multi30k ---- */
@@ -263,13 +255,12 @@ static bool find_part(const char *folder, const char *part, const char *language
 static fr_status multi30k_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                                fr_dataset **out)
 {
-    const char *folder, *languages[N_SIDES], *parts[2] = {"train", NULL};
+    fr_data_options o = presets(want);
     char paths[2][N_SIDES][FR_DATA_PATH];
     pairs_files files = {.by_space = true};
-    FR_TRY(fr__conf_data(section, "path", NULL, &folder));
-    FR_TRY(fr_conf_text(section, "source", "de", &languages[SOURCE]));
-    FR_TRY(fr_conf_text(section, "target", "en", &languages[TARGET]));
-    FR_TRY(fr_conf_text(section, "eval", "val", &parts[FR_EVAL]));
+    FR_TRY(fr__data_options(section, "multi30k", &o));
+    const char *folder = o.path, *parts[2] = {"train", o.eval};
+    const char *languages[N_SIDES] = {[SOURCE] = o.source, [TARGET] = o.target};
     if (!fr__dir_exists(folder)) return fr_conf_fail(section, "path", "no folder %s", folder);
     /* All files of one kind: words of the one mean little in the other. */
     for (int s = 0; s < 2; s++)
@@ -284,14 +275,10 @@ static fr_status multi30k_open(fr_ctx *ctx, fr_conf *section, const fr_data_info
                                     folder, parts[s], languages[side], parts[s], languages[side]);
             files.path[s][side] = paths[s][side];
         }
-    return open_files(ctx, section, want, &files, out);
+    return open_files(ctx, &o, &files, out);
 }
-
-static const char *const multi30k_keys[] = {"name",    "path",  "source", "target", "eval",
-                                            "context", "vocab", "lower",  NULL};
 
 const fr_data_source fr__data_multi30k = {
     .name = "multi30k",
     .summary = "Multi30k: captions of pictures in two languages, to translate",
-    .keys = multi30k_keys,
     .open = multi30k_open};

@@ -26,6 +26,18 @@ typedef struct fr_data_ops {
                       int64_t room);
 } fr_data_ops;
 
+/* Keys of the sections, each of some sources (keys.c). */
+typedef struct fr_data_options {
+    const char *path, *eval_path, *input, *source, *target, *eval_input, *eval_target;
+    const char *eval, *tokens, *separator, *split;
+    int64_t limit, crop, context, classes, vocab, text_column, n, n_eval;
+    uint64_t seed;
+    double eval_fraction;
+    bool flip, lower;
+} fr_data_options;
+/* Those of one source; what *o holds already are defaults. */
+fr_status fr__data_options(fr_conf *section, const char *source, fr_data_options *o);
+
 /* First member of every source's own struct. */
 struct fr_dataset {
     fr_ctx *ctx;

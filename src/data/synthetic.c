@@ -188,17 +188,15 @@ static void choose_letters(synthetic_set *s)
 static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                                 fr_dataset **out)
 {
-    int64_t n, n_eval, seed;
-    FR_TRY(fr_conf_int(section, "n", 4096, 1, 1 << 24, &n));
-    FR_TRY(fr_conf_int(section, "n_eval", 512, 0, 1 << 24, &n_eval));
-    FR_TRY(fr_conf_int(section, "seed", 1, 0, INT64_MAX, &seed));
+    fr_data_options o = {0};
+    FR_TRY(fr__data_options(section, "synthetic", &o));
     FR_TRY(check_want(section, want));
     synthetic_set *s = fr__dataset_new(ctx, sizeof *s, &ops);
     if (!s) return FR_NO_MEMORY;
     s->base.info = *want;
-    s->base.info.n_train = n;
-    s->base.info.n_eval = n_eval;
-    s->seed = (uint64_t)seed;
+    s->base.info.n_train = o.n;
+    s->base.info.n_eval = o.n_eval;
+    s->seed = o.seed;
     s->input_count = fr_shape_count(&want->input);
     s->target_count = fr_shape_count(&want->target);
     s->is_next_token =
@@ -221,10 +219,8 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
     return FR_OK;
 }
 
-static const char *const keys[] = {"name", "n", "n_eval", "seed", NULL};
-
 const fr_data_source fr__data_synthetic = {
     .name = "synthetic",
+    .has_shapes_of_model = true,
     .summary = "made-up data in the shapes of the model, learnable and cheap",
-    .keys = keys,
     .open = synthetic_open};

@@ -10,10 +10,11 @@
 #include "data/vocab.h"
 #include "io/conf.h"
 #include "io/file.h"
+#include "io/key.h"
 
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 128, MAX_CONTEXT = 1 << 20, BYTE_VOCAB = 256, MAX_VOCAB = 65536 };
+enum { BYTE_VOCAB = 256, MAX_VOCAB = 65536 };
 
 enum { UNKNOWN, LINE_END, N_SPECIAL };
 
@@ -226,28 +227,14 @@ static fr_status turn_words(text_set *t, double train_share, int64_t size)
     return FR_OK;
 }
 
-typedef struct text_keys {
-    const char *path, *eval_path, *tokens;
-    double eval_fraction;
-    int64_t context, vocab;
-} text_keys;
-
-static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys *k)
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_options *k)
 {
-    int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
-    FR_TRY(fr__conf_data(section, "path", NULL, &k->path));
-    FR_TRY(fr__conf_data(section, "eval_path", "", &k->eval_path));
-    FR_TRY(fr_conf_real(section, "eval_fraction", 0.1, 0, 0.99, &k->eval_fraction));
-    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
-                       &k->context));
-    FR_TRY(fr_conf_text(section, "tokens", "bytes", &k->tokens));
+    *k = (fr_data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0};
+    FR_TRY(fr__data_options(section, "text", k));
     /* Of words, a model with a vocabulary of its own gets no more than it knows. */
-    bool by_words = strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB;
-    FR_TRY(fr_conf_int(section, "vocab", by_words ? want->vocab : 0, 0, MAX_VOCAB, &k->vocab));
-    if (strcmp(k->tokens, "bytes") != 0 && strcmp(k->tokens, "uint16") != 0 &&
-        strcmp(k->tokens, "words") != 0)
-        return fr_conf_fail(section, "tokens",
-                            "'%s' is not a kind of tokens; known: bytes, uint16, words", k->tokens);
+    if (strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB) k->vocab = want->vocab;
+    FR_TRY(
+        fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "vocab", "text"), &k->vocab));
     if (k->vocab && strcmp(k->tokens, "bytes") == 0 && k->vocab != BYTE_VOCAB)
         return fr_conf_fail(section, "vocab", "bytes have a vocabulary of %d; leave vocab out",
                             BYTE_VOCAB);
@@ -257,7 +244,7 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, text_keys
     return FR_OK;
 }
 
-static fr_status load(text_set *t, fr_conf *section, const text_keys *k)
+static fr_status load(text_set *t, fr_conf *section, const fr_data_options *k)
 {
     text_part *train = &t->part[FR_TRAIN], *eval = &t->part[FR_EVAL];
     bool own_eval = k->eval_path[0] != '\0', by_words = strcmp(k->tokens, "words") == 0;
@@ -281,7 +268,7 @@ static fr_status load(text_set *t, fr_conf *section, const text_keys *k)
 static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                            fr_dataset **out)
 {
-    text_keys k;
+    fr_data_options k;
     FR_TRY(read_keys(section, want, &k));
     text_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
@@ -297,11 +284,7 @@ static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wa
     return FR_OK;
 }
 
-static const char *const keys[] = {"name",    "path",   "eval_path", "eval_fraction",
-                                   "context", "tokens", "vocab",     NULL};
-
 const fr_data_source fr__data_text = {
     .name = "text",
     .summary = "one long text, next token from the ones before (bytes, words, 16-bit tokens)",
-    .keys = keys,
     .open = text_open};

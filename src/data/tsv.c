@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { PADDING = 0, UNKNOWN = 1, N_SPECIAL = 2 };
-enum { DEFAULT_CONTEXT = 256, MAX_CONTEXT = 1 << 20, DEFAULT_VOCAB = 10000, MAX_CLASSES = 65536 };
+enum { MAX_CLASSES = 65536 };
 
 static const char *const special[N_SPECIAL] = {[PADDING] = "", [UNKNOWN] = "<unk>"};
 
@@ -234,27 +234,11 @@ static fr_status settle_vocab(tsv_set *t, int64_t size)
     return done ? FR_OK : out_of_memory(t);
 }
 
-typedef struct tsv_keys {
-    const char *path, *eval_path, *separator;
-    int64_t context, vocab, text_column;
-    bool lower;
-} tsv_keys;
-
-static fr_status read_keys(fr_conf *section, const fr_data_info *want, tsv_keys *k)
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_options *k)
 {
-    int64_t context = want->input.n_dims > 0 ? want->input.dim[0] : 0;
-    FR_TRY(fr__conf_data(section, "path", NULL, &k->path));
-    FR_TRY(fr__conf_data(section, "eval_path", "", &k->eval_path));
-    FR_TRY(fr_conf_int(section, "context", context > 0 ? context : DEFAULT_CONTEXT, 1, MAX_CONTEXT,
-                       &k->context));
-    FR_TRY(fr_conf_int(section, "vocab", want->vocab > N_SPECIAL ? want->vocab : DEFAULT_VOCAB,
-                       N_SPECIAL + 1, INT32_MAX, &k->vocab));
-    FR_TRY(fr_conf_bool(section, "lower", true, &k->lower));
-    FR_TRY(fr_conf_text(section, "separator", "tab", &k->separator));
-    FR_TRY(fr_conf_int(section, "text_column", 0, 0, 1000, &k->text_column));
-    if (strcmp(k->separator, "tab") != 0 && strcmp(k->separator, "space") != 0)
-        return fr_conf_fail(section, "separator", "'%s' is no separator; known: tab, space",
-                            k->separator);
+    *k = (fr_data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0,
+                           .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
+    FR_TRY(fr__data_options(section, "tsv", k));
     if (k->text_column == 1)
         return fr_conf_fail(section, "text_column",
                             "text_column 1 is the label; take 2 or more, or leave it out");
@@ -282,7 +266,7 @@ static fr_status find_file(fr_conf *section, const char *key, const char *path,
                         path, names[0], names[0]);
 }
 
-static fr_status load(tsv_set *t, fr_conf *section, const tsv_keys *k)
+static fr_status load(tsv_set *t, fr_conf *section, const fr_data_options *k)
 {
     static const char *const train_names[] = {"train.tsv", NULL};
     static const char *const eval_names[] = {"test.tsv", "dev.tsv", "valid.tsv", NULL};
@@ -312,7 +296,7 @@ static fr_status load(tsv_set *t, fr_conf *section, const tsv_keys *k)
 
 static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
 {
-    tsv_keys k;
+    fr_data_options k;
     FR_TRY(read_keys(section, want, &k));
     tsv_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
@@ -329,11 +313,7 @@ static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     return FR_OK;
 }
 
-static const char *const keys[] = {"name",  "path",      "eval_path",   "context", "vocab",
-                                   "lower", "separator", "text_column", NULL};
-
 const fr_data_source fr__data_tsv = {
     .name = "tsv",
     .summary = "texts with labels, one a line; vocabulary from the training part",
-    .keys = keys,
     .open = tsv_open};

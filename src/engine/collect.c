@@ -24,9 +24,9 @@ static fr_status give_clock(fr_team *team)
 {
     for (int i = 0; i < CLOCK_TRIES; i++) {
         uint8_t ping;
-        FR_TRY(fr_team_take(team, 0, &ping, 1));
+        FR_TRY(fr_team_recv(team, 0, &ping, 1));
         uint64_t now = fr__now_ns();
-        FR_TRY(fr_team_put(team, 0, &now, sizeof now));
+        FR_TRY(fr_team_send(team, 0, &now, sizeof now));
     }
     return FR_OK;
 }
@@ -39,8 +39,8 @@ static fr_status take_clock(fr_team *team, int rank, int64_t *ahead)
     for (int i = 0; i < CLOCK_TRIES; i++) {
         uint8_t ping = 1;
         uint64_t start = fr__now_ns(), there;
-        FR_TRY(fr_team_put(team, rank, &ping, 1));
-        FR_TRY(fr_team_take(team, rank, &there, sizeof there));
+        FR_TRY(fr_team_send(team, rank, &ping, 1));
+        FR_TRY(fr_team_recv(team, rank, &there, sizeof there));
         uint64_t trip = fr__now_ns() - start;
         if (trip >= best) continue;
         best = trip;
@@ -59,13 +59,13 @@ static fr_status give_worker(fr_engine *e, const fr_worker *w)
                       .predicted = w->predicted,
                       .peak_bytes = fr_engine_peak_bytes(e, w->index),
                       .n_events = w->n_events};
-    FR_TRY(fr_team_put(team, 0, &n, sizeof n));
-    FR_TRY(fr_team_put(team, 0, w->events, (size_t)w->n_events * sizeof *w->events));
+    FR_TRY(fr_team_send(team, 0, &n, sizeof n));
+    FR_TRY(fr_team_send(team, 0, w->events, (size_t)w->n_events * sizeof *w->events));
     for (int i = 0; i < w->n_parts; i++) {
         const fr_part *p = w->parts[i];
         part_notes notes = {.times = p->times, .cold = p->cold, .has_error = p->store != NULL};
         if (p->store) notes.error = *fr_store_error(p->store);
-        FR_TRY(fr_team_put(team, 0, &notes, sizeof notes));
+        FR_TRY(fr_team_send(team, 0, &notes, sizeof notes));
     }
     return FR_OK;
 }
@@ -76,7 +76,7 @@ static fr_status take_worker(fr_engine *e, fr_worker *w, int rank, int64_t ahead
 {
     fr_team *team = e->desc.team;
     worker_notes n;
-    FR_TRY(fr_team_take(team, rank, &n, sizeof n));
+    FR_TRY(fr_team_recv(team, rank, &n, sizeof n));
     if (n.n_events < 0 || n.n_events > e->desc.n_events)
         return fr_fail(e->ctx, FR_INTERNAL, "worker %d noted %lld events, of at most %d", w->index,
                        (long long)n.n_events, e->desc.n_events);
@@ -85,7 +85,7 @@ static fr_status take_worker(fr_engine *e, fr_worker *w, int rank, int64_t ahead
     w->predicted = n.predicted;
     w->peak_bytes = n.peak_bytes;
     w->n_events = (int)n.n_events;
-    FR_TRY(fr_team_take(team, rank, w->events, (size_t)w->n_events * sizeof *w->events));
+    FR_TRY(fr_team_recv(team, rank, w->events, (size_t)w->n_events * sizeof *w->events));
     for (int i = 0; i < w->n_events; i++) {
         w->events[i].start_ns += (uint64_t)ahead;
         w->events[i].end_ns += (uint64_t)ahead;
@@ -93,7 +93,7 @@ static fr_status take_worker(fr_engine *e, fr_worker *w, int rank, int64_t ahead
     for (int i = 0; i < w->n_parts; i++) {
         fr_part *p = w->parts[i];
         part_notes notes;
-        FR_TRY(fr_team_take(team, rank, &notes, sizeof notes));
+        FR_TRY(fr_team_recv(team, rank, &notes, sizeof notes));
         p->times = notes.times;
         p->cold = notes.cold;
         p->has_error = notes.has_error;

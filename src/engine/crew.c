@@ -92,10 +92,13 @@ static void wake_caller(fr_engine *e)
 
 static void tell(fr_crew *c, int rank, const letter *l)
 {
-    (void)fr_team_tell(c->team, rank, l, sizeof *l); /* to one that is lost: it will be noticed */
+    (void)fr_team_notify(c->team, rank, l, sizeof *l); /* to one that is lost: it will be noticed */
 }
 
-static void tell_all(fr_crew *c, const letter *l) { (void)fr_team_tell_all(c->team, l, sizeof *l); }
+static void tell_all(fr_crew *c, const letter *l)
+{
+    (void)fr_team_notify_all(c->team, l, sizeof *l);
+}
 
 /* --- a mini-batch that is through ------------------------------------------------------------- */
 
@@ -130,7 +133,7 @@ void fr__crew_done(fr_engine *e, const fr_record *r)
             n = put(c->buffer, n, fr__record_rows(r, p),
                     sizeof(fr_ledger_row) * (size_t)r->n_rows[i]);
     }
-    (void)fr_team_tell(c->team, 0, c->buffer, n);
+    (void)fr_team_notify(c->team, 0, c->buffer, n);
 }
 
 /* Reads what put wrote; false: the message is too short. */
@@ -265,7 +268,7 @@ static void pass_on(fr_crew *c, const char *text)
 {
     text_letter t = {.head = {.kind = ABORT, .call = c->call}};
     snprintf(t.text, sizeof t.text, "%s", text);
-    (void)fr_team_tell_all(c->team, &t, sizeof t);
+    (void)fr_team_notify_all(c->team, &t, sizeof t);
 }
 
 static void hear_states(fr_engine *e, int rank, const char *data, size_t bytes)
@@ -387,16 +390,16 @@ fr_status fr__crew_create(fr_engine *e)
     c->states =
         fr__arena_alloc(&e->arena, sizeof(letter) + sizeof(worker_state) * (size_t)e->n_local);
     if (!c->buffer || !c->states) return fr__no_memory(e->ctx, c->room, "a crew");
-    fr_team_ears ears = {.user = e, .hear = hear, .lost = lost};
+    fr_team_callbacks ears = {.user = e, .on_message = hear, .on_loss = lost};
     e->crew = c;
-    fr_team_set_patience(c->team, e->desc.stall_s);
-    fr_team_listen(c->team, &ears);
+    fr_team_set_timeout(c->team, e->desc.stall_s);
+    fr_team_set_callbacks(c->team, &ears);
     return FR_OK;
 }
 
 void fr__crew_free(fr_engine *e)
 {
-    if (e->crew) fr_team_listen(e->crew->team, NULL);
+    if (e->crew) fr_team_set_callbacks(e->crew->team, NULL);
 }
 
 static bool is_cut(const fr_crew *c) { return c->is_cut; }
@@ -457,7 +460,7 @@ static void tell_states(fr_engine *e)
                           .is_waiting = atomic_load(&w->is_waiting)};
         n = put(c->states, n, &s, sizeof s);
     }
-    (void)fr_team_tell(c->team, 0, c->states, n);
+    (void)fr_team_notify(c->team, 0, c->states, n);
 }
 
 /* With the lock held. */
@@ -549,7 +552,7 @@ void fr__crew_failed(fr_engine *e)
     snprintf(t.text, sizeof t.text, "%s: %.900s", fr_team_name(c->team, e->rank),
              fr_ctx_error(e->ctx));
     if (e->rank > 0)
-        (void)fr_team_tell(c->team, 0, &t, sizeof t);
+        (void)fr_team_notify(c->team, 0, &t, sizeof t);
     else
         pass_on(c, t.text);
 }

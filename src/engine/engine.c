@@ -50,21 +50,19 @@ static void logical_workers(const fr_schedule *s, int n_stages, int *worker_of, 
 static fr_status make_eval_schedule(fr_engine *e)
 {
     int n = e->n_stages, room = n * (n - 1) / 2 + 1, n_forward = 0, n_backward = 0;
-    fr_stage_link *forward = FR_ARENA_ARRAY(&e->arena, fr_stage_link, room);
-    fr_stage_link *backward = FR_ARENA_ARRAY(&e->arena, fr_stage_link, room);
-    fr_link *links = FR_ARENA_ARRAY(&e->arena, fr_link, room);
+    fr_link *forward = FR_ARENA_ARRAY(&e->arena, fr_link, room);
+    fr_link *backward = FR_ARENA_ARRAY(&e->arena, fr_link, room);
     int *worker_of = FR_ARENA_ARRAY(&e->arena, int, n);
     int *replicas = FR_ARENA_ARRAY(&e->arena, int, n);
-    if (!forward || !backward || !links || !worker_of || !replicas)
+    if (!forward || !backward || !worker_of || !replicas)
         return fr__no_memory(e->ctx, (size_t)room, "an engine");
     FR_TRY(fr_graph_links(e->desc.graph, n, e->stages, &n_forward, forward, &n_backward, backward));
-    for (int i = 0; i < n_forward; i++) links[i] = (fr_link){forward[i].from, forward[i].to};
     logical_workers(e->desc.schedule, n, worker_of, replicas);
     fr_schedule_desc d = {.n_stages = n,
                           .n_micro = e->desc.n_micro,
                           .n_batches = 1,
                           .n_forward = n_forward,
-                          .forward = links,
+                          .forward = forward,
                           .worker_of = worker_of,
                           .replicas = replicas};
     FR_TRY(fr_schedule_create(e->ctx, fr_generator_find("forward"), &d, &e->eval_schedule));
@@ -90,6 +88,25 @@ static fr_status make_stages(fr_engine *e)
     e->n_local = e->n_workers / e->n_ranks;
     e->first_worker = e->rank * e->n_local;
     return FR_OK;
+}
+
+/* What is refused is refused here, before anything is compiled. A rule of replicas that is not
+ * known is told with the others (peers.c). */
+static fr_status make_plan(fr_engine *e)
+{
+    const fr_engine_desc *d = &e->desc;
+    const fr_sync *sync = fr_sync_find(d->sync.name);
+    const fr_exec_desc plan = {.schedule = d->schedule,
+                               .policy = d->policy,
+                               .policy_options = d->policy_options,
+                               .graph = d->graph,
+                               .stages = e->stages,
+                               .lone_sync = sync && sync->steps_alone ? sync->name : NULL,
+                               .clip_norm = d->clip_norm,
+                               .want_norm = d->want_norm,
+                               .keep_grads = d->keep_grads,
+                               .exact_sum = d->exact_sum};
+    return d->schedule ? fr_exec_plan_create(e->ctx, &plan, &e->plan, NULL) : FR_OK;
 }
 
 /* Stages on workers. */
@@ -186,8 +203,8 @@ static fr_status share_sizes(fr_engine *e)
         const fr_part *p = &e->parts[i];
         int rank = fr_engine_rank_of(e, p->worker->index);
         if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
-        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_put(team, 0, &all[i], sizeof *all));
-        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_take(team, rank, &all[i], sizeof *all));
+        if (rank > 0 && rank == e->rank) FR_TRY(fr_team_send(team, 0, &all[i], sizeof *all));
+        if (rank > 0 && e->rank == 0) FR_TRY(fr_team_recv(team, rank, &all[i], sizeof *all));
     }
     FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
     for (int i = 0; i < e->n_parts; i++) {
@@ -205,6 +222,7 @@ static fr_status measure(fr_engine *e)
     if (!e->transport)
         return fr_fail(e->ctx, FR_UNSUPPORTED, "this build has no transport for several processes");
     FR_TRY(make_stages(e));
+    FR_TRY(make_plan(e));
     FR_TRY(make_workers(e));
     FR_TRY(make_parts(e));
     FR_TRY(start_workers(e));
@@ -346,6 +364,7 @@ void fr_engine_free(fr_engine *e)
     fr__snapshot_free(e);
     if (e->group) e->transport->close(e->group);
     fr_schedule_free(e->eval_schedule);
+    fr_exec_plan_free(e->plan);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->feed_lock);
     for (int i = 0; e->workers && i < e->n_workers; i++) {
@@ -389,7 +408,7 @@ const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
 /* Records of mini-batches and lists are small beside these. */
 size_t fr_engine_host_bytes(const fr_engine *e)
 {
-    size_t bytes = fr_engine_snapshot_bytes(e) + (e->n_ranks > 1 ? fr__params_largest(e) : 0) +
+    size_t bytes = fr_engine_snapshot_bytes(e) + (e->rank > 0 ? fr__params_largest(e) : 0) +
                    fr__tie_copies_bytes(e);
     for (int i = 0; i < e->n_workers; i++) bytes += fr__tie_scratch_bytes(&e->workers[i]);
     return bytes;

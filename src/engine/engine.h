@@ -22,6 +22,7 @@
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
+#include <forerun/exec_plan.h>
 #include <forerun/state.h>
 
 #include "backend/device.h"
@@ -187,10 +188,10 @@ struct fr_part {
      * one that forwards which run again may change. */
     float *buffers;
     int n_snaps;
-    int64_t begun;        /* mini-batches whose first forward has begun */
-    bool is_ridden;       /* the update rides on the last backward */
-    size_t n_updated;     /* floats that an update must reach */
-    size_t n_norm_blocks; /* pieces whose squares are summed at one go */
+    int64_t begun;           /* mini-batches whose first forward has begun */
+    bool update_in_backward; /* the update is fused into the last backward */
+    size_t n_updated;        /* floats that an update must reach */
+    size_t n_norm_blocks;    /* pieces whose squares are summed at one go */
     fr_span *norm_blocks;
     int *norm_owners;       /* [norm block] nth of the stage's own parameters */
     double *norm_sums;      /* (n_norm_blocks) */
@@ -205,7 +206,7 @@ struct fr_part {
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
     fr_prediction_error error;  /* of predictions, in another process */
-    _Atomic uint64_t ride_ns;
+    _Atomic uint64_t fused_update_ns;
 };
 
 /* --- a worker ------------------------------------------------------------------------------- */
@@ -279,6 +280,7 @@ struct fr_engine {
     const fr_transport *transport;
     fr_group *group;
     const fr_schedule *schedule[FR_N_MODES];
+    fr_exec_plan *plan;         /* of training; NULL: evaluation only */
     fr_schedule *eval_schedule; /* owned */
     int rank, n_ranks;
     int n_stages, n_parts, n_workers;
@@ -305,6 +307,7 @@ struct fr_engine {
     fr_pace *pace;         /* NULL: no emulation */
     fr_pace *paced;        /* the same in a call that is emulated, else NULL */
     size_t *tie_room;      /* bytes of board a worker holds */
+    int64_t n_tie_pieces;  /* rounds of that board for a mini-batch */
     int n_tied, *tied;     /* params in groups that span stages, owners and copies, ascending */
     float **tie_scratch;   /* [worker]; NULL: summed in place */
     bool is_broken;
@@ -340,7 +343,7 @@ struct fr_engine {
     int failed_worker; /* the first; -1 */
     fr_crew *crew;     /* NULL: one process */
     fr_snapshot *snapshot;
-    float *scratch; /* (largest parameter), several processes only */
+    float *scratch; /* (largest parameter), in processes other than rank 0 */
 };
 
 static inline fr_record *fr__record(fr_engine *e, int64_t batch)
@@ -512,12 +515,22 @@ fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_a
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
-size_t fr__tie_scratch_bytes(const fr_worker *w);
-size_t fr__tie_copies_bytes(const fr_engine *e);
+/* meeting: who waits there, in emulation; NULL: they meet later. */
+fr_status fr__board_wait(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting);
 fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event);
 /* In place of a step beyond the limit: others may be waiting for what it would have handed in. */
 fr_status fr__update_skip(fr_part *p, int64_t batch);
+
+/* ties.c: groups that span stages, bytes of the board, the board. */
+fr_status fr__ties_find(fr_engine *e);
+void fr__ties_measure(fr_engine *e);
+fr_status fr__ties_open(fr_engine *e);
+size_t fr__tie_scratch_bytes(const fr_worker *w);
+size_t fr__tie_copies_bytes(const fr_engine *e);
+bool fr__ties_on(const fr_worker *w); /* the worker has a tied parameter */
+/* The sums take the place of the worker's own gradients. *is_dead: there is no sum. */
+fr_status fr__ties_sum(fr_worker *w, int64_t batch, bool *is_dead);
 
 /* drain.c: after a call of train replicas of a stage agree on running statistics. */
 fr_status fr__drain_measure(fr_part *p);

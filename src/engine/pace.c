@@ -89,7 +89,7 @@ static fr_status check_costs(fr_ctx *ctx, const fr_engine *e)
 static fr_status check(const fr_engine *e)
 {
     const fr_timing *t = e->desc.timing;
-    if (e->desc.team || strcmp(e->transport->name, "threads") != 0)
+    if (e->desc.team || e->transport->has_processes)
         return fr_fail(e->ctx, FR_UNSUPPORTED,
                        "emulation runs in one process, over transport threads: devices share "
                        "nothing but its clock; leave the launcher out, or the cluster");

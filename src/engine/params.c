@@ -138,10 +138,10 @@ static fr_status set(fr_engine *e, int param, what kind, int which, const float 
     int owner = fr__owner_of(e, param);
     size_t bytes = fr__plain_bytes(e, owner);
     for (int r = 1; r < e->n_ranks && e->rank == 0; r++)
-        if (holds(e, r, owner)) FR_TRY(fr_team_put(e->desc.team, r, plain, bytes));
+        if (holds(e, r, owner)) FR_TRY(fr_team_send(e->desc.team, r, plain, bytes));
     if (!holds(e, e->rank, owner)) return FR_OK;
     if (e->rank > 0) {
-        FR_TRY(fr_team_take(e->desc.team, 0, e->scratch, bytes));
+        FR_TRY(fr_team_recv(e->desc.team, 0, e->scratch, bytes));
         plain = e->scratch;
     }
     return set_here(e, owner, kind, which, plain);
@@ -156,8 +156,8 @@ static fr_status get(fr_engine *e, int param, what kind, int which, float *plain
     int rank = fr_engine_rank_of(e, p->worker->index);
     if (rank == e->rank) FR_TRY(read_part(p, owner, kind, which, rank ? e->scratch : plain));
     if (rank == 0) return FR_OK;
-    if (rank == e->rank) return fr_team_put(e->desc.team, 0, e->scratch, bytes);
-    return e->rank == 0 ? fr_team_take(e->desc.team, rank, plain, bytes) : FR_OK;
+    if (rank == e->rank) return fr_team_send(e->desc.team, 0, e->scratch, bytes);
+    return e->rank == 0 ? fr_team_recv(e->desc.team, rank, plain, bytes) : FR_OK;
 }
 
 fr_status fr_engine_get_param(fr_engine *e, int param, float *plain)
@@ -300,7 +300,7 @@ size_t fr__params_largest(const fr_engine *e)
 fr_status fr__params_init(fr_engine *e)
 {
     FR_TRY(fr__jobs_run(e, init_worker, false));
-    if (e->n_ranks == 1) return FR_OK;
+    if (e->rank == 0) return FR_OK;
     size_t largest = fr__params_largest(e);
     e->scratch = fr__arena_alloc(&e->arena, largest);
     return e->scratch ? FR_OK : fr__no_memory(e->ctx, largest, "parameters");

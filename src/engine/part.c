@@ -84,17 +84,13 @@ static fr_status make_program(fr_part *p, fr_mode mode)
 
 static fr_status open_device(fr_worker *w)
 {
-    const fr_engine_desc *d = &w->engine->desc;
-    int n_cores = fr__cpu_count(), n = d->n_threads;
-    int neighbour, n_neighbours; /* processes on the same cores */
-    fr_team_neighbours(d->team, &neighbour, &n_neighbours);
-    int n_workers = w->engine->n_local * n_neighbours;
-    int nth = w->engine->n_local * neighbour + w->index - w->engine->first_worker;
-    if (n == 0) n = n_cores / n_workers;
-    if (n < 1) n = 1;
-    bool fits = n * n_workers <= n_cores;
-    fr_device_desc device = {.n_threads = n, .first_cpu = d->pin && fits ? nth * n : -1};
-    return fr_device_open(w->engine->ctx, d->backend, &device, &w->dev);
+    const fr_engine *e = w->engine;
+    fr_exec_cores cores =
+        fr_exec_share_cores(e->desc.team, e->n_local, e->desc.n_threads, e->desc.pin);
+    fr_device_desc device = {.n_threads = cores.n_threads,
+                             .first_cpu =
+                                 fr_exec_first_cpu(&cores, e->n_local, w->index - e->first_worker)};
+    return fr_device_open(e->ctx, e->desc.backend, &device, &w->dev);
 }
 
 fr_status fr__part_compile(fr_worker *w, void *arg)
@@ -118,18 +114,6 @@ fr_status fr__part_compile(fr_worker *w, void *arg)
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-static fr_seat seat_of(const fr_part *p)
-{
-    const fr_engine *e = p->engine;
-    fr_seat seat = e->desc.seat;
-    seat.stage = p->stage;
-    seat.n_stages = e->n_stages;
-    seat.lead = e->has_replicas ? fr_schedule_lead(e->desc.schedule, p->stage) : 0;
-    seat.n_micro = p->n_micro;
-    seat.n_slots = p->bound[FR_MODE_TRAIN].n_slots;
-    return seat;
-}
-
 /* Floats of the running statistics and their copies. */
 static size_t n_statistics(const fr_part *p)
 {
@@ -150,11 +134,7 @@ static fr_status measure_part(fr_part *p, fr_memory_use *use)
     bool trains = train->program != NULL;
     p->n_weight_blocks = 1;
     if (trains) {
-        fr_seat seat = seat_of(p);
-        const char *wrong = e->desc.policy->check ? e->desc.policy->check(&seat) : NULL;
-        if (wrong)
-            return fr_fail(e->ctx, FR_INVALID, "weights %s: %s", e->desc.policy->name, wrong);
-        p->n_weight_blocks = e->desc.policy->n_blocks(&seat);
+        p->n_weight_blocks = e->plan->n_weight_blocks[p->stage];
         p->n_snaps = e->desc.schedule->is_flush ? 1 : train->n_slots / p->n_micro + 2;
     }
     size_t bytes = fr__align_up(p->n_weights * sizeof(float));
@@ -300,7 +280,8 @@ fr_status fr__part_make_store(fr_part *p)
     const fr_engine_desc *d = &p->engine->desc;
     FR_TRY(list_norm_blocks(p));
     fr_store_desc s = {.policy = d->policy,
-                       .seat = seat_of(p),
+                       .context = p->engine->plan->context[p->stage],
+                       .n_blocks = p->n_weight_blocks,
                        .device = p->worker->dev,
                        .optimizer = d->optimizer,
                        .options = d->options,

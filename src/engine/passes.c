@@ -248,12 +248,12 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
 /* --- backward ------------------------------------------------------------------------------- */
 
 /* Of type fr_grad_ready_fn; user: the part. */
-static void ride(void *part, size_t offset, size_t count, const float *grad)
+static void step_range(void *part, size_t offset, size_t count, const float *grad)
 {
     fr_part *p = part;
     uint64_t start = fr__now_ns();
     fr_store_range(p->store, offset, count, grad);
-    atomic_fetch_add_explicit(&p->ride_ns, fr__now_ns() - start, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->fused_update_ns, fr__now_ns() - start, memory_order_relaxed);
 }
 
 static void aim_grads(fr_part *p, int in_segment)
@@ -312,9 +312,9 @@ fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment
     if (what & FR_GRAD_INPUT) FR_TRY(copy_seeds(p, in_segment));
     fr_pass pass = make_pass(p, FR_MODE_TRAIN, &view, batch, micro, area);
     if (p->recomputes && (what & FR_GRAD_INPUT)) FR_TRY(run_again(p, &pass));
-    if ((what & FR_GRAD_WEIGHT) && is_last && p->is_ridden) {
+    if ((what & FR_GRAD_WEIGHT) && is_last && p->update_in_backward) {
         fr_store_begin(p->store, batch, fr__peers_scale(p));
-        pass.grad_ready = ride;
+        pass.grad_ready = step_range;
         pass.transient_grads = true;
         pass.user = p;
     } else if ((what & FR_GRAD_WEIGHT) && is_last && p->gather.sum && !p->gather.has_tree) {

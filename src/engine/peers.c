@@ -29,20 +29,7 @@ fr_status fr__peers_plan(fr_engine *e)
     const char *wrong = fr__sync_check(rule, o);
     if (wrong) return fr_fail(e->ctx, FR_INVALID, "sync %s: %s", rule->about.name, wrong);
     e->sync_rule = rule;
-    e->sums_grads = e->has_replicas && rule == &fr__sync_allreduce;
-    if (!is_loose(e)) return FR_OK;
-    if (e->n_tied > 0)
-        return fr_fail(e->ctx, FR_UNSUPPORTED,
-                       "%s is tied to a parameter of another stage, and with sync %s replicas have "
-                       "weights of their own; untie them, cut so that one stage holds both, or use "
-                       "sync allreduce",
-                       fr_graph_param(e->desc.graph, e->tied[e->n_tied - 1])->name,
-                       rule->about.name);
-    if (e->desc.clip_norm > 0 && e->n_stages > 1)
-        return fr_fail(e->ctx, FR_UNSUPPORTED,
-                       "clip_norm with sync %s needs the gradient norm of each replica over all "
-                       "stages, which nobody has; use one stage or sync allreduce",
-                       rule->about.name);
+    e->sums_grads = e->plan->sums_replicas;
     return FR_OK;
 }
 

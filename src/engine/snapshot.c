@@ -116,8 +116,8 @@ static fr_status pass_flags(fr_snapshot *s, int rank)
     size_t n = 0;
     for (int i = 0; i < s->n_pieces; i++)
         if (s->pieces[i].rank == rank) s->flags[n++] = s->pieces[i].is_there;
-    if (s->engine->rank == rank) return fr_team_put(team, 0, s->flags, n);
-    FR_TRY(fr_team_take(team, rank, s->flags, n));
+    if (s->engine->rank == rank) return fr_team_send(team, 0, s->flags, n);
+    FR_TRY(fr_team_recv(team, rank, s->flags, n));
     n = 0;
     for (int i = 0; i < s->n_pieces; i++)
         if (s->pieces[i].rank == rank) s->pieces[i].is_there = s->flags[n++] != 0;
@@ -184,7 +184,7 @@ static fr_status give(fr_snapshot *s, const piece *p, float *plain)
     bool sends = e->rank > 0;
     float *at = s->is_copy ? copy_of(s, p) : sends ? (float *)(void *)s->staging : plain;
     if (!s->is_copy) FR_TRY(fr__item_read(e, &p->item, at));
-    if (sends) return fr_team_put(e->desc.team, 0, at, p->bytes);
+    if (sends) return fr_team_send(e->desc.team, 0, at, p->bytes);
     if (at != plain) memcpy(plain, at, p->bytes);
     return FR_OK;
 }
@@ -196,7 +196,7 @@ fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain)
         const piece *p = &s->pieces[s->next++];
         if (!p->is_there || (rank > 0 && p->rank != rank)) continue;
         *item = p->item;
-        if (p->rank != rank) return fr_team_take(s->engine->desc.team, p->rank, plain, p->bytes);
+        if (p->rank != rank) return fr_team_recv(s->engine->desc.team, p->rank, plain, p->bytes);
         return give(s, p, plain);
     }
     set_free(s, true);

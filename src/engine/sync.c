@@ -30,6 +30,12 @@ const fr__sync_rule *fr__sync_find(const char *name)
     return NULL;
 }
 
+const fr_sync *fr_sync_find(const char *name)
+{
+    const fr__sync_rule *rule = fr__sync_find(name);
+    return rule ? &rule->about : NULL;
+}
+
 const char *fr__sync_check(const fr__sync_rule *rule, const fr_sync_options *o)
 {
     if (rule->about.has_every && o->every < 1) return "`every`, in updates, must be at least 1";

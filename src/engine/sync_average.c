@@ -42,7 +42,8 @@ static fr_status drain(fr__syncing *s)
 const fr__sync_rule fr__sync_average = {
     .about = {.name = "average",
               .summary = "each replica for itself, the mean of the weights every so many updates",
-              .has_every = true},
+              .has_every = true,
+              .steps_alone = true},
     .n_sums = one,
     .n_blocks = none,
     .slack = slack,

@@ -1,10 +1,10 @@
 /* update.c -- from gradients to weights: REDUCE and STEP.
  *
- * Normally the update rides on the last backward (passes.c): as soon as the gradient of a parameter
- * is final its weights are stepped, while the gradient is still in cache, and a STEP only closes
- * the account. That is not possible where the whole gradient must be seen first: clipping, its
- * norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where others
- * wait for the end of that backward. Then one sweep follows.
+ * Normally the update is fused into the last backward (passes.c): as soon as the gradient of a
+ * parameter is final its weights are stepped, while the gradient is still in cache, and a STEP only
+ * closes the account. That is not possible where the whole gradient must be seen first: clipping,
+ * its norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where
+ * others wait for the end of that backward. Then one sweep follows.
  *
  * Replicas of a stage first add up their gradients (gather.c): REDUCE hands in what the last
  * backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
@@ -17,200 +17,34 @@
 
 #include <math.h>
 
-static bool wants_norm(const fr_engine *e) { return e->desc.clip_norm > 0 || e->desc.want_norm; }
+static bool needs_norm(const fr_engine *e) { return e->plan->needs_norm; }
 
 /* --- set-up --------------------------------------------------------------------------------- */
 
-static bool has_reduce(const fr_schedule *s)
-{
-    for (int w = 0; w < s->n_workers; w++)
-        for (int i = 0; i < s->lists[w].n; i++)
-            if (s->lists[w].at[i].action == FR_DO_REDUCE) return true;
-    return false;
-}
-
-/* Owners and copies whose group spans stages, owners first. */
-static fr_status find_ties(fr_engine *e)
-{
-    const fr_graph *g = e->desc.graph;
-    int n = fr_graph_n_params(g);
-    bool *spans = FR_ARENA_ARRAY(&e->arena, bool, n + 1);
-    e->tied = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->tie_room = FR_ARENA_ARRAY(&e->arena, size_t, e->n_workers + 1);
-    if (!spans || !e->tied || !e->tie_room) return fr__no_memory(e->ctx, (size_t)n, "an engine");
-    for (int i = 0; i < n; i++)
-        if (e->home_of[i] != e->home_of[fr__owner_of(e, i)]) spans[fr__owner_of(e, i)] = true;
-    for (int i = 0; i < n; i++) {
-        int owner = fr__owner_of(e, i);
-        bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
-        if (spans[owner] && !is_inside) e->tied[e->n_tied++] = i; /* else the program adds them */
-    }
-    return FR_OK;
-}
-
-/* Bytes of the board that each worker holds: both halves. */
-static void measure_ties(fr_engine *e)
-{
-    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
-        int stage = e->home_of[e->tied[i]];
-        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++)
-            e->tie_room[fr_engine_worker_of(e, stage, q)] +=
-                2 * fr__align_up(fr__plain_bytes(e, e->tied[i]));
-    }
-}
-
-static fr_status check_async(const fr_engine *e)
-{
-    if (e->desc.schedule->is_flush || e->n_stages == 1) return FR_OK;
-    if (e->desc.clip_norm > 0)
-        return fr_fail(e->ctx, FR_UNSUPPORTED,
-                       "clip_norm needs the norm of the whole gradient before any stage steps, and "
-                       "schedule %s has no such moment; use a flush schedule or one stage",
-                       e->desc.schedule->name);
-    if (e->n_tied == 0) return FR_OK;
-    return fr_fail(
-        e->ctx, FR_UNSUPPORTED,
-        "%s is tied to a parameter of another stage, and with schedule %s stages step at "
-        "different times; untie them, cut so that one stage holds both, or use a flush "
-        "schedule",
-        fr_graph_param(e->desc.graph, e->tied[e->n_tied - 1])->name, e->desc.schedule->name);
-}
-
-/* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
- * worker are sent before the update, which then falls into this worker's own idle time. Without a
- * flush nobody waits, and the ride saves a pass over memory. */
-static bool holds_up_others(const fr_part *p)
-{
-    const fr_schedule *s = p->engine->desc.schedule;
-    if (!s->is_flush || s->is_split) return false;
-    for (int i = 0; i < s->n_backward; i++)
-        if (s->backward[i].from == p->stage &&
-            s->worker_of[s->backward[i].to] != s->worker_of[p->stage])
-            return true;
-    return false;
-}
-
 fr_status fr__update_plan(fr_engine *e)
 {
-    const fr_schedule *s = e->desc.schedule;
-    FR_TRY(find_ties(e));
-    if (!s) return FR_OK;
-    FR_TRY(check_async(e));
+    FR_TRY(fr__ties_find(e));
+    if (!e->plan) return FR_OK;
     FR_TRY(fr__peers_plan(e));
-    bool has_one_gradient = !e->has_replicas || e->sums_grads;
-    e->must_sum =
-        e->n_stages > 1 && s->is_flush && has_one_gradient && (e->n_tied > 0 || wants_norm(e));
-    if ((e->must_sum || e->sums_grads) && !has_reduce(s))
-        return fr_fail(e->ctx, FR_INVALID,
-                       "schedule %s has no reductions, but %s need the gradients of others",
-                       s->name,
-                       e->sums_grads ? "replicas"
-                       : e->n_tied   ? "tied parameters"
-                                     : "norms");
-    measure_ties(e);
-    for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
-        bool is_summed =
-            (e->sums_grads && p->n_replicas > 1) || (e->desc.exact_sum && p->n_micro > 1);
-        p->is_ridden = !e->desc.keep_grads && !wants_norm(e) && !e->must_sum && !is_summed &&
-                       p->n_grads == p->n_weights && !holds_up_others(p);
-    }
+    e->must_sum = e->plan->sums_stages;
+    fr__ties_measure(e);
+    for (int i = 0; i < e->n_parts; i++)
+        e->parts[i].update_in_backward = e->plan->update_in_backward[e->parts[i].stage];
     return FR_OK;
 }
 
 /* Boards have a part for every replica, for only owners of a part may read; what they read is that
  * of replica 0, or of their own: all are alike. */
-static fr_status add_norm_board(fr_engine *e, size_t *bytes, int *owner)
+static fr_status add_norm_board(fr_engine *e)
 {
+    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, e->n_parts);
+    int *owner = FR_ARENA_ARRAY(&e->arena, int, e->n_parts);
+    if (!bytes || !owner) return fr__no_memory(e->ctx, (size_t)e->n_parts, "an engine");
     for (int i = 0; i < e->n_parts; i++) {
         bytes[i] = (size_t)e->n_own[e->parts[i].stage] * sizeof(double);
         owner[i] = e->parts[i].worker->index;
     }
     return e->transport->add_board(e->group, e->n_parts, bytes, owner, &e->norm_board);
-}
-
-static int n_tie_parts(const fr_engine *e)
-{
-    int n = 0;
-    for (int i = 0; i < e->n_tied; i++) n += fr_engine_n_replicas(e, e->home_of[e->tied[i]]);
-    return n;
-}
-
-/* The board's part of tied parameter number `nth` on a replica. */
-static int tie_part(const fr_engine *e, int nth, int replica)
-{
-    int part = replica;
-    for (int i = 0; i < nth; i++) part += fr_engine_n_replicas(e, e->home_of[e->tied[i]]);
-    return part;
-}
-
-static fr_part *part_on(const fr_worker *w, int stage)
-{
-    for (int i = 0; i < w->n_parts; i++)
-        if (w->parts[i]->stage == stage) return w->parts[i];
-    return NULL;
-}
-
-/* Where a tied gradient is plain, and in memory that the host may write, it is summed there. */
-static bool sums_in_place(const fr_part *p, int placement)
-{
-    return fr_program_is_plain(p->layout, placement) && fr__device_is_host(p->worker->dev);
-}
-
-size_t fr__tie_scratch_bytes(const fr_worker *w)
-{
-    const fr_engine *e = w->engine;
-    size_t largest = 0;
-    for (int i = 0; i < e->n_tied && w->is_local && e->must_sum; i++) {
-        int param = e->tied[i];
-        const fr_part *p = part_on(w, e->home_of[param]);
-        if (!p || sums_in_place(p, e->placement_of[param])) continue;
-        if (fr__plain_bytes(e, param) > largest) largest = fr__plain_bytes(e, param);
-    }
-    return largest;
-}
-
-/* A process that has an owner of a part holds those of all others, too. */
-size_t fr__tie_copies_bytes(const fr_engine *e)
-{
-    size_t elsewhere = 0;
-    bool has_own = false;
-    for (int i = 0; i < e->n_tied && e->must_sum; i++) {
-        int stage = e->home_of[e->tied[i]];
-        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++) {
-            if (e->workers[fr_engine_worker_of(e, stage, q)].is_local)
-                has_own = true;
-            else
-                elsewhere += 2 * fr__align_up(fr__plain_bytes(e, e->tied[i]));
-        }
-    }
-    return has_own ? elsewhere : 0;
-}
-
-static fr_status add_tie_board(fr_engine *e, size_t *bytes, int *owner)
-{
-    int n = 0;
-    for (int i = 0; i < e->n_tied; i++) {
-        int stage = e->home_of[e->tied[i]];
-        for (int q = 0; q < fr_engine_n_replicas(e, stage); q++, n++) {
-            bytes[n] = fr__plain_bytes(e, e->tied[i]);
-            owner[n] = fr_engine_worker_of(e, stage, q);
-        }
-    }
-    for (int i = 0; i < e->n_workers; i++) {
-        size_t scratch = fr__tie_scratch_bytes(&e->workers[i]);
-        e->tie_scratch[i] = scratch ? fr__arena_alloc(&e->arena, scratch) : NULL;
-        if (scratch && !e->tie_scratch[i]) return fr__no_memory(e->ctx, scratch, "tied parameters");
-    }
-    return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
-}
-
-static bool has_tied(const fr_worker *w)
-{
-    const fr_engine *e = w->engine;
-    for (int i = 0; i < e->n_tied; i++)
-        if (part_on(w, e->home_of[e->tied[i]])) return true;
-    return false;
 }
 
 /* Emulation: who meets at the boards. What is on them counts as small. */
@@ -221,7 +55,7 @@ static fr_status add_meetings(fr_engine *e)
     if (!all || !tied) return fr__no_memory(e->ctx, (size_t)e->n_workers * 8, "emulation");
     for (int i = 0; i < e->n_workers; i++) {
         all[i] = i;
-        if (has_tied(&e->workers[i])) tied[n_tied++] = i;
+        if (fr__ties_on(&e->workers[i])) tied[n_tied++] = i;
     }
     FR_TRY(fr__pace_meeting(e, e->n_workers, all, 0, &e->norm_meeting));
     return fr__pace_meeting(e, n_tied, tied, 0, &e->tie_meeting);
@@ -231,13 +65,8 @@ fr_status fr__update_open(fr_engine *e)
 {
     if (!e->must_sum) return FR_OK;
     if (e->pace) FR_TRY(add_meetings(e));
-    int n = e->n_parts + n_tie_parts(e);
-    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1);
-    int *owner = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->tie_scratch = FR_ARENA_ARRAY(&e->arena, float *, e->n_workers);
-    if (!bytes || !owner || !e->tie_scratch) return fr__no_memory(e->ctx, (size_t)n, "an engine");
-    if (wants_norm(e)) FR_TRY(add_norm_board(e, bytes, owner));
-    return e->n_tied > 0 ? add_tie_board(e, bytes, owner) : FR_OK;
+    if (needs_norm(e)) FR_TRY(add_norm_board(e));
+    return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
 /* --- sums ----------------------------------------------------------------------------------- */
@@ -250,15 +79,15 @@ static void sum_squares(fr_part *p, double *of_param)
     for (size_t i = 0; i < p->n_norm_blocks; i++) of_param[p->norm_owners[i]] += p->norm_sums[i];
 }
 
-/* meeting: who waits there, in emulation. */
-static fr_status wait_board(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
+/* meeting: who waits there, in emulation; NULL: they meet later. */
+fr_status fr__board_wait(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
 {
     uint64_t start = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
     fr_status status = w->engine->transport->board_wait(board, round, w->index);
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - start;
-    if (w->engine->paced && status == FR_OK) fr__pace_take(w, meeting);
+    if (w->engine->paced && meeting && status == FR_OK) fr__pace_take(w, meeting);
     return status;
 }
 
@@ -278,42 +107,6 @@ static fr_status take_back(fr_part *p, size_t offset, size_t count, const float 
     return fr__device_copy(p->worker->dev, p->grads + offset, grad, count * sizeof(float));
 }
 
-static void post_ties(fr_part *p, int64_t round, bool is_alive, fr_status *status)
-{
-    fr_engine *e = p->engine;
-    for (int i = 0; i < e->n_tied; i++) {
-        int param = e->tied[i], part = tie_part(e, i, p->replica);
-        if (e->home_of[param] != p->stage) continue;
-        if (is_alive && *status == FR_OK)
-            *status = fr_program_read_param(p->layout, p->grads, e->placement_of[param],
-                                            e->transport->board_part(e->tie_board, round, part));
-        e->transport->board_post(e->tie_board, round, part);
-    }
-}
-
-/* Owner first, then the copies as the graph lists them. */
-static fr_status sum_tied(fr_worker *w, int64_t round)
-{
-    fr_engine *e = w->engine;
-    for (int i = 0; i < e->n_tied; i++) {
-        int param = e->tied[i], placement = e->placement_of[param];
-        fr_part *p = part_on(w, e->home_of[param]);
-        if (!p) continue;
-        size_t n = fr__plain_bytes(e, param) / sizeof(float);
-        bool in_place = sums_in_place(p, placement), is_first = true;
-        float *sum = in_place ? p->grads + fr_program_placement(p->layout, placement)->offset
-                              : e->tie_scratch[w->index];
-        for (int k = 0; k < e->n_tied; k++) {
-            if (fr__owner_of(e, e->tied[k]) != fr__owner_of(e, param)) continue;
-            const float *grad = e->transport->board_part(e->tie_board, round, tie_part(e, k, 0));
-            for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
-            is_first = false;
-        }
-        if (!in_place) FR_TRY(fr_program_write_param(p->layout, p->grads, placement, sum));
-    }
-    return FR_OK;
-}
-
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
 
 /* The squares of all stages, added as one worker would add them. */
@@ -328,7 +121,7 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
             sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, part));
         e->transport->board_post(e->norm_board, round, part);
     }
-    FR_TRY(wait_board(w, e->norm_board, round, e->norm_meeting));
+    FR_TRY(fr__board_wait(w, e->norm_board, round, e->norm_meeting));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
@@ -358,21 +151,12 @@ static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
 static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
-    int64_t round = batch - e->first;
     if (w->summed == batch) return FR_OK;
     w->summed = batch;
     w->norm_sq = NAN;
     FR_TRY(take_gradients(w, batch, &is_dead));
-    if (has_tied(w)) {
-        fr_status status = FR_OK;
-        if (e->paced) fr__pace_post(w, e->tie_meeting, w->clock, !is_dead);
-        for (int i = 0; i < w->n_parts; i++) post_ties(w->parts[i], round, !is_dead, &status);
-        FR_TRY(status);
-        FR_TRY(wait_board(w, e->tie_board, round, e->tie_meeting));
-        is_dead = is_dead || is_beyond_limit(e, batch);
-        if (!is_dead) FR_TRY(sum_tied(w, round));
-    }
-    return wants_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
+    if (fr__ties_on(w)) FR_TRY(fr__ties_sum(w, batch, &is_dead));
+    return needs_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 
 /* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
@@ -392,7 +176,7 @@ static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_s
 {
     if (p->engine->paced) fr__pace_spend(p->worker, share * fr__pace_seconds(p, FR_DO_STEP));
     int64_t version = fr_store_version(p->store);
-    FR_TRY(fr_store_end(p->store, p->is_ridden ? p->n_updated : p->n_weights));
+    FR_TRY(fr_store_end(p->store, p->update_in_backward ? p->n_updated : p->n_weights));
     fr__record_live(p, batch, version);
     event->version = version + 1;
     fr__record_stepped(p, batch, norm_sq);
@@ -429,10 +213,9 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
 fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
-    if (p->is_ridden) return end_step(p, batch, 1, NAN, event);
-    bool needs_all =
-        e->must_sum || wants_norm(e) || e->desc.keep_grads || p->n_grads != p->n_weights;
-    if (p->gather.sum && !needs_all) return step_by_buckets(p, batch, event);
+    if (p->update_in_backward) return end_step(p, batch, 1, NAN, event);
+    if (p->gather.sum && !e->plan->needs_whole_gradient[p->stage])
+        return step_by_buckets(p, batch, event);
     double norm_sq = NAN, whole_sq = NAN;
     if (e->must_sum) {
         FR_TRY(take_sums(p->worker, batch, false));
@@ -443,11 +226,11 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         FR_TRY(fr__gather_take(p, batch, take_back, &is_alive));
         if (!is_alive) fr__lower_limit(e, batch);
         fr_program_sum_ties(p->layout, p->grads);
-        if (wants_norm(e)) norm_sq = whole_sq = own_squares(p);
+        if (needs_norm(e)) norm_sq = whole_sq = own_squares(p);
     }
     if (is_beyond_limit(e, batch)) return FR_OK;
     bool is_whole = e->must_sum || e->n_stages == 1;
-    if (wants_norm(e) && is_whole && !isfinite(whole_sq)) {
+    if (needs_norm(e) && is_whole && !isfinite(whole_sq)) {
         fr__diverge(e, batch, -1, "gradient norm", sqrt(whole_sq));
         return FR_OK;
     }

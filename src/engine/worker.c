@@ -172,10 +172,10 @@ static fr_spent waited_on(fr_action action)
     return FR_SPENT_WAIT_OTHER;
 }
 
-static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t ridden,
+static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t fused,
                      uint64_t fetch)
 {
-    t->step_ns += ridden;
+    t->step_ns += fused;
     switch (action) {
     case FR_DO_F: t->forward_ns += ns, t->fetch_forward_ns += fetch, t->n_micro++; break;
     case FR_DO_B:
@@ -186,14 +186,14 @@ static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t 
     }
 }
 
-static void add_stage_time(const task *t, uint64_t ns, uint64_t ridden)
+static void add_stage_time(const task *t, uint64_t ns, uint64_t fused)
 {
     fr_part *p = t->part;
     fr_action action = (fr_action)t->instr->action;
     if (p->cold_batch < 0) p->cold_batch = t->batch;
     uint64_t fetch = p->fetch_ns < ns ? p->fetch_ns : ns;
-    if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, ridden, fetch);
-    add_time(&p->times, action, ns, ridden, fetch);
+    if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, fused, fetch);
+    add_time(&p->times, action, ns, fused, fetch);
 }
 
 void fr__push_event(fr_worker *w, const fr_event *event)
@@ -202,11 +202,11 @@ void fr__push_event(fr_worker *w, const fr_event *event)
 }
 
 /* Time of a backward that the update took; in emulation STEP takes it. */
-static uint64_t ridden_ns(const task *t)
+static uint64_t take_fused_ns(const task *t)
 {
     fr_part *p = t->part;
     if (t->instr->action != FR_DO_B && t->instr->action != FR_DO_W) return 0;
-    uint64_t ns = atomic_exchange(&p->ride_ns, 0);
+    uint64_t ns = atomic_exchange(&p->fused_update_ns, 0);
     return p->engine->paced ? 0 : ns / (uint64_t)fr_device_n_threads(p->worker->dev);
 }
 
@@ -214,15 +214,15 @@ static void note(fr_worker *w, const task *t, fr_event *event)
 {
     if (w->engine->mode != FR_MODE_TRAIN || t->is_dead) return;
     fr_action action = (fr_action)t->instr->action;
-    uint64_t busy = event->end_ns - event->start_ns, ridden = ridden_ns(t);
+    uint64_t busy = event->end_ns - event->start_ns, fused = take_fused_ns(t);
     uint64_t wait = w->engine->paced ? (uint64_t)(w->waited * 1e9) : w->wait_ns;
     wait = wait < busy ? wait : busy;
     busy -= wait;
-    ridden = ridden < busy ? ridden : busy;
-    w->times.ns[FR_SPENT_STEP] += ridden;
-    w->times.ns[spent_on(action)] += busy - ridden;
+    fused = fused < busy ? fused : busy;
+    w->times.ns[FR_SPENT_STEP] += fused;
+    w->times.ns[spent_on(action)] += busy - fused;
     w->times.ns[waited_on(action)] += wait;
-    add_stage_time(t, busy - ridden, ridden);
+    add_stage_time(t, busy - fused, fused);
     if (wait > SHORT_WAIT_NS) {
         fr_event waiting = *event;
         waiting.is_wait = true;

@@ -92,49 +92,104 @@ static bool is_better(struct best a, struct best b)
     return a.n_flaws != b.n_flaws ? a.n_flaws < b.n_flaws : a.value < b.value;
 }
 
-/* The best last stage of the first k, which begins at `least` or later; of equals the longest. It
- * is made longer from its end on, so that its work only grows: when that alone is worse than the
- * best found, which has no more flaws than any can have, the rest need not be looked at. That
- * leaves a window of about one stage. */
-static struct best last_stage(const struct chain *c, const struct best *before, double limit,
-                              int least, int k, int fewest, int *from)
+/* Where the last stage may begin, while k grows: `costs` of beginnings, from the best to the worst,
+ * without those that a later and better one makes useless. Of equals the first stays. */
+struct queue {
+    int *at; /* (n) beginnings, in order */
+    int head, end;
+};
+
+static void push(struct queue *q, const struct best *cost, bool has_limit, int j)
 {
-    struct best found = {2 * c->n + 1, DBL_MAX};
-    for (int j = k - 1; j >= least; j--) {
-        double work = c->work[k] - c->work[j];
-        if (limit >= 0 ? work > limit : work > found.value && found.n_flaws <= fewest) break;
-        if (before[j].n_flaws > 2 * c->n) continue;
-        struct best b = {before[j].n_flaws, 0};
-        b.n_flaws += (c->n_trained[k] == c->n_trained[j]) + (j > 0 && c->is_tail[j]);
-        if (limit < 0)
-            b.value = before[j].value > work ? before[j].value : work;
+    if (q->head == q->end) q->head = q->end = 0;
+    /* Without a limit the first never leaves, so nothing with more flaws will ever be asked for. */
+    if (!has_limit && q->end > 0 && cost[j].n_flaws > cost[q->at[0]].n_flaws) return;
+    while (q->end > q->head && is_better(cost[j], cost[q->at[q->end - 1]])) q->end--;
+    q->at[q->end++] = j;
+}
+
+/* One round for one number of stages. */
+struct round {
+    const struct chain *c;
+    double limit; /* most work of a stage; < 0: none */
+    struct best
+        *cost; /* (n + 1) of the stages before and the cut, for each beginning of the last */
+    /* The last stage would have trained parameters, or would have none. */
+    struct queue trained, bare;
+};
+
+/* The first k with their last stage as the queue has it best. Its work shrinks and the costs grow
+ * along the queue: the least largest work is where they cross. */
+static struct best least_work(const struct round *r, const struct queue *q, int k)
+{
+    const double *work = r->c->work;
+    int low = q->head, high = q->end;
+    while (low < high) { /* the first that costs no less than its stage works */
+        int middle = low + (high - low) / 2;
+        if (r->cost[q->at[middle]].value >= work[k] - work[q->at[middle]])
+            high = middle;
         else
-            b.value = before[j].value + (j > 0 ? c->bytes[j] : 0);
-        if (!is_better(found, b)) found = b, *from = j;
+            low = middle + 1;
     }
+    struct best found = {r->cost[q->at[q->head]].n_flaws, DBL_MAX};
+    if (low < q->end) found.value = r->cost[q->at[low]].value;
+    if (low > q->head && work[k] - work[q->at[low - 1]] < found.value)
+        found.value = work[k] - work[q->at[low - 1]];
     return found;
+}
+
+static struct best best_of(const struct round *r, struct queue *q, int k, int *from)
+{
+    const double *work = r->c->work;
+    while (r->limit >= 0 && q->head < q->end && work[k] - work[q->at[q->head]] > r->limit)
+        q->head++;
+    if (q->head == q->end) return (struct best){2 * r->c->n + 1, DBL_MAX};
+    *from = q->at[q->head];
+    return r->limit < 0 ? least_work(r, q, k) : r->cost[*from];
+}
+
+/* One stage more: `now` from `before`. The beginnings behind the last trained node wait in `bare`
+ * until the next trained node comes. */
+static void add_stage(struct round *r, const struct best *before, int least, struct best *now,
+                      int *from)
+{
+    const struct chain *c = r->c;
+    bool has_limit = r->limit >= 0;
+    r->trained.head = r->trained.end = r->bare.head = r->bare.end = 0;
+    int next = least; /* the first beginning that has not been offered to `trained` */
+    for (int k = 0; k <= c->n; k++) {
+        int j = k - 1, from_bare = 0;
+        if (j >= least) {
+            r->cost[j] = before[j];
+            r->cost[j].n_flaws += j > 0 && c->is_tail[j];
+            if (has_limit && j > 0) r->cost[j].value += c->bytes[j];
+            if (before[j].n_flaws <= 2 * c->n) push(&r->bare, r->cost, has_limit, j);
+        }
+        if (k > 0 && c->n_trained[k] != c->n_trained[k - 1]) {
+            for (; next < k; next++)
+                if (before[next].n_flaws <= 2 * c->n) push(&r->trained, r->cost, has_limit, next);
+            r->bare.head = r->bare.end = 0;
+        }
+        now[k] = best_of(r, &r->trained, k, &from[k]);
+        struct best bare = best_of(r, &r->bare, k, &from_bare);
+        bare.n_flaws++;
+        if (is_better(bare, now[k])) now[k] = bare, from[k] = from_bare;
+    }
 }
 
 /* The first k of the chain as s stages, for all k and s. limit < 0: the least largest work; else
  * the fewest bytes among partitions whose stages have no more work than limit. best: (2, n + 1), of
  * s stages and one less; from: (n_stages + 1, n + 1), where the last of the s stages begins. */
-static double solve(const struct chain *c, int n_stages, double limit, struct best *best, int *from)
+static double solve(struct round *r, int n_stages, double limit, struct best *best, int *from)
 {
-    const struct best none = {2 * c->n + 1, DBL_MAX};
-    size_t row = (size_t)c->n + 1;
-    for (int k = 0; k <= c->n; k++) best[k] = none;
+    size_t row = (size_t)r->c->n + 1;
+    r->limit = limit;
+    for (size_t k = 0; k < row; k++) best[k] = (struct best){2 * r->c->n + 1, DBL_MAX};
     best[0] = (struct best){0, 0};
-    for (int s = 1; s <= n_stages; s++) {
-        const struct best *before = best + (size_t)((s - 1) % 2) * row;
-        struct best *now = best + (size_t)(s % 2) * row;
-        int fewest = none.n_flaws; /* of those before */
-        for (int k = 0; k <= c->n; k++) {
-            if (k > 0 && before[k - 1].n_flaws < fewest) fewest = before[k - 1].n_flaws;
-            now[k] =
-                last_stage(c, before, limit, s - 1, k, fewest, &from[(size_t)s * row + (size_t)k]);
-        }
-    }
-    return best[(size_t)(n_stages % 2) * row + (size_t)c->n].value;
+    for (int s = 1; s <= n_stages; s++)
+        add_stage(r, best + (size_t)((s - 1) % 2) * row, s - 1, best + (size_t)(s % 2) * row,
+                  from + (size_t)s * row);
+    return best[(size_t)(n_stages % 2) * row + row - 1].value;
 }
 
 static fr_status check_stages(const fr_graph *g, int n_stages)
@@ -162,12 +217,17 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
                       .work = FR_ARENA_ARRAY(&arena, double, n + 1),
                       .bytes = FR_ARENA_ARRAY(&arena, double, n),
                       .is_tail = FR_ARENA_ARRAY(&arena, bool, n)};
+    struct round r = {.c = &c,
+                      .cost = FR_ARENA_ARRAY(&arena, struct best, n + 1),
+                      .trained.at = FR_ARENA_ARRAY(&arena, int, n),
+                      .bare.at = FR_ARENA_ARRAY(&arena, int, n)};
     struct best *best = FR_ARENA_ARRAY(&arena, struct best, 2 * (n + 1));
     int *from = FR_ARENA_ARRAY(&arena, int, cells);
     fr_status status = FR_OK;
-    if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && best && from) {
+    if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && r.cost && r.trained.at &&
+        r.bare.at && best && from) {
         chain_fill(g, &c);
-        solve(&c, n_stages, solve(&c, n_stages, -1, best, from), best, from);
+        solve(&r, n_stages, solve(&r, n_stages, -1, best, from), best, from);
         for (int s = n_stages, k = c.n; s > 1; s--) {
             k = from[(size_t)s * ((size_t)c.n + 1) + (size_t)k];
             cuts[s - 2] = c.node[k];

@@ -192,6 +192,8 @@ static fr_status tie(fr_graph *g, const char *name, const char *owner)
     for (size_t i = 0; i < g->params.n; i++)
         if (g->params.at[i]->tied_to == from) g->params.at[i]->tied_to = root;
     p->tied_to = root;
+    p->has_ties = false;
+    g->params.at[root]->has_ties = true;
     return FR_OK;
 }
 

@@ -35,14 +35,12 @@ struct fr_conf {
     fr_conf *parent, *next, *first, *last;
     const char *key; /* NULL: an item of a list, or the top */
     enum fr_conf_kind kind;
-    const char *text;  /* of a scalar */
-    bool is_plain;     /* no quotes: may be a number, true, null, ... */
-    bool is_open;      /* still being parsed */
-    bool is_given;     /* by file or --set, not by a default */
-    bool has_value;    /* given or recorded */
-    bool is_known;     /* somebody asked for it */
-    fr_key_kind asked; /* as what, with which limits: where is_known and no mapping */
-    double min, max;
+    const char *text;     /* of a scalar */
+    bool is_plain;        /* no quotes: may be a number, true, null, ... */
+    bool is_open;         /* still being parsed */
+    bool is_given;        /* by file or --set, not by a default */
+    bool has_value;       /* given or recorded */
+    bool is_known;        /* somebody asked for it */
     const char *resolved; /* YAML of the value that was last handed out, or NULL */
     const char *origin;   /* "--set a.b=v" where there is no place in the file */
     int line, column, key_line, key_column; /* from 1; 0: none */

@@ -96,18 +96,11 @@ static fr_status type_error(const fr_conf *node, const char *expected)
 /* --- asking ------------------------------------------------------------------------------- */
 
 /* The child, made without a value if it is absent, and known from now on. NULL: no memory. */
-static fr_conf *ask(fr_conf *c, const char *key, fr_key_kind kind)
+static fr_conf *ask(fr_conf *c, const char *key)
 {
     fr_conf *child = fr__conf_child(c, key);
     if (!child) child = fr__conf_add(c, key);
-    if (child) child->is_known = true, child->asked = kind;
-    return child;
-}
-
-static fr_conf *ask_number(fr_conf *c, const char *key, fr_key_kind kind, double min, double max)
-{
-    fr_conf *child = ask(c, key, kind);
-    if (child) child->min = min, child->max = max;
+    if (child) child->is_known = true;
     return child;
 }
 
@@ -149,7 +142,7 @@ static fr_status range_error(const fr_conf *node, const char *what, bool has_min
 fr_status fr_conf_int(fr_conf *c, const char *key, int64_t preset, int64_t min, int64_t max,
                       int64_t *out)
 {
-    fr_conf *node = ask_number(c, key, FR_KEY_INT, (double)min, (double)max);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     char text[24], limits[2][24];
     int64_t value = preset;
@@ -187,7 +180,7 @@ static void format_real(double value, char text[32])
 fr_status fr_conf_real(fr_conf *c, const char *key, double preset, double min, double max,
                        double *out)
 {
-    fr_conf *node = ask_number(c, key, FR_KEY_REAL, min, max);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     char text[32], limits[2][32];
     double value = preset;
@@ -207,7 +200,7 @@ fr_status fr_conf_real(fr_conf *c, const char *key, double preset, double min, d
 fr_status fr_conf_bool(fr_conf *c, const char *key, bool preset, bool *out)
 {
     static const char *const words[2][3] = {{"false", "False", "FALSE"}, {"true", "True", "TRUE"}};
-    fr_conf *node = ask(c, key, FR_KEY_BOOL);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     bool value = preset, is_bool = !node->has_value;
     for (int i = 0; i < 6 && !is_bool && is_plain_scalar(node); i++)
@@ -226,7 +219,7 @@ static fr_status check_text(const fr_conf *node)
 
 fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const char **out)
 {
-    fr_conf *node = ask(c, key, FR_KEY_TEXT);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     const char *text = NULL;
     if (node->has_value) {
@@ -271,7 +264,7 @@ static const fr_conf *list_next(const fr_conf *node, const fr_conf *item)
 
 fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int *n)
 {
-    fr_conf *node = ask(c, key, FR_KEY_INTS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     const fr_conf *item;
     *n = 0;
@@ -295,7 +288,7 @@ fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int
 
 fr_status fr_conf_texts(fr_conf *c, const char *key, int max_n, const char **out, int *n)
 {
-    fr_conf *node = ask(c, key, FR_KEY_TEXTS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     const fr_conf *item;
     *n = 0;
@@ -341,7 +334,7 @@ static fr_status as_mapping(fr_conf *node, fr_conf **out)
 
 fr_status fr_conf_section(fr_conf *c, const char *key, fr_conf **out)
 {
-    fr_conf *node = ask(c, key, FR_KEY_ITEMS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     *out = NULL;
     return as_mapping(node, out);
@@ -349,7 +342,7 @@ fr_status fr_conf_section(fr_conf *c, const char *key, fr_conf **out)
 
 fr_status fr_conf_list_item(fr_conf *c, const char *key, int i, fr_conf **out)
 {
-    fr_conf *node = ask(c, key, FR_KEY_ITEMS);
+    fr_conf *node = ask(c, key);
     if (!node) return fr__conf_no_memory(c);
     *out = NULL;
     int n = fr_conf_list_length(c, key);

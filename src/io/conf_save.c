@@ -11,37 +11,13 @@
 
 /* --- unknown keys ------------------------------------------------------------------------- */
 
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* Insertions, deletions, changes and swaps of neighbours from a to b (Damerau-Levenshtein, each
- * part edited once), by rows of the table. Both at most FR_CONF_MAX_KEY long. */
-static int distance(const char *a, const char *b)
-{
-    int rows[3][FR_CONF_MAX_KEY + 1], *old = rows[0], *last = rows[1], *now = rows[2];
-    int n = (int)strlen(b);
-    for (int j = 0; j <= n; j++) last[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        now[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int change = last[j - 1] + (a[i - 1] != b[j - 1]);
-            now[j] = least(change, least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = least(now[j], old[j - 2] + 1);
-        }
-        int *spare = old;
-        old = last, last = now, now = spare;
-    }
-    return last[n];
-}
-
 /* The known key beside `node` that is nearest to it, NULL if none is near. */
 static const char *nearest_key(const fr_conf *node)
 {
     const char *best = NULL;
-    int best_distance = 1 + least(3, (int)strlen(node->key) / 2);
+    int half = (int)strlen(node->key) / 2, best_distance = half < 3 ? 1 + half : 4;
     for (const fr_conf *c = node->parent->first; c; c = c->next) {
-        if (!c->is_known || strlen(c->key) > FR_CONF_MAX_KEY) continue;
-        int d = distance(node->key, c->key);
+        int d = c->is_known ? fr_edit_distance(node->key, c->key) : INT_MAX;
         if (d < best_distance) best = c->key, best_distance = d;
     }
     return best;

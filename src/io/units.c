@@ -119,7 +119,6 @@ fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double pres
     char limits[2][48];
     bool is_given = fr_conf_has(c, key);
     FR_TRY(fr_conf_text(c, key, "", &text));
-    fr__conf_child(c, key)->asked = FR_KEY_AMOUNT;
     *out = preset;
     if (!is_given) return FR_OK;
     if (!fr__amount_scan(text, unit, out))

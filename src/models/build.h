@@ -65,16 +65,6 @@ fr_status fr__options_check(fr_ctx *ctx, const char *model, const fr_model_optio
 /* The zeros of *o from the second one (sizes only: what data can know). */
 void fr__options_fill(fr_model_options *o, const fr_model_options *from);
 
-/* Sizes by key, for reading a config. */
-typedef enum fr_option_kind { FR_OPTION_SIZE, FR_OPTION_REAL, FR_OPTION_FLAG } fr_option_kind;
-typedef struct fr_option {
-    const char *key;
-    fr_option_kind kind;
-    size_t offset; /* in fr_model_options */
-    double min, max;
-} fr_option;
-const fr_option *fr__option_find(const char *key); /* NULL: none */
-
 /* A model written as YAML (keys nodes and ties): adds all its nodes, the loss too. */
 fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g);
 /* Put "WHERE: " of section c before the failure that `status` reports, if it is about input. */

@@ -3,6 +3,7 @@
 #include "models/build.h"
 
 #include "io/conf.h"
+#include "io/key.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,51 +17,16 @@ fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status)
     return fr_conf_fail(c, NULL, "%s", text);
 }
 
-static fr_status fail_unknown(fr_conf *c, const char *name)
-{
-    char known[512] = "";
-    for (const fr_model *const *m = fr_model_list(); *m; m++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*m)->name);
-    }
-    return fr_conf_fail(c, "name", "there is no model '%s'; there are: %s", name, known);
-}
-
-/* One option into *o, which holds its default. */
-static fr_status read_option(fr_conf *c, const fr_option *k, fr_model_options *o)
-{
-    char *at = (char *)o + k->offset;
-    if (k->kind == FR_OPTION_FLAG) {
-        bool flag;
-        memcpy(&flag, at, sizeof flag);
-        FR_TRY(fr_conf_bool(c, k->key, flag, &flag));
-        memcpy(at, &flag, sizeof flag);
-    } else if (k->kind == FR_OPTION_REAL) {
-        double value;
-        memcpy(&value, at, sizeof value);
-        FR_TRY(fr_conf_real(c, k->key, value, k->min, k->max, &value));
-        memcpy(at, &value, sizeof value);
-    } else {
-        int64_t size;
-        memcpy(&size, at, sizeof size);
-        FR_TRY(fr_conf_int(c, k->key, size, (int64_t)k->min, (int64_t)k->max, &size));
-        memcpy(at, &size, sizeof size);
-    }
-    return FR_OK;
-}
-
 static fr_status from_name(fr_ctx *ctx, fr_conf *c, const fr_model_options *known, fr_graph **out)
 {
-    const char *name;
-    FR_TRY(fr_conf_text(c, "name", NULL, &name));
+    const char *name = NULL;
+    FR_TRY(fr__key_read(c, fr__key_find(fr_model_keys(), "model.", "name", NULL), &name));
     const fr_model *m = fr_model_find(name);
-    if (!m) return fail_unknown(c, name);
     /* The config comes first, then what the data knows, then the model's own defaults. */
     fr_model_options o = {.dropout = m->defaults->dropout, .width_factor = 1};
     if (known) fr__options_fill(&o, known);
     fr__options_fill(&o, m->defaults);
-    for (const char *const *key = m->keys; *key; key++)
-        FR_TRY(read_option(c, fr__option_find(*key), &o));
+    FR_TRY(fr__keys_read_listed(c, fr_model_keys(), "model.", m->keys, &o));
     return fr__at_place(ctx, c, fr_model_build(ctx, m, &o, out));
 }
 

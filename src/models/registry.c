@@ -2,6 +2,8 @@
  * nodes before it, the loss after it. */
 #include "models/build.h"
 
+#include "io/key.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -21,95 +23,53 @@ const fr_model *fr_model_find(const char *name)
     return NULL;
 }
 
-/* clang-format off */
-#define SIZE(key, max) {#key, FR_OPTION_SIZE, offsetof(fr_model_options, key), 1, (max)}
-#define REAL(key, min, max) {#key, FR_OPTION_REAL, offsetof(fr_model_options, key), (min), (max)}
-#define FLAG(key) {#key, FR_OPTION_FLAG, offsetof(fr_model_options, key), 0, 1}
-/* clang-format on */
-
-static const fr_option options[] = {
-    SIZE(inputs, INT32_MAX),
-    SIZE(depth, 10000),
-    SIZE(width, INT32_MAX / 4),
-    SIZE(classes, INT32_MAX),
-    SIZE(layers, 10000),
-    SIZE(heads, INT32_MAX),
-    SIZE(context, INT32_MAX),
-    SIZE(vocab, INT32_MAX),
-    SIZE(projection, INT32_MAX / 4),
-    SIZE(channels, INT32_MAX),
-    SIZE(image, INT32_MAX),
-    REAL(dropout, 0, 0.99),
-    REAL(label_smoothing, 0, 0.99),
-    REAL(width_factor, 0.001, 64),
-    FLAG(tied),
-    FLAG(batch_norm),
-};
-enum { N_OPTIONS = sizeof options / sizeof *options };
-
-const fr_option *fr__option_find(const char *key)
+static const fr_key *next_size(const fr_key *k)
 {
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (strcmp(options[i].key, key) == 0) return &options[i];
-    return NULL;
+    while ((k = fr__key_next(k, "model.", NULL)) && !k->size) k++;
+    return k;
 }
 
-static const void *field(const fr_model_options *o, const fr_option *k)
+static double value_of(const fr_model_options *o, const fr_key *k)
 {
-    return (const char *)o + k->offset;
+    const char *at = (const char *)o + k->offset;
+    if (k->kind == FR_KEY_REAL) return *(const double *)at;
+    if (k->kind == FR_KEY_BOOL) return *(const bool *)at;
+    return (double)*(const int64_t *)at;
 }
 
 void fr__options_fill(fr_model_options *o, const fr_model_options *from)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        int64_t size;
-        if (options[i].kind != FR_OPTION_SIZE) continue;
-        memcpy(&size, field(o, &options[i]), sizeof size);
-        if (size == 0) memcpy((char *)o + options[i].offset, field(from, &options[i]), sizeof size);
-    }
+    for (const fr_key *k = fr_model_keys(); (k = next_size(k)); k++)
+        if (k->kind == FR_KEY_INT && value_of(o, k) == 0)
+            memcpy((char *)o + k->offset, (const char *)from + k->offset, k->size);
 }
 
 const char *fr_model_default(const fr_model *model, const char *key, char *text, size_t room)
 {
-    const fr_option *k = fr__option_find(key);
+    const fr_key *k = fr__key_find(fr_model_keys(), "model.", key, NULL);
     fr_model_options o = *model->defaults;
-    int64_t size;
-    double value;
-    bool flag;
     text[0] = '\0';
     if (o.width_factor == 0) o.width_factor = 1;
-    if (!k) return text;
-    if (k->kind == FR_OPTION_SIZE) {
-        memcpy(&size, field(&o, k), sizeof size);
-        snprintf(text, room, "%lld", (long long)size);
-    } else if (k->kind == FR_OPTION_REAL) {
-        memcpy(&value, field(&o, k), sizeof value);
-        if (value < 0)
-            snprintf(text, room, "by image size");
-        else
-            snprintf(text, room, "%g", value);
-    } else {
-        memcpy(&flag, field(&o, k), sizeof flag);
-        snprintf(text, room, "%s", flag ? "true" : "false");
-    }
+    if (!k || !k->size) return text;
+    double value = value_of(&o, k);
+    if (k->kind == FR_KEY_BOOL)
+        snprintf(text, room, "%s", value ? "true" : "false");
+    else if (value < 0)
+        snprintf(text, room, "by image size");
+    else
+        snprintf(text, room, k->kind == FR_KEY_INT ? "%.0f" : "%g", value);
     return text;
 }
 
 fr_status fr__options_check(fr_ctx *ctx, const char *model, const fr_model_options *o)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const fr_option *k = &options[i];
-        int64_t size = 0;
-        double value = 0;
-        if (k->kind == FR_OPTION_SIZE) memcpy(&size, field(o, k), sizeof size);
-        if (k->kind == FR_OPTION_REAL) memcpy(&value, field(o, k), sizeof value);
+    for (const fr_key *k = fr_model_keys(); (k = next_size(k)); k++) {
+        double value = value_of(o, k);
         /* Not given, where that has a meaning. */
-        bool is_open = size == 0 && (value == 0 || (o->dropout == value && value < 0));
-        if (is_open) continue;
-        if (k->kind == FR_OPTION_SIZE) value = (double)size;
-        if (!(value >= k->min && value <= k->max))
-            return fr_fail(ctx, FR_INVALID, "model %s: %s is %g; it must be between %g and %g",
-                           model, k->key, value, k->min, k->max);
+        bool is_open = value == 0 || (o->dropout == value && value < 0);
+        if (is_open || k->kind == FR_KEY_BOOL || (value >= k->min && value <= k->max)) continue;
+        return fr_fail(ctx, FR_INVALID, "model %s: %s is %g; it must be between %g and %g", model,
+                       fr__key_name(k), value, k->min, k->max);
     }
     return FR_OK;
 }

@@ -12,163 +12,98 @@
  * are found by the graph, and its message gets the place in the file. */
 #include "models/build.h"
 
+#include "io/key.h"
+
 #include <stdio.h>
 #include <string.h>
 
-typedef enum attr_kind {
-    SIZE,   /* int64_t */
-    COUNT,  /* int */
-    PAIR,   /* int[2]; one number counts for both */
-    REAL,   /* float */
-    FLAG,   /* bool */
-    UNLESS, /* bool that means the contrary of its key, which is true by default */
-} attr_kind;
+static const char section[] = "model.nodes[].";
 
-typedef struct attr {
-    fr_operator op;
-    const char *key;
-    attr_kind kind;
-    size_t offset; /* in fr_attrs */
-    double min, max;
-    bool is_required;
-} attr;
-
-/* clang-format off */
-#define AT(member) offsetof(fr_attrs, member)
-static const attr attrs[] = {
-    {FR_OP_LINEAR, "out", SIZE, AT(linear.out), 1, INT32_MAX, true},
-    {FR_OP_LINEAR, "bias", UNLESS, AT(linear.no_bias), 0, 1, false},
-    {FR_OP_CONV2D, "out", SIZE, AT(conv2d.out), 1, INT32_MAX, true},
-    {FR_OP_CONV2D, "kernel", PAIR, AT(conv2d.kernel), 1, INT32_MAX, true},
-    {FR_OP_CONV2D, "stride", PAIR, AT(conv2d.stride), 1, INT32_MAX, false},
-    {FR_OP_CONV2D, "pad", PAIR, AT(conv2d.pad), 0, INT32_MAX, false},
-    {FR_OP_CONV2D, "groups", COUNT, AT(conv2d.groups), 1, INT32_MAX, false},
-    {FR_OP_CONV2D, "bias", UNLESS, AT(conv2d.no_bias), 0, 1, false},
-    {FR_OP_BATCH_NORM, "eps", REAL, AT(norm.eps), 1e-12, 1, false},
-    {FR_OP_BATCH_NORM, "momentum", REAL, AT(norm.momentum), 1e-6, 1, false},
-    {FR_OP_LAYER_NORM, "eps", REAL, AT(norm.eps), 1e-12, 1, false},
-    {FR_OP_DROPOUT, "p", REAL, AT(dropout.p), 0, 0.99, true},
-    {FR_OP_ALPHA_DROPOUT, "p", REAL, AT(dropout.p), 0, 0.99, true},
-    {FR_OP_MAX_POOL, "kernel", PAIR, AT(pool.kernel), 1, INT32_MAX, true},
-    {FR_OP_MAX_POOL, "stride", PAIR, AT(pool.stride), 1, INT32_MAX, false},
-    {FR_OP_MAX_POOL, "pad", PAIR, AT(pool.pad), 0, INT32_MAX, false},
-    {FR_OP_AVG_POOL, "kernel", PAIR, AT(pool.kernel), 1, INT32_MAX, true},
-    {FR_OP_AVG_POOL, "stride", PAIR, AT(pool.stride), 1, INT32_MAX, false},
-    {FR_OP_AVG_POOL, "pad", PAIR, AT(pool.pad), 0, INT32_MAX, false},
-    {FR_OP_AVG_POOL, "count_valid", FLAG, AT(pool.count_valid), 0, 1, false},
-    {FR_OP_EMBEDDING, "vocab", SIZE, AT(embedding.vocab), 1, INT32_MAX, true},
-    {FR_OP_EMBEDDING, "width", SIZE, AT(embedding.width), 1, INT32_MAX, true},
-    {FR_OP_EMBEDDING, "positions", SIZE, AT(embedding.positions), 1, INT32_MAX, false},
-    {FR_OP_ATTENTION, "heads", COUNT, AT(attention.heads), 1, INT32_MAX, true},
-    {FR_OP_ATTENTION, "causal", FLAG, AT(attention.causal), 0, 1, false},
-    {FR_OP_CROSS_ATTENTION, "heads", COUNT, AT(attention.heads), 1, INT32_MAX, true},
-    {FR_OP_LSTM, "hidden", SIZE, AT(lstm.hidden), 1, INT32_MAX, true},
-    {FR_OP_LSTM, "projection", SIZE, AT(lstm.projection), 1, INT32_MAX, false},
-    {FR_OP_CONCAT, "axis", COUNT, AT(concat.axis), 0, FR_MAX_DIMS - 1, false},
-    {FR_OP_SLICE, "from", SIZE, AT(slice.from), 0, INT32_MAX, false},
-    {FR_OP_SLICE, "to", SIZE, AT(slice.to), 1, INT32_MAX, true},
-    {FR_OP_CROSS_ENTROPY, "label_smoothing", REAL, AT(loss.label_smoothing), 0, 0.99, false},
-};
-/* clang-format on */
-
-static fr_status read_pair(fr_conf *c, const attr *k, int to[2])
+static fr_status read_key(fr_conf *c, const char *key, void *to)
 {
+    return fr__key_read(c, fr__key_find(fr_model_keys(), section, key, NULL), to);
+}
+
+/* One row serves two operators: their attributes are at the same place, or a fixed distance apart.
+ */
+#define AT(member) offsetof(fr_attrs, member)
+static const size_t pool_before_conv = AT(conv2d.kernel) - AT(pool.kernel);
+_Static_assert(AT(linear.out) == AT(conv2d.out), "one row for both");
+_Static_assert(AT(conv2d.stride) - AT(pool.stride) == AT(conv2d.kernel) - AT(pool.kernel) &&
+                   AT(conv2d.pad) - AT(pool.pad) == AT(conv2d.kernel) - AT(pool.kernel),
+               "windows of convolutions and pools are alike");
+
+/* One number counts for both. */
+static fr_status read_pair(fr_conf *c, const fr_key *k, int to[2])
+{
+    const char *key = fr__key_name(k);
     int64_t v[2];
     int n;
-    FR_TRY(fr_conf_ints(c, k->key, 2, v, &n));
+    FR_TRY(fr_conf_ints(c, key, 2, v, &n));
     if (n == 0) return FR_OK;
     if (n == 1) v[1] = v[0];
     for (int i = 0; i < 2; i++) {
         if (v[i] < (int64_t)k->min || v[i] > (int64_t)k->max)
-            return fr_conf_fail(c, k->key, "%s is %lld; it must be between %g and %g", k->key,
+            return fr_conf_fail(c, key, "%s is %lld; it must be between %g and %g", key,
                                 (long long)v[i], k->min, k->max);
         to[i] = (int)v[i];
     }
     return FR_OK;
 }
 
-/* Presets are outside the range where there is one: "not given" leaves the attribute zero. */
-static fr_status read_attr(fr_conf *c, const attr *k, fr_attrs *to)
+static fr_status read_attr(fr_conf *c, fr_operator op, const fr_key *k, fr_attrs *to)
 {
-    void *at = (char *)to + k->offset;
-    int64_t size;
-    double real;
-    bool flag;
-    switch (k->kind) {
-    case PAIR: return read_pair(c, k, at);
-    case SIZE:
-    case COUNT:
-        FR_TRY(fr_conf_int(c, k->key, 0, (int64_t)k->min, (int64_t)k->max, &size));
-        if (k->kind == SIZE)
-            *(int64_t *)at = size;
-        else
-            *(int *)at = (int)size;
-        return FR_OK;
-    case REAL:
-        FR_TRY(fr_conf_real(c, k->key, -1, k->min, k->max, &real));
-        if (real >= 0) *(float *)at = (float)real;
-        return FR_OK;
-    case FLAG:
-    case UNLESS:
-        FR_TRY(fr_conf_bool(c, k->key, k->kind == UNLESS, &flag));
-        *(bool *)at = k->kind == UNLESS ? !flag : flag;
-        return FR_OK;
-    }
+    char *at = (char *)to + k->offset;
+    if (k->kind == FR_KEY_INTS)
+        return read_pair(c, k, (int *)(void *)(op == FR_OP_CONV2D ? at : at - pool_before_conv));
+    if (strcmp(fr__key_name(k), "bias") != 0) return fr__key_read(c, k, at);
+    bool bias = false, *no_bias = op == FR_OP_CONV2D ? &to->conv2d.no_bias : &to->linear.no_bias;
+    FR_TRY(fr__key_read(c, k, &bias));
+    *no_bias = !bias;
     return FR_OK;
 }
 
 static fr_status read_shape(fr_conf *c, fr_attrs *a)
 {
-    const char *dtype;
+    const char *dtype = NULL;
     FR_TRY(fr_conf_ints(c, "shape", FR_MAX_DIMS, a->input.shape.dim, &a->input.shape.n_dims));
-    FR_TRY(fr_conf_text(c, "dtype", "float", &dtype));
-    if (strcmp(dtype, "int") == 0)
-        a->input.dtype = FR_I32;
-    else if (strcmp(dtype, "float") != 0)
-        return fr_conf_fail(c, "dtype", "dtype is '%s'; it must be float or int", dtype);
+    FR_TRY(read_key(c, "dtype", &dtype));
+    if (strcmp(dtype, "int") == 0) a->input.dtype = FR_I32;
     return FR_OK;
 }
 
 static fr_status read_init(fr_conf *c, fr_attrs *a)
 {
-    static const char *const kinds[] = {
-        [FR_INIT_DEFAULT] = "default", [FR_INIT_ZEROS] = "zeros",     [FR_INIT_ONES] = "ones",
-        [FR_INIT_NORMAL] = "normal",   [FR_INIT_UNIFORM] = "uniform", [FR_INIT_HE_OUT] = "he_out",
-        [FR_INIT_LECUN] = "lecun"};
-    const char *kind;
-    double scale;
-    FR_TRY(fr_conf_text(c, "init", "default", &kind));
-    int i = FR_INIT_LECUN;
-    while (i >= 0 && strcmp(kinds[i], kind) != 0) i--;
-    if (i < 0)
-        return fr_conf_fail(c, "init",
-                            "init is '%s'; it must be default, zeros, ones, normal, uniform, "
-                            "he_out or lecun",
-                            kind);
-    a->weight_init.kind = (fr_init_kind)i;
-    if (i != FR_INIT_NORMAL && i != FR_INIT_UNIFORM) return FR_OK;
-    FR_TRY(fr_conf_real(c, "init_scale", -1, 0, 1e6, &scale));
-    if (scale < 0) return fr_conf_fail(c, "init", "init: %s needs an init_scale", kind);
+    const fr_key *k = fr__key_find(fr_model_keys(), section, "init", NULL);
+    const char *name = NULL;
+    double scale = -1;
+    FR_TRY(fr__key_read(c, k, &name));
+    fr_init_kind kind = a->weight_init.kind = (fr_init_kind)fr__key_choice(k, name);
+    if (kind != FR_INIT_NORMAL && kind != FR_INIT_UNIFORM) return FR_OK;
+    FR_TRY(read_key(c, "init_scale", &scale));
+    if (scale < 0) return fr_conf_fail(c, "init", "init: %s needs an init_scale", name);
     a->weight_init.scale = (float)scale;
     return FR_OK;
 }
 
 static fr_status read_attrs(fr_conf *c, const char *name, fr_operator op, fr_attrs *to)
 {
-    for (size_t i = 0; i < sizeof attrs / sizeof *attrs; i++) {
-        if (attrs[i].op != op) continue;
-        if (attrs[i].is_required && !fr_conf_has(c, attrs[i].key))
-            return fr_conf_fail(c, NULL, "node %s (%s): %s is missing", name, fr_operator_name(op),
-                                attrs[i].key);
-        FR_TRY(read_attr(c, &attrs[i], to));
+    const char *op_name = fr_operator_name(op);
+    for (const fr_key *k = fr_model_keys(); (k = fr__key_next(k, section, op_name)); k++) {
+        if (!k->size) continue;
+        if (!k->preset || k->preset[0] || fr_conf_has(c, fr__key_name(k)))
+            FR_TRY(read_attr(c, op, k, to));
+        else
+            return fr_conf_fail(c, NULL, "node %s (%s): %s is missing", name, op_name,
+                                fr__key_name(k));
     }
     if (op == FR_OP_INPUT) return read_shape(c, to);
     if (op == FR_OP_LINEAR || op == FR_OP_CONV2D || op == FR_OP_EMBEDDING || op == FR_OP_LSTM)
         return read_init(c, to);
     if (op == FR_OP_CROSS_ENTROPY && fr_conf_has(c, "ignore_index")) {
-        int64_t index;
+        int64_t index = 0;
         to->loss.has_ignore = true;
-        FR_TRY(fr_conf_int(c, "ignore_index", 0, INT32_MIN, INT32_MAX, &index));
+        FR_TRY(read_key(c, "ignore_index", &index));
         to->loss.ignore_index = (int32_t)index;
     }
     return FR_OK;

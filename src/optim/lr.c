@@ -39,7 +39,12 @@ static double polynomial_factor(const fr_lr_options *o, int64_t t)
 }
 
 const fr_lr_schedule fr__lr_constant = {
-    .name = "constant", .summary = "always lr", .keys = no_keys, .factor = constant_factor};
+    .name = "constant",
+    .summary = "always lr",
+    .is_constant = true,
+    .keys = no_keys,
+    .factor = constant_factor,
+};
 
 const fr_lr_schedule fr__lr_step = {
     .name = "step",

@@ -114,5 +114,6 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 const fr_planner fr__planner_bapipe = {
     .name = "bapipe",
     .summary = "BaPipe-style: a balanced cut without replicas, transfers overlapped or not",
+    .method = "1f1b",
     .plan = plan,
 };

@@ -15,10 +15,9 @@ static const struct objective {
     fr__score_fn score;
     bool by_device; /* it looks at each device; others at the slowest of all */
 } objectives[] = {
-    {"exact", fr__score_exact, true},
-    {"pipedream", fr__score_pipedream, false},
-    {"dapple", fr__score_dapple, false},
-    {"bapipe", fr__score_bapipe, true},
+    {"exact", fr__score_exact, true},    {"pipedream", fr__score_pipedream, false},
+    {"dapple", fr__score_dapple, false}, {"bapipe", fr__score_bapipe, true},
+    {"dlplacer", NULL, false}, /* places operators, not ranges of them */
 };
 
 struct search {
@@ -130,9 +129,9 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     FR_TRY(fr__task_init(ctx, p, &t));
     size_t n = sizeof objectives / sizeof *objectives, i = 0;
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
-    if (i < n)
+    if (i < n && objectives[i].score)
         status = search_ranges(&t, &objectives[i], out);
-    else if (strcmp(name, "dlplacer") == 0)
+    else if (i < n)
         status = search_places(&t, out);
     else
         status = fr_fail(ctx, FR_INVALID,
@@ -147,5 +146,6 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 const fr_planner fr__planner_brute = {
     .name = "brute",
     .summary = "every layout of a small model, counted as another planner does",
+    .method = "1f1b",
     .plan = plan,
 };

@@ -7,6 +7,8 @@
  * Methods with one schedule take one time: the first of them stands for all. */
 #include "plan/choose.h"
 
+#include <forerun/exec_plan.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,15 +26,10 @@ bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__op
                           .replicas = o->replicas};
     if (m->generator->check && m->generator->check(&d)) return false;
     for (int s = 0; s < o->n_stages; s++) {
-        fr_seat seat = {.stage = s,
-                        .n_stages = o->n_stages,
-                        .n_micro = n_micro / o->replicas[s],
-                        .n_slots = o->n_stages - s};
         if (n_micro % o->replicas[s] != 0) return false;
         if (o->replicas[s] != o->replicas[0] && !m->generator->any_replicas) return false;
-        if (m->policy && m->policy->check && m->policy->check(&seat)) return false;
     }
-    return true;
+    return !m->policy || fr_exec_takes_policy(m->generator, &d, m->policy);
 }
 
 static enum fr__class class_of(const struct fr__chooser *c, const struct fr__option *o)

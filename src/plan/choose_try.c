@@ -17,9 +17,8 @@ static int depth(const struct fr__chooser *c, const struct fr__option *o)
     for (int s = 0; s < o->n_stages; s++)
         if (o->replicas[s] > most) most = o->replicas[s];
     int share = o->size->n_micro / most;
-    /* 1F1B runs as many micro-batches ahead as there are stages, others up to mini-batches. */
-    bool is_1f1b = strcmp(c->d->methods[o->method].generator->name, "1f1b-async") == 0;
-    return is_1f1b ? 1 + (o->n_stages + share - 1) / share : 1 + o->n_stages;
+    bool has_batches = c->d->methods[o->method].generator->ahead == FR_AHEAD_BATCHES;
+    return has_batches ? 1 + o->n_stages : 1 + (o->n_stages + share - 1) / share;
 }
 
 /* Mini-batches to walk: filling, the steady state, draining. */

@@ -66,8 +66,8 @@ static double n_ahead(const struct fr__chooser *c, const struct fr__option *o, i
 {
     const fr_generator *g = c->d->methods[o->method].generator;
     double share = (double)o->size->n_micro / o->replicas[w];
-    if (strcmp(g->name, "sequential") == 0) return 1;
-    if (strcmp(g->name, "gpipe") == 0) return share;
+    if (g->ahead == FR_AHEAD_ONE) return 1;
+    if (g->ahead == FR_AHEAD_BATCH) return share;
     return g->is_flush ? fmin(share, n - w) : n - w;
 }
 
@@ -205,8 +205,7 @@ static double estimate_of(const struct fr__chooser *c, const struct fr__option *
         pace = fmax(pace, share * fmax(each, at[w].hop) + at[w].update / at[w].speed);
         sum = fmax(sum, at[w].sum);
     }
-    if (strcmp(g->name, "sequential") == 0)
-        return longest * o->size->n_micro / o->replicas[0] + sum;
+    if (g->ahead == FR_AHEAD_ONE) return longest * o->size->n_micro / o->replicas[0] + sum;
     for (int w = n - 1; w >= 0; w--) { /* down and up again, with so many on the way at once */
         double share = (double)o->size->n_micro / o->replicas[w];
         back += at[w].work / at[w].speed + at[w].beside + 2 * at[w].hop;

@@ -235,5 +235,6 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 const fr_planner fr__planner_dapple = {
     .name = "dapple",
     .summary = "least latency of a synchronous mini-batch around a pivot stage, with replicas",
+    .method = "1f1b",
     .plan = plan,
 };

@@ -15,10 +15,11 @@
  * With a memory limit that matters pieces are not independent, and the whole is one piece. */
 #include "plan/place.h"
 
+#include "base/thread.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { SMALL = 12, MOST_DEVICES = 8 };
 
@@ -37,13 +38,6 @@ struct placer {
     double deadline, bound; /* bound: of the whole, as far as pieces prove one */
     int n_programs, programs_left;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* --- one problem: list schedule, merged chains, program ----------------------------------------
  */
@@ -172,7 +166,7 @@ static fr_status solve_jobs(struct placer *o, const struct fr__jobs *j, struct f
     FR_TRY_GOTO(status, fr__placing_make(ctx, &a, j, &now), end);
     FR_TRY_GOTO(status, fr__placing_make(ctx, &a, &c.j, &rough), end);
     FR_TRY_GOTO(status, fr__place_list(ctx, &c.j, &rough), end);
-    double seconds = (o->deadline - now_s()) / left;
+    double seconds = (o->deadline - 1e-9 * (double)fr__now_ns()) / left;
     rough_bound = *bound;
     if (isfinite(rough.makespan) && seconds > 0.01) {
         o->n_programs++;
@@ -410,7 +404,7 @@ static fr_status place(struct placer *o, fr_plan **out)
 {
     struct fr__task *t = o->t;
     struct fr__placing best;
-    double one = 0, begin = now_s();
+    double one = 0, begin = 1e-9 * (double)fr__now_ns();
     if (t->n_devices > MOST_DEVICES)
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "dlplacer: %d devices; it places the operators of one replica on at most %d",
@@ -434,7 +428,7 @@ static fr_status place(struct placer *o, fr_plan **out)
              t->n, t->n_devices, best.makespan, one,
              o->is_proved ? "proved the least" : "not proved the least",
              o->is_proved ? 0 : 100 * (best.makespan / o->bound - 1), o->n_pieces, o->n_programs,
-             now_s() - begin, o->is_merged ? "; chains were merged" : "");
+             1e-9 * (double)fr__now_ns() - begin, o->is_merged ? "; chains were merged" : "");
     return FR_OK;
 }
 
@@ -445,7 +439,8 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     FR_TRY(fr__task_init(ctx, p, &t));
     struct placer o = {.t = &t,
                        .are_alike = t.are_alike,
-                       .deadline = now_s() + 0.5 * (p->seconds > 0 ? p->seconds : 60)};
+                       .deadline =
+                           1e-9 * (double)fr__now_ns() + 0.5 * (p->seconds > 0 ? p->seconds : 60)};
     fr_status status = place(&o, out);
     fr__task_fini(&t);
     return status;
@@ -454,5 +449,6 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 const fr_planner fr__planner_dlplacer = {
     .name = "dlplacer",
     .summary = "DLPlacer-style: operators of one replica on devices, by an integer program",
+    .method = "1f1b",
     .plan = plan,
 };

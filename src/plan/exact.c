@@ -309,5 +309,6 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 const fr_planner fr__planner_exact = {
     .name = "exact",
     .summary = "least slowest stage over cuts, replicas and devices, within memory for 1F1B",
+    .method = "1f1b",
     .plan = plan,
 };

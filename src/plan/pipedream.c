@@ -359,5 +359,6 @@ double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *par
 const fr_planner fr__planner_pipedream = {
     .name = "pipedream",
     .summary = "least slowest stage or transfer, with replicas, level by level, as PipeDream does",
+    .method = "pipedream",
     .plan = plan,
 };

@@ -16,6 +16,7 @@
  * Order binaries exist only between jobs (and transfers) that the graph leaves in no order. Starts
  * are bounded by the longest ways before and behind. What comes back is scheduled again in the
  * order of its starts, so that the makespan told is one that a clock has run. */
+#include "plan/cbc.h"
 #include "plan/place.h"
 
 #include <math.h>
@@ -24,10 +25,9 @@
 
 #ifdef FR_HAVE_CBC
 
-#include <Cbc_C_Interface.h>
-
 struct program {
     const struct fr__jobs *j;
+    fr__cbc cbc;
     Cbc_Model *model;
     double unit;         /* seconds */
     uint64_t *is_before; /* (n, n) bits, by rows of `words` */
@@ -45,7 +45,7 @@ static bool goes_before(const struct program *p, int a, int b)
 
 static int add_col(struct program *p, double low, double high, double cost, bool is_binary)
 {
-    Cbc_addCol(p->model, "", low, high, cost, is_binary, 0, NULL, NULL);
+    p->cbc.addCol(p->model, "", low, high, cost, is_binary, 0, NULL, NULL);
     return p->n_cols++;
 }
 
@@ -62,7 +62,7 @@ static void term(struct program *p, double coef, int col)
 /* The row is `sense` right; the next one begins. */
 static void end_row(struct program *p, char sense)
 {
-    Cbc_addRow(p->model, "", p->n, p->cols, p->coefs, sense, p->right);
+    p->cbc.addRow(p->model, "", p->n, p->cols, p->coefs, sense, p->right);
     p->n = 0, p->right = 0;
 }
 
@@ -121,11 +121,11 @@ static bool add_devices(struct program *p)
     for (int d = 0; cols && coefs && d < j->n_devices; d++) {
         for (int i = 0; i < j->n; i++) cols[i] = x_of(p, i, d), coefs[i] = on_device(p, i, d);
         cols[j->n] = 0, coefs[j->n] = -1;
-        Cbc_addRow(p->model, "", j->n + 1, cols, coefs, 'L', 0);
+        p->cbc.addRow(p->model, "", j->n + 1, cols, coefs, 'L', 0);
         if (!isfinite(j->memory[d])) continue;
         double scale = fmax(j->memory[d], 1);
         for (int i = 0; i < j->n; i++) coefs[i] = j->bytes[i] / scale;
-        Cbc_addRow(p->model, "", j->n, cols, coefs, 'L', j->memory[d] / scale);
+        p->cbc.addRow(p->model, "", j->n, cols, coefs, 'L', j->memory[d] / scale);
     }
     bool is_whole = cols && coefs;
     fr__free(cols), fr__free(coefs);
@@ -240,28 +240,28 @@ static bool solve(struct program *p, double seconds, const double *head, const d
 {
     char text[32];
     snprintf(text, sizeof text, "%.3f", seconds);
-    Cbc_setParameter(p->model, "log", "0");
-    Cbc_setParameter(p->model, "seconds", text);
-    Cbc_setParameter(p->model, "timeMode", "elapsed");
-    Cbc_setLogLevel(p->model, 0);
+    p->cbc.setParameter(p->model, "log", "0");
+    p->cbc.setParameter(p->model, "seconds", text);
+    p->cbc.setParameter(p->model, "timeMode", "elapsed");
+    p->cbc.setLogLevel(p->model, 0);
     add_columns(p, head, tail, *bound);
     add_jobs(p, tail);
     add_arcs(p);
     if (!add_devices(p)) return false;
     add_orders(p);
-    Cbc_setObjSense(p->model, 1);
-    Cbc_solve(p->model);
-    const double *solution = Cbc_bestSolution(p->model);
+    p->cbc.setObjSense(p->model, 1);
+    p->cbc.solve(p->model);
+    const double *solution = p->cbc.bestSolution(p->model);
     if (solution && !take(p, solution, now, best, key)) return false;
     /* No solution within C <= 1, proved: the start solution stands. Tolerances of the solver are
      * granted to the bound, and a schedule that has been run is what is told. */
-    if (Cbc_isProvenOptimal(p->model) && solution)
-        *bound = fmax(*bound, fmin(best->makespan, Cbc_getObjValue(p->model) * p->unit));
-    else if (Cbc_isProvenInfeasible(p->model))
+    if (p->cbc.isProvenOptimal(p->model) && solution)
+        *bound = fmax(*bound, fmin(best->makespan, p->cbc.getObjValue(p->model) * p->unit));
+    else if (p->cbc.isProvenInfeasible(p->model))
         *bound = best->makespan;
     else
         *bound =
-            fmax(*bound, fmin(best->makespan, Cbc_getBestPossibleObjValue(p->model) * p->unit));
+            fmax(*bound, fmin(best->makespan, p->cbc.getBestPossibleObjValue(p->model) * p->unit));
     return true;
 }
 
@@ -271,19 +271,21 @@ fr_status fr__place_program(fr_ctx *ctx, const struct fr__jobs *j, double second
     fr_arena scratch = {0};
     struct fr__placing now;
     struct program p = {.j = j, .unit = best->makespan, .words = (j->n + 63) / 64};
+    FR_TRY(fr__cbc_open(ctx, NULL, &p.cbc));
     double *head = FR_ARENA_ARRAY(&scratch, double, j->n + 1);
     double *tail = FR_ARENA_ARRAY(&scratch, double, j->n + 1);
     double *key = FR_ARENA_ARRAY(&scratch, double, j->n + j->n_arcs + 1);
     p.is_before = FR_ARENA_ARRAY(&scratch, uint64_t, (size_t)j->n * (size_t)p.words + 1);
     fr_status status = fr__placing_make(ctx, &scratch, j, &now);
-    p.model = Cbc_newModel();
+    p.model = p.cbc.newModel();
     bool is_whole = status == FR_OK && head && tail && key && p.is_before && p.model;
     if (is_whole) {
         relate(&p, head);
         fr__place_tails(j, tail);
         is_whole = solve(&p, seconds, head, tail, &now, best, key, bound);
     }
-    if (p.model) Cbc_deleteModel(p.model);
+    if (p.model) p.cbc.deleteModel(p.model);
+    fr__cbc_close(&p.cbc);
     fr__arena_fini(&scratch);
     return is_whole ? FR_OK : fr__no_memory(ctx, (size_t)j->n * sizeof(double), "a placing");
 }

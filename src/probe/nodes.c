@@ -162,7 +162,7 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
  * deviation, on the average; a slow drift of the machine does not count, nor much a rare stop. */
 static double jitter_of(const fr_rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
 
-/* The store's time outside of riding updates (predictions, a sweep) is by parameters. Where there
+/* The store's time outside of fused updates (predictions, a sweep) is by parameters. Where there
  * are none, there is nothing to fetch but a pointer. */
 static void set_times(struct probe *p, fr_profile *out)
 {

@@ -1,6 +1,7 @@
 /* rig.c -- mini-batches of one stage, one forward, one backward, as the engine's passes make them:
- * weights from a store, as many micro-batches in flight as the seat says, each with memory of its
- * own that is as cold as in the pipeline, the update riding on the last backward or after it. */
+ * weights from a store, as many micro-batches in flight as the context says, each with memory of
+ * its own that is as cold as in the pipeline, the update fused into the last backward or after it.
+ */
 #include "probe/rig.h"
 
 #include "backend/device.h"
@@ -45,7 +46,7 @@ static const fr_policy *policy_of(const fr_rig *r)
 static size_t count_bytes(const fr_rig *r)
 {
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
-    size_t n_copies = (size_t)policy_of(r)->n_blocks(&r->seat) + (size_t)r->d->optimizer->n_state +
+    size_t n_copies = (size_t)r->n_weight_blocks + (size_t)r->d->optimizer->n_state +
                       (policy_of(r)->course == FR_COURSE_DRIFT);
     size_t floats = n_copies * sizes->n_weights + sizes->n_grads + sizes->n_buffers;
     return floats * sizeof(float) + (size_t)r->n_slots * sizes->slot_bytes +
@@ -70,12 +71,12 @@ static fr_status take_weights(fr_rig *r)
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
     size_t stride = fr__align_up(sizes->n_weights * sizeof(float)) / sizeof(float);
     const fr_policy *policy = policy_of(r);
-    size_t n_blocks = (size_t)policy->n_blocks(&r->seat);
-    FR_TRY(take_floats(r, n_blocks * stride, "weights", &r->weights));
+    FR_TRY(take_floats(r, (size_t)r->n_weight_blocks * stride, "weights", &r->weights));
     FR_TRY(take_floats(r, sizes->n_grads, "gradients", &r->grads));
     FR_TRY(take_floats(r, sizes->n_buffers, "running statistics", &r->buffers));
     fr_store_desc s = {.policy = policy,
-                       .seat = r->seat,
+                       .context = r->context,
+                       .n_blocks = r->n_weight_blocks,
                        .device = r->dev,
                        .optimizer = r->d->optimizer,
                        .options = r->d->options,
@@ -218,14 +219,38 @@ static fr_status take_lists(fr_rig *r)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static void take_seat(fr_rig *r)
+static void take_context(fr_rig *r)
 {
-    r->seat = r->d->seat;
-    if (r->seat.n_stages < 1) r->seat.n_stages = 1;
-    r->seat.n_micro = r->d->n_micro;
-    int lead = r->seat.lead > 0 ? r->seat.lead : r->seat.n_stages - 1 - r->seat.stage;
-    r->n_slots = lead > 0 ? lead + 1 : 1;
-    r->seat.n_slots = r->n_slots;
+    r->context = r->d->context;
+    if (r->context.n_stages < 1) r->context.n_stages = 1;
+    r->context.n_micro = r->d->n_micro;
+    r->n_slots = r->context.n_slots = r->context.lead + 1;
+}
+
+/* Blocks of weights that the passes of a rig need, by a store that only counts: as many
+ * mini-batches as it takes until the starting weights are gone. */
+static fr_status count_blocks(fr_rig *r)
+{
+    fr_store *store;
+    int lead = r->context.lead, n = r->context.n_micro;
+    int total = (2 * ((lead + n - 1) / n) + 3) * n;
+    fr_view view;
+    FR_TRY(fr_store_create(r->ctx, &(fr_store_desc){.policy = policy_of(r), .context = r->context},
+                           &store));
+    fr_status status = FR_OK;
+    for (int i = 0; i < total && status == FR_OK; i++) {
+        int back = i - lead;
+        status = fr_store_forward(store, i / n, i % n, &view);
+        if (back < 0 || status != FR_OK) continue;
+        status = fr_store_backward(store, back / n, back % n, &view);
+        fr_store_done(store, back / n, back % n);
+        if (back % n != n - 1 || status != FR_OK) continue;
+        fr_store_begin(store, back / n, 1);
+        status = fr_store_end(store, 0);
+    }
+    r->n_weight_blocks = fr_store_n_blocks(store);
+    fr_store_free(store);
+    return status;
 }
 
 static fr_status set_up(fr_rig *r, fr_rig_room *room)
@@ -237,9 +262,10 @@ static fr_status set_up(fr_rig *r, fr_rig_room *room)
                        "a probe of %d micro-batches of %d samples: at least one of each, a backend "
                        "and an optimizer are needed",
                        d->n_micro, d->batch);
-    take_seat(r);
-    const char *wrong = policy->check ? policy->check(&r->seat) : NULL;
+    take_context(r);
+    const char *wrong = policy->check ? policy->check(&r->context) : NULL;
     if (wrong) return fr_fail(r->ctx, FR_INVALID, "weights %s: %s", policy->name, wrong);
+    FR_TRY(count_blocks(r));
     fr_device_desc device = {.n_threads = d->n_threads, .first_cpu = d->first_cpu};
     FR_TRY(fr_device_open(r->ctx, d->backend, &device, &r->dev));
     fr_program_desc program = {.graph = d->graph,
@@ -253,7 +279,7 @@ static fr_status set_up(fr_rig *r, fr_rig_room *room)
     FR_TRY(check_room(r, room));
     FR_TRY(fr_program_reserve(r->program));
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
-    r->rides = d->rides && sizes->n_grads == sizes->n_weights;
+    r->update_in_backward = d->update_in_backward && sizes->n_grads == sizes->n_weights;
     FR_TRY(take_lists(r));
     FR_TRY(take_weights(r));
     FR_TRY(init_params(r));
@@ -341,7 +367,7 @@ static fr_status forward(fr_rig *r)
 }
 
 /* Of type fr_grad_ready_fn; user: the rig. */
-static void ride(void *rig, size_t offset, size_t count, const float *grad)
+static void step_range(void *rig, size_t offset, size_t count, const float *grad)
 {
     fr_store_range(((fr_rig *)rig)->store, offset, count, grad);
 }
@@ -364,12 +390,12 @@ static fr_status copy_seeds(fr_rig *r)
 static fr_status sweep(fr_rig *r, int64_t batch)
 {
     const fr_program_sizes *sizes = fr_program_sizes_of(r->program);
-    if (!r->rides) {
+    if (!r->update_in_backward) {
         fr_program_sum_ties(r->program, r->grads);
         fr_store_begin(r->store, batch, 1);
         fr_store_range(r->store, 0, sizes->n_weights, r->grads);
     }
-    return fr_store_end(r->store, r->rides ? r->n_updated : sizes->n_weights);
+    return fr_store_end(r->store, r->update_in_backward ? r->n_updated : sizes->n_weights);
 }
 
 static fr_status backward(fr_rig *r)
@@ -383,9 +409,9 @@ static fr_status backward(fr_rig *r)
     r->fetch_backward_s += since(start);
     start = fr__now_ns();
     fr_pass pass = make_pass(r, &view, nth);
-    if (is_last && r->rides) {
+    if (is_last && r->update_in_backward) {
         fr_store_begin(r->store, batch, 1);
-        pass.grad_ready = ride;
+        pass.grad_ready = step_range;
         pass.transient_grads = true;
         pass.user = r;
     }

@@ -20,11 +20,12 @@ typedef struct fr_rig {
     fr_device *dev;
     fr_program *program;
     fr_store *store;
-    fr_seat seat;
-    bool rides;
+    fr_policy_context context;
+    int n_weight_blocks;
+    bool update_in_backward;
     int n_slots; /* micro-batches in flight at most, each with memory of its own */
     int64_t n_forward, n_backward;
-    size_t n_updated; /* floats that a riding update hands in */
+    size_t n_updated; /* floats that a fused update hands in */
 
     struct {
         void *at;
@@ -43,7 +44,7 @@ typedef struct fr_rig {
     /* Of the mini-batch under way. */
     fr_node_time *times;                      /* [node of the graph] */
     double fetch_forward_s, fetch_backward_s; /* getting weights, predicting them */
-    double store_s;                           /* other work on weights; riding updates aside */
+    double store_s;                           /* other work on weights; fused updates aside */
 
     /* Since it was warm, of all passes: */
     double *last_s;          /* [forward, backward][micro] of the mini-batch before; 0: none */

@@ -20,12 +20,18 @@
  */
 #include "sched/sched.h"
 
+/* c_k - 1 */
+static int lead(const fr_schedule_desc *d, int stage)
+{
+    int workers = 0, own = fr__replicas(d, stage);
+    for (int k = stage; k < d->n_stages && d->replicas; k++) workers += fr__replicas(d, k);
+    if (!d->replicas) workers = d->n_stages - stage;
+    return (workers + own - 1) / own - 1;
+}
+
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 {
-    int total = d->n_micro * d->n_batches, workers = 0, own = fr__replicas(d, w);
-    for (int k = w; k < d->n_stages && d->replicas; k++) workers += fr__replicas(d, k);
-    if (!d->replicas) workers = d->n_stages - w;
-    int ahead = (workers + own - 1) / own - 1;
+    int total = d->n_micro * d->n_batches, ahead = lead(d, w);
     for (int i = 0; i < total + ahead; i++) {
         if (i < total) fr__emit(s, w, FR_DO_F, w, i);
         if (i >= ahead) fr__emit(s, w, FR_DO_B, w, i - ahead);
@@ -45,5 +51,6 @@ const fr_generator fr__gen_1f1b_async = {
     .name = "1f1b-async",
     .summary = "one forward, one backward, on and on; each stage steps when it can",
     .any_replicas = true,
+    .lead = lead,
     .emit = emit,
 };

@@ -19,5 +19,6 @@ const fr_generator fr__gen_gpipe = {
     .summary = "all forwards of a mini-batch, then all backwards",
     .is_flush = true,
     .any_replicas = true,
+    .ahead = FR_AHEAD_BATCH,
     .emit = emit,
 };

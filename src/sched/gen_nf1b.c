@@ -12,6 +12,11 @@ static void emit_batch(fr_schedule *s, int w, fr_action action, int batch, int n
     for (int m = 0; m < n_micro; m++) fr__emit(s, w, action, w, batch * n_micro + m);
 }
 
+static int lead(const fr_schedule_desc *d, int stage)
+{
+    return (d->n_stages - 1 - stage) * d->n_micro;
+}
+
 static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 {
     int ahead = d->n_stages - 1 - w;
@@ -25,5 +30,7 @@ static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
 const fr_generator fr__gen_nf1b = {
     .name = "nf1b",
     .summary = "a mini-batch's forwards one by one, then its backwards together, on and on",
+    .ahead = FR_AHEAD_BATCHES,
+    .lead = lead,
     .emit = emit,
 };

@@ -26,5 +26,6 @@ const fr_generator fr__gen_sequential = {
     .has_chunks = true,
     .any_placement = true,
     .any_replicas = true,
+    .ahead = FR_AHEAD_ONE,
     .emit = emit,
 };

@@ -14,6 +14,8 @@ typedef struct home {
     bool has_failed; /* an instruction found no memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
     int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
+    int n_full;      /* mini-batches until the pipeline has been full for one of them; 0: unknown */
+    fr_schedule *steady; /* so many, where the segment has fewer; else NULL */
 } home;
 
 /* --- lists -------------------------------------------------------------------------------------*/
@@ -203,6 +205,7 @@ void fr_schedule_free(fr_schedule *s)
     if (!s) return;
     home *h = s->arena;
     for (int w = 0; s->lists && w < s->n_workers; w++) fr__free(s->lists[w].at);
+    fr_schedule_free(h->steady);
     fr__arena_fini(&h->arena);
     fr__free(h);
     fr__free(s);
@@ -239,8 +242,8 @@ static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedul
 }
 
 /* Lists for workers without replicas, each over the share of one replica, then for all of them. */
-static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
-                          const int *worker_of, int n_workers, fr_schedule **out)
+static fr_status emit_lists(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                            const int *worker_of, int n_workers, fr_schedule **out)
 {
     fr_schedule_desc plain = *d;
     plain.replicas = NULL;
@@ -257,7 +260,61 @@ static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_
         if (!g->emit(&share, w, s))
             return fr__no_memory(ctx, (size_t)fr__n_micro(s) * sizeof(fr_instr), "a schedule");
     }
-    if (d->replicas) FR_TRY(fr__schedule_replicate(ctx, out, d->replicas, d->n_micro));
+    return d->replicas ? fr__schedule_replicate(ctx, out, d->replicas, d->n_micro) : FR_OK;
+}
+
+static fr_status no_leads(fr_ctx *ctx, const fr_schedule *s)
+{
+    return fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the leads of a schedule");
+}
+
+/* As the generator says. A stage that is u updates behind has its first u mini-batches on the
+ * starting weights, then u more until these are gone. */
+static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                            fr_schedule *s)
+{
+    home *h = s->arena;
+    s->lead = fr__schedule_ints(s, (size_t)s->n_stages);
+    if (!s->lead) return no_leads(ctx, s);
+    for (int k = 0; k < s->n_stages; k++) {
+        fr_schedule_desc share = *d;
+        share.n_micro /= s->replicas[k];
+        s->lead[k] = g->lead(&share, k);
+        int behind = (s->lead[k] + share.n_micro - 1) / share.n_micro; /* updates */
+        if (2 * behind + 3 > h->n_full) h->n_full = 2 * behind + 3;
+    }
+    return FR_OK;
+}
+
+/* What nobody can walk is not made: such a segment stands for itself. */
+static fr_status make_steady(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                             const int *worker_of, int n_workers, fr_schedule *s)
+{
+    home *h = s->arena;
+    fr_schedule_desc longer = *d;
+    longer.n_batches = h->n_full;
+    if (d->n_batches >= h->n_full || d->n_micro > MOST_COMPUTATIONS / d->n_stages / h->n_full)
+        return FR_OK;
+    FR_TRY(emit_lists(ctx, g, &longer, worker_of, n_workers, &h->steady));
+    return fr__pass_steps(ctx, h->steady, false);
+}
+
+const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches)
+{
+    const home *h = s->arena;
+    const fr_schedule *of = h->steady ? h->steady : s;
+    *n_batches = h->n_full > 0 && h->n_full < of->n_batches ? h->n_full : of->n_batches;
+    return of;
+}
+
+static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
+                          const int *worker_of, int n_workers, fr_schedule **out)
+{
+    FR_TRY(emit_lists(ctx, g, d, worker_of, n_workers, out));
+    if (g->lead && !g->is_flush) {
+        FR_TRY(fill_leads(ctx, g, d, *out));
+        FR_TRY(make_steady(ctx, g, d, worker_of, n_workers, *out));
+    }
     return fr_schedule_lower(ctx, *out, d->must_reduce);
 }
 
@@ -289,6 +346,33 @@ fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedu
     return status;
 }
 
+/* Micro-batches in flight before a forward of the stage: at most, of those that count. */
+static int measure_lead(const fr_schedule *s, int stage)
+{
+    int most = 0;
+    for (int q = 0; q < s->replicas[stage]; q++) {
+        const fr_instr_list *list = &s->lists[s->worker_of[stage] + q];
+        for (int i = 0, in_flight = 0; i < list->n; i++) {
+            const fr_instr *at = &list->at[i];
+            if (at->stage != stage) continue;
+            bool is_first = at->micro % s->n_micro < s->replicas[stage];
+            if (at->action == FR_DO_F && (s->is_flush || is_first) && in_flight > most)
+                most = in_flight;
+            if (at->action == FR_DO_F) in_flight++;
+            if (fr__makes_gradients(at->action)) in_flight--;
+        }
+    }
+    return most;
+}
+
+static fr_status measure_leads(fr_ctx *ctx, fr_schedule *s)
+{
+    if (s->lead) return FR_OK;
+    s->lead = fr__schedule_ints(s, (size_t)s->n_stages);
+    for (int k = 0; s->lead && k < s->n_stages; k++) s->lead[k] = measure_lead(s, k);
+    return s->lead ? FR_OK : no_leads(ctx, s);
+}
+
 fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
     fr_arena scratch = {0};
@@ -300,6 +384,7 @@ fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     if (status == FR_OK) status = fr__pass_steps(ctx, s, must_reduce);
     if (status == FR_OK) status = fr__pass_transfers(ctx, s, &x);
     if (status == FR_OK) status = fr__pass_slots(ctx, s, &x);
+    if (status == FR_OK) status = measure_leads(ctx, s);
     s->is_lowered = status == FR_OK;
     fr__arena_fini(&scratch);
     return status;
@@ -312,19 +397,4 @@ int fr_schedule_find_link(int n, const fr_link *links, int from, int to)
     for (int l = 0; l < n; l++)
         if (links[l].from == from && links[l].to == to) return l;
     return -1;
-}
-
-int fr_schedule_lead(const fr_schedule *s, int stage)
-{
-    int most = 0;
-    for (int q = 0; q < s->replicas[stage]; q++) {
-        const fr_instr_list *list = &s->lists[s->worker_of[stage] + q];
-        for (int i = 0, ahead = 0; i < list->n; i++) {
-            if (list->at[i].stage != stage) continue;
-            if (list->at[i].action == FR_DO_F) ahead++;
-            if (fr__makes_gradients(list->at[i].action)) ahead--;
-            if (ahead > most) most = ahead;
-        }
-    }
-    return most > 0 ? most - 1 : 0;
 }

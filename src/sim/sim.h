@@ -77,7 +77,6 @@ typedef struct fr__sim {
     fr__sim_who **slot_holder;   /* [stage][replica, slot] */
     fr__sim_who **buffer_holder; /* [backward link][pair, buffer] */
     fr__sim_sum *sums;           /* [stage] */
-    bool *rides;                 /* [stage]: the update rides on the last backward */
     int64_t *n_stepped;          /* [worker][nth of its stages]: by first_part */
     int *first_part;             /* [stage] */
     double *stepped_at;          /* [mini-batch]: the latest so far */

@@ -103,7 +103,8 @@ static bool is_first_of_batch(const fr_schedule *s, const fr_instr *i)
 double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t)
 {
     const fr_stage_cost *c = &m->d->timing.cost[t->i->stage];
-    bool rides = m->rides[t->i->stage], is_first = is_first_of_batch(m->s, t->i) && m->d->rides;
+    const bool *fused = m->d->update_in_backward;
+    bool is_fused = fused && fused[t->i->stage], is_first = fused && is_first_of_batch(m->s, t->i);
     double seconds = 0;
     switch (t->i->action) {
     case FR_DO_F: seconds = c->forward + (is_first ? c->fetch_forward : 0); break;
@@ -111,12 +112,12 @@ double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t)
     case FR_DO_I: seconds = c->back_input + (is_first ? c->fetch_backward : 0); break;
     case FR_DO_W: seconds = c->back_weight; break;
     case FR_DO_STEP:
-        seconds = rides ? 0 : c->step;
-        if (!m->d->rides) seconds += c->fetch_forward + c->fetch_backward;
+        seconds = is_fused ? 0 : c->step;
+        if (!fused) seconds += c->fetch_forward + c->fetch_backward;
         break;
     default: return 0;
     }
-    if (rides && fr__sim_is_last_gradient(m->s, t->i)) seconds += c->step;
+    if (is_fused && fr__sim_is_last_gradient(m->s, t->i)) seconds += c->step;
     if (m->d->jitter > 0) seconds *= disturb(m, t->worker);
     return seconds / fr__sim_speed(&m->d->timing, t->worker);
 }

@@ -6,6 +6,8 @@
  * a workspace, and buffers for gradients under way. */
 #include "sim/sim.h"
 
+#include <forerun/exec_plan.h>
+
 #include <math.h>
 
 /* What a spread owns. */
@@ -22,7 +24,8 @@ typedef struct maker {
     int n_forward, n_backward;
     fr_link *forward, *backward;
     size_t *forward_bytes, *backward_bytes;
-    int *last_use; /* [node]: the last that reads it; -1: none */
+    int *last_use;        /* [node]: the last that reads it; -1: none */
+    int *n_weight_blocks; /* [stage] */
     fr_spread *out;
 } maker;
 
@@ -48,15 +51,13 @@ static fr_status find_links(maker *m)
     size_t n = (size_t)d->n_stages, room = n * (n - 1) / 2, n_inputs = 0;
     for (int i = 0; i < d->profile->n_nodes; i++) n_inputs += (size_t)d->profile->nodes[i].n_inputs;
     if (n_inputs < room) room = n_inputs; /* each link is there for somebody who reads */
-    fr_stage_link *links = FR_ARENA_ARRAY(m->arena, fr_stage_link, 2 * room + 1);
     m->forward = FR_ARENA_ARRAY(m->arena, fr_link, 2 * room + 1);
     m->forward_bytes = FR_ARENA_ARRAY(m->arena, size_t, 2 * room + 1);
-    if (!links || !m->forward || !m->forward_bytes) return no_memory(m);
+    if (!m->forward || !m->forward_bytes) return no_memory(m);
     m->backward = m->forward + room;
     m->backward_bytes = m->forward_bytes + room;
-    FR_TRY(fr_profile_links(m->ctx, d->profile, d->n_stages, d->cuts, &m->n_forward, links,
-                            m->forward_bytes, &m->n_backward, links + room, m->backward_bytes));
-    for (size_t i = 0; i < 2 * room; i++) m->forward[i] = (fr_link){links[i].from, links[i].to};
+    FR_TRY(fr_profile_links(m->ctx, d->profile, d->n_stages, d->cuts, &m->n_forward, m->forward,
+                            m->forward_bytes, &m->n_backward, m->backward, m->backward_bytes));
     return FR_OK;
 }
 
@@ -207,48 +208,46 @@ static int n_areas(const fr_schedule *s, int k)
     return most;
 }
 
-static fr_status weight_blocks(const maker *m, int k, int *n)
+/* Those of the plan; passes that only evaluate have one block. */
+static fr_status count_weight_blocks(maker *m)
 {
     const fr_schedule *s = m->s;
-    const fr_policy *policy = m->d->policy;
-    const fr_seat seat = {.stage = k,
-                          .n_stages = s->n_stages,
-                          .lead = fr__has_replicas(s) ? fr_schedule_lead(s, k) : 0,
-                          .n_micro = s->n_micro / s->replicas[k],
-                          .n_slots = s->n_slots[k]};
-    *n = 1;
-    if (!policy || s->is_forward_only) return FR_OK;
-    const char *wrong = policy->check ? policy->check(&seat) : NULL;
-    if (wrong) return fr_fail(m->ctx, FR_INVALID, "weights %s: %s", policy->name, wrong);
-    *n = policy->n_blocks(&seat);
+    fr_exec_plan *plan;
+    m->n_weight_blocks = FR_ARENA_ARRAY(m->arena, int, s->n_stages);
+    if (!m->n_weight_blocks) return no_memory(m);
+    for (int k = 0; k < s->n_stages; k++) m->n_weight_blocks[k] = 1;
+    if (!m->d->policy || s->is_forward_only) return FR_OK;
+    const fr_exec_desc d = {
+        .schedule = s, .policy = m->d->policy, .policy_options = m->d->policy_options};
+    FR_TRY(fr_exec_plan_create(m->ctx, &d, &plan, NULL));
+    for (int k = 0; k < s->n_stages; k++) m->n_weight_blocks[k] = plan->n_weight_blocks[k];
+    fr_exec_plan_free(plan);
     return FR_OK;
 }
 
 /* Of one replica; the workspace is the worker's. */
-static fr_status stage_memory(const maker *m, int k, double *bytes)
+static double stage_memory(const maker *m, int k)
 {
     const fr_schedule *s = m->s;
-    double params = (double)m->out->timing.cost[k].param_bytes, kept, outputs;
-    int n_blocks;
-    FR_TRY(weight_blocks(m, k, &n_blocks));
+    double params = (double)m->out->timing.cost[k].param_bytes, kept, outputs, bytes;
     slot_bytes(m, k, &kept, &outputs);
-    *bytes = n_blocks * params + (double)m->out->timing.cost[k].fixed_bytes;
+    bytes = m->n_weight_blocks[k] * params + (double)m->out->timing.cost[k].fixed_bytes;
     if (!s->is_forward_only) {
         bool drifts = m->d->policy && m->d->policy->course == FR_COURSE_DRIFT;
-        *bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));
-        if (s->replicas[k] > 1) *bytes += params / s->replicas[k];
+        bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));
+        if (s->replicas[k] > 1) bytes += params / s->replicas[k];
     }
     if (recomputes(m->d, k))
-        *bytes += s->n_slots[k] * outputs + n_areas(s, k) * (kept + outputs);
+        bytes += s->n_slots[k] * outputs + n_areas(s, k) * (kept + outputs);
     else
-        *bytes += s->n_slots[k] * (kept + outputs);
+        bytes += s->n_slots[k] * (kept + outputs);
     for (int l = 0; l < s->n_backward; l++) {
         const fr_link *link = &s->backward[l];
         if (link->from != k) continue;
         int n_wires = fr__lcm(s->replicas[k], s->replicas[link->to]) / s->replicas[k];
-        *bytes += (double)m->out->timing.backward_bytes[l] * s->n_buffers[l] * n_wires;
+        bytes += (double)m->out->timing.backward_bytes[l] * s->n_buffers[l] * n_wires;
     }
-    return FR_OK;
+    return bytes;
 }
 
 static fr_status add_memory(maker *m)
@@ -256,14 +255,14 @@ static fr_status add_memory(maker *m)
     const fr_schedule *s = m->s;
     size_t *memory = m->out->memory = FR_ARENA_ARRAY(m->arena, size_t, s->n_workers);
     if (!memory || !find_uses(m)) return no_memory(m);
+    FR_TRY(count_weight_blocks(m));
     for (int k = 0; k < s->n_stages; k++) { /* the largest workspace of a worker's stages */
         const size_t bytes = (size_t)m->out->timing.cost[k].workspace_bytes;
         for (int w = s->worker_of[k]; w < s->worker_of[k] + s->replicas[k]; w++)
             if (bytes > memory[w]) memory[w] = bytes;
     }
     for (int k = 0; k < s->n_stages; k++) {
-        double bytes;
-        FR_TRY(stage_memory(m, k, &bytes));
+        double bytes = stage_memory(m, k);
         for (int q = 0; q < s->replicas[k]; q++) memory[s->worker_of[k] + q] += (size_t)bytes;
     }
     return FR_OK;

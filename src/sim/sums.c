@@ -10,16 +10,6 @@
 
 #include <math.h>
 
-/* With a flush the gradients that go to another worker are sent before the update. */
-static bool holds_up_others(const fr_schedule *s, int stage)
-{
-    if (!s->is_flush || s->is_split) return false;
-    for (int i = 0; i < s->n_backward; i++)
-        if (s->backward[i].from == stage && s->worker_of[s->backward[i].to] != s->worker_of[stage])
-            return true;
-    return false;
-}
-
 static bool sum_init(fr__sim *m, int stage)
 {
     const fr_schedule *s = m->s;
@@ -47,13 +37,8 @@ fr_status fr__sim_sums_init(fr__sim *m)
 {
     const fr_schedule *s = m->s;
     m->sums = FR_ARENA_ARRAY(m->arena, fr__sim_sum, s->n_stages);
-    m->rides = FR_ARENA_ARRAY(m->arena, bool, s->n_stages);
-    bool is_ok = m->sums && m->rides;
-    for (int k = 0; is_ok && k < s->n_stages; k++) {
-        is_ok = sum_init(m, k);
-        m->rides[k] = m->d->rides && !m->d->steps_together && !holds_up_others(s, k) &&
-                      (m->sums[k].n == 0 || m->d->sync_every > 0);
-    }
+    bool is_ok = m->sums != NULL;
+    for (int k = 0; is_ok && k < s->n_stages; k++) is_ok = sum_init(m, k);
     return is_ok ? FR_OK : fr__no_memory(m->ctx, (size_t)s->n_stages * 64, "sums of replicas");
 }
 

@@ -18,7 +18,7 @@
 typedef struct fr_bubble {
     double bubble;                               /* mean over workers: not in F, B, I, W or STEP */
     double fill_drain, imbalance, communication; /* add up to it */
-    double optimizer; /* not part of it: STEP on the busiest worker, the update that rides on a
+    double optimizer; /* not part of it: STEP on the busiest worker, the update that is fused into a
                          backward included */
     int busiest;      /* worker */
     double predicted_s_per_batch, measured_s_per_batch; /* P1; wall clock */

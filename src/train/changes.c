@@ -8,6 +8,7 @@
 
 #include "io/conf.h"
 #include "io/file.h"
+#include <forerun/optim.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +41,10 @@ static bool matters(const fr_conf *now, const char *path)
     const fr_conf *train = fr__conf_child(now, "train");
     const fr_conf *schedule = train ? fr__conf_child(train, "schedule") : NULL;
     const fr_conf *name = schedule ? fr__conf_child(schedule, "name") : NULL;
-    if (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0)
-        return name && strcmp(name->text, "constant") != 0;
+    if (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0) {
+        const fr_lr_schedule *lr = name ? fr_lr_find(name->text) : NULL;
+        return lr && !lr->is_constant;
+    }
     for (const char *const *s = sections; *s; s++)
         if (is_below(path, *s)) return true;
     return false;

@@ -17,6 +17,7 @@ typedef struct search {
     fr_ctx *quiet; /* what trials fail with is of no interest */
     char *text;    /* remedies found */
     size_t room;
+    uint64_t lasting; /* bytes that no number of micro-batches changes */
     /* of the last trial: */
     int n_workers;
     fr_memory_use *use; /* [n_workers] */
@@ -172,7 +173,6 @@ static void try_machines(search *q)
 
 /* --- the text --------------------------------------------------------------------------------- */
 
-/* What no number of micro-batches changes. */
 static uint64_t lasting_bytes(const search *q, const fr_engine *e)
 {
     uint64_t sum = q->shortage->host;
@@ -184,7 +184,7 @@ static uint64_t lasting_bytes(const search *q, const fr_engine *e)
     return sum;
 }
 
-static void find_remedies(search *q, const fr_engine *e)
+static void find_remedies(search *q)
 {
     const fr_footprint *f = &q->s->footprint;
     if (f->measuring > f->engine + f->host && f->engine + f->host <= q->shortage->room) {
@@ -192,7 +192,7 @@ static void find_remedies(search *q, const fr_engine *e)
                       "on all cores at once");
         return;
     }
-    if (lasting_bytes(q, e) <= q->shortage->room) {
+    if (q->lasting <= q->shortage->room) {
         try_micro(q, false);
         try_recompute(q);
         if (!q->text[0]) try_micro(q, true);
@@ -200,15 +200,21 @@ static void find_remedies(search *q, const fr_engine *e)
     if (!q->text[0]) try_machines(q);
 }
 
-void fr__fits_text(fr_setup *s, const fr_engine *e, const fr_shortage *shortage, char *text,
-                   size_t room)
+void fr__fits_text(fr_setup *s, fr_engine **e, const fr_shortage *shortage, char *text, size_t room)
 {
     char remedies[768] = "", who[96] = "the run needs";
     unsigned long long n_least = shortage->need / (shortage->room > 0 ? shortage->room : 1) + 1;
     search q = {.s = s, .shortage = shortage, .text = remedies, .room = sizeof remedies};
-    q.n_workers = fr_engine_n_workers(e);
+    q.n_workers = fr_engine_n_workers(*e);
+    q.lasting = lasting_bytes(&q, *e);
+    /* The plan of a run that is refused gives its memory to those of the trials. Processes free
+     * theirs together, later. */
+    if (s->settings.is_memory_binding && fr_team_size(s->team) == 1) {
+        fr_engine_free(*e);
+        *e = NULL;
+    }
     q.quiet = s->pipeline.schedule ? fr_ctx_create() : NULL;
-    if (q.quiet) find_remedies(&q, e);
+    if (q.quiet) find_remedies(&q);
     fr__free(q.use);
     if (q.quiet) fr_ctx_free(q.quiet);
     if (fr_team_size(s->team) > 1)

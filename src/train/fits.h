@@ -16,8 +16,9 @@ typedef struct fr_shortage {
 } fr_shortage;
 
 /* "the run needs ... GB, ... are available; this would fit: ...". Layouts are tried by forecasts of
- * the engine: a few, none of which takes memory. */
-void fr__fits_text(struct fr_setup *s, const fr_engine *e, const fr_shortage *shortage, char *text,
+ * the engine: a few, none of which takes memory. Frees *e first, and sets it to NULL, where one
+ * process is to be refused. */
+void fr__fits_text(struct fr_setup *s, fr_engine **e, const fr_shortage *shortage, char *text,
                    size_t room);
 
 #endif

@@ -50,40 +50,19 @@ fr_status fr__layout_check_replicas(fr_conf *parallel, const fr_settings *t, con
     return FR_OK;
 }
 
-/* Replicas that step on their own are whole pipelines: nothing may need all of them at once. */
-static fr_status check_alone(fr_conf *parallel, const fr_settings *t, const fr_pipeline *p)
-{
-    const char *key = fr_conf_has(parallel, "sync") ? "sync" : "method", *name = t->sync.name;
-    if (!fr__layout_is_even(p->schedule))
-        return fr_conf_fail(parallel, "replicas",
-                            "with sync '%s' each replica is a whole pipeline: every stage has as "
-                            "many; give one number, or use sync allreduce",
-                            name);
-    if (p->n_stages == 1) return FR_OK;
-    if (t->clip_norm > 0)
-        return fr_conf_fail(parallel, key,
-                            "clip_norm needs the norm of the whole gradient before any stage "
-                            "steps, and with sync '%s' nobody adds it up; use sync allreduce with "
-                            "a flush method, one stage, or train.clip_norm: 0",
-                            name);
-    if (p->has_far_ties)
-        return fr_conf_fail(parallel, key,
-                            "the model has tied parameters in different stages, and with sync '%s' "
-                            "they would drift apart; untie them (model.tied: false), choose "
-                            "parallel.cuts that keep both in one stage, or use sync allreduce",
-                            name);
-    return FR_OK;
-}
-
 fr_status fr__layout_check_sync(fr_conf *parallel, const fr_settings *t, fr_pipeline *p)
 {
     const fr_schedule *s = p->schedule;
     p->sync = t->sync;
-    if (strcmp(t->sync.name, fr_sync_list()[0]->name) == 0) return FR_OK;
+    if (!fr_sync_find(t->sync.name)->steps_alone) return FR_OK;
     if (p->sync.every == 0) /* a wave: the mini-batches that a pipeline has in flight */
         p->sync.every =
             s->is_flush ? 1 : fr_schedule_lead(s, 0) / (s->n_micro / s->replicas[0]) + 1;
-    return check_alone(parallel, t, p);
+    if (fr__layout_is_even(s)) return FR_OK;
+    return fr_conf_fail(parallel, "replicas",
+                        "with sync '%s' each replica is a whole pipeline: every stage has as many; "
+                        "give one number, or use sync allreduce",
+                        t->sync.name);
 }
 
 fr_status fr__layout_check_ranks(fr_conf *parallel, const fr_settings *t, const fr_pipeline *p,

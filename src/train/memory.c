@@ -104,7 +104,7 @@ static int find_shortage(const fr_setup *s, const claim *claims, fr_shortage *ou
     return -1;
 }
 
-static fr_status judge(fr_setup *s, const fr_engine *e, const claim *claims)
+static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims)
 {
     char text[1024];
     fr_shortage shortage;
@@ -122,16 +122,16 @@ static fr_status judge(fr_setup *s, const fr_engine *e, const claim *claims)
 static fr_status gather(fr_setup *s, const claim *own, claim *claims)
 {
     int rank = fr_team_rank(s->team);
-    if (rank > 0) return fr_team_put(s->team, 0, own, sizeof *own);
+    if (rank > 0) return fr_team_send(s->team, 0, own, sizeof *own);
     claims[0] = *own;
     for (int r = 1; r < fr_team_size(s->team); r++)
-        FR_TRY(fr_team_take(s->team, r, &claims[r], sizeof *claims));
+        FR_TRY(fr_team_recv(s->team, r, &claims[r], sizeof *claims));
     return FR_OK;
 }
 
-fr_status fr__memory_check(fr_setup *s, const fr_engine *e)
+fr_status fr__memory_check(fr_setup *s, fr_engine **e)
 {
-    measure(s, e);
+    measure(s, *e);
     const fr_footprint *f = &s->footprint;
     claim own = {.need = f->total - f->base, .host = f->host, .total = f->total};
     fr__room_read(s->system_root ? s->system_root : "", &own.room);

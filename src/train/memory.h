@@ -23,8 +23,9 @@ typedef struct fr_footprint {
 
 /* Fills s->footprint and compares the bytes still to be taken with what machine and control group
  * have left; processes of one machine count together. After fr_engine_plan, by all ranks together.
- * Where they do not fit: FR_NO_MEMORY with what would, or a warning (run.memory). */
-fr_status fr__memory_check(struct fr_setup *s, const fr_engine *e);
+ * Where they do not fit: FR_NO_MEMORY with what would, or a warning (run.memory). On failure *e may
+ * have been freed; then it is NULL. */
+fr_status fr__memory_check(struct fr_setup *s, fr_engine **e);
 
 /* The member "memory" of a summary. */
 void fr__memory_write(struct fr_json *j, const fr_footprint *f);

@@ -27,12 +27,13 @@ static const fr_method *const methods[] = {
 
     /* The pipeline stays full; the policy says which weights a pass sees. */
     METHOD("vanilla-async", "1F1B without flush on the newest weights: stale gradients",
-           "1f1b-async", "live"),
+           "1f1b-async", "live", .is_by_name = true),
     METHOD("pipedream", "1F1B without flush, backward on the weights of its forward",
            "1f1b-async", "stash"),
     METHOD("pipedream-2bw", "two versions, every stage one update late (micro >= stages)",
            "1f1b-async", "double-buffer"),
-    METHOD("spectrain", "both passes on predicted weights", "1f1b-async", "spectrain"),
+    METHOD("spectrain", "both passes on predicted weights", "1f1b-async", "spectrain",
+           .is_preferred = true),
     METHOD("spectrain-v2", "predicted in the forward, kept for the backward",
            "1f1b-async", "spectrain-v2"),
     METHOD("xpipe", "one prediction for a whole mini-batch (bellwether)", "1f1b-async", "xpipe"),
@@ -43,11 +44,11 @@ static const fr_method *const methods[] = {
     METHOD("pipemare", "rates by delay, backward weights corrected by drift (PipeMare-style)",
            "1f1b-async", "pipemare"),
     METHOD("paci", "the newest weights, gradients summed over the mini-batch, no barrier",
-           "1f1b-async", "live"),
+           "1f1b-async", "live", .is_by_name = true),
     METHOD("nesterov-async", "pipedream for the optimizer nadam with beta1 0.99",
            "1f1b-async", "stash", .optimizer = "nadam"),
     METHOD("timeprest", "a mini-batch of forwards, then its backwards (TiMePReSt-style)",
-           "nf1b", "live"),
+           "nf1b", "live", .is_by_name = true),
     NULL,
 };
 /* clang-format on */

@@ -19,14 +19,18 @@ typedef struct plan {
     const int *replicas; /* (n_stages) as the config has it */
 } plan;
 
-/* A failure that the graph explains gets its place in the config. */
-static fr_status at_place(plan *b, const char *key, fr_status status)
+/* A failure that somebody else explains gets its place in the config. */
+static fr_status refuse(plan *b, const char *key)
 {
     char text[800];
-    if (status != FR_INVALID) return status;
     snprintf(text, sizeof text, "%s", fr_ctx_error(b->ctx));
     fr_ctx_clear(b->ctx);
     return fr_conf_fail(b->conf, key, "%s", text);
+}
+
+static fr_status at_place(plan *b, const char *key, fr_status status)
+{
+    return status == FR_INVALID ? refuse(b, key) : status;
 }
 
 /* --- cuts ------------------------------------------------------------------------------------ */
@@ -45,92 +49,41 @@ static fr_status cut(plan *b)
     return at_place(b, "cuts", fr_graph_cut(b->g, n - 1, p->cuts, p->stages));
 }
 
-/* The graph knows stages, the schedule links: the same pairs. */
-static fr_link *as_links(plan *b, int n, const fr_stage_link *pairs)
-{
-    fr_link *links = FR_ARENA_ARRAY(&b->p->arena, fr_link, n + 1);
-    for (int i = 0; links && i < n; i++) links[i] = (fr_link){pairs[i].from, pairs[i].to};
-    return links;
-}
-
 static fr_status find_links(plan *b)
 {
     fr_pipeline *p = b->p;
     int n = p->n_stages, room = n * (n - 1) / 2 + 1;
-    fr_stage_link *forward = FR_ARENA_ARRAY(&p->arena, fr_stage_link, room);
-    fr_stage_link *backward = FR_ARENA_ARRAY(&p->arena, fr_stage_link, room);
-    if (!forward || !backward) return fr__no_memory(b->ctx, (size_t)room, "links");
-    FR_TRY(fr_graph_links(b->g, n, p->stages, &p->n_forward, forward, &p->n_backward, backward));
-    p->forward = as_links(b, p->n_forward, forward);
-    p->backward = as_links(b, p->n_backward, backward);
-    return p->forward && p->backward ? FR_OK : fr__no_memory(b->ctx, (size_t)room, "links");
-}
-
-static int stage_of(const fr_pipeline *p, int node)
-{
-    int k = 0;
-    while (k + 1 < p->n_stages && p->cuts[k] <= node) k++;
-    return k;
-}
-
-/* The first tied parameter whose owner lives in another stage, or -1. */
-static int find_far_tie(const plan *b)
-{
-    for (int i = 0; i < fr_graph_n_params(b->g); i++) {
-        const fr_param *a = fr_graph_param(b->g, i);
-        if (a->tied_to < 0) continue;
-        const fr_param *owner = fr_graph_param(b->g, a->tied_to);
-        if (stage_of(b->p, a->node) != stage_of(b->p, owner->node)) return i;
-    }
-    return -1;
+    p->forward = FR_ARENA_ARRAY(&p->arena, fr_link, room);
+    p->backward = FR_ARENA_ARRAY(&p->arena, fr_link, room);
+    if (!p->forward || !p->backward) return fr__no_memory(b->ctx, (size_t)room, "links");
+    return fr_graph_links(b->g, n, p->stages, &p->n_forward, p->forward, &p->n_backward,
+                          p->backward);
 }
 
 /* --- what does not go together --------------------------------------------------------------- */
 
-static fr_status check_async(plan *b)
-{
-    if (b->p->n_stages == 1) return FR_OK;
-    const char *who = b->t->schedule_file ? "this schedule" : b->t->method->name;
-    int tie = find_far_tie(b);
-    if (b->t->clip_norm > 0)
-        return fr_conf_fail(b->conf, "method",
-                            "clip_norm needs the norm of the whole gradient before any stage "
-                            "steps, and with %s the stages do not wait for each other; use a flush "
-                            "method (1f1b, zb-h1, ...), one stage, or train.clip_norm: 0",
-                            who);
-    if (tie < 0) return FR_OK;
-    const fr_param *a = fr_graph_param(b->g, tie), *owner = fr_graph_param(b->g, a->tied_to);
-    return fr_conf_fail(b->conf, "method",
-                        "%s is tied to %s, which is in another stage, and with %s the two would "
-                        "see different updates; untie them (model.tied: false), choose "
-                        "parallel.cuts that keep both in one stage, or use a flush method",
-                        a->name, owner->name, who);
-}
-
-static fr_status check_policy(plan *b)
+/* What the plan refuses gets its place in the config. */
+static fr_status make_plan(plan *b)
 {
     const fr_settings *t = b->t;
-    const fr_schedule *s = b->p->schedule;
-    if (s->is_flush && strcmp(t->policy->name, "live") != 0)
-        return fr_conf_fail(b->conf, "weights",
-                            "weights '%s' are for a pipeline that is never drained, schedule %s "
-                            "drains before each update: all its weights are of one version; leave "
-                            "parallel.weights out or choose an asynchronous method",
-                            t->policy->name, s->name);
-    for (int k = 0; k < s->n_stages; k++) {
-        fr_seat seat = {.stage = k,
-                        .n_stages = s->n_stages,
-                        .lead = fr_schedule_lead(s, k),
-                        .n_micro = s->n_micro / s->replicas[k],
-                        .exact = t->exact,
-                        .lr_warmup = t->lr_warmup,
-                        .n_slots = s->n_slots[k]};
-        const char *wrong = t->policy->check ? t->policy->check(&seat) : NULL;
-        if (wrong)
-            return fr_conf_fail(b->conf, fr_conf_has(b->conf, "weights") ? "weights" : "method",
-                                "weights '%s': %s", t->policy->name, wrong);
-    }
-    return FR_OK;
+    fr_pipeline *p = b->p;
+    const fr_sync *sync = fr_sync_find(p->sync.name);
+    const fr_exec_desc d = {.schedule = p->schedule,
+                            .name = t->schedule_file ? "this schedule" : t->method->name,
+                            .policy = t->policy,
+                            .policy_options = fr__settings_policy_options(t),
+                            .graph = b->g,
+                            .stages = p->stages,
+                            .lone_sync = sync && sync->steps_alone ? sync->name : NULL,
+                            .clip_norm = t->clip_norm,
+                            .want_norm = t->grad_norm,
+                            .exact_sum = t->exact_sum};
+    fr_exec_refusal why;
+    fr_status status = fr_exec_plan_create(b->ctx, &d, &p->plan, &why);
+    const char *key = why == FR_REFUSED_WEIGHTS && p->schedule->is_flush ? "weights" : "method";
+    if (why == FR_REFUSED_WEIGHTS && fr_conf_has(b->conf, "weights")) key = "weights";
+    if (why == FR_REFUSED_SYNC && fr_conf_has(b->conf, "sync")) key = "sync";
+    return why == FR_REFUSED_NOT ? status : refuse(b, key);
 }
 
 /* --- schedule -------------------------------------------------------------------------------- */
@@ -139,18 +92,17 @@ static fr_schedule_desc describe(const plan *b, bool is_flush)
 {
     const fr_settings *t = b->t;
     int64_t segment = t->segment < b->n_steps ? t->segment : b->n_steps;
-    return (fr_schedule_desc){
-        .n_stages = b->p->n_stages,
-        .chunks = t->chunks,
-        .n_micro = (int)t->micro,
-        .n_batches = is_flush ? 1 : (int)segment,
-        .n_forward = b->p->n_forward,
-        .n_backward = b->p->n_backward,
-        .forward = b->p->forward,
-        .backward = b->p->backward,
-        .replicas = b->replicas,
-        /* What is asked of the whole gradient: of asynchronous stages it is known too late. */
-        .must_reduce = t->clip_norm > 0 || b->p->has_far_ties || (t->grad_norm && is_flush)};
+    return (fr_schedule_desc){.n_stages = b->p->n_stages,
+                              .chunks = t->chunks,
+                              .n_micro = (int)t->micro,
+                              .n_batches = is_flush ? 1 : (int)segment,
+                              .n_forward = b->p->n_forward,
+                              .n_backward = b->p->n_backward,
+                              .forward = b->p->forward,
+                              .backward = b->p->backward,
+                              .replicas = b->replicas,
+                              .must_reduce = fr_exec_must_reduce(is_flush, b->p->has_far_ties,
+                                                                 t->clip_norm, t->grad_norm)};
 }
 
 static fr_status schedule_by_method(plan *b)
@@ -167,7 +119,6 @@ static fr_status schedule_by_method(plan *b)
     FR_TRY(fr__layout_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);
-    if (!g->is_flush) FR_TRY(check_async(b));
     return fr_schedule_create(b->ctx, g, &d, &b->p->schedule);
 }
 
@@ -218,7 +169,6 @@ static fr_status schedule_by_file(plan *b)
     fr_schedule_desc d = describe(b, false);
     d.must_reduce = false;
     FR_TRY(fr_schedule_read(b->ctx, path, (int)b->t->micro, &d, &p->schedule));
-    if (!p->schedule->is_flush) FR_TRY(check_async(b));
     d = describe(b, p->schedule->is_flush);
     if (d.must_reduce) {
         fr_schedule_free(p->schedule);
@@ -283,11 +233,11 @@ static fr_status open_all(plan *b)
     FR_TRY(cut(b));
     FR_TRY(find_recompute(b));
     FR_TRY(find_links(b));
-    b->p->has_far_ties = find_far_tie(b) >= 0;
+    b->p->has_far_ties = fr_exec_find_far_tie(b->g, b->p->n_stages, b->p->stages) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
-    FR_TRY(check_policy(b));
     FR_TRY(check_schedule(b));
     FR_TRY(fr__layout_check_sync(b->conf, b->t, b->p));
+    FR_TRY(make_plan(b));
     FR_TRY(fr__layout_check_ranks(b->conf, b->t, b->p, b->n_ranks));
     warn(b);
     return FR_OK;
@@ -307,6 +257,7 @@ fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr
 
 void fr__pipeline_close(fr_pipeline *p)
 {
+    fr_exec_plan_free(p->plan);
     fr_schedule_free(p->schedule);
     fr__arena_fini(&p->arena);
     memset(p, 0, sizeof *p);

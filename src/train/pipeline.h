@@ -3,6 +3,8 @@
 #ifndef FR_TRAIN_PIPELINE_H
 #define FR_TRAIN_PIPELINE_H
 
+#include <forerun/exec_plan.h>
+
 #include "base/arena.h"
 #include "train/settings.h"
 
@@ -14,6 +16,7 @@ typedef struct fr_pipeline {
     fr_link *forward, *backward;
     bool has_far_ties;     /* a tied parameter and its owner are in different stages */
     fr_schedule *schedule; /* how many replicas each stage has is said there */
+    fr_exec_plan *plan;
     fr_sync_options sync;
     bool *recompute; /* (n_stages), or NULL: none */
     fr_arena arena;

@@ -24,22 +24,6 @@ enum { DRAWN = 1000 }; /* mini-batches, at least, whose times are drawn where ti
 
 /* --- what is measured ----------------------------------------------------------------------- */
 
-/* As the engine decides it: an update rides on the backward unless somebody needs the gradient
- * whole, or waits for this stage. */
-static bool rides(const fr_setup *s, int stage)
-{
-    const fr_settings *t = &s->settings;
-    const fr_pipeline *p = &s->pipeline;
-    const fr_schedule *q = p->schedule;
-    bool sums = q->replicas[stage] > 1 && strcmp(p->sync.name, "allreduce") == 0;
-    if (t->clip_norm > 0 || t->grad_norm || p->has_far_ties || sums) return false;
-    if (t->exact_sum && q->n_micro / q->replicas[stage] > 1) return false;
-    for (int i = 0; q->is_flush && !q->is_split && i < q->n_backward; i++)
-        if (q->backward[i].from == stage && q->worker_of[q->backward[i].to] != q->worker_of[stage])
-            return false;
-    return true;
-}
-
 static fr_probe_desc describe(const fr_setup *s)
 {
     const fr_settings *t = &s->settings;
@@ -49,66 +33,46 @@ static fr_probe_desc describe(const fr_setup *s)
                            .first_cpu = -1,
                            .batch = (int)(t->batch / t->micro),
                            .n_micro = (int)t->micro,
-                           .rides = true,
+                           .update_in_backward = true,
                            .optimizer = t->optimizer,
                            .options = t->optim};
 }
 
 static fr_probe_desc describe_stage(const fr_setup *s, int stage)
 {
-    const fr_settings *t = &s->settings;
-    const fr_schedule *q = s->pipeline.schedule;
+    const fr_exec_plan *p = s->pipeline.plan;
     fr_probe_desc d = describe(s);
     d.stage = &s->pipeline.stages[stage];
-    d.n_micro = q->n_micro / q->replicas[stage];
-    d.split_backward = q->is_split;
-    d.rides = rides(s, stage);
-    d.policy = t->policy;
-    d.seat = (fr_seat){.stage = stage,
-                       .n_stages = q->n_stages,
-                       .lead = fr_schedule_lead(q, stage),
-                       .n_micro = d.n_micro,
-                       .exact = t->exact,
-                       .lr_warmup = t->lr_warmup,
-                       .n_slots = q->n_slots[stage]};
+    d.n_micro = p->context[stage].n_micro;
+    d.split_backward = p->schedule->is_split;
+    d.update_in_backward = p->update_in_backward[stage];
+    d.policy = p->policy;
+    d.context = p->context[stage];
     return d;
 }
 
-/* How many probes run at once here, and on which cores. */
-typedef struct wave {
-    int n, n_threads, first_cpu; /* first_cpu -1: wherever */
-} wave;
-
-static wave plan_wave(const fr_setup *s)
+/* As many probes at once as workers of this process have cores of their own. */
+static fr_exec_cores share_cores(const fr_setup *s)
 {
-    int n_cores = fr__cpu_count(), neighbour, n_neighbours;
     int n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
-    fr_team_neighbours(s->team, &neighbour, &n_neighbours);
-    wave w = {.n_threads = s->settings.threads};
-    if (w.n_threads == 0) w.n_threads = n_cores / (n_local * n_neighbours);
-    if (w.n_threads < 1) w.n_threads = 1;
-    w.n = n_cores / w.n_threads / n_neighbours;
-    if (w.n > n_local) w.n = n_local;
-    if (w.n < 1) w.n = 1;
-    bool fits = w.n * w.n_threads * n_neighbours <= n_cores;
-    w.first_cpu = s->settings.pin && fits ? neighbour * w.n * w.n_threads : -1;
-    return w;
+    return fr_exec_share_cores(s->team, n_local, s->settings.threads, s->settings.pin);
 }
 
-static int n_waves(const fr_setup *s, const wave *w)
+static int n_waves(const fr_setup *s, const fr_exec_cores *w)
 {
-    return (s->pipeline.n_stages + w->n - 1) / w->n;
+    return (s->pipeline.n_stages + w->n_at_once - 1) / w->n_at_once;
 }
 
 /* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
  * cores have something to do. parts: [stage]. */
-static fr_status probe_wave(fr_setup *s, const wave *w, int first, fr_profile **parts)
+static fr_status probe_wave(fr_setup *s, const fr_exec_cores *w, int first, fr_profile **parts)
 {
     int n_stages = s->pipeline.n_stages;
-    fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n);
-    fr_profile **found = FR_NEW_ARRAY(fr_profile *, w->n);
-    fr_status status = d && found ? FR_OK : fr__no_memory(s->ctx, (size_t)w->n, "a profile");
-    for (int i = 0; i < w->n && status == FR_OK; i++) {
+    fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n_at_once);
+    fr_profile **found = FR_NEW_ARRAY(fr_profile *, w->n_at_once);
+    fr_status status =
+        d && found ? FR_OK : fr__no_memory(s->ctx, (size_t)w->n_at_once, "a profile");
+    for (int i = 0; i < w->n_at_once && status == FR_OK; i++) {
         d[i] = describe_stage(s, (first + i) % n_stages);
         d[i].n_threads = w->n_threads;
         d[i].first_cpu = w->first_cpu < 0 ? -1 : w->first_cpu + i * w->n_threads;
@@ -116,8 +80,8 @@ static fr_status probe_wave(fr_setup *s, const wave *w, int first, fr_profile **
             s->settings.predict_s > 0 ? s->settings.predict_s : FR_LOOK_S / n_waves(s, w);
         d[i].for_batches = s->settings.predict_s > 0 ? 0 : s->n_steps;
     }
-    if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n, d, found);
-    for (int i = 0; i < w->n && status == FR_OK; i++) {
+    if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n_at_once, d, found);
+    for (int i = 0; i < w->n_at_once && status == FR_OK; i++) {
         if (first + i < n_stages)
             parts[first + i] = found[i];
         else
@@ -131,11 +95,11 @@ static fr_status probe_wave(fr_setup *s, const wave *w, int first, fr_profile **
 static fr_status measure_stages(fr_setup *s, fr_profile **out)
 {
     int n = s->pipeline.n_stages;
-    wave w = plan_wave(s);
+    fr_exec_cores w = share_cores(s);
     fr_profile **parts = FR_NEW_ARRAY(fr_profile *, n);
     if (!parts) return fr__no_memory(s->ctx, (size_t)n * sizeof *parts, "a profile");
     fr_status status = FR_OK;
-    for (int first = 0; first < n && status == FR_OK; first += w.n)
+    for (int first = 0; first < n && status == FR_OK; first += w.n_at_once)
         status = probe_wave(s, &w, first, parts);
     if (status == FR_OK) status = fr_profile_join(s->ctx, n, (const fr_profile *const *)parts, out);
     for (int k = 0; k < n; k++) fr_profile_free(parts[k]);
@@ -191,7 +155,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     d.batch = batch;
     d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
     if (d.n_micro < 1) d.n_micro = 1;
-    d.rides = s->settings.clip_norm == 0;
+    d.update_in_backward = s->settings.clip_norm == 0;
     if (seconds == 0) seconds = s->settings.predict_s;
     d.seconds = seconds > 0 ? seconds : PROFILE_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
@@ -306,6 +270,7 @@ static fr_status spread(fr_setup *s, fr_prediction *p)
                               .n_micro = q->schedule->n_micro,
                               .recompute = q->recompute,
                               .policy = s->settings.policy,
+                              .policy_options = fr__settings_policy_options(&s->settings),
                               .cluster = p->cluster ? p->cluster : p->here,
                               .device_of = s->settings.n_devices > 0 ? s->settings.devices : NULL};
     return fr_spread_make(s->ctx, &d, &p->spread);
@@ -341,20 +306,19 @@ static double choose_scale(const fr_setup *s, const fr_prediction *p)
 
 static fr_sim_desc describe_clock(const fr_setup *s, const fr_prediction *p, int64_t n_batches)
 {
-    const fr_schedule *q = s->pipeline.schedule;
-    bool sums = strcmp(s->pipeline.sync.name, "allreduce") == 0;
-    int64_t most = q->n_batches > STEADY ? 2 * (int64_t)q->n_batches : STEADY;
+    const fr_pipeline *q = &s->pipeline;
+    const fr_exec_plan *plan = q->plan;
+    int n_segment = q->schedule->n_batches;
+    int64_t most = n_segment > STEADY ? 2 * (int64_t)n_segment : STEADY;
     if (n_batches == 0) n_batches = s->n_steps < most ? s->n_steps : most;
-    return (fr_sim_desc){.schedule = q,
+    return (fr_sim_desc){.schedule = q->schedule,
                          .timing = p->spread.timing,
                          .n_batches = n_batches,
-                         .sync_every = sums ? 0 : s->pipeline.sync.every,
+                         .sync_every = fr_sync_find(q->sync.name)->steps_alone ? q->sync.every : 0,
                          .overlaps = p->cluster && !s->settings.exact_sum,
                          .adds_itself = !p->cluster,
-                         .rides = !p->cluster,
-                         .steps_together = q->is_flush && s->pipeline.n_stages > 1 &&
-                                           (s->settings.clip_norm > 0 || s->settings.grad_norm ||
-                                            s->pipeline.has_far_ties),
+                         .update_in_backward = p->cluster ? NULL : plan->update_in_backward,
+                         .steps_together = plan->sums_stages,
                          .jitter = p->cluster ? 0 : fmin(p->profile->jitter, 1)};
 }
 

@@ -194,7 +194,7 @@ fr_status fr__run_start(fr_run *r)
 {
     const fr_run_options *o = r->o;
     FR_TRY(agree_on_config(r));
-    if (r->team) fr_team_set_patience(r->team, r->setup.settings.stall_s);
+    if (r->team) fr_team_set_timeout(r->team, r->setup.settings.stall_s);
     FR_TRY(fr__setup_plan_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
     FR_TRY(predict(r));
     FR_TRY(check_devices(r));

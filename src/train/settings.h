@@ -3,6 +3,7 @@
 #ifndef FR_TRAIN_SETTINGS_H
 #define FR_TRAIN_SETTINGS_H
 
+#include "io/key.h"
 #include <forerun/engine.h>
 #include <forerun/io.h>
 #include <forerun/train.h>
@@ -57,6 +58,7 @@ typedef struct fr_settings {
     bool csv, tensorboard;    /* metrics.csv, events.out.tfevents.* beside metrics.jsonl */
     double stall_s;
     fr_fault fault;
+    const char *memory;
     bool is_memory_binding; /* run.memory: a run that needs more than there is does not start */
     double predict_s;       /* spent on measuring stages for that; 0: by the length of the run */
     bool predicts;          /* say before the first mini-batch how long one will take */
@@ -72,6 +74,16 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
 fr_status fr__settings_parallel(fr_conf *c, fr_settings *s);
 fr_status fr__settings_cluster(fr_conf *c, fr_settings *s); /* the rest of it */
 
+static inline fr_policy_options fr__settings_policy_options(const fr_settings *s)
+{
+    return (fr_policy_options){.exact = s->exact, .lr_warmup = s->lr_warmup};
+}
+
+/* The rows of keys.c, and one of them read into its place in *s, or into a text of one's own. */
+const fr_key *fr__settings_keys(void);
+fr_status fr__setting(fr_conf *c, const char *section, const char *key, fr_settings *s);
+fr_status fr__setting_name(fr_conf *c, const char *section, const char *key, const char **name);
+
 /* Copies of a stage. */
 static inline int fr__settings_replicas(const fr_settings *s, int stage)
 {
@@ -84,8 +96,6 @@ int64_t fr__settings_least_micro(const fr_settings *s);
  * Also sets s->lr.total. */
 int64_t fr__settings_n_steps(fr_settings *s, int64_t n_train);
 
-/* text, which has room for so many bytes, becomes "a, b, name". */
-void fr__append_name(char *text, size_t room, const char *name);
 /* Names of a NULL-terminated list of records. */
 #define FR_APPEND_NAMES(text, list) \
     for (int i = 0; (list)[i]; i++) fr__append_name(text, sizeof(text), (list)[i]->name)

@@ -62,7 +62,7 @@ static fr_status read_emulation(fr_conf *c, fr_settings *s)
         FR_TRY(read_numbers(c, "devices", 1 << 20, "device", &s->n_devices, &s->devices));
     if (!fr_conf_has(c, "emulation")) return FR_OK;
     FR_TRY(fr_conf_section(c, "emulation", &emulation));
-    return fr_conf_real(emulation, "scale", 0, 0, 1e9, &s->scale);
+    return fr__setting(emulation, "parallel.emulation.", "scale", s);
 }
 
 fr_status fr__settings_cluster(fr_conf *c, fr_settings *s)

@@ -10,39 +10,27 @@
 
 #include <string.h>
 
-static fr_status read_backend(fr_conf *c, fr_settings *s)
-{
-    const char *name;
-    char names[256] = "";
-    const fr_backend *const *list = fr_backend_list();
-    for (int i = 0; list[i]; i++) fr__append_name(names, sizeof names, fr_backend_name(list[i]));
-    FR_TRY(fr_conf_text(c, "backend", fr_backend_name(list[0]), &name));
-    s->backend = fr_backend_find(name);
-    if (s->backend) return FR_OK;
-    return fr_conf_fail(c, "backend", "no backend is called '%s'; there are: %s", name, names);
-}
+static const char section[] = "parallel.";
 
+/* Records by name. */
 static fr_status read_method(fr_conf *c, fr_settings *s)
 {
-    const char *name;
-    char names[512] = "";
-    FR_TRY(fr_conf_text(c, "method", "single", &name));
+    const char *name = NULL;
+    FR_TRY(fr__setting_name(c, section, "method", &name));
     s->method = fr_method_find(name);
-    if (s->method) return FR_OK;
-    FR_APPEND_NAMES(names, fr_method_list());
-    return fr_conf_fail(c, "method", "this build has no method '%s'; there are: %s", name, names);
+    s->policy = fr_policy_find(s->method->policy);
+    if (!fr_conf_has(c, "weights")) return FR_OK;
+    FR_TRY(fr__setting_name(c, section, "weights", &name));
+    s->policy = fr_policy_find(name);
+    return FR_OK;
 }
 
-static fr_status read_policy(fr_conf *c, fr_settings *s)
+static fr_status read_backend(fr_conf *c, fr_settings *s)
 {
-    const char *name = s->method->policy;
-    char names[256] = "";
-    if (fr_conf_has(c, "weights")) FR_TRY(fr_conf_text(c, "weights", NULL, &name));
-    s->policy = fr_policy_find(name);
-    if (s->policy) return FR_OK;
-    FR_APPEND_NAMES(names, fr_policy_list());
-    return fr_conf_fail(c, "weights", "no weight policy is called '%s'; there are: %s", name,
-                        names);
+    const char *name = fr_backend_name(fr_backend_list()[0]);
+    FR_TRY(fr__setting_name(c, section, "backend", &name));
+    s->backend = fr_backend_find(name);
+    return FR_OK;
 }
 
 static fr_status read_schedule_file(fr_conf *c, fr_settings *s)
@@ -94,13 +82,13 @@ static fr_status check_stages(fr_conf *c, const fr_settings *s)
  */
 static fr_status read_replicas(fr_conf *c, fr_settings *s)
 {
-    int64_t given[FR_MAX_STAGES], one;
+    int64_t given[FR_MAX_STAGES], one = 0;
     int *list;
     bool is_list = fr_conf_list_length(c, "replicas") >= 0;
     if (is_list)
         FR_TRY(fr_conf_ints(c, "replicas", FR_MAX_STAGES, given, &s->n_replicas));
     else
-        FR_TRY(fr_conf_int(c, "replicas", 1, 1, FR_MAX_REPLICAS, &one));
+        FR_TRY(fr__key_read(c, fr__key_find(fr__settings_keys(), section, "replicas", NULL), &one));
     if (!is_list) given[0] = one, s->n_replicas = 1;
     if (s->n_replicas < 1)
         return fr_conf_fail(c, "replicas", "the list is empty; give one number for each stage");
@@ -133,22 +121,22 @@ int64_t fr__settings_least_micro(const fr_settings *s)
 
 static fr_status read_stages(fr_conf *c, fr_settings *s)
 {
-    int64_t stages = 0, chunks, segment;
     FR_TRY(read_cuts(c, s));
     FR_TRY(read_replicas(c, s));
     bool is_list = fr_conf_list_length(c, "replicas") > 0;
-    int preset = s->n_cuts > 0 ? s->n_cuts + 1 : s->n_replicas;
-    if (!s->schedule_file || s->n_cuts > 0 || is_list || fr_conf_has(c, "stages"))
-        FR_TRY(fr_conf_int(c, "stages", preset, 1, FR_MAX_STAGES, &stages));
-    if (is_list && stages != s->n_replicas)
+    if (!s->schedule_file || s->n_cuts > 0 || is_list || fr_conf_has(c, "stages")) {
+        s->stages = s->n_cuts > 0 ? s->n_cuts + 1 : s->n_replicas;
+        FR_TRY(fr__setting(c, section, "stages", s));
+    }
+    if (is_list && s->stages != s->n_replicas)
         return fr_conf_fail(c, "replicas",
-                            "%d numbers for %lld stages; give one for each stage, or one number "
-                            "for all",
-                            s->n_replicas, (long long)stages);
-    FR_TRY(fr_conf_int(c, "chunks", 0, 1, FR_MAX_STAGES, &chunks));
-    FR_TRY(fr_conf_int(c, "segment", 256, 1, 1 << 20, &segment));
-    if (chunks == 0) chunks = s->method->chunks > 0 && !s->schedule_file ? s->method->chunks : 1;
-    s->stages = (int)stages, s->chunks = (int)chunks, s->segment = (int)segment;
+                            "%d numbers for %d stages; give one for each stage, or one number for "
+                            "all",
+                            s->n_replicas, s->stages);
+    FR_TRY(fr__setting(c, section, "chunks", s));
+    FR_TRY(fr__setting(c, section, "segment", s));
+    if (s->chunks == 0)
+        s->chunks = s->method->chunks > 0 && !s->schedule_file ? s->method->chunks : 1;
     return check_stages(c, s);
 }
 
@@ -156,14 +144,10 @@ static fr_status read_stages(fr_conf *c, fr_settings *s)
 
 static fr_status read_transport(fr_conf *c, fr_settings *s)
 {
-    const char *name;
-    char names[256] = "auto";
-    FR_TRY(fr_conf_text(c, "transport", "auto", &name));
-    s->transport = fr_transport_find(name);
-    if (s->transport || strcmp(name, "auto") == 0) return FR_OK;
-    FR_APPEND_NAMES(names, fr_transport_list());
-    return fr_conf_fail(c, "transport", "this build has no transport '%s'; there are: %s", name,
-                        names);
+    const char *name = NULL;
+    FR_TRY(fr__setting_name(c, section, "transport", &name));
+    s->transport = fr_transport_find(name); /* auto: none */
+    return FR_OK;
 }
 
 static const fr_sync *find_sync(const char *name)
@@ -177,54 +161,42 @@ static const fr_sync *find_sync(const char *name)
 static fr_status read_sync(fr_conf *parallel, fr_settings *s)
 {
     fr_conf *c;
-    int64_t every = 0, distance = 0;
-    char names[128] = "";
     s->sync.name = s->method->sync ? s->method->sync : fr_sync_list()[0]->name;
-    s->sync.every = strcmp(s->sync.name, "average") == 0;
-    if (!fr_conf_has(parallel, "sync")) return FR_OK;
-    FR_TRY(fr_conf_section(parallel, "sync", &c));
-    FR_TRY(fr_conf_text(c, "name", s->sync.name, &s->sync.name));
+    if (fr_conf_has(parallel, "sync")) {
+        FR_TRY(fr_conf_section(parallel, "sync", &c));
+        FR_TRY(fr__setting(c, "parallel.sync.", "name", s));
+        return fr__keys_read(c, fr__settings_keys(), "parallel.sync.", s->sync.name, s);
+    }
     const fr_sync *sync = find_sync(s->sync.name);
-    FR_APPEND_NAMES(names, fr_sync_list());
-    if (!sync)
-        return fr_conf_fail(c, "name", "replicas cannot agree by '%s'; there are: %s", s->sync.name,
-                            names);
-    if (sync->has_every)
-        FR_TRY(fr_conf_int(c, "every", sync->has_distance ? 0 : 1, 1, INT32_MAX, &every));
-    if (sync->has_distance) FR_TRY(fr_conf_int(c, "distance", 0, 0, INT32_MAX, &distance));
-    s->sync.every = (int)every, s->sync.distance = (int)distance;
+    s->sync.every = sync->has_every && !sync->has_distance;
     return FR_OK;
 }
 
 /* Options of single policies, in sections named after them: fine to have, whatever the method. */
 static fr_status read_policy_options(fr_conf *c, fr_settings *s)
 {
-    fr_conf *xpipe, *pipemare;
-    if (fr_conf_has(c, "xpipe")) {
-        FR_TRY(fr_conf_section(c, "xpipe", &xpipe));
-        FR_TRY(fr_conf_bool(xpipe, "exact", false, &s->exact));
-    }
-    if (fr_conf_has(c, "pipemare")) {
-        FR_TRY(fr_conf_section(c, "pipemare", &pipemare));
-        FR_TRY(fr_conf_int(pipemare, "warmup", 0, 0, INT64_MAX, &s->lr_warmup));
+    static const char *const names[][2] = {{"xpipe", "parallel.xpipe."},
+                                           {"pipemare", "parallel.pipemare."}};
+    for (int i = 0; i < 2; i++) {
+        fr_conf *options;
+        if (!fr_conf_has(c, names[i][0])) continue;
+        FR_TRY(fr_conf_section(c, names[i][0], &options));
+        FR_TRY(fr__keys_read(options, fr__settings_keys(), names[i][1], NULL, s));
     }
     return FR_OK;
 }
 
 fr_status fr__settings_parallel(fr_conf *c, fr_settings *s)
 {
-    int64_t threads, workers;
     FR_TRY(read_method(c, s));
-    FR_TRY(read_policy(c, s));
     FR_TRY(read_schedule_file(c, s));
     FR_TRY(read_stages(c, s));
     FR_TRY(read_policy_options(c, s));
     FR_TRY(read_sync(c, s));
     FR_TRY(read_transport(c, s));
-    FR_TRY(fr_conf_int(c, "workers_per_rank", 1, 1, FR_MAX_STAGES, &workers));
-    FR_TRY(fr_conf_int(c, "threads", 0, 0, 4096, &threads));
-    FR_TRY(fr_conf_bool(c, "pin", true, &s->pin));
-    s->threads = (int)threads, s->workers_per_rank = (int)workers;
+    FR_TRY(fr__setting(c, section, "workers_per_rank", s));
+    FR_TRY(fr__setting(c, section, "threads", s));
+    FR_TRY(fr__setting(c, section, "pin", s));
     FR_TRY(read_backend(c, s));
     return fr__settings_cluster(c, s);
 }

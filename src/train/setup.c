@@ -188,7 +188,8 @@ static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
     fr_model_options known = {.dropout = -1};
     bool by_name =
         fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") && !fr_conf_has(model, "file");
-    if (by_name && strcmp(s->data_name, "synthetic") != 0) {
+    const fr_data_source *source = fr_data_find(s->data_name);
+    if (by_name && !(source && source->has_shapes_of_model)) {
         FR_TRY(wishes_of_model(model, &want));
         FR_TRY(fr_dataset_open(s->ctx, data, &want, &s->data));
         known_from_data(fr_dataset_info(s->data), &known);
@@ -256,7 +257,7 @@ static fr_engine_desc engine_desc(const fr_setup *s)
 static fr_status plan_engine(fr_setup *s, const fr_engine_desc *d, fr_engine **out)
 {
     FR_TRY(fr_engine_plan(s->ctx, d, out));
-    fr_status status = fr__memory_check(s, *out);
+    fr_status status = fr__memory_check(s, out);
     if (status == FR_OK) return FR_OK;
     fr_engine_free(*out);
     *out = NULL;
@@ -318,7 +319,7 @@ static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_l
     d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
     d.schedule = p->schedule;
     d.policy = t->policy;
-    d.seat = (fr_seat){.exact = t->exact, .lr_warmup = t->lr_warmup};
+    d.policy_options = fr__settings_policy_options(t);
     d.micro_batch = (int)(t->batch / t->micro);
     d.n_micro = (int)t->micro;
     d.clip_norm = t->clip_norm;

@@ -7,7 +7,6 @@ const fr_policy fr__policy_decay_aware = {
     .name = "decay-aware",
     .summary = "as pipeoptim, momentum dying away without new gradients; two copies",
     .course = FR_COURSE_DECAY,
-    .n_blocks = fr__gap_blocks,
     .forward = fr__want_gap,
     .backward = fr__want_newest,
     .after = fr__after_gap,

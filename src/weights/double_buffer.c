@@ -5,28 +5,26 @@
  * N without replicas. One stage has nobody to wait for and no delay. */
 #include "weights/policy.h"
 
-static const char *check(const fr_seat *seat)
+static const char *check(const fr_policy_context *context)
 {
-    if (seat->n_stages > 1 && seat->n_micro < fr__lead(seat) + 1)
+    if (context->n_stages > 1 && context->n_micro < context->lead + 1)
         return "double-buffer needs at least as many micro-batches in an update of each worker as "
                "it has in flight: as there are stages, for every replica of a stage; raise "
                "train.micro or use stash";
     return NULL;
 }
 
-static int n_blocks(const fr_seat *seat) { return seat->n_stages > 1 ? 2 : 1; }
-
-static void either(const fr_seat *seat, int micro, fr_want *want)
+static void either(const fr_policy_context *context, int micro, fr_want *want)
 {
     (void)micro;
-    *want = (fr_want){.base = seat->n_stages > 1 ? FR_PREVIOUS : FR_NEWEST};
+    *want = (fr_want){.base = context->n_stages > 1 ? FR_PREVIOUS : FR_NEWEST};
 }
 
 const fr_policy fr__policy_double_buffer = {
     .name = "double-buffer",
     .summary = "the version before the newest in both passes; two copies",
+    .needs_micro = true,
     .check = check,
-    .n_blocks = n_blocks,
     .forward = either,
     .backward = either,
     .after = fr__after_nothing,

@@ -4,16 +4,9 @@
  * N - 1 - k updates newer than its forward did. Memory of one copy, gradients of mixed versions. */
 #include "weights/policy.h"
 
-static int n_blocks(const fr_seat *seat)
-{
-    (void)seat;
-    return 1;
-}
-
 const fr_policy fr__policy_live = {
     .name = "live",
     .summary = "the newest weights in both passes; one copy",
-    .n_blocks = n_blocks,
     .forward = fr__want_newest,
     .backward = fr__want_newest,
     .after = fr__after_nothing,

@@ -8,15 +8,15 @@
 
 bool fr__store_needs_drift(const fr_store_desc *d)
 {
-    return d->policy->course == FR_COURSE_DRIFT && d->policy->n_blocks(&d->seat) > 1;
+    return d->policy->course == FR_COURSE_DRIFT && d->n_blocks > 1;
 }
 
 bool fr__store_looks_back(const fr_store_desc *d)
 {
-    for (int micro = 0; micro < d->seat.n_micro; micro++) {
+    for (int micro = 0; micro < d->context.n_micro; micro++) {
         fr_want f, b;
-        d->policy->forward(&d->seat, micro, &f);
-        d->policy->backward(&d->seat, micro, &b);
+        d->policy->forward(&d->context, micro, &f);
+        d->policy->backward(&d->context, micro, &b);
         if (f.base == FR_PREVIOUS || b.base == FR_PREVIOUS) return true;
     }
     return false;
@@ -25,7 +25,10 @@ bool fr__store_looks_back(const fr_store_desc *d)
 const char *fr_store_memory_name(const fr_store_desc *d)
 {
     fr_store_desc any = *d;
-    if (any.seat.n_stages == 0) any.seat = (fr_seat){.n_stages = 2, .n_micro = 2};
+    if (any.context.n_stages == 0) {
+        any.context = (fr_policy_context){.n_stages = 2, .lead = 1, .n_micro = 2};
+        any.n_blocks = 2;
+    }
     if (fr__store_looks_back(&any)) return "previous";
     return fr__store_needs_drift(&any) ? "drift" : NULL;
 }

@@ -11,28 +11,28 @@
 
 #include <math.h>
 
-static void backward(const fr_seat *seat, int micro, fr_want *want)
+static void backward(const fr_policy_context *context, int micro, fr_want *want)
 {
     (void)micro;
-    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__gap(seat, 0)};
+    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__gap(context, 0)};
 }
 
-static int after(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    ahead[0] = fr__gap(seat, 0);
+    ahead[0] = fr__gap(context, 0);
     return 1;
 }
 
-static double lr_factor(const fr_seat *seat, int64_t t)
+static double lr_factor(const fr_policy_context *context, int64_t t)
 {
-    int tau = fr__gap(seat, 0);
-    if (tau <= 1 || t >= seat->lr_warmup) return 1;
-    return pow(tau, (double)t / (double)seat->lr_warmup - 1);
+    int tau = fr__gap(context, 0);
+    if (tau <= 1 || t >= context->lr_warmup) return 1;
+    return pow(tau, (double)t / (double)context->lr_warmup - 1);
 }
 
-static double drift_keep(const fr_seat *seat)
+static double drift_keep(const fr_policy_context *context)
 {
-    int tau = fr__gap(seat, 0);
+    int tau = fr__gap(context, 0);
     return tau > 0 ? pow(0.135, 1.0 / tau) : 0;
 }
 
@@ -40,7 +40,6 @@ const fr_policy fr__policy_pipemare = {
     .name = "pipemare",
     .summary = "forward newest, backward walked back by the drift; two copies, lower early rates",
     .course = FR_COURSE_DRIFT,
-    .n_blocks = fr__gap_blocks,
     .forward = fr__want_newest,
     .backward = backward,
     .after = after,

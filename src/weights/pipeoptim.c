@@ -7,7 +7,6 @@ const fr_policy fr__policy_pipeoptim = {
     .name = "pipeoptim",
     .summary = "forward predicted to its backward's version, backward newest; two copies",
     .course = FR_COURSE_APPLIED,
-    .n_blocks = fr__gap_blocks,
     .forward = fr__want_gap,
     .backward = fr__want_newest,
     .after = fr__after_gap,

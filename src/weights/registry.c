@@ -20,33 +20,31 @@ const fr_policy *fr_policy_find(const char *name)
     return NULL;
 }
 
-void fr__want_newest(const fr_seat *seat, int micro, fr_want *want)
+void fr__want_newest(const fr_policy_context *context, int micro, fr_want *want)
 {
-    (void)seat, (void)micro;
+    (void)context, (void)micro;
     *want = (fr_want){.base = FR_NEWEST};
 }
 
-void fr__want_as_forward(const fr_seat *seat, int micro, fr_want *want)
+void fr__want_as_forward(const fr_policy_context *context, int micro, fr_want *want)
 {
-    (void)seat, (void)micro;
+    (void)context, (void)micro;
     *want = (fr_want){.base = FR_AS_FORWARD};
 }
 
-int fr__after_nothing(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+int fr__after_nothing(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    (void)seat, (void)ahead;
+    (void)context, (void)ahead;
     return 0;
 }
 
-void fr__want_gap(const fr_seat *seat, int micro, fr_want *want)
+void fr__want_gap(const fr_policy_context *context, int micro, fr_want *want)
 {
-    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__gap(seat, micro)};
+    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__gap(context, micro)};
 }
 
-int fr__after_gap(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+int fr__after_gap(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    ahead[0] = fr__next_gap(seat);
+    ahead[0] = fr__next_gap(context);
     return 1;
 }
-
-int fr__gap_blocks(const fr_seat *seat) { return fr__gap(seat, 0) > 0 ? 2 : 1; }

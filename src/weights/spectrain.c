@@ -12,33 +12,28 @@
  * a sweep of its own, which is the price of not holding a third copy. */
 #include "weights/policy.h"
 
-static void forward(const fr_seat *seat, int micro, fr_want *want)
+static void forward(const fr_policy_context *context, int micro, fr_want *want)
 {
-    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__round_trip(seat) + fr__gap(seat, micro)};
+    *want =
+        (fr_want){.base = FR_NEWEST, .ahead = fr__round_trip(context) + fr__gap(context, micro)};
 }
 
-static void backward(const fr_seat *seat, int micro, fr_want *want)
+static void backward(const fr_policy_context *context, int micro, fr_want *want)
 {
     (void)micro;
-    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__round_trip(seat)};
+    *want = (fr_want){.base = FR_NEWEST, .ahead = fr__round_trip(context)};
 }
 
-static int after(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    ahead[0] = fr__round_trip(seat) + fr__next_gap(seat);
+    ahead[0] = fr__round_trip(context) + fr__next_gap(context);
     return 1;
-}
-
-static int n_blocks(const fr_seat *seat)
-{
-    return fr__round_trip(seat) + fr__gap(seat, 0) > 0 ? 2 : 1;
 }
 
 const fr_policy fr__policy_spectrain = {
     .name = "spectrain",
     .summary = "both passes predicted to the end of the round trip; two copies",
     .course = FR_COURSE_APPLIED,
-    .n_blocks = n_blocks,
     .forward = forward,
     .backward = backward,
     .after = after,

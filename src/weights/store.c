@@ -23,26 +23,29 @@ void fr__store_label(fr_store *s, int block, int64_t version, int ahead)
 
 static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
 {
-    const fr_seat *seat = &d->seat;
-    if (!d->policy || !d->optimizer || !d->device)
-        return fr_fail(ctx, FR_INTERNAL, "weights: a policy, an optimizer and a device are needed");
-    if (seat->n_stages < 1 || seat->stage < 0 || seat->stage >= seat->n_stages ||
-        seat->n_micro < 1 || seat->n_slots < 1)
+    const fr_policy_context *context = &d->context;
+    bool counts = d->n_blocks == 0 && d->n == 0;
+    if (!d->policy || (!counts && (!d->optimizer || !d->device || d->n_blocks < 1)))
+        return fr_fail(ctx, FR_INTERNAL,
+                       "weights: a policy, an optimizer, a device and a block are needed");
+    if (context->n_stages < 1 || context->stage < 0 || context->stage >= context->n_stages ||
+        context->n_micro < 1 || context->n_slots < 1)
         return fr_fail(ctx, FR_INTERNAL,
                        "weights of stage %d of %d: %d micro-batches in an update and %d slots; at "
                        "least one of each is needed",
-                       seat->stage, seat->n_stages, seat->n_micro, seat->n_slots);
-    const char *wrong = d->policy->check ? d->policy->check(seat) : NULL;
+                       context->stage, context->n_stages, context->n_micro, context->n_slots);
+    const char *wrong = d->policy->check ? d->policy->check(context) : NULL;
     if (wrong)
         return fr_fail(ctx, FR_INVALID, "stage %d of %d, %d micro-batches in an update: %s",
-                       seat->stage, seat->n_stages, seat->n_micro, wrong);
+                       context->stage, context->n_stages, context->n_micro, wrong);
+    if (counts) return FR_OK;
     wrong = d->optimizer->check(&d->options);
     if (wrong) return fr_fail(ctx, FR_INVALID, "optimizer %s: %s", d->optimizer->name, wrong);
     bool is_whole = d->n == 0 || (d->blocks && d->stride >= d->n);
     for (int i = 0; i < d->optimizer->n_state; i++) is_whole &= d->n == 0 || d->state[i];
     is_whole &= d->n == 0 || !fr__store_needs_drift(d) || d->drift;
     if (!is_whole)
-        return fr_fail(ctx, FR_INTERNAL, "weights of stage %d: a block is missing", seat->stage);
+        return fr_fail(ctx, FR_INTERNAL, "weights of stage %d: a block is missing", context->stage);
     return FR_OK;
 }
 
@@ -51,14 +54,14 @@ static int survey(const fr_store *s, int *farthest_forward)
 {
     const fr_policy *p = s->d.policy;
     int farthest = 0, after[FR_MAX_AHEAD];
-    for (int micro = 0; micro < s->d.seat.n_micro; micro++) {
+    for (int micro = 0; micro < s->d.context.n_micro; micro++) {
         fr_want f, b;
-        p->forward(&s->d.seat, micro, &f);
-        p->backward(&s->d.seat, micro, &b);
+        p->forward(&s->d.context, micro, &f);
+        p->backward(&s->d.context, micro, &b);
         if (f.ahead > *farthest_forward) *farthest_forward = f.ahead;
         if (b.ahead > farthest) farthest = b.ahead;
     }
-    for (int n = p->after(&s->d.seat, after); n-- > 0;)
+    for (int n = p->after(&s->d.context, after); n-- > 0;)
         if (after[n] > farthest) farthest = after[n];
     return *farthest_forward > farthest ? *farthest_forward : farthest;
 }
@@ -83,22 +86,23 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     s->ctx = ctx;
     s->d = *d;
     if (!fr__store_needs_drift(d)) s->d.drift = NULL;
-    s->n_blocks = d->policy->n_blocks(&d->seat);
+    s->counts = d->n_blocks == 0;
+    s->n_blocks = s->counts ? 1 : d->n_blocks;
     s->keeps_previous = fr__store_looks_back(d);
     int farthest_forward = 0, farthest = survey(s, &farthest_forward);
-    s->blocks = FR_NEW_ARRAY(fr_block, s->n_blocks);
-    s->flights = FR_NEW_ARRAY(fr_flight, d->seat.n_slots);
+    s->blocks = FR_NEW_ARRAY(fr_block, s->counts ? FR_MAX_WEIGHT_BLOCKS : s->n_blocks);
+    s->flights = FR_NEW_ARRAY(fr_flight, d->context.n_slots);
     s->rates = FR_NEW_ARRAY(double, farthest > 0 ? farthest : 1);
     fr_status status = FR_OK;
-    if (s->n_blocks > 64)
+    if (s->n_blocks > FR_MAX_WEIGHT_BLOCKS)
         status = fr_fail(ctx, FR_UNSUPPORTED,
-                         "policy %s would hold %d weight blocks on stage %d; 64 is the most",
-                         d->policy->name, s->n_blocks, d->seat.stage);
+                         "policy %s would hold %d weight blocks on stage %d; %d is the most",
+                         d->policy->name, s->n_blocks, d->context.stage, FR_MAX_WEIGHT_BLOCKS);
     else if (!s->blocks || !s->flights || !s->rates)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
     if (status == FR_OK) status = fr__watch_init(s, farthest_forward);
     if (status == FR_OK) status = place_blocks(s);
-    if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->seat);
+    if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->context);
     if (status == FR_OK) status = fr_store_reset(s, 0);
     if (status != FR_OK) {
         fr_store_free(s);
@@ -117,6 +121,8 @@ void fr_store_free(fr_store *s)
     fr__free(s->blocks);
     fr__free(s);
 }
+
+int fr_store_n_blocks(const fr_store *s) { return s->n_blocks; }
 
 float *fr_store_newest(fr_store *s) { return s->blocks[s->newest].at; }
 
@@ -146,13 +152,24 @@ fr_status fr_store_reset(fr_store *s, int64_t version)
 
 /* --- which block --- */
 
+/* A block that a mini-batch shares is needed until its last micro-batch has come for it. Counted is
+ * one for each pass, a prediction's until the next mini-batch replaces it: the update can then
+ * write both. */
+static bool is_shared(const fr_store *s, int block, int64_t batch)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        const fr_shared *shared = &s->shared[pass];
+        bool is_reserved = s->counts && shared->batch != batch && s->blocks[block].ahead > 0;
+        if (shared->block == block && (!shared->is_last || is_reserved)) return true;
+    }
+    return false;
+}
+
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch)
 {
     for (int i = 0; i < s->n_flights; i++)
         if (s->flights[i].block == block && s->flights[i].batch != batch) return true;
-    for (int pass = 0; pass < 2; pass++)
-        if (s->shared[pass].block == block && !s->shared[pass].is_last) return true;
-    return false;
+    return is_shared(s, block, batch);
 }
 
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
@@ -166,6 +183,13 @@ int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
             best = b;
     }
     return best;
+}
+
+int fr__store_take_block(fr_store *s, int64_t batch)
+{
+    int b = fr__store_free_block(s, batch, 0);
+    if (b >= 0 || !s->counts || s->n_blocks == FR_MAX_WEIGHT_BLOCKS) return b;
+    return s->n_blocks++;
 }
 
 int fr__store_find(const fr_store *s, int64_t version, int ahead)
@@ -192,12 +216,12 @@ static fr_status ahead_of_newest(fr_store *s, int ahead, int *out)
 {
     *out = ahead > 0 ? fr__store_find(s, fr_store_version(s), ahead) : s->newest;
     if (*out >= 0) return FR_OK;
-    int b = fr__store_free_block(s, -1, 0);
+    int b = fr__store_take_block(s, -1);
     if (b < 0)
         return fr_fail(s->ctx, FR_INTERNAL,
                        "stage %d at version %lld: no free block for weights %d updates ahead: all "
                        "%d of policy %s are kept for %d micro-batches in flight",
-                       s->d.seat.stage, (long long)fr_store_version(s), ahead, s->n_blocks,
+                       s->d.context.stage, (long long)fr_store_version(s), ahead, s->n_blocks,
                        s->d.policy->name, s->n_flights);
     fr__store_predict(s, b, ahead);
     fr__store_label(s, b, fr_store_version(s), ahead);
@@ -222,7 +246,7 @@ static fr_status as_first(fr_store *s, int which, int64_t batch, int micro, int 
         *shared = (fr_shared){.batch = batch, .block = *out};
     }
     *out = shared->block;
-    if (micro == s->d.seat.n_micro - 1) shared->is_last = true;
+    if (micro == s->d.context.n_micro - 1) shared->is_last = true;
     return FR_OK;
 }
 
@@ -230,7 +254,7 @@ static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr_fli
 {
     const fr_policy *p = s->d.policy;
     fr_want want;
-    (which == FORWARD ? p->forward : p->backward)(&s->d.seat, micro, &want);
+    (which == FORWARD ? p->forward : p->backward)(&s->d.context, micro, &want);
     switch (want.base) {
     case FR_NEWEST: return ahead_of_newest(s, want.ahead, out);
     case FR_AS_FORWARD: *out = f->block; return FR_OK;
@@ -253,14 +277,15 @@ void fr_store_look(const fr_store *s, fr_view *out) { show(s, s->newest, out); }
 fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out)
 {
     int block;
-    if (find_flight(s, batch, micro) || s->n_flights == s->d.seat.n_slots)
+    if (find_flight(s, batch, micro) || s->n_flights == s->d.context.n_slots)
         return fr_fail(s->ctx, FR_INTERNAL,
                        "stage %d, forward of mini-batch %lld, micro-batch %d: %d micro-batches are "
                        "in flight, of at most %d; is one of them not done?",
-                       s->d.seat.stage, (long long)batch, micro, s->n_flights, s->d.seat.n_slots);
+                       s->d.context.stage, (long long)batch, micro, s->n_flights,
+                       s->d.context.n_slots);
     FR_TRY(choose(s, FORWARD, batch, micro, NULL, &block));
     fr_want backward;
-    s->d.policy->backward(&s->d.seat, micro, &backward);
+    s->d.policy->backward(&s->d.context, micro, &backward);
     s->flights[s->n_flights++] = (fr_flight){
         .batch = batch, .micro = micro, .block = backward.base == FR_AS_FORWARD ? block : -1};
     if (s->blocks[block].ahead > 0) FR_TRY(fr__watch_guess(s, &s->blocks[block]));
@@ -275,7 +300,7 @@ fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out)
     if (!f)
         return fr_fail(s->ctx, FR_INTERNAL,
                        "stage %d, backward of mini-batch %lld, micro-batch %d: it had no forward",
-                       s->d.seat.stage, (long long)batch, micro);
+                       s->d.context.stage, (long long)batch, micro);
     FR_TRY(choose(s, BACKWARD, batch, micro, f, &block));
     show(s, block, out);
     return FR_OK;

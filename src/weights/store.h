@@ -56,10 +56,11 @@ struct fr_store {
     int n_blocks, newest;
     fr_block *blocks;
     uint64_t last_id;
-    fr_flight *flights; /* (d.seat.n_slots), the first n_flights in use */
+    fr_flight *flights; /* (d.context.n_slots), the first n_flights in use */
     int n_flights;
     fr_shared shared[2]; /* FR_AS_FIRST: forward, backward */
     bool keeps_previous; /* the policy wants FR_PREVIOUS */
+    bool counts;         /* no weights: blocks are added as they are needed */
     double *rates;       /* (farthest prediction) */
     float drift_keep;
 
@@ -77,6 +78,8 @@ struct fr_store {
 /* A block that may be overwritten: not the newest, not kept for anybody but mini-batch `batch`
  * (-1: not kept at all), not marked in `taken`. The one with the oldest content; -1: none. */
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken);
+/* The same where one must be had: a store that counts adds it. */
+int fr__store_take_block(fr_store *s, int64_t batch);
 /* The block with that tag; -1: none. */
 int fr__store_find(const fr_store *s, int64_t version, int ahead);
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);

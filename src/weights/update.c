@@ -11,12 +11,13 @@
 double fr_store_lr(const fr_store *s, int64_t batch)
 {
     double lr = fr_lr_at(&s->d.lr, s->d.options.lr, batch);
-    return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.seat, batch) : lr;
+    return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.context, batch) : lr;
 }
 
 /* Prediction j of a sweep: `ahead` updates on from a version. */
 static void aim(fr_store *s, int64_t version, int ahead, int j, fr_aim *out)
 {
+    if (s->counts) return;
     for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
     fr_optim_aim(s->d.optimizer, &s->d.options, s->d.policy->course, version, ahead, s->rates, j,
                  out);
@@ -34,7 +35,7 @@ static fr_sweep range_of(const fr_store *s, size_t at, size_t n)
 
 void fr__store_predict(fr_store *s, int b, int ahead)
 {
-    if (s->d.n == 0) return;
+    if (s->counts || s->d.n == 0) return;
     fr_sweep w = range_of(s, 0, s->d.n);
     w.n_ahead = 1;
     w.ahead[0] = s->blocks[b].at;
@@ -50,15 +51,16 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     s->is_open = true;
     s->n_ahead = 0;
     atomic_init(&s->n_done, 0);
-    fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch), grad_scale,
-                     &s->coef);
+    if (!s->counts)
+        fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch),
+                         grad_scale, &s->coef);
     s->to = s->newest;
     if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
-        s->to = fr__store_free_block(s, batch, 0);
+        s->to = fr__store_take_block(s, batch);
     if (s->to < 0) return; /* fr_store_end tells */
 
     uint64_t taken = (uint64_t)1 << s->to;
-    int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.seat, after);
+    int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.context, after);
     for (int i = 0; i < n; i++) {
         int b = after[i] > 0 ? fr__store_free_block(s, batch, taken) : -1;
         if (b < 0) continue; /* none wanted; or none free, and a pass will see to it */
@@ -88,7 +90,7 @@ void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 
 static fr_status check_end(fr_store *s, size_t expected)
 {
-    int stage = s->d.seat.stage;
+    int stage = s->d.context.stage;
     long long version = fr_store_version(s), batch = s->batch;
     size_t done = atomic_load(&s->n_done);
     if (!s->is_open)
@@ -120,6 +122,7 @@ fr_status fr_store_end(fr_store *s, size_t expected)
     fr__store_label(s, s->to, s->batch + 1, 0);
     for (int j = 0; j < s->n_ahead; j++)
         fr__store_label(s, s->ahead_block[j], s->batch + 1, s->ahead[j]);
+    if (s->counts) return FR_OK; /* there is nothing to compare */
     FR_TRY(fr_device_sync(s->d.device));
     return fr__watch_check(s);
 }

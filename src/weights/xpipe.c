@@ -18,47 +18,40 @@
 
 #include <math.h>
 
-static int forward_distance(const fr_seat *seat)
+static int forward_distance(const fr_policy_context *context)
 {
-    if (seat->n_stages == 1) return 0;
-    if (seat->exact || seat->n_micro == 1) return fr__round_trip(seat) + fr__gap(seat, 0);
-    double above = fr__lead(seat) + seat->n_micro + seat->stage / 2.0 - 1;
-    return (int)nearbyint(above / seat->n_micro);
+    if (context->n_stages == 1) return 0;
+    if (context->exact || context->n_micro == 1)
+        return fr__round_trip(context) + fr__gap(context, 0);
+    double above = context->lead + context->n_micro + context->stage / 2.0 - 1;
+    return (int)nearbyint(above / context->n_micro);
 }
 
-static void forward(const fr_seat *seat, int micro, fr_want *want)
-{
-    (void)micro;
-    *want = (fr_want){.base = FR_AS_FIRST, .ahead = forward_distance(seat)};
-}
-
-static void backward(const fr_seat *seat, int micro, fr_want *want)
+static void forward(const fr_policy_context *context, int micro, fr_want *want)
 {
     (void)micro;
-    *want = (fr_want){.base = FR_AS_FIRST, .ahead = fr__round_trip(seat)};
+    *want = (fr_want){.base = FR_AS_FIRST, .ahead = forward_distance(context)};
 }
 
-static int after(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static void backward(const fr_policy_context *context, int micro, fr_want *want)
+{
+    (void)micro;
+    *want = (fr_want){.base = FR_AS_FIRST, .ahead = fr__round_trip(context)};
+}
+
+static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
     int n = 0;
-    ahead[n++] = fr__round_trip(seat);
-    if (fr__lead(seat) % seat->n_micro == 0 && forward_distance(seat) != ahead[0])
-        ahead[n++] = forward_distance(seat);
+    ahead[n++] = fr__round_trip(context);
+    if (context->lead % context->n_micro == 0 && forward_distance(context) != ahead[0])
+        ahead[n++] = forward_distance(context);
     return n;
-}
-
-static int n_blocks(const fr_seat *seat)
-{
-    int ahead_f = forward_distance(seat), ahead_b = fr__round_trip(seat);
-    if (fr__lead(seat) == 0 && ahead_f == ahead_b) return ahead_f > 0 ? 2 : 1; /* shared */
-    return 1 + (ahead_f > 0) + (ahead_b > 0);
 }
 
 const fr_policy fr__policy_xpipe = {
     .name = "xpipe",
     .summary = "both passes predicted by the first micro-batch for all of them; three copies",
     .course = FR_COURSE_CONSTANT,
-    .n_blocks = n_blocks,
     .forward = forward,
     .backward = backward,
     .after = after,

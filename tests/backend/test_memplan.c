@@ -34,7 +34,7 @@ static void random_plans(void **unused)
     double waste = 0;
     for (uint32_t seed = 0; seed < 500; seed++) {
         fr_lease leases[MAX];
-        int scratch[MAX], n = 1 + (int)(seed % MAX);
+        int n = 1 + (int)(seed % MAX);
         for (int i = 0; i < n; i++) {
             uint32_t r[4];
             fr__random4(seed, FR_STREAM_SYNTHETIC, 0, (uint64_t)i, 0, r);
@@ -42,7 +42,8 @@ static void random_plans(void **unused)
             leases[i] =
                 (fr_lease){.bytes = r[1] % 5000, .first = first, .last = first + (int)(r[2] % 12)};
         }
-        size_t total = fr__memplan(leases, n, scratch), least = busiest(leases, n, 60);
+        size_t total, least = busiest(leases, n, 60);
+        assert_true(fr__memplan(leases, n, &total));
         assert_true(total >= least);
         size_t live[61], most = 0;
         fr__memplan_live(leases, n, 60, live);
@@ -59,30 +60,90 @@ static void random_plans(void **unused)
     assert_true(waste / 500 < 0.08);
 }
 
+/* The rule, written down plainly: larger ones first, of equals the earlier one, each at the lowest
+ * offset where it meets none of those before it. */
+static size_t place_plainly(fr_lease *leases, int n)
+{
+    bool is_placed[MAX] = {false};
+    size_t total = 0;
+    for (int round = 0; round < n; round++) {
+        int next = -1;
+        for (int i = 0; i < n; i++)
+            if (!is_placed[i] && (next < 0 || leases[i].bytes > leases[next].bytes)) next = i;
+        fr_lease *lease = &leases[next];
+        bool fits = false;
+        for (lease->offset = 0; !fits; lease->offset += fits ? 0 : FR_ALIGN) {
+            fits = true;
+            for (int i = 0; i < n; i++) fits &= !is_placed[i] || !do_collide(lease, &leases[i]);
+        }
+        is_placed[next] = true;
+        size_t end = fr__align_up(lease->offset + lease->bytes);
+        if (end > total) total = end;
+    }
+    return total;
+}
+
+/* Sizes from few values and lifetimes from short to all, so that there are ties and all overlaps.
+ */
+static void same_as_plain_rule(void **unused)
+{
+    (void)unused;
+    for (uint32_t seed = 0; seed < 300; seed++) {
+        fr_lease leases[MAX], plain[MAX];
+        int n = 1 + (int)(seed % MAX);
+        for (int i = 0; i < n; i++) {
+            uint32_t r[4];
+            fr__random4(seed, FR_STREAM_SYNTHETIC, 1, (uint64_t)i, 0, r);
+            int first = (int)(r[0] % 40);
+            plain[i] = leases[i] = (fr_lease){.bytes = r[1] % 7 * (seed % 3 ? 64 : 100),
+                                              .first = first,
+                                              .last = first + (int)(r[2] % (seed % 2 ? 5 : 60))};
+        }
+        size_t total, expected = place_plainly(plain, n);
+        assert_true(fr__memplan(leases, n, &total));
+        assert_int_equal(total, expected);
+        for (int i = 0; i < n; i++) assert_int_equal(leases[i].offset, plain[i].offset);
+    }
+}
+
+static void no_memory_is_told(void **unused)
+{
+    (void)unused;
+    fr_lease lease = {.bytes = 64, .first = 0, .last = 1};
+    size_t total;
+    fr__alloc_fail_after(0);
+    bool is_done = fr__memplan(&lease, 1, &total);
+    fr__alloc_fail_after(-1);
+    assert_false(is_done);
+}
+
 /* A chain, each value used by the next alone, needs two buffers. */
 static void chain_needs_two(void **unused)
 {
     (void)unused;
     fr_lease leases[10];
-    int scratch[10];
+    size_t total;
     for (int i = 0; i < 10; i++) leases[i] = (fr_lease){.bytes = 640, .first = i, .last = i + 1};
-    assert_int_equal(fr__memplan(leases, 10, scratch), 1280);
+    assert_true(fr__memplan(leases, 10, &total));
+    assert_int_equal(total, 1280);
 }
 
 static void nothing_needs_nothing(void **unused)
 {
     (void)unused;
     fr_lease empty = {.bytes = 0, .first = 0, .last = 3};
-    int scratch[1];
-    assert_int_equal(fr__memplan(NULL, 0, scratch), 0);
-    assert_int_equal(fr__memplan(&empty, 1, scratch), 0);
+    size_t total;
+    assert_true(fr__memplan(NULL, 0, &total));
+    assert_int_equal(total, 0);
+    assert_true(fr__memplan(&empty, 1, &total));
+    assert_int_equal(total, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_plans),
-        cmocka_unit_test(chain_needs_two),
+        cmocka_unit_test(random_plans),          cmocka_unit_test(same_as_plain_rule),
+        cmocka_unit_test(no_memory_is_told),     cmocka_unit_test(chain_needs_two),
         cmocka_unit_test(nothing_needs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,12 @@ limited() {
     ) || exit 1
 }
 
+# The solver of one planner is not loaded by every command: some BLAS libraries behind it never get
+# through their own start in a small address space.
+LD_TRACE_LOADED_OBJECTS=1 "$forerun" >out || fail "the loader cannot list its libraries"
+grep -q 'libc\.so' out || fail "no list of libraries"
+grep -qiE 'cbc|blas|lapack' out && fail "the command loads a solver as it starts"
+
 # --- schedules ---
 limited 2 schedule 1f1b --stages 4096 --micro 4096
 says "4096 stages x 4096 micro-batches" "too many"
@@ -68,6 +74,9 @@ run: {predict: false, report: false}
 YAML
 limited 0 train deep.yaml --out deep --quiet
 limited 0 train deep.yaml --out deep --quiet --resume --set train.steps=2
+# Ten nodes a layer, most of them with kernels of their own, and gradients that branch.
+limited 0 train deep.yaml --out deep-gpt --quiet \
+    --set 'model={name: gpt, layers: 10000, width: 4, heads: 1, context: 4, vocab: 8, dropout: 0}'
 for key in width=1000000000 depth=100000 inputs=99999999999; do
     limited 2 train net.yaml --out new --set model.$key
     says "model.${key%=*}" "${key#*=}"

@@ -40,6 +40,29 @@ mpi 4 0 train pipe.yaml --out cut $(stages 4 zb-h1) --set train.steps=15 --quiet
 mpi 2 0 train pipe.yaml --out cut $(stages 2 gpipe) --resume --quiet
 same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other processes"
 
+# Gradients of a parameter that two stages share are exchanged in pieces: neither the engine nor the
+# process beside it holds them whole for both. Bytes of one: 30000 x 128 numbers, four pieces.
+cat >tied.yaml <<YAML
+model: {name: gpt, layers: 2, width: 128, heads: 4, context: 8, vocab: 30000, dropout: 0, tied: true}
+data: {name: synthetic, n: 16, n_eval: 4}
+train: {batch: 4, micro: 2, steps: 2, clip_norm: 1, optimizer: {name: adamw, lr: 0.001}}
+parallel: {threads: 1}
+run: {predict: false, report: false, checkpoint_every: 1}
+YAML
+tied=$((30000 * 128 * 4))
+run 0 train tied.yaml --out tied-single --quiet
+run 0 train tied.yaml --out tied-threads $(stages 2 1f1b) --quiet
+mpi 2 0 train tied.yaml --out tied-ranks $(stages 2 1f1b) --quiet
+for way in threads ranks; do
+    same "$(field tied-$way/summary.json weights_sha256)" \
+        "$(field tied-single/summary.json weights_sha256)" "tied weights over $way"
+done
+for what in engine_bytes host_bytes; do # weights, gradients, two states; or three of them copied
+    bytes=$(field tied-ranks/summary.json $what)
+    [ "$bytes" -gt $((4 * tied)) ] && [ "$bytes" -lt $((6 * tied)) ] ||
+        fail "$what of a process with a tied parameter of $tied bytes: $bytes"
+done
+
 # --- errors: one line, the exit code of one process ---
 mpi 2 2 train
 says "which config?"

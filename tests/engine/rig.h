@@ -148,7 +148,7 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
                           .cuts = p->cuts,
                           .schedule = o->evaluates_only ? NULL : p->schedule,
                           .policy = o->policy ? fr_policy_find(o->policy) : NULL,
-                          .seat = {.exact = o->exact, .lr_warmup = 10},
+                          .policy_options = {.exact = o->exact, .lr_warmup = 10},
                           .backend = o->backend ? fr_backend_find(o->backend) : rig_backend(),
                           .n_threads = o->n_threads ? o->n_threads : 1,
                           .micro_batch = BATCH / (o->n_micro ? o->n_micro : 1),

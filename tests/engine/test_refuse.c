@@ -108,7 +108,7 @@ static void wrong_settings(void **unused)
     o.clip_norm = 0;
     assert_int_equal(rig_prepare(&r, TIED, &o), FR_OK);
     assert_fails(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine), FR_UNSUPPORTED,
-                 "logits.weight is tied to a parameter of another stage");
+                 "logits.weight is tied to embed.weight, which is in another stage");
     rig_close(&r);
 }
 

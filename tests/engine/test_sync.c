@@ -103,18 +103,21 @@ static void open_replica(scene *s, int q)
     device_put(r->dev, r->weights, r->copy, N);
     bool is_two = strcmp(t->policy, "live") != 0; /* stage 0 of 2 */
     bool is_predicted = strcmp(t->policy, "pipeoptim") == 0;
-    fr_store_desc d = {
-        .policy = fr_policy_find(t->policy),
-        .seat = {.n_stages = is_two ? 2 : 1, .n_micro = is_predicted ? 1 : 2, .n_slots = 2},
-        .device = r->dev,
-        .optimizer = fr_optim_find("sgd"),
-        .options = t->options,
-        .lr = {.name = "constant"},
-        .n = N,
-        .blocks = r->weights,
-        .stride = N,
-        .state = {r->state},
-        .drift = r->drift};
+    fr_store_desc d = {.policy = fr_policy_find(t->policy),
+                       .context = {.n_stages = is_two ? 2 : 1,
+                                   .lead = is_two,
+                                   .n_micro = is_predicted ? 1 : 2,
+                                   .n_slots = 2},
+                       .n_blocks = is_two ? 2 : 1,
+                       .device = r->dev,
+                       .optimizer = fr_optim_find("sgd"),
+                       .options = t->options,
+                       .lr = {.name = "constant"},
+                       .n = N,
+                       .blocks = r->weights,
+                       .stride = N,
+                       .state = {r->state},
+                       .drift = r->drift};
     assert_ok(s->ctx, fr_store_create(s->ctx, &d, &r->store));
     fr_store_reset(r->store, t->first);
     r->sync = (fr__syncing){.rule = fr__sync_find(t->rule),

@@ -50,7 +50,7 @@ static fr_probe_desc describe(const fr_graph *g, const char *policy)
                        .first_cpu = -1,
                        .batch = 8,
                        .n_micro = 2,
-                       .rides = true,
+                       .update_in_backward = true,
                        .optimizer = fr_optim_find("sgd"),
                        .policy = fr_policy_find(policy),
                        .seconds = 0.05};
@@ -155,14 +155,14 @@ static void stages_at_once(void **state)
     assert_ok(ctx, fr_graph_balance(g, 2, &cut));
     assert_ok(ctx, fr_graph_cut(g, 1, &cut, stages));
     for (const fr_policy *const *policy = fr_policy_list(); *policy; policy++)
-        for (int way = 0; way < 4; way += STRIDE) { /* rides or not, split or not */
+        for (int way = 0; way < 4; way += STRIDE) { /* fused or not, split or not */
             fr_probe_desc d[2];
             fr_profile *parts[2], *whole;
             for (int k = 0; k < 2; k++) {
                 d[k] = describe(g, (*policy)->name);
                 d[k].stage = &stages[k];
-                d[k].seat = (fr_seat){.stage = k, .n_stages = 2};
-                d[k].rides = way & 1;
+                d[k].context = (fr_policy_context){.stage = k, .n_stages = 2, .lead = 1 - k};
+                d[k].update_in_backward = way & 1;
                 d[k].split_backward = way & 2;
                 d[k].seconds = 0.005;
             }
@@ -199,7 +199,7 @@ static void failures(void **state)
     assert_null(out[0]);
     assert_null(out[1]);
     d[1] = describe(g, "double-buffer");
-    d[1].seat = (fr_seat){.n_stages = 4};
+    d[1].context = (fr_policy_context){.n_stages = 4, .lead = 3};
     assert_fails(ctx, fr_probe_nodes(ctx, 2, d, out), FR_INVALID, "double-buffer");
     fr_graph_free(g);
     fr_ctx_free(ctx);
@@ -210,7 +210,7 @@ static fr_status probe_once(fr_ctx *ctx, void *graph)
     fr_probe_desc d = describe(graph, "spectrain");
     fr_profile *p;
     d.backend = fr_backend_find("ref"); /* compiles in no time */
-    d.seat = (fr_seat){.n_stages = 2};
+    d.context = (fr_policy_context){.n_stages = 2, .lead = 1};
     d.seconds = 0;
     fr_status status = fr_probe_nodes(ctx, 1, &d, &p);
     fr_profile_free(p);

@@ -4,6 +4,7 @@
 
 #include "support/test.h"
 
+#include <forerun/exec_plan.h>
 #include <forerun/sim.h>
 
 #include <math.h>
@@ -18,6 +19,7 @@ typedef struct rig {
     fr_schedule *s;
     bool has_reduce;
     fr_stage_cost cost[RIG_STAGES];
+    bool fused[RIG_STAGES];
     double speed[RIG_WORKERS];
     size_t forward_bytes[RIG_STAGES], backward_bytes[RIG_STAGES];
     fr_cluster *cluster;
@@ -83,6 +85,21 @@ static inline fr_sim_desc rig_desc(rig *r, int64_t n_batches)
                                     .forward_bytes = r->forward_bytes,
                                     .backward_bytes = r->backward_bytes},
                          .n_batches = n_batches};
+}
+
+/* Updates are fused where the execution plan of such a run says so. */
+static inline void rig_fuse(rig *r, fr_sim_desc *d)
+{
+    fr_exec_plan *p;
+    const fr_exec_desc plan = {.schedule = r->s,
+                               .want_norm = d->steps_together,
+                               .lone_sync = d->sync_every > 0 ? "average" : NULL};
+    d->update_in_backward = r->fused;
+    memset(r->fused, 0, sizeof r->fused);
+    if (r->s->is_forward_only) return;
+    rig_check(r, fr_exec_plan_create(r->ctx, &plan, &p, NULL));
+    memcpy(r->fused, p->update_in_backward, sizeof *r->fused * (size_t)r->s->n_stages);
+    fr_exec_plan_free(p);
 }
 
 /* Any schedule there is, with random costs; replicas where it can. */

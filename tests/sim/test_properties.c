@@ -12,10 +12,11 @@ static fr_sim_desc random_desc(rig *r, int round)
     fr_sim_desc d = rig_desc(r, round % 5 ? rig_from(r, 1, 12) : 1);
     d.timing.overhead_s = rig_from(r, 0, 1) * 0.01;
     d.overlaps = rig_from(r, 0, 1);
-    d.rides = rig_from(r, 0, 1);
+    bool is_fused = rig_from(r, 0, 1);
     d.adds_itself = round % 7 == 0;
     d.steps_together = r->has_reduce && rig_from(r, 0, 1);
     d.sync_every = rig_from(r, 0, 3) == 0 ? rig_from(r, 1, 4) : 0;
+    if (is_fused) rig_fuse(r, &d);
     for (int k = 0; k < r->s->n_stages; k++)
         r->cost[k].fetch_forward = 0.1 * ((k + round) % 3),
         r->cost[k].fetch_backward = 0.1 * (k % 2);

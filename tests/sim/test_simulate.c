@@ -267,7 +267,7 @@ static void means_by_hand(void **state)
 
 /* Without a flush the update of a real run is inside the backward, before the gradients leave; with
  * one they are sent first. */
-static void updates_ride(void **state)
+static void updates_are_fused(void **state)
 {
     (void)state;
     rig r;
@@ -277,7 +277,7 @@ static void updates_ride(void **state)
         r.cost[1].step = 4;
         fr_sim_desc d = rig_desc(&r, 1);
         is_near(rig_makespan(&r, &d), 1 + 1 + 2 + 4); /* beside the other's backward */
-        d.rides = true;
+        rig_fuse(&r, &d);
         is_near(rig_makespan(&r, &d), flush ? 8 : 1 + 1 + 2 + 4 + 2);
     }
     rig_fini(&r);
@@ -295,7 +295,7 @@ static void weights_are_fetched_first(void **state)
         *(backward ? &r.cost[1].fetch_backward : &r.cost[1].fetch_forward) = 3;
         fr_sim_desc d = rig_desc(&r, 1);
         is_near(rig_makespan(&r, &d), 1 + 2 * (1 + 2) + 3); /* STEP ends last */
-        d.rides = true;
+        rig_fuse(&r, &d);
         is_near(rig_makespan(&r, &d), 1 + 3 + 2 * (1 + 2) + 2);
     }
     rig_fini(&r);
@@ -409,7 +409,7 @@ int main(void)
         cmocka_unit_test(sums_by_hand),
         cmocka_unit_test(messages_pass_between_buckets),
         cmocka_unit_test(means_by_hand),
-        cmocka_unit_test(updates_ride),
+        cmocka_unit_test(updates_are_fused),
         cmocka_unit_test(weights_are_fetched_first),
         cmocka_unit_test(steps_together),
         cmocka_unit_test(leaves_out_the_first_tenth),

@@ -34,6 +34,7 @@ typedef struct recipe {
     fr_lr_options lr;
     int n_stages, stage, n_micro, n_batches;
     int lead;               /* 0: N - 1 - k */
+    int n_blocks;           /* 0: as counted */
     bool exact, on_the_fly; /* ranges handed in while the last backward reads */
     bool no_fusing;         /* updates write no predictions */
     int64_t lr_warmup;
@@ -82,9 +83,9 @@ static inline float line_noise(uint32_t stream, uint64_t i)
     return 2 * fr__unit_float(r[0]) - 1;
 }
 
-static inline int line_after_nothing(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static inline int line_after_nothing(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    (void)seat, (void)ahead;
+    (void)context, (void)ahead;
     return 0;
 }
 
@@ -93,6 +94,30 @@ static inline const float *line_read(line *l, const float *from)
 {
     device_get(l->dev, l->copy, from, SIZE);
     return l->copy;
+}
+
+/* What the passes of a line need, by a store without weights. */
+static inline int line_count_blocks(fr_ctx *ctx, const fr_store_desc *d)
+{
+    fr_store *s;
+    fr_view view;
+    int t = d->context.n_micro, lead = d->context.lead, n;
+    assert_int_equal(
+        fr_store_create(ctx, &(fr_store_desc){.policy = d->policy, .context = d->context}, &s),
+        FR_OK);
+    for (int j = 0; j < (2 * ((lead + t - 1) / t) + 3) * t; j++) {
+        int i = j - lead;
+        assert_int_equal(fr_store_forward(s, j / t, j % t, &view), FR_OK);
+        if (i < 0) continue;
+        assert_int_equal(fr_store_backward(s, i / t, i % t, &view), FR_OK);
+        fr_store_done(s, i / t, i % t);
+        if (i % t != t - 1) continue;
+        fr_store_begin(s, i / t, 1);
+        assert_int_equal(fr_store_end(s, 0), FR_OK);
+    }
+    n = fr_store_n_blocks(s);
+    fr_store_free(s);
+    return n;
 }
 
 static inline void line_open(line *l, const recipe *r)
@@ -112,13 +137,13 @@ static inline void line_open(line *l, const recipe *r)
     l->policy = r->custom ? *r->custom : *fr_policy_find(r->policy);
     if (r->no_fusing) l->policy.after = line_after_nothing;
     l->d = (fr_store_desc){.policy = &l->policy,
-                           .seat = {.stage = r->stage,
-                                    .n_stages = r->n_stages,
-                                    .lead = r->lead,
-                                    .n_micro = r->n_micro,
-                                    .exact = r->exact,
-                                    .lr_warmup = r->lr_warmup,
-                                    .n_slots = line_lead(r) + 1},
+                           .context = {.stage = r->stage,
+                                       .n_stages = r->n_stages,
+                                       .lead = line_lead(r),
+                                       .n_micro = r->n_micro,
+                                       .exact = r->exact,
+                                       .lr_warmup = r->lr_warmup,
+                                       .n_slots = line_lead(r) + 1},
                            .device = l->dev,
                            .optimizer = fr_optim_find(r->optimizer),
                            .options = r->options,
@@ -129,8 +154,8 @@ static inline void line_open(line *l, const recipe *r)
                            .state = {l->state[0], l->state[1]},
                            .drift = l->drift,
                            .n_samples = r->n_samples};
-    int n_blocks = l->policy.n_blocks(&l->d.seat);
-    assert_true(n_blocks <= MAX_BLOCKS);
+    l->d.n_blocks = r->n_blocks ? r->n_blocks : line_count_blocks(l->ctx, &l->d);
+    assert_true(l->d.n_blocks <= MAX_BLOCKS);
     for (int i = 0; i < ROOM; i++) room[i] = 77;
     for (int i = 0; i < SIZE; i++) l->w[0][i] = room[i] = line_noise(1, (uint64_t)i);
     device_put(l->dev, l->room, room, ROOM);
@@ -139,7 +164,7 @@ static inline void line_open(line *l, const recipe *r)
 
 static inline void line_close(line *l)
 {
-    int n_blocks = l->policy.n_blocks(&l->d.seat);
+    int n_blocks = l->d.n_blocks;
     float room[ROOM];
     device_get(l->dev, room, l->room, ROOM);
     for (int b = 0; b <= MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
@@ -203,7 +228,7 @@ static inline seen line_expect(line *l, int which, int64_t batch, int micro)
 {
     fr_want want;
     int j = (int)batch * l->r.n_micro + micro;
-    (which ? l->policy.backward : l->policy.forward)(&l->d.seat, micro, &want);
+    (which ? l->policy.backward : l->policy.forward)(&l->d.context, micro, &want);
     seen x = {l->now, want.ahead};
     if (want.base == FR_AS_FORWARD) x = l->of_forward[j];
     if (want.base == FR_PREVIOUS) x.version = batch > 0 ? batch - 1 : 0;

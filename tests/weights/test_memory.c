@@ -30,7 +30,10 @@ static void names(void **unused)
     for (const fr_policy *const *p = fr_policy_list(); *p; p++)
         for (int n = 1; n <= 3; n += 2)
             for (int k = 0; k < n; k++) {
-                fr_store_desc d = {.policy = *p, .seat = {.stage = k, .n_stages = n, .n_micro = 4}};
+                fr_store_desc d = {
+                    .policy = *p,
+                    .context = {.stage = k, .n_stages = n, .lead = n - 1 - k, .n_micro = 4},
+                    .n_blocks = k < n - 1 ? 2 : 1};
                 const char *name = fr_store_memory_name(&d), *expected = NULL;
                 if (!strcmp((*p)->name, "double-buffer") && n > 1) expected = "previous";
                 if (!strcmp((*p)->name, "pipemare") && k < n - 1) expected = "drift";
@@ -105,7 +108,7 @@ static void saved_runs_go_on(void **unused)
                 for (int t = 1; t <= 5; t += 2)
                     for (int kind = 0; kind < 2; kind++) {
                         recipe r = recipe_of((*p)->name, n, k, t, kind);
-                        fr_seat first = {.n_stages = n, .n_micro = t};
+                        fr_policy_context first = {.n_stages = n, .lead = n - 1, .n_micro = t};
                         if ((*p)->check && (*p)->check(&first)) continue;
                         r.on_the_fly = (k + t) % 2;
                         for (int n_before = 1; n_before < 4; n_before++)
@@ -197,7 +200,7 @@ static void changes_count_at_once(void **unused)
             for (int k = 0; k < n; k++)
                 for (int t = 1; t <= 5; t += 2) {
                     recipe r = recipe_of((*p)->name, n, k, t, (n + k) % 2);
-                    fr_seat first = {.n_stages = n, .n_micro = t};
+                    fr_policy_context first = {.n_stages = n, .lead = n - 1, .n_micro = t};
                     if ((*p)->check && (*p)->check(&first)) continue;
                     r.on_the_fly = t == 3;
                     r.n_samples = 6;

@@ -1,5 +1,5 @@
 /* test_policies.c -- the tables of every weight policy: what forward and backward of each
- * micro-batch want, how many blocks are held, what an update writes, which rate a stage has. */
+ * micro-batch want, what an update writes, which rate a stage has. */
 #include <forerun/weights.h>
 
 #include <math.h>
@@ -8,19 +8,20 @@
 
 #include "support/test.h"
 
-static fr_seat seat_of(int n, int k, int t)
+static fr_policy_context context_of(int n, int k, int t)
 {
-    return (fr_seat){.stage = k, .n_stages = n, .n_micro = t, .n_slots = n};
+    return (fr_policy_context){
+        .stage = k, .n_stages = n, .lead = n - 1 - k, .n_micro = t, .n_slots = n};
 }
 
-static fr_want forward_of(const char *name, const fr_seat *s, int micro)
+static fr_want forward_of(const char *name, const fr_policy_context *s, int micro)
 {
     fr_want w;
     fr_policy_find(name)->forward(s, micro, &w);
     return w;
 }
 
-static fr_want backward_of(const char *name, const fr_seat *s, int micro)
+static fr_want backward_of(const char *name, const fr_policy_context *s, int micro)
 {
     fr_want w;
     fr_policy_find(name)->backward(s, micro, &w);
@@ -35,34 +36,30 @@ static void published_rows(void **unused)
         const char *name;
         int n_micro;
         fr_base forward, backward;
-        int ahead_f[4], ahead_b[4], blocks[4];
+        int ahead_f[4], ahead_b[4];
     } rows[] = {
-        {"live", 1, FR_NEWEST, FR_NEWEST, {0}, {0}, {1, 1, 1, 1}},
-        {"stash", 1, FR_NEWEST, FR_AS_FORWARD, {0}, {0}, {4, 3, 2, 1}},
-        {"stash", 4, FR_NEWEST, FR_AS_FORWARD, {0}, {0}, {2, 2, 2, 1}},
-        {"double-buffer", 4, FR_PREVIOUS, FR_PREVIOUS, {0}, {0}, {2, 2, 2, 2}},
-        {"spectrain", 1, FR_NEWEST, FR_NEWEST, {3, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 2, 2}},
-        {"spectrain", 2, FR_NEWEST, FR_NEWEST, {2, 1, 2, 1}, {0, 0, 1, 1}, {2, 2, 2, 2}},
-        {"spectrain-v2", 1, FR_NEWEST, FR_AS_FORWARD, {3, 2, 1, 0}, {0}, {5, 4, 3, 1}},
-        {"xpipe", 1, FR_AS_FIRST, FR_AS_FIRST, {3, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 3, 2}},
-        {"xpipe", 2, FR_AS_FIRST, FR_AS_FIRST, {2, 2, 2, 1}, {0, 0, 1, 1}, {2, 2, 3, 2}},
-        {"pipeoptim", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}, {2, 2, 2, 1}},
-        {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}, {2, 2, 2, 1}},
-        {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}, {2, 2, 2, 1}},
-        {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}, {2, 2, 2, 1}},
+        {"live", 1, FR_NEWEST, FR_NEWEST, {0}, {0}},
+        {"stash", 1, FR_NEWEST, FR_AS_FORWARD, {0}, {0}},
+        {"stash", 4, FR_NEWEST, FR_AS_FORWARD, {0}, {0}},
+        {"double-buffer", 4, FR_PREVIOUS, FR_PREVIOUS, {0}, {0}},
+        {"spectrain", 1, FR_NEWEST, FR_NEWEST, {3, 2, 2, 1}, {0, 0, 1, 1}},
+        {"spectrain", 2, FR_NEWEST, FR_NEWEST, {2, 1, 2, 1}, {0, 0, 1, 1}},
+        {"spectrain-v2", 1, FR_NEWEST, FR_AS_FORWARD, {3, 2, 1, 0}, {0}},
+        {"xpipe", 1, FR_AS_FIRST, FR_AS_FIRST, {3, 2, 2, 1}, {0, 0, 1, 1}},
+        {"xpipe", 2, FR_AS_FIRST, FR_AS_FIRST, {2, 2, 2, 1}, {0, 0, 1, 1}},
+        {"pipeoptim", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}},
+        {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}},
+        {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}},
+        {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int k = 0; k < 4; k++) {
-            fr_seat s = seat_of(4, k, rows[r].n_micro);
+            fr_policy_context s = context_of(4, k, rows[r].n_micro);
             fr_want f = forward_of(rows[r].name, &s, 0), b = backward_of(rows[r].name, &s, 0);
-            int blocks = fr_policy_find(rows[r].name)->n_blocks(&s);
             if (f.base != rows[r].forward || b.base != rows[r].backward ||
-                f.ahead != rows[r].ahead_f[k] || b.ahead != rows[r].ahead_b[k] ||
-                blocks != rows[r].blocks[k])
-                fail_msg("%s, T = %d, stage %d: forward %d ahead %d, backward %d ahead %d, %d "
-                         "blocks",
-                         rows[r].name, rows[r].n_micro, k, f.base, f.ahead, b.base, b.ahead,
-                         blocks);
+                f.ahead != rows[r].ahead_f[k] || b.ahead != rows[r].ahead_b[k])
+                fail_msg("%s, T = %d, stage %d: forward %d ahead %d, backward %d ahead %d",
+                         rows[r].name, rows[r].n_micro, k, f.base, f.ahead, b.base, b.ahead);
         }
 }
 
@@ -87,7 +84,7 @@ static void all_rows(void **unused)
         for (int k = 0; k < n; k++)
             for (int t = 1; t <= 4; t *= 2)
                 for (int micro = 0; micro < t; micro++) {
-                    fr_seat s = seat_of(n, k, t);
+                    fr_policy_context s = context_of(n, k, t);
                     int j = 40 * t + micro; /* far from the start */
                     int gap = updates_before(n, k, t, true, j) - updates_before(n, k, t, false, j);
                     int back = k / 2; /* time units after the backward, in micro-batches */
@@ -122,7 +119,7 @@ static void xpipe_rounding(void **unused)
     for (int n = 2; n <= 8; n++)
         for (int k = 0; k < n; k++)
             for (int t = 2; t <= 4; t *= 2) {
-                fr_seat s = seat_of(n, k, t);
+                fr_policy_context s = context_of(n, k, t);
                 double twice = (2 * n + 2 * t - k - 4) / (double)t;
                 int below = (int)floor(twice / 2);
                 double rest = twice / 2 - below;
@@ -141,7 +138,8 @@ static void leads_are_taken(void **unused)
             for (int k = 0; k < n; k++)
                 for (int lead = 1; lead <= 7; lead++)
                     for (int t = 1; t <= 4; t++) {
-                        fr_seat said = seat_of(n, k, t), plain = seat_of(k + 1 + lead, k, t);
+                        fr_policy_context said = context_of(n, k, t),
+                                          plain = context_of(k + 1 + lead, k, t);
                         int x[FR_MAX_AHEAD], y[FR_MAX_AHEAD];
                         said.lead = lead;
                         for (int micro = 0; micro < t; micro++) {
@@ -152,7 +150,6 @@ static void leads_are_taken(void **unused)
                             g = backward_of((*p)->name, &plain, micro);
                             assert_true(f.base == g.base && f.ahead == g.ahead);
                         }
-                        assert_int_equal((*p)->n_blocks(&said), (*p)->n_blocks(&plain));
                         int n_after = (*p)->after(&said, x);
                         assert_int_equal(n_after, (*p)->after(&plain, y));
                         for (int i = 0; i < n_after; i++) assert_int_equal(x[i], y[i]);
@@ -166,11 +163,10 @@ static void one_stage_is_plain(void **unused)
     for (const fr_policy *const *p = fr_policy_list(); *p; p++)
         for (int t = 1; t <= 8; t++)
             for (int micro = 0; micro < t; micro++) {
-                fr_seat s = seat_of(1, 0, t);
+                fr_policy_context s = context_of(1, 0, t);
                 int ahead[FR_MAX_AHEAD];
                 s.lr_warmup = 100;
                 assert_null((*p)->check ? (*p)->check(&s) : NULL);
-                assert_int_equal((*p)->n_blocks(&s), 1);
                 fr_want f = forward_of((*p)->name, &s, micro), b = backward_of((*p)->name, &s, 0);
                 assert_true(f.ahead == 0 && b.ahead == 0 && f.base != FR_PREVIOUS);
                 for (int n = (*p)->after(&s, ahead); n-- > 0;) assert_int_equal(ahead[n], 0);
@@ -187,7 +183,7 @@ static void updates_write_for_the_next_pass(void **unused)
         for (int n = 1; n <= 8; n++)
             for (int k = 0; k < n; k++)
                 for (int t = 1; t <= 4; t++) {
-                    fr_seat s = seat_of(n, k, t);
+                    fr_policy_context s = context_of(n, k, t);
                     int ahead[FR_MAX_AHEAD];
                     assert_int_equal(fr_policy_find(names[p])->after(&s, ahead), 1);
                     fr_want next = forward_of(names[p], &s, (n - 1 - k) % t);
@@ -199,7 +195,7 @@ static void double_buffer_needs_enough_micro_batches(void **unused)
 {
     (void)unused;
     const fr_policy *p = fr_policy_find("double-buffer");
-    fr_seat few = seat_of(4, 0, 3), enough = seat_of(4, 0, 4);
+    fr_policy_context few = context_of(4, 0, 3), enough = context_of(4, 0, 4);
     assert_non_null(p->check(&few));
     assert_non_null(strstr(p->check(&few), "train.micro"));
     assert_null(p->check(&enough));
@@ -213,7 +209,7 @@ static void pipemare_rates(void **unused)
 {
     (void)unused;
     const fr_policy *p = fr_policy_find("pipemare");
-    fr_seat s = seat_of(5, 0, 1); /* tau 4 */
+    fr_policy_context s = context_of(5, 0, 1); /* tau 4 */
     assert_true(p->lr_factor(&s, 0) == 1);
     s.lr_warmup = 10;
     assert_true(fabs(p->lr_factor(&s, 0) - 0.25) < 1e-12);
@@ -222,7 +218,7 @@ static void pipemare_rates(void **unused)
     assert_true(fabs(p->drift_keep(&s) - pow(0.135, 0.25)) < 1e-12);
     s.n_micro = 2; /* tau 2 */
     assert_true(fabs(p->lr_factor(&s, 0) - 0.5) < 1e-12);
-    s.stage = 4;
+    s.stage = 4, s.lead = 0;
     assert_true(p->lr_factor(&s, 0) == 1);
 }
 

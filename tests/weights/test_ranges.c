@@ -86,19 +86,20 @@ static void run(const char *backend, int n_threads, bool is_parallel, const char
     const size_t n = (MAX_BLOCKS + 4) * stride;
     float *room = device_floats(dev, n), *given = room + (MAX_BLOCKS + 3) * stride;
     static float plain[SIZE + PAD];
-    fr_store_desc d = {.policy = fr_policy_find(policy),
-                       .seat = {.stage = 2, .n_stages = 4, .n_micro = 1, .n_slots = 2},
-                       .device = dev,
-                       .optimizer = fr_optim_find("adam"),
-                       .lr = {.name = "constant"},
-                       .n = stride,
-                       .blocks = room,
-                       .stride = stride,
-                       .state = {room + MAX_BLOCKS * stride, room + (MAX_BLOCKS + 1) * stride},
-                       .drift = room + (MAX_BLOCKS + 2) * stride,
-                       .n_samples = 100};
+    fr_store_desc d = {
+        .policy = fr_policy_find(policy),
+        .context = {.stage = 2, .n_stages = 4, .lead = 1, .n_micro = 1, .n_slots = 2},
+        .n_blocks = MAX_BLOCKS,
+        .device = dev,
+        .optimizer = fr_optim_find("adam"),
+        .lr = {.name = "constant"},
+        .n = stride,
+        .blocks = room,
+        .stride = stride,
+        .state = {room + MAX_BLOCKS * stride, room + (MAX_BLOCKS + 1) * stride},
+        .drift = room + (MAX_BLOCKS + 2) * stride,
+        .n_samples = 100};
     d.optimizer->defaults(&d.options);
-    assert_true(d.policy->n_blocks(&d.seat) <= MAX_BLOCKS);
     device_put(dev, room, first, SIZE);
     /* what was in the memory before must not matter */
     memset(plain, 0xff, sizeof plain);

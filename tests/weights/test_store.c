@@ -25,8 +25,8 @@ static const fr_lr_options rates[] = {
 
 static bool is_fit(const fr_policy *p, int n, int t)
 {
-    fr_seat seat = {.n_stages = n, .n_micro = t};
-    return !p->check || !p->check(&seat);
+    fr_policy_context context = {.n_stages = n, .lead = n - 1, .n_micro = t};
+    return !p->check || !p->check(&context);
 }
 
 static line a, b;
@@ -66,8 +66,9 @@ static void follows_the_lead(void **unused)
             for (int k = 0; k < n; k++)
                 for (int lead = 1; lead <= 6; lead++)
                     for (int t = 1; t <= 8; t++) {
-                        fr_seat seat = {.n_stages = n, .stage = k, .lead = lead, .n_micro = t};
-                        if ((*p)->check && (*p)->check(&seat)) {
+                        fr_policy_context context = {
+                            .n_stages = n, .stage = k, .lead = lead, .n_micro = t};
+                        if ((*p)->check && (*p)->check(&context)) {
                             assert_true(!strcmp((*p)->name, "double-buffer") && t <= lead);
                             continue;
                         }
@@ -142,20 +143,19 @@ static void blocks_suffice(void **unused)
 
 /* A policy that does everything at once: keeps versions, and has predictions written beside them
  * that half of the forwards read. */
-static void every_other(const fr_seat *seat, int micro, fr_want *want)
+static void every_other(const fr_policy_context *context, int micro, fr_want *want)
 {
-    (void)seat;
+    (void)context;
     *want = (fr_want){.base = FR_NEWEST, .ahead = micro % 2};
 }
-static void as_forward(const fr_seat *seat, int micro, fr_want *want)
+static void as_forward(const fr_policy_context *context, int micro, fr_want *want)
 {
-    (void)seat, (void)micro;
+    (void)context, (void)micro;
     *want = (fr_want){.base = FR_AS_FORWARD};
 }
-static int twice_as_many(const fr_seat *seat) { return 2 * (seat->n_stages - seat->stage) + 1; }
-static int one_ahead(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static int one_ahead(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
-    (void)seat;
+    (void)context;
     ahead[0] = 1, ahead[1] = 2; /* one that is read and one that is not */
     return 2;
 }
@@ -163,11 +163,8 @@ static int one_ahead(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
 static void keeping_and_predicting(void **unused)
 {
     (void)unused;
-    const fr_policy both = {.name = "both",
-                            .n_blocks = twice_as_many,
-                            .forward = every_other,
-                            .backward = as_forward,
-                            .after = one_ahead};
+    const fr_policy both = {
+        .name = "both", .forward = every_other, .backward = as_forward, .after = one_ahead};
     for (int k = 0; k < 5; k++)
         for (int t = 2; t <= 4; t++)
             for (int x = 0; x < N_KINDS; x++) {
@@ -179,6 +176,7 @@ static void keeping_and_predicting(void **unused)
                             .n_stages = 5,
                             .stage = k,
                             .n_micro = t,
+                            .n_blocks = 2 * (5 - k) + 1,
                             .n_batches = 14,
                             .on_the_fly = x % 2};
                 line_run(&a, &r);
@@ -200,8 +198,8 @@ static int sweeps_expected(const line *l, int n_batches)
     bool is_xpipe = !strcmp(l->r.policy, "xpipe");
     for (int j = 0; j < n_batches * t + lead; j++) {
         fr_want f = {.ahead = 0}, g = {.ahead = 0};
-        if (j < n_batches * t) l->policy.forward(&l->d.seat, j % t, &f);
-        if (j >= lead) l->policy.backward(&l->d.seat, (j - lead) % t, &g);
+        if (j < n_batches * t) l->policy.forward(&l->d.context, j % t, &f);
+        if (j >= lead) l->policy.backward(&l->d.context, (j - lead) % t, &g);
         if (is_xpipe) { /* a block for each pass; bellwethers only, of versions after the first */
             bool is_new = j == 0 || (lead % t != 0 && j / t > (lead + t - 1) / t);
             if (j % t == 0 && f.ahead > 0 && is_new) n++;
@@ -211,7 +209,7 @@ static int sweeps_expected(const line *l, int n_batches)
         if (f.ahead > 0 && f.ahead != held) n++, held = f.ahead;
         if (g.ahead > 0 && g.ahead != held) n++, held = g.ahead;
         if (j < lead || (j - lead) % t != t - 1) continue;
-        held = l->policy.after(&l->d.seat, ahead) > 0 ? ahead[0] : 0;
+        held = l->policy.after(&l->d.context, ahead) > 0 ? ahead[0] : 0;
     }
     return n;
 }
@@ -252,16 +250,15 @@ static void no_sweep_too_many(void **unused)
                 }
 }
 
-static void far_then_near(const fr_seat *seat, int micro, fr_want *want)
+static void far_then_near(const fr_policy_context *context, int micro, fr_want *want)
 {
-    (void)seat;
+    (void)context;
     *want = (fr_want){.base = FR_NEWEST, .ahead = micro == 0 ? 3 : 1};
 }
-static int three(const fr_seat *seat) { return seat ? 3 : 0; }
-static int near_only(const fr_seat *seat, int ahead[FR_MAX_AHEAD])
+static int near_only(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 {
     ahead[0] = 1;
-    return seat ? 1 : 0;
+    return context ? 1 : 0;
 }
 
 /* A sweep takes the block with the oldest content, not the one that the update has just written. */
@@ -271,7 +268,6 @@ static void oldest_goes_first(void **unused)
     fr_optimizer counted = *fr_optim_find("sgd");
     counted.predict = counted_predict;
     const fr_policy far_and_near = {.name = "far and near",
-                                    .n_blocks = three,
                                     .forward = far_then_near,
                                     .backward = far_then_near,
                                     .after = near_only};
@@ -281,7 +277,8 @@ static void oldest_goes_first(void **unused)
                 .options = kinds[1].o,
                 .lr = rates[0],
                 .n_stages = 1,
-                .n_micro = 2};
+                .n_micro = 2,
+                .n_blocks = 3};
     line_open(&a, &r);
     fr_store_free(a.store);
     a.d.optimizer = &counted;
@@ -291,10 +288,6 @@ static void oldest_goes_first(void **unused)
     assert_int_equal(n_sweeps, 10 + 1); /* the far one each time, the near one before any update */
     line_close(&a);
 }
-
-static int fewer_by_one(const fr_seat *seat);
-static const fr_policy *fewer_of;
-static int fewer_by_one(const fr_seat *seat) { return fewer_of->n_blocks(seat) - 1; }
 
 static void blocks_are_needed(void **unused)
 {
@@ -312,8 +305,7 @@ static void blocks_are_needed(void **unused)
                         .n_micro = t};
             line_open(&a, &r);
             fr_store_free(a.store);
-            fewer_of = fr_policy_find(names[p]);
-            a.policy.n_blocks = fewer_by_one;
+            a.d.n_blocks--;
             assert_int_equal(fr_store_create(a.ctx, &a.d, &a.store), FR_OK);
             fr_status status = FR_OK;
             fr_view view;
@@ -332,7 +324,7 @@ static void blocks_are_needed(void **unused)
             assert_non_null(strstr(fr_ctx_error(a.ctx), "stage 2"));
             assert_non_null(strstr(fr_ctx_error(a.ctx), "no free block"));
             assert_non_null(strstr(fr_ctx_error(a.ctx), names[p]));
-            a.policy.n_blocks = fewer_of->n_blocks;
+            a.d.n_blocks++;
             line_close(&a);
         }
 }
@@ -521,9 +513,11 @@ static void faults_are_told(void **unused)
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INVALID, "sgd", "momentum");
     d = a.d, d.state[0] = NULL;
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "block is missing");
-    d = a.d, d.policy = fr_policy_find("pipemare"), d.drift = NULL;
+    d = a.d, d.policy = fr_policy_find("pipemare"), d.n_blocks = 2, d.drift = NULL;
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "block is missing");
-    d = a.d, d.seat.n_slots = 0;
+    d = a.d, d.n_blocks = 0;
+    TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "and a block are needed");
+    d = a.d, d.context.n_slots = 0;
     TOLD(fr_store_create(a.ctx, &d, &none), FR_INTERNAL, "0 slots");
     assert_null(none);
     line_close(&a);

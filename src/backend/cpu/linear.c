@@ -190,18 +190,11 @@ static tail find_tail(const fr_kernel_spec *spec)
 }
 
 /* Tied weights are shared with an embedding, whose rows are not padded. */
-static bool is_tied(const fr_graph *g, int weight)
-{
-    for (int i = 0; i < fr_graph_n_params(g); i++) {
-        int owner = fr_graph_param(g, i)->tied_to;
-        if (owner >= 0 && (owner == weight || i == weight)) return true;
-    }
-    return false;
-}
+static bool is_tied(const fr_param *weight) { return weight->tied_to >= 0 || weight->has_ties; }
 
 static fr_status pad_rows(linear *l)
 {
-    if (l->in % 512 != 0 || is_tied(l->k.graph, l->k.node->params[0])) return FR_OK;
+    if (l->in % 512 != 0 || is_tied(fr_graph_param(l->k.graph, l->k.node->params[0]))) return FR_OK;
     l->ld = l->in + PAD_FLOATS;
     fr_md md;
     FR_TRY(fr__md_new(&l->k, 2, (dnnl_dims_t){l->out, l->in}, dnnl_format_tag_undef,

@@ -4,6 +4,8 @@
  * ahead; there is nothing around them, so they cost what MPI costs. */
 #include "transport/mpi/mpi.h"
 
+#include "team/bootstrap.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,19 +26,9 @@ void fr__mpi_lock_slowly(void)
         if (i % FR__LOOKS == 0) fr__sleep_ns(NAP_NS);
 }
 
-const char *fr__mpi_text(int code, char text[static MPI_MAX_ERROR_STRING + 1])
-{
-    int length = 0;
-    text[0] = '\0';
-    MPI_Error_string(code, text, &length);
-    for (char *c = text; *c; c++)
-        if (*c == '\n') *c = ' ';
-    return text;
-}
-
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer)
 {
-    char text[MPI_MAX_ERROR_STRING + 1];
+    char text[FR__MPI_TEXT];
     fr_fail(g->ctx, FR_PEER, "rank %d: %s rank %d failed: MPI says %s", g->rank, what, peer,
             fr__mpi_text(code, text));
     atomic_store(&g->is_broken, true);
@@ -277,24 +269,9 @@ static void mpi_reset(fr_group *g)
     atomic_store(&g->is_aborted, false);
 }
 
-/* Name and version: "Open MPI v4.1.4, package: ...", "MPICH Version:      4.2.1\n..." without the
- * rest, which says where and by whom it was built. */
-static void mpi_library(char *text, size_t room)
-{
-    char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int n = 0;
-    if (MPI_Get_library_version(all, &n) != MPI_SUCCESS) all[0] = '\0';
-    all[strcspn(all, ",\n")] = '\0';
-    size_t version = strcspn(all, "0123456789"), end = version;
-    const char *word = strstr(all, "Version:");
-    if (word && word < all + end) end = (size_t)(word - all);
-    if (end > 0 && all[end - 1] == 'v') end--;
-    while (end > 0 && all[end - 1] == ' ') end--;
-    snprintf(text, room, "%.*s %s", (int)end, all, all + version);
-}
-
 const fr_transport fr__transport_mpi = {
     .name = "mpi",
+    .has_processes = true,
     .summary = "workers of many processes; tensors travel by MPI, inside a process not at all",
     .open = mpi_open,
     .close = mpi_close,
@@ -317,5 +294,5 @@ const fr_transport fr__transport_mpi = {
     .abort = mpi_abort,
     .is_aborted = mpi_is_aborted,
     .reset = mpi_reset,
-    .library = mpi_library,
+    .library = fr__mpi_library,
 };

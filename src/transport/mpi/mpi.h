@@ -66,9 +66,6 @@ static inline void fr__mpi_unlock(fr_group *g)
     atomic_flag_clear_explicit(&fr__mpi_door.is_shut, memory_order_release);
 }
 
-/* What MPI says about a code, in one line; MPICH has many. */
-const char *fr__mpi_text(int code, char text[static MPI_MAX_ERROR_STRING + 1]);
-
 /* False after a failed call, with a text in the context: who did what. */
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer);
 static inline bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)

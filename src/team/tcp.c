@@ -1,5 +1,5 @@
-/* wire.c -- TCP sockets: listen, connect, move bytes, each with an end to its waiting. */
-#include "transport/wire.h"
+/* tcp.c -- TCP sockets: listen, connect and move bytes, each with a deadline or a stop. */
+#include "team/tcp.h"
 
 #include "base/thread.h"
 
@@ -29,63 +29,61 @@ static int ms_until(uint64_t until_ns)
     return ms < 1000000 ? (int)ms : 1000000;
 }
 
-/* DONE: fd is ready, or has an error that the next call on it will say. What has come is read even
- * if it is time to stop. */
-static fr__wire wait_for(int fd, short events, int stop_fd, uint64_t until_ns)
+/* FR__TCP_OK: fd is ready, or has an error that the next call on it returns. Readable data takes
+ * precedence over a stop. */
+static fr__tcp_result wait_for(int fd, short events, int stop_fd, uint64_t until_ns)
 {
     struct pollfd polls[2] = {{.fd = fd, .events = events}, {.fd = stop_fd, .events = POLLIN}};
     for (;;) {
         int n = poll(polls, 2, ms_until(until_ns));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return FR__WIRE_CUT;
-        if (polls[1].revents && !(polls[0].revents & POLLIN)) return FR__WIRE_STOPPED;
-        if (polls[0].revents) return FR__WIRE_DONE;
-        if (until_ns && fr__now_ns() >= until_ns) return FR__WIRE_LATE;
+        if (n < 0) return FR__TCP_CLOSED;
+        if (polls[1].revents && !(polls[0].revents & POLLIN)) return FR__TCP_STOPPED;
+        if (polls[0].revents) return FR__TCP_OK;
+        if (until_ns && fr__now_ns() >= until_ns) return FR__TCP_TIMED_OUT;
     }
 }
 
-static bool is_passing(int error)
+/* One call on the socket: the bytes moved, 0 if it would block, -1 if the connection is closed. */
+static ssize_t move_some(int fd, char *data, size_t bytes, bool is_write)
 {
-    return error == EINTR || error == EAGAIN || error == EWOULDBLOCK;
+    ssize_t n = is_write ? send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+                         : recv(fd, data, bytes, MSG_DONTWAIT);
+    if (n > 0) return n;
+    if (n == 0) return is_write ? 0 : -1;
+    return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
 }
 
-fr__wire fr__wire_write(int fd, const void *data, size_t bytes, int stop_fd, uint64_t until_ns,
-                        size_t *moved)
+static fr__tcp_result move(int fd, char *data, size_t bytes, bool is_write, int stop_fd,
+                           uint64_t until_ns, size_t *moved)
 {
-    fr__wire end = FR__WIRE_DONE;
+    fr__tcp_result end = FR__TCP_OK;
     size_t done = 0;
-    while (done < bytes && end == FR__WIRE_DONE) {
-        end = wait_for(fd, POLLOUT, stop_fd, until_ns);
-        if (end != FR__WIRE_DONE) break;
-        ssize_t n = send(fd, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n >= 0)
+    while (done < bytes && end == FR__TCP_OK) {
+        end = wait_for(fd, is_write ? POLLOUT : POLLIN, stop_fd, until_ns);
+        ssize_t n = end == FR__TCP_OK ? move_some(fd, data + done, bytes - done, is_write) : 0;
+        if (n < 0)
+            end = FR__TCP_CLOSED;
+        else
             done += (size_t)n;
-        else if (!is_passing(errno))
-            end = FR__WIRE_CUT;
     }
     if (moved) *moved = done;
     return end;
 }
 
-fr__wire fr__wire_read(int fd, void *data, size_t bytes, int stop_fd, uint64_t until_ns,
-                       size_t *moved)
+fr__tcp_result fr__tcp_write(int fd, const void *data, size_t bytes, int stop_fd, uint64_t until_ns,
+                             size_t *moved)
 {
-    fr__wire end = FR__WIRE_DONE;
-    size_t done = 0;
-    while (done < bytes && end == FR__WIRE_DONE) {
-        end = wait_for(fd, POLLIN, stop_fd, until_ns);
-        if (end != FR__WIRE_DONE) break;
-        ssize_t n = recv(fd, (char *)data + done, bytes - done, MSG_DONTWAIT);
-        if (n > 0)
-            done += (size_t)n;
-        else if (n == 0 || !is_passing(errno))
-            end = FR__WIRE_CUT;
-    }
-    if (moved) *moved = done;
-    return end;
+    return move(fd, (char *)(uintptr_t)data, bytes, true, stop_fd, until_ns, moved);
 }
 
-bool fr__wire_is_flushed(int fd)
+fr__tcp_result fr__tcp_read(int fd, void *data, size_t bytes, int stop_fd, uint64_t until_ns,
+                            size_t *moved)
+{
+    return move(fd, data, bytes, false, stop_fd, until_ns, moved);
+}
+
+bool fr__tcp_is_flushed(int fd)
 {
     int left = 0;
     return ioctl(fd, SIOCOUTQ, &left) != 0 || left == 0;
@@ -93,7 +91,7 @@ bool fr__wire_is_flushed(int fd)
 
 /* --- sockets -------------------------------------------------------------------------------- */
 
-void fr__wire_close(int *fd)
+void fr__tcp_close(int *fd)
 {
     if (*fd >= 0) close(*fd);
     *fd = -1;
@@ -106,8 +104,8 @@ static void tune(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-/* One socket for IPv6 and IPv4 where the machine has both. */
-int fr__wire_listen(int *port)
+/* One socket for both IPv6 and IPv4 if the machine has IPv6. */
+int fr__tcp_listen(int *port)
 {
     const int off = 0;
     union {
@@ -119,7 +117,7 @@ int fr__wire_listen(int *port)
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (fd < 0 || bind(fd, &a.any, bytes) != 0) {
-        fr__wire_close(&fd);
+        fr__tcp_close(&fd);
         memset(&a, 0, sizeof a);
         a.v4.sin_family = AF_INET;
         bytes = sizeof a.v4;
@@ -132,30 +130,30 @@ int fr__wire_listen(int *port)
     return fd;
 failed:;
     int error = errno;
-    fr__wire_close(&fd);
+    fr__tcp_close(&fd);
     errno = error;
     return -1;
 }
 
-int fr__wire_accept(int listener)
+int fr__tcp_accept(int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) tune(fd);
     return fd;
 }
 
-/* connect() itself must not wait: the kernel would for minutes. */
+/* The socket is nonblocking: connect() may otherwise block for minutes. */
 static int connect_until(int fd, const struct addrinfo *to, uint64_t until_ns)
 {
     if (connect(fd, to->ai_addr, to->ai_addrlen) == 0) return 0;
     if (errno != EINPROGRESS) return errno;
-    if (wait_for(fd, POLLOUT, -1, until_ns) != FR__WIRE_DONE) return ETIMEDOUT;
+    if (wait_for(fd, POLLOUT, -1, until_ns) != FR__TCP_OK) return ETIMEDOUT;
     int error = 0;
     socklen_t bytes = sizeof error;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 ? error : errno;
 }
 
-int fr__wire_connect(const char *address, int port, uint64_t until_ns)
+int fr__tcp_connect(const char *address, int port, uint64_t until_ns)
 {
     char service[8];
     snprintf(service, sizeof service, "%d", port & 0xFFFF);
@@ -170,7 +168,7 @@ int fr__wire_connect(const char *address, int port, uint64_t until_ns)
     int error = fd < 0 ? errno : connect_until(fd, to, until_ns);
     freeaddrinfo(to);
     if (error)
-        fr__wire_close(&fd);
+        fr__tcp_close(&fd);
     else
         tune(fd);
     errno = error;
@@ -179,12 +177,12 @@ int fr__wire_connect(const char *address, int port, uint64_t until_ns)
 
 /* --- addresses ------------------------------------------------------------------------------ */
 
-bool fr__wire_is_loopback(const char *address)
+bool fr__tcp_is_loopback(const char *address)
 {
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* In which order to try them; link-local ones mean nothing on another machine (-1). */
+/* The order in which to try an address; -1: not usable from another machine (link-local). */
 static int place_of(const struct ifaddrs *i)
 {
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) return -1;
@@ -197,7 +195,7 @@ static int place_of(const struct ifaddrs *i)
     return is_here ? 3 : 1;
 }
 
-int fr__wire_addresses(fr__address *out, int room)
+int fr__tcp_addresses(fr__address *out, int room)
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) return 0;

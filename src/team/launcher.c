@@ -1,18 +1,17 @@
-/* launcher.c -- who started this process, by what launchers leave in the environment; and joining
- * the team that they started.
+/* launcher.c -- detects, from environment variables, the launcher that started this process, and
+ * joins the team it started.
  *
- * MPI itself is only called when others are there: a process alone needs none. */
-#include "transport/team.h"
-#include "transport/transport.h"
+ * MPI is initialised only if there are other processes. */
+#include "team/bootstrap.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 
-/* In this order: a job of Slurm in which mpirun is called has the variables of both. */
+/* In this order: under mpirun inside a Slurm job the variables of both are set. */
 static const struct {
     const char *rank, *size;
-    const char *needs; /* only if this one is there too; else it is a batch script's surroundings */
+    const char *needs; /* must be set, too; otherwise this is a batch script */
 } launchers[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
     {"PMI_RANK", "PMI_SIZE", NULL},
@@ -64,12 +63,12 @@ fr_status fr_team_join(fr_ctx *ctx, fr_team **out)
     }
     fr_status status = FR_OK;
     char library[64];
-    fr__transport_mpi.library(library, sizeof library);
+    fr__mpi_library(library, sizeof library);
     if (l.size != 0 && (size != l.size || rank != l.rank))
         status = fr_fail(ctx, FR_UNSUPPORTED,
                          "%s says that this is rank %d of %d, MPI says %d of %d: the launcher "
-                         "belongs to another MPI than %s, which this program was built with; use "
-                         "the mpirun of that one (Debian: mpirun.openmpi, mpirun.mpich)",
+                         "belongs to another MPI than %s, with which this program was built; use "
+                         "its mpirun (Debian: mpirun.openmpi, mpirun.mpich)",
                          l.by, l.rank, l.size, rank, size, library);
     else
         status = fr__team_create(ctx, rank, size, &b, out);

@@ -1,19 +1,50 @@
-/* bootstrap.c -- MPI is started, tells who we are, and shares rank 0's first bytes. */
+/* bootstrap.c -- a bootstrap by MPI: initialisation, rank and size, and a broadcast. */
+#include "team/bootstrap.h"
+
+#include "base/alloc.h"
+
 #include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/mpi/mpi.h"
-#include "transport/team.h"
+_Static_assert(FR__MPI_TEXT > MPI_MAX_ERROR_STRING, "an error text of MPI fits");
+
+const char *fr__mpi_text(int code, char text[static FR__MPI_TEXT])
+{
+    int length = 0;
+    text[0] = '\0';
+    MPI_Error_string(code, text, &length);
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+    return text;
+}
+
+/* MPI says "Open MPI v4.1.4, package: ..." or "MPICH Version:      4.2.1\n..."; the rest, about the
+ * build, is dropped. */
+void fr__mpi_library(char *text, size_t room)
+{
+    char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(all, &n) != MPI_SUCCESS) all[0] = '\0';
+    all[strcspn(all, ",\n")] = '\0';
+    size_t version = strcspn(all, "0123456789"), end = version;
+    const char *word = strstr(all, "Version:");
+    if (word && word < all + end) end = (size_t)(word - all);
+    if (end > 0 && all[end - 1] == 'v') end--;
+    while (end > 0 && all[end - 1] == ' ') end--;
+    snprintf(text, room, "%.*s %s", (int)end, all, all + version);
+}
 
 typedef struct boot {
     fr_ctx *ctx;
-    bool is_ours; /* to finalise */
+    bool is_ours; /* this bootstrap initialised MPI and finalises it */
 } boot;
 
 static fr_status say(fr_ctx *ctx, const char *what, int code)
 {
-    char text[MPI_MAX_ERROR_STRING + 1];
+    char text[FR__MPI_TEXT];
     return fr_fail(ctx, FR_PEER, "%s failed: MPI says %s", what, fr__mpi_text(code, text));
 }
 
@@ -45,13 +76,13 @@ static bool is_one_host(void)
     return false;
 }
 
-/* Settings that MPI reads when it is started; a user's own word stays.
- * Several hosts: what Open MPI needs to use both directions of a cable at once, and to use it while
- * kernels run (docs/network.md). Ranks of one host talk by shared memory, which would only pay for
- * the locks.
- * One host: UCX 1.18, on which MPICH of Debian 13 is built, aborts in MPI_Finalize if a long
- * message was never received, as after an abort, unless it keeps no list of registered memory;
- * shared memory needs none. */
+/* Settings that MPI reads when it is initialised; a user's own values take precedence.
+ * Several hosts: Open MPI needs them to use both directions of a link at once, and to make progress
+ * while kernels run (docs/network.md). On one host MPI uses shared memory, where they would only
+ * add locking.
+ * One host: UCX 1.18, used by MPICH in Debian 13, aborts in MPI_Finalize if a long message was
+ * never received, as after an abort, unless its registration cache is off; shared memory needs
+ * none. */
 static void tune(void)
 {
     static const struct {

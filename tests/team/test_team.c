@@ -1,6 +1,6 @@
-/* test_team.c -- a team that stays together: messages, streams, what ranks do together, leaving in
- * order, and what a launcher says. */
-#include "troupe.h"
+/* test_team.c -- a team without faults: messages, streams, collectives, leaving, and the detection
+ * of launchers. */
+#include "forked.h"
 
 #include "base/philox.h"
 
@@ -11,7 +11,7 @@
 
 enum { N_MESSAGES = 1500 };
 
-/* Message i between rank 0 and another: its number, then bytes that follow from it. */
+/* Message i between rank 0 and another rank: its number, then bytes derived from it. */
 static size_t make_message(uint32_t i, int rank, unsigned char *out)
 {
     uint32_t r[4];
@@ -23,85 +23,85 @@ static size_t make_message(uint32_t i, int rank, unsigned char *out)
 }
 
 typedef struct listener {
-    mate *m;
-    memory memory;
+    member *m;
+    loss_record loss_record;
     unsigned char *expected;
-    uint32_t n_heard[TROUPE_MAX], n_heard_in_all;
+    uint32_t n_received[FORKED_MAX], n_received_in_all;
     bool is_echoing;
 } listener;
 
-static void hear(void *user, int from, const void *data, size_t bytes)
+static void on_message(void *user, int from, const void *data, size_t bytes)
 {
     listener *l = user;
-    mate *m = l->m;
-    uint32_t i = l->n_heard[from]++;
+    member *m = l->m;
+    uint32_t i = l->n_received[from]++;
     size_t n = make_message(i, m->rank == 0 ? from : 0, l->expected);
     CHECK(m, bytes == n && memcmp(data, l->expected, n) == 0, "message %u of rank %d, %zu bytes",
           (unsigned)i, from, bytes);
     CHECK(m, (uintptr_t)data % 16 == 0, "not aligned");
     if (l->is_echoing) {
         n = make_message(i, m->rank, l->expected);
-        CHECK_OK(m, fr_team_tell(m->team, from, l->expected, n));
+        CHECK_OK(m, fr_team_notify(m->team, from, l->expected, n));
     }
-    pthread_mutex_lock(&l->memory.lock);
-    l->n_heard_in_all++;
-    pthread_cond_broadcast(&l->memory.heard);
-    pthread_mutex_unlock(&l->memory.lock);
+    pthread_mutex_lock(&l->loss_record.lock);
+    l->n_received_in_all++;
+    pthread_cond_broadcast(&l->loss_record.changed);
+    pthread_mutex_unlock(&l->loss_record.lock);
 }
 
 static void await_messages(listener *l, uint32_t n)
 {
-    pthread_mutex_lock(&l->memory.lock);
-    while (l->n_heard_in_all < n && l->memory.n_lost == 0)
-        pthread_cond_wait(&l->memory.heard, &l->memory.lock);
-    pthread_mutex_unlock(&l->memory.lock);
-    CHECK(l->m, l->n_heard_in_all == n && l->memory.n_lost == 0, "%u of %u; %s",
-          (unsigned)l->n_heard_in_all, (unsigned)n, l->memory.lost_text);
+    pthread_mutex_lock(&l->loss_record.lock);
+    while (l->n_received_in_all < n && l->loss_record.n_lost == 0)
+        pthread_cond_wait(&l->loss_record.changed, &l->loss_record.lock);
+    pthread_mutex_unlock(&l->loss_record.lock);
+    CHECK(l->m, l->n_received_in_all == n && l->loss_record.n_lost == 0, "%u of %u; %s",
+          (unsigned)l->n_received_in_all, (unsigned)n, l->loss_record.lost_text);
 }
 
-static void talk_both_ways(mate *m)
+static void notify_both_ways(member *m)
 {
     listener l = {.m = m, .expected = fr__alloc(300000)};
     unsigned char *mine = fr__alloc(300000);
-    const fr_team_ears ears = {&l, hear, memory_lost};
-    memory_init(&l.memory);
-    /* Some of them come before anybody listens. */
-    if (m->rank % 2) fr_team_listen(m->team, &ears);
+    const fr_team_callbacks callbacks = {&l, on_message, record_loss};
+    loss_record_init(&l.loss_record);
+    /* Some messages arrive before callbacks are set. */
+    if (m->rank % 2) fr_team_set_callbacks(m->team, &callbacks);
     for (uint32_t i = 0; i < N_MESSAGES; i++) {
         size_t n = make_message(i, m->rank, mine);
         if (m->rank == 0)
-            CHECK_OK(m, fr_team_tell_all(m->team, mine, n));
+            CHECK_OK(m, fr_team_notify_all(m->team, mine, n));
         else
-            CHECK_OK(m, fr_team_tell(m->team, 0, mine, n));
+            CHECK_OK(m, fr_team_notify(m->team, 0, mine, n));
         if (i == N_MESSAGES / 2 && m->rank % 2 == 0) {
             fr__sleep_ns(50000000);
-            fr_team_listen(m->team, &ears);
+            fr_team_set_callbacks(m->team, &callbacks);
         }
     }
     await_messages(&l, (uint32_t)(m->rank == 0 ? m->size - 1 : 1) * N_MESSAGES);
     fr_team_leave(m->team);
-    CHECK(m, l.memory.n_lost == 0, "%s", l.memory.lost_text);
+    CHECK(m, l.loss_record.n_lost == 0, "%s", l.loss_record.lost_text);
     fr__free(mine);
     fr__free(l.expected);
 }
 
-static void messages_come_in_order(void **state)
+static void messages_arrive_in_order(void **state)
 {
     (void)state;
     for (int size = 2; size <= 8; size += 3)
-        troupe_run(&(play){.size = size, .part = talk_both_ways});
+        forked_run(&(scenario){.size = size, .body = notify_both_ways});
 }
 
-/* Rank 1 tells, rank 0 answers from inside its ear, on the thread that hears. */
-static void echo(mate *m)
+/* Rank 1 sends, rank 0 replies from inside its callback, on the control thread. */
+static void echo(member *m)
 {
     listener l = {.m = m, .expected = fr__alloc(300000), .is_echoing = m->rank == 0};
     unsigned char *mine = fr__alloc(300000);
-    const fr_team_ears ears = {&l, hear, memory_lost};
-    memory_init(&l.memory);
-    fr_team_listen(m->team, &ears);
+    const fr_team_callbacks callbacks = {&l, on_message, record_loss};
+    loss_record_init(&l.loss_record);
+    fr_team_set_callbacks(m->team, &callbacks);
     for (uint32_t i = 0; i < N_MESSAGES && m->rank == 1; i++) {
-        CHECK_OK(m, fr_team_tell(m->team, 0, mine, make_message(i, 1, mine)));
+        CHECK_OK(m, fr_team_notify(m->team, 0, mine, make_message(i, 1, mine)));
         if (i % 3 == 0) await_messages(&l, i + 1);
     }
     await_messages(&l, N_MESSAGES);
@@ -110,35 +110,35 @@ static void echo(mate *m)
     fr__free(l.expected);
 }
 
-static void ears_may_talk(void **state)
+static void callbacks_may_notify(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 2, .part = echo});
+    forked_run(&(scenario){.size = 2, .body = echo});
 }
 
 typedef struct large {
-    mate *m;
+    member *m;
     unsigned char *data;
 } large;
 
-static void hear_large(void *user, int from, const void *data, size_t bytes)
+static void on_large_message(void *user, int from, const void *data, size_t bytes)
 {
     large *l = user;
     CHECK(l->m, from == !l->m->rank && memcmp(data, l->data, bytes) == 0, "%zu bytes", bytes);
     atomic_fetch_add(&l->m->s->mark[l->m->rank], 1);
 }
 
-static void tell_large(mate *m)
+static void notify_large(member *m)
 {
     const size_t most = (size_t)64 << 20, sizes[] = {1, 0, 5000001, m->rank ? most : 2000, 3};
     large l = {m, fr__alloc(most + 1)};
-    const fr_team_ears ears = {&l, hear_large, NULL};
+    const fr_team_callbacks callbacks = {&l, on_large_message, NULL};
     for (size_t i = 0; i < most; i += 61) l.data[i] = (unsigned char)(i * 7 + i / 4096);
-    fr_team_listen(m->team, &ears);
-    for (int i = 0; i < 5; i++) CHECK_OK(m, fr_team_tell(m->team, !m->rank, l.data, sizes[i]));
-    CHECK(m, fr_team_tell(m->team, !m->rank, l.data, most + 1) == FR_INVALID, "not refused");
+    fr_team_set_callbacks(m->team, &callbacks);
+    for (int i = 0; i < 5; i++) CHECK_OK(m, fr_team_notify(m->team, !m->rank, l.data, sizes[i]));
+    CHECK(m, fr_team_notify(m->team, !m->rank, l.data, most + 1) == FR_INVALID, "not refused");
     CHECK(m, strstr(fr_ctx_error(m->ctx), "67108865 bytes"), "%s", fr_ctx_error(m->ctx));
-    troupe_await(m->s, m->rank, 5);
+    forked_await(m->s, m->rank, 5);
     CHECK(m, atomic_load(&m->s->mark[m->rank]) == 5, "not all have come");
     fr_team_leave(m->team);
     fr__free(l.data);
@@ -147,36 +147,36 @@ static void tell_large(mate *m)
 static void messages_may_be_large(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 2, .part = tell_large});
+    forked_run(&(scenario){.size = 2, .body = notify_large});
 }
 
-/* Small talk takes no memory once it has begun: a training loop may do it. */
+/* After warming up, small messages allocate nothing: a training loop may send them. */
 enum { N_WARM = 100, N_PINGS = 500 };
 
 static void ping(void *user, int from, const void *data, size_t bytes)
 {
-    mate *m = user;
-    if (m->rank == 0) CHECK_OK(m, fr_team_tell(m->team, from, data, bytes));
+    member *m = user;
+    if (m->rank == 0) CHECK_OK(m, fr_team_notify(m->team, from, data, bytes));
     atomic_fetch_add(&m->s->mark[m->rank], 1);
 }
 
-static void talk_in_place(mate *m)
+static void notify_in_place(member *m)
 {
     uint64_t n_allocs = 0;
-    fr_team_listen(m->team, &(fr_team_ears){m, ping, NULL});
+    fr_team_set_callbacks(m->team, &(fr_team_callbacks){m, ping, NULL});
     for (int i = 0; i < N_PINGS; i++) {
-        if (m->rank == 1) CHECK_OK(m, fr_team_tell(m->team, 0, &i, sizeof i));
-        troupe_await(m->s, m->rank, i + 1);
+        if (m->rank == 1) CHECK_OK(m, fr_team_notify(m->team, 0, &i, sizeof i));
+        forked_await(m->s, m->rank, i + 1);
         if (i == N_WARM) n_allocs = fr__alloc_count();
     }
     CHECK(m, fr__alloc_count() == n_allocs, "%d allocations", (int)(fr__alloc_count() - n_allocs));
     fr_team_leave(m->team);
 }
 
-static void small_talk_takes_no_memory(void **state)
+static void small_messages_take_no_memory(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 2, .part = talk_in_place});
+    forked_run(&(scenario){.size = 2, .body = notify_in_place});
 }
 
 static void count_in(void *user, int from, const void *data, size_t bytes)
@@ -188,29 +188,29 @@ static void count_in(void *user, int from, const void *data, size_t bytes)
     atomic_fetch_sub(n_inside, 1);
 }
 
-/* Ears that were taken off are not in use any more: memory that belongs to them may go. */
-static void change_ears(mate *m)
+/* Callbacks that were removed are not in use any more: their memory may be freed. */
+static void change_callbacks(member *m)
 {
     for (int i = 0; i < 3000 && m->rank == 1; i++) {
-        CHECK_OK(m, fr_team_tell(m->team, 0, &i, sizeof i));
+        CHECK_OK(m, fr_team_notify(m->team, 0, &i, sizeof i));
         if (i % 16 == 0) fr__sleep_ns(100000);
     }
     for (int i = 0; i < 500 && m->rank == 0; i++) {
         atomic_int *n_inside = fr__alloc(sizeof *n_inside);
-        fr_team_listen(m->team, &(fr_team_ears){n_inside, count_in, NULL});
+        fr_team_set_callbacks(m->team, &(fr_team_callbacks){n_inside, count_in, NULL});
         if (i % 2) sched_yield();
-        fr_team_listen(m->team, NULL);
-        CHECK(m, atomic_load(n_inside) == 0, "somebody still listens");
+        fr_team_set_callbacks(m->team, NULL);
+        CHECK(m, atomic_load(n_inside) == 0, "still in use");
         atomic_store(n_inside, 1000000);
         fr__free(n_inside);
     }
     fr_team_leave(m->team);
 }
 
-static void ears_can_be_taken_off(void **state)
+static void callbacks_can_be_removed(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 2, .part = change_ears});
+    forked_run(&(scenario){.size = 2, .body = change_callbacks});
 }
 
 /* --- streams ---------------------------------------------------------------------------------- */
@@ -230,20 +230,20 @@ static size_t count_wrong(const uint64_t *data, size_t n, uint64_t seed)
 }
 
 typedef struct sending {
-    mate *m;
+    member *m;
     int to;
     const void *data;
 } sending;
 
-static void *put_all(void *arg)
+static void *send_all(void *arg)
 {
     sending *s = arg;
-    CHECK_OK(s->m, fr_team_put(s->m->team, s->to, s->data, BULK));
+    CHECK_OK(s->m, fr_team_send(s->m->team, s->to, s->data, BULK));
     return NULL;
 }
 
-/* Both ways at the same time, one rank after the other; agreements do not get between. */
-static void stream(mate *m)
+/* Both directions at the same time, one rank after the other; agreements do not interfere. */
+static void stream(member *m)
 {
     const size_t n = BULK / 8;
     uint64_t *out = fr__alloc(BULK), *in = fr__alloc(BULK);
@@ -253,15 +253,15 @@ static void stream(mate *m)
         bool is_on = m->rank == 0 || m->rank == i;
         sending s = {m, other, out};
         pthread_t thread;
-        CHECK(m, !is_on || pthread_create(&thread, NULL, put_all, &s) == 0, "no thread");
+        CHECK(m, !is_on || pthread_create(&thread, NULL, send_all, &s) == 0, "no thread");
         CHECK_OK(m, fr_team_agree(m->team, FR_OK));
         if (!is_on) continue;
-        CHECK_OK(m, fr_team_take(m->team, other, in, BULK));
+        CHECK_OK(m, fr_team_recv(m->team, other, in, BULK));
         pthread_join(thread, NULL);
         size_t n_wrong = count_wrong(in, n, (uint64_t)other << 40);
         CHECK(m, n_wrong == 0, "%zu words wrong", n_wrong);
     }
-    CHECK(m, fr_team_put(m->team, m->rank, out, 8) == FR_INVALID, "to itself");
+    CHECK(m, fr_team_send(m->team, m->rank, out, 8) == FR_INVALID, "to itself");
     fr_team_leave(m->team);
     fr__free(in);
     fr__free(out);
@@ -270,12 +270,12 @@ static void stream(mate *m)
 static void streams_go_both_ways(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 3, .part = stream});
+    forked_run(&(scenario){.size = 3, .body = stream});
 }
 
-/* --- together --------------------------------------------------------------------------------- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
-static void agree(mate *m)
+static void agree(member *m)
 {
     for (int i = 0; i < 200; i++) CHECK_OK(m, fr_team_agree(m->team, FR_OK));
     for (int who = 0; who < m->size; who++) { /* ranks `who` and, but for the last, the next fail */
@@ -306,10 +306,10 @@ static void agree(mate *m)
 static void ranks_agree(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 8; size += 3) troupe_run(&(play){.size = size, .part = agree});
+    for (int size = 2; size <= 8; size += 3) forked_run(&(scenario){.size = size, .body = agree});
 }
 
-static void compare_and_share(mate *m)
+static void compare_and_share(member *m)
 {
     char host[64], name[200];
     gethostname(host, sizeof host);
@@ -338,13 +338,13 @@ static void compare_and_share(mate *m)
 static void ranks_compare_and_share(void **state)
 {
     (void)state;
-    troupe_run(&(play){.size = 4, .part = compare_and_share});
+    forked_run(&(scenario){.size = 4, .body = compare_and_share});
 }
 
 /* --- leaving ---------------------------------------------------------------------------------- */
 
-/* The one who is done last, each in turn; nobody is gone before. */
-static void leave_late(mate *m)
+/* One rank is done late; no other has left before. */
+static void leave_late(member *m)
 {
     CHECK(m, fr_team_rank(m->team) == m->rank && fr_team_size(m->team) == m->size, "who am I");
     if (m->rank == m->s->victim) {
@@ -356,19 +356,19 @@ static void leave_late(mate *m)
     CHECK(m, atomic_load(&m->s->left[m->rank]) == 1, "not in order");
 }
 
-static void set_last(mate *m)
+static void set_last(member *m)
 {
     if (m->rank == 0) m->s->victim = (int)(m->s->pid[0] % m->size);
 }
 
-static void leave_when_all_are_done(void **state)
+static void ranks_leave_when_all_are_done(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        troupe_run(&(play){.size = 3, .part = leave_late, .when_shared = set_last});
+        forked_run(&(scenario){.size = 3, .body = leave_late, .when_shared = set_last});
 }
 
-/* --- alone, and what launchers say ------------------------------------------------------------ */
+/* --- alone, and launchers --------------------------------------------------------------------- */
 
 static void alone_is_rank_0_of_1(void **state)
 {
@@ -381,13 +381,13 @@ static void alone_is_rank_0_of_1(void **state)
     assert_int_equal(fr_team_agree(NULL, FR_IO), FR_IO);
     assert_int_equal(fr_team_same(NULL, "it", word), FR_OK);
     assert_int_equal(fr_team_share(NULL, &word, sizeof word), FR_OK);
-    assert_int_equal(fr_team_tell_all(NULL, &word, sizeof word), FR_OK);
-    assert_int_equal(fr_team_tell(NULL, 1, &word, sizeof word), FR_INVALID);
-    assert_int_equal(fr_team_put(NULL, 1, &word, sizeof word), FR_INVALID);
-    assert_int_equal(fr_team_take(NULL, 1, &word, sizeof word), FR_INVALID);
+    assert_int_equal(fr_team_notify_all(NULL, &word, sizeof word), FR_OK);
+    assert_int_equal(fr_team_notify(NULL, 1, &word, sizeof word), FR_INVALID);
+    assert_int_equal(fr_team_send(NULL, 1, &word, sizeof word), FR_INVALID);
+    assert_int_equal(fr_team_recv(NULL, 1, &word, sizeof word), FR_INVALID);
     assert_false(fr_team_is_broken(NULL, &text));
-    fr_team_listen(NULL, NULL);
-    fr_team_set_patience(NULL, 1);
+    fr_team_set_callbacks(NULL, NULL);
+    fr_team_set_timeout(NULL, 1);
     fr_team_fail(NULL, "nothing");
     fr_team_leave(NULL);
 }
@@ -396,7 +396,7 @@ static const char *const variables[] = {
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",      "PMI_SIZE", "PMIX_RANK",
     "SLURM_PROCID",         "SLURM_NTASKS",         "SLURM_STEP_ID", NULL};
 
-/* Only there in a build with MPI. */
+/* Defined only in a build with MPI. */
 #pragma weak fr__mpi_bootstrap
 
 static void launchers_are_known(void **state)
@@ -449,15 +449,15 @@ static void launchers_are_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_come_in_order),
-        cmocka_unit_test(ears_may_talk),
+        cmocka_unit_test(messages_arrive_in_order),
+        cmocka_unit_test(callbacks_may_notify),
         cmocka_unit_test(messages_may_be_large),
-        cmocka_unit_test(small_talk_takes_no_memory),
-        cmocka_unit_test(ears_can_be_taken_off),
+        cmocka_unit_test(small_messages_take_no_memory),
+        cmocka_unit_test(callbacks_can_be_removed),
         cmocka_unit_test(streams_go_both_ways),
         cmocka_unit_test(ranks_agree),
         cmocka_unit_test(ranks_compare_and_share),
-        cmocka_unit_test(leave_when_all_are_done),
+        cmocka_unit_test(ranks_leave_when_all_are_done),
         cmocka_unit_test(alone_is_rank_0_of_1),
         cmocka_unit_test(launchers_are_known),
     };

@@ -1,0 +1,96 @@
+/* exec_plan.h -- the execution plan: what a lowered schedule, a weight policy and the options of a
+ * run decide together, once and before anything is allocated.
+ *
+ * The engine runs by it, the probe measures by it; forecast, planner and command read it. A plan is
+ * immutable: any thread may read it. */
+#ifndef FORERUN_EXEC_PLAN_H
+#define FORERUN_EXEC_PLAN_H
+
+#include <forerun/graph.h>
+#include <forerun/sched.h>
+#include <forerun/team.h>
+#include <forerun/weights.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fr_exec_desc {
+    const fr_schedule *schedule; /* lowered; lives as long as the plan */
+    const char *name;            /* of the schedule in messages; NULL: its own */
+    const fr_policy *policy;     /* NULL: live */
+    fr_policy_options policy_options;
+    /* Where tied parameters are; NULL: there are none. stages: [stage] */
+    const fr_graph *graph;
+    const fr_stage *stages;
+    /* Replicas step each for itself and agree by the rule of this name; NULL: they step with the
+     * sum of their gradients. */
+    const char *lone_sync;
+    double clip_norm;
+    bool want_norm, keep_grads, exact_sum; /* as in fr_engine_desc */
+} fr_exec_desc;
+
+typedef struct fr_exec_plan {
+    const fr_schedule *schedule;
+    const fr_policy *policy;
+    bool has_replicas;  /* some stage has several */
+    bool sums_replicas; /* replicas step with the sum of their gradients */
+    bool needs_norm;    /* of the gradient: to clip by it, or to report it */
+    /* Flush: no stage steps before norms and tied gradients of all stages have been combined. */
+    bool sums_stages;
+    /* [stage] */
+    fr_policy_context *context; /* what the weight policy is told */
+    int *n_weight_blocks;       /* counted along the lists, the newest weights included */
+    bool *needs_whole_gradient; /* a step sees all gradients before it changes a weight */
+    bool *update_in_backward;   /* the update is fused into the last backward */
+    void *arena;
+} fr_exec_plan;
+
+/* What would have to be another one. */
+typedef enum fr_exec_refusal {
+    FR_REFUSED_NOT,
+    FR_REFUSED_WEIGHTS, /* the policy */
+    FR_REFUSED_METHOD,  /* the schedule */
+    FR_REFUSED_SYNC     /* how replicas agree */
+} fr_exec_refusal;
+
+/* *out is freed by fr_exec_plan_free. *why (may be NULL): what is refused, if that is the failure;
+ * the text says why, and what to do. */
+fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan **out,
+                              fr_exec_refusal *why);
+void fr_exec_plan_free(fr_exec_plan *p);
+
+/* Before there is a schedule. Whether it must have reductions: something needs the gradients of all
+ * stages. (Of asynchronous stages a norm is known too late.) */
+bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm);
+/* The first tied parameter whose owner is in another stage; -1: none. */
+int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages);
+/* Whether the policy can be used with what the generator would make of d. */
+bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d,
+                          const fr_policy *policy);
+
+/* Which weights a pass reads: updates contained in them, and updates predicted on top. */
+typedef struct fr_weight_read {
+    int version, ahead;
+} fr_weight_read;
+/* Of every pass of the segment. forwards, backwards: [stage][micro], n_stages rows of n_batches *
+ * n_micro, filled in. */
+fr_status fr_exec_plan_reads(fr_ctx *ctx, const fr_exec_plan *p, fr_weight_read *forwards,
+                             fr_weight_read *backwards);
+
+/* How the cores of this machine are shared out among the workers of this process and of those
+ * beside it. */
+typedef struct fr_exec_cores {
+    int n_threads; /* of a worker */
+    int n_at_once; /* workers of this process that have cores of their own at the same time */
+    int first_cpu; /* of the first of these, the others follow; -1: any core */
+} fr_exec_cores;
+/* n_threads 0: all cores, in equal shares. team NULL: this process alone. */
+fr_exec_cores fr_exec_share_cores(const fr_team *team, int n_workers, int n_threads, bool pin);
+/* First core of worker i of the process if all are pinned, else -1. */
+int fr_exec_first_cpu(const fr_exec_cores *c, int n_workers, int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,286 @@
+/* exec_plan.c -- what schedule, policy and options decide together: refusals, sums, fused updates,
+ * contexts of policies. Weight blocks are counted in weight_walk.c. */
+#include "methods/methods.h"
+
+#include "base/thread.h"
+
+#include <string.h>
+
+/* --- tied parameters -------------------------------------------------------------------------- */
+
+static int stage_of(int n_stages, const fr_stage *stages, int node)
+{
+    int k = 0;
+    while (k + 1 < n_stages && stages[k].last <= node) k++;
+    return k;
+}
+
+/* The stage of a parameter that is tied, or -1; *owner: that of the one it is tied to. */
+static int find_tie(const fr_graph *g, int n_stages, const fr_stage *stages, int param, int *owner)
+{
+    const fr_param *p = fr_graph_param(g, param);
+    if (p->tied_to < 0) return -1;
+    *owner = stage_of(n_stages, stages, fr_graph_param(g, p->tied_to)->node);
+    return stage_of(n_stages, stages, p->node);
+}
+
+int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages)
+{
+    int owner;
+    for (int i = 0; g && i < fr_graph_n_params(g); i++) {
+        int k = find_tie(g, n_stages, stages, i, &owner);
+        if (k >= 0 && k != owner) return i;
+    }
+    return -1;
+}
+
+/* Both in one stage: their gradients are added up before the step. */
+static bool has_near_tie(const fr_exec_desc *d, int stage)
+{
+    int owner;
+    for (int i = 0; d->graph && i < fr_graph_n_params(d->graph); i++)
+        if (find_tie(d->graph, d->schedule->n_stages, d->stages, i, &owner) == stage &&
+            owner == stage)
+            return true;
+    return false;
+}
+
+/* --- refusals --------------------------------------------------------------------------------- */
+
+static const char *refuse_policy(const fr_policy *policy, const fr_policy_context *c)
+{
+    return policy->check ? policy->check(c) : NULL;
+}
+
+static bool is_live(const fr_policy *p) { return p == fr_policy_find("live"); }
+
+static fr_status check_policy(fr_ctx *ctx, const fr_exec_plan *p)
+{
+    const fr_schedule *s = p->schedule;
+    if (s->is_flush && !is_live(p->policy))
+        return fr_fail(ctx, FR_INVALID,
+                       "weights '%s' are for a pipeline that is never drained, schedule %s drains "
+                       "before each update: all its weights are of one version; leave "
+                       "parallel.weights out or choose an asynchronous method",
+                       p->policy->name, s->name);
+    for (int k = 0; k < s->n_stages; k++) {
+        const char *wrong = refuse_policy(p->policy, &p->context[k]);
+        if (wrong) return fr_fail(ctx, FR_INVALID, "weights '%s': %s", p->policy->name, wrong);
+    }
+    return FR_OK;
+}
+
+bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d, const fr_policy *policy)
+{
+    if (g->is_flush) return is_live(policy);
+    for (int k = 0; k < d->n_stages; k++) {
+        fr_schedule_desc share = *d;
+        share.n_micro /= d->replicas ? d->replicas[k] : 1;
+        fr_policy_context c = {.stage = k,
+                               .n_stages = d->n_stages,
+                               .lead = g->lead ? g->lead(&share, k) : 0,
+                               .n_micro = share.n_micro};
+        if (refuse_policy(policy, &c)) return false;
+    }
+    return true;
+}
+
+/* Without a flush stages do not wait for each other. */
+static fr_status check_async(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
+{
+    const char *name = d->name ? d->name : d->schedule->name;
+    if (d->clip_norm > 0)
+        return fr_fail(ctx, FR_UNSUPPORTED,
+                       "clip_norm needs the norm of the whole gradient before any stage steps, and "
+                       "with %s the stages do not wait for each other; use a flush method (1f1b, "
+                       "zb-h1, ...), one stage, or train.clip_norm: 0",
+                       name);
+    if (far_tie < 0) return FR_OK;
+    const fr_param *a = fr_graph_param(d->graph, far_tie);
+    return fr_fail(ctx, FR_UNSUPPORTED,
+                   "%s is tied to %s, which is in another stage, and with %s the two would see "
+                   "different updates; untie them (model.tied: false), choose parallel.cuts that "
+                   "keep both in one stage, or use a flush method",
+                   a->name, fr_graph_param(d->graph, a->tied_to)->name, name);
+}
+
+/* Replicas that step each for itself are whole pipelines: nothing may need all of them at once. */
+static fr_status check_lone(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
+{
+    if (d->clip_norm > 0)
+        return fr_fail(ctx, FR_UNSUPPORTED,
+                       "clip_norm needs the norm of the whole gradient before any stage steps, and "
+                       "with sync '%s' nobody adds it up; use sync allreduce with a flush method, "
+                       "one stage, or train.clip_norm: 0",
+                       d->lone_sync);
+    if (far_tie < 0) return FR_OK;
+    const fr_param *a = fr_graph_param(d->graph, far_tie);
+    return fr_fail(ctx, FR_UNSUPPORTED,
+                   "%s is tied to %s, which is in another stage, and with sync '%s' they would "
+                   "drift apart; untie them (model.tied: false), choose parallel.cuts that keep "
+                   "both in one stage, or use sync allreduce",
+                   a->name, fr_graph_param(d->graph, a->tied_to)->name, d->lone_sync);
+}
+
+static fr_status refuse(fr_ctx *ctx, const fr_exec_desc *d, const fr_exec_plan *p, int far_tie,
+                        fr_exec_refusal *why)
+{
+    const fr_schedule *s = d->schedule;
+    fr_status status = FR_OK;
+    *why = FR_REFUSED_METHOD;
+    if (!s->is_flush && s->n_stages > 1) status = check_async(ctx, d, far_tie);
+    if (status != FR_OK) return status;
+    *why = FR_REFUSED_WEIGHTS;
+    FR_TRY(check_policy(ctx, p));
+    *why = FR_REFUSED_SYNC;
+    if (p->has_replicas && d->lone_sync && s->n_stages > 1) status = check_lone(ctx, d, far_tie);
+    if (status == FR_OK) *why = FR_REFUSED_NOT;
+    return status;
+}
+
+/* --- decisions -------------------------------------------------------------------------------- */
+
+bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm)
+{
+    return clip_norm > 0 || has_far_ties || (want_norm && is_flush);
+}
+
+static bool has_reduce(const fr_schedule *s)
+{
+    for (int w = 0; w < s->n_workers; w++)
+        for (int i = 0; i < s->lists[w].n; i++)
+            if (s->lists[w].at[i].action == FR_DO_REDUCE) return true;
+    return false;
+}
+
+/* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
+ * worker are sent before the update, which then falls into this worker's own idle time. Without a
+ * flush nobody waits, and fusing saves a pass over memory. */
+static bool holds_up_others(const fr_schedule *s, int stage)
+{
+    if (!s->is_flush || s->is_split) return false;
+    for (int i = 0; i < s->n_backward; i++)
+        if (s->backward[i].from == stage && s->worker_of[s->backward[i].to] != s->worker_of[stage])
+            return true;
+    return false;
+}
+
+static void decide(const fr_exec_desc *d, bool has_far_ties, fr_exec_plan *p)
+{
+    const fr_schedule *s = d->schedule;
+    bool has_one_gradient;
+    p->sums_replicas = p->has_replicas && !d->lone_sync;
+    p->needs_norm = d->clip_norm > 0 || d->want_norm;
+    has_one_gradient = !p->has_replicas || p->sums_replicas;
+    p->sums_stages =
+        s->n_stages > 1 && s->is_flush && has_one_gradient && (has_far_ties || p->needs_norm);
+    for (int k = 0; k < s->n_stages; k++) {
+        bool is_summed =
+            (p->sums_replicas && s->replicas[k] > 1) || (d->exact_sum && p->context[k].n_micro > 1);
+        p->needs_whole_gradient[k] =
+            p->sums_stages || p->needs_norm || d->keep_grads || has_near_tie(d, k);
+        p->update_in_backward[k] =
+            !p->needs_whole_gradient[k] && !is_summed && !holds_up_others(s, k);
+    }
+}
+
+static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
+{
+    const fr_schedule *s = d->schedule;
+    for (int k = 0; k < s->n_stages; k++) {
+        p->context[k] = (fr_policy_context){.stage = k,
+                                            .n_stages = s->n_stages,
+                                            .lead = fr_schedule_lead(s, k),
+                                            .n_micro = s->n_micro / s->replicas[k],
+                                            .exact = d->policy_options.exact,
+                                            .lr_warmup = d->policy_options.lr_warmup,
+                                            .n_slots = s->n_slots[k]};
+        p->has_replicas |= s->replicas[k] > 1;
+    }
+}
+
+static fr_status make(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan *p, fr_exec_refusal *why)
+{
+    const fr_schedule *s = d->schedule;
+    int far_tie = fr_exec_find_far_tie(d->graph, s->n_stages, d->stages);
+    fill_contexts(d, p);
+    FR_TRY(refuse(ctx, d, p, far_tie, why));
+    decide(d, far_tie >= 0, p);
+    if ((p->sums_stages || p->sums_replicas) && !has_reduce(s))
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s has no reductions, but %s need the gradients of others",
+                       s->name,
+                       p->sums_replicas ? "replicas"
+                       : far_tie >= 0   ? "tied parameters"
+                                        : "norms");
+    for (int k = 0; k < s->n_stages; k++) FR_TRY(fr__count_blocks(ctx, p, k));
+    return FR_OK;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static bool allocate(fr_exec_plan *p, int n_stages)
+{
+    fr_arena *arena = p->arena = FR_NEW(fr_arena);
+    if (!arena) return false;
+    p->context = FR_ARENA_ARRAY(arena, fr_policy_context, n_stages);
+    p->n_weight_blocks = FR_ARENA_ARRAY(arena, int, n_stages);
+    p->needs_whole_gradient = FR_ARENA_ARRAY(arena, bool, n_stages);
+    p->update_in_backward = FR_ARENA_ARRAY(arena, bool, n_stages);
+    return p->context && p->n_weight_blocks && p->needs_whole_gradient && p->update_in_backward;
+}
+
+fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan **out,
+                              fr_exec_refusal *why)
+{
+    const fr_schedule *s = d->schedule;
+    fr_exec_refusal ignored;
+    if (!why) why = &ignored;
+    *out = NULL;
+    *why = FR_REFUSED_NOT;
+    if (!s || !s->is_lowered)
+        return fr_fail(ctx, FR_INVALID, "an execution plan needs a lowered schedule");
+    fr_exec_plan *p = FR_NEW(fr_exec_plan);
+    if (!p || !allocate(p, s->n_stages)) {
+        fr_exec_plan_free(p);
+        return fr__no_memory(ctx, (size_t)s->n_stages * sizeof *p->context, "an execution plan");
+    }
+    p->schedule = s;
+    p->policy = d->policy ? d->policy : fr_policy_find("live");
+    fr_status status = make(ctx, d, p, why);
+    if (status == FR_OK)
+        *out = p;
+    else
+        fr_exec_plan_free(p);
+    return status;
+}
+
+void fr_exec_plan_free(fr_exec_plan *p)
+{
+    if (!p) return;
+    if (p->arena) fr__arena_fini(p->arena);
+    fr__free(p->arena);
+    fr__free(p);
+}
+
+/* --- cores ------------------------------------------------------------------------------------ */
+
+fr_exec_cores fr_exec_share_cores(const fr_team *team, int n_workers, int n_threads, bool pin)
+{
+    int n_cores = fr__cpu_count(), neighbour, n_neighbours; /* processes on the same cores */
+    fr_team_neighbours(team, &neighbour, &n_neighbours);
+    fr_exec_cores c = {.n_threads = n_threads};
+    if (c.n_threads == 0) c.n_threads = n_cores / (n_workers * n_neighbours);
+    if (c.n_threads < 1) c.n_threads = 1;
+    c.n_at_once = n_cores / c.n_threads / n_neighbours;
+    if (c.n_at_once > n_workers) c.n_at_once = n_workers;
+    if (c.n_at_once < 1) c.n_at_once = 1;
+    bool fits = c.n_at_once * c.n_threads * n_neighbours <= n_cores;
+    c.first_cpu = pin && fits ? neighbour * c.n_at_once * c.n_threads : -1;
+    return c;
+}
+
+int fr_exec_first_cpu(const fr_exec_cores *c, int n_workers, int i)
+{
+    return c->first_cpu < 0 || c->n_at_once < n_workers ? -1 : c->first_cpu + i * c->n_threads;
+}
