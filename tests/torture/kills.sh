@@ -179,4 +179,5 @@ while [ $done_kills -lt "$n_kills" ]; do
     torment "${layout[@]}"
     [ $done_kills -gt $before_round ] || fail "a run ends before it can be killed; raise train.steps"
 done
+[ $loaded -gt 0 ] || fail "no checkpoint was whole at any of $done_kills kills: more kills are needed to judge"
 echo "ok: $done_kills kills, $loaded checkpoints loaded, none torn or lost"
