@@ -536,8 +536,10 @@ static void test_out_of_memory(void **state)
     fixture *f = *state;
     fr_status status = FR_NO_MEMORY;
     int n = 0;
+    /* The forecast, which takes most of the time, is the same on any backend. */
+    const char *forecast = getenv("FR_BACKEND") ? "run.predict=false" : "run.predict=true";
     for (; status != FR_OK; n++) {
-        job a = {.out = "a", .resume = true, .sets = {"train.steps=2"}};
+        job a = {.out = "a", .resume = true, .sets = {"train.steps=2", forecast}};
         assert_true(n < 5000);
         fr__alloc_fail_after(n);
         status = train(f, &a);
@@ -546,6 +548,7 @@ static void test_out_of_memory(void **state)
         fr_ctx_clear(f->ctx);
         f->log[0] = '\0';
     }
+    print_message("%d allocations failed\n", n);
     assert_true(n > 20);
 }
 
