@@ -89,9 +89,8 @@ static fr_status warm_up(fr_rig *r)
 /* How long to look, if a mini-batch takes so long. */
 static double worth(const fr_probe_desc *d, double step_s)
 {
-    double seconds = d->seconds;
-    if (d->for_batches > 0) seconds = fmin(seconds, SHARE_OF_RUN * step_s * (double)d->for_batches);
-    return fmax(seconds, LEAST_S);
+    if (d->for_batches == 0) return d->seconds;
+    return fmax(fmin(d->seconds, SHARE_OF_RUN * step_s * (double)d->for_batches), LEAST_S);
 }
 
 static fr_status run(struct probe *p)
