@@ -53,7 +53,7 @@ const char *fr_model_default(const fr_model *model, const char *key, char *text,
     if (!k || !k->size) return text;
     double value = value_of(&o, k);
     if (k->kind == FR_KEY_BOOL)
-        snprintf(text, room, "%s", value ? "true" : "false");
+        snprintf(text, room, "%s", value != 0 ? "true" : "false");
     else if (value < 0)
         snprintf(text, room, "by image size");
     else
