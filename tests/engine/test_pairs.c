@@ -185,7 +185,7 @@ static void all_pairs(void **unused)
         bool is_live = strcmp(fr_policy_list()[i % n_policies]->name, "live") == 0;
         bool trains = is_live || !generators[i / n_policies]->is_flush;
         sum += n_trained[i];
-        if (n >= 4 * n_pairs && trains != (n_trained[i] > 0))
+        if (n >= 16 * n_pairs && trains != (n_trained[i] > 0))
             fail_msg("%s, %s: %d runs", generators[i / n_policies]->name,
                      fr_policy_list()[i % n_policies]->name, n_trained[i]);
     }
