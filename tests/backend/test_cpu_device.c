@@ -171,7 +171,7 @@ static void short_address_space_is_an_error(void **state)
 {
     (void)state;
 #ifndef FR_SANITIZED /* whose shadow is larger than any limit */
-    struct rlimit before, little;
+    struct rlimit before, little, kept;
     unsigned long long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
     assert_non_null(f);
@@ -183,6 +183,9 @@ static void short_address_space_is_an_error(void **state)
     fr_device *dev;
     fr_device_desc desc = {.n_threads = 1, .first_cpu = -1};
     assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
+    assert_int_equal(getrlimit(RLIMIT_AS, &kept), 0);
+    if (kept.rlim_cur != little.rlim_cur)
+        skip_because("a short address space", "the emulator takes no limit");
     fr_status status = fr_device_open(ctx, &fr__backend_cpu, &desc, &dev);
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     assert_int_equal(status, FR_NO_MEMORY);
