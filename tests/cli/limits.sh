@@ -6,6 +6,7 @@
 limited() {
     (
         ulimit -v 600000
+        export MALLOC_ARENA_MAX=1 # each arena of malloc reserves 64 MB of addresses, one per thread
         run "$@"
     ) || exit 1
 }
