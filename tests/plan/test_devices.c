@@ -408,20 +408,25 @@ static void check_links(const struct pair *p, const fr_candidate *at)
     fr_spread_free(&s);
 }
 
-static void judge_pair(fr_ctx *ctx, uint64_t of, uint64_t number, struct verdict *v)
+static fr_status choose(fr_ctx *ctx, struct pair *p, int n_devices, fr_choice **out)
 {
-    struct pair *p = malloc(sizeof *p);
-    assert_non_null(p);
-    pair_init(p, ctx, of, number);
-    fr_choice *choice = NULL;
     const fr_choice_desc d = {.profile = profile_of,
                               .user = p,
                               .cluster = &p->cluster,
                               .batch = BATCH,
                               .n_methods = p->n_methods,
                               .methods = p->methods,
-                              .n_devices = p->n_used};
-    fr_status status = fr_plan_choose(ctx, &d, &choice);
+                              .n_devices = n_devices};
+    return fr_plan_choose(ctx, &d, out);
+}
+
+static void judge_pair(fr_ctx *ctx, uint64_t of, uint64_t number, struct verdict *v)
+{
+    struct pair *p = malloc(sizeof *p);
+    assert_non_null(p);
+    pair_init(p, ctx, of, number);
+    fr_choice *choice = NULL;
+    fr_status status = choose(ctx, p, p->n_used, &choice);
     assert_true(status == FR_OK || status == FR_INVALID);
     struct contest c = {.p = p, .best = INFINITY, .chosen = INFINITY};
     if (choice) {
@@ -536,14 +541,7 @@ static void fast_devices_are_taken(void **state)
             if (k == 0) add_method(p, "dp", "sequential", "live", 1, 1, true, false);
             if (k == 1) add_method(p, "1f1b", "1f1b", "live", 1, 0, false, false);
             if (k == 2) add_method(p, "spectrain", "1f1b-async", "spectrain", 1, 0, false, true);
-            const fr_choice_desc d = {.profile = profile_of,
-                                      .user = p,
-                                      .cluster = &p->cluster,
-                                      .batch = BATCH,
-                                      .n_methods = p->n_methods,
-                                      .methods = p->methods,
-                                      .n_devices = 2};
-            assert_int_equal(fr_plan_choose(*state, &d, &choice), FR_OK);
+            assert_int_equal(choose(*state, p, 2, &choice), FR_OK);
             int n_alone = 0;
             for (int i = 0; i < choice->n; i++) {
                 const fr_candidate *at = &choice->at[i];
