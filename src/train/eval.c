@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "train/checkpoint.h"
 #include "train/feeder.h"
+#include "train/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,6 +76,18 @@ fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from)
                    from);
 }
 
+fr_status fr__eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out)
+{
+    fr_footprint f;
+    fr_engine_desc d = fr__setup_eval_desc(s, batch, want_logits);
+    FR_TRY(fr__memory_plan(s, &d, &f, out));
+    fr_status status = fr_engine_take(*out, NULL, 0);
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*out);
+    *out = NULL;
+    return status;
+}
+
 static fr_status evaluate(fr_setup *s, const fr_run_options *o, fr_engine *e, int batch,
                           fr_run_result *r)
 {
@@ -99,7 +112,7 @@ fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     fr_status status = FR_OK;
     if (fr_dataset_info(s.data)->n_eval == 0)
         status = fr_fail(ctx, FR_INVALID, "data %s has no evaluation part", s.data_name);
-    if (status == FR_OK) status = fr__setup_eval_engine(&s, batch, false, &e);
+    if (status == FR_OK) status = fr__eval_engine(&s, batch, false, &e);
     if (status == FR_OK) status = evaluate(&s, o, e, batch, &r);
     fr_engine_free(e);
     fr__setup_close(&s);

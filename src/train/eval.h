@@ -13,4 +13,8 @@ fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int 
  * config's run.out. */
 fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from);
 
+/* An engine that evaluates only, `batch` samples at a time, all on one worker. want_logits: it can
+ * return them. */
+fr_status fr__eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out);
+
 #endif

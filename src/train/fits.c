@@ -13,6 +13,7 @@ enum { MOST_MACHINES = 64, TRIES = 8 };
 
 typedef struct search {
     fr_setup *s;
+    const fr_footprint *footprint;
     const fr_shortage *shortage;
     char *text; /* remedies found */
     size_t room;
@@ -183,7 +184,7 @@ static uint64_t lasting_bytes(const search *q, const fr_engine *e)
 
 static void find_remedies(search *q)
 {
-    const fr_footprint *f = &q->s->footprint;
+    const fr_footprint *f = q->footprint;
     if (f->measuring > f->engine + f->host && f->engine + f->host <= q->shortage->room) {
         add_remedy(q, "a profile made elsewhere (parallel.profile) in place of measuring the model "
                       "on all cores at once");
@@ -197,11 +198,13 @@ static void find_remedies(search *q)
     if (!q->text[0]) try_machines(q);
 }
 
-void fr__fits_text(fr_setup *s, fr_engine **e, const fr_shortage *shortage, char *text, size_t room)
+void fr__fits_text(fr_setup *s, fr_engine **e, const fr_footprint *f, const fr_shortage *shortage,
+                   char *text, size_t room)
 {
     char remedies[768] = "", who[96] = "the run needs";
     unsigned long long n_least = shortage->need / (shortage->room > 0 ? shortage->room : 1) + 1;
-    search q = {.s = s, .shortage = shortage, .text = remedies, .room = sizeof remedies};
+    search q = {
+        .s = s, .footprint = f, .shortage = shortage, .text = remedies, .room = sizeof remedies};
     q.n_workers = fr_engine_n_workers(*e);
     q.lasting = lasting_bytes(&q, *e);
     /* The plan of a run that is refused gives its memory to those of the trials. Processes free

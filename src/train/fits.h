@@ -2,9 +2,7 @@
 #ifndef FR_TRAIN_FITS_H
 #define FR_TRAIN_FITS_H
 
-#include <forerun/engine.h>
-
-struct fr_setup;
+#include "train/memory.h"
 
 /* Processes of one machine, or of one of its control groups, that need more than is left there. */
 typedef struct fr_shortage {
@@ -18,7 +16,7 @@ typedef struct fr_shortage {
 /* "the run needs ... GB, ... are available; this would fit: ...". Layouts are tried by forecasts of
  * the engine: a few, none of which takes memory. Frees *e first, and sets it to NULL, where one
  * process is to be refused. */
-void fr__fits_text(struct fr_setup *s, fr_engine **e, const fr_shortage *shortage, char *text,
-                   size_t room);
+void fr__fits_text(fr_setup *s, fr_engine **e, const fr_footprint *f,
+                   const fr_shortage *shortage, char *text, size_t room);
 
 #endif

@@ -143,7 +143,7 @@ static fr_status generate(writer *w, const fr_run_options *o)
     FR_TRY(check_model(w));
     FR_TRY(allocate(w));
     FR_TRY(encode_prompt(w));
-    FR_TRY(fr__setup_eval_engine(&w->s, 1, true, &w->engine));
+    FR_TRY(fr__eval_engine(&w->s, 1, true, &w->engine));
     FR_TRY(fr__load_weights(&w->s, w->engine, o->checkpoint));
     for (int64_t i = 0; i < w->g->n_tokens; i++) {
         if (o->stop && *o->stop) return fr_fail(w->s.ctx, FR_INTERRUPTED, "interrupted");

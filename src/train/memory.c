@@ -47,9 +47,8 @@ static size_t measuring_bytes(const fr_setup *s, const fr_engine *e)
     return model * (size_t)(n > 0 ? n : 1);
 }
 
-static void measure(fr_setup *s, const fr_engine *e)
+static void measure(const fr_setup *s, const fr_engine *e, fr_footprint *f)
 {
-    fr_footprint *f = &s->footprint;
     bool saves = s->pipeline.schedule && fr_team_rank(s->team) == 0;
     *f = (fr_footprint){.base = fr__resident_bytes(),
                         .host = fr_engine_host_bytes(e) + feed_bytes(s, e),
@@ -104,14 +103,13 @@ static int find_shortage(const fr_setup *s, const claim *claims, fr_shortage *ou
     return -1;
 }
 
-static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims)
+static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims, fr_footprint *f)
 {
     char text[1024];
     fr_shortage shortage;
-    fr_footprint *f = &s->footprint;
     for (int i = 0; i < fr_team_size(s->team); i++) f->largest = most(f->largest, claims[i].total);
     if (find_shortage(s, claims, &shortage) < 0) return FR_OK;
-    fr__fits_text(s, e, &shortage, text, sizeof text);
+    fr__fits_text(s, e, f, &shortage, text, sizeof text);
     if (s->settings.is_memory_binding)
         return fr_fail(s->ctx, FR_NO_MEMORY, "%s; run.memory: warn starts it all the same", text);
     fr_log(s->ctx, FR_LOG_WARN, "%s", text);
@@ -129,17 +127,28 @@ static fr_status gather(fr_setup *s, const claim *own, claim *claims)
     return FR_OK;
 }
 
-fr_status fr__memory_check(fr_setup *s, fr_engine **e)
+/* On failure *e may have been freed; then it is NULL. */
+static fr_status check(fr_setup *s, fr_engine **e, fr_footprint *f)
 {
-    measure(s, *e);
-    const fr_footprint *f = &s->footprint;
+    measure(s, *e, f);
     claim own = {.need = f->total - f->base, .host = f->host, .total = f->total};
     fr__room_read(s->system_root ? s->system_root : "", &own.room);
     claim *claims = FR_NEW_ARRAY(claim, fr_team_size(s->team));
     fr_status status = claims ? FR_OK : fr__no_memory(s->ctx, 0, "a look at the memory");
     status = fr_team_agree(s->team, status);
     if (status == FR_OK) status = gather(s, &own, claims);
-    if (status == FR_OK && fr_team_rank(s->team) == 0) status = judge(s, e, claims);
+    if (status == FR_OK && fr_team_rank(s->team) == 0) status = judge(s, e, claims, f);
     fr__free(claims);
     return fr_team_agree(s->team, status);
+}
+
+fr_status fr__memory_plan(fr_setup *s, const fr_engine_desc *d, fr_footprint *f, fr_engine **out)
+{
+    *out = NULL;
+    FR_TRY(fr_engine_plan(s->ctx, d, out));
+    fr_status status = check(s, out, f);
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*out);
+    *out = NULL;
+    return status;
 }

@@ -3,12 +3,8 @@
 #ifndef FR_TRAIN_MEMORY_H
 #define FR_TRAIN_MEMORY_H
 
-#include <stddef.h>
+#include "train/setup.h"
 
-#include <forerun/base.h>
-#include <forerun/engine.h>
-
-struct fr_setup;
 struct fr_json;
 
 /* Bytes of this process. */
@@ -21,11 +17,11 @@ typedef struct fr_footprint {
     size_t largest;   /* total of the process that holds the most; known to rank 0 */
 } fr_footprint;
 
-/* Fills s->footprint and compares the bytes still to be taken with what machine and control group
- * have left; processes of one machine count together. After fr_engine_plan, by all ranks together.
- * Where they do not fit: FR_NO_MEMORY with what would, or a warning (run.memory). On failure *e may
- * have been freed; then it is NULL. */
-fr_status fr__memory_check(struct fr_setup *s, fr_engine **e);
+/* Plans an engine, fills *f and compares the bytes still to be taken with what machine and control
+ * group have left; processes of one machine count together. By all ranks together. Where they do not
+ * fit: FR_NO_MEMORY with what would, or a warning (run.memory). After a failure *out is NULL. */
+fr_status fr__memory_plan(fr_setup *s, const fr_engine_desc *d, fr_footprint *f,
+                          fr_engine **out);
 
 /* The member "memory" of a summary. */
 void fr__memory_write(struct fr_json *j, const fr_footprint *f);

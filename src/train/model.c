@@ -3,7 +3,7 @@
 #include "base/vec.h"
 #include "io/conf.h"
 #include "io/file.h"
-#include "train/setup.h"
+#include "train/predict.h"
 
 #include <stdio.h>
 #include <string.h>

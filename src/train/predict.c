@@ -11,7 +11,6 @@
 #include "base/thread.h"
 #include "io/conf.h"
 #include "train/layout.h"
-#include "train/setup.h"
 
 #include <math.h>
 #include <string.h>
@@ -368,9 +367,8 @@ static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_pred
 
 static double per(uint64_t ns, int64_t n) { return (double)ns * 1e-9 / (double)n; }
 
-fr_status fr__predict_replay(fr_setup *s, const fr_engine *e)
+fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p)
 {
-    fr_prediction *p = &s->prediction;
     int n = s->pipeline.n_stages;
     if (!p->is_made || p->cluster || p->is_crowded) return FR_OK;
     fr_stage_cost *costs = FR_NEW_ARRAY(fr_stage_cost, n);

@@ -3,10 +3,10 @@
 #ifndef FR_TRAIN_PREDICT_H
 #define FR_TRAIN_PREDICT_H
 
-#include <forerun/engine.h>
 #include <forerun/sim.h>
 
-struct fr_setup;
+#include "train/memory.h"
+#include "train/setup.h"
 
 #define FR_LOOK_S 2.0 /* that a run waits at most for its stages to be measured */
 /* Mini-batches of a run that a late prediction waits for; the first does not count. */
@@ -34,17 +34,17 @@ typedef struct fr_prediction {
 
 /* After fr__setup_pipeline. n_batches: that the virtual clock runs; 0: as many as the run has, up
  * to a few segments. n_events: of each worker, kept. */
-fr_status fr__predict(struct fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p);
+fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p);
 /* Once more when the run is over, by the times that its stages then took: what is left of the error
  * is the clock's, the rest came of stages that were faster or slower than when they were measured.
  */
-fr_status fr__predict_replay(struct fr_setup *s, const fr_engine *e);
+fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p);
 void fr__prediction_free(fr_prediction *p); /* a zeroed one is fine */
 
 /* predict_late.c: a run that tells itself how long its mini-batches take. */
 /* Would a look at the stages hold the run up for longer than it is worth? By sizes alone, so the
- * answer does not depend on how fast the machine is. After fr__memory_check. */
-bool fr__predict_takes_long(const struct fr_setup *s);
+ * answer does not depend on how fast the machine is. */
+bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f);
 /* If the prediction is late: the run's mini-batch n_done (from 1, of this session) took so long. */
 void fr__predict_by_run(fr_prediction *p, int64_t n_done, double seconds);
 /* Seconds of a mini-batch as predicted, before the run or early in it; NaN: not. */
@@ -52,9 +52,9 @@ double fr__predicted_s(const fr_prediction *p);
 
 /* The profile of the whole model: of a file, or measured on this machine with all of its cores
  * busy, or with n_workers of them, for `seconds` (0: as long as for a prediction). */
-fr_status fr__predict_profile(struct fr_setup *s, int batch, int n_workers, double seconds,
+fr_status fr__predict_profile(fr_setup *s, int batch, int n_workers, double seconds,
                               fr_profile **out);
 /* Does the profile describe this model, node by node? */
-fr_status fr__predict_check_profile(struct fr_setup *s, const fr_profile *p, const char *path);
+fr_status fr__predict_check_profile(fr_setup *s, const fr_profile *p, const char *path);
 
 #endif

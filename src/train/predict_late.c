@@ -6,7 +6,6 @@
 #include "train/predict.h"
 
 #include "base/thread.h"
-#include "train/setup.h"
 
 #include <math.h>
 
@@ -45,10 +44,10 @@ static int n_warming(const fr_schedule *q)
     return (most + q->n_micro - 1) / q->n_micro;
 }
 
-bool fr__predict_takes_long(const fr_setup *s)
+bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f)
 {
     double one = batch_s(s), run = one * (double)s->n_steps;
-    double look = (double)s->footprint.engine / FILLED_PER_S +
+    double look = (double)f->engine / FILLED_PER_S +
                   (n_warming(s->pipeline.schedule) + N_COUNTED) * one;
     return look > fmin(FR_LOOK_S, fmax(LEAST_S, SHARE_OF_RUN * run));
 }

@@ -119,12 +119,12 @@ static fr_status report(fr_run *r, fr_progress *p)
 /* Where the stages were not measured before, the first mini-batches say how long the rest take. */
 static void predict(fr_run *r, double seconds)
 {
-    fr_prediction *p = &r->setup.prediction;
+    fr_prediction *p = &r->prediction;
     int64_t n_left = r->setup.n_steps - r->at.step;
     bool was_told = p->is_told;
     if (n_left == 0) return;
     fr__predict_by_run(p, r->at.step - r->first_step, seconds);
-    if (p->is_told && !was_told) fr__tell_late(&r->setup, n_left);
+    if (p->is_told && !was_told) fr__tell_late(&r->setup, p, n_left);
 }
 
 /* A mini-batch is through; others may be under way. */

@@ -9,6 +9,7 @@
 #include "train/dump.h"
 #include "train/feeder.h"
 #include "train/ledger.h"
+#include "train/predict.h"
 #include "train/saver.h"
 
 struct fr_run {
@@ -18,6 +19,8 @@ struct fr_run {
     bool leads;       /* rank 0: the one with the files */
     bool has_folder;  /* else the run writes nothing by itself */
     fr_setup setup;
+    fr_prediction prediction;
+    fr_footprint footprint;
     fr_engine *engine;
     fr_folder folder;
     fr_metrics metrics;

@@ -188,24 +188,24 @@ static fr_status predict(fr_run *r)
                        "mpirun, or leave parallel.cluster out");
     if ((!t->predicts || !r->has_folder) && !t->cluster) return FR_OK;
     if (!t->cluster && !t->profile && t->predict_s == 0) {
-        bool is_late = fr__predict_takes_long(&r->setup);
+        bool is_late = fr__predict_takes_long(&r->setup, &r->footprint);
         FR_TRY(fr_team_share(r->team, &is_late, sizeof is_late));
-        r->setup.prediction.is_late = is_late;
+        r->prediction.is_late = is_late;
         if (is_late) return FR_OK;
     }
-    fr_status status = fr_team_agree(r->team, fr__predict(&r->setup, 0, 0, &r->setup.prediction));
+    fr_status status = fr_team_agree(r->team, fr__predict(&r->setup, 0, 0, &r->prediction));
     if (status == FR_OK || t->cluster || t->profile || fr_team_is_broken(r->team, NULL))
         return status;
     /* A run that can go on without does. */
     fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
-    fr__prediction_free(&r->setup.prediction);
+    fr__prediction_free(&r->prediction);
     return FR_OK;
 }
 
 /* What a device of the emulated cluster could not hold does not run on it. */
 static fr_status check_devices(const fr_run *r)
 {
-    const fr_prediction *p = &r->setup.prediction;
+    const fr_prediction *p = &r->prediction;
     for (int w = 0; p->cluster && w < fr_engine_n_workers(r->engine); w++) {
         const fr_cluster_device *d = &p->cluster->devices[p->spread.timing.device_of[w]];
         size_t needs = fr_engine_predicted(r->engine, w)->total;
@@ -220,18 +220,26 @@ static fr_status check_devices(const fr_run *r)
     return FR_OK;
 }
 
+/* Planned, forecast, then allocated: what does not fit takes no memory. */
+static fr_status make_engine(fr_run *r)
+{
+    const fr_prediction *p = &r->prediction;
+    fr_engine_desc d = fr__setup_train_desc(&r->setup, r->o.dump_step > 0, r->o.ledger != NULL);
+    FR_TRY(fr__memory_plan(&r->setup, &d, &r->footprint, &r->engine));
+    FR_TRY(predict(r));
+    FR_TRY(check_devices(r));
+    return fr_engine_take(r->engine, p->cluster ? &p->spread.timing : NULL, p->scale);
+}
+
 fr_status fr__run_start(fr_run *r)
 {
     const fr_run_options *o = &r->o;
     FR_TRY(agree_on_config(r));
     if (r->team) fr_team_set_timeout(r->team, r->setup.settings.stall_s);
-    FR_TRY(fr__setup_plan_engine(&r->setup, o->dump_step > 0, o->ledger != NULL, &r->engine));
-    FR_TRY(predict(r));
-    FR_TRY(check_devices(r));
-    FR_TRY(fr__setup_take_engine(&r->setup, r->engine));
+    FR_TRY(make_engine(r));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));
     FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
-    if (r->leads) fr__tell_start(&r->setup, r->engine);
+    if (r->leads) fr__tell_start(&r->setup, r->engine, &r->prediction, &r->footprint);
     if (o->resume) FR_TRY(resume(r));
     if (o->checkpoint && !r->checkpoint[0]) FR_TRY(start_from(r));
     r->first_step = r->at.step;

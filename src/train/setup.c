@@ -255,7 +255,6 @@ fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
 
 void fr__setup_close(fr_setup *s)
 {
-    fr__prediction_free(&s->prediction);
     fr__pipeline_close(&s->pipeline);
     if (!s->is_graph_given) fr_graph_free(s->graph);
     if (!s->is_data_given) fr_dataset_close(s->data);
@@ -278,39 +277,12 @@ static fr_engine_desc engine_desc(const fr_setup *s)
                             .stall_s = t->stall_s};
 }
 
-/* Compares its memory with what there is; on failure the engine is freed. */
-static fr_status plan_engine(fr_setup *s, const fr_engine_desc *d, fr_engine **out)
-{
-    FR_TRY(fr_engine_plan(s->ctx, d, out));
-    fr_status status = fr__memory_check(s, out);
-    if (status == FR_OK) return FR_OK;
-    fr_engine_free(*out);
-    *out = NULL;
-    return status;
-}
-
-fr_status fr__setup_take_engine(fr_setup *s, fr_engine *e)
-{
-    const fr_prediction *p = &s->prediction;
-    return fr_engine_take(e, p->cluster ? &p->spread.timing : NULL, p->scale);
-}
-
-static fr_status take_or_free(fr_setup *s, fr_engine **e)
-{
-    fr_status status = fr__setup_take_engine(s, *e);
-    if (status == FR_OK) return FR_OK;
-    fr_engine_free(*e);
-    *e = NULL;
-    return status;
-}
-
-fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out)
+fr_engine_desc fr__setup_eval_desc(const fr_setup *s, int batch, bool want_logits)
 {
     fr_engine_desc d = engine_desc(s);
     d.micro_batch = batch, d.n_micro = 1;
     if (want_logits) d.logits_node = s->logits;
-    FR_TRY(plan_engine(s, &d, out));
-    return take_or_free(s, out);
+    return d;
 }
 
 static fr_status check_fault(fr_setup *s)
@@ -331,7 +303,7 @@ fr_status fr__setup_pipeline(fr_setup *s)
     return check_fault(s);
 }
 
-static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_ledger)
+fr_engine_desc fr__setup_train_desc(const fr_setup *s, bool keep_grads, bool want_ledger)
 {
     const fr_settings *t = &s->settings;
     const fr_pipeline *p = &s->pipeline;
@@ -359,23 +331,9 @@ static fr_engine_desc train_desc(const fr_setup *s, bool keep_grads, bool want_l
     return d;
 }
 
-fr_status fr__setup_plan_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
-{
-    *out = NULL;
-    if (!s->pipeline.schedule) FR_TRY(fr__setup_pipeline(s));
-    fr_engine_desc d = train_desc(s, keep_grads, want_ledger);
-    return plan_engine(s, &d, out);
-}
-
-fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out)
-{
-    FR_TRY(fr__setup_plan_engine(s, keep_grads, want_ledger, out));
-    return take_or_free(s, out);
-}
-
 fr_status fr__setup_forecast(const fr_setup *s, fr_memory_use *out)
 {
-    fr_engine_desc d = train_desc(s, false, false);
+    fr_engine_desc d = fr__setup_train_desc(s, false, false);
     d.team = NULL;
     return fr_engine_forecast(s->ctx, &d, out);
 }

@@ -5,9 +5,7 @@
 #include <forerun/data.h>
 #include <forerun/engine.h>
 
-#include "train/memory.h"
 #include "train/pipeline.h"
-#include "train/predict.h"
 
 typedef struct fr_setup {
     fr_ctx *ctx;
@@ -23,8 +21,6 @@ typedef struct fr_setup {
     int loss, logits;                   /* nodes */
     int64_t n_steps;                    /* updates of the whole run */
     fr_pipeline pipeline;               /* after fr__setup_pipeline; the engine uses it */
-    fr_prediction prediction;           /* after fr__predict; an emulating engine uses it */
-    fr_footprint footprint;             /* after fr__memory_check */
     const char *system_root;  /* tests: what stands before /proc and /sys; NULL: nothing */
     bool has_told_proportion; /* that times of a micro-batch are not measured ones */
 } fr_setup;
@@ -37,21 +33,15 @@ void fr__setup_close(fr_setup *s); /* a zeroed or closed setup is fine */
 /* Does the graph take what the data gives? Errors name both sides and the remedy. */
 fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model);
 
-/* An engine that evaluates only, `batch` samples at a time, all on one worker. want_logits: it can
- * return them. */
-fr_status fr__setup_eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out);
-/* How the model is cut and scheduled, checked against everything that is known. Of this process
- * alone: the next call is made by all of them together. */
+/* How the model is cut and scheduled, checked against everything that is known. */
 fr_status fr__setup_pipeline(fr_setup *s);
-/* An engine that trains as the config says; freed before the setup is closed. Makes the pipeline if
- * there is none yet. Its memory is compared with what there is (memory.h) and not taken: */
-fr_status fr__setup_plan_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
-/* Takes it; weights are as the seed gives them. With a cluster after fr__predict. */
-fr_status fr__setup_take_engine(fr_setup *s, fr_engine *e);
-/* Both. */
-fr_status fr__setup_train_engine(fr_setup *s, bool keep_grads, bool want_ledger, fr_engine **out);
 
-/* What the workers of such an engine would take, [worker], all in one process. */
+/* Engines of this setup, to be freed before it is closed. One that evaluates only, `batch` samples
+ * at a time, all on one worker; want_logits: it can return them. */
+fr_engine_desc fr__setup_eval_desc(const fr_setup *s, int batch, bool want_logits);
+/* One that trains as the config says. After fr__setup_pipeline. */
+fr_engine_desc fr__setup_train_desc(const fr_setup *s, bool keep_grads, bool want_ledger);
+/* What the workers of the latter would take, [worker], all in one process. */
 fr_status fr__setup_forecast(const fr_setup *s, fr_memory_use *out);
 
 /* Values of the largest parameter, floats. */

@@ -1,7 +1,7 @@
 /* simulate.c -- a whole run on the virtual clock: time, idleness, traffic, memory, a trace. */
 #include "io/file.h"
 #include "train/layout.h"
-#include "train/setup.h"
+#include "train/predict.h"
 #include "train/trace.h"
 
 #include <stdio.h>
@@ -79,9 +79,9 @@ static fr_status fill(const fr_setup *s, const fr_prediction *p, fr_forecast *f)
     return fill_memory(s, p, f);
 }
 
-static fr_status simulate(fr_setup *s, int64_t n_batches, const char *trace, fr_forecast *out)
+static fr_status simulate(fr_setup *s, int64_t n_batches, const char *trace, fr_prediction *p,
+                          fr_forecast *out)
 {
-    fr_prediction *p = &s->prediction;
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
     FR_TRY(fr__predict(s, n_batches, trace ? N_EVENTS : 0, p));
     if (trace) FR_TRY(write_trace(s, &p->result, trace));
@@ -110,6 +110,7 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
                           fr_forecast *out)
 {
     fr_setup s;
+    fr_prediction p = {0};
     fr_arena arena = {0};
     fr_run_options own = *o;
     memset(out, 0, sizeof *out);
@@ -117,8 +118,9 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
     if (status == FR_OK) status = fr__setup_open(ctx, &own, &s);
     if (status == FR_OK) {
         if (profile) s.settings.profile = profile;
-        status = simulate(&s, n_batches, trace, out);
+        status = simulate(&s, n_batches, trace, &p, out);
         if (status != FR_OK) fr_forecast_free(out);
+        fr__prediction_free(&p);
         fr__setup_close(&s);
     }
     fr__arena_fini(&arena);

@@ -113,7 +113,8 @@ static void write_expected(fr_json *j, const fr_prediction *p, const fr_schedule
     fr__json_real(j, "predicted_step_s", c->step / speed);
 }
 
-static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e, int stage)
+static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e,
+                        const fr_prediction *p, int stage)
 {
     const fr_graph *g = setup->graph;
     const fr_stage *s = fr_engine_stage(e, stage);
@@ -129,7 +130,7 @@ static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e, i
     fr__json_real(j, "forward_s", per(t.forward_ns, t.n_micro));
     fr__json_real(j, "backward_s", per(t.back_input_ns + t.back_weight_ns, t.n_micro));
     fr__json_real(j, "step_s", per(t.step_ns, t.n_steps));
-    write_expected(j, &setup->prediction, setup->pipeline.schedule, stage);
+    write_expected(j, p, setup->pipeline.schedule, stage);
     write_prediction(j, fr_engine_prediction(e, stage));
     fr__json_end(j);
 }
@@ -150,9 +151,8 @@ static void write_bubble(fr_json *j, const fr_bubble *b)
 
 /* What was said before the first mini-batch, against what came: without the first tenth. */
 static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
-                           const fr_run_result *r)
+                           const fr_prediction *p, const fr_run_result *r)
 {
-    const fr_prediction *p = &s->prediction;
     double measured = (double)s->settings.batch / r->samples_per_s;
     fr__json_real(j, "predicted_s_per_batch", fr__predicted_s(p));
     fr__json_real(j, "measured_s_per_batch", measured);
@@ -240,17 +240,17 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
     write_traffic(j, e, sum->n_samples);
-    write_forecast(j, s, e, r);
+    write_forecast(j, s, e, sum->prediction, r);
     write_bubble(j, sum->bubble);
     fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");
     for (int i = 0; i < fr_engine_n_workers(e); i++) write_worker(j, e, i);
     fr__json_end(j);
     fr__json_list(j, "per_stage");
-    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s, e, k);
+    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s, e, sum->prediction, k);
     fr__json_end(j);
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
-    fr__memory_write(j, &s->footprint);
+    fr__memory_write(j, sum->footprint);
     fr__json_uint(j, "data_bytes", fr_dataset_bytes(s->data));
     fr__json_text(j, "backend", fr_engine_about(e));
     fr__environment_write(j, t, sum->started);

@@ -4,13 +4,15 @@
 
 #include "train/bubble.h"
 #include "train/folder.h"
-#include "train/setup.h"
+#include "train/predict.h"
 
 typedef struct fr_summary {
     const fr_run_result *result;
     const char *config;     /* path as the user gave it */
     const char *status;     /* "done", "interrupted", "diverged", "failed" */
     const char *checkpoint; /* last one written or resumed from */
+    const fr_prediction *prediction;
+    const fr_footprint *footprint;
     const fr_bubble *bubble;
     int64_t started;    /* of this session: seconds since 1970 */
     int64_t n_samples;  /* trained in this session */

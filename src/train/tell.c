@@ -67,9 +67,8 @@ static const char *time_text(double seconds, char *text, size_t room)
     return text;
 }
 
-static void tell_prediction_of_time(const fr_setup *s)
+static void tell_prediction_of_time(const fr_setup *s, const fr_prediction *p)
 {
-    const fr_prediction *p = &s->prediction;
     char time[32];
     if (!p->is_made) return;
     time_text(p->s_per_batch, time, sizeof time);
@@ -88,9 +87,8 @@ static void tell_prediction_of_time(const fr_setup *s)
 
 /* "memory of the process: up to 2.7 GB (engine 2.45 GB, checkpoints and data under way 160 MB,
  * program and data 95 MB)" */
-static void tell_footprint(const fr_setup *s)
+static void tell_footprint(const fr_setup *s, const fr_footprint *f)
 {
-    const fr_footprint *f = &s->footprint;
     char measuring[64] = "";
     bool is_shared = fr_team_size(s->team) > 1;
     if (f->measuring > f->engine + f->host)
@@ -117,10 +115,10 @@ static void tell_checkpoints(const fr_setup *s, const fr_engine *e)
                "been read");
 }
 
-void fr__tell_late(const fr_setup *s, int64_t n_left)
+void fr__tell_late(const fr_setup *s, const fr_prediction *p, int64_t n_left)
 {
     char time[32], left[32];
-    double seconds = fr__predicted_s(&s->prediction);
+    double seconds = fr__predicted_s(p);
     fr_log(s->ctx, FR_LOG_INFO,
            "predicted by the first %d mini-batches: %s each, %s samples/s, %s for the %lld left",
            (int)FR_LATE_BATCHES, time_text(seconds, time, sizeof time),
@@ -128,7 +126,8 @@ void fr__tell_late(const fr_setup *s, int64_t n_left)
            time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
 }
 
-void fr__tell_start(const fr_setup *s, const fr_engine *e)
+void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *p,
+                    const fr_footprint *f)
 {
     char memory[320];
     fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
@@ -136,12 +135,12 @@ void fr__tell_start(const fr_setup *s, const fr_engine *e)
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);
-    tell_prediction_of_time(s);
+    tell_prediction_of_time(s, p);
     if (s->settings.is_micro_chosen)
         fr_log(s->ctx, FR_LOG_INFO,
                "train.micro is %lld: one micro-batch for each replica at least",
                (long long)s->settings.micro);
-    tell_footprint(s);
+    tell_footprint(s, f);
     tell_checkpoints(s, e);
 }
 
@@ -153,10 +152,9 @@ static void tell_time(const fr_setup *s, const fr_bubble *b)
            100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
 }
 
-static void tell_error_of_time(const fr_setup *s, const fr_run_result *r)
+static void tell_error_of_time(const fr_setup *s, const fr_prediction *p, const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
-    const fr_prediction *p = &s->prediction;
     char a[32], b[32], parts[64] = "";
     double predicted = fr__predicted_s(p);
     if (isnan(predicted) || isnan(measured)) return;
@@ -172,14 +170,14 @@ static void tell_error_of_time(const fr_setup *s, const fr_run_result *r)
                100 * r->stolen);
 }
 
-static void tell_overrun(const fr_setup *s, const fr_engine *e)
+static void tell_overrun(const fr_setup *s, const fr_engine *e, const fr_prediction *p)
 {
     fr_overrun o = fr_engine_overrun(e);
-    if (s->prediction.cluster && o.late_s > 0.02 * o.paced_s)
+    if (p->cluster && o.late_s > 0.02 * o.paced_s)
         fr_log(s->ctx, FR_LOG_WARN,
                "this machine was too slow for the emulation: instructions were late by %.1f %% of "
                "their time; set parallel.emulation.scale to %.3g or more",
-               100 * o.late_s / o.paced_s, 1.5 * s->prediction.scale);
+               100 * o.late_s / o.paced_s, 1.5 * p->scale);
 }
 
 static void tell_memory(const fr_setup *s, const fr_engine *e)
@@ -217,11 +215,12 @@ static void tell_prediction(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO, "error of predicted weights over that of stale ones: %s", text);
 }
 
-void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b, const fr_run_result *r)
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_prediction *p, const fr_bubble *b,
+                  const fr_run_result *r)
 {
     if (isnan(b->measured_s_per_batch)) return; /* nothing was trained in this session */
-    tell_error_of_time(s, r);
-    tell_overrun(s, e);
+    tell_error_of_time(s, p, r);
+    tell_overrun(s, e, p);
     if (fr_engine_n_workers(e) > 1) tell_time(s, b);
     tell_memory(s, e);
     tell_prediction(s, e);

@@ -3,7 +3,7 @@
 #define FR_TRAIN_TELL_H
 
 #include "train/bubble.h"
-#include "train/setup.h"
+#include "train/predict.h"
 
 /* "3.92 k", "33.6 MB": three digits and one of the units, each a thousand times the one before. */
 typedef struct fr_brief {
@@ -12,12 +12,13 @@ typedef struct fr_brief {
 fr_brief fr__brief_bytes(double bytes);
 
 /* The model, the memory it will take, how it is cut. */
-void fr__tell_start(const fr_setup *s, const fr_engine *e);
+void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *p,
+                    const fr_footprint *f);
 /* How long a mini-batch takes, by the first ones of the run; n_left are to come. */
-void fr__tell_late(const fr_setup *s, int64_t n_left);
+void fr__tell_late(const fr_setup *s, const fr_prediction *p, int64_t n_left);
 /* Predicted against measured: time and memory of the workers, where they were idle, and how good
  * predicted weights were. */
-void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_bubble *b,
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_prediction *p, const fr_bubble *b,
                   const fr_run_result *r);
 
 #endif

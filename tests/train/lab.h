@@ -31,7 +31,11 @@ static inline fr_status lab_open(fixture *f, int n_sets, const char *const *sets
                         .batch = (int)l->s.settings.batch,
                         .seed = l->s.settings.seed,
                         .n_steps = l->s.n_steps};
-    fr_status status = fr__setup_train_engine(&l->s, false, want_ledger, &l->e);
+    fr_status status = fr__setup_pipeline(&l->s);
+    if (status == FR_OK) {
+        fr_engine_desc engine = fr__setup_train_desc(&l->s, false, want_ledger);
+        status = fr_engine_create(f->ctx, &engine, &l->e);
+    }
     if (status == FR_OK) status = fr__feeder_open(f->ctx, &d, l->e, &l->feeder);
     if (status != FR_OK) lab_close(l);
     return status;

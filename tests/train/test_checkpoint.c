@@ -34,7 +34,9 @@ static void bench_open(fixture *f, const char *set, bench *b)
     write_text(f->config, net);
     fr_run_options o = {.config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &b->s));
-    assert_done(f, fr__setup_train_engine(&b->s, false, false, &b->e));
+    assert_done(f, fr__setup_pipeline(&b->s));
+    fr_engine_desc d = fr__setup_train_desc(&b->s, false, false);
+    assert_done(f, fr_engine_create(f->ctx, &d, &b->e));
     assert_done(f, fr__folder_open(f->ctx, f->out, true, &b->folder));
 }
 

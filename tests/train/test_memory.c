@@ -2,7 +2,6 @@
  * machines made up for it (their /proc and /sys are folders of the test), and on this one. */
 #include "train/fits.h"
 #include "train/fixture.h"
-#include "train/setup.h"
 
 #include "base/thread.h"
 
@@ -48,12 +47,17 @@ static fr_status plan(fixture *f, int n_sets, const char *const *sets, size_t *n
 {
     fr_setup s;
     fr_engine *e;
+    fr_footprint footprint = {0};
     fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     FR_TRY(fr__setup_open(f->ctx, &o, &s));
     s.system_root = f->dir;
-    fr_status status = fr__setup_plan_engine(&s, false, false, &e);
-    if (needs) *needs = s.footprint.total - s.footprint.base;
-    if (status == FR_OK) fr_engine_free(e);
+    fr_status status = fr__setup_pipeline(&s);
+    if (status == FR_OK) {
+        fr_engine_desc d = fr__setup_train_desc(&s, false, false);
+        status = fr__memory_plan(&s, &d, &footprint, &e);
+        if (status == FR_OK) fr_engine_free(e);
+    }
+    if (needs) *needs = footprint.total - footprint.base;
     fr__setup_close(&s);
     return status;
 }

@@ -1,7 +1,7 @@
 /* test_predict.c -- a run that would wait too long for its stages to be measured begins at once,
  * and says how long a mini-batch takes when it has done a few. */
 #include "train/fixture.h"
-#include "train/setup.h"
+#include "train/predict.h"
 
 #include "base/thread.h"
 
@@ -25,7 +25,7 @@ static bool takes_long(fixture *f, int n_sets, const char *const *sets)
     fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &s));
     assert_done(f, fr__setup_pipeline(&s));
-    bool is_long = fr__predict_takes_long(&s);
+    bool is_long = fr__predict_takes_long(&s, &(fr_footprint){0});
     fr__setup_close(&s);
     return is_long;
 }
