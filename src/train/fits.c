@@ -3,8 +3,7 @@
  * be for a run, so the numbers are those that such a run would say. */
 #include "train/fits.h"
 
-#include "train/setup.h"
-#include "train/tell.h"
+#include "io/units.h"
 
 #include <stdio.h>
 #include <string.h>

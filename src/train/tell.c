@@ -2,6 +2,7 @@
 #include "train/tell.h"
 #include <forerun/state.h>
 
+#include "io/units.h"
 #include "train/layout.h"
 
 #include <math.h>
@@ -9,20 +10,6 @@
 
 #define MUCH_STOLEN 0.02 /* of the processors' time */
 enum { MOST = 8 };       /* numbers in a row that one still likes to read */
-
-static const char *const of_count[] = {"", " k", " M", " G", " T"};
-static const char *const of_bytes[] = {" B", " kB", " MB", " GB", " TB"};
-
-static fr_brief in_brief(double value, const char *const units[5])
-{
-    fr_brief b;
-    int unit = 0;
-    for (; value >= 999.5 && unit < 4; unit++) value /= 1000;
-    snprintf(b.text, sizeof b.text, "%.3g%s", value, units[unit]);
-    return b;
-}
-
-fr_brief fr__brief_bytes(double bytes) { return in_brief(bytes, of_bytes); }
 
 /* "12.3 MB + 8.12 MB" of the workers; of many only the range. */
 static const char *memory_text(const fr_engine *e, bool is_predicted, char *text, size_t room)
@@ -35,11 +22,11 @@ static const char *memory_text(const fr_engine *e, bool is_predicted, char *text
         least = fmin(least, taken), most = fmax(most, taken);
         if (n <= MOST)
             at += snprintf(text + at, room - (size_t)at, "%s%s", i ? " + " : "",
-                           in_brief(taken, of_bytes).text);
+                           fr__brief_bytes(taken).text);
     }
     if (n > MOST)
-        snprintf(text, room, "%s to %s a worker", in_brief(least, of_bytes).text,
-                 in_brief(most, of_bytes).text);
+        snprintf(text, room, "%s to %s a worker", fr__brief_bytes(least).text,
+                 fr__brief_bytes(most).text);
     return text;
 }
 
@@ -80,8 +67,8 @@ static void tell_prediction_of_time(const fr_setup *s, const fr_prediction *p)
             p->cluster->name, p->scale);
     fr_log(s->ctx, FR_LOG_INFO,
            "predicted: %s a mini-batch, %s samples/s, workers idle %.1f %% (%s %s)", time,
-           in_brief((double)s->settings.batch / p->s_per_batch, of_count).text,
-           100 * p->result.bubble, p->is_measured ? "stages measured in" : "by",
+           fr__brief_count((double)s->settings.batch / p->s_per_batch).text, 100 * p->result.bubble,
+           p->is_measured ? "stages measured in" : "by",
            p->is_measured ? time_text(p->spent_s, (char[32]){0}, 32) : s->settings.profile);
 }
 
@@ -93,14 +80,13 @@ static void tell_footprint(const fr_setup *s, const fr_footprint *f)
     bool is_shared = fr_team_size(s->team) > 1;
     if (f->measuring > f->engine + f->host)
         snprintf(measuring, sizeof measuring, "; %s while the model is measured",
-                 in_brief((double)f->measuring, of_bytes).text);
+                 fr__brief_bytes((double)f->measuring).text);
     fr_log(s->ctx, FR_LOG_INFO,
            "memory of %s: up to %s (engine %s, checkpoints and data under way %s, program and data "
            "%s%s)",
            is_shared ? "the fullest process" : "the process",
-           in_brief((double)f->largest, of_bytes).text, in_brief((double)f->engine, of_bytes).text,
-           in_brief((double)f->host, of_bytes).text, in_brief((double)f->base, of_bytes).text,
-           measuring);
+           fr__brief_bytes((double)f->largest).text, fr__brief_bytes((double)f->engine).text,
+           fr__brief_bytes((double)f->host).text, fr__brief_bytes((double)f->base).text, measuring);
 }
 
 /* Where the state is large it is not copied. */
@@ -122,7 +108,7 @@ void fr__tell_late(const fr_setup *s, const fr_prediction *p, int64_t n_left)
     fr_log(s->ctx, FR_LOG_INFO,
            "predicted by the first %d mini-batches: %s each, %s samples/s, %s for the %lld left",
            (int)FR_LATE_BATCHES, time_text(seconds, time, sizeof time),
-           in_brief((double)s->settings.batch / seconds, of_count).text,
+           fr__brief_count((double)s->settings.batch / seconds).text,
            time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
 }
 
@@ -131,7 +117,7 @@ void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *
 {
     char memory[320];
     fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
-           fr_graph_name(s->graph), in_brief((double)fr_graph_param_count(s->graph), of_count).text,
+           fr_graph_name(s->graph), fr__brief_count((double)fr_graph_param_count(s->graph)).text,
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);

@@ -5,12 +5,6 @@
 #include "train/bubble.h"
 #include "train/predict.h"
 
-/* "3.92 k", "33.6 MB": three digits and one of the units, each a thousand times the one before. */
-typedef struct fr_brief {
-    char text[24];
-} fr_brief;
-fr_brief fr__brief_bytes(double bytes);
-
 /* The model, the memory it will take, how it is cut. */
 void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *p,
                     const fr_footprint *f);
