@@ -153,7 +153,7 @@ static fr_status write_files(pen *p, const char *folder)
 {
     fr_draft *d = p->d;
     fr_state state;
-    if (d->metrics) FR_TRY(fr__metrics_sync(d->metrics, d->ctx));
+    if (d->sync) FR_TRY(d->sync(d->user, d->ctx));
     fr__sha256_init(&p->hash);
     FR_TRY(write_tensors(p, folder, FR_MODEL_FILE, for_model));
     fr__sha256_final(&p->hash, d->sha256);

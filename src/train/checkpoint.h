@@ -11,7 +11,7 @@
 #ifndef FR_TRAIN_CHECKPOINT_H
 #define FR_TRAIN_CHECKPOINT_H
 
-#include "train/metrics.h"
+#include "train/folder.h"
 #include "train/setup.h"
 #include <forerun/state.h>
 
@@ -28,7 +28,10 @@ typedef struct fr_draft {
     fr_ctx *ctx; /* NULL: what the writing thread meets is its own to tell */
     const fr_setup *s;
     const fr_folder *folder;
-    fr_metrics *metrics;   /* whose lines must be on the disk first; or NULL */
+    /* Called first, on the writing thread: puts on the disk what belongs to the updates before this
+     * one. May be NULL. */
+    fr_status (*sync)(void *user, fr_ctx *ctx);
+    void *user;
     fr_snapshot *snapshot; /* NULL: the start of a run, made from its seed */
     const char *memory;    /* fr_engine_memory_name */
     fr_position at;

@@ -16,7 +16,7 @@ typedef struct fr_shortage {
 /* "the run needs ... GB, ... are available; this would fit: ...". Layouts are tried by forecasts of
  * the engine: a few, none of which takes memory. Frees *e first, and sets it to NULL, where one
  * process is to be refused. */
-void fr__fits_text(fr_setup *s, fr_engine **e, const fr_footprint *f,
-                   const fr_shortage *shortage, char *text, size_t room);
+void fr__fits_text(fr_setup *s, fr_engine **e, const fr_footprint *f, const fr_shortage *shortage,
+                   char *text, size_t room);
 
 #endif

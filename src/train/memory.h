@@ -18,10 +18,10 @@ typedef struct fr_footprint {
 } fr_footprint;
 
 /* Plans an engine, fills *f and compares the bytes still to be taken with what machine and control
- * group have left; processes of one machine count together. By all ranks together. Where they do not
- * fit: FR_NO_MEMORY with what would, or a warning (run.memory). After a failure *out is NULL. */
-fr_status fr__memory_plan(fr_setup *s, const fr_engine_desc *d, fr_footprint *f,
-                          fr_engine **out);
+ * group have left; processes of one machine count together. By all ranks together. Where they do
+ * not fit: FR_NO_MEMORY with what would, or a warning (run.memory). After a failure *out is NULL.
+ */
+fr_status fr__memory_plan(fr_setup *s, const fr_engine_desc *d, fr_footprint *f, fr_engine **out);
 
 /* The member "memory" of a summary. */
 void fr__memory_write(struct fr_json *j, const fr_footprint *f);

@@ -47,8 +47,8 @@ static int n_warming(const fr_schedule *q)
 bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f)
 {
     double one = batch_s(s), run = one * (double)s->n_steps;
-    double look = (double)f->engine / FILLED_PER_S +
-                  (n_warming(s->pipeline.schedule) + N_COUNTED) * one;
+    double look =
+        (double)f->engine / FILLED_PER_S + (n_warming(s->pipeline.schedule) + N_COUNTED) * one;
     return look > fmin(FR_LOOK_S, fmax(LEAST_S, SHARE_OF_RUN * run));
 }
 

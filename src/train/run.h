@@ -9,6 +9,7 @@
 #include "train/dump.h"
 #include "train/feeder.h"
 #include "train/ledger.h"
+#include "train/metrics.h"
 #include "train/predict.h"
 #include "train/saver.h"
 

@@ -227,7 +227,8 @@ static fr_status save_into(fr_run *r, const fr_folder *f)
 {
     fr_saver saver = {0};
     fr_status status =
-        fr__run_agree(r, fr__saver_open(&r->setup, r->engine, r->leads ? f : NULL, NULL, &saver));
+        fr__saver_open(&r->setup, r->engine, r->leads ? f : NULL, NULL, NULL, &saver);
+    status = fr__run_agree(r, status);
     r->at.elapsed_s = fr__run_elapsed_s(r);
     if (status == FR_OK) status = fr__saver_begin(&saver, &r->at);
     if (status == FR_OK) status = fr__run_agree(r, fr__saver_wait(&saver));

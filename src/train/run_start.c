@@ -153,12 +153,14 @@ static fr_status open_metrics(fr_run *r)
     return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
 }
 
+static fr_status sync_metrics(void *metrics, fr_ctx *ctx) { return fr__metrics_sync(metrics, ctx); }
+
 static fr_status open_files(fr_run *r)
 {
     if (r->leads) FR_TRY(open_metrics(r));
     if (r->leads) FR_TRY(save_config(r));
-    return fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL,
-                          r->leads ? &r->metrics : NULL, &r->saver);
+    return fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL, sync_metrics,
+                          &r->metrics, &r->saver);
 }
 
 /* What is used from the first mini-batch on. */

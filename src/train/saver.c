@@ -6,14 +6,16 @@
 
 #include <string.h>
 
-fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f, fr_metrics *m, fr_saver *v)
+fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
+                         fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr_saver *v)
 {
     size_t bytes = f ? fr__setup_largest_param(s->graph) * sizeof(float) : 0;
     memset(v, 0, sizeof *v);
     v->s = s, v->e = e;
     v->draft = (fr_draft){.s = s,
                           .folder = f,
-                          .metrics = m,
+                          .sync = sync,
+                          .user = user,
                           .memory = fr_engine_memory_name(e),
                           .plain = f ? fr__alloc(bytes) : NULL};
     if (v->draft.plain || !f) return FR_OK;

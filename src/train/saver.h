@@ -23,8 +23,9 @@ typedef struct fr_saver {
     atomic_bool is_done; /* it has */
 } fr_saver;
 
-/* Folder and metrics: NULL on other ranks. All must live until fr__saver_close. */
-fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f, fr_metrics *m, fr_saver *v);
+/* Folder: NULL on other ranks. sync, user: as in fr_draft. All must live until fr__saver_close. */
+fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
+                         fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr_saver *v);
 void fr__saver_close(fr_saver *v); /* waits; a zeroed one is fine */
 
 /* After fr__saver_wait, all ranks together while no mini-batch is under way. */
