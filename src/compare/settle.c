@@ -6,8 +6,8 @@
  * folder. */
 #include "compare/compare.h"
 
+#include "config/setup.h"
 #include "io/file.h"
-#include "train/setup.h"
 
 #include <errno.h>
 #include <fcntl.h>

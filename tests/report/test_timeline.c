@@ -5,7 +5,7 @@
 #include <forerun/sched.h>
 
 #include "report/folders.h"
-#include "train/trace.h"
+#include "sim/timeline.h"
 
 /* One event of each action and wait, on a worker of two stages. */
 static void reads_what_train_writes(void **state)

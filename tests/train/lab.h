@@ -2,8 +2,8 @@
 #ifndef TESTS_TRAIN_LAB_H
 #define TESTS_TRAIN_LAB_H
 
-#include "train/checkpoint.h"
-#include "train/feeder.h"
+#include "checkpoint/checkpoint.h"
+#include "run/feeder.h"
 #include "train/fixture.h"
 
 typedef struct lab {

@@ -1,7 +1,7 @@
 /* test_bubble.c -- the bubble of made-up runs whose parts are known by hand. Times are whole
  * seconds; B counts as back_input, as the engine notes it. */
+#include "forecast/bubble.h"
 #include "support/check.h"
-#include "train/bubble.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  *
  * The last is done for real: a child process writes a checkpoint under ptrace and is killed at its
  * n-th call that touches a file, for n = 1, 2, ... until it gets through. */
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/fixture.h"
 #include <forerun/state.h>
 

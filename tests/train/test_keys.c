@@ -3,10 +3,10 @@
  * read by somebody. */
 #include "support/test.h"
 
+#include "config/settings.h"
 #include "data/scratch.h"
 #include "io/conf.h"
 #include "io/number.h"
-#include "train/settings.h"
 #include <forerun/compare.h>
 #include <forerun/models.h>
 

@@ -2,8 +2,8 @@
  * and judged as Perfetto would: tracks, slices in order, arrows with both ends inside slices. */
 #include <forerun/sched.h>
 
+#include "sim/timeline.h"
 #include "support/check.h"
-#include "train/trace.h"
 
 #include <jansson.h>
 

@@ -1,0 +1,29 @@
+/* lead.h -- rank 0 works with the values of an engine, the other ranks help.
+ *
+ * An engine's calls are made by all processes together, but only rank 0 has the files, and so only
+ * it knows which call comes next. It announces each one, and the others follow until it is done.
+ * In a process alone the calls are made and nothing else happens. */
+#ifndef FR_CHECKPOINT_LEAD_H
+#define FR_CHECKPOINT_LEAD_H
+
+#include "config/setup.h"
+
+typedef enum fr_touch_kind {
+    FR_TOUCH_END, /* of what rank 0 leads */
+    FR_GET_PARAM,
+    FR_SET_PARAM,
+    FR_GET_STATE,
+    FR_SET_STATE,
+    FR_GET_GRAD,
+    FR_SET_MEMORY
+} fr_touch_kind;
+
+/* Together: rank 0 calls work(arg), which may touch values; the others follow. FR_OK if all went
+ * well everywhere, else the same status on all. */
+fr_status fr__lead(fr_setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg);
+
+/* Inside it, rank 0: the values of a parameter, a gradient, or state `which`, in or out. */
+fr_status fr__touch(fr_setup *s, fr_engine *e, fr_touch_kind kind, int which, int param,
+                    float *plain);
+
+#endif

@@ -1,0 +1,36 @@
+/* pipeline.h -- from settings and a graph to what the engine walks: where the model is cut, which
+ * stages talk to each other, and a schedule that has been proved. */
+#ifndef FR_CONFIG_PIPELINE_H
+#define FR_CONFIG_PIPELINE_H
+
+#include <forerun/exec_plan.h>
+
+#include "base/arena.h"
+#include "config/settings.h"
+
+typedef struct fr_pipeline {
+    int n_stages;
+    int *cuts;        /* (n_stages - 1) nodes that begin a stage, after the first */
+    fr_stage *stages; /* (n_stages) */
+    int n_forward, n_backward;
+    fr_link *forward, *backward;
+    bool has_far_ties;     /* a tied parameter and its owner are in different stages */
+    fr_schedule *schedule; /* how many replicas each stage has is said there */
+    fr_exec_plan *plan;
+    fr_sync_options sync;
+    bool *recompute; /* (n_stages), or NULL: none */
+    fr_arena arena;
+} fr_pipeline;
+
+/* Everything that is wrong with the `parallel` section of `root` for this graph is said here, with
+ * file and line, before a run has written anything. n_steps: updates of the whole run; n_ranks:
+ * processes that share it, 0: not known yet. */
+fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
+                            int64_t n_steps, int n_ranks, fr_pipeline *p);
+void fr__pipeline_close(fr_pipeline *p); /* a zeroed one is fine */
+
+/* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */
+const char *fr__pipeline_cuts_text(const fr_pipeline *p, const fr_graph *g, char *text,
+                                   size_t room);
+
+#endif

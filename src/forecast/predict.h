@@ -1,0 +1,60 @@
+/* predict.h -- how long a mini-batch will take, said before the first one: what the stages cost, by
+ * measurement or by a profile, on the virtual clock. An emulated run goes by the same numbers. */
+#ifndef FR_FORECAST_PREDICT_H
+#define FR_FORECAST_PREDICT_H
+
+#include <forerun/sim.h>
+
+#include "config/setup.h"
+#include "forecast/memory.h"
+
+#define FR_LOOK_S 2.0 /* that a run waits at most for its stages to be measured */
+/* Mini-batches of a run that a late prediction waits for; the first does not count. */
+enum { FR_LATE_BATCHES = 3 };
+
+typedef struct fr_prediction {
+    bool is_made;
+    bool is_late;         /* not made: the first mini-batches of the run say s_per_batch, */
+    bool is_told;         /* and have done so */
+    bool is_measured;     /* here and now, not by a file */
+    double spent_s;       /* on measuring */
+    fr_cluster *cluster;  /* emulated; NULL: this machine */
+    fr_cluster *here;     /* this machine, where replicas add gradients; or NULL */
+    fr_profile *profile;  /* of a micro-batch, all nodes */
+    fr_spread spread;     /* its timing is what an emulation goes by */
+    fr_sim_result result; /* of the virtual clock */
+    double s_per_batch;
+    bool is_crowded; /* more workers than cores, which take turns: the clock is only a bound */
+    double host_s;   /* computation of a mini-batch on this machine, over all workers */
+    double scale;    /* emulation: wall-clock seconds of an emulated one */
+    /* s_per_batch with the times of the run; 0 where that cannot be told: on a cluster, whose
+     * stages take what they should; with workers that take turns; without a run */
+    double replayed_s;
+} fr_prediction;
+
+/* After fr__setup_pipeline. n_batches: that the virtual clock runs; 0: as many as the run has, up
+ * to a few segments. n_events: of each worker, kept. */
+fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p);
+/* Once more when the run is over, by the times that its stages then took: what is left of the error
+ * is the clock's, the rest came of stages that were faster or slower than when they were measured.
+ */
+fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p);
+void fr__prediction_free(fr_prediction *p); /* a zeroed one is fine */
+
+/* predict_late.c: a run that tells itself how long its mini-batches take. */
+/* Would a look at the stages hold the run up for longer than it is worth? By sizes alone, so the
+ * answer does not depend on how fast the machine is. */
+bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f);
+/* If the prediction is late: the run's mini-batch n_done (from 1, of this session) took so long. */
+void fr__predict_by_run(fr_prediction *p, int64_t n_done, double seconds);
+/* Seconds of a mini-batch as predicted, before the run or early in it; NaN: not. */
+double fr__predicted_s(const fr_prediction *p);
+
+/* The profile of the whole model: of a file, or measured on this machine with all of its cores
+ * busy, or with n_workers of them, for `seconds` (0: as long as for a prediction). */
+fr_status fr__predict_profile(fr_setup *s, int batch, int n_workers, double seconds,
+                              fr_profile **out);
+/* Does the profile describe this model, node by node? */
+fr_status fr__predict_check_profile(fr_setup *s, const fr_profile *p, const char *path);
+
+#endif

@@ -1,0 +1,65 @@
+/* predict_late.c -- where measuring the stages would hold a run up for longer than it is worth, its
+ * own first mini-batches say how long one takes.
+ *
+ * Which of the two it is follows from sizes alone: a config behaves alike on an idle and on a busy
+ * machine. */
+#include "forecast/predict.h"
+
+#include "base/thread.h"
+
+#include <math.h>
+
+#define LEAST_S 0.25     /* a look of so little is taken, however short the run */
+#define SHARE_OF_RUN 0.1 /* that a look may take */
+#define FLOPS_PER_S 40e9 /* of a core, about */
+#define FILLED_PER_S 3e9 /* bytes taken and zeroed, about */
+enum { N_COUNTED = 2 };  /* mini-batches of a look beside those that warm it up */
+
+/* Cores that the workers of this process have. */
+static int count_cores(const fr_setup *s)
+{
+    int nth, n_neighbours, n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
+    fr_team_neighbours(s->team, &nth, &n_neighbours);
+    int n = fr__cpu_count() / n_neighbours, wanted = s->settings.threads * n_local;
+    if (wanted > 0 && wanted < n) n = wanted;
+    return n > 0 ? n : 1;
+}
+
+static double batch_s(const fr_setup *s)
+{
+    double flops = 0;
+    for (int i = 0; i < fr_graph_n_nodes(s->graph); i++) {
+        const fr_node *n = fr_graph_node(s->graph, i);
+        flops += (double)(n->flops_forward + n->flops_back_input + n->flops_back_weight);
+    }
+    return flops * (double)s->settings.batch / (FLOPS_PER_S * count_cores(s));
+}
+
+/* Each slot of the deepest stage is written once before anything counts. */
+static int n_warming(const fr_schedule *q)
+{
+    int most = 1;
+    for (int k = 0; k < q->n_stages; k++)
+        if (q->n_slots[k] > most) most = q->n_slots[k];
+    return (most + q->n_micro - 1) / q->n_micro;
+}
+
+bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f)
+{
+    double one = batch_s(s), run = one * (double)s->n_steps;
+    double look =
+        (double)f->engine / FILLED_PER_S + (n_warming(s->pipeline.schedule) + N_COUNTED) * one;
+    return look > fmin(FR_LOOK_S, fmax(LEAST_S, SHARE_OF_RUN * run));
+}
+
+void fr__predict_by_run(fr_prediction *p, int64_t n_done, double seconds)
+{
+    if (!p->is_late || n_done < 2 || n_done > FR_LATE_BATCHES) return; /* caches were cold */
+    p->s_per_batch += seconds / (FR_LATE_BATCHES - 1);
+    p->is_told = n_done == FR_LATE_BATCHES;
+}
+
+double fr__predicted_s(const fr_prediction *p)
+{
+    return p->is_made || p->is_told ? p->s_per_batch : NAN;
+}

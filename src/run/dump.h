@@ -1,0 +1,28 @@
+/* dump.h -- --dump-step: one mini-batch laid open, for another framework to check.
+ *
+ * step-K.safetensors holds input, target, length (where there is one), loss (the mean over
+ * targets that count), and of each parameter param.<name>, grad.<name> (of that mean, before
+ * clipping), param_after.<name>; state.<state>.<name> and buffer.<name> as they were before. */
+#ifndef FR_RUN_DUMP_H
+#define FR_RUN_DUMP_H
+
+#include "checkpoint/folder.h"
+#include "config/setup.h"
+
+typedef struct fr_dump {
+    fr_setup *s;
+    fr_engine *e; /* made with keep_grads */
+    const fr_folder *folder;
+    fr_tensor_writer *file;
+    float *plain;
+    char path[FR_PATH], temp[FR_PATH];
+} fr_dump;
+
+/* With a team, inside fr__lead. Before the mini-batch: everything but its results is written. */
+fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_batch *b,
+                         int64_t step, double lr, fr_dump *d);
+/* After it. */
+fr_status fr__dump_end(fr_dump *d, double loss);
+void fr__dump_abort(fr_dump *d); /* a zeroed or ended one is fine */
+
+#endif

@@ -1,0 +1,30 @@
+/* feeder.h -- a loader as the source of an engine: hands mini-batches out in order and gives the
+ * oldest back. Calls come from the workers' threads; a lock keeps them apart. */
+#ifndef FR_RUN_FEEDER_H
+#define FR_RUN_FEEDER_H
+
+#include <forerun/data.h>
+#include <forerun/engine.h>
+#include <pthread.h>
+
+typedef struct fr_feeder {
+    fr_ctx *ctx;
+    fr_loader *loader;
+    pthread_mutex_t lock;  /* guards what follows */
+    const fr_batch **held; /* ring of `room`, the oldest at `first` */
+    int room, first, n_held;
+    const fr_batch *peeked; /* taken from the loader, not yet handed out; or NULL */
+    bool has_lock;
+} fr_feeder;
+
+/* Makes the loader; room for as many mini-batches as the engine holds at once. An engine whose
+ * parts here read no data never asks: then there is no loader. */
+fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engine *e,
+                          fr_feeder *f);
+void fr__feeder_close(fr_feeder *f); /* a zeroed one is fine */
+fr_source fr__feeder_source(fr_feeder *f);
+/* Look at the mini-batch that comes next; valid until it is released. Between calls of the engine.
+ */
+fr_status fr__feeder_peek(fr_feeder *f, const fr_batch **out);
+
+#endif

@@ -1,0 +1,11 @@
+/* environment.h -- where a run ran, for its summary: machine, system, libraries. */
+#ifndef FR_RUNLOG_ENVIRONMENT_H
+#define FR_RUNLOG_ENVIRONMENT_H
+
+#include "config/settings.h"
+#include "io/json.h"
+
+/* started: seconds since 1970. */
+void fr__environment_write(fr_json *j, const fr_settings *s, int64_t started);
+
+#endif

@@ -1,0 +1,24 @@
+/* ledger.h -- `--ledger FILE`: which weights every forward and backward used, as CSV.
+ *
+ *     stage,replica,micro,pass,version,predict,live
+ *
+ * Written under a temporary name; closing gives the file its name, after a failure too: what a run
+ * did before it failed is what one wants to see. */
+#ifndef FR_RUNLOG_LEDGER_H
+#define FR_RUNLOG_LEDGER_H
+
+#include "checkpoint/folder.h"
+#include <forerun/events.h>
+
+typedef struct fr_ledger {
+    fr_ctx *ctx;
+    FILE *file; /* NULL: none is wanted */
+    char path[FR_PATH], temp[FR_PATH];
+} fr_ledger;
+
+/* path NULL: none, and all other calls do nothing. */
+fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr_ledger *l);
+fr_status fr__ledger_write(fr_ledger *l, const fr_ledger_row *rows, size_t n);
+fr_status fr__ledger_close(fr_ledger *l); /* a zeroed or closed one is fine */
+
+#endif

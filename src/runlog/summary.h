@@ -1,0 +1,25 @@
+/* summary.h -- summary.json: what a run was and what came out of it. */
+#ifndef FR_RUNLOG_SUMMARY_H
+#define FR_RUNLOG_SUMMARY_H
+
+#include "checkpoint/folder.h"
+#include "forecast/bubble.h"
+#include "forecast/predict.h"
+
+typedef struct fr_summary {
+    const fr_run_result *result;
+    const char *config;     /* path as the user gave it */
+    const char *status;     /* "done", "interrupted", "diverged", "failed" */
+    const char *checkpoint; /* last one written or resumed from */
+    const fr_prediction *prediction;
+    const fr_footprint *footprint;
+    const fr_bubble *bubble;
+    int64_t started;    /* of this session: seconds since 1970 */
+    int64_t n_samples;  /* trained in this session */
+    double data_wait_s; /* time that workers waited for data */
+} fr_summary;
+
+fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_folder *f,
+                            const fr_summary *sum);
+
+#endif

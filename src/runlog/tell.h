@@ -1,0 +1,18 @@
+/* tell.h -- what a run says of itself in the log, at its start and at its end. */
+#ifndef FR_RUNLOG_TELL_H
+#define FR_RUNLOG_TELL_H
+
+#include "forecast/bubble.h"
+#include "forecast/predict.h"
+
+/* The model, the memory it will take, how it is cut. */
+void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *p,
+                    const fr_footprint *f);
+/* How long a mini-batch takes, by the first ones of the run; n_left are to come. */
+void fr__tell_late(const fr_setup *s, const fr_prediction *p, int64_t n_left);
+/* Predicted against measured: time and memory of the workers, where they were idle, and how good
+ * predicted weights were. */
+void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_prediction *p, const fr_bubble *b,
+                  const fr_run_result *r);
+
+#endif

@@ -1,0 +1,37 @@
+/* efficiency.h -- what the files of a study of batch sizes share. */
+#ifndef FR_STUDY_EFFICIENCY_H
+#define FR_STUDY_EFFICIENCY_H
+
+#include <forerun/efficiency.h>
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "checkpoint/folder.h"
+
+typedef struct fr_study {
+    fr_ctx *ctx;
+    const fr_efficiency_options *o;
+    fr_arena *arena;
+    char file[FR_PATH]; /* OUT/efficiency.json */
+    char config[65];    /* SHA-256 of the config's text and the sets */
+    int64_t n_train;
+    int64_t batch, micro_batch; /* of the config: an update, a micro-batch */
+    uint64_t seed;
+    double lr, epochs, max_epochs; /* of the config; of a trial at most */
+    int64_t warmup, every;         /* of the config's schedule, updates; 0: none */
+    int n_evals;                   /* an epoch */
+    FR_VEC(fr_trial *) trials;     /* wanted now, and those that the file has beside */
+} fr_study;
+
+/* The trial of a batch and a seed, made if there is none. NULL: no memory. */
+fr_trial *fr__study_trial(fr_study *s, int64_t batch, uint64_t seed);
+/* Trials of an earlier call, if the file is there; it must be of the same config and options. */
+fr_status fr__study_load(fr_study *s);
+/* rows: so far; NULL: none yet. */
+fr_status fr__study_save(const fr_study *s, const fr_goal *goal, int n_rows,
+                         const fr_efficiency_row *rows);
+
+/* Room for so many points, none in it. */
+fr_status fr__scaling_open(fr_ctx *ctx, int ways, int room, fr_scaling *out);
+
+#endif
