@@ -1,7 +1,7 @@
 /* test_memory.c -- what a run says that it will hold, and what becomes of one that is too large: on
  * machines made up for it (their /proc and /sys are folders of the test), and on this one. */
 #include "forecast/fits.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include "base/thread.h"
 

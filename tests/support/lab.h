@@ -1,10 +1,10 @@
 /* lab.h -- an engine made from a config, trained a few mini-batches without files around it. */
-#ifndef TESTS_TRAIN_LAB_H
-#define TESTS_TRAIN_LAB_H
+#ifndef TESTS_SUPPORT_LAB_H
+#define TESTS_SUPPORT_LAB_H
 
 #include "checkpoint/checkpoint.h"
 #include "run/feeder.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 typedef struct lab {
     fr_setup s;

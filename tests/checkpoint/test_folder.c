@@ -1,6 +1,6 @@
 /* test_folder.c -- a run's folder: refusals, lock, leftovers, the list of checkpoints. */
 #include "checkpoint/folder.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static void path_in(const fixture *f, const char *name, char path[256])
 {

@@ -1,7 +1,7 @@
 /* test_object.c -- the run as an object: the weights of fr_train however it is stepped, outputs
  * against a formula, parameters by name, checkpoints, and no file that was not asked for. */
 #include "base/alloc.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include <dirent.h>
 

@@ -1,7 +1,7 @@
 /* test_run.c -- whole runs through the public call: repeatable, resumable, stoppable, frugal. */
 #include "base/alloc.h"
 #include "base/thread.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include <jansson.h>
 

@@ -4,7 +4,7 @@
  * expected comes from formulas, not from the schedule: stage k runs w = N - 1 - k forwards ahead,
  * so the forward of micro-batch m (counted over the run) finds floor((m - w) / T) updates applied,
  * its backward floor(m / T). */
-#include "train/lab.h"
+#include "support/lab.h"
 
 static const char net[] = "model: {name: mlp, inputs: 6, depth: 8, width: 8, classes: 3}\n"
                           "data: {name: synthetic, n: 64, n_eval: 0}\n"

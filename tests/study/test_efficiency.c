@@ -1,6 +1,6 @@
 /* test_efficiency.c -- epochs to a quality: crossings, trials that are not done twice, and the time
  * model against numbers worked out by hand. */
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static const char net[] =
     "model: {name: mlp, inputs: 12, depth: 2, width: 16, classes: 4}\n"

@@ -1,6 +1,6 @@
 /* test_saver.c -- checkpoints that are written beside the training: told when they are there, in
  * order, pruned; and what becomes of a run whose disk is full. */
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* test_setup.c -- data and model find their sizes in each other, or say why they cannot. */
 #include "config/setup.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static fr_status open_setup(fixture *f, const char *yaml, fr_setup *s)
 {

@@ -1,7 +1,7 @@
 /* test_layout.c -- replicas and processes: what goes together, and what is said of the rest. */
 #include "config/layout.h"
 #include "config/setup.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static const char net[] = "model: {name: mlp, inputs: 12, depth: 4, width: 16, classes: 4}\n"
                           "data: {name: synthetic, n: 100, n_eval: 50}\n"

@@ -1,6 +1,6 @@
 /* test_layouts.c -- checkpoints know nothing of stages and replicas: what one layout saves, any
  * other goes on from, with the numbers of a run that one worker made without a break. */
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* test_metrics.c -- metrics.jsonl and metrics.csv: their lines, and where a resumed run cuts
  * them. (What TensorBoard reads: tests/io/test_tfevents.c, tests/cli/tensorboard.sh.) */
 #include "runlog/metrics.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static void write_steps(fixture *f, const fr_folder *folder, int64_t done, int64_t last)
 {

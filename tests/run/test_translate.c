@@ -3,7 +3,7 @@
  * The language: words a .. h, each with one translation, and the order of words is kept. The most
  * frequent target is right in about a fifth of all places; a model that cannot look at the source
  * gets no further than guessing words. */
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static const char net[] = "model: {name: gnmt, layers: 2, width: 32, context: 6, dropout: 0}\n"
                           "data: {name: pairs, train: [%s/x, %s/y], eval: [%s/ex, %s/ey]}\n"

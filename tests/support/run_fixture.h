@@ -1,6 +1,6 @@
-/* fixture.h -- what the tests of train share: a scratch folder, a config, a context. */
-#ifndef TESTS_TRAIN_FIXTURE_H
-#define TESTS_TRAIN_FIXTURE_H
+/* run_fixture.h -- what tests of runs share: a scratch folder, a config, a context. */
+#ifndef TESTS_SUPPORT_RUN_FIXTURE_H
+#define TESTS_SUPPORT_RUN_FIXTURE_H
 
 #include "support/test.h"
 #include <ftw.h>

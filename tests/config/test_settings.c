@@ -1,6 +1,6 @@
 /* test_settings.c -- what a config says, and what is wrong with it. */
 #include "config/settings.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 static fr_status read_settings(fixture *f, const char *yaml, fr_settings *s, fr_conf **conf)
 {

@@ -4,7 +4,7 @@
  * dropout, recurrence, tied parameters), cut into 1, 2, 3, 4 and 8 stages, a mini-batch in 1, 2, 4
  * and 8 micro-batches, under every flush method and a schedule written by hand. What cannot be run
  * must be refused with a reason. */
-#include "train/lab.h"
+#include "support/lab.h"
 
 typedef struct network {
     const char *name, *yaml;

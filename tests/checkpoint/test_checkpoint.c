@@ -4,7 +4,7 @@
  * The last is done for real: a child process writes a checkpoint under ptrace and is killed at its
  * n-th call that touches a file, for n = 1, 2, ... until it gets through. */
 #include "checkpoint/checkpoint.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 #include <forerun/state.h>
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* test_trace.c -- timelines of schedules run on the virtual clock, written, read back by Jansson
+/* test_timeline.c -- timelines of schedules run on the virtual clock, written, read back by Jansson
  * and judged as Perfetto would: tracks, slices in order, arrows with both ends inside slices. */
 #include <forerun/sched.h>
 
