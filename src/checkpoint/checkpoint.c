@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/ctx.h"
-#include "checkpoint/lead.h"
+#include "checkpoint/rank0_rpc.h"
 #include "checkpoint/state.h"
 #include "io/file.h"
 #include "io/number.h"

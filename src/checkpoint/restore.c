@@ -5,7 +5,7 @@
  * the end: the engine may then hold values of a damaged file, until those of an older checkpoint
  * take their place. */
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/lead.h"
+#include "checkpoint/rank0_rpc.h"
 #include "checkpoint/state.h"
 #include "io/file.h"
 #include "io/number.h"

@@ -2,7 +2,7 @@
  *
  * One stage takes the same path as many. A schedule file is read twice: first it tells how many
  * stages there are, then it is made to fit the links of the model. */
-#include "config/layout.h"
+#include "config/parallel_checks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* simulate.c -- a whole run on the virtual clock: time, idleness, traffic, memory, a trace. */
-#include "config/layout.h"
-#include "forecast/predict.h"
+#include "config/parallel_checks.h"
+#include "forecast/forecast.h"
 #include "io/file.h"
 #include "sim/timeline.h"
 

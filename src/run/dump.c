@@ -3,7 +3,7 @@
 #include "run/dump.h"
 
 #include "base/alloc.h"
-#include "checkpoint/lead.h"
+#include "checkpoint/rank0_rpc.h"
 #include "io/file.h"
 #include "io/number.h"
 

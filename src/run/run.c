@@ -8,9 +8,9 @@
  * mini-batches run; a later report tells that it is there. */
 #include "run/run.h"
 
-#include "checkpoint/lead.h"
+#include "checkpoint/rank0_rpc.h"
 #include "run/eval.h"
-#include "runlog/tell.h"
+#include "runlog/run_log.h"
 
 #include <math.h>
 #include <string.h>

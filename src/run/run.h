@@ -7,7 +7,7 @@
 #define FR_RUN_RUN_H
 
 #include "checkpoint/saver.h"
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 #include "run/dump.h"
 #include "run/feeder.h"
 #include "runlog/ledger.h"

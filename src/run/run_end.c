@@ -5,15 +5,15 @@
  */
 #include "base/ctx.h"
 #include "base/thread.h"
-#include "checkpoint/lead.h"
+#include "checkpoint/rank0_rpc.h"
 #include "checkpoint/state.h"
 #include "io/conf.h"
 #include "io/file.h"
 #include "run/eval.h"
 #include "run/run.h"
 #include "runlog/observe.h"
+#include "runlog/run_log.h"
 #include "runlog/summary.h"
-#include "runlog/tell.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,13 +4,13 @@
  * enough is known when the engine has been planned. Then the engine is made, by all ranks together;
  * then rank 0 opens the run's folder, and, if the run is to go on, brings the newest checkpoint
  * into the engine. */
-#include "checkpoint/lead.h"
+#include "checkpoint/rank0_rpc.h"
 #include "config/changes.h"
 #include "io/conf.h"
 #include "io/sha256.h"
 #include "run/eval.h"
 #include "run/run.h"
-#include "runlog/tell.h"
+#include "runlog/run_log.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "runlog/observe.h"
 
 #include "base/alloc.h"
-#include "config/layout.h"
+#include "config/parallel_checks.h"
 #include "sim/timeline.h"
 
 /* What a timeline is made of, by worker and by rank. */

@@ -2,7 +2,7 @@
 #include "runlog/summary.h"
 
 #include "base/thread.h"
-#include "config/layout.h"
+#include "config/parallel_checks.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "runlog/environment.h"

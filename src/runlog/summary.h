@@ -4,7 +4,7 @@
 
 #include "checkpoint/folder.h"
 #include "forecast/bubble.h"
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 
 typedef struct fr_summary {
     const fr_run_result *result;

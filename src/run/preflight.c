@@ -1,6 +1,6 @@
-/* look.c -- what a run will be and what it has left behind, for those who start it. */
+/* preflight.c -- what a run will be and what it has left behind, for those who start it. */
 #include "checkpoint/folder.h"
-#include "config/layout.h"
+#include "config/parallel_checks.h"
 #include "config/setup.h"
 
 static fr_status look(fr_setup *s, const fr_run_options *o, fr_run_facts *facts)

@@ -1,7 +1,8 @@
-/* predict.h -- how long a mini-batch will take, said before the first one: what the stages cost, by
- * measurement or by a profile, on the virtual clock. An emulated run goes by the same numbers. */
-#ifndef FR_FORECAST_PREDICT_H
-#define FR_FORECAST_PREDICT_H
+/* forecast.h -- how long a mini-batch will take, said before the first one: what the stages cost,
+ * by measurement or by a profile, on the virtual clock. An emulated run goes by the same numbers.
+ */
+#ifndef FR_FORECAST_FORECAST_H
+#define FR_FORECAST_FORECAST_H
 
 #include <forerun/sim.h>
 
@@ -41,7 +42,7 @@ fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_predictio
 fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p);
 void fr__prediction_free(fr_prediction *p); /* a zeroed one is fine */
 
-/* predict_late.c: a run that tells itself how long its mini-batches take. */
+/* forecast_late.c: a run that tells itself how long its mini-batches take. */
 /* Would a look at the stages hold the run up for longer than it is worth? By sizes alone, so the
  * answer does not depend on how fast the machine is. */
 bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f);

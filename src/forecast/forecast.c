@@ -1,15 +1,15 @@
-/* predict.c -- a run on the virtual clock before it begins.
+/* forecast.c -- a run on the virtual clock before it begins.
  *
  * On this machine each stage is measured by itself, as many at once as workers will run at once, so
  * that caches and memory are shared as they will be. More workers than cores take turns: a
  * mini-batch then takes at least the computation of all of them, spread over the cores. On a
  * cluster the whole model is measured, node by node, and the devices' speeds do the rest. */
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 
 #include <forerun/probe.h>
 
 #include "base/thread.h"
-#include "config/layout.h"
+#include "config/parallel_checks.h"
 #include "io/conf.h"
 
 #include <math.h>

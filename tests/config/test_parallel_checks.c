@@ -1,5 +1,6 @@
-/* test_layout.c -- replicas and processes: what goes together, and what is said of the rest. */
-#include "config/layout.h"
+/* test_parallel_checks.c -- replicas and processes: what goes together, and what is said of the
+ * rest. */
+#include "config/parallel_checks.h"
 #include "config/setup.h"
 #include "support/run_fixture.h"
 

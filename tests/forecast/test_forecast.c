@@ -1,6 +1,6 @@
-/* test_predict.c -- a run that would wait too long for its stages to be measured begins at once,
+/* test_forecast.c -- a run that would wait too long for its stages to be measured begins at once,
  * and says how long a mini-batch takes when it has done a few. */
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 #include "support/run_fixture.h"
 
 #include "base/thread.h"

@@ -1,8 +1,8 @@
-/* tell.c -- lines for people. What they say is in summary.json too, in full. */
-#include "runlog/tell.h"
+/* run_log.c -- lines for people. What they say is in summary.json too, in full. */
+#include "runlog/run_log.h"
 #include <forerun/state.h>
 
-#include "config/layout.h"
+#include "config/parallel_checks.h"
 #include "io/units.h"
 
 #include <math.h>

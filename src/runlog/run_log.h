@@ -1,9 +1,9 @@
-/* tell.h -- what a run says of itself in the log, at its start and at its end. */
-#ifndef FR_RUNLOG_TELL_H
-#define FR_RUNLOG_TELL_H
+/* run_log.h -- what a run says of itself in the log, at its start and at its end. */
+#ifndef FR_RUNLOG_RUN_LOG_H
+#define FR_RUNLOG_RUN_LOG_H
 
 #include "forecast/bubble.h"
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 
 /* The model, the memory it will take, how it is cut. */
 void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *p,

@@ -1,7 +1,7 @@
-/* layout.h -- replicas and processes of a pipeline: what of them goes together. All fail with the
- * place in the config (`parallel`) and a remedy. */
-#ifndef FR_CONFIG_LAYOUT_H
-#define FR_CONFIG_LAYOUT_H
+/* parallel_checks.h -- replicas and processes of a pipeline: what of them goes together. All fail
+ * with the place in the config (`parallel`) and a remedy. */
+#ifndef FR_CONFIG_PARALLEL_CHECKS_H
+#define FR_CONFIG_PARALLEL_CHECKS_H
 
 #include "config/pipeline.h"
 

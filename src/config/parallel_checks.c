@@ -1,5 +1,6 @@
-/* layout.c -- how many replicas each stage has, how they agree, on how many processes they run. */
-#include "config/layout.h"
+/* parallel_checks.c -- how many replicas each stage has, how they agree, on how many processes they
+ * run. */
+#include "config/parallel_checks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* lead.h -- rank 0 works with the values of an engine, the other ranks help.
+/* rank0_rpc.h -- rank 0 works with the values of an engine, the other ranks help.
  *
  * An engine's calls are made by all processes together, but only rank 0 has the files, and so only
  * it knows which call comes next. It announces each one, and the others follow until it is done.
  * In a process alone the calls are made and nothing else happens. */
-#ifndef FR_CHECKPOINT_LEAD_H
-#define FR_CHECKPOINT_LEAD_H
+#ifndef FR_CHECKPOINT_RANK0_RPC_H
+#define FR_CHECKPOINT_RANK0_RPC_H
 
 #include "config/setup.h"
 

@@ -1,9 +1,9 @@
-/* predict_late.c -- where measuring the stages would hold a run up for longer than it is worth, its
- * own first mini-batches say how long one takes.
+/* forecast_late.c -- where measuring the stages would hold a run up for longer than it is worth,
+ * its own first mini-batches say how long one takes.
  *
  * Which of the two it is follows from sizes alone: a config behaves alike on an idle and on a busy
  * machine. */
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 
 #include "base/thread.h"
 

@@ -1,5 +1,5 @@
-/* lead.c -- announcing and following. */
-#include "checkpoint/lead.h"
+/* rank0_rpc.c -- announcing and following. */
+#include "checkpoint/rank0_rpc.h"
 
 #include "base/ctx.h"
 #include <forerun/state.h>

@@ -1,7 +1,7 @@
-/* model.c -- a run as planners see it: the model, the mini-batch, and profiles of its
+/* run_profile.c -- a run as planners see it: the model, the mini-batch, and profiles of its
  * micro-batches, each measured once. */
 #include "base/vec.h"
-#include "forecast/predict.h"
+#include "forecast/forecast.h"
 #include "io/conf.h"
 #include "io/file.h"
 
