@@ -240,7 +240,7 @@ fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_
     FR_TRY(fr__state_check(s, folder, &state));
     FR_TRY(take_file(s, e, folder, &state, FR_MODEL_FILE, is_damaged));
     FR_TRY(take_file(s, e, folder, &state, FR_OPTIMIZER_FILE, is_damaged));
-    fr__state_tell(s, folder, &state);
+    fr__state_log_kernels(s, folder, &state);
     *p = state.at;
     return FR_OK;
 }

@@ -232,7 +232,7 @@ fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state 
     return FR_OK;
 }
 
-void fr__state_tell(const fr_setup *s, const char *folder, const fr_state *state)
+void fr__state_log_kernels(const fr_setup *s, const char *folder, const fr_state *state)
 {
     fr_state mine;
     fr__state_of(s, &state->at, state->sha256, &mine);

@@ -38,6 +38,6 @@ fr_status fr__state_check_file(fr_ctx *ctx, const fr_state *state, fr_state_file
 /* Can a run with this setup go on from there with the same numbers? */
 fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state *state);
 /* Logs a line if it was written with other kernels or instructions, whose last bits may differ. */
-void fr__state_tell(const fr_setup *s, const char *folder, const fr_state *state);
+void fr__state_log_kernels(const fr_setup *s, const char *folder, const fr_state *state);
 
 #endif

@@ -7,6 +7,6 @@
 /* One warning that names the keys, with both values, that change numbers and are not in `conf` as
  * they are in the config saved at `path`; none if there is no such file. A file that cannot
  * be read is told, and no failure. */
-void fr__tell_changes(fr_ctx *ctx, const char *path, const fr_conf *conf);
+void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf);
 
 #endif

@@ -146,12 +146,12 @@ static const fr_key keys[] = {
     FR_BOOL("run.grad_norm", "false", "report the norm of the gradient; with clipping it always is",
             TO(grad_norm)),
     FR_BOOL("run.predict", "true",
-            "measure the stages first and say how long a mini-batch will take", TO(predicts)),
+            "measure the stages first and say how long a mini-batch will take", TO(forecasts)),
     FR_REAL(
         "run.predict_s", "0", 0, 3600,
         "seconds spent on that; 0: a tenth of the run, 2 at most; where that is too little, the "
         "first mini-batches of the run tell",
-        TO(predict_s)),
+        TO(forecast_s)),
     FR_TEXT("run.memory", "refuse",
             "what to do where a run needs more memory than there is: refuse to start, or warn",
             TO(memory), .choice = memory_name, .refusal = "'%s' is neither 'refuse' nor 'warn'"),

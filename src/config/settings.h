@@ -60,8 +60,8 @@ typedef struct fr_settings {
     fr_fault fault;
     const char *memory;
     bool is_memory_binding; /* run.memory: a run that needs more than there is does not start */
-    double predict_s;       /* spent on measuring stages for that; 0: by the length of the run */
-    bool predicts;          /* say before the first mini-batch how long one will take */
+    double forecast_s;      /* spent on measuring stages for that; 0: by the length of the run */
+    bool forecasts;         /* say before the first mini-batch how long one will take */
     int n_events;           /* of a worker, for trace.json; 0: none */
     int n_samples;          /* weights of a stage watched for the prediction error */
 } fr_settings;

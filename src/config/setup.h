@@ -21,8 +21,8 @@ typedef struct fr_setup {
     int loss, logits;                   /* nodes */
     int64_t n_steps;                    /* updates of the whole run */
     fr_pipeline pipeline;               /* after fr__setup_pipeline; the engine uses it */
-    const char *system_root;  /* tests: what stands before /proc and /sys; NULL: nothing */
-    bool has_told_proportion; /* that times of a micro-batch are not measured ones */
+    const char *system_root;    /* tests: what stands before /proc and /sys; NULL: nothing */
+    bool has_warned_proportion; /* that times of a micro-batch are not measured ones */
 } fr_setup;
 
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no

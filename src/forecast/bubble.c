@@ -192,7 +192,7 @@ fr_status fr__bubble_split(fr_ctx *ctx, const fr_bubble_input *in, fr_bubble *ou
     fr__arena_fini(&arena);
     if (status != FR_OK) return status;
     measure(in, out, &busy);
-    out->predicted_s_per_batch = uneven;
+    out->scheduled_s_per_batch = uneven;
     out->fill_drain = (even - busy) / out->measured_s_per_batch;
     out->imbalance = (uneven - even) / out->measured_s_per_batch;
     out->communication = out->bubble - out->fill_drain - out->imbalance;

@@ -21,7 +21,7 @@ typedef struct fr_bubble {
     double optimizer; /* not part of it: STEP on the busiest worker, the update that is fused into a
                          backward included */
     int busiest;      /* worker */
-    double predicted_s_per_batch, measured_s_per_batch; /* P1; wall clock */
+    double scheduled_s_per_batch, measured_s_per_batch; /* P1; wall clock */
 } fr_bubble;
 
 typedef struct fr_bubble_input {

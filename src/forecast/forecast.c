@@ -76,8 +76,8 @@ static fr_status probe_wave(fr_setup *s, const fr_exec_cores *w, int first, fr_p
         d[i].n_threads = w->n_threads;
         d[i].first_cpu = w->first_cpu < 0 ? -1 : w->first_cpu + i * w->n_threads;
         d[i].seconds =
-            s->settings.predict_s > 0 ? s->settings.predict_s : FR_LOOK_S / n_waves(s, w);
-        d[i].for_batches = s->settings.predict_s > 0 ? 0 : s->n_steps;
+            s->settings.forecast_s > 0 ? s->settings.forecast_s : FR_MEASURE_S / n_waves(s, w);
+        d[i].for_batches = s->settings.forecast_s > 0 ? 0 : s->n_steps;
     }
     if (status == FR_OK) status = fr_probe_nodes(s->ctx, w->n_at_once, d, found);
     for (int i = 0; i < w->n_at_once && status == FR_OK; i++) {
@@ -108,7 +108,7 @@ static fr_status measure_stages(fr_setup *s, fr_profile **out)
 
 /* --- a profile of the whole model ------------------------------------------------------------- */
 
-fr_status fr__predict_check_profile(fr_setup *s, const fr_profile *p, const char *path)
+fr_status fr__profile_check(fr_setup *s, const fr_profile *p, const char *path)
 {
     int n = fr_graph_n_nodes(s->graph);
     if (p->n_nodes != n)
@@ -130,15 +130,15 @@ static fr_status read_profile(fr_setup *s, int batch, fr_profile **out)
 {
     fr_profile *p = NULL;
     FR_TRY(fr_profile_read(s->ctx, s->settings.profile, &p));
-    if (!fr_profile_knows(p, batch) && !s->has_told_proportion) {
-        s->has_told_proportion = true;
+    if (!fr_profile_knows(p, batch) && !s->has_warned_proportion) {
+        s->has_warned_proportion = true;
         fr_log(s->ctx, FR_LOG_WARN,
                "%s is of micro-batches of %d samples; others, as those of %d, are taken in "
                "proportion, which makes small ones look cheaper than they are (forerun profile "
                "--sizes all measures them)",
                s->settings.profile, p->batch, batch);
     }
-    fr_status status = fr__predict_check_profile(s, p, s->settings.profile);
+    fr_status status = fr__profile_check(s, p, s->settings.profile);
     if (status == FR_OK) status = fr_profile_scaled(s->ctx, p, batch, out);
     fr_profile_free(p);
     return status;
@@ -155,7 +155,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
     if (d.n_micro < 1) d.n_micro = 1;
     d.update_in_backward = s->settings.clip_norm == 0;
-    if (seconds == 0) seconds = s->settings.predict_s;
+    if (seconds == 0) seconds = s->settings.forecast_s;
     d.seconds = seconds > 0 ? seconds : PROFILE_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
     fr_profile **found = FR_NEW_ARRAY(fr_profile *, n);
@@ -177,8 +177,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     return status;
 }
 
-fr_status fr__predict_profile(fr_setup *s, int batch, int n_workers, double seconds,
-                              fr_profile **out)
+fr_status fr__run_profile(fr_setup *s, int batch, int n_workers, double seconds, fr_profile **out)
 {
     *out = NULL;
     if (s->settings.profile) return read_profile(s, batch, out);
@@ -224,12 +223,12 @@ static fr_status measure_sums(fr_setup *s, const fr_profile *p, double *bandwidt
 /* --- the clock -------------------------------------------------------------------------------- */
 
 /* Here the adding is the workers' own work, done when they wait for the sum: nothing overlaps. */
-static fr_status join_replicas(fr_setup *s, fr_prediction *p)
+static fr_status join_replicas(fr_setup *s, fr__time_forecast *f)
 {
     double bandwidth;
-    FR_TRY(measure_sums(s, p->profile, &bandwidth));
+    FR_TRY(measure_sums(s, f->profile, &bandwidth));
     if (bandwidth == 0) return FR_OK;
-    return fr_cluster_flat(s->ctx, s->pipeline.schedule->n_workers, bandwidth, 0, &p->here);
+    return fr_cluster_flat(s->ctx, s->pipeline.schedule->n_workers, bandwidth, 0, &f->here);
 }
 
 static fr_status check_cluster(fr_setup *s, const fr_cluster *c)
@@ -258,10 +257,10 @@ static fr_status check_cluster(fr_setup *s, const fr_cluster *c)
     return FR_OK;
 }
 
-static fr_status spread(fr_setup *s, fr_prediction *p)
+static fr_status spread(fr_setup *s, fr__time_forecast *f)
 {
     const fr_pipeline *q = &s->pipeline;
-    const fr_spread_desc d = {.profile = p->profile,
+    const fr_spread_desc d = {.profile = f->profile,
                               .n_stages = q->n_stages,
                               .cuts = q->cuts,
                               .replicas = q->schedule->replicas,
@@ -270,18 +269,18 @@ static fr_status spread(fr_setup *s, fr_prediction *p)
                               .recompute = q->recompute,
                               .policy = s->settings.policy,
                               .policy_options = fr__settings_policy_options(&s->settings),
-                              .cluster = p->cluster ? p->cluster : p->here,
+                              .cluster = f->cluster ? f->cluster : f->here,
                               .device_of = s->settings.n_devices > 0 ? s->settings.devices : NULL};
-    return fr_spread_make(s->ctx, &d, &p->spread);
+    return fr_spread_make(s->ctx, &d, &f->spread);
 }
 
 /* Seconds of a mini-batch if one worker of speed 1 did everything. */
-static double work_of(const fr_setup *s, const fr_prediction *p)
+static double work_of(const fr_setup *s, const fr__time_forecast *f)
 {
     const fr_schedule *q = s->pipeline.schedule;
     double sum = 0;
     for (int k = 0; k < q->n_stages; k++) {
-        const fr_stage_cost *c = &p->spread.timing.cost[k];
+        const fr_stage_cost *c = &f->spread.timing.cost[k];
         double back = q->is_split ? c->back_input + c->back_weight : c->backward;
         double once = c->step + c->fetch_forward + c->fetch_backward;
         sum += q->n_micro * (c->forward + back) + q->replicas[k] * once;
@@ -291,19 +290,19 @@ static double work_of(const fr_setup *s, const fr_prediction *p)
 
 /* All workers may compute at once (replicas do), and then share the cores: each instruction must
  * come out of that in time. */
-static double choose_scale(const fr_setup *s, const fr_prediction *p)
+static double choose_scale(const fr_setup *s, const fr__time_forecast *f)
 {
     double fastest = 0, sum = 0;
     if (s->settings.scale > 0) return s->settings.scale;
     for (int w = 0; w < s->pipeline.schedule->n_workers; w++) {
-        double speed = p->spread.timing.speed ? p->spread.timing.speed[w] : 1;
+        double speed = f->spread.timing.speed ? f->spread.timing.speed[w] : 1;
         fastest = fmax(fastest, speed);
         sum += speed;
     }
     return fmax(1, MARGIN * fmax(fastest, sum / fr__cpu_count()));
 }
 
-static fr_sim_desc describe_clock(const fr_setup *s, const fr_prediction *p, int64_t n_batches)
+static fr_sim_desc describe_clock(const fr_setup *s, const fr__time_forecast *f, int64_t n_batches)
 {
     const fr_pipeline *q = &s->pipeline;
     const fr_exec_plan *plan = q->plan;
@@ -311,24 +310,24 @@ static fr_sim_desc describe_clock(const fr_setup *s, const fr_prediction *p, int
     int64_t most = n_segment > STEADY ? 2 * (int64_t)n_segment : STEADY;
     if (n_batches == 0) n_batches = s->n_steps < most ? s->n_steps : most;
     return (fr_sim_desc){.schedule = q->schedule,
-                         .timing = p->spread.timing,
+                         .timing = f->spread.timing,
                          .n_batches = n_batches,
                          .sync_every = fr_sync_find(q->sync.name)->steps_alone ? q->sync.every : 0,
-                         .overlaps = p->cluster && !s->settings.exact_sum,
-                         .adds_itself = !p->cluster,
-                         .update_in_backward = p->cluster ? NULL : plan->update_in_backward,
+                         .overlaps = f->cluster && !s->settings.exact_sum,
+                         .adds_itself = !f->cluster,
+                         .update_in_backward = f->cluster ? NULL : plan->update_in_backward,
                          .steps_together = plan->sums_stages,
-                         .jitter = p->cluster ? 0 : fmin(p->profile->jitter, 1)};
+                         .jitter = f->cluster ? 0 : fmin(f->profile->jitter, 1)};
 }
 
 /* More workers than cores take turns. Of several machines, this one stands for all. */
-static void take_turns(const fr_setup *s, fr_prediction *p)
+static void take_turns(const fr_setup *s, fr__time_forecast *f)
 {
     int nth, n_here, n_cores = fr__cpu_count(), n_ranks = fr_team_size(s->team);
     fr_team_neighbours(s->team, &nth, &n_here);
     double share = (double)n_here / n_ranks;
-    p->is_crowded = s->pipeline.schedule->n_workers * share > n_cores;
-    if (p->is_crowded) p->s_per_batch = fmax(p->s_per_batch, p->host_s * share / n_cores);
+    f->is_crowded = s->pipeline.schedule->n_workers * share > n_cores;
+    if (f->is_crowded) f->s_per_batch = fmax(f->s_per_batch, f->host_s * share / n_cores);
 }
 
 /* Times that are drawn are drawn anew for short runs, which have too few for a mean. The result is
@@ -351,33 +350,33 @@ static fr_status draw(fr_setup *s, fr_sim_desc *d, fr_sim_result *result, double
     return FR_OK;
 }
 
-static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
+static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr__time_forecast *f)
 {
-    fr_sim_desc d = describe_clock(s, p, n_batches);
+    fr_sim_desc d = describe_clock(s, f, n_batches);
     d.n_events = n_events;
-    FR_TRY(draw(s, &d, &p->result, &p->s_per_batch));
-    p->host_s = work_of(s, p);
-    if (p->cluster)
-        p->scale = choose_scale(s, p);
+    FR_TRY(draw(s, &d, &f->result, &f->s_per_batch));
+    f->host_s = work_of(s, f);
+    if (f->cluster)
+        f->scale = choose_scale(s, f);
     else
-        take_turns(s, p);
-    p->is_made = true;
+        take_turns(s, f);
+    f->is_made = true;
     return FR_OK;
 }
 
 static double per(uint64_t ns, int64_t n) { return (double)ns * 1e-9 / (double)n; }
 
-fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p)
+fr_status fr__forecast_replay(fr_setup *s, const fr_engine *e, fr__time_forecast *f)
 {
     int n = s->pipeline.n_stages;
-    if (!p->is_made || p->cluster || p->is_crowded) return FR_OK;
+    if (!f->is_made || f->cluster || f->is_crowded) return FR_OK;
     fr_stage_cost *costs = FR_NEW_ARRAY(fr_stage_cost, n);
     if (!costs) return fr__no_memory(s->ctx, (size_t)n * sizeof *costs, "costs of stages");
     bool has_run = true;
     for (int k = 0; k < n; k++) {
         fr_stage_times t = fr_engine_warm_times(e, k);
         has_run = has_run && t.n_micro > 0 && t.n_steps > 0;
-        costs[k] = p->spread.timing.cost[k];
+        costs[k] = f->spread.timing.cost[k];
         costs[k].forward = per(t.forward_ns - t.fetch_forward_ns, t.n_micro);
         costs[k].back_input = per(t.back_input_ns - t.fetch_backward_ns, t.n_micro);
         costs[k].back_weight = per(t.back_weight_ns, t.n_micro);
@@ -386,41 +385,41 @@ fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p)
         costs[k].fetch_forward = per(t.fetch_forward_ns, t.n_steps);
         costs[k].fetch_backward = per(t.fetch_backward_ns, t.n_steps);
     }
-    fr_sim_desc d = describe_clock(s, p, 0);
+    fr_sim_desc d = describe_clock(s, f, 0);
     fr_sim_result result = {0};
     d.timing.cost = costs;
-    fr_status status = has_run ? draw(s, &d, &result, &p->replayed_s) : FR_OK;
+    fr_status status = has_run ? draw(s, &d, &result, &f->replayed_s) : FR_OK;
     fr_sim_free(&result);
     fr__free(costs);
     return status;
 }
 
-fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p)
+fr_status fr__forecast_time(fr_setup *s, int64_t n_batches, int n_events, fr__time_forecast *f)
 {
     const fr_settings *t = &s->settings;
     uint64_t start = fr__now_ns();
-    memset(p, 0, sizeof *p);
-    p->is_measured = !t->profile;
+    memset(f, 0, sizeof *f);
+    f->is_measured = !t->profile;
     if (t->cluster) {
-        FR_TRY(fr_cluster_read(s->ctx, t->cluster, &p->cluster));
-        FR_TRY(check_cluster(s, p->cluster));
+        FR_TRY(fr_cluster_read(s->ctx, t->cluster, &f->cluster));
+        FR_TRY(check_cluster(s, f->cluster));
     }
     fr_status status = t->cluster || t->profile
-                           ? fr__predict_profile(s, (int)(t->batch / t->micro), 0, 0, &p->profile)
-                           : measure_stages(s, &p->profile);
+                           ? fr__run_profile(s, (int)(t->batch / t->micro), 0, 0, &f->profile)
+                           : measure_stages(s, &f->profile);
     FR_TRY(fr_team_agree(s->team, status)); /* what follows is done together */
-    if (!t->cluster) FR_TRY(join_replicas(s, p));
-    p->spent_s = (double)(fr__now_ns() - start) * 1e-9;
-    FR_TRY(spread(s, p));
-    return run_clock(s, n_batches, n_events, p);
+    if (!t->cluster) FR_TRY(join_replicas(s, f));
+    f->spent_s = (double)(fr__now_ns() - start) * 1e-9;
+    FR_TRY(spread(s, f));
+    return run_clock(s, n_batches, n_events, f);
 }
 
-void fr__prediction_free(fr_prediction *p)
+void fr__time_forecast_free(fr__time_forecast *f)
 {
-    fr_sim_free(&p->result);
-    fr_spread_free(&p->spread);
-    fr_profile_free(p->profile);
-    fr_cluster_free(p->cluster);
-    fr_cluster_free(p->here);
-    memset(p, 0, sizeof *p);
+    fr_sim_free(&f->result);
+    fr_spread_free(&f->spread);
+    fr_profile_free(f->profile);
+    fr_cluster_free(f->cluster);
+    fr_cluster_free(f->here);
+    memset(f, 0, sizeof *f);
 }

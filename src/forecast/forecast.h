@@ -9,14 +9,14 @@
 #include "config/setup.h"
 #include "forecast/memory.h"
 
-#define FR_LOOK_S 2.0 /* that a run waits at most for its stages to be measured */
-/* Mini-batches of a run that a late prediction waits for; the first does not count. */
+#define FR_MEASURE_S 2.0 /* that a run waits at most for its stages to be measured */
+/* A late forecast comes after so many mini-batches of the run; the first does not count. */
 enum { FR_LATE_BATCHES = 3 };
 
-typedef struct fr_prediction {
+typedef struct fr__time_forecast {
     bool is_made;
-    bool is_late;         /* not made: the first mini-batches of the run say s_per_batch, */
-    bool is_told;         /* and have done so */
+    bool is_late;         /* not made: s_per_batch comes from the first mini-batches of the run */
+    bool is_late_made;    /* they are done */
     bool is_measured;     /* here and now, not by a file */
     double spent_s;       /* on measuring */
     fr_cluster *cluster;  /* emulated; NULL: this machine */
@@ -31,31 +31,30 @@ typedef struct fr_prediction {
     /* s_per_batch with the times of the run; 0 where that cannot be told: on a cluster, whose
      * stages take what they should; with workers that take turns; without a run */
     double replayed_s;
-} fr_prediction;
+} fr__time_forecast;
 
 /* After fr__setup_pipeline. n_batches: that the virtual clock runs; 0: as many as the run has, up
  * to a few segments. n_events: of each worker, kept. */
-fr_status fr__predict(fr_setup *s, int64_t n_batches, int n_events, fr_prediction *p);
+fr_status fr__forecast_time(fr_setup *s, int64_t n_batches, int n_events, fr__time_forecast *f);
 /* Once more when the run is over, by the times that its stages then took: what is left of the error
  * is the clock's, the rest came of stages that were faster or slower than when they were measured.
  */
-fr_status fr__predict_replay(fr_setup *s, const fr_engine *e, fr_prediction *p);
-void fr__prediction_free(fr_prediction *p); /* a zeroed one is fine */
+fr_status fr__forecast_replay(fr_setup *s, const fr_engine *e, fr__time_forecast *f);
+void fr__time_forecast_free(fr__time_forecast *f); /* a zeroed one is fine */
 
 /* forecast_late.c: a run that tells itself how long its mini-batches take. */
 /* Would a look at the stages hold the run up for longer than it is worth? By sizes alone, so the
  * answer does not depend on how fast the machine is. */
-bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f);
-/* If the prediction is late: the run's mini-batch n_done (from 1, of this session) took so long. */
-void fr__predict_by_run(fr_prediction *p, int64_t n_done, double seconds);
-/* Seconds of a mini-batch as predicted, before the run or early in it; NaN: not. */
-double fr__predicted_s(const fr_prediction *p);
+bool fr__forecast_takes_long(const fr_setup *s, const fr_footprint *f);
+/* If the forecast is late: the run's mini-batch n_done (from 1, of this session) took so long. */
+void fr__forecast_by_run(fr__time_forecast *f, int64_t n_done, double seconds);
+/* Forecast seconds per mini-batch, made before the run or early in it; NaN: none. */
+double fr__forecast_s(const fr__time_forecast *f);
 
 /* The profile of the whole model: of a file, or measured on this machine with all of its cores
- * busy, or with n_workers of them, for `seconds` (0: as long as for a prediction). */
-fr_status fr__predict_profile(fr_setup *s, int batch, int n_workers, double seconds,
-                              fr_profile **out);
+ * busy, or with n_workers of them, for `seconds` (0: as long as for a forecast). */
+fr_status fr__run_profile(fr_setup *s, int batch, int n_workers, double seconds, fr_profile **out);
 /* Does the profile describe this model, node by node? */
-fr_status fr__predict_check_profile(fr_setup *s, const fr_profile *p, const char *path);
+fr_status fr__profile_check(fr_setup *s, const fr_profile *p, const char *path);
 
 #endif

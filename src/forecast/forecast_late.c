@@ -44,22 +44,22 @@ static int n_warming(const fr_schedule *q)
     return (most + q->n_micro - 1) / q->n_micro;
 }
 
-bool fr__predict_takes_long(const fr_setup *s, const fr_footprint *f)
+bool fr__forecast_takes_long(const fr_setup *s, const fr_footprint *f)
 {
     double one = batch_s(s), run = one * (double)s->n_steps;
     double look =
         (double)f->engine / FILLED_PER_S + (n_warming(s->pipeline.schedule) + N_COUNTED) * one;
-    return look > fmin(FR_LOOK_S, fmax(LEAST_S, SHARE_OF_RUN * run));
+    return look > fmin(FR_MEASURE_S, fmax(LEAST_S, SHARE_OF_RUN * run));
 }
 
-void fr__predict_by_run(fr_prediction *p, int64_t n_done, double seconds)
+void fr__forecast_by_run(fr__time_forecast *f, int64_t n_done, double seconds)
 {
-    if (!p->is_late || n_done < 2 || n_done > FR_LATE_BATCHES) return; /* caches were cold */
-    p->s_per_batch += seconds / (FR_LATE_BATCHES - 1);
-    p->is_told = n_done == FR_LATE_BATCHES;
+    if (!f->is_late || n_done < 2 || n_done > FR_LATE_BATCHES) return; /* caches were cold */
+    f->s_per_batch += seconds / (FR_LATE_BATCHES - 1);
+    f->is_late_made = n_done == FR_LATE_BATCHES;
 }
 
-double fr__predicted_s(const fr_prediction *p)
+double fr__forecast_s(const fr__time_forecast *f)
 {
-    return p->is_made || p->is_told ? p->s_per_batch : NAN;
+    return f->is_made || f->is_late_made ? f->s_per_batch : NAN;
 }

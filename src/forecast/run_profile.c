@@ -61,7 +61,7 @@ fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out)
     *out = NULL;
     for (size_t i = 0; i < m->profiles.n; i++)
         if (m->profiles.at[i]->batch == batch) return *out = m->profiles.at[i], FR_OK;
-    FR_TRY(fr__predict_profile(&m->setup, batch, m->n_workers, m->seconds, &p));
+    FR_TRY(fr__run_profile(&m->setup, batch, m->n_workers, m->seconds, &p));
     if (!fr__vec_push(&m->profiles, p)) {
         fr_profile_free(p);
         return fr__no_memory(m->setup.ctx, sizeof p, "a profile");

@@ -35,7 +35,7 @@ static fr_status write_trace(const fr_setup *s, const fr_sim_result *r, const ch
 }
 
 /* Exact where the stages can be compiled in reasonable time, else by the profile. */
-static fr_status fill_memory(const fr_setup *s, const fr_prediction *p, fr_forecast *f)
+static fr_status fill_memory(const fr_setup *s, const fr__time_forecast *time, fr_forecast *f)
 {
     fr_memory_use *use;
     f->fits = true;
@@ -47,25 +47,25 @@ static fr_status fill_memory(const fr_setup *s, const fr_prediction *p, fr_forec
         fr__free(use);
         FR_TRY(status);
     } else {
-        memcpy(f->memory, p->spread.memory, (size_t)f->n_workers * sizeof *f->memory);
+        memcpy(f->memory, time->spread.memory, (size_t)f->n_workers * sizeof *f->memory);
     }
-    for (int w = 0; p->cluster && w < f->n_workers; w++) {
-        int64_t limit = p->cluster->devices[p->spread.timing.device_of[w]].memory;
+    for (int w = 0; time->cluster && w < f->n_workers; w++) {
+        int64_t limit = time->cluster->devices[time->spread.timing.device_of[w]].memory;
         f->limit[w] = (double)limit;
         if (limit > 0 && f->memory[w] > (size_t)limit) f->fits = false;
     }
     return FR_OK;
 }
 
-static fr_status fill(const fr_setup *s, const fr_prediction *p, fr_forecast *f)
+static fr_status fill(const fr_setup *s, const fr__time_forecast *time, fr_forecast *f)
 {
-    const fr_sim_result *r = &p->result;
+    const fr_sim_result *r = &time->result;
     fr_arena *arena = FR_NEW(fr_arena);
     f->arena = arena;
     if (!arena) return fr__no_memory(s->ctx, sizeof *arena, "a forecast");
     f->n_workers = r->n_workers;
-    f->s_per_batch = p->s_per_batch;
-    f->samples_per_s = (double)s->settings.batch / p->s_per_batch;
+    f->s_per_batch = time->s_per_batch;
+    f->samples_per_s = (double)s->settings.batch / time->s_per_batch;
     f->bubble = r->bubble, f->makespan = r->makespan;
     f->sum_bytes = r->sum_bytes, f->message_bytes = r->message_bytes;
     f->busy_s = FR_ARENA_ARRAY(arena, double, r->n_workers);
@@ -76,16 +76,16 @@ static fr_status fill(const fr_setup *s, const fr_prediction *p, fr_forecast *f)
         return fr__no_memory(s->ctx, (size_t)r->n_workers * sizeof(double), "a forecast");
     for (int w = 0; w < r->n_workers; w++)
         f->busy_s[w] = r->workers[w].busy, f->wait_s[w] = r->workers[w].wait;
-    return fill_memory(s, p, f);
+    return fill_memory(s, time, f);
 }
 
-static fr_status simulate(fr_setup *s, int64_t n_batches, const char *trace, fr_prediction *p,
-                          fr_forecast *out)
+static fr_status simulate(fr_setup *s, int64_t n_batches, const char *trace,
+                          fr__time_forecast *time, fr_forecast *out)
 {
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
-    FR_TRY(fr__predict(s, n_batches, trace ? N_EVENTS : 0, p));
-    if (trace) FR_TRY(write_trace(s, &p->result, trace));
-    return fill(s, p, out);
+    FR_TRY(fr__forecast_time(s, n_batches, trace ? N_EVENTS : 0, time));
+    if (trace) FR_TRY(write_trace(s, &time->result, trace));
+    return fill(s, time, out);
 }
 
 /* The options with the cluster as a value of the config, in quotes: so what else the config says
@@ -110,7 +110,7 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
                           fr_forecast *out)
 {
     fr_setup s;
-    fr_prediction p = {0};
+    fr__time_forecast time = {0};
     fr_arena arena = {0};
     fr_run_options own = *o;
     memset(out, 0, sizeof *out);
@@ -118,9 +118,9 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
     if (status == FR_OK) status = fr__setup_open(ctx, &own, &s);
     if (status == FR_OK) {
         if (profile) s.settings.profile = profile;
-        status = simulate(&s, n_batches, trace, &p, out);
+        status = simulate(&s, n_batches, trace, &time, out);
         if (status != FR_OK) fr_forecast_free(out);
-        fr__prediction_free(&p);
+        fr__time_forecast_free(&time);
         fr__setup_close(&s);
     }
     fr__arena_fini(&arena);

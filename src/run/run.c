@@ -117,14 +117,14 @@ static fr_status report(fr_run *r, fr_progress *p)
 }
 
 /* Where the stages were not measured before, the first mini-batches say how long the rest take. */
-static void predict(fr_run *r, double seconds)
+static void update_forecast(fr_run *r, double seconds)
 {
-    fr_prediction *p = &r->prediction;
+    fr__time_forecast *f = &r->forecast;
     int64_t n_left = r->setup.n_steps - r->at.step;
-    bool was_told = p->is_told;
+    bool was_late_made = f->is_late_made;
     if (n_left == 0) return;
-    fr__predict_by_run(p, r->at.step - r->first_step, seconds);
-    if (p->is_told && !was_told) fr__tell_late(&r->setup, p, n_left);
+    fr__forecast_by_run(f, r->at.step - r->first_step, seconds);
+    if (f->is_late_made && !was_late_made) fr__log_late_forecast(&r->setup, f, n_left);
 }
 
 /* A mini-batch is through; others may be under way. */
@@ -149,7 +149,7 @@ static bool on_batch(void *user, const fr_batch_report *b)
                       .eval_loss = NAN,
                       .eval_accuracy = NAN,
                       .out = r->folder.path};
-    predict(r, seconds);
+    update_forecast(r, seconds);
     fr_status status = check_targets(r);
     if (status == FR_OK) status = fr__ledger_write(&r->ledger, b->ledger, b->n_ledger);
     if (status == FR_OK && r->at.step != r->call_end) status = report(r, &r->last);

@@ -20,7 +20,7 @@ struct fr_run {
     bool leads;       /* rank 0: the one with the files */
     bool has_folder;  /* else the run writes nothing by itself */
     fr_setup setup;
-    fr_prediction prediction;
+    fr__time_forecast forecast;
     fr_footprint footprint;
     fr_engine *engine;
     fr_folder folder;

@@ -39,15 +39,15 @@ static fr_status summarize(fr_run *r, const char *status)
     if (!r->leads) return FR_OK;
     FR_TRY(
         fr__observe_bubble(&r->setup, r->engine, r->at.step - r->first_step, r->n_calls, &bubble));
-    FR_TRY(fr__predict_replay(&r->setup, r->engine, &r->prediction));
+    FR_TRY(fr__forecast_replay(&r->setup, r->engine, &r->forecast));
     if (strcmp(status, "failed") != 0)
-        fr__tell_end(&r->setup, r->engine, &r->prediction, &bubble, &r->result);
+        fr__log_end(&r->setup, r->engine, &r->forecast, &bubble, &r->result);
     const fr_loader *loader = r->feeder.loader;
     fr_summary sum = {.result = &r->result,
                       .config = r->setup.conf->root->name,
                       .status = status,
                       .checkpoint = r->checkpoint,
-                      .prediction = &r->prediction,
+                      .forecast = &r->forecast,
                       .footprint = &r->footprint,
                       .bubble = &bubble,
                       .started = r->started,

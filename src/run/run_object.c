@@ -50,7 +50,7 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
     fr__feeder_close(&r->feeder);
     fr__metrics_close(&r->metrics);
     if (r->folder.lock_fd >= 0) status = leave_folder(r, status);
-    fr__prediction_free(&r->prediction);
+    fr__time_forecast_free(&r->forecast);
     fr__setup_close(&r->setup);
     fr__free(r);
     if (ended != FR_OK) fr__failure_restore(ctx, &failure);

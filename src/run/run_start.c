@@ -90,7 +90,7 @@ static fr_status load_newest(void *run)
                                       r->checkpoint);
 }
 
-static void tell_resumed(const fr_run *r)
+static void log_resumed(const fr_run *r)
 {
     if (!r->checkpoint[0])
         fr_log(r->ctx, FR_LOG_INFO, "%s: no checkpoint to resume from, starting from the beginning",
@@ -102,11 +102,11 @@ static void tell_resumed(const fr_run *r)
                (long long)r->at.step, (long long)r->setup.n_steps);
 }
 
-static void tell_changes(const fr_run *r)
+static void log_changes(const fr_run *r)
 {
     char path[FR_PATH + 16];
     snprintf(path, sizeof path, "%s/config.yaml", r->folder.path);
-    fr__tell_changes(r->ctx, path, r->setup.conf);
+    fr__log_changes(r->ctx, path, r->setup.conf);
 }
 
 static fr_status resume(fr_run *r)
@@ -114,9 +114,9 @@ static fr_status resume(fr_run *r)
     FR_TRY(fr__lead(&r->setup, r->engine, load_newest, r));
     FR_TRY(fr_team_share(r->team, &r->at, sizeof r->at));
     FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint));
-    if (r->leads) tell_resumed(r);
+    if (r->leads) log_resumed(r);
     if (!r->checkpoint[0]) return FR_OK;
-    if (r->leads) tell_changes(r);
+    if (r->leads) log_changes(r);
     r->saved_step = r->at.step;
     r->earlier_s = r->at.elapsed_s;
     return FR_OK;
@@ -181,35 +181,35 @@ static fr_status open_rest(fr_run *r)
 
 /* Every rank measures, so that memory and caches are shared as they will be; rank 0 has the word.
  */
-static fr_status predict(fr_run *r)
+static fr_status forecast(fr_run *r)
 {
     const fr_settings *t = &r->setup.settings;
     if (t->cluster && r->team)
         return fr_fail(r->ctx, FR_UNSUPPORTED,
                        "a cluster is emulated by the threads of one process; start the run without "
                        "mpirun, or leave parallel.cluster out");
-    if ((!t->predicts || !r->has_folder) && !t->cluster) return FR_OK;
-    if (!t->cluster && !t->profile && t->predict_s == 0) {
-        bool is_late = fr__predict_takes_long(&r->setup, &r->footprint);
+    if ((!t->forecasts || !r->has_folder) && !t->cluster) return FR_OK;
+    if (!t->cluster && !t->profile && t->forecast_s == 0) {
+        bool is_late = fr__forecast_takes_long(&r->setup, &r->footprint);
         FR_TRY(fr_team_share(r->team, &is_late, sizeof is_late));
-        r->prediction.is_late = is_late;
+        r->forecast.is_late = is_late;
         if (is_late) return FR_OK;
     }
-    fr_status status = fr_team_agree(r->team, fr__predict(&r->setup, 0, 0, &r->prediction));
+    fr_status status = fr_team_agree(r->team, fr__forecast_time(&r->setup, 0, 0, &r->forecast));
     if (status == FR_OK || t->cluster || t->profile || fr_team_is_broken(r->team, NULL))
         return status;
     /* A run that can go on without does. */
     fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
-    fr__prediction_free(&r->prediction);
+    fr__time_forecast_free(&r->forecast);
     return FR_OK;
 }
 
 /* What a device of the emulated cluster could not hold does not run on it. */
 static fr_status check_devices(const fr_run *r)
 {
-    const fr_prediction *p = &r->prediction;
-    for (int w = 0; p->cluster && w < fr_engine_n_workers(r->engine); w++) {
-        const fr_cluster_device *d = &p->cluster->devices[p->spread.timing.device_of[w]];
+    const fr__time_forecast *f = &r->forecast;
+    for (int w = 0; f->cluster && w < fr_engine_n_workers(r->engine); w++) {
+        const fr_cluster_device *d = &f->cluster->devices[f->spread.timing.device_of[w]];
         size_t needs = fr_engine_predicted(r->engine, w)->total;
         if (d->memory > 0 && needs > (size_t)d->memory)
             return fr_fail(
@@ -225,12 +225,12 @@ static fr_status check_devices(const fr_run *r)
 /* Planned, forecast, then allocated: what does not fit takes no memory. */
 static fr_status make_engine(fr_run *r)
 {
-    const fr_prediction *p = &r->prediction;
+    const fr__time_forecast *f = &r->forecast;
     fr_engine_desc d = fr__setup_train_desc(&r->setup, r->o.dump_step > 0, r->o.ledger != NULL);
     FR_TRY(fr__memory_plan(&r->setup, &d, &r->footprint, &r->engine));
-    FR_TRY(predict(r));
+    FR_TRY(forecast(r));
     FR_TRY(check_devices(r));
-    return fr_engine_take(r->engine, p->cluster ? &p->spread.timing : NULL, p->scale);
+    return fr_engine_take(r->engine, f->cluster ? &f->spread.timing : NULL, f->scale);
 }
 
 fr_status fr__run_start(fr_run *r)
@@ -241,7 +241,7 @@ fr_status fr__run_start(fr_run *r)
     FR_TRY(make_engine(r));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));
     FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
-    if (r->leads) fr__tell_start(&r->setup, r->engine, &r->prediction, &r->footprint);
+    if (r->leads) fr__log_start(&r->setup, r->engine, &r->forecast, &r->footprint);
     if (o->resume) FR_TRY(resume(r));
     if (o->checkpoint && !r->checkpoint[0]) FR_TRY(start_from(r));
     r->first_step = r->at.step;

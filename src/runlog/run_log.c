@@ -12,13 +12,13 @@
 enum { MOST = 8 };       /* numbers in a row that one still likes to read */
 
 /* "12.3 MB + 8.12 MB" of the workers; of many only the range. */
-static const char *memory_text(const fr_engine *e, bool is_predicted, char *text, size_t room)
+static const char *memory_text(const fr_engine *e, bool is_forecast, char *text, size_t room)
 {
     int n = fr_engine_n_workers(e), at = 0;
     double least = INFINITY, most = 0;
     for (int i = 0; i < n; i++) {
         double taken =
-            (double)(is_predicted ? fr_engine_predicted(e, i)->total : fr_engine_peak_bytes(e, i));
+            (double)(is_forecast ? fr_engine_predicted(e, i)->total : fr_engine_peak_bytes(e, i));
         least = fmin(least, taken), most = fmax(most, taken);
         if (n <= MOST)
             at += snprintf(text + at, room - (size_t)at, "%s%s", i ? " + " : "",
@@ -31,7 +31,7 @@ static const char *memory_text(const fr_engine *e, bool is_predicted, char *text
 }
 
 /* "1f1b, weights live: 2 stages x 2 replicas on 4 workers in 2 processes (mpi), cut before fc.2" */
-static void tell_layout(const fr_setup *s, const fr_engine *e)
+static void log_layout(const fr_setup *s, const fr_engine *e)
 {
     char cuts[512], layout[192], where[64] = "";
     const fr_pipeline *p = &s->pipeline;
@@ -54,27 +54,27 @@ static const char *time_text(double seconds, char *text, size_t room)
     return text;
 }
 
-static void tell_prediction_of_time(const fr_setup *s, const fr_prediction *p)
+static void log_forecast(const fr_setup *s, const fr__time_forecast *f)
 {
     char time[32];
-    if (!p->is_made) return;
-    time_text(p->s_per_batch, time, sizeof time);
-    if (p->cluster)
+    if (!f->is_made) return;
+    time_text(f->s_per_batch, time, sizeof time);
+    if (f->cluster)
         fr_log(
             s->ctx, FR_LOG_INFO,
             "EMULATED on %s: computation is real, times are those of the cluster; a second there "
             "takes %.3g here",
-            p->cluster->name, p->scale);
+            f->cluster->name, f->scale);
     fr_log(s->ctx, FR_LOG_INFO,
            "predicted: %s a mini-batch, %s samples/s, workers idle %.1f %% (%s %s)", time,
-           fr__brief_count((double)s->settings.batch / p->s_per_batch).text, 100 * p->result.bubble,
-           p->is_measured ? "stages measured in" : "by",
-           p->is_measured ? time_text(p->spent_s, (char[32]){0}, 32) : s->settings.profile);
+           fr__brief_count((double)s->settings.batch / f->s_per_batch).text, 100 * f->result.bubble,
+           f->is_measured ? "stages measured in" : "by",
+           f->is_measured ? time_text(f->spent_s, (char[32]){0}, 32) : s->settings.profile);
 }
 
 /* "memory of the process: up to 2.7 GB (engine 2.45 GB, checkpoints and data under way 160 MB,
  * program and data 95 MB)" */
-static void tell_footprint(const fr_setup *s, const fr_footprint *f)
+static void log_footprint(const fr_setup *s, const fr_footprint *f)
 {
     char measuring[64] = "";
     bool is_shared = fr_team_size(s->team) > 1;
@@ -90,7 +90,7 @@ static void tell_footprint(const fr_setup *s, const fr_footprint *f)
 }
 
 /* Where the state is large it is not copied. */
-static void tell_checkpoints(const fr_setup *s, const fr_engine *e)
+static void log_checkpoints(const fr_setup *s, const fr_engine *e)
 {
     if (s->settings.checkpoint_every == 0) return;
     if (fr_engine_copies_snapshots(e))
@@ -101,10 +101,10 @@ static void tell_checkpoints(const fr_setup *s, const fr_engine *e)
                "been read");
 }
 
-void fr__tell_late(const fr_setup *s, const fr_prediction *p, int64_t n_left)
+void fr__log_late_forecast(const fr_setup *s, const fr__time_forecast *f, int64_t n_left)
 {
     char time[32], left[32];
-    double seconds = fr__predicted_s(p);
+    double seconds = fr__forecast_s(f);
     fr_log(s->ctx, FR_LOG_INFO,
            "predicted by the first %d mini-batches: %s each, %s samples/s, %s for the %lld left",
            (int)FR_LATE_BATCHES, time_text(seconds, time, sizeof time),
@@ -112,25 +112,25 @@ void fr__tell_late(const fr_setup *s, const fr_prediction *p, int64_t n_left)
            time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
 }
 
-void fr__tell_start(const fr_setup *s, const fr_engine *e, const fr_prediction *p,
-                    const fr_footprint *f)
+void fr__log_start(const fr_setup *s, const fr_engine *e, const fr__time_forecast *f,
+                   const fr_footprint *footprint)
 {
     char memory[320];
     fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
            fr_graph_name(s->graph), fr__brief_count((double)fr_graph_param_count(s->graph)).text,
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
-    if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) tell_layout(s, e);
-    tell_prediction_of_time(s, p);
+    if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) log_layout(s, e);
+    log_forecast(s, f);
     if (s->settings.is_micro_chosen)
         fr_log(s->ctx, FR_LOG_INFO,
                "train.micro is %lld: one micro-batch for each replica at least",
                (long long)s->settings.micro);
-    tell_footprint(s, f);
-    tell_checkpoints(s, e);
+    log_footprint(s, footprint);
+    log_checkpoints(s, e);
 }
 
-static void tell_time(const fr_setup *s, const fr_bubble *b)
+static void log_idle_time(const fr_setup *s, const fr_bubble *b)
 {
     fr_log(s->ctx, FR_LOG_INFO,
            "workers idle %.1f %%: fill and drain %.1f, imbalance %.1f, communication and the rest "
@@ -138,37 +138,38 @@ static void tell_time(const fr_setup *s, const fr_bubble *b)
            100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
 }
 
-static void tell_error_of_time(const fr_setup *s, const fr_prediction *p, const fr_run_result *r)
+static void log_forecast_error(const fr_setup *s, const fr__time_forecast *f,
+                               const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
     char a[32], b[32], parts[64] = "";
-    double predicted = fr__predicted_s(p);
-    if (isnan(predicted) || isnan(measured)) return;
-    if (p->replayed_s > 0)
+    double forecast = fr__forecast_s(f);
+    if (isnan(forecast) || isnan(measured)) return;
+    if (f->replayed_s > 0)
         snprintf(parts, sizeof parts, ": stage times %+.1f, schedule %+.1f",
-                 100 * (predicted / p->replayed_s - 1), 100 * (p->replayed_s / measured - 1));
+                 100 * (forecast / f->replayed_s - 1), 100 * (f->replayed_s / measured - 1));
     fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%%s)",
-           time_text(measured, a, sizeof a), p->cluster ? " (emulated)" : "",
-           time_text(predicted, b, sizeof b), 100 * (predicted / measured - 1), parts);
-    if (r->stolen > MUCH_STOLEN && !p->cluster)
+           time_text(measured, a, sizeof a), f->cluster ? " (emulated)" : "",
+           time_text(forecast, b, sizeof b), 100 * (forecast / measured - 1), parts);
+    if (r->stolen > MUCH_STOLEN && !f->cluster)
         fr_log(s->ctx, FR_LOG_INFO,
                "this machine's host gave %.1f %% of the processors' time to others meanwhile",
                100 * r->stolen);
 }
 
-static void tell_overrun(const fr_setup *s, const fr_engine *e, const fr_prediction *p)
+static void log_overrun(const fr_setup *s, const fr_engine *e, const fr__time_forecast *f)
 {
     fr_overrun o = fr_engine_overrun(e);
-    if (p->cluster && o.late_s > 0.02 * o.paced_s)
+    if (f->cluster && o.late_s > 0.02 * o.paced_s)
         fr_log(s->ctx, FR_LOG_WARN,
                "this machine was too slow for the emulation: instructions were late by %.1f %% of "
                "their time; set parallel.emulation.scale to %.3g or more",
-               100 * o.late_s / o.paced_s, 1.5 * p->scale);
+               100 * o.late_s / o.paced_s, 1.5 * f->scale);
 }
 
-static void tell_memory(const fr_setup *s, const fr_engine *e)
+static void log_memory(const fr_setup *s, const fr_engine *e)
 {
-    char taken[320], predicted[320];
+    char taken[320], forecast[320];
     bool is_same = true;
     for (int i = 0; i < fr_engine_n_workers(e); i++)
         is_same &= fr_engine_peak_bytes(e, i) == fr_engine_predicted(e, i)->total;
@@ -177,12 +178,12 @@ static void tell_memory(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO, "memory: %s, as predicted", taken);
     else
         fr_log(s->ctx, FR_LOG_INFO, "memory: %s, predicted %s", taken,
-               memory_text(e, true, predicted, sizeof predicted));
+               memory_text(e, true, forecast, sizeof forecast));
 }
 
 /* Stage by stage, or the worst of many: how far predictions were off, in parts of how far the
  * weights themselves would have been. */
-static void tell_prediction(const fr_setup *s, const fr_engine *e)
+static void log_prediction_error(const fr_setup *s, const fr_engine *e)
 {
     char text[320];
     int at = 0, n = 0;
@@ -201,13 +202,13 @@ static void tell_prediction(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO, "error of predicted weights over that of stale ones: %s", text);
 }
 
-void fr__tell_end(const fr_setup *s, const fr_engine *e, const fr_prediction *p, const fr_bubble *b,
-                  const fr_run_result *r)
+void fr__log_end(const fr_setup *s, const fr_engine *e, const fr__time_forecast *f,
+                 const fr_bubble *b, const fr_run_result *r)
 {
     if (isnan(b->measured_s_per_batch)) return; /* nothing was trained in this session */
-    tell_error_of_time(s, p, r);
-    tell_overrun(s, e, p);
-    if (fr_engine_n_workers(e) > 1) tell_time(s, b);
-    tell_memory(s, e);
-    tell_prediction(s, e);
+    log_forecast_error(s, f, r);
+    log_overrun(s, e, f);
+    if (fr_engine_n_workers(e) > 1) log_idle_time(s, b);
+    log_memory(s, e);
+    log_prediction_error(s, e);
 }

@@ -99,11 +99,11 @@ static int64_t count_params(const fr_graph *g, const fr_stage *s)
     return n;
 }
 
-/* What the prediction went by: of a micro-batch, of an update. */
-static void write_expected(fr_json *j, const fr_prediction *p, const fr_schedule *q, int stage)
+/* Times of the stage that the forecast used: per micro-batch, per update. */
+static void write_expected(fr_json *j, const fr__time_forecast *f, const fr_schedule *q, int stage)
 {
-    if (!p->is_made) return;
-    const fr_timing *t = &p->spread.timing;
+    if (!f->is_made) return;
+    const fr_timing *t = &f->spread.timing;
     const fr_stage_cost *c = &t->cost[stage];
     double speed = t->speed ? t->speed[q->worker_of[stage]] : 1;
     double back = q->is_split ? c->back_input + c->back_weight : c->backward;
@@ -114,7 +114,7 @@ static void write_expected(fr_json *j, const fr_prediction *p, const fr_schedule
 }
 
 static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e,
-                        const fr_prediction *p, int stage)
+                        const fr__time_forecast *f, int stage)
 {
     const fr_graph *g = setup->graph;
     const fr_stage *s = fr_engine_stage(e, stage);
@@ -130,7 +130,7 @@ static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e,
     fr__json_real(j, "forward_s", per(t.forward_ns, t.n_micro));
     fr__json_real(j, "backward_s", per(t.back_input_ns + t.back_weight_ns, t.n_micro));
     fr__json_real(j, "step_s", per(t.step_ns, t.n_steps));
-    write_expected(j, p, setup->pipeline.schedule, stage);
+    write_expected(j, f, setup->pipeline.schedule, stage);
     write_prediction(j, fr_engine_prediction(e, stage));
     fr__json_end(j);
 }
@@ -144,37 +144,37 @@ static void write_bubble(fr_json *j, const fr_bubble *b)
     fr__json_real(j, "communication", b->communication);
     fr__json_real(j, "optimizer", b->optimizer);
     fr__json_int(j, "busiest_worker", b->busiest);
-    fr__json_real(j, "scheduled_s_per_batch", b->predicted_s_per_batch);
+    fr__json_real(j, "scheduled_s_per_batch", b->scheduled_s_per_batch);
     fr__json_real(j, "s_per_batch", b->measured_s_per_batch);
     fr__json_end(j);
 }
 
 /* What was said before the first mini-batch, against what came: without the first tenth. */
 static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
-                           const fr_prediction *p, const fr_run_result *r)
+                           const fr__time_forecast *f, const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
-    fr__json_real(j, "predicted_s_per_batch", fr__predicted_s(p));
+    fr__json_real(j, "predicted_s_per_batch", fr__forecast_s(f));
     fr__json_real(j, "measured_s_per_batch", measured);
-    fr__json_real(j, "prediction_error", fr__predicted_s(p) / measured - 1);
-    if (p->is_told) fr__json_int(j, "predicted_after_batches", FR_LATE_BATCHES);
-    if (p->replayed_s > 0) {
-        fr__json_real(j, "replayed_s_per_batch", p->replayed_s);
-        fr__json_real(j, "cost_error", p->s_per_batch / p->replayed_s - 1);
-        fr__json_real(j, "schedule_error", p->replayed_s / measured - 1);
+    fr__json_real(j, "prediction_error", fr__forecast_s(f) / measured - 1);
+    if (f->is_late_made) fr__json_int(j, "predicted_after_batches", FR_LATE_BATCHES);
+    if (f->replayed_s > 0) {
+        fr__json_real(j, "replayed_s_per_batch", f->replayed_s);
+        fr__json_real(j, "cost_error", f->s_per_batch / f->replayed_s - 1);
+        fr__json_real(j, "schedule_error", f->replayed_s / measured - 1);
     }
-    fr__json_real(j, "prediction_took_s", p->spent_s);
+    fr__json_real(j, "prediction_took_s", f->spent_s);
     fr__json_text(j, "profile", s->settings.profile);
-    if (!p->cluster) return;
+    if (!f->cluster) return;
     fr_overrun o = fr_engine_overrun(e);
     fr__json_object(j, "emulated");
-    fr__json_text(j, "cluster", p->cluster->name);
+    fr__json_text(j, "cluster", f->cluster->name);
     fr__json_text(j, "file", s->settings.cluster);
-    fr__json_real(j, "scale", p->scale);
+    fr__json_real(j, "scale", f->scale);
     fr__json_real(j, "late", o.paced_s > 0 ? o.late_s / o.paced_s : 0);
     fr__json_list(j, "devices");
     for (int w = 0; w < fr_engine_n_workers(e); w++)
-        fr__json_text(j, NULL, p->cluster->devices[p->spread.timing.device_of[w]].name);
+        fr__json_text(j, NULL, f->cluster->devices[f->spread.timing.device_of[w]].name);
     fr__json_end(j);
     fr__json_end(j);
 }
@@ -240,14 +240,14 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_text(j, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     fr__json_real(j, "data_wait_s", sum->data_wait_s);
     write_traffic(j, e, sum->n_samples);
-    write_forecast(j, s, e, sum->prediction, r);
+    write_forecast(j, s, e, sum->forecast, r);
     write_bubble(j, sum->bubble);
     fr__json_int(j, "n_workers", fr_engine_n_workers(e));
     fr__json_list(j, "workers");
     for (int i = 0; i < fr_engine_n_workers(e); i++) write_worker(j, e, i);
     fr__json_end(j);
     fr__json_list(j, "per_stage");
-    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s, e, sum->prediction, k);
+    for (int k = 0; k < fr_engine_n_stages(e); k++) write_stage(j, s, e, sum->forecast, k);
     fr__json_end(j);
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
     fr__memory_write(j, sum->footprint);

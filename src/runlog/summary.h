@@ -11,7 +11,7 @@ typedef struct fr_summary {
     const char *config;     /* path as the user gave it */
     const char *status;     /* "done", "interrupted", "diverged", "failed" */
     const char *checkpoint; /* last one written or resumed from */
-    const fr_prediction *prediction;
+    const fr__time_forecast *forecast;
     const fr_footprint *footprint;
     const fr_bubble *bubble;
     int64_t started;    /* of this session: seconds since 1970 */

@@ -88,7 +88,7 @@ static void even_flush(void **state)
             add_stage(&r, 1, 1, 2, 0, 0);
             fr_bubble b = split(&r, 10);
             assert_near(b.bubble, 0.4, 1e-9);
-            assert_near(b.predicted_s_per_batch, 9, 1e-9);
+            assert_near(b.scheduled_s_per_batch, 9, 1e-9);
             assert_parts(&b, 0.3, 0, 0.1, 1e-9);
             assert_near(b.optimizer, 0, 0);
             close_run(&r);
@@ -106,7 +106,7 @@ static void uneven_flush(void **state)
     add_stage(&r, 0, 1, 2, 0, 0);
     add_stage(&r, 1, 2, 4, 0, 0);
     fr_bubble b = split(&r, 16);
-    assert_near(b.predicted_s_per_batch, 15, 1e-9);
+    assert_near(b.scheduled_s_per_batch, 15, 1e-9);
     assert_parts(&b, 4.5 / 16, 1.5 / 16, 1.0 / 16, 1e-9);
     assert_int_equal(b.busiest, 1);
     close_run(&r);
@@ -123,7 +123,7 @@ static void optimizer(void **state)
     add_stage(&r, 0, 1, 1, 0, 1);
     add_stage(&r, 1, 1, 1, 0, 1);
     fr_bubble b = split(&r, 5);
-    assert_near(b.predicted_s_per_batch, 5, 1e-9);
+    assert_near(b.scheduled_s_per_batch, 5, 1e-9);
     assert_parts(&b, 2.0 / 5, 0, 0, 1e-9);
     assert_near(b.optimizer, 1.0 / 5, 1e-9);
     close_run(&r);
@@ -148,10 +148,10 @@ static void asynchronous(void **state)
         add_stage(&r, 1, 2, 4, 0, 0);
         fr_bubble b = split(&r, 6.5);
         if (segment == 1) {
-            assert_near(b.predicted_s_per_batch, 6, 1e-2);
+            assert_near(b.scheduled_s_per_batch, 6, 1e-2);
             assert_parts(&b, 0, 1.5 / 6.5, 0.5 / 6.5, 1e-2);
         } else { /* drained after each segment, so a little longer, by less than one fill */
-            assert_int_in_range((int)(b.predicted_s_per_batch * 1000), 6000,
+            assert_int_in_range((int)(b.scheduled_s_per_batch * 1000), 6000,
                                 6000 + 3 * 1000 / segment);
         }
         close_run(&r);
@@ -171,7 +171,7 @@ static void each_call_fills_and_drains(void **state)
     assert_parts(&b, 0.5, 0, 0, 1e-9);
     r.in.n_calls = 1; /* in one go: F and B of 8, and F0 .. B0 once around them: 18 slots */
     b = split(&r, 4);
-    assert_near(b.predicted_s_per_batch, 18.0 / 8, 1e-9);
+    assert_near(b.scheduled_s_per_batch, 18.0 / 8, 1e-9);
     close_run(&r);
 }
 
@@ -185,14 +185,14 @@ static void split_backward(void **state)
     r.in.n_batches = 1;
     for (int k = 0; k < 4; k++) add_stage(&r, k, 1, 1, 1, 0);
     fr_bubble b = split(&r, 27);
-    assert_near(b.predicted_s_per_batch, 27, 1e-9);
+    assert_near(b.scheduled_s_per_batch, 27, 1e-9);
     assert_parts(&b, 3.0 / 27, 0, 0, 1e-9);
     close_run(&r);
     open_run(&r, "zb-h1", 4, 8, 1);
     r.in.n_batches = 1000;
     for (int k = 0; k < 4; k++) add_stage(&r, k, 1, 1, 1, 0);
     b = split(&r, 27);
-    assert_int_in_range((int)(b.predicted_s_per_batch * 1000), 24000, 27000);
+    assert_int_in_range((int)(b.scheduled_s_per_batch * 1000), 24000, 27000);
     close_run(&r);
 }
 
@@ -216,7 +216,7 @@ static void nothing_has_run(void **state)
     fr_bubble b;
     open_run(&r, "1f1b", 2, 4, 1);
     assert_ok(r.ctx, fr__bubble_split(r.ctx, &r.in, &b));
-    assert_true(isnan(b.bubble) && isnan(b.fill_drain) && isnan(b.predicted_s_per_batch));
+    assert_true(isnan(b.bubble) && isnan(b.fill_drain) && isnan(b.scheduled_s_per_batch));
     assert_int_equal(b.busiest, -1);
     close_run(&r);
 }

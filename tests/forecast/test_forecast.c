@@ -25,7 +25,7 @@ static bool takes_long(fixture *f, int n_sets, const char *const *sets)
     fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &s));
     assert_done(f, fr__setup_pipeline(&s));
-    bool is_long = fr__predict_takes_long(&s, &(fr_footprint){0});
+    bool is_long = fr__forecast_takes_long(&s, &(fr_footprint){0});
     fr__setup_close(&s);
     return is_long;
 }
@@ -46,17 +46,17 @@ static void test_what_takes_long(void **state)
 static void test_mean_of_the_first(void **state)
 {
     (void)state;
-    fr_prediction p = {.is_late = true};
-    assert_true(isnan(fr__predicted_s(&p)));
+    fr__time_forecast p = {.is_late = true};
+    assert_true(isnan(fr__forecast_s(&p)));
     static const double seconds[] = {100, 2, 4, 1000};
     for (int i = 0; i < 4; i++) {
-        fr__predict_by_run(&p, i + 1, seconds[i]);
-        assert_true(p.is_told == (i >= 2));
+        fr__forecast_by_run(&p, i + 1, seconds[i]);
+        assert_true(p.is_late_made == (i >= 2));
     }
-    assert_true(fr__predicted_s(&p) == 3);
-    fr_prediction made = {.is_made = true, .s_per_batch = 7};
-    fr__predict_by_run(&made, 2, 1);
-    assert_true(fr__predicted_s(&made) == 7);
+    assert_true(fr__forecast_s(&p) == 3);
+    fr__time_forecast made = {.is_made = true, .s_per_batch = 7};
+    fr__forecast_by_run(&made, 2, 1);
+    assert_true(fr__forecast_s(&made) == 7);
 }
 
 static void train(fixture *f, int n_sets, const char *const *sets)
