@@ -24,7 +24,7 @@ typedef struct fr_position {
 } fr_position;
 
 /* A checkpoint to be written. */
-typedef struct fr_draft {
+typedef struct fr__checkpoint_job {
     fr_ctx *ctx; /* NULL: what the writing thread meets is its own to tell */
     const fr_setup *s;
     const fr_folder *folder;
@@ -37,12 +37,12 @@ typedef struct fr_draft {
     fr_position at;
     float *plain;                   /* (largest parameter) */
     char path[FR_PATH], sha256[65]; /* filled: the folder; of the weights */
-} fr_draft;
+} fr__checkpoint_job;
 
 /* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep; one
  * of a later step, which was found damaged, is left. On any thread of rank 0, for the snapshot is a
  * copy. Takes all of its items, whatever happens. FR_DIVERGED: a value is not finite. */
-fr_status fr__checkpoint_write(fr_draft *d);
+fr_status fr__checkpoint_write(fr__checkpoint_job *job);
 /* What the other ranks do meanwhile. */
 fr_status fr__checkpoint_send(fr_snapshot *s);
 /* Both, and the snapshot before, without a thread of their own: a process alone. e NULL: not what
@@ -66,7 +66,7 @@ fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *chec
                                      fr_position *p, char path[FR_PATH]);
 
 /* Over all trained parameters in graph order, fp32, plain layout; tied ones and running statistics
- * left out. Touches values: with a team, inside fr__lead, as the calls above that load. */
+ * left out. Touches values: with a team, inside fr__rank0_work, as the calls above that load. */
 fr_status fr__weights_sha256(fr_setup *s, fr_engine *e, char sha256[65]);
 
 #endif

@@ -8,22 +8,22 @@
 
 #include "config/setup.h"
 
-typedef enum fr_touch_kind {
-    FR_TOUCH_END, /* of what rank 0 leads */
-    FR_GET_PARAM,
-    FR_SET_PARAM,
-    FR_GET_STATE,
-    FR_SET_STATE,
-    FR_GET_GRAD,
-    FR_SET_MEMORY
-} fr_touch_kind;
+typedef enum fr__rpc_kind {
+    FR_RPC_END, /* of what rank 0 leads */
+    FR_RPC_GET_PARAM,
+    FR_RPC_SET_PARAM,
+    FR_RPC_GET_STATE,
+    FR_RPC_SET_STATE,
+    FR_RPC_GET_GRAD,
+    FR_RPC_SET_MEMORY
+} fr__rpc_kind;
 
 /* Together: rank 0 calls work(arg), which may touch values; the others follow. FR_OK if all went
  * well everywhere, else the same status on all. */
-fr_status fr__lead(fr_setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg);
+fr_status fr__rank0_work(fr_setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg);
 
 /* Inside it, rank 0: the values of a parameter, a gradient, or state `which`, in or out. */
-fr_status fr__touch(fr_setup *s, fr_engine *e, fr_touch_kind kind, int which, int param,
-                    float *plain);
+fr_status fr__rank0_call(fr_setup *s, fr_engine *e, fr__rpc_kind kind, int which, int param,
+                         float *plain);
 
 #endif

@@ -14,21 +14,21 @@
 #include <string.h>
 
 /* What a file of tensors must hold: `prefix` (NULL for none) and the name of a parameter. */
-typedef struct shelf {
+typedef struct reader {
     fr_setup *s;
     const fr_state *state; /* NULL: of weights from elsewhere */
     fr_tensors *file;
     const char *path;
     float *plain;    /* (largest parameter) */
     bool is_damaged; /* the last failure means that */
-} shelf;
+} reader;
 
 static bool is_stored(const fr_param *p, bool is_state)
 {
     return p->tied_to < 0 && !(is_state && p->is_buffer);
 }
 
-static int find(const shelf *f, const char *prefix, const fr_param *p)
+static int find(const reader *f, const char *prefix, const fr_param *p)
 {
     char name[512];
     snprintf(name, sizeof name, "%s%s%s", prefix ? prefix : "", prefix ? "." : "", p->name);
@@ -52,7 +52,7 @@ static bool same_shape(const fr_tensor_info *t, const fr_shape *s)
 }
 
 /* One parameter against the file; the story of the first difference is what the user reads. */
-static fr_status compare_one(const shelf *f, const char *prefix, const fr_param *p)
+static fr_status compare_one(const reader *f, const char *prefix, const fr_param *p)
 {
     char there[128], here[64];
     const char *kind = prefix ? prefix : "parameter";
@@ -71,7 +71,7 @@ static fr_status compare_one(const shelf *f, const char *prefix, const fr_param 
                    fr_shape_text(&p->shape, here, sizeof here), fr_graph_name(f->s->graph));
 }
 
-static bool is_named(const shelf *f, const char *prefix, const char *name)
+static bool is_named(const reader *f, const char *prefix, const char *name)
 {
     size_t n = prefix ? strlen(prefix) : 0;
     if (n && (strncmp(name, prefix, n) != 0 || name[n] != '.')) return false;
@@ -79,7 +79,7 @@ static bool is_named(const shelf *f, const char *prefix, const char *name)
     return i >= 0 && is_stored(fr_graph_param(f->s->graph, i), n > 0);
 }
 
-static bool is_expected(const shelf *f, const char *const *prefixes, int n_prefixes,
+static bool is_expected(const reader *f, const char *const *prefixes, int n_prefixes,
                         const char *name)
 {
     for (int k = 0; k < n_prefixes; k++)
@@ -89,7 +89,7 @@ static bool is_expected(const shelf *f, const char *const *prefixes, int n_prefi
 }
 
 /* Names and shapes, both ways. */
-static fr_status compare(const shelf *f, const char *const *prefixes, int n_prefixes)
+static fr_status compare(const reader *f, const char *const *prefixes, int n_prefixes)
 {
     const fr_graph *g = f->s->graph;
     for (int k = 0; k < n_prefixes; k++)
@@ -108,7 +108,7 @@ static fr_status compare(const shelf *f, const char *const *prefixes, int n_pref
 }
 
 /* Into f->plain. */
-static fr_status read_one(shelf *f, const char *prefix, const fr_param *p)
+static fr_status read_one(reader *f, const char *prefix, const fr_param *p)
 {
     size_t n = (size_t)fr_shape_count(&p->shape);
     f->is_damaged = true; /* if it fails */
@@ -121,7 +121,7 @@ static fr_status read_one(shelf *f, const char *prefix, const fr_param *p)
 }
 
 /* Format 1 knows the weights by their SHA-256 alone. */
-static fr_status check_sha256(shelf *f, fr_sha256 *hash)
+static fr_status check_sha256(reader *f, fr_sha256 *hash)
 {
     char sha256[65];
     fr__sha256_final(hash, sha256);
@@ -134,7 +134,7 @@ static fr_status check_sha256(shelf *f, fr_sha256 *hash)
 }
 
 /* Trained parameters, then running statistics: the order of the file. */
-static fr_status take_model(shelf *f, fr_engine *e)
+static fr_status take_model(reader *f, fr_engine *e)
 {
     const fr_graph *g = f->s->graph;
     static const char *const no_prefix[] = {NULL};
@@ -150,12 +150,12 @@ static fr_status take_model(shelf *f, fr_engine *e)
             if (!buffers && !has_hash)
                 fr__sha256_update(&hash, f->plain,
                                   (size_t)fr_shape_count(&p->shape) * sizeof(float));
-            FR_TRY(fr__touch(f->s, e, FR_SET_PARAM, 0, i, f->plain));
+            FR_TRY(fr__rank0_call(f->s, e, FR_RPC_SET_PARAM, 0, i, f->plain));
         }
     return has_hash ? FR_OK : check_sha256(f, &hash);
 }
 
-static fr_status take_memory(shelf *f, fr_engine *e)
+static fr_status take_memory(reader *f, fr_engine *e)
 {
     const fr_graph *g = f->s->graph;
     const char *there = fr_tensors_meta(f->file, "memory"), *wanted = fr_engine_memory_name(e);
@@ -165,12 +165,12 @@ static fr_status take_memory(shelf *f, fr_engine *e)
         if (!is_stored(p, true) || find(f, there, p) < 0) continue;
         FR_TRY(compare_one(f, there, p));
         FR_TRY(read_one(f, there, p));
-        FR_TRY(fr__touch(f->s, e, FR_SET_MEMORY, 0, i, f->plain));
+        FR_TRY(fr__rank0_call(f->s, e, FR_RPC_SET_MEMORY, 0, i, f->plain));
     }
     return FR_OK;
 }
 
-static fr_status take_optimizer(shelf *f, fr_engine *e)
+static fr_status take_optimizer(reader *f, fr_engine *e)
 {
     const fr_graph *g = f->s->graph;
     const fr_optimizer *opt = f->s->settings.optimizer;
@@ -180,14 +180,14 @@ static fr_status take_optimizer(shelf *f, fr_engine *e)
             const fr_param *p = fr_graph_param(g, i);
             if (!is_stored(p, true)) continue;
             FR_TRY(read_one(f, opt->state_names[k], p));
-            FR_TRY(fr__touch(f->s, e, FR_SET_STATE, k, i, f->plain));
+            FR_TRY(fr__rank0_call(f->s, e, FR_RPC_SET_STATE, k, i, f->plain));
         }
     return take_memory(f, e);
 }
 
 /* After the values were taken, or did not fit the model: a file that has changed is to blame for
  * that itself. */
-static fr_status check_hash(shelf *f, fr_state_file which, fr_status taken)
+static fr_status check_hash(reader *f, fr_state_file which, fr_status taken)
 {
     if (!f->state || f->is_damaged) return taken;
     f->is_damaged = true;
@@ -201,7 +201,7 @@ static fr_status take_file(fr_setup *s, fr_engine *e, const char *folder, const 
                            fr_state_file which, bool *is_damaged)
 {
     char path[FR_PATH];
-    shelf f = {.s = s, .state = state, .path = path};
+    reader f = {.s = s, .state = state, .path = path};
     FR_TRY(fr__path(s->ctx, path, "%s/%s", folder, fr__state_files[which]));
     *is_damaged = true;
     FR_TRY(fr_tensors_open(s->ctx, path, &f.file));

@@ -12,13 +12,13 @@ fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
     size_t bytes = f ? fr__setup_largest_param(s->graph) * sizeof(float) : 0;
     memset(v, 0, sizeof *v);
     v->s = s, v->e = e;
-    v->draft = (fr_draft){.s = s,
-                          .folder = f,
-                          .sync = sync,
-                          .user = user,
-                          .memory = fr_engine_memory_name(e),
-                          .plain = f ? fr__alloc(bytes) : NULL};
-    if (v->draft.plain || !f) return FR_OK;
+    v->job = (fr__checkpoint_job){.s = s,
+                                  .folder = f,
+                                  .sync = sync,
+                                  .user = user,
+                                  .memory = fr_engine_memory_name(e),
+                                  .plain = f ? fr__alloc(bytes) : NULL};
+    if (v->job.plain || !f) return FR_OK;
     fr__saver_close(v);
     return fr__no_memory(s->ctx, bytes, "checkpoints");
 }
@@ -26,7 +26,7 @@ fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
 void fr__saver_close(fr_saver *v)
 {
     if (v->has_thread) pthread_join(v->thread, NULL);
-    fr__free(v->draft.plain);
+    fr__free(v->job.plain);
     memset(v, 0, sizeof *v);
 }
 
@@ -34,9 +34,9 @@ static void save(fr_saver *v)
 {
     fr_ctx_clear(NULL);
     v->status =
-        v->draft.folder ? fr__checkpoint_write(&v->draft) : fr__checkpoint_send(v->draft.snapshot);
+        v->job.folder ? fr__checkpoint_write(&v->job) : fr__checkpoint_send(v->job.snapshot);
     snprintf(v->error, sizeof v->error, "%s", fr_ctx_error(NULL));
-    fr_snapshot_end(v->draft.snapshot);
+    fr_snapshot_end(v->job.snapshot);
     atomic_store(&v->is_done, true);
 }
 
@@ -49,14 +49,14 @@ static void *thread_main(void *saver)
 
 fr_status fr__saver_begin(fr_saver *v, const fr_position *at)
 {
-    v->draft.at = *at;
-    FR_TRY(fr_engine_snapshot(v->e, &v->draft.snapshot));
+    v->job.at = *at;
+    FR_TRY(fr_engine_snapshot(v->e, &v->job.snapshot));
     v->is_begun = true;
     atomic_store(&v->is_done, false);
     int code = pthread_create(&v->thread, NULL, thread_main, v);
     v->has_thread = code == 0;
     if (v->has_thread) {
-        fr_snapshot_wait(v->draft.snapshot); /* at once where it is a copy */
+        fr_snapshot_wait(v->job.snapshot); /* at once where it is a copy */
         return FR_OK;
     }
     /* The other ranks have begun, so this one does its part, if not beside the training. */

@@ -15,7 +15,7 @@
 typedef struct fr_saver {
     fr_setup *s;
     fr_engine *e;
-    fr_draft draft;
+    fr__checkpoint_job job;
     pthread_t thread;
     bool is_begun, has_thread;
     fr_status status;    /* what it came to, */
@@ -23,7 +23,8 @@ typedef struct fr_saver {
     atomic_bool is_done; /* it has */
 } fr_saver;
 
-/* Folder: NULL on other ranks. sync, user: as in fr_draft. All must live until fr__saver_close. */
+/* Folder: NULL on other ranks. sync, user: as in fr__checkpoint_job. All must live until
+ * fr__saver_close. */
 fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
                          fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr_saver *v);
 void fr__saver_close(fr_saver *v); /* waits; a zeroed one is fine */
@@ -32,7 +33,7 @@ void fr__saver_close(fr_saver *v); /* waits; a zeroed one is fine */
 fr_status fr__saver_begin(fr_saver *v, const fr_position *at);
 /* Whether what was begun has come to its end, so that fr__saver_wait would not wait. */
 bool fr__saver_is_done(const fr_saver *v);
-/* FR_OK: draft.path is there and whole (if anything had been begun since). Else its failure, once,
+/* FR_OK: job.path is there and whole (if anything had been begun since). Else its failure, once,
  * with its text. */
 fr_status fr__saver_wait(fr_saver *v);
 

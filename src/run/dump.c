@@ -32,11 +32,11 @@ static void name_of(const fr_dump *d, group k, const fr_param *p, char *name, si
 
 static fr_status read_values(fr_dump *d, group k, int param)
 {
-    fr_touch_kind kind = FR_GET_PARAM;
-    if (k == STATE0 || k == STATE1) kind = FR_GET_STATE;
-    if (k == GRAD) kind = FR_GET_GRAD;
-    int which = kind == FR_GET_STATE ? (int)(k - STATE0) : 0;
-    return fr__touch(d->s, d->e, kind, which, param, d->plain);
+    fr__rpc_kind kind = FR_RPC_GET_PARAM;
+    if (k == STATE0 || k == STATE1) kind = FR_RPC_GET_STATE;
+    if (k == GRAD) kind = FR_RPC_GET_GRAD;
+    int which = kind == FR_RPC_GET_STATE ? (int)(k - STATE0) : 0;
+    return fr__rank0_call(d->s, d->e, kind, which, param, d->plain);
 }
 
 static fr_status write_groups(fr_dump *d, group first, group last)

@@ -18,7 +18,8 @@ typedef struct fr_dump {
     char path[FR_PATH], temp[FR_PATH];
 } fr_dump;
 
-/* With a team, inside fr__lead. Before the mini-batch: everything but its results is written. */
+/* With a team, inside fr__rank0_work. Before the mini-batch: everything but its results is written.
+ */
 fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_batch *b,
                          int64_t step, double lr, fr_dump *d);
 /* After it. */

@@ -36,8 +36,8 @@ fr_status fr__run_take_checkpoint(fr_run *r)
     bool is_begun = r->saver.is_begun;
     FR_TRY(fr__saver_wait(&r->saver));
     if (!is_begun || !r->leads) return FR_OK;
-    memcpy(r->checkpoint, r->saver.draft.path, sizeof r->checkpoint);
-    memcpy(r->result.weights_sha256, r->saver.draft.sha256, sizeof r->result.weights_sha256);
+    memcpy(r->checkpoint, r->saver.job.path, sizeof r->checkpoint);
+    memcpy(r->result.weights_sha256, r->saver.job.sha256, sizeof r->result.weights_sha256);
     return FR_OK;
 }
 
@@ -228,9 +228,9 @@ static fr_status end_dump(void *run)
 static fr_status train_dumped(fr_run *r)
 {
     FR_TRY(fr__run_settle(r)); /* values are looked at by the way that a checkpoint takes */
-    FR_TRY(fr__lead(&r->setup, r->engine, begin_dump, r));
+    FR_TRY(fr__rank0_work(&r->setup, r->engine, begin_dump, r));
     fr_status status = train_call(r);
-    if (status == FR_OK && r->has_last) status = fr__lead(&r->setup, r->engine, end_dump, r);
+    if (status == FR_OK && r->has_last) status = fr__rank0_work(&r->setup, r->engine, end_dump, r);
     fr__dump_abort(&r->dump);
     return status;
 }

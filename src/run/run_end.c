@@ -76,7 +76,7 @@ static fr_status finish(fr_run *r, const char *status)
     if (r->saved_step != r->at.step) FR_TRY(fr__run_save(r));
     FR_TRY(fr__run_settle(r));
     if (!r->has_saved) { /* resumed, nothing left to do */
-        FR_TRY(fr__lead(&r->setup, r->engine, hash_weights, r));
+        FR_TRY(fr__rank0_work(&r->setup, r->engine, hash_weights, r));
         if (fr__run_has_eval(r)) FR_TRY(fr__run_evaluate(r));
     }
     FR_TRY(fr_engine_collect(r->engine));

@@ -7,18 +7,18 @@
 
 #include <string.h>
 
-/* Mini-batches that lie one behind the other; targets are those of none. */
-typedef struct shelf {
+/* The samples of the caller as mini-batches, one after the other. No target counts. */
+typedef struct samples {
     const char *input;
     const int32_t *length, *target;
     size_t input_bytes; /* of a mini-batch */
     int64_t batch;
     int64_t n_given;
-} shelf;
+} samples;
 
 static fr_status give(void *user, fr_feed *out)
 {
-    shelf *s = user;
+    samples *s = user;
     int64_t k = s->n_given++;
     *out = (fr_feed){.input = s->input + (size_t)k * s->input_bytes,
                      .target = s->target,
@@ -84,7 +84,7 @@ static fr_status rest_make(fr_run *r, int64_t batch, size_t input_bytes, rest *t
     return FR_OK;
 }
 
-static fr_status pass(fr_run *r, int64_t n_batches, shelf s, float *outputs)
+static fr_status pass(fr_run *r, int64_t n_batches, samples s, float *outputs)
 {
     fr_tally tally;
     fr_source source = {.user = &s, .next = give, .release = take_back};
@@ -99,11 +99,11 @@ static fr_status predict(fr_run *r, int64_t n, const void *input, const int32_t 
     size_t sample = (size_t)fr_shape_count(&in->shape) * 4; /* both types have 4 bytes */
     size_t n_outputs = (size_t)fr_run_output_count(r);
     FR_TRY(rest_make(r, batch, (size_t)batch * sample, t));
-    shelf s = {.input = input,
-               .length = r->setup.length < 0 ? NULL : length,
-               .target = t->target,
-               .input_bytes = (size_t)batch * sample,
-               .batch = batch};
+    samples s = {.input = input,
+                 .length = r->setup.length < 0 ? NULL : length,
+                 .target = t->target,
+                 .input_bytes = (size_t)batch * sample,
+                 .batch = batch};
     FR_TRY(pass(r, whole, s, outputs));
     if (left == 0) return FR_OK;
     memcpy(t->input, s.input + (size_t)whole * s.input_bytes, (size_t)left * sample);

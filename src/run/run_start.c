@@ -111,7 +111,7 @@ static void log_changes(const fr_run *r)
 
 static fr_status resume(fr_run *r)
 {
-    FR_TRY(fr__lead(&r->setup, r->engine, load_newest, r));
+    FR_TRY(fr__rank0_work(&r->setup, r->engine, load_newest, r));
     FR_TRY(fr_team_share(r->team, &r->at, sizeof r->at));
     FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint));
     if (r->leads) log_resumed(r);
@@ -131,7 +131,7 @@ static fr_status load_weights(void *run)
 /* Weights of another run; optimizer and position are those of a new one. */
 static fr_status start_from(fr_run *r)
 {
-    FR_TRY(fr__lead(&r->setup, r->engine, load_weights, r));
+    FR_TRY(fr__rank0_work(&r->setup, r->engine, load_weights, r));
     r->is_changed = true;
     return FR_OK;
 }
