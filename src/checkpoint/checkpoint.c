@@ -128,7 +128,7 @@ static fr_status write_item(writer *w, fr_item_kind kind, int which, int param)
     return fr_tensor_writer_data(w->file, w->job->plain, bytes_of(of));
 }
 
-static fr_status write_tensors(writer *w, const char *folder, fr_state_file which,
+static fr_status write_tensors(writer *w, const char *folder, fr__state_file which,
                                fr_status (*tensors)(writer *, each))
 {
     char path[FR_PATH];
@@ -152,7 +152,7 @@ static fr_status write_tensors(writer *w, const char *folder, fr_state_file whic
 static fr_status write_files(writer *w, const char *folder)
 {
     fr__checkpoint_job *job = w->job;
-    fr_state state;
+    fr__state state;
     if (job->sync) FR_TRY(job->sync(job->user, job->ctx));
     fr__sha256_init(&w->hash);
     FR_TRY(write_tensors(w, folder, FR_MODEL_FILE, for_model));
@@ -173,7 +173,7 @@ static fr_status take_rest(writer *w)
 
 static fr_status prune(const fr__checkpoint_job *job)
 {
-    fr_steps steps;
+    fr__steps steps;
     int64_t n_kept = 0;
     fr_status status = fr__folder_steps(job->ctx, job->folder->checkpoints, &steps);
     for (size_t i = 0; status == FR_OK && i < steps.n; i++) {
@@ -235,8 +235,8 @@ fr_status fr__checkpoint_send(fr_snapshot *s)
     return FR_OK;
 }
 
-fr_status fr__checkpoint_save(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_position *p,
-                              char path[FR_PATH], char sha256[65])
+fr_status fr__checkpoint_save(fr__setup *s, fr_engine *e, const fr__folder *f,
+                              const fr__position *p, char path[FR_PATH], char sha256[65])
 {
     fr__checkpoint_job *job = FR_NEW(fr__checkpoint_job);
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
@@ -259,7 +259,7 @@ fr_status fr__checkpoint_save(fr_setup *s, fr_engine *e, const fr_folder *f, con
 
 /* --- the weights as they are ----------------------------------------------------------------- */
 
-fr_status fr__weights_sha256(fr_setup *s, fr_engine *e, char sha256[65])
+fr_status fr__weights_sha256(fr__setup *s, fr_engine *e, char sha256[65])
 {
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
     float *plain = fr__alloc(bytes);

@@ -82,7 +82,7 @@ static fr_status remove_leftovers(fr_ctx *ctx, const char *parent)
     return status;
 }
 
-static fr_status lock(fr_ctx *ctx, fr_folder *f)
+static fr_status lock(fr_ctx *ctx, fr__folder *f)
 {
     struct stat info;
     f->lock_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -99,7 +99,7 @@ static fr_status lock(fr_ctx *ctx, fr_folder *f)
     return FR_OK;
 }
 
-fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder *f)
+fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr__folder *f)
 {
     memset(f, 0, sizeof *f);
     f->lock_fd = f->checkpoint_fd = -1;
@@ -123,25 +123,25 @@ fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr_folder 
     return status;
 }
 
-void fr__folder_close(fr_folder *f)
+void fr__folder_close(fr__folder *f)
 {
     if (f->lock_fd >= 0) close(f->lock_fd);
     if (f->checkpoint_fd >= 0) close(f->checkpoint_fd);
     f->lock_fd = f->checkpoint_fd = -1;
 }
 
-bool fr__folder_is_held(const fr_folder *f)
+bool fr__folder_is_held(const fr__folder *f)
 {
     struct stat info;
     return stat(f->path, &info) == 0 && info.st_dev == f->device && info.st_ino == f->inode;
 }
 
-fr_status fr__folder_held(fr_ctx *ctx, const fr_folder *f)
+fr_status fr__folder_held(fr_ctx *ctx, const fr__folder *f)
 {
     return fr__folder_is_held(f) ? FR_OK : fr__folder_lost(ctx, f);
 }
 
-fr_status fr__folder_lost(fr_ctx *ctx, const fr_folder *f)
+fr_status fr__folder_lost(fr_ctx *ctx, const fr__folder *f)
 {
     return fr_fail(ctx, FR_IO,
                    "%s: the run's folder was moved, removed or replaced while the run wrote there; "
@@ -150,7 +150,7 @@ fr_status fr__folder_lost(fr_ctx *ctx, const fr_folder *f)
                    f->path);
 }
 
-fr_status fr__folder_file(fr_ctx *ctx, const fr_folder *f, const char *name, char path[FR_PATH])
+fr_status fr__folder_file(fr_ctx *ctx, const fr__folder *f, const char *name, char path[FR_PATH])
 {
     FR_TRY(fr__folder_held(ctx, f));
     return fr__path(ctx, path, "%s/%s", f->path, name);
@@ -182,7 +182,7 @@ static int newer_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-fr_status fr__folder_steps(fr_ctx *ctx, const char *checkpoints, fr_steps *steps)
+fr_status fr__folder_steps(fr_ctx *ctx, const char *checkpoints, fr__steps *steps)
 {
     memset(steps, 0, sizeof *steps);
     DIR *d = opendir(checkpoints);

@@ -22,7 +22,7 @@ static fr_status call(fr_engine *e, const request *r, float *plain)
     return FR_OK;
 }
 
-fr_status fr__rank0_call(fr_setup *s, fr_engine *e, fr__rpc_kind kind, int which, int param,
+fr_status fr__rank0_call(fr__setup *s, fr_engine *e, fr__rpc_kind kind, int which, int param,
                          float *plain)
 {
     request r = {(int32_t)kind, which, param};
@@ -31,7 +31,7 @@ fr_status fr__rank0_call(fr_setup *s, fr_engine *e, fr__rpc_kind kind, int which
 }
 
 /* A call that fails does so everywhere; rank 0 knows what to make of it. */
-static fr_status follow(fr_setup *s, fr_engine *e)
+static fr_status follow(fr__setup *s, fr_engine *e)
 {
     for (;;) {
         request r = {0};
@@ -41,7 +41,7 @@ static fr_status follow(fr_setup *s, fr_engine *e)
     }
 }
 
-fr_status fr__rank0_work(fr_setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg)
+fr_status fr__rank0_work(fr__setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg)
 {
     fr_status status, told;
     if (fr_team_rank(s->team) == 0) {

@@ -20,10 +20,10 @@ typedef enum fr__rpc_kind {
 
 /* Together: rank 0 calls work(arg), which may touch values; the others follow. FR_OK if all went
  * well everywhere, else the same status on all. */
-fr_status fr__rank0_work(fr_setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg);
+fr_status fr__rank0_work(fr__setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg);
 
 /* Inside it, rank 0: the values of a parameter, a gradient, or state `which`, in or out. */
-fr_status fr__rank0_call(fr_setup *s, fr_engine *e, fr__rpc_kind kind, int which, int param,
+fr_status fr__rank0_call(fr__setup *s, fr_engine *e, fr__rpc_kind kind, int which, int param,
                          float *plain);
 
 #endif

@@ -15,8 +15,8 @@
 
 /* What a file of tensors must hold: `prefix` (NULL for none) and the name of a parameter. */
 typedef struct reader {
-    fr_setup *s;
-    const fr_state *state; /* NULL: of weights from elsewhere */
+    fr__setup *s;
+    const fr__state *state; /* NULL: of weights from elsewhere */
     fr_tensors *file;
     const char *path;
     float *plain;    /* (largest parameter) */
@@ -187,7 +187,7 @@ static fr_status take_optimizer(reader *f, fr_engine *e)
 
 /* After the values were taken, or did not fit the model: a file that has changed is to blame for
  * that itself. */
-static fr_status check_hash(reader *f, fr_state_file which, fr_status taken)
+static fr_status check_hash(reader *f, fr__state_file which, fr_status taken)
 {
     if (!f->state || f->is_damaged) return taken;
     f->is_damaged = true;
@@ -197,8 +197,8 @@ static fr_status check_hash(reader *f, fr_state_file which, fr_status taken)
 }
 
 /* state NULL: weights from elsewhere. */
-static fr_status take_file(fr_setup *s, fr_engine *e, const char *folder, const fr_state *state,
-                           fr_state_file which, bool *is_damaged)
+static fr_status take_file(fr__setup *s, fr_engine *e, const char *folder, const fr__state *state,
+                           fr__state_file which, bool *is_damaged)
 {
     char path[FR_PATH];
     reader f = {.s = s, .state = state, .path = path};
@@ -218,10 +218,11 @@ static fr_status take_file(fr_setup *s, fr_engine *e, const char *folder, const 
     return status;
 }
 
-fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folder, bool *is_damaged)
+fr_status fr__checkpoint_load_model(fr__setup *s, fr_engine *e, const char *folder,
+                                    bool *is_damaged)
 {
     char path[FR_PATH];
-    fr_state state;
+    fr__state state;
     int64_t step;
     *is_damaged = true;
     FR_TRY(fr__path(s->ctx, path, "%s/state.json", folder));
@@ -230,10 +231,10 @@ fr_status fr__checkpoint_load_model(fr_setup *s, fr_engine *e, const char *folde
     return take_file(s, e, folder, has_state ? &state : NULL, FR_MODEL_FILE, is_damaged);
 }
 
-fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_position *p,
+fr_status fr__checkpoint_load(fr__setup *s, fr_engine *e, const char *folder, fr__position *p,
                               bool *is_damaged)
 {
-    fr_state state;
+    fr__state state;
     *is_damaged = true;
     FR_TRY(fr__state_read(s->ctx, folder, &state));
     *is_damaged = false;
@@ -245,10 +246,10 @@ fr_status fr__checkpoint_load(fr_setup *s, fr_engine *e, const char *folder, fr_
     return FR_OK;
 }
 
-fr_status fr__checkpoint_load_newest(fr_setup *s, fr_engine *e, const char *checkpoints,
-                                     fr_position *p, char path[FR_PATH])
+fr_status fr__checkpoint_load_newest(fr__setup *s, fr_engine *e, const char *checkpoints,
+                                     fr__position *p, char path[FR_PATH])
 {
-    fr_steps steps;
+    fr__steps steps;
     bool is_damaged = true;
     path[0] = '\0';
     fr_status status = fr__folder_steps(s->ctx, checkpoints, &steps);

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
-                         fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr_saver *v)
+fr_status fr__saver_open(fr__setup *s, fr_engine *e, const fr__folder *f,
+                         fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr__saver *v)
 {
     size_t bytes = f ? fr__setup_largest_param(s->graph) * sizeof(float) : 0;
     memset(v, 0, sizeof *v);
@@ -23,14 +23,14 @@ fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
     return fr__no_memory(s->ctx, bytes, "checkpoints");
 }
 
-void fr__saver_close(fr_saver *v)
+void fr__saver_close(fr__saver *v)
 {
     if (v->has_thread) pthread_join(v->thread, NULL);
     fr__free(v->job.plain);
     memset(v, 0, sizeof *v);
 }
 
-static void save(fr_saver *v)
+static void save(fr__saver *v)
 {
     fr_ctx_clear(NULL);
     v->status =
@@ -47,7 +47,7 @@ static void *thread_main(void *saver)
     return NULL;
 }
 
-fr_status fr__saver_begin(fr_saver *v, const fr_position *at)
+fr_status fr__saver_begin(fr__saver *v, const fr__position *at)
 {
     v->job.at = *at;
     FR_TRY(fr_engine_snapshot(v->e, &v->job.snapshot));
@@ -66,9 +66,9 @@ fr_status fr__saver_begin(fr_saver *v, const fr_position *at)
     return FR_OK;
 }
 
-bool fr__saver_is_done(const fr_saver *v) { return v->is_begun && atomic_load(&v->is_done); }
+bool fr__saver_is_done(const fr__saver *v) { return v->is_begun && atomic_load(&v->is_done); }
 
-fr_status fr__saver_wait(fr_saver *v)
+fr_status fr__saver_wait(fr__saver *v)
 {
     if (!v->is_begun) return FR_OK;
     if (v->has_thread) pthread_join(v->thread, NULL);

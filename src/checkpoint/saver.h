@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-typedef struct fr_saver {
-    fr_setup *s;
+typedef struct fr__saver {
+    fr__setup *s;
     fr_engine *e;
     fr__checkpoint_job job;
     pthread_t thread;
@@ -21,20 +21,20 @@ typedef struct fr_saver {
     fr_status status;    /* what it came to, */
     char error[1600];    /* in words */
     atomic_bool is_done; /* it has */
-} fr_saver;
+} fr__saver;
 
 /* Folder: NULL on other ranks. sync, user: as in fr__checkpoint_job. All must live until
  * fr__saver_close. */
-fr_status fr__saver_open(fr_setup *s, fr_engine *e, const fr_folder *f,
-                         fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr_saver *v);
-void fr__saver_close(fr_saver *v); /* waits; a zeroed one is fine */
+fr_status fr__saver_open(fr__setup *s, fr_engine *e, const fr__folder *f,
+                         fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr__saver *v);
+void fr__saver_close(fr__saver *v); /* waits; a zeroed one is fine */
 
 /* After fr__saver_wait, all ranks together while no mini-batch is under way. */
-fr_status fr__saver_begin(fr_saver *v, const fr_position *at);
+fr_status fr__saver_begin(fr__saver *v, const fr__position *at);
 /* Whether what was begun has come to its end, so that fr__saver_wait would not wait. */
-bool fr__saver_is_done(const fr_saver *v);
+bool fr__saver_is_done(const fr__saver *v);
 /* FR_OK: job.path is there and whole (if anything had been begun since). Else its failure, once,
  * with its text. */
-fr_status fr__saver_wait(fr_saver *v);
+fr_status fr__saver_wait(fr__saver *v);
 
 #endif

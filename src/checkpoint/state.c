@@ -20,7 +20,7 @@ static void copy_text(char to[FR_STATE_TEXT], const char *from)
     snprintf(to, FR_STATE_TEXT, "%s", from);
 }
 
-void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, fr_state *state)
+void fr__state_of(const fr__setup *s, const fr__position *at, const char *sha256, fr__state *state)
 {
     memset(state, 0, sizeof *state);
     state->format = FR_STATE_FORMAT;
@@ -36,7 +36,7 @@ void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, 
     fr_backend_instructions(s->settings.backend, state->instructions, sizeof state->instructions);
 }
 
-fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr_state *state)
+fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__state *state)
 {
     char path[FR_PATH], text[4096], hash[FR_HASH_TEXT];
     fr_json j;
@@ -131,7 +131,7 @@ static fr_status check_format(fr_ctx *ctx, const char *path, json_t *o, bool is_
                    path, (long long)*format, FR_STATE_FORMAT);
 }
 
-static fr_status get_hashes(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
+static fr_status get_hashes(fr_ctx *ctx, const char *path, json_t *o, fr__state *s)
 {
     json_t *hashes = json_object_get(o, "xxh128");
     for (int i = 0; i < FR_N_STATE_FILES && s->format > 1; i++)
@@ -139,7 +139,7 @@ static fr_status get_hashes(fr_ctx *ctx, const char *path, json_t *o, fr_state *
     return FR_OK;
 }
 
-static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr_state *s)
+static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr__state *s)
 {
     FR_TRY(get_int(ctx, path, o, "step", &s->at.step));
     FR_TRY(get_int(ctx, path, o, "samples", &s->at.samples));
@@ -168,7 +168,7 @@ static fr_status check_step(fr_ctx *ctx, const char *folder, int64_t step)
                    folder, (long long)step, (long long)named);
 }
 
-fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state)
+fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr__state *state)
 {
     char path[FR_PATH];
     unsigned char *data;
@@ -188,7 +188,7 @@ fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state)
     return status == FR_OK ? check_step(ctx, folder, state->at.step) : status;
 }
 
-fr_status fr__state_check_file(fr_ctx *ctx, const fr_state *state, fr_state_file which,
+fr_status fr__state_check_file(fr_ctx *ctx, const fr__state *state, fr__state_file which,
                                const char *path, fr_tensors *file)
 {
     char hash[FR_HASH_TEXT];
@@ -201,9 +201,9 @@ fr_status fr__state_check_file(fr_ctx *ctx, const fr_state *state, fr_state_file
                    path, hash, state->hash[which]);
 }
 
-fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state *state)
+fr_status fr__state_check(const fr__setup *s, const char *folder, const fr__state *state)
 {
-    fr_state mine;
+    fr__state mine;
     fr__state_of(s, &state->at, state->sha256, &mine);
     const struct {
         const char *what, *was, *is;
@@ -232,9 +232,9 @@ fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state 
     return FR_OK;
 }
 
-void fr__state_log_kernels(const fr_setup *s, const char *folder, const fr_state *state)
+void fr__state_log_kernels(const fr__setup *s, const char *folder, const fr__state *state)
 {
-    fr_state mine;
+    fr__state mine;
     fr__state_of(s, &state->at, state->sha256, &mine);
     if (!state->instructions[0] || (strcmp(state->instructions, mine.instructions) == 0 &&
                                     strcmp(state->kernels, mine.kernels) == 0))

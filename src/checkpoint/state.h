@@ -11,33 +11,33 @@
 #define FR_STATE_TEXT 64 /* room for a name */
 
 /* Files of a checkpoint beside state.json. */
-typedef enum fr_state_file { FR_MODEL_FILE, FR_OPTIMIZER_FILE, FR_N_STATE_FILES } fr_state_file;
+typedef enum fr__state_file { FR_MODEL_FILE, FR_OPTIMIZER_FILE, FR_N_STATE_FILES } fr__state_file;
 extern const char *const fr__state_files[FR_N_STATE_FILES];
 
-typedef struct fr_state {
+typedef struct fr__state {
     int64_t format;
-    fr_position at;
+    fr__position at;
     int64_t batch, n_train, seed;
     char model[FR_STATE_TEXT], data[FR_STATE_TEXT], optimizer[FR_STATE_TEXT];
     char sha256[65];
     char hash[FR_N_STATE_FILES][FR_HASH_TEXT]; /* "": format 1 */
     /* Of the kernels, for a remark only; "" in checkpoints of versions that did not write them. */
     char kernels[FR_STATE_TEXT], instructions[FR_STATE_TEXT];
-} fr_state;
+} fr__state;
 
-void fr__state_of(const fr_setup *s, const fr_position *at, const char *sha256, fr_state *state);
+void fr__state_of(const fr__setup *s, const fr__position *at, const char *sha256, fr__state *state);
 /* Into a folder that is open as dir. */
-fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr_state *state);
+fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__state *state);
 /* FR_INVALID or FR_IO: missing, cut, changed, of another step than its folder's name says, or not
  * one of ours. */
-fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr_state *state);
+fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr__state *state);
 /* A file that was read to its end, or did not make sense, against its hash. FR_INVALID: it is
  * damaged. FR_OK: it is as it was written, as far as that can be told. */
-fr_status fr__state_check_file(fr_ctx *ctx, const fr_state *state, fr_state_file which,
+fr_status fr__state_check_file(fr_ctx *ctx, const fr__state *state, fr__state_file which,
                                const char *path, fr_tensors *file);
 /* Can a run with this setup go on from there with the same numbers? */
-fr_status fr__state_check(const fr_setup *s, const char *folder, const fr_state *state);
+fr_status fr__state_check(const fr__setup *s, const char *folder, const fr__state *state);
 /* Logs a line if it was written with other kernels or instructions, whose last bits may differ. */
-void fr__state_log_kernels(const fr_setup *s, const char *folder, const fr_state *state);
+void fr__state_log_kernels(const fr__setup *s, const char *folder, const fr__state *state);
 
 #endif

@@ -27,8 +27,8 @@ static fr_status check_values(fr_ctx *ctx, const char *path, fr_tensors *file)
     return status;
 }
 
-static fr_status check_file(fr_ctx *ctx, const char *folder, const fr_state *state,
-                            fr_state_file which)
+static fr_status check_file(fr_ctx *ctx, const char *folder, const fr__state *state,
+                            fr__state_file which)
 {
     char path[FR_PATH];
     fr_tensors *file;
@@ -43,13 +43,13 @@ static fr_status check_file(fr_ctx *ctx, const char *folder, const fr_state *sta
 static fr_status verify_one(fr_ctx *ctx, const char *folder,
                             void (*each)(void *user, const fr_verdict *v), void *user)
 {
-    fr_state state;
+    fr__state state;
     fr_verdict v = {.path = folder, .step = -1};
     fr_status status = fr__state_read(ctx, folder, &state);
     if (status == FR_OK) v.step = state.at.step;
     v.format = state.format;
     for (int i = 0; i < FR_N_STATE_FILES && status == FR_OK; i++)
-        status = check_file(ctx, folder, &state, (fr_state_file)i);
+        status = check_file(ctx, folder, &state, (fr__state_file)i);
     if (status == FR_NO_MEMORY) return status;
     if (status != FR_OK) v.damage = fr_ctx_error(ctx);
     each(user, &v);
@@ -69,7 +69,7 @@ fr_status fr_checkpoint_verify(fr_ctx *ctx, const char *folder,
                                void (*each)(void *user, const fr_verdict *v), void *user)
 {
     char root[FR_PATH], path[FR_PATH];
-    fr_steps steps;
+    fr__steps steps;
     if (is_checkpoint(folder)) return verify_one(ctx, folder, each, user);
     FR_TRY(fr__path(ctx, root, "%s/checkpoint", folder));
     if (!fr__dir_exists(root)) FR_TRY(fr__path(ctx, root, "%s", folder));

@@ -28,7 +28,7 @@ static const char *backend_name(int i)
 FR_WORDS(memory_name, "refuse", "warn")
 FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
 
-#define TO(member) FR_AT(fr_settings, member)
+#define TO(member) FR_AT(fr__settings, member)
 #define OPTIMIZER "train.optimizer."
 #define SCHEDULE "train.schedule."
 #define PARALLEL "parallel."

@@ -5,17 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-bool fr__layout_is_even(const fr_schedule *s)
+bool fr__parallel_is_even(const fr_schedule *s)
 {
     for (int k = 1; k < s->n_stages; k++)
         if (s->replicas[k] != s->replicas[0]) return false;
     return true;
 }
 
-const char *fr__layout_text(const fr_schedule *s, char *text, size_t room)
+const char *fr__parallel_text(const fr_schedule *s, char *text, size_t room)
 {
     const char *plural = s->n_stages > 1 ? "s" : "";
-    if (!fr__layout_is_even(s)) {
+    if (!fr__parallel_is_even(s)) {
         char list[128] = "", one[16];
         for (int k = 0; k < s->n_stages; k++) {
             snprintf(one, sizeof one, "%d", s->replicas[k]);
@@ -30,8 +30,8 @@ const char *fr__layout_text(const fr_schedule *s, char *text, size_t room)
     return text;
 }
 
-fr_status fr__layout_check_replicas(fr_conf *parallel, const fr_settings *t, const fr_generator *g,
-                                    int n_stages)
+fr_status fr__parallel_check_replicas(fr_conf *parallel, const fr__settings *t,
+                                      const fr_generator *g, int n_stages)
 {
     int n_apart = n_stages / t->chunks; /* stages so far apart share a worker */
     for (int k = 1; k < n_stages; k++) {
@@ -51,7 +51,7 @@ fr_status fr__layout_check_replicas(fr_conf *parallel, const fr_settings *t, con
     return FR_OK;
 }
 
-fr_status fr__layout_check_sync(fr_conf *parallel, const fr_settings *t, fr_pipeline *p)
+fr_status fr__parallel_check_sync(fr_conf *parallel, const fr__settings *t, fr__pipeline *p)
 {
     const fr_schedule *s = p->schedule;
     p->sync = t->sync;
@@ -59,15 +59,15 @@ fr_status fr__layout_check_sync(fr_conf *parallel, const fr_settings *t, fr_pipe
     if (p->sync.every == 0) /* a wave: the mini-batches that a pipeline has in flight */
         p->sync.every =
             s->is_flush ? 1 : fr_schedule_lead(s, 0) / (s->n_micro / s->replicas[0]) + 1;
-    if (fr__layout_is_even(s)) return FR_OK;
+    if (fr__parallel_is_even(s)) return FR_OK;
     return fr_conf_fail(parallel, "replicas",
                         "with sync '%s' each replica is a whole pipeline: every stage has as many; "
                         "give one number, or use sync allreduce",
                         t->sync.name);
 }
 
-fr_status fr__layout_check_ranks(fr_conf *parallel, const fr_settings *t, const fr_pipeline *p,
-                                 int n_ranks)
+fr_status fr__parallel_check_ranks(fr_conf *parallel, const fr__settings *t, const fr__pipeline *p,
+                                   int n_ranks)
 {
     char layout[192], remedy[128] = "";
     int n = p->schedule->n_workers, each = t->workers_per_rank, at = 0;
@@ -91,11 +91,11 @@ fr_status fr__layout_check_ranks(fr_conf *parallel, const fr_settings *t, const 
     return fr_conf_fail(
         parallel, fr_conf_has(parallel, "workers_per_rank") ? "workers_per_rank" : "stages",
         "the run has %d worker%s (%s), %d processes were started with %d worker%s each: %s", n,
-        n > 1 ? "s" : "", fr__layout_text(p->schedule, layout, sizeof layout), n_ranks, each,
+        n > 1 ? "s" : "", fr__parallel_text(p->schedule, layout, sizeof layout), n_ranks, each,
         each > 1 ? "s" : "", remedy);
 }
 
-const char *fr__layout_transport(const fr_settings *t, const fr_team *team)
+const char *fr__parallel_transport(const fr__settings *t, const fr_team *team)
 {
     return t->transport ? t->transport->name : team ? "mpi" : fr_transport_list()[0]->name;
 }
@@ -107,7 +107,7 @@ static bool has_replicas(const fr_schedule *s)
     return false;
 }
 
-void fr__layout_warn(fr_ctx *ctx, const fr_settings *t, const fr_pipeline *p)
+void fr__parallel_warn(fr_ctx *ctx, const fr__settings *t, const fr__pipeline *p)
 {
     const fr_schedule *s = p->schedule;
     if (t->method->wants_replicas && !t->schedule_file && !has_replicas(s))

@@ -11,9 +11,9 @@
 typedef struct plan {
     fr_ctx *ctx;
     fr_conf *conf; /* `parallel` */
-    const fr_settings *t;
+    const fr__settings *t;
     fr_graph *g;
-    fr_pipeline *p;
+    fr__pipeline *p;
     int64_t n_steps;
     int n_ranks;
     const int *replicas; /* (n_stages) as the config has it */
@@ -34,7 +34,7 @@ static fr_status at_place(plan *b, const char *key, fr_status status)
 
 static fr_status cut(plan *b)
 {
-    fr_pipeline *p = b->p;
+    fr__pipeline *p = b->p;
     int n = p->n_stages;
     p->cuts = FR_ARENA_ARRAY(&p->arena, int, n);
     p->stages = FR_ARENA_ARRAY(&p->arena, fr_stage, n);
@@ -48,7 +48,7 @@ static fr_status cut(plan *b)
 
 static fr_status find_links(plan *b)
 {
-    fr_pipeline *p = b->p;
+    fr__pipeline *p = b->p;
     int n = p->n_stages, room = n * (n - 1) / 2 + 1;
     p->forward = FR_ARENA_ARRAY(&p->arena, fr_link, room);
     p->backward = FR_ARENA_ARRAY(&p->arena, fr_link, room);
@@ -62,8 +62,8 @@ static fr_status find_links(plan *b)
 /* What the plan refuses gets its place in the config. */
 static fr_status make_plan(plan *b)
 {
-    const fr_settings *t = b->t;
-    fr_pipeline *p = b->p;
+    const fr__settings *t = b->t;
+    fr__pipeline *p = b->p;
     const fr_sync *sync = fr_sync_find(p->sync.name);
     const fr_exec_desc d = {.schedule = p->schedule,
                             .name = t->schedule_file ? "this schedule" : t->method->name,
@@ -87,7 +87,7 @@ static fr_status make_plan(plan *b)
 
 static fr_schedule_desc describe(const plan *b, bool is_flush)
 {
-    const fr_settings *t = b->t;
+    const fr__settings *t = b->t;
     int64_t segment = t->segment < b->n_steps ? t->segment : b->n_steps;
     return (fr_schedule_desc){.n_stages = b->p->n_stages,
                               .chunks = t->chunks,
@@ -113,7 +113,7 @@ static fr_status schedule_by_method(plan *b)
                             "method '%s' gives every worker one stage; leave parallel.chunks out "
                             "or choose method interleaved",
                             m->name);
-    FR_TRY(fr__layout_check_replicas(b->conf, b->t, g, d.n_stages));
+    FR_TRY(fr__parallel_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);
     return fr_schedule_create(b->ctx, g, &d, &b->p->schedule);
@@ -157,7 +157,7 @@ static fr_status check_file(const plan *b)
 static fr_status schedule_by_file(plan *b)
 {
     const char *path = b->t->schedule_file;
-    fr_pipeline *p = b->p;
+    fr__pipeline *p = b->p;
     fr_schedule_desc d = describe(b, false);
     d.must_reduce = false;
     FR_TRY(fr_schedule_read(b->ctx, path, (int)b->t->micro, &d, &p->schedule));
@@ -184,7 +184,7 @@ static void warn(const plan *b)
     if (wanted && !b->t->schedule_file && strcmp(wanted, b->t->optimizer->name) != 0)
         fr_log(b->ctx, FR_LOG_WARN, "method %s is made for the optimizer %s, the config has %s",
                b->t->method->name, wanted, b->t->optimizer->name);
-    fr__layout_warn(b->ctx, b->t, b->p);
+    fr__parallel_warn(b->ctx, b->t, b->p);
 }
 
 static fr_status find_replicas(plan *b)
@@ -200,8 +200,8 @@ static fr_status find_replicas(plan *b)
  * backward: allowed, and said. */
 static fr_status find_recompute(plan *b)
 {
-    const fr_settings *t = b->t;
-    fr_pipeline *p = b->p;
+    const fr__settings *t = b->t;
+    fr__pipeline *p = b->p;
     if (!t->recomputes_all && t->n_recompute == 0) return FR_OK;
     p->recompute = FR_ARENA_ARRAY(&p->arena, bool, p->n_stages);
     if (!p->recompute) return fr__no_memory(b->ctx, (size_t)p->n_stages, "stages");
@@ -225,15 +225,15 @@ static fr_status open_all(plan *b)
     b->p->has_far_ties = fr_exec_find_far_tie(b->g, b->p->n_stages, b->p->stages) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
     FR_TRY(check_schedule(b));
-    FR_TRY(fr__layout_check_sync(b->conf, b->t, b->p));
+    FR_TRY(fr__parallel_check_sync(b->conf, b->t, b->p));
     FR_TRY(make_plan(b));
-    FR_TRY(fr__layout_check_ranks(b->conf, b->t, b->p, b->n_ranks));
+    FR_TRY(fr__parallel_check_ranks(b->conf, b->t, b->p, b->n_ranks));
     warn(b);
     return FR_OK;
 }
 
-fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
-                            int64_t n_steps, int n_ranks, fr_pipeline *p)
+fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, fr_graph *g,
+                            int64_t n_steps, int n_ranks, fr__pipeline *p)
 {
     memset(p, 0, sizeof *p);
     p->n_stages = t->stages;
@@ -244,7 +244,7 @@ fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr
     return status;
 }
 
-void fr__pipeline_close(fr_pipeline *p)
+void fr__pipeline_close(fr__pipeline *p)
 {
     fr_exec_plan_free(p->plan);
     fr_schedule_free(p->schedule);
@@ -252,7 +252,8 @@ void fr__pipeline_close(fr_pipeline *p)
     memset(p, 0, sizeof *p);
 }
 
-const char *fr__pipeline_cuts_text(const fr_pipeline *p, const fr_graph *g, char *text, size_t room)
+const char *fr__pipeline_cuts_text(const fr__pipeline *p, const fr_graph *g, char *text,
+                                   size_t room)
 {
     text[0] = '\0';
     for (int i = 0; i + 1 < p->n_stages; i++)

@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "config/settings.h"
 
-typedef struct fr_pipeline {
+typedef struct fr__pipeline {
     int n_stages;
     int *cuts;        /* (n_stages - 1) nodes that begin a stage, after the first */
     fr_stage *stages; /* (n_stages) */
@@ -20,17 +20,17 @@ typedef struct fr_pipeline {
     fr_sync_options sync;
     bool *recompute; /* (n_stages), or NULL: none */
     fr_arena arena;
-} fr_pipeline;
+} fr__pipeline;
 
 /* Everything that is wrong with the `parallel` section of `root` for this graph is said here, with
  * file and line, before a run has written anything. n_steps: updates of the whole run; n_ranks:
  * processes that share it, 0: not known yet. */
-fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr_settings *t, fr_graph *g,
-                            int64_t n_steps, int n_ranks, fr_pipeline *p);
-void fr__pipeline_close(fr_pipeline *p); /* a zeroed one is fine */
+fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, fr_graph *g,
+                            int64_t n_steps, int n_ranks, fr__pipeline *p);
+void fr__pipeline_close(fr__pipeline *p); /* a zeroed one is fine */
 
 /* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */
-const char *fr__pipeline_cuts_text(const fr_pipeline *p, const fr_graph *g, char *text,
+const char *fr__pipeline_cuts_text(const fr__pipeline *p, const fr_graph *g, char *text,
                                    size_t room);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-fr_status fr__setting(fr_conf *c, const char *section, const char *key, fr_settings *s)
+fr_status fr__setting(fr_conf *c, const char *section, const char *key, fr__settings *s)
 {
     const fr_key *k = fr__key_find(fr__settings_keys(), section, key, NULL);
     return fr__key_read(c, k, (char *)s + k->offset);
@@ -22,7 +22,7 @@ fr_status fr__setting_name(fr_conf *c, const char *section, const char *key, con
     return fr__key_read(c, fr__key_find(fr__settings_keys(), section, key, NULL), name);
 }
 
-static fr_status read_optimizer(fr_conf *train, fr_settings *s)
+static fr_status read_optimizer(fr_conf *train, fr__settings *s)
 {
     static const char section[] = "train.optimizer.";
     fr_conf *c;
@@ -37,7 +37,7 @@ static fr_status read_optimizer(fr_conf *train, fr_settings *s)
     return wrong ? fr_conf_fail(c, NULL, "optimizer %s: %s", name, wrong) : FR_OK;
 }
 
-static fr_status read_schedule(fr_conf *train, fr_settings *s)
+static fr_status read_schedule(fr_conf *train, fr__settings *s)
 {
     static const char section[] = "train.schedule.";
     fr_conf *c;
@@ -51,7 +51,7 @@ static fr_status read_schedule(fr_conf *train, fr_settings *s)
 }
 
 /* Micro-batches are dealt out to replicas in turn, each as many as the others. */
-static fr_status check_micro(fr_conf *c, const fr_settings *s, int64_t least)
+static fr_status check_micro(fr_conf *c, const fr__settings *s, int64_t least)
 {
     if (s->micro % least != 0)
         return fr_conf_fail(c, "micro",
@@ -68,7 +68,7 @@ static fr_status check_micro(fr_conf *c, const fr_settings *s, int64_t least)
     return FR_OK;
 }
 
-static fr_status read_train(fr_conf *c, fr_settings *s)
+static fr_status read_train(fr_conf *c, fr__settings *s)
 {
     int64_t least = s->micro = fr__settings_least_micro(s);
     s->is_micro_chosen = least > 1 && !fr_conf_has(c, "micro");
@@ -91,7 +91,7 @@ static void default_out(const char *config_path, char *out, size_t room)
 }
 
 /* What a test lets go wrong. */
-static fr_status read_fault(fr_conf *c, fr_settings *s)
+static fr_status read_fault(fr_conf *c, fr__settings *s)
 {
     const char *text = NULL, *wrong;
     FR_TRY(fr__setting_name(c, "run.", "fault", &text));
@@ -99,7 +99,7 @@ static fr_status read_fault(fr_conf *c, fr_settings *s)
     return wrong ? fr_conf_fail(c, "fault", "\"%s\": %s", text, wrong) : FR_OK;
 }
 
-static fr_status read_run(fr_conf *c, const char *config_path, const char *out, fr_settings *s)
+static fr_status read_run(fr_conf *c, const char *config_path, const char *out, fr__settings *s)
 {
     char preset[1024], quoted[8192];
     if (out) {
@@ -117,7 +117,8 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     return read_fault(c, s);
 }
 
-fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out, fr_settings *s)
+fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out,
+                            fr__settings *s)
 {
     fr_conf *train, *parallel, *run;
     memset(s, 0, sizeof *s);
@@ -130,7 +131,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
     return read_run(run, config_path, out, s);
 }
 
-int64_t fr__settings_n_steps(fr_settings *s, int64_t n_train)
+int64_t fr__settings_n_steps(fr__settings *s, int64_t n_train)
 {
     int64_t n = s->steps > 0 ? s->steps : s->epochs * n_train / s->batch;
     if (n < 1) n = 1;

@@ -10,7 +10,7 @@
 
 enum { FR_MAX_STAGES = 1024, FR_MAX_REPLICAS = 1024 };
 
-typedef struct fr_settings {
+typedef struct fr__settings {
     /* train */
     int64_t batch, micro;  /* samples in an update; micro-batches it is split into */
     int64_t epochs, steps; /* steps > 0 wins */
@@ -64,37 +64,37 @@ typedef struct fr_settings {
     bool forecasts;         /* say before the first mini-batch how long one will take */
     int n_events;           /* of a worker, for trace.json; 0: none */
     int n_samples;          /* weights of a stage watched for the prediction error */
-} fr_settings;
+} fr__settings;
 
 /* Reads the three sections. `out` (may be NULL) replaces run.out. Errors name file, line, column.
  */
 fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out,
-                            fr_settings *s);
+                            fr__settings *s);
 /* The `parallel` section alone. */
-fr_status fr__settings_parallel(fr_conf *c, fr_settings *s);
-fr_status fr__settings_cluster(fr_conf *c, fr_settings *s); /* the rest of it */
+fr_status fr__settings_parallel(fr_conf *c, fr__settings *s);
+fr_status fr__settings_cluster(fr_conf *c, fr__settings *s); /* the rest of it */
 
-static inline fr_policy_options fr__settings_policy_options(const fr_settings *s)
+static inline fr_policy_options fr__settings_policy_options(const fr__settings *s)
 {
     return (fr_policy_options){.exact = s->exact, .lr_warmup = s->lr_warmup};
 }
 
 /* The rows of keys.c, and one of them read into its place in *s, or into a text of one's own. */
 const fr_key *fr__settings_keys(void);
-fr_status fr__setting(fr_conf *c, const char *section, const char *key, fr_settings *s);
+fr_status fr__setting(fr_conf *c, const char *section, const char *key, fr__settings *s);
 fr_status fr__setting_name(fr_conf *c, const char *section, const char *key, const char **name);
 
 /* Copies of a stage. */
-static inline int fr__settings_replicas(const fr_settings *s, int stage)
+static inline int fr__settings_replicas(const fr__settings *s, int stage)
 {
     return s->replicas[s->n_replicas > 1 ? stage : 0];
 }
 /* The least number of micro-batches that deals out evenly to the replicas of each stage. */
-int64_t fr__settings_least_micro(const fr_settings *s);
+int64_t fr__settings_least_micro(const fr__settings *s);
 
 /* Updates of the whole run, n_train samples an epoch: `steps`, or `epochs` in whole mini-batches.
  * Also sets s->lr.total. */
-int64_t fr__settings_n_steps(fr_settings *s, int64_t n_train);
+int64_t fr__settings_n_steps(fr__settings *s, int64_t n_train);
 
 /* Names of a NULL-terminated list of records. */
 #define FR_APPEND_NAMES(text, list) \

@@ -34,7 +34,7 @@ static fr_status read_numbers(fr_conf *c, const char *key, int end, const char *
 }
 
 /* true, false, or a list of stages. */
-static fr_status read_recompute(fr_conf *c, fr_settings *s)
+static fr_status read_recompute(fr_conf *c, fr__settings *s)
 {
     bool all = false;
     if (fr_conf_list_length(c, "recompute") < 0) {
@@ -46,7 +46,7 @@ static fr_status read_recompute(fr_conf *c, fr_settings *s)
                         &s->n_recompute, &s->recompute);
 }
 
-static fr_status read_emulation(fr_conf *c, fr_settings *s)
+static fr_status read_emulation(fr_conf *c, fr__settings *s)
 {
     fr_conf *emulation;
     if (!s->cluster) {
@@ -65,7 +65,7 @@ static fr_status read_emulation(fr_conf *c, fr_settings *s)
     return fr__setting(emulation, "parallel.emulation.", "scale", s);
 }
 
-fr_status fr__settings_cluster(fr_conf *c, fr_settings *s)
+fr_status fr__settings_cluster(fr_conf *c, fr__settings *s)
 {
     FR_TRY(read_path(c, "cluster", "cluster file", &s->cluster));
     FR_TRY(read_path(c, "profile", "profile", &s->profile));

@@ -13,7 +13,7 @@
 static const char section[] = "parallel.";
 
 /* Records by name. */
-static fr_status read_method(fr_conf *c, fr_settings *s)
+static fr_status read_method(fr_conf *c, fr__settings *s)
 {
     const char *name = NULL;
     FR_TRY(fr__setting_name(c, section, "method", &name));
@@ -25,7 +25,7 @@ static fr_status read_method(fr_conf *c, fr_settings *s)
     return FR_OK;
 }
 
-static fr_status read_backend(fr_conf *c, fr_settings *s)
+static fr_status read_backend(fr_conf *c, fr__settings *s)
 {
     const char *name = fr_backend_name(fr_backend_list()[0]);
     FR_TRY(fr__setting_name(c, section, "backend", &name));
@@ -33,7 +33,7 @@ static fr_status read_backend(fr_conf *c, fr_settings *s)
     return FR_OK;
 }
 
-static fr_status read_schedule_file(fr_conf *c, fr_settings *s)
+static fr_status read_schedule_file(fr_conf *c, fr__settings *s)
 {
     char path[PATH_MAX];
     s->schedule_file = NULL;
@@ -47,7 +47,7 @@ static fr_status read_schedule_file(fr_conf *c, fr_settings *s)
     return s->schedule_file ? FR_OK : fr__conf_no_memory(c);
 }
 
-static fr_status read_cuts(fr_conf *c, fr_settings *s)
+static fr_status read_cuts(fr_conf *c, fr__settings *s)
 {
     int n = fr_conf_has(c, "cuts") ? fr_conf_list_length(c, "cuts") : 0;
     if (n < 1) n = 1; /* one value is a list of one */
@@ -56,7 +56,7 @@ static fr_status read_cuts(fr_conf *c, fr_settings *s)
     return fr_conf_texts(c, "cuts", FR_MAX_STAGES - 1, s->cuts, &s->n_cuts);
 }
 
-static fr_status check_stages(fr_conf *c, const fr_settings *s)
+static fr_status check_stages(fr_conf *c, const fr__settings *s)
 {
     int max = s->method->max_stages;
     if (s->n_cuts > 0 && s->n_cuts + 1 != s->stages)
@@ -80,7 +80,7 @@ static fr_status check_stages(fr_conf *c, const fr_settings *s)
 
 /* One number for all stages, or a list with one for each: then it says how many stages there are.
  */
-static fr_status read_replicas(fr_conf *c, fr_settings *s)
+static fr_status read_replicas(fr_conf *c, fr__settings *s)
 {
     int64_t given[FR_MAX_STAGES], one = 0;
     int *list;
@@ -104,7 +104,7 @@ static fr_status read_replicas(fr_conf *c, fr_settings *s)
     return FR_OK;
 }
 
-int64_t fr__settings_least_micro(const fr_settings *s)
+int64_t fr__settings_least_micro(const fr__settings *s)
 {
     int64_t least = 1;
     for (int k = 0; k < s->n_replicas; k++) {
@@ -119,7 +119,7 @@ int64_t fr__settings_least_micro(const fr_settings *s)
     return least;
 }
 
-static fr_status read_stages(fr_conf *c, fr_settings *s)
+static fr_status read_stages(fr_conf *c, fr__settings *s)
 {
     FR_TRY(read_cuts(c, s));
     FR_TRY(read_replicas(c, s));
@@ -142,7 +142,7 @@ static fr_status read_stages(fr_conf *c, fr_settings *s)
 
 /* --- processes and replicas ------------------------------------------------------------------ */
 
-static fr_status read_transport(fr_conf *c, fr_settings *s)
+static fr_status read_transport(fr_conf *c, fr__settings *s)
 {
     const char *name = NULL;
     FR_TRY(fr__setting_name(c, section, "transport", &name));
@@ -158,7 +158,7 @@ static const fr_sync *find_sync(const char *name)
 }
 
 /* A wave of wsp is as long as the pipeline has it, unless the config says. */
-static fr_status read_sync(fr_conf *parallel, fr_settings *s)
+static fr_status read_sync(fr_conf *parallel, fr__settings *s)
 {
     fr_conf *c;
     s->sync.name = s->method->sync ? s->method->sync : fr_sync_list()[0]->name;
@@ -173,7 +173,7 @@ static fr_status read_sync(fr_conf *parallel, fr_settings *s)
 }
 
 /* Options of single policies, in sections named after them: fine to have, whatever the method. */
-static fr_status read_policy_options(fr_conf *c, fr_settings *s)
+static fr_status read_policy_options(fr_conf *c, fr__settings *s)
 {
     static const char *const names[][2] = {{"xpipe", "parallel.xpipe."},
                                            {"pipemare", "parallel.pipemare."}};
@@ -186,7 +186,7 @@ static fr_status read_policy_options(fr_conf *c, fr_settings *s)
     return FR_OK;
 }
 
-fr_status fr__settings_parallel(fr_conf *c, fr_settings *s)
+fr_status fr__settings_parallel(fr_conf *c, fr__settings *s)
 {
     FR_TRY(read_method(c, s));
     FR_TRY(read_schedule_file(c, s));

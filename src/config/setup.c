@@ -7,8 +7,10 @@
 #include "config/setup.h"
 
 #include "io/conf.h"
+#include "io/file.h"
 
 #include <forerun/models.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A size of a model by name: as the config has it, else the model's default; 0 if the model does
@@ -67,7 +69,7 @@ static bool reads_length(const fr_graph *g, int node)
 }
 
 /* Nodes that a run feeds and reads: the INPUT nodes by their use, whatever they are called. */
-static fr_status find_nodes(fr_setup *s, fr_conf *model)
+static fr_status find_nodes(fr__setup *s, fr_conf *model)
 {
     fr_graph *g = s->graph;
     s->input = s->length = -1;
@@ -116,13 +118,13 @@ static int64_t vocab_of(const fr_graph *g, int input)
     return vocab;
 }
 
-static int64_t classes_of(const fr_setup *s)
+static int64_t classes_of(const fr__setup *s)
 {
     const fr_shape *logits = &fr_graph_node(s->graph, s->logits)->shape;
     return logits->n_dims ? logits->dim[logits->n_dims - 1] : 1;
 }
 
-static void wishes_of_graph(const fr_setup *s, fr_data_info *want)
+static void wishes_of_graph(const fr__setup *s, fr_data_info *want)
 {
     const fr_node *input = fr_graph_node(s->graph, s->input);
     want->input = input->shape;
@@ -140,7 +142,7 @@ static bool fits(const fr_shape *model, const fr_shape *data)
            (model->n_dims == 1 && model->dim[0] == fr_shape_count(data));
 }
 
-fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model)
+fr_status fr__setup_check_fit(fr__setup *s, fr_conf *model)
 {
     const fr_data_info *d = fr_dataset_info(s->data);
     const fr_node *input = fr_graph_node(s->graph, s->input);
@@ -184,18 +186,18 @@ fr_status fr__setup_check_fit(fr_setup *s, fr_conf *model)
     return FR_OK;
 }
 
-static fr_status open_graph(fr_setup *s, fr_conf *model, const fr_model_options *known)
+static fr_status open_graph(fr__setup *s, fr_conf *model, const fr_model_options *known)
 {
     if (!s->graph) FR_TRY(fr_model_from_conf(s->ctx, model, known, &s->graph));
     return find_nodes(s, model);
 }
 
-static fr_status open_data(fr_setup *s, fr_conf *data, const fr_data_info *want)
+static fr_status open_data(fr__setup *s, fr_conf *data, const fr_data_info *want)
 {
     return s->data ? FR_OK : fr_dataset_open(s->ctx, data, want, &s->data);
 }
 
-static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
+static fr_status open_both(fr__setup *s, fr_conf *model, fr_conf *data)
 {
     fr_data_info want = {0};
     fr_model_options known = {.dropout = -1};
@@ -216,7 +218,7 @@ static fr_status open_both(fr_setup *s, fr_conf *model, fr_conf *data)
 }
 
 /* A section of the config, or the config itself in place of one that the caller's part replaces. */
-static fr_status part_section(fr_setup *s, const char *key, bool is_given, fr_conf **out)
+static fr_status part_section(fr__setup *s, const char *key, bool is_given, fr_conf **out)
 {
     *out = s->conf;
     if (!is_given) return fr_conf_section(s->conf, key, out);
@@ -224,7 +226,7 @@ static fr_status part_section(fr_setup *s, const char *key, bool is_given, fr_co
     return fr_conf_fail(s->conf, key, "the caller has given the %s: leave this section out", key);
 }
 
-static fr_status open_all(fr_setup *s, const fr_run_options *o)
+static fr_status open_all(fr__setup *s, const fr_run_options *o)
 {
     fr_conf *model, *data;
     const char *name = o->config ? o->config : "config", *text = o->config_text;
@@ -240,7 +242,7 @@ static fr_status open_all(fr_setup *s, const fr_run_options *o)
     return fr_conf_finish(s->conf);
 }
 
-fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
+fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr__setup *s)
 {
     memset(s, 0, sizeof *s);
     s->ctx = ctx;
@@ -253,7 +255,7 @@ fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr_setup *s)
     return status;
 }
 
-void fr__setup_close(fr_setup *s)
+void fr__setup_close(fr__setup *s)
 {
     fr__pipeline_close(&s->pipeline);
     if (!s->is_graph_given) fr_graph_free(s->graph);
@@ -262,9 +264,9 @@ void fr__setup_close(fr_setup *s)
     memset(s, 0, sizeof *s);
 }
 
-static fr_engine_desc engine_desc(const fr_setup *s)
+static fr_engine_desc engine_desc(const fr__setup *s)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     return (fr_engine_desc){.graph = s->graph,
                             .backend = t->backend,
                             .n_threads = t->threads,
@@ -277,7 +279,7 @@ static fr_engine_desc engine_desc(const fr_setup *s)
                             .stall_s = t->stall_s};
 }
 
-fr_engine_desc fr__setup_eval_desc(const fr_setup *s, int batch, bool want_logits)
+fr_engine_desc fr__setup_eval_desc(const fr__setup *s, int batch, bool want_logits)
 {
     fr_engine_desc d = engine_desc(s);
     d.micro_batch = batch, d.n_micro = 1;
@@ -285,7 +287,7 @@ fr_engine_desc fr__setup_eval_desc(const fr_setup *s, int batch, bool want_logit
     return d;
 }
 
-static fr_status check_fault(fr_setup *s)
+static fr_status check_fault(fr__setup *s)
 {
     fr_conf *run;
     int n = s->pipeline.schedule->n_workers;
@@ -295,7 +297,7 @@ static fr_status check_fault(fr_setup *s)
                         s->settings.fault.worker, n - 1);
 }
 
-fr_status fr__setup_pipeline(fr_setup *s)
+fr_status fr__setup_pipeline(fr__setup *s)
 {
     fr__pipeline_close(&s->pipeline);
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps,
@@ -303,10 +305,10 @@ fr_status fr__setup_pipeline(fr_setup *s)
     return check_fault(s);
 }
 
-fr_engine_desc fr__setup_train_desc(const fr_setup *s, bool keep_grads, bool want_ledger)
+fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool want_ledger)
 {
-    const fr_settings *t = &s->settings;
-    const fr_pipeline *p = &s->pipeline;
+    const fr__settings *t = &s->settings;
+    const fr__pipeline *p = &s->pipeline;
     fr_engine_desc d = engine_desc(s);
     d.team = s->team;
     d.transport = t->transport;
@@ -331,7 +333,7 @@ fr_engine_desc fr__setup_train_desc(const fr_setup *s, bool keep_grads, bool wan
     return d;
 }
 
-fr_status fr__setup_forecast(const fr_setup *s, fr_memory_use *out)
+fr_status fr__setup_forecast(const fr__setup *s, fr_memory_use *out)
 {
     fr_engine_desc d = fr__setup_train_desc(s, false, false);
     d.team = NULL;
@@ -346,4 +348,33 @@ size_t fr__setup_largest_param(const fr_graph *g)
         if (n > most) most = n;
     }
     return (size_t)most;
+}
+
+/* Everything that can be refused is, so that what is written runs. */
+static fr_status save_config(fr__setup *s, const char *comment, const char *path)
+{
+    struct fr_conf_out text = {0};
+    FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
+    for (const char *line = comment; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        char piece[512];
+        snprintf(piece, sizeof piece, "# %.*s\n", n < 500 ? (int)n : 500, line);
+        fr__conf_put(&text, piece);
+        line += n + (line[n] != '\0');
+    }
+    fr__conf_format(s->conf, &text);
+    fr_status status = text.failed ? fr__no_memory(s->ctx, text.text.n, "config")
+                                   : fr__file_replace(s->ctx, path, text.text.at, text.text.n);
+    fr__vec_fini(&text.text);
+    return status;
+}
+
+fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *comment,
+                             const char *path)
+{
+    fr__setup s;
+    FR_TRY(fr__setup_open(ctx, o, &s));
+    fr_status status = save_config(&s, comment, path);
+    fr__setup_close(&s);
+    return status;
 }

@@ -110,7 +110,7 @@ static fr_status beat(fr_ctx *ctx, const fr_schedule *s, const stage_costs *c, i
 static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (double)n : 0; }
 
 /* Even costs: a stage of r replicas, which share its micro-batches, may cost r times as much. */
-static void fill_costs(const fr_bubble_input *in, stage_costs *own, stage_costs *mean)
+static void fill_costs(const fr__bubble_input *in, stage_costs *own, stage_costs *mean)
 {
     int n = in->schedule->n_stages, n_hands = 0;
     const int *replicas = in->schedule->replicas;
@@ -144,7 +144,7 @@ static double busy_ns(const fr_worker_times *t)
                     t->ns[FR_SPENT_STEP]);
 }
 
-static void measure(const fr_bubble_input *in, fr_bubble *out, double *busy_s)
+static void measure(const fr__bubble_input *in, fr__bubble *out, double *busy_s)
 {
     int n = in->schedule->n_workers;
     double wall = 0, busy = 0;
@@ -161,7 +161,7 @@ static void measure(const fr_bubble_input *in, fr_bubble *out, double *busy_s)
     *busy_s = busy * 1e-9 / n / (double)in->n_batches;
 }
 
-static bool has_run(const fr_bubble_input *in)
+static bool has_run(const fr__bubble_input *in)
 {
     if (in->n_batches < 1) return false;
     for (int w = 0; w < in->schedule->n_workers; w++)
@@ -169,10 +169,10 @@ static bool has_run(const fr_bubble_input *in)
     return true;
 }
 
-fr_status fr__bubble_split(fr_ctx *ctx, const fr_bubble_input *in, fr_bubble *out)
+fr_status fr__bubble_split(fr_ctx *ctx, const fr__bubble_input *in, fr__bubble *out)
 {
     const fr_schedule *s = in->schedule;
-    *out = (fr_bubble){NAN, NAN, NAN, NAN, NAN, -1, NAN, NAN};
+    *out = (fr__bubble){NAN, NAN, NAN, NAN, NAN, -1, NAN, NAN};
     if (!has_run(in)) return FR_OK;
     if (!s->is_lowered)
         return fr_fail(ctx, FR_INTERNAL, "schedule %s must be lowered before it is timed", s->name);

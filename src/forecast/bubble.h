@@ -15,24 +15,24 @@
 #include <forerun/sched.h>
 
 /* Shares of wall time. A part can be a little below 0: the clock runs on means, the run did not. */
-typedef struct fr_bubble {
+typedef struct fr__bubble {
     double bubble;                               /* mean over workers: not in F, B, I, W or STEP */
     double fill_drain, imbalance, communication; /* add up to it */
     double optimizer; /* not part of it: STEP on the busiest worker, the update that is fused into a
                          backward included */
     int busiest;      /* worker */
     double scheduled_s_per_batch, measured_s_per_batch; /* P1; wall clock */
-} fr_bubble;
+} fr__bubble;
 
-typedef struct fr_bubble_input {
+typedef struct fr__bubble_input {
     const fr_schedule *schedule;
     const fr_worker_times *workers; /* [worker] */
     const fr_stage_times *stages;   /* [stage] */
     int64_t n_batches;              /* that the times are about */
     int64_t n_calls; /* of fr_engine_train: the pipeline filled and drained so often; 0 = 1 */
-} fr_bubble_input;
+} fr__bubble_input;
 
 /* All NaN (busiest -1) if nothing has run. */
-fr_status fr__bubble_split(fr_ctx *ctx, const fr_bubble_input *in, fr_bubble *out);
+fr_status fr__bubble_split(fr_ctx *ctx, const fr__bubble_input *in, fr__bubble *out);
 
 #endif

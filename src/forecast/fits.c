@@ -11,9 +11,9 @@
 enum { MOST_MACHINES = 64, TRIES = 8 };
 
 typedef struct search {
-    fr_setup *s;
-    const fr_footprint *footprint;
-    const fr_shortage *shortage;
+    fr__setup *s;
+    const fr__footprint *footprint;
+    const fr__shortage *shortage;
     char *text; /* remedies found */
     size_t room;
     uint64_t lasting; /* bytes that no number of micro-batches changes */
@@ -33,9 +33,9 @@ static void add_remedy(search *q, const char *text)
 /* --- trials ----------------------------------------------------------------------------------- */
 
 /* Fills n_workers and use; false: there is no such layout. */
-static bool try_layout(search *q, const fr_settings *t)
+static bool try_layout(search *q, const fr__settings *t)
 {
-    fr_setup trial = *q->s;
+    fr__setup trial = *q->s;
     trial.ctx = NULL; /* what a trial fails with is of no interest */
     trial.team = NULL;
     trial.settings = *t;
@@ -68,14 +68,14 @@ static uint64_t needed(const search *q)
 
 static bool try_here(search *q, int64_t micro, bool recomputes)
 {
-    fr_settings t = q->s->settings;
+    fr__settings t = q->s->settings;
     t.micro = micro;
     t.recomputes_all |= recomputes;
     return try_layout(q, &t) && needed(q) <= q->shortage->room;
 }
 
 /* The next number of micro-batches above `micro` that the batch splits into; 0: none. */
-static int64_t next_micro(const fr_settings *t, int64_t micro)
+static int64_t next_micro(const fr__settings *t, int64_t micro)
 {
     int64_t least = fr__settings_least_micro(t);
     for (int64_t m = micro + 1; m <= t->batch; m++)
@@ -86,7 +86,7 @@ static int64_t next_micro(const fr_settings *t, int64_t micro)
 /* If one sample at a time fits, the fewest micro-batches that do: each try doubles them about. */
 static void try_micro(search *q, bool recomputes)
 {
-    const fr_settings *t = &q->s->settings;
+    const fr__settings *t = &q->s->settings;
     char text[128];
     if (t->schedule_file || next_micro(t, t->micro) == 0 || !try_here(q, t->batch, recomputes))
         return;
@@ -142,7 +142,7 @@ static bool tell_machines(search *q, const char *layout)
 /* The model cut into as many stages as machines, then into more. */
 static void try_stages(search *q)
 {
-    fr_settings t = q->s->settings;
+    fr__settings t = q->s->settings;
     char layout[96];
     if (t.schedule_file) return;
     uint64_t each = q->shortage->room > q->shortage->host ? q->shortage->room : 1;
@@ -162,7 +162,7 @@ static void try_stages(search *q)
 
 static void try_machines(search *q)
 {
-    fr_settings t = q->s->settings;
+    fr__settings t = q->s->settings;
     if (t.cluster) return; /* an emulation is one process */
     if (q->n_workers > 1 && try_layout(q, &t) && tell_machines(q, "")) return;
     try_stages(q);
@@ -183,7 +183,7 @@ static uint64_t lasting_bytes(const search *q, const fr_engine *e)
 
 static void find_remedies(search *q)
 {
-    const fr_footprint *f = q->footprint;
+    const fr__footprint *f = q->footprint;
     if (f->measuring > f->engine + f->host && f->engine + f->host <= q->shortage->room) {
         add_remedy(q, "a profile made elsewhere (parallel.profile) in place of measuring the model "
                       "on all cores at once");
@@ -197,8 +197,8 @@ static void find_remedies(search *q)
     if (!q->text[0]) try_machines(q);
 }
 
-void fr__fits_text(fr_setup *s, fr_engine **e, const fr_footprint *f, const fr_shortage *shortage,
-                   char *text, size_t room)
+void fr__fits_text(fr__setup *s, fr_engine **e, const fr__footprint *f,
+                   const fr__shortage *shortage, char *text, size_t room)
 {
     char remedies[768] = "", who[96] = "the run needs";
     unsigned long long n_least = shortage->need / (shortage->room > 0 ? shortage->room : 1) + 1;

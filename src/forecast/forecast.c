@@ -23,9 +23,9 @@ enum { DRAWN = 1000 }; /* mini-batches, at least, whose times are drawn where ti
 
 /* --- what is measured ----------------------------------------------------------------------- */
 
-static fr_probe_desc describe(const fr_setup *s)
+static fr_probe_desc describe(const fr__setup *s)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     return (fr_probe_desc){.graph = s->graph,
                            .backend = t->backend,
                            .n_threads = t->threads > 0 ? t->threads : 1,
@@ -37,7 +37,7 @@ static fr_probe_desc describe(const fr_setup *s)
                            .options = t->optim};
 }
 
-static fr_probe_desc describe_stage(const fr_setup *s, int stage)
+static fr_probe_desc describe_stage(const fr__setup *s, int stage)
 {
     const fr_exec_plan *p = s->pipeline.plan;
     fr_probe_desc d = describe(s);
@@ -51,20 +51,20 @@ static fr_probe_desc describe_stage(const fr_setup *s, int stage)
 }
 
 /* As many probes at once as workers of this process have cores of their own. */
-static fr_exec_cores share_cores(const fr_setup *s)
+static fr_exec_cores share_cores(const fr__setup *s)
 {
     int n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
     return fr_exec_share_cores(s->team, n_local, s->settings.threads, s->settings.pin);
 }
 
-static int n_waves(const fr_setup *s, const fr_exec_cores *w)
+static int n_waves(const fr__setup *s, const fr_exec_cores *w)
 {
     return (s->pipeline.n_stages + w->n_at_once - 1) / w->n_at_once;
 }
 
 /* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
  * cores have something to do. parts: [stage]. */
-static fr_status probe_wave(fr_setup *s, const fr_exec_cores *w, int first, fr_profile **parts)
+static fr_status probe_wave(fr__setup *s, const fr_exec_cores *w, int first, fr_profile **parts)
 {
     int n_stages = s->pipeline.n_stages;
     fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n_at_once);
@@ -91,7 +91,7 @@ static fr_status probe_wave(fr_setup *s, const fr_exec_cores *w, int first, fr_p
     return status;
 }
 
-static fr_status measure_stages(fr_setup *s, fr_profile **out)
+static fr_status measure_stages(fr__setup *s, fr_profile **out)
 {
     int n = s->pipeline.n_stages;
     fr_exec_cores w = share_cores(s);
@@ -108,7 +108,7 @@ static fr_status measure_stages(fr_setup *s, fr_profile **out)
 
 /* --- a profile of the whole model ------------------------------------------------------------- */
 
-fr_status fr__profile_check(fr_setup *s, const fr_profile *p, const char *path)
+fr_status fr__profile_check(fr__setup *s, const fr_profile *p, const char *path)
 {
     int n = fr_graph_n_nodes(s->graph);
     if (p->n_nodes != n)
@@ -126,7 +126,7 @@ fr_status fr__profile_check(fr_setup *s, const fr_profile *p, const char *path)
     return FR_OK;
 }
 
-static fr_status read_profile(fr_setup *s, int batch, fr_profile **out)
+static fr_status read_profile(fr__setup *s, int batch, fr_profile **out)
 {
     fr_profile *p = NULL;
     FR_TRY(fr_profile_read(s->ctx, s->settings.profile, &p));
@@ -145,7 +145,7 @@ static fr_status read_profile(fr_setup *s, int batch, fr_profile **out)
 }
 
 /* All cores busy with the same: a device of speed 1 is one of them. */
-static fr_status measure_model(fr_setup *s, int batch, int n_workers, double seconds,
+static fr_status measure_model(fr__setup *s, int batch, int n_workers, double seconds,
                                fr_profile **out)
 {
     fr_probe_desc d = describe(s);
@@ -177,7 +177,7 @@ static fr_status measure_model(fr_setup *s, int batch, int n_workers, double sec
     return status;
 }
 
-fr_status fr__run_profile(fr_setup *s, int batch, int n_workers, double seconds, fr_profile **out)
+fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds, fr_profile **out)
 {
     *out = NULL;
     if (s->settings.profile) return read_profile(s, batch, out);
@@ -188,9 +188,9 @@ fr_status fr__run_profile(fr_setup *s, int batch, int n_workers, double seconds,
 
 /* Gradients of the largest stage that has replicas: a block that fits a cache would be added up
  * faster than one that does not. */
-static size_t largest_sum(const fr_setup *s, const fr_profile *p)
+static size_t largest_sum(const fr__setup *s, const fr_profile *p)
 {
-    const fr_pipeline *q = &s->pipeline;
+    const fr__pipeline *q = &s->pipeline;
     int64_t most = 1;
     for (int k = 0; k < q->n_stages; k++) {
         int64_t bytes = 0;
@@ -203,7 +203,7 @@ static size_t largest_sum(const fr_setup *s, const fr_profile *p)
 }
 
 /* As the bandwidth of links over which a ring would take as long; 0: there is nothing to add. */
-static fr_status measure_sums(fr_setup *s, const fr_profile *p, double *bandwidth)
+static fr_status measure_sums(fr__setup *s, const fr_profile *p, double *bandwidth)
 {
     const fr_schedule *q = s->pipeline.schedule;
     const fr_transport *t = s->settings.transport;
@@ -212,7 +212,7 @@ static fr_status measure_sums(fr_setup *s, const fr_profile *p, double *bandwidt
     *bandwidth = 0;
     for (int k = 0; k < q->n_stages; k++) n = q->replicas[k] > n ? q->replicas[k] : n;
     if (n == 1) return FR_OK;
-    if (!t) t = fr_transport_find(fr__layout_transport(&s->settings, s->team));
+    if (!t) t = fr_transport_find(fr__parallel_transport(&s->settings, s->team));
     if (n % n_ranks != 0) n = n_ranks; /* every process takes part */
     size_t bytes = largest_sum(s, p);
     FR_TRY(fr_probe_sum(s->ctx, t, s->team, n, bytes, &seconds));
@@ -223,7 +223,7 @@ static fr_status measure_sums(fr_setup *s, const fr_profile *p, double *bandwidt
 /* --- the clock -------------------------------------------------------------------------------- */
 
 /* Here the adding is the workers' own work, done when they wait for the sum: nothing overlaps. */
-static fr_status join_replicas(fr_setup *s, fr__time_forecast *f)
+static fr_status join_replicas(fr__setup *s, fr__time_forecast *f)
 {
     double bandwidth;
     FR_TRY(measure_sums(s, f->profile, &bandwidth));
@@ -231,9 +231,9 @@ static fr_status join_replicas(fr_setup *s, fr__time_forecast *f)
     return fr_cluster_flat(s->ctx, s->pipeline.schedule->n_workers, bandwidth, 0, &f->here);
 }
 
-static fr_status check_cluster(fr_setup *s, const fr_cluster *c)
+static fr_status check_cluster(fr__setup *s, const fr_cluster *c)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     int n_workers = s->pipeline.schedule->n_workers;
     fr_conf *parallel;
     FR_TRY(fr_conf_section(s->conf, "parallel", &parallel));
@@ -257,9 +257,9 @@ static fr_status check_cluster(fr_setup *s, const fr_cluster *c)
     return FR_OK;
 }
 
-static fr_status spread(fr_setup *s, fr__time_forecast *f)
+static fr_status spread(fr__setup *s, fr__time_forecast *f)
 {
-    const fr_pipeline *q = &s->pipeline;
+    const fr__pipeline *q = &s->pipeline;
     const fr_spread_desc d = {.profile = f->profile,
                               .n_stages = q->n_stages,
                               .cuts = q->cuts,
@@ -275,7 +275,7 @@ static fr_status spread(fr_setup *s, fr__time_forecast *f)
 }
 
 /* Seconds of a mini-batch if one worker of speed 1 did everything. */
-static double work_of(const fr_setup *s, const fr__time_forecast *f)
+static double work_of(const fr__setup *s, const fr__time_forecast *f)
 {
     const fr_schedule *q = s->pipeline.schedule;
     double sum = 0;
@@ -290,7 +290,7 @@ static double work_of(const fr_setup *s, const fr__time_forecast *f)
 
 /* All workers may compute at once (replicas do), and then share the cores: each instruction must
  * come out of that in time. */
-static double choose_scale(const fr_setup *s, const fr__time_forecast *f)
+static double choose_scale(const fr__setup *s, const fr__time_forecast *f)
 {
     double fastest = 0, sum = 0;
     if (s->settings.scale > 0) return s->settings.scale;
@@ -302,9 +302,9 @@ static double choose_scale(const fr_setup *s, const fr__time_forecast *f)
     return fmax(1, MARGIN * fmax(fastest, sum / fr__cpu_count()));
 }
 
-static fr_sim_desc describe_clock(const fr_setup *s, const fr__time_forecast *f, int64_t n_batches)
+static fr_sim_desc describe_clock(const fr__setup *s, const fr__time_forecast *f, int64_t n_batches)
 {
-    const fr_pipeline *q = &s->pipeline;
+    const fr__pipeline *q = &s->pipeline;
     const fr_exec_plan *plan = q->plan;
     int n_segment = q->schedule->n_batches;
     int64_t most = n_segment > STEADY ? 2 * (int64_t)n_segment : STEADY;
@@ -321,7 +321,7 @@ static fr_sim_desc describe_clock(const fr_setup *s, const fr__time_forecast *f,
 }
 
 /* More workers than cores take turns. Of several machines, this one stands for all. */
-static void take_turns(const fr_setup *s, fr__time_forecast *f)
+static void take_turns(const fr__setup *s, fr__time_forecast *f)
 {
     int nth, n_here, n_cores = fr__cpu_count(), n_ranks = fr_team_size(s->team);
     fr_team_neighbours(s->team, &nth, &n_here);
@@ -332,7 +332,7 @@ static void take_turns(const fr_setup *s, fr__time_forecast *f)
 
 /* Times that are drawn are drawn anew for short runs, which have too few for a mean. The result is
  * that of the first draw. */
-static fr_status draw(fr_setup *s, fr_sim_desc *d, fr_sim_result *result, double *s_per_batch)
+static fr_status draw(fr__setup *s, fr_sim_desc *d, fr_sim_result *result, double *s_per_batch)
 {
     FR_TRY(fr_simulate(s->ctx, d, result));
     *s_per_batch = result->s_per_batch;
@@ -350,7 +350,7 @@ static fr_status draw(fr_setup *s, fr_sim_desc *d, fr_sim_result *result, double
     return FR_OK;
 }
 
-static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr__time_forecast *f)
+static fr_status run_clock(fr__setup *s, int64_t n_batches, int n_events, fr__time_forecast *f)
 {
     fr_sim_desc d = describe_clock(s, f, n_batches);
     d.n_events = n_events;
@@ -366,7 +366,7 @@ static fr_status run_clock(fr_setup *s, int64_t n_batches, int n_events, fr__tim
 
 static double per(uint64_t ns, int64_t n) { return (double)ns * 1e-9 / (double)n; }
 
-fr_status fr__forecast_replay(fr_setup *s, const fr_engine *e, fr__time_forecast *f)
+fr_status fr__forecast_replay(fr__setup *s, const fr_engine *e, fr__time_forecast *f)
 {
     int n = s->pipeline.n_stages;
     if (!f->is_made || f->cluster || f->is_crowded) return FR_OK;
@@ -394,9 +394,9 @@ fr_status fr__forecast_replay(fr_setup *s, const fr_engine *e, fr__time_forecast
     return status;
 }
 
-fr_status fr__forecast_time(fr_setup *s, int64_t n_batches, int n_events, fr__time_forecast *f)
+fr_status fr__forecast_time(fr__setup *s, int64_t n_batches, int n_events, fr__time_forecast *f)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     uint64_t start = fr__now_ns();
     memset(f, 0, sizeof *f);
     f->is_measured = !t->profile;

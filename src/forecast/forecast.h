@@ -35,17 +35,17 @@ typedef struct fr__time_forecast {
 
 /* After fr__setup_pipeline. n_batches: that the virtual clock runs; 0: as many as the run has, up
  * to a few segments. n_events: of each worker, kept. */
-fr_status fr__forecast_time(fr_setup *s, int64_t n_batches, int n_events, fr__time_forecast *f);
+fr_status fr__forecast_time(fr__setup *s, int64_t n_batches, int n_events, fr__time_forecast *f);
 /* Once more when the run is over, by the times that its stages then took: what is left of the error
  * is the clock's, the rest came of stages that were faster or slower than when they were measured.
  */
-fr_status fr__forecast_replay(fr_setup *s, const fr_engine *e, fr__time_forecast *f);
+fr_status fr__forecast_replay(fr__setup *s, const fr_engine *e, fr__time_forecast *f);
 void fr__time_forecast_free(fr__time_forecast *f); /* a zeroed one is fine */
 
 /* forecast_late.c: a run that tells itself how long its mini-batches take. */
 /* Would a look at the stages hold the run up for longer than it is worth? By sizes alone, so the
  * answer does not depend on how fast the machine is. */
-bool fr__forecast_takes_long(const fr_setup *s, const fr_footprint *f);
+bool fr__forecast_takes_long(const fr__setup *s, const fr__footprint *f);
 /* If the forecast is late: the run's mini-batch n_done (from 1, of this session) took so long. */
 void fr__forecast_by_run(fr__time_forecast *f, int64_t n_done, double seconds);
 /* Forecast seconds per mini-batch, made before the run or early in it; NaN: none. */
@@ -53,8 +53,8 @@ double fr__forecast_s(const fr__time_forecast *f);
 
 /* The profile of the whole model: of a file, or measured on this machine with all of its cores
  * busy, or with n_workers of them, for `seconds` (0: as long as for a forecast). */
-fr_status fr__run_profile(fr_setup *s, int batch, int n_workers, double seconds, fr_profile **out);
+fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds, fr_profile **out);
 /* Does the profile describe this model, node by node? */
-fr_status fr__profile_check(fr_setup *s, const fr_profile *p, const char *path);
+fr_status fr__profile_check(fr__setup *s, const fr_profile *p, const char *path);
 
 #endif

@@ -16,7 +16,7 @@
 enum { N_COUNTED = 2 };  /* mini-batches of a look beside those that warm it up */
 
 /* Cores that the workers of this process have. */
-static int count_cores(const fr_setup *s)
+static int count_cores(const fr__setup *s)
 {
     int nth, n_neighbours, n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
     fr_team_neighbours(s->team, &nth, &n_neighbours);
@@ -25,7 +25,7 @@ static int count_cores(const fr_setup *s)
     return n > 0 ? n : 1;
 }
 
-static double batch_s(const fr_setup *s)
+static double batch_s(const fr__setup *s)
 {
     double flops = 0;
     for (int i = 0; i < fr_graph_n_nodes(s->graph); i++) {
@@ -44,7 +44,7 @@ static int n_warming(const fr_schedule *q)
     return (most + q->n_micro - 1) / q->n_micro;
 }
 
-bool fr__forecast_takes_long(const fr_setup *s, const fr_footprint *f)
+bool fr__forecast_takes_long(const fr__setup *s, const fr__footprint *f)
 {
     double one = batch_s(s), run = one * (double)s->n_steps;
     double look =

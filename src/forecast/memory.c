@@ -19,7 +19,7 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 /* --- what a process will hold ----------------------------------------------------------------- */
 
 /* Mini-batches of training and of an evaluation on their way, and the order of the data. */
-static size_t feed_bytes(const fr_setup *s, const fr_engine *e)
+static size_t feed_bytes(const fr__setup *s, const fr_engine *e)
 {
     const fr_data_info *d = fr_dataset_info(s->data);
     if (!fr_engine_reads_data(e)) return 0;
@@ -30,9 +30,9 @@ static size_t feed_bytes(const fr_setup *s, const fr_engine *e)
 
 /* An emulated run measures the whole model, as many at once as there are cores; stages of this
  * machine take no more when they are measured than the workers will. */
-static size_t measuring_bytes(const fr_setup *s, const fr_engine *e)
+static size_t measuring_bytes(const fr__setup *s, const fr_engine *e)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     if (!t->cluster || t->profile) return 0;
     size_t model = 0;
     for (int w = 0; w < fr_engine_n_workers(e); w++) {
@@ -47,12 +47,12 @@ static size_t measuring_bytes(const fr_setup *s, const fr_engine *e)
     return model * (size_t)(n > 0 ? n : 1);
 }
 
-static void measure(const fr_setup *s, const fr_engine *e, fr_footprint *f)
+static void measure(const fr__setup *s, const fr_engine *e, fr__footprint *f)
 {
     bool saves = s->pipeline.schedule && fr_team_rank(s->team) == 0;
-    *f = (fr_footprint){.base = fr__resident_bytes(),
-                        .host = fr_engine_host_bytes(e) + feed_bytes(s, e),
-                        .measuring = measuring_bytes(s, e)};
+    *f = (fr__footprint){.base = fr__resident_bytes(),
+                         .host = fr_engine_host_bytes(e) + feed_bytes(s, e),
+                         .measuring = measuring_bytes(s, e)};
     if (saves) f->host += fr__setup_largest_param(s->graph) * sizeof(float);
     for (int w = 0; w < fr_engine_n_workers(e); w++)
         if (fr_engine_rank_of(e, w) == fr_team_rank(s->team))
@@ -60,7 +60,7 @@ static void measure(const fr_setup *s, const fr_engine *e, fr_footprint *f)
     f->total = f->largest = f->base + most(f->engine + f->host, f->measuring);
 }
 
-void fr__memory_write(fr_json *j, const fr_footprint *f)
+void fr__memory_write(fr_json *j, const fr__footprint *f)
 {
     fr__json_object(j, "memory");
     fr__json_uint(j, "base_bytes", f->base);
@@ -85,12 +85,12 @@ static bool is_same_machine(const fr_team *t, int a, int b)
 }
 
 /* The first rank on whose machine, or in whose control group, there is too little; or -1. */
-static int find_shortage(const fr_setup *s, const claim *claims, fr_shortage *out)
+static int find_shortage(const fr__setup *s, const claim *claims, fr__shortage *out)
 {
     int n = fr_team_size(s->team);
     for (int i = 0; i < n; i++) {
-        fr_shortage machine = {.rank = i, .room = claims[i].room.machine};
-        fr_shortage group = {.rank = i, .room = claims[i].room.group, .is_group = true};
+        fr__shortage machine = {.rank = i, .room = claims[i].room.machine};
+        fr__shortage group = {.rank = i, .room = claims[i].room.group, .is_group = true};
         for (int k = 0; k < n; k++) {
             if (!is_same_machine(s->team, i, k)) continue;
             machine.need += claims[k].need, machine.host += claims[k].host, machine.n_ranks++;
@@ -103,10 +103,10 @@ static int find_shortage(const fr_setup *s, const claim *claims, fr_shortage *ou
     return -1;
 }
 
-static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims, fr_footprint *f)
+static fr_status judge(fr__setup *s, fr_engine **e, const claim *claims, fr__footprint *f)
 {
     char text[1024];
-    fr_shortage shortage;
+    fr__shortage shortage;
     for (int i = 0; i < fr_team_size(s->team); i++) f->largest = most(f->largest, claims[i].total);
     if (find_shortage(s, claims, &shortage) < 0) return FR_OK;
     fr__fits_text(s, e, f, &shortage, text, sizeof text);
@@ -117,7 +117,7 @@ static fr_status judge(fr_setup *s, fr_engine **e, const claim *claims, fr_footp
 }
 
 /* Rank 0 hears of all. */
-static fr_status gather(fr_setup *s, const claim *own, claim *claims)
+static fr_status gather(fr__setup *s, const claim *own, claim *claims)
 {
     int rank = fr_team_rank(s->team);
     if (rank > 0) return fr_team_send(s->team, 0, own, sizeof *own);
@@ -128,7 +128,7 @@ static fr_status gather(fr_setup *s, const claim *own, claim *claims)
 }
 
 /* On failure *e may have been freed; then it is NULL. */
-static fr_status check(fr_setup *s, fr_engine **e, fr_footprint *f)
+static fr_status check(fr__setup *s, fr_engine **e, fr__footprint *f)
 {
     measure(s, *e, f);
     claim own = {.need = f->total - f->base, .host = f->host, .total = f->total};
@@ -142,7 +142,7 @@ static fr_status check(fr_setup *s, fr_engine **e, fr_footprint *f)
     return fr_team_agree(s->team, status);
 }
 
-fr_status fr__memory_plan(fr_setup *s, const fr_engine_desc *d, fr_footprint *f, fr_engine **out)
+fr_status fr__memory_plan(fr__setup *s, const fr_engine_desc *d, fr__footprint *f, fr_engine **out)
 {
     *out = NULL;
     FR_TRY(fr_engine_plan(s->ctx, d, out));

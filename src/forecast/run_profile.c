@@ -2,14 +2,9 @@
  * micro-batches, each measured once. */
 #include "base/vec.h"
 #include "forecast/forecast.h"
-#include "io/conf.h"
-#include "io/file.h"
-
-#include <stdio.h>
-#include <string.h>
 
 struct fr_run_model {
-    fr_setup setup;
+    fr__setup setup;
     FR_VEC(fr_profile *) profiles;
     int n_workers; /* that measure at once; 0: all cores */
     double seconds;
@@ -68,33 +63,4 @@ fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out)
     }
     *out = p;
     return FR_OK;
-}
-
-/* Everything that can be refused is, so that what is written runs. */
-static fr_status save(fr_setup *s, const char *comment, const char *path)
-{
-    struct fr_conf_out text = {0};
-    FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
-    for (const char *line = comment; line && *line;) {
-        size_t n = strcspn(line, "\n");
-        char piece[512];
-        snprintf(piece, sizeof piece, "# %.*s\n", n < 500 ? (int)n : 500, line);
-        fr__conf_put(&text, piece);
-        line += n + (line[n] != '\0');
-    }
-    fr__conf_format(s->conf, &text);
-    fr_status status = text.failed ? fr__no_memory(s->ctx, text.text.n, "config")
-                                   : fr__file_replace(s->ctx, path, text.text.at, text.text.n);
-    fr__vec_fini(&text.text);
-    return status;
-}
-
-fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *comment,
-                             const char *path)
-{
-    fr_setup s;
-    FR_TRY(fr__setup_open(ctx, o, &s));
-    fr_status status = save(&s, comment, path);
-    fr__setup_close(&s);
-    return status;
 }

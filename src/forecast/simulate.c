@@ -9,7 +9,7 @@
 
 enum { MOST_COMPILED = 128, N_EVENTS = 20000 };
 
-static fr_status write_trace(const fr_setup *s, const fr_sim_result *r, const char *path)
+static fr_status write_trace(const fr__setup *s, const fr_sim_result *r, const char *path)
 {
     const fr_schedule *q = s->pipeline.schedule;
     char title[256], layout[128];
@@ -20,22 +20,22 @@ static fr_status write_trace(const fr_setup *s, const fr_sim_result *r, const ch
     for (int w = 0; w < r->n_workers && status == FR_OK; w++)
         events[w] = r->workers[w].events, n_events[w] = r->workers[w].n_events;
     snprintf(title, sizeof title, "SIMULATED: %s, %s, weights %s, %s", fr_graph_name(s->graph),
-             q->name, s->settings.policy->name, fr__layout_text(q, layout, sizeof layout));
-    fr_timeline t = {.title = title,
-                     .n_workers = r->n_workers,
-                     .n_stages = q->n_stages,
-                     .n_micro = q->n_micro,
-                     .worker_of = q->worker_of,
-                     .replicas = q->replicas,
-                     .events = events,
-                     .n_events = n_events};
+             q->name, s->settings.policy->name, fr__parallel_text(q, layout, sizeof layout));
+    fr__timeline t = {.title = title,
+                      .n_workers = r->n_workers,
+                      .n_stages = q->n_stages,
+                      .n_micro = q->n_micro,
+                      .worker_of = q->worker_of,
+                      .replicas = q->replicas,
+                      .events = events,
+                      .n_events = n_events};
     if (status == FR_OK) status = fr__timeline_write(s->ctx, path, &t);
     fr__arena_fini(&arena);
     return status;
 }
 
 /* Exact where the stages can be compiled in reasonable time, else by the profile. */
-static fr_status fill_memory(const fr_setup *s, const fr__time_forecast *time, fr_forecast *f)
+static fr_status fill_memory(const fr__setup *s, const fr__time_forecast *time, fr_forecast *f)
 {
     fr_memory_use *use;
     f->fits = true;
@@ -57,7 +57,7 @@ static fr_status fill_memory(const fr_setup *s, const fr__time_forecast *time, f
     return FR_OK;
 }
 
-static fr_status fill(const fr_setup *s, const fr__time_forecast *time, fr_forecast *f)
+static fr_status fill(const fr__setup *s, const fr__time_forecast *time, fr_forecast *f)
 {
     const fr_sim_result *r = &time->result;
     fr_arena *arena = FR_NEW(fr_arena);
@@ -79,7 +79,7 @@ static fr_status fill(const fr_setup *s, const fr__time_forecast *time, fr_forec
     return fill_memory(s, time, f);
 }
 
-static fr_status simulate(fr_setup *s, int64_t n_batches, const char *trace,
+static fr_status simulate(fr__setup *s, int64_t n_batches, const char *trace,
                           fr__time_forecast *time, fr_forecast *out)
 {
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
@@ -109,7 +109,7 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
                           const char *profile, int64_t n_batches, const char *trace,
                           fr_forecast *out)
 {
-    fr_setup s;
+    fr__setup s;
     fr__time_forecast time = {0};
     fr_arena arena = {0};
     fr_run_options own = *o;

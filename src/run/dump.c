@@ -13,13 +13,13 @@
 typedef enum group { BUFFER, PARAM, STATE0, STATE1, GRAD, AFTER, N_GROUPS } group;
 _Static_assert(STATE1 - STATE0 + 1 == FR_MAX_OPTIM_STATE, "a group for each state");
 
-static bool has(const fr_dump *d, group k, const fr_param *p)
+static bool has(const fr__dump *d, group k, const fr_param *p)
 {
     if (p->tied_to >= 0 || p->is_buffer != (k == BUFFER)) return false;
     return (k != STATE0 && k != STATE1) || (int)(k - STATE0) < d->s->settings.optimizer->n_state;
 }
 
-static void name_of(const fr_dump *d, group k, const fr_param *p, char *name, size_t room)
+static void name_of(const fr__dump *d, group k, const fr_param *p, char *name, size_t room)
 {
     static const char *const prefixes[] = {
         [BUFFER] = "buffer", [PARAM] = "param", [GRAD] = "grad", [AFTER] = "param_after"};
@@ -30,7 +30,7 @@ static void name_of(const fr_dump *d, group k, const fr_param *p, char *name, si
         snprintf(name, room, "%s.%s", prefixes[k], p->name);
 }
 
-static fr_status read_values(fr_dump *d, group k, int param)
+static fr_status read_values(fr__dump *d, group k, int param)
 {
     fr__rpc_kind kind = FR_RPC_GET_PARAM;
     if (k == STATE0 || k == STATE1) kind = FR_RPC_GET_STATE;
@@ -39,7 +39,7 @@ static fr_status read_values(fr_dump *d, group k, int param)
     return fr__rank0_call(d->s, d->e, kind, which, param, d->plain);
 }
 
-static fr_status write_groups(fr_dump *d, group first, group last)
+static fr_status write_groups(fr__dump *d, group first, group last)
 {
     const fr_graph *g = d->s->graph;
     for (group k = first; k <= last; k++)
@@ -54,7 +54,7 @@ static fr_status write_groups(fr_dump *d, group first, group last)
 }
 
 /* A tensor of the mini-batch: the batch and the shape of one sample. */
-static fr_status declare_batch(fr_dump *d, const char *name, fr_dtype dtype, const fr_shape *shape)
+static fr_status declare_batch(fr__dump *d, const char *name, fr_dtype dtype, const fr_shape *shape)
 {
     int64_t dims[FR_MAX_DIMS + 1] = {d->s->settings.batch};
     for (int i = 0; i < shape->n_dims; i++) dims[i + 1] = shape->dim[i];
@@ -62,9 +62,9 @@ static fr_status declare_batch(fr_dump *d, const char *name, fr_dtype dtype, con
                                     shape->n_dims + 1, dims);
 }
 
-static bool has_length(const fr_dump *d) { return d->s->length >= 0; }
+static bool has_length(const fr__dump *d) { return d->s->length >= 0; }
 
-static fr_status declare_all(fr_dump *d)
+static fr_status declare_all(fr__dump *d)
 {
     const fr_graph *g = d->s->graph;
     const fr_data_info *info = fr_dataset_info(d->s->data);
@@ -85,7 +85,7 @@ static fr_status declare_all(fr_dump *d)
     return FR_OK;
 }
 
-static fr_status meta_real(fr_dump *d, const char *key, double value)
+static fr_status meta_real(fr__dump *d, const char *key, double value)
 {
     char text[32];
     fr__real_format(value, text);
@@ -93,9 +93,9 @@ static fr_status meta_real(fr_dump *d, const char *key, double value)
 }
 
 /* What the update was made with, for whoever repeats it. */
-static fr_status write_meta(fr_dump *d, int64_t step, double lr)
+static fr_status write_meta(fr__dump *d, int64_t step, double lr)
 {
-    const fr_settings *t = &d->s->settings;
+    const fr__settings *t = &d->s->settings;
     FR_TRY(fr_tensor_writer_meta(d->file, "forerun", fr_version()));
     FR_TRY(fr_tensor_writer_meta(d->file, "model", fr_graph_name(d->s->graph)));
     FR_TRY(fr_tensor_writer_meta(d->file, "optimizer", t->optimizer->name));
@@ -113,7 +113,7 @@ static fr_status write_meta(fr_dump *d, int64_t step, double lr)
     return meta_real(d, "momentum_decay", t->optim.momentum_decay);
 }
 
-static fr_status begin(fr_dump *d, const fr_batch *b, int64_t step, double lr)
+static fr_status begin(fr__dump *d, const fr_batch *b, int64_t step, double lr)
 {
     const fr_data_info *info = fr_dataset_info(d->s->data);
     size_t n = (size_t)d->s->settings.batch;
@@ -128,8 +128,8 @@ static fr_status begin(fr_dump *d, const fr_batch *b, int64_t step, double lr)
     return write_groups(d, BUFFER, STATE1);
 }
 
-fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_batch *b,
-                         int64_t step, double lr, fr_dump *d)
+fr_status fr__dump_begin(fr__setup *s, fr_engine *e, const fr__folder *f, const fr_batch *b,
+                         int64_t step, double lr, fr__dump *d)
 {
     memset(d, 0, sizeof *d);
     d->s = s, d->e = e, d->folder = f;
@@ -143,7 +143,7 @@ fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr
     return status;
 }
 
-fr_status fr__dump_end(fr_dump *d, double loss)
+fr_status fr__dump_end(fr__dump *d, double loss)
 {
     float value = (float)loss;
     fr_status status = fr_tensor_writer_data(d->file, &value, sizeof value);
@@ -156,7 +156,7 @@ fr_status fr__dump_end(fr_dump *d, double loss)
     return status;
 }
 
-void fr__dump_abort(fr_dump *d)
+void fr__dump_abort(fr__dump *d)
 {
     fr_tensor_writer_free(d->file);
     fr__free(d->plain);

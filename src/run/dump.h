@@ -9,21 +9,21 @@
 #include "checkpoint/folder.h"
 #include "config/setup.h"
 
-typedef struct fr_dump {
-    fr_setup *s;
+typedef struct fr__dump {
+    fr__setup *s;
     fr_engine *e; /* made with keep_grads */
-    const fr_folder *folder;
+    const fr__folder *folder;
     fr_tensor_writer *file;
     float *plain;
     char path[FR_PATH], temp[FR_PATH];
-} fr_dump;
+} fr__dump;
 
 /* With a team, inside fr__rank0_work. Before the mini-batch: everything but its results is written.
  */
-fr_status fr__dump_begin(fr_setup *s, fr_engine *e, const fr_folder *f, const fr_batch *b,
-                         int64_t step, double lr, fr_dump *d);
+fr_status fr__dump_begin(fr__setup *s, fr_engine *e, const fr__folder *f, const fr_batch *b,
+                         int64_t step, double lr, fr__dump *d);
 /* After it. */
-fr_status fr__dump_end(fr_dump *d, double loss);
-void fr__dump_abort(fr_dump *d); /* a zeroed or ended one is fine */
+fr_status fr__dump_end(fr__dump *d, double loss);
+void fr__dump_abort(fr__dump *d); /* a zeroed or ended one is fine */
 
 #endif

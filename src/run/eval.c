@@ -13,7 +13,7 @@
 static bool is_stopped(const volatile int *stop) { return stop && *stop; }
 
 /* Whether rank 0 was told to stop: everybody must know the same. */
-static fr_status ask_for_stop(fr_setup *s, const volatile int *stop, int32_t *says)
+static fr_status ask_for_stop(fr__setup *s, const volatile int *stop, int32_t *says)
 {
     *says = is_stopped(stop);
     return fr_team_share(s->team, says, sizeof *says);
@@ -21,7 +21,7 @@ static fr_status ask_for_stop(fr_setup *s, const volatile int *stop, int32_t *sa
 
 /* The pipeline runs full over a piece of the data and is drained after it; pieces are short enough
  * to stop between them, and long enough for the drains not to matter. */
-static fr_status run_through(fr_setup *s, fr_engine *e, fr_feeder *f, int64_t n_batches,
+static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t n_batches,
                              const volatile int *stop, fr_tally *sum)
 {
     const int64_t piece = 8 + 8 * fr_engine_n_stages(e);
@@ -41,10 +41,10 @@ static fr_status run_through(fr_setup *s, fr_engine *e, fr_feeder *f, int64_t n_
     return FR_OK;
 }
 
-fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int *stop, double *loss,
-                       double *accuracy)
+fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
+                       double *loss, double *accuracy)
 {
-    fr_feeder feeder;
+    fr__feeder feeder;
     fr_tally sum = {0};
     fr_loader_desc desc = {.data = s->data, .split = FR_EVAL, .batch = batch};
     int64_t n_batches = (fr_dataset_info(s->data)->n_eval + batch - 1) / batch;
@@ -58,7 +58,7 @@ fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int 
     return FR_OK;
 }
 
-fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from)
+fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from)
 {
     char path[FR_PATH];
     bool is_damaged;
@@ -76,9 +76,9 @@ fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from)
                    from);
 }
 
-fr_status fr__eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out)
+fr_status fr__eval_engine(fr__setup *s, int batch, bool want_logits, fr_engine **out)
 {
-    fr_footprint f;
+    fr__footprint f;
     fr_engine_desc d = fr__setup_eval_desc(s, batch, want_logits);
     FR_TRY(fr__memory_plan(s, &d, &f, out));
     fr_status status = fr_engine_take(*out, NULL, 0);
@@ -88,7 +88,7 @@ fr_status fr__eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **
     return status;
 }
 
-static fr_status evaluate(fr_setup *s, const fr_run_options *o, fr_engine *e, int batch,
+static fr_status evaluate(fr__setup *s, const fr_run_options *o, fr_engine *e, int batch,
                           fr_run_result *r)
 {
     FR_TRY(fr__load_weights(s, e, o->checkpoint));
@@ -104,7 +104,7 @@ static fr_status evaluate(fr_setup *s, const fr_run_options *o, fr_engine *e, in
 
 fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
 {
-    fr_setup s;
+    fr__setup s;
     fr_engine *e = NULL;
     fr_run_result r = {.train_loss = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
     FR_TRY(fr__setup_open(ctx, o, &s));

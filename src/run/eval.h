@@ -6,15 +6,15 @@
 
 /* `batch` samples at a time, as the engine was made for. Both are NaN where nothing counted, where
  * *stop (may be NULL) was set on the way, and on ranks other than 0. All ranks together. */
-fr_status fr__evaluate(fr_setup *s, fr_engine *e, int batch, const volatile int *stop, double *loss,
-                       double *accuracy);
+fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
+                       double *loss, double *accuracy);
 
 /* Loads weights: `from` is a run's folder, its checkpoint folder, or one step's folder; NULL: the
  * config's run.out. */
-fr_status fr__load_weights(fr_setup *s, fr_engine *e, const char *from);
+fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from);
 
 /* An engine that evaluates only, `batch` samples at a time, all on one worker. want_logits: it can
  * return them. */
-fr_status fr__eval_engine(fr_setup *s, int batch, bool want_logits, fr_engine **out);
+fr_status fr__eval_engine(fr__setup *s, int batch, bool want_logits, fr_engine **out);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engine *e, fr_feeder *f)
+fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engine *e,
+                          fr__feeder *f)
 {
     fr_loader_desc d = *desc;
     memset(f, 0, sizeof *f);
@@ -25,7 +26,7 @@ fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engi
     return status;
 }
 
-void fr__feeder_close(fr_feeder *f)
+void fr__feeder_close(fr__feeder *f)
 {
     fr_loader_free(f->loader);
     if (f->has_lock) pthread_mutex_destroy(&f->lock);
@@ -34,7 +35,7 @@ void fr__feeder_close(fr_feeder *f)
 }
 
 /* Under the lock, or where nobody else calls. */
-static fr_status take(fr_feeder *f, const fr_batch **out)
+static fr_status take(fr__feeder *f, const fr_batch **out)
 {
     if (!f->peeked) FR_TRY(fr_loader_next(f->loader, &f->peeked));
     *out = f->peeked;
@@ -42,11 +43,11 @@ static fr_status take(fr_feeder *f, const fr_batch **out)
     return fr_fail(f->ctx, FR_INTERNAL, "the data ended before the run");
 }
 
-fr_status fr__feeder_peek(fr_feeder *f, const fr_batch **out) { return take(f, out); }
+fr_status fr__feeder_peek(fr__feeder *f, const fr_batch **out) { return take(f, out); }
 
 static fr_status next(void *user, fr_feed *out)
 {
-    fr_feeder *f = user;
+    fr__feeder *f = user;
     const fr_batch *b = NULL;
     pthread_mutex_lock(&f->lock);
     fr_status status =
@@ -65,7 +66,7 @@ static fr_status next(void *user, fr_feed *out)
 
 static void release(void *user)
 {
-    fr_feeder *f = user;
+    fr__feeder *f = user;
     const fr_batch *b = NULL;
     pthread_mutex_lock(&f->lock);
     if (f->n_held > 0) {
@@ -77,7 +78,7 @@ static void release(void *user)
     fr_loader_release(f->loader, b);
 }
 
-fr_source fr__feeder_source(fr_feeder *f)
+fr_source fr__feeder_source(fr__feeder *f)
 {
     return (fr_source){.user = f, .next = next, .release = release};
 }

@@ -7,7 +7,7 @@
 #include <forerun/engine.h>
 #include <pthread.h>
 
-typedef struct fr_feeder {
+typedef struct fr__feeder {
     fr_ctx *ctx;
     fr_loader *loader;
     pthread_mutex_t lock;  /* guards what follows */
@@ -15,16 +15,16 @@ typedef struct fr_feeder {
     int room, first, n_held;
     const fr_batch *peeked; /* taken from the loader, not yet handed out; or NULL */
     bool has_lock;
-} fr_feeder;
+} fr__feeder;
 
 /* Makes the loader; room for as many mini-batches as the engine holds at once. An engine whose
  * parts here read no data never asks: then there is no loader. */
 fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engine *e,
-                          fr_feeder *f);
-void fr__feeder_close(fr_feeder *f); /* a zeroed one is fine */
-fr_source fr__feeder_source(fr_feeder *f);
+                          fr__feeder *f);
+void fr__feeder_close(fr__feeder *f); /* a zeroed one is fine */
+fr_source fr__feeder_source(fr__feeder *f);
 /* Look at the mini-batch that comes next; valid until it is released. Between calls of the engine.
  */
-fr_status fr__feeder_peek(fr_feeder *f, const fr_batch **out);
+fr_status fr__feeder_peek(fr__feeder *f, const fr_batch **out);
 
 #endif

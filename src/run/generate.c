@@ -17,7 +17,7 @@ typedef struct choice {
 } choice;
 
 typedef struct writer {
-    fr_setup s;
+    fr__setup s;
     const fr_generate_options *g;
     fr_engine *engine;
     int64_t context, vocab;

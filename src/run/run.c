@@ -131,7 +131,7 @@ static void update_forecast(fr_run *r, double seconds)
 static bool on_batch(void *user, const fr_batch_report *b)
 {
     fr_run *r = user;
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     double seconds = (double)(b->done_ns - r->done_ns) * 1e-9;
     r->done_ns = b->done_ns;
     add_to_epoch(r, &b->tally);
@@ -169,7 +169,7 @@ static int64_t earlier(int64_t a, int64_t b) { return b < a ? b : a; }
 /* Updates done when the pipeline must next be empty, `end` at the latest. */
 static int64_t next_stop(const fr_run *r, int64_t end)
 {
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     int64_t now = r->at.step, dump = r->o.dump_step;
     if (t->checkpoint_every > 0)
         end = earlier(end, (now / t->checkpoint_every + 1) * t->checkpoint_every);
@@ -244,7 +244,7 @@ fr_status fr__run_evaluate(fr_run *r)
 /* After the mini-batch that ends a call: evaluation, metrics, checkpoint, progress. */
 static fr_status report_last(fr_run *r)
 {
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     fr_progress *p = &r->last;
     bool is_last = r->at.step == r->setup.n_steps;
     bool is_saved = r->has_folder && (is_last || is_due(t->checkpoint_every, r->at.step));

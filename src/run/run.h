@@ -19,17 +19,17 @@ struct fr_run {
     fr_team *team;    /* NULL: this process alone */
     bool leads;       /* rank 0: the one with the files */
     bool has_folder;  /* else the run writes nothing by itself */
-    fr_setup setup;
+    fr__setup setup;
     fr__time_forecast forecast;
-    fr_footprint footprint;
+    fr__footprint footprint;
     fr_engine *engine;
-    fr_folder folder;
-    fr_metrics metrics;
-    fr_ledger ledger;
-    fr_feeder feeder;
-    fr_saver saver;
-    fr_dump dump;
-    fr_position at;                /* rank 0; others know step and samples */
+    fr__folder folder;
+    fr__metrics metrics;
+    fr__ledger ledger;
+    fr__feeder feeder;
+    fr__saver saver;
+    fr__dump dump;
+    fr__position at;               /* rank 0; others know step and samples */
     int64_t first_step;            /* where this session began */
     int64_t saved_step;            /* of the last checkpoint begun or resumed from; -1: none */
     bool has_saved;                /* in this session */

@@ -34,7 +34,7 @@ static void fill_result(fr_run *r)
 
 static fr_status summarize(fr_run *r, const char *status)
 {
-    fr_bubble bubble;
+    fr__bubble bubble;
     fill_result(r);
     if (!r->leads) return FR_OK;
     FR_TRY(
@@ -43,16 +43,16 @@ static fr_status summarize(fr_run *r, const char *status)
     if (strcmp(status, "failed") != 0)
         fr__log_end(&r->setup, r->engine, &r->forecast, &bubble, &r->result);
     const fr_loader *loader = r->feeder.loader;
-    fr_summary sum = {.result = &r->result,
-                      .config = r->setup.conf->root->name,
-                      .status = status,
-                      .checkpoint = r->checkpoint,
-                      .forecast = &r->forecast,
-                      .footprint = &r->footprint,
-                      .bubble = &bubble,
-                      .started = r->started,
-                      .n_samples = (r->at.step - r->first_step) * r->setup.settings.batch,
-                      .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
+    fr__summary sum = {.result = &r->result,
+                       .config = r->setup.conf->root->name,
+                       .status = status,
+                       .checkpoint = r->checkpoint,
+                       .forecast = &r->forecast,
+                       .footprint = &r->footprint,
+                       .bubble = &bubble,
+                       .started = r->started,
+                       .n_samples = (r->at.step - r->first_step) * r->setup.settings.batch,
+                       .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
     return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);
 }
 
@@ -86,8 +86,8 @@ static fr_status finish(fr_run *r, const char *status)
 /* A summary that names the last finite state, which is saved already or is the start. */
 static fr_status write_last_finite(fr_run *r)
 {
-    fr_state state;
-    fr_position start = {0};
+    fr__state state;
+    fr__position start = {0};
     char *sha256 = r->result.weights_sha256;
     if (r->leads && !r->checkpoint[0]) {
         FR_TRY(fr__checkpoint_save(&r->setup, NULL, &r->folder, &start, r->checkpoint, sha256));

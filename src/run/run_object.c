@@ -223,9 +223,9 @@ fr_status fr_run_set_param(fr_run *r, const char *name, int64_t n, const float *
 /* --- checkpoints ----------------------------------------------------------------------------- */
 
 /* Into a folder that is not the run's. Rank 0 has it open. */
-static fr_status save_into(fr_run *r, const fr_folder *f)
+static fr_status save_into(fr_run *r, const fr__folder *f)
 {
-    fr_saver saver = {0};
+    fr__saver saver = {0};
     fr_status status =
         fr__saver_open(&r->setup, r->engine, r->leads ? f : NULL, NULL, NULL, &saver);
     status = fr__run_agree(r, status);
@@ -238,7 +238,7 @@ static fr_status save_into(fr_run *r, const fr_folder *f)
 
 fr_status fr_run_save(fr_run *r, const char *folder)
 {
-    fr_folder *f = NULL;
+    fr__folder *f = NULL;
     FR_TRY(fr__run_check_whole(r));
     if (!folder && !r->has_folder)
         return fr_fail(r->ctx, FR_INVALID, "the run has no folder of its own to be saved in");
@@ -250,7 +250,7 @@ fr_status fr_run_save(fr_run *r, const char *folder)
     }
     fr_status status = FR_OK;
     if (r->leads) {
-        f = FR_NEW(fr_folder);
+        f = FR_NEW(fr__folder);
         status = f ? fr__folder_open(r->ctx, folder, true, f)
                    : fr__no_memory(r->ctx, sizeof *f, "checkpoint");
     }

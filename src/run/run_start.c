@@ -73,7 +73,7 @@ static fr_status agree_on_config(fr_run *r)
 
 static fr_status open_folder(fr_run *r)
 {
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     if (!r->leads) return FR_OK;
     FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, &r->ledger));
     if (!r->has_folder) return FR_OK;
@@ -148,7 +148,7 @@ static fr_status save_config(fr_run *r)
 
 static fr_status open_metrics(fr_run *r)
 {
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     int more = (t->csv ? FR_METRICS_CSV : 0) | (t->tensorboard ? FR_METRICS_TENSORBOARD : 0);
     return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
 }
@@ -166,7 +166,7 @@ static fr_status open_files(fr_run *r)
 /* What is used from the first mini-batch on. */
 static fr_status open_rest(fr_run *r)
 {
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     int64_t left = r->setup.n_steps - r->at.step;
     FR_TRY(check_dump_step(r));
     if (r->has_folder) FR_TRY(open_files(r));
@@ -183,7 +183,7 @@ static fr_status open_rest(fr_run *r)
  */
 static fr_status forecast(fr_run *r)
 {
-    const fr_settings *t = &r->setup.settings;
+    const fr__settings *t = &r->setup.settings;
     if (t->cluster && r->team)
         return fr_fail(r->ctx, FR_UNSUPPORTED,
                        "a cluster is emulated by the threads of one process; start the run without "

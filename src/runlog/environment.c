@@ -22,7 +22,7 @@ static void add_time(fr_json *j, const char *key, int64_t seconds)
     add(j, key, text);
 }
 
-void fr__environment_write(fr_json *j, const fr_settings *s, int64_t started)
+void fr__environment_write(fr_json *j, const fr__settings *s, int64_t started)
 {
     fr_machine m;
     char kernels[64], instructions[64], mpi[64] = "";

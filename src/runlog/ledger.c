@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr_ledger *l)
+fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr__ledger *l)
 {
     memset(l, 0, sizeof *l);
     l->ctx = ctx;
@@ -23,7 +23,7 @@ fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr_ledger *l)
     return FR_OK;
 }
 
-fr_status fr__ledger_write(fr_ledger *l, const fr_ledger_row *rows, size_t n)
+fr_status fr__ledger_write(fr__ledger *l, const fr_ledger_row *rows, size_t n)
 {
     if (!l->file) return FR_OK;
     for (size_t i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ fr_status fr__ledger_write(fr_ledger *l, const fr_ledger_row *rows, size_t n)
     return ferror(l->file) ? fr__io_fail(l->ctx, "write", l->temp) : FR_OK;
 }
 
-fr_status fr__ledger_close(fr_ledger *l)
+fr_status fr__ledger_close(fr__ledger *l)
 {
     if (!l->file) return FR_OK;
     bool is_whole = fflush(l->file) == 0 && !ferror(l->file);

@@ -10,15 +10,15 @@
 #include "checkpoint/folder.h"
 #include <forerun/events.h>
 
-typedef struct fr_ledger {
+typedef struct fr__ledger {
     fr_ctx *ctx;
     FILE *file; /* NULL: none is wanted */
     char path[FR_PATH], temp[FR_PATH];
-} fr_ledger;
+} fr__ledger;
 
 /* path NULL: none, and all other calls do nothing. */
-fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr_ledger *l);
-fr_status fr__ledger_write(fr_ledger *l, const fr_ledger_row *rows, size_t n);
-fr_status fr__ledger_close(fr_ledger *l); /* a zeroed or closed one is fine */
+fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr__ledger *l);
+fr_status fr__ledger_write(fr__ledger *l, const fr_ledger_row *rows, size_t n);
+fr_status fr__ledger_close(fr__ledger *l); /* a zeroed or closed one is fine */
 
 #endif

@@ -107,7 +107,7 @@ static fr_status open_lines(fr_ctx *ctx, const char *path, const char *head, con
     return FR_OK;
 }
 
-static fr_status open_csv(fr_metrics *m, const fr_folder *f, int64_t step)
+static fr_status open_csv(fr__metrics *m, const fr__folder *f, int64_t step)
 {
     char head[256] = "";
     FR_TRY(fr__path(m->ctx, m->csv_path, "%s/metrics.csv", f->path));
@@ -118,7 +118,7 @@ static fr_status open_csv(fr_metrics *m, const fr_folder *f, int64_t step)
     return open_lines(m->ctx, m->csv_path, head, "", step, &m->csv);
 }
 
-static fr_status open_all(fr_metrics *m, const fr_folder *f, int64_t step, int more)
+static fr_status open_all(fr__metrics *m, const fr__folder *f, int64_t step, int more)
 {
     FR_TRY(fr__folder_file(m->ctx, f, "metrics.jsonl", m->path));
     FR_TRY(open_lines(m->ctx, m->path, "", "{\"step\": ", step, &m->file));
@@ -127,7 +127,7 @@ static fr_status open_all(fr_metrics *m, const fr_folder *f, int64_t step, int m
     return FR_OK;
 }
 
-fr_status fr__metrics_open(fr_ctx *ctx, const fr_folder *f, int64_t step, int more, fr_metrics *m)
+fr_status fr__metrics_open(fr_ctx *ctx, const fr__folder *f, int64_t step, int more, fr__metrics *m)
 {
     memset(m, 0, sizeof *m);
     m->ctx = ctx;
@@ -138,7 +138,7 @@ fr_status fr__metrics_open(fr_ctx *ctx, const fr_folder *f, int64_t step, int mo
     return status;
 }
 
-void fr__metrics_close(fr_metrics *m)
+void fr__metrics_close(fr__metrics *m)
 {
     if (m->file) fclose(m->file);
     if (m->csv) fclose(m->csv);
@@ -150,7 +150,7 @@ void fr__metrics_close(fr_metrics *m)
 
 typedef char row[N_FIELDS][32]; /* the numbers of a mini-batch: making them costs the most */
 
-static fr_status write_json(fr_metrics *m, const fr_progress *p, row texts)
+static fr_status write_json(fr__metrics *m, const fr_progress *p, row texts)
 {
     fr_json j;
     fr__json_to_file(&j, m->file, 0);
@@ -162,7 +162,7 @@ static fr_status write_json(fr_metrics *m, const fr_progress *p, row texts)
     return fr__json_finish(&j) ? FR_OK : fr__io_fail(m->ctx, "write", m->path);
 }
 
-static fr_status write_csv(fr_metrics *m, row texts)
+static fr_status write_csv(fr__metrics *m, row texts)
 {
     char line[sizeof(row) + N_FIELDS];
     char *end = line;
@@ -175,7 +175,7 @@ static fr_status write_csv(fr_metrics *m, row texts)
     return fwrite(line, 1, n, m->csv) == n ? FR_OK : fr__io_fail(m->ctx, "write", m->csv_path);
 }
 
-static fr_status write_events(fr_metrics *m, const fr_progress *p)
+static fr_status write_events(fr__metrics *m, const fr_progress *p)
 {
     fr_tf_scalar scalars[N_FIELDS];
     int n = 0;
@@ -186,7 +186,7 @@ static fr_status write_events(fr_metrics *m, const fr_progress *p)
 
 /* Somebody who removes the folder while files are added to it may leave the folder and take the
  * files. */
-static fr_status check_place(const fr_metrics *m)
+static fr_status check_place(const fr__metrics *m)
 {
     struct stat named, open;
     FR_TRY(fr__folder_held(m->ctx, m->folder));
@@ -198,7 +198,7 @@ static fr_status check_place(const fr_metrics *m)
         "%s: was moved, removed or replaced while the run wrote to it; the run ends here", m->path);
 }
 
-fr_status fr__metrics_write(fr_metrics *m, const fr_progress *p)
+fr_status fr__metrics_write(fr__metrics *m, const fr_progress *p)
 {
     row texts;
     if (m->folder) FR_TRY(check_place(m));
@@ -209,7 +209,7 @@ fr_status fr__metrics_write(fr_metrics *m, const fr_progress *p)
     return fr__now_ns() - m->flushed_ns > flush_ns ? fr__metrics_flush(m) : FR_OK;
 }
 
-fr_status fr__metrics_flush(fr_metrics *m)
+fr_status fr__metrics_flush(fr__metrics *m)
 {
     m->flushed_ns = fr__now_ns();
     errno = 0;
@@ -222,7 +222,7 @@ static fr_status sync_file(fr_ctx *ctx, FILE *file, const char *path)
     return !file || fdatasync(fileno(file)) == 0 ? FR_OK : fr__io_fail(ctx, "sync", path);
 }
 
-fr_status fr__metrics_sync(fr_metrics *m, fr_ctx *ctx)
+fr_status fr__metrics_sync(fr__metrics *m, fr_ctx *ctx)
 {
     FR_TRY(sync_file(ctx, m->file, m->path));
     FR_TRY(sync_file(ctx, m->csv, m->csv_path));

@@ -12,7 +12,7 @@ typedef struct lists {
     const char **names;
 } lists;
 
-static fr_status collect(const fr_setup *s, const fr_engine *e, lists *l)
+static fr_status collect(const fr__setup *s, const fr_engine *e, lists *l)
 {
     int n = fr_engine_n_workers(e), n_ranks = fr_team_size(s->team);
     l->events = FR_NEW_ARRAY(const fr_event *, n);
@@ -29,7 +29,7 @@ static fr_status collect(const fr_setup *s, const fr_engine *e, lists *l)
     return FR_OK;
 }
 
-static fr_status write_timeline(const fr_setup *s, const fr_engine *e, const char *path,
+static fr_status write_timeline(const fr__setup *s, const fr_engine *e, const char *path,
                                 const lists *l)
 {
     const fr_schedule *plan = s->pipeline.schedule;
@@ -38,22 +38,22 @@ static fr_status write_timeline(const fr_setup *s, const fr_engine *e, const cha
     for (int i = 0; i < n; i++) n_all += l->n_events[i];
     if (n_all == 0) return FR_OK;
     snprintf(title, sizeof title, "%s, %s, weights %s, %s", fr_graph_name(s->graph), plan->name,
-             s->settings.policy->name, fr__layout_text(plan, layout, sizeof layout));
-    fr_timeline t = {.title = title,
-                     .n_workers = n,
-                     .n_stages = plan->n_stages,
-                     .n_micro = plan->n_micro,
-                     .worker_of = plan->worker_of,
-                     .replicas = plan->replicas,
-                     .n_ranks = s->team ? fr_team_size(s->team) : 0,
-                     .rank_names = l->names,
-                     .rank_of = l->rank_of,
-                     .events = l->events,
-                     .n_events = l->n_events};
+             s->settings.policy->name, fr__parallel_text(plan, layout, sizeof layout));
+    fr__timeline t = {.title = title,
+                      .n_workers = n,
+                      .n_stages = plan->n_stages,
+                      .n_micro = plan->n_micro,
+                      .worker_of = plan->worker_of,
+                      .replicas = plan->replicas,
+                      .n_ranks = s->team ? fr_team_size(s->team) : 0,
+                      .rank_names = l->names,
+                      .rank_of = l->rank_of,
+                      .events = l->events,
+                      .n_events = l->n_events};
     return fr__timeline_write(s->ctx, path, &t);
 }
 
-fr_status fr__observe_trace(const fr_setup *s, const fr_engine *e, const fr_folder *f)
+fr_status fr__observe_trace(const fr__setup *s, const fr_engine *e, const fr__folder *f)
 {
     char path[FR_PATH];
     lists l = {0};
@@ -68,8 +68,8 @@ fr_status fr__observe_trace(const fr_setup *s, const fr_engine *e, const fr_fold
     return status;
 }
 
-fr_status fr__observe_bubble(const fr_setup *s, const fr_engine *e, int64_t n_batches,
-                             int64_t n_calls, fr_bubble *out)
+fr_status fr__observe_bubble(const fr__setup *s, const fr_engine *e, int64_t n_batches,
+                             int64_t n_calls, fr__bubble *out)
 {
     int n_workers = fr_engine_n_workers(e), n_stages = fr_engine_n_stages(e);
     fr_worker_times *workers = FR_NEW_ARRAY(fr_worker_times, n_workers);
@@ -79,11 +79,11 @@ fr_status fr__observe_bubble(const fr_setup *s, const fr_engine *e, int64_t n_ba
         status = fr__no_memory(s->ctx, (size_t)n_stages * sizeof *stages, "times");
     for (int i = 0; i < n_workers && status == FR_OK; i++) workers[i] = *fr_engine_times(e, i);
     for (int k = 0; k < n_stages && status == FR_OK; k++) stages[k] = *fr_engine_stage_times(e, k);
-    fr_bubble_input in = {.schedule = s->pipeline.schedule,
-                          .workers = workers,
-                          .stages = stages,
-                          .n_batches = n_batches,
-                          .n_calls = n_calls};
+    fr__bubble_input in = {.schedule = s->pipeline.schedule,
+                           .workers = workers,
+                           .stages = stages,
+                           .n_batches = n_batches,
+                           .n_calls = n_calls};
     if (status == FR_OK) status = fr__bubble_split(s->ctx, &in, out);
     fr__free(workers);
     fr__free(stages);

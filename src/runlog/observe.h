@@ -8,10 +8,10 @@
 #include "forecast/bubble.h"
 
 /* OUT/trace.json of this session; nothing if nothing was noted. */
-fr_status fr__observe_trace(const fr_setup *s, const fr_engine *e, const fr_folder *f);
+fr_status fr__observe_trace(const fr__setup *s, const fr_engine *e, const fr__folder *f);
 
 /* Where the time of n_batches mini-batches went, trained in n_calls calls of the engine. */
-fr_status fr__observe_bubble(const fr_setup *s, const fr_engine *e, int64_t n_batches,
-                             int64_t n_calls, fr_bubble *out);
+fr_status fr__observe_bubble(const fr__setup *s, const fr_engine *e, int64_t n_batches,
+                             int64_t n_calls, fr__bubble *out);
 
 #endif

@@ -31,17 +31,17 @@ static const char *memory_text(const fr_engine *e, bool is_forecast, char *text,
 }
 
 /* "1f1b, weights live: 2 stages x 2 replicas on 4 workers in 2 processes (mpi), cut before fc.2" */
-static void log_layout(const fr_setup *s, const fr_engine *e)
+static void log_layout(const fr__setup *s, const fr_engine *e)
 {
     char cuts[512], layout[192], where[64] = "";
-    const fr_pipeline *p = &s->pipeline;
+    const fr__pipeline *p = &s->pipeline;
     int n_ranks = fr_team_size(s->team);
     if (n_ranks > 1)
         snprintf(where, sizeof where, " in %d processes (%s)", n_ranks,
-                 fr__layout_transport(&s->settings, s->team));
+                 fr__parallel_transport(&s->settings, s->team));
     fr__pipeline_cuts_text(p, s->graph, cuts, sizeof cuts);
     fr_log(s->ctx, FR_LOG_INFO, "%s, weights %s: %s on %d worker%s%s%s%s", p->schedule->name,
-           s->settings.policy->name, fr__layout_text(p->schedule, layout, sizeof layout),
+           s->settings.policy->name, fr__parallel_text(p->schedule, layout, sizeof layout),
            fr_engine_n_workers(e), fr_engine_n_workers(e) > 1 ? "s" : "", where,
            cuts[0] ? ", cut before " : "", cuts);
 }
@@ -54,7 +54,7 @@ static const char *time_text(double seconds, char *text, size_t room)
     return text;
 }
 
-static void log_forecast(const fr_setup *s, const fr__time_forecast *f)
+static void log_forecast(const fr__setup *s, const fr__time_forecast *f)
 {
     char time[32];
     if (!f->is_made) return;
@@ -74,7 +74,7 @@ static void log_forecast(const fr_setup *s, const fr__time_forecast *f)
 
 /* "memory of the process: up to 2.7 GB (engine 2.45 GB, checkpoints and data under way 160 MB,
  * program and data 95 MB)" */
-static void log_footprint(const fr_setup *s, const fr_footprint *f)
+static void log_footprint(const fr__setup *s, const fr__footprint *f)
 {
     char measuring[64] = "";
     bool is_shared = fr_team_size(s->team) > 1;
@@ -90,7 +90,7 @@ static void log_footprint(const fr_setup *s, const fr_footprint *f)
 }
 
 /* Where the state is large it is not copied. */
-static void log_checkpoints(const fr_setup *s, const fr_engine *e)
+static void log_checkpoints(const fr__setup *s, const fr_engine *e)
 {
     if (s->settings.checkpoint_every == 0) return;
     if (fr_engine_copies_snapshots(e))
@@ -101,7 +101,7 @@ static void log_checkpoints(const fr_setup *s, const fr_engine *e)
                "been read");
 }
 
-void fr__log_late_forecast(const fr_setup *s, const fr__time_forecast *f, int64_t n_left)
+void fr__log_late_forecast(const fr__setup *s, const fr__time_forecast *f, int64_t n_left)
 {
     char time[32], left[32];
     double seconds = fr__forecast_s(f);
@@ -112,8 +112,8 @@ void fr__log_late_forecast(const fr_setup *s, const fr__time_forecast *f, int64_
            time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
 }
 
-void fr__log_start(const fr_setup *s, const fr_engine *e, const fr__time_forecast *f,
-                   const fr_footprint *footprint)
+void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_forecast *f,
+                   const fr__footprint *footprint)
 {
     char memory[320];
     fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
@@ -130,7 +130,7 @@ void fr__log_start(const fr_setup *s, const fr_engine *e, const fr__time_forecas
     log_checkpoints(s, e);
 }
 
-static void log_idle_time(const fr_setup *s, const fr_bubble *b)
+static void log_idle_time(const fr__setup *s, const fr__bubble *b)
 {
     fr_log(s->ctx, FR_LOG_INFO,
            "workers idle %.1f %%: fill and drain %.1f, imbalance %.1f, communication and the rest "
@@ -138,7 +138,7 @@ static void log_idle_time(const fr_setup *s, const fr_bubble *b)
            100 * b->bubble, 100 * b->fill_drain, 100 * b->imbalance, 100 * b->communication);
 }
 
-static void log_forecast_error(const fr_setup *s, const fr__time_forecast *f,
+static void log_forecast_error(const fr__setup *s, const fr__time_forecast *f,
                                const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
@@ -157,7 +157,7 @@ static void log_forecast_error(const fr_setup *s, const fr__time_forecast *f,
                100 * r->stolen);
 }
 
-static void log_overrun(const fr_setup *s, const fr_engine *e, const fr__time_forecast *f)
+static void log_overrun(const fr__setup *s, const fr_engine *e, const fr__time_forecast *f)
 {
     fr_overrun o = fr_engine_overrun(e);
     if (f->cluster && o.late_s > 0.02 * o.paced_s)
@@ -167,7 +167,7 @@ static void log_overrun(const fr_setup *s, const fr_engine *e, const fr__time_fo
                100 * o.late_s / o.paced_s, 1.5 * f->scale);
 }
 
-static void log_memory(const fr_setup *s, const fr_engine *e)
+static void log_memory(const fr__setup *s, const fr_engine *e)
 {
     char taken[320], forecast[320];
     bool is_same = true;
@@ -183,7 +183,7 @@ static void log_memory(const fr_setup *s, const fr_engine *e)
 
 /* Stage by stage, or the worst of many: how far predictions were off, in parts of how far the
  * weights themselves would have been. */
-static void log_prediction_error(const fr_setup *s, const fr_engine *e)
+static void log_prediction_error(const fr__setup *s, const fr_engine *e)
 {
     char text[320];
     int at = 0, n = 0;
@@ -202,8 +202,8 @@ static void log_prediction_error(const fr_setup *s, const fr_engine *e)
         fr_log(s->ctx, FR_LOG_INFO, "error of predicted weights over that of stale ones: %s", text);
 }
 
-void fr__log_end(const fr_setup *s, const fr_engine *e, const fr__time_forecast *f,
-                 const fr_bubble *b, const fr_run_result *r)
+void fr__log_end(const fr__setup *s, const fr_engine *e, const fr__time_forecast *f,
+                 const fr__bubble *b, const fr_run_result *r)
 {
     if (isnan(b->measured_s_per_batch)) return; /* nothing was trained in this session */
     log_forecast_error(s, f, r);

@@ -113,7 +113,7 @@ static void write_expected(fr_json *j, const fr__time_forecast *f, const fr_sche
     fr__json_real(j, "predicted_step_s", c->step / speed);
 }
 
-static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e,
+static void write_stage(fr_json *j, const fr__setup *setup, const fr_engine *e,
                         const fr__time_forecast *f, int stage)
 {
     const fr_graph *g = setup->graph;
@@ -135,7 +135,7 @@ static void write_stage(fr_json *j, const fr_setup *setup, const fr_engine *e,
     fr__json_end(j);
 }
 
-static void write_bubble(fr_json *j, const fr_bubble *b)
+static void write_bubble(fr_json *j, const fr__bubble *b)
 {
     fr__json_object(j, "bubble");
     fr__json_real(j, "share", b->bubble);
@@ -150,7 +150,7 @@ static void write_bubble(fr_json *j, const fr_bubble *b)
 }
 
 /* What was said before the first mini-batch, against what came: without the first tenth. */
-static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
+static void write_forecast(fr_json *j, const fr__setup *s, const fr_engine *e,
                            const fr__time_forecast *f, const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
@@ -180,10 +180,10 @@ static void write_forecast(fr_json *j, const fr_setup *s, const fr_engine *e,
 }
 
 /* A number, or one for each stage where they differ; and how they agree. */
-static void write_replicas(fr_json *j, const fr_pipeline *p)
+static void write_replicas(fr_json *j, const fr__pipeline *p)
 {
     const fr_schedule *s = p->schedule;
-    if (fr__layout_is_even(s)) {
+    if (fr__parallel_is_even(s)) {
         fr__json_int(j, "replicas", s->replicas[0]);
     } else {
         fr__json_list(j, "replicas");
@@ -209,9 +209,9 @@ static void write_traffic(fr_json *j, const fr_engine *e, int64_t n_samples)
     fr__json_end(j);
 }
 
-static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const fr_summary *sum)
+static void write_all(fr_json *j, const fr__setup *s, const fr_engine *e, const fr__summary *sum)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     const fr_run_result *r = sum->result;
     fr__json_object(j, NULL);
     fr__json_text(j, "status", sum->status);
@@ -223,7 +223,7 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_text(j, "weights", t->policy->name);
     fr__json_int(j, "stages", s->pipeline.n_stages);
     write_replicas(j, &s->pipeline);
-    fr__json_text(j, "transport", fr__layout_transport(t, s->team));
+    fr__json_text(j, "transport", fr__parallel_transport(t, s->team));
     fr__json_int(j, "processes", fr_team_size(s->team));
     fr__json_int(j, "batch", t->batch);
     fr__json_int(j, "micro", t->micro);
@@ -260,8 +260,8 @@ static void write_all(fr_json *j, const fr_setup *s, const fr_engine *e, const f
     fr__json_end(j);
 }
 
-fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_folder *f,
-                            const fr_summary *sum)
+fr_status fr__summary_write(const fr__setup *s, const fr_engine *e, const fr__folder *f,
+                            const fr__summary *sum)
 {
     char path[FR_PATH], nothing[1];
     fr_json j;

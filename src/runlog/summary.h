@@ -6,20 +6,20 @@
 #include "forecast/bubble.h"
 #include "forecast/forecast.h"
 
-typedef struct fr_summary {
+typedef struct fr__summary {
     const fr_run_result *result;
     const char *config;     /* path as the user gave it */
     const char *status;     /* "done", "interrupted", "diverged", "failed" */
     const char *checkpoint; /* last one written or resumed from */
     const fr__time_forecast *forecast;
-    const fr_footprint *footprint;
-    const fr_bubble *bubble;
+    const fr__footprint *footprint;
+    const fr__bubble *bubble;
     int64_t started;    /* of this session: seconds since 1970 */
     int64_t n_samples;  /* trained in this session */
     double data_wait_s; /* time that workers waited for data */
-} fr_summary;
+} fr__summary;
 
-fr_status fr__summary_write(const fr_setup *s, const fr_engine *e, const fr_folder *f,
-                            const fr_summary *sum);
+fr_status fr__summary_write(const fr__setup *s, const fr_engine *e, const fr__folder *f,
+                            const fr__summary *sum);
 
 #endif

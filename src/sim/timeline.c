@@ -51,13 +51,13 @@ static int end_kind(const fr_event *e)
     }
 }
 
-static int64_t micro_of_run(const fr_timeline *t, const fr_event *e)
+static int64_t micro_of_run(const fr__timeline *t, const fr_event *e)
 {
     return e->batch * t->n_micro + e->micro;
 }
 
 /* Values go up and gradients go down, so the two ends also say which of the two it is. */
-static int64_t arrow_id(const fr_timeline *t, const fr_event *e)
+static int64_t arrow_id(const fr__timeline *t, const fr_event *e)
 {
     bool is_send = end_kind(e) == 0;
     int from = is_send ? e->stage : e->peer, to = is_send ? e->peer : e->stage;
@@ -78,7 +78,7 @@ static uint64_t arrow_ns(const fr_event *e)
     return e->end_ns - 1;
 }
 
-static fr_status collect(fr_ctx *ctx, const fr_timeline *t, arrows *a)
+static fr_status collect(fr_ctx *ctx, const fr__timeline *t, arrows *a)
 {
     size_t n = 0;
     for (int w = 0; w < t->n_workers; w++)
@@ -96,26 +96,26 @@ static fr_status collect(fr_ctx *ctx, const fr_timeline *t, arrows *a)
 }
 
 /* The replica of a stage that a worker is; -1: it has no part in the stage. */
-static int replica_of(const fr_timeline *t, int stage, int worker)
+static int replica_of(const fr__timeline *t, int stage, int worker)
 {
     int nth = worker - t->worker_of[stage];
     return nth >= 0 && nth < (t->replicas ? t->replicas[stage] : 1) ? nth : -1;
 }
 
-static int n_stages_of(const fr_timeline *t, int worker)
+static int n_stages_of(const fr__timeline *t, int worker)
 {
     int n = 0;
     for (int s = 0; s < t->n_stages; s++) n += replica_of(t, s, worker) >= 0;
     return n;
 }
 
-static int pid_of(const fr_timeline *t, int worker)
+static int pid_of(const fr__timeline *t, int worker)
 {
     return t->n_ranks ? t->rank_of[worker] + 1 : 1;
 }
 
 /* ", replica 2" where there are several. */
-static const char *replica_text(const fr_timeline *t, int stage, int worker, char text[24])
+static const char *replica_text(const fr__timeline *t, int stage, int worker, char text[24])
 {
     text[0] = '\0';
     if (t->replicas && t->replicas[stage] > 1)
@@ -123,7 +123,7 @@ static const char *replica_text(const fr_timeline *t, int stage, int worker, cha
     return text;
 }
 
-static void name_processes(fr_trace *out, const fr_timeline *t)
+static void name_processes(fr_trace *out, const fr__timeline *t)
 {
     if (t->n_ranks == 0) fr__trace_process(out, 1, t->title);
     for (int i = 0; i < t->n_ranks; i++) {
@@ -134,7 +134,7 @@ static void name_processes(fr_trace *out, const fr_timeline *t)
 }
 
 /* "worker 1, stage 1", "worker 1, stages 1, 3" or "worker 3, stage 1, replica 1". */
-static void name_tracks(fr_trace *out, const fr_timeline *t)
+static void name_tracks(fr_trace *out, const fr__timeline *t)
 {
     for (int w = 0; w < t->n_workers; w++) {
         char name[160], replica[24] = "";
@@ -152,7 +152,7 @@ static void name_tracks(fr_trace *out, const fr_timeline *t)
     }
 }
 
-static void write_args(fr_trace *out, const fr_timeline *t, const fr_event *e,
+static void write_args(fr_trace *out, const fr__timeline *t, const fr_event *e,
                        const fr_trace_slice *slice)
 {
     bool uses_weights = e->action == FR_DO_F || e->action == FR_DO_B || e->action == FR_DO_I ||
@@ -169,7 +169,7 @@ static void write_args(fr_trace *out, const fr_timeline *t, const fr_event *e,
 
 /* A sum over replicas, from being handed in until it was taken: "sum 3.7" is bucket 7 of mini-batch
  * 3. It travels while the worker computes. */
-static void write_beside(fr_trace *out, const fr_timeline *t, int worker, const fr_event *e)
+static void write_beside(fr_trace *out, const fr__timeline *t, int worker, const fr_event *e)
 {
     char name[64];
     snprintf(name, sizeof name, "sum %lld.%d", (long long)e->batch, e->micro);
@@ -185,7 +185,7 @@ static void write_beside(fr_trace *out, const fr_timeline *t, int worker, const 
     fr__trace_beside(out, &slice, id, 4, args);
 }
 
-static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, int worker,
+static void write_event(fr_trace *out, const fr__timeline *t, const arrows *a, int worker,
                         const fr_event *e)
 {
     char name[64], prefix[16] = "";
@@ -215,7 +215,7 @@ static void write_event(fr_trace *out, const fr_timeline *t, const arrows *a, in
     fr__trace_flow(out, &slice, arrow_ns(e), kind == 1, what, id);
 }
 
-static fr_status check(fr_ctx *ctx, const fr_timeline *t)
+static fr_status check(fr_ctx *ctx, const fr__timeline *t)
 {
     for (int w = 0; w < t->n_workers; w++) {
         uint64_t last = 0;
@@ -233,7 +233,7 @@ static fr_status check(fr_ctx *ctx, const fr_timeline *t)
     return FR_OK;
 }
 
-fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr_timeline *t)
+fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr__timeline *t)
 {
     fr_trace out;
     arrows a = {{0}, {0}};

@@ -4,7 +4,7 @@
 
 #include <forerun/events.h>
 
-typedef struct fr_timeline {
+typedef struct fr__timeline {
     const char *title; /* of the run: "spectrain, 4 stages" */
     int n_workers, n_stages;
     int n_micro;                   /* micro-batches of a mini-batch */
@@ -15,13 +15,13 @@ typedef struct fr_timeline {
     const int *rank_of;            /* [worker], if there are ranks */
     const fr_event *const *events; /* [worker][n_events], in order of time */
     const int *n_events;           /* [worker] */
-} fr_timeline;
+} fr__timeline;
 
 /* One process a rank, one track a worker. Slices F12, B12, I12, W12 (micro-batch of the run),
  * STEP3, REDUCE3 (mini-batch), SEND_F12 and the like, with the stage in front (2F12) where a worker
  * has several; "wait F12" before what was waited for. Arrows from each send to its receive where
  * both were kept. Sums over replicas beside them, from being handed in until taken. A counter of
  * weight versions for each stage and replica. */
-fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr_timeline *t);
+fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr__timeline *t);
 
 #endif

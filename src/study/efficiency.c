@@ -74,7 +74,7 @@ double fr_trial_epochs(const fr_trial *t, const fr_goal *goal)
 
 /* --- what the config says --------------------------------------------------------------------- */
 
-static void hash_config(fr_study *s, const void *text, size_t bytes)
+static void hash_config(fr__study *s, const void *text, size_t bytes)
 {
     const fr_run_options *run = s->o->run;
     fr_sha256 sha;
@@ -85,13 +85,13 @@ static void hash_config(fr_study *s, const void *text, size_t bytes)
     fr__sha256_final(&sha, s->config);
 }
 
-static fr_status take_config(fr_study *s)
+static fr_status take_config(fr__study *s)
 {
-    fr_setup setup;
+    fr__setup setup;
     unsigned char *text;
     size_t bytes;
     FR_TRY(fr__setup_open(s->ctx, s->o->run, &setup));
-    const fr_settings *t = &setup.settings;
+    const fr__settings *t = &setup.settings;
     const fr_data_info *info = fr_dataset_info(setup.data);
     const fr_lr_schedule *schedule = fr_lr_find(t->lr.name);
     bool has_every = false;
@@ -122,7 +122,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Sorted, each once, each possible. */
-static fr_status check_batches(const fr_study *s, int64_t *batches, int *n)
+static fr_status check_batches(const fr__study *s, int64_t *batches, int *n)
 {
     if (s->o->n_batches < 1 || s->o->n_batches > MAX_BATCHES)
         return fr_fail(s->ctx, FR_INVALID, "%d batch sizes; give between 1 and %d", s->o->n_batches,
@@ -146,7 +146,7 @@ static fr_status check_batches(const fr_study *s, int64_t *batches, int *n)
     return FR_OK;
 }
 
-static double rate_of(const fr_study *s, int64_t batch)
+static double rate_of(const fr__study *s, int64_t batch)
 {
     double ratio = (double)batch / (double)s->batch;
     switch (s->o->lr_rule) {
@@ -156,7 +156,7 @@ static double rate_of(const fr_study *s, int64_t batch)
     }
 }
 
-fr_trial *fr__study_trial(fr_study *s, int64_t batch, uint64_t seed)
+fr_trial *fr__study_trial(fr__study *s, int64_t batch, uint64_t seed)
 {
     for (size_t i = 0; i < s->trials.n; i++)
         if (s->trials.at[i]->batch == batch && s->trials.at[i]->seed == seed)
@@ -170,7 +170,7 @@ fr_trial *fr__study_trial(fr_study *s, int64_t batch, uint64_t seed)
 /* --- one trial -------------------------------------------------------------------------------- */
 
 typedef struct watch {
-    const fr_study *s;
+    const fr__study *s;
     fr_trial *t;
     const fr_goal *goal;
     volatile int stop;
@@ -194,10 +194,10 @@ static void on_progress(void *user, const fr_progress *p)
 }
 
 /* Checkpoints away, then the files; nothing there is fine. */
-static fr_status clear_folder(const fr_study *s, const char *folder, bool is_all)
+static fr_status clear_folder(const fr__study *s, const char *folder, bool is_all)
 {
     char checkpoints[FR_PATH];
-    fr_steps steps;
+    fr__steps steps;
     FR_TRY(fr__path(s->ctx, checkpoints, "%s/checkpoint", folder));
     FR_TRY(fr__folder_steps(s->ctx, checkpoints, &steps));
     fr_status status = FR_OK;
@@ -223,13 +223,13 @@ static void set(trial_sets *x, const char *key, double value)
     snprintf(x->text[x->n++], sizeof x->text[0], "%s=%s", key, number);
 }
 
-static int64_t in_updates(const fr_study *s, const fr_trial *t, int64_t of_config)
+static int64_t in_updates(const fr__study *s, const fr_trial *t, int64_t of_config)
 {
     int64_t n = llround((double)(of_config * s->batch) / (double)t->batch);
     return n > 1 ? n : 1;
 }
 
-static void make_sets(const fr_study *s, const fr_trial *t, trial_sets *x)
+static void make_sets(const fr__study *s, const fr_trial *t, trial_sets *x)
 {
     double epoch = (double)s->n_train / (double)t->batch; /* in updates */
     int64_t every = llround(epoch / s->n_evals);
@@ -248,7 +248,7 @@ static void make_sets(const fr_study *s, const fr_trial *t, trial_sets *x)
     snprintf(x->text[x->n++], sizeof x->text[0], "run.predict=false");
 }
 
-static fr_status interrupted(const fr_study *s)
+static fr_status interrupted(const fr__study *s)
 {
     int n = 0;
     for (size_t i = 0; i < s->trials.n; i++) n += s->trials.at[i]->n_points > 0;
@@ -258,7 +258,7 @@ static fr_status interrupted(const fr_study *s)
 }
 
 /* The run itself; a stop that the goal asked for, or divergence, is no failure. */
-static fr_status train(fr_study *s, watch *w, const char *folder)
+static fr_status train(fr__study *s, watch *w, const char *folder)
 {
     trial_sets own;
     const fr_run_options *run = s->o->run;
@@ -283,7 +283,7 @@ static fr_status train(fr_study *s, watch *w, const char *folder)
     return w->is_asked ? interrupted(s) : FR_OK;
 }
 
-static fr_status run_trial(fr_study *s, fr_trial *t, const fr_goal *goal)
+static fr_status run_trial(fr__study *s, fr_trial *t, const fr_goal *goal)
 {
     char folder[FR_PATH];
     watch w = {.s = s, .t = t, .goal = goal};
@@ -307,7 +307,7 @@ static fr_status run_trial(fr_study *s, fr_trial *t, const fr_goal *goal)
 /* --- all of them ------------------------------------------------------------------------------ */
 
 /* Best loss of the config's epochs, and a little. */
-static bool own_goal(const fr_study *s, const fr_trial *t, fr_goal *goal)
+static bool own_goal(const fr__study *s, const fr_trial *t, fr_goal *goal)
 {
     double best = INFINITY;
     bool is_long_enough = t->is_whole;
@@ -319,7 +319,7 @@ static bool own_goal(const fr_study *s, const fr_trial *t, fr_goal *goal)
     return is_long_enough && isfinite(best);
 }
 
-static fr_status find_goal(fr_study *s, int64_t smallest, fr_goal *goal)
+static fr_status find_goal(fr__study *s, int64_t smallest, fr_goal *goal)
 {
     *goal = s->o->goal;
     if (goal->kind != FR_GOAL_OWN) return FR_OK;
@@ -334,7 +334,7 @@ static fr_status find_goal(fr_study *s, int64_t smallest, fr_goal *goal)
                    (long long)smallest);
 }
 
-static fr_status run_row(fr_study *s, const fr_goal *goal, fr_efficiency_row *row)
+static fr_status run_row(fr__study *s, const fr_goal *goal, fr_efficiency_row *row)
 {
     double sum = 0;
     row->lr = rate_of(s, row->batch);
@@ -360,7 +360,7 @@ static fr_status run_row(fr_study *s, const fr_goal *goal, fr_efficiency_row *ro
     return FR_OK;
 }
 
-static fr_status measure(fr_study *s, fr_efficiency *e)
+static fr_status measure(fr__study *s, fr_efficiency *e)
 {
     int64_t batches[MAX_BATCHES];
     FR_TRY(take_config(s));
@@ -390,7 +390,7 @@ fr_status fr_efficiency_measure(fr_ctx *ctx, const fr_efficiency_options *o, fr_
         return fr_fail(ctx, FR_INVALID, "no folder for the results was given");
     out->arena = FR_NEW(fr_arena);
     if (!out->arena) return fr__no_memory(ctx, sizeof(fr_arena), "results");
-    fr_study s = {.ctx = ctx, .o = o, .arena = out->arena};
+    fr__study s = {.ctx = ctx, .o = o, .arena = out->arena};
     fr_status status = measure(&s, out);
     fr__vec_fini(&s.trials);
     if (status != FR_OK) fr_efficiency_free(out);

@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "checkpoint/folder.h"
 
-typedef struct fr_study {
+typedef struct fr__study {
     fr_ctx *ctx;
     const fr_efficiency_options *o;
     fr_arena *arena;
@@ -21,14 +21,14 @@ typedef struct fr_study {
     int64_t warmup, every;         /* of the config's schedule, updates; 0: none */
     int n_evals;                   /* an epoch */
     FR_VEC(fr_trial *) trials;     /* wanted now, and those that the file has beside */
-} fr_study;
+} fr__study;
 
 /* The trial of a batch and a seed, made if there is none. NULL: no memory. */
-fr_trial *fr__study_trial(fr_study *s, int64_t batch, uint64_t seed);
+fr_trial *fr__study_trial(fr__study *s, int64_t batch, uint64_t seed);
 /* Trials of an earlier call, if the file is there; it must be of the same config and options. */
-fr_status fr__study_load(fr_study *s);
+fr_status fr__study_load(fr__study *s);
 /* rows: so far; NULL: none yet. */
-fr_status fr__study_save(const fr_study *s, const fr_goal *goal, int n_rows,
+fr_status fr__study_save(const fr__study *s, const fr_goal *goal, int n_rows,
                          const fr_efficiency_row *rows);
 
 /* Room for so many points, none in it. */

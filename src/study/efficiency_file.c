@@ -30,7 +30,7 @@ static void write_trial(fr_json *j, const fr_trial *t, const fr_goal *goal)
     fr__json_end(j);
 }
 
-static void write_row(fr_json *j, const fr_study *s, const fr_efficiency_row *r)
+static void write_row(fr_json *j, const fr__study *s, const fr_efficiency_row *r)
 {
     fr__json_object(j, NULL);
     fr__json_int(j, "batch", r->batch);
@@ -45,7 +45,7 @@ static void write_row(fr_json *j, const fr_study *s, const fr_efficiency_row *r)
     fr__json_end(j);
 }
 
-static void write_all(fr_json *j, const fr_study *s, const fr_goal *goal, int n_rows,
+static void write_all(fr_json *j, const fr__study *s, const fr_goal *goal, int n_rows,
                       const fr_efficiency_row *rows)
 {
     fr__json_object(j, NULL);
@@ -71,7 +71,7 @@ static void write_all(fr_json *j, const fr_study *s, const fr_goal *goal, int n_
     fr__json_end(j);
 }
 
-fr_status fr__study_save(const fr_study *s, const fr_goal *goal, int n_rows,
+fr_status fr__study_save(const fr__study *s, const fr_goal *goal, int n_rows,
                          const fr_efficiency_row *rows)
 {
     fr_json j;
@@ -91,7 +91,7 @@ fr_status fr__study_save(const fr_study *s, const fr_goal *goal, int n_rows,
 
 /* --- back ------------------------------------------------------------------------------------- */
 
-static fr_status fail_part(const fr_study *s, const char *what)
+static fr_status fail_part(const fr__study *s, const char *what)
 {
     return fr_fail(s->ctx, FR_INVALID,
                    "%s: %s; it is not as this command writes it: choose another --out", s->file,
@@ -104,7 +104,7 @@ static double number_at(const json_t *list, size_t i)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static fr_status read_trial(fr_study *s, const json_t *o)
+static fr_status read_trial(fr__study *s, const json_t *o)
 {
     const json_t *batch = json_object_get(o, "batch"), *seed = json_object_get(o, "seed");
     const json_t *points = json_object_get(o, "points"), *lr = json_object_get(o, "lr");
@@ -129,7 +129,7 @@ static fr_status read_trial(fr_study *s, const json_t *o)
 }
 
 /* What decides how a trial runs must be what it was. */
-static fr_status check_same(const fr_study *s, const json_t *o)
+static fr_status check_same(const fr__study *s, const json_t *o)
 {
     const json_t *config = json_object_get(o, "config_sha256"),
                  *rule = json_object_get(o, "lr_rule");
@@ -153,7 +153,7 @@ static fr_status check_same(const fr_study *s, const json_t *o)
                    s->file, other);
 }
 
-fr_status fr__study_load(fr_study *s)
+fr_status fr__study_load(fr__study *s)
 {
     unsigned char *data;
     size_t bytes;

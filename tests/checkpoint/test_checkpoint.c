@@ -22,9 +22,9 @@ static const char net[] = "model: {name: mlp, inputs: 12, depth: 2, width: 16, c
 
 typedef struct bench {
     fixture *f;
-    fr_setup s;
+    fr__setup s;
     fr_engine *e;
-    fr_folder folder;
+    fr__folder folder;
 } bench;
 
 static void bench_open(fixture *f, const char *set, bench *b)
@@ -79,11 +79,11 @@ static void check_paint(bench *b, float mark)
 static fr_status save(bench *b, int64_t step)
 {
     char path[FR_PATH], sha[65];
-    fr_position p = {.step = step,
-                     .samples = 8 * step,
-                     .epoch_loss = 0.1 + (double)step,
-                     .epoch_targets = 3,
-                     .elapsed_s = 1.0 / 3};
+    fr__position p = {.step = step,
+                      .samples = 8 * step,
+                      .epoch_loss = 0.1 + (double)step,
+                      .epoch_targets = 3,
+                      .elapsed_s = 1.0 / 3};
     return fr__checkpoint_save(&b->s, b->e, &b->folder, &p, path, sha);
 }
 
@@ -91,7 +91,7 @@ static void test_round_trip(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_position p;
+    fr__position p;
     char path[FR_PATH], sha[65];
     bench_open(f, NULL, &b);
     assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
@@ -114,7 +114,7 @@ static void test_keeps_the_newest(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_steps steps;
+    fr__steps steps;
     bench_open(f, NULL, &b);
     for (int i = 1; i <= 5; i++) assert_done(f, save(&b, i));
     assert_done(f, save(&b, 5)); /* in place of one that was there */
@@ -131,7 +131,7 @@ static void test_spoilt_weights_are_not_saved(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_position p;
+    fr__position p;
     char path[FR_PATH];
     bench_open(f, NULL, &b);
     paint(&b, 7);
@@ -181,7 +181,7 @@ static void test_damage_falls_back(void **state)
                  {"step-2/state.json", 0, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bench b;
-        fr_position p;
+        fr__position p;
         char path[FR_PATH];
         snprintf(f->out, sizeof f->out, "%s/run%zu", f->dir, i);
         bench_open(f, NULL, &b);
@@ -224,7 +224,7 @@ static void test_strangers_are_refused(void **state)
         {"data.n=128", {"training samples", "64", "128"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fr_position p;
+        fr__position p;
         char path[FR_PATH];
         bench_open(f, cases[i].set, &b);
         assert_failed(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path),
@@ -238,7 +238,7 @@ static void test_every_bit_of_the_state(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_position p;
+    fr__position p;
     char path[FR_PATH], file[FR_PATH];
     size_t bytes;
     bool is_damaged;
@@ -267,7 +267,7 @@ static void test_format_1(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_position p;
+    fr__position p;
     char path[FR_PATH];
     bench_open(f, NULL, &b);
     paint(&b, 5);
@@ -294,9 +294,9 @@ static void test_damaged_ones_do_not_count(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_position p;
+    fr__position p;
     char path[FR_PATH];
-    fr_steps steps;
+    fr__steps steps;
     bench_open(f, "run.keep=1", &b);
     assert_done(f, save(&b, 9));
     spoil(&b, "step-9/optimizer.safetensors", -1, false);
@@ -334,7 +334,7 @@ static void test_start(void **state)
 {
     fixture *f = *state;
     bench b;
-    fr_position p = {0};
+    fr__position p = {0};
     char path[FR_PATH], start[65], sha[65];
     bench_open(f, NULL, &b);
     assert_done(f, fr__weights_sha256(&b.s, b.e, sha));
@@ -413,7 +413,7 @@ static int save_and_die(bench *b, int n)
 
 static void check_survivors(bench *b, bool is_through)
 {
-    fr_position p;
+    fr__position p;
     char path[FR_PATH];
     paint(b, 0);
     b->f->log[0] = '\0';
@@ -429,7 +429,7 @@ static void test_killed_at_every_call(void **state)
     int n = 1, n_old = 0, n_new = 0;
     for (bool is_through = false; !is_through; n++) {
         bench b;
-        fr_steps steps;
+        fr__steps steps;
         snprintf(f->out, sizeof f->out, "%s/run%d", f->dir, n);
         bench_open(f, NULL, &b);
         for (int step = 1; step <= 3; step++) {
@@ -446,7 +446,7 @@ static void test_killed_at_every_call(void **state)
         /* The next run tidies up, saves, and has exactly what it should. */
         bench_close(&b);
         bench_open(f, NULL, &b);
-        fr_position p;
+        fr__position p;
         char path[FR_PATH];
         assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
         *(p.step == 2 ? &n_old : &n_new) += 1;

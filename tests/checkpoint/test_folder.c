@@ -31,7 +31,7 @@ static void make_dir(const fixture *f, const char *name)
 static void test_refuses_a_used_folder(void **state)
 {
     fixture *f = *state;
-    fr_folder folder;
+    fr__folder folder;
     assert_int_equal(mkdir(f->out, 0777), 0);
     put_file(f, "notes.txt"); /* other files are no reason */
     assert_done(f, fr__folder_check(f->ctx, f->out, false));
@@ -48,7 +48,7 @@ static void test_refuses_a_used_folder(void **state)
 static void test_one_writer(void **state)
 {
     fixture *f = *state;
-    fr_folder a, b;
+    fr__folder a, b;
     assert_done(f, fr__folder_open(f->ctx, f->out, false, &a));
     assert_failed(f, fr__folder_open(f->ctx, f->out, true, &b), FR_INVALID, "another run", "--out");
     fr__folder_close(&a);
@@ -59,7 +59,7 @@ static void test_one_writer(void **state)
 static void test_unwritable(void **state)
 {
     fixture *f = *state;
-    fr_folder folder;
+    fr__folder folder;
     char path[256];
     write_text(f->out, "a file");
     assert_failed(f, fr__folder_open(f->ctx, f->out, false, &folder), FR_INVALID, f->out);
@@ -70,7 +70,7 @@ static void test_unwritable(void **state)
 static void test_leftovers_go(void **state)
 {
     fixture *f = *state;
-    fr_folder folder;
+    fr__folder folder;
     assert_int_equal(mkdir(f->out, 0777), 0);
     make_dir(f, "checkpoint");
     make_dir(f, "checkpoint/step-3");
@@ -92,7 +92,7 @@ static void test_leftovers_go(void **state)
 static void test_steps_newest_first(void **state)
 {
     fixture *f = *state;
-    fr_steps steps;
+    fr__steps steps;
     static const char *const names[] = {"step-9", "step-10", "step-0",       "step-010", "step-x",
                                         "step-",  "step--1", ".tmp-step-11", "other"};
     assert_done(f, fr__folder_steps(f->ctx, f->out, &steps)); /* no folder, no steps */
@@ -115,7 +115,7 @@ static void test_steps_newest_first(void **state)
 static void test_the_path_is_watched(void **state)
 {
     fixture *f = *state;
-    fr_folder a, b;
+    fr__folder a, b;
     char path[FR_PATH], away[256];
     snprintf(away, sizeof away, "%s/away", f->dir);
     assert_done(f, fr__folder_open(f->ctx, f->out, false, &a));

@@ -105,7 +105,7 @@ static void read_settings(const char *text)
 {
     fr_ctx *ctx = fr_ctx_create();
     fr_conf *c = parse(ctx, text);
-    fr_settings s;
+    fr__settings s;
     if (fr__settings_read(c, "test.yaml", NULL, &s) != FR_OK || fr_conf_finish(c) != FR_OK)
         fail_msg("%s", fr_ctx_error(ctx));
     walk(c);

@@ -10,7 +10,7 @@ static const char net[] = "model: {name: mlp, inputs: 12, depth: 4, width: 16, c
                           "parallel: {backend: ref, threads: 1}\n";
 
 /* The schedule of a config; closed by fr__setup_close, also after a failure. */
-static fr_status open_with(fixture *f, const char *parallel, const char *set, fr_setup *s)
+static fr_status open_with(fixture *f, const char *parallel, const char *set, fr__setup *s)
 {
     const char *sets[] = {parallel, set};
     fr_run_options o = {.config = f->config, .n_sets = set ? 2 : 1, .sets = sets};
@@ -40,11 +40,11 @@ static void test_layouts(void **state)
          {2, 2, 2}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fr_setup s;
+        fr__setup s;
         char text[128];
         assert_done(f, open_with(f, cases[i].parallel, NULL, &s));
         const fr_schedule *plan = s.pipeline.schedule;
-        assert_string_equal(fr__layout_text(plan, text, sizeof text), cases[i].text);
+        assert_string_equal(fr__parallel_text(plan, text, sizeof text), cases[i].text);
         assert_int_equal(plan->n_workers, cases[i].n_workers);
         for (int k = 0; k < plan->n_stages && k < 3; k++)
             assert_int_equal(plan->replicas[k], cases[i].replicas[k]);
@@ -73,7 +73,7 @@ static void test_refused(void **state)
          {"tied", "average", "allreduce"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fr_setup s;
+        fr__setup s;
         assert_failed(f, open_with(f, cases[i].parallel, cases[i].set, &s), FR_INVALID,
                       cases[i].words[0], cases[i].words[1], cases[i].words[2]);
         fr__setup_close(&s);
@@ -84,7 +84,7 @@ static void test_refused(void **state)
 static void test_alone_with_one_stage(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     assert_done(f, open_with(f, "parallel={method: model-averaging, replicas: 2}",
                              "train.clip_norm=1", &s));
     assert_true(s.pipeline.sync.every == 1);
@@ -109,7 +109,7 @@ static void test_waves(void **state)
          7},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fr_setup s;
+        fr__setup s;
         assert_done(f, open_with(f, cases[i].parallel, cases[i].set, &s));
         if (s.pipeline.sync.every != cases[i].every)
             fail_msg("%s, %s: waves of %d", cases[i].parallel, cases[i].set, s.pipeline.sync.every);
@@ -120,33 +120,33 @@ static void test_waves(void **state)
 static void test_processes(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     fr_conf *c;
     assert_done(f, open_with(f, "parallel={method: 1f1b, stages: 2, replicas: 2}", NULL, &s));
     assert_done(f, fr_conf_section(s.conf, "parallel", &c));
-    assert_done(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 1));
-    assert_done(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 4));
-    assert_failed(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 2), FR_INVALID,
+    assert_done(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 1));
+    assert_done(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 4));
+    assert_failed(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 2), FR_INVALID,
                   "4 workers (2 stages x 2 replicas), 2 processes were started with 1 worker each: "
                   "mpirun -n 4, or parallel.workers_per_rank: 2",
                   "--set parallel");
-    assert_failed(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 3), FR_INVALID,
+    assert_failed(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 3), FR_INVALID,
                   "3 processes", "each: mpirun -n 4");
     s.settings.workers_per_rank = 2;
-    assert_done(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 2));
-    assert_failed(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 4), FR_INVALID,
+    assert_done(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 2));
+    assert_failed(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 4), FR_INVALID,
                   "2 workers each: mpirun -n 2, or parallel.workers_per_rank: 1");
     s.settings.transport = fr_transport_find("threads");
-    assert_failed(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 2), FR_INVALID, "threads",
-                  "one process", "2 were started");
-    assert_done(f, fr__layout_check_ranks(c, &s.settings, &s.pipeline, 1));
+    assert_failed(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 2), FR_INVALID,
+                  "threads", "one process", "2 were started");
+    assert_done(f, fr__parallel_check_ranks(c, &s.settings, &s.pipeline, 1));
     fr__setup_close(&s);
 }
 
 static void test_warnings(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     assert_done(f, open_with(f, "parallel={method: dp}", NULL, &s));
     fr__setup_close(&s);
     assert_non_null(strstr(f->log, "method dp is for several replicas"));

@@ -2,7 +2,7 @@
 #include "config/settings.h"
 #include "support/run_fixture.h"
 
-static fr_status read_settings(fixture *f, const char *yaml, fr_settings *s, fr_conf **conf)
+static fr_status read_settings(fixture *f, const char *yaml, fr__settings *s, fr_conf **conf)
 {
     *conf = NULL;
     FR_TRY(fr_conf_parse(f->ctx, yaml, strlen(yaml), "net.yaml", conf));
@@ -13,7 +13,7 @@ static fr_status read_settings(fixture *f, const char *yaml, fr_settings *s, fr_
 static void test_defaults(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     assert_done(f, read_settings(f, "{}", &s, &conf));
     assert_int_equal(s.batch, 128);
@@ -38,7 +38,7 @@ static void test_defaults(void **state)
 static void test_values(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     assert_done(f, read_settings(f,
                                  "train: {batch: 32, micro: 4, epochs: 9, steps: 50, seed: 7, "
@@ -64,7 +64,7 @@ static void test_values(void **state)
 static void test_pipeline_values(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     assert_done(f, read_settings(f,
                                  "parallel: {method: xpipe, cuts: [a, b, c], segment: 7, pin: "
@@ -92,7 +92,7 @@ static void test_pipeline_values(void **state)
 static void test_replicas(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     assert_done(f, read_settings(f, "parallel: {method: dp, replicas: 4}", &s, &conf));
     assert_int_equal(s.stages, 1);
@@ -133,7 +133,7 @@ static void test_replicas(void **state)
 static void test_saved_config_takes_another_method(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     assert_done(f, read_settings(f, "parallel: {method: interleaved, stages: 4}", &s, &conf));
     assert_done(f, fr_conf_save(conf, f->config));
@@ -150,7 +150,7 @@ static void test_saved_config_takes_another_method(void **state)
 static void test_schedule_file_is_found(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     char path[128], saved[128];
     snprintf(path, sizeof path, "%s/by-hand.csv", f->dir);
@@ -171,7 +171,7 @@ static void test_schedule_file_is_found(void **state)
 static void test_out_option_wins(void **state)
 {
     fixture *f = *state;
-    fr_settings s;
+    fr__settings s;
     fr_conf *conf;
     const char *yaml = "run: {out: here}", *odd = "a: b/# \"c\" \xc3\xa4";
     assert_done(f, fr_conf_parse(f->ctx, yaml, strlen(yaml), "net.yaml", &conf));
@@ -236,7 +236,7 @@ static void test_errors(void **state)
         {"run: 7", {"run", "mapping", "7"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fr_settings s;
+        fr__settings s;
         fr_conf *conf;
         assert_failed(f, read_settings(f, cases[i].yaml, &s, &conf), FR_INVALID, cases[i].words[0],
                       cases[i].words[1], cases[i].words[2]);

@@ -2,14 +2,14 @@
 #include "config/setup.h"
 #include "support/run_fixture.h"
 
-static fr_status open_setup(fixture *f, const char *yaml, fr_setup *s)
+static fr_status open_setup(fixture *f, const char *yaml, fr__setup *s)
 {
     write_text(f->config, yaml);
     fr_run_options o = {.config = f->config};
     return fr__setup_open(f->ctx, &o, s);
 }
 
-static const fr_shape *shape_of(const fr_setup *s, int node)
+static const fr_shape *shape_of(const fr__setup *s, int node)
 {
     return &fr_graph_node(s->graph, node)->shape;
 }
@@ -34,7 +34,7 @@ static void write_in(const fixture *f, const char *name, const char *text)
 static void test_model_gives_sizes_to_synthetic_data(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     assert_done(f, open_setup(f,
                               "model: {name: transformer, layers: 1, width: 8, heads: 2, context: "
                               "5, vocab: 20, classes: 3}\n"
@@ -53,7 +53,7 @@ static void test_model_gives_sizes_to_synthetic_data(void **state)
 static void test_text_takes_context_and_gives_vocab(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     char text[500];
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -78,7 +78,7 @@ static void test_text_takes_context_and_gives_vocab(void **state)
 static void test_tsv_gives_classes_and_vocab(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     write_in(f, "t.tsv", "a\tone two\nb\tthree four\nc\tone\n");
     assert_done(f, open_setup(f,
                               with_folder(f, "model: {name: reslstm, layers: 1, width: 8, context: "
@@ -92,7 +92,7 @@ static void test_tsv_gives_classes_and_vocab(void **state)
 static void test_own_model_any_names(void **state)
 {
     fixture *f = *state;
-    fr_setup s;
+    fr__setup s;
     assert_done(f,
                 open_setup(f,
                            "model:\n"
@@ -137,7 +137,7 @@ static void test_misfits(void **state)
          {"reslstm", "targets", "(4)"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fr_setup s;
+        fr__setup s;
         assert_failed(f, open_setup(f, with_folder(f, cases[i].yaml), &s), FR_INVALID, "net.yaml:1",
                       cases[i].words[0], cases[i].words[1], cases[i].words[2]);
     }

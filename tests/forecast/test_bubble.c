@@ -18,7 +18,7 @@ typedef struct run {
     fr_schedule *s;
     fr_worker_times workers[MAX_STAGES];
     fr_stage_times stages[MAX_STAGES];
-    fr_bubble_input in;
+    fr__bubble_input in;
 } run;
 
 /* n mini-batches of n_micro, with forward[k], backward[k] (weight[k] of it in W where the schedule
@@ -29,7 +29,7 @@ static void open_run(run *r, const char *generator, int n_stages, int n_micro, i
     memset(r, 0, sizeof *r);
     r->ctx = fr_ctx_create();
     assert_ok(r->ctx, fr_schedule_create(r->ctx, fr_generator_find(generator), &d, &r->s));
-    r->in = (fr_bubble_input){.schedule = r->s, .workers = r->workers, .stages = r->stages};
+    r->in = (fr__bubble_input){.schedule = r->s, .workers = r->workers, .stages = r->stages};
 }
 
 static void add_stage(run *r, int stage, uint64_t forward, uint64_t backward, uint64_t weight,
@@ -49,9 +49,9 @@ static void add_stage(run *r, int stage, uint64_t forward, uint64_t backward, ui
     w->ns[FR_SPENT_STEP] += step * n * S;
 }
 
-static fr_bubble split(run *r, double wall_per_batch)
+static fr__bubble split(run *r, double wall_per_batch)
 {
-    fr_bubble b;
+    fr__bubble b;
     for (int w = 0; w < r->s->n_workers; w++)
         r->workers[w].wall_ns = (uint64_t)(wall_per_batch * (double)r->in.n_batches * S);
     assert_ok(r->ctx, fr__bubble_split(r->ctx, &r->in, &b));
@@ -66,7 +66,7 @@ static void close_run(run *r)
     fr_ctx_free(r->ctx);
 }
 
-static void assert_parts(const fr_bubble *b, double fill_drain, double imbalance,
+static void assert_parts(const fr__bubble *b, double fill_drain, double imbalance,
                          double communication, double tolerance)
 {
     assert_near(b->fill_drain, fill_drain, tolerance);
@@ -86,7 +86,7 @@ static void even_flush(void **state)
             r.in.n_batches = n;
             add_stage(&r, 0, 1, 2, 0, 0);
             add_stage(&r, 1, 1, 2, 0, 0);
-            fr_bubble b = split(&r, 10);
+            fr__bubble b = split(&r, 10);
             assert_near(b.bubble, 0.4, 1e-9);
             assert_near(b.scheduled_s_per_batch, 9, 1e-9);
             assert_parts(&b, 0.3, 0, 0.1, 1e-9);
@@ -105,7 +105,7 @@ static void uneven_flush(void **state)
     r.in.n_batches = 7;
     add_stage(&r, 0, 1, 2, 0, 0);
     add_stage(&r, 1, 2, 4, 0, 0);
-    fr_bubble b = split(&r, 16);
+    fr__bubble b = split(&r, 16);
     assert_near(b.scheduled_s_per_batch, 15, 1e-9);
     assert_parts(&b, 4.5 / 16, 1.5 / 16, 1.0 / 16, 1e-9);
     assert_int_equal(b.busiest, 1);
@@ -122,7 +122,7 @@ static void optimizer(void **state)
     r.in.n_batches = 3;
     add_stage(&r, 0, 1, 1, 0, 1);
     add_stage(&r, 1, 1, 1, 0, 1);
-    fr_bubble b = split(&r, 5);
+    fr__bubble b = split(&r, 5);
     assert_near(b.scheduled_s_per_batch, 5, 1e-9);
     assert_parts(&b, 2.0 / 5, 0, 0, 1e-9);
     assert_near(b.optimizer, 1.0 / 5, 1e-9);
@@ -146,7 +146,7 @@ static void asynchronous(void **state)
         r.in.n_batches = 20000000;
         add_stage(&r, 0, 1, 2, 0, 0);
         add_stage(&r, 1, 2, 4, 0, 0);
-        fr_bubble b = split(&r, 6.5);
+        fr__bubble b = split(&r, 6.5);
         if (segment == 1) {
             assert_near(b.scheduled_s_per_batch, 6, 1e-2);
             assert_parts(&b, 0, 1.5 / 6.5, 0.5 / 6.5, 1e-2);
@@ -167,7 +167,7 @@ static void each_call_fills_and_drains(void **state)
     r.in.n_batches = 8, r.in.n_calls = 8;
     add_stage(&r, 0, 1, 1, 0, 0);
     add_stage(&r, 1, 1, 1, 0, 0);
-    fr_bubble b = split(&r, 4);
+    fr__bubble b = split(&r, 4);
     assert_parts(&b, 0.5, 0, 0, 1e-9);
     r.in.n_calls = 1; /* in one go: F and B of 8, and F0 .. B0 once around them: 18 slots */
     b = split(&r, 4);
@@ -184,7 +184,7 @@ static void split_backward(void **state)
     open_run(&r, "zb-h1", 4, 8, 1);
     r.in.n_batches = 1;
     for (int k = 0; k < 4; k++) add_stage(&r, k, 1, 1, 1, 0);
-    fr_bubble b = split(&r, 27);
+    fr__bubble b = split(&r, 27);
     assert_near(b.scheduled_s_per_batch, 27, 1e-9);
     assert_parts(&b, 3.0 / 27, 0, 0, 1e-9);
     close_run(&r);
@@ -203,7 +203,7 @@ static void one_worker_has_none(void **state)
     open_run(&r, "1f1b", 1, 4, 1);
     r.in.n_batches = 5;
     add_stage(&r, 0, 1, 2, 0, 3);
-    fr_bubble b = split(&r, 15);
+    fr__bubble b = split(&r, 15);
     assert_parts(&b, 0, 0, 0, 1e-9);
     assert_near(b.optimizer, 3.0 / 15, 1e-9);
     close_run(&r);
@@ -213,7 +213,7 @@ static void nothing_has_run(void **state)
 {
     (void)state;
     static run r;
-    fr_bubble b;
+    fr__bubble b;
     open_run(&r, "1f1b", 2, 4, 1);
     assert_ok(r.ctx, fr__bubble_split(r.ctx, &r.in, &b));
     assert_true(isnan(b.bubble) && isnan(b.fill_drain) && isnan(b.scheduled_s_per_batch));
@@ -224,7 +224,7 @@ static void nothing_has_run(void **state)
 static fr_status split_again(fr_ctx *ctx, void *user)
 {
     run *r = user;
-    fr_bubble b;
+    fr__bubble b;
     return fr__bubble_split(ctx, &r->in, &b);
 }
 
@@ -256,7 +256,7 @@ static void replicas_share_work(void **state)
         r.in.n_batches = 2;
         add_stage(&r, 0, 3, 6, 0, 0);
         add_stage(&r, 1, 1, 2, 0, 0);
-        fr_bubble b = split(&r, 60);
+        fr__bubble b = split(&r, 60);
         if (c == 0) assert_near(b.imbalance, 0, 1e-9);
         if (c == 1) assert_true(b.imbalance > 0.1);
         close_run(&r);

@@ -21,11 +21,11 @@ static int setup(void **state)
 
 static bool takes_long(fixture *f, int n_sets, const char *const *sets)
 {
-    fr_setup s;
+    fr__setup s;
     fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &s));
     assert_done(f, fr__setup_pipeline(&s));
-    bool is_long = fr__forecast_takes_long(&s, &(fr_footprint){0});
+    bool is_long = fr__forecast_takes_long(&s, &(fr__footprint){0});
     fr__setup_close(&s);
     return is_long;
 }

@@ -45,9 +45,9 @@ static void put_room(const fixture *f, size_t bytes)
 /* The run is planned on the made-up machine; *needs (may be NULL): bytes that it would take. */
 static fr_status plan(fixture *f, int n_sets, const char *const *sets, size_t *needs)
 {
-    fr_setup s;
+    fr__setup s;
     fr_engine *e;
-    fr_footprint footprint = {0};
+    fr__footprint footprint = {0};
     fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     FR_TRY(fr__setup_open(f->ctx, &o, &s));
     s.system_root = f->dir;

@@ -3,9 +3,9 @@
 #include "runlog/metrics.h"
 #include "support/run_fixture.h"
 
-static void write_steps(fixture *f, const fr_folder *folder, int64_t done, int64_t last)
+static void write_steps(fixture *f, const fr__folder *folder, int64_t done, int64_t last)
 {
-    fr_metrics m;
+    fr__metrics m;
     assert_done(f, fr__metrics_open(f->ctx, folder, done, FR_METRICS_CSV, &m));
     for (int64_t i = done + 1; i <= last; i++) {
         fr_progress p = {.step = i,
@@ -27,7 +27,7 @@ static void write_steps(fixture *f, const fr_folder *folder, int64_t done, int64
 static void test_lines(void **state)
 {
     fixture *f = *state;
-    fr_folder folder;
+    fr__folder folder;
     char path[256];
     assert_done(f, fr__folder_open(f->ctx, f->out, false, &folder));
     snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
@@ -63,7 +63,7 @@ static void test_lines(void **state)
 static void test_csv(void **state)
 {
     fixture *f = *state;
-    fr_folder folder;
+    fr__folder folder;
     char path[256];
     static const char whole[] = HEAD "1,32,0.1,0.5,100,1,,,\n"
                                      "2,64,0.2,0.5,100,1,1.5,,\n"
@@ -93,15 +93,15 @@ static void test_csv(void **state)
 static void test_full_disk(void **state)
 {
     fixture *f = *state;
-    fr_metrics m = {.ctx = f->ctx, .file = fopen("/dev/full", "w"), .path = "metrics.jsonl"};
+    fr__metrics m = {.ctx = f->ctx, .file = fopen("/dev/full", "w"), .path = "metrics.jsonl"};
     fr_progress p = {.step = 1, .grad_norm = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
     if (!m.file) skip_because("a full disk", "there is no /dev/full");
     assert_failed(f, fr__metrics_write(&m, &p), FR_IO, "metrics.jsonl", "space");
     fr__metrics_close(&m);
-    m = (fr_metrics){.ctx = f->ctx,
-                     .file = fopen("/dev/null", "w"),
-                     .csv = fopen("/dev/full", "w"),
-                     .csv_path = "metrics.csv"}; /* flushed never: the line is at once */
+    m = (fr__metrics){.ctx = f->ctx,
+                      .file = fopen("/dev/null", "w"),
+                      .csv = fopen("/dev/full", "w"),
+                      .csv_path = "metrics.csv"}; /* flushed never: the line is at once */
     assert_failed(f, fr__metrics_write(&m, &p), FR_IO, "metrics.csv", "space");
     fr__metrics_close(&m);
 }

@@ -15,7 +15,7 @@ typedef struct run {
     fr_event at[MAX_WORKERS][MAX_EVENTS];
     const fr_event *lists[MAX_WORKERS];
     int n[MAX_WORKERS];
-    fr_timeline t;
+    fr__timeline t;
 } run;
 
 /* What an engine would note: each instruction, with what was waited before it as a wait. */
@@ -62,13 +62,13 @@ static void open_run(run *r, const char *generator, int n_stages, int chunks)
         for (int i = 0; i < r->s->lists[w].n; i++) note(r, &c, w, i);
     }
     fr_clock_free(&c);
-    r->t = (fr_timeline){.title = "test",
-                         .n_workers = r->s->n_workers,
-                         .n_stages = n_stages,
-                         .n_micro = N_MICRO,
-                         .worker_of = r->s->worker_of,
-                         .events = r->lists,
-                         .n_events = r->n};
+    r->t = (fr__timeline){.title = "test",
+                          .n_workers = r->s->n_workers,
+                          .n_stages = n_stages,
+                          .n_micro = N_MICRO,
+                          .worker_of = r->s->worker_of,
+                          .events = r->lists,
+                          .n_events = r->n};
 }
 
 static void close_run(run *r)
@@ -300,17 +300,17 @@ static void replicas_and_ranks(void **state)
     static const int worker_of[] = {0, 2}, one[] = {1, 1, 1, 1};
     const fr_event *const lists[] = {&steps[0], &steps[1], &steps[2], &steps[3]};
     fr_ctx *ctx = fr_ctx_create();
-    fr_timeline t = {.title = "net",
-                     .n_workers = 4,
-                     .n_stages = 2,
-                     .n_micro = 2,
-                     .worker_of = worker_of,
-                     .replicas = two,
-                     .n_ranks = 2,
-                     .rank_names = names,
-                     .rank_of = rank_of,
-                     .events = lists,
-                     .n_events = one};
+    fr__timeline t = {.title = "net",
+                      .n_workers = 4,
+                      .n_stages = 2,
+                      .n_micro = 2,
+                      .worker_of = worker_of,
+                      .replicas = two,
+                      .n_ranks = 2,
+                      .rank_names = names,
+                      .rank_of = rank_of,
+                      .events = lists,
+                      .n_events = one};
     char path[] = "replicas-trace.json";
     assert_ok(ctx, fr__timeline_write(ctx, path, &t));
     json_error_t error;

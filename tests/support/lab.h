@@ -7,9 +7,9 @@
 #include "support/run_fixture.h"
 
 typedef struct lab {
-    fr_setup s;
+    fr__setup s;
     fr_engine *e;
-    fr_feeder feeder;
+    fr__feeder feeder;
 } lab;
 
 static inline void lab_close(lab *l)
