@@ -1,9 +1,9 @@
 /* checkpoint.c -- writes checkpoints. Reading is in restore.c, the thread in saver.c.
  *
- * A checkpoint grows under a name that nobody reads, every file is flushed to the disk, then one
- * rename makes it real; only after that do older ones go. Killed at any moment, the folder
- * holds the old checkpoints, or the new one too. Tensors come from a snapshot in the order of the
- * files, one at a time: no second copy is held. */
+ * A checkpoint is written under a temporary name, every file is flushed to the disk, then one
+ * rename makes it visible. Older checkpoints are removed after that. A run killed at any moment
+ * leaves the old checkpoints, or the new one as well. Tensors come from a snapshot one at a time,
+ * in the order of the files: no second copy is held. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/ctx.h"
@@ -22,11 +22,11 @@
 /* A job and the file that is being written. */
 typedef struct writer {
     fr__checkpoint_job *job;
-    int dir; /* the folder that grows, open */
+    int dir; /* the temporary folder, open */
     fr_tensor_writer *file;
     fr_sha256 hash; /* of the weights */
     char file_hash[FR_N_STATE_FILES][FR_HASH_TEXT];
-    bool is_at_end; /* the last item has been taken */
+    bool is_at_end; /* the last item has been read */
 } writer;
 
 static fr_status declare(writer *w, const char *prefix, const fr_param *param)
@@ -43,8 +43,8 @@ static size_t bytes_of(const fr_param *p)
     return (size_t)fr_shape_count(&p->shape) * sizeof(float);
 }
 
-/* Parameters first, then buffers, each in graph order: `want_buffers` chooses. Ties are left out:
- * their owner holds the values. */
+/* Parameters first, then buffers, each in graph order: `want_buffers` chooses. Tied parameters are
+ * left out: their owner holds the values. */
 static bool is_picked(const fr_param *p, bool want_buffers)
 {
     return p->tied_to < 0 && p->is_buffer == want_buffers;
@@ -52,7 +52,7 @@ static bool is_picked(const fr_param *p, bool want_buffers)
 
 /* --- the tensors of a file, in its order ----------------------------------------------------- */
 
-/* What is done with each tensor: it is declared, later it is written. */
+/* Called for each tensor: first to declare it, later to write it. */
 typedef fr_status (*each)(writer *w, fr_item_kind kind, int which, int param);
 
 static fr_status for_model(writer *w, each call)
@@ -109,8 +109,8 @@ static fr_status get_item(writer *w, fr_item_kind kind, int which, int param)
                    (int)item.kind, item.which, item.param, (int)kind, which, param);
 }
 
-/* A relu that takes NaN for zero can hide a spoilt layer from the loss: so each value is looked at
- * before it is kept. */
+/* A relu that maps NaN to zero can hide a layer of NaN from the loss, so each value is checked
+ * before it is saved. */
 static fr_status write_item(writer *w, fr_item_kind kind, int which, int param)
 {
     static const char *const whose[] = {[FR_ITEM_PARAM] = "",
@@ -163,7 +163,8 @@ static fr_status write_files(writer *w, const char *folder)
     return fr__state_write(job->ctx, w->dir, folder, &state); /* last: it also flushes the folder */
 }
 
-/* Others wait until their items have been taken: all are, also those that nobody can use. */
+/* The other ranks wait until their items have been read, so all items are read, even after a
+ * failure. */
 static fr_status take_rest(writer *w)
 {
     fr_item item;
@@ -178,7 +179,8 @@ static fr_status prune(const fr__checkpoint_job *job)
     fr_status status = fr__folder_steps(job->ctx, job->folder->checkpoints, &steps);
     for (size_t i = 0; status == FR_OK && i < steps.n; i++) {
         char name[32];
-        /* A later one was found damaged, for the run came here without it: it does not count. */
+        /* A later checkpoint was found damaged, since the run started before it: it does not count.
+         */
         if (steps.at[i] > job->at.step || n_kept++ < job->s->settings.keep) continue;
         snprintf(name, sizeof name, "step-%lld", (long long)steps.at[i]);
         status = fr__folder_discard(job->ctx, job->folder->checkpoint_fd, job->folder->checkpoints,
@@ -188,7 +190,7 @@ static fr_status prune(const fr__checkpoint_job *job)
     return status;
 }
 
-/* Names count from the folder that the run has opened, wherever its path leads meanwhile. */
+/* Names are relative to the folder that the run has opened, wherever its path leads now. */
 static fr_status grow(writer *w, const char *name, const char *temp)
 {
     fr__checkpoint_job *job = w->job;
@@ -200,7 +202,7 @@ static fr_status grow(writer *w, const char *name, const char *temp)
     if (w->dir < 0) return fr__io_fail(job->ctx, "open folder", temp);
     fr_status status = write_files(w, temp);
     close(w->dir);
-    /* One of this name was found damaged: the run came here from an older one. */
+    /* A checkpoint of this name was found damaged: the run started from an older one. */
     if (status == FR_OK && faccessat(parent, name, F_OK, 0) == 0)
         status = fr__folder_discard(job->ctx, parent, job->folder->checkpoints, name);
     return status == FR_OK ? fr__rename_sync_in(job->ctx, parent, temp, job->path) : status;
@@ -221,10 +223,10 @@ fr_status fr__checkpoint_write(fr__checkpoint_job *job)
     fr_failure failure;
     fr__failure_save(job->ctx, &failure);
     (void)take_rest(&w);
-    if (has_paths) /* gives a full disk its room back */
+    if (has_paths) /* frees space on a full disk */
         (void)fr__dir_remove_in(NULL, job->folder->checkpoint_fd, temp);
     fr__failure_restore(job->ctx, &failure);
-    /* A name that is missing or not permitted was fine before, and is not the user's to mend. */
+    /* The path was valid when the run started, so FR_INVALID (bad input) is an I/O failure here. */
     return status == FR_INVALID ? FR_IO : status;
 }
 

@@ -1,8 +1,8 @@
-/* checkpoint.h -- everything a run needs to go on bit for bit, as plain files:
+/* checkpoint.h -- everything a run needs to continue bit for bit, as plain files:
  *
  *     step-N/model.safetensors       parameters, then running statistics, by name
- *            optimizer.safetensors   `<state>.<parameter>`: exp_avg.fc.weight; then what the
- *                                    weight policy remembers: previous.fc.weight
+ *            optimizer.safetensors   `<state>.<parameter>`: exp_avg.fc.weight; then the state of
+ *                                    the weight policy: previous.fc.weight
  *            state.json              position in run and data, what the rest must match, and a
  *                                    hash of each file
  *
@@ -15,7 +15,7 @@
 #include "config/setup.h"
 #include <forerun/state.h>
 
-/* Where a run stands after `step` updates. */
+/* Position of a run after `step` updates. */
 typedef struct fr__position {
     int64_t step, samples;
     double epoch_loss;     /* sum over the targets of the current epoch */
@@ -25,48 +25,49 @@ typedef struct fr__position {
 
 /* A checkpoint to be written. */
 typedef struct fr__checkpoint_job {
-    fr_ctx *ctx; /* NULL: what the writing thread meets is its own to tell */
+    fr_ctx *ctx; /* NULL: failures are kept on the writing thread */
     const fr__setup *s;
     const fr__folder *folder;
     /* Called first, on the writing thread: puts on the disk what belongs to the updates before this
      * one. May be NULL. */
     fr_status (*sync)(void *user, fr_ctx *ctx);
     void *user;
-    fr_snapshot *snapshot; /* NULL: the start of a run, made from its seed */
+    fr_snapshot *snapshot; /* NULL: the initial weights, computed from the seed */
     const char *memory;    /* fr_engine_memory_name */
     fr__position at;
     float *plain;                   /* (largest parameter) */
     char path[FR_PATH], sha256[65]; /* filled: the folder; of the weights */
 } fr__checkpoint_job;
 
-/* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep; one
- * of a later step, which was found damaged, is left. On any thread of rank 0, for the snapshot is a
- * copy. Takes all of its items, whatever happens. FR_DIVERGED: a value is not finite. */
+/* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep. A
+ * later step, which was found damaged, is kept. Any thread of rank 0 may call it. Always reads all
+ * items of the snapshot. FR_DIVERGED: a value is not finite. */
 fr_status fr__checkpoint_write(fr__checkpoint_job *job);
-/* What the other ranks do meanwhile. */
+/* The part of the other ranks. */
 fr_status fr__checkpoint_send(fr_snapshot *s);
-/* Both, and the snapshot before, without a thread of their own: a process alone. e NULL: not what
- * an engine holds, but what the run began with, as step 0. */
+/* Takes a snapshot and writes it on the calling thread, in a single process. e NULL: the initial
+ * weights of the run, as step 0. */
 fr_status fr__checkpoint_save(fr__setup *s, fr_engine *e, const fr__folder *f,
                               const fr__position *p, char path[FR_PATH], char sha256[65]);
 
-/* Reads one step folder into an engine. *is_damaged tells a checkpoint with a file that is missing,
- * cut or changed (an older one may do) from one that is whole but belongs to another model or
+/* Reads one step folder into an engine. *is_damaged: a file is missing, truncated or changed, and
+ * an older checkpoint may work; else the checkpoint is whole but belongs to another model or
  * config. */
 fr_status fr__checkpoint_load(fr__setup *s, fr_engine *e, const char *folder, fr__position *p,
                               bool *is_damaged);
-/* The weights alone, for evaluation. A folder that is not called step-N need not have a state.json:
- * weights from elsewhere. */
+/* The weights alone, for evaluation. A folder not called step-N needs no state.json: it may
+ * hold weights of another program. */
 fr_status fr__checkpoint_load_model(fr__setup *s, fr_engine *e, const char *folder,
                                     bool *is_damaged);
 
-/* Loads the newest checkpoint in `checkpoints` that is whole; a damaged one is logged and the one
- * before it taken. p NULL: weights only. path is "" if there is no checkpoint at all. */
+/* Loads the newest whole checkpoint in `checkpoints`; logs damaged ones. p NULL: weights only. path
+ * is "" if there is no checkpoint. */
 fr_status fr__checkpoint_load_newest(fr__setup *s, fr_engine *e, const char *checkpoints,
                                      fr__position *p, char path[FR_PATH]);
 
-/* Over all trained parameters in graph order, fp32, plain layout; tied ones and running statistics
- * left out. Touches values: with a team, inside fr__rank0_work, as the calls above that load. */
+/* Over all trained parameters in graph order, fp32, plain layout, without tied parameters and
+ * running statistics. Reads values: with a team, call it inside fr__rank0_work, like the calls
+ * above that load. */
 fr_status fr__weights_sha256(fr__setup *s, fr_engine *e, char sha256[65]);
 
 #endif

@@ -1,8 +1,8 @@
 /* folder.c -- a run's folder on disk.
  *
- * Names that begin with a dot are half made or half removed: a checkpoint is written as
- * `.tmp-step-N` and renamed when whole, an old one is renamed to `.old-step-N` before its files go.
- * So a folder called step-N is complete at every moment, whatever is killed when. */
+ * Names that begin with a dot are incomplete: a checkpoint is written as `.tmp-step-N` and
+ * renamed when it is whole; an old one is renamed to `.old-step-N` before its files are removed. So
+ * a folder called step-N is always complete, whenever a process is killed. */
 #include "checkpoint/folder.h"
 
 #include "io/file.h"
@@ -39,7 +39,7 @@ fr_status fr__folder_check(fr_ctx *ctx, const char *path, bool resume)
 {
     static const char *const files[] = {"checkpoint", "metrics.jsonl", "summary.json",
                                         "config.yaml"};
-    /* Every run makes its metrics file first, so a config alone is somebody else's. */
+    /* Every run creates its metrics file first, so a config alone is not a run. */
     if (resume) {
         if (exists_in(path, "config.yaml") && !exists_in(path, "metrics.jsonl") &&
             !exists_in(path, "checkpoint"))
@@ -66,7 +66,7 @@ static bool is_leftover(const char *name)
     return false;
 }
 
-/* What a killed run was in the middle of. */
+/* Partial files of a killed run. */
 static fr_status remove_leftovers(fr_ctx *ctx, const char *parent)
 {
     DIR *d = opendir(parent);
@@ -108,8 +108,8 @@ fr_status fr__folder_open(fr_ctx *ctx, const char *path, bool resume, fr__folder
     FR_TRY(fr__folder_check(ctx, path, resume));
     FR_TRY(fr__dir_make(ctx, path));
     fr_status status = lock(ctx, f);
-    /* Once more under the lock: it may be that of a folder which is gone, and two new runs may have
-     * looked at the same moment. */
+    /* Check again under the lock: the locked folder may have been removed, and two new runs may
+     * have made the first check at the same time. */
     if (status == FR_OK) status = fr__folder_held(ctx, f);
     if (status == FR_OK) status = fr__folder_check(ctx, path, resume);
     if (status == FR_OK) status = remove_leftovers(ctx, f->path);
@@ -156,7 +156,7 @@ fr_status fr__folder_file(fr_ctx *ctx, const fr__folder *f, const char *name, ch
     return fr__path(ctx, path, "%s/%s", f->path, name);
 }
 
-/* Of exactly the names that checkpoints are given. */
+/* True only for names that the writer uses. */
 static bool scan_step(const char *name, int64_t *step)
 {
     char same[32];

@@ -30,7 +30,7 @@ fr_status fr__rank0_call(fr__setup *s, fr_engine *e, fr__rpc_kind kind, int whic
     return call(e, &r, plain);
 }
 
-/* A call that fails does so everywhere; rank 0 knows what to make of it. */
+/* A call that fails does so on all ranks; rank 0 handles it. */
 static fr_status follow(fr__setup *s, fr_engine *e)
 {
     for (;;) {

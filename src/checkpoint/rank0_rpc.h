@@ -1,15 +1,15 @@
-/* rank0_rpc.h -- rank 0 works with the values of an engine, the other ranks help.
+/* rank0_rpc.h -- rank 0 reads and writes values of an engine with the help of the other ranks.
  *
- * An engine's calls are made by all processes together, but only rank 0 has the files, and so only
- * it knows which call comes next. It announces each one, and the others follow until it is done.
- * In a process alone the calls are made and nothing else happens. */
+ * All processes make the calls of an engine together, but only rank 0 has the files and can
+ * decide which call comes next. It sends each request to the other ranks, which make the same call,
+ * until it ends. In a single process only the calls are made. */
 #ifndef FR_CHECKPOINT_RANK0_RPC_H
 #define FR_CHECKPOINT_RANK0_RPC_H
 
 #include "config/setup.h"
 
 typedef enum fr__rpc_kind {
-    FR_RPC_END, /* of what rank 0 leads */
+    FR_RPC_END, /* rank 0 is done */
     FR_RPC_GET_PARAM,
     FR_RPC_SET_PARAM,
     FR_RPC_GET_STATE,
@@ -18,11 +18,11 @@ typedef enum fr__rpc_kind {
     FR_RPC_SET_MEMORY
 } fr__rpc_kind;
 
-/* Together: rank 0 calls work(arg), which may touch values; the others follow. FR_OK if all went
- * well everywhere, else the same status on all. */
+/* All ranks call it together. Rank 0 runs work(arg), which may use fr__rank0_call; the others serve
+ * its requests. All ranks return the same status. */
 fr_status fr__rank0_work(fr__setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg);
 
-/* Inside it, rank 0: the values of a parameter, a gradient, or state `which`, in or out. */
+/* Inside work, on rank 0: read or write the values of a parameter, a gradient, or state `which`. */
 fr_status fr__rank0_call(fr__setup *s, fr_engine *e, fr__rpc_kind kind, int which, int param,
                          float *plain);
 

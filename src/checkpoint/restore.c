@@ -1,9 +1,10 @@
-/* restore.c -- reads checkpoints: first all is compared with the model, then values are taken. What
- * a weight policy remembers is taken if it is there and this run's policy wants it.
+/* restore.c -- reads checkpoints: first compares all names and shapes with the model, then loads
+ * the values. The state of a weight policy is loaded if it is present and this run's policy uses
+ * it.
  *
- * The hash of a file is made while its values are read, in the order of the file, and compared at
- * the end: the engine may then hold values of a damaged file, until those of an older checkpoint
- * take their place. */
+ * The hash of a file is computed while its values are read, in file order, and compared at the
+ * end. The engine may then hold values of a damaged file until an older checkpoint replaces them.
+ */
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/rank0_rpc.h"
 #include "checkpoint/state.h"
@@ -13,14 +14,14 @@
 
 #include <string.h>
 
-/* What a file of tensors must hold: `prefix` (NULL for none) and the name of a parameter. */
+/* A file of tensors. Their names are `prefix` (NULL for none) and the name of a parameter. */
 typedef struct reader {
     fr__setup *s;
-    const fr__state *state; /* NULL: of weights from elsewhere */
+    const fr__state *state; /* NULL: weights without a state.json */
     fr_tensors *file;
     const char *path;
     float *plain;    /* (largest parameter) */
-    bool is_damaged; /* the last failure means that */
+    bool is_damaged; /* the last failure was due to damage */
 } reader;
 
 static bool is_stored(const fr_param *p, bool is_state)
@@ -51,7 +52,7 @@ static bool same_shape(const fr_tensor_info *t, const fr_shape *s)
     return true;
 }
 
-/* One parameter against the file; the story of the first difference is what the user reads. */
+/* Compares one parameter with the file; the first difference is reported. */
 static fr_status compare_one(const reader *f, const char *prefix, const fr_param *p)
 {
     char there[128], here[64];
@@ -88,7 +89,7 @@ static bool is_expected(const reader *f, const char *const *prefixes, int n_pref
     return memory && is_named(f, memory, name);
 }
 
-/* Names and shapes, both ways. */
+/* Names and shapes: the model against the file, then the file against the model. */
 static fr_status compare(const reader *f, const char *const *prefixes, int n_prefixes)
 {
     const fr_graph *g = f->s->graph;
@@ -120,7 +121,7 @@ static fr_status read_one(reader *f, const char *prefix, const fr_param *p)
     return FR_OK;
 }
 
-/* Format 1 knows the weights by their SHA-256 alone. */
+/* Format 1 has no hashes of files, only the SHA-256 of the weights. */
 static fr_status check_sha256(reader *f, fr_sha256 *hash)
 {
     char sha256[65];
@@ -185,8 +186,7 @@ static fr_status take_optimizer(reader *f, fr_engine *e)
     return take_memory(f, e);
 }
 
-/* After the values were taken, or did not fit the model: a file that has changed is to blame for
- * that itself. */
+/* After the values were read, or did not match the model: a changed file explains the mismatch. */
 static fr_status check_hash(reader *f, fr__state_file which, fr_status taken)
 {
     if (!f->state || f->is_damaged) return taken;
@@ -196,7 +196,7 @@ static fr_status check_hash(reader *f, fr__state_file which, fr_status taken)
     return taken;
 }
 
-/* state NULL: weights from elsewhere. */
+/* state NULL: weights without a state.json. */
 static fr_status take_file(fr__setup *s, fr_engine *e, const char *folder, const fr__state *state,
                            fr__state_file which, bool *is_damaged)
 {

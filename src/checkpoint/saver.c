@@ -1,5 +1,5 @@
-/* saver.c -- a thread for each checkpoint. What it meets is told when the run asks, not in the
- * middle of something else: it has no context, and leaves its text here. */
+/* saver.c -- one thread per checkpoint. It has no context: its failure is kept here and reported
+ * when the run asks. */
 #include "checkpoint/saver.h"
 
 #include "base/thread.h"
@@ -56,10 +56,10 @@ fr_status fr__saver_begin(fr__saver *v, const fr__position *at)
     int code = pthread_create(&v->thread, NULL, thread_main, v);
     v->has_thread = code == 0;
     if (v->has_thread) {
-        fr_snapshot_wait(v->job.snapshot); /* at once where it is a copy */
+        fr_snapshot_wait(v->job.snapshot); /* returns at once if it is a copy */
         return FR_OK;
     }
-    /* The other ranks have begun, so this one does its part, if not beside the training. */
+    /* The other ranks have begun, so this rank does its part on the calling thread. */
     fr_log(v->s->ctx, FR_LOG_WARN, "no thread to write checkpoints with (%s): training waits",
            strerror(code));
     save(v);

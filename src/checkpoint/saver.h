@@ -1,9 +1,9 @@
-/* saver.h -- checkpoints that are written while training goes on.
+/* saver.h -- checkpoints written while training continues.
  *
- * While the pipeline is empty all ranks take a snapshot together; then a thread on each writes it
- * (rank 0) or sends its part (others). A snapshot that is no copy holds training up until its last
- * item has been read; files are flushed to the disk beside the training in any case. One at a time:
- * the next waits for it. */
+ * While the pipeline is empty all ranks take a snapshot together. A thread on each rank then
+ * writes it (rank 0) or sends its part (others). If the snapshot is not a copy, training waits
+ * until its last item has been read. Files are flushed to the disk beside the training in any case.
+ * One checkpoint at a time: the next waits for it. */
 #ifndef FR_CHECKPOINT_SAVER_H
 #define FR_CHECKPOINT_SAVER_H
 
@@ -18,9 +18,9 @@ typedef struct fr__saver {
     fr__checkpoint_job job;
     pthread_t thread;
     bool is_begun, has_thread;
-    fr_status status;    /* what it came to, */
-    char error[1600];    /* in words */
-    atomic_bool is_done; /* it has */
+    fr_status status;    /* result of the last checkpoint */
+    char error[1600];    /* its message */
+    atomic_bool is_done; /* the last checkpoint has ended */
 } fr__saver;
 
 /* Folder: NULL on other ranks. sync, user: as in fr__checkpoint_job. All must live until
@@ -31,10 +31,10 @@ void fr__saver_close(fr__saver *v); /* waits; a zeroed one is fine */
 
 /* After fr__saver_wait, all ranks together while no mini-batch is under way. */
 fr_status fr__saver_begin(fr__saver *v, const fr__position *at);
-/* Whether what was begun has come to its end, so that fr__saver_wait would not wait. */
+/* The checkpoint has ended: fr__saver_wait would not wait. */
 bool fr__saver_is_done(const fr__saver *v);
-/* FR_OK: job.path is there and whole (if anything had been begun since). Else its failure, once,
- * with its text. */
+/* FR_OK: job.path exists and is whole, if a checkpoint was begun. Else its failure, reported once.
+ */
 fr_status fr__saver_wait(fr__saver *v);
 
 #endif

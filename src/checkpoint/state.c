@@ -11,7 +11,7 @@
 const char *const fr__state_files[FR_N_STATE_FILES] = {
     [FR_MODEL_FILE] = "model.safetensors", [FR_OPTIMIZER_FILE] = "optimizer.safetensors"};
 
-/* The end of the file: the hash of all that stands before these bytes. */
+/* The end of the file: the hash of all bytes before it. */
 #define TAIL ",\n  \"checksum\": \"%s\"\n}\n"
 enum { TAIL_BYTES = sizeof TAIL - 1 - 2 + FR_HASH_TEXT - 1 };
 
@@ -63,7 +63,7 @@ fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__st
     for (int i = 0; i < FR_N_STATE_FILES; i++)
         fr__json_text(&j, fr__state_files[i], state->hash[i]);
     fr__json_end(&j);
-    size_t n = j.bytes; /* of what the checksum covers: the object is not ended yet */
+    size_t n = j.bytes; /* bytes covered by the checksum: the object is still open */
     fr__json_end(&j);
     if (!fr__json_finish(&j)) return fr_fail(ctx, FR_INTERNAL, "%s: text too long", path);
     fr__hash_of(text, n, hash);
@@ -71,7 +71,7 @@ fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__st
     return fr__file_replace_in(ctx, dir, path, text, n + TAIL_BYTES);
 }
 
-/* Every byte of the file is covered by the checksum, or has only one value it can have. */
+/* Every byte of the file is covered by the checksum or has only one valid value. */
 static bool has_checksum(const unsigned char *text, size_t bytes)
 {
     char hash[FR_HASH_TEXT], tail[TAIL_BYTES + 1];
@@ -116,7 +116,7 @@ static fr_status get_optional(fr_ctx *ctx, const char *path, json_t *o, const ch
     return !v || json_is_null(v) ? FR_OK : get_text(ctx, path, o, key, out, room);
 }
 
-/* A text that is damaged may look like one of format 1, but for what is left of the hashes. */
+/* A damaged file may look like format 1; remains of the hashes show that it is not. */
 static fr_status check_format(fr_ctx *ctx, const char *path, json_t *o, bool is_checked,
                               int64_t *format)
 {

@@ -1,12 +1,11 @@
-/* verify.c -- whether checkpoints are whole, told without the model and the config they belong to.
- */
+/* verify.c -- checks that checkpoints are whole, without their model and config. */
 #include "checkpoint/state.h"
 #include "io/file.h"
 #include "io/number.h"
 
 #include <string.h>
 
-/* All values of a file, by way of a buffer that is large enough for each of its tensors. */
+/* Reads all values of a file through a buffer of the size of its largest tensor. */
 static fr_status check_values(fr_ctx *ctx, const char *path, fr_tensors *file)
 {
     size_t largest = 0;

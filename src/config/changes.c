@@ -1,9 +1,9 @@
-/* changes.c -- what a resumed run has set otherwise than the run that it goes on from.
+/* changes.c -- finds the settings that a resumed run has changed.
  *
- * That is allowed: a smaller learning rate after a divergence, say. But the numbers are no longer
- * those of one run, so it is told. Both configs are compared as they are saved, with all defaults;
- * keys that only one of them has are of another version of this program, or follow from a key that
- * both have. */
+ * Changes are allowed, for example a smaller learning rate after a divergence. The numbers are
+ * then no longer those of one uninterrupted run, so the run logs a warning. Both configs are
+ * compared in their saved form, with all defaults. Keys that only one of them has come from another
+ * version of this program or follow from a key that both have; they are skipped. */
 #include "config/changes.h"
 
 #include "io/conf.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What changes numbers; where and how fast the rest lets them be computed. */
+/* Keys that change numbers. All others decide where and how fast the numbers are computed. */
 static const char *const sections[] = {"model",
                                        "data",
                                        "train",
@@ -35,7 +35,7 @@ static bool is_below(const char *path, const char *section)
     return strncmp(path, section, n) == 0 && (path[n] == '\0' || path[n] == '.');
 }
 
-/* Mere length changes no number, unless the learning rate follows it. */
+/* The length of a run changes numbers only if the learning rate depends on it. */
 static bool matters(const fr_conf *now, const char *path)
 {
     const fr_conf *train = fr__conf_child(now, "train");
@@ -97,7 +97,7 @@ void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
                "resumed with other settings, so numbers differ from those of a run that was not "
                "stopped: %s",
                l.text);
-    if (status != FR_OK) /* the checkpoint is what counts, and it is whole */
+    if (status != FR_OK) /* not a failure: the checkpoint itself is whole */
         fr_log(ctx, FR_LOG_WARN, "the settings before are not known: %s", fr_ctx_error(ctx));
     fr_conf_free(was);
     fr_conf_free(is);

@@ -1,12 +1,12 @@
-/* changes.h -- what a resumed run has set otherwise than the run that it goes on from. */
+/* changes.h -- the settings that a resumed run has changed. */
 #ifndef FR_CONFIG_CHANGES_H
 #define FR_CONFIG_CHANGES_H
 
 #include <forerun/io.h>
 
-/* One warning that names the keys, with both values, that change numbers and are not in `conf` as
- * they are in the config saved at `path`; none if there is no such file. A file that cannot
- * be read is told, and no failure. */
+/* Compares `conf` with the config saved at `path` and logs one warning with the keys that differ
+ * and change numbers, and both values. Does nothing if there is no such file. A file that cannot be
+ * read is a warning, not a failure. */
 void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf);
 
 #endif

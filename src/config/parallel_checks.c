@@ -1,5 +1,4 @@
-/* parallel_checks.c -- how many replicas each stage has, how they agree, on how many processes they
- * run. */
+/* parallel_checks.c -- number of replicas per stage, their sync, number of processes. */
 #include "config/parallel_checks.h"
 
 #include <stdio.h>
@@ -33,7 +32,7 @@ const char *fr__parallel_text(const fr_schedule *s, char *text, size_t room)
 fr_status fr__parallel_check_replicas(fr_conf *parallel, const fr__settings *t,
                                       const fr_generator *g, int n_stages)
 {
-    int n_apart = n_stages / t->chunks; /* stages so far apart share a worker */
+    int n_apart = n_stages / t->chunks; /* stages at this distance share a worker */
     for (int k = 1; k < n_stages; k++) {
         int here = fr__settings_replicas(t, k), before = fr__settings_replicas(t, k - 1);
         if (here != before && !g->any_replicas)

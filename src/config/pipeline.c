@@ -1,13 +1,13 @@
 /* pipeline.c -- config -> cuts -> stages -> links -> schedule, each step checked.
  *
- * One stage takes the same path as many. A schedule file is read twice: first it tells how many
- * stages there are, then it is made to fit the links of the model. */
+ * One stage takes the same path as many. A schedule file is read twice: first for its number of
+ * stages, then with transfers for the links of the model. */
 #include "config/parallel_checks.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What the steps share. */
+/* State shared by the steps. */
 typedef struct plan {
     fr_ctx *ctx;
     fr_conf *conf; /* `parallel` */
@@ -19,7 +19,7 @@ typedef struct plan {
     const int *replicas; /* (n_stages) as the config has it */
 } plan;
 
-/* A failure that somebody else explains gets its place in the config. */
+/* Adds the place in the config to the failure of a called function. */
 static fr_status refuse(plan *b, const char *key)
 {
     return fr_conf_fail(b->conf, key, "%s", fr_ctx_error(b->ctx));
@@ -59,7 +59,7 @@ static fr_status find_links(plan *b)
 
 /* --- what does not go together --------------------------------------------------------------- */
 
-/* What the plan refuses gets its place in the config. */
+/* A refusal of the plan gets its place in the config. */
 static fr_status make_plan(plan *b)
 {
     const fr__settings *t = b->t;
@@ -119,8 +119,8 @@ static fr_status schedule_by_method(plan *b)
     return fr_schedule_create(b->ctx, g, &d, &b->p->schedule);
 }
 
-/* How many stages a file has decides how the model is cut, and so which links a second reading adds
- * transfers for. Warnings are left to that. */
+/* The number of stages in the file decides how the model is cut, hence for which links the second
+ * reading adds transfers. That reading logs the warnings. */
 static fr_status count_stages(plan *b)
 {
     fr_schedule *s;
@@ -152,8 +152,8 @@ static fr_status check_file(const plan *b)
     return FR_OK;
 }
 
-/* Whether the file drains between updates, and so what may be asked of it, is known when it has
- * been read. */
+/* Whether the file drains between updates is known only after it has been read; must_reduce depends
+ * on it. */
 static fr_status schedule_by_file(plan *b)
 {
     const char *path = b->t->schedule_file;
@@ -170,7 +170,7 @@ static fr_status schedule_by_file(plan *b)
     return check_file(b);
 }
 
-/* The proof names worker and step; of a schedule that somebody wrote, its file too. */
+/* The check names worker and step; for a schedule file, the file is added. */
 static fr_status check_schedule(plan *b)
 {
     fr_status status = fr_schedule_check(b->ctx, b->p->schedule);
@@ -196,8 +196,8 @@ static fr_status find_replicas(plan *b)
     return FR_OK;
 }
 
-/* A stage whose weights change between a forward and its backward computes with those of the
- * backward: allowed, and said. */
+/* A stage whose weights change between a forward and its backward recomputes with those of the
+ * backward. */
 static fr_status find_recompute(plan *b)
 {
     const fr__settings *t = b->t;

@@ -1,5 +1,5 @@
-/* pipeline.h -- from settings and a graph to what the engine walks: where the model is cut, which
- * stages talk to each other, and a schedule that has been proved. */
+/* pipeline.h -- settings and graph -> cuts, stages, links between stages, and a checked schedule.
+ */
 #ifndef FR_CONFIG_PIPELINE_H
 #define FR_CONFIG_PIPELINE_H
 
@@ -15,16 +15,15 @@ typedef struct fr__pipeline {
     int n_forward, n_backward;
     fr_link *forward, *backward;
     bool has_far_ties;     /* a tied parameter and its owner are in different stages */
-    fr_schedule *schedule; /* how many replicas each stage has is said there */
+    fr_schedule *schedule; /* has the number of replicas per stage */
     fr_exec_plan *plan;
     fr_sync_options sync;
     bool *recompute; /* (n_stages), or NULL: none */
     fr_arena arena;
 } fr__pipeline;
 
-/* Everything that is wrong with the `parallel` section of `root` for this graph is said here, with
- * file and line, before a run has written anything. n_steps: updates of the whole run; n_ranks:
- * processes that share it, 0: not known yet. */
+/* Checks the `parallel` section of `root` against this graph; failures name file and line. Writes
+ * nothing. n_steps: updates of the whole run; n_ranks: number of processes, 0: not yet known. */
 fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, fr_graph *g,
                             int64_t n_steps, int n_ranks, fr__pipeline *p);
 void fr__pipeline_close(fr__pipeline *p); /* a zeroed one is fine */

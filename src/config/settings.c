@@ -1,8 +1,8 @@
 /* settings.c -- reads `train` and `run`; `parallel` is in settings_parallel.c.
  *
- * keys.c says what keys there are, what they may be and where they go; here stands what a row
- * cannot say. Optimizers and schedules name the keys they use: a key that the chosen one does not
- * use is never asked for, so fr_conf_finish refuses it. */
+ * keys.c lists the keys with their ranges and destinations; this file has what a row cannot
+ * express. Optimizers and schedules list the keys they use. A key that the chosen one does not use
+ * is never read, so fr_conf_finish refuses it. */
 #include "config/settings.h"
 
 #include "io/conf.h"
@@ -50,7 +50,7 @@ static fr_status read_schedule(fr_conf *train, fr__settings *s)
     return wrong ? fr_conf_fail(c, NULL, "schedule %s: %s", s->lr.name, wrong) : FR_OK;
 }
 
-/* Micro-batches are dealt out to replicas in turn, each as many as the others. */
+/* Micro-batches go to the replicas in turn; each replica must get the same number. */
 static fr_status check_micro(fr_conf *c, const fr__settings *s, int64_t least)
 {
     if (s->micro % least != 0)
@@ -90,7 +90,7 @@ static void default_out(const char *config_path, char *out, size_t room)
     snprintf(out, room, "runs/%.*s", n, name);
 }
 
-/* What a test lets go wrong. */
+/* Fault injection, for tests. */
 static fr_status read_fault(fr_conf *c, fr__settings *s)
 {
     const char *text = NULL, *wrong;
@@ -122,7 +122,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
 {
     fr_conf *train, *parallel, *run;
     memset(s, 0, sizeof *s);
-    fr__conf_drop(root, "compare"); /* of many runs, not of this one */
+    fr__conf_drop(root, "compare"); /* describes many runs, not this one */
     FR_TRY(fr_conf_section(root, "train", &train));
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(fr_conf_section(root, "run", &run));

@@ -1,5 +1,5 @@
-/* settings_cluster.c -- reads of `parallel` what says how long things take: the cluster that a run
- * is emulated on, a profile to go by, stages that compute activations again. */
+/* settings_cluster.c -- reads the keys of `parallel` that concern time: the emulated cluster, the
+ * profile, the stages that recompute activations. */
 #include "config/settings.h"
 
 #include "io/conf.h"
@@ -14,7 +14,7 @@ static fr_status read_path(fr_conf *c, const char *key, const char *what, const 
     return *out ? FR_OK : fr__conf_no_memory(c);
 }
 
-/* A list of numbers, each below `end`, each once if `once`. */
+/* A list of numbers, each below `end`. */
 static fr_status read_numbers(fr_conf *c, const char *key, int end, const char *what, int *n,
                               const int **out)
 {

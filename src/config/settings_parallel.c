@@ -1,9 +1,8 @@
-/* settings_parallel.c -- reads `parallel`: how a run is spread over workers and processes.
+/* settings_parallel.c -- reads `parallel`: workers, processes, method and backend of a run.
  *
- * What can be said without the model is checked here; what needs the graph (how many stages it can
- * be cut into, tied parameters) or the schedule is checked in pipeline.c. Keys whose default
- * depends on the method are not written into the saved config unless they were given, so that a
- * saved config can be tried with another method. */
+ * Checks that need no model are here; those that need the graph (number of possible stages, tied
+ * parameters) or the schedule are in pipeline.c. Keys whose default depends on the method are saved
+ * only if they were given, so a saved config works with another method. */
 #include "config/settings.h"
 
 #include "io/conf.h"
@@ -78,8 +77,7 @@ static fr_status check_stages(fr_conf *c, const fr__settings *s)
     return FR_OK;
 }
 
-/* One number for all stages, or a list with one for each: then it says how many stages there are.
- */
+/* One number for all stages, or a list with one per stage, which then sets the number of stages. */
 static fr_status read_replicas(fr_conf *c, fr__settings *s)
 {
     int64_t given[FR_MAX_STAGES], one = 0;
@@ -114,7 +112,7 @@ int64_t fr__settings_least_micro(const fr__settings *s)
             a = b, b = rest;
         }
         least *= s->replicas[k] / a;
-        if (least > 1 << 24) return 1 << 24; /* more than a mini-batch can have */
+        if (least > 1 << 24) return 1 << 24; /* the largest number of micro-batches */
     }
     return least;
 }
@@ -157,7 +155,7 @@ static const fr_sync *find_sync(const char *name)
     return *list;
 }
 
-/* A wave of wsp is as long as the pipeline has it, unless the config says. */
+/* Without sync.every a wave of wsp has the length of the pipeline. */
 static fr_status read_sync(fr_conf *parallel, fr__settings *s)
 {
     fr_conf *c;
@@ -172,7 +170,7 @@ static fr_status read_sync(fr_conf *parallel, fr__settings *s)
     return FR_OK;
 }
 
-/* Options of single policies, in sections named after them: fine to have, whatever the method. */
+/* Options of single policies, in sections named after them; allowed with any method. */
 static fr_status read_policy_options(fr_conf *c, fr__settings *s)
 {
     static const char *const names[][2] = {{"xpipe", "parallel.xpipe."},

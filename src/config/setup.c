@@ -1,9 +1,9 @@
-/* setup.c -- config -> data set and model -> engine.
+/* setup.c -- config -> data set and model -> description of an engine.
  *
- * Each may leave sizes open for the other to fill. A model by name takes classes, image and
- * vocabulary from the data, and gives the length of a context to data that is a stream. A model
- * written out node by node, and synthetic data, go the other way: the graph comes first and
- * says what the data must look like. */
+ * Data set and model may each leave sizes to the other. A model given by name takes classes,
+ * image size and vocabulary from the data, and sets the context length of data that is a stream.
+ * For a model given node by node, and for synthetic data, the graph comes first and sets the shapes
+ * of the data. */
 #include "config/setup.h"
 
 #include "io/conf.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A size of a model by name: as the config has it, else the model's default; 0 if the model does
- * not know such a key. */
+/* A size of a model given by name: from the config, else the model's default; 0 if the model has no
+ * such key. */
 static fr_status model_size(fr_conf *model, const fr_model *m, const char *key, int64_t preset,
                             int64_t *size)
 {
@@ -27,7 +27,7 @@ static fr_status model_size(fr_conf *model, const fr_model *m, const char *key, 
     return fr_conf_int(model, key, preset, 0, INT32_MAX, size);
 }
 
-/* What a model by name leaves the data to take from it. */
+/* Sizes that the data set takes from a model given by name. */
 static fr_status wishes_of_model(fr_conf *model, fr_data_info *want)
 {
     const char *name;
@@ -47,7 +47,7 @@ static void known_from_data(const fr_data_info *d, fr_model_options *known)
     known->classes = d->n_classes;
     known->vocab = d->vocab;
     if (d->input_dtype == FR_I32) {
-        /* One target a token; or, of a pair of texts side by side, one a token of the second. */
+        /* One target per token; for a pair of texts, one per token of the second. */
         const fr_shape *tokens = d->target.n_dims == 1 ? &d->target : &d->input;
         known->context = tokens->n_dims == 1 ? tokens->dim[0] : 0;
     } else {
@@ -68,7 +68,7 @@ static bool reads_length(const fr_graph *g, int node)
     return false;
 }
 
-/* Nodes that a run feeds and reads: the INPUT nodes by their use, whatever they are called. */
+/* Nodes that a run feeds and reads: the INPUT nodes are found by use, not by name. */
 static fr_status find_nodes(fr__setup *s, fr_conf *model)
 {
     fr_graph *g = s->graph;
@@ -98,7 +98,7 @@ static fr_status find_nodes(fr__setup *s, fr_conf *model)
     return fr_conf_fail(model, NULL, "model %s has no input for samples", fr_graph_name(g));
 }
 
-/* The node that ids come from, through operators that only move them. */
+/* The source of ids, through operators that only move them. */
 static int source_of(const fr_graph *g, int node)
 {
     const fr_node *n = fr_graph_node(g, node);
@@ -106,7 +106,7 @@ static int source_of(const fr_graph *g, int node)
     return moves ? source_of(g, n->inputs[0]) : node;
 }
 
-/* Ids that every embedding of the input knows; 0: there is none. */
+/* Number of ids that every embedding of the input accepts; 0: no embedding. */
 static int64_t vocab_of(const fr_graph *g, int input)
 {
     int64_t vocab = 0;
@@ -137,7 +137,7 @@ static void wishes_of_graph(const fr__setup *s, fr_data_info *want)
 
 static bool fits(const fr_shape *model, const fr_shape *data)
 {
-    /* Samples are plain memory, so a flat input takes an image of as many numbers. */
+    /* Samples are plain memory, so a flat input accepts an image with the same number of values. */
     return fr_shape_equal(model, data) ||
            (model->n_dims == 1 && model->dim[0] == fr_shape_count(data));
 }
@@ -217,7 +217,7 @@ static fr_status open_both(fr__setup *s, fr_conf *model, fr_conf *data)
     return fr__setup_check_fit(s, model);
 }
 
-/* A section of the config, or the config itself in place of one that the caller's part replaces. */
+/* A section of the config; the config itself if the caller has given this part. */
 static fr_status part_section(fr__setup *s, const char *key, bool is_given, fr_conf **out)
 {
     *out = s->conf;
@@ -350,7 +350,7 @@ size_t fr__setup_largest_param(const fr_graph *g)
     return (size_t)most;
 }
 
-/* Everything that can be refused is, so that what is written runs. */
+/* Checks everything first, so a config that is written can run. */
 static fr_status save_config(fr__setup *s, const char *comment, const char *path)
 {
     struct fr_conf_out text = {0};

@@ -1,15 +1,14 @@
-/* bubble.c -- a run's idle time against the virtual clock.
+/* bubble.c -- compares the idle time of a run with the virtual clock.
  *
- * The clock walks what the engine walked: the lists of the segment again and again, without a
- * barrier in between, cut where the call ended. A long call is extrapolated from the steady state
- * that its first segments reach. */
+ * The clock executes the lists of the engine: the segment repeated without a barrier, cut where
+ * the call ended. A long call is extrapolated from the steady state of its first segments. */
 #include "forecast/bubble.h"
 
 #include "base/arena.h"
 
 #include <math.h>
 
-enum { STEADY = 64 }; /* mini-batches after which a pipeline is taken to have a steady beat */
+enum { STEADY = 64 }; /* mini-batches until a pipeline is in its steady state */
 
 /* Seconds of a stage. */
 typedef struct stage_costs {
@@ -23,7 +22,7 @@ static bool is_per_batch(const fr_instr *i)
     return i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
 }
 
-/* `rows` rows of a table by micro-batch, again and again. */
+/* A table by micro-batch, its `rows` rows repeated. */
 static int *repeat_rows(fr_arena *a, const int *from, int rows, int n, int times)
 {
     int *to = FR_ARENA_ARRAY(a, int, (size_t)rows *(size_t)n *(size_t)times + 1);
@@ -50,7 +49,7 @@ static bool repeat_list(fr_arena *a, const fr_schedule *s, int worker, int times
     return out->at != NULL;
 }
 
-/* Everything of it is in the arena. */
+/* All of its memory is in the arena. */
 static bool repeat(fr_arena *a, const fr_schedule *s, int n_batches, fr_schedule *out)
 {
     int times = (n_batches + s->n_batches - 1) / s->n_batches, n = s->n_batches * s->n_micro;
@@ -109,7 +108,7 @@ static fr_status beat(fr_ctx *ctx, const fr_schedule *s, const stage_costs *c, i
 
 static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (double)n : 0; }
 
-/* Even costs: a stage of r replicas, which share its micro-batches, may cost r times as much. */
+/* Even costs: r replicas share the micro-batches of a stage, so it may cost r times as much. */
 static void fill_costs(const fr__bubble_input *in, stage_costs *own, stage_costs *mean)
 {
     int n = in->schedule->n_stages, n_hands = 0;

@@ -1,6 +1,6 @@
-/* fits.c -- layouts that need less, tried one after the other: more micro-batches, activations
- * computed again, both, and more machines like this one. Each is compiled by the engine as it would
- * be for a run, so the numbers are those that such a run would say. */
+/* fits.c -- tries layouts that need less memory, one after the other: more micro-batches,
+ * recomputed activations, both, more machines like this one. The engine compiles each as for a run,
+ * so the numbers are those of such a run. */
 #include "forecast/fits.h"
 
 #include "io/units.h"
@@ -16,7 +16,7 @@ typedef struct search {
     const fr__shortage *shortage;
     char *text; /* remedies found */
     size_t room;
-    uint64_t lasting; /* bytes that no number of micro-batches changes */
+    uint64_t lasting; /* bytes that do not depend on the number of micro-batches */
     /* of the last trial: */
     int n_workers;
     fr_memory_use *use; /* [n_workers] */
@@ -36,7 +36,7 @@ static void add_remedy(search *q, const char *text)
 static bool try_layout(search *q, const fr__settings *t)
 {
     fr__setup trial = *q->s;
-    trial.ctx = NULL; /* what a trial fails with is of no interest */
+    trial.ctx = NULL; /* failures of trials are not reported */
     trial.team = NULL;
     trial.settings = *t;
     fr__free(q->use);
@@ -52,7 +52,7 @@ static bool try_layout(search *q, const fr__settings *t)
     return status == FR_OK;
 }
 
-/* Bytes of the processes that are short of memory, if their workers were as in the trial. */
+/* Bytes of the processes that are short of memory, with the workers of the trial. */
 static uint64_t needed(const search *q)
 {
     const fr_team *team = q->s->team;
@@ -83,7 +83,8 @@ static int64_t next_micro(const fr__settings *t, int64_t micro)
     return 0;
 }
 
-/* If one sample at a time fits, the fewest micro-batches that do: each try doubles them about. */
+/* If one sample at a time fits: the smallest number of micro-batches that fits. Each try about
+ * doubles it. */
 static void try_micro(search *q, bool recomputes)
 {
     const fr__settings *t = &q->s->settings;
@@ -109,7 +110,7 @@ static void try_recompute(search *q)
 
 /* --- more machines ---------------------------------------------------------------------------- */
 
-/* Workers in order, as many as fit on each; 0: one of them fits on none. */
+/* Fills machines with workers in order; 0: a worker does not fit on any machine. */
 static int count_machines(const search *q, uint64_t *largest)
 {
     uint64_t host = q->shortage->host / (uint64_t)q->shortage->n_ranks, used = 0;
@@ -151,7 +152,7 @@ static void try_stages(search *q)
     t.n_cuts = t.n_recompute = 0, t.n_replicas = 1, t.replicas = (const int[]){1};
     for (int i = 0; i < TRIES && n <= MOST_MACHINES; i++, n += 1 + n / 8) {
         t.stages = (int)n * t.chunks;
-        int64_t filling = next_micro(&t, t.stages - 1); /* a micro-batch for each stage */
+        int64_t filling = next_micro(&t, t.stages - 1); /* one micro-batch per stage */
         if (t.micro < t.stages) t.micro = filling ? filling : t.batch;
         snprintf(layout, sizeof layout,
                  "parallel: {method: %s, stages: %d} and train.micro: %lld, ", t.method->name,
@@ -206,8 +207,8 @@ void fr__fits_text(fr__setup *s, fr_engine **e, const fr__footprint *f,
         .s = s, .footprint = f, .shortage = shortage, .text = remedies, .room = sizeof remedies};
     q.n_workers = fr_engine_n_workers(*e);
     q.lasting = lasting_bytes(&q, *e);
-    /* The plan of a run that is refused gives its memory to those of the trials. Processes free
-     * theirs together, later. */
+    /* The plan of a refused run is freed to make room for the trials. With several processes all
+     * free theirs together, later. */
     if (s->settings.is_memory_binding && fr_team_size(s->team) == 1) {
         fr_engine_free(*e);
         *e = NULL;

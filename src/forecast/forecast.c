@@ -1,9 +1,9 @@
-/* forecast.c -- a run on the virtual clock before it begins.
+/* forecast.c -- runs a training run on the virtual clock before it starts.
  *
- * On this machine each stage is measured by itself, as many at once as workers will run at once, so
- * that caches and memory are shared as they will be. More workers than cores take turns: a
- * mini-batch then takes at least the computation of all of them, spread over the cores. On a
- * cluster the whole model is measured, node by node, and the devices' speeds do the rest. */
+ * On this machine each stage is measured by itself, as many at once as workers will run at once,
+ * so caches and memory are shared as in the run. With more workers than cores, a mini-batch takes
+ * at least the computation of all workers divided by the number of cores. For a cluster the whole
+ * model is measured node by node and scaled by the speeds of the devices. */
 #include "forecast/forecast.h"
 
 #include <forerun/probe.h>
@@ -15,11 +15,11 @@
 #include <math.h>
 #include <string.h>
 
-#define PROFILE_S 3.0 /* spent on a profile of the whole model, for which no run waits */
-#define MARGIN 2.0    /* an emulated instruction over the computation it stands for */
-#define MOST_SUM_BYTES ((size_t)256 << 20) /* of a block added up to see how long that takes */
-enum { STEADY = 200 };                     /* mini-batches that tell the beat of a pipeline */
-enum { DRAWN = 1000 }; /* mini-batches, at least, whose times are drawn where times vary */
+#define PROFILE_S 3.0 /* for a profile of the whole model, which delays no run */
+#define MARGIN 2.0    /* time of an emulated instruction over that of its real computation */
+#define MOST_SUM_BYTES ((size_t)256 << 20) /* largest block in the measurement of sums */
+enum { STEADY = 200 }; /* mini-batches until a pipeline is in its steady state */
+enum { DRAWN = 1000 }; /* least number of mini-batches drawn where times vary */
 
 /* --- what is measured ----------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static fr_probe_desc describe_stage(const fr__setup *s, int stage)
     return d;
 }
 
-/* As many probes at once as workers of this process have cores of their own. */
+/* As many probes at once as this process has workers with their own cores. */
 static fr_exec_cores share_cores(const fr__setup *s)
 {
     int n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
@@ -62,8 +62,8 @@ static int n_waves(const fr__setup *s, const fr_exec_cores *w)
     return (s->pipeline.n_stages + w->n_at_once - 1) / w->n_at_once;
 }
 
-/* Stages first, first + 1, ... at once; from the last one on the first ones again, so that all
- * cores have something to do. parts: [stage]. */
+/* Measures stages first, first + 1, ... at once. After the last stage it starts again at stage 0,
+ * so all cores are busy. parts: [stage]. */
 static fr_status probe_wave(fr__setup *s, const fr_exec_cores *w, int first, fr_profile **parts)
 {
     int n_stages = s->pipeline.n_stages;
@@ -144,7 +144,7 @@ static fr_status read_profile(fr__setup *s, int batch, fr_profile **out)
     return status;
 }
 
-/* All cores busy with the same: a device of speed 1 is one of them. */
+/* All cores run the same probe; one of them is a device of speed 1. */
 static fr_status measure_model(fr__setup *s, int batch, int n_workers, double seconds,
                                fr_profile **out)
 {
@@ -186,8 +186,8 @@ fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds
 
 /* --- sums of replicas on this machine --------------------------------------------------------- */
 
-/* Gradients of the largest stage that has replicas: a block that fits a cache would be added up
- * faster than one that does not. */
+/* Gradient bytes of the largest stage with replicas: a block that fits into a cache is added faster
+ * than a larger one. */
 static size_t largest_sum(const fr__setup *s, const fr_profile *p)
 {
     const fr__pipeline *q = &s->pipeline;
@@ -202,7 +202,7 @@ static size_t largest_sum(const fr__setup *s, const fr_profile *p)
     return (size_t)most < MOST_SUM_BYTES ? (size_t)most : MOST_SUM_BYTES;
 }
 
-/* As the bandwidth of links over which a ring would take as long; 0: there is nothing to add. */
+/* Expressed as the bandwidth of links over which a ring would take the same time; 0: no sums. */
 static fr_status measure_sums(fr__setup *s, const fr_profile *p, double *bandwidth)
 {
     const fr_schedule *q = s->pipeline.schedule;
@@ -213,7 +213,7 @@ static fr_status measure_sums(fr__setup *s, const fr_profile *p, double *bandwid
     for (int k = 0; k < q->n_stages; k++) n = q->replicas[k] > n ? q->replicas[k] : n;
     if (n == 1) return FR_OK;
     if (!t) t = fr_transport_find(fr__parallel_transport(&s->settings, s->team));
-    if (n % n_ranks != 0) n = n_ranks; /* every process takes part */
+    if (n % n_ranks != 0) n = n_ranks; /* every process has a member */
     size_t bytes = largest_sum(s, p);
     FR_TRY(fr_probe_sum(s->ctx, t, s->team, n, bytes, &seconds));
     *bandwidth = 2.0 * (n - 1) / n * (double)bytes / seconds;
@@ -222,7 +222,7 @@ static fr_status measure_sums(fr__setup *s, const fr_profile *p, double *bandwid
 
 /* --- the clock -------------------------------------------------------------------------------- */
 
-/* Here the adding is the workers' own work, done when they wait for the sum: nothing overlaps. */
+/* On this machine the workers add by themselves while they wait for the sum: nothing overlaps. */
 static fr_status join_replicas(fr__setup *s, fr__time_forecast *f)
 {
     double bandwidth;
@@ -274,7 +274,7 @@ static fr_status spread(fr__setup *s, fr__time_forecast *f)
     return fr_spread_make(s->ctx, &d, &f->spread);
 }
 
-/* Seconds of a mini-batch if one worker of speed 1 did everything. */
+/* Seconds per mini-batch if one worker of speed 1 computed everything. */
 static double work_of(const fr__setup *s, const fr__time_forecast *f)
 {
     const fr_schedule *q = s->pipeline.schedule;
@@ -288,8 +288,8 @@ static double work_of(const fr__setup *s, const fr__time_forecast *f)
     return sum;
 }
 
-/* All workers may compute at once (replicas do), and then share the cores: each instruction must
- * come out of that in time. */
+/* All workers may compute at once (replicas do) and then share the cores. Each instruction must
+ * still end within its modelled time. */
 static double choose_scale(const fr__setup *s, const fr__time_forecast *f)
 {
     double fastest = 0, sum = 0;
@@ -320,7 +320,7 @@ static fr_sim_desc describe_clock(const fr__setup *s, const fr__time_forecast *f
                          .jitter = f->cluster ? 0 : fmin(f->profile->jitter, 1)};
 }
 
-/* More workers than cores take turns. Of several machines, this one stands for all. */
+/* More workers than cores share the cores. All machines are taken to be like this one. */
 static void take_turns(const fr__setup *s, fr__time_forecast *f)
 {
     int nth, n_here, n_cores = fr__cpu_count(), n_ranks = fr_team_size(s->team);
@@ -330,8 +330,8 @@ static void take_turns(const fr__setup *s, fr__time_forecast *f)
     if (f->is_crowded) f->s_per_batch = fmax(f->s_per_batch, f->host_s * share / n_cores);
 }
 
-/* Times that are drawn are drawn anew for short runs, which have too few for a mean. The result is
- * that of the first draw. */
+/* A short run has too few drawn times for a mean: it is simulated several times with new draws.
+ * *result is that of the first. */
 static fr_status draw(fr__setup *s, fr_sim_desc *d, fr_sim_result *result, double *s_per_batch)
 {
     FR_TRY(fr_simulate(s->ctx, d, result));
@@ -407,7 +407,7 @@ fr_status fr__forecast_time(fr__setup *s, int64_t n_batches, int n_events, fr__t
     fr_status status = t->cluster || t->profile
                            ? fr__run_profile(s, (int)(t->batch / t->micro), 0, 0, &f->profile)
                            : measure_stages(s, &f->profile);
-    FR_TRY(fr_team_agree(s->team, status)); /* what follows is done together */
+    FR_TRY(fr_team_agree(s->team, status)); /* the following calls are made by all ranks */
     if (!t->cluster) FR_TRY(join_replicas(s, f));
     f->spent_s = (double)(fr__now_ns() - start) * 1e-9;
     FR_TRY(spread(s, f));

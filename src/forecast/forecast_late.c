@@ -1,7 +1,7 @@
-/* forecast_late.c -- where measuring the stages would hold a run up for longer than it is worth,
- * its own first mini-batches say how long one takes.
+/* forecast_late.c -- where measuring the stages would delay a run too long, its first mini-batches
+ * give the forecast.
  *
- * Which of the two it is follows from sizes alone: a config behaves alike on an idle and on a busy
+ * The choice depends on sizes alone, so a config behaves the same on an idle and on a busy
  * machine. */
 #include "forecast/forecast.h"
 
@@ -9,13 +9,13 @@
 
 #include <math.h>
 
-#define LEAST_S 0.25     /* a look of so little is taken, however short the run */
-#define SHARE_OF_RUN 0.1 /* that a look may take */
-#define FLOPS_PER_S 40e9 /* of a core, about */
-#define FILLED_PER_S 3e9 /* bytes taken and zeroed, about */
-enum { N_COUNTED = 2 };  /* mini-batches of a look beside those that warm it up */
+#define LEAST_S 0.25     /* a measurement of at most this long is always made */
+#define SHARE_OF_RUN 0.1 /* that a measurement may take */
+#define FLOPS_PER_S 40e9 /* per core, about */
+#define FILLED_PER_S 3e9 /* bytes allocated and zeroed, about */
+enum { N_COUNTED = 2 };  /* mini-batches of a measurement after its warm-up */
 
-/* Cores that the workers of this process have. */
+/* Cores of the workers of this process. */
 static int count_cores(const fr__setup *s)
 {
     int nth, n_neighbours, n_local = s->pipeline.schedule->n_workers / fr_team_size(s->team);
@@ -35,7 +35,7 @@ static double batch_s(const fr__setup *s)
     return flops * (double)s->settings.batch / (FLOPS_PER_S * count_cores(s));
 }
 
-/* Each slot of the deepest stage is written once before anything counts. */
+/* The warm-up writes each slot of the deepest stage once. */
 static int n_warming(const fr_schedule *q)
 {
     int most = 1;
@@ -54,7 +54,8 @@ bool fr__forecast_takes_long(const fr__setup *s, const fr__footprint *f)
 
 void fr__forecast_by_run(fr__time_forecast *f, int64_t n_done, double seconds)
 {
-    if (!f->is_late || n_done < 2 || n_done > FR_LATE_BATCHES) return; /* caches were cold */
+    if (!f->is_late || n_done < 2 || n_done > FR_LATE_BATCHES)
+        return; /* the first ran with cold caches */
     f->s_per_batch += seconds / (FR_LATE_BATCHES - 1);
     f->is_late_made = n_done == FR_LATE_BATCHES;
 }

@@ -1,7 +1,7 @@
-/* memory.c -- the promise of a run: bytes of its processes, compared with what there is.
+/* memory.c -- the bytes of the processes of a run, compared with those available.
  *
- * Only what is still to be taken is compared: code, libraries and data are resident by then, and
- * the kernel's account of what is left (base/room.h) has them in it. */
+ * Only bytes still to be allocated are compared. Code, libraries and data are resident by then
+ * and already subtracted in the kernel's figures (base/room.h). */
 #include "forecast/memory.h"
 
 #include "base/room.h"
@@ -18,7 +18,7 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* --- what a process will hold ----------------------------------------------------------------- */
 
-/* Mini-batches of training and of an evaluation on their way, and the order of the data. */
+/* Mini-batches of training and evaluation in flight, and the order of the data. */
 static size_t feed_bytes(const fr__setup *s, const fr_engine *e)
 {
     const fr_data_info *d = fr_dataset_info(s->data);
@@ -28,8 +28,8 @@ static size_t feed_bytes(const fr__setup *s, const fr_engine *e)
     return 2 * n_held * (size_t)s->settings.batch * sample + 8 * (size_t)d->n_train;
 }
 
-/* An emulated run measures the whole model, as many at once as there are cores; stages of this
- * machine take no more when they are measured than the workers will. */
+/* An emulated run measures the whole model on all cores at once. Measuring the stages for this
+ * machine takes no more memory than the workers will. */
 static size_t measuring_bytes(const fr__setup *s, const fr_engine *e)
 {
     const fr__settings *t = &s->settings;
@@ -73,9 +73,9 @@ void fr__memory_write(fr_json *j, const fr__footprint *f)
 
 /* --- all processes ---------------------------------------------------------------------------- */
 
-/* What a rank says of itself. */
+/* What each rank sends to rank 0. */
 typedef struct claim {
-    uint64_t need, host, total; /* still to be taken; of that, beside the workers; in the end */
+    uint64_t need, host, total; /* still to be allocated; the part outside workers; in the end */
     fr_room room;
 } claim;
 
@@ -84,7 +84,7 @@ static bool is_same_machine(const fr_team *t, int a, int b)
     return a == b || strcmp(fr_team_host(t, a), fr_team_host(t, b)) == 0;
 }
 
-/* The first rank on whose machine, or in whose control group, there is too little; or -1. */
+/* The first rank whose machine or control group has too little memory; or -1. */
 static int find_shortage(const fr__setup *s, const claim *claims, fr__shortage *out)
 {
     int n = fr_team_size(s->team);
@@ -116,7 +116,7 @@ static fr_status judge(fr__setup *s, fr_engine **e, const claim *claims, fr__foo
     return FR_OK;
 }
 
-/* Rank 0 hears of all. */
+/* Rank 0 receives the claims of all ranks. */
 static fr_status gather(fr__setup *s, const claim *own, claim *claims)
 {
     int rank = fr_team_rank(s->team);

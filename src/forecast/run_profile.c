@@ -1,12 +1,12 @@
-/* run_profile.c -- a run as planners see it: the model, the mini-batch, and profiles of its
- * micro-batches, each measured once. */
+/* run_profile.c -- the model and mini-batch of a run for planners, with one profile per micro-batch
+ * size, each measured once. */
 #include "base/vec.h"
 #include "forecast/forecast.h"
 
 struct fr_run_model {
     fr__setup setup;
     FR_VEC(fr_profile *) profiles;
-    int n_workers; /* that measure at once; 0: all cores */
+    int n_workers; /* that measure at once; 0: one per core */
     double seconds;
 };
 

@@ -1,4 +1,5 @@
-/* simulate.c -- a whole run on the virtual clock: time, idleness, traffic, memory, a trace. */
+/* simulate.c -- simulates a whole run on the virtual clock: time, idle share, traffic, memory,
+ * trace. */
 #include "config/parallel_checks.h"
 #include "forecast/forecast.h"
 #include "io/file.h"
@@ -88,8 +89,8 @@ static fr_status simulate(fr__setup *s, int64_t n_batches, const char *trace,
     return fill(s, time, out);
 }
 
-/* The options with the cluster as a value of the config, in quotes: so what else the config says
- * about a cluster (parallel.devices) is read with it. */
+/* Adds the cluster to the options as a quoted config value, so keys that need a cluster
+ * (parallel.devices) are read with it. */
 static fr_status add_cluster(fr_ctx *ctx, const char *cluster, fr_arena *a, fr_run_options *o)
 {
     const char **sets = FR_ARENA_ARRAY(a, const char *, o->n_sets + 1);
