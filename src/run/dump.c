@@ -1,5 +1,5 @@
-/* dump.c -- writes the dump in two parts, before and after the update, so that no copy of the
- * weights is ever held. */
+/* dump.c -- writes the dump in two parts, before and after the update, so no copy of the weights is
+ * held. */
 #include "run/dump.h"
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The groups of tensors, one for each parameter they apply to, in the order of the file. */
+/* The groups of tensors in file order; a group has one tensor per parameter it applies to. */
 typedef enum group { BUFFER, PARAM, STATE0, STATE1, GRAD, AFTER, N_GROUPS } group;
 _Static_assert(STATE1 - STATE0 + 1 == FR_MAX_OPTIM_STATE, "a group for each state");
 
@@ -92,7 +92,7 @@ static fr_status meta_real(fr__dump *d, const char *key, double value)
     return fr_tensor_writer_meta(d->file, key, text);
 }
 
-/* What the update was made with, for whoever repeats it. */
+/* Settings of the update, needed to repeat it. */
 static fr_status write_meta(fr__dump *d, int64_t step, double lr)
 {
     const fr__settings *t = &d->s->settings;

@@ -1,4 +1,4 @@
-/* eval.c -- evaluation, inside a training run and as a command of its own. */
+/* eval.c -- evaluation, during a training run and by itself (fr_eval). */
 #include "run/eval.h"
 
 #include "base/thread.h"
@@ -12,15 +12,15 @@
 
 static bool is_stopped(const volatile int *stop) { return stop && *stop; }
 
-/* Whether rank 0 was told to stop: everybody must know the same. */
+/* Whether `stop` is set on rank 0; all ranks get the same answer. */
 static fr_status ask_for_stop(fr__setup *s, const volatile int *stop, int32_t *says)
 {
     *says = is_stopped(stop);
     return fr_team_share(s->team, says, sizeof *says);
 }
 
-/* The pipeline runs full over a piece of the data and is drained after it; pieces are short enough
- * to stop between them, and long enough for the drains not to matter. */
+/* The pipeline is drained after each piece of the data. Pieces are short enough to stop between
+ * them and long enough for the cost of drains not to matter. */
 static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t n_batches,
                              const volatile int *stop, fr_tally *sum)
 {
@@ -32,7 +32,7 @@ static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t 
         int64_t n = n_batches - done < piece ? n_batches - done : piece;
         FR_TRY(ask_for_stop(s, stop, &is_over));
         if (is_over) {
-            *sum = (fr_tally){0}; /* a part would look like the whole */
+            *sum = (fr_tally){0}; /* a partial result would look like a complete one */
             return FR_OK;
         }
         FR_TRY(fr_engine_eval(e, n, &source, &t, NULL));

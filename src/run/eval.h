@@ -4,8 +4,9 @@
 
 #include "config/setup.h"
 
-/* `batch` samples at a time, as the engine was made for. Both are NaN where nothing counted, where
- * *stop (may be NULL) was set on the way, and on ranks other than 0. All ranks together. */
+/* Evaluates `batch` samples at a time, the size of the engine. Both results are NaN if no target
+ * counted, if *stop (may be NULL) was set, and on ranks other than 0. All ranks call it together.
+ */
 fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
                        double *loss, double *accuracy);
 

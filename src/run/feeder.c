@@ -12,7 +12,7 @@ fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engi
     memset(f, 0, sizeof *f);
     f->ctx = ctx;
     if (!fr_engine_reads_data(e)) return FR_OK;
-    f->room = fr_engine_window(e) + 2; /* two are being made while the others are in use */
+    f->room = fr_engine_window(e) + 2; /* two are prepared while the others are in use */
     d.ahead = f->room;
     f->held = FR_NEW_ARRAY(const fr_batch *, f->room);
     if (!f->held) return fr__no_memory(ctx, (size_t)f->room * sizeof *f->held, "feeder");
@@ -34,7 +34,7 @@ void fr__feeder_close(fr__feeder *f)
     memset(f, 0, sizeof *f);
 }
 
-/* Under the lock, or where nobody else calls. */
+/* Under the lock, or while no other thread calls. */
 static fr_status take(fr__feeder *f, const fr_batch **out)
 {
     if (!f->peeked) FR_TRY(fr_loader_next(f->loader, &f->peeked));

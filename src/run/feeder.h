@@ -1,5 +1,5 @@
-/* feeder.h -- a loader as the source of an engine: hands mini-batches out in order and gives the
- * oldest back. Calls come from the workers' threads; a lock keeps them apart. */
+/* feeder.h -- a loader as the source of an engine: supplies mini-batches in order and releases the
+ * oldest. The workers' threads make the calls; a lock serialises them. */
 #ifndef FR_RUN_FEEDER_H
 #define FR_RUN_FEEDER_H
 
@@ -13,18 +13,17 @@ typedef struct fr__feeder {
     pthread_mutex_t lock;  /* guards what follows */
     const fr_batch **held; /* ring of `room`, the oldest at `first` */
     int room, first, n_held;
-    const fr_batch *peeked; /* taken from the loader, not yet handed out; or NULL */
+    const fr_batch *peeked; /* taken from the loader, not yet supplied; or NULL */
     bool has_lock;
 } fr__feeder;
 
-/* Makes the loader; room for as many mini-batches as the engine holds at once. An engine whose
- * parts here read no data never asks: then there is no loader. */
+/* Creates the loader, with room for as many mini-batches as the engine holds at once. No loader is
+ * created if the stages of this process read no data. */
 fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engine *e,
                           fr__feeder *f);
 void fr__feeder_close(fr__feeder *f); /* a zeroed one is fine */
 fr_source fr__feeder_source(fr__feeder *f);
-/* Look at the mini-batch that comes next; valid until it is released. Between calls of the engine.
- */
+/* The next mini-batch; valid until it is released. Between calls of the engine. */
 fr_status fr__feeder_peek(fr__feeder *f, const fr_batch **out);
 
 #endif

@@ -1,8 +1,8 @@
 /* generate.c -- text from a language model, one token at a time.
  *
- * The window is the last `context` tokens, right-padded while there are fewer: attention is causal,
- * so the logits at the last real position do not see the padding. Each draw is a function of
- * (seed, number of the token), so the same seed writes the same text. */
+ * The window is the last `context` tokens, padded on the right while there are fewer. Attention
+ * is causal, so the logits at the last token do not depend on the padding. Each draw is a function
+ * of (seed, token number), so the same seed gives the same text. */
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "run/eval.h"
@@ -22,14 +22,14 @@ typedef struct writer {
     fr_engine *engine;
     int64_t context, vocab;
     int64_t n_ids, room;
-    int32_t *ids;    /* (room) prompt, then what was drawn */
+    int32_t *ids;    /* (room) prompt, then drawn tokens */
     int32_t *window; /* (context) */
     int32_t *target; /* (context), all ignored */
     float *logits;   /* (context, vocab) */
     choice *choices; /* (vocab) */
 } writer;
 
-/* The larger logit first; ties by id, so that the order is the same everywhere. */
+/* The larger logit first; equal logits by id, so the order is always the same. */
 static int by_logit(const void *a, const void *b)
 {
     const choice *x = a, *y = b;
@@ -37,7 +37,7 @@ static int by_logit(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* One id out of softmax(logits / temperature), among the top_k likeliest. */
+/* Draws one id from softmax(logits / temperature) among the top_k most likely. */
 static int32_t draw(writer *w, const float *logits, int64_t number)
 {
     for (int64_t i = 0; i < w->vocab; i++) w->choices[i] = (choice){logits[i], (int32_t)i};
@@ -63,7 +63,7 @@ static fr_status give_window(void *user, fr_feed *out)
     return FR_OK;
 }
 
-static void take_back(void *user) { (void)user; } /* the window stays where it is */
+static void take_back(void *user) { (void)user; } /* nothing to release: the window is ours */
 
 static fr_status next_token(writer *w, int64_t number)
 {

@@ -1,4 +1,4 @@
-/* preflight.c -- what a run will be and what it has left behind, for those who start it. */
+/* preflight.c -- checks of a run and its facts before it is started; its newest checkpoint. */
 #include "checkpoint/folder.h"
 #include "config/parallel_checks.h"
 #include "config/setup.h"

@@ -1,11 +1,11 @@
-/* run.c -- a training run: its mini-batches.
+/* run.c -- the mini-batches of a training run.
  *
- * The engine is called for as many mini-batches as may pass without a drain of the pipeline: up to
- * the next evaluation, checkpoint or dump. It reports each mini-batch as it comes through: a line
- * of metrics, progress. The report of the last one waits for what follows the call, so that its
- * line has the evaluation, and comes before the checkpoint: a checkpoint always finds its line.
- * A checkpoint is taken while the pipeline is empty and written, large state aside, while the next
- * mini-batches run; a later report tells that it is there. */
+ * One call of the engine trains all mini-batches up to the next evaluation, checkpoint or dump,
+ * where the pipeline must be empty. Each complete mini-batch is reported: a line of metrics,
+ * progress. The report of the last mini-batch of a call is made after the evaluation, so its line
+ * contains it, and before the checkpoint, so the line of a checkpoint always exists. A snapshot is
+ * taken while the pipeline is empty. Small state is written while the next mini-batches run; a
+ * later report names the checkpoint when it is whole. */
 #include "run/run.h"
 
 #include "checkpoint/rank0_rpc.h"
@@ -57,20 +57,20 @@ fr_status fr__run_save(fr_run *r)
 
 /* --- one mini-batch ------------------------------------------------------------------------- */
 
-/* Loss sums are of the epoch that a mini-batch begins in: the reported train_loss then depends on
- * the position in the data only, not on where a run was cut and resumed. */
+/* Losses are added to the epoch in which a mini-batch begins. So train_loss depends only on the
+ * position in the data, not on where a run was interrupted and resumed. */
 static void add_to_epoch(fr_run *r, const fr_tally *t)
 {
     int64_t n_train = fr_dataset_info(r->setup.data)->n_train, batch = r->setup.settings.batch;
-    int64_t step = r->at.step; /* done before this one */
+    int64_t step = r->at.step; /* updates before this one */
     if (step > 0 && step * batch / n_train != (step - 1) * batch / n_train)
         r->at.epoch_loss = 0, r->at.epoch_targets = 0;
     r->at.epoch_loss += t->loss;
     r->at.epoch_targets += t->targets;
 }
 
-/* Without a single target that counts the loss is 0 whatever the weights are: told when all of the
- * data have been seen once, or when the run is over before. */
+/* If no target counts, the loss is 0 for any weights. Reported after one pass over the data, or at
+ * the end of a shorter run. */
 static fr_status check_targets(const fr_run *r)
 {
     int64_t n_train = fr_dataset_info(r->setup.data)->n_train, batch = r->setup.settings.batch;
@@ -85,7 +85,7 @@ static fr_status check_targets(const fr_run *r)
                    FR_TARGET_IGNORE);
 }
 
-/* The first tenth of this session's mini-batches warms up caches and does not count for speed. */
+/* The first tenth of the mini-batches of this session is a warm-up and does not count for speed. */
 static void add_time(fr_run *r, int64_t n_samples, double seconds)
 {
     int64_t tenth = (r->setup.n_steps - r->first_step + 9) / 10;
@@ -94,7 +94,7 @@ static void add_time(fr_run *r, int64_t n_samples, double seconds)
     *(is_first ? &r->first_tenth_samples : &r->timed_samples) += n_samples;
 }
 
-/* Times that are known only when the line is written. */
+/* Adds the times that are known only when the line is written. */
 static fr_status write_line(fr_run *r, fr_progress *p)
 {
     double session_s = fr__run_elapsed_s(r) - r->earlier_s;
@@ -104,7 +104,7 @@ static fr_status write_line(fr_run *r, fr_progress *p)
     return r->has_folder ? fr__metrics_write(&r->metrics, p) : FR_OK;
 }
 
-/* The line of a mini-batch in the middle of a call, and word of a checkpoint that is whole now. */
+/* Reports a mini-batch in the middle of a call, and a checkpoint that has become whole. */
 static fr_status report(fr_run *r, fr_progress *p)
 {
     if (fr__saver_is_done(&r->saver)) {
@@ -116,7 +116,7 @@ static fr_status report(fr_run *r, fr_progress *p)
     return FR_OK;
 }
 
-/* Where the stages were not measured before, the first mini-batches say how long the rest take. */
+/* If the stages were not measured, the first mini-batches give the forecast for the rest. */
 static void update_forecast(fr_run *r, double seconds)
 {
     fr__time_forecast *f = &r->forecast;
@@ -127,7 +127,7 @@ static void update_forecast(fr_run *r, double seconds)
     if (f->is_late_made && !was_late_made) fr__log_late_forecast(&r->setup, f, n_left);
 }
 
-/* A mini-batch is through; others may be under way. */
+/* A mini-batch is complete; others may be in flight. */
 static bool on_batch(void *user, const fr_batch_report *b)
 {
     fr_run *r = user;
@@ -166,7 +166,7 @@ bool fr__run_has_eval(const fr_run *r)
 
 static int64_t earlier(int64_t a, int64_t b) { return b < a ? b : a; }
 
-/* Updates done when the pipeline must next be empty, `end` at the latest. */
+/* Number of updates at which the pipeline must next be empty, at most `end`. */
 static int64_t next_stop(const fr_run *r, int64_t end)
 {
     const fr__settings *t = &r->setup.settings;
@@ -180,7 +180,7 @@ static int64_t next_stop(const fr_run *r, int64_t end)
     return end;
 }
 
-/* Rank 0 has counted along; the others hear what has been done. */
+/* Rank 0 has counted its reports; the other ranks take the number from the engine. */
 static fr_status count(fr_run *r, int64_t first, int64_t n_done)
 {
     if (r->leads && r->at.step != first + n_done)
@@ -227,7 +227,7 @@ static fr_status end_dump(void *run)
 /* The mini-batch --dump-step is a call of its own: the pipeline is empty before and after. */
 static fr_status train_dumped(fr_run *r)
 {
-    FR_TRY(fr__run_settle(r)); /* values are looked at by the way that a checkpoint takes */
+    FR_TRY(fr__run_settle(r)); /* the dump reads values the way a checkpoint does */
     FR_TRY(fr__rank0_work(&r->setup, r->engine, begin_dump, r));
     fr_status status = train_call(r);
     if (status == FR_OK && r->has_last) status = fr__rank0_work(&r->setup, r->engine, end_dump, r);
@@ -254,7 +254,7 @@ static fr_status report_last(fr_run *r)
         p->eval_accuracy = r->result.eval_accuracy;
     }
     FR_TRY(fr__run_agree(r, r->leads ? write_line(r, p) : FR_OK));
-    bool is_new = r->saver.is_begun; /* the one before: saving waits for it */
+    bool is_new = r->saver.is_begun; /* the previous one: saving waits for it */
     if (is_saved) FR_TRY(fr__run_save(r));
     if (is_last) FR_TRY(fr__run_settle(r));
     if (is_saved && (is_last || is_new)) p->checkpoint = r->checkpoint;
@@ -262,7 +262,7 @@ static fr_status report_last(fr_run *r)
     return FR_OK;
 }
 
-/* Between two calls rank 0 says whether to go on; in a call the engine asks everybody. */
+/* Between two calls rank 0 decides whether to stop; during a call the engine asks all ranks. */
 static fr_status ask_for_stop(fr_run *r)
 {
     int32_t stop = r->o.stop && *r->o.stop;

@@ -1,8 +1,8 @@
-/* run.h -- what the parts of a training run share: its start, its mini-batches, its end.
+/* run.h -- state and functions shared by the files of a training run.
  *
- * With a team every rank goes through the same code. Engine calls are made together; rank 0 alone
- * has files and reports, and what it meets there all ranks agree on before they go on, so that no
- * rank ever waits for one that has left. What a rank decides by must be the same on all. */
+ * With a team every rank executes the same code and all make the engine calls together. Rank 0
+ * alone has files and reports; all ranks agree on its result before they continue, so no rank waits
+ * for one that has left. Decisions must depend only on values that are equal on all ranks. */
 #ifndef FR_RUN_RUN_H
 #define FR_RUN_RUN_H
 
@@ -15,10 +15,10 @@
 
 struct fr_run {
     fr_ctx *ctx;
-    fr_run_options o; /* its texts are the caller's, and gone when the run is open */
+    fr_run_options o; /* its texts belong to the caller; not valid after opening */
     fr_team *team;    /* NULL: this process alone */
-    bool leads;       /* rank 0: the one with the files */
-    bool has_folder;  /* else the run writes nothing by itself */
+    bool leads;       /* this is rank 0, which has the files */
+    bool has_folder;  /* else the run writes no files */
     fr__setup setup;
     fr__time_forecast forecast;
     fr__footprint footprint;
@@ -29,53 +29,53 @@ struct fr_run {
     fr__feeder feeder;
     fr__saver saver;
     fr__dump dump;
-    fr__position at;               /* rank 0; others know step and samples */
-    int64_t first_step;            /* where this session began */
+    fr__position at;               /* complete on rank 0; others have step and samples */
+    int64_t first_step;            /* first step of this session */
     int64_t saved_step;            /* of the last checkpoint begun or resumed from; -1: none */
     bool has_saved;                /* in this session */
     bool is_stopped;               /* `stop` was set during the last step */
     bool is_changed;               /* the caller has set weights since the last checkpoint */
-    bool has_ended;                /* nothing more can be trained: */
+    bool has_ended;                /* no more training possible */
     fr_status status;              /* the failure that ended it, or FR_OK */
-    char checkpoint[FR_PATH];      /* the last one that is whole; rank 0 */
-    uint64_t start_ns;             /* clock of the engine */
-    uint64_t wall_ns;              /* the same moment on the wall's */
+    char checkpoint[FR_PATH];      /* the newest whole one; rank 0 */
+    uint64_t start_ns;             /* start, on the clock of the engine */
+    uint64_t wall_ns;              /* start, on the wall clock */
     int64_t started;               /* seconds since 1970, of this session */
-    double stolen_s;               /* and of what the machine's host has given to others */
+    double stolen_s;               /* stolen time at the start (fr_run_result.stolen) */
     double earlier_s;              /* elapsed in earlier sessions */
-    double timed_s, first_tenth_s; /* inside mini-batches, waiting for data included */
+    double timed_s, first_tenth_s; /* inside mini-batches, including waits for data */
     int64_t timed_samples, first_tenth_samples;
-    /* the call of the engine that is under way */
-    int64_t n_calls;       /* so far, in this session */
-    int64_t call_end;      /* updates done when it has come through */
-    uint64_t done_ns;      /* when the last mini-batch was through, or the call began */
-    bool has_last;         /* the mini-batch that ends the call is through */
-    fr_progress last;      /* report of the last mini-batch; of that one, yet to be written */
-    fr_status report_says; /* a line, or the checkpoint before it, could not be written */
+    /* the current call of the engine */
+    int64_t n_calls;  /* calls so far in this session */
+    int64_t call_end; /* number of updates at its end */
+    uint64_t done_ns; /* end of the last mini-batch, or start of the call */
+    bool has_last;    /* the last mini-batch of the call is complete */
+    fr_progress last; /* report of the last mini-batch; at the end of a call, still to be written */
+    fr_status report_says; /* failure to write a line or the checkpoint before it */
     fr_run_result result;
 };
 
-/* Everything up to the first mini-batch. r->o still has its texts. */
+/* Everything up to the first mini-batch. The texts of r->o are still valid. */
 fr_status fr__run_start(fr_run *r);
-/* Up to `end` updates, or to the evaluation or checkpoint before. Sets is_stopped. */
+/* Trains up to `end` updates, or to the next evaluation or checkpoint. Sets is_stopped. */
 fr_status fr__run_train(fr_run *r, int64_t end);
-/* After the last mini-batch, or a failure, `status`: what the run returns. */
+/* After the last mini-batch, or after the failure `status`. Returns the status of the run. */
 fr_status fr__run_end(fr_run *r, fr_status status);
 
-/* Fails unless all stages hold weights of one version, which may be read. */
+/* Fails unless all stages hold weights of the same version. */
 fr_status fr__run_check_whole(fr_run *r);
 double fr__run_elapsed_s(const fr_run *r);
 bool fr__run_has_eval(const fr_run *r);
 fr_status fr__run_evaluate(fr_run *r);
 
-/* FR_OK if all ranks say so. A rank on which nothing failed itself has lost the one that failed,
- * unless that is for everybody to know by its name (a divergence). */
+/* FR_OK if all ranks pass FR_OK. A rank without a failure of its own returns FR_PEER, except after
+ * a divergence or an interruption, which all ranks return. */
 fr_status fr__run_agree(fr_run *r, fr_status mine);
-/* A checkpoint of where the run is: begun, not yet whole. */
+/* Begins a checkpoint of the current step; it is not yet whole. */
 fr_status fr__run_save(fr_run *r);
-/* It is now. */
+/* Waits until it is whole. */
 fr_status fr__run_settle(fr_run *r);
-/* Rank 0: what the saver was begun with has ended. *path: the checkpoint, if it is whole. */
+/* Rank 0: waits for the saver; if the checkpoint is whole, stores its path in r->checkpoint. */
 fr_status fr__run_take_checkpoint(fr_run *r);
 
 #endif

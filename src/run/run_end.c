@@ -1,8 +1,8 @@
-/* run_end.c -- how a training run ends.
+/* run_end.c -- the end of a training run.
  *
- * Done, stopped or diverged, the folder holds a checkpoint of the last finite weights and a
- * summary; if a worker is lost, a summary. If the folder itself is lost, nothing more is written.
- */
+ * After a run that is done, stopped or diverged, the folder holds a checkpoint of the last finite
+ * weights and a summary. If a worker was lost, it holds a summary. If the folder itself was lost,
+ * nothing more is written. */
 #include "base/ctx.h"
 #include "base/thread.h"
 #include "checkpoint/rank0_rpc.h"
@@ -23,7 +23,7 @@ static void fill_result(fr_run *r)
     fr_run_result *q = &r->result;
     q->steps = r->at.step, q->samples = r->at.samples;
     q->train_loss = r->at.epoch_targets ? r->at.epoch_loss / (double)r->at.epoch_targets : NAN;
-    bool has_rest = r->timed_samples > 0; /* else the run was too short to leave a tenth out */
+    bool has_rest = r->timed_samples > 0; /* else the run was too short to leave out a tenth */
     double seconds = has_rest ? r->timed_s : r->first_tenth_s;
     int64_t samples = has_rest ? r->timed_samples : r->first_tenth_samples;
     q->samples_per_s = samples ? (double)samples / seconds : NAN;
@@ -56,12 +56,12 @@ static fr_status summarize(fr_run *r, const char *status)
     return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);
 }
 
-/* Rank 0's files, when nothing more is asked of the others. */
+/* Files of rank 0. The other ranks are not needed any more. */
 static fr_status write_files(fr_run *r, const char *status)
 {
     FR_TRY(fr__ledger_close(&r->ledger));
     FR_TRY(summarize(r, status));
-    /* Last, for it is large: if the disk fills up, all else is there. */
+    /* Last, because it is large: if the disk is full, everything else exists. */
     return r->leads ? fr__observe_trace(&r->setup, r->engine, &r->folder) : FR_OK;
 }
 
@@ -75,7 +75,7 @@ static fr_status finish(fr_run *r, const char *status)
 {
     if (r->saved_step != r->at.step) FR_TRY(fr__run_save(r));
     FR_TRY(fr__run_settle(r));
-    if (!r->has_saved) { /* resumed, nothing left to do */
+    if (!r->has_saved) { /* resumed with nothing left to do */
         FR_TRY(fr__rank0_work(&r->setup, r->engine, hash_weights, r));
         if (fr__run_has_eval(r)) FR_TRY(fr__run_evaluate(r));
     }
@@ -83,7 +83,7 @@ static fr_status finish(fr_run *r, const char *status)
     return fr__run_agree(r, write_files(r, status));
 }
 
-/* A summary that names the last finite state, which is saved already or is the start. */
+/* A summary that names the last finite state: the newest checkpoint, or the initial weights. */
 static fr_status write_last_finite(fr_run *r)
 {
     fr__state state;
@@ -98,16 +98,16 @@ static fr_status write_last_finite(fr_run *r)
     return write_files(r, "diverged");
 }
 
-/* The engine has left the weights as they were before the mini-batch that failed: they are saved.
- * If an earlier update has spoilt them already (an asynchronous pipeline has made some by the time
- * that a loss tells; a gradient may overflow before its loss does), then no values of theirs are
- * kept. Whatever happens here, the divergence came first. */
+/* The engine has kept the weights from before the mini-batch that failed; they are saved. They may
+ * already be infinite from an earlier update: an asynchronous pipeline makes updates before the
+ * loss shows it, and a gradient may overflow before its loss. Then they are not saved. The
+ * divergence is reported, whatever fails here. */
 static fr_status finish_diverged(fr_run *r)
 {
     fr_failure divergence;
     fr__failure_save(r->ctx, &divergence);
     fr_status status = fr__run_settle(r);
-    r->saved_step = -1; /* a checkpoint that was begun may be what has failed */
+    r->saved_step = -1; /* the failure may be that of a checkpoint */
     if (status == FR_OK) status = finish(r, "diverged");
     bool is_spoilt = status == FR_DIVERGED, is_start = is_spoilt && !r->checkpoint[0];
     if (is_spoilt) status = fr_engine_collect(r->engine);
@@ -123,7 +123,7 @@ static fr_status finish_diverged(fr_run *r)
     return FR_DIVERGED;
 }
 
-/* Whether the failure is another rank's own, which will speak of it itself. */
+/* The failure is that of another rank, which reports it itself. */
 static bool is_of_other(const fr_run *r, const char *what)
 {
     for (int i = 1; i < fr_team_size(r->team) && !fr_team_is_broken(r->team, NULL); i++) {
@@ -133,7 +133,7 @@ static bool is_of_other(const fr_run *r, const char *what)
     return false;
 }
 
-/* The failure, and what there is to go on from. */
+/* Adds to the failure where to resume from. */
 static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
 {
     char hint[FR_PATH + 64] = "nothing was saved before (run.checkpoint_every: N saves every N "
@@ -145,11 +145,11 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
     return fr_fail(r->ctx, status, "%s", what);
 }
 
-/* A worker failed, hung or was lost: what the others hold is of no version. A checkpoint that was
- * being written may still become whole: it is a copy. */
+/* A worker failed, hung or was lost: the weights of the others are of mixed versions. A checkpoint
+ * that is being written may still become whole if it is a copy. */
 static fr_status finish_failed(fr_run *r)
 {
-    fr_failure failure; /* whatever happens here, it came first */
+    fr_failure failure; /* reported, whatever fails here */
     fr__failure_save(r->ctx, &failure);
     (void)fr__run_take_checkpoint(r);
     r->result.weights_sha256[0] = '\0';
@@ -161,7 +161,7 @@ static fr_status fail(fr_run *r, fr_status status)
 {
     if (!r->leads) return status;
     if (status == FR_PEER) return finish_failed(r);
-    /* Without the folder, or the checkpoint in it, that is the cause, wherever it was met. */
+    /* A lost folder or checkpoint is the cause of any failure. */
     if (!fr__folder_is_held(&r->folder) || (r->checkpoint[0] && !fr__dir_exists(r->checkpoint)))
         return fr__folder_lost(r->ctx, &r->folder);
     return fail_with_hint(r, status, fr_ctx_error(r->ctx));
@@ -185,7 +185,8 @@ fr_status fr__run_end(fr_run *r, fr_status status)
         if (status == FR_OK && (is_done || !r->is_stopped)) return FR_OK;
     }
     if (status != FR_OK) return fail(r, status);
-    FR_TRY(fr_team_share(r->team, r->checkpoint, sizeof r->checkpoint)); /* all say the same */
+    FR_TRY(fr_team_share(r->team, r->checkpoint,
+                         sizeof r->checkpoint)); /* all ranks give the same message */
     return fr_fail(r->ctx, FR_INTERRUPTED,
                    "interrupted after %lld of %lld updates; %s holds them, continue with --resume",
                    (long long)r->at.step, (long long)r->setup.n_steps, r->checkpoint);

@@ -1,6 +1,6 @@
-/* run_object.c -- a run as the caller of the library has it: opened, stepped, looked at, closed.
+/* run_object.c -- the public calls on a run: open, step, inspect, close.
  *
- * A failing step ends the run at once, so that its folder says why; closing then only frees it. */
+ * A failing step ends the run at once, so its summary has the cause; closing then only frees it. */
 #include "base/alloc.h"
 #include "base/ctx.h"
 #include "base/thread.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The caller may add to the folder while it is the run's. */
+/* The caller may add to the folder while the run holds its lock. */
 static fr_status leave_folder(fr_run *r, fr_status status)
 {
     if (status == FR_OK) status = fr__folder_held(r->ctx, &r->folder);
@@ -21,7 +21,7 @@ static fr_status leave_folder(fr_run *r, fr_status status)
     return status;
 }
 
-/* The run is over; what there is to write about it is written. */
+/* Ends the run and writes its files. */
 static fr_status end(fr_run *r, fr_status status)
 {
     if (r->has_ended) return r->status;
@@ -38,7 +38,7 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
         return FR_OK;
     }
     fr_ctx *ctx = r->ctx;
-    bool is_told = r->has_ended; /* by the step that failed */
+    bool is_told = r->has_ended; /* reported by the step that failed */
     fr_failure failure;
     fr_status status = end(r, FR_OK), ended = status;
     fr__failure_save(ctx, &failure);
@@ -69,7 +69,7 @@ static fr_status open_run(fr_ctx *ctx, const fr_run_options *o, bool has_folder,
     *out = NULL;
     if (!r) {
         fr_status status = fr__no_memory(ctx, sizeof *r, "training run");
-        fr_team_fail(o->team, fr_ctx_error(ctx)); /* nobody else has met it, or will */
+        fr_team_fail(o->team, fr_ctx_error(ctx)); /* the other ranks cannot notice it */
         return status;
     }
     r->ctx = ctx, r->o = *o, r->has_folder = has_folder;
@@ -112,7 +112,7 @@ bool fr_run_is_over(const fr_run *r)
     return r->has_ended || r->is_stopped || r->at.step >= r->setup.n_steps;
 }
 
-/* What a run with weights of the caller's begins with cannot be made again from the seed. */
+/* Initial weights set by the caller cannot be computed from the seed, so they are saved. */
 static fr_status keep_change(fr_run *r)
 {
     if (!r->is_changed || !r->has_folder) return FR_OK;
@@ -196,7 +196,7 @@ static fr_status find_param(fr_run *r, const char *name, int64_t n, const float 
     return FR_OK;
 }
 
-/* Together: everybody has found it, and no checkpoint is reading the engine any more. */
+/* All ranks have found the parameter, and no checkpoint is reading the engine. */
 static fr_status reach_param(fr_run *r, const char *name, int64_t n, const float *values,
                              int *param)
 {
@@ -222,7 +222,7 @@ fr_status fr_run_set_param(fr_run *r, const char *name, int64_t n, const float *
 
 /* --- checkpoints ----------------------------------------------------------------------------- */
 
-/* Into a folder that is not the run's. Rank 0 has it open. */
+/* Saves into a folder other than the run's, which rank 0 has opened. */
 static fr_status save_into(fr_run *r, const fr__folder *f)
 {
     fr__saver saver = {0};

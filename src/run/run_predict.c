@@ -1,7 +1,7 @@
-/* run_predict.c -- outputs of a run's network for samples of the caller.
+/* run_predict.c -- outputs of the network for samples of the caller.
  *
- * Samples go through the pipeline that trains, as many at a time as a mini-batch has. The last ones
- * are filled up to a whole mini-batch with zeros. */
+ * Samples pass through the training pipeline, one mini-batch at a time. The last mini-batch is
+ * padded with zeros. */
 #include "base/alloc.h"
 #include "run/run.h"
 
@@ -53,7 +53,7 @@ static fr_status check(fr_run *r, int64_t n, const void *input, const int32_t *l
     return FR_OK;
 }
 
-/* A mini-batch of the samples that are left over. */
+/* A mini-batch for the remaining samples. */
 typedef struct rest {
     char *input;
     int32_t *length, *target;

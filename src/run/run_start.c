@@ -1,9 +1,8 @@
 /* run_start.c -- a training run up to its first mini-batch.
  *
- * First everything that can be wrong is looked at, and nothing written; whether there is memory
- * enough is known when the engine has been planned. Then the engine is made, by all ranks together;
- * then rank 0 opens the run's folder, and, if the run is to go on, brings the newest checkpoint
- * into the engine. */
+ * First all checks are made; nothing is written. The memory check follows when the engine has
+ * been planned. Then all ranks create the engine together. Then rank 0 opens the run's folder and,
+ * for a resumed run, loads the newest checkpoint into the engine. */
 #include "checkpoint/rank0_rpc.h"
 #include "config/changes.h"
 #include "io/conf.h"
@@ -35,7 +34,7 @@ static fr_status check_folder_options(const fr_run *r)
                    r->o.resume ? "resume" : "dump_step");
 }
 
-/* What this process can find wrong by itself. */
+/* Checks that this process makes by itself. */
 static fr_status look(fr_run *r)
 {
     FR_TRY(check_folder_options(r));
@@ -47,7 +46,7 @@ static fr_status look(fr_run *r)
     return fr__setup_pipeline(&r->setup);
 }
 
-/* The resolved config, as it is saved: the same on all ranks, or they would not train the same. */
+/* Hash of the resolved config as it is saved. It must be equal on all ranks. */
 static fr_status hash_config(fr_run *r, uint64_t *word)
 {
     struct fr_conf_out text = {0};
@@ -128,7 +127,7 @@ static fr_status load_weights(void *run)
     return fr__load_weights(&r->setup, r->engine, r->o.checkpoint);
 }
 
-/* Weights of another run; optimizer and position are those of a new one. */
+/* Starts from weights of another run; optimizer state and position are those of a new run. */
 static fr_status start_from(fr_run *r)
 {
     FR_TRY(fr__rank0_work(&r->setup, r->engine, load_weights, r));
@@ -136,7 +135,7 @@ static fr_status start_from(fr_run *r)
     return FR_OK;
 }
 
-/* Resolved; why it was planned so stays with it. */
+/* Saves the resolved config, with the leading comment if it is a plan. */
 static fr_status save_config(fr_run *r)
 {
     char path[FR_PATH];
@@ -163,7 +162,7 @@ static fr_status open_files(fr_run *r)
                           &r->metrics, &r->saver);
 }
 
-/* What is used from the first mini-batch on. */
+/* Opens what the mini-batches need. */
 static fr_status open_rest(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
@@ -179,8 +178,8 @@ static fr_status open_rest(fr_run *r)
     return left > 0 ? fr__feeder_open(r->ctx, &desc, r->engine, &r->feeder) : FR_OK;
 }
 
-/* Every rank measures, so that memory and caches are shared as they will be; rank 0 has the word.
- */
+/* Every rank measures, so memory and caches are shared as in the run. Rank 0 decides whether the
+ * forecast is late. */
 static fr_status forecast(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
@@ -198,13 +197,13 @@ static fr_status forecast(fr_run *r)
     fr_status status = fr_team_agree(r->team, fr__forecast_time(&r->setup, 0, 0, &r->forecast));
     if (status == FR_OK || t->cluster || t->profile || fr_team_is_broken(r->team, NULL))
         return status;
-    /* A run that can go on without does. */
+    /* The forecast is optional: warn and continue. */
     fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
     fr__time_forecast_free(&r->forecast);
     return FR_OK;
 }
 
-/* What a device of the emulated cluster could not hold does not run on it. */
+/* Refuses a run that does not fit the memory of the emulated devices. */
 static fr_status check_devices(const fr_run *r)
 {
     const fr__time_forecast *f = &r->forecast;
@@ -222,7 +221,7 @@ static fr_status check_devices(const fr_run *r)
     return FR_OK;
 }
 
-/* Planned, forecast, then allocated: what does not fit takes no memory. */
+/* Plans, forecasts, then allocates: a run that does not fit allocates nothing. */
 static fr_status make_engine(fr_run *r)
 {
     const fr__time_forecast *f = &r->forecast;
@@ -240,7 +239,7 @@ fr_status fr__run_start(fr_run *r)
     if (r->team) fr_team_set_timeout(r->team, r->setup.settings.stall_s);
     FR_TRY(make_engine(r));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));
-    FR_TRY(fr_engine_collect(r->engine)); /* what each worker will take */
+    FR_TRY(fr_engine_collect(r->engine)); /* rank 0 needs the memory of each worker */
     if (r->leads) fr__log_start(&r->setup, r->engine, &r->forecast, &r->footprint);
     if (o->resume) FR_TRY(resume(r));
     if (o->checkpoint && !r->checkpoint[0]) FR_TRY(start_from(r));

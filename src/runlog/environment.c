@@ -1,5 +1,5 @@
-/* environment.c -- where a run ran. Times are compared between runs; this says whether they can be.
- * No names of hosts or users: folders of runs are handed on. */
+/* environment.c -- the environment of a run. It shows whether the times of two runs are comparable.
+ * Names of hosts and users are left out, since run folders are passed on. */
 #include "runlog/environment.h"
 
 #include <forerun/backend.h>
@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-/* null where there is nothing to say. */
+/* null if unknown. */
 static void add(fr_json *j, const char *key, const char *text)
 {
     fr__json_text(j, key, text[0] ? text : NULL);

@@ -1,4 +1,4 @@
-/* environment.h -- where a run ran, for its summary: machine, system, libraries. */
+/* environment.h -- machine, system and libraries of a run, for its summary. */
 #ifndef FR_RUNLOG_ENVIRONMENT_H
 #define FR_RUNLOG_ENVIRONMENT_H
 

@@ -1,4 +1,4 @@
-/* ledger.c -- the ledger of weight versions as CSV, streamed as mini-batches come through. */
+/* ledger.c -- the ledger of weight versions as CSV, written as mini-batches complete. */
 #include "runlog/ledger.h"
 
 #include "io/file.h"

@@ -1,8 +1,8 @@
-/* metrics.c -- one table says what a mini-batch is measured by and what each file calls it.
+/* metrics.c -- one table lists the metrics of a mini-batch with their names in each file.
  *
- * The step comes first in a line, so that a resumed run can find the place to go on from.
- * Scripts follow metrics.jsonl while a run goes on, so each of its lines is flushed; the other
- * files are flushed every few seconds and before each checkpoint. */
+ * The step comes first in a line, so a resumed run finds the place to continue from. Scripts
+ * follow metrics.jsonl during a run, so each of its lines is flushed. The other files are flushed
+ * every few seconds and before each checkpoint. */
 #include "runlog/metrics.h"
 
 #include "base/thread.h"
@@ -19,7 +19,7 @@
 
 static const uint64_t flush_ns = 2000000000;
 
-typedef enum kind { INTEGER, REAL, MAYBE /* a REAL that is NaN where there is none */ } kind;
+typedef enum kind { INTEGER, REAL, MAYBE /* a REAL; NaN: no value */ } kind;
 
 typedef struct field {
     const char *name; /* in JSON and CSV */
@@ -54,7 +54,7 @@ static bool is_absent(const fr_progress *p, const field *f)
     return f->kind == MAYBE && isnan(real_of(p, f));
 }
 
-/* The number as both texts have it; "" where there is none, or none that they could tell. */
+/* The number as text for JSON and CSV; "" if there is none or it is not finite. */
 static void format(const fr_progress *p, const field *f, char text[32])
 {
     int64_t integer;
@@ -69,8 +69,8 @@ static void format(const fr_progress *p, const field *f, char text[32])
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Length of the head and the lines behind it up to and with `step`, each begun by `prefix` and its
- * step; 0 if the head is another one. */
+/* Length of the head and the lines after it, up to and including `step`. Each line begins with
+ * `prefix` and its step. 0 if the head differs. */
 static size_t kept_bytes(const char *text, const char *head, const char *prefix, int64_t step)
 {
     size_t at = strlen(head);
@@ -85,7 +85,8 @@ static size_t kept_bytes(const char *text, const char *head, const char *prefix,
     }
 }
 
-/* Opens a file of lines, cut back to where a run goes on; a new one gets its head. */
+/* Opens a file of lines and truncates it to the step from which the run continues; a new file gets
+ * its head. */
 static fr_status open_lines(fr_ctx *ctx, const char *path, const char *head, const char *prefix,
                             int64_t step, FILE **file)
 {
@@ -143,12 +144,13 @@ void fr__metrics_close(fr__metrics *m)
     if (m->file) fclose(m->file);
     if (m->csv) fclose(m->csv);
     m->file = m->csv = NULL;
-    (void)fr__tfevents_close(&m->events); /* a run that counts on them has flushed them */
+    (void)fr__tfevents_close(&m->events); /* flushed before if the run needs them */
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-typedef char row[N_FIELDS][32]; /* the numbers of a mini-batch: making them costs the most */
+typedef char row[N_FIELDS]
+                [32]; /* the numbers of a mini-batch; formatting them takes most of the time */
 
 static fr_status write_json(fr__metrics *m, const fr_progress *p, row texts)
 {
@@ -184,8 +186,7 @@ static fr_status write_events(fr__metrics *m, const fr_progress *p)
     return fr__tfevents_write(&m->events, p->step, n, scalars);
 }
 
-/* Somebody who removes the folder while files are added to it may leave the folder and take the
- * files. */
+/* `rm -r` of the folder during the run may remove the files and leave the folder. */
 static fr_status check_place(const fr__metrics *m)
 {
     struct stat named, open;

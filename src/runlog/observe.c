@@ -5,7 +5,7 @@
 #include "config/parallel_checks.h"
 #include "sim/timeline.h"
 
-/* What a timeline is made of, by worker and by rank. */
+/* Arrays of a timeline, by worker and by rank. */
 typedef struct lists {
     const fr_event **events;
     int *n_events, *rank_of;

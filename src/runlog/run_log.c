@@ -1,4 +1,4 @@
-/* run_log.c -- lines for people. What they say is in summary.json too, in full. */
+/* run_log.c -- log lines for users. summary.json has the same numbers in full. */
 #include "runlog/run_log.h"
 #include <forerun/state.h>
 
@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 #define MUCH_STOLEN 0.02 /* of the processors' time */
-enum { MOST = 8 };       /* numbers in a row that one still likes to read */
+enum { MOST = 8 };       /* most numbers in one line */
 
-/* "12.3 MB + 8.12 MB" of the workers; of many only the range. */
+/* "12.3 MB + 8.12 MB", one number per worker; for many workers only the range. */
 static const char *memory_text(const fr_engine *e, bool is_forecast, char *text, size_t room)
 {
     int n = fr_engine_n_workers(e), at = 0;
@@ -89,7 +89,7 @@ static void log_footprint(const fr__setup *s, const fr__footprint *f)
            fr__brief_bytes((double)f->host).text, fr__brief_bytes((double)f->base).text, measuring);
 }
 
-/* Where the state is large it is not copied. */
+/* Large state is not copied. */
 static void log_checkpoints(const fr__setup *s, const fr_engine *e)
 {
     if (s->settings.checkpoint_every == 0) return;
@@ -181,8 +181,8 @@ static void log_memory(const fr__setup *s, const fr_engine *e)
                memory_text(e, true, forecast, sizeof forecast));
 }
 
-/* Stage by stage, or the worst of many: how far predictions were off, in parts of how far the
- * weights themselves would have been. */
+/* Error of predicted weights relative to that of stale weights, per stage; for many stages only the
+ * largest. */
 static void log_prediction_error(const fr__setup *s, const fr_engine *e)
 {
     char text[320];

@@ -1,4 +1,4 @@
-/* summary.c -- summary.json, replaced as a whole. */
+/* summary.c -- writes summary.json, replacing the file atomically. */
 #include "runlog/summary.h"
 
 #include "base/thread.h"
@@ -30,8 +30,8 @@ static double seconds(const fr_worker_times *t, fr_spent first, fr_spent last)
     return (double)ns * 1e-9;
 }
 
-/* All of a worker's time inside training; what is missing from wall_s is before its first
- * instruction and after its last. */
+/* All time of a worker inside training. The rest of wall_s is before its first instruction and
+ * after its last. */
 static void write_times(fr_json *j, const fr_worker_times *t)
 {
     static const char *const names[FR_N_SPENT] = {[FR_SPENT_FORWARD] = "forward",
@@ -52,7 +52,7 @@ static void write_worker(fr_json *j, const fr_engine *e, int worker)
 {
     const fr_worker_times *t = fr_engine_times(e, worker);
     const fr_memory_use *m = fr_engine_predicted(e, worker);
-    int replica = 0; /* the same of all its stages */
+    int replica = 0; /* the same for all its stages */
     fr__json_object(j, NULL);
     fr__json_list(j, "stages");
     for (int k = 0; k < fr_engine_n_stages(e); k++) {
@@ -79,7 +79,7 @@ static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (
 
 static void write_prediction(fr_json *j, const fr_prediction_error *p)
 {
-    if (!p || p->n_values == 0) return; /* nothing was predicted, or nothing watched */
+    if (!p || p->n_values == 0) return; /* nothing was predicted or sampled */
     fr__json_object(j, "prediction");
     fr__json_real(j, "ahead", p->ahead);
     fr__json_real(j, "predicted_rmse", sqrt(p->predicted / (double)p->n_values));
@@ -87,7 +87,7 @@ static void write_prediction(fr_json *j, const fr_prediction_error *p)
     fr__json_end(j);
 }
 
-/* Trained numbers of a stage; a tied parameter counts where its owner is. */
+/* Number of trained values of a stage; a tied parameter counts at its owner. */
 static int64_t count_params(const fr_graph *g, const fr_stage *s)
 {
     int64_t n = 0;
@@ -120,7 +120,7 @@ static void write_stage(fr_json *j, const fr__setup *setup, const fr_engine *e,
     const fr_stage *s = fr_engine_stage(e, stage);
     fr_stage_times t = fr_engine_warm_times(e, stage);
     fr__json_object(j, NULL);
-    int first = s->first; /* inputs belong to nobody's work */
+    int first = s->first; /* INPUT nodes do not count */
     while (fr_graph_node(g, first)->op == FR_OP_INPUT && first + 1 < s->last) first++;
     fr__json_text(j, "first", fr_graph_node(g, first)->name);
     fr__json_text(j, "last", fr_graph_node(g, s->last - 1)->name);
@@ -149,7 +149,7 @@ static void write_bubble(fr_json *j, const fr__bubble *b)
     fr__json_end(j);
 }
 
-/* What was said before the first mini-batch, against what came: without the first tenth. */
+/* Forecast against measurement, which leaves out the first tenth. */
 static void write_forecast(fr_json *j, const fr__setup *s, const fr_engine *e,
                            const fr__time_forecast *f, const fr_run_result *r)
 {
@@ -179,7 +179,7 @@ static void write_forecast(fr_json *j, const fr__setup *s, const fr_engine *e,
     fr__json_end(j);
 }
 
-/* A number, or one for each stage where they differ; and how they agree. */
+/* One number, or one per stage where they differ; and the sync rule. */
 static void write_replicas(fr_json *j, const fr__pipeline *p)
 {
     const fr_schedule *s = p->schedule;
@@ -197,7 +197,7 @@ static void write_replicas(fr_json *j, const fr__pipeline *p)
     fr__json_end(j);
 }
 
-/* Between workers, in bytes for each sample that was trained. */
+/* Bytes between workers per trained sample. */
 static void write_traffic(fr_json *j, const fr_engine *e, int64_t n_samples)
 {
     fr_traffic t = fr_engine_traffic(e);
@@ -266,10 +266,10 @@ fr_status fr__summary_write(const fr__setup *s, const fr_engine *e, const fr__fo
     char path[FR_PATH], nothing[1];
     fr_json j;
     FR_TRY(fr__folder_file(s->ctx, f, "summary.json", path));
-    fr__json_to_buffer(&j, nothing, sizeof nothing, 2); /* only to learn how long it is */
+    fr__json_to_buffer(&j, nothing, sizeof nothing, 2); /* to find its length */
     write_all(&j, s, e, sum);
     (void)fr__json_finish(&j);
-    size_t room = j.bytes + 4096; /* numbers grow while one looks at them */
+    size_t room = j.bytes + 4096; /* numbers may be longer the second time */
     char *text = fr__alloc(room);
     if (!text) return fr__no_memory(s->ctx, room, "summary");
     fr__json_to_buffer(&j, text, room - 1, 2);

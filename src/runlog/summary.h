@@ -1,4 +1,4 @@
-/* summary.h -- summary.json: what a run was and what came out of it. */
+/* summary.h -- summary.json: settings and results of a run. */
 #ifndef FR_RUNLOG_SUMMARY_H
 #define FR_RUNLOG_SUMMARY_H
 
@@ -14,7 +14,7 @@ typedef struct fr__summary {
     const fr__time_forecast *forecast;
     const fr__footprint *footprint;
     const fr__bubble *bubble;
-    int64_t started;    /* of this session: seconds since 1970 */
+    int64_t started;    /* start of this session: seconds since 1970 */
     int64_t n_samples;  /* trained in this session */
     double data_wait_s; /* time that workers waited for data */
 } fr__summary;

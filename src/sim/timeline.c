@@ -1,9 +1,8 @@
-/* timeline.c -- events to slices, arrows and counters.
+/* timeline.c -- converts events to slices, arrows and counters.
  *
- * A message is known by what travels, from where to where, and which micro-batch: that gives each
- * arrow a number that both ends work out for themselves. Event lists are cut at some length, so an
- * end may be missing; the numbers of all ends are sorted first, and an arrow is drawn only where
- * both are there. */
+ * A message is identified by its kind, its two stages and its micro-batch; both ends compute the
+ * same number of the arrow from these. Event lists are limited in length, so an end may be missing.
+ * The numbers of all ends are sorted first, and an arrow is drawn only if both ends exist. */
 #include "sim/timeline.h"
 
 #include <forerun/sched.h>
@@ -16,7 +15,7 @@
 
 enum { MAX_BUCKETS = 4096 };
 
-/* How an action looks; colours are names that Chrome reserves. */
+/* Appearance of an action; the colours are names reserved by Chrome. */
 static const struct {
     const char *name, *category, *colour;
 } looks[FR_N_ACTIONS] = {
@@ -56,7 +55,8 @@ static int64_t micro_of_run(const fr__timeline *t, const fr_event *e)
     return e->batch * t->n_micro + e->micro;
 }
 
-/* Values go up and gradients go down, so the two ends also say which of the two it is. */
+/* Values go to later stages and gradients to earlier ones, so the two stages also give the
+ * direction. */
 static int64_t arrow_id(const fr__timeline *t, const fr_event *e)
 {
     bool is_send = end_kind(e) == 0;
@@ -70,8 +70,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Where an arrow begins and ends: a send hands over as it begins; a receive has its message only
- * when it ends (a worker may lose its core in between), at the last instant of its slice. */
+/* Position of the ends of an arrow: at the start of a send, and at the last instant of a receive.
+ * The message arrives only at the end of the receive, since a worker may lose its core in between.
+ */
 static uint64_t arrow_ns(const fr_event *e)
 {
     if (end_kind(e) == 0 || e->end_ns == e->start_ns) return e->start_ns;
@@ -95,7 +96,7 @@ static fr_status collect(fr_ctx *ctx, const fr__timeline *t, arrows *a)
     return FR_OK;
 }
 
-/* The replica of a stage that a worker is; -1: it has no part in the stage. */
+/* The replica of a stage on a worker; -1: the worker does not hold the stage. */
 static int replica_of(const fr__timeline *t, int stage, int worker)
 {
     int nth = worker - t->worker_of[stage];
@@ -114,7 +115,7 @@ static int pid_of(const fr__timeline *t, int worker)
     return t->n_ranks ? t->rank_of[worker] + 1 : 1;
 }
 
-/* ", replica 2" where there are several. */
+/* ", replica 2" if there are several. */
 static const char *replica_text(const fr__timeline *t, int stage, int worker, char text[24])
 {
     text[0] = '\0';
@@ -167,8 +168,8 @@ static void write_args(fr_trace *out, const fr__timeline *t, const fr_event *e,
     fr__trace_slice(out, slice, n, args);
 }
 
-/* A sum over replicas, from being handed in until it was taken: "sum 3.7" is bucket 7 of mini-batch
- * 3. It travels while the worker computes. */
+/* A sum over replicas, from submit to take: "sum 3.7" is bucket 7 of mini-batch 3. It runs while
+ * the worker computes. */
 static void write_beside(fr_trace *out, const fr__timeline *t, int worker, const fr_event *e)
 {
     char name[64];

@@ -1,9 +1,9 @@
 /* efficiency.c -- epochs to a quality at each global batch (Pal et al. 2019, section 4).
  *
- * A trial is a run of the config with another batch: the micro-batch stays, so that a larger batch
- * is more of them added up before an update, on the same devices. What is counted in updates (the
- * warm-up, the steps of a schedule) is scaled to stay where it was in epochs. A trial evaluates at
- * equal distances in samples and is stopped once it has reached the goal. */
+ * A trial is a run of the config with another batch. The micro-batch size stays, so a larger
+ * batch adds the gradients of more micro-batches before an update, on the same devices. Numbers of
+ * updates (the warm-up, the steps of a schedule) are scaled to keep their position in epochs. A
+ * trial evaluates at equal distances in samples and stops when it has reached the goal. */
 #include "study/efficiency.h"
 
 #include "config/setup.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { DEFAULT_EVALS = 4, N_OWN_SETS = 12, MAX_BATCHES = 256 };
-static const double own_margin = 1.01; /* of the loss that FR_GOAL_OWN asks for */
+static const double own_margin = 1.01; /* factor of the best loss for FR_GOAL_OWN */
 
 static const char *const rule_names[] = {
 #define FR_X(name, text) text,
@@ -52,7 +52,7 @@ bool fr_goal_parse(const char *text, fr_goal *goal)
     return false;
 }
 
-/* How far an evaluation is from the goal; 0 or less: it is met. */
+/* Distance of an evaluation from the goal; 0 or less: reached. */
 static double distance(const fr_eval_point *p, const fr_goal *goal)
 {
     return goal->kind == FR_GOAL_LOSS ? p->loss - goal->value : goal->value - p->accuracy;
@@ -121,7 +121,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorted, each once, each possible. */
+/* Sorts the batches, removes duplicates and checks each. */
 static fr_status check_batches(const fr__study *s, int64_t *batches, int *n)
 {
     if (s->o->n_batches < 1 || s->o->n_batches > MAX_BATCHES)
@@ -174,7 +174,7 @@ typedef struct watch {
     fr_trial *t;
     const fr_goal *goal;
     volatile int stop;
-    bool is_asked; /* by the user, not by the goal */
+    bool is_asked; /* stopped by the user, not by the goal */
 } watch;
 
 static void on_progress(void *user, const fr_progress *p)
@@ -193,7 +193,7 @@ static void on_progress(void *user, const fr_progress *p)
     if (w->s->o->tell) w->s->o->tell(w->s->o->user, t, p);
 }
 
-/* Checkpoints away, then the files; nothing there is fine. */
+/* Removes checkpoints, then the other files. They need not exist. */
 static fr_status clear_folder(const fr__study *s, const char *folder, bool is_all)
 {
     char checkpoints[FR_PATH];
@@ -257,7 +257,7 @@ static fr_status interrupted(const fr__study *s)
                    s->file);
 }
 
-/* The run itself; a stop that the goal asked for, or divergence, is no failure. */
+/* Runs the trial. A stop at the goal and a divergence are not failures. */
 static fr_status train(fr__study *s, watch *w, const char *folder)
 {
     trial_sets own;
@@ -306,7 +306,7 @@ static fr_status run_trial(fr__study *s, fr_trial *t, const fr_goal *goal)
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-/* Best loss of the config's epochs, and a little. */
+/* The best loss within the config's epochs, plus a margin. */
 static bool own_goal(const fr__study *s, const fr_trial *t, fr_goal *goal)
 {
     double best = INFINITY;

@@ -1,4 +1,4 @@
-/* efficiency.h -- what the files of a study of batch sizes share. */
+/* efficiency.h -- declarations shared by the files of a study of batch sizes. */
 #ifndef FR_STUDY_EFFICIENCY_H
 #define FR_STUDY_EFFICIENCY_H
 
@@ -15,23 +15,24 @@ typedef struct fr__study {
     char file[FR_PATH]; /* OUT/efficiency.json */
     char config[65];    /* SHA-256 of the config's text and the sets */
     int64_t n_train;
-    int64_t batch, micro_batch; /* of the config: an update, a micro-batch */
+    int64_t batch, micro_batch; /* of the config: samples per update, per micro-batch */
     uint64_t seed;
     double lr, epochs, max_epochs; /* of the config; of a trial at most */
     int64_t warmup, every;         /* of the config's schedule, updates; 0: none */
-    int n_evals;                   /* an epoch */
-    FR_VEC(fr_trial *) trials;     /* wanted now, and those that the file has beside */
+    int n_evals;                   /* per epoch */
+    FR_VEC(fr_trial *) trials;     /* requested now, and others in the file */
 } fr__study;
 
-/* The trial of a batch and a seed, made if there is none. NULL: no memory. */
+/* The trial of a batch and a seed, created if there is none. NULL: no memory. */
 fr_trial *fr__study_trial(fr__study *s, int64_t batch, uint64_t seed);
-/* Trials of an earlier call, if the file is there; it must be of the same config and options. */
+/* Loads trials of an earlier call, if the file exists; it must be of the same config and options.
+ */
 fr_status fr__study_load(fr__study *s);
 /* rows: so far; NULL: none yet. */
 fr_status fr__study_save(const fr__study *s, const fr_goal *goal, int n_rows,
                          const fr_efficiency_row *rows);
 
-/* Room for so many points, none in it. */
+/* Allocates `room` points; none are filled. */
 fr_status fr__scaling_open(fr_ctx *ctx, int ways, int room, fr_scaling *out);
 
 #endif

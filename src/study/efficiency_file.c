@@ -1,5 +1,5 @@
-/* efficiency_file.c -- OUT/efficiency.json: trials with all their evaluations, so that a later call
- * takes up what is done, even for another goal. */
+/* efficiency_file.c -- OUT/efficiency.json: trials with all their evaluations, so a later call
+ * reuses them, even for another goal. */
 #include "study/efficiency.h"
 
 #include "io/file.h"
@@ -77,7 +77,7 @@ fr_status fr__study_save(const fr__study *s, const fr_goal *goal, int n_rows,
     fr_json j;
     fr__json_to_buffer(&j, NULL, 0, 1);
     write_all(&j, s, goal, n_rows, rows);
-    (void)fr__json_finish(&j); /* how much room it takes */
+    (void)fr__json_finish(&j); /* to find its length */
     size_t room = j.bytes + 1;
     char *text = fr__alloc(room);
     if (!text) return fr__no_memory(s->ctx, room, "results");
@@ -128,7 +128,7 @@ static fr_status read_trial(fr__study *s, const json_t *o)
     return FR_OK;
 }
 
-/* What decides how a trial runs must be what it was. */
+/* Settings that affect trials must be those of the file. */
 static fr_status check_same(const fr__study *s, const json_t *o)
 {
     const json_t *config = json_object_get(o, "config_sha256"),

@@ -1,10 +1,10 @@
-/* scaling.c -- from epochs and step times to the time that training takes: data parallel against
- * hybrid (Pal et al. 2019, section 3).
+/* scaling.c -- epochs and step times -> training time, data parallel against hybrid (Pal et al.
+ * 2019, section 3).
  *
  * Training takes E epochs of n / B updates of T seconds each, B the global batch. Against one
- * device (batch b, E_1, T_1), with N = B / b parts that work side by side, the speed-up is N * (T_1
- * / T) * (E_1 / E). Data parallel has N = all devices; hybrid has N = devices / M pipelines of M
- * stages: fewer parts, hence a smaller batch and fewer epochs, but each faster than a device. */
+ * device (batch b, E_1, T_1), with N = B / b parallel parts, the speed-up is N * (T_1 / T) * (E_1 /
+ * E). Data parallel has N = all devices; hybrid has N = devices / M pipelines of M stages: fewer
+ * parts, hence a smaller batch and fewer epochs, but each faster than a device. */
 #include "study/efficiency.h"
 
 #include "io/file.h"

@@ -1,8 +1,9 @@
-/* scaling_simulate.c -- step times of more and more devices of a cluster, on the virtual clock:
- * data parallel, and pipelines side by side.
+/* scaling_simulate.c -- step times for increasing numbers of devices of a cluster, on the virtual
+ * clock: data parallel, and replicated pipelines.
  *
  * The nodes of the model are measured twice, for the micro-batch of a device and that of a
- * pipeline, and both profiles serve all numbers of devices: what differs then is not noise. */
+ * pipeline, and both profiles are used for all numbers of devices, so their noise does not affect
+ * comparisons. */
 #include "study/efficiency.h"
 
 #include "io/file.h"
@@ -28,7 +29,7 @@ typedef struct layout {
     int64_t n_micro; /* of a replica */
 } layout;
 
-/* OUT/profile-N.json: what the nodes take for a micro-batch of N; measured if it is not there. */
+/* OUT/profile-N.json: profile of a micro-batch of N samples; measured if it does not exist. */
 static fr_status find_profile(const sweep *w, int64_t micro_batch, char path[FR_PATH])
 {
     fr_run_model *m;
@@ -83,7 +84,7 @@ static fr_status simulate_point(const sweep *w, int n, fr_scaling_point *p)
     return n_pipelines ? simulate(w, &hybrid, &p->hybrid_s) : FR_OK;
 }
 
-/* As many micro-batches as divide the batch, up to 4 a stage. */
+/* The largest number of micro-batches that divides the batch, up to 4 per stage. */
 static fr_status choose_micro(sweep *w, int wanted)
 {
     w->n_micro = 4 * (int64_t)w->ways < w->batch ? 4 * (int64_t)w->ways : w->batch;
