@@ -31,8 +31,8 @@ layers() {
     files "include src cli examples" -name '*.[ch]' | xargs awk '
     BEGIN {
         n = split("base:0 io:1 graph:1 team:1 optim:1 models:2 data:2 backend:2 transport:3 sched:3 " \
-                  "weights:3 cost:3 methods:4 engine:5 probe:6 sim:6 plan:7 train:7 report:8 " \
-                  "compare:8", rows, " ")
+                  "weights:3 cost:3 methods:4 exec:5 engine:6 probe:7 sim:7 plan:8 train:8 report:9 " \
+                  "compare:9", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "train"

@@ -507,3 +507,8 @@ const fr_port *fr_program_input(const fr_program *p, int i) { return &p->inputs[
 const fr_port *fr_program_output(const fr_program *p, int i) { return &p->outputs[i]; }
 int fr_program_n_placements(const fr_program *p) { return p->n_params; }
 const fr_placement *fr_program_placement(const fr_program *p, int i) { return &p->params[i].pub; }
+int fr_program_find_placement(const fr_program *p, int param)
+{
+    int i = param - p->first_param;
+    return i >= 0 && i < p->n_params ? p->placed[i] : -1;
+}

@@ -13,21 +13,6 @@ static size_t node_bytes(const fr_engine *e, int node)
            (size_t)e->desc.micro_batch;
 }
 
-/* The role of an INPUT node, by its use: the loss reads the target, and operators over time the
- * length. */
-fr_role fr__role_of(const fr_graph *g, int node)
-{
-    if (fr_graph_node(g, node)->op != FR_OP_INPUT) return FR_ROLE_WIRE;
-    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
-        const fr_node *user = fr_graph_node(g, i);
-        int length = fr_operator_length_input(user->op);
-        if (user->op == FR_OP_CROSS_ENTROPY && user->inputs[1] == node) return FR_ROLE_TARGET;
-        if (length >= 0 && length < user->n_inputs && user->inputs[length] == node)
-            return FR_ROLE_LENGTH;
-    }
-    return FR_ROLE_INPUT;
-}
-
 /* --- who reads what --------------------------------------------------------------------------- */
 
 static int find_input(const fr_stage *s, int node)
@@ -59,10 +44,10 @@ int fr__reader_above(const fr_engine *e, int stage, int node)
     return -1;
 }
 
-fr_tap fr__grad_tap(const fr_engine *e, int reader, int node)
+fr__tensor_ref fr__grad_tap(const fr_engine *e, int reader, int node)
 {
     int i = reader < 0 ? -1 : find_input(&e->stages[reader], node);
-    return i < 0 ? (fr_tap){.route = -1} : e->borders[FR_MODE_TRAIN][reader].grad[i];
+    return i < 0 ? (fr__tensor_ref){.link = -1} : e->borders[FR_MODE_TRAIN][reader].grad[i];
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -88,11 +73,11 @@ static fr_status place_grads(fr_engine *e, int stage)
     const fr_stage *s = &e->stages[stage];
     const fr_schedule *plan = e->desc.schedule;
     fr_border *b = &e->borders[FR_MODE_TRAIN][stage];
-    b->grad = FR_ARENA_ARRAY(&e->arena, fr_tap, s->n_inputs + 1);
+    b->grad = FR_ARENA_ARRAY(&e->arena, fr__tensor_ref, s->n_inputs + 1);
     if (!b->grad) return fr__no_memory(e->ctx, 0, "stages");
     for (int i = 0; i < s->n_inputs; i++) {
         int node = s->inputs[i];
-        b->grad[i].route = -1;
+        b->grad[i].link = -1;
         if (!fr_graph_node(e->desc.graph, node)->needs_grad) continue;
         int to = reader_below(e, stage, node, fr__maker_of(e, node));
         int route = fr_schedule_find_link(plan->n_backward, plan->backward, stage, to);
@@ -101,7 +86,7 @@ static fr_status place_grads(fr_engine *e, int stage)
                            "schedule %s: stage %d needs a gradient of stage %d, but the schedule "
                            "has no such link",
                            plan->name, to, stage);
-        b->grad[i] = (fr_tap){route, e->backward[route].bytes};
+        b->grad[i] = (fr__tensor_ref){route, e->backward[route].bytes};
         e->backward[route].bytes += fr__align_up(node_bytes(e, node));
     }
     return FR_OK;

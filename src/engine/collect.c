@@ -63,8 +63,9 @@ static fr_status give_worker(fr_engine *e, const fr_worker *w)
     FR_TRY(fr_team_send(team, 0, w->events, (size_t)w->n_events * sizeof *w->events));
     for (int i = 0; i < w->n_parts; i++) {
         const fr_part *p = w->parts[i];
-        part_notes notes = {.times = p->times, .cold = p->cold, .has_error = p->store != NULL};
-        if (p->store) notes.error = *fr_store_error(p->store);
+        const fr_prediction_error *error = fr__exec_prediction_error(p->exec);
+        part_notes notes = {.times = p->times, .cold = p->cold, .has_error = error != NULL};
+        if (error) notes.error = *error;
         FR_TRY(fr_team_send(team, 0, &notes, sizeof notes));
     }
     return FR_OK;

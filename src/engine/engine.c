@@ -121,7 +121,9 @@ static fr_status make_parts(fr_engine *e)
         e->has_replicas |= s->replicas[k] > 1;
     }
     e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_parts);
-    if (!e->parts) return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
+    e->execs = FR_ARENA_ARRAY(&e->arena, fr__exec *, e->n_parts);
+    if (!e->parts || !e->execs)
+        return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
     for (int k = 0; k < e->n_stages; k++) {
         for (int q = 0; q < s->replicas[k]; q++) {
             fr_worker *w = &e->workers[s->worker_of[k] + q];
@@ -132,9 +134,6 @@ static fr_status make_parts(fr_engine *e)
                                            .replica = q,
                                            .n_replicas = s->replicas[k],
                                            .n_micro = e->desc.n_micro / s->replicas[k],
-                                           .recomputes = e->desc.schedule && e->desc.recompute &&
-                                                         e->desc.recompute[k],
-                                           .bounds = e->stages[k],
                                            .cold_batch = -1};
             w->parts[w->n_parts++] = fr__part(e, k, q);
             e->n_local_parts += w->is_local;
@@ -147,9 +146,6 @@ static fr_status start_workers(fr_engine *e)
 {
     for (int i = 0; i < e->n_local; i++) {
         fr_worker *w = &e->workers[e->first_worker + i];
-        w->max_blocks = w->n_parts * FR_MAX_BLOCKS + 2;
-        w->blocks = fr__arena_alloc(&e->arena, (size_t)w->max_blocks * sizeof *w->blocks);
-        if (!w->blocks) return fr__no_memory(e->ctx, 0, "an engine");
         int code = pthread_create(&w->thread, NULL, fr__worker_main, w);
         if (code != 0)
             return fr_fail(e->ctx, FR_NO_MEMORY, "worker %d: cannot start a thread: %s", w->index,
@@ -182,37 +178,21 @@ static fr_status make_workers(fr_engine *e)
     return FR_OK;
 }
 
-static fr_status make_stores(fr_engine *e)
-{
-    for (int i = 0; i < e->n_parts && e->schedule[FR_MODE_TRAIN]; i++)
-        if (e->parts[i].worker->is_local) FR_TRY(fr__part_make_store(&e->parts[i]));
-    return FR_OK;
-}
-
 /* How large the blocks of stages are that other processes hold: their programs tell. */
 static fr_status share_sizes(fr_engine *e)
 {
-    typedef struct sizes {
-        uint64_t n_weights, n_grads, n_buffers;
-    } sizes;
     fr_team *team = e->desc.team;
-    sizes *all = FR_ARENA_ARRAY(&e->arena, sizes, e->n_parts);
+    fr__exec_sizes *all = FR_ARENA_ARRAY(&e->arena, fr__exec_sizes, e->n_parts);
     if (e->n_ranks == 1) return FR_OK;
     if (!all) return fr__no_memory(e->ctx, sizeof *all * (size_t)e->n_parts, "stages");
     for (int i = 0; i < e->n_parts; i++) {
-        const fr_part *p = &e->parts[i];
-        int rank = fr_engine_rank_of(e, p->worker->index);
-        if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
+        int rank = fr_engine_rank_of(e, e->parts[i].worker->index);
+        if (rank == e->rank) all[i] = fr__exec_sizes_of(e->execs[i]);
         if (rank > 0 && rank == e->rank) FR_TRY(fr_team_send(team, 0, &all[i], sizeof *all));
         if (rank > 0 && e->rank == 0) FR_TRY(fr_team_recv(team, rank, &all[i], sizeof *all));
     }
     FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
-    for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
-        p->n_weights = all[i].n_weights;
-        p->n_grads = all[i].n_grads;
-        p->n_buffers = all[i].n_buffers;
-    }
+    for (int i = 0; i < e->n_parts; i++) fr__exec_set_sizes(e->execs[i], all[i]);
     return FR_OK;
 }
 
@@ -227,12 +207,12 @@ static fr_status measure(fr_engine *e)
     FR_TRY(make_parts(e));
     FR_TRY(start_workers(e));
     FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
-    FR_TRY(fr_team_agree(e->desc.team, fr__jobs_run(e, fr__part_compile, true)));
+    FR_TRY(fr_team_agree(e->desc.team, fr__parts_create(e)));
     FR_TRY(share_sizes(e));
     FR_TRY(fr__wires_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));
-    FR_TRY(fr__part_measure(e));
+    FR_TRY(fr__parts_measure(e));
     fr__records_plan(e);
     return fr__snapshot_plan(e);
 }
@@ -240,11 +220,9 @@ static fr_status measure(fr_engine *e)
 static fr_status build(fr_engine *e)
 {
     FR_TRY(fr__pace_create(e));
-    FR_TRY(fr__jobs_run(e, fr__part_allocate, false));
-    FR_TRY(make_stores(e));
+    FR_TRY(fr__parts_allocate(e));
     FR_TRY(fr__wires_open(e));
-    FR_TRY(fr__gather_open(e));
-    FR_TRY(fr__drain_open(e));
+    FR_TRY(fr__parts_open_sums(e));
     FR_TRY(fr__peers_open(e));
     FR_TRY(fr__update_open(e));
     FR_TRY(fr__params_init(e));
@@ -325,9 +303,7 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
 static fr_status close_worker(fr_worker *w, void *arg)
 {
     (void)arg;
-    fr__part_release(w);
-    fr_device_close(w->dev);
-    w->dev = NULL;
+    fr__parts_release(w);
     return FR_OK;
 }
 
@@ -397,7 +373,7 @@ bool fr_engine_reads_data(const fr_engine *e) { return e->reads_data; }
 int fr_engine_window(const fr_engine *e) { return e->window; }
 const char *fr_engine_about(const fr_engine *e)
 {
-    return fr_device_about(e->workers[e->first_worker].dev);
+    return fr_device_about(fr__exec_device_of(e->workers[e->first_worker].device));
 }
 
 const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
@@ -418,7 +394,8 @@ size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
 {
     const fr_worker *w = &e->workers[worker];
     size_t board = e->tie_board ? e->tie_room[worker] : 0;
-    return w->is_local ? fr_device_peak_bytes(w->dev) + board : w->peak_bytes;
+    if (!w->is_local) return w->peak_bytes;
+    return fr_device_peak_bytes(fr__exec_device_of(w->device)) + board;
 }
 
 const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
@@ -448,7 +425,7 @@ const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage)
 {
     const fr_part *p = fr__part(e, stage, 0);
     if (!p->worker->is_local) return p->has_error ? &p->error : NULL;
-    return p->store ? fr_store_error(p->store) : NULL;
+    return fr__exec_prediction_error(p->exec);
 }
 
 const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n)

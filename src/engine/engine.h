@@ -25,11 +25,8 @@
 #include <forerun/exec_plan.h>
 #include <forerun/state.h>
 
-#include "backend/device.h"
-#include "base/arena.h"
 #include "base/thread.h"
-#include "engine/sync.h"
-#include "engine/tree.h"
+#include "exec/update.h"
 
 #include <stdatomic.h>
 
@@ -47,9 +44,6 @@ typedef struct fr_timer {
     void (*sleep_until)(void *user, int worker, uint64_t ns);
     void *user;
 } fr_timer;
-
-/* Training and evaluation have programs, wires and slots of their own. */
-typedef enum fr_mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr_mode;
 
 /* --- links ---------------------------------------------------------------------------------- */
 
@@ -80,133 +74,34 @@ static inline fr_wire *fr__wire(const fr_route *r, int micro)
     return &r->wires[micro % r->n_from * r->n_to + micro % r->n_to];
 }
 
-/* Where a tensor is on a route. */
-typedef struct fr_tap {
-    int route; /* -1: none */
-    size_t offset;
-} fr_tap;
-
 /* What a stage gives to others, known without compiling it: values in order of nodes, and the
  * gradients of its inputs. */
 typedef struct fr_border {
     size_t output_bytes;  /* of all outputs, aligned */
     size_t *value_offset; /* [node of the stage]: among the outputs; SIZE_MAX: not one */
-    fr_tap *grad;         /* [input of fr_stage]: where its gradient goes, on a backward route */
+    fr__tensor_ref *grad; /* [input of fr_stage]: where its gradient goes, on a backward route */
 } fr_border;
 
-/* What a program wants at an input port. */
-typedef enum fr_role { FR_ROLE_INPUT, FR_ROLE_TARGET, FR_ROLE_LENGTH, FR_ROLE_WIRE } fr_role;
-
-typedef struct fr_in_port {
-    fr_role role;
-    fr_tap value; /* FR_ROLE_WIRE: on a forward route */
-    fr_tap grad;  /* where its gradient goes: a backward route */
-    fr_tap seed;  /* where the gradient of later readers comes from */
-    size_t bytes;
-    size_t copy_offset; /* other roles, data copied to the device: in the copy of a slot */
-} fr_in_port;
-
-typedef struct fr_out_port {
-    size_t offset; /* in the outputs part of a slot */
-    fr_tap grad;   /* where its gradient comes from */
-} fr_out_port;
-
 /* --- a stage -------------------------------------------------------------------------------- */
-
-/* Memory that the program of a stage keeps activations in, outputs behind them (areas.c). */
-typedef struct fr_areas {
-    int n;
-    size_t stride;
-    char *at;
-    const int *of_forward, *of_backward; /* [micro-batch of the segment]: area of F; of B, I, W */
-} fr_areas;
-
-/* A program with its ports tied to wires, and room for the pointers of one pass. */
-typedef struct fr_bound {
-    fr_program *program; /* NULL: none */
-    fr_in_port *in;
-    fr_out_port *out;
-    int loss_port, logits_port; /* -1: not here */
-    const void **inputs, **output_grads;
-    void **outputs, **input_grads;
-    size_t slot_bytes;   /* of the program, aligned: outputs lie behind */
-    size_t output_bytes; /* of all outputs */
-    size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read where it lies */
-    float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
-    fr_areas areas;
-    int n_slots;
-    size_t stride;       /* from the outputs of a slot to those of the next */
-    char *outputs_at;    /* of slot 0 */
-    size_t memory_bytes; /* of areas and slots */
-} fr_bound;
-
-/* How the gradients of a mini-batch come together: of the micro-batches of a part, then of its
- * replicas (gather.c). */
-typedef struct fr_gather {
-    fr__tree tree; /* exact_sum: which block a micro-batch writes, and what is added to what */
-    bool has_tree; /* else gradients are added one after the other, into the one block */
-    fr_sum *sum;   /* of the replicas; NULL: none */
-    size_t room_bytes;
-    char *room;
-    int n_buckets;
-    size_t *edge;          /* [n_buckets + 1] floats */
-    size_t *n_due;         /* [bucket] floats that a backward reports as final */
-    size_t *n_left;        /* [bucket] of them still to come in this mini-batch */
-    uint64_t *posted_ns;   /* [bucket] */
-    int next;              /* buckets are handed in from the last to the first: this one is next */
-    fr_meeting **meetings; /* [bucket] of all replicas, emulation only */
-} fr_gather;
-
-#define FR_MAX_BLOCKS 16
 
 struct fr_part {
     fr_engine *engine;
     fr_worker *worker;
     int index, stage, replica, n_replicas;
-    int n_micro;     /* micro-batches of a mini-batch that come here */
-    bool recomputes; /* a backward runs the forward again */
-    fr_stage bounds;
-    fr_bound bound[FR_N_MODES];
-    fr_program *layout; /* how parameters lie in the blocks */
-    fr_store *store;    /* NULL: evaluation only */
-    size_t n_weights, n_grads, n_buffers;
-    float *weights; /* the store's blocks, or the only one */
-    size_t weight_stride;
-    int n_weight_blocks;
-    float *grads; /* n_grad_blocks of them; the sum is in the first */
-    size_t grad_stride;
-    int n_grad_blocks;
-    fr_gather gather;
-    fr__syncing sync;           /* replicas that step each for itself */
-    fr_meeting **sync_meetings; /* [sum of it], emulation only */
-    float *state[FR_MAX_OPTIM_STATE];
-    float *drift;
-    fr_sum *buffer_sum; /* NULL: no replicas, or no running statistics */
-    size_t buffer_room_bytes;
-    char *buffer_room;
-    /* Running statistics, then n_snaps copies: at the start of a mini-batch; then, with recompute,
-     * one that forwards which run again may change. */
-    float *buffers;
-    int n_snaps;
-    int64_t begun;           /* mini-batches whose first forward has begun */
-    bool update_in_backward; /* the update is fused into the last backward */
-    size_t n_updated;        /* floats that an update must reach */
-    size_t n_norm_blocks;    /* pieces whose squares are summed at one go */
-    fr_span *norm_blocks;
-    int *norm_owners;       /* [norm block] nth of the stage's own parameters */
-    double *norm_sums;      /* (n_norm_blocks) */
-    double *param_sums;     /* (own parameters of the stage) */
-    size_t grad_wire_bytes; /* buffers of the backward wires that leave this part */
-    char *grad_wires;
-    size_t landing_bytes; /* buffers of wires that come from other processes */
-    char *landing;
-    char *data;        /* [slot] of the mode: copies of the data, where the device needs them */
-    uint64_t fetch_ns; /* of the last forward or backward: getting its weights */
+    int n_micro; /* micro-batches of a mini-batch that come here */
+    fr__exec *exec;
+    /* Buffers of the micro-batch of the pass under way, by link: it reads values and gradients, and
+     * writes gradients. */
+    const void **values, **grads;
+    void **sent_grads;
+    double *param_sums;  /* (own parameters of the stage) */
+    uint64_t *posted_ns; /* [bucket] of the reduction of gradients */
+    /* Emulation only: of the buckets, of the sums of a rule. */
+    fr_meeting **meetings, **sync_meetings;
     fr_stage_times times, cold; /* cold: the first mini-batch's share of them */
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
     fr_prediction_error error;  /* of predictions, in another process */
-    _Atomic uint64_t fused_update_ns;
 };
 
 /* --- a worker ------------------------------------------------------------------------------- */
@@ -219,16 +114,9 @@ struct fr_worker {
     bool is_local; /* of this process; others have numbers and notes only */
     pthread_t thread;
     bool has_thread, is_lost;
-    fr_device *dev;
+    fr__exec_device *device;
     int n_parts;
     fr_part **parts; /* ascending stages */
-    char *workspace;
-    size_t workspace_bytes;
-    struct {
-        void *at;
-        size_t bytes;
-    } * blocks;
-    int n_blocks, max_blocks;
     fr_memory_use predicted;
     size_t peak_bytes; /* collected */
 
@@ -250,6 +138,7 @@ struct fr_worker {
     fr_traffic traffic;
     fr_worker_times times;
     uint64_t wait_ns; /* in the instruction under way */
+    uint64_t wait_from_ns;
     /* Emulation: virtual seconds; those of the instruction under way that it waited, those that its
      * backward should take; awake or not. */
     double clock, waited, span;
@@ -290,26 +179,25 @@ struct fr_engine {
     fr_border *borders[FR_N_MODES]; /* [stage] */
     int *first_part;                /* [stage] */
     fr_part *parts;                 /* by stage, by replica */
+    fr__exec **execs;               /* [part] */
     fr_worker *workers;             /* [worker] */
     fr_route *forward[FR_N_MODES];  /* [link] */
     fr_route *backward;
-    int *home_of, *placement_of; /* [param]: stage of its own values or copy; placement if here */
-    int *n_own;                  /* [stage]: trained parameters that it owns */
-    int *nth_own;                /* [param]: among those of its stage; -1 */
-    bool has_replicas;           /* some stage has several */
-    bool reads_data;             /* some part here has samples, targets or lengths as its input */
-    bool must_sum;               /* gradients or their norm are combined before a step */
-    bool sums_grads;             /* replicas step with the sum of their gradients */
-    const fr__sync_rule *sync_rule;
+    int *home_of;      /* [param]: stage of its own values or copy */
+    int *n_own;        /* [stage]: trained parameters that it owns */
+    bool has_replicas; /* some stage has several */
+    bool reads_data;   /* some part here has samples, targets or lengths as its input */
+    bool must_sum;     /* gradients or their norm are combined before a step */
+    int sync_slack;    /* mini-batches that one replica may be ahead of another */
     fr_board *norm_board, *tie_board;
     fr_meeting *norm_meeting, *tie_meeting; /* emulation only */
-    fr_timer clock, watch; /* of emulation and of finished mini-batches; of stalls */
-    fr_pace *pace;         /* NULL: no emulation */
-    fr_pace *paced;        /* the same in a call that is emulated, else NULL */
-    size_t *tie_room;      /* bytes of board a worker holds */
-    int64_t n_tie_pieces;  /* rounds of that board for a mini-batch */
-    int n_tied, *tied;     /* params in groups that span stages, owners and copies, ascending */
-    float **tie_scratch;   /* [worker]; NULL: summed in place */
+    fr_timer clock, watch;   /* of emulation and of finished mini-batches; of stalls */
+    fr_pace *pace;           /* NULL: no emulation */
+    fr_pace *paced;          /* the same in a call that is emulated, else NULL */
+    size_t *tie_room;        /* bytes of board a worker holds */
+    int64_t n_tie_pieces;    /* rounds of that board for a mini-batch */
+    int n_tied, *tied;       /* params in groups that span stages, owners and copies, ascending */
+    const void **tie_pieces; /* [worker][tied]: of the sum under way */
     bool is_broken;
 
     pthread_mutex_t lock;
@@ -333,7 +221,7 @@ struct fr_engine {
     int n_records;
     fr_tally tally;     /* of those reported */
     int64_t n_reported; /* to the caller; in another process than rank 0: to rank 0 */
-    float *logits;
+    char *logits;
     struct {
         bool is_set;
         int64_t batch;
@@ -345,7 +233,7 @@ struct fr_engine {
     char failure[1024]; /* what it met, in its own words */
     fr_crew *crew;      /* NULL: one process */
     fr_snapshot *snapshot;
-    float *scratch; /* (largest parameter), in processes other than rank 0 */
+    void *scratch; /* (largest parameter), in processes other than rank 0 */
 };
 
 static inline fr_record *fr__record(fr_engine *e, int64_t batch)
@@ -367,6 +255,10 @@ static inline int fr__owner_of(const fr_engine *e, int param)
 static inline fr_part *fr__part(const fr_engine *e, int stage, int replica)
 {
     return &e->parts[e->first_part[stage] + replica];
+}
+static inline fr__exec *const *fr__replicas(const fr_engine *e, int stage)
+{
+    return &e->execs[e->first_part[stage]];
 }
 /* The part of this stage that a micro-batch goes to. */
 static inline fr_part *fr__part_for(const fr_engine *e, int stage, int micro)
@@ -415,23 +307,21 @@ static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->sc
 
 /* border.c: the borders of all stages, before anything is compiled. */
 fr_status fr__borders_find(fr_engine *e);
-fr_role fr__role_of(const fr_graph *g, int node);
 int fr__maker_of(const fr_engine *e, int node); /* stage */
 /* The gradient of `node` as stage `reader` sends it down; the nearest reader above `stage`, or -1.
  */
-fr_tap fr__grad_tap(const fr_engine *e, int reader, int node);
+fr__tensor_ref fr__grad_tap(const fr_engine *e, int reader, int node);
 int fr__reader_above(const fr_engine *e, int stage, int node);
 
-/* part.c: one job a worker each; sizes into w->predicted, then blocks. */
-fr_status fr__part_compile(fr_worker *w, void *arg);
-fr_status fr__part_measure(fr_engine *e);
-fr_status fr__part_allocate(fr_worker *w, void *arg);
-fr_status fr__part_make_store(fr_part *p);
-void fr__part_release(fr_worker *w);
-
-/* areas.c: how many there are and how large, after the program; where, after allocation. */
-fr_status fr__areas_plan(fr_part *p, fr_mode mode);
-void fr__areas_place(fr_part *p, fr_mode mode, char *memory);
+/* parts.c: executors of this process, in the order of these calls. */
+fr_status fr__parts_create(fr_engine *e);
+fr_status fr__parts_measure(fr_engine *e); /* into w->predicted */
+fr_status fr__parts_allocate(fr_engine *e);
+fr_status fr__parts_open_sums(fr_engine *e);
+void fr__parts_release(fr_worker *w);
+/* After a call of train: what lies beyond the limit is undone; replicas agree. */
+fr_status fr__parts_undo(fr_engine *e);
+fr_status fr__parts_drain(fr_engine *e);
 
 /* wires.c: taps and sizes before allocation, memory and channels after it. */
 fr_status fr__wires_plan(fr_engine *e);
@@ -443,7 +333,7 @@ fr_status fr__params_init(fr_engine *e);
 size_t fr__params_largest(const fr_engine *e); /* bytes, plain */
 /* Values of an item as they lie here. Not there: the policy remembers nothing now. */
 bool fr__item_is_there(const fr_engine *e, const fr_item *item);
-fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain);
+fr_status fr__item_read(fr_engine *e, const fr_item *item, void *plain);
 fr_part *fr__item_part(const fr_engine *e, const fr_item *item); /* that it is read from */
 
 /* snapshot.c: sizes; memory; engines that only evaluate have none. */
@@ -495,25 +385,6 @@ fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer);
 void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment);
 void fr__release_grads(fr_part *p, int in_segment);
 
-/* gather.c */
-fr_status fr__gather_plan(fr_part *p);
-/* Before allocation: what the sum of the replicas needs; after it: the sum. All stages, all
- * processes. */
-fr_status fr__gather_measure(fr_part *p);
-fr_status fr__gather_open(fr_engine *e);
-/* The block that the backward of the part's micro-batch j writes, and whether it adds to it. */
-float *fr__gather_block(const fr_part *p, int j, bool *adds);
-/* Gradients of micro-batch j are in its block. */
-void fr__gather_add(fr_part *p, int j);
-/* During the last backward of a mini-batch: a range is final (of type fr_grad_ready_fn). */
-void fr__gather_ready(void *part, size_t offset, size_t count, const float *grad);
-/* All that is not handed in yet. */
-void fr__gather_hand_in(fr_part *p, bool is_alive);
-/* Wait for the sums of the replicas, bucket by bucket, and give each piece to `take`, in order of
- * arrival. *is_alive false: some replica had nothing to give, and nothing was taken. */
-typedef fr_status (*fr_take_fn)(fr_part *p, size_t offset, size_t count, const float *grad);
-fr_status fr__gather_take(fr_part *p, int64_t batch, fr_take_fn take, bool *is_alive);
-
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
@@ -534,20 +405,15 @@ bool fr__ties_on(const fr_worker *w); /* the worker has a tied parameter */
 /* The sums take the place of the worker's own gradients. *is_dead: there is no sum. */
 fr_status fr__ties_sum(fr_worker *w, int64_t batch, bool *is_dead);
 
-/* drain.c: after a call of train replicas of a stage agree on running statistics. */
-fr_status fr__drain_measure(fr_part *p);
-fr_status fr__drain_open(fr_engine *e);
-fr_status fr__drain(fr_engine *e);
-
-/* peers.c: replicas that step each for itself, if the rule is such; else all this does nothing. */
+/* peers.c: replicas of a stage. */
 fr_status fr__peers_plan(fr_engine *e);
-fr_status fr__peers_measure(fr_part *p);
 fr_status fr__peers_open(fr_engine *e);
-double fr__peers_scale(const fr_part *p); /* of a part's gradient, in its own step */
-int fr__peers_slack(const fr_engine *e);  /* mini-batches that one may be ahead of another */
-fr_status fr__peers_begin(fr_worker *w);  /* a call begins */
+fr__exec_hooks fr__part_hooks(fr_part *p);
+fr_status fr__peers_begin(fr_worker *w);                /* a call begins */
 fr_status fr__peers_stepped(fr_part *p, int64_t batch); /* or has skipped the step */
-fr_status fr__peers_drain(fr_part *p);
+/* A worker waits for others: noted. */
+void fr__wait_begin(fr_worker *w);
+void fr__wait_end(fr_worker *w);
 
 /* crew.c: one call in several processes. Without a crew they do nothing. */
 fr_status fr__crew_create(fr_engine *e);

@@ -1,14 +1,10 @@
-/* peers.c -- replicas that step each for itself: a rule of sync.h in the engine.
- *
- * Such a replica makes its updates without the others, along the gradient of its own micro-batches
- * times the number of replicas. What it then owes the others is the rule's business, after each of
- * its steps and at the end of a call. */
+/* peers.c -- replicas of a stage in the engine: the rule by which they agree, and what their sums
+ * cost in traffic, waits and emulated time. The sums are the executor's. */
 #include "engine/engine.h"
+#include "exec/sync.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static bool is_loose(const fr_engine *e) { return e->has_replicas && !e->sums_grads; }
 
 static fr_status fail_name(fr_engine *e)
 {
@@ -28,142 +24,151 @@ fr_status fr__peers_plan(fr_engine *e)
     if (!rule) return fail_name(e);
     const char *wrong = fr__sync_check(rule, o);
     if (wrong) return fr_fail(e->ctx, FR_INVALID, "sync %s: %s", rule->about.name, wrong);
-    e->sync_rule = rule;
-    e->sums_grads = e->plan->sums_replicas;
+    bool is_loose = e->has_replicas && !e->plan->sums_replicas;
+    e->sync_slack = is_loose ? rule->slack(o) : 0;
     return FR_OK;
 }
 
-double fr__peers_scale(const fr_part *p)
+/* --- hooks of the executor ----------------------------------------------------------------------
+ */
+
+void fr__wait_begin(fr_worker *w)
 {
-    return p->engine->sums_grads ? 1 : (double)p->n_replicas;
+    w->wait_from_ns = fr__now_ns();
+    atomic_store(&w->is_waiting, 1);
 }
 
-int fr__peers_slack(const fr_engine *e)
+void fr__wait_end(fr_worker *w)
 {
-    return e->desc.schedule && is_loose(e) ? e->sync_rule->slack(&e->desc.sync) : 0;
+    atomic_store(&w->is_waiting, 0);
+    w->wait_ns += fr__now_ns() - w->wait_from_ns;
 }
 
-/* Known from the graph, wherever the stage is. */
-static bool has_weights(const fr_engine *e, int stage)
+static void waits(void *part, bool begins)
 {
-    for (int i = 0; i < fr_graph_n_params(e->desc.graph); i++)
-        if (e->home_of[i] == stage && !fr_graph_param(e->desc.graph, i)->is_buffer) return true;
-    return false;
+    fr_worker *w = ((fr_part *)part)->worker;
+    if (begins)
+        fr__wait_begin(w);
+    else
+        fr__wait_end(w);
 }
 
-static fr_status describe(fr_part *p, fr__syncing *s)
+/* A bucket is final in the course of the emulated backward, not when it was computed. */
+static double emulated_post(const fr_part *p, double share)
 {
-    fr_engine *e = p->engine;
-    int *members = FR_ARENA_ARRAY(&e->arena, int, p->n_replicas);
-    if (!members) return fr__no_memory(e->ctx, 0, "replicas");
-    for (int q = 0; q < p->n_replicas; q++) members[q] = fr__part(e, p->stage, q)->worker->index;
-    *s = (fr__syncing){.rule = e->sync_rule,
-                       .options = e->desc.sync,
-                       .transport = e->transport,
-                       .group = e->group,
-                       .nth = p->replica,
-                       .n_members = p->n_replicas,
-                       .members = members,
-                       .n = p->n_weights,
-                       .n_state = e->desc.optimizer->n_state,
-                       .device = p->worker->dev};
-    return FR_OK;
+    const fr_timing *timing = p->engine->desc.timing;
+    double span = p->worker->span > 0 ? p->worker->span + timing->overhead_s : 0;
+    return p->worker->clock + span * fr_curve_time(&timing->cost[p->stage].final, share);
 }
 
-fr_status fr__peers_measure(fr_part *p)
+static void posted(void *part, fr__sum_kind kind, int k, double share, size_t bytes, bool is_alive)
 {
-    fr_engine *e = p->engine;
-    if (!is_loose(e) || p->n_replicas == 1 || !has_weights(e, p->stage)) return FR_OK;
-    FR_TRY(describe(p, &p->sync));
-    if (!fr__sync_plan(&p->sync, &e->arena)) return fr__no_memory(e->ctx, 0, "replicas");
-    return FR_OK;
+    fr_part *p = part;
+    const fr_pace *paced = p->engine->paced;
+    p->worker->traffic.sums += bytes;
+    if (kind == FR__SUM_SYNC) {
+        if (paced) fr__pace_post(p->worker, p->sync_meetings[k], p->worker->clock, is_alive);
+        return;
+    }
+    double at = paced ? emulated_post(p, share) : 0;
+    p->posted_ns[k] = paced ? fr__pace_ns(paced, at) : fr__now_ns();
+    if (paced) fr__pace_post(p->worker, p->meetings[k], at, is_alive);
+}
+
+static void taken(void *part, fr__sum_kind kind, int k, bool is_alive)
+{
+    fr_part *p = part;
+    fr_worker *w = p->worker;
+    bool is_grads = kind == FR__SUM_GRADS;
+    if (p->engine->paced) fr__pace_take(w, (is_grads ? p->meetings : p->sync_meetings)[k]);
+    if (!is_grads || !is_alive) return;
+    fr_event event = {.action = FR_DO_REDUCE,
+                      .is_beside = true,
+                      .stage = p->stage,
+                      .peer = -1,
+                      .batch = atomic_load(&w->doing_batch),
+                      .micro = k,
+                      .version = fr__exec_version(p->exec),
+                      .start_ns = p->posted_ns[k],
+                      .end_ns = fr__worker_now(w)};
+    fr__push_event(w, &event);
+}
+
+static void stepped(void *part, double share)
+{
+    fr_part *p = part;
+    if (p->engine->paced) fr__pace_advance(p->worker, fr__pace_seconds(p, FR_DO_STEP) * share);
+}
+
+fr__exec_hooks fr__part_hooks(fr_part *p)
+{
+    return (fr__exec_hooks){
+        .user = p, .waits = waits, .posted = posted, .taken = taken, .stepped = stepped};
 }
 
 /* --- emulation ---------------------------------------------------------------------------------
  */
 
-static void on_post(void *part, int k, bool is_alive)
+static fr_status add_meetings(fr_engine *e, int stage, int n, const int *members, size_t *bytes,
+                              bool in_order, fr_meeting ***out)
 {
-    fr_part *p = part;
-    if (p->engine->paced) fr__pace_post(p->worker, p->sync_meetings[k], p->worker->clock, is_alive);
-}
-
-static void on_take(void *part, int k)
-{
-    fr_part *p = part;
-    if (p->engine->paced) fr__pace_take(p->worker, p->sync_meetings[k]);
-}
-
-/* For all replicas of a stage. */
-static fr_status add_meetings(fr_part *first)
-{
-    fr_engine *e = first->engine;
-    const fr__syncing *s = &first->sync;
-    first->sync_meetings = FR_ARENA_ARRAY(&e->arena, fr_meeting *, s->n_sums);
-    if (!first->sync_meetings) return fr__no_memory(e->ctx, 0, "emulation");
-    for (int k = 0; k < s->n_sums; k++)
-        FR_TRY(fr__pace_meeting(e, s->n_members, s->members, s->n * sizeof(float),
-                                &first->sync_meetings[k]));
-    for (int q = 0; q < first->n_replicas; q++) {
-        first[q].sync_meetings = first->sync_meetings;
-        first[q].sync.on_post = on_post;
-        first[q].sync.on_take = on_take;
-        first[q].sync.user = &first[q];
+    fr_meeting **m = *out = FR_ARENA_ARRAY(&e->arena, fr_meeting *, n + 1);
+    if (!m) return fr__no_memory(e->ctx, 0, "emulation");
+    for (int i = 0; i < n; i++) {
+        FR_TRY(fr__pace_meeting(e, fr_engine_n_replicas(e, stage), members, bytes[i], &m[i]));
+        if (in_order && i > 0) fr__pace_follow(m[i - 1], m[i]);
     }
     return FR_OK;
 }
 
-/* --- sums --------------------------------------------------------------------------------------
- */
-
-static void equip(fr_part *p)
+/* The replicas of a stage meet for each sum. */
+static fr_status emulate_sums(fr_engine *e, int stage)
 {
-    fr__syncing *s = &p->sync;
-    s->store = p->store;
-    memcpy(s->state, p->state, sizeof s->state);
-    s->is_waiting = &p->worker->is_waiting;
-    s->wait_ns = &p->worker->wait_ns;
-    s->sent_bytes = &p->worker->traffic.sums;
+    fr_part *first = fr__part(e, stage, 0);
+    int n_buckets = fr__exec_n_buckets(first->exec), n_sums = fr__exec_n_sums(first->exec);
+    int n = n_buckets > n_sums ? n_buckets : n_sums;
+    int *members = FR_ARENA_ARRAY(&e->arena, int, first->n_replicas);
+    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1);
+    if (!members || !bytes) return fr__no_memory(e->ctx, 0, "emulation");
+    for (int q = 0; q < first->n_replicas; q++) members[q] = first[q].worker->index;
+    for (int i = 0; i < n_buckets; i++) bytes[i] = fr__exec_bucket_bytes(first->exec, i);
+    FR_TRY(add_meetings(e, stage, n_buckets, members, bytes, true, &first->meetings));
+    for (int i = 0; i < n_sums; i++)
+        bytes[i] = fr__exec_sizes_of(first->exec).n_weights * sizeof(float);
+    FR_TRY(add_meetings(e, stage, n_sums, members, bytes, false, &first->sync_meetings));
+    for (int q = 1; q < first->n_replicas; q++) {
+        first[q].meetings = first->meetings;
+        first[q].sync_meetings = first->sync_meetings;
+    }
+    return FR_OK;
 }
 
 fr_status fr__peers_open(fr_engine *e)
 {
-    for (int k = 0; k < e->n_stages && e->desc.schedule && is_loose(e); k++) {
-        fr_part *first = fr__part(e, k, 0);
-        fr__syncing elsewhere, *any = NULL;
-        fr__syncing **of = FR_ARENA_ARRAY(&e->arena, fr__syncing *, first->n_replicas);
-        if (first->n_replicas == 1 || !has_weights(e, k)) continue;
-        if (!of) return fr__no_memory(e->ctx, 0, "replicas");
-        for (int q = 0; q < first->n_replicas; q++) {
-            if (!first[q].worker->is_local) continue;
-            any = of[q] = &first[q].sync;
-            equip(&first[q]);
-        }
-        if (!any) FR_TRY(describe(first, any = &elsewhere));
-        if (any == &elsewhere && !fr__sync_plan(any, &e->arena))
-            return fr__no_memory(e->ctx, 0, "replicas");
-        FR_TRY(fr__sync_open(e->ctx, &e->arena, of, any));
-        if (e->pace) FR_TRY(add_meetings(first));
+    for (int i = 0; i < e->n_parts; i++) {
+        fr_part *p = &e->parts[i];
+        if (!p->worker->is_local) continue;
+        p->posted_ns = FR_ARENA_ARRAY(&e->arena, uint64_t, fr__exec_n_buckets(p->exec) + 1);
+        if (!p->posted_ns) return fr__no_memory(e->ctx, 0, "replicas");
     }
+    for (int k = 0; k < e->n_stages && e->pace; k++) FR_TRY(emulate_sums(e, k));
     return FR_OK;
 }
+
+/* --- a call ------------------------------------------------------------------------------------
+ */
 
 fr_status fr__peers_begin(fr_worker *w)
 {
     for (int i = 0; i < w->n_parts && w->engine->mode == FR_MODE_TRAIN; i++)
-        FR_TRY(fr__sync_begin(&w->parts[i]->sync));
+        FR_TRY(fr__exec_begin_sync(w->parts[i]->exec));
     return FR_OK;
 }
 
 fr_status fr__peers_stepped(fr_part *p, int64_t batch)
 {
-    bool has_stepped = fr_store_version(p->store) == batch + 1, all_alive;
-    FR_TRY(fr__sync_stepped(&p->sync, batch, has_stepped, &all_alive));
+    bool all_alive;
+    FR_TRY(fr__exec_after_step(p->exec, batch, &all_alive));
     if (!all_alive) fr__lower_limit(p->engine, batch + 1);
     return FR_OK;
-}
-
-fr_status fr__peers_drain(fr_part *p)
-{
-    return fr__sync_drain(&p->sync, atomic_load(&p->engine->limit));
 }

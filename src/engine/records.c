@@ -24,7 +24,7 @@ void fr__records_plan(fr_engine *e)
         if (e->eval_schedule->n_slots[k] > held) held = e->eval_schedule->n_slots[k];
     held += e->n_stages; /* a micro-batch in the hands of each reader */
     if (s && s->n_slots[0] > held) held = s->n_slots[0];
-    e->window = held / n_micro + 3 + fr__peers_slack(e);
+    e->window = held / n_micro + 3 + e->sync_slack;
     e->n_records = e->window + REPORT_SLACK;
 }
 

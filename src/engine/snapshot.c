@@ -124,10 +124,7 @@ static fr_status pass_flags(fr_snapshot *s, int rank)
     return FR_OK;
 }
 
-static float *copy_of(const fr_snapshot *s, const piece *p)
-{
-    return (float *)(void *)(s->staging + p->at);
-}
+static void *copy_of(const fr_snapshot *s, const piece *p) { return s->staging + p->at; }
 
 static void set_free(fr_snapshot *s, bool is_free)
 {
@@ -178,18 +175,18 @@ bool fr_snapshot_has_memory(const fr_snapshot *s, int param)
 }
 
 /* A piece of this process: to rank 0, or on rank 0 to `plain`. */
-static fr_status give(fr_snapshot *s, const piece *p, float *plain)
+static fr_status give(fr_snapshot *s, const piece *p, void *plain)
 {
     fr_engine *e = s->engine;
     bool sends = e->rank > 0;
-    float *at = s->is_copy ? copy_of(s, p) : sends ? (float *)(void *)s->staging : plain;
+    void *at = s->is_copy ? copy_of(s, p) : sends ? s->staging : plain;
     if (!s->is_copy) FR_TRY(fr__item_read(e, &p->item, at));
     if (sends) return fr_team_send(e->desc.team, 0, at, p->bytes);
     if (at != plain) memcpy(plain, at, p->bytes);
     return FR_OK;
 }
 
-fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain)
+fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, void *plain)
 {
     int rank = s->engine->rank;
     while (s->next < s->n_pieces) {

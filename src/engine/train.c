@@ -157,12 +157,8 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
     e->transport->reset(e->group);
     fr__records_begin(e);
     fr__crew_reset(e);
-    for (int i = 0; i < e->n_parts && mode == FR_MODE_TRAIN; i++) {
-        fr_part *p = &e->parts[i];
-        if (!p->worker->is_local) continue;
-        p->begun = first;
-        if (fr_store_version(p->store) != first) fr_store_renumber(p->store, first);
-    }
+    for (int i = 0; i < e->n_parts && mode == FR_MODE_TRAIN; i++)
+        if (e->parts[i].worker->is_local) fr__exec_begin_call(e->execs[i], first);
 }
 
 /* The call failed: the engine can only be freed. Its reason is told to other processes. */
@@ -187,21 +183,6 @@ static fr_status walk_all(fr_engine *e, listener *l)
         if (e->source->release) e->source->release(e->source->user);
     if (e->is_broken || e->failed_worker >= 0 || e->transport->is_aborted(e->group))
         return break_off(e);
-    return FR_OK;
-}
-
-/* Forwards beyond the limit have left traces in running statistics and in the store. */
-static fr_status undo_beyond_limit(fr_engine *e)
-{
-    int64_t limit = atomic_load(&e->limit);
-    for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
-        if (!p->worker->is_local) continue;
-        fr_store_abandon(p->store);
-        if (p->begun <= limit || p->n_buffers == 0) continue;
-        const float *snap = p->buffers + p->n_buffers * (size_t)(1 + limit % p->n_snaps);
-        FR_TRY(fr__device_copy(p->worker->dev, p->buffers, snap, p->n_buffers * sizeof(float)));
-    }
     return FR_OK;
 }
 
@@ -240,13 +221,13 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     *n_done = e->n_reported;
     if (status != FR_OK) return status;
     e->paced = NULL;
-    FR_TRY(undo_beyond_limit(e));
-    FR_TRY(fr__drain(e));
+    FR_TRY(fr__parts_undo(e));
+    FR_TRY(fr__parts_drain(e));
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;
 }
 
 fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
-                         float *logits)
+                         void *logits)
 {
     listener l = {0};
     *tally = (fr_tally){0};

@@ -43,9 +43,10 @@ static void count_bytes(fr_engine *e, const fr_route *r, bool is_forward)
     for (int i = 0; i < r->n_from * r->n_to; i++) {
         const fr_wire *w = &r->wires[i];
         if (!w->is_used) continue;
-        if (!is_forward) w->from->grad_wire_bytes += (size_t)r->n_buffers * r->stride;
+        if (!is_forward)
+            fr__exec_add_link_bytes(w->from->exec, (size_t)r->n_buffers * r->stride, 0);
         if (crosses_processes(e, w))
-            w->to->landing_bytes += (size_t)r->n_buffers * fr__align_up(r->bytes);
+            fr__exec_add_link_bytes(w->to->exec, 0, (size_t)r->n_buffers * fr__align_up(r->bytes));
     }
 }
 
@@ -55,10 +56,11 @@ static fr_status tap_values(fr_part *p, fr_mode mode)
 {
     const fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
-    fr_bound *b = &p->bound[mode];
-    for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
-        if (b->in[i].role != FR_ROLE_WIRE) continue;
-        int node = fr_program_input(b->program, i)->node, maker = fr__maker_of(e, node);
+    int n;
+    fr__in_port *in = fr__exec_inputs(p->exec, mode, &n);
+    for (int i = 0; i < n; i++) {
+        if (in[i].role != FR__ROLE_LINK) continue;
+        int node = in[i].port->node, maker = fr__maker_of(e, node);
         int route = fr_schedule_find_link(s->n_forward, s->forward, maker, p->stage);
         if (route < 0)
             return fr_fail(e->ctx, FR_INVALID,
@@ -69,7 +71,7 @@ static fr_status tap_values(fr_part *p, fr_mode mode)
         if (offset == SIZE_MAX)
             return fr_fail(e->ctx, FR_INTERNAL, "stage %d does not put out %s", maker,
                            fr_graph_node(e->desc.graph, node)->name);
-        b->in[i].value = (fr_tap){route, offset};
+        in[i].value = (fr__tensor_ref){route, offset};
     }
     return FR_OK;
 }
@@ -79,17 +81,19 @@ static fr_status tap_values(fr_part *p, fr_mode mode)
 static void tap_grads(fr_part *p)
 {
     const fr_engine *e = p->engine;
-    fr_bound *b = &p->bound[FR_MODE_TRAIN];
-    for (int i = 0; i < fr_program_n_inputs(b->program); i++) {
-        const fr_port *port = fr_program_input(b->program, i);
-        if (port->has_grad) b->in[i].grad = fr__grad_tap(e, p->stage, port->node);
-        if (port->has_seed)
-            b->in[i].seed = fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
+    int n_in, n_out;
+    fr__in_port *in = fr__exec_inputs(p->exec, FR_MODE_TRAIN, &n_in);
+    fr__out_port *out = fr__exec_outputs(p->exec, FR_MODE_TRAIN, &n_out);
+    for (int i = 0; i < n_in; i++) {
+        int node = in[i].port->node;
+        if (in[i].port->has_grad) in[i].grad = fr__grad_tap(e, p->stage, node);
+        if (in[i].port->has_seed)
+            in[i].seed = fr__grad_tap(e, fr__reader_above(e, p->stage, node), node);
     }
-    for (int i = 0; i < fr_program_n_outputs(b->program); i++) {
-        const fr_port *port = fr_program_output(b->program, i);
-        if (port->has_grad)
-            b->out[i].grad = fr__grad_tap(e, fr__reader_above(e, p->stage, port->node), port->node);
+    for (int i = 0; i < n_out; i++) {
+        int node = out[i].port->node;
+        if (out[i].port->has_grad)
+            out[i].grad = fr__grad_tap(e, fr__reader_above(e, p->stage, node), node);
     }
 }
 
@@ -106,16 +110,31 @@ static void size_forward(fr_engine *e, fr_mode mode)
         r->stride = r->bytes;
         for (int q = 0; q < r->n_from; q++) {
             const fr_part *from = fr__part(e, r->from, q);
-            if (from->worker->is_local) r->stride = from->bound[mode].stride;
+            if (from->worker->is_local) r->stride = fr__exec_output_stride(from->exec, mode);
         }
         count_bytes(e, r, true);
     }
+}
+
+/* Room for the addresses of a micro-batch's buffers. */
+static fr_status make_lists(fr_part *p)
+{
+    fr_engine *e = p->engine;
+    const fr_schedule *train = e->schedule[FR_MODE_TRAIN];
+    int n_forward = e->eval_schedule->n_forward;
+    if (train && train->n_forward > n_forward) n_forward = train->n_forward;
+    int n_backward = train ? train->n_backward : 0;
+    p->values = FR_ARENA_ARRAY(&e->arena, const void *, n_forward + 1);
+    p->grads = FR_ARENA_ARRAY(&e->arena, const void *, n_backward + 1);
+    p->sent_grads = FR_ARENA_ARRAY(&e->arena, void *, n_backward + 1);
+    return p->values && p->grads && p->sent_grads ? FR_OK : fr__no_memory(e->ctx, 0, "links");
 }
 
 static fr_status tap_all(fr_engine *e, fr_mode mode)
 {
     for (int i = 0; i < e->n_parts; i++) {
         if (!e->parts[i].worker->is_local) continue;
+        if (!e->parts[i].values) FR_TRY(make_lists(&e->parts[i]));
         FR_TRY(tap_values(&e->parts[i], mode));
         if (mode == FR_MODE_TRAIN) tap_grads(&e->parts[i]);
     }
@@ -173,14 +192,15 @@ static fr_status open_wire(fr_engine *e, const fr_route *r, fr_wire *w, char *la
         if (!w->arrival || !w->freed)
             return fr__no_memory(e->ctx, (size_t)r->n_buffers * 16, "emulation");
     }
-    fr_channel_desc d = {.from = w->from->worker->index,
-                         .to = w->to->worker->index,
-                         .n_buffers = r->n_buffers,
-                         .bytes = r->bytes,
-                         .stride = r->stride,
-                         .memory = w->memory,
-                         .landing = landing,
-                         .device = landing ? w->to->worker->dev : w->from->worker->dev};
+    fr_channel_desc d = {
+        .from = w->from->worker->index,
+        .to = w->to->worker->index,
+        .n_buffers = r->n_buffers,
+        .bytes = r->bytes,
+        .stride = r->stride,
+        .memory = w->memory,
+        .landing = landing,
+        .device = fr__exec_device_of(landing ? w->to->worker->device : w->from->worker->device)};
     return e->transport->add_channel(e->group, &d, &w->channel);
 }
 
@@ -194,7 +214,7 @@ static fr_status open_route(fr_engine *e, fr_route *r, int mode, cursors *at)
         if (mode == FR_N_MODES)
             w->memory = advance(&at->grads[w->from->index], (size_t)r->n_buffers * r->stride);
         else if (w->from->worker->is_local)
-            w->memory = w->from->bound[mode].outputs_at;
+            w->memory = fr__exec_output_memory(w->from->exec, (fr_mode)mode);
         if (crosses_processes(e, w))
             landing =
                 advance(&at->landing[w->to->index], (size_t)r->n_buffers * fr__align_up(r->bytes));
@@ -210,8 +230,8 @@ fr_status fr__wires_open(fr_engine *e)
                   .landing = FR_ARENA_ARRAY(&e->arena, char *, e->n_parts)};
     if (!at.grads || !at.landing) return fr__no_memory(e->ctx, 0, "links");
     for (int i = 0; i < e->n_parts; i++) {
-        at.grads[i] = e->parts[i].grad_wires;
-        at.landing[i] = e->parts[i].landing;
+        at.grads[i] = fr__exec_grad_links(e->execs[i]);
+        at.landing[i] = fr__exec_landing(e->execs[i]);
     }
     for (int mode = 0; mode < FR_N_MODES; mode++)
         for (int i = 0; e->schedule[mode] && i < e->schedule[mode]->n_forward; i++)

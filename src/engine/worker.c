@@ -57,11 +57,9 @@ static fr_status receive(fr_worker *w, const task *t, fr_wire *wire, int buffer)
 {
     fr_engine *e = w->engine;
     size_t bytes;
-    uint64_t start = fr__now_ns();
-    atomic_store(&w->is_waiting, 1);
+    fr__wait_begin(w);
     fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer], &bytes);
-    atomic_store(&w->is_waiting, 0);
-    w->wait_ns += fr__now_ns() - start;
+    fr__wait_end(w);
     if (e->paced && status == FR_OK) fr__pace_receive(w, wire, buffer);
     if (status == FR_OK && bytes == 0) fr__lower_limit(e, t->batch);
     return status;
@@ -191,7 +189,7 @@ static void add_stage_time(const task *t, uint64_t ns, uint64_t fused)
     fr_part *p = t->part;
     fr_action action = (fr_action)t->instr->action;
     if (p->cold_batch < 0) p->cold_batch = t->batch;
-    uint64_t fetch = p->fetch_ns < ns ? p->fetch_ns : ns;
+    uint64_t fetch_ns = fr__exec_fetch_ns(p->exec), fetch = fetch_ns < ns ? fetch_ns : ns;
     if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, fused, fetch);
     add_time(&p->times, action, ns, fused, fetch);
 }
@@ -206,8 +204,8 @@ static uint64_t take_fused_ns(const task *t)
 {
     fr_part *p = t->part;
     if (t->instr->action != FR_DO_B && t->instr->action != FR_DO_W) return 0;
-    uint64_t ns = atomic_exchange(&p->fused_update_ns, 0);
-    return p->engine->paced ? 0 : ns / (uint64_t)fr_device_n_threads(p->worker->dev);
+    uint64_t ns = fr__exec_take_fused_ns(p->exec);
+    return p->engine->paced ? 0 : ns;
 }
 
 static void note(fr_worker *w, const task *t, fr_event *event)

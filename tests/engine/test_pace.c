@@ -3,6 +3,7 @@
  * machine's own clock, a run never takes less. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
+#include "exec/stage.h"
 
 #include "base/thread.h"
 
@@ -186,7 +187,7 @@ static void measure_bytes(int n_stages, int n_micro, size_t *grads, size_t *mess
     rig r;
     rig_options o = {.generator = "gpipe", .n_stages = n_stages, .n_micro = n_micro};
     assert_int_equal(rig_open(&r, MLP, &o), FR_OK);
-    *grads = r.engine->parts[0].n_grads * sizeof(float);
+    *grads = r.engine->execs[0]->n_grads * sizeof(float);
     *message = n_stages > 1 ? r.engine->forward[FR_MODE_TRAIN][0].bytes : 0;
     if (n_stages > 1) assert_int_equal(*message, r.engine->backward[0].bytes);
     rig_close(&r);
