@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 jobs=$(nproc 2>/dev/null || echo 2)
 tests='^(backend|conformance)/|^engine/(same|random|replicas|recompute|update|async|reference)$'
-tests="$tests|^train/(layouts|same_numbers)\$|^sim/memory\$"
+tests="$tests|^run/(layouts|same_numbers)\$|^sim/memory\$"
 
 isa() { # the instruction set under a limit, by `forerun info`
     ONEDNN_MAX_CPU_ISA=$1 "$build/forerun" info | sed -n 's/^ *oneDNN [0-9.]*, \([^,]*\),.*/\1/p'

@@ -9,8 +9,8 @@
 #include <forerun/compare.h>
 
 #include "base/arena.h"
+#include "config/settings.h"
 #include "io/conf.h"
-#include "train/settings.h"
 
 #include <jansson.h>
 

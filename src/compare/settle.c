@@ -6,8 +6,8 @@
  * folder. */
 #include "compare/compare.h"
 
+#include "config/setup.h"
 #include "io/file.h"
-#include "train/setup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,9 +86,9 @@ static fr_status in_case(fr_compare *c, const struct fr_case *k, fr_status statu
     return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, fr_ctx_error(c->ctx));
 }
 
-static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
+static fr_status take_facts(fr_compare *c, struct fr_case *k, fr__setup *s)
 {
-    const fr_settings *t = &s->settings;
+    const fr__settings *t = &s->settings;
     struct fr_conf_out o = {0};
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, 0, &s->pipeline));
     fr__conf_format(s->conf, &o);
@@ -123,7 +123,7 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr_setup *s)
 
 static fr_status resolve(fr_compare *c, struct fr_case *k)
 {
-    fr_setup s;
+    fr__setup s;
     fr_run_options o = {
         .config = c->o->config, .n_sets = k->n_sets, .sets = k->sets, .dump_step = -1};
     if (k->kind == FR_KIND_PUBLISHED) return FR_OK;

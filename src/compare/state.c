@@ -9,8 +9,8 @@
  * half written. */
 #include "compare/compare.h"
 
+#include "checkpoint/folder.h"
 #include "io/file.h"
-#include "train/folder.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -130,3 +130,22 @@ fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double pres
     return fr_conf_fail(c, key, "%s: expected %s from %s to %s, found \"%.60s\"", key,
                         kinds[unit].what, limits[0], limits[1], text);
 }
+
+static fr_brief in_brief(double value, const char *const units[5])
+{
+    fr_brief b;
+    int unit = 0;
+    for (; value >= 999.5 && unit < 4; unit++) value /= 1000;
+    snprintf(b.text, sizeof b.text, "%.3g%s", value, units[unit]);
+    return b;
+}
+
+fr_brief fr__brief_count(double n)
+{
+    return in_brief(n, (const char *const[]){"", " k", " M", " G", " T"});
+}
+
+fr_brief fr__brief_bytes(double bytes)
+{
+    return in_brief(bytes, (const char *const[]){" B", " kB", " MB", " GB", " TB"});
+}

@@ -15,4 +15,11 @@ void fr__amount_format(double value, fr_unit unit, char text[48]);
 fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double preset, double min,
                           double max, double *out);
 
+/* "3.92 k", "33.6 MB": three digits, in the largest unit below the value. */
+typedef struct fr_brief {
+    char text[24];
+} fr_brief;
+fr_brief fr__brief_count(double n);
+fr_brief fr__brief_bytes(double bytes);
+
 #endif

@@ -6,12 +6,12 @@
 
 #include <forerun/io.h>
 
+#include "checkpoint/folder.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "report/curves.h"
 #include "report/runs.h"
 #include "report/timeline.h"
-#include "train/folder.h"
 
 #include <jansson.h>
 #include <string.h>

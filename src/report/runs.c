@@ -3,9 +3,9 @@
  * compare.json lists the folders of a comparison's runs, relative to its own (docs/compare.md). */
 #include "report/runs.h"
 
+#include "checkpoint/folder.h"
 #include "io/file.h"
 #include "report/names.h"
-#include "train/folder.h"
 
 #include <dirent.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* timeline.c -- reads the trace that train/trace.c and io/trace.c write.
+/* timeline.c -- reads the trace that sim/timeline.c and io/trace.c write.
  *
  * The name of an event gives its kind: "F3", "wait B0", "1SEND_F7" (stage 1 of several), "sum 3.7".
  * Worker names precede their events, so the limit of events per worker is known at the first

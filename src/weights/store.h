@@ -1,8 +1,8 @@
 /* store.h -- inside the module: what a store holds.
  *
- * store.c serves passes, update.c applies updates and predicts, memory.c knows what outlives a run,
- * watch.c compares predictions with the weights that came true. A store belongs to one thread; only
- * fr_store_range may be called from several at once. */
+ * store.c serves passes, update.c applies updates and forecasts, memory.c knows what outlives a
+ * run, watch.c compares predictions with the weights that came true. A store belongs to one thread;
+ * only fr_store_range may be called from several at once. */
 #ifndef FR_WEIGHTS_STORE_H
 #define FR_WEIGHTS_STORE_H
 

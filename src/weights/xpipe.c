@@ -1,5 +1,5 @@
 /* xpipe.c -- XPipe (Guan et al., 2019): the first micro-batch of a mini-batch, the bellwether,
- * predicts, in each pass; the others reuse its prediction.
+ * forecasts, in each pass; the others reuse its prediction.
  *
  *     s_f = round((N + T - k/2 - 2) / T)     the paper's, halves to even; for T = 1, where that
  *                                            is not always SpecTrain's count, SpecTrain's

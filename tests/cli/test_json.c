@@ -1,7 +1,7 @@
 /* test_json.c -- with --json a verb prints one JSON value and nothing else, not even on stderr;
  * with
  * --quiet it says nothing there, either. Runs the command that was built beside the tests. */
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include <jansson.h>
 

@@ -108,7 +108,7 @@ static int one(int n, int k) { return n >= 1 && k >= 0 ? 1 : 0; }
 static int in_flight(int n, int k) { return n - k; }
 /* A stage without a gap has nothing to predict. */
 static int two_if_gap(int n, int k) { return k < n - 1 ? 2 : 1; }
-/* SpecTrain predicts on the last stage too, but only past the second. */
+/* SpecTrain forecasts on the last stage too, but only past the second. */
 static int two_if_trip(int n, int k) { return n - 1 - k + k / 2 > 0 ? 2 : 1; }
 
 static void copies_as_published(void **unused)

@@ -1,5 +1,5 @@
 /* test_prediction.c -- predicted weights come nearer to those that come true than the weights at
- * hand do: on every stage that predicts, for momentum and adam, at a small learning rate. */
+ * hand do: on every stage that forecasts, for momentum and adam, at a small learning rate. */
 #include "engine/rig.h"
 
 enum { STEPS = 200, SEGMENT = 50 };

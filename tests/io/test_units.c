@@ -71,11 +71,23 @@ static void writes_what_it_reads(void **state)
     }
 }
 
+static void writes_three_digits(void **state)
+{
+    (void)state;
+    assert_string_equal(fr__brief_count(0).text, "0");
+    assert_string_equal(fr__brief_count(3921).text, "3.92 k");
+    assert_string_equal(fr__brief_bytes(999.4).text, "999 B");
+    assert_string_equal(fr__brief_bytes(999.6).text, "1 kB"); /* not 1e+03 B */
+    assert_string_equal(fr__brief_bytes(33.56e6).text, "33.6 MB");
+    assert_string_equal(fr__brief_bytes(5e15).text, "5e+03 TB");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_people_write),
         cmocka_unit_test(writes_what_it_reads),
+        cmocka_unit_test(writes_three_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

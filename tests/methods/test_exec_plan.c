@@ -81,7 +81,7 @@ static int by_gap(int n, int k, int w, int t, bool exact)
     return w > 0 && t > 0 ? 2 : 1;
 }
 /* Different predictions among w + 1 micro-batches in a row, and the newest weights. Micro-batch j
- * predicts from floor((j - w) / T) to floor(j / T); where these are the same it reads the newest.
+ * forecasts from floor((j - w) / T) to floor(j / T); where these are the same it reads the newest.
  */
 static int kept_predictions(int n, int k, int w, int t, bool exact)
 {

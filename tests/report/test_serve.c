@@ -2,7 +2,7 @@
  * neither many nor slow readers delay the run. Reads and unexpected waits have no time limit here;
  * only ctest limits them. */
 #include "report/serve.h"
-#include "train/fixture.h"
+#include "support/run_fixture.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

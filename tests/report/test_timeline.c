@@ -5,7 +5,7 @@
 #include <forerun/sched.h>
 
 #include "report/folders.h"
-#include "train/trace.h"
+#include "sim/timeline.h"
 
 /* One event of each action and wait, on a worker of two stages. */
 static void reads_what_train_writes(void **state)
@@ -34,14 +34,14 @@ static void reads_what_train_writes(void **state)
                                .stage = 1,
                                .batch = 7,
                                .micro = 12};
-    fr_timeline t = {.title = "t",
-                     .n_workers = 1,
-                     .n_stages = 2,
-                     .n_micro = 4,
-                     .worker_of = workers,
-                     .replicas = replicas,
-                     .events = lists,
-                     .n_events = &n};
+    fr__timeline t = {.title = "t",
+                      .n_workers = 1,
+                      .n_stages = 2,
+                      .n_micro = 4,
+                      .worker_of = workers,
+                      .replicas = replicas,
+                      .events = lists,
+                      .n_events = &n};
     place p = below(state, "trace.json");
     assert_ok(ctx, fr__timeline_write(ctx, p.path, &t));
     fr_lanes lanes;

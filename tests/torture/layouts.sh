@@ -5,7 +5,7 @@
 #
 # One worker, 2 stages, 4 stages, 2 replicas, 2 x 2 and [2, 1], each in as many processes as it has
 # workers: 36 pairs, for two networks. Weights, evaluations and losses are those of a run that one
-# worker made without a break, bit for bit. A few minutes on two cores; tests/train/test_layouts.c has
+# worker made without a break, bit for bit. A few minutes on two cores; tests/run/test_layouts.c has
 # the same pairs in threads.
 # shellcheck disable=SC1091,SC2154
 forerun=$(realpath "${1:?usage: layouts.sh FORERUN}")

@@ -1,0 +1,35 @@
+/* pipeline.h -- settings and graph -> cuts, stages, links between stages, and a checked schedule.
+ */
+#ifndef FR_CONFIG_PIPELINE_H
+#define FR_CONFIG_PIPELINE_H
+
+#include <forerun/exec_plan.h>
+
+#include "base/arena.h"
+#include "config/settings.h"
+
+typedef struct fr__pipeline {
+    int n_stages;
+    int *cuts;        /* (n_stages - 1) nodes that begin a stage, after the first */
+    fr_stage *stages; /* (n_stages) */
+    int n_forward, n_backward;
+    fr_link *forward, *backward;
+    bool has_far_ties;     /* a tied parameter and its owner are in different stages */
+    fr_schedule *schedule; /* has the number of replicas per stage */
+    fr_exec_plan *plan;
+    fr_sync_options sync;
+    bool *recompute; /* (n_stages), or NULL: none */
+    fr_arena arena;
+} fr__pipeline;
+
+/* Checks the `parallel` section of `root` against this graph; failures name file and line. Writes
+ * nothing. n_steps: updates of the whole run; n_ranks: number of processes, 0: not yet known. */
+fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, fr_graph *g,
+                            int64_t n_steps, int n_ranks, fr__pipeline *p);
+void fr__pipeline_close(fr__pipeline *p); /* a zeroed one is fine */
+
+/* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */
+const char *fr__pipeline_cuts_text(const fr__pipeline *p, const fr_graph *g, char *text,
+                                   size_t room);
+
+#endif

@@ -1,0 +1,121 @@
+/* eval.c -- evaluation, during a training run and by itself (fr_eval). */
+#include "run/eval.h"
+
+#include "base/thread.h"
+#include "checkpoint/checkpoint.h"
+#include "forecast/memory.h"
+#include "io/file.h"
+#include "run/feeder.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_stopped(const volatile int *stop) { return stop && *stop; }
+
+/* Whether `stop` is set on rank 0; all ranks get the same answer. */
+static fr_status ask_for_stop(fr__setup *s, const volatile int *stop, int32_t *says)
+{
+    *says = is_stopped(stop);
+    return fr_team_share(s->team, says, sizeof *says);
+}
+
+/* The pipeline is drained after each piece of the data. Pieces are short enough to stop between
+ * them and long enough for the cost of drains not to matter. */
+static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t n_batches,
+                             const volatile int *stop, fr_tally *sum)
+{
+    const int64_t piece = 8 + 8 * fr_engine_n_stages(e);
+    fr_source source = fr__feeder_source(f);
+    for (int64_t done = 0; done < n_batches; done += piece) {
+        fr_tally t = {0};
+        int32_t is_over;
+        int64_t n = n_batches - done < piece ? n_batches - done : piece;
+        FR_TRY(ask_for_stop(s, stop, &is_over));
+        if (is_over) {
+            *sum = (fr_tally){0}; /* a partial result would look like a complete one */
+            return FR_OK;
+        }
+        FR_TRY(fr_engine_eval(e, n, &source, &t, NULL));
+        sum->loss += t.loss, sum->targets += t.targets, sum->correct += t.correct;
+    }
+    return FR_OK;
+}
+
+fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
+                       double *loss, double *accuracy)
+{
+    fr__feeder feeder;
+    fr_tally sum = {0};
+    fr_loader_desc desc = {.data = s->data, .split = FR_EVAL, .batch = batch};
+    int64_t n_batches = (fr_dataset_info(s->data)->n_eval + batch - 1) / batch;
+    *loss = *accuracy = NAN;
+    fr_status status = fr_team_agree(s->team, fr__feeder_open(s->ctx, &desc, e, &feeder));
+    if (status == FR_OK) status = run_through(s, e, &feeder, n_batches, stop, &sum);
+    fr__feeder_close(&feeder);
+    if (status != FR_OK || sum.targets == 0) return status;
+    *loss = sum.loss / (double)sum.targets;
+    *accuracy = (double)sum.correct / (double)sum.targets;
+    return FR_OK;
+}
+
+fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from)
+{
+    char path[FR_PATH];
+    bool is_damaged;
+    if (!from) from = s->settings.out;
+    FR_TRY(fr__path(s->ctx, path, "%s/model.safetensors", from));
+    if (fr__file_exists(path)) return fr__checkpoint_load_model(s, e, from, &is_damaged);
+    FR_TRY(fr__path(s->ctx, path, "%s/checkpoint", from));
+    const char *root = fr__dir_exists(path) ? path : from;
+    char found[FR_PATH];
+    FR_TRY(fr__checkpoint_load_newest(s, e, root, NULL, found));
+    if (found[0]) return FR_OK;
+    return fr_fail(s->ctx, FR_INVALID,
+                   "%s: no checkpoint there; give the folder of a run, or one of its "
+                   "checkpoint/step-N, by --checkpoint",
+                   from);
+}
+
+fr_status fr__eval_engine(fr__setup *s, int batch, bool want_logits, fr_engine **out)
+{
+    fr__footprint f;
+    fr_engine_desc d = fr__setup_eval_desc(s, batch, want_logits);
+    FR_TRY(fr__memory_plan(s, &d, &f, out));
+    fr_status status = fr_engine_take(*out, NULL, 0);
+    if (status == FR_OK) return FR_OK;
+    fr_engine_free(*out);
+    *out = NULL;
+    return status;
+}
+
+static fr_status evaluate(fr__setup *s, const fr_run_options *o, fr_engine *e, int batch,
+                          fr_run_result *r)
+{
+    FR_TRY(fr__load_weights(s, e, o->checkpoint));
+    FR_TRY(fr__weights_sha256(s, e, r->weights_sha256));
+    uint64_t start = fr__now_ns();
+    FR_TRY(fr__evaluate(s, e, batch, o->stop, &r->eval_loss, &r->eval_accuracy));
+    if (is_stopped(o->stop)) return fr_fail(s->ctx, FR_INTERRUPTED, "interrupted");
+    r->samples = fr_dataset_info(s->data)->n_eval;
+    r->wall_s = (double)(fr__now_ns() - start) * 1e-9;
+    r->samples_per_s = (double)r->samples / r->wall_s;
+    return FR_OK;
+}
+
+fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
+{
+    fr__setup s;
+    fr_engine *e = NULL;
+    fr_run_result r = {.train_loss = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+    FR_TRY(fr__setup_open(ctx, o, &s));
+    int batch = (int)(s.settings.batch / s.settings.micro);
+    fr_status status = FR_OK;
+    if (fr_dataset_info(s.data)->n_eval == 0)
+        status = fr_fail(ctx, FR_INVALID, "data %s has no evaluation part", s.data_name);
+    if (status == FR_OK) status = fr__eval_engine(&s, batch, false, &e);
+    if (status == FR_OK) status = evaluate(&s, o, e, batch, &r);
+    fr_engine_free(e);
+    fr__setup_close(&s);
+    if (result) *result = r;
+    return status;
+}
