@@ -1,5 +1,5 @@
 /* engine.c -- an engine's life: stages cut, workers started, everything made in the order in which
- * sizes become known: programs, then wires and slots, then memory, then values. */
+ * sizes become known: programs, then channels and slots, then memory, then values. */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ static fr_status make_stages(fr_engine *e)
 }
 
 /* What is refused is refused here, before anything is compiled. A rule of replicas that is not
- * known is told with the others (peers.c). */
+ * known is refused with the others (replicas.c). */
 static fr_status make_plan(fr_engine *e)
 {
     const fr_engine_desc *d = &e->desc;
@@ -120,22 +120,22 @@ static fr_status make_parts(fr_engine *e)
         e->n_parts += s->replicas[k];
         e->has_replicas |= s->replicas[k] > 1;
     }
-    e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_parts);
+    e->parts = FR_ARENA_ARRAY(&e->arena, fr__part, e->n_parts);
     e->execs = FR_ARENA_ARRAY(&e->arena, fr__exec *, e->n_parts);
     if (!e->parts || !e->execs)
-        return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
+        return fr__no_memory(e->ctx, sizeof(fr__part) * (size_t)e->n_parts, "an engine");
     for (int k = 0; k < e->n_stages; k++) {
         for (int q = 0; q < s->replicas[k]; q++) {
-            fr_worker *w = &e->workers[s->worker_of[k] + q];
-            *fr__part(e, k, q) = (fr_part){.engine = e,
-                                           .worker = w,
-                                           .index = e->first_part[k] + q,
-                                           .stage = k,
-                                           .replica = q,
-                                           .n_replicas = s->replicas[k],
-                                           .n_micro = e->desc.n_micro / s->replicas[k],
-                                           .cold_batch = -1};
-            w->parts[w->n_parts++] = fr__part(e, k, q);
+            fr__worker *w = &e->workers[s->worker_of[k] + q];
+            *fr__part_at(e, k, q) = (fr__part){.engine = e,
+                                               .worker = w,
+                                               .index = e->first_part[k] + q,
+                                               .stage = k,
+                                               .replica = q,
+                                               .n_replicas = s->replicas[k],
+                                               .n_micro = e->desc.n_micro / s->replicas[k],
+                                               .cold_batch = -1};
+            w->parts[w->n_parts++] = fr__part_at(e, k, q);
             e->n_local_parts += w->is_local;
         }
     }
@@ -145,7 +145,7 @@ static fr_status make_parts(fr_engine *e)
 static fr_status start_workers(fr_engine *e)
 {
     for (int i = 0; i < e->n_local; i++) {
-        fr_worker *w = &e->workers[e->first_worker + i];
+        fr__worker *w = &e->workers[e->first_worker + i];
         int code = pthread_create(&w->thread, NULL, fr__worker_main, w);
         if (code != 0)
             return fr_fail(e->ctx, FR_NO_MEMORY, "worker %d: cannot start a thread: %s", w->index,
@@ -157,20 +157,20 @@ static fr_status start_workers(fr_engine *e)
 
 static fr_status make_workers(fr_engine *e)
 {
-    e->workers = FR_ARENA_ARRAY(&e->arena, fr_worker, e->n_workers);
+    e->workers = FR_ARENA_ARRAY(&e->arena, fr__worker, e->n_workers);
     if (!e->workers)
-        return fr__no_memory(e->ctx, sizeof(fr_worker) * (size_t)e->n_workers, "an engine");
+        return fr__no_memory(e->ctx, sizeof(fr__worker) * (size_t)e->n_workers, "an engine");
     for (int i = 0; i < e->n_workers; i++) {
         pthread_cond_init(&e->workers[i].wakes, NULL);
         pthread_cond_init(&e->workers[i].fed, NULL);
     }
     for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
+        fr__worker *w = &e->workers[i];
         w->engine = e;
         w->index = i;
         w->is_local = i >= e->first_worker && i < e->first_worker + e->n_local;
         w->doing_at = -1;
-        w->parts = FR_ARENA_ARRAY(&e->arena, fr_part *, e->n_stages);
+        w->parts = FR_ARENA_ARRAY(&e->arena, fr__part *, e->n_stages);
         w->events = FR_ARENA_ARRAY(&e->arena, fr_event, e->desc.n_events + 1);
         if (!w->parts || !w->events)
             return fr__no_memory(e->ctx, sizeof(fr_event) * (size_t)e->desc.n_events, "a trace");
@@ -209,7 +209,7 @@ static fr_status measure(fr_engine *e)
     FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
     FR_TRY(fr_team_agree(e->desc.team, fr__parts_create(e)));
     FR_TRY(share_sizes(e));
-    FR_TRY(fr__wires_plan(e));
+    FR_TRY(fr__links_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));
     FR_TRY(fr__parts_measure(e));
@@ -219,11 +219,11 @@ static fr_status measure(fr_engine *e)
 
 static fr_status build(fr_engine *e)
 {
-    FR_TRY(fr__pace_create(e));
+    FR_TRY(fr__emulation_create(e));
     FR_TRY(fr__parts_allocate(e));
-    FR_TRY(fr__wires_open(e));
+    FR_TRY(fr__links_open(e));
     FR_TRY(fr__parts_open_sums(e));
-    FR_TRY(fr__peers_open(e));
+    FR_TRY(fr__replicas_open(e));
     FR_TRY(fr__update_open(e));
     FR_TRY(fr__params_init(e));
     if (e->desc.want_snapshots) FR_TRY(fr__snapshot_take(e));
@@ -272,7 +272,7 @@ fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale)
     e->desc.timing = timing;
     e->desc.scale = scale;
     FR_TRY(fr_team_agree(e->desc.team, build(e)));
-    return fr__crew_create(e);
+    return fr__coordinator_create(e);
 }
 
 fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
@@ -300,7 +300,7 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
 }
 
 /* Devices are closed on the threads that opened them. */
-static fr_status close_worker(fr_worker *w, void *arg)
+static fr_status close_worker(fr__worker *w, void *arg)
 {
     (void)arg;
     fr__parts_release(w);
@@ -335,8 +335,8 @@ void fr_engine_free(fr_engine *e)
         if (all) (void)fr__jobs_run(e, close_worker, false);
         stop_threads(e);
     }
-    fr__crew_free(e);
-    fr__pace_free(e);
+    fr__coordinator_free(e);
+    fr__emulation_free(e);
     fr__snapshot_free(e);
     if (e->group) e->transport->close(e->group);
     fr_schedule_free(e->eval_schedule);
@@ -392,7 +392,7 @@ size_t fr_engine_host_bytes(const fr_engine *e)
 
 size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
 {
-    const fr_worker *w = &e->workers[worker];
+    const fr__worker *w = &e->workers[worker];
     size_t board = e->tie_board ? e->tie_room[worker] : 0;
     if (!w->is_local) return w->peak_bytes;
     return fr_device_peak_bytes(fr__exec_device_of(w->device)) + board;
@@ -405,12 +405,12 @@ const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
 
 const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage)
 {
-    return &fr__part(e, stage, 0)->times;
+    return &fr__part_at(e, stage, 0)->times;
 }
 
 fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage)
 {
-    const fr_part *p = fr__part(e, stage, 0);
+    const fr__part *p = fr__part_at(e, stage, 0);
     fr_stage_times t = p->times;
     const fr_stage_times *cold = &p->cold;
     if (t.n_steps <= cold->n_steps) return t;
@@ -423,7 +423,7 @@ fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage)
 
 const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage)
 {
-    const fr_part *p = fr__part(e, stage, 0);
+    const fr__part *p = fr__part_at(e, stage, 0);
     if (!p->worker->is_local) return p->has_error ? &p->error : NULL;
     return fr__exec_prediction_error(p->exec);
 }

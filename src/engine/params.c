@@ -52,7 +52,7 @@ static fr_status write_here(fr_engine *e, int param, fr__value_kind kind, int wh
 {
     int stage = e->home_of[param];
     for (int q = 0; q < fr_engine_n_replicas(e, stage); q++) {
-        fr_part *p = fr__part(e, stage, q);
+        fr__part *p = fr__part_at(e, stage, q);
         if (p->worker->is_local) FR_TRY(fr__exec_write(p->exec, kind, which, param, plain));
     }
     return FR_OK;
@@ -106,7 +106,7 @@ static fr_status get(fr_engine *e, int param, fr__value_kind kind, int which, vo
     FR_TRY(check(e, param, kind, which));
     int owner = fr__owner_of(e, param);
     size_t bytes = fr__plain_bytes(e, owner);
-    fr_part *p = fr__part(e, e->home_of[owner], 0);
+    fr__part *p = fr__part_at(e, e->home_of[owner], 0);
     int rank = fr_engine_rank_of(e, p->worker->index);
     if (rank == e->rank)
         FR_TRY(fr__exec_read(p->exec, kind, which, owner, rank ? e->scratch : plain));
@@ -149,9 +149,9 @@ fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain)
 
 /* --- items ------------------------------------------------------------------------------------ */
 
-fr_part *fr__item_part(const fr_engine *e, const fr_item *item)
+fr__part *fr__item_part(const fr_engine *e, const fr_item *item)
 {
-    return fr__part(e, e->home_of[item->param], 0);
+    return fr__part_at(e, e->home_of[item->param], 0);
 }
 
 bool fr__item_is_there(const fr_engine *e, const fr_item *item)
@@ -176,7 +176,7 @@ static void fill(void *engine, int param, size_t first, size_t n, float *to)
     fr_graph_init_range(e->desc.graph, param, e->desc.seed, (int64_t)first, (int64_t)n, to);
 }
 
-static fr_status init_worker(fr_worker *w, void *arg)
+static fr_status init_worker(fr__worker *w, void *arg)
 {
     (void)arg;
     for (int i = 0; i < w->n_parts; i++) FR_TRY(fr__exec_init(w->parts[i]->exec, fill, w->engine));

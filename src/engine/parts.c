@@ -2,7 +2,7 @@
  * per worker each: devices and programs belong to the worker's thread. */
 #include "engine/engine.h"
 
-static fr__slot_plan slots_of(const fr_schedule *s, const fr_part *p)
+static fr__slot_plan slots_of(const fr_schedule *s, const fr__part *p)
 {
     if (!s) return (fr__slot_plan){0};
     int n = s->n_batches * s->n_micro;
@@ -12,7 +12,7 @@ static fr__slot_plan slots_of(const fr_schedule *s, const fr_part *p)
                            .list = &s->lists[p->worker->index]};
 }
 
-static fr__exec_desc describe(fr_part *p)
+static fr__exec_desc describe(fr__part *p)
 {
     fr_engine *e = p->engine;
     const fr_engine_desc *d = &e->desc;
@@ -51,7 +51,7 @@ static fr__exec_desc describe(fr_part *p)
     return x;
 }
 
-static fr_status create(fr_part *p)
+static fr_status create(fr__part *p)
 {
     fr__exec_desc d = describe(p);
     fr_status status = fr__exec_create(p->engine->ctx, &d, &p->exec);
@@ -59,7 +59,7 @@ static fr_status create(fr_part *p)
     return status;
 }
 
-static fr_status create_local(fr_worker *w, void *arg)
+static fr_status create_local(fr__worker *w, void *arg)
 {
     (void)arg;
     const fr_engine *e = w->engine;
@@ -86,7 +86,7 @@ fr_status fr__parts_create(fr_engine *e)
 fr_status fr__parts_measure(fr_engine *e)
 {
     for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
+        fr__worker *w = &e->workers[i];
         fr_memory_use *use = &w->predicted;
         if (!w->is_local) continue;
         for (int k = 0; k < w->n_parts; k++) FR_TRY(fr__exec_measure(w->parts[k]->exec, use));
@@ -98,7 +98,7 @@ fr_status fr__parts_measure(fr_engine *e)
     return FR_OK;
 }
 
-static fr_status allocate(fr_worker *w, void *arg)
+static fr_status allocate(fr__worker *w, void *arg)
 {
     (void)arg;
     for (int i = 0; i < w->n_parts; i++) FR_TRY(fr__exec_allocate(w->parts[i]->exec));
@@ -127,7 +127,7 @@ fr_status fr__parts_open_sums(fr_engine *e)
     return open_sums(e, fr__exec_open_sync);
 }
 
-void fr__parts_release(fr_worker *w)
+void fr__parts_release(fr__worker *w)
 {
     for (int i = 0; i < w->n_parts; i++) fr__exec_free(w->parts[i]->exec);
     fr__exec_device_close(w->device);
@@ -145,7 +145,7 @@ fr_status fr__parts_undo(fr_engine *e)
     return FR_OK;
 }
 
-static fr_status drain(fr_worker *w, void *arg)
+static fr_status drain(fr__worker *w, void *arg)
 {
     (void)arg;
     for (int i = 0; i < w->n_parts; i++) FR_TRY(fr__exec_mean_statistics(w->parts[i]->exec));

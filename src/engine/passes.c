@@ -6,107 +6,109 @@
 
 /* --- buffers -------------------------------------------------------------------------------- */
 
-fr_status fr__acquire(fr_worker *w, fr_wire *wire, int buffer)
+fr_status fr__acquire(fr__worker *w, fr__link_channel *channel, int buffer)
 {
     fr__wait_begin(w);
-    fr_status status = w->engine->transport->acquire(wire->channel, buffer);
+    fr_status status = w->engine->transport->acquire(channel->handle, buffer);
     fr__wait_end(w);
-    if (w->engine->paced && status == FR_OK) fr__pace_wait(w, wire->freed[buffer]);
+    if (w->engine->emulated && status == FR_OK) fr__emulation_wait(w, channel->freed[buffer]);
     return status;
 }
 
-static void release(fr_worker *w, fr_wire *wire, int buffer)
+static void release(fr__worker *w, fr__link_channel *channel, int buffer)
 {
-    if (!wire->channel) return;
-    if (w->engine->paced) wire->freed[buffer] = w->clock;
-    w->engine->transport->release(wire->channel, buffer);
+    if (!channel->handle) return;
+    if (w->engine->emulated) channel->freed[buffer] = w->clock;
+    w->engine->transport->release(channel->handle, buffer);
 }
 
 /* The readers of this slot's last micro-batch must have finished with it, whichever replica read
  * it. */
-static fr_status acquire_slot(fr_part *p, fr_mode mode, int slot)
+static fr_status acquire_slot(fr__part *p, fr_mode mode, int slot)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->schedule[mode]->n_forward; i++) {
-        const fr_route *r = &e->forward[mode][i];
+        const fr__link_buffers *r = &e->forward[mode][i];
         for (int q = 0; q < r->n_to && r->from == p->stage; q++) {
-            fr_wire *wire = &r->wires[p->replica * r->n_to + q];
-            if (wire->channel) FR_TRY(fr__acquire(p->worker, wire, slot));
+            fr__link_channel *channel = &r->channels[p->replica * r->n_to + q];
+            if (channel->handle) FR_TRY(fr__acquire(p->worker, channel, slot));
         }
     }
     return FR_OK;
 }
 
-static fr_status acquire_grads(fr_part *p, int in_segment)
+static fr_status acquire_grads(fr__part *p, int in_segment)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
         if (e->backward[i].from != p->stage) continue;
-        fr_wire *wire = fr__wire(&e->backward[i], in_segment);
-        if (!wire->channel) continue;
-        FR_TRY(fr__acquire(p->worker, wire, fr_schedule_buffer(e->desc.schedule, i, in_segment)));
+        fr__link_channel *channel = fr__channel_of(&e->backward[i], in_segment);
+        if (!channel->handle) continue;
+        FR_TRY(
+            fr__acquire(p->worker, channel, fr_schedule_buffer(e->desc.schedule, i, in_segment)));
     }
     return FR_OK;
 }
 
-void fr__release_inputs(fr_part *p, fr_mode mode, int in_segment)
+void fr__release_inputs(fr__part *p, fr_mode mode, int in_segment)
 {
     fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
     for (int i = 0; i < s->n_forward; i++) {
-        const fr_route *r = &e->forward[mode][i];
+        const fr__link_buffers *r = &e->forward[mode][i];
         if (r->to != p->stage) continue;
-        release(p->worker, fr__wire(r, in_segment), fr_schedule_slot(s, r->from, in_segment));
+        release(p->worker, fr__channel_of(r, in_segment), fr_schedule_slot(s, r->from, in_segment));
     }
 }
 
-void fr__release_grads(fr_part *p, int in_segment)
+void fr__release_grads(fr__part *p, int in_segment)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
         if (e->backward[i].to != p->stage) continue;
-        release(p->worker, fr__wire(&e->backward[i], in_segment),
+        release(p->worker, fr__channel_of(&e->backward[i], in_segment),
                 fr_schedule_buffer(e->desc.schedule, i, in_segment));
     }
 }
 
 /* --- the micro-batch ------------------------------------------------------------------------ */
 
-static fr__micro make_micro(fr_part *p, fr_mode mode, int64_t batch, int micro, int in_segment)
+static fr__micro make_micro(fr__part *p, fr_mode mode, int64_t batch, int micro, int in_segment)
 {
     const fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
     for (int i = 0; i < s->n_forward; i++) {
-        const fr_route *r = &e->forward[mode][i];
+        const fr__link_buffers *r = &e->forward[mode][i];
         if (r->to != p->stage) continue;
-        p->values[i] = fr__wire(r, in_segment)->data[fr_schedule_slot(s, r->from, in_segment)];
+        p->values[i] =
+            fr__channel_of(r, in_segment)->data[fr_schedule_slot(s, r->from, in_segment)];
     }
     return (fr__micro){.batch = batch,
                        .micro = micro,
                        .in_segment = in_segment,
-                       .feed = &fr__record(p->engine, batch)->feed,
+                       .feed = &fr__record_of(p->engine, batch)->feed,
                        .values = p->values,
                        .grads = p->grads,
                        .sent_grads = p->sent_grads};
 }
 
-static void aim_grads(fr_part *p, int in_segment)
+static void aim_grads(fr__part *p, int in_segment)
 {
     const fr_engine *e = p->engine;
     for (int i = 0; i < e->desc.schedule->n_backward; i++) {
-        const fr_route *r = &e->backward[i];
+        const fr__link_buffers *r = &e->backward[i];
         int buffer = fr_schedule_buffer(e->desc.schedule, i, in_segment);
-        const fr_wire *wire = fr__wire(r, in_segment);
-        if (r->to == p->stage) p->grads[i] = wire->data[buffer];
-        if (r->from == p->stage) p->sent_grads[i] = wire->memory + (size_t)buffer * r->stride;
+        const fr__link_channel *channel = fr__channel_of(r, in_segment);
+        if (r->to == p->stage) p->grads[i] = channel->data[buffer];
+        if (r->from == p->stage) p->sent_grads[i] = channel->memory + (size_t)buffer * r->stride;
     }
 }
 
 /* --- passes --------------------------------------------------------------------------------- */
 
-static fr_status count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
+static fr_status count_loss(fr__part *p, fr_mode mode, int64_t batch, int micro)
 {
-    fr_tally *tally = &fr__record(p->engine, batch)->tally[micro];
+    fr_tally *tally = &fr__record_of(p->engine, batch)->tally[micro];
     FR_TRY(fr__exec_add_loss(p->exec, mode, tally));
     /* Before any backward of this micro-batch: no stage has made this mini-batch's update. */
     if (mode == FR_MODE_TRAIN && !isfinite(tally->loss))
@@ -114,14 +116,14 @@ static fr_status count_loss(fr_part *p, fr_mode mode, int64_t batch, int micro)
     return FR_OK;
 }
 
-static fr_status read_logits(fr_part *p, int64_t batch, int micro)
+static fr_status read_logits(fr__part *p, int64_t batch, int micro)
 {
     const fr_engine *e = p->engine;
     size_t nth = (size_t)((batch - e->first) * e->desc.n_micro + micro);
     return fr__exec_read_logits(p->exec, e->logits + nth * fr__exec_logits_bytes(p->exec));
 }
 
-fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment, fr_event *event)
+fr_status fr__pass_forward(fr__part *p, int64_t batch, int micro, int in_segment, fr_event *event)
 {
     fr_engine *e = p->engine;
     fr_mode mode = e->mode;
@@ -138,7 +140,7 @@ fr_status fr__pass_forward(fr_part *p, int64_t batch, int micro, int in_segment,
     return FR_OK;
 }
 
-fr_status fr__pass_backward(fr_part *p, int64_t batch, int micro, int in_segment, int what,
+fr_status fr__pass_backward(fr__part *p, int64_t batch, int micro, int in_segment, int what,
                             fr_event *event)
 {
     fr_view view;

@@ -27,7 +27,7 @@ fr_status fr__ties_find(fr_engine *e)
     }
     for (int i = 0; i < e->n_tied; i++)
         for (int q = 0; q < fr_engine_n_replicas(e, e->home_of[e->tied[i]]); q++) {
-            const fr_part *p = fr__part(e, e->home_of[e->tied[i]], q);
+            const fr__part *p = fr__part_at(e, e->home_of[e->tied[i]], q);
             if (p->worker->is_local) FR_TRY(fr__exec_tie(p->exec, e->tied[i]));
         }
     return FR_OK;
@@ -69,14 +69,14 @@ static int tie_part(const fr_engine *e, int nth, int replica)
     return part;
 }
 
-static fr_part *part_on(const fr_worker *w, int stage)
+static fr__part *part_on(const fr__worker *w, int stage)
 {
     for (int i = 0; i < w->n_parts; i++)
         if (w->parts[i]->stage == stage) return w->parts[i];
     return NULL;
 }
 
-size_t fr__tie_scratch_bytes(const fr_worker *w)
+size_t fr__tie_scratch_bytes(const fr__worker *w)
 {
     size_t bytes = 0;
     for (int i = 0; i < w->n_parts && w->is_local && w->engine->must_sum; i++)
@@ -121,7 +121,7 @@ fr_status fr__ties_open(fr_engine *e)
     return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
 }
 
-bool fr__ties_on(const fr_worker *w)
+bool fr__ties_on(const fr__worker *w)
 {
     const fr_engine *e = w->engine;
     for (int i = 0; i < e->n_tied; i++)
@@ -132,7 +132,7 @@ bool fr__ties_on(const fr_worker *w)
 /* --- the sum -------------------------------------------------------------------------------- */
 
 /* Between gradients and their plain copies, where there are any. */
-static fr_status move_ties(fr_worker *w, fr_status (*move)(fr__exec *x))
+static fr_status move_ties(fr__worker *w, fr_status (*move)(fr__exec *x))
 {
     for (int i = 0; i < w->n_parts; i++) FR_TRY(move(w->parts[i]->exec));
     return FR_OK;
@@ -145,11 +145,11 @@ static size_t tie_piece(const fr_engine *e, int nth, int64_t k)
     return (size_t)(left < 0 ? 0 : left < TIE_PIECE ? left : TIE_PIECE);
 }
 
-static void post_ties(fr_worker *w, int64_t round, int64_t k, bool is_alive)
+static void post_ties(fr__worker *w, int64_t round, int64_t k, bool is_alive)
 {
     fr_engine *e = w->engine;
     for (int i = 0; i < e->n_tied; i++) {
-        const fr_part *p = part_on(w, e->home_of[e->tied[i]]);
+        const fr__part *p = part_on(w, e->home_of[e->tied[i]]);
         if (!p) continue;
         int part = tie_part(e, i, p->replica);
         size_t n = tie_piece(e, i, k);
@@ -161,12 +161,12 @@ static void post_ties(fr_worker *w, int64_t round, int64_t k, bool is_alive)
 }
 
 /* Owner first, then the copies as the graph lists them. */
-static void sum_ties(fr_worker *w, int64_t round, int64_t k)
+static void sum_ties(fr__worker *w, int64_t round, int64_t k)
 {
     fr_engine *e = w->engine;
     const void **pieces = e->tie_pieces + w->index * e->n_tied;
     for (int i = 0; i < e->n_tied; i++) {
-        const fr_part *p = part_on(w, e->home_of[e->tied[i]]);
+        const fr__part *p = part_on(w, e->home_of[e->tied[i]]);
         size_t n = tie_piece(e, i, k);
         int n_pieces = 0;
         if (!p || n == 0) continue;
@@ -178,16 +178,16 @@ static void sum_ties(fr_worker *w, int64_t round, int64_t k)
     }
 }
 
-fr_status fr__ties_sum(fr_worker *w, int64_t batch, bool *is_dead)
+fr_status fr__ties_sum(fr__worker *w, int64_t batch, bool *is_dead)
 {
     fr_engine *e = w->engine;
-    if (e->paced) fr__pace_post(w, e->tie_meeting, w->clock, !*is_dead);
+    if (e->emulated) fr__emulation_post(w, e->tie_reduction, w->clock, !*is_dead);
     if (!*is_dead) FR_TRY(move_ties(w, fr__exec_read_ties));
     for (int64_t k = 0; k < e->n_tie_pieces; k++) {
         int64_t round = (batch - e->first) * e->n_tie_pieces + k;
         bool is_last = k + 1 == e->n_tie_pieces;
         post_ties(w, round, k, !*is_dead);
-        FR_TRY(fr__board_wait(w, e->tie_board, round, is_last ? e->tie_meeting : NULL));
+        FR_TRY(fr__board_wait(w, e->tie_board, round, is_last ? e->tie_reduction : NULL));
         *is_dead = *is_dead || batch >= atomic_load(&e->limit);
         if (!*is_dead) sum_ties(w, round, k);
     }

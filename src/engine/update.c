@@ -25,7 +25,7 @@ fr_status fr__update_plan(fr_engine *e)
 {
     FR_TRY(fr__ties_find(e));
     if (!e->plan) return FR_OK;
-    FR_TRY(fr__peers_plan(e));
+    FR_TRY(fr__replicas_plan(e));
     e->must_sum = e->plan->sums_stages;
     fr__ties_measure(e);
     return FR_OK;
@@ -55,14 +55,14 @@ static fr_status add_meetings(fr_engine *e)
         all[i] = i;
         if (fr__ties_on(&e->workers[i])) tied[n_tied++] = i;
     }
-    FR_TRY(fr__pace_meeting(e, e->n_workers, all, 0, &e->norm_meeting));
-    return fr__pace_meeting(e, n_tied, tied, 0, &e->tie_meeting);
+    FR_TRY(fr__emulation_add_reduction(e, e->n_workers, all, 0, &e->norm_reduction));
+    return fr__emulation_add_reduction(e, n_tied, tied, 0, &e->tie_reduction);
 }
 
 static fr_status make_param_sums(fr_engine *e)
 {
     for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
+        fr__part *p = &e->parts[i];
         if (!p->worker->is_local) continue;
         p->param_sums = FR_ARENA_ARRAY(&e->arena, double, fr__exec_n_own(p->exec) + 1);
         if (!p->param_sums) return fr__no_memory(e->ctx, 0, "an engine");
@@ -74,26 +74,27 @@ fr_status fr__update_open(fr_engine *e)
 {
     FR_TRY(make_param_sums(e));
     if (!e->must_sum) return FR_OK;
-    if (e->pace) FR_TRY(add_meetings(e));
+    if (e->emulation) FR_TRY(add_meetings(e));
     if (needs_norm(e)) FR_TRY(add_norm_board(e));
     return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
 /* --- sums ----------------------------------------------------------------------------------- */
 
-fr_status fr__board_wait(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
+fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round,
+                         fr__emulated_reduction *reduction)
 {
     fr__wait_begin(w);
     fr_status status = w->engine->transport->board_wait(board, round, w->index);
     fr__wait_end(w);
-    if (w->engine->paced && meeting && status == FR_OK) fr__pace_take(w, meeting);
+    if (w->engine->emulated && reduction && status == FR_OK) fr__emulation_take(w, reduction);
     return status;
 }
 
 /* A part that is alive in the last backward of a mini-batch is alive here too, or its end has been
  * decided by a replica that hands in nothing at all: the losses of all of the part's micro-batches
  * are known to be finite by then, and a run that is stopped finishes what is open. */
-fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
+fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead)
 {
     (void)batch;
     fr__exec_post(p->exec, !is_dead);
@@ -103,11 +104,11 @@ fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
 
 /* The squares of all stages, added as one worker would add them. */
-static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
+static fr_status sum_norm(fr__worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     int64_t round = batch - e->first;
-    if (e->paced) fr__pace_post(w, e->norm_meeting, w->clock, !is_dead);
+    if (e->emulated) fr__emulation_post(w, e->norm_reduction, w->clock, !is_dead);
     for (int i = 0; i < w->n_parts; i++) {
         int part = w->parts[i]->index;
         if (!is_dead)
@@ -115,7 +116,7 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
                              e->transport->board_part(e->norm_board, round, part));
         e->transport->board_post(e->norm_board, round, part);
     }
-    FR_TRY(fr__board_wait(w, e->norm_board, round, e->norm_meeting));
+    FR_TRY(fr__board_wait(w, e->norm_board, round, e->norm_reduction));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
@@ -126,7 +127,7 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
 }
 
 /* The gradients of the replicas of all stages of a worker. *is_dead: some had none. */
-static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
+static fr_status take_gradients(fr__worker *w, int64_t batch, bool *is_dead)
 {
     for (int i = 0; i < w->n_parts; i++) {
         bool is_alive;
@@ -141,7 +142,7 @@ static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
 /* Once a worker and mini-batch, when all of its stages have handed in: the sums of everybody. If
  * the limit has come down meanwhile, some have handed in nothing: there is no sum. A stage that no
  * gradient goes through can be here before the loss of this mini-batch is known. */
-static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
+static fr_status take_sums(fr__worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     if (w->summed == batch) return FR_OK;
@@ -154,7 +155,7 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
 
 /* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
  */
-static double own_squares(fr_part *p)
+static double own_squares(fr__part *p)
 {
     double sum = 0, scale = fr__exec_grad_scale(p->exec);
     fr__exec_squares(p->exec, p->param_sums);
@@ -164,10 +165,11 @@ static double own_squares(fr_part *p)
 
 /* --- the step ------------------------------------------------------------------------------- */
 
-/* share: of the update that was not paced yet. */
-static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_sq, fr_event *event)
+/* share: of the update that was not emulated yet. */
+static fr_status end_step(fr__part *p, int64_t batch, double share, double norm_sq, fr_event *event)
 {
-    if (p->engine->paced) fr__pace_spend(p->worker, share * fr__pace_seconds(p, FR_DO_STEP));
+    if (p->engine->emulated)
+        fr__emulation_spend(p->worker, share * fr__emulation_seconds(p, FR_DO_STEP));
     int64_t version = fr__exec_version(p->exec);
     FR_TRY(fr__exec_end_step(p->exec));
     fr__record_live(p, batch, version);
@@ -176,7 +178,7 @@ static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_s
     return FR_OK;
 }
 
-static double grad_scale(const fr_part *p, double norm_sq)
+static double grad_scale(const fr__part *p, double norm_sq)
 {
     double clip_norm = p->engine->desc.clip_norm, scale = fr__exec_grad_scale(p->exec);
     if (!(clip_norm > 0)) return scale;
@@ -184,7 +186,7 @@ static double grad_scale(const fr_part *p, double norm_sq)
 }
 
 /* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
-static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
+static fr_status step_by_buckets(fr__part *p, int64_t batch, fr_event *event)
 {
     bool is_alive;
     FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_STEP, &is_alive));
@@ -193,7 +195,7 @@ static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
     return FR_OK; /* the store is told when the call ends: fr_store_abandon */
 }
 
-fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
+fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
     if (e->plan->update_in_backward[p->stage]) return end_step(p, batch, 1, NAN, event);
@@ -221,7 +223,7 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
     return end_step(p, batch, 1, norm_sq, event);
 }
 
-fr_status fr__update_skip(fr_part *p, int64_t batch)
+fr_status fr__update_skip(fr__part *p, int64_t batch)
 {
     bool is_alive;
     if (p->engine->must_sum) return take_sums(p->worker, batch, true);

@@ -69,7 +69,7 @@ static void fill_model(const layout *l, const rig *r, model *m)
                             .back_input = 5 * ms,
                             .back_weight = 6 * ms,
                             .step = 3 * ms,
-                            .param_bytes = (int64_t)(fr__part(e, k, 0)->exec->n_grads * 4)};
+                            .param_bytes = (int64_t)(fr__part_at(e, k, 0)->exec->n_grads * 4)};
     }
     for (int w = 0; w < 2 * MOST; w++) m->speed[w] = l->is_uneven && w % 3 == 2 ? 0.7 : 1;
     for (int i = 0; i < r->schedule->n_forward; i++)

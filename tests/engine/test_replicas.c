@@ -72,9 +72,9 @@ static void expect_equal_replicas(const rig *p, const char *about)
 {
     const fr_engine *e = p->engine;
     for (int k = 0; k < e->n_stages; k++) {
-        const fr_part *a = fr__part(e, k, 0);
+        const fr__part *a = fr__part_at(e, k, 0);
         for (int q = 1; q < a->n_replicas; q++) {
-            const fr_part *b = fr__part(e, k, q);
+            const fr__part *b = fr__part_at(e, k, q);
             fr_device *left = a->exec->dev, *right = b->exec->dev;
             if (!device_same(left, fr_store_newest(a->exec->store), right,
                              fr_store_newest(b->exec->store), a->exec->n_weights))

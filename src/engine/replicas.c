@@ -1,5 +1,5 @@
-/* peers.c -- replicas of a stage in the engine: the rule by which they agree, and what their sums
- * cost in traffic, waits and emulated time. The sums are the executor's. */
+/* replicas.c -- replicas of a stage in the engine: the rule by which they agree, and what their
+ * sums cost in traffic, waits and emulated time. The sums are the executor's. */
 #include "engine/engine.h"
 #include "exec/sync.h"
 
@@ -17,7 +17,7 @@ static fr_status fail_name(fr_engine *e)
                    e->desc.sync.name, names);
 }
 
-fr_status fr__peers_plan(fr_engine *e)
+fr_status fr__replicas_plan(fr_engine *e)
 {
     const fr_sync_options *o = &e->desc.sync;
     const fr__sync_rule *rule = fr__sync_find(o->name);
@@ -32,13 +32,13 @@ fr_status fr__peers_plan(fr_engine *e)
 /* --- hooks of the executor ----------------------------------------------------------------------
  */
 
-void fr__wait_begin(fr_worker *w)
+void fr__wait_begin(fr__worker *w)
 {
     w->wait_from_ns = fr__now_ns();
     atomic_store(&w->is_waiting, 1);
 }
 
-void fr__wait_end(fr_worker *w)
+void fr__wait_end(fr__worker *w)
 {
     atomic_store(&w->is_waiting, 0);
     w->wait_ns += fr__now_ns() - w->wait_from_ns;
@@ -46,7 +46,7 @@ void fr__wait_end(fr_worker *w)
 
 static void waits(void *part, bool begins)
 {
-    fr_worker *w = ((fr_part *)part)->worker;
+    fr__worker *w = ((fr__part *)part)->worker;
     if (begins)
         fr__wait_begin(w);
     else
@@ -54,7 +54,7 @@ static void waits(void *part, bool begins)
 }
 
 /* A bucket is final in the course of the emulated backward, not when it was computed. */
-static double emulated_post(const fr_part *p, double share)
+static double emulated_post(const fr__part *p, double share)
 {
     const fr_timing *timing = p->engine->desc.timing;
     double span = p->worker->span > 0 ? p->worker->span + timing->overhead_s : 0;
@@ -63,24 +63,26 @@ static double emulated_post(const fr_part *p, double share)
 
 static void posted(void *part, fr__sum_kind kind, int k, double share, size_t bytes, bool is_alive)
 {
-    fr_part *p = part;
-    const fr_pace *paced = p->engine->paced;
+    fr__part *p = part;
+    const fr__emulation *emulated = p->engine->emulated;
     p->worker->traffic.sums += bytes;
     if (kind == FR__SUM_SYNC) {
-        if (paced) fr__pace_post(p->worker, p->sync_meetings[k], p->worker->clock, is_alive);
+        if (emulated)
+            fr__emulation_post(p->worker, p->sync_reductions[k], p->worker->clock, is_alive);
         return;
     }
-    double at = paced ? emulated_post(p, share) : 0;
-    p->posted_ns[k] = paced ? fr__pace_ns(paced, at) : fr__now_ns();
-    if (paced) fr__pace_post(p->worker, p->meetings[k], at, is_alive);
+    double at = emulated ? emulated_post(p, share) : 0;
+    p->posted_ns[k] = emulated ? fr__emulation_ns(emulated, at) : fr__now_ns();
+    if (emulated) fr__emulation_post(p->worker, p->reductions[k], at, is_alive);
 }
 
 static void taken(void *part, fr__sum_kind kind, int k, bool is_alive)
 {
-    fr_part *p = part;
-    fr_worker *w = p->worker;
+    fr__part *p = part;
+    fr__worker *w = p->worker;
     bool is_grads = kind == FR__SUM_GRADS;
-    if (p->engine->paced) fr__pace_take(w, (is_grads ? p->meetings : p->sync_meetings)[k]);
+    if (p->engine->emulated)
+        fr__emulation_take(w, (is_grads ? p->reductions : p->sync_reductions)[k]);
     if (!is_grads || !is_alive) return;
     fr_event event = {.action = FR_DO_REDUCE,
                       .is_beside = true,
@@ -96,11 +98,12 @@ static void taken(void *part, fr__sum_kind kind, int k, bool is_alive)
 
 static void stepped(void *part, double share)
 {
-    fr_part *p = part;
-    if (p->engine->paced) fr__pace_advance(p->worker, fr__pace_seconds(p, FR_DO_STEP) * share);
+    fr__part *p = part;
+    if (p->engine->emulated)
+        fr__emulation_advance(p->worker, fr__emulation_seconds(p, FR_DO_STEP) * share);
 }
 
-fr__exec_hooks fr__part_hooks(fr_part *p)
+fr__exec_hooks fr__part_hooks(fr__part *p)
 {
     return (fr__exec_hooks){
         .user = p, .waits = waits, .posted = posted, .taken = taken, .stepped = stepped};
@@ -110,13 +113,14 @@ fr__exec_hooks fr__part_hooks(fr_part *p)
  */
 
 static fr_status add_meetings(fr_engine *e, int stage, int n, const int *members, size_t *bytes,
-                              bool in_order, fr_meeting ***out)
+                              bool in_order, fr__emulated_reduction ***out)
 {
-    fr_meeting **m = *out = FR_ARENA_ARRAY(&e->arena, fr_meeting *, n + 1);
+    fr__emulated_reduction **m = *out = FR_ARENA_ARRAY(&e->arena, fr__emulated_reduction *, n + 1);
     if (!m) return fr__no_memory(e->ctx, 0, "emulation");
     for (int i = 0; i < n; i++) {
-        FR_TRY(fr__pace_meeting(e, fr_engine_n_replicas(e, stage), members, bytes[i], &m[i]));
-        if (in_order && i > 0) fr__pace_follow(m[i - 1], m[i]);
+        FR_TRY(fr__emulation_add_reduction(e, fr_engine_n_replicas(e, stage), members, bytes[i],
+                                           &m[i]));
+        if (in_order && i > 0) fr__emulation_follow(m[i - 1], m[i]);
     }
     return FR_OK;
 }
@@ -124,7 +128,7 @@ static fr_status add_meetings(fr_engine *e, int stage, int n, const int *members
 /* The replicas of a stage meet for each sum. */
 static fr_status emulate_sums(fr_engine *e, int stage)
 {
-    fr_part *first = fr__part(e, stage, 0);
+    fr__part *first = fr__part_at(e, stage, 0);
     int n_buckets = fr__exec_n_buckets(first->exec), n_sums = fr__exec_n_sums(first->exec);
     int n = n_buckets > n_sums ? n_buckets : n_sums;
     int *members = FR_ARENA_ARRAY(&e->arena, int, first->n_replicas);
@@ -132,40 +136,40 @@ static fr_status emulate_sums(fr_engine *e, int stage)
     if (!members || !bytes) return fr__no_memory(e->ctx, 0, "emulation");
     for (int q = 0; q < first->n_replicas; q++) members[q] = first[q].worker->index;
     for (int i = 0; i < n_buckets; i++) bytes[i] = fr__exec_bucket_bytes(first->exec, i);
-    FR_TRY(add_meetings(e, stage, n_buckets, members, bytes, true, &first->meetings));
+    FR_TRY(add_meetings(e, stage, n_buckets, members, bytes, true, &first->reductions));
     for (int i = 0; i < n_sums; i++)
         bytes[i] = fr__exec_sizes_of(first->exec).n_weights * sizeof(float);
-    FR_TRY(add_meetings(e, stage, n_sums, members, bytes, false, &first->sync_meetings));
+    FR_TRY(add_meetings(e, stage, n_sums, members, bytes, false, &first->sync_reductions));
     for (int q = 1; q < first->n_replicas; q++) {
-        first[q].meetings = first->meetings;
-        first[q].sync_meetings = first->sync_meetings;
+        first[q].reductions = first->reductions;
+        first[q].sync_reductions = first->sync_reductions;
     }
     return FR_OK;
 }
 
-fr_status fr__peers_open(fr_engine *e)
+fr_status fr__replicas_open(fr_engine *e)
 {
     for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
+        fr__part *p = &e->parts[i];
         if (!p->worker->is_local) continue;
         p->posted_ns = FR_ARENA_ARRAY(&e->arena, uint64_t, fr__exec_n_buckets(p->exec) + 1);
         if (!p->posted_ns) return fr__no_memory(e->ctx, 0, "replicas");
     }
-    for (int k = 0; k < e->n_stages && e->pace; k++) FR_TRY(emulate_sums(e, k));
+    for (int k = 0; k < e->n_stages && e->emulation; k++) FR_TRY(emulate_sums(e, k));
     return FR_OK;
 }
 
 /* --- a call ------------------------------------------------------------------------------------
  */
 
-fr_status fr__peers_begin(fr_worker *w)
+fr_status fr__replicas_begin(fr__worker *w)
 {
     for (int i = 0; i < w->n_parts && w->engine->mode == FR_MODE_TRAIN; i++)
         FR_TRY(fr__exec_begin_sync(w->parts[i]->exec));
     return FR_OK;
 }
 
-fr_status fr__peers_stepped(fr_part *p, int64_t batch)
+fr_status fr__replicas_stepped(fr__part *p, int64_t batch)
 {
     bool all_alive;
     FR_TRY(fr__exec_after_step(p->exec, batch, &all_alive));

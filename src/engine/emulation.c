@@ -1,4 +1,4 @@
-/* pace.c -- emulation: real computation at the pace of devices and links that are not there.
+/* emulation.c -- emulation: real computation at the pace of devices and links that are not there.
  *
  * Every worker has a clock of virtual seconds. An instruction is computed as fast as it goes, then
  * the clock is set on by what it should have taken, and the worker sleeps until the wall clock has
@@ -39,10 +39,10 @@ typedef struct round_state {
     double ready, done;
 } round_state;
 
-struct fr_meeting {
-    fr_meeting *next;
-    fr_meeting *before; /* the bucket that goes first, or NULL */
-    double through[2];  /* [round]: when the last such one was */
+struct fr__emulated_reduction {
+    fr__emulated_reduction *next;
+    fr__emulated_reduction *before; /* the bucket that goes first, or NULL */
+    double through[2];              /* [round]: when the last such one was */
     int n_members;
     int *devices; /* [n_members] */
     size_t bytes;
@@ -50,7 +50,7 @@ struct fr_meeting {
     round_state rounds[2];
 };
 
-struct fr_pace {
+struct fr__emulation {
     const fr_timing *timing;
     double scale;
     uint64_t origin_ns; /* of both clocks */
@@ -59,7 +59,7 @@ struct fr_pace {
     pthread_mutex_t lock;
     /* Under the lock: */
     fr_links *links; /* NULL: transfers are free */
-    fr_meeting *meetings;
+    fr__emulated_reduction *reductions;
     int n_due;
 };
 
@@ -109,30 +109,30 @@ static fr_status check(const fr_engine *e)
     return check_costs(e->ctx, e);
 }
 
-fr_status fr__pace_create(fr_engine *e)
+fr_status fr__emulation_create(fr_engine *e)
 {
     const fr_timing *t = e->desc.timing;
     if (!t) return FR_OK;
     FR_TRY(check(e));
-    fr_pace *p = FR_ARENA_NEW(&e->arena, fr_pace);
+    fr__emulation *p = FR_ARENA_NEW(&e->arena, fr__emulation);
     if (!p) return fr__no_memory(e->ctx, sizeof *p, "emulation");
-    *p = (fr_pace){.timing = t,
-                   .scale = e->desc.scale,
-                   .origin_ns = fr__clock_ns(&e->clock),
-                   .n_workers = e->n_workers,
-                   .device_of = FR_ARENA_ARRAY(&e->arena, int, e->n_workers)};
+    *p = (fr__emulation){.timing = t,
+                         .scale = e->desc.scale,
+                         .origin_ns = fr__clock_ns(&e->clock),
+                         .n_workers = e->n_workers,
+                         .device_of = FR_ARENA_ARRAY(&e->arena, int, e->n_workers)};
     if (!p->device_of) return fr__no_memory(e->ctx, (size_t)e->n_workers * 4, "emulation");
     for (int w = 0; w < e->n_workers; w++) p->device_of[w] = t->device_of ? t->device_of[w] : w;
     pthread_mutex_init(&p->lock, NULL);
-    e->pace = p;
+    e->emulation = p;
     return t->cluster ? fr_links_create(e->ctx, t->cluster, &p->links) : FR_OK;
 }
 
-void fr__pace_free(fr_engine *e)
+void fr__emulation_free(fr_engine *e)
 {
-    if (!e->pace) return;
-    fr_links_free(e->pace->links);
-    pthread_mutex_destroy(&e->pace->lock);
+    if (!e->emulation) return;
+    fr_links_free(e->emulation->links);
+    pthread_mutex_destroy(&e->emulation->lock);
 }
 
 /* --- the machine's clock --------------------------------------------------------------------- */
@@ -151,40 +151,40 @@ static void machine_sleep_until(void *user, int worker, uint64_t ns)
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-const fr_timer fr__machine_clock = {.now_ns = machine_now_ns, .sleep_until = machine_sleep_until};
+const fr__timer fr__machine_clock = {.now_ns = machine_now_ns, .sleep_until = machine_sleep_until};
 
 /* --- two clocks ------------------------------------------------------------------------------ */
 
-uint64_t fr__pace_ns(const fr_pace *p, double seconds)
+uint64_t fr__emulation_ns(const fr__emulation *p, double seconds)
 {
     return p->origin_ns + (uint64_t)(seconds * 1e9);
 }
 
-static uint64_t wall_of(const fr_pace *p, double seconds)
+static uint64_t wall_of(const fr__emulation *p, double seconds)
 {
-    return fr__pace_ns(p, seconds * p->scale);
+    return fr__emulation_ns(p, seconds * p->scale);
 }
 
-static double virtual_of(const fr_pace *p, uint64_t wall_ns)
+static double virtual_of(const fr__emulation *p, uint64_t wall_ns)
 {
     return (double)(wall_ns - p->origin_ns) * 1e-9 / p->scale;
 }
 
-uint64_t fr__pace_told(const fr_pace *p, uint64_t wall_ns)
+uint64_t fr__emulation_report_ns(const fr__emulation *p, uint64_t wall_ns)
 {
-    return fr__pace_ns(p, virtual_of(p, wall_ns));
+    return fr__emulation_ns(p, virtual_of(p, wall_ns));
 }
 
 uint64_t fr_engine_now(const fr_engine *e)
 {
     uint64_t now = fr__clock_ns(&e->clock);
-    return e->pace ? fr__pace_told(e->pace, now) : now;
+    return e->emulation ? fr__emulation_report_ns(e->emulation, now) : now;
 }
 
 /* All workers start at the same moment, with links that nobody uses. */
-void fr__pace_begin(fr_engine *e)
+void fr__emulation_begin(fr_engine *e)
 {
-    fr_pace *p = e->pace;
+    fr__emulation *p = e->emulation;
     double now = virtual_of(p, fr__clock_ns(&e->clock));
     for (int w = 0; w < e->n_workers; w++) {
         e->workers[w].clock = now;
@@ -192,7 +192,7 @@ void fr__pace_begin(fr_engine *e)
     }
     if (p->links) fr_links_reset(p->links);
     p->n_due = 0;
-    for (fr_meeting *m = p->meetings; m; m = m->next) {
+    for (fr__emulated_reduction *m = p->reductions; m; m = m->next) {
         memset(m->rounds, 0, sizeof m->rounds);
         memset(m->through, 0, sizeof m->through);
         memset(m->posts, 0, (size_t)p->n_workers);
@@ -200,26 +200,26 @@ void fr__pace_begin(fr_engine *e)
     }
 }
 
-void fr__pace_enter(void) { (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0); }
+void fr__emulation_enter(void) { (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0); }
 
 /* It is not stalled meanwhile, and leaves at once when the run is given up. */
-static void sleep_until(fr_worker *w, uint64_t wall_ns)
+static void sleep_until(fr__worker *w, uint64_t wall_ns)
 {
     fr_engine *e = w->engine;
     uint64_t now = fr__clock_ns(&e->clock);
     if (now >= wall_ns) return;
-    atomic_store(&w->is_pacing, 1);
+    atomic_store(&w->is_emulating, 1);
     for (; now < wall_ns && !e->transport->is_aborted(e->group); now = fr__clock_ns(&e->clock))
         e->clock.sleep_until(e->clock.user, w->index,
                              wall_ns - now < NAP_NS ? wall_ns : now + NAP_NS);
-    atomic_store(&w->is_pacing, 0);
+    atomic_store(&w->is_emulating, 0);
 }
 
 /* --- computation ----------------------------------------------------------------------------- */
 
-double fr__pace_seconds(const fr_part *p, fr_action action)
+double fr__emulation_seconds(const fr__part *p, fr_action action)
 {
-    const fr_timing *t = p->engine->pace->timing;
+    const fr_timing *t = p->engine->emulation->timing;
     const fr_stage_cost *c = &t->cost[p->stage];
     double seconds = 0;
     switch (action) {
@@ -233,16 +233,16 @@ double fr__pace_seconds(const fr_part *p, fr_action action)
     return t->speed ? seconds / t->speed[p->worker->index] : seconds;
 }
 
-void fr__pace_advance(fr_worker *w, double seconds)
+void fr__emulation_advance(fr__worker *w, double seconds)
 {
     w->clock += seconds;
-    w->overrun.paced_s += seconds * w->engine->pace->scale;
+    w->overrun.paced_s += seconds * w->engine->emulation->scale;
 }
 
-void fr__pace_spend(fr_worker *w, double seconds)
+void fr__emulation_spend(fr__worker *w, double seconds)
 {
-    const fr_pace *p = w->engine->pace;
-    fr__pace_advance(w, seconds + p->timing->overhead_s);
+    const fr__emulation *p = w->engine->emulation;
+    fr__emulation_advance(w, seconds + p->timing->overhead_s);
     uint64_t due = wall_of(p, w->clock), now = fr__clock_ns(&w->engine->clock);
     if (now > due + SLACK_NS) {
         w->overrun.late_s += (double)(now - due) * 1e-9;
@@ -252,12 +252,12 @@ void fr__pace_spend(fr_worker *w, double seconds)
     sleep_until(w, due);
 }
 
-void fr__pace_wait(fr_worker *w, double until)
+void fr__emulation_wait(fr__worker *w, double until)
 {
     if (!(until > w->clock)) return;
     w->waited += until - w->clock;
     w->clock = until;
-    sleep_until(w, wall_of(w->engine->pace, until));
+    sleep_until(w, wall_of(w->engine->emulation, until));
 }
 
 fr_overrun fr_engine_overrun(const fr_engine *e)
@@ -270,30 +270,35 @@ fr_overrun fr_engine_overrun(const fr_engine *e)
     return sum;
 }
 
-/* --- meetings -------------------------------------------------------------------------------- */
+/* --- reductions --------------------------------------------------------------------------------
+ */
 
-void fr__pace_follow(fr_meeting *m, fr_meeting *before) { m->before = before; }
-
-fr_status fr__pace_meeting(fr_engine *e, int n, const int *members, size_t bytes, fr_meeting **out)
+void fr__emulation_follow(fr__emulated_reduction *m, fr__emulated_reduction *before)
 {
-    fr_pace *p = e->pace;
-    fr_meeting *m = *out = FR_ARENA_NEW(&e->arena, fr_meeting);
+    m->before = before;
+}
+
+fr_status fr__emulation_add_reduction(fr_engine *e, int n, const int *members, size_t bytes,
+                                      fr__emulated_reduction **out)
+{
+    fr__emulation *p = e->emulation;
+    fr__emulated_reduction *m = *out = FR_ARENA_NEW(&e->arena, fr__emulated_reduction);
     if (!m) return fr__no_memory(e->ctx, sizeof *m, "emulation");
-    *m = (fr_meeting){.next = p->meetings,
-                      .n_members = n,
-                      .bytes = bytes,
-                      .devices = FR_ARENA_ARRAY(&e->arena, int, n),
-                      .posts = FR_ARENA_ARRAY(&e->arena, uint8_t, e->n_workers),
-                      .takes = FR_ARENA_ARRAY(&e->arena, uint8_t, e->n_workers)};
+    *m = (fr__emulated_reduction){.next = p->reductions,
+                                  .n_members = n,
+                                  .bytes = bytes,
+                                  .devices = FR_ARENA_ARRAY(&e->arena, int, n),
+                                  .posts = FR_ARENA_ARRAY(&e->arena, uint8_t, e->n_workers),
+                                  .takes = FR_ARENA_ARRAY(&e->arena, uint8_t, e->n_workers)};
     if (!m->devices || !m->posts || !m->takes)
         return fr__no_memory(e->ctx, (size_t)e->n_workers * 2, "emulation");
     for (int i = 0; i < n; i++) m->devices[i] = p->device_of[members[i]];
-    p->meetings = m;
+    p->reductions = m;
     return FR_OK;
 }
 
 /* When the links may get a complete round: not before the bucket that goes first is through. */
-static double turn(const fr_meeting *m, int round)
+static double turn(const fr__emulated_reduction *m, int round)
 {
     const round_state *r = &m->rounds[round];
     if (!m->before) return r->ready;
@@ -302,13 +307,13 @@ static double turn(const fr_meeting *m, int round)
 }
 
 /* With the lock held: the links get what is due until then, in order. */
-static void serve(fr_pace *p, double until)
+static void serve(fr__emulation *p, double until)
 {
     while (p->n_due > 0) {
-        fr_meeting *first = NULL;
+        fr__emulated_reduction *first = NULL;
         double earliest = until;
         int round = 0;
-        for (fr_meeting *m = p->meetings; m; m = m->next)
+        for (fr__emulated_reduction *m = p->reductions; m; m = m->next)
             for (int i = 0; i < 2; i++)
                 if (m->rounds[i].is_due && turn(m, i) <= earliest &&
                     (!first || turn(m, i) < earliest))
@@ -322,9 +327,9 @@ static void serve(fr_pace *p, double until)
     }
 }
 
-void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive)
+void fr__emulation_post(fr__worker *w, fr__emulated_reduction *m, double at, bool is_alive)
 {
-    fr_pace *p = w->engine->pace;
+    fr__emulation *p = w->engine->emulation;
     pthread_mutex_lock(&p->lock);
     round_state *r = &m->rounds[m->posts[w->index]];
     m->posts[w->index] ^= 1;
@@ -339,9 +344,9 @@ void fr__pace_post(fr_worker *w, fr_meeting *m, double at, bool is_alive)
 
 /* Gradients are handed in as they are computed, ahead of the time that it should take: before the
  * links get the sum, all who send something at that time or earlier must have come to it. */
-static void wait_for_turn(fr_worker *w, const fr_meeting *m, int round)
+static void wait_for_turn(fr__worker *w, const fr__emulated_reduction *m, int round)
 {
-    fr_pace *p = w->engine->pace;
+    fr__emulation *p = w->engine->emulation;
     pthread_mutex_lock(&p->lock);
     bool is_due = m->rounds[round].is_due;
     double at = turn(m, round);
@@ -351,9 +356,9 @@ static void wait_for_turn(fr_worker *w, const fr_meeting *m, int round)
 
 /* All have posted: the transport has said so. Nobody begins the round after the next before all
  * have taken this one. */
-void fr__pace_take(fr_worker *w, fr_meeting *m)
+void fr__emulation_take(fr__worker *w, fr__emulated_reduction *m)
 {
-    fr_pace *p = w->engine->pace;
+    fr__emulation *p = w->engine->emulation;
     int round = m->takes[w->index];
     round_state *r = &m->rounds[round];
     wait_for_turn(w, m, round);
@@ -363,26 +368,27 @@ void fr__pace_take(fr_worker *w, fr_meeting *m)
     double done = r->done;
     if (++r->n_taken == m->n_members) *r = (round_state){0};
     pthread_mutex_unlock(&p->lock);
-    fr__pace_wait(w, done);
+    fr__emulation_wait(w, done);
 }
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-void fr__pace_send(fr_worker *w, fr_wire *wire, int buffer, size_t bytes)
+void fr__emulation_send(fr__worker *w, fr__link_channel *channel, int buffer, size_t bytes)
 {
-    fr_pace *p = w->engine->pace;
-    fr__pace_advance(w, p->timing->overhead_s);
-    wire->arrival[buffer] = w->clock;
+    fr__emulation *p = w->engine->emulation;
+    fr__emulation_advance(w, p->timing->overhead_s);
+    channel->arrival[buffer] = w->clock;
     if (!p->links || bytes == 0) return;
     pthread_mutex_lock(&p->lock);
     serve(p, w->clock - INSTANT); /* what is ready at the same time goes behind */
-    wire->arrival[buffer] = fr_links_send(p->links, p->device_of[w->index],
-                                          p->device_of[wire->to->worker->index], bytes, w->clock);
+    channel->arrival[buffer] =
+        fr_links_send(p->links, p->device_of[w->index], p->device_of[channel->to->worker->index],
+                      bytes, w->clock);
     pthread_mutex_unlock(&p->lock);
 }
 
-void fr__pace_receive(fr_worker *w, const fr_wire *wire, int buffer)
+void fr__emulation_receive(fr__worker *w, const fr__link_channel *channel, int buffer)
 {
-    fr__pace_wait(w, wire->arrival[buffer]);
-    fr__pace_advance(w, w->engine->pace->timing->overhead_s);
+    fr__emulation_wait(w, channel->arrival[buffer]);
+    fr__emulation_advance(w, w->engine->emulation->timing->overhead_s);
 }

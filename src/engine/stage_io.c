@@ -1,5 +1,5 @@
-/* border.c -- what crosses from stage to stage, and where it lies: from the graph alone, so that a
- * process knows the borders of stages that other processes hold.
+/* stage_io.c -- what crosses from stage to stage, and where it lies: from the graph alone, so that
+ * a process knows the stage_io of stages that other processes hold.
  *
  * Values: the outputs of a stage, in order of nodes, side by side behind its slot. Gradients: with
  * several readers of a value the gradient is relayed from the highest reader down, each adding its
@@ -44,10 +44,10 @@ int fr__reader_above(const fr_engine *e, int stage, int node)
     return -1;
 }
 
-fr__tensor_ref fr__grad_tap(const fr_engine *e, int reader, int node)
+fr__tensor_ref fr__grad_ref(const fr_engine *e, int reader, int node)
 {
     int i = reader < 0 ? -1 : find_input(&e->stages[reader], node);
-    return i < 0 ? (fr__tensor_ref){.link = -1} : e->borders[FR_MODE_TRAIN][reader].grad[i];
+    return i < 0 ? (fr__tensor_ref){.link = -1} : e->stage_io[FR_MODE_TRAIN][reader].grad[i];
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ fr__tensor_ref fr__grad_tap(const fr_engine *e, int reader, int node)
 static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
 {
     const fr_stage *s = &e->stages[stage];
-    fr_border *b = &e->borders[mode][stage];
+    fr__stage_io *b = &e->stage_io[mode][stage];
     b->value_offset = FR_ARENA_ARRAY(&e->arena, size_t, s->last - s->first + 1);
     if (!b->value_offset) return fr__no_memory(e->ctx, 0, "stages");
     for (int i = s->first; i < s->last; i++) {
@@ -67,12 +67,12 @@ static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
     return FR_OK;
 }
 
-/* Gradients that leave this stage get their place on a route. */
+/* Gradients that leave this stage get their place on a link. */
 static fr_status place_grads(fr_engine *e, int stage)
 {
     const fr_stage *s = &e->stages[stage];
     const fr_schedule *plan = e->desc.schedule;
-    fr_border *b = &e->borders[FR_MODE_TRAIN][stage];
+    fr__stage_io *b = &e->stage_io[FR_MODE_TRAIN][stage];
     b->grad = FR_ARENA_ARRAY(&e->arena, fr__tensor_ref, s->n_inputs + 1);
     if (!b->grad) return fr__no_memory(e->ctx, 0, "stages");
     for (int i = 0; i < s->n_inputs; i++) {
@@ -80,24 +80,24 @@ static fr_status place_grads(fr_engine *e, int stage)
         b->grad[i].link = -1;
         if (!fr_graph_node(e->desc.graph, node)->needs_grad) continue;
         int to = reader_below(e, stage, node, fr__maker_of(e, node));
-        int route = fr_schedule_find_link(plan->n_backward, plan->backward, stage, to);
-        if (route < 0)
+        int link = fr_schedule_find_link(plan->n_backward, plan->backward, stage, to);
+        if (link < 0)
             return fr_fail(e->ctx, FR_INVALID,
                            "schedule %s: stage %d needs a gradient of stage %d, but the schedule "
                            "has no such link",
                            plan->name, to, stage);
-        b->grad[i] = (fr__tensor_ref){route, e->backward[route].bytes};
-        e->backward[route].bytes += fr__align_up(node_bytes(e, node));
+        b->grad[i] = (fr__tensor_ref){link, e->backward[link].bytes};
+        e->backward[link].bytes += fr__align_up(node_bytes(e, node));
     }
     return FR_OK;
 }
 
-fr_status fr__borders_find(fr_engine *e)
+fr_status fr__stage_io_find(fr_engine *e)
 {
     for (int mode = 0; mode < FR_N_MODES; mode++) {
         if (!e->schedule[mode]) continue;
-        e->borders[mode] = FR_ARENA_ARRAY(&e->arena, fr_border, e->n_stages);
-        if (!e->borders[mode]) return fr__no_memory(e->ctx, 0, "stages");
+        e->stage_io[mode] = FR_ARENA_ARRAY(&e->arena, fr__stage_io, e->n_stages);
+        if (!e->stage_io[mode]) return fr__no_memory(e->ctx, 0, "stages");
         for (int k = 0; k < e->n_stages; k++) FR_TRY(find_values(e, (fr_mode)mode, k));
     }
     for (int k = 0; e->desc.schedule && k < e->n_stages; k++) FR_TRY(place_grads(e, k));
