@@ -206,7 +206,8 @@ static fr_status measure(fr_engine *e)
     FR_TRY(make_workers(e));
     FR_TRY(make_parts(e));
     FR_TRY(start_workers(e));
-    FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
+    FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->inner_group));
+    e->group = e->inner_group;
     FR_TRY(fr_team_agree(e->desc.team, fr__parts_create(e)));
     FR_TRY(share_sizes(e));
     FR_TRY(fr__links_plan(e));
@@ -217,9 +218,26 @@ static fr_status measure(fr_engine *e)
     return fr__snapshot_plan(e);
 }
 
+/* Decorate the transport, for the executors too. */
+static fr_status emulate(fr_engine *e)
+{
+    fr__emulation_desc d = {.timing = e->desc.timing,
+                            .scale = e->desc.scale,
+                            .n_workers = e->n_workers,
+                            .n_stages = e->n_stages,
+                            .transport = e->transport,
+                            .clock = &e->clock};
+    FR_TRY(fr__emulation_create(e->ctx, &d, &e->emulation));
+    FR_TRY(fr__emulation_wrap(e->emulation, e->inner_group, &e->group));
+    e->transport = &fr__emulated_transport;
+    for (int i = 0; i < e->n_parts; i++)
+        fr__exec_set_transport(e->execs[i], e->transport, e->group);
+    return FR_OK;
+}
+
 static fr_status build(fr_engine *e)
 {
-    FR_TRY(fr__emulation_create(e));
+    if (e->desc.timing) FR_TRY(emulate(e));
     FR_TRY(fr__parts_allocate(e));
     FR_TRY(fr__links_open(e));
     FR_TRY(fr__parts_open_sums(e));
@@ -241,7 +259,7 @@ static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine *
     e->desc = *desc;
     e->rank = fr_team_rank(desc->team);
     e->n_ranks = fr_team_size(desc->team);
-    e->transport =
+    e->transport = e->inner_transport =
         desc->transport ? desc->transport : fr_transport_find(desc->team ? "mpi" : "threads");
     if (!e->desc.policy) e->desc.policy = fr_policy_find("live");
     if (!(e->desc.stall_s > 0)) e->desc.stall_s = 30;
@@ -336,9 +354,9 @@ void fr_engine_free(fr_engine *e)
         stop_threads(e);
     }
     fr__coordinator_free(e);
-    fr__emulation_free(e);
     fr__snapshot_free(e);
-    if (e->group) e->transport->close(e->group);
+    if (e->inner_group) e->inner_transport->close(e->inner_group);
+    fr__emulation_free(e->emulation);
     fr_schedule_free(e->eval_schedule);
     fr_exec_plan_free(e->plan);
     pthread_mutex_destroy(&e->lock);
@@ -433,3 +451,11 @@ const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n)
     *n = e->workers[worker].n_events;
     return e->workers[worker].events;
 }
+
+uint64_t fr_engine_now(const fr_engine *e)
+{
+    uint64_t now = fr__clock_ns(&e->clock);
+    return e->emulation ? fr__emulation_report_ns(e->emulation, now) : now;
+}
+
+fr_overrun fr_engine_overrun(const fr_engine *e) { return fr__emulation_overrun(e->emulation); }

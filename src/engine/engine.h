@@ -20,7 +20,7 @@
 #define FR_ENGINE_ENGINE_H
 
 #include "base/thread.h"
-#include "engine/emulation.h"
+#include "emulate/emulation.h"
 #include "engine/links.h"
 #include "engine/records.h"
 #include "engine/worker.h"
@@ -29,8 +29,8 @@ struct fr_engine {
     fr_ctx *ctx;
     fr_engine_desc desc;
     fr_arena arena;
-    const fr_transport *transport;
-    fr_group *group;
+    const fr_transport *transport, *inner_transport; /* they differ in an emulation */
+    fr_group *group, *inner_group;                   /* the inner one is opened and closed */
     const fr_schedule *schedule[FR_N_MODES];
     fr_exec_plan *plan;         /* of training; NULL: evaluation only */
     fr_schedule *eval_schedule; /* owned */
@@ -53,10 +53,8 @@ struct fr_engine {
     bool must_sum;     /* gradients or their norm are combined before a step */
     int sync_slack;    /* mini-batches that one replica may be ahead of another */
     fr_board *norm_board, *tie_board;
-    fr__emulated_reduction *norm_reduction, *tie_reduction; /* emulation only */
     fr__timer clock, watch;   /* of emulation and of finished mini-batches; of stalls */
-    fr__emulation *emulation; /* NULL: no emulation */
-    fr__emulation *emulated;  /* the same in a call that is emulated, else NULL */
+    fr__emulation *emulation; /* NULL: none */
     size_t *tie_room;         /* bytes of board a worker holds */
     int64_t n_tie_pieces;     /* rounds of that board for a mini-batch */
     int n_tied, *tied;        /* params in groups that span stages, owners and copies, ascending */
@@ -129,11 +127,12 @@ static inline fr__part *fr__part_for(const fr_engine *e, int stage, int micro)
     return fr__part_at(e, stage, micro % e->eval_schedule->replicas[stage]);
 }
 
-/* Now, as a worker notes it. */
+/* Whether the call under way is emulated; now, as a worker notes it. */
+static inline bool fr__is_emulated(const fr_engine *e) { return fr__emulation_is_on(e->emulation); }
 static inline uint64_t fr__worker_now(const fr__worker *w)
 {
-    const fr__emulation *emulated = w->engine->emulated;
-    return emulated ? fr__emulation_ns(emulated, w->clock) : fr__now_ns();
+    const fr_engine *e = w->engine;
+    return fr__is_emulated(e) ? fr__emulation_now_ns(e->emulation, w->index) : fr__now_ns();
 }
 
 static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->schedule[e->mode]; }
@@ -155,9 +154,7 @@ void fr__snapshot_free(fr_engine *e);
 /* update.c */
 fr_status fr__update_plan(fr_engine *e);
 fr_status fr__update_open(fr_engine *e);
-/* reduction: its emulated counterpart; NULL: none in this round. */
-fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round,
-                         fr__emulated_reduction *reduction);
+fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round);
 fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event);
 /* In place of a step beyond the limit: others may be waiting for its post. */

@@ -48,7 +48,8 @@ static fr_batch_report make_report(const fr_engine *e, const fr__record *r)
         .step = r->batch,
         .tally = tally,
         .grad_norm = sqrt(norm_sq),
-        .done_ns = e->emulated ? fr__emulation_report_ns(e->emulated, r->done_ns) : r->done_ns,
+        .done_ns =
+            fr__is_emulated(e) ? fr__emulation_report_ns(e->emulation, r->done_ns) : r->done_ns,
         .ledger = has_ledger ? r->rows : NULL,
         .n_ledger = has_ledger ? (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro : 0};
 }
@@ -72,14 +73,6 @@ static uint64_t count_beats(fr_engine *e)
     uint64_t n = 0;
     for (int i = 0; i < e->n_workers; i++) n += atomic_load(&e->workers[i].n_beats);
     return n;
-}
-
-/* Who sleeps because it is too fast is alive. */
-static bool is_emulating(fr_engine *e)
-{
-    for (int i = 0; e->emulated && i < e->n_workers; i++)
-        if (atomic_load(&e->workers[i].is_emulating)) return true;
-    return false;
 }
 
 /* Everybody is told to leave; who does not is lost, and its thread left alone. */
@@ -111,7 +104,7 @@ static double silent_s(fr_engine *e, silence *s)
     uint64_t now = fr__clock_ns(&e->watch), more = count_beats(e);
     s->ns += now - s->last_ns < longest ? now - s->last_ns : longest;
     s->last_ns = now;
-    if (more != s->beats || is_emulating(e)) s->beats = more, s->ns = 0;
+    if (more != s->beats || fr__emulation_sleeps(e->emulation)) s->beats = more, s->ns = 0;
     return (double)s->ns * 1e-9;
 }
 
@@ -152,8 +145,8 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
     e->n = n;
     e->source = source;
     e->failed_worker = -1;
-    e->emulated = mode == FR_MODE_TRAIN ? e->emulation : NULL;
-    if (e->emulated) fr__emulation_begin(e);
+    fr__emulation_end(e->emulation);
+    if (e->emulation && mode == FR_MODE_TRAIN) fr__emulation_begin(e->emulation);
     e->transport->reset(e->group);
     fr__records_begin(e);
     fr__coordinator_reset(e);
@@ -220,7 +213,7 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     fr_status status = walk_all(e, &l);
     *n_done = e->n_reported;
     if (status != FR_OK) return status;
-    e->emulated = NULL;
+    fr__emulation_end(e->emulation);
     FR_TRY(fr__parts_undo(e));
     FR_TRY(fr__parts_drain(e));
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;

@@ -187,12 +187,6 @@ static fr_status open_channel(fr_engine *e, const fr__link_buffers *r, fr__link_
     for (int b = 0; b < r->n_buffers && w->memory; b++)
         w->data[b] = w->memory + (size_t)b * r->stride;
     if (!crosses(w)) return FR_OK;
-    if (e->emulation) {
-        w->arrival = FR_ARENA_ARRAY(&e->arena, double, r->n_buffers);
-        w->freed = FR_ARENA_ARRAY(&e->arena, double, r->n_buffers);
-        if (!w->arrival || !w->freed)
-            return fr__no_memory(e->ctx, (size_t)r->n_buffers * 16, "emulation");
-    }
     fr_channel_desc d = {
         .from = w->from->worker->index,
         .to = w->to->worker->index,

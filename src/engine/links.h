@@ -14,9 +14,6 @@ struct fr__link_channel {
     fr_channel *handle; /* NULL: both on one worker */
     char *memory;       /* [n_buffers], of the sender */
     const void **data;  /* [n_buffers]: where the receiver reads it */
-    /* Emulation, [n_buffers]: times of arrival and of release. Written before, read after a buffer
-     * changes hands. */
-    double *arrival, *freed;
 };
 
 /* A link of the schedule. */

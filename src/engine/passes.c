@@ -11,14 +11,12 @@ fr_status fr__acquire(fr__worker *w, fr__link_channel *channel, int buffer)
     fr__wait_begin(w);
     fr_status status = w->engine->transport->acquire(channel->handle, buffer);
     fr__wait_end(w);
-    if (w->engine->emulated && status == FR_OK) fr__emulation_wait(w, channel->freed[buffer]);
     return status;
 }
 
 static void release(fr__worker *w, fr__link_channel *channel, int buffer)
 {
     if (!channel->handle) return;
-    if (w->engine->emulated) channel->freed[buffer] = w->clock;
     w->engine->transport->release(channel->handle, buffer);
 }
 

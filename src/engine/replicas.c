@@ -1,5 +1,5 @@
-/* replicas.c -- replicas of a stage in the engine: the rule by which they agree, and what their
- * sums cost in traffic, waits and emulated time. The sums are the executor's. */
+/* replicas.c -- replicas of a stage in the engine: the rule by which they agree, and the
+ * traffic and waits of their sums. The sums are the executor's. */
 #include "engine/engine.h"
 #include "exec/sync.h"
 
@@ -53,37 +53,23 @@ static void waits(void *part, bool begins)
         fr__wait_end(w);
 }
 
-/* A bucket is final in the course of the emulated backward, not when it was computed. */
-static double emulated_post(const fr__part *p, double share)
-{
-    const fr_timing *timing = p->engine->desc.timing;
-    double span = p->worker->span > 0 ? p->worker->span + timing->overhead_s : 0;
-    return p->worker->clock + span * fr_curve_time(&timing->cost[p->stage].final, share);
-}
-
 static void posted(void *part, fr__sum_kind kind, int k, double share, size_t bytes, bool is_alive)
 {
     fr__part *p = part;
-    const fr__emulation *emulated = p->engine->emulated;
+    const fr_engine *e = p->engine;
+    int worker = p->worker->index;
+    (void)is_alive;
     p->worker->traffic.sums += bytes;
-    if (kind == FR__SUM_SYNC) {
-        if (emulated)
-            fr__emulation_post(p->worker, p->sync_reductions[k], p->worker->clock, is_alive);
-        return;
-    }
-    double at = emulated ? emulated_post(p, share) : 0;
-    p->posted_ns[k] = emulated ? fr__emulation_ns(emulated, at) : fr__now_ns();
-    if (emulated) fr__emulation_post(p->worker, p->reductions[k], at, is_alive);
+    if (kind == FR__SUM_GRADS)
+        p->posted_ns[k] =
+            fr__is_emulated(e) ? fr__emulation_post_ns(e->emulation, worker, share) : fr__now_ns();
 }
 
 static void taken(void *part, fr__sum_kind kind, int k, bool is_alive)
 {
     fr__part *p = part;
     fr__worker *w = p->worker;
-    bool is_grads = kind == FR__SUM_GRADS;
-    if (p->engine->emulated)
-        fr__emulation_take(w, (is_grads ? p->reductions : p->sync_reductions)[k]);
-    if (!is_grads || !is_alive) return;
+    if (kind != FR__SUM_GRADS || !is_alive) return;
     fr_event event = {.action = FR_DO_REDUCE,
                       .is_beside = true,
                       .stage = p->stage,
@@ -99,52 +85,16 @@ static void taken(void *part, fr__sum_kind kind, int k, bool is_alive)
 static void stepped(void *part, double share)
 {
     fr__part *p = part;
-    if (p->engine->emulated)
-        fr__emulation_advance(p->worker, fr__emulation_seconds(p, FR_DO_STEP) * share);
+    if (fr__is_emulated(p->engine))
+        fr__emulation_advance(p->engine->emulation, p->worker->index,
+                              share * fr__emulation_seconds(p->engine->emulation, p->worker->index,
+                                                            p->stage, FR_DO_STEP));
 }
 
 fr__exec_hooks fr__part_hooks(fr__part *p)
 {
     return (fr__exec_hooks){
         .user = p, .waits = waits, .posted = posted, .taken = taken, .stepped = stepped};
-}
-
-/* --- emulation ---------------------------------------------------------------------------------
- */
-
-static fr_status add_meetings(fr_engine *e, int stage, int n, const int *members, size_t *bytes,
-                              bool in_order, fr__emulated_reduction ***out)
-{
-    fr__emulated_reduction **m = *out = FR_ARENA_ARRAY(&e->arena, fr__emulated_reduction *, n + 1);
-    if (!m) return fr__no_memory(e->ctx, 0, "emulation");
-    for (int i = 0; i < n; i++) {
-        FR_TRY(fr__emulation_add_reduction(e, fr_engine_n_replicas(e, stage), members, bytes[i],
-                                           &m[i]));
-        if (in_order && i > 0) fr__emulation_follow(m[i - 1], m[i]);
-    }
-    return FR_OK;
-}
-
-/* The replicas of a stage meet for each sum. */
-static fr_status emulate_sums(fr_engine *e, int stage)
-{
-    fr__part *first = fr__part_at(e, stage, 0);
-    int n_buckets = fr__exec_n_buckets(first->exec), n_sums = fr__exec_n_sums(first->exec);
-    int n = n_buckets > n_sums ? n_buckets : n_sums;
-    int *members = FR_ARENA_ARRAY(&e->arena, int, first->n_replicas);
-    size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n + 1);
-    if (!members || !bytes) return fr__no_memory(e->ctx, 0, "emulation");
-    for (int q = 0; q < first->n_replicas; q++) members[q] = first[q].worker->index;
-    for (int i = 0; i < n_buckets; i++) bytes[i] = fr__exec_bucket_bytes(first->exec, i);
-    FR_TRY(add_meetings(e, stage, n_buckets, members, bytes, true, &first->reductions));
-    for (int i = 0; i < n_sums; i++)
-        bytes[i] = fr__exec_sizes_of(first->exec).n_weights * sizeof(float);
-    FR_TRY(add_meetings(e, stage, n_sums, members, bytes, false, &first->sync_reductions));
-    for (int q = 1; q < first->n_replicas; q++) {
-        first[q].reductions = first->reductions;
-        first[q].sync_reductions = first->sync_reductions;
-    }
-    return FR_OK;
 }
 
 fr_status fr__replicas_open(fr_engine *e)
@@ -155,7 +105,6 @@ fr_status fr__replicas_open(fr_engine *e)
         p->posted_ns = FR_ARENA_ARRAY(&e->arena, uint64_t, fr__exec_n_buckets(p->exec) + 1);
         if (!p->posted_ns) return fr__no_memory(e->ctx, 0, "replicas");
     }
-    for (int k = 0; k < e->n_stages && e->emulation; k++) FR_TRY(emulate_sums(e, k));
     return FR_OK;
 }
 

@@ -181,13 +181,11 @@ static void sum_ties(fr__worker *w, int64_t round, int64_t k)
 fr_status fr__ties_sum(fr__worker *w, int64_t batch, bool *is_dead)
 {
     fr_engine *e = w->engine;
-    if (e->emulated) fr__emulation_post(w, e->tie_reduction, w->clock, !*is_dead);
     if (!*is_dead) FR_TRY(move_ties(w, fr__exec_read_ties));
     for (int64_t k = 0; k < e->n_tie_pieces; k++) {
         int64_t round = (batch - e->first) * e->n_tie_pieces + k;
-        bool is_last = k + 1 == e->n_tie_pieces;
         post_ties(w, round, k, !*is_dead);
-        FR_TRY(fr__board_wait(w, e->tie_board, round, is_last ? e->tie_reduction : NULL));
+        FR_TRY(fr__board_wait(w, e->tie_board, round));
         *is_dead = *is_dead || batch >= atomic_load(&e->limit);
         if (!*is_dead) sum_ties(w, round, k);
     }

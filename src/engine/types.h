@@ -9,8 +9,6 @@ typedef struct fr__worker fr__worker;
 typedef struct fr__part fr__part;
 typedef struct fr__record fr__record;
 typedef struct fr__coordinator fr__coordinator;
-typedef struct fr__emulation fr__emulation;
-typedef struct fr__emulated_reduction fr__emulated_reduction;
 typedef struct fr__link_channel fr__link_channel;
 typedef struct fr__link_buffers fr__link_buffers;
 

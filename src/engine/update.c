@@ -45,20 +45,6 @@ static fr_status add_norm_board(fr_engine *e)
     return e->transport->add_board(e->group, e->n_parts, bytes, owner, &e->norm_board);
 }
 
-/* Emulation: who meets at the boards. What is on them counts as small. */
-static fr_status add_meetings(fr_engine *e)
-{
-    int *all = FR_ARENA_ARRAY(&e->arena, int, e->n_workers);
-    int *tied = FR_ARENA_ARRAY(&e->arena, int, e->n_workers), n_tied = 0;
-    if (!all || !tied) return fr__no_memory(e->ctx, (size_t)e->n_workers * 8, "emulation");
-    for (int i = 0; i < e->n_workers; i++) {
-        all[i] = i;
-        if (fr__ties_on(&e->workers[i])) tied[n_tied++] = i;
-    }
-    FR_TRY(fr__emulation_add_reduction(e, e->n_workers, all, 0, &e->norm_reduction));
-    return fr__emulation_add_reduction(e, n_tied, tied, 0, &e->tie_reduction);
-}
-
 static fr_status make_param_sums(fr_engine *e)
 {
     for (int i = 0; i < e->n_parts; i++) {
@@ -74,20 +60,17 @@ fr_status fr__update_open(fr_engine *e)
 {
     FR_TRY(make_param_sums(e));
     if (!e->must_sum) return FR_OK;
-    if (e->emulation) FR_TRY(add_meetings(e));
     if (needs_norm(e)) FR_TRY(add_norm_board(e));
     return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
 /* --- sums ----------------------------------------------------------------------------------- */
 
-fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round,
-                         fr__emulated_reduction *reduction)
+fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round)
 {
     fr__wait_begin(w);
     fr_status status = w->engine->transport->board_wait(board, round, w->index);
     fr__wait_end(w);
-    if (w->engine->emulated && reduction && status == FR_OK) fr__emulation_take(w, reduction);
     return status;
 }
 
@@ -108,7 +91,6 @@ static fr_status sum_norm(fr__worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     int64_t round = batch - e->first;
-    if (e->emulated) fr__emulation_post(w, e->norm_reduction, w->clock, !is_dead);
     for (int i = 0; i < w->n_parts; i++) {
         int part = w->parts[i]->index;
         if (!is_dead)
@@ -116,7 +98,7 @@ static fr_status sum_norm(fr__worker *w, int64_t batch, bool is_dead)
                              e->transport->board_part(e->norm_board, round, part));
         e->transport->board_post(e->norm_board, round, part);
     }
-    FR_TRY(fr__board_wait(w, e->norm_board, round, e->norm_reduction));
+    FR_TRY(fr__board_wait(w, e->norm_board, round));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
@@ -168,8 +150,7 @@ static double own_squares(fr__part *p)
 /* share: of the update that was not emulated yet. */
 static fr_status end_step(fr__part *p, int64_t batch, double share, double norm_sq, fr_event *event)
 {
-    if (p->engine->emulated)
-        fr__emulation_spend(p->worker, share * fr__emulation_seconds(p, FR_DO_STEP));
+    fr__spend(p, FR_DO_STEP, share);
     int64_t version = fr__exec_version(p->exec);
     FR_TRY(fr__exec_end_step(p->exec));
     fr__record_live(p, batch, version);

@@ -47,7 +47,6 @@ static fr_status send(fr__worker *w, const task *t, const fr__link_buffers *r,
     bool is_forward = t->instr->action == FR_DO_SEND_F;
     /* The pass has acquired the buffer; one that was not run acquires it here. */
     if (t->is_dead) FR_TRY(fr__acquire(w, channel, buffer));
-    if (e->emulated) fr__emulation_send(w, channel, buffer, t->is_dead ? 0 : r->bytes);
     e->transport->send(channel->handle, buffer, t->is_dead ? 0 : r->bytes);
     if (!t->is_dead && e->mode == FR_MODE_TRAIN)
         *(is_forward ? &w->traffic.forward : &w->traffic.backward) += r->bytes;
@@ -62,7 +61,6 @@ static fr_status receive(fr__worker *w, const task *t, fr__link_channel *channel
     fr_status status =
         e->transport->receive(channel->handle, buffer, &channel->data[buffer], &bytes);
     fr__wait_end(w);
-    if (e->emulated && status == FR_OK) fr__emulation_receive(w, channel, buffer);
     if (status == FR_OK && bytes == 0) fr__lower_limit(e, t->batch);
     return status;
 }
@@ -84,6 +82,15 @@ static fr_status transfer(fr__worker *w, const task *t)
     return receive(w, t, channel, buffer);
 }
 
+/* Emulation: so much of the modelled duration of an instruction passes. */
+void fr__spend(const fr__part *p, fr_action action, double share)
+{
+    fr__emulation *m = p->engine->emulation;
+    int worker = p->worker->index;
+    if (fr__is_emulated(p->engine))
+        fr__emulation_spend(m, worker, share * fr__emulation_seconds(m, worker, p->stage, action));
+}
+
 /* --- one instruction ------------------------------------------------------------------------ */
 
 static fr_status forward(const task *t, fr_event *event)
@@ -91,8 +98,7 @@ static fr_status forward(const task *t, fr_event *event)
     fr__part *p = t->part;
     fr_engine *e = p->engine;
     if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
-    if (e->emulated && !t->is_dead)
-        fr__emulation_spend(p->worker, fr__emulation_seconds(p, FR_DO_F));
+    if (!t->is_dead) fr__spend(p, FR_DO_F, 1);
     if (e->mode != FR_MODE_EVAL) return FR_OK;
     fr__release_inputs(p, e->mode, t->in_segment);
     if (t->micro / p->n_replicas != p->n_micro - 1 || t->is_dead) return FR_OK;
@@ -101,18 +107,25 @@ static fr_status forward(const task *t, fr_event *event)
     return FR_OK;
 }
 
-/* Emulation: gradients become final in the course of the time that it should take. */
-static fr_status alive_backward(const task *t, int what, fr_event *event)
+/* Emulation: gradients become final in the course of the modelled duration. */
+static fr_status emulate_backward(const task *t, int what, fr_event *event)
 {
     fr__part *p = t->part;
-    fr__worker *w = p->worker;
-    bool is_emulated = p->engine->emulated;
-    if (is_emulated) w->span = fr__emulation_seconds(p, (fr_action)t->instr->action);
+    fr__emulation *m = p->engine->emulation;
+    fr_action action = (fr_action)t->instr->action;
+    int worker = p->worker->index;
+    fr__emulation_set_backward(m, worker, p->stage,
+                               fr__emulation_seconds(m, worker, p->stage, action));
     FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
-    if (!is_emulated) return FR_OK;
-    fr__emulation_spend(w, w->span);
-    w->span = 0;
+    fr__spend(p, action, 1);
+    fr__emulation_set_backward(m, worker, p->stage, 0);
     return FR_OK;
+}
+
+static fr_status alive_backward(const task *t, int what, fr_event *event)
+{
+    if (fr__is_emulated(t->part->engine)) return emulate_backward(t, what, event);
+    return fr__pass_backward(t->part, t->batch, t->micro, t->in_segment, what, event);
 }
 
 static fr_status backward(const task *t, int what, fr_event *event)
@@ -127,7 +140,7 @@ static fr_status backward(const task *t, int what, fr_event *event)
 static fr_status reduce(const task *t)
 {
     FR_TRY(fr__update_reduce(t->part, t->batch, t->is_dead));
-    if (t->part->engine->emulated) fr__emulation_spend(t->part->worker, 0);
+    fr__spend(t->part, FR_DO_REDUCE, 1);
     return FR_OK;
 }
 
@@ -208,7 +221,7 @@ static uint64_t take_fused_ns(const task *t)
     fr__part *p = t->part;
     if (t->instr->action != FR_DO_B && t->instr->action != FR_DO_W) return 0;
     uint64_t ns = fr__exec_take_fused_ns(p->exec);
-    return p->engine->emulated ? 0 : ns;
+    return fr__is_emulated(p->engine) ? 0 : ns;
 }
 
 static void note(fr__worker *w, const task *t, fr_event *event)
@@ -216,7 +229,9 @@ static void note(fr__worker *w, const task *t, fr_event *event)
     if (w->engine->mode != FR_MODE_TRAIN || t->is_dead) return;
     fr_action action = (fr_action)t->instr->action;
     uint64_t busy = event->end_ns - event->start_ns, fused = take_fused_ns(t);
-    uint64_t wait = w->engine->emulated ? (uint64_t)(w->waited * 1e9) : w->wait_ns;
+    uint64_t wait = w->wait_ns;
+    if (fr__is_emulated(w->engine))
+        wait = fr__emulation_take_waited(w->engine->emulation, w->index);
     wait = wait < busy ? wait : busy;
     busy -= wait;
     fused = fused < busy ? fused : busy;
@@ -256,7 +271,7 @@ static fr_status do_one(fr__worker *w, const fr_instr *i, int64_t base)
                       .micro = t.micro,
                       .start_ns = fr__worker_now(w)};
     w->wait_ns = 0;
-    w->waited = 0;
+    if (fr__is_emulated(e)) (void)fr__emulation_take_waited(e->emulation, w->index);
     if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
     FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
     FR_TRY(execute(w, &t, &event));
@@ -289,7 +304,7 @@ fr_status fr__worker_walk(fr__worker *w, void *arg)
     w->summed = -1;
     uint64_t start = fr__worker_now(w);
     fr_ctx_clear(NULL);
-    if (e->emulated) fr__emulation_enter();
+    fr__emulation_enter(e->emulation);
     fr_status status = fr__replicas_begin(w);
     if (status == FR_OK) status = walk(w);
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__worker_now(w) - start;

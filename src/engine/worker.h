@@ -19,10 +19,8 @@ struct fr__part {
      * writes gradients. */
     const void **values, **grads;
     void **sent_grads;
-    double *param_sums;  /* (own parameters of the stage) */
-    uint64_t *posted_ns; /* [bucket] of the reduction of gradients */
-    /* Emulation only: of the buckets, of the sums of a rule. */
-    fr__emulated_reduction **reductions, **sync_reductions;
+    double *param_sums;         /* (own parameters of the stage) */
+    uint64_t *posted_ns;        /* [bucket] of the reduction of gradients */
     fr_stage_times times, cold; /* cold: the first mini-batch's share of them */
     int64_t cold_batch;         /* -1: nothing has been trained */
     bool has_error;             /* collected: */
@@ -62,11 +60,6 @@ struct fr__worker {
     fr_worker_times times;
     uint64_t wait_ns; /* in the instruction under way */
     uint64_t wait_from_ns;
-    /* Emulation: virtual seconds; those of the instruction under way that it waited, those that its
-     * backward should take; awake or not. */
-    double clock, waited, span;
-    _Atomic int is_emulating;
-    fr_overrun overrun;
     fr_event *events;
     int n_events;
 };
@@ -82,6 +75,7 @@ fr_status fr__parts_undo(fr_engine *e);
 fr_status fr__parts_drain(fr_engine *e);
 
 /* worker.c */
+void fr__spend(const fr__part *p, fr_action action, double share);
 void fr__push_event(fr__worker *w, const fr_event *event);
 fr_status fr__worker_walk(fr__worker *w, void *arg);
 

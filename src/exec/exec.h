@@ -153,6 +153,8 @@ fr_status fr__exec_open(fr__exec *x);
 fr_status fr__exec_open_reduction(fr__exec *const *replicas);
 fr_status fr__exec_open_statistics(fr__exec *const *replicas);
 fr_status fr__exec_open_sync(fr__exec *const *replicas);
+/* Before the reductions are opened: another transport and group for the same workers. */
+void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group *group);
 fr_program *fr__exec_program(const fr__exec *x, fr_mode mode); /* for sizes by node, and times */
 
 /* --- passes (pass.c) ----------------------------------------------------------------------------

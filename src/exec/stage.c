@@ -182,6 +182,12 @@ void fr__exec_add_link_bytes(fr__exec *x, size_t grads, size_t landing)
 void *fr__exec_grad_links(const fr__exec *x) { return x->grad_links; }
 void *fr__exec_landing(const fr__exec *x) { return x->landing; }
 
+void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group *group)
+{
+    x->d.transport = x->sync.transport = transport;
+    x->d.group = x->sync.group = group;
+}
+
 fr_program *fr__exec_program(const fr__exec *x, fr_mode mode) { return x->compiled[mode].program; }
 
 /* --- sizes ---------------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ static fr_sum_desc describe(const fr__syncing *s)
                          .members = s->members,
                          .n_buckets = s->n_buckets,
                          .edge = s->edge,
+                         .is_at_once = true,
                          .devices = s->devices};
 }
 

@@ -76,8 +76,8 @@ static inline void use_virtual_clock(fr_engine *e, virtual_clock *c)
     *c = (virtual_clock){.now_ns = fr__now_ns()};
     pthread_mutex_init(&c->lock, NULL);
     e->clock = (fr__timer){.now_ns = virtual_now, .sleep_until = virtual_sleep, .user = c};
-    assert_string_equal(e->transport->name, "threads");
-    e->group->may_spin = false;
+    assert_string_equal(e->inner_transport->name, "threads");
+    e->inner_group->may_spin = false;
 }
 
 /* --- for the watch over stalls ---------------------------------------------------------------- */
@@ -105,7 +105,7 @@ static inline void use_quiet_watch(fr_engine *e, quiet_clock *c)
 {
     *c = (quiet_clock){.e = e, .last_ns = fr__now_ns()};
     e->watch = (fr__timer){.now_ns = quiet_clock_now, .user = c};
-    e->group->may_spin = false;
+    e->inner_group->may_spin = false;
 }
 
 static inline uint64_t frozen_now(void *user)
