@@ -176,8 +176,51 @@ static bool make_room(const struct fr__chooser *c, const struct fr__outcome *at,
     return is_found;
 }
 
+/* Devices without room for their workers change places with equally fast ones, in use or idle, if
+ * both then have room. False: none can. */
+static bool swap_devices(const struct fr__chooser *c, const struct fr__outcome *at, int *device_of,
+                         int *worker_of)
+{
+    const struct fr__option *o = at->option;
+    const double *speed = o->size->task.speed;
+    const int n_all = c->d->cluster->n_devices;
+    bool is_found = false;
+    for (int d = 0; d < n_all; d++) worker_of[d] = -1;
+    for (int w = 0; w < o->n_workers; w++) worker_of[device_of[w] = fr__choose_device(o, w)] = w;
+    for (int w = 0; w < o->n_workers; w++) {
+        const int own = device_of[w];
+        for (int d = 0; d < n_all && !fr__choose_has_room(c, device_of[w], at->memory[w]); d++) {
+            const int other = worker_of[d];
+            if (speed[d] != speed[own] || !fr__choose_has_room(c, d, at->memory[w]) ||
+                (other >= 0 && !fr__choose_has_room(c, own, at->memory[other])))
+                continue;
+            if (other >= 0) device_of[other] = own;
+            worker_of[own] = other, worker_of[d] = w, device_of[w] = d;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static fr_status fit_devices(struct fr__chooser *c, struct fr__outcome *at)
+{
+    struct fr__option *o = FR_ARENA_NEW(c->arena, struct fr__option);
+    const int n = at->option->n_workers;
+    int *device_of = FR_ARENA_ARRAY(c->arena, int, n + c->d->cluster->n_devices);
+    struct fr__outcome next;
+    if (!o || !device_of) return fr__no_memory(c->ctx, sizeof *o, "devices");
+    if (!swap_devices(c, at, device_of, device_of + n)) return FR_OK;
+    *o = *at->option;
+    o->device_of = device_of, o->is_across = false;
+    FR_TRY(fr__choose_try(c, o, at->method, at->cuts, &next));
+    next.n_moves = at->n_moves + 1;
+    *at = next;
+    return FR_OK;
+}
+
 fr_status fr__choose_fit(struct fr__chooser *c, struct fr__outcome *at)
 {
+    FR_TRY(fit_devices(c, at));
     const struct fr__option *o = at->option;
     const int n = o->n_stages, most = o->size->task.n;
     for (int tries = 0; !at->fits && tries < most && n > 1; tries++) {
