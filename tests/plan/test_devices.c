@@ -462,11 +462,11 @@ static void nothing_by_hand_is_faster(void **state)
  * more micro-batches on one device with little memory (3/57), by devices that had to be cut
  * otherwise to fit (3/175, 206/168), by a group that is not the fastest (101/43, 102/175), by two
  * chunks on each device (211/64), by devices in an order in which their memory is enough (301/115,
- * 302/147). */
+ * 302/147), by pipelines that stay each in one group (310/23). */
 static void nothing_by_hand_is_faster_where_it_was(void **state)
 {
     static const int pairs[][2] = {{77, 71},   {3, 57},   {3, 175},   {206, 168}, {101, 43},
-                                   {102, 175}, {211, 64}, {301, 115}, {302, 147}};
+                                   {102, 175}, {211, 64}, {301, 115}, {302, 147}, {310, 23}};
     struct verdict v = {0};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         judge_pair(*state, (uint64_t)pairs[i][0], (uint64_t)pairs[i][1], &v);
