@@ -5,8 +5,9 @@
  * of them. Else all devices are put in an order (as in the file, the fastest first, group by group
  * with the fastest group first, the largest memory first, those of one group first), and the first
  * so many are taken: as they come, the other way round, as in the file, and with the stages of a
- * pipeline side by side in place of the replicas of a stage. Which of the places is best, estimates
- * and simulations tell; the best are improved by exchanging devices (choose_move.c). */
+ * pipeline side by side in place of the replicas of a stage, or each pipeline in one group. Which
+ * of the places is best, estimates and simulations tell; the best are improved by exchanging
+ * devices (choose_move.c). */
 #include "plan/choose.h"
 
 #include <math.h>
@@ -227,7 +228,7 @@ static fr_status place_inside(struct walk *w, const int *order)
     return n == r ? add_place(w->c, w->shape, w->at, true) : FR_OK;
 }
 
-/* The first devices of an order, put to use in four ways. */
+/* The first devices of an order, put to use in these ways. */
 static fr_status place_first(struct walk *w, const int *order)
 {
     const int n_wide = w->shape->n_wide, r = w->shape->replicas, n = n_wide * r;
