@@ -123,6 +123,8 @@ static void mark_kept_ports(plan *f)
 
 static fr_status list_steps(fr_program *p)
 {
+    size_t n = (size_t)p->n_units;
+    if (!fr__vec_fit(&p->forward, n)) return fr__no_memory(p->ctx, n, "steps");
     for (int u = 0; u < p->n_units; u++) {
         const fr_unit *unit = &p->units[u];
         fr_step step = {.kind = FR_STEP_FORWARD, .unit = u};

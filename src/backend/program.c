@@ -424,6 +424,9 @@ static fr_status compile(fr_program *p)
     FR_TRY(fr__plan_forward(p, &forward_bytes));
     fr__arena_fini(&p->making);
     if (p->desc.training) FR_TRY(fr__plan_backward(p, &backward_bytes));
+    fr__arena_fini(&p->making);
+    if (!fr__vec_fit(&p->back_input, p->back_input.n))
+        return fr__no_memory(p->ctx, p->back_input.n, "steps");
     for (int i = 0; i < p->n_units; i++) {
         size_t bytes = fr__align_up(p->units[i].kernel->scratch_bytes);
         p->scratches[p->units[i].nodes[0] - p->stage.first] = bytes;
