@@ -120,7 +120,7 @@ static fr_status write_item(writer *w, fr_item_kind kind, int which, int param)
     FR_TRY(get_item(w, kind, which, param));
     if (!fr__are_finite(w->job->plain, bytes_of(of) / sizeof(float)))
         return fr_fail(w->job->ctx, FR_DIVERGED,
-                       "%s%s is not finite any more, and so not saved; earlier checkpoints stay. "
+                       "%s%s is no longer finite and is not saved; earlier checkpoints are kept. "
                        "Try a smaller lr, clip_norm or a warm-up",
                        whose[kind], of->name);
     if (kind == FR_ITEM_PARAM && !of->is_buffer)

@@ -145,8 +145,8 @@ fr_status fr__folder_lost(fr_ctx *ctx, const fr__folder *f)
 {
     return fr_fail(ctx, FR_IO,
                    "%s: the run's folder was moved, removed or replaced while the run wrote there; "
-                   "the run ends here and writes nothing more. If it was moved, --resume with its "
-                   "new place as --out goes on",
+                   "the run ends here and writes nothing more. If it was moved, continue with "
+                   "--resume and its new path as --out",
                    f->path);
 }
 

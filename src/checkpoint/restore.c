@@ -260,7 +260,7 @@ fr_status fr__checkpoint_load_newest(fr__setup *s, fr_engine *e, const char *che
                    : fr__checkpoint_load_model(s, e, path, &is_damaged);
         is_damaged = is_damaged && status != FR_NO_MEMORY;
         if (status == FR_OK || !is_damaged || i + 1 == steps.n) break;
-        fr_log(s->ctx, FR_LOG_WARN, "%s; taking the checkpoint before it", fr_ctx_error(s->ctx));
+        fr_log(s->ctx, FR_LOG_WARN, "%s; using the checkpoint before it", fr_ctx_error(s->ctx));
         status = FR_OK;
     }
     fr__vec_fini(&steps);

@@ -60,7 +60,7 @@ fr_status fr__saver_begin(fr__saver *v, const fr__position *at)
         return FR_OK;
     }
     /* The other ranks have begun, so this rank does its part on the calling thread. */
-    fr_log(v->s->ctx, FR_LOG_WARN, "no thread to write checkpoints with (%s): training waits",
+    fr_log(v->s->ctx, FR_LOG_WARN, "no thread for writing checkpoints (%s): training waits",
            strerror(code));
     save(v);
     return FR_OK;

@@ -124,7 +124,7 @@ static fr_status check_format(fr_ctx *ctx, const char *path, json_t *o, bool is_
     FR_TRY(get_int(ctx, path, o, "format", format));
     if (!is_checked && (*format != 1 || has_hashes) && *format <= FR_STATE_FORMAT)
         return fr_fail(ctx, FR_INVALID,
-                       "%s: has changed since it was written: its checksum does not fit", path);
+                       "%s: has changed since it was written: its checksum does not match", path);
     if (*format == 1 || *format == FR_STATE_FORMAT) return FR_OK;
     return fr_fail(ctx, FR_INVALID,
                    "%s: format %lld, this build reads 1 and %d; use the forerun that wrote it",
@@ -224,11 +224,11 @@ fr_status fr__state_check(const fr__setup *s, const char *folder, const fr__stat
                            folder, names[i].what, names[i].was, names[i].is);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].was != numbers[i].is)
-            return fr_fail(s->ctx, FR_INVALID,
-                           "%s: was written by a run with %s %lld, this config has %lld: the data "
-                           "would not go on where it stopped; set it back or choose another --out",
-                           folder, numbers[i].what, (long long)numbers[i].was,
-                           (long long)numbers[i].is);
+            return fr_fail(
+                s->ctx, FR_INVALID,
+                "%s: was written by a run with %s %lld, this config has %lld: the data would not "
+                "continue where it stopped; set it back or choose another --out",
+                folder, numbers[i].what, (long long)numbers[i].was, (long long)numbers[i].is);
     return FR_OK;
 }
 

@@ -98,7 +98,8 @@ void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
                "stopped: %s",
                l.text);
     if (status != FR_OK) /* not a failure: the checkpoint itself is whole */
-        fr_log(ctx, FR_LOG_WARN, "the settings before are not known: %s", fr_ctx_error(ctx));
+        fr_log(ctx, FR_LOG_WARN, "the settings of the earlier run are unknown: %s",
+               fr_ctx_error(ctx));
     fr_conf_free(was);
     fr_conf_free(is);
     fr__vec_fini(&text.text);

@@ -1,6 +1,6 @@
 /* methods.c -- the ways to spread a run over workers: a name for a schedule, a weight policy and
- * how replicas agree. A new one is an entry in the list; `parallel.weights`, `parallel.sync` and
- * `parallel.schedule_file` mix others. */
+ * how replicas are kept in sync. A new one is an entry in the list; `parallel.weights`,
+ * `parallel.sync` and `parallel.schedule_file` mix others. */
 #include <forerun/train.h>
 #include <string.h>
 

@@ -36,11 +36,12 @@ fr_status fr__parallel_check_replicas(fr_conf *parallel, const fr__settings *t,
     for (int k = 1; k < n_stages; k++) {
         int here = fr__settings_replicas(t, k), before = fr__settings_replicas(t, k - 1);
         if (here != before && !g->any_replicas)
-            return fr_conf_fail(parallel, "replicas",
-                                "stage %d has %d replicas, stage %d has %d, and method '%s' wants "
-                                "the same number for all; give one number, or choose a method that "
-                                "deals micro-batches out (1f1b, pipedream, spectrain, ...)",
-                                k - 1, before, k, here, t->method->name);
+            return fr_conf_fail(
+                parallel, "replicas",
+                "stage %d has %d replicas, stage %d has %d, and method '%s' needs the same number "
+                "for all stages; give one number, or choose a method that distributes "
+                "micro-batches (1f1b, pipedream, spectrain, ...)",
+                k - 1, before, k, here, t->method->name);
         if (k >= n_apart && here != fr__settings_replicas(t, k - n_apart))
             return fr_conf_fail(parallel, "replicas",
                                 "stages %d and %d are chunks of the same workers, and so have the "
@@ -72,13 +73,13 @@ fr_status fr__parallel_check_ranks(fr_conf *parallel, const fr__settings *t, con
     int n = p->schedule->n_workers, each = t->workers_per_rank, at = 0;
     if (n_ranks == 1 && t->transport && t->transport != fr_transport_list()[0])
         return fr_conf_fail(parallel, "transport",
-                            "transport '%s' is between processes, and this one is alone; start %d "
-                            "of them (mpirun -n %d forerun train ...), or parallel.transport: auto",
+                            "transport '%s' connects processes, and there is only one; start %d "
+                            "(mpirun -n %d forerun train ...), or parallel.transport: auto",
                             t->transport->name, (n + each - 1) / each, (n + each - 1) / each);
     if (n_ranks <= 1) return FR_OK;
     if (t->transport == fr_transport_list()[0])
         return fr_conf_fail(parallel, "transport",
-                            "transport '%s' is inside one process, and %d were started; leave "
+                            "transport '%s' works within one process, and %d were started; leave "
                             "parallel.transport out, or start one",
                             t->transport->name, n_ranks);
     if (n == n_ranks * each) return FR_OK;
@@ -117,8 +118,8 @@ void fr__parallel_warn(fr_ctx *ctx, const fr__settings *t, const fr__pipeline *p
         int r = s->replicas[k];
         if ((r & (r - 1)) == 0) continue;
         fr_log(ctx, FR_LOG_WARN,
-               "train.exact_sum: stage %d has %d replicas, which is no power of two: sums are the "
-               "same in every run, but not to the bit those of one worker",
+               "train.exact_sum: stage %d has %d replicas, which is not a power of two: sums are "
+               "the same in every run, but not to the bit those of one worker",
                k, r);
         return;
     }

@@ -55,8 +55,8 @@ static fr_status check_micro(fr_conf *c, const fr__settings *s, int64_t least)
 {
     if (s->micro % least != 0)
         return fr_conf_fail(c, "micro",
-                            "%lld micro-batches do not go to the replicas of a stage in equal "
-                            "parts; make train.micro a multiple of %lld, or leave it out",
+                            "%lld micro-batches cannot be divided equally among the replicas of a "
+                            "stage; make train.micro a multiple of %lld, or leave it out",
                             (long long)s->micro, (long long)least);
     if (s->batch % s->micro != 0)
         return fr_conf_fail(c, s->is_micro_chosen ? "batch" : "micro",

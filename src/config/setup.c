@@ -89,7 +89,7 @@ static fr_status find_nodes(fr__setup *s, fr_conf *model)
         if (n->op != FR_OP_INPUT || i == s->target) continue;
         int *role = reads_length(g, i) ? &s->length : &s->input;
         if (*role >= 0)
-            return fr_conf_fail(model, NULL, "model %s: inputs '%s' and '%s' both want the %s",
+            return fr_conf_fail(model, NULL, "model %s: inputs '%s' and '%s' both read the %s",
                                 fr_graph_name(g), fr_graph_node(g, *role)->name, n->name,
                                 role == &s->input ? "samples" : "lengths of samples");
         *role = i;
@@ -163,24 +163,24 @@ fr_status fr__setup_check_fit(fr__setup *s, fr_conf *model)
                             fr_shape_text(&d->input, b, sizeof b));
     if (!fr_shape_equal(&target->shape, &d->target))
         return fr_conf_fail(model, NULL,
-                            "model %s wants targets %s, data %s gives %s: one is for "
+                            "model %s has targets %s, data %s gives %s: one is for "
                             "classes, the other for next tokens",
                             name, fr_shape_text(&target->shape, a, sizeof a), data,
                             fr_shape_text(&d->target, b, sizeof b));
     if (classes_of(s) < d->n_classes)
         return fr_conf_fail(model, NULL,
-                            "model %s tells %lld classes apart, data %s has %lld; "
+                            "model %s has %lld classes, data %s has %lld; "
                             "set them equal or leave them out",
                             name, (long long)classes_of(s), data, (long long)d->n_classes);
     int64_t vocab = vocab_of(s->graph, s->input);
     if (vocab > 0 && vocab < d->vocab)
         return fr_conf_fail(model, NULL,
-                            "model %s knows %lld tokens, data %s has %lld; raise "
+                            "model %s has %lld tokens, data %s has %lld; raise "
                             "model.vocab or leave it out",
                             name, (long long)vocab, data, (long long)d->vocab);
     if (s->length >= 0 && !d->has_length)
         return fr_conf_fail(model, NULL,
-                            "model %s wants the length of each sample, data %s has "
+                            "model %s needs the length of each sample, data %s has "
                             "none",
                             name, data);
     return FR_OK;

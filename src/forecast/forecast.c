@@ -133,8 +133,8 @@ static fr_status read_profile(fr__setup *s, int batch, fr_profile **out)
     if (!fr_profile_knows(p, batch) && !s->has_warned_proportion) {
         s->has_warned_proportion = true;
         fr_log(s->ctx, FR_LOG_WARN,
-               "%s is of micro-batches of %d samples; others, as those of %d, are taken in "
-               "proportion, which makes small ones look cheaper than they are (forerun profile "
+               "%s was measured with micro-batches of %d samples; times for %d samples are scaled "
+               "in proportion, which underestimates small micro-batches (forerun profile "
                "--sizes all measures them)",
                s->settings.profile, p->batch, batch);
     }

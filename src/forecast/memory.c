@@ -111,7 +111,7 @@ static fr_status judge(fr__setup *s, fr_engine **e, const claim *claims, fr__foo
     if (find_shortage(s, claims, &shortage) < 0) return FR_OK;
     fr__fits_text(s, e, f, &shortage, text, sizeof text);
     if (s->settings.is_memory_binding)
-        return fr_fail(s->ctx, FR_NO_MEMORY, "%s; run.memory: warn starts it all the same", text);
+        return fr_fail(s->ctx, FR_NO_MEMORY, "%s; run.memory: warn starts it anyway", text);
     fr_log(s->ctx, FR_LOG_WARN, "%s", text);
     return FR_OK;
 }

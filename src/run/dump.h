@@ -1,4 +1,5 @@
-/* dump.h -- --dump-step: all values of one mini-batch, for a check by another framework.
+/* dump.h -- --dump-step: inputs, weights and gradients of one mini-batch, for a check by another
+ * framework.
  *
  * step-K.safetensors holds input, target, length (where there is one), loss (the mean over
  * targets that count), and for each parameter param.<name>, grad.<name> (of that mean, before

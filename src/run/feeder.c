@@ -18,7 +18,7 @@ fr_status fr__feeder_open(fr_ctx *ctx, const fr_loader_desc *desc, const fr_engi
     if (!f->held) return fr__no_memory(ctx, (size_t)f->room * sizeof *f->held, "feeder");
     if (pthread_mutex_init(&f->lock, NULL) != 0) {
         fr__feeder_close(f);
-        return fr_fail(ctx, FR_IO, "feeder: no mutex to be had");
+        return fr_fail(ctx, FR_IO, "feeder: cannot create a mutex");
     }
     f->has_lock = true;
     fr_status status = fr_loader_create(ctx, &d, &f->loader);

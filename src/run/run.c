@@ -79,7 +79,7 @@ static fr_status check_targets(const fr_run *r)
     bool is_all = seen >= n_train || r->at.step == r->setup.n_steps;
     if (r->at.epoch_targets > 0 || !is_first_epoch || !is_all) return FR_OK;
     return fr_fail(r->ctx, FR_INVALID,
-                   "data %s: not one target of the first %lld samples counts (each is %d or the "
+                   "data %s: no target of the first %lld samples counts (each is %d or the "
                    "loss's ignore_index): nothing was learnt; check the targets",
                    r->setup.data_name, (long long)(seen < n_train ? seen : n_train),
                    FR_TARGET_IGNORE);

@@ -113,7 +113,7 @@ static fr_status finish_diverged(fr_run *r)
     if (is_spoilt) status = fr_engine_collect(r->engine);
     if (is_spoilt && status == FR_OK) status = fr__run_agree(r, write_last_finite(r));
     if (status == FR_OK && r->leads)
-        fr_log(r->ctx, FR_LOG_WARN, "%s %s; --resume goes on from there%s",
+        fr_log(r->ctx, FR_LOG_WARN, "%s %s; --resume continues from there%s",
                is_spoilt ? "earlier updates have made weights infinite; the last finite ones that "
                            "were saved are in"
                          : "the last good weights are in",
@@ -139,7 +139,7 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
     char hint[FR_PATH + 64] = "nothing was saved before (run.checkpoint_every: N saves every N "
                               "updates)";
     if (r->checkpoint[0])
-        snprintf(hint, sizeof hint, "%s is whole, --resume goes on from there", r->checkpoint);
+        snprintf(hint, sizeof hint, "%s is whole, --resume continues from there", r->checkpoint);
     if (!is_of_other(r, what)) return fr_fail(r->ctx, status, "%.1600s; %s", what, hint);
     fr_log(r->ctx, FR_LOG_WARN, "%s", hint);
     return fr_fail(r->ctx, status, "%s", what);

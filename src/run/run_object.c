@@ -140,7 +140,7 @@ fr_status fr_run_step(fr_run *r, int64_t n, int64_t *n_done)
     if (n < 0)
         return fr_fail(r->ctx, FR_INVALID, "a run cannot step %lld mini-batches", (long long)n);
     if (r->has_ended)
-        return fr_fail(r->ctx, FR_INVALID, "the run has ended (%s): it cannot step on",
+        return fr_fail(r->ctx, FR_INVALID, "the run has ended (%s): it cannot train any further",
                        fr_status_text(r->status));
     fr_status status = step(r, n);
     if (n_done) *n_done = r->at.step - first;
@@ -192,7 +192,7 @@ static fr_status find_param(fr_run *r, const char *name, int64_t n, const float 
         return fr_fail(r->ctx, FR_INVALID, "parameter %s has %lld values, %lld were asked for",
                        name, (long long)count, (long long)n);
     if (r->leads && !values)
-        return fr_fail(r->ctx, FR_INVALID, "parameter %s: no place for its values", name);
+        return fr_fail(r->ctx, FR_INVALID, "parameter %s: `values` is NULL", name);
     return FR_OK;
 }
 

@@ -198,7 +198,7 @@ static fr_status forecast(fr_run *r)
     if (status == FR_OK || t->cluster || t->profile || fr_team_is_broken(r->team, NULL))
         return status;
     /* The forecast is optional: warn and continue. */
-    fr_log(r->ctx, FR_LOG_WARN, "no prediction: %s", fr_ctx_error(r->ctx));
+    fr_log(r->ctx, FR_LOG_WARN, "no forecast: %s", fr_ctx_error(r->ctx));
     fr__time_forecast_free(&r->forecast);
     return FR_OK;
 }

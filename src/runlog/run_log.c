@@ -25,7 +25,7 @@ static const char *memory_text(const fr_engine *e, bool is_forecast, char *text,
                            fr__brief_bytes(taken).text);
     }
     if (n > MOST)
-        snprintf(text, room, "%s to %s a worker", fr__brief_bytes(least).text,
+        snprintf(text, room, "%s to %s per worker", fr__brief_bytes(least).text,
                  fr__brief_bytes(most).text);
     return text;
 }
@@ -60,19 +60,18 @@ static void log_forecast(const fr__setup *s, const fr__time_forecast *f)
     if (!f->is_made) return;
     time_text(f->s_per_batch, time, sizeof time);
     if (f->cluster)
-        fr_log(
-            s->ctx, FR_LOG_INFO,
-            "EMULATED on %s: computation is real, times are those of the cluster; a second there "
-            "takes %.3g here",
-            f->cluster->name, f->scale);
+        fr_log(s->ctx, FR_LOG_INFO,
+               "EMULATED on %s: computation is real, times are those of the cluster; one second "
+               "takes %.3g s here",
+               f->cluster->name, f->scale);
     fr_log(s->ctx, FR_LOG_INFO,
-           "predicted: %s a mini-batch, %s samples/s, workers idle %.1f %% (%s %s)", time,
+           "forecast: %s per mini-batch, %s samples/s, workers idle %.1f %% (%s %s)", time,
            fr__brief_count((double)s->settings.batch / f->s_per_batch).text, 100 * f->result.bubble,
            f->is_measured ? "stages measured in" : "by",
            f->is_measured ? time_text(f->spent_s, (char[32]){0}, 32) : s->settings.profile);
 }
 
-/* "memory of the process: up to 2.7 GB (engine 2.45 GB, checkpoints and data under way 160 MB,
+/* "memory of the process: up to 2.7 GB (engine 2.45 GB, checkpoints and data in flight 160 MB,
  * program and data 95 MB)" */
 static void log_footprint(const fr__setup *s, const fr__footprint *f)
 {
@@ -82,9 +81,9 @@ static void log_footprint(const fr__setup *s, const fr__footprint *f)
         snprintf(measuring, sizeof measuring, "; %s while the model is measured",
                  fr__brief_bytes((double)f->measuring).text);
     fr_log(s->ctx, FR_LOG_INFO,
-           "memory of %s: up to %s (engine %s, checkpoints and data under way %s, program and data "
+           "memory of %s: up to %s (engine %s, checkpoints and data in flight %s, program and data "
            "%s%s)",
-           is_shared ? "the fullest process" : "the process",
+           is_shared ? "the largest process" : "the process",
            fr__brief_bytes((double)f->largest).text, fr__brief_bytes((double)f->engine).text,
            fr__brief_bytes((double)f->host).text, fr__brief_bytes((double)f->base).text, measuring);
 }
@@ -106,7 +105,7 @@ void fr__log_late_forecast(const fr__setup *s, const fr__time_forecast *f, int64
     char time[32], left[32];
     double seconds = fr__forecast_s(f);
     fr_log(s->ctx, FR_LOG_INFO,
-           "predicted by the first %d mini-batches: %s each, %s samples/s, %s for the %lld left",
+           "forecast from the first %d mini-batches: %s each, %s samples/s, %s for the %lld left",
            (int)FR_LATE_BATCHES, time_text(seconds, time, sizeof time),
            fr__brief_count((double)s->settings.batch / seconds).text,
            time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
@@ -124,7 +123,7 @@ void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_foreca
     log_forecast(s, f);
     if (s->settings.is_micro_chosen)
         fr_log(s->ctx, FR_LOG_INFO,
-               "train.micro is %lld: one micro-batch for each replica at least",
+               "train.micro is %lld: the smallest multiple of every stage's number of replicas",
                (long long)s->settings.micro);
     log_footprint(s, footprint);
     log_checkpoints(s, e);
@@ -148,12 +147,12 @@ static void log_forecast_error(const fr__setup *s, const fr__time_forecast *f,
     if (f->replayed_s > 0)
         snprintf(parts, sizeof parts, ": stage times %+.1f, schedule %+.1f",
                  100 * (forecast / f->replayed_s - 1), 100 * (f->replayed_s / measured - 1));
-    fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, predicted %s (%+.1f %%%s)",
+    fr_log(s->ctx, FR_LOG_INFO, "a mini-batch took %s%s, forecast %s (%+.1f %%%s)",
            time_text(measured, a, sizeof a), f->cluster ? " (emulated)" : "",
            time_text(forecast, b, sizeof b), 100 * (forecast / measured - 1), parts);
     if (r->stolen > MUCH_STOLEN && !f->cluster)
         fr_log(s->ctx, FR_LOG_INFO,
-               "this machine's host gave %.1f %% of the processors' time to others meanwhile",
+               "the host of this virtual machine withheld %.1f %% of the processor time",
                100 * r->stolen);
 }
 
@@ -175,9 +174,9 @@ static void log_memory(const fr__setup *s, const fr_engine *e)
         is_same &= fr_engine_peak_bytes(e, i) == fr_engine_predicted(e, i)->total;
     memory_text(e, false, taken, sizeof taken);
     if (is_same)
-        fr_log(s->ctx, FR_LOG_INFO, "memory: %s, as predicted", taken);
+        fr_log(s->ctx, FR_LOG_INFO, "memory: %s, as forecast", taken);
     else
-        fr_log(s->ctx, FR_LOG_INFO, "memory: %s, predicted %s", taken,
+        fr_log(s->ctx, FR_LOG_INFO, "memory: %s, forecast %s", taken,
                memory_text(e, true, forecast, sizeof forecast));
 }
 

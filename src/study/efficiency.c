@@ -134,7 +134,7 @@ static fr_status check_batches(const fr__study *s, int64_t *batches, int *n)
         int64_t b = batches[i];
         if (b < 1 || b % s->micro_batch != 0)
             return fr_fail(s->ctx, FR_INVALID,
-                           "batch %lld is no multiple of %lld, the micro-batch of the config "
+                           "batch %lld is not a multiple of %lld, the micro-batch of the config "
                            "(train.batch / train.micro), which all batches are made of",
                            (long long)b, (long long)s->micro_batch);
         if (b > s->n_train)

@@ -13,7 +13,7 @@ wild=(--set train.optimizer.lr=1e20)
 
 # ends_well OUT STEP: what a run that diverged has left.
 ends_well() {
-    grep -q "warning: .* $1/checkpoint/step-$2; --resume goes on from there" err || fail "$1: no word of step-$2"
+    grep -q "warning: .* $1/checkpoint/step-$2; --resume continues from there" err || fail "$1: no word of step-$2"
     same "$(field "$1/summary.json" status)" diverged "$1: status"
     same "$(field "$1/summary.json" checkpoint)" "$1/checkpoint/step-$2" "$1: checkpoint of the summary"
     run 0 checkpoint verify "$1"

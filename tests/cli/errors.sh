@@ -116,7 +116,7 @@ train: {batch: 8, steps: 9}
 parallel: {threads: 1}
 YAML
 run 2 train ignored.yaml --out ignored --quiet
-grep -q 'not one target of the first 32 samples counts' err || fail "targets that are all ignored"
+grep -q 'no target of the first 32 samples counts' err || fail "targets that are all ignored"
 
 # --- data that lies ---
 # idx FILE TYPE COUNT...: header of an IDX file

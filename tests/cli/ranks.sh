@@ -50,7 +50,7 @@ same "$(losses other)" "$(losses single)" "losses of the resumed run"
 ranks 2 0 net.yaml --quiet --out worn --set train.steps=18 --set "$(layout 'method: dp, replicas: 2')"
 printf x | dd of=worn/checkpoint/step-18/model.safetensors bs=1 seek=2000 conv=notrunc 2>/dev/null
 ranks 4 0 net.yaml --out worn --resume --set "$(layout 'method: 1f1b, stages: 4')"
-grep -q "step-18/model.safetensors.*taking the checkpoint before it" err || fail "no word of damage"
+grep -q "step-18/model.safetensors.*using the checkpoint before it" err || fail "no word of damage"
 grep -q "resuming from worn/checkpoint/step-12" err || fail "not resumed from the one before"
 same "$(sha worn)" "$(sha single)" "resumed from the checkpoint before a damaged one"
 

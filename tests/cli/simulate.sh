@@ -1,4 +1,4 @@
-# What is said before a run: predictions, simulated runs, emulated clusters.
+# Forecasts before a run, simulated runs, emulated clusters.
 # shellcheck shell=bash disable=SC1091,SC2154,SC2086
 . "$(dirname "$0")/lib.bash"
 
@@ -19,14 +19,14 @@ two="parallel={threads: 1, method: 1f1b, stages: 2}"
 
 # --- every run says what it expects, unless told not to ---
 run 0 train net.yaml --out plain --set "$two"
-grep -q 'predicted: .* a mini-batch' err || fail "no prediction before the run"
-grep -q 'a mini-batch took .*, predicted ' err || fail "no prediction against what came"
-[ "$(field plain/summary.json predicted_s_per_batch)" != null ] || fail "no prediction kept"
+grep -q 'forecast: .* per mini-batch' err || fail "no forecast before the run"
+grep -q 'a mini-batch took .*, forecast ' err || fail "no forecast beside the measured time"
+[ "$(field plain/summary.json predicted_s_per_batch)" != null ] || fail "no forecast kept"
 [ "$(field plain/summary.json prediction_error)" != null ] || fail "no error kept"
 run 0 train net.yaml --out silent --set "$two" --set run.predict=false
-! grep -q "predicted: " err || fail "a prediction nobody wanted"
-same "$(field silent/summary.json predicted_s_per_batch)" null "prediction not made"
-same "$(sha silent)" "$(sha plain)" "weights with and without a prediction"
+! grep -q "forecast: " err || fail "a forecast that was switched off"
+same "$(field silent/summary.json predicted_s_per_batch)" null "forecast not made"
+same "$(sha silent)" "$(sha plain)" "weights with and without a forecast"
 
 # --- emulated: marked everywhere, the same weights ---
 run 0 train net.yaml --out emulated --set "$two" --set parallel.cluster=pair.yaml

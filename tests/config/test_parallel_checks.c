@@ -153,7 +153,7 @@ static void test_warnings(void **state)
     f->log[0] = '\0';
     assert_done(f, open_with(f, "parallel={method: dp, replicas: 3}", "train.exact_sum=true", &s));
     fr__setup_close(&s);
-    assert_non_null(strstr(f->log, "no power of two"));
+    assert_non_null(strstr(f->log, "not a power of two"));
     f->log[0] = '\0';
     assert_done(f, open_with(f, "parallel={method: dp, replicas: 4}", "train.exact_sum=true", &s));
     fr__setup_close(&s);

@@ -79,7 +79,7 @@ static void test_said_late(void **state)
     const char *const asked[] = {"train.batch=4096", "train.steps=4", "run.predict_s=0.01"};
     const char *const not [] = {"train.batch=4096", "train.steps=4", "run.predict=false"};
     train(f, 2, late);
-    assert_non_null(strstr(f->log, "predicted by the first 3 mini-batches: "));
+    assert_non_null(strstr(f->log, "forecast from the first 3 mini-batches: "));
     assert_null(strstr(f->log, "stages measured in"));
     snprintf(path, sizeof path, "%s/summary.json", f->out);
     char *text = read_text(path, NULL);
@@ -88,12 +88,12 @@ static void test_said_late(void **state)
     free(text);
     snprintf(f->out, sizeof f->out, "%s/asked", f->dir);
     train(f, 3, asked);
-    assert_null(strstr(f->log, "predicted by the first"));
+    assert_null(strstr(f->log, "forecast from the first"));
     assert_non_null(strstr(f->log, "stages measured in"));
     snprintf(f->out, sizeof f->out, "%s/not", f->dir);
     train(f, 3, not );
-    assert_null(strstr(f->log, "predicted by the first"));
-    assert_null(strstr(f->log, "predicted: "));
+    assert_null(strstr(f->log, "forecast from the first"));
+    assert_null(strstr(f->log, "forecast: "));
 #endif
 }
 

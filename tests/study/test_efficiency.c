@@ -228,7 +228,7 @@ static void stopped_and_refused(void **state)
     assert_done(f, measure(f, &w2, o, "8,16", &e));
     assert_int_equal(w2.n_steps, 16); /* of the second batch, from its start */
     fr_efficiency_free(&e);
-    assert_failed(f, measure(f, &w2, o, "8,12", &e), FR_INVALID, "batch 12 is no multiple of 8");
+    assert_failed(f, measure(f, &w2, o, "8,12", &e), FR_INVALID, "batch 12 is not a multiple of 8");
     assert_failed(f, measure(f, &w2, o, "8,512", &e), FR_INVALID, "512", "256 training samples");
     assert_failed(f, measure(f, &w2, o, "", &e), FR_INVALID, "0 batch sizes");
     write_text(f->config, "model: {name: mlp, inputs: 4}\n"

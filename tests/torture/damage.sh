@@ -121,7 +121,7 @@ damage() {
     done
     run 0 train "$net.yaml" --out cut "${sets[@]}" --resume
     for name in $names; do
-        grep -q "warning.*$c/$name.*taking the checkpoint before it" err || fail "$net: $*: no word of $name"
+        grep -q "warning.*$c/$name.*using the checkpoint before it" err || fail "$net: $*: no word of $name"
     done
     [ -n "$names" ] || ! grep -q warning err || fail "$net: $*: a warning of what is harmless"
     grep -q "resuming from $c/step-$from\$" err || fail "$net: $*: not resumed from step-$from"
