@@ -208,7 +208,7 @@ static fr_status our_sum(bench *b, fr_group *g)
         FR_TRY_GOTO(status, fr__no_memory(b->ctx, n, "a sum"), end);
     for (int k = 0; k < b->size; k++) members[k] = k;
     for (int k = 0; k <= n_buckets; k++) edge[k] = (size_t)k * BUCKET < n ? (size_t)k * BUCKET : n;
-    fr_sum_desc d = {b->size, members, n_buckets, edge, memory, room, NULL};
+    fr_sum_desc d = {b->size, members, n_buckets, edge, memory, room, NULL, false};
     room_bytes = b->t->sum_room(g, &d, b->rank);
     memory[b->rank] = (float *)(void *)b->out;
     room[b->rank] = mine = fr__alloc(room_bytes);

@@ -31,12 +31,12 @@ layers() {
     files "include src cli examples" -name '*.[ch]' | xargs awk '
     BEGIN {
         n = split("base:0 io:1 graph:1 team:1 optim:1 models:2 data:2 backend:2 transport:3 sched:3 " \
-                  "weights:3 cost:3 methods:4 engine:5 probe:6 sim:6 plan:7 config:7 forecast:8 " \
-                  "checkpoint:8 runlog:9 run:10 study:11 compare:11 report:11", rows, " ")
+                  "weights:3 cost:3 methods:4 exec:5 emulate:5 engine:6 probe:7 sim:7 plan:8 config:8 forecast:9 " \
+                  "checkpoint:9 runlog:10 run:11 study:12 compare:12 report:12", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "study"
-        owner["events"] = "engine"
+        owner["events"] = "sched"
         owner["run"] = "config" # implemented by several modules: the lowest that includes it
         owner["train"] = "config"
         owner["state"] = "engine"

@@ -109,6 +109,7 @@ int fr_program_find_input(const fr_program *p, int node);
  * has no values of its own: its placement is in the grads block, behind n_weights. */
 int fr_program_n_placements(const fr_program *p);
 const fr_placement *fr_program_placement(const fr_program *p, int i);
+int fr_program_find_placement(const fr_program *p, int param); /* -1: not of this stage */
 
 /* Move one parameter between the device's layout and plain row-major floats. `block` is a
  * weights, grads or optimizer state block (buffers: the buffers block). */

@@ -14,6 +14,7 @@
 
 #include <forerun/cost.h>
 #include <forerun/events.h>
+#include <forerun/exec.h>
 #include <forerun/sched.h>
 #include <forerun/transport.h>
 #include <forerun/weights.h>
@@ -42,20 +43,6 @@ typedef struct fr_fault {
 } fr_fault;
 /* "hang:worker=1,step=3"; "jitter:ms=2,seed=7". NULL if fine, else what is wrong. */
 const char *fr_fault_parse(const char *text, fr_fault *out);
-
-/* How the replicas of a stage agree. */
-typedef struct fr_sync_options {
-    const char *name; /* of fr_sync_list; NULL: allreduce */
-    int every;        /* average: updates from one mean to the next; wsp: updates of a wave */
-    int distance;     /* wsp: waves that a replica may be ahead of what it knows of the others */
-} fr_sync_options;
-typedef struct fr_sync {
-    const char *name, *summary;
-    bool has_every, has_distance;
-    bool steps_alone; /* each replica with its own gradient */
-} fr_sync;
-const fr_sync *const *fr_sync_list(void);      /* NULL-terminated, allreduce first */
-const fr_sync *fr_sync_find(const char *name); /* NULL name: allreduce; NULL: no such rule */
 
 typedef struct fr_engine_desc {
     fr_team *team; /* NULL: this process alone */
@@ -100,20 +87,6 @@ typedef struct fr_engine_desc {
     size_t snapshot_bytes; /* larger ones are no copy (state.h); 0: FR_SNAPSHOT_BYTES */
 } fr_engine_desc;
 
-/* What the loss said, summed over samples. */
-typedef struct fr_tally {
-    double loss;     /* sum over targets that count */
-    int64_t targets; /* that counted */
-    int64_t correct; /* argmax hits among them */
-} fr_tally;
-
-/* predicted: from schedule and shapes alone, before anything is allocated. */
-typedef struct fr_memory_use {
-    size_t weights; /* all copies */
-    size_t grads, optimizer, buffers, slots, workspace, cache, io, total;
-    int weight_copies; /* most of any stage of the worker */
-} fr_memory_use;
-
 fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
 /* The first half of it: sizes are known, no memory is taken; desc->timing is not looked at. */
 fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
@@ -146,14 +119,6 @@ const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage); /* o
 fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage);
 fr_overrun fr_engine_overrun(const fr_engine *e);
 fr_traffic fr_engine_traffic(const fr_engine *e);
-
-/* A mini-batch in host memory, batch first. */
-typedef struct fr_feed {
-    const void *input;
-    const int32_t *target;
-    const int32_t *length; /* NULL where the model has none */
-    int64_t n_targets;     /* that count, in the whole mini-batch */
-} fr_feed;
 
 /* Where mini-batches come from: called in order, one call at a time, on any worker's thread. At
  * most fr_engine_window mini-batches are held at once. */
@@ -188,10 +153,10 @@ typedef bool (*fr_batch_fn)(void *user, const fr_batch_report *r);
 fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_source *source,
                           fr_batch_fn report, void *user, const volatile int *stop,
                           int64_t *n_done);
-/* Forward only through the same pipeline, running statistics used. *tally is set. logits (host, may
- * be NULL): n * batch x the logits node's shape. */
+/* Forward only through the same pipeline, running statistics used. *tally is set. logits (host,
+ * fp32, may be NULL): n * batch x the logits node's shape. */
 fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
-                         float *logits);
+                         void *logits);
 
 #ifdef __cplusplus
 }

@@ -31,12 +31,11 @@ typedef struct fr_param {
 typedef struct fr_node {
     const char *name;
     fr_operator op;
-    fr_attrs attrs; /* defaults filled in */
-    int n_inputs;
-    int inputs[FR_MAX_INPUTS]; /* node indices, all smaller than this node's */
-    int n_params;
-    int params[FR_MAX_PARAMS]; /* parameter indices: trained ones first, then buffers */
-    fr_shape shape;            /* of one sample of the output */
+    int n_inputs, n_params;
+    const int *inputs; /* node indices, all smaller than this node's */
+    const int *params; /* parameter indices: trained ones first, then buffers */
+    fr_attrs attrs;    /* defaults filled in */
+    fr_shape shape;    /* of one sample of the output */
     fr_dtype dtype;
     bool needs_grad;      /* a trained parameter is at or above it */
     double flops_forward; /* of one sample; a multiply-add counts 2 */

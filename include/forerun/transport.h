@@ -57,6 +57,7 @@ typedef struct fr_sum_desc {
     char *const *room;    /* [n_members] fr_transport.sum_room bytes each, likewise */
     /* [n_members] whose memory both are, devices of one backend; NULL: host memory */
     fr_device *const *devices;
+    bool is_at_once; /* members post all buckets together */
 } fr_sum_desc;
 
 typedef struct fr_transport {

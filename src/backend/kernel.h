@@ -81,20 +81,21 @@ struct fr_kernel {
     const fr_node *node; /* the group's first node */
     int batch;
     bool training;
+    bool needs_y; /* the backward reads y */
+    bool y_is_x0; /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
+    bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
+    bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
+    uint8_t needs_x;       /* bit i: the backward reads x[i] */
+    uint8_t can_add_dx;    /* bit i: backward_input can add to dx[i], with the bits of the gradient
+                              computed alone and added afterwards */
+    uint8_t pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
+    uint8_t reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
+                              grad_ready for parameter i itself and leaves dw[i] alone */
     fr_layout y;
-    fr_layout w[FR_MAX_PARAMS]; /* filled with the plain layout beforehand */
+    fr_layout *w; /* [parameters of the group]; filled with the plain layout beforehand */
     size_t saved_bytes, scratch_bytes, cache_bytes;
-    unsigned needs_x;    /* bit i: the backward reads x[i] */
-    bool needs_y;        /* the backward reads y */
-    unsigned can_add_dx; /* bit i: backward_input can add to dx[i], with the bits of the gradient
-                            computed alone and added afterwards */
-    unsigned pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
-    bool y_is_x0;     /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
-    bool can_overwrite_x0;  /* forward works with y == x[0], if nothing else needs x[0] */
-    unsigned reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
-                               grad_ready for parameter i itself and leaves dw[i] alone */
-    bool can_overwrite_dy;  /* backward_input works with dx[0] == dy */
 };
+_Static_assert(FR_MAX_INPUTS <= 8 && FR_MAX_PARAMS <= 8, "bits fit a byte");
 
 typedef fr_status (*fr_kernel_maker)(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
 

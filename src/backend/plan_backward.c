@@ -16,11 +16,9 @@ typedef struct buffer {
 typedef struct plan {
     fr_program *p;
     FR_VEC(buffer) buffers;
-    int *grad;                /* [local]: buffer of its gradient, or -1 */
-    int (*dx)[FR_MAX_INPUTS]; /* [unit]: buffers, or -1 */
-    int *dy, *dz;             /* [unit] */
-    int visited;              /* the unit whose backward is being planned */
-    bool has_failed;          /* out of memory; checked once at the end */
+    int *grad;       /* [local]: buffer of its gradient, or -1 */
+    int visited;     /* the unit whose backward is being planned */
+    bool has_failed; /* out of memory; checked once at the end */
 } plan;
 
 static int now(const plan *b) { return (int)b->p->back_input.n; }
@@ -63,20 +61,24 @@ static void drop(plan *b, int node)
     *grad_of(b, node) = -1;
 }
 
-/* Steps name buffers by number until places are known: to.offset and from.offset hold it. */
+/* Steps and units name buffers by number until places are known: the offset of a place in the
+ * workspace holds it. */
+static fr_place numbered(int buf)
+{
+    return buf < 0 ? (fr_place){0} : fr__place(FR_AREA_WORK, (size_t)buf);
+}
+
+static int number_of(fr_place place) { return place.area == FR_AREA_NONE ? -1 : (int)place.offset; }
+
 static void emit(plan *b, fr_step_kind kind, int to, int from)
 {
-    fr_step step = {.kind = kind, .unit = b->visited};
+    fr_step step = {.kind = kind, .unit = b->visited, .to = numbered(to), .from = numbered(from)};
     int at = now(b);
     if (to >= 0) {
-        step.to = fr__place(FR_AREA_WORK, (size_t)to);
         step.bytes = b->buffers.at[to].bytes;
         b->buffers.at[to].last = at;
     }
-    if (from >= 0) {
-        step.from = fr__place(FR_AREA_WORK, (size_t)from);
-        b->buffers.at[from].last = at;
-    }
+    if (from >= 0) b->buffers.at[from].last = at;
     if (!fr__vec_push(&b->p->back_input, step)) b->has_failed = true;
 }
 
@@ -118,23 +120,25 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
 {
     fr_unit *unit = &b->p->units[u];
     const fr_kernel *k = unit->kernel;
-    int x = unit->group.inputs[i], dz = b->dz[u];
+    fr_unit_input *in = &unit->inputs[i];
+    int x = in->node, dz = number_of(unit->dz);
     if (*grad_of(b, x) < 0) {
         bool can_overwrite = i == 0 && k->can_overwrite_dy && !has_params && dz >= 0 &&
                              is_writable(b, dz) && b->buffers.at[dz].bytes == value_bytes(b, x) &&
                              fr_program_find_input(b->p, x) < 0;
         int buf = can_overwrite ? dz : new_grad(b, x);
         refer(b, x, buf);
-        b->dx[u][i] = buf;
+        in->dx = numbered(buf);
         return -1;
     }
     if (k->can_add_dx >> i & 1) {
-        b->dx[u][i] = own_grad(b, x);
-        unit->add_dx[i] = true;
+        in->dx = numbered(own_grad(b, x));
+        in->add_dx = true;
         return -1;
     }
-    b->dx[u][i] = new_buffer(b, value_bytes(b, x), (fr_place){0});
-    return b->dx[u][i];
+    int own = new_buffer(b, value_bytes(b, x), (fr_place){0});
+    in->dx = numbered(own);
+    return own;
 }
 
 /* dz: dy after prepare_dy, in place where dy belongs to this unit alone. With a split backward the
@@ -143,24 +147,23 @@ static void make_dz(plan *b, int u, bool is_held)
 {
     fr_program *p = b->p;
     fr_unit *unit = &p->units[u];
-    int dy = *grad_of(b, unit->out), dz = dy;
+    int out = fr__unit_out(unit), dy = *grad_of(b, out), dz = dy;
     bool must_prepare = unit->kernel->ops->prepare_dy != NULL;
     bool is_outside = b->buffers.at[dy].place.area == FR_AREA_OUTPUT_GRAD;
     if ((must_prepare && !is_writable(b, dy)) || (is_held && is_outside))
         dz = new_buffer(b, b->buffers.at[dy].bytes, (fr_place){0});
-    b->dy[u] = dy;
-    b->dz[u] = dz;
+    unit->dz = numbered(dz);
     if (must_prepare)
         emit(b, FR_STEP_PREPARE, dz, dy);
     else if (dz != dy)
         emit(b, FR_STEP_COPY, dz, dy);
     if (dz != dy) {
-        drop(b, unit->out);
-        refer(b, unit->out, dz);
+        drop(b, out);
+        refer(b, out, dz);
     }
     buffer *held = &b->buffers.at[dz];
     if (is_held && held->place.area == FR_AREA_NONE) {
-        size_t offset = fr__slot_take(p, unit->group.nodes[0], held->bytes);
+        size_t offset = fr__slot_take(p, unit->nodes[0], held->bytes);
         held->place = fr__place(FR_AREA_SLOT, offset);
     }
     if (is_held) held->refs++;
@@ -169,26 +172,28 @@ static void make_dz(plan *b, int u, bool is_held)
 static void visit_inputs(plan *b, int u, bool has_params)
 {
     fr_unit *unit = &b->p->units[u];
-    const fr_group *s = &unit->group;
+    int dz = number_of(unit->dz);
     int later[FR_MAX_INPUTS]; /* buffers to add after the step */
     bool must_compute = false;
-    for (int i = 0; i < s->n_inputs; i++) {
-        if (s->need_dx[i] && (unit->kernel->pass_dx >> i & 1)) hand_on(b, s->inputs[i], b->dz[u]);
+    for (int i = 0; i < unit->n_inputs; i++) {
+        const fr_unit_input *in = &unit->inputs[i];
+        if (in->need_dx && (unit->kernel->pass_dx >> i & 1)) hand_on(b, in->node, dz);
     }
-    for (int i = 0; i < s->n_inputs; i++) {
+    for (int i = 0; i < unit->n_inputs; i++) {
         later[i] = -1;
-        if (!s->need_dx[i] || (unit->kernel->pass_dx >> i & 1)) continue;
+        if (!unit->inputs[i].need_dx || (unit->kernel->pass_dx >> i & 1)) continue;
         later[i] = choose_dx(b, u, i, has_params);
         must_compute = true;
     }
     if (must_compute) {
-        emit(b, FR_STEP_INPUT, -1, b->dz[u]);
-        for (int i = 0; i < s->n_inputs; i++) {
-            if (b->dx[u][i] >= 0) b->buffers.at[b->dx[u][i]].last = now(b) - 1;
+        emit(b, FR_STEP_INPUT, -1, dz);
+        for (int i = 0; i < unit->n_inputs; i++) {
+            int dx = number_of(unit->inputs[i].dx);
+            if (dx >= 0) b->buffers.at[dx].last = now(b) - 1;
         }
     }
-    for (int i = 0; i < s->n_inputs; i++) {
-        if (later[i] >= 0) emit(b, FR_STEP_ADD, own_grad(b, s->inputs[i]), later[i]);
+    for (int i = 0; i < unit->n_inputs; i++) {
+        if (later[i] >= 0) emit(b, FR_STEP_ADD, own_grad(b, unit->inputs[i].node), later[i]);
     }
 }
 
@@ -197,13 +202,13 @@ static void visit(plan *b, int u)
     fr_program *p = b->p;
     fr_unit *unit = &p->units[u];
     bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
-    for (int i = 0; i < unit->group.n_inputs; i++) wants_dx |= unit->group.need_dx[i];
+    for (int i = 0; i < unit->n_inputs; i++) wants_dx |= unit->inputs[i].need_dx;
     bool is_loss = unit->kernel->node->op == FR_OP_CROSS_ENTROPY;
     b->visited = u;
-    bool has_dy = *grad_of(b, unit->out) >= 0;
-    unit->has_backward = (has_params || wants_dx) && (has_dy || is_loss);
+    int out = fr__unit_out(unit);
+    bool has_dy = *grad_of(b, out) >= 0;
     fr_step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
-    if (unit->has_backward) {
+    if ((has_params || wants_dx) && (has_dy || is_loss)) {
         if (has_dy) make_dz(b, u, p->desc.split_backward && has_params);
         visit_inputs(b, u, has_params);
     } else {
@@ -212,9 +217,9 @@ static void visit(plan *b, int u)
     if (has_params && p->desc.split_backward) {
         if (!fr__vec_push(&p->back_weight, weight)) b->has_failed = true;
     } else if (has_params) {
-        emit(b, weight.kind, -1, b->dz[u]);
+        emit(b, weight.kind, -1, number_of(unit->dz));
     }
-    if (has_dy && *grad_of(b, unit->out) >= 0) drop(b, unit->out);
+    if (has_dy && *grad_of(b, out) >= 0) drop(b, out);
 }
 
 /* Input ports that got no gradient: their gradient is zero. */
@@ -227,9 +232,10 @@ static void fill_missing(plan *b)
     }
 }
 
-static fr_place place_of(const plan *b, int buf)
+static void set_place(const plan *b, fr_place *place)
 {
-    return buf < 0 ? (fr_place){0} : b->buffers.at[buf].place;
+    int buf = number_of(*place);
+    if (buf >= 0) *place = b->buffers.at[buf].place;
 }
 
 /* Pack the buffers that have no place yet, then turn buffer numbers into places. */
@@ -254,14 +260,13 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
     FR_TRY(fr__note_values(p, leases, n_leases, (int)p->back_input.n, p->back_input.at));
     for (size_t i = 0; i < p->back_input.n; i++) {
         fr_step *step = &p->back_input.at[i];
-        if (step->to.area != FR_AREA_NONE) step->to = place_of(b, (int)step->to.offset);
-        if (step->from.area != FR_AREA_NONE) step->from = place_of(b, (int)step->from.offset);
+        set_place(b, &step->to);
+        set_place(b, &step->from);
     }
     for (int u = 0; u < p->n_units; u++) {
         fr_unit *unit = &p->units[u];
-        unit->dy = place_of(b, b->dy[u]);
-        unit->dz = place_of(b, b->dz[u]);
-        for (int i = 0; i < FR_MAX_INPUTS; i++) unit->dx[i] = place_of(b, b->dx[u][i]);
+        set_place(b, &unit->dz);
+        for (int i = 0; i < unit->n_inputs; i++) set_place(b, &unit->inputs[i].dx);
     }
     return FR_OK;
 }
@@ -270,10 +275,6 @@ static void plan_all(plan *b)
 {
     fr_program *p = b->p;
     for (int i = 0; i < p->n_local; i++) b->grad[i] = -1;
-    for (int u = 0; u < p->n_units; u++) {
-        b->dy[u] = b->dz[u] = -1;
-        for (int i = 0; i < FR_MAX_INPUTS; i++) b->dx[u][i] = -1;
-    }
     for (int i = 0; i < p->n_outputs; i++) {
         if (!p->outputs[i].has_grad) continue;
         fr_place outside = fr__place(FR_AREA_OUTPUT_GRAD, (size_t)i);
@@ -292,12 +293,8 @@ static void plan_all(plan *b)
 fr_status fr__plan_backward(fr_program *p, size_t *work_bytes)
 {
     int n = p->n_local;
-    plan b = {.p = p,
-              .grad = FR_ARENA_ARRAY(&p->making, int, n),
-              .dy = FR_ARENA_ARRAY(&p->making, int, p->n_units + 1),
-              .dz = FR_ARENA_ARRAY(&p->making, int, p->n_units + 1)};
-    b.dx = fr__arena_alloc(&p->making, sizeof *b.dx * (size_t)(p->n_units + 1));
-    if (!b.grad || !b.dy || !b.dz || !b.dx) return fr__no_memory(p->ctx, (size_t)n, "a program");
+    plan b = {.p = p, .grad = FR_ARENA_ARRAY(&p->making, int, n)};
+    if (!b.grad) return fr__no_memory(p->ctx, (size_t)n, "a program");
     /* One buffer to start with, so that a failed new_buffer has a valid number to return. */
     fr_status status = FR_OK;
     (void)new_buffer(&b, 0, (fr_place){0});

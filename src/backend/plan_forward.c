@@ -32,13 +32,13 @@ static void find_uses(plan *f)
     }
     for (int u = 0; u < p->n_units; u++) {
         const fr_kernel *k = p->units[u].kernel;
-        const fr_group *s = &p->units[u].group;
+        const fr_unit *s = &p->units[u];
         for (int i = 0; i < s->n_inputs; i++) {
-            int x = fr__local(p, s->inputs[i]);
+            int x = fr__local(p, s->inputs[i].node);
             f->last_use[x] = u;
             if (p->desc.training && (k->needs_x >> i & 1)) f->kept[x] = true;
         }
-        if (p->desc.training && k->needs_y) f->kept[fr__local(p, p->units[u].out)] = true;
+        if (p->desc.training && k->needs_y) f->kept[fr__local(p, fr__unit_out(s))] = true;
     }
 }
 
@@ -62,9 +62,9 @@ static void share_places(plan *f)
     fr_program *p = f->p;
     for (int u = 0; u < p->n_units; u++) {
         const fr_kernel *k = p->units[u].kernel;
-        const fr_group *s = &p->units[u].group;
-        if (s->n_inputs == 0 || fr_program_find_output(p, p->units[u].out) >= 0) continue;
-        int y = fr__local(p, p->units[u].out), x = fr__local(p, s->inputs[0]);
+        const fr_unit *s = &p->units[u];
+        if (s->n_inputs == 0 || fr_program_find_output(p, fr__unit_out(s)) >= 0) continue;
+        int y = fr__local(p, fr__unit_out(s)), x = fr__local(p, s->inputs[0].node);
         bool is_port = p->value[root_of(f, x)].area != FR_AREA_NONE;
         bool can_overwrite = k->can_overwrite_x0 && !is_port && k->y.bytes == p->layout[x]->bytes &&
                              is_dead_after(f, x, u);
@@ -123,16 +123,18 @@ static void mark_kept_ports(plan *f)
 
 static fr_status list_steps(fr_program *p)
 {
+    size_t n = (size_t)p->n_units;
+    if (!fr__vec_fit(&p->forward, n)) return fr__no_memory(p->ctx, n, "steps");
     for (int u = 0; u < p->n_units; u++) {
         const fr_unit *unit = &p->units[u];
         fr_step step = {.kind = FR_STEP_FORWARD, .unit = u};
         if (unit->kernel->y_is_x0) {
-            fr_place to = p->value[fr__local(p, unit->out)];
+            fr_place to = p->value[fr__local(p, fr__unit_out(unit))];
             if (to.area != FR_AREA_OUTPUT) continue; /* nothing to do */
             step = (fr_step){.kind = FR_STEP_COPY,
                              .unit = u,
                              .to = to,
-                             .from = p->value[fr__local(p, unit->group.inputs[0])],
+                             .from = p->value[fr__local(p, unit->inputs[0].node)],
                              .bytes = unit->kernel->y.bytes};
         }
         if (!fr__vec_push(&p->forward, step)) return fr__no_memory(p->ctx, sizeof step, "steps");

@@ -27,12 +27,22 @@ int fr__sole_consumer(const fr_graph *g, const fr_stage *stage, int node)
     return reader < stage->last ? reader : -1;
 }
 
+/* Parameters of the nodes, buffers included. */
+static int count_params(const fr_graph *g, int n_nodes, const int *nodes)
+{
+    int n = 0;
+    for (int i = 0; i < n_nodes; i++) n += fr_graph_node(g, nodes[i])->n_params;
+    return n < FR_MAX_PARAMS ? n : FR_MAX_PARAMS;
+}
+
 fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
                           const fr_kernel_ops *ops)
 {
-    fr_kernel *k = fr__arena_alloc(arena, bytes);
+    int n_params = count_params(spec->graph, spec->n_nodes, spec->nodes), n = 0;
+    size_t whole = bytes + (size_t)n_params * sizeof(fr_layout);
+    fr_kernel *k = fr__arena_pack(arena, whole);
     if (!k) {
-        fr__no_memory(spec->ctx, bytes, "a kernel");
+        fr__no_memory(spec->ctx, whole, "a kernel");
         return NULL;
     }
     k->ops = ops;
@@ -43,10 +53,10 @@ fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t by
     k->batch = spec->batch;
     k->training = spec->training;
     k->y.bytes = fr__node_bytes(spec->graph, spec->nodes[spec->n_nodes - 1], spec->batch);
-    int n = 0;
+    k->w = (fr_layout *)(void *)((char *)k + bytes); /* sizes of structs with pointers: aligned */
     for (int i = 0; i < spec->n_nodes; i++) {
         const fr_node *node = fr_graph_node(spec->graph, spec->nodes[i]);
-        for (int j = 0; j < node->n_params && n < FR_MAX_PARAMS; j++, n++) {
+        for (int j = 0; j < node->n_params && n < n_params; j++, n++) {
             const fr_param *param = fr_graph_param(spec->graph, node->params[j]);
             k->w[n].bytes = (size_t)fr_shape_count(&param->shape) * 4;
         }
@@ -177,75 +187,83 @@ static int make_group(fr_program *p, int node, int nodes[FR_MAX_GROUP])
     return n;
 }
 
-/* Groups sorted by their first node; returns FR_OK with p->units[].group.nodes filled. */
-static fr_status find_groups(fr_program *p)
+/* Number the groups by their first node: fills home_of. */
+static void find_groups(fr_program *p)
 {
-    int first = p->stage.first, n_nodes = p->stage.last - first;
-    bool *is_taken = FR_ARENA_ARRAY(&p->making, bool, n_nodes);
-    fr_group *groups = FR_ARENA_ARRAY(&p->making, fr_group, n_nodes);
+    int first = p->stage.first, nodes[FR_MAX_GROUP];
+    for (int i = 0; i < p->n_local; i++) p->unit_of[i] = p->home_of[i] = -1;
+    for (int i = first; i < p->stage.last; i++) {
+        if (!fr__in_stage(p, i) || p->home_of[i - first] >= 0) continue;
+        int n = make_group(p, i, nodes);
+        for (int k = 0; k < n; k++) p->home_of[nodes[k] - first] = p->n_units;
+        p->n_units++;
+    }
+}
+
+static fr_status make_units(fr_program *p)
+{
     p->home_of = FR_ARENA_ARRAY(&p->arena, int, p->n_local);
     p->unit_of = FR_ARENA_ARRAY(&p->arena, int, p->n_local);
-    if (!is_taken || !groups || !p->home_of || !p->unit_of)
-        return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
-    for (int i = 0; i < p->n_local; i++) p->unit_of[i] = p->home_of[i] = -1;
-    for (int i = 0; i < n_nodes; i++) {
-        if (!fr__in_stage(p, first + i) || is_taken[i]) continue;
-        fr_group *g = &groups[p->n_units];
-        g->n_nodes = make_group(p, first + i, g->nodes);
-        for (int k = 0; k < g->n_nodes; k++) {
-            is_taken[g->nodes[k] - first] = true;
-            p->home_of[g->nodes[k] - first] = p->n_units;
-        }
-        p->unit_of[g->nodes[g->n_nodes - 1] - first] = p->n_units++;
-    }
-    p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->n_units);
     p->kept = FR_ARENA_ARRAY(&p->arena, size_t, p->n_local);
     p->values = FR_ARENA_ARRAY(&p->arena, size_t, p->n_local);
     p->scratches = FR_ARENA_ARRAY(&p->arena, size_t, p->n_local);
-    if (!p->units || !p->kept || !p->values || !p->scratches) {
+    if (!p->home_of || !p->unit_of || !p->kept || !p->values || !p->scratches)
+        return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
+    find_groups(p);
+    p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->n_units);
+    if (!p->units) {
         p->n_units = 0;
-        return fr__no_memory(p->ctx, (size_t)n_nodes, "a program");
+        return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
     }
-    for (int i = 0; i < p->n_units; i++) {
-        p->units[i].group = groups[i];
-        p->units[i].out = groups[i].nodes[groups[i].n_nodes - 1];
+    for (int i = 0; i < p->stage.last - p->stage.first; i++) {
+        if (p->home_of[i] < 0) continue;
+        fr_unit *u = &p->units[p->home_of[i]];
+        u->nodes[u->n_nodes++] = p->stage.first + i;
     }
+    for (int i = 0; i < p->n_units; i++)
+        p->unit_of[fr__unit_out(&p->units[i]) - p->stage.first] = i;
     return FR_OK;
 }
 
 /* Inputs come in order of nodes; those made inside are left out. */
-static fr_status find_inputs(const fr_program *p, fr_group *g)
+static fr_status find_inputs(fr_program *p, fr_unit *u)
 {
-    for (int i = 0; i < g->n_nodes; i++) {
-        const fr_node *node = fr_graph_node(p->graph, g->nodes[i]);
+    int inputs[FR_MAX_INPUTS];
+    for (int i = 0; i < u->n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, u->nodes[i]);
         for (int k = 0; k < node->n_inputs; k++) {
-            int in = node->inputs[k];
-            if (i > 0 && in == g->nodes[i - 1]) continue;
-            if (g->n_inputs == FR_MAX_INPUTS)
+            if (i > 0 && node->inputs[k] == u->nodes[i - 1]) continue;
+            if (u->n_inputs == FR_MAX_INPUTS)
                 return fr_fail(p->ctx, FR_UNSUPPORTED, "node %s: more than %d inputs", node->name,
                                FR_MAX_INPUTS);
-            g->inputs[g->n_inputs] = in;
-            g->need_dx[g->n_inputs++] = p->desc.training && fr_graph_node(p->graph, in)->needs_grad;
+            inputs[u->n_inputs++] = node->inputs[k];
         }
+    }
+    u->inputs = fr__arena_pack(&p->arena, u->n_inputs * sizeof *u->inputs);
+    if (!u->inputs) return fr__no_memory(p->ctx, sizeof inputs, "a program");
+    for (int i = 0; i < u->n_inputs; i++) {
+        bool need_dx = p->desc.training && fr_graph_node(p->graph, inputs[i])->needs_grad;
+        u->inputs[i] = (fr_unit_input){.node = inputs[i], .need_dx = need_dx};
     }
     return FR_OK;
 }
 
 static fr_kernel_spec spec_of(const fr_program *p, const fr_unit *u)
 {
-    const fr_group *g = &u->group;
     fr_kernel_spec s = {.ctx = p->ctx,
                         .dev = p->dev,
                         .graph = p->graph,
-                        .n_nodes = g->n_nodes,
+                        .n_nodes = u->n_nodes,
                         .batch = p->desc.batch,
                         .training = p->desc.training,
-                        .n_inputs = g->n_inputs,
-                        .plain_output = fr_program_find_output(p, u->out) >= 0};
-    memcpy(s.nodes, g->nodes, sizeof s.nodes);
-    memcpy(s.inputs, g->inputs, sizeof s.inputs);
-    memcpy(s.need_dx, g->need_dx, sizeof s.need_dx);
-    for (int i = 0; i < s.n_inputs; i++) s.x[i] = p->layout[fr__local(p, s.inputs[i])];
+                        .n_inputs = u->n_inputs,
+                        .plain_output = fr_program_find_output(p, fr__unit_out(u)) >= 0};
+    memcpy(s.nodes, u->nodes, sizeof s.nodes);
+    for (int i = 0; i < s.n_inputs; i++) {
+        s.inputs[i] = u->inputs[i].node;
+        s.need_dx[i] = u->inputs[i].need_dx;
+        s.x[i] = p->layout[fr__local(p, s.inputs[i])];
+    }
     return s;
 }
 
@@ -260,19 +278,19 @@ static fr_status make_kernels(fr_program *p)
     }
     for (int i = 0; i < p->n_units; i++) {
         fr_unit *u = &p->units[i];
-        FR_TRY(find_inputs(p, &u->group));
+        FR_TRY(find_inputs(p, u));
         const fr_kernel_spec spec = spec_of(p, u);
-        fr_operator op = fr_graph_node(p->graph, u->group.nodes[0])->op;
+        fr_operator op = fr_graph_node(p->graph, u->nodes[0])->op;
         fr_kernel_maker make = p->dev->backend->makers[op];
         if (!make)
             return fr_fail(p->ctx, FR_UNSUPPORTED, "backend %s has no %s (node %s)",
                            p->dev->backend->name, fr_operator_name(op),
-                           fr_graph_node(p->graph, u->group.nodes[0])->name);
+                           fr_graph_node(p->graph, u->nodes[0])->name);
         FR_TRY(make(&spec, &p->arena, &u->kernel));
         if (spec.plain_output && u->kernel->y.desc)
             return fr_fail(p->ctx, FR_INTERNAL, "node %s leaves the program in a blocked layout",
                            u->kernel->node->name);
-        p->layout[u->out - p->stage.first] = &u->kernel->y;
+        p->layout[fr__unit_out(u) - p->stage.first] = &u->kernel->y;
     }
     return FR_OK;
 }
@@ -281,8 +299,8 @@ static fr_status make_kernels(fr_program *p)
 static fr_layout layout_of_param(fr_program *p, int param, fr_unit **unit, int *index)
 {
     int home = p->home_of[fr_graph_param(p->graph, param)->node - p->stage.first], n = 0;
-    for (int i = 0; home >= 0 && i < p->units[home].group.n_nodes; i++) {
-        const fr_node *node = fr_graph_node(p->graph, p->units[home].group.nodes[i]);
+    for (int i = 0; home >= 0 && i < p->units[home].n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, p->units[home].nodes[i]);
         for (int j = 0; j < node->n_params; j++, n++) {
             if (node->params[j] != param) continue;
             *unit = &p->units[home];
@@ -336,7 +354,6 @@ static fr_status place_params(fr_program *p)
             p->placed[i - p->first_param] = p->n_params;
             *at = (fr_placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
                                     .layout = layout,
-                                    .plain = {.bytes = (size_t)fr_shape_count(&param->shape) * 4},
                                     .is_tied = kind == 1,
                                     .is_buffer = kind == 2,
                                     .owner = owner};
@@ -347,7 +364,7 @@ static fr_status place_params(fr_program *p)
             at->pub.offset = advance(end, &layout);
             at->weight_offset = kind == 1 ? p->params[owner].pub.offset : at->pub.offset;
             unit->params[index] = p->n_params++;
-            if (unit->n_params <= index) unit->n_params = index + 1;
+            if (unit->n_params <= index) unit->n_params = (uint8_t)(index + 1);
         }
         if (round == 0) p->sizes.n_weights = p->sizes.n_grads;
     }
@@ -370,7 +387,7 @@ fr_status fr__note_values(fr_program *p, const fr_lease *leases, int n, int n_st
     fr__memplan_live(leases, n, n_steps, live);
     for (int i = 0; i < n_steps; i++) {
         const fr_unit *unit = &p->units[steps ? steps[i].unit : i];
-        size_t *most = &p->values[unit->group.nodes[0] - p->stage.first];
+        size_t *most = &p->values[unit->nodes[0] - p->stage.first];
         if (live[i] > *most) *most = live[i];
     }
     return FR_OK;
@@ -382,7 +399,7 @@ static fr_status place_saved(fr_program *p)
     if (!p->cache_ids) return fr__no_memory(p->ctx, (size_t)p->n_units, "a program");
     for (int i = 0; i < p->n_units; i++) {
         fr_unit *u = &p->units[i];
-        u->saved = fr__slot_take(p, u->group.nodes[0], u->kernel->saved_bytes);
+        u->saved = fr__slot_take(p, u->nodes[0], u->kernel->saved_bytes);
         u->cache = p->sizes.cache_bytes;
         p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
     }
@@ -398,16 +415,21 @@ fr_status fr_program_reserve(fr_program *p)
 static fr_status compile(fr_program *p)
 {
     FR_TRY(find_ports(p));
-    FR_TRY(find_groups(p));
+    fr__arena_fini(&p->making);
+    FR_TRY(make_units(p));
     FR_TRY(make_kernels(p));
     FR_TRY(place_params(p));
     FR_TRY(place_saved(p));
     size_t forward_bytes = 0, backward_bytes = 0, scratch_bytes = 0;
     FR_TRY(fr__plan_forward(p, &forward_bytes));
+    fr__arena_fini(&p->making);
     if (p->desc.training) FR_TRY(fr__plan_backward(p, &backward_bytes));
+    fr__arena_fini(&p->making);
+    if (!fr__vec_fit(&p->back_input, p->back_input.n))
+        return fr__no_memory(p->ctx, p->back_input.n, "steps");
     for (int i = 0; i < p->n_units; i++) {
         size_t bytes = fr__align_up(p->units[i].kernel->scratch_bytes);
-        p->scratches[p->units[i].group.nodes[0] - p->stage.first] = bytes;
+        p->scratches[p->units[i].nodes[0] - p->stage.first] = bytes;
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
     p->scratch = forward_bytes > backward_bytes ? forward_bytes : backward_bytes;
@@ -493,7 +515,7 @@ size_t fr_program_fixed_bytes(const fr_program *p, int node)
     if (home < 0) return 0;
     const fr_unit *unit = &p->units[home];
     const fr_node *n = fr_graph_node(p->graph, node);
-    if (unit->group.nodes[0] == node) bytes += fr__align_up(unit->kernel->cache_bytes);
+    if (unit->nodes[0] == node) bytes += fr__align_up(unit->kernel->cache_bytes);
     for (int i = 0; i < n->n_params; i++) {
         const fr_placed_param *param = &p->params[p->placed[n->params[i] - p->first_param]];
         if (param->is_buffer) bytes += fr__align_up(param->layout.bytes);
@@ -507,3 +529,8 @@ const fr_port *fr_program_input(const fr_program *p, int i) { return &p->inputs[
 const fr_port *fr_program_output(const fr_program *p, int i) { return &p->outputs[i]; }
 int fr_program_n_placements(const fr_program *p) { return p->n_params; }
 const fr_placement *fr_program_placement(const fr_program *p, int i) { return &p->params[i].pub; }
+int fr_program_find_placement(const fr_program *p, int param)
+{
+    int i = param - p->first_param;
+    return i >= 0 && i < p->n_params ? p->placed[i] : -1;
+}

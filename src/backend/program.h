@@ -1,7 +1,8 @@
 /* program.h -- a compiled stage: kernels in order, step lists, places of all tensors.
  *
  * Made by program.c (groups, kernels, parameters), plan_forward.c and plan_backward.c (memory);
- * walked by program_run.c. After creation only cache_ids and meter change. */
+ * walked by program_run.c. There may be a unit for each of 100,000 nodes: they are
+ * kept small. After creation only cache_ids and meter change. */
 #ifndef FR_BACKEND_PROGRAM_H
 #define FR_BACKEND_PROGRAM_H
 
@@ -31,27 +32,25 @@ static inline fr_place fr__place(fr_area area, size_t offset)
     return (fr_place){.area = area & 15u, .offset = offset & (((uint64_t)1 << 60) - 1)};
 }
 
-/* Nodes that one kernel computes; as in fr_kernel_spec. */
-typedef struct fr_group {
-    int n_nodes, n_inputs;
-    int nodes[FR_MAX_GROUP];
-    int inputs[FR_MAX_INPUTS];
-    bool need_dx[FR_MAX_INPUTS];
-} fr_group;
+typedef struct fr_unit_input {
+    int node;
+    bool need_dx, add_dx; /* a gradient is wanted; it is added to what is there */
+    fr_place dx;          /* NONE where not computed */
+} fr_unit_input;
 
-/* One group compiled. */
+/* One group compiled: nodes that one kernel computes, in order. */
 typedef struct fr_unit {
     fr_kernel *kernel;
-    fr_group group;
-    int out; /* node whose value it makes: the group's last */
-    int n_params;
+    fr_unit_input *inputs; /* (n_inputs) as in fr_kernel_spec */
+    uint8_t n_nodes, n_inputs, n_params;
+    int nodes[FR_MAX_GROUP];
     int params[FR_MAX_PARAMS]; /* placements; trained and buffers as the nodes list them */
     size_t saved, cache;       /* offsets into slot and cache block */
-    bool has_backward;
-    fr_place dx[FR_MAX_INPUTS]; /* NONE where not computed */
-    bool add_dx[FR_MAX_INPUTS];
-    fr_place dy, dz; /* dz: dy after prepare_dy, or dy */
+    fr_place dz;               /* dy after prepare_dy, or dy */
 } fr_unit;
+
+/* The node whose value a unit makes. */
+static inline int fr__unit_out(const fr_unit *u) { return u->nodes[u->n_nodes - 1]; }
 
 typedef enum fr_step_kind {
     FR_STEP_FORWARD,
@@ -74,8 +73,7 @@ typedef FR_VEC(fr_step) fr_step_list;
 
 typedef struct fr_placed_param {
     fr_placement pub;
-    fr_layout layout; /* device layout; desc owned by the kernel */
-    fr_layout plain;
+    fr_layout layout;     /* device layout; desc owned by the kernel */
     size_t weight_offset; /* floats; of the owner for a tied parameter */
     bool is_tied, is_buffer;
     int owner; /* placement of the owner, for a tied parameter */
@@ -91,7 +89,7 @@ typedef struct fr_meter {
 struct fr_program {
     fr_ctx *ctx;
     fr_device *dev;
-    fr_arena arena, making; /* making: working memory of the creation, given back at its end */
+    fr_arena arena, making; /* making: working memory of a step of the creation, freed after it */
     const fr_graph *graph;
     fr_program_desc desc;
     fr_stage stage; /* first, last; ports below replace its lists */

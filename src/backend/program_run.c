@@ -24,9 +24,9 @@ static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
 static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
 {
     memset(a, 0, sizeof *a);
-    for (int i = 0; i < u->group.n_inputs; i++)
-        a->x[i] = address(p, pass, p->value[fr__local(p, u->group.inputs[i])]);
-    a->y = address(p, pass, p->value[fr__local(p, u->out)]);
+    for (int i = 0; i < u->n_inputs; i++)
+        a->x[i] = address(p, pass, p->value[fr__local(p, u->inputs[i].node)]);
+    a->y = address(p, pass, p->value[fr__local(p, fr__unit_out(u))]);
     for (int i = 0; i < u->n_params; i++) {
         const fr_placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) {
@@ -48,9 +48,9 @@ static void fill_back_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_ke
 {
     fill_args(p, pass, u, a);
     a->dy = address(p, pass, u->dz);
-    for (int i = 0; i < u->group.n_inputs; i++) {
-        a->dx[i] = address(p, pass, u->dx[i]);
-        a->add_dx[i] = u->add_dx[i];
+    for (int i = 0; i < u->n_inputs; i++) {
+        a->dx[i] = address(p, pass, u->inputs[i].dx);
+        a->add_dx[i] = u->inputs[i].add_dx;
     }
 }
 
@@ -132,7 +132,7 @@ static void clock_ready(void *meter, size_t offset, size_t count, const float *g
 
 static void note_time(fr_program *p, const fr_step *s, uint64_t ns)
 {
-    fr_node_time *t = &p->meter.times[p->units[s->unit].group.nodes[0]];
+    fr_node_time *t = &p->meter.times[p->units[s->unit].nodes[0]];
     double ready = 1e-9 * (double)atomic_exchange(&p->meter.ready_ns, 0);
     double own = 1e-9 * (double)ns - ready;
     bool is_forward = s >= p->forward.at && s < p->forward.at + p->forward.n;
@@ -190,20 +190,28 @@ void fr_program_sum_ties(fr_program *p, float *grads)
     }
 }
 
+static fr_layout plain_layout(const fr_program *p, const fr_placed_param *param)
+{
+    const fr_shape *shape = &fr_graph_param(p->graph, param->pub.param)->shape;
+    return (fr_layout){.bytes = (size_t)fr_shape_count(shape) * sizeof(float)};
+}
+
 fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
 {
     const fr_placed_param *param = &p->params[placement];
     const float *at = block + param->pub.offset;
-    if (!param->layout.desc) return fr_device_download(p->dev, plain, at, param->plain.bytes);
-    return p->dev->backend->relayout(p->dev, &param->layout, at, &param->plain, plain);
+    const fr_layout to = plain_layout(p, param);
+    if (!param->layout.desc) return fr_device_download(p->dev, plain, at, to.bytes);
+    return p->dev->backend->relayout(p->dev, &param->layout, at, &to, plain);
 }
 
 fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
 {
     const fr_placed_param *param = &p->params[placement];
     float *at = block + param->pub.offset;
-    if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, param->plain.bytes);
-    return p->dev->backend->relayout(p->dev, &param->plain, plain, &param->layout, at);
+    const fr_layout from = plain_layout(p, param);
+    if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, from.bytes);
+    return p->dev->backend->relayout(p->dev, &from, plain, &param->layout, at);
 }
 
 bool fr_program_is_plain(const fr_program *p, int placement)

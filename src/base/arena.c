@@ -12,7 +12,7 @@ struct fr_arena_chunk {
     size_t used, room; /* bytes between used and room are free */
 };
 
-enum { HEADER = FR_ALIGN, FIRST_CHUNK = 4096, MOST_CHUNK = 1 << 20 };
+enum { HEADER = FR_ALIGN, FIRST_CHUNK = 4096, MOST_CHUNK = 1 << 20, PACKED_ALIGN = 8 };
 _Static_assert(sizeof(struct fr_arena_chunk) <= HEADER, "header fits its place");
 
 /* A chunk with room for this many bytes: the newest, or a new one. A large piece has its own chunk,
@@ -34,16 +34,26 @@ static struct fr_arena_chunk *chunk_for(fr_arena *a, size_t bytes)
     return c;
 }
 
-void *fr__arena_alloc(fr_arena *a, size_t bytes)
+static size_t round_up(size_t n, size_t align) { return (n + align - 1) / align * align; }
+
+/* `align`: a power of two, at most FR_ALIGN. */
+static void *piece_alloc(fr_arena *a, size_t bytes, size_t align)
 {
     if (bytes > PTRDIFF_MAX) return NULL;
-    size_t whole = fr__align_up(bytes ? bytes : 1);
-    struct fr_arena_chunk *c = chunk_for(a, whole);
+    size_t whole = round_up(bytes ? bytes : 1, align);
+    const struct fr_arena_chunk *newest = a->chunks;
+    size_t skipped = newest ? round_up(newest->used, align) - newest->used : 0;
+    struct fr_arena_chunk *c = chunk_for(a, skipped + whole);
     if (!c) return NULL;
+    if (c == newest) c->used += skipped;
     char *at = (char *)c + HEADER + c->used;
     c->used += whole;
     return at;
 }
+
+void *fr__arena_alloc(fr_arena *a, size_t bytes) { return piece_alloc(a, bytes, FR_ALIGN); }
+
+void *fr__arena_pack(fr_arena *a, size_t bytes) { return piece_alloc(a, bytes, PACKED_ALIGN); }
 
 static char *text_alloc(fr_arena *a, size_t bytes)
 {

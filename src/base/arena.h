@@ -10,6 +10,8 @@ typedef struct fr_arena {
 } fr_arena; /* zero is an empty arena */
 
 void *fr__arena_alloc(fr_arena *a, size_t bytes); /* zeroed, FR_ALIGN'ed; NULL when exhausted */
+/* The same, aligned to 8 bytes: for many small pieces that one thread writes. */
+void *fr__arena_pack(fr_arena *a, size_t bytes);
 char *fr__arena_strdup(fr_arena *a, const char *text);
 char *fr__arena_printf(fr_arena *a, const char *format, ...) FR_PRINTF(2, 3);
 void fr__arena_fini(fr_arena *a);

@@ -8,7 +8,8 @@
  * A file may hold several profiles in sequence: micro-batches of several sizes.
  *
  * The JSON library does not report positions of values, so for an error message the line of a node
- * is found by a second pass over the text. */
+ * is found by a second pass over the text. A value of the library takes ten times the memory of its
+ * text, so nodes, of which there may be 100,000, are loaded one by one. */
 #include "cost/profile.h"
 
 #include "base/names.h"
@@ -99,12 +100,21 @@ fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+/* Where the list "nodes" of a profile begins and ends, and where the profile ends. */
+struct parts {
+    const char *nodes, *nodes_end; /* behind '[', at ']' */
+    const char *end;
+};
+
 struct reader {
     fr_ctx *ctx;
     const char *path, *text; /* text: this profile and the rest of the file */
+    size_t bytes;            /* of the text */
+    struct parts parts;      /* nodes NULL: the profile is loaded as a whole */
     int first_line;
     fr_arena arena;
-    fr_profile profile; /* all in the arena */
+    fr_profile profile; /* all in the arena, but for: */
+    FR_VEC(fr_profile_node) nodes;
     fr_names names;
 };
 
@@ -153,6 +163,59 @@ static fr_status check_keys(const struct reader *r, int i, json_t *o, const char
         if (!*k) return fail_at(r, i, "unknown key \"%.60s\"", key);
     }
     return FR_OK;
+}
+
+/* False: there are no such parts, or the text is not JSON. */
+static bool find_parts(const char *text, struct parts *out)
+{
+    const char *key = NULL, *begin = NULL; /* last text of the outermost object; a text under way */
+    int depth = 0;
+    *out = (struct parts){0};
+    for (const char *t = text; *t; t++) {
+        if (begin) {
+            if (*t == '\\' && t[1]) {
+                t++;
+            } else if (*t == '"') {
+                if (depth == 1) key = begin;
+                begin = NULL;
+            }
+        } else if (*t == '"') {
+            begin = t;
+        } else if (*t == '{' || *t == '[') {
+            bool is_list = ++depth == 2 && *t == '[';
+            if (is_list && key && !out->nodes && strncmp(key, "\"nodes\"", 7) == 0)
+                out->nodes = t + 1;
+        } else if (*t == '}' || *t == ']') {
+            depth--;
+            if (depth == 1 && out->nodes && !out->nodes_end) out->nodes_end = t;
+            out->end = t + 1;
+            if (depth == 0) return out->nodes_end != NULL;
+        }
+    }
+    return false;
+}
+
+/* The profile without its nodes. */
+static json_t *load_head(const struct reader *r, const struct parts *parts)
+{
+    json_error_t error;
+    size_t before = (size_t)(parts->nodes - r->text), n = (size_t)(parts->end - parts->nodes_end);
+    char *head = fr__alloc(before + n);
+    if (!head) return NULL;
+    memcpy(head, r->text, before);
+    memcpy(head + before, parts->nodes_end, n);
+    json_t *o = json_loadb(head, before + n, JSON_REJECT_DUPLICATES, &error);
+    fr__free(head);
+    return o;
+}
+
+/* The whole profile; its syntax errors name line and column. */
+static fr_status load_whole(const struct reader *r, json_error_t *error, json_t **out)
+{
+    *out = json_loadb(r->text, r->bytes, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, error);
+    if (*out) return FR_OK;
+    return fr_fail(r->ctx, FR_INVALID, "%s:%d:%d: %s", r->path, r->first_line + error->line - 1,
+                   error->column, error->text);
 }
 
 /* A number of at least 0. If it is absent (or null) and not required, *out keeps its value. */
@@ -226,7 +289,11 @@ static fr_status get_node(struct reader *r, int i, json_t *o)
                                         FR_PROFILE_REALS(FR_X) FR_PROFILE_INTS(FR_X)
 #undef FR_X
                                             NULL};
-    fr_profile_node *n = &r->profile.nodes[i];
+    if (!fr__vec_push(&r->nodes, (fr_profile_node){0}))
+        return fr__no_memory(r->ctx, sizeof *r->nodes.at, r->path);
+    r->profile.nodes = r->nodes.at;
+    r->profile.n_nodes = i + 1;
+    fr_profile_node *n = &r->nodes.at[i];
     if (!json_is_object(o)) return fail_at(r, i, "expected an object");
     FR_TRY(check_keys(r, i, o, known));
     FR_TRY(get_text(r, i, o, "name", true, &n->name));
@@ -256,6 +323,40 @@ static fr_status get_node(struct reader *r, int i, json_t *o)
     return FR_OK;
 }
 
+static const char *skip_blanks(const char *t) { return t + strspn(t, " \t\r\n"); }
+
+/* The nodes, each loaded by itself. */
+static fr_status get_parts(struct reader *r)
+{
+    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY };
+    const char *t = skip_blanks(r->parts.nodes), *end = r->parts.nodes_end;
+    json_error_t error;
+    json_t *o;
+    for (int i = 0; t < end; i++) {
+        o = json_loadb(t, (size_t)(end - t), FLAGS, &error);
+        if (!o) break;
+        t = skip_blanks(t + error.position);
+        fr_status status = get_node(r, i, o);
+        json_decref(o);
+        if (status != FR_OK || t == end) return status;
+        if (*t++ != ',') break;
+    }
+    if (r->nodes.n == 0 && t == end) return FR_OK;
+    FR_TRY(load_whole(r, &error, &o)); /* which fails, and names the place */
+    json_decref(o);
+    return fail_at(r, -1, "nodes: expected a list");
+}
+
+static fr_status get_nodes(struct reader *r, json_t *nodes)
+{
+    if (r->parts.nodes) FR_TRY(get_parts(r));
+    if (!json_is_array(nodes) || json_array_size(nodes) + r->nodes.n == 0)
+        return fail_at(r, -1, "nodes: expected a list of at least one");
+    for (size_t i = 0; i < json_array_size(nodes); i++)
+        FR_TRY(get_node(r, (int)i, json_array_get(nodes, i)));
+    return FR_OK;
+}
+
 static fr_status get_all(struct reader *r, json_t *o)
 {
     static const char *const known[] = {
@@ -278,36 +379,32 @@ static fr_status get_all(struct reader *r, json_t *o)
     FR_TRY(get_real(r, -1, o, "jitter", false, &p->jitter));
     FR_TRY(get_real(r, -1, o, "workspace_bytes", false, &p->workspace_bytes));
     FR_TRY(get_real(r, -1, o, "state_per_weight", false, &p->state_per_weight));
-    json_t *nodes = json_object_get(o, "nodes");
-    if (!json_is_array(nodes) || json_array_size(nodes) == 0)
-        return fail_at(r, -1, "nodes: expected a list of at least one");
     p->batch = (int)batch;
     p->n_micro = (int)n_micro;
-    p->n_nodes = (int)json_array_size(nodes);
-    p->nodes = FR_ARENA_ARRAY(&r->arena, fr_profile_node, p->n_nodes);
-    if (!p->nodes) return fr__no_memory(r->ctx, json_array_size(nodes), r->path);
-    for (int i = 0; i < p->n_nodes; i++) FR_TRY(get_node(r, i, json_array_get(nodes, (size_t)i)));
-    return FR_OK;
+    return get_nodes(r, json_object_get(o, "nodes"));
 }
 
 /* Read the profile at text + *at; *at moves past it and the following blanks. */
 static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_t bytes, size_t *at,
                           int *line, fr_profile **out)
 {
+    struct reader r = {
+        .ctx = ctx, .path = path, .text = text + *at, .bytes = bytes - *at, .first_line = *line};
     json_error_t error;
-    json_t *o = json_loadb(text + *at, bytes - *at, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
-                           &error);
-    if (!o)
-        return fr_fail(ctx, FR_INVALID, "%s:%d:%d: %s", path, *line + error.line - 1, error.column,
-                       error.text);
-    struct reader r = {.ctx = ctx, .path = path, .text = text + *at, .first_line = *line};
+    json_t *o = find_parts(r.text, &r.parts) ? load_head(&r, &r.parts) : NULL;
+    size_t end = o ? (size_t)(r.parts.end - text) : 0;
+    if (!o) {
+        r.parts.nodes = NULL;
+        FR_TRY(load_whole(&r, &error, &o));
+        end = *at + (size_t)error.position;
+    }
     fr_status status = get_all(&r, o);
     if (status == FR_OK) status = fr_profile_copy(ctx, &r.profile, out);
     json_decref(o);
     fr__names_fini(&r.names);
+    fr__vec_fini(&r.nodes);
     fr__arena_fini(&r.arena);
-    size_t end = *at + (size_t)error.position;
-    end += strspn(text + end, " \t\r\n");
+    end = (size_t)(skip_blanks(text + end) - text);
     for (; *at < end; ++*at) *line += text[*at] == '\n';
     return status;
 }

@@ -51,7 +51,7 @@ static fr_status take_clock(fr_team *team, int rank, int64_t *ahead)
 
 /* --- giving ----------------------------------------------------------------------------------- */
 
-static fr_status give_worker(fr_engine *e, const fr_worker *w)
+static fr_status give_worker(fr_engine *e, const fr__worker *w)
 {
     fr_team *team = e->desc.team;
     worker_notes n = {.times = w->times,
@@ -62,9 +62,10 @@ static fr_status give_worker(fr_engine *e, const fr_worker *w)
     FR_TRY(fr_team_send(team, 0, &n, sizeof n));
     FR_TRY(fr_team_send(team, 0, w->events, (size_t)w->n_events * sizeof *w->events));
     for (int i = 0; i < w->n_parts; i++) {
-        const fr_part *p = w->parts[i];
-        part_notes notes = {.times = p->times, .cold = p->cold, .has_error = p->store != NULL};
-        if (p->store) notes.error = *fr_store_error(p->store);
+        const fr__part *p = w->parts[i];
+        const fr_prediction_error *error = fr__exec_prediction_error(p->exec);
+        part_notes notes = {.times = p->times, .cold = p->cold, .has_error = error != NULL};
+        if (error) notes.error = *error;
         FR_TRY(fr_team_send(team, 0, &notes, sizeof notes));
     }
     return FR_OK;
@@ -72,7 +73,7 @@ static fr_status give_worker(fr_engine *e, const fr_worker *w)
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-static fr_status take_worker(fr_engine *e, fr_worker *w, int rank, int64_t ahead)
+static fr_status take_worker(fr_engine *e, fr__worker *w, int rank, int64_t ahead)
 {
     fr_team *team = e->desc.team;
     worker_notes n;
@@ -91,7 +92,7 @@ static fr_status take_worker(fr_engine *e, fr_worker *w, int rank, int64_t ahead
         w->events[i].end_ns += (uint64_t)ahead;
     }
     for (int i = 0; i < w->n_parts; i++) {
-        fr_part *p = w->parts[i];
+        fr__part *p = w->parts[i];
         part_notes notes;
         FR_TRY(fr_team_recv(team, rank, &notes, sizeof notes));
         p->times = notes.times;

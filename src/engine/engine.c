@@ -1,5 +1,5 @@
 /* engine.c -- an engine's life: stages cut, workers started, everything made in the order in which
- * sizes become known: programs, then wires and slots, then memory, then values. */
+ * sizes become known: programs, then channels and slots, then memory, then values. */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ static fr_status make_stages(fr_engine *e)
 }
 
 /* What is refused is refused here, before anything is compiled. A rule of replicas that is not
- * known is told with the others (peers.c). */
+ * known is refused with the others (replicas.c). */
 static fr_status make_plan(fr_engine *e)
 {
     const fr_engine_desc *d = &e->desc;
@@ -120,23 +120,22 @@ static fr_status make_parts(fr_engine *e)
         e->n_parts += s->replicas[k];
         e->has_replicas |= s->replicas[k] > 1;
     }
-    e->parts = FR_ARENA_ARRAY(&e->arena, fr_part, e->n_parts);
-    if (!e->parts) return fr__no_memory(e->ctx, sizeof(fr_part) * (size_t)e->n_parts, "an engine");
+    e->parts = FR_ARENA_ARRAY(&e->arena, fr__part, e->n_parts);
+    e->execs = FR_ARENA_ARRAY(&e->arena, fr__exec *, e->n_parts);
+    if (!e->parts || !e->execs)
+        return fr__no_memory(e->ctx, sizeof(fr__part) * (size_t)e->n_parts, "an engine");
     for (int k = 0; k < e->n_stages; k++) {
         for (int q = 0; q < s->replicas[k]; q++) {
-            fr_worker *w = &e->workers[s->worker_of[k] + q];
-            *fr__part(e, k, q) = (fr_part){.engine = e,
-                                           .worker = w,
-                                           .index = e->first_part[k] + q,
-                                           .stage = k,
-                                           .replica = q,
-                                           .n_replicas = s->replicas[k],
-                                           .n_micro = e->desc.n_micro / s->replicas[k],
-                                           .recomputes = e->desc.schedule && e->desc.recompute &&
-                                                         e->desc.recompute[k],
-                                           .bounds = e->stages[k],
-                                           .cold_batch = -1};
-            w->parts[w->n_parts++] = fr__part(e, k, q);
+            fr__worker *w = &e->workers[s->worker_of[k] + q];
+            *fr__part_at(e, k, q) = (fr__part){.engine = e,
+                                               .worker = w,
+                                               .index = e->first_part[k] + q,
+                                               .stage = k,
+                                               .replica = q,
+                                               .n_replicas = s->replicas[k],
+                                               .n_micro = e->desc.n_micro / s->replicas[k],
+                                               .cold_batch = -1};
+            w->parts[w->n_parts++] = fr__part_at(e, k, q);
             e->n_local_parts += w->is_local;
         }
     }
@@ -146,10 +145,7 @@ static fr_status make_parts(fr_engine *e)
 static fr_status start_workers(fr_engine *e)
 {
     for (int i = 0; i < e->n_local; i++) {
-        fr_worker *w = &e->workers[e->first_worker + i];
-        w->max_blocks = w->n_parts * FR_MAX_BLOCKS + 2;
-        w->blocks = fr__arena_alloc(&e->arena, (size_t)w->max_blocks * sizeof *w->blocks);
-        if (!w->blocks) return fr__no_memory(e->ctx, 0, "an engine");
+        fr__worker *w = &e->workers[e->first_worker + i];
         int code = pthread_create(&w->thread, NULL, fr__worker_main, w);
         if (code != 0)
             return fr_fail(e->ctx, FR_NO_MEMORY, "worker %d: cannot start a thread: %s", w->index,
@@ -161,20 +157,20 @@ static fr_status start_workers(fr_engine *e)
 
 static fr_status make_workers(fr_engine *e)
 {
-    e->workers = FR_ARENA_ARRAY(&e->arena, fr_worker, e->n_workers);
+    e->workers = FR_ARENA_ARRAY(&e->arena, fr__worker, e->n_workers);
     if (!e->workers)
-        return fr__no_memory(e->ctx, sizeof(fr_worker) * (size_t)e->n_workers, "an engine");
+        return fr__no_memory(e->ctx, sizeof(fr__worker) * (size_t)e->n_workers, "an engine");
     for (int i = 0; i < e->n_workers; i++) {
         pthread_cond_init(&e->workers[i].wakes, NULL);
         pthread_cond_init(&e->workers[i].fed, NULL);
     }
     for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
+        fr__worker *w = &e->workers[i];
         w->engine = e;
         w->index = i;
         w->is_local = i >= e->first_worker && i < e->first_worker + e->n_local;
         w->doing_at = -1;
-        w->parts = FR_ARENA_ARRAY(&e->arena, fr_part *, e->n_stages);
+        w->parts = FR_ARENA_ARRAY(&e->arena, fr__part *, e->n_stages);
         w->events = FR_ARENA_ARRAY(&e->arena, fr_event, e->desc.n_events + 1);
         if (!w->parts || !w->events)
             return fr__no_memory(e->ctx, sizeof(fr_event) * (size_t)e->desc.n_events, "a trace");
@@ -182,37 +178,21 @@ static fr_status make_workers(fr_engine *e)
     return FR_OK;
 }
 
-static fr_status make_stores(fr_engine *e)
-{
-    for (int i = 0; i < e->n_parts && e->schedule[FR_MODE_TRAIN]; i++)
-        if (e->parts[i].worker->is_local) FR_TRY(fr__part_make_store(&e->parts[i]));
-    return FR_OK;
-}
-
 /* How large the blocks of stages are that other processes hold: their programs tell. */
 static fr_status share_sizes(fr_engine *e)
 {
-    typedef struct sizes {
-        uint64_t n_weights, n_grads, n_buffers;
-    } sizes;
     fr_team *team = e->desc.team;
-    sizes *all = FR_ARENA_ARRAY(&e->arena, sizes, e->n_parts);
+    fr__exec_sizes *all = FR_ARENA_ARRAY(&e->arena, fr__exec_sizes, e->n_parts);
     if (e->n_ranks == 1) return FR_OK;
     if (!all) return fr__no_memory(e->ctx, sizeof *all * (size_t)e->n_parts, "stages");
     for (int i = 0; i < e->n_parts; i++) {
-        const fr_part *p = &e->parts[i];
-        int rank = fr_engine_rank_of(e, p->worker->index);
-        if (rank == e->rank) all[i] = (sizes){p->n_weights, p->n_grads, p->n_buffers};
+        int rank = fr_engine_rank_of(e, e->parts[i].worker->index);
+        if (rank == e->rank) all[i] = fr__exec_sizes_of(e->execs[i]);
         if (rank > 0 && rank == e->rank) FR_TRY(fr_team_send(team, 0, &all[i], sizeof *all));
         if (rank > 0 && e->rank == 0) FR_TRY(fr_team_recv(team, rank, &all[i], sizeof *all));
     }
     FR_TRY(fr_team_share(team, all, sizeof *all * (size_t)e->n_parts));
-    for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
-        p->n_weights = all[i].n_weights;
-        p->n_grads = all[i].n_grads;
-        p->n_buffers = all[i].n_buffers;
-    }
+    for (int i = 0; i < e->n_parts; i++) fr__exec_set_sizes(e->execs[i], all[i]);
     return FR_OK;
 }
 
@@ -226,26 +206,42 @@ static fr_status measure(fr_engine *e)
     FR_TRY(make_workers(e));
     FR_TRY(make_parts(e));
     FR_TRY(start_workers(e));
-    FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->group));
-    FR_TRY(fr_team_agree(e->desc.team, fr__jobs_run(e, fr__part_compile, true)));
+    FR_TRY(e->transport->open(e->ctx, e->desc.team, e->n_workers, &e->inner_group));
+    e->group = e->inner_group;
+    FR_TRY(fr_team_agree(e->desc.team, fr__parts_create(e)));
     FR_TRY(share_sizes(e));
-    FR_TRY(fr__wires_plan(e));
+    FR_TRY(fr__links_plan(e));
     FR_TRY(fr__params_find(e));
     FR_TRY(fr__update_plan(e));
-    FR_TRY(fr__part_measure(e));
+    FR_TRY(fr__parts_measure(e));
     fr__records_plan(e);
     return fr__snapshot_plan(e);
 }
 
+/* Decorate the transport, for the executors too. */
+static fr_status emulate(fr_engine *e)
+{
+    fr__emulation_desc d = {.timing = e->desc.timing,
+                            .scale = e->desc.scale,
+                            .n_workers = e->n_workers,
+                            .n_stages = e->n_stages,
+                            .transport = e->transport,
+                            .clock = &e->clock};
+    FR_TRY(fr__emulation_create(e->ctx, &d, &e->emulation));
+    FR_TRY(fr__emulation_wrap(e->emulation, e->inner_group, &e->group));
+    e->transport = &fr__emulated_transport;
+    for (int i = 0; i < e->n_parts; i++)
+        fr__exec_set_transport(e->execs[i], e->transport, e->group);
+    return FR_OK;
+}
+
 static fr_status build(fr_engine *e)
 {
-    FR_TRY(fr__pace_create(e));
-    FR_TRY(fr__jobs_run(e, fr__part_allocate, false));
-    FR_TRY(make_stores(e));
-    FR_TRY(fr__wires_open(e));
-    FR_TRY(fr__gather_open(e));
-    FR_TRY(fr__drain_open(e));
-    FR_TRY(fr__peers_open(e));
+    if (e->desc.timing) FR_TRY(emulate(e));
+    FR_TRY(fr__parts_allocate(e));
+    FR_TRY(fr__links_open(e));
+    FR_TRY(fr__parts_open_sums(e));
+    FR_TRY(fr__replicas_open(e));
     FR_TRY(fr__update_open(e));
     FR_TRY(fr__params_init(e));
     if (e->desc.want_snapshots) FR_TRY(fr__snapshot_take(e));
@@ -263,7 +259,7 @@ static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine *
     e->desc = *desc;
     e->rank = fr_team_rank(desc->team);
     e->n_ranks = fr_team_size(desc->team);
-    e->transport =
+    e->transport = e->inner_transport =
         desc->transport ? desc->transport : fr_transport_find(desc->team ? "mpi" : "threads");
     if (!e->desc.policy) e->desc.policy = fr_policy_find("live");
     if (!(e->desc.stall_s > 0)) e->desc.stall_s = 30;
@@ -294,7 +290,7 @@ fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale)
     e->desc.timing = timing;
     e->desc.scale = scale;
     FR_TRY(fr_team_agree(e->desc.team, build(e)));
-    return fr__crew_create(e);
+    return fr__coordinator_create(e);
 }
 
 fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
@@ -322,12 +318,10 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
 }
 
 /* Devices are closed on the threads that opened them. */
-static fr_status close_worker(fr_worker *w, void *arg)
+static fr_status close_worker(fr__worker *w, void *arg)
 {
     (void)arg;
-    fr__part_release(w);
-    fr_device_close(w->dev);
-    w->dev = NULL;
+    fr__parts_release(w);
     return FR_OK;
 }
 
@@ -359,10 +353,10 @@ void fr_engine_free(fr_engine *e)
         if (all) (void)fr__jobs_run(e, close_worker, false);
         stop_threads(e);
     }
-    fr__crew_free(e);
-    fr__pace_free(e);
+    fr__coordinator_free(e);
     fr__snapshot_free(e);
-    if (e->group) e->transport->close(e->group);
+    if (e->inner_group) e->inner_transport->close(e->inner_group);
+    fr__emulation_free(e->emulation);
     fr_schedule_free(e->eval_schedule);
     fr_exec_plan_free(e->plan);
     pthread_mutex_destroy(&e->lock);
@@ -397,7 +391,7 @@ bool fr_engine_reads_data(const fr_engine *e) { return e->reads_data; }
 int fr_engine_window(const fr_engine *e) { return e->window; }
 const char *fr_engine_about(const fr_engine *e)
 {
-    return fr_device_about(e->workers[e->first_worker].dev);
+    return fr_device_about(fr__exec_device_of(e->workers[e->first_worker].device));
 }
 
 const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker)
@@ -416,9 +410,10 @@ size_t fr_engine_host_bytes(const fr_engine *e)
 
 size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
 {
-    const fr_worker *w = &e->workers[worker];
+    const fr__worker *w = &e->workers[worker];
     size_t board = e->tie_board ? e->tie_room[worker] : 0;
-    return w->is_local ? fr_device_peak_bytes(w->dev) + board : w->peak_bytes;
+    if (!w->is_local) return w->peak_bytes;
+    return fr_device_peak_bytes(fr__exec_device_of(w->device)) + board;
 }
 
 const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
@@ -428,12 +423,12 @@ const fr_worker_times *fr_engine_times(const fr_engine *e, int worker)
 
 const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage)
 {
-    return &fr__part(e, stage, 0)->times;
+    return &fr__part_at(e, stage, 0)->times;
 }
 
 fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage)
 {
-    const fr_part *p = fr__part(e, stage, 0);
+    const fr__part *p = fr__part_at(e, stage, 0);
     fr_stage_times t = p->times;
     const fr_stage_times *cold = &p->cold;
     if (t.n_steps <= cold->n_steps) return t;
@@ -446,9 +441,9 @@ fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage)
 
 const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage)
 {
-    const fr_part *p = fr__part(e, stage, 0);
+    const fr__part *p = fr__part_at(e, stage, 0);
     if (!p->worker->is_local) return p->has_error ? &p->error : NULL;
-    return p->store ? fr_store_error(p->store) : NULL;
+    return fr__exec_prediction_error(p->exec);
 }
 
 const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n)
@@ -456,3 +451,11 @@ const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n)
     *n = e->workers[worker].n_events;
     return e->workers[worker].events;
 }
+
+uint64_t fr_engine_now(const fr_engine *e)
+{
+    uint64_t now = fr__clock_ns(&e->clock);
+    return e->emulation ? fr__emulation_report_ns(e->emulation, now) : now;
+}
+
+fr_overrun fr_engine_overrun(const fr_engine *e) { return fr__emulation_overrun(e->emulation); }

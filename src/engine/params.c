@@ -5,102 +5,55 @@
  * With a team rank 0 gives and gets; the others make the same calls and move what is theirs. */
 #include "engine/engine.h"
 
-#include <string.h>
-
-/* Where every parameter's values (or its copy, or its gradient) lie: the stage follows from the
- * graph, the place in its blocks from the program, where that is here. */
+/* The stage of every parameter. */
 fr_status fr__params_find(fr_engine *e)
 {
     const fr_graph *g = e->desc.graph;
     int n = fr_graph_n_params(g);
     e->home_of = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->placement_of = FR_ARENA_ARRAY(&e->arena, int, n + 1);
-    e->nth_own = FR_ARENA_ARRAY(&e->arena, int, n + 1);
     e->n_own = FR_ARENA_ARRAY(&e->arena, int, e->n_stages + 1);
-    if (!e->home_of || !e->placement_of || !e->nth_own || !e->n_own)
-        return fr__no_memory(e->ctx, (size_t)n, "an engine");
+    if (!e->home_of || !e->n_own) return fr__no_memory(e->ctx, (size_t)n, "an engine");
     for (int i = 0; i < n; i++) {
         const fr_param *param = fr_graph_param(g, i);
         int home = e->home_of[i] = fr__maker_of(e, param->node);
-        e->placement_of[i] = e->nth_own[i] = -1;
         if (home < 0)
             return fr_fail(e->ctx, FR_INTERNAL, "parameter %s is in no stage", param->name);
-        if (param->tied_to < 0 && !param->is_buffer) e->nth_own[i] = e->n_own[home]++;
-    }
-    for (int i = 0; i < e->n_parts; i++) {
-        const fr_program *layout = e->parts[i].layout;
-        for (int k = 0; layout && k < fr_program_n_placements(layout); k++)
-            e->placement_of[fr_program_placement(layout, k)->param] = k;
+        if (param->tied_to < 0 && !param->is_buffer) e->n_own[home]++;
     }
     return FR_OK;
 }
 
-typedef enum what { VALUE, GRADIENT, STATE, MEMORY } what;
-
-static float *block_of(fr_part *p, what kind, int which, bool is_buffer)
-{
-    bool is_valid;
-    if (is_buffer) return kind == VALUE ? p->buffers : NULL;
-    if (kind == GRADIENT) return p->grads;
-    if (kind == STATE) return p->state[which];
-    if (kind == MEMORY) return fr_store_memory(p->store, &is_valid);
-    return p->store ? fr_store_newest(p->store) : p->weights;
-}
-
-static fr_status check(fr_engine *e, int param, what kind, int which)
+static fr_status check(fr_engine *e, int param, fr__value_kind kind, int which)
 {
     static const char *const names[] = {"value", "gradient", "optimizer state", "memory"};
     int n = fr_graph_n_params(e->desc.graph);
     if (param < 0 || param >= n)
         return fr_fail(e->ctx, FR_INVALID, "parameter %d: the graph has 0..%d", param, n - 1);
     const fr_param *p = fr_graph_param(e->desc.graph, param);
-    if (kind != VALUE && p->is_buffer)
+    if (kind != FR__VALUE_PARAM && p->is_buffer)
         return fr_fail(e->ctx, FR_INVALID, "%s is not trained: it has no %s", p->name, names[kind]);
-    if (kind != VALUE && !e->desc.schedule)
+    if (kind != FR__VALUE_PARAM && !e->desc.schedule)
         return fr_fail(e->ctx, FR_INVALID, "an engine that only evaluates has no %s%s", names[kind],
-                       kind == GRADIENT ? "s" : "");
-    if (kind == GRADIENT && !e->desc.keep_grads)
+                       kind == FR__VALUE_GRAD ? "s" : "");
+    if (kind == FR__VALUE_GRAD && !e->desc.keep_grads)
         return fr_fail(e->ctx, FR_INVALID,
                        "gradients are not kept: create the engine with keep_grads");
-    if (kind == STATE && (which < 0 || which >= e->desc.optimizer->n_state))
+    if (kind == FR__VALUE_STATE && (which < 0 || which >= e->desc.optimizer->n_state))
         return fr_fail(e->ctx, FR_INVALID, "optimizer state %d: %s has %d", which,
                        e->desc.optimizer->name, e->desc.optimizer->n_state);
-    if (kind == MEMORY && !fr_engine_memory_name(e))
+    if (kind == FR__VALUE_MEMORY && !fr_engine_memory_name(e))
         return fr_fail(e->ctx, FR_INVALID, "weights %s remember nothing", e->desc.policy->name);
     return FR_OK;
 }
 
-/* --- one part --------------------------------------------------------------------------------- */
-
-static fr_status read_part(fr_part *p, int param, what kind, int which, float *plain)
-{
-    const fr_engine *e = p->engine;
-    bool is_buffer = fr_graph_param(e->desc.graph, param)->is_buffer;
-    return fr_program_read_param(p->layout, block_of(p, kind, which, is_buffer),
-                                 e->placement_of[param], plain);
-}
-
-static fr_status write_part(fr_part *p, int param, what kind, int which, const float *plain)
-{
-    const fr_engine *e = p->engine;
-    bool is_buffer = fr_graph_param(e->desc.graph, param)->is_buffer;
-    float *block = block_of(p, kind, which, is_buffer);
-    if (kind == MEMORY && !block) return FR_OK; /* this stage has none */
-    FR_TRY(fr_program_write_param(p->layout, block, e->placement_of[param], plain));
-    if (kind == MEMORY)
-        fr_store_set_memory(p->store);
-    else if (p->store)
-        FR_TRY(fr_store_reset(p->store, fr_store_version(p->store)));
-    return FR_OK;
-}
-
 /* All parts of the parameter's stage that are here. */
-static fr_status write_here(fr_engine *e, int param, what kind, int which, const float *plain)
+static fr_status write_here(fr_engine *e, int param, fr__value_kind kind, int which,
+                            const void *plain)
 {
     int stage = e->home_of[param];
     for (int q = 0; q < fr_engine_n_replicas(e, stage); q++) {
-        fr_part *p = fr__part(e, stage, q);
-        if (p->worker->is_local) FR_TRY(write_part(p, param, kind, which, plain));
+        fr__part *p = fr__part_at(e, stage, q);
+        if (p->worker->is_local) FR_TRY(fr__exec_write(p->exec, kind, which, param, plain));
     }
     return FR_OK;
 }
@@ -124,7 +77,8 @@ static bool holds(const fr_engine *e, int rank, int owner)
     return false;
 }
 
-static fr_status set_here(fr_engine *e, int owner, what kind, int which, const float *plain)
+static fr_status set_here(fr_engine *e, int owner, fr__value_kind kind, int which,
+                          const void *plain)
 {
     FR_TRY(write_here(e, owner, kind, which, plain));
     for (int i = 0; i < e->n_tied; i++)
@@ -132,7 +86,7 @@ static fr_status set_here(fr_engine *e, int owner, what kind, int which, const f
     return FR_OK;
 }
 
-static fr_status set(fr_engine *e, int param, what kind, int which, const float *plain)
+static fr_status set(fr_engine *e, int param, fr__value_kind kind, int which, const void *plain)
 {
     FR_TRY(check(e, param, kind, which));
     int owner = fr__owner_of(e, param);
@@ -147,38 +101,39 @@ static fr_status set(fr_engine *e, int param, what kind, int which, const float 
     return set_here(e, owner, kind, which, plain);
 }
 
-static fr_status get(fr_engine *e, int param, what kind, int which, float *plain)
+static fr_status get(fr_engine *e, int param, fr__value_kind kind, int which, void *plain)
 {
     FR_TRY(check(e, param, kind, which));
     int owner = fr__owner_of(e, param);
     size_t bytes = fr__plain_bytes(e, owner);
-    fr_part *p = fr__part(e, e->home_of[owner], 0);
+    fr__part *p = fr__part_at(e, e->home_of[owner], 0);
     int rank = fr_engine_rank_of(e, p->worker->index);
-    if (rank == e->rank) FR_TRY(read_part(p, owner, kind, which, rank ? e->scratch : plain));
+    if (rank == e->rank)
+        FR_TRY(fr__exec_read(p->exec, kind, which, owner, rank ? e->scratch : plain));
     if (rank == 0) return FR_OK;
     if (rank == e->rank) return fr_team_send(e->desc.team, 0, e->scratch, bytes);
     return e->rank == 0 ? fr_team_recv(e->desc.team, rank, plain, bytes) : FR_OK;
 }
 
-fr_status fr_engine_get_param(fr_engine *e, int param, float *plain)
+fr_status fr_engine_get_param(fr_engine *e, int param, void *plain)
 {
-    return get(e, param, VALUE, 0, plain);
+    return get(e, param, FR__VALUE_PARAM, 0, plain);
 }
-fr_status fr_engine_set_param(fr_engine *e, int param, const float *plain)
+fr_status fr_engine_set_param(fr_engine *e, int param, const void *plain)
 {
-    return set(e, param, VALUE, 0, plain);
+    return set(e, param, FR__VALUE_PARAM, 0, plain);
 }
-fr_status fr_engine_get_grad(fr_engine *e, int param, float *plain)
+fr_status fr_engine_get_grad(fr_engine *e, int param, void *plain)
 {
-    return get(e, param, GRADIENT, 0, plain);
+    return get(e, param, FR__VALUE_GRAD, 0, plain);
 }
-fr_status fr_engine_get_state(fr_engine *e, int which, int param, float *plain)
+fr_status fr_engine_get_state(fr_engine *e, int which, int param, void *plain)
 {
-    return get(e, param, STATE, which, plain);
+    return get(e, param, FR__VALUE_STATE, which, plain);
 }
-fr_status fr_engine_set_state(fr_engine *e, int which, int param, const float *plain)
+fr_status fr_engine_set_state(fr_engine *e, int which, int param, const void *plain)
 {
-    return set(e, param, STATE, which, plain);
+    return set(e, param, FR__VALUE_STATE, which, plain);
 }
 
 const char *fr_engine_memory_name(const fr_engine *e)
@@ -187,105 +142,44 @@ const char *fr_engine_memory_name(const fr_engine *e)
     return e->desc.schedule ? fr_store_memory_name(&d) : NULL;
 }
 
-fr_status fr_engine_set_memory(fr_engine *e, int param, const float *plain)
+fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain)
 {
-    return set(e, param, MEMORY, 0, plain);
+    return set(e, param, FR__VALUE_MEMORY, 0, plain);
 }
 
 /* --- items ------------------------------------------------------------------------------------ */
 
-fr_part *fr__item_part(const fr_engine *e, const fr_item *item)
+fr__part *fr__item_part(const fr_engine *e, const fr_item *item)
 {
-    return fr__part(e, e->home_of[item->param], 0);
+    return fr__part_at(e, e->home_of[item->param], 0);
 }
 
 bool fr__item_is_there(const fr_engine *e, const fr_item *item)
 {
-    bool is_there = true;
-    if (item->kind == FR_ITEM_MEMORY && !fr_store_memory(fr__item_part(e, item)->store, &is_there))
-        is_there = false;
-    return is_there;
+    return item->kind != FR_ITEM_MEMORY || fr__exec_has_memory(fr__item_part(e, item)->exec);
 }
 
-fr_status fr__item_read(fr_engine *e, const fr_item *item, float *plain)
+fr_status fr__item_read(fr_engine *e, const fr_item *item, void *plain)
 {
-    static const what kinds[] = {
-        [FR_ITEM_PARAM] = VALUE, [FR_ITEM_STATE] = STATE, [FR_ITEM_MEMORY] = MEMORY};
-    return read_part(fr__item_part(e, item), item->param, kinds[item->kind], item->which, plain);
+    static const fr__value_kind kinds[] = {[FR_ITEM_PARAM] = FR__VALUE_PARAM,
+                                           [FR_ITEM_STATE] = FR__VALUE_STATE,
+                                           [FR_ITEM_MEMORY] = FR__VALUE_MEMORY};
+    return fr__exec_read(fr__item_part(e, item)->exec, kinds[item->kind], item->which, item->param,
+                         plain);
 }
 
 /* --- starting values ------------------------------------------------------------------------ */
 
-enum { INIT_GRAIN = 1 << 16 }; /* numbers; a multiple of 4 */
-
-typedef struct filling {
-    const fr_engine *engine;
-    int param;
-    float *values;
-} filling;
-
-static void fill_range(void *arg, size_t begin, size_t end)
+static void fill(void *engine, int param, size_t first, size_t n, float *to)
 {
-    const filling *f = arg;
-    fr_graph_init_range(f->engine->desc.graph, f->param, f->engine->desc.seed, (int64_t)begin,
-                        (int64_t)(end - begin), f->values + begin);
+    const fr_engine *e = engine;
+    fr_graph_init_range(e->desc.graph, param, e->desc.seed, (int64_t)first, (int64_t)n, to);
 }
 
-/* Training and evaluation read the one weights block, so they must agree on how a parameter lies in
- * it. `seen`: room for the parameter. */
-static fr_status compare_layouts(fr_part *p, float *block, int placement, const float *values,
-                                 float *seen)
-{
-    const fr_engine *e = p->engine;
-    int param = fr_program_placement(p->layout, placement)->param;
-    FR_TRY(fr_program_read_param(p->bound[FR_MODE_EVAL].program, block, placement, seen));
-    if (memcmp(values, seen, fr__plain_bytes(e, param)) == 0) return FR_OK;
-    return fr_fail(e->ctx, FR_INTERNAL,
-                   "parameter %s: training and evaluation lay it out differently",
-                   fr_graph_param(e->desc.graph, param)->name);
-}
-
-/* Where the values are plain, and the host may write there, they are made in place: nothing is held
- * twice. */
-static fr_status init_param(fr_part *p, float *block, int placement)
-{
-    const fr_engine *e = p->engine;
-    fr_program *eval = p->bound[FR_MODE_EVAL].program;
-    const fr_placement *at = fr_program_placement(p->layout, placement);
-    size_t bytes = fr__plain_bytes(e, at->param);
-    bool is_plain = fr_program_is_plain(p->layout, placement);
-    bool in_place = is_plain && fr__device_is_host(p->worker->dev);
-    bool is_same =
-        p->layout == eval || (is_plain && fr_program_is_plain(eval, placement) &&
-                              at->offset == fr_program_placement(eval, placement)->offset);
-    float *values = in_place ? block + at->offset : fr__alloc(bytes);
-    float *seen = is_same ? NULL : fr__alloc(bytes);
-    fr_status status = FR_OK;
-    if (!values || !(seen || is_same)) status = fr__no_memory(e->ctx, bytes, "starting values");
-    if (status == FR_OK)
-        fr_device_parallel(p->worker->dev, bytes / sizeof(float), INIT_GRAIN, fill_range,
-                           &(filling){e, at->param, values});
-    if (status == FR_OK && !in_place)
-        status = fr_program_write_param(p->layout, block, placement, values);
-    if (status == FR_OK && !is_same) status = compare_layouts(p, block, placement, values, seen);
-    fr__free(seen);
-    if (!in_place) fr__free(values);
-    return status;
-}
-
-static fr_status init_worker(fr_worker *w, void *arg)
+static fr_status init_worker(fr__worker *w, void *arg)
 {
     (void)arg;
-    for (int i = 0; i < w->n_parts; i++) {
-        fr_part *p = w->parts[i];
-        for (int k = 0; k < fr_program_n_placements(p->layout); k++) {
-            const fr_placement *at = fr_program_placement(p->layout, k);
-            bool is_buffer = fr_graph_param(w->engine->desc.graph, at->param)->is_buffer;
-            if (!is_buffer && at->offset >= p->n_weights) continue; /* tied: no values of its own */
-            FR_TRY(init_param(p, block_of(p, VALUE, 0, is_buffer), k));
-        }
-        if (p->store) FR_TRY(fr_store_reset(p->store, fr_store_version(p->store)));
-    }
+    for (int i = 0; i < w->n_parts; i++) FR_TRY(fr__exec_init(w->parts[i]->exec, fill, w->engine));
     return FR_OK;
 }
 

@@ -7,7 +7,7 @@
  *
  * In several processes each has records of its own parts' work; those of rank 0 are complete when
  * every process has said that it is through. Which mini-batches may be opened rank 0 decides a
- * little ahead (crew.c), so that all processes walk the same segments. */
+ * little ahead (coordinator.c), so that all processes walk the same segments. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -24,18 +24,18 @@ void fr__records_plan(fr_engine *e)
         if (e->eval_schedule->n_slots[k] > held) held = e->eval_schedule->n_slots[k];
     held += e->n_stages; /* a micro-batch in the hands of each reader */
     if (s && s->n_slots[0] > held) held = s->n_slots[0];
-    e->window = held / n_micro + 3 + fr__peers_slack(e);
+    e->window = held / n_micro + 3 + e->sync_slack;
     e->n_records = e->window + REPORT_SLACK;
 }
 
 fr_status fr__records_create(fr_engine *e)
 {
     int n_micro = e->desc.n_micro;
-    e->records = FR_ARENA_ARRAY(&e->arena, fr_record, e->n_records);
-    if (!e->records) return fr__no_memory(e->ctx, sizeof(fr_record), "mini-batches");
+    e->records = FR_ARENA_ARRAY(&e->arena, fr__record, e->n_records);
+    if (!e->records) return fr__no_memory(e->ctx, sizeof(fr__record), "mini-batches");
     size_t n_rows = e->desc.want_ledger ? (size_t)e->n_stages * 2 * (size_t)n_micro : 0;
     for (int i = 0; i < e->n_records; i++) {
-        fr_record *r = &e->records[i];
+        fr__record *r = &e->records[i];
         r->tally = FR_ARENA_ARRAY(&e->arena, fr_tally, n_micro);
         r->part_sq = FR_ARENA_ARRAY(&e->arena, double, e->n_parts);
         r->n_rows = FR_ARENA_ARRAY(&e->arena, int, e->n_parts);
@@ -48,7 +48,7 @@ fr_status fr__records_create(fr_engine *e)
 
 static void clear_record(fr_engine *e, int64_t index)
 {
-    fr_record *r = &e->records[index % e->n_records];
+    fr__record *r = &e->records[index % e->n_records];
     r->batch = e->first + index;
     r->n_open = r->n_unstepped = e->n_local_parts;
     r->n_missing = e->n_ranks;
@@ -75,7 +75,7 @@ void fr__feed_changed(fr_engine *e)
     for (int i = 0; i < e->n_local; i++) pthread_cond_signal(&e->workers[e->first_worker + i].fed);
 }
 
-bool fr__feed_wait(fr_worker *w)
+bool fr__feed_wait(fr__worker *w)
 {
     fr_engine *e = w->engine;
     if (e->transport->is_aborted(e->group)) return false;
@@ -97,26 +97,26 @@ static bool enter_here(fr_engine *e, int64_t base)
 }
 
 /* In several: all that was granted is walked. */
-static bool enter_with_crew(fr_worker *w, int64_t base)
+static bool enter_with_crew(fr__worker *w, int64_t base)
 {
     bool is_final;
-    while (base >= fr__crew_granted(w->engine, &is_final))
+    while (base >= fr__coordinator_granted(w->engine, &is_final))
         if (is_final || !fr__feed_wait(w)) return false;
     return true;
 }
 
 /* All workers walk the same segments, for their messages pair up. */
-bool fr__segment_enter(fr_worker *w, int64_t base)
+bool fr__segment_enter(fr__worker *w, int64_t base)
 {
     fr_engine *e = w->engine;
     pthread_mutex_lock(&e->feed_lock);
-    bool is_walked = e->crew ? enter_with_crew(w, base) : enter_here(e, base);
+    bool is_walked = e->coordinator ? enter_with_crew(w, base) : enter_here(e, base);
     pthread_mutex_unlock(&e->feed_lock);
     return is_walked;
 }
 
 /* With feed_lock held: mini-batch number n_fed of this call, from the source. */
-static fr_status feed_one(fr_worker *w)
+static fr_status feed_one(fr__worker *w)
 {
     fr_engine *e = w->engine;
     fr_feed feed = {0};
@@ -142,11 +142,11 @@ static fr_status feed_one(fr_worker *w)
 static bool may_open(const fr_engine *e)
 {
     bool is_final;
-    if (e->crew) return e->n_opened < fr__crew_granted(e, &is_final);
+    if (e->coordinator) return e->n_opened < fr__coordinator_granted(e, &is_final);
     return e->n_opened - e->n_reported < e->n_records;
 }
 
-static fr_status open_one(fr_worker *w, int64_t index, bool *is_dead)
+static fr_status open_one(fr__worker *w, int64_t index, bool *is_dead)
 {
     fr_engine *e = w->engine;
     while (index >= e->n_opened) {
@@ -169,7 +169,7 @@ static fr_status open_one(fr_worker *w, int64_t index, bool *is_dead)
     return FR_OK;
 }
 
-fr_status fr__record_open(fr_worker *w, int64_t batch, bool *is_dead)
+fr_status fr__record_open(fr__worker *w, int64_t batch, bool *is_dead)
 {
     fr_engine *e = w->engine;
     int64_t index = batch - e->first;
@@ -182,11 +182,11 @@ fr_status fr__record_open(fr_worker *w, int64_t batch, bool *is_dead)
     return status;
 }
 
-void fr__record_close(fr_part *p, int64_t batch)
+void fr__record_close(fr__part *p, int64_t batch)
 {
     fr_engine *e = p->engine;
     pthread_mutex_lock(&e->feed_lock);
-    if (--fr__record(e, batch)->n_open == 0 && e->reads_data) {
+    if (--fr__record_of(e, batch)->n_open == 0 && e->reads_data) {
         if (e->source->release) e->source->release(e->source->user);
         e->n_held--;
         fr__feed_changed(e);
@@ -195,21 +195,21 @@ void fr__record_close(fr_part *p, int64_t batch)
 }
 
 /* With feed_lock held. */
-void fr__record_arrived(fr_engine *e, fr_record *r)
+void fr__record_arrived(fr_engine *e, fr__record *r)
 {
     if (--r->n_missing == 0) r->done_ns = fr__clock_ns(&e->clock);
 }
 
-void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
+void fr__record_stepped(fr__part *p, int64_t batch, double norm_sq)
 {
     fr_engine *e = p->engine;
-    fr_record *r = fr__record(e, batch);
+    fr__record *r = fr__record_of(e, batch);
     pthread_mutex_lock(&e->feed_lock);
     r->part_sq[p->index] = norm_sq;
     bool is_done = --r->n_unstepped == 0;
     if (is_done && e->rank == 0) fr__record_arrived(e, r);
     if (is_done && e->rank > 0) {
-        fr__crew_done(e, r);
+        fr__coordinator_done(e, r);
         clear_record(e, e->n_reported++ + e->n_records);
     }
     bool is_through = is_done && r->n_missing == 0;
@@ -220,10 +220,10 @@ void fr__record_stepped(fr_part *p, int64_t batch, double norm_sq)
     pthread_mutex_unlock(&e->lock);
 }
 
-fr_record *fr__record_through(fr_engine *e)
+fr__record *fr__record_through(fr_engine *e)
 {
     pthread_mutex_lock(&e->feed_lock);
-    fr_record *r = &e->records[e->n_reported % e->n_records];
+    fr__record *r = &e->records[e->n_reported % e->n_records];
     bool is_through = r->n_missing == 0 && e->rank == 0;
     pthread_mutex_unlock(&e->feed_lock);
     return is_through ? r : NULL;
@@ -237,7 +237,7 @@ void fr__record_reported(fr_engine *e)
     pthread_mutex_unlock(&e->feed_lock);
 }
 
-fr_ledger_row *fr__record_rows(const fr_record *r, const fr_part *p)
+fr_ledger_row *fr__record_rows(const fr__record *r, const fr__part *p)
 {
     /* Replicas of a stage share its 2 * n_micro rows. */
     const fr_engine *e = p->engine;
@@ -245,11 +245,11 @@ fr_ledger_row *fr__record_rows(const fr_record *r, const fr_part *p)
            (size_t)p->replica * 2 * (size_t)p->n_micro;
 }
 
-void fr__record_row(fr_part *p, int64_t batch, int micro, char pass, const fr_view *v)
+void fr__record_row(fr__part *p, int64_t batch, int micro, char pass, const fr_view *v)
 {
     fr_engine *e = p->engine;
     if (!e->desc.want_ledger) return;
-    fr_record *r = fr__record(e, batch);
+    fr__record *r = fr__record_of(e, batch);
     fr__record_rows(r, p)[r->n_rows[p->index]++] =
         (fr_ledger_row){.stage = p->stage,
                         .replica = p->replica,
@@ -260,11 +260,11 @@ void fr__record_row(fr_part *p, int64_t batch, int micro, char pass, const fr_vi
                         .live = -1};
 }
 
-void fr__record_live(fr_part *p, int64_t batch, int64_t version)
+void fr__record_live(fr__part *p, int64_t batch, int64_t version)
 {
     fr_engine *e = p->engine;
     if (!e->desc.want_ledger) return;
-    fr_record *r = fr__record(e, batch);
+    fr__record *r = fr__record_of(e, batch);
     fr_ledger_row *rows = fr__record_rows(r, p);
     for (int i = 0; i < r->n_rows[p->index]; i++)
         if (rows[i].pass == 'B') rows[i].live = version;
@@ -300,7 +300,7 @@ void fr__diverge(fr_engine *e, int64_t batch, int micro, const char *what, doubl
         e->diverged.micro = micro;
         e->diverged.what = what;
         e->diverged.value = value;
-        fr__crew_diverged(e);
+        fr__coordinator_diverged(e);
     }
     lower_limit(e, batch);
     pthread_mutex_unlock(&e->feed_lock);

@@ -15,14 +15,14 @@
 typedef struct piece {
     fr_item item;
     int rank;
-    size_t at, bytes; /* in this process's copy */
-    bool is_there;
+    size_t at; /* in this process's copy */
 } piece;
 
 struct fr_snapshot {
     fr_engine *engine;
     int n_pieces, next;
     piece *pieces;
+    bool *is_there; /* (n_pieces) */
     size_t bytes;   /* of the pieces of this process */
     size_t largest; /* of them */
     bool is_copy;
@@ -48,28 +48,32 @@ static void list_pieces(fr_snapshot *s, fr_item_kind kind, int which, bool want_
         piece *p = &s->pieces[s->n_pieces++];
         p->item = (fr_item){.kind = kind, .which = which, .param = i};
         p->rank = fr_engine_rank_of(e, fr__item_part(e, &p->item)->worker->index);
-        p->bytes = fr__plain_bytes(e, i);
         p->at = s->bytes;
         if (p->rank != e->rank) continue;
-        s->bytes += fr__align_up(p->bytes);
-        if (p->bytes > s->largest) s->largest = p->bytes;
+        size_t bytes = fr__plain_bytes(e, i);
+        s->bytes += fr__align_up(bytes);
+        if (bytes > s->largest) s->largest = bytes;
     }
 }
 
 fr_status fr__snapshot_plan(fr_engine *e)
 {
     if (!e->desc.schedule) return FR_OK;
-    int n_states = e->desc.optimizer->n_state, n = fr_graph_n_params(e->desc.graph);
+    int n_states = e->desc.optimizer->n_state;
+    bool has_memory = fr_engine_memory_name(e) != NULL;
+    int most = fr_graph_n_params(e->desc.graph) * (1 + n_states + has_memory) + 1;
     fr_snapshot *s = FR_ARENA_NEW(&e->arena, fr_snapshot);
     if (!s) return fr__no_memory(e->ctx, sizeof *s, "a snapshot");
     s->engine = e;
-    s->pieces = FR_ARENA_ARRAY(&e->arena, piece, n * (n_states + 2) + 1);
-    s->flags = FR_ARENA_ARRAY(&e->arena, uint8_t, n * (n_states + 2) + 1);
-    if (!s->pieces || !s->flags) return fr__no_memory(e->ctx, sizeof *s, "a snapshot");
+    s->pieces = FR_ARENA_ARRAY(&e->arena, piece, most);
+    s->is_there = FR_ARENA_ARRAY(&e->arena, bool, most);
+    s->flags = FR_ARENA_ARRAY(&e->arena, uint8_t, most);
+    if (!s->pieces || !s->is_there || !s->flags)
+        return fr__no_memory(e->ctx, sizeof *s, "a snapshot");
     list_pieces(s, FR_ITEM_PARAM, 0, false);
     list_pieces(s, FR_ITEM_PARAM, 0, true);
     for (int k = 0; k < n_states; k++) list_pieces(s, FR_ITEM_STATE, k, false);
-    if (fr_engine_memory_name(e)) list_pieces(s, FR_ITEM_MEMORY, 0, false);
+    if (has_memory) list_pieces(s, FR_ITEM_MEMORY, 0, false);
     s->is_copy = s->bytes <= (e->desc.snapshot_bytes ? e->desc.snapshot_bytes : FR_SNAPSHOT_BYTES);
     s->next = s->n_pieces;
     s->is_free = true;
@@ -115,19 +119,16 @@ static fr_status pass_flags(fr_snapshot *s, int rank)
     fr_team *team = s->engine->desc.team;
     size_t n = 0;
     for (int i = 0; i < s->n_pieces; i++)
-        if (s->pieces[i].rank == rank) s->flags[n++] = s->pieces[i].is_there;
+        if (s->pieces[i].rank == rank) s->flags[n++] = s->is_there[i];
     if (s->engine->rank == rank) return fr_team_send(team, 0, s->flags, n);
     FR_TRY(fr_team_recv(team, rank, s->flags, n));
     n = 0;
     for (int i = 0; i < s->n_pieces; i++)
-        if (s->pieces[i].rank == rank) s->pieces[i].is_there = s->flags[n++] != 0;
+        if (s->pieces[i].rank == rank) s->is_there[i] = s->flags[n++] != 0;
     return FR_OK;
 }
 
-static float *copy_of(const fr_snapshot *s, const piece *p)
-{
-    return (float *)(void *)(s->staging + p->at);
-}
+static void *copy_of(const fr_snapshot *s, const piece *p) { return s->staging + p->at; }
 
 static void set_free(fr_snapshot *s, bool is_free)
 {
@@ -145,10 +146,10 @@ fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out)
     FR_TRY(fr__snapshot_take(e));
     fr_snapshot *s = *out = e->snapshot;
     for (int i = 0; i < s->n_pieces; i++) {
-        piece *p = &s->pieces[i];
+        const piece *p = &s->pieces[i];
         if (p->rank != e->rank) continue;
-        p->is_there = fr__item_is_there(e, &p->item);
-        if (s->is_copy && p->is_there) FR_TRY(fr__item_read(e, &p->item, copy_of(s, p)));
+        s->is_there[i] = fr__item_is_there(e, &p->item);
+        if (s->is_copy && s->is_there[i]) FR_TRY(fr__item_read(e, &p->item, copy_of(s, p)));
     }
     s->next = 0;
     set_free(s, s->is_copy);
@@ -172,31 +173,35 @@ bool fr_snapshot_has_memory(const fr_snapshot *s, int param)
 {
     for (int i = 0; i < s->n_pieces; i++) {
         const piece *p = &s->pieces[i];
-        if (p->item.kind == FR_ITEM_MEMORY && p->item.param == param) return p->is_there;
+        if (p->item.kind == FR_ITEM_MEMORY && p->item.param == param) return s->is_there[i];
     }
     return false;
 }
 
 /* A piece of this process: to rank 0, or on rank 0 to `plain`. */
-static fr_status give(fr_snapshot *s, const piece *p, float *plain)
+static fr_status give(fr_snapshot *s, const piece *p, void *plain)
 {
     fr_engine *e = s->engine;
     bool sends = e->rank > 0;
-    float *at = s->is_copy ? copy_of(s, p) : sends ? (float *)(void *)s->staging : plain;
+    size_t bytes = fr__plain_bytes(e, p->item.param);
+    void *at = s->is_copy ? copy_of(s, p) : sends ? s->staging : plain;
     if (!s->is_copy) FR_TRY(fr__item_read(e, &p->item, at));
-    if (sends) return fr_team_send(e->desc.team, 0, at, p->bytes);
-    if (at != plain) memcpy(plain, at, p->bytes);
+    if (sends) return fr_team_send(e->desc.team, 0, at, bytes);
+    if (at != plain) memcpy(plain, at, bytes);
     return FR_OK;
 }
 
-fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, float *plain)
+fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, void *plain)
 {
-    int rank = s->engine->rank;
+    fr_engine *e = s->engine;
+    int rank = e->rank;
     while (s->next < s->n_pieces) {
-        const piece *p = &s->pieces[s->next++];
-        if (!p->is_there || (rank > 0 && p->rank != rank)) continue;
+        int i = s->next++;
+        const piece *p = &s->pieces[i];
+        if (!s->is_there[i] || (rank > 0 && p->rank != rank)) continue;
         *item = p->item;
-        if (p->rank != rank) return fr_team_recv(s->engine->desc.team, p->rank, plain, p->bytes);
+        if (p->rank != rank)
+            return fr_team_recv(e->desc.team, p->rank, plain, fr__plain_bytes(e, p->item.param));
         return give(s, p, plain);
     }
     set_free(s, true);

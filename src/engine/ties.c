@@ -5,8 +5,6 @@
  * the place of its own. */
 #include "engine/engine.h"
 
-#include <string.h>
-
 enum { TIE_PIECE = 1 << 20 }; /* floats */
 
 /* --- set-up --------------------------------------------------------------------------------- */
@@ -27,6 +25,11 @@ fr_status fr__ties_find(fr_engine *e)
         bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];
         if (spans[owner] && !is_inside) e->tied[e->n_tied++] = i; /* else the program adds them */
     }
+    for (int i = 0; i < e->n_tied; i++)
+        for (int q = 0; q < fr_engine_n_replicas(e, e->home_of[e->tied[i]]); q++) {
+            const fr__part *p = fr__part_at(e, e->home_of[e->tied[i]], q);
+            if (p->worker->is_local) FR_TRY(fr__exec_tie(p->exec, e->tied[i]));
+        }
     return FR_OK;
 }
 
@@ -66,34 +69,20 @@ static int tie_part(const fr_engine *e, int nth, int replica)
     return part;
 }
 
-static fr_part *part_on(const fr_worker *w, int stage)
+static fr__part *part_on(const fr__worker *w, int stage)
 {
     for (int i = 0; i < w->n_parts; i++)
         if (w->parts[i]->stage == stage) return w->parts[i];
     return NULL;
 }
 
-/* Where a tied gradient is plain, in memory that the host may write, it is summed there. */
-static bool sums_in_place(const fr_part *p, int param)
+size_t fr__tie_scratch_bytes(const fr__worker *w)
 {
-    return fr_program_is_plain(p->layout, p->engine->placement_of[param]) &&
-           fr__device_is_host(p->worker->dev);
-}
-
-/* Else it is summed in a plain copy, this far into the worker's scratch. */
-static size_t tie_scratch_at(const fr_worker *w, int nth)
-{
-    const fr_engine *e = w->engine;
     size_t bytes = 0;
-    for (int i = 0; i < nth && w->is_local && e->must_sum; i++) {
-        int param = e->tied[i];
-        const fr_part *p = part_on(w, e->home_of[param]);
-        if (p && !sums_in_place(p, param)) bytes += fr__align_up(fr__plain_bytes(e, param));
-    }
+    for (int i = 0; i < w->n_parts && w->is_local && w->engine->must_sum; i++)
+        bytes += fr__exec_tie_bytes(w->parts[i]->exec);
     return bytes;
 }
-
-size_t fr__tie_scratch_bytes(const fr_worker *w) { return tie_scratch_at(w, w->engine->n_tied); }
 
 /* A process that has an owner of a part holds those of all others, too. */
 size_t fr__tie_copies_bytes(const fr_engine *e)
@@ -117,8 +106,8 @@ fr_status fr__ties_open(fr_engine *e)
     int n = n_tie_parts(e);
     size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, n);
     int *owner = FR_ARENA_ARRAY(&e->arena, int, n);
-    e->tie_scratch = FR_ARENA_ARRAY(&e->arena, float *, e->n_workers);
-    if (!bytes || !owner || !e->tie_scratch) return fr__no_memory(e->ctx, (size_t)n, "an engine");
+    e->tie_pieces = FR_ARENA_ARRAY(&e->arena, const void *, e->n_workers * e->n_tied);
+    if (!bytes || !owner || !e->tie_pieces) return fr__no_memory(e->ctx, (size_t)n, "an engine");
     n = 0;
     for (int i = 0; i < e->n_tied; i++) {
         int stage = e->home_of[e->tied[i]];
@@ -127,15 +116,12 @@ fr_status fr__ties_open(fr_engine *e)
             owner[n] = fr_engine_worker_of(e, stage, q);
         }
     }
-    for (int i = 0; i < e->n_workers; i++) {
-        size_t scratch = fr__tie_scratch_bytes(&e->workers[i]);
-        e->tie_scratch[i] = scratch ? fr__arena_alloc(&e->arena, scratch) : NULL;
-        if (scratch && !e->tie_scratch[i]) return fr__no_memory(e->ctx, scratch, "tied parameters");
-    }
+    for (int i = 0; i < e->n_parts; i++)
+        if (e->parts[i].worker->is_local) FR_TRY(fr__exec_open_ties(e->execs[i]));
     return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
 }
 
-bool fr__ties_on(const fr_worker *w)
+bool fr__ties_on(const fr__worker *w)
 {
     const fr_engine *e = w->engine;
     for (int i = 0; i < e->n_tied; i++)
@@ -145,30 +131,10 @@ bool fr__ties_on(const fr_worker *w)
 
 /* --- the sum -------------------------------------------------------------------------------- */
 
-/* A tied gradient of a worker, plain, in host memory; NULL: another worker's. */
-static float *tied_grad(const fr_worker *w, int nth)
-{
-    const fr_engine *e = w->engine;
-    int param = e->tied[nth];
-    const fr_part *p = part_on(w, e->home_of[param]);
-    if (!p) return NULL;
-    if (sums_in_place(p, param))
-        return p->grads + fr_program_placement(p->layout, e->placement_of[param])->offset;
-    return e->tie_scratch[w->index] + tie_scratch_at(w, nth) / sizeof(float);
-}
-
 /* Between gradients and their plain copies, where there are any. */
-static fr_status move_ties(fr_worker *w, bool reads)
+static fr_status move_ties(fr__worker *w, fr_status (*move)(fr__exec *x))
 {
-    fr_engine *e = w->engine;
-    for (int i = 0; i < e->n_tied; i++) {
-        int placement = e->placement_of[e->tied[i]];
-        fr_part *p = part_on(w, e->home_of[e->tied[i]]);
-        if (!p || sums_in_place(p, e->tied[i])) continue;
-        float *plain = tied_grad(w, i);
-        FR_TRY(reads ? fr_program_read_param(p->layout, p->grads, placement, plain)
-                     : fr_program_write_param(p->layout, p->grads, placement, plain));
-    }
+    for (int i = 0; i < w->n_parts; i++) FR_TRY(move(w->parts[i]->exec));
     return FR_OK;
 }
 
@@ -179,52 +145,49 @@ static size_t tie_piece(const fr_engine *e, int nth, int64_t k)
     return (size_t)(left < 0 ? 0 : left < TIE_PIECE ? left : TIE_PIECE);
 }
 
-static void post_ties(fr_worker *w, int64_t round, int64_t k, bool is_alive)
+static void post_ties(fr__worker *w, int64_t round, int64_t k, bool is_alive)
 {
     fr_engine *e = w->engine;
     for (int i = 0; i < e->n_tied; i++) {
-        const fr_part *p = part_on(w, e->home_of[e->tied[i]]);
+        const fr__part *p = part_on(w, e->home_of[e->tied[i]]);
         if (!p) continue;
         int part = tie_part(e, i, p->replica);
         size_t n = tie_piece(e, i, k);
         if (is_alive && n > 0)
-            memcpy(e->transport->board_part(e->tie_board, round, part),
-                   tied_grad(w, i) + k * TIE_PIECE, n * sizeof(float));
+            fr__exec_copy_tie(p->exec, e->tied[i], (size_t)(k * TIE_PIECE), n,
+                              e->transport->board_part(e->tie_board, round, part));
         e->transport->board_post(e->tie_board, round, part);
     }
 }
 
 /* Owner first, then the copies as the graph lists them. */
-static void sum_ties(fr_worker *w, int64_t round, int64_t k)
+static void sum_ties(fr__worker *w, int64_t round, int64_t k)
 {
     fr_engine *e = w->engine;
+    const void **pieces = e->tie_pieces + w->index * e->n_tied;
     for (int i = 0; i < e->n_tied; i++) {
-        float *sum = tied_grad(w, i);
+        const fr__part *p = part_on(w, e->home_of[e->tied[i]]);
         size_t n = tie_piece(e, i, k);
-        bool is_first = true;
-        if (!sum || n == 0) continue;
-        sum += k * TIE_PIECE;
-        for (int c = 0; c < e->n_tied; c++) {
-            if (fr__owner_of(e, e->tied[c]) != fr__owner_of(e, e->tied[i])) continue;
-            const float *grad = e->transport->board_part(e->tie_board, round, tie_part(e, c, 0));
-            for (size_t j = 0; j < n; j++) sum[j] = is_first ? grad[j] : sum[j] + grad[j];
-            is_first = false;
-        }
+        int n_pieces = 0;
+        if (!p || n == 0) continue;
+        for (int c = 0; c < e->n_tied; c++)
+            if (fr__owner_of(e, e->tied[c]) == fr__owner_of(e, e->tied[i]))
+                pieces[n_pieces++] =
+                    e->transport->board_part(e->tie_board, round, tie_part(e, c, 0));
+        fr__exec_sum_tie(p->exec, e->tied[i], (size_t)(k * TIE_PIECE), n, n_pieces, pieces);
     }
 }
 
-fr_status fr__ties_sum(fr_worker *w, int64_t batch, bool *is_dead)
+fr_status fr__ties_sum(fr__worker *w, int64_t batch, bool *is_dead)
 {
     fr_engine *e = w->engine;
-    if (e->paced) fr__pace_post(w, e->tie_meeting, w->clock, !*is_dead);
-    if (!*is_dead) FR_TRY(move_ties(w, true));
+    if (!*is_dead) FR_TRY(move_ties(w, fr__exec_read_ties));
     for (int64_t k = 0; k < e->n_tie_pieces; k++) {
         int64_t round = (batch - e->first) * e->n_tie_pieces + k;
-        bool is_last = k + 1 == e->n_tie_pieces;
         post_ties(w, round, k, !*is_dead);
-        FR_TRY(fr__board_wait(w, e->tie_board, round, is_last ? e->tie_meeting : NULL));
+        FR_TRY(fr__board_wait(w, e->tie_board, round));
         *is_dead = *is_dead || batch >= atomic_load(&e->limit);
         if (!*is_dead) sum_ties(w, round, k);
     }
-    return *is_dead ? FR_OK : move_ties(w, false);
+    return *is_dead ? FR_OK : move_ties(w, fr__exec_write_ties);
 }

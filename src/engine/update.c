@@ -1,13 +1,13 @@
 /* update.c -- from gradients to weights: REDUCE and STEP.
  *
- * Normally the update is fused into the last backward (passes.c): as soon as the gradient of a
+ * Normally the update is fused into the last backward (exec/pass.c): as soon as the gradient of a
  * parameter is final its weights are stepped, while the gradient is still in cache, and a STEP only
  * closes the account. That is not possible where the whole gradient must be seen first: clipping,
  * its norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where
  * others wait for the end of that backward. Then one sweep follows.
  *
- * Replicas of a stage first add up their gradients (gather.c): REDUCE hands in what the last
- * backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
+ * Replicas of a stage first add up their gradients (exec/grad_reduction.c): REDUCE posts what the
+ * last backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
  *
  * What stages must see of each other goes over boards, in an order that is that of one worker: the
  * sums of squares of all parameters are added one after the other, and the gradients of tied
@@ -25,11 +25,9 @@ fr_status fr__update_plan(fr_engine *e)
 {
     FR_TRY(fr__ties_find(e));
     if (!e->plan) return FR_OK;
-    FR_TRY(fr__peers_plan(e));
+    FR_TRY(fr__replicas_plan(e));
     e->must_sum = e->plan->sums_stages;
     fr__ties_measure(e);
-    for (int i = 0; i < e->n_parts; i++)
-        e->parts[i].update_in_backward = e->plan->update_in_backward[e->parts[i].stage];
     return FR_OK;
 }
 
@@ -47,81 +45,60 @@ static fr_status add_norm_board(fr_engine *e)
     return e->transport->add_board(e->group, e->n_parts, bytes, owner, &e->norm_board);
 }
 
-/* Emulation: who meets at the boards. What is on them counts as small. */
-static fr_status add_meetings(fr_engine *e)
+static fr_status make_param_sums(fr_engine *e)
 {
-    int *all = FR_ARENA_ARRAY(&e->arena, int, e->n_workers);
-    int *tied = FR_ARENA_ARRAY(&e->arena, int, e->n_workers), n_tied = 0;
-    if (!all || !tied) return fr__no_memory(e->ctx, (size_t)e->n_workers * 8, "emulation");
-    for (int i = 0; i < e->n_workers; i++) {
-        all[i] = i;
-        if (fr__ties_on(&e->workers[i])) tied[n_tied++] = i;
+    for (int i = 0; i < e->n_parts; i++) {
+        fr__part *p = &e->parts[i];
+        if (!p->worker->is_local) continue;
+        p->param_sums = FR_ARENA_ARRAY(&e->arena, double, fr__exec_n_own(p->exec) + 1);
+        if (!p->param_sums) return fr__no_memory(e->ctx, 0, "an engine");
     }
-    FR_TRY(fr__pace_meeting(e, e->n_workers, all, 0, &e->norm_meeting));
-    return fr__pace_meeting(e, n_tied, tied, 0, &e->tie_meeting);
+    return FR_OK;
 }
 
 fr_status fr__update_open(fr_engine *e)
 {
+    FR_TRY(make_param_sums(e));
     if (!e->must_sum) return FR_OK;
-    if (e->pace) FR_TRY(add_meetings(e));
     if (needs_norm(e)) FR_TRY(add_norm_board(e));
     return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
 /* --- sums ----------------------------------------------------------------------------------- */
 
-/* The squares of each of the stage's own parameters: of blocks, in any order, then in this one. */
-static void sum_squares(fr_part *p, double *of_param)
+fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round)
 {
-    fr__device_squares(p->worker->dev, p->grads, p->norm_blocks, p->n_norm_blocks, p->norm_sums);
-    for (int i = 0; i < p->engine->n_own[p->stage]; i++) of_param[i] = 0;
-    for (size_t i = 0; i < p->n_norm_blocks; i++) of_param[p->norm_owners[i]] += p->norm_sums[i];
-}
-
-/* meeting: who waits there, in emulation; NULL: they meet later. */
-fr_status fr__board_wait(fr_worker *w, fr_board *board, int64_t round, fr_meeting *meeting)
-{
-    uint64_t start = fr__now_ns();
-    atomic_store(&w->is_waiting, 1);
+    fr__wait_begin(w);
     fr_status status = w->engine->transport->board_wait(board, round, w->index);
-    atomic_store(&w->is_waiting, 0);
-    w->wait_ns += fr__now_ns() - start;
-    if (w->engine->paced && meeting && status == FR_OK) fr__pace_take(w, meeting);
+    fr__wait_end(w);
     return status;
 }
 
 /* A part that is alive in the last backward of a mini-batch is alive here too, or its end has been
  * decided by a replica that hands in nothing at all: the losses of all of the part's micro-batches
  * are known to be finite by then, and a run that is stopped finishes what is open. */
-fr_status fr__update_reduce(fr_part *p, int64_t batch, bool is_dead)
+fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead)
 {
     (void)batch;
-    fr__gather_hand_in(p, !is_dead);
+    fr__exec_post(p->exec, !is_dead);
     return FR_OK;
-}
-
-/* The sum of the replicas takes the place of the own gradient. */
-static fr_status take_back(fr_part *p, size_t offset, size_t count, const float *grad)
-{
-    return fr__device_copy(p->worker->dev, p->grads + offset, grad, count * sizeof(float));
 }
 
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }
 
 /* The squares of all stages, added as one worker would add them. */
-static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
+static fr_status sum_norm(fr__worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     int64_t round = batch - e->first;
-    if (e->paced) fr__pace_post(w, e->norm_meeting, w->clock, !is_dead);
     for (int i = 0; i < w->n_parts; i++) {
         int part = w->parts[i]->index;
         if (!is_dead)
-            sum_squares(w->parts[i], e->transport->board_part(e->norm_board, round, part));
+            fr__exec_squares(w->parts[i]->exec,
+                             e->transport->board_part(e->norm_board, round, part));
         e->transport->board_post(e->norm_board, round, part);
     }
-    FR_TRY(fr__board_wait(w, e->norm_board, round, e->norm_meeting));
+    FR_TRY(fr__board_wait(w, e->norm_board, round));
     if (is_beyond_limit(e, batch)) return FR_OK;
     w->norm_sq = 0;
     for (int k = 0; k < e->n_stages; k++) {
@@ -132,23 +109,22 @@ static fr_status sum_norm(fr_worker *w, int64_t batch, bool is_dead)
 }
 
 /* The gradients of the replicas of all stages of a worker. *is_dead: some had none. */
-static fr_status take_gradients(fr_worker *w, int64_t batch, bool *is_dead)
+static fr_status take_gradients(fr__worker *w, int64_t batch, bool *is_dead)
 {
     for (int i = 0; i < w->n_parts; i++) {
         bool is_alive;
-        FR_TRY(fr__gather_take(w->parts[i], batch, take_back, &is_alive));
+        FR_TRY(fr__exec_take(w->parts[i]->exec, batch, FR__TAKE_BACK, &is_alive));
         if (!is_alive) fr__lower_limit(w->engine, batch);
     }
     *is_dead = *is_dead || is_beyond_limit(w->engine, batch);
-    for (int i = 0; i < w->n_parts && !*is_dead; i++)
-        fr_program_sum_ties(w->parts[i]->layout, w->parts[i]->grads);
+    for (int i = 0; i < w->n_parts && !*is_dead; i++) fr__exec_sum_own_ties(w->parts[i]->exec);
     return FR_OK;
 }
 
 /* Once a worker and mini-batch, when all of its stages have handed in: the sums of everybody. If
  * the limit has come down meanwhile, some have handed in nothing: there is no sum. A stage that no
  * gradient goes through can be here before the loss of this mini-batch is known. */
-static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
+static fr_status take_sums(fr__worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
     if (w->summed == batch) return FR_OK;
@@ -161,60 +137,50 @@ static fr_status take_sums(fr_worker *w, int64_t batch, bool is_dead)
 
 /* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
  */
-static double own_squares(fr_part *p)
+static double own_squares(fr__part *p)
 {
-    double sum = 0, scale = fr__peers_scale(p);
-    sum_squares(p, p->param_sums);
-    for (int i = 0; i < p->engine->n_own[p->stage]; i++) sum += p->param_sums[i];
+    double sum = 0, scale = fr__exec_grad_scale(p->exec);
+    fr__exec_squares(p->exec, p->param_sums);
+    for (int i = 0; i < fr__exec_n_own(p->exec); i++) sum += p->param_sums[i];
     return sum * scale * scale;
 }
 
 /* --- the step ------------------------------------------------------------------------------- */
 
-/* share: of the update that was not paced yet. */
-static fr_status end_step(fr_part *p, int64_t batch, double share, double norm_sq, fr_event *event)
+/* share: of the update that was not emulated yet. */
+static fr_status end_step(fr__part *p, int64_t batch, double share, double norm_sq, fr_event *event)
 {
-    if (p->engine->paced) fr__pace_spend(p->worker, share * fr__pace_seconds(p, FR_DO_STEP));
-    int64_t version = fr_store_version(p->store);
-    FR_TRY(fr_store_end(p->store, p->update_in_backward ? p->n_updated : p->n_weights));
+    fr__spend(p, FR_DO_STEP, share);
+    int64_t version = fr__exec_version(p->exec);
+    FR_TRY(fr__exec_end_step(p->exec));
     fr__record_live(p, batch, version);
     event->version = version + 1;
     fr__record_stepped(p, batch, norm_sq);
     return FR_OK;
 }
 
-static double grad_scale(const fr_part *p, double norm_sq)
+static double grad_scale(const fr__part *p, double norm_sq)
 {
-    double clip_norm = p->engine->desc.clip_norm, scale = fr__peers_scale(p);
+    double clip_norm = p->engine->desc.clip_norm, scale = fr__exec_grad_scale(p->exec);
     if (!(clip_norm > 0)) return scale;
     return scale * fmin(1, clip_norm / (sqrt(norm_sq) + 1e-6));
 }
 
-static fr_status step_piece(fr_part *p, size_t offset, size_t count, const float *grad)
-{
-    fr_store_range(p->store, offset, count, grad);
-    if (p->engine->paced)
-        fr__pace_advance(p->worker,
-                         fr__pace_seconds(p, FR_DO_STEP) * (double)count / (double)p->n_weights);
-    return FR_OK;
-}
-
 /* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
-static fr_status step_by_buckets(fr_part *p, int64_t batch, fr_event *event)
+static fr_status step_by_buckets(fr__part *p, int64_t batch, fr_event *event)
 {
     bool is_alive;
-    fr_store_begin(p->store, batch, 1);
-    FR_TRY(fr__gather_take(p, batch, step_piece, &is_alive));
+    FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_STEP, &is_alive));
     if (is_alive) return end_step(p, batch, 0, NAN, event);
     fr__lower_limit(p->engine, batch);
     return FR_OK; /* the store is told when the call ends: fr_store_abandon */
 }
 
-fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
+fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event)
 {
     fr_engine *e = p->engine;
-    if (p->update_in_backward) return end_step(p, batch, 1, NAN, event);
-    if (p->gather.sum && !e->plan->needs_whole_gradient[p->stage])
+    if (e->plan->update_in_backward[p->stage]) return end_step(p, batch, 1, NAN, event);
+    if (fr__exec_n_buckets(p->exec) > 0 && !e->plan->needs_whole_gradient[p->stage])
         return step_by_buckets(p, batch, event);
     double norm_sq = NAN, whole_sq = NAN;
     if (e->must_sum) {
@@ -223,9 +189,9 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         norm_sq = p->stage == 0 ? whole_sq : 0;
     } else {
         bool is_alive;
-        FR_TRY(fr__gather_take(p, batch, take_back, &is_alive));
+        FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_BACK, &is_alive));
         if (!is_alive) fr__lower_limit(e, batch);
-        fr_program_sum_ties(p->layout, p->grads);
+        fr__exec_sum_own_ties(p->exec);
         if (needs_norm(e)) norm_sq = whole_sq = own_squares(p);
     }
     if (is_beyond_limit(e, batch)) return FR_OK;
@@ -234,20 +200,13 @@ fr_status fr__update_step(fr_part *p, int64_t batch, fr_event *event)
         fr__diverge(e, batch, -1, "gradient norm", sqrt(whole_sq));
         return FR_OK;
     }
-    fr_store_begin(p->store, batch, grad_scale(p, whole_sq));
-    fr_store_range(p->store, 0, p->n_weights, p->grads);
+    fr__exec_sweep(p->exec, batch, grad_scale(p, whole_sq));
     return end_step(p, batch, 1, norm_sq, event);
 }
 
-static fr_status drop(fr_part *p, size_t offset, size_t count, const float *grad)
-{
-    (void)p, (void)offset, (void)count, (void)grad;
-    return FR_OK;
-}
-
-fr_status fr__update_skip(fr_part *p, int64_t batch)
+fr_status fr__update_skip(fr__part *p, int64_t batch)
 {
     bool is_alive;
     if (p->engine->must_sum) return take_sums(p->worker, batch, true);
-    return fr__gather_take(p, batch, drop, &is_alive);
+    return fr__exec_take(p->exec, batch, FR__TAKE_DROP, &is_alive);
 }

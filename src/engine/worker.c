@@ -12,7 +12,7 @@ enum { SHORT_WAIT_NS = 2000 }; /* not worth a slice in a trace */
 /* What an instruction is about. */
 typedef struct task {
     const fr_instr *instr;
-    fr_part *part;
+    fr__part *part;
     int64_t batch;  /* of the run */
     int micro;      /* in the mini-batch */
     int in_segment; /* micro-batch of the segment */
@@ -26,7 +26,7 @@ static bool is_per_batch(const fr_instr *i)
 
 /* --- transfers ------------------------------------------------------------------------------ */
 
-static fr_route *route_of(fr_engine *e, const fr_instr *i, int *link)
+static fr__link_buffers *link_of(fr_engine *e, const fr_instr *i, int *link)
 {
     const fr_schedule *s = fr__schedule(e);
     bool is_send = i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B;
@@ -40,58 +40,65 @@ static fr_route *route_of(fr_engine *e, const fr_instr *i, int *link)
 }
 
 /* A message of a mini-batch beyond the limit is empty: whoever gets one knows. */
-static fr_status send(fr_worker *w, const task *t, const fr_route *r, fr_wire *wire, int buffer)
+static fr_status send(fr__worker *w, const task *t, const fr__link_buffers *r,
+                      fr__link_channel *channel, int buffer)
 {
     fr_engine *e = w->engine;
     bool is_forward = t->instr->action == FR_DO_SEND_F;
     /* The pass has acquired the buffer; one that was not run acquires it here. */
-    if (t->is_dead) FR_TRY(fr__acquire(w, wire, buffer));
-    if (e->paced) fr__pace_send(w, wire, buffer, t->is_dead ? 0 : r->bytes);
-    e->transport->send(wire->channel, buffer, t->is_dead ? 0 : r->bytes);
+    if (t->is_dead) FR_TRY(fr__acquire(w, channel, buffer));
+    e->transport->send(channel->handle, buffer, t->is_dead ? 0 : r->bytes);
     if (!t->is_dead && e->mode == FR_MODE_TRAIN)
         *(is_forward ? &w->traffic.forward : &w->traffic.backward) += r->bytes;
     return FR_OK;
 }
 
-static fr_status receive(fr_worker *w, const task *t, fr_wire *wire, int buffer)
+static fr_status receive(fr__worker *w, const task *t, fr__link_channel *channel, int buffer)
 {
     fr_engine *e = w->engine;
     size_t bytes;
-    uint64_t start = fr__now_ns();
-    atomic_store(&w->is_waiting, 1);
-    fr_status status = e->transport->receive(wire->channel, buffer, &wire->data[buffer], &bytes);
-    atomic_store(&w->is_waiting, 0);
-    w->wait_ns += fr__now_ns() - start;
-    if (e->paced && status == FR_OK) fr__pace_receive(w, wire, buffer);
+    fr__wait_begin(w);
+    fr_status status =
+        e->transport->receive(channel->handle, buffer, &channel->data[buffer], &bytes);
+    fr__wait_end(w);
     if (status == FR_OK && bytes == 0) fr__lower_limit(e, t->batch);
     return status;
 }
 
-static fr_status transfer(fr_worker *w, const task *t)
+static fr_status transfer(fr__worker *w, const task *t)
 {
     fr_engine *e = w->engine;
     const fr_schedule *s = fr__schedule(e);
     int link;
-    const fr_route *r = route_of(e, t->instr, &link);
-    fr_wire *wire = r ? fr__wire(r, t->in_segment) : NULL;
-    if (!wire || !wire->channel)
+    const fr__link_buffers *r = link_of(e, t->instr, &link);
+    fr__link_channel *channel = r ? fr__channel_of(r, t->in_segment) : NULL;
+    if (!channel || !channel->handle)
         return fr_fail(e->ctx, FR_INTERNAL, "a transfer over a link that does not exist");
     bool is_forward = t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_RECV_F;
     int buffer = is_forward ? fr_schedule_slot(s, r->from, t->in_segment)
                             : fr_schedule_buffer(s, link, t->in_segment);
     if (t->instr->action == FR_DO_SEND_F || t->instr->action == FR_DO_SEND_B)
-        return send(w, t, r, wire, buffer);
-    return receive(w, t, wire, buffer);
+        return send(w, t, r, channel, buffer);
+    return receive(w, t, channel, buffer);
+}
+
+/* Emulation: so much of the modelled duration of an instruction passes. */
+void fr__spend(const fr__part *p, fr_action action, double share)
+{
+    fr__emulation *m = p->engine->emulation;
+    int worker = p->worker->index;
+    if (fr__is_emulated(p->engine))
+        fr__emulation_spend(m, worker, share * fr__emulation_seconds(m, worker, p->stage, action));
 }
 
 /* --- one instruction ------------------------------------------------------------------------ */
 
 static fr_status forward(const task *t, fr_event *event)
 {
-    fr_part *p = t->part;
+    fr__part *p = t->part;
     fr_engine *e = p->engine;
     if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
-    if (e->paced && !t->is_dead) fr__pace_spend(p->worker, fr__pace_seconds(p, FR_DO_F));
+    if (!t->is_dead) fr__spend(p, FR_DO_F, 1);
     if (e->mode != FR_MODE_EVAL) return FR_OK;
     fr__release_inputs(p, e->mode, t->in_segment);
     if (t->micro / p->n_replicas != p->n_micro - 1 || t->is_dead) return FR_OK;
@@ -100,23 +107,30 @@ static fr_status forward(const task *t, fr_event *event)
     return FR_OK;
 }
 
-/* Emulation: gradients become final in the course of the time that it should take. */
+/* Emulation: gradients become final in the course of the modelled duration. */
+static fr_status emulate_backward(const task *t, int what, fr_event *event)
+{
+    fr__part *p = t->part;
+    fr__emulation *m = p->engine->emulation;
+    fr_action action = (fr_action)t->instr->action;
+    int worker = p->worker->index;
+    fr__emulation_set_backward(m, worker, p->stage,
+                               fr__emulation_seconds(m, worker, p->stage, action));
+    FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
+    fr__spend(p, action, 1);
+    fr__emulation_set_backward(m, worker, p->stage, 0);
+    return FR_OK;
+}
+
 static fr_status alive_backward(const task *t, int what, fr_event *event)
 {
-    fr_part *p = t->part;
-    fr_worker *w = p->worker;
-    bool is_paced = p->engine->paced;
-    if (is_paced) w->span = fr__pace_seconds(p, (fr_action)t->instr->action);
-    FR_TRY(fr__pass_backward(p, t->batch, t->micro, t->in_segment, what, event));
-    if (!is_paced) return FR_OK;
-    fr__pace_spend(w, w->span);
-    w->span = 0;
-    return FR_OK;
+    if (fr__is_emulated(t->part->engine)) return emulate_backward(t, what, event);
+    return fr__pass_backward(t->part, t->batch, t->micro, t->in_segment, what, event);
 }
 
 static fr_status backward(const task *t, int what, fr_event *event)
 {
-    fr_part *p = t->part;
+    fr__part *p = t->part;
     if (!t->is_dead) FR_TRY(alive_backward(t, what, event));
     if (what & FR_GRAD_INPUT) fr__release_grads(p, t->in_segment);
     if (what & FR_GRAD_WEIGHT) fr__release_inputs(p, FR_MODE_TRAIN, t->in_segment);
@@ -126,19 +140,19 @@ static fr_status backward(const task *t, int what, fr_event *event)
 static fr_status reduce(const task *t)
 {
     FR_TRY(fr__update_reduce(t->part, t->batch, t->is_dead));
-    if (t->part->engine->paced) fr__pace_spend(t->part->worker, 0);
+    fr__spend(t->part, FR_DO_REDUCE, 1);
     return FR_OK;
 }
 
 static fr_status step(const task *t, fr_event *event)
 {
-    fr_part *p = t->part;
+    fr__part *p = t->part;
     if (!t->is_dead) fr__record_close(p, t->batch);
     FR_TRY(t->is_dead ? fr__update_skip(p, t->batch) : fr__update_step(p, t->batch, event));
-    return fr__peers_stepped(p, t->batch);
+    return fr__replicas_stepped(p, t->batch);
 }
 
-static fr_status execute(fr_worker *w, const task *t, fr_event *event)
+static fr_status execute(fr__worker *w, const task *t, fr_event *event)
 {
     switch (t->instr->action) {
     case FR_DO_F: return forward(t, event);
@@ -188,15 +202,15 @@ static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t 
 
 static void add_stage_time(const task *t, uint64_t ns, uint64_t fused)
 {
-    fr_part *p = t->part;
+    fr__part *p = t->part;
     fr_action action = (fr_action)t->instr->action;
     if (p->cold_batch < 0) p->cold_batch = t->batch;
-    uint64_t fetch = p->fetch_ns < ns ? p->fetch_ns : ns;
+    uint64_t fetch_ns = fr__exec_fetch_ns(p->exec), fetch = fetch_ns < ns ? fetch_ns : ns;
     if (p->cold_batch == t->batch) add_time(&p->cold, action, ns, fused, fetch);
     add_time(&p->times, action, ns, fused, fetch);
 }
 
-void fr__push_event(fr_worker *w, const fr_event *event)
+void fr__push_event(fr__worker *w, const fr_event *event)
 {
     if (w->n_events < w->engine->desc.n_events) w->events[w->n_events++] = *event;
 }
@@ -204,18 +218,20 @@ void fr__push_event(fr_worker *w, const fr_event *event)
 /* Time of a backward that the update took; in emulation STEP takes it. */
 static uint64_t take_fused_ns(const task *t)
 {
-    fr_part *p = t->part;
+    fr__part *p = t->part;
     if (t->instr->action != FR_DO_B && t->instr->action != FR_DO_W) return 0;
-    uint64_t ns = atomic_exchange(&p->fused_update_ns, 0);
-    return p->engine->paced ? 0 : ns / (uint64_t)fr_device_n_threads(p->worker->dev);
+    uint64_t ns = fr__exec_take_fused_ns(p->exec);
+    return fr__is_emulated(p->engine) ? 0 : ns;
 }
 
-static void note(fr_worker *w, const task *t, fr_event *event)
+static void note(fr__worker *w, const task *t, fr_event *event)
 {
     if (w->engine->mode != FR_MODE_TRAIN || t->is_dead) return;
     fr_action action = (fr_action)t->instr->action;
     uint64_t busy = event->end_ns - event->start_ns, fused = take_fused_ns(t);
-    uint64_t wait = w->engine->paced ? (uint64_t)(w->waited * 1e9) : w->wait_ns;
+    uint64_t wait = w->wait_ns;
+    if (fr__is_emulated(w->engine))
+        wait = fr__emulation_take_waited(w->engine->emulation, w->index);
     wait = wait < busy ? wait : busy;
     busy -= wait;
     fused = fused < busy ? fused : busy;
@@ -235,13 +251,13 @@ static void note(fr_worker *w, const task *t, fr_event *event)
 
 /* --- the walk ------------------------------------------------------------------------------- */
 
-static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
+static fr_status do_one(fr__worker *w, const fr_instr *i, int64_t base)
 {
     fr_engine *e = w->engine;
     int n_micro = e->desc.n_micro;
     bool per_batch = is_per_batch(i);
     int first = e->eval_schedule->worker_of[i->stage];
-    task t = {.instr = i, .part = fr__part(e, i->stage, w->index - first)};
+    task t = {.instr = i, .part = fr__part_at(e, i->stage, w->index - first)};
     int64_t in_call = base + (per_batch ? i->micro : i->micro / n_micro);
     if (in_call >= e->n) return FR_OK;
     t.batch = e->first + in_call;
@@ -255,7 +271,7 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
                       .micro = t.micro,
                       .start_ns = fr__worker_now(w)};
     w->wait_ns = 0;
-    w->waited = 0;
+    if (fr__is_emulated(e)) (void)fr__emulation_take_waited(e->emulation, w->index);
     if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
     FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
     FR_TRY(execute(w, &t, &event));
@@ -265,7 +281,7 @@ static fr_status do_one(fr_worker *w, const fr_instr *i, int64_t base)
     return FR_OK;
 }
 
-static fr_status walk(fr_worker *w)
+static fr_status walk(fr__worker *w)
 {
     fr_engine *e = w->engine;
     const fr_schedule *s = fr__schedule(e);
@@ -280,7 +296,7 @@ static fr_status walk(fr_worker *w)
     return FR_OK;
 }
 
-fr_status fr__worker_walk(fr_worker *w, void *arg)
+fr_status fr__worker_walk(fr__worker *w, void *arg)
 {
     (void)arg;
     fr_engine *e = w->engine;
@@ -288,8 +304,8 @@ fr_status fr__worker_walk(fr_worker *w, void *arg)
     w->summed = -1;
     uint64_t start = fr__worker_now(w);
     fr_ctx_clear(NULL);
-    if (e->paced) fr__pace_enter();
-    fr_status status = fr__peers_begin(w);
+    fr__emulation_enter(e->emulation);
+    fr_status status = fr__replicas_begin(w);
     if (status == FR_OK) status = walk(w);
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__worker_now(w) - start;
     if (status != FR_OK) fr__give_up(e, w->index);

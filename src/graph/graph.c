@@ -110,25 +110,47 @@ static fr_status infer(fr_infer *t)
     return FR_OK;
 }
 
-static fr_status add_params(fr_graph *g, const fr_infer *t)
+/* Add a parameter of a node that is about to be added. */
+static fr_status add_param(fr_graph *g, const char *node, const fr_param_rule *rule)
 {
+    fr_param *p = fr__arena_pack(&g->arena, sizeof *p);
+    int index = (int)g->params.n;
+    if (!p) return fr__no_memory(g->ctx, sizeof *p, "a parameter");
+    *p = (fr_param){
+        .name = fr__arena_printf(&g->arena, "%s.%s", node, rule->suffix),
+        .shape = rule->shape,
+        .init = rule->init,
+        .node = (int)g->nodes.n,
+        .tied_to = -1,
+        .is_buffer = rule->is_buffer,
+    };
+    if (!p->name || !fr__vec_push(&g->params, p) || !fr__names_add(&g->param_names, p->name, index))
+        return fr__no_memory(g->ctx, sizeof *p, "a parameter");
+    return FR_OK;
+}
+
+/* The node that was inferred, its lists behind it, and its parameters. */
+static fr_status keep_node(fr_graph *g, const fr_infer *t)
+{
+    size_t n_inputs = (size_t)t->node->n_inputs, n_params = (size_t)t->n_params;
+    size_t bytes = sizeof(fr_node) + (n_inputs + n_params) * sizeof(int);
+    fr_node *node = fr__arena_pack(&g->arena, bytes);
+    if (!node) return fr__no_memory(g->ctx, bytes, "a node");
+    int *inputs = (int *)(node + 1), *params = inputs + n_inputs;
+    *node = *t->node;
+    node->name = fr__arena_strdup(&g->arena, t->node->name);
+    if (!node->name) return fr__no_memory(g->ctx, strlen(t->node->name) + 1, "the name of a node");
+    memcpy(inputs, t->node->inputs, n_inputs * sizeof *inputs);
     for (int i = 0; i < t->n_params; i++) {
-        fr_param *p = FR_ARENA_NEW(&g->arena, fr_param);
-        int index = (int)g->params.n;
-        if (!p) return fr__no_memory(g->ctx, sizeof *p, "a parameter");
-        *p = (fr_param){
-            .name = fr__arena_printf(&g->arena, "%s.%s", t->node->name, t->params[i].suffix),
-            .shape = t->params[i].shape,
-            .init = t->params[i].init,
-            .node = (int)g->nodes.n,
-            .tied_to = -1,
-            .is_buffer = t->params[i].is_buffer,
-        };
-        if (!p->name || !fr__vec_push(&g->params, p) ||
-            !fr__names_add(&g->param_names, p->name, index))
-            return fr__no_memory(g->ctx, sizeof *p, "a parameter");
-        t->node->params[t->node->n_params++] = index;
+        params[i] = (int)g->params.n;
+        FR_TRY(add_param(g, node->name, &t->params[i]));
     }
+    node->inputs = inputs;
+    node->params = params;
+    node->n_params = t->n_params;
+    if (!fr__names_add(&g->node_names, node->name, (int)g->nodes.n) ||
+        !fr__vec_push(&g->nodes, node))
+        return fr__no_memory(g->ctx, sizeof *node, "a node");
     return FR_OK;
 }
 
@@ -136,24 +158,12 @@ static fr_status add_node(fr_graph *g, fr_operator op, const char *name, const f
                           int n_inputs, const int *inputs)
 {
     FR_TRY(check_request(g, op, name, n_inputs, inputs));
-    fr_node *node = FR_ARENA_NEW(&g->arena, fr_node);
-    if (!node) return fr__no_memory(g->ctx, sizeof *node, "a node");
-    node->op = op;
-    node->name = fr__arena_strdup(&g->arena, name);
-    if (!node->name) return fr__no_memory(g->ctx, strlen(name) + 1, "the name of a node");
-    if (attrs) node->attrs = *attrs;
-    fr_infer t = {.ctx = g->ctx, .node = node};
-    node->n_inputs = n_inputs;
-    for (int i = 0; i < n_inputs; i++) {
-        node->inputs[i] = inputs[i];
-        t.in[i] = g->nodes.at[inputs[i]];
-    }
+    fr_node node = {.name = name, .op = op, .n_inputs = n_inputs, .inputs = inputs};
+    if (attrs) node.attrs = *attrs;
+    fr_infer t = {.ctx = g->ctx, .node = &node};
+    for (int i = 0; i < n_inputs; i++) t.in[i] = g->nodes.at[inputs[i]];
     FR_TRY(infer(&t));
-    FR_TRY(add_params(g, &t));
-    if (!fr__names_add(&g->node_names, node->name, (int)g->nodes.n) ||
-        !fr__vec_push(&g->nodes, node))
-        return fr__no_memory(g->ctx, sizeof *node, "a node");
-    return FR_OK;
+    return keep_node(g, &t);
 }
 
 int fr_graph_add(fr_graph *g, fr_operator op, const char *name, const fr_attrs *attrs, int n_inputs,

@@ -119,6 +119,11 @@ static inline int fr__choose_device(const struct fr__option *o, int worker)
 {
     return o->device_of ? o->device_of[worker] : worker;
 }
+static inline bool fr__choose_has_room(const struct fr__chooser *c, int device, size_t bytes)
+{
+    int64_t limit = c->d->cluster->devices[device].memory; /* 0: none is known */
+    return limit <= 0 || bytes <= (size_t)limit;
+}
 /* Sets bound, estimate, is_too_large, runs_ahead. */
 fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o);
 /* The cuts of the best estimate, those that seem to fit first, of all where they are few, else of
@@ -134,7 +139,8 @@ bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__op
  * is twice. */
 fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out);
-/* Move the cuts of an outcome that is too large until it fits, where that helps. */
+/* Exchange devices of an outcome that is too large, or move its cuts, until it fits, where that
+ * helps. */
 fr_status fr__choose_fit(struct fr__chooser *c, struct fr__outcome *at);
 /* Instructions, about, that a simulation walks. */
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o);

@@ -5,8 +5,9 @@
  * of them. Else all devices are put in an order (as in the file, the fastest first, group by group
  * with the fastest group first, the largest memory first, those of one group first), and the first
  * so many are taken: as they come, the other way round, as in the file, and with the stages of a
- * pipeline side by side in place of the replicas of a stage. Which of the places is best, estimates
- * and simulations tell; the best are improved by exchanging devices (choose_move.c). */
+ * pipeline side by side in place of the replicas of a stage, or each pipeline in one group. Which
+ * of the places is best, estimates and simulations tell; the best are improved by exchanging
+ * devices (choose_move.c). */
 #include "plan/choose.h"
 
 #include <math.h>
@@ -162,7 +163,8 @@ fr_status fr__choose_devices(struct fr__chooser *c, const struct fr__task *t)
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Replicas of a worker in the order of the file; a place that is like a known one is left out. */
+/* Replicas of a worker in the order of the file, where they need not match those of the next; a
+ * place that is like a known one is left out. */
 static fr_status add_place(struct fr__chooser *c, struct fr__shape *s, const int *at,
                            bool is_across)
 {
@@ -170,7 +172,7 @@ static fr_status add_place(struct fr__chooser *c, struct fr__shape *s, const int
     int *own = FR_ARENA_ARRAY(c->arena, int, n);
     if (!own) return no_memory(c);
     memcpy(own, at, (size_t)n * sizeof *own);
-    for (int w = 0; w < s->n_wide && s->replicas > 1; w++)
+    for (int w = 0; w < s->n_wide && s->replicas > 1 && !is_across; w++)
         qsort(own + w * s->replicas, (size_t)s->replicas, sizeof *own, by_number);
     for (size_t k = 0; k < s->places.n; k++) {
         const int *known = s->places.at[k].device_of;
@@ -209,7 +211,24 @@ static fr_status place_all(struct walk *w, int n)
     return FR_OK;
 }
 
-/* The first devices of an order, put to use in four ways. */
+/* Each pipeline on devices of one group that follow each other in the order, where there are
+ * enough: no value then leaves its group. */
+static fr_status place_inside(struct walk *w, const int *order)
+{
+    const fr_cluster *k = w->c->d->cluster;
+    const int n_wide = w->shape->n_wide, r = w->shape->replicas;
+    int n = 0, n_like = 0; /* pipelines; devices of one group so far */
+    for (int i = 0; i < k->n_devices && n < r; i++) {
+        const int group = k->devices[order[i]].group;
+        n_like = n_like && k->devices[order[i - 1]].group == group ? n_like + 1 : 1;
+        if (n_like < n_wide) continue;
+        for (int s = 0; s < n_wide; s++) w->at[s * r + n] = order[i - n_wide + 1 + s];
+        n++, n_like = 0;
+    }
+    return n == r ? add_place(w->c, w->shape, w->at, true) : FR_OK;
+}
+
+/* The first devices of an order, put to use in these ways. */
 static fr_status place_first(struct walk *w, const int *order)
 {
     const int n_wide = w->shape->n_wide, r = w->shape->replicas, n = n_wide * r;
@@ -220,6 +239,7 @@ static fr_status place_first(struct walk *w, const int *order)
     FR_TRY(add_place(w->c, w->shape, w->at, false));
     for (int i = 0; i < n; i++) w->at[i % n_wide * r + i / n_wide] = order[i];
     FR_TRY(add_place(w->c, w->shape, w->at, r > 1 && n_wide > 1));
+    if (r > 1 && n_wide > 1) FR_TRY(place_inside(w, order));
     memset(w->is_used, 0, (size_t)n_all * sizeof *w->is_used);
     for (int i = 0; i < n; i++) w->is_used[order[i]] = true;
     for (int d = 0, i = 0; d < n_all; d++)

@@ -143,9 +143,10 @@ static fr_status move_cuts(struct fr__chooser *c, struct fr__outcome *at, int *t
 static double room_of(const struct fr__chooser *c, const struct fr__outcome *at, int stage)
 {
     const struct fr__option *o = at->option;
+    const int worker = stage % (o->n_stages / o->chunks);
     double least = 1;
     int first = 0;
-    for (int s = 0; s < stage; s++) first += o->replicas[s];
+    for (int s = 0; s < worker; s++) first += o->replicas[s];
     for (int w = first; w < first + o->replicas[stage]; w++) {
         double limit = (double)c->d->cluster->devices[fr__choose_device(o, w)].memory;
         if (limit > 0) least = fmin(least, 1 - (double)at->memory[w] / limit);
@@ -153,24 +154,80 @@ static double room_of(const struct fr__chooser *c, const struct fr__outcome *at,
     return least;
 }
 
-/* A node of the stage that is too large goes to the neighbour with more room, and so on. */
-fr_status fr__choose_fit(struct fr__chooser *c, struct fr__outcome *at)
+/* A node of a stage on the worker that has the least room goes to the neighbour with the most.
+ * False: none has any, or no node is left to give. */
+static bool make_room(const struct fr__chooser *c, const struct fr__outcome *at, int *cuts,
+                      int *moved)
 {
     const struct fr__option *o = at->option;
+    const int n = o->n_stages;
+    double least = INFINITY, most = 0;
+    for (int s = 0; s < n; s++) least = fmin(least, room_of(c, at, s));
+    bool is_found = false;
+    for (int i = 0; i < 2 * (n - 1); i++) { /* before a cut, behind it */
+        const int k = i / 2, from = k + i % 2, to = k + 1 - i % 2;
+        memcpy(moved, at->cuts, (size_t)(n - 1) * sizeof *moved);
+        if (room_of(c, at, from) > least || room_of(c, at, to) <= most ||
+            !move_cut(o, moved, k, i % 2 ? 1 : -1))
+            continue;
+        most = room_of(c, at, to), is_found = true;
+        memcpy(cuts, moved, (size_t)(n - 1) * sizeof *cuts);
+    }
+    return is_found;
+}
+
+/* Devices without room for their workers change places with equally fast ones, in use or idle, if
+ * both then have room. False: none can. */
+static bool swap_devices(const struct fr__chooser *c, const struct fr__outcome *at, int *device_of,
+                         int *worker_of)
+{
+    const struct fr__option *o = at->option;
+    const double *speed = o->size->task.speed;
+    const int n_all = c->d->cluster->n_devices;
+    bool is_found = false;
+    for (int d = 0; d < n_all; d++) worker_of[d] = -1;
+    for (int w = 0; w < o->n_workers; w++) worker_of[device_of[w] = fr__choose_device(o, w)] = w;
+    for (int w = 0; w < o->n_workers; w++) {
+        const int own = device_of[w];
+        for (int d = 0; d < n_all && !fr__choose_has_room(c, device_of[w], at->memory[w]); d++) {
+            const int other = worker_of[d];
+            if (speed[d] != speed[own] || !fr__choose_has_room(c, d, at->memory[w]) ||
+                (other >= 0 && !fr__choose_has_room(c, own, at->memory[other])))
+                continue;
+            if (other >= 0) device_of[other] = own;
+            worker_of[own] = other, worker_of[d] = w, device_of[w] = d;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static fr_status fit_devices(struct fr__chooser *c, struct fr__outcome *at)
+{
+    struct fr__option *o = FR_ARENA_NEW(c->arena, struct fr__option);
+    const int n = at->option->n_workers;
+    int *device_of = FR_ARENA_ARRAY(c->arena, int, n + c->d->cluster->n_devices);
+    struct fr__outcome next;
+    if (!o || !device_of) return fr__no_memory(c->ctx, sizeof *o, "devices");
+    if (!swap_devices(c, at, device_of, device_of + n)) return FR_OK;
+    *o = *at->option;
+    o->device_of = device_of, o->is_across = false;
+    FR_TRY(fr__choose_try(c, o, at->method, at->cuts, &next));
+    next.n_moves = at->n_moves + 1;
+    *at = next;
+    return FR_OK;
+}
+
+fr_status fr__choose_fit(struct fr__chooser *c, struct fr__outcome *at)
+{
+    FR_TRY(fit_devices(c, at));
+    const struct fr__option *o = at->option;
     const int n = o->n_stages, most = o->size->task.n;
-    for (int tries = 0; !at->fits && tries < most && o->chunks == 1 && n > 1; tries++) {
-        int worst = 0;
-        for (int s = 1; s < n; s++)
-            if (room_of(c, at, s) < room_of(c, at, worst)) worst = s;
-        double before = worst > 0 ? room_of(c, at, worst - 1) : -INFINITY;
-        double behind = worst < n - 1 ? room_of(c, at, worst + 1) : -INFINITY;
-        int *cuts = FR_ARENA_ARRAY(c->arena, int, n);
+    for (int tries = 0; !at->fits && tries < most && n > 1; tries++) {
+        int *cuts = FR_ARENA_ARRAY(c->arena, int, 2 * n);
         struct fr__outcome next;
         if (!cuts) return fr__no_memory(c->ctx, sizeof(int), "cuts");
-        memcpy(cuts, at->cuts, (size_t)(n - 1) * sizeof *cuts);
-        if (fmax(before, behind) <= 0 ||
-            !move_cut(o, cuts, before > behind ? worst - 1 : worst, before > behind ? 1 : -1))
-            return FR_OK;
+        if (!make_room(c, at, cuts, cuts + n)) return FR_OK;
         FR_TRY(fr__choose_try(c, o, at->method, cuts, &next));
         next.n_moves = at->n_moves + 1;
         *at = next;

@@ -83,13 +83,19 @@ static fr_status weigh_place(struct fr__chooser *c, struct fr__option o, options
     return FR_OK;
 }
 
-/* The first places: with cuts that have better estimates, as long as the budget lasts. */
+/* The first places: with cuts that have better estimates, as long as the budget lasts. Estimates
+ * say less of several chunks on a worker: their balanced cuts stay, too. */
 static fr_status move_all(struct fr__chooser *c, options *of)
 {
+    const size_t n = of->n;
     double budget = c->has_choice && c->n_devices <= 16 ? 2e5 : 0; /* nodes looked at */
-    qsort(of->at, of->n, sizeof *of->at, by_estimate);
-    for (size_t i = 0; i < of->n && budget > 0; i++)
+    qsort(of->at, n, sizeof *of->at, by_estimate);
+    for (size_t i = 0; i < n && budget > 0; i++) {
+        const struct fr__option balanced = of->at[i];
         FR_TRY(fr__choose_climb(c, &of->at[i], &budget));
+        if (balanced.chunks > 1 && !fr__vec_push(of, balanced))
+            return fr__no_memory(c->ctx, sizeof balanced, "options");
+    }
     if (c->has_choice) qsort(of->at, of->n, sizeof *of->at, by_estimate);
     return FR_OK;
 }

@@ -68,20 +68,14 @@ static fr_status spread(struct fr__chooser *c, const struct fr__outcome *at, fr_
                           out);
 }
 
-static bool worker_fits(const struct fr__chooser *c, const struct fr__option *o, int w,
-                        size_t memory)
-{
-    int64_t limit = c->d->cluster->devices[o->device_of ? o->device_of[w] : w].memory;
-    return limit <= 0 || memory <= (size_t)limit;
-}
-
 static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
 {
     at->fits = true, at->peak = 0;
     for (int w = 0; w < at->option->n_workers; w++) {
         at->memory[w] = s->memory[w];
         if (at->memory[w] > at->peak) at->peak = at->memory[w];
-        at->fits = at->fits && worker_fits(c, at->option, w, at->memory[w]);
+        at->fits =
+            at->fits && fr__choose_has_room(c, fr__choose_device(at->option, w), at->memory[w]);
     }
 }
 
@@ -95,7 +89,8 @@ static bool recompute_more(const struct fr__chooser *c, struct fr__outcome *at, 
         if (s % workers == 0) first = 0;
         bool wants = all;
         for (int r = 0; r < o->replicas[s]; r++)
-            wants = wants || !worker_fits(c, o, first + r, at->memory[first + r]);
+            wants = wants ||
+                    !fr__choose_has_room(c, fr__choose_device(o, first + r), at->memory[first + r]);
         first += o->replicas[s];
         is_new = is_new || (wants && !at->recompute[s]);
         at->recompute[s] = at->recompute[s] || wants;

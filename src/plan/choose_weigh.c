@@ -4,7 +4,8 @@
  * from its last backward until the stages before it have computed theirs and the next forward), and
  * the busiest port or bus, by all that the layout sends in a mini-batch. Estimate: computation and
  * transfers of the slowest worker, the way down and up once where there is a flush, and what of a
- * sum a backward does not hide. Of replicas the slowest counts.
+ * sum a backward does not hide. Of replicas the slowest counts, and of the stages of a chunk, where
+ * workers have several.
  *
  * A value without parameters behind it has no gradient. Where no gradient leaves a stage, the
  * stages before it wait for nothing of it: they run ahead through a flush. */
@@ -64,7 +65,7 @@ static double hop_time(struct fr__chooser *c, const struct fr__option *o, const 
     return most;
 }
 
-/* Micro-batches that a worker w of n has on their way at once, about. */
+/* Micro-batches that worker w of n, or stage w of n, has on their way at once, about. */
 static double n_ahead(const struct fr__chooser *c, const struct fr__option *o, int w, int n)
 {
     const fr_generator *g = c->d->methods[o->method].generator;
@@ -148,13 +149,12 @@ static void load_links(struct fr__chooser *c, const struct fr__option *o, const 
 /* Bytes, about, of a replica of a stage, by the counts of fr_spread_make: those of its weights with
  * the copies that its method forecasts, and of the slots of its micro-batches. A stage that may
  * recompute holds less: its slots do not count. */
-static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int n, int u,
-                      int v)
+static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int u, int v)
 {
     const struct fr__task *t = &o->size->task;
     const fr_plan_method *m = &c->d->methods[o->method];
     const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes, r = o->replicas[s];
-    const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s % n, n);
+    const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s, o->n_stages);
     const fr_policy_context context = {.stage = s,
                                        .n_stages = o->n_stages,
                                        .lead = (int)ceil(slots) - 1,
@@ -174,12 +174,14 @@ static double held_by(const struct fr__chooser *c, const struct fr__option *o, i
     return fr__task_fixed(t, u, v) + copies * params + (c->d->may_recompute ? 0 : slots * each);
 }
 
-/* Sums over the stages of each worker, and what all of them put on the links in a mini-batch. */
-static void fill(struct fr__chooser *c, struct fr__option *o, struct worker *at, int n, int *ring,
-                 struct traffic *moved)
+/* Sums over the stages of each worker, and what all of them put on the links in a mini-batch.
+ * Returns seconds of a mini-batch if the workers pass from chunk to chunk together. */
+static double fill(struct fr__chooser *c, struct fr__option *o, struct worker *at, int n, int *ring,
+                   struct traffic *moved)
 {
     const struct fr__task *t = &o->size->task;
     const double beside = c->d->overhead_s + c->d->cluster->overhead_s;
+    double together = 0, slowest = 0; /* of the stages of a chunk */
     look_at_devices(o, at, n);
     fr_links_reset(c->links);
     o->runs_ahead = false;
@@ -187,11 +189,14 @@ static void fill(struct fr__chooser *c, struct fr__option *o, struct worker *at,
         int v = s < o->n_stages - 1 ? find_unit(t, o->cuts[s]) : t->n;
         const int begin = s ? o->cuts[s - 1] : 0;
         const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes;
+        const double work = fr__task_work(t, u, v);
         struct worker *w = &at[s % n], *before = &at[(s + n - 1) % n];
+        if (s % n == 0) together += slowest, slowest = 0;
+        slowest = fmax(slowest, (work / w->speed + 2 * beside) / o->replicas[s]);
         w->forward += t->forward[v] - t->forward[u];
-        w->work += fr__task_work(t, u, v), w->update += t->update[v] - t->update[u];
+        w->work += work, w->update += t->update[v] - t->update[u];
         w->beside += 2 * beside; /* forward and backward */
-        w->held += held_by(c, o, s, n, u, v);
+        w->held += held_by(c, o, s, u, v);
         w->params += t->params[v] - t->params[u];
         u = v;
         if (n == 1 || s == 0) continue;
@@ -209,6 +214,7 @@ static void fill(struct fr__chooser *c, struct fr__option *o, struct worker *at,
         double sum = load_sum(c, o, &at[w], o->replicas[w], ring);
         at[w].sum = sum > hidden ? sum - hidden : 0;
     }
+    return o->size->n_micro * (together + slowest);
 }
 
 /* What no schedule can beat. */
@@ -236,10 +242,10 @@ static double bound_of(const struct fr__chooser *c, const struct fr__option *o, 
 
 /* About what it takes. */
 static double estimate_of(const struct fr__chooser *c, const struct fr__option *o,
-                          const struct worker *at, int n)
+                          const struct worker *at, int n, double together)
 {
     const fr_generator *g = c->d->methods[o->method].generator;
-    double way = 0, longest = 0, flush = 0, back = 0, pace = 0, sum = 0;
+    double way = 0, longest = 0, flush = 0, back = 0, pace = together, sum = 0;
     for (int w = 0, n_joined = 0; w < n; w++) { /* workers joined by gradients flush together */
         double share = (double)o->size->n_micro / o->replicas[w];
         double each = at[w].work / at[w].speed + at[w].beside;
@@ -258,10 +264,11 @@ static double estimate_of(const struct fr__chooser *c, const struct fr__option *
     return pace + sum + (g->is_flush ? flush / o->chunks : 0);
 }
 
-static void judge(const struct fr__chooser *c, struct fr__option *o, struct worker *at, int n)
+static void judge(const struct fr__chooser *c, struct fr__option *o, struct worker *at, int n,
+                  double together)
 {
     o->bound = bound_of(c, o, at, n);
-    o->estimate = fmax(estimate_of(c, o, at, n), o->bound);
+    o->estimate = fmax(estimate_of(c, o, at, n, together), o->bound);
     o->is_too_large = false;
     for (int w = 0; w < n; w++) o->is_too_large = o->is_too_large || at[w].held > at[w].memory;
 }
@@ -276,8 +283,7 @@ fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o)
     fr_status status = FR_OK;
     if (at && ring && moved.reader && moved.values) {
         moved.grads = moved.values + o->n_stages;
-        fill(c, o, at, n, ring, &moved);
-        judge(c, o, at, n);
+        judge(c, o, at, n, fill(c, o, at, n, ring, &moved));
     } else {
         status = fr__no_memory(c->ctx, (size_t)n * sizeof *at, "an estimate");
     }

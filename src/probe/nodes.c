@@ -128,7 +128,7 @@ static fr_status take_room(struct probe *p)
 /* Floats of the weights block that are a node's own. */
 static void count_weights(const struct probe *p, fr_profile_node *nodes)
 {
-    const fr_program *program = p->rig->program;
+    const fr_program *program = fr__exec_program(p->rig->exec, FR_MODE_TRAIN);
     size_t n_weights = fr_program_sizes_of(program)->n_weights;
     for (int i = 0; i < fr_program_n_placements(program); i++) {
         const fr_placement *at = fr_program_placement(program, i);
@@ -148,8 +148,10 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
     to->about = fr__arena_printf(&p->rig->arena, "%s %s", fr_operator_name(n->op),
                                  fr_shape_text(&n->shape, shape, sizeof shape));
     to->output_bytes = 4 * fr_shape_count(&n->shape) * batch;
-    to->kept_bytes = (int64_t)fr_program_kept_bytes(p->rig->program, node);
-    to->fixed_bytes = (int64_t)fr_program_fixed_bytes(p->rig->program, node);
+    to->kept_bytes =
+        (int64_t)fr_program_kept_bytes(fr__exec_program(p->rig->exec, FR_MODE_TRAIN), node);
+    to->fixed_bytes =
+        (int64_t)fr_program_fixed_bytes(fr__exec_program(p->rig->exec, FR_MODE_TRAIN), node);
     to->flops = (n->flops_forward + n->flops_back_input + n->flops_back_weight) * batch;
     to->n_inputs = n->n_inputs;
     to->inputs = n->inputs;
@@ -211,8 +213,8 @@ static fr_status measure_workspace(struct probe *p, fr_profile *out)
                                .extra_output = -1,
                                .is_plan = true};
     fr_program *evaluation;
-    FR_TRY(fr_program_create(p->ctx, p->rig->dev, &d, &evaluation));
-    note_workspace(p, p->rig->program, out);
+    FR_TRY(fr_program_create(p->ctx, fr__exec_device_of(p->rig->device), &d, &evaluation));
+    note_workspace(p, fr__exec_program(p->rig->exec, FR_MODE_TRAIN), out);
     note_workspace(p, evaluation, out);
     fr_program_free(evaluation);
     return FR_OK;
@@ -227,8 +229,8 @@ static fr_status report(struct probe *p)
                       .n_micro = p->d->n_micro,
                       .state_per_weight = p->d->optimizer->n_state};
     out.nodes = FR_ARENA_ARRAY(&p->rig->arena, fr_profile_node, p->n_nodes);
-    out.machine =
-        fr__arena_printf(&p->rig->arena, "%s; %d at once", fr_device_about(r->dev), p->n_at_once);
+    out.machine = fr__arena_printf(&p->rig->arena, "%s; %d at once",
+                                   fr_device_about(fr__exec_device_of(r->device)), p->n_at_once);
     bool has_all = out.nodes && out.machine;
     for (int i = 0; i < p->n_nodes && has_all; i++) has_all = describe(p, i, &out.nodes[i]);
     if (!has_all) return fr__no_memory(p->ctx, (size_t)p->n_nodes, "a profile");

@@ -1,4 +1,4 @@
-/* rig.h -- a stage on its own, run as a worker of the engine would run it, with no neighbours.
+/* rig.h -- a stage executor without neighbours, run as a worker of the engine runs it.
  *
  * Belongs to the thread that created it. */
 #ifndef FR_PROBE_RIG_H
@@ -6,40 +6,30 @@
 
 #include <forerun/probe.h>
 
-#include "base/arena.h"
+#include "exec/update.h"
 
 #include <stdatomic.h>
-
-#define FR_RIG_BLOCKS 16
 
 typedef struct fr_rig {
     fr_ctx *ctx;
     const fr_probe_desc *d;
-    fr_stage stage; /* first, last */
+    fr_stage stage;
     fr_arena arena;
-    fr_device *dev;
-    fr_program *program;
-    fr_store *store;
+    fr__exec_device *device;
+    fr__exec *exec;
     fr_policy_context context;
-    int n_weight_blocks;
     bool update_in_backward;
     int n_slots; /* micro-batches in flight at most, each with memory of its own */
     int64_t n_forward, n_backward;
-    size_t n_updated; /* floats that a fused update hands in */
 
-    struct {
-        void *at;
-        size_t bytes;
-    } blocks[FR_RIG_BLOCKS];
-    int n_blocks;
-    float *weights, *grads, *buffers, *state[FR_MAX_OPTIM_STATE], *drift;
-    char *slots, *workspace;
-    size_t slot_stride;
-    const void **inputs; /* [slot][port] */
-    void **outputs;      /* [slot][port] */
-    const void **output_grads;
-    void **input_grads;
-    const void **seeds; /* [port]; NULL: none */
+    int n_in, n_out;
+    fr__in_port *in;
+    fr__out_port *out;
+    const void **values; /* [slot][link] */
+    const void **grads;  /* [buffer][link] */
+    void **sent_grads;   /* [link] */
+    int n_feeds;
+    fr_feed *feeds;
 
     /* Of the mini-batch under way. */
     fr_node_time *times;                      /* [node of the graph] */

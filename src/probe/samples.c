@@ -7,9 +7,12 @@
 
 bool fr__samples_init(fr_samples *s, fr_arena *a, int n_values)
 {
-    *s = (fr_samples){.n_values = n_values, .n_each = 1};
-    s->rows = fr__arena_alloc(a, fr__array_bytes(FR_SAMPLES * (size_t)n_values, sizeof *s->rows));
-    s->order = FR_ARENA_ARRAY(a, int, FR_SAMPLES);
+    *s = (fr_samples){.n_values = n_values, .room = FR_SAMPLES, .n_each = 1};
+    size_t row_bytes = (size_t)n_values * sizeof *s->rows;
+    while (s->room > FR_LEAST_SAMPLES && (size_t)s->room * row_bytes > FR_SAMPLES_BYTES)
+        s->room /= 2;
+    s->rows = fr__arena_alloc(a, fr__array_bytes((size_t)s->room, row_bytes));
+    s->order = FR_ARENA_ARRAY(a, int, s->room);
     return s->rows && s->order;
 }
 
@@ -36,7 +39,7 @@ static void merge_pairs(fr_samples *s)
 
 void fr__samples_add(fr_samples *s, const double *values)
 {
-    if (s->n == FR_SAMPLES) merge_pairs(s);
+    if (s->n == s->room) merge_pairs(s);
     double *row = row_of(s, s->n);
     if (s->n_added == 0) memset(row, 0, (size_t)s->n_values * sizeof *row);
     add(s, row, values);

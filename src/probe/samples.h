@@ -10,14 +10,16 @@
 
 #include "base/arena.h"
 
-enum { FR_SAMPLES = 128 }; /* kept apart at most; then two become one */
+/* Rows kept apart at most, and bytes of all rows of a large model; then two become one. */
+enum { FR_SAMPLES = 128, FR_LEAST_SAMPLES = 4, FR_SAMPLES_BYTES = 16 << 20 };
 
 typedef struct fr_samples {
     int n_values;        /* of a row */
+    int room;            /* rows, an even number */
     int n;               /* rows that are complete */
     int n_each, n_added; /* measurements in a row; in the row that is not complete */
-    double *rows;        /* [FR_SAMPLES][n_values]: sums of n_each */
-    int *order;          /* [FR_SAMPLES] */
+    double *rows;        /* [room][n_values]: sums of n_each */
+    int *order;          /* [room] */
 } fr_samples;
 
 /* Memory is the arena's. False: there is none. */

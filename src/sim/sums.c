@@ -1,5 +1,5 @@
-/* sums.c -- replicas add up gradients or weights, and steps wait for them, as gather.c and update.c
- * of the engine do it.
+/* sums.c -- replicas add up gradients or weights, and steps wait for them, as the executor and
+ * update.c of the engine do it.
  *
  * A block is cut into buckets that are handed in from its end, each as soon as the last backward
  * has made it final. A bucket goes to the links when all replicas have handed it in and the one

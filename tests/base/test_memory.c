@@ -103,14 +103,17 @@ static void arena_pieces_do_not_touch(void **state)
     fr_arena arena = {0};
     unsigned char *piece[PIECES];
     for (size_t i = 0; i < PIECES; i++) {
-        piece[i] = fr__arena_alloc(&arena, i * 37);
+        bool is_packed = i % 3 == 1;
+        piece[i] = is_packed ? fr__arena_pack(&arena, i * 37) : fr__arena_alloc(&arena, i * 37);
         assert_non_null(piece[i]);
-        assert_int_equal((uintptr_t)piece[i] % FR_ALIGN, 0);
+        assert_int_equal((uintptr_t)piece[i] % (is_packed ? 8 : FR_ALIGN), 0);
         assert_true(is_zero(piece[i], i * 37));
         memset(piece[i], (int)i, i * 37);
     }
     for (size_t i = 0; i < PIECES; i++)
         for (size_t b = 0; b < i * 37; b++) assert_int_equal(piece[i][b], (unsigned char)i);
+    unsigned char *first = fr__arena_pack(&arena, 72), *second = fr__arena_pack(&arena, 72);
+    assert_ptr_equal(second, first + 72); /* nothing between them */
     unsigned char *large = fr__arena_alloc(&arena, 1 << 20);
     assert_true(is_zero(large, 1 << 20));
     assert_null(fr__arena_alloc(&arena, SIZE_MAX));
@@ -170,6 +173,10 @@ static void vec_grows(void **state)
     fr__alloc_fail_after(-1);
     assert_false(pushed);
     assert_int_equal(v.n, n); /* unchanged */
+    assert_int_equal(v.at[999], 999 * 999);
+    v.n = 1000;
+    assert_true(fr__vec_fit(&v, v.n));
+    assert_int_equal(v.room, 1000);
     assert_int_equal(v.at[999], 999 * 999);
     fr__vec_fini(&v);
     assert_null(v.at);

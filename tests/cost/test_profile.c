@@ -229,6 +229,14 @@ static void bad_json(void **state)
         {FILE_OF(NODE(", \"inputs\": [0]")), "in:4: node 0: inputs: expected names or numbers"},
         {FILE_OF(NODE(", \"inputs\": 0")), "in:4: node 0: inputs: expected a list"},
         {FILE_OF(NODE(", \"is_input\": 1")), "is_input: expected true or false"},
+        {FILE_OF(NODE("") ","), "in:5:1: "},
+        {FILE_OF(NODE("") "7"), "in:4:"},
+        {FILE_OF(NODE("") ",\n{\"name\" \"b\"}"), "in:5:"},
+        {FILE_OF(NODE("") "], \"nodes\": ["), "in:4:93: duplicate object key"},
+        {FILE_OF(NODE("") "]], [["), "in:4:85: '}' expected"},
+        {FILE_OF(" "), "in:1: nodes: expected a list of at least one"},
+        {"{\"format\": 1, \"model\": \"nodes\", \"nodes\": {\"a\": [1]}}",
+         "in:1: nodes: expected a list of at least one"},
     };
     assert_refused(state, cases, sizeof cases / sizeof *cases);
     fr_ctx *ctx = fr_ctx_create();
@@ -237,6 +245,16 @@ static void bad_json(void **state)
     assert_int_equal(p->nodes[0].kept_bytes, 4);
     assert_true(isnan(p->nodes[0].back_weight_s));
     fr_profile_free(p);
+    /* The nodes may stand before the rest, and under a name with an escape. */
+    static const char *const texts[] = {
+        "{\"nodes\":[" NODE("") "],\"batch\":3,\"format\":1}",
+        "{\"format\":1,\"batch\":3,\"\\u006eodes\":[" NODE("") "]}"};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(ctx, read_text(ctx, state, texts[i], &p));
+        assert_int_equal(p->batch, 3);
+        assert_string_equal(p->nodes[0].name, "a");
+        fr_profile_free(p);
+    }
     assert_int_not_equal(fr_profile_read(ctx, support_path(state, "nowhere"), &p), FR_OK);
     fr_ctx_free(ctx);
 }

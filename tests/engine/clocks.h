@@ -16,7 +16,7 @@
 
 /* --- virtual ---------------------------------------------------------------------------------- */
 
-/* On the stack of the thread that sleeps. A condition each: see fr_worker. */
+/* On the stack of the thread that sleeps. A condition each: see fr__worker. */
 typedef struct sleeper {
     struct sleeper *next;
     uint64_t until_ns;
@@ -75,9 +75,9 @@ static inline void use_virtual_clock(fr_engine *e, virtual_clock *c)
 {
     *c = (virtual_clock){.now_ns = fr__now_ns()};
     pthread_mutex_init(&c->lock, NULL);
-    e->clock = (fr_timer){.now_ns = virtual_now, .sleep_until = virtual_sleep, .user = c};
-    assert_string_equal(e->transport->name, "threads");
-    e->group->may_spin = false;
+    e->clock = (fr__timer){.now_ns = virtual_now, .sleep_until = virtual_sleep, .user = c};
+    assert_string_equal(e->inner_transport->name, "threads");
+    e->inner_group->may_spin = false;
 }
 
 /* --- for the watch over stalls ---------------------------------------------------------------- */
@@ -104,8 +104,8 @@ static inline uint64_t quiet_clock_now(void *user)
 static inline void use_quiet_watch(fr_engine *e, quiet_clock *c)
 {
     *c = (quiet_clock){.e = e, .last_ns = fr__now_ns()};
-    e->watch = (fr_timer){.now_ns = quiet_clock_now, .user = c};
-    e->group->may_spin = false;
+    e->watch = (fr__timer){.now_ns = quiet_clock_now, .user = c};
+    e->inner_group->may_spin = false;
 }
 
 static inline uint64_t frozen_now(void *user)
@@ -114,6 +114,6 @@ static inline uint64_t frozen_now(void *user)
     return 0;
 }
 
-static inline void use_frozen_watch(fr_engine *e) { e->watch = (fr_timer){.now_ns = frozen_now}; }
+static inline void use_frozen_watch(fr_engine *e) { e->watch = (fr__timer){.now_ns = frozen_now}; }
 
 #endif

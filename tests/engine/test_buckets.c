@@ -3,6 +3,7 @@
  */
 #include "engine/clocks.h"
 #include "engine/small_nets.h"
+#include "exec/stage.h"
 
 #include "base/alloc.h"
 #include "support/check.h"
@@ -107,7 +108,7 @@ static void the_bits_of_one_worker(void **unused)
     prepare(&two, 1, 2);
     train(&one);
     train(&two);
-    const fr_gather *g = &two.engine->parts[0].gather;
+    const fr__grad_reduction *g = &two.engine->execs[0]->reduction;
     assert_int_equal(g->n_buckets, 3);
     for (int i = 1; i < 3; i++)
         assert_int_equal((g->edge[i + 1] - g->edge[i]) * sizeof(float), FR_BUCKET_BYTES);
@@ -205,7 +206,7 @@ static void messages_pass_between(void **unused)
     d.desc.scale = 1;
     d.desc.exact_sum = false;
     train(&d);
-    assert_int_equal(d.engine->parts[2].gather.n_buckets, 4);
+    assert_int_equal(d.engine->execs[2]->reduction.n_buckets, 4);
     assert_near(beat(&d), expected);
     finish(&d);
     fr_cluster_free(cluster);

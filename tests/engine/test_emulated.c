@@ -3,6 +3,7 @@
  * timed on a virtual clock, which no other process can hold up. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
+#include "exec/stage.h"
 
 #include <forerun/sim.h>
 
@@ -62,12 +63,13 @@ static void fill_model(const layout *l, const rig *r, model *m)
     memset(m, 0, sizeof *m);
     for (int k = 0; k < l->n_stages; k++) {
         double ms = l->is_uneven ? 1e-3 * (k % 2 ? 1.3 : 0.8) : 1e-3;
-        m->cost[k] = (fr_stage_cost){.forward = 5 * ms,
-                                     .backward = 11 * ms,
-                                     .back_input = 5 * ms,
-                                     .back_weight = 6 * ms,
-                                     .step = 3 * ms,
-                                     .param_bytes = (int64_t)(fr__part(e, k, 0)->n_grads * 4)};
+        m->cost[k] =
+            (fr_stage_cost){.forward = 5 * ms,
+                            .backward = 11 * ms,
+                            .back_input = 5 * ms,
+                            .back_weight = 6 * ms,
+                            .step = 3 * ms,
+                            .param_bytes = (int64_t)(fr__part_at(e, k, 0)->exec->n_grads * 4)};
     }
     for (int w = 0; w < 2 * MOST; w++) m->speed[w] = l->is_uneven && w % 3 == 2 ? 0.7 : 1;
     for (int i = 0; i < r->schedule->n_forward; i++)

@@ -212,7 +212,7 @@ static void stopped_process(void **unused)
     open_rig(&r, MLP, &o);
     stopped_clock clock = {.r = &r, .n_stops = 3};
     use_quiet_watch(r.engine, &clock.quiet);
-    r.engine->watch = (fr_timer){.now_ns = stopped_now, .user = &clock};
+    r.engine->watch = (fr__timer){.now_ns = stopped_now, .user = &clock};
     r.on_report = was_not_stopped;
     r.user = &clock;
     assert_ok(r.b.ctx, rig_train(&r, 0, INT64_C(1) << 40, &n_done));

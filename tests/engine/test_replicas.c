@@ -3,6 +3,7 @@
  * stage. */
 #include "engine/engine.h"
 #include "engine/rig.h"
+#include "exec/stage.h"
 
 enum { N_STEPS = 5, MOST = 4 };
 
@@ -71,17 +72,18 @@ static void expect_equal_replicas(const rig *p, const char *about)
 {
     const fr_engine *e = p->engine;
     for (int k = 0; k < e->n_stages; k++) {
-        const fr_part *a = fr__part(e, k, 0);
+        const fr__part *a = fr__part_at(e, k, 0);
         for (int q = 1; q < a->n_replicas; q++) {
-            const fr_part *b = fr__part(e, k, q);
-            fr_device *left = a->worker->dev, *right = b->worker->dev;
-            if (!device_same(left, fr_store_newest(a->store), right, fr_store_newest(b->store),
-                             a->n_weights))
+            const fr__part *b = fr__part_at(e, k, q);
+            fr_device *left = a->exec->dev, *right = b->exec->dev;
+            if (!device_same(left, fr_store_newest(a->exec->store), right,
+                             fr_store_newest(b->exec->store), a->exec->n_weights))
                 fail_msg("%s, stage %d: the weights of replica %d differ", about, k, q);
-            if (!device_same(left, a->buffers, right, b->buffers, a->n_buffers))
+            if (!device_same(left, a->exec->buffers, right, b->exec->buffers, a->exec->n_buffers))
                 fail_msg("%s, stage %d: the statistics of replica %d differ", about, k, q);
             for (int i = 0; i < p->desc.optimizer->n_state; i++)
-                if (!device_same(left, a->state[i], right, b->state[i], a->n_weights))
+                if (!device_same(left, a->exec->state[i], right, b->exec->state[i],
+                                 a->exec->n_weights))
                     fail_msg("%s, stage %d: the state of replica %d differs", about, k, q);
         }
     }

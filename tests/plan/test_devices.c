@@ -460,10 +460,13 @@ static void nothing_by_hand_is_faster(void **state)
 
 /* Pairs of other seeds that hand-made choices once won: by a front without parameters (77/71), by
  * more micro-batches on one device with little memory (3/57), by devices that had to be cut
- * otherwise to fit (3/175, 206/168), by a group that is not the fastest (101/43, 102/175). */
+ * otherwise to fit (3/175, 206/168), by a group that is not the fastest (101/43, 102/175), by two
+ * chunks on each device (211/64), by devices in an order in which their memory is enough (301/115,
+ * 302/147), by pipelines that stay each in one group (310/23). */
 static void nothing_by_hand_is_faster_where_it_was(void **state)
 {
-    static const int pairs[][2] = {{77, 71}, {3, 57}, {3, 175}, {206, 168}, {101, 43}, {102, 175}};
+    static const int pairs[][2] = {{77, 71},   {3, 57},   {3, 175},   {206, 168}, {101, 43},
+                                   {102, 175}, {211, 64}, {301, 115}, {302, 147}, {310, 23}};
     struct verdict v = {0};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         judge_pair(*state, (uint64_t)pairs[i][0], (uint64_t)pairs[i][1], &v);
@@ -514,6 +517,48 @@ static void no_gradient_comes_back(void **state)
     /* 16 values of 1865 bytes over the bus; the fast device computes 4.4 / 3 s a sample */
     assert_true(fabs(at->s_per_batch / BATCH - fmax(1865 / 1400., 4.4 / 3)) < 0.02);
     check_bounds(choice);
+    fr_choice_free(choice);
+    pair_fini(p);
+    free(p);
+}
+
+/* Stages 1 and 3 of 4 keep a node's values for 3 micro-batches and for 1. Either stage fits on the
+ * small device, but both do not until two of their nodes are on the other device. */
+static void chunks_are_cut_to_fit(void **state)
+{
+    enum { NODES = 16, KEPT = 1000, LIMIT = 9 * KEPT + 100 };
+    struct pair *p = malloc(sizeof *p);
+    fr_choice *choice = NULL;
+    assert_non_null(p);
+    *p = (struct pair){.ctx = *state};
+    for (int i = 0; i < NODES; i++) {
+        p->m.inputs[i][0] = i - 1;
+        p->m.names[i][0] = (char)('a' + i);
+        p->m.nodes[i] = (fr_profile_node){.name = p->m.names[i],
+                                          .about = "",
+                                          .inputs = p->m.inputs[i],
+                                          .n_inputs = i > 0,
+                                          .forward_s = 1,
+                                          .backward_s = 2,
+                                          .back_input_s = NAN,
+                                          .back_weight_s = NAN,
+                                          .param_bytes = 1,
+                                          .kept_bytes = KEPT};
+    }
+    p->m.profile =
+        (fr_profile){.model = "equal", .batch = 1, .n_nodes = NODES, .nodes = p->m.nodes};
+    p->groups[0] = (fr_cluster_group){.name = "group", .bandwidth = 1e6, .parent = -1};
+    p->devices[0] = (fr_cluster_device){.name = "small", .speed = 1, .memory = LIMIT};
+    p->devices[1] = (fr_cluster_device){.name = "large", .speed = 1};
+    p->cluster = (fr_cluster){
+        .name = "two", .n_devices = 2, .n_groups = 1, .devices = p->devices, .groups = p->groups};
+    add_method(p, "interleaved", "interleaved", "live", 2, 0, false, false);
+    assert_int_equal(choose(*state, p, 2, &choice), FR_OK);
+    const fr_candidate *at = &choice->at[0];
+    assert_int_equal(at->n_workers, 2);
+    assert_int_equal(at->n_stages, 4);
+    for (int w = 0; w < 2; w++)
+        assert_true(at->device_of[w] != 0 || (int64_t)at->memory[w] <= LIMIT);
     fr_choice_free(choice);
     pair_fini(p);
     free(p);
@@ -571,6 +616,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(fast_devices_are_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(no_gradient_comes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(chunks_are_cut_to_fit, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster_where_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster, setup, teardown),
     };

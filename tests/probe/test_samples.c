@@ -39,6 +39,32 @@ static void any_number(void **state)
     }
 }
 
+/* Rows of large models are few, and their bytes bounded. */
+static void large_rows(void **state)
+{
+    enum { LARGE = FR_SAMPLES_BYTES / sizeof(double) / 8, N = 100 };
+    (void)state;
+    fr_arena arena = {0};
+    fr_samples s;
+    assert_true(fr__samples_init(&s, &arena, LARGE));
+    assert_int_equal(s.room, 8);
+    double *values = fr__arena_alloc(&arena, LARGE * sizeof *values);
+    double *mean = fr__arena_alloc(&arena, LARGE * sizeof *mean);
+    assert_true(values && mean);
+    for (int i = 0; i < N; i++) {
+        values[0] = 10 + i % 2;
+        values[LARGE - 1] = 3 * values[0];
+        fr__samples_add(&s, values);
+    }
+    fr__samples_mean(&s, mean);
+    assert_true(s.n * s.n_each > N / 2 && s.n <= s.room);
+    assert_true(fabs(mean[0] - 10.5) < 1e-9 && fabs(mean[LARGE - 1] - 31.5) < 1e-9);
+    fr__arena_fini(&arena);
+    assert_true(fr__samples_init(&s, &arena, 2 * FR_SAMPLES_BYTES / (int)sizeof(double)));
+    assert_int_equal(s.room, FR_LEAST_SAMPLES);
+    fr__arena_fini(&arena);
+}
+
 /* Twice as slow for a third of the time is a slow machine, ten times for once is none. */
 static void disturbed(void **state)
 {
@@ -60,6 +86,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number),
+        cmocka_unit_test(large_rows),
         cmocka_unit_test(disturbed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

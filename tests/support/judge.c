@@ -165,14 +165,14 @@ static void take_over(judge *j)
     const fr_kernel_ops *ops = in->ops;
     const bool is_first_moved = is_moved(j, 0);
     k->y = in->y;
-    for (int i = 0; i < FR_MAX_PARAMS; i++) k->w[i] = in->w[i];
+    k->w = in->w;
     k->saved_bytes = in->saved_bytes;
     k->cache_bytes = in->cache_bytes;
     k->needs_x = in->needs_x;
     k->needs_y = in->needs_y;
     k->reports_ready = in->reports_ready;
     k->can_add_dx = in->can_add_dx;
-    k->pass_dx = in->pass_dx & ~j->moved;
+    k->pass_dx = (uint8_t)(in->pass_dx & ~j->moved);
     k->y_is_x0 = in->y_is_x0 && !is_first_moved;
     k->can_overwrite_x0 = in->can_overwrite_x0 && !is_first_moved;
     k->can_overwrite_dy = in->can_overwrite_dy && !is_first_moved;

@@ -241,7 +241,7 @@ fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kern
         (size_t)(2 * BLOCK * at->keys) * sizeof(float) * (size_t)fr_device_n_threads(spec->dev);
     if (spec->training)
         k->saved_bytes = (size_t)(spec->batch * at->heads * at->time) * sizeof(float);
-    k->needs_x = (1u << spec->n_inputs) - 1;
+    k->needs_x = (uint8_t)((1u << spec->n_inputs) - 1);
     *out = k;
     return FR_OK;
 }

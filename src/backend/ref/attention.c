@@ -180,7 +180,7 @@ fr_status fr__ref_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kern
     at->at[K] = is_cross ? (place){1, 0, 2 * d} : (place){0, d, 3 * d};
     at->at[V] = is_cross ? (place){1, d, 2 * d} : (place){0, 2 * d, 3 * d};
     at->scale = 1 / sqrt((double)at->depth);
-    at->base.needs_x = (1u << node->n_inputs) - 1;
+    at->base.needs_x = (uint8_t)((1u << node->n_inputs) - 1);
     at->base.scratch_bytes =
         (size_t)(2 * at->n_keys + (at->n_queries + 2 * at->n_keys) * d) * sizeof(double);
     return FR_OK;

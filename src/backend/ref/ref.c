@@ -8,7 +8,7 @@ fr_status fr__ref_kernel(const fr_kernel_spec *spec, fr_arena *arena, size_t byt
 {
     fr_kernel *k = *out = fr__kernel_new(spec, arena, bytes, ops);
     if (!k) return fr__no_memory(spec->ctx, bytes, "a kernel");
-    k->can_add_dx = ~0u;
+    k->can_add_dx = UINT8_MAX;
     return FR_OK;
 }
 

@@ -1,6 +1,6 @@
-/* test_tree.c -- exact sums: the plan against a direct recursion, blocks counted by hand, replicas
- * against one worker, bit for bit. */
-#include "engine/tree.h"
+/* test_exact_sum.c -- exact sums: the plan against a direct recursion, blocks counted by hand,
+ * replicas against one worker, bit for bit. */
+#include "exec/exact_sum.h"
 
 #include "backend/device.h"
 #include "base/philox.h"

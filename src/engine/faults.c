@@ -1,4 +1,4 @@
-/* watch.c -- what can go wrong, on purpose and otherwise, and saying who did it. */
+/* faults.c -- what can go wrong, on purpose and otherwise, and saying who did it. */
 #include "engine/engine.h"
 
 #include "base/philox.h"
@@ -57,7 +57,7 @@ const char *fr_fault_parse(const char *text, fr_fault *out)
     return NULL;
 }
 
-static void jitter(fr_worker *w)
+static void jitter(fr__worker *w)
 {
     const fr_fault *f = &w->engine->desc.fault;
     uint32_t words[4];
@@ -67,7 +67,7 @@ static void jitter(fr_worker *w)
     fr__sleep_ns((uint64_t)(f->ms * 1e6 * (double)words[1] / 4294967296.0));
 }
 
-fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch)
+fr_status fr__fault_now(fr__worker *w, const fr_instr *i, int64_t batch)
 {
     fr_engine *e = w->engine;
     const fr_fault *f = &e->desc.fault;
@@ -81,7 +81,7 @@ fr_status fr__fault_now(fr_worker *w, const fr_instr *i, int64_t batch)
     return FR_OK;
 }
 
-bool fr__fault_is_nan(const fr_part *p, int64_t batch, int micro)
+bool fr__fault_is_nan(const fr__part *p, int64_t batch, int micro)
 {
     const fr_engine *e = p->engine;
     const fr_fault *f = &e->desc.fault;
@@ -107,7 +107,7 @@ void fr__give_up(fr_engine *e, int worker)
 }
 
 /* "worker 1 (stage 1), mini-batch 3, micro-batch 0, 1RECV_F12 from worker 0 (stage 0)" */
-static void describe(const fr_engine *e, fr_worker *w, char *text, size_t room)
+static void describe(const fr_engine *e, fr__worker *w, char *text, size_t room)
 {
     char name[48];
     int at = atomic_load(&w->doing_at);
@@ -130,7 +130,7 @@ static void describe(const fr_engine *e, fr_worker *w, char *text, size_t room)
 }
 
 /* Of a worker in another process it is known what it last said. */
-static bool is_busy(fr_worker *w)
+static bool is_busy(fr__worker *w)
 {
     return (!w->is_local || w->job) && atomic_load(&w->doing_at) >= 0;
 }
@@ -141,11 +141,11 @@ void fr__blame_stall(fr_engine *e, double seconds)
     char text[256], others[512] = "";
     int culprit = -1, n_named = 0;
     for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
+        fr__worker *w = &e->workers[i];
         if (is_busy(w) && !atomic_load(&w->is_waiting) && culprit < 0) culprit = i;
     }
     for (int i = 0; i < e->n_workers && n_named < 3; i++) {
-        fr_worker *w = &e->workers[i];
+        fr__worker *w = &e->workers[i];
         if (i == culprit || !is_busy(w)) continue;
         describe(e, w, text, sizeof text);
         size_t n = strlen(others);
@@ -165,7 +165,7 @@ void fr__blame_stall(fr_engine *e, double seconds)
 /* Says where the worker that failed first stood. An error of the data is not the worker's. */
 fr_status fr__blame_failure(fr_engine *e)
 {
-    fr_worker *w = &e->workers[e->failed_worker];
+    fr__worker *w = &e->workers[e->failed_worker];
     char where[256];
     if (e->feed_status != FR_OK && e->feed_status != FR_PEER)
         return fr_fail(e->ctx, e->feed_status, "%s", e->feed_error);

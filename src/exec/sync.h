@@ -5,21 +5,22 @@
  * nothing of engines. Life of one: plan (sizes), place (its memory), open (the sums, for all
  * replicas of the stage), then in every call of train: begin, stepped after each mini-batch, drain.
  * From begin to drain an fr__syncing belongs to the thread of its worker. */
-#ifndef FR_ENGINE_SYNC_H
-#define FR_ENGINE_SYNC_H
+#ifndef FR_EXEC_SYNC_H
+#define FR_EXEC_SYNC_H
 
-#include <forerun/engine.h>
+#include <forerun/exec.h>
+#include <forerun/transport.h>
+#include <forerun/weights.h>
 
 #include "backend/device.h"
 #include "base/arena.h"
-
-#include <stdatomic.h>
+#include "exec/hooks.h"
 
 typedef struct fr__syncing fr__syncing;
 
 typedef struct fr__sync_rule {
     fr_sync about;
-    /* The rest is not there for allreduce, which is the engine's own (gather.c). */
+    /* The rest is not there for allreduce, which is grad_reduction.c. */
     int (*n_sums)(const fr_sync_options *o);   /* under way at once */
     int (*n_blocks)(const fr_sync_options *o); /* of floats, besides what the sums need */
     int (*slack)(const fr_sync_options *o);    /* updates that a replica can be ahead of another */
@@ -47,15 +48,10 @@ struct fr__syncing {
     size_t n;           /* floats of a block, some */
     int n_state;
     fr_device *device; /* NULL: of another process */
+    const fr__exec_hooks *hooks;
     /* Filled in before fr__sync_begin. */
     fr_store *store;
     float *state[FR_MAX_OPTIM_STATE];
-    _Atomic int *is_waiting; /* set while it waits */
-    uint64_t *wait_ns, *sent_bytes;
-    /* Emulation, may be NULL: sum k is handed in; it has come back. */
-    void (*on_post)(void *user, int k, bool is_alive);
-    void (*on_take)(void *user, int k);
-    void *user;
 
     /* By fr__sync_plan. */
     size_t bytes; /* of memory */

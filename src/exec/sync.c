@@ -2,9 +2,7 @@
  *
  * A sum has a block of its own that its rule copies into: the newest weights move from block to
  * block under some policies, and must not stand still while a sum is under way. */
-#include "engine/sync.h"
-
-#include "base/thread.h"
+#include "exec/sync.h"
 
 #include <string.h>
 
@@ -52,6 +50,7 @@ static fr_sum_desc describe(const fr__syncing *s)
                          .members = s->members,
                          .n_buckets = s->n_buckets,
                          .edge = s->edge,
+                         .is_at_once = true,
                          .devices = s->devices};
 }
 
@@ -114,20 +113,17 @@ fr_status fr__sync_open(fr_ctx *ctx, fr_arena *arena, fr__syncing *const *of,
 
 void fr__sync_post(fr__syncing *s, int k, bool is_alive)
 {
-    if (s->on_post) s->on_post(s->user, k, is_alive);
+    const fr__exec_hooks *h = s->hooks;
+    size_t n = (size_t)s->n_members, bytes = 2 * sizeof(float) * s->n * (n - 1) / n;
+    if (h->posted) h->posted(h->user, FR__SUM_SYNC, k, 1, is_alive ? bytes : 0, is_alive);
     for (int i = 0; i < s->n_buckets; i++) s->transport->sum_post(s->sums[k], s->nth, i, is_alive);
-    if (is_alive && s->sent_bytes)
-        *s->sent_bytes +=
-            2 * sizeof(float) * s->n * (size_t)(s->n_members - 1) / (size_t)s->n_members;
 }
 
 static fr_status wait_bucket(fr__syncing *s, int k, int bucket, bool *is_alive)
 {
-    uint64_t start = fr__now_ns();
-    if (s->is_waiting) atomic_store(s->is_waiting, 1);
+    fr__exec_waits(s->hooks, true);
     fr_status status = s->transport->sum_wait(s->sums[k], s->nth, bucket, is_alive);
-    if (s->is_waiting) atomic_store(s->is_waiting, 0);
-    if (s->wait_ns) *s->wait_ns += fr__now_ns() - start;
+    fr__exec_waits(s->hooks, false);
     return status;
 }
 
@@ -142,7 +138,7 @@ fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_a
             if (count > 0) take(s, at, count, sum);
         }
     }
-    if (s->on_take) s->on_take(s->user, k);
+    if (s->hooks->taken) s->hooks->taken(s->hooks->user, FR__SUM_SYNC, k, *is_alive);
     return FR_OK;
 }
 

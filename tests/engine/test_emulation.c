@@ -1,8 +1,9 @@
-/* test_pace.c -- emulation: a run takes the time that its timing says, and computes what it would
- * compute without. Times are judged on a virtual clock, which no other process can hold up; on the
- * machine's own clock, a run never takes less. */
+/* test_emulation.c -- emulation: a run takes the time that its timing says, and computes what it
+ * would compute without. Times are judged on a virtual clock, which no other process can hold up;
+ * on the machine's own clock, a run never takes less. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
+#include "exec/stage.h"
 
 #include "base/thread.h"
 
@@ -98,12 +99,12 @@ static void the_same_results(void **unused)
     for (int which = 0; which < N_NETS; which += IS_SANITIZED ? 3 : 1)
         for (int i = 0; i < N_LAYOUTS; i++) {
             const layout *l = &layouts[i];
-            char plain[65], paced[65];
+            char plain[65], emulated[65];
             double a[N_STEPS], b[N_STEPS];
             if (which == TIED && (l->policy || (l->sync && l->n_stages > 1))) continue;
             run_layout(which, l, NULL, NULL, plain, a);
-            run_layout(which, l, &s, i % 2 ? "jitter:ms=1,seed=9" : NULL, paced, b);
-            if (strcmp(plain, paced) != 0 || memcmp(a, b, sizeof a) != 0)
+            run_layout(which, l, &s, i % 2 ? "jitter:ms=1,seed=9" : NULL, emulated, b);
+            if (strcmp(plain, emulated) != 0 || memcmp(a, b, sizeof a) != 0)
                 fail_msg("net %s, layout %d (%s): other results", nets[which].name, i,
                          l->generator);
         }
@@ -186,7 +187,7 @@ static void measure_bytes(int n_stages, int n_micro, size_t *grads, size_t *mess
     rig r;
     rig_options o = {.generator = "gpipe", .n_stages = n_stages, .n_micro = n_micro};
     assert_int_equal(rig_open(&r, MLP, &o), FR_OK);
-    *grads = r.engine->parts[0].n_grads * sizeof(float);
+    *grads = r.engine->execs[0]->n_grads * sizeof(float);
     *message = n_stages > 1 ? r.engine->forward[FR_MODE_TRAIN][0].bytes : 0;
     if (n_stages > 1) assert_int_equal(*message, r.engine->backward[0].bytes);
     rig_close(&r);

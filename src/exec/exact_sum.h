@@ -1,4 +1,4 @@
-/* tree.h -- exact sums: in which order the gradients of a worker's micro-batches are added.
+/* exact_sum.h -- exact sums: in which order the gradients of a worker's micro-batches are added.
  *
  * Micro-batches j = 0 .. n - 1 are added along the tree of fr_sum_desc,
  * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), a leaf if a + s >= n. What R replicas add each for
@@ -6,8 +6,8 @@
  * transport's tree over replicas is the rest: R replicas give the bits of one.
  *
  * A plan is immutable after it was made. */
-#ifndef FR_ENGINE_TREE_H
-#define FR_ENGINE_TREE_H
+#ifndef FR_EXEC_EXACT_SUM_H
+#define FR_EXEC_EXACT_SUM_H
 
 #include "base/arena.h"
 

@@ -1,5 +1,5 @@
-/* crew.c -- one call of the engine in several processes: what rank 0 and the others tell each
- * other.
+/* coordinator.c -- one call of the engine in several processes: what rank 0 and the others tell
+ * each other.
  *
  *     others -> 0   ready, done (a mini-batch), diverged, stop, state of workers, walked, failed
  *     0 -> others   go, grant, limit, abort, end
@@ -40,7 +40,7 @@ typedef enum kind {
 static const char *const whats[] = {"loss", "gradient norm"};
 
 /* Every message begins with this; most are no more. */
-typedef struct letter {
+typedef struct message {
     int32_t kind;
     int32_t micro, what; /* DIVERGED, END */
     int32_t status;      /* END */
@@ -48,12 +48,12 @@ typedef struct letter {
     int64_t number; /* DONE, DIVERGED, LIMIT: mini-batch; GRANT: how many; END: n_done */
     double value;   /* DIVERGED, END */
     fr_tally tally; /* END: of all mini-batches */
-} letter;
+} message;
 
-typedef struct text_letter {
-    letter head;
+typedef struct text_message {
+    message head;
     char text[TEXT];
-} text_letter;
+} text_message;
 
 typedef struct worker_state {
     uint64_t n_beats;
@@ -61,7 +61,7 @@ typedef struct worker_state {
     int32_t at, is_waiting;
 } worker_state;
 
-struct fr_crew {
+struct fr__coordinator {
     fr_engine *engine;
     fr_team *team;
     int64_t call;
@@ -71,7 +71,7 @@ struct fr_crew {
     /* under engine.lock */
     int n_ready, n_walked;
     bool is_going, has_walked, has_ended, is_cut; /* is_cut: somebody gave up */
-    letter end;
+    message end;
     /* the caller's thread alone */
     bool has_told_stop, has_told_failure;
     uint64_t told_ns;
@@ -90,12 +90,12 @@ static void wake_caller(fr_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void tell(fr_crew *c, int rank, const letter *l)
+static void tell(fr__coordinator *c, int rank, const message *l)
 {
     (void)fr_team_notify(c->team, rank, l, sizeof *l); /* to one that is lost: it will be noticed */
 }
 
-static void tell_all(fr_crew *c, const letter *l)
+static void tell_all(fr__coordinator *c, const message *l)
 {
     (void)fr_team_notify_all(c->team, l, sizeof *l);
 }
@@ -114,18 +114,18 @@ static bool has_loss(const fr_engine *e)
 {
     int stage = fr__maker_of(e, fr_graph_find_op(e->desc.graph, FR_OP_CROSS_ENTROPY));
     for (int q = 0; q < fr_engine_n_replicas(e, stage); q++)
-        if (fr__part(e, stage, q)->worker->is_local) return true;
+        if (fr__part_at(e, stage, q)->worker->is_local) return true;
     return false;
 }
 
-void fr__crew_done(fr_engine *e, const fr_record *r)
+void fr__coordinator_done(fr_engine *e, const fr__record *r)
 {
-    fr_crew *c = e->crew;
-    letter l = {.kind = DONE, .call = c->call, .number = r->batch, .what = has_loss(e)};
+    fr__coordinator *c = e->coordinator;
+    message l = {.kind = DONE, .call = c->call, .number = r->batch, .what = has_loss(e)};
     size_t n = put(c->buffer, 0, &l, sizeof l);
     if (l.what) n = put(c->buffer, n, r->tally, sizeof(fr_tally) * (size_t)e->desc.n_micro);
     for (int i = 0; i < e->n_parts; i++) {
-        const fr_part *p = &e->parts[i];
+        const fr__part *p = &e->parts[i];
         if (!p->worker->is_local) continue;
         n = put(c->buffer, n, &r->part_sq[i], sizeof r->part_sq[i]);
         n = put(c->buffer, n, &r->n_rows[i], sizeof r->n_rows[i]);
@@ -145,11 +145,11 @@ static bool get(const char *from, size_t bytes, size_t *at, void *data, size_t n
     return true;
 }
 
-static bool hear_done(fr_engine *e, int rank, const letter *l, const char *data, size_t bytes)
+static bool hear_done(fr_engine *e, int rank, const message *l, const char *data, size_t bytes)
 {
     int64_t index = l->number - e->first;
     if (index < e->n_reported || index >= e->n_reported + e->n_records) return false;
-    fr_record *r = fr__record(e, l->number);
+    fr__record *r = fr__record_of(e, l->number);
     size_t at = sizeof *l;
     for (int m = 0; l->what && m < e->desc.n_micro; m++) {
         fr_tally t;
@@ -157,7 +157,7 @@ static bool hear_done(fr_engine *e, int rank, const letter *l, const char *data,
         if (t.targets > 0 || t.loss != 0) r->tally[m] = t;
     }
     for (int i = 0; i < e->n_parts; i++) {
-        const fr_part *p = &e->parts[i];
+        const fr__part *p = &e->parts[i];
         if (fr_engine_rank_of(e, p->worker->index) != rank) continue;
         if (!get(data, bytes, &at, &r->part_sq[i], sizeof r->part_sq[i]) ||
             !get(data, bytes, &at, &r->n_rows[i], sizeof r->n_rows[i]) || r->n_rows[i] < 0 ||
@@ -173,38 +173,38 @@ static bool hear_done(fr_engine *e, int rank, const letter *l, const char *data,
 
 /* --- the limit -------------------------------------------------------------------------------- */
 
-int64_t fr__crew_granted(const fr_engine *e, bool *is_final)
+int64_t fr__coordinator_granted(const fr_engine *e, bool *is_final)
 {
-    *is_final = e->crew->is_final;
-    return e->crew->granted;
+    *is_final = e->coordinator->is_final;
+    return e->coordinator->granted;
 }
 
 /* Rank 0, with feed_lock held: nothing more is granted, nothing from `limit` on is computed. */
 static void finalize(fr_engine *e, int64_t limit)
 {
-    fr_crew *c = e->crew;
-    letter l = {.kind = LIMIT, .call = c->call, .number = limit, .micro = (int32_t)c->granted};
+    fr__coordinator *c = e->coordinator;
+    message l = {.kind = LIMIT, .call = c->call, .number = limit, .micro = (int32_t)c->granted};
     c->is_final = true;
     tell_all(c, &l);
 }
 
 /* Of another process. */
-static void hear_diverged(fr_engine *e, const letter *l)
+static void hear_diverged(fr_engine *e, const message *l)
 {
     int what = l->what == 1;
     fr__diverge(e, l->number, l->micro, whats[what], l->value);
 }
 
-void fr__crew_diverged(fr_engine *e)
+void fr__coordinator_diverged(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     if (!c) return;
-    letter l = {.kind = DIVERGED,
-                .call = c->call,
-                .number = e->diverged.batch,
-                .micro = e->diverged.micro,
-                .what = strcmp(e->diverged.what, whats[1]) == 0,
-                .value = e->diverged.value};
+    message l = {.kind = DIVERGED,
+                 .call = c->call,
+                 .number = e->diverged.batch,
+                 .micro = e->diverged.micro,
+                 .what = strcmp(e->diverged.what, whats[1]) == 0,
+                 .value = e->diverged.value};
     if (e->rank > 0)
         tell(c, 0, &l);
     else
@@ -212,9 +212,9 @@ void fr__crew_diverged(fr_engine *e)
 }
 
 /* With feed_lock held. */
-static void hear_limit(fr_engine *e, const letter *l)
+static void hear_limit(fr_engine *e, const message *l)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     c->is_final = true;
     if (l->number < atomic_load(&e->limit)) atomic_store(&e->limit, l->number);
     fr__feed_changed(e);
@@ -224,7 +224,7 @@ static void hear_limit(fr_engine *e, const letter *l)
  * that nobody waits for this. */
 static void grant(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     uint64_t now = fr__now_ns();
     pthread_mutex_lock(&e->feed_lock);
     int64_t n = e->n_reported - c->seen_reports;
@@ -240,7 +240,7 @@ static void grant(fr_engine *e)
     if (upto > e->n_reported + e->n_records) upto = e->n_reported + e->n_records;
     if (upto > e->n) upto = e->n;
     if (!c->is_final && upto > c->granted) {
-        letter l = {.kind = GRANT, .call = c->call, .number = upto};
+        message l = {.kind = GRANT, .call = c->call, .number = upto};
         c->granted = upto;
         c->is_final = upto == e->n;
         tell_all(c, &l);
@@ -255,8 +255,8 @@ static void grant(fr_engine *e)
 static void cut(fr_engine *e, const char *text)
 {
     pthread_mutex_lock(&e->lock);
-    bool is_first = !e->crew->is_cut;
-    e->crew->is_cut = true;
+    bool is_first = !e->coordinator->is_cut;
+    e->coordinator->is_cut = true;
     pthread_mutex_unlock(&e->lock);
     if (is_first) fr_fail(e->ctx, FR_PEER, "%s", text);
     fr__give_up(e, -1);
@@ -264,19 +264,19 @@ static void cut(fr_engine *e, const char *text)
 }
 
 /* Rank 0: everybody learns of one that failed. */
-static void pass_on(fr_crew *c, const char *text)
+static void pass_on(fr__coordinator *c, const char *text)
 {
-    text_letter t = {.head = {.kind = ABORT, .call = c->call}};
+    text_message t = {.head = {.kind = ABORT, .call = c->call}};
     snprintf(t.text, sizeof t.text, "%s", text);
     (void)fr_team_notify_all(c->team, &t, sizeof t);
 }
 
 static void hear_states(fr_engine *e, int rank, const char *data, size_t bytes)
 {
-    size_t at = sizeof(letter);
+    size_t at = sizeof(message);
     for (int i = 0; i < e->n_local; i++) {
         worker_state s;
-        fr_worker *w = &e->workers[rank * e->n_local + i];
+        fr__worker *w = &e->workers[rank * e->n_local + i];
         if (!get(data, bytes, &at, &s, sizeof s)) return;
         atomic_store(&w->n_beats, s.n_beats);
         atomic_store(&w->doing_batch, s.batch);
@@ -286,9 +286,9 @@ static void hear_states(fr_engine *e, int rank, const char *data, size_t bytes)
 }
 
 /* What changes what the caller waits for. */
-static void hear_turn(fr_engine *e, const letter *l)
+static void hear_turn(fr_engine *e, const message *l)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     pthread_mutex_lock(&e->lock);
     if (l->kind == READY) c->n_ready++;
     if (l->kind == WALKED) c->n_walked++;
@@ -298,9 +298,9 @@ static void hear_turn(fr_engine *e, const letter *l)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void hear_progress(fr_engine *e, int from, const letter *l, const char *data, size_t bytes)
+static void hear_progress(fr_engine *e, int from, const message *l, const char *data, size_t bytes)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     bool is_fine = true;
     pthread_mutex_lock(&e->feed_lock);
     if (l->kind == GRANT) {
@@ -321,11 +321,11 @@ static void hear_progress(fr_engine *e, int from, const letter *l, const char *d
 static void hear(void *user, int from, const void *data, size_t bytes)
 {
     fr_engine *e = user;
-    letter l;
+    message l;
     if (bytes < sizeof l) return;
     memcpy(&l, data, sizeof l);
     pthread_mutex_lock(&e->lock);
-    bool is_now = l.call == e->crew->call;
+    bool is_now = l.call == e->coordinator->call;
     pthread_mutex_unlock(&e->lock);
     if (l.kind != ABORT && l.kind != FAILED && !is_now) return;
     switch ((kind)l.kind) {
@@ -340,19 +340,19 @@ static void hear(void *user, int from, const void *data, size_t bytes)
     case STATES: hear_states(e, from, data, bytes); break;
     case STOP: {
         pthread_mutex_lock(&e->lock);
-        e->crew->has_told_stop = true; /* rank 0: somebody has */
+        e->coordinator->has_told_stop = true; /* rank 0: somebody has */
         pthread_cond_signal(&e->caller_wakes);
         pthread_mutex_unlock(&e->lock);
         break;
     }
     case FAILED:
     case ABORT: {
-        const text_letter *t = data;
+        const text_message *t = data;
         char text[TEXT];
         if (bytes < sizeof *t) return;
         memcpy(text, t->text, sizeof text);
         text[TEXT - 1] = '\0';
-        if (l.kind == FAILED) pass_on(e->crew, text);
+        if (l.kind == FAILED) pass_on(e->coordinator, text);
         cut(e, text);
         break;
     }
@@ -366,7 +366,7 @@ static void lost(void *user, int rank, const char *text)
     int first = rank * e->n_local, n = snprintf(held, sizeof held, "worker %d", first);
     if (e->n_local > 1)
         n = snprintf(held, sizeof held, "workers %d to %d", first, first + e->n_local - 1);
-    const fr_part *p = e->workers[first].n_parts ? e->workers[first].parts[0] : NULL;
+    const fr__part *p = e->workers[first].n_parts ? e->workers[first].parts[0] : NULL;
     if (p)
         snprintf(held + n, sizeof held - (size_t)n, ", stage %d, replica %d", p->stage, p->replica);
     char all[TEXT + 300];
@@ -376,40 +376,40 @@ static void lost(void *user, int rank, const char *text)
 
 /* --- a call ----------------------------------------------------------------------------------- */
 
-fr_status fr__crew_create(fr_engine *e)
+fr_status fr__coordinator_create(fr_engine *e)
 {
     if (e->n_ranks == 1) return FR_OK;
-    fr_crew *c = FR_ARENA_NEW(&e->arena, fr_crew);
-    if (!c) return fr__no_memory(e->ctx, sizeof *c, "a crew");
+    fr__coordinator *c = FR_ARENA_NEW(&e->arena, fr__coordinator);
+    if (!c) return fr__no_memory(e->ctx, sizeof *c, "a coordinator");
     c->engine = e;
     c->team = e->desc.team;
-    c->room = sizeof(letter) + sizeof(fr_tally) * (size_t)e->desc.n_micro +
+    c->room = sizeof(message) + sizeof(fr_tally) * (size_t)e->desc.n_micro +
               (sizeof(double) + sizeof(int)) * (size_t)e->n_parts +
               sizeof(fr_ledger_row) * (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro;
     c->buffer = fr__arena_alloc(&e->arena, c->room);
     c->states =
-        fr__arena_alloc(&e->arena, sizeof(letter) + sizeof(worker_state) * (size_t)e->n_local);
-    if (!c->buffer || !c->states) return fr__no_memory(e->ctx, c->room, "a crew");
+        fr__arena_alloc(&e->arena, sizeof(message) + sizeof(worker_state) * (size_t)e->n_local);
+    if (!c->buffer || !c->states) return fr__no_memory(e->ctx, c->room, "a coordinator");
     fr_team_callbacks ears = {.user = e, .on_message = hear, .on_loss = lost};
-    e->crew = c;
+    e->coordinator = c;
     fr_team_set_timeout(c->team, e->desc.stall_s);
     fr_team_set_callbacks(c->team, &ears);
     return FR_OK;
 }
 
-void fr__crew_free(fr_engine *e)
+void fr__coordinator_free(fr_engine *e)
 {
-    if (e->crew) fr_team_set_callbacks(e->crew->team, NULL);
+    if (e->coordinator) fr_team_set_callbacks(e->coordinator->team, NULL);
 }
 
-static bool is_cut(const fr_crew *c) { return c->is_cut; }
+static bool is_cut(const fr__coordinator *c) { return c->is_cut; }
 
-fr_status fr__crew_begin(fr_engine *e)
+fr_status fr__coordinator_begin(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     if (!c) return FR_OK;
     pthread_mutex_lock(&e->lock);
-    letter l = {.kind = e->rank > 0 ? READY : GO};
+    message l = {.kind = e->rank > 0 ? READY : GO};
     if (e->rank > 0) {
         l.call = c->call;
         tell(c, 0, &l);
@@ -425,10 +425,10 @@ fr_status fr__crew_begin(fr_engine *e)
     return is_over ? FR_PEER : FR_OK;
 }
 
-/* Before the call's state is set up: what comes for it must wait for fr__crew_begin. */
-void fr__crew_reset(fr_engine *e)
+/* Before the call's state is set up: what comes for it must wait for fr__coordinator_begin. */
+void fr__coordinator_reset(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     if (!c) return;
     pthread_mutex_lock(&e->lock);
     pthread_mutex_lock(&e->feed_lock);
@@ -446,14 +446,14 @@ void fr__crew_reset(fr_engine *e)
 
 static void tell_states(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     uint64_t now = fr__now_ns();
     if (e->rank == 0 || now - c->told_ns < STATE_NS) return;
     c->told_ns = now;
-    letter l = {.kind = STATES, .call = c->call};
+    message l = {.kind = STATES, .call = c->call};
     size_t n = put(c->states, 0, &l, sizeof l);
     for (int i = 0; i < e->n_local; i++) {
-        fr_worker *w = &e->workers[e->first_worker + i];
+        fr__worker *w = &e->workers[e->first_worker + i];
         worker_state s = {.n_beats = atomic_load(&w->n_beats),
                           .batch = atomic_load(&w->doing_batch),
                           .at = atomic_load(&w->doing_at),
@@ -464,12 +464,12 @@ static void tell_states(fr_engine *e)
 }
 
 /* With the lock held. */
-void fr__crew_tick(fr_engine *e, bool is_stopping)
+void fr__coordinator_tick(fr_engine *e, bool is_stopping)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     tell_states(e);
     if (e->rank > 0) {
-        letter l = {.kind = STOP, .call = c->call};
+        message l = {.kind = STOP, .call = c->call};
         if (is_stopping && !c->has_told_stop) tell(c, 0, &l);
         c->has_told_stop |= is_stopping;
         return;
@@ -488,19 +488,19 @@ void fr__crew_tick(fr_engine *e, bool is_stopping)
 /* Rank 0: all have walked and all is reported. */
 static bool conclude(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     pthread_mutex_lock(&e->feed_lock);
     bool is_over =
         c->n_walked == e->n_ranks - 1 && (e->first + e->n_reported >= atomic_load(&e->limit));
     pthread_mutex_unlock(&e->feed_lock);
     if (!is_over || c->has_ended) return c->has_ended;
-    c->end = (letter){.kind = END,
-                      .call = c->call,
-                      .number = e->n_reported,
-                      .tally = e->tally,
-                      .status = e->diverged.is_set ? FR_DIVERGED : FR_OK,
-                      .micro = e->diverged.micro,
-                      .value = e->diverged.value};
+    c->end = (message){.kind = END,
+                       .call = c->call,
+                       .number = e->n_reported,
+                       .tally = e->tally,
+                       .status = e->diverged.is_set ? FR_DIVERGED : FR_OK,
+                       .micro = e->diverged.micro,
+                       .value = e->diverged.value};
     if (e->diverged.is_set) c->end.what = strcmp(e->diverged.what, whats[1]) == 0;
     c->has_ended = true;
     tell_all(c, &c->end);
@@ -510,7 +510,7 @@ static bool conclude(fr_engine *e)
 /* How it ended, as rank 0 says. */
 static void take_end(fr_engine *e)
 {
-    const letter *l = &e->crew->end;
+    const message *l = &e->coordinator->end;
     e->n_reported = l->number;
     e->tally = l->tally;
     atomic_store(&e->limit, e->first + l->number);
@@ -522,9 +522,9 @@ static void take_end(fr_engine *e)
     e->diverged.value = l->value;
 }
 
-bool fr__crew_is_over(fr_engine *e)
+bool fr__coordinator_is_over(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     if (!c) return true;
     if (is_cut(c) || e->transport->is_aborted(e->group)) return true;
     if (e->rank == 0) {
@@ -533,7 +533,7 @@ bool fr__crew_is_over(fr_engine *e)
         c->n_ready = 0;
         return true;
     }
-    letter l = {.kind = WALKED, .call = c->call};
+    message l = {.kind = WALKED, .call = c->call};
     if (!c->has_walked) tell(c, 0, &l);
     c->has_walked = true;
     if (!c->has_ended) return false;
@@ -543,12 +543,12 @@ bool fr__crew_is_over(fr_engine *e)
     return true;
 }
 
-void fr__crew_failed(fr_engine *e)
+void fr__coordinator_failed(fr_engine *e)
 {
-    fr_crew *c = e->crew;
+    fr__coordinator *c = e->coordinator;
     if (!c || c->has_told_failure || is_cut(c)) return;
     c->has_told_failure = true;
-    text_letter t = {.head = {.kind = FAILED, .call = c->call}};
+    text_message t = {.head = {.kind = FAILED, .call = c->call}};
     snprintf(t.text, sizeof t.text, "%s: %.900s", fr_team_name(c->team, e->rank),
              fr_ctx_error(e->ctx));
     if (e->rank > 0)

@@ -1,10 +1,10 @@
-/* jobs.c -- work for the workers' threads: devices, programs and walks belong to the thread that
- * uses them, so whatever touches those is a job. */
+/* worker_thread.c -- work for the workers' threads: devices, programs and walks belong to the
+ * thread that uses them, so whatever touches those is a job. */
 #include "engine/engine.h"
 
 #include <stdio.h>
 
-void fr__job_start(fr_worker *w, fr_job job)
+void fr__job_start(fr__worker *w, fr__job job)
 {
     w->job = job;
     w->job_arg = NULL;
@@ -19,10 +19,10 @@ static void wait_for_jobs(fr_engine *e)
     while (e->n_running > 0) pthread_cond_wait(&e->caller_wakes, &e->lock);
 }
 
-fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one)
+fr_status fr__jobs_run(fr_engine *e, fr__job job, bool one_by_one)
 {
     fr_status status = FR_OK;
-    fr_worker *mine = &e->workers[e->first_worker];
+    fr__worker *mine = &e->workers[e->first_worker];
     pthread_mutex_lock(&e->lock);
     for (int i = 0; i < e->n_local && status == FR_OK; i++) {
         fr__job_start(&mine[i], job);
@@ -38,7 +38,7 @@ fr_status fr__jobs_run(fr_engine *e, fr_job job, bool one_by_one)
 
 void *fr__worker_main(void *worker)
 {
-    fr_worker *w = worker;
+    fr__worker *w = worker;
     fr_engine *e = w->engine;
     char name[16];
     snprintf(name, sizeof name, "worker %d", w->index);

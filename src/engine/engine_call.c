@@ -1,5 +1,5 @@
-/* train.c -- one call of train or eval: start the walks, report mini-batches as they come through,
- * watch that somebody gets on, end. */
+/* engine_call.c -- one call of train or eval: start the walks, report mini-batches as they come
+ * through, watch that somebody gets on, end. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static void add_tally(fr_tally *sum, const fr_tally *t)
     sum->correct += t->correct;
 }
 
-static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
+static fr_batch_report make_report(const fr_engine *e, const fr__record *r)
 {
     double norm_sq = 0;
     fr_tally tally = {0};
@@ -48,7 +48,8 @@ static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
         .step = r->batch,
         .tally = tally,
         .grad_norm = sqrt(norm_sq),
-        .done_ns = e->paced ? fr__pace_told(e->paced, r->done_ns) : r->done_ns,
+        .done_ns =
+            fr__is_emulated(e) ? fr__emulation_report_ns(e->emulation, r->done_ns) : r->done_ns,
         .ledger = has_ledger ? r->rows : NULL,
         .n_ledger = has_ledger ? (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro : 0};
 }
@@ -56,7 +57,7 @@ static fr_batch_report make_report(const fr_engine *e, const fr_record *r)
 /* Mini-batches that are through, in order; with the lock held, given up while the caller looks. */
 static void report_all(fr_engine *e, listener *l)
 {
-    for (fr_record *r; (r = fr__record_through(e)) != NULL; fr__record_reported(e)) {
+    for (fr__record *r; (r = fr__record_through(e)) != NULL; fr__record_reported(e)) {
         pthread_mutex_unlock(&e->lock);
         fr_batch_report report = make_report(e, r);
         add_tally(&e->tally, &report.tally);
@@ -74,14 +75,6 @@ static uint64_t count_beats(fr_engine *e)
     return n;
 }
 
-/* Who sleeps because it is too fast is alive. */
-static bool is_pacing(fr_engine *e)
-{
-    for (int i = 0; e->paced && i < e->n_workers; i++)
-        if (atomic_load(&e->workers[i].is_pacing)) return true;
-    return false;
-}
-
 /* Everybody is told to leave; who does not is lost, and its thread left alone. */
 static void abandon(fr_engine *e)
 {
@@ -91,7 +84,7 @@ static void abandon(fr_engine *e)
     pthread_mutex_lock(&e->lock);
     for (int ms = 0; e->n_running > 0 && ms < GRACE_MS; ms += TICK_MS) wait_a_tick(e);
     for (int i = 0; i < e->n_workers; i++) {
-        fr_worker *w = &e->workers[i];
+        fr__worker *w = &e->workers[i];
         if (!w->is_local || !w->job) continue;
         w->is_lost = true;
         pthread_detach(w->thread);
@@ -111,7 +104,7 @@ static double silent_s(fr_engine *e, silence *s)
     uint64_t now = fr__clock_ns(&e->watch), more = count_beats(e);
     s->ns += now - s->last_ns < longest ? now - s->last_ns : longest;
     s->last_ns = now;
-    if (more != s->beats || is_pacing(e)) s->beats = more, s->ns = 0;
+    if (more != s->beats || fr__emulation_sleeps(e->emulation)) s->beats = more, s->ns = 0;
     return (double)s->ns * 1e-9;
 }
 
@@ -119,19 +112,19 @@ static double silent_s(fr_engine *e, silence *s)
  * team first, which knows better whom to name. */
 static double patience(const fr_engine *e)
 {
-    return e->crew ? e->desc.stall_s + 1 : e->desc.stall_s;
+    return e->coordinator ? e->desc.stall_s + 1 : e->desc.stall_s;
 }
 
 /* With the lock held: until all workers are back, or it makes no sense to wait any longer. */
 static void watch(fr_engine *e, listener *l)
 {
     silence s = {.beats = count_beats(e), .last_ns = fr__clock_ns(&e->watch)};
-    while (e->n_running > 0 || !fr__crew_is_over(e)) {
+    while (e->n_running > 0 || !fr__coordinator_is_over(e)) {
         wait_a_tick(e);
         report_all(e, l);
         if (l->stop && __atomic_load_n(l->stop, __ATOMIC_RELAXED)) l->is_stopping = true;
-        if (e->crew)
-            fr__crew_tick(e, l->is_stopping);
+        if (e->coordinator)
+            fr__coordinator_tick(e, l->is_stopping);
         else if (l->is_stopping)
             fr__stop_soon(e);
         double seconds = silent_s(e, &s);
@@ -152,17 +145,13 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
     e->n = n;
     e->source = source;
     e->failed_worker = -1;
-    e->paced = mode == FR_MODE_TRAIN ? e->pace : NULL;
-    if (e->paced) fr__pace_begin(e);
+    fr__emulation_end(e->emulation);
+    if (e->emulation && mode == FR_MODE_TRAIN) fr__emulation_begin(e->emulation);
     e->transport->reset(e->group);
     fr__records_begin(e);
-    fr__crew_reset(e);
-    for (int i = 0; i < e->n_parts && mode == FR_MODE_TRAIN; i++) {
-        fr_part *p = &e->parts[i];
-        if (!p->worker->is_local) continue;
-        p->begun = first;
-        if (fr_store_version(p->store) != first) fr_store_renumber(p->store, first);
-    }
+    fr__coordinator_reset(e);
+    for (int i = 0; i < e->n_parts && mode == FR_MODE_TRAIN; i++)
+        if (e->parts[i].worker->is_local) fr__exec_begin_call(e->execs[i], first);
 }
 
 /* The call failed: the engine can only be freed. Its reason is told to other processes. */
@@ -171,13 +160,13 @@ static fr_status break_off(fr_engine *e)
     fr_status status = FR_PEER;
     if (e->failed_worker >= 0 && !e->is_broken) status = fr__blame_failure(e);
     e->is_broken = true;
-    fr__crew_failed(e);
+    fr__coordinator_failed(e);
     return status;
 }
 
 static fr_status walk_all(fr_engine *e, listener *l)
 {
-    if (fr__crew_begin(e) != FR_OK) return break_off(e);
+    if (fr__coordinator_begin(e) != FR_OK) return break_off(e);
     pthread_mutex_lock(&e->lock);
     for (int i = 0; i < e->n_local; i++)
         fr__job_start(&e->workers[e->first_worker + i], fr__worker_walk);
@@ -187,21 +176,6 @@ static fr_status walk_all(fr_engine *e, listener *l)
         if (e->source->release) e->source->release(e->source->user);
     if (e->is_broken || e->failed_worker >= 0 || e->transport->is_aborted(e->group))
         return break_off(e);
-    return FR_OK;
-}
-
-/* Forwards beyond the limit have left traces in running statistics and in the store. */
-static fr_status undo_beyond_limit(fr_engine *e)
-{
-    int64_t limit = atomic_load(&e->limit);
-    for (int i = 0; i < e->n_parts; i++) {
-        fr_part *p = &e->parts[i];
-        if (!p->worker->is_local) continue;
-        fr_store_abandon(p->store);
-        if (p->begun <= limit || p->n_buffers == 0) continue;
-        const float *snap = p->buffers + p->n_buffers * (size_t)(1 + limit % p->n_snaps);
-        FR_TRY(fr__device_copy(p->worker->dev, p->buffers, snap, p->n_buffers * sizeof(float)));
-    }
     return FR_OK;
 }
 
@@ -239,14 +213,14 @@ fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_
     fr_status status = walk_all(e, &l);
     *n_done = e->n_reported;
     if (status != FR_OK) return status;
-    e->paced = NULL;
-    FR_TRY(undo_beyond_limit(e));
-    FR_TRY(fr__drain(e));
+    fr__emulation_end(e->emulation);
+    FR_TRY(fr__parts_undo(e));
+    FR_TRY(fr__parts_drain(e));
     return e->diverged.is_set ? fail_diverged(e) : FR_OK;
 }
 
 fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
-                         float *logits)
+                         void *logits)
 {
     listener l = {0};
     *tally = (fr_tally){0};

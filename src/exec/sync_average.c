@@ -4,7 +4,7 @@
  * An update steps along the replica's own gradient, times the number of replicas: the mean over its
  * share of the mini-batch. With a mean after each update of plain sgd that is data parallelism, up
  * to rounding. Optimizer states stay each replica's own until a drain. */
-#include "engine/sync.h"
+#include "exec/sync.h"
 
 static int one(const fr_sync_options *o)
 {

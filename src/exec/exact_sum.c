@@ -1,4 +1,4 @@
-/* tree.c -- the plan of an exact sum.
+/* exact_sum.c -- the plan of an exact sum.
  *
  * A node of the tree is (j mod s, s) for every micro-batch j below it, s a power of two: those
  * whose numbers end in the same bits. It is complete when its last micro-batch is, the one with j +
@@ -10,7 +10,7 @@
  *             merges                           0 += 4, 0 += 2  1 += 2, 1 += 3, 0 += 1
  *
  * Subtrees wait as short as the order of micro-batches allows, so no plan has fewer blocks. */
-#include "engine/tree.h"
+#include "exec/exact_sum.h"
 
 /* The lowest block that is not in use. */
 static int take(bool *in_use, fr__tree *t)

@@ -1,7 +1,7 @@
 /* test_sync.c -- rules of replicas without an engine: R stores on R threads with random delays,
  * beside a plain model. Gradients are one-hot where it matters: each update of each replica has a
  * weight of its own, so that weights tell which updates they contain. */
-#include "engine/sync.h"
+#include "exec/sync.h"
 
 #include "base/philox.h"
 #include "base/thread.h"
@@ -10,6 +10,7 @@
 #include "support/quiet.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -49,8 +50,9 @@ typedef struct replica {
     bool is_told; /* that some replica has stopped */
     int n_predicted;
     double worst; /* prediction, of those that a forward saw */
+    fr__exec_hooks hooks;
     _Atomic int is_waiting;
-    uint64_t wait_ns, sent;
+    uint64_t sent;
     fr_status status;
     pthread_t thread;
 } replica;
@@ -86,6 +88,14 @@ static const float *read_device(replica *r, const float *from)
 
 static const float *newest_of(replica *r) { return read_device(r, fr_store_newest(r->store)); }
 
+static void waits(void *user, bool begins) { atomic_store(&((replica *)user)->is_waiting, begins); }
+
+static void posted(void *user, fr__sum_kind kind, int k, double share, size_t bytes, bool is_alive)
+{
+    (void)kind, (void)k, (void)share, (void)is_alive;
+    ((replica *)user)->sent += bytes;
+}
+
 /* --- a scene ---------------------------------------------------------------------------------- */
 
 static void open_replica(scene *s, int q)
@@ -93,6 +103,7 @@ static void open_replica(scene *s, int q)
     replica *r = &s->r[q];
     const setting *t = &s->t;
     r->scene = s, r->nth = q;
+    r->hooks = (fr__exec_hooks){.user = r, .waits = waits, .posted = posted};
     assert_ok(s->ctx, fr_device_open(s->ctx, test_backend("ref"),
                                      &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &r->dev));
     r->weights = device_floats(r->dev, N_ROWS * N);
@@ -132,9 +143,7 @@ static void open_replica(scene *s, int q)
                             .device = r->dev,
                             .store = r->store,
                             .state = {r->state},
-                            .is_waiting = &r->is_waiting,
-                            .wait_ns = &r->wait_ns,
-                            .sent_bytes = &r->sent};
+                            .hooks = &r->hooks};
     assert_non_null(r->sync.rule);
     assert_true(fr__sync_plan(&r->sync, &s->arena));
     size_t bytes = r->sync.bytes + GUARD;

@@ -1,9 +1,10 @@
-/* test_peers.c -- replicas that step each for itself, in the engine: data parallelism where they
- * exchange after every update, the same bits whoever is late, alike after every call however it
- * ended, memory as predicted, HetPipe's bound on staleness in a pipeline. */
+/* test_replica_rules.c -- replicas that step each for itself, in the engine: data parallelism where
+ * they exchange after every update, the same bits whoever is late, alike after every call however
+ * it ended, memory as predicted, HetPipe's bound on staleness in a pipeline. */
 #include "engine/rig.h"
 
 #include "engine/engine.h"
+#include "exec/stage.h"
 
 enum { N_STEPS = 7, MOST = 4 };
 
@@ -56,20 +57,22 @@ static void assert_alike(rig *p)
 {
     fr_engine *e = p->engine;
     for (int k = 0; k < fr_engine_n_stages(e); k++) {
-        const fr_part *first = fr__part(e, k, 0);
+        const fr__part *first = fr__part_at(e, k, 0);
         for (int q = 1; q < first->n_replicas; q++) {
-            const fr_part *x = fr__part(e, k, q);
-            fr_device *own = x->worker->dev, *other = first->worker->dev;
-            size_t n = x->n_weights;
+            const fr__part *x = fr__part_at(e, k, q);
+            fr_device *own = x->exec->dev, *other = first->exec->dev;
+            size_t n = x->exec->n_weights;
             bool a, b;
-            assert_int_equal(fr_store_version(x->store), fr_store_version(first->store));
-            assert_true(device_same(own, fr_store_newest(x->store), other,
-                                    fr_store_newest(first->store), n));
+            assert_int_equal(fr_store_version(x->exec->store),
+                             fr_store_version(first->exec->store));
+            assert_true(device_same(own, fr_store_newest(x->exec->store), other,
+                                    fr_store_newest(first->exec->store), n));
             for (int i = 0; i < p->desc.optimizer->n_state; i++)
-                assert_true(device_same(own, x->state[i], other, first->state[i], n));
-            assert_true(device_same(own, x->buffers, other, first->buffers, x->n_buffers));
-            float *memory = fr_store_memory(x->store, &a);
-            float *expected = fr_store_memory(first->store, &b);
+                assert_true(device_same(own, x->exec->state[i], other, first->exec->state[i], n));
+            assert_true(device_same(own, x->exec->buffers, other, first->exec->buffers,
+                                    x->exec->n_buffers));
+            float *memory = fr_store_memory(x->exec->store, &a);
+            float *expected = fr_store_memory(first->exec->store, &b);
             assert_int_equal(a, b);
             if (a) assert_true(device_same(own, memory, other, expected, n));
         }
@@ -178,7 +181,7 @@ static void stops_alike(void **unused)
             assert_ok(p.b.ctx, rig_train(&p, 0, 200, &n_done));
             assert_true(n_done >= 4 && n_done < 200);
             assert_alike(&p);
-            assert_int_equal(fr_store_version(fr__part(p.engine, 0, 0)->store), n_done);
+            assert_int_equal(fr_store_version(fr__part_at(p.engine, 0, 0)->exec->store), n_done);
             p.on_report = NULL;
             rig_steps(&p, n_done, 3);
             assert_alike(&p);
@@ -208,12 +211,13 @@ static void diverges_alike(void **unused)
                              (int)n_done, rig_about(&p, &o));
                 assert_alike(&p);
                 for (int stage = 0; stage < o.n_stages; stage++) {
-                    const fr_part *part = fr__part(p.engine, stage, 0);
-                    float *weights = device_copy(part->worker->dev, fr_store_newest(part->store),
-                                                 part->n_weights);
-                    for (size_t w = 0; w < part->n_weights; w++) assert_true(isfinite(weights[w]));
+                    const fr__part *part = fr__part_at(p.engine, stage, 0);
+                    float *weights = device_copy(
+                        part->exec->dev, fr_store_newest(part->exec->store), part->exec->n_weights);
+                    for (size_t w = 0; w < part->exec->n_weights; w++)
+                        assert_true(isfinite(weights[w]));
                     free(weights);
-                    assert_int_equal(fr_store_version(part->store), step);
+                    assert_int_equal(fr_store_version(part->exec->store), step);
                 }
                 rig_close(&p);
             }
@@ -238,11 +242,11 @@ static void memory_is_predicted(void **unused)
             for (int w = 0; w < fr_engine_n_workers(p.engine); w++) {
                 const fr_memory_use *use = fr_engine_predicted(p.engine, w);
                 assert_int_equal(use->total, fr_engine_peak_bytes(p.engine, w));
-                const fr_part *part = p.engine->workers[w].parts[0];
+                const fr__part *part = p.engine->workers[w].parts[0];
                 if (part->n_replicas > 1)
                     assert_true(use->io - fr_engine_predicted(dp.engine, w)->io +
-                                    part->n_weights * sizeof(float) >=
-                                part->sync.bytes);
+                                    part->exec->n_weights * sizeof(float) >=
+                                part->exec->sync.bytes);
             }
             rig_close(&p);
             rig_close(&dp);

@@ -1,5 +1,5 @@
-/* border.c -- what crosses from stage to stage, and where it lies: from the graph alone, so that a
- * process knows the borders of stages that other processes hold.
+/* stage_io.c -- what crosses from stage to stage, and where it lies: from the graph alone, so that
+ * a process knows the stage_io of stages that other processes hold.
  *
  * Values: the outputs of a stage, in order of nodes, side by side behind its slot. Gradients: with
  * several readers of a value the gradient is relayed from the highest reader down, each adding its
@@ -11,21 +11,6 @@ static size_t node_bytes(const fr_engine *e, int node)
 {
     return (size_t)fr_shape_count(&fr_graph_node(e->desc.graph, node)->shape) * sizeof(float) *
            (size_t)e->desc.micro_batch;
-}
-
-/* The role of an INPUT node, by its use: the loss reads the target, and operators over time the
- * length. */
-fr_role fr__role_of(const fr_graph *g, int node)
-{
-    if (fr_graph_node(g, node)->op != FR_OP_INPUT) return FR_ROLE_WIRE;
-    for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
-        const fr_node *user = fr_graph_node(g, i);
-        int length = fr_operator_length_input(user->op);
-        if (user->op == FR_OP_CROSS_ENTROPY && user->inputs[1] == node) return FR_ROLE_TARGET;
-        if (length >= 0 && length < user->n_inputs && user->inputs[length] == node)
-            return FR_ROLE_LENGTH;
-    }
-    return FR_ROLE_INPUT;
 }
 
 /* --- who reads what --------------------------------------------------------------------------- */
@@ -59,10 +44,10 @@ int fr__reader_above(const fr_engine *e, int stage, int node)
     return -1;
 }
 
-fr_tap fr__grad_tap(const fr_engine *e, int reader, int node)
+fr__tensor_ref fr__grad_ref(const fr_engine *e, int reader, int node)
 {
     int i = reader < 0 ? -1 : find_input(&e->stages[reader], node);
-    return i < 0 ? (fr_tap){.route = -1} : e->borders[FR_MODE_TRAIN][reader].grad[i];
+    return i < 0 ? (fr__tensor_ref){.link = -1} : e->stage_io[FR_MODE_TRAIN][reader].grad[i];
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -70,7 +55,7 @@ fr_tap fr__grad_tap(const fr_engine *e, int reader, int node)
 static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
 {
     const fr_stage *s = &e->stages[stage];
-    fr_border *b = &e->borders[mode][stage];
+    fr__stage_io *b = &e->stage_io[mode][stage];
     b->value_offset = FR_ARENA_ARRAY(&e->arena, size_t, s->last - s->first + 1);
     if (!b->value_offset) return fr__no_memory(e->ctx, 0, "stages");
     for (int i = s->first; i < s->last; i++) {
@@ -82,37 +67,37 @@ static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
     return FR_OK;
 }
 
-/* Gradients that leave this stage get their place on a route. */
+/* Gradients that leave this stage get their place on a link. */
 static fr_status place_grads(fr_engine *e, int stage)
 {
     const fr_stage *s = &e->stages[stage];
     const fr_schedule *plan = e->desc.schedule;
-    fr_border *b = &e->borders[FR_MODE_TRAIN][stage];
-    b->grad = FR_ARENA_ARRAY(&e->arena, fr_tap, s->n_inputs + 1);
+    fr__stage_io *b = &e->stage_io[FR_MODE_TRAIN][stage];
+    b->grad = FR_ARENA_ARRAY(&e->arena, fr__tensor_ref, s->n_inputs + 1);
     if (!b->grad) return fr__no_memory(e->ctx, 0, "stages");
     for (int i = 0; i < s->n_inputs; i++) {
         int node = s->inputs[i];
-        b->grad[i].route = -1;
+        b->grad[i].link = -1;
         if (!fr_graph_node(e->desc.graph, node)->needs_grad) continue;
         int to = reader_below(e, stage, node, fr__maker_of(e, node));
-        int route = fr_schedule_find_link(plan->n_backward, plan->backward, stage, to);
-        if (route < 0)
+        int link = fr_schedule_find_link(plan->n_backward, plan->backward, stage, to);
+        if (link < 0)
             return fr_fail(e->ctx, FR_INVALID,
                            "schedule %s: stage %d needs a gradient of stage %d, but the schedule "
                            "has no such link",
                            plan->name, to, stage);
-        b->grad[i] = (fr_tap){route, e->backward[route].bytes};
-        e->backward[route].bytes += fr__align_up(node_bytes(e, node));
+        b->grad[i] = (fr__tensor_ref){link, e->backward[link].bytes};
+        e->backward[link].bytes += fr__align_up(node_bytes(e, node));
     }
     return FR_OK;
 }
 
-fr_status fr__borders_find(fr_engine *e)
+fr_status fr__stage_io_find(fr_engine *e)
 {
     for (int mode = 0; mode < FR_N_MODES; mode++) {
         if (!e->schedule[mode]) continue;
-        e->borders[mode] = FR_ARENA_ARRAY(&e->arena, fr_border, e->n_stages);
-        if (!e->borders[mode]) return fr__no_memory(e->ctx, 0, "stages");
+        e->stage_io[mode] = FR_ARENA_ARRAY(&e->arena, fr__stage_io, e->n_stages);
+        if (!e->stage_io[mode]) return fr__no_memory(e->ctx, 0, "stages");
         for (int k = 0; k < e->n_stages; k++) FR_TRY(find_values(e, (fr_mode)mode, k));
     }
     for (int k = 0; e->desc.schedule && k < e->n_stages; k++) FR_TRY(place_grads(e, k));

@@ -16,7 +16,7 @@
  * has s mini-batches in flight, s more. At a drain all that is outstanding is taken in at once: the
  * mean of W - base. A replica that has stopped (the run diverged) hands in nothing from then on,
  * and with the first wave that lacks somebody everybody takes in nothing more until the drain. */
-#include "engine/sync.h"
+#include "exec/sync.h"
 
 static int n_sums(const fr_sync_options *o) { return o->distance + 1; }
 

@@ -1,0 +1,87 @@
+/* activation_slots.c -- where a stage keeps activations: an area holds what the program keeps of a
+ * micro-batch and, behind it, outputs. Usually every slot has one, and readers on other workers
+ * read the outputs there.
+ *
+ * With recompute (Chen et al., "Training deep nets with sublinear memory cost", 2016) slots keep
+ * nothing but outputs, and areas are shared: a forward leaves its activations to be overwritten,
+ * and the backward first runs the forward again, into an area of its own, with outputs that nobody
+ * else reads. A joint backward needs its area no longer than it runs, so one is enough; between
+ * I and W a micro-batch holds its area, because kernels leave in it what W continues from. The
+ * worker's list determines the areas beforehand:
+ *
+ *     list             F0 F1 I0 F2 I1 W0 I2 W1 W2      3 slots
+ *     area of F        0  0     1
+ *     area of I to W         0-----1--0  0--1--0       2 areas */
+#include "exec/stage.h"
+
+/* The lowest area that is not held; holder: [n_slots], micro-batch + 1 or 0. */
+static int find_free(const int *holder)
+{
+    int area = 0;
+    while (holder[area]) area++;
+    return area;
+}
+
+/* A micro-batch that holds an area holds a slot, and so does the one that looks for an area: there
+ * are never more areas than slots. */
+static void assign(int stage, const fr_instr_list *list, int *forward, int *backward, int *holder,
+                   int *n)
+{
+    for (int i = 0; i < list->n; i++) {
+        const fr_instr *at = &list->at[i];
+        if (at->stage != stage || at->action > FR_DO_W) continue;
+        if (at->action == FR_DO_W) {
+            holder[backward[at->micro]] = 0;
+            continue;
+        }
+        int area = find_free(holder);
+        if (area >= *n) *n = area + 1;
+        (at->action == FR_DO_F ? forward : backward)[at->micro] = area;
+        if (at->action == FR_DO_I) holder[area] = at->micro + 1;
+    }
+}
+
+static fr_status share(fr__exec *x, const fr__slot_plan *s, fr__activation_slots *a)
+{
+    int *forward = FR_ARENA_ARRAY(x->d.arena, int, s->n_micro);
+    int *backward = FR_ARENA_ARRAY(x->d.arena, int, s->n_micro);
+    int *holder = FR_ARENA_ARRAY(x->d.arena, int, s->n_slots + 1);
+    if (!forward || !backward || !holder) return fr__exec_no_memory(x);
+    assign(x->d.stage, s->list, forward, backward, holder, &a->n);
+    a->of_forward = forward;
+    a->of_backward = backward;
+    return FR_OK;
+}
+
+static bool is_shared(const fr__exec *x, fr_mode mode)
+{
+    return mode == FR_MODE_TRAIN && x->d.recomputes;
+}
+
+fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode)
+{
+    const fr__slot_plan *s = &x->d.slots[mode];
+    fr__compiled *c = &x->compiled[mode];
+    fr__activation_slots *a = &c->activations;
+    c->n_slots = s->n_slots;
+    a->stride = c->slot_bytes + c->output_bytes;
+    if (is_shared(x, mode)) {
+        FR_TRY(share(x, s, a));
+        c->stride = c->output_bytes;
+        c->memory_bytes = (size_t)a->n * a->stride + (size_t)c->n_slots * c->stride;
+        return FR_OK;
+    }
+    a->n = c->n_slots;
+    a->of_forward = a->of_backward = s->slot_of;
+    c->stride = a->stride;
+    c->memory_bytes = (size_t)a->n * a->stride;
+    return FR_OK;
+}
+
+void fr__activation_slots_place(fr__exec *x, fr_mode mode, char *memory)
+{
+    fr__compiled *c = &x->compiled[mode];
+    c->activations.at = memory;
+    c->outputs_at = memory + (is_shared(x, mode) ? (size_t)c->activations.n * c->activations.stride
+                                                 : c->slot_bytes);
+}

@@ -1,0 +1,120 @@
+/* values.c -- parameters, gradients, optimizer state and the memory of the weight policy, in and
+ * out as plain values, and their starting values. */
+#include "exec/stage.h"
+
+#include <string.h>
+
+static bool is_buffer(const fr__exec *x, int param)
+{
+    return fr_graph_param(x->d.graph, param)->is_buffer;
+}
+
+static float *block_of(const fr__exec *x, fr__value_kind kind, int which, int param)
+{
+    bool is_valid;
+    if (is_buffer(x, param)) return kind == FR__VALUE_PARAM ? x->buffers : NULL;
+    if (kind == FR__VALUE_GRAD) return x->grads;
+    if (kind == FR__VALUE_STATE) return x->state[which];
+    if (kind == FR__VALUE_MEMORY) return fr_store_memory(x->store, &is_valid);
+    return x->store ? fr_store_newest(x->store) : x->weights;
+}
+
+fr_status fr__exec_read(fr__exec *x, fr__value_kind kind, int which, int param, void *plain)
+{
+    return fr_program_read_param(x->layout, block_of(x, kind, which, param),
+                                 fr_program_find_placement(x->layout, param), plain);
+}
+
+fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param, const void *plain)
+{
+    float *block = block_of(x, kind, which, param);
+    if (kind == FR__VALUE_MEMORY && !block) return FR_OK; /* this stage has none */
+    FR_TRY(fr_program_write_param(x->layout, block, fr_program_find_placement(x->layout, param),
+                                  plain));
+    if (kind == FR__VALUE_MEMORY)
+        fr_store_set_memory(x->store);
+    else if (x->store)
+        FR_TRY(fr_store_reset(x->store, fr_store_version(x->store)));
+    return FR_OK;
+}
+
+bool fr__exec_has_memory(const fr__exec *x)
+{
+    bool is_valid;
+    return fr_store_memory(x->store, &is_valid) && is_valid;
+}
+
+/* --- starting values ------------------------------------------------------------------------ */
+
+enum { INIT_GRAIN = 1 << 16 }; /* numbers; a multiple of 4 */
+
+typedef struct filling {
+    fr__fill_fn fill;
+    void *user;
+    int param;
+    float *values;
+} filling;
+
+static void fill_range(void *arg, size_t begin, size_t end)
+{
+    const filling *f = arg;
+    f->fill(f->user, f->param, begin, end - begin, f->values + begin);
+}
+
+/* Training and evaluation read the one weights block, so they must agree on the layout of a
+ * parameter in it. `seen`: room for the parameter. */
+static fr_status compare_layouts(fr__exec *x, float *block, int placement, const float *values,
+                                 float *seen, size_t bytes)
+{
+    int param = fr_program_placement(x->layout, placement)->param;
+    FR_TRY(fr_program_read_param(x->compiled[FR_MODE_EVAL].program, block, placement, seen));
+    if (memcmp(values, seen, bytes) == 0) return FR_OK;
+    return fr_fail(x->ctx, FR_INTERNAL,
+                   "parameter %s: training and evaluation lay it out differently",
+                   fr_graph_param(x->d.graph, param)->name);
+}
+
+static bool layouts_agree(const fr__exec *x, int placement)
+{
+    const fr_program *eval = x->compiled[FR_MODE_EVAL].program;
+    return !eval || x->layout == eval ||
+           (fr_program_is_plain(x->layout, placement) && fr_program_is_plain(eval, placement) &&
+            fr_program_placement(x->layout, placement)->offset ==
+                fr_program_placement(eval, placement)->offset);
+}
+
+/* Where the values are plain, and the host may write there, they are made in place: nothing is held
+ * twice. */
+static fr_status init_param(fr__exec *x, float *block, int placement, fr__fill_fn fill, void *user)
+{
+    const fr_placement *at = fr_program_placement(x->layout, placement);
+    size_t n = (size_t)fr_shape_count(&fr_graph_param(x->d.graph, at->param)->shape);
+    bool in_place = fr_program_is_plain(x->layout, placement) && fr__device_is_host(x->dev);
+    bool is_same = layouts_agree(x, placement);
+    float *values = in_place ? block + at->offset : fr__alloc(n * sizeof(float));
+    float *seen = is_same ? NULL : fr__alloc(n * sizeof(float));
+    fr_status status = FR_OK;
+    if (!values || !(seen || is_same))
+        status = fr__no_memory(x->ctx, n * sizeof(float), "starting values");
+    if (status == FR_OK)
+        fr_device_parallel(x->dev, n, INIT_GRAIN, fill_range,
+                           &(filling){fill, user, at->param, values});
+    if (status == FR_OK && !in_place)
+        status = fr_program_write_param(x->layout, block, placement, values);
+    if (status == FR_OK && !is_same)
+        status = compare_layouts(x, block, placement, values, seen, n * sizeof(float));
+    fr__free(seen);
+    if (!in_place) fr__free(values);
+    return status;
+}
+
+fr_status fr__exec_init(fr__exec *x, fr__fill_fn fill, void *user)
+{
+    for (int i = 0; i < fr_program_n_placements(x->layout); i++) {
+        const fr_placement *at = fr_program_placement(x->layout, i);
+        if (!is_buffer(x, at->param) && at->offset >= x->n_weights)
+            continue; /* tied: no values of its own */
+        FR_TRY(init_param(x, block_of(x, FR__VALUE_PARAM, 0, at->param), i, fill, user));
+    }
+    return x->store ? fr_store_reset(x->store, fr_store_version(x->store)) : FR_OK;
+}

@@ -1,0 +1,100 @@
+/* test_deep.c -- a model of 10,000 layers, 100,000 nodes: commands that refuse it, or only look at
+ * it, need little memory. Each is run as a process, and the kernel tells how much it had at most.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+#define COMMAND "../forerun" /* tests run in build/tests */
+#define MOST_BYTES 200e6
+
+#define GPT                                                                                        \
+    "model: {name: gpt, layers: 10000, width: 4, heads: 1, context: 1024, vocab: 8, dropout: 0}\n" \
+    "data: {name: synthetic, n: 2000, n_eval: 8}\n"                                                \
+    "train: {batch: 1024, micro: 1, steps: 1}\n"                                                   \
+    "parallel: {threads: 1}\n"                                                                     \
+    "run: {report: false}\n"
+#define MLP                                                               \
+    "model: {name: mlp, inputs: 4, depth: 10000, width: 4, classes: 4}\n" \
+    "data: {name: synthetic, n: 100, n_eval: 8}\n"                        \
+    "train: {batch: 8, micro: 2, steps: 1}\n"                             \
+    "parallel: {threads: 1}\n"                                            \
+    "run: {report: false}\n"
+
+/* Run the command; its exit code must be `code`. Returns the largest resident size in bytes. */
+static double peak_of(int code, char *const *arguments)
+{
+    int status = 0;
+    struct rusage usage;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (freopen("/dev/null", "w", stdout) && freopen("/dev/null", "w", stderr))
+            execv(COMMAND, arguments);
+        _exit(127);
+    }
+    assert_int_equal(wait4(pid, &status, 0, &usage), pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != code)
+        fail_msg("forerun %s: status %x, expected exit code %d", arguments[1], (unsigned)status,
+                 code);
+    return 1024.0 * (double)usage.ru_maxrss;
+}
+
+static void check(const char *model, int code, const char *const *arguments)
+{
+    char folder[] = "/tmp/forerun-deep-XXXXXX", config[64], line[128];
+    char *argv[16] = {(char *)(uintptr_t)COMMAND, (char *)(uintptr_t)arguments[0], config};
+#ifdef FR_SANITIZED
+    skip_because("peak memory of a deep model", "sanitizers hold memory of their own");
+#endif
+    assert_non_null(mkdtemp(folder));
+    snprintf(config, sizeof config, "%s/deep.yaml", folder);
+    for (int i = 1; arguments[i]; i++) argv[2 + i] = (char *)(uintptr_t)arguments[i];
+    FILE *f = fopen(config, "w");
+    assert_non_null(f);
+    fputs(model, f);
+    assert_int_equal(fclose(f), 0);
+    double peak = peak_of(code, argv);
+    snprintf(line, sizeof line, "rm -rf %s", folder);
+    assert_int_equal(system(line), 0);
+    print_message("%s: %.1f MB\n", arguments[0], peak * 1e-6);
+    assert_true(peak < MOST_BYTES);
+}
+
+/* Terabytes of activations: refused when everything has been compiled and added up. */
+static void refused_for_memory(void **state)
+{
+    (void)state;
+    check(GPT, 1, (const char *const[]){"train", "--out", "deep-run", "--quiet", NULL});
+    assert_int_not_equal(access("deep-run", F_OK), 0);
+}
+
+static void stages_refused(void **state)
+{
+    (void)state;
+    check(GPT, 1,
+          (const char *const[]){"train", "--out", "deep-run", "--quiet", "--set",
+                                "parallel={method: 1f1b, stages: 4, threads: 1}", "--set",
+                                "train.micro=8", NULL});
+    assert_int_not_equal(access("deep-run", F_OK), 0);
+}
+
+static void mlp_simulated(void **state)
+{
+    (void)state;
+    check(MLP, 0, (const char *const[]){"simulate", "--quiet", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refused_for_memory),
+        cmocka_unit_test(stages_refused),
+        cmocka_unit_test(mlp_simulated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
