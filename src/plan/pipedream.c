@@ -290,7 +290,7 @@ static void explain(const struct solver *o, fr_plan *plan)
              "the steady state; one machine %.6g s, data parallel on all %.6g s; %d states%s%s",
              plan->n_stages, t->n_devices, o->n_levels, o->n_levels > 1 ? "s" : "", top->bandwidth,
              plan->time_s, one, dp, o->s.n,
-             o->s.is_chain && !t->problem->contiguous
+             o->s.is_chain && !t->problem->contiguous && t->n == t->n_nodes
                  ? " (ranges of nodes: with branches apart there would be too many)"
                  : "",
              fr__task_note(t));
