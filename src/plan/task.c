@@ -284,8 +284,7 @@ static fr_status new_plan(const struct fr__task *t, const char *planner, int n_s
         p->stage_of = FR_ARENA_ARRAY(arena, int, t->profile->n_nodes);
     }
     if (!p || !p->stages || !p->stage_of) {
-        if (arena) fr__arena_fini(arena);
-        fr__free(arena);
+        fr__arena_free(arena);
         return fr__no_memory(t->ctx, sizeof(fr_plan), "a plan");
     }
     *out = p;
