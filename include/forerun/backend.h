@@ -33,8 +33,8 @@ void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
 
 typedef struct fr_device_desc {
     int n_threads; /* kernel threads; 0 = all cores of this process */
-    int first_cpu; /* pin the threads to cores from this one on, counted from 0 among those that the
-                      process may use; -1 = leave them */
+    bool pin;      /* the threads, to cores from first_cpu on; else the system places them */
+    int first_cpu; /* counted from 0 among the cores that the process may use */
 } fr_device_desc;
 
 /* Opened on the thread that will use it: thread counts are per thread. */
@@ -65,7 +65,7 @@ typedef struct fr_program_desc {
     int batch;             /* samples in a micro-batch */
     bool training;         /* false: forward only, dropout off, running statistics used */
     bool split_backward;   /* input and weight gradients will be asked for apart */
-    int extra_output;      /* node whose value the caller wants too (logits); -1 = none */
+    int extra_output;      /* node whose value is an output too (logits); 0, an INPUT: none */
     bool is_plan;          /* sizes only, as yet: fr_program_reserve goes before the first pass */
 } fr_program_desc;
 

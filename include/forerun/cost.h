@@ -21,7 +21,7 @@ typedef struct fr_profile_node {
     const char *about; /* operator and sizes, for people */
     double forward_s;
     double backward_s;                  /* both gradients at once */
-    double back_input_s, back_weight_s; /* apart; NaN: not measured, the halves of backward_s */
+    double back_input_s, back_weight_s; /* apart; NaN, or both 0: halves of backward_s */
     double update_s;
     /* Once a mini-batch, before its first forward and its first backward: getting the weights,
      * where that means to predict them. */

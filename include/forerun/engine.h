@@ -64,7 +64,7 @@ typedef struct fr_engine_desc {
      * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine tells
      * are then emulated ones. It lives as long as the engine. */
     const fr_timing *timing;
-    double scale;
+    double scale; /* 0 = 1 */
     const fr_backend *backend;
     int n_threads;   /* kernel threads of a worker; 0 = the cores shared out among the workers */
     bool pin;        /* each worker on cores of its own, if there are enough */
@@ -77,7 +77,7 @@ typedef struct fr_engine_desc {
     bool want_norm;   /* compute the gradient norm of every mini-batch */
     uint64_t seed;
     bool keep_grads; /* gradients survive the update (for dumps): no update on the fly */
-    int logits_node; /* -1, or the node whose value evaluation returns */
+    int logits_node; /* whose value evaluation returns; 0, which is an INPUT: none */
     double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
     fr_fault fault;
     bool want_ledger;

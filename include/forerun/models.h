@@ -18,7 +18,7 @@ typedef struct fr_model_options {
     int64_t layers, heads, context, vocab; /* gpt, transformer, reslstm, gnmt, biglstm */
     int64_t projection;                    /* biglstm */
     int64_t channels, image;               /* CNNs: input channels, height = width */
-    double dropout;                        /* negative: default */
+    double dropout;                        /* negative: none */
     double label_smoothing;
     bool tied, batch_norm; /* gpt; vgg16, alexnet */
     double width_factor;   /* CNNs: scales every channel count, 1 = published */
@@ -37,8 +37,8 @@ typedef enum fr_model_input {
 typedef struct fr_model {
     const char *name, *summary;
     fr_model_input input;
-    const char *const *keys; /* size keys it reads, NULL-terminated */
-    const fr_model_options *defaults;
+    const char *const *keys;          /* size keys it reads, NULL-terminated */
+    const fr_model_options *defaults; /* dropout here: as it is; negative: by image size */
     fr_status (*build)(fr_ctx *ctx, const fr_model_options *o, fr_graph *g);
 } fr_model;
 

@@ -17,7 +17,8 @@ extern "C" {
 #define FR_MAX_OPTIM_STATE 2
 #define FR_MAX_AHEAD 2 /* predictions written by one sweep */
 
-/* Settings of all optimizers; each reads its own. fr_optimizer.defaults fills them. */
+/* Values of all optimizers; each reads its own. Zero is zero here: fr_optimizer.defaults fills
+ * them, then the caller changes what differs. */
 typedef struct fr_optim_options {
     double lr;
     double weight_decay;
@@ -107,12 +108,12 @@ void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course 
 
 /* Learning rate by update number. */
 typedef struct fr_lr_options {
-    const char *name; /* constant, step, cosine, polynomial */
+    const char *name; /* constant, step, cosine, polynomial; NULL: constant */
     int64_t warmup;   /* updates of linear rise before the schedule starts, from lr/warmup */
     int64_t total;    /* updates of the whole run */
-    int64_t every;    /* step: updates between falls */
-    double gamma;     /* step: factor of a fall */
-    double power;     /* polynomial */
+    int64_t every;    /* step: updates between falls; 0 = 1000 */
+    double gamma;     /* step: factor of a fall; 0 = 0.1 */
+    double power;     /* polynomial; 0 = 1 */
     double min_ratio; /* cosine, polynomial: final lr / lr */
 } fr_lr_options;
 
@@ -126,6 +127,7 @@ typedef struct fr_lr_schedule {
 
 const fr_lr_schedule *const *fr_lr_list(void);
 const fr_lr_schedule *fr_lr_find(const char *name);
+/* The defaults in numbers, for those who show them; never needed before a call. */
 void fr_lr_defaults(fr_lr_options *o);
 /* NULL if fine, else what is wrong: "every must be at least 1". */
 const char *fr_lr_check(const fr_lr_options *o);

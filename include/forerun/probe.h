@@ -17,8 +17,10 @@ typedef struct fr_probe_desc {
     const fr_graph *graph;
     const fr_stage *stage; /* NULL: the whole graph */
     const fr_backend *backend;
-    int n_threads, first_cpu; /* as fr_device_desc */
-    int batch;                /* samples of a micro-batch */
+    int n_threads; /* this and the next two: as in fr_device_desc */
+    bool pin;
+    int first_cpu;
+    int batch; /* samples of a micro-batch */
     int n_micro;
     bool split_backward;     /* I and W apart: back_input_s and back_weight_s are measured */
     bool update_in_backward; /* the update is fused into the last backward; else a sweep of its own

@@ -43,7 +43,6 @@ static fr_status wishes_of_model(fr_conf *model, fr_data_info *want)
 
 static void known_from_data(const fr_data_info *d, fr_model_options *known)
 {
-    known->dropout = -1;
     known->classes = d->n_classes;
     known->vocab = d->vocab;
     if (d->input_dtype == FR_I32) {
@@ -200,7 +199,7 @@ static fr_status open_data(fr__setup *s, fr_conf *data, const fr_data_info *want
 static fr_status open_both(fr__setup *s, fr_conf *model, fr_conf *data)
 {
     fr_data_info want = {0};
-    fr_model_options known = {.dropout = -1};
+    fr_model_options known = {0};
     bool by_name = !s->graph && fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") &&
                    !fr_conf_has(model, "file");
     const fr_data_source *source = fr_data_find(s->data_name);
@@ -275,7 +274,6 @@ static fr_engine_desc engine_desc(const fr__setup *s)
                             .options = t->optim,
                             .lr = t->lr,
                             .seed = t->seed,
-                            .logits_node = -1,
                             .stall_s = t->stall_s};
 }
 

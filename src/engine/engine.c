@@ -288,7 +288,7 @@ fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **ou
 fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale)
 {
     e->desc.timing = timing;
-    e->desc.scale = scale;
+    e->desc.scale = scale == 0 ? 1 : scale;
     FR_TRY(fr_team_agree(e->desc.team, build(e)));
     return fr__coordinator_create(e);
 }

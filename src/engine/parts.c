@@ -65,9 +65,9 @@ static fr_status create_local(fr__worker *w, void *arg)
     const fr_engine *e = w->engine;
     fr_exec_cores cores =
         fr_exec_share_cores(e->desc.team, e->n_local, e->desc.n_threads, e->desc.pin);
-    fr_device_desc device = {.n_threads = cores.n_threads,
-                             .first_cpu =
-                                 fr_exec_first_cpu(&cores, e->n_local, w->index - e->first_worker)};
+    int first_cpu = fr_exec_first_cpu(&cores, e->n_local, w->index - e->first_worker);
+    fr_device_desc device = {
+        .n_threads = cores.n_threads, .pin = first_cpu >= 0, .first_cpu = first_cpu};
     FR_TRY(fr__exec_device_open(e->ctx, e->desc.backend, &device, &w->device));
     for (int i = 0; i < w->n_parts; i++) {
         FR_TRY(create(w->parts[i]));

@@ -66,7 +66,7 @@ static void list_outputs(fr__exec *x, fr__compiled *c)
     }
     c->loss_port = loss < 0 ? -1 : fr_program_find_output(c->program, loss);
     c->logits_port =
-        x->d.logits_node < 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
+        x->d.logits_node <= 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
 }
 
 static fr_status make_lists(fr__exec *x, fr__compiled *c)
@@ -97,7 +97,7 @@ static fr_status compile(fr__exec *x, fr_mode mode)
                          .batch = d->micro_batch,
                          .training = mode == FR_MODE_TRAIN,
                          .split_backward = mode == FR_MODE_TRAIN && d->is_split,
-                         .extra_output = mode == FR_MODE_EVAL && has_logits ? d->logits_node : -1,
+                         .extra_output = mode == FR_MODE_EVAL && has_logits ? d->logits_node : 0,
                          .is_plan = true};
     FR_TRY(fr_program_create(x->ctx, x->dev, &p, &c->program));
     FR_TRY(make_lists(x, c));

@@ -20,7 +20,7 @@ static float host[MAX_TERMS][N], got[N], expected[N];
 
 static void open_bed(bed *t, const fr_backend *b, int n_threads)
 {
-    fr_device_desc d = {.n_threads = n_threads, .first_cpu = -1};
+    fr_device_desc d = {.n_threads = n_threads};
     t->ctx = fr_ctx_create();
     assert_non_null(t->ctx);
     assert_int_equal(fr_device_open(t->ctx, b, &d, &t->dev), FR_OK);

@@ -158,7 +158,7 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
                           .want_norm = o->want_norm,
                           .seed = o->seed ? o->seed : 7,
                           .keep_grads = o->keep_grads,
-                          .logits_node = o->want_logits ? fr_graph_find(p->b.graph, "logits") : -1,
+                          .logits_node = o->want_logits ? fr_graph_find(p->b.graph, "logits") : 0,
                           .stall_s = o->stall_s,
                           .want_ledger = o->want_ledger,
                           .n_events = o->n_events,
