@@ -42,8 +42,8 @@ typedef struct fr_sync {
     bool has_every, has_distance;
     bool steps_alone; /* each replica with its own gradient */
 } fr_sync;
-const fr_sync *const *fr_sync_list(void);      /* NULL-terminated, allreduce first */
-const fr_sync *fr_sync_find(const char *name); /* NULL name: allreduce; NULL: no such rule */
+FR_API const fr_sync *const *fr_sync_list(void);      /* NULL-terminated, allreduce first */
+FR_API const fr_sync *fr_sync_find(const char *name); /* NULL name: allreduce; NULL: no such rule */
 
 #ifdef __cplusplus
 }

@@ -174,7 +174,7 @@ static void fill(const scene *s, char *data, int from, int to, int n)
 {
     char host[BYTES];
     write_letters(host, from, to, n);
-    fr_device_upload(s->dev, data, host, BYTES);
+    assert_int_equal(fr_device_upload(s->dev, data, host, BYTES), FR_OK);
 }
 
 static bool is_filled(const scene *s, const void *data, int from, int to, int n, size_t n_bytes)

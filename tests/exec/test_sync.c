@@ -130,7 +130,7 @@ static void open_replica(scene *s, int q)
                        .state = {r->state},
                        .drift = r->drift};
     assert_ok(s->ctx, fr_store_create(s->ctx, &d, &r->store));
-    fr_store_reset(r->store, t->first);
+    assert_int_equal(fr_store_reset(r->store, t->first), FR_OK);
     r->sync = (fr__syncing){.rule = fr__sync_find(t->rule),
                             .options = {t->rule, t->every, t->distance},
                             .transport = fr_transport_find("threads"),
