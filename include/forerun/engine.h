@@ -25,25 +25,6 @@ extern "C" {
 
 typedef struct fr_engine fr_engine;
 
-/* For tests: what goes wrong, where, when. */
-typedef enum fr_fault_kind {
-    FR_FAULT_NONE,
-    FR_FAULT_ERROR, /* the worker fails */
-    FR_FAULT_HANG,  /* the worker never comes back */
-    FR_FAULT_SLOW,  /* each instruction from then on takes `ms` longer */
-    FR_FAULT_NAN,   /* the stage's first output (the loss, on the last stage) becomes NaN */
-    FR_FAULT_JITTER /* all workers: random sleeps of up to `ms` before instructions */
-} fr_fault_kind;
-typedef struct fr_fault {
-    fr_fault_kind kind;
-    int worker;
-    int64_t step; /* mini-batch of the run, from 0 */
-    double ms;
-    uint64_t seed; /* jitter */
-} fr_fault;
-/* "hang:worker=1,step=3"; "jitter:ms=2,seed=7". NULL if fine, else what is wrong. */
-FR_API const char *fr_fault_parse(const char *text, fr_fault *out);
-
 typedef struct fr_engine_desc {
     fr_team *team; /* NULL: this process alone */
     fr_graph *graph;
@@ -79,7 +60,7 @@ typedef struct fr_engine_desc {
     bool keep_grads; /* gradients survive the update (for dumps): no update on the fly */
     int logits_node; /* whose value evaluation returns; 0, which is an INPUT: none */
     double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
-    fr_fault fault;
+    const struct fr_fault *fault; /* for tests of the library; NULL */
     bool want_ledger;
     int n_events;          /* trace: most events kept for each worker; 0 = none */
     int n_samples;         /* weights of a stage watched for the prediction error; 0 = none */

@@ -134,11 +134,6 @@ FR_API const char *fr_lr_check(const fr_lr_options *o);
 /* Learning rate of update t (first is 0), warm-up included. */
 FR_API double fr_lr_at(const fr_lr_options *o, double base_lr, int64_t t);
 
-/* Sum of squares of n floats in a fixed order (lanes inside a block, then the blocks in order), so
- * that blocks may be summed by any number of threads without a change of bits. */
-#define FR_NORM_BLOCK 4096 /* floats */
-FR_API double fr_sum_squares(const float *x, size_t n);
-
 #ifdef __cplusplus
 }
 #endif

@@ -98,7 +98,7 @@ static fr_status read_fault(fr_conf *c, fr__settings *s)
 {
     const char *text = NULL, *wrong;
     FR_TRY(fr__setting_name(c, "run.", "fault", &text));
-    wrong = text && text[0] ? fr_fault_parse(text, &s->fault) : NULL;
+    wrong = text && text[0] ? fr__fault_parse(text, &s->fault) : NULL;
     return wrong ? fr_conf_fail(c, "fault", "\"%s\": %s", text, wrong) : FR_OK;
 }
 

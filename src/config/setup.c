@@ -322,7 +322,7 @@ fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool wa
     d.clip_norm = t->clip_norm;
     d.want_norm = t->grad_norm;
     d.keep_grads = keep_grads;
-    d.fault = t->fault;
+    d.fault = &t->fault;
     d.want_ledger = want_ledger;
     d.n_events = t->n_events;
     d.n_samples = t->n_samples;

@@ -257,6 +257,7 @@ static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine *
     if (!e) return fr__no_memory(ctx, sizeof *e, "an engine");
     e->ctx = ctx;
     e->desc = *desc;
+    if (desc->fault) e->fault = *desc->fault;
     e->rank = fr_team_rank(desc->team);
     e->n_ranks = fr_team_size(desc->team);
     e->transport = e->inner_transport =

@@ -5,6 +5,8 @@
  * fr__exec_measure adds up is exactly what fr__exec_allocate takes. */
 #include "exec/stage.h"
 
+#include "optim/optim.h"
+
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 fr_status fr__exec_no_memory(const fr__exec *x)

@@ -1,6 +1,7 @@
 /* test_device.c -- what modules above the backends do with device memory (backend/device.h): every
  * backend, with one thread and with two, gives the bits of plain loops. */
 #include "backend/device.h"
+#include "optim/optim.h"
 
 #include "base/philox.h"
 #include "support/backend.h"
@@ -95,7 +96,7 @@ static void sums(bed *t)
     for (size_t i = 0; i < N_SPANS; i++) spans[i] = (fr_span){i * 1000 + i % 7, 1 + 37 * i};
     fr__device_squares(t->dev, t->at[0], spans, N_SPANS, squares);
     for (size_t i = 0; i < N_SPANS; i++)
-        assert_true(squares[i] == fr_sum_squares(host[0] + spans[i].offset, spans[i].count));
+        assert_true(squares[i] == fr__sum_squares(host[0] + spans[i].offset, spans[i].count));
     for (int n = 1; n <= MAX_TERMS; n++) {
         const float *from[MAX_TERMS], *plain[MAX_TERMS];
         for (int k = 0; k < n; k++) from[k] = t->at[k], plain[k] = host[k];
