@@ -37,7 +37,11 @@ typedef struct fr_run_result {
     bool wants_report;       /* run.report: `over`, whose maker has report.h, may leave one there */
 } fr_run_result;
 
+/* Members are only ever added at the end, so that a program runs with a newer library than it was
+ * built with: `size` tells which of them it has. A call refuses a size of 0, and members of a newer
+ * version that are not zero. */
 typedef struct fr_run_options {
+    size_t size;        /* required: sizeof(fr_run_options) */
     fr_team *team;      /* train: the processes of the run; NULL: this one alone */
     const char *config; /* path; with config_text: its name in messages, NULL: "config" */
     int n_sets;
@@ -46,6 +50,7 @@ typedef struct fr_run_options {
      * config. */
     const char *out;
     bool resume;
+    bool want_outputs;  /* fr_run_predict will be called: the outputs take memory of their own */
     int64_t dump_step;  /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
     const char *ledger; /* train: file for the weight versions that every pass used; NULL: none */
     /* Folder of a run, a checkpoint folder, or a step folder. eval, generate: NULL: the run's.
@@ -64,7 +69,6 @@ typedef struct fr_run_options {
      * the config then has not. NULL: as the config says. */
     fr_graph *graph; /* finished, with a cross_entropy node */
     fr_dataset *data;
-    bool want_outputs; /* fr_run_predict will be called: the outputs take memory of their own */
 } fr_run_options;
 
 typedef struct fr_run fr_run;
