@@ -31,7 +31,11 @@ FR_API void fr_backend_library(const fr_backend *b, char *text, size_t room);
 /* The instruction set it computes with here: "avx2"; the architecture of plain C: "x86-64". */
 FR_API void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
 
+/* Devices of this machine, at least 1: a processor is one. */
+FR_API int fr_backend_n_devices(const fr_backend *b);
+
 typedef struct fr_device_desc {
+    int index;     /* of the backend's devices, from 0 */
     int n_threads; /* kernel threads; 0 = all cores of this process */
     bool pin;      /* the threads, to cores from first_cpu on; else the system places them */
     int first_cpu; /* counted from 0 among the cores that the process may use */
@@ -41,6 +45,7 @@ typedef struct fr_device_desc {
 FR_API FR_MUST_USE fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b,
                                             const fr_device_desc *desc, fr_device **out);
 FR_API void fr_device_close(fr_device *dev);
+FR_API int fr_device_index(const fr_device *dev);
 FR_API int fr_device_n_threads(const fr_device *dev);
 FR_API const char *fr_device_about(const fr_device *dev); /* "oneDNN 2.6.3, avx2, 2 threads" */
 

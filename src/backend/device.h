@@ -1,9 +1,11 @@
 /* device.h -- what modules above the backends do with device memory: these calls, and those of
  * <forerun/backend.h>, nothing else.
  *
- * Calls on a device take effect in their order, and none of them allocates. A result in host memory
- * is there when the call returns. Another device, a "peer" of the same backend and process, may
- * read a block after fr_device_sync of its owner; a call without a status keeps a failure for it.
+ * A device has one queue: calls, kernels included, take effect in the order in which they are made,
+ * and may return before they have. None of them allocates. A result in host memory is there when
+ * the call returns, and host memory that was read may be changed. Another device, a "peer" of the
+ * same backend and process, may read a block after fr__device_wait for the call that wrote it, or
+ * after fr_device_sync; a call without a status keeps a failure for these.
  *
  * The device's thread makes the calls. While it is idle another thread may upload, download and
  * copy; during a kernel any thread that runs it may sweep. */
@@ -16,6 +18,12 @@
 /* Whether the host may read and write the device's blocks as its own memory: then copies between
  * the two can be left out. */
 bool fr__device_is_host(const fr_device *dev);
+
+/* A mark is a point in the queue, behind all calls made so far. Wait until those calls are done. A
+ * backend that completes every call before it returns, as processors do, needs neither slot. */
+typedef uint64_t fr__mark;
+fr__mark fr__device_mark(fr_device *dev);
+fr_status fr__device_wait(fr_device *dev, fr__mark mark);
 
 /* from: a block, a peer's too, that does not overlap `to`; NULL: zeros. */
 fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t bytes);
