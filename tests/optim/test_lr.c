@@ -63,6 +63,9 @@ static void defaults_are_fine_and_bad_ones_refused(void **unused)
         for (int64_t t = 0; t < 5000; t += 499)
             assert_true(fr_lr_at(&zeros, 2, t) == fr_lr_at(&o, 2, t));
     }
+    near(fr_lr_at(&(fr_lr_options){.name = "step"}, 2, 999), 2);
+    near(fr_lr_at(&(fr_lr_options){.name = "step"}, 2, 1000), 0.2);
+    near(fr_lr_at(&(fr_lr_options){.name = "polynomial", .total = 4}, 2, 1), 1.5);
     assert_null(fr_lr_check(&(fr_lr_options){0}));
     assert_true(fr_lr_at(&(fr_lr_options){0}, 0.5, 7) == 0.5);
 #define REFUSED(word, ...)                              \
