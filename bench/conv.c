@@ -210,7 +210,7 @@ static double time_step(fr_ctx *ctx, fr_device *dev)
 {
     fr_graph *g = build(ctx);
     fr_program *p;
-    const fr_program_desc desc = {.graph = g, .batch = batch, .training = true, .extra_output = -1};
+    const fr_program_desc desc = {.graph = g, .batch = batch, .training = true};
     must(fr_program_create(ctx, dev, &desc, &p), "program");
     const fr_program_sizes *sizes = fr_program_sizes_of(p);
     float *weights = block(dev, sizes->n_weights * 4), *plain = block(dev, sizes->n_weights * 4);
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
     if (argc > 3) batch = atoi(argv[3]);
     fr_ctx *ctx = fr_ctx_create();
     fr_device *dev = NULL;
-    const fr_device_desc desc = {.n_threads = n_threads, .first_cpu = -1};
+    const fr_device_desc desc = {.n_threads = n_threads};
     must(!ctx || fr_device_open(ctx, fr_backend_find("cpu"), &desc, &dev), "device");
     engine = fr__cpu(dev)->engine;
     stream = fr__cpu(dev)->stream;

@@ -80,7 +80,7 @@ static double time_of(which what)
 int main(int argc, char **argv)
 {
     static char *usual[] = {"1", "4", "8", "16", "32", "64", "128", "256"};
-    const fr_device_desc desc = {.n_threads = argc > 1 ? atoi(argv[1]) : 1, .first_cpu = -1};
+    const fr_device_desc desc = {.n_threads = argc > 1 ? atoi(argv[1]) : 1};
     in = argc > 3 ? atoi(argv[2]) : 2048;
     out = argc > 3 ? atoi(argv[3]) : 2048;
     char **list = argc > 4 ? argv + 4 : usual;

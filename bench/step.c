@@ -193,8 +193,7 @@ static fr_status run(fr_ctx *ctx, const settings *s)
                            .n_micro = s->micro,
                            .policy = fr_policy_find(s->method->policy),
                            .optimizer = s->optimizer,
-                           .seed = 1,
-                           .logits_node = -1};
+                           .seed = 1};
     fr_status status;
     s->optimizer->defaults(&desc.options);
     fr_lr_defaults(&desc.lr);

@@ -104,8 +104,7 @@ static void measure(fr_device *dev, const fr_optimizer *opt, float *const *block
 static int bench(fr_ctx *ctx, size_t n, int threads, int repeats, const fr_backend *backend)
 {
     fr_device *dev;
-    if (fr_device_open(ctx, backend, &(fr_device_desc){.n_threads = threads, .first_cpu = -1},
-                       &dev) != FR_OK)
+    if (fr_device_open(ctx, backend, &(fr_device_desc){.n_threads = threads}, &dev) != FR_OK)
         return 1;
     float *blocks[N_BLOCKS] = {NULL};
     fr_status status = FR_OK;

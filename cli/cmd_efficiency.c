@@ -251,7 +251,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (code >= 0) return code;
     if (!a.out) a.out = "runs/efficiency";
     fr_ctx *ctx = cli_context(true);
-    fr_run_options r = {.config = a.config,
+    fr_run_options r = {.size = sizeof r,
+                        .config = a.config,
                         .n_sets = a.sets.n,
                         .sets = a.sets.at,
                         .out = a.out,

@@ -37,7 +37,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (code >= 0) return code;
     if (!o.config) return cli_refuse("forerun eval: which config? (forerun help eval)");
     fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
-    fr_run_options run_of = {.config = o.config,
+    fr_run_options run_of = {.size = sizeof run_of,
+                             .config = o.config,
                              .n_sets = o.sets.n,
                              .sets = o.sets.at,
                              .dump_step = -1,

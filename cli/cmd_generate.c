@@ -41,7 +41,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
                           w.config ? "give the beginning of the text by --prompt"
                                    : "which config?");
     fr_ctx *ctx = cli_context(true);
-    fr_run_options o = {.config = w.config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = w.config,
                         .n_sets = w.sets.n,
                         .sets = w.sets.at,
                         .dump_step = -1,

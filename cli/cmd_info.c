@@ -10,7 +10,7 @@
 static bool look_at(const fr_backend *b, char *text, size_t room)
 {
     fr_ctx *ctx = cli_context(true);
-    fr_device_desc desc = {.n_threads = 0, .first_cpu = -1};
+    fr_device_desc desc = {.n_threads = 0};
     fr_device *dev = NULL;
     fr_status status = fr_device_open(ctx, b, &desc, &dev);
     snprintf(text, room, "%s", status == FR_OK ? fr_device_about(dev) : fr_ctx_error(ctx));

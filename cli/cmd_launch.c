@@ -190,7 +190,8 @@ static fr_status look(launch *l)
 {
     const cli_train_args *a = &l->train;
     fr_run_facts facts;
-    fr_run_options o = {.config = a->config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = a->config,
                         .n_sets = a->sets.n,
                         .sets = a->sets.at,
                         .out = a->out,

@@ -19,7 +19,7 @@ static bool has_key(const fr_model *m, const char *key)
 
 static fr_status build(fr_ctx *ctx, const fr_model *m, const sizes *s, fr_graph **g)
 {
-    fr_model_options o = *m->defaults;
+    fr_model_options o = {0};
     if (s->image > 0 && has_key(m, "image")) o.image = s->image;
     if (s->classes > 0 && has_key(m, "classes")) o.classes = s->classes;
     if (s->context > 0 && has_key(m, "context")) o.context = s->context;

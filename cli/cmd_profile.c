@@ -124,8 +124,11 @@ static fr_status profile_sizes(fr_ctx *ctx, fr_run_model *m, int batch, const wi
 
 static fr_status profile_model(fr_ctx *ctx, const wishes *o)
 {
-    fr_run_options run = {
-        .config = o->config, .n_sets = o->sets.n, .sets = o->sets.at, .dump_step = -1};
+    fr_run_options run = {.size = sizeof run,
+                          .config = o->config,
+                          .n_sets = o->sets.n,
+                          .sets = o->sets.at,
+                          .dump_step = -1};
     fr_run_model *m;
     fr_profile *p;
     FR_TRY(fr_run_model_open(ctx, &run, NULL, &m));

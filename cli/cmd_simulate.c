@@ -75,7 +75,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (!o.config) return cli_refuse("simulate: which config? (forerun help simulate)");
     fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
     const fr_run_options options_of_run = {
-        .config = o.config, .n_sets = o.sets.n, .sets = o.sets.at};
+        .size = sizeof options_of_run, .config = o.config, .n_sets = o.sets.n, .sets = o.sets.at};
     fr_forecast f;
     fr_status status =
         fr_run_simulate(ctx, &options_of_run, o.cluster, o.profile, o.batches, o.trace, &f);

@@ -99,7 +99,8 @@ static fr_status train(fr_ctx *ctx, fr_team *team, const cli_train_args *a, vola
 {
     screen s = {.progress = {.is_quiet = a->is_quiet}};
     bool is_first = fr_team_rank(team) == 0;
-    fr_run_options o = {.team = team,
+    fr_run_options o = {.size = sizeof o,
+                        .team = team,
                         .config = a->config,
                         .n_sets = a->sets.n,
                         .sets = a->sets.at,

@@ -150,7 +150,8 @@ static fr_status save(fr_ctx *ctx, const plan_wishes *o, const fr_candidate *c,
     if (o->profile) put_path(k, "parallel.profile", o->profile);
     for (int w = 0; w < c->n_workers; w++) is_plain = is_plain && c->device_of[w] == w;
     if (!is_plain) put_ints(k, "parallel.devices", c->n_workers, c->device_of);
-    fr_run_options run = {.config = o->config, .n_sets = k->sets.n, .sets = k->sets.at};
+    fr_run_options run = {
+        .size = sizeof run, .config = o->config, .n_sets = k->sets.n, .sets = k->sets.at};
     fr_status status = k->is_full
                            ? fr_fail(ctx, FR_UNSUPPORTED, "the layout is too long for a plan file")
                            : fr_run_save_config(ctx, &run, comment, o->out);
@@ -366,7 +367,8 @@ fr_status cli_plan_config(fr_ctx *ctx, const plan_wishes *o)
 {
     fr_cluster *cluster = NULL;
     fr_run_model *model = NULL;
-    const fr_run_options run = {.config = o->config, .n_sets = o->sets.n, .sets = o->sets.at};
+    const fr_run_options run = {
+        .size = sizeof run, .config = o->config, .n_sets = o->sets.n, .sets = o->sets.at};
     fr_status status = fr_cluster_read(ctx, o->cluster, &cluster);
     if (status == FR_OK) status = fr_run_model_open(ctx, &run, o->profile, &model);
     if (status == FR_OK)

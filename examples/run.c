@@ -26,7 +26,8 @@ static fr_status open_run(fr_ctx *ctx, float (*points)[2], int32_t *classes, fr_
     fr_dataset_desc d = {.info = {.n_train = N, .input = FR_SHAPE(2), .n_classes = 2},
                          .samples[FR_TRAIN] = {.input = points, .target = classes}};
     FR_TRY(fr_dataset_create(ctx, &d, data));
-    fr_run_options o = {.config_text = config, .data = *data, .want_outputs = true};
+    fr_run_options o = {.size = sizeof o, .config_text = config, .data = *data};
+    o.want_outputs = true;
     return fr_run_open(ctx, &o, run);
 }
 

@@ -66,9 +66,8 @@ static fr_status train(fr_ctx *ctx, fr_graph *g, belt *b, fr_schedule **s, fr_en
     FR_TRY(fr_schedule_create(ctx, fr_generator_find("1f1b"), &shape, s));
     fr_engine_desc d = {.graph = g, .n_cuts = 1, .cuts = &cut, .schedule = *s};
     d.backend = fr_backend_list()[0], d.optimizer = fr_optim_find("adam");
-    d.micro_batch = BATCH / MICRO, d.n_micro = MICRO, d.seed = 1, d.logits_node = -1;
+    d.micro_batch = BATCH / MICRO, d.n_micro = MICRO, d.seed = 1;
     d.optimizer->defaults(&d.options);
-    fr_lr_defaults(&d.lr);
     FR_TRY(fr_engine_create(ctx, &d, e));
     return fr_engine_train(*e, 0, STEPS, &source, on_batch, NULL, NULL, &(int64_t){0});
 }

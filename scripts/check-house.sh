@@ -6,7 +6,7 @@
 #   layers   a module includes itself and lower layers only, siblings never; cli and examples
 #            see public headers only
 #   kernels  oneDNN is behind one header of the cpu backend
-#   headers  each header compiles alone; public ones in C11 and C++17, under 200 lines
+#   headers  each header compiles alone; public ones in C11 and C++17, under 200 lines, with FR_API
 #   sizes    no source file over 700 lines, no function of the library or the command over 70
 #   skips    a test that does not make a check says which and why
 #   words    no marks of unfinished work, no paths of somebody's machine
@@ -97,6 +97,8 @@ kernels() {
 
 headers() {
     for header in include/forerun/*.h; do
+        awk '/^[a-z][a-z0-9_ *]*[ *]fr_[a-z0-9_]*\(/ && !/^(typedef|static) / {
+            print FILENAME ":" FNR ": a public function without FR_API" }' "$header"
         wc -l "$header" | awk '$1 >= 200 { print $2 ": " $1 " lines; a public header stays under 200" }'
         cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c "$header" 2>&1 ||
             echo "$header: does not compile alone as C11"

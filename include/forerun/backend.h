@@ -22,47 +22,50 @@ typedef struct fr_device fr_device;
 typedef struct fr_program fr_program;
 
 /* NULL-terminated; the first one that is available is the default. */
-const fr_backend *const *fr_backend_list(void);
-const fr_backend *fr_backend_find(const char *name); /* NULL: none of that name */
-const char *fr_backend_name(const fr_backend *b);
-const char *fr_backend_summary(const fr_backend *b);
+FR_API const fr_backend *const *fr_backend_list(void);
+FR_API const fr_backend *fr_backend_find(const char *name); /* NULL: none of that name */
+FR_API const char *fr_backend_name(const fr_backend *b);
+FR_API const char *fr_backend_summary(const fr_backend *b);
 /* What it is built on: "oneDNN 2.6.3"; "" of plain C. */
-void fr_backend_library(const fr_backend *b, char *text, size_t room);
+FR_API void fr_backend_library(const fr_backend *b, char *text, size_t room);
 /* The instruction set it computes with here: "avx2"; the architecture of plain C: "x86-64". */
-void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
+FR_API void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
 
 /* Devices of this machine, at least 1: a processor is one. */
-int fr_backend_n_devices(const fr_backend *b);
+FR_API int fr_backend_n_devices(const fr_backend *b);
 
 typedef struct fr_device_desc {
     int index;     /* of the backend's devices, from 0 */
     int n_threads; /* kernel threads; 0 = all cores of this process */
-    int first_cpu; /* pin the threads to cores from this one on, counted from 0 among those that the
-                      process may use; -1 = leave them */
+    bool pin;      /* the threads, to cores from first_cpu on; else the system places them */
+    int first_cpu; /* counted from 0 among the cores that the process may use */
 } fr_device_desc;
 
 /* Opened on the thread that will use it: thread counts are per thread. */
-fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
-                         fr_device **out);
-void fr_device_close(fr_device *dev);
-int fr_device_index(const fr_device *dev);
-int fr_device_n_threads(const fr_device *dev);
-const char *fr_device_about(const fr_device *dev); /* "oneDNN 2.6.3, avx2, 2 threads" */
+FR_API FR_MUST_USE fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b,
+                                            const fr_device_desc *desc, fr_device **out);
+FR_API void fr_device_close(fr_device *dev);
+FR_API int fr_device_index(const fr_device *dev);
+FR_API int fr_device_n_threads(const fr_device *dev);
+FR_API const char *fr_device_about(const fr_device *dev); /* "oneDNN 2.6.3, avx2, 2 threads" */
 
 /* Memory on the device: zeroed, aligned to 64 bytes. Counted in fr_device_bytes. Only for calls
  * that take it: the host need not be able to read it. */
-fr_status fr_device_alloc(fr_device *dev, size_t bytes, const char *what, void **out);
-void fr_device_release(fr_device *dev, void *block, size_t bytes);
-size_t fr_device_bytes(const fr_device *dev);      /* held now */
-size_t fr_device_peak_bytes(const fr_device *dev); /* most ever held */
-fr_status fr_device_upload(fr_device *dev, void *to, const void *host, size_t bytes);
-fr_status fr_device_download(fr_device *dev, void *host, const void *from, size_t bytes);
-fr_status fr_device_sync(fr_device *dev); /* all work issued so far is done */
+FR_API FR_MUST_USE fr_status fr_device_alloc(fr_device *dev, size_t bytes, const char *what,
+                                             void **out);
+FR_API void fr_device_release(fr_device *dev, void *block, size_t bytes);
+FR_API size_t fr_device_bytes(const fr_device *dev);      /* held now */
+FR_API size_t fr_device_peak_bytes(const fr_device *dev); /* most ever held */
+FR_API FR_MUST_USE fr_status fr_device_upload(fr_device *dev, void *to, const void *host,
+                                              size_t bytes);
+FR_API FR_MUST_USE fr_status fr_device_download(fr_device *dev, void *host, const void *from,
+                                                size_t bytes);
+FR_API FR_MUST_USE fr_status fr_device_sync(fr_device *dev); /* all work issued so far is done */
 
 /* Run body(arg, begin, end) over [0, n) split in blocks of a multiple of `grain`, on the device's
  * threads. For work on host memory; the split must not change results. */
 typedef void (*fr_range_fn)(void *arg, size_t begin, size_t end);
-void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
+FR_API void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
 
 typedef struct fr_program_desc {
     const fr_graph *graph;
@@ -70,7 +73,7 @@ typedef struct fr_program_desc {
     int batch;             /* samples in a micro-batch */
     bool training;         /* false: forward only, dropout off, running statistics used */
     bool split_backward;   /* input and weight gradients will be asked for apart */
-    int extra_output;      /* node whose value the caller wants too (logits); -1 = none */
+    int extra_output;      /* node whose value is an output too (logits); 0, an INPUT: none */
     bool is_plan;          /* sizes only, as yet: fr_program_reserve goes before the first pass */
 } fr_program_desc;
 
@@ -98,30 +101,32 @@ typedef struct fr_program_sizes {
     size_t cache_bytes; /* held by the program itself (derived weights) */
 } fr_program_sizes;
 
-fr_status fr_program_create(fr_ctx *ctx, fr_device *dev, const fr_program_desc *desc,
-                            fr_program **out);
-void fr_program_free(fr_program *p);
+FR_API FR_MUST_USE fr_status fr_program_create(fr_ctx *ctx, fr_device *dev,
+                                               const fr_program_desc *desc, fr_program **out);
+FR_API void fr_program_free(fr_program *p);
 /* Takes what the program itself holds (cache_bytes), unless it has it already. */
-fr_status fr_program_reserve(fr_program *p);
-const fr_program_sizes *fr_program_sizes_of(const fr_program *p);
-int fr_program_n_inputs(const fr_program *p);
-int fr_program_n_outputs(const fr_program *p);
-const fr_port *fr_program_input(const fr_program *p, int i);
-const fr_port *fr_program_output(const fr_program *p, int i);
-int fr_program_find_output(const fr_program *p, int node); /* -1: none */
-int fr_program_find_input(const fr_program *p, int node);
+FR_API FR_MUST_USE fr_status fr_program_reserve(fr_program *p);
+FR_API const fr_program_sizes *fr_program_sizes_of(const fr_program *p);
+FR_API int fr_program_n_inputs(const fr_program *p);
+FR_API int fr_program_n_outputs(const fr_program *p);
+FR_API const fr_port *fr_program_input(const fr_program *p, int i);
+FR_API const fr_port *fr_program_output(const fr_program *p, int i);
+FR_API int fr_program_find_output(const fr_program *p, int node); /* -1: none */
+FR_API int fr_program_find_input(const fr_program *p, int node);
 /* Trained parameters in graph order, then buffers. A parameter tied to another of the same stage
  * has no values of its own: its placement is in the grads block, behind n_weights. */
-int fr_program_n_placements(const fr_program *p);
-const fr_placement *fr_program_placement(const fr_program *p, int i);
-int fr_program_find_placement(const fr_program *p, int param); /* -1: not of this stage */
+FR_API int fr_program_n_placements(const fr_program *p);
+FR_API const fr_placement *fr_program_placement(const fr_program *p, int i);
+FR_API int fr_program_find_placement(const fr_program *p, int param); /* -1: not of this stage */
 
 /* Move one parameter between the device's layout and plain row-major floats. `block` is a
  * weights, grads or optimizer state block (buffers: the buffers block). */
-fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain);
-fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain);
+FR_API FR_MUST_USE fr_status fr_program_read_param(fr_program *p, const float *block, int placement,
+                                                   float *plain);
+FR_API FR_MUST_USE fr_status fr_program_write_param(fr_program *p, float *block, int placement,
+                                                    const float *plain);
 /* Whether the device's layout is the plain one: the values lie in a block as they are. */
-bool fr_program_is_plain(const fr_program *p, int placement);
+FR_API bool fr_program_is_plain(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
  * micro-batch, with the weights no longer needed by this backward. `grad` holds it for the time of
@@ -153,13 +158,13 @@ typedef struct fr_pass {
 } fr_pass;
 
 /* Add the gradients of tied parameters to their owners'. Once, before the update. */
-void fr_program_sum_ties(fr_program *p, float *grads);
+FR_API void fr_program_sum_ties(fr_program *p, float *grads);
 
 enum { FR_GRAD_INPUT = 1, FR_GRAD_WEIGHT = 2, FR_GRAD_BOTH = 3 };
 
-fr_status fr_program_forward(fr_program *p, const fr_pass *pass);
+FR_API FR_MUST_USE fr_status fr_program_forward(fr_program *p, const fr_pass *pass);
 /* what: FR_GRAD_BOTH, or INPUT and later WEIGHT for a program with split_backward. */
-fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what);
+FR_API FR_MUST_USE fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what);
 
 /* Seconds that a node has taken, added up over passes. Of nodes that run as one kernel, the first
  * has the time of all; copies and sums of gradients belong to the node whose backward needs them.
@@ -170,18 +175,18 @@ typedef struct fr_node_time {
 } fr_node_time;
 /* From now on passes add to times[node of the graph]; NULL: they go without a clock, as at first.
  */
-void fr_program_time(fr_program *p, fr_node_time *times);
+FR_API void fr_program_time(fr_program *p, fr_node_time *times);
 /* Bytes of a slot that are there for a node of the graph; over all nodes they are slot_bytes. */
-size_t fr_program_kept_bytes(const fr_program *p, int node);
+FR_API size_t fr_program_kept_bytes(const fr_program *p, int node);
 /* Bytes of the workspace: for values while the node's kernels run, and for its kernels' scratch.
  * The largest of each over all nodes are workspace_bytes, but for gaps. */
-size_t fr_program_values_bytes(const fr_program *p, int node);
-size_t fr_program_scratch_bytes(const fr_program *p, int node);
+FR_API size_t fr_program_values_bytes(const fr_program *p, int node);
+FR_API size_t fr_program_scratch_bytes(const fr_program *p, int node);
 /* Bytes of its output where that is not row-major, as a port has to be: what a cut behind the node
  * makes the kernels on both sides of it copy. */
-size_t fr_program_edge_bytes(const fr_program *p, int node);
+FR_API size_t fr_program_edge_bytes(const fr_program *p, int node);
 /* Bytes of buffers and cache that are a node's. */
-size_t fr_program_fixed_bytes(const fr_program *p, int node);
+FR_API size_t fr_program_fixed_bytes(const fr_program *p, int node);
 
 #ifdef __cplusplus
 }

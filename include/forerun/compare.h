@@ -28,14 +28,14 @@ typedef enum fr_compare_kind {
     FR_KIND_SIMULATED, /* virtual clock, nothing trained */
     FR_KIND_PUBLISHED  /* by others; nothing is run */
 } fr_compare_kind;
-const char *fr_compare_kind_name(fr_compare_kind kind);
+FR_API const char *fr_compare_kind_name(fr_compare_kind kind);
 
 /* A column of the table; numbers are in its unit everywhere. */
 typedef struct fr_compare_column {
     const char *key, *label, *unit, *about;
     int digits; /* behind the point; -1: as many as four figures need */
 } fr_compare_column;
-const fr_compare_column *fr_compare_column_at(int i); /* NULL behind the last */
+FR_API const fr_compare_column *fr_compare_column_at(int i); /* NULL behind the last */
 
 typedef struct fr_compare_options {
     const char *config;
@@ -54,11 +54,12 @@ typedef struct fr_compare fr_compare;
 /* Reads everything and resolves every case, so that what is wrong with the last one is said before
  * the first is run. Fails if a run that is there has other settings, and says which. The options
  * must live as long as the comparison. */
-fr_status fr_compare_open(fr_ctx *ctx, const fr_compare_options *o, fr_compare **out);
-void fr_compare_close(fr_compare *c); /* NULL allowed */
+FR_API FR_MUST_USE fr_status fr_compare_open(fr_ctx *ctx, const fr_compare_options *o,
+                                             fr_compare **out);
+FR_API void fr_compare_close(fr_compare *c); /* NULL allowed */
 
-const char *fr_compare_out(const fr_compare *c); /* the folder */
-int fr_compare_n_runs(const fr_compare *c, int *n_over);
+FR_API const char *fr_compare_out(const fr_compare *c); /* the folder */
+FR_API int fr_compare_n_runs(const fr_compare *c, int *n_over);
 
 /* What is to be done next. Texts live until the next call of fr_compare_next. */
 typedef struct fr_compare_job {
@@ -76,8 +77,8 @@ typedef struct fr_compare_job {
 /* All cases of the first seed, then all of the second, beginning with another: whatever slows the
  * machine down for a while meets all cases alike. What emulated and simulated cases cost is
  * measured here, once for each model. */
-fr_status fr_compare_next(fr_compare *c, fr_compare_job *job);
-fr_status fr_compare_simulate(fr_compare *c);
+FR_API FR_MUST_USE fr_status fr_compare_next(fr_compare *c, fr_compare_job *job);
+FR_API FR_MUST_USE fr_status fr_compare_simulate(fr_compare *c);
 
 typedef struct fr_compare_outcome {
     const char *status; /* "done", "diverged", "failed", "interrupted" */
@@ -85,19 +86,20 @@ typedef struct fr_compare_outcome {
 } fr_compare_outcome;
 /* The run of the last job has ended so: looks at what it left, and writes OUT/compare.json. A run
  * that failed is not offered again. */
-fr_status fr_compare_over(fr_compare *c, int exit_code, fr_compare_outcome *outcome);
+FR_API FR_MUST_USE fr_status fr_compare_over(fr_compare *c, int exit_code,
+                                             fr_compare_outcome *outcome);
 
 /* The table: "table", "markdown", "csv" or "json". The text is the comparison's, until the next
  * call. */
-fr_status fr_compare_text(fr_compare *c, const char *format, const char **text);
+FR_API FR_MUST_USE fr_status fr_compare_text(fr_compare *c, const char *format, const char **text);
 /* A line or two of what the table shows, and the config's note; "" if there is nothing to say. */
-fr_status fr_compare_words(fr_compare *c, const char **text);
+FR_API FR_MUST_USE fr_status fr_compare_words(fr_compare *c, const char **text);
 /* OUT/compare.json, replaced as a whole. */
-fr_status fr_compare_write(fr_compare *c);
-const char *fr_compare_title(const fr_compare *c);
+FR_API FR_MUST_USE fr_status fr_compare_write(fr_compare *c);
+FR_API const char *fr_compare_title(const fr_compare *c);
 /* Folders of the runs that have begun, in the order of the table; they are the comparison's. */
-int fr_compare_folders(fr_compare *c, const char *const **folders);
-int fr_compare_n_failed(const fr_compare *c); /* runs */
+FR_API int fr_compare_folders(fr_compare *c, const char *const **folders);
+FR_API int fr_compare_n_failed(const fr_compare *c); /* runs */
 
 #ifdef __cplusplus
 }

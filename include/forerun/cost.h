@@ -21,7 +21,7 @@ typedef struct fr_profile_node {
     const char *about; /* operator and sizes, for people */
     double forward_s;
     double backward_s;                  /* both gradients at once */
-    double back_input_s, back_weight_s; /* apart; NaN: not measured, the halves of backward_s */
+    double back_input_s, back_weight_s; /* apart; NaN, or both 0: halves of backward_s */
     double update_s;
     /* Once a mini-batch, before its first forward and its first backward: getting the weights,
      * where that means to predict them. */
@@ -32,8 +32,7 @@ typedef struct fr_profile_node {
     int64_t fixed_bytes;  /* held beside, whatever the micro-batch: running statistics, weights in
                              another layout */
     /* Of a micro-batch, in the workspace: values alive while the node runs, scratch of its kernels,
-     * and copies where the model is cut behind it. 0 in all nodes: not known, see workspace_bytes.
-     */
+     * and copies where the model is cut behind it. 0 in all nodes: not known (workspace_bytes). */
     int64_t values_bytes, scratch_bytes, edge_bytes;
     double flops; /* of a micro-batch, forward and backward; 0: not known */
     int n_inputs;
@@ -59,30 +58,33 @@ typedef struct fr_profile {
     void *arena;
 } fr_profile;
 
-void fr_profile_free(fr_profile *p);
+FR_API void fr_profile_free(fr_profile *p);
 /* Checked, with memory of its own: so a profile that was filled in by hand (arena NULL, names NULL
  * for "node<index>") becomes one that the calls below take. Not to be changed from then on; any
  * thread may read it. */
-fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
+FR_API FR_MUST_USE fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
 /* Parts of one model side by side, as fr_probe_nodes measures them, as the whole. */
-fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr_profile **out);
+FR_API FR_MUST_USE fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts,
+                                             fr_profile **out);
 /* Profiles of one model, each with micro-batches of another size, as one that knows all; the first
  * is the one that readers see. Sizes that they have gathered themselves are left out. */
-fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each, fr_profile **out);
+FR_API FR_MUST_USE fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each,
+                                               fr_profile **out);
 /* JSON, or PipeDream's text (told apart by the first character). Errors name file and line. */
-fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out);
-fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p,
-                                const char *path); /* "-": stdout */
-fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p, const char *path);
+FR_API FR_MUST_USE fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out);
+FR_API FR_MUST_USE fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p,
+                                                   const char *path); /* "-": stdout */
+FR_API FR_MUST_USE fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p,
+                                                        const char *path);
 /* Times and bytes of another micro-batch, and no others: as measured, straight between the next
  * smaller and the next larger size, or outside of those that are known in proportion to the
  * nearest; fr_profile_knows: not in proportion. Small micro-batches cost more than their share
  * (weights are read for one sample as for many), so proportion flatters them. */
-bool fr_profile_knows(const fr_profile *p, int batch);
-fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_profile **out);
+FR_API bool fr_profile_knows(const fr_profile *p, int batch);
+FR_API FR_MUST_USE fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch,
+                                               fr_profile **out);
 
-/* --- the cost of a stage ------------------------------------------------------------------------
- */
+/* --- the cost of a stage --------------------------------------------------------------------- */
 
 /* Share of a stage's gradients that is final after a share of its (last) backward: points from (0,
  * 0) to (1, 1), both ascending; n 0: in proportion. */
@@ -90,7 +92,7 @@ typedef struct fr_curve { /* straight between points; equal times: a step */
     int n;
     const double *time, *bytes;
 } fr_curve;
-double fr_curve_time(const fr_curve *c, double bytes); /* earliest share of time */
+FR_API double fr_curve_time(const fr_curve *c, double bytes); /* earliest share of time */
 
 /* On a device of speed 1, a micro-batch; step: once a mini-batch, and whether it is fused into the
  * last backward or comes after it, it takes so long. */
@@ -106,13 +108,15 @@ typedef struct fr_stage_cost {
 
 /* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: a backward runs the
  * forward again and a slot keeps nothing but its outputs. */
-fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last, bool recompute,
-                           fr_stage_cost *out);
+FR_API FR_MUST_USE fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last,
+                                              bool recompute, fr_stage_cost *out);
 /* Which stages talk to which, and bytes of a micro-batch on each link; as fr_graph_links does it.
  * cuts: [n_stages - 1] nodes. Room for n * (n - 1) / 2 in each list. */
-fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages, const int *cuts,
-                           int *n_forward, fr_stage_link *forward, size_t *forward_bytes,
-                           int *n_backward, fr_stage_link *backward, size_t *backward_bytes);
+FR_API FR_MUST_USE fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages,
+                                              const int *cuts, int *n_forward,
+                                              fr_stage_link *forward, size_t *forward_bytes,
+                                              int *n_backward, fr_stage_link *backward,
+                                              size_t *backward_bytes);
 
 /* --- cluster ------------------------------------------------------------------------------------
  * Devices at the leaves of a tree of groups. Inside a group its children (devices or groups) are
@@ -144,35 +148,35 @@ typedef struct fr_cluster {
     void *arena;
 } fr_cluster;
 
-const fr_key *fr_cluster_keys(void); /* of such a file, ended by a NULL path */
-fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out);
-fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path); /* as above */
+FR_API const fr_key *fr_cluster_keys(void); /* of such a file, ended by a NULL path */
+FR_API FR_MUST_USE fr_status fr_cluster_read(fr_ctx *ctx, const char *path, fr_cluster **out);
+FR_API FR_MUST_USE fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c,
+                                              const char *path); /* as above */
 /* n devices of speed 1 that share nothing; bandwidth 0: links are free. */
-fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency, fr_cluster **out);
-void fr_cluster_free(fr_cluster *c);
+FR_API FR_MUST_USE fr_status fr_cluster_flat(fr_ctx *ctx, int n, double bandwidth, double latency,
+                                             fr_cluster **out);
+FR_API void fr_cluster_free(fr_cluster *c);
 /* Speed against the machine of a profile (0 flops in the profile: a device must say its speed; NaN:
  * it does not). */
-double fr_cluster_speed(const fr_cluster *c, int device, const fr_profile *p);
+FR_API double fr_cluster_speed(const fr_cluster *c, int device, const fr_profile *p);
 
-/* --- links in use -------------------------------------------------------------------------------
- */
+/* --- links in use ---------------------------------------------------------------------------- */
 
 typedef struct fr_links fr_links;
-fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out);
-void fr_links_free(fr_links *l);
-void fr_links_reset(fr_links *l); /* nothing is under way, the clock at 0 */
+FR_API FR_MUST_USE fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out);
+FR_API void fr_links_free(fr_links *l);
+FR_API void fr_links_reset(fr_links *l); /* nothing is under way, the clock at 0 */
 /* A message is ready at `ready`; a port or bus serves one after the other, in the order of calls.
  * Returns when the receiver has it. Same device: at once. */
-double fr_links_send(fr_links *l, int from, int to, size_t bytes, double ready);
+FR_API double fr_links_send(fr_links *l, int from, int to, size_t bytes, double ready);
 /* All of n devices have a block ready at `ready`; returns when all have the sum. Along a ring in
  * the order of devices, each sends 2 (n - 1) / n of the block to the next. */
-double fr_links_sum(fr_links *l, int n, const int *devices, size_t bytes, double ready);
+FR_API double fr_links_sum(fr_links *l, int n, const int *devices, size_t bytes, double ready);
 /* What the two would take on idle links. */
-double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes);
-double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t bytes);
+FR_API double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes);
+FR_API double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t bytes);
 
-/* --- how long everything takes ------------------------------------------------------------------
- */
+/* --- how long everything takes --------------------------------------------------------------- */
 
 /* A sum over replicas goes bucket by bucket, from the end of the block: links get one when all
  * replicas have handed it in and the one before it is through (else messages of the pipeline would

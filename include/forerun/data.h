@@ -36,14 +36,14 @@ typedef struct fr_data_source {
     fr_status (*open)(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out);
 } fr_data_source;
 
-const fr_data_source *const *fr_data_list(void); /* NULL-terminated */
-const fr_data_source *fr_data_find(const char *name);
+FR_API const fr_data_source *const *fr_data_list(void); /* NULL-terminated */
+FR_API const fr_data_source *fr_data_find(const char *name);
 
-const fr_key *fr_data_keys(void); /* of its section, ended by a NULL path */
+FR_API const fr_key *fr_data_keys(void); /* of its section, ended by a NULL path */
 
 /* `data:` section of a config: {name: fashion-mnist, path: DIR, ...}. */
-fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
-                          fr_dataset **out);
+FR_API FR_MUST_USE fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section,
+                                             const fr_data_info *want, fr_dataset **out);
 
 /* A data set of the caller's own: a function that makes samples, or arrays that hold them. */
 typedef struct fr_samples {
@@ -60,18 +60,20 @@ typedef struct fr_dataset_desc {
     void *user;
     fr_samples samples[2]; /* not copied: alive until the data set is closed */
 } fr_dataset_desc;
-fr_status fr_dataset_create(fr_ctx *ctx, const fr_dataset_desc *desc, fr_dataset **out);
+FR_API FR_MUST_USE fr_status fr_dataset_create(fr_ctx *ctx, const fr_dataset_desc *desc,
+                                               fr_dataset **out);
 
-void fr_dataset_close(fr_dataset *d);
-const fr_data_info *fr_dataset_info(const fr_dataset *d);
+FR_API void fr_dataset_close(fr_dataset *d);
+FR_API const fr_data_info *fr_dataset_info(const fr_dataset *d);
 /* Bytes held in memory. */
-size_t fr_dataset_bytes(const fr_dataset *d);
+FR_API size_t fr_dataset_bytes(const fr_dataset *d);
 
 /* One sample into plain memory. (seed, draw) decide the augmentation; the loader's draw is the
  * position in its stream, UINT64_MAX means none; both are ignored in FR_EVAL. Safe from any thread.
  * length may be NULL. */
-fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                          uint64_t draw, void *input, int32_t *target, int32_t *length);
+FR_API FR_MUST_USE fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index,
+                                             uint64_t seed, uint64_t draw, void *input,
+                                             int32_t *target, int32_t *length);
 
 /* A mini-batch in host memory, batch first, owned by the loader until released. */
 typedef struct fr_batch {
@@ -95,20 +97,21 @@ typedef struct fr_loader_desc {
 } fr_loader_desc;
 
 typedef struct fr_loader fr_loader;
-fr_status fr_loader_create(fr_ctx *ctx, const fr_loader_desc *desc, fr_loader **out);
-void fr_loader_free(fr_loader *l); /* stops the thread */
-/* Wait for the next mini-batch; *out = NULL after the last. Valid until released; at most `ahead`
- * may be held at once. Allocates nothing after the first round. */
-fr_status fr_loader_next(fr_loader *l, const fr_batch **out);
-void fr_loader_release(fr_loader *l, const fr_batch *b);
-uint64_t fr_loader_wait_ns(const fr_loader *l); /* time that fr_loader_next spent waiting */
-size_t fr_loader_bytes(const fr_loader *l);
+FR_API FR_MUST_USE fr_status fr_loader_create(fr_ctx *ctx, const fr_loader_desc *desc,
+                                              fr_loader **out);
+FR_API void fr_loader_free(fr_loader *l); /* stops the thread */
+/* Wait for the next mini-batch; *out = NULL after the last. The loader's, valid until released; at
+ * most `ahead` may be held at once. Allocates nothing after the first round. */
+FR_API FR_MUST_USE fr_status fr_loader_next(fr_loader *l, const fr_batch **out);
+FR_API void fr_loader_release(fr_loader *l, const fr_batch *b);
+FR_API uint64_t fr_loader_wait_ns(const fr_loader *l); /* time that fr_loader_next spent waiting */
+FR_API size_t fr_loader_bytes(const fr_loader *l);
 
 /* Text of a token where the data set knows it (bytes, vocabulary); length in *n. NULL: unknown. */
-const char *fr_dataset_token_text(const fr_dataset *d, int32_t id, size_t *n);
+FR_API const char *fr_dataset_token_text(const fr_dataset *d, int32_t id, size_t *n);
 /* Text to ids; returns their number (at most room). -1: this data set has no text. */
-int64_t fr_dataset_encode(const fr_dataset *d, const char *text, size_t bytes, int32_t *ids,
-                          int64_t room);
+FR_API int64_t fr_dataset_encode(const fr_dataset *d, const char *text, size_t bytes, int32_t *ids,
+                                 int64_t room);
 
 #ifdef __cplusplus
 }

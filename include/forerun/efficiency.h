@@ -21,8 +21,8 @@ typedef enum fr_lr_rule {
 #undef FR_X
         FR_LR_RULE_COUNT
 } fr_lr_rule;
-const char *fr_lr_rule_name(fr_lr_rule rule);
-bool fr_lr_rule_parse(const char *name, fr_lr_rule *rule);
+FR_API const char *fr_lr_rule_name(fr_lr_rule rule);
+FR_API bool fr_lr_rule_parse(const char *name, fr_lr_rule *rule);
 
 typedef enum fr_goal_kind {
     FR_GOAL_OWN, /* what the smallest batch reaches in the config's epochs: its best loss + 1 % */
@@ -35,7 +35,7 @@ typedef struct fr_goal { /* of the evaluation data */
     double value;
 } fr_goal;
 /* "loss=1.5", "accuracy=0.9". */
-bool fr_goal_parse(const char *text, fr_goal *goal);
+FR_API bool fr_goal_parse(const char *text, fr_goal *goal);
 
 typedef struct fr_eval_point {
     double epochs, loss, accuracy;
@@ -53,7 +53,7 @@ typedef struct fr_trial {
 } fr_trial;
 
 /* Epochs at which the quality is met, linear between two evaluations; NaN: it is not. */
-double fr_trial_epochs(const fr_trial *t, const fr_goal *goal);
+FR_API double fr_trial_epochs(const fr_trial *t, const fr_goal *goal);
 
 typedef struct fr_efficiency_options {
     const fr_run_options *run; /* config, sets, stop; out: folder of the results, required */
@@ -89,12 +89,14 @@ typedef struct fr_efficiency {
 
 /* Trials one after the other, into OUT/batch-B-seed-S; what is done is kept in OUT/efficiency.json
  * and not done again by a later call with the same config and options (batches, seeds and goal may
- * differ). FR_INTERRUPTED: run->stop was set; the trial under way is lost. */
-fr_status fr_efficiency_measure(fr_ctx *ctx, const fr_efficiency_options *o, fr_efficiency *out);
-void fr_efficiency_free(fr_efficiency *e);
+ * differ). FR_INTERRUPTED: run->stop was set; the trial under way is lost. *out is freed by
+ * fr_efficiency_free. */
+FR_API FR_MUST_USE fr_status fr_efficiency_measure(fr_ctx *ctx, const fr_efficiency_options *o,
+                                                   fr_efficiency *out);
+FR_API void fr_efficiency_free(fr_efficiency *e);
 /* Epochs at any batch: on a straight line between measured ones, both scales logarithmic; below the
  * smallest as for that; NaN above the largest, or where the goal was not reached. */
-double fr_efficiency_epochs(const fr_efficiency *e, int64_t batch);
+FR_API double fr_efficiency_epochs(const fr_efficiency *e, int64_t batch);
 
 /* Seconds of an update on so many devices, each (or each pipeline of `ways` devices) with the
  * smallest batch for itself. NaN: not known. */
@@ -109,8 +111,10 @@ typedef struct fr_scaling {
     fr_scaling_point *points; /* by devices, ascending; the first is one device */
     void *arena;
 } fr_scaling;
-/* CSV: a line "devices,dp_s,hybrid_s", then numbers; an empty field is not known. */
-fr_status fr_scaling_read(fr_ctx *ctx, const char *path, int ways, fr_scaling *out);
+/* CSV: a line "devices,dp_s,hybrid_s", then numbers; an empty field is not known. *out is freed by
+ * fr_scaling_free. */
+FR_API FR_MUST_USE fr_status fr_scaling_read(fr_ctx *ctx, const char *path, int ways,
+                                             fr_scaling *out);
 typedef struct fr_scaling_options {
     const fr_run_options *run; /* config, sets, stop; out: folder for profiles */
     int64_t batch;             /* of a device, and of a pipeline */
@@ -120,9 +124,10 @@ typedef struct fr_scaling_options {
     const char *cluster; /* file */
     const char *profile; /* file; NULL: measured, and kept as OUT/profile-MICRO_BATCH.json */
 } fr_scaling_options;
-/* On the virtual clock: 1, 2, 4, ... devices of a cluster, and all. */
-fr_status fr_scaling_simulate(fr_ctx *ctx, const fr_scaling_options *o, fr_scaling *out);
-void fr_scaling_free(fr_scaling *s);
+/* On the virtual clock: 1, 2, 4, ... devices of a cluster, and all. Freed likewise. */
+FR_API FR_MUST_USE fr_status fr_scaling_simulate(fr_ctx *ctx, const fr_scaling_options *o,
+                                                 fr_scaling *out);
+FR_API void fr_scaling_free(fr_scaling *s);
 
 typedef struct fr_time_row {
     int devices;
@@ -139,8 +144,8 @@ typedef struct fr_time_verdict {
 } fr_time_verdict;
 /* rows: [s->n_points]. SU_N = SE_N * N * E_1 / E_N, hybrid with R pipelines of M = ways devices
  * SU^M * SE_R * R * E_1 / E_R, where SU^M * SE_R = T_1 / T_hybrid. */
-void fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row *rows,
-                         fr_time_verdict *verdict);
+FR_API void fr_time_to_accuracy(const fr_efficiency *e, const fr_scaling *s, fr_time_row *rows,
+                                fr_time_verdict *verdict);
 
 #ifdef __cplusplus
 }

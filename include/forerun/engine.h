@@ -25,25 +25,6 @@ extern "C" {
 
 typedef struct fr_engine fr_engine;
 
-/* For tests: what goes wrong, where, when. */
-typedef enum fr_fault_kind {
-    FR_FAULT_NONE,
-    FR_FAULT_ERROR, /* the worker fails */
-    FR_FAULT_HANG,  /* the worker never comes back */
-    FR_FAULT_SLOW,  /* each instruction from then on takes `ms` longer */
-    FR_FAULT_NAN,   /* the stage's first output (the loss, on the last stage) becomes NaN */
-    FR_FAULT_JITTER /* all workers: random sleeps of up to `ms` before instructions */
-} fr_fault_kind;
-typedef struct fr_fault {
-    fr_fault_kind kind;
-    int worker;
-    int64_t step; /* mini-batch of the run, from 0 */
-    double ms;
-    uint64_t seed; /* jitter */
-} fr_fault;
-/* "hang:worker=1,step=3"; "jitter:ms=2,seed=7". NULL if fine, else what is wrong. */
-const char *fr_fault_parse(const char *text, fr_fault *out);
-
 typedef struct fr_engine_desc {
     fr_team *team; /* NULL: this process alone */
     fr_graph *graph;
@@ -64,7 +45,7 @@ typedef struct fr_engine_desc {
      * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine tells
      * are then emulated ones. It lives as long as the engine. */
     const fr_timing *timing;
-    double scale;
+    double scale; /* 0 = 1 */
     const fr_backend *backend;
     int n_threads;   /* kernel threads of a worker; 0 = the cores shared out among the workers */
     bool pin;        /* each worker on cores of its own, if there are enough */
@@ -77,9 +58,9 @@ typedef struct fr_engine_desc {
     bool want_norm;   /* compute the gradient norm of every mini-batch */
     uint64_t seed;
     bool keep_grads; /* gradients survive the update (for dumps): no update on the fly */
-    int logits_node; /* -1, or the node whose value evaluation returns */
+    int logits_node; /* whose value evaluation returns; 0, which is an INPUT: none */
     double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
-    fr_fault fault;
+    const struct fr_fault *fault; /* for tests of the library; NULL */
     bool want_ledger;
     int n_events;          /* trace: most events kept for each worker; 0 = none */
     int n_samples;         /* weights of a stage watched for the prediction error; 0 = none */
@@ -87,38 +68,43 @@ typedef struct fr_engine_desc {
     size_t snapshot_bytes; /* larger ones are no copy (state.h); 0: FR_SNAPSHOT_BYTES */
 } fr_engine_desc;
 
-fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
+FR_API FR_MUST_USE fr_status fr_engine_create(fr_ctx *ctx, const fr_engine_desc *desc,
+                                              fr_engine **out);
 /* The first half of it: sizes are known, no memory is taken; desc->timing is not looked at. */
-fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out);
+FR_API FR_MUST_USE fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc,
+                                            fr_engine **out);
 /* The second: memory and starting values. timing, scale: as in the description. After a failure the
  * engine can only be freed. */
-fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale);
-void fr_engine_free(fr_engine *e);
+FR_API FR_MUST_USE fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale);
+FR_API void fr_engine_free(fr_engine *e);
 /* What the workers would take ([worker], all of them), by a plan that is dropped. One process. */
-fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_use *out);
+FR_API FR_MUST_USE fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc,
+                                                fr_memory_use *out);
 /* Nanoseconds on a clock that never jumps: emulated ones in an emulation. */
-uint64_t fr_engine_now(const fr_engine *e);
-int fr_engine_n_workers(const fr_engine *e);
-int fr_engine_n_stages(const fr_engine *e);
-const fr_stage *fr_engine_stage(const fr_engine *e, int stage);
-int fr_engine_n_replicas(const fr_engine *e, int stage);
-int fr_engine_worker_of(const fr_engine *e, int stage, int replica);
-int fr_engine_rank_of(const fr_engine *e, int worker);
+FR_API uint64_t fr_engine_now(const fr_engine *e);
+FR_API int fr_engine_n_workers(const fr_engine *e);
+FR_API int fr_engine_n_stages(const fr_engine *e);
+FR_API const fr_stage *fr_engine_stage(const fr_engine *e, int stage);
+FR_API int fr_engine_n_replicas(const fr_engine *e, int stage);
+FR_API int fr_engine_worker_of(const fr_engine *e, int stage, int replica);
+FR_API int fr_engine_rank_of(const fr_engine *e, int worker);
 /* What follows, of all workers: first bring what other processes noted to rank 0, so far. Without a
  * team it does nothing. */
-fr_status fr_engine_collect(fr_engine *e);
-const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker);
-size_t fr_engine_peak_bytes(const fr_engine *e, int worker); /* what the device really gave out */
-const char *fr_engine_about(const fr_engine *e);
-const fr_worker_times *fr_engine_times(const fr_engine *e, int worker);
-const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage);
+FR_API FR_MUST_USE fr_status fr_engine_collect(fr_engine *e);
+FR_API const fr_memory_use *fr_engine_predicted(const fr_engine *e, int worker);
+FR_API size_t fr_engine_peak_bytes(const fr_engine *e,
+                                   int worker); /* what the device really gave out */
+FR_API const char *fr_engine_about(const fr_engine *e);
+FR_API const fr_worker_times *fr_engine_times(const fr_engine *e, int worker);
+FR_API const fr_prediction_error *fr_engine_prediction(const fr_engine *e, int stage);
 /* Recorded so far; valid until the next call of train or eval. Clock of rank 0. */
-const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n);
-const fr_stage_times *fr_engine_stage_times(const fr_engine *e, int stage); /* of replica 0 */
+FR_API const fr_event *fr_engine_events(const fr_engine *e, int worker, int *n);
+FR_API const fr_stage_times *fr_engine_stage_times(const fr_engine *e,
+                                                   int stage); /* of replica 0 */
 /* Without the first mini-batch, which finds caches and memory cold, if there are others. */
-fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage);
-fr_overrun fr_engine_overrun(const fr_engine *e);
-fr_traffic fr_engine_traffic(const fr_engine *e);
+FR_API fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage);
+FR_API fr_overrun fr_engine_overrun(const fr_engine *e);
+FR_API fr_traffic fr_engine_traffic(const fr_engine *e);
 
 /* Where mini-batches come from: called in order, one call at a time, on any worker's thread. At
  * most fr_engine_window mini-batches are held at once. */
@@ -127,8 +113,8 @@ typedef struct fr_source {
     fr_status (*next)(void *user, fr_feed *out);
     void (*release)(void *user); /* the oldest one held */
 } fr_source;
-int fr_engine_window(const fr_engine *e);
-bool fr_engine_reads_data(const fr_engine *e); /* false: the source is not called here */
+FR_API int fr_engine_window(const fr_engine *e);
+FR_API bool fr_engine_reads_data(const fr_engine *e); /* false: the source is not called here */
 
 /* A mini-batch is through: all stages have stepped. On the caller's thread, in order, on rank 0. */
 typedef struct fr_batch_report {
@@ -150,13 +136,13 @@ typedef bool (*fr_batch_fn)(void *user, const fr_batch_report *r);
  * by a signal handler. FR_PEER: a worker failed, hung or was lost; the engine can only be freed.
  * After an error that is not FR_DIVERGED stages may be of different versions, and a worker that
  * hung and comes back later still reads graph, schedule, context and source: keep them. */
-fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n, const fr_source *source,
-                          fr_batch_fn report, void *user, const volatile int *stop,
-                          int64_t *n_done);
+FR_API FR_MUST_USE fr_status fr_engine_train(fr_engine *e, int64_t first_step, int64_t n,
+                                             const fr_source *source, fr_batch_fn report,
+                                             void *user, const volatile int *stop, int64_t *n_done);
 /* Forward only through the same pipeline, running statistics used. *tally is set. logits (host,
  * fp32, may be NULL): n * batch x the logits node's shape. */
-fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_tally *tally,
-                         void *logits);
+FR_API FR_MUST_USE fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source,
+                                            fr_tally *tally, void *logits);
 
 #ifdef __cplusplus
 }

@@ -34,16 +34,16 @@ typedef struct fr_memory_use {
 /* How the replicas of a stage agree. */
 typedef struct fr_sync_options {
     const char *name; /* of fr_sync_list; NULL: allreduce */
-    int every;        /* average: updates from one mean to the next; wsp: updates of a wave */
-    int distance;     /* wsp: waves that a replica may be ahead of what it knows of the others */
+    int every;    /* required; average: updates from one mean to the next; wsp: updates of a wave */
+    int distance; /* wsp: waves that a replica may be ahead of what it knows of the others */
 } fr_sync_options;
 typedef struct fr_sync {
     const char *name, *summary;
     bool has_every, has_distance;
     bool steps_alone; /* each replica with its own gradient */
 } fr_sync;
-const fr_sync *const *fr_sync_list(void);      /* NULL-terminated, allreduce first */
-const fr_sync *fr_sync_find(const char *name); /* NULL name: allreduce; NULL: no such rule */
+FR_API const fr_sync *const *fr_sync_list(void);      /* NULL-terminated, allreduce first */
+FR_API const fr_sync *fr_sync_find(const char *name); /* NULL name: allreduce; NULL: no such rule */
 
 #ifdef __cplusplus
 }

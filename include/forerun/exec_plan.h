@@ -56,18 +56,18 @@ typedef enum fr_exec_refusal {
 
 /* *out is freed by fr_exec_plan_free. *why (may be NULL): what is refused, if that is the failure;
  * the text says why, and what to do. */
-fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan **out,
-                              fr_exec_refusal *why);
-void fr_exec_plan_free(fr_exec_plan *p);
+FR_API FR_MUST_USE fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d,
+                                                 fr_exec_plan **out, fr_exec_refusal *why);
+FR_API void fr_exec_plan_free(fr_exec_plan *p);
 
 /* Before there is a schedule. Whether it must have reductions: something needs the gradients of all
  * stages. (Of asynchronous stages a norm is known too late.) */
-bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm);
+FR_API bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm);
 /* The first tied parameter whose owner is in another stage; -1: none. */
-int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages);
+FR_API int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages);
 /* Whether the policy can be used with what the generator would make of d. */
-bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d,
-                          const fr_policy *policy);
+FR_API bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d,
+                                 const fr_policy *policy);
 
 /* Which weights a pass reads: updates contained in them, and updates predicted on top. */
 typedef struct fr_weight_read {
@@ -75,8 +75,9 @@ typedef struct fr_weight_read {
 } fr_weight_read;
 /* Of every pass of the segment. forwards, backwards: [stage][micro], n_stages rows of n_batches *
  * n_micro, filled in. */
-fr_status fr_exec_plan_reads(fr_ctx *ctx, const fr_exec_plan *p, fr_weight_read *forwards,
-                             fr_weight_read *backwards);
+FR_API FR_MUST_USE fr_status fr_exec_plan_reads(fr_ctx *ctx, const fr_exec_plan *p,
+                                                fr_weight_read *forwards,
+                                                fr_weight_read *backwards);
 
 /* How the cores of this machine are shared out among the workers of this process and of those
  * beside it. */
@@ -86,11 +87,12 @@ typedef struct fr_exec_cores {
     int first_cpu; /* of the first of these, the others follow; -1: any core */
 } fr_exec_cores;
 /* n_threads 0: all cores, in equal shares. team NULL: this process alone. */
-fr_exec_cores fr_exec_share_cores(const fr_team *team, int n_workers, int n_threads, bool pin);
+FR_API fr_exec_cores fr_exec_share_cores(const fr_team *team, int n_workers, int n_threads,
+                                         bool pin);
 /* Device of the backend for worker i of the process, in turn over all workers of this machine. */
-int fr_exec_device(const fr_team *team, int n_workers, int i, int n_devices);
+FR_API int fr_exec_device(const fr_team *team, int n_workers, int i, int n_devices);
 /* First core of worker i of the process if all are pinned, else -1. */
-int fr_exec_first_cpu(const fr_exec_cores *c, int n_workers, int i);
+FR_API int fr_exec_first_cpu(const fr_exec_cores *c, int n_workers, int i);
 
 #ifdef __cplusplus
 }

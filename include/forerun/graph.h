@@ -45,33 +45,34 @@ typedef struct fr_node {
 
 typedef struct fr_graph fr_graph;
 
-fr_status fr_graph_create(fr_ctx *ctx, const char *name, fr_graph **out);
-void fr_graph_free(fr_graph *g);
-const char *fr_graph_name(const fr_graph *g);
+FR_API FR_MUST_USE fr_status fr_graph_create(fr_ctx *ctx, const char *name, fr_graph **out);
+FR_API void fr_graph_free(fr_graph *g);
+FR_API const char *fr_graph_name(const fr_graph *g);
 
 /* Add a node; shape inference happens here, and an error names the node, what it got
  * and what it needs. attrs may be NULL. Returns the new index, or -1 with the error in the
  * context; a -1 among the inputs is passed on as -1, so a builder may check once, at finish. */
-int fr_graph_add(fr_graph *g, fr_operator op, const char *name, const fr_attrs *attrs, int n_inputs,
-                 const int *inputs);
+FR_API int fr_graph_add(fr_graph *g, fr_operator op, const char *name, const fr_attrs *attrs,
+                        int n_inputs, const int *inputs);
 
 /* Let parameter `name` of a later node share the values of an earlier one of the same
- * shape. Gradients are kept apart and summed at the update. Before fr_graph_finish. */
-fr_status fr_graph_tie(fr_graph *g, const char *name, const char *owner);
+ * shape. Gradients are kept apart and summed at the update. Before fr_graph_finish, which
+ * fails if this did. */
+FR_API fr_status fr_graph_tie(fr_graph *g, const char *name, const char *owner);
 
 /* No more changes. Fails if anything failed before. */
-fr_status fr_graph_finish(fr_graph *g);
+FR_API FR_MUST_USE fr_status fr_graph_finish(fr_graph *g);
 
-int fr_graph_n_nodes(const fr_graph *g);
-const fr_node *fr_graph_node(const fr_graph *g, int node);
-int fr_graph_find(const fr_graph *g, const char *name); /* -1: none */
-int fr_graph_n_params(const fr_graph *g);
-const fr_param *fr_graph_param(const fr_graph *g, int param);
-int fr_graph_find_param(const fr_graph *g, const char *name);
+FR_API int fr_graph_n_nodes(const fr_graph *g);
+FR_API const fr_node *fr_graph_node(const fr_graph *g, int node);
+FR_API int fr_graph_find(const fr_graph *g, const char *name); /* -1: none */
+FR_API int fr_graph_n_params(const fr_graph *g);
+FR_API const fr_param *fr_graph_param(const fr_graph *g, int param);
+FR_API int fr_graph_find_param(const fr_graph *g, const char *name);
 /* The node of this operator with the highest index, or -1 (for the loss, the last attention...). */
-int fr_graph_find_op(const fr_graph *g, fr_operator op);
+FR_API int fr_graph_find_op(const fr_graph *g, fr_operator op);
 /* Numbers trained, ties counted once, buffers left out. */
-int64_t fr_graph_param_count(const fr_graph *g);
+FR_API int64_t fr_graph_param_count(const fr_graph *g);
 
 /* A stage: nodes first .. last-1, and what crosses its borders (node indices).
  * inputs: made outside and used inside, INPUT nodes included wherever they are used;
@@ -85,15 +86,16 @@ typedef struct fr_stage {
 /* Cut before each of n nodes (ascending, 0 < cut < n_nodes), giving n + 1 stages in `out`.
  * INPUT nodes belong to no stage's work; they are fed where they are used. A stage of nothing else
  * is refused. After fr_graph_finish, from any thread. */
-fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out);
+FR_API FR_MUST_USE fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out);
 
 /* Cuts for n_stages stages (n_stages - 1 of them) that make the largest stage's work as small as it
  * can be; among such, those that fewer bytes cross. Work: FLOPs of forward and backward, and some
  * for the memory that a node moves. Stages without trained parameters are avoided where possible.
  * Names how many stages are possible if there are fewer. */
-fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts);
+FR_API FR_MUST_USE fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts);
 /* Cuts before the named nodes, in the order of the model. */
-fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names, int *cuts);
+FR_API FR_MUST_USE fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names,
+                                                int *cuts);
 
 typedef struct fr_stage_link {
     int from, to; /* stages */
@@ -102,28 +104,29 @@ typedef struct fr_stage_link {
  * nodes are fed, not sent). Backward, for each value that needs a gradient: from its last reader to
  * the one before it, and so on, from its first reader to its maker. Sorted, each pair once; room
  * for n * (n - 1) / 2 links in either list. */
-fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages, int *n_forward,
-                         fr_stage_link *forward, int *n_backward, fr_stage_link *backward);
+FR_API FR_MUST_USE fr_status fr_graph_links(const fr_graph *g, int n_stages, const fr_stage *stages,
+                                            int *n_forward, fr_stage_link *forward, int *n_backward,
+                                            fr_stage_link *backward);
 
 /* Bytes of one sample that cross from nodes < cut to nodes >= cut (INPUT nodes not counted); -1
  * before fr_graph_finish. */
-int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
+FR_API int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
 
 /* The one node that reads a node, and reads it once; -1: none or several, or before
  * fr_graph_finish. */
-int fr_graph_sole_reader(const fr_graph *g, int node);
+FR_API int fr_graph_sole_reader(const fr_graph *g, int node);
 
 /* Does stage_of[node] (any labelling) make every stage convex, i.e. is the graph of stages acyclic?
  * INPUT nodes do not count. False before fr_graph_finish. */
-bool fr_graph_is_convex(const fr_graph *g, const int *stage_of);
+FR_API bool fr_graph_is_convex(const fr_graph *g, const int *stage_of);
 
 /* Starting values of a parameter, a pure function of seed and parameter: plain layout,
  * fr_shape_count(&param->shape) floats. */
-void fr_graph_init_param(const fr_graph *g, int param, uint64_t seed, float *values);
+FR_API void fr_graph_init_param(const fr_graph *g, int param, uint64_t seed, float *values);
 /* Numbers first .. first + n - 1 of them, for threads that share the work. `first` is a multiple of
  * 4; values[0] is number `first`. */
-void fr_graph_init_range(const fr_graph *g, int param, uint64_t seed, int64_t first, int64_t n,
-                         float *values);
+FR_API void fr_graph_init_range(const fr_graph *g, int param, uint64_t seed, int64_t first,
+                                int64_t n, float *values);
 
 #ifdef __cplusplus
 }

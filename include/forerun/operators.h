@@ -140,14 +140,14 @@ typedef struct fr_attrs {
     };
 } fr_attrs;
 
-int64_t fr_shape_count(const fr_shape *s); /* product of dimensions; 1 for n_dims 0 */
-bool fr_shape_equal(const fr_shape *a, const fr_shape *b);
+FR_API int64_t fr_shape_count(const fr_shape *s); /* product of dimensions; 1 for n_dims 0 */
+FR_API bool fr_shape_equal(const fr_shape *a, const fr_shape *b);
 /* "(3, 32, 32)" into text. Returns text. */
-const char *fr_shape_text(const fr_shape *s, char *text, size_t room);
-const char *fr_operator_name(fr_operator op);
-bool fr_operator_parse(const char *name, fr_operator *op);
+FR_API const char *fr_shape_text(const fr_shape *s, char *text, size_t room);
+FR_API const char *fr_operator_name(fr_operator op);
+FR_API bool fr_operator_parse(const char *name, fr_operator *op);
 /* Which input of an operator, if given, is the number of valid steps of each sample; -1: none. */
-int fr_operator_length_input(fr_operator op);
+FR_API int fr_operator_length_input(fr_operator op);
 
 #ifdef __cplusplus
 }

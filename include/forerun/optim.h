@@ -17,7 +17,8 @@ extern "C" {
 #define FR_MAX_OPTIM_STATE 2
 #define FR_MAX_AHEAD 2 /* predictions written by one sweep */
 
-/* Settings of all optimizers; each reads its own. fr_optimizer.defaults fills them. */
+/* Values of all optimizers; each reads its own. Zero is zero here: fr_optimizer.defaults fills
+ * them, then the caller changes what differs. */
 typedef struct fr_optim_options {
     double lr;
     double weight_decay;
@@ -92,27 +93,27 @@ typedef struct fr_optimizer {
                     const double *lr);
 } fr_optimizer;
 
-const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
-const fr_optimizer *fr_optim_find(const char *name);
+FR_API const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
+FR_API const fr_optimizer *fr_optim_find(const char *name);
 
 /* Coefficients of update t = 1, 2, ... with learning rate lr (o->lr is not read). */
-void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t, double lr,
-                      double grad_scale, fr_optim_coef *c);
+FR_API void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t,
+                             double lr, double grad_scale, fr_optim_coef *c);
 
 /* Prediction j of a sweep: n updates past update t (0: before the first one), which will have the
  * rates lr[0 .. n - 1]. All predictions of a sweep have the same course and t. Weight decay is left
  * out: it is not a direction that goes on. */
-void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course, int64_t t,
-                  int n, const double *lr, int j, fr_aim *aim);
+FR_API void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course,
+                         int64_t t, int n, const double *lr, int j, fr_aim *aim);
 
 /* Learning rate by update number. */
 typedef struct fr_lr_options {
-    const char *name; /* constant, step, cosine, polynomial */
+    const char *name; /* constant, step, cosine, polynomial; NULL: constant */
     int64_t warmup;   /* updates of linear rise before the schedule starts, from lr/warmup */
     int64_t total;    /* updates of the whole run */
-    int64_t every;    /* step: updates between falls */
-    double gamma;     /* step: factor of a fall */
-    double power;     /* polynomial */
+    int64_t every;    /* step: updates between falls; 0 = 1000 */
+    double gamma;     /* step: factor of a fall; 0 = 0.1 */
+    double power;     /* polynomial; 0 = 1 */
     double min_ratio; /* cosine, polynomial: final lr / lr */
 } fr_lr_options;
 
@@ -124,18 +125,14 @@ typedef struct fr_lr_schedule {
                      int64_t t); /* t = 0 for the first update after warm-up */
 } fr_lr_schedule;
 
-const fr_lr_schedule *const *fr_lr_list(void);
-const fr_lr_schedule *fr_lr_find(const char *name);
-void fr_lr_defaults(fr_lr_options *o);
+FR_API const fr_lr_schedule *const *fr_lr_list(void);
+FR_API const fr_lr_schedule *fr_lr_find(const char *name);
+/* The defaults in numbers, for those who show them; never needed before a call. */
+FR_API void fr_lr_defaults(fr_lr_options *o);
 /* NULL if fine, else what is wrong: "every must be at least 1". */
-const char *fr_lr_check(const fr_lr_options *o);
+FR_API const char *fr_lr_check(const fr_lr_options *o);
 /* Learning rate of update t (first is 0), warm-up included. */
-double fr_lr_at(const fr_lr_options *o, double base_lr, int64_t t);
-
-/* Sum of squares of n floats in a fixed order (lanes inside a block, then the blocks in order), so
- * that blocks may be summed by any number of threads without a change of bits. */
-#define FR_NORM_BLOCK 4096 /* floats */
-double fr_sum_squares(const float *x, size_t n);
+FR_API double fr_lr_at(const fr_lr_options *o, double base_lr, int64_t t);
 
 #ifdef __cplusplus
 }

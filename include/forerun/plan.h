@@ -58,15 +58,15 @@ typedef struct fr_plan {
 typedef struct fr_planner {
     const char *name, *summary;
     const char *method; /* that runs its plans of several stages */
-    fr_status (*plan)(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out);
+    fr_status (*plan)(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out); /* fr_plan_free */
 } fr_planner;
 
-const fr_planner *const *fr_planner_list(void); /* NULL-terminated */
-const fr_planner *fr_planner_find(const char *name);
-void fr_plan_free(fr_plan *p);
+FR_API const fr_planner *const *fr_planner_list(void); /* NULL-terminated */
+FR_API const fr_planner *fr_planner_find(const char *name);
+FR_API void fr_plan_free(fr_plan *p);
 /* {stages: [{nodes, replicas, time_s, devices}], time_s, ...}: the contract of `forerun plan
- * --format json`. */
-char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile);
+ * --format json`. The caller frees it by fr_text_free; NULL: out of memory. */
+FR_API char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile);
 
 /* --- the whole choice ---------------------------------------------------------------------------
  */
@@ -120,8 +120,8 @@ typedef struct fr_choice {
     void *arena;
 } fr_choice;
 
-fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out);
-void fr_choice_free(fr_choice *c);
+FR_API FR_MUST_USE fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out);
+FR_API void fr_choice_free(fr_choice *c);
 
 #ifdef __cplusplus
 }

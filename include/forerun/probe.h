@@ -17,8 +17,10 @@ typedef struct fr_probe_desc {
     const fr_graph *graph;
     const fr_stage *stage; /* NULL: the whole graph */
     const fr_backend *backend;
-    int n_threads, first_cpu; /* as fr_device_desc */
-    int batch;                /* samples of a micro-batch */
+    int n_threads; /* this and the next two: as in fr_device_desc */
+    bool pin;
+    int first_cpu;
+    int batch; /* samples of a micro-batch */
     int n_micro;
     bool split_backward;     /* I and W apart: back_input_s and back_weight_s are measured */
     bool update_in_backward; /* the update is fused into the last backward; else a sweep of its own
@@ -37,18 +39,20 @@ typedef struct fr_probe_desc {
  * as they are when all workers of this machine work. A time is the mean over all mini-batches
  * but those that were stopped (more than three times the median). out: [n] profiles: nodes[i] of
  * one is the graph's node stage->first + i, and its inputs are numbers of the graph's nodes. Those
- * of a whole cut are made into one profile by fr_profile_join. */
-fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out);
+ * of a whole cut are made into one profile by fr_profile_join. Each is the caller's, who frees it
+ * by fr_profile_free. */
+FR_API FR_MUST_USE fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc,
+                                            fr_profile **out);
 
 /* Seconds that n workers take to add up a block of gradients; over a team, all of its processes
  * together, equally many workers in each. */
-fr_status fr_probe_sum(fr_ctx *ctx, const fr_transport *transport, fr_team *team, int n,
-                       size_t bytes, double *seconds);
+FR_API FR_MUST_USE fr_status fr_probe_sum(fr_ctx *ctx, const fr_transport *transport, fr_team *team,
+                                          int n, size_t bytes, double *seconds);
 
 /* This machine as a cluster: one device a core (or n of them), links measured between two workers
  * of a transport. */
-fr_status fr_probe_cluster(fr_ctx *ctx, const fr_transport *transport, fr_team *team, int n,
-                           fr_cluster **out);
+FR_API FR_MUST_USE fr_status fr_probe_cluster(fr_ctx *ctx, const fr_transport *transport,
+                                              fr_team *team, int n, fr_cluster **out);
 
 #ifdef __cplusplus
 }

@@ -22,14 +22,15 @@ typedef struct fr_report_options {
 /* folders: of runs (or of a comparison: all runs of it); none only with o->compare. o may be NULL.
  * The file is replaced as a whole; path "-": stdout. A run that is not over, or lacks some files,
  * is shown as far as it came; a folder that is no run is an error. */
-fr_status fr_report_write(fr_ctx *ctx, int n, const char *const *folders,
-                          const fr_report_options *o, const char *path);
+FR_API FR_MUST_USE fr_status fr_report_write(fr_ctx *ctx, int n, const char *const *folders,
+                                             const fr_report_options *o, const char *path);
 /* Only the JSON; to be freed by fr_report_free_text. */
-fr_status fr_report_data(fr_ctx *ctx, int n, const char *const *folders, const fr_report_options *o,
-                         char **text, size_t *n_bytes);
-void fr_report_free_text(char *text);
+FR_API FR_MUST_USE fr_status fr_report_data(fr_ctx *ctx, int n, const char *const *folders,
+                                            const fr_report_options *o, char **text,
+                                            size_t *n_bytes);
+FR_API void fr_report_free_text(char *text);
 /* The page with null for its data: it then asks for data.json and events beside it. */
-const char *fr_report_live_page(size_t *n_bytes);
+FR_API const char *fr_report_live_page(size_t *n_bytes);
 
 /* --- live ------------------------------------------------------------------------------------ */
 
@@ -37,15 +38,15 @@ typedef struct fr_server fr_server;
 /* Listens at "127.0.0.1:8080", "[::1]:8080", ":8080" (loopback) or "8080"; port 0: any that is
  * free. Read-only: GET of /, /data.json, /events (server-sent events). Threads of its own; the run
  * never waits for a reader. */
-fr_status fr_server_start(fr_ctx *ctx, const char *address, fr_server **out);
-const char *fr_server_url(const fr_server *s);
+FR_API FR_MUST_USE fr_status fr_server_start(fr_ctx *ctx, const char *address, fr_server **out);
+FR_API const char *fr_server_url(const fr_server *s);
 /* The run's folder is known, or the run goes on: what readers see next. Any thread. */
-void fr_server_folder(fr_server *s, const char *folder);
-void fr_server_progress(fr_server *s, const fr_progress *p);
+FR_API void fr_server_folder(fr_server *s, const char *folder);
+FR_API void fr_server_progress(fr_server *s, const fr_progress *p);
 /* The run is over ("done", "interrupted", "failed"): readers are told and load the whole page
  * data once more. */
-void fr_server_over(fr_server *s, const char *status);
-void fr_server_stop(fr_server *s); /* NULL is fine; gives readers a moment to load */
+FR_API void fr_server_over(fr_server *s, const char *status);
+FR_API void fr_server_stop(fr_server *s); /* NULL is fine; gives readers a moment to load */
 
 #ifdef __cplusplus
 }

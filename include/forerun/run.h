@@ -37,7 +37,11 @@ typedef struct fr_run_result {
     bool wants_report;       /* run.report: `over`, whose maker has report.h, may leave one there */
 } fr_run_result;
 
+/* Members are only ever added at the end, so that a program runs with a newer library than it was
+ * built with: `size` tells which of them it has. A call refuses a size of 0, and members of a newer
+ * version that are not zero. */
 typedef struct fr_run_options {
+    size_t size;        /* required: sizeof(fr_run_options) */
     fr_team *team;      /* train: the processes of the run; NULL: this one alone */
     const char *config; /* path; with config_text: its name in messages, NULL: "config" */
     int n_sets;
@@ -46,6 +50,7 @@ typedef struct fr_run_options {
      * config. */
     const char *out;
     bool resume;
+    bool want_outputs;  /* fr_run_predict will be called: the outputs take memory of their own */
     int64_t dump_step;  /* mini-batch to lay open in step-K.safetensors, from 1; below: none */
     const char *ledger; /* train: file for the weight versions that every pass used; NULL: none */
     /* Folder of a run, a checkpoint folder, or a step folder. eval, generate: NULL: the run's.
@@ -64,7 +69,6 @@ typedef struct fr_run_options {
      * the config then has not. NULL: as the config says. */
     fr_graph *graph; /* finished, with a cross_entropy node */
     fr_dataset *data;
-    bool want_outputs; /* fr_run_predict will be called: the outputs take memory of their own */
 } fr_run_options;
 
 typedef struct fr_run fr_run;
@@ -72,53 +76,55 @@ typedef struct fr_run fr_run;
 /* Checks everything, allocates everything, loads what the run starts from. The options and their
  * texts may go afterwards; team, graph, data, user and stop are used until the run is closed. The
  * caller owns *out and closes it; NULL after a failure. */
-fr_status fr_run_open(fr_ctx *ctx, const fr_run_options *o, fr_run **out);
+FR_API FR_MUST_USE fr_status fr_run_open(fr_ctx *ctx, const fr_run_options *o, fr_run **out);
 
 /* Train n mini-batches; 0: up to the next evaluation or checkpoint of the config, or its end. On
  * the way the run evaluates and saves as the config says. The pipeline is empty before and after,
  * so that with an asynchronous method the weights depend on where steps end. *n_done (may be NULL)
  * is less than n at the end of the run, and where `stop` was set. A failure ends the run:
  * FR_DIVERGED leaves the last good weights to be read, after others it can only be closed. */
-fr_status fr_run_step(fr_run *r, int64_t n, int64_t *n_done);
+FR_API FR_MUST_USE fr_status fr_run_step(fr_run *r, int64_t n, int64_t *n_done);
 /* All updates of the config are done, `stop` was set during the last call, or the run failed. */
-bool fr_run_is_over(const fr_run *r);
+FR_API bool fr_run_is_over(const fr_run *r);
 
 /* Loss and accuracy over the evaluation data; NaN: nothing counted there, or `stop` was set. */
-fr_status fr_run_evaluate(fr_run *r, double *loss, double *accuracy);
+FR_API FR_MUST_USE fr_status fr_run_evaluate(fr_run *r, double *loss, double *accuracy);
 
 /* The network's outputs (logits) for n samples, as after the last update. input: (n, shape of the
  * input node), float or int32_t as that node's dtype; length: (n), NULL where the model has none;
  * outputs: (n, fr_run_output_count). Only with want_outputs and without a team. */
-fr_status fr_run_predict(fr_run *r, int64_t n, const void *input, const int32_t *length,
-                         float *outputs);
-int64_t fr_run_output_count(const fr_run *r); /* floats of one sample */
+FR_API FR_MUST_USE fr_status fr_run_predict(fr_run *r, int64_t n, const void *input,
+                                            const int32_t *length, float *outputs);
+FR_API int64_t fr_run_output_count(const fr_run *r); /* floats of one sample */
 
 /* Names and shapes of parameters are the graph's; it belongs to the run, or to the caller who gave
  * it. */
-const fr_graph *fr_run_graph(const fr_run *r);
+FR_API const fr_graph *fr_run_graph(const fr_run *r);
 /* Values of a parameter (or of running statistics) by name, plain layout; n must be its count.
  * With a team `values` is NULL on ranks other than 0. */
-fr_status fr_run_get_param(fr_run *r, const char *name, int64_t n, float *values);
-fr_status fr_run_set_param(fr_run *r, const char *name, int64_t n, const float *values);
+FR_API FR_MUST_USE fr_status fr_run_get_param(fr_run *r, const char *name, int64_t n,
+                                              float *values);
+FR_API FR_MUST_USE fr_status fr_run_set_param(fr_run *r, const char *name, int64_t n,
+                                              const float *values);
 
 /* Metrics of the last mini-batch (loss NaN: none yet); texts live until the next call on the run.
  */
-void fr_run_progress(const fr_run *r, fr_progress *out);
+FR_API void fr_run_progress(const fr_run *r, fr_progress *out);
 
 /* Save a checkpoint (checkpoint/step-N) into a folder from which `forerun train --resume` and
  * fr_run_options.checkpoint read it. NULL: the run's own. It is whole when the call returns. */
-fr_status fr_run_save(fr_run *r, const char *folder);
+FR_API FR_MUST_USE fr_status fr_run_save(fr_run *r, const char *folder);
 
 /* End the run and free it (NULL allowed). A run with a folder that has not failed leaves a
  * checkpoint and a summary there. *result (may be NULL) is filled as far as the run came.
  * FR_INTERRUPTED: `stop` was set before its end; failures of steps are not repeated. */
-fr_status fr_run_close(fr_run *r, fr_run_result *result);
+FR_API fr_status fr_run_close(fr_run *r, fr_run_result *result);
 
 /* Train as the config says: open, step to the end, close; the run has a folder (out, or run.out).
  * *result (may be NULL) is filled as far as the run came. */
-fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
+FR_API FR_MUST_USE fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 /* Loss and accuracy of a checkpoint on the evaluation data. */
-fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
+FR_API FR_MUST_USE fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 
 #ifdef __cplusplus
 }

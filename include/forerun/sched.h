@@ -105,24 +105,24 @@ typedef struct fr_generator {
     bool (*emit)(const fr_schedule_desc *d, int w, fr_schedule *s); /* false: out of memory */
 } fr_generator;
 
-const fr_generator *const *fr_generator_list(void); /* NULL-terminated */
-const fr_generator *fr_generator_find(const char *name);
+FR_API const fr_generator *const *fr_generator_list(void); /* NULL-terminated */
+FR_API const fr_generator *fr_generator_find(const char *name);
 
 /* Generated and lowered, but not checked. */
-fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
-                             fr_schedule **out);
-void fr_schedule_free(fr_schedule *s);
+FR_API FR_MUST_USE fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g,
+                                                const fr_schedule_desc *d, fr_schedule **out);
+FR_API void fr_schedule_free(fr_schedule *s);
 /* Add what is missing of steps, reductions, transfers; then slots and buffers. A schedule that has
  * transfers (or steps) already keeps them; a step waits for reductions that are added. Fails on a
  * schedule that the clock cannot run through (a deadlock), naming worker and step. */
-fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
+FR_API FR_MUST_USE fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
 
 /* Proof: every F and B (or I, then W) once per stage and micro-batch, gradients in micro-batch
  * order, dependencies, matching sends and receives in the same order, one step per stage and
  * mini-batch after its last gradient, nothing of a flush across mini-batches, no deadlock, slots
  * and buffers never used by two at once. The first fault is named by worker, step and instruction:
  * "worker 2, step 17 (2B5): ...". */
-fr_status fr_schedule_check(fr_ctx *ctx, const fr_schedule *s);
+FR_API FR_MUST_USE fr_status fr_schedule_check(fr_ctx *ctx, const fr_schedule *s);
 
 static inline int fr_schedule_worker(const fr_schedule *s, int stage, int micro)
 {
@@ -142,7 +142,7 @@ static inline int fr_schedule_buffer(const fr_schedule *s, int backward_link, in
     return s
         ->buffer_of[(size_t)backward_link * (size_t)(s->n_batches * s->n_micro) + (size_t)micro];
 }
-int fr_schedule_find_link(int n, const fr_link *links, int from, int to); /* -1: none */
+FR_API int fr_schedule_find_link(int n, const fr_link *links, int from, int to); /* -1: none */
 
 /* Seconds (or units) an instruction takes. NULL fields: F = I = W = 1, B = I + W; the rest 0. */
 typedef struct fr_costs {
@@ -160,19 +160,20 @@ typedef struct fr_clock {
 
 /* Run the lists on a virtual clock: each worker in order, a receive waits for its send, a send
  * does not hold the worker up, a slot or buffer in use is waited for. */
-fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s, const fr_costs *costs,
-                            fr_clock *out);
-void fr_clock_free(fr_clock *c);
+FR_API FR_MUST_USE fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s,
+                                               const fr_costs *costs, fr_clock *out);
+FR_API void fr_clock_free(fr_clock *c);
 
 /* --- text forms; made with one allocation, freed by fr_text_free ---------------------------------
  * text: everything, round trip. csv: one row a worker as PyTorch writes it ("0F0,0F1,1SEND_F3"), no
  * STEP and REDUCE unless the lists differ from what lowering would add. grid: for people, one
  * column a time unit, at most `columns` characters wide (0: any). json: the contract of `forerun
  * schedule --format json`. NULL: out of memory. */
-char *fr_schedule_to_text(const fr_schedule *s);
-char *fr_schedule_to_csv(const fr_schedule *s);
-char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns, bool in_colour);
-char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c);
+FR_API char *fr_schedule_to_text(const fr_schedule *s);
+FR_API char *fr_schedule_to_csv(const fr_schedule *s);
+FR_API char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns,
+                                 bool in_colour);
+FR_API char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c);
 /* A few characters for each computation of a drawing: instruction i of worker w. */
 typedef struct fr_notes {
     void (*text)(void *user, int w, int i, char *text, size_t room);
@@ -180,17 +181,17 @@ typedef struct fr_notes {
     const char *legend; /* what they mean */
 } fr_notes;
 /* notes may be NULL. */
-char *fr_schedule_to_svg(const fr_schedule *s, const fr_clock *c, const fr_notes *notes);
-void fr_text_free(char *text);
+FR_API char *fr_schedule_to_svg(const fr_schedule *s, const fr_clock *c, const fr_notes *notes);
+FR_API void fr_text_free(char *text);
 /* "2SEND_F5", or "2SEND_F5>4" where the peer is not the neighbour. Returns buffer. */
-const char *fr_instr_text(const fr_instr *i, char buffer[48]);
+FR_API const char *fr_instr_text(const fr_instr *i, char buffer[48]);
 
 /* Read text or csv (told apart by the first line). n_micro: micro-batches of a mini-batch, 0 = as
  * the file says, or all of them. Links as in fr_schedule_desc, or the file's, or a chain. Lowered.
  * d->replicas (with n_stages 0: replicas[0] for every stage): a file of one pipeline, with n_micro
  * / replicas micro-batches, is made into so many. Errors name file, line and entry. */
-fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro, const fr_schedule_desc *d,
-                           fr_schedule **out);
+FR_API FR_MUST_USE fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro,
+                                              const fr_schedule_desc *d, fr_schedule **out);
 
 #ifdef __cplusplus
 }

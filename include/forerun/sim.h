@@ -56,15 +56,17 @@ typedef struct fr_sim_result {
     void *arena;
 } fr_sim_result;
 
-fr_status fr_simulate(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_result *out);
-void fr_sim_free(fr_sim_result *r);
+/* *out is freed by fr_sim_free. */
+FR_API FR_MUST_USE fr_status fr_simulate(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_result *out);
+FR_API void fr_sim_free(fr_sim_result *r);
 
 /* What no run can beat: the busiest worker's computation (and the busiest link's), and the longest
  * chain of dependencies of one mini-batch. */
 typedef struct fr_sim_bounds {
     double worker_s_per_batch, link_s_per_batch, critical_path_s;
 } fr_sim_bounds;
-fr_status fr_sim_bounds_of(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_bounds *out);
+FR_API FR_MUST_USE fr_status fr_sim_bounds_of(fr_ctx *ctx, const fr_sim_desc *d,
+                                              fr_sim_bounds *out);
 
 /* A layout of a model, by numbers: what a planner tries and a run is. */
 typedef struct fr_spread_desc {
@@ -91,8 +93,8 @@ typedef struct fr_spread {
                        workspace, messages */
     void *arena;
 } fr_spread;
-fr_status fr_spread_make(fr_ctx *ctx, const fr_spread_desc *d, fr_spread *out);
-void fr_spread_free(fr_spread *s);
+FR_API FR_MUST_USE fr_status fr_spread_make(fr_ctx *ctx, const fr_spread_desc *d, fr_spread *out);
+FR_API void fr_spread_free(fr_spread *s);
 
 #ifdef __cplusplus
 }

@@ -12,16 +12,17 @@ extern "C" {
  * values of fp32, row-major, in host memory. Parameter indices are the graph's. A tied parameter
  * reads its owner. With a team values come to and from rank 0; others give and get no `plain`
  * (NULL). */
-fr_status fr_engine_get_param(fr_engine *e, int param, void *plain);
-fr_status fr_engine_set_param(fr_engine *e, int param, const void *plain);
-fr_status fr_engine_get_grad(fr_engine *e, int param, void *plain);
-fr_status fr_engine_get_state(fr_engine *e, int which, int param, void *plain);
-fr_status fr_engine_set_state(fr_engine *e, int which, int param, const void *plain);
+FR_API FR_MUST_USE fr_status fr_engine_get_param(fr_engine *e, int param, void *plain);
+FR_API FR_MUST_USE fr_status fr_engine_set_param(fr_engine *e, int param, const void *plain);
+FR_API FR_MUST_USE fr_status fr_engine_get_grad(fr_engine *e, int param, void *plain);
+FR_API FR_MUST_USE fr_status fr_engine_get_state(fr_engine *e, int which, int param, void *plain);
+FR_API FR_MUST_USE fr_status fr_engine_set_state(fr_engine *e, int which, int param,
+                                                 const void *plain);
 /* What the weight policy remembers from update to update beside them: the version before (double
  * buffer), the drift (pipemare). Its name ("previous", "drift"), NULL: nothing. Optional in a
  * checkpoint: without it the run goes on as at its start. Snapshots have it, where there is any. */
-const char *fr_engine_memory_name(const fr_engine *e);
-fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain);
+FR_API const char *fr_engine_memory_name(const fr_engine *e);
+FR_API FR_MUST_USE fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain);
 
 /* All that a checkpoint holds, as of the moment of fr_engine_snapshot (the pipeline is empty), for
  * another thread to read. Items come in a fixed order: parameters that are trained, buffers,
@@ -40,16 +41,16 @@ typedef struct fr_item {
     int which, param; /* state block; -1: no more items */
 } fr_item;
 typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
-fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
+FR_API FR_MUST_USE fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
 /* On rank 0: whether an item of memory will come of this parameter. */
-bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
+FR_API bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
 /* What this process holds, or will, beside its workers' blocks: a snapshot, values under way. */
-size_t fr_engine_host_bytes(const fr_engine *e);
-size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
-bool fr_engine_copies_snapshots(const fr_engine *e); /* training goes on while one is read */
-fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, void *plain);
-void fr_snapshot_wait(fr_snapshot *s);
-void fr_snapshot_end(fr_snapshot *s); /* by the reader: nothing more is read */
+FR_API size_t fr_engine_host_bytes(const fr_engine *e);
+FR_API size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
+FR_API bool fr_engine_copies_snapshots(const fr_engine *e); /* training goes on while one is read */
+FR_API FR_MUST_USE fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, void *plain);
+FR_API void fr_snapshot_wait(fr_snapshot *s);
+FR_API void fr_snapshot_end(fr_snapshot *s); /* by the reader: nothing more is read */
 
 #ifdef __cplusplus
 }

@@ -24,8 +24,8 @@ typedef struct fr_method {
     bool is_by_name;   /* never unasked: stale weights, or an accuracy that nobody has shown here */
 } fr_method;
 
-const fr_method *const *fr_method_list(void); /* NULL-terminated */
-const fr_method *fr_method_find(const char *name);
+FR_API const fr_method *const *fr_method_list(void); /* NULL-terminated */
+FR_API const fr_method *fr_method_find(const char *name);
 
 /* What a run's folder may hold; NULL name: the end. */
 typedef struct fr_run_file {
@@ -34,15 +34,15 @@ typedef struct fr_run_file {
     const char *when;   /* key or option that asks for it or leaves it out; NULL: always there */
     const char *about;
 } fr_run_file;
-const fr_run_file *fr_run_files(void);
+FR_API const fr_run_file *fr_run_files(void);
 
 /* Key i of all that a config (and a cluster file) may have, NULL after the last. One path may have
  * several, of different users. */
-const fr_key *fr_key_at(int i);
-const char *fr_key_kind_name(fr_key_kind kind);
+FR_API const fr_key *fr_key_at(int i);
+FR_API const char *fr_key_kind_name(fr_key_kind kind);
 /* Into `text`, and returned: names of those that read it ("": all), and what it may be. */
-const char *fr_key_users(const fr_key *key, char *text, size_t room);
-const char *fr_key_range(const fr_key *key, char *text, size_t room);
+FR_API const char *fr_key_users(const fr_key *key, char *text, size_t room);
+FR_API const char *fr_key_range(const fr_key *key, char *text, size_t room);
 
 /* What fr_train would do with these options, for those who start runs: all that can be refused
  * without training is. */
@@ -52,9 +52,9 @@ typedef struct fr_run_facts {
     int n_ranks;   /* processes that the config asks for */
     int64_t n_steps;
 } fr_run_facts;
-fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts);
+FR_API FR_MUST_USE fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts);
 /* Updates in the newest checkpoint of a run's folder; -1: it has none. */
-fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
+FR_API FR_MUST_USE fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
 
 /* Whether a checkpoint is whole: all its files are as they were written, all values finite. */
 typedef struct fr_verdict {
@@ -65,32 +65,33 @@ typedef struct fr_verdict {
 } fr_verdict;
 /* Of all checkpoints of a run's folder or a checkpoint folder, the newest first, or of one step-N.
  * FR_OK: all were looked at, damaged or not. */
-fr_status fr_checkpoint_verify(fr_ctx *ctx, const char *folder,
-                               void (*each)(void *user, const fr_verdict *v), void *user);
+FR_API FR_MUST_USE fr_status fr_checkpoint_verify(fr_ctx *ctx, const char *folder,
+                                                  void (*each)(void *user, const fr_verdict *v),
+                                                  void *user);
 
 /* What planning and simulation must know about a run: the model, the mini-batch, and what its nodes
  * cost here. */
 typedef struct fr_run_model fr_run_model;
 /* profile: a file to go by instead of measuring; NULL: measure. */
-fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o, const char *profile,
-                            fr_run_model **out);
-void fr_run_model_free(fr_run_model *m);
-int fr_run_model_batch(const fr_run_model *m); /* samples of a mini-batch */
-int fr_run_model_micro(const fr_run_model *m); /* of a micro-batch, as the config has it */
+FR_API FR_MUST_USE fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o,
+                                               const char *profile, fr_run_model **out);
+FR_API void fr_run_model_free(fr_run_model *m);
+FR_API int fr_run_model_batch(const fr_run_model *m); /* samples of a mini-batch */
+FR_API int fr_run_model_micro(const fr_run_model *m); /* of a micro-batch, as the config has it */
 /* Profiles are measured, whatever the config says: so many workers at once (0: as many as there are
  * cores), for about so long (0: some tenths of a second). Before the first profile. */
-void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds);
+FR_API void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds);
 /* Of a micro-batch of so many samples: measured at the first call (with as many at once as there
- * are cores), then kept. Of type fr_profile_fn; user: the fr_run_model. */
-fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);
+ * are cores), then kept by the model. Of type fr_profile_fn; user: the fr_run_model. */
+FR_API FR_MUST_USE fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);
 
 /* A config that begins with a comment that begins with this is a plan; runs of it keep the comment.
  */
 #define FR_PLAN_MARK "A plan by `forerun plan"
 /* The config as `o` resolves it, o->sets included, as a file that `train` runs from any folder;
  * comment: lines for its top, without #. */
-fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *comment,
-                             const char *path);
+FR_API FR_MUST_USE fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o,
+                                                const char *comment, const char *path);
 
 typedef struct fr_forecast {
     int n_workers;
@@ -103,11 +104,12 @@ typedef struct fr_forecast {
     void *arena;
 } fr_forecast;
 /* The run on a virtual clock: cluster NULL: this machine. n_batches 0: the run's, 200 at most.
- * trace: file for its trace.json; NULL: none. */
-fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *cluster,
-                          const char *profile, int64_t n_batches, const char *trace,
-                          fr_forecast *out);
-void fr_forecast_free(fr_forecast *f);
+ * trace: file for its trace.json; NULL: none. *out is freed by fr_forecast_free. */
+FR_API FR_MUST_USE fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o,
+                                             const char *cluster, const char *profile,
+                                             int64_t n_batches, const char *trace,
+                                             fr_forecast *out);
+FR_API void fr_forecast_free(fr_forecast *f);
 
 typedef struct fr_generate_options {
     const char *prompt;
@@ -119,7 +121,8 @@ typedef struct fr_generate_options {
     void *user;
 } fr_generate_options;
 /* Continue a text with a model that predicts next tokens. */
-fr_status fr_generate(fr_ctx *ctx, const fr_run_options *o, const fr_generate_options *g);
+FR_API FR_MUST_USE fr_status fr_generate(fr_ctx *ctx, const fr_run_options *o,
+                                         const fr_generate_options *g);
 
 #ifdef __cplusplus
 }

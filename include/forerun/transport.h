@@ -120,8 +120,8 @@ typedef struct fr_transport {
     void (*library)(char *text, size_t room);
 } fr_transport;
 
-const fr_transport *const *fr_transport_list(void); /* NULL-terminated, the default first */
-const fr_transport *fr_transport_find(const char *name);
+FR_API const fr_transport *const *fr_transport_list(void); /* NULL-terminated, the default first */
+FR_API const fr_transport *fr_transport_find(const char *name);
 
 #ifdef __cplusplus
 }

@@ -59,8 +59,8 @@ typedef struct fr_policy {
         const fr_policy_context *context); /* FR_COURSE_DRIFT: decay of the running mean */
 } fr_policy;
 
-const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
-const fr_policy *fr_policy_find(const char *name);
+FR_API const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
+FR_API const fr_policy *fr_policy_find(const char *name);
 
 #define FR_MAX_WEIGHT_BLOCKS 64
 
@@ -101,44 +101,44 @@ typedef struct fr_prediction_error {
     double ahead;            /* mean distance */
 } fr_prediction_error;
 
-fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
-void fr_store_free(fr_store *s);
-int fr_store_n_blocks(const fr_store *s);
-float *fr_store_newest(fr_store *s);
-void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
-int64_t fr_store_version(const fr_store *s);
+FR_API FR_MUST_USE fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
+FR_API void fr_store_free(fr_store *s);
+FR_API int fr_store_n_blocks(const fr_store *s);
+FR_API float *fr_store_newest(fr_store *s);                 /* one of fr_store_desc.blocks */
+FR_API void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
+FR_API int64_t fr_store_version(const fr_store *s);
 /* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
  * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
  * they mean anything now. set: they have been written, for the newest version, after a reset. */
-const char *fr_store_memory_name(const fr_store_desc *d);
-float *fr_store_memory(fr_store *s, bool *is_valid);
-void fr_store_set_memory(fr_store *s);
+FR_API const char *fr_store_memory_name(const fr_store_desc *d);
+FR_API float *fr_store_memory(fr_store *s, bool *is_valid);
+FR_API void fr_store_set_memory(fr_store *s);
 /* Between fr_store_end and the next pass: the newest weights were changed in place (a mean over
  * replicas) and count as the same version; predictions from them are made anew. */
-void fr_store_changed(fr_store *s);
+FR_API void fr_store_changed(fr_store *s);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
-fr_status fr_store_reset(fr_store *s, int64_t version);
+FR_API FR_MUST_USE fr_status fr_store_reset(fr_store *s, int64_t version);
 /* The run goes on at another update, with the newest weights and the memory as they are. */
-void fr_store_renumber(fr_store *s, int64_t version);
+FR_API void fr_store_renumber(fr_store *s, int64_t version);
 
 /* batch: number of the mini-batch, from 0, of the whole run (its own update makes version
  * batch + 1); micro: in the mini-batch. A forward is followed, later, by a backward and a done. */
-fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out);
-fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out);
-void fr_store_done(fr_store *s, int64_t batch, int micro);
+FR_API FR_MUST_USE fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out);
+FR_API FR_MUST_USE fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out);
+FR_API void fr_store_done(fr_store *s, int64_t batch, int micro);
 /* All micro-batches in flight are given up (a run that ends early): nothing is kept for them. */
-void fr_store_abandon(fr_store *s);
+FR_API void fr_store_abandon(fr_store *s);
 
 /* The update of mini-batch `batch`: begin, ranges (disjoint, from any thread; a range may be handed
  * in while the last backward still reads other ranges), end. fr_store_end fails unless `expected`
  * floats were handed in (block padding is not counted by some callers). */
-void fr_store_begin(fr_store *s, int64_t batch, double grad_scale);
-void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad);
-fr_status fr_store_end(fr_store *s, size_t expected);
-double fr_store_lr(const fr_store *s, int64_t batch); /* this stage's rate of that update */
+FR_API void fr_store_begin(fr_store *s, int64_t batch, double grad_scale);
+FR_API void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad);
+FR_API FR_MUST_USE fr_status fr_store_end(fr_store *s, size_t expected);
+FR_API double fr_store_lr(const fr_store *s, int64_t batch); /* this stage's rate of that update */
 
-const fr_prediction_error *fr_store_error(const fr_store *s);
+FR_API const fr_prediction_error *fr_store_error(const fr_store *s);
 
 #ifdef __cplusplus
 }

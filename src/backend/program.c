@@ -77,7 +77,8 @@ static bool is_input(const fr_program *p, const uses *u, int node)
 static bool is_output(const fr_program *p, const uses *u, int node)
 {
     bool is_unused = !u->inside[node] && !u->outside[node];
-    return fr__in_stage(p, node) && (u->outside[node] || is_unused || node == p->desc.extra_output);
+    bool is_extra = node > 0 && node == p->desc.extra_output;
+    return fr__in_stage(p, node) && (u->outside[node] || is_unused || is_extra);
 }
 
 static fr_status list_ports(fr_program *p, const uses *u)

@@ -198,4 +198,6 @@ int fr_edit_distance(const char *a, const char *b)
     return last[n];
 }
 
-const char *fr_version(void) { return FR_VERSION; }
+#define TEXT_OF(a, b, c) #a "." #b "." #c
+#define TEXT(a, b, c) TEXT_OF(a, b, c)
+const char *fr_version(void) { return TEXT(FR_VERSION_MAJOR, FR_VERSION_MINOR, FR_VERSION_PATCH); }

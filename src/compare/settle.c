@@ -124,8 +124,11 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr__setup *s)
 static fr_status resolve(fr_compare *c, struct fr_case *k)
 {
     fr__setup s;
-    fr_run_options o = {
-        .config = c->o->config, .n_sets = k->n_sets, .sets = k->sets, .dump_step = -1};
+    fr_run_options o = {.size = sizeof o,
+                        .config = c->o->config,
+                        .n_sets = k->n_sets,
+                        .sets = k->sets,
+                        .dump_step = -1};
     if (k->kind == FR_KIND_PUBLISHED) return FR_OK;
     fr_status status = fr__setup_open(c->ctx, &o, &s);
     if (status == FR_OK) {

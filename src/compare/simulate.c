@@ -83,7 +83,7 @@ fr_status fr_compare_simulate(fr_compare *c)
     if (!k || k->kind != FR_KIND_SIMULATED)
         return fr_fail(c->ctx, FR_INVALID, "the next job is not a simulation");
     const char *config = fr__compare_path(c, &c->job, k->folder, "config.yaml");
-    fr_run_options o = {.config = config, .dump_step = -1};
+    fr_run_options o = {.size = sizeof o, .config = config, .dump_step = -1};
     if (!config) return fr__compare_no_memory(c);
     FR_TRY(fr_run_simulate(c->ctx, &o, NULL, k->profile, 0, NULL, &f));
     fr_status status = save_forecast(c, k, &f);

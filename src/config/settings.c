@@ -46,7 +46,10 @@ static fr_status read_schedule(fr_conf *train, fr__settings *s)
     FR_TRY(fr__setting(c, section, "name", s));
     FR_TRY(fr__setting(c, section, "warmup", s));
     FR_TRY(fr__keys_read_listed(c, fr__settings_keys(), section, fr_lr_find(s->lr.name)->keys, s));
-    const char *wrong = fr_lr_check(&s->lr);
+    /* In a config 0 is a value; it does not stand for the default. */
+    const char *wrong = s->lr.gamma == 0   ? "gamma must be in (0, 1]"
+                        : s->lr.power == 0 ? "power must be above 0"
+                                           : fr_lr_check(&s->lr);
     return wrong ? fr_conf_fail(c, NULL, "schedule %s: %s", s->lr.name, wrong) : FR_OK;
 }
 
@@ -95,7 +98,7 @@ static fr_status read_fault(fr_conf *c, fr__settings *s)
 {
     const char *text = NULL, *wrong;
     FR_TRY(fr__setting_name(c, "run.", "fault", &text));
-    wrong = text && text[0] ? fr_fault_parse(text, &s->fault) : NULL;
+    wrong = text && text[0] ? fr__fault_parse(text, &s->fault) : NULL;
     return wrong ? fr_conf_fail(c, "fault", "\"%s\": %s", text, wrong) : FR_OK;
 }
 

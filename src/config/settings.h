@@ -3,6 +3,7 @@
 #ifndef FR_CONFIG_SETTINGS_H
 #define FR_CONFIG_SETTINGS_H
 
+#include "engine/fault.h"
 #include "io/key.h"
 #include <forerun/engine.h>
 #include <forerun/io.h>

@@ -43,7 +43,6 @@ static fr_status sizes_from_model(fr_conf *model, fr_data_info *want)
 
 static void known_from_data(const fr_data_info *d, fr_model_options *known)
 {
-    known->dropout = -1;
     known->classes = d->n_classes;
     known->vocab = d->vocab;
     if (d->input_dtype == FR_I32) {
@@ -200,7 +199,7 @@ static fr_status open_data(fr__setup *s, fr_conf *data, const fr_data_info *want
 static fr_status open_both(fr__setup *s, fr_conf *model, fr_conf *data)
 {
     fr_data_info want = {0};
-    fr_model_options known = {.dropout = -1};
+    fr_model_options known = {0};
     bool by_name = !s->graph && fr_conf_has(model, "name") && !fr_conf_has(model, "nodes") &&
                    !fr_conf_has(model, "file");
     const fr_data_source *source = fr_data_find(s->data_name);
@@ -242,6 +241,30 @@ static fr_status open_all(fr__setup *s, const fr_run_options *o)
     return fr_conf_finish(s->conf);
 }
 
+/* A program cannot be held to what it has in padding, which may become a member. */
+enum { OPTIONS_SIZE = offsetof(fr_run_options, data) + sizeof(fr_dataset *) };
+_Static_assert(sizeof(fr_run_options) == OPTIONS_SIZE, "no padding behind the last option");
+
+fr_status fr__run_options_take(fr_ctx *ctx, const fr_run_options *given, fr_run_options *own)
+{
+    const char *bytes = (const char *)given;
+    if (given->size < OPTIONS_SIZE)
+        return fr_fail(
+            ctx, FR_INVALID,
+            "fr_run_options: size is %zu; set it to sizeof(fr_run_options), which is %zu",
+            given->size, sizeof *own);
+    for (size_t i = sizeof *own; i < given->size; i++)
+        if (bytes[i])
+            return fr_fail(ctx, FR_UNSUPPORTED,
+                           "fr_run_options: byte %zu is set, but %s has %zu bytes of them; the "
+                           "program was built for a newer version of the library",
+                           i, fr_version(), sizeof *own);
+    memset(own, 0, sizeof *own);
+    memcpy(own, given, given->size < sizeof *own ? given->size : sizeof *own);
+    own->size = sizeof *own;
+    return FR_OK;
+}
+
 fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr__setup *s)
 {
     memset(s, 0, sizeof *s);
@@ -275,7 +298,6 @@ static fr_engine_desc engine_desc(const fr__setup *s)
                             .options = t->optim,
                             .lr = t->lr,
                             .seed = t->seed,
-                            .logits_node = -1,
                             .stall_s = t->stall_s};
 }
 
@@ -324,7 +346,7 @@ fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool wa
     d.clip_norm = t->clip_norm;
     d.want_norm = t->grad_norm;
     d.keep_grads = keep_grads;
-    d.fault = t->fault;
+    d.fault = &t->fault;
     d.want_ledger = want_ledger;
     d.n_events = t->n_events;
     d.n_samples = t->n_samples;
@@ -373,7 +395,9 @@ fr_status fr_run_save_config(fr_ctx *ctx, const fr_run_options *o, const char *c
                              const char *path)
 {
     fr__setup s;
-    FR_TRY(fr__setup_open(ctx, o, &s));
+    fr_run_options own;
+    FR_TRY(fr__run_options_take(ctx, o, &own));
+    FR_TRY(fr__setup_open(ctx, &own, &s));
     fr_status status = save_config(&s, comment, path);
     fr__setup_close(&s);
     return status;

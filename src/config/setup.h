@@ -25,6 +25,9 @@ typedef struct fr__setup {
     bool has_warned_proportion; /* that times of this micro-batch size are scaled, not measured */
 } fr__setup;
 
+/* The caller's options as this version has them: first in each public function that takes them. */
+fr_status fr__run_options_take(fr_ctx *ctx, const fr_run_options *given, fr_run_options *own);
+
 /* Reads the config, opens the data, builds the model, checks that they fit each other and that no
  * key is unknown. Writes nothing. On failure everything is released. */
 fr_status fr__setup_open(fr_ctx *ctx, const fr_run_options *o, fr__setup *s);

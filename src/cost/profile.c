@@ -165,10 +165,21 @@ static fr_status look_around(fr_ctx *ctx, const fr_profile *p)
     return FR_OK;
 }
 
+/* A backward that takes time, and whose parts take none, was not measured in parts. */
+static void open_parts(fr_profile *p)
+{
+    for (int i = 0; i < p->n_nodes; i++) {
+        fr_profile_node *n = &p->nodes[i];
+        if (n->backward_s > 0 && n->back_input_s == 0 && n->back_weight_s == 0)
+            n->back_input_s = n->back_weight_s = NAN;
+    }
+}
+
 /* A copy of one size. */
 static fr_status copy_one(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
 {
     FR_TRY(fr__profile_clone(ctx, p, out));
+    open_parts(*out);
     fr_status status = check(ctx, *out);
     if (status == FR_OK) status = look_around(ctx, *out);
     if (status == FR_OK) return FR_OK;

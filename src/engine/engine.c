@@ -257,6 +257,7 @@ static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine *
     if (!e) return fr__no_memory(ctx, sizeof *e, "an engine");
     e->ctx = ctx;
     e->desc = *desc;
+    if (desc->fault) e->fault = *desc->fault;
     e->rank = fr_team_rank(desc->team);
     e->n_ranks = fr_team_size(desc->team);
     e->transport = e->inner_transport =
@@ -288,7 +289,7 @@ fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **ou
 fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale)
 {
     e->desc.timing = timing;
-    e->desc.scale = scale;
+    e->desc.scale = scale == 0 ? 1 : scale;
     FR_TRY(fr_team_agree(e->desc.team, build(e)));
     return fr__coordinator_create(e);
 }
@@ -321,8 +322,7 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
 static fr_status rest(fr__worker *w, void *arg)
 {
     (void)arg;
-    if (w->device) (void)fr_device_sync(fr__exec_device_of(w->device));
-    return FR_OK;
+    return w->device ? fr_device_sync(fr__exec_device_of(w->device)) : FR_OK;
 }
 
 /* Devices are closed on the threads that opened them. */

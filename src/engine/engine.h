@@ -21,6 +21,7 @@
 
 #include "base/thread.h"
 #include "emulate/emulation.h"
+#include "engine/fault.h"
 #include "engine/links.h"
 #include "engine/records.h"
 #include "engine/worker.h"
@@ -28,6 +29,7 @@
 struct fr_engine {
     fr_ctx *ctx;
     fr_engine_desc desc;
+    fr_fault fault;
     fr_arena arena;
     const fr_transport *transport, *inner_transport; /* they differ in an emulation */
     fr_group *group, *inner_group;                   /* the inner one is opened and closed */

@@ -225,7 +225,7 @@ fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_ta
     listener l = {0};
     *tally = (fr_tally){0};
     FR_TRY(check_usable(e, FR_MODE_EVAL));
-    if (logits && e->desc.logits_node < 0)
+    if (logits && e->desc.logits_node <= 0)
         return fr_fail(e->ctx, FR_INVALID, "logits are wanted of an engine without logits_node");
     if (n <= 0) return FR_OK;
     e->logits = logits;

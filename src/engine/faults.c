@@ -31,7 +31,7 @@ static bool set_field(fr_fault *f, const char *key, size_t n, double value)
     return true;
 }
 
-const char *fr_fault_parse(const char *text, fr_fault *out)
+const char *fr__fault_parse(const char *text, fr_fault *out)
 {
     *out = (fr_fault){.ms = 1};
     size_t n = strcspn(text, ":");
@@ -59,7 +59,7 @@ const char *fr_fault_parse(const char *text, fr_fault *out)
 
 static void jitter(fr__worker *w)
 {
-    const fr_fault *f = &w->engine->desc.fault;
+    const fr_fault *f = &w->engine->fault;
     uint32_t words[4];
     uint64_t nth = atomic_load(&w->n_beats);
     fr__random4(f->seed, FR_STREAM_SYNTHETIC, (uint32_t)w->index, nth, 0, words);
@@ -70,7 +70,7 @@ static void jitter(fr__worker *w)
 fr_status fr__fault_now(fr__worker *w, const fr_instr *i, int64_t batch)
 {
     fr_engine *e = w->engine;
-    const fr_fault *f = &e->desc.fault;
+    const fr_fault *f = &e->fault;
     if (e->mode != FR_MODE_TRAIN) return FR_OK;
     if (f->kind == FR_FAULT_JITTER) jitter(w);
     if (f->worker != w->index || batch < f->step) return FR_OK;
@@ -84,7 +84,7 @@ fr_status fr__fault_now(fr__worker *w, const fr_instr *i, int64_t batch)
 bool fr__fault_is_nan(const fr__part *p, int64_t batch, int micro)
 {
     const fr_engine *e = p->engine;
-    const fr_fault *f = &e->desc.fault;
+    const fr_fault *f = &e->fault;
     return f->kind == FR_FAULT_NAN && e->mode == FR_MODE_TRAIN && f->worker == p->worker->index &&
            f->step == batch && micro / p->n_replicas == p->n_micro - 1;
 }

@@ -66,10 +66,12 @@ static fr_status create_local(fr__worker *w, void *arg)
     fr_exec_cores cores =
         fr_exec_share_cores(e->desc.team, e->n_local, e->desc.n_threads, e->desc.pin);
     int nth = w->index - e->first_worker;
+    int first_cpu = fr_exec_first_cpu(&cores, e->n_local, nth);
     fr_device_desc device = {.index = fr_exec_device(e->desc.team, e->n_local, nth,
                                                      fr_backend_n_devices(e->desc.backend)),
                              .n_threads = cores.n_threads,
-                             .first_cpu = fr_exec_first_cpu(&cores, e->n_local, nth)};
+                             .pin = first_cpu >= 0,
+                             .first_cpu = first_cpu};
     FR_TRY(fr__exec_device_open(e->ctx, e->desc.backend, &device, &w->device));
     for (int i = 0; i < w->n_parts; i++) {
         FR_TRY(create(w->parts[i]));

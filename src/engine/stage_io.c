@@ -59,7 +59,7 @@ static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
     b->value_offset = FR_ARENA_ARRAY(&e->arena, size_t, s->last - s->first + 1);
     if (!b->value_offset) return fr__no_memory(e->ctx, 0, "stages");
     for (int i = s->first; i < s->last; i++) {
-        bool is_output = mode == FR_MODE_EVAL && i == e->desc.logits_node;
+        bool is_output = mode == FR_MODE_EVAL && i > 0 && i == e->desc.logits_node;
         for (int k = 0; k < s->n_outputs; k++) is_output |= s->outputs[k] == i;
         b->value_offset[i - s->first] = is_output ? b->output_bytes : SIZE_MAX;
         if (is_output) b->output_bytes += fr__align_up(node_bytes(e, i));

@@ -278,7 +278,7 @@ static fr_status do_one(fr__worker *w, const fr_instr *i, int64_t base)
                       .start_ns = fr__worker_now(w)};
     w->wait_ns = 0;
     if (fr__is_emulated(e)) (void)fr__emulation_take_waited(e->emulation, w->index);
-    if (e->desc.fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
+    if (e->fault.kind != FR_FAULT_NONE) FR_TRY(fr__fault_now(w, i, t.batch));
     FR_TRY(fr__record_open(w, t.batch, &t.is_dead));
     FR_TRY(execute(w, &t, &event));
     event.end_ns = fr__worker_now(w);

@@ -71,7 +71,7 @@ typedef struct fr__exec_desc {
     int micro_batch;                 /* samples */
     int n_micro;                     /* of a mini-batch, on this replica */
     fr__slot_plan slots[FR_N_MODES]; /* n_slots 0: there is no such mode */
-    int logits_node;                 /* that evaluation puts out; -1 */
+    int logits_node;                 /* that evaluation puts out; 0: none */
     uint64_t seed;
 
     /* Training. */

@@ -5,6 +5,8 @@
  * fr__exec_measure adds up is exactly what fr__exec_allocate takes. */
 #include "exec/stage.h"
 
+#include "optim/optim.h"
+
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 fr_status fr__exec_no_memory(const fr__exec *x)
@@ -66,7 +68,7 @@ static void list_outputs(fr__exec *x, fr__compiled *c)
     }
     c->loss_port = loss < 0 ? -1 : fr_program_find_output(c->program, loss);
     c->logits_port =
-        x->d.logits_node < 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
+        x->d.logits_node <= 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
 }
 
 static fr_status make_lists(fr__exec *x, fr_mode mode)
@@ -101,7 +103,7 @@ static fr_status compile(fr__exec *x, fr_mode mode)
                          .batch = d->micro_batch,
                          .training = mode == FR_MODE_TRAIN,
                          .split_backward = mode == FR_MODE_TRAIN && d->is_split,
-                         .extra_output = mode == FR_MODE_EVAL && has_logits ? d->logits_node : -1,
+                         .extra_output = mode == FR_MODE_EVAL && has_logits ? d->logits_node : 0,
                          .is_plan = true};
     FR_TRY(fr_program_create(x->ctx, x->dev, &p, &c->program));
     FR_TRY(make_lists(x, mode));

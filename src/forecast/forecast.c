@@ -29,7 +29,6 @@ static fr_probe_desc describe(const fr__setup *s)
     return (fr_probe_desc){.graph = s->graph,
                            .backend = t->backend,
                            .n_threads = t->threads > 0 ? t->threads : 1,
-                           .first_cpu = -1,
                            .batch = (int)(t->batch / t->micro),
                            .n_micro = (int)t->micro,
                            .update_in_backward = true,
@@ -74,7 +73,8 @@ static fr_status probe_wave(fr__setup *s, const fr_exec_cores *w, int first, fr_
     for (int i = 0; i < w->n_at_once && status == FR_OK; i++) {
         d[i] = describe_stage(s, (first + i) % n_stages);
         d[i].n_threads = w->n_threads;
-        d[i].first_cpu = w->first_cpu < 0 ? -1 : w->first_cpu + i * w->n_threads;
+        d[i].pin = w->first_cpu >= 0;
+        d[i].first_cpu = w->first_cpu + i * w->n_threads;
         d[i].seconds =
             s->settings.forecast_s > 0 ? s->settings.forecast_s : FR_MEASURE_S / n_waves(s, w);
         d[i].for_batches = s->settings.forecast_s > 0 ? 0 : s->n_steps;
@@ -163,8 +163,8 @@ static fr_status measure_model(fr__setup *s, int batch, int n_workers, double se
     fr_status status = all && found ? FR_OK : fr__no_memory(s->ctx, (size_t)n, "a profile");
     for (int i = 0; i < n && status == FR_OK; i++) {
         all[i] = d;
-        if (s->settings.pin && n * d.n_threads <= fr__cpu_count())
-            all[i].first_cpu = i * d.n_threads;
+        all[i].pin = s->settings.pin && n * d.n_threads <= fr__cpu_count();
+        all[i].first_cpu = i * d.n_threads;
     }
     if (status == FR_OK) status = fr_probe_nodes(s->ctx, n, all, found);
     for (int i = 0; found && i < n; i++) {

@@ -13,10 +13,12 @@ struct fr_run_model {
 fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o, const char *profile,
                             fr_run_model **out)
 {
+    fr_run_options own;
     *out = NULL;
+    FR_TRY(fr__run_options_take(ctx, o, &own));
     fr_run_model *m = FR_NEW(fr_run_model);
     if (!m) return fr__no_memory(ctx, sizeof *m, "a model");
-    fr_status status = fr__setup_open(ctx, o, &m->setup);
+    fr_status status = fr__setup_open(ctx, &own, &m->setup);
     if (status != FR_OK) {
         fr__free(m);
         return status;

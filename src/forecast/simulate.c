@@ -113,8 +113,9 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
     fr__setup s;
     fr__time_forecast time = {0};
     fr_arena arena = {0};
-    fr_run_options own = *o;
+    fr_run_options own;
     memset(out, 0, sizeof *out);
+    FR_TRY(fr__run_options_take(ctx, o, &own));
     fr_status status = cluster ? add_cluster(ctx, cluster, &arena, &own) : FR_OK;
     if (status == FR_OK) status = fr__setup_open(ctx, &own, &s);
     if (status == FR_OK) {

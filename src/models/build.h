@@ -36,7 +36,7 @@ int fr__pool(fr_graph *g, fr_operator op, int x, fr_window w, const char *name, 
 int64_t fr__channels(const fr_model_options *o, int64_t published);
 /* Is the image large enough for the ImageNet stem? Otherwise builders use one for small images. */
 static inline bool fr__is_large(const fr_model_options *o) { return o->image >= 128; }
-/* o->dropout, or the model's default if it is not set. */
+/* o->dropout, or `preset` if it goes by the image size. */
 static inline double fr__dropout_of(const fr_model_options *o, double preset)
 {
     return o->dropout >= 0 ? o->dropout : preset;
@@ -58,6 +58,10 @@ void fr__add_loss(fr_graph *g, int logits, double label_smoothing);
 fr_status fr__options_check(fr_ctx *ctx, const char *model, const fr_model_options *o);
 /* Replace the zeros of *o by values of the second one (only sizes that the data determine). */
 void fr__options_fill(fr_model_options *o, const fr_model_options *from);
+
+/* fr_model_build of options without zeros that stand for something else. */
+fr_status fr__model_build_full(fr_ctx *ctx, const fr_model *model, const fr_model_options *full,
+                               fr_graph **out);
 
 /* A model written as YAML (keys nodes and ties): adds all its nodes, the loss too. */
 fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g);

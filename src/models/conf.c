@@ -23,7 +23,7 @@ static fr_status from_name(fr_ctx *ctx, fr_conf *c, const fr_model_options *know
     if (known) fr__options_fill(&o, known);
     fr__options_fill(&o, m->defaults);
     FR_TRY(fr__keys_read_listed(c, fr_model_keys(), "model.", m->keys, &o));
-    return fr__at_place(ctx, c, fr_model_build(ctx, m, &o, out));
+    return fr__at_place(ctx, c, fr__model_build_full(ctx, m, &o, out));
 }
 
 static fr_status from_nodes(fr_ctx *ctx, fr_conf *c, const char *preset, fr_graph **out)

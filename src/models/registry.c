@@ -101,24 +101,33 @@ static fr_status build(fr_ctx *ctx, const fr_model *model, const fr_model_option
     return fr_graph_finish(g);
 }
 
-fr_status fr_model_build(fr_ctx *ctx, const fr_model *model, const fr_model_options *o,
-                         fr_graph **out)
+fr_status fr__model_build_full(fr_ctx *ctx, const fr_model *model, const fr_model_options *full,
+                               fr_graph **out)
 {
-    *out = NULL;
-    fr_model_options full = o ? *o : (fr_model_options){.dropout = -1};
-    FR_TRY(fr__options_check(ctx, model->name, &full));
-    fr__options_fill(&full, model->defaults);
-    if (full.dropout < 0) full.dropout = model->defaults->dropout;
-    if (full.width_factor == 0) full.width_factor = 1;
     fr_graph *g;
+    *out = NULL;
+    FR_TRY(fr__options_check(ctx, model->name, full));
     FR_TRY(fr_graph_create(ctx, model->name, &g));
-    fr_status status = build(ctx, model, &full, g);
+    fr_status status = build(ctx, model, full, g);
     if (status != FR_OK) {
         fr_graph_free(g);
         return status;
     }
     *out = g;
     return FR_OK;
+}
+
+fr_status fr_model_build(fr_ctx *ctx, const fr_model *model, const fr_model_options *o,
+                         fr_graph **out)
+{
+    fr_model_options full = o ? *o : (fr_model_options){0};
+    fr__options_fill(&full, model->defaults);
+    if (full.dropout == 0)
+        full.dropout = model->defaults->dropout;
+    else if (full.dropout < 0)
+        full.dropout = 0;
+    if (full.width_factor == 0) full.width_factor = 1;
+    return fr__model_build_full(ctx, model, &full, out);
 }
 
 int64_t fr_model_activation_bytes(const fr_graph *g)

@@ -24,7 +24,7 @@ static double constant_factor(const fr_lr_options *o, int64_t t)
 
 static double step_factor(const fr_lr_options *o, int64_t t)
 {
-    return pow(o->gamma, (double)(t / (o->every > 0 ? o->every : 1)));
+    return pow(o->gamma, (double)(t / o->every));
 }
 
 static double cosine_factor(const fr_lr_options *o, int64_t t)
@@ -67,15 +67,22 @@ const fr_lr_schedule fr__lr_polynomial = {
     .factor = polynomial_factor,
 };
 
-void fr_lr_defaults(fr_lr_options *o)
+static fr_lr_options filled(const fr_lr_options *o)
 {
-    *o = (fr_lr_options){.name = "constant", .every = 1000, .gamma = 0.1, .power = 1};
+    fr_lr_options full = *o;
+    if (!full.name) full.name = "constant";
+    if (full.every == 0) full.every = 1000;
+    if (full.gamma == 0) full.gamma = 0.1;
+    if (full.power == 0) full.power = 1;
+    return full;
 }
 
-const char *fr_lr_check(const fr_lr_options *o)
+void fr_lr_defaults(fr_lr_options *o) { *o = filled(&(fr_lr_options){0}); }
+
+const char *fr_lr_check(const fr_lr_options *given)
 {
-    if (!o->name || !fr_lr_find(o->name))
-        return "name must be constant, step, cosine or polynomial";
+    const fr_lr_options full = filled(given), *o = &full;
+    if (!fr_lr_find(o->name)) return "name must be constant, step, cosine or polynomial";
     if (o->warmup < 0) return "warmup must be 0 or more updates";
     if (o->every < 1) return "every must be at least 1";
     if (!(o->gamma > 0 && o->gamma <= 1)) return "gamma must be in (0, 1]";
@@ -87,6 +94,7 @@ const char *fr_lr_check(const fr_lr_options *o)
 double fr_lr_at(const fr_lr_options *o, double base_lr, int64_t t)
 {
     if (t < o->warmup) return base_lr * (double)(t + 1) / (double)o->warmup;
-    const fr_lr_schedule *schedule = fr_lr_find(o->name);
-    return base_lr * (schedule ? schedule->factor(o, t - o->warmup) : 1);
+    const fr_lr_options full = filled(o);
+    const fr_lr_schedule *schedule = fr_lr_find(full.name);
+    return base_lr * (schedule ? schedule->factor(&full, t - o->warmup) : 1);
 }

@@ -26,7 +26,7 @@ double fr__sum_squares_block(const float *x, size_t n)
     return sum;
 }
 
-double fr_sum_squares(const float *x, size_t n)
+double fr__sum_squares(const float *x, size_t n)
 {
     double sum = 0;
     for (size_t at = 0; at < n; at += FR_NORM_BLOCK)

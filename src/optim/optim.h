@@ -26,7 +26,10 @@ double fr__adam_reach(const fr_optim_options *o, fr_course course, int64_t t, in
 double fr__adam_reach_by(const fr_optim_options *o, fr_course course, int64_t t, int n,
                          const double *lr, fr_adam_shares_fn shares);
 
-/* Sum of squares of one block, n <= FR_NORM_BLOCK. */
+#define FR_NORM_BLOCK 4096 /* floats */
+/* Sum of squares of one block, n <= FR_NORM_BLOCK; of any n: blocks in order, so that any number of
+ * threads may sum blocks without a change of bits. */
 double fr__sum_squares_block(const float *x, size_t n);
+double fr__sum_squares(const float *x, size_t n);
 
 #endif

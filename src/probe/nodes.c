@@ -207,11 +207,8 @@ static void note_workspace(const struct probe *p, const fr_program *program, fr_
 /* A worker's workspace serves training and evaluation, which keeps no values in slots. */
 static fr_status measure_workspace(struct probe *p, fr_profile *out)
 {
-    const fr_program_desc d = {.graph = p->d->graph,
-                               .stage = p->d->stage,
-                               .batch = p->d->batch,
-                               .extra_output = -1,
-                               .is_plan = true};
+    const fr_program_desc d = {
+        .graph = p->d->graph, .stage = p->d->stage, .batch = p->d->batch, .is_plan = true};
     fr_program *evaluation;
     FR_TRY(fr_program_create(p->ctx, fr__exec_device_of(p->rig->device), &d, &evaluation));
     note_workspace(p, fr__exec_program(p->rig->exec, FR_MODE_TRAIN), out);

@@ -82,7 +82,6 @@ static fr_status create_exec(fr_rig *r)
         .micro_batch = d->batch,
         .n_micro = d->n_micro,
         .slots[FR_MODE_TRAIN] = {.n_slots = r->n_slots, .n_micro = r->n_slots, .slot_of = slot_of},
-        .logits_node = -1,
         .seed = 1,
         .policy = policy_of(r),
         .context = r->context,
@@ -93,7 +92,6 @@ static fr_status create_exec(fr_rig *r)
         .sums_replicas = true};
     FR_TRY(count_blocks(r, &x.n_weight_blocks));
     x.options.lr = 1e-6; /* dummy data teaches nothing: the weights stay about where they are */
-    fr_lr_defaults(&x.lr);
     r->update_in_backward = x.update_in_backward;
     return fr__exec_create(r->ctx, &x, &r->exec);
 }
@@ -257,7 +255,7 @@ static fr_status set_up(fr_rig *r, fr_rig_room *room)
     void *links;
     take_context(r);
     FR_TRY(check_desc(r));
-    fr_device_desc device = {.n_threads = d->n_threads, .first_cpu = d->first_cpu};
+    fr_device_desc device = {.n_threads = d->n_threads, .pin = d->pin, .first_cpu = d->first_cpu};
     FR_TRY(fr__exec_device_open(r->ctx, d->backend, &device, &r->device));
     FR_TRY(create_exec(r));
     size_t link_bytes = bind_ports(r);

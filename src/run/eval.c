@@ -107,13 +107,15 @@ fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     fr__setup s;
     fr_engine *e = NULL;
     fr_run_result r = {.train_loss = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
-    FR_TRY(fr__setup_open(ctx, o, &s));
+    fr_run_options own;
+    FR_TRY(fr__run_options_take(ctx, o, &own));
+    FR_TRY(fr__setup_open(ctx, &own, &s));
     int batch = (int)(s.settings.batch / s.settings.micro);
     fr_status status = FR_OK;
     if (fr_dataset_info(s.data)->n_eval == 0)
         status = fr_fail(ctx, FR_INVALID, "data %s has no evaluation part", s.data_name);
     if (status == FR_OK) status = fr__eval_engine(&s, batch, false, &e);
-    if (status == FR_OK) status = evaluate(&s, o, e, batch, &r);
+    if (status == FR_OK) status = evaluate(&s, &own, e, batch, &r);
     fr_engine_free(e);
     fr__setup_close(&s);
     if (result) *result = r;

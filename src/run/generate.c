@@ -154,8 +154,10 @@ static fr_status generate(writer *w, const fr_run_options *o)
 fr_status fr_generate(fr_ctx *ctx, const fr_run_options *o, const fr_generate_options *g)
 {
     writer w = {.g = g};
-    FR_TRY(fr__setup_open(ctx, o, &w.s));
-    fr_status status = generate(&w, o);
+    fr_run_options own;
+    FR_TRY(fr__run_options_take(ctx, o, &own));
+    FR_TRY(fr__setup_open(ctx, &own, &w.s));
+    fr_status status = generate(&w, &own);
     fr_engine_free(w.engine);
     fr__free(w.ids);
     fr__free(w.window);

@@ -20,8 +20,10 @@ static fr_status look(fr__setup *s, const fr_run_options *o, fr_run_facts *facts
 fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts)
 {
     fr__setup s;
-    FR_TRY(fr__setup_open(ctx, o, &s));
-    fr_status status = look(&s, o, facts);
+    fr_run_options own;
+    FR_TRY(fr__run_options_take(ctx, o, &own));
+    FR_TRY(fr__setup_open(ctx, &own, &s));
+    fr_status status = look(&s, &own, facts);
     fr__setup_close(&s);
     return status;
 }

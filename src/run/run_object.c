@@ -63,18 +63,20 @@ static void forget_texts(fr_run_options *o)
     o->sets = NULL, o->n_sets = 0;
 }
 
-static fr_status open_run(fr_ctx *ctx, const fr_run_options *o, bool has_folder, fr_run **out)
+static fr_status open_run(fr_ctx *ctx, const fr_run_options *given, bool has_folder, fr_run **out)
 {
-    fr_run *r = FR_NEW(fr_run);
+    fr_run_options o;
     *out = NULL;
+    FR_TRY(fr__run_options_take(ctx, given, &o));
+    fr_run *r = FR_NEW(fr_run);
     if (!r) {
         fr_status status = fr__no_memory(ctx, sizeof *r, "training run");
-        fr_team_fail(o->team, fr_ctx_error(ctx)); /* the other ranks cannot notice it */
+        fr_team_fail(o.team, fr_ctx_error(ctx)); /* the other ranks cannot notice it */
         return status;
     }
-    r->ctx = ctx, r->o = *o, r->has_folder = has_folder;
+    r->ctx = ctx, r->o = o, r->has_folder = has_folder;
     r->started = (int64_t)time(NULL);
-    r->team = o->team, r->leads = fr_team_rank(o->team) == 0;
+    r->team = o.team, r->leads = fr_team_rank(o.team) == 0;
     r->saved_step = -1;
     r->folder.lock_fd = r->folder.checkpoint_fd = -1;
     r->result.train_loss = r->result.eval_loss = r->result.eval_accuracy = NAN;

@@ -268,7 +268,8 @@ static fr_status train(fr__study *s, watch *w, const char *folder)
     if (!sets) return fr__no_memory(s->ctx, 0, "settings");
     for (int i = 0; i < run->n_sets; i++) sets[i] = run->sets[i];
     for (int i = 0; i < own.n; i++) sets[run->n_sets + i] = own.text[i];
-    fr_run_options o = {.config = run->config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = run->config,
                         .n_sets = run->n_sets + own.n,
                         .sets = sets,
                         .out = folder,
@@ -386,12 +387,16 @@ static fr_status measure(fr__study *s, fr_efficiency *e)
 
 fr_status fr_efficiency_measure(fr_ctx *ctx, const fr_efficiency_options *o, fr_efficiency *out)
 {
+    fr_run_options run;
+    fr_efficiency_options own = *o;
     memset(out, 0, sizeof *out);
     if (!o->run || !o->run->out)
         return fr_fail(ctx, FR_INVALID, "no folder for the results was given");
+    FR_TRY(fr__run_options_take(ctx, o->run, &run));
+    own.run = &run;
     out->arena = FR_NEW(fr_arena);
     if (!out->arena) return fr__no_memory(ctx, sizeof(fr_arena), "results");
-    fr__study s = {.ctx = ctx, .o = o, .arena = out->arena};
+    fr__study s = {.ctx = ctx, .o = &own, .arena = out->arena};
     fr_status status = measure(&s, out);
     fr__vec_fini(&s.trials);
     if (status != FR_OK) fr_efficiency_free(out);

@@ -6,6 +6,7 @@
  * comparisons. */
 #include "study/efficiency.h"
 
+#include "config/setup.h"
 #include "io/file.h"
 
 #include <math.h>
@@ -60,7 +61,8 @@ static fr_status simulate(const sweep *w, const layout *l, double *seconds)
     snprintf(text[4], sizeof *text, "train.micro=%lld", (long long)(l->replicas * l->n_micro));
     for (int i = 0; i < run->n_sets; i++) sets[i] = run->sets[i];
     for (int i = 0; i < N_SETS; i++) sets[run->n_sets + i] = text[i];
-    fr_run_options o = {.config = run->config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = run->config,
                         .n_sets = run->n_sets + N_SETS,
                         .sets = sets,
                         .dump_step = -1,
@@ -114,14 +116,16 @@ static int more_devices(int n, int all)
 
 fr_status fr_scaling_simulate(fr_ctx *ctx, const fr_scaling_options *o, fr_scaling *out)
 {
+    fr_run_options run;
     sweep w = {.ctx = ctx,
-               .run = o->run,
+               .run = &run,
                .cluster = o->cluster,
                .profile = o->profile,
                .batch = o->batch,
                .ways = o->ways};
     int all;
     memset(out, 0, sizeof *out);
+    FR_TRY(fr__run_options_take(ctx, o->run, &run));
     if (o->batch < 1 || o->ways < 2 || (!o->profile && !o->run->out))
         return fr_fail(
             ctx, FR_INVALID,

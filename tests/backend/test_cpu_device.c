@@ -27,10 +27,10 @@ static int teardown(void **state)
     return 0;
 }
 
-static fr_device *open_device(int n_threads, int first_cpu)
+static fr_device *open_device(int n_threads, bool pin)
 {
     fr_device *dev;
-    fr_device_desc desc = {.n_threads = n_threads, .first_cpu = first_cpu};
+    fr_device_desc desc = {.n_threads = n_threads, .pin = pin};
     assert_int_equal(fr_device_open(ctx, &fr__backend_cpu, &desc, &dev), FR_OK);
     return dev;
 }
@@ -38,7 +38,7 @@ static fr_device *open_device(int n_threads, int first_cpu)
 static void says_what_it_is(void **state)
 {
     (void)state;
-    fr_device *dev = open_device(3, -1);
+    fr_device *dev = open_device(3, false);
     assert_int_equal(fr_device_n_threads(dev), 3);
     assert_non_null(strstr(fr_device_about(dev), "oneDNN "));
     assert_non_null(strstr(fr_device_about(dev), ", 3 threads"));
@@ -49,7 +49,7 @@ static void says_what_it_is(void **state)
     fr_backend_library(&fr__backend_ref, library, sizeof library);
     assert_string_equal(library, ""); /* plain C */
     fr_device_close(dev);
-    dev = open_device(0, -1);
+    dev = open_device(0, false);
     assert_int_equal(fr_device_n_threads(dev), fr__cpu_count());
     fr_device_close(dev);
 }
@@ -147,9 +147,10 @@ static void the_instruction_set_is_the_one_asked_for(void **state)
 static void refuses_what_cannot_be(void **state)
 {
     (void)state;
-    const fr_device_desc bad[] = {{.n_threads = -1, .first_cpu = -1},
-                                  {.n_threads = 1, .first_cpu = CPU_SETSIZE - 1},
-                                  {.n_threads = 1, .first_cpu = 1 << 20}};
+    const fr_device_desc bad[] = {{.n_threads = -1},
+                                  {.n_threads = 1, .pin = true, .first_cpu = CPU_SETSIZE - 1},
+                                  {.n_threads = 1, .pin = true, .first_cpu = 1 << 20},
+                                  {.n_threads = 1, .pin = true, .first_cpu = -1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         fr_device *dev;
         assert_int_equal(fr_device_open(ctx, &fr__backend_cpu, &bad[i], &dev), FR_INVALID);
@@ -181,7 +182,7 @@ static void short_address_space_is_an_error(void **state)
     little = before;
     little.rlim_cur = (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE) + (32 << 20));
     fr_device *dev;
-    fr_device_desc desc = {.n_threads = 1, .first_cpu = -1};
+    fr_device_desc desc = {.n_threads = 1};
     assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
     assert_int_equal(getrlimit(RLIMIT_AS, &kept), 0);
     if (kept.rlim_cur != little.rlim_cur)
@@ -200,7 +201,7 @@ static void pins_its_thread(void **state)
     cpu_set_t before, now;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     int cpu = lowest_cpu(&before);
-    fr_device *dev = open_device(1, 0);
+    fr_device *dev = open_device(1, true);
     assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
     assert_int_equal(CPU_COUNT(&now), 1);
     assert_int_equal(lowest_cpu(&now), cpu);
@@ -218,10 +219,10 @@ static void stays_where_the_process_was_put(void **state)
     CPU_ZERO(&only);
     CPU_SET((unsigned)last, &only);
     assert_int_equal(sched_setaffinity(0, sizeof only, &only), 0);
-    fr_device *dev = open_device(1, 0), *none;
+    fr_device *dev = open_device(1, true), *none;
     assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
     fr_device_close(dev);
-    const fr_device_desc outside = {.n_threads = 1, .first_cpu = 1};
+    const fr_device_desc outside = {.n_threads = 1, .pin = true, .first_cpu = 1};
     fr_status status = fr_device_open(ctx, &fr__backend_cpu, &outside, &none);
     fr_ctx_clear(ctx);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
@@ -243,7 +244,7 @@ static void pins_its_team(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     int found[2] = {-1, -1}, second = fr__nth_cpu(1);
     if (second < 0) skip_because("a team pinned to its cores", "this machine has one core");
-    fr_device *dev = open_device(2, 0);
+    fr_device *dev = open_device(2, true);
     fr_device_parallel(dev, 2, 1, note_cpu, found);
     assert_int_equal(found[0], lowest_cpu(&before));
     assert_int_equal(found[1], second);
@@ -268,7 +269,7 @@ static void parallel_visits_all_once(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 7, 8, 9, 100, 1000}, grains[] = {1, 8, 64};
-    fr_device *dev = open_device(3, -1);
+    fr_device *dev = open_device(3, false);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t g = 0; g < sizeof grains / sizeof *grains; g++) {
             unsigned char seen[1000] = {0};
@@ -285,7 +286,7 @@ static void add_adds(void **state)
 {
     (void)state;
     enum { N = 50003 };
-    fr_device *dev = open_device(2, -1);
+    fr_device *dev = open_device(2, false);
     float *x = calloc(N, sizeof *x), *y = calloc(N, sizeof *y);
     assert_true(x && y);
     for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = 0.5f;

@@ -311,12 +311,12 @@ static const char everything[] =
 static void memory_may_run_out(void **state)
 {
     (void)state;
-    const fr_device_desc desc = {.n_threads = 1, .first_cpu = -1};
+    const fr_device_desc desc = {.n_threads = 1};
     net n;
     net_build(&n, everything);
     fr_ctx *ctx = fr_ctx_create();
     const fr_program_desc wanted = {
-        .graph = n.graph, .stage = &n.stage, .batch = 2, .training = true, .extra_output = -1};
+        .graph = n.graph, .stage = &n.stage, .batch = 2, .training = true};
     int n_allowed = 0;
     for (fr_status status = FR_NO_MEMORY; status != FR_OK; n_allowed++) {
         fr_device *dev;

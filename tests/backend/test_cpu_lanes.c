@@ -20,7 +20,7 @@ static fr_device *dev;
 static int setup(void **state)
 {
     (void)state;
-    const fr_device_desc desc = {.n_threads = 2, .first_cpu = -1};
+    const fr_device_desc desc = {.n_threads = 2};
     ctx = fr_ctx_create();
     return ctx && fr_device_open(ctx, &fr__backend_cpu, &desc, &dev) == FR_OK ? 0 : -1;
 }

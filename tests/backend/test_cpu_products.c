@@ -20,7 +20,7 @@ static int setup(void **state)
     (void)state;
     ctx = fr_ctx_create();
     for (int i = 0; ctx && i < 2; i++) {
-        const fr_device_desc desc = {.n_threads = 1 + 2 * i, .first_cpu = -1};
+        const fr_device_desc desc = {.n_threads = 1 + 2 * i};
         if (fr_device_open(ctx, &fr__backend_cpu, &desc, &devs[i]) != FR_OK) return -1;
     }
     return ctx ? 0 : -1;

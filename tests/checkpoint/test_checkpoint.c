@@ -32,7 +32,8 @@ static void bench_open(fixture *f, const char *set, bench *b)
     memset(b, 0, sizeof *b);
     b->f = f;
     write_text(f->config, net);
-    fr_run_options o = {.config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = set != NULL, .sets = &set, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &b->s));
     assert_done(f, fr__setup_pipeline(&b->s));
     fr_engine_desc d = fr__setup_train_desc(&b->s, false, false);

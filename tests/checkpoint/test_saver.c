@@ -51,7 +51,8 @@ static void on_progress(void *user, const fr_progress *p)
 static fr_status train(fixture *f, watch *w, bool resume, const char *set)
 {
     fr_run_result r;
-    fr_run_options o = {.config = f->config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = f->config,
                         .n_sets = set != NULL,
                         .sets = &set,
                         .out = f->out,
@@ -160,8 +161,12 @@ static void test_read_in_place(void **state)
                "train: {batch: 4, steps: 2, optimizer: {name: sgd, lr: 0.01, momentum: 0.9}}\n"
                "parallel: {threads: 1}\n"
                "run: {eval_every: -1, checkpoint_every: 1, predict: false}\n");
-    fr_run_options o = {
-        .config = f->config, .out = f->out, .progress = on_progress, .user = &w, .resume = false};
+    fr_run_options o = {.size = sizeof o,
+                        .config = f->config,
+                        .out = f->out,
+                        .progress = on_progress,
+                        .user = &w,
+                        .resume = false};
     assert_done(f, fr_train(f->ctx, &o, &r));
     assert_non_null(strstr(f->log, "training waits until it has been read"));
     snprintf(whole, sizeof whole, "%s", r.weights_sha256);

@@ -47,6 +47,7 @@ plant words src/base/planted.c "implemented" <<< "/* not yet implemented */"
 
 # Headers are compiled one by one: the public ones and one module show it.
 find "$tree/src" -mindepth 1 -maxdepth 1 -not -name base -exec rm -r {} +
+plant headers include/forerun/planted.h "without FR_API" <<< 'int fr_planted(void);'
 plant headers include/forerun/planted.h "C11" <<< 'fr_status planted(void);'
 plant headers include/forerun/planted.h "C++17" <<< 'static inline int planted(int class) { return class; }'
 plant headers include/forerun/planted.h "under 200" < <(printf '/* 1 */\n%.0s' {1..200})

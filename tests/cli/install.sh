@@ -21,8 +21,9 @@ cmp "$source_dir/docs/forerun.1" "$share/man/man1/forerun.1" || fail "the man pa
 for header in "$source_dir"/include/forerun/*.h; do
     cmp "$header" "$prefix/include/forerun/${header##*/}" || fail "header not installed"
 done
-internal=$(nm -D --defined-only "$library/libforerun.so" | grep -c ' fr__' || true)
-same "$internal" 0 "internal names that the shared library shows"
+exported=$(nm -D --defined-only "$library/libforerun.so" | awk '{ print $3 }' | sort)
+declared=$(sed -n 's/^FR_API .*[ *]\(fr_[a-z0-9_]*\)(.*/\1/p' "$source_dir"/include/forerun/*.h | sort)
+same "$exported" "$declared" "names that the shared library exports"
 if grep -rnF -e "$build" -e "$source_dir" "$library/cmake" "$pc"; then fail "a place of the build is installed"; fi
 
 version=$(pkg-config --modversion forerun)

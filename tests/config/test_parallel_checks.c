@@ -13,7 +13,7 @@ static const char net[] = "model: {name: mlp, inputs: 12, depth: 4, width: 16, c
 static fr_status open_with(fixture *f, const char *parallel, const char *set, fr__setup *s)
 {
     const char *sets[] = {parallel, set};
-    fr_run_options o = {.config = f->config, .n_sets = set ? 2 : 1, .sets = sets};
+    fr_run_options o = {.size = sizeof o, .config = f->config, .n_sets = set ? 2 : 1, .sets = sets};
     memset(s, 0, sizeof *s);
     write_text(f->config, net);
     FR_TRY(fr__setup_open(f->ctx, &o, s));

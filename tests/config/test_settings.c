@@ -198,6 +198,8 @@ static void test_errors(void **state)
         {"train: {optimizer: {lr: -1}}", {"lr", "-1", "net.yaml:1"}},
         {"train: {schedule: {name: cosinus}}", {"cosinus", "cosine", "constant"}},
         {"train: {schedule: {name: constant, gamma: 1}}", {"gamma", "unknown", "net.yaml:1"}},
+        {"train: {schedule: {name: step, gamma: 0}}", {"gamma", "(0, 1]", "net.yaml:1"}},
+        {"train: {schedule: {name: polynomial, power: 0}}", {"power", "above 0", "net.yaml:1"}},
         {"train: {sede: 1}", {"sede", "seed", "unknown"}},
         {"parallel: {method: spectrian}", {"spectrian", "this build", "spectrain"}},
         {"parallel: {stages: 4}", {"net.yaml:1", "at most 1", "forerun methods"}},

@@ -5,7 +5,7 @@
 static fr_status open_setup(fixture *f, const char *yaml, fr__setup *s)
 {
     write_text(f->config, yaml);
-    fr_run_options o = {.config = f->config};
+    fr_run_options o = {.size = sizeof o, .config = f->config};
     return fr__setup_open(f->ctx, &o, s);
 }
 

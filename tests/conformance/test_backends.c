@@ -224,9 +224,9 @@ static void extra_output_is_seen(void **state)
         harness_options options = {.backend = *b, .batch = c.batch};
         run_filled(&plain, &n, &options);
         for (int i = 0; i < 4; i++) {
-            options.extra_output = fr_graph_find(n.graph, names[i]) + 1;
+            options.extra_output = fr_graph_find(n.graph, names[i]);
             run_filled(&more, &n, &options);
-            int extra = fr_program_find_output(more.program, options.extra_output - 1);
+            int extra = fr_program_find_output(more.program, options.extra_output);
             assert_int_equal(more.n_out, 2);
             assert_int_equal(extra, 0);
             assert_true(harness_near(&v, "y", more.y[1], plain.y[0], plain.n_y[0], 1e-5));

@@ -1,6 +1,7 @@
 /* test_device.c -- what modules above the backends do with device memory (backend/device.h): every
  * backend, with one thread and with two, gives the bits of plain loops. */
 #include "backend/device.h"
+#include "optim/optim.h"
 
 #include "base/philox.h"
 #include "support/backend.h"
@@ -20,7 +21,7 @@ static float host[MAX_TERMS][N], got[N], expected[N];
 
 static void open_bed(bed *t, const fr_backend *b, int n_threads)
 {
-    fr_device_desc d = {.n_threads = n_threads, .first_cpu = -1};
+    fr_device_desc d = {.n_threads = n_threads};
     t->ctx = fr_ctx_create();
     assert_non_null(t->ctx);
     assert_int_equal(fr_device_open(t->ctx, b, &d, &t->dev), FR_OK);
@@ -95,7 +96,7 @@ static void sums(bed *t)
     for (size_t i = 0; i < N_SPANS; i++) spans[i] = (fr_span){i * 1000 + i % 7, 1 + 37 * i};
     fr__device_squares(t->dev, t->at[0], spans, N_SPANS, squares);
     for (size_t i = 0; i < N_SPANS; i++)
-        assert_true(squares[i] == fr_sum_squares(host[0] + spans[i].offset, spans[i].count));
+        assert_true(squares[i] == fr__sum_squares(host[0] + spans[i].offset, spans[i].count));
     for (int n = 1; n <= MAX_TERMS; n++) {
         const float *from[MAX_TERMS], *plain[MAX_TERMS];
         for (int k = 0; k < n; k++) from[k] = t->at[k], plain[k] = host[k];

@@ -165,7 +165,7 @@ static scene open_scene(const fr_transport *t, int n_members, int spare)
     fr_sum_desc d = {n_members, s.members, N_BUCKETS, edge, s.block, s.room, s.dev, false};
     for (int k = 0; k < n_members; k++) {
         if (!crew_has(t, s.g, s.members[k])) continue;
-        fr_device_desc device = {.n_threads = 1, .first_cpu = -1};
+        fr_device_desc device = {.n_threads = 1};
         assert_ok(s.ctx, fr_device_open(s.ctx, test_backend("ref"), &device, &s.dev[k]));
         s.room_bytes[k] = t->sum_room(s.g, &d, k);
         s.block[k] = device_floats(s.dev[k], BLOCK);

@@ -75,7 +75,7 @@ static scene open_scene(const fr_transport *t, int n_members, int n_buffers, boo
     assert_non_null(s.ctx);
     assert_ok(s.ctx, t->open(s.ctx, crew_team(), n_members, &s.g));
     size_t each = (size_t)n_buffers * STRIDE;
-    fr_device_desc device = {.n_threads = 1, .first_cpu = -1};
+    fr_device_desc device = {.n_threads = 1};
     assert_ok(s.ctx, fr_device_open(s.ctx, test_backend("ref"), &device, &s.dev));
     s.bytes = (size_t)(n_members * n_members) * each;
     s.memory = (char *)device_floats(s.dev, s.bytes / sizeof(float));
@@ -174,7 +174,7 @@ static void fill(const scene *s, char *data, int from, int to, int n)
 {
     char host[BYTES];
     write_letters(host, from, to, n);
-    fr_device_upload(s->dev, data, host, BYTES);
+    assert_int_equal(fr_device_upload(s->dev, data, host, BYTES), FR_OK);
 }
 
 static bool is_filled(const scene *s, const void *data, int from, int to, int n, size_t n_bytes)

@@ -57,12 +57,7 @@ static void json_round_trip(void **state)
          .flops = 1e18,
          .n_inputs = 1,
          .inputs = one},
-        {.forward_s = 2,
-         .backward_s = 3,
-         .back_input_s = NAN,
-         .back_weight_s = NAN,
-         .n_inputs = 2,
-         .inputs = two},
+        {.forward_s = 2, .backward_s = 3, .n_inputs = 2, .inputs = two},
     };
     fr_profile by_hand = {.model = "m",
                           .machine = "k",

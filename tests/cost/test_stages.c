@@ -207,7 +207,7 @@ static void links_of_models(void **state)
     fr_ctx *ctx = fr_ctx_create();
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         fr_graph *g;
-        fr_model_options sizes = {.dropout = -1};
+        fr_model_options sizes = {0};
         assert_ok(ctx, fr_model_build(ctx, fr_model_find(models[m]), &sizes, &g));
         fr_profile *p = profile_of(ctx, g);
         for (int n = 1; n <= 8; n++) {

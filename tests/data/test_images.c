@@ -97,11 +97,11 @@ static void idx_augmentation(void **state)
     put_good_idx(s);
     fr_dataset *d = open_good(s, NULL, "{name: mnist, path: '@', crop: 1, flip: true}");
     fr_dataset *off = open_good(s, NULL, "{name: mnist, path: '@'}");
-    fr_dataset_read(off, FR_TRAIN, 4, 0, 0, plain, &y, NULL);
+    assert_int_equal(fr_dataset_read(off, FR_TRAIN, 4, 0, 0, plain, &y, NULL), FR_OK);
     for (uint64_t draw = 0; draw < 300; draw++) {
         int n_fits = 0;
-        fr_dataset_read(d, FR_TRAIN, 4, 7, draw, x, &y, NULL);
-        fr_dataset_read(d, FR_TRAIN, 4, 7, draw, again, &y, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, 4, 7, draw, x, &y, NULL), FR_OK);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, 4, 7, draw, again, &y, NULL), FR_OK);
         assert_memory_equal(x, again, sizeof x);
         for (int k = 0; k < PLACES * PLACES * 2; k++) {
             int down = k / 2 / PLACES - CROP, right = k / 2 % PLACES - CROP, mirror = k % 2;
@@ -121,11 +121,11 @@ static void idx_augmentation(void **state)
     /* another seed draws other shifts; evaluation draws none */
     int n_differ = 0;
     for (uint64_t draw = 0; draw < 20; draw++) {
-        fr_dataset_read(d, FR_TRAIN, 4, 7, draw, x, &y, NULL);
-        fr_dataset_read(d, FR_TRAIN, 4, 8, draw, again, &y, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, 4, 7, draw, x, &y, NULL), FR_OK);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, 4, 8, draw, again, &y, NULL), FR_OK);
         n_differ += memcmp(x, again, sizeof x) != 0;
-        fr_dataset_read(d, FR_EVAL, 2, 7, draw, x, &y, NULL);
-        fr_dataset_read(off, FR_EVAL, 2, 0, 0, again, &y, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_EVAL, 2, 7, draw, x, &y, NULL), FR_OK);
+        assert_int_equal(fr_dataset_read(off, FR_EVAL, 2, 0, 0, again, &y, NULL), FR_OK);
         assert_memory_equal(x, again, sizeof x);
     }
     assert_true(n_differ > 10);
@@ -202,7 +202,8 @@ static void cifar_values(void **state)
     assert_true(fr_shape_equal(&info->input, &FR_SHAPE(3, 32, 32)));
     for (int i = 0; i < 7; i++) {
         int split = i < 5 ? FR_TRAIN : FR_EVAL, number = i < 5 ? i : 20 + i - 5;
-        fr_dataset_read(d, (fr_split)split, i < 5 ? i : i - 5, 0, 3, x, &y, NULL);
+        assert_int_equal(fr_dataset_read(d, (fr_split)split, i < 5 ? i : i - 5, 0, 3, x, &y, NULL),
+                         FR_OK);
         assert_int_equal(y, number % 10);
         for (int p = 0; p < CIFAR_PIXELS; p++)
             assert_float_equal(
@@ -210,14 +211,14 @@ static void cifar_values(void **state)
     }
     /* augmented by default in training, never in evaluation */
     int n_differ = 0;
-    fr_dataset_read(d, FR_TRAIN, 1, 0, 0, plain, &y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 1, 0, 0, plain, &y, NULL), FR_OK);
     for (uint64_t draw = 0; draw < 20; draw++) {
-        fr_dataset_read(augmented, FR_TRAIN, 1, 0, draw, x, &y, NULL);
+        assert_int_equal(fr_dataset_read(augmented, FR_TRAIN, 1, 0, draw, x, &y, NULL), FR_OK);
         n_differ += memcmp(x, plain, sizeof x) != 0;
     }
     assert_true(n_differ > 15);
-    fr_dataset_read(d, FR_EVAL, 1, 0, 0, plain, &y, NULL);
-    fr_dataset_read(augmented, FR_EVAL, 1, 0, 5, x, &y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 1, 0, 0, plain, &y, NULL), FR_OK);
+    assert_int_equal(fr_dataset_read(augmented, FR_EVAL, 1, 0, 5, x, &y, NULL), FR_OK);
     assert_memory_equal(x, plain, sizeof x);
     fr_dataset_close(d);
     fr_dataset_close(augmented);

@@ -375,7 +375,8 @@ static void same_as_reading(void **state)
         for (int i = 0; i < b->n_samples; i++, position++) {
             int matches = 0;
             for (int64_t w = 0; w < n; w++) {
-                fr_dataset_read(d, FR_TRAIN, w, 9, (uint64_t)position, x, y, NULL);
+                assert_int_equal(fr_dataset_read(d, FR_TRAIN, w, 9, (uint64_t)position, x, y, NULL),
+                                 FR_OK);
                 matches += memcmp(x, (const int32_t *)b->input + i * CONTEXT, sizeof x) == 0 &&
                            memcmp(y, b->target + i * CONTEXT, sizeof y) == 0;
             }

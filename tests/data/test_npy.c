@@ -51,15 +51,15 @@ static void number_types(void **state)
     PUT("y.npy", "|u1", "3,", ((uint8_t[]){1, 0, 1}));
     d = open_good(s, NULL, pair);
     assert_int_equal(fr_dataset_info(d)->n_classes, 2);
-    fr_dataset_read(d, FR_TRAIN, 2, 0, 0, x, &y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 2, 0, 0, x, &y, NULL), FR_OK);
     assert_true(x[1] == 6.25f);
     fr_dataset_close(d);
 
     PUT("x.npy", "|u1", "3, 2", ((uint8_t[]){0, 255, 51, 0, 0, 0}));
     d = open_good(s, NULL, pair);
-    fr_dataset_read(d, FR_TRAIN, 0, 0, 0, x, &y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 0, 0, 0, x, &y, NULL), FR_OK);
     assert_true(x[0] == 0 && x[1] == 1);
-    fr_dataset_read(d, FR_TRAIN, 1, 0, 0, x, &y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 1, 0, 0, x, &y, NULL), FR_OK);
     assert_float_equal(x[0], 0.2, 1e-7);
     fr_dataset_close(d);
 }
@@ -76,7 +76,7 @@ static void token_arrays(void **state)
     assert_int_equal(info->vocab, 60001);
     assert_int_equal(info->n_classes, 7);
     assert_true(fr_shape_equal(&info->target, &FR_SHAPE(3)));
-    fr_dataset_read(d, FR_TRAIN, 1, 0, 0, x, y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 1, 0, 0, x, y, NULL), FR_OK);
     assert_int_equal(x[1], 60000);
     assert_int_equal(y[2], FR_TARGET_IGNORE);
     fr_dataset_close(d);
@@ -94,7 +94,7 @@ static void sizes_and_evaluation(void **state)
     fr_dataset *d = open_good(s, &(fr_data_info){.n_classes = 5}, both);
     assert_int_equal(fr_dataset_info(d)->n_classes, 5);
     assert_int_equal(fr_dataset_info(d)->n_eval, 1);
-    fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, &y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, &y, NULL), FR_OK);
     assert_true(x[1] == 9);
     assert_int_equal(y, 1);
     fr_dataset_close(d);

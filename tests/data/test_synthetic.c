@@ -27,18 +27,18 @@ static void pure_function(void **state)
     assert_int_equal(fr_dataset_info(same)->n_train, 4096);
     assert_int_equal(fr_dataset_info(same)->n_eval, 512);
     for (int64_t i = 0; i < 1000; i++) {
-        fr_dataset_read(d, FR_TRAIN, i, 1, 1, a, &ya, NULL);
-        fr_dataset_read(same, FR_TRAIN, i, 2, 2, b, &yb, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 1, 1, a, &ya, NULL), FR_OK);
+        assert_int_equal(fr_dataset_read(same, FR_TRAIN, i, 2, 2, b, &yb, NULL), FR_OK);
         assert_memory_equal(a, b, sizeof a);
         assert_int_equal(ya, yb);
         for (int k = 0; k < 162; k++) sum += a[k], squares += a[k] * a[k];
     }
     assert_true(fabsf(sum / 162000) < 0.05f);
     assert_true(fabsf(squares / 162000 - 1) < 0.1f);
-    fr_dataset_read(other, FR_TRAIN, 999, 1, 1, b, &yb, NULL);
+    assert_int_equal(fr_dataset_read(other, FR_TRAIN, 999, 1, 1, b, &yb, NULL), FR_OK);
     assert_true(memcmp(a, b, sizeof a) != 0);
-    fr_dataset_read(d, FR_EVAL, 3, 1, 1, a, &ya, NULL);
-    fr_dataset_read(d, FR_TRAIN, 3, 1, 1, b, &yb, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 3, 1, 1, a, &ya, NULL), FR_OK);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 3, 1, 1, b, &yb, NULL), FR_OK);
     assert_true(memcmp(a, b, sizeof a) != 0);
     fr_dataset_close(d);
     fr_dataset_close(same);
@@ -57,7 +57,7 @@ static void check_classes(scratch *s, const fr_data_info *want)
     memset(mean, 0, sizeof mean);
     fr_dataset *d = open_good(s, want, "{name: synthetic}");
     for (int64_t i = 0; i < 4096; i++) {
-        fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, &y, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, &y, NULL), FR_OK);
         assert_int_in_range(y, 0, 9);
         count[y]++;
         for (int k = 0; k < n; k++) mean[y][k] += x[k];
@@ -69,7 +69,7 @@ static void check_classes(scratch *s, const fr_data_info *want)
     for (int64_t i = 0; i < 512; i++) {
         int best = 0;
         float least = INFINITY;
-        fr_dataset_read(d, FR_EVAL, i, 1, 1, x, &y, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_EVAL, i, 1, 1, x, &y, NULL), FR_OK);
         for (int c = 0; c < 10; c++) {
             float far = 0;
             for (int k = 0; k < n; k++) far += (x[k] - mean[c][k]) * (x[k] - mean[c][k]);
@@ -103,7 +103,7 @@ static void pairs_translate(void **state)
     bool is_short = false;
     for (int i = 0; i < 40; i++) translation[i] = -1;
     for (int64_t i = 0; i < 200; i++) {
-        fr_dataset_read(d, FR_TRAIN, i, 1, 1, ids, target, &length);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 1, 1, ids, target, &length), FR_OK);
         assert_int_in_range(length, 6, 12);
         is_short |= length < 12;
         for (int t = 0; t < 12; t++) {
@@ -131,7 +131,7 @@ static void next_tokens(void **state)
     memset(follows, 0, sizeof follows);
     fr_dataset *d = open_good(s, &letters, "{name: synthetic}");
     for (int64_t i = 0; i < 4096; i++) {
-        fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, NULL);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, NULL), FR_OK);
         for (int t = 0; t < 32; t++) {
             assert_int_in_range(x[t], 0, 999);
             assert_int_in_range(y[t], 0, 999);
@@ -157,7 +157,8 @@ static void texts_with_length(void **state)
     fr_dataset *d = open_good(s, &texts, "{name: synthetic}");
     for (int64_t i = 0; i < 4096 + 512; i++) {
         int64_t index = i < 4096 ? i : i - 4096;
-        fr_dataset_read(d, i < 4096 ? FR_TRAIN : FR_EVAL, index, 1, 1, x, &y, &length);
+        assert_int_equal(
+            fr_dataset_read(d, i < 4096 ? FR_TRAIN : FR_EVAL, index, 1, 1, x, &y, &length), FR_OK);
         assert_int_in_range(y, 0, 3);
         if (length < shortest) shortest = length;
         if (length > longest) longest = length;
@@ -192,7 +193,7 @@ static void small_and_odd_shapes(void **state)
                                               .has_length = true},
                               "{name: synthetic, n_eval: 0}");
     for (int64_t i = 0; i < 50; i++) {
-        fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, &length);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, &length), FR_OK);
         assert_int_equal(x[0], 0);
         assert_int_equal(y[0], 0);
         assert_int_equal(length, 1);
@@ -207,7 +208,7 @@ static void small_and_odd_shapes(void **state)
                                   .n_classes = 3},
                   "{name: synthetic}");
     for (int64_t i = 0; i < 50; i++) {
-        fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, &length);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 1, 1, x, y, &length), FR_OK);
         for (int t = 0; t < 4; t++) assert_int_in_range(y[t], 0, 2);
     }
     fr_dataset_close(d);

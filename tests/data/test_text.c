@@ -119,7 +119,7 @@ static void sizes(void **state)
     assert_true(fr_shape_equal(&fr_dataset_info(d)->input, &FR_SHAPE(50)));
     assert_int_equal(fr_dataset_info(d)->n_train, 1);
     assert_int_equal(fr_dataset_info(d)->n_eval, 1);
-    fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, y, NULL), FR_OK);
     assert_int_equal(x[0], letter(500));
     assert_int_equal(y[8], letter(509));
     assert_int_equal(y[9], FR_TARGET_IGNORE);
@@ -169,7 +169,7 @@ static void tokens_of_16_bits(void **state)
         open_good(s, NULL, "{name: text, path: '@/tokens', tokens: uint16, context: 4}");
     assert_int_equal(fr_dataset_info(d)->vocab, 39 * 613 + 1);
     assert_int_equal(fr_dataset_info(d)->n_train, 8);
-    fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, y, NULL), FR_OK);
     assert_int_equal(x[0], 36 * 613);
     assert_int_equal(y[2], 39 * 613);
     assert_int_equal(y[3], FR_TARGET_IGNORE);
@@ -222,7 +222,7 @@ static void real_text(void **state)
     fr_dataset *d = open_good(*state, NULL, yaml);
     assert_int_equal(fr_dataset_info(d)->n_train, 1003854 / 128 - 1);
     assert_int_equal(fr_dataset_info(d)->n_eval, (111540 - 1 + 127) / 128);
-    fr_dataset_read(d, FR_TRAIN, 0, 0, UINT64_MAX, x, y, NULL);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 0, 0, UINT64_MAX, x, y, NULL), FR_OK);
     for (int i = 0; i < 14; i++) assert_int_equal(x[i], "First Citizen:"[i]);
     fr_dataset_close(d);
 }

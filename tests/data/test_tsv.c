@@ -224,7 +224,7 @@ static void real_texts(void **state)
     assert_int_equal(fr_dataset_info(d)->n_classes, 6);
     for (int64_t i = 0; i < 5452; i++) {
         int32_t x[40], y, n;
-        fr_dataset_read(d, FR_TRAIN, i, 0, 0, x, &y, &n);
+        assert_int_equal(fr_dataset_read(d, FR_TRAIN, i, 0, 0, x, &y, &n), FR_OK);
         labels[y]++;
         assert_true(n >= 1 && n <= 40);
     }

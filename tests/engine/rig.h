@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "engine/fault.h"
 #include "io/sha256.h"
 #include "support/backend.h"
 #include "support/check.h"
@@ -55,6 +56,7 @@ struct rig {
     int cuts[MAX_STAGES];
     fr_schedule *schedule;
     fr_engine_desc desc;
+    struct fr_fault fault; /* of desc */
     fr_engine *engine;
 
     minibatch ring[RING];
@@ -158,7 +160,7 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
                           .want_norm = o->want_norm,
                           .seed = o->seed ? o->seed : 7,
                           .keep_grads = o->keep_grads,
-                          .logits_node = o->want_logits ? fr_graph_find(p->b.graph, "logits") : -1,
+                          .logits_node = o->want_logits ? fr_graph_find(p->b.graph, "logits") : 0,
                           .stall_s = o->stall_s,
                           .want_ledger = o->want_ledger,
                           .n_events = o->n_events,
@@ -167,7 +169,8 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
                           .sync = o->sync,
                           .want_snapshots = o->want_snapshots};
     if (o->policy) assert_non_null(e->policy);
-    if (o->fault) assert_null(fr_fault_parse(o->fault, &e->fault));
+    if (o->fault) assert_null(fr__fault_parse(o->fault, &p->fault));
+    e->fault = &p->fault;
     opt->defaults(&e->options);
     e->options.lr = o->lr > 0 ? o->lr : 0.05;
     e->options.weight_decay = o->weight_decay;

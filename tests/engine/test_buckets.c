@@ -57,7 +57,6 @@ static void prepare(desk *d, int n_stages, int replicas)
                                .exact_sum = true,
                                .optimizer = fr_optim_find("sgd"),
                                .seed = 3,
-                               .logits_node = -1,
                                .scale = 1};
     d->desc.optimizer->defaults(&d->desc.options);
     d->desc.options.lr = 0.05;

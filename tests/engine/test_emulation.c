@@ -378,7 +378,7 @@ static void nonsense_is_refused(void **unused)
     setting s;
     fr_ctx *ctx = fr_ctx_create();
     set_costs(&s, 1, 1, 1);
-    refused(&s, 0, FR_INVALID, "scale");
+    refused(&s, -1, FR_INVALID, "scale");
     s.cost[1].backward = NAN;
     refused(&s, 1, FR_INVALID, "stage 1");
     set_costs(&s, 1, 1, 1);

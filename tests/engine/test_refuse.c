@@ -168,11 +168,11 @@ static void faults_are_parsed(void **unused)
 {
     (void)unused;
     fr_fault f;
-    assert_null(fr_fault_parse("hang:worker=1,step=3", &f));
+    assert_null(fr__fault_parse("hang:worker=1,step=3", &f));
     assert_true(f.kind == FR_FAULT_HANG && f.worker == 1 && f.step == 3);
-    assert_null(fr_fault_parse("jitter:ms=0.5,seed=7", &f));
+    assert_null(fr__fault_parse("jitter:ms=0.5,seed=7", &f));
     assert_true(f.kind == FR_FAULT_JITTER && f.ms > 0.49 && f.ms < 0.51 && f.seed == 7);
-    assert_null(fr_fault_parse("none", &f));
+    assert_null(fr__fault_parse("none", &f));
     assert_true(f.kind == FR_FAULT_NONE);
     static const char *const wrong[] = {"",
                                         "hangs",
@@ -182,7 +182,7 @@ static void faults_are_parsed(void **unused)
                                         "slow:ms=x",
                                         "nan:step=1;worker=2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_non_null(fr_fault_parse(wrong[i], &f));
+        assert_non_null(fr__fault_parse(wrong[i], &f));
 }
 
 /* --- no memory ------------------------------------------------------------------------------ */

@@ -104,8 +104,8 @@ static void open_replica(scene *s, int q)
     const setting *t = &s->t;
     r->scene = s, r->nth = q;
     r->hooks = (fr__exec_hooks){.user = r, .waits = waits, .posted = posted};
-    assert_ok(s->ctx, fr_device_open(s->ctx, test_backend("ref"),
-                                     &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &r->dev));
+    assert_ok(s->ctx, fr_device_open(s->ctx, test_backend("ref"), &(fr_device_desc){.n_threads = 1},
+                                     &r->dev));
     r->weights = device_floats(r->dev, N_ROWS * N);
     r->state = r->weights + MAX_WEIGHT_BLOCKS * N;
     r->drift = r->state + N;
@@ -130,7 +130,7 @@ static void open_replica(scene *s, int q)
                        .state = {r->state},
                        .drift = r->drift};
     assert_ok(s->ctx, fr_store_create(s->ctx, &d, &r->store));
-    fr_store_reset(r->store, t->first);
+    assert_int_equal(fr_store_reset(r->store, t->first), FR_OK);
     r->sync = (fr__syncing){.rule = fr__sync_find(t->rule),
                             .options = {t->rule, t->every, t->distance},
                             .transport = fr_transport_find("threads"),

@@ -22,7 +22,8 @@ static int setup(void **state)
 static bool takes_long(fixture *f, int n_sets, const char *const *sets)
 {
     fr__setup s;
-    fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     assert_done(f, fr__setup_open(f->ctx, &o, &s));
     assert_done(f, fr__setup_pipeline(&s));
     bool is_long = fr__forecast_takes_long(&s, &(fr__footprint){0});
@@ -61,7 +62,8 @@ static void test_mean_of_the_first(void **state)
 
 static void train(fixture *f, int n_sets, const char *const *sets)
 {
-    fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     f->log[0] = '\0';
     assert_done(f, fr_train(f->ctx, &o, NULL));
 }

@@ -48,7 +48,8 @@ static fr_status plan(fixture *f, int n_sets, const char *const *sets, size_t *n
     fr__setup s;
     fr_engine *e;
     fr__footprint footprint = {0};
-    fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     FR_TRY(fr__setup_open(f->ctx, &o, &s));
     s.system_root = f->dir;
     fr_status status = fr__setup_pipeline(&s);
@@ -185,7 +186,8 @@ static void test_refused_at_once(void **state)
     fixture *f = *state;
     const char *const sets[] = {"model.layers=96", "model.width=12288", "model.heads=96",
                                 "model.vocab=50257"};
-    fr_run_options o = {.config = f->config, .n_sets = 4, .sets = sets, .out = f->out};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = 4, .sets = sets, .out = f->out};
     size_t before = fr__peak_rss();
     assert_failed(f, fr_train(f->ctx, &o, NULL), FR_NO_MEMORY, "the run needs 2.9", " TB");
     assert_true(fr__peak_rss() - before < (size_t)100 << 20);
@@ -199,7 +201,7 @@ static void test_summary(void **state)
 {
     fixture *f = *state;
     char path[256];
-    fr_run_options o = {.config = f->config, .out = f->out};
+    fr_run_options o = {.size = sizeof o, .config = f->config, .out = f->out};
     assert_done(f, fr_train(f->ctx, &o, NULL));
     assert_non_null(strstr(f->log, "memory of the process: up to "));
     snprintf(path, sizeof path, "%s/summary.json", f->out);

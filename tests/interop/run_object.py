@@ -48,12 +48,13 @@ typedef struct {
     const char *checkpoint, *out;
 } fr_progress;
 typedef struct {
+    size_t size;
     fr_team *team;
     const char *config;
     int n_sets;
     const char *const *sets;
     const char *out;
-    bool resume;
+    bool resume, want_outputs;
     int64_t dump_step;
     const char *ledger, *checkpoint;
     void *progress, *over, *user;
@@ -61,7 +62,6 @@ typedef struct {
     const char *config_text;
     fr_graph *graph;
     fr_dataset *data;
-    bool want_outputs;
 } fr_run_options;
 fr_status fr_run_open(fr_ctx *ctx, const fr_run_options *o, fr_run **out);
 fr_status fr_run_step(fr_run *r, int64_t n, int64_t *n_done);
@@ -116,7 +116,7 @@ def main():
 
     options = ffi.new("fr_run_options *", {"data": data[0], "want_outputs": True})
     text = ffi.new("char[]", CONFIG)
-    options.config_text = text
+    options.size, options.config_text = ffi.sizeof("fr_run_options"), text
     check(lib.fr_run_open(ctx, options, run))
     run = run[0]
 

@@ -83,7 +83,7 @@ static void data_fills_in(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    const fr_model_options known = {.channels = 1, .image = 28, .classes = 12, .dropout = -1};
+    const fr_model_options known = {.channels = 1, .image = 28, .classes = 12};
     fr_graph *g = good(ctx, "{name: vgg16, classes: 10}", &known);
     assert_int_equal(dim(g, "input", 0), 1);
     assert_int_equal(dim(g, "input", 1), 28);

@@ -104,7 +104,7 @@ static void every_model_is_cut(void **state)
     int n_models = 0;
     for (const fr_model *const *model = fr_model_list(); *model; model++, n_models++) {
         cut_model m;
-        open_model(&m, *model, &(fr_model_options){.dropout = -1});
+        open_model(&m, *model, &(fr_model_options){0});
         static const int counts[] = {1, 2, 3, 4, 8};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
             int cuts[MAX_STAGES], n = counts[k], n_bare = 0;
@@ -171,7 +171,7 @@ static void skips_of_resnet(void **state)
     cut_model m;
     int cuts[3], n_found = 0;
     open_model(&m, fr_model_find("resnet50"),
-               &(fr_model_options){.image = 32, .width_factor = 0.25, .dropout = -1});
+               &(fr_model_options){.image = 32, .width_factor = 0.25});
     /* The first addition with one input more than three nodes before the other. */
     int add = 0;
     for (int i = 0; i < fr_graph_n_nodes(m.g) && !add; i++) {
@@ -200,7 +200,7 @@ static void branches_of_inception(void **state)
     (void)state;
     cut_model m;
     open_model(&m, fr_model_find("inception3"),
-               &(fr_model_options){.image = 75, .width_factor = 0.25, .dropout = -1});
+               &(fr_model_options){.image = 75, .width_factor = 0.25});
     int concat = 0;
     while (fr_graph_node(m.g, concat)->op != FR_OP_CONCAT) concat++;
     const fr_node *node = fr_graph_node(m.g, concat);

@@ -33,21 +33,21 @@ struct known {
 /* Parameters: torchvision's printed totals (inception3 less its auxiliary head), PyTorch's count
  * of the same layers for the rest. Work: twice torchvision's multiply-adds. */
 static const struct known knowns[] = {
-    {"alexnet", {.dropout = -1}, 61100840, 2 * 0.714},
-    {"vgg16", {.dropout = -1}, 138357544, 2 * 15.47},
-    {"vgg16", {.dropout = -1, .batch_norm = true}, 138365992, 2 * 15.47},
-    {"vgg16", {.dropout = -1, .image = 32, .classes = 10}, 14719818, 2 * 0.3133},
-    {"resnet50", {.dropout = -1}, 25557032, 2 * 4.089},
-    {"resnet101", {.dropout = -1}, 44549160, 2 * 7.801},
-    {"resnet152", {.dropout = -1}, 60192808, 2 * 11.514},
-    {"inception3", {.dropout = -1}, 23834568, 2 * 5.713},
-    {"lenet", {.dropout = -1}, 61706, 0},
-    {"mlp", {.dropout = -1}, 33591306, 0},
-    {"mlp", {.inputs = 784, .depth = 2, .width = 100, .classes = 10, .dropout = -1}, 89610, 0},
-    {"gpt", {.dropout = -1}, 10893568, 0},
-    {"gnmt", {.dropout = -1}, 193833216, 0},
-    {"biglstm", {.dropout = -1}, 1776948095, 0}, /* "1.8 billion" of Jozefowicz et al. 2016 */
-    {"gpt", {.tied = true, .dropout = -1}, 10893568 - 256 * 384 - 256, 0},
+    {"alexnet", {0}, 61100840, 2 * 0.714},
+    {"vgg16", {0}, 138357544, 2 * 15.47},
+    {"vgg16", {.batch_norm = true}, 138365992, 2 * 15.47},
+    {"vgg16", {.image = 32, .classes = 10}, 14719818, 2 * 0.3133},
+    {"resnet50", {0}, 25557032, 2 * 4.089},
+    {"resnet101", {0}, 44549160, 2 * 7.801},
+    {"resnet152", {0}, 60192808, 2 * 11.514},
+    {"inception3", {0}, 23834568, 2 * 5.713},
+    {"lenet", {0}, 61706, 0},
+    {"mlp", {0}, 33591306, 0},
+    {"mlp", {.inputs = 784, .depth = 2, .width = 100, .classes = 10}, 89610, 0},
+    {"gpt", {0}, 10893568, 0},
+    {"gnmt", {0}, 193833216, 0},
+    {"biglstm", {0}, 1776948095, 0}, /* "1.8 billion" of Jozefowicz et al. 2016 */
+    {"gpt", {.tied = true}, 10893568 - 256 * 384 - 256, 0},
 };
 
 static void published_sizes(void **state)
@@ -143,7 +143,7 @@ static void small_images(void **state)
     fr_ctx *ctx = fr_ctx_create();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fr_model_options o = {
-            .image = cases[i].image, .channels = cases[i].channels, .classes = 10, .dropout = -1};
+            .image = cases[i].image, .channels = cases[i].channels, .classes = 10};
         fr_graph *g = build(ctx, cases[i].name, &o);
         assert_shape(g, cases[i].node, cases[i].shape);
         fr_graph_free(g);
@@ -163,6 +163,9 @@ static void options_take_effect(void **state)
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = build(ctx, "vgg16", &(fr_model_options){.dropout = -1});
+    assert_int_equal(count_op(g, FR_OP_DROPOUT), 0);
+    fr_graph_free(g);
+    g = build(ctx, "vgg16", NULL);
     assert_int_equal(count_op(g, FR_OP_DROPOUT), 2);
     assert_true(fr_graph_node(g, fr_graph_find(g, "classifier.2"))->attrs.dropout.p == 0.5f);
     fr_graph_free(g);
@@ -204,7 +207,7 @@ static void options_take_effect(void **state)
     const fr_param *proj = fr_graph_param(g, fr_graph_find_param(g, "h.1.mlp.down.weight"));
     assert_true(fabsf(proj->init.scale - 0.01f) < 1e-7f); /* 0.02 / sqrt(2 x 2 blocks) */
     fr_graph_free(g);
-    small.dropout = 0;
+    small.dropout = -1;
     g = build(ctx, "reslstm", &small);
     assert_int_equal(count_op(g, FR_OP_DROPOUT), 0);
     assert_int_equal(count_op(g, FR_OP_LSTM), 2);
@@ -236,7 +239,7 @@ static void options_take_effect(void **state)
     g = build(ctx, "gnmt", &small);
     assert_shape(g, "decoder.out", "(16, 64)");
     fr_graph_free(g);
-    g = build(ctx, "snn", &(fr_model_options){.depth = 3, .dropout = -1});
+    g = build(ctx, "snn", &(fr_model_options){.depth = 3});
     assert_int_equal(count_op(g, FR_OP_ALPHA_DROPOUT), 3);
     assert_int_equal(count_op(g, FR_OP_SELU), 3);
     fr_graph_free(g);

@@ -57,7 +57,17 @@ static void defaults_are_fine_and_bad_ones_refused(void **unused)
         o.name = (*s)->name;
         assert_null(fr_lr_check(&o));
         assert_ptr_equal(fr_lr_find(o.name), *s);
+        fr_lr_options zeros = {.name = (*s)->name, .total = 5000};
+        o.total = zeros.total;
+        assert_null(fr_lr_check(&zeros));
+        for (int64_t t = 0; t < 5000; t += 499)
+            assert_true(fr_lr_at(&zeros, 2, t) == fr_lr_at(&o, 2, t));
     }
+    near(fr_lr_at(&(fr_lr_options){.name = "step"}, 2, 999), 2);
+    near(fr_lr_at(&(fr_lr_options){.name = "step"}, 2, 1000), 0.2);
+    near(fr_lr_at(&(fr_lr_options){.name = "polynomial", .total = 4}, 2, 1), 1.5);
+    assert_null(fr_lr_check(&(fr_lr_options){0}));
+    assert_true(fr_lr_at(&(fr_lr_options){0}, 0.5, 7) == 0.5);
 #define REFUSED(word, ...)                              \
     do {                                                \
         fr_lr_options o;                                \
@@ -68,10 +78,10 @@ static void defaults_are_fine_and_bad_ones_refused(void **unused)
     } while (0)
     REFUSED("name", o.name = "sine");
     REFUSED("warmup", o.warmup = -1);
-    REFUSED("every", o.every = 0);
-    REFUSED("gamma", o.gamma = 0);
+    REFUSED("every", o.every = -1);
+    REFUSED("gamma", o.gamma = -0.1);
     REFUSED("gamma", o.gamma = NAN);
-    REFUSED("power", o.power = 0);
+    REFUSED("power", o.power = -1);
     REFUSED("min_ratio", o.min_ratio = 1.5);
 }
 

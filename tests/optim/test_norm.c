@@ -27,7 +27,7 @@ static void right_for_any_size(void **unused)
     for (size_t n = 0; n < N; n += n < 100 ? 1 : 991) {
         long double expected = 0;
         for (size_t i = 0; i < n; i++) expected += (long double)x[i] * (long double)x[i];
-        double found = fr_sum_squares(x, n);
+        double found = fr__sum_squares(x, n);
         assert_true(fabsl(found - expected) <= 1e-14L * expected);
     }
 }
@@ -45,7 +45,7 @@ static void blocks_add_up(void **unused)
                                             left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK);
         }
         for (size_t b = 0; b < N / FR_NORM_BLOCK + 1; b++) sum += sums[b];
-        assert_true(sum == fr_sum_squares(at, N));
+        assert_true(sum == fr__sum_squares(at, N));
     }
 }
 
@@ -69,11 +69,11 @@ static void keeps_infinity_and_nan(void **unused)
     (void)unused;
     float bad[20] = {0};
     bad[17] = INFINITY;
-    assert_true(isinf(fr_sum_squares(bad, 20)));
+    assert_true(isinf(fr__sum_squares(bad, 20)));
     bad[17] = NAN;
-    assert_true(isnan(fr_sum_squares(bad, 20)));
+    assert_true(isnan(fr__sum_squares(bad, 20)));
     bad[17] = 1e38f; /* its square overflows a float */
-    assert_true(isfinite(fr_sum_squares(bad, 20)));
+    assert_true(isfinite(fr__sum_squares(bad, 20)));
 }
 
 int main(void)

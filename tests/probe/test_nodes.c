@@ -27,8 +27,7 @@ static const fr_backend *backend(void)
 static fr_graph *build(fr_ctx *ctx, const char *name)
 {
     fr_graph *g;
-    fr_model_options o = {.dropout = -1,
-                          .depth = 4,
+    fr_model_options o = {.depth = 4,
                           .width = 64,
                           .layers = 2,
                           .heads = 2,
@@ -47,7 +46,6 @@ static fr_probe_desc describe(const fr_graph *g, const char *policy)
     fr_probe_desc d = {.graph = g,
                        .backend = backend(),
                        .n_threads = 1,
-                       .first_cpu = -1,
                        .batch = 8,
                        .n_micro = 2,
                        .update_in_backward = true,
@@ -129,14 +127,9 @@ static size_t slot_bytes(fr_ctx *ctx, const fr_graph *g, const fr_stage *stage, 
 {
     fr_device *dev;
     fr_program *program;
-    fr_program_desc d = {.graph = g,
-                         .stage = stage,
-                         .batch = 8,
-                         .training = true,
-                         .split_backward = split,
-                         .extra_output = -1};
-    assert_ok(ctx, fr_device_open(ctx, backend(),
-                                  &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &dev));
+    fr_program_desc d = {
+        .graph = g, .stage = stage, .batch = 8, .training = true, .split_backward = split};
+    assert_ok(ctx, fr_device_open(ctx, backend(), &(fr_device_desc){.n_threads = 1}, &dev));
     assert_ok(ctx, fr_program_create(ctx, dev, &d, &program));
     size_t bytes = fr_program_sizes_of(program)->slot_bytes;
     fr_program_free(program);

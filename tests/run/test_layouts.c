@@ -38,8 +38,12 @@ static fr_run_result run(fixture *f, const char *out, const char *layout, int st
     snprintf(folder, sizeof folder, "%s/%s", f->dir, out);
     snprintf(set, sizeof set, "train.steps=%d", steps);
     const char *sets[] = {layout, set, more};
-    fr_run_options o = {
-        .config = f->config, .n_sets = more ? 3 : 2, .sets = sets, .out = folder, .resume = true};
+    fr_run_options o = {.size = sizeof o,
+                        .config = f->config,
+                        .n_sets = more ? 3 : 2,
+                        .sets = sets,
+                        .out = folder,
+                        .resume = true};
     fr_run_result r;
     if (fr_train(f->ctx, &o, &r) != FR_OK) fail_msg("%s: %s", layout, fr_ctx_error(f->ctx));
     assert_int_equal(r.steps, steps);

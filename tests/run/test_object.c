@@ -32,6 +32,7 @@ static fr_run *open_net(fixture *f, const fr_run_options *more, const char *set)
 {
     fr_run_options o = *more;
     fr_run *r;
+    o.size = sizeof o;
     if (!o.config && !o.config_text) o.config_text = net;
     if (set) o.n_sets = 1, o.sets = &set;
     assert_done(f, fr_run_open(f->ctx, &o, &r));
@@ -56,8 +57,12 @@ static fr_run_result train_whole(fixture *f, const char *name, const char *set, 
     char out[160];
     fr_run_result result;
     snprintf(out, sizeof out, "%s/%s", f->dir, name);
-    fr_run_options o = {
-        .config_text = net, .out = out, .n_sets = set != NULL, .sets = &set, .resume = resume};
+    fr_run_options o = {.size = sizeof o,
+                        .config_text = net,
+                        .out = out,
+                        .n_sets = set != NULL,
+                        .sets = &set,
+                        .resume = resume};
     assert_done(f, fr_train(f->ctx, &o, &result));
     return result;
 }
@@ -286,7 +291,7 @@ static void test_stop(void **state)
         watch w = {.stop_at = 5};
         int64_t n_done;
         fr_progress p;
-        fr_run_options o = {.progress = on_progress, .user = &w, .stop = &w.stop};
+        fr_run_options o = {.size = sizeof o, .progress = on_progress, .user = &w, .stop = &w.stop};
         if (has_folder) o.out = f->out;
         fr_run *r = open_net(f, &o, NULL);
         fr_run_progress(r, &p);
@@ -359,14 +364,42 @@ static void test_failures_in_turn(void **state)
     assert_non_null(strstr(fr_ctx_error(f->ctx), "no.such"));
     assert_int_equal(fr_run_get_param(r, "head.bias", 1, bias), FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(f->ctx), "head.bias"));
-    assert_int_equal(fr_run_open(f->ctx, &(fr_run_options){.config = "no.yaml"}, &other),
-                     FR_INVALID);
+    assert_int_equal(
+        fr_run_open(f->ctx, &(fr_run_options){.size = sizeof(fr_run_options), .config = "no.yaml"},
+                    &other),
+        FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(f->ctx), "no.yaml"));
     assert_int_equal(fr_run_step(r, STEPS, NULL), FR_DIVERGED);
     assert_non_null(strstr(fr_ctx_error(f->ctx), "mini-batch"));
     assert_int_equal(fr_run_save(r, NULL), FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(f->ctx), "no folder"));
     assert_int_equal(fr_run_close(r, NULL), FR_OK);
+}
+
+/* Programs that were built with newer headers have larger options. */
+static void test_size_of_options(void **state)
+{
+    fixture *f = *state;
+    fr_run *r;
+    fr_run_result result;
+    struct {
+        fr_run_options o;
+        char more[24];
+    } newer = {.o = {.size = sizeof newer, .config_text = net}};
+    assert_done(f, fr_run_open(f->ctx, &newer.o, &r));
+    close_run(f, r, NULL);
+    newer.more[23] = 1;
+    assert_int_equal(fr_run_open(f->ctx, &newer.o, &r), FR_UNSUPPORTED);
+    assert_null(r);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "newer version"));
+    newer.o.size = sizeof newer.o;
+    assert_done(f, fr_run_open(f->ctx, &newer.o, &r));
+    close_run(f, r, NULL);
+    newer.o.size = 0;
+    assert_int_equal(fr_run_open(f->ctx, &newer.o, &r), FR_INVALID);
+    assert_non_null(strstr(fr_ctx_error(f->ctx), "size is 0"));
+    assert_int_equal(fr_train(f->ctx, &newer.o, &result), FR_INVALID);
+    assert_int_equal(fr_eval(f->ctx, &newer.o, &result), FR_INVALID);
 }
 
 /* --- parts of the caller's own --- */
@@ -416,7 +449,8 @@ static void test_own_parts(void **state)
     assert_done(f, fr_dataset_create(f->ctx, &d, &data));
     d.info.n_train = 65;
     assert_done(f, fr_dataset_create(f->ctx, &d, &short_data));
-    fr_run_options o = {.config_text = rest, .graph = g, .data = data, .want_outputs = true};
+    fr_run_options o = {
+        .size = sizeof o, .config_text = rest, .graph = g, .data = data, .want_outputs = true};
     assert_done(f, fr_run_open(f->ctx, &o, &r));
     assert_done(f, fr_run_step(r, 1, NULL));
     fr_run_progress(r, &p);
@@ -444,7 +478,7 @@ static void test_own_parts(void **state)
     assert_failed(f, fr_run_open(f->ctx, &o, &r), FR_INVALID, "config:3:1", "trian");
     o.config = "here.yaml";
     assert_failed(f, fr_run_open(f->ctx, &o, &r), FR_INVALID, "here.yaml:3:1");
-    o = (fr_run_options){.config_text = net, .resume = true};
+    o = (fr_run_options){.size = sizeof o, .config_text = net, .resume = true};
     assert_failed(f, fr_run_open(f->ctx, &o, &r), FR_INVALID, "resume", "`out`");
     fr_graph_free(g);
     fr_dataset_close(data);
@@ -475,7 +509,8 @@ static fr_status live(fixture *f)
     fr_run *r;
     float x[INPUTS] = {0}, y[CLASSES];
     const char *const sets[] = {"train.steps=2"};
-    fr_run_options o = {.config_text = net, .n_sets = 1, .sets = sets, .want_outputs = true};
+    fr_run_options o = {
+        .size = sizeof o, .config_text = net, .n_sets = 1, .sets = sets, .want_outputs = true};
     FR_TRY(fr_run_open(f->ctx, &o, &r));
     fr_status status = fr_run_step(r, 2, NULL);
     if (status == FR_OK) status = fr_run_predict(r, 1, x, NULL, y);
@@ -516,6 +551,7 @@ int main(void)
         TEST(test_failed_worker),
         TEST(test_evaluate),
         TEST(test_failures_in_turn),
+        TEST(test_size_of_options),
         TEST(test_own_parts),
         TEST(test_own_start_is_saved),
         TEST(test_out_of_memory),

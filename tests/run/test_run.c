@@ -52,7 +52,8 @@ static fr_status train(fixture *f, job *j)
     j->w = (watch){.stop_at = j->stop_at};
     char ledger[160];
     snprintf(ledger, sizeof ledger, "%s/%s", f->dir, j->ledger ? j->ledger : "");
-    fr_run_options o = {.config = f->config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = f->config,
                         .n_sets = n,
                         .sets = j->sets,
                         .out = j->folder,
@@ -224,16 +225,17 @@ static void test_eval(void **state)
     snprintf(step, sizeof step, "%s/checkpoint/step-20", a.folder);
     const char *places[] = {a.folder, newest, step};
     for (int i = 0; i < 3; i++) {
-        fr_run_options o = {.config = f->config, .checkpoint = places[i]};
+        fr_run_options o = {.size = sizeof o, .config = f->config, .checkpoint = places[i]};
         assert_done(f, fr_eval(f->ctx, &o, &r));
         assert_int_equal(strcmp(r.weights_sha256, a.r.weights_sha256) == 0, i < 2);
         assert_int_equal(r.eval_loss == a.r.eval_loss, i < 2);
         assert_int_equal(r.samples, 50);
     }
-    fr_run_options o = {.config = f->config, .checkpoint = f->dir};
+    fr_run_options o = {.size = sizeof o, .config = f->config, .checkpoint = f->dir};
     assert_failed(f, fr_eval(f->ctx, &o, &r), FR_INVALID, f->dir, "--checkpoint");
     volatile int stop = 1;
-    o = (fr_run_options){.config = f->config, .checkpoint = a.folder, .stop = &stop};
+    o = (fr_run_options){
+        .size = sizeof o, .config = f->config, .checkpoint = a.folder, .stop = &stop};
     assert_failed(f, fr_eval(f->ctx, &o, &r), FR_INTERRUPTED, "interrupted");
 }
 
@@ -247,7 +249,7 @@ static void test_divergence_keeps_good_weights(void **state)
     assert_string_equal(json_string_value(json_object_get(o, "status")), "diverged");
     json_decref(o);
     assert_non_null(strstr(f->log, "last good weights"));
-    fr_run_options e = {.config = f->config, .checkpoint = a.folder};
+    fr_run_options e = {.size = sizeof e, .config = f->config, .checkpoint = a.folder};
     assert_done(f, fr_eval(f->ctx, &e, &r)); /* it loads: not one weight is infinite */
 }
 

@@ -51,7 +51,8 @@ static fr_run_result train(fixture *f, const char *out, int n_sets, const char *
     fr_run_result r;
     char folder[160];
     snprintf(folder, sizeof folder, "%s/%s", f->dir, out);
-    fr_run_options o = {.config = f->config,
+    fr_run_options o = {.size = sizeof o,
+                        .config = f->config,
                         .n_sets = n_sets,
                         .sets = sets,
                         .out = folder,

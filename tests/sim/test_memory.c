@@ -27,8 +27,7 @@ typedef struct model {
 
 static model measure(rig *r, const char *name, const fr_backend *backend)
 {
-    const fr_model_options o = {.dropout = -1,
-                                .depth = 6,
+    const fr_model_options o = {.depth = 6,
                                 .width = 256,
                                 .layers = 3,
                                 .heads = 4,
@@ -42,7 +41,6 @@ static model measure(rig *r, const char *name, const fr_backend *backend)
     fr_probe_desc d = {.graph = m.graph,
                        .backend = backend,
                        .n_threads = 1,
-                       .first_cpu = -1,
                        .batch = 8,
                        .n_micro = 1,
                        .optimizer = fr_optim_find("sgd"),
@@ -66,8 +64,7 @@ static fr_status forecast(rig *r, const model *m, const layout *l, const fr_spre
                         .n_threads = 1,
                         .micro_batch = 8,
                         .n_micro = s->schedule->n_micro,
-                        .optimizer = fr_optim_find("sgd"),
-                        .logits_node = -1};
+                        .optimizer = fr_optim_find("sgd")};
     d.optimizer->defaults(&d.options);
     d.options.lr = 0.1, d.options.momentum = 0.9;
     return fr_engine_forecast(r->ctx, &d, out);

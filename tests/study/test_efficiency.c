@@ -141,7 +141,8 @@ static fr_status measure(fixture *f, watch *w, fr_efficiency_options o, const ch
                          fr_efficiency *e)
 {
     int64_t sizes[8];
-    fr_run_options run = {.config = f->config, .out = f->out, .dump_step = -1, .stop = &w->stop};
+    fr_run_options run = {
+        .size = sizeof run, .config = f->config, .out = f->out, .dump_step = -1, .stop = &w->stop};
     for (o.n_batches = 0; *batches; batches += *batches == ',') {
         char *end;
         sizes[o.n_batches++] = strtoll(batches, &end, 10);
@@ -211,7 +212,8 @@ static void a_trial_is_a_run(void **state)
                                        "train.schedule.every=4", "train.schedule.warmup=2"};
     char out[160];
     snprintf(out, sizeof out, "%s/plain", f->dir);
-    fr_run_options plain = {.config = f->config, .n_sets = 6, .sets = sets, .out = out};
+    fr_run_options plain = {
+        .size = sizeof plain, .config = f->config, .n_sets = 6, .sets = sets, .out = out};
     assert_done(f, fr_train(f->ctx, &plain, &r));
     assert_true(r.eval_loss == w.last.loss && r.eval_accuracy == w.last.accuracy);
     assert_true(w.last.epochs == 3);

@@ -175,15 +175,14 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
 {
     *h = (harness){.options = *options, .graph = g, .ctx = fr_ctx_create()};
     assert_non_null(h->ctx);
-    fr_device_desc device = {.n_threads = options->n_threads ? options->n_threads : 1,
-                             .first_cpu = -1};
+    fr_device_desc device = {.n_threads = options->n_threads ? options->n_threads : 1};
     must(h, fr_device_open(h->ctx, options->backend, &device, &h->dev));
     fr_program_desc desc = {.graph = g,
                             .stage = stage,
                             .batch = options->batch,
                             .training = !options->eval,
                             .split_backward = options->split,
-                            .extra_output = options->extra_output - 1};
+                            .extra_output = options->extra_output};
     FR_TRY(fr_program_create(h->ctx, h->dev, &desc, &h->program));
     open_ports(h);
     open_params(h);

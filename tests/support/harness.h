@@ -25,7 +25,7 @@ typedef struct harness_options {
     bool split;       /* input gradients first, weight gradients later */
     bool zeroed;      /* blocks start as zeros instead of NaN */
     bool transient;   /* gradients are taken as they are reported, and are not read afterwards */
-    int extra_output; /* node + 1 whose value is wanted too; 0: none */
+    int extra_output; /* as in fr_program_desc */
 } harness_options;
 
 /* Memory on the device between two guards. */

@@ -25,7 +25,8 @@ static inline fr_status lab_open(fixture *f, int n_sets, const char *const *sets
                                  lab *l)
 {
     memset(l, 0, sizeof *l);
-    fr_run_options o = {.config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = n_sets, .sets = sets, .out = f->out};
     FR_TRY(fr__setup_open(f->ctx, &o, &l->s));
     fr_loader_desc d = {.data = l->s.data,
                         .batch = (int)l->s.settings.batch,

@@ -127,9 +127,9 @@ static inline void line_open(line *l, const recipe *r)
     l->r = *r;
     l->ctx = fr_ctx_create();
     assert_non_null(l->ctx);
-    assert_int_equal(fr_device_open(l->ctx, test_backend("ref"),
-                                    &(fr_device_desc){.n_threads = 1, .first_cpu = -1}, &l->dev),
-                     FR_OK);
+    assert_int_equal(
+        fr_device_open(l->ctx, test_backend("ref"), &(fr_device_desc){.n_threads = 1}, &l->dev),
+        FR_OK);
     l->room = device_floats(l->dev, ROOM);
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) l->state[i] = device_floats(l->dev, SIZE);
     l->drift = device_floats(l->dev, SIZE);

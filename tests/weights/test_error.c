@@ -138,7 +138,7 @@ static void dropped_and_none(void **unused)
     int64_t before = fr_store_error(a.store)->n_values;
     assert_int_equal(before, 5 * SIZE); /* forwards saw versions 0 to 4 */
     line_forward(&a, 8, 0);
-    fr_store_reset(a.store, 8);
+    assert_int_equal(fr_store_reset(a.store, 8), FR_OK);
     line_segment(&a, 8, 3); /* the forwards of a lead see one version only */
     assert_int_equal(fr_store_error(a.store)->n_values, before + SIZE);
     line_close(&a);

@@ -62,7 +62,7 @@ static void carry_over(bool with_memory, bool late)
     memcpy(b.v, a.v, sizeof a.v);
     memcpy(b.delta, a.delta, sizeof a.delta);
     b.now = a.now;
-    fr_store_reset(b.store, late ? 0 : a.now);
+    assert_int_equal(fr_store_reset(b.store, late ? 0 : a.now), FR_OK);
     float *to = fr_store_memory(b.store, &is_valid);
     assert_int_equal(to != NULL, from != NULL);
     assert_int_equal(to != NULL, fr_store_memory_name(&b.d) != NULL);
@@ -167,7 +167,7 @@ static void no_previous_yet(void **unused)
     line_segment(&a, 0, 4); /* reads none of it */
     assert_true(fr_store_memory(a.store, &is_valid) != fr_store_newest(a.store) && is_valid);
     assert_memory_equal(line_read(&a, fr_store_memory(a.store, &is_valid)), a.w[3], sizeof a.w[3]);
-    fr_store_reset(a.store, 4);
+    assert_int_equal(fr_store_reset(a.store, 4), FR_OK);
     assert_non_null(fr_store_memory(a.store, &is_valid));
     assert_false(is_valid);
     line_close(&a);

@@ -80,7 +80,7 @@ static void run(const char *backend, int n_threads, bool is_parallel, const char
     fr_device *dev;
     fr_store *s;
     fr_view view;
-    fr_device_desc device = {.n_threads = n_threads, .first_cpu = -1};
+    fr_device_desc device = {.n_threads = n_threads};
     assert_int_equal(fr_device_open(ctx, fr_backend_find(backend), &device, &dev), FR_OK);
     size_t stride = SIZE + PAD;
     const size_t n = (MAX_BLOCKS + 4) * stride;

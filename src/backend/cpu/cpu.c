@@ -82,8 +82,7 @@ static fr_status pin_threads(fr_device *dev, int first_cpu)
 {
     const int n_cores = fr__cpu_count();
     int cores[CPU_SETSIZE], n_failed = 0;
-    if (first_cpu < 0) return FR_OK;
-    if (first_cpu > n_cores - dev->n_threads)
+    if (first_cpu < 0 || first_cpu > n_cores - dev->n_threads)
         return fr_fail(dev->ctx, FR_INVALID,
                        "cannot pin %d threads from core %d on; this process may use %d cores, "
                        "counted from 0",
@@ -151,7 +150,7 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
     dev->n_threads = desc->n_threads ? desc->n_threads : fr__cpu_count();
     omp_set_dynamic(0);
     omp_set_num_threads(dev->n_threads);
-    FR_TRY(pin_threads(dev, desc->first_cpu));
+    if (desc->pin) FR_TRY(pin_threads(dev, desc->first_cpu));
     fr_cpu *cpu = FR_NEW(fr_cpu);
     if (!cpu) return fr__no_memory(dev->ctx, sizeof *cpu, "a cpu device");
     dev->impl = cpu;
