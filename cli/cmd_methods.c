@@ -92,7 +92,7 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
 {
     const char *form =
         is_markdown ? "| %s | %s | %s | %s | %s | %s |\n" : "%-5s  %-6s  %-13s  %-15s  %-23s  %s\n";
-    bool is_back = policy->course == FR_COURSE_DRIFT;
+    bool is_back = policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
     if (is_markdown) printf("\n");
     printf(form, "stage", "worker", "weight copies", "activation sets", "forward reads",
            "backward reads");

@@ -95,7 +95,7 @@ const char *reads_legend(const reads *r)
     bool predicts = false;
     for (size_t i = 0; i < n; i++) predicts |= r->forwards[i].ahead || r->backwards[i].ahead;
     if (!predicts) return "below: updates in the weights that it reads";
-    return r->plan->policy->course == FR_COURSE_DRIFT
+    return r->plan->policy->extrapolation == FR_EXTRAPOLATE_DRIFT
                ? "2-1: reads weights with 2 updates, walked back by 1"
                : "2+1: reads weights with 2 updates, 1 more predicted";
 }
@@ -105,7 +105,7 @@ void reads_text(void *user, int w, int i, char *text, size_t room)
     const reads *r = user;
     int version, ahead;
     reads_at(r, w, i, &version, &ahead);
-    bool is_back = r->plan->policy->course == FR_COURSE_DRIFT;
+    bool is_back = r->plan->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
     if (ahead)
         snprintf(text, room, "%d%c%d", version, is_back ? '-' : '+', ahead);
     else

@@ -211,7 +211,10 @@ static size_t activation_bytes(const fr__exec *x)
     return most(x->compiled[FR_MODE_TRAIN].memory_bytes, x->compiled[FR_MODE_EVAL].memory_bytes);
 }
 
-static bool has_drift(const fr__exec *x) { return x->d.policy->course == FR_COURSE_DRIFT; }
+static bool has_drift(const fr__exec *x)
+{
+    return x->d.policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
+}
 
 fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use)
 {

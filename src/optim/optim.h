@@ -21,10 +21,10 @@ void fr__adam_fill(const fr_optim_options *o, int64_t t, fr_adam_shares_fn share
                    fr_optim_coef *c);
 void fr__adam_step(const fr_optim_coef *c, const fr_sweep *s);
 void fr__adam_predict(const fr_sweep *s);
-double fr__adam_reach(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                      const double *lr);
-double fr__adam_reach_by(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                         const double *lr, fr_adam_shares_fn shares);
+double fr__adam_distance(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
+                         int n, const double *lr);
+double fr__adam_distance_by(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
+                            int n, const double *lr, fr_adam_shares_fn shares);
 
 /* Sum of squares of one block, n <= FR_NORM_BLOCK. */
 double fr__sum_squares_block(const float *x, size_t n);

@@ -233,7 +233,7 @@ static double stage_memory(const maker *m, int k)
     slot_bytes(m, k, &kept, &outputs);
     bytes = m->n_weight_blocks[k] * params + (double)m->out->timing.cost[k].fixed_bytes;
     if (!s->is_forward_only) {
-        bool drifts = m->d->policy && m->d->policy->course == FR_COURSE_DRIFT;
+        bool drifts = m->d->policy && m->d->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
         bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));
         if (s->replicas[k] > 1) bytes += params / s->replicas[k];
     }

@@ -6,7 +6,7 @@
 const fr_policy fr__policy_decay_aware = {
     .name = "decay-aware",
     .summary = "as pipeoptim, momentum dying away without new gradients; two copies",
-    .course = FR_COURSE_DECAY,
+    .extrapolation = FR_EXTRAPOLATE_DECAY,
     .forward = fr__want_gap,
     .backward = fr__want_newest,
     .after = fr__after_gap,

@@ -8,7 +8,7 @@
 
 bool fr__store_needs_drift(const fr_store_desc *d)
 {
-    return d->policy->course == FR_COURSE_DRIFT && d->n_blocks > 1;
+    return d->policy->extrapolation == FR_EXTRAPOLATE_DRIFT && d->n_blocks > 1;
 }
 
 bool fr__store_looks_back(const fr_store_desc *d)

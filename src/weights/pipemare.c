@@ -39,7 +39,7 @@ static double drift_keep(const fr_policy_context *context)
 const fr_policy fr__policy_pipemare = {
     .name = "pipemare",
     .summary = "forward newest, backward walked back by the drift; two copies, lower early rates",
-    .course = FR_COURSE_DRIFT,
+    .extrapolation = FR_EXTRAPOLATE_DRIFT,
     .forward = fr__want_newest,
     .backward = backward,
     .after = after,

@@ -6,7 +6,7 @@
 const fr_policy fr__policy_pipeoptim = {
     .name = "pipeoptim",
     .summary = "forward predicted to its backward's version, backward newest; two copies",
-    .course = FR_COURSE_APPLIED,
+    .extrapolation = FR_EXTRAPOLATE_APPLIED,
     .forward = fr__want_gap,
     .backward = fr__want_newest,
     .after = fr__after_gap,

@@ -33,7 +33,7 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 const fr_policy fr__policy_spectrain = {
     .name = "spectrain",
     .summary = "both passes predicted to the end of the round trip; two copies",
-    .course = FR_COURSE_APPLIED,
+    .extrapolation = FR_EXTRAPOLATE_APPLIED,
     .forward = forward,
     .backward = backward,
     .after = after,

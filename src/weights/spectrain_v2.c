@@ -9,7 +9,7 @@
 const fr_policy fr__policy_spectrain_v2 = {
     .name = "spectrain-v2",
     .summary = "forward predicted to its backward's version, kept for it; up to N - k + 1 copies",
-    .course = FR_COURSE_APPLIED,
+    .extrapolation = FR_EXTRAPOLATE_APPLIED,
     .forward = fr__want_gap,
     .backward = fr__want_as_forward,
     .after = fr__after_gap,

@@ -67,7 +67,7 @@ struct fr_store {
     /* The update between begin and end. */
     int64_t batch;
     fr_optim_coef coef;
-    fr_aim aim;
+    fr_prediction_coef ahead_coef;
     int to, n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
     bool is_open;
     atomic_size_t n_done; /* floats */

@@ -15,12 +15,13 @@ double fr_store_lr(const fr_store *s, int64_t batch)
 }
 
 /* Prediction j of a sweep: `ahead` updates on from a version. */
-static void aim(fr_store *s, int64_t version, int ahead, int j, fr_aim *out)
+static void prepare_prediction(fr_store *s, int64_t version, int ahead, int j,
+                               fr_prediction_coef *out)
 {
     if (s->counts) return;
     for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
-    fr_optim_aim(s->d.optimizer, &s->d.options, s->d.policy->course, version, ahead, s->rates, j,
-                 out);
+    fr_optim_prepare_prediction(s->d.optimizer, &s->d.options, s->d.policy->extrapolation, version,
+                                ahead, s->rates, j, out);
     out->keep = s->drift_keep;
 }
 
@@ -39,7 +40,7 @@ void fr__store_predict(fr_store *s, int b, int ahead)
     fr_sweep w = range_of(s, 0, s->d.n);
     w.n_ahead = 1;
     w.ahead[0] = s->blocks[b].at;
-    aim(s, fr_store_version(s), ahead, 0, &w.aim);
+    prepare_prediction(s, fr_store_version(s), ahead, 0, &w.ahead_coef);
     fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
 }
 
@@ -68,9 +69,9 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
         s->blocks[b].is_valid = false;
         s->ahead_block[s->n_ahead] = b;
         s->ahead[s->n_ahead] = after[i];
-        aim(s, batch + 1, after[i], s->n_ahead++, &s->aim);
+        prepare_prediction(s, batch + 1, after[i], s->n_ahead++, &s->ahead_coef);
     }
-    s->aim.keep = s->drift_keep;
+    s->ahead_coef.keep = s->drift_keep;
     if (s->to != s->newest) s->blocks[s->to].is_valid = false;
 }
 
@@ -82,7 +83,7 @@ void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
     w.to = s->blocks[s->to].at + offset;
     w.grad = grad;
     w.n_ahead = s->n_ahead;
-    w.aim = s->aim;
+    w.ahead_coef = s->ahead_coef;
     for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + offset;
     fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
     atomic_fetch_add_explicit(&s->n_done, count, memory_order_relaxed);

@@ -51,7 +51,7 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 const fr_policy fr__policy_xpipe = {
     .name = "xpipe",
     .summary = "both passes predicted by the first micro-batch for all of them; three copies",
-    .course = FR_COURSE_CONSTANT,
+    .extrapolation = FR_EXTRAPOLATE_CONSTANT,
     .forward = forward,
     .backward = backward,
     .after = after,

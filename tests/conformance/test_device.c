@@ -108,15 +108,16 @@ static void sums(bed *t)
 /* Blocks of a sweep: from, grad, two of state, drift, to, two predictions. */
 static fr_sweep sweep_over(float *const *at, size_t n, bool has_drift, bool in_place, int n_ahead)
 {
-    return (fr_sweep){.n = n,
-                      .from = at[0],
-                      .to = in_place ? at[0] : at[5],
-                      .grad = at[1],
-                      .state = {at[2], at[3]},
-                      .drift = has_drift ? at[4] : NULL,
-                      .n_ahead = n_ahead,
-                      .ahead = {at[6], at[7]},
-                      .aim = {.by = {0.1f, 0.3f}, .unbias2 = 1.5f, .eps = 1e-3f, .keep = 0.7f}};
+    return (fr_sweep){
+        .n = n,
+        .from = at[0],
+        .to = in_place ? at[0] : at[5],
+        .grad = at[1],
+        .state = {at[2], at[3]},
+        .drift = has_drift ? at[4] : NULL,
+        .n_ahead = n_ahead,
+        .ahead = {at[6], at[7]},
+        .ahead_coef = {.by = {0.1f, 0.3f}, .unbias2 = 1.5f, .eps = 1e-3f, .keep = 0.7f}};
 }
 
 static void sweeps(bed *t, const fr_optimizer *opt)

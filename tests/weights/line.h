@@ -193,21 +193,22 @@ static inline double line_predict(const line *l, int64_t t, int ahead, int i)
 {
     const fr_optim_options *o = &l->r.options;
     double w = l->w[t][i], m = l->m[t][i], v = l->v[t][i], n = (double)t;
-    if (l->policy.course == FR_COURSE_DRIFT) return w - ahead * l->delta[t][i];
+    if (l->policy.extrapolation == FR_EXTRAPOLATE_DRIFT) return w - ahead * l->delta[t][i];
     if (t == 0) return w;
     bool is_sgd = strcmp(l->r.optimizer, "sgd") == 0, is_nadam = !strcmp(l->r.optimizer, "nadam");
     double below = sqrt(v / (1 - pow(o->beta2, n))) + o->eps;
     for (int s = 1; s <= ahead; s++) {
         double lr = line_lr(l, t + s - 1), at = n + s;
-        if (l->policy.course == FR_COURSE_DECAY) {
+        if (l->policy.extrapolation == FR_EXTRAPOLATE_DECAY) {
             m *= is_sgd ? o->momentum : o->beta1;
         } else {
             at = n;
         }
         if (is_sgd) {
-            double extra = l->policy.course == FR_COURSE_DECAY && o->nesterov ? o->momentum : 1;
+            double extra =
+                l->policy.extrapolation == FR_EXTRAPOLATE_DECAY && o->nesterov ? o->momentum : 1;
             w -= lr * extra * m;
-        } else if (l->policy.course == FR_COURSE_CONSTANT) {
+        } else if (l->policy.extrapolation == FR_EXTRAPOLATE_CONSTANT) {
             w -= lr * (m / (1 - o->beta1)) / (sqrt(v / (1 - o->beta2)) + o->eps);
         } else if (!is_nadam) {
             w -= lr * m / (1 - pow(o->beta1, at)) / below;
@@ -216,7 +217,8 @@ static inline double line_predict(const line *l, int64_t t, int ahead, int i)
             for (int k = 1; k <= (int)at; k++)
                 product *= mu = o->beta1 * (1 - 0.5 * pow(0.96, k * o->momentum_decay));
             double next = o->beta1 * (1 - 0.5 * pow(0.96, (at + 1) * o->momentum_decay));
-            double grad = l->policy.course == FR_COURSE_DECAY ? 0 : m / (1 - pow(o->beta1, at));
+            double grad =
+                l->policy.extrapolation == FR_EXTRAPOLATE_DECAY ? 0 : m / (1 - pow(o->beta1, at));
             w -= lr * ((1 - mu) / (1 - product) * grad + next / (1 - product * next) * m) / below;
         }
     }
