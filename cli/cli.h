@@ -14,7 +14,7 @@ typedef struct cli_verb {
     const char *usage;    /* behind "forerun " */
     const char *summary;  /* one line */
     const char *text;     /* more, for --help; may be NULL */
-    const char *argument; /* what it takes beside options, as words.h has it; NULL: nothing */
+    const char *argument; /* beside options, named as in completion_values.h; NULL: none */
     bool is_collective;   /* the processes that a launcher started run it together */
     const struct cli_option *options;                               /* NULL: none */
     int (*run)(const struct cli_verb *verb, int argc, char **argv); /* returns the exit code */

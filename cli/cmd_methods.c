@@ -1,7 +1,7 @@
 /* cmd_methods.c -- forerun methods: names that config keys take, with a line on each; or one method
  * by numbers: what its workers hold, which weights its passes read, how long they wait. */
 #include "json.h"
-#include "reads.h"
+#include "weight_versions.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static void widen(farthest *f, int behind, int ahead)
 }
 
 /* [0] forwards, [1] backwards of a stage. */
-static void survey(const fr_schedule *s, const reads *r, int stage, farthest to[2])
+static void survey(const fr_schedule *s, const weight_versions *r, int stage, farthest to[2])
 {
     int w = s->worker_of[stage];
     to[0] = to[1] = (farthest){0, 0};
@@ -72,7 +72,7 @@ static void survey(const fr_schedule *s, const reads *r, int stage, farthest to[
         bool is_forward = x->action == FR_DO_F;
         if (x->stage != stage || !(is_forward || x->action == FR_DO_B || x->action == FR_DO_I))
             continue;
-        reads_at(r, w, i, &version, &ahead);
+        versions_at(r, w, i, &version, &ahead);
         widen(&to[!is_forward], x->micro / s->n_micro - version, ahead);
     }
 }
@@ -88,7 +88,7 @@ static const char *pass_text(const farthest *f, bool is_back, char *text, size_t
 }
 
 static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_policy *policy,
-                         const reads *r, bool is_markdown)
+                         const weight_versions *r, bool is_markdown)
 {
     const char *form =
         is_markdown ? "| %s | %s | %s | %s | %s | %s |\n" : "%-5s  %-6s  %-13s  %-15s  %-23s  %s\n";
@@ -104,7 +104,7 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
         survey(s, r, k, to);
         snprintf(stage, sizeof stage, "%d", k);
         snprintf(worker, sizeof worker, "%d", w);
-        snprintf(copies, sizeof copies, "%d", reads_n_copies(r, k));
+        snprintf(copies, sizeof copies, "%d", versions_n_copies(r, k));
         snprintf(sets, sizeof sets, "%d", c->peak_live[w]);
         printf(form, stage, worker, copies, sets,
                pass_text(&to[0], is_back, forward, sizeof forward),
@@ -112,8 +112,8 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
     }
 }
 
-static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c, const reads *r,
-                       bool is_markdown)
+static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c,
+                       const weight_versions *r, bool is_markdown)
 {
     double busy = 0, ideal = 0;
     for (int w = 0; w < s->n_workers; w++) {
@@ -145,15 +145,15 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
                           .chunks = m->chunks};
     fr_schedule *s = NULL;
     fr_clock c = {0};
-    fr_status status = reads_batches(ctx, g, &d);
+    fr_status status = versions_set_batches(ctx, g, &d);
     if (status == FR_OK) status = fr_schedule_create(ctx, g, &d, &s);
     if (status == FR_OK) status = fr_schedule_check(ctx, s);
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
     if (status == FR_OK) {
-        reads *r;
-        status = reads_create(ctx, s, fr_policy_find(m->policy), &r);
+        weight_versions *r;
+        status = versions_create(ctx, s, fr_policy_find(m->policy), &r);
         if (status == FR_OK) print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
-        reads_free(r);
+        versions_free(r);
     }
     fr_clock_free(&c);
     fr_schedule_free(s);

@@ -1,6 +1,6 @@
 /* cmd_schedule.c -- forerun schedule: what each worker does when, printed or checked. */
-#include "reads.h"
 #include "term.h"
+#include "weight_versions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,14 +53,14 @@ static char *as_json(const fr_schedule *s, const fr_clock *c, const wishes *o)
 static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
-    reads *r;
+    weight_versions *r;
     fr_ctx *own = cli_context(true);
-    fr_status status = reads_create(own, s, o->policy, &r);
+    fr_status status = versions_create(own, s, o->policy, &r);
     fr_ctx_free(own);
     if (status != FR_OK) return status == FR_NO_MEMORY ? NULL : fr_schedule_to_svg(s, c, NULL);
-    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
+    fr_notes notes = {.text = versions_text, .user = r, .legend = versions_legend(r)};
     char *text = fr_schedule_to_svg(s, c, &notes);
-    reads_free(r);
+    versions_free(r);
     return text;
 }
 
@@ -166,7 +166,7 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
     d.replicas = o->each;
     fr_schedule *s;
     o->policy = m ? fr_policy_find(m->policy) : NULL;
-    FR_TRY(reads_batches(ctx, g, &d));
+    FR_TRY(versions_set_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
     snprintf(s->name, sizeof s->name, "%s", name);
     fr_status status = check_and_print(ctx, s, form, o);

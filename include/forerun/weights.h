@@ -110,9 +110,9 @@ int64_t fr_store_version(const fr_store *s);
 /* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
  * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
  * they mean anything now. set: they have been written, for the newest version, after a reset. */
-const char *fr_store_memory_name(const fr_store_desc *d);
-float *fr_store_memory(fr_store *s, bool *is_valid);
-void fr_store_set_memory(fr_store *s);
+const char *fr_store_policy_state_name(const fr_store_desc *d);
+float *fr_store_policy_state(fr_store *s, bool *is_valid);
+void fr_store_set_policy_state(fr_store *s);
 /* Between fr_store_end and the next pass: the newest weights were changed in place (a mean over
  * replicas) and count as the same version; predictions from them are made anew. */
 void fr_store_changed(fr_store *s);

@@ -1,6 +1,6 @@
 /* compare.h -- a comparison in memory: cases, runs and results.
  *
- * cases.c reads the cases. settle.c resolves each case to a full config and compares it with
+ * cases.c reads the cases. resolve_cases.c resolves each case to a full config and compares it with
  * earlier runs. state.c reads the folders of the runs and chooses the next run. columns.c reads the
  * numbers; table.c and result.c write them. */
 #ifndef FR_COMPARE_COMPARE_H
@@ -86,9 +86,9 @@ fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method 
 /* Add one key=value, formatted by printf. */
 fr_status fr__case_add(fr_compare *c, struct fr_case *k, const char *format, ...) FR_PRINTF(3, 4);
 
-/* settle.c: resolve and check the full config of each case. Existing runs with other settings are
- * refused, or removed with --force. */
-fr_status fr__compare_settle(fr_compare *c);
+/* resolve_cases.c: resolve and check the full config of each case. Existing runs with other
+ * settings are refused, or removed with --force. */
+fr_status fr__compare_resolve(fr_compare *c);
 /* The first key in which two configs differ, as "train.batch is 64 there, 32 here"; false: none.
  * Keys of the list `but` (ended by NULL) do not count. */
 bool fr__conf_differ(const fr_conf *there, const fr_conf *here, const char *const *but, char *text,

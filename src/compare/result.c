@@ -159,7 +159,7 @@ static fr_status open_all(fr_compare *c)
     FR_TRY(choose_out(c));
     FR_TRY(check_out(c));
     FR_TRY(fr__compare_read(c));
-    FR_TRY(fr__compare_settle(c));
+    FR_TRY(fr__compare_resolve(c));
     return fr_compare_write(c);
 }
 

@@ -139,7 +139,7 @@ fr_status fr_engine_set_state(fr_engine *e, int which, int param, const void *pl
 const char *fr_engine_memory_name(const fr_engine *e)
 {
     fr_store_desc d = {.policy = e->desc.policy};
-    return e->desc.schedule ? fr_store_memory_name(&d) : NULL;
+    return e->desc.schedule ? fr_store_policy_state_name(&d) : NULL;
 }
 
 fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain)

@@ -176,11 +176,11 @@ fr_status fr__sync_stepped(fr__syncing *s, int64_t batch, bool is_alive, bool *a
 static fr_status drain_memory(fr__syncing *s, int64_t version)
 {
     bool is_valid, is_alive;
-    float *memory = fr_store_memory(s->store, &is_valid);
+    float *memory = fr_store_policy_state(s->store, &is_valid);
     if (!memory) return FR_OK;
     FR_TRY(fr__sync_mean(s, memory, is_valid, &is_alive));
     if (is_alive)
-        fr_store_set_memory(s->store);
+        fr_store_set_policy_state(s->store);
     else
         FR_TRY(fr_store_reset(s->store, version));
     return FR_OK;

@@ -100,7 +100,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
                          d->policy->name, s->n_blocks, d->context.stage, FR_MAX_WEIGHT_BLOCKS);
     else if (!s->blocks || !s->flights || !s->rates)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
-    if (status == FR_OK) status = fr__watch_init(s, farthest_forward);
+    if (status == FR_OK) status = fr__samples_init(s, farthest_forward);
     if (status == FR_OK) status = place_blocks(s);
     if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->context);
     if (status == FR_OK) status = fr_store_reset(s, 0);
@@ -115,7 +115,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
 void fr_store_free(fr_store *s)
 {
     if (!s) return;
-    fr__watch_fini(&s->watch);
+    fr__samples_fini(&s->samples);
     fr__free(s->rates);
     fr__free(s->flights);
     fr__free(s->blocks);
@@ -138,7 +138,7 @@ void fr_store_abandon(fr_store *s)
 void fr__store_forget(fr_store *s, int64_t version)
 {
     fr_store_abandon(s);
-    fr__watch_drop(&s->watch, INT64_MIN);
+    fr__samples_drop(&s->samples, INT64_MIN);
     for (int b = 0; b < s->n_blocks; b++) s->blocks[b].is_valid = false;
     fr__store_label(s, s->newest, version, 0);
 }
@@ -288,7 +288,7 @@ fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out)
     s->d.policy->backward(&s->d.context, micro, &backward);
     s->flights[s->n_flights++] = (fr_flight){
         .batch = batch, .micro = micro, .block = backward.base == FR_AS_FORWARD ? block : -1};
-    if (s->blocks[block].ahead > 0) FR_TRY(fr__watch_guess(s, &s->blocks[block]));
+    if (s->blocks[block].ahead > 0) FR_TRY(fr__samples_record(s, &s->blocks[block]));
     show(s, block, out);
     return FR_OK;
 }
@@ -312,4 +312,4 @@ void fr_store_done(fr_store *s, int64_t batch, int micro)
     if (f) *f = s->flights[--s->n_flights];
 }
 
-const fr_prediction_error *fr_store_error(const fr_store *s) { return &s->watch.error; }
+const fr_prediction_error *fr_store_error(const fr_store *s) { return &s->samples.error; }

@@ -71,8 +71,8 @@ static void assert_alike(rig *p)
                 assert_true(device_same(own, x->exec->state[i], other, first->exec->state[i], n));
             assert_true(device_same(own, x->exec->buffers, other, first->exec->buffers,
                                     x->exec->n_buffers));
-            float *memory = fr_store_memory(x->exec->store, &a);
-            float *expected = fr_store_memory(first->exec->store, &b);
+            float *memory = fr_store_policy_state(x->exec->store, &a);
+            float *expected = fr_store_policy_state(first->exec->store, &b);
             assert_int_equal(a, b);
             if (a) assert_true(device_same(own, memory, other, expected, n));
         }

@@ -1,5 +1,5 @@
-/* settle.c -- resolves each case to a full config, checks it before anything runs, and compares it
- * with the runs of earlier sessions.
+/* resolve_cases.c -- resolves each case to a full config, checks it before anything runs, and
+ * compares it with the runs of earlier sessions.
  *
  * A run belongs to the comparison if its config.yaml equals the current config of the case. Time
  * stamps and the folder's name do not count: a comparison may be moved, copied, or run from another
@@ -205,7 +205,7 @@ static fr_status write_config(fr_compare *c, const struct fr_case *k)
     return fr__file_replace(c->ctx, path, k->config, strlen(k->config));
 }
 
-fr_status fr__compare_settle(fr_compare *c)
+fr_status fr__compare_resolve(fr_compare *c)
 {
     for (int i = 0; i < c->n_cases; i++) FR_TRY(resolve(c, &c->cases[i]));
     FR_TRY(lock(c));
