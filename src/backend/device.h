@@ -24,13 +24,13 @@ fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t byt
 void fr__device_add(fr_device *dev, float *y, const float *x, size_t n);
 
 /* Other linear passes over two blocks. */
-typedef enum fr_blend {
+typedef enum fr__blend {
     FR_BLEND_SCALE,    /* y = x * by */
     FR_BLEND_DIVIDE,   /* y = x / by */
     FR_BLEND_ADD_PART, /* y += x / by */
     FR_BLEND_REST      /* y = x - y */
-} fr_blend;
-void fr__device_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+} fr__blend;
+void fr__device_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
 
 /* One pass of an optimizer: step with predictions, or coef NULL: predictions alone. */
 void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
@@ -38,10 +38,10 @@ void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_co
 
 /* sums[i], in host memory: the squares of x[spans[i].offset ..], as fr__sum_squares_block adds
  * them; spans of up to FR_NORM_BLOCK floats. */
-typedef struct fr_span {
+typedef struct fr__span {
     size_t offset, count;
-} fr_span;
-void fr__device_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+} fr__span;
+void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                         double *sums);
 
 /* to[i] = sum of from[0 .. n - 1][i], blocks of peers, along a binary tree over the n:

@@ -36,14 +36,14 @@ static inline void fr__dropout_words(const fr_pass *pass, int node, int64_t samp
 static inline bool fr__dropout_kept(uint32_t word, float p) { return fr__unit_float(word) >= p; }
 
 /* kept ? gain * x + shift : dropped; the gradient is kept ? gain * dy : 0. */
-typedef struct fr_dropout_rule {
+typedef struct fr__dropout_rule {
     float p, gain, shift, dropped;
-} fr_dropout_rule;
+} fr__dropout_rule;
 
-static inline fr_dropout_rule fr__dropout_rule(const fr_node *node)
+static inline fr__dropout_rule fr__dropout_rule_of(const fr_node *node)
 {
     float p = node->attrs.dropout.p;
-    fr_dropout_rule r = {.p = p, .gain = 1.0f / (1.0f - p)};
+    fr__dropout_rule r = {.p = p, .gain = 1.0f / (1.0f - p)};
     if (node->op == FR_OP_ALPHA_DROPOUT) {
         double q = 1.0 - (double)p;
         double a = 1.0 / sqrt(q * (1.0 + (double)p * FR_ALPHA_PRIME * FR_ALPHA_PRIME));

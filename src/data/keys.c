@@ -8,7 +8,7 @@ FR_WORDS(token_kind, "bytes", "uint16", "words")
 FR_WORDS(separator_name, "tab", "space")
 FR_WORDS(split_name, "words", "spaces")
 
-#define TO(member) FR_AT(fr_data_options, member)
+#define TO(member) FR_AT(fr__data_options, member)
 #define IDX "fashion-mnist, mnist"
 
 static const fr_key keys[] = {
@@ -98,7 +98,7 @@ static const fr_key keys[] = {
 
 const fr_key *fr_data_keys(void) { return keys; }
 
-fr_status fr__data_options(fr_conf *section, const char *source, fr_data_options *o)
+fr_status fr__data_options_read(fr_conf *section, const char *source, fr__data_options *o)
 {
     return fr__keys_read(section, keys, "data.", source, o);
 }

@@ -67,7 +67,7 @@ struct fr_engine {
     int n_running;
 
     /* The call under way. */
-    fr_mode mode;
+    fr__mode mode;
     int64_t first, n;      /* mini-batches: first .. first + n - 1 */
     _Atomic int64_t limit; /* from this mini-batch of the run on, nothing is computed */
     const fr_source *source;

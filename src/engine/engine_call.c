@@ -138,7 +138,7 @@ static void watch(fr_engine *e, listener *l)
 
 /* --- a call --------------------------------------------------------------------------------- */
 
-static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr_source *source)
+static void begin(fr_engine *e, fr__mode mode, int64_t first, int64_t n, const fr_source *source)
 {
     e->mode = mode;
     e->first = first;
@@ -179,7 +179,7 @@ static fr_status walk_all(fr_engine *e, listener *l)
     return FR_OK;
 }
 
-static fr_status check_usable(fr_engine *e, fr_mode mode)
+static fr_status check_usable(fr_engine *e, fr__mode mode)
 {
     if (e->is_broken)
         return fr_fail(e->ctx, FR_PEER, "a worker was lost: this engine can only be freed");

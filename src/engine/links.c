@@ -52,7 +52,7 @@ static void count_bytes(fr_engine *e, const fr__link_buffers *r, bool is_forward
 
 /* --- taps ------------------------------------------------------------------------------------- */
 
-static fr_status tap_values(fr__part *p, fr_mode mode)
+static fr_status tap_values(fr__part *p, fr__mode mode)
 {
     const fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
@@ -100,7 +100,7 @@ static void tap_grads(fr__part *p)
 /* --- planning --------------------------------------------------------------------------------- */
 
 /* The stride of the sender's slots is known where the sender lives. */
-static void size_forward(fr_engine *e, fr_mode mode)
+static void size_forward(fr_engine *e, fr__mode mode)
 {
     const fr_schedule *s = e->schedule[mode];
     for (int i = 0; i < s->n_forward; i++) {
@@ -130,7 +130,7 @@ static fr_status make_lists(fr__part *p)
     return p->values && p->grads && p->sent_grads ? FR_OK : fr__no_memory(e->ctx, 0, "links");
 }
 
-static fr_status tap_all(fr_engine *e, fr_mode mode)
+static fr_status tap_all(fr_engine *e, fr__mode mode)
 {
     for (int i = 0; i < e->n_parts; i++) {
         if (!e->parts[i].worker->is_local) continue;
@@ -153,8 +153,8 @@ fr_status fr__links_plan(fr_engine *e)
     FR_TRY(fr__stage_io_find(e));
     for (int mode = 0; mode < FR_N_MODES; mode++) {
         if (!e->schedule[mode]) continue;
-        size_forward(e, (fr_mode)mode);
-        FR_TRY(tap_all(e, (fr_mode)mode));
+        size_forward(e, (fr__mode)mode);
+        FR_TRY(tap_all(e, (fr__mode)mode));
     }
     for (int i = 0; train && i < train->n_backward; i++) {
         fr__link_buffers *r = &e->backward[i];
@@ -209,7 +209,7 @@ static fr_status open_link(fr_engine *e, fr__link_buffers *r, int mode, cursors 
         if (mode == FR_N_MODES)
             w->memory = advance(&at->grads[w->from->index], (size_t)r->n_buffers * r->stride);
         else if (w->from->worker->is_local)
-            w->memory = fr__exec_output_memory(w->from->exec, (fr_mode)mode);
+            w->memory = fr__exec_output_memory(w->from->exec, (fr__mode)mode);
         if (crosses_processes(e, w))
             landing =
                 advance(&at->landing[w->to->index], (size_t)r->n_buffers * fr__align_up(r->bytes));

@@ -52,7 +52,7 @@ fr__tensor_ref fr__grad_ref(const fr_engine *e, int reader, int node)
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
+static fr_status find_values(fr_engine *e, fr__mode mode, int stage)
 {
     const fr_stage *s = &e->stages[stage];
     fr__stage_io *b = &e->stage_io[mode][stage];
@@ -98,7 +98,7 @@ fr_status fr__stage_io_find(fr_engine *e)
         if (!e->schedule[mode]) continue;
         e->stage_io[mode] = FR_ARENA_ARRAY(&e->arena, fr__stage_io, e->n_stages);
         if (!e->stage_io[mode]) return fr__no_memory(e->ctx, 0, "stages");
-        for (int k = 0; k < e->n_stages; k++) FR_TRY(find_values(e, (fr_mode)mode, k));
+        for (int k = 0; k < e->n_stages; k++) FR_TRY(find_values(e, (fr__mode)mode, k));
     }
     for (int k = 0; e->desc.schedule && k < e->n_stages; k++) FR_TRY(place_grads(e, k));
     return FR_OK;

@@ -53,12 +53,12 @@ static fr_status share(fr__exec *x, const fr__slot_plan *s, fr__activation_slots
     return FR_OK;
 }
 
-static bool is_shared(const fr__exec *x, fr_mode mode)
+static bool is_shared(const fr__exec *x, fr__mode mode)
 {
     return mode == FR_MODE_TRAIN && x->d.recomputes;
 }
 
-fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode)
+fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode)
 {
     const fr__slot_plan *s = &x->d.slots[mode];
     fr__compiled *c = &x->compiled[mode];
@@ -78,7 +78,7 @@ fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode)
     return FR_OK;
 }
 
-void fr__activation_slots_place(fr__exec *x, fr_mode mode, char *memory)
+void fr__activation_slots_place(fr__exec *x, fr__mode mode, char *memory)
 {
     fr__compiled *c = &x->compiled[mode];
     c->activations.at = memory;

@@ -31,7 +31,7 @@ typedef struct fr__exec fr__exec;
 typedef struct fr__exec_device fr__exec_device;
 
 /* Training and evaluation have programs, links and slots of their own. */
-typedef enum fr_mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr_mode;
+typedef enum fr__mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr__mode;
 
 /* --- a worker's device (device.c) ---------------------------------------------------------------
  */
@@ -126,13 +126,13 @@ typedef struct fr__out_port {
     size_t offset;       /* in the outputs of a slot */
     fr__tensor_ref grad; /* where its gradient comes from, set by the caller */
 } fr__out_port;
-fr__in_port *fr__exec_inputs(fr__exec *x, fr_mode mode, int *n);
-fr__out_port *fr__exec_outputs(fr__exec *x, fr_mode mode, int *n);
+fr__in_port *fr__exec_inputs(fr__exec *x, fr__mode mode, int *n);
+fr__out_port *fr__exec_outputs(fr__exec *x, fr__mode mode, int *n);
 bool fr__exec_reads_data(const fr__exec *x);
 /* The outputs of slot i begin i * stride bytes behind those of slot 0, which are known after the
  * allocation. */
-size_t fr__exec_output_stride(const fr__exec *x, fr_mode mode);
-void *fr__exec_output_memory(const fr__exec *x, fr_mode mode);
+size_t fr__exec_output_stride(const fr__exec *x, fr__mode mode);
+void *fr__exec_output_memory(const fr__exec *x, fr__mode mode);
 /* Memory for links, taken with the rest: gradients that the stage sends, messages that come from
  * other processes. */
 void fr__exec_add_link_bytes(fr__exec *x, size_t grads, size_t landing);
@@ -155,7 +155,7 @@ fr_status fr__exec_open_statistics(fr__exec *const *replicas);
 fr_status fr__exec_open_sync(fr__exec *const *replicas);
 /* Before the reductions are opened: another transport and group for the same workers. */
 void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group *group);
-fr_program *fr__exec_program(const fr__exec *x, fr_mode mode); /* for sizes by node, and times */
+fr_program *fr__exec_program(const fr__exec *x, fr__mode mode); /* for sizes by node, and times */
 
 /* --- passes (pass.c) ----------------------------------------------------------------------------
  */
@@ -172,18 +172,18 @@ typedef struct fr__micro {
     void *const *sent_grads;   /* backward links: buffers that it writes */
 } fr__micro;
 
-int fr__exec_slot(const fr__exec *x, fr_mode mode, int in_segment);
+int fr__exec_slot(const fr__exec *x, fr__mode mode, int in_segment);
 /* view: the weights that were read (may be NULL in evaluation). */
-fr_status fr__exec_forward(fr__exec *x, fr_mode mode, const fr__micro *m, fr_view *view);
+fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view);
 /* what: FR_GRAD_BOTH, FR_GRAD_INPUT or FR_GRAD_WEIGHT. */
 fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *view);
 /* After a forward, of that micro-batch: add to the loss; the logits, in host memory. */
-bool fr__exec_has_loss(const fr__exec *x, fr_mode mode);
-fr_status fr__exec_add_loss(fr__exec *x, fr_mode mode, fr_tally *tally);
+bool fr__exec_has_loss(const fr__exec *x, fr__mode mode);
+fr_status fr__exec_add_loss(fr__exec *x, fr__mode mode, fr_tally *tally);
 bool fr__exec_has_logits(const fr__exec *x);
 size_t fr__exec_logits_bytes(const fr__exec *x);
 fr_status fr__exec_read_logits(fr__exec *x, void *host);
-fr_status fr__exec_spoil_output(fr__exec *x, fr_mode mode); /* its first value becomes NaN */
+fr_status fr__exec_spoil_output(fr__exec *x, fr__mode mode); /* its first value becomes NaN */
 /* Nanoseconds: of the last pass, fetching its weights, and copying the gradients of later readers;
  * of fused updates since the last call. */
 uint64_t fr__exec_fetch_ns(const fr__exec *x);

@@ -87,7 +87,7 @@ static fr_status make_lists(fr__exec *x, fr__compiled *c)
     return c->loss_rows ? FR_OK : fr__exec_no_memory(x);
 }
 
-static fr_status compile(fr__exec *x, fr_mode mode)
+static fr_status compile(fr__exec *x, fr__mode mode)
 {
     const fr__exec_desc *d = &x->d;
     fr__compiled *c = &x->compiled[mode];
@@ -110,7 +110,7 @@ static fr_status compile(fr__exec *x, fr_mode mode)
 static fr_status compile_all(fr__exec *x)
 {
     for (int mode = 0; mode < FR_N_MODES; mode++)
-        if (x->d.slots[mode].n_slots > 0) FR_TRY(compile(x, (fr_mode)mode));
+        if (x->d.slots[mode].n_slots > 0) FR_TRY(compile(x, (fr__mode)mode));
     x->layout = x->compiled[fr__exec_trains(x) ? FR_MODE_TRAIN : FR_MODE_EVAL].program;
     const fr_program_sizes *sizes = fr_program_sizes_of(x->layout);
     fr__exec_set_sizes(x, (fr__exec_sizes){sizes->n_weights, sizes->n_grads, sizes->n_buffers});
@@ -148,13 +148,13 @@ void fr__exec_set_sizes(fr__exec *x, fr__exec_sizes sizes)
 
 /* --- ports ---------------------------------------------------------------------------------- */
 
-fr__in_port *fr__exec_inputs(fr__exec *x, fr_mode mode, int *n)
+fr__in_port *fr__exec_inputs(fr__exec *x, fr__mode mode, int *n)
 {
     *n = x->compiled[mode].n_in;
     return x->compiled[mode].in;
 }
 
-fr__out_port *fr__exec_outputs(fr__exec *x, fr_mode mode, int *n)
+fr__out_port *fr__exec_outputs(fr__exec *x, fr__mode mode, int *n)
 {
     *n = x->compiled[mode].n_out;
     return x->compiled[mode].out;
@@ -168,8 +168,8 @@ bool fr__exec_reads_data(const fr__exec *x)
     return false;
 }
 
-size_t fr__exec_output_stride(const fr__exec *x, fr_mode mode) { return x->compiled[mode].stride; }
-void *fr__exec_output_memory(const fr__exec *x, fr_mode mode)
+size_t fr__exec_output_stride(const fr__exec *x, fr__mode mode) { return x->compiled[mode].stride; }
+void *fr__exec_output_memory(const fr__exec *x, fr__mode mode)
 {
     return x->compiled[mode].outputs_at;
 }
@@ -188,7 +188,7 @@ void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group
     x->d.group = x->sync.group = group;
 }
 
-fr_program *fr__exec_program(const fr__exec *x, fr_mode mode) { return x->compiled[mode].program; }
+fr_program *fr__exec_program(const fr__exec *x, fr__mode mode) { return x->compiled[mode].program; }
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
@@ -282,7 +282,7 @@ fr_status fr__exec_allocate(fr__exec *x)
     FR_TRY(take_floats(x, (size_t)x->d.n_weight_blocks * x->weight_stride, "weights", &x->weights));
     FR_TRY(take_floats(x, n_statistics(x), "running statistics", &x->buffers));
     FR_TRY(take(x, activation_bytes(x), "activations", &at));
-    for (int mode = 0; mode < FR_N_MODES; mode++) fr__activation_slots_place(x, (fr_mode)mode, at);
+    for (int mode = 0; mode < FR_N_MODES; mode++) fr__activation_slots_place(x, (fr__mode)mode, at);
     FR_TRY(take(x, x->landing_bytes, "messages from other processes", &x->landing));
     FR_TRY(take(x, data_bytes(x), "data of micro-batches", &at));
     x->data = at;
@@ -300,7 +300,7 @@ static fr_status list_norm_blocks(fr__exec *x)
         const fr_placement *at = fr_program_placement(x->layout, i);
         n_blocks += (at->count + FR_NORM_BLOCK - 1) / FR_NORM_BLOCK;
     }
-    x->norm_blocks = FR_ARENA_ARRAY(x->d.arena, fr_span, n_blocks + 1);
+    x->norm_blocks = FR_ARENA_ARRAY(x->d.arena, fr__span, n_blocks + 1);
     x->norm_owners = FR_ARENA_ARRAY(x->d.arena, int, n_blocks + 1);
     x->norm_sums = FR_ARENA_ARRAY(x->d.arena, double, n_blocks + 1);
     if (!x->norm_blocks || !x->norm_owners || !x->norm_sums) return fr__exec_no_memory(x);
@@ -313,7 +313,7 @@ static fr_status list_norm_blocks(fr__exec *x)
         for (size_t done = 0; done < at->count; done += FR_NORM_BLOCK) {
             size_t left = at->count - done;
             x->norm_owners[x->n_norm_blocks] = x->n_own;
-            x->norm_blocks[x->n_norm_blocks++] = (fr_span){
+            x->norm_blocks[x->n_norm_blocks++] = (fr__span){
                 .offset = at->offset + done, .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK};
         }
         x->n_own++;

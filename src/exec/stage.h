@@ -98,7 +98,7 @@ struct fr__exec {
     void *statistics_room;
     size_t n_updated;     /* floats that an update must reach */
     size_t n_norm_blocks; /* pieces whose squares are summed at one go */
-    fr_span *norm_blocks;
+    fr__span *norm_blocks;
     int *norm_owners;  /* [norm block] nth of the stage's own parameters */
     double *norm_sums; /* (n_norm_blocks) */
     int n_own;
@@ -120,8 +120,8 @@ static inline bool fr__exec_trains(const fr__exec *x)
 fr_status fr__exec_no_memory(const fr__exec *x);
 
 /* activation_slots.c: how many and how large, after the program; where, after allocation. */
-fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode);
-void fr__activation_slots_place(fr__exec *x, fr_mode mode, char *memory);
+fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode);
+void fr__activation_slots_place(fr__exec *x, fr__mode mode, char *memory);
 
 /* The sum of a stage's replicas: memory_of gives a replica's block and the room for its sum, both
  * NULL before the allocation. Lists go to the arena. */

@@ -2,7 +2,7 @@
  * of its counted targets, their number, and how many of them the arg max forecasts correctly. */
 #include "graph/op.h"
 
-fr_status fr__infer_cross_entropy(fr_infer *t)
+fr_status fr__infer_cross_entropy(fr__infer *t)
 {
     float smoothing = t->node->attrs.loss.label_smoothing;
     FR_TRY(fr__op_input(t, 0, FR_F32, 1, FR_MAX_DIMS));

@@ -19,17 +19,17 @@ int fr__linear(fr_graph *g, int x, int64_t out, fr_init init, const char *name, 
 int fr__dropout(fr_graph *g, int x, double p, const char *name, ...) FR_PRINTF(4, 5);
 
 /* A window of a convolution or pool. */
-typedef struct fr_window {
+typedef struct fr__layer_window {
     int height, width;
     int stride;
     int pad_height, pad_width;
-} fr_window;
+} fr__layer_window;
 #define FR_SQUARE(kernel, step, padding) \
-    ((fr_window){(kernel), (kernel), (step), (padding), (padding)})
+    ((fr__layer_window){(kernel), (kernel), (step), (padding), (padding)})
 
-int fr__conv(fr_graph *g, int x, int64_t out, fr_window w, bool has_bias, const char *name, ...)
-    FR_PRINTF(6, 7);
-int fr__pool(fr_graph *g, fr_operator op, int x, fr_window w, const char *name, ...)
+int fr__conv(fr_graph *g, int x, int64_t out, fr__layer_window w, bool has_bias, const char *name,
+             ...) FR_PRINTF(6, 7);
+int fr__pool(fr_graph *g, fr_operator op, int x, fr__layer_window w, const char *name, ...)
     FR_PRINTF(5, 6);
 
 /* Channels after width_factor, at least 1. */
@@ -44,14 +44,14 @@ static inline double fr__dropout_of(const fr_model_options *o, double preset)
 int fr__input(const fr_graph *g); /* the node called "input" */
 
 /* A transformer block, normalised before each part (Xiong et al. 2020). */
-typedef struct fr_block {
+typedef struct fr__transformer {
     int64_t width, heads;
     bool causal;
     int length;     /* node with the number of valid tokens, or -1 */
     double dropout; /* after each part */
     int64_t n_blocks;
-} fr_block;
-int fr__block(fr_graph *g, int x, const fr_block *b, int64_t index);
+} fr__transformer;
+int fr__transformer_block(fr_graph *g, int x, const fr__transformer *b, int64_t index);
 
 /* Every weight matrix of a transformer (Radford et al. 2019). */
 #define FR_INIT_GPT ((fr_init){FR_INIT_NORMAL, 0.02f})

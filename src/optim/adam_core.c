@@ -40,7 +40,8 @@ void fr__adam_shares(const fr_optim_options *o, int64_t t, double *by_grad, doub
     *by_mean = 1 / (1 - pow(o->beta1, (double)t));
 }
 
-void fr__adam_fill(const fr_optim_options *o, int64_t t, fr_adam_shares_fn shares, fr_optim_coef *c)
+void fr__adam_fill(const fr_optim_options *o, int64_t t, fr__adam_shares_fn shares,
+                   fr_optim_coef *c)
 {
     double by_grad, by_mean;
     shares(o, t, &by_grad, &by_mean);
@@ -116,7 +117,7 @@ void fr__adam_predict(const fr_sweep *s)
 }
 
 double fr__adam_distance_by(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
-                            int n, const double *lr, fr_adam_shares_fn shares)
+                            int n, const double *lr, fr__adam_shares_fn shares)
 {
     double sum = 0, left = 1; /* of m, in update t + i without gradients */
     for (int i = 1; i <= n; i++) {

@@ -24,7 +24,7 @@ struct meeting {
     int n, n_ready;          /* n_ready: have everything set up; guarded by the lock */
     atomic_int n_unfinished; /* have too little as yet */
     atomic_bool has_failed;
-    fr_rig_room room;
+    fr__rig_room room;
 };
 
 struct probe {
@@ -33,7 +33,7 @@ struct probe {
     struct meeting *meeting;
     int n_at_once;
     fr_status status;
-    fr_rig *rig;
+    fr__rig *rig;
     int n_nodes;        /* of the stage */
     fr_samples samples; /* of mini-batches, as rows */
     double *row;
@@ -77,7 +77,7 @@ static bool is_late(const fr_probe_desc *d, uint64_t begin)
 }
 
 /* The first mini-batches are for the caches: every slot must have been written. */
-static fr_status warm_up(fr_rig *r)
+static fr_status warm_up(fr__rig *r)
 {
     uint64_t begin = fr__now_ns();
     for (int64_t used = 0; used < r->n_slots && !is_late(r->d, begin); used += r->d->n_micro)
@@ -161,7 +161,7 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
 
 /* Times that are exponential above a least one differ from one to the next by their standard
  * deviation, on the average; a slow drift of the machine does not count, nor much a rare stop. */
-static double jitter_of(const fr_rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
+static double jitter_of(const fr__rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
 
 /* The store's time outside of fused updates (predictions, a sweep) is by parameters. Where there
  * are none, there is nothing to fetch but a pointer. */
@@ -222,7 +222,7 @@ static fr_status measure_workspace(struct probe *p, fr_profile *out)
 
 static fr_status report(struct probe *p)
 {
-    const fr_rig *r = p->rig;
+    const fr__rig *r = p->rig;
     fr_profile out = {.model = fr_graph_name(p->d->graph),
                       .batch = p->d->batch,
                       .n_nodes = p->n_nodes,

@@ -10,16 +10,16 @@
 
 enum { N_GRAD_BUFFERS = 2 }; /* that come from above, in turn */
 
-static fr_status no_memory(const fr_rig *r) { return fr__no_memory(r->ctx, 0, "a probe"); }
+static fr_status no_memory(const fr__rig *r) { return fr__no_memory(r->ctx, 0, "a probe"); }
 
-static const fr_policy *policy_of(const fr_rig *r)
+static const fr_policy *policy_of(const fr__rig *r)
 {
     return r->d->policy ? r->d->policy : fr_policy_find("live");
 }
 
 /* --- the executor ----------------------------------------------------------------------------- */
 
-static void take_context(fr_rig *r)
+static void take_context(fr__rig *r)
 {
     r->context = r->d->context;
     if (r->context.n_stages < 1) r->context.n_stages = 1;
@@ -29,7 +29,7 @@ static void take_context(fr_rig *r)
 
 /* Blocks of weights that the passes of a rig need, by a store that only counts: as many
  * mini-batches as it takes until the starting weights are gone. */
-static fr_status count_blocks(fr_rig *r, int *n_blocks)
+static fr_status count_blocks(fr__rig *r, int *n_blocks)
 {
     fr_store *store;
     int lead = r->context.lead, n = r->context.n_micro;
@@ -54,7 +54,7 @@ static fr_status count_blocks(fr_rig *r, int *n_blocks)
 }
 
 /* Gradients of parameters that are tied inside the stage are added before the update. */
-static bool has_ties(const fr_rig *r)
+static bool has_ties(const fr__rig *r)
 {
     const fr_graph *g = r->d->graph;
     for (int i = 0; i < fr_graph_n_params(g); i++) {
@@ -66,7 +66,7 @@ static bool has_ties(const fr_rig *r)
     return false;
 }
 
-static fr_status create_exec(fr_rig *r)
+static fr_status create_exec(fr__rig *r)
 {
     const fr_probe_desc *d = r->d;
     int *slot_of = FR_ARENA_ARRAY(&r->arena, int, r->n_slots);
@@ -100,7 +100,7 @@ static fr_status create_exec(fr_rig *r)
 
 static void fill_param(void *rig, int param, size_t first, size_t n, float *to)
 {
-    const fr_graph *g = ((fr_rig *)rig)->d->graph;
+    const fr_graph *g = ((fr__rig *)rig)->d->graph;
     const fr_param *p = fr_graph_param(g, param);
     const fr_param *owner = p->tied_to >= 0 ? fr_graph_param(g, p->tied_to) : p;
     if (owner->init.kind == FR_INIT_ZEROS || owner->init.kind == FR_INIT_ONES)
@@ -114,7 +114,7 @@ static void fill_param(void *rig, int param, size_t first, size_t n, float *to)
 /* Each port has a link of its own: inputs come first, then outputs. Values are read from a buffer
  * of the slot, gradients of outputs from one of N_GRAD_BUFFERS, gradients of later readers and of
  * inputs have one buffer. */
-static size_t bind_ports(fr_rig *r)
+static size_t bind_ports(fr__rig *r)
 {
     size_t bytes = 0;
     r->in = fr__exec_inputs(r->exec, FR_MODE_TRAIN, &r->n_in);
@@ -139,7 +139,7 @@ static size_t bind_ports(fr_rig *r)
 
 /* The next buffer of the block of links; dummy data for an input node, or, node -1, small numbers
  * for a gradient. */
-static fr_status fill(fr_rig *r, char **at, size_t bytes, int node, void **out)
+static fr_status fill(fr__rig *r, char **at, size_t bytes, int node, void **out)
 {
     void *host = fr__alloc_raw(bytes);
     *out = *at;
@@ -154,7 +154,7 @@ static fr_status fill(fr_rig *r, char **at, size_t bytes, int node, void **out)
     return status;
 }
 
-static fr_status fill_links(fr_rig *r, char *at)
+static fr_status fill_links(fr__rig *r, char *at)
 {
     int n_links = r->n_in + r->n_out;
     for (int i = 0; i < r->n_in; i++) {
@@ -183,7 +183,7 @@ static fr_status fill_links(fr_rig *r, char *at)
 
 /* Mini-batches of data in host memory, as a loader would have them: those in flight and the next.
  */
-static fr_status make_feeds(fr_rig *r)
+static fr_status make_feeds(fr__rig *r)
 {
     size_t n_micro = (size_t)r->d->n_micro;
     r->n_feeds = r->n_slots / r->d->n_micro + 1;
@@ -207,7 +207,7 @@ static fr_status make_feeds(fr_rig *r)
     return FR_OK;
 }
 
-static fr_status take_lists(fr_rig *r)
+static fr_status take_lists(fr__rig *r)
 {
     int n_links = r->n_in + r->n_out;
     r->values = FR_ARENA_ARRAY(&r->arena, const void *, r->n_slots * r->n_in + 1);
@@ -221,8 +221,8 @@ static fr_status take_lists(fr_rig *r)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static fr_status check_room(const fr_rig *r, const fr_memory_use *use, size_t link_bytes,
-                            fr_rig_room *room)
+static fr_status check_room(const fr__rig *r, const fr_memory_use *use, size_t link_bytes,
+                            fr__rig_room *room)
 {
     uint64_t own = use->weights + use->grads + use->optimizer + use->buffers + use->slots +
                    use->cache + use->io + fr__exec_device_workspace_bytes(r->device) + link_bytes;
@@ -237,7 +237,7 @@ static fr_status check_room(const fr_rig *r, const fr_memory_use *use, size_t li
         (double)room->left * 1e-9);
 }
 
-static fr_status check_desc(const fr_rig *r)
+static fr_status check_desc(const fr__rig *r)
 {
     const fr_probe_desc *d = r->d;
     if (d->batch < 1 || d->n_micro < 1 || !d->optimizer || !d->backend)
@@ -250,7 +250,7 @@ static fr_status check_desc(const fr_rig *r)
     return FR_OK;
 }
 
-static fr_status set_up(fr_rig *r, fr_rig_room *room)
+static fr_status set_up(fr__rig *r, fr__rig_room *room)
 {
     const fr_probe_desc *d = r->d;
     fr_memory_use use = {0};
@@ -276,10 +276,10 @@ static fr_status set_up(fr_rig *r, fr_rig_room *room)
     return FR_OK;
 }
 
-fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room, fr_rig **out)
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr__rig_room *room, fr__rig **out)
 {
     *out = NULL;
-    fr_rig *r = FR_NEW(fr_rig);
+    fr__rig *r = FR_NEW(fr__rig);
     if (!r) return fr__no_memory(ctx, sizeof *r, "a probe");
     r->ctx = ctx;
     r->d = d;
@@ -292,7 +292,7 @@ fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room,
     return status;
 }
 
-void fr__rig_free(fr_rig *r)
+void fr__rig_free(fr__rig *r)
 {
     if (!r) return;
     fr__exec_free(r->exec);
@@ -306,14 +306,14 @@ void fr__rig_free(fr_rig *r)
 static double since(uint64_t start) { return 1e-9 * (double)(fr__now_ns() - start); }
 
 /* What the store does is left out: it may differ from one micro-batch to the next by right. */
-static void note_time(fr_rig *r, bool is_backward, int micro, double seconds)
+static void note_time(fr__rig *r, bool is_backward, int micro, double seconds)
 {
     double *last = &r->last_s[is_backward * r->d->n_micro + micro];
     if (*last > 0) r->pass_s += seconds, r->change_s += fabs(seconds - *last);
     *last = seconds;
 }
 
-static fr__micro nth_micro(fr_rig *r, int64_t nth)
+static fr__micro nth_micro(fr__rig *r, int64_t nth)
 {
     int slot = (int)(nth % r->n_slots);
     int64_t batch = nth / r->d->n_micro;
@@ -326,7 +326,7 @@ static fr__micro nth_micro(fr_rig *r, int64_t nth)
                        .sent_grads = r->sent_grads};
 }
 
-static fr_status forward(fr_rig *r)
+static fr_status forward(fr__rig *r)
 {
     fr__micro m = nth_micro(r, r->n_forward++);
     fr_view view;
@@ -338,7 +338,7 @@ static fr_status forward(fr_rig *r)
     return FR_OK;
 }
 
-static fr_status run_backward(fr_rig *r, const fr__micro *m, int what, double *fetch_s)
+static fr_status run_backward(fr__rig *r, const fr__micro *m, int what, double *fetch_s)
 {
     fr_view view;
     FR_TRY(fr__exec_backward(r->exec, m, what, &view));
@@ -346,7 +346,7 @@ static fr_status run_backward(fr_rig *r, const fr__micro *m, int what, double *f
     return FR_OK;
 }
 
-static fr_status step(fr_rig *r, int64_t batch)
+static fr_status step(fr__rig *r, int64_t batch)
 {
     if (!r->update_in_backward) {
         fr__exec_sum_own_ties(r->exec);
@@ -355,7 +355,7 @@ static fr_status step(fr_rig *r, int64_t batch)
     return fr__exec_end_step(r->exec);
 }
 
-static fr_status backward(fr_rig *r)
+static fr_status backward(fr__rig *r)
 {
     fr__micro m = nth_micro(r, r->n_backward++);
     double fetch_s = 0;
@@ -371,7 +371,7 @@ static fr_status backward(fr_rig *r)
     return FR_OK;
 }
 
-fr_status fr__rig_step(fr_rig *r)
+fr_status fr__rig_step(fr__rig *r)
 {
     int64_t last = (r->n_backward / r->d->n_micro + 1) * r->d->n_micro;
     memset(r->times, 0, (size_t)fr_graph_n_nodes(r->d->graph) * sizeof *r->times);

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-typedef struct fr_rig {
+typedef struct fr__rig {
     fr_ctx *ctx;
     const fr_probe_desc *d;
     fr_stage stage;
@@ -39,18 +39,18 @@ typedef struct fr_rig {
     /* Since it was warm, of all passes: */
     double *last_s;          /* [forward, backward][micro] of the mini-batch before; 0: none */
     double pass_s, change_s; /* sums: of times that have one before them, of differences from it */
-} fr_rig;
+} fr__rig;
 
 /* Memory that rigs of the same time share: bytes that were left before, bytes that they want. */
-typedef struct fr_rig_room {
+typedef struct fr__rig_room {
     uint64_t left;
     _Atomic uint64_t wanted;
-} fr_rig_room;
-fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room, fr_rig **out);
-void fr__rig_free(fr_rig *r);
+} fr__rig_room;
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr__rig_room *room, fr__rig **out);
+void fr__rig_free(fr__rig *r);
 /* Up to the end of the next update; times, fetch_forward_s, fetch_backward_s and store_s
  * begin at 0. */
-fr_status fr__rig_step(fr_rig *r);
+fr_status fr__rig_step(fr__rig *r);
 
 /* dummy.c: numbers that every operator takes, for an input port of a program. */
 void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data);

@@ -77,7 +77,7 @@ double fr_trial_epochs(const fr_trial *t, const fr_goal *goal)
 static void hash_config(fr__study *s, const void *text, size_t bytes)
 {
     const fr_run_options *run = s->o->run;
-    fr_sha256 sha;
+    fr__sha256 sha;
     fr__sha256_init(&sha);
     fr__sha256_update(&sha, text, bytes);
     for (int i = 0; i < run->n_sets; i++)

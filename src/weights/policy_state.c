@@ -71,6 +71,6 @@ void fr_store_changed(fr_store *s)
     for (int b = 0; b < s->n_blocks; b++)
         if (s->blocks[b].version == version && s->blocks[b].ahead > 0)
             s->blocks[b].is_valid = false;
-    fr__samples_drop(&s->samples, version);
+    fr__error_samples_drop(&s->samples, version);
     fr__store_label(s, s->newest, version, 0);
 }

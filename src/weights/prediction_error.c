@@ -11,7 +11,7 @@
 
 /* An update opens at most two kinds of predictions (before and after a mini-batch ends), and each
  * stays open for `ahead` updates. */
-fr_status fr__samples_init(fr_store *s, int farthest)
+fr_status fr__error_samples_init(fr_store *s, int farthest)
 {
     fr__prediction_samples *w = &s->samples;
     if (s->d.n_samples <= 0 || s->d.n == 0 || farthest == 0) return FR_OK;
@@ -33,24 +33,24 @@ fr_status fr__samples_init(fr_store *s, int farthest)
     return FR_OK;
 }
 
-void fr__samples_fini(fr__prediction_samples *w)
+void fr__error_samples_fini(fr__prediction_samples *w)
 {
     if (w->predictions) fr__free(w->predictions[0].predicted);
     fr__free(w->predictions);
 }
 
-void fr__samples_drop(fr__prediction_samples *w, int64_t version)
+void fr__error_samples_drop(fr__prediction_samples *w, int64_t version)
 {
     for (int g = 0; g < w->n_predictions; g++)
         if (w->predictions[g].version >= version) w->predictions[g].is_open = false;
 }
 
-static fr_status sample(const fr_store *s, const fr_block *block, float *to)
+static fr_status sample(const fr_store *s, const fr__weight_block *block, float *to)
 {
     return fr__device_pick(s->d.device, to, block->at, s->samples.n_samples, s->samples.stride);
 }
 
-fr_status fr__samples_record(fr_store *s, const fr_block *predicted)
+fr_status fr__error_samples_record(fr_store *s, const fr__weight_block *predicted)
 {
     fr__prediction_samples *w = &s->samples;
     fr__sampled_prediction *room = NULL;
@@ -82,10 +82,10 @@ static double squared_distance(const float *a, const float *b, size_t n)
     return sum;
 }
 
-fr_status fr__samples_compare(fr_store *s)
+fr_status fr__error_samples_compare(fr_store *s)
 {
     fr__prediction_samples *w = &s->samples;
-    const fr_block *newest = &s->blocks[s->newest];
+    const fr__weight_block *newest = &s->blocks[s->newest];
     bool has_truth = false;
     for (int i = 0; i < w->n_predictions; i++) {
         fr__sampled_prediction *g = &w->predictions[i];

@@ -11,27 +11,27 @@
 #include <stdatomic.h>
 
 /* A block of weights and the label of its content. */
-typedef struct fr_block {
+typedef struct fr__weight_block {
     float *at; /* (n) */
     bool is_valid;
     int64_t version; /* updates contained in it ... */
     int ahead;       /* ... and predicted on top */
     uint64_t id;     /* new whenever the content is */
-} fr_block;
+} fr__weight_block;
 
 /* A micro-batch between forward and done. */
-typedef struct fr_flight {
+typedef struct fr__in_flight {
     int64_t batch;
     int micro;
     int block; /* kept for its backward; -1: none */
-} fr_flight;
+} fr__in_flight;
 
 /* A block that all micro-batches of a mini-batch read in one of the passes. */
-typedef struct fr_shared {
+typedef struct fr__shared_block {
     int64_t batch;
     int block;    /* -1: none */
     bool is_last; /* the last micro-batch has read it */
-} fr_shared;
+} fr__shared_block;
 
 /* Sampled weights of a prediction whose version does not exist yet. */
 typedef struct fr__sampled_prediction {
@@ -54,14 +54,14 @@ struct fr_store {
     fr_ctx *ctx;
     fr_store_desc d;
     int n_blocks, newest;
-    fr_block *blocks;
+    fr__weight_block *blocks;
     uint64_t last_id;
-    fr_flight *flights; /* (d.context.n_slots), the first n_flights in use */
+    fr__in_flight *flights; /* (d.context.n_slots), the first n_flights in use */
     int n_flights;
-    fr_shared shared[2]; /* FR_AS_FIRST: forward, backward */
-    bool keeps_previous; /* the policy reads FR_PREVIOUS */
-    bool counts;         /* no weights: blocks are added as they are needed */
-    double *rates;       /* (farthest prediction) */
+    fr__shared_block shared[2]; /* FR_AS_FIRST: forward, backward */
+    bool keeps_previous;        /* the policy reads FR_PREVIOUS */
+    bool counts;                /* no weights: blocks are added as they are needed */
+    double *rates;              /* (farthest prediction) */
     float drift_keep;
 
     /* The update between begin and end. */
@@ -94,11 +94,11 @@ void fr__store_predict(fr_store *s, int b, int ahead);
 bool fr__store_needs_drift(const fr_store_desc *d);
 bool fr__store_looks_back(const fr_store_desc *d);
 
-fr_status fr__samples_init(fr_store *s, int farthest);
-void fr__samples_fini(fr__prediction_samples *w);
-void fr__samples_drop(fr__prediction_samples *w,
-                      int64_t version); /* predictions from that version on are void */
-fr_status fr__samples_record(fr_store *s, const fr_block *predicted);
-fr_status fr__samples_compare(fr_store *s); /* after an update */
+fr_status fr__error_samples_init(fr_store *s, int farthest);
+void fr__error_samples_fini(fr__prediction_samples *w);
+void fr__error_samples_drop(fr__prediction_samples *w,
+                            int64_t version); /* those made from that version on */
+fr_status fr__error_samples_record(fr_store *s, const fr__weight_block *predicted);
+fr_status fr__error_samples_compare(fr_store *s); /* after an update */
 
 #endif

@@ -125,5 +125,5 @@ fr_status fr_store_end(fr_store *s, size_t expected)
         fr__store_label(s, s->ahead_block[j], s->batch + 1, s->ahead[j]);
     if (s->counts) return FR_OK; /* there is nothing to compare */
     FR_TRY(fr_device_sync(s->d.device));
-    return fr__samples_compare(s);
+    return fr__error_samples_compare(s);
 }

@@ -82,7 +82,7 @@ static void passes(bed *t)
                           : kind == FR_BLEND_ADD_PART ? y + x / by
                                                       : x - y;
         }
-        fr__device_blend(t->dev, (fr_blend)kind, t->at[0], t->at[1], by, n);
+        fr__device_blend(t->dev, (fr__blend)kind, t->at[0], t->at[1], by, n);
         assert_block(t, 0, n, names[kind]);
     }
 }
@@ -90,9 +90,9 @@ static void passes(bed *t)
 static void sums(bed *t)
 {
     enum { N_SPANS = N / 1000 - 2 };
-    fr_span spans[N_SPANS];
+    fr__span spans[N_SPANS];
     double squares[N_SPANS];
-    for (size_t i = 0; i < N_SPANS; i++) spans[i] = (fr_span){i * 1000 + i % 7, 1 + 37 * i};
+    for (size_t i = 0; i < N_SPANS; i++) spans[i] = (fr__span){i * 1000 + i % 7, 1 + 37 * i};
     fr__device_squares(t->dev, t->at[0], spans, N_SPANS, squares);
     for (size_t i = 0; i < N_SPANS; i++)
         assert_true(squares[i] == fr_sum_squares(host[0] + spans[i].offset, spans[i].count));

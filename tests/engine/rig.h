@@ -286,7 +286,7 @@ static inline double rig_steps(rig *p, int64_t first, int64_t n)
 static inline void rig_sha_of(rig *p, bool with_buffers, char text[65])
 {
     static float plain[MAX_PARAM];
-    fr_sha256 h;
+    fr__sha256 h;
     fr__sha256_init(&h);
     for (int i = 0; i < fr_graph_n_params(p->b.graph); i++) {
         size_t n = count_of(&p->b, i);

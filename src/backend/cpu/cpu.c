@@ -46,7 +46,7 @@
     X(CROSS_ENTROPY, fr__cpu_loss, false)
 
 static const struct {
-    fr_kernel_maker make;
+    fr__kernel_maker make;
     bool takes_any_layout;
 } kinds[FR_OPERATOR_COUNT] = {
 #define ROW(op, maker, any) [FR_OP_##op] = {maker, any},
@@ -54,7 +54,7 @@ static const struct {
 #undef ROW
 };
 
-static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     bool are_plain = true;
@@ -63,7 +63,7 @@ static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
     return fr__cpu_wrap_plain(spec, arena, kinds[op].make, out);
 }
 
-static const fr_kernel_maker makers[FR_OPERATOR_COUNT] = {
+static const fr__kernel_maker makers[FR_OPERATOR_COUNT] = {
 #define ROW(op, maker, any) [FR_OP_##op] = make,
     MAKERS(ROW)
 #undef ROW
@@ -101,7 +101,7 @@ static fr_status pin_threads(fr_device *dev, int first_cpu)
                    n_failed, dev->n_threads);
 }
 
-static dnnl_status_t open_dnnl(fr_cpu *cpu)
+static dnnl_status_t open_dnnl(fr__cpu_device *cpu)
 {
     const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     cpu->lanes = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
@@ -114,7 +114,7 @@ static dnnl_status_t open_dnnl(fr_cpu *cpu)
 
 static void cpu_close(fr_device *dev)
 {
-    fr_cpu *cpu = dev->impl;
+    fr__cpu_device *cpu = dev->impl;
     fr__md_fini(cpu);
     if (cpu->attr) dnnl_primitive_attr_destroy(cpu->attr);
     if (cpu->stream) dnnl_stream_destroy(cpu->stream);
@@ -152,7 +152,7 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
     omp_set_dynamic(0);
     omp_set_num_threads(dev->n_threads);
     FR_TRY(pin_threads(dev, desc->first_cpu));
-    fr_cpu *cpu = FR_NEW(fr_cpu);
+    fr__cpu_device *cpu = FR_NEW(fr__cpu_device);
     if (!cpu) return fr__no_memory(dev->ctx, sizeof *cpu, "a cpu device");
     dev->impl = cpu;
     pthread_mutex_init(&cpu->lock, NULL);
@@ -216,17 +216,17 @@ static fr_status cpu_copy(fr_device *dev, void *to, const void *from, size_t byt
 
 /* One of the two is row-major, with the dims of the other. Rare: what it needs is made and dropped.
  */
-static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void *src,
-                              const fr_layout *to, void *dst)
+static fr_status cpu_relayout(fr_device *dev, const fr__layout *from, const void *src,
+                              const fr__layout *to, void *dst)
 {
     if (!from->desc && !to->desc) return fr__host_copy(dev, dst, src, to->bytes);
     static const fr_node parameter = {.name = "(layout)", .op = FR_OP_INPUT};
-    const fr_kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
-    fr_md plain;
-    const fr_md_view known = fr__md_view(from->desc ? from->desc : to->desc);
+    const fr__kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
+    fr__md plain;
+    const fr__md_view known = fr__md_view_of(from->desc ? from->desc : to->desc);
     FR_TRY(fr__md_row_major(&k, known.n_dims, known.dims, &plain));
     fr_arena arena = {0};
-    fr_prim reorder = {0};
+    fr__prim reorder = {0};
     fr_status status = fr__reorder_init(&k, &arena, from->desc ? from->desc : plain,
                                         to->desc ? to->desc : plain, &reorder);
     if (status == FR_OK) {

@@ -8,36 +8,36 @@
 #include "backend/cpu/dnnl.h"
 
 /* Makers, one file each. */
-fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-bool fr__cpu_conv2d_is_small(const fr_kernel_spec *spec);
-fr_status fr__cpu_conv2d_small(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_loss(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+bool fr__cpu_conv2d_is_small(const fr__kernel_spec *spec);
+fr_status fr__cpu_conv2d_small(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_flatten(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_linear(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_loss(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
 /* A kernel of `make`, which sees row-major inputs only: tensors in other layouts are brought to
  * row-major in scratch before each call, and gradients back after it. */
-fr_status fr__cpu_wrap_plain(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel_maker make,
-                             fr_kernel **out);
+fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel_maker make,
+                             fr__kernel **out);
 
 /* The backend's fuse entry. */
 int fr__cpu_fuse(const fr_graph *g, const fr_stage *stage, bool training, int node,
                  int nodes[FR_MAX_GROUP]);
 /* Does the group end in this operator, behind the first node? */
-static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
+static inline bool fr__group_has(const fr__kernel_spec *spec, fr_operator op)
 {
     return spec->n_nodes > 1 &&
            fr_graph_node(spec->graph, spec->nodes[spec->n_nodes - 1])->op == op;

@@ -40,14 +40,14 @@ typedef struct tile {
 } tile;
 
 typedef struct kind {
-    void (*make)(const fr_product *p, const tile *t);
+    void (*make)(const fr__product *p, const tile *t);
     int columns, lanes; /* of a tile; to a register: 1 for y */
 } kind;
 
 typedef struct job {
-    const fr_product *p;
+    const fr__product *p;
     const kind *kind;
-    const fr_weight_grad *grad; /* in place of p */
+    const fr__weight_grad_args *grad; /* in place of p */
 } job;
 
 /* ---- Tiles; `rows` and `columns` are constants ---- */
@@ -69,7 +69,7 @@ FR_INLINE void fetch(const float *from, int n, int64_t apart)
     for (int i = 0; i < n; i++) __builtin_prefetch(from + i * apart, 0, 2);
 }
 
-FR_INLINE void put_y(const fr_product *p, const tile *t, int rows, int columns, const float *sums)
+FR_INLINE void put_y(const fr__product *p, const tile *t, int rows, int columns, const float *sums)
 {
     for (int r = 0; r < rows; r++) {
         float *y = p->to + (t->row + r) * p->ld_to + t->column;
@@ -77,7 +77,7 @@ FR_INLINE void put_y(const fr_product *p, const tile *t, int rows, int columns, 
     }
 }
 
-AVX512 FR_INLINE void make_wide_y(const fr_product *p, const tile *t, int rows, int columns)
+AVX512 FR_INLINE void make_wide_y(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *x = p->from + t->row * p->ld_from, *w = p->w.at + t->column * p->w.ld;
     __m512 sum[ROWS * WIDE + 3];
@@ -108,7 +108,7 @@ AVX512 FR_INLINE void make_wide_y(const fr_product *p, const tile *t, int rows, 
     put_y(p, t, rows, columns, total);
 }
 
-AVX2 FR_INLINE void make_narrow_y(const fr_product *p, const tile *t, int rows, int columns)
+AVX2 FR_INLINE void make_narrow_y(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *x = p->from + t->row * p->ld_from, *w = p->w.at + t->column * p->w.ld;
     __m256 sum[ROWS * NARROW + 3];
@@ -133,7 +133,7 @@ AVX2 FR_INLINE void make_narrow_y(const fr_product *p, const tile *t, int rows, 
     put_y(p, t, rows, columns, total);
 }
 
-AVX512 FR_INLINE void make_wide_dx(const fr_product *p, const tile *t, int rows, int columns)
+AVX512 FR_INLINE void make_wide_dx(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *dy = p->from + t->row * p->ld_from, *w = p->w.at + t->column;
     float *dx = p->to + t->row * p->ld_to + t->column;
@@ -155,7 +155,7 @@ AVX512 FR_INLINE void make_wide_dx(const fr_product *p, const tile *t, int rows,
         for (int c = 0; c < columns; c++) _mm512_storeu_ps(dx + r * p->ld_to + 16 * c, sum[r][c]);
 }
 
-AVX2 FR_INLINE void make_narrow_dx(const fr_product *p, const tile *t, int rows, int columns)
+AVX2 FR_INLINE void make_narrow_dx(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *dy = p->from + t->row * p->ld_from, *w = p->w.at + t->column;
     float *dx = p->to + t->row * p->ld_to + t->column;
@@ -178,10 +178,10 @@ AVX2 FR_INLINE void make_narrow_dx(const fr_product *p, const tile *t, int rows,
 }
 
 /* clang-format off: it takes the macros for initializers */
-static AVX512 void wide_y(const fr_product *p, const tile *t) { BY_SIZE(make_wide_y, WIDE) }
-static AVX512 void wide_dx(const fr_product *p, const tile *t) { BY_SIZE(make_wide_dx, WIDE) }
-static AVX2 void narrow_y(const fr_product *p, const tile *t) { BY_SIZE(make_narrow_y, NARROW) }
-static AVX2 void narrow_dx(const fr_product *p, const tile *t) { BY_SIZE(make_narrow_dx, NARROW) }
+static AVX512 void wide_y(const fr__product *p, const tile *t) { BY_SIZE(make_wide_y, WIDE) }
+static AVX512 void wide_dx(const fr__product *p, const tile *t) { BY_SIZE(make_wide_dx, WIDE) }
+static AVX2 void narrow_y(const fr__product *p, const tile *t) { BY_SIZE(make_narrow_y, NARROW) }
+static AVX2 void narrow_dx(const fr__product *p, const tile *t) { BY_SIZE(make_narrow_dx, NARROW) }
 /* clang-format on */
 
 /* Where these kernels are used and oneDNN is not. Measured on one and two Zen 4 cores,
@@ -199,7 +199,7 @@ enum { MOST_ROWS = 32, MOST_ROWS_AVX512 = 64, MOST_ROWS_LONG = 256 };
  * weights. */
 static void make_rows(const job *j, tile *t, const float *next, int64_t n_next, int64_t apart)
 {
-    const fr_product *p = j->p;
+    const fr__product *p = j->p;
     const int64_t n_tiles = (p->rows + ROWS - 1) / ROWS;
     for (int64_t i = 0; i < n_tiles; i++) {
         const int64_t piece = n_next * i / n_tiles;
@@ -217,7 +217,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void make_y(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;
-    const fr_product *p = j->p;
+    const fr__product *p = j->p;
     const int64_t full = j->kind->columns, last = (int64_t)end;
     tile t = {.column = (int64_t)begin};
     for (; t.column < last; t.column += t.columns) {
@@ -231,7 +231,7 @@ static void make_y(void *arg, size_t begin, size_t end)
 static void make_dx(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;
-    const fr_product *p = j->p;
+    const fr__product *p = j->p;
     const int64_t lanes = j->kind->lanes, full = j->kind->columns, last = (int64_t)end;
     tile t = {.step_from = 1};
     for (; t.first < p->w.out; t.first = t.last) {
@@ -251,7 +251,7 @@ static void make_dx(void *arg, size_t begin, size_t end)
 static void make_dw(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;
-    const fr_weight_grad *g = j->grad;
+    const fr__weight_grad_args *g = j->grad;
     const int64_t width = j->kind->lanes * j->kind->columns, last = (int64_t)end;
     float columns[MOST_ROWS][ROWS];
     for (int64_t first = (int64_t)begin; first < last; first += ROWS) {
@@ -261,12 +261,12 @@ static void make_dw(void *arg, size_t begin, size_t end)
                   .step_from = ROWS};
         for (int64_t r = 0; r < g->rows; r++)
             for (int i = 0; i < t.rows; i++) columns[r][i] = g->dy[r * g->ld_dy + first + i];
-        const fr_product p = {.w = {g->x, g->rows, g->in, g->in},
-                              .add = g->add,
-                              .from = columns[0],
-                              .ld_from = 1,
-                              .to = g->dw + first * g->ld_dw,
-                              .ld_to = g->ld_dw};
+        const fr__product p = {.w = {g->x, g->rows, g->in, g->in},
+                               .add = g->add,
+                               .from = columns[0],
+                               .ld_from = 1,
+                               .to = g->dw + first * g->ld_dw,
+                               .ld_to = g->ld_dw};
         for (; t.column < g->in; t.column += t.columns * j->kind->lanes) {
             t.columns = g->in - t.column < width ? 1 : j->kind->columns;
             const float *next = p.to + t.column + t.columns * j->kind->lanes;
@@ -283,7 +283,7 @@ static const kind narrow[] = {{narrow_y, NARROW, 1}, {narrow_dx, NARROW, 8}};
 
 static bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
 
-static const kind *find_kind(const fr_product *p)
+static const kind *find_kind(const fr__product *p)
 {
     const bool is_wide = has(dnnl_cpu_isa_avx512_core);
     if (p->w.in % LINE != 0 || (!is_wide && !has(dnnl_cpu_isa_avx2))) return NULL;
@@ -294,7 +294,7 @@ static const kind *find_kind(const fr_product *p)
     return is_wide ? &wide[p->is_dx] : &narrow[p->is_dx];
 }
 
-bool fr__multiply_few(fr_device *dev, const fr_product *p)
+bool fr__multiply_few(fr_device *dev, const fr__product *p)
 {
     job j = {.p = p, .kind = find_kind(p)};
     if (!j.kind) return false;
@@ -305,7 +305,7 @@ bool fr__multiply_few(fr_device *dev, const fr_product *p)
     return true;
 }
 
-bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
+bool fr__weight_grad_few(fr_device *dev, const fr__weight_grad_args *g)
 {
     if (!has(dnnl_cpu_isa_avx512_core) || g->in % LINE != 0) return false;
     if (g->in < LEAST_IN_DW || g->rows > MOST_ROWS) return false;
@@ -316,13 +316,13 @@ bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
 
 #else
 
-bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
+bool fr__weight_grad_few(fr_device *dev, const fr__weight_grad_args *g)
 {
     (void)dev, (void)g;
     return false;
 }
 
-bool fr__multiply_few(fr_device *dev, const fr_product *p)
+bool fr__multiply_few(fr_device *dev, const fr__product *p)
 {
     (void)dev, (void)p;
     return false;

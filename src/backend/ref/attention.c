@@ -20,7 +20,7 @@ typedef struct place {
 } place;
 
 typedef struct attention {
-    fr_kernel base;
+    fr__kernel base;
     int64_t n_queries, n_keys; /* T, S */
     int64_t width;             /* D */
     int64_t heads, depth;      /* D = heads x depth */
@@ -43,7 +43,7 @@ static int64_t index_of(const attention *at, int which, int64_t sample, int64_t 
 /* One head of one sample: its rows, and those of its gradients. */
 typedef struct view {
     const attention *at;
-    const fr_kernel_args *a;
+    const fr__kernel_args *a;
     int64_t sample, head;
     int64_t length; /* keys that are no padding */
     double *g[3];   /* (T or S, D): gradients of q, k, v of the sample */
@@ -88,7 +88,7 @@ static int64_t output_of(const view *v, int64_t query)
     return ((v->sample * v->at->n_queries + query) * v->at->heads + v->head) * v->at->depth;
 }
 
-static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status attention_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const attention *at = (const attention *)k;
     double *p = a->scratch;
@@ -145,7 +145,7 @@ static void put_grads(const view *v, int which)
                         v->g[which][t * at->width + i], v->a->add_dx[input]);
 }
 
-static fr_status attention_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status attention_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const attention *at = (const attention *)k;
     double *p = a->scratch, *dp = p + at->n_keys;
@@ -164,10 +164,10 @@ static fr_status attention_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = attention_forward,
-                                      .backward_input = attention_backward};
+    static const fr__kernel_ops ops = {.forward = attention_forward,
+                                       .backward_input = attention_backward};
     FR_TRY(fr__ref_kernel(spec, arena, sizeof(attention), &ops, out));
     attention *at = (attention *)*out;
     const fr_node *node = at->base.node;
