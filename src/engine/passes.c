@@ -108,7 +108,8 @@ static fr_status count_loss(fr__part *p, fr__mode mode, int64_t batch, int micro
 {
     fr_tally *tally = &fr__record_of(p->engine, batch)->tally[micro];
     FR_TRY(fr__exec_add_loss(p->exec, mode, tally));
-    /* Before any backward of this micro-batch: no stage has made this mini-batch's update. */
+    /* This runs before any backward of this micro-batch, so no stage has made this mini-batch's
+     * update. */
     if (mode == FR_MODE_TRAIN && !isfinite(tally->loss))
         fr__diverge(p->engine, batch, micro, "loss", tally->loss);
     return FR_OK;

@@ -2,8 +2,8 @@
  * predicted N - 1 - k updates ahead, to the version of its backward, and the backward reads that
  * same prediction again.
  *
- * Predictions are kept for micro-batches in flight as stash keeps versions: up to N - k of them in
- * 1F1B. The newest weights come on top, since no prediction stands for them. */
+ * Predictions are kept for micro-batches in flight as stash keeps versions: up to N - k of them
+ * in 1F1B, in addition to the newest weights. */
 #include "weights/policy.h"
 
 const fr_policy fr__policy_spectrain_v2 = {

@@ -1,9 +1,9 @@
-/* store.c -- the weight blocks of a stage, and which of them a pass reads.
+/* store.c -- the weight blocks of a stage, and the choice of the block that a pass reads.
  *
- * Each block carries a tag: how many updates are in it, how many are predicted on top. A pass asks
- * for a tag; if some block has it, that block is the answer, else a free block is filled by a
- * prediction. Blocks are kept for micro-batches in flight (FR_AS_FORWARD) and for mini-batches that
- * read one block throughout a pass (FR_AS_FIRST); a block that nobody keeps is free. */
+ * Each block has a label: the number of updates in it, and the number predicted on top. A pass
+ * requests a label. If a block has it, the pass reads that block; otherwise a prediction is written
+ * into a free block. Blocks are kept for micro-batches in flight (FR_AS_FORWARD) and for
+ * mini-batches that read one block throughout a pass (FR_AS_FIRST); all other blocks are free. */
 #include "weights/store.h"
 
 #include "backend/device.h"
@@ -153,9 +153,9 @@ fr_status fr_store_reset(fr_store *s, int64_t version)
 
 /* --- which block --- */
 
-/* A block that a mini-batch shares is needed until its last micro-batch has come for it. Counted is
- * one for each pass, a prediction's until the next mini-batch replaces it: the update can then
- * write both. */
+/* A block shared by a mini-batch is needed until its last micro-batch has read it. A store that
+ * counts blocks keeps a predicted block of each pass until the next mini-batch replaces it, so that
+ * the update can write both. */
 static bool is_shared(const fr_store *s, int block, int64_t batch)
 {
     for (int pass = 0; pass < 2; pass++) {
@@ -201,7 +201,7 @@ int fr__store_find(const fr_store *s, int64_t version, int ahead)
     return -1;
 }
 
-/* The version before that of mini-batch `batch`, or the oldest there is. */
+/* The version before that of mini-batch `batch`, or the oldest one. */
 static int find_previous(const fr_store *s, int64_t batch)
 {
     int oldest = fr__store_find(s, batch - 1, 0);

@@ -80,7 +80,7 @@ struct fr_store {
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken);
 /* The same, but a store that counts blocks adds one if none is free. */
 int fr__store_take_block(fr_store *s, int64_t batch);
-/* The block with that tag; -1: none. */
+/* The block with that label; -1: none. */
 int fr__store_find(const fr_store *s, int64_t version, int ahead);
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);
 /* Label a block whose content is new. */

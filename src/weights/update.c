@@ -1,9 +1,9 @@
 /* update.c -- updates, with predictions written in the same sweep, and predictions alone.
  *
- * An update goes in place unless somebody still needs the newest weights: a micro-batch in flight
- * that will read them again, or a policy that always wants the version before. Then it goes to a
- * free block. Blocks kept for the mini-batch that is being applied count as free: its backwards
- * have all begun, and a range is handed in only when they no longer read it. */
+ * An update is written in place unless the newest weights are still needed, by a micro-batch in
+ * flight or by a policy that reads the previous version. In that case it is written to a free
+ * block. Blocks kept for the mini-batch that is being applied count as free: its backwards have all
+ * begun, and a range is submitted only when they no longer read it. */
 #include "weights/store.h"
 
 #include "backend/device.h"
@@ -14,7 +14,7 @@ double fr_store_lr(const fr_store *s, int64_t batch)
     return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.context, batch) : lr;
 }
 
-/* Prediction j of a sweep: `ahead` updates on from a version. */
+/* Prediction j of a sweep: `ahead` updates past a version. */
 static void prepare_prediction(fr_store *s, int64_t version, int ahead, int j,
                                fr_prediction_coef *out)
 {
@@ -58,13 +58,13 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     s->to = s->newest;
     if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
         s->to = fr__store_take_block(s, batch);
-    if (s->to < 0) return; /* fr_store_end tells */
+    if (s->to < 0) return; /* fr_store_end reports it */
 
     uint64_t taken = (uint64_t)1 << s->to;
     int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.context, after);
     for (int i = 0; i < n; i++) {
         int b = after[i] > 0 ? fr__store_free_block(s, batch, taken) : -1;
-        if (b < 0) continue; /* none wanted; or none free, and a pass will see to it */
+        if (b < 0) continue; /* no prediction, or no free block: then the pass predicts by itself */
         taken |= (uint64_t)1 << b;
         s->blocks[b].is_valid = false;
         s->ahead_block[s->n_ahead] = b;
@@ -75,7 +75,7 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     if (s->to != s->newest) s->blocks[s->to].is_valid = false;
 }
 
-/* Several threads may hand in ranges at once. */
+/* Several threads may submit ranges concurrently. */
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
     if (s->to < 0 || count == 0) return;

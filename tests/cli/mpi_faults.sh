@@ -76,7 +76,7 @@ fault() {
     for text in "$@"; do grep -qF -- "$text" err || fail "$what: no word of '$text'"; done
 }
 fault 3 spectrain error:worker=1,step=5 "worker 1 (stage 1), mini-batch 5"
-fault 3 1f1b hang:worker=2,step=4 "worker 2 (stage 2), mini-batch 4" "no sign of life"
+fault 3 1f1b hang:worker=2,step=4 "worker 2 (stage 2), mini-batch 4" "no progress for"
 fault 4 1f1b nan:worker=2,step=6 "mini-batch 6" "--resume"
 same "$(field nan/summary.json status)" diverged "status"
 run 0 eval pipe.yaml --checkpoint nan

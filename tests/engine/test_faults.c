@@ -97,7 +97,7 @@ static int hang(int g, int worker, int step)
     bool is_well = status == FR_PEER && n_done <= step;
     is_well &= says(&r, "worker %d (stage %d), mini-batch %d, micro-batch 0, instruction %dF",
                     worker, worker, step, worker);
-    is_well &= says(&r, "no sign of life") && says(&r, "waits") && says(&r, "peer worker");
+    is_well &= says(&r, "no progress for") && says(&r, "waits") && says(&r, "peer worker");
     if (!(seconds >= 0.3)) {
         fprintf(stderr, "%s: %g s\n", fault, seconds);
         is_well = false;

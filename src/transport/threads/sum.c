@@ -1,12 +1,11 @@
-/* sum.c -- sums between threads: each member adds one shard of a bucket, where everybody can read
- * it.
+/* sum.c -- sums between threads: each member reduces one shard of a bucket, which all can read.
  *
- * When all have posted a bucket, member k adds the k-th shard of all blocks into its room and says
- * so; the sum is there when all shards are. Nothing is copied: piece k lies in the room of member
- * k. Nobody writes a bucket or a shard too early:
- *   - a block is free for its owner after the wait, for then all shards have been added;
- *   - a shard is written again when all have posted the next round, and a member that posts has
- *     read what it wanted of this one. */
+ * When all have posted a bucket, member k adds the k-th shard of all blocks into its room and
+ * raises a count. The sum is complete when all shards are. Nothing is copied: piece k stays in the
+ * room of member k. No bucket or shard is overwritten too early:
+ *   - after the wait a block is free for its owner, because all shards have been added;
+ *   - a shard is written again when all have posted the next round, and a member posts only when it
+ *     has read the sum of this one. */
 #include <string.h>
 
 #include "transport/threads/threads.h"
