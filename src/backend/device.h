@@ -1,9 +1,10 @@
-/* device.h -- what modules above the backends do with device memory: these calls, and those of
- * <forerun/backend.h>, nothing else.
+/* device.h -- operations on device memory for the modules above the backends. They use these calls
+ * and those of <forerun/backend.h>, nothing else.
  *
- * Calls on a device take effect in their order, and none of them allocates. A result in host memory
- * is there when the call returns. Another device, a "peer" of the same backend and process, may
- * read a block after fr_device_sync of its owner; a call without a status keeps a failure for it.
+ * Calls on a device take effect in order, and none of them allocates. A result in host memory is
+ * complete when the call returns. Another device of the same backend and process, a "peer", may
+ * read a block after fr_device_sync of its owner. fr_device_sync also returns the failures of calls
+ * without a status.
  *
  * The device's thread makes the calls. While it is idle another thread may upload, download and
  * copy; during a kernel any thread that runs it may sweep. */
@@ -13,8 +14,8 @@
 #include <forerun/backend.h>
 #include <forerun/optim.h>
 
-/* Whether the host may read and write the device's blocks as its own memory: then copies between
- * the two can be left out. */
+/* Whether the host may read and write the device's blocks as its own memory, so that copies between
+ * the two are unnecessary. */
 bool fr__device_is_host(const fr_device *dev);
 
 /* from: a block, a peer's too, that does not overlap `to`; NULL: zeros. */
@@ -47,7 +48,7 @@ void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, s
 /* to[i] = sum of from[0 .. n - 1][i], blocks of peers, along a binary tree over the n:
  * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), and from[a] alone if a + s is none. The bits do not
  * depend on how a row is cut into calls. `to` may be one of `from`, but not overlap one in part. */
-#define FR_TREE_MEMBERS 1024 /* n is not more */
+#define FR_TREE_MEMBERS 1024 /* the largest n */
 void fr__device_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
 
 /* host[i] = from[i * stride], i < n. */

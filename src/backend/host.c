@@ -1,5 +1,5 @@
-/* host.c -- what backends share whose device is the host: memory, and sweeps over it that are
- * spread over the device's threads. No result depends on how many there are. */
+/* host.c -- shared by backends whose device is the host: memory, and sweeps over it on the device's
+ * threads. No result depends on the number of threads. */
 #include "backend/kernel.h"
 
 #include "base/simd.h"

@@ -1,11 +1,11 @@
 /* kernel.h -- the contract between the program (program.c: fusion groups, memory, order)
  * and the kernels of one backend.
  *
- * A backend supplies one maker per operator. The program asks it to make a kernel for a
- * group (one node, or a chain that the backend fuses), learns from the kernel's fields
- * what it needs, plans memory, and later calls forward / backward_input /
- * backward_weight with pointers only. Kernels allocate nothing when run; what they keep
- * (primitives, descriptors) is made in `make` and released in `destroy`.
+ * A backend supplies one maker per operator. The program calls it to make a kernel for a group
+ * (one node, or a chain that the backend fuses), reads the kernel's needs from its fields, plans
+ * memory, and later calls forward / backward_input / backward_weight with pointers only. Kernels
+ * allocate nothing when run; `make` creates what they keep (primitives, descriptors), and `destroy`
+ * releases it.
  *
  * Numbers: a fused group must give the bits of its nodes run one by one. */
 #ifndef FR_BACKEND_KERNEL_H
@@ -16,15 +16,15 @@
 
 #define FR_MAX_GROUP 4
 
-/* How a tensor lies in memory. desc NULL: plain row-major, batch first. Else the backend's
- * own description, owned by the program's arena or the kernel. Gradients of a tensor have
- * the layout of the tensor. */
+/* Layout of a tensor in memory. desc NULL: plain row-major, batch first. Otherwise the backend's
+ * own description, owned by the program's arena or the kernel. Gradients of a tensor have the
+ * layout of the tensor. */
 typedef struct fr__layout {
     size_t bytes; /* of a micro-batch, padding included */
     const void *desc;
 } fr__layout;
 
-/* What a maker gets. */
+/* Arguments of a maker. */
 typedef struct fr__kernel_spec {
     fr_ctx *ctx;
     fr_device *dev;
@@ -36,7 +36,7 @@ typedef struct fr__kernel_spec {
     int n_inputs; /* inputs of the group from outside it, in order of nodes, then of their inputs */
     int inputs[FR_MAX_INPUTS];          /* node indices */
     const fr__layout *x[FR_MAX_INPUTS]; /* their layouts */
-    bool need_dx[FR_MAX_INPUTS];        /* a gradient is wanted for this input */
+    bool need_dx[FR_MAX_INPUTS];        /* a gradient of this input is needed */
     bool plain_output;                  /* the output leaves the program: must be plain */
 } fr__kernel_spec;
 
@@ -46,7 +46,7 @@ typedef struct fr__kernel_args {
     const void *x[FR_MAX_INPUTS];
     void *y;
     const void *dy;             /* NULL for the loss */
-    void *dx[FR_MAX_INPUTS];    /* NULL where not wanted */
+    void *dx[FR_MAX_INPUTS];    /* NULL: not needed */
     bool add_dx[FR_MAX_INPUTS]; /* add to dx instead of setting it (only if can_add_dx) */
     const float *w[FR_MAX_PARAMS];
     float *dw[FR_MAX_PARAMS];
@@ -55,7 +55,7 @@ typedef struct fr__kernel_args {
     bool add_dw;                   /* add to dw instead of setting it */
     void *saved;                   /* saved_bytes, kept from forward to backward */
     void *scratch;                 /* scratch_bytes, garbage at entry */
-    void *cache;      /* cache_bytes, for backward_input only: weights in a layout it likes */
+    void *cache;      /* cache_bytes, for backward_input only: weights in a layout of its choice */
     bool cache_valid; /* an earlier backward_input filled it from these same weights */
     const fr_pass *pass;
 } fr__kernel_args;
@@ -64,8 +64,8 @@ typedef struct fr__kernel fr__kernel;
 typedef struct fr__kernel_ops {
     fr_status (*forward)(fr__kernel *k, const fr__kernel_args *a);
     /* Optional, once per backward before the two below: dz (layout of dy; dz == dy allowed) from
-     * dy, for the gradient of a fused or lone activation. From then on a->dy, and what pass_dx
-     * hands on, is dz. */
+     * dy, for the gradient of a fused or lone activation. From then on a->dy, and the gradient
+     * passed on by pass_dx, is dz. */
     fr_status (*prepare_dy)(fr__kernel *k, const fr__kernel_args *a, void *dz);
     fr_status (*backward_input)(fr__kernel *k,
                                 const fr__kernel_args *a); /* NULL: no dx to compute */
@@ -119,14 +119,14 @@ struct fr_backend {
                       const fr_device_desc *desc); /* sets dev->n_threads, about, impl */
     void (*close)(fr_device *dev);
     const fr__kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
-    /* Memory: zeroed, aligned to FR_ALIGN; NULL: there is no more. */
+    /* Memory: zeroed, aligned to FR_ALIGN; NULL: out of memory. */
     bool is_host; /* the host may read and write it */
     void *(*alloc)(fr_device *dev, size_t bytes);
     void (*release)(fr_device *dev, void *block);
     fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
     fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
     fr_status (*sync)(fr_device *dev); /* reports failures of all calls since the last one */
-    /* The calls of the same names in device.h, where their rules are. */
+    /* The calls of the same names in device.h, which has their rules. */
     fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     void (*add)(fr_device *dev, float *y, const float *x, size_t n);
     void (*blend)(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
@@ -145,7 +145,7 @@ struct fr_backend {
      * the other one in device memory. */
     fr_status (*relayout)(fr_device *dev, const fr__layout *from, const void *src,
                           const fr__layout *to, void *dst);
-    /* Optional: what it is built on, and its version. */
+    /* Optional: name and version of the underlying library. */
     void (*library)(char *text, size_t room);
     /* Optional: the instruction set chosen at run time, for kernels whose last bits depend on it.
      */

@@ -1,8 +1,7 @@
 /* memplan.c -- greedy-by-size packing of leases.
  *
- * Leases placed so far stand in a search tree by the step at which they begin. Each node holds the
- * latest end below it, so those that overlap a lease in time are found without a look at the rest.
- */
+ * Leases placed so far are in a search tree, ordered by their first step. Each node holds the
+ * latest end below it, so a query visits only the leases that overlap another in time. */
 #include "backend/memplan.h"
 
 #include "base/alloc.h"
@@ -17,7 +16,7 @@ typedef struct packing {
     int *found;    /* (n) leases of a query */
     int n_found;
     int n_leaves; /* a power of two, at least n */
-    int *latest;  /* (2 n_leaves) last step of what is placed below; -1: nothing. Root at 1 */
+    int *latest;  /* (2 n_leaves) latest last step placed below; -1: none. Root at 1 */
 } packing;
 
 static int compare(size_t a, size_t b) { return (a > b) - (a < b); }
@@ -70,7 +69,7 @@ static void find(packing *p, const fr__lease *lease, int at, int first, int span
     find(p, lease, 2 * at + 1, first + span / 2, span / 2);
 }
 
-/* Lowest offset where the lease meets none of those placed before it. */
+/* Lowest offset where the lease overlaps none of those placed before it. */
 static size_t lowest_fit(packing *p, const fr__lease *lease)
 {
     size_t offset = 0;

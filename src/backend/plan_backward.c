@@ -1,9 +1,9 @@
-/* plan_backward.c -- where gradients live, and in which order they are made and summed.
+/* plan_backward.c -- places of gradients, and the order in which they are made and summed.
  *
  * Units are visited from last to first. Each tensor's gradient is a reference to a buffer;
- * several tensors may share one (both inputs of an add receive its dy). A buffer may be
- * written only while one tensor refers to it, else it is copied first. Sums therefore come in
- * one order, later consumers first, however the graph is cut. */
+ * several tensors may share one (both inputs of an add receive its dy). A buffer may be written
+ * only while one tensor refers to it; otherwise it is copied first. Sums therefore have one order,
+ * later consumers first, for any cut of the graph. */
 #include "backend/program.h"
 
 typedef struct buffer {
@@ -61,8 +61,8 @@ static void drop(plan *b, int node)
     *grad_of(b, node) = -1;
 }
 
-/* Steps and units name buffers by number until places are known: the offset of a place in the
- * workspace holds it. */
+/* Steps and units refer to buffers by number until places are known; the offset of a workspace
+ * place holds the number. */
 static fr__tensor_place numbered(int buf)
 {
     return buf < 0 ? (fr__tensor_place){0} : fr__place_at(FR_AREA_WORK, (size_t)buf);
@@ -144,8 +144,8 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
     return own;
 }
 
-/* dz: dy after prepare_dy, in place where dy belongs to this unit alone. With a split backward the
- * weight gradients come later, so what they read is moved to the slot. */
+/* dz: dy after prepare_dy, in place if dy belongs to this unit alone. With a split backward the
+ * weight gradients are computed later, so their inputs are moved to the slot. */
 static void make_dz(plan *b, int u, bool is_held)
 {
     fr_program *p = b->p;
@@ -225,7 +225,7 @@ static void visit(plan *b, int u)
     if (has_dy && *grad_of(b, out) >= 0) drop(b, out);
 }
 
-/* Input ports that got no gradient: their gradient is zero. */
+/* Input ports without a gradient: set it to zero. */
 static void fill_missing(plan *b)
 {
     for (int i = 0; i < b->p->n_inputs; i++) {

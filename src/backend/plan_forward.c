@@ -1,8 +1,8 @@
-/* plan_forward.c -- where the values of a forward pass live.
+/* plan_forward.c -- places of the values of a forward pass.
  *
- * A value that some backward reads goes to the slot; all others share the workspace by their
- * lifetimes. A value that is its input under another name (flatten), or that may overwrite its
- * input (dropout), shares the input's place: both are members of one class. */
+ * A value that a backward reads is placed in the slot; all others share the workspace according
+ * to their lifetimes. A value that is its input under another name (flatten), or that may overwrite
+ * its input (dropout), shares the input's place: both are members of one class. */
 #include "backend/program.h"
 
 typedef struct plan {
@@ -11,8 +11,8 @@ typedef struct plan {
     int *root;     /* representative of its class */
     bool *kept;    /* read by a backward */
     int *last_use; /* last unit that reads it in the forward, or the one that makes it */
-    /* Of a representative these three are of its class: kept by any, last use of all, most bytes.
-     */
+    /* For a representative, these three describe its class: kept by any, last use of all, most
+     * bytes. */
     size_t *bytes;
 } plan;
 

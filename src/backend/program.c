@@ -106,7 +106,7 @@ static fr_status list_ports(fr_program *p, const uses *u)
     return FR_OK;
 }
 
-/* Ports: what is used here and made elsewhere, and the reverse, in order of nodes. */
+/* Ports: values used in this stage and made in another, and the reverse, in order of nodes. */
 static fr_status find_ports(fr_program *p)
 {
     int n = fr_graph_n_nodes(p->graph);
@@ -158,9 +158,9 @@ static bool reads(const fr_program *p, int node, int value)
     return false;
 }
 
-/* A group runs in the place of its first node. A later node may join if its other inputs exist by
- * then, and if no node in between reads them: the terms of a gradient are added in the order of
- * nodes, fused or not. */
+/* A group runs at the position of its first node. A later node may join if its other inputs exist
+ * by then, and if no node in between reads them: fused or not, the terms of a gradient are added in
+ * the order of nodes. */
 static bool may_join(const fr_program *p, const int nodes[FR_MAX_GROUP], int place)
 {
     const fr_node *node = fr_graph_node(p->graph, nodes[place]);
@@ -175,7 +175,7 @@ static bool may_join(const fr_program *p, const int nodes[FR_MAX_GROUP], int pla
     return true;
 }
 
-/* Let the backend fuse, unless that would hide a node that someone asked to see, or change bits. */
+/* Let the backend fuse, unless that would hide a requested node or change bits. */
 static int make_group(fr_program *p, int node, int nodes[FR_MAX_GROUP])
 {
     nodes[0] = node;
@@ -318,8 +318,8 @@ static size_t advance(size_t *at, const fr__layout *layout)
     return offset;
 }
 
-/* Parameters stand in the order of nodes, so those of a stage are next to each other. Returns how
- * many. */
+/* Parameters are in the order of nodes, so those of a stage are contiguous. Returns their number.
+ */
 static int find_params(fr_program *p)
 {
     int n = 0;
@@ -482,7 +482,7 @@ void fr_program_free(fr_program *p)
 
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
 
-/* What an array by node has of it; nothing of nodes elsewhere. */
+/* An entry of an array by node; 0 for nodes of other stages. */
 static size_t entry_of(const fr_program *p, const size_t *array, int node)
 {
     int at = fr__local(p, node);

@@ -1,8 +1,8 @@
 /* program.h -- a compiled stage: kernels in order, step lists, places of all tensors.
  *
  * Made by program.c (groups, kernels, parameters), plan_forward.c and plan_backward.c (memory);
- * walked by program_run.c. There may be a unit for each of 100,000 nodes: they are
- * kept small. After creation only cache_ids and meter change. */
+ * walked by program_run.c. Units are small, because there may be one for each of 100,000 nodes.
+ * After creation only cache_ids and meter change. */
 #ifndef FR_BACKEND_PROGRAM_H
 #define FR_BACKEND_PROGRAM_H
 
@@ -34,7 +34,7 @@ static inline fr__tensor_place fr__place_at(fr__area area, size_t offset)
 
 typedef struct fr__unit_input {
     int node;
-    bool need_dx, add_dx; /* a gradient is wanted; it is added to what is there */
+    bool need_dx, add_dx; /* a gradient is needed; it is added to the present value */
     fr__tensor_place dx;  /* NONE where not computed */
 } fr__unit_input;
 
@@ -64,7 +64,7 @@ typedef enum fr__step_kind {
 
 typedef struct fr__step {
     fr__step_kind kind;
-    int unit; /* that it is for */
+    int unit; /* that the step belongs to */
     fr__tensor_place to, from;
     size_t bytes;
 } fr__step;
@@ -79,9 +79,9 @@ typedef struct fr__placed_param {
     int owner; /* placement of the owner, for a tied parameter */
 } fr__placed_param;
 
-/* Times of a pass under way, where somebody wants them. grad_ready may come from any thread. */
+/* Times of the current pass, if requested. grad_ready may be called from any thread. */
 typedef struct fr__meter {
-    fr_node_time *times; /* [node]; NULL: nobody does */
+    fr_node_time *times; /* [node]; NULL: not requested */
     const fr_pass *pass; /* the caller's */
     _Atomic uint64_t ready_ns;
 } fr__meter;
@@ -131,16 +131,15 @@ static inline int fr__local(const fr_program *p, int node)
     return port < 0 ? -1 : s->last - s->first + port;
 }
 
-/* Note what the workspace holds at each step of a list (NULL: one step per unit); leases count in
- * those steps. */
+/* Record the bytes in use of the workspace at each step of a list (NULL: one step per unit). Leases
+ * count in those steps. */
 fr_status fr__note_values(fr_program *p, const fr__lease *leases, int n, int n_steps,
                           const fr__step *steps);
-/* Room in the slot for something of this node; returns its offset. */
+/* Reserve bytes of the slot for this node; returns their offset. */
 size_t fr__slot_take(fr_program *p, int node, size_t bytes);
-/* Decide where values live; fills value, forward, sizes.slot_bytes; returns workspace bytes or
- * fails. */
+/* Place all values; fills value, forward, sizes.slot_bytes; returns workspace bytes or fails. */
 fr_status fr__plan_forward(fr_program *p, size_t *work_bytes);
-/* Decide where gradients live; fills units' dx, dy, dz, back lists, adds to sizes.slot_bytes. */
+/* Place all gradients; fills units' dx, dy, dz, back lists; adds to sizes.slot_bytes. */
 fr_status fr__plan_backward(fr_program *p, size_t *work_bytes);
 
 #endif

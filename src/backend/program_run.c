@@ -63,7 +63,8 @@ static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr__ker
     return FR_OK;
 }
 
-/* Whoever is told may have other devices read what is not transient: it is there by then. */
+/* The callback may let other devices read gradients that are not transient, so complete them first.
+ */
 static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr__unit *u, bool has_run)
 {
     if (!pass->grad_ready) return FR_OK;
@@ -117,7 +118,7 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr__step *s)
     return FR_INTERNAL;
 }
 
-/* --- with a clock ----------------------------------------------------------------------------- */
+/* --- timed passes ------------------------------------------------------------------------ */
 
 void fr_program_time(fr_program *p, fr_node_time *times) { p->meter.times = times; }
 
@@ -141,7 +142,7 @@ static void note_time(fr_program *p, const fr__step *s, uint64_t ns)
     t->ready += ready;
 }
 
-/* One reading of the clock between steps: what lies between them is counted, too. */
+/* The clock is read once between steps, so overhead between them is counted too. */
 static fr_status run_clocked(fr_program *p, const fr_pass *caller, const fr__step_list *list)
 {
     fr_pass pass = *caller;

@@ -1,10 +1,10 @@
 /* attention.c -- multi-head attention over packed q|k|v, causal or not, with padding; and cross
  * attention, whose q is one tensor and k|v another of its own length.
  *
- * One head of one sample is one piece of work, done on one thread: queries in blocks, scores of a
- * block in scratch, softmax over whole rows. Forward keeps log(sum(exp)) per query only; the
- * backward makes the scores again (as in FlashAttention, Dao et al. 2022), so memory grows with T
- * and not with T^2. Causal blocks look only at keys up to their last query. */
+ * One thread computes one head of one sample: queries in blocks, scores of a block in scratch,
+ * softmax over whole rows. Forward saves only log(sum(exp)) of each query; the backward recomputes
+ * the scores (as in FlashAttention, Dao et al. 2022), so memory grows with T and not with T^2.
+ * Causal blocks read only keys up to their last query. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -32,15 +32,15 @@ typedef struct head_job {
     float *lse;            /* (batch, heads, T) or NULL */
     float *y;              /* (batch, T, D) */
     const float *dy;
-    float *dq, *dkv; /* as q and kv; NULL where not wanted */
-    float *scratch;  /* 2 * BLOCK * S floats a thread */
+    float *dq, *dkv; /* as q and kv; NULL: not needed */
+    float *scratch;  /* 2 * BLOCK * S floats per thread */
 } head_job;
 
 /* One head of one sample; all pointers at its first row. */
 typedef struct head {
     const float *q;      /* (T, d), rows ld_q apart */
     const float *k, *v;  /* (S, d), rows ld_kv apart */
-    float *dq, *dk, *dv; /* NULL where not wanted */
+    float *dq, *dk, *dv; /* NULL: not needed */
     int64_t keys;        /* valid ones */
 } head;
 
@@ -63,7 +63,7 @@ static head find_head(const head_job *job, int64_t sample, int64_t h)
     return out;
 }
 
-/* Keys that queries first .. first + n - 1 may look at. */
+/* Keys that queries first .. first + n - 1 may attend to. */
 static int64_t keys_seen(const attention *at, const head *hd, int64_t first, int64_t n)
 {
     int64_t last = at->is_causal ? first + n : at->keys;
@@ -117,7 +117,7 @@ static void forward_head(const head_job *job, int64_t sample, int64_t h, float *
     for (int64_t first = 0; first < at->time; first += BLOCK) {
         int64_t n = at->time - first < BLOCK ? at->time - first : BLOCK;
         int64_t keys = keys_seen(at, &hd, first, n);
-        if (keys == 0) { /* nothing to look at: the output is zero */
+        if (keys == 0) { /* no keys: the output is zero */
             for (int64_t r = first; r < first + n; r++)
                 memset(y + r * at->width, 0, (size_t)at->depth * sizeof(float));
             continue;
@@ -135,7 +135,7 @@ static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64
     for (int64_t r = first; at && r < last; r++) memset(at + r * ld, 0, (size_t)n * sizeof(float));
 }
 
-/* From the last block, which sees the most keys, to the first: the first write of dk and dv sets
+/* From the last block, which has the most keys, to the first: the first write of dk and dv sets
  * them. */
 static void backward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
 {
@@ -188,7 +188,7 @@ static void backward_heads(void *arg, size_t begin, size_t end)
         backward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
 }
 
-/* What forward and backward share. */
+/* Common part of forward and backward. */
 static head_job find_job(const attention *at, const fr__kernel_args *a)
 {
     head_job job = {.at = at, .q = a->x[0], .scratch = a->scratch};

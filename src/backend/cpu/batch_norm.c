@@ -1,14 +1,14 @@
-/* batch_norm.c -- batch normalisation (Ioffe and Szegedy, 2015), with the relu behind it fused.
+/* batch_norm.c -- batch normalisation (Ioffe and Szegedy, 2015), with a following relu fused.
  *
  *     m, v = mean and variance of a channel over samples and pixels;  h = (x - m) / sqrt(v + eps)
  *     y  = weight * h + bias
  *     dx = weight / sqrt(v + eps) * (dz - mean(dz) - h * mean(dz * h)),  dz = dy where the relu let
  *          y through, which is asked again of x, so that y is not needed
  *
- * Channels are taken eight at a time, one block after the other, each block twice (statistics, then
- * values; the second time it comes from the cache). Statistics are sums over the plane of one
- * sample, joined in order of samples (Chan, Golub and LeVeque, 1979): neither the layout of the
- * tensors nor the number of threads changes a bit of them.
+ * Channels are processed eight at a time, one block after the other, each block twice:
+ * statistics, then values, which are read from the cache. Statistics are sums over the plane of one
+ * sample, combined in order of samples (Chan, Golub and LeVeque, 1979). Their bits do not depend on
+ * the layout of the tensors or the number of threads.
  *
  * Parameters: weight, bias (trained), running_mean, running_var (buffers). */
 #include <math.h>
@@ -20,7 +20,7 @@
 
 enum { LANES = FR_LANES };
 
-/* Where the numbers of a tensor are: sample, block of LANES channels, pixel, lane. */
+/* Layout of a tensor: sample, block of LANES channels, pixel, lane. */
 typedef struct view {
     size_t sample, block, pixel, lane; /* strides in floats */
     size_t half;    /* blocks of 16 channels: the odd block starts here, `block` is for two */
@@ -40,8 +40,8 @@ typedef struct call {
     void *dx; /* NULL: parameter gradients only */
 } call;
 
-/* What a block needs besides its pixels, zeros for lanes that are not there:
- * h = (x - mean) * slope, y = (x - mean) * scale + bias. */
+/* Coefficients of a block, zeros for missing lanes: h = (x - mean) * slope, y = (x - mean) * scale
+ * + bias. */
 typedef struct terms {
     fr__v8 mean, slope, scale, bias;
 } terms;
@@ -60,7 +60,7 @@ static inline size_t start_of(const view *v, size_t sample, size_t block)
     return sample * v->sample + block / 2 * v->block + block % 2 * v->half;
 }
 
-/* None of the last block, if it is there for the padding of 16 channels only. */
+/* 0 if the last block is only padding to 16 channels. */
 static inline size_t lanes_in(const bn *b, size_t block)
 {
     if (block * LANES >= b->channels) return 0;
@@ -171,7 +171,7 @@ static bool is_dense_block(const bn *b, size_t block)
     return lanes_in(b, block) == LANES && b->x.lane == 1 && b->y.lane == 1;
 }
 
-/* One version of the loops for each answer that the compiler should know. */
+/* One version of the loops for each combination of compile-time constants. */
 FR_SIMD_RANGE(forward_blocks)
 {
     const bn *b = ((call *)arg)->b;
@@ -339,10 +339,11 @@ static fr_status describe(bn *b, const fr__kernel_spec *spec)
     b->samples = (size_t)k->batch;
     b->pixels = (size_t)fr_shape_count(&k->node->shape) / b->channels;
     if (k->training && b->samples * b->pixels < 2)
-        return fr_fail(k->ctx, FR_INVALID,
-                       "node %s: batch_norm cannot train on one number a channel (a variance needs "
-                       "two); use micro-batches of at least 2 samples",
-                       k->node->name);
+        return fr_fail(
+            k->ctx, FR_INVALID,
+            "node %s: batch_norm cannot train on one number per channel (a variance needs "
+            "two); use micro-batches of at least 2 samples",
+            k->node->name);
     b->x = make_view(b, fr__layout_lanes(spec->x[0]));
     fr__md y;
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));

@@ -1,12 +1,12 @@
 /* concat.c -- concat, and flatten: operators that only move data.
  *
  * In a row-major tensor, and in one whose channels are blocked without padding, the channels of
- * one sample are one piece of memory. So a concat is, sample by sample, one copy an input:
+ * one sample are contiguous. So a concat is one copy per sample and input:
  *
  *     x0  [s0: aaaa][s1: aaaa]          y  [s0: aaaabb][s1: aaaabb]
  *     x1  [s0: bb][s1: bb]
  *
- * Along a later dimension of row-major tensors it is the same with rows in place of samples. */
+ * Along a later dimension of row-major tensors rows take the place of samples. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ static fr_status concat_backward_input(fr__kernel *k, const fr__kernel_args *a)
 static const fr__kernel_ops concat_ops = {.forward = concat_forward,
                                           .backward_input = concat_backward_input};
 
-/* Do all inputs lie in blocks of channels without padding? Then so can the output. */
+/* Whether all inputs have blocks of channels without padding: then the output can have them too. */
 static fr_status find_blocked(const fr__kernel *k, const fr__kernel_spec *spec, bool *are_blocked,
                               fr__md *y)
 {
@@ -107,7 +107,7 @@ fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kerne
 
 static const fr__kernel_ops flatten_ops = {0};
 
-/* Row-major, a flattened tensor is the tensor itself. */
+/* A flattened row-major tensor has the same bytes. */
 fr_status fr__cpu_flatten(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     *out = fr__kernel_new(spec, arena, sizeof(fr__kernel), &flatten_ops);

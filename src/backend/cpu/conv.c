@@ -1,13 +1,13 @@
-/* conv.c -- conv2d, with the relu behind it fused, on oneDNN; small maps go to conv_small.c.
+/* conv.c -- conv2d, with a following relu fused, on oneDNN; conv_small.c computes small maps.
  *
- * Layouts: oneDNN chooses those of input, weights and output from the shapes alone (never from how
- * the input happens to arrive), so a network keeps its bits when it is cut; an input that
- * arrives otherwise takes a detour. The weights live in the forward's layout, gradients and
- * optimizer state with them. Backward data wants the weights in another one: a copy in the cache.
+ * Layouts: oneDNN chooses those of input, weights and output from the shapes alone, never from
+ * the layout of the actual input, so a network keeps its bits when it is cut. An input in another
+ * layout is reordered. Weights, gradients and optimizer state have the forward's layout. Backward
+ * data needs the weights in another layout: the cache holds a copy.
  *
- * Which of the layouts a backward pass takes: those of the forward, unless oneDNN has only slow
- * code for them and better code with its own choice (on AVX2: weight gradients of 3x3 kernels on
- * 2x2 maps, 500 times faster by GEMM in a plain layout). */
+ * A backward pass takes the layouts of the forward, unless oneDNN has only slow code for them and
+ * faster code for its own choice (on AVX2: weight gradients of 3x3 kernels on 2x2 maps, 500 times
+ * faster by GEMM in a plain layout). */
 #include "backend/cpu/cpu.h"
 
 typedef struct conv {
@@ -15,10 +15,10 @@ typedef struct conv {
     bool has_bias, has_relu;
     fr__window window;
     fr__md x_given, y_given; /* as the program holds them */
-    fr__md x, w, y;          /* as the forward primitive wants them */
+    fr__md x, w, y;          /* as the forward primitive requires them */
     fr__md w_any, b, x_any, y_any;
     fr__prim forward, back_input, back_weight;
-    fr__prim turn_weights; /* to the layout of back_input; not made if it is the same */
+    fr__prim turn_weights; /* to the layout of back_input; absent if it is the same */
     size_t dw_at, db_at;   /* in scratch: gradients of one micro-batch, where dw must be added to */
 } conv;
 
@@ -126,8 +126,8 @@ static fr_status describe(conv *c, const fr__kernel_spec *spec)
     return fr__md_any_weights(k, g > 1 ? 5 : 4, g > 1 ? split : whole, &c->w_any);
 }
 
-/* The output as the primitive makes it; but row-major where it leaves the program, and blocked
- * where the primitive can make it row-major only, for the sake of what follows. */
+/* The output in the primitive's layout; but row-major if it leaves the program, and blocked for the
+ * following nodes if the primitive supports only row-major. */
 static fr_status choose_output(conv *c, const fr__kernel_spec *spec)
 {
     fr__md plain;
@@ -140,8 +140,8 @@ static fr_status choose_output(conv *c, const fr__kernel_spec *spec)
     return FR_OK;
 }
 
-/* Always the primitive of training, so that programs for training and for evaluation agree on the
- * layout of the weights they share. */
+/* Always the primitive for training, so that programs for training and evaluation have the same
+ * layout of their shared weights. */
 static fr_status make_forward(conv *c, const fr__kernel_spec *spec, fr_arena *arena)
 {
     fr__kernel *k = &c->base;
@@ -221,7 +221,7 @@ static fr_status make_back_weight(conv *c, fr_arena *arena)
     return FR_OK;
 }
 
-/* [a relu is fused][a gradient of the input is wanted] */
+/* [a relu is fused][the input needs a gradient] */
 static const fr__kernel_ops conv_ops[2][2] = {
     {{conv_forward, NULL, NULL, conv_backward_weight, conv_destroy},
      {conv_forward, NULL, conv_backward_input, conv_backward_weight, conv_destroy}},

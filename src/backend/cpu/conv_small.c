@@ -1,11 +1,11 @@
-/* conv_small.c -- conv2d on maps of moderate size: every pixel a matrix product over the samples.
+/* conv_small.c -- conv2d on maps of moderate size: one matrix product over the samples per pixel.
  *
  *     y[p] (N, out) = sum over taps t on the map  x[q(p, t)] (N, in) * w[t] (in, out)
  *
- * Kernels that go image by image read all weights for each image, and multiply the padding too; on
- * maps of 4 x 4 or 2 x 2 pixels, where weights are the large operand and half of the taps meet
- * padding, that is most of their time. Here samples are the rows: weights are read once for all of
- * them, and taps that meet padding are left out.
+ * Kernels that process one image at a time read all weights for each image, and multiply the
+ * padding too. This takes most of their time on maps of 4 x 4 or 2 x 2 pixels, where weights are
+ * the large operand and half of the taps are on padding. Here samples are the rows: weights are
+ * read once for all samples, and taps on padding are left out.
  *
  * Each pass is a run of small products, up to ROWS rows by 16 columns, whose sums stay in registers
  * over all taps and channels. Operands:
@@ -45,8 +45,8 @@ typedef struct conv {
     images x, y;
     fr__conv_plan forward, backward; /* y from x, dx from dy */
     fr__tap_pixels *meetings;        /* [taps] */
-    size_t x_slices, y_slices;       /* samples are dealt in parts, to have work for all threads */
-    bool is_wide;                    /* weight gradients go through x once */
+    size_t x_slices, y_slices;       /* samples are divided, to have work for all threads */
+    bool is_wide;                    /* weight gradients read x once */
     size_t right_at; /* in scratch: dy of the weight gradient; weights of backward_input */
 } conv;
 
@@ -161,7 +161,7 @@ FR_INLINE void multiply(tile *out, int rows, const float *left, const ptrdiff_t 
     }
 }
 
-/* Where a tile goes: columns of 16 channels at one pixel of a sample each. */
+/* Destination of a tile: columns of 16 channels at one pixel of a sample each. */
 typedef struct target {
     const images *map;
     float *at;
@@ -277,7 +277,7 @@ FR_SIMD_RANGE_FMA(backward_range)
     }
 }
 
-/* dw[r] (16) = or += sum over meetings first .. last and samples of x[r] * dy (16). `rows` is a
+/* dw[r] (16) = or += sum over tap pixels first .. last and samples of x[r] * dy (16). `rows` is a
  * constant. */
 FR_INLINE void gather_rows(const call *k, const fr__tap_pixels *m, int first, int last,
                            const float *right, size_t channel, int rows, float *dw, bool is_added,
@@ -299,8 +299,8 @@ FR_INLINE void gather_rows(const call *k, const fr__tap_pixels *m, int first, in
     }
 }
 
-/* The part that some pixels of y have in one tap of 16 output channels. The input channels, a
- * multiple of 16, are a sum of sixes and at most two fours. */
+/* The share of some pixels of y in one tap of 16 output channels. The input channels, a multiple of
+ * 16, are a sum of sixes and at most two fours. */
 FR_INLINE void gather_tap(const call *k, const fr__tap_pixels *m, span pixels, const float *right,
                           float *dw, bool has_fma)
 {
@@ -450,7 +450,7 @@ bool fr__cpu_conv2d_is_small(const fr__kernel_spec *spec)
            y->dim[1] * y->dim[2] <= limit;
 }
 
-/* [a relu is fused][a gradient of the input is wanted] */
+/* [a relu is fused][the input needs a gradient] */
 static const fr__kernel_ops conv_ops[2][2] = {
     {{conv_forward, NULL, NULL, conv_backward_weight, NULL},
      {conv_forward, NULL, conv_backward_input, conv_backward_weight, NULL}},

@@ -1,9 +1,9 @@
-/* dnnl.c -- oneDNN behind one header: errors, layouts, primitives with detours. */
+/* dnnl.c -- oneDNN behind one header: errors, layouts, primitives with reorders. */
 #include "backend/cpu/dnnl.h"
 
 #include <string.h>
 
-/* An argument that arrives in another layout than the primitive wants. */
+/* An argument in another layout than the primitive requires. */
 struct fr__detour {
     fr__prim reorder;
     size_t offset; /* of the copy in scratch */
@@ -22,7 +22,7 @@ fr_status fr__dnnl_fail(const fr__kernel *k, const char *what, dnnl_status_t sta
 
 /* ---- Layouts ---- */
 
-/* Takes md over; *out is the one of its kind. */
+/* Takes ownership of md; *out is the device's description equal to it. */
 static fr_status intern(const fr__kernel *k, fr__md md, fr__md *out)
 {
     fr__cpu_device *cpu = fr__cpu(k->dev);
@@ -161,7 +161,7 @@ fr__window fr__window_of(const fr_shape *in, const fr_shape *out, const int size
         w.size[i] = size[i];
         w.stride[i] = stride[i];
         w.before[i] = pad[i];
-        /* What the last step reaches, which may be less than `pad`, or even end inside. */
+        /* Padding that the last step reads: it may be less than `pad`, or negative. */
         w.after[i] = (out->dim[i + 1] - 1) * stride[i] + size[i] - in->dim[i + 1] - pad[i];
     }
     return w;
@@ -187,8 +187,8 @@ static fr_status add_memory(const fr__kernel *k, const char *what, int id, fr__m
     return FR_OK;
 }
 
-/* Scratch of a primitive: its scratchpad, which reorders of detours share (they run at other
- * times), then the copies. */
+/* Scratch of a primitive: its scratchpad, which its reorders share (they run at other times), then
+ * the copies. */
 static fr_status add_detour(const fr__kernel *k, fr_arena *arena, const fr__arg *arg, fr__md wanted,
                             struct fr__detour **out)
 {
@@ -267,8 +267,8 @@ void fr__prim_fini(fr__prim *p)
     *p = (fr__prim){0};
 }
 
-/* oneDNN expects the padding of what it reads to be zero, and does not zero it here (2.6.3): that
- * is the duty of the kernel that wrote the tensor. */
+/* oneDNN expects the padding of its inputs to be zero, and does not zero it here (2.6.3): the
+ * kernel that wrote the tensor must. */
 static dnnl_status_t point(fr__prim *p, int i, const void *at)
 {
     if (p->at[i] == at) return dnnl_success;

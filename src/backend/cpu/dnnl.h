@@ -1,12 +1,12 @@
-/* dnnl.h -- the one door to oneDNN (its C API; 2.x and 3.x differ in dnnl_v2.c and dnnl_v3.c).
+/* dnnl.h -- the only header that includes oneDNN (its C API; 2.x and 3.x differ in dnnl_v2.c and
+ * dnnl_v3.c).
  *
  * A primitive is made once, always with the user's scratchpad (one with the library's own
- * scratchpad gives wrong results when two threads run it), together with memory objects that
- * hold no data; a run points them at the caller's tensors and executes. A tensor may lie in
- * another layout than the primitive wants: then the primitive carries a reorder and the run goes
- * through a copy in scratch. The padding of blocked tensors is zero between kernels: whoever writes
- * one zeroes it, as oneDNN's own primitives do. Everything here belongs to the thread of its
- * device. */
+ * scratchpad gives wrong results when two threads run it), together with memory objects that hold
+ * no data; a run points them at the caller's tensors and executes. A tensor may have another layout
+ * than the primitive requires: then the primitive has a reorder, and a run uses a copy in scratch.
+ * The padding of blocked tensors is zero between kernels: each kernel zeroes the padding of its
+ * output, as oneDNN's own primitives do. Everything here belongs to the thread of its device. */
 #ifndef FR_BACKEND_CPU_DNNL_H
 #define FR_BACKEND_CPU_DNNL_H
 
@@ -17,7 +17,7 @@
 
 #include "backend/kernel.h"
 
-/* How a tensor lies. The device owns them, one of each kind, until it is closed. */
+/* Layout of a tensor. The device owns one description of each kind until it is closed. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t fr__md;
 #else
@@ -31,7 +31,7 @@ typedef struct fr__cpu_device {
     dnnl_primitive_attr_t attr; /* user scratchpad */
     int lanes; /* channels per block of images: 16 with AVX-512, else 8. Tests may set others */
     bool forces_lanes;    /* for tests: convolutions too use `lanes` (1: row-major) */
-    pthread_mutex_t lock; /* of `mds`: layouts of parameters are asked for by any thread */
+    pthread_mutex_t lock; /* guards `mds`: any thread may request layouts of parameters */
     fr__md *mds;
     int n_mds, room;
 } fr__cpu_device;
@@ -53,21 +53,21 @@ fr_status fr__md_plain(const fr__kernel *k, const fr_node *node, fr__md *md);
 fr_status fr__md_any(const fr__kernel *k, const fr_node *node, fr__md *md);
 /* Weights of a convolution, (out, in, height, width), or split by groups: for oneDNN to choose. */
 fr_status fr__md_any_weights(const fr__kernel *k, int n_dims, const dnnl_dim_t *dims, fr__md *md);
-/* The layout in which sums over (C, H, W) are taken: channels in blocks of the vector length where
- * they divide, else row-major. It depends on the shape alone and not on how the tensor arrives, so
- * that a cut, which makes tensors arrive row-major, does not change the order of a sum. */
+/* The layout in which sums over (C, H, W) are taken: channels in blocks of the vector length if it
+ * divides them, otherwise row-major. It depends on the shape alone and not on the layout of the
+ * actual tensor, which is row-major behind a cut. So a cut does not change the order of a sum. */
 fr_status fr__md_blocked(const fr__kernel *k, const fr_node *node, fr__md *md);
-/* How the tensor lies: what the layout says, or row-major in *md. */
+/* The layout of the tensor; a row-major one is created in *md. */
 fr_status fr__md_of_layout(const fr__kernel *k, const fr__layout *layout, const fr_node *node,
                            fr__md *md);
 /* A layout for fr__kernel.y or .w: desc NULL where md is the row-major one of its dims. */
 fr_status fr__layout_of_md(const fr__kernel *k, fr__md md, fr__layout *layout);
-/* Channels that lie side by side at each pixel of an image: 1 for row-major, 8 or 16 for blocks of
+/* Channels that are adjacent at each pixel of an image: 1 for row-major, 8 or 16 for blocks of
  * channels (the last one padded with zeros), 0 for other layouts. */
 int fr__layout_lanes(const fr__layout *layout);
 fr_status fr__layout_with_lanes(const fr__kernel *k, const fr_node *node, int lanes,
                                 fr__layout *layout);
-/* The device's own one like md, which may go away. */
+/* The device's own description equal to md, which may be destroyed. */
 fr_status fr__md_keep(const fr__kernel *k, fr__md md, fr__md *out);
 fr_status fr__md_new(const fr__kernel *k, int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,
                      const dnnl_dim_t *strides, fr__md *md); /* see fr__md_make */
@@ -87,7 +87,7 @@ fr__window fr__window_of(const fr_shape *in, const fr_shape *out, const int size
 
 typedef struct fr__arg {
     int id;    /* DNNL_ARG_... */
-    fr__md md; /* how the caller's tensor lies; NULL: as the primitive wants */
+    fr__md md; /* layout of the caller's tensor; NULL: that of the primitive */
     bool is_output;
 } fr__arg;
 
@@ -99,14 +99,14 @@ typedef struct fr__prim {
     const void *at[FR_PRIM_ARGS + 1];     /* where the memory objects point */
     struct fr__detour *via[FR_PRIM_ARGS]; /* copy in another layout, or NULL */
     size_t scratchpad_bytes;
-    size_t scratch_bytes; /* all that a run needs */
+    size_t scratch_bytes; /* for a whole run */
 } fr__prim;
 
-/* How good an implementation is, by its name. */
+/* The rank of an implementation, by its name. */
 enum { FR_IMPL_JIT, FR_IMPL_GEMM, FR_IMPL_REF, FR_IMPL_NONE };
 int fr__impl_rank(const_dnnl_primitive_desc_t desc);
 
-/* Takes over `desc` whatever happens. After a failure fr__prim_fini is still due. */
+/* Takes ownership of `desc`, also on failure. Call fr__prim_fini even after a failure. */
 fr_status fr__prim_init(const fr__kernel *k, fr_arena *arena, const char *what,
                         dnnl_primitive_desc_t desc, int n_args, const fr__arg *args, fr__prim *p);
 fr_status fr__reorder_init(const fr__kernel *k, fr_arena *arena, fr__md from, fr__md to,

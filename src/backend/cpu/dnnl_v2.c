@@ -1,5 +1,5 @@
-/* dnnl_v2.c -- dnnl_v3.c for oneDNN 2.x, which is what Debian 12 has: layouts are structs, and an
- * operation is described before its primitive. To be dropped with Debian 12. */
+/* dnnl_v2.c -- the same as dnnl_v3.c for oneDNN 2.x, the version of Debian 12: layouts are structs,
+ * and an operation is described before its primitive. To be dropped with Debian 12. */
 #include "backend/cpu/dnnl.h"
 
 #if DNNL_VERSION_MAJOR < 3
@@ -83,5 +83,5 @@ dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
 }
 
 #else
-typedef int fr__not_empty; /* ISO C wants a declaration in every file */
+typedef int fr__not_empty; /* ISO C requires a declaration in every file */
 #endif

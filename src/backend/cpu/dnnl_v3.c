@@ -1,4 +1,4 @@
-/* dnnl_v3.c -- what oneDNN 3.x does in other words than 2.x (dnnl_v2.c): layouts are opaque and on
+/* dnnl_v3.c -- the calls of oneDNN 3.x that differ from 2.x (dnnl_v2.c): layouts are opaque and on
  * the heap, and a primitive is described in one step. */
 #include "backend/cpu/dnnl.h"
 
@@ -92,5 +92,5 @@ dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
 }
 
 #else
-typedef int fr__not_empty; /* ISO C wants a declaration in every file */
+typedef int fr__not_empty; /* ISO C requires a declaration in every file */
 #endif

@@ -1,7 +1,7 @@
 /* dropout.c -- dropout and alpha_dropout by the rule of backend/dropout.h, vectorised.
  *
- * Random words come for 16 quads of elements at a time, one lane each, so that the ten rounds of
- * Philox run in vector registers. Nothing is saved: the backward draws the same words. */
+ * Random words are drawn for 16 quads of elements at a time, one lane each, so that the ten
+ * rounds of Philox run in vector registers. Nothing is saved: the backward draws the same words. */
 #include "backend/dropout.h"
 
 #include "backend/cpu/cpu.h"
@@ -56,7 +56,7 @@ FR_INLINE void drop_block(const drop_job *job, const float *kept, const float *i
                           int64_t n)
 {
     float gain = job->d->rule.gain;
-#pragma omp simd /* out is in or far from it */
+#pragma omp simd /* out is in or does not overlap it */
     for (int64_t i = 0; i < n; i++)
         out[i] = kept[i] > 0.0f ? in[i] * gain + job->shift : job->dropped;
 }

@@ -1,7 +1,7 @@
-/* eltwise.c -- activations, and add alone or with a relu behind it.
+/* eltwise.c -- activations, and add with or without a following relu.
  *
- * They work on any layout, padding and all. An activation's gradient is its dy times the slope,
- * made in place where nobody else holds dy, and handed on: no kernel computes a dx. */
+ * They work on any layout, padding included. An activation's gradient is its dy times the slope,
+ * computed in place if dy has no other user, and passed on: no kernel computes a dx. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 #include "backend/dropout.h"
@@ -14,12 +14,11 @@ typedef struct sweep {
     float *out;
 } sweep;
 
-/* An output is its input (in place) or far from it: `omp simd` says so, where a check at run time
- * would find them equal and take the scalar loop.
- * X(name, value at x, slope given x or y) */
+/* An output is its input (in place) or does not overlap it. `omp simd` asserts this; a check at run
+ * time would find them equal and take the scalar loop. X(name, value at x, slope given x or y) */
 #define ACTIVATIONS(X)                                                     \
     X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                      \
-    X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: handed in as y */  \
+    X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: passed as y */     \
     X(selu, SELU_SCALE *(x > 0.0f ? x : SELU_ALPHA * (fr__exp(x) - 1.0f)), \
       y > 0.0f ? SELU_SCALE : y + SELU_SCALE * SELU_ALPHA)                 \
     X(tanh, fr__tanh(x), 1.0f - y * y)                                     \
@@ -54,7 +53,7 @@ ACTIVATIONS(DEFINE)
 typedef struct activation {
     fr__kernel k;
     fr_range_fn forward, backward;
-    bool is_gelu; /* its slope needs x; all others' can be had from y */
+    bool is_gelu; /* its slope needs x; all others need only y */
     size_t n;
 } activation;
 

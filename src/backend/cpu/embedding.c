@@ -1,7 +1,7 @@
 /* embedding.c -- rows of a table by id, learned positions added.
  *
  * The gradient scatters rows; threads split the columns, not the rows, so that each element is
- * summed in the order of the samples whatever the number of threads. */
+ * summed in the order of the samples for any number of threads. */
 #include "backend/check.h"
 #include "backend/cpu/cpu.h"
 #include "base/simd.h"

@@ -10,7 +10,7 @@
  * The sums of a tile stay in registers, and while it is made the weights of the next one are on
  * their way to the second cache: a weight that meets few rows is gone before the next one comes.
  *
- * No sum depends on how many rows there are, or on the number of threads. */
+ * No sum depends on the number of rows or threads. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "base/simd.h"
@@ -32,7 +32,7 @@ enum {
 
 typedef struct tile {
     int64_t row, column;
-    int rows, columns;   /* columns: the kind's, or 1 for what is left over */
+    int rows, columns;   /* columns: the kind's, or 1 for the remainder */
     int64_t first, last; /* rows of W, for dx */
     const float *ahead;  /* weights to fetch: n of them at each step, for y W's rows apart ... */
     int n_ahead;         /* ... for dx a line apart */
@@ -47,7 +47,7 @@ typedef struct kind {
 typedef struct job {
     const fr__product *p;
     const kind *kind;
-    const fr__weight_grad_args *grad; /* in place of p */
+    const fr__weight_grad_args *grad; /* instead of p */
 } job;
 
 /* ---- Tiles; `rows` and `columns` are constants ---- */
@@ -184,19 +184,19 @@ static AVX2 void narrow_y(const fr__product *p, const tile *t) { BY_SIZE(make_na
 static AVX2 void narrow_dx(const fr__product *p, const tile *t) { BY_SIZE(make_narrow_dx, NARROW) }
 /* clang-format on */
 
-/* Where these kernels are used and oneDNN is not. Measured on one and two Zen 4 cores,
- * oneDNN 2.6 (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096
- * (build/bench_gemm). With few numbers in a row of W adding up the lanes takes too long, with
- * narrow dx there is too little to be fetched ahead. dW is oneDNN's on AVX2 (16 rows: 82 GF/s, ours
- * 54) and ours on AVX-512 (63 and 67; added to what is there, 48 and 62). Taken from shapes and
- * instruction set alone: the numbers must not depend on how a network is cut. */
+/* Conditions for these kernels instead of oneDNN. Measured on one and two Zen 4 cores, oneDNN 2.6
+ * (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096 (build/bench_gemm).
+ * With short rows of W adding up the lanes takes too long; with a narrow dx there is too little to
+ * prefetch. oneDNN computes dW on AVX2 (16 rows: 82 GF/s, here 54), these kernels on AVX-512 (63
+ * and 67; added to dW, 48 and 62). The choice depends on shapes and instruction set alone, because
+ * the numbers must not depend on the cut of a network. */
 enum { LEAST_IN_Y = 256, LEAST_IN_DX = 1024, LEAST_IN_DW = 768, LONG_IN = 1024 };
 enum { MOST_ROWS = 32, MOST_ROWS_AVX512 = 64, MOST_ROWS_LONG = 256 };
 
 /* ---- Sweeps ---- */
 
-/* All rows, in tiles of nearly equal height, each of which fetches its part of the n_next pieces of
- * weights. */
+/* All rows, in tiles of nearly equal height, each of which prefetches its part of the n_next pieces
+ * of weights. */
 static void make_rows(const job *j, tile *t, const float *next, int64_t n_next, int64_t apart)
 {
     const fr__product *p = j->p;
@@ -245,9 +245,10 @@ static void make_dx(void *arg, size_t begin, size_t end)
     }
 }
 
-/* Rows of dW, a few at a time from one end to the other, so that they are read and written as they
- * lie. The product is dx with x for weights and columns of dy for rows, which are put side by side
- * first: rows of dy that are a multiple of 4 KB apart would share the sets of the first cache. */
+/* Rows of dW, a few at a time from one end to the other, so that memory is read and written in
+ * order. The product is dx with x for weights and columns of dy for rows. The columns are copied to
+ * contiguous memory first: rows of dy that are a multiple of 4 KB apart would share the sets of the
+ * first cache. */
 static void make_dw(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;

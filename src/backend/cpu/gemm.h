@@ -25,7 +25,7 @@ typedef struct fr__weights {
     int64_t out, in, ld;
 } fr__weights;
 
-/* y (rows, out) = x W^T, or dx (rows, in) = dy W; plus what is there if add. */
+/* y (rows, out) = x W^T, or dx (rows, in) = dy W; added to the present value if add. */
 typedef struct fr__product {
     fr__weights w;
     bool is_dx, add;
@@ -35,7 +35,7 @@ typedef struct fr__product {
     int64_t ld_from, ld_to;
 } fr__product;
 void fr__multiply(fr_device *dev, const fr__product *p);
-/* The same where few rows have kernels of their own; false: they have not. */
+/* The same with the kernels for few rows; false: there is none for this shape. */
 bool fr__multiply_few(fr_device *dev, const fr__product *p);
 
 /* dW (out, in) = dy^T x, plus dW if add. */
@@ -48,8 +48,8 @@ typedef struct fr__weight_grad_args {
 void fr__weight_grad(fr_device *dev, const fr__weight_grad_args *g);
 bool fr__weight_grad_few(fr_device *dev, const fr__weight_grad_args *g);
 
-/* Rows are summed in this many blocks, whatever the number of threads, so that the order of a sum
- * does not depend on it. */
+/* Rows are summed in this many blocks for any number of threads, so that the order of a sum does
+ * not depend on it. */
 #define FR_ROW_BLOCKS 16
 
 static inline int64_t fr__row_block(int64_t rows, size_t block)

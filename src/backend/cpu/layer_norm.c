@@ -1,7 +1,7 @@
 /* layer_norm.c -- y = (x - mean) / sqrt(var + eps) * w + b over the last dimension.
  *
- * Forward keeps mean and 1/sigma of each row. The input gradient adds to what is there where the
- * program asks for it, so that a residual branch needs no pass of its own. */
+ * Forward saves mean and 1/sigma of each row. The input gradient is added to the present value if
+ * the program requests it, so that a residual branch needs no separate pass. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "base/simd.h"

@@ -1,11 +1,10 @@
 /* lstm.c -- one LSTM layer, gates i, f, g, o as in PyTorch, starting from zero state.
  *
- * The input's share of all gates is one product over all steps; only h W_hh^T goes step by step.
- * Forward keeps the gates' values and the cells; the backward walks time the other way and turns
- * the kept gates into their gradients in place, after which input and weight gradients are single
- * products over all steps again. With a projection (Sak et al., 2014) the output is P wide, and
- * what the cells emitted and the gradients of the outputs are kept too, for the projection's own.
- */
+ * The input's share of all gates is one product over all steps; only h W_hh^T is computed step by
+ * step. Forward saves the gates' values and the cells. The backward goes from the last step to the
+ * first and turns the saved gates into their gradients in place; input and weight gradients are
+ * then single products over all steps. With a projection (Sak et al., 2014) the output is P wide,
+ * and the outputs of the cells and their gradients are saved too, for the projection's gradient. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -17,9 +16,9 @@ typedef struct lstm {
     int64_t batch, time, in, hidden;
     int64_t out; /* P, or H without a projection */
     bool is_projected;
-    bool has_dx;     /* backward_input runs, and makes the gates' gradients */
+    bool has_dx;     /* backward_input runs, and computes the gates' gradients */
     size_t cells;    /* offsets in saved: the cells (batch, T, H); with a projection, */
-    size_t emitted;  /* what the cells gave (batch, T, H), and */
+    size_t emitted;  /* outputs of the cells (batch, T, H), and */
     size_t sums;     /* gradients of the outputs, from above and from later (batch, T, P) */
     size_t states;   /* scratch offsets: dh and dc (2, batch, H), dh of a projection (batch, P); */
     size_t previous; /* y shifted by a step (batch, T, P) */
@@ -34,7 +33,7 @@ typedef struct step_job {
     float *cells; /* (batch, T, H) */
     const float *b_ih, *b_hh;
     float *y;        /* (batch, T, H): outputs, before a projection */
-    const float *dy; /* their gradients; NULL with a projection, where dh has all */
+    const float *dy; /* their gradients; NULL with a projection, where dh holds them */
     float *dh, *dc;  /* (batch, H) */
 } step_job;
 
@@ -121,7 +120,7 @@ static fr_status lstm_forward(fr__kernel *k, const fr__kernel_args *a)
     return FR_OK;
 }
 
-/* Gradients of a step's outputs: dy and what the step after gave (dp) to the sums, and through the
+/* Gradients of a step's outputs: add dy and that of the later step (dp), then go through the
  * projection to dh. */
 static void through_projection(const lstm *l, const fr__kernel_args *a, int64_t t, const float *dp,
                                float *dh)

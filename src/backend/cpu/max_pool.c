@@ -1,9 +1,9 @@
 /* max_pool.c -- the maximum of each window, in any layout whose last dimension is channels.
  *
- * A tensor is seen as planes (sample and block of channels) of pixels of `lanes` channels: 1 for
- * row-major, 8 or 16 for blocked ones. Lanes are computed side by side; which tap of the window won
- * (the first of equals) is kept for the backward. A NaN is larger than any number, so that a
- * run that diverged is seen. */
+ * A tensor is treated as planes (sample and block of channels) of pixels of `lanes` channels: 1
+ * for row-major, 8 or 16 for blocked ones. Lanes are computed in parallel. The tap of the maximum
+ * (the first of equals) is saved for the backward. A NaN counts as larger than any number, so that
+ * a diverged run is noticed. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -21,10 +21,10 @@ typedef struct call {
     const max_pool *p;
     const float *from; /* x or dy */
     float *to;         /* y or dx */
-    uint16_t *won;     /* (planes, out pixels, lanes), NULL: not wanted */
+    uint16_t *won;     /* (planes, out pixels, lanes), NULL: not needed */
 } call;
 
-/* The window of one output pixel: where it starts, and which of its taps lie on the map. */
+/* The window of one output pixel: its start, and its taps on the map. */
 typedef struct window {
     int y, x, first_row, last_row, first_column, last_column;
 } window;
@@ -91,7 +91,7 @@ FR_INLINE void give_back(const max_pool *p, const float *dy, bool is_dense, cons
     }
 }
 
-/* is_dense: lanes is a multiple of FR_LANES, else 1. A plane of 16 lanes is walked twice. */
+/* is_dense: lanes is a multiple of FR_LANES, else 1. A plane of 16 lanes is processed twice. */
 FR_INLINE void forward_planes(const call *k, bool is_dense, size_t begin, size_t end)
 {
     const max_pool *p = k->p;

@@ -1,8 +1,8 @@
-/* plain.c -- a kernel that takes row-major inputs, made to take any.
+/* plain.c -- wraps a kernel for row-major inputs so that it accepts any layout.
  *
  * The inner kernel is made as if all inputs were row-major. Before each of its calls, inputs in
- * another layout are reordered into scratch; input gradients it writes there are reordered out.
- * What it hands on untouched (y_is_x0, pass_dx) becomes a reorder. */
+ * another layout are reordered into scratch; input gradients that it writes there are reordered
+ * back. Tensors that it passes on unchanged (y_is_x0, pass_dx) become a reorder. */
 #include "backend/cpu/cpu.h"
 
 typedef struct wrap {
@@ -17,7 +17,7 @@ typedef struct wrap {
     size_t inner_at;                                  /* in scratch: that of the inner kernel */
 } wrap;
 
-/* Arguments for the inner kernel, with the inputs of `mask` brought to row-major. */
+/* Arguments for the inner kernel, with the inputs of `mask` reordered to row-major. */
 static fr_status enter(wrap *w, const fr__kernel_args *a, unsigned mask, fr__kernel_args *inner)
 {
     *inner = *a;
@@ -83,7 +83,7 @@ static void wrap_destroy(fr__kernel *k)
     }
 }
 
-/* What the program must know: the inner kernel's wishes, without its freedoms on blocked inputs. */
+/* Fields for the program: the inner kernel's needs, without its options on blocked inputs. */
 static void take_over(wrap *w)
 {
     fr__kernel *k = &w->base;

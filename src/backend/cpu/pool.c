@@ -6,7 +6,7 @@ typedef struct pool {
     fr__kernel base;
     dnnl_alg_kind_t kind;
     fr__window window;
-    fr__md x_given, y_given; /* as the program has them; y with H and W even if 1 x 1 */
+    fr__md x_given, y_given; /* as in the program; y with H and W even if 1 x 1 */
     fr__md x, y;             /* as they are computed */
     fr__prim forward, back;
 } pool;
@@ -50,7 +50,7 @@ static fr_status describe(pool *p, const fr__kernel_spec *spec)
     fr__kernel *k = &p->base;
     const fr_node *in = fr_graph_node(spec->graph, spec->inputs[0]);
     bool is_global = k->node->op == FR_OP_GLOBAL_POOL;
-    fr_node flat = *k->node; /* of the global pool, seen as (C, 1, 1) */
+    fr_node flat = *k->node; /* of the global pool, as (C, 1, 1) */
     if (is_global) flat.shape = FR_SHAPE(in->shape.dim[0], 1, 1);
     choose_window(p, in);
     FR_TRY(fr__md_of_layout(k, spec->x[0], in, &p->x_given));

@@ -13,7 +13,7 @@
 
 enum { Q, K, V };
 
-/* Where the rows of q, k or v are: input, first number of a row, numbers of a row. */
+/* Location of the rows of q, k or v: input, first number of a row, numbers of a row. */
 typedef struct place {
     int input;
     int64_t first, row;
@@ -45,7 +45,7 @@ typedef struct view {
     const attention *at;
     const fr__kernel_args *a;
     int64_t sample, head;
-    int64_t length; /* keys that are no padding */
+    int64_t length; /* keys that are not padding */
     double *g[3];   /* (T or S, D): gradients of q, k, v of the sample */
 } view;
 
@@ -109,7 +109,7 @@ static fr_status attention_forward(fr__kernel *k, const fr__kernel_args *a)
     return FR_OK;
 }
 
-/* Adds what one query gives to the gradients of its sample. */
+/* Adds the contribution of one query to the gradients of its sample. */
 static void query_backward(const view *v, const float *dy, int64_t query, double *p, double *dp)
 {
     const float *q = row_of(v, Q, query);
@@ -133,7 +133,7 @@ static void query_backward(const view *v, const float *dy, int64_t query, double
     }
 }
 
-/* From the gradients of a sample, heads side by side, to where its inputs have them. */
+/* Copy the gradients of a sample, with heads contiguous, into the layout of its inputs. */
 static void put_grads(const view *v, int which)
 {
     const attention *at = v->at;

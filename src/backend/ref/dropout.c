@@ -1,5 +1,5 @@
 /* dropout.c -- dropout and alpha_dropout by the rule of backend/dropout.h. Nothing is saved: the
- * backward draws the same numbers again. In evaluation the node vanishes. */
+ * backward draws the same numbers again. In evaluation the node does nothing. */
 #include "backend/dropout.h"
 
 #include "backend/ref/ref.h"

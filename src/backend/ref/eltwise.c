@@ -1,7 +1,7 @@
 /* eltwise.c -- activations, one number in, one number out.
  *
- * Where the slope can be told from the output, the input need not be kept and the forward may
- * overwrite it. NaN goes through, so that a run that diverged is seen. */
+ * If the slope can be computed from the output, the input is not kept and the forward may
+ * overwrite it. NaN is passed on, so that a diverged run is noticed. */
 #include <math.h>
 
 #include "backend/dropout.h"

@@ -1,8 +1,8 @@
 /* loss.c -- softmax cross entropy of logits (..., K) against class numbers (...).
  *
  * With label smoothing e, a target asks for probability q = (1 - e) [is it the class] + e / K.
- * Loss: -sum q log p; gradient: (p - q) * loss_scale. Targets to be ignored give neither.
- * Output of a sample: sum of losses, targets that counted, of them hit by the largest logit. */
+ * Loss: -sum q log p; gradient: (p - q) * loss_scale. Ignored targets contribute to neither. Output
+ * of a sample: sum of losses, targets that counted, of them hit by the largest logit. */
 #include <math.h>
 
 #include "backend/check.h"

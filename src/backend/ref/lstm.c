@@ -31,7 +31,7 @@ static double dot(const float *a, const float *b, int64_t n)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* What the cell gives before a projection. */
+/* Output of the cell before a projection. */
 static double emitted(const lstm *l, const float *gates, const float *cell, int64_t u)
 {
     return (double)gates[GATE_O * l->hidden + u] * tanh((double)cell[u]);
@@ -67,7 +67,7 @@ static fr_status lstm_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t rows = k->batch * l->n_steps, n_h = l->hidden;
-    /* Evaluation keeps nothing, but the recurrence needs room to run in. */
+    /* Evaluation saves nothing, but the recurrence needs working memory. */
     float *gates = k->training ? a->saved : a->scratch; /* (N, T, 4H) */
     float *cells = gates + rows * 4 * n_h;              /* (N, T, H) */
     for (int64_t r = 0; r < rows; r++) {
@@ -80,9 +80,9 @@ static fr_status lstm_forward(fr__kernel *k, const fr__kernel_args *a)
     return FR_OK;
 }
 
-/* Gradient d (4H) of one step's gates before their nonlinearity. dh: of what
- * the cell gave, from above and from the step after. dc: of its cell, from the step after; turned
- * into that of the cell before. */
+/* Gradient d (4H) of one step's gates before their nonlinearity. dh: of the cell's output, from
+ * above and from the later step. dc: of its cell, from the later step; replaced by that of the
+ * earlier cell. */
 static void step_backward(const lstm *l, const float *gates, const float *cell,
                           const float *cell_before, const double *dh, double *dc, double *d)
 {
@@ -160,7 +160,7 @@ static void outer_sum(const lstm *l, const double *d, const float *x, int64_t wi
         }
 }
 
-/* Gradient of W_hr: over rows, that of the output (N, T, P) times what the cell gave. */
+/* Gradient of W_hr: over rows, that of the output (N, T, P) times the cell's output. */
 static void projection_sum(const lstm *l, const fr__kernel_args *a, const double *dh)
 {
     int64_t rows = l->base.batch * l->n_steps, n_h = l->hidden;

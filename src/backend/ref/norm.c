@@ -1,9 +1,9 @@
 /* norm.c -- batch norm (Ioffe and Szegedy, 2015) and layer norm (Ba et al., 2016).
  *
- * Both map x to xh = (x - mean) / sqrt(var + eps) and y = xh * weight + bias; they differ in what
- * mean and variance are taken over. With g = dy * weight and means over the same set,
- *     dx = (g - mean(g) - xh * mean(g * xh)) / sqrt(var + eps).
- * Saved from forward to backward: mean and 1 / sqrt(var + eps) of each set, in double. */
+ * Both map x to xh = (x - mean) / sqrt(var + eps) and y = xh * weight + bias; they differ in the
+ * set over which mean and variance are taken. With g = dy * weight and means over the same set, dx
+ * = (g - mean(g) - xh * mean(g * xh)) / sqrt(var + eps). Saved from forward to backward: mean and 1
+ * / sqrt(var + eps) of each set, in double. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
@@ -127,10 +127,11 @@ fr_status fr__ref_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     int64_t n_channels;
     span s = channel_span(k, &n_channels);
     if (k->training && s.outer * s.inner < 2)
-        return fr_fail(spec->ctx, FR_INVALID,
-                       "node %s: batch_norm cannot train on one number a channel (a variance needs "
-                       "two); use micro-batches of at least 2 samples",
-                       k->node->name);
+        return fr_fail(
+            spec->ctx, FR_INVALID,
+            "node %s: batch_norm cannot train on one number per channel (a variance needs "
+            "two); use micro-batches of at least 2 samples",
+            k->node->name);
     k->needs_x = 1;
     if (k->training) k->saved_bytes = (size_t)n_channels * sizeof(moments);
     return FR_OK;

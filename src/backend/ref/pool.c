@@ -1,11 +1,11 @@
 /* pool.c -- max, average and global average over image windows.
  *
- * Max remembers which pixel won (the first of equals), so that the input need not be kept. */
+ * Max saves the index of the largest pixel (the first of equals), so that the input is not kept. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
 
-/* The part of an image that one output pixel sees. */
+/* The part of an image that one output pixel reads. */
 typedef struct window {
     int64_t y0, y1, x0, x1;
 } window;
@@ -96,7 +96,7 @@ fr_status fr__ref_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__ker
     return FR_OK;
 }
 
-/* What the sum over a window is divided by. */
+/* The divisor of the sum over a window. */
 static double divisor(const pool *p, window v)
 {
     bool valid_only = p->base.node->attrs.pool.count_valid;

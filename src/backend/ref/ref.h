@@ -1,4 +1,4 @@
-/* ref.h -- what the files of the `ref` backend share.
+/* ref.h -- shared by the files of the `ref` backend.
  *
  * ref is the oracle: every kernel is the textbook formula in plain loops over plain row-major
  * tensors, sums in double. Nothing is fused, nothing is threaded. Each file holds the kernels of

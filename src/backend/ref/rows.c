@@ -1,7 +1,7 @@
 /* rows.c -- slice and reverse_time: operators that move whole steps, of numbers or of ids.
  *
  * Step t of the output is step source(t) of the input; no two come from the same one. So the
- * gradient goes back the same way, and steps that nobody took have none. */
+ * gradient goes back the same way, and unused steps have a zero gradient. */
 #include "backend/ref/ref.h"
 
 static int64_t source_of(const fr__kernel *k, int64_t t, int64_t length)

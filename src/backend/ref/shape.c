@@ -19,7 +19,7 @@ fr_status fr__ref_add(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
     return FR_OK;
 }
 
-/* Numbers of input i that lie side by side: all of a sample from the axis on. */
+/* Contiguous numbers of input i: all of a sample from the axis on. */
 static int64_t concat_piece(const fr__kernel *k, int i)
 {
     const fr_shape *s = &fr__ref_input(k, i)->shape;
