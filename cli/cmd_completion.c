@@ -1,7 +1,8 @@
 /* cmd_completion.c -- forerun completion: scripts that complete the command in a shell.
  *
- * Made from the tables that verbs parse by, the registries, and the tables of keys: what is offered
- * is what is accepted. Each script holds all words itself, so completing starts no program. */
+ * Generated from the option tables of the verbs, the registries and the table of keys, so
+ * completion offers exactly what is accepted. Each script contains all words, so completing starts
+ * no program. */
 #include "completion_values.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ static void put_words(const char *value)
         printf("%s%s", i ? " " : "", word);
 }
 
-/* Texts of help stand inside single quotes of a shell. */
+/* Help texts are inside single quotes of a shell. */
 static void put_quoted(const char *text)
 {
     for (; *text; text++) printf(*text == '\'' ? "'\\''" : "%c", *text);
@@ -117,7 +118,7 @@ static void bash_verb(const cli_verb *v)
     printf("\n            fi\n            ;;\n        esac\n        ;;\n");
 }
 
-/* bash parts words at `=`: of "--set a.b=v" the word before v is "=". */
+/* bash splits words at `=`: in "--set a.b=v" the word before v is "=". */
 static void print_bash(void)
 {
     printf("%s", bash_head);

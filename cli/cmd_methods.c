@@ -1,5 +1,6 @@
-/* cmd_methods.c -- forerun methods: names that config keys take, with a line on each; or one method
- * by numbers: what its workers hold, which weights its passes read, how long they wait. */
+/* cmd_methods.c -- forerun methods: lists the names that config keys take, with a line on each; or
+ * one method in numbers: what its workers hold, the weights that its passes read, the time they
+ * wait. */
 #include "json.h"
 #include "weight_versions.h"
 
@@ -8,7 +9,7 @@
 
 /* --- the lists ---------------------------------------------------------------------------------*/
 
-/* The sections: their titles, what JSON calls them, and the records, all with name and summary. */
+/* The sections: title, name in JSON, and records with name and summary. */
 #define SECTIONS(X)                                                                     \
     X("parallel.method", "methods", fr_method_list())                                   \
     X("parallel.weights (a method's own unless given)", "weights", fr_policy_list())    \
@@ -49,8 +50,8 @@ typedef struct wishes {
     bool want_json;
 } wishes;
 
-/* The farthest that a pass of a stage gets from the weights one worker alone would have: updates
- * that are missing, and updates that are predicted. */
+/* The largest difference between the weights that a pass of a stage reads and those of a single
+ * worker: updates missing, and updates predicted. */
 typedef struct farthest {
     int behind, ahead;
 } farthest;
@@ -121,9 +122,9 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
         if (c->busy[w] > ideal) ideal = c->busy[w];
     }
     if (!is_markdown)
-        printf("%s: %s\nschedule %s, weights %s, replicas agree by %s\n", m->name, m->summary,
-               m->generator, m->policy, m->sync ? m->sync : fr_sync_list()[0]->name);
-    printf("%s%d stage%s on %d worker%s, %d micro-batch%s in a mini-batch: ",
+        printf("%s: %s\nschedule %s, weights %s, sync %s\n", m->name, m->summary, m->generator,
+               m->policy, m->sync ? m->sync : fr_sync_list()[0]->name);
+    printf("%s%d stage%s on %d worker%s, %d micro-batch%s per mini-batch: ",
            is_markdown ? "" : "\n", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_workers,
            s->n_workers == 1 ? "" : "s", s->n_micro, s->n_micro == 1 ? "" : "es");
     if (s->n_batches == 1)
@@ -131,7 +132,7 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
                100 * (1 - busy / (c->makespan * s->n_workers)));
     else
         printf("a mini-batch takes %g once the pipeline is full; filling and draining it takes %g "
-               "more, once a segment.\n",
+               "more, once per segment.\n",
                ideal / s->n_batches, c->makespan - ideal);
     print_stages(s, c, fr_policy_find(m->policy), r, is_markdown);
 }
@@ -163,7 +164,7 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
     {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, AT(stages)},
-    {"micro", "M", "one method: micro-batches of a mini-batch (8)", CLI_INT, AT(micro)},
+    {"micro", "M", "one method: micro-batches per mini-batch (8)", CLI_INT, AT(micro)},
     {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, AT(format)},
     CLI_JSON(AT(want_json)),
     {.name = NULL},
@@ -197,14 +198,13 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_methods = {
     .name = "methods",
     .usage = "methods [--json] | METHOD [--stages N] [--micro M]",
-    .summary = "parallel methods, weights, schedules, optimizers, data sources there are",
-    .text = "With the name of a method: what each worker of it holds (copies of the weights, "
+    .summary = "list parallel methods, weights, schedules, optimizers, data sources",
+    .text = "With the name of a method: what each of its workers holds (copies of the weights, "
             "activations\n"
-            "of micro-batches under way) and which weights its passes read, at worst: updates that "
-            "are\n"
-            "missing in comparison with one worker alone, and updates that are predicted. F, I and "
-            "W\n"
-            "take 1, B takes 2.\n",
+            "of micro-batches in flight) and the weights that its passes read, in the worst case: "
+            "updates\n"
+            "missing compared with a single worker, and updates predicted. F, I and W take 1, B "
+            "takes 2.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

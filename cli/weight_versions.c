@@ -22,8 +22,8 @@ static fr_status check_size(fr_ctx *ctx, const fr_generator *g, const fr_schedul
         d->n_micro <= MOST_COMPUTATIONS / n_batches / d->n_stages)
         return FR_OK;
     return fr_fail(ctx, FR_INVALID,
-                   "%s: %d stages x %d micro-batches x %lld mini-batches are too many to show; at "
-                   "most %d stages, %d of their product and %d workers are",
+                   "%s: %d stages x %d micro-batches x %lld mini-batches are too many to show; the "
+                   "limits are %d stages, %d for the product and %d workers",
                    g->name, d->n_stages, d->n_micro, (long long)n_batches, MOST_STAGES,
                    MOST_COMPUTATIONS, MOST_COMPUTATIONS);
 }

@@ -121,7 +121,7 @@ while :; do
     rm -r asked
 done
 same $code 130 "exit code after Ctrl-C"
-grep -q 'the same command goes on' err || fail "no word of how to go on"
+grep -q 'the same command continues' err || fail "no word of how to go on"
 [ -n "$(ls asked/long/seed-3/checkpoint)" ] || fail "no checkpoint after Ctrl-C"
 run 0 compare configs/cases.yaml --out asked
 grep -q 'long, seed 3: resumed, done' err || fail "not resumed"

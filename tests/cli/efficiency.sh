@@ -68,7 +68,7 @@ run 2 efficiency small.yaml --batches 8,32 --max-epochs 11 --out eff && says "ef
 run 2 efficiency small.yaml --batches 8,12 --max-epochs 12 --out eff && says "batch 12" "micro-batch"
 run 2 efficiency small.yaml --batches 8,x && says "--batches"
 run 2 efficiency small.yaml && says "--batches"
-run 2 efficiency --batches 8 && says "which config"
+run 2 efficiency --batches 8 && says "no config given"
 run 2 efficiency small.yaml --batches 8 --target bleu=3 && says "loss=X"
 run 2 efficiency small.yaml --batches 8 --scale-lr cubic && says "linear"
 run 2 efficiency small.yaml --batches 8 --scaling times.csv --cluster x.yaml && says "not from both"

@@ -122,7 +122,7 @@ says "train.bathc"
 run 2 launch nosuch.yaml -n 2 --mpirun ./mpirun
 says "nosuch.yaml"
 run 2 launch
-says "which config?"
+says "no config given"
 run 2 launch net.yaml -n 0
 says "-n 0: expected 1 to 1000000"
 run 2 launch net.yaml --restarts -1

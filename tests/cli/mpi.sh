@@ -65,7 +65,7 @@ done
 
 # --- errors: one line, the exit code of one process ---
 mpi 2 2 train
-says "which config?"
+says "no config given"
 mpi 2 2 train pipe.yaml --resmue
 says "no option --resmue"
 mpi 2 2 trian

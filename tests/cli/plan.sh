@@ -40,7 +40,7 @@ run 0 plan --profile profile.txt --machines 3 --bandwidth 1e9 --planner exact --
 same "$(grep -o '"replicas": 1' out | wc -l)" 3 "stages as asked for"
 
 run 2 plan
-says "which config" "--profile"
+says "give a config" "--profile"
 run 2 plan --profile profile.txt --bandwidth 1e9
 says "--machines"
 run 2 plan --profile profile.txt --machines 4

@@ -93,7 +93,7 @@ ls a | grep tmp && fail "left beside the page"
 
 # Refusals.
 run 2 report
-says 'of which run?'
+says 'no run given'
 run 2 report nowhere
 says 'nowhere' 'No such file'
 mkdir runs && cp -r a runs/a

@@ -162,7 +162,7 @@ documented "$(cat err)"
 
 # --- usage ---
 run 2 schedule
-says "which method?"
+says "no method given"
 run 2 schedule 1f2b
 says "no method is called '1f2b'" "1f1b" "gpipe" "single"
 run 2 schedule 1f1b --check hand.csv

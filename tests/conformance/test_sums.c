@@ -254,7 +254,7 @@ static void misuse_is_told(void **state)
         size_t falling[] = {0, 5, 4};
         fr_sum_desc good = {2, s.members, N_BUCKETS, edge, s.block, s.room, s.dev, false}, d = good;
         d.members = twice;
-        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "in it already");
+        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "already in it");
         d.members = unknown;
         assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "not in the group");
         d = good, d.n_buckets = 2, d.edge = falling;
