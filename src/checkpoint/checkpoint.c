@@ -265,7 +265,7 @@ fr_status fr__weights_sha256(fr__setup *s, fr_engine *e, char sha256[65])
 {
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
     float *plain = fr__alloc(bytes);
-    if (!plain) return fr__no_memory(s->ctx, bytes, "a look at the weights");
+    if (!plain) return fr__no_memory(s->ctx, bytes, "a check of the weights");
     fr__sha256 hash;
     fr__sha256_init(&hash);
     fr_status status = FR_OK;

@@ -231,7 +231,7 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr__data_
 {
     *k = (fr__data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0};
     FR_TRY(fr__data_options_read(section, "text", k));
-    /* Of words, a model with a vocabulary of its own gets no more than it knows. */
+    /* For words, the vocabulary is limited to that of the model, if it has one. */
     if (strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB) k->vocab = want->vocab;
     FR_TRY(
         fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "vocab", "text"), &k->vocab));

@@ -314,5 +314,5 @@ static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
 
 const fr_data_source fr__data_tsv = {
     .name = "tsv",
-    .summary = "texts with labels, one a line; vocabulary from the training part",
+    .summary = "texts with labels, one per line; vocabulary from the training part",
     .open = tsv_open};

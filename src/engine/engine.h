@@ -1,8 +1,8 @@
 /* engine.h -- inside the engine: its members, and the calls between its files.
  *
- * A part is one stage on one of its workers; replicas of a stage are parts of the same stage. Each
- * part has an executor (exec/exec.h), which holds its tensors. A link of the schedule has one
- * channel for each pair of parts that it connects. A record is one mini-batch under way.
+ * A part is one stage on one of its workers; replicas of a stage are parts of the same stage.
+ * Each part has an executor (exec/exec.h), which holds its tensors. A link of the schedule has one
+ * channel for each pair of parts that it connects. A record is one mini-batch in flight.
  *
  * With a team, an engine lists all workers, parts and channels but holds those of its own process
  * only; rank 0 collects the records.
@@ -58,7 +58,7 @@ struct fr_engine {
     size_t *tie_room;         /* bytes of board per worker */
     int64_t n_tie_pieces;     /* rounds of that board per mini-batch */
     int n_tied, *tied;        /* params in groups that span stages, owners and copies, ascending */
-    const void **tie_pieces;  /* [worker][tied]: of the sum under way */
+    const void **tie_pieces;  /* [worker][tied]: of the current sum */
     bool is_broken;
 
     pthread_mutex_t lock;

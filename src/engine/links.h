@@ -6,7 +6,7 @@
 #include "engine/types.h"
 #include "exec/exec.h"
 
-/* A link between two parts. Forward: the outputs of part `from`, which lie in its slots, one buffer
+/* A link between two parts. Forward: the outputs of part `from`, which are in its slots, one buffer
  * per slot. Backward: gradients, in buffers of their own. */
 struct fr__link_channel {
     fr__part *from, *to;

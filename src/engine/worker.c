@@ -39,7 +39,8 @@ static fr__link_buffers *link_of(fr_engine *e, const fr_instr *i, int *link)
     return *link < 0 ? NULL : &e->backward[*link];
 }
 
-/* A message of a mini-batch beyond the limit is empty, which tells its receiver about the limit. */
+/* A message of a mini-batch beyond the limit is empty, so that its receiver lowers its limit too.
+ */
 static fr_status send(fr__worker *w, const task *t, const fr__link_buffers *r,
                       fr__link_channel *channel, int buffer)
 {

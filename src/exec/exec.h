@@ -7,12 +7,12 @@
  *
  *     create -> bind the ports -> sizes -> allocate -> open -> forward, backward, step ... -> free
  *
- * Links: a tensor that comes from another stage or goes to one lies in a buffer of a link. Callers
- * number the links and pass the addresses of a micro-batch's buffers with each call; ports refer to
- * them by number and offset.
+ * Links: a tensor from or for another stage is in a buffer of a link. Callers number the links
+ * and pass the addresses of a micro-batch's buffers with each call; ports refer to them by number
+ * and offset.
  *
- * Replicas of a stage are executors of the same description but for `replica` and `worker`. Those
- * of other processes are created too: they have sizes, and no device.
+ * Replicas of a stage are executors with the same description except `replica` and `worker`.
+ * Those of other processes are created too: they have sizes, but no device.
  *
  * Passes, steps and reductions are called on the worker's thread. Reads and writes of values may
  * come from another thread while it is idle. */
@@ -71,7 +71,7 @@ typedef struct fr__exec_desc {
     int micro_batch;                 /* samples */
     int n_micro;                     /* of a mini-batch, on this replica */
     fr__slot_plan slots[FR_N_MODES]; /* n_slots 0: there is no such mode */
-    int logits_node;                 /* that evaluation puts out; -1 */
+    int logits_node;                 /* output of an evaluation; -1: none */
     uint64_t seed;
 
     /* Training. */
@@ -81,18 +81,18 @@ typedef struct fr__exec_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr;
-    int n_samples;           /* weights watched for the prediction error */
+    int n_samples;           /* weights sampled for the prediction error */
     bool is_flush, is_split; /* of the schedule */
     bool recomputes;         /* a backward runs the forward again */
     bool exact_sum;          /* micro-batches are added along a binary tree */
     bool update_in_backward; /* the update is fused into the last backward */
     bool sums_replicas;      /* replicas step with the sum of their gradients */
-    fr_sync_options sync;    /* else by this rule */
+    fr_sync_options sync;    /* otherwise they use this sync rule */
 } fr__exec_desc;
 
-/* Compiles the programs of a stage of this process; no memory on the device is taken. */
+/* Compiles the programs of a stage of this process; allocates no device memory. */
 fr_status fr__exec_create(fr_ctx *ctx, const fr__exec_desc *desc, fr__exec **out);
-/* Frees programs and store; the memory goes with the device. */
+/* Frees programs and store; the device owns the memory. */
 void fr__exec_free(fr__exec *x);
 
 /* Sizes of the blocks in floats. For a stage of another process they are set from there. */
@@ -129,12 +129,12 @@ typedef struct fr__out_port {
 fr__in_port *fr__exec_inputs(fr__exec *x, fr__mode mode, int *n);
 fr__out_port *fr__exec_outputs(fr__exec *x, fr__mode mode, int *n);
 bool fr__exec_reads_data(const fr__exec *x);
-/* The outputs of slot i begin i * stride bytes behind those of slot 0, which are known after the
- * allocation. */
+/* The outputs of slot i begin i * stride bytes behind those of slot 0, whose address is known after
+ * the allocation. */
 size_t fr__exec_output_stride(const fr__exec *x, fr__mode mode);
 void *fr__exec_output_memory(const fr__exec *x, fr__mode mode);
-/* Memory for links, taken with the rest: gradients that the stage sends, messages that come from
- * other processes. */
+/* Memory for links, allocated with the rest: gradients that the stage sends, messages from other
+ * processes. */
 void fr__exec_add_link_bytes(fr__exec *x, size_t grads, size_t landing);
 void *fr__exec_grad_links(const fr__exec *x);
 void *fr__exec_landing(const fr__exec *x);
@@ -142,8 +142,8 @@ void *fr__exec_landing(const fr__exec *x);
 /* --- memory -------------------------------------------------------------------------------------
  */
 
-/* Add what the executor will take; the workspace is the device's. Also plans reductions, so that
- * the sizes of all replicas must be known. */
+/* Add the bytes that the executor will allocate; the workspace belongs to the device. Also plans
+ * reductions, so the sizes of all replicas must be known. */
 fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use);
 fr_status fr__exec_allocate(fr__exec *x); /* on the worker's thread */
 /* The weight store, after the allocation. */
@@ -195,7 +195,7 @@ uint64_t fr__exec_take_fused_ns(fr__exec *x);
 
 /* Training begins with mini-batch `first`. */
 void fr__exec_begin_call(fr__exec *x, int64_t first);
-/* Mini-batches from `limit` on are given up: running statistics and store go back to it. */
+/* Give up mini-batches from `limit` on: reset running statistics and store to it. */
 fr_status fr__exec_undo(fr__exec *x, int64_t limit);
 
 /* --- values (values.c) --------------------------------------------------------------------------
@@ -210,7 +210,7 @@ typedef enum fr__value_kind {
 /* Plain row-major fp32 in host memory. */
 fr_status fr__exec_read(fr__exec *x, fr__value_kind kind, int which, int param, void *plain);
 fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param, const void *plain);
-bool fr__exec_has_memory(const fr__exec *x); /* it means something now */
+bool fr__exec_has_memory(const fr__exec *x); /* it is valid now */
 /* Starting values: fill(user, param, first, n, to) writes n floats, on any thread of the device. */
 typedef void (*fr__fill_fn)(void *user, int param, size_t first, size_t n, float *to);
 fr_status fr__exec_init(fr__exec *x, fr__fill_fn fill, void *user);

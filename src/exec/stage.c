@@ -1,8 +1,8 @@
-/* stage.c -- a stage executor up to its first pass: programs compiled, sizes added up, memory
- * taken.
+/* stage.c -- a stage executor up to its first pass: compile programs, add up sizes, allocate
+ * memory.
  *
- * No micro-batch is in flight when an evaluation begins, so it borrows slots and workspace. What
- * fr__exec_measure adds up is exactly what fr__exec_allocate takes. */
+ * No micro-batch is in flight when an evaluation begins, so it borrows slots and workspace.
+ * fr__exec_allocate allocates exactly what fr__exec_measure adds up. */
 #include "exec/stage.h"
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
@@ -48,7 +48,7 @@ static fr_status list_inputs(fr__exec *x, fr__compiled *c)
         int other = of_role[role] - 1;
         if (other >= 0)
             return fr_fail(x->ctx, FR_UNSUPPORTED,
-                           "inputs %s and %s want the same tensor of the data",
+                           "inputs %s and %s need the same tensor of the data",
                            fr_graph_node(g, other)->name, fr_graph_node(g, port->node)->name);
         of_role[role] = port->node + 1;
     }
@@ -271,7 +271,7 @@ static fr_status allocate_training(fr__exec *x)
     for (int i = 0; i < d->optimizer->n_state; i++)
         FR_TRY(take_floats(x, x->weight_stride, d->optimizer->state_names[i], &x->state[i]));
     if (has_drift(x)) FR_TRY(take_floats(x, x->weight_stride, "drift", &x->drift));
-    return take(x, x->grad_link_bytes, "gradients under way", &x->grad_links);
+    return take(x, x->grad_link_bytes, "gradients in flight", &x->grad_links);
 }
 
 fr_status fr__exec_allocate(fr__exec *x)
@@ -289,8 +289,8 @@ fr_status fr__exec_allocate(fr__exec *x)
     return fr__exec_trains(x) ? allocate_training(x) : FR_OK;
 }
 
-/* Blocks of a sum of squares start anew with every parameter, so that the sum does not depend on
- * its neighbours. A copy of a parameter that another stage owns is updated but not summed. */
+/* Each parameter begins a new block of a sum of squares, so that the sum does not depend on its
+ * neighbours. A copy of a parameter that another stage owns is updated but not summed. */
 static fr_status list_norm_blocks(fr__exec *x)
 {
     const fr_graph *g = x->d.graph;

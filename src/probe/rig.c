@@ -1,5 +1,5 @@
-/* rig.c -- a stage executor on its own: mini-batches on dummy data, as many micro-batches in flight
- * as the context says, each with memory of its own that is as cold as in the pipeline. */
+/* rig.c -- a separate stage executor: mini-batches on dummy data, with the number of micro-batches
+ * in flight of the context. Each has its own memory, which is as cold as in the pipeline. */
 #include "probe/rig.h"
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { N_GRAD_BUFFERS = 2 }; /* that come from above, in turn */
+enum { N_GRAD_BUFFERS = 2 }; /* of gradients from above, used in turn */
 
 static fr_status no_memory(const fr__rig *r) { return fr__no_memory(r->ctx, 0, "a probe"); }
 
@@ -27,8 +27,8 @@ static void take_context(fr__rig *r)
     r->n_slots = r->context.n_slots = r->context.lead + 1;
 }
 
-/* Blocks of weights that the passes of a rig need, by a store that only counts: as many
- * mini-batches as it takes until the starting weights are gone. */
+/* Blocks of weights that the passes of a rig need, from a store that only counts: run mini-batches
+ * until the starting weights are no longer used. */
 static fr_status count_blocks(fr__rig *r, int *n_blocks)
 {
     fr_store *store;
@@ -92,7 +92,7 @@ static fr_status create_exec(fr__rig *r)
         .update_in_backward = d->update_in_backward && !has_ties(r),
         .sums_replicas = true};
     FR_TRY(count_blocks(r, &x.n_weight_blocks));
-    x.options.lr = 1e-6; /* dummy data teaches nothing: the weights stay about where they are */
+    x.options.lr = 1e-6; /* a small rate: with dummy data the weights stay nearly constant */
     fr_lr_defaults(&x.lr);
     r->update_in_backward = x.update_in_backward;
     return fr__exec_create(r->ctx, &x, &r->exec);
@@ -105,15 +105,15 @@ static void fill_param(void *rig, int param, size_t first, size_t n, float *to)
     const fr_param *owner = p->tied_to >= 0 ? fr_graph_param(g, p->tied_to) : p;
     if (owner->init.kind == FR_INIT_ZEROS || owner->init.kind == FR_INIT_ONES)
         fr_graph_init_range(g, param, 1, (int64_t)first, (int64_t)n, to);
-    else /* as large as a run's, and made faster */
+    else /* as large as in a run, and faster to create */
         fr__dummy_noise(to, n, (float)owner->init.scale);
 }
 
 /* --- links and data --------------------------------------------------------------------------- */
 
-/* Each port has a link of its own: inputs come first, then outputs. Values are read from a buffer
- * of the slot, gradients of outputs from one of N_GRAD_BUFFERS, gradients of later readers and of
- * inputs have one buffer. */
+/* Each port has its own link: first inputs, then outputs. Values are read from a buffer of the
+ * slot, gradients of outputs from one of N_GRAD_BUFFERS, gradients of later readers and of inputs
+ * have one buffer. */
 static size_t bind_ports(fr__rig *r)
 {
     size_t bytes = 0;
@@ -219,7 +219,7 @@ static fr_status take_lists(fr__rig *r)
     return has_all ? FR_OK : no_memory(r);
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- create and free --------------------------------------------------------------------- */
 
 static fr_status check_room(const fr__rig *r, const fr_memory_use *use, size_t link_bytes,
                             fr__rig_room *room)
@@ -228,13 +228,12 @@ static fr_status check_room(const fr__rig *r, const fr_memory_use *use, size_t l
                    use->cache + use->io + fr__exec_device_workspace_bytes(r->device) + link_bytes;
     uint64_t wanted = atomic_fetch_add(&room->wanted, own) + own;
     if (wanted <= room->left) return FR_OK;
-    return fr_fail(
-        r->ctx, FR_NO_MEMORY,
-        "measuring nodes %d to %d takes %.3g GB, all that is measured at once %.3g GB at "
-        "least, and %.3g GB are available; use fewer workers or smaller micro-batches, "
-        "or a profile that was made on a larger machine",
-        r->stage.first, r->stage.last - 1, (double)own * 1e-9, (double)wanted * 1e-9,
-        (double)room->left * 1e-9);
+    return fr_fail(r->ctx, FR_NO_MEMORY,
+                   "measuring nodes %d to %d takes %.3g GB, all concurrent measurements %.3g GB at "
+                   "least, and %.3g GB are available; use fewer workers or smaller micro-batches, "
+                   "or a profile that was made on a larger machine",
+                   r->stage.first, r->stage.last - 1, (double)own * 1e-9, (double)wanted * 1e-9,
+                   (double)room->left * 1e-9);
 }
 
 static fr_status check_desc(const fr__rig *r)
@@ -305,7 +304,7 @@ void fr__rig_free(fr__rig *r)
 
 static double since(uint64_t start) { return 1e-9 * (double)(fr__now_ns() - start); }
 
-/* What the store does is left out: it may differ from one micro-batch to the next by right. */
+/* The store's time is excluded: it may differ between micro-batches. */
 static void note_time(fr__rig *r, bool is_backward, int micro, double seconds)
 {
     double *last = &r->last_s[is_backward * r->d->n_micro + micro];

@@ -107,7 +107,7 @@ static fr_status take_config(fr__study *s)
     fr__setup_close(&setup);
     if (!can_evaluate)
         return fr_fail(s->ctx, FR_INVALID,
-                       "%s: the data has no evaluation part, which tells when a quality is reached",
+                       "%s: the data has no evaluation part, which is needed to detect the target",
                        s->o->run->config);
     FR_TRY(fr__file_read(s->ctx, s->o->run->config, 1 << 24, &text, &bytes));
     hash_config(s, text, bytes);
@@ -253,8 +253,8 @@ static fr_status interrupted(const fr__study *s)
     int n = 0;
     for (size_t i = 0; i < s->trials.n; i++) n += s->trials.at[i]->n_points > 0;
     return fr_fail(s->ctx, FR_INTERRUPTED,
-                   "interrupted; %d finished trainings are in %s, and the same command goes on", n,
-                   s->file);
+                   "interrupted; %d finished trainings are in %s, and the same command continues",
+                   n, s->file);
 }
 
 /* Runs the trial. A stop at the goal and a divergence are not failures. */

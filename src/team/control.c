@@ -346,7 +346,7 @@ typedef struct timing {
     uint64_t last_check, last_heartbeat;
 } timing;
 
-/* What to poll for each peer, and the intervals of the next iteration. */
+/* Set the poll events of each peer, and the intervals of the next iteration. */
 static void prepare_poll(fr_team *t, timing *r)
 {
     t->polls[0] = (struct pollfd){.fd = t->wake_fd, .events = POLLIN};

@@ -196,7 +196,7 @@ FR_INLINE void make_rows(const call *k, const images *from, const fr__pixel_grou
     const size_t length = row_length(from->channels), n = slice.end - slice.begin;
     const ptrdiff_t pixel_length = (ptrdiff_t)(k->c->samples * length);
     size_t pixel[ROWS], sample[ROWS];
-    ptrdiff_t place[ROWS]; /* of the row's origin, which may lie outside the map */
+    ptrdiff_t place[ROWS]; /* of the row's origin, which may be outside the map */
     tile t;
     for (int r = 0; r < rows; r++) {
         pixel[r] = (first + (size_t)r) / n;

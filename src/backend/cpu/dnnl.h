@@ -128,7 +128,7 @@ void fr__md_drop(fr__md md);
 typedef struct fr__md_view {
     int n_dims; /* 0: there is no such tensor */
     dnnl_dims_t dims;
-    /* Of a layout by strides: how often a dim is split into blocks, and the innermost block. */
+    /* For a layout by strides: the number of blocks of each dim, and the innermost block. */
     int n_blocks, block_dim;
     dnnl_dim_t block;
     dnnl_dims_t strides;

@@ -1,7 +1,7 @@
 /* board.c -- boards over processes: each part is sent to every other process that has an owner.
  *
  * Every process that has an owner holds all parts in two halves, for even and odd rounds. The
- * part of another process is received into its half. That receive is posted when all local owners
+ * part of another process is received into its half. This receive is posted when all local owners
  * have posted for the round before, because then none of them reads the old content any more. A
  * part is written again two rounds later; by then all others have posted for the round between, so
  * they have received it. */

@@ -93,8 +93,8 @@ fr_status fr__threads_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     return FR_OK;
 }
 
-/* Of the round that is the `round`th, counted from 1. Two halves are enough: a member posts for the
- * round after next when all have waited for this one. */
+/* Entries of round `round`, counted from 1. Two halves are enough: a member posts for the round
+ * after next when all have waited for this one. */
 static atomic_bool *dead_of(fr_sum *s, uint64_t round, size_t i)
 {
     return &s->dead[(round & 1) * (size_t)s->n_members * (size_t)s->n_buckets + i];
