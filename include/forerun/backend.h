@@ -31,7 +31,11 @@ void fr_backend_library(const fr_backend *b, char *text, size_t room);
 /* The instruction set it computes with here: "avx2"; the architecture of plain C: "x86-64". */
 void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
 
+/* Devices of this machine, at least 1: a processor is one. */
+int fr_backend_n_devices(const fr_backend *b);
+
 typedef struct fr_device_desc {
+    int index;     /* of the backend's devices, from 0 */
     int n_threads; /* kernel threads; 0 = all cores of this process */
     int first_cpu; /* pin the threads to cores from this one on, counted from 0 among those that the
                       process may use; -1 = leave them */
@@ -41,6 +45,7 @@ typedef struct fr_device_desc {
 fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
                          fr_device **out);
 void fr_device_close(fr_device *dev);
+int fr_device_index(const fr_device *dev);
 int fr_device_n_threads(const fr_device *dev);
 const char *fr_device_about(const fr_device *dev); /* "oneDNN 2.6.3, avx2, 2 threads" */
 

@@ -87,6 +87,8 @@ typedef struct fr_exec_cores {
 } fr_exec_cores;
 /* n_threads 0: all cores, in equal shares. team NULL: this process alone. */
 fr_exec_cores fr_exec_share_cores(const fr_team *team, int n_workers, int n_threads, bool pin);
+/* Device of the backend for worker i of the process, in turn over all workers of this machine. */
+int fr_exec_device(const fr_team *team, int n_workers, int i, int n_devices);
 /* First core of worker i of the process if all are pinned, else -1. */
 int fr_exec_first_cpu(const fr_exec_cores *c, int n_workers, int i);
 

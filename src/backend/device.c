@@ -36,14 +36,21 @@ void fr_backend_instructions(const fr_backend *b, char *text, size_t room)
         snprintf(text, room, "%s", architecture);
 }
 
+int fr_backend_n_devices(const fr_backend *b) { return b->n_devices ? b->n_devices() : 1; }
+
 fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
                          fr_device **out)
 {
     *out = NULL;
+    int n = fr_backend_n_devices(b);
+    if (desc->index < 0 || desc->index >= n)
+        return fr_fail(ctx, FR_INVALID, "backend %s: there is no device %d; this machine has %d",
+                       b->name, desc->index, n);
     fr_device *dev = FR_NEW(fr_device);
     if (!dev) return fr__no_memory(ctx, sizeof *dev, "a device");
     dev->backend = b;
     dev->ctx = ctx;
+    dev->index = desc->index;
     fr_status status = b->open(dev, desc);
     if (status != FR_OK) {
         fr__free(dev);
@@ -60,6 +67,7 @@ void fr_device_close(fr_device *dev)
     fr__free(dev);
 }
 
+int fr_device_index(const fr_device *dev) { return dev->index; }
 int fr_device_n_threads(const fr_device *dev) { return dev->n_threads; }
 const char *fr_device_about(const fr_device *dev) { return dev->about; }
 
@@ -93,6 +101,16 @@ fr_status fr_device_download(fr_device *dev, void *host, const void *from, size_
 }
 
 fr_status fr_device_sync(fr_device *dev) { return dev->backend->sync(dev); }
+
+fr__mark fr__device_mark(fr_device *dev)
+{
+    return dev->backend->mark ? dev->backend->mark(dev) : 0;
+}
+
+fr_status fr__device_wait(fr_device *dev, fr__mark mark)
+{
+    return dev->backend->wait ? dev->backend->wait(dev, mark) : dev->backend->sync(dev);
+}
 
 void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg)
 {

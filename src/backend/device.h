@@ -1,10 +1,11 @@
 /* device.h -- operations on device memory for the modules above the backends. They use these calls
  * and those of <forerun/backend.h>, nothing else.
  *
- * Calls on a device take effect in order, and none of them allocates. A result in host memory is
- * complete when the call returns. Another device of the same backend and process, a "peer", may
- * read a block after fr_device_sync of its owner. fr_device_sync also returns the failures of calls
- * without a status.
+ * A device has one queue: calls, kernels included, take effect in the order of the calls, and may
+ * return earlier. None of them allocates. When a call returns, its result in host memory is
+ * complete, and host memory that it read may be changed. Another device of the same backend and
+ * process, a "peer", may read a block after fr__device_wait for the call that wrote it, or after
+ * fr_device_sync. These two also return the failures of calls without a status.
  *
  * The device's thread makes the calls. While it is idle another thread may upload, download and
  * copy; during a kernel any thread that runs it may sweep. */
@@ -17,6 +18,12 @@
 /* Whether the host may read and write the device's blocks as its own memory, so that copies between
  * the two are unnecessary. */
 bool fr__device_is_host(const fr_device *dev);
+
+/* A mark is a point in the queue, behind all calls made so far. Wait until those calls are done. A
+ * backend that completes every call before it returns, as processors do, needs neither slot. */
+typedef uint64_t fr__mark;
+fr__mark fr__device_mark(fr_device *dev);
+fr_status fr__device_wait(fr_device *dev, fr__mark mark);
 
 /* from: a block, a peer's too, that does not overlap `to`; NULL: zeros. */
 fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t bytes);

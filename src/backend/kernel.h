@@ -118,6 +118,7 @@ struct fr_backend {
     fr_status (*open)(fr_device *dev,
                       const fr_device_desc *desc); /* sets dev->n_threads, about, impl */
     void (*close)(fr_device *dev);
+    int (*n_devices)(void);         /* optional: devices of this machine; without it one */
     const fr__kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
     /* Memory: zeroed, aligned to FR_ALIGN; NULL: out of memory. */
     bool is_host; /* the host may read and write it */
@@ -126,6 +127,9 @@ struct fr_backend {
     fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
     fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
     fr_status (*sync)(fr_device *dev); /* reports failures of all calls since the last one */
+    /* Optional, both or none. Without them every call is complete when it returns. */
+    fr__mark (*mark)(fr_device *dev);
+    fr_status (*wait)(fr_device *dev, fr__mark mark);
     /* The calls of the same names in device.h, which has their rules. */
     fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     void (*add)(fr_device *dev, float *y, const float *x, size_t n);
@@ -155,7 +159,7 @@ struct fr_backend {
 struct fr_device {
     const fr_backend *backend;
     fr_ctx *ctx;
-    int n_threads;
+    int index, n_threads;
     char about[96];
     size_t bytes, peak_bytes;
     void *impl; /* the backend's own */

@@ -43,16 +43,16 @@ static fr_status follow(fr__setup *s, fr_engine *e)
 
 fr_status fr__rank0_work(fr__setup *s, fr_engine *e, fr_status (*work)(void *arg), void *arg)
 {
-    fr_status status, told;
+    fr_status status, ended;
     if (fr_team_rank(s->team) == 0) {
         fr_failure failure;
         status = work(arg);
         fr__failure_save(s->ctx, &failure);
-        told = fr__rank0_call(s, e, FR_RPC_END, 0, 0, NULL);
+        ended = fr__rank0_call(s, e, FR_RPC_END, 0, 0, NULL);
         if (status != FR_OK) fr__failure_restore(s->ctx, &failure);
-        if (status == FR_OK) status = told;
+        if (status == FR_OK) status = ended;
     } else {
-        status = told = follow(s, e);
+        status = ended = follow(s, e);
     }
-    return told == FR_OK ? fr_team_agree(s->team, status) : status;
+    return ended == FR_OK ? fr_team_agree(s->team, status) : status;
 }

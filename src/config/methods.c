@@ -20,12 +20,12 @@ static const fr_method *const methods[] = {
     /* The pipeline drains before each update: weights are those of `single`, to the bit. */
     METHOD("gpipe", "all forwards, then all backwards, flush", "gpipe", "live"),
     METHOD("1f1b", "one forward, one backward, flush (DAPPLE)", "1f1b", "live"),
-    METHOD("interleaved", "1F1B over several chunks a worker, flush (Megatron)",
+    METHOD("interleaved", "1F1B over several chunks per worker, flush (Megatron)",
            "interleaved", "live", .chunks = 2),
     METHOD("zb-h1", "1F1B with weight gradients in the bubbles, flush (zero bubble)",
            "zb-h1", "live"),
 
-    /* The pipeline stays full; the policy says which weights a pass sees. */
+    /* The pipeline stays full; the policy decides which weights a pass reads. */
     METHOD("vanilla-async", "1F1B without flush on the newest weights: stale gradients",
            "1f1b-async", "live", .is_by_name = true),
     METHOD("pipedream", "1F1B without flush, backward on the weights of its forward",

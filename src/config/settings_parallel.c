@@ -39,7 +39,7 @@ static fr_status read_schedule_file(fr_conf *c, fr__settings *s)
     if (!fr_conf_has(c, "schedule_file")) return FR_OK;
     if (fr_conf_has(c, "chunks"))
         return fr_conf_fail(c, "chunks",
-                            "a schedule file says itself which worker runs which stage; leave "
+                            "a schedule file already assigns stages to workers; leave "
                             "parallel.chunks out");
     FR_TRY(fr__conf_file(c, "schedule_file", "schedule file", path));
     s->schedule_file = fr__arena_strdup(&c->root->arena, path);

@@ -28,7 +28,7 @@ static fr_status model_size(fr_conf *model, const fr_model *m, const char *key, 
 }
 
 /* Sizes that the data set takes from a model given by name. */
-static fr_status wishes_of_model(fr_conf *model, fr_data_info *want)
+static fr_status sizes_from_model(fr_conf *model, fr_data_info *want)
 {
     const char *name;
     int64_t context;
@@ -124,7 +124,7 @@ static int64_t classes_of(const fr__setup *s)
     return logits->n_dims ? logits->dim[logits->n_dims - 1] : 1;
 }
 
-static void wishes_of_graph(const fr__setup *s, fr_data_info *want)
+static void sizes_from_graph(const fr__setup *s, fr_data_info *want)
 {
     const fr_node *input = fr_graph_node(s->graph, s->input);
     want->input = input->shape;
@@ -205,13 +205,13 @@ static fr_status open_both(fr__setup *s, fr_conf *model, fr_conf *data)
                    !fr_conf_has(model, "file");
     const fr_data_source *source = fr_data_find(s->data_name);
     if (by_name && !(source && source->has_shapes_of_model)) {
-        FR_TRY(wishes_of_model(model, &want));
+        FR_TRY(sizes_from_model(model, &want));
         FR_TRY(open_data(s, data, &want));
         known_from_data(fr_dataset_info(s->data), &known);
         FR_TRY(open_graph(s, model, &known));
     } else {
         FR_TRY(open_graph(s, model, NULL));
-        wishes_of_graph(s, &want);
+        sizes_from_graph(s, &want);
         FR_TRY(open_data(s, data, &want));
     }
     return fr__setup_check_fit(s, model);

@@ -316,6 +316,14 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
     return FR_OK;
 }
 
+/* A device may still read memory of another one: all come to rest before any is closed. */
+static fr_status rest(fr__worker *w, void *arg)
+{
+    (void)arg;
+    if (w->device) (void)fr_device_sync(fr__exec_device_of(w->device));
+    return FR_OK;
+}
+
 /* Devices are closed on the threads that opened them. */
 static fr_status close_worker(fr__worker *w, void *arg)
 {
@@ -349,6 +357,7 @@ void fr_engine_free(fr_engine *e)
     if (e->workers) {
         bool all = true;
         for (int i = 0; i < e->n_local; i++) all &= e->workers[e->first_worker + i].has_thread;
+        if (all) (void)fr__jobs_run(e, rest, false);
         if (all) (void)fr__jobs_run(e, close_worker, false);
         stop_threads(e);
     }

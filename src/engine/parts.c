@@ -65,9 +65,11 @@ static fr_status create_local(fr__worker *w, void *arg)
     const fr_engine *e = w->engine;
     fr_exec_cores cores =
         fr_exec_share_cores(e->desc.team, e->n_local, e->desc.n_threads, e->desc.pin);
-    fr_device_desc device = {.n_threads = cores.n_threads,
-                             .first_cpu =
-                                 fr_exec_first_cpu(&cores, e->n_local, w->index - e->first_worker)};
+    int nth = w->index - e->first_worker;
+    fr_device_desc device = {.index = fr_exec_device(e->desc.team, e->n_local, nth,
+                                                     fr_backend_n_devices(e->desc.backend)),
+                             .n_threads = cores.n_threads,
+                             .first_cpu = fr_exec_first_cpu(&cores, e->n_local, nth)};
     FR_TRY(fr__exec_device_open(e->ctx, e->desc.backend, &device, &w->device));
     for (int i = 0; i < w->n_parts; i++) {
         FR_TRY(create(w->parts[i]));
@@ -151,7 +153,7 @@ static fr_status drain(fr__worker *w, void *arg)
     for (int i = 0; i < w->n_parts; i++) FR_TRY(fr__exec_mean_statistics(w->parts[i]->exec));
     for (int i = 0; i < w->n_parts; i++)
         FR_TRY(fr__exec_drain_sync(w->parts[i]->exec, atomic_load(&w->engine->limit)));
-    return FR_OK;
+    return fr_device_sync(fr__exec_device_of(w->device)); /* memory of others has been read */
 }
 
 fr_status fr__parts_drain(fr_engine *e)

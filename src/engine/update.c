@@ -81,8 +81,7 @@ fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round)
 fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead)
 {
     (void)batch;
-    fr__exec_post(p->exec, !is_dead);
-    return FR_OK;
+    return fr__exec_post(p->exec, !is_dead);
 }
 
 static bool is_beyond_limit(fr_engine *e, int64_t batch) { return batch >= atomic_load(&e->limit); }

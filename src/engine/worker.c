@@ -47,7 +47,11 @@ static fr_status send(fr__worker *w, const task *t, const fr__link_buffers *r,
     fr_engine *e = w->engine;
     bool is_forward = t->instr->action == FR_DO_SEND_F;
     /* The pass has acquired the buffer; if it did not run, acquire it here. */
-    if (t->is_dead) FR_TRY(fr__acquire(w, channel, buffer));
+    if (t->is_dead)
+        FR_TRY(fr__acquire(w, channel, buffer));
+    else
+        FR_TRY(is_forward ? fr__exec_wait_forward(t->part->exec, e->mode, t->in_segment)
+                          : fr__exec_wait_backward(t->part->exec, t->in_segment));
     e->transport->send(channel->handle, buffer, t->is_dead ? 0 : r->bytes);
     if (!t->is_dead && e->mode == FR_MODE_TRAIN)
         *(is_forward ? &w->traffic.forward : &w->traffic.backward) += r->bytes;
@@ -101,6 +105,7 @@ static fr_status forward(const task *t, fr_event *event)
     if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
     if (!t->is_dead) fr__spend(p, FR_DO_F, 1);
     if (e->mode != FR_MODE_EVAL) return FR_OK;
+    if (!t->is_dead) FR_TRY(fr__exec_wait_forward(p->exec, e->mode, t->in_segment));
     fr__release_inputs(p, e->mode, t->in_segment);
     if (t->micro / p->n_replicas != p->n_micro - 1 || t->is_dead) return FR_OK;
     fr__record_close(p, t->batch);
@@ -133,6 +138,7 @@ static fr_status backward(const task *t, int what, fr_event *event)
 {
     fr__part *p = t->part;
     if (!t->is_dead) FR_TRY(alive_backward(t, what, event));
+    if (!t->is_dead) FR_TRY(fr__exec_wait_backward(p->exec, t->in_segment));
     if (what & FR_GRAD_INPUT) fr__release_grads(p, t->in_segment);
     if (what & FR_GRAD_WEIGHT) fr__release_inputs(p, FR_MODE_TRAIN, t->in_segment);
     return FR_OK;

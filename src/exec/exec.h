@@ -173,6 +173,10 @@ typedef struct fr__micro {
 } fr__micro;
 
 int fr__exec_slot(const fr__exec *x, fr__mode mode, int in_segment);
+/* Passes are queued on the device. Wait for a pass before others read its outputs or overwrite its
+ * inputs. */
+fr_status fr__exec_wait_forward(fr__exec *x, fr__mode mode, int in_segment);
+fr_status fr__exec_wait_backward(fr__exec *x, int in_segment);
 /* view: the weights that were read (may be NULL in evaluation). */
 fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view);
 /* what: FR_GRAD_BOTH, FR_GRAD_INPUT or FR_GRAD_WEIGHT. */

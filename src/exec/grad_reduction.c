@@ -204,9 +204,12 @@ void fr__reduction_ready(void *exec, size_t offset, size_t count, const float *g
     x->d.transport->poll(x->d.group, x->d.worker);
 }
 
-void fr__exec_post(fr__exec *x, bool is_alive)
+fr_status fr__exec_post(fr__exec *x, bool is_alive)
 {
-    while (x->reduction.sum && x->reduction.next >= 0) post(x, is_alive);
+    if (!x->reduction.sum || x->reduction.next < 0) return FR_OK;
+    FR_TRY(fr_device_sync(x->dev)); /* others will read the gradient */
+    while (x->reduction.next >= 0) post(x, is_alive);
+    return FR_OK;
 }
 
 static fr_status wait_bucket(fr__exec *x, int bucket, bool *is_alive)

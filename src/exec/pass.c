@@ -129,7 +129,20 @@ fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_vi
     fr_pass pass =
         make_pass(x, mode, view, m, area_at(c, c->activations.of_forward[m->in_segment]));
     FR_TRY(fr_program_forward(c->program, &pass));
-    return fr_device_sync(x->dev);
+    c->forward_done[fr__exec_slot(x, mode, m->in_segment)] = fr__device_mark(x->dev);
+    return FR_OK;
+}
+
+fr_status fr__exec_wait_forward(fr__exec *x, fr__mode mode, int in_segment)
+{
+    return fr__device_wait(x->dev,
+                           x->compiled[mode].forward_done[fr__exec_slot(x, mode, in_segment)]);
+}
+
+fr_status fr__exec_wait_backward(fr__exec *x, int in_segment)
+{
+    const fr__compiled *c = &x->compiled[FR_MODE_TRAIN];
+    return fr__device_wait(x->dev, c->backward_done[fr__exec_slot(x, FR_MODE_TRAIN, in_segment)]);
 }
 
 fr_status fr__exec_spoil_output(fr__exec *x, fr__mode mode)
@@ -242,7 +255,7 @@ fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *
     if ((what & FR_GRAD_WEIGHT) && j == x->d.n_micro - 1) follow_grads(x, &pass, m->batch);
     FR_TRY(fr_program_backward(c->program, &pass, what));
     if (what & FR_GRAD_WEIGHT) fr__reduction_add(x, j);
-    FR_TRY(fr_device_sync(x->dev));
+    c->backward_done[fr__exec_slot(x, FR_MODE_TRAIN, m->in_segment)] = fr__device_mark(x->dev);
     if (what & FR_GRAD_WEIGHT) fr_store_done(x->store, m->batch, j);
     return FR_OK;
 }

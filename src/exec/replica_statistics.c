@@ -51,6 +51,7 @@ fr_status fr__exec_mean_statistics(fr__exec *x)
     float share = 1 / (float)x->d.n_replicas;
     bool is_alive;
     if (!x->statistics_sum) return FR_OK;
+    FR_TRY(fr_device_sync(x->dev));
     t->sum_post(x->statistics_sum, x->d.replica, 0, true);
     FR_TRY(t->sum_wait(x->statistics_sum, x->d.replica, 0, &is_alive));
     for (int k = 0; k < x->d.n_replicas; k++) {

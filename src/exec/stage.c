@@ -69,8 +69,9 @@ static void list_outputs(fr__exec *x, fr__compiled *c)
         x->d.logits_node < 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
 }
 
-static fr_status make_lists(fr__exec *x, fr__compiled *c)
+static fr_status make_lists(fr__exec *x, fr__mode mode)
 {
+    fr__compiled *c = &x->compiled[mode];
     fr_arena *a = x->d.arena;
     c->n_in = fr_program_n_inputs(c->program), c->n_out = fr_program_n_outputs(c->program);
     c->in = FR_ARENA_ARRAY(a, fr__in_port, c->n_in + 1);
@@ -83,8 +84,11 @@ static fr_status make_lists(fr__exec *x, fr__compiled *c)
         return fr__exec_no_memory(x);
     FR_TRY(list_inputs(x, c));
     list_outputs(x, c);
+    c->forward_done = FR_ARENA_ARRAY(a, fr__mark, x->d.slots[mode].n_slots);
+    c->backward_done = FR_ARENA_ARRAY(a, fr__mark, x->d.slots[mode].n_slots);
     c->loss_rows = FR_ARENA_ARRAY(a, float, c->loss_port < 0 ? 1 : 3 * x->d.micro_batch);
-    return c->loss_rows ? FR_OK : fr__exec_no_memory(x);
+    bool has_all = c->forward_done && c->backward_done && c->loss_rows;
+    return has_all ? FR_OK : fr__exec_no_memory(x);
 }
 
 static fr_status compile(fr__exec *x, fr__mode mode)
@@ -100,7 +104,7 @@ static fr_status compile(fr__exec *x, fr__mode mode)
                          .extra_output = mode == FR_MODE_EVAL && has_logits ? d->logits_node : -1,
                          .is_plan = true};
     FR_TRY(fr_program_create(x->ctx, x->dev, &p, &c->program));
-    FR_TRY(make_lists(x, c));
+    FR_TRY(make_lists(x, mode));
     const fr_program_sizes *sizes = fr_program_sizes_of(c->program);
     c->slot_bytes = fr__align_up(sizes->slot_bytes);
     d->device->workspace_bytes = most(d->device->workspace_bytes, sizes->workspace_bytes);

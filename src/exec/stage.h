@@ -45,9 +45,10 @@ typedef struct fr__compiled {
     float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
     fr__activation_slots activations;
     int n_slots;
-    size_t stride;       /* from the outputs of a slot to those of the next */
-    char *outputs_at;    /* of slot 0 */
-    size_t memory_bytes; /* of activations and outputs */
+    size_t stride;                          /* from the outputs of a slot to those of the next */
+    char *outputs_at;                       /* of slot 0 */
+    size_t memory_bytes;                    /* of activations and outputs */
+    fr__mark *forward_done, *backward_done; /* [slot]: of its last pass */
 } fr__compiled;
 
 /* The gradient of a mini-batch: of the micro-batches of an executor, then of its replicas. */

@@ -44,7 +44,7 @@ void fr__exec_sum_tie(fr__exec *x, int param, size_t first, size_t n, int n_part
 int fr__exec_n_buckets(const fr__exec *x); /* 0: no reduction */
 size_t fr__exec_bucket_bytes(const fr__exec *x, int bucket);
 /* Post all buckets that the last backward has not posted. */
-void fr__exec_post(fr__exec *x, bool is_alive);
+fr_status fr__exec_post(fr__exec *x, bool is_alive);
 /* Wait for the sums of the replicas, bucket by bucket. *is_alive false: some replica had nothing to
  * give, and nothing was taken. */
 typedef enum fr__take {

@@ -132,11 +132,12 @@ static fr_status read_profile(fr__setup *s, int batch, fr_profile **out)
     FR_TRY(fr_profile_read(s->ctx, s->settings.profile, &p));
     if (!fr_profile_knows(p, batch) && !s->has_warned_proportion) {
         s->has_warned_proportion = true;
-        fr_log(s->ctx, FR_LOG_WARN,
-               "%s was measured with micro-batches of %d samples; times for %d samples are scaled "
-               "in proportion, which underestimates small micro-batches (forerun profile "
-               "--sizes all measures them)",
-               s->settings.profile, p->batch, batch);
+        fr_log(
+            s->ctx, FR_LOG_WARN,
+            "%s was measured with micro-batches of %d samples; times of other sizes, such as %d, "
+            "are scaled in proportion, which underestimates small micro-batches (forerun profile "
+            "--sizes all measures them)",
+            s->settings.profile, p->batch, batch);
     }
     fr_status status = fr__profile_check(s, p, s->settings.profile);
     if (status == FR_OK) status = fr_profile_scaled(s->ctx, p, batch, out);

@@ -73,7 +73,7 @@ void fr__memory_write(fr_json *j, const fr__footprint *f)
 
 /* --- all processes ---------------------------------------------------------------------------- */
 
-/* Message of each rank to rank 0. */
+/* The message of each rank to rank 0. */
 typedef struct claim {
     uint64_t need, host, total; /* still to be allocated; the part outside workers; in the end */
     fr_room room;

@@ -280,6 +280,13 @@ fr_exec_cores fr_exec_share_cores(const fr_team *team, int n_workers, int n_thre
     return c;
 }
 
+int fr_exec_device(const fr_team *team, int n_workers, int i, int n_devices)
+{
+    int neighbour, n_neighbours;
+    fr_team_neighbours(team, &neighbour, &n_neighbours);
+    return (neighbour * n_workers + i) % n_devices;
+}
+
 int fr_exec_first_cpu(const fr_exec_cores *c, int n_workers, int i)
 {
     return c->first_cpu < 0 || c->n_at_once < n_workers ? -1 : c->first_cpu + i * c->n_threads;

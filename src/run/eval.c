@@ -13,10 +13,10 @@
 static bool is_stopped(const volatile int *stop) { return stop && *stop; }
 
 /* Whether `stop` is set on rank 0; all ranks get the same answer. */
-static fr_status ask_for_stop(fr__setup *s, const volatile int *stop, int32_t *says)
+static fr_status ask_for_stop(fr__setup *s, const volatile int *stop, int32_t *is_set)
 {
-    *says = is_stopped(stop);
-    return fr_team_share(s->team, says, sizeof *says);
+    *is_set = is_stopped(stop);
+    return fr_team_share(s->team, is_set, sizeof *is_set);
 }
 
 /* The pipeline is drained after each piece of the data. Pieces are short enough to stop between

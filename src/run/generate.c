@@ -128,8 +128,7 @@ static fr_status encode_prompt(writer *w)
     for (int64_t i = 0; i < w->n_ids; i++)
         if (w->ids[i] < 0 || w->ids[i] >= w->vocab)
             return fr_fail(w->s.ctx, FR_INVALID,
-                           "token %lld of the prompt is %d, the model has "
-                           "0 to %lld",
+                           "token %lld of the prompt is %d, the model has tokens 0 to %lld",
                            (long long)i, w->ids[i], (long long)w->vocab - 1);
     return FR_OK;
 }

@@ -38,7 +38,7 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
         return FR_OK;
     }
     fr_ctx *ctx = r->ctx;
-    bool is_told = r->has_ended; /* reported by the step that failed */
+    bool is_reported = r->has_ended; /* reported by the step that failed */
     fr_failure failure;
     fr_status status = end(r, FR_OK), ended = status;
     fr__failure_save(ctx, &failure);
@@ -54,7 +54,7 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
     fr__setup_close(&r->setup);
     fr__free(r);
     if (ended != FR_OK) fr__failure_restore(ctx, &failure);
-    return is_told ? FR_OK : status;
+    return is_reported ? FR_OK : status;
 }
 
 static void forget_texts(fr_run_options *o)

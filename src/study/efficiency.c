@@ -72,7 +72,7 @@ double fr_trial_epochs(const fr_trial *t, const fr_goal *goal)
     return NAN;
 }
 
-/* --- what the config says --------------------------------------------------------------------- */
+/* --- from the config -------------------------------------------------------------------------- */
 
 static void hash_config(fr__study *s, const void *text, size_t bytes)
 {
@@ -106,9 +106,10 @@ static fr_status take_config(fr__study *s)
     bool can_evaluate = info->n_eval > 0;
     fr__setup_close(&setup);
     if (!can_evaluate)
-        return fr_fail(s->ctx, FR_INVALID,
-                       "%s: the data has no evaluation part, which is needed to detect the target",
-                       s->o->run->config);
+        return fr_fail(
+            s->ctx, FR_INVALID,
+            "%s: the data has no evaluation part, which decides when a quality is reached",
+            s->o->run->config);
     FR_TRY(fr__file_read(s->ctx, s->o->run->config, 1 << 24, &text, &bytes));
     hash_config(s, text, bytes);
     fr__free(text);

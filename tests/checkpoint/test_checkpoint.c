@@ -3,7 +3,7 @@
  *
  * The last is done for real: a child process writes a checkpoint under ptrace and is killed at its
  * n-th call that touches a file, for n = 1, 2, ... until it gets through. */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/saver.h"
 #include "support/run_fixture.h"
 #include <forerun/state.h>
 
@@ -329,6 +329,48 @@ static void test_infinite_state_is_not_saved(void **state)
     bench_close(&b);
 }
 
+/* Called on the writing thread, where a failed assertion would not be seen. */
+typedef struct sync_log {
+    const char *checkpoint; /* that is being written */
+    int n_calls, n_visible; /* n_visible: calls that found it in place */
+    fr_status result;
+} sync_log;
+
+static fr_status sync_first(void *user, fr_ctx *ctx)
+{
+    sync_log *l = user;
+    l->n_calls++;
+    l->n_visible += access(l->checkpoint, F_OK) == 0;
+    return l->result == FR_OK ? FR_OK : fr_fail(ctx, l->result, "the lines cannot be synced");
+}
+
+/* A checkpoint becomes visible only after the files that belong to it are on the disk. */
+static void test_syncs_before_it_is_visible(void **state)
+{
+    fixture *f = *state;
+    bench b;
+    fr__saver v;
+    fr__steps steps;
+    char path[FR_PATH];
+    sync_log l = {.checkpoint = path};
+    bench_open(f, NULL, &b);
+    assert_done(f, fr__saver_open(&b.s, b.e, &b.folder, sync_first, &l, &v));
+    assert_done(f, fr__path(f->ctx, path, "%s/step-4", b.folder.checkpoints));
+    assert_done(f, fr__saver_begin(&v, &(fr__position){.step = 4}));
+    assert_done(f, fr__saver_wait(&v));
+    assert_true(l.n_calls == 1 && l.n_visible == 0);
+    assert_int_equal(access(path, F_OK), 0);
+    l.result = FR_IO;
+    assert_done(f, fr__path(f->ctx, path, "%s/step-8", b.folder.checkpoints));
+    assert_done(f, fr__saver_begin(&v, &(fr__position){.step = 8}));
+    assert_failed(f, fr__saver_wait(&v), FR_IO, "the lines cannot be synced");
+    assert_done(f, fr__folder_steps(f->ctx, b.folder.checkpoints, &steps));
+    assert_true(l.n_calls == 2 && steps.n == 1 && steps.at[0] == 4);
+    fr__vec_fini(&steps);
+    fr__saver_close(&v);
+    bench_close(&b);
+}
+
 /* What is saved without an engine is what an engine begins with. */
 static void test_start(void **state)
 {
@@ -479,6 +521,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damaged_ones_do_not_count, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_infinite_state_is_not_saved, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_syncs_before_it_is_visible, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_start, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_killed_at_every_call, fixture_setup, fixture_teardown),

@@ -71,7 +71,7 @@ for size in '4 x 8' '1 x 32' '4 x 1'; do
     grep -q "a mini-batch of $size samples" out || fail "no size $size"
 done
 run 0 plan net.yaml --cluster box.yaml --profile one.json
-grep -q 'one.json is of micro-batches of 8 samples; others' err || fail "no warning"
+grep -q 'one.json was measured with micro-batches of 8 samples' err || fail "no warning"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --out plan.yaml
 for text in 'best: ' 'predicted: ' 'runner-up: ' 'what decided: ' 'best data parallel: ' \
     'best pipeline with a flush: ' 'best pipeline without a flush: ' 'layouts tried'; do

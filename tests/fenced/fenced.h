@@ -1,9 +1,9 @@
-/* fenced.h -- a backend for tests whose memory the host cannot read. */
+/* fenced.h -- backends for tests: memory that the host cannot read, and the same behind a queue. */
 #ifndef FR_TEST_FENCED_FENCED_H
 #define FR_TEST_FENCED_FENCED_H
 
 #include "backend/kernel.h"
 
-extern fr_backend fenced_backend; /* filled before main */
+extern fr_backend fenced_backend, deferred_backend; /* filled before main */
 
 #endif
