@@ -1,4 +1,4 @@
-# Help, version, lists, and usage that is wrong.
+# Help, version, lists, and wrong usage.
 . "$(dirname "$0")/lib.bash"
 
 run 0 --version
