@@ -71,7 +71,7 @@ static void slow_ready(void *user, size_t offset, size_t count, const float *gra
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
-/* What grad_ready takes is the update's, not the node's. */
+/* The time of grad_ready counts for the update, not for the node. */
 static void ready_is_apart(void **state)
 {
     (void)state;

@@ -88,7 +88,8 @@ static void instruction_sets_have_names(void **state)
 #endif
 }
 
-/* What a process that has not used oneDNN yet calls its instruction set, under a limit or none. */
+/* The name of the instruction set in a process that has not used oneDNN yet, with or without a
+ * limit. */
 static void name_under(const char *limit, char *name, size_t room)
 {
     int ends[2], code;

@@ -24,7 +24,7 @@ static const char *const nets[] = {
     "a = x 64,8,8; b = conv2d a out=32 kernel=1,1 stride=2,2",
     "a = x 16,8,8; b = conv2d a out=32 kernel=1,7 pad=0,3; c = relu b; "
     "d = conv2d c out=16 kernel=7,1 pad=3,0",
-    /* taps that meet padding only, strides beyond the kernel, sources that nobody reads */
+    /* taps only on padding, strides beyond the kernel, sources that are not read */
     "a = x 32,1,1; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
     "a = x 16,9,7; b = conv2d a out=48 kernel=3,2 pad=1,0 stride=2,3; c = relu b",
     "a = x 32,8,8; b = conv2d a out=32 kernel=2,2 stride=3,3 no_bias=1",
@@ -134,7 +134,7 @@ static void threads_keep_bits(void **state)
     }
 }
 
-/* The relu done by hand on the host, the rest without it: same bits as the fused group. */
+/* The relu computed on the host, the rest without it: same bits as the fused group. */
 static void fused_relu_keeps_bits(void **state)
 {
     (void)state;

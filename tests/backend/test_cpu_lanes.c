@@ -9,7 +9,7 @@
 
 enum { BATCH = 3, MAX_NUMBERS = 1 << 16 };
 
-/* What a kernel gave, row-major. */
+/* The output of a kernel, row-major. */
 typedef struct result {
     float y[MAX_NUMBERS], dx[MAX_NUMBERS], dw[2][MAX_NUMBERS], running[2][64];
 } result;
@@ -46,8 +46,7 @@ static float *laid_out(const fr__layout *layout, const float *plain, size_t n)
     return at;
 }
 
-/* To row-major numbers. What else the layout has room for must be zero: oneDNN's kernels read it.
- */
+/* Convert to row-major. All padding must be zero, because oneDNN's kernels read it. */
 static void read_back(const fr__layout *layout, const float *at, float *plain, size_t n)
 {
     assert_true(n <= MAX_NUMBERS);

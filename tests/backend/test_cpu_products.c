@@ -64,7 +64,7 @@ static void check(const fr__product *p, const float *before)
     }
 }
 
-/* Is a product with all its rows by kernels of our own? What they write is not wanted. */
+/* Whether Forerun's own kernels compute a product with all its rows; the result is discarded. */
 static bool is_own(const fr__product *p)
 {
     fr__product copy = *p;

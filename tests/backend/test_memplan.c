@@ -60,8 +60,8 @@ static void random_plans(void **unused)
     assert_true(waste / 500 < 0.08);
 }
 
-/* The rule, written down plainly: larger ones first, of equals the earlier one, each at the lowest
- * offset where it meets none of those before it. */
+/* The rule in its simplest form: larger leases first, among equals the earlier one, each at the
+ * lowest offset where it overlaps none of those before it. */
 static size_t place_plainly(fr__lease *leases, int n)
 {
     bool is_placed[MAX] = {false};

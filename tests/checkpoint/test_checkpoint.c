@@ -371,7 +371,7 @@ static void test_syncs_before_it_is_visible(void **state)
     bench_close(&b);
 }
 
-/* What is saved without an engine is what an engine begins with. */
+/* A checkpoint saved without an engine equals the starting state of an engine. */
 static void test_start(void **state)
 {
     fixture *f = *state;

@@ -10,7 +10,7 @@ YAML
 
 # --- measured: a chart, in plain text if stdout is not a terminal
 run 0 profile mlp.yaml --seconds 0.05
-for text in 'mlp, 8 samples a micro-batch' 'at once' 'fc.0 ' 'head ' 'params MB' \
+for text in 'mlp, 8 samples per micro-batch' 'at once' 'fc.0 ' 'head ' 'params MB' \
     'a mini-batch of 2 x 8 samples' 'accounted for by nodes' 'samples/s'; do
     grep -qF -- "$text" out || fail "the chart does not say '$text'"
 done

@@ -73,8 +73,8 @@ says "unknown key train.bach"
 ranks 2 2 net.yaml --out single --set "$(layout 'method: dp, replicas: 2')"
 says "already holds a run"
 dp=$(layout 'method: dp, replicas: 2')
-# pair FIRST SECOND: two ranks, each with arguments of its own. (Not by mpirun's `:`; that of Open MPI
-# 5.0.7 crashes occasionally.)
+# pair FIRST SECOND: two ranks, each with its own arguments. (Not by mpirun's `:`, with which Open
+# MPI 5.0.7 crashes occasionally.)
 cat >rank.sh <<'SH'
 own=$1
 [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || own=$2

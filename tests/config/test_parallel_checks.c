@@ -80,7 +80,7 @@ static void test_refused(void **state)
     }
 }
 
-/* One stage needs nobody for its norm. */
+/* A single stage computes its norm alone. */
 static void test_alone_with_one_stage(void **state)
 {
     fixture *f = *state;

@@ -15,7 +15,7 @@ typedef struct bed {
     float *at[MAX_TERMS]; /* (N) on the device */
 } bed;
 
-/* Block b as the host knows it. */
+/* The expected content of block b. */
 static float host[MAX_TERMS][N], got[N], expected[N];
 
 static void open_bed(bed *t, const fr_backend *b, int n_threads)

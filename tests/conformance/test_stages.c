@@ -59,7 +59,7 @@ static void check_cut(const net *n, const net_case *c, const fr_backend *b, cons
     verdict v;
     open_stage(&first, n, b, c->batch, n->stage.first, cut);
     open_stage(&second, n, b, c->batch, cut, n->stage.last);
-    must_run(&first); /* with any gradient: only its values are wanted yet */
+    must_run(&first); /* with any gradient: only its values are needed here */
     carry(&first, &second, false);
     must_run(&second);
     carry(&first, &second, true);

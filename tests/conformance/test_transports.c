@@ -21,7 +21,7 @@ enum {
     BIG = 1 << 20
 };
 
-/* What members share. */
+/* State shared by the members. */
 typedef struct scene {
     const fr_transport *t;
     fr_ctx *ctx;
@@ -333,7 +333,7 @@ static const char *receive_by_story(member *m)
             if ((m->status = s->t->receive(first_to_last(s), b, &held[b], &n_bytes)))
                 return NOTE(m, "line %d", i);
         } else if (story.at[i].what == 'f') {
-            /* Checked as late as possible: nobody may have written to it meanwhile. */
+            /* Checked as late as possible: no member may have written to it meanwhile. */
             if (!is_filled(s, held[b], 0, last, story.at[i].message, BYTES))
                 return NOTE(m, "line %d: message %d was overwritten", i, story.at[i].message);
             s->t->release(first_to_last(s), b);
@@ -633,8 +633,8 @@ static void a_message_that_does_not_fit_is_told(void **state)
     }
 }
 
-/* MPI may give a communicator the number of one that was freed, and with it
- * the messages that nobody had received there. */
+/* MPI may give a communicator the number of one that was freed, and with it the messages that were
+ * not received there. */
 static void a_group_has_its_own_messages_only(void **state)
 {
     (void)state;

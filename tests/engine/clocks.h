@@ -1,8 +1,8 @@
 /* clocks.h -- clocks for engines under test, so that no result depends on this machine's pace.
  *
- * Virtual clock: time stands still while any thread works, and jumps to the end of the next sleep
- * when all of them wait. An emulated run on it takes exactly the time of its timing, however busy
- * the machine is, and no longer than its computation.
+ * Virtual clock: time stops while any thread works, and jumps to the end of the next sleep when
+ * all of them wait. An emulated run on it takes exactly the time of its timing, however busy the
+ * machine is, and no longer than its computation.
  *
  * Quiet clock: real time, of which only what passes while every thread sleeps counts. A worker that
  * waits for a core is not silent on it; one that hangs is. Frozen clock: nobody is ever silent. */
@@ -69,8 +69,8 @@ static inline void virtual_sleep(void *user, int worker, uint64_t until_ns)
     pthread_cond_destroy(&me.is_first);
 }
 
-/* Before the first call of train. Members that look for messages instead of sleeping would never be
- * at rest. */
+/* Before the first call of train. Members that poll for messages instead of sleeping would never be
+ * idle. */
 static inline void use_virtual_clock(fr_engine *e, virtual_clock *c)
 {
     *c = (virtual_clock){.now_ns = fr__now_ns()};

@@ -1,7 +1,7 @@
 /* rig.h -- an engine over one of the small nets, made in one line, for tests.
  *
- * Its source hands out copies of the net's mini-batches, takes them in turn by their number in the
- * run, and spoils a copy as soon as it is given back: whoever still reads it gets other numbers. */
+ * Its source returns copies of the net's mini-batches, chosen by their number in the run, and
+ * overwrites a copy as soon as it is released: a late reader gets other numbers. */
 #ifndef TESTS_ENGINE_RIG_H
 #define TESTS_ENGINE_RIG_H
 
@@ -282,7 +282,7 @@ static inline double rig_steps(rig *p, int64_t first, int64_t n)
 
 /* --- what came out -------------------------------------------------------------------------- */
 
-/* Of all parameters and optimizer state, with or without running statistics. */
+/* Hash of all parameters and optimizer state, with or without running statistics. */
 static inline void rig_sha_of(rig *p, bool with_buffers, char text[65])
 {
     static float plain[MAX_PARAM];
@@ -321,7 +321,7 @@ static inline double rig_distance(rig *a, rig *b)
     return most;
 }
 
-/* What a run of n steps without any mishap ends in. */
+/* The final state of an undisturbed run of n steps. */
 static inline void rig_clean_sha(int which, const rig_options *o, int64_t n, char sha[65])
 {
     rig p;

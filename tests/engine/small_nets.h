@@ -119,7 +119,8 @@ static void build_branches(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
-/* Parameters come late: gradients end before the first stages, which wait for nobody. */
+/* Only later stages have parameters: gradients end before the first stages, which wait for no
+ * other. */
 static void build_late(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);

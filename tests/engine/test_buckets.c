@@ -168,7 +168,7 @@ static void assert_takes(bool overlaps, double bucket, double expected)
 static void buckets_travel_beside(void **unused)
 {
     (void)unused;
-    /* short ones: B1 is handed in at the end, and takes 12; each is stepped as it comes, the last
+    /* short ones: B1 is submitted at the end, and takes 12; each is stepped on arrival, the last
      * half after it */
     assert_takes(true, 12, 20 + 60 + 12 + 5);
     /* long ones: B0 goes from 30 to 80, then B1 to 130 */
@@ -178,7 +178,7 @@ static void buckets_travel_beside(void **unused)
 }
 
 /* Four buckets of the second stage, 30 ms each but the last, and a gradient for the first, as the
- * simulator has it: it passes behind the bucket that is under way. */
+ * simulator has it: it is sent after the current bucket. */
 static void messages_pass_between(void **unused)
 {
     (void)unused;

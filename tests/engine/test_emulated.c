@@ -34,7 +34,7 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* What both go by. */
+/* Common parameters of both. */
 typedef struct model {
     fr_stage_cost cost[MOST];
     double speed[2 * MOST];

@@ -160,7 +160,7 @@ static void pipelines_take_their_time(void **unused)
     assert_takes(&(rig_options){.generator = "sequential", .n_micro = 2}, &s, 1, 2 * 15 + 4);
     assert_takes(&(rig_options){.generator = "gpipe", .n_stages = 2, .n_micro = 4}, &s, 1,
                  5 * 15 + 4);
-    /* two seconds of the wall clock for one: told is the one */
+    /* two seconds of the wall clock per virtual second: the virtual one is reported */
     assert_takes(&(rig_options){.generator = "1f1b", .n_stages = 2, .n_micro = 4}, &s, 2,
                  5 * 15 + 4);
     /* a stage is never idle */
@@ -240,8 +240,8 @@ static void messages_take_their_time(void **unused)
     fr_ctx_free(ctx);
 }
 
-/* What a stage and its worker noted of 4 mini-batches of 4 micro-batches; stage 1 is through when
- * stage 0 has 6 of its last backward and its step still before it. */
+/* Notes of a stage and its worker over 4 mini-batches of 4 micro-batches; stage 1 ends when stage 0
+ * still has 6 s of its last backward and its step to do. */
 static bool is_noted(const rig *r, int k, double wall)
 {
     const fr_stage_times *t = fr_engine_stage_times(r->engine, k);
@@ -297,7 +297,8 @@ static void the_wall_clock_is_kept(void **unused)
 /* --- what goes wrong ---------------------------------------------------------------------------
  */
 
-/* A device that is ten times too fast for this machine: told, and the clock goes on. */
+/* A device that is ten times too fast for this machine: this is reported, and the clock continues.
+ */
 static void lateness_is_told(void **unused)
 {
     (void)unused;
@@ -326,8 +327,8 @@ static void sleepers_are_not_stalled(void **unused)
     rig_close(&r);
 }
 
-/* Nobody waits for the end of a sleep when another worker has failed: worker 1 does at 3.5 s, when
- * the first message has come to it and worker 0 is in its second forward of 3 s. */
+/* A sleep ends early when another worker has failed: worker 1 fails at 3.5 s, when it has received
+ * the first message and worker 0 is in its second forward of 3 s. */
 static void failures_wake_sleepers(void **unused)
 {
     (void)unused;
@@ -352,7 +353,7 @@ static void failures_wake_sleepers(void **unused)
         assert_int_equal(rig_train(&r, 0, 2, &n_done), FR_PEER);
         assert_true(virtual_now(&clock) - start < (uint64_t)3600 * MS);
         assert_non_null(strstr(fr_ctx_error(r.b.ctx), "worker 1"));
-        if (i == 1) break; /* what the lost thread stands on is left */
+        if (i == 1) break; /* memory of the lost thread is not freed */
         rig_close(&r);
         fr_cluster_free(s.cluster);
     }

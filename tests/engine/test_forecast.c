@@ -1,5 +1,5 @@
-/* test_forecast.c -- what workers would take is told without taking it: the same numbers as those
- * of an engine that is there, whatever the method. */
+/* test_forecast.c -- the memory of workers is forecast without allocating it: the same numbers as
+ * those of a real engine, for every method. */
 #include "engine/rig.h"
 
 enum { MOST_WORKERS = 16 };

@@ -82,8 +82,8 @@ static int make_pair(uint64_t seed, pair *p)
     return nth;
 }
 
-/* What may be refused: a policy that needs a pipeline without drains, two versions for more
- * mini-batches than two. */
+/* Allowed refusals: a policy that needs a pipeline without drains, two versions for more than two
+ * mini-batches. */
 static bool may_be_refused(const pair *p, const fr_schedule *s)
 {
     if (p->generator->is_flush) return strcmp(p->policy->name, "live") != 0;

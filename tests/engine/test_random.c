@@ -1,7 +1,7 @@
 /* test_random.c -- many short runs of anything: net, cuts, schedule, policy, optimizer, sleeps, and
  * in some of them a fault or an early end. None may hang, and what can be known of the result is
  * checked: flush schedules have the bits of one worker, all others those of the same run without
- * the sleeps; an early end leaves a whole number of updates; a fault is told.
+ * the sleeps; an early end leaves a whole number of updates; a fault is reported.
  *
  * FR_RUNS: how many; FR_SEED: the first one. A run that takes too long prints its seed. */
 #include "engine/rig.h"
@@ -31,7 +31,7 @@ typedef struct plan {
 
 static char running[512]; /* for the watchdog */
 
-static volatile sig_atomic_t n_seconds; /* of the run under way; none while all is stopped */
+static volatile sig_atomic_t n_seconds; /* of the current run; none while all is stopped */
 
 static void tick(int signal_number)
 {

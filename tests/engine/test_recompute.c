@@ -1,6 +1,6 @@
 /* test_recompute.c -- activations that are computed again instead of kept: the same bits wherever a
- * backward sees the weights of its forward, and less memory, exactly as predicted. What happens
- * where the weights differ test_reference.c knows. */
+ * backward sees the weights of its forward, and less memory, exactly as predicted. test_reference.c
+ * tests the case of different weights. */
 #include "engine/rig.h"
 
 enum { N_STEPS = 5, MOST = 4 };
@@ -30,7 +30,7 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* What is compared of a run. */
+/* The compared results of a run. */
 typedef struct result {
     char sha[65]; /* weights, optimizer, running statistics */
     double losses[N_STEPS];

@@ -273,7 +273,7 @@ static void same_weights(void **unused)
             }
 }
 
-/* The reference can tell: the wrong rule is far off. */
+/* The reference distinguishes rules: the wrong one is far off. */
 static void other_rules_are_seen(void **unused)
 {
     (void)unused;

@@ -36,7 +36,7 @@ static void infinite_gradient_is_seen(void **unused)
         assert_int_equal(n_done, 0);
         assert_ok(r.b.ctx, fr_engine_get_param(r.engine, head, after));
         assert_memory_equal(before, after, 4 * count_of(&r.b, head));
-        /* and it can go on from there */
+        /* and the run can continue from there */
         memset(before, 0, sizeof before);
         assert_ok(r.b.ctx, fr_engine_set_param(r.engine, head, before));
         for (int i = 0; i < N_DATA; i++) fill_minibatch(r.b.net, i, &r.b.data[i]);
@@ -159,7 +159,8 @@ static void no_loss(void **unused)
     assert_int_equal(rig_prepare(&r, MLP, &(rig_options){0}), FR_OK);
     fr_engine_desc d = r.desc;
     d.graph = b.graph;
-    assert_fails(b.ctx, fr_engine_create(b.ctx, &d, &e), FR_INVALID, "does not end in cross_entropy");
+    assert_fails(b.ctx, fr_engine_create(b.ctx, &d, &e), FR_INVALID,
+                 "does not end in cross_entropy");
     rig_close(&r);
     bench_fini(&b);
 }

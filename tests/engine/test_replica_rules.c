@@ -1,6 +1,6 @@
-/* test_replica_rules.c -- replicas that step each for itself, in the engine: data parallelism where
- * they exchange after every update, the same bits whoever is late, alike after every call however
- * it ended, memory as predicted, HetPipe's bound on staleness in a pipeline. */
+/* test_replica_rules.c -- replicas that step on their own, in the engine: data parallelism if they
+ * exchange after every update, the same bits whichever is late, equal after every call however it
+ * ended, memory as predicted, HetPipe's bound on staleness in a pipeline. */
 #include "engine/rig.h"
 
 #include "engine/engine.h"
@@ -166,7 +166,7 @@ static bool stop_at_three(rig *p, const fr_batch_report *r)
     return r->step < 3;
 }
 
-/* Stopped early, all replicas have made the same updates, and the run goes on from there. */
+/* After an early stop all replicas have made the same updates, and the run continues from there. */
 static void stops_alike(void **unused)
 {
     (void)unused;
@@ -189,7 +189,7 @@ static void stops_alike(void **unused)
         }
 }
 
-/* One replica's loss is no number: it and all others stop, alike, and can go on. */
+/* One replica's loss is NaN: all replicas stop at the same update and can continue. */
 static void diverges_alike(void **unused)
 {
     (void)unused;

@@ -67,7 +67,7 @@ static void exact_sums_have_the_bits_of_one_worker(void **state)
         }
 }
 
-/* The blocks of all replicas of each stage, as they lie. */
+/* The blocks of all replicas of each stage, byte for byte. */
 static void expect_equal_replicas(const rig *p, const char *about)
 {
     const fr_engine *e = p->engine;

@@ -1,6 +1,6 @@
 /* test_same.c -- flush schedules give the bits of one worker: weights, running statistics,
- * optimizer state, losses, gradient norms, evaluation; however the graph is cut, whoever owns a
- * stage, whatever the clock does. */
+ * optimizer state, losses, gradient norms, evaluation; for any cut of the graph, any placement of
+ * stages and any timing. */
 #include "engine/rig.h"
 
 enum { STEPS = 3 };
@@ -121,7 +121,7 @@ static void norms_clipping_optimizers(void **unused)
         }
 }
 
-/* Schedules that nobody generates: two stages of three on one worker, in an order of its own. */
+/* Schedules that no generator makes: two stages of three on one worker, in an order of its own. */
 static void by_hand(void **state)
 {
     static const char *const csv[] = {

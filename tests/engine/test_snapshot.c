@@ -1,6 +1,6 @@
-/* test_snapshot.c -- what a checkpoint is made from: the same values whether they are copied or
- * read in place, of one version though training waits to go on; and engines that are planned first
- * and take their memory later. */
+/* test_snapshot.c -- the content of a checkpoint: the same values whether they are copied or read
+ * in place, of one version while training waits to continue; and engines that are planned first and
+ * allocate later. */
 #include "engine/rig.h"
 
 #include <forerun/state.h>
@@ -71,7 +71,7 @@ static void in_place_as_copied(void **unused)
                 assert_ok(r.b.ctx, fr_engine_snapshot(r.engine, &s));
                 assert_true((fr_engine_snapshot_bytes(r.engine) == 0) == in_place);
                 read_all(&r, s, &found[in_place]);
-                fr_snapshot_wait(s); /* read to its end: nobody waits */
+                fr_snapshot_wait(s); /* read to its end: no call waits */
                 rig_close(&r);
             }
             assert_true(found[0].n > 0 && found[0].n == found[1].n);
@@ -95,8 +95,8 @@ static void *train_on(void *arg)
     return NULL;
 }
 
-/* Training is ready to go on from the beginning, and has had time to; what is read is what was
- * there at the moment of the snapshot. */
+/* Training could have continued in the meantime; the values read are those of the moment of the
+ * snapshot. */
 static void training_waits(void **unused)
 {
     (void)unused;

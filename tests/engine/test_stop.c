@@ -1,5 +1,5 @@
-/* test_stop.c -- runs that end early on purpose, and data that ends too early: what is counted as
- * done is done on every stage, and the run can go on from there. */
+/* test_stop.c -- runs that end early on purpose, and data that ends too early: updates that are
+ * counted have been made on every stage, and the run can continue from there. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 

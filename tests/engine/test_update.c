@@ -115,7 +115,7 @@ static void norm_only_if_asked(void **unused)
     }
 }
 
-/* Without a flush the parts of the norm are of different moments, but it is there. */
+/* Without a flush the parts of the norm are of different times, but the norm is reported. */
 static void norm_without_flush(void **unused)
 {
     (void)unused;

@@ -112,7 +112,7 @@ static void backends_agree(void **unused)
         }
 }
 
-/* What the tally should be, from the logits of all of N_DATA mini-batches. */
+/* The expected tally, from the logits of all of N_DATA mini-batches. */
 static fr_tally tally_of(const bench *b, const float *logits)
 {
     fr_tally t = {0};

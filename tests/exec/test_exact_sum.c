@@ -11,7 +11,7 @@
 
 enum { COUNT = 37, STRIDE = 40, MAX_N = 64 };
 
-/* Of very different sizes, so that the order of additions shows. */
+/* Numbers of very different sizes, so that the order of additions affects the bits. */
 static float grad(int micro, int i)
 {
     uint32_t r[4];
@@ -26,7 +26,7 @@ static float direct(int n, int a, int s, int i)
     return direct(n, a, 2 * s, i) + direct(n, a + s, 2 * s, i);
 }
 
-/* What a worker with micro-batches first, first + step, ... does. */
+/* The additions of a worker with micro-batches first, first + step, ... */
 static void run(const fr__tree *t, int first, int step, float out[COUNT])
 {
     static float blocks[(MAX_N + 1) * STRIDE];
@@ -70,7 +70,7 @@ static int whole_before(int n, int a, int s, int j)
     return whole_before(n, a, 2 * s, j) + whole_before(n, a + s, 2 * s, j);
 }
 
-/* No fewer would do: whoever adds along the tree must hold these and the one that is written. */
+/* The minimum: adding along the tree needs these blocks and the one that is written. */
 static void blocks_are_few(void **unused)
 {
     (void)unused;

@@ -1,7 +1,7 @@
-/* deferred.c -- the fenced backend behind a queue: a call is put down, and made when its result
- * must be there. What reads memory without waiting for the calls that write it gets old values.
+/* deferred.c -- the fenced backend behind a queue: a call is queued, and made when its result is
+ * required. Code that reads memory without waiting for the calls that write it gets old values.
  *
- * FR_BACKEND=deferred selects it. Failures of queued calls are those of the next wait. */
+ * FR_BACKEND=deferred selects it. The next wait returns the failures of queued calls. */
 #include "fenced/fenced.h"
 
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* fenced.c -- `ref` on memory that the host cannot read: the example of a backend with memory of
  * its own, and the test that nothing above the backends touches device memory.
  *
- * A device address lies in a range without access; its bytes are FENCE further on. Slots and
- * kernels add FENCE and call those of `ref`. The program ends where the host touches a device
- * address, and where a slot is given a host address for device memory. No address is used
- * twice, so a released block cannot be touched either. */
+ * A device address is in a range without access; its bytes are FENCE behind it. Slots and kernels
+ * add FENCE and call those of `ref`. The program ends where the host touches a device address, and
+ * where a slot is given a host address for device memory. No address is used twice, so a released
+ * block cannot be touched either. */
 #include "fenced/fenced.h"
 
 #include <pthread.h>

@@ -66,7 +66,7 @@ static void train(fixture *f, int n_sets, const char *const *sets)
     assert_done(f, fr_train(f->ctx, &o, NULL));
 }
 
-/* One config, told by the run itself, by a look that was asked for, and not at all. */
+/* One config: forecast by the run itself, by a requested measurement, and not at all. */
 static void test_said_late(void **state)
 {
     fixture *f = *state;

@@ -34,7 +34,7 @@ static void put(const fixture *f, const char *folder, const char *name, const ch
     write_text(path, text);
 }
 
-/* The machine has so much left. */
+/* Sets the available memory of the machine. */
 static void put_room(const fixture *f, size_t bytes)
 {
     char text[64];
@@ -70,7 +70,7 @@ static size_t need_of(fixture *f, int n_sets, const char *const *sets)
     return needs;
 }
 
-/* What is proposed fits, and half of it does not. */
+/* The proposed number fits, and half of it does not. */
 static void test_more_micro_batches(void **state)
 {
     fixture *f = *state;
@@ -93,7 +93,7 @@ static void test_more_micro_batches(void **state)
     }
 }
 
-/* Of a pipeline whose activations make most of it. */
+/* For a pipeline whose memory is mostly activations. */
 static void test_recompute(void **state)
 {
     fixture *f = *state;
@@ -194,7 +194,7 @@ static void test_refused_at_once(void **state)
     assert_failed(f, fr_eval(f->ctx, &o, &r), FR_NO_MEMORY, "the run needs");
 }
 
-/* What was said is in the summary, beside what came. */
+/* The summary has the forecast beside the actual memory. */
 static void test_summary(void **state)
 {
     fixture *f = *state;

@@ -1,5 +1,5 @@
-/* random.h -- random models for planners: up to so many nodes, a chain with skips and branches, on
- * up to so many devices. A pure function of seed and number. */
+/* random.h -- random models for planners: a limited number of nodes, a chain with skips and
+ * branches, on a limited number of devices. A pure function of seed and number. */
 #ifndef TESTS_PLAN_RANDOM_H
 #define TESTS_PLAN_RANDOM_H
 

@@ -168,7 +168,8 @@ static void weights_want_stages(void **state)
     model_fini(&m);
 }
 
-/* What a layout takes, by hand: balanced cuts, all devices side by side. INFINITY: it cannot be. */
+/* The time of a layout, computed directly: balanced cuts, all devices side by side. INFINITY:
+ * impossible. */
 static double by_hand(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
                       const fr_plan_method *method, int n_stages, int replicas, int n_micro,
                       int batch)

@@ -151,7 +151,8 @@ static double work_s(const struct pair *p, const struct layout *l, int stage, in
     return (each * l->n_micro / l->replicas + update) / speed_of(p, l, stage);
 }
 
-/* What crosses a cut before node i, a mini-batch, on the group that joins its two devices. */
+/* Bytes per mini-batch that cross a cut before node i, on the group that connects its two devices.
+ */
 static double move_s(const struct pair *p, const struct layout *l, int stage, int i)
 {
     double bytes = 0;
@@ -369,8 +370,8 @@ struct verdict {
     double worst;
 };
 
-/* No candidate is faster than its bound, by which layouts are left out unseen. What runs ahead is
- * timed over a window that cuts mini-batches, asynchronous methods the most. */
+/* No candidate is faster than its bound, by which layouts are left out unseen. Methods that run
+ * ahead are timed over a window that cuts mini-batches, asynchronous ones the most. */
 static void check_bounds(const fr_choice *choice)
 {
     for (int i = 0; i < choice->n; i++) {

@@ -113,7 +113,7 @@ static void skip_without_solver(const char *what)
     if (status == FR_UNSUPPORTED) skip_because(what, "%s", why);
 }
 
-/* A placing is a schedule: values are there when they are read, and a device does one thing at a
+/* A placement is a schedule: values exist before they are read, and a device runs one job at a
  * time. */
 static void assert_runs(const fr_plan *plan, const fr_plan_problem *p)
 {
@@ -252,7 +252,7 @@ static void dapple_by_hand(void **state)
     fr_plan_free(plan);
 }
 
-/* Every planner, with memory that ends after so many allocations: an error, nothing lost. */
+/* Every planner with failing allocations: an error, and no leak. */
 static void out_of_memory(void **state)
 {
     (void)state;

@@ -186,7 +186,7 @@ static void stages_at_once(void **state)
     fr_ctx_free(ctx);
 }
 
-/* One of two cannot be set up: both end, and nothing is handed out. */
+/* One of two cannot be set up: both end, and there is no result. */
 static void failures(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_layouts.c -- checkpoints know nothing of stages and replicas: what one layout saves, any
- * other goes on from, with the numbers of a run that one worker made without a break. */
+/* test_layouts.c -- checkpoints do not depend on stages and replicas: any layout continues from the
+ * checkpoint of any other, with the numbers of an uninterrupted run of one worker. */
 #include "support/run_fixture.h"
 
 #include <jansson.h>
@@ -145,7 +145,7 @@ static bool has_memory(fixture *f, const char *out, const char *word)
     return is_there;
 }
 
-/* What one policy remembers is nothing to another: it goes on without. */
+/* A policy ignores the state of another one. */
 static void test_memory_is_optional(void **state)
 {
     fixture *f = *state;

@@ -50,7 +50,7 @@ static void close_run(fixture *f, fr_run *r, fr_run_result *result)
     assert_done(f, fr_run_close(r, result));
 }
 
-/* What fr_train comes to. */
+/* The result of fr_train. */
 static fr_run_result train_whole(fixture *f, const char *name, const char *set, bool resume)
 {
     char out[160];
@@ -197,7 +197,7 @@ static void test_outputs(void **state)
     close_run(f, r, NULL);
 }
 
-/* Reading and writing what is there changes nothing. */
+/* Reading values and writing them back changes nothing. */
 static void test_params(void **state)
 {
     fixture *f = *state;
@@ -229,7 +229,7 @@ static void test_params(void **state)
     close_run(f, r, NULL);
 }
 
-/* A checkpoint of a run without a folder goes on under fr_train, and starts other runs. */
+/* fr_train continues a checkpoint of a run without a folder, and other runs start from it. */
 static void test_save(void **state)
 {
     fixture *f = *state;
@@ -296,7 +296,7 @@ static void test_stop(void **state)
         assert_true(fr_run_is_over(r));
         fr_run_progress(r, &p);
         assert_int_equal(p.step, n_done);
-        w.stop = 0; /* the caller may go on */
+        w.stop = 0; /* the caller may continue */
         assert_done(f, fr_run_step(r, 1, &n_done));
         assert_true(n_done == 1 && !fr_run_is_over(r));
         w.stop = 1;
@@ -349,7 +349,8 @@ static void test_evaluate(void **state)
     close_run(f, r, NULL);
 }
 
-/* A caller that goes on after a failure is told of the next one, and nothing needs clearing. */
+/* A caller that continues after a failure gets the next one reported, without clearing the first.
+ */
 static void test_failures_in_turn(void **state)
 {
     fixture *f = *state;
@@ -390,7 +391,7 @@ static fr_graph *make_graph(fixture *f)
     return g;
 }
 
-/* Class 1 lies right of the diagonal. */
+/* Class 1 is right of the diagonal. */
 static fr_status read_sample(void *user, fr_split split, int64_t index, uint64_t seed,
                              uint64_t draw, void *input, int32_t *target, int32_t *length)
 {

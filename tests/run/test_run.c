@@ -310,7 +310,7 @@ static void test_dump(void **state)
     job plain = {.out = "plain"}, dumped = {.out = "dumped", .dump_step = 3};
     assert_done(f, train(f, &plain));
     assert_done(f, train(f, &dumped));
-    assert_string_equal(plain.r.weights_sha256, dumped.r.weights_sha256); /* it only looks */
+    assert_string_equal(plain.r.weights_sha256, dumped.r.weights_sha256); /* it only reads */
     check_dump(f, "parallel={method: single, backend: ref, threads: 1}");
     check_dump(f, "parallel={method: zb-h1, stages: 3, backend: ref, threads: 1}");
     check_dump(f, "parallel={method: pipedream, stages: 3, backend: ref, threads: 1}");
@@ -364,7 +364,7 @@ static void test_resume_with_other_stages(void **state)
     }
 }
 
-/* Stopped between two drains: everything begun is finished, and its line is there. */
+/* Stopped between two drains: open mini-batches are finished, and logged. */
 static void test_stop_in_full_flight(void **state)
 {
     fixture *f = *state;
@@ -447,14 +447,14 @@ static double number(json_t *o, const char *key)
     return json_number_value(v);
 }
 
-/* What was wrong with a prediction: the times of the stages, and the clock. */
+/* The parts of a forecast error: the times of the stages, and the clock. */
 static void test_parts_of_error(void **state)
 {
     fixture *f = *state;
     job a = {.out = "a", .sets = {"parallel={method: 1f1b, stages: 2, threads: 1}"}};
     assert_done(f, train(f, &a));
     json_t *o = load_json(a.folder, "summary.json");
-    if (fr__cpu_count() < 2) { /* the two take turns, and nobody can tell */
+    if (fr__cpu_count() < 2) { /* the two alternate, and the order is not determined */
         assert_null(json_object_get(o, "cost_error"));
     } else {
         double replayed = number(o, "replayed_s_per_batch");
@@ -465,7 +465,7 @@ static void test_parts_of_error(void **state)
     json_decref(o);
 }
 
-/* What a pipeline says about itself. */
+/* The summary of a pipeline. */
 static void test_summary_of_pipeline(void **state)
 {
     fixture *f = *state;

@@ -187,7 +187,7 @@ TEST_OF(reslstm)
 TEST_OF(gnmt)
 TEST_OF(biglstm)
 
-/* Whoever waits for whom does not matter; nor does an asynchronous method on one stage. */
+/* The order of waits does not matter; nor does an asynchronous method on one stage. */
 static void test_jitter_and_one_stage(void **state)
 {
     fixture *f = *state;

@@ -1,4 +1,5 @@
-/* What must hold for every simulation: random schedules, costs, speeds, clusters. */
+/* test_properties.c -- properties of every simulation, on random schedules, costs, speeds,
+ * clusters. */
 #include "sim/rig.h"
 
 #include "base/alloc.h"
@@ -138,8 +139,8 @@ static void set_bandwidth(rig *r, double factor)
     for (int g = 0; g < r->cluster->n_groups; g++) r->cluster->groups[g].bandwidth *= factor;
 }
 
-/* Where every port serves one stream whose order nobody can change, a faster link never makes
- * anything later: one worker's messages to one other, and one stage's sums. */
+/* If every port serves one stream of fixed order, a faster link never delays anything: one worker's
+ * messages to one other, and one stage's sums. */
 static void is_monotone_in_bandwidth(void **state)
 {
     (void)state;
@@ -173,8 +174,8 @@ static void is_monotone_in_bandwidth(void **state)
     rig_fini(&r);
 }
 
-/* Elsewhere messages of several senders meet at a port, and a faster link may change who comes
- * first: Graham's anomalies. They are rare and small, and with free links the limit is the best. */
+/* Otherwise messages of several senders share a port, and a faster link may change their order:
+ * Graham's anomalies. They are rare and small, and with free links the limit is the best. */
 static void is_nearly_monotone_everywhere(void **state)
 {
     (void)state;

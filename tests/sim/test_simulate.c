@@ -164,7 +164,7 @@ static void messages_by_hand(void **state)
     rig_fini(&r);
 }
 
-/* Three buckets (4 MiB, 4 MiB, 2 MiB: handed in from the end), the last backward from 1 to 3, all
+/* Three buckets (4 MiB, 4 MiB, 2 MiB: submitted from the end), the last backward from 1 to 3, all
  * in proportion. 2 replicas: a bucket goes once over each port, 1 MiB/s. */
 static void sums_by_hand(void **state)
 {
@@ -201,14 +201,14 @@ static void sums_by_hand(void **state)
     d.adds_itself = true;
     is_near(rig_makespan(&r, &d), 16 + 5);
     d.adds_itself = false;
-    /* Nothing is final in the first half: handed in from 2.4 on. */
+    /* Nothing is final in the first half: submitted from 2.4 on. */
     d.overlaps = true;
     r.cost[0].final = (fr_curve){3, (double[]){0, 0.5, 1}, (double[]){0, 0, 1}};
     is_near(rig_makespan(&r, &d), 2.4 + 5 + 5 + 3 + 1);
     /* A slow replica holds up the other. */
     r.cost[0].final = (fr_curve){0};
     r.speed[1] = 0.5;
-    out = rig_run(&r, &d); /* handed in at 3.6, 5.2, 6; done at 8.6, 13.6, 16.6 */
+    out = rig_run(&r, &d); /* submitted at 3.6, 5.2, 6; done at 8.6, 13.6, 16.6 */
     is_near(out.workers[0].busy + out.workers[0].wait, 16.6 + 1);
     is_near(out.makespan, 13.6 + 4 + 2);
     fr_sim_free(&out);
@@ -216,8 +216,8 @@ static void sums_by_hand(void **state)
 }
 
 /* Two stages of two replicas, sums of 8 buckets of 4 s each. The gradient that stage 1 sends down
- * waits for the bucket under way (handed in at 2.25), not for those behind it: it leaves at 6.25
- * and takes 1 s, so stage 0 is through with its backward at 9.25. */
+ * waits for the current bucket (submitted at 2.25), not for those behind it: it is sent at 6.25 and
+ * takes 1 s, so stage 0 ends its backward at 9.25. */
 static void messages_pass_between_buckets(void **state)
 {
     (void)state;

@@ -62,8 +62,8 @@ static void fills_everything_in(void **state)
     is_near(out.timing.cost[1].backward, 14);
     is_near(out.timing.cost[2].step, 5.5);
     is_near(out.timing.speed[2], 1);
-    /* Stage 2: weights, gradients, two states of 11000; one slot of 500 + 600; gradients under way
-     * to stages 0 or 1 (what it read of them), a workspace. */
+    /* Stage 2: weights, gradients, two states of 11000; one slot of 500 + 600; gradients in flight
+     * to stages 0 or 1 (of the values that it read), a workspace. */
     size_t under_way = 0;
     for (int l = 0; l < s->n_backward; l++)
         if (s->backward[l].from == 2)

@@ -18,7 +18,7 @@ typedef struct run {
     fr__timeline t;
 } run;
 
-/* What an engine would note: each instruction, with what was waited before it as a wait. */
+/* Events as of an engine: each instruction, with the wait before it as a wait event. */
 static void note(run *r, const fr_clock *c, int w, int i)
 {
     const fr_instr *in = &r->s->lists[w].at[i];
@@ -108,7 +108,7 @@ static int64_t integer(json_t *event, const char *key)
 
 static bool is_phase(json_t *event, char phase) { return text(event, "ph")[0] == phase; }
 
-/* Slices of a track lie side by side, in order. Returns how many there are. */
+/* Slices of a track do not overlap, and are in order. Returns their number. */
 static int check_slices(json_t *events)
 {
     double end[MAX_WORKERS + 1] = {0};

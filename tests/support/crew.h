@@ -15,7 +15,7 @@ bool crew_can_use(const fr_transport *t);
 /* The least number of members from n on that processes share evenly. */
 int crew_fit(int n);
 bool crew_has(const fr_transport *t, const fr_group *g, int member);
-/* All processes come here before one goes on; fails in all if `is_well` is false in any. */
+/* A barrier of all processes; fails in all if `is_well` is false in any. */
 void crew_meet(bool is_well);
 
 #define FOR_EACH_TRANSPORT(t)                                                            \

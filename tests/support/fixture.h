@@ -1,7 +1,7 @@
 /* fixture.h -- reader of tests/fixtures/NAME.txt: named cases of settings and tensors.
  *
- * The format is told in tests/fixtures/make_fixtures.py. A file that cannot be read, or is not as
- * it should be, fails the running test. */
+ * tests/fixtures/make_fixtures.py describes the format. A file that cannot be read, or is
+ * invalid, fails the running test. */
 #ifndef FR_TEST_SUPPORT_FIXTURE_H
 #define FR_TEST_SUPPORT_FIXTURE_H
 

@@ -118,7 +118,7 @@ static const char *param_name(const harness *h, int placement)
     return fr_graph_param(h->graph, fr_program_placement(h->program, placement)->param)->name;
 }
 
-/* grad_ready: take the panel that is handed over. */
+/* grad_ready: take the reported panel. */
 static void take_report(void *user, size_t offset, size_t count, const float *grad)
 {
     harness *h = user;
@@ -132,7 +132,7 @@ static void forget_reports(harness *h)
     memset(h->n_reports, 0, n * sizeof *h->n_reports);
 }
 
-/* What was reported takes the place of the gradients. */
+/* The reported values replace the gradients. */
 static void use_reports(harness *h)
 {
     for (int i = 0; i < h->n_params; i++) {
@@ -323,7 +323,7 @@ static void upload(harness *h)
     trash(h, &h->workspace);
 }
 
-/* What may be lost between passes: the workspace, and ports that need not be kept. */
+/* Overwrite what may be lost between passes: the workspace, and ports that need not be kept. */
 static void lose_what_may_be_lost(harness *h)
 {
     trash(h, &h->workspace);

@@ -25,7 +25,7 @@ typedef struct harness_options {
     bool split;       /* input gradients first, weight gradients later */
     bool zeroed;      /* blocks start as zeros instead of NaN */
     bool transient;   /* gradients are taken as they are reported, and are not read afterwards */
-    int extra_output; /* node + 1 whose value is wanted too; 0: none */
+    int extra_output; /* node + 1 whose value is also compared; 0: none */
 } harness_options;
 
 /* Memory on the device between two guards. */
@@ -66,7 +66,7 @@ typedef struct harness {
 
 /* FR_OK, or the status of fr_program_create, with the text in h->ctx; close in both cases. */
 fr_status harness_open(harness *h, const net *n, const harness_options *options);
-/* Of a whole graph, ports and all, instead of a net. */
+/* For a whole graph with its ports, instead of a net. */
 fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stage,
                              const harness_options *options);
 void harness_close(harness *h);

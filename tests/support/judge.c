@@ -44,8 +44,8 @@ static size_t plain_bytes(const fr__layout *layout)
     return n;
 }
 
-/* Writes the tensor anew over ones and over NaN: what both have is its numbers and its padding,
- * which is zero then; what differs is gaps that nobody reads. */
+/* Writes the tensor twice, over ones and over NaN: bytes that agree are its numbers and its
+ * padding, which must be zero; bytes that differ are gaps that are never read. */
 static fr_status check_padding(judge *j, const char *when, const char *what, const fr__layout *l,
                                const void *at)
 {

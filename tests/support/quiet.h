@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Every other thread of the process sleeps at one moment of this call: nothing goes on until a
+/* Every other thread of the process sleeps at one moment of this call: nothing happens until a
  * timer ends a sleep, another process acts or the caller does. A thread that was woken and waits
  * for a core is not asleep. */
 bool quiet_now(void);

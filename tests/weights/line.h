@@ -1,8 +1,8 @@
-/* line.h -- one stage of a pipeline, alone: a store walked through 1F1B without flush, beside a
- * plain model of it that forgets nothing.
+/* line.h -- a single stage of a pipeline: a store driven through 1F1B without flush, beside a plain
+ * model of it that keeps every version.
  *
  * The model keeps weights and optimizer state of every version, made by plain steps in place, and
- * works out what a pass must see from the policy's want and textbook formulas in double. */
+ * computes the expected weights of a pass from the policy and textbook formulas in double. */
 #ifndef FR_TEST_WEIGHTS_LINE_H
 #define FR_TEST_WEIGHTS_LINE_H
 
@@ -35,7 +35,7 @@ typedef struct recipe {
     int n_stages, stage, n_micro, n_batches;
     int lead;               /* 0: N - 1 - k */
     int n_blocks;           /* 0: as counted */
-    bool exact, on_the_fly; /* ranges handed in while the last backward reads */
+    bool exact, on_the_fly; /* ranges submitted while the last backward reads */
     bool no_fusing;         /* updates write no predictions */
     int64_t lr_warmup;
     int n_samples;
@@ -89,7 +89,7 @@ static inline int line_after_nothing(const fr_policy_context *context, int ahead
     return 0;
 }
 
-/* What the passes of a line need, by a store without weights. */
+/* Blocks that the passes of a line need, counted by a store without weights. */
 static inline int line_count_blocks(fr_ctx *ctx, const fr_store_desc *d)
 {
     fr_store *s;
@@ -167,7 +167,7 @@ static inline void line_close(line *l)
     int n_blocks = l->d.n_blocks;
     float room[ROOM];
     device_get(l->dev, room, l->room, ROOM);
-    for (int b = 0; b <= MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
+    for (int b = 0; b <= MAX_BLOCKS; b++) /* the space between and behind the blocks is unchanged */
         for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
             assert_true(room[b * STRIDE + i] == 77);
     fr_store_free(l->store);
@@ -225,7 +225,7 @@ static inline double line_predict(const line *l, int64_t t, int ahead, int i)
     return w;
 }
 
-/* What a pass must see. which: 0 forward, 1 backward. */
+/* The weights that a pass must read. which: 0 forward, 1 backward. */
 static inline seen line_expect(line *l, int which, int64_t batch, int micro)
 {
     fr_want want;
@@ -307,7 +307,7 @@ static inline void line_model_step(line *l, int64_t batch, double scale)
             keep * l->delta[t][i] + (1 - keep) * ((double)l->w[t + 1][i] - (double)l->w[t][i]);
 }
 
-/* Ranges in a scrambled order; what has not been handed in yet is still as the backward saw it. */
+/* Ranges in a random order; ranges not yet submitted are unchanged since the backward. */
 static inline void line_update(line *l, int64_t batch, const fr_view *reading)
 {
     enum { CHUNK = 10, N_CHUNKS = (SIZE + CHUNK - 1) / CHUNK };

@@ -1,5 +1,5 @@
-/* test_policies.c -- the tables of every weight policy: what forward and backward of each
- * micro-batch want, what an update writes, which rate a stage has. */
+/* test_policies.c -- the tables of every weight policy: the weights that forward and backward of
+ * each micro-batch request, the predictions that an update writes, the rate of a stage. */
 #include <forerun/weights.h>
 
 #include <math.h>
@@ -174,7 +174,7 @@ static void one_stage_is_plain(void **unused)
             }
 }
 
-/* What an update writes is what the next forward asks for. */
+/* An update writes the prediction that the next forward requests. */
 static void updates_write_for_the_next_pass(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* test_memory.c -- a run saved at a drain and taken up by another store goes on bit for bit;
- * weights changed from outside count from the next pass on. */
+/* test_policy_state.c -- a run saved at a drain and restored in another store continues bit for
+ * bit; weights changed from outside are used from the next pass on. */
 #include "weights/line.h"
 
 static const struct {
@@ -49,8 +49,8 @@ static void names(void **unused)
     assert_null(fr_store_policy_state_name(&(fr_store_desc){.policy = fr_policy_find("stash")}));
 }
 
-/* What a checkpoint would carry from line a, at a drain, into the fresh line b; `late`: b learns
- * the number of the update last. */
+/* Copy the content of a checkpoint of line a, at a drain, to the fresh line b; `late`: set b's
+ * update number last. */
 static void carry_over(bool with_memory, bool late)
 {
     bool is_valid, was_valid;
@@ -117,7 +117,7 @@ static void saved_runs_go_on(void **unused)
                     }
 }
 
-/* Views from here on, without what line_check knows. */
+/* Views from here on, without line_check. */
 static uint64_t digest_on(line *l, int64_t first_batch)
 {
     fr_view view;
@@ -135,7 +135,7 @@ static uint64_t digest_on(line *l, int64_t first_batch)
     return l->digest;
 }
 
-/* Without it the run would go on otherwise; nothing is left out that could be. */
+/* Without it the run would continue differently: all saved state is necessary. */
 static void memory_is_needed(void **unused)
 {
     (void)unused;

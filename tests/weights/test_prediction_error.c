@@ -1,11 +1,11 @@
-/* test_error.c -- how good predictions are: the watch's arithmetic, and on a noisy quadratic with
- * momentum the predicted weights are nearer to what comes than the stale ones. */
+/* test_prediction_error.c -- the arithmetic of the prediction error; and on a noisy quadratic with
+ * momentum the predicted weights are nearer to the later ones than the stale weights. */
 #include "weights/line.h"
 
 static line a;
 
-/* The watch's sums again, from the model's history: each pair of version and distance that some
- * forward saw counts once, if it came true. */
+/* The same sums from the model's history: each pair of version and distance that a forward read
+ * counts once, if its version was made. */
 static void sums_are_right(void **unused)
 {
     (void)unused;

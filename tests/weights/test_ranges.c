@@ -1,5 +1,5 @@
-/* test_ranges.c -- an update handed in by several threads at once, on every backend and with any
- * number of kernel threads, gives the bits of one sweep; padding is left alone. */
+/* test_ranges.c -- an update submitted by several threads at once, on every backend and with any
+ * number of kernel threads, gives the bits of one sweep; padding is unchanged. */
 #include <forerun/weights.h>
 
 #include "base/philox.h"
@@ -38,7 +38,7 @@ static int fill(void **unused)
     return 0;
 }
 
-/* Part p: every PARTS-th chunk; the last PAD floats of the block are never handed in. */
+/* Part p: every PARTS-th chunk; the last PAD floats of the block are never submitted. */
 typedef struct part {
     fr_store *store;
     const float *grad; /* (SIZE) on the device */

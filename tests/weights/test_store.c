@@ -214,7 +214,7 @@ static int sweeps_expected(const line *l, int n_batches)
     return n;
 }
 
-/* What an update has written is not made again. */
+/* A prediction that an update has written is not computed again. */
 static void no_sweep_too_many(void **unused)
 {
     (void)unused;
@@ -407,8 +407,8 @@ static void ids_are_shared(void **unused)
     }
 }
 
-/* After a reset only the newest counts: a run cut in two by resets equals the plain model, where
- * the previous version is missing the oldest held stands in and says so. */
+/* After a reset only the newest counts: a run cut in two by resets equals the plain model, if the
+ * previous version is missing, the oldest one is used and its label shows it. */
 static void resets(void **unused)
 {
     (void)unused;
