@@ -28,7 +28,7 @@ static fr_status build(fr_ctx *ctx, const fr_data_info *d, fr_graph **out)
     return fr_graph_finish(g);
 }
 
-/* Mini-batches on their way: the engine asks for the next, and gives the oldest back. */
+/* Mini-batches in flight: the engine requests the next one and releases the oldest. */
 typedef struct belt {
     fr_loader *loader;
     const fr_batch *held[ROOM];

@@ -325,7 +325,7 @@ static fr_status get_node(struct reader *r, int i, json_t *o)
 
 static const char *skip_blanks(const char *t) { return t + strspn(t, " \t\r\n"); }
 
-/* The nodes, each loaded by itself. */
+/* The nodes, each parsed separately. */
 static fr_status get_parts(struct reader *r)
 {
     enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY };

@@ -316,7 +316,7 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
     return FR_OK;
 }
 
-/* A device may still read memory of another one: all come to rest before any is closed. */
+/* A device may still read memory of another one: synchronise all before closing any. */
 static fr_status rest(fr__worker *w, void *arg)
 {
     (void)arg;

@@ -1,5 +1,5 @@
-/* test_clock.c -- programs that take the time of their steps: the same bits as without, every
- * step's time at a node that computes, and slots shared out among nodes to the last byte. */
+/* test_clock.c -- programs that time their steps: the same bits as without, every step's time
+ * assigned to a node that computes, and all bytes of slots assigned to nodes. */
 #include "base/thread.h"
 #include "support/check.h"
 #include "support/harness.h"

@@ -1,5 +1,5 @@
-/* test_cpu_lanes.c -- kernels of our own give the same bits for row-major tensors and for blocks of
- * 8 and of 16 channels, whichever of them this machine prefers. */
+/* test_cpu_lanes.c -- Forerun's own kernels give the same bits for row-major tensors and for blocks
+ * of 8 and of 16 channels, whichever this machine prefers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A block of NaN, as memory that others have used, filled from row-major numbers if there are any.
- */
+/* A block of NaN, like used memory, filled from row-major numbers if given. */
 static float *laid_out(const fr__layout *layout, const float *plain, size_t n)
 {
     float *at = fr__alloc(layout->bytes);

@@ -1,6 +1,6 @@
-/* test_cpu_products.c -- products of a layer, by kernels of our own and by oneDNN: right for every
- * number of rows and columns, nothing read or written beside the matrices, and a row has the same
- * bits alone, among others, and on any number of threads wherever the kernels are our own. */
+/* test_cpu_products.c -- products of a layer, by Forerun's own kernels and by oneDNN: correct for
+ * every number of rows and columns, nothing read or written outside the matrices. With Forerun's
+ * own kernels a row has the same bits alone, among others, and on any number of threads. */
 #include <math.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static void products_are_right(void **state)
 {
     (void)state;
     /* Around the widths of tiles (3 and 6 columns of y, 24 and 96 of dx) and above the rows of W
-     * that dx takes at a time; with lengths that no kernel of ours takes. */
+     * that dx takes at a time; with lengths that Forerun's own kernels do not support. */
     static const int sizes[][2] = {{256, 1},    {272, 7},   {272, 20},  {1024, 9},
                                    {1040, 300}, {1136, 17}, {1032, 12}, {40, 30}};
     static const int counts[] = {1, 2, 3, 4, 5, 8, 11, 32, 33};

@@ -111,7 +111,7 @@ static void test_steps_newest_first(void **state)
     assert_false(is_there(f, ".old-step-9"));
 }
 
-/* The lock is the folder's, and the path may lead elsewhere. */
+/* The lock belongs to the folder, and the path may lead to another one. */
 static void test_the_path_is_watched(void **state)
 {
     fixture *f = *state;

@@ -101,7 +101,7 @@ static void test_as_often_as_can_be(void **state)
     assert_true(is_there(f, "step-28") && !is_there(f, "step-27"));
 }
 
-/* The disk fills up while the run goes: it ends soon, says so, and has lost nothing older. */
+/* The disk fills up during the run: it ends soon with an error, and keeps older checkpoints. */
 static void check_full_disk(fixture *f, const char *set)
 {
     watch w = {.full_at = 10}, rest = {0};
@@ -136,7 +136,7 @@ static void test_full_at_the_end(void **state)
     assert_int_equal(w.n_told, 0);
 }
 
-/* A worker that fails while a checkpoint is being written: the copy is whole, and so is that. */
+/* A worker fails while a checkpoint is being written: copy and checkpoint are whole. */
 static void test_failed_worker(void **state)
 {
     fixture *f = *state;
@@ -146,8 +146,7 @@ static void test_failed_worker(void **state)
     assert_true(is_there(f, "step-10"));
 }
 
-/* More than is copied: training waits while it is read, and what is on the disk is of one version.
- */
+/* A state too large to copy: training waits while it is read, and the file has a single version. */
 static void test_read_in_place(void **state)
 {
     fixture *f = *state;

@@ -1,5 +1,5 @@
-/* test_device.c -- what modules above the backends do with device memory (backend/device.h): every
- * backend, with one thread and with two, gives the bits of plain loops. */
+/* test_device.c -- operations on device memory (backend/device.h): every backend, with one thread
+ * and with two, gives the bits of plain loops. */
 #include "backend/device.h"
 
 #include "base/philox.h"
@@ -42,7 +42,7 @@ static void close_bed(bed *t)
     fr_ctx_free(t->ctx);
 }
 
-/* Block `k` holds the first n of `expected`, and behind them what it held. */
+/* Block `k` holds the first n of `expected`; the rest is unchanged. */
 static void assert_block(bed *t, int k, size_t n, const char *what)
 {
     device_get(t->dev, got, t->at[k], N);

@@ -1,5 +1,5 @@
 /* test_gradients.c -- every operator of every backend against finite differences; and proof that a
- * gradient that is wrong by one percent, or in its sign, is seen. */
+ * gradient that is wrong by one percent, or in its sign, is detected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void gradients_are_slopes(void **state)
         }
 }
 
-/* A whole network, smooth, so that sums of gradients over several paths are seen too. */
+/* A whole smooth network, to test sums of gradients over several paths. */
 static void network_gradients_are_slopes(void **state)
 {
     (void)state;
@@ -48,8 +48,8 @@ static void every_operator_is_checked(void **state)
     }
 }
 
-/* A backend like ref, but for one gradient of one operator, which comes out `factor` times too
- * large: that of parameter `param`, or of the inputs if it is negative. */
+/* A backend like ref, except that one gradient of one operator is `factor` times too large: that of
+ * parameter `param`, or of the inputs if it is negative. */
 static struct {
     int param;
     float factor;
@@ -103,7 +103,7 @@ static fr_status make_faulty(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     return FR_OK;
 }
 
-/* Must both judges, finite differences and the comparison with ref, see the fault? */
+/* Whether both finite differences and the comparison with ref must detect the fault. */
 static void expect_red(const net_case *c, const fr_backend *faulty)
 {
     verdict v;

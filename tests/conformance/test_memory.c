@@ -1,6 +1,6 @@
-/* test_memory.c -- the harness that all conformance tests go through sees a kernel that writes
- * where it must not, leaves a gradient unwritten, or counts on memory that is not its own. The
- * kernels here are ref's, each with one fault. */
+/* test_memory.c -- the harness of all conformance tests detects a kernel that writes outside its
+ * memory, leaves a gradient unwritten, or relies on memory that it does not own. The kernels here
+ * are ref's, each with one fault. */
 #include <math.h>
 #include <string.h>
 
@@ -153,7 +153,7 @@ static void faults_are_seen(void **state)
     }
 }
 
-/* A kernel that reads a value it did not ask to be kept: NaN, or what has taken its place. */
+/* A kernel that reads a value it did not request to be kept: NaN, or later content. */
 static fr_status make_forgetful(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     FR_TRY(fr__backend_ref.makers[FR_OP_LINEAR](spec, arena, out));

@@ -1,5 +1,4 @@
-/* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, wherever it is
- * cut: what one stage sends is what the other would have computed inside. */
+/* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, for any cut. */
 #include <string.h>
 
 #include "support/cases.h"

@@ -1,8 +1,8 @@
 /* test_sums.c -- requirements on the sums of every transport: the bits of a binary tree over the
  * members, for groups of every size, uneven and empty buckets, rounds in which a member has nothing
  * to add, members that are early and late. Blocks are written again as soon as that is allowed, and
- * pieces are read as late as that is allowed, so that a transport that keeps a promise only almost
- * is found out. */
+ * pieces are read as late as that is allowed, so that small violations of the contract are
+ * detected. */
 #include <forerun/transport.h>
 
 #include "base/philox.h"

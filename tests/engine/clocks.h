@@ -4,8 +4,8 @@
  * all of them wait. An emulated run on it takes exactly the time of its timing, however busy the
  * machine is, and no longer than its computation.
  *
- * Quiet clock: real time, of which only what passes while every thread sleeps counts. A worker that
- * waits for a core is not silent on it; one that hangs is. Frozen clock: nobody is ever silent. */
+ * Quiet clock: real time, counted only while every thread sleeps. A worker that waits for a core
+ * is not silent on it; one that hangs is. Frozen clock: no worker is ever silent. */
 #ifndef TESTS_ENGINE_CLOCKS_H
 #define TESTS_ENGINE_CLOCKS_H
 
@@ -39,7 +39,7 @@ static inline uint64_t virtual_now(void *user)
     return now;
 }
 
-/* The first one sets the clock on once all others are at rest; the rest wait for their turn. */
+/* The first one advances the clock when all others are idle; the rest wait for their turn. */
 static inline void virtual_sleep(void *user, int worker, uint64_t until_ns)
 {
     virtual_clock *c = user;
@@ -87,8 +87,8 @@ typedef struct quiet_clock {
     uint64_t now_ns, last_ns;
 } quiet_clock;
 
-/* By one thread, the caller of train, which holds the engine's lock: a worker that waits for that
- * is not at rest. */
+/* Called by one thread, the caller of train, which holds the engine's lock: a worker that waits for
+ * the lock is not idle. */
 static inline uint64_t quiet_clock_now(void *user)
 {
     quiet_clock *c = user;

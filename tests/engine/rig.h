@@ -25,7 +25,7 @@
 #ifndef IS_SANITIZED
 #define IS_SANITIZED 0
 #endif
-/* Steps of long loops over stages: sanitizers are slow, and find in one case what is in many. */
+/* Steps of long loops over stages: sanitizers are slow, and a few cases suffice for them. */
 enum { STRIDE = IS_SANITIZED ? 5 : 1 };
 
 enum { MAX_STAGES = 16, MAX_LINKS = MAX_STAGES * MAX_STAGES, RING = 64, MAX_NOTED = 256 };
@@ -244,7 +244,7 @@ static inline fr_source rig_source(rig *p, int64_t first)
     return (fr_source){.user = p, .next = rig_next, .release = rig_return};
 }
 
-/* A run of the engine that ends as it should gives back all data; a lost worker may keep some. */
+/* A run that ends normally releases all data; a lost worker may keep some. */
 static inline void rig_check_data(rig *p, fr_status status)
 {
     assert_false(atomic_load(&p->is_overdrawn));
@@ -270,7 +270,7 @@ static inline fr_status rig_eval(rig *p, int64_t n, fr_tally *tally, float *logi
     return status;
 }
 
-/* The usual case: all must go well. Returns the loss of the last mini-batch, a target. */
+/* The usual case: every call must succeed. Returns the loss of the last mini-batch per target. */
 static inline double rig_steps(rig *p, int64_t first, int64_t n)
 {
     int64_t n_done = 0;

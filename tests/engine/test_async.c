@@ -1,6 +1,6 @@
 /* test_async.c -- schedules without a flush under every weight policy: they learn, they do not
- * depend on timing, one stage is the plain run, calls may be short and many, and the ledger has the
- * versions of the papers. */
+ * depend on timing, one stage equals the plain run, calls may be short and many, and the ledger has
+ * the versions of the papers. */
 #include "engine/rig.h"
 
 static const char *const policies[] = {"live",      "stash",        "double-buffer",

@@ -1,6 +1,5 @@
 /* test_buckets.c -- replicas of a stage whose gradients fill several buckets: the sum has the bits
- * of one worker, whatever the buckets, and in emulation they travel while the backward still runs.
- */
+ * of one worker, for any buckets, and in emulation they are sent while the backward still runs. */
 #include "engine/clocks.h"
 #include "engine/small_nets.h"
 #include "exec/stage.h"
@@ -151,7 +150,7 @@ static double timed(bool overlaps, double bucket)
     return ms;
 }
 
-/* Expected times leave out the first bucket, which is next to nothing. */
+/* Expected times leave out the first bucket, which is very small. */
 static void assert_near(double ms, double expected)
 {
     if (!(fabs(ms - expected) < 0.015 * expected))
@@ -164,7 +163,7 @@ static void assert_takes(bool overlaps, double bucket, double expected)
 }
 
 /* The last two buckets of the block, B0 and B1 here, are 4 MB of 8.01 each: final at 30 and 60 ms
- * of the backward, if gradients come evenly; the first is next to nothing. */
+ * of the backward, if gradients become final evenly; the first is very small. */
 static void buckets_travel_beside(void **unused)
 {
     (void)unused;

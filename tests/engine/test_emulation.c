@@ -1,6 +1,6 @@
-/* test_emulation.c -- emulation: a run takes the time that its timing says, and computes what it
- * would compute without. Times are judged on a virtual clock, which no other process can hold up;
- * on the machine's own clock, a run never takes less. */
+/* test_emulation.c -- emulation: a run takes the modelled time, and computes the same numbers as
+ * without emulation. Times are checked on a virtual clock, which other processes cannot delay; on
+ * the machine's own clock, a run never takes less. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 #include "exec/stage.h"
@@ -170,7 +170,7 @@ static void pipelines_take_their_time(void **unused)
                                 .n_micro = 1,
                                 .n_batches = N_TIMED},
                  &s, 1, 15 + 4);
-    /* the slowest device is the pace of all */
+    /* the slowest device determines the pace */
     for (int w = 0; w < 8; w++) s.speed[w] = w == 1 ? 0.5 : 1;
     s.timing.speed = s.speed;
     assert_takes(&(rig_options){.generator = "1f1b-async",
@@ -193,7 +193,7 @@ static void measure_bytes(int n_stages, int n_micro, size_t *grads, size_t *mess
     rig_close(&r);
 }
 
-/* F + B + the sum, to which both ports of two replicas carry the whole block, + step. */
+/* F + B + the sum, for which both ports of two replicas carry the whole block, + step. */
 static void replicas_wait_for_their_sum(void **unused)
 {
     (void)unused;
@@ -213,7 +213,7 @@ static void replicas_wait_for_their_sum(void **unused)
     fr_ctx_free(ctx);
 }
 
-/* One micro-batch: there and back again, with two messages between. */
+/* One micro-batch: forward and backward, with two messages. */
 static void messages_take_their_time(void **unused)
 {
     (void)unused;
@@ -227,8 +227,8 @@ static void messages_take_their_time(void **unused)
     s.timing.cluster = s.cluster;
     assert_takes(&(rig_options){.generator = "gpipe", .n_stages = 2, .n_micro = 1}, &s, 1,
                  2 * 15 + 2 * (8 * (double)whole / (double)quarter + 1) + 4);
-    /* There they queue at the port, one after the other behind the first F; back again each arrives
-     * before the next is computed. */
+    /* Forward messages queue at the port behind the first F; each backward message arrives before
+     * the next is computed. */
     assert_takes(&(rig_options){.generator = "gpipe", .n_stages = 2, .n_micro = 4}, &s, 1,
                  5 + 4 * 8 + 1 + 5 + 4 * 10 + 8 + 1 + 10 + 4);
     /* both on one device: no way to go */
@@ -395,7 +395,7 @@ static void nonsense_is_refused(void **unused)
     fr_ctx_free(ctx);
 }
 
-/* Wherever it happens (sanitizers see what is left behind). */
+/* At every allocation (sanitizers detect leaks). */
 static void out_of_memory_is_told(void **unused)
 {
     (void)unused;

@@ -4,7 +4,7 @@
  * stall.
  *
  * A worker that hangs is left behind with its memory, which a leak checker would rightly report;
- * such cases run in children that end without being asked, side by side. */
+ * such cases run in parallel in child processes, which leave by _exit. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 
@@ -133,7 +133,7 @@ static void hangs(void **unused)
     assert_int_equal(n_bad, 0);
 }
 
-/* Slow is not dead, as long as there is a sign of life in time. */
+/* A slow worker is not lost if it makes progress within the timeout. */
 static void slow_workers(void **unused)
 {
     (void)unused;
@@ -154,7 +154,7 @@ static void slow_workers(void **unused)
     }
 }
 
-/* Longer than the limit, but back before it is given up: nothing is lost, all can be freed. */
+/* Longer than the timeout, but back within the grace period: nothing is lost, all can be freed. */
 static void too_slow(void **unused)
 {
     (void)unused;

@@ -72,8 +72,8 @@ static void equal_to_an_engine(void **unused)
         }
 }
 
-/* Wherever memory runs out (sanitizers see what is left behind), and with a description that is
- * wrong: it is said. */
+/* Out of memory at every allocation (sanitizers detect leaks), and wrong descriptions: an error is
+ * returned. */
 static void failures_are_told(void **unused)
 {
     (void)unused;

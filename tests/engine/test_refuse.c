@@ -1,5 +1,5 @@
-/* test_refuse.c -- what cannot be done is refused with words: wrong use, wrong settings, gradients
- * that are not finite, no memory. */
+/* test_refuse.c -- refusals with a text: wrong use, wrong settings, gradients that are not finite,
+ * no memory. */
 #include "engine/rig.h"
 
 static void open_rig(rig *r, int which, const rig_options *o)
@@ -7,7 +7,7 @@ static void open_rig(rig *r, int which, const rig_options *o)
     if (rig_open(r, which, o) != FR_OK) fail_msg("%s", rig_about(r, o));
 }
 
-/* A loss that is finite with a gradient that is not: seen where the norm is computed, by all. */
+/* A finite loss with a gradient that is not: all stages detect it when the norm is computed. */
 static void infinite_gradient_is_seen(void **unused)
 {
     (void)unused;

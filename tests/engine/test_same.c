@@ -8,7 +8,7 @@ enum { STEPS = 3 };
 static const char *const generators[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
 enum { N_GENERATORS = sizeof generators / sizeof *generators, INTERLEAVED = N_GENERATORS - 1 };
 
-/* All that can be seen of a run: STEPS steps, an evaluation, STEPS steps more. */
+/* All results of a run: STEPS steps, an evaluation, STEPS more steps. */
 typedef struct outcome {
     char sha[65];
     fr_tally tally[2 * STEPS], eval;
@@ -42,7 +42,7 @@ static void assert_same(int which, const rig_options *o, const outcome *one, con
                  nets[which].name, what, o->file ? o->file : o->generator, o->n_stages, o->n_micro);
 }
 
-/* Run `o` with every generator that can, and compare with `one`. */
+/* Run `o` with every generator that supports it, and compare with `one`. */
 static void compare_generators(int which, rig_options o, const outcome *one)
 {
     outcome other;
@@ -70,7 +70,7 @@ static void balanced_cuts(void **unused)
     }
 }
 
-/* Cut before any one or two nodes; where stages would be empty the graph says so. */
+/* Cut before any one or two nodes; the graph refuses cuts with empty stages. */
 static void every_cut(void **unused)
 {
     (void)unused;

@@ -19,7 +19,7 @@ static void open_values(values *v)
     assert_non_null(v->at);
 }
 
-/* All items, one behind the other, with what they are. */
+/* All items, one after the other, with their kinds. */
 static void read_all(rig *r, fr_snapshot *s, values *v)
 {
     const fr_graph *g = r->b.graph;
@@ -123,7 +123,7 @@ static void training_waits(void **unused)
     }
 }
 
-/* A reader that gives up in the middle (a full disk) does not hold training up. */
+/* A reader that gives up in the middle (a full disk) does not delay training. */
 static void a_reader_may_give_up(void **unused)
 {
     (void)unused;
@@ -142,8 +142,8 @@ static void a_reader_may_give_up(void **unused)
     rig_close(&r);
 }
 
-/* A plan has all sizes and no memory; taking it makes them true, with the bits of fr_engine_create.
- */
+/* A plan has all sizes and no memory; allocating it gives these sizes, and the bits of
+ * fr_engine_create. */
 static void planned_then_taken(void **unused)
 {
     (void)unused;
@@ -180,8 +180,8 @@ static void planned_then_taken(void **unused)
     }
 }
 
-/* Wherever memory runs out (sanitizers see what is left behind) it is said, and the plan can be
- * freed. */
+/* Out of memory at every allocation (sanitizers detect leaks): an error, and the plan can be freed.
+ */
 static void failures_are_told(void **unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* test_update.c -- how gradients reach the weights: on the fly or at the end, clipped, tied, and by
+/* test_update.c -- updates of the weights: fused or in a sweep at the end, clipped, tied, and by
  * the rules of the optimizers. */
 #include "engine/rig.h"
 

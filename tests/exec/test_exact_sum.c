@@ -62,7 +62,7 @@ static void plan_is_the_recursion(void **unused)
 
 static int last_of(int n, int a, int s) { return a + (n - 1 - a) / s * s; }
 
-/* Subtrees that are whole before micro-batch j comes, and no part of a larger whole one. */
+/* Subtrees that are complete before micro-batch j, and not part of a larger complete one. */
 static int whole_before(int n, int a, int s, int j)
 {
     if (last_of(n, a, s) < j) return 1;
@@ -115,7 +115,7 @@ static void replicas_give_the_same_bits(void **unused)
     assert_int_equal(n_compared, 64 + 32 + 16 + 8);
 }
 
-/* And the order does show: one after the other gives other bits. */
+/* The order matters: adding one after the other gives other bits. */
 static void order_matters(void **unused)
 {
     (void)unused;

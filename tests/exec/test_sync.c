@@ -50,7 +50,7 @@ typedef struct replica {
     _Atomic int n_made;
     bool is_told; /* that some replica has stopped */
     int n_predicted;
-    double worst; /* prediction, of those that a forward saw */
+    double worst; /* prediction, of those that a forward read */
     fr__exec_hooks hooks;
     _Atomic int is_waiting;
     uint64_t sent;
@@ -203,7 +203,7 @@ static fr_status update(replica *r, int64_t batch)
     return fr_store_end(r->store, N);
 }
 
-/* The next forward sees a prediction from the weights as they are after the exchange. */
+/* The next forward reads a prediction from the weights after the exchange. */
 static fr_status look_ahead(replica *r, int64_t batch)
 {
     const setting *t = &r->scene->t;
@@ -262,7 +262,7 @@ static void run(scene *s, const setting *t)
         assert_int_equal(pthread_create(&s->r[q].thread, NULL, run_replica, &s->r[q]), 0);
     for (int q = 0; q < t->n_replicas; q++) pthread_join(s->r[q].thread, NULL);
     for (int q = 0; q < t->n_replicas; q++) assert_ok(s->ctx, s->r[q].status);
-    /* All replicas are alike, to the bit. */
+    /* All replicas are equal, to the bit. */
     replica *first = &s->r[0];
     bool is_valid, is_first_valid;
     float *memory = fr_store_policy_state(first->store, &is_first_valid);

@@ -1,5 +1,5 @@
-/* test_forecast.c -- a run that would wait too long for its stages to be measured begins at once,
- * and says how long a mini-batch takes when it has done a few. */
+/* test_forecast.c -- a run whose measurement of stages would take too long starts immediately, and
+ * prints the time of a mini-batch after the first few. */
 #include "forecast/forecast.h"
 #include "support/run_fixture.h"
 
@@ -30,7 +30,7 @@ static bool takes_long(fixture *f, int n_sets, const char *const *sets)
     return is_long;
 }
 
-/* By the work of a mini-batch, the length of the run and the threads; not by how fast it goes. */
+/* Decided by the work of a mini-batch, the length of the run and the threads, not by speed. */
 static void test_what_takes_long(void **state)
 {
     fixture *f = *state;

@@ -1,5 +1,5 @@
-/* test_memory.c -- what a run says that it will hold, and what becomes of one that is too large: on
- * machines made up for it (their /proc and /sys are folders of the test), and on this one. */
+/* test_memory.c -- the memory forecast of a run, and the refusal of one that is too large: on
+ * simulated machines (their /proc and /sys are folders of the test), and on this one. */
 #include "forecast/fits.h"
 #include "support/run_fixture.h"
 
@@ -42,7 +42,7 @@ static void put_room(const fixture *f, size_t bytes)
     put(f, "proc", "meminfo", text);
 }
 
-/* The run is planned on the made-up machine; *needs (may be NULL): bytes that it would take. */
+/* The run is planned on the simulated machine; *needs (may be NULL): bytes that it would take. */
 static fr_status plan(fixture *f, int n_sets, const char *const *sets, size_t *needs)
 {
     fr__setup s;
@@ -179,7 +179,7 @@ static void test_measuring_counts(void **state)
     assert_failed(f, plan(f, 3, sets, NULL), FR_NO_MEMORY, "parallel.profile");
 }
 
-/* Terabytes: known without taking a part of them, and nothing is written. */
+/* Terabytes: refused without allocating them, and nothing is written. */
 static void test_refused_at_once(void **state)
 {
     fixture *f = *state;

@@ -1,5 +1,5 @@
 /* test_optim.c -- optimizers against PyTorch's numbers and a plain double-precision oracle; the
- * sweep gives the same bits however it is cut; the direction is the update applied. */
+ * sweep gives the same bits for any cut; the direction is the update applied. */
 #include "optim/optim.h"
 
 #include "base/philox.h"

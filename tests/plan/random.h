@@ -39,7 +39,7 @@ static inline int draw_int(struct random_model *m, int least, int most)
 }
 
 /* The first node is data with odds of a half. Times about a second, transfers from nothing to
- * several seconds, memory that often is too little. */
+ * several seconds, memory that is often too small. */
 static inline void random_model(struct random_model *m, uint64_t seed, uint64_t number,
                                 int most_nodes, int most_devices)
 {

@@ -1,5 +1,5 @@
-/* PipeDream's planner: its published result, graphs with branches by hand, levels against the same
- * recurrence written plainly. */
+/* test_pipedream.c -- PipeDream's planner: its published result, graphs with branches, levels
+ * against a plain implementation of the recurrence. */
 #include "plan/internal.h"
 #include "plan/random.h"
 #include "support/test.h"

@@ -30,7 +30,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Up to `steps` updates, from where the folder is. */
+/* Train up to `steps` updates from the checkpoint of the folder. */
 static fr_run_result run(fixture *f, const char *out, const char *layout, int steps,
                          const char *more)
 {
@@ -109,7 +109,7 @@ static const char *const asynchronous[] = {"vanilla-async", "pipedream", "pipedr
 static const char *const shapes[] = {"stages: 3", "stages: 2, replicas: 2", "replicas: [2, 1]"};
 
 /* An asynchronous run drains for a checkpoint; resumed from there in the same layout it is the same
- * run, with what its policy remembers. */
+ * run, with its policy state. */
 static void test_asynchronous_resume(void **state)
 {
     fixture *f = *state;

@@ -1,5 +1,5 @@
-/* test_object.c -- the run as an object: the weights of fr_train however it is stepped, outputs
- * against a formula, parameters by name, checkpoints, and no file that was not asked for. */
+/* test_object.c -- the run as an object: the weights of fr_train for any sizes of steps, outputs
+ * against a formula, parameters by name, checkpoints, and no file that was not requested. */
 #include "base/alloc.h"
 #include "support/run_fixture.h"
 
@@ -95,7 +95,7 @@ static void test_steps_are_training(void **state)
         assert_true(r.train_loss == whole.train_loss && r.eval_loss == whole.eval_loss);
         assert_int_equal(r.steps, STEPS);
     }
-    /* An asynchronous pipeline drains where a step ends. */
+    /* An asynchronous pipeline drains at the end of a step. */
     whole = train_whole(f, "async", ASYNC, false);
     assert_string_equal(train_stepped(f, "async-0", ASYNC, 0).weights_sha256, whole.weights_sha256);
     assert_string_equal(train_stepped(f, "async-10", ASYNC, 10).weights_sha256,

@@ -335,7 +335,7 @@ static void test_loop_allocates_nothing(void **state)
     }
 }
 
-/* Saved by four stages, resumed by one or eight, and the other way round: the run of one worker. */
+/* Saved by four stages, resumed by one or eight, and the reverse: the run of one worker. */
 static void test_resume_with_other_stages(void **state)
 {
     fixture *f = *state;
@@ -368,7 +368,8 @@ static void test_resume_with_other_stages(void **state)
 static void test_stop_in_full_flight(void **state)
 {
     fixture *f = *state;
-    /* workers are ahead of the report by a ring of records at most, so the end is out of reach */
+    /* workers are ahead of the report by at most one ring of records, so they cannot reach the end
+     */
     job cut = {.out = "cut", .stop_at = 7, .sets = {PIPELINE, LONG}};
     job rest = {.out = "cut", .resume = true, .sets = {PIPELINE, LONG}};
     assert_failed(f, train(f, &cut), FR_INTERRUPTED, "of 400", "--resume");
@@ -379,8 +380,7 @@ static void test_stop_in_full_flight(void **state)
     assert_int_equal(rest.w.n_calls, 400 - cut.r.steps);
 }
 
-/* An asynchronous run that was resumed from a checkpoint of its own is the same run: it had drained
- * there too. */
+/* An asynchronous run resumed from its own checkpoint is the same run: it had drained there too. */
 static void test_async_resume(void **state)
 {
     fixture *f = *state;
@@ -421,7 +421,7 @@ static void test_ledger_file(void **state)
     assert_int_equal(n_back, n / 2);
 }
 
-/* A worker that fails ends the run; what it did so far can be read. */
+/* A worker that fails ends the run; the results so far can be read. */
 static void test_failed_worker(void **state)
 {
     fixture *f = *state;

@@ -1,8 +1,9 @@
-/* Layouts by numbers: links, costs, placement and memory, against counting by hand. */
+/* test_spread.c -- layouts in numbers: links, costs, placement and memory, against numbers counted
+ * by hand. */
 #include "sim/rig.h"
 
 /* Six nodes after an input; node 5 reads node 2 as well. Node i takes i s forward, 2 i s backward,
- * puts out 100 i bytes, keeps as much, and has 1000 i bytes of parameters. */
+ * outputs 100 i bytes, keeps as many, and has 1000 i bytes of parameters. */
 static fr_profile *make_profile(rig *r)
 {
     static const int chain[7] = {0, 0, 1, 2, 3, 4, 5}, both[2] = {4, 2};

@@ -1,5 +1,6 @@
 /* test_timeline.c -- timelines of schedules run on the virtual clock, written, read back by Jansson
- * and judged as Perfetto would: tracks, slices in order, arrows with both ends inside slices. */
+ * and checked by the rules of Perfetto: tracks, slices in order, arrows with both ends inside
+ * slices. */
 #include <forerun/sched.h>
 
 #include "sim/timeline.h"
@@ -37,7 +38,7 @@ static void note(run *r, const fr_clock *c, int w, int i)
         fr_event wait = e;
         wait.is_wait = true;
         wait.start_ns = 1000000 + (uint64_t)(idle_from * (double)UNIT_NS) + (uint64_t)i * 2;
-        /* A worker that lost its core notes less waiting than there was. */
+        /* A worker that lost its core records less waiting than it did. */
         bool is_receive = in->action == FR_DO_RECV_F || in->action == FR_DO_RECV_B;
         if (is_receive && i % 2) e.start_ns -= (e.start_ns - wait.start_ns) / 2;
         wait.end_ns = e.start_ns;

@@ -61,7 +61,7 @@ const net_case network_cases[] = {
     /* Weights of more than 4 MB, which may be padded, or have their gradient made in parts. */
     {"a = x 1021; y = linear a out=1030", 2, 0},
     {"a = x 1024; b = linear a out=1025; y = relu b", 2, 0},
-    /* Few rows with long ones of weights: odd numbers of both, gradients that are added. */
+    /* Few rows, long rows of weights: odd numbers of both, gradients that are added. */
     {"a = x 272; y = linear a out=13", 7, 0},
     {"a = x 1040; b = linear a out=300; c = linear a out=300; y = add b c", 5, 0},
     {"a = x 1024; b = linear a out=20; y = gelu b", 33, 0},

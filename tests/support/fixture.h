@@ -46,7 +46,7 @@ void fixture_load(fixture *f, const char *name);
 void fixture_free(fixture *f);
 const fixture_tensor *fixture_find(const fixture_case *c, const char *name); /* NULL: none */
 const fixture_tensor *fixture_need(const fixture_case *c, const char *name); /* fails the test */
-/* First number of a setting, or `otherwise` where the case has none. */
+/* First number of a setting, or `otherwise` if the case has none. */
 double fixture_number(const fixture_case *c, const char *key, double otherwise);
 
 #endif

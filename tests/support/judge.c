@@ -1,4 +1,4 @@
-/* judge.c -- kernels wrapped: forced layouts, poisoned memory, padding looked at. */
+/* judge.c -- wrapped kernels: forced layouts, poisoned memory, checked padding. */
 #include "support/judge.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct judge {
     fr__kernel_ops ops;
     fr__kernel *inner;
     int n_inputs;
-    unsigned moved; /* bit i: the inner kernel sees input i in another layout than the program */
+    unsigned moved; /* bit i: the inner kernel gets input i in another layout than the program's */
     fr__layout given[FR_MAX_INPUTS], seen[FR_MAX_INPUTS];
     size_t x_at[FR_MAX_INPUTS], dx_at[FR_MAX_INPUTS]; /* in scratch, behind that of the inner one */
 } judge;
@@ -74,7 +74,7 @@ static fr_status check_padding(judge *j, const char *when, const char *what, con
     return status;
 }
 
-/* Arguments of the inner kernel: inputs as it sees them, scratch and gradients poisoned. */
+/* Arguments of the inner kernel: inputs in its layouts, scratch and gradients poisoned. */
 static fr_status enter(judge *j, const fr__kernel_args *a, unsigned needed, fr__kernel_args *inner)
 {
     *inner = *a;
@@ -157,7 +157,7 @@ static void judge_destroy(fr__kernel *k)
     if (j->inner && j->inner->ops->destroy) j->inner->ops->destroy(j->inner);
 }
 
-/* The inner kernel's fields, without its freedoms on inputs that were moved. */
+/* The inner kernel's fields, without its options on reordered inputs. */
 static void take_over(judge *j)
 {
     fr__kernel *k = &j->base;

@@ -1,4 +1,4 @@
-/* quiet.c -- the states of the threads, as Linux has them.
+/* quiet.c -- the states of the threads, from Linux.
  *
  * With one check per thread, a thread could be woken after its check by one that is checked
  * later. So all are checked twice: a thread that sleeps both times and has not run in between (the

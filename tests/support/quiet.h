@@ -1,5 +1,5 @@
-/* quiet.h -- has this process come to rest? Tests ask this where they would otherwise sleep and
- * hope that a machine of unknown speed was quick enough. */
+/* quiet.h -- whether all threads of this process sleep. Tests use it instead of sleeping for a
+ * fixed time on a machine of unknown speed. */
 #ifndef FR_TEST_SUPPORT_QUIET_H
 #define FR_TEST_SUPPORT_QUIET_H
 

@@ -61,7 +61,7 @@ typedef struct line {
     /* On the device: */
     float *room;                                      /* (ROOM) */
     float *state[FR_MAX_OPTIM_STATE], *drift, *given; /* (SIZE) each; given: the gradient */
-    float copy[SIZE];                                 /* of what line_read was asked for last */
+    float copy[SIZE];                                 /* of the last line_read */
 
     int64_t now; /* version */
     float w[MAX_VERSIONS][SIZE], m[MAX_VERSIONS][SIZE], v[MAX_VERSIONS][SIZE];

@@ -128,8 +128,8 @@ static void xpipe_rounding(void **unused)
             }
 }
 
-/* With the lead of a plain pipeline spelt out, nothing changes; with another one the stage is as
- * far from the end as a stage of a plain pipeline with that lead. */
+/* With the lead of a plain pipeline given explicitly, nothing changes; with another lead the stage
+ * behaves as the stage of a plain pipeline with that lead. */
 static void leads_are_taken(void **unused)
 {
     (void)unused;
@@ -156,7 +156,7 @@ static void leads_are_taken(void **unused)
                     }
 }
 
-/* One stage has nothing to predict, keep or delay, whatever the policy. */
+/* A single stage has nothing to predict, keep or delay, with any policy. */
 static void one_stage_is_plain(void **unused)
 {
     (void)unused;

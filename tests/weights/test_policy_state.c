@@ -153,7 +153,8 @@ static void memory_is_needed(void **unused)
         }
 }
 
-/* Before the first update there is no version before: the block can be written but says nothing. */
+/* Before the first update there is no previous version: the block can be written but is not valid.
+ */
 static void no_previous_yet(void **unused)
 {
     (void)unused;
@@ -192,7 +193,7 @@ static void change(line *l, uint32_t stream)
     assert_int_equal(fr_store_version(l->store), l->now);
 }
 
-/* After every other update, in the midst of the pipeline: the model says what passes must see. */
+/* After every other update, with the pipeline full: passes must read the weights of the model. */
 static void changes_count_at_once(void **unused)
 {
     (void)unused;
@@ -220,7 +221,7 @@ static void changes_count_at_once(void **unused)
                 }
 }
 
-/* A guess from weights that are no more is void; one made anew is compared with what comes. */
+/* A prediction from replaced weights is dropped; a new one is compared with the later weights. */
 static void guesses_are_made_anew(void **unused)
 {
     (void)unused;
