@@ -13,8 +13,8 @@ static fr_status fail_name(fr_engine *e)
         size_t n = strlen(names);
         snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? ", " : "", (*s)->name);
     }
-    return fr_fail(e->ctx, FR_INVALID, "unknown parallel.sync '%s'; there are: %s", e->desc.sync.name,
-                   names);
+    return fr_fail(e->ctx, FR_INVALID, "unknown parallel.sync '%s'; there are: %s",
+                   e->desc.sync.name, names);
 }
 
 fr_status fr__replicas_plan(fr_engine *e)

@@ -70,7 +70,7 @@ void fr__sim_post(fr__sim *m, const fr__sim_task *t, double start, double end)
         bytes += fr__sim_bucket_bytes(sum, k);
         double share = fr_curve_time(&c->final, (double)bytes / (double)c->param_bytes);
         submit(sum, t->worker - m->s->worker_of[stage], k,
-                m->d->overlaps ? start + share * (end - start) : end);
+               m->d->overlaps ? start + share * (end - start) : end);
     }
     submitted(m, stage, t->batch);
 }
