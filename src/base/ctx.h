@@ -13,6 +13,6 @@ typedef struct fr_failure {
     char text[FR_CTX_LINE];
 } fr_failure;
 void fr__failure_save(fr_ctx *ctx, fr_failure *f);
-void fr__failure_restore(fr_ctx *ctx, const fr_failure *f); /* it is the last one again */
+void fr__failure_restore(fr_ctx *ctx, const fr_failure *f); /* restore it as the last one */
 
 #endif

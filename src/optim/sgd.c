@@ -1,5 +1,5 @@
-/* sgd.c -- stochastic gradient descent with momentum (Sutskever et al., ICML 2013, as PyTorch has
- * it).
+/* sgd.c -- stochastic gradient descent with momentum (Sutskever et al., ICML 2013, in PyTorch's
+ * form).
  *
  *     d = g + weight_decay * w
  *     v = momentum * v + (1 - dampening) * d        first update: v = d
