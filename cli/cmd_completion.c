@@ -306,7 +306,7 @@ const cli_verb cli_completion = {
     .name = "completion",
     .usage = "completion bash|zsh|fish",
     .summary = "a script that completes verbs, options, names and keys in a shell",
-    .text = "bash:  eval \"$(forerun completion bash)\", or what make install has laid down\n"
+    .text = "bash:  eval \"$(forerun completion bash)\", or the file that make install writes\n"
             "zsh:   forerun completion zsh > _forerun, in a folder of $fpath\n"
             "fish:  forerun completion fish > ~/.config/fish/completions/forerun.fish\n",
     .argument = "bash|zsh|fish",

@@ -93,7 +93,7 @@ static void man_begin(void)
            ".SH DESCRIPTION\n"
            "Forerun trains deep neural networks across many devices by pipelined model\n"
            "parallelism, keeps the pipeline full by predicting weights, combines pipelines with\n"
-           "data parallelism, and tells beforehand which combination is fastest.\n",
+           "data parallelism, and forecasts which combination is fastest.\n",
            fr_version());
 }
 

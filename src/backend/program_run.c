@@ -122,7 +122,7 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr__step *s)
 
 void fr_program_time(fr_program *p, fr_node_time *times) { p->meter.times = times; }
 
-/* Of type fr_grad_ready_fn; user: the meter. */
+/* A fr_grad_ready_fn; user: the meter. */
 static void clock_ready(void *meter, size_t offset, size_t count, const float *grad)
 {
     fr__meter *m = meter;

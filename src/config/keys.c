@@ -172,7 +172,7 @@ static const fr_key keys[] = {
     FR_TEXT(COMPARE "note", "(none)", "note below the table"),
     FR_TEXT(COMPARE "baseline", "(the first case)", "speed-ups are over this case"),
     FR_INT(COMPARE "seeds", "1", 1, 1000, "runs of each case: train.seed and those after it"),
-    FR_BOOL(COMPARE "checkpoints", "true", "keep the checkpoints of runs that are done"),
+    FR_BOOL(COMPARE "checkpoints", "true", "keep the checkpoints of finished runs"),
     FR_TEXTS(COMPARE "columns", "(the usual ones)", "of the table"),
     FR_ITEMS(COMPARE "groups", NULL, "parts of the table; every case is run in each"),
     FR_TEXT(COMPARE "groups[].name", "", "of the group"),

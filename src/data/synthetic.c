@@ -222,5 +222,5 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
 const fr_data_source fr__data_synthetic = {
     .name = "synthetic",
     .has_shapes_of_model = true,
-    .summary = "made-up data in the shapes of the model, learnable and cheap",
+    .summary = "synthetic data in the shapes of the model, learnable and cheap",
     .open = synthetic_open};

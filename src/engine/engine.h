@@ -12,7 +12,7 @@
  *     parts.c        executors of the stages       passes.c         F, B, I, W of one micro-batch
  *     stage_io.c     tensors between stages        links.c          links to buffers and channels
  *     update.c       REDUCE and STEP               ties.c           gradients tied across stages
- *     replicas.c     sums of replicas              records.c        mini-batches under way
+ *     replicas.c     sums of replicas              records.c        mini-batches in flight
  *     params.c       parameters in and out         snapshot.c       a copy for a checkpoint
  *     coordinator.c  one call, several processes   collect.c        notes of all workers to rank 0
  *     faults.c       injected faults, stalls       emulation.c      emulated devices and links */

@@ -188,7 +188,7 @@ fr_status fr__exec_read_logits(fr__exec *x, void *host)
 
 /* --- backward ------------------------------------------------------------------------------- */
 
-/* Of type fr_grad_ready_fn; user: the executor. */
+/* A fr_grad_ready_fn; user: the executor. */
 static void step_range(void *exec, size_t offset, size_t count, const float *grad)
 {
     fr__exec *x = exec;

@@ -40,7 +40,7 @@ const char *fr__sync_check(const fr__sync_rule *rule, const fr_sync_options *o);
 
 struct fr__syncing {
     /* Filled in before fr__sync_plan. */
-    const fr__sync_rule *rule; /* NULL: replicas need nothing of this */
+    const fr__sync_rule *rule; /* NULL: replicas have no sync rule */
     fr_sync_options options;
     const fr_transport *transport;
     fr_group *group;

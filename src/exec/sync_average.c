@@ -41,7 +41,7 @@ static fr_status drain(fr__syncing *s)
 
 const fr__sync_rule fr__sync_average = {
     .about = {.name = "average",
-              .summary = "each replica for itself, the mean of the weights every so many updates",
+              .summary = "replicas step alone and average their weights every few updates",
               .has_every = true,
               .steps_alone = true},
     .n_sums = one,

@@ -10,7 +10,7 @@
  *     base = what replicas began with + the means of waves 0 .. c - D, the same on all of them
  *
  *     D = 1, E = 2    updates   0 1 | 2 3 | 4 5 | 6 7
- *                     base                0 1   0 1 2 3       of everybody
+ *                     base                0 1   0 1 2 3       of all
  *                     own             0 1   2 3   4 5
  *
  * When update t is made, the weights lack at most (D + 1) E - 1 updates of other replicas; with s
@@ -112,7 +112,7 @@ static fr_status drain(fr__syncing *s)
 
 const fr__sync_rule fr__sync_wsp = {
     .about = {.name = "wsp",
-              .summary = "each replica for itself in waves, others' waves taken in some waves late",
+              .summary = "replicas step alone in waves; others' waves are applied some waves later",
               .has_every = true,
               .has_distance = true,
               .steps_alone = true},

@@ -326,7 +326,7 @@ static void comparisons(void **state)
         assert_string_equal(kind->choice(i), fr_compare_kind_name((fr_compare_kind)i));
 }
 
-/* Rows of cluster files are read where they stand. */
+/* Rows of cluster files are read by src/cost/cluster.c. */
 static void all_are_read(void **state)
 {
     const fr_key *k;

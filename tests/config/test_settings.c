@@ -97,7 +97,7 @@ static void test_replicas(void **state)
     assert_done(f, read_settings(f, "parallel: {method: dp, replicas: 4}", &s, &conf));
     assert_int_equal(s.stages, 1);
     assert_int_equal(fr__settings_replicas(&s, 0), 4);
-    assert_true(s.micro == 4 && s.is_micro_chosen); /* the least that deals out */
+    assert_true(s.micro == 4 && s.is_micro_chosen); /* the smallest number that divides evenly */
     assert_string_equal(s.sync.name, "allreduce");
     assert_true(s.workers_per_rank == 1 && !s.transport && !s.exact_sum);
     fr_conf_free(conf);

@@ -26,7 +26,7 @@ enum {
     COLUMNS = 16,
     PACKED_PIXELS = 8,
     CACHED_ROWS = 128,   /* of both operands of the weight gradient, in the second cache */
-    WIDE_BYTES = 2 << 20 /* an x that does not stay there */
+    WIDE_BYTES = 2 << 20 /* an x that does not fit in that cache */
 };
 
 /* A tensor of images: channels in blocks of `lanes` side by side. */

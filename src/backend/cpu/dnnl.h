@@ -117,7 +117,7 @@ fr__md fr__prim_md(const fr__prim *p, int arg_id);
 fr_status fr__prim_run(const fr__kernel *k, fr__prim *p, void *scratch, const void *const *tensors);
 #define FR_TENSORS(...) ((const void *const[]){__VA_ARGS__})
 
-/* ---- What differs between oneDNN 2.x and 3.x: dnnl_v2.c, dnnl_v3.c ---- */
+/* ---- Differences between oneDNN 2.x and 3.x: dnnl_v2.c, dnnl_v3.c ---- */
 
 /* tag 0: by strides, NULL for row-major. The caller owns *out. */
 dnnl_status_t fr__md_make(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,

@@ -1,14 +1,14 @@
-/* few_rows.c -- products of rows with weights W (out, in); of few rows straight from W as it lies.
+/* few_rows.c -- products of rows with weights W (out, in); few rows read W in its stored layout.
  *
- * oneDNN's sgemm copies W to a layout of its own first; with few rows that takes longer than the
+ * oneDNN's sgemm first copies W to another layout; with few rows this takes longer than the
  * product. Storing W in another layout does not help: each one that suits y = x W^T makes dx = dy W
- * slow, and the other way round (oneDNN's blocks, AVX-512, 16 rows of 2048 x 2048: 82 and 32 GF/s).
+ * slow, and the reverse (oneDNN's blocks, AVX-512, 16 rows of 2048 x 2048: 82 and 32 GF/s).
  * Here W is read once and never copied:
- *     y = x W^T   the numbers of a row of W side by side; a tile of y is so many dot products
- *     dx = dy W   columns of dx side by side; rows of W times numbers of dy are added up
+ *     y = x W^T   vectors along a row of W; a tile of y is a set of dot products
+ *     dx = dy W   vectors along columns of dx; rows of W times numbers of dy are added up
  *     dW = dy^T x the same sums: rows of x, which stay in the second cache, times columns of dy
- * The sums of a tile stay in registers, and while it is made the weights of the next one are on
- * their way to the second cache: a weight that meets few rows is gone before the next one comes.
+ * The sums of a tile stay in registers. Meanwhile the weights of the next tile are prefetched to
+ * the second cache, because a product with few rows uses each weight only briefly.
  *
  * No sum depends on the number of rows or threads. */
 #include "backend/cpu/cpu.h"

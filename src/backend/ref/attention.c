@@ -2,7 +2,7 @@
  * one sequence (attention) or from one to another (cross_attention).
  *
  * Rows of attention's input are q|k|v, 3D wide, each D = heads x d; cross_attention has q (T, D) in
- * one input and k|v (S, 2D) in the other. Of each head, with s = 1/sqrt(d),
+ * one input and k|v (S, 2D) in the other. For each head, with s = 1/sqrt(d),
  *     P = softmax(s q k') over the keys a query may see,   y = P v.
  * A query sees the keys before the sample's length and, if causal, not after itself; one that sees
  * none gives zeros. Backward, row by row: dP = dy v', dS = P (dP - sum(P dP)), dq = s dS k,
