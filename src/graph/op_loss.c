@@ -1,5 +1,5 @@
 /* op_loss.c -- softmax cross entropy. The output is three numbers per sample: the sum of the losses
- * of its counted targets, their number, and how many of them the arg max forecasts correctly. */
+ * of its counted targets, their number, and how many of them equal the arg max. */
 #include "graph/op.h"
 
 fr_status fr__infer_cross_entropy(fr__infer *t)
