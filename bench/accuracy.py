@@ -178,7 +178,7 @@ def sweep(a):
             harness.fail(str(e))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
-            harness.fail("interrupted; the same command goes on from here")
+            harness.fail("interrupted; the same command continues")
     return results
 
 

@@ -60,8 +60,8 @@ static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give
     float *at = pool;
     for (int i = 0; i < 5; i++) {
         int id = i < 4 ? pass_args[which][i] : DNNL_ARG_SCRATCHPAD;
-        fr_md md = id ? dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, id) : NULL;
-        if (fr__md_view(md).n_dims == 0) continue;
+        fr__md md = id ? dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, id) : NULL;
+        if (fr__md_view_of(md).n_dims == 0) continue;
         args[n].arg = id;
         must(dnnl_memory_create(&args[n++].memory, md, engine, at), "memory");
         at += (dnnl_memory_desc_get_size(md) + 4095) / 4096 * 1024;
@@ -80,15 +80,15 @@ static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give
 }
 
 /* Best over layouts and implementations, except the slow reference code. */
-static double time_way(const shape *s, pass which, fr_cpu *cpu, dnnl_format_tag_t tag, double best,
-                       char name[64])
+static double time_way(const shape *s, pass which, fr__cpu_device *cpu, dnnl_format_tag_t tag,
+                       double best, char name[64])
 {
     static const dnnl_prop_kind_t kinds[] = {dnnl_forward_training, dnnl_backward_data,
                                              dnnl_backward_weights};
     const dnnl_dims_t x_dims = {batch, s->in, s->size, s->size}, w_dims = {s->out, s->in, 3, 3};
     const dnnl_dims_t y_dims = {batch, s->out, s->size, s->size}, b_dims = {s->out};
-    const fr_window window = {.size = {3, 3}, .stride = {1, 1}, .before = {1, 1}, .after = {1, 1}};
-    fr_conv_op op = {.pass = dnnl_forward_training, .window = &window};
+    const fr__window window = {.size = {3, 3}, .stride = {1, 1}, .before = {1, 1}, .after = {1, 1}};
+    fr__conv_op op = {.pass = dnnl_forward_training, .window = &window};
     must(fr__md_make(4, x_dims, s->in == 3 ? dnnl_nchw : tag, NULL, &op.x), "x");
     must(fr__md_make(4, w_dims, dnnl_format_tag_any, NULL, &op.w), "w");
     must(fr__md_make(1, b_dims, dnnl_x, NULL, &op.b), "b");
@@ -110,18 +110,18 @@ static double time_way(const shape *s, pass which, fr_cpu *cpu, dnnl_format_tag_
         dnnl_primitive_desc_destroy(desc);
     }
     dnnl_primitive_desc_destroy(forward);
-    const fr_md mds[] = {op.x, op.w, op.b, op.y};
+    const fr__md mds[] = {op.x, op.w, op.b, op.y};
     for (int i = 0; i < 4; i++) fr__md_drop(mds[i]);
     return best;
 }
 
-static double time_pass(const shape *s, pass which, fr_cpu *cpu, char name[64])
+static double time_pass(const shape *s, pass which, fr__cpu_device *cpu, char name[64])
 {
     double best = time_way(s, which, cpu, dnnl_format_tag_any, 1e9, name);
     return time_way(s, which, cpu, dnnl_nhwc, best, name);
 }
 
-static double print_limits(fr_cpu *cpu)
+static double print_limits(fr__cpu_device *cpu)
 {
     double total = 0;
     printf(" \"layers\": [\n");

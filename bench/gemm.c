@@ -40,25 +40,26 @@ static float *numbers(int64_t n)
 
 static void run(which what, float *w)
 {
-    fr_product p = {{w, out, in, ld}, false, false, rows, x, y, in, out};
+    fr__product p = {{w, out, in, ld}, false, false, rows, x, y, in, out};
     if (what == DX_OURS) p.is_dx = true, p.from = y, p.ld_from = out, p.to = x, p.ld_to = in;
     switch (what) {
     case Y:
-        fr__gemm(rows, out, in, (fr_matrix){x, in, false}, (fr_matrix){w, ld, true}, y, out, false);
+        fr__gemm(rows, out, in, (fr__matrix){x, in, false}, (fr__matrix){w, ld, true}, y, out,
+                 false);
         break;
     case DX:
-        fr__gemm(rows, in, out, (fr_matrix){y, out, false}, (fr_matrix){w, ld, false}, x, in,
+        fr__gemm(rows, in, out, (fr__matrix){y, out, false}, (fr__matrix){w, ld, false}, x, in,
                  false);
         break;
     case DW:
     case DW_ADD:
-        fr__gemm(out, in, rows, (fr_matrix){y, out, true}, (fr_matrix){x, in, false}, w, ld,
+        fr__gemm(out, in, rows, (fr__matrix){y, out, true}, (fr__matrix){x, in, false}, w, ld,
                  what == DW_ADD);
         break;
     case DW_OURS:
     case DW_ADD_OURS:
-        fr__weight_grad(dev,
-                        &(fr_weight_grad){y, x, w, rows, out, in, out, ld, what == DW_ADD_OURS});
+        fr__weight_grad(
+            dev, &(fr__weight_grad_args){y, x, w, rows, out, in, out, ld, what == DW_ADD_OURS});
         break;
     default: fr__multiply(dev, &p);
     }

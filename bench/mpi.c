@@ -168,7 +168,7 @@ static void compute(uint64_t ns)
     }
 }
 
-/* Post during computation, as a backward pass does, and poll now and then. */
+/* Post during computation, as a backward pass does, and poll occasionally. */
 static fr_status play_overlap(bench *b, fr_sum *s, int n_buckets)
 {
     enum { SLICES = 64 };

@@ -70,7 +70,7 @@ def main():
     a = parse()
     results = {}
     print("EMULATED on %s; x dp of the paper: up to %.2f" % (os.path.basename(a.cluster), PUBLISHED))
-    print("\n| model | method | samples/s | x dp | kB/sample | idle | MB a worker | predicted | late |")
+    print("\n| model | method | samples/s | x dp | kB/sample | idle | MB per worker | predicted | late |")
     print("|---|---|---|---|---|---|---|---|---|")
     for model in a.models:
         results[model] = compare(a, model)

@@ -35,7 +35,7 @@ typedef struct pass {
     const fr_optimizer *opt;
     const struct kind *kind;
     fr_optim_coef coef;
-    fr_aim aim;
+    fr_prediction_coef ahead_coef;
     float *const *blocks; /* [N_BLOCKS] of (n) */
 } pass;
 
@@ -51,7 +51,7 @@ static void run_range(void *arg, size_t begin, size_t end)
                   .drift = p->kind->has_drift ? b[DRIFT] + begin : NULL,
                   .n_ahead = p->kind->n_ahead,
                   .ahead = {b[AHEAD_0] + begin, b[AHEAD_1] + begin},
-                  .aim = p->aim};
+                  .ahead_coef = p->ahead_coef};
     if (p->kind->is_step)
         p->opt->step(&p->coef, &s);
     else
@@ -87,11 +87,12 @@ static void measure(fr_device *dev, const fr_optimizer *opt, float *const *block
     printf("  \"%s\": {", opt->name);
     double plain = 0;
     for (int k = 0; k < N_KINDS; k++) {
-        pass p = {.opt = opt, .kind = &kinds[k], .aim = {.keep = 0.5f}, .blocks = blocks};
+        pass p = {.opt = opt, .kind = &kinds[k], .ahead_coef = {.keep = 0.5f}, .blocks = blocks};
         fr_optim_prepare(opt, &o, 100, rate, 1, &p.coef);
         for (int j = 0; j < FR_MAX_AHEAD; j++)
-            fr_optim_aim(opt, &o, kinds[k].has_drift ? FR_COURSE_DRIFT : FR_COURSE_APPLIED, 100, 1,
-                         &rate, j, &p.aim);
+            fr_optim_prepare_prediction(
+                opt, &o, kinds[k].has_drift ? FR_EXTRAPOLATE_DRIFT : FR_EXTRAPOLATE_APPLIED, 100, 1,
+                &rate, j, &p.ahead_coef);
         double time = seconds(dev, &p, n, repeats);
         if (k == 0) plain = time;
         printf("%s\n    \"%s\": {\"ns_per_weight\": %.4f, \"gb_per_s\": %.2f, \"extra\": %.3f}",

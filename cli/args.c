@@ -62,7 +62,7 @@ int cli_numbers(const char *text, int most, int64_t *out)
     return 0;
 }
 
-/* Returns false if the text is no such value. */
+/* False if the text is not a value of this type. */
 static bool store(const cli_option *o, const char *text, void *to)
 {
     char *end = NULL;
@@ -87,7 +87,8 @@ static bool store(const cli_option *o, const char *text, void *to)
     return end != text && *end == '\0' && errno == 0;
 }
 
-/* One argument, without its dashes; `next` is what follows it, *used tells if it was taken. */
+/* One argument, without its dashes; `next` is the one after it, *used whether that was taken as its
+ * value. */
 static int parse_option(const cli_verb *verb, const char *argument, const char *next, void *args,
                         bool *used)
 {
@@ -148,7 +149,7 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *args, int max_p
         } else if (!only_plain && a[0] == '-' && a[1]) {
             return complain(verb, "no option ", a, NULL);
         } else if (n_plain == max_plain) {
-            return complain(verb, "one argument too many: ", a, NULL);
+            return complain(verb, "unexpected argument: ", a, NULL);
         } else {
             plain[n_plain++] = a;
         }

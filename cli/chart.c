@@ -1,5 +1,5 @@
-/* chart.c -- a profile as bars: a row a node, its forward, backward and update side by side, on one
- * scale for all rows. */
+/* chart.c -- a profile as bars: one row per node, with forward, backward and update side by side,
+ * on one scale for all rows. */
 #include "chart.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static const struct {
 
 typedef struct row {
     char name[64];
-    double part[N_PARTS]; /* seconds of a mini-batch */
+    double part[N_PARTS]; /* seconds per mini-batch */
     double kept, params;  /* bytes */
     int place;            /* in the model */
 } row;
@@ -52,7 +52,7 @@ static int earlier(const void *a, const void *b)
     return ((const row *)a)->place - ((const row *)b)->place;
 }
 
-/* Nodes that take no time and keep nothing are always with the rest. */
+/* Nodes that take no time and keep nothing always belong to the rest. */
 static void fill(chart *c, const fr_profile *p, int n_rows)
 {
     double n_micro = p->n_micro > 0 ? p->n_micro : 1;
@@ -64,7 +64,8 @@ static void fill(chart *c, const fr_profile *p, int n_rows)
                  .kept = (double)n->kept_bytes,
                  .params = (double)n->param_bytes,
                  .place = i};
-        bool is_number = strncmp(n->name, "node", 4) == 0; /* PipeDream's: tells nobody anything */
+        bool is_number =
+            strncmp(n->name, "node", 4) == 0; /* PipeDream's text: not useful to a reader */
         snprintf(r.name, sizeof r.name, "%s%s%s", n->name, is_number ? " " : "",
                  is_number ? n->about : "");
         c->sum += total(&r);
@@ -74,7 +75,7 @@ static void fill(chart *c, const fr_profile *p, int n_rows)
     int n = c->n;
     if (n_rows > 0 && n > n_rows) n = n_rows;
     while (n > 1 && n_rows > 0 && total(&c->rows[n - 1]) <= 0) n--;
-    if (n == c->n - 1) n = c->n; /* a rest of one is no shorter */
+    if (n == c->n - 1) n = c->n; /* replacing one row by a rest saves nothing */
     for (int i = n; i < c->n; i++) add(&c->rest, &c->rows[i]);
     c->n_hidden = c->n - n;
     c->n = n;

@@ -1,8 +1,8 @@
-/* child.c -- runs a command as a child and passes on the wish to end it.
+/* child.c -- runs a command as a child process and forwards requests to end it.
  *
- * Signals are blocked and taken one by one where this process waits, so nothing is interrupted in
- * the middle. The child has a process group of its own: Ctrl-C reaches this process only, which
- * then decides what the child is told. */
+ * Signals are blocked and handled one at a time where this process waits, so nothing is
+ * interrupted in the middle. The child has its own process group: Ctrl-C reaches this process only,
+ * which chooses the signal for the child. */
 #include "cli.h"
 #include "term.h"
 
@@ -32,8 +32,8 @@ void cli_guard_begin(cli_guard *g)
     sigset_t taken;
     taken_signals(&taken);
     g->n_asked = 0;
-    /* A shell ignores SIGINT for its background jobs, and what is ignored never arrives. SIGHUP
-     * stays as it is, for nohup. */
+    /* A shell ignores SIGINT for its background jobs, and an ignored signal is never delivered.
+     * SIGHUP is unchanged, for nohup. */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGUSR1, SIG_DFL);
@@ -41,7 +41,7 @@ void cli_guard_begin(cli_guard *g)
     sigprocmask(SIG_BLOCK, &taken, &g->before);
 }
 
-/* Waits for a signal, so long at most. */
+/* Wait for a signal, with a time limit. */
 static void take_signal(cli_guard *g, double seconds)
 {
     sigset_t taken;
@@ -85,10 +85,10 @@ _Noreturn static void become(const cli_guard *g, const char *const *command, pid
 int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal)
 {
     int status = 0, n_told = 0;
-    double kill_s = 0; /* when patience ends; 0: not asked twice */
+    double kill_s = 0; /* time of the next, stronger signal; 0: none pending */
     pid_t parent = getpid(), child = fork();
     if (child < 0) {
-        term_say(TERM_ERROR, "forerun: no process can be started: %s", strerror(errno));
+        term_say(TERM_ERROR, "forerun: cannot start a process: %s", strerror(errno));
         return 1;
     }
     if (child == 0) become(g, command, parent);

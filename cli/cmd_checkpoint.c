@@ -8,7 +8,7 @@
 typedef struct verdicts {
     int n_damaged;
     bool is_quiet, want_json;
-    json_t *list; /* NULL: text is printed as checkpoints are looked at */
+    json_t *list; /* NULL: text is printed as each checkpoint is verified */
 } verdicts;
 
 static void on_verdict(void *user, const fr_verdict *v)
@@ -43,9 +43,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
     int code = cli_parse(verb, argc, argv, &all, 2, words);
     if (code >= 0) return code;
     if (!words[0] || strcmp(words[0], "verify") != 0)
-        return cli_refuse("forerun checkpoint: what to do? (forerun checkpoint verify DIR)");
+        return cli_refuse("forerun checkpoint: no action given (forerun checkpoint verify DIR)");
     if (!words[1])
-        return cli_refuse("forerun checkpoint verify: which folder? (forerun help checkpoint)");
+        return cli_refuse("forerun checkpoint verify: no folder given (forerun help checkpoint)");
     fr_ctx *ctx = cli_context(all.want_json || all.is_quiet);
     if (all.want_json) all.list = json_array();
     code = cli_finish(ctx, fr_checkpoint_verify(ctx, words[1], on_verdict, &all));
@@ -59,14 +59,15 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_checkpoint = {
     .name = "checkpoint",
     .usage = "checkpoint verify DIR [--quiet] [--json]",
-    .summary = "whether checkpoints are whole, and which file is damaged",
-    .text = "DIR is the folder of a run, its checkpoint/, or one step-N. A checkpoint is whole if "
-            "every\n"
-            "file has the hash that state.json has of it, state.json its own checksum and the step "
-            "of its\n"
-            "folder, and all values are finite. Exit code 0: all are whole; 1: one is damaged, and "
-            "the\n"
-            "line says which file and why. --resume would take the newest that is whole.\n",
+    .summary = "verify checkpoints, and name damaged files",
+    .text =
+        "DIR is the folder of a run, its checkpoint/, or one step-N. A checkpoint is whole if "
+        "every\n"
+        "file has the hash recorded in state.json, state.json has its own checksum and the step of "
+        "its\n"
+        "folder, and all values are finite. Exit code 0: all checkpoints are whole; 1: one is "
+        "damaged,\n"
+        "and the line names the file and the reason. --resume takes the newest whole checkpoint.\n",
     .argument = "DIR",
     .options = options,
     .run = run,

@@ -1,5 +1,5 @@
-/* cmd_compare.c -- forerun compare: runs the cases of a comparison one after the other, each as a
- * process of its own, and shows one table. */
+/* cmd_compare.c -- forerun compare: runs the cases of a comparison one after the other, each in a
+ * separate process, and shows one table. */
 #include "cli.h"
 #include "progress.h"
 #include "term.h"
@@ -39,11 +39,11 @@ static const char *duration(double seconds, char *text, size_t room)
 static void show(const session *s, const char *line)
 {
     if (s->is_quiet) return;
-    term_end_status(); /* what it told is over */
+    term_end_status(); /* its job is over */
     term_say(TERM_PLAIN, "%s", line);
 }
 
-/* A number of the last whole line of metrics.jsonl, whose keys are ours. */
+/* A number from the last complete line of metrics.jsonl. */
 static double number_in(const char *line, const char *key)
 {
     char quoted[40];
@@ -69,7 +69,7 @@ static bool read_last_line(const char *folder, char line[1024])
     return line[0] == '{';
 }
 
-/* What the child is at, by what it has written; its own words go to its log. */
+/* Progress of the child, from its metrics; its output goes to its log. */
 static void on_tick(void *user)
 {
     session *s = user;
@@ -99,7 +99,7 @@ static void on_tick(void *user)
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
-/* What the child said last, if it was an error. */
+/* The last line of the child's log, if it is an error. */
 static void tell_error(session *s, int code)
 {
     char line[2048], error[2048] = "";
@@ -117,8 +117,7 @@ static void tell_error(session *s, int code)
     term_say(TERM_ERROR, "forerun compare: %s: %s (%s)", s->job.name, line, s->job.log);
 }
 
-/* A run whose comparison was killed may live for a moment (its ranks, if it has some), and until
- * then it has the folder. */
+/* A run (or its ranks) may outlive its killed comparison for a moment and hold the folder. */
 static void wait_for_folder(session *s)
 {
     int folder = open(s->job.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -140,14 +139,14 @@ static int run_child(session *s)
     wait_for_folder(s);
     if (s->guard.n_asked) return fr_status_exit_code(FR_INTERRUPTED);
     s->guard.log = s->job.log;
-    s->guard.death_signal = SIGKILL; /* SIGTERM would drain the pipeline where nobody asked it to,
-                                        and the numbers would not be those of a run left alone */
+    s->guard.death_signal = SIGKILL; /* SIGTERM would drain the pipeline, and the numbers would
+                                        differ from those of an undisturbed run */
     s->guard.tick = on_tick, s->guard.user = s;
     int code = cli_guard_run(&s->guard, words, SIGINT);
     return s->guard.n_asked && code > 4 ? fr_status_exit_code(FR_INTERRUPTED) : code;
 }
 
-/* FR_INTERRUPTED, or FR_IO: a run failed and those after it are not to be tried. */
+/* FR_INTERRUPTED, or FR_IO: a run failed and the later ones are skipped. */
 static fr_status run_job(session *s)
 {
     int code = 0;
@@ -204,7 +203,7 @@ static fr_status print(session *s)
     return FR_OK;
 }
 
-/* Of all runs that there are; simulated and published rows are in its table. */
+/* Of all existing runs; simulated and published rows are in its table. */
 static fr_status report(session *s)
 {
     char page[4200], table[4200];
@@ -224,7 +223,7 @@ static int finish(session *s, fr_status status)
 {
     int n_over = 0, n = fr_compare_n_runs(s->compare, &n_over);
     int n_failed = fr_compare_n_failed(s->compare);
-    bool is_own = status != FR_OK && fr_ctx_status(s->ctx) != FR_OK; /* told by cli_finish */
+    bool is_own = status != FR_OK && fr_ctx_status(s->ctx) != FR_OK; /* printed by cli_finish */
     if (!is_own) {
         fr_status shown = print(s);
         if (shown == FR_OK) shown = report(s);
@@ -235,7 +234,7 @@ static int finish(session *s, fr_status status)
     fr_ctx_free(s->ctx);
     if (status == FR_INTERRUPTED)
         term_say(TERM_ERROR,
-                 "forerun compare: interrupted, %d of %d runs are over; the same command goes on",
+                 "forerun compare: interrupted, %d of %d runs are done; the same command continues",
                  n_over, n);
     else if (n_failed)
         term_say(TERM_ERROR, "forerun compare: %d run%s failed; the same command tries again",
@@ -249,7 +248,7 @@ static int check(const session *s)
     bool is_known = false;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         is_known |= strcmp(formats[i], s->format) == 0;
-    if (!s->o.config) return cli_refuse("forerun compare: which config? (forerun help compare)");
+    if (!s->o.config) return cli_refuse("forerun compare: no config given (forerun help compare)");
     if (!is_known)
         return cli_refuse("forerun compare: --format %s: there are table, markdown, csv and json",
                           s->format);
@@ -259,15 +258,16 @@ static int check(const session *s)
 #define AT(member) offsetof(session, member)
 static const cli_option options[] = {
     {"methods", "A,B,C", "compare these, not the cases of the config", CLI_TEXT, AT(o.methods)},
-    {"only", "A,B", "of the cases those of these groups, names or kinds", CLI_TEXT, AT(o.only)},
-    {"seeds", "K", "runs of each case, with seeds that follow each other", CLI_COUNT, AT(o.seeds)},
+    {"only", "A,B", "only cases of these groups, names or kinds", CLI_TEXT, AT(o.only)},
+    {"seeds", "K", "runs per case, with consecutive seeds", CLI_COUNT, AT(o.seeds)},
     {"out", "DIR", "folder of the comparison (runs/compare-NAME)", CLI_TEXT, AT(o.out)},
     {"set", "KEY=VALUE", "replace a value of the config, in all cases; may be repeated", CLI_LIST,
      AT(sets)},
-    {"columns", "A,B,C", "of the table (docs/compare.md lists them)", CLI_TEXT, AT(o.columns)},
+    {"columns", "A,B,C", "columns of the table (docs/compare.md lists them)", CLI_TEXT,
+     AT(o.columns)},
     {"format", "table|markdown|csv|json", "how to print it (table)", CLI_TEXT, AT(format)},
     {"json", NULL, "the same as --format json", CLI_FLAG, AT(want_json)},
-    {"keep-going", NULL, "after a run that failed go on with the others", CLI_FLAG,
+    {"keep-going", NULL, "continue with the other runs after a failed one", CLI_FLAG,
      AT(keeps_going)},
     {"force", NULL, "run again what was run with other settings", CLI_FLAG, AT(o.force)},
     {"quiet", NULL, "no progress, errors and the table only", CLI_FLAG, AT(is_quiet)},
@@ -298,13 +298,14 @@ const cli_verb cli_compare = {
         "...\n"
         "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
         "[--quiet]",
-    .summary = "train in several ways, on the same data and seeds, and show one table",
-    .text = "What is compared is in the section `compare` of the config, or named by --methods. "
-            "Runs take\n"
-            "turns, so that noise meets all alike; each is a process of its own with a folder of "
-            "its own\n"
-            "below DIR. Interrupted or killed, the same command goes on where it was. DIR gets\n"
-            "compare.json and report.html. See docs/compare.md.\n",
+    .summary = "train with several methods on the same data and seeds, show one table",
+    .text =
+        "The section `compare` of the config, or --methods, lists the cases. Runs of different "
+        "cases\n"
+        "alternate, so that noise affects all alike; each is a separate process with its own "
+        "folder\n"
+        "below DIR. After an interruption the same command continues. It writes compare.json and\n"
+        "report.html to DIR. See docs/compare.md.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

@@ -1,8 +1,9 @@
 /* cmd_completion.c -- forerun completion: scripts that complete the command in a shell.
  *
- * Made from the tables that verbs parse by, the registries, and the tables of keys: what is offered
- * is what is accepted. Each script holds all words itself, so completing starts no program. */
-#include "words.h"
+ * Generated from the option tables of the verbs, the registries and the table of keys, so
+ * completion offers exactly what is accepted. Each script contains all words, so completing starts
+ * no program. */
+#include "completion_values.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +16,11 @@ static const char *dashes(const char *name) { return name[1] ? "--" : "-"; }
 static void put_words(const char *value)
 {
     char word[ROOM];
-    for (int i = 0; words_at(value, i, word, sizeof word); i++) printf("%s%s", i ? " " : "", word);
+    for (int i = 0; completion_value_at(value, i, word, sizeof word); i++)
+        printf("%s%s", i ? " " : "", word);
 }
 
-/* Texts of help stand inside single quotes of a shell. */
+/* Help texts are inside single quotes of a shell. */
 static void put_quoted(const char *text)
 {
     for (; *text; text++) printf(*text == '\'' ? "'\\''" : "%c", *text);
@@ -85,13 +87,13 @@ static void bash_keys(void)
 
 static void bash_action(const char *value)
 {
-    switch (words_kind_of(value)) {
-    case WORDS_ANY: printf("return"); break;
-    case WORDS_FILE: printf("_forerun_files -f"); break;
-    case WORDS_CONFIG: printf("_forerun_configs"); break;
-    case WORDS_FOLDER: printf("_forerun_files -d"); break;
-    case WORDS_KEY: printf("_forerun_keys"); break;
-    case WORDS_LIST:
+    switch (completion_kind_of(value)) {
+    case COMPLETE_ANY: printf("return"); break;
+    case COMPLETE_FILE: printf("_forerun_files -f"); break;
+    case COMPLETE_CONFIG: printf("_forerun_configs"); break;
+    case COMPLETE_FOLDER: printf("_forerun_files -d"); break;
+    case COMPLETE_KEY: printf("_forerun_keys"); break;
+    case COMPLETE_LIST:
         printf("_forerun_words '");
         put_words(value);
         printf("'");
@@ -116,7 +118,7 @@ static void bash_verb(const cli_verb *v)
     printf("\n            fi\n            ;;\n        esac\n        ;;\n");
 }
 
-/* bash parts words at `=`: of "--set a.b=v" the word before v is "=". */
+/* bash splits words at `=`: in "--set a.b=v" the word before v is "=". */
 static void print_bash(void)
 {
     printf("%s", bash_head);
@@ -143,13 +145,13 @@ static void print_bash(void)
 
 static void zsh_action(const char *value)
 {
-    switch (words_kind_of(value)) {
-    case WORDS_ANY: printf(" "); break;
-    case WORDS_FILE: printf("_files"); break;
-    case WORDS_CONFIG: printf("_files -g \"*.(yaml|yml)\""); break;
-    case WORDS_FOLDER: printf("_files -/"); break;
-    case WORDS_KEY: printf("_forerun_keys"); break;
-    case WORDS_LIST:
+    switch (completion_kind_of(value)) {
+    case COMPLETE_ANY: printf(" "); break;
+    case COMPLETE_FILE: printf("_files"); break;
+    case COMPLETE_CONFIG: printf("_files -g \"*.(yaml|yml)\""); break;
+    case COMPLETE_FOLDER: printf("_files -/"); break;
+    case COMPLETE_KEY: printf("_forerun_keys"); break;
+    case COMPLETE_LIST:
         printf("(");
         put_words(value);
         printf(")");
@@ -224,13 +226,13 @@ static void print_zsh(void)
 
 static void fish_action(const char *value)
 {
-    switch (words_kind_of(value)) {
-    case WORDS_ANY: printf(" -x"); break;
-    case WORDS_FILE: printf(" -r -F"); break;
-    case WORDS_CONFIG: printf(" -k -x -a '(__fish_complete_suffix .yaml)'"); break;
-    case WORDS_FOLDER: printf(" -x -a '(__fish_complete_directories)'"); break;
-    case WORDS_KEY: printf(" -x -a '(__forerun_keys)'"); break;
-    case WORDS_LIST:
+    switch (completion_kind_of(value)) {
+    case COMPLETE_ANY: printf(" -x"); break;
+    case COMPLETE_FILE: printf(" -r -F"); break;
+    case COMPLETE_CONFIG: printf(" -k -x -a '(__fish_complete_suffix .yaml)'"); break;
+    case COMPLETE_FOLDER: printf(" -x -a '(__fish_complete_directories)'"); break;
+    case COMPLETE_KEY: printf(" -x -a '(__forerun_keys)'"); break;
+    case COMPLETE_LIST:
         printf(" -x -a '");
         put_words(value);
         printf("'");
@@ -304,7 +306,7 @@ const cli_verb cli_completion = {
     .name = "completion",
     .usage = "completion bash|zsh|fish",
     .summary = "a script that completes verbs, options, names and keys in a shell",
-    .text = "bash:  eval \"$(forerun completion bash)\", or what make install has laid down\n"
+    .text = "bash:  eval \"$(forerun completion bash)\", or the file that make install writes\n"
             "zsh:   forerun completion zsh > _forerun, in a folder of $fpath\n"
             "fish:  forerun completion fish > ~/.config/fish/completions/forerun.fish\n",
     .argument = "bash|zsh|fish",

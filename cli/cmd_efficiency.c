@@ -1,5 +1,5 @@
-/* cmd_efficiency.c -- forerun efficiency: epochs to a quality at each global batch, and with the
- * speed of more devices, whether data parallel or hybrid training is there first. */
+/* cmd_efficiency.c -- forerun efficiency: epochs to a quality at each global batch, and, with the
+ * speed of more devices, whether data parallel or hybrid training reaches it first. */
 #include "cli.h"
 #include "term.h"
 
@@ -150,7 +150,7 @@ static void print_json(const fr_efficiency *e, const fr_scaling *s, const fr_tim
     printf("%s}\n", s->n_points > 0 ? "]" : "");
 }
 
-/* Step times, if any were asked for, and both tables. */
+/* Step times, if requested, and both tables. */
 static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run,
                       const fr_efficiency *e)
 {
@@ -171,7 +171,7 @@ static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run
     fr_time_row *rows = calloc((size_t)s.n_points + 1, sizeof *rows);
     if (!rows) {
         fr_scaling_free(&s);
-        return fr_fail(ctx, FR_NO_MEMORY, "no memory for %d rows", s.n_points);
+        return fr_fail(ctx, FR_NO_MEMORY, "out of memory for %d rows", s.n_points);
     }
     if (s.n_points > 0) fr_time_to_accuracy(e, &s, rows, &v);
     if (a->want_json) {
@@ -189,7 +189,7 @@ static fr_status show(fr_ctx *ctx, const arguments *a, const fr_run_options *run
 static int check(const arguments *a, fr_efficiency_options *o, int64_t *batches)
 {
     if (!a->config)
-        return cli_refuse("forerun efficiency: which config? (forerun help efficiency)");
+        return cli_refuse("forerun efficiency: no config given (forerun help efficiency)");
     o->n_batches = a->batches ? cli_numbers(a->batches, MAX_BATCHES, batches) : 0;
     if (o->n_batches == 0)
         return cli_refuse("forerun efficiency: --batches takes up to %d sizes, as 32,64,128",
@@ -218,20 +218,19 @@ static const cli_option options[] = {
      AT(batches)},
     {"target", "loss=X", "quality to reach, or accuracy=X (default: see above)", CLI_TEXT,
      AT(target)},
-    {"seeds", "K", "trainings of each batch, seeds one after the other (1)", CLI_INT, AT(n_seeds)},
+    {"seeds", "K", "trainings per batch, with consecutive seeds (1)", CLI_INT, AT(n_seeds)},
     {"scale-lr", "linear|sqrt|none", "lr for other batches (linear)", CLI_TEXT, AT(scale_lr)},
-    {"max-epochs", "E", "give up after so many (3 times the config's)", CLI_REAL, AT(max_epochs)},
-    {"evals", "N", "evaluations an epoch (4)", CLI_INT, AT(n_evals)},
+    {"max-epochs", "E", "limit of each training (3 times the config's)", CLI_REAL, AT(max_epochs)},
+    {"evals", "N", "evaluations per epoch (4)", CLI_INT, AT(n_evals)},
     {"out", "DIR", "folder of the results (runs/efficiency)", CLI_TEXT, AT(out)},
-    {"cluster", "FILE", "time to quality on 1, 2, 4, ... devices of it, simulated", CLI_TEXT,
+    {"cluster", "FILE", "simulate the time to quality on 1, 2, 4, ... of its devices", CLI_TEXT,
      AT(cluster)},
-    {"profile", "FILE", "with --cluster: go by this profile instead of measuring", CLI_TEXT,
+    {"profile", "FILE", "with --cluster: use this profile instead of measuring", CLI_TEXT,
      AT(profile)},
-    {"devices", "N", "with --cluster: no more than so many of its devices", CLI_COUNT,
-     AT(n_devices)},
+    {"devices", "N", "with --cluster: use at most this many devices", CLI_COUNT, AT(n_devices)},
     {"scaling", "FILE", "step times instead: CSV of devices,dp_s,hybrid_s", CLI_TEXT, AT(scaling)},
-    {"pipeline", "M", "stages of a pipeline of hybrid training (2)", CLI_INT, AT(ways)},
-    {"micro", "K", "micro-batches of such a pipeline (up to 4 a stage)", CLI_COUNT, AT(n_micro)},
+    {"pipeline", "M", "stages per pipeline of hybrid training (2)", CLI_INT, AT(ways)},
+    {"micro", "K", "micro-batches of such a pipeline (up to 4 per stage)", CLI_COUNT, AT(n_micro)},
     {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, AT(keep)},
     CLI_SET(AT(sets)),
     CLI_QUIET(AT(is_quiet)),
@@ -276,12 +275,13 @@ const cli_verb cli_efficiency = {
     .name = "efficiency",
     .usage = "efficiency CONFIG --batches B,B,... [--target loss=X|accuracy=X] [--cluster FILE]",
     .summary = "epochs to a quality at each global batch; data parallel against hybrid",
-    .text =
-        "Trains the config once for each batch and seed, by gradients added up over micro-batches\n"
-        "of the config's size, until the evaluation reaches the target. Without a target: the "
-        "best\n"
-        "loss that the smallest batch reaches in the config's epochs, plus 1 %. What is done is\n"
-        "kept in the folder, and the same command goes on from there.\n",
+    .text = "Trains the config once for each batch and seed, with gradients accumulated over "
+            "micro-batches\n"
+            "of the config's size, until the evaluation reaches the target. The default target is "
+            "the best\n"
+            "loss that the smallest batch reaches in the config's epochs, plus 1 %. The folder "
+            "keeps finished\n"
+            "trainings, and the same command continues from them.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

@@ -35,7 +35,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     wishes o = {0};
     int code = cli_parse(verb, argc, argv, &o, 1, &o.config);
     if (code >= 0) return code;
-    if (!o.config) return cli_refuse("forerun eval: which config? (forerun help eval)");
+    if (!o.config) return cli_refuse("forerun eval: no config given (forerun help eval)");
     fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
     fr_run_options run_of = {.size = sizeof run_of,
                              .config = o.config,

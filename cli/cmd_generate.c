@@ -19,13 +19,13 @@ typedef struct wishes {
 
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
-    {"prompt", "TEXT", "what the text begins with", CLI_TEXT, AT(prompt)},
+    {"prompt", "TEXT", "beginning of the text", CLI_TEXT, AT(prompt)},
     {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
      AT(checkpoint)},
-    {"tokens", "N", "how many to write (200)", CLI_INT, AT(n_tokens)},
-    {"temperature", "T", "0: always the likeliest; 1: as the model says (0.8)", CLI_REAL,
+    {"tokens", "N", "number of tokens to write (200)", CLI_INT, AT(n_tokens)},
+    {"temperature", "T", "0: always the most likely; 1: the model's distribution (0.8)", CLI_REAL,
      AT(temperature)},
-    {"top-k", "K", "draw among the K likeliest; 0: all (0)", CLI_INT, AT(top_k)},
+    {"top-k", "K", "sample from the K most likely; 0: all (0)", CLI_INT, AT(top_k)},
     {"seed", "S", "same seed, same text (1)", CLI_INT, AT(seed)},
     CLI_SET(AT(sets)),
     {.name = NULL},

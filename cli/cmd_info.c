@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <zlib.h>
 
-/* What a backend runs on here, or why it does not run. True if it does. */
+/* The device of a backend, or the reason why it does not run. True if it runs. */
 static bool look_at(const fr_backend *b, char *text, size_t room)
 {
     fr_ctx *ctx = cli_context(true);

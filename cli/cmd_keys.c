@@ -1,5 +1,4 @@
-/* cmd_keys.c -- forerun keys: every key that a config may have, from the tables that a test holds
- * against the readers. */
+/* cmd_keys.c -- forerun keys: every key of a config, from the table that also reads configs. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -121,7 +120,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_keys = {
     .name = "keys",
     .usage = "keys [KEY] [--format table|markdown|json]",
-    .summary = "every key of a config: what it means, takes, and is by default",
+    .summary = "list the keys of a config: meaning, values, default",
     .text = "KEY is a key or the beginning of some: forerun keys train.optimizer. Keys of cluster\n"
             "files begin with cluster:.\n",
     .argument = "KEY",

@@ -1,10 +1,10 @@
-/* cmd_launch.c -- forerun launch: a run in several processes that goes on after a fault.
+/* cmd_launch.c -- forerun launch: a run in several processes that restarts after a fault.
  *
  * Starts `mpirun -n W forerun train ...` with the settings that it needs (one process: train
- * itself), waits, and starts it again with --resume when it ended by a fault: a rank was killed, or
- * a peer was lost. What a restart could not mend (bad input, a full disk, divergence, Ctrl-C) ends
- * it. mpirun answers Ctrl-C by giving its ranks a second to live, but it hands SIGUSR1 on to them,
- * so that is what it gets: the run ends with a checkpoint. */
+ * itself), waits, and restarts it with --resume after a fault: a rank was killed, or a peer was
+ * lost. A failure that a restart cannot fix (bad input, a full disk, divergence, Ctrl-C) is final.
+ * On Ctrl-C mpirun kills its ranks after one second, but it forwards SIGUSR1 to them. So mpirun
+ * receives SIGUSR1, and the run ends with a checkpoint. */
 #include "cli.h"
 #include "term.h"
 
@@ -22,7 +22,7 @@ typedef struct launch {
     const char *mpirun, *hosts;
     const cli_mpirun *words;
     int64_t n_steps;  /* of the whole run */
-    int64_t n_ranks;  /* 0: what the config asks for */
+    int64_t n_ranks;  /* 0: as in the config */
     int64_t restarts; /* in a row without a newer checkpoint */
     char out[4096];
     fr_ctx *ctx;
@@ -48,8 +48,8 @@ static void add_pair(launch *l, const char *option, const char *value)
     add(l, value);
 }
 
-/* Quiet, where it can be: what happened to the run is said by the run, and by this process. Ranks
- * are not bound to cores: their threads would share one. */
+/* Quiet if possible: the run and this process report what happened. Ranks are not bound to cores,
+ * because their threads would share one. */
 static void add_mpirun(launch *l)
 {
     const cli_mpirun *m = l->words;
@@ -83,9 +83,9 @@ static void make_command(launch *l)
     add(l, a->config);
 }
 
-/* --- what has happened ---------------------------------------------------------------------- */
+/* --- outcomes ---------------------------------------------------------------------------- */
 
-/* Anything but the ends that a run chooses itself. */
+/* Any end that the run did not choose itself. */
 static bool is_fault(int code) { return code == 3 || (code > 4 && code != 130); }
 
 /* The signal that killed a process, by mpirun's exit code; 0: none. */
@@ -114,7 +114,7 @@ static int64_t newest(launch *l)
     return fr_run_newest(l->ctx, l->out, &step) == FR_OK ? step : -1;
 }
 
-/* Ranks that have lost their mpirun may live for a moment and hold the folder. */
+/* Ranks may outlive their mpirun for a moment and hold the folder. */
 static void wait_for_folder(launch *l)
 {
     int folder = open(l->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -154,7 +154,7 @@ static void tell_restart(launch *l, int code, int64_t step, int64_t nth)
              fault_text(l, code, what, sizeof what), from, (long long)nth, (long long)l->restarts);
 }
 
-/* Asked to end, it has: by itself, or by force. */
+/* The end was requested, and the run has ended, by itself or by force. */
 static int asked_code(const launch *l, int code)
 {
     int interrupted = fr_status_exit_code(FR_INTERRUPTED);
@@ -169,7 +169,8 @@ static int supervise(launch *l)
         int code = cli_guard_run(&l->guard, l->command, l->n_ranks > 1 ? SIGUSR1 : SIGINT);
         if (l->guard.n_asked) return asked_code(l, code);
         int64_t step = newest(l);
-        /* MPICH 4.2's mpirun returns 0 when a rank was killed; a run that is done has saved. */
+        /* MPICH 4.2's mpirun returns 0 when a rank was killed; a finished run has its last
+         * checkpoint. */
         bool is_cut = code == 0 && l->n_ranks > 1 && step < l->n_steps;
         if (!is_fault(code) && !is_cut) return code;
         if (step > before) nth = 1;
@@ -185,7 +186,7 @@ static int supervise(launch *l)
 
 /* --- start ---------------------------------------------------------------------------------- */
 
-/* The config is read here first: what is wrong with it is said once, before anything starts. */
+/* Read the config here first, so that its errors are printed once, before anything starts. */
 static fr_status look(launch *l)
 {
     const cli_train_args *a = &l->train;
@@ -212,7 +213,7 @@ static fr_status look(launch *l)
     return FR_OK;
 }
 
-/* A name that begins with a dash would be an option of the mpirun or ssh that gets it. */
+/* mpirun or ssh would take a name that begins with a dash as an option. */
 static bool are_hosts(const char *list)
 {
     for (const char *at = list; at; at = strchr(at, ',')) {
@@ -225,10 +226,10 @@ static bool are_hosts(const char *list)
 #define AT(member) offsetof(launch, member)
 #define TRAIN(member) AT(train.member)
 static const cli_option options[] = {
-    {"n", "W", "processes (as many as the config has workers)", CLI_COUNT, AT(n_ranks)},
+    {"n", "W", "processes (one per worker of the config)", CLI_COUNT, AT(n_ranks)},
     {"restarts", "K", "after a fault, in a row without a newer checkpoint (3)", CLI_INT,
      AT(restarts)},
-    {"hosts", "A,B:2", "machines, and how many processes they take", CLI_TEXT, AT(hosts)},
+    {"hosts", "A,B:2", "machines, with their numbers of processes", CLI_TEXT, AT(hosts)},
     {"mpirun", "PATH", "mpirun of the MPI this was built with, if not on the path", CLI_TEXT,
      AT(mpirun)},
     CLI_TRAIN_OPTIONS(TRAIN),
@@ -259,17 +260,17 @@ const cli_verb cli_launch = {
     .name = "launch",
     .usage = "launch [-n W] [--restarts K] [--hosts A,B:2] [--mpirun PATH] CONFIG [options of "
              "train]",
-    .summary = "train in several processes, and go on by itself after a fault",
-    .text =
-        "Runs mpirun -n W forerun train CONFIG; W = 1 needs no mpirun. When a process was killed, "
-        "fell\n"
-        "silent or lost another (exit code 3), it is started again with --resume, after a pause "
-        "that\n"
-        "grows from 0.2 s to 30 s. Only restarts that bring no newer checkpoint count "
-        "against\n"
-        "--restarts, so set run.checkpoint_every. Any other end is final, and the exit code is "
-        "the\n"
-        "run's. Ctrl-C finishes what is begun and leaves a checkpoint, a second one ends it now.\n",
+    .summary = "train in several processes, and restart after a fault",
+    .text = "Runs mpirun -n W forerun train CONFIG; W = 1 needs no mpirun. If a process was "
+            "killed, became\n"
+            "silent or lost another (exit code 3), the run is restarted with --resume, after a "
+            "pause that\n"
+            "grows from 0.2 s to 30 s. Only restarts without a newer checkpoint count against "
+            "--restarts,\n"
+            "so set run.checkpoint_every. Any other end is final, and the exit code is that of the "
+            "run.\n"
+            "Ctrl-C finishes the open mini-batches and writes a checkpoint; a second one ends at "
+            "once.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

@@ -1,14 +1,15 @@
-/* cmd_methods.c -- forerun methods: names that config keys take, with a line on each; or one method
- * by numbers: what its workers hold, which weights its passes read, how long they wait. */
+/* cmd_methods.c -- forerun methods: lists the names that config keys take, with a line on each; or
+ * one method in numbers: what its workers hold, the weights that its passes read, the time they
+ * wait. */
 #include "json.h"
-#include "reads.h"
+#include "weight_versions.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* --- the lists ---------------------------------------------------------------------------------*/
 
-/* The sections: their titles, what JSON calls them, and the records, all with name and summary. */
+/* The sections: title, name in JSON, and records with name and summary. */
 #define SECTIONS(X)                                                                     \
     X("parallel.method", "methods", fr_method_list())                                   \
     X("parallel.weights (a method's own unless given)", "weights", fr_policy_list())    \
@@ -49,8 +50,8 @@ typedef struct wishes {
     bool want_json;
 } wishes;
 
-/* The farthest that a pass of a stage gets from the weights one worker alone would have: updates
- * that are missing, and updates that are predicted. */
+/* The largest difference between the weights that a pass of a stage reads and those of a single
+ * worker: updates missing, and updates predicted. */
 typedef struct farthest {
     int behind, ahead;
 } farthest;
@@ -62,7 +63,7 @@ static void widen(farthest *f, int behind, int ahead)
 }
 
 /* [0] forwards, [1] backwards of a stage. */
-static void survey(const fr_schedule *s, const reads *r, int stage, farthest to[2])
+static void survey(const fr_schedule *s, const weight_versions *r, int stage, farthest to[2])
 {
     int w = s->worker_of[stage];
     to[0] = to[1] = (farthest){0, 0};
@@ -72,7 +73,7 @@ static void survey(const fr_schedule *s, const reads *r, int stage, farthest to[
         bool is_forward = x->action == FR_DO_F;
         if (x->stage != stage || !(is_forward || x->action == FR_DO_B || x->action == FR_DO_I))
             continue;
-        reads_at(r, w, i, &version, &ahead);
+        versions_at(r, w, i, &version, &ahead);
         widen(&to[!is_forward], x->micro / s->n_micro - version, ahead);
     }
 }
@@ -88,11 +89,11 @@ static const char *pass_text(const farthest *f, bool is_back, char *text, size_t
 }
 
 static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_policy *policy,
-                         const reads *r, bool is_markdown)
+                         const weight_versions *r, bool is_markdown)
 {
     const char *form =
         is_markdown ? "| %s | %s | %s | %s | %s | %s |\n" : "%-5s  %-6s  %-13s  %-15s  %-23s  %s\n";
-    bool is_back = policy->course == FR_COURSE_DRIFT;
+    bool is_back = policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
     if (is_markdown) printf("\n");
     printf(form, "stage", "worker", "weight copies", "activation sets", "forward reads",
            "backward reads");
@@ -104,7 +105,7 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
         survey(s, r, k, to);
         snprintf(stage, sizeof stage, "%d", k);
         snprintf(worker, sizeof worker, "%d", w);
-        snprintf(copies, sizeof copies, "%d", reads_n_copies(r, k));
+        snprintf(copies, sizeof copies, "%d", versions_n_copies(r, k));
         snprintf(sets, sizeof sets, "%d", c->peak_live[w]);
         printf(form, stage, worker, copies, sets,
                pass_text(&to[0], is_back, forward, sizeof forward),
@@ -112,8 +113,8 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
     }
 }
 
-static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c, const reads *r,
-                       bool is_markdown)
+static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c,
+                       const weight_versions *r, bool is_markdown)
 {
     double busy = 0, ideal = 0;
     for (int w = 0; w < s->n_workers; w++) {
@@ -121,9 +122,9 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
         if (c->busy[w] > ideal) ideal = c->busy[w];
     }
     if (!is_markdown)
-        printf("%s: %s\nschedule %s, weights %s, replicas agree by %s\n", m->name, m->summary,
-               m->generator, m->policy, m->sync ? m->sync : fr_sync_list()[0]->name);
-    printf("%s%d stage%s on %d worker%s, %d micro-batch%s in a mini-batch: ",
+        printf("%s: %s\nschedule %s, weights %s, sync %s\n", m->name, m->summary, m->generator,
+               m->policy, m->sync ? m->sync : fr_sync_list()[0]->name);
+    printf("%s%d stage%s on %d worker%s, %d micro-batch%s per mini-batch: ",
            is_markdown ? "" : "\n", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_workers,
            s->n_workers == 1 ? "" : "s", s->n_micro, s->n_micro == 1 ? "" : "es");
     if (s->n_batches == 1)
@@ -131,7 +132,7 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
                100 * (1 - busy / (c->makespan * s->n_workers)));
     else
         printf("a mini-batch takes %g once the pipeline is full; filling and draining it takes %g "
-               "more, once a segment.\n",
+               "more, once per segment.\n",
                ideal / s->n_batches, c->makespan - ideal);
     print_stages(s, c, fr_policy_find(m->policy), r, is_markdown);
 }
@@ -145,15 +146,15 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
                           .chunks = m->chunks};
     fr_schedule *s = NULL;
     fr_clock c = {0};
-    fr_status status = reads_batches(ctx, g, &d);
+    fr_status status = versions_set_batches(ctx, g, &d);
     if (status == FR_OK) status = fr_schedule_create(ctx, g, &d, &s);
     if (status == FR_OK) status = fr_schedule_check(ctx, s);
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
     if (status == FR_OK) {
-        reads *r;
-        status = reads_create(ctx, s, fr_policy_find(m->policy), &r);
+        weight_versions *r;
+        status = versions_create(ctx, s, fr_policy_find(m->policy), &r);
         if (status == FR_OK) print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
-        reads_free(r);
+        versions_free(r);
     }
     fr_clock_free(&c);
     fr_schedule_free(s);
@@ -163,7 +164,7 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
     {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, AT(stages)},
-    {"micro", "M", "one method: micro-batches of a mini-batch (8)", CLI_INT, AT(micro)},
+    {"micro", "M", "one method: micro-batches per mini-batch (8)", CLI_INT, AT(micro)},
     {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, AT(format)},
     CLI_JSON(AT(want_json)),
     {.name = NULL},
@@ -197,14 +198,13 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_methods = {
     .name = "methods",
     .usage = "methods [--json] | METHOD [--stages N] [--micro M]",
-    .summary = "parallel methods, weights, schedules, optimizers, data sources there are",
-    .text = "With the name of a method: what each worker of it holds (copies of the weights, "
+    .summary = "list parallel methods, weights, schedules, optimizers, data sources",
+    .text = "With the name of a method: what each of its workers holds (copies of the weights, "
             "activations\n"
-            "of micro-batches under way) and which weights its passes read, at worst: updates that "
-            "are\n"
-            "missing in comparison with one worker alone, and updates that are predicted. F, I and "
-            "W\n"
-            "take 1, B takes 2.\n",
+            "of micro-batches in flight) and the weights that its passes read, in the worst case: "
+            "updates\n"
+            "missing compared with a single worker, and updates predicted. F, I and W take 1, B "
+            "takes 2.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

@@ -103,7 +103,7 @@ static fr_status print_model(fr_ctx *ctx, const char *name, const sizes *s)
     fr_graph *g;
     char a[32], b[32], c[32];
     FR_TRY(build(ctx, m, s, &g));
-    printf("%s: %s\n%s parameters, %sFLOP forward, %sB activations a sample\nkeys: ", m->name,
+    printf("%s: %s\n%s parameters, %sFLOP forward, %sB activations per sample\nkeys: ", m->name,
            m->summary, cli_short((double)fr_graph_param_count(g), a, sizeof a),
            cli_short(flops_of(g), b, sizeof b),
            cli_short((double)fr_model_activation_bytes(g), c, sizeof c));
@@ -202,7 +202,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_models = {
     .name = "models",
     .usage = "models [MODEL] [--image N] [--classes N] [--context N] [--json]",
-    .summary = "models there are: parameters, FLOP, activation bytes, keys",
+    .summary = "list the models: parameters, FLOP, activation bytes, keys",
     .argument = "MODEL",
     .options = options,
     .run = run,

@@ -1,5 +1,5 @@
-/* cmd_plan.c -- forerun plan: how to spread a model over devices. Here the verb, and planning from
- * a profile alone; with a config, see plan_config.c. */
+/* cmd_plan.c -- forerun plan: distributes a model over devices. This file has the verb, and
+ * planning from a profile alone; plan_config.c plans with a config. */
 #include "plan.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_LEVELS = 8 };
 
-/* "4" or "8,4" and "1e9" or "1e10,1e9": one number a level. */
+/* "4" or "8,4" and "1e9" or "1e10,1e9": one number per level. */
 static int read_numbers(const char *text, double *out)
 {
     int n = 0;
@@ -88,10 +88,9 @@ static const char *read_levels(const plan_wishes *o, double *machines, double *b
                                int *n_levels)
 {
     int n = o->machines ? read_numbers(o->machines, machines) : 0;
-    if (!o->profile)
-        return "which config (with --cluster FILE), or which profile? (--profile FILE)";
+    if (!o->profile) return "give a config and --cluster FILE, or --profile FILE";
     if (n == 0)
-        return "--machines: expected a number, or one a level, innermost first, as 4 or 8,4";
+        return "--machines: expected a number, or one per level, innermost first, as 4 or 8,4";
     for (int i = 0; i < n; i++)
         if (machines[i] != floor(machines[i]) || machines[i] > 1e6)
             return "--machines: expected whole numbers up to 1000000";
@@ -108,9 +107,9 @@ static const char *complaint(const plan_wishes *o)
     if (strcmp(o->format, "json") != 0 && strcmp(o->format, "text") != 0)
         return "--format: expected text or json";
     if (!(o->memory >= 0) || !(o->seconds > 0)) return "--memory, --seconds: expected more than 0";
-    if (o->config && !o->cluster) return "which cluster? (--cluster FILE)";
+    if (o->config && !o->cluster) return "no cluster given (--cluster FILE)";
     if (o->config && (o->machines || o->bandwidth))
-        return "--machines, --bandwidth: only without a config; a cluster file says both";
+        return "--machines, --bandwidth: only without a config; the cluster file has both";
     if (o->methods && o->planner)
         return "--methods or --planner, not both: a planner does not choose the method";
     return NULL;
@@ -154,9 +153,9 @@ static const cli_option options[] = {
      AT(profile)},
     {"methods", "A,B", "choose among these only (all)", CLI_TEXT, AT(methods)},
     {"sync", NULL, "only methods with the weights of one worker", CLI_FLAG, AT(sync)},
-    {"devices", "N", "use at most so many devices (all)", CLI_COUNT, AT(devices)},
-    {"all", NULL, "use all of them, even where fewer are as fast", CLI_FLAG, AT(all)},
-    {"no-recompute", NULL, "never compute activations twice", CLI_FLAG, AT(no_recompute)},
+    {"devices", "N", "use at most this many devices (all)", CLI_COUNT, AT(devices)},
+    {"all", NULL, "use all devices, even if fewer are as fast", CLI_FLAG, AT(all)},
+    {"no-recompute", NULL, "never recompute activations", CLI_FLAG, AT(no_recompute)},
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
     CLI_SET(AT(sets)),
     {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
@@ -165,12 +164,12 @@ static const cli_option options[] = {
      AT(machines)},
     {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, AT(bandwidth)},
     {"micro", "M", "a planner's micro-batches (1; with a config up to 8)", CLI_COUNT, AT(micro)},
-    {"stages", "S", "stages that a planner shall make (any)", CLI_COUNT, AT(stages)},
-    {"replicas", "R", "replicas of each of them (any)", CLI_COUNT, AT(replicas)},
-    {"memory", "BYTES", "of a machine (the cluster's, or no limit)", CLI_REAL, AT(memory)},
+    {"stages", "S", "number of stages of a planner's layout (any)", CLI_COUNT, AT(stages)},
+    {"replicas", "R", "replicas of each stage (any)", CLI_COUNT, AT(replicas)},
+    {"memory", "BYTES", "memory per machine (the cluster's, or no limit)", CLI_REAL, AT(memory)},
     {"contiguous", NULL, "stages are ranges of nodes, as training cuts them", CLI_FLAG,
      AT(contiguous)},
-    {"objective", "PLANNER", "brute: the planner whose count it goes by (exact)", CLI_TEXT,
+    {"objective", "PLANNER", "brute: the planner whose cost model it uses (exact)", CLI_TEXT,
      AT(objective)},
     {"seconds", "S", "dlplacer: time limit of the solver (60)", CLI_REAL, AT(seconds)},
     {"format", "text|json", "how to print it (text)", CLI_TEXT, AT(format)},
@@ -196,12 +195,14 @@ const cli_verb cli_plan = {
     .usage = "plan CONFIG --cluster FILE [--methods A,B | --sync] [--out plan.yaml]\n"
              "       forerun plan CONFIG --cluster FILE --planner NAME [--out plan.yaml]\n"
              "       forerun plan --profile FILE --machines N --bandwidth B [--planner NAME]",
-    .summary = "which method, stages and devices are fastest, before the first step",
-    .text =
-        "With a config: every method, number of stages, replicas and micro-batches is weighed,\n"
-        "the promising ones are simulated on the cluster, and the fastest that fits is told,\n"
-        "with reasons. --out writes it as a config: edit it, or train it. With --planner, or\n"
-        "from a profile alone, one planner makes one layout (docs/plan.md).\n",
+    .summary = "find the fastest method, stages and devices before the first step",
+    .text = "With a config: every method, number of stages, replicas and micro-batches is "
+            "estimated, the\n"
+            "promising ones are simulated on the cluster, and the fastest that fits is printed "
+            "with the\n"
+            "reasons. --out writes it as a config to edit or to train. With --planner, or from a "
+            "profile\n"
+            "alone, one planner makes one layout (docs/plan.md).\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

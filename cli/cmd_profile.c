@@ -1,5 +1,5 @@
-/* cmd_profile.c -- forerun profile: what the nodes of a model cost here, or what this machine is as
- * a cluster; shown, written, or turned from one format into another. */
+/* cmd_profile.c -- forerun profile: measures the cost of a model's nodes, or this machine as a
+ * cluster; prints, writes or converts the result. */
 #include "chart.h"
 #include "cli.h"
 #include "term.h"
@@ -34,7 +34,7 @@ static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
 {
     (void)ctx;
     if (p->model[0]) printf("%s", p->model);
-    if (p->batch > 0) printf("%s%d samples a micro-batch", p->model[0] ? ", " : "", p->batch);
+    if (p->batch > 0) printf("%s%d samples per micro-batch", p->model[0] ? ", " : "", p->batch);
     if (p->machine[0]) printf("; %s", p->machine);
     if (p->model[0] || p->batch > 0) printf("\n");
     chart_print(p, (int)o->nodes, term_columns(STDOUT_FILENO, 100), term_has_colour(STDOUT_FILENO));
@@ -67,7 +67,7 @@ static show_fn find_form(const char *name)
     return NULL;
 }
 
-/* A file without a format is JSON, and the chart is shown, too. */
+/* Without --format a file is JSON, and the chart is printed too. */
 static fr_status show(fr_ctx *ctx, const fr_profile *p, const wishes *o)
 {
     if (o->out && (!o->format || strcmp(o->format, "chart") == 0)) {
@@ -91,7 +91,7 @@ static fr_status profile_file(fr_ctx *ctx, const wishes *o)
 
 enum { MOST_SIZES = 32 };
 
-/* "1,2,8", or "all": the mini-batch and its halves down to 1. How many; 0: it is neither. */
+/* "1,2,8", or "all": the mini-batch and its halves down to 1. Returns their number; 0: neither. */
 static int read_sizes(const char *text, int mini_batch, int64_t *sizes)
 {
     int n = 0;
@@ -104,7 +104,7 @@ static int read_sizes(const char *text, int mini_batch, int64_t *sizes)
     return n;
 }
 
-/* Micro-batches of `batch` samples, and of all sizes that are asked for. */
+/* Micro-batches of `batch` samples, and of all requested sizes. */
 static fr_status profile_sizes(fr_ctx *ctx, fr_run_model *m, int batch, const wishes *o,
                                fr_profile **out)
 {
@@ -161,7 +161,7 @@ static fr_status profile_cluster(fr_ctx *ctx, fr_team *team, const wishes *o)
         if (g->bandwidth > 0)
             printf(", %sB/s over %s\n", cli_short(g->bandwidth, rate, sizeof rate), name);
         else
-            printf(" and nothing a byte over %s, which hands messages over without a copy\n", name);
+            printf(" and no time per byte over %s, which passes messages without a copy\n", name);
     }
     fr_cluster_free(c);
     return team ? fr_team_agree(team, status) : status;
@@ -207,16 +207,16 @@ static const cli_option options[] = {
     {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, AT(batch)},
     {"sizes", "1,4,16|all", "micro-batches of these sizes too (all: the batch, its halves)",
      CLI_TEXT, AT(sizes)},
-    {"workers", "N", "so many at once (default: as many as cores)", CLI_INT, AT(workers)},
-    {"seconds", "S", "how long to measure a size, about (default: 3)", CLI_REAL, AT(seconds)},
+    {"workers", "N", "number of concurrent workers (default: one per core)", CLI_INT, AT(workers)},
+    {"seconds", "S", "approximate time per size (default: 3)", CLI_REAL, AT(seconds)},
     {"format", "chart|json|pipedream", "how to print it (chart)", CLI_TEXT, AT(format)},
-    {"out", "FILE", "where to write it; without a format as JSON", CLI_TEXT, AT(out)},
+    {"out", "FILE", "file to write; JSON unless --format is given", CLI_TEXT, AT(out)},
     {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, AT(nodes)},
-    {"read", "FILE", "show or turn a profile that is there, JSON or PipeDream's", CLI_TEXT,
+    {"read", "FILE", "show or convert an existing profile, JSON or PipeDream's", CLI_TEXT,
      AT(read)},
     {"cluster", NULL, "this machine as a cluster file instead", CLI_FLAG, AT(cluster)},
     CLI_JSON(AT(want_json)),
-    {"transport", "TRANSPORT", "--cluster: over what (default: threads; mpi under mpirun)",
+    {"transport", "TRANSPORT", "--cluster: transport (default: threads; mpi under mpirun)",
      CLI_TEXT, AT(transport)},
     {.name = NULL},
 };
@@ -239,11 +239,13 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_profile = {
     .name = "profile",
     .usage = "profile CONFIG [--out FILE] | --read FILE [--format NAME] | --cluster [--out FILE]",
-    .summary = "what the nodes of a model cost on this machine",
+    .summary = "measure the cost of a model's nodes on this machine",
     .text =
-        "Runs the model on dummy data, node by node as training would, on every core at once,\n"
-        "and shows forward, backward and update time and bytes of each. With --out the profile\n"
-        "is a file that plan and simulate take. --cluster measures what joins workers here.\n",
+        "Runs the model on dummy data, node by node as in training, on every core at once, and "
+        "shows\n"
+        "forward, backward and update time and bytes of each node. --out writes the profile to a "
+        "file\n"
+        "for plan and simulate. --cluster measures the links between workers on this machine.\n",
     .is_collective = true,
     .argument = "CONFIG",
     .options = options,

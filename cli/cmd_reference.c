@@ -1,5 +1,5 @@
 /* cmd_reference.c -- forerun reference: every command, key, name, file and exit code, from the
- * tables that the program itself goes by. docs/reference.md and the man page are its output. */
+ * tables that the program itself uses. docs/reference.md and the man page are its output. */
 #include "cli.h"
 #include "doc.h"
 
@@ -36,7 +36,7 @@ static void write_verbs(const doc *d)
 {
     d->heading(1, "Commands");
     d->text("Options may stand anywhere; --name VALUE and --name=VALUE are the same. "
-            "forerun --version prints the version, forerun help VERB what stands here.");
+            "forerun --version prints the version, forerun help VERB the text below.");
     for (const cli_verb *const *v = cli_verbs(); *v; v++) write_verb(d, *v);
 }
 
@@ -72,20 +72,21 @@ static void write_keys(const doc *d, const char *title, const char *about, const
 static void write_all_keys(const doc *d)
 {
     d->heading(1, "Keys of a config");
-    d->text("A config is a YAML file. Keys that nobody knows are refused with line and column. "
+    d->text("A config is a YAML file. Unknown keys are refused with line and column. "
             "--set a.b=value replaces one from the command line. forerun keys prints these lists.");
     write_keys(d, "model", "A model by name and size, or nodes, or a file of nodes.", "model.",
                "model.nodes[].");
-    write_keys(d, "model.nodes[]", "One node of a network that is written out, and of a file.",
+    write_keys(d, "model.nodes[]",
+               "One node of a network written as a list, in the config or a file.",
                "model.nodes[].", NULL);
-    write_keys(d, "data", "What is learned from.", "data.", NULL);
-    write_keys(d, "train", "How it is learned.", "train.", NULL);
-    write_keys(d, "parallel", "How the run is spread over workers and processes.", "parallel.",
+    write_keys(d, "data", "The training and evaluation data.", "data.", NULL);
+    write_keys(d, "train", "Batch, epochs, optimizer, learning rate.", "train.", NULL);
+    write_keys(d, "parallel", "Distribution of the run over workers and processes.", "parallel.",
                NULL);
-    write_keys(d, "run", "The run's folder, and what is watched.", "run.", NULL);
-    write_keys(d, "compare", "What forerun compare runs.", "compare.", NULL);
+    write_keys(d, "run", "The run's folder, checkpoints, logs and timeouts.", "run.", NULL);
+    write_keys(d, "compare", "The cases of forerun compare.", "compare.", NULL);
     write_keys(d, "Cluster files",
-               "A file of its own, which parallel.cluster and --cluster name. Amounts have units: "
+               "A separate file, named by parallel.cluster or --cluster. Amounts have units: "
                "16 GB, 12 GB/s, 10 Gbit/s, 5 us, 15 TFLOP/s.",
                "cluster:", NULL);
 }
@@ -109,7 +110,7 @@ static void write_methods(const doc *d)
 {
     static const char *const heads[] = {"name", "meaning", "schedule", "weights", "replicas", NULL};
     d->heading(2, "Methods");
-    d->text("parallel.method, and docs/methods has a page on each.");
+    d->text("parallel.method; docs/methods has a page on each.");
     d->table(heads);
     for (const fr_method *const *m = fr_method_list(); *m; m++)
         d->row(heads,
@@ -122,7 +123,7 @@ static void write_optimizers(const doc *d)
 {
     static const char *const heads[] = {"name", "meaning", "keys", "lr", "weight_decay", NULL};
     d->heading(2, "Optimizers");
-    d->text("train.optimizer.name; lr and weight_decay unless given.");
+    d->text("train.optimizer.name, with the defaults of lr and weight_decay.");
     d->table(heads);
     for (const fr_optimizer *const *o = fr_optim_list(); *o; o++) {
         char keys[ROOM] = "lr", lr[32], decay[32];
@@ -143,7 +144,7 @@ static void write_models(const doc *d)
 {
     static const char *const heads[] = {"name", "meaning", "sizes by default", NULL};
     d->heading(2, "Models");
-    d->text("model.name. Sizes that the data knows (classes, image, vocab) come from there.");
+    d->text("model.name. The data determines classes, image and vocab.");
     d->table(heads);
     for (const fr_model *const *m = fr_model_list(); *m; m++) {
         char sizes[ROOM] = "", value[40];
@@ -187,12 +188,12 @@ static void write_backends(const doc *d)
 static void write_names(const doc *d)
 {
     d->heading(1, "Names");
-    d->text("What keys and options may be called.");
+    d->text("Values of keys and options.");
     write_methods(d);
-    WRITE_LIST(d, "Weight policies", "parallel.weights: which weights a pass reads.",
+    WRITE_LIST(d, "Weight policies", "parallel.weights: the weights that a pass reads.",
                fr_policy_list());
-    WRITE_LIST(d, "Schedules", "forerun schedule takes them like methods.", fr_generator_list());
-    WRITE_LIST(d, "Sync rules", "parallel.sync.name: how replicas agree.", fr_sync_list());
+    WRITE_LIST(d, "Schedules", "forerun schedule accepts them like methods.", fr_generator_list());
+    WRITE_LIST(d, "Sync rules", "parallel.sync.name: how replicas synchronise.", fr_sync_list());
     write_optimizers(d);
     WRITE_LIST(d, "Learning-rate schedules", "train.schedule.name.", fr_lr_list());
     write_models(d);
@@ -200,7 +201,7 @@ static void write_names(const doc *d)
     WRITE_LIST(d, "Data sources", "data.name.", fr_data_list());
     WRITE_LIST(d, "Planners", "forerun plan --planner.", fr_planner_list());
     write_backends(d);
-    WRITE_LIST(d, "Transports", "parallel.transport, beside auto.", fr_transport_list());
+    WRITE_LIST(d, "Transports", "parallel.transport; auto is also a value.", fr_transport_list());
 }
 
 /* --- files, exit codes, environment ----------------------------------------------------------- */
@@ -209,7 +210,7 @@ static void write_files(const doc *d)
 {
     static const char *const heads[] = {"file", "meaning", "written by", "only with", NULL};
     d->heading(1, "Files of a run");
-    d->text("In the run's folder (run.out, --out). docs/formats.md has what is in them.");
+    d->text("In the run's folder (run.out, --out). docs/formats.md describes them.");
     d->table(heads);
     for (const fr_run_file *f = fr_run_files(); f->name; f++)
         d->row(heads,
@@ -245,16 +246,16 @@ static void write_codes(const doc *d)
 }
 
 static const char *const environment[][2] = {
-    {"COLUMNS", "width of grids and charts where stdout is no terminal"},
+    {"COLUMNS", "width of grids and charts if stdout is not a terminal"},
     {"NO_COLOR", "set: no colours"},
-    {"CLICOLOR_FORCE", "set, and not 0: colours where stdout or stderr is no terminal, too"},
-    {"TERM", "dumb, or not set: neither colours nor a line that is written over"},
-    {"LC_ALL", "or else LC_CTYPE, or LANG: with UTF-8 the bar of progress is drawn finer"},
+    {"CLICOLOR_FORCE", "set, and not 0: colours even if stdout or stderr is not a terminal"},
+    {"TERM", "dumb, or not set: no colours and no status line"},
+    {"LC_ALL", "otherwise LC_CTYPE or LANG: with UTF-8 the progress bar is drawn finer"},
     {"LC_CTYPE", "see LC_ALL"},
     {"LANG", "see LC_ALL"},
-    {"GOMP_SPINCOUNT", "set by forerun, unless it is, so that OpenMP threads soon sleep"},
-    {"OMP_WAIT_POLICY", "set: GOMP_SPINCOUNT is left alone"},
-    {"PATH", "where launch looks for the launcher of the MPI this was built with"},
+    {"GOMP_SPINCOUNT", "set by forerun if unset, so that OpenMP threads sleep early"},
+    {"OMP_WAIT_POLICY", "set: forerun does not set GOMP_SPINCOUNT"},
+    {"PATH", "searched by launch for the launcher of the MPI of this build"},
 };
 
 static void write_environment(const doc *d)
@@ -270,7 +271,7 @@ static void write_environment(const doc *d)
 /* --- the verb --------------------------------------------------------------------------------- */
 
 static const cli_option options[] = {
-    {"format", "markdown|man", "as a page of documentation, or for man (markdown)", CLI_TEXT, 0},
+    {"format", "markdown|man", "a documentation page, or a man page (markdown)", CLI_TEXT, 0},
     {.name = NULL},
 };
 
@@ -296,7 +297,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_reference = {
     .name = "reference",
     .usage = "reference [--format markdown|man]",
-    .summary = "all commands, keys, names, files and exit codes as one page",
+    .summary = "print all commands, keys, names, files and exit codes as one page",
     .options = options,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* cmd_report.c -- forerun report: what runs left in their folders, as one page to look at. */
+/* cmd_report.c -- forerun report: the folders of runs as one page. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ static fr_status print_data(fr_ctx *ctx, int n, const char *const *folders,
     char *text;
     size_t n_bytes;
     FR_TRY(fr_report_data(ctx, n, folders, o, &text, &n_bytes));
-    fwrite(text, 1, n_bytes, stdout); /* whether it arrived is looked at in main.c */
+    fwrite(text, 1, n_bytes, stdout); /* main.c checks stdout */
     fputc('\n', stdout);
     fr_report_free_text(text);
     return FR_OK;
@@ -39,9 +39,9 @@ typedef struct wishes {
 static const cli_option options[] = {
     {"out", "FILE", "the page (report.html in the first folder); -: standard output", CLI_TEXT,
      AT(out)},
-    {"title", "TEXT", "heading of the page (made of the runs)", CLI_TEXT, AT(o.title)},
-    {"data", NULL, "print what the page shows as JSON instead", CLI_FLAG, AT(only_data)},
-    {"quiet", NULL, "do not say where the page is", CLI_FLAG, AT(is_quiet)},
+    {"title", "TEXT", "heading of the page (from the names of the runs)", CLI_TEXT, AT(o.title)},
+    {"data", NULL, "print the data of the page as JSON instead", CLI_FLAG, AT(only_data)},
+    {"quiet", NULL, "do not print the path of the page", CLI_FLAG, AT(is_quiet)},
     {.name = NULL},
 };
 
@@ -53,7 +53,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     int n = 0, code = cli_parse(verb, argc, argv, &w, CLI_MAX_SETS, folders);
     if (code >= 0) return code;
     while (n < CLI_MAX_SETS && folders[n]) n++;
-    if (n == 0) return cli_refuse("forerun report: of which run? (forerun report runs/NAME)");
+    if (n == 0) return cli_refuse("forerun report: no run given (forerun report runs/NAME)");
     if (w.only_data && w.out)
         return cli_refuse("forerun report: --data prints, so it takes no --out (forerun help "
                           "report)");
@@ -71,14 +71,16 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_report = {
     .name = "report",
     .usage = "report DIR... [--out FILE] [--title TEXT] [--data] [--quiet]",
-    .summary = "runs as one page: curves, timeline, memory, predictions",
-    .text =
-        "DIR is the folder of a run, or of a comparison: then all runs of it are shown. The "
-        "page is one\n"
-        "file without links to anywhere, for any browser. train and compare leave one in their\n"
-        "folder; this makes it again, or one of runs that were made apart:\n\n"
-        "  forerun report runs/dp runs/spectrain --out both.html\n\n"
-        "A run that is not over, or was killed, is shown as far as it came.\n",
+    .summary = "show runs as one page: curves, timeline, memory, predictions",
+    .text = "DIR is the folder of a run, or of a comparison, all of whose runs are shown. The page "
+            "is one\n"
+            "file without external links, for any browser. train and compare write one to their "
+            "folder;\n"
+            "this command writes it again, or combines separate runs:\n"
+            "\n"
+            "  forerun report runs/dp runs/spectrain --out both.html\n"
+            "\n"
+            "A run that is unfinished or was killed is shown up to its last data.\n",
     .argument = "DIR",
     .options = options,
     .run = run,

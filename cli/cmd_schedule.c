@@ -1,18 +1,18 @@
-/* cmd_schedule.c -- forerun schedule: what each worker does when, printed or checked. */
-#include "reads.h"
+/* cmd_schedule.c -- forerun schedule: prints or checks the instructions of each worker in time. */
 #include "term.h"
+#include "weight_versions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* An option that was not given: no number that anybody would. */
+/* Value of an option that was not given. */
 static const int64_t unsaid = INT64_MIN;
 
 typedef struct wishes {
     int64_t stages, micro, chunks, batches; /* 0: not given */
-    int64_t columns;                        /* unsaid: the window's */
+    int64_t columns;                        /* UNSAID: the window's */
     const char *format, *color, *check, *replicas;
     bool want_json;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
@@ -48,19 +48,19 @@ static char *as_json(const fr_schedule *s, const fr_clock *c, const wishes *o)
     return fr_schedule_to_json(s, c);
 }
 
-/* In a pipeline that drains all passes read the same weights: nothing to note. Neither is there
- * where the policy cannot be used with so many stages and micro-batches. */
+/* No notes if the pipeline drains, because all passes read the same weights, or if the policy does
+ * not support these stages and micro-batches. */
 static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
-    reads *r;
+    weight_versions *r;
     fr_ctx *own = cli_context(true);
-    fr_status status = reads_create(own, s, o->policy, &r);
+    fr_status status = versions_create(own, s, o->policy, &r);
     fr_ctx_free(own);
     if (status != FR_OK) return status == FR_NO_MEMORY ? NULL : fr_schedule_to_svg(s, c, NULL);
-    fr_notes notes = {.text = reads_text, .user = r, .legend = reads_legend(r)};
+    fr_notes notes = {.text = versions_text, .user = r, .legend = versions_legend(r)};
     char *text = fr_schedule_to_svg(s, c, &notes);
-    reads_free(r);
+    versions_free(r);
     return text;
 }
 
@@ -71,14 +71,14 @@ static void print_ints(const char *name, int n, const int *values)
     if (n > 16) printf(" ...");
 }
 
-/* What --check says about a file that is fine. */
+/* Output of --check for a valid file. */
 static char *as_verdict(const fr_schedule *s, const fr_clock *c, const wishes *o)
 {
     static char nothing[1];
     printf("%s: valid: %d worker%s, %d stage%s, %d micro-batch%s", o->check, s->n_workers,
            s->n_workers == 1 ? "" : "s", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_micro,
            s->n_micro == 1 ? "" : "es");
-    if (s->n_batches > 1) printf(" a mini-batch, %d mini-batches", s->n_batches);
+    if (s->n_batches > 1) printf(" per mini-batch, %d mini-batches", s->n_batches);
     if (s->is_forward_only) printf(", forward only");
     printf(", makespan %g", c->makespan);
     print_ints("peak live", s->n_workers, c->peak_live);
@@ -100,7 +100,7 @@ static const struct form *find_form(const char *name)
     return NULL;
 }
 
-/* Nothing is printed that has not been proved. */
+/* Only proved schedules are printed. */
 static fr_status check_and_print(fr_ctx *ctx, const fr_schedule *s, const struct form *form,
                                  const wishes *o)
 {
@@ -166,7 +166,7 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
     d.replicas = o->each;
     fr_schedule *s;
     o->policy = m ? fr_policy_find(m->policy) : NULL;
-    FR_TRY(reads_batches(ctx, g, &d));
+    FR_TRY(versions_set_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
     snprintf(s->name, sizeof s->name, "%s", name);
     fr_status status = check_and_print(ctx, s, form, o);
@@ -212,7 +212,7 @@ static const char *read_replicas(wishes *o)
 
 static const char *complaint(const char *method, wishes *o)
 {
-    if (!method && !o->check) return "which method? (or --check FILE)";
+    if (!method && !o->check) return "no method given (or --check FILE)";
     if (method && o->check) return "a method or --check FILE, not both";
     if (o->format && !find_form(o->format))
         return "--format: expected grid, text, csv, json or svg";
@@ -229,12 +229,12 @@ static const char *complaint(const char *method, wishes *o)
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
     {"stages", "N", "parts of the model (4)", CLI_COUNT, AT(stages)},
-    {"micro", "M", "micro-batches of a mini-batch (8; --check: all in the file)", CLI_COUNT,
+    {"micro", "M", "micro-batches per mini-batch (8; --check: all in the file)", CLI_COUNT,
      AT(micro)},
-    {"chunks", "V", "stages of a worker (1; interleaved: 2)", CLI_COUNT, AT(chunks)},
+    {"chunks", "V", "stages per worker (1; interleaved: 2)", CLI_COUNT, AT(chunks)},
     {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_COUNT,
      AT(batches)},
-    {"replicas", "R", "workers a stage: 2, or one number for each, 3,1 (1; --check: in the file)",
+    {"replicas", "R", "workers per stage: 2, or one number for each, 3,1 (1; --check: the file's)",
      CLI_TEXT, AT(replicas)},
     {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
      AT(format)},
@@ -268,10 +268,12 @@ const cli_verb cli_schedule = {
     .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
              "           [--format F]\n"
              "       forerun schedule --check FILE [--micro M] [--replicas R]",
-    .summary = "what each worker does when: printed, or a file checked",
-    .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
-            "and W take 1, B takes 2, transfers nothing. A file that is not valid is answered by\n"
-            "a counter-example that names worker, step and instruction, and exit code 2.\n",
+    .summary = "print the schedule of each worker, or check a schedule file",
+    .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I "
+            "and W\n"
+            "take 1, B takes 2, transfers nothing. For an invalid file the command prints a "
+            "counter-example\n"
+            "with worker, step and instruction, and exits with code 2.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

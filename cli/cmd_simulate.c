@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-enum { MOST = 64 }; /* workers that one still likes to read */
+enum { MOST = 64 }; /* workers printed at most */
 
 typedef struct wishes {
     const char *config, *cluster, *profile, *trace;
@@ -23,8 +23,9 @@ static void print_text(const fr_forecast *f)
     print_time("simulated: a mini-batch takes", f->s_per_batch);
     printf(", %s samples/s, workers idle %.1f %%\n", cli_short(f->samples_per_s, a, sizeof a),
            100 * f->bubble);
-    printf("between workers, a mini-batch: %.4g MB of activations and gradients, %.4g MB of sums\n",
-           f->message_bytes * 1e-6, f->sum_bytes * 1e-6);
+    printf(
+        "between workers, per mini-batch: %.4g MB of activations and gradients, %.4g MB of sums\n",
+        f->message_bytes * 1e-6, f->sum_bytes * 1e-6);
     printf("%8s %10s %10s %12s %12s\n", "worker", "busy", "waiting", "memory", "of");
     for (int w = 0; w < f->n_workers && w < MOST; w++) {
         printf("%8d %9.1f%% %9.1f%% %9.4g MB ", w, 100 * f->busy_s[w] / f->makespan,
@@ -55,9 +56,9 @@ static void print_json(const fr_forecast *f)
 
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
-    {"cluster", "FILE", "the machines (parallel.cluster of the config; else this machine)",
-     CLI_TEXT, AT(cluster)},
-    {"profile", "FILE", "what nodes cost (`forerun profile`); else it is measured", CLI_TEXT,
+    {"cluster", "FILE", "the machines (parallel.cluster of the config, or this machine)", CLI_TEXT,
+     AT(cluster)},
+    {"profile", "FILE", "cost of nodes (`forerun profile`); measured if not given", CLI_TEXT,
      AT(profile)},
     CLI_SET(AT(sets)),
     {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_COUNT, AT(batches)},
@@ -72,7 +73,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     wishes o = {0};
     int code = cli_parse(verb, argc, argv, &o, 1, &o.config);
     if (code >= 0) return code;
-    if (!o.config) return cli_refuse("simulate: which config? (forerun help simulate)");
+    if (!o.config) return cli_refuse("forerun simulate: no config given (forerun help simulate)");
     fr_ctx *ctx = cli_context(o.is_quiet || o.want_json);
     const fr_run_options options_of_run = {
         .size = sizeof options_of_run, .config = o.config, .n_sets = o.sets.n, .sets = o.sets.at};
@@ -87,9 +88,10 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_simulate = {
     .name = "simulate",
     .usage = "simulate CONFIG [--cluster FILE] [--profile FILE] [--set KEY=VALUE]...",
-    .summary = "how long a run would take on a cluster, and where its time would go",
+    .summary = "forecast the time of a run on a cluster, and how it is spent",
     .text =
-        "Walks the schedule that `train` would walk, on a virtual clock: times of nodes from a\n"
+        "Follows the schedule that `train` would follow, on a virtual clock: times of nodes from "
+        "a\n"
         "profile, devices and links from a cluster file (docs/cluster.md). Nothing is trained.\n",
     .argument = "CONFIG",
     .options = options,

@@ -9,8 +9,8 @@
 
 typedef struct screen {
     cli_progress progress;
-    fr_server *server; /* NULL: nobody looks on */
-    bool has_folder;   /* the server has been told */
+    fr_server *server; /* NULL: no live view */
+    bool has_folder;   /* the server has its folder */
     bool has_report;
 } screen;
 
@@ -25,7 +25,7 @@ static void on_progress(void *user, const fr_progress *p)
     progress_show(&s->progress, p);
 }
 
-/* The summary as it is on the disk. */
+/* Print summary.json. */
 static fr_status print_summary(fr_ctx *ctx, const char *out)
 {
     char path[4200], piece[4096];
@@ -37,7 +37,7 @@ static fr_status print_summary(fr_ctx *ctx, const char *out)
     return FR_OK;
 }
 
-/* A report of a run that ended as it should, or whose end one wants to look at. */
+/* Write the report of a run that finished, was interrupted or diverged. */
 static void on_over(void *user, const fr_run_result *r, fr_status status)
 {
     screen *s = user;
@@ -66,13 +66,13 @@ int cli_parse_train(const cli_verb *verb, int argc, char **argv, void *args, cli
     int code = cli_parse(verb, argc, argv, args, 1, &a->config);
     if (code >= 0) return code;
     if (!a->config)
-        return cli_refuse("forerun %s: which config? (forerun help %s)", verb->name, verb->name);
+        return cli_refuse("forerun %s: no config given (forerun help %s)", verb->name, verb->name);
     if (a->dump_step != -1 && a->dump_step < 1)
         return cli_refuse("forerun %s: --dump-step counts mini-batches from 1", verb->name);
     return -1;
 }
 
-/* Before the run, so that an address that cannot be had costs nothing. */
+/* Before the run, so that an unusable address fails early. */
 static fr_status start_server(fr_ctx *ctx, fr_team *team, const cli_train_args *a, screen *s)
 {
     fr_status status = FR_OK;
@@ -145,18 +145,21 @@ const cli_verb cli_train = {
     .usage = "train CONFIG [--set KEY=VALUE]... [--out DIR] [--resume] [--dump-step K] "
              "[--ledger FILE]\n"
              "                     [--serve ADDRESS] [--quiet] [--json]",
-    .summary = "train a model as a config says",
-    .text = "The run's folder gets config.yaml, metrics.jsonl, summary.json, trace.json,\n"
-            "report.html and checkpoint/. Ctrl-C finishes what is begun and leaves a checkpoint;\n"
-            "--resume goes on from there with the same numbers as a run that was never stopped.\n\n"
-            "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set "
-            "train.micro=8;\n"
-            "forerun methods lists the ways, forerun keys all keys of a config.\n\n"
-            "Several processes, here or on several machines: mpirun -n 4 forerun train CONFIG, the "
-            "same by\n"
-            "srun, or forerun launch, which also goes on by itself after a fault. Each runs its "
-            "share of\n"
-            "the workers. SIGUSR1 means Ctrl-C: mpirun hands it on to all of them.\n",
+    .summary = "train a model from a config",
+    .text =
+        "The run's folder receives config.yaml, metrics.jsonl, summary.json, trace.json, "
+        "report.html\n"
+        "and checkpoint/. Ctrl-C finishes the open mini-batches and writes a checkpoint; --resume\n"
+        "continues from it with the same numbers as a run that was never stopped.\n"
+        "\n"
+        "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set train.micro=8;\n"
+        "forerun methods lists the methods, forerun keys all keys of a config.\n"
+        "\n"
+        "Several processes, on one or more machines: mpirun -n 4 forerun train CONFIG, the same "
+        "with\n"
+        "srun, or forerun launch, which also restarts after a fault. Each process runs its share "
+        "of\n"
+        "the workers. SIGUSR1 has the effect of Ctrl-C: mpirun forwards it to all processes.\n",
     .is_collective = true,
     .argument = "CONFIG",
     .options = options,

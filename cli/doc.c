@@ -1,8 +1,8 @@
 /* doc.c -- the two ways to write a document.
  *
- * A table becomes a table in Markdown and a list in a man page, where terminals are narrow: the
- * first cell is the term, what has "meaning" for a head comes first below it, and the rest follows
- * with its head. */
+ * A table becomes a table in Markdown, and a list in a man page, because terminals are narrow.
+ * The first cell is the term, the column "meaning" comes first below it, and the others follow with
+ * their heads. */
 #include "doc.h"
 
 #include <ctype.h>
@@ -31,7 +31,7 @@ static void md_code(const char *text)
     printf("\n```text\n%s%s```\n", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
 }
 
-/* A bar would end the cell; what looks like a tag would vanish. */
+/* A bar would end the cell, and text in angle brackets would be taken for a tag. */
 static void md_cell(const char *text, bool is_code)
 {
     if (is_code) putchar('`');
@@ -67,8 +67,8 @@ const doc doc_markdown = {md_begin, md_heading, md_text, md_code, md_table, md_r
 
 /* --- man page --------------------------------------------------------------------------------- */
 
-/* Dashes are typed, so they must not become typographic ones; a point or quote that begins a line
- * would be a request. */
+/* Dashes are escaped, because readers type them and typographic ones would fail. A point or quote
+ * at the start of a line would be a request. */
 static void man_put(const char *text)
 {
     bool is_start = true;
@@ -93,11 +93,11 @@ static void man_begin(void)
            ".SH DESCRIPTION\n"
            "Forerun trains deep neural networks across many devices by pipelined model\n"
            "parallelism, keeps the pipeline full by predicting weights, combines pipelines with\n"
-           "data parallelism, and tells beforehand which combination is fastest.\n",
+           "data parallelism, and forecasts which combination is fastest.\n",
            fr_version());
 }
 
-static bool is_below_heading; /* where man pages want no paragraph */
+static bool is_below_heading; /* no paragraph here in man pages */
 
 static void man_paragraph(void)
 {

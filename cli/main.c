@@ -1,5 +1,5 @@
-/* main.c -- the forerun command: finds the verb, and holds what verbs share. Only here and in the
- * verbs is anything printed, and only here does a status become an exit code. */
+/* main.c -- the forerun command: finds the verb, and has the functions that verbs share. Only this
+ * file and the verbs print, and only this file converts a status to an exit code. */
 #include "cli.h"
 #include "term.h"
 
@@ -21,7 +21,7 @@ static void print_usage(FILE *to)
     fprintf(to, "usage: forerun VERB ...\n\n");
     for (const cli_verb *const *v = verbs; *v; v++)
         fprintf(to, "  %-10s %s\n", (*v)->name, (*v)->summary);
-    fprintf(to, "  %-10s %s\n", "help", "all about one verb: forerun help train");
+    fprintf(to, "  %-10s %s\n", "help", "show the help of one verb: forerun help train");
     fprintf(to, "\nforerun --version prints the version.\n"
                 "Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 peer lost, 4 diverged, "
                 "130 interrupted.\n");
@@ -57,10 +57,10 @@ static int help(int argc, char **argv)
     return 0;
 }
 
-/* OpenMP threads that wait for each other spin for milliseconds before they sleep. On a machine
- * with other work that costs more than half of the speed; a shorter spin costs nothing on a quiet
- * one. The runtime reads its settings when it is loaded, so they are set and the command started
- * again. */
+/* OpenMP threads that wait for each other spin for milliseconds before they sleep. On a busy
+ * machine this costs more than half of the speed; a shorter spin costs nothing on an idle one. The
+ * runtime reads its settings when it is loaded, so the command sets them and executes itself again.
+ */
 static void spin_less(char **argv)
 {
     char self[4096];
@@ -68,7 +68,7 @@ static void spin_less(char **argv)
     if (n <= 0 || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     self[n] = '\0';
     if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv(self, argv);
-    /* Still here: not possible on this system, and not worth a word. */
+    /* exec failed: continue without the setting, silently. */
 }
 
 static int run_verb(const char *name, int argc, char **argv)
@@ -91,8 +91,10 @@ static int run_verb(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     spin_less(argv);
-    signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error to report, not to die of */
-    /* Of processes started together rank 0 speaks for all; others have errors of their own only. */
+    signal(SIGXFSZ,
+           SIG_IGN); /* report a file size limit as an error instead of dying by the signal */
+    /* Among processes started together rank 0 prints for all; the others print only their own
+     * errors. */
     if (fr_team_rank_by_launcher() > 0 && !freopen("/dev/null", "w", stdout)) return 1;
     if (argc < 2) {
         if (fr_team_rank_by_launcher() == 0) print_usage(stderr);
@@ -164,7 +166,7 @@ fr_ctx *cli_context(bool is_quiet)
     union {
         const bool *in;
         void *out;
-    } user = {&choices[is_quiet]}; /* the log reads it only */
+    } user = {&choices[is_quiet]}; /* the log only reads it */
     if (fr_team_rank_by_launcher() == 0) fr_ctx_set_log(ctx, log_line, user.out);
     return ctx;
 }
@@ -189,18 +191,19 @@ const char *cli_short(double value, char *text, size_t room)
 static volatile int stop_asked;
 static volatile bool is_mute, is_launched;
 
-/* mpirun sends SIGTERM to the ranks that are left when one has ended, with SIGKILL to follow: it
- * comes together with the loss itself, which has more to say, and must not cut that short. */
+/* When a rank ends, mpirun sends SIGTERM and later SIGKILL to the others. The SIGTERM arrives
+ * together with the loss of that rank, whose message is more useful, so it must not end the process
+ * first. */
 static void on_signal(int number)
 {
     bool is_cleaning = is_launched && number == SIGTERM;
     if (stop_asked && !is_cleaning) _exit(130);
     stop_asked = 1;
-    static const char text[] = "\nforerun: finishing what is begun; once more to stop now\n";
+    static const char text[] = "\nforerun: finishing the open mini-batches; repeat to stop now\n";
     if (!is_mute && !is_cleaning) (void)!write(STDERR_FILENO, text, sizeof text - 1);
 }
 
-/* SIGUSR1 is what mpirun hands on to its ranks; after SIGINT it gives them a second to live. */
+/* mpirun forwards SIGUSR1 to its ranks; after SIGINT it kills them within a second. */
 static void set_signals(void (*handler)(int))
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};

@@ -1,5 +1,5 @@
-/* mpirun.c -- what the launchers of each MPI are called and which words they take. Which one it is
- * is decided here only, by the library that this command was built with. */
+/* mpirun.c -- names and options of the launchers of each MPI. Only this file chooses one, by the
+ * MPI library of this build. */
 #include "cli.h"
 
 #include <forerun/transport.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first is for builds without MPI and for libraries that are not in the list, too. Plain mpirun
- * may belong to another MPI, so it comes last. */
+/* The first entry also serves builds without MPI and libraries that are not in the list. Plain
+ * mpirun may belong to another MPI, so it is last. */
 static const cli_mpirun dialects[] = {
     {.library = "Open MPI",
      .programs = {"mpirun.openmpi", "mpirun"},

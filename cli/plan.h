@@ -1,4 +1,4 @@
-/* plan.h -- what the two halves of `forerun plan` share. */
+/* plan.h -- shared by the two files of `forerun plan`. */
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
 

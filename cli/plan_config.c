@@ -1,5 +1,5 @@
-/* plan_config.c -- forerun plan CONFIG: the whole choice on a cluster, or one planner's layout;
- * told, and written as a config that `train` runs. */
+/* plan_config.c -- forerun plan CONFIG: the choice among all methods on a cluster, or one planner's
+ * layout; printed, and written as a config that `train` runs. */
 #include "plan.h"
 
 #include <limits.h>
@@ -23,7 +23,7 @@ static void add_method(fr_plan_method *to, int *n, const fr_method *m)
                                   .is_allowed_async = !g->is_flush};
 }
 
-/* Of methods that take the same time the first is named. */
+/* If methods take the same time, the first is named. */
 static int rank(const fr_method *m)
 {
     if (fr_generator_find(m->generator)->is_flush) return 0;
@@ -42,8 +42,8 @@ static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *t
                            "--methods: there is no method '%s' (forerun methods lists them)", name);
         if (m->sync)
             return fr_fail(ctx, FR_UNSUPPORTED,
-                           "--methods: %s does not add up gradients at every update, and a plan "
-                           "cannot tell what that does to training; run it yourself",
+                           "--methods: %s does not sum gradients at every update, and a plan "
+                           "cannot forecast the effect on training; run it yourself",
                            name);
         if (*n < MAX_METHODS) add_method(to, n, m);
         at += length;
@@ -83,10 +83,10 @@ static void put(struct keys *k, const char *format, ...)
     else
         k->n += (size_t)n;
 }
-/* A key begins here; it ends with the next, or at the end. */
+/* Start of a key, which ends at the next key or at the end. */
 static void begin(struct keys *k, const char *name)
 {
-    if (k->n) k->n++; /* past the zero of the last one */
+    if (k->n) k->n++; /* past the terminator of the last one */
     if (k->sets.n == CLI_MAX_SETS || k->n >= TEXT - 1) {
         k->is_full = true;
         return;
@@ -159,7 +159,7 @@ static fr_status save(fr_ctx *ctx, const plan_wishes *o, const fr_candidate *c,
     return status;
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- printing ---------------------------------------------------------------------------- */
 
 static void print_replicas(const fr_candidate *c, char *text, size_t room)
 {
@@ -255,8 +255,8 @@ static void describe(const fr_choice *choice, char *text, size_t room)
     const fr_candidate *best = &choice->at[0];
     size_t n = (size_t)snprintf(text, room,
                                 FR_PLAN_MARK
-                                "`, in simulated time; edit what you know "
-                                "better, then `forerun train` it.\n%s\nlayout: %s\nMB a device:",
+                                "`, in simulated time; edit it if you know "
+                                "better, then `forerun train` it.\n%s\nlayout: %s\nMB per device:",
                                 choice->why, best->why);
     for (int w = 0; w < best->n_workers && w < 32 && n < room; w++)
         n += (size_t)snprintf(text + n, room - n, " %.1f", (double)best->memory[w] / 1e6);
@@ -356,7 +356,7 @@ static fr_status plan_by(fr_ctx *ctx, const plan_wishes *o, const fr_cluster *cl
         status = plan->device_of
                      ? fr_fail(ctx, FR_UNSUPPORTED,
                                "%s places operators inside a replica, and training cuts a model "
-                               "into stages; leave --out away",
+                               "into stages; omit --out",
                                planner->name)
                      : save_plan(ctx, o, plan, p.profile, n_micro);
     fr_plan_free(plan);

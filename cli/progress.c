@@ -1,6 +1,6 @@
-/* progress.c -- progress of a training. On a terminal ten times a second, in a log every 2 seconds,
- * and more rarely the longer it takes: a log of a day must be read, too. Evaluations and the last
- * mini-batch stay in both. */
+/* progress.c -- progress of a training. A terminal is updated ten times a second. A log gets a line
+ * every 2 seconds at first, and fewer the longer the run takes, so that the log of a day stays
+ * readable. Evaluations and the last mini-batch stay in both. */
 #include "progress.h"
 
 #include "cli.h"

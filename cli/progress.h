@@ -1,5 +1,4 @@
-/* progress.h -- how far a training is: a status line on a terminal, now and then a line in a log.
- */
+/* progress.h -- progress of a training: a status line on a terminal, occasional lines in a log. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
@@ -7,8 +6,9 @@
 
 typedef struct cli_progress {
     bool is_quiet;
-    double began_s, shown_s; /* clock of the wall: the first call, the last line; 0: none yet */
-    double sample_s; /* seconds a sample, smoothed; rates could not be: news come in bursts */
+    double began_s, shown_s; /* wall clock: the first call, the last line; 0: none yet */
+    double sample_s; /* seconds per sample, smoothed; reports arrive in bursts, so rates cannot be
+                        averaged */
 } cli_progress;
 
 void progress_show(cli_progress *s, const fr_progress *p);

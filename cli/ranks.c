@@ -1,9 +1,9 @@
-/* ranks.c -- the end of a run in several processes: one voice, one exit code.
+/* ranks.c -- the end of a run in several processes: one message, one exit code.
  *
- * All ranks of a team end with one status, but not with one text: the rank that had the failure has
- * its own, the others have what they were told about it. So that the user reads it once, rank 0
- * speaks, unless the failure is another rank's own: that rank can say it best. When rank 0 itself
- * is lost, rank 1 speaks for those who are left. */
+ * All ranks of a team end with one status but different texts: the failed rank has its own text,
+ * the others the text they received. Only one prints it: rank 0, unless another rank failed by
+ * itself, which then prints its own text. If rank 0 itself is lost, rank 1 prints for the remaining
+ * ranks. */
 #include "cli.h"
 #include "term.h"
 
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The rank whose name a text begins with, as it does when it came from there; -1: none. */
+/* The rank whose name begins the text, as in texts received from that rank; -1: none. */
 static int rank_in(const fr_team *team, const char *text)
 {
     for (int r = 0; r < fr_team_size(team); r++) {
@@ -24,22 +24,22 @@ static int rank_in(const fr_team *team, const char *text)
     return -1;
 }
 
-/* A rank is lost: what the others were doing then matters less than who it was. */
+/* A rank is lost: print which one, rather than what the others were doing. */
 static bool speaks_of_loss(const fr_team *team, const char *loss)
 {
     return fr_team_rank(team) == (rank_in(team, loss) == 0 ? 1 : 0);
 }
 
-/* What happens to a run, not to a rank. */
+/* Outcomes of the whole run, not of one rank. */
 static bool is_common(fr_status status)
 {
     return status == FR_PEER || status == FR_DIVERGED || status == FR_INTERRUPTED;
 }
 
-/* Nobody is lost, and all ranks are here. */
+/* No rank is lost, and all ranks take part. */
 static bool speaks_of_failure(fr_team *team, fr_status status, const char *text)
 {
-    char first[2048]; /* what rank 0 has to say */
+    char first[2048]; /* rank 0's text */
     int rank = fr_team_rank(team), from = rank_in(team, text);
     snprintf(first, sizeof first, "%s", text);
     if (is_common(status) || fr_team_share(team, first, sizeof first) != FR_OK) return rank == 0;
@@ -62,16 +62,17 @@ static const char *text_of(fr_ctx *ctx, fr_status status)
     return text[0] ? text : fr_status_text(status);
 }
 
-/* mpirun kills the ranks that are left a second or two after the first has ended, and sooner with
- * each that ends. So those who have nothing to say do not hurry. */
+/* mpirun kills the remaining ranks a second or two after the first has ended, and earlier with each
+ * further one. So ranks without a message wait. */
 static void let_others_speak(void)
 {
     struct timespec left = {.tv_nsec = 700000000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
 
-/* mpirun ends a rank that has yet to speak when another has failed before it. This one has no team
- * that could tell, so it waits until mpirun ends it, too, or for a moment where mpirun does not. */
+/* mpirun kills a rank that has not yet printed when another has failed before it. This rank has no
+ * team to coordinate with, so it waits until mpirun ends it too, or for a moment if mpirun does
+ * not. */
 void cli_let_rank_0_speak(void)
 {
     sigset_t asked;
@@ -83,14 +84,14 @@ void cli_let_rank_0_speak(void)
     (void)sigtimedwait(&asked, NULL, &moment);
 }
 
-/* MPI would wait for the lost ones in what it does at exit. */
+/* MPI would wait for the lost ranks at exit. */
 _Noreturn static void leave_now(fr_status status)
 {
     fflush(NULL);
     _exit(fr_status_exit_code(status));
 }
 
-/* One exit code: that of the rank that failed, not of those who only met its failure. */
+/* One exit code: that of the failed rank, not of the ranks that detected its failure. */
 static fr_status agree(fr_team *team, fr_status status)
 {
     if (fr_team_is_broken(team, NULL)) return FR_PEER;
@@ -104,7 +105,7 @@ int cli_finish_team(fr_ctx *ctx, fr_team *team, fr_status status)
     int rank = fr_team_rank_by_launcher();
     if (!team && (status == FR_OK || fr_team_size_by_launcher() == 1))
         return cli_finish(ctx, status);
-    if (!team) { /* it could not be joined; a build without MPI is the same everywhere */
+    if (!team) { /* joining failed; a build without MPI fails alike on all ranks */
         if (rank == 0 || status != FR_UNSUPPORTED)
             say(rank, text_of(ctx, status));
         else

@@ -1,6 +1,6 @@
-/* term.c -- the terminal. A status line is drawn by one write that begins with a return to the
- * left margin and ends by clearing to the right one, so that it neither flickers nor leaves rests;
- * it is one column shorter than the window, since a line that wraps could not be written over. */
+/* term.c -- the terminal. A status line is drawn by one write that begins with a carriage return
+ * and ends by clearing to the end of the line, so that it neither flickers nor leaves remains. It
+ * is one column shorter than the window, because a wrapped line could not be overwritten. */
 #include "term.h"
 
 #include "cli.h"
@@ -15,19 +15,19 @@
 #include <unistd.h>
 
 enum { LEAST_BAR = 6, MOST_BAR = 30 };
-static const double calm_s = 0.05; /* between two status lines: nobody reads faster */
+static const double calm_s = 0.05; /* between two status lines */
 
 /* The status line that is shown; "" and "": none. */
 static struct {
-    pthread_mutex_t lock; /* guards all of it, and the order of what goes to stderr */
+    pthread_mutex_t lock; /* guards all members, and the order of output to stderr */
     char head[256], tail[256];
     double share;
-    double drawn_s; /* when it was, by a clock that never jumps */
+    double drawn_s; /* time of it, on a monotonic clock */
 } status = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool is_set(const char *value) { return value && value[0]; }
 
-/* One that knows more than how to go to the next line. */
+/* A terminal with control sequences. */
 static bool is_terminal(int fd)
 {
     const char *kind = getenv("TERM");
@@ -54,7 +54,7 @@ bool term_has_status(void) { return is_terminal(STDERR_FILENO); }
 
 /* --- the status line ------------------------------------------------------------------------- */
 
-/* Text to be written at once; what does not fit is cut off. */
+/* Text for a single write; what does not fit is cut off. */
 typedef struct sheet {
     char text[1024];
     size_t n;
@@ -87,7 +87,7 @@ static void put_bar(sheet *s, int width, double share)
     if (is_coloured) put(s, "\033[0m");
 }
 
-/* The lock is held, by all that follow. */
+/* The functions below are called with the lock held. */
 static void draw(void)
 {
     sheet s = {.n = 0};
@@ -145,10 +145,10 @@ void term_say(term_mood mood, const char *format, ...)
     va_start(args, format);
     vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
-    fr_escape(raw, line, sizeof line); /* what the command itself quotes: arguments, names */
+    fr_escape(raw, line, sizeof line); /* text that the command quotes: arguments, names */
     pthread_mutex_lock(&status.lock);
     fflush(stdout);
-    /* in one piece: other processes may write there, too */
+    /* a single write, because other processes may write there too */
     fprintf(stderr, "%s%s%s%s\n", is_drawn() ? "\r\033[K" : "", colour ? colour : "", line,
             colour ? "\033[0m" : "");
     if (is_drawn()) draw();

@@ -1,9 +1,8 @@
-/* term.h -- what is known of the terminal, and the one line at its foot that tells how far a verb
- * is.
+/* term.h -- properties of the terminal, and the status line that shows the progress of a verb.
  *
- * Colours and control characters go to terminals only: NO_COLOR, CLICOLOR_FORCE and TERM=dumb are
- * heeded. Whatever is said on stderr meanwhile comes above the status line and never into it. Any
- * thread. */
+ * Colours and control characters are written to terminals only, subject to NO_COLOR,
+ * CLICOLOR_FORCE and TERM=dumb. Other output to stderr appears above the status line, never inside
+ * it. Any thread may call these functions. */
 #ifndef CLI_TERM_H
 #define CLI_TERM_H
 
@@ -11,7 +10,7 @@
 
 /* fd: of stdout or stderr. */
 bool term_has_colour(int fd);
-/* Width of the window; without one $COLUMNS, or `preset`. */
+/* Width of the window; without a window $COLUMNS, or `preset`. */
 int term_columns(int fd, int preset);
 
 typedef enum term_mood { TERM_PLAIN, TERM_WARNING, TERM_ERROR } term_mood;
@@ -25,11 +24,11 @@ typedef enum term_mood { TERM_PLAIN, TERM_WARNING, TERM_ERROR } term_mood;
 /* A line of its own on stderr. */
 void term_say(term_mood mood, const char *format, ...) TERM_PRINTF(2, 3);
 
-/* Whether stderr has a status line; a log, where each line stays, has none. */
+/* Whether stderr has a status line; a log file has none. */
 bool term_has_status(void);
-/* Shows "head BAR tail" in place of the one before, as much as the window has room for; share: of
- * the bar that is full, below 0: no bar. Texts are ASCII. May be called often. */
+/* Show "head BAR tail" instead of the previous status line, cut to the window. share: full part of
+ * the bar, below 0: no bar. Texts are ASCII. May be called often. */
 void term_status(const char *head, double share, const char *tail);
-void term_end_status(void); /* removes it: before something else is written to the terminal */
+void term_end_status(void); /* removes it, before other output to the terminal */
 
 #endif

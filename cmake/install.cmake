@@ -1,6 +1,6 @@
-# What `make install` lays down: command, libraries, headers, man page, completion, and the two ways
-# in which other projects find them, forerun.pc and forerunConfig.cmake. Both work wherever the folder
-# lies: `cmake --install build --prefix DIR` needs no other configuration.
+# Files of `make install`: command, libraries, headers, man page, completion, and the two ways
+# in which other projects find them, forerun.pc and forerunConfig.cmake. Both work in any
+# folder: `cmake --install build --prefix DIR` needs no other configuration.
 include(CMakePackageConfigHelpers)
 
 # Libraries that a program with the static one links as well: by pkg-config, and as flags.
@@ -52,7 +52,7 @@ install(FILES ${PROJECT_BINARY_DIR}/forerunConfig.cmake ${PROJECT_BINARY_DIR}/fo
 install(TARGETS forerun RUNTIME)
 install(DIRECTORY include/forerun TYPE INCLUDE)
 install(FILES docs/forerun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-# Completion is printed by the command itself, into the folders where the shells look.
+# Completion is printed by the command itself, into the folders that the shells search.
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   return() # it cannot run here
 endif()

@@ -1,6 +1,6 @@
-# oneDNN: DNNL_LIBRARY and DNNL_INCLUDE, found by hand because find_package(dnnl) wants OpenCL headers
-# on Debian 12. Versions 2.6 to 3.x, built for OpenMP: other runtimes would compile and ignore the
-# number of threads. A missing library is told by the caller, together with all that is missing.
+# oneDNN: DNNL_LIBRARY and DNNL_INCLUDE, found by hand because find_package(dnnl) requires OpenCL
+# headers on Debian 12. Versions 2.6 to 3.x, built for OpenMP: other runtimes would compile and ignore the
+# number of threads. The caller reports a missing library, together with all that is missing.
 find_library(DNNL_LIBRARY dnnl)
 find_path(DNNL_INCLUDE dnnl.h)
 if(NOT DNNL_INCLUDE)

@@ -2,7 +2,7 @@
  *
  *     cc run.c $(pkg-config --cflags --libs forerun) -o run && ./run
  *
- * The network learns which points of a square lie inside a circle, in two pipelined stages. */
+ * The network learns which points of a square are inside a circle, in two pipelined stages. */
 #include <forerun/forerun.h>
 #include <stdio.h>
 
@@ -42,7 +42,7 @@ static fr_status train(fr_run *run)
     return FR_OK;
 }
 
-/* Does the network know where some other points lie? */
+/* Predict some other points. */
 static fr_status test(fr_ctx *ctx, fr_run *run)
 {
     static const float points[][2] = {{0, 0},        {0.3f, -0.3f}, {-0.5f, 0.1f}, {0.2f, 0.4f},

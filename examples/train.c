@@ -28,7 +28,7 @@ static fr_status build(fr_ctx *ctx, const fr_data_info *d, fr_graph **out)
     return fr_graph_finish(g);
 }
 
-/* Mini-batches on their way: the engine asks for the next, and gives the oldest back. */
+/* Mini-batches in flight: the engine requests the next one and releases the oldest. */
 typedef struct belt {
     fr_loader *loader;
     const fr_batch *held[ROOM];
@@ -55,7 +55,7 @@ static bool on_batch(void *user, const fr_batch_report *r)
     if (r->step % 20 == 19)
         printf("mini-batch %3d  loss %.4f  accuracy %.1f %%\n", (int)r->step + 1,
                r->tally.loss / (double)BATCH, 100.0 * (double)r->tally.correct / (double)BATCH);
-    return true; /* go on */
+    return true; /* continue */
 }
 
 static fr_status train(fr_ctx *ctx, fr_graph *g, belt *b, fr_schedule **s, fr_engine **e)

@@ -44,7 +44,7 @@ page() { # NAME: its page with newly generated parts between the marks
     "$forerun" schedule "$name" "${sizes[@]}" --format svg >"$new/methods/$name.svg"
     row=$(sed -n '/^### Methods/,/^### Weight/p' "$new/reference.md" | grep -F "| \`$name\` |")
     IFS='|' read -r _ _ _ schedule weights sync _ <<<"$row"
-    printf '| schedule | weights | replicas agree by |\n|---|---|---|\n|%s|%s|%s|\n\n![Schedule of %s](%s.svg)\n' \
+    printf '| schedule | weights | sync of replicas |\n|---|---|---|\n|%s|%s|%s|\n\n![Schedule of %s](%s.svg)\n' \
         "$schedule" "$weights" "$sync" "$name" "$name" >"$new/parts/drawing"
     "$forerun" methods "$name" --format markdown >"$new/parts/numbers"
     if [ ! -f "$page" ]; then

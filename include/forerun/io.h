@@ -82,7 +82,7 @@ typedef struct fr_key {
     const char *meaning;
     /* For the reader. */
     const char *refusal; /* the error for a name that is no choice: a format for it and the list */
-    int unit;            /* of an amount: fr_unit */
+    int unit;            /* of an amount: fr__amount_unit */
     bool is_path;        /* a text that names a file or folder of data */
     size_t offset, size; /* of the value in the struct of its section; size 0: read by hand */
 } fr_key;

@@ -43,20 +43,20 @@ typedef struct fr_optim_coef {
 } fr_optim_coef;
 
 /* What a prediction extrapolates. */
-typedef enum fr_course {
-    FR_COURSE_APPLIED,  /* the update direction the optimizer applies */
-    FR_COURSE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */
-    FR_COURSE_DECAY,    /* future gradients are zero: momentum dies away (FTPipe-style) */
-    FR_COURSE_DRIFT     /* a running mean of past weight differences (PipeMare) */
-} fr_course;
+typedef enum fr_extrapolation {
+    FR_EXTRAPOLATE_APPLIED,  /* the update direction the optimizer applies */
+    FR_EXTRAPOLATE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */
+    FR_EXTRAPOLATE_DECAY,    /* future gradients are zero: momentum dies away (FTPipe-style) */
+    FR_EXTRAPOLATE_DRIFT     /* a running mean of past weight differences (PipeMare) */
+} fr_extrapolation;
 
-/* Numbers of a sweep's predictions, ahead[j] = w - by[j] * toward, where toward is the drift, or
- * else what the optimizer's state says: sgd v, adam family m / (sqrt(v) * unbias2 + eps). */
-typedef struct fr_aim {
+/* Coefficients of a sweep's predictions: ahead[j] = w - by[j] * toward. `toward` is the drift if
+ * there is one; otherwise sgd takes v, and the adam family m / (sqrt(v) * unbias2 + eps). */
+typedef struct fr_prediction_coef {
     float by[FR_MAX_AHEAD];
     float unbias2, eps;
     float keep; /* drift = keep * drift + (1 - keep) * (w after - w before) */
-} fr_aim;
+} fr_prediction_coef;
 
 /* One pass over a range of a stage's blocks; pointers to its first float, (n) each. No block
  * overlaps another, save that `to` may be `from`. */
@@ -69,7 +69,7 @@ typedef struct fr_sweep {
     float *drift; /* NULL: predictions go by the optimizer's state */
     int n_ahead;
     float *ahead[FR_MAX_AHEAD];
-    fr_aim aim;
+    fr_prediction_coef ahead_coef;
 } fr_sweep;
 
 typedef struct fr_optimizer {
@@ -88,9 +88,10 @@ typedef struct fr_optimizer {
     /* The n_ahead predictions from the weights `from`: the bits that the step which made them and
      * the state writes. */
     void (*predict)(const fr_sweep *s);
-    /* How far the weights go in n updates after update t, by course: see fr_optim_aim. */
-    double (*reach)(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                    const double *lr);
+    /* Distance that the weights move in n updates after update t: see
+     * fr_optim_prepare_prediction. */
+    double (*distance)(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t, int n,
+                       const double *lr);
 } fr_optimizer;
 
 FR_API const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
@@ -100,11 +101,12 @@ FR_API const fr_optimizer *fr_optim_find(const char *name);
 FR_API void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_t t,
                              double lr, double grad_scale, fr_optim_coef *c);
 
-/* Prediction j of a sweep: n updates past update t (0: before the first one), which will have the
- * rates lr[0 .. n - 1]. All predictions of a sweep have the same course and t. Weight decay is left
- * out: it is not a direction that goes on. */
-FR_API void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course,
-                         int64_t t, int n, const double *lr, int j, fr_aim *aim);
+/* Coefficients of prediction j of a sweep: n updates past update t (0: before the first one), with
+ * the rates lr[0 .. n - 1]. All predictions of a sweep have the same extrapolation and t. Weight
+ * decay is left out, because it is not part of the direction. */
+FR_API void fr_optim_prepare_prediction(const fr_optimizer *opt, const fr_optim_options *o,
+                                        fr_extrapolation extrapolation, int64_t t, int n,
+                                        const double *lr, int j, fr_prediction_coef *coef);
 
 /* Learning rate by update number. */
 typedef struct fr_lr_options {

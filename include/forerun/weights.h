@@ -45,7 +45,7 @@ typedef struct fr_want {
 
 typedef struct fr_policy {
     const char *name, *summary;
-    fr_course course;
+    fr_extrapolation extrapolation;
     bool needs_micro; /* a mini-batch has as many micro-batches as stages, at least */
     const char *(*check)(
         const fr_policy_context *context); /* NULL, or what is wrong; no slot: never */
@@ -56,7 +56,7 @@ typedef struct fr_policy {
     int (*after)(const fr_policy_context *context, int ahead[FR_MAX_AHEAD]);
     double (*lr_factor)(const fr_policy_context *context, int64_t t); /* t from 0; no slot: 1 */
     double (*drift_keep)(
-        const fr_policy_context *context); /* FR_COURSE_DRIFT: decay of the running mean */
+        const fr_policy_context *context); /* FR_EXTRAPOLATE_DRIFT: decay of the running mean */
 } fr_policy;
 
 FR_API const fr_policy *const *fr_policy_list(void); /* NULL-terminated */
@@ -81,7 +81,7 @@ typedef struct fr_store_desc {
     float *blocks; /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
     size_t stride;
     float *state[FR_MAX_OPTIM_STATE];
-    float *drift;  /* (n), only if the course is FR_COURSE_DRIFT and there is more than one block */
+    float *drift;  /* (n), only with FR_EXTRAPOLATE_DRIFT and more than one block */
     int n_samples; /* weights watched for the prediction error; 0 = none */
 } fr_store_desc;
 
@@ -110,9 +110,9 @@ FR_API int64_t fr_store_version(const fr_store *s);
 /* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
  * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
  * they mean anything now. set: they have been written, for the newest version, after a reset. */
-FR_API const char *fr_store_memory_name(const fr_store_desc *d);
-FR_API float *fr_store_memory(fr_store *s, bool *is_valid);
-FR_API void fr_store_set_memory(fr_store *s);
+FR_API const char *fr_store_policy_state_name(const fr_store_desc *d);
+FR_API float *fr_store_policy_state(fr_store *s, bool *is_valid);
+FR_API void fr_store_set_policy_state(fr_store *s);
 /* Between fr_store_end and the next pass: the newest weights were changed in place (a mean over
  * replicas) and count as the same version; predictions from them are made anew. */
 FR_API void fr_store_changed(fr_store *s);

@@ -1,7 +1,7 @@
 /* check.c -- targets and ids that are out of range. */
 #include "backend/check.h"
 
-static fr_status refuse(const fr_kernel *k, const fr_kernel_args *a, int input, int64_t at,
+static fr_status refuse(const fr__kernel *k, const fr__kernel_args *a, int input, int64_t at,
                         int32_t value, const char *what, int64_t n_allowed, const char *remedy)
 {
     const fr_node *source = fr_graph_node(k->graph, k->node->inputs[input]);
@@ -13,20 +13,21 @@ static fr_status refuse(const fr_kernel *k, const fr_kernel_args *a, int input, 
         (long long)(at % per_sample), what, (int)value, (long long)(n_allowed - 1), remedy);
 }
 
-fr_status fr__refuse_target(const fr_kernel *k, const fr_kernel_args *a, int64_t at, int32_t value)
+fr_status fr__refuse_target(const fr__kernel *k, const fr__kernel_args *a, int64_t at,
+                            int32_t value)
 {
     const fr_node *logits = fr_graph_node(k->graph, k->node->inputs[0]);
     return refuse(k, a, 1, at, value, "target", fr__cols(logits),
                   "does the data have more classes than the model?");
 }
 
-fr_status fr__refuse_id(const fr_kernel *k, const fr_kernel_args *a, int64_t at, int32_t value)
+fr_status fr__refuse_id(const fr__kernel *k, const fr__kernel_args *a, int64_t at, int32_t value)
 {
     return refuse(k, a, 0, at, value, "id", k->node->attrs.embedding.vocab,
                   "was the data made with a larger vocabulary than the model?");
 }
 
-fr_status fr__check_targets(const fr_kernel *k, const fr_kernel_args *a)
+fr_status fr__check_targets(const fr__kernel *k, const fr__kernel_args *a)
 {
     const fr_node *logits = fr_graph_node(k->graph, k->node->inputs[0]);
     int64_t n_classes = fr__cols(logits), n = fr__rows(logits, k->batch);
@@ -39,7 +40,7 @@ fr_status fr__check_targets(const fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__check_ids(const fr_kernel *k, const fr_kernel_args *a)
+fr_status fr__check_ids(const fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t vocab = k->node->attrs.embedding.vocab, n = fr__rows(k->node, k->batch);
     const int32_t *ids = a->x[0];

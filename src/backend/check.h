@@ -1,11 +1,11 @@
-/* check.h -- integers that index something come from the user's data: checked before use, in the
- * forward, with one text for all backends. */
+/* check.h -- targets and ids come from the user's data and index memory: the forward checks them
+ * before use, with one text for all backends. */
 #ifndef FR_BACKEND_CHECK_H
 #define FR_BACKEND_CHECK_H
 
 #include "backend/kernel.h"
 
-/* Does a target count for a loss node, or is it one to be ignored? */
+/* Whether a loss node counts a target, or ignores it. */
 static inline bool fr__target_counts(const fr_node *loss, int32_t target)
 {
     if (target == FR_TARGET_IGNORE) return false;
@@ -14,12 +14,13 @@ static inline bool fr__target_counts(const fr_node *loss, int32_t target)
 
 /* Kernels of one node: cross_entropy, whose targets are x[1]; embedding, whose ids are x[0]. For
  * memory that the host may read. */
-fr_status fr__check_targets(const fr_kernel *k, const fr_kernel_args *a);
-fr_status fr__check_ids(const fr_kernel *k, const fr_kernel_args *a);
+fr_status fr__check_targets(const fr__kernel *k, const fr__kernel_args *a);
+fr_status fr__check_ids(const fr__kernel *k, const fr__kernel_args *a);
 
-/* What a check ends in that found a value out of range at flat index `at`, however it was made:
- * FR_INVALID names node, sample of the mini-batch, position and value. */
-fr_status fr__refuse_target(const fr_kernel *k, const fr_kernel_args *a, int64_t at, int32_t value);
-fr_status fr__refuse_id(const fr_kernel *k, const fr_kernel_args *a, int64_t at, int32_t value);
+/* Fail with FR_INVALID for a value out of range at flat index `at`. The text names node, sample of
+ * the mini-batch, position and value. */
+fr_status fr__refuse_target(const fr__kernel *k, const fr__kernel_args *a, int64_t at,
+                            int32_t value);
+fr_status fr__refuse_id(const fr__kernel *k, const fr__kernel_args *a, int64_t at, int32_t value);
 
 #endif

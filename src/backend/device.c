@@ -129,7 +129,7 @@ void fr__device_add(fr_device *dev, float *y, const float *x, size_t n)
     dev->backend->add(dev, y, x, n);
 }
 
-void fr__device_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n)
+void fr__device_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n)
 {
     dev->backend->blend(dev, kind, y, x, by, n);
 }
@@ -140,7 +140,7 @@ void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_co
     dev->backend->sweep(dev, opt, coef, sweep);
 }
 
-void fr__device_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                         double *sums)
 {
     dev->backend->squares(dev, x, spans, n, sums);

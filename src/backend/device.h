@@ -1,11 +1,11 @@
-/* device.h -- what modules above the backends do with device memory: these calls, and those of
- * <forerun/backend.h>, nothing else.
+/* device.h -- operations on device memory for the modules above the backends. They use these calls
+ * and those of <forerun/backend.h>, nothing else.
  *
- * A device has one queue: calls, kernels included, take effect in the order in which they are made,
- * and may return before they have. None of them allocates. A result in host memory is there when
- * the call returns, and host memory that was read may be changed. Another device, a "peer" of the
- * same backend and process, may read a block after fr__device_wait for the call that wrote it, or
- * after fr_device_sync; a call without a status keeps a failure for these.
+ * A device has one queue: calls, kernels included, take effect in the order of the calls, and may
+ * return earlier. None of them allocates. When a call returns, its result in host memory is
+ * complete, and host memory that it read may be changed. Another device of the same backend and
+ * process, a "peer", may read a block after fr__device_wait for the call that wrote it, or after
+ * fr_device_sync. These two also return the failures of calls without a status.
  *
  * The device's thread makes the calls. While it is idle another thread may upload, download and
  * copy; during a kernel any thread that runs it may sweep. */
@@ -15,8 +15,8 @@
 #include <forerun/backend.h>
 #include <forerun/optim.h>
 
-/* Whether the host may read and write the device's blocks as its own memory: then copies between
- * the two can be left out. */
+/* Whether the host may read and write the device's blocks as its own memory, so that copies between
+ * the two are unnecessary. */
 bool fr__device_is_host(const fr_device *dev);
 
 /* A mark is a point in the queue, behind all calls made so far. Wait until those calls are done. A
@@ -32,13 +32,13 @@ fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t byt
 void fr__device_add(fr_device *dev, float *y, const float *x, size_t n);
 
 /* Other linear passes over two blocks. */
-typedef enum fr_blend {
+typedef enum fr__blend {
     FR_BLEND_SCALE,    /* y = x * by */
     FR_BLEND_DIVIDE,   /* y = x / by */
     FR_BLEND_ADD_PART, /* y += x / by */
     FR_BLEND_REST      /* y = x - y */
-} fr_blend;
-void fr__device_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+} fr__blend;
+void fr__device_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
 
 /* One pass of an optimizer: step with predictions, or coef NULL: predictions alone. */
 void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
@@ -46,16 +46,16 @@ void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_co
 
 /* sums[i], in host memory: the squares of x[spans[i].offset ..], as fr__sum_squares_block adds
  * them; spans of up to FR_NORM_BLOCK floats. */
-typedef struct fr_span {
+typedef struct fr__span {
     size_t offset, count;
-} fr_span;
-void fr__device_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+} fr__span;
+void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                         double *sums);
 
 /* to[i] = sum of from[0 .. n - 1][i], blocks of peers, along a binary tree over the n:
  * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), and from[a] alone if a + s is none. The bits do not
  * depend on how a row is cut into calls. `to` may be one of `from`, but not overlap one in part. */
-#define FR_TREE_MEMBERS 1024 /* n is not more */
+#define FR_TREE_MEMBERS 1024 /* the largest n */
 void fr__device_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
 
 /* host[i] = from[i * stride], i < n. */

@@ -1,8 +1,8 @@
-/* dropout.h -- the one rule by which every backend drops, so that masks agree bit for bit.
+/* dropout.h -- the dropout rule of every backend, so that masks agree bit for bit.
  *
- * Element e (its plain row-major index inside the sample) of a sample is kept or dropped as a pure
- * function of (seed, node, step, sample in the mini-batch, e): no mask is stored, a backward draws
- * it again, and neither the backend, nor the micro-batch, nor the stage a node lies in matters.
+ * Element e (its plain row-major index inside the sample) of a sample is kept or dropped as a
+ * pure function of (seed, node, step, sample in the mini-batch, e): no mask is stored, a backward
+ * draws it again, and the mask does not depend on the backend, the micro-batch or the stage.
  *
  *     words = fr__random4(seed, FR_STREAM_DROPOUT, node, e / 4 | step << 32, sample)
  *     kept  = unit_float(words[e % 4]) >= p
@@ -18,7 +18,7 @@
 
 #include "base/philox.h"
 
-/* What selu tends to for very negative inputs: -scale * alpha. */
+/* The limit of selu for very negative inputs: -scale * alpha. */
 #define FR_SELU_SCALE 1.0507009873554804934193349852946
 #define FR_SELU_ALPHA 1.6732632423543772848170429916717
 #define FR_ALPHA_PRIME (-FR_SELU_SCALE * FR_SELU_ALPHA)
@@ -36,14 +36,14 @@ static inline void fr__dropout_words(const fr_pass *pass, int node, int64_t samp
 static inline bool fr__dropout_kept(uint32_t word, float p) { return fr__unit_float(word) >= p; }
 
 /* kept ? gain * x + shift : dropped; the gradient is kept ? gain * dy : 0. */
-typedef struct fr_dropout_rule {
+typedef struct fr__dropout_rule {
     float p, gain, shift, dropped;
-} fr_dropout_rule;
+} fr__dropout_rule;
 
-static inline fr_dropout_rule fr__dropout_rule(const fr_node *node)
+static inline fr__dropout_rule fr__dropout_rule_of(const fr_node *node)
 {
     float p = node->attrs.dropout.p;
-    fr_dropout_rule r = {.p = p, .gain = 1.0f / (1.0f - p)};
+    fr__dropout_rule r = {.p = p, .gain = 1.0f / (1.0f - p)};
     if (node->op == FR_OP_ALPHA_DROPOUT) {
         double q = 1.0 - (double)p;
         double a = 1.0 / sqrt(q * (1.0 + (double)p * FR_ALPHA_PRIME * FR_ALPHA_PRIME));

@@ -1,5 +1,5 @@
-/* host.c -- what backends share whose device is the host: memory, and sweeps over it that are
- * spread over the device's threads. No result depends on how many there are. */
+/* host.c -- shared by backends whose device is the host: memory, and sweeps over it on the device's
+ * threads. No result depends on the number of threads. */
 #include "backend/kernel.h"
 
 #include "base/simd.h"
@@ -63,7 +63,7 @@ FR_SIMD_RANGE(rest_range)
     for (size_t i = begin; i < end; i++) b->y[i] = b->x[i] - b->y[i];
 }
 
-void fr__host_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n)
+void fr__host_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n)
 {
     static const fr_range_fn bodies[] = {[FR_BLEND_SCALE] = scale_range,
                                          [FR_BLEND_DIVIDE] = divide_range,
@@ -108,7 +108,7 @@ void fr__host_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef
 
 typedef struct squaring {
     const float *x;
-    const fr_span *spans;
+    const fr__span *spans;
     double *sums;
 } squaring;
 
@@ -119,7 +119,7 @@ static void square_range(void *arg, size_t begin, size_t end)
         t->sums[i] = fr__sum_squares_block(t->x + t->spans[i].offset, t->spans[i].count);
 }
 
-void fr__host_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n, double *sums)
+void fr__host_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n, double *sums)
 {
     dev->backend->parallel(dev, n, SQUARES_GRAIN, square_range, &(squaring){x, spans, sums});
 }

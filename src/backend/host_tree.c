@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    BLOCK = 1024, /* floats; what a sweep over many blocks keeps in the nearest cache */
+    BLOCK = 1024, /* floats of each block that fit the first cache together */
     DEPTH = 11    /* of the tree of FR_TREE_MEMBERS */
 };
 
@@ -25,7 +25,7 @@ FR_SIMD(static, add_four, (float *to, const float *const *from, size_t count), (
     for (size_t i = 0; i < count; i++) to[i] = (a[i] + c[i]) + (b[i] + d[i]);
 }
 
-/* sum(a, s) of one block: where it lies, which is one of `from` or `scratch`. */
+/* sum(a, s) of one block; returns one of `from`, or `scratch`. */
 static const float *sum_block(float *scratch, const float *const *from, int n, int a, int s,
                               size_t at, size_t count)
 {

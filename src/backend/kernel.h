@@ -1,11 +1,11 @@
 /* kernel.h -- the contract between the program (program.c: fusion groups, memory, order)
  * and the kernels of one backend.
  *
- * A backend supplies one maker per operator. The program asks it to make a kernel for a
- * group (one node, or a chain that the backend fuses), learns from the kernel's fields
- * what it needs, plans memory, and later calls forward / backward_input /
- * backward_weight with pointers only. Kernels allocate nothing when run; what they keep
- * (primitives, descriptors) is made in `make` and released in `destroy`.
+ * A backend supplies one maker per operator. The program calls it to make a kernel for a group
+ * (one node, or a chain that the backend fuses), reads the kernel's needs from its fields, plans
+ * memory, and later calls forward / backward_input / backward_weight with pointers only. Kernels
+ * allocate nothing when run; `make` creates what they keep (primitives, descriptors), and `destroy`
+ * releases it.
  *
  * Numbers: a fused group must give the bits of its nodes run one by one. */
 #ifndef FR_BACKEND_KERNEL_H
@@ -16,16 +16,16 @@
 
 #define FR_MAX_GROUP 4
 
-/* How a tensor lies in memory. desc NULL: plain row-major, batch first. Else the backend's
- * own description, owned by the program's arena or the kernel. Gradients of a tensor have
- * the layout of the tensor. */
-typedef struct fr_layout {
+/* Layout of a tensor in memory. desc NULL: plain row-major, batch first. Otherwise the backend's
+ * own description, owned by the program's arena or the kernel. Gradients of a tensor have the
+ * layout of the tensor. */
+typedef struct fr__layout {
     size_t bytes; /* of a micro-batch, padding included */
     const void *desc;
-} fr_layout;
+} fr__layout;
 
-/* What a maker gets. */
-typedef struct fr_kernel_spec {
+/* Arguments of a maker. */
+typedef struct fr__kernel_spec {
     fr_ctx *ctx;
     fr_device *dev;
     const fr_graph *graph;
@@ -34,19 +34,19 @@ typedef struct fr_kernel_spec {
     int batch;
     bool training;
     int n_inputs; /* inputs of the group from outside it, in order of nodes, then of their inputs */
-    int inputs[FR_MAX_INPUTS];         /* node indices */
-    const fr_layout *x[FR_MAX_INPUTS]; /* their layouts */
-    bool need_dx[FR_MAX_INPUTS];       /* a gradient is wanted for this input */
-    bool plain_output;                 /* the output leaves the program: must be plain */
-} fr_kernel_spec;
+    int inputs[FR_MAX_INPUTS];          /* node indices */
+    const fr__layout *x[FR_MAX_INPUTS]; /* their layouts */
+    bool need_dx[FR_MAX_INPUTS];        /* a gradient of this input is needed */
+    bool plain_output;                  /* the output leaves the program: must be plain */
+} fr__kernel_spec;
 
 /* Pointers for one call. Weights and buffers are those of the group's nodes, in order of nodes and
  * of fr_node.params: w[i] trained values, dw[i] their gradients, or w[i] the running statistics. */
-typedef struct fr_kernel_args {
+typedef struct fr__kernel_args {
     const void *x[FR_MAX_INPUTS];
     void *y;
     const void *dy;             /* NULL for the loss */
-    void *dx[FR_MAX_INPUTS];    /* NULL where not wanted */
+    void *dx[FR_MAX_INPUTS];    /* NULL: not needed */
     bool add_dx[FR_MAX_INPUTS]; /* add to dx instead of setting it (only if can_add_dx) */
     const float *w[FR_MAX_PARAMS];
     float *dw[FR_MAX_PARAMS];
@@ -55,26 +55,27 @@ typedef struct fr_kernel_args {
     bool add_dw;                   /* add to dw instead of setting it */
     void *saved;                   /* saved_bytes, kept from forward to backward */
     void *scratch;                 /* scratch_bytes, garbage at entry */
-    void *cache;      /* cache_bytes, for backward_input only: weights in a layout it likes */
+    void *cache;      /* cache_bytes, for backward_input only: weights in a layout of its choice */
     bool cache_valid; /* an earlier backward_input filled it from these same weights */
     const fr_pass *pass;
-} fr_kernel_args;
+} fr__kernel_args;
 
-typedef struct fr_kernel fr_kernel;
-typedef struct fr_kernel_ops {
-    fr_status (*forward)(fr_kernel *k, const fr_kernel_args *a);
+typedef struct fr__kernel fr__kernel;
+typedef struct fr__kernel_ops {
+    fr_status (*forward)(fr__kernel *k, const fr__kernel_args *a);
     /* Optional, once per backward before the two below: dz (layout of dy; dz == dy allowed) from
-     * dy, for the gradient of a fused or lone activation. From then on a->dy, and what pass_dx
-     * hands on, is dz. */
-    fr_status (*prepare_dy)(fr_kernel *k, const fr_kernel_args *a, void *dz);
-    fr_status (*backward_input)(fr_kernel *k, const fr_kernel_args *a); /* NULL: no dx to compute */
-    fr_status (*backward_weight)(fr_kernel *k, const fr_kernel_args *a); /* NULL: no parameters */
-    void (*destroy)(fr_kernel *k); /* optional: release what the arena does not own */
-} fr_kernel_ops;
+     * dy, for the gradient of a fused or lone activation. From then on a->dy, and the gradient
+     * passed on by pass_dx, is dz. */
+    fr_status (*prepare_dy)(fr__kernel *k, const fr__kernel_args *a, void *dz);
+    fr_status (*backward_input)(fr__kernel *k,
+                                const fr__kernel_args *a); /* NULL: no dx to compute */
+    fr_status (*backward_weight)(fr__kernel *k, const fr__kernel_args *a); /* NULL: no parameters */
+    void (*destroy)(fr__kernel *k); /* optional: release what the arena does not own */
+} fr__kernel_ops;
 
 /* Base of every kernel; makers embed it first and fill the fields. */
-struct fr_kernel {
-    const fr_kernel_ops *ops;
+struct fr__kernel {
+    const fr__kernel_ops *ops;
     fr_ctx *ctx;
     fr_device *dev;
     const fr_graph *graph;
@@ -91,18 +92,19 @@ struct fr_kernel {
     uint8_t pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
     uint8_t reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
                               grad_ready for parameter i itself and leaves dw[i] alone */
-    fr_layout y;
-    fr_layout *w; /* [parameters of the group]; filled with the plain layout beforehand */
+    fr__layout y;
+    fr__layout *w; /* [parameters of the group]; filled with the plain layout beforehand */
     size_t saved_bytes, scratch_bytes, cache_bytes;
 };
 _Static_assert(FR_MAX_INPUTS <= 8 && FR_MAX_PARAMS <= 8, "bits fit a byte");
 
-typedef fr_status (*fr_kernel_maker)(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+typedef fr_status (*fr__kernel_maker)(const fr__kernel_spec *spec, fr_arena *arena,
+                                      fr__kernel **out);
 
 /* Allocates `bytes` (sizeof the embedding struct) and fills ctx .. w[] and y (plain). NULL: no
  * memory. */
-fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
-                          const fr_kernel_ops *ops);
+fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t bytes,
+                           const fr__kernel_ops *ops);
 /* Bytes of a plain micro-batch of a node's output. */
 size_t fr__node_bytes(const fr_graph *g, int node, int batch);
 /* Samples times all dimensions but the last: rows of a matrix view, and the last dimension. */
@@ -116,25 +118,25 @@ struct fr_backend {
     fr_status (*open)(fr_device *dev,
                       const fr_device_desc *desc); /* sets dev->n_threads, about, impl */
     void (*close)(fr_device *dev);
-    int (*n_devices)(void);        /* optional: devices of this machine; else one */
-    const fr_kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
-    /* Memory: zeroed, aligned to FR_ALIGN; NULL: there is no more. */
+    int (*n_devices)(void);         /* optional: devices of this machine; without it one */
+    const fr__kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
+    /* Memory: zeroed, aligned to FR_ALIGN; NULL: out of memory. */
     bool is_host; /* the host may read and write it */
     void *(*alloc)(fr_device *dev, size_t bytes);
     void (*release)(fr_device *dev, void *block);
     fr_status (*upload)(fr_device *dev, void *to, const void *host, size_t bytes);
     fr_status (*download)(fr_device *dev, void *host, const void *from, size_t bytes);
     fr_status (*sync)(fr_device *dev); /* reports failures of all calls since the last one */
-    /* Optional, both or none: else every call is done when it returns. */
+    /* Optional, both or none. Without them every call is complete when it returns. */
     fr__mark (*mark)(fr_device *dev);
     fr_status (*wait)(fr_device *dev, fr__mark mark);
-    /* The calls of the same names in device.h, where their rules are. */
+    /* The calls of the same names in device.h, which has their rules. */
     fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
     void (*add)(fr_device *dev, float *y, const float *x, size_t n);
-    void (*blend)(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+    void (*blend)(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
     void (*sweep)(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                   const fr_sweep *sweep);
-    void (*squares)(fr_device *dev, const float *x, const fr_span *spans, size_t n, double *sums);
+    void (*squares)(fr_device *dev, const float *x, const fr__span *spans, size_t n, double *sums);
     void (*tree_sum)(fr_device *dev, float *to, const float *const *from, int n, size_t count);
     fr_status (*pick)(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
     /* Host code on host memory, on the threads that compute here. */
@@ -145,9 +147,9 @@ struct fr_backend {
                 int nodes[FR_MAX_GROUP]);
     /* Optional, for backends with layouts of their own: one side is row-major and in host memory,
      * the other one in device memory. */
-    fr_status (*relayout)(fr_device *dev, const fr_layout *from, const void *src,
-                          const fr_layout *to, void *dst);
-    /* Optional: what it is built on, and its version. */
+    fr_status (*relayout)(fr_device *dev, const fr__layout *from, const void *src,
+                          const fr__layout *to, void *dst);
+    /* Optional: name and version of the underlying library. */
     void (*library)(char *text, size_t room);
     /* Optional: the instruction set chosen at run time, for kernels whose last bits depend on it.
      */
@@ -168,10 +170,11 @@ struct fr_device {
 void *fr__host_alloc(fr_device *dev, size_t bytes);
 void fr__host_release(fr_device *dev, void *block);
 fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes);
-void fr__host_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by, size_t n);
+void fr__host_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
 void fr__host_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                     const fr_sweep *sweep);
-void fr__host_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n, double *sums);
+void fr__host_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
+                      double *sums);
 void fr__host_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
 fr_status fr__host_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
 

@@ -1,8 +1,7 @@
 /* memplan.c -- greedy-by-size packing of leases.
  *
- * Leases placed so far stand in a search tree by the step at which they begin. Each node holds the
- * latest end below it, so those that overlap a lease in time are found without a look at the rest.
- */
+ * Leases placed so far are in a search tree, ordered by their first step. Each node holds the
+ * latest end below it, so a query visits only the leases that overlap another in time. */
 #include "backend/memplan.h"
 
 #include "base/alloc.h"
@@ -10,14 +9,14 @@
 #include <stdlib.h>
 
 typedef struct packing {
-    fr_lease *leases;
+    fr__lease *leases;
     int n;
     int *by_first; /* (n) leases in order of their beginning */
     int *rank;     /* (n) the place of each there */
     int *found;    /* (n) leases of a query */
     int n_found;
     int n_leaves; /* a power of two, at least n */
-    int *latest;  /* (2 n_leaves) last step of what is placed below; -1: nothing. Root at 1 */
+    int *latest;  /* (2 n_leaves) latest last step placed below; -1: none. Root at 1 */
 } packing;
 
 static int compare(size_t a, size_t b) { return (a > b) - (a < b); }
@@ -25,25 +24,25 @@ static int compare(size_t a, size_t b) { return (a > b) - (a < b); }
 /* Larger first; ties by order, so that the plan is the same everywhere. */
 static int by_size(const void *a, const void *b, void *user)
 {
-    const fr_lease *leases = user;
+    const fr__lease *leases = user;
     int i = *(const int *)a, j = *(const int *)b;
     return leases[i].bytes != leases[j].bytes ? compare(leases[j].bytes, leases[i].bytes) : i - j;
 }
 
 static int by_first(const void *a, const void *b, void *user)
 {
-    const fr_lease *leases = user;
+    const fr__lease *leases = user;
     int i = *(const int *)a, j = *(const int *)b;
     return leases[i].first != leases[j].first ? leases[i].first - leases[j].first : i - j;
 }
 
 static int by_offset(const void *a, const void *b, void *user)
 {
-    const fr_lease *leases = user;
+    const fr__lease *leases = user;
     return compare(leases[*(const int *)a].offset, leases[*(const int *)b].offset);
 }
 
-static void sort(fr_lease *leases, int n, int *order,
+static void sort(fr__lease *leases, int n, int *order,
                  int (*compare_two)(const void *, const void *, void *))
 {
     if (n > 1) qsort_r(order, (size_t)n, sizeof *order, compare_two, leases);
@@ -58,7 +57,7 @@ static void insert(packing *p, int lease)
 
 /* Those below tree node `at`, which spans leaves first .. first + span - 1, that overlap `lease`.
  */
-static void find(packing *p, const fr_lease *lease, int at, int first, int span)
+static void find(packing *p, const fr__lease *lease, int at, int first, int span)
 {
     if (first >= p->n || p->latest[at] < lease->first) return;
     if (p->leases[p->by_first[first]].first > lease->last) return;
@@ -70,15 +69,15 @@ static void find(packing *p, const fr_lease *lease, int at, int first, int span)
     find(p, lease, 2 * at + 1, first + span / 2, span / 2);
 }
 
-/* Lowest offset where the lease meets none of those placed before it. */
-static size_t lowest_fit(packing *p, const fr_lease *lease)
+/* Lowest offset where the lease overlaps none of those placed before it. */
+static size_t lowest_fit(packing *p, const fr__lease *lease)
 {
     size_t offset = 0;
     p->n_found = 0;
     find(p, lease, 1, 0, p->n_leaves);
     sort(p->leases, p->n_found, p->found, by_offset);
     for (int i = 0; i < p->n_found; i++) {
-        const fr_lease *other = &p->leases[p->found[i]];
+        const fr__lease *other = &p->leases[p->found[i]];
         size_t other_end = fr__align_up(other->offset + other->bytes);
         if (other->offset >= offset + lease->bytes) break;
         if (other_end > offset) offset = other_end;
@@ -90,7 +89,7 @@ static size_t place(packing *p, const int *order)
 {
     size_t total = 0;
     for (int i = 0; i < p->n; i++) {
-        fr_lease *lease = &p->leases[order[i]];
+        fr__lease *lease = &p->leases[order[i]];
         lease->offset = lease->bytes ? lowest_fit(p, lease) : 0;
         if (lease->bytes) insert(p, order[i]);
         size_t end = fr__align_up(lease->offset + lease->bytes);
@@ -99,7 +98,7 @@ static size_t place(packing *p, const int *order)
     return total;
 }
 
-bool fr__memplan(fr_lease *leases, int n, size_t *bytes)
+bool fr__memplan(fr__lease *leases, int n, size_t *bytes)
 {
     packing p = {.leases = leases, .n = n, .n_leaves = 1};
     *bytes = 0;
@@ -121,7 +120,7 @@ bool fr__memplan(fr_lease *leases, int n, size_t *bytes)
     return true;
 }
 
-void fr__memplan_live(const fr_lease *leases, int n, int n_steps, size_t *live)
+void fr__memplan_live(const fr__lease *leases, int n, int n_steps, size_t *live)
 {
     for (int i = 0; i <= n_steps; i++) live[i] = 0;
     for (int i = 0; i < n; i++) { /* changes from step to step; unsigned sums may pass below zero */

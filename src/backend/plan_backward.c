@@ -1,16 +1,16 @@
-/* plan_backward.c -- where gradients live, and in which order they are made and summed.
+/* plan_backward.c -- places of gradients, and the order in which they are made and summed.
  *
  * Units are visited from last to first. Each tensor's gradient is a reference to a buffer;
- * several tensors may share one (both inputs of an add receive its dy). A buffer may be
- * written only while one tensor refers to it, else it is copied first. Sums therefore come in
- * one order, later consumers first, however the graph is cut. */
+ * several tensors may share one (both inputs of an add receive its dy). A buffer may be written
+ * only while one tensor refers to it; otherwise it is copied first. Sums therefore have one order,
+ * later consumers first, for any cut of the graph. */
 #include "backend/program.h"
 
 typedef struct buffer {
     size_t bytes;
     int first, last; /* steps of back_input that write or read it */
     int refs;        /* tensors whose gradient it is now; held buffers have one more for ever */
-    fr_place place;  /* NONE: workspace, to be placed */
+    fr__tensor_place place; /* NONE: workspace, to be placed */
 } buffer;
 
 typedef struct plan {
@@ -30,7 +30,7 @@ static size_t value_bytes(const plan *b, int node)
     return b->p->layout[fr__local(b->p, node)]->bytes;
 }
 
-static int new_buffer(plan *b, size_t bytes, fr_place place)
+static int new_buffer(plan *b, size_t bytes, fr__tensor_place place)
 {
     buffer fresh = {.bytes = bytes, .first = now(b), .last = now(b), .place = place};
     if (!fr__vec_push(&b->buffers, fresh)) {
@@ -43,9 +43,9 @@ static int new_buffer(plan *b, size_t bytes, fr_place place)
 /* A buffer for the gradient of `node`: the caller's own memory if the node is an input port. */
 static int new_grad(plan *b, int node)
 {
-    fr_place place = {0};
+    fr__tensor_place place = {0};
     int port = fr_program_find_input(b->p, node);
-    if (port >= 0) place = fr__place(FR_AREA_INPUT_GRAD, (size_t)port);
+    if (port >= 0) place = fr__place_at(FR_AREA_INPUT_GRAD, (size_t)port);
     return new_buffer(b, value_bytes(b, node), place);
 }
 
@@ -61,18 +61,21 @@ static void drop(plan *b, int node)
     *grad_of(b, node) = -1;
 }
 
-/* Steps and units name buffers by number until places are known: the offset of a place in the
- * workspace holds it. */
-static fr_place numbered(int buf)
+/* Steps and units refer to buffers by number until places are known; the offset of a workspace
+ * place holds the number. */
+static fr__tensor_place numbered(int buf)
 {
-    return buf < 0 ? (fr_place){0} : fr__place(FR_AREA_WORK, (size_t)buf);
+    return buf < 0 ? (fr__tensor_place){0} : fr__place_at(FR_AREA_WORK, (size_t)buf);
 }
 
-static int number_of(fr_place place) { return place.area == FR_AREA_NONE ? -1 : (int)place.offset; }
-
-static void emit(plan *b, fr_step_kind kind, int to, int from)
+static int number_of(fr__tensor_place place)
 {
-    fr_step step = {.kind = kind, .unit = b->visited, .to = numbered(to), .from = numbered(from)};
+    return place.area == FR_AREA_NONE ? -1 : (int)place.offset;
+}
+
+static void emit(plan *b, fr__step_kind kind, int to, int from)
+{
+    fr__step step = {.kind = kind, .unit = b->visited, .to = numbered(to), .from = numbered(from)};
     int at = now(b);
     if (to >= 0) {
         step.bytes = b->buffers.at[to].bytes;
@@ -118,9 +121,9 @@ static void hand_on(plan *b, int x, int dz)
  * the input after the step, or -1. */
 static int choose_dx(plan *b, int u, int i, bool has_params)
 {
-    fr_unit *unit = &b->p->units[u];
-    const fr_kernel *k = unit->kernel;
-    fr_unit_input *in = &unit->inputs[i];
+    fr__unit *unit = &b->p->units[u];
+    const fr__kernel *k = unit->kernel;
+    fr__unit_input *in = &unit->inputs[i];
     int x = in->node, dz = number_of(unit->dz);
     if (*grad_of(b, x) < 0) {
         bool can_overwrite = i == 0 && k->can_overwrite_dy && !has_params && dz >= 0 &&
@@ -136,22 +139,22 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
         in->add_dx = true;
         return -1;
     }
-    int own = new_buffer(b, value_bytes(b, x), (fr_place){0});
+    int own = new_buffer(b, value_bytes(b, x), (fr__tensor_place){0});
     in->dx = numbered(own);
     return own;
 }
 
-/* dz: dy after prepare_dy, in place where dy belongs to this unit alone. With a split backward the
- * weight gradients come later, so what they read is moved to the slot. */
+/* dz: dy after prepare_dy, in place if dy belongs to this unit alone. With a split backward the
+ * weight gradients are computed later, so their inputs are moved to the slot. */
 static void make_dz(plan *b, int u, bool is_held)
 {
     fr_program *p = b->p;
-    fr_unit *unit = &p->units[u];
+    fr__unit *unit = &p->units[u];
     int out = fr__unit_out(unit), dy = *grad_of(b, out), dz = dy;
     bool must_prepare = unit->kernel->ops->prepare_dy != NULL;
     bool is_outside = b->buffers.at[dy].place.area == FR_AREA_OUTPUT_GRAD;
     if ((must_prepare && !is_writable(b, dy)) || (is_held && is_outside))
-        dz = new_buffer(b, b->buffers.at[dy].bytes, (fr_place){0});
+        dz = new_buffer(b, b->buffers.at[dy].bytes, (fr__tensor_place){0});
     unit->dz = numbered(dz);
     if (must_prepare)
         emit(b, FR_STEP_PREPARE, dz, dy);
@@ -164,19 +167,19 @@ static void make_dz(plan *b, int u, bool is_held)
     buffer *held = &b->buffers.at[dz];
     if (is_held && held->place.area == FR_AREA_NONE) {
         size_t offset = fr__slot_take(p, unit->nodes[0], held->bytes);
-        held->place = fr__place(FR_AREA_SLOT, offset);
+        held->place = fr__place_at(FR_AREA_SLOT, offset);
     }
     if (is_held) held->refs++;
 }
 
 static void visit_inputs(plan *b, int u, bool has_params)
 {
-    fr_unit *unit = &b->p->units[u];
+    fr__unit *unit = &b->p->units[u];
     int dz = number_of(unit->dz);
     int later[FR_MAX_INPUTS]; /* buffers to add after the step */
     bool must_compute = false;
     for (int i = 0; i < unit->n_inputs; i++) {
-        const fr_unit_input *in = &unit->inputs[i];
+        const fr__unit_input *in = &unit->inputs[i];
         if (in->need_dx && (unit->kernel->pass_dx >> i & 1)) hand_on(b, in->node, dz);
     }
     for (int i = 0; i < unit->n_inputs; i++) {
@@ -200,14 +203,14 @@ static void visit_inputs(plan *b, int u, bool has_params)
 static void visit(plan *b, int u)
 {
     fr_program *p = b->p;
-    fr_unit *unit = &p->units[u];
+    fr__unit *unit = &p->units[u];
     bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
     for (int i = 0; i < unit->n_inputs; i++) wants_dx |= unit->inputs[i].need_dx;
     bool is_loss = unit->kernel->node->op == FR_OP_CROSS_ENTROPY;
     b->visited = u;
     int out = fr__unit_out(unit);
     bool has_dy = *grad_of(b, out) >= 0;
-    fr_step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
+    fr__step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
     if ((has_params || wants_dx) && (has_dy || is_loss)) {
         if (has_dy) make_dz(b, u, p->desc.split_backward && has_params);
         visit_inputs(b, u, has_params);
@@ -222,7 +225,7 @@ static void visit(plan *b, int u)
     if (has_dy && *grad_of(b, out) >= 0) drop(b, out);
 }
 
-/* Input ports that got no gradient: their gradient is zero. */
+/* Input ports without a gradient: set it to zero. */
 static void fill_missing(plan *b)
 {
     for (int i = 0; i < b->p->n_inputs; i++) {
@@ -232,7 +235,7 @@ static void fill_missing(plan *b)
     }
 }
 
-static void set_place(const plan *b, fr_place *place)
+static void set_place(const plan *b, fr__tensor_place *place)
 {
     int buf = number_of(*place);
     if (buf >= 0) *place = b->buffers.at[buf].place;
@@ -243,7 +246,7 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
 {
     fr_program *p = b->p;
     int n = (int)b->buffers.n, n_leases = 0;
-    fr_lease *leases = FR_ARENA_ARRAY(&p->making, fr_lease, n + 1);
+    fr__lease *leases = FR_ARENA_ARRAY(&p->making, fr__lease, n + 1);
     int *owner = FR_ARENA_ARRAY(&p->making, int, n + 1);
     if (!leases || !owner) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) {
@@ -251,20 +254,20 @@ static fr_status place_buffers(plan *b, size_t *work_bytes)
         if (buf->place.area != FR_AREA_NONE) continue;
         owner[n_leases] = i;
         leases[n_leases++] =
-            (fr_lease){.bytes = buf->bytes, .first = buf->first, .last = buf->last};
+            (fr__lease){.bytes = buf->bytes, .first = buf->first, .last = buf->last};
     }
     if (!fr__memplan(leases, n_leases, work_bytes))
         return fr__no_memory(p->ctx, (size_t)n_leases, "a program");
     for (int i = 0; i < n_leases; i++)
-        b->buffers.at[owner[i]].place = fr__place(FR_AREA_WORK, leases[i].offset);
+        b->buffers.at[owner[i]].place = fr__place_at(FR_AREA_WORK, leases[i].offset);
     FR_TRY(fr__note_values(p, leases, n_leases, (int)p->back_input.n, p->back_input.at));
     for (size_t i = 0; i < p->back_input.n; i++) {
-        fr_step *step = &p->back_input.at[i];
+        fr__step *step = &p->back_input.at[i];
         set_place(b, &step->to);
         set_place(b, &step->from);
     }
     for (int u = 0; u < p->n_units; u++) {
-        fr_unit *unit = &p->units[u];
+        fr__unit *unit = &p->units[u];
         set_place(b, &unit->dz);
         for (int i = 0; i < unit->n_inputs; i++) set_place(b, &unit->inputs[i].dx);
     }
@@ -277,7 +280,7 @@ static void plan_all(plan *b)
     for (int i = 0; i < p->n_local; i++) b->grad[i] = -1;
     for (int i = 0; i < p->n_outputs; i++) {
         if (!p->outputs[i].has_grad) continue;
-        fr_place outside = fr__place(FR_AREA_OUTPUT_GRAD, (size_t)i);
+        fr__tensor_place outside = fr__place_at(FR_AREA_OUTPUT_GRAD, (size_t)i);
         refer(b, p->outputs[i].node, new_buffer(b, p->outputs[i].bytes, outside));
         if (b->has_failed) return;
     }
@@ -297,7 +300,7 @@ fr_status fr__plan_backward(fr_program *p, size_t *work_bytes)
     if (!b.grad) return fr__no_memory(p->ctx, (size_t)n, "a program");
     /* One buffer to start with, so that a failed new_buffer has a valid number to return. */
     fr_status status = FR_OK;
-    (void)new_buffer(&b, 0, (fr_place){0});
+    (void)new_buffer(&b, 0, (fr__tensor_place){0});
     if (!b.has_failed) plan_all(&b);
     status = b.has_failed ? fr__no_memory(p->ctx, (size_t)n, "a program")
                           : place_buffers(&b, work_bytes);

@@ -1,8 +1,8 @@
-/* plan_forward.c -- where the values of a forward pass live.
+/* plan_forward.c -- places of the values of a forward pass.
  *
- * A value that some backward reads goes to the slot; all others share the workspace by their
- * lifetimes. A value that is its input under another name (flatten), or that may overwrite its
- * input (dropout), shares the input's place: both are members of one class. */
+ * A value that a backward reads is placed in the slot; all others share the workspace according
+ * to their lifetimes. A value that is its input under another name (flatten), or that may overwrite
+ * its input (dropout), shares the input's place: both are members of one class. */
 #include "backend/program.h"
 
 typedef struct plan {
@@ -11,8 +11,8 @@ typedef struct plan {
     int *root;     /* representative of its class */
     bool *kept;    /* read by a backward */
     int *last_use; /* last unit that reads it in the forward, or the one that makes it */
-    /* Of a representative these three are of its class: kept by any, last use of all, most bytes.
-     */
+    /* For a representative, these three describe its class: kept by any, last use of all, most
+     * bytes. */
     size_t *bytes;
 } plan;
 
@@ -31,8 +31,8 @@ static void find_uses(plan *f)
         if (p->unit_of[i] >= 0) f->bytes[i] = p->layout[i]->bytes;
     }
     for (int u = 0; u < p->n_units; u++) {
-        const fr_kernel *k = p->units[u].kernel;
-        const fr_unit *s = &p->units[u];
+        const fr__kernel *k = p->units[u].kernel;
+        const fr__unit *s = &p->units[u];
         for (int i = 0; i < s->n_inputs; i++) {
             int x = fr__local(p, s->inputs[i].node);
             f->last_use[x] = u;
@@ -61,8 +61,8 @@ static void share_places(plan *f)
 {
     fr_program *p = f->p;
     for (int u = 0; u < p->n_units; u++) {
-        const fr_kernel *k = p->units[u].kernel;
-        const fr_unit *s = &p->units[u];
+        const fr__kernel *k = p->units[u].kernel;
+        const fr__unit *s = &p->units[u];
         if (s->n_inputs == 0 || fr_program_find_output(p, fr__unit_out(s)) >= 0) continue;
         int y = fr__local(p, fr__unit_out(s)), x = fr__local(p, s->inputs[0].node);
         bool is_port = p->value[root_of(f, x)].area != FR_AREA_NONE;
@@ -75,9 +75,9 @@ static void share_places(plan *f)
 static void place_ports(fr_program *p)
 {
     for (int i = 0; i < p->n_inputs; i++)
-        p->value[fr__local(p, p->inputs[i].node)] = fr__place(FR_AREA_INPUT, (size_t)i);
+        p->value[fr__local(p, p->inputs[i].node)] = fr__place_at(FR_AREA_INPUT, (size_t)i);
     for (int i = 0; i < p->n_outputs; i++)
-        p->value[fr__local(p, p->outputs[i].node)] = fr__place(FR_AREA_OUTPUT, (size_t)i);
+        p->value[fr__local(p, p->outputs[i].node)] = fr__place_at(FR_AREA_OUTPUT, (size_t)i);
 }
 
 /* A class lives from the unit that makes its root to the last one that reads a member. */
@@ -85,15 +85,15 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
 {
     fr_program *p = f->p;
     int n = p->n_local, n_leases = 0;
-    fr_lease *leases = FR_ARENA_ARRAY(&p->making, fr_lease, n);
+    fr__lease *leases = FR_ARENA_ARRAY(&p->making, fr__lease, n);
     int *lease_node = FR_ARENA_ARRAY(&p->making, int, n);
     if (!leases || !lease_node) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int r = 0; r < n; r++) {
         if (p->unit_of[r] < 0 || root_of(f, r) != r || p->value[r].area != FR_AREA_NONE) continue;
-        fr_lease lease = {.bytes = f->bytes[r], .first = p->unit_of[r], .last = f->last_use[r]};
+        fr__lease lease = {.bytes = f->bytes[r], .first = p->unit_of[r], .last = f->last_use[r]};
         if (f->kept[r]) {
             p->value[r] =
-                fr__place(FR_AREA_SLOT, fr__slot_take(p, p->stage.first + r, lease.bytes));
+                fr__place_at(FR_AREA_SLOT, fr__slot_take(p, p->stage.first + r, lease.bytes));
         } else {
             lease_node[n_leases] = r;
             leases[n_leases++] = lease;
@@ -102,7 +102,7 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
     if (!fr__memplan(leases, n_leases, work_bytes))
         return fr__no_memory(p->ctx, (size_t)n_leases, "a program");
     for (int i = 0; i < n_leases; i++)
-        p->value[lease_node[i]] = fr__place(FR_AREA_WORK, leases[i].offset);
+        p->value[lease_node[i]] = fr__place_at(FR_AREA_WORK, leases[i].offset);
     FR_TRY(fr__note_values(p, leases, n_leases, p->n_units, NULL));
     for (int i = 0; i < n; i++) {
         int r = root_of(f, i);
@@ -126,16 +126,16 @@ static fr_status list_steps(fr_program *p)
     size_t n = (size_t)p->n_units;
     if (!fr__vec_fit(&p->forward, n)) return fr__no_memory(p->ctx, n, "steps");
     for (int u = 0; u < p->n_units; u++) {
-        const fr_unit *unit = &p->units[u];
-        fr_step step = {.kind = FR_STEP_FORWARD, .unit = u};
+        const fr__unit *unit = &p->units[u];
+        fr__step step = {.kind = FR_STEP_FORWARD, .unit = u};
         if (unit->kernel->y_is_x0) {
-            fr_place to = p->value[fr__local(p, fr__unit_out(unit))];
+            fr__tensor_place to = p->value[fr__local(p, fr__unit_out(unit))];
             if (to.area != FR_AREA_OUTPUT) continue; /* nothing to do */
-            step = (fr_step){.kind = FR_STEP_COPY,
-                             .unit = u,
-                             .to = to,
-                             .from = p->value[fr__local(p, unit->inputs[0].node)],
-                             .bytes = unit->kernel->y.bytes};
+            step = (fr__step){.kind = FR_STEP_COPY,
+                              .unit = u,
+                              .to = to,
+                              .from = p->value[fr__local(p, unit->inputs[0].node)],
+                              .bytes = unit->kernel->y.bytes};
         }
         if (!fr__vec_push(&p->forward, step)) return fr__no_memory(p->ctx, sizeof step, "steps");
     }
@@ -150,7 +150,7 @@ fr_status fr__plan_forward(fr_program *p, size_t *work_bytes)
               .kept = FR_ARENA_ARRAY(&p->making, bool, n),
               .last_use = FR_ARENA_ARRAY(&p->making, int, n),
               .bytes = FR_ARENA_ARRAY(&p->making, size_t, n)};
-    p->value = FR_ARENA_ARRAY(&p->arena, fr_place, n);
+    p->value = FR_ARENA_ARRAY(&p->arena, fr__tensor_place, n);
     if (!f.root || !f.kept || !f.last_use || !f.bytes || !p->value)
         return fr__no_memory(p->ctx, (size_t)n, "a program");
     find_uses(&f);

@@ -35,12 +35,12 @@ static int count_params(const fr_graph *g, int n_nodes, const int *nodes)
     return n < FR_MAX_PARAMS ? n : FR_MAX_PARAMS;
 }
 
-fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
-                          const fr_kernel_ops *ops)
+fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t bytes,
+                           const fr__kernel_ops *ops)
 {
     int n_params = count_params(spec->graph, spec->n_nodes, spec->nodes), n = 0;
-    size_t whole = bytes + (size_t)n_params * sizeof(fr_layout);
-    fr_kernel *k = fr__arena_pack(arena, whole);
+    size_t whole = bytes + (size_t)n_params * sizeof(fr__layout);
+    fr__kernel *k = fr__arena_pack(arena, whole);
     if (!k) {
         fr__no_memory(spec->ctx, whole, "a kernel");
         return NULL;
@@ -53,7 +53,7 @@ fr_kernel *fr__kernel_new(const fr_kernel_spec *spec, fr_arena *arena, size_t by
     k->batch = spec->batch;
     k->training = spec->training;
     k->y.bytes = fr__node_bytes(spec->graph, spec->nodes[spec->n_nodes - 1], spec->batch);
-    k->w = (fr_layout *)(void *)((char *)k + bytes); /* sizes of structs with pointers: aligned */
+    k->w = (fr__layout *)(void *)((char *)k + bytes); /* sizes of structs with pointers: aligned */
     for (int i = 0; i < spec->n_nodes; i++) {
         const fr_node *node = fr_graph_node(spec->graph, spec->nodes[i]);
         for (int j = 0; j < node->n_params && n < n_params; j++, n++) {
@@ -107,7 +107,7 @@ static fr_status list_ports(fr_program *p, const uses *u)
     return FR_OK;
 }
 
-/* Ports: what is used here and made elsewhere, and the reverse, in order of nodes. */
+/* Ports: values used in this stage and made in another, and the reverse, in order of nodes. */
 static fr_status find_ports(fr_program *p)
 {
     int n = fr_graph_n_nodes(p->graph);
@@ -159,9 +159,9 @@ static bool reads(const fr_program *p, int node, int value)
     return false;
 }
 
-/* A group runs in the place of its first node. A later node may join if its other inputs exist by
- * then, and if no node in between reads them: the terms of a gradient are added in the order of
- * nodes, fused or not. */
+/* A group runs at the position of its first node. A later node may join if its other inputs exist
+ * by then, and if no node in between reads them: fused or not, the terms of a gradient are added in
+ * the order of nodes. */
 static bool may_join(const fr_program *p, const int nodes[FR_MAX_GROUP], int place)
 {
     const fr_node *node = fr_graph_node(p->graph, nodes[place]);
@@ -176,7 +176,7 @@ static bool may_join(const fr_program *p, const int nodes[FR_MAX_GROUP], int pla
     return true;
 }
 
-/* Let the backend fuse, unless that would hide a node that someone asked to see, or change bits. */
+/* Let the backend fuse, unless that would hide a requested node or change bits. */
 static int make_group(fr_program *p, int node, int nodes[FR_MAX_GROUP])
 {
     nodes[0] = node;
@@ -211,14 +211,14 @@ static fr_status make_units(fr_program *p)
     if (!p->home_of || !p->unit_of || !p->kept || !p->values || !p->scratches)
         return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
     find_groups(p);
-    p->units = FR_ARENA_ARRAY(&p->arena, fr_unit, p->n_units);
+    p->units = FR_ARENA_ARRAY(&p->arena, fr__unit, p->n_units);
     if (!p->units) {
         p->n_units = 0;
         return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
     }
     for (int i = 0; i < p->stage.last - p->stage.first; i++) {
         if (p->home_of[i] < 0) continue;
-        fr_unit *u = &p->units[p->home_of[i]];
+        fr__unit *u = &p->units[p->home_of[i]];
         u->nodes[u->n_nodes++] = p->stage.first + i;
     }
     for (int i = 0; i < p->n_units; i++)
@@ -227,7 +227,7 @@ static fr_status make_units(fr_program *p)
 }
 
 /* Inputs come in order of nodes; those made inside are left out. */
-static fr_status find_inputs(fr_program *p, fr_unit *u)
+static fr_status find_inputs(fr_program *p, fr__unit *u)
 {
     int inputs[FR_MAX_INPUTS];
     for (int i = 0; i < u->n_nodes; i++) {
@@ -244,21 +244,21 @@ static fr_status find_inputs(fr_program *p, fr_unit *u)
     if (!u->inputs) return fr__no_memory(p->ctx, sizeof inputs, "a program");
     for (int i = 0; i < u->n_inputs; i++) {
         bool need_dx = p->desc.training && fr_graph_node(p->graph, inputs[i])->needs_grad;
-        u->inputs[i] = (fr_unit_input){.node = inputs[i], .need_dx = need_dx};
+        u->inputs[i] = (fr__unit_input){.node = inputs[i], .need_dx = need_dx};
     }
     return FR_OK;
 }
 
-static fr_kernel_spec spec_of(const fr_program *p, const fr_unit *u)
+static fr__kernel_spec spec_of(const fr_program *p, const fr__unit *u)
 {
-    fr_kernel_spec s = {.ctx = p->ctx,
-                        .dev = p->dev,
-                        .graph = p->graph,
-                        .n_nodes = u->n_nodes,
-                        .batch = p->desc.batch,
-                        .training = p->desc.training,
-                        .n_inputs = u->n_inputs,
-                        .plain_output = fr_program_find_output(p, fr__unit_out(u)) >= 0};
+    fr__kernel_spec s = {.ctx = p->ctx,
+                         .dev = p->dev,
+                         .graph = p->graph,
+                         .n_nodes = u->n_nodes,
+                         .batch = p->desc.batch,
+                         .training = p->desc.training,
+                         .n_inputs = u->n_inputs,
+                         .plain_output = fr_program_find_output(p, fr__unit_out(u)) >= 0};
     memcpy(s.nodes, u->nodes, sizeof s.nodes);
     for (int i = 0; i < s.n_inputs; i++) {
         s.inputs[i] = u->inputs[i].node;
@@ -270,19 +270,19 @@ static fr_kernel_spec spec_of(const fr_program *p, const fr_unit *u)
 
 static fr_status make_kernels(fr_program *p)
 {
-    p->layout = FR_ARENA_ARRAY(&p->arena, const fr_layout *, p->n_local);
-    fr_layout *plain = FR_ARENA_ARRAY(&p->arena, fr_layout, p->n_inputs + 1);
+    p->layout = FR_ARENA_ARRAY(&p->arena, const fr__layout *, p->n_local);
+    fr__layout *plain = FR_ARENA_ARRAY(&p->arena, fr__layout, p->n_inputs + 1);
     if (!p->layout || !plain) return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
     for (int i = 0; i < p->n_inputs; i++) {
         plain[i].bytes = p->inputs[i].bytes;
         p->layout[fr__local(p, p->inputs[i].node)] = &plain[i];
     }
     for (int i = 0; i < p->n_units; i++) {
-        fr_unit *u = &p->units[i];
+        fr__unit *u = &p->units[i];
         FR_TRY(find_inputs(p, u));
-        const fr_kernel_spec spec = spec_of(p, u);
+        const fr__kernel_spec spec = spec_of(p, u);
         fr_operator op = fr_graph_node(p->graph, u->nodes[0])->op;
-        fr_kernel_maker make = p->dev->backend->makers[op];
+        fr__kernel_maker make = p->dev->backend->makers[op];
         if (!make)
             return fr_fail(p->ctx, FR_UNSUPPORTED, "backend %s has no %s (node %s)",
                            p->dev->backend->name, fr_operator_name(op),
@@ -297,7 +297,7 @@ static fr_status make_kernels(fr_program *p)
 }
 
 /* The layout that the unit's kernel chose for a parameter. */
-static fr_layout layout_of_param(fr_program *p, int param, fr_unit **unit, int *index)
+static fr__layout layout_of_param(fr_program *p, int param, fr__unit **unit, int *index)
 {
     int home = p->home_of[fr_graph_param(p->graph, param)->node - p->stage.first], n = 0;
     for (int i = 0; home >= 0 && i < p->units[home].n_nodes; i++) {
@@ -309,18 +309,18 @@ static fr_layout layout_of_param(fr_program *p, int param, fr_unit **unit, int *
             return p->units[home].kernel->w[n];
         }
     }
-    return (fr_layout){0};
+    return (fr__layout){0};
 }
 
-static size_t advance(size_t *at, const fr_layout *layout)
+static size_t advance(size_t *at, const fr__layout *layout)
 {
     size_t offset = *at;
     *at += fr__align_up(layout->bytes) / sizeof(float);
     return offset;
 }
 
-/* Parameters stand in the order of nodes, so those of a stage are next to each other. Returns how
- * many. */
+/* Parameters are in the order of nodes, so those of a stage are contiguous. Returns their number.
+ */
 static int find_params(fr_program *p)
 {
     int n = 0;
@@ -336,7 +336,7 @@ static int find_params(fr_program *p)
 static fr_status place_params(fr_program *p)
 {
     int n = find_params(p);
-    p->params = FR_ARENA_ARRAY(&p->arena, fr_placed_param, n);
+    p->params = FR_ARENA_ARRAY(&p->arena, fr__placed_param, n);
     p->placed = FR_ARENA_ARRAY(&p->arena, int, n);
     if (!p->params || !p->placed) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) p->placed[i] = -1;
@@ -347,17 +347,17 @@ static fr_status place_params(fr_program *p)
                 param->tied_to >= p->first_param ? p->placed[param->tied_to - p->first_param] : -1;
             int kind = param->is_buffer ? 2 : owner >= 0 ? 1 : 0;
             if (kind != round) continue;
-            fr_unit *unit = NULL;
+            fr__unit *unit = NULL;
             int index = 0;
-            fr_layout layout = layout_of_param(p, i, &unit, &index);
+            fr__layout layout = layout_of_param(p, i, &unit, &index);
             if (!unit) return fr_fail(p->ctx, FR_INTERNAL, "%s has no kernel", param->name);
-            fr_placed_param *at = &p->params[p->n_params];
+            fr__placed_param *at = &p->params[p->n_params];
             p->placed[i - p->first_param] = p->n_params;
-            *at = (fr_placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
-                                    .layout = layout,
-                                    .is_tied = kind == 1,
-                                    .is_buffer = kind == 2,
-                                    .owner = owner};
+            *at = (fr__placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
+                                     .layout = layout,
+                                     .is_tied = kind == 1,
+                                     .is_buffer = kind == 2,
+                                     .owner = owner};
             if (kind == 1 && (layout.desc || p->params[owner].layout.desc))
                 return fr_fail(p->ctx, FR_UNSUPPORTED, "%s: tied weights must be plain",
                                param->name);
@@ -380,14 +380,14 @@ size_t fr__slot_take(fr_program *p, int node, size_t bytes)
     return offset;
 }
 
-fr_status fr__note_values(fr_program *p, const fr_lease *leases, int n, int n_steps,
-                          const fr_step *steps)
+fr_status fr__note_values(fr_program *p, const fr__lease *leases, int n, int n_steps,
+                          const fr__step *steps)
 {
     size_t *live = FR_ARENA_ARRAY(&p->making, size_t, n_steps + 1);
     if (!live) return fr__no_memory(p->ctx, (size_t)n_steps, "a program");
     fr__memplan_live(leases, n, n_steps, live);
     for (int i = 0; i < n_steps; i++) {
-        const fr_unit *unit = &p->units[steps ? steps[i].unit : i];
+        const fr__unit *unit = &p->units[steps ? steps[i].unit : i];
         size_t *most = &p->values[unit->nodes[0] - p->stage.first];
         if (live[i] > *most) *most = live[i];
     }
@@ -399,7 +399,7 @@ static fr_status place_saved(fr_program *p)
     p->cache_ids = FR_ARENA_ARRAY(&p->arena, uint64_t, p->n_units + 1);
     if (!p->cache_ids) return fr__no_memory(p->ctx, (size_t)p->n_units, "a program");
     for (int i = 0; i < p->n_units; i++) {
-        fr_unit *u = &p->units[i];
+        fr__unit *u = &p->units[i];
         u->saved = fr__slot_take(p, u->nodes[0], u->kernel->saved_bytes);
         u->cache = p->sizes.cache_bytes;
         p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
@@ -470,7 +470,7 @@ void fr_program_free(fr_program *p)
 {
     if (!p) return;
     for (int i = 0; i < p->n_units; i++) {
-        fr_kernel *k = p->units[i].kernel;
+        fr__kernel *k = p->units[i].kernel;
         if (k && k->ops->destroy) k->ops->destroy(k);
     }
     fr_device_release(p->dev, p->cache, p->sizes.cache_bytes);
@@ -483,7 +483,7 @@ void fr_program_free(fr_program *p)
 
 const fr_program_sizes *fr_program_sizes_of(const fr_program *p) { return &p->sizes; }
 
-/* What an array by node has of it; nothing of nodes elsewhere. */
+/* An entry of an array by node; 0 for nodes of other stages. */
 static size_t entry_of(const fr_program *p, const size_t *array, int node)
 {
     int at = fr__local(p, node);
@@ -505,7 +505,7 @@ size_t fr_program_scratch_bytes(const fr_program *p, int node)
 size_t fr_program_edge_bytes(const fr_program *p, int node)
 {
     int at = fr__local(p, node);
-    const fr_layout *layout = at >= 0 && p->unit_of[at] >= 0 ? p->layout[at] : NULL;
+    const fr__layout *layout = at >= 0 && p->unit_of[at] >= 0 ? p->layout[at] : NULL;
     return layout && layout->desc ? fr__align_up(layout->bytes) : 0;
 }
 
@@ -514,11 +514,11 @@ size_t fr_program_fixed_bytes(const fr_program *p, int node)
     size_t bytes = 0;
     int at = fr__local(p, node), home = at >= 0 ? p->home_of[at] : -1;
     if (home < 0) return 0;
-    const fr_unit *unit = &p->units[home];
+    const fr__unit *unit = &p->units[home];
     const fr_node *n = fr_graph_node(p->graph, node);
     if (unit->nodes[0] == node) bytes += fr__align_up(unit->kernel->cache_bytes);
     for (int i = 0; i < n->n_params; i++) {
-        const fr_placed_param *param = &p->params[p->placed[n->params[i] - p->first_param]];
+        const fr__placed_param *param = &p->params[p->placed[n->params[i] - p->first_param]];
         if (param->is_buffer) bytes += fr__align_up(param->layout.bytes);
     }
     return bytes;

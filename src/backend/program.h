@@ -1,8 +1,8 @@
 /* program.h -- a compiled stage: kernels in order, step lists, places of all tensors.
  *
  * Made by program.c (groups, kernels, parameters), plan_forward.c and plan_backward.c (memory);
- * walked by program_run.c. There may be a unit for each of 100,000 nodes: they are
- * kept small. After creation only cache_ids and meter change. */
+ * walked by program_run.c. Units are small, because there may be one for each of 100,000 nodes.
+ * After creation only cache_ids and meter change. */
 #ifndef FR_BACKEND_PROGRAM_H
 #define FR_BACKEND_PROGRAM_H
 
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 /* Where a tensor is when a pass runs. */
-typedef enum fr_area {
+typedef enum fr__area {
     FR_AREA_NONE,
     FR_AREA_SLOT,  /* offset bytes into the slot */
     FR_AREA_WORK,  /* offset bytes into the workspace */
@@ -21,38 +21,38 @@ typedef enum fr_area {
     FR_AREA_OUTPUT,
     FR_AREA_INPUT_GRAD,
     FR_AREA_OUTPUT_GRAD
-} fr_area;
+} fr__area;
 
-typedef struct fr_place {
+typedef struct fr__tensor_place {
     uint64_t area : 4, offset : 60;
-} fr_place;
+} fr__tensor_place;
 
-static inline fr_place fr__place(fr_area area, size_t offset)
+static inline fr__tensor_place fr__place_at(fr__area area, size_t offset)
 {
-    return (fr_place){.area = area & 15u, .offset = offset & (((uint64_t)1 << 60) - 1)};
+    return (fr__tensor_place){.area = area & 15u, .offset = offset & (((uint64_t)1 << 60) - 1)};
 }
 
-typedef struct fr_unit_input {
+typedef struct fr__unit_input {
     int node;
-    bool need_dx, add_dx; /* a gradient is wanted; it is added to what is there */
-    fr_place dx;          /* NONE where not computed */
-} fr_unit_input;
+    bool need_dx, add_dx; /* a gradient is needed; it is added to the present value */
+    fr__tensor_place dx;  /* NONE where not computed */
+} fr__unit_input;
 
 /* One group compiled: nodes that one kernel computes, in order. */
-typedef struct fr_unit {
-    fr_kernel *kernel;
-    fr_unit_input *inputs; /* (n_inputs) as in fr_kernel_spec */
+typedef struct fr__unit {
+    fr__kernel *kernel;
+    fr__unit_input *inputs; /* (n_inputs) as in fr__kernel_spec */
     uint8_t n_nodes, n_inputs, n_params;
     int nodes[FR_MAX_GROUP];
     int params[FR_MAX_PARAMS]; /* placements; trained and buffers as the nodes list them */
     size_t saved, cache;       /* offsets into slot and cache block */
-    fr_place dz;               /* dy after prepare_dy, or dy */
-} fr_unit;
+    fr__tensor_place dz;       /* dy after prepare_dy, or dy */
+} fr__unit;
 
 /* The node whose value a unit makes. */
-static inline int fr__unit_out(const fr_unit *u) { return u->nodes[u->n_nodes - 1]; }
+static inline int fr__unit_out(const fr__unit *u) { return u->nodes[u->n_nodes - 1]; }
 
-typedef enum fr_step_kind {
+typedef enum fr__step_kind {
     FR_STEP_FORWARD,
     FR_STEP_PREPARE, /* dz from dy */
     FR_STEP_INPUT,
@@ -60,31 +60,31 @@ typedef enum fr_step_kind {
     FR_STEP_NO_GRAD, /* the unit's output reaches no loss: its gradients are zero */
     FR_STEP_COPY,    /* to = from, `bytes` of them */
     FR_STEP_ADD      /* to += from */
-} fr_step_kind;
+} fr__step_kind;
 
-typedef struct fr_step {
-    fr_step_kind kind;
-    int unit; /* that it is for */
-    fr_place to, from;
+typedef struct fr__step {
+    fr__step_kind kind;
+    int unit; /* that the step belongs to */
+    fr__tensor_place to, from;
     size_t bytes;
-} fr_step;
+} fr__step;
 
-typedef FR_VEC(fr_step) fr_step_list;
+typedef FR_VEC(fr__step) fr__step_list;
 
-typedef struct fr_placed_param {
+typedef struct fr__placed_param {
     fr_placement pub;
-    fr_layout layout;     /* device layout; desc owned by the kernel */
+    fr__layout layout;    /* device layout; desc owned by the kernel */
     size_t weight_offset; /* floats; of the owner for a tied parameter */
     bool is_tied, is_buffer;
     int owner; /* placement of the owner, for a tied parameter */
-} fr_placed_param;
+} fr__placed_param;
 
-/* Times of a pass under way, where somebody wants them. grad_ready may come from any thread. */
-typedef struct fr_meter {
-    fr_node_time *times; /* [node]; NULL: nobody does */
+/* Times of the current pass, if requested. grad_ready may be called from any thread. */
+typedef struct fr__meter {
+    fr_node_time *times; /* [node]; NULL: not requested */
     const fr_pass *pass; /* the caller's */
     _Atomic uint64_t ready_ns;
-} fr_meter;
+} fr__meter;
 
 struct fr_program {
     fr_ctx *ctx;
@@ -95,25 +95,25 @@ struct fr_program {
     fr_stage stage; /* first, last; ports below replace its lists */
     fr_program_sizes sizes;
     int n_units;
-    fr_unit *units;
+    fr__unit *units;
     int n_local;  /* nodes of the stage, then inputs from outside it: fr__local */
     int *unit_of; /* [local]: unit that makes its value, or -1 */
     int *home_of; /* [local]: unit that it is a part of, or -1 */
     int n_inputs, n_outputs;
     fr_port *inputs, *outputs; /* in order of nodes */
     int n_params, first_param; /* of the graph's, the first of the stage */
-    fr_placed_param *params;
-    int *placed;                                   /* [param - first_param]: in params, or -1 */
-    fr_place *value;                               /* [local]: where its value is */
-    const fr_layout **layout;                      /* [local] */
-    fr_step_list forward, back_input, back_weight; /* joint backward: all in back_input */
-    size_t scratch;                                /* offset in the workspace */
+    fr__placed_param *params;
+    int *placed;                                    /* [param - first_param]: in params, or -1 */
+    fr__tensor_place *value;                        /* [local]: where its value is */
+    const fr__layout **layout;                      /* [local] */
+    fr__step_list forward, back_input, back_weight; /* joint backward: all in back_input */
+    size_t scratch;                                 /* offset in the workspace */
     void *cache;
     uint64_t *cache_ids; /* [unit]: weights the unit's cache was derived from */
     size_t *kept;        /* [local]: bytes of the slot */
     size_t *values;      /* [local]: most bytes of the workspace in use while its kernels run */
     size_t *scratches;   /* [local]: bytes behind them for the kernel of the group it begins */
-    fr_meter meter;
+    fr__meter meter;
 };
 
 static inline bool fr__in_stage(const fr_program *p, int node)
@@ -131,16 +131,15 @@ static inline int fr__local(const fr_program *p, int node)
     return port < 0 ? -1 : s->last - s->first + port;
 }
 
-/* Note what the workspace holds at each step of a list (NULL: one step per unit); leases count in
- * those steps. */
-fr_status fr__note_values(fr_program *p, const fr_lease *leases, int n, int n_steps,
-                          const fr_step *steps);
-/* Room in the slot for something of this node; returns its offset. */
+/* Record the bytes in use of the workspace at each step of a list (NULL: one step per unit). Leases
+ * count in those steps. */
+fr_status fr__note_values(fr_program *p, const fr__lease *leases, int n, int n_steps,
+                          const fr__step *steps);
+/* Reserve bytes of the slot for this node; returns their offset. */
 size_t fr__slot_take(fr_program *p, int node, size_t bytes);
-/* Decide where values live; fills value, forward, sizes.slot_bytes; returns workspace bytes or
- * fails. */
+/* Place all values; fills value, forward, sizes.slot_bytes; returns workspace bytes or fails. */
 fr_status fr__plan_forward(fr_program *p, size_t *work_bytes);
-/* Decide where gradients live; fills units' dx, dy, dz, back lists, adds to sizes.slot_bytes. */
+/* Place all gradients; fills units' dx, dy, dz, back lists; adds to sizes.slot_bytes. */
 fr_status fr__plan_backward(fr_program *p, size_t *work_bytes);
 
 #endif

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
+static void *address(const fr_program *p, const fr_pass *pass, fr__tensor_place place)
 {
     (void)p;
-    switch ((fr_area)place.area) {
+    switch ((fr__area)place.area) {
     case FR_AREA_NONE: return NULL;
     case FR_AREA_SLOT: return (char *)pass->slot + place.offset;
     case FR_AREA_WORK: return (char *)pass->workspace + place.offset;
@@ -21,14 +21,14 @@ static void *address(const fr_program *p, const fr_pass *pass, fr_place place)
     return NULL;
 }
 
-static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
+static void fill_args(fr_program *p, const fr_pass *pass, fr__unit *u, fr__kernel_args *a)
 {
     memset(a, 0, sizeof *a);
     for (int i = 0; i < u->n_inputs; i++)
         a->x[i] = address(p, pass, p->value[fr__local(p, u->inputs[i].node)]);
     a->y = address(p, pass, p->value[fr__local(p, fr__unit_out(u))]);
     for (int i = 0; i < u->n_params; i++) {
-        const fr_placed_param *param = &p->params[u->params[i]];
+        const fr__placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) {
             a->buffers[i] = pass->buffers + param->pub.offset;
             a->w[i] = a->buffers[i];
@@ -44,7 +44,7 @@ static void fill_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_
     a->pass = pass;
 }
 
-static void fill_back_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_kernel_args *a)
+static void fill_back_args(fr_program *p, const fr_pass *pass, fr__unit *u, fr__kernel_args *a)
 {
     fill_args(p, pass, u, a);
     a->dy = address(p, pass, u->dz);
@@ -54,24 +54,25 @@ static void fill_back_args(fr_program *p, const fr_pass *pass, fr_unit *u, fr_ke
     }
 }
 
-static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr_kernel_args *a)
+static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr__kernel_args *a)
 {
-    fr_unit *u = &p->units[unit];
+    fr__unit *u = &p->units[unit];
     a->cache_valid = pass->weights_id && p->cache_ids[unit] == pass->weights_id;
     FR_TRY(u->kernel->ops->backward_input(u->kernel, a));
     p->cache_ids[unit] = pass->weights_id;
     return FR_OK;
 }
 
-/* Whoever is told may have other devices read what is not transient: it is there by then. */
-static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr_unit *u, bool has_run)
+/* The callback may let other devices read gradients that are not transient, so complete them first.
+ */
+static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr__unit *u, bool has_run)
 {
     if (!pass->grad_ready) return FR_OK;
     if (!pass->transient_grads) FR_TRY(fr_device_sync(p->dev));
     unsigned done =
         has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
     for (int i = 0; i < u->n_params; i++) {
-        const fr_placed_param *param = &p->params[u->params[i]];
+        const fr__placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer || (done >> i & 1)) continue;
         size_t offset = param->pub.offset;
         pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
@@ -79,10 +80,10 @@ static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr_unit 
     return FR_OK;
 }
 
-static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *u)
+static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr__unit *u)
 {
     for (int i = 0; i < u->n_params && !pass->accumulate; i++) {
-        const fr_placed_param *param = &p->params[u->params[i]];
+        const fr__placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) continue;
         FR_TRY(fr__device_copy(p->dev, pass->grads + param->pub.offset, NULL,
                                param->pub.count * sizeof(float)));
@@ -90,11 +91,11 @@ static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr_unit *
     return FR_OK;
 }
 
-static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
+static fr_status run_step(fr_program *p, const fr_pass *pass, const fr__step *s)
 {
     const fr_backend *backend = p->dev->backend;
-    fr_unit *u = &p->units[s->unit];
-    fr_kernel_args a;
+    fr__unit *u = &p->units[s->unit];
+    fr__kernel_args a;
     switch (s->kind) {
     case FR_STEP_FORWARD: fill_args(p, pass, u, &a); return u->kernel->ops->forward(u->kernel, &a);
     case FR_STEP_PREPARE:
@@ -117,20 +118,20 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr_step *s)
     return FR_INTERNAL;
 }
 
-/* --- with a clock ----------------------------------------------------------------------------- */
+/* --- timed passes ------------------------------------------------------------------------ */
 
 void fr_program_time(fr_program *p, fr_node_time *times) { p->meter.times = times; }
 
-/* Of type fr_grad_ready_fn; user: the meter. */
+/* A fr_grad_ready_fn; user: the meter. */
 static void clock_ready(void *meter, size_t offset, size_t count, const float *grad)
 {
-    fr_meter *m = meter;
+    fr__meter *m = meter;
     uint64_t start = fr__now_ns();
     m->pass->grad_ready(m->pass->user, offset, count, grad);
     atomic_fetch_add_explicit(&m->ready_ns, fr__now_ns() - start, memory_order_relaxed);
 }
 
-static void note_time(fr_program *p, const fr_step *s, uint64_t ns)
+static void note_time(fr_program *p, const fr__step *s, uint64_t ns)
 {
     fr_node_time *t = &p->meter.times[p->units[s->unit].nodes[0]];
     double ready = 1e-9 * (double)atomic_exchange(&p->meter.ready_ns, 0);
@@ -141,8 +142,8 @@ static void note_time(fr_program *p, const fr_step *s, uint64_t ns)
     t->ready += ready;
 }
 
-/* One reading of the clock between steps: what lies between them is counted, too. */
-static fr_status run_clocked(fr_program *p, const fr_pass *caller, const fr_step_list *list)
+/* The clock is read once between steps, so overhead between them is counted too. */
+static fr_status run_clocked(fr_program *p, const fr_pass *caller, const fr__step_list *list)
 {
     fr_pass pass = *caller;
     uint64_t before = fr__now_ns(), after;
@@ -157,7 +158,7 @@ static fr_status run_clocked(fr_program *p, const fr_pass *caller, const fr_step
     return FR_OK;
 }
 
-static fr_status run_list(fr_program *p, const fr_pass *pass, const fr_step_list *list)
+static fr_status run_list(fr_program *p, const fr_pass *pass, const fr__step_list *list)
 {
     if (p->meter.times) return run_clocked(p, pass, list);
     for (size_t i = 0; i < list->n; i++) FR_TRY(run_step(p, pass, &list->at[i]));
@@ -183,33 +184,33 @@ fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what)
 void fr_program_sum_ties(fr_program *p, float *grads)
 {
     for (int i = 0; i < p->n_params; i++) {
-        const fr_placed_param *param = &p->params[i];
+        const fr__placed_param *param = &p->params[i];
         if (!param->is_tied) continue;
         p->dev->backend->add(p->dev, grads + param->weight_offset, grads + param->pub.offset,
                              param->pub.count);
     }
 }
 
-static fr_layout plain_layout(const fr_program *p, const fr_placed_param *param)
+static fr__layout plain_layout(const fr_program *p, const fr__placed_param *param)
 {
     const fr_shape *shape = &fr_graph_param(p->graph, param->pub.param)->shape;
-    return (fr_layout){.bytes = (size_t)fr_shape_count(shape) * sizeof(float)};
+    return (fr__layout){.bytes = (size_t)fr_shape_count(shape) * sizeof(float)};
 }
 
 fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
 {
-    const fr_placed_param *param = &p->params[placement];
+    const fr__placed_param *param = &p->params[placement];
     const float *at = block + param->pub.offset;
-    const fr_layout to = plain_layout(p, param);
+    const fr__layout to = plain_layout(p, param);
     if (!param->layout.desc) return fr_device_download(p->dev, plain, at, to.bytes);
     return p->dev->backend->relayout(p->dev, &param->layout, at, &to, plain);
 }
 
 fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
 {
-    const fr_placed_param *param = &p->params[placement];
+    const fr__placed_param *param = &p->params[placement];
     float *at = block + param->pub.offset;
-    const fr_layout from = plain_layout(p, param);
+    const fr__layout from = plain_layout(p, param);
     if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, from.bytes);
     return p->dev->backend->relayout(p->dev, &from, plain, &param->layout, at);
 }

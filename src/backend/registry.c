@@ -1,5 +1,5 @@
-/* registry.c -- the list of backends, and nothing else: the tests link a list of their own, which
- * takes the place of this file (tests/fenced/list.c). */
+/* registry.c -- the list of backends, and nothing else: tests link a list of their own
+ * (tests/fenced/list.c) instead of this file. */
 #include "backend/kernel.h"
 
 /* In order of preference. */

@@ -22,7 +22,8 @@ bool fr__vec_resize(void **at, size_t *room, size_t new_room, size_t item_bytes)
     (((v)->n < (v)->room || fr__vec_grow((void **)&(v)->at, &(v)->room, sizeof *(v)->at)) \
          ? ((v)->at[(v)->n++] = (item), true)                                             \
          : false)
-/* Room for exactly so many items, at least v->n: before they come, or after the last one. */
+/* Set the room to exactly this many items, at least v->n: before the first, or after the last item.
+ */
 #define fr__vec_fit(v, n_items) \
     fr__vec_resize((void **)&(v)->at, &(v)->room, (n_items), sizeof *(v)->at)
 #define fr__vec_fini(v) (fr__free((v)->at), (v)->at = NULL, (v)->n = (v)->room = 0)

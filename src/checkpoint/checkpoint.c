@@ -24,7 +24,7 @@ typedef struct writer {
     fr__checkpoint_job *job;
     int dir; /* the temporary folder, open */
     fr_tensor_writer *file;
-    fr_sha256 hash; /* of the weights */
+    fr__sha256 hash; /* of the weights */
     char file_hash[FR_N_STATE_FILES][FR_HASH_TEXT];
     bool is_at_end; /* the last item has been read */
 } writer;
@@ -265,8 +265,8 @@ fr_status fr__weights_sha256(fr__setup *s, fr_engine *e, char sha256[65])
 {
     size_t bytes = fr__setup_largest_param(s->graph) * sizeof(float);
     float *plain = fr__alloc(bytes);
-    if (!plain) return fr__no_memory(s->ctx, bytes, "a look at the weights");
-    fr_sha256 hash;
+    if (!plain) return fr__no_memory(s->ctx, bytes, "a check of the weights");
+    fr__sha256 hash;
     fr__sha256_init(&hash);
     fr_status status = FR_OK;
     for (int i = 0; status == FR_OK && i < fr_graph_n_params(s->graph); i++) {

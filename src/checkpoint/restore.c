@@ -122,7 +122,7 @@ static fr_status read_one(reader *f, const char *prefix, const fr_param *p)
 }
 
 /* Format 1 has no hashes of files, only the SHA-256 of the weights. */
-static fr_status check_sha256(reader *f, fr_sha256 *hash)
+static fr_status check_sha256(reader *f, fr__sha256 *hash)
 {
     char sha256[65];
     fr__sha256_final(hash, sha256);
@@ -141,7 +141,7 @@ static fr_status take_model(reader *f, fr_engine *e)
     static const char *const no_prefix[] = {NULL};
     bool has_hash = f->state && f->state->hash[FR_MODEL_FILE][0];
     FR_TRY(compare(f, no_prefix, 1));
-    fr_sha256 hash;
+    fr__sha256 hash;
     fr__sha256_init(&hash);
     for (int buffers = 0; buffers < 2; buffers++)
         for (int i = 0; i < fr_graph_n_params(g); i++) {

@@ -1,5 +1,5 @@
-/* saver.c -- one thread per checkpoint. It has no context: its failure is kept here and reported
- * when the run asks. */
+/* saver.c -- one thread per checkpoint. It has no context: its failure is kept here and reported to
+ * the run on request. */
 #include "checkpoint/saver.h"
 
 #include "base/thread.h"

@@ -29,7 +29,7 @@ fr_status fr__saver_open(fr__setup *s, fr_engine *e, const fr__folder *f,
                          fr_status (*sync)(void *user, fr_ctx *ctx), void *user, fr__saver *v);
 void fr__saver_close(fr__saver *v); /* waits; a zeroed one is fine */
 
-/* After fr__saver_wait, all ranks together while no mini-batch is under way. */
+/* After fr__saver_wait; all ranks together while no mini-batch is in flight. */
 fr_status fr__saver_begin(fr__saver *v, const fr__position *at);
 /* The checkpoint has ended: fr__saver_wait would not wait. */
 bool fr__saver_is_done(const fr__saver *v);

@@ -18,7 +18,7 @@ fr_status fr__compare_no_memory(const fr_compare *c)
     return fr__no_memory(c->ctx, sizeof *c, "a comparison");
 }
 
-fr_status fr__case_add(fr_compare *c, struct fr_case *k, const char *format, ...)
+fr_status fr__case_add(fr_compare *c, struct fr__case *k, const char *format, ...)
 {
     char text[2048];
     va_list args;
@@ -38,7 +38,7 @@ fr_status fr__case_add(fr_compare *c, struct fr_case *k, const char *format, ...
 /* --- changes ---------------------------------------------------------------------------------- */
 
 /* Write a value in one line. */
-static void put_flow(struct fr_conf_out *o, const fr_conf *node)
+static void put_flow(struct fr__conf_out *o, const fr_conf *node)
 {
     if (node->kind == FR_CONF_SCALAR) {
         if (node->is_plain)
@@ -76,10 +76,10 @@ static bool is_data_key(const char *key, const fr_conf *value)
     return strcmp(key, "data.target") == 0 && strchr(value->text, '.');
 }
 
-static fr_status add_value(fr_compare *c, struct fr_case *k, fr_conf *set, const fr_conf *value)
+static fr_status add_value(fr_compare *c, struct fr__case *k, fr_conf *set, const fr_conf *value)
 {
     char path[PATH_MAX];
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     if (strcmp(value->key, "train.seed") == 0 || strncmp(value->key, "compare", 7) == 0)
         return fr_conf_fail(set, value->key,
                             "a case cannot set %s: all cases have the same seeds (compare.seeds, "
@@ -101,7 +101,7 @@ static fr_status add_value(fr_compare *c, struct fr_case *k, fr_conf *set, const
     return status;
 }
 
-static fr_status add_changes(fr_compare *c, struct fr_case *k, fr_conf *item)
+static fr_status add_changes(fr_compare *c, struct fr__case *k, fr_conf *item)
 {
     fr_conf *set;
     FR_TRY(fr_conf_section(item, "set", &set));
@@ -115,7 +115,7 @@ static fr_status add_changes(fr_compare *c, struct fr_case *k, fr_conf *item)
 
 /* --- a case ----------------------------------------------------------------------------------- */
 
-static fr_status read_published(fr_conf *item, struct fr_case *k)
+static fr_status read_published(fr_conf *item, struct fr__case *k)
 {
     fr_conf *p;
     char names[512] = "source";
@@ -137,7 +137,7 @@ static fr_status read_published(fr_conf *item, struct fr_case *k)
     return fr_conf_text(p, "source", NULL, &k->source);
 }
 
-static fr_status read_kind(fr_conf *item, struct fr_case *k)
+static fr_status read_kind(fr_conf *item, struct fr__case *k)
 {
     const fr_key *key = fr__key_find(fr__settings_keys(), "compare.cases[].", "kind", NULL);
     const char *name = NULL;
@@ -168,14 +168,14 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-static bool is_wanted(const fr_compare *c, const struct fr_case *k)
+static bool is_wanted(const fr_compare *c, const struct fr__case *k)
 {
     const char *only = c->o->only;
     return !only || is_listed(only, k->name) || is_listed(only, k->group) ||
            is_listed(only, fr_compare_kind_name(k->kind));
 }
 
-static fr_status add_case(fr_compare *c, struct fr_case *k)
+static fr_status add_case(fr_compare *c, struct fr__case *k)
 {
     if (!is_wanted(c, k)) return FR_OK;
     k->folder = fr__arena_printf(&c->arena, "%s%s%s%s", k->group, k->group[0] ? "-" : "", k->name,
@@ -195,7 +195,7 @@ static fr_status add_case(fr_compare *c, struct fr_case *k)
 /* Add a case to one group, or without a group. */
 static fr_status read_case(fr_compare *c, fr_conf *item, fr_conf *group)
 {
-    struct fr_case k = {.group = "", .baseline = ""};
+    struct fr__case k = {.group = "", .baseline = ""};
     k.where = fr_conf_where(item, "name");
     FR_TRY(fr_conf_text(item, "name", NULL, &k.name));
     FR_TRY(check_name(item, "name", k.name));
@@ -337,7 +337,7 @@ static fr_status read_methods(fr_compare *c, fr_conf *root)
     const char *rest = c->o->methods;
     FR_APPEND_NAMES(names, fr_method_list());
     do {
-        struct fr_case k = {.group = "", .baseline = "", .where = "--methods"};
+        struct fr__case k = {.group = "", .baseline = "", .where = "--methods"};
         FR_TRY(next_name(c, &rest, "--methods", name));
         const fr_method *m = fr_method_find(name);
         if (!m)
@@ -392,7 +392,7 @@ static fr_status set_baselines(fr_compare *c, fr_conf *section)
     if (!c->o->only && !has_case(c, c->baseline, NULL))
         return fr_conf_fail(section, "baseline", "there is no case '%s'", c->baseline);
     for (int i = 0; i < c->n_cases; i++) {
-        struct fr_case *k = &c->cases[i];
+        struct fr__case *k = &c->cases[i];
         if (!k->baseline[0])
             k->baseline = c->baseline;
         else if (!c->o->only && !has_case(c, k->baseline, k->group))
@@ -409,7 +409,7 @@ static fr_status keep_texts(fr_compare *c)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!(*texts[i] = fr__arena_strdup(&c->arena, *texts[i]))) return fr__compare_no_memory(c);
     for (int i = 0; i < c->n_cases; i++) {
-        struct fr_case *k = &c->cases[i];
+        struct fr__case *k = &c->cases[i];
         k->name = fr__arena_strdup(&c->arena, k->name);
         k->group = fr__arena_strdup(&c->arena, k->group);
         k->baseline = fr__arena_strdup(&c->arena, k->baseline);
@@ -430,7 +430,7 @@ static fr_status read_all(fr_compare *c, fr_conf *root)
                        "%s: no cases to compare; name methods (--methods single,1f1b,spectrain), "
                        "or write a section `compare` with cases (docs/compare.md)",
                        c->o->config);
-    c->cases = FR_ARENA_ARRAY(&c->arena, struct fr_case, FR_MAX_CASES);
+    c->cases = FR_ARENA_ARRAY(&c->arena, struct fr__case, FR_MAX_CASES);
     if (!c->cases) return fr__compare_no_memory(c);
     FR_TRY(fr_conf_section(root, "compare", &section));
     FR_TRY(read_section(c, section));

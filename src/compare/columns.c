@@ -124,9 +124,9 @@ void fr__columns_read(const json_t *summary, double value[FR_MAX_COLUMNS])
 
 /* --- over seeds ------------------------------------------------------------------------------- */
 
-fr_stat fr__stat_of(int n, const double *values)
+fr__stat fr__stat_of(int n, const double *values)
 {
-    fr_stat s = {.mean = NAN, .sd = NAN, .min = NAN, .max = NAN};
+    fr__stat s = {.mean = NAN, .sd = NAN, .min = NAN, .max = NAN};
     double sum = 0, squares = 0;
     for (int i = 0; i < n; i++) {
         if (isnan(values[i])) continue;
@@ -144,10 +144,10 @@ fr_stat fr__stat_of(int n, const double *values)
 }
 
 /* Times are compared only with times of the same clock. */
-const struct fr_case *fr__case_baseline(const fr_compare *c, const struct fr_case *k)
+const struct fr__case *fr__case_baseline(const fr_compare *c, const struct fr__case *k)
 {
     for (int i = 0; i < c->n_cases; i++) {
-        const struct fr_case *b = &c->cases[i];
+        const struct fr__case *b = &c->cases[i];
         if (strcmp(b->name, k->baseline) == 0 && strcmp(b->group, k->group) == 0 &&
             b->kind == k->kind)
             return b;
@@ -156,15 +156,15 @@ const struct fr_case *fr__case_baseline(const fr_compare *c, const struct fr_cas
 }
 
 /* Seed by seed, because runs of one seed are close in time. */
-static double speedup(const fr_compare *c, const struct fr_case *k, int seed)
+static double speedup(const fr_compare *c, const struct fr__case *k, int seed)
 {
-    const struct fr_case *b = fr__case_baseline(c, k);
+    const struct fr__case *b = fr__case_baseline(c, k);
     int rate = fr__column_find("samples_per_s");
     if (!b || seed >= b->n_runs || b->runs[seed].state != FR_RUN_DONE) return NAN;
     return k->runs[seed].value[rate] / b->runs[seed].value[rate];
 }
 
-fr_stat fr__case_stat(const fr_compare *c, const struct fr_case *k, int column)
+fr__stat fr__case_stat(const fr_compare *c, const struct fr__case *k, int column)
 {
     double values[FR_MAX_SEEDS];
     bool is_own = columns[column].path || columns[column].compute;
@@ -176,7 +176,7 @@ fr_stat fr__case_stat(const fr_compare *c, const struct fr_case *k, int column)
     return fr__stat_of(k->n_runs, values);
 }
 
-const char *fr__case_status(const struct fr_case *k)
+const char *fr__case_status(const struct fr__case *k)
 {
     int n[FR_RUN_FAILED + 1] = {0};
     for (int s = 0; s < k->n_runs; s++) n[k->runs[s].state]++;

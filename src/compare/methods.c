@@ -79,7 +79,7 @@ static int64_t micro_of(const fr_method *m, const struct layout *l, int64_t stag
 
 /* A method made for one optimizer uses it with its defaults: learning rates of other optimizers do
  * not apply. */
-static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m, struct fr_case *k)
+static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m, struct fr__case *k)
 {
     fr_conf *train, *optimizer;
     const char *name;
@@ -92,7 +92,7 @@ static fr_status add_optimizer(fr_compare *c, fr_conf *root, const fr_method *m,
 }
 
 fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method *m,
-                                  struct fr_case *k)
+                                  struct fr__case *k)
 {
     struct layout l = {0};
     fr_conf *parallel;

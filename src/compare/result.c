@@ -26,11 +26,11 @@ static void write_columns(fr_json *j, const fr_compare *c)
     fr__json_end(j);
 }
 
-static void write_values(fr_json *j, const fr_compare *c, const struct fr_case *k)
+static void write_values(fr_json *j, const fr_compare *c, const struct fr__case *k)
 {
     fr__json_object(j, "values");
     for (int i = 0; fr_compare_column_at(i); i++) {
-        fr_stat s = fr__case_stat(c, k, i);
+        fr__stat s = fr__case_stat(c, k, i);
         if (!s.n) continue;
         fr__json_object(j, fr_compare_column_at(i)->key);
         fr__json_real(j, "mean", s.mean);
@@ -43,7 +43,7 @@ static void write_values(fr_json *j, const fr_compare *c, const struct fr_case *
     fr__json_end(j);
 }
 
-static void write_published(fr_json *j, const struct fr_case *k)
+static void write_published(fr_json *j, const struct fr__case *k)
 {
     if (!k->has_published) {
         fr__json_null(j, "published");
@@ -57,7 +57,7 @@ static void write_published(fr_json *j, const struct fr_case *k)
     fr__json_end(j);
 }
 
-static void write_case(fr_json *j, const fr_compare *c, const struct fr_case *k)
+static void write_case(fr_json *j, const fr_compare *c, const struct fr__case *k)
 {
     int n_done = 0;
     for (int s = 0; s < k->n_runs; s++) n_done += k->runs[s].state == FR_RUN_DONE;
@@ -159,7 +159,7 @@ static fr_status open_all(fr_compare *c)
     FR_TRY(choose_out(c));
     FR_TRY(check_out(c));
     FR_TRY(fr__compare_read(c));
-    FR_TRY(fr__compare_settle(c));
+    FR_TRY(fr__compare_resolve(c));
     return fr_compare_write(c);
 }
 

@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 
-fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_conf *model,
+fr_status fr__compare_name_profile(fr_compare *c, struct fr__case *k, const fr_conf *model,
                                    const fr_conf *optimizer)
 {
-    struct fr_conf_out o = {0};
-    fr_sha256 hash;
+    struct fr__conf_out o = {0};
+    fr__sha256 hash;
     char hex[65];
     fr__conf_format(model, &o);
     if (optimizer) fr__conf_format(optimizer, &o);
@@ -30,7 +30,7 @@ fr_status fr__compare_name_profile(fr_compare *c, struct fr_case *k, const fr_co
 /* --- simulations ------------------------------------------------------------------------------ */
 
 /* Write the keys of a run's summary for which the simulation has numbers. */
-static void write_forecast(fr_json *j, const struct fr_case *k, const fr_forecast *f)
+static void write_forecast(fr_json *j, const struct fr__case *k, const fr_forecast *f)
 {
     double batch = (double)k->batch;
     fr__json_object(j, NULL);
@@ -59,7 +59,7 @@ static void write_forecast(fr_json *j, const struct fr_case *k, const fr_forecas
     fr__json_end(j);
 }
 
-static fr_status save_forecast(fr_compare *c, const struct fr_case *k, const fr_forecast *f)
+static fr_status save_forecast(fr_compare *c, const struct fr__case *k, const fr_forecast *f)
 {
     const char *path = fr__compare_path(c, &c->job, k->folder, FR_SIMULATED);
     fr_json j;
@@ -78,7 +78,7 @@ static fr_status save_forecast(fr_compare *c, const struct fr_case *k, const fr_
 
 fr_status fr_compare_simulate(fr_compare *c)
 {
-    const struct fr_case *k = c->at;
+    const struct fr__case *k = c->at;
     fr_forecast f;
     if (!k || k->kind != FR_KIND_SIMULATED)
         return fr_fail(c->ctx, FR_INVALID, "the next job is not a simulation");

@@ -38,7 +38,7 @@ fr_status fr__compare_remove(fr_compare *c, const char *path)
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
-static enum fr_run_state state_of(const json_t *summary)
+static enum fr__run_state state_of(const json_t *summary)
 {
     const char *status = json_string_value(json_object_get(summary, "status"));
     if (status && strcmp(status, "done") == 0) return FR_RUN_DONE;
@@ -46,7 +46,7 @@ static enum fr_run_state state_of(const json_t *summary)
     return FR_RUN_BEGUN;
 }
 
-fr_status fr__compare_look(fr_compare *c, const struct fr_case *k, struct fr_case_run *r)
+fr_status fr__compare_look(fr_compare *c, const struct fr__case *k, struct fr__case_run *r)
 {
     const char *file = k->kind == FR_KIND_SIMULATED ? FR_SIMULATED : "summary.json";
     const char *path = fr__compare_path(c, &c->arena, r->folder, file);
@@ -74,7 +74,7 @@ fr_status fr__compare_look(fr_compare *c, const struct fr_case *k, struct fr_cas
     return FR_OK;
 }
 
-static bool is_over(const struct fr_case_run *r)
+static bool is_over(const struct fr__case_run *r)
 {
     return r->state == FR_RUN_DONE || r->state == FR_RUN_DIVERGED || r->state == FR_RUN_FAILED;
 }
@@ -104,7 +104,7 @@ static bool find_next(fr_compare *c)
 {
     for (int s = 0; s < c->n_seeds; s++) {
         for (int i = 0; i < c->n_cases; i++) {
-            struct fr_case *k = &c->cases[(i + s) % c->n_cases];
+            struct fr__case *k = &c->cases[(i + s) % c->n_cases];
             if (s >= k->n_runs || is_over(&k->runs[s])) continue;
             c->at = k, c->at_run = &k->runs[s];
             return true;
@@ -114,7 +114,7 @@ static bool find_next(fr_compare *c)
     return false;
 }
 
-static double mean_wall(const struct fr_case *k, int *n)
+static double mean_wall(const struct fr__case *k, int *n)
 {
     double sum = 0;
     *n = 0;
@@ -137,7 +137,7 @@ static double later_s(const fr_compare *c)
     }
     if (!n_all) return NAN;
     for (int i = 0; i < c->n_cases; i++) {
-        const struct fr_case *k = &c->cases[i];
+        const struct fr__case *k = &c->cases[i];
         double own = mean_wall(k, &n);
         if (k->kind == FR_KIND_SIMULATED) continue;
         for (int s = 0; s < k->n_runs; s++)
@@ -151,7 +151,7 @@ static double later_s(const fr_compare *c)
 static fr_status make_command(fr_compare *c, fr_compare_job *job)
 {
     enum { MOST = 16 };
-    const struct fr_case *k = c->at;
+    const struct fr__case *k = c->at;
     const char **words = FR_ARENA_ARRAY(&c->job, const char *, MOST);
     const char *seed =
         fr__arena_printf(&c->job, "train.seed=%llu", (unsigned long long)c->at_run->seed);
@@ -173,7 +173,7 @@ static fr_status make_command(fr_compare *c, fr_compare_job *job)
 
 static fr_status make_profile_job(fr_compare *c, fr_compare_job *job)
 {
-    const struct fr_case *k = c->at;
+    const struct fr__case *k = c->at;
     const char **words = FR_ARENA_ARRAY(&c->job, const char *, 10);
     int n = 0;
     job->is_profile = true, job->is_resumed = job->is_simulated = false;
@@ -194,7 +194,7 @@ fr_status fr_compare_next(fr_compare *c, fr_compare_job *job)
     memset(job, 0, sizeof *job);
     fr__arena_fini(&c->job);
     if (!find_next(c)) return FR_OK;
-    const struct fr_case *k = c->at;
+    const struct fr__case *k = c->at;
     job->n_runs = fr_compare_n_runs(c, &job->number);
     job->number++;
     job->is_simulated = k->kind == FR_KIND_SIMULATED;
@@ -215,7 +215,7 @@ fr_status fr_compare_next(fr_compare *c, fr_compare_job *job)
 }
 
 /* Figures of the visible columns. */
-static void tell_values(const fr_compare *c, const struct fr_case_run *r, char *text, size_t room)
+static void tell_values(const fr_compare *c, const struct fr__case_run *r, char *text, size_t room)
 {
     char number[40];
     size_t n = 0;
@@ -230,7 +230,7 @@ static void tell_values(const fr_compare *c, const struct fr_case_run *r, char *
     }
 }
 
-static fr_status drop_checkpoints(fr_compare *c, const struct fr_case_run *r)
+static fr_status drop_checkpoints(fr_compare *c, const struct fr__case_run *r)
 {
     const char *path = fr__compare_path(c, &c->job, r->folder, "checkpoint");
     return path ? fr__compare_remove(c, path) : fr__compare_no_memory(c);
@@ -248,7 +248,7 @@ static fr_status profile_over(fr_compare *c, int exit_code, bool is_asked,
 
 fr_status fr_compare_over(fr_compare *c, int exit_code, fr_compare_outcome *outcome)
 {
-    struct fr_case_run *r = c->at_run;
+    struct fr__case_run *r = c->at_run;
     bool is_asked = exit_code == fr_status_exit_code(FR_INTERRUPTED);
     memset(outcome, 0, sizeof *outcome);
     if (!r) return fr_fail(c->ctx, FR_INVALID, "no run has been started");
@@ -271,7 +271,7 @@ int fr_compare_folders(fr_compare *c, const char *const **folders)
     const char **list = FR_ARENA_ARRAY(&c->arena, const char *, fr_compare_n_runs(c, NULL) + 1);
     *folders = list;
     for (int i = 0; list && i < c->n_cases; i++) {
-        const struct fr_case *k = &c->cases[i];
+        const struct fr__case *k = &c->cases[i];
         for (int s = 0; s < k->n_runs && k->kind != FR_KIND_SIMULATED; s++) {
             if (!k->runs[s].is_there) continue;
             const char *path = fr__compare_path(c, &c->arena, k->runs[s].folder, NULL);

@@ -26,7 +26,7 @@ struct table {
 
 /* --- cells ------------------------------------------------------------------------------------ */
 
-static void put_stat(char cell[CELL], const fr_compare_column *column, const fr_stat *s)
+static void put_stat(char cell[CELL], const fr_compare_column *column, const fr__stat *s)
 {
     char mean[40], sd[40];
     cell[0] = '\0';
@@ -47,7 +47,7 @@ static int number_of_source(struct table *t, const char *source)
     return t->n_sources;
 }
 
-static struct row *new_row(struct table *t, const struct fr_case *k)
+static struct row *new_row(struct table *t, const struct fr__case *k)
 {
     struct row *r = &t->rows[t->n_rows++];
     snprintf(r->cell[0], CELL, "%s", k->group);
@@ -55,7 +55,7 @@ static struct row *new_row(struct table *t, const struct fr_case *k)
     return r;
 }
 
-static void put_status(char cell[CELL], const struct fr_case *k)
+static void put_status(char cell[CELL], const struct fr__case *k)
 {
     int n_done = 0;
     const char *status = fr__case_status(k);
@@ -66,14 +66,14 @@ static void put_status(char cell[CELL], const struct fr_case *k)
         snprintf(cell, CELL, "%s", status);
 }
 
-static void add_rows(struct table *t, const fr_compare *c, const struct fr_case *k)
+static void add_rows(struct table *t, const fr_compare *c, const struct fr__case *k)
 {
     int n = FIRST;
     if (k->kind != FR_KIND_PUBLISHED) {
         struct row *r = new_row(t, k);
         snprintf(r->cell[2], CELL, "%s", fr_compare_kind_name(k->kind));
         for (int i = 0; i < c->n_columns; i++) {
-            fr_stat s = fr__case_stat(c, k, c->columns[i]);
+            fr__stat s = fr__case_stat(c, k, c->columns[i]);
             put_stat(r->cell[n++], fr_compare_column_at(c->columns[i]), &s);
         }
         put_status(r->cell[n], k);
@@ -121,14 +121,14 @@ static bool is_shown(const struct table *t, int column)
 
 /* --- formats ---------------------------------------------------------------------------------- */
 
-static void put(struct fr_conf_out *o, const char *text) { fr__conf_put(o, text); }
+static void put(struct fr__conf_out *o, const char *text) { fr__conf_put(o, text); }
 
 static bool is_left(const struct table *t, int column)
 {
     return column < FIRST || column == t->n_columns - 1;
 }
 
-static void put_sources(struct fr_conf_out *o, const struct table *t)
+static void put_sources(struct fr__conf_out *o, const struct table *t)
 {
     char line[600];
     for (int i = 0; i < t->n_sources; i++) {
@@ -152,7 +152,7 @@ static const char *clock_words(const fr_compare *c)
 }
 
 /* "Speed-up: over dp.", or if groups differ "Speed-up: one over single, two over dp." */
-static void put_baselines(struct fr_conf_out *o, const fr_compare *c)
+static void put_baselines(struct fr__conf_out *o, const fr_compare *c)
 {
     int speedup = fr__column_find("speedup"), n = 0;
     bool has_column = false, is_one = true;
@@ -160,7 +160,7 @@ static void put_baselines(struct fr_conf_out *o, const fr_compare *c)
     for (int i = 0; i < c->n_cases; i++)
         is_one &= strcmp(c->cases[i].baseline, c->cases[0].baseline) == 0;
     for (int i = 0; has_column && i < c->n_cases; i++) {
-        const struct fr_case *k = &c->cases[i];
+        const struct fr__case *k = &c->cases[i];
         bool is_new = i == 0 || strcmp(k->group, c->cases[i - 1].group) != 0;
         if (!is_new || (n && is_one)) continue;
         put(o, n++ ? ", " : "Speed-up: ");
@@ -170,7 +170,7 @@ static void put_baselines(struct fr_conf_out *o, const fr_compare *c)
     if (n) put(o, ".\n");
 }
 
-static void put_words(struct fr_conf_out *o, const fr_compare *c, const struct table *t)
+static void put_words(struct fr__conf_out *o, const fr_compare *c, const struct table *t)
 {
     put(o, "\n");
     put_baselines(o, c);
@@ -178,7 +178,7 @@ static void put_words(struct fr_conf_out *o, const fr_compare *c, const struct t
     put_sources(o, t);
 }
 
-static void put_table(fr_compare *c, const struct table *t, struct fr_conf_out *o)
+static void put_table(fr_compare *c, const struct table *t, struct fr__conf_out *o)
 {
     int width[MOST] = {0};
     char line[CELL + 80];
@@ -210,7 +210,7 @@ static void put_table(fr_compare *c, const struct table *t, struct fr_conf_out *
     put_words(o, c, t);
 }
 
-static void put_markdown(fr_compare *c, const struct table *t, struct fr_conf_out *o)
+static void put_markdown(fr_compare *c, const struct table *t, struct fr__conf_out *o)
 {
     for (int r = 0; r < t->n_rows; r++) {
         put(o, "|");
@@ -227,12 +227,12 @@ static void put_markdown(fr_compare *c, const struct table *t, struct fr_conf_ou
 }
 
 /* One line per case and kind; each number in full, followed by its standard deviation. */
-static void put_csv_numbers(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *k,
+static void put_csv_numbers(struct fr__conf_out *o, const fr_compare *c, const struct fr__case *k,
                             bool is_published)
 {
     char text[120];
     for (int i = 0; i < c->n_columns; i++) {
-        fr_stat s = fr__case_stat(c, k, c->columns[i]);
+        fr__stat s = fr__case_stat(c, k, c->columns[i]);
         double v = k->published[c->columns[i]];
         if (is_published && !isnan(v))
             snprintf(text, sizeof text, ",%.9g,,,,", v);
@@ -247,7 +247,7 @@ static void put_csv_numbers(struct fr_conf_out *o, const fr_compare *c, const st
     put(o, "\n");
 }
 
-static void put_csv(fr_compare *c, const struct table *t, struct fr_conf_out *o)
+static void put_csv(fr_compare *c, const struct table *t, struct fr__conf_out *o)
 {
     char text[400];
     (void)t;
@@ -259,7 +259,7 @@ static void put_csv(fr_compare *c, const struct table *t, struct fr_conf_out *o)
     }
     put(o, "\n");
     for (int i = 0; i < c->n_cases; i++) {
-        const struct fr_case *k = &c->cases[i];
+        const struct fr__case *k = &c->cases[i];
         for (int is_published = 0; is_published < 2; is_published++) {
             if (is_published ? !k->has_published : k->kind == FR_KIND_PUBLISHED) continue;
             snprintf(text, sizeof text, "%s,%s,%s,%s", k->group, k->name,
@@ -273,10 +273,10 @@ static void put_csv(fr_compare *c, const struct table *t, struct fr_conf_out *o)
 
 static const struct form {
     const char *name;
-    void (*put)(fr_compare *c, const struct table *t, struct fr_conf_out *o);
+    void (*put)(fr_compare *c, const struct table *t, struct fr__conf_out *o);
 } forms[] = {{"table", put_table}, {"markdown", put_markdown}, {"csv", put_csv}};
 
-static fr_status keep(fr_compare *c, struct fr_conf_out *o, const char **text)
+static fr_status keep(fr_compare *c, struct fr__conf_out *o, const char **text)
 {
     *text = o->failed ? NULL : fr__arena_strdup(&c->text, o->text.n ? o->text.at : "");
     fr__vec_fini(&o->text);
@@ -286,7 +286,7 @@ static fr_status keep(fr_compare *c, struct fr_conf_out *o, const char **text)
 fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
 {
     struct table *t;
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__arena_fini(&c->text);
     if (strcmp(format, "json") == 0) return fr__compare_json(c, text);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -305,21 +305,21 @@ fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
 
 /* The fastest cases on the clock of the baseline. Several can be equal: pipelines that differ only
  * in their weight policy take the same time. */
-static const struct fr_case *put_fastest(struct fr_conf_out *o, const fr_compare *c,
-                                         const struct fr_case *base, double *most)
+static const struct fr__case *put_fastest(struct fr__conf_out *o, const fr_compare *c,
+                                          const struct fr__case *base, double *most)
 {
     int speedup = fr__column_find("speedup"), n = 0;
-    const struct fr_case *best = NULL;
+    const struct fr__case *best = NULL;
     *most = 1;
     for (int i = 0; i < c->n_cases; i++) {
-        fr_stat s = fr__case_stat(c, &c->cases[i], speedup);
+        fr__stat s = fr__case_stat(c, &c->cases[i], speedup);
         if (fr__case_baseline(c, &c->cases[i]) != base || !s.n || s.mean <= *most) continue;
         best = &c->cases[i];
         *most = s.mean;
     }
     for (int i = 0; best && i < c->n_cases; i++) {
-        const struct fr_case *k = &c->cases[i];
-        fr_stat s = fr__case_stat(c, k, speedup);
+        const struct fr__case *k = &c->cases[i];
+        fr__stat s = fr__case_stat(c, k, speedup);
         if (fr__case_baseline(c, k) != base || !s.n || s.mean < 0.999 * *most) continue;
         put(o, n++ ? " and " : "");
         put(o, k->name);
@@ -328,20 +328,20 @@ static const struct fr_case *put_fastest(struct fr_conf_out *o, const fr_compare
     return best;
 }
 
-static void put_finding(struct fr_conf_out *o, const fr_compare *c, const struct fr_case *base)
+static void put_finding(struct fr__conf_out *o, const fr_compare *c, const struct fr__case *base)
 {
     int accuracy = fr__column_find("eval_accuracy");
     double most;
     char text[300];
     if (base->group[0]) put(o, base->group), put(o, ": ");
-    const struct fr_case *best = put_fastest(o, c, base, &most);
+    const struct fr__case *best = put_fastest(o, c, base, &most);
     if (best)
         snprintf(text, sizeof text, ", %.2f times %s", most, base->name);
     else
         snprintf(text, sizeof text, "no case is faster than %s", base->name);
     put(o, text);
-    fr_stat a = fr__case_stat(c, base, accuracy);
-    fr_stat b = best ? fr__case_stat(c, best, accuracy) : (fr_stat){0};
+    fr__stat a = fr__case_stat(c, base, accuracy);
+    fr__stat b = best ? fr__case_stat(c, best, accuracy) : (fr__stat){0};
     if (a.n && b.n) {
         snprintf(text, sizeof text, ", with an accuracy of %.2f %% (%+.2f points)", b.mean,
                  b.mean - a.mean);
@@ -353,11 +353,11 @@ static void put_finding(struct fr_conf_out *o, const fr_compare *c, const struct
 
 fr_status fr_compare_words(fr_compare *c, const char **text)
 {
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     int rate = fr__column_find("samples_per_s"), n_like;
     fr__arena_fini(&c->text);
     for (int i = 0; i < c->n_cases; i++) {
-        const struct fr_case *k = &c->cases[i];
+        const struct fr__case *k = &c->cases[i];
         n_like = 0;
         for (int j = 0; j < c->n_cases; j++)
             n_like += &c->cases[j] != k && fr__case_baseline(c, &c->cases[j]) == k;

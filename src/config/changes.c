@@ -83,7 +83,7 @@ static void compare(const fr_conf *top, const fr_conf *was, const fr_conf *is, l
 
 void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
 {
-    struct fr_conf_out text = {0};
+    struct fr__conf_out text = {0};
     fr_conf *was = NULL, *is = NULL;
     list l = {.n = 0};
     if (!fr__file_exists(path)) return;

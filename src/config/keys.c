@@ -104,7 +104,7 @@ static const fr_key keys[] = {
     FR_INT(PARALLEL "sync.every", "1", 1, INT32_MAX,
            "updates from one mean of the weights to the next", .of = "average", TO(sync.every)),
     FR_INT(PARALLEL "sync.every", NULL, 1, INT32_MAX,
-           "updates of a wave; none: as many as the pipeline has under way", .of = "wsp",
+           "updates per wave; default: those in flight in the pipeline", .of = "wsp",
            TO(sync.every)),
     FR_INT(PARALLEL "sync.distance", "0", 0, INT32_MAX,
            "waves that a replica may be ahead of the last known wave of the others", .of = "wsp",
@@ -169,10 +169,10 @@ static const fr_key keys[] = {
 
     /* Read by `forerun compare`, left alone by all others. */
     FR_TEXT(COMPARE "title", "(none)", "heading of table and report"),
-    FR_TEXT(COMPARE "note", "(none)", "what to look at, below the table"),
+    FR_TEXT(COMPARE "note", "(none)", "note below the table"),
     FR_TEXT(COMPARE "baseline", "(the first case)", "speed-ups are over this case"),
     FR_INT(COMPARE "seeds", "1", 1, 1000, "runs of each case: train.seed and those after it"),
-    FR_BOOL(COMPARE "checkpoints", "true", "keep the checkpoints of runs that are done"),
+    FR_BOOL(COMPARE "checkpoints", "true", "keep the checkpoints of finished runs"),
     FR_TEXTS(COMPARE "columns", "(the usual ones)", "of the table"),
     FR_ITEMS(COMPARE "groups", NULL, "parts of the table; every case is run in each"),
     FR_TEXT(COMPARE "groups[].name", "", "of the group"),

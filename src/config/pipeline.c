@@ -120,7 +120,7 @@ static fr_status schedule_by_method(plan *b)
 }
 
 /* The number of stages in the file decides how the model is cut, hence for which links the second
- * reading adds transfers. That reading logs the warnings. */
+ * reading adds transfers. The second reading logs the warnings. */
 static fr_status count_stages(plan *b)
 {
     fr_schedule *s;

@@ -375,7 +375,7 @@ size_t fr__setup_largest_param(const fr_graph *g)
 /* Checks everything first, so a config that is written can run. */
 static fr_status save_config(fr__setup *s, const char *comment, const char *path)
 {
-    struct fr_conf_out text = {0};
+    struct fr__conf_out text = {0};
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
     for (const char *line = comment; line && *line;) {
         size_t n = strcspn(line, "\n");

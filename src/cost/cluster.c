@@ -38,16 +38,16 @@ typedef struct group_pattern {
     struct group_pattern *groups;
 } group_pattern;
 
-/* Keys of a cluster file (`parallel.cluster`, --cluster). Paths begin with "cluster:", since it is
- * a file of its own. A device is told in the same words wherever one is: for all, for a group, for
- * items of a list. */
+/* Keys of a cluster file (`parallel.cluster`, --cluster). Paths begin with "cluster:", because it
+ * is a separate file. A device has the same keys in every place: for all, for a group, for items of
+ * a list. */
 #define DEVICE "cluster:device."
 #define GROUP "cluster:topology."
 
 static const fr_key keys[] = {
     FR_TEXT("cluster:name", "cluster", "for people"),
     FR_AMOUNT("cluster:overhead", "0 s", FR_UNIT_SECONDS, 0, 1e6,
-              "what a worker takes for each instruction besides computing"),
+              "overhead of a worker per instruction"),
     FR_TEXT(DEVICE "name", "device", "for people; -0, -1, ... follow where there are several"),
     FR_REAL(DEVICE "speed", "1", 1e-9, 1e9, "times as fast as the machine that was profiled",
             FR_AT(device_pattern, speed)),
@@ -65,14 +65,14 @@ static const fr_key keys[] = {
     FR_BOOL(GROUP "shared", "false",
             "its children share one bus; otherwise each has a port in and a port out",
             FR_AT(group_pattern, is_shared)),
-    FR_INT(GROUP "devices", NULL, 1, MAX_DEVICES, "how many devices it joins, or a list of them"),
+    FR_INT(GROUP "devices", NULL, 1, MAX_DEVICES,
+           "number of devices that it connects, or a list of them"),
     FR_INT(GROUP "devices[].count", "1", 1, MAX_DEVICES,
-           "so many alike; beside it the keys of device"),
+           "number of equal devices; the keys of device are allowed beside it"),
     FR_ITEMS(GROUP "groups", NULL,
-             "instead of devices: the groups it joins, each with the keys of topology"),
-    FR_INT(GROUP "groups[].count", "1", 1, MAX_DEVICES, "so many alike"),
-    FR_ITEMS(GROUP "device", NULL,
-             "what all devices of this group have in common: the keys of device"),
+             "instead of devices: the groups that it connects, each with the keys of topology"),
+    FR_INT(GROUP "groups[].count", "1", 1, MAX_DEVICES, "number of equal groups"),
+    FR_ITEMS(GROUP "device", NULL, "common to all devices of this group: the keys of device"),
     FR_KEY_END,
 };
 

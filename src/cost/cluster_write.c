@@ -12,7 +12,7 @@
 
 typedef struct writer {
     const fr_cluster *c;
-    struct fr_conf_out out;
+    struct fr__conf_out out;
     /* Children of group g: groups child[first[g]] to child[first[g + 1] - 1], and devices. */
     int *first, *child;
     int *first_device, *n_devices; /* [group] */
@@ -126,7 +126,7 @@ static void put_line(writer *w, int indent, const char *key, const char *value)
     fr__conf_put(&w->out, value);
 }
 
-static void put_amount(writer *w, const char *key, double value, fr_unit unit)
+static void put_amount(writer *w, const char *key, double value, fr__amount_unit unit)
 {
     char text[48];
     fr__amount_format(value, unit, text);

@@ -16,7 +16,7 @@
 void fr_profile_free(fr_profile *p)
 {
     if (!p) return;
-    struct fr_profile_store *s = p->arena;
+    struct fr__profile_store *s = p->arena;
     for (int i = 0; i < s->n_own; i++) fr_profile_free(s->own[i]);
     pthread_mutex_destroy(&s->lock);
     fr__arena_fini(&s->costs);
@@ -56,7 +56,7 @@ fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
     size_t bytes = (size_t)p->n_nodes * sizeof *p->nodes;
     *out = NULL;
     fr_profile *copy = FR_NEW(fr_profile);
-    struct fr_profile_store *s = FR_NEW(struct fr_profile_store);
+    struct fr__profile_store *s = FR_NEW(struct fr__profile_store);
     if (!copy || !s || pthread_mutex_init(&s->lock, NULL) != 0) {
         fr__free(copy);
         fr__free(s);
@@ -148,7 +148,7 @@ static fr_status check(fr_ctx *ctx, const fr_profile *p)
 
 static fr_status look_around(fr_ctx *ctx, const fr_profile *p)
 {
-    struct fr_profile_store *s = p->arena;
+    struct fr__profile_store *s = p->arena;
     s->last_use = FR_ARENA_ARRAY(&s->arena, int, p->n_nodes);
     s->has_grad = FR_ARENA_ARRAY(&s->arena, bool, p->n_nodes);
     if (!s->last_use || !s->has_grad)

@@ -31,7 +31,7 @@
     X(edge_bytes, false)
 
 /* Behind fr_profile.arena. */
-struct fr_profile_store {
+struct fr__profile_store {
     fr_arena arena;
     fr_profile **own; /* (n_own) owned profiles of other sizes */
     int n_own;
@@ -40,7 +40,7 @@ struct fr_profile_store {
     bool has_workspaces; /* nodes have values_bytes and scratch_bytes */
     pthread_mutex_t lock; /* guards all members below: any thread may read a profile */
     fr_arena costs;
-    struct fr_stage_memo **memo; /* (room) hash table of stage costs, computed once */
+    struct fr__stage_memo **memo; /* (room) hash table of stage costs, computed once */
     size_t room, n;
 };
 

@@ -168,7 +168,7 @@ static fr_status check_keys(const struct reader *r, int i, json_t *o, const char
 /* False: there are no such parts, or the text is not JSON. */
 static bool find_parts(const char *text, struct parts *out)
 {
-    const char *key = NULL, *begin = NULL; /* last text of the outermost object; a text under way */
+    const char *key = NULL, *begin = NULL; /* last text of the outermost object; the current text */
     int depth = 0;
     *out = (struct parts){0};
     for (const char *t = text; *t; t++) {
@@ -325,7 +325,7 @@ static fr_status get_node(struct reader *r, int i, json_t *o)
 
 static const char *skip_blanks(const char *t) { return t + strspn(t, " \t\r\n"); }
 
-/* The nodes, each loaded by itself. */
+/* The nodes, each parsed separately. */
 static fr_status get_parts(struct reader *r)
 {
     enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY };

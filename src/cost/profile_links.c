@@ -70,7 +70,7 @@ static fr_status check_cuts(fr_ctx *ctx, const fr_profile *p, int n_stages, cons
 static void follow(const fr_profile *p, int n_stages, const int *cuts, int *made_in, int *next,
                    struct flows *forward, struct flows *backward)
 {
-    const struct fr_profile_store *s = p->arena;
+    const struct fr__profile_store *s = p->arena;
     for (int k = 0, i = 0; k < n_stages; k++)
         for (int last = k < n_stages - 1 ? cuts[k] : p->n_nodes; i < last; i++) {
             made_in[i] = next[i] = k;
@@ -90,7 +90,7 @@ fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages, const
                            int *n_forward, fr_stage_link *forward, size_t *forward_bytes,
                            int *n_backward, fr_stage_link *backward, size_t *backward_bytes)
 {
-    const struct fr_profile_store *s = p->arena;
+    const struct fr__profile_store *s = p->arena;
     *n_forward = *n_backward = 0;
     if (!s || !s->has_grad)
         return fr_fail(

@@ -46,7 +46,7 @@ static fr_status check_size(fr_ctx *ctx, const fr_profile *p, const fr_profile *
 
 fr_status fr__profile_add_sizes(fr_ctx *ctx, fr_profile *p, int n, const fr_profile *const *sizes)
 {
-    struct fr_profile_store *s = p->arena;
+    struct fr__profile_store *s = p->arena;
     s->own = FR_ARENA_ARRAY(&s->arena, fr_profile *, n);
     p->sizes = FR_ARENA_ARRAY(&s->arena, const fr_profile *, n);
     if (!s->own || !p->sizes)

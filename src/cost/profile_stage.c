@@ -11,8 +11,8 @@
 
 enum { MAX_STEPS = 64 }; /* of a staircase; further steps are merged, at the later time */
 
-struct fr_stage_memo {
-    struct fr_stage_memo *next;
+struct fr__stage_memo {
+    struct fr__stage_memo *next;
     int first, last;
     bool recompute;
     fr_stage_cost cost;
@@ -39,7 +39,7 @@ static double or_half(double part_s, double whole_s)
 
 static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_stage_cost *c)
 {
-    const struct fr_profile_store *s = p->arena;
+    const struct fr__profile_store *s = p->arena;
     int64_t values = 0, scratch = 0, edges = 0;
     for (int i = 0; i < first; i++) edges += s->last_use[i] >= first ? p->nodes[i].edge_bytes : 0;
     for (int i = first; i < last; i++) {
@@ -129,13 +129,13 @@ static size_t hash(int first, int last, bool recompute)
     return (size_t)(h >> 20);
 }
 
-static bool grow(struct fr_profile_store *s)
+static bool grow(struct fr__profile_store *s)
 {
     size_t room = s->room ? 2 * s->room : 64;
-    struct fr_stage_memo **memo = FR_NEW_ARRAY(struct fr_stage_memo *, room);
+    struct fr__stage_memo **memo = FR_NEW_ARRAY(struct fr__stage_memo *, room);
     if (!memo) return false;
     for (size_t i = 0; i < s->room; i++)
-        for (struct fr_stage_memo *m = s->memo[i], *next; m; m = next) {
+        for (struct fr__stage_memo *m = s->memo[i], *next; m; m = next) {
             size_t at = hash(m->first, m->last, m->recompute) % room;
             next = m->next;
             m->next = memo[at];
@@ -150,12 +150,12 @@ static bool grow(struct fr_profile_store *s)
 /* The lock is held. NULL: no memory. */
 static const fr_stage_cost *look_up(const fr_profile *p, int first, int last, bool recompute)
 {
-    struct fr_profile_store *s = p->arena;
+    struct fr__profile_store *s = p->arena;
     size_t h = hash(first, last, recompute);
-    for (struct fr_stage_memo *m = s->room ? s->memo[h % s->room] : NULL; m; m = m->next)
+    for (struct fr__stage_memo *m = s->room ? s->memo[h % s->room] : NULL; m; m = m->next)
         if (m->first == first && m->last == last && m->recompute == recompute) return &m->cost;
     if (s->n == s->room && !grow(s)) return NULL;
-    struct fr_stage_memo *m = FR_ARENA_NEW(&s->costs, struct fr_stage_memo);
+    struct fr__stage_memo *m = FR_ARENA_NEW(&s->costs, struct fr__stage_memo);
     if (!m) return NULL;
     m->first = first, m->last = last, m->recompute = recompute;
     add_up(p, first, last, recompute, &m->cost);
@@ -169,7 +169,7 @@ static const fr_stage_cost *look_up(const fr_profile *p, int first, int last, bo
 fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last, bool recompute,
                            fr_stage_cost *out)
 {
-    struct fr_profile_store *s = p->arena;
+    struct fr__profile_store *s = p->arena;
     *out = (fr_stage_cost){0};
     if (!s || !s->last_use)
         return fr_fail(

@@ -343,14 +343,14 @@ static bool are_numbered(const fr_profile *p)
     return true;
 }
 
-static void put_name(struct fr_conf_out *o, const fr_profile *p, bool keeps, int i)
+static void put_name(struct fr__conf_out *o, const fr_profile *p, bool keeps, int i)
 {
     char text[24];
     snprintf(text, sizeof text, "node%d", i + 1);
     fr__conf_put(o, keeps ? p->nodes[i].name : text);
 }
 
-static void put_about(struct fr_conf_out *o, const char *about)
+static void put_about(struct fr__conf_out *o, const char *about)
 {
     for (const char *t = about; *t; t++) { /* no text that would end the description */
         bool ends = (unsigned char)*t < ' ' || (*t == '-' && t > about && t[-1] == '-');
@@ -358,7 +358,7 @@ static void put_about(struct fr_conf_out *o, const char *about)
     }
 }
 
-static void put_node(struct fr_conf_out *o, const fr_profile *p, bool keeps, int i)
+static void put_node(struct fr__conf_out *o, const fr_profile *p, bool keeps, int i)
 {
     const fr_profile_node *n = &p->nodes[i];
     char forward[32], backward[32], fields[256];
@@ -384,7 +384,7 @@ static void put_node(struct fr_conf_out *o, const fr_profile *p, bool keeps, int
 fr_status fr__profile_to_text(fr_ctx *ctx, const fr_profile *p, char **text)
 {
     *text = NULL;
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     bool keeps = are_numbered(p);
     for (int i = 0; i < p->n_nodes; i++) put_node(&o, p, keeps, i);
     for (int i = 0; i < p->n_nodes; i++)

@@ -14,12 +14,12 @@
 
 enum { SIDE = 32, CLASSES = 10, RECORD = 1 + 3 * SIDE * SIDE };
 
-static const fr_image_kind kind = {.channels = 3,
-                                   .height = SIDE,
-                                   .width = SIDE,
-                                   .classes = CLASSES,
-                                   .mean = {0.4914f, 0.4822f, 0.4465f},
-                                   .std = {0.2470f, 0.2435f, 0.2616f}};
+static const fr__image_kind kind = {.channels = 3,
+                                    .height = SIDE,
+                                    .width = SIDE,
+                                    .classes = CLASSES,
+                                    .mean = {0.4914f, 0.4822f, 0.4465f},
+                                    .std = {0.2470f, 0.2435f, 0.2616f}};
 
 typedef FR_VEC(char *) name_list;
 
@@ -73,7 +73,7 @@ static fr_status check_records(fr_ctx *ctx, const char *path, const unsigned cha
 }
 
 /* Append the records of one file to the part's block. */
-static fr_status append_file(fr_ctx *ctx, const char *path, fr_image_part *part)
+static fr_status append_file(fr_ctx *ctx, const char *path, fr__image_part *part)
 {
     unsigned char *data = NULL;
     size_t bytes, held = (size_t)part->n * RECORD;
@@ -95,7 +95,7 @@ static fr_status append_file(fr_ctx *ctx, const char *path, fr_image_part *part)
 }
 
 static fr_status load_files(fr_ctx *ctx, const char *folder, const name_list *names,
-                            fr_image_part *part)
+                            fr__image_part *part)
 {
     for (size_t i = 0; i < names->n; i++) {
         char path[FR_DATA_PATH];
@@ -111,8 +111,8 @@ static fr_status load_files(fr_ctx *ctx, const char *folder, const name_list *na
     return FR_OK;
 }
 
-static fr_status load_part(fr_images *m, fr_conf *section, const char *folder, const char *prefix,
-                           fr_image_part *part)
+static fr_status load_part(fr__images *m, fr_conf *section, const char *folder, const char *prefix,
+                           fr__image_part *part)
 {
     name_list names = {0};
     fr_ctx *ctx = m->base.ctx;
@@ -136,10 +136,10 @@ static fr_status load_part(fr_images *m, fr_conf *section, const char *folder, c
 static fr_status cifar10_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                               fr_dataset **out)
 {
-    fr_data_options o = {0};
-    fr_images *m = NULL;
+    fr__data_options o = {0};
+    fr__images *m = NULL;
     (void)want;
-    FR_TRY(fr__data_options(section, "cifar10", &o));
+    FR_TRY(fr__data_options_read(section, "cifar10", &o));
     FR_TRY(fr__images_create(ctx, &o, &kind, &m));
     fr_status status;
     FR_TRY_GOTO(status, load_part(m, section, o.path, "data_batch_", &m->part[FR_TRAIN]), failed);

@@ -66,7 +66,7 @@ int64_t fr_dataset_encode(const fr_dataset *d, const char *text, size_t bytes, i
     return d->ops->encode ? d->ops->encode(d, text, bytes, ids, room) : -1;
 }
 
-void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr_data_ops *ops)
+void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr__data_ops *ops)
 {
     fr_dataset *d = fr__alloc(bytes);
     if (!d) {

@@ -26,7 +26,7 @@ static fr_status given_read(const fr_dataset *d, fr_split split, int64_t index, 
     return FR_OK;
 }
 
-static const fr_data_ops given_ops = {.read = given_read};
+static const fr__data_ops given_ops = {.read = given_read};
 
 /* The first of n numbers that is not in low .. high; -1: none. */
 static int64_t find_outside(const int32_t *at, int64_t n, int32_t low, int64_t high)

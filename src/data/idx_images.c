@@ -9,7 +9,7 @@ enum { SIDE = 28, CLASSES = 10 };
 typedef struct idx_set {
     const char *name;
     const char *remedy; /* for a folder without the files */
-    fr_image_kind kind;
+    fr__image_kind kind;
 } idx_set;
 
 static const idx_set fashion_mnist = {
@@ -24,7 +24,7 @@ static const idx_set mnist = {
 
 static fr_status load_idx(fr_conf *section, fr_ctx *ctx, const char *folder, const char *name,
                           const char *remedy, char path[FR_DATA_PATH], unsigned char **block,
-                          size_t *bytes, fr_idx *idx)
+                          size_t *bytes, fr__idx *idx)
 {
     if (!fr__data_file(folder, name, path))
         return fr_conf_fail(section, "path", "%s has neither %s nor %s.gz; %s", folder, name, name,
@@ -33,7 +33,7 @@ static fr_status load_idx(fr_conf *section, fr_ctx *ctx, const char *folder, con
     return fr__idx_parse(ctx, path, *block, *bytes, idx);
 }
 
-static fr_status check_labels(fr_ctx *ctx, const char *path, const fr_idx *labels)
+static fr_status check_labels(fr_ctx *ctx, const char *path, const fr__idx *labels)
 {
     for (int64_t i = 0; i < labels->dim[0]; i++)
         if (labels->data[i] >= CLASSES)
@@ -43,12 +43,12 @@ static fr_status check_labels(fr_ctx *ctx, const char *path, const fr_idx *label
     return FR_OK;
 }
 
-static fr_status load_part(fr_conf *section, fr_images *m, const idx_set *set, const char *folder,
-                           const char *images_name, const char *labels_name, fr_image_part *part)
+static fr_status load_part(fr_conf *section, fr__images *m, const idx_set *set, const char *folder,
+                           const char *images_name, const char *labels_name, fr__image_part *part)
 {
     char image_path[FR_DATA_PATH], label_path[FR_DATA_PATH];
     fr_ctx *ctx = m->base.ctx;
-    fr_idx images, labels;
+    fr__idx images, labels;
     size_t image_bytes, label_bytes;
     FR_TRY(load_idx(section, ctx, folder, images_name, set->remedy, image_path, &part->blocks[0],
                     &image_bytes, &images));
@@ -76,9 +76,9 @@ static fr_status load_part(fr_conf *section, fr_images *m, const idx_set *set, c
 
 static fr_status open_set(fr_ctx *ctx, fr_conf *section, const idx_set *set, fr_dataset **out)
 {
-    fr_data_options o = {0};
-    fr_images *m = NULL;
-    FR_TRY(fr__data_options(section, set->name, &o));
+    fr__data_options o = {0};
+    fr__images *m = NULL;
+    FR_TRY(fr__data_options_read(section, set->name, &o));
     FR_TRY(fr__images_create(ctx, &o, &set->kind, &m));
     fr_status status;
     FR_TRY_GOTO(status,

@@ -21,8 +21,8 @@ static void put_row(float *to, const unsigned char *row, const float value[256],
 static fr_status images_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
                              uint64_t draw, void *input, int32_t *target, int32_t *length)
 {
-    const fr_images *m = (const fr_images *)d;
-    const fr_image_part *part = &m->part[split];
+    const fr__images *m = (const fr__images *)d;
+    const fr__image_part *part = &m->part[split];
     const unsigned char *pixels = part->pixels + (size_t)index * part->pixel_stride;
     int down = 0, right = 0;
     bool mirror = false;
@@ -49,16 +49,16 @@ static fr_status images_read(const fr_dataset *d, fr_split split, int64_t index,
 
 static void images_close(fr_dataset *d)
 {
-    fr_images *m = (fr_images *)d;
+    fr__images *m = (fr__images *)d;
     for (int i = 0; i < 4; i++) fr__free(m->part[i / 2].blocks[i % 2]);
 }
 
-static const fr_data_ops ops = {.read = images_read, .close = images_close};
+static const fr__data_ops ops = {.read = images_read, .close = images_close};
 
-fr_status fr__images_create(fr_ctx *ctx, const fr_data_options *o, const fr_image_kind *kind,
-                            fr_images **out)
+fr_status fr__images_create(fr_ctx *ctx, const fr__data_options *o, const fr__image_kind *kind,
+                            fr__images **out)
 {
-    fr_images *m = fr__dataset_new(ctx, sizeof *m, &ops);
+    fr__images *m = fr__dataset_new(ctx, sizeof *m, &ops);
     if (!m) return FR_NO_MEMORY;
     m->channels = kind->channels;
     m->height = kind->height;
@@ -76,9 +76,9 @@ fr_status fr__images_create(fr_ctx *ctx, const fr_data_options *o, const fr_imag
     return FR_OK;
 }
 
-fr_status fr__images_finish(fr_images *m, const char *where)
+fr_status fr__images_finish(fr__images *m, const char *where)
 {
-    fr_image_part *train = &m->part[FR_TRAIN], *eval = &m->part[FR_EVAL];
+    fr__image_part *train = &m->part[FR_TRAIN], *eval = &m->part[FR_EVAL];
     if (train->n < 1)
         return fr_fail(m->base.ctx, FR_INVALID, "%s: no training images; at least one is needed",
                        where);

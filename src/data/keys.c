@@ -8,7 +8,7 @@ FR_WORDS(token_kind, "bytes", "uint16", "words")
 FR_WORDS(separator_name, "tab", "space")
 FR_WORDS(split_name, "words", "spaces")
 
-#define TO(member) FR_AT(fr_data_options, member)
+#define TO(member) FR_AT(fr__data_options, member)
 #define IDX "fashion-mnist, mnist"
 
 static const fr_key keys[] = {
@@ -25,11 +25,11 @@ static const fr_key keys[] = {
             .is_path = true, TO(path)),
     FR_TEXT("data.path", "", "folder with train.de and so on, here or below tok/ or raw/",
             .of = "multi30k", .is_path = true, TO(path)),
-    FR_INT("data.limit", "0", 0, INT32_MAX, "use the first so many training images; 0: all",
+    FR_INT("data.limit", "0", 0, INT32_MAX, "number of training images to use; 0: all",
            .of = IDX ", cifar10", TO(limit)),
-    FR_INT("data.crop", "0", 0, 14, "in training, shift images by up to so many pixels", .of = IDX,
-           TO(crop)),
-    FR_INT("data.crop", "4", 0, 16, "in training, shift images by up to so many pixels",
+    FR_INT("data.crop", "0", 0, 14, "in training, shift images by at most this many pixels",
+           .of = IDX, TO(crop)),
+    FR_INT("data.crop", "4", 0, 16, "in training, shift images by at most this many pixels",
            .of = "cifar10", TO(crop)),
     FR_BOOL("data.flip", "false", "in training, mirror every other image, by lot", .of = IDX,
             TO(flip)),
@@ -60,25 +60,25 @@ static const fr_key keys[] = {
     FR_TEXT("data.split", "words", "at words and punctuation, or at white space alone",
             .choice = split_name, .of = "pairs", .refusal = "'%s' is no way to split; known: %s",
             TO(split)),
-    FR_INT("data.context", "128", 1, 1 << 20, "tokens of a window, unless the model says",
+    FR_INT("data.context", "128", 1, 1 << 20, "tokens of a window, unless the model sets it",
            .of = "text", TO(context)),
     FR_INT("data.context", "256", 1, 1 << 20,
-           "longest text in tokens, unless the model says; the rest is cut off", .of = "tsv",
+           "longest text in tokens, unless the model sets it; the rest is cut off", .of = "tsv",
            TO(context)),
-    FR_INT("data.context", "50", 1, 1 << 20, "longest text in tokens, unless the model says",
+    FR_INT("data.context", "50", 1, 1 << 20, "longest text in tokens, unless the model sets it",
            .of = "pairs, multi30k", TO(context)),
     FR_TEXT("data.tokens", "bytes", "what a token is", .choice = token_kind, .of = "text",
             .refusal = "'%s' is not a kind of tokens; known: %s", TO(tokens)),
     FR_INT("data.classes", "0", 0, INT32_MAX,
            "number of classes; 0: the model's, else largest target + 1", .of = "npy", TO(classes)),
     FR_INT("data.vocab", "0", 0, 65536,
-           "uint16: different tokens (0: largest + 1); words: the most frequent so many (0: 65536, "
-           "or as many as the model knows)",
+           "uint16: different tokens (0: largest + 1); words: number of most frequent ones (0: "
+           "65536, or the model's vocabulary)",
            .of = "text"),
-    FR_INT("data.vocab", "10000", 3, INT32_MAX, "largest vocabulary, unless the model says",
+    FR_INT("data.vocab", "10000", 3, INT32_MAX, "largest vocabulary, unless the model sets it",
            .of = "tsv", TO(vocab)),
     FR_INT("data.vocab", "10000", 5, INT32_MAX,
-           "largest vocabulary of either side, unless the model says", .of = "pairs, multi30k",
+           "largest vocabulary of either side, unless the model sets it", .of = "pairs, multi30k",
            TO(vocab)),
     FR_INT("data.vocab", "0", 0, INT32_MAX,
            "inputs of token ids: how many there are; 0: the model's, else largest + 1", .of = "npy",
@@ -98,7 +98,7 @@ static const fr_key keys[] = {
 
 const fr_key *fr_data_keys(void) { return keys; }
 
-fr_status fr__data_options(fr_conf *section, const char *source, fr_data_options *o)
+fr_status fr__data_options_read(fr_conf *section, const char *source, fr__data_options *o)
 {
     return fr__keys_read(section, keys, "data.", source, o);
 }

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 typedef struct npy_part {
-    fr_npy input, target;
+    fr__npy input, target;
     const char *input_path, *target_path;
 } npy_part;
 
@@ -36,7 +36,7 @@ static const struct {
     [FR_NPY_I64] = {"int64", 8, TOKEN},   [FR_NPY_U16] = {"uint16", 2, TOKEN},
 };
 
-static int64_t integer_at(const fr_npy *a, int64_t i)
+static int64_t integer_at(const fr__npy *a, int64_t i)
 {
     switch (a->type) {
     case FR_NPY_U8: return ((const uint8_t *)a->data)[i];
@@ -49,7 +49,7 @@ static int64_t integer_at(const fr_npy *a, int64_t i)
     return 0;
 }
 
-static float real_at(const fr_npy *a, int64_t i)
+static float real_at(const fr__npy *a, int64_t i)
 {
     switch (a->type) {
     case FR_NPY_F32: return ((const float *)a->data)[i];
@@ -92,10 +92,10 @@ static void npy_close(fr_dataset *d)
     }
 }
 
-static const fr_data_ops ops = {.read = npy_read, .close = npy_close};
+static const fr__data_ops ops = {.read = npy_read, .close = npy_close};
 
 /* Text of a shape with n as its first dimension: "(n, 3, 32, 32)". */
-static const char *sample_text(const fr_npy *a, char text[128])
+static const char *sample_text(const fr__npy *a, char text[128])
 {
     size_t used = (size_t)snprintf(text, 128, "(n");
     for (int i = 1; i < a->n_dims && used < 100; i++)
@@ -105,7 +105,7 @@ static const char *sample_text(const fr_npy *a, char text[128])
 }
 
 static fr_status load_array(npy_set *s, fr_conf *section, const char *key, const char *path,
-                            fr_npy *out)
+                            fr__npy *out)
 {
     fr_ctx *ctx = s->base.ctx;
     if (!fr__file_exists(path))
@@ -126,7 +126,7 @@ static fr_status load_array(npy_set *s, fr_conf *section, const char *key, const
     return FR_OK;
 }
 
-static bool is_same_sample(const fr_npy *a, const fr_npy *b)
+static bool is_same_sample(const fr__npy *a, const fr__npy *b)
 {
     if (a->n_dims != b->n_dims) return false;
     for (int i = 1; i < a->n_dims; i++)
@@ -137,7 +137,7 @@ static bool is_same_sample(const fr_npy *a, const fr_npy *b)
 /* Check that both have the same samples, with one target per sample or per leading position. */
 static fr_status check_pair(fr_ctx *ctx, const npy_part *p)
 {
-    const fr_npy *x = &p->input, *y = &p->target;
+    const fr__npy *x = &p->input, *y = &p->target;
     char have[128], want[128];
     if (types[y->type].use == VALUE)
         return fr_fail(ctx, FR_INVALID, "%s: targets are %s, expected integers (classes)",
@@ -155,8 +155,8 @@ static fr_status check_pair(fr_ctx *ctx, const npy_part *p)
     return FR_OK;
 }
 
-static fr_status check_same(fr_ctx *ctx, const char *path, const fr_npy *a, const char *train_path,
-                            const fr_npy *train, bool any_use)
+static fr_status check_same(fr_ctx *ctx, const char *path, const fr__npy *a, const char *train_path,
+                            const fr__npy *train, bool any_use)
 {
     char have[128], want[128];
     if (is_same_sample(a, train) && (any_use || types[a->type].use == types[train->type].use))
@@ -166,7 +166,7 @@ static fr_status check_same(fr_ctx *ctx, const char *path, const fr_npy *a, cons
                    sample_text(train, want));
 }
 
-static int64_t largest(const fr_npy *a, int64_t n)
+static int64_t largest(const fr__npy *a, int64_t n)
 {
     int64_t most = 0;
     for (int64_t i = 0; i < n; i++)
@@ -174,7 +174,7 @@ static int64_t largest(const fr_npy *a, int64_t n)
     return most;
 }
 
-static fr_status check_range(fr_ctx *ctx, const char *path, const char *what, const fr_npy *a,
+static fr_status check_range(fr_ctx *ctx, const char *path, const char *what, const fr__npy *a,
                              int64_t per_row, int64_t min, int64_t limit)
 {
     for (int64_t i = 0; i < a->dim[0] * per_row; i++) {
@@ -200,7 +200,7 @@ static fr_status check_any_target(fr_ctx *ctx, const npy_part *p, int64_t per_ro
 }
 
 /* float64 beyond the range of float32 is infinite, too. */
-static fr_status check_finite(fr_ctx *ctx, const char *path, const fr_npy *a, int64_t per_row)
+static fr_status check_finite(fr_ctx *ctx, const char *path, const fr__npy *a, int64_t per_row)
 {
     for (int64_t i = 0; i < a->dim[0] * per_row; i++) {
         float value = real_at(a, i);
@@ -215,7 +215,7 @@ static fr_status check_finite(fr_ctx *ctx, const char *path, const fr_npy *a, in
 }
 
 /* A size: from the key, else from the model, else from the training part. */
-static int64_t settle(int64_t key, int64_t want, const fr_npy *a, int64_t n)
+static int64_t settle(int64_t key, int64_t want, const fr__npy *a, int64_t n)
 {
     int64_t most = key || want ? 0 : largest(a, n);
     return key ? key : want ? want : most < INT32_MAX ? most + 1 : INT32_MAX;
@@ -226,7 +226,7 @@ static fr_status finish(npy_set *s, const fr_data_info *want, int64_t classes, i
     fr_data_info *info = &s->base.info;
     fr_ctx *ctx = s->base.ctx;
     const npy_part *train = &s->part[FR_TRAIN];
-    const fr_npy *x = &train->input, *y = &train->target;
+    const fr__npy *x = &train->input, *y = &train->target;
     info->n_train = x->dim[0];
     info->n_eval = s->part[FR_EVAL].input.n_dims ? s->part[FR_EVAL].input.dim[0] : 0;
     info->input.n_dims = x->n_dims - 1;
@@ -258,8 +258,8 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
 {
     fr_ctx *ctx = s->base.ctx;
     npy_part *train = &s->part[FR_TRAIN], *eval = &s->part[FR_EVAL];
-    fr_data_options o = {0};
-    FR_TRY(fr__data_options(section, "npy", &o));
+    fr__data_options o = {0};
+    FR_TRY(fr__data_options_read(section, "npy", &o));
     train->input_path = o.input, train->target_path = o.target;
     eval->input_path = o.eval_input, eval->target_path = o.eval_target;
     if (!eval->input_path[0] != !eval->target_path[0])

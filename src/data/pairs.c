@@ -31,7 +31,7 @@ typedef struct pairs_set {
     fr_dataset base;
     int64_t context;
     bool by_space; /* words are separated by white space only: the text is tokenised */
-    fr_vocab words[N_SIDES];
+    fr__vocab words[N_SIDES];
     pairs_part part[N_SIDES][2]; /* FR_TRAIN, FR_EVAL */
 } pairs_set;
 
@@ -73,7 +73,7 @@ static void pairs_close(fr_dataset *d)
     }
 }
 
-static const fr_data_ops ops = {.read = pairs_read, .close = pairs_close};
+static const fr__data_ops ops = {.read = pairs_read, .close = pairs_close};
 
 static fr_status out_of_memory(const pairs_set *p)
 {
@@ -181,13 +181,13 @@ typedef struct pairs_files {
 } pairs_files;
 
 /* Defaults that the model has. */
-static fr_data_options presets(const fr_data_info *want)
+static fr__data_options presets(const fr_data_info *want)
 {
-    return (fr_data_options){.context = want->input.n_dims == 1 ? want->input.dim[0] / 2 : 0,
-                             .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
+    return (fr__data_options){.context = want->input.n_dims == 1 ? want->input.dim[0] / 2 : 0,
+                              .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
 }
 
-static fr_status open_files(fr_ctx *ctx, const fr_data_options *o, const pairs_files *files,
+static fr_status open_files(fr_ctx *ctx, const fr__data_options *o, const pairs_files *files,
                             fr_dataset **out)
 {
     pairs_set *p = fr__dataset_new(ctx, sizeof *p, &ops);
@@ -226,10 +226,10 @@ static fr_status pairs_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *w
                             fr_dataset **out)
 {
     pairs_files files = {0};
-    fr_data_options o = presets(want);
+    fr__data_options o = presets(want);
     FR_TRY(read_pair(section, "train", files.path[FR_TRAIN]));
     if (fr_conf_has(section, "eval")) FR_TRY(read_pair(section, "eval", files.path[FR_EVAL]));
-    FR_TRY(fr__data_options(section, "pairs", &o));
+    FR_TRY(fr__data_options_read(section, "pairs", &o));
     files.by_space = strcmp(o.split, "spaces") == 0;
     return open_files(ctx, &o, &files, out);
 }
@@ -256,10 +256,10 @@ static bool find_part(const char *folder, const char *part, const char *language
 static fr_status multi30k_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                                fr_dataset **out)
 {
-    fr_data_options o = presets(want);
+    fr__data_options o = presets(want);
     char paths[2][N_SIDES][FR_DATA_PATH];
     pairs_files files = {.by_space = true};
-    FR_TRY(fr__data_options(section, "multi30k", &o));
+    FR_TRY(fr__data_options_read(section, "multi30k", &o));
     const char *folder = o.path, *parts[2] = {"train", o.eval};
     const char *languages[N_SIDES] = {[SOURCE] = o.source, [TARGET] = o.target};
     if (!fr__dir_exists(folder)) return fr_conf_fail(section, "path", "no folder %s", folder);

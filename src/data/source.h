@@ -15,7 +15,7 @@
 /* The draw number of an unmodified sample: no augmentation, no shift. */
 #define FR_DRAW_PLAIN UINT64_MAX
 
-typedef struct fr_data_ops {
+typedef struct fr__data_ops {
     /* index is in range; draw is FR_DRAW_PLAIN in FR_EVAL; length is not NULL if has_length. */
     fr_status (*read)(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
                       uint64_t draw, void *input, int32_t *target, int32_t *length);
@@ -24,31 +24,31 @@ typedef struct fr_data_ops {
     const char *(*token_text)(const fr_dataset *d, int32_t id, size_t *n);
     int64_t (*encode)(const fr_dataset *d, const char *text, size_t bytes, int32_t *ids,
                       int64_t room);
-} fr_data_ops;
+} fr__data_ops;
 
 /* Keys of the sections, each of some sources (keys.c). */
-typedef struct fr_data_options {
+typedef struct fr__data_options {
     const char *path, *eval_path, *input, *source, *target, *eval_input, *eval_target;
     const char *eval, *tokens, *separator, *split;
     int64_t limit, crop, context, classes, vocab, text_column, n, n_eval;
     uint64_t seed;
     double eval_fraction;
     bool flip, lower;
-} fr_data_options;
+} fr__data_options;
 /* Those of one source; what *o holds already are defaults. */
-fr_status fr__data_options(fr_conf *section, const char *source, fr_data_options *o);
+fr_status fr__data_options_read(fr_conf *section, const char *source, fr__data_options *o);
 
 /* First member of every source's own struct. */
 struct fr_dataset {
     fr_ctx *ctx;
-    const fr_data_ops *ops;
+    const fr__data_ops *ops;
     fr_data_info info;
     size_t bytes;
 };
 
 /* A zeroed struct of `bytes` bytes that begins with an fr_dataset; released by fr_dataset_close.
  * NULL: out of memory, reported in the context. */
-void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr_data_ops *ops);
+void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr__data_ops *ops);
 
 /* Set path to "folder/name" or "folder/name.gz", whichever exists. */
 #define FR_DATA_PATH 4096

@@ -151,7 +151,7 @@ static fr_status synthetic_read(const fr_dataset *d, fr_split split, int64_t ind
 
 static void synthetic_close(fr_dataset *d) { fr__free(((synthetic_set *)d)->pool); }
 
-static const fr_data_ops ops = {.read = synthetic_read, .close = synthetic_close};
+static const fr__data_ops ops = {.read = synthetic_read, .close = synthetic_close};
 
 static fr_status check_want(fr_conf *section, const fr_data_info *want)
 {
@@ -188,8 +188,8 @@ static void choose_letters(synthetic_set *s)
 static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                                 fr_dataset **out)
 {
-    fr_data_options o = {0};
-    FR_TRY(fr__data_options(section, "synthetic", &o));
+    fr__data_options o = {0};
+    FR_TRY(fr__data_options_read(section, "synthetic", &o));
     FR_TRY(check_want(section, want));
     synthetic_set *s = fr__dataset_new(ctx, sizeof *s, &ops);
     if (!s) return FR_NO_MEMORY;
@@ -222,5 +222,5 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
 const fr_data_source fr__data_synthetic = {
     .name = "synthetic",
     .has_shapes_of_model = true,
-    .summary = "made-up data in the shapes of the model, learnable and cheap",
+    .summary = "synthetic data in the shapes of the model, learnable and cheap",
     .open = synthetic_open};

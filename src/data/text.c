@@ -31,7 +31,7 @@ typedef struct text_set {
     unsigned char *blocks[2]; /* files; the second one only with eval_path */
     int width;                /* bytes of a token */
     int64_t context, max_shift;
-    fr_vocab words;        /* tokens: words; empty afterwards */
+    fr__vocab words;       /* tokens: words; empty afterwards */
     char byte[BYTE_VOCAB]; /* byte[i] = i, the text of token i */
 } text_set;
 
@@ -91,7 +91,7 @@ static int64_t text_encode(const fr_dataset *d, const char *text, size_t bytes, 
     return n;
 }
 
-static const fr_data_ops ops = {
+static const fr__data_ops ops = {
     .read = text_read, .close = text_close, .token_text = text_token_text, .encode = text_encode};
 
 static fr_status load_file(fr_conf *section, text_set *t, const char *key, const char *path,
@@ -227,11 +227,11 @@ static fr_status turn_words(text_set *t, double train_share, int64_t size)
     return FR_OK;
 }
 
-static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_options *k)
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr__data_options *k)
 {
-    *k = (fr_data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0};
-    FR_TRY(fr__data_options(section, "text", k));
-    /* Of words, a model with a vocabulary of its own gets no more than it knows. */
+    *k = (fr__data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0};
+    FR_TRY(fr__data_options_read(section, "text", k));
+    /* For words, the vocabulary is limited to that of the model, if it has one. */
     if (strcmp(k->tokens, "words") == 0 && want->vocab <= MAX_VOCAB) k->vocab = want->vocab;
     FR_TRY(
         fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "vocab", "text"), &k->vocab));
@@ -244,7 +244,7 @@ static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_o
     return FR_OK;
 }
 
-static fr_status load(text_set *t, fr_conf *section, const fr_data_options *k)
+static fr_status load(text_set *t, fr_conf *section, const fr__data_options *k)
 {
     text_part *train = &t->part[FR_TRAIN], *eval = &t->part[FR_EVAL];
     bool own_eval = k->eval_path[0] != '\0', by_words = strcmp(k->tokens, "words") == 0;
@@ -268,7 +268,7 @@ static fr_status load(text_set *t, fr_conf *section, const fr_data_options *k)
 static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,
                            fr_dataset **out)
 {
-    fr_data_options k;
+    fr__data_options k;
     FR_TRY(read_keys(section, want, &k));
     text_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;

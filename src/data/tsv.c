@@ -28,7 +28,7 @@ typedef struct tsv_set {
     int64_t context;
     int64_t text_column; /* from 1; 0: not yet known; default: the last column of the first line */
     bool by_space;       /* the label ends at the first blank */
-    fr_vocab words, labels;
+    fr__vocab words, labels;
     tsv_part part[2]; /* FR_TRAIN, FR_EVAL */
 } tsv_set;
 
@@ -67,13 +67,13 @@ static void tsv_close(fr_dataset *d)
 
 static const char *tsv_token_text(const fr_dataset *d, int32_t id, size_t *n)
 {
-    const fr_vocab *words = &((const tsv_set *)d)->words;
+    const fr__vocab *words = &((const tsv_set *)d)->words;
     if (id < 0 || (size_t)id >= words->words.n) return NULL;
     *n = words->words.at[id].bytes;
     return fr__vocab_text(words, id);
 }
 
-static int32_t id_of(const fr_vocab *words, const char *word, size_t bytes)
+static int32_t id_of(const fr__vocab *words, const char *word, size_t bytes)
 {
     int32_t id = fr__vocab_find(words, word, bytes);
     return id < 0 ? UNKNOWN : id;
@@ -82,7 +82,7 @@ static int32_t id_of(const fr_vocab *words, const char *word, size_t bytes)
 static int64_t tsv_encode(const fr_dataset *d, const char *text, size_t bytes, int32_t *ids,
                           int64_t room)
 {
-    const fr_vocab *words = &((const tsv_set *)d)->words;
+    const fr__vocab *words = &((const tsv_set *)d)->words;
     size_t pos = 0, begin, n;
     int64_t count = 0;
     while (count < room && (n = fr__word_next(text, bytes, &pos, &begin)))
@@ -90,7 +90,7 @@ static int64_t tsv_encode(const fr_dataset *d, const char *text, size_t bytes, i
     return count;
 }
 
-static const fr_data_ops ops = {
+static const fr__data_ops ops = {
     .read = tsv_read, .close = tsv_close, .token_text = tsv_token_text, .encode = tsv_encode};
 
 static fr_status out_of_memory(const tsv_set *t)
@@ -99,7 +99,7 @@ static fr_status out_of_memory(const tsv_set *t)
 }
 
 /* Move the start of a row's text to the text column. */
-static fr_status cut_columns(tsv_set *t, const char *path, fr_tsv_row *row)
+static fr_status cut_columns(tsv_set *t, const char *path, fr__tsv_row *row)
 {
     int64_t columns = 2;
     for (size_t i = 0; i < row->text_bytes; i++) columns += row->text[i] == '\t';
@@ -118,7 +118,7 @@ static fr_status cut_columns(tsv_set *t, const char *path, fr_tsv_row *row)
 }
 
 /* The number of a label; in training, new labels are added. */
-static fr_status label_of(tsv_set *t, fr_split split, const char *path, const fr_tsv_row *row,
+static fr_status label_of(tsv_set *t, fr_split split, const char *path, const fr__tsv_row *row,
                           int32_t *out)
 {
     fr_ctx *ctx = t->base.ctx;
@@ -143,7 +143,7 @@ static fr_status label_of(tsv_set *t, fr_split split, const char *path, const fr
 }
 
 /* In training, count all words of a text. Keep the first `context` words of every text. */
-static fr_status add_row(tsv_set *t, fr_split split, const char *path, fr_tsv_row *row)
+static fr_status add_row(tsv_set *t, fr_split split, const char *path, fr__tsv_row *row)
 {
     tsv_part *p = &t->part[split];
     size_t pos = 0, begin, n;
@@ -191,7 +191,7 @@ static fr_status load_file(tsv_set *t, fr_split split, const char *path)
     if (t->by_space) blanks_to_tabs(data, bytes);
     fr_status status = FR_OK;
     while (status == FR_OK && more) {
-        fr_tsv_row row;
+        fr__tsv_row row;
         status = fr__tsv_next(ctx, path, data, bytes, &pos, &line, &row, &more);
         if (status == FR_OK && more) status = add_row(t, split, path, &row);
     }
@@ -203,13 +203,13 @@ static fr_status load_file(tsv_set *t, fr_split split, const char *path)
 
 static bool sort_labels(tsv_set *t)
 {
-    fr_vocab sorted = {0};
+    fr__vocab sorted = {0};
     tsv_part *p = &t->part[FR_TRAIN];
     int32_t *order = fr__vocab_order(&t->labels, false);
     int32_t *place = FR_NEW_ARRAY(int32_t, t->labels.words.n);
     bool done = order && place;
     for (size_t i = 0; done && i < t->labels.words.n; i++) {
-        const fr_word *w = &t->labels.words.at[order[i]];
+        const fr__word *w = &t->labels.words.at[order[i]];
         place[order[i]] = (int32_t)i;
         done = fr__vocab_add(&sorted, fr__vocab_text(&t->labels, order[i]), w->bytes) == (int32_t)i;
     }
@@ -234,11 +234,11 @@ static fr_status settle_vocab(tsv_set *t, int64_t size)
     return done ? FR_OK : out_of_memory(t);
 }
 
-static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr_data_options *k)
+static fr_status read_keys(fr_conf *section, const fr_data_info *want, fr__data_options *k)
 {
-    *k = (fr_data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0,
-                           .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
-    FR_TRY(fr__data_options(section, "tsv", k));
+    *k = (fr__data_options){.context = want->input.n_dims > 0 ? want->input.dim[0] : 0,
+                            .vocab = want->vocab > N_SPECIAL ? want->vocab : 0};
+    FR_TRY(fr__data_options_read(section, "tsv", k));
     if (k->text_column == 1)
         return fr_conf_fail(section, "text_column",
                             "text_column 1 is the label; use 2 or more, or omit the key");
@@ -265,7 +265,7 @@ static fr_status find_file(fr_conf *section, const char *key, const char *path,
                         path, names[0], names[0]);
 }
 
-static fr_status load(tsv_set *t, fr_conf *section, const fr_data_options *k)
+static fr_status load(tsv_set *t, fr_conf *section, const fr__data_options *k)
 {
     static const char *const train_names[] = {"train.tsv", NULL};
     static const char *const eval_names[] = {"test.tsv", "dev.tsv", "valid.tsv", NULL};
@@ -295,7 +295,7 @@ static fr_status load(tsv_set *t, fr_conf *section, const fr_data_options *k)
 
 static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
 {
-    fr_data_options k;
+    fr__data_options k;
     FR_TRY(read_keys(section, want, &k));
     tsv_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
@@ -314,5 +314,5 @@ static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
 
 const fr_data_source fr__data_tsv = {
     .name = "tsv",
-    .summary = "texts with labels, one a line; vocabulary from the training part",
+    .summary = "texts with labels, one per line; vocabulary from the training part",
     .open = tsv_open};

@@ -27,19 +27,19 @@ size_t fr__word_next(const char *text, size_t bytes, size_t *pos, size_t *begin)
     return at - *begin;
 }
 
-static char fold(const fr_vocab *v, char c)
+static char fold(const fr__vocab *v, char c)
 {
     return v->lower && c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
-static uint32_t hash_of(const fr_vocab *v, const char *word, size_t bytes)
+static uint32_t hash_of(const fr__vocab *v, const char *word, size_t bytes)
 {
     uint64_t h = 0xcbf29ce484222325u;
     for (size_t i = 0; i < bytes; i++) h = (h ^ (unsigned char)fold(v, word[i])) * 0x100000001b3u;
     return (uint32_t)(h ^ h >> 32);
 }
 
-static bool is_same(const fr_vocab *v, const fr_word *w, const char *word, size_t bytes)
+static bool is_same(const fr__vocab *v, const fr__word *w, const char *word, size_t bytes)
 {
     if (w->bytes != bytes) return false;
     const char *have = v->chars.at + w->begin;
@@ -49,18 +49,18 @@ static bool is_same(const fr_vocab *v, const fr_word *w, const char *word, size_
 }
 
 /* The slot of the word, or the empty slot for it. Requires an empty slot. */
-static size_t slot_of(const fr_vocab *v, const char *word, size_t bytes, uint32_t hash)
+static size_t slot_of(const fr__vocab *v, const char *word, size_t bytes, uint32_t hash)
 {
     size_t slot = hash & (v->n_slots - 1);
     while (v->slots[slot]) {
-        const fr_word *w = &v->words.at[v->slots[slot] - 1];
+        const fr__word *w = &v->words.at[v->slots[slot] - 1];
         if (w->hash == hash && is_same(v, w, word, bytes)) break;
         slot = (slot + 1) & (v->n_slots - 1);
     }
     return slot;
 }
 
-static bool grow_slots(fr_vocab *v)
+static bool grow_slots(fr__vocab *v)
 {
     size_t n = v->n_slots ? 2 * v->n_slots : 1024;
     uint32_t *slots = FR_NEW_ARRAY(uint32_t, n);
@@ -76,14 +76,14 @@ static bool grow_slots(fr_vocab *v)
     return true;
 }
 
-int32_t fr__vocab_add(fr_vocab *v, const char *word, size_t bytes)
+int32_t fr__vocab_add(fr__vocab *v, const char *word, size_t bytes)
 {
     if (bytes >= UINT32_MAX || v->words.n >= INT32_MAX) return -1;
     if (2 * (v->words.n + 1) > v->n_slots && !grow_slots(v)) return -1;
     uint32_t hash = hash_of(v, word, bytes);
     size_t slot = slot_of(v, word, bytes, hash);
     if (!v->slots[slot]) {
-        fr_word w = {.begin = v->chars.n, .bytes = (uint32_t)bytes, .hash = hash};
+        fr__word w = {.begin = v->chars.n, .bytes = (uint32_t)bytes, .hash = hash};
         for (size_t i = 0; i < bytes; i++)
             if (!fr__vec_push(&v->chars, fold(v, word[i]))) return -1;
         if (!fr__vec_push(&v->chars, '\0') || !fr__vec_push(&v->words, w)) return -1;
@@ -94,23 +94,23 @@ int32_t fr__vocab_add(fr_vocab *v, const char *word, size_t bytes)
     return (int32_t)number;
 }
 
-int32_t fr__vocab_find(const fr_vocab *v, const char *word, size_t bytes)
+int32_t fr__vocab_find(const fr__vocab *v, const char *word, size_t bytes)
 {
     if (!v->n_slots) return -1;
     return (int32_t)v->slots[slot_of(v, word, bytes, hash_of(v, word, bytes))] - 1;
 }
 
-const char *fr__vocab_text(const fr_vocab *v, int32_t number)
+const char *fr__vocab_text(const fr__vocab *v, int32_t number)
 {
     return v->chars.at + v->words.at[number].begin;
 }
 
-size_t fr__vocab_bytes(const fr_vocab *v)
+size_t fr__vocab_bytes(const fr__vocab *v)
 {
-    return v->chars.room + v->words.room * sizeof(fr_word) + v->n_slots * sizeof *v->slots;
+    return v->chars.room + v->words.room * sizeof(fr__word) + v->n_slots * sizeof *v->slots;
 }
 
-void fr__vocab_fini(fr_vocab *v)
+void fr__vocab_fini(fr__vocab *v)
 {
     fr__vec_fini(&v->chars);
     fr__vec_fini(&v->words);
@@ -153,7 +153,7 @@ static bool is_integer(const char *text, size_t bytes)
     return bytes > sign && bytes < 19 && strspn(text + sign, "0123456789") == bytes - sign;
 }
 
-int32_t *fr__vocab_order(const fr_vocab *v, bool by_count)
+int32_t *fr__vocab_order(const fr__vocab *v, bool by_count)
 {
     size_t n = v->words.n;
     sort_item *items = FR_NEW_ARRAY(sort_item, n);
@@ -165,7 +165,7 @@ int32_t *fr__vocab_order(const fr_vocab *v, bool by_count)
     }
     bool all_integers = true;
     for (size_t i = 0; i < n; i++) {
-        const fr_word *w = &v->words.at[i];
+        const fr__word *w = &v->words.at[i];
         items[i] = (sort_item){v->chars.at + w->begin, w->bytes, w->count, (int32_t)i};
         all_integers = all_integers && is_integer(items[i].text, w->bytes);
     }
@@ -177,10 +177,10 @@ int32_t *fr__vocab_order(const fr_vocab *v, bool by_count)
     return order;
 }
 
-bool fr__vocab_rank(fr_vocab *v, int n_special, const char *const *special, int32_t unknown,
+bool fr__vocab_rank(fr__vocab *v, int n_special, const char *const *special, int32_t unknown,
                     int64_t size, int32_t *new_id)
 {
-    fr_vocab ranked = {.lower = v->lower};
+    fr__vocab ranked = {.lower = v->lower};
     int32_t *order = fr__vocab_order(v, true);
     bool done = order != NULL;
     for (int i = 0; done && i < n_special; i++)

@@ -1,8 +1,7 @@
 /* emulated_transport.c -- a transport whose channels, boards and sums take emulated time.
  *
- * It passes every call to an inner transport of one process, and beside it sets the clocks of the
- * workers: before the inner call where a worker gives something, after it where a worker takes
- * something. */
+ * It passes every call to an inner transport of one process and sets the clocks of the workers:
+ * before the inner call if a worker sends, after it if a worker receives. */
 #include "emulate/internal.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@ struct fr_channel {
     double *arrival, *freed; /* [buffer] */
 };
 
-/* Workers that own parts meet once in a round; the contents count as small. */
+/* Workers that own parts synchronise once per round; the content counts as small. */
 struct fr_board {
     const fr_group *g;
     fr_board *inner, *next;

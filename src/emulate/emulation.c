@@ -22,23 +22,23 @@
 #include <time.h>
 
 enum {
-    SLACK_NS = 20000000,  /* of the wall clock: late, but to be made up for */
+    SLACK_NS = 20000000,  /* of the wall clock: a delay that later sleeps make up for */
     NAP_NS = 50000000,    /* between two checks whether the run was aborted */
-    GRACE_NS = 3000000,   /* for others to reach the same moment; made up for likewise */
+    GRACE_NS = 3000000,   /* for others to reach the same moment; also made up for */
     TIMER_SLACK_NS = 1000 /* else 50 us */
 };
 #define INSTANT 1e-9
 
-/* One of the two rounds that can be under way. */
+/* One of the two rounds that can be open. */
 typedef struct round_state {
     int n_posted, n_taken;
-    bool is_alive, is_due; /* due: complete, and the links do not know of it yet */
+    bool is_alive, is_due; /* due: complete, and not yet on the links */
     double ready, done;
 } round_state;
 
 struct fr__emulated_reduction {
     fr__emulated_reduction *next;
-    fr__emulated_reduction *before; /* the bucket that goes first, or NULL */
+    fr__emulated_reduction *before; /* the bucket that uses the links first, or NULL */
     double through[2];              /* [round]: when the last such one was */
     int n_members;
     int *devices; /* [n_members] */
@@ -59,7 +59,7 @@ static fr_status check_costs(fr_ctx *ctx, const fr__emulation_desc *d)
         for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
             if (!(seconds[i] >= 0 && isfinite(seconds[i])))
                 return fr_fail(ctx, FR_INVALID,
-                               "emulation: stage %d is said to take %g s; a cost must be 0 or more",
+                               "emulation: stage %d has a cost of %g s; a cost must be 0 or more",
                                k, seconds[i]);
     }
     for (int w = 0; t->speed && w < d->n_workers; w++)
@@ -327,7 +327,7 @@ fr_status fr__emulation_add_reduction(fr__emulation *m, int n, const int *member
     return FR_OK;
 }
 
-/* When a complete round may use the links: not before the bucket that goes first is through. */
+/* The time when a complete round may use the links: not before the first bucket is complete. */
 static double turn(const fr__emulated_reduction *r, int round)
 {
     const round_state *state = &r->rounds[round];

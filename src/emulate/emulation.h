@@ -1,7 +1,7 @@
 /* emulation.h -- real computation at the pace of modelled devices and links: a decorator of the
  * executor's calls (enter, spend) and of a transport.
  *
- * Workers are known by their numbers. Calls that take one are made on its thread. */
+ * Workers are identified by number. Calls with a worker are made on its thread. */
 #ifndef FR_EMULATE_EMULATION_H
 #define FR_EMULATE_EMULATION_H
 

@@ -1,4 +1,4 @@
-/* internal.h -- what emulation.c and emulated_transport.c share. */
+/* internal.h -- shared by emulation.c and emulated_transport.c. */
 #ifndef FR_EMULATE_INTERNAL_H
 #define FR_EMULATE_INTERNAL_H
 
@@ -13,7 +13,7 @@ typedef struct fr__emulated_reduction fr__emulated_reduction;
 typedef struct fr__emulated_worker {
     double clock;  /* virtual seconds */
     double waited; /* virtual seconds */
-    double span;   /* of the backward under way; 0: none */
+    double span;   /* of the current backward; 0: none */
     const fr_curve *final;
     fr_overrun overrun;
     _Atomic int sleeps;

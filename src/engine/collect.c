@@ -1,11 +1,11 @@
-/* collect.c -- what workers of other processes noted, brought to rank 0: times, events, memory,
- * prediction errors. Clocks of other machines are set right by the round trip that takes the least
- * time. */
+/* collect.c -- collects the notes of workers in other processes on rank 0: times, events, memory,
+ * prediction errors. The shortest of several round trips gives the offset of another machine's
+ * clock. */
 #include "engine/engine.h"
 
 enum { CLOCK_TRIES = 9 };
 
-/* Notes of a worker and of a part, as they travel. */
+/* Notes of a worker and of a part, as messages. */
 typedef struct worker_notes {
     fr_worker_times times;
     fr_traffic traffic;
@@ -31,7 +31,7 @@ static fr_status give_clock(fr_team *team)
     return FR_OK;
 }
 
-/* *ahead: what is to be added to that clock for ours. */
+/* *ahead: added to that clock, it gives the local one. */
 static fr_status take_clock(fr_team *team, int rank, int64_t *ahead)
 {
     uint64_t best = UINT64_MAX;
@@ -49,7 +49,7 @@ static fr_status take_clock(fr_team *team, int rank, int64_t *ahead)
     return FR_OK;
 }
 
-/* --- giving ----------------------------------------------------------------------------------- */
+/* --- sending ----------------------------------------------------------------------------- */
 
 static fr_status give_worker(fr_engine *e, const fr__worker *w)
 {
@@ -71,7 +71,7 @@ static fr_status give_worker(fr_engine *e, const fr__worker *w)
     return FR_OK;
 }
 
-/* --- taking ----------------------------------------------------------------------------------- */
+/* --- receiving --------------------------------------------------------------------------- */
 
 static fr_status take_worker(fr_engine *e, fr__worker *w, int rank, int64_t ahead)
 {

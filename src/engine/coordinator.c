@@ -1,17 +1,16 @@
-/* coordinator.c -- one call of the engine in several processes: what rank 0 and the others tell
- * each other.
+/* coordinator.c -- one call of the engine in several processes: the messages between rank 0 and the
+ * others.
  *
  *     others -> 0   ready, done (a mini-batch), diverged, stop, state of workers, walked, failed
  *     0 -> others   go, grant, limit, abort, end
  *
- * A call begins when everybody is ready. Rank 0 grants mini-batches a little ahead of those that
- * are through, so that it can stop granting: then all processes walk the same segments, for
- * whatever was granted is walked, with or without computing. The call ends when every process has
- * walked and every mini-batch below the limit is through; the end says how it went, the same to
- * all.
+ * A call begins when all processes are ready. Rank 0 grants mini-batches a little ahead of the
+ * finished ones. Every process walks all granted segments, with or without computing, so all walk
+ * the same ones; rank 0 ends a run by granting no more. The call ends when every process has walked
+ * and every mini-batch below the limit is finished. END carries the same outcome to all.
  *
- * A message that two workers exchange anyway carries the news of a mini-batch that diverged (it is
- * empty), before any stage could step; what is told here only makes it known to everybody. */
+ * The transfers between workers report a mini-batch that diverged before any stage can step: they
+ * are empty. DIVERGED reports it to the processes that receive no such transfer. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -20,7 +19,7 @@
 
 enum { TEXT = 1024, LEAST_AHEAD = 2, MOST_AHEAD = 64 };
 #define AHEAD_S 0.2        /* seconds of work that may be granted ahead */
-#define STATE_NS 100000000 /* between two reports of what workers do */
+#define STATE_NS 100000000 /* between two STATES messages */
 
 typedef enum kind {
     READY,
@@ -39,7 +38,7 @@ typedef enum kind {
 
 static const char *const whats[] = {"loss", "gradient norm"};
 
-/* Every message begins with this; most are no more. */
+/* Header of every message; most have nothing else. */
 typedef struct message {
     int32_t kind;
     int32_t micro, what; /* DIVERGED, END */
@@ -70,11 +69,11 @@ struct fr__coordinator {
     bool is_final; /* no more will be granted */
     /* under engine.lock */
     int n_ready, n_walked;
-    bool is_going, has_walked, has_ended, is_cut; /* is_cut: somebody gave up */
+    bool is_going, has_walked, has_ended, is_cut; /* is_cut: a process gave up */
     message end;
     /* the caller's thread alone */
-    bool has_told_stop, has_told_failure;
-    uint64_t told_ns;
+    bool has_sent_stop, has_sent_failure;
+    uint64_t sent_ns;
     int64_t seen_reports;
     uint64_t seen_ns;
     double batch_s; /* smoothed */
@@ -90,20 +89,20 @@ static void wake_caller(fr_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void tell(fr__coordinator *c, int rank, const message *l)
+static void notify(fr__coordinator *c, int rank, const message *l)
 {
-    (void)fr_team_notify(c->team, rank, l, sizeof *l); /* to one that is lost: it will be noticed */
+    (void)fr_team_notify(c->team, rank, l, sizeof *l); /* the team reports the loss of a rank */
 }
 
-static void tell_all(fr__coordinator *c, const message *l)
+static void notify_all(fr__coordinator *c, const message *l)
 {
     (void)fr_team_notify_all(c->team, l, sizeof *l);
 }
 
-/* --- a mini-batch that is through ------------------------------------------------------------- */
+/* --- finished mini-batches --------------------------------------------------------------- */
 
-/* What this process has to say of a mini-batch: losses of the micro-batches that ended here, and
- * for each part its squares and its rows of the ledger. */
+/* This process's results of a mini-batch: losses of the micro-batches that ended here, and for each
+ * part its sum of squares and its ledger rows. */
 static size_t put(char *to, size_t at, const void *data, size_t bytes)
 {
     memcpy(to + at, data, bytes);
@@ -136,7 +135,7 @@ void fr__coordinator_done(fr_engine *e, const fr__record *r)
     (void)fr_team_notify(c->team, 0, c->buffer, n);
 }
 
-/* Reads what put wrote; false: the message is too short. */
+/* Inverse of put; false: the message is too short. */
 static bool get(const char *from, size_t bytes, size_t *at, void *data, size_t n)
 {
     if (bytes - *at < n) return false;
@@ -145,7 +144,7 @@ static bool get(const char *from, size_t bytes, size_t *at, void *data, size_t n
     return true;
 }
 
-static bool hear_done(fr_engine *e, int rank, const message *l, const char *data, size_t bytes)
+static bool on_done(fr_engine *e, int rank, const message *l, const char *data, size_t bytes)
 {
     int64_t index = l->number - e->first;
     if (index < e->n_reported || index >= e->n_reported + e->n_records) return false;
@@ -179,17 +178,17 @@ int64_t fr__coordinator_granted(const fr_engine *e, bool *is_final)
     return e->coordinator->granted;
 }
 
-/* Rank 0, with feed_lock held: nothing more is granted, nothing from `limit` on is computed. */
+/* Rank 0, with feed_lock held: grant nothing more; compute nothing from `limit` on. */
 static void finalize(fr_engine *e, int64_t limit)
 {
     fr__coordinator *c = e->coordinator;
     message l = {.kind = LIMIT, .call = c->call, .number = limit, .micro = (int32_t)c->granted};
     c->is_final = true;
-    tell_all(c, &l);
+    notify_all(c, &l);
 }
 
-/* Of another process. */
-static void hear_diverged(fr_engine *e, const message *l)
+/* A mini-batch diverged in another process. */
+static void on_diverged(fr_engine *e, const message *l)
 {
     int what = l->what == 1;
     fr__diverge(e, l->number, l->micro, whats[what], l->value);
@@ -206,13 +205,13 @@ void fr__coordinator_diverged(fr_engine *e)
                  .what = strcmp(e->diverged.what, whats[1]) == 0,
                  .value = e->diverged.value};
     if (e->rank > 0)
-        tell(c, 0, &l);
+        notify(c, 0, &l);
     else
         finalize(e, e->diverged.batch);
 }
 
 /* With feed_lock held. */
-static void hear_limit(fr_engine *e, const message *l)
+static void on_limit(fr_engine *e, const message *l)
 {
     fr__coordinator *c = e->coordinator;
     c->is_final = true;
@@ -220,8 +219,8 @@ static void hear_limit(fr_engine *e, const message *l)
     fr__feed_changed(e);
 }
 
-/* Mini-batches ahead of those reported: what fills the pipeline, and a fifth of a second's work so
- * that nobody waits for this. */
+/* Grant mini-batches beyond those reported: enough to fill the pipeline, plus AHEAD_S of work, so
+ * that no worker waits for a grant. */
 static void grant(fr_engine *e)
 {
     fr__coordinator *c = e->coordinator;
@@ -243,15 +242,15 @@ static void grant(fr_engine *e)
         message l = {.kind = GRANT, .call = c->call, .number = upto};
         c->granted = upto;
         c->is_final = upto == e->n;
-        tell_all(c, &l);
+        notify_all(c, &l);
         fr__feed_changed(e);
     }
     pthread_mutex_unlock(&e->feed_lock);
 }
 
-/* --- hearing ---------------------------------------------------------------------------------- */
+/* --- incoming messages ------------------------------------------------------------------- */
 
-/* Somebody gave up, or is lost: the first text is the one that counts. */
+/* A process gave up or is lost. Only the first text is kept. */
 static void cut(fr_engine *e, const char *text)
 {
     pthread_mutex_lock(&e->lock);
@@ -263,7 +262,7 @@ static void cut(fr_engine *e, const char *text)
     wake_caller(e);
 }
 
-/* Rank 0: everybody learns of one that failed. */
+/* Rank 0: forward a failure to all other processes. */
 static void pass_on(fr__coordinator *c, const char *text)
 {
     text_message t = {.head = {.kind = ABORT, .call = c->call}};
@@ -271,7 +270,7 @@ static void pass_on(fr__coordinator *c, const char *text)
     (void)fr_team_notify_all(c->team, &t, sizeof t);
 }
 
-static void hear_states(fr_engine *e, int rank, const char *data, size_t bytes)
+static void on_states(fr_engine *e, int rank, const char *data, size_t bytes)
 {
     size_t at = sizeof(message);
     for (int i = 0; i < e->n_local; i++) {
@@ -285,8 +284,8 @@ static void hear_states(fr_engine *e, int rank, const char *data, size_t bytes)
     }
 }
 
-/* What changes what the caller waits for. */
-static void hear_turn(fr_engine *e, const message *l)
+/* Messages that the caller waits for. */
+static void on_phase(fr_engine *e, const message *l)
 {
     fr__coordinator *c = e->coordinator;
     pthread_mutex_lock(&e->lock);
@@ -298,7 +297,7 @@ static void hear_turn(fr_engine *e, const message *l)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void hear_progress(fr_engine *e, int from, const message *l, const char *data, size_t bytes)
+static void on_progress(fr_engine *e, int from, const message *l, const char *data, size_t bytes)
 {
     fr__coordinator *c = e->coordinator;
     bool is_fine = true;
@@ -308,17 +307,17 @@ static void hear_progress(fr_engine *e, int from, const message *l, const char *
         c->is_final = c->granted == e->n;
         fr__feed_changed(e);
     } else if (l->kind == LIMIT) {
-        hear_limit(e, l);
+        on_limit(e, l);
     } else {
-        is_fine = hear_done(e, from, l, data, bytes);
+        is_fine = on_done(e, from, l, data, bytes);
     }
     pthread_mutex_unlock(&e->feed_lock);
     if (!is_fine)
-        cut(e, "a message about a mini-batch made no sense: do all processes run the same build?");
+        cut(e, "invalid message about a mini-batch: do all processes run the same build?");
     if (l->kind == DONE) wake_caller(e);
 }
 
-static void hear(void *user, int from, const void *data, size_t bytes)
+static void on_message(void *user, int from, const void *data, size_t bytes)
 {
     fr_engine *e = user;
     message l;
@@ -332,15 +331,15 @@ static void hear(void *user, int from, const void *data, size_t bytes)
     case READY:
     case GO:
     case WALKED:
-    case END: hear_turn(e, &l); break;
+    case END: on_phase(e, &l); break;
     case GRANT:
     case LIMIT:
-    case DONE: hear_progress(e, from, &l, data, bytes); break;
-    case DIVERGED: hear_diverged(e, &l); break;
-    case STATES: hear_states(e, from, data, bytes); break;
+    case DONE: on_progress(e, from, &l, data, bytes); break;
+    case DIVERGED: on_diverged(e, &l); break;
+    case STATES: on_states(e, from, data, bytes); break;
     case STOP: {
         pthread_mutex_lock(&e->lock);
-        e->coordinator->has_told_stop = true; /* rank 0: somebody has */
+        e->coordinator->has_sent_stop = true; /* rank 0: another process requested it */
         pthread_cond_signal(&e->caller_wakes);
         pthread_mutex_unlock(&e->lock);
         break;
@@ -359,7 +358,7 @@ static void hear(void *user, int from, const void *data, size_t bytes)
     }
 }
 
-static void lost(void *user, int rank, const char *text)
+static void on_loss(void *user, int rank, const char *text)
 {
     fr_engine *e = user;
     char held[256];
@@ -390,10 +389,10 @@ fr_status fr__coordinator_create(fr_engine *e)
     c->states =
         fr__arena_alloc(&e->arena, sizeof(message) + sizeof(worker_state) * (size_t)e->n_local);
     if (!c->buffer || !c->states) return fr__no_memory(e->ctx, c->room, "a coordinator");
-    fr_team_callbacks ears = {.user = e, .on_message = hear, .on_loss = lost};
+    fr_team_callbacks callbacks = {.user = e, .on_message = on_message, .on_loss = on_loss};
     e->coordinator = c;
     fr_team_set_timeout(c->team, e->desc.stall_s);
-    fr_team_set_callbacks(c->team, &ears);
+    fr_team_set_callbacks(c->team, &callbacks);
     return FR_OK;
 }
 
@@ -412,20 +411,20 @@ fr_status fr__coordinator_begin(fr_engine *e)
     message l = {.kind = e->rank > 0 ? READY : GO};
     if (e->rank > 0) {
         l.call = c->call;
-        tell(c, 0, &l);
+        notify(c, 0, &l);
         while (!c->is_going && !is_cut(c)) pthread_cond_wait(&e->caller_wakes, &e->lock);
     } else {
         while (c->n_ready < e->n_ranks - 1 && !is_cut(c))
             pthread_cond_wait(&e->caller_wakes, &e->lock);
         l.call = c->call;
-        if (!is_cut(c)) tell_all(c, &l);
+        if (!is_cut(c)) notify_all(c, &l);
     }
     bool is_over = is_cut(c);
     pthread_mutex_unlock(&e->lock);
     return is_over ? FR_PEER : FR_OK;
 }
 
-/* Before the call's state is set up: what comes for it must wait for fr__coordinator_begin. */
+/* Called before the call's state is set up; fr__coordinator_begin waits for messages about it. */
 void fr__coordinator_reset(fr_engine *e)
 {
     fr__coordinator *c = e->coordinator;
@@ -437,9 +436,9 @@ void fr__coordinator_reset(fr_engine *e)
     if (c->granted > e->n) c->granted = e->n;
     c->is_final = c->granted == e->n;
     c->n_walked = 0;
-    c->has_walked = c->has_ended = c->has_told_stop = c->has_told_failure = false;
+    c->has_walked = c->has_ended = c->has_sent_stop = c->has_sent_failure = false;
     c->seen_reports = 0;
-    c->seen_ns = c->told_ns = fr__now_ns();
+    c->seen_ns = c->sent_ns = fr__now_ns();
     pthread_mutex_unlock(&e->feed_lock);
     pthread_mutex_unlock(&e->lock);
 }
@@ -448,8 +447,8 @@ static void tell_states(fr_engine *e)
 {
     fr__coordinator *c = e->coordinator;
     uint64_t now = fr__now_ns();
-    if (e->rank == 0 || now - c->told_ns < STATE_NS) return;
-    c->told_ns = now;
+    if (e->rank == 0 || now - c->sent_ns < STATE_NS) return;
+    c->sent_ns = now;
     message l = {.kind = STATES, .call = c->call};
     size_t n = put(c->states, 0, &l, sizeof l);
     for (int i = 0; i < e->n_local; i++) {
@@ -470,11 +469,11 @@ void fr__coordinator_tick(fr_engine *e, bool is_stopping)
     tell_states(e);
     if (e->rank > 0) {
         message l = {.kind = STOP, .call = c->call};
-        if (is_stopping && !c->has_told_stop) tell(c, 0, &l);
-        c->has_told_stop |= is_stopping;
+        if (is_stopping && !c->has_sent_stop) notify(c, 0, &l);
+        c->has_sent_stop |= is_stopping;
         return;
     }
-    if (is_stopping || c->has_told_stop) {
+    if (is_stopping || c->has_sent_stop) {
         pthread_mutex_lock(&e->feed_lock);
         int64_t limit = e->first + c->granted;
         if (!c->is_final) finalize(e, limit);
@@ -485,7 +484,7 @@ void fr__coordinator_tick(fr_engine *e, bool is_stopping)
     grant(e);
 }
 
-/* Rank 0: all have walked and all is reported. */
+/* Rank 0: all processes have walked and all mini-batches are reported. */
 static bool conclude(fr_engine *e)
 {
     fr__coordinator *c = e->coordinator;
@@ -503,11 +502,11 @@ static bool conclude(fr_engine *e)
                        .value = e->diverged.value};
     if (e->diverged.is_set) c->end.what = strcmp(e->diverged.what, whats[1]) == 0;
     c->has_ended = true;
-    tell_all(c, &c->end);
+    notify_all(c, &c->end);
     return true;
 }
 
-/* How it ended, as rank 0 says. */
+/* The outcome, as rank 0 sent it. */
 static void take_end(fr_engine *e)
 {
     const message *l = &e->coordinator->end;
@@ -534,7 +533,7 @@ bool fr__coordinator_is_over(fr_engine *e)
         return true;
     }
     message l = {.kind = WALKED, .call = c->call};
-    if (!c->has_walked) tell(c, 0, &l);
+    if (!c->has_walked) notify(c, 0, &l);
     c->has_walked = true;
     if (!c->has_ended) return false;
     take_end(e);
@@ -546,8 +545,8 @@ bool fr__coordinator_is_over(fr_engine *e)
 void fr__coordinator_failed(fr_engine *e)
 {
     fr__coordinator *c = e->coordinator;
-    if (!c || c->has_told_failure || is_cut(c)) return;
-    c->has_told_failure = true;
+    if (!c || c->has_sent_failure || is_cut(c)) return;
+    c->has_sent_failure = true;
     text_message t = {.head = {.kind = FAILED, .call = c->call}};
     snprintf(t.text, sizeof t.text, "%s: %.900s", fr_team_name(c->team, e->rank),
              fr_ctx_error(e->ctx));

@@ -1,5 +1,6 @@
-/* engine.c -- an engine's life: stages cut, workers started, everything made in the order in which
- * sizes become known: programs, then channels and slots, then memory, then values. */
+/* engine.c -- creates and frees an engine: cut the stages, start the workers, then create
+ * everything in the order in which sizes are known: programs, channels and slots, memory, values.
+ */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
     const fr_schedule *s = d->schedule;
     if (!d->graph || !d->backend) return fr_fail(ctx, FR_INVALID, "engine: no graph or no backend");
     if (fr_graph_find_op(d->graph, FR_OP_CROSS_ENTROPY) < 0)
-        return fr_fail(ctx, FR_INVALID, "graph %s ends in no cross_entropy: nothing to train",
+        return fr_fail(ctx, FR_INVALID, "graph %s does not end in cross_entropy: nothing to train",
                        fr_graph_name(d->graph));
     if (d->micro_batch < 1 || (!s && d->n_micro < 1) || d->n_cuts < 0)
         return fr_fail(ctx, FR_INVALID, "engine: micro-batch of %d samples, %d micro-batches",
@@ -28,8 +29,8 @@ static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
     return FR_OK;
 }
 
-/* The stages of a worker stay together: what the schedule was made from. Workers that hold
- * replicas of the same stages are one here. */
+/* Recover the placement of stages that the schedule was made from. Workers that hold replicas of
+ * the same stages count as one. */
 static void logical_workers(const fr_schedule *s, int n_stages, int *worker_of, int *replicas)
 {
     int n_workers = 0;
@@ -46,7 +47,7 @@ static void logical_workers(const fr_schedule *s, int n_stages, int *worker_of, 
     }
 }
 
-/* Which stages talk, as the graph has it; the training schedule must know the same links. */
+/* Links between stages according to the graph; the training schedule must have the same ones. */
 static fr_status make_eval_schedule(fr_engine *e)
 {
     int n = e->n_stages, room = n * (n - 1) / 2 + 1, n_forward = 0, n_backward = 0;
@@ -82,16 +83,15 @@ static fr_status make_stages(fr_engine *e)
     FR_TRY(make_eval_schedule(e));
     e->n_workers = e->eval_schedule->n_workers;
     if (e->n_workers % e->n_ranks != 0)
-        return fr_fail(e->ctx, FR_INVALID,
-                       "%d workers cannot be shared out equally among %d processes", e->n_workers,
-                       e->n_ranks);
+        return fr_fail(e->ctx, FR_INVALID, "%d workers do not divide evenly among %d processes",
+                       e->n_workers, e->n_ranks);
     e->n_local = e->n_workers / e->n_ranks;
     e->first_worker = e->rank * e->n_local;
     return FR_OK;
 }
 
-/* What is refused is refused here, before anything is compiled. A rule of replicas that is not
- * known is refused with the others (replicas.c). */
+/* All refusals happen here, before anything is compiled, except that of an unknown parallel.sync
+ * (replicas.c). */
 static fr_status make_plan(fr_engine *e)
 {
     const fr_engine_desc *d = &e->desc;
@@ -178,7 +178,7 @@ static fr_status make_workers(fr_engine *e)
     return FR_OK;
 }
 
-/* How large the blocks of stages are that other processes hold: their programs tell. */
+/* Sizes of the blocks of stages in other processes, from their programs. */
 static fr_status share_sizes(fr_engine *e)
 {
     fr_team *team = e->desc.team;
@@ -196,7 +196,7 @@ static fr_status share_sizes(fr_engine *e)
     return FR_OK;
 }
 
-/* Up to here everything is known and nothing is taken. */
+/* At this point all sizes are known and nothing is allocated. */
 static fr_status measure(fr_engine *e)
 {
     if (!e->transport)
@@ -218,7 +218,7 @@ static fr_status measure(fr_engine *e)
     return fr__snapshot_plan(e);
 }
 
-/* Decorate the transport, for the executors too. */
+/* Decorate the transport, also for the executors. */
 static fr_status emulate(fr_engine *e)
 {
     fr__emulation_desc d = {.timing = e->desc.timing,
@@ -248,7 +248,7 @@ static fr_status build(fr_engine *e)
     return fr__records_create(e);
 }
 
-/* An engine with nothing in it. */
+/* An empty engine. */
 static fr_status make_empty(fr_ctx *ctx, const fr_engine_desc *desc, fr_engine **out)
 {
     *out = NULL;
@@ -310,15 +310,14 @@ fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc, fr_memory_
     fr_engine_desc d = *desc;
     d.n_events = 0;
     d.pin = false;
-    if (d.team)
-        return fr_fail(ctx, FR_UNSUPPORTED, "a forecast of memory is made in one process, alone");
+    if (d.team) return fr_fail(ctx, FR_UNSUPPORTED, "a memory forecast needs a single process");
     FR_TRY(fr_engine_plan(ctx, &d, &e));
     for (int i = 0; i < e->n_workers; i++) out[i] = e->workers[i].predicted;
     fr_engine_free(e);
     return FR_OK;
 }
 
-/* A device may still read memory of another one: all come to rest before any is closed. */
+/* A device may still read memory of another one: synchronise all before closing any. */
 static fr_status rest(fr__worker *w, void *arg)
 {
     (void)arg;
@@ -353,7 +352,7 @@ static bool has_lost_worker(const fr_engine *e)
 void fr_engine_free(fr_engine *e)
 {
     if (!e) return;
-    /* A thread that hangs still stands on this memory: it is left to the process's end. */
+    /* A hanging thread may still use this memory: do not free it. */
     if (has_lost_worker(e)) return;
     if (e->workers) {
         bool all = true;
@@ -379,7 +378,7 @@ void fr_engine_free(fr_engine *e)
     fr__free(e);
 }
 
-/* --- what it holds -------------------------------------------------------------------------- */
+/* --- queries ----------------------------------------------------------------------------- */
 
 int fr_engine_n_workers(const fr_engine *e) { return e->n_workers; }
 int fr_engine_n_stages(const fr_engine *e) { return e->n_stages; }

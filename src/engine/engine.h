@@ -1,8 +1,8 @@
-/* engine.h -- inside the engine: what an engine holds, and the calls between its files.
+/* engine.h -- inside the engine: its members, and the calls between its files.
  *
- * A part is one stage on one of its workers; replicas of a stage are parts of the same stage. Each
- * part has an executor (exec/exec.h), which holds its tensors. A link of the schedule has one
- * channel for each pair of parts that it connects. A record is one mini-batch under way.
+ * A part is one stage on one of its workers; replicas of a stage are parts of the same stage.
+ * Each part has an executor (exec/exec.h), which holds its tensors. A link of the schedule has one
+ * channel for each pair of parts that it connects. A record is one mini-batch in flight.
  *
  * With a team, an engine lists all workers, parts and channels but holds those of its own process
  * only; rank 0 collects the records.
@@ -12,7 +12,7 @@
  *     parts.c        executors of the stages       passes.c         F, B, I, W of one micro-batch
  *     stage_io.c     tensors between stages        links.c          links to buffers and channels
  *     update.c       REDUCE and STEP               ties.c           gradients tied across stages
- *     replicas.c     sums of replicas              records.c        mini-batches under way
+ *     replicas.c     sums of replicas              records.c        mini-batches in flight
  *     params.c       parameters in and out         snapshot.c       a copy for a checkpoint
  *     coordinator.c  one call, several processes   collect.c        notes of all workers to rank 0
  *     faults.c       injected faults, stalls       emulation.c      emulated devices and links */
@@ -53,14 +53,14 @@ struct fr_engine {
     bool has_replicas; /* some stage has several */
     bool reads_data;   /* some part here has samples, targets or lengths as its input */
     bool must_sum;     /* gradients or their norm are combined before a step */
-    int sync_slack;    /* mini-batches that one replica may be ahead of another */
+    int sync_slack;    /* mini-batches by which one replica may be ahead of another */
     fr_board *norm_board, *tie_board;
     fr__timer clock, watch;   /* of emulation and of finished mini-batches; of stalls */
     fr__emulation *emulation; /* NULL: none */
-    size_t *tie_room;         /* bytes of board a worker holds */
-    int64_t n_tie_pieces;     /* rounds of that board for a mini-batch */
+    size_t *tie_room;         /* bytes of board per worker */
+    int64_t n_tie_pieces;     /* rounds of that board per mini-batch */
     int n_tied, *tied;        /* params in groups that span stages, owners and copies, ascending */
-    const void **tie_pieces;  /* [worker][tied]: of the sum under way */
+    const void **tie_pieces;  /* [worker][tied]: of the current sum */
     bool is_broken;
 
     pthread_mutex_t lock;
@@ -68,14 +68,14 @@ struct fr_engine {
     bool must_quit;
     int n_running;
 
-    /* The call under way. */
-    fr_mode mode;
+    /* The current call. */
+    fr__mode mode;
     int64_t first, n;      /* mini-batches: first .. first + n - 1 */
     _Atomic int64_t limit; /* from this mini-batch of the run on, nothing is computed */
     const fr_source *source;
-    pthread_mutex_t feed_lock;       /* for what follows, up to the records */
+    pthread_mutex_t feed_lock;       /* guards the members below, up to the records */
     int64_t n_opened, n_fed, n_held; /* mini-batches of this call */
-    int64_t n_entered;               /* up to here, segments have been begun by somebody */
+    int64_t n_entered;               /* up to here, some worker has begun the segments */
     bool is_feeding;                 /* some worker is fetching one */
     int window;
     fr_status feed_status;
@@ -93,7 +93,7 @@ struct fr_engine {
         double value;
     } diverged;
     int failed_worker;            /* the first; -1 */
-    char failure[1024];           /* what it met, in its own words */
+    char failure[1024];           /* its error text */
     fr__coordinator *coordinator; /* NULL: one process */
     fr_snapshot *snapshot;
     void *scratch; /* (largest parameter), in processes other than rank 0 */
@@ -124,7 +124,7 @@ static inline fr__exec *const *fr__replicas(const fr_engine *e, int stage)
     return &e->execs[e->first_part[stage]];
 }
 
-/* Whether the call under way is emulated; now, as a worker notes it. */
+/* Whether the current call is emulated; the current time on a worker's clock. */
 static inline bool fr__is_emulated(const fr_engine *e) { return fr__emulation_is_on(e->emulation); }
 static inline uint64_t fr__worker_now(const fr__worker *w)
 {
@@ -138,7 +138,7 @@ static inline const fr_schedule *fr__schedule(const fr_engine *e) { return e->sc
 fr_status fr__params_find(fr_engine *e);
 fr_status fr__params_init(fr_engine *e);
 size_t fr__params_largest(const fr_engine *e); /* bytes, plain */
-/* Values of an item as they lie here. Not there: the policy remembers nothing now. */
+/* Values of an item in the layout of this process. Not there: the policy has no valid state now. */
 bool fr__item_is_there(const fr_engine *e, const fr_item *item);
 fr_status fr__item_read(fr_engine *e, const fr_item *item, void *plain);
 fr__part *fr__item_part(const fr_engine *e, const fr_item *item); /* that it is read from */
@@ -154,7 +154,7 @@ fr_status fr__update_open(fr_engine *e);
 fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round);
 fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event);
-/* In place of a step beyond the limit: others may be waiting for its post. */
+/* Instead of a step beyond the limit: other replicas may be waiting for its post. */
 fr_status fr__update_skip(fr__part *p, int64_t batch);
 
 /* ties.c: groups that span stages, bytes of the board, the board. */
@@ -164,7 +164,7 @@ fr_status fr__ties_open(fr_engine *e);
 size_t fr__tie_scratch_bytes(const fr__worker *w);
 size_t fr__tie_copies_bytes(const fr_engine *e);
 bool fr__ties_on(const fr__worker *w); /* the worker has a tied parameter */
-/* The sums take the place of the worker's own gradients. *is_dead: there is no sum. */
+/* The sums replace the worker's own gradients. *is_dead: there is no sum. */
 fr_status fr__ties_sum(fr__worker *w, int64_t batch, bool *is_dead);
 
 /* replicas.c: replicas of a stage. */
@@ -177,16 +177,16 @@ fr_status fr__replicas_stepped(fr__part *p, int64_t batch); /* or has skipped th
 fr_status fr__coordinator_create(fr_engine *e);
 void fr__coordinator_free(fr_engine *e);
 void fr__coordinator_reset(fr_engine *e);      /* a call is being set up */
-fr_status fr__coordinator_begin(fr_engine *e); /* it is: wait until it is everywhere */
+fr_status fr__coordinator_begin(fr_engine *e); /* wait until it is set up in all processes */
 /* Regularly, and after each event, while workers walk. */
 void fr__coordinator_tick(fr_engine *e, bool is_stopping);
-/* All processes have ended the call and know its outcome. With the lock held. */
+/* All processes have ended the call and have its outcome. With the lock held. */
 bool fr__coordinator_is_over(fr_engine *e);
 void fr__coordinator_done(fr_engine *e, const fr__record *r); /* to rank 0 */
 void fr__coordinator_diverged(fr_engine *e);                  /* likewise; with feed_lock held */
 /* With feed_lock held: mini-batches of this call that may be opened; whether that is the end. */
 int64_t fr__coordinator_granted(const fr_engine *e, bool *is_final);
-/* This process gives up, for the reason in the context: the others are told. */
+/* This process gives up, for the reason in the context, and notifies the others. */
 void fr__coordinator_failed(fr_engine *e);
 
 /* faults.c */

@@ -1,5 +1,5 @@
-/* engine_call.c -- one call of train or eval: start the walks, report mini-batches as they come
- * through, watch that somebody gets on, end. */
+/* engine_call.c -- one call of train or eval: start the workers, report finished mini-batches,
+ * detect stalls, end. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 enum { TICK_MS = 50, GRACE_MS = 2000 };
 
-/* What the caller wants to hear. */
+/* The caller's callback and stop flag. */
 typedef struct listener {
     fr_batch_fn report;
     void *user;
@@ -54,7 +54,8 @@ static fr_batch_report make_report(const fr_engine *e, const fr__record *r)
         .n_ledger = has_ledger ? (size_t)e->n_stages * 2 * (size_t)e->desc.n_micro : 0};
 }
 
-/* Mini-batches that are through, in order; with the lock held, given up while the caller looks. */
+/* Report finished mini-batches in order. With the lock held, which is released during the callback.
+ */
 static void report_all(fr_engine *e, listener *l)
 {
     for (fr__record *r; (r = fr__record_through(e)) != NULL; fr__record_reported(e)) {
@@ -66,7 +67,7 @@ static void report_all(fr_engine *e, listener *l)
     }
 }
 
-/* --- the watch ------------------------------------------------------------------------------ */
+/* --- stall detection --------------------------------------------------------------------- */
 
 static uint64_t count_beats(fr_engine *e)
 {
@@ -75,7 +76,7 @@ static uint64_t count_beats(fr_engine *e)
     return n;
 }
 
-/* Everybody is told to leave; who does not is lost, and its thread left alone. */
+/* Abort all workers; detach those that do not return within GRACE_MS. */
 static void abandon(fr_engine *e)
 {
     e->is_broken = true;
@@ -91,9 +92,9 @@ static void abandon(fr_engine *e)
     }
 }
 
-/* How long nobody has got on. Silence is counted in ticks of the watching loop: where it could not
- * run, for the process was stopped or the caller took its time over a report, it does not know that
- * the workers could. */
+/* Time without progress of any worker. A tick counts for at most four TICK_MS: if the watching loop
+ * itself did not run (the process was stopped, or the caller's callback took long), the workers may
+ * not have run either. */
 typedef struct silence {
     uint64_t beats, last_ns, ns;
 } silence;
@@ -108,14 +109,14 @@ static double silent_s(fr_engine *e, silence *s)
     return (double)s->ns * 1e-9;
 }
 
-/* Rank 0 watches over all; the others are told. A process that is stopped or gone is noticed by the
- * team first, which knows better whom to name. */
+/* Rank 0 watches all workers. It waits longer than the team, which detects a stopped or ended
+ * process first and names it. */
 static double patience(const fr_engine *e)
 {
     return e->coordinator ? e->desc.stall_s + 1 : e->desc.stall_s;
 }
 
-/* With the lock held: until all workers are back, or it makes no sense to wait any longer. */
+/* With the lock held: wait until all workers have returned or have stalled. */
 static void watch(fr_engine *e, listener *l)
 {
     silence s = {.beats = count_beats(e), .last_ns = fr__clock_ns(&e->watch)};
@@ -138,7 +139,7 @@ static void watch(fr_engine *e, listener *l)
 
 /* --- a call --------------------------------------------------------------------------------- */
 
-static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr_source *source)
+static void begin(fr_engine *e, fr__mode mode, int64_t first, int64_t n, const fr_source *source)
 {
     e->mode = mode;
     e->first = first;
@@ -154,7 +155,7 @@ static void begin(fr_engine *e, fr_mode mode, int64_t first, int64_t n, const fr
         if (e->parts[i].worker->is_local) fr__exec_begin_call(e->execs[i], first);
 }
 
-/* The call failed: the engine can only be freed. Its reason is told to other processes. */
+/* The call failed: the engine can only be freed. Other processes receive the reason. */
 static fr_status break_off(fr_engine *e)
 {
     fr_status status = FR_PEER;
@@ -179,7 +180,7 @@ static fr_status walk_all(fr_engine *e, listener *l)
     return FR_OK;
 }
 
-static fr_status check_usable(fr_engine *e, fr_mode mode)
+static fr_status check_usable(fr_engine *e, fr__mode mode)
 {
     if (e->is_broken)
         return fr_fail(e->ctx, FR_PEER, "a worker was lost: this engine can only be freed");
@@ -226,7 +227,8 @@ fr_status fr_engine_eval(fr_engine *e, int64_t n, const fr_source *source, fr_ta
     *tally = (fr_tally){0};
     FR_TRY(check_usable(e, FR_MODE_EVAL));
     if (logits && e->desc.logits_node <= 0)
-        return fr_fail(e->ctx, FR_INVALID, "logits are wanted of an engine without logits_node");
+        return fr_fail(e->ctx, FR_INVALID,
+                       "cannot read logits: the engine was created without logits_node");
     if (n <= 0) return FR_OK;
     e->logits = logits;
     begin(e, FR_MODE_EVAL, 0, n, source);

@@ -1,4 +1,4 @@
-/* faults.c -- what can go wrong, on purpose and otherwise, and saying who did it. */
+/* faults.c -- injected faults, and the messages that name the worker of a failure or a stall. */
 #include "engine/engine.h"
 
 #include "base/philox.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- faults on purpose ---------------------------------------------------------------------- */
+/* --- injected faults --------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -63,7 +63,7 @@ static void jitter(fr__worker *w)
     uint32_t words[4];
     uint64_t nth = atomic_load(&w->n_beats);
     fr__random4(f->seed, FR_STREAM_SYNTHETIC, (uint32_t)w->index, nth, 0, words);
-    if (words[0] % 4 != 0) return; /* most instructions go on at once */
+    if (words[0] % 4 != 0) return; /* most instructions are not delayed */
     fr__sleep_ns((uint64_t)(f->ms * 1e6 * (double)words[1] / 4294967296.0));
 }
 
@@ -89,12 +89,12 @@ bool fr__fault_is_nan(const fr__part *p, int64_t batch, int micro)
            f->step == batch && micro / p->n_replicas == p->n_micro - 1;
 }
 
-/* --- who did it ----------------------------------------------------------------------------- */
+/* --- failures and stalls ----------------------------------------------------------------- */
 
 void fr__give_up(fr_engine *e, int worker)
 {
     pthread_mutex_lock(&e->lock);
-    /* Who comes after the abort was only told. */
+    /* A worker that fails after the abort is not the cause. */
     if (e->failed_worker < 0 && !e->transport->is_aborted(e->group)) {
         e->failed_worker = worker;
         snprintf(e->failure, sizeof e->failure, "%s", fr_ctx_error(NULL));
@@ -129,13 +129,13 @@ static void describe(const fr_engine *e, fr__worker *w, char *text, size_t room)
                  fr_schedule_worker(s, i->peer, i->micro), i->peer);
 }
 
-/* Of a worker in another process it is known what it last said. */
+/* The state of a worker in another process is that of its last message. */
 static bool is_busy(fr__worker *w)
 {
     return (!w->is_local || w->job) && atomic_load(&w->doing_at) >= 0;
 }
 
-/* Whoever is not waiting for somebody else is the one that all wait for. */
+/* The cause is the worker that is busy but not waiting for another. */
 void fr__blame_stall(fr_engine *e, double seconds)
 {
     char text[256], others[512] = "";
@@ -153,16 +153,18 @@ void fr__blame_stall(fr_engine *e, double seconds)
         n_named++;
     }
     if (culprit < 0) {
-        fr_fail(e->ctx, FR_PEER, "no worker got on for %.1f s: all wait%s", seconds, others);
+        fr_fail(e->ctx, FR_PEER, "no progress for %.1f s: every worker is waiting%s", seconds,
+                others);
         return;
     }
     describe(e, &e->workers[culprit], text, sizeof text);
     fr_fail(e->ctx, FR_PEER,
-            "%s: no sign of life for %.1f s%s; if its kernels need longer, raise run.stall_timeout",
+            "%s: no progress for %.1f s%s; if its kernels need longer, raise run.stall_timeout",
             text, seconds, others);
 }
 
-/* Says where the worker that failed first stood. An error of the data is not the worker's. */
+/* Names the instruction of the worker that failed first. An error of the data source is reported
+ * without a worker. */
 fr_status fr__blame_failure(fr_engine *e)
 {
     fr__worker *w = &e->workers[e->failed_worker];

@@ -1,8 +1,8 @@
-/* links.c -- links of a schedule turned into memory.
+/* links.c -- buffers and channels for the links of a schedule.
  *
  * A stage writes its outputs into its own slot, and readers read them there, so the buffers of a
  * forward channel are the slots of its sender; gradients have buffers of their own. Between
- * processes the receiver has as many buffers again, where messages land. */
+ * processes the receiver has as many buffers of its own, into which messages are received. */
 #include "engine/engine.h"
 
 /* --- all ----------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static bool crosses_processes(const fr_engine *e, const fr__link_channel *w)
            e->transport->rank_of(e->group, w->to->worker->index);
 }
 
-/* What a link takes of the parts at its ends. */
+/* Parts at the ends of a link. */
 static void count_bytes(fr_engine *e, const fr__link_buffers *r, bool is_forward)
 {
     for (int i = 0; i < r->n_from * r->n_to; i++) {
@@ -52,7 +52,7 @@ static void count_bytes(fr_engine *e, const fr__link_buffers *r, bool is_forward
 
 /* --- taps ------------------------------------------------------------------------------------- */
 
-static fr_status tap_values(fr__part *p, fr_mode mode)
+static fr_status tap_values(fr__part *p, fr__mode mode)
 {
     const fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
@@ -69,15 +69,15 @@ static fr_status tap_values(fr__part *p, fr_mode mode)
                            s->name, p->stage, maker);
         size_t offset = e->stage_io[mode][maker].value_offset[node - e->stages[maker].first];
         if (offset == SIZE_MAX)
-            return fr_fail(e->ctx, FR_INTERNAL, "stage %d does not put out %s", maker,
+            return fr_fail(e->ctx, FR_INTERNAL, "stage %d has no output %s", maker,
                            fr_graph_node(e->desc.graph, node)->name);
         in[i].value = (fr__tensor_ref){link, offset};
     }
     return FR_OK;
 }
 
-/* Gradients that this stage sends, and those that come to it: for its outputs, or to be added to
- * for its inputs. */
+/* Gradients that this stage sends, and those that it receives: of its outputs, or of its inputs, to
+ * which it adds its own. */
 static void tap_grads(fr__part *p)
 {
     const fr_engine *e = p->engine;
@@ -99,8 +99,8 @@ static void tap_grads(fr__part *p)
 
 /* --- planning --------------------------------------------------------------------------------- */
 
-/* The stride of the sender's slots is known where the sender lives. */
-static void size_forward(fr_engine *e, fr_mode mode)
+/* Only the sender's process has the stride of its slots. */
+static void size_forward(fr_engine *e, fr__mode mode)
 {
     const fr_schedule *s = e->schedule[mode];
     for (int i = 0; i < s->n_forward; i++) {
@@ -130,7 +130,7 @@ static fr_status make_lists(fr__part *p)
     return p->values && p->grads && p->sent_grads ? FR_OK : fr__no_memory(e->ctx, 0, "links");
 }
 
-static fr_status tap_all(fr_engine *e, fr_mode mode)
+static fr_status tap_all(fr_engine *e, fr__mode mode)
 {
     for (int i = 0; i < e->n_parts; i++) {
         if (!e->parts[i].worker->is_local) continue;
@@ -153,8 +153,8 @@ fr_status fr__links_plan(fr_engine *e)
     FR_TRY(fr__stage_io_find(e));
     for (int mode = 0; mode < FR_N_MODES; mode++) {
         if (!e->schedule[mode]) continue;
-        size_forward(e, (fr_mode)mode);
-        FR_TRY(tap_all(e, (fr_mode)mode));
+        size_forward(e, (fr__mode)mode);
+        FR_TRY(tap_all(e, (fr__mode)mode));
     }
     for (int i = 0; train && i < train->n_backward; i++) {
         fr__link_buffers *r = &e->backward[i];
@@ -167,7 +167,7 @@ fr_status fr__links_plan(fr_engine *e)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Where the next channel's buffers begin, for each part. */
+/* Offset of the next channel's buffers, for each part. */
 typedef struct cursors {
     char **grads, **landing; /* [part] */
 } cursors;
@@ -209,7 +209,7 @@ static fr_status open_link(fr_engine *e, fr__link_buffers *r, int mode, cursors 
         if (mode == FR_N_MODES)
             w->memory = advance(&at->grads[w->from->index], (size_t)r->n_buffers * r->stride);
         else if (w->from->worker->is_local)
-            w->memory = fr__exec_output_memory(w->from->exec, (fr_mode)mode);
+            w->memory = fr__exec_output_memory(w->from->exec, (fr__mode)mode);
         if (crosses_processes(e, w))
             landing =
                 advance(&at->landing[w->to->index], (size_t)r->n_buffers * fr__align_up(r->bytes));

@@ -6,7 +6,7 @@
 #include "engine/types.h"
 #include "exec/exec.h"
 
-/* A link between two parts. Forward: the outputs of part `from`, which lie in its slots, one buffer
+/* A link between two parts. Forward: the outputs of part `from`, which are in its slots, one buffer
  * per slot. Backward: gradients, in buffers of their own. */
 struct fr__link_channel {
     fr__part *from, *to;
@@ -57,7 +57,7 @@ fr_status fr__pass_backward(fr__part *p, int64_t batch, int micro, int in_segmen
 /* Wait until the reader is done with a buffer; noted as waiting. */
 fr_status fr__acquire(fr__worker *w, fr__link_channel *channel, int buffer);
 /* Return the buffers of a micro-batch to their senders. */
-void fr__release_inputs(fr__part *p, fr_mode mode, int in_segment);
+void fr__release_inputs(fr__part *p, fr__mode mode, int in_segment);
 void fr__release_grads(fr__part *p, int in_segment);
 
 #endif

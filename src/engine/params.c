@@ -1,8 +1,9 @@
-/* params.c -- parameters, gradients, optimizer state and what the weight policy remembers, in and
- * out as plain floats, wherever their stage is. A parameter tied across stages has a copy in each,
- * and every replica of a stage one; all are written alike. Called while no worker runs.
+/* params.c -- reads and writes parameters, gradients, optimizer state and policy state as plain
+ * floats, on whichever worker their stage is. A parameter tied across stages has a copy in each
+ * stage and replica; all receive the same values. Called while no worker runs.
  *
- * With a team rank 0 gives and gets; the others make the same calls and move what is theirs. */
+ * With a team, rank 0 has the values; the other ranks make the same calls and transfer those of
+ * their own stages. */
 #include "engine/engine.h"
 
 /* The stage of every parameter. */
@@ -42,11 +43,11 @@ static fr_status check(fr_engine *e, int param, fr__value_kind kind, int which)
         return fr_fail(e->ctx, FR_INVALID, "optimizer state %d: %s has %d", which,
                        e->desc.optimizer->name, e->desc.optimizer->n_state);
     if (kind == FR__VALUE_MEMORY && !fr_engine_memory_name(e))
-        return fr_fail(e->ctx, FR_INVALID, "weights %s remember nothing", e->desc.policy->name);
+        return fr_fail(e->ctx, FR_INVALID, "weights %s have no state", e->desc.policy->name);
     return FR_OK;
 }
 
-/* All parts of the parameter's stage that are here. */
+/* All parts of the parameter's stage in this process. */
 static fr_status write_here(fr_engine *e, int param, fr__value_kind kind, int which,
                             const void *plain)
 {
@@ -139,7 +140,7 @@ fr_status fr_engine_set_state(fr_engine *e, int which, int param, const void *pl
 const char *fr_engine_memory_name(const fr_engine *e)
 {
     fr_store_desc d = {.policy = e->desc.policy};
-    return e->desc.schedule ? fr_store_memory_name(&d) : NULL;
+    return e->desc.schedule ? fr_store_policy_state_name(&d) : NULL;
 }
 
 fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain)

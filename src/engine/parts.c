@@ -109,7 +109,7 @@ static fr_status allocate(fr__worker *w, void *arg)
     return fr__exec_device_take_workspace(w->device);
 }
 
-/* Every process opens the sums of all stages, also where none of the replicas lives. */
+/* Every process opens the sums of all stages, even those without a replica here. */
 static fr_status open_sums(fr_engine *e, fr_status (*open)(fr__exec *const *replicas))
 {
     for (int k = 0; k < e->n_stages; k++) FR_TRY(open(fr__replicas(e, k)));
@@ -140,7 +140,7 @@ void fr__parts_release(fr__worker *w)
 
 /* --- after a call ----------------------------------------------------------------------------- */
 
-/* Forwards beyond the limit have left traces in the executors. */
+/* Undo the effects of forwards beyond the limit on the executors. */
 fr_status fr__parts_undo(fr_engine *e)
 {
     int64_t limit = atomic_load(&e->limit);

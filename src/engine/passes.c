@@ -22,7 +22,7 @@ static void release(fr__worker *w, fr__link_channel *channel, int buffer)
 
 /* The readers of this slot's last micro-batch must have finished with it, whichever replica read
  * it. */
-static fr_status acquire_slot(fr__part *p, fr_mode mode, int slot)
+static fr_status acquire_slot(fr__part *p, fr__mode mode, int slot)
 {
     fr_engine *e = p->engine;
     for (int i = 0; i < e->schedule[mode]->n_forward; i++) {
@@ -48,7 +48,7 @@ static fr_status acquire_grads(fr__part *p, int in_segment)
     return FR_OK;
 }
 
-void fr__release_inputs(fr__part *p, fr_mode mode, int in_segment)
+void fr__release_inputs(fr__part *p, fr__mode mode, int in_segment)
 {
     fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
@@ -71,7 +71,7 @@ void fr__release_grads(fr__part *p, int in_segment)
 
 /* --- the micro-batch ------------------------------------------------------------------------ */
 
-static fr__micro make_micro(fr__part *p, fr_mode mode, int64_t batch, int micro, int in_segment)
+static fr__micro make_micro(fr__part *p, fr__mode mode, int64_t batch, int micro, int in_segment)
 {
     const fr_engine *e = p->engine;
     const fr_schedule *s = e->schedule[mode];
@@ -104,11 +104,12 @@ static void aim_grads(fr__part *p, int in_segment)
 
 /* --- passes --------------------------------------------------------------------------------- */
 
-static fr_status count_loss(fr__part *p, fr_mode mode, int64_t batch, int micro)
+static fr_status count_loss(fr__part *p, fr__mode mode, int64_t batch, int micro)
 {
     fr_tally *tally = &fr__record_of(p->engine, batch)->tally[micro];
     FR_TRY(fr__exec_add_loss(p->exec, mode, tally));
-    /* Before any backward of this micro-batch: no stage has made this mini-batch's update. */
+    /* This runs before any backward of this micro-batch, so no stage has made this mini-batch's
+     * update. */
     if (mode == FR_MODE_TRAIN && !isfinite(tally->loss))
         fr__diverge(p->engine, batch, micro, "loss", tally->loss);
     return FR_OK;
@@ -124,7 +125,7 @@ static fr_status read_logits(fr__part *p, int64_t batch, int micro)
 fr_status fr__pass_forward(fr__part *p, int64_t batch, int micro, int in_segment, fr_event *event)
 {
     fr_engine *e = p->engine;
-    fr_mode mode = e->mode;
+    fr__mode mode = e->mode;
     fr_view view;
     FR_TRY(acquire_slot(p, mode, fr__exec_slot(p->exec, mode, in_segment)));
     fr__micro m = make_micro(p, mode, batch, micro, in_segment);

@@ -1,20 +1,20 @@
-/* records.c -- mini-batches under way: data fetched once for all workers of the process, losses and
- * steps noted, and the limit from which on nothing is computed.
+/* records.c -- mini-batches in flight: fetch data once for all workers of the process, note losses
+ * and steps, and keep the limit from which nothing is computed.
  *
- * The limit is how a run ends early. To the end of the segment transfers and sums still take place
- * beyond it, so nobody waits in vain, but no forward, backward or step does: after the drain every
- * stage has applied exactly the updates below the limit.
+ * The limit ends a run early. Beyond it transfers and sums still take place until the end of the
+ * segment, so that no worker waits for a message in vain, but no forward, backward or step does.
+ * After the drain every stage has applied exactly the updates below the limit.
  *
- * In several processes each has records of its own parts' work; those of rank 0 are complete when
- * every process has said that it is through. Which mini-batches may be opened rank 0 decides a
- * little ahead (coordinator.c), so that all processes walk the same segments. */
+ * In several processes each has records of its own parts; those of rank 0 are complete when every
+ * process has reported. Rank 0 decides ahead of time which mini-batches may be opened
+ * (coordinator.c), so that all processes walk the same segments. */
 #include "engine/engine.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { REPORT_SLACK = 64 }; /* mini-batches that workers may be ahead of a slow caller */
+enum { REPORT_SLACK = 64 }; /* mini-batches by which workers may be ahead of a slow caller */
 
 void fr__records_plan(fr_engine *e)
 {
@@ -22,7 +22,7 @@ void fr__records_plan(fr_engine *e)
     int n_micro = e->desc.n_micro, held = e->schedule[FR_MODE_EVAL]->n_slots[0];
     for (int k = 0; k < e->n_stages; k++)
         if (e->eval_schedule->n_slots[k] > held) held = e->eval_schedule->n_slots[k];
-    held += e->n_stages; /* a micro-batch in the hands of each reader */
+    held += e->n_stages; /* each reader may hold a micro-batch */
     if (s && s->n_slots[0] > held) held = s->n_slots[0];
     e->window = held / n_micro + 3 + e->sync_slack;
     e->n_records = e->window + REPORT_SLACK;
@@ -87,16 +87,15 @@ bool fr__feed_wait(fr__worker *w)
     return !e->transport->is_aborted(e->group);
 }
 
-/* In one process: a segment that somebody has begun is walked by everybody, and one that lies
- * beyond the limit as a whole is begun by nobody. So a run that is stopped ends after the segment
- * under way, however many were to follow. */
+/* In one process: if one worker has begun a segment, all walk it; no worker begins a segment that
+ * is entirely beyond the limit. So a stopped run ends after the current segment. */
 static bool enter_here(fr_engine *e, int64_t base)
 {
     if (base >= e->n_entered && e->first + base < atomic_load(&e->limit)) e->n_entered = base + 1;
     return base < e->n_entered;
 }
 
-/* In several: all that was granted is walked. */
+/* In several: all granted segments are walked. */
 static bool enter_with_crew(fr__worker *w, int64_t base)
 {
     bool is_final;
@@ -105,7 +104,7 @@ static bool enter_with_crew(fr__worker *w, int64_t base)
     return true;
 }
 
-/* All workers walk the same segments, for their messages pair up. */
+/* All workers walk the same segments, because each message needs a sender and a receiver. */
 bool fr__segment_enter(fr__worker *w, int64_t base)
 {
     fr_engine *e = w->engine;

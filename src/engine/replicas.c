@@ -1,5 +1,5 @@
-/* replicas.c -- replicas of a stage in the engine: the rule by which they agree, and the
- * traffic and waits of their sums. The sums are the executor's. */
+/* replicas.c -- replicas of a stage in the engine: their sync method, and the transfers and waits
+ * of their sums. The executor computes the sums. */
 #include "engine/engine.h"
 #include "exec/sync.h"
 
@@ -13,7 +13,7 @@ static fr_status fail_name(fr_engine *e)
         size_t n = strlen(names);
         snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? ", " : "", (*s)->name);
     }
-    return fr_fail(e->ctx, FR_INVALID, "no rule of replicas is called %s; there are %s",
+    return fr_fail(e->ctx, FR_INVALID, "unknown parallel.sync '%s'; there are: %s",
                    e->desc.sync.name, names);
 }
 

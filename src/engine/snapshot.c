@@ -1,13 +1,15 @@
-/* snapshot.c -- all that a checkpoint holds, as of one moment between two calls, for a thread that
- * writes it to a disk.
+/* snapshot.c -- the content of a checkpoint at one moment between two calls, for a thread that
+ * writes it to disk.
  *
- * What is small is copied, and training goes on at once. What is larger than desc.snapshot_bytes
- * is read where it lies, one value after the other into one buffer, and the next call waits until
- * the last one has been read (fr_snapshot_wait): the state is never held twice. Values are made
- * plain when they are read: programs belong to the workers, who are idle then.
+ * A state of up to desc.snapshot_bytes is copied, and training continues immediately. A larger
+ * one is read in place, one value after the other into one buffer, and the next call waits until
+ * all have been read (fr_snapshot_wait), so that the state is never held twice. Values are
+ * converted to the plain layout when they are read: programs belong to the workers, which are idle
+ * at that time.
  *
- * Each process has what the first replica of each of its stages holds, tells rank 0 at once what
- * there is (the head of a file has it), and streams it in the order of the items. */
+ * Each process provides the state of the first replica of each of its stages. It sends rank 0 the
+ * list of values first, for the header of the file, and then streams the values in the order of the
+ * items. */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -26,7 +28,7 @@ struct fr_snapshot {
     size_t bytes;   /* of the pieces of this process */
     size_t largest; /* of them */
     bool is_copy;
-    char *staging;  /* the copy; or, where another rank writes, the value under way */
+    char *staging;  /* the copy; or, where another rank writes, the current value */
     uint8_t *flags; /* (n_pieces) is_there, on its way */
     pthread_mutex_t lock;
     pthread_cond_t freed;
@@ -38,7 +40,7 @@ static bool is_kept(const fr_param *p, bool want_buffers)
     return p->tied_to < 0 && p->is_buffer == want_buffers;
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- create and free --------------------------------------------------------------------- */
 
 static void list_pieces(fr_snapshot *s, fr_item_kind kind, int which, bool want_buffers)
 {
@@ -110,10 +112,9 @@ size_t fr_engine_snapshot_bytes(const fr_engine *e)
 
 bool fr_engine_copies_snapshots(const fr_engine *e) { return e->snapshot && e->snapshot->is_copy; }
 
-/* --- the moment ------------------------------------------------------------------------------- */
+/* --- taking it --------------------------------------------------------------------------- */
 
-/* The flags of a rank's pieces, in their order: rank 0 takes them, the rank itself hands them in.
- */
+/* The flags of a rank's pieces, in order: the rank sends them, rank 0 receives them. */
 static fr_status pass_flags(fr_snapshot *s, int rank)
 {
     fr_team *team = s->engine->desc.team;
@@ -167,7 +168,7 @@ void fr_snapshot_wait(fr_snapshot *s)
 
 void fr_snapshot_end(fr_snapshot *s) { set_free(s, true); }
 
-/* --- what it holds ---------------------------------------------------------------------------- */
+/* --- reading it -------------------------------------------------------------------------- */
 
 bool fr_snapshot_has_memory(const fr_snapshot *s, int param)
 {

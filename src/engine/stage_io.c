@@ -1,9 +1,9 @@
-/* stage_io.c -- what crosses from stage to stage, and where it lies: from the graph alone, so that
- * a process knows the stage_io of stages that other processes hold.
+/* stage_io.c -- the tensors that stages exchange, and their offsets. Computed from the graph alone,
+ * so that a process has the stage_io of stages in other processes too.
  *
- * Values: the outputs of a stage, in order of nodes, side by side behind its slot. Gradients: with
- * several readers of a value the gradient is relayed from the highest reader down, each adding its
- * own, to the stage that made it. That is the order in which one worker would add them, so the bits
+ * Values: the outputs of a stage, in order of nodes, contiguous behind its slot. Gradients: if a
+ * value has several readers, its gradient is relayed from the highest reader down to the stage that
+ * made it, and each reader adds its own. One worker would add them in the same order, so the bits
  * are the same. */
 #include "engine/engine.h"
 
@@ -13,7 +13,7 @@ static size_t node_bytes(const fr_engine *e, int node)
            (size_t)e->desc.micro_batch;
 }
 
-/* --- who reads what --------------------------------------------------------------------------- */
+/* --- readers ----------------------------------------------------------------------------- */
 
 static int find_input(const fr_stage *s, int node)
 {
@@ -29,7 +29,7 @@ int fr__maker_of(const fr_engine *e, int node)
     return -1;
 }
 
-/* The nearest stage below that reads `node`, or the one that makes it. */
+/* The nearest stage below that reads `node`, or the stage that makes it. */
 static int reader_below(const fr_engine *e, int stage, int node, int maker)
 {
     for (int k = stage - 1; k > maker; k--)
@@ -50,9 +50,9 @@ fr__tensor_ref fr__grad_ref(const fr_engine *e, int reader, int node)
     return i < 0 ? (fr__tensor_ref){.link = -1} : e->stage_io[FR_MODE_TRAIN][reader].grad[i];
 }
 
-/* --- places ----------------------------------------------------------------------------------- */
+/* --- offsets ----------------------------------------------------------------------------- */
 
-static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
+static fr_status find_values(fr_engine *e, fr__mode mode, int stage)
 {
     const fr_stage *s = &e->stages[stage];
     fr__stage_io *b = &e->stage_io[mode][stage];
@@ -67,7 +67,7 @@ static fr_status find_values(fr_engine *e, fr_mode mode, int stage)
     return FR_OK;
 }
 
-/* Gradients that leave this stage get their place on a link. */
+/* Assign offsets on links to the gradients that leave this stage. */
 static fr_status place_grads(fr_engine *e, int stage)
 {
     const fr_stage *s = &e->stages[stage];
@@ -98,7 +98,7 @@ fr_status fr__stage_io_find(fr_engine *e)
         if (!e->schedule[mode]) continue;
         e->stage_io[mode] = FR_ARENA_ARRAY(&e->arena, fr__stage_io, e->n_stages);
         if (!e->stage_io[mode]) return fr__no_memory(e->ctx, 0, "stages");
-        for (int k = 0; k < e->n_stages; k++) FR_TRY(find_values(e, (fr_mode)mode, k));
+        for (int k = 0; k < e->n_stages; k++) FR_TRY(find_values(e, (fr__mode)mode, k));
     }
     for (int k = 0; e->desc.schedule && k < e->n_stages; k++) FR_TRY(place_grads(e, k));
     return FR_OK;

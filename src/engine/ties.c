@@ -1,8 +1,9 @@
-/* ties.c -- gradients of parameters that are tied across stages: their sum, everywhere the same.
+/* ties.c -- sums the gradients of parameters tied across stages, with the same result on every
+ * stage.
  *
- * They meet on a board, in pieces of a bounded size: a process holds the pieces of two rounds, not
- * the gradients of everybody. Every stage that holds a copy adds them in one order, owner first, in
- * the place of its own. */
+ * The gradients are exchanged through a board, in pieces of bounded size: a process holds the
+ * pieces of two rounds, not all gradients. Every stage with a copy adds them in the same order,
+ * owner first, and replaces its own gradient by the sum. */
 #include "engine/engine.h"
 
 enum { TIE_PIECE = 1 << 20 }; /* floats */
@@ -33,7 +34,7 @@ fr_status fr__ties_find(fr_engine *e)
     return FR_OK;
 }
 
-/* A tied gradient has a part of the board for one piece of it. */
+/* Each tied gradient has a part of the board, which holds one piece of it. */
 static size_t tie_piece_bytes(const fr_engine *e, int param)
 {
     size_t bytes = fr__plain_bytes(e, param), most = TIE_PIECE * sizeof(float);
@@ -84,7 +85,7 @@ size_t fr__tie_scratch_bytes(const fr__worker *w)
     return bytes;
 }
 
-/* A process that has an owner of a part holds those of all others, too. */
+/* A process with an owner of a part also holds the parts of all others. */
 size_t fr__tie_copies_bytes(const fr_engine *e)
 {
     size_t elsewhere = 0;
@@ -131,14 +132,14 @@ bool fr__ties_on(const fr__worker *w)
 
 /* --- the sum -------------------------------------------------------------------------------- */
 
-/* Between gradients and their plain copies, where there are any. */
+/* Copy between gradients and their plain copies, if there are any. */
 static fr_status move_ties(fr__worker *w, fr_status (*move)(fr__exec *x))
 {
     for (int i = 0; i < w->n_parts; i++) FR_TRY(move(w->parts[i]->exec));
     return FR_OK;
 }
 
-/* Floats of piece k of a tied gradient, which may be at its end before. */
+/* Floats of piece k of a tied gradient; 0 past its end. */
 static size_t tie_piece(const fr_engine *e, int nth, int64_t k)
 {
     int64_t left = (int64_t)(fr__plain_bytes(e, e->tied[nth]) / sizeof(float)) - k * TIE_PIECE;

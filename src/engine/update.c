@@ -1,18 +1,19 @@
 /* update.c -- from gradients to weights: REDUCE and STEP.
  *
  * Normally the update is fused into the last backward (exec/pass.c): as soon as the gradient of a
- * parameter is final its weights are stepped, while the gradient is still in cache, and a STEP only
- * closes the account. That is not possible where the whole gradient must be seen first: clipping,
- * its norm, tied parameters, gradients that somebody wants to look at; nor is it wanted where
- * others wait for the end of that backward. Then one sweep follows.
+ * parameter is final, its weights are stepped while the gradient is still in cache, and STEP only
+ * completes the update. This is not possible if the whole gradient is needed first: for clipping,
+ * its norm, tied parameters, or gradients kept for the caller. It is not done if other workers wait
+ * for the end of that backward. In these cases one sweep follows.
  *
- * Replicas of a stage first add up their gradients (exec/grad_reduction.c): REDUCE posts what the
- * last backward has not, STEP takes the sums bucket by bucket and steps each as it comes.
+ * Replicas of a stage first add up their gradients (exec/grad_reduction.c): REDUCE posts the
+ * buckets that the last backward has not posted; STEP takes the sums bucket by bucket and applies
+ * each as it arrives.
  *
- * What stages must see of each other goes over boards, in an order that is that of one worker: the
- * sums of squares of all parameters are added one after the other, and the gradients of tied
- * parameters owner first. Every stage that holds a copy of a tied parameter makes the same update,
- * so copies stay equal; and so do replicas. */
+ * Stages exchange values through boards and add them in the order of a single worker: the sums of
+ * squares of all parameters one after the other, the gradients of tied parameters owner first.
+ * Every stage with a copy of a tied parameter makes the same update, so copies stay equal. Replicas
+ * stay equal for the same reason. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -31,8 +32,8 @@ fr_status fr__update_plan(fr_engine *e)
     return FR_OK;
 }
 
-/* Boards have a part for every replica, for only owners of a part may read; what they read is that
- * of replica 0, or of their own: all are alike. */
+/* Boards have a part for every replica, because only owners of a part may read. They read the part
+ * of replica 0, or their own; all are equal. */
 static fr_status add_norm_board(fr_engine *e)
 {
     size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, e->n_parts);
@@ -74,9 +75,9 @@ fr_status fr__board_wait(fr__worker *w, fr_board *board, int64_t round)
     return status;
 }
 
-/* A part that is alive in the last backward of a mini-batch is alive here too, or its end has been
- * decided by a replica that hands in nothing at all: the losses of all of the part's micro-batches
- * are known to be finite by then, and a run that is stopped finishes what is open. */
+/* A part that computed the last backward of a mini-batch also steps, unless a replica that submits
+ * nothing has ended the mini-batch: by then the losses of all of the part's micro-batches are known
+ * to be finite, and a stopped run finishes the open mini-batches. */
 fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead)
 {
     (void)batch;
@@ -107,7 +108,7 @@ static fr_status sum_norm(fr__worker *w, int64_t batch, bool is_dead)
     return FR_OK;
 }
 
-/* The gradients of the replicas of all stages of a worker. *is_dead: some had none. */
+/* Sum the gradients of the replicas of all stages of a worker. *is_dead: some had none. */
 static fr_status take_gradients(fr__worker *w, int64_t batch, bool *is_dead)
 {
     for (int i = 0; i < w->n_parts; i++) {
@@ -120,9 +121,9 @@ static fr_status take_gradients(fr__worker *w, int64_t batch, bool *is_dead)
     return FR_OK;
 }
 
-/* Once a worker and mini-batch, when all of its stages have handed in: the sums of everybody. If
- * the limit has come down meanwhile, some have handed in nothing: there is no sum. A stage that no
- * gradient goes through can be here before the loss of this mini-batch is known. */
+/* Once per worker and mini-batch, when all of its stages have submitted: the sums over all workers.
+ * If the limit was lowered meanwhile, some workers submitted nothing and there is no sum. A stage
+ * without gradients can come here before the loss of this mini-batch is known. */
 static fr_status take_sums(fr__worker *w, int64_t batch, bool is_dead)
 {
     fr_engine *e = w->engine;
@@ -134,8 +135,8 @@ static fr_status take_sums(fr__worker *w, int64_t batch, bool is_dead)
     return needs_norm(e) ? sum_norm(w, batch, is_dead) : FR_OK;
 }
 
-/* The stage's own squares, in the order of its parameters, of the gradient that is stepped along.
- */
+/* The stage's own sums of squares, in the order of its parameters, of the gradient that the step
+ * applies. */
 static double own_squares(fr__part *p)
 {
     double sum = 0, scale = fr__exec_grad_scale(p->exec);
@@ -146,7 +147,7 @@ static double own_squares(fr__part *p)
 
 /* --- the step ------------------------------------------------------------------------------- */
 
-/* share: of the update that was not emulated yet. */
+/* share: the part of the update that was not emulated yet. */
 static fr_status end_step(fr__part *p, int64_t batch, double share, double norm_sq, fr_event *event)
 {
     fr__spend(p, FR_DO_STEP, share);
@@ -165,14 +166,14 @@ static double grad_scale(const fr__part *p, double norm_sq)
     return scale * fmin(1, clip_norm / (sqrt(norm_sq) + 1e-6));
 }
 
-/* Nobody needs to see the whole gradient first: each bucket is stepped as it comes. */
+/* The whole gradient is not needed: step each bucket as it arrives. */
 static fr_status step_by_buckets(fr__part *p, int64_t batch, fr_event *event)
 {
     bool is_alive;
     FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_STEP, &is_alive));
     if (is_alive) return end_step(p, batch, 0, NAN, event);
     fr__lower_limit(p->engine, batch);
-    return FR_OK; /* the store is told when the call ends: fr_store_abandon */
+    return FR_OK; /* fr_store_abandon resets the store when the call ends */
 }
 
 fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event)

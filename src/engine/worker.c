@@ -1,15 +1,15 @@
-/* worker.c -- the walk along a worker's list, instruction by instruction, and what it notes.
+/* worker.c -- walks a worker's list, instruction by instruction, and records times and events.
  *
  * The list covers one segment and is walked again until the call's mini-batches are done. An
- * instruction of a mini-batch beyond the limit (a run that ends early) moves its messages and
- * turns up where sums are made, but computes nothing. */
+ * instruction of a mini-batch beyond the limit (a run that ends early) moves its messages and takes
+ * part in sums, but computes nothing. */
 #include "engine/engine.h"
 
 #include <math.h>
 
 enum { SHORT_WAIT_NS = 2000 }; /* not worth a slice in a trace */
 
-/* What an instruction is about. */
+/* The mini-batch and micro-batch of an instruction. */
 typedef struct task {
     const fr_instr *instr;
     fr__part *part;
@@ -39,13 +39,14 @@ static fr__link_buffers *link_of(fr_engine *e, const fr_instr *i, int *link)
     return *link < 0 ? NULL : &e->backward[*link];
 }
 
-/* A message of a mini-batch beyond the limit is empty: whoever gets one knows. */
+/* A message of a mini-batch beyond the limit is empty, so that its receiver lowers its limit too.
+ */
 static fr_status send(fr__worker *w, const task *t, const fr__link_buffers *r,
                       fr__link_channel *channel, int buffer)
 {
     fr_engine *e = w->engine;
     bool is_forward = t->instr->action == FR_DO_SEND_F;
-    /* The pass has acquired the buffer; one that was not run acquires it here. */
+    /* The pass has acquired the buffer; if it did not run, acquire it here. */
     if (t->is_dead)
         FR_TRY(fr__acquire(w, channel, buffer));
     else
@@ -86,7 +87,7 @@ static fr_status transfer(fr__worker *w, const task *t)
     return receive(w, t, channel, buffer);
 }
 
-/* Emulation: so much of the modelled duration of an instruction passes. */
+/* Emulation: let this part of the modelled duration of an instruction pass. */
 void fr__spend(const fr__part *p, fr_action action, double share)
 {
     fr__emulation *m = p->engine->emulation;
@@ -112,7 +113,7 @@ static fr_status forward(const task *t, fr_event *event)
     return FR_OK;
 }
 
-/* Emulation: gradients become final in the course of the modelled duration. */
+/* Emulation: gradients become final during the modelled duration. */
 static fr_status emulate_backward(const task *t, int what, fr_event *event)
 {
     fr__part *p = t->part;

@@ -13,10 +13,9 @@ struct fr__part {
     fr_engine *engine;
     fr__worker *worker;
     int index, stage, replica, n_replicas;
-    int n_micro; /* micro-batches of a mini-batch that come here */
+    int n_micro; /* micro-batches per mini-batch on this worker */
     fr__exec *exec;
-    /* Buffers of the micro-batch of the pass under way, by link: it reads values and gradients, and
-     * writes gradients. */
+    /* Buffers of the current pass, by link: it reads values and gradients, and writes gradients. */
     const void **values, **grads;
     void **sent_grads;
     double *param_sums;         /* (own parameters of the stage) */
@@ -48,7 +47,7 @@ struct fr__worker {
     void *job_arg;
     fr_status job_status;
 
-    /* What it does now: written by the worker, read by whoever watches. */
+    /* Current activity: written by the worker, read by the stall detection. */
     _Atomic uint64_t n_beats;
     _Atomic int64_t doing_batch;
     _Atomic int doing_at; /* position in its list; -1: nothing */
@@ -58,7 +57,7 @@ struct fr__worker {
     double norm_sq; /* of that sum */
     fr_traffic traffic;
     fr_worker_times times;
-    uint64_t wait_ns; /* in the instruction under way */
+    uint64_t wait_ns; /* in the current instruction */
     uint64_t wait_from_ns;
     fr_event *events;
     int n_events;
@@ -70,7 +69,7 @@ fr_status fr__parts_measure(fr_engine *e); /* into w->predicted */
 fr_status fr__parts_allocate(fr_engine *e);
 fr_status fr__parts_open_sums(fr_engine *e);
 void fr__parts_release(fr__worker *w);
-/* After a call of train: what lies beyond the limit is undone; replicas agree. */
+/* After a call of train: undo forwards beyond the limit; synchronise replicas. */
 fr_status fr__parts_undo(fr_engine *e);
 fr_status fr__parts_drain(fr_engine *e);
 

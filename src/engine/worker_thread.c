@@ -1,5 +1,5 @@
-/* worker_thread.c -- work for the workers' threads: devices, programs and walks belong to the
- * thread that uses them, so whatever touches those is a job. */
+/* worker_thread.c -- jobs for the workers' threads: devices, programs and lists belong to the
+ * thread that uses them, so all work on them is a job. */
 #include "engine/engine.h"
 
 #include <stdio.h>

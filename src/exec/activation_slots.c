@@ -1,13 +1,13 @@
-/* activation_slots.c -- where a stage keeps activations: an area holds what the program keeps of a
- * micro-batch and, behind it, outputs. Usually every slot has one, and readers on other workers
- * read the outputs there.
+/* activation_slots.c -- memory for the activations of a stage: an area holds the program's saved
+ * values of a micro-batch and, behind them, outputs. Usually every slot has an area, and readers on
+ * other workers read the outputs there.
  *
  * With recompute (Chen et al., "Training deep nets with sublinear memory cost", 2016) slots keep
- * nothing but outputs, and areas are shared: a forward leaves its activations to be overwritten,
- * and the backward first runs the forward again, into an area of its own, with outputs that nobody
- * else reads. A joint backward needs its area no longer than it runs, so one is enough; between
- * I and W a micro-batch holds its area, because kernels leave in it what W continues from. The
- * worker's list determines the areas beforehand:
+ * only outputs, and areas are shared: the activations of a forward may be overwritten, and the
+ * backward first runs the forward again, into an area of its own, whose outputs are not read. A
+ * joint backward needs its area only while it runs, so one is enough. Between I and W a micro-batch
+ * holds its area, because W continues from values that kernels leave in it. The worker's list
+ * determines the areas beforehand:
  *
  *     list             F0 F1 I0 F2 I1 W0 I2 W1 W2      3 slots
  *     area of F        0  0     1
@@ -22,8 +22,8 @@ static int find_free(const int *holder)
     return area;
 }
 
-/* A micro-batch that holds an area holds a slot, and so does the one that looks for an area: there
- * are never more areas than slots. */
+/* Each micro-batch that holds or needs an area also holds a slot, so there are never more areas
+ * than slots. */
 static void assign(int stage, const fr_instr_list *list, int *forward, int *backward, int *holder,
                    int *n)
 {
@@ -53,12 +53,12 @@ static fr_status share(fr__exec *x, const fr__slot_plan *s, fr__activation_slots
     return FR_OK;
 }
 
-static bool is_shared(const fr__exec *x, fr_mode mode)
+static bool is_shared(const fr__exec *x, fr__mode mode)
 {
     return mode == FR_MODE_TRAIN && x->d.recomputes;
 }
 
-fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode)
+fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode)
 {
     const fr__slot_plan *s = &x->d.slots[mode];
     fr__compiled *c = &x->compiled[mode];
@@ -78,7 +78,7 @@ fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode)
     return FR_OK;
 }
 
-void fr__activation_slots_place(fr__exec *x, fr_mode mode, char *memory)
+void fr__activation_slots_place(fr__exec *x, fr__mode mode, char *memory)
 {
     fr__compiled *c = &x->compiled[mode];
     c->activations.at = memory;

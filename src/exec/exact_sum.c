@@ -3,7 +3,7 @@
  * A node of the tree is (j mod s, s) for every micro-batch j below it, s a power of two: those
  * whose numbers end in the same bits. It is complete when its last micro-batch is, the one with j +
  * s >= n. So after micro-batch j, from the leaves up, nodes with j + s >= n are merged: the left
- * half lies where its first leaf j mod s was written, the right one where j mod s + s was.
+ * half is in the block of its first leaf j mod s, the right one in that of j mod s + s.
  *
  *     n = 6   micro-batch  0    1    2    3    4               5
  *             block        0    1    2    3    4               2

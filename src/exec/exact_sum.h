@@ -1,11 +1,12 @@
-/* exact_sum.h -- exact sums: in which order the gradients of a worker's micro-batches are added.
+/* exact_sum.h -- exact sums: the order in which the gradients of a worker's micro-batches are
+ * added.
  *
- * Micro-batches j = 0 .. n - 1 are added along the tree of fr_sum_desc,
- * sum(a, s) = sum(a, 2s) + sum(a + s, 2s), a leaf if a + s >= n. What R replicas add each for
- * itself is a subtree of what one worker would add, if R is a power of two that divides n, and the
- * transport's tree over replicas is the rest: R replicas give the bits of one.
+ * Micro-batches j = 0 .. n - 1 are added along the tree of fr_sum_desc, sum(a, s) = sum(a, 2s) +
+ * sum(a + s, 2s), a leaf if a + s >= n. If R is a power of two that divides n, each of R replicas
+ * adds a subtree of the tree of one worker, and the transport's tree over replicas is the rest: R
+ * replicas give the bits of one.
  *
- * A plan is immutable after it was made. */
+ * A plan is immutable after its creation. */
 #ifndef FR_EXEC_EXACT_SUM_H
 #define FR_EXEC_EXACT_SUM_H
 

@@ -7,12 +7,12 @@
  *
  *     create -> bind the ports -> sizes -> allocate -> open -> forward, backward, step ... -> free
  *
- * Links: a tensor that comes from another stage or goes to one lies in a buffer of a link. Callers
- * number the links and pass the addresses of a micro-batch's buffers with each call; ports refer to
- * them by number and offset.
+ * Links: a tensor from or for another stage is in a buffer of a link. Callers number the links
+ * and pass the addresses of a micro-batch's buffers with each call; ports refer to them by number
+ * and offset.
  *
- * Replicas of a stage are executors of the same description but for `replica` and `worker`. Those
- * of other processes are created too: they have sizes, and no device.
+ * Replicas of a stage are executors with the same description except `replica` and `worker`.
+ * Those of other processes are created too: they have sizes, but no device.
  *
  * Passes, steps and reductions are called on the worker's thread. Reads and writes of values may
  * come from another thread while it is idle. */
@@ -31,7 +31,7 @@ typedef struct fr__exec fr__exec;
 typedef struct fr__exec_device fr__exec_device;
 
 /* Training and evaluation have programs, links and slots of their own. */
-typedef enum fr_mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr_mode;
+typedef enum fr__mode { FR_MODE_TRAIN, FR_MODE_EVAL, FR_N_MODES } fr__mode;
 
 /* --- a worker's device (device.c) ---------------------------------------------------------------
  */
@@ -71,7 +71,7 @@ typedef struct fr__exec_desc {
     int micro_batch;                 /* samples */
     int n_micro;                     /* of a mini-batch, on this replica */
     fr__slot_plan slots[FR_N_MODES]; /* n_slots 0: there is no such mode */
-    int logits_node;                 /* that evaluation puts out; 0: none */
+    int logits_node;                 /* output of an evaluation; 0: none */
     uint64_t seed;
 
     /* Training. */
@@ -81,18 +81,18 @@ typedef struct fr__exec_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr;
-    int n_samples;           /* weights watched for the prediction error */
+    int n_samples;           /* weights sampled for the prediction error */
     bool is_flush, is_split; /* of the schedule */
     bool recomputes;         /* a backward runs the forward again */
     bool exact_sum;          /* micro-batches are added along a binary tree */
     bool update_in_backward; /* the update is fused into the last backward */
     bool sums_replicas;      /* replicas step with the sum of their gradients */
-    fr_sync_options sync;    /* else by this rule */
+    fr_sync_options sync;    /* otherwise they use this sync rule */
 } fr__exec_desc;
 
-/* Compiles the programs of a stage of this process; no memory on the device is taken. */
+/* Compiles the programs of a stage of this process; allocates no device memory. */
 fr_status fr__exec_create(fr_ctx *ctx, const fr__exec_desc *desc, fr__exec **out);
-/* Frees programs and store; the memory goes with the device. */
+/* Frees programs and store; the device owns the memory. */
 void fr__exec_free(fr__exec *x);
 
 /* Sizes of the blocks in floats. For a stage of another process they are set from there. */
@@ -126,15 +126,15 @@ typedef struct fr__out_port {
     size_t offset;       /* in the outputs of a slot */
     fr__tensor_ref grad; /* where its gradient comes from, set by the caller */
 } fr__out_port;
-fr__in_port *fr__exec_inputs(fr__exec *x, fr_mode mode, int *n);
-fr__out_port *fr__exec_outputs(fr__exec *x, fr_mode mode, int *n);
+fr__in_port *fr__exec_inputs(fr__exec *x, fr__mode mode, int *n);
+fr__out_port *fr__exec_outputs(fr__exec *x, fr__mode mode, int *n);
 bool fr__exec_reads_data(const fr__exec *x);
-/* The outputs of slot i begin i * stride bytes behind those of slot 0, which are known after the
- * allocation. */
-size_t fr__exec_output_stride(const fr__exec *x, fr_mode mode);
-void *fr__exec_output_memory(const fr__exec *x, fr_mode mode);
-/* Memory for links, taken with the rest: gradients that the stage sends, messages that come from
- * other processes. */
+/* The outputs of slot i begin i * stride bytes behind those of slot 0, whose address is known after
+ * the allocation. */
+size_t fr__exec_output_stride(const fr__exec *x, fr__mode mode);
+void *fr__exec_output_memory(const fr__exec *x, fr__mode mode);
+/* Memory for links, allocated with the rest: gradients that the stage sends, messages from other
+ * processes. */
 void fr__exec_add_link_bytes(fr__exec *x, size_t grads, size_t landing);
 void *fr__exec_grad_links(const fr__exec *x);
 void *fr__exec_landing(const fr__exec *x);
@@ -142,8 +142,8 @@ void *fr__exec_landing(const fr__exec *x);
 /* --- memory -------------------------------------------------------------------------------------
  */
 
-/* Add what the executor will take; the workspace is the device's. Also plans reductions, so that
- * the sizes of all replicas must be known. */
+/* Add the bytes that the executor will allocate; the workspace belongs to the device. Also plans
+ * reductions, so the sizes of all replicas must be known. */
 fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use);
 fr_status fr__exec_allocate(fr__exec *x); /* on the worker's thread */
 /* The weight store, after the allocation. */
@@ -155,7 +155,7 @@ fr_status fr__exec_open_statistics(fr__exec *const *replicas);
 fr_status fr__exec_open_sync(fr__exec *const *replicas);
 /* Before the reductions are opened: another transport and group for the same workers. */
 void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group *group);
-fr_program *fr__exec_program(const fr__exec *x, fr_mode mode); /* for sizes by node, and times */
+fr_program *fr__exec_program(const fr__exec *x, fr__mode mode); /* for sizes by node, and times */
 
 /* --- passes (pass.c) ----------------------------------------------------------------------------
  */
@@ -172,22 +172,22 @@ typedef struct fr__micro {
     void *const *sent_grads;   /* backward links: buffers that it writes */
 } fr__micro;
 
-int fr__exec_slot(const fr__exec *x, fr_mode mode, int in_segment);
-/* Passes are queued on the device. Before others read what a pass of a micro-batch has written, or
- * overwrite what it has read, wait for it. */
-fr_status fr__exec_wait_forward(fr__exec *x, fr_mode mode, int in_segment);
+int fr__exec_slot(const fr__exec *x, fr__mode mode, int in_segment);
+/* Passes are queued on the device. Wait for a pass before others read its outputs or overwrite its
+ * inputs. */
+fr_status fr__exec_wait_forward(fr__exec *x, fr__mode mode, int in_segment);
 fr_status fr__exec_wait_backward(fr__exec *x, int in_segment);
 /* view: the weights that were read (may be NULL in evaluation). */
-fr_status fr__exec_forward(fr__exec *x, fr_mode mode, const fr__micro *m, fr_view *view);
+fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view);
 /* what: FR_GRAD_BOTH, FR_GRAD_INPUT or FR_GRAD_WEIGHT. */
 fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *view);
 /* After a forward, of that micro-batch: add to the loss; the logits, in host memory. */
-bool fr__exec_has_loss(const fr__exec *x, fr_mode mode);
-fr_status fr__exec_add_loss(fr__exec *x, fr_mode mode, fr_tally *tally);
+bool fr__exec_has_loss(const fr__exec *x, fr__mode mode);
+fr_status fr__exec_add_loss(fr__exec *x, fr__mode mode, fr_tally *tally);
 bool fr__exec_has_logits(const fr__exec *x);
 size_t fr__exec_logits_bytes(const fr__exec *x);
 fr_status fr__exec_read_logits(fr__exec *x, void *host);
-fr_status fr__exec_spoil_output(fr__exec *x, fr_mode mode); /* its first value becomes NaN */
+fr_status fr__exec_spoil_output(fr__exec *x, fr__mode mode); /* its first value becomes NaN */
 /* Nanoseconds: of the last pass, fetching its weights, and copying the gradients of later readers;
  * of fused updates since the last call. */
 uint64_t fr__exec_fetch_ns(const fr__exec *x);
@@ -199,7 +199,7 @@ uint64_t fr__exec_take_fused_ns(fr__exec *x);
 
 /* Training begins with mini-batch `first`. */
 void fr__exec_begin_call(fr__exec *x, int64_t first);
-/* Mini-batches from `limit` on are given up: running statistics and store go back to it. */
+/* Give up mini-batches from `limit` on: reset running statistics and store to it. */
 fr_status fr__exec_undo(fr__exec *x, int64_t limit);
 
 /* --- values (values.c) --------------------------------------------------------------------------
@@ -214,7 +214,7 @@ typedef enum fr__value_kind {
 /* Plain row-major fp32 in host memory. */
 fr_status fr__exec_read(fr__exec *x, fr__value_kind kind, int which, int param, void *plain);
 fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param, const void *plain);
-bool fr__exec_has_memory(const fr__exec *x); /* it means something now */
+bool fr__exec_has_memory(const fr__exec *x); /* it is valid now */
 /* Starting values: fill(user, param, first, n, to) writes n floats, on any thread of the device. */
 typedef void (*fr__fill_fn)(void *user, int param, size_t first, size_t n, float *to);
 fr_status fr__exec_init(fr__exec *x, fr__fill_fn fill, void *user);

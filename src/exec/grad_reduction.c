@@ -198,8 +198,8 @@ void fr__reduction_ready(void *exec, size_t offset, size_t count, const float *g
         n = count - done < left ? count - done : left;
         g->n_left[bucket] -= n < g->n_left[bucket] ? n : g->n_left[bucket];
     }
-    /* Gradients of tied parameters lie behind the others and are not reported: then all wait for
-     * the end of the backward. */
+    /* Gradients of tied parameters are behind the others and are not reported: then all buckets
+     * wait for the end of the backward. */
     while (g->next >= 0 && g->n_left[g->next] == 0 && x->n_grads == x->n_weights) post(x, true);
     x->d.transport->poll(x->d.group, x->d.worker);
 }

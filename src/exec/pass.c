@@ -8,14 +8,14 @@
 
 /* --- pointers ------------------------------------------------------------------------------- */
 
-int fr__exec_slot(const fr__exec *x, fr_mode mode, int in_segment)
+int fr__exec_slot(const fr__exec *x, fr__mode mode, int in_segment)
 {
     return x->d.slots[mode].slot_of[in_segment];
 }
 
 /* Data for an input port: where the source has it, or, if the host's memory is not the device's, in
  * the copy that the slot has from the forward to the last backward. */
-static fr_status aim_data(fr__exec *x, fr_mode mode, int i, const char *from, int slot,
+static fr_status aim_data(fr__exec *x, fr__mode mode, int i, const char *from, int slot,
                           bool is_forward)
 {
     fr__compiled *c = &x->compiled[mode];
@@ -27,7 +27,7 @@ static fr_status aim_data(fr__exec *x, fr_mode mode, int i, const char *from, in
     return is_forward ? fr_device_upload(x->dev, copy, from, in->port->bytes) : FR_OK;
 }
 
-static fr_status aim_inputs(fr__exec *x, fr_mode mode, const fr__micro *m, bool is_forward)
+static fr_status aim_inputs(fr__exec *x, fr__mode mode, const fr__micro *m, bool is_forward)
 {
     fr__compiled *c = &x->compiled[mode];
     const char *base[FR__ROLE_LINK] = {[FR__ROLE_INPUT] = m->feed->input,
@@ -72,7 +72,7 @@ static void aim_grads(fr__exec *x, const fr__micro *m)
     }
 }
 
-static fr_pass make_pass(fr__exec *x, fr_mode mode, const fr_view *view, const fr__micro *m,
+static fr_pass make_pass(fr__exec *x, fr__mode mode, const fr_view *view, const fr__micro *m,
                          char *area)
 {
     const fr__compiled *c = &x->compiled[mode];
@@ -107,7 +107,7 @@ static fr_status snap_buffers(fr__exec *x, int64_t batch)
     return fr__device_copy(x->dev, snap, x->buffers, x->n_buffers * sizeof(float));
 }
 
-static fr_status fetch_forward(fr__exec *x, fr_mode mode, const fr__micro *m, fr_view *view)
+static fr_status fetch_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view)
 {
     if (mode != FR_MODE_TRAIN) {
         *view = (fr_view){.weights = x->store ? fr_store_newest(x->store) : x->weights};
@@ -119,7 +119,7 @@ static fr_status fetch_forward(fr__exec *x, fr_mode mode, const fr__micro *m, fr
     return FR_OK;
 }
 
-fr_status fr__exec_forward(fr__exec *x, fr_mode mode, const fr__micro *m, fr_view *view)
+fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view)
 {
     fr__compiled *c = &x->compiled[mode];
     FR_TRY(fetch_forward(x, mode, m, view));
@@ -133,7 +133,7 @@ fr_status fr__exec_forward(fr__exec *x, fr_mode mode, const fr__micro *m, fr_vie
     return FR_OK;
 }
 
-fr_status fr__exec_wait_forward(fr__exec *x, fr_mode mode, int in_segment)
+fr_status fr__exec_wait_forward(fr__exec *x, fr__mode mode, int in_segment)
 {
     return fr__device_wait(x->dev,
                            x->compiled[mode].forward_done[fr__exec_slot(x, mode, in_segment)]);
@@ -145,14 +145,17 @@ fr_status fr__exec_wait_backward(fr__exec *x, int in_segment)
     return fr__device_wait(x->dev, c->backward_done[fr__exec_slot(x, FR_MODE_TRAIN, in_segment)]);
 }
 
-fr_status fr__exec_spoil_output(fr__exec *x, fr_mode mode)
+fr_status fr__exec_spoil_output(fr__exec *x, fr__mode mode)
 {
     return fr_device_upload(x->dev, x->compiled[mode].outputs[0], &(float){NAN}, sizeof(float));
 }
 
-bool fr__exec_has_loss(const fr__exec *x, fr_mode mode) { return x->compiled[mode].loss_port >= 0; }
+bool fr__exec_has_loss(const fr__exec *x, fr__mode mode)
+{
+    return x->compiled[mode].loss_port >= 0;
+}
 
-fr_status fr__exec_add_loss(fr__exec *x, fr_mode mode, fr_tally *tally)
+fr_status fr__exec_add_loss(fr__exec *x, fr__mode mode, fr_tally *tally)
 {
     const fr__compiled *c = &x->compiled[mode];
     const float *row = c->loss_rows;
@@ -185,7 +188,7 @@ fr_status fr__exec_read_logits(fr__exec *x, void *host)
 
 /* --- backward ------------------------------------------------------------------------------- */
 
-/* Of type fr_grad_ready_fn; user: the executor. */
+/* A fr_grad_ready_fn; user: the executor. */
 static void step_range(void *exec, size_t offset, size_t count, const float *grad)
 {
     fr__exec *x = exec;

@@ -1,8 +1,8 @@
-/* stage.c -- a stage executor up to its first pass: programs compiled, sizes added up, memory
- * taken.
+/* stage.c -- a stage executor up to its first pass: compile programs, add up sizes, allocate
+ * memory.
  *
- * No micro-batch is in flight when an evaluation begins, so it borrows slots and workspace. What
- * fr__exec_measure adds up is exactly what fr__exec_allocate takes. */
+ * No micro-batch is in flight when an evaluation begins, so it borrows slots and workspace.
+ * fr__exec_allocate allocates exactly what fr__exec_measure adds up. */
 #include "exec/stage.h"
 
 #include "optim/optim.h"
@@ -50,7 +50,7 @@ static fr_status list_inputs(fr__exec *x, fr__compiled *c)
         int other = of_role[role] - 1;
         if (other >= 0)
             return fr_fail(x->ctx, FR_UNSUPPORTED,
-                           "inputs %s and %s want the same tensor of the data",
+                           "inputs %s and %s need the same tensor of the data",
                            fr_graph_node(g, other)->name, fr_graph_node(g, port->node)->name);
         of_role[role] = port->node + 1;
     }
@@ -71,7 +71,7 @@ static void list_outputs(fr__exec *x, fr__compiled *c)
         x->d.logits_node <= 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
 }
 
-static fr_status make_lists(fr__exec *x, fr_mode mode)
+static fr_status make_lists(fr__exec *x, fr__mode mode)
 {
     fr__compiled *c = &x->compiled[mode];
     fr_arena *a = x->d.arena;
@@ -93,7 +93,7 @@ static fr_status make_lists(fr__exec *x, fr_mode mode)
     return has_all ? FR_OK : fr__exec_no_memory(x);
 }
 
-static fr_status compile(fr__exec *x, fr_mode mode)
+static fr_status compile(fr__exec *x, fr__mode mode)
 {
     const fr__exec_desc *d = &x->d;
     fr__compiled *c = &x->compiled[mode];
@@ -116,7 +116,7 @@ static fr_status compile(fr__exec *x, fr_mode mode)
 static fr_status compile_all(fr__exec *x)
 {
     for (int mode = 0; mode < FR_N_MODES; mode++)
-        if (x->d.slots[mode].n_slots > 0) FR_TRY(compile(x, (fr_mode)mode));
+        if (x->d.slots[mode].n_slots > 0) FR_TRY(compile(x, (fr__mode)mode));
     x->layout = x->compiled[fr__exec_trains(x) ? FR_MODE_TRAIN : FR_MODE_EVAL].program;
     const fr_program_sizes *sizes = fr_program_sizes_of(x->layout);
     fr__exec_set_sizes(x, (fr__exec_sizes){sizes->n_weights, sizes->n_grads, sizes->n_buffers});
@@ -154,13 +154,13 @@ void fr__exec_set_sizes(fr__exec *x, fr__exec_sizes sizes)
 
 /* --- ports ---------------------------------------------------------------------------------- */
 
-fr__in_port *fr__exec_inputs(fr__exec *x, fr_mode mode, int *n)
+fr__in_port *fr__exec_inputs(fr__exec *x, fr__mode mode, int *n)
 {
     *n = x->compiled[mode].n_in;
     return x->compiled[mode].in;
 }
 
-fr__out_port *fr__exec_outputs(fr__exec *x, fr_mode mode, int *n)
+fr__out_port *fr__exec_outputs(fr__exec *x, fr__mode mode, int *n)
 {
     *n = x->compiled[mode].n_out;
     return x->compiled[mode].out;
@@ -174,8 +174,8 @@ bool fr__exec_reads_data(const fr__exec *x)
     return false;
 }
 
-size_t fr__exec_output_stride(const fr__exec *x, fr_mode mode) { return x->compiled[mode].stride; }
-void *fr__exec_output_memory(const fr__exec *x, fr_mode mode)
+size_t fr__exec_output_stride(const fr__exec *x, fr__mode mode) { return x->compiled[mode].stride; }
+void *fr__exec_output_memory(const fr__exec *x, fr__mode mode)
 {
     return x->compiled[mode].outputs_at;
 }
@@ -194,7 +194,7 @@ void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group
     x->d.group = x->sync.group = group;
 }
 
-fr_program *fr__exec_program(const fr__exec *x, fr_mode mode) { return x->compiled[mode].program; }
+fr_program *fr__exec_program(const fr__exec *x, fr__mode mode) { return x->compiled[mode].program; }
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
@@ -217,7 +217,10 @@ static size_t activation_bytes(const fr__exec *x)
     return most(x->compiled[FR_MODE_TRAIN].memory_bytes, x->compiled[FR_MODE_EVAL].memory_bytes);
 }
 
-static bool has_drift(const fr__exec *x) { return x->d.policy->course == FR_COURSE_DRIFT; }
+static bool has_drift(const fr__exec *x)
+{
+    return x->d.policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
+}
 
 fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use)
 {
@@ -274,7 +277,7 @@ static fr_status allocate_training(fr__exec *x)
     for (int i = 0; i < d->optimizer->n_state; i++)
         FR_TRY(take_floats(x, x->weight_stride, d->optimizer->state_names[i], &x->state[i]));
     if (has_drift(x)) FR_TRY(take_floats(x, x->weight_stride, "drift", &x->drift));
-    return take(x, x->grad_link_bytes, "gradients under way", &x->grad_links);
+    return take(x, x->grad_link_bytes, "gradients in flight", &x->grad_links);
 }
 
 fr_status fr__exec_allocate(fr__exec *x)
@@ -285,15 +288,15 @@ fr_status fr__exec_allocate(fr__exec *x)
     FR_TRY(take_floats(x, (size_t)x->d.n_weight_blocks * x->weight_stride, "weights", &x->weights));
     FR_TRY(take_floats(x, n_statistics(x), "running statistics", &x->buffers));
     FR_TRY(take(x, activation_bytes(x), "activations", &at));
-    for (int mode = 0; mode < FR_N_MODES; mode++) fr__activation_slots_place(x, (fr_mode)mode, at);
+    for (int mode = 0; mode < FR_N_MODES; mode++) fr__activation_slots_place(x, (fr__mode)mode, at);
     FR_TRY(take(x, x->landing_bytes, "messages from other processes", &x->landing));
     FR_TRY(take(x, data_bytes(x), "data of micro-batches", &at));
     x->data = at;
     return fr__exec_trains(x) ? allocate_training(x) : FR_OK;
 }
 
-/* Blocks of a sum of squares start anew with every parameter, so that the sum does not depend on
- * its neighbours. A copy of a parameter that another stage owns is updated but not summed. */
+/* Each parameter begins a new block of a sum of squares, so that the sum does not depend on its
+ * neighbours. A copy of a parameter that another stage owns is updated but not summed. */
 static fr_status list_norm_blocks(fr__exec *x)
 {
     const fr_graph *g = x->d.graph;
@@ -303,7 +306,7 @@ static fr_status list_norm_blocks(fr__exec *x)
         const fr_placement *at = fr_program_placement(x->layout, i);
         n_blocks += (at->count + FR_NORM_BLOCK - 1) / FR_NORM_BLOCK;
     }
-    x->norm_blocks = FR_ARENA_ARRAY(x->d.arena, fr_span, n_blocks + 1);
+    x->norm_blocks = FR_ARENA_ARRAY(x->d.arena, fr__span, n_blocks + 1);
     x->norm_owners = FR_ARENA_ARRAY(x->d.arena, int, n_blocks + 1);
     x->norm_sums = FR_ARENA_ARRAY(x->d.arena, double, n_blocks + 1);
     if (!x->norm_blocks || !x->norm_owners || !x->norm_sums) return fr__exec_no_memory(x);
@@ -316,7 +319,7 @@ static fr_status list_norm_blocks(fr__exec *x)
         for (size_t done = 0; done < at->count; done += FR_NORM_BLOCK) {
             size_t left = at->count - done;
             x->norm_owners[x->n_norm_blocks] = x->n_own;
-            x->norm_blocks[x->n_norm_blocks++] = (fr_span){
+            x->norm_blocks[x->n_norm_blocks++] = (fr__span){
                 .offset = at->offset + done, .count = left < FR_NORM_BLOCK ? left : FR_NORM_BLOCK};
         }
         x->n_own++;

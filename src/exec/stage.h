@@ -1,4 +1,4 @@
-/* stage.h -- inside the module: what a stage executor holds. */
+/* stage.h -- inside the module: the members of a stage executor. */
 #ifndef FR_EXEC_STAGE_H
 #define FR_EXEC_STAGE_H
 
@@ -22,7 +22,7 @@ struct fr__exec_device {
     size_t workspace_bytes; /* the most of any program */
     void *workspace;
 };
-/* Where a program keeps activations, outputs behind them (activation_slots.c). */
+/* Memory for the activations of a program, outputs behind them (activation_slots.c). */
 typedef struct fr__activation_slots {
     int n;
     size_t stride;
@@ -39,9 +39,9 @@ typedef struct fr__compiled {
     int loss_port, logits_port; /* -1: not here */
     const void **inputs, **output_grads;
     void **outputs, **input_grads;
-    size_t slot_bytes;   /* of the program, aligned: outputs lie behind */
+    size_t slot_bytes;   /* of the program, aligned: outputs follow */
     size_t output_bytes; /* of all outputs */
-    size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read where it lies */
+    size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read in place */
     float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
     fr__activation_slots activations;
     int n_slots;
@@ -61,7 +61,7 @@ typedef struct fr__grad_reduction {
     int n_buckets;
     size_t *edge;   /* [n_buckets + 1] floats */
     size_t *n_due;  /* [bucket] floats that a backward reports as final */
-    size_t *n_left; /* [bucket] of them still to come in this mini-batch */
+    size_t *n_left; /* [bucket] of them not yet final in this mini-batch */
     int next;       /* buckets are posted from the last to the first: this one is next */
 } fr__grad_reduction;
 
@@ -97,9 +97,9 @@ struct fr__exec {
     fr_sum *statistics_sum; /* NULL: no replicas, or no running statistics */
     size_t statistics_room_bytes;
     void *statistics_room;
-    size_t n_updated;     /* floats that an update must reach */
-    size_t n_norm_blocks; /* pieces whose squares are summed at one go */
-    fr_span *norm_blocks;
+    size_t n_updated;     /* floats that an update must cover */
+    size_t n_norm_blocks; /* pieces whose squares are summed in one call */
+    fr__span *norm_blocks;
     int *norm_owners;  /* [norm block] nth of the stage's own parameters */
     double *norm_sums; /* (n_norm_blocks) */
     int n_own;
@@ -121,8 +121,8 @@ static inline bool fr__exec_trains(const fr__exec *x)
 fr_status fr__exec_no_memory(const fr__exec *x);
 
 /* activation_slots.c: how many and how large, after the program; where, after allocation. */
-fr_status fr__activation_slots_plan(fr__exec *x, fr_mode mode);
-void fr__activation_slots_place(fr__exec *x, fr_mode mode, char *memory);
+fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode);
+void fr__activation_slots_place(fr__exec *x, fr__mode mode, char *memory);
 
 /* The sum of a stage's replicas: memory_of gives a replica's block and the room for its sum, both
  * NULL before the allocation. Lists go to the arena. */

@@ -1,7 +1,7 @@
-/* sync.c -- the rules there are, the memory and the sums they work with, and the drain they share.
+/* sync.c -- the list of sync rules, their memory and sums, and the drain they share.
  *
- * A sum has a block of its own that its rule copies into: the newest weights move from block to
- * block under some policies, and must not stand still while a sum is under way. */
+ * Each sum has its own block, into which its rule copies: under some policies the newest weights
+ * move from block to block, even while a sum is in progress. */
 #include "exec/sync.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ enum { BUCKET = 1 << 20 }; /* floats: long enough for full bandwidth, short enou
 /* --- registry --------------------------------------------------------------------------------- */
 
 const fr__sync_rule fr__sync_allreduce = {
-    .about = {.name = "allreduce", .summary = "gradients are added up before every update"},
+    .about = {.name = "allreduce", .summary = "gradients are summed before every update"},
 };
 
 static const fr__sync_rule *const rules[] = {&fr__sync_allreduce, &fr__sync_average, &fr__sync_wsp};
@@ -176,11 +176,11 @@ fr_status fr__sync_stepped(fr__syncing *s, int64_t batch, bool is_alive, bool *a
 static fr_status drain_memory(fr__syncing *s, int64_t version)
 {
     bool is_valid, is_alive;
-    float *memory = fr_store_memory(s->store, &is_valid);
+    float *memory = fr_store_policy_state(s->store, &is_valid);
     if (!memory) return FR_OK;
     FR_TRY(fr__sync_mean(s, memory, is_valid, &is_alive));
     if (is_alive)
-        fr_store_set_memory(s->store);
+        fr_store_set_policy_state(s->store);
     else
         FR_TRY(fr_store_reset(s->store, version));
     return FR_OK;

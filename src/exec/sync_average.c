@@ -1,9 +1,9 @@
-/* sync_average.c -- model averaging (Su and Chen, 2015): each replica makes its own updates, and
- * every so many of them, and at a drain, all take the mean of their weights.
+/* sync_average.c -- model averaging (Su and Chen, 2015): each replica makes its own updates; after
+ * every `every` updates, and at a drain, all take the mean of their weights.
  *
- * An update steps along the replica's own gradient, times the number of replicas: the mean over its
- * share of the mini-batch. With a mean after each update of plain sgd that is data parallelism, up
- * to rounding. Optimizer states stay each replica's own until a drain. */
+ * An update steps along the replica's own gradient, times the number of replicas: the mean over
+ * its share of the mini-batch. With a mean after each update of plain sgd this is data parallelism,
+ * up to rounding. Each replica has its own optimizer state until a drain. */
 #include "exec/sync.h"
 
 static int one(const fr_sync_options *o)
@@ -41,7 +41,7 @@ static fr_status drain(fr__syncing *s)
 
 const fr__sync_rule fr__sync_average = {
     .about = {.name = "average",
-              .summary = "each replica for itself, the mean of the weights every so many updates",
+              .summary = "replicas step alone and average their weights every few updates",
               .has_every = true,
               .steps_alone = true},
     .n_sums = one,

@@ -1,21 +1,23 @@
 /* sync_wsp.c -- wave synchronous parallel, HetPipe-style (Park et al., USENIX ATC 2020): replicas
- * of different speed work in waves of E updates and wait for each other's waves, but D waves late.
+ * of different speed work in waves of E updates and wait for each other's waves, D waves later.
  *
- * At the end of wave c a replica hands in what it has changed in it, delta_c, and goes on; but
- * before wave c + 1 it takes in the mean of all replicas' delta_(c-D) in place of its own. It waits
- * for nothing younger, and what it takes in does not depend on who was faster. Its weights are
+ * At the end of wave c a replica submits its change of the weights in that wave, delta_c, and
+ * continues. Before wave c + 1 it replaces its own delta_(c-D) by the mean of all replicas'. It
+ * waits for nothing more recent, and the result does not depend on the speed of replicas. Its
+ * weights are
  *
  *     W = base + delta_(c-D+1) + ... + delta_c         own deltas, oldest first
  *     base = what replicas began with + the means of waves 0 .. c - D, the same on all of them
  *
  *     D = 1, E = 2    updates   0 1 | 2 3 | 4 5 | 6 7
- *                     base                0 1   0 1 2 3       of everybody
+ *                     base                0 1   0 1 2 3       of all
  *                     own             0 1   2 3   4 5
  *
- * Others' updates that the weights lack when update t is made: at most (D + 1) E - 1; where a stage
- * has s mini-batches in flight, s more. At a drain all that is outstanding is taken in at once: the
- * mean of W - base. A replica that has stopped (the run diverged) hands in nothing from then on,
- * and with the first wave that lacks somebody everybody takes in nothing more until the drain. */
+ * When update t is made, the weights lack at most (D + 1) E - 1 updates of other replicas; with s
+ * mini-batches in flight on a stage, s more. At a drain everything outstanding is applied at once:
+ * the mean of W - base. A replica that has stopped (the run diverged) submits nothing from then on.
+ * From the first wave with a missing replica on, no replica applies further waves until the drain.
+ */
 #include "exec/sync.h"
 
 static int n_sums(const fr_sync_options *o) { return o->distance + 1; }
@@ -34,7 +36,7 @@ static fr_status begin(fr__syncing *s)
                            s->n * sizeof(float));
 }
 
-/* The sum of a wave, and the own delta that is in it. One more than can be outstanding. */
+/* Sums of waves, with the replica's own deltas. One more than can be outstanding. */
 static int slot_of(const fr__syncing *s, int64_t wave)
 {
     return (int)(wave % (s->options.distance + 1));
@@ -71,8 +73,8 @@ static void add_to_base(fr__syncing *s, size_t offset, size_t count, const float
                      count);
 }
 
-/* The wave is over: hand in its delta, and keep it. Who has stopped keeps what it had of it: older
- * waves of everybody may still be there to be taken in. */
+/* The wave is over: submit its delta, and keep it. A stopped replica keeps its partial delta,
+ * because older waves of all replicas may still have to be applied. */
 static fr_status post_wave(fr__syncing *s, bool is_alive)
 {
     int slot = slot_of(s, s->round);
@@ -110,7 +112,7 @@ static fr_status drain(fr__syncing *s)
 
 const fr__sync_rule fr__sync_wsp = {
     .about = {.name = "wsp",
-              .summary = "each replica for itself in waves, others' waves taken in some waves late",
+              .summary = "replicas step alone in waves; others' waves are applied some waves later",
               .has_every = true,
               .has_distance = true,
               .steps_alone = true},

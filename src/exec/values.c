@@ -15,7 +15,7 @@ static float *block_of(const fr__exec *x, fr__value_kind kind, int which, int pa
     if (is_buffer(x, param)) return kind == FR__VALUE_PARAM ? x->buffers : NULL;
     if (kind == FR__VALUE_GRAD) return x->grads;
     if (kind == FR__VALUE_STATE) return x->state[which];
-    if (kind == FR__VALUE_MEMORY) return fr_store_memory(x->store, &is_valid);
+    if (kind == FR__VALUE_MEMORY) return fr_store_policy_state(x->store, &is_valid);
     return x->store ? fr_store_newest(x->store) : x->weights;
 }
 
@@ -32,7 +32,7 @@ fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param,
     FR_TRY(fr_program_write_param(x->layout, block, fr_program_find_placement(x->layout, param),
                                   plain));
     if (kind == FR__VALUE_MEMORY)
-        fr_store_set_memory(x->store);
+        fr_store_set_policy_state(x->store);
     else if (x->store)
         FR_TRY(fr_store_reset(x->store, fr_store_version(x->store)));
     return FR_OK;
@@ -41,7 +41,7 @@ fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param,
 bool fr__exec_has_memory(const fr__exec *x)
 {
     bool is_valid;
-    return fr_store_memory(x->store, &is_valid) && is_valid;
+    return fr_store_policy_state(x->store, &is_valid) && is_valid;
 }
 
 /* --- starting values ------------------------------------------------------------------------ */

@@ -22,7 +22,7 @@ typedef struct search {
     fr_memory_use *use; /* [n_workers] */
 } search;
 
-static fr_brief brief(uint64_t bytes) { return fr__brief_bytes((double)bytes); }
+static fr__brief brief(uint64_t bytes) { return fr__brief_bytes((double)bytes); }
 
 static void add_remedy(search *q, const char *text)
 {

@@ -1,5 +1,5 @@
-/* forecast_late.c -- where measuring the stages would delay a run too long, its first mini-batches
- * give the forecast.
+/* forecast_late.c -- forecast from the first mini-batches of a run, if measuring the stages would
+ * delay it too long.
  *
  * The choice depends on sizes alone, so a config behaves the same on an idle and on a busy
  * machine. */

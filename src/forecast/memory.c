@@ -134,7 +134,7 @@ static fr_status check(fr__setup *s, fr_engine **e, fr__footprint *f)
     claim own = {.need = f->total - f->base, .host = f->host, .total = f->total};
     fr__room_read(s->system_root ? s->system_root : "", &own.room);
     claim *claims = FR_NEW_ARRAY(claim, fr_team_size(s->team));
-    fr_status status = claims ? FR_OK : fr__no_memory(s->ctx, 0, "a look at the memory");
+    fr_status status = claims ? FR_OK : fr__no_memory(s->ctx, 0, "a check of the memory");
     status = fr_team_agree(s->team, status);
     if (status == FR_OK) status = gather(s, &own, claims);
     if (status == FR_OK && fr_team_rank(s->team) == 0) status = judge(s, e, claims, f);

@@ -30,7 +30,7 @@ fr_status fr__cutter_create(fr_graph *g)
     g->n_uses = FR_ARENA_ARRAY(&g->arena, int, n);
     g->cut_bytes = FR_ARENA_ARRAY(&g->arena, int64_t, n + 2);
     int *scratch = FR_ARENA_ARRAY(&g->arena, int, 6 * n + 1);
-    struct fr_cutter *c = FR_NEW(struct fr_cutter);
+    struct fr__cutter *c = FR_NEW(struct fr__cutter);
     if (!g->last_use || !g->n_uses || !g->cut_bytes || !scratch || !c ||
         pthread_mutex_init(&c->lock, NULL) != 0) {
         fr__free(c);
@@ -49,7 +49,7 @@ fr_status fr__cutter_create(fr_graph *g)
     return FR_OK;
 }
 
-void fr__cutter_free(struct fr_cutter *c)
+void fr__cutter_free(struct fr__cutter *c)
 {
     if (!c) return;
     fr__arena_fini(&c->lists);

@@ -45,7 +45,7 @@ static bool is_good_name(const char *name)
     return n >= 1 && n <= MAX_NAME;
 }
 
-static fr_status check_tensor(const fr_infer *t, const char *what, const fr_shape *s)
+static fr_status check_tensor(const fr__infer *t, const char *what, const fr_shape *s)
 {
     int64_t room = FR_MAX_COUNT;
     char text[96];
@@ -80,7 +80,7 @@ static fr_status check_request(fr_graph *g, fr_operator op, const char *name, in
     if (g->nodes.n >= FR_MAX_NODES)
         return fr_fail(g->ctx, FR_INVALID, "node %s: graph %s has %d nodes, which is the limit",
                        name, g->name, FR_MAX_NODES);
-    const fr_op_rule *rule = fr__op_rule(op);
+    const fr__op_rule *rule = fr__op_rule_of(op);
     if (n_inputs < rule->min_inputs || n_inputs > rule->max_inputs)
         return fr_fail(g->ctx, FR_INVALID, "node %s (%s): %d inputs given; it takes %d to %d: %s",
                        name, fr_operator_name(op), n_inputs, rule->min_inputs, rule->max_inputs,
@@ -94,10 +94,10 @@ static fr_status check_request(fr_graph *g, fr_operator op, const char *name, in
 }
 
 /* Infer and check shape, parameters and work of t->node. */
-static fr_status infer(fr_infer *t)
+static fr_status infer(fr__infer *t)
 {
     fr_node *node = t->node;
-    FR_TRY(fr__op_rule(node->op)->infer(t));
+    FR_TRY(fr__op_rule_of(node->op)->infer(t));
     FR_TRY(check_tensor(t, "the output", &node->shape));
     bool has_trained = false, input_has_grad = false;
     for (int i = 0; i < t->n_params; i++) {
@@ -111,7 +111,7 @@ static fr_status infer(fr_infer *t)
 }
 
 /* Add a parameter of a node that is about to be added. */
-static fr_status add_param(fr_graph *g, const char *node, const fr_param_rule *rule)
+static fr_status add_param(fr_graph *g, const char *node, const fr__param_rule *rule)
 {
     fr_param *p = fr__arena_pack(&g->arena, sizeof *p);
     int index = (int)g->params.n;
@@ -130,7 +130,7 @@ static fr_status add_param(fr_graph *g, const char *node, const fr_param_rule *r
 }
 
 /* The node that was inferred, its lists behind it, and its parameters. */
-static fr_status keep_node(fr_graph *g, const fr_infer *t)
+static fr_status keep_node(fr_graph *g, const fr__infer *t)
 {
     size_t n_inputs = (size_t)t->node->n_inputs, n_params = (size_t)t->n_params;
     size_t bytes = sizeof(fr_node) + (n_inputs + n_params) * sizeof(int);
@@ -160,7 +160,7 @@ static fr_status add_node(fr_graph *g, fr_operator op, const char *name, const f
     FR_TRY(check_request(g, op, name, n_inputs, inputs));
     fr_node node = {.name = name, .op = op, .n_inputs = n_inputs, .inputs = inputs};
     if (attrs) node.attrs = *attrs;
-    fr_infer t = {.ctx = g->ctx, .node = &node};
+    fr__infer t = {.ctx = g->ctx, .node = &node};
     for (int i = 0; i < n_inputs; i++) t.in[i] = g->nodes.at[inputs[i]];
     FR_TRY(infer(&t));
     return keep_node(g, &t);

@@ -19,14 +19,14 @@ struct fr_graph {
     fr_status status; /* status of the first failure while building */
     bool is_finished;
     /* made by finish: */
-    int *last_use;            /* (n_nodes) last consumer, -1: none */
-    int *n_uses;              /* (n_nodes) number of uses as an input */
-    int64_t *cut_bytes;       /* (n_nodes + 1) as fr_graph_cut_bytes */
-    struct fr_cutter *cutter; /* the mutable part of a finished graph */
+    int *last_use;             /* (n_nodes) last consumer, -1: none */
+    int *n_uses;               /* (n_nodes) number of uses as an input */
+    int64_t *cut_bytes;        /* (n_nodes + 1) as fr_graph_cut_bytes */
+    struct fr__cutter *cutter; /* the mutable part of a finished graph */
 };
 
 /* After finish, any thread may request cuts. */
-struct fr_cutter {
+struct fr__cutter {
     pthread_mutex_t lock; /* guards all members below */
     fr_arena lists;       /* inputs and outputs of stages */
     int *scratch;         /* (6 n_nodes + 1) for the convexity check */
@@ -34,6 +34,6 @@ struct fr_cutter {
 
 /* Create cutter and the tables of uses and cuts. */
 fr_status fr__cutter_create(fr_graph *g);
-void fr__cutter_free(struct fr_cutter *c);
+void fr__cutter_free(struct fr__cutter *c);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const fr_op_rule rules[FR_OPERATOR_COUNT] = {
+static const fr__op_rule rules[FR_OPERATOR_COUNT] = {
     [FR_OP_INPUT] = {0, 0, fr__infer_input},
     [FR_OP_LINEAR] = {1, 1, fr__infer_linear},
     [FR_OP_CONV2D] = {1, 1, fr__infer_conv2d},
@@ -43,7 +43,7 @@ static const struct {
 #undef FR_X
 };
 
-const fr_op_rule *fr__op_rule(fr_operator op) { return &rules[op]; }
+const fr__op_rule *fr__op_rule_of(fr_operator op) { return &rules[op]; }
 
 const char *fr__op_about(fr_operator op) { return texts[op].about; }
 
@@ -74,7 +74,7 @@ int fr_operator_length_input(fr_operator op)
     }
 }
 
-fr_status fr__op_fail(const fr_infer *t, const char *format, ...)
+fr_status fr__op_fail(const fr__infer *t, const char *format, ...)
 {
     char text[768];
     va_list args;
@@ -85,14 +85,14 @@ fr_status fr__op_fail(const fr_infer *t, const char *format, ...)
                    fr_operator_name(t->node->op), text);
 }
 
-fr_status fr__op_size(const fr_infer *t, const char *attr, int64_t value)
+fr_status fr__op_size(const fr__infer *t, const char *attr, int64_t value)
 {
     if (value >= 1 && value <= FR_MAX_SIZE) return FR_OK;
     return fr__op_fail(t, "%s is %lld; it must be between 1 and %d", attr, (long long)value,
                        FR_MAX_SIZE);
 }
 
-fr_status fr__op_input(const fr_infer *t, int i, fr_dtype dtype, int min_dims, int max_dims)
+fr_status fr__op_input(const fr__infer *t, int i, fr_dtype dtype, int min_dims, int max_dims)
 {
     const fr_node *in = t->in[i];
     char shape[96];
@@ -107,12 +107,12 @@ fr_status fr__op_input(const fr_infer *t, int i, fr_dtype dtype, int min_dims, i
     return FR_OK;
 }
 
-fr_status fr__op_length(const fr_infer *t, int i)
+fr_status fr__op_length(const fr__infer *t, int i)
 {
     return i < t->node->n_inputs ? fr__op_input(t, i, FR_I32, 0, 0) : FR_OK;
 }
 
-fr_status fr__op_init(const fr_infer *t)
+fr_status fr__op_init(const fr__infer *t)
 {
     fr_init init = t->node->attrs.weight_init;
     bool has_scale = init.kind == FR_INIT_NORMAL || init.kind == FR_INIT_UNIFORM;
@@ -130,7 +130,7 @@ fr_init fr__op_uniform_init(double fan_in)
     return (fr_init){FR_INIT_UNIFORM, (float)(1 / sqrt(fan_in))};
 }
 
-fr_init fr__op_weight_init(const fr_infer *t, fr_init preset, double fan_in, double fan_out)
+fr_init fr__op_weight_init(const fr__infer *t, fr_init preset, double fan_in, double fan_out)
 {
     fr_init init = t->node->attrs.weight_init;
     switch (init.kind) {
@@ -141,31 +141,31 @@ fr_init fr__op_weight_init(const fr_infer *t, fr_init preset, double fan_in, dou
     }
 }
 
-fr_init fr__op_bias_init(const fr_infer *t, double fan_in)
+fr_init fr__op_bias_init(const fr__infer *t, double fan_in)
 {
     return t->node->attrs.weight_init.kind == FR_INIT_DEFAULT ? fr__op_uniform_init(fan_in)
                                                               : (fr_init){FR_INIT_ZEROS, 0};
 }
 
-void fr__op_param(fr_infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer)
+void fr__op_param(fr__infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer)
 {
-    t->params[t->n_params++] = (fr_param_rule){suffix, shape, init, is_buffer};
+    t->params[t->n_params++] = (fr__param_rule){suffix, shape, init, is_buffer};
 }
 
-void fr__op_output(fr_infer *t, fr_shape shape)
+void fr__op_output(fr__infer *t, fr_shape shape)
 {
     t->node->shape = shape;
     t->node->dtype = FR_F32;
 }
 
-void fr__op_flops(fr_infer *t, double forward, double back_input, double back_weight)
+void fr__op_flops(fr__infer *t, double forward, double back_input, double back_weight)
 {
     t->node->flops_forward = forward;
     t->node->flops_back_input = back_input;
     t->node->flops_back_weight = back_weight;
 }
 
-fr_status fr__infer_input(fr_infer *t)
+fr_status fr__infer_input(fr__infer *t)
 {
     const fr_attrs *a = &t->node->attrs;
     if (a->input.shape.n_dims < 0 || a->input.shape.n_dims > FR_MAX_DIMS)

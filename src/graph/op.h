@@ -15,76 +15,76 @@
 #define FR_MAX_NODES (1 << 20)          /* limited by the 24 bits of random streams */
 
 /* A parameter that a rule declares; its name is "node.suffix". */
-typedef struct fr_param_rule {
+typedef struct fr__param_rule {
     const char *suffix;
     fr_shape shape;
     fr_init init; /* resolved */
     bool is_buffer;
-} fr_param_rule;
+} fr__param_rule;
 
-typedef struct fr_infer {
+typedef struct fr__infer {
     fr_ctx *ctx;
     fr_node *node; /* name, op, attrs and inputs are set; the rule fills the rest */
     const fr_node *in[FR_MAX_INPUTS]; /* inputs; entries beyond n_inputs are NULL */
-    fr_param_rule params[FR_MAX_PARAMS];
+    fr__param_rule params[FR_MAX_PARAMS];
     int n_params;
-} fr_infer;
+} fr__infer;
 
-typedef struct fr_op_rule {
+typedef struct fr__op_rule {
     int min_inputs, max_inputs;
-    fr_status (*infer)(fr_infer *t);
-} fr_op_rule;
+    fr_status (*infer)(fr__infer *t);
+} fr__op_rule;
 
 /* Rule of an operator; never NULL for a valid one. */
-const fr_op_rule *fr__op_rule(fr_operator op);
+const fr__op_rule *fr__op_rule_of(fr_operator op);
 const char *fr__op_about(fr_operator op); /* "(C, H, W) -> (out, H', W')" */
 
 /* FR_INVALID with "node NAME (OPERATOR): text". */
-fr_status fr__op_fail(const fr_infer *t, const char *format, ...) FR_PRINTF(2, 3);
+fr_status fr__op_fail(const fr__infer *t, const char *format, ...) FR_PRINTF(2, 3);
 /* Is a size attribute in 1 .. FR_MAX_SIZE? */
-fr_status fr__op_size(const fr_infer *t, const char *attr, int64_t value);
+fr_status fr__op_size(const fr__infer *t, const char *attr, int64_t value);
 /* Does input i have this type and between min and max dimensions? */
-fr_status fr__op_input(const fr_infer *t, int i, fr_dtype dtype, int min_dims, int max_dims);
+fr_status fr__op_input(const fr__infer *t, int i, fr_dtype dtype, int min_dims, int max_dims);
 /* Is input i, if given, a length: one int32 per sample? */
-fr_status fr__op_length(const fr_infer *t, int i);
+fr_status fr__op_length(const fr__infer *t, int i);
 /* Can weight_init be resolved? */
-fr_status fr__op_init(const fr_infer *t);
+fr_status fr__op_init(const fr__infer *t);
 
 /* weight_init for a matrix with these fans; `preset` is the meaning of DEFAULT. */
-fr_init fr__op_weight_init(const fr_infer *t, fr_init preset, double fan_in, double fan_out);
+fr_init fr__op_weight_init(const fr__infer *t, fr_init preset, double fan_in, double fan_out);
 /* Initial values of its bias: uniform if weight_init is DEFAULT, else zero. */
-fr_init fr__op_bias_init(const fr_infer *t, double fan_in);
+fr_init fr__op_bias_init(const fr__infer *t, double fan_in);
 fr_init fr__op_uniform_init(double fan_in); /* in +-1/sqrt(fan_in) */
 
-void fr__op_param(fr_infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer);
+void fr__op_param(fr__infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer);
 /* Set the output to float with this shape. A rule that moves integers changes the type
  * afterwards. */
-void fr__op_output(fr_infer *t, fr_shape shape);
-void fr__op_flops(fr_infer *t, double forward, double back_input, double back_weight);
+void fr__op_output(fr__infer *t, fr_shape shape);
+void fr__op_flops(fr__infer *t, double forward, double back_input, double back_weight);
 
-fr_status fr__infer_input(fr_infer *t);
-fr_status fr__infer_linear(fr_infer *t);
-fr_status fr__infer_conv2d(fr_infer *t);
-fr_status fr__infer_embedding(fr_infer *t);
-fr_status fr__infer_attention(fr_infer *t);
-fr_status fr__infer_cross_attention(fr_infer *t);
-fr_status fr__infer_lstm(fr_infer *t);
-fr_status fr__infer_batch_norm(fr_infer *t);
-fr_status fr__infer_layer_norm(fr_infer *t);
-fr_status fr__infer_activation(fr_infer *t);
-fr_status fr__infer_dropout(fr_infer *t);
-fr_status fr__infer_pool(fr_infer *t);
-fr_status fr__infer_global_pool(fr_infer *t);
-fr_status fr__infer_add(fr_infer *t);
-fr_status fr__infer_concat(fr_infer *t);
-fr_status fr__infer_flatten(fr_infer *t);
-fr_status fr__infer_slice(fr_infer *t);
-fr_status fr__infer_reverse_time(fr_infer *t);
-fr_status fr__infer_time(fr_infer *t);
-fr_status fr__infer_cross_entropy(fr_infer *t);
+fr_status fr__infer_input(fr__infer *t);
+fr_status fr__infer_linear(fr__infer *t);
+fr_status fr__infer_conv2d(fr__infer *t);
+fr_status fr__infer_embedding(fr__infer *t);
+fr_status fr__infer_attention(fr__infer *t);
+fr_status fr__infer_cross_attention(fr__infer *t);
+fr_status fr__infer_lstm(fr__infer *t);
+fr_status fr__infer_batch_norm(fr__infer *t);
+fr_status fr__infer_layer_norm(fr__infer *t);
+fr_status fr__infer_activation(fr__infer *t);
+fr_status fr__infer_dropout(fr__infer *t);
+fr_status fr__infer_pool(fr__infer *t);
+fr_status fr__infer_global_pool(fr__infer *t);
+fr_status fr__infer_add(fr__infer *t);
+fr_status fr__infer_concat(fr__infer *t);
+fr_status fr__infer_flatten(fr__infer *t);
+fr_status fr__infer_slice(fr__infer *t);
+fr_status fr__infer_reverse_time(fr__infer *t);
+fr_status fr__infer_time(fr__infer *t);
+fr_status fr__infer_cross_entropy(fr__infer *t);
 
 /* Output length of a window that slides over `in` numbers; a failure names the attributes. */
-fr_status fr__op_window(const fr_infer *t, int axis, int64_t in, const int kernel[2],
+fr_status fr__op_window(const fr__infer *t, int axis, int64_t in, const int kernel[2],
                         const int stride[2], const int pad[2], int64_t *out);
 
 #endif

@@ -10,7 +10,7 @@ static const struct {
     [FR_OP_ALPHA_DROPOUT] = {3, 1},
 };
 
-fr_status fr__infer_activation(fr_infer *t)
+fr_status fr__infer_activation(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, FR_F32, 0, FR_MAX_DIMS));
     fr__op_output(t, t->in[0]->shape);
@@ -19,7 +19,7 @@ fr_status fr__infer_activation(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_dropout(fr_infer *t)
+fr_status fr__infer_dropout(fr__infer *t)
 {
     float p = t->node->attrs.dropout.p;
     if (!(p >= 0 && p < 1)) return fr__op_fail(t, "p is %g; it must be in [0, 1)", (double)p);

@@ -1,8 +1,8 @@
 /* op_loss.c -- softmax cross entropy. The output is three numbers per sample: the sum of the losses
- * of its counted targets, their number, and how many of them the arg max forecasts correctly. */
+ * of its counted targets, their number, and how many of them equal the arg max. */
 #include "graph/op.h"
 
-fr_status fr__infer_cross_entropy(fr_infer *t)
+fr_status fr__infer_cross_entropy(fr__infer *t)
 {
     float smoothing = t->node->attrs.loss.label_smoothing;
     FR_TRY(fr__op_input(t, 0, FR_F32, 1, FR_MAX_DIMS));

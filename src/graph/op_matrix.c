@@ -4,7 +4,7 @@
  * Parameters have PyTorch's names and layouts: weights (out, in, ...), LSTM gates i, f, g, o. */
 #include "graph/op.h"
 
-fr_status fr__infer_linear(fr_infer *t)
+fr_status fr__infer_linear(fr__infer *t)
 {
     int64_t out = t->node->attrs.linear.out;
     FR_TRY(fr__op_input(t, 0, FR_F32, 1, FR_MAX_DIMS));
@@ -26,7 +26,7 @@ fr_status fr__infer_linear(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__op_window(const fr_infer *t, int axis, int64_t in, const int kernel[2],
+fr_status fr__op_window(const fr__infer *t, int axis, int64_t in, const int kernel[2],
                         const int stride[2], const int pad[2], int64_t *out)
 {
     static const char *const axes[] = {"height", "width"};
@@ -46,7 +46,7 @@ fr_status fr__op_window(const fr_infer *t, int axis, int64_t in, const int kerne
     return FR_OK;
 }
 
-fr_status fr__infer_conv2d(fr_infer *t)
+fr_status fr__infer_conv2d(fr__infer *t)
 {
     fr_attrs *a = &t->node->attrs;
     FR_TRY(fr__op_input(t, 0, FR_F32, 3, 3));
@@ -78,7 +78,7 @@ fr_status fr__infer_conv2d(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_embedding(fr_infer *t)
+fr_status fr__infer_embedding(fr__infer *t)
 {
     const fr_attrs *a = &t->node->attrs;
     FR_TRY(fr__op_input(t, 0, FR_I32, 1, 1));
@@ -104,14 +104,14 @@ fr_status fr__infer_embedding(fr_infer *t)
 
 /* Scores and their softmax for each pair of positions that attend to each other. The backward has
  * four products, the forward two. */
-static void attention_work(fr_infer *t, double pairs)
+static void attention_work(fr__infer *t, double pairs)
 {
     double product = 2 * pairs * (double)t->node->shape.dim[1];
     double softmax = pairs * t->node->attrs.attention.heads;
     fr__op_flops(t, 2 * product + 5 * softmax, 4 * product + 4 * softmax, 0);
 }
 
-fr_status fr__infer_attention(fr_infer *t)
+fr_status fr__infer_attention(fr__infer *t)
 {
     const fr_attrs *a = &t->node->attrs;
     FR_TRY(fr__op_input(t, 0, FR_F32, 2, 2));
@@ -130,7 +130,7 @@ fr_status fr__infer_attention(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_cross_attention(fr_infer *t)
+fr_status fr__infer_cross_attention(fr__infer *t)
 {
     const fr_attrs *a = &t->node->attrs;
     for (int i = 0; i < 2; i++) FR_TRY(fr__op_input(t, i, FR_F32, 2, 2));
@@ -153,7 +153,7 @@ fr_status fr__infer_cross_attention(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_lstm(fr_infer *t)
+fr_status fr__infer_lstm(fr__infer *t)
 {
     int64_t hidden = t->node->attrs.lstm.hidden, projection = t->node->attrs.lstm.projection;
     FR_TRY(fr__op_input(t, 0, FR_F32, 2, 2));

@@ -5,7 +5,7 @@
 
 static const fr_init ones = {FR_INIT_ONES, 0}, zeros = {FR_INIT_ZEROS, 0};
 
-static fr_status fill_eps(fr_infer *t)
+static fr_status fill_eps(fr__infer *t)
 {
     fr_attrs *a = &t->node->attrs;
     if (a->norm.eps == 0) a->norm.eps = 1e-5f;
@@ -16,13 +16,13 @@ static fr_status fill_eps(fr_infer *t)
 
 /* Operations per number. Forward: mean 1, variance 3, normalise 2, scale and shift 2. Backward: two
  * sums for the parameters, which the input gradient also needs, then 5. */
-static void norm_flops(fr_infer *t)
+static void norm_flops(fr__infer *t)
 {
     double n = (double)fr_shape_count(&t->node->shape);
     fr__op_flops(t, 8 * n, 9 * n, 4 * n);
 }
 
-fr_status fr__infer_batch_norm(fr_infer *t)
+fr_status fr__infer_batch_norm(fr__infer *t)
 {
     fr_attrs *a = &t->node->attrs;
     FR_TRY(fr__op_input(t, 0, FR_F32, 1, 3));
@@ -41,7 +41,7 @@ fr_status fr__infer_batch_norm(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_layer_norm(fr_infer *t)
+fr_status fr__infer_layer_norm(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, FR_F32, 1, FR_MAX_DIMS));
     FR_TRY(fill_eps(t));

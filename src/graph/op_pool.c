@@ -1,7 +1,7 @@
 /* op_pool.c -- max, average and global average pooling over (C, H, W). */
 #include "graph/op.h"
 
-fr_status fr__infer_pool(fr_infer *t)
+fr_status fr__infer_pool(fr__infer *t)
 {
     fr_attrs *a = &t->node->attrs;
     FR_TRY(fr__op_input(t, 0, FR_F32, 3, 3));
@@ -22,7 +22,7 @@ fr_status fr__infer_pool(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_global_pool(fr_infer *t)
+fr_status fr__infer_global_pool(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, FR_F32, 3, 3));
     fr__op_output(t, FR_SHAPE(t->in[0]->shape.dim[0]));

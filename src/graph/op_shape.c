@@ -2,7 +2,7 @@
  * mean and last over time. */
 #include "graph/op.h"
 
-static fr_status fail_pair(const fr_infer *t, int i, const char *needs)
+static fr_status fail_pair(const fr__infer *t, int i, const char *needs)
 {
     char a[96], b[96];
     return fr__op_fail(t, "input %s is %s and input %s is %s; %s", t->in[0]->name,
@@ -10,7 +10,7 @@ static fr_status fail_pair(const fr_infer *t, int i, const char *needs)
                        fr_shape_text(&t->in[i]->shape, b, sizeof b), needs);
 }
 
-fr_status fr__infer_add(fr_infer *t)
+fr_status fr__infer_add(fr__infer *t)
 {
     for (int i = 0; i < 2; i++) FR_TRY(fr__op_input(t, i, FR_F32, 0, FR_MAX_DIMS));
     if (!fr_shape_equal(&t->in[0]->shape, &t->in[1]->shape))
@@ -20,7 +20,7 @@ fr_status fr__infer_add(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_concat(fr_infer *t)
+fr_status fr__infer_concat(fr__infer *t)
 {
     static const char *const needs[] = {"they must be equal except for the first dimension",
                                         "they must be equal except for the second dimension",
@@ -47,13 +47,13 @@ fr_status fr__infer_concat(fr_infer *t)
 }
 
 /* Accepts numbers or ids, because nothing is computed. */
-static void move_output(fr_infer *t, fr_shape shape)
+static void move_output(fr__infer *t, fr_shape shape)
 {
     fr__op_output(t, shape);
     t->node->dtype = t->in[0]->dtype;
 }
 
-fr_status fr__infer_slice(fr_infer *t)
+fr_status fr__infer_slice(fr__infer *t)
 {
     int64_t from = t->node->attrs.slice.from, to = t->node->attrs.slice.to;
     fr_shape s = t->in[0]->shape;
@@ -66,7 +66,7 @@ fr_status fr__infer_slice(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_reverse_time(fr_infer *t)
+fr_status fr__infer_reverse_time(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
     FR_TRY(fr__op_length(t, 1));
@@ -74,14 +74,14 @@ fr_status fr__infer_reverse_time(fr_infer *t)
     return FR_OK;
 }
 
-fr_status fr__infer_flatten(fr_infer *t)
+fr_status fr__infer_flatten(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, FR_F32, 0, FR_MAX_DIMS));
     fr__op_output(t, FR_SHAPE(fr_shape_count(&t->in[0]->shape)));
     return FR_OK;
 }
 
-fr_status fr__infer_time(fr_infer *t)
+fr_status fr__infer_time(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, FR_F32, 2, 2));
     FR_TRY(fr__op_length(t, 1));

@@ -20,9 +20,9 @@ enum {
     FR_CONF_MAX_KEY = 128 /* bytes */
 };
 
-enum fr_conf_kind { FR_CONF_SCALAR, FR_CONF_LIST, FR_CONF_MAPPING };
+enum fr__conf_kind { FR_CONF_SCALAR, FR_CONF_LIST, FR_CONF_MAPPING };
 
-struct fr_conf_root {
+struct fr__conf_root {
     fr_ctx *ctx;
     fr_arena arena;
     const char *name;
@@ -32,10 +32,10 @@ struct fr_conf_root {
 };
 
 struct fr_conf {
-    struct fr_conf_root *root;
+    struct fr__conf_root *root;
     fr_conf *parent, *next, *first, *last;
     const char *key; /* NULL: an item of a list, or the top */
-    enum fr_conf_kind kind;
+    enum fr__conf_kind kind;
     const char *text;     /* of a scalar */
     bool is_plain;        /* no quotes: may be a number, true, null, ... */
     bool is_open;         /* still being parsed */
@@ -48,18 +48,18 @@ struct fr_conf {
 };
 
 /* A growing text; a failed allocation sets `failed`. */
-struct fr_conf_out {
+struct fr__conf_out {
     FR_VEC(char) text;
     bool failed;
 };
-void fr__conf_put(struct fr_conf_out *o, const char *text);
+void fr__conf_put(struct fr__conf_out *o, const char *text);
 /* Append as YAML: plain if it is unambiguous, else in double quotes. */
-void fr__conf_put_text(struct fr_conf_out *o, const char *text);
+void fr__conf_put_text(struct fr__conf_out *o, const char *text);
 
 /* fr_conf_save with comment lines at the head ("": none). */
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path);
 /* The text that fr_conf_save writes. */
-void fr__conf_format(const fr_conf *top, struct fr_conf_out *o);
+void fr__conf_format(const fr_conf *top, struct fr__conf_out *o);
 /* fr_conf_load of a text that is in memory already; `name` takes the place of the path. */
 fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
                              int n_sets, const char *const *sets, fr_conf **out);
@@ -67,10 +67,10 @@ fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const 
 fr_status fr__conf_set(fr_conf *top, const char *set);
 
 /* Parse one YAML document into a separate tree; *out = NULL if it is empty. origin NULL: a file. */
-fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t bytes,
+fr_status fr__conf_read(struct fr__conf_root *root, const char *text, size_t bytes,
                         const char *origin, fr_conf **out);
 
-fr_conf *fr__conf_new(struct fr_conf_root *root); /* NULL: no memory */
+fr_conf *fr__conf_new(struct fr__conf_root *root); /* NULL: no memory */
 fr_conf *fr__conf_child(const fr_conf *mapping, const char *key);
 /* Append an empty scalar without value to `parent`; NULL: no memory. */
 fr_conf *fr__conf_add(fr_conf *parent, const char *key);
@@ -90,7 +90,7 @@ fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path
 fr_status fr__conf_data(fr_conf *c, const char *key, const char *preset, const char **out);
 fr_status fr__conf_data_list(fr_conf *c, const char *key, int max_n, const char **out, int *n);
 /* Record the value that fr_conf_save writes for a key; consumes `o`. */
-fr_status fr__conf_resolve(fr_conf *node, struct fr_conf_out *o);
+fr_status fr__conf_resolve(fr_conf *node, struct fr__conf_out *o);
 
 /* Position "file.yaml:3:5" of a value, or the nearest known one; and path
  * "train.layers[2].width". */

@@ -34,7 +34,7 @@ fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path
     if (!(found = find(c, key, file, joined, &is_there))) return fr__conf_no_memory(c);
     if (!is_there) return fr_conf_fail(c, key, "cannot find the %s %s", what, joined);
     snprintf(path, PATH_MAX, "%s", found);
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__conf_put_text(&o, path);
     return fr__conf_resolve(fr__conf_child(c, key), &o);
 }
@@ -58,14 +58,14 @@ fr_status fr__conf_data(fr_conf *c, const char *key, const char *preset, const c
     const char *file;
     FR_TRY(fr_conf_text(c, key, preset, &file));
     if (!(*out = find_data(c, key, file))) return fr__conf_no_memory(c);
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__conf_put_text(&o, *out);
     return fr__conf_resolve(fr__conf_child(c, key), &o);
 }
 
 fr_status fr__conf_data_list(fr_conf *c, const char *key, int max_n, const char **out, int *n)
 {
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     FR_TRY(fr_conf_texts(c, key, max_n, out, n));
     if (*n == 0) return FR_OK;
     fr__conf_put(&o, "[");

@@ -111,7 +111,7 @@ static fr_status resolve(fr_conf *node, const char *yaml)
 }
 
 /* Take ownership of the collected text, or discard it. */
-fr_status fr__conf_resolve(fr_conf *node, struct fr_conf_out *o)
+fr_status fr__conf_resolve(fr_conf *node, struct fr__conf_out *o)
 {
     fr_status status = o->failed ? fr__conf_no_memory(node) : resolve(node, o->text.at);
     fr__vec_fini(&o->text);
@@ -235,7 +235,7 @@ fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const ch
                        fr__conf_place(c), fr__conf_path(node));
     }
     *out = text;
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__conf_put_text(&o, text);
     return fr__conf_resolve(node, &o);
 }
@@ -270,7 +270,7 @@ fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int
     *n = 0;
     FR_TRY(list_start(node, max_n, "a list of integers", &item));
     if (!node->has_value) return FR_OK;
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__conf_put(&o, "[");
     for (; item; item = list_next(node, item)) {
         if (!is_plain_scalar(item) || !fr__int_scan(item->text, &out[*n])) {
@@ -294,7 +294,7 @@ fr_status fr_conf_texts(fr_conf *c, const char *key, int max_n, const char **out
     *n = 0;
     FR_TRY(list_start(node, max_n, "a list of texts", &item));
     if (!node->has_value) return FR_OK;
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__conf_put(&o, "[");
     for (; item; item = list_next(node, item)) {
         fr_status status = check_text(item);

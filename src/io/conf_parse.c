@@ -14,7 +14,7 @@ struct anchor {
 };
 
 struct builder {
-    struct fr_conf_root *root;
+    struct fr__conf_root *root;
     const char *origin;
     int n_documents;
     fr_conf *value; /* of the document */
@@ -49,7 +49,7 @@ static fr_status no_memory(const struct builder *b)
 
 /* --- nodes -------------------------------------------------------------------------------- */
 
-fr_conf *fr__conf_new(struct fr_conf_root *root)
+fr_conf *fr__conf_new(struct fr__conf_root *root)
 {
     fr_conf *node = FR_ARENA_NEW(&root->arena, fr_conf);
     if (!node) return NULL;
@@ -239,7 +239,7 @@ static bool wants_key(const struct builder *b)
 }
 
 /* A scalar, or the start of a container. */
-static fr_status add_node(struct builder *b, enum fr_conf_kind kind, struct fy_token *value,
+static fr_status add_node(struct builder *b, enum fr__conf_kind kind, struct fy_token *value,
                           struct fy_token *tag, struct fy_token *anchor)
 {
     int line, column;
@@ -360,7 +360,7 @@ static fr_status parse(struct builder *b, const char *text, size_t bytes)
     return status;
 }
 
-fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t bytes,
+fr_status fr__conf_read(struct fr__conf_root *root, const char *text, size_t bytes,
                         const char *origin, fr_conf **out)
 {
     *out = NULL;
@@ -382,7 +382,7 @@ fr_status fr__conf_read(struct fr_conf_root *root, const char *text, size_t byte
 
 fr_status fr__conf_set(fr_conf *top, const char *set)
 {
-    struct fr_conf_root *root = top->root;
+    struct fr__conf_root *root = top->root;
     const char *origin = fr__arena_printf(&root->arena, "--set %s", set);
     const char *equals = strchr(set, '=');
     if (!origin) return fr__conf_no_memory(top);
@@ -421,9 +421,9 @@ fr_status fr__conf_set(fr_conf *top, const char *set)
 }
 
 static fr_status create(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
-                        struct fr_conf_root **out)
+                        struct fr__conf_root **out)
 {
-    struct fr_conf_root *root = FR_NEW(struct fr_conf_root);
+    struct fr__conf_root *root = FR_NEW(struct fr__conf_root);
     *out = root;
     if (!root) return fr__no_memory(ctx, sizeof *root, name);
     root->ctx = ctx;
@@ -442,7 +442,7 @@ static fr_status create(fr_ctx *ctx, const char *text, size_t bytes, const char 
                    top->kind == FR_CONF_LIST ? "list" : "single value");
 }
 
-static void drop(struct fr_conf_root *root)
+static void drop(struct fr__conf_root *root)
 {
     if (!root) return;
     fr__arena_fini(&root->arena);
@@ -452,14 +452,14 @@ static void drop(struct fr_conf_root *root)
 fr_status fr_conf_parse(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
                         fr_conf **out)
 {
-    struct fr_conf_root *root;
+    struct fr__conf_root *root;
     fr_status status = create(ctx, text, bytes, name, &root);
     *out = status == FR_OK ? root->top : NULL;
     if (status != FR_OK) drop(root);
     return status;
 }
 
-static fr_status keep_head(struct fr_conf_root *root, const char *text, size_t bytes)
+static fr_status keep_head(struct fr__conf_root *root, const char *text, size_t bytes)
 {
     size_t n = 0;
     while (n < bytes && text[n] == '#') {

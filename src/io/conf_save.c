@@ -83,7 +83,7 @@ fr_status fr_conf_record(fr_conf *c, const char *key, const char *value_as_yaml)
 
 /* --- writing ------------------------------------------------------------------------------ */
 
-void fr__conf_put(struct fr_conf_out *o, const char *text)
+void fr__conf_put(struct fr__conf_out *o, const char *text)
 {
     for (size_t i = 0, n = strlen(text); i <= n && !o->failed; i++) /* includes the terminator */
         o->failed = !fr__vec_push(&o->text, text[i]);
@@ -106,7 +106,7 @@ static bool is_safe_plain(const char *text)
     return true;
 }
 
-void fr__conf_put_text(struct fr_conf_out *o, const char *text)
+void fr__conf_put_text(struct fr__conf_out *o, const char *text)
 {
     if (is_safe_plain(text)) {
         fr__conf_put(o, text);
@@ -132,7 +132,7 @@ void fr__conf_put_text(struct fr_conf_out *o, const char *text)
     fr__conf_put(o, "\"");
 }
 
-static void put_indent(struct fr_conf_out *o, int indent)
+static void put_indent(struct fr__conf_out *o, int indent)
 {
     for (int i = 0; i < indent; i++) fr__conf_put(o, " ");
 }
@@ -146,9 +146,9 @@ static bool is_shown(const fr_conf *node)
     return false;
 }
 
-static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent);
+static void put_value(struct fr__conf_out *o, const fr_conf *node, int indent);
 
-static void put_mapping(struct fr_conf_out *o, const fr_conf *node, int indent, bool is_in_line)
+static void put_mapping(struct fr__conf_out *o, const fr_conf *node, int indent, bool is_in_line)
 {
     for (const fr_conf *c = node->first; c; c = c->next) {
         if (!is_shown(c)) continue;
@@ -160,7 +160,7 @@ static void put_mapping(struct fr_conf_out *o, const fr_conf *node, int indent, 
     }
 }
 
-static void put_list(struct fr_conf_out *o, const fr_conf *node, int indent)
+static void put_list(struct fr__conf_out *o, const fr_conf *node, int indent)
 {
     for (const fr_conf *c = node->first; c; c = c->next) {
         put_indent(o, indent);
@@ -187,7 +187,7 @@ static bool is_value(const char *text)
 }
 
 /* A value that no call has read. */
-static void put_scalar(struct fr_conf_out *o, const fr_conf *node)
+static void put_scalar(struct fr__conf_out *o, const fr_conf *node)
 {
     if (fr__conf_is_null(node))
         fr__conf_put(o, "null");
@@ -198,7 +198,7 @@ static void put_scalar(struct fr_conf_out *o, const fr_conf *node)
 }
 
 /* Write the rest of the line after the colon or dash. */
-static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent)
+static void put_value(struct fr__conf_out *o, const fr_conf *node, int indent)
 {
     bool has_items = false;
     for (const fr_conf *c = node->first; c && !has_items; c = c->next) has_items = is_shown(c);
@@ -221,7 +221,7 @@ static void put_value(struct fr_conf_out *o, const fr_conf *node, int indent)
     fr__conf_put(o, "\n");
 }
 
-void fr__conf_format(const fr_conf *top, struct fr_conf_out *o)
+void fr__conf_format(const fr_conf *top, struct fr__conf_out *o)
 {
     put_mapping(o, top, 0, false);
     if (o->text.n == 0) fr__conf_put(o, "{}\n");
@@ -231,7 +231,7 @@ fr_status fr_conf_save(fr_conf *top, const char *path) { return fr__conf_save(to
 
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path)
 {
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     fr__conf_put(&o, head);
     fr__conf_format(top, &o);
     fr_status status = o.failed ? fr__conf_no_memory(top)

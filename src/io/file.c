@@ -71,15 +71,15 @@ struct sink {
     const char *path;
     unsigned char *data;
     size_t n, room, max_bytes;
-    size_t n_packed;          /* gzip bytes that they were unpacked from */
-    const fr_file_head *head; /* header to check; NULL: none, or already checked */
-    bool is_judged;           /* max_bytes comes from the header */
+    size_t n_packed;           /* gzip bytes that they were unpacked from */
+    const fr__file_head *head; /* header to check; NULL: none, or already checked */
+    bool is_judged;            /* max_bytes comes from the header */
 };
 
 /* When the header, or the whole file, has been read, the header determines how much to read. */
 static fr_status sink_judge(struct sink *s, bool at_end)
 {
-    const fr_file_head *head = s->head;
+    const fr__file_head *head = s->head;
     size_t bytes = 0;
     if (!head || (s->n < head->bytes && !at_end)) return FR_OK;
     s->head = NULL;
@@ -231,7 +231,7 @@ fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigne
 }
 
 fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
-                           const fr_file_head *head, unsigned char **data, size_t *bytes)
+                           const fr__file_head *head, unsigned char **data, size_t *bytes)
 {
     *data = NULL;
     *bytes = 0;

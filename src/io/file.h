@@ -12,15 +12,15 @@ fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigne
 
 /* A header that declares the size of its file: `size` receives the first `bytes` bytes of the
  * unpacked file, or all of a shorter one, and returns the total number of bytes. */
-typedef struct fr_file_head {
+typedef struct fr__file_head {
     size_t bytes;
     fr_status (*size)(fr_ctx *ctx, const char *path, const unsigned char *data, size_t n,
                       size_t *total);
-} fr_file_head;
+} fr__file_head;
 /* The same, but the header is checked before anything beyond it is read or unpacked, and no more
  * than the declared bytes are read. head NULL: no header. */
 fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
-                           const fr_file_head *head, unsigned char **data, size_t *bytes);
+                           const fr__file_head *head, unsigned char **data, size_t *bytes);
 bool fr__file_exists(const char *path);
 bool fr__dir_exists(const char *path);
 /* mkdir -p */

@@ -9,15 +9,15 @@
 
 #define FR_HASH_TEXT 33 /* 32 hexadecimal digits and a zero */
 
-typedef struct XXH3_state_s fr_hash;
+typedef struct XXH3_state_s fr__hash;
 
 /* Create an empty hash; NULL: no memory. The library allocates the state, because its size differs
  * between versions. */
-fr_hash *fr__hash_create(void);
-void fr__hash_update(fr_hash *h, const void *data, size_t bytes);
+fr__hash *fr__hash_create(void);
+void fr__hash_update(fr__hash *h, const void *data, size_t bytes);
 /* Hash of all bytes so far; more may follow. */
-void fr__hash_text(const fr_hash *h, char text[FR_HASH_TEXT]);
-void fr__hash_free(fr_hash *h); /* NULL allowed */
+void fr__hash_text(const fr__hash *h, char text[FR_HASH_TEXT]);
+void fr__hash_free(fr__hash *h); /* NULL allowed */
 
 /* Hash of one block of memory. */
 void fr__hash_of(const void *data, size_t bytes, char text[FR_HASH_TEXT]);

@@ -8,9 +8,9 @@ enum { IDX_U8 = 0x08, MAX_DIMS = 4 };
 
 /* Parse the header; out->data: start of the values. */
 static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                            fr_idx *out)
+                            fr__idx *out)
 {
-    *out = (fr_idx){0};
+    *out = (fr__idx){0};
     if (bytes < 4)
         return fr_fail(ctx, FR_INVALID, "%s: byte 0: %zu bytes are too few for an IDX file", name,
                        bytes);
@@ -44,10 +44,10 @@ static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *
 }
 
 fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                        fr_idx *out)
+                        fr__idx *out)
 {
-    fr_idx a;
-    *out = (fr_idx){0};
+    fr__idx a;
+    *out = (fr__idx){0};
     FR_TRY(parse_head(ctx, name, data, bytes, &a));
     /* Limited by the file at every step, so the product cannot overflow. */
     size_t header = (size_t)(a.data - data), room = bytes - header, total = 1;
@@ -70,7 +70,7 @@ fr_status fr__idx_parse(fr_ctx *ctx, const char *name, const unsigned char *data
 static fr_status size_of_file(fr_ctx *ctx, const char *path, const unsigned char *data, size_t n,
                               size_t *total)
 {
-    fr_idx a;
+    fr__idx a;
     FR_TRY(parse_head(ctx, path, data, n, &a));
     *total = 1;
     for (int i = 0; i < a.n_dims; i++) {
@@ -81,4 +81,4 @@ static fr_status size_of_file(fr_ctx *ctx, const char *path, const unsigned char
     return FR_OK;
 }
 
-const fr_file_head fr__idx_head = {.bytes = 4 + 4 * MAX_DIMS, .size = size_of_file};
+const fr__file_head fr__idx_head = {.bytes = 4 + 4 * MAX_DIMS, .size = size_of_file};

@@ -124,8 +124,8 @@ fr_status fr__key_read(fr_conf *c, const fr_key *k, void *to)
     case FR_KEY_BOOL:
         return fr_conf_bool(c, fr__key_name(k), *flag || strcmp(k->preset, "true") == 0, flag);
     case FR_KEY_AMOUNT:
-        return fr__conf_amount(c, fr__key_name(k), (fr_unit)k->unit, *amount, k->min, k->max,
-                               amount);
+        return fr__conf_amount(c, fr__key_name(k), (fr__amount_unit)k->unit, *amount, k->min,
+                               k->max, amount);
     default: return read_text(c, k, to);
     }
 }

@@ -24,7 +24,7 @@ struct scan {
     fr_ctx *ctx;
     const char *name;
     const unsigned char *file, *at, *end;
-    fr_npy *out;
+    fr__npy *out;
     bool has_descr, has_order, has_shape;
 };
 
@@ -68,7 +68,7 @@ static fr_status read_descr(struct scan *s)
     if (!take_string(s, &text, &n)) return bad(s, "a simple type such as '<f4'");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strlen(types[i].descr) == n && memcmp(types[i].descr, text, n) == 0) {
-            s->out->type = (fr_npy_type)i;
+            s->out->type = (fr__npy_type)i;
             return FR_OK;
         }
     return fr_fail(s->ctx, FR_UNSUPPORTED,
@@ -79,7 +79,7 @@ static fr_status read_descr(struct scan *s)
 
 static fr_status read_shape(struct scan *s)
 {
-    fr_npy *a = s->out;
+    fr__npy *a = s->out;
     if (!take(s, "(")) return bad(s, "a shape such as (10, 3)");
     while (!take(s, ")")) {
         int64_t d = 0;
@@ -137,7 +137,7 @@ static fr_status read_dict(struct scan *s)
 }
 
 /* Size of the values in bytes; SIZE_MAX: larger than any file. */
-static size_t values_bytes(const fr_npy *a)
+static size_t values_bytes(const fr__npy *a)
 {
     size_t bytes = types[a->type].bytes;
     for (int i = 0; i < a->n_dims; i++) {
@@ -152,7 +152,7 @@ static size_t values_bytes(const fr_npy *a)
 
 /* a->data: start of the values. */
 static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                            fr_npy *a)
+                            fr__npy *a)
 {
     if (bytes < 10 || memcmp(data, "\x93NUMPY", 6) != 0)
         return fr_fail(ctx, FR_INVALID, "%s: not a .npy file (no \\x93NUMPY at its start)", name);
@@ -166,7 +166,7 @@ static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *
         return fr_fail(ctx, FR_INVALID,
                        "%s: byte 8: a header of %zu bytes does not fit a file of %zu", name, length,
                        bytes);
-    *a = (fr_npy){0};
+    *a = (fr__npy){0};
     struct scan s = {.ctx = ctx, .name = name, .file = data, .at = data + start, .out = a};
     s.end = s.at + length;
     FR_TRY(read_dict(&s));
@@ -176,10 +176,10 @@ static fr_status parse_head(fr_ctx *ctx, const char *name, const unsigned char *
 
 /* The values must fill the rest of the file exactly. */
 fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                        fr_npy *out)
+                        fr__npy *out)
 {
-    fr_npy a;
-    *out = (fr_npy){0};
+    fr__npy a;
+    *out = (fr__npy){0};
     FR_TRY(parse_head(ctx, name, data, bytes, &a));
     size_t wanted = values_bytes(&a);
     size_t found = bytes - (size_t)((const unsigned char *)a.data - data);
@@ -195,20 +195,20 @@ fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data
 static fr_status size_of_file(fr_ctx *ctx, const char *path, const unsigned char *data, size_t n,
                               size_t *total)
 {
-    fr_npy a;
+    fr__npy a;
     FR_TRY(parse_head(ctx, path, data, n, &a));
     size_t start = (size_t)((const unsigned char *)a.data - data), values = values_bytes(&a);
     *total = values > SIZE_MAX - start ? SIZE_MAX : start + values;
     return FR_OK;
 }
 
-static const fr_file_head head = {.bytes = 12 + MAX_HEADER, .size = size_of_file};
+static const fr__file_head head = {.bytes = 12 + MAX_HEADER, .size = size_of_file};
 
-fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out)
+fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr__npy *out)
 {
     unsigned char *block;
     size_t bytes;
-    *out = (fr_npy){0};
+    *out = (fr__npy){0};
     FR_TRY(fr__file_read_by(ctx, path, MAX_FILE, &head, &block, &bytes));
     fr_status status = fr__npy_parse(ctx, path, block, bytes, out);
     if (status != FR_OK) {
@@ -225,8 +225,8 @@ fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out)
     return FR_OK;
 }
 
-void fr__npy_fini(fr_npy *a)
+void fr__npy_fini(fr__npy *a)
 {
     fr__free(a->block);
-    *a = (fr_npy){0};
+    *a = (fr__npy){0};
 }

@@ -4,28 +4,28 @@
 
 #include <forerun/base.h>
 
-typedef enum fr_npy_type {
+typedef enum fr__npy_type {
     FR_NPY_F32,
     FR_NPY_F64,
     FR_NPY_U8,
     FR_NPY_I32,
     FR_NPY_I64,
     FR_NPY_U16
-} fr_npy_type;
+} fr__npy_type;
 
-typedef struct fr_npy {
-    fr_npy_type type;
+typedef struct fr__npy {
+    fr__npy_type type;
     int n_dims;
     int64_t dim[8];
     const void *data;     /* inside block */
     unsigned char *block; /* release with fr__npy_fini */
-} fr_npy;
+} fr__npy;
 
 /* From a file (gzip allowed), aligned for its type; or from memory: then *data is borrowed, block
  * is NULL, and the values may be unaligned. */
-fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr_npy *out);
+fr_status fr__npy_load(fr_ctx *ctx, const char *path, fr__npy *out);
 fr_status fr__npy_parse(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                        fr_npy *out);
-void fr__npy_fini(fr_npy *a);
+                        fr__npy *out);
+void fr__npy_fini(fr__npy *a);
 
 #endif

@@ -22,7 +22,7 @@ struct fr_tensors {
     int fd;                      /* or -1: */
     const unsigned char *memory; /* the whole file */
     uint64_t data_begin, data_bytes;
-    fr_hash *hash;   /* of a file: */
+    fr__hash *hash;  /* of a file: */
     uint64_t hashed; /* bytes hashed so far, from its start */
     int n;
     fr_tensor_info *info;     /* (n), in the order of their data */

@@ -31,7 +31,7 @@ struct fr_tensor_writer {
     bool may_remove; /* a regular file: never unlink a device */
     bool has_header, is_done;
     fr_status failed; /* first error; nothing is written after it */
-    fr_hash *hash;    /* of the bytes written so far */
+    fr__hash *hash;   /* of the bytes written so far */
     FR_VEC(struct meta) meta;
     FR_VEC(fr_tensor_info) info;
     fr_names names;     /* of info */

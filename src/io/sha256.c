@@ -4,14 +4,14 @@
 #include <nettle/version.h>
 #include <stdio.h>
 
-void fr__sha256_init(fr_sha256 *s) { sha256_init(s); }
+void fr__sha256_init(fr__sha256 *s) { sha256_init(s); }
 
-void fr__sha256_update(fr_sha256 *s, const void *data, size_t bytes)
+void fr__sha256_update(fr__sha256 *s, const void *data, size_t bytes)
 {
     if (bytes > 0) sha256_update(s, bytes, data);
 }
 
-void fr__sha256_final(fr_sha256 *s, char hex[65])
+void fr__sha256_final(fr__sha256 *s, char hex[65])
 {
     uint8_t digest[SHA256_DIGEST_SIZE];
 #if NETTLE_VERSION_MAJOR >= 4

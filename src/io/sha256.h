@@ -6,11 +6,11 @@
 #include <nettle/sha2.h>
 #include <stddef.h>
 
-typedef struct sha256_ctx fr_sha256;
+typedef struct sha256_ctx fr__sha256;
 
-void fr__sha256_init(fr_sha256 *s);
-void fr__sha256_update(fr_sha256 *s, const void *data, size_t bytes);
+void fr__sha256_init(fr__sha256 *s);
+void fr__sha256_update(fr__sha256 *s, const void *data, size_t bytes);
 /* 64 hexadecimal digits and a zero. Initialise s again before further use. */
-void fr__sha256_final(fr_sha256 *s, char hex[65]);
+void fr__sha256_final(fr__sha256 *s, char hex[65]);
 
 #endif

@@ -99,7 +99,7 @@ static void begin_event(message *m, int64_t step)
 }
 
 /* Summary { repeated Value { string tag = 1; float simple_value = 2; } value = 1; } */
-static void put_scalar(message *summary, const fr_tf_scalar *s)
+static void put_scalar(message *summary, const fr__tf_scalar *s)
 {
     message value;
     value.n = 0;
@@ -110,7 +110,7 @@ static void put_scalar(message *summary, const fr_tf_scalar *s)
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-static fr_status write_record(fr_tfevents *t, const message *event)
+static fr_status write_record(fr__tfevents *t, const message *event)
 {
     message head, tail;
     head.n = tail.n = 0;
@@ -125,7 +125,7 @@ static fr_status write_record(fr_tfevents *t, const message *event)
     return fr__io_fail(t->ctx, "write", t->path);
 }
 
-static fr_status write_head(fr_tfevents *t, int64_t step)
+static fr_status write_head(fr__tfevents *t, int64_t step)
 {
     static const char version[] = "brain.Event:2";
     enum { FILE_VERSION = 3, SESSION_LOG = 7, STATUS = 1, START = 1 }; /* fields, and a value */
@@ -144,7 +144,7 @@ static fr_status write_head(fr_tfevents *t, int64_t step)
 
 /* Readers process the files of a folder in the order of their names. Names contain the time in
  * microseconds, since one session may follow another within a second. */
-fr_status fr__tfevents_open(fr_ctx *ctx, const char *folder, int64_t step, fr_tfevents *t)
+fr_status fr__tfevents_open(fr_ctx *ctx, const char *folder, int64_t step, fr__tfevents *t)
 {
     struct timespec now;
     memset(t, 0, sizeof *t);
@@ -162,7 +162,7 @@ fr_status fr__tfevents_open(fr_ctx *ctx, const char *folder, int64_t step, fr_tf
     return status;
 }
 
-fr_status fr__tfevents_write(fr_tfevents *t, int64_t step, int n, const fr_tf_scalar *scalars)
+fr_status fr__tfevents_write(fr__tfevents *t, int64_t step, int n, const fr__tf_scalar *scalars)
 {
     enum { SUMMARY = 5 };
     message event, summary;
@@ -176,13 +176,13 @@ fr_status fr__tfevents_write(fr_tfevents *t, int64_t step, int n, const fr_tf_sc
     return write_record(t, &event);
 }
 
-fr_status fr__tfevents_flush(fr_tfevents *t)
+fr_status fr__tfevents_flush(fr__tfevents *t)
 {
     errno = 0;
     return fflush(t->file) == 0 ? FR_OK : fr__io_fail(t->ctx, "write", t->path);
 }
 
-fr_status fr__tfevents_close(fr_tfevents *t)
+fr_status fr__tfevents_close(fr__tfevents *t)
 {
     errno = 0;
     bool failed = t->file && fclose(t->file) != 0;

@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-fr_status fr__trace_open(fr_ctx *ctx, fr_trace *t, const char *path, uint64_t base_ns)
+fr_status fr__trace_open(fr_ctx *ctx, fr__trace *t, const char *path, uint64_t base_ns)
 {
-    *t = (fr_trace){.ctx = ctx, .base_ns = base_ns, .path = fr__strdup(path)};
+    *t = (fr__trace){.ctx = ctx, .base_ns = base_ns, .path = fr__strdup(path)};
     size_t room = strlen(path) + sizeof ".part";
     t->part = fr__alloc(room);
     if (!t->path || !t->part) {
@@ -33,7 +33,7 @@ fr_status fr__trace_open(fr_ctx *ctx, fr_trace *t, const char *path, uint64_t ba
 }
 
 /* Start an event; the caller ends the object. */
-static fr_json *event(fr_trace *t, const char *phase, const char *name, int pid)
+static fr_json *event(fr__trace *t, const char *phase, const char *name, int pid)
 {
     fr_json *j = &t->json;
     if (j->file) fputc('\n', j->file); /* one line per event: readable, and easy to grep */
@@ -45,17 +45,17 @@ static fr_json *event(fr_trace *t, const char *phase, const char *name, int pid)
 }
 
 /* Whole nanoseconds, so at most three decimals. */
-static void add_time(fr_trace *t, const char *key, uint64_t ns)
+static void add_time(fr__trace *t, const char *key, uint64_t ns)
 {
     fr__json_real(&t->json, key, (double)ns / 1000);
 }
 
-static void add_stamp(fr_trace *t, uint64_t ns)
+static void add_stamp(fr__trace *t, uint64_t ns)
 {
     add_time(t, "ts", ns > t->base_ns ? ns - t->base_ns : 0);
 }
 
-static void name_track(fr_trace *t, const char *what, int pid, int tid, const char *name)
+static void name_track(fr__trace *t, const char *what, int pid, int tid, const char *name)
 {
     fr_json *j = event(t, "M", what, pid);
     if (tid) fr__json_int(j, "tid", tid);
@@ -65,12 +65,12 @@ static void name_track(fr_trace *t, const char *what, int pid, int tid, const ch
     fr__json_end(j);
 }
 
-void fr__trace_process(fr_trace *t, int pid, const char *name)
+void fr__trace_process(fr__trace *t, int pid, const char *name)
 {
     name_track(t, "process_name", pid, 0, name);
 }
 
-void fr__trace_thread(fr_trace *t, int pid, int tid, const char *name)
+void fr__trace_thread(fr__trace *t, int pid, int tid, const char *name)
 {
     name_track(t, "thread_name", pid, tid, name);
     fr_json *j = event(t, "M", "thread_sort_index",
@@ -82,7 +82,7 @@ void fr__trace_thread(fr_trace *t, int pid, int tid, const char *name)
     fr__json_end(j);
 }
 
-static void add_args(fr_json *j, int n_args, const fr_trace_arg *args)
+static void add_args(fr_json *j, int n_args, const fr__trace_arg *args)
 {
     if (n_args == 0) return;
     fr__json_object(j, "args");
@@ -90,7 +90,7 @@ static void add_args(fr_json *j, int n_args, const fr_trace_arg *args)
     fr__json_end(j);
 }
 
-void fr__trace_slice(fr_trace *t, const fr_trace_slice *s, int n_args, const fr_trace_arg *args)
+void fr__trace_add(fr__trace *t, const fr__trace_slice *s, int n_args, const fr__trace_arg *args)
 {
     fr_json *j = event(t, "X", s->name, s->pid);
     fr__json_int(j, "tid", s->tid);
@@ -102,8 +102,8 @@ void fr__trace_slice(fr_trace *t, const fr_trace_slice *s, int n_args, const fr_
     fr__json_end(j);
 }
 
-static void end_of_span(fr_trace *t, const fr_trace_slice *s, bool is_end, int64_t id, int n_args,
-                        const fr_trace_arg *args)
+static void end_of_span(fr__trace *t, const fr__trace_slice *s, bool is_end, int64_t id, int n_args,
+                        const fr__trace_arg *args)
 {
     fr_json *j = event(t, is_end ? "e" : "b", s->name, s->pid);
     fr__json_int(j, "tid", s->tid);
@@ -114,14 +114,14 @@ static void end_of_span(fr_trace *t, const fr_trace_slice *s, bool is_end, int64
     fr__json_end(j);
 }
 
-void fr__trace_beside(fr_trace *t, const fr_trace_slice *s, int64_t id, int n_args,
-                      const fr_trace_arg *args)
+void fr__trace_beside(fr__trace *t, const fr__trace_slice *s, int64_t id, int n_args,
+                      const fr__trace_arg *args)
 {
     end_of_span(t, s, false, id, n_args, args);
     end_of_span(t, s, true, id, 0, NULL);
 }
 
-void fr__trace_flow(fr_trace *t, const fr_trace_slice *at, uint64_t ns, bool is_head,
+void fr__trace_flow(fr__trace *t, const fr__trace_slice *at, uint64_t ns, bool is_head,
                     const char *name, int64_t id)
 {
     fr_json *j = event(t, is_head ? "f" : "s", name, at->pid);
@@ -134,7 +134,7 @@ void fr__trace_flow(fr_trace *t, const fr_trace_slice *at, uint64_t ns, bool is_
     fr__json_end(j);
 }
 
-void fr__trace_counter(fr_trace *t, int pid, uint64_t ns, const char *name, const char *unit,
+void fr__trace_counter(fr__trace *t, int pid, uint64_t ns, const char *name, const char *unit,
                        double value)
 {
     fr_json *j = event(t, "C", name, pid);
@@ -145,7 +145,7 @@ void fr__trace_counter(fr_trace *t, int pid, uint64_t ns, const char *name, cons
     fr__json_end(j);
 }
 
-fr_status fr__trace_close(fr_trace *t)
+fr_status fr__trace_close(fr__trace *t)
 {
     fr_status status = FR_OK;
     FILE *file = t->json.file;
@@ -159,6 +159,6 @@ fr_status fr__trace_close(fr_trace *t)
     if (status != FR_OK) remove(t->part);
     fr__free(t->path);
     fr__free(t->part);
-    *t = (fr_trace){0};
+    *t = (fr__trace){0};
     return status;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 fr_status fr__tsv_next(fr_ctx *ctx, const char *name, const unsigned char *data, size_t bytes,
-                       size_t *pos, int64_t *line, fr_tsv_row *row, bool *more)
+                       size_t *pos, int64_t *line, fr__tsv_row *row, bool *more)
 {
     while (*pos < bytes) {
         const char *from = (const char *)data + *pos;
@@ -21,7 +21,7 @@ fr_status fr__tsv_next(fr_ctx *ctx, const char *name, const unsigned char *data,
                            "%s:%" PRId64 ": expected LABEL<TAB>TEXT, found no tab in \"%.*s\"%s",
                            name, *line, n < 40 ? (int)n : 40, from, n < 40 ? "" : "...");
         size_t label_bytes = (size_t)(tab - from);
-        *row = (fr_tsv_row){from, label_bytes, tab + 1, n - label_bytes - 1, *line};
+        *row = (fr__tsv_row){from, label_bytes, tab + 1, n - label_bytes - 1, *line};
         *more = true;
         return FR_OK;
     }

@@ -12,7 +12,7 @@
 /* The first base of a kind is used for writing. */
 static const struct {
     const char *name;
-    fr_unit unit;
+    fr__amount_unit unit;
     double factor;
 } bases[] = {
     {"B", FR_UNIT_BYTES, 1},      {"B/s", FR_UNIT_RATE, 1},     {"bit/s", FR_UNIT_RATE, 0.125},
@@ -54,7 +54,7 @@ static const struct {
 };
 
 /* *value is in the base unit. */
-static bool scan_unit(const char *text, fr_unit unit, double *value)
+static bool scan_unit(const char *text, fr__amount_unit unit, double *value)
 {
     for (int b = 0; b < N_BASES; b++) {
         size_t n = strlen(text), base = strlen(bases[b].name);
@@ -76,7 +76,7 @@ static bool scan_unit(const char *text, fr_unit unit, double *value)
     return false;
 }
 
-bool fr__amount_scan(const char *text, fr_unit unit, double *value)
+bool fr__amount_scan(const char *text, fr__amount_unit unit, double *value)
 {
     char number[64];
     /* An exponent is part of the number; no unit starts with an e. */
@@ -89,7 +89,7 @@ bool fr__amount_scan(const char *text, fr_unit unit, double *value)
     return isfinite(*value);
 }
 
-void fr__amount_format(double value, fr_unit unit, char text[48])
+void fr__amount_format(double value, fr__amount_unit unit, char text[48])
 {
     char number[32];
     size_t best = fr__real_format(value, number);
@@ -112,8 +112,8 @@ void fr__amount_format(double value, fr_unit unit, char text[48])
     }
 }
 
-fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double preset, double min,
-                          double max, double *out)
+fr_status fr__conf_amount(fr_conf *c, const char *key, fr__amount_unit unit, double preset,
+                          double min, double max, double *out)
 {
     const char *text;
     char limits[2][48];
@@ -131,21 +131,21 @@ fr_status fr__conf_amount(fr_conf *c, const char *key, fr_unit unit, double pres
                         kinds[unit].what, limits[0], limits[1], text);
 }
 
-static fr_brief in_brief(double value, const char *const units[5])
+static fr__brief in_brief(double value, const char *const units[5])
 {
-    fr_brief b;
+    fr__brief b;
     int unit = 0;
     for (; value >= 999.5 && unit < 4; unit++) value /= 1000;
     snprintf(b.text, sizeof b.text, "%.3g%s", value, units[unit]);
     return b;
 }
 
-fr_brief fr__brief_count(double n)
+fr__brief fr__brief_count(double n)
 {
     return in_brief(n, (const char *const[]){"", " k", " M", " G", " T"});
 }
 
-fr_brief fr__brief_bytes(double bytes)
+fr__brief fr__brief_bytes(double bytes)
 {
     return in_brief(bytes, (const char *const[]){" B", " kB", " MB", " GB", " TB"});
 }

@@ -1,5 +1,5 @@
-/* exec_plan.c -- what schedule, policy and options decide together: refusals, sums, fused updates,
- * contexts of policies. Weight blocks are counted in weight_walk.c. */
+/* exec_plan.c -- decisions that depend on schedule, policy and options: refusals, sums, fused
+ * updates, contexts of policies. weight_walk.c counts weight blocks. */
 #include "methods/methods.h"
 
 #include "base/thread.h"
@@ -104,13 +104,13 @@ static fr_status check_async(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
                    a->name, fr_graph_param(d->graph, a->tied_to)->name, name);
 }
 
-/* Replicas that step each for itself are whole pipelines: nothing may need all of them at once. */
+/* Replicas that step on their own are whole pipelines: nothing may need all of them at once. */
 static fr_status check_lone(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
 {
     if (d->clip_norm > 0)
         return fr_fail(ctx, FR_UNSUPPORTED,
                        "clip_norm needs the norm of the whole gradient before any stage steps, and "
-                       "with sync '%s' nobody adds it up; use sync allreduce with a flush method, "
+                       "sync '%s' does not compute it; use sync allreduce with a flush method, "
                        "one stage, or train.clip_norm: 0",
                        d->lone_sync);
     if (far_tie < 0) return FR_OK;
@@ -153,9 +153,9 @@ static bool has_reduce(const fr_schedule *s)
     return false;
 }
 
-/* With a flush everybody waits for the last gradients of a mini-batch: those that go to another
- * worker are sent before the update, which then falls into this worker's own idle time. Without a
- * flush nobody waits, and fusing saves a pass over memory. */
+/* With a flush all workers wait for the last gradients of a mini-batch: those for another worker
+ * are sent before the update, which then runs in this worker's idle time. Without a flush no worker
+ * waits, and fusing saves a pass over memory. */
 static bool holds_up_others(const fr_schedule *s, int stage)
 {
     if (!s->is_flush || s->is_split) return false;

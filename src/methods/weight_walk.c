@@ -26,7 +26,7 @@ typedef struct walk {
     int stage, replica;
     int n_batches; /* the first of the segment */
     fr_store *store;
-    fr_weight_read *forwards, *backwards; /* [stage][micro]; NULL: not wanted */
+    fr_weight_read *forwards, *backwards; /* [stage][micro]; NULL: not needed */
 } walk;
 
 static void note(const walk *w, fr_weight_read *to, int micro, const fr_view *view)

@@ -4,7 +4,8 @@
  * with stride 1, and pools are 2 x 2, so that 32 x 32 ends as 4 x 4. */
 #include "models/build.h"
 
-static int conv(fr_graph *g, int x, const fr_model_options *o, int i, int64_t out, fr_window w)
+static int conv(fr_graph *g, int x, const fr_model_options *o, int i, int64_t out,
+                fr__layer_window w)
 {
     x = fr__conv(g, x, fr__channels(o, out), w, !o->batch_norm, "features.%d.conv", i);
     if (o->batch_norm) x = fr__layer(g, FR_OP_BATCH_NORM, x, NULL, "features.%d.bn", i);
@@ -15,7 +16,7 @@ static fr_status alexnet_build(fr_ctx *ctx, const fr_model_options *o, fr_graph 
 {
     (void)ctx;
     bool is_large = fr__is_large(o);
-    fr_window pool = is_large ? FR_SQUARE(3, 2, 0) : FR_SQUARE(2, 2, 0);
+    fr__layer_window pool = is_large ? FR_SQUARE(3, 2, 0) : FR_SQUARE(2, 2, 0);
     double p = fr__dropout_of(o, 0.5);
     int64_t hidden = fr__channels(o, 4096);
     int x = fr__input(g);

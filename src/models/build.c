@@ -46,7 +46,8 @@ int fr__dropout(fr_graph *g, int x, double p, const char *name, ...)
     return fr_graph_add(g, FR_OP_DROPOUT, text, &a, 1, &x);
 }
 
-int fr__conv(fr_graph *g, int x, int64_t out, fr_window w, bool has_bias, const char *name, ...)
+int fr__conv(fr_graph *g, int x, int64_t out, fr__layer_window w, bool has_bias, const char *name,
+             ...)
 {
     char text[NAME_ROOM];
     FORMAT_NAME(text, name);
@@ -59,7 +60,7 @@ int fr__conv(fr_graph *g, int x, int64_t out, fr_window w, bool has_bias, const 
     return fr_graph_add(g, FR_OP_CONV2D, text, &a, 1, &x);
 }
 
-int fr__pool(fr_graph *g, fr_operator op, int x, fr_window w, const char *name, ...)
+int fr__pool(fr_graph *g, fr_operator op, int x, fr__layer_window w, const char *name, ...)
 {
     char text[NAME_ROOM];
     FORMAT_NAME(text, name);

@@ -19,17 +19,17 @@ int fr__linear(fr_graph *g, int x, int64_t out, fr_init init, const char *name, 
 int fr__dropout(fr_graph *g, int x, double p, const char *name, ...) FR_PRINTF(4, 5);
 
 /* A window of a convolution or pool. */
-typedef struct fr_window {
+typedef struct fr__layer_window {
     int height, width;
     int stride;
     int pad_height, pad_width;
-} fr_window;
+} fr__layer_window;
 #define FR_SQUARE(kernel, step, padding) \
-    ((fr_window){(kernel), (kernel), (step), (padding), (padding)})
+    ((fr__layer_window){(kernel), (kernel), (step), (padding), (padding)})
 
-int fr__conv(fr_graph *g, int x, int64_t out, fr_window w, bool has_bias, const char *name, ...)
-    FR_PRINTF(6, 7);
-int fr__pool(fr_graph *g, fr_operator op, int x, fr_window w, const char *name, ...)
+int fr__conv(fr_graph *g, int x, int64_t out, fr__layer_window w, bool has_bias, const char *name,
+             ...) FR_PRINTF(6, 7);
+int fr__pool(fr_graph *g, fr_operator op, int x, fr__layer_window w, const char *name, ...)
     FR_PRINTF(5, 6);
 
 /* Channels after width_factor, at least 1. */

@@ -18,7 +18,7 @@ static fr_status from_name(fr_ctx *ctx, fr_conf *c, const fr_model_options *know
     const char *name = NULL;
     FR_TRY(fr__key_read(c, fr__key_find(fr_model_keys(), "model.", "name", NULL), &name));
     const fr_model *m = fr_model_find(name);
-    /* The config comes first, then what the data knows, then the model's own defaults. */
+    /* Values of the config take precedence, then those of the data, then the model's defaults. */
     fr_model_options o = {.dropout = m->defaults->dropout, .width_factor = 1};
     if (known) fr__options_fill(&o, known);
     fr__options_fill(&o, m->defaults);

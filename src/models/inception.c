@@ -11,8 +11,8 @@
 #define ONE FR_SQUARE(1, 1, 0)
 #define SAME3 FR_SQUARE(3, 1, 1)
 #define HALVE3 FR_SQUARE(3, 2, 0)
-#define ROW(n) ((fr_window){1, (n), 1, 0, (n) / 2})
-#define COLUMN(n) ((fr_window){(n), 1, 1, (n) / 2, 0})
+#define ROW(n) ((fr__layer_window){1, (n), 1, 0, (n) / 2})
+#define COLUMN(n) ((fr__layer_window){(n), 1, 1, (n) / 2, 0})
 
 /* A graph under construction and its current block. */
 typedef struct net {
@@ -21,7 +21,7 @@ typedef struct net {
     const char *mixed; /* name of the block with a dot, or "" */
 } net;
 
-static int unit(const net *n, int x, int64_t out, fr_window w, const char *name)
+static int unit(const net *n, int x, int64_t out, fr__layer_window w, const char *name)
 {
     const fr_attrs norm = {.norm = {.eps = 1e-3f}};
     x = fr__conv(n->g, x, fr__channels(n->o, out), w, false, "%s%s.conv", n->mixed, name);
@@ -123,7 +123,7 @@ static int block_e(net *n, int x, const char *mixed)
 static int stem(net *n, int x)
 {
     bool is_large = fr__is_large(n->o);
-    fr_window inner = is_large ? FR_SQUARE(3, 1, 0) : SAME3;
+    fr__layer_window inner = is_large ? FR_SQUARE(3, 1, 0) : SAME3;
     n->mixed = "";
     x = unit(n, x, 32, is_large ? HALVE3 : SAME3, "Conv2d_1a_3x3");
     x = unit(n, x, 32, inner, "Conv2d_2a_3x3");

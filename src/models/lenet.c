@@ -6,7 +6,7 @@
 static fr_status lenet_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g)
 {
     (void)ctx;
-    const fr_window half = FR_SQUARE(2, 2, 0);
+    const fr__layer_window half = FR_SQUARE(2, 2, 0);
     /* LeCun's images are 28 x 28 in a frame of 32 x 32. */
     int pad = o->image < 32 ? 2 : 0;
     int x = fr__conv(g, fr__input(g), 6, FR_SQUARE(5, 1, pad), true, "conv1");

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-static int conv_bn(fr_graph *g, int x, int64_t out, fr_window w, const char *where,
+static int conv_bn(fr_graph *g, int x, int64_t out, fr__layer_window w, const char *where,
                    const char *conv, const char *bn)
 {
     x = fr__conv(g, x, out, w, false, "%s%s", where, conv);

@@ -24,5 +24,5 @@ const fr_optimizer fr__optim_adam = {
     .prepare = prepare,
     .step = fr__adam_step,
     .predict = fr__adam_predict,
-    .reach = fr__adam_reach,
+    .distance = fr__adam_distance,
 };

@@ -9,7 +9,7 @@
  * weights by `keep`, nadam mixes d and m. The sweep is memory-bound, so terms that are zero or one
  * cost nothing.
  *
- * Predictions move along m / (sqrt(v) * unbias2 + eps); the distance depends on the course:
+ * Predictions move along m / (sqrt(v) * unbias2 + eps); the distance depends on the extrapolation:
  *
  *     applied    the quotient above with d, which is unknown for future updates, replaced by
  *                its estimate m / (1 - beta1^t): for adam and adamw mhat / (sqrt(vhat) + eps)
@@ -40,7 +40,8 @@ void fr__adam_shares(const fr_optim_options *o, int64_t t, double *by_grad, doub
     *by_mean = 1 / (1 - pow(o->beta1, (double)t));
 }
 
-void fr__adam_fill(const fr_optim_options *o, int64_t t, fr_adam_shares_fn shares, fr_optim_coef *c)
+void fr__adam_fill(const fr_optim_options *o, int64_t t, fr__adam_shares_fn shares,
+                   fr_optim_coef *c)
 {
     double by_grad, by_mean;
     shares(o, t, &by_grad, &by_mean);
@@ -52,7 +53,7 @@ void fr__adam_fill(const fr_optim_options *o, int64_t t, fr_adam_shares_fn share
     c->rate_mean = (float)(o->lr * by_mean);
 }
 
-FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_place,
+FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_t n, bool in_place,
                      bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
                      const float *restrict g, float *restrict m, float *restrict v,
                      float *restrict drift, float *restrict a0, float *restrict a1)
@@ -71,39 +72,40 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_
         to[i] = now;
         float toward = 0;
         if (has_drift)
-            toward = drift[i] = aim.keep * drift[i] + (1 - aim.keep) * (now - old);
+            toward = drift[i] = coef.keep * drift[i] + (1 - coef.keep) * (now - old);
         else if (n_ahead > 0)
-            toward = mean / (root * aim.unbias2 + aim.eps);
-        if (n_ahead > 0) a0[i] = now - aim.by[0] * toward;
-        if (n_ahead > 1) a1[i] = now - aim.by[1] * toward;
+            toward = mean / (root * coef.unbias2 + coef.eps);
+        if (n_ahead > 0) a0[i] = now - coef.by[0] * toward;
+        if (n_ahead > 1) a1[i] = now - coef.by[1] * toward;
     }
 }
 
 FR_SIMD(extern, fr__adam_step, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
-#define LOOP(in_place, has_drift, n_ahead)                                                      \
-    sweep(*c, s->aim, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, s->state[0], \
-          s->state[1], s->drift, s->ahead[0], s->ahead[1])
+#define LOOP(in_place, has_drift, n_ahead)                                                \
+    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, \
+          s->state[0], s->state[1], s->drift, s->ahead[0], s->ahead[1])
     FR_SWEEP_KINDS(s, LOOP);
 #undef LOOP
 }
 
-FR_INLINE void extrapolate(const fr_aim aim, size_t n, int n_ahead, const float *restrict w,
-                           const float *restrict m, const float *restrict v, float *restrict a0,
-                           float *restrict a1)
+FR_INLINE void extrapolate(const fr_prediction_coef coef, size_t n, int n_ahead,
+                           const float *restrict w, const float *restrict m,
+                           const float *restrict v, float *restrict a0, float *restrict a1)
 {
     for (size_t i = 0; i < n; i++) {
-        float toward = m[i] / (sqrtf(v[i]) * aim.unbias2 + aim.eps);
-        a0[i] = w[i] - aim.by[0] * toward;
-        if (n_ahead > 1) a1[i] = w[i] - aim.by[1] * toward;
+        float toward = m[i] / (sqrtf(v[i]) * coef.unbias2 + coef.eps);
+        a0[i] = w[i] - coef.by[0] * toward;
+        if (n_ahead > 1) a1[i] = w[i] - coef.by[1] * toward;
     }
 }
 
 FR_SIMD(static, predict, (const fr_sweep *s), (s))
 {
     const float *m = s->state[0], *v = s->state[1];
-    if (s->n_ahead == 1) extrapolate(s->aim, s->n, 1, s->from, m, v, s->ahead[0], NULL);
-    if (s->n_ahead == 2) extrapolate(s->aim, s->n, 2, s->from, m, v, s->ahead[0], s->ahead[1]);
+    if (s->n_ahead == 1) extrapolate(s->ahead_coef, s->n, 1, s->from, m, v, s->ahead[0], NULL);
+    if (s->n_ahead == 2)
+        extrapolate(s->ahead_coef, s->n, 2, s->from, m, v, s->ahead[0], s->ahead[1]);
 }
 
 void fr__adam_predict(const fr_sweep *s)
@@ -114,25 +116,25 @@ void fr__adam_predict(const fr_sweep *s)
         predict(s);
 }
 
-double fr__adam_reach_by(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                         const double *lr, fr_adam_shares_fn shares)
+double fr__adam_distance_by(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
+                            int n, const double *lr, fr__adam_shares_fn shares)
 {
     double sum = 0, left = 1; /* of m, in update t + i without gradients */
     for (int i = 1; i <= n; i++) {
         double by_grad, by_mean, along = 1 / (1 - o->beta1);
         left *= o->beta1;
-        shares(o, course == FR_COURSE_DECAY ? t + i : t, &by_grad, &by_mean);
-        if (course == FR_COURSE_APPLIED)
+        shares(o, extrapolation == FR_EXTRAPOLATE_DECAY ? t + i : t, &by_grad, &by_mean);
+        if (extrapolation == FR_EXTRAPOLATE_APPLIED)
             along = by_grad / (1 - pow(o->beta1, (double)t)) + by_mean;
-        else if (course == FR_COURSE_DECAY)
+        else if (extrapolation == FR_EXTRAPOLATE_DECAY)
             along = left * by_mean;
         sum += lr[i - 1] * along;
     }
     return sum;
 }
 
-double fr__adam_reach(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                      const double *lr)
+double fr__adam_distance(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
+                         int n, const double *lr)
 {
-    return fr__adam_reach_by(o, course, t, n, lr, fr__adam_shares);
+    return fr__adam_distance_by(o, extrapolation, t, n, lr, fr__adam_shares);
 }

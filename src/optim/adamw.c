@@ -25,5 +25,5 @@ const fr_optimizer fr__optim_adamw = {
     .prepare = prepare,
     .step = fr__adam_step,
     .predict = fr__adam_predict,
-    .reach = fr__adam_reach,
+    .distance = fr__adam_distance,
 };

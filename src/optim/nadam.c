@@ -48,9 +48,10 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
     fr__adam_fill(o, t, shares, c);
 }
 
-static double reach(const fr_optim_options *o, fr_course course, int64_t t, int n, const double *lr)
+static double distance(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t, int n,
+                       const double *lr)
 {
-    return fr__adam_reach_by(o, course, t, n, lr, shares);
+    return fr__adam_distance_by(o, extrapolation, t, n, lr, shares);
 }
 
 const fr_optimizer fr__optim_nadam = {
@@ -64,5 +65,5 @@ const fr_optimizer fr__optim_nadam = {
     .prepare = prepare,
     .step = fr__adam_step,
     .predict = fr__adam_predict,
-    .reach = reach,
+    .distance = distance,
 };

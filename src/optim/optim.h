@@ -14,17 +14,17 @@ const char *fr__optim_check_common(const fr_optim_options *o);
 /* The adam family: settings, coefficients and sweeps. See adam_core.c. */
 const char *fr__adam_check(const fr_optim_options *o);
 /* Shares of d and m in update t, before the learning rate. */
-typedef void (*fr_adam_shares_fn)(const fr_optim_options *o, int64_t t, double *by_grad,
-                                  double *by_mean);
+typedef void (*fr__adam_shares_fn)(const fr_optim_options *o, int64_t t, double *by_grad,
+                                   double *by_mean);
 void fr__adam_shares(const fr_optim_options *o, int64_t t, double *by_grad, double *by_mean);
-void fr__adam_fill(const fr_optim_options *o, int64_t t, fr_adam_shares_fn shares,
+void fr__adam_fill(const fr_optim_options *o, int64_t t, fr__adam_shares_fn shares,
                    fr_optim_coef *c);
 void fr__adam_step(const fr_optim_coef *c, const fr_sweep *s);
 void fr__adam_predict(const fr_sweep *s);
-double fr__adam_reach(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                      const double *lr);
-double fr__adam_reach_by(const fr_optim_options *o, fr_course course, int64_t t, int n,
-                         const double *lr, fr_adam_shares_fn shares);
+double fr__adam_distance(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
+                         int n, const double *lr);
+double fr__adam_distance_by(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t,
+                            int n, const double *lr, fr__adam_shares_fn shares);
 
 #define FR_NORM_BLOCK 4096 /* floats */
 /* Sum of squares of one block, n <= FR_NORM_BLOCK; of any n: blocks in order, so that any number of

@@ -47,16 +47,17 @@ void fr_optim_prepare(const fr_optimizer *opt, const fr_optim_options *o, int64_
     opt->prepare(&now, t, c);
 }
 
-void fr_optim_aim(const fr_optimizer *opt, const fr_optim_options *o, fr_course course, int64_t t,
-                  int n, const double *lr, int j, fr_aim *aim)
+void fr_optim_prepare_prediction(const fr_optimizer *opt, const fr_optim_options *o,
+                                 fr_extrapolation extrapolation, int64_t t, int n, const double *lr,
+                                 int j, fr_prediction_coef *coef)
 {
     /* Before the first update, state and directions are zero; a correction by 1 - beta^0 would give
      * 0 / 0. */
-    int64_t last = course == FR_COURSE_CONSTANT || t < 1 ? 1 : t;
-    aim->eps = (float)o->eps;
-    aim->unbias2 = (float)(1 / sqrt(1 - pow(o->beta2, (double)last)));
-    if (course == FR_COURSE_DRIFT)
-        aim->by[j] = (float)n;
+    int64_t last = extrapolation == FR_EXTRAPOLATE_CONSTANT || t < 1 ? 1 : t;
+    coef->eps = (float)o->eps;
+    coef->unbias2 = (float)(1 / sqrt(1 - pow(o->beta2, (double)last)));
+    if (extrapolation == FR_EXTRAPOLATE_DRIFT)
+        coef->by[j] = (float)n;
     else
-        aim->by[j] = t < 1 ? 0 : (float)opt->reach(o, course, t, n, lr);
+        coef->by[j] = t < 1 ? 0 : (float)opt->distance(o, extrapolation, t, n, lr);
 }

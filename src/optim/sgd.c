@@ -1,5 +1,5 @@
-/* sgd.c -- stochastic gradient descent with momentum (Sutskever et al., ICML 2013, as PyTorch has
- * it).
+/* sgd.c -- stochastic gradient descent with momentum (Sutskever et al., ICML 2013, in PyTorch's
+ * form).
  *
  *     d = g + weight_decay * w
  *     v = momentum * v + (1 - dampening) * d        first update: v = d
@@ -37,7 +37,7 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
     c->use_buffer = o->nesterov ? (float)o->momentum : 1;
 }
 
-FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_place,
+FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_t n, bool in_place,
                      bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
                      const float *restrict g, float *restrict v, float *restrict drift,
                      float *restrict a0, float *restrict a1)
@@ -52,45 +52,48 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_aim aim, size_t n, bool in_
         float toward = buffer;
         v[i] = buffer;
         to[i] = now;
-        if (has_drift) toward = drift[i] = aim.keep * drift[i] + (1 - aim.keep) * (now - old);
-        if (n_ahead > 0) a0[i] = now - aim.by[0] * toward;
-        if (n_ahead > 1) a1[i] = now - aim.by[1] * toward;
+        if (has_drift) toward = drift[i] = coef.keep * drift[i] + (1 - coef.keep) * (now - old);
+        if (n_ahead > 0) a0[i] = now - coef.by[0] * toward;
+        if (n_ahead > 1) a1[i] = now - coef.by[1] * toward;
     }
 }
 
 FR_SIMD(static, step, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
-#define LOOP(in_place, has_drift, n_ahead)                                                      \
-    sweep(*c, s->aim, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, s->state[0], \
-          s->drift, s->ahead[0], s->ahead[1])
+#define LOOP(in_place, has_drift, n_ahead)                                                \
+    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, \
+          s->state[0], s->drift, s->ahead[0], s->ahead[1])
     FR_SWEEP_KINDS(s, LOOP);
 #undef LOOP
 }
 
-FR_INLINE void extrapolate(const fr_aim aim, size_t n, int n_ahead, const float *restrict w,
-                           const float *restrict v, float *restrict a0, float *restrict a1)
+FR_INLINE void extrapolate(const fr_prediction_coef coef, size_t n, int n_ahead,
+                           const float *restrict w, const float *restrict v, float *restrict a0,
+                           float *restrict a1)
 {
     for (size_t i = 0; i < n; i++) {
-        a0[i] = w[i] - aim.by[0] * v[i];
-        if (n_ahead > 1) a1[i] = w[i] - aim.by[1] * v[i];
+        a0[i] = w[i] - coef.by[0] * v[i];
+        if (n_ahead > 1) a1[i] = w[i] - coef.by[1] * v[i];
     }
 }
 
 FR_SIMD(extern, fr__predict_along, (const fr_sweep *s, const float *toward), (s, toward))
 {
-    if (s->n_ahead == 1) extrapolate(s->aim, s->n, 1, s->from, toward, s->ahead[0], NULL);
-    if (s->n_ahead == 2) extrapolate(s->aim, s->n, 2, s->from, toward, s->ahead[0], s->ahead[1]);
+    if (s->n_ahead == 1) extrapolate(s->ahead_coef, s->n, 1, s->from, toward, s->ahead[0], NULL);
+    if (s->n_ahead == 2)
+        extrapolate(s->ahead_coef, s->n, 2, s->from, toward, s->ahead[0], s->ahead[1]);
 }
 
 static void predict(const fr_sweep *s) { fr__predict_along(s, s->drift ? s->drift : s->state[0]); }
 
-static double reach(const fr_optim_options *o, fr_course course, int64_t t, int n, const double *lr)
+static double distance(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t, int n,
+                       const double *lr)
 {
     (void)t;
     double sum = 0, left = o->nesterov ? o->momentum : 1; /* of v, in update i without gradients */
     for (int i = 0; i < n; i++) {
         left *= o->momentum;
-        sum += lr[i] * (course == FR_COURSE_DECAY ? left : 1);
+        sum += lr[i] * (extrapolation == FR_EXTRAPOLATE_DECAY ? left : 1);
     }
     return sum;
 }
@@ -106,5 +109,5 @@ const fr_optimizer fr__optim_sgd = {
     .prepare = prepare,
     .step = step,
     .predict = predict,
-    .reach = reach,
+    .distance = distance,
 };

@@ -150,7 +150,7 @@ static double held_by(const struct fr__chooser *c, const struct fr__option *o, i
     int ahead[FR_MAX_AHEAD];
     double copies = r > 1 ? 1.0 / r : 0, each = t->kept[v] - t->kept[u];
     if (m->policy && m->policy->after) copies += m->policy->after(&context, ahead);
-    if (m->policy && m->policy->course == FR_COURSE_DRIFT) copies++;
+    if (m->policy && m->policy->extrapolation == FR_EXTRAPOLATE_DRIFT) copies++;
     for (int i = s ? o->cuts[s - 1] : 0; i < end; i++) {
         const fr_profile_node *node = &t->profile->nodes[i];
         const bool leaves = t->last_use[i] < 0 || t->last_use[i] >= end;

@@ -1,9 +1,10 @@
-/* cluster.c -- this machine as a cluster: a device a core, joined by what a transport takes.
+/* cluster.c -- this machine as a cluster: one device per core, with links measured over a
+ * transport.
  *
- * Two workers play ping-pong. Half of a round trip of a message of 8 bytes (the median) is the
- * latency; what one of 16 MB takes longer is its bytes over the bandwidth, by the fastest of each:
- * on a busy machine a median is the time of others. Where a message changes hands without being
- * copied it takes no longer, and the bandwidth is 0: links are free. */
+ * Two workers exchange messages (ping-pong). The latency is half of the median round trip of 8
+ * bytes. The extra time of a message of 16 MB gives the bandwidth, from the fastest round trip of
+ * each size: on a busy machine a median includes the time of other processes. If messages are
+ * passed without a copy there is no extra time, and the bandwidth is 0: links are free. */
 #include "base/alloc.h"
 #include "base/thread.h"
 
@@ -28,8 +29,9 @@ struct match {
     const fr_transport *t;
     fr_group *group;
     fr_channel *there, *back;
-    char *memory[2], *landing[2]; /* of each end: what it sends; where the other's messages come */
-    uint64_t *ns;                 /* (N_SMALL) round trips */
+    char *memory[2],
+        *landing[2]; /* of each end: messages to send; landing memory of the other's messages */
+    uint64_t *ns;    /* (N_SMALL) round trips */
     trips small, large;
 };
 
@@ -39,7 +41,7 @@ struct player {
     fr_status status;
 };
 
-/* --- the game --------------------------------------------------------------------------------- */
+/* --- ping-pong --------------------------------------------------------------------------- */
 
 static fr_status hit(const struct match *m, fr_channel *out, int ball, size_t bytes)
 {
@@ -84,7 +86,7 @@ static void *player_main(void *player)
 {
     struct player *p = player;
     trips warm;
-    (void)fr__thread_pin(p->serves ? 0 : 1, 1); /* where there are two cores to stay on */
+    (void)fr__thread_pin(p->serves ? 0 : 1, 1); /* if there are two cores */
     p->status = play(p, N_SMALL / 10, small_bytes, &warm);
     if (p->status == FR_OK) p->status = play(p, N_SMALL, small_bytes, &p->match->small);
     if (p->status == FR_OK) p->status = play(p, N_LARGE, large_bytes, &p->match->large);
@@ -92,9 +94,9 @@ static void *player_main(void *player)
     return NULL;
 }
 
-/* --- the court -------------------------------------------------------------------------------- */
+/* --- setup ------------------------------------------------------------------------------- */
 
-/* Ends 0 and 1 are members `first` and `last`; an end that lives elsewhere has no memory here. */
+/* Ends 0 and 1 are members `first` and `last`; an end in another process has no memory here. */
 static fr_status set_up(struct match *m, fr_team *team, int n_members, bool *is_here)
 {
     int end[2] = {0, n_members - 1}, rank = fr_team_rank(team);
@@ -106,7 +108,7 @@ static fr_status set_up(struct match *m, fr_team *team, int n_members, bool *is_
         m->memory[i] = is_here[i] ? fr__alloc(N_BUFFERS * large_bytes) : NULL;
         m->landing[i] = is_remote ? fr__alloc(N_BUFFERS * large_bytes) : NULL;
         if ((is_here[i] && !m->memory[i]) || (is_remote && !m->landing[i]))
-            return fr__no_memory(m->ctx, N_BUFFERS * large_bytes, "messages to measure links by");
+            return fr__no_memory(m->ctx, N_BUFFERS * large_bytes, "messages that measure links");
         if (is_here[i]) memset(m->memory[i], 1, N_BUFFERS * large_bytes); /* pages of its own */
     }
     for (int i = 0; i < 2; i++) {
@@ -168,7 +170,7 @@ fr_status fr_probe_cluster(fr_ctx *ctx, const fr_transport *transport, fr_team *
     trips half[2];
     *out = NULL;
     if (team && fr_team_size(team) < 2)
-        return fr_fail(ctx, FR_INVALID, "links are measured between two processes at least");
+        return fr_fail(ctx, FR_INVALID, "measuring links needs at least two processes");
     FR_TRY(measure(ctx, transport, team, half));
     double longer = half[1].fastest - half[0].fastest;
     bool is_free = longer < fmax(half[0].fastest, least_copy_s);

@@ -1,10 +1,10 @@
-/* dummy.c -- data that no kernel stumbles over: token numbers within the vocabulary, targets within
- * the classes, full lengths; and elsewhere noise, so that nothing is denormal and no branch is
- * always taken. */
+/* dummy.c -- data that is valid for every kernel: token numbers within the vocabulary, targets
+ * within the classes, full lengths. All other inputs are noise, so that no number is denormal and
+ * no branch is always taken. */
 #include "probe/rig.h"
 
-/* Numbers below this are valid for integers that a node makes: by the narrowest of their readers,
- * those behind a slice or the like included. *is_length: an operator over time reads them. */
+/* The limit of the integers that a node makes: that of the narrowest of their readers, including
+ * readers behind a slice or similar. *is_length: an operator over time reads them. */
 static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
 {
     int64_t least = INT32_MAX;
@@ -12,7 +12,7 @@ static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
         const fr_node *user = fr_graph_node(g, i);
         for (int k = 0; k < user->n_inputs; k++) {
             if (user->inputs[k] != node) continue;
-            /* A target stands behind its logits, a length behind what it is the length of. */
+            /* A target comes after its logits, a length after its sequence. */
             const fr_shape *x = &fr_graph_node(g, user->inputs[k > 0 ? k - 1 : 0])->shape;
             int64_t limit;
             if (user->op == FR_OP_EMBEDDING)

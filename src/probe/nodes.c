@@ -1,5 +1,5 @@
-/* nodes.c -- how long nodes take: rigs on threads of their own, all busy at once, and what is
- * reported of their mini-batches. */
+/* nodes.c -- measures the time of nodes: rigs on separate threads, all busy at the same time, and
+ * the report of their mini-batches. */
 #include "base/room.h"
 #include "base/thread.h"
 #include "cost/profile.h"
@@ -13,18 +13,18 @@
 #include <string.h>
 
 enum { MIN_SAMPLES = 2 };
-/* So that of short mini-batches there are many, and a disturbed one does not count. */
+/* So that there are many short mini-batches, and a disturbed one does not count. */
 #define LEAST_S 0.02
-#define SHARE_OF_RUN 0.1 /* that a look may take */
+#define SHARE_OF_RUN 0.1 /* limit of a measurement within a run */
 
-/* Those who probe at the same time. */
+/* Probes that run at the same time. */
 struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int n, n_ready;          /* n_ready: have everything set up; guarded by the lock */
-    atomic_int n_unfinished; /* have too little as yet */
+    int n, n_ready;          /* n_ready: probes that are set up; guarded by the lock */
+    atomic_int n_unfinished; /* probes that need more mini-batches */
     atomic_bool has_failed;
-    fr_rig_room room;
+    fr__rig_room room;
 };
 
 struct probe {
@@ -33,7 +33,7 @@ struct probe {
     struct meeting *meeting;
     int n_at_once;
     fr_status status;
-    fr_rig *rig;
+    fr__rig *rig;
     int n_nodes;        /* of the stage */
     fr_samples samples; /* of mini-batches, as rows */
     double *row;
@@ -46,7 +46,7 @@ enum { N_TIMES = sizeof(fr_node_time) / sizeof(double) };
 
 static fr_node_time *times_in(double *row) { return (fr_node_time *)(void *)(row + NODES); }
 
-/* --- together --------------------------------------------------------------------------------- */
+/* --- synchronisation --------------------------------------------------------------------- */
 
 static void wait_for_all(struct meeting *m)
 {
@@ -70,14 +70,14 @@ static void take_sample(struct probe *p, double step_s)
 
 static double since(uint64_t start) { return 1e-9 * (double)(fr__now_ns() - start); }
 
-/* A run waits for this look, and the time for it is over. */
+/* A run waits for this measurement, and its time is over. */
 static bool is_late(const fr_probe_desc *d, uint64_t begin)
 {
     return d->for_batches > 0 && since(begin) > d->seconds;
 }
 
-/* The first mini-batches are for the caches: every slot must have been written. */
-static fr_status warm_up(fr_rig *r)
+/* The first mini-batches warm the caches: every slot must have been written. */
+static fr_status warm_up(fr__rig *r)
 {
     uint64_t begin = fr__now_ns();
     for (int64_t used = 0; used < r->n_slots && !is_late(r->d, begin); used += r->d->n_micro)
@@ -86,7 +86,7 @@ static fr_status warm_up(fr_rig *r)
     return FR_OK;
 }
 
-/* How long to look, if a mini-batch takes so long. */
+/* How long to measure, given the time of a mini-batch. */
 static double worth(const fr_probe_desc *d, double step_s)
 {
     if (d->for_batches == 0) return d->seconds;
@@ -100,7 +100,7 @@ static fr_status run(struct probe *p)
     uint64_t begin = fr__now_ns(), before = begin, after;
     int64_t n_steps = 0;
     for (bool has_enough = false; atomic_load(&m->n_unfinished) > 0; before = after) {
-        if (atomic_load(&m->has_failed)) return FR_OK; /* whoever failed tells */
+        if (atomic_load(&m->has_failed)) return FR_OK; /* the probe that failed reports it */
         FR_TRY(fr__rig_step(p->rig));
         after = fr__now_ns();
         take_sample(p, 1e-9 * (double)(after - before));
@@ -113,7 +113,7 @@ static fr_status run(struct probe *p)
     return FR_OK;
 }
 
-/* --- what is reported ------------------------------------------------------------------------- */
+/* --- report ------------------------------------------------------------------------------ */
 
 static fr_status take_room(struct probe *p)
 {
@@ -125,7 +125,7 @@ static fr_status take_room(struct probe *p)
     return has_all ? FR_OK : fr__no_memory(p->ctx, (size_t)p->n_nodes, "a probe");
 }
 
-/* Floats of the weights block that are a node's own. */
+/* Floats of the weights block that belong to a node. */
 static void count_weights(const struct probe *p, fr_profile_node *nodes)
 {
     const fr_program *program = fr__exec_program(p->rig->exec, FR_MODE_TRAIN);
@@ -159,12 +159,13 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
     return to->about != NULL;
 }
 
-/* Times that are exponential above a least one differ from one to the next by their standard
- * deviation, on the average; a slow drift of the machine does not count, nor much a rare stop. */
-static double jitter_of(const fr_rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
+/* If times are exponentially distributed above a minimum, the mean difference between consecutive
+ * times is their standard deviation. A slow drift of the machine does not affect it, and a rare
+ * stop only a little. */
+static double jitter_of(const fr__rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
 
-/* The store's time outside of fused updates (predictions, a sweep) is by parameters. Where there
- * are none, there is nothing to fetch but a pointer. */
+/* The store's time outside of fused updates (predictions, a sweep) is divided by parameters.
+ * Without parameters fetching only returns a pointer. */
 static void set_times(struct probe *p, fr_profile *out)
 {
     double n_micro = p->d->n_micro, all = 0, sum = 0;
@@ -219,7 +220,7 @@ static fr_status measure_workspace(struct probe *p, fr_profile *out)
 
 static fr_status report(struct probe *p)
 {
-    const fr_rig *r = p->rig;
+    const fr__rig *r = p->rig;
     fr_profile out = {.model = fr_graph_name(p->d->graph),
                       .batch = p->d->batch,
                       .n_nodes = p->n_nodes,

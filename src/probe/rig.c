@@ -1,5 +1,5 @@
-/* rig.c -- a stage executor on its own: mini-batches on dummy data, as many micro-batches in flight
- * as the context says, each with memory of its own that is as cold as in the pipeline. */
+/* rig.c -- a separate stage executor: mini-batches on dummy data, with the number of micro-batches
+ * in flight of the context. Each has its own memory, which is as cold as in the pipeline. */
 #include "probe/rig.h"
 
 #include "base/alloc.h"
@@ -8,18 +8,18 @@
 #include <math.h>
 #include <string.h>
 
-enum { N_GRAD_BUFFERS = 2 }; /* that come from above, in turn */
+enum { N_GRAD_BUFFERS = 2 }; /* of gradients from above, used in turn */
 
-static fr_status no_memory(const fr_rig *r) { return fr__no_memory(r->ctx, 0, "a probe"); }
+static fr_status no_memory(const fr__rig *r) { return fr__no_memory(r->ctx, 0, "a probe"); }
 
-static const fr_policy *policy_of(const fr_rig *r)
+static const fr_policy *policy_of(const fr__rig *r)
 {
     return r->d->policy ? r->d->policy : fr_policy_find("live");
 }
 
 /* --- the executor ----------------------------------------------------------------------------- */
 
-static void take_context(fr_rig *r)
+static void take_context(fr__rig *r)
 {
     r->context = r->d->context;
     if (r->context.n_stages < 1) r->context.n_stages = 1;
@@ -27,9 +27,9 @@ static void take_context(fr_rig *r)
     r->n_slots = r->context.n_slots = r->context.lead + 1;
 }
 
-/* Blocks of weights that the passes of a rig need, by a store that only counts: as many
- * mini-batches as it takes until the starting weights are gone. */
-static fr_status count_blocks(fr_rig *r, int *n_blocks)
+/* Blocks of weights that the passes of a rig need, from a store that only counts: run mini-batches
+ * until the starting weights are no longer used. */
+static fr_status count_blocks(fr__rig *r, int *n_blocks)
 {
     fr_store *store;
     int lead = r->context.lead, n = r->context.n_micro;
@@ -54,7 +54,7 @@ static fr_status count_blocks(fr_rig *r, int *n_blocks)
 }
 
 /* Gradients of parameters that are tied inside the stage are added before the update. */
-static bool has_ties(const fr_rig *r)
+static bool has_ties(const fr__rig *r)
 {
     const fr_graph *g = r->d->graph;
     for (int i = 0; i < fr_graph_n_params(g); i++) {
@@ -66,7 +66,7 @@ static bool has_ties(const fr_rig *r)
     return false;
 }
 
-static fr_status create_exec(fr_rig *r)
+static fr_status create_exec(fr__rig *r)
 {
     const fr_probe_desc *d = r->d;
     int *slot_of = FR_ARENA_ARRAY(&r->arena, int, r->n_slots);
@@ -91,28 +91,28 @@ static fr_status create_exec(fr_rig *r)
         .update_in_backward = d->update_in_backward && !has_ties(r),
         .sums_replicas = true};
     FR_TRY(count_blocks(r, &x.n_weight_blocks));
-    x.options.lr = 1e-6; /* dummy data teaches nothing: the weights stay about where they are */
+    x.options.lr = 1e-6; /* a small rate: with dummy data the weights stay nearly constant */
     r->update_in_backward = x.update_in_backward;
     return fr__exec_create(r->ctx, &x, &r->exec);
 }
 
 static void fill_param(void *rig, int param, size_t first, size_t n, float *to)
 {
-    const fr_graph *g = ((fr_rig *)rig)->d->graph;
+    const fr_graph *g = ((fr__rig *)rig)->d->graph;
     const fr_param *p = fr_graph_param(g, param);
     const fr_param *owner = p->tied_to >= 0 ? fr_graph_param(g, p->tied_to) : p;
     if (owner->init.kind == FR_INIT_ZEROS || owner->init.kind == FR_INIT_ONES)
         fr_graph_init_range(g, param, 1, (int64_t)first, (int64_t)n, to);
-    else /* as large as a run's, and made faster */
+    else /* as large as in a run, and faster to create */
         fr__dummy_noise(to, n, (float)owner->init.scale);
 }
 
 /* --- links and data --------------------------------------------------------------------------- */
 
-/* Each port has a link of its own: inputs come first, then outputs. Values are read from a buffer
- * of the slot, gradients of outputs from one of N_GRAD_BUFFERS, gradients of later readers and of
- * inputs have one buffer. */
-static size_t bind_ports(fr_rig *r)
+/* Each port has its own link: first inputs, then outputs. Values are read from a buffer of the
+ * slot, gradients of outputs from one of N_GRAD_BUFFERS, gradients of later readers and of inputs
+ * have one buffer. */
+static size_t bind_ports(fr__rig *r)
 {
     size_t bytes = 0;
     r->in = fr__exec_inputs(r->exec, FR_MODE_TRAIN, &r->n_in);
@@ -137,7 +137,7 @@ static size_t bind_ports(fr_rig *r)
 
 /* The next buffer of the block of links; dummy data for an input node, or, node -1, small numbers
  * for a gradient. */
-static fr_status fill(fr_rig *r, char **at, size_t bytes, int node, void **out)
+static fr_status fill(fr__rig *r, char **at, size_t bytes, int node, void **out)
 {
     void *host = fr__alloc_raw(bytes);
     *out = *at;
@@ -152,7 +152,7 @@ static fr_status fill(fr_rig *r, char **at, size_t bytes, int node, void **out)
     return status;
 }
 
-static fr_status fill_links(fr_rig *r, char *at)
+static fr_status fill_links(fr__rig *r, char *at)
 {
     int n_links = r->n_in + r->n_out;
     for (int i = 0; i < r->n_in; i++) {
@@ -181,7 +181,7 @@ static fr_status fill_links(fr_rig *r, char *at)
 
 /* Mini-batches of data in host memory, as a loader would have them: those in flight and the next.
  */
-static fr_status make_feeds(fr_rig *r)
+static fr_status make_feeds(fr__rig *r)
 {
     size_t n_micro = (size_t)r->d->n_micro;
     r->n_feeds = r->n_slots / r->d->n_micro + 1;
@@ -205,7 +205,7 @@ static fr_status make_feeds(fr_rig *r)
     return FR_OK;
 }
 
-static fr_status take_lists(fr_rig *r)
+static fr_status take_lists(fr__rig *r)
 {
     int n_links = r->n_in + r->n_out;
     r->values = FR_ARENA_ARRAY(&r->arena, const void *, r->n_slots * r->n_in + 1);
@@ -217,25 +217,24 @@ static fr_status take_lists(fr_rig *r)
     return has_all ? FR_OK : no_memory(r);
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- create and free --------------------------------------------------------------------- */
 
-static fr_status check_room(const fr_rig *r, const fr_memory_use *use, size_t link_bytes,
-                            fr_rig_room *room)
+static fr_status check_room(const fr__rig *r, const fr_memory_use *use, size_t link_bytes,
+                            fr__rig_room *room)
 {
     uint64_t own = use->weights + use->grads + use->optimizer + use->buffers + use->slots +
                    use->cache + use->io + fr__exec_device_workspace_bytes(r->device) + link_bytes;
     uint64_t wanted = atomic_fetch_add(&room->wanted, own) + own;
     if (wanted <= room->left) return FR_OK;
-    return fr_fail(
-        r->ctx, FR_NO_MEMORY,
-        "measuring nodes %d to %d takes %.3g GB, all that is measured at once %.3g GB at "
-        "least, and %.3g GB are available; use fewer workers or smaller micro-batches, "
-        "or a profile that was made on a larger machine",
-        r->stage.first, r->stage.last - 1, (double)own * 1e-9, (double)wanted * 1e-9,
-        (double)room->left * 1e-9);
+    return fr_fail(r->ctx, FR_NO_MEMORY,
+                   "measuring nodes %d to %d takes %.3g GB, all concurrent measurements %.3g GB at "
+                   "least, and %.3g GB are available; use fewer workers or smaller micro-batches, "
+                   "or a profile that was made on a larger machine",
+                   r->stage.first, r->stage.last - 1, (double)own * 1e-9, (double)wanted * 1e-9,
+                   (double)room->left * 1e-9);
 }
 
-static fr_status check_desc(const fr_rig *r)
+static fr_status check_desc(const fr__rig *r)
 {
     const fr_probe_desc *d = r->d;
     if (d->batch < 1 || d->n_micro < 1 || !d->optimizer || !d->backend)
@@ -248,7 +247,7 @@ static fr_status check_desc(const fr_rig *r)
     return FR_OK;
 }
 
-static fr_status set_up(fr_rig *r, fr_rig_room *room)
+static fr_status set_up(fr__rig *r, fr__rig_room *room)
 {
     const fr_probe_desc *d = r->d;
     fr_memory_use use = {0};
@@ -274,10 +273,10 @@ static fr_status set_up(fr_rig *r, fr_rig_room *room)
     return FR_OK;
 }
 
-fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room, fr_rig **out)
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr__rig_room *room, fr__rig **out)
 {
     *out = NULL;
-    fr_rig *r = FR_NEW(fr_rig);
+    fr__rig *r = FR_NEW(fr__rig);
     if (!r) return fr__no_memory(ctx, sizeof *r, "a probe");
     r->ctx = ctx;
     r->d = d;
@@ -290,7 +289,7 @@ fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room,
     return status;
 }
 
-void fr__rig_free(fr_rig *r)
+void fr__rig_free(fr__rig *r)
 {
     if (!r) return;
     fr__exec_free(r->exec);
@@ -303,15 +302,15 @@ void fr__rig_free(fr_rig *r)
 
 static double since(uint64_t start) { return 1e-9 * (double)(fr__now_ns() - start); }
 
-/* What the store does is left out: it may differ from one micro-batch to the next by right. */
-static void note_time(fr_rig *r, bool is_backward, int micro, double seconds)
+/* The store's time is excluded: it may differ between micro-batches. */
+static void note_time(fr__rig *r, bool is_backward, int micro, double seconds)
 {
     double *last = &r->last_s[is_backward * r->d->n_micro + micro];
     if (*last > 0) r->pass_s += seconds, r->change_s += fabs(seconds - *last);
     *last = seconds;
 }
 
-static fr__micro nth_micro(fr_rig *r, int64_t nth)
+static fr__micro nth_micro(fr__rig *r, int64_t nth)
 {
     int slot = (int)(nth % r->n_slots);
     int64_t batch = nth / r->d->n_micro;
@@ -324,7 +323,7 @@ static fr__micro nth_micro(fr_rig *r, int64_t nth)
                        .sent_grads = r->sent_grads};
 }
 
-static fr_status forward(fr_rig *r)
+static fr_status forward(fr__rig *r)
 {
     fr__micro m = nth_micro(r, r->n_forward++);
     fr_view view;
@@ -336,7 +335,7 @@ static fr_status forward(fr_rig *r)
     return FR_OK;
 }
 
-static fr_status run_backward(fr_rig *r, const fr__micro *m, int what, double *fetch_s)
+static fr_status run_backward(fr__rig *r, const fr__micro *m, int what, double *fetch_s)
 {
     fr_view view;
     FR_TRY(fr__exec_backward(r->exec, m, what, &view));
@@ -344,7 +343,7 @@ static fr_status run_backward(fr_rig *r, const fr__micro *m, int what, double *f
     return FR_OK;
 }
 
-static fr_status step(fr_rig *r, int64_t batch)
+static fr_status step(fr__rig *r, int64_t batch)
 {
     if (!r->update_in_backward) {
         fr__exec_sum_own_ties(r->exec);
@@ -353,7 +352,7 @@ static fr_status step(fr_rig *r, int64_t batch)
     return fr__exec_end_step(r->exec);
 }
 
-static fr_status backward(fr_rig *r)
+static fr_status backward(fr__rig *r)
 {
     fr__micro m = nth_micro(r, r->n_backward++);
     double fetch_s = 0;
@@ -369,7 +368,7 @@ static fr_status backward(fr_rig *r)
     return FR_OK;
 }
 
-fr_status fr__rig_step(fr_rig *r)
+fr_status fr__rig_step(fr__rig *r)
 {
     int64_t last = (r->n_backward / r->d->n_micro + 1) * r->d->n_micro;
     memset(r->times, 0, (size_t)fr_graph_n_nodes(r->d->graph) * sizeof *r->times);

@@ -1,6 +1,6 @@
-/* rig.h -- a stage executor without neighbours, run as a worker of the engine runs it.
+/* rig.h -- a stage executor without neighbours, run in the same way as by a worker of the engine.
  *
- * Belongs to the thread that created it. */
+ * A rig belongs to the thread that created it. */
 #ifndef FR_PROBE_RIG_H
 #define FR_PROBE_RIG_H
 
@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-typedef struct fr_rig {
+typedef struct fr__rig {
     fr_ctx *ctx;
     const fr_probe_desc *d;
     fr_stage stage;
@@ -31,28 +31,28 @@ typedef struct fr_rig {
     int n_feeds;
     fr_feed *feeds;
 
-    /* Of the mini-batch under way. */
+    /* Of the current mini-batch. */
     fr_node_time *times;                      /* [node of the graph] */
     double fetch_forward_s, fetch_backward_s; /* getting weights, predicting them */
     double store_s;                           /* other work on weights; fused updates aside */
 
-    /* Since it was warm, of all passes: */
+    /* Of all passes after the warm-up: */
     double *last_s;          /* [forward, backward][micro] of the mini-batch before; 0: none */
-    double pass_s, change_s; /* sums: of times that have one before them, of differences from it */
-} fr_rig;
+    double pass_s, change_s; /* sums: of times with a predecessor, of differences from it */
+} fr__rig;
 
-/* Memory that rigs of the same time share: bytes that were left before, bytes that they want. */
-typedef struct fr_rig_room {
+/* Memory shared by concurrent rigs: bytes available before, bytes requested. */
+typedef struct fr__rig_room {
     uint64_t left;
     _Atomic uint64_t wanted;
-} fr_rig_room;
-fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr_rig_room *room, fr_rig **out);
-void fr__rig_free(fr_rig *r);
-/* Up to the end of the next update; times, fetch_forward_s, fetch_backward_s and store_s
- * begin at 0. */
-fr_status fr__rig_step(fr_rig *r);
+} fr__rig_room;
+fr_status fr__rig_create(fr_ctx *ctx, const fr_probe_desc *d, fr__rig_room *room, fr__rig **out);
+void fr__rig_free(fr__rig *r);
+/* Run until the end of the next update; times, fetch_forward_s, fetch_backward_s and store_s start
+ * at 0. */
+fr_status fr__rig_step(fr__rig *r);
 
-/* dummy.c: numbers that every operator takes, for an input port of a program. */
+/* dummy.c: numbers that are valid for every operator, for an input port of a program. */
 void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data);
 void fr__dummy_noise(float *to, size_t n, float scale);
 

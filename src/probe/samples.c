@@ -54,7 +54,7 @@ static int compare(const void *a, const void *b, void *samples)
     return (x > y) - (x < y);
 }
 
-/* So many of s->order count. */
+/* The number of entries of s->order that count. */
 static int sort(fr_samples *s)
 {
     int n = s->n;

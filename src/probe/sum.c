@@ -1,5 +1,5 @@
-/* sum.c -- how long workers here take to add up a block of gradients: buckets handed in and taken
- * as the engine does it, nothing else to do meanwhile. */
+/* sum.c -- measures the time in which workers of this machine sum a block of gradients: buckets are
+ * submitted and taken as in the engine, with no other work meanwhile. */
 #include <forerun/probe.h>
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { ROUNDS = 7 }; /* the first does not count */
+enum { ROUNDS = 7 }; /* the first is a warm-up */
 
 typedef struct rig {
     const fr_transport *t;

@@ -49,8 +49,8 @@ static fr_status look(fr_run *r)
 /* Hash of the resolved config as it is saved. It must be equal on all ranks. */
 static fr_status hash_config(fr_run *r, uint64_t *word)
 {
-    struct fr_conf_out text = {0};
-    fr_sha256 hash;
+    struct fr__conf_out text = {0};
+    fr__sha256 hash;
     char hex[65];
     fr__conf_format(r->setup.conf, &text);
     fr__sha256_init(&hash);

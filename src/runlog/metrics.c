@@ -179,10 +179,10 @@ static fr_status write_csv(fr__metrics *m, row texts)
 
 static fr_status write_events(fr__metrics *m, const fr_progress *p)
 {
-    fr_tf_scalar scalars[N_FIELDS];
+    fr__tf_scalar scalars[N_FIELDS];
     int n = 0;
     for (const field *f = fields; f < fields + N_FIELDS; f++)
-        if (f->tag && !is_absent(p, f)) scalars[n++] = (fr_tf_scalar){f->tag, real_of(p, f)};
+        if (f->tag && !is_absent(p, f)) scalars[n++] = (fr__tf_scalar){f->tag, real_of(p, f)};
     return fr__tfevents_write(&m->events, p->step, n, scalars);
 }
 

@@ -14,7 +14,7 @@ typedef struct fr__metrics {
     fr_ctx *ctx;
     const fr__folder *folder;
     FILE *file, *csv; /* csv, events.file: NULL if not requested */
-    fr_tfevents events;
+    fr__tfevents events;
     uint64_t flushed_ns;
     char path[FR_PATH], csv_path[FR_PATH];
 } fr__metrics;

@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-fr_status fr__fault(const fr_proof *p, int worker, int step, const char *format, ...)
+fr_status fr__fault(const fr__proof *p, int worker, int step, const char *format, ...)
 {
     char text[512], what[48];
     va_list args;
@@ -47,7 +47,7 @@ static fr_status shape(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
 }
 
 /* Each stage is on existing workers, and its replicas divide the micro-batches. */
-static fr_status check_workers(fr_proof *p)
+static fr_status check_workers(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     for (int k = 0; k < s->n_stages; k++) {
@@ -66,7 +66,7 @@ static fr_status check_workers(fr_proof *p)
 }
 
 /* Each list is present, and the places of all lists fit an int. */
-static fr_status count(fr_proof *p)
+static fr_status count(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     int64_t n = 0;
@@ -91,7 +91,7 @@ static fr_status count(fr_proof *p)
 /* --- groups ------------------------------------------------------------------------------- */
 
 /* Stable sort of 0 .. n - 1 by key (stride ints apart); 0 <= key < n_keys. */
-static bool group(fr_proof *p, fr_groups *g, int n_keys, int n, const int *key, size_t stride)
+static bool group(fr__proof *p, fr__groups *g, int n_keys, int n, const int *key, size_t stride)
 {
     g->first = FR_ARENA_ARRAY(&p->arena, int, n_keys + 1);
     g->at = FR_ARENA_ARRAY(&p->arena, int, n + 1);
@@ -104,7 +104,7 @@ static bool group(fr_proof *p, fr_groups *g, int n_keys, int n, const int *key, 
     return true;
 }
 
-static fr_status check_links(fr_proof *p, int way, int n, const fr_link *links)
+static fr_status check_links(fr__proof *p, int way, int n, const fr_link *links)
 {
     static const char *const names[] = {"forward", "backward"};
     const fr_schedule *s = p->s;
@@ -127,7 +127,7 @@ static fr_status check_links(fr_proof *p, int way, int n, const fr_link *links)
     int *seen = FR_ARENA_ARRAY(&p->arena, int, s->n_stages);
     if (!seen) return fr__no_memory(p->ctx, (size_t)s->n_stages, "links of a schedule");
     for (int k = 0; k < s->n_stages; k++) {
-        const fr_groups *g = &p->out_of[way];
+        const fr__groups *g = &p->out_of[way];
         for (int i = g->first[k]; i < g->first[k + 1]; i++) {
             int to = links[g->at[i]].to;
             if (seen[to] == k + 1)
@@ -141,7 +141,7 @@ static fr_status check_links(fr_proof *p, int way, int n, const fr_link *links)
 
 /* Number of worker pairs that a link connects: m mod a and m mod b repeat together with the least
  * common multiple as their period. */
-static bool count_pairs(fr_proof *p, int way, int n, const fr_link *links)
+static bool count_pairs(fr__proof *p, int way, int n, const fr_link *links)
 {
     p->n_pairs[way] = FR_ARENA_ARRAY(&p->arena, int, n);
     for (int i = 0; p->n_pairs[way] && i < n; i++) {
@@ -153,7 +153,7 @@ static bool count_pairs(fr_proof *p, int way, int n, const fr_link *links)
 }
 
 /* The stages of each worker. Two stages share all of their workers or none. */
-static fr_status group_stages(fr_proof *p)
+static fr_status group_stages(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     for (int k = 0; k < s->n_stages; k++) p->first_copy[k + 1] = p->first_copy[k] + s->replicas[k];
@@ -182,7 +182,7 @@ static fr_status group_stages(fr_proof *p)
     return FR_OK;
 }
 
-static fr_status check_groups(fr_proof *p)
+static fr_status check_groups(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     FR_TRY(check_links(p, FR_FORWARD, s->n_forward, s->forward));
@@ -197,7 +197,7 @@ static fr_status check_groups(fr_proof *p)
 
 static bool is_transfer(int action) { return action >= FR_DO_SEND_F && action <= FR_DO_RECV_B; }
 
-static fr_status check_fields(const fr_proof *p, int w, int i)
+static fr_status check_fields(const fr__proof *p, int w, int i)
 {
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
@@ -231,15 +231,15 @@ static fr_status check_fields(const fr_proof *p, int w, int i)
     return FR_OK;
 }
 
-int fr__proof_link(const fr_proof *p, int way, int from, int to)
+int fr__proof_link(const fr__proof *p, int way, int from, int to)
 {
-    const fr_groups *g = &p->out_of[way];
+    const fr__groups *g = &p->out_of[way];
     for (int i = g->first[from]; i < g->first[from + 1]; i++)
         if (fr__links(p->s, way)[g->at[i]].to == to) return g->at[i];
     return -1;
 }
 
-static fr_status check_transfer(const fr_proof *p, int w, int i, int **row)
+static fr_status check_transfer(const fr__proof *p, int w, int i, int **row)
 {
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
@@ -260,7 +260,7 @@ static fr_status check_transfer(const fr_proof *p, int w, int i, int **row)
 }
 
 /* The table cell that holds the place of this work. */
-static fr_status find_cell(fr_proof *p, int w, int i, int **cell)
+static fr_status find_cell(fr__proof *p, int w, int i, int **cell)
 {
     const fr_instr *x = fr__instr_at(p, w, i);
     int *row = NULL;
@@ -277,7 +277,7 @@ static fr_status find_cell(fr_proof *p, int w, int i, int **cell)
     return FR_OK;
 }
 
-static fr_status note(fr_proof *p, int w, int i)
+static fr_status note(fr__proof *p, int w, int i)
 {
     const fr_instr *x = fr__instr_at(p, w, i);
     int place = p->first[w] + i, *cell, *too = NULL;
@@ -300,7 +300,7 @@ static fr_status note(fr_proof *p, int w, int i)
     return FR_OK;
 }
 
-int *fr__proof_table(fr_proof *p, int rows, int columns)
+int *fr__proof_table(fr__proof *p, int rows, int columns)
 {
     size_t n = fr__array_bytes((size_t)rows, (size_t)columns);
     int *table = fr__arena_alloc(&p->arena, fr__array_bytes(n, sizeof(int)));
@@ -308,7 +308,7 @@ int *fr__proof_table(fr_proof *p, int rows, int columns)
     return table;
 }
 
-static bool new_tables(fr_proof *p)
+static bool new_tables(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     const int n_links[] = {s->n_forward, s->n_backward};
@@ -325,7 +325,7 @@ static bool new_tables(fr_proof *p)
     return p->forward && p->back && p->weight && p->reduce && p->step;
 }
 
-fr_status fr__proof_index(fr_proof *p)
+fr_status fr__proof_index(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     FR_TRY(shape(p->ctx, s, p->has_slots));
@@ -347,7 +347,7 @@ fr_status fr__proof_index(fr_proof *p)
 
 static fr_status prove(fr_ctx *ctx, const fr_schedule *s, bool has_slots)
 {
-    fr_proof p = {.ctx = ctx, .s = s, .has_slots = has_slots};
+    fr__proof p = {.ctx = ctx, .s = s, .has_slots = has_slots};
     fr_status status = fr__proof_index(&p);
     if (status == FR_OK) status = fr__proof_order(&p);
     if (status == FR_OK) status = fr__proof_run(&p);

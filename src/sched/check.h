@@ -12,12 +12,12 @@
 enum { FR_FORWARD, FR_BACKWARD, FR_N_WAYS }; /* forward or backward links */
 
 /* Numbers sorted into groups: group g is at[first[g]] .. at[first[g + 1] - 1]. */
-typedef struct fr_groups {
+typedef struct fr__groups {
     int *first; /* [groups + 1] */
     int *at;
-} fr_groups;
+} fr__groups;
 
-typedef struct fr_proof {
+typedef struct fr__proof {
     fr_ctx *ctx;
     const fr_schedule *s;
     fr_arena arena;
@@ -31,27 +31,27 @@ typedef struct fr_proof {
     int *reduce, *step;                     /* [copy][batch] */
     bool has_reduce;                        /* or must have: replicas sum their gradients */
     /* A copy is one replica of one stage. The copies of stage k start at first_copy[k]. */
-    int *first_copy;                              /* [stage + 1] */
-    fr_groups into[FR_N_WAYS], out_of[FR_N_WAYS]; /* links by stage */
-    fr_groups stages;                             /* by worker */
+    int *first_copy;                               /* [stage + 1] */
+    fr__groups into[FR_N_WAYS], out_of[FR_N_WAYS]; /* links by stage */
+    fr__groups stages;                             /* by worker */
     int *n_pairs[FR_N_WAYS]; /* [link]: worker pairs; micro-batch m belongs to pair m mod n_pairs */
-} fr_proof;
+} fr__proof;
 
 /* One row of a table [stage or link][micro]. */
-static inline int *fr__micro_row(const fr_proof *p, int *table, int row)
+static inline int *fr__micro_row(const fr__proof *p, int *table, int row)
 {
     return table + (size_t)row * (size_t)p->n_all;
 }
-static inline int fr__copy_on(const fr_proof *p, int stage, int worker)
+static inline int fr__copy_on(const fr__proof *p, int stage, int worker)
 {
     return p->first_copy[stage] + worker - p->s->worker_of[stage];
 }
 /* The row of the stage's replica on this worker in a table [copy][batch]. */
-static inline int *fr__batch_row(const fr_proof *p, int *table, int stage, int worker)
+static inline int *fr__batch_row(const fr__proof *p, int *table, int stage, int worker)
 {
     return table + (size_t)fr__copy_on(p, stage, worker) * (size_t)p->s->n_batches;
 }
-static inline const fr_instr *fr__instr_at(const fr_proof *p, int worker, int step)
+static inline const fr_instr *fr__instr_at(const fr__proof *p, int worker, int step)
 {
     return &p->s->lists[worker].at[step];
 }
@@ -68,26 +68,26 @@ static inline int fr__way_of(int action)
     return action == FR_DO_SEND_F || action == FR_DO_RECV_F ? FR_FORWARD : FR_BACKWARD;
 }
 /* Step of a place in the list of the worker that owns the stage's micro-batch. */
-static inline int fr__step_of(const fr_proof *p, int stage, int micro, int place)
+static inline int fr__step_of(const fr__proof *p, int stage, int micro, int place)
 {
     return place - p->first[fr_schedule_worker(p->s, stage, micro)];
 }
 
 /* "worker 2, step 17 (2B5): ..."; step n of a list of n is its end. */
-fr_status fr__fault(const fr_proof *p, int worker, int step, const char *format, ...)
+fr_status fr__fault(const fr__proof *p, int worker, int step, const char *format, ...)
     FR_PRINTF(4, 5);
 
 /* The link between two existing stages, or -1. */
-int fr__proof_link(const fr_proof *p, int way, int from, int to);
+int fr__proof_link(const fr__proof *p, int way, int from, int to);
 /* rows x columns of -1, owned by the proof; NULL when memory is exhausted. */
-int *fr__proof_table(fr_proof *p, int rows, int columns);
+int *fr__proof_table(fr__proof *p, int rows, int columns);
 
 /* Check shape, indices and duplicates; fill the tables. */
-fr_status fr__proof_index(fr_proof *p);
+fr_status fr__proof_index(fr__proof *p);
 /* Check every rule that concerns one list. */
-fr_status fr__proof_order(fr_proof *p);
+fr_status fr__proof_order(fr__proof *p);
 /* Check that all lists run to their ends, including waits for slots and buffers. */
-fr_status fr__proof_run(fr_proof *p);
+fr_status fr__proof_run(fr__proof *p);
 
 /* fr_schedule_check for a schedule whose lowering failed and which therefore has no slots. */
 fr_status fr__schedule_explain(fr_ctx *ctx, const fr_schedule *s);

@@ -7,7 +7,7 @@
 
 /* State of the walk along the lists. */
 typedef struct walk {
-    fr_proof *p;
+    fr__proof *p;
     int *last_gradient;            /* [copy]: micro-batch, -1 */
     int *last_received[FR_N_WAYS]; /* [link][pair of workers]: micro-batch, -1 */
 } walk;
@@ -19,7 +19,7 @@ static const char *text_of(int action, int stage, int micro, int peer, char buff
 }
 
 /* Work of the same worker must precede step i. `what` names the work, `why` its purpose. */
-static fr_status need_before(const fr_proof *p, int w, int i, int place, const char *what,
+static fr_status need_before(const fr__proof *p, int w, int i, int place, const char *what,
                              const char *why)
 {
     if (place < 0) return fr__fault(p, w, i, "%s, %s, is nowhere in the list", why, what);
@@ -30,12 +30,12 @@ static fr_status need_before(const fr_proof *p, int w, int i, int place, const c
 
 /* The tensor that x->stage needs for x->micro over each link of one kind was computed earlier on
  * the same worker or received earlier from another. */
-static fr_status need_inputs(const fr_proof *p, int w, int i, int way)
+static fr_status need_inputs(const fr__proof *p, int w, int i, int way)
 {
     static const char *const name[] = {"input", "gradient"};
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
-    const fr_groups *g = &p->into[way];
+    const fr__groups *g = &p->into[way];
     char text[48];
     for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
         int link = g->at[n], from = fr__links(s, way)[link].from;
@@ -66,7 +66,7 @@ static fr_status need_inputs(const fr_proof *p, int w, int i, int way)
 
 /* The schedule flushes: each stage of the worker has run the update of mini-batch b before step
  * i. */
-static fr_status need_flush(const fr_proof *p, int w, int i, int b)
+static fr_status need_flush(const fr__proof *p, int w, int i, int b)
 {
     char text[48];
     for (int n = p->stages.first[w]; n < p->stages.first[w + 1]; n++) {
@@ -78,7 +78,7 @@ static fr_status need_flush(const fr_proof *p, int w, int i, int b)
     return FR_OK;
 }
 
-static fr_status slot_in_range(const fr_proof *p, int w, int i)
+static fr_status slot_in_range(const fr__proof *p, int w, int i)
 {
     const fr_instr *x = fr__instr_at(p, w, i);
     int slot = fr_schedule_slot(p->s, x->stage, x->micro), n = p->s->n_slots[x->stage];
@@ -90,11 +90,11 @@ static fr_status slot_in_range(const fr_proof *p, int w, int i)
     return FR_OK;
 }
 
-static fr_status buffers_in_range(const fr_proof *p, int w, int i)
+static fr_status buffers_in_range(const fr__proof *p, int w, int i)
 {
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
-    const fr_groups *g = &p->out_of[FR_BACKWARD];
+    const fr__groups *g = &p->out_of[FR_BACKWARD];
     for (int k = g->first[x->stage]; k < g->first[x->stage + 1]; k++) {
         int link = g->at[k], buffer = fr_schedule_buffer(s, link, x->micro);
         int n = s->n_buffers[link], to = s->backward[link].to;
@@ -110,7 +110,7 @@ static fr_status buffers_in_range(const fr_proof *p, int w, int i)
 
 static fr_status forward(walk *v, int w, int i)
 {
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
     if (p->has_slots) FR_TRY(slot_in_range(p, w, i));
@@ -124,7 +124,7 @@ static fr_status forward(walk *v, int w, int i)
  * after the update of the one before has used the sum. */
 static fr_status gradient(walk *v, int w, int i)
 {
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     const fr_instr *x = fr__instr_at(p, w, i);
     char text[48];
     int *met = &v->last_gradient[fr__copy_on(p, x->stage, w)];
@@ -145,7 +145,7 @@ static fr_status gradient(walk *v, int w, int i)
 /* I, and the first half of B. */
 static fr_status back_input(walk *v, int w, int i)
 {
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     const fr_instr *x = fr__instr_at(p, w, i);
     char text[48];
     if (p->has_slots) FR_TRY(buffers_in_range(p, w, i));
@@ -162,7 +162,7 @@ static fr_status backward(walk *v, int w, int i)
 
 static fr_status back_weight(walk *v, int w, int i)
 {
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     const fr_instr *x = fr__instr_at(p, w, i);
     char text[48];
     FR_TRY(need_before(p, w, i, fr__micro_row(p, p->back, x->stage)[x->micro],
@@ -174,7 +174,7 @@ static fr_status back_weight(walk *v, int w, int i)
  * before it, the sends have the same order. */
 static fr_status transfer(walk *v, int w, int i)
 {
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
     bool is_send = fr__is_send(x->action);
@@ -214,7 +214,7 @@ static fr_status transfer(walk *v, int w, int i)
         text_of(x->action - 1, from, x->micro, to, text2));
 }
 
-static fr_status need_gradients(const fr_proof *p, int w, int i)
+static fr_status need_gradients(const fr__proof *p, int w, int i)
 {
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
@@ -237,7 +237,7 @@ static fr_status reduce(walk *v, int w, int i) { return need_gradients(v->p, w, 
  * wait for each other. */
 static fr_status step(walk *v, int w, int i)
 {
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     const fr_instr *x = fr__instr_at(p, w, i);
     char text[48];
     FR_TRY(need_gradients(p, w, i));
@@ -253,14 +253,14 @@ static fr_status step(walk *v, int w, int i)
 
 /* --- completeness ------------------------------------------------------------------------- */
 
-static fr_status missing(const fr_proof *p, int w, int stage, int action, int number)
+static fr_status missing(const fr__proof *p, int w, int stage, int action, int number)
 {
     char text[48];
     return fr__fault(p, w, p->s->lists[w].n, "%s never comes",
                      text_of(action, stage, number, -1, text));
 }
 
-static fr_status complete(const fr_proof *p, int w, int stage)
+static fr_status complete(const fr__proof *p, int w, int stage)
 {
     const fr_schedule *s = p->s;
     const int *back = fr__micro_row(p, p->back, stage),
@@ -286,7 +286,7 @@ static fr_status walk_list(walk *v, int w)
         [FR_DO_W] = back_weight,   [FR_DO_SEND_F] = transfer, [FR_DO_RECV_F] = transfer,
         [FR_DO_SEND_B] = transfer, [FR_DO_RECV_B] = transfer, [FR_DO_REDUCE] = reduce,
         [FR_DO_STEP] = step};
-    const fr_proof *p = v->p;
+    const fr__proof *p = v->p;
     for (int i = 0; i < p->s->lists[w].n; i++)
         FR_TRY(rules[fr__instr_at(p, w, i)->action](v, w, i));
     for (int n = p->stages.first[w]; n < p->stages.first[w + 1]; n++)
@@ -294,7 +294,7 @@ static fr_status walk_list(walk *v, int w)
     return FR_OK;
 }
 
-fr_status fr__proof_order(fr_proof *p)
+fr_status fr__proof_order(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     walk v = {.p = p};

@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 typedef struct run {
-    fr_proof *p;
+    fr__proof *p;
     int *at;            /* [worker]: its current step */
     int *slot_before;   /* [stage][micro]: micro-batch that held the slot before; -1: none */
     int *buffer_before; /* [backward link][micro] */
@@ -39,13 +39,13 @@ static bool is_done(const run *r, int w, int place) { return place < r->p->first
 
 /* Last owner of a slot or buffer. Each replica has its own slots, each pair its own buffers. Their
  * number is at most the micro-batches of one replica or pair, so a row has room for all. */
-static int *slot_owner(const fr_proof *p, int *slots, int stage, int micro)
+static int *slot_owner(const fr__proof *p, int *slots, int stage, int micro)
 {
     const fr_schedule *s = p->s;
     return fr__micro_row(p, slots, stage) + micro % s->replicas[stage] * s->n_slots[stage] +
            fr_schedule_slot(s, stage, micro);
 }
-static int *buffer_owner(const fr_proof *p, int *buffers, int link, int micro)
+static int *buffer_owner(const fr__proof *p, int *buffers, int link, int micro)
 {
     const fr_schedule *s = p->s;
     return fr__micro_row(p, buffers, link) +
@@ -56,7 +56,7 @@ static int *buffer_owner(const fr_proof *p, int *buffers, int link, int micro)
 /* Find the previous owner of each slot and buffer, in list order. */
 static bool find_owners(run *r)
 {
-    fr_proof *p = r->p;
+    fr__proof *p = r->p;
     const fr_schedule *s = p->s;
     int *slots = fr__proof_table(p, s->n_stages, p->n_all); /* last owners so far */
     int *buffers = fr__proof_table(p, s->n_backward, p->n_all);
@@ -70,7 +70,7 @@ static bool find_owners(run *r)
                 *last = x->micro;
             }
             if (x->action != FR_DO_B && x->action != FR_DO_I) continue;
-            const fr_groups *g = &p->out_of[FR_BACKWARD];
+            const fr__groups *g = &p->out_of[FR_BACKWARD];
             for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
                 int link = g->at[n];
                 int *last = buffer_owner(p, buffers, link, x->micro);
@@ -85,7 +85,7 @@ static bool find_owners(run *r)
 
 static wait wait_for_slot(const run *r, const fr_instr *x)
 {
-    fr_proof *p = r->p;
+    fr__proof *p = r->p;
     const fr_schedule *s = p->s;
     int owner = fr__micro_row(p, r->slot_before, x->stage)[x->micro];
     if (owner < 0) return no_wait;
@@ -94,7 +94,7 @@ static wait wait_for_slot(const run *r, const fr_instr *x)
     int w = fr_schedule_worker(s, x->stage, owner);
     if (!is_done(r, w, place))
         return (wait){.why = FOR_SLOT, .worker = w, .place = place, .owner = owner};
-    const fr_groups *g = &p->out_of[FR_FORWARD];
+    const fr__groups *g = &p->out_of[FR_FORWARD];
     for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
         int reader = s->forward[g->at[n]].to;
         place = fr__micro_row(p, last_use, reader)[owner];
@@ -107,8 +107,8 @@ static wait wait_for_slot(const run *r, const fr_instr *x)
 
 static wait wait_for_buffers(const run *r, const fr_instr *x)
 {
-    fr_proof *p = r->p;
-    const fr_groups *g = &p->out_of[FR_BACKWARD];
+    fr__proof *p = r->p;
+    const fr__groups *g = &p->out_of[FR_BACKWARD];
     for (int n = g->first[x->stage]; n < g->first[x->stage + 1]; n++) {
         int to = p->s->backward[g->at[n]].to;
         int owner = fr__micro_row(p, r->buffer_before, g->at[n])[x->micro];
@@ -122,7 +122,7 @@ static wait wait_for_buffers(const run *r, const fr_instr *x)
 
 static wait wait_for_send(const run *r, const fr_instr *x)
 {
-    fr_proof *p = r->p;
+    fr__proof *p = r->p;
     int way = fr__way_of(x->action), link = fr__proof_link(p, way, x->peer, x->stage);
     int place = fr__micro_row(p, p->send[way], link)[x->micro];
     int w = fr_schedule_worker(p->s, x->peer, x->micro);
@@ -131,7 +131,7 @@ static wait wait_for_send(const run *r, const fr_instr *x)
 }
 
 /* The reduction of a STEP or REDUCE: one for all stages, or one per stage. */
-static int reduction_of(const fr_proof *p, const fr_instr *x)
+static int reduction_of(const fr__proof *p, const fr_instr *x)
 {
     return p->s->is_flush ? x->micro : x->stage * p->s->n_batches + x->micro;
 }
@@ -145,7 +145,7 @@ static bool is_reduced(const run *r, const fr_instr *x)
 
 static wait wait_for_reduce(const run *r, const fr_instr *x)
 {
-    fr_proof *p = r->p;
+    fr__proof *p = r->p;
     const fr_schedule *s = p->s;
     if (!p->has_reduce || is_reduced(r, x)) return no_wait;
     for (int k = s->is_flush ? 0 : x->stage; k < s->n_stages; k++)
@@ -181,7 +181,7 @@ static void wake(run *r, int place)
 /* Run worker w until it waits or its list ends. */
 static void go_on(run *r, int w)
 {
-    fr_proof *p = r->p;
+    fr__proof *p = r->p;
     while (r->at[w] < p->s->lists[w].n) {
         const fr_instr *x = fr__instr_at(p, w, r->at[w]);
         wait need = wait_for(r, x);
@@ -204,7 +204,7 @@ static void go_on(run *r, int w)
 /* " for worker 1 to do 1B3 (step 9), which frees slot 2 of micro-batch 3" */
 static void describe(const run *r, const fr_instr *x, const wait *need, char *text, size_t room)
 {
-    const fr_proof *p = r->p;
+    const fr__proof *p = r->p;
     int w = need->worker, step = need->place - p->first[w];
     char what[48], reason[96] = "";
     if (need->why == FOR_SLOT)
@@ -222,7 +222,7 @@ static void describe(const run *r, const fr_instr *x, const wait *need, char *te
 static fr_status deadlock(run *r, int w)
 {
     enum { TOLD = 5 };
-    const fr_proof *p = r->p;
+    const fr__proof *p = r->p;
     char text[768], part[192], what[48];
     size_t n = 0;
     for (int i = 0; i < p->s->n_workers; i++) { /* enter the loop */
@@ -245,7 +245,7 @@ static fr_status deadlock(run *r, int w)
                    length > TOLD ? ", and so on, back to the first" : "");
 }
 
-fr_status fr__proof_run(fr_proof *p)
+fr_status fr__proof_run(fr__proof *p)
 {
     const fr_schedule *s = p->s;
     run r = {.p = p};

@@ -67,7 +67,7 @@ static bool can_leave_out(const fr_schedule *s)
 
 char *fr_schedule_to_csv(const fr_schedule *s)
 {
-    fr_print p = {0};
+    fr__printer p = {0};
     char text[48];
     bool leave_out = can_leave_out(s);
     for (int w = 0; w < s->n_workers; w++) {

@@ -24,7 +24,7 @@ enum {
 typedef struct grid {
     const fr_schedule *s;
     const fr_clock *c;
-    fr_print out;
+    fr__printer out;
     bool in_colour;
     bool has_gap;   /* a gap after each cell shows updates; else the end of a block does */
     bool has_mark;  /* an update was marked */

@@ -1,12 +1,11 @@
 /* pass_steps.c -- places of the updates: STEP, and REDUCE where gradients are summed first.
  *
- * A stage steps right after its last gradient of a mini-batch has been made and sent on, so that
- * the update can be fused into that computation. REDUCE hands in and goes on. With a flush STEP
- * waits for what all stages hand in: a worker with several stages therefore hands in all of its own
- * before it steps the first of them, or it would wait for itself. Steps that a file has placed stay
- * where they are, if they do not stand before a reduction that is added. Replicas of a stage sum
- * their gradients this way, so each of them has a REDUCE, behind the last gradient of its own
- * share. */
+ * A stage steps directly after its last gradient of a mini-batch has been computed and sent, so
+ * that the update can be fused into that computation. REDUCE submits gradients and does not wait.
+ * With a flush STEP waits for the submissions of all stages: a worker with several stages therefore
+ * submits all of its own before it steps the first of them, or it would wait for itself. Steps of a
+ * file keep their places unless they precede an added reduction. Replicas of a stage sum their
+ * gradients this way, so each of them has a REDUCE after the last gradient of its own share. */
 #include "sched/sched.h"
 
 typedef struct steps {

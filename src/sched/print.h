@@ -4,14 +4,14 @@
 
 #include "base/vec.h"
 
-typedef struct fr_print {
+typedef struct fr__printer {
     FR_VEC(char) text; /* zero-terminated only by fr__print_end */
     bool has_failed;
-} fr_print; /* zero is empty */
+} fr__printer; /* zero is empty */
 
-void fr__print_bytes(fr_print *p, const char *bytes, size_t n);
-void fr__print(fr_print *p, const char *format, ...) FR_PRINTF(2, 3);
+void fr__print_bytes(fr__printer *p, const char *bytes, size_t n);
+void fr__print(fr__printer *p, const char *format, ...) FR_PRINTF(2, 3);
 /* The text, for fr_text_free; NULL if memory ran out. p is empty afterwards. */
-char *fr__print_end(fr_print *p);
+char *fr__print_end(fr__printer *p);
 
 #endif

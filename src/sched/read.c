@@ -16,13 +16,13 @@
 
 static const char magic[] = "forerun-schedule";
 
-static bool is_word(fr_span s, const char *word)
+static bool is_word(fr__text_span s, const char *word)
 {
     return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
 }
 
 /* Is this a name that survives writing and reading? */
-static void set_name(fr_reader *r, fr_span name)
+static void set_name(fr__sched_reader *r, fr__text_span name)
 {
     size_t n = name.n < sizeof r->name ? name.n : sizeof r->name - 1;
     while (n > 0 && *name.at == ' ') name.at++, n--;
@@ -34,22 +34,22 @@ static void set_name(fr_reader *r, fr_span name)
     r->name[n] = '\0';
 }
 
-static bool is_text_form(const fr_reader *r)
+static bool is_text_form(const fr__sched_reader *r)
 {
-    fr_reader look = *r;
-    fr_span line;
+    fr__sched_reader look = *r;
+    fr__text_span line;
     return fr__read_line(&look, &line) && is_word(fr__read_part(&line, ' '), magic);
 }
 
 /* --- CSV ---------------------------------------------------------------------------------- */
 
-static fr_status read_csv(fr_reader *r)
+static fr_status read_csv(fr__sched_reader *r)
 {
-    fr_span line;
+    fr__text_span line;
     while (fr__read_line(r, &line)) {
         size_t before = r->entries.n;
         for (int number = 1; line.n > 0; number++) {
-            fr_span cell = fr__read_part(&line, ',');
+            fr__text_span cell = fr__read_part(&line, ',');
             if (cell.n > 0) FR_TRY(fr__read_entry(r, cell, number));
         }
         if (r->entries.n == before)
@@ -62,9 +62,9 @@ static fr_status read_csv(fr_reader *r)
 
 /* --- text form ---------------------------------------------------------------------------- */
 
-static fr_status read_int(fr_reader *r, const char *key, fr_span value, int *to)
+static fr_status read_int(fr__sched_reader *r, const char *key, fr__text_span value, int *to)
 {
-    fr_span rest = value;
+    fr__text_span rest = value;
     if (*to != 0) return fr__read_fail(r, r->line, 0, "duplicate %s", key);
     if (!fr__read_number(&rest, to) || rest.n > 0 || *to < 1)
         return fr__read_fail(r, r->line, 0, "%s %.*s: expected a number from 1 to %d", key,
@@ -72,7 +72,7 @@ static fr_status read_int(fr_reader *r, const char *key, fr_span value, int *to)
     return FR_OK;
 }
 
-static fr_status read_flush(fr_reader *r, fr_span value)
+static fr_status read_flush(fr__sched_reader *r, fr__text_span value)
 {
     if (!is_word(value, "yes") && !is_word(value, "no"))
         return fr__read_fail(r, r->line, 0, "flush %.*s: expected yes or no",
@@ -82,16 +82,16 @@ static fr_status read_flush(fr_reader *r, fr_span value)
 }
 
 /* Read the next number of a list, at least `least`. */
-static fr_status read_next(const fr_reader *r, fr_span *list, size_t number, int least,
+static fr_status read_next(const fr__sched_reader *r, fr__text_span *list, size_t number, int least,
                            const char *what, int *value)
 {
-    fr_span part = fr__read_part(list, ' ');
+    fr__text_span part = fr__read_part(list, ' ');
     if (!fr__read_number(&part, value) || part.n > 0 || *value < least)
         return fr__read_fail(r, r->line, (int)number + 1, "expected %s, from %d", what, least);
     return FR_OK;
 }
 
-static fr_status read_worker_of(fr_reader *r, fr_span value)
+static fr_status read_worker_of(fr__sched_reader *r, fr__text_span value)
 {
     if (r->worker_of.n) return fr__read_fail(r, r->line, 0, "duplicate worker_of");
     for (int w; value.n > 0;) {
@@ -102,7 +102,7 @@ static fr_status read_worker_of(fr_reader *r, fr_span value)
     return FR_OK;
 }
 
-static fr_status read_replicas(fr_reader *r, fr_span value)
+static fr_status read_replicas(fr__sched_reader *r, fr__text_span value)
 {
     if (r->replicas.n) return fr__read_fail(r, r->line, 0, "duplicate replicas");
     for (int n; value.n > 0;) {
@@ -113,12 +113,12 @@ static fr_status read_replicas(fr_reader *r, fr_span value)
     return FR_OK;
 }
 
-static fr_status read_links(fr_reader *r, int way, fr_span value)
+static fr_status read_links(fr__sched_reader *r, int way, fr__text_span value)
 {
     if (r->has_links[way]) return fr__read_fail(r, r->line, 0, "duplicate list of links");
     r->has_links[way] = true;
     while (value.n > 0) {
-        fr_span part = fr__read_part(&value, ' '), from = fr__read_part(&part, '>');
+        fr__text_span part = fr__read_part(&value, ' '), from = fr__read_part(&part, '>');
         fr_link l;
         if (!fr__read_number(&from, &l.from) || !fr__read_number(&part, &l.to) || from.n + part.n)
             return fr__read_fail(r, r->line, (int)r->links[way].n + 1,
@@ -130,9 +130,9 @@ static fr_status read_links(fr_reader *r, int way, fr_span value)
 }
 
 /* "worker 2: 2F0 2F1 ..." without its first word. */
-static fr_status read_worker(fr_reader *r, fr_span value)
+static fr_status read_worker(fr__sched_reader *r, fr__text_span value)
 {
-    fr_span number = fr__read_part(&value, ':');
+    fr__text_span number = fr__read_part(&value, ':');
     int w;
     if (!fr__read_number(&number, &w) || number.n > 0 || w != r->n_rows)
         return fr__read_fail(r, r->line, 0, "expected \"worker %d: ...\" here", r->n_rows);
@@ -142,9 +142,9 @@ static fr_status read_worker(fr_reader *r, fr_span value)
     return FR_OK;
 }
 
-static fr_status read_text_line(fr_reader *r, fr_span line)
+static fr_status read_text_line(fr__sched_reader *r, fr__text_span line)
 {
-    fr_span key = fr__read_part(&line, ' ');
+    fr__text_span key = fr__read_part(&line, ' ');
     if (is_word(key, "worker")) return read_worker(r, line);
     if (is_word(key, "name")) return set_name(r, line), FR_OK;
     if (is_word(key, "stages")) return read_int(r, "stages", line, &r->n_stages);
@@ -162,9 +162,9 @@ static fr_status read_text_line(fr_reader *r, fr_span line)
                          (int)(key.n < 40 ? key.n : 40), key.at);
 }
 
-static fr_status read_text(fr_reader *r)
+static fr_status read_text(fr__sched_reader *r)
 {
-    fr_span line;
+    fr__text_span line;
     int version;
     (void)fr__read_line(r, &line); /* present: is_text_form has checked it */
     (void)fr__read_part(&line, ' ');
@@ -188,7 +188,7 @@ static int wanted(const fr_schedule_desc *d, int stage)
     return d && d->replicas ? d->replicas[d->n_stages ? stage : 0] : 1;
 }
 
-static bool stands_in_several_rows(const fr_reader *r, int stage)
+static bool stands_in_several_rows(const fr__sched_reader *r, int stage)
 {
     int row = -1;
     for (size_t i = 0; i < r->entries.n; i++) {
@@ -201,7 +201,7 @@ static bool stands_in_several_rows(const fr_reader *r, int stage)
 
 /* Replicas of the file, if it has any: the text form declares them; in CSV a replicated stage is in
  * several rows. Otherwise the file is one pipeline, which is replicated. */
-static fr_status find_replicas(fr_reader *r, const fr_schedule_desc *d)
+static fr_status find_replicas(fr__sched_reader *r, const fr_schedule_desc *d)
 {
     int most = 0;
     bool is_said = r->replicas.n > 0, is_even = true;
@@ -240,7 +240,7 @@ static fr_status find_replicas(fr_reader *r, const fr_schedule_desc *d)
     return FR_OK;
 }
 
-static fr_status wrong_micro(const fr_reader *r, int n_micro)
+static fr_status wrong_micro(const fr__sched_reader *r, int n_micro)
 {
     char text[64] = "";
     if (r->n_pipelines > 1) snprintf(text, sizeof text, " shared by %d replicas", r->n_pipelines);
@@ -250,7 +250,7 @@ static fr_status wrong_micro(const fr_reader *r, int n_micro)
 }
 
 /* Derive the numbers that the file omits. They are limited by its length. */
-static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d)
+static fr_status fill_sizes(fr__sched_reader *r, int n_micro, const fr_schedule_desc *d)
 {
     int n_stages = 0, n_all = 0;
     for (size_t i = 0; i < r->entries.n; i++) {
@@ -291,7 +291,7 @@ static fr_status fill_sizes(fr_reader *r, int n_micro, const fr_schedule_desc *d
 }
 
 /* The worker of a stage is the row of its instructions; with replicas, the first such row. */
-static fr_status fill_workers(fr_reader *r)
+static fr_status fill_workers(fr__sched_reader *r)
 {
     bool is_said = r->worker_of.n > 0;
     if (is_said && r->worker_of.n != (size_t)r->n_stages)
@@ -301,7 +301,7 @@ static fr_status fill_workers(fr_reader *r)
         if (!fr__vec_push(&r->worker_of, -1))
             return fr__no_memory(r->ctx, (size_t)r->n_stages * sizeof(int), r->path);
     for (size_t i = 0; i < r->entries.n; i++) {
-        const fr_entry *e = &r->entries.at[i];
+        const fr__sched_entry *e = &r->entries.at[i];
         if (e->x.stage >= r->n_stages)
             return fr__read_fail(r, e->line, e->number, "no stage %d; there are %d", e->x.stage,
                                  r->n_stages);
@@ -321,7 +321,7 @@ static fr_status fill_workers(fr_reader *r)
     return FR_OK;
 }
 
-static fr_status check_entry(const fr_reader *r, const fr_entry *e)
+static fr_status check_entry(const fr__sched_reader *r, const fr__sched_entry *e)
 {
     int n = r->n_batches;
     if (is_of_batch(e->x.action) && e->x.micro >= n)
@@ -334,7 +334,7 @@ static fr_status check_entry(const fr_reader *r, const fr_entry *e)
 }
 
 /* Use the links of the model if given, else those of the file, else a chain. */
-static fr_schedule_desc desc_of(const fr_reader *r, const fr_schedule_desc *given)
+static fr_schedule_desc desc_of(const fr__sched_reader *r, const fr_schedule_desc *given)
 {
     static const fr_link none[1];
     fr_schedule_desc d = {
@@ -364,7 +364,7 @@ static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
     return status;
 }
 
-static fr_status make_pipelines(fr_reader *r, fr_schedule **s)
+static fr_status make_pipelines(fr__sched_reader *r, fr_schedule **s)
 {
     int n = r->n_pipelines;
     if (n > FR_SCHED_MAX_NUMBER / r->n_micro)
@@ -377,7 +377,7 @@ static fr_status make_pipelines(fr_reader *r, fr_schedule **s)
     return fr__schedule_replicate(r->ctx, s, r->replicas.at, n * r->n_micro);
 }
 
-static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule **out)
+static fr_status build(fr__sched_reader *r, const fr_schedule_desc *given, fr_schedule **out)
 {
     bool has_back = false, is_split = false;
     for (size_t i = 0; i < r->entries.n; i++) {
@@ -392,7 +392,7 @@ static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule 
     s->is_flush = r->is_flush < 0 ? r->n_batches == 1 : r->is_flush;
     s->is_split = is_split;
     for (size_t i = 0; i < r->entries.n; i++) {
-        const fr_entry *e = &r->entries.at[i];
+        const fr__sched_entry *e = &r->entries.at[i];
         fr__emit_transfer(s, e->worker, (fr_action)e->x.action, e->x.stage, e->x.micro, e->x.peer);
     }
     if (fr__emit_failed(s)) return fr__no_memory(r->ctx, r->entries.n * sizeof(fr_instr), r->path);
@@ -400,7 +400,8 @@ static fr_status build(fr_reader *r, const fr_schedule_desc *given, fr_schedule 
     return lower(r->ctx, *out, given && given->must_reduce);
 }
 
-static fr_status parse(fr_reader *r, int n_micro, const fr_schedule_desc *d, fr_schedule **out)
+static fr_status parse(fr__sched_reader *r, int n_micro, const fr_schedule_desc *d,
+                       fr_schedule **out)
 {
     static const char mark[] = "\xEF\xBB\xBF"; /* byte order mark, which some editors write */
     if (r->end - r->at >= 3 && memcmp(r->at, mark, 3) == 0) r->at += 3;
@@ -417,14 +418,14 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
 {
     *out = NULL;
     const char *base = strrchr(path, '/');
-    fr_reader r = {.ctx = ctx,
-                   .path = path,
-                   .at = data,
-                   .end = data + bytes,
-                   .is_flush = -1,
-                   .n_pipelines = 1};
+    fr__sched_reader r = {.ctx = ctx,
+                          .path = path,
+                          .at = data,
+                          .end = data + bytes,
+                          .is_flush = -1,
+                          .n_pipelines = 1};
     base = base ? base + 1 : path;
-    set_name(&r, (fr_span){base, strlen(base)});
+    set_name(&r, (fr__text_span){base, strlen(base)});
     fr_status status = parse(&r, n_micro, d, out);
     if (status != FR_OK) {
         /* Errors from below the reader do not name the file. */

@@ -10,23 +10,23 @@
 #define FR_SCHED_MAX_BYTES ((size_t)256 << 20)
 
 /* Part of a line, between separators. */
-typedef struct fr_span {
+typedef struct fr__text_span {
     const char *at;
     size_t n;
-} fr_span;
+} fr__text_span;
 
 /* An instruction of the file. */
-typedef struct fr_entry {
+typedef struct fr__sched_entry {
     fr_instr x;
     int worker, line, number; /* line and number count from 1 */
-} fr_entry;
+} fr__sched_entry;
 
-typedef struct fr_reader {
+typedef struct fr__sched_reader {
     fr_ctx *ctx;
     const char *path;
     const char *at, *end; /* rest of the file */
     int line;             /* current line, from 1 */
-    FR_VEC(fr_entry) entries;
+    FR_VEC(fr__sched_entry) entries;
     int n_rows;     /* workers so far */
     int n_skipped;  /* UNSHARD and similar entries, ignored */
     int n_overlaps; /* OVERLAP_F_B entries, run one after the other */
@@ -39,23 +39,23 @@ typedef struct fr_reader {
     int n_pipelines;          /* replicas of the whole pipeline */
     FR_VEC(fr_link) links[2]; /* forward, backward */
     bool has_links[2];
-} fr_reader;
+} fr__sched_reader;
 
 /* The next line that is not empty, without its comment and surrounding blanks; false at the end. */
-bool fr__read_line(fr_reader *r, fr_span *line);
+bool fr__read_line(fr__sched_reader *r, fr__text_span *line);
 /* Cut the first part, up to the separator (' ': any run of blanks), off the line. */
-fr_span fr__read_part(fr_span *line, char separator);
+fr__text_span fr__read_part(fr__text_span *line, char separator);
 /* Cut an integer up to FR_SCHED_MAX_NUMBER off the front of the text; false: there is none, or it
  * is too large (then *value is -1). */
-bool fr__read_number(fr_span *text, int *value);
+bool fr__read_number(fr__text_span *text, int *value);
 /* Append one instruction to r->entries; `number` is its position in the line, from 1. */
-fr_status fr__read_entry(fr_reader *r, fr_span text, int number);
+fr_status fr__read_entry(fr__sched_reader *r, fr__text_span text, int number);
 /* Fail with the prefix "file:line: ", or with number > 0 "file:line: entry 3: ". */
-fr_status fr__read_fail(const fr_reader *r, int line, int number, const char *format, ...)
+fr_status fr__read_fail(const fr__sched_reader *r, int line, int number, const char *format, ...)
     FR_PRINTF(4, 5);
 
 /* Move posted transfers to the places of blocking ones; see read_posts.c. */
-fr_status fr__read_posts(fr_reader *r);
+fr_status fr__read_posts(fr__sched_reader *r);
 
 /* fr_schedule_read from memory; messages name `path`. */
 fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, size_t bytes,

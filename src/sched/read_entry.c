@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-fr_status fr__read_fail(const fr_reader *r, int line, int number, const char *format, ...)
+fr_status fr__read_fail(const fr__sched_reader *r, int line, int number, const char *format, ...)
 {
     char text[512], where[32] = "";
     va_list args;
@@ -17,19 +17,19 @@ fr_status fr__read_fail(const fr_reader *r, int line, int number, const char *fo
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-static fr_span trim(fr_span s)
+static fr__text_span trim(fr__text_span s)
 {
     while (s.n > 0 && is_blank(s.at[0])) s.at++, s.n--;
     while (s.n > 0 && is_blank(s.at[s.n - 1])) s.n--;
     return s;
 }
 
-bool fr__read_line(fr_reader *r, fr_span *line)
+bool fr__read_line(fr__sched_reader *r, fr__text_span *line)
 {
     while (r->at < r->end) {
         size_t left = (size_t)(r->end - r->at);
         const char *stop = memchr(r->at, '\n', left);
-        *line = (fr_span){r->at, stop ? (size_t)(stop - r->at) : left};
+        *line = (fr__text_span){r->at, stop ? (size_t)(stop - r->at) : left};
         r->at = stop ? stop + 1 : r->end;
         r->line++;
         const char *comment = line->n ? memchr(line->at, '#', line->n) : NULL;
@@ -40,19 +40,19 @@ bool fr__read_line(fr_reader *r, fr_span *line)
     return false;
 }
 
-fr_span fr__read_part(fr_span *line, char separator)
+fr__text_span fr__read_part(fr__text_span *line, char separator)
 {
     size_t n = 0;
     while (n < line->n && line->at[n] != separator && !(separator == ' ' && is_blank(line->at[n])))
         n++;
-    fr_span part = {line->at, n};
+    fr__text_span part = {line->at, n};
     size_t cut = n < line->n ? n + 1 : n;
     line->at += cut, line->n -= cut;
     if (separator == ' ') *line = trim(*line);
     return trim(part);
 }
 
-bool fr__read_number(fr_span *text, int *value)
+bool fr__read_number(fr__text_span *text, int *value)
 {
     size_t n = 0;
     int64_t v = 0;
@@ -67,11 +67,11 @@ bool fr__read_number(fr_span *text, int *value)
 /* --- instructions ------------------------------------------------------------------------- */
 
 /* Cut the action off the front of the text: letters and '_', as fr_instr_text writes it. */
-static int read_action(fr_span *text, fr_span *word)
+static int read_action(fr__text_span *text, fr__text_span *word)
 {
     size_t n = 0;
     while (n < text->n && ((text->at[n] >= 'A' && text->at[n] <= 'Z') || text->at[n] == '_')) n++;
-    *word = (fr_span){text->at, n};
+    *word = (fr__text_span){text->at, n};
     text->at += n, text->n -= n;
     for (int a = 0; a < FR_N_ACTIONS; a++) {
         const char *name = fr__action_name(a);
@@ -80,26 +80,26 @@ static int read_action(fr_span *text, fr_span *word)
     return -1;
 }
 
-static bool is_word(fr_span word, const char *name)
+static bool is_word(fr__text_span word, const char *name)
 {
     return strlen(name) == word.n && memcmp(name, word.at, word.n) == 0;
 }
 
 /* PyTorch's entries for sharded weights. Weights are not sharded here, and lowering places
  * reductions. */
-static bool is_sharding(fr_span word)
+static bool is_sharding(fr__text_span word)
 {
     return is_word(word, "UNSHARD") || is_word(word, "RESHARD") || is_word(word, "REDUCE_GRAD") ||
            is_word(word, "WAIT_REDUCE_GRAD");
 }
 
 /* PyTorch keeps the tensor of a send until its wait entry; here slots and buffers keep it. */
-static bool is_wait(fr_span word)
+static bool is_wait(fr__text_span word)
 {
     return is_word(word, "WAIT_SEND_F") || is_word(word, "WAIT_SEND_B");
 }
 
-static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number)
+static fr_status not_an_instruction(const fr__sched_reader *r, fr__text_span text, int number)
 {
     int n = text.n < 40 ? (int)text.n : 40;
     if (text.n > 0 && text.at[0] == '(')
@@ -114,13 +114,13 @@ static fr_status not_an_instruction(const fr_reader *r, fr_span text, int number
 }
 
 /* The parts of "(0F1;1B0)OVERLAP_F_B", one after the other. */
-static fr_status read_overlap(fr_reader *r, fr_span text, int number)
+static fr_status read_overlap(fr__sched_reader *r, fr__text_span text, int number)
 {
-    fr_span rest = {text.at + 1, text.n - 1}, parts = fr__read_part(&rest, ')');
+    fr__text_span rest = {text.at + 1, text.n - 1}, parts = fr__read_part(&rest, ')');
     if (parts.n == 0 || !is_word(trim(rest), "OVERLAP_F_B"))
         return not_an_instruction(r, text, number);
     while (parts.n > 0) {
-        fr_span part = fr__read_part(&parts, ';');
+        fr__text_span part = fr__read_part(&parts, ';');
         if (part.n == 0 || part.at[0] == '(') return not_an_instruction(r, text, number);
         FR_TRY(fr__read_entry(r, part, number));
     }
@@ -128,13 +128,13 @@ static fr_status read_overlap(fr_reader *r, fr_span text, int number)
     return FR_OK;
 }
 
-fr_status fr__read_entry(fr_reader *r, fr_span text, int number)
+fr_status fr__read_entry(fr__sched_reader *r, fr__text_span text, int number)
 {
-    fr_span rest = text, word;
+    fr__text_span rest = text, word;
     if (rest.n >= 2 && rest.at[0] == '"' && rest.at[rest.n - 1] == '"')
-        rest = trim((fr_span){rest.at + 1, rest.n - 2});
+        rest = trim((fr__text_span){rest.at + 1, rest.n - 2});
     if (rest.n > 0 && rest.at[0] == '(') return read_overlap(r, rest, number);
-    fr_entry e = {.worker = r->n_rows, .line = r->line, .number = number};
+    fr__sched_entry e = {.worker = r->n_rows, .line = r->line, .number = number};
     if (!fr__read_number(&rest, &e.x.stage)) return not_an_instruction(r, text, number);
     int action = read_action(&rest, &word);
     if (action < 0 && (is_sharding(word) || is_wait(word))) {

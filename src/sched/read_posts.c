@@ -17,7 +17,7 @@
 
 /* An entry of the row and its new place. */
 typedef struct item {
-    fr_entry e;
+    fr__sched_entry e;
     int way;       /* 0: values; 1: gradients; -1: neither */
     int replica;   /* receive: stage of the sender */
     size_t number; /* in the row */
@@ -135,11 +135,11 @@ static void rewrite(item *at, size_t n)
 }
 
 /* Entries first .. last - 1 belong to one worker. */
-static void read_row(fr_reader *r, size_t first, size_t last, item *at)
+static void read_row(fr__sched_reader *r, size_t first, size_t last, item *at)
 {
     size_t n = last - first;
     for (size_t i = 0; i < n; i++) {
-        const fr_entry *e = &r->entries.at[first + i];
+        const fr__sched_entry *e = &r->entries.at[first + i];
         bool has_peer = e->x.peer >= 0 && (size_t)e->x.peer < r->replicas.n;
         at[i] = (item){.e = *e, .way = way_of(&e->x), .number = i, .to = i};
         if (has_peer) at[i].replica = e->x.micro % r->replicas.at[e->x.peer];
@@ -148,7 +148,7 @@ static void read_row(fr_reader *r, size_t first, size_t last, item *at)
     for (size_t i = 0; i < n; i++) r->entries.at[first + i] = at[i].e;
 }
 
-fr_status fr__read_posts(fr_reader *r)
+fr_status fr__read_posts(fr__sched_reader *r)
 {
     size_t n = r->entries.n;
     bool has_any = false;

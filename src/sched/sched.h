@@ -52,9 +52,8 @@ int *fr__schedule_ints(fr_schedule *s, size_t n);
 /* Micro-batches of the whole segment. */
 static inline int fr__n_micro(const fr_schedule *s) { return s->n_batches * s->n_micro; }
 
-/* Lists along which it can be counted what a long run holds at once: those of s or, where its
- * segment ends before the pipeline is full, longer ones without transfers. The first *n_batches
- * mini-batches tell all. */
+/* Lists for counting what a long run holds at once: those of s or, if its segment ends before the
+ * pipeline is full, longer ones without transfers. The first *n_batches mini-batches suffice. */
 const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches);
 
 /* A list's room is the power of two at or above its length (from 16 on). False: out of memory. */

@@ -15,7 +15,7 @@ typedef struct home {
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
     int *stages;     /* [n_stages, each as often as it has replicas], by worker, ascending */
     int n_full;      /* mini-batches until the pipeline has been full for one of them; 0: unknown */
-    fr_schedule *steady; /* so many, where the segment has fewer; else NULL */
+    fr_schedule *steady; /* lists of that many, if the segment has fewer; otherwise NULL */
 } home;
 
 /* --- lists -------------------------------------------------------------------------------------*/
@@ -267,8 +267,8 @@ static fr_status no_leads(fr_ctx *ctx, const fr_schedule *s)
     return fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the leads of a schedule");
 }
 
-/* As the generator says. A stage that is u updates behind has its first u mini-batches on the
- * starting weights, then u more until these are gone. */
+/* As the generator defines it. A stage that is u updates behind runs its first u mini-batches on
+ * the starting weights, and needs u more until these are no longer used. */
 static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                             fr_schedule *s)
 {
@@ -285,7 +285,7 @@ static fr_status fill_leads(fr_ctx *ctx, const fr_generator *g, const fr_schedul
     return FR_OK;
 }
 
-/* What nobody can walk is not made: such a segment stands for itself. */
+/* A schedule that cannot be walked is not created; the segment itself is used instead. */
 static fr_status make_steady(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                              const int *worker_of, int n_workers, fr_schedule *s)
 {

@@ -26,7 +26,7 @@ typedef struct drawing {
     const fr_schedule *s;
     const fr_clock *c;
     const fr_notes *notes;
-    fr_print out;
+    fr__printer out;
     double unit;  /* time of the shortest computation */
     double scale; /* pixels per unit */
     double end;   /* end time of the drawing */

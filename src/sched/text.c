@@ -22,13 +22,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void fr__print_bytes(fr_print *p, const char *bytes, size_t n)
+void fr__print_bytes(fr__printer *p, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n && !p->has_failed; i++)
         p->has_failed = !fr__vec_push(&p->text, bytes[i]);
 }
 
-void fr__print(fr_print *p, const char *format, ...)
+void fr__print(fr__printer *p, const char *format, ...)
 {
     char line[512];
     va_list args;
@@ -41,25 +41,25 @@ void fr__print(fr_print *p, const char *format, ...)
         fr__print_bytes(p, line, (size_t)n);
 }
 
-char *fr__print_end(fr_print *p)
+char *fr__print_end(fr__printer *p)
 {
     fr__print_bytes(p, "", 1);
     char *text = p->has_failed ? NULL : p->text.at;
     if (!text) fr__free(p->text.at);
-    *p = (fr_print){0};
+    *p = (fr__printer){0};
     return text;
 }
 
 void fr_text_free(char *text) { fr__free(text); }
 
-static void print_ints(fr_print *p, const char *name, int n, const int *values)
+static void print_ints(fr__printer *p, const char *name, int n, const int *values)
 {
     fr__print(p, "%s", name);
     for (int i = 0; i < n; i++) fr__print(p, " %d", values[i]);
     fr__print(p, "\n");
 }
 
-static void print_links(fr_print *p, const char *name, int n, const fr_link *links)
+static void print_links(fr__printer *p, const char *name, int n, const fr_link *links)
 {
     fr__print(p, "%s", name);
     for (int i = 0; i < n; i++) fr__print(p, " %d>%d", links[i].from, links[i].to);
@@ -68,7 +68,7 @@ static void print_links(fr_print *p, const char *name, int n, const fr_link *lin
 
 char *fr_schedule_to_text(const fr_schedule *s)
 {
-    fr_print p = {0};
+    fr__printer p = {0};
     char text[48];
     fr__print(&p, "forerun-schedule 1\nname %s\n", s->name);
     fr__print(&p, "stages %d\nworkers %d\nmicro %d\nbatches %d\nflush %s\n", s->n_stages,

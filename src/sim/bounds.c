@@ -1,9 +1,9 @@
-/* bounds.c -- what no walk can beat.
+/* bounds.c -- lower bounds of the time of any walk.
  *
- * A worker cannot do its share of a mini-batch in less than the time it takes, nor a port or bus
- * carry its share. And a mini-batch cannot be through before its longest chain is: values up the
- * stages, gradients down again, the sum over replicas, the step, with every link idle and nobody in
- * the way. Over n mini-batches no makespan is below n times the first two, or below the last. */
+ * A mini-batch takes at least the computation of the busiest worker, and at least the transfers
+ * of the busiest port or bus. It also takes at least its longest chain: values up the stages,
+ * gradients down again, the sum over replicas, the step, with every link idle. The makespan of n
+ * mini-batches is at least n times the first two, and at least the last. */
 #include "sim/sim.h"
 
 #include "cost/links.h"
@@ -15,7 +15,7 @@ typedef struct chain {
     const fr_schedule *s;
     fr__link_index x;
     fr_links *links;        /* NULL: free */
-    double *values, *grads; /* [stage]: when they are there at the earliest */
+    double *values, *grads; /* [stage]: earliest times of arrival */
     int *devices;           /* [replica] */
 } chain;
 
@@ -88,7 +88,7 @@ static double busiest_link(const chain *c)
 {
     const fr_schedule *s = c->s;
     int64_t n_batches = c->d->n_batches, every = c->d->sync_every;
-    /* Sums of the whole walk, for each mini-batch of it. */
+    /* Sums over the whole walk, per mini-batch. */
     double n_sums = every > 0 ? (double)(n_batches / every) / (double)n_batches : 1;
     if (!c->links) return 0;
     load_messages(c);
@@ -102,7 +102,7 @@ static double busiest_link(const chain *c)
 
 /* --- chains -----------------------------------------------------------------------------------*/
 
-/* From one stage to another: nothing on one worker, else the message and both ends of it. */
+/* From one stage to another: 0 on one worker, otherwise the message and both of its ends. */
 static double transfer(const chain *c, const fr_link *l, size_t bytes, int micro)
 {
     int from = fr_schedule_worker(c->s, l->from, micro),
@@ -126,7 +126,8 @@ static double inputs_at(const chain *c, const fr__direction *d, const size_t *si
     return start;
 }
 
-/* The first bucket of the block is the last to come: added up and stepped when all is final. */
+/* The first bucket of the block is the last to be final: it is summed and stepped after all others.
+ */
 static double step_end(const chain *c, int stage, int worker, double start, double end)
 {
     const fr_stage_cost *k = &c->d->timing.cost[stage];

@@ -1,4 +1,4 @@
-/* notes.c -- what a walk tells about its workers: busy and waiting times, and events like those of
+/* notes.c -- records of a walk about its workers: busy and waiting times, and events like those of
  * the engine, in nanoseconds of virtual time. */
 #include "sim/sim.h"
 

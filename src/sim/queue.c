@@ -1,8 +1,8 @@
-/* queue.c -- who is next in virtual time, and who waits for what.
+/* queue.c -- the next worker in virtual time, and the events that workers wait for.
  *
- * Messages and sums must reach the links in the order of their times, because links serve in order.
- * So a worker runs ahead of the clock as far as it only computes, and stands in a heap by the time
- * of its next send; what is taken from the heap is never earlier than what was taken before. */
+ * Messages and sums must reach the links in the order of their times, because links serve in
+ * order. So a worker runs ahead of the clock while it only computes, and enters a heap with the
+ * time of its next send. Entries leave the heap in the order of their times. */
 #include "sim/sim.h"
 
 #include <math.h>

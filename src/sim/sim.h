@@ -14,31 +14,31 @@
 #include "base/arena.h"
 #include "sched/sched.h"
 
-/* Things that can be waited for. The lists are walked again and again: each thing happens once a
- * round (or, the last two, once a mini-batch), and a waiter says which time it means. */
+/* Events that workers wait for. The lists are walked repeatedly: each event happens once per round
+ * (the last two once per mini-batch), and a waiter gives the round. */
 typedef enum fr__sim_event {
-    FR__ARRIVED_F, /* [link][micro]: the message is there */
+    FR__ARRIVED_F, /* [link][micro]: the message has arrived */
     FR__ARRIVED_B,
-    FR__FREED,   /* [stage][micro]: its activations and inputs are not needed any more */
-    FR__GRADS,   /* [stage][micro]: the backward is through with the gradients it got */
+    FR__FREED,   /* [stage][micro]: its activations and inputs are no longer needed */
+    FR__GRADS,   /* [stage][micro]: the backward no longer needs its incoming gradients */
     FR__SUMMED,  /* [stage]: all buckets of a sum over replicas */
-    FR__BOARDED, /* all workers have the sums of their stages, where steps go together */
+    FR__BOARDED, /* all workers have the sums of their stages, if steps are joint */
     FR__N_SIM_EVENTS
 } fr__sim_event;
 
 typedef struct fr__sim_who {
-    int micro, round; /* round -1: nobody */
+    int micro, round; /* round -1: none */
 } fr__sim_who;
 
 /* Sums of a stage's replicas. */
 typedef struct fr__sim_sum {
-    int n;                /* buckets; 0: nothing is added up */
-    int n_posted;         /* replicas that have handed in */
-    int next;             /* bucket that the links get next, counted from the end of the block */
-    int64_t batch;        /* that it is about */
+    int n;                /* buckets; 0: no sum */
+    int n_posted;         /* replicas that have submitted */
+    int next;             /* next bucket for the links, counted from the end of the block */
+    int64_t batch;        /* of this sum */
     size_t last_bytes;    /* of the last bucket, the first of the block; others are whole */
     double *ready, *done; /* [n], counted from the end of the block */
-    double *posted;       /* [replica][n], for the trace; NULL: none wanted */
+    double *posted;       /* [replica][n], for the trace; NULL: no trace */
     int *devices;         /* [replica] */
 } fr__sim_sum;
 
@@ -57,18 +57,18 @@ typedef struct fr__sim {
     int n_micro; /* of the segment */
     size_t first[FR__N_SIM_EVENTS + 1];
     double *when;      /* [event]: the last time */
-    int *nth;          /* [event]: which that was; -1: none */
+    int *nth;          /* [event]: its round; -1: none */
     int *sleeper;      /* [event]: a worker that waits for it, or -1 */
     int *next_sleeper; /* [worker] */
-    int *awake;        /* [worker]: stack of those that can go on */
+    int *awake;        /* [worker]: stack of workers that can continue */
     int n_awake;
     fr__sim_item *heap; /* [worker + stage] */
     int n_heap;
-    double now; /* all before it has been decided */
+    double now; /* all events before it are decided */
     /* [worker] */
     double *clock;
     int *at, *round;
-    bool *has_stepped; /* the weights are handed in, their sum is waited for */
+    bool *has_stepped; /* the weights are submitted, and the worker waits for their sum */
     int64_t *boarded;  /* mini-batch whose board it has posted */
     int *live;
     double *first_start;
@@ -84,7 +84,7 @@ typedef struct fr__sim {
     fr_sim_result *out;
 } fr__sim;
 
-/* An instruction on its way through. */
+/* An instruction in progress. */
 typedef struct fr__sim_task {
     const fr_instr *i;
     int worker;
@@ -97,15 +97,15 @@ static inline size_t fr__sim_event_of(const fr__sim *m, fr__sim_event kind, int 
     return m->first[kind] + (size_t)row * columns + (size_t)micro;
 }
 
-/* It happens; whoever sleeps on it can go on. */
+/* The event happens; the worker that waits for it continues. */
 void fr__sim_happen(fr__sim *m, size_t event, int nth, double when);
-/* It has happened, and *start is no earlier; false: worker w sleeps on it. */
+/* True: the event has happened, and *start is not earlier. False: worker w waits for it. */
 bool fr__sim_after(fr__sim *m, int w, size_t event, int nth, double *start);
 
 void fr__sim_push(fr__sim *m, int who, double time);
 bool fr__sim_pop(fr__sim *m, fr__sim_item *out);
 
-/* Seconds of an instruction's computation, the overhead not counted. */
+/* Seconds of an instruction's computation, without the overhead. */
 double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t);
 static inline double fr__sim_speed(const fr_timing *t, int worker)
 {
@@ -123,20 +123,21 @@ static inline size_t fr__sim_bucket_bytes(const fr__sim_sum *s, int k)
 {
     return k == s->n - 1 ? s->last_bytes : FR_BUCKET_BYTES;
 }
-/* The last backward of a mini-batch runs from start to end: its buckets as they become final. */
+/* The last backward of a mini-batch runs from start to end: submit its buckets as they become
+ * final. */
 void fr__sim_post(fr__sim *m, const fr__sim_task *t, double start, double end);
 /* The next bucket of a stage goes to the links. */
 void fr__sim_sum_next(fr__sim *m, int stage);
-/* A STEP that begins at *start, to its end; false: it sleeps. */
+/* Run a STEP that begins at *start to its end; false: it waits. */
 bool fr__sim_step(fr__sim *m, const fr__sim_task *t, double *start, double *end);
-double fr__sim_sum_bytes(const fr__sim *m); /* sent by all, a mini-batch */
+double fr__sim_sum_bytes(const fr__sim *m); /* sent by all workers per mini-batch */
 
 fr_status fr__sim_notes_init(fr__sim *m);
-/* From when the worker came to it, of which `busy` was spent on it, at the end. */
+/* From the time when the worker came to the instruction; `busy` of it, at the end, was work. */
 void fr__sim_note(fr__sim *m, const fr__sim_task *t, double came, double busy, double end);
 void fr__sim_note_sums(fr__sim *m, const fr__sim_task *t);
 
-/* Schedule and timing are such as can be walked. */
+/* Check that schedule and timing can be walked. */
 fr_status fr__sim_check(fr_ctx *ctx, const fr_sim_desc *d);
 int fr__sim_device(const fr_timing *t, int worker);
 static inline double fr__sim_overhead(const fr__sim *m) { return m->d->timing.overhead_s; }

@@ -1,10 +1,10 @@
 /* simulate.c -- the engine's walk on a virtual clock.
  *
- * Each worker walks its list in order, again and again, until the mini-batches are done; an
- * instruction of a mini-batch that is not wanted is passed over, as the engine does it. What a
- * worker waits for is an event with a time (queue.c). Nothing else is shared but the links, which
- * are told of messages and sums in the order of virtual time. So the whole takes a time that is
- * linear in instructions, but for the heap of those who are about to send. */
+ * Each worker walks its list in order, repeatedly, until the mini-batches are done. Instructions
+ * of mini-batches beyond the end are skipped, as in the engine. A worker waits for events with a
+ * time (queue.c). Workers share nothing else but the links, which get messages and sums in the
+ * order of virtual time. So the run time is linear in the number of instructions, except for the
+ * heap of workers that are about to send. */
 #include "sim/sim.h"
 
 #include "base/philox.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* --- what is asked for ------------------------------------------------------------------------*/
+/* --- arguments --------------------------------------------------------------------------- */
 
 int fr__sim_device(const fr_timing *t, int worker)
 {
@@ -42,8 +42,8 @@ static fr_status check_timing(fr_ctx *ctx, const fr_sim_desc *d)
         int device = fr__sim_device(t, w);
         if (!(speed > 0) || isinf(speed))
             return fr_fail(ctx, FR_INVALID,
-                           "simulation: worker %d has speed %g; a device must say its speed, or "
-                           "its flops with a profile that knows its own",
+                           "simulation: worker %d has speed %g; give its device a speed, or "
+                           "flops together with a profile that has flops",
                            w, speed);
         if (t->cluster && (device < 0 || device >= t->cluster->n_devices))
             return fr_fail(ctx, FR_INVALID,
@@ -53,7 +53,8 @@ static fr_status check_timing(fr_ctx *ctx, const fr_sim_desc *d)
     return FR_OK;
 }
 
-/* Without reductions steps stand where some stages have no gradient yet: all would wait. */
+/* Without reductions some steps come before the gradients of other stages: all would wait for each
+ * other. */
 static fr_status check_reductions(fr_ctx *ctx, const fr_sim_desc *d)
 {
     const fr_schedule *s = d->schedule;
@@ -84,7 +85,7 @@ fr_status fr__sim_check(fr_ctx *ctx, const fr_sim_desc *d)
     return check_timing(ctx, d);
 }
 
-/* Mean 1, never below 1 - jitter: most instructions are a little early, some are late by much. */
+/* Mean 1, never below 1 - jitter: most instructions are a little faster, some much slower. */
 static double disturb(const fr__sim *m, int worker)
 {
     uint32_t words[4];
@@ -94,7 +95,7 @@ static double disturb(const fr__sim *m, int worker)
     return 1 + m->d->jitter * (late - 1);
 }
 
-/* Evaluation takes the weights as they are. */
+/* Evaluation reads the newest weights. */
 static bool is_first_of_batch(const fr_schedule *s, const fr_instr *i)
 {
     return !s->is_forward_only && i->micro % s->n_micro < s->replicas[i->stage];
@@ -143,7 +144,7 @@ static bool is_far(const fr__sim *m, const fr_link *l)
     return m->s->worker_of[l->from] != m->s->worker_of[l->to];
 }
 
-/* The readers of the slot's last micro-batch are through with it. */
+/* The readers of the slot's last micro-batch have finished. */
 static bool after_slot(fr__sim *m, const fr__sim_task *t, double *start)
 {
     const fr__direction *d = &m->x.forward;
@@ -159,7 +160,7 @@ static bool after_slot(fr__sim *m, const fr__sim_task *t, double *start)
     return true;
 }
 
-/* The buffers that the gradients go to have been read. */
+/* The buffers for the gradients have been read. */
 static bool after_buffers(fr__sim *m, const fr__sim_task *t, double *start)
 {
     const fr__direction *d = &m->x.backward;
@@ -178,7 +179,7 @@ static bool after_buffers(fr__sim *m, const fr__sim_task *t, double *start)
     return true;
 }
 
-/* --- instructions: each is false if it sleeps, to be tried again ------------------------------*/
+/* --- instructions: false if the worker waits; then try again ----------------------------- */
 
 static bool compute(fr__sim *m, const fr__sim_task *t, double *start, double *end)
 {
@@ -199,7 +200,7 @@ static bool compute(fr__sim *m, const fr__sim_task *t, double *start, double *en
     return true;
 }
 
-/* The message leaves now: nobody will send anything earlier. */
+/* The message is sent now: no worker can send an earlier one. */
 static void send(fr__sim *m, const fr__sim_task *t, double ready)
 {
     const fr_instr *i = t->i;
@@ -234,7 +235,7 @@ static void stepped(fr__sim *m, const fr__sim_task *t, double end)
     m->n_stepped[m->first_part[t->i->stage] + t->worker - m->s->worker_of[t->i->stage]]++;
 }
 
-/* False: it sleeps, or stands in the queue until it is its turn to send. */
+/* False: it waits for an event, or in the queue for its turn to send. */
 static bool perform(fr__sim *m, const fr__sim_task *t)
 {
     int w = t->worker;
@@ -369,7 +370,7 @@ static fr_status run_all(fr__sim *m)
     for (int w = 0; w < s->n_workers; w++)
         if (m->at[w] < s->lists[w].n && (int64_t)m->round[w] * s->n_batches < m->d->n_batches)
             return fr__instr_fail(m->ctx, s, w, m->at[w],
-                                  "waits for ever for what another worker never does");
+                                  "waits forever for an event that never happens");
     return FR_OK;
 }
 

@@ -1,16 +1,16 @@
-/* spread.c -- a layout of a model by numbers: its schedule, what everything takes, what it holds.
+/* spread.c -- a layout of a model in numbers: schedule, times and memory.
  *
- * Memory is estimated from the profile by the rules the engine allocates by: blocks of weights as
- * the policy asks for, one block of gradients and a share of one where replicas add them up,
- * optimizer states, slots (or, with recompute, their outputs and the areas that backwards share),
- * a workspace, and buffers for gradients under way. */
+ * Memory is estimated from the profile by the rules of the engine's allocation: blocks of weights
+ * of the policy, one block of gradients and a share of one if replicas sum them, optimizer states,
+ * slots (or, with recompute, their outputs and the areas that backwards share), a workspace, and
+ * buffers for gradients in flight. */
 #include "sim/sim.h"
 
 #include <forerun/exec_plan.h>
 
 #include <math.h>
 
-/* What a spread owns. */
+/* Memory that a spread owns. */
 typedef struct owned {
     fr_arena arena;
     fr_schedule *schedule; /* NULL: given */
@@ -50,7 +50,7 @@ static fr_status find_links(maker *m)
     const fr_spread_desc *d = m->d;
     size_t n = (size_t)d->n_stages, room = n * (n - 1) / 2, n_inputs = 0;
     for (int i = 0; i < d->profile->n_nodes; i++) n_inputs += (size_t)d->profile->nodes[i].n_inputs;
-    if (n_inputs < room) room = n_inputs; /* each link is there for somebody who reads */
+    if (n_inputs < room) room = n_inputs; /* each link has a reader */
     m->forward = FR_ARENA_ARRAY(m->arena, fr_link, 2 * room + 1);
     m->forward_bytes = FR_ARENA_ARRAY(m->arena, size_t, 2 * room + 1);
     if (!m->forward || !m->forward_bytes) return no_memory(m);
@@ -129,7 +129,7 @@ static fr_status place_worker(const maker *m, int w, int *device, double *speed)
     *speed = fr_cluster_speed(d->cluster, *device, d->profile);
     if (isnan(*speed))
         return fr_fail(m->ctx, FR_INVALID,
-                       "cluster %s: device %s has flops, but the profile of %s does not know its "
+                       "cluster %s: device %s has flops, but the profile of %s has none of its "
                        "own; give the device a speed",
                        d->cluster->name, d->cluster->devices[*device].name, d->profile->model);
     return FR_OK;
@@ -172,9 +172,9 @@ static bool find_uses(maker *m)
     return m->last_use != NULL;
 }
 
-/* Bytes of a slot: what the stage keeps, and its outputs, which lie behind. A node that keeps at
- * least its output has counted it; at the border of a stage it lies in the other place. From an I
- * to its W the gradient of a node's output is kept, too. */
+/* Bytes of a slot: the stage's kept values, and its outputs behind them. A node that keeps its
+ * output has already counted it; at the border of a stage it is among the outputs instead. From an
+ * I to its W the gradient of a node's output is kept too. */
 static void slot_bytes(const maker *m, int k, double *kept, double *outputs)
 {
     const fr_spread_desc *d = m->d;
@@ -191,7 +191,7 @@ static void slot_bytes(const maker *m, int k, double *kept, double *outputs)
     }
 }
 
-/* Areas that backwards recompute into: one, or as many as are held from an I to its W, and one. */
+/* Areas into which backwards recompute: one, plus those held from an I to its W. */
 static int n_areas(const fr_schedule *s, int k)
 {
     const fr_instr_list *list = &s->lists[s->worker_of[k]];
@@ -208,7 +208,7 @@ static int n_areas(const fr_schedule *s, int k)
     return most;
 }
 
-/* Those of the plan; passes that only evaluate have one block. */
+/* As in the plan; passes that only evaluate have one block. */
 static fr_status count_weight_blocks(maker *m)
 {
     const fr_schedule *s = m->s;
@@ -225,7 +225,7 @@ static fr_status count_weight_blocks(maker *m)
     return FR_OK;
 }
 
-/* Of one replica; the workspace is the worker's. */
+/* Memory of one replica; the workspace belongs to the worker. */
 static double stage_memory(const maker *m, int k)
 {
     const fr_schedule *s = m->s;
@@ -233,7 +233,7 @@ static double stage_memory(const maker *m, int k)
     slot_bytes(m, k, &kept, &outputs);
     bytes = m->n_weight_blocks[k] * params + (double)m->out->timing.cost[k].fixed_bytes;
     if (!s->is_forward_only) {
-        bool drifts = m->d->policy && m->d->policy->course == FR_COURSE_DRIFT;
+        bool drifts = m->d->policy && m->d->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
         bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));
         if (s->replicas[k] > 1) bytes += params / s->replicas[k];
     }

@@ -1,10 +1,10 @@
-/* sums.c -- replicas add up gradients or weights, and steps wait for them, as the executor and
- * update.c of the engine do it.
+/* sums.c -- sums of gradients or weights over replicas, and the steps that wait for them, as in the
+ * executor and the engine's update.c.
  *
- * A block is cut into buckets that are handed in from its end, each as soon as the last backward
- * has made it final. A bucket goes to the links when all replicas have handed it in and the one
- * before it is through, so that messages of the pipeline wait for one bucket at most and not for
- * all that have been handed in; it is stepped when it comes back. One place in the queue is enough
+ * A block is divided into buckets, which are submitted from its end, each as soon as the last
+ * backward has made it final. A bucket goes to the links when all replicas have submitted it and
+ * the one before it is complete, so that messages of the pipeline wait for at most one bucket and
+ * not for all submitted ones. It is stepped when its sum arrives. One place in the queue is enough
  * for a stage. */
 #include "sim/sim.h"
 
@@ -18,7 +18,7 @@ static bool sum_init(fr__sim *m, int stage)
     int r = s->replicas[stage];
     *sum = (fr__sim_sum){.batch = -1};
     if (r == 1 || bytes == 0 || s->is_forward_only) return true;
-    /* Weights are there at once, and handed in as one. */
+    /* Weights are complete at once, and submitted as one bucket. */
     sum->n = m->d->sync_every > 0 ? 1 : (int)((bytes + FR_BUCKET_BYTES - 1) / FR_BUCKET_BYTES);
     sum->last_bytes = (size_t)bytes - (size_t)(sum->n - 1) * FR_BUCKET_BYTES;
     sum->ready = FR_ARENA_ARRAY(m->arena, double, sum->n);
@@ -42,15 +42,15 @@ fr_status fr__sim_sums_init(fr__sim *m)
     return is_ok ? FR_OK : fr__no_memory(m->ctx, (size_t)s->n_stages * 64, "sums of replicas");
 }
 
-/* Replica of worker w hands in bucket k, at the time that share of its last backward is over. */
-static void hand_in(fr__sim_sum *sum, int replica, int k, double time)
+/* The replica of worker w submits bucket k when that share of its last backward is over. */
+static void submit(fr__sim_sum *sum, int replica, int k, double time)
 {
     sum->ready[k] = sum->n_posted > 0 ? fmax(sum->ready[k], time) : time;
     if (sum->posted) sum->posted[(size_t)replica * (size_t)sum->n + (size_t)k] = time;
 }
 
-/* One more replica has handed in everything, for good times to come. */
-static void handed_in(fr__sim *m, int stage, int64_t batch)
+/* One more replica has submitted all buckets, at times that are final. */
+static void submitted(fr__sim *m, int stage, int64_t batch)
 {
     fr__sim_sum *sum = &m->sums[stage];
     sum->batch = batch;
@@ -69,10 +69,10 @@ void fr__sim_post(fr__sim *m, const fr__sim_task *t, double start, double end)
     for (int k = 0; k < sum->n; k++) {
         bytes += fr__sim_bucket_bytes(sum, k);
         double share = fr_curve_time(&c->final, (double)bytes / (double)c->param_bytes);
-        hand_in(sum, t->worker - m->s->worker_of[stage], k,
-                m->d->overlaps ? start + share * (end - start) : end);
+        submit(sum, t->worker - m->s->worker_of[stage], k,
+               m->d->overlaps ? start + share * (end - start) : end);
     }
-    handed_in(m, stage, t->batch);
+    submitted(m, stage, t->batch);
 }
 
 void fr__sim_sum_next(fr__sim *m, int stage)
@@ -91,8 +91,8 @@ void fr__sim_sum_next(fr__sim *m, int stage)
 
 /* --- steps ------------------------------------------------------------------------------------*/
 
-/* Gradients of the replicas of a stage have come back, each bucket stepped as it comes unless the
- * worker was busy adding up. */
+/* The sums of a stage's gradients have arrived; each bucket is stepped on arrival unless the worker
+ * was busy with sums. */
 static bool take_sum(fr__sim *m, const fr__sim_task *t, int stage, double *start, double *end)
 {
     const fr__sim_sum *sum = &m->sums[stage];
@@ -111,7 +111,7 @@ static bool take_sum(fr__sim *m, const fr__sim_task *t, int stage, double *start
     return true;
 }
 
-/* All workers have their sums: norms and tied parameters are seen by all before anybody steps. */
+/* All workers have their sums: norms and tied parameters are exchanged before any worker steps. */
 static bool take_board(fr__sim *m, const fr__sim_task *t, double *start)
 {
     const fr_schedule *s = m->s;
@@ -147,8 +147,8 @@ static bool take_mean(fr__sim *m, const fr__sim_task *t, double *end)
     fr__sim_sum *sum = &m->sums[stage];
     if (!m->has_stepped[w]) {
         m->has_stepped[w] = true;
-        for (int k = 0; k < sum->n; k++) hand_in(sum, w - m->s->worker_of[stage], k, *end);
-        handed_in(m, stage, t->batch);
+        for (int k = 0; k < sum->n; k++) submit(sum, w - m->s->worker_of[stage], k, *end);
+        submitted(m, stage, t->batch);
     }
     if (!fr__sim_after(m, w, fr__sim_event_of(m, FR__SUMMED, stage, 0), (int)t->batch, end))
         return false;

@@ -124,7 +124,7 @@ static const char *replica_text(const fr__timeline *t, int stage, int worker, ch
     return text;
 }
 
-static void name_processes(fr_trace *out, const fr__timeline *t)
+static void name_processes(fr__trace *out, const fr__timeline *t)
 {
     if (t->n_ranks == 0) fr__trace_process(out, 1, t->title);
     for (int i = 0; i < t->n_ranks; i++) {
@@ -135,7 +135,7 @@ static void name_processes(fr_trace *out, const fr__timeline *t)
 }
 
 /* "worker 1, stage 1", "worker 1, stages 1, 3" or "worker 3, stage 1, replica 1". */
-static void name_tracks(fr_trace *out, const fr__timeline *t)
+static void name_tracks(fr__trace *out, const fr__timeline *t)
 {
     for (int w = 0; w < t->n_workers; w++) {
         char name[160], replica[24] = "";
@@ -153,53 +153,53 @@ static void name_tracks(fr_trace *out, const fr__timeline *t)
     }
 }
 
-static void write_args(fr_trace *out, const fr__timeline *t, const fr_event *e,
-                       const fr_trace_slice *slice)
+static void write_args(fr__trace *out, const fr__timeline *t, const fr_event *e,
+                       const fr__trace_slice *slice)
 {
     bool uses_weights = e->action == FR_DO_F || e->action == FR_DO_B || e->action == FR_DO_I ||
                         e->action == FR_DO_W;
-    fr_trace_arg args[6] = {{"stage", e->stage}, {"mini_batch", e->batch}};
+    fr__trace_arg args[6] = {{"stage", e->stage}, {"mini_batch", e->batch}};
     int n = 2;
-    if (e->micro >= 0) args[n++] = (fr_trace_arg){"micro_batch", e->micro};
+    if (e->micro >= 0) args[n++] = (fr__trace_arg){"micro_batch", e->micro};
     if (!e->is_wait && (uses_weights || e->action == FR_DO_STEP))
-        args[n++] = (fr_trace_arg){"version", e->version};
-    if (!e->is_wait && uses_weights) args[n++] = (fr_trace_arg){"ahead", e->ahead};
-    if (e->peer >= 0 && e->peer < t->n_stages) args[n++] = (fr_trace_arg){"peer", e->peer};
-    fr__trace_slice(out, slice, n, args);
+        args[n++] = (fr__trace_arg){"version", e->version};
+    if (!e->is_wait && uses_weights) args[n++] = (fr__trace_arg){"ahead", e->ahead};
+    if (e->peer >= 0 && e->peer < t->n_stages) args[n++] = (fr__trace_arg){"peer", e->peer};
+    fr__trace_add(out, slice, n, args);
 }
 
 /* A sum over replicas, from submit to take: "sum 3.7" is bucket 7 of mini-batch 3. It runs while
  * the worker computes. */
-static void write_beside(fr_trace *out, const fr__timeline *t, int worker, const fr_event *e)
+static void write_beside(fr__trace *out, const fr__timeline *t, int worker, const fr_event *e)
 {
     char name[64];
     snprintf(name, sizeof name, "sum %lld.%d", (long long)e->batch, e->micro);
-    fr_trace_slice slice = {.pid = pid_of(t, worker),
-                            .tid = worker + 1,
-                            .name = name,
-                            .category = "sum",
-                            .start_ns = e->start_ns,
-                            .end_ns = e->end_ns};
-    fr_trace_arg args[] = {
+    fr__trace_slice slice = {.pid = pid_of(t, worker),
+                             .tid = worker + 1,
+                             .name = name,
+                             .category = "sum",
+                             .start_ns = e->start_ns,
+                             .end_ns = e->end_ns};
+    fr__trace_arg args[] = {
         {"stage", e->stage}, {"mini_batch", e->batch}, {"bucket", e->micro}, {"worker", worker}};
     int64_t id = (e->batch * t->n_workers + worker) * MAX_BUCKETS + e->micro;
     fr__trace_beside(out, &slice, id, 4, args);
 }
 
-static void write_event(fr_trace *out, const fr__timeline *t, const arrows *a, int worker,
+static void write_event(fr__trace *out, const fr__timeline *t, const arrows *a, int worker,
                         const fr_event *e)
 {
     char name[64], prefix[16] = "";
     if (n_stages_of(t, worker) > 1) snprintf(prefix, sizeof prefix, "%d", e->stage);
     snprintf(name, sizeof name, "%s%s%s%lld", e->is_wait ? "wait " : "", prefix,
              looks[e->action].name, (long long)(e->micro < 0 ? e->batch : micro_of_run(t, e)));
-    fr_trace_slice slice = {.pid = pid_of(t, worker),
-                            .tid = worker + 1,
-                            .name = name,
-                            .category = e->is_wait ? "wait" : looks[e->action].category,
-                            .colour = e->is_wait ? "grey" : looks[e->action].colour,
-                            .start_ns = e->start_ns,
-                            .end_ns = e->end_ns};
+    fr__trace_slice slice = {.pid = pid_of(t, worker),
+                             .tid = worker + 1,
+                             .name = name,
+                             .category = e->is_wait ? "wait" : looks[e->action].category,
+                             .colour = e->is_wait ? "grey" : looks[e->action].colour,
+                             .start_ns = e->start_ns,
+                             .end_ns = e->end_ns};
     write_args(out, t, e, &slice);
     if (e->action == FR_DO_STEP && !e->is_wait) {
         char replica[24];
@@ -236,7 +236,7 @@ static fr_status check(fr_ctx *ctx, const fr__timeline *t)
 
 fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr__timeline *t)
 {
-    fr_trace out;
+    fr__trace out;
     arrows a = {{0}, {0}};
     uint64_t base_ns = UINT64_MAX;
     FR_TRY(check(ctx, t));

@@ -77,7 +77,7 @@ double fr_trial_epochs(const fr_trial *t, const fr_goal *goal)
 static void hash_config(fr__study *s, const void *text, size_t bytes)
 {
     const fr_run_options *run = s->o->run;
-    fr_sha256 sha;
+    fr__sha256 sha;
     fr__sha256_init(&sha);
     fr__sha256_update(&sha, text, bytes);
     for (int i = 0; i < run->n_sets; i++)
@@ -254,8 +254,8 @@ static fr_status interrupted(const fr__study *s)
     int n = 0;
     for (size_t i = 0; i < s->trials.n; i++) n += s->trials.at[i]->n_points > 0;
     return fr_fail(s->ctx, FR_INTERRUPTED,
-                   "interrupted; %d finished trainings are in %s, and the same command goes on", n,
-                   s->file);
+                   "interrupted; %d finished trainings are in %s, and the same command continues",
+                   n, s->file);
 }
 
 /* Runs the trial. A stop at the goal and a divergence are not failures. */

@@ -148,9 +148,10 @@ static fr_status check_same(const fr__study *s, const json_t *o)
     else if (json_integer_value(evals) != s->n_evals)
         other = "another --evals";
     if (!other) return FR_OK;
-    return fr_fail(s->ctx, FR_INVALID,
-                   "%s: holds results of %s; choose another --out, or go on as it was begun",
-                   s->file, other);
+    return fr_fail(
+        s->ctx, FR_INVALID,
+        "%s: holds results of %s; choose another --out, or continue with the same settings",
+        s->file, other);
 }
 
 fr_status fr__study_load(fr__study *s)

@@ -152,8 +152,8 @@ void fr__team_lose(fr_team *t, int rank, const char *format, ...)
     fr__peer *peer = fr__peer_of(t, rank);
     if (!atomic_load(&t->is_broken)) {
         const uint32_t who = (uint32_t)rank;
-        /* Also tell the lost rank: if it was only stopped, it learns that it was given up. A rank
-         * other than 0 is connected to rank 0 only, which has sent this unless it is lost. */
+        /* Also notify the lost rank, which may only have been stopped. A rank other than 0 is
+         * connected to rank 0 only, which has sent this unless it is lost. */
         bool is_news = t->rank == 0 || rank == 0 || rank == t->rank;
         for (int i = 0; i < t->n_peers && is_news; i++)
             (void)fr__peer_send(&t->peers[i], FR__FRAME_LOST, &who, sizeof who, text, strlen(text));
@@ -346,7 +346,7 @@ typedef struct timing {
     uint64_t last_check, last_heartbeat;
 } timing;
 
-/* What to poll for each peer, and the intervals of the next iteration. */
+/* Set the poll events of each peer, and the intervals of the next iteration. */
 static void prepare_poll(fr_team *t, timing *r)
 {
     t->polls[0] = (struct pollfd){.fd = t->wake_fd, .events = POLLIN};

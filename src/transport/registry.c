@@ -1,4 +1,4 @@
-/* registry.c -- the list of transports, and what they check and compute alike. */
+/* registry.c -- the list of transports, and the checks and computations that they share. */
 #include "transport/transport.h"
 
 #include "base/alloc.h"
@@ -58,8 +58,8 @@ fr_status fr__sum_check(fr_ctx *ctx, int n_members, const fr_sum_desc *d)
         if (!is_new)
             return fr_fail(ctx, FR_INVALID, "a sum over worker %d, %s", d->members[k],
                            d->members[k] < 0 || d->members[k] >= n_members
-                               ? "who is not in the group"
-                               : "who is in it already");
+                               ? "which is not in the group"
+                               : "which is already in it");
     }
     bool is_ascending = d->edge[0] == 0;
     for (int b = 0; b < d->n_buckets; b++) is_ascending &= d->edge[b] <= d->edge[b + 1];
@@ -68,7 +68,7 @@ fr_status fr__sum_check(fr_ctx *ctx, int n_members, const fr_sum_desc *d)
     return FR_OK;
 }
 
-/* Whole lines of the cache, so that two members do not write to one. */
+/* Whole cache lines, so that two members do not write to the same one. */
 void fr__shard(size_t n, int n_members, int k, size_t *at, size_t *count)
 {
     size_t line = FR_ALIGN / sizeof(float), m = (size_t)n_members;

@@ -1,14 +1,14 @@
 /* double_buffer.c -- double-buffered weights (PipeDream-2BW, ICML 2021): both passes of mini-batch
  * b use version b - 1, so every stage has a delay of one update and holds two versions.
  *
- * That works while the mini-batches in flight are two at most: T > w on every stage, which is T >=
- * N without replicas. One stage has nobody to wait for and no delay. */
+ * This works while at most two mini-batches are in flight: T > w on every stage, which is T >= N
+ * without replicas. A single stage has no delay. */
 #include "weights/policy.h"
 
 static const char *check(const fr_policy_context *context)
 {
     if (context->n_stages > 1 && context->n_micro < context->lead + 1)
-        return "double-buffer needs at least as many micro-batches in an update of each worker as "
+        return "double-buffer needs at least as many micro-batches per update on each worker as "
                "it has in flight: as there are stages, for every replica of a stage; raise "
                "train.micro or use stash";
     return NULL;

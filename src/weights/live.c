@@ -1,7 +1,7 @@
-/* live.c -- whatever is newest, in both passes.
+/* live.c -- the newest weights in both passes.
  *
- * Under a flush that is the only version there is; without one the backward sees weights up to
- * N - 1 - k updates newer than its forward did. Memory of one copy, gradients of mixed versions. */
+ * With a flush there is only one version. Without one the backward reads weights up to N - 1 - k
+ * updates newer than its forward. One copy of the weights; gradients of mixed versions. */
 #include "weights/policy.h"
 
 const fr_policy fr__policy_live = {

@@ -1,6 +1,6 @@
 /* pipemare.c -- PipeMare-style (Yang et al., MLSys 2021): the forward reads the newest weights; the
- * backward walks back from the then newest ones to about where its forward was, by a running mean
- * delta of weight differences.
+ * backward extrapolates from the newest weights at its time back to approximately those of its
+ * forward, by delta, a running mean of weight differences.
  *
  *     T1   lr_k(t) = lr / tau_k^(1 - min(t / K, 1)), tau_k = max(N - 1 - k, 1)
  *     T2   backward on W - (tau_f - tau_b) * delta, tau_f - tau_b = N - 1 - k
@@ -39,7 +39,7 @@ static double drift_keep(const fr_policy_context *context)
 const fr_policy fr__policy_pipemare = {
     .name = "pipemare",
     .summary = "forward newest, backward walked back by the drift; two copies, lower early rates",
-    .course = FR_COURSE_DRIFT,
+    .extrapolation = FR_EXTRAPOLATE_DRIFT,
     .forward = fr__want_newest,
     .backward = backward,
     .after = after,

@@ -1,10 +1,10 @@
 /* policy.h -- inside the module: the policies of the registry and the counts they share.
  *
- * All counts are of local updates on one worker of a schedule without flush, which has w
- * micro-batches in flight as the first forward of a mini-batch begins, and steps after the last of
- * its T backwards. w is context.lead: N - 1 - k for stage k of N in 1F1B without replicas, and
- * (N - 1 - k) T where the backwards of a mini-batch come together (nF1B). Replicas share the
- * micro-batches of an update: T is one's share. How many blocks all this takes is counted along the
+ * All counts are local updates on one worker of a schedule without flush. The worker has w
+ * micro-batches in flight when the first forward of a mini-batch begins, and steps after the last
+ * of its T backwards. w is context.lead: N - 1 - k for stage k of N in 1F1B without replicas, and
+ * (N - 1 - k) T if the backwards of a mini-batch run together (nF1B). Replicas share the
+ * micro-batches of an update: T is the share of one. The number of blocks is counted along the
  * lists of the schedule (src/methods). */
 #ifndef FR_WEIGHTS_POLICY_H
 #define FR_WEIGHTS_POLICY_H
@@ -27,13 +27,13 @@ static inline int fr__gap(const fr_policy_context *s, int micro)
 /* The gap of the first forward after an update: that one is micro-batch w mod T. */
 static inline int fr__next_gap(const fr_policy_context *s) { return s->lead / s->n_micro; }
 
-/* SpecTrain's count from a backward until its mini-batch has gone all the way round. */
+/* SpecTrain's count from a backward until the end of the round trip of its mini-batch. */
 static inline int fr__round_trip(const fr_policy_context *s)
 {
     return (s->n_micro - 1 + s->stage / 2) / s->n_micro;
 }
 
-/* Slots of policies that want the newest weights, write nothing and keep nothing. */
+/* Slots of policies that read the newest weights, write no predictions and keep nothing. */
 void fr__want_newest(const fr_policy_context *context, int micro, fr_want *want);
 void fr__want_as_forward(const fr_policy_context *context, int micro, fr_want *want);
 int fr__after_nothing(const fr_policy_context *context, int ahead[FR_MAX_AHEAD]);

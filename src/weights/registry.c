@@ -1,4 +1,4 @@
-/* registry.c -- the weight policies there are, and the slots that several of them share. */
+/* registry.c -- the list of weight policies, and the slots that several of them share. */
 #include "weights/policy.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* spectrain.c -- SpecTrain (Chen et al., 2018): both passes read weights predicted to the update
- * that the mini-batch will end up in.
+/* spectrain.c -- SpecTrain (Chen et al., 2018): both passes read weights predicted for the update
+ * at the end of the mini-batch's round trip.
  *
  *     s_b = floor(k / 2)   updates from the backward until the round trip ends
  *     s_f = s_b + N - 1 - k   the same from the forward
@@ -7,9 +7,9 @@
  * With T micro-batches in an update both are counted in updates: s_b rounds up over the
  * micro-batches still to come, and the forward adds the gap of its micro-batch.
  *
- * Two copies: the newest and one prediction. The update writes the prediction that the forward
- * after it wants; where the backward wants another one (2 <= k < N - 1) the block is rewritten by
- * a sweep of its own, which is the price of not holding a third copy. */
+ * Two copies: the newest and one prediction. The update writes the prediction that the next
+ * forward reads. If the backward reads another one (2 <= k < N - 1), a separate sweep rewrites the
+ * block; a third copy would avoid this sweep. */
 #include "weights/policy.h"
 
 static void forward(const fr_policy_context *context, int micro, fr_want *want)
@@ -33,7 +33,7 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 const fr_policy fr__policy_spectrain = {
     .name = "spectrain",
     .summary = "both passes predicted to the end of the round trip; two copies",
-    .course = FR_COURSE_APPLIED,
+    .extrapolation = FR_EXTRAPOLATE_APPLIED,
     .forward = forward,
     .backward = backward,
     .after = after,

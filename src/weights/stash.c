@@ -1,8 +1,8 @@
 /* stash.c -- weight stashing (PipeDream, SOSP 2019): the forward reads the newest weights, the
  * backward of the same micro-batch reads the same block again.
  *
- * A block is kept while a micro-batch in flight needs it. In 1F1B N - k micro-batches in a row are
- * in flight; every T-th of them meets a new version. */
+ * A block is kept while a micro-batch in flight needs it. In 1F1B N - k consecutive micro-batches
+ * are in flight; every T-th of them reads a new version. */
 #include "weights/policy.h"
 
 const fr_policy fr__policy_stash = {

@@ -1,9 +1,9 @@
-/* store.c -- the weight blocks of a stage, and which of them a pass reads.
+/* store.c -- the weight blocks of a stage, and the choice of the block that a pass reads.
  *
- * Each block carries a tag: how many updates are in it, how many are predicted on top. A pass asks
- * for a tag; if some block has it, that block is the answer, else a free block is filled by a
- * prediction. Blocks are kept for micro-batches in flight (FR_AS_FORWARD) and for mini-batches that
- * read one block throughout a pass (FR_AS_FIRST); a block that nobody keeps is free. */
+ * Each block has a label: the number of updates in it, and the number predicted on top. A pass
+ * requests a label. If a block has it, the pass reads that block; otherwise a prediction is written
+ * into a free block. Blocks are kept for micro-batches in flight (FR_AS_FORWARD) and for
+ * mini-batches that read one block throughout a pass (FR_AS_FIRST); all other blocks are free. */
 #include "weights/store.h"
 
 #include "backend/device.h"
@@ -15,7 +15,7 @@ static uint64_t bit(int block) { return (uint64_t)1 << block; }
 
 void fr__store_label(fr_store *s, int block, int64_t version, int ahead)
 {
-    fr_block *b = &s->blocks[block];
+    fr__weight_block *b = &s->blocks[block];
     b->is_valid = true, b->version = version, b->ahead = ahead, b->id = ++s->last_id;
 }
 
@@ -90,8 +90,8 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     s->n_blocks = s->counts ? 1 : d->n_blocks;
     s->keeps_previous = fr__store_looks_back(d);
     int farthest_forward = 0, farthest = survey(s, &farthest_forward);
-    s->blocks = FR_NEW_ARRAY(fr_block, s->counts ? FR_MAX_WEIGHT_BLOCKS : s->n_blocks);
-    s->flights = FR_NEW_ARRAY(fr_flight, d->context.n_slots);
+    s->blocks = FR_NEW_ARRAY(fr__weight_block, s->counts ? FR_MAX_WEIGHT_BLOCKS : s->n_blocks);
+    s->flights = FR_NEW_ARRAY(fr__in_flight, d->context.n_slots);
     s->rates = FR_NEW_ARRAY(double, farthest > 0 ? farthest : 1);
     fr_status status = FR_OK;
     if (s->n_blocks > FR_MAX_WEIGHT_BLOCKS)
@@ -100,7 +100,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
                          d->policy->name, s->n_blocks, d->context.stage, FR_MAX_WEIGHT_BLOCKS);
     else if (!s->blocks || !s->flights || !s->rates)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
-    if (status == FR_OK) status = fr__watch_init(s, farthest_forward);
+    if (status == FR_OK) status = fr__error_samples_init(s, farthest_forward);
     if (status == FR_OK) status = place_blocks(s);
     if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->context);
     if (status == FR_OK) status = fr_store_reset(s, 0);
@@ -115,7 +115,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
 void fr_store_free(fr_store *s)
 {
     if (!s) return;
-    fr__watch_fini(&s->watch);
+    fr__error_samples_fini(&s->samples);
     fr__free(s->rates);
     fr__free(s->flights);
     fr__free(s->blocks);
@@ -132,13 +132,14 @@ void fr_store_abandon(fr_store *s)
 {
     s->n_flights = 0;
     s->is_open = false;
-    for (int pass = 0; pass < 2; pass++) s->shared[pass] = (fr_shared){.batch = -1, .block = -1};
+    for (int pass = 0; pass < 2; pass++)
+        s->shared[pass] = (fr__shared_block){.batch = -1, .block = -1};
 }
 
 void fr__store_forget(fr_store *s, int64_t version)
 {
     fr_store_abandon(s);
-    fr__watch_drop(&s->watch, INT64_MIN);
+    fr__error_samples_drop(&s->samples, INT64_MIN);
     for (int b = 0; b < s->n_blocks; b++) s->blocks[b].is_valid = false;
     fr__store_label(s, s->newest, version, 0);
 }
@@ -152,13 +153,13 @@ fr_status fr_store_reset(fr_store *s, int64_t version)
 
 /* --- which block --- */
 
-/* A block that a mini-batch shares is needed until its last micro-batch has come for it. Counted is
- * one for each pass, a prediction's until the next mini-batch replaces it: the update can then
- * write both. */
+/* A block shared by a mini-batch is needed until its last micro-batch has read it. A store that
+ * counts blocks keeps a predicted block of each pass until the next mini-batch replaces it, so that
+ * the update can write both. */
 static bool is_shared(const fr_store *s, int block, int64_t batch)
 {
     for (int pass = 0; pass < 2; pass++) {
-        const fr_shared *shared = &s->shared[pass];
+        const fr__shared_block *shared = &s->shared[pass];
         bool is_reserved = s->counts && shared->batch != batch && s->blocks[block].ahead > 0;
         if (shared->block == block && (!shared->is_last || is_reserved)) return true;
     }
@@ -177,7 +178,7 @@ int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
     int best = -1;
     for (int b = 0; b < s->n_blocks; b++) {
         if (b == s->newest || taken & bit(b) || fr__store_is_kept(s, b, batch)) continue;
-        const fr_block *x = &s->blocks[b], *y = best < 0 ? NULL : &s->blocks[best];
+        const fr__weight_block *x = &s->blocks[b], *y = best < 0 ? NULL : &s->blocks[best];
         if (!y || x->is_valid < y->is_valid ||
             (x->is_valid && y->is_valid && x->version < y->version))
             best = b;
@@ -200,7 +201,7 @@ int fr__store_find(const fr_store *s, int64_t version, int ahead)
     return -1;
 }
 
-/* The version before that of mini-batch `batch`, or the oldest there is. */
+/* The version before that of mini-batch `batch`, or the oldest one. */
 static int find_previous(const fr_store *s, int64_t batch)
 {
     int oldest = fr__store_find(s, batch - 1, 0);
@@ -229,7 +230,7 @@ static fr_status ahead_of_newest(fr_store *s, int ahead, int *out)
     return FR_OK;
 }
 
-static fr_flight *find_flight(fr_store *s, int64_t batch, int micro)
+static fr__in_flight *find_flight(fr_store *s, int64_t batch, int micro)
 {
     for (int i = 0; i < s->n_flights; i++)
         if (s->flights[i].batch == batch && s->flights[i].micro == micro) return &s->flights[i];
@@ -239,18 +240,19 @@ static fr_flight *find_flight(fr_store *s, int64_t batch, int micro)
 /* FR_AS_FIRST in pass `which`. */
 static fr_status as_first(fr_store *s, int which, int64_t batch, int micro, int ahead, int *out)
 {
-    fr_shared *shared = &s->shared[which];
+    fr__shared_block *shared = &s->shared[which];
     if (shared->block < 0 || shared->batch != batch) {
-        *shared = (fr_shared){.batch = -1, .block = -1};
+        *shared = (fr__shared_block){.batch = -1, .block = -1};
         FR_TRY(ahead_of_newest(s, ahead, out));
-        *shared = (fr_shared){.batch = batch, .block = *out};
+        *shared = (fr__shared_block){.batch = batch, .block = *out};
     }
     *out = shared->block;
     if (micro == s->d.context.n_micro - 1) shared->is_last = true;
     return FR_OK;
 }
 
-static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr_flight *f, int *out)
+static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr__in_flight *f,
+                        int *out)
 {
     const fr_policy *p = s->d.policy;
     fr_want want;
@@ -266,7 +268,7 @@ static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr_fli
 
 static void show(const fr_store *s, int block, fr_view *out)
 {
-    const fr_block *b = &s->blocks[block];
+    const fr__weight_block *b = &s->blocks[block];
     *out = (fr_view){.weights = b->at, .id = b->id, .version = b->version, .ahead = b->ahead};
 }
 
@@ -286,9 +288,9 @@ fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out)
     FR_TRY(choose(s, FORWARD, batch, micro, NULL, &block));
     fr_want backward;
     s->d.policy->backward(&s->d.context, micro, &backward);
-    s->flights[s->n_flights++] = (fr_flight){
+    s->flights[s->n_flights++] = (fr__in_flight){
         .batch = batch, .micro = micro, .block = backward.base == FR_AS_FORWARD ? block : -1};
-    if (s->blocks[block].ahead > 0) FR_TRY(fr__watch_guess(s, &s->blocks[block]));
+    if (s->blocks[block].ahead > 0) FR_TRY(fr__error_samples_record(s, &s->blocks[block]));
     show(s, block, out);
     return FR_OK;
 }
@@ -296,7 +298,7 @@ fr_status fr_store_forward(fr_store *s, int64_t batch, int micro, fr_view *out)
 fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out)
 {
     int block;
-    fr_flight *f = find_flight(s, batch, micro);
+    fr__in_flight *f = find_flight(s, batch, micro);
     if (!f)
         return fr_fail(s->ctx, FR_INTERNAL,
                        "stage %d, backward of mini-batch %lld, micro-batch %d: it had no forward",
@@ -308,8 +310,8 @@ fr_status fr_store_backward(fr_store *s, int64_t batch, int micro, fr_view *out)
 
 void fr_store_done(fr_store *s, int64_t batch, int micro)
 {
-    fr_flight *f = find_flight(s, batch, micro);
+    fr__in_flight *f = find_flight(s, batch, micro);
     if (f) *f = s->flights[--s->n_flights];
 }
 
-const fr_prediction_error *fr_store_error(const fr_store *s) { return &s->watch.error; }
+const fr_prediction_error *fr_store_error(const fr_store *s) { return &s->samples.error; }

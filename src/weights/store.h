@@ -1,8 +1,8 @@
-/* store.h -- inside the module: what a store holds.
+/* store.h -- inside the module: the members of a store.
  *
- * store.c serves passes, update.c applies updates and forecasts, memory.c knows what outlives a
- * run, watch.c compares predictions with the weights that came true. A store belongs to one thread;
- * only fr_store_range may be called from several at once. */
+ * store.c serves passes, update.c applies updates and predicts, policy_state.c saves and restores
+ * the state of a policy, prediction_error.c compares predictions with the later weights. A store
+ * belongs to one thread; only fr_store_range may be called from several at once. */
 #ifndef FR_WEIGHTS_STORE_H
 #define FR_WEIGHTS_STORE_H
 
@@ -10,94 +10,95 @@
 
 #include <stdatomic.h>
 
-/* A block of weights and what is in it. */
-typedef struct fr_block {
+/* A block of weights and the label of its content. */
+typedef struct fr__weight_block {
     float *at; /* (n) */
     bool is_valid;
     int64_t version; /* updates contained in it ... */
     int ahead;       /* ... and predicted on top */
     uint64_t id;     /* new whenever the content is */
-} fr_block;
+} fr__weight_block;
 
 /* A micro-batch between forward and done. */
-typedef struct fr_flight {
+typedef struct fr__in_flight {
     int64_t batch;
     int micro;
     int block; /* kept for its backward; -1: none */
-} fr_flight;
+} fr__in_flight;
 
 /* A block that all micro-batches of a mini-batch read in one of the passes. */
-typedef struct fr_shared {
+typedef struct fr__shared_block {
     int64_t batch;
     int block;    /* -1: none */
-    bool is_last; /* the last micro-batch has come for it */
-} fr_shared;
+    bool is_last; /* the last micro-batch has read it */
+} fr__shared_block;
 
-/* Sampled weights of a prediction that has not come true yet. */
-typedef struct fr_guess {
+/* Sampled weights of a prediction whose version does not exist yet. */
+typedef struct fr__sampled_prediction {
     bool is_open;
     int64_t version;
     int ahead;
     float *predicted, *stale; /* (n_samples) */
-} fr_guess;
+} fr__sampled_prediction;
 
-typedef struct fr_watch {
+typedef struct fr__prediction_samples {
     size_t n_samples, stride; /* every stride-th weight */
-    int n_guesses;
-    fr_guess *guesses;
+    int n_predictions;
+    fr__sampled_prediction *predictions;
     float *truth; /* (n_samples) of the newest weights */
     int64_t n_checked;
     fr_prediction_error error;
-} fr_watch;
+} fr__prediction_samples;
 
 struct fr_store {
     fr_ctx *ctx;
     fr_store_desc d;
     int n_blocks, newest;
-    fr_block *blocks;
+    fr__weight_block *blocks;
     uint64_t last_id;
-    fr_flight *flights; /* (d.context.n_slots), the first n_flights in use */
+    fr__in_flight *flights; /* (d.context.n_slots), the first n_flights in use */
     int n_flights;
-    fr_shared shared[2]; /* FR_AS_FIRST: forward, backward */
-    bool keeps_previous; /* the policy wants FR_PREVIOUS */
-    bool counts;         /* no weights: blocks are added as they are needed */
-    double *rates;       /* (farthest prediction) */
+    fr__shared_block shared[2]; /* FR_AS_FIRST: forward, backward */
+    bool keeps_previous;        /* the policy reads FR_PREVIOUS */
+    bool counts;                /* no weights: blocks are added as they are needed */
+    double *rates;              /* (farthest prediction) */
     float drift_keep;
 
     /* The update between begin and end. */
     int64_t batch;
     fr_optim_coef coef;
-    fr_aim aim;
+    fr_prediction_coef ahead_coef;
     int to, n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
     bool is_open;
     atomic_size_t n_done; /* floats */
 
-    fr_watch watch;
+    fr__prediction_samples samples;
 };
 
-/* A block that may be overwritten: not the newest, not kept for anybody but mini-batch `batch`
- * (-1: not kept at all), not marked in `taken`. The one with the oldest content; -1: none. */
+/* The block with the oldest content that may be overwritten: not the newest, not kept except for
+ * mini-batch `batch` (-1: not kept at all), not marked in `taken`; -1: none. */
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken);
-/* The same where one must be had: a store that counts adds it. */
+/* The same, but a store that counts blocks adds one if none is free. */
 int fr__store_take_block(fr_store *s, int64_t batch);
-/* The block with that tag; -1: none. */
+/* The block with that label; -1: none. */
 int fr__store_find(const fr_store *s, int64_t version, int ahead);
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);
-/* New content is in a block. */
+/* Label a block whose content is new. */
 void fr__store_label(fr_store *s, int block, int64_t version, int ahead);
-/* Only the newest weights are left, as that version. */
+/* Drop all but the newest weights, which become that version. */
 void fr__store_forget(fr_store *s, int64_t version);
 /* Weights predicted `ahead` updates past the newest, into block b. */
 void fr__store_predict(fr_store *s, int b, int ahead);
 
-/* memory.c */
+/* policy_state.c */
 bool fr__store_needs_drift(const fr_store_desc *d);
 bool fr__store_looks_back(const fr_store_desc *d);
 
-fr_status fr__watch_init(fr_store *s, int farthest);
-void fr__watch_fini(fr_watch *w);
-void fr__watch_drop(fr_watch *w, int64_t version); /* guesses from that version on are void */
-fr_status fr__watch_guess(fr_store *s, const fr_block *predicted);
-fr_status fr__watch_check(fr_store *s); /* after an update */
+fr_status fr__error_samples_init(fr_store *s, int farthest);
+void fr__error_samples_fini(fr__prediction_samples *w);
+void fr__error_samples_drop(fr__prediction_samples *w,
+                            int64_t version); /* those made from that version on */
+fr_status fr__error_samples_record(fr_store *s, const fr__weight_block *predicted);
+fr_status fr__error_samples_compare(fr_store *s); /* after an update */
 
 #endif

@@ -1,9 +1,9 @@
 /* update.c -- updates, with predictions written in the same sweep, and predictions alone.
  *
- * An update goes in place unless somebody still needs the newest weights: a micro-batch in flight
- * that will read them again, or a policy that always wants the version before. Then it goes to a
- * free block. Blocks kept for the mini-batch that is being applied count as free: its backwards
- * have all begun, and a range is handed in only when they no longer read it. */
+ * An update is written in place unless the newest weights are still needed, by a micro-batch in
+ * flight or by a policy that reads the previous version. In that case it is written to a free
+ * block. Blocks kept for the mini-batch that is being applied count as free: its backwards have all
+ * begun, and a range is submitted only when they no longer read it. */
 #include "weights/store.h"
 
 #include "backend/device.h"
@@ -14,13 +14,14 @@ double fr_store_lr(const fr_store *s, int64_t batch)
     return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.context, batch) : lr;
 }
 
-/* Prediction j of a sweep: `ahead` updates on from a version. */
-static void aim(fr_store *s, int64_t version, int ahead, int j, fr_aim *out)
+/* Prediction j of a sweep: `ahead` updates past a version. */
+static void prepare_prediction(fr_store *s, int64_t version, int ahead, int j,
+                               fr_prediction_coef *out)
 {
     if (s->counts) return;
     for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
-    fr_optim_aim(s->d.optimizer, &s->d.options, s->d.policy->course, version, ahead, s->rates, j,
-                 out);
+    fr_optim_prepare_prediction(s->d.optimizer, &s->d.options, s->d.policy->extrapolation, version,
+                                ahead, s->rates, j, out);
     out->keep = s->drift_keep;
 }
 
@@ -39,7 +40,7 @@ void fr__store_predict(fr_store *s, int b, int ahead)
     fr_sweep w = range_of(s, 0, s->d.n);
     w.n_ahead = 1;
     w.ahead[0] = s->blocks[b].at;
-    aim(s, fr_store_version(s), ahead, 0, &w.aim);
+    prepare_prediction(s, fr_store_version(s), ahead, 0, &w.ahead_coef);
     fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
 }
 
@@ -57,24 +58,24 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     s->to = s->newest;
     if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
         s->to = fr__store_take_block(s, batch);
-    if (s->to < 0) return; /* fr_store_end tells */
+    if (s->to < 0) return; /* fr_store_end reports it */
 
     uint64_t taken = (uint64_t)1 << s->to;
     int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.context, after);
     for (int i = 0; i < n; i++) {
         int b = after[i] > 0 ? fr__store_free_block(s, batch, taken) : -1;
-        if (b < 0) continue; /* none wanted; or none free, and a pass will see to it */
+        if (b < 0) continue; /* no prediction, or no free block: then the pass predicts by itself */
         taken |= (uint64_t)1 << b;
         s->blocks[b].is_valid = false;
         s->ahead_block[s->n_ahead] = b;
         s->ahead[s->n_ahead] = after[i];
-        aim(s, batch + 1, after[i], s->n_ahead++, &s->aim);
+        prepare_prediction(s, batch + 1, after[i], s->n_ahead++, &s->ahead_coef);
     }
-    s->aim.keep = s->drift_keep;
+    s->ahead_coef.keep = s->drift_keep;
     if (s->to != s->newest) s->blocks[s->to].is_valid = false;
 }
 
-/* Several threads may hand in ranges at once. */
+/* Several threads may submit ranges concurrently. */
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
     if (s->to < 0 || count == 0) return;
@@ -82,7 +83,7 @@ void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
     w.to = s->blocks[s->to].at + offset;
     w.grad = grad;
     w.n_ahead = s->n_ahead;
-    w.aim = s->aim;
+    w.ahead_coef = s->ahead_coef;
     for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + offset;
     fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
     atomic_fetch_add_explicit(&s->n_done, count, memory_order_relaxed);
@@ -124,5 +125,5 @@ fr_status fr_store_end(fr_store *s, size_t expected)
         fr__store_label(s, s->ahead_block[j], s->batch + 1, s->ahead[j]);
     if (s->counts) return FR_OK; /* there is nothing to compare */
     FR_TRY(fr_device_sync(s->d.device));
-    return fr__watch_check(s);
+    return fr__error_samples_compare(s);
 }

@@ -1,5 +1,5 @@
-/* xpipe.c -- XPipe (Guan et al., 2019): the first micro-batch of a mini-batch, the bellwether,
- * forecasts, in each pass; the others reuse its prediction.
+/* xpipe.c -- XPipe (Guan et al., 2019): in each pass the first micro-batch of a mini-batch, the
+ * bellwether, predicts; the others reuse its prediction.
  *
  *     s_f = round((N + T - k/2 - 2) / T)     the paper's, halves to even; for T = 1, where that
  *                                            is not always SpecTrain's count, SpecTrain's
@@ -8,12 +8,13 @@
  *
  * where N - 1 - k is the lead w: N + T - k/2 - 2 = w + T + k/2 - 1.
  *
- * One stage has no gap to bridge, whatever the rounding says.
+ * A single stage predicts nothing, regardless of rounding.
  *
  * Three copies: the newest, the forward's and the backward's prediction. No update falls between
- * the backwards of a mini-batch, so the update before them always writes theirs. Between its
- * forwards one does, unless T divides N - 1 - k: only then is the next forward a bellwether and
- * the update writes its prediction too; else the bellwether makes it by a sweep. */
+ * the backwards of a mini-batch, so the update before them always writes theirs. An update falls
+ * between its forwards unless T divides N - 1 - k. Only if T divides it is the next forward a
+ * bellwether, and the update writes its prediction too; otherwise the bellwether makes it in a
+ * separate sweep. */
 #include "weights/policy.h"
 
 #include <math.h>
@@ -51,7 +52,7 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 const fr_policy fr__policy_xpipe = {
     .name = "xpipe",
     .summary = "both passes predicted by the first micro-batch for all of them; three copies",
-    .course = FR_COURSE_CONSTANT,
+    .extrapolation = FR_EXTRAPOLATE_CONSTANT,
     .forward = forward,
     .backward = backward,
     .after = after,

@@ -1,5 +1,5 @@
-/* test_clock.c -- programs that take the time of their steps: the same bits as without, every
- * step's time at a node that computes, and slots shared out among nodes to the last byte. */
+/* test_clock.c -- programs that time their steps: the same bits as without, every step's time
+ * assigned to a node that computes, and all bytes of slots assigned to nodes. */
 #include "base/thread.h"
 #include "support/check.h"
 #include "support/harness.h"
@@ -71,7 +71,7 @@ static void slow_ready(void *user, size_t offset, size_t count, const float *gra
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
-/* What grad_ready takes is the update's, not the node's. */
+/* The time of grad_ready counts for the update, not for the node. */
 static void ready_is_apart(void **state)
 {
     (void)state;

@@ -88,7 +88,8 @@ static void instruction_sets_have_names(void **state)
 #endif
 }
 
-/* What a process that has not used oneDNN yet calls its instruction set, under a limit or none. */
+/* The name of the instruction set in a process that has not used oneDNN yet, with or without a
+ * limit. */
 static void name_under(const char *limit, char *name, size_t room)
 {
     int ends[2], code;
@@ -167,7 +168,7 @@ static int lowest_cpu(const cpu_set_t *set)
     return -1;
 }
 
-/* Libraries that abort without memory are not begun with. */
+/* Libraries that abort when out of memory are not started. */
 static void short_address_space_is_an_error(void **state)
 {
     (void)state;
@@ -209,7 +210,7 @@ static void pins_its_thread(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* A launcher or a job system has bound the process: core 0 is the first one it was given. */
+/* A launcher or job system has bound the process: core 0 is the first core of its set. */
 static void stays_where_the_process_was_put(void **state)
 {
     (void)state;

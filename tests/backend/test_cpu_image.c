@@ -1,5 +1,5 @@
-/* test_cpu_image.c -- the image operators of the cpu backend: right in every layout, and the same
- * bits however they are fused, split or cut. */
+/* test_cpu_image.c -- the image operators of the cpu backend: correct in every layout, with the
+ * same bits whether fused, split or cut. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "support/test.h"
 
 /* Shapes that lead oneDNN to different layouts and implementations. No bias before a batch norm:
- * its gradient is zero but for rounding. */
+ * its gradient is zero except for rounding. */
 static const char *const nets[] = {
     /* first layers: one and three channels */
     "a = x 3,8,8; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
@@ -19,12 +19,12 @@ static const char *const nets[] = {
     "a = x 4,9,7; b = conv2d a out=6 kernel=3,2 pad=1,1 stride=2,3 groups=2; c = relu b",
     "a = x 16,9,7; b = conv2d a out=32 kernel=3,3 pad=1,1 groups=2",
     "a = x 8,9,7; b = conv2d a out=8 kernel=3,3 pad=1,1 groups=8 no_bias=1",
-    /* maps smaller than the kernel, strides that leave a rest, long thin kernels */
+    /* maps smaller than the kernel, strides with a remainder, long thin kernels */
     "a = x 64,2,2; b = conv2d a out=64 kernel=3,3 pad=1,1; c = relu b",
     "a = x 64,8,8; b = conv2d a out=32 kernel=1,1 stride=2,2",
     "a = x 16,8,8; b = conv2d a out=32 kernel=1,7 pad=0,3; c = relu b; "
     "d = conv2d c out=16 kernel=7,1 pad=3,0",
-    /* taps that meet padding only, strides beyond the kernel, sources that nobody reads */
+    /* taps only on padding, strides beyond the kernel, sources that are not read */
     "a = x 32,1,1; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b",
     "a = x 16,9,7; b = conv2d a out=48 kernel=3,2 pad=1,0 stride=2,3; c = relu b",
     "a = x 32,8,8; b = conv2d a out=32 kernel=2,2 stride=3,3 no_bias=1",
@@ -117,7 +117,7 @@ static void split_backward_keeps_bits(void **state)
     }
 }
 
-/* Sums of our own kernels do not depend on who computes them. */
+/* Sums of Forerun's own kernels do not depend on the number of threads. */
 static void threads_keep_bits(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void threads_keep_bits(void **state)
     }
 }
 
-/* The relu done by hand on the host, the rest without it: same bits as the fused group. */
+/* The relu computed on the host, the rest without it: same bits as the fused group. */
 static void fused_relu_keeps_bits(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void same_grads(const harness *part, const harness *whole)
     }
 }
 
-/* At every border a tensor turns row-major; that must not change a bit. */
+/* At every cut a tensor becomes row-major, which must not change a bit. */
 static void cut_keeps_bits(void **state)
 {
     (void)state;
@@ -249,7 +249,7 @@ static void weights_lie_alike(void **state)
     }
 }
 
-/* The weights that backward_input keeps in its own layout are taken again for the same id only. */
+/* The weights that backward_input caches in its own layout are reused for the same id only. */
 static void derived_weights_follow_their_id(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void derived_weights_follow_their_id(void **state)
     net_free(&n);
 }
 
-/* A NaN goes where it goes in ref: fused relus and maxima do not swallow it. */
+/* A NaN spreads as in ref: fused relus and maxima pass it on. */
 static void nan_is_seen(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void nan_is_seen(void **state)
     }
 }
 
-/* All image operators, with detours between layouts. */
+/* All image operators, with reorders between layouts. */
 static const char everything[] =
     "a = x 3,12,12; b = x 8,12,12; c = conv2d a out=20 kernel=3,3 pad=1,1; d = batch_norm c; "
     "e = relu d; f = conv2d b out=8 kernel=1,1; g = concat e f; h = max_pool g kernel=2,2; "

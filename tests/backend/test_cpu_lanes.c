@@ -1,5 +1,5 @@
-/* test_cpu_lanes.c -- kernels of our own give the same bits for row-major tensors and for blocks of
- * 8 and of 16 channels, whichever of them this machine prefers. */
+/* test_cpu_lanes.c -- Forerun's own kernels give the same bits for row-major tensors and for blocks
+ * of 8 and of 16 channels, whichever this machine prefers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { BATCH = 3, MAX_NUMBERS = 1 << 16 };
 
-/* What a kernel gave, row-major. */
+/* The output of a kernel, row-major. */
 typedef struct result {
     float y[MAX_NUMBERS], dx[MAX_NUMBERS], dw[2][MAX_NUMBERS], running[2][64];
 } result;
@@ -33,34 +33,32 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A block of NaN, as memory that others have used, filled from row-major numbers if there are any.
- */
-static float *laid_out(const fr_layout *layout, const float *plain, size_t n)
+/* A block of NaN, like used memory, filled from row-major numbers if given. */
+static float *laid_out(const fr__layout *layout, const float *plain, size_t n)
 {
     float *at = fr__alloc(layout->bytes);
     assert_non_null(at);
     memset(at, 0xff, layout->bytes);
-    const fr_layout row_major = {.bytes = n * sizeof(float)};
+    const fr__layout row_major = {.bytes = n * sizeof(float)};
     if (plain)
         assert_int_equal(fr__backend_cpu.relayout(dev, &row_major, plain, layout, at), FR_OK);
     return at;
 }
 
-/* To row-major numbers. What else the layout has room for must be zero: oneDNN's kernels read it.
- */
-static void read_back(const fr_layout *layout, const float *at, float *plain, size_t n)
+/* Convert to row-major. All padding must be zero, because oneDNN's kernels read it. */
+static void read_back(const fr__layout *layout, const float *at, float *plain, size_t n)
 {
     assert_true(n <= MAX_NUMBERS);
-    const fr_layout row_major = {.bytes = n * sizeof(float)};
+    const fr__layout row_major = {.bytes = n * sizeof(float)};
     assert_int_equal(fr__backend_cpu.relayout(dev, layout, at, &row_major, plain), FR_OK);
     float *again = laid_out(layout, plain, n);
     assert_memory_equal(at, again, layout->bytes);
     fr__free(again);
 }
 
-static void run_passes(fr_kernel *k, fr_kernel_args *a, const float *dy_plain, size_t n_y)
+static void run_passes(fr__kernel *k, fr__kernel_args *a, const float *dy_plain, size_t n_y)
 {
-    const fr_kernel_ops *ops = k->ops;
+    const fr__kernel_ops *ops = k->ops;
     assert_int_equal(ops->forward(k, a), FR_OK);
     float *dy = laid_out(&k->y, dy_plain, n_y);
     a->dy = dy;
@@ -70,12 +68,13 @@ static void run_passes(fr_kernel *k, fr_kernel_args *a, const float *dy_plain, s
     fr__free(dy);
 }
 
-static void run_kernel(fr_kernel *k, const fr_layout *x_layout, size_t n_x, size_t n_y, result *out)
+static void run_kernel(fr__kernel *k, const fr__layout *x_layout, size_t n_x, size_t n_y,
+                       result *out)
 {
     static float x[MAX_NUMBERS], dy[MAX_NUMBERS], w[MAX_NUMBERS];
     harness_random(1, 1, x, n_x);
     harness_random(1, 2, dy, n_y);
-    fr_kernel_args a = {.y = laid_out(&k->y, NULL, 0), .dx[0] = laid_out(x_layout, NULL, 0)};
+    fr__kernel_args a = {.y = laid_out(&k->y, NULL, 0), .dx[0] = laid_out(x_layout, NULL, 0)};
     float *given = laid_out(x_layout, x, n_x);
     a.x[0] = given;
     a.saved = fr__alloc(k->saved_bytes);
@@ -113,22 +112,22 @@ static void run_with_lanes(const char *line, int lanes, result *out)
     net n;
     fr_arena arena = {0};
     net_build(&n, line);
-    fr_kernel_spec spec = {.ctx = ctx,
-                           .dev = dev,
-                           .graph = n.graph,
-                           .batch = BATCH,
-                           .training = true,
-                           .n_inputs = 1,
-                           .need_dx = {true}};
+    fr__kernel_spec spec = {.ctx = ctx,
+                            .dev = dev,
+                            .graph = n.graph,
+                            .batch = BATCH,
+                            .training = true,
+                            .n_inputs = 1,
+                            .need_dx = {true}};
     for (int i = n.stage.first; i < n.stage.last; i++) spec.nodes[spec.n_nodes++] = i;
     const fr_node *node = fr_graph_node(n.graph, spec.nodes[0]);
     const fr_node *in = fr_graph_node(n.graph, node->inputs[0]);
-    const fr_kernel any = {.ctx = ctx, .dev = dev, .node = node, .batch = BATCH};
+    const fr__kernel any = {.ctx = ctx, .dev = dev, .node = node, .batch = BATCH};
     spec.inputs[0] = node->inputs[0];
-    fr_layout x;
+    fr__layout x;
     assert_int_equal(fr__layout_with_lanes(&any, in, lanes, &x), FR_OK);
     spec.x[0] = &x;
-    fr_kernel *k = NULL;
+    fr__kernel *k = NULL;
     if (fr__backend_cpu.makers[node->op](&spec, &arena, &k) != FR_OK)
         fail_msg("%s", fr_ctx_error(ctx));
     run_kernel(k, &x, (size_t)fr_shape_count(&in->shape) * BATCH,

@@ -1,6 +1,6 @@
-/* test_cpu_products.c -- products of a layer, by kernels of our own and by oneDNN: right for every
- * number of rows and columns, nothing read or written beside the matrices, and a row has the same
- * bits alone, among others, and on any number of threads wherever the kernels are our own. */
+/* test_cpu_products.c -- products of a layer, by Forerun's own kernels and by oneDNN: correct for
+ * every number of rows and columns, nothing read or written outside the matrices. With Forerun's
+ * own kernels a row has the same bits alone, among others, and on any number of threads. */
 #include <math.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void fill(uint32_t stream, float *at, int64_t rows, int64_t columns, int6
         harness_random(stream, (uint32_t)r, at + r * ld, (size_t)columns);
 }
 
-static void check(const fr_product *p, const float *before)
+static void check(const fr__product *p, const float *before)
 {
     const int64_t n = p->is_dx ? p->w.in : p->w.out, depth = p->is_dx ? p->w.out : p->w.in;
     for (int64_t r = 0; r < p->rows; r++) {
@@ -64,17 +64,17 @@ static void check(const fr_product *p, const float *before)
     }
 }
 
-/* Is a product with all its rows by kernels of our own? What they write is not wanted. */
-static bool is_own(const fr_product *p)
+/* Whether Forerun's own kernels compute a product with all its rows; the result is discarded. */
+static bool is_own(const fr__product *p)
 {
-    fr_product copy = *p;
+    fr__product copy = *p;
     copy.to = again;
     return fr__multiply_few(devs[0], &copy);
 }
 
-static void check_rows_alone(const fr_product *p, const float *before)
+static void check_rows_alone(const fr__product *p, const float *before)
 {
-    fr_product one = *p;
+    fr__product one = *p;
     one.rows = 1;
     const size_t bytes = (size_t)p->ld_to * sizeof(float);
     for (int64_t r = 0; r < p->rows; r++) {
@@ -92,7 +92,7 @@ static void products_are_right(void **state)
 {
     (void)state;
     /* Around the widths of tiles (3 and 6 columns of y, 24 and 96 of dx) and above the rows of W
-     * that dx takes at a time; with lengths that no kernel of ours takes. */
+     * that dx takes at a time; with lengths that Forerun's own kernels do not support. */
     static const int sizes[][2] = {{256, 1},    {272, 7},   {272, 20},  {1024, 9},
                                    {1040, 300}, {1136, 17}, {1032, 12}, {40, 30}};
     static const int counts[] = {1, 2, 3, 4, 5, 8, 11, 32, 33};
@@ -100,12 +100,12 @@ static void products_are_right(void **state)
     int n_own = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t j = 0; j < 4 * sizeof counts / sizeof *counts; j++) {
-            fr_product p = {.w = {w, sizes[i][1], sizes[i][0], sizes[i][0] + GAP},
-                            .is_dx = j % 2,
-                            .add = j % 4 > 1,
-                            .rows = counts[j / 4],
-                            .from = from,
-                            .to = to};
+            fr__product p = {.w = {w, sizes[i][1], sizes[i][0], sizes[i][0] + GAP},
+                             .is_dx = j % 2,
+                             .add = j % 4 > 1,
+                             .rows = counts[j / 4],
+                             .from = from,
+                             .to = to};
             const int64_t n = p.is_dx ? p.w.in : p.w.out, depth = p.is_dx ? p.w.out : p.w.in;
             p.ld_from = depth + GAP;
             p.ld_to = n + GAP;
@@ -124,7 +124,7 @@ static void products_are_right(void **state)
     if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2) assert_true(n_own > 0);
 }
 
-static void check_weight_grad(const fr_weight_grad *g, const float *before)
+static void check_weight_grad(const fr__weight_grad_args *g, const float *before)
 {
     for (int64_t o = 0; o < g->out; o++) {
         for (int64_t c = 0; c < g->ld_dw; c++) {
@@ -144,9 +144,9 @@ static void check_weight_grad(const fr_weight_grad *g, const float *before)
 }
 
 /* On three threads, and in two panels of rows, the bits are the same. */
-static void check_panels(const fr_weight_grad *g, const float *before)
+static void check_panels(const fr__weight_grad_args *g, const float *before)
 {
-    fr_weight_grad part = *g;
+    fr__weight_grad_args part = *g;
     memcpy(again, before, sizeof again);
     const int64_t half = g->out / 2;
     for (int i = 0; i < 2; i++) {
@@ -169,22 +169,22 @@ static void weight_grads_are_right(void **state)
     int n_own = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t j = 0; j < 2 * sizeof counts / sizeof *counts; j++) {
-            fr_weight_grad g = {.dy = from,
-                                .x = w,
-                                .dw = to,
-                                .rows = counts[j / 2],
-                                .out = sizes[i][1],
-                                .in = sizes[i][0],
-                                .ld_dy = sizes[i][1] + GAP,
-                                .ld_dw = sizes[i][0] + GAP,
-                                .add = j % 2};
+            fr__weight_grad_args g = {.dy = from,
+                                      .x = w,
+                                      .dw = to,
+                                      .rows = counts[j / 2],
+                                      .out = sizes[i][1],
+                                      .in = sizes[i][0],
+                                      .ld_dy = sizes[i][1] + GAP,
+                                      .ld_dw = sizes[i][0] + GAP,
+                                      .add = j % 2};
             fill(1, w, g.rows, g.in, g.in);
             fill(2, from, g.rows, g.out, g.ld_dy);
             fill(3, before, g.out, g.in, g.ld_dw);
             memcpy(to, before, sizeof to);
             fr__weight_grad(devs[0], &g);
             check_weight_grad(&g, before);
-            fr_weight_grad copy = g;
+            fr__weight_grad_args copy = g;
             copy.dw = again;
             if (!fr__weight_grad_few(devs[0], &copy)) continue;
             n_own++;

@@ -7,7 +7,7 @@
 
 enum { MAX = 60 };
 
-static bool do_collide(const fr_lease *a, const fr_lease *b)
+static bool do_collide(const fr__lease *a, const fr__lease *b)
 {
     bool in_time = a->first <= b->last && b->first <= a->last;
     bool in_space = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
@@ -15,7 +15,7 @@ static bool do_collide(const fr_lease *a, const fr_lease *b)
 }
 
 /* No plan needs less than the bytes alive at the busiest step. */
-static size_t busiest(const fr_lease *leases, int n, int n_steps)
+static size_t busiest(const fr__lease *leases, int n, int n_steps)
 {
     size_t most = 0;
     for (int t = 0; t < n_steps; t++) {
@@ -33,14 +33,14 @@ static void random_plans(void **unused)
     (void)unused;
     double waste = 0;
     for (uint32_t seed = 0; seed < 500; seed++) {
-        fr_lease leases[MAX];
+        fr__lease leases[MAX];
         int n = 1 + (int)(seed % MAX);
         for (int i = 0; i < n; i++) {
             uint32_t r[4];
             fr__random4(seed, FR_STREAM_SYNTHETIC, 0, (uint64_t)i, 0, r);
             int first = (int)(r[0] % 40);
             leases[i] =
-                (fr_lease){.bytes = r[1] % 5000, .first = first, .last = first + (int)(r[2] % 12)};
+                (fr__lease){.bytes = r[1] % 5000, .first = first, .last = first + (int)(r[2] % 12)};
         }
         size_t total, least = busiest(leases, n, 60);
         assert_true(fr__memplan(leases, n, &total));
@@ -60,9 +60,9 @@ static void random_plans(void **unused)
     assert_true(waste / 500 < 0.08);
 }
 
-/* The rule, written down plainly: larger ones first, of equals the earlier one, each at the lowest
- * offset where it meets none of those before it. */
-static size_t place_plainly(fr_lease *leases, int n)
+/* The rule in its simplest form: larger leases first, among equals the earlier one, each at the
+ * lowest offset where it overlaps none of those before it. */
+static size_t place_plainly(fr__lease *leases, int n)
 {
     bool is_placed[MAX] = {false};
     size_t total = 0;
@@ -70,7 +70,7 @@ static size_t place_plainly(fr_lease *leases, int n)
         int next = -1;
         for (int i = 0; i < n; i++)
             if (!is_placed[i] && (next < 0 || leases[i].bytes > leases[next].bytes)) next = i;
-        fr_lease *lease = &leases[next];
+        fr__lease *lease = &leases[next];
         bool fits = false;
         for (lease->offset = 0; !fits; lease->offset += fits ? 0 : FR_ALIGN) {
             fits = true;
@@ -89,15 +89,15 @@ static void same_as_plain_rule(void **unused)
 {
     (void)unused;
     for (uint32_t seed = 0; seed < 300; seed++) {
-        fr_lease leases[MAX], plain[MAX];
+        fr__lease leases[MAX], plain[MAX];
         int n = 1 + (int)(seed % MAX);
         for (int i = 0; i < n; i++) {
             uint32_t r[4];
             fr__random4(seed, FR_STREAM_SYNTHETIC, 1, (uint64_t)i, 0, r);
             int first = (int)(r[0] % 40);
-            plain[i] = leases[i] = (fr_lease){.bytes = r[1] % 7 * (seed % 3 ? 64 : 100),
-                                              .first = first,
-                                              .last = first + (int)(r[2] % (seed % 2 ? 5 : 60))};
+            plain[i] = leases[i] = (fr__lease){.bytes = r[1] % 7 * (seed % 3 ? 64 : 100),
+                                               .first = first,
+                                               .last = first + (int)(r[2] % (seed % 2 ? 5 : 60))};
         }
         size_t total, expected = place_plainly(plain, n);
         assert_true(fr__memplan(leases, n, &total));
@@ -109,7 +109,7 @@ static void same_as_plain_rule(void **unused)
 static void no_memory_is_told(void **unused)
 {
     (void)unused;
-    fr_lease lease = {.bytes = 64, .first = 0, .last = 1};
+    fr__lease lease = {.bytes = 64, .first = 0, .last = 1};
     size_t total;
     fr__alloc_fail_after(0);
     bool is_done = fr__memplan(&lease, 1, &total);
@@ -121,9 +121,9 @@ static void no_memory_is_told(void **unused)
 static void chain_needs_two(void **unused)
 {
     (void)unused;
-    fr_lease leases[10];
+    fr__lease leases[10];
     size_t total;
-    for (int i = 0; i < 10; i++) leases[i] = (fr_lease){.bytes = 640, .first = i, .last = i + 1};
+    for (int i = 0; i < 10; i++) leases[i] = (fr__lease){.bytes = 640, .first = i, .last = i + 1};
     assert_true(fr__memplan(leases, 10, &total));
     assert_int_equal(total, 1280);
 }
@@ -131,7 +131,7 @@ static void chain_needs_two(void **unused)
 static void nothing_needs_nothing(void **unused)
 {
     (void)unused;
-    fr_lease empty = {.bytes = 0, .first = 0, .last = 3};
+    fr__lease empty = {.bytes = 0, .first = 0, .last = 3};
     size_t total;
     assert_true(fr__memplan(NULL, 0, &total));
     assert_int_equal(total, 0);

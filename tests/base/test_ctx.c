@@ -1,5 +1,5 @@
-/* test_ctx.c -- the last failure is told with its causes, texts are cut and not overrun, log lines
- * arrive. */
+/* test_ctx.c -- the last failure is reported with its causes, long texts are cut, log lines arrive.
+ */
 #include "base/alloc.h"
 #include "base/ctx.h"
 #include "support/check.h"
@@ -17,7 +17,7 @@ static void starts_clean(void **state)
     fr_ctx_free(NULL);
 }
 
-/* A caller that has handled one failure is told of the next. */
+/* After a caller has handled one failure, the next one is reported. */
 static void last_failure_is_told(void **state)
 {
     (void)state;
@@ -46,7 +46,7 @@ static void causes_are_chained(void **state)
     fr_ctx_free(ctx);
 }
 
-/* What is done after a failure, and may fail too, does not take its place. */
+/* A later failure during cleanup does not replace the first. */
 static void failure_is_kept(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* test_checkpoint.c -- checkpoints: round trip, damage, strangers, and death at every step of
+/* test_checkpoint.c -- checkpoints: round trip, damage, foreign files, and a kill at every step of
  * writing one.
  *
- * The last is done for real: a child process writes a checkpoint under ptrace and is killed at its
- * n-th call that touches a file, for n = 1, 2, ... until it gets through. */
+ * For the last, a child process writes a checkpoint under ptrace and is killed at its n-th call
+ * on a file, for n = 1, 2, ... until it completes. */
 #include "checkpoint/saver.h"
 #include "support/run_fixture.h"
 #include <forerun/state.h>
@@ -127,7 +127,7 @@ static void test_keeps_the_newest(void **state)
     bench_close(&b);
 }
 
-/* A weight that is not finite is not saved, and costs no checkpoint that was. */
+/* Weights that are not finite are not saved, and earlier checkpoints stay. */
 static void test_spoilt_weights_are_not_saved(void **state)
 {
     fixture *f = *state;
@@ -234,7 +234,7 @@ static void test_strangers_are_refused(void **state)
     }
 }
 
-/* Not one bit of state.json can change unnoticed, be it still JSON or not. */
+/* Every changed bit of state.json is detected, whether the file is still JSON or not. */
 static void test_every_bit_of_the_state(void **state)
 {
     fixture *f = *state;
@@ -263,7 +263,8 @@ static void test_every_bit_of_the_state(void **state)
     bench_close(&b);
 }
 
-/* A checkpoint of an earlier version has no hashes: its weights are known by their SHA-256. */
+/* A checkpoint of an earlier version has no hashes per file: its weights are checked by their
+ * SHA-256. */
 static void test_format_1(void **state)
 {
     fixture *f = *state;
@@ -290,7 +291,7 @@ static void test_format_1(void **state)
     bench_close(&b);
 }
 
-/* With one that is damaged in the way: it does not count, and is not taken for a newer one. */
+/* A damaged checkpoint does not count, and is not taken for a newer one. */
 static void test_damaged_ones_do_not_count(void **state)
 {
     fixture *f = *state;
@@ -301,7 +302,7 @@ static void test_damaged_ones_do_not_count(void **state)
     bench_open(f, "run.keep=1", &b);
     assert_done(f, save(&b, 9));
     spoil(&b, "step-9/optimizer.safetensors", -1, false);
-    assert_done(f, save(&b, 3)); /* the run has come from an older one */
+    assert_done(f, save(&b, 3)); /* the run was resumed from an older one */
     assert_done(f, save(&b, 4));
     assert_done(f, fr__folder_steps(f->ctx, b.folder.checkpoints, &steps));
     assert_int_equal(steps.n, 2);
@@ -311,7 +312,7 @@ static void test_damaged_ones_do_not_count(void **state)
     assert_int_equal(p.step, 4);
     snprintf(path, sizeof path, "%s/checkpoint/step-9/model.safetensors", f->out);
     assert_int_equal(unlink(path), 0);
-    assert_done(f, save(&b, 9)); /* and is replaced when the run comes there */
+    assert_done(f, save(&b, 9)); /* and is replaced when the run reaches that step */
     assert_done(f, fr__checkpoint_load_newest(&b.s, b.e, b.folder.checkpoints, &p, path));
     assert_int_equal(p.step, 9);
     bench_close(&b);
@@ -372,7 +373,7 @@ static void test_syncs_before_it_is_visible(void **state)
     bench_close(&b);
 }
 
-/* What is saved without an engine is what an engine begins with. */
+/* A checkpoint saved without an engine equals the starting state of an engine. */
 static void test_start(void **state)
 {
     fixture *f = *state;
@@ -404,7 +405,7 @@ static bool touches_files(uint64_t call)
     static const long calls[] = {
         SYS_write,   SYS_openat,   SYS_close,     SYS_fsync,     SYS_fdatasync,
         SYS_mkdirat, SYS_unlinkat, SYS_renameat2, SYS_ftruncate, SYS_pwrite64,
-#ifdef SYS_rename /* the older calls, where the machine has them */
+#ifdef SYS_rename /* the older system calls, if the machine has them */
         SYS_rename,  SYS_mkdir,    SYS_unlink,    SYS_rmdir,     SYS_open,
 #endif
         SYS_renameat};
@@ -413,7 +414,7 @@ static bool touches_files(uint64_t call)
     return false;
 }
 
-/* Follow a stopped child and kill it as it enters its n-th call; true if it got through. */
+/* Trace a stopped child and kill it when it enters its n-th call; true if it completed. */
 static bool follow(pid_t child, int n)
 {
     int status, count = 0;
@@ -486,7 +487,7 @@ static void test_killed_at_every_call(void **state)
         }
         is_through = result;
         check_survivors(&b, is_through);
-        /* The next run tidies up, saves, and has exactly what it should. */
+        /* The next run removes leftovers, saves, and has exactly the expected files. */
         bench_close(&b);
         bench_open(f, NULL, &b);
         fr__position p;

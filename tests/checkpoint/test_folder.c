@@ -111,7 +111,7 @@ static void test_steps_newest_first(void **state)
     assert_false(is_there(f, ".old-step-9"));
 }
 
-/* The lock is the folder's, and the path may lead elsewhere. */
+/* The lock belongs to the folder, and the path may lead to another one. */
 static void test_the_path_is_watched(void **state)
 {
     fixture *f = *state;
@@ -124,7 +124,8 @@ static void test_the_path_is_watched(void **state)
     assert_failed(f, fr__folder_held(f->ctx, &a), FR_IO, f->out, "moved, removed or replaced");
     assert_failed(f, fr__folder_file(f->ctx, &a, "x", path), FR_IO, f->out);
     assert_failed(f, fr__folder_open(f->ctx, away, true, &b), FR_INVALID, "another run");
-    assert_done(f, fr__folder_open(f->ctx, f->out, false, &b)); /* somebody else takes the place */
+    assert_done(f,
+                fr__folder_open(f->ctx, f->out, false, &b)); /* another process takes the place */
     assert_false(fr__folder_is_held(&a));
     assert_true(fr__folder_is_held(&b));
     fr__folder_close(&b);

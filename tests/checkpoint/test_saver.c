@@ -1,5 +1,5 @@
-/* test_saver.c -- checkpoints that are written beside the training: told when they are there, in
- * order, pruned; and what becomes of a run whose disk is full. */
+/* test_saver.c -- checkpoints written during training: reported when complete, in order, pruned;
+ * and a run whose disk is full. */
 #include "support/run_fixture.h"
 
 #include <signal.h>
@@ -17,8 +17,8 @@ enum { SMALL = 100000 }; /* bytes: metrics fit, a model does not */
 
 typedef struct watch {
     int n_told;
-    int64_t told[64]; /* steps whose checkpoints were told */
-    int64_t full_at;  /* the disk is full when this step's checkpoint was told; 0: never */
+    int64_t told[64]; /* steps whose checkpoints were reported */
+    int64_t full_at;  /* the disk is full after the report of this step's checkpoint; 0: never */
     int64_t last;     /* step reported last */
 } watch;
 
@@ -40,7 +40,7 @@ static void on_progress(void *user, const fr_progress *p)
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/%s", p->checkpoint, files[i]);
-        assert_int_equal(access(path, R_OK), 0); /* what is told is there */
+        assert_int_equal(access(path, R_OK), 0); /* a reported checkpoint exists */
     }
     assert_int_equal(sscanf(strrchr(p->checkpoint, '/'), "/step-%lld", &step), 1);
     assert_true(step <= p->step && w->n_told < 64);
@@ -83,7 +83,7 @@ static void test_told_in_order(void **state)
     fixture *f = *state;
     watch w = {0};
     assert_done(f, train(f, &w, false, NULL));
-    /* They may be told late, and the one before the last not at all, but none twice. */
+    /* Reports may be late, and the last but one may be missing, but none comes twice. */
     assert_int_in_range(w.n_told, 5, 6);
     for (int i = 0; i < 4; i++) assert_int_equal(w.told[i], 5 * (i + 1));
     assert_int_equal(w.told[w.n_told - 1], 30);
@@ -102,7 +102,7 @@ static void test_as_often_as_can_be(void **state)
     assert_true(is_there(f, "step-28") && !is_there(f, "step-27"));
 }
 
-/* The disk fills up while the run goes: it ends soon, says so, and has lost nothing older. */
+/* The disk fills up during the run: it ends soon with an error, and keeps older checkpoints. */
 static void check_full_disk(fixture *f, const char *set)
 {
     watch w = {.full_at = 10}, rest = {0};
@@ -137,7 +137,7 @@ static void test_full_at_the_end(void **state)
     assert_int_equal(w.n_told, 0);
 }
 
-/* A worker that fails while a checkpoint is being written: the copy is whole, and so is that. */
+/* A worker fails while a checkpoint is being written: copy and checkpoint are whole. */
 static void test_failed_worker(void **state)
 {
     fixture *f = *state;
@@ -147,8 +147,7 @@ static void test_failed_worker(void **state)
     assert_true(is_there(f, "step-10"));
 }
 
-/* More than is copied: training waits while it is read, and what is on the disk is of one version.
- */
+/* A state too large to copy: training waits while it is read, and the file has a single version. */
 static void test_read_in_place(void **state)
 {
     fixture *f = *state;
@@ -171,7 +170,7 @@ static void test_read_in_place(void **state)
     assert_non_null(strstr(f->log, "training waits until it has been read"));
     snprintf(whole, sizeof whole, "%s", r.weights_sha256);
     snprintf(path, sizeof path, "%s/checkpoint/step-2/state.json", f->out);
-    assert_int_equal(remove(path), 0); /* the run goes on from step 1 */
+    assert_int_equal(remove(path), 0); /* the run continues from step 1 */
     o.resume = true;
     assert_done(f, fr_train(f->ctx, &o, &r));
     assert_non_null(strstr(f->log, "step-1"));

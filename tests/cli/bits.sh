@@ -1,5 +1,5 @@
-# The same bits from all instruction sets where the kernels are ours; and a checkpoint that is resumed
-# on another one, or with another library, says so.
+# All instruction sets give the same bits for Forerun's own kernels. Resuming a checkpoint on another
+# instruction set, or with another library, logs a warning.
 . "$(dirname "$0")/lib.bash"
 rest='data: {name: synthetic, n: 40, n_eval: 8}
 run: {trace: 0, prediction_samples: 0, predict: false}
@@ -26,7 +26,7 @@ model:
 train: {batch: 8, micro: 2, steps: 5, optimizer: {name: adamw, lr: 0.01}}
 $rest
 YAML
-# Small maps are convolved by kernels of our own, with fused operations.
+# Forerun's own kernels convolve small maps, with fused operations.
 cat >small.yaml <<YAML
 model:
   nodes:
@@ -41,7 +41,7 @@ train: {batch: 8, micro: 2, steps: 5, optimizer: {name: adam, lr: 0.01}}
 $rest
 YAML
 
-# trained CAP CONFIG ARGUMENT...: the hash of the weights, by no more than the set CAP
+# trained CAP CONFIG ARGUMENT...: the hash of the weights, with at most the instruction set CAP
 trained() {
     local cap=$1 config=$2
     shift 2
@@ -70,7 +70,7 @@ done
 alike norms "SSE41 AVX2"
 alike small AVX2
 
-# ---- Checkpoints that change their machine ----
+# ---- Checkpoints on another machine ----
 
 remark="last bits may differ"
 some=(--set run.checkpoint_every=2 --set train.steps=2)
@@ -80,8 +80,8 @@ state=whole/checkpoint/step-2/state.json
     [ -n "$(field $state instructions)" ] || fail "the checkpoint does not say where it was written"
 [ "$(field $state kernels)" = "$(field whole/summary.json kernels)" ] || fail "nor with which library"
 
-# resume SED-COMMAND: from a copy of the checkpoint whose state was changed so, and is of format 1,
-# which has no hashes
+# resume SED-COMMAND: from a copy of the checkpoint in format 1, which has no hashes, with its state
+# edited by sed
 resume() {
     rm -rf copy
     cp -r whole copy

@@ -1,5 +1,5 @@
-# forerun compare: methods by name and cases of a config; a comparison that is killed at random
-# moments goes on, and its table is that of one that was left alone; what is wrong is refused.
+# forerun compare: methods by name and cases of a config. A comparison that is killed at random
+# moments continues, and its table equals that of an undisturbed one. Wrong input is refused.
 . "$(dirname "$0")/lib.bash"
 
 cat >tiny.yaml <<YAML
@@ -21,8 +21,8 @@ same "$(wc -l <whole.csv)" 9 "rows"
 same "$(grep -c ',done,' whole.csv)" 8 "cases that are done"
 [ -s whole/report.html ] || fail "no report"
 
-# Killed when so many runs have begun, and a moment later. A comparison that is through before it was
-# killed thrice begins anew: it will have to be.
+# Killed a moment after a number of runs have begun. A comparison that ends before its third kill
+# starts again, until it is killed three times.
 has_begun() { [ "$(find cut -name metrics.jsonl 2>/dev/null | wc -l)" -ge "$1" ] || ! kill -0 $pid 2>/dev/null; }
 RANDOM=11
 rounds=0 begun=0
@@ -97,7 +97,7 @@ cmp out kinds/compare.json || fail "compare.json"
 run 0 train configs/cases.yaml --out alone --set train.steps=2 --quiet
 if grep -q compare alone/config.yaml; then fail "a run has the section compare"; fi
 
-# A run that fails: the others go on if asked to, and it is tried again.
+# A run fails: with --keep-going the others continue, and the next call retries it.
 cases '{name: bad, set: {run.fault: "error:worker=0,step=3"}}' '{name: good, set: {train.steps: 20}}'
 run 1 compare configs/cases.yaml --out faults
 grep -q 'bad, seed 3: exit code' err || fail "the failure is not told"
@@ -106,8 +106,8 @@ run 1 compare configs/cases.yaml --out faults --keep-going
 grep -q 'bad.*failed' out || fail "the failed case is not in the table"
 grep -q '\[2/2\] good, seed 3: done' err || fail "did not keep going"
 
-# Ctrl-C: the run writes a checkpoint, and the next call goes on with it. Should it be through before
-# the signal comes, it is given more to do.
+# Ctrl-C: the run writes a checkpoint, and the next call continues from it. If the run ends before
+# the signal, it gets more steps.
 steps=4000
 while :; do
     cases "{name: long, set: {train.steps: $steps, run.eval_every: -1}}"
@@ -121,12 +121,12 @@ while :; do
     rm -r asked
 done
 same $code 130 "exit code after Ctrl-C"
-grep -q 'the same command goes on' err || fail "no word of how to go on"
+grep -q 'the same command continues' err || fail "no word of how to go on"
 [ -n "$(ls asked/long/seed-3/checkpoint)" ] || fail "no checkpoint after Ctrl-C"
 run 0 compare configs/cases.yaml --out asked
 grep -q 'long, seed 3: resumed, done' err || fail "not resumed"
 
-# Processes, where the config asks for them and there is more than one worker.
+# Processes, if the config requests them and there is more than one worker.
 . "$source_dir/tests/cli/launcher.bash"
 if [ ${#mpirun[@]} != 0 ]; then
     run 0 compare tiny.yaml --methods single,1f1b --out ranks --set parallel.transport=mpi --quiet
@@ -136,7 +136,7 @@ else
     skipped "a comparison of several processes" "built without MPI, or no mpirun"
 fi
 
-# --- what is refused, before anything is run -----------------------------------------------------
+# --- refusals before anything runs -----------------------------------------------------
 
 run 2 compare tiny.yaml
 says tiny.yaml 'no cases to compare' --methods

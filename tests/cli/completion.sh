@@ -1,4 +1,4 @@
-# Completion: bash's is asked as bash asks it; zsh's and fish's are read, where those are installed.
+# Completion: bash's is called as bash calls it; zsh and fish read theirs, if they are installed.
 . "$(dirname "$0")/lib.bash"
 
 for shell in bash zsh fish; do
@@ -17,7 +17,7 @@ reads() { # SHELL ARGUMENT...: it can read its script
 reads zsh -n
 reads fish --no-execute
 
-# offers WORD...: what bash offers for the last word, one a line
+# offers WORD...: the completions of the last word in bash, one per line
 offers() {
     bash --norc -c 'source ./script.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _forerun
         printf "%s\n" "${COMPREPLY[@]}"' bash forerun "$@"
@@ -51,7 +51,7 @@ offers train x.yaml --set parallel.pin = | paste -sd' ' >got
 same "$(cat got)" "true false" "values of a key, none begun"
 offered train help tr || fail "help of a verb"
 
-# Every verb and every option of its help is known to all three.
+# All three have every verb and every option of its help.
 "$forerun" help | sed -n '/^  [a-z]/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$' >verbs
 [ "$(wc -l <verbs)" -gt 12 ] || fail "too few verbs"
 n=0

@@ -1,5 +1,5 @@
-# What the build description promises: flags of the caller count, oneDNN that cannot serve is refused
-# with a reason and a remedy. Nothing is compiled.
+# The build description: the caller's flags are used, and an unsuitable oneDNN is refused with a
+# reason and a remedy. Nothing is compiled.
 . "$(dirname "$0")/lib.bash"
 configure() { cmake -S "$source_dir" -B tree -G Ninja -DBUILD_TESTING=OFF "$@" >log 2>&1; }
 
@@ -23,7 +23,7 @@ not_compiled ' -O'
 configure -DFR_MPI=OFF -DFR_CBC=OFF -DFR_MICROHTTPD=OFF || { cat log; fail "without what can be left out"; }
 not_compiled FR_HAVE_
 
-# oneDNN, as its headers say: refuses MAJOR MINOR RUNTIME WORD...
+# oneDNN by its headers: refuses MAJOR MINOR RUNTIME WORD...
 refuses() {
     mkdir -p fake/oneapi/dnnl
     : >fake/dnnl.h

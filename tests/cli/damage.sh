@@ -1,5 +1,5 @@
-# forerun checkpoint: what it refuses. Then forty damages to checkpoints, as tests/torture/damage.sh
-# does them by the hundred.
+# forerun checkpoint: refusals. Then forty damaged checkpoints; tests/torture/damage.sh tries
+# hundreds.
 # shellcheck shell=bash disable=SC1091,SC2154
 . "$(dirname "$0")/lib.bash"
 for words in "" "verfiy run" verify "verify nowhere" "verify a b"; do

@@ -1,5 +1,5 @@
-# Runs that diverge at once, by every method: each ends with exit code 4, a summary, a whole
-# checkpoint of finite values and a line that names it, also where weights are infinite already.
+# Runs that diverge immediately, with every method: each ends with exit code 4, a summary, a whole
+# checkpoint of finite values and a line that names it, even if weights are already infinite.
 # shellcheck shell=bash disable=SC1091,SC2154
 . "$(dirname "$0")/lib.bash"
 cat >deep.yaml <<YAML
@@ -11,7 +11,7 @@ run: {predict: false, trace: 0, report: false}
 YAML
 wild=(--set train.optimizer.lr=1e20)
 
-# ends_well OUT STEP: what a run that diverged has left.
+# ends_well OUT STEP: checks the folder of a diverged run.
 ends_well() {
     grep -q "warning: .* $1/checkpoint/step-$2; --resume continues from there" err || fail "$1: no word of step-$2"
     same "$(field "$1/summary.json" status)" diverged "$1: status"
@@ -44,7 +44,7 @@ for method in $("$forerun" methods | awk '/^[^ ]/ { is_method = $1 == "parallel.
 done
 [ $n_spoilt -ge 3 ] || fail "only $n_spoilt runs had infinite weights: this tests nothing"
 
-# The start, kept because nothing better was saved, is that of a run that never diverged.
+# The starting checkpoint, kept because no later one was saved, equals that of another run.
 spoilt=(--set parallel.method=vanilla-async --set parallel.stages=4 --set train.micro=1)
 run 4 train deep.yaml --out start "${spoilt[@]}" "${wild[@]}" --quiet
 ends_well start 0
@@ -52,7 +52,7 @@ run 0 train deep.yaml --out start "${spoilt[@]}" --resume --quiet
 run 0 train deep.yaml --out tame "${spoilt[@]}" --quiet
 same "$(field start/summary.json weights_sha256)" "$(field tame/summary.json weights_sha256)" "resumed from the start"
 
-# What was saved before is kept, and named.
+# An earlier checkpoint is kept, and named.
 run 0 train deep.yaml --out later "${spoilt[@]}" --set train.steps=20 --quiet
 run 4 train deep.yaml --out later "${spoilt[@]}" "${wild[@]}" --resume --quiet
 ends_well later 20

@@ -1,5 +1,5 @@
-# Drawings of schedules: well-formed, every pass once, and the weights they note are those that the
-# ledger of a run has.
+# Drawings of schedules are well-formed, contain every pass once, and note the weights that the
+# ledger of a run records.
 . "$(dirname "$0")/lib.bash"
 
 passes() { sed -n 's/.*<title>\(forward\|backward[a-z ]*\|gradients[a-z ]*\) of micro-batch.*/\1/p' "$1"; }
@@ -15,7 +15,7 @@ for method in $("$forerun" methods | sed -n '/^parallel.method/,/^parallel.weigh
     grep -q 'class="u"' one.svg || fail "$method: no update is drawn"
 done
 
-# deep.yaml: enough nodes for four stages; one segment, as it is drawn.
+# deep.yaml: enough nodes for four stages; one segment, as in the drawing.
 sed 's/depth: 2/depth: 8/; s/batch: 8, micro: 2/batch: 8/' net.yaml >deep.yaml
 n=0
 for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
@@ -36,7 +36,7 @@ for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe
 done
 same $n 31 "layouts compared"
 
-# One method by numbers.
+# One method in numbers.
 run 0 methods pipedream --micro 1
 awk '/^[0-9] +[0-9]/ { print $3, $4 }' out | paste -sd, >got
 same "$(cat got)" "4 4,3 3,2 2,1 1" "copies and activation sets of pipedream"

@@ -16,7 +16,7 @@ grep -qE '^ +128 +0.32 ' out || fail "the rate does not follow the batch"
 [ ! -d eff/batch-8-seed-3/checkpoint ] || fail "checkpoints are left"
 [ -s eff/batch-8-seed-3/metrics.jsonl ] || fail "no metrics of a trial"
 
-# What is done is not done again; another target is answered from what is there.
+# Finished trainings are not repeated; another target is answered from their results.
 cp -r eff/batch-128-seed-4/metrics.jsonl before
 cp out table
 run 0 efficiency small.yaml --batches 8,32,128 --seeds 2 --max-epochs 12 --out eff --quiet
@@ -45,7 +45,7 @@ else
     skipped "JSON read by another program" "no jq"
 fi
 
-# On the virtual clock, from a measured profile that is kept: as many points as there are.
+# On the virtual clock, with a measured profile that is kept: one point per number of devices.
 cat >three.yaml <<YAML
 name: three
 device: {speed: 1}
@@ -68,7 +68,7 @@ run 2 efficiency small.yaml --batches 8,32 --max-epochs 11 --out eff && says "ef
 run 2 efficiency small.yaml --batches 8,12 --max-epochs 12 --out eff && says "batch 12" "micro-batch"
 run 2 efficiency small.yaml --batches 8,x && says "--batches"
 run 2 efficiency small.yaml && says "--batches"
-run 2 efficiency --batches 8 && says "which config"
+run 2 efficiency --batches 8 && says "no config given"
 run 2 efficiency small.yaml --batches 8 --target bleu=3 && says "loss=X"
 run 2 efficiency small.yaml --batches 8 --scale-lr cubic && says "linear"
 run 2 efficiency small.yaml --batches 8 --scaling times.csv --cluster x.yaml && says "not from both"
@@ -76,8 +76,8 @@ run 2 efficiency small.yaml --batches 8 --max-epochs 12 --out eff --quiet --scal
 echo '{' >bad.json && mkdir bad && mv bad.json bad/efficiency.json
 run 2 efficiency small.yaml --batches 8 --out bad && says "bad/efficiency.json"
 
-# Ctrl-C in the second training: exit code 130; the one that was done is kept. Should it be through
-# before the signal comes, it is given more to do.
+# Ctrl-C in the second training: exit code 130; the finished one is kept. If the training ends before
+# the signal, it gets more steps.
 epochs=25
 while :; do
     begin efficiency small.yaml --batches 8,16 --target loss=0 --max-epochs $epochs --out stop

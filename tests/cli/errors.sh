@@ -76,10 +76,10 @@ sed '/^data/d' net.yaml >nodata.yaml
 bad "nodata.yaml" "data.name" -- nodata.yaml
 bad "--set" -- net.yaml --set nonsense
 
-# --- what a terminal would act on ---
-# Control characters, line ends and marks that turn text around come out escaped, from wherever.
+# --- control characters ---
+# Control characters, line ends and bidirectional marks are escaped in all output.
 esc=$'\x1b[31m' turn=$'\u202e' line=$'\nforerun: all is well'
-safe() { # TEXT...: as says, and nothing of that kind came out
+safe() { # TEXT...: as says, and the output has no such characters
     says "$@"
     ! LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]\|\xc2[\x80-\x9f]\|\xe2\x80[\x8e\x8f\xa8-\xae]' err ||
         fail "a control character in a message"
@@ -118,7 +118,7 @@ YAML
 run 2 train ignored.yaml --out ignored --quiet
 grep -q 'no target of the first 32 samples counts' err || fail "targets that are all ignored"
 
-# --- data that lies ---
+# --- false headers in data files ---
 # idx FILE TYPE COUNT...: header of an IDX file
 idx() {
     local file=$1 n
@@ -226,7 +226,7 @@ run 2 eval net.yaml --checkpoint run --set model.width=8
 says "(16, 12)" "(8, 12)"
 run 2 eval net.yaml --checkpoint nowhere
 says "nowhere" "--checkpoint"
-# What changes numbers is told in one line, and done.
+# Changed settings that affect numbers give one warning and are applied.
 run 0 train net.yaml --out run --resume --quiet --set train.steps=5
 [ ! -s err ] || fail "a longer run is no other run"
 run 0 train net.yaml --out run --resume --quiet --set train.steps=6 --set train.clip_norm=2 \
@@ -251,7 +251,7 @@ if [ "$(id -u)" != 0 ]; then
     run 2 train net.yaml --out locked/run
     says "locked/run" "permission"
 fi
-# A file that may not grow stands for a full disk; the checkpoint before stays good.
+# A file size limit simulates a full disk; the previous checkpoint stays valid.
 run 0 train net.yaml --out small --set train.steps=4 --set model.width=8
 (
     ulimit -f 4
@@ -260,7 +260,7 @@ run 0 train net.yaml --out small --set train.steps=4 --set model.width=8
 ) || exit 1
 [ -z "$(ls -A full/checkpoint)" ] || fail "an unfinished checkpoint stayed"
 run 0 train net.yaml --out full --set model.width=200 --resume
-# The real thing, where this user may mount one.
+# A really full disk, if this user may mount one.
 mkdir disk
 if unshare -rm true 2>/dev/null && unshare -rm mount -t tmpfs none disk 2>/dev/null; then
     unshare -rm bash -c '

@@ -1,5 +1,5 @@
-# Every example config trains: on small or made-up data always, and a few steps on the real data
-# where FR_DATA_DIR points to a folder that has it.
+# Every example config trains: always on small or synthetic data, and for a few steps on the real
+# data if FR_DATA_DIR has it.
 . "$(dirname "$0")/lib.bash"
 
 # The whole of each config is read; only the data, the number of steps and the threads change.

@@ -1,8 +1,8 @@
 # folder.bash -- a run's folder moved, removed and replaced under it. Sourced after lib.bash or
-# mpi.bash, with `command`, an array: what starts a run of net.yaml or pipe.yaml.
+# mpi.bash, with the array `command`, which starts a run of net.yaml or pipe.yaml.
 # shellcheck shell=bash disable=SC2154
 pids=()
-trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT # runs without end, or what has started them
+trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT # endless runs, or their launchers
 has_lines() { [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl")" -gt 0 ] 2>/dev/null; }
 has_checkpoint() { compgen -G "$1/checkpoint/step-*" >/dev/null; }
 
@@ -22,7 +22,7 @@ begin() {
 # lost WHAT [TEXT]: it ends by itself, with exit code 1 and one line.
 lost() {
     local code=0
-    timeout 300 tail --pid=$pid -f /dev/null || fail "the run goes on after: $1"
+    timeout 300 tail --pid=$pid -f /dev/null || fail "the run continues after: $1"
     wait $pid || code=$?
     ! declare -F hush >/dev/null || hush err
     same $code 1 "exit code after: $1"
@@ -32,7 +32,7 @@ lost() {
 
 tree() { (cd "$1" && find . -type f -exec sha256sum {} + | sort); }
 
-# All of it, for a run that is started with these arguments, too.
+# All of it, also for a run that is started with these arguments.
 lose_folders() {
     begin run "$@"
     mv run moved
@@ -42,7 +42,7 @@ lose_folders() {
 
     begin run "$@"
     until rm -rf run 2>/dev/null; do :; done # the run may add files while they go
-    lost "rm -rf" "moved, removed or replaced|No such file" # when not all of it was gone yet
+    lost "rm -rf" "moved, removed or replaced|No such file" # if some of it was still there
     rm -rf run
     [ "$(echo ./*.tmp)" = './*.tmp' ] || fail "rm -rf: files beside the folder"
 

@@ -1,5 +1,5 @@
-# A run's folder is the run's: moved, removed or replaced while it runs, the run ends with exit code
-# 1, one line, and nothing of it in what has taken its place. Runs have no end of their own here.
+# If the folder of a run is moved, removed or replaced, the run ends with exit code 1 and one line,
+# and writes nothing to the replacement. The runs of this test are endless.
 # shellcheck shell=bash disable=SC1091,SC2154
 . "$(dirname "$0")/lib.bash"
 . "$source_dir/tests/cli/folder.bash"
@@ -10,7 +10,7 @@ lose_folders --set run.checkpoint_every=1 --set run.keep=2
 lose_folders --set run.checkpoint_every=50 --set run.tensorboard=false --set run.csv=false \
     --set parallel.method=spectrain --set parallel.stages=2
 
-# What was moved goes on where it is, and has the numbers of a run that was left alone.
+# A moved run continues in its new place, with the numbers of an undisturbed run.
 begin run --set run.checkpoint_every=10
 mv run moved
 lost mv
@@ -21,7 +21,7 @@ run 0 train net.yaml --out alone "${more[@]}"
 same "$(field moved/summary.json weights_sha256)" "$(field alone/summary.json weights_sha256)" "moved and resumed"
 same "$(wc -l <moved/metrics.jsonl)" $n "lines of metrics"
 
-# A second run that takes the place has it for itself.
+# A second run in the same place has the folder for itself.
 begin run --set run.checkpoint_every=10
 mv run gone
 "$forerun" train net.yaml --out run --set run.checkpoint_every=10 --quiet || fail "a run in the freed place"
@@ -31,7 +31,7 @@ same "$(wc -l <run/metrics.jsonl)" 40 "its lines"
 run 0 checkpoint verify run
 rm -rf run gone
 
-# A file of the run that goes is noticed as well.
+# The loss of a single file is noticed as well.
 begin run --set run.checkpoint_every=10
 mv run/metrics.jsonl elsewhere
 lost "mv metrics.jsonl"

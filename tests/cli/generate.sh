@@ -1,4 +1,4 @@
-# Text in, text out: a tiny gpt learns a rhyme and writes it down again.
+# A tiny gpt learns a rhyme and generates it again.
 . "$(dirname "$0")/lib.bash"
 
 for _ in $(seq 40); do printf 'one two three four five six seven eight nine ten. '; done >rhyme.txt

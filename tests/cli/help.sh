@@ -1,4 +1,4 @@
-# Help, version, lists, and usage that is wrong.
+# Help, version, lists, and wrong usage.
 . "$(dirname "$0")/lib.bash"
 
 run 0 --version
@@ -53,13 +53,13 @@ run 2
 run 2 trian x.yaml
 says "no verb 'trian'" "did you mean train?"
 run 2 train
-says "which config?"
+says "no config given"
 run 2 train net.yaml --resmue
 says "no option --resmue" "did you mean --resume?"
 run 2 train net.yaml --out
 says "needs a value" "--out"
 run 2 train net.yaml other.yaml
-says "one argument too many" "other.yaml"
+says "unexpected argument" "other.yaml"
 run 2 train net.yaml --dump-step two
 says "--dump-step" "two" "whole number"
 run 2 train net.yaml --resume=yes

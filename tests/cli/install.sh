@@ -1,5 +1,5 @@
-# What `make install` lays down serves programs that find it by pkg-config and by CMake, linked to
-# the shared library and to the static one, in a folder whose name has a space.
+# Programs find the files of `make install` by pkg-config and by CMake, and link to the shared and
+# the static library, in a folder whose name has a space.
 . "$(dirname "$0")/lib.bash"
 build=$(dirname "$forerun")
 prefix="$work/in a folder"

@@ -1,6 +1,6 @@
 # kill -9 at random moments of a run that writes a checkpoint after every update: each time the run
-# can be resumed, and in the end the weights are those of a run that was left alone. The run has no
-# end, so that no signal comes too late; where it stands is known afterwards.
+# can be resumed, and in the end the weights are those of an undisturbed run. The run is endless, so
+# that no signal comes too late; its number of updates is read afterwards.
 . "$(dirname "$0")/lib.bash"
 
 every=(--set run.checkpoint_every=1 --set run.keep=2 --set run.eval_every=-1 --set run.predict=false --quiet)
@@ -8,7 +8,7 @@ RANDOM=7
 step=0
 for nth in $(seq 20); do
     begin train net.yaml --out cut "${every[@]}" --set train.steps=100000000 --resume
-    # Every other time it is at work before the clock begins to run, however slow its start.
+    # Every other time the delay starts only when the run is at work, however slow its start.
     [ $((nth % 2)) = 1 ] || wait_while $pid has_saved cut $((step + RANDOM % 15))
     sleep "0.$(printf '%03d' $((RANDOM % 120 + 5)))"
     kill -9 $pid

@@ -1,9 +1,9 @@
-# The supervisor: what it starts, when it starts again, how it ends. Most of it with an mpirun that
-# plays one line of the file `play` at each start; mpi.sh has the real one.
+# The supervisor: what it starts, when it restarts, how it ends. Most tests use an mpirun that
+# executes one line of the file `play` at each start; mpi.sh uses the real one.
 . "$(dirname "$0")/lib.bash"
 . "$source_dir/tests/cli/launcher.bash"
 
-# What this build's launcher takes, what it must not be given, and what it comes with.
+# Options of this build's launcher: required, forbidden, and its package.
 words='--host a,b:3|--oversubscribe' foreign='--hosts' package=openmpi-bin nine="mpirun's exit code 9"
 [[ $library != MPICH* ]] || words='--hosts a,b:3' foreign='--oversubscribe|--allow-run-as-root' \
     package='(Debian: mpich)' nine='a process was killed by signal 9'
@@ -18,7 +18,7 @@ play=$(sed -n ${n}p play)
 case $play in
 kill) kill -9 $$ ;;
 step*) mkdir -p new/checkpoint/$play && exit 137 ;;
-0) mkdir -p new/checkpoint/step-40 ;; # as a run that is done leaves it
+0) mkdir -p new/checkpoint/step-40 ;; # as after a finished run
 cut) exit 0 ;;
 wait*)
     trap 'echo USR1 >>signals; [ $play = wait-once ] && exit 130' USR1
@@ -30,7 +30,7 @@ esac
 SH
 chmod +x mpirun
 
-# play CODE LINE... -- ARGUMENT...: launch two processes of that mpirun, which plays the lines.
+# play CODE LINE... -- ARGUMENT...: launch two processes with that mpirun, which executes the lines.
 play() {
     local code=$1 lines=()
     shift
@@ -76,18 +76,18 @@ says "run ended by a fault (exit code 3)"
 play 3 213 213 -- --restarts 1
 grep -q "mpirun's exit code 213" err || fail "no word of mpirun's own failure"
 grep -q "the command was ./mpirun" err || fail "no word how to learn more"
-# Exit codes of mpirun that say something else than they mean: a signal, or that all is well.
+# Misleading exit codes of mpirun: a signal number, or success.
 play 0 9 0 --
 says "$nine" "restart 1 of 3"
 play 0 cut 0 --
 says "mpirun ended before the run did" "restart 1 of 3"
-# Progress starts the count anew.
+# Progress resets the count.
 play 3 step-10 step-20 step-30 3 -- --restarts 1
 lines 4
 grep -q "resuming from new/checkpoint/step-10, restart 1 of 1" err || fail "restart after step 10"
 grep -q "resuming from new/checkpoint/step-20, restart 1 of 1" err || fail "restart after step 20"
 
-# --- what is handed on ---
+# --- forwarded options ---
 play 0 3 0 -- --set train.seed=5 --set 'train.optimizer={name: sgd, lr: 0.5}' --ledger l.csv \
     --dump-step 3 --quiet --json --hosts a,b:3
 IFS='|' read -r -a words <<<"$words"
@@ -99,7 +99,7 @@ for word in "${words[@]}" '-n 2' '--bind-to none' '--set train.seed=5' \
     done
 done
 grep -qE -- "($foreign) " command.1 && fail "a word of another MPI's launcher"
-# A mini-batch that a checkpoint has behind it cannot be dumped again.
+# A mini-batch before the checkpoint cannot be dumped again.
 play 0 step-10 0 -- --dump-step 3
 grep -q -- '--dump-step' command.2 && fail "the dump is asked for again"
 # Without -n there are as many processes as workers; one needs no mpirun.
@@ -122,7 +122,7 @@ says "train.bathc"
 run 2 launch nosuch.yaml -n 2 --mpirun ./mpirun
 says "nosuch.yaml"
 run 2 launch
-says "which config?"
+says "no config given"
 run 2 launch net.yaml -n 0
 says "-n 0: expected 1 to 1000000"
 run 2 launch net.yaml --restarts -1
@@ -135,8 +135,8 @@ says "./nosuch" "$package" "--mpirun"
 
 # --- Ctrl-C ---
 is_gone() { ! kill -0 "$(cat waiting)" 2>/dev/null; }
-has_got() { [ "$(wc -l 2>/dev/null <signals)" = "$1" ] || is_gone; } # what launch makes of a signal
-# ask CODE SIGNAL... : signals to launch, while its mpirun waits as `play` says
+has_got() { [ "$(wc -l 2>/dev/null <signals)" = "$1" ] || is_gone; } # the signal that launch forwards
+# ask CODE SIGNAL... : send signals to launch while its mpirun waits
 ask() {
     local code=$1
     shift
@@ -164,14 +164,14 @@ same "$(echo $(cat signals))" "USR1 TERM" "what mpirun gets for two"
 echo wait-deaf >play
 ask 130 INT INT INT
 same "$(echo $(cat signals))" "USR1 TERM" "what a deaf mpirun hears"
-# Between two starts there is nothing to wait for. It starts again and again.
+# Between two starts launch ends immediately. Its mpirun fails repeatedly.
 yes 3 | head -n 100000 >play
 rm -rf starts
 begin launch net.yaml -n 2 --mpirun ./mpirun --out new --restarts 99999
 wait_while $pid grep -qs '[3-9]' starts
 kill -INT $pid
 ends 130 "after Ctrl-C in a pause"
-# If launch is killed, what it has started ends.
+# If launch is killed, its children end.
 echo wait >play
 rm -rf new starts signals waiting
 begin launch net.yaml -n 2 --mpirun ./mpirun --out new
@@ -180,8 +180,8 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 wait_for is_gone
 
-# --- one process, for real: killed again and again, stopped by Ctrl-C, the weights of a run that
-# was left alone. It has no end, so that nothing comes too late; where it stopped is known then. ---
+# --- one real process: killed repeatedly, stopped by Ctrl-C, with the weights of an undisturbed run.
+# It is endless, so that no signal comes too late; its last update is read afterwards. ---
 begin launch net.yaml --out killed "${endless[@]}" --set run.checkpoint_every=20 --quiet
 has_said() { [ "$(wc -l <err)" = "$1" ]; }
 last=0

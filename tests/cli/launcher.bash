@@ -1,5 +1,5 @@
-# launcher.bash -- the mpirun of the MPI that $forerun was built with: on Debian plain mpirun may be
-# another's. Sets `mpirun`, an array; empty: there is none, or the build has no MPI.
+# launcher.bash -- the mpirun of the MPI that $forerun was built with: on Debian plain mpirun may
+# belong to another MPI. Sets the array `mpirun`; empty: not installed, or a build without MPI.
 # shellcheck shell=bash
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_orte_execute_quiet=1 # Open MPI 4.1; 5 refuses -q and has no such setting
@@ -35,8 +35,8 @@ rank_pid() {
     done
 }
 
-# What mpirun itself says about ranks that have failed goes out of the file: Open MPI 5 and MPICH
-# cannot be made quiet.
+# Remove mpirun's own messages about failed ranks from the file: Open MPI 5 and MPICH cannot be made
+# quiet.
 hush() {
     sed -i -E '/^(-{60,}|={60,})$/,/^(-{60,}|={60,})$/d
         /^\[[^]]*:[0-9]+\] PMIX ERROR/d

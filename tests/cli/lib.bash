@@ -1,4 +1,4 @@
-# lib.bash -- what the command line tests share. Sourced with the arguments: BINARY SOURCE_DIR.
+# lib.bash -- shared by the command line tests. Sourced with the arguments: BINARY SOURCE_DIR.
 set -uo pipefail
 forerun=$1
 source_dir=$2
@@ -37,8 +37,8 @@ begin() {
     pid=$!
 }
 
-# No test is in a hurry: what is waited for comes, and ctest alone limits the time.
-# wait_for COMMAND...: until it succeeds. wait_while PID COMMAND...: so, unless that process ends.
+# Waits have no time limit of their own; ctest alone limits the time.
+# wait_for COMMAND...: until it succeeds. wait_while PID COMMAND...: or until that process ends.
 wait_for() {
     until "$@"; do sleep 0.02; done
 }
@@ -51,15 +51,15 @@ wait_while() {
     done
 }
 
-# ends CODE WHAT: $pid does, with that exit code.
+# ends CODE WHAT: $pid ends with that exit code.
 ends() {
     local code=0
     wait "$pid" 2>/dev/null || code=$?
     same $code "$1" "exit code $2"
 }
 
-# A run without end, that makes few steps: what is to come to it does not come too late. It can be
-# resumed with other steps, and without the fault.
+# An endless run that makes few steps, so that no signal comes too late. It can be resumed with
+# another number of steps, and without the fault.
 # shellcheck disable=SC2034
 endless=(--set train.steps=100000000 --set run.eval_every=-1 --set "run.fault='slow:worker=0,ms=5'")
 
@@ -79,14 +79,14 @@ skip_all() {
     exit 77
 }
 
-# field FILE KEY: a number or text of a JSON file with a key a line.
+# field FILE KEY: a number or text of a JSON file with one key per line.
 field() {
     sed -n "s/^ *\"$2\": \"\\{0,1\\}\\([^\",]*\\)\"\\{0,1\\},\\{0,1\\}\$/\\1/p" "$1"
 }
 
 same() { [ "$1" = "$2" ] || fail "$3: '$1' and '$2' differ"; }
 
-# A net that trains in a blink.
+# A net that trains very fast.
 cat >net.yaml <<YAML
 model: {name: mlp, inputs: 12, depth: 2, width: 16, classes: 4}
 data: {name: synthetic, n: 100, n_eval: 50}

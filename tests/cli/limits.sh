@@ -1,5 +1,5 @@
-# Numbers that nobody can mean are refused at once, or cost little: with half a gigabyte of address
-# space each of these ends as it should.
+# Absurd numbers are refused immediately, or cost little: each of these ends correctly with half a
+# gigabyte of address space.
 . "$(dirname "$0")/lib.bash"
 
 # limited CODE ARGUMENT...: as run, with little memory.
@@ -11,8 +11,8 @@ limited() {
     ) || exit 1
 }
 
-# The solver of one planner is not loaded by every command: some BLAS libraries behind it never get
-# through their own start in a small address space.
+# Only one planner loads the solver: some BLAS libraries behind it hang at their start in a small
+# address space.
 LD_TRACE_LOADED_OBJECTS=1 "$forerun" >out || fail "the loader cannot list its libraries"
 grep -q 'libc\.so' out || fail "no list of libraries"
 grep -qiE 'cbc|blas|lapack' out && fail "the command loads a solver as it starts"
@@ -75,7 +75,7 @@ run: {predict: false, report: false}
 YAML
 limited 0 train deep.yaml --out deep --quiet
 limited 0 train deep.yaml --out deep --quiet --resume --set train.steps=2
-# Ten nodes a layer, most of them with kernels of their own, and gradients that branch.
+# Ten nodes per layer, most of them with their own kernels, and gradients that branch.
 limited 0 train deep.yaml --out deep-gpt --quiet \
     --set 'model={name: gpt, layers: 10000, width: 4, heads: 1, context: 4, vocab: 8, dropout: 0}'
 for key in width=1000000000 depth=100000 inputs=99999999999; do
@@ -90,7 +90,7 @@ limited 2 train net.yaml --out new --set 'train={batch: 16777216, micro: 1677721
     --set 'parallel={method: 1f1b, stages: 3, threads: 1}'
 says "16777216"
 
-# --- files that say or hold more than they are ---
+# --- files whose headers or content claim more than they hold ---
 # npy FILE TYPE "SHAPE": a header
 npy() {
     printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' \

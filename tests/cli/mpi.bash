@@ -1,11 +1,11 @@
-# mpi.bash -- what the tests of runs in several processes share; sources lib.bash, or skips.
+# mpi.bash -- shared by the tests of runs in several processes; sources lib.bash, or skips.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 . "$source_dir/tests/cli/launcher.bash"
 
 [ ${#mpirun[@]} != 0 ] || skip_all "built without MPI, or no mpirun (Debian: openmpi-bin, mpich)"
 launcher=(timeout -k 5 $patience_s "${mpirun[@]}")
 
-# mpi RANKS CODE ARGUMENT...: as `run`, in so many processes.
+# mpi RANKS CODE ARGUMENT...: as `run`, in RANKS processes.
 mpi() {
     local n=$1 wanted=$2 code=0
     shift 2

@@ -1,10 +1,10 @@
-# Runs in several processes: the weights of threads, and one voice.
+# Runs in several processes have the weights of threads, and print every message once.
 # shellcheck shell=bash disable=SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/mpi.bash"
 
 stages() { echo --set parallel.stages="$1" --set parallel.method="$2"; }
 
-# --- the same weights, and everything said once ---
+# --- the same weights, and every message once ---
 run 0 train pipe.yaml --out single --quiet
 sha=$(field single/summary.json weights_sha256)
 for layout in "2 1f1b" "4 gpipe" "4 zb-h1" "8 1f1b"; do
@@ -24,10 +24,10 @@ mpi 2 0 train pipe.yaml --out quiet $(stages 2 1f1b) --quiet
 [ ! -s err ] && [ ! -s out ] || fail "--quiet speaks"
 mpi 2 0 train pipe.yaml --out json $(stages 2 1f1b) --quiet --json
 same "$(grep -c weights_sha256 out)" 1 "summaries on stdout"
-# As launch finds it: as many processes as workers.
+# By launch: one process per worker.
 run 0 launch pipe.yaml --out launched $(stages 3 1f1b) --json
 same "$(field out weights_sha256)" "$sha" "launched"
-# Asynchronous methods: as with threads, too.
+# Asynchronous methods also give the weights of threads.
 for method in pipedream spectrain; do
     run 0 train pipe.yaml --out $method-threads $(stages 3 $method) --ledger threads.csv --quiet
     mpi 3 0 train pipe.yaml --out $method-ranks $(stages 3 $method) --ledger ranks.csv --quiet
@@ -35,13 +35,13 @@ for method in pipedream spectrain; do
         "$(field $method-threads/summary.json weights_sha256)" $method
     cmp <(sort threads.csv) <(sort ranks.csv) || fail "ledger of $method"
 done
-# Another number of processes goes on where one stopped.
+# Another number of processes continues a stopped run.
 mpi 4 0 train pipe.yaml --out cut $(stages 4 zb-h1) --set train.steps=15 --quiet
 mpi 2 0 train pipe.yaml --out cut $(stages 2 gpipe) --resume --quiet
 same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other processes"
 
-# Gradients of a parameter that two stages share are exchanged in pieces: neither the engine nor the
-# process beside it holds them whole for both. Bytes of one: 30000 x 128 numbers, four pieces.
+# Gradients of a parameter that two stages share are exchanged in pieces: no process holds all of
+# them for both. Bytes of one: 30000 x 128 numbers, four pieces.
 cat >tied.yaml <<YAML
 model: {name: gpt, layers: 2, width: 128, heads: 4, context: 8, vocab: 30000, dropout: 0, tied: true}
 data: {name: synthetic, n: 16, n_eval: 4}
@@ -65,7 +65,7 @@ done
 
 # --- errors: one line, the exit code of one process ---
 mpi 2 2 train
-says "which config?"
+says "no config given"
 mpi 2 2 train pipe.yaml --resmue
 says "no option --resmue"
 mpi 2 2 trian
@@ -87,7 +87,7 @@ for verb in "eval pipe.yaml" "launch pipe.yaml" info; do
 done
 mpi 2 0 --version
 same "$(wc -l <out)" 1 "versions"
-# What one rank has alone, that rank says.
+# A rank prints its own failure.
 cat >rank.sh <<'SH'
 cd "rank${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"
 SH

@@ -1,10 +1,10 @@
-# What goes wrong in runs of several processes: all ranks end in time, with the right exit code and a
-# line that names who was lost; and the run goes on from its checkpoint to the same weights.
+# Faults in runs of several processes: all ranks end in time, with the right exit code and a line
+# that names the lost rank, and the run continues from its checkpoint to the same weights.
 # shellcheck shell=bash disable=SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/mpi.bash"
 
-# Keeps the exit code and the words of each rank, which mpirun does not tell, and lets a rank live
-# when mpirun kills: MPICH's does so at once, Open MPI's after a moment. SIGTERM is handed on.
+# Records the exit code and the output of each rank, which mpirun does not report, and shields a rank
+# from mpirun's kill: MPICH's comes immediately, Open MPI's after a moment. SIGTERM is forwarded.
 cat >rank.sh <<'SH'
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 trap 'kill -TERM "$(cat pid.$rank)"' TERM
@@ -30,7 +30,7 @@ start() {
     wait_while $pid has_saved "$out"
 }
 
-# ended CODE [LOST]: all that `start` has started ends, every rank but the lost one with CODE.
+# ended CODE [LOST]: all processes of `start` end, every rank except the lost one with CODE.
 ended() {
     local wanted=$1 lost=${2:-} r
     for r in 0 1 2; do
@@ -44,7 +44,7 @@ ended() {
     cat err.? >err
 }
 
-# tells TEXT...: somebody does, once.
+# tells TEXT...: exactly one rank prints it, once.
 tells() {
     for text in "$@"; do
         same "$(grep -cF -- "$text" err)" 1 "lines with '$text'"
@@ -76,14 +76,14 @@ fault() {
     for text in "$@"; do grep -qF -- "$text" err || fail "$what: no word of '$text'"; done
 }
 fault 3 spectrain error:worker=1,step=5 "worker 1 (stage 1), mini-batch 5"
-fault 3 1f1b hang:worker=2,step=4 "worker 2 (stage 2), mini-batch 4" "no sign of life"
+fault 3 1f1b hang:worker=2,step=4 "worker 2 (stage 2), mini-batch 4" "no progress for"
 fault 4 1f1b nan:worker=2,step=6 "mini-batch 6" "--resume"
 same "$(field nan/summary.json status)" diverged "status"
 run 0 eval pipe.yaml --checkpoint nan
 
 # --- Ctrl-C: a checkpoint, and on to the same weights ---
-# Runs have no end, so that no signal comes too late. Where one was interrupted is known afterwards:
-# it goes on for 20 updates, and a run in threads that was left alone makes as many.
+# Runs are endless, so that no signal comes too late. Afterwards the interrupted run continues for 20
+# updates, and an undisturbed run in threads makes the same number of updates.
 # goes_on OUT COMMAND...: COMMAND resumes it.
 goes_on() {
     local out=$1 n
@@ -110,7 +110,7 @@ find_victim() {
     victim=$(rank_pid $pid "$1")
     [ -n "$victim" ]
 }
-# --- launch: killed twice, then asked to end, and not a bit of difference ---
+# --- launch: killed twice, then asked to end, with the same bits ---
 begin launch pipe.yaml --out launched "${endless[@]}" "${three[@]}" --set run.checkpoint_every=5
 has_restarted() { [ "$(grep -c 'run ended by a fault .*, resuming from launched/checkpoint/step-' err)" = "$1" ]; }
 saved=0

@@ -1,5 +1,5 @@
 # Threads or processes: the same weights, evaluations and losses, bit for bit. A few of the
-# combinations that tests/torture/same.sh goes through.
+# combinations of tests/torture/same.sh.
 # shellcheck shell=bash disable=SC1091,SC2154
 . "$(dirname "$0")/same.bash"
 
@@ -18,7 +18,7 @@ as_single reslstm
 same_in 8 mlp parallel.method=gpipe parallel.stages=8
 as_single mlp
 
-# --- with replicas, too, if sums go by a tree ---
+# --- also with replicas, if sums follow a tree ---
 for n in 2 4 8; do
     same_in $n mlp parallel.method=dp parallel.replicas=$n $exact
     as_single mlp $exact

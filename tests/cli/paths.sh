@@ -1,5 +1,5 @@
-# Paths of a config count from its folder, those of --set from the current one; a saved config finds
-# its files from anywhere.
+# Paths of a config are relative to its folder, those of --set to the current one; a saved config
+# works from any folder.
 . "$(dirname "$0")/lib.bash"
 
 mkdir -p conf/corpus elsewhere

@@ -1,5 +1,5 @@
-# Pipelines from the command line: the same weights whatever the schedule, a ledger, faults that end
-# a run in time with a message that says who, and Ctrl-C in the middle of it all.
+# Pipelines from the command line: the same weights with any schedule, a ledger, faults that end a
+# run in time with a message that names the worker, and Ctrl-C during a run.
 . "$(dirname "$0")/lib.bash"
 
 cat >pipe.yaml <<YAML
@@ -42,14 +42,14 @@ for seed in 1 2 3; do
         --set "run.fault='jitter:ms=2,seed=$seed'"
     same "$(field "jitter$seed/summary.json" weights_sha256)" "$sha" "random sleeps"
 done
-# Another number of stages goes on where one stopped.
+# Another number of stages continues a stopped run.
 run 0 train pipe.yaml --out cut "${four[@]}" --set parallel.method=zb-h1 --set train.steps=15
 run 0 train pipe.yaml --out cut --set parallel.method=gpipe --set parallel.stages=2 --resume
 same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other stages"
 run 0 eval pipe.yaml --checkpoint cut --json
 grep -q "\"weights_sha256\": \"$sha\"" out || fail "eval reads other weights"
 
-# --- asynchronous methods: they learn, and the ledger tells what they used ---
+# --- asynchronous methods: they learn, and the ledger records the weights they used ---
 for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
     decay-aware pipemare paci timeprest; do
     run 0 train pipe.yaml --out async-$method "${four[@]}" --set parallel.method=$method \
@@ -81,7 +81,7 @@ same "$(field async-file/summary.json weights_sha256)" \
     "$(field async-segment/summary.json weights_sha256)" "asynchronous schedule from a file"
 
 # --- faults ---
-# fault CODE TEXT OUT METHOD: exit code. Only one that hangs is found by its silence.
+# fault CODE TEXT OUT METHOD. Only a worker that hangs is detected by the stall timeout.
 fault() {
     local stall=1000000
     [[ $2 != hang* ]] || stall=5
@@ -102,7 +102,7 @@ for method in 1f1b spectrain; do
 done
 same "$(field slow-1f1b/summary.json weights_sha256)" "$sha" "one slow worker"
 
-# --- Ctrl-C with four workers: a checkpoint that goes on to the same weights ---
+# --- Ctrl-C with four workers: a checkpoint that continues to the same weights ---
 begin train pipe.yaml --out stopped "${four[@]}" --set parallel.method=1f1b "${endless[@]}"
 wait_while $pid test -s stopped/metrics.jsonl
 kill -INT $pid
@@ -115,7 +115,7 @@ run 0 train pipe.yaml --out stopped "${whole[@]}" --resume
 same "$(field stopped/summary.json weights_sha256)" "$(field whole/summary.json weights_sha256)" \
     "stopped and resumed"
 same "$(wc -l <stopped/metrics.jsonl)" $n "lines of metrics"
-# However much was to come, and in full flight, it ends.
+# It ends in the middle of a long run.
 for method in 1f1b pipedream; do
     begin train pipe.yaml --out "endless-$method" "${four[@]}" --set train.steps=1000000000 \
         --set train.optimizer.lr=0 --set run.eval_every=-1 --set parallel.method=$method

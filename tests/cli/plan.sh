@@ -1,4 +1,4 @@
-# forerun plan: from a profile alone, from a config on a cluster, the plan file, and what is refused.
+# forerun plan: from a profile alone, from a config on a cluster, the plan file, and refusals.
 . "$(dirname "$0")/lib.bash"
 
 value() { sed -n "s/.*\"$1\": \([-0-9.e+]*\)[,}].*/\1/p" "${2:-out}" | head -n 1; }
@@ -6,7 +6,7 @@ near() { # A B WHAT: within 1 %
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0.99 * b && a < 1.01 * b) }' || fail "$3: $1 and $2"
 }
 
-# --- a profile alone: 2, 5, 2 and 3 ms; the weights lie in the last node ---
+# --- a profile alone: 2, 5, 2 and 3 ms; the weights are in the last node ---
 node() { echo "node$1 -- $2 -- forward_compute_time=$3, backward_compute_time=$4, activation_size=$5, parameter_size=$6"; }
 {
     node 1 Input 100 0 1e6 0
@@ -40,7 +40,7 @@ run 0 plan --profile profile.txt --machines 3 --bandwidth 1e9 --planner exact --
 same "$(grep -o '"replicas": 1' out | wc -l)" 3 "stages as asked for"
 
 run 2 plan
-says "which config" "--profile"
+says "give a config" "--profile"
 run 2 plan --profile profile.txt --bandwidth 1e9
 says "--machines"
 run 2 plan --profile profile.txt --machines 4

@@ -1,4 +1,4 @@
-# forerun profile: charts, files in both formats, what is refused, this machine.
+# forerun profile: charts, files in both formats, refusals, this machine.
 . "$(dirname "$0")/lib.bash"
 
 cat >mlp.yaml <<YAML
@@ -8,9 +8,9 @@ train: {batch: 16, micro: 2, steps: 4, optimizer: {name: sgd, lr: 0.01, momentum
 parallel: {threads: 1, pin: false}
 YAML
 
-# --- measured: a chart, and nothing but plain text where there is no terminal
+# --- measured: a chart, in plain text if stdout is not a terminal
 run 0 profile mlp.yaml --seconds 0.05
-for text in 'mlp, 8 samples a micro-batch' 'at once' 'fc.0 ' 'head ' 'params MB' \
+for text in 'mlp, 8 samples per micro-batch' 'at once' 'fc.0 ' 'head ' 'params MB' \
     'a mini-batch of 2 x 8 samples' 'accounted for by nodes' 'samples/s'; do
     grep -qF -- "$text" out || fail "the chart does not say '$text'"
 done
@@ -18,7 +18,7 @@ done
 grep -qE ' [0-9.]+ % of it accounted' out || fail "no share that is accounted for"
 [ ! -s err ] || fail "something on stderr"
 
-# --- written, shown again, turned into the other format and back
+# --- written, shown again, converted to the other format and back
 run 0 profile mlp.yaml --seconds 0.05 --out p.json --workers 1 --batch 4
 grep -q '"batch": 4,' p.json || fail "--batch is not in the file"
 grep -q '1 at once' p.json || fail "--workers is not in the file"

@@ -1,5 +1,5 @@
-# Runs of several processes: the numbers of one, whoever reads or writes a checkpoint; one voice;
-# the same end for all ranks.
+# Runs of several processes: the numbers of one process, checkpoints that any number of processes can
+# read, every message once, the same end for all ranks.
 # shellcheck shell=bash disable=SC1091,SC2154,SC2086
 . "$(dirname "$0")/mpi.bash"
 
@@ -37,7 +37,7 @@ done <<'LAYOUTS'
 2 method: 1f1b, stages: 2, replicas: 2, workers_per_rank: 2
 LAYOUTS
 
-# --- a checkpoint of processes read by threads, and the other way round ---
+# --- a checkpoint of processes read by threads, and the reverse ---
 ranks 4 0 net.yaml --quiet --out cut --set train.steps=12 --set "$(layout 'method: 1f1b, stages: 2, replicas: 2')"
 cp -r cut other
 run 0 train net.yaml --quiet --out cut --resume --set "$(layout 'method: 1f1b, stages: 3')"
@@ -46,7 +46,7 @@ ranks 2 0 net.yaml --quiet --out other --resume --set "$(layout 'method: dp, rep
 same "$(sha other)" "$(sha single)" "saved by ranks, resumed by other ranks"
 same "$(losses other)" "$(losses single)" "losses of the resumed run"
 
-# A damaged one is passed over, by all ranks alike.
+# All ranks skip a damaged checkpoint.
 ranks 2 0 net.yaml --quiet --out worn --set train.steps=18 --set "$(layout 'method: dp, replicas: 2')"
 printf x | dd of=worn/checkpoint/step-18/model.safetensors bs=1 seek=2000 conv=notrunc 2>/dev/null
 ranks 4 0 net.yaml --out worn --resume --set "$(layout 'method: 1f1b, stages: 4')"
@@ -54,7 +54,7 @@ grep -q "step-18/model.safetensors.*using the checkpoint before it" err || fail 
 grep -q "resuming from worn/checkpoint/step-12" err || fail "not resumed from the one before"
 same "$(sha worn)" "$(sha single)" "resumed from the checkpoint before a damaged one"
 
-# --- dump, ledger and what a policy remembers: files of one process, byte for byte ---
+# --- dump, ledger and policy state: the files of one process, byte for byte ---
 two=$(layout 'method: pipedream-2bw, stages: 2, replicas: 2')
 run 0 train net.yaml --quiet --out threads --set "$two" --dump-step 7 --ledger threads.csv
 ranks 4 0 net.yaml --quiet --out mpi --set "$two" --dump-step 7 --ledger mpi.csv
@@ -73,8 +73,8 @@ says "unknown key train.bach"
 ranks 2 2 net.yaml --out single --set "$(layout 'method: dp, replicas: 2')"
 says "already holds a run"
 dp=$(layout 'method: dp, replicas: 2')
-# pair FIRST SECOND: two ranks, each with arguments of its own. (Not by mpirun's `:`; that of Open MPI
-# 5.0.7 crashes now and then.)
+# pair FIRST SECOND: two ranks, each with its own arguments. (Not by mpirun's `:`, with which Open
+# MPI 5.0.7 crashes occasionally.)
 cat >rank.sh <<'SH'
 own=$1
 [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || own=$2

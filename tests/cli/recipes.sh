@@ -1,5 +1,5 @@
-# The recipes of CONTRIBUTING.md: each example is applied to the sources, compiled and used; and it
-# is as large as is said there.
+# The recipes of CONTRIBUTING.md: each example is applied to the sources, compiled and used, and has
+# the size given there.
 . "$(dirname "$0")/lib.bash"
 build=$(dirname "$forerun")
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }

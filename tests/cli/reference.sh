@@ -1,4 +1,4 @@
-# The reference is what the code says, and the code says all there is.
+# The reference matches the code, and is complete.
 . "$(dirname "$0")/lib.bash"
 
 "$forerun" info >info || fail "info"
@@ -18,7 +18,7 @@ while read -r verb; do
     done
 done <verbs
 
-# What a run with everything leaves in its folder is in the table of files, and the other way round.
+# The table of files lists exactly the files of a run with all options.
 run 0 train net.yaml --out files --quiet --dump-step 2
 (cd files && find . -type f -printf '%P\n') |
     sed -E 's/step-[0-9]+\.safetensors/step-K.safetensors/; s/step-[0-9]+/step-N/
@@ -26,12 +26,12 @@ run 0 train net.yaml --out files --quiet --dump-step 2
 sed -n '/^## Files of a run/,/^## Exit/s/^| `\([^`]*\)` |.*| train |.*/\1/p' "$reference" | sort -u >listed
 diff found listed || fail "files of a run (<) and of the reference (>) differ"
 
-# Variables that the code asks for.
+# Environment variables that the code reads.
 grep -rhoE 'getenv\("[A-Z_]+"\)' "$source_dir/cli" | sed 's/.*"\(.*\)".*/\1/' | sort -u >asked
 sed -n '/^## Environment/,$s/^| `\([^`]*\)` |.*/\1/p' "$reference" | sort -u >told
 diff asked told || fail "variables that are asked for (<) and told of (>) differ"
 
-# The man page, as readers of man pages see it.
+# The man page, as man renders it.
 if command -v man >/dev/null; then
     MANWIDTH=80 man --warnings -l "$source_dir/docs/forerun.1" >page 2>warned || fail "man"
     [ ! -s warned ] || fail "man has warnings: $(head -3 warned)"
@@ -45,7 +45,7 @@ else
     skipped "the man page read by mandoc" "no mandoc"
 fi
 
-# What their pages say was measured is what the pages of measurements say.
+# Measurements quoted on method pages equal those on the pages of measurements.
 n=0
 for page in "$source_dir"/docs/methods/*.md; do
     name=$(basename "$page" .md)
@@ -61,7 +61,7 @@ for page in "$source_dir"/docs/methods/*.md; do
 done
 [ $n -ge 30 ] || fail "only $n measured numbers were compared"
 
-# What the guide to the C API shows is in the programs that it speaks of, and it names every header.
+# Code in the guide to the C API is part of the programs that it names, and it names every header.
 api=$source_dir/docs/api.md
 for program in examples/train.c examples/run.c; do
     sed -n "\|^<!-- $program -->|,/^<!-- end/s/^    *//p" "$api" | grep -v '^\.\.\.$' >shown
@@ -75,7 +75,7 @@ for header in "$source_dir"/include/forerun/*.h; do
     grep -qF "\`$(basename "$header")\`" "$api" || fail "$api does not name $(basename "$header")"
 done
 
-# Links between pages lead somewhere.
+# Links between pages have targets.
 anchors() { sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'; }
 (cd "$source_dir" && grep -oE '\]\([^):]+\)' ./*.md docs/*.md docs/methods/*.md) |
     sed 's/:](/ /; s/)$//' | sort -u >links
@@ -88,7 +88,7 @@ while read -r page link; do
 done <links
 [ "$(wc -l <links)" -gt 60 ] || fail "too few links"
 
-# It can be red.
+# The check can fail.
 cp -r "$source_dir/scripts" .
 cp -r "$source_dir/docs" .
 sed 's/--resume/--resum/' "$source_dir/docs/reference.md" >docs/reference.md

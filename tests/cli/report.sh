@@ -1,7 +1,7 @@
-# The report: what train leaves, of several runs, of a run that was killed; refusals.
+# The report: by train, of several runs, of a killed run; refusals.
 . "$(dirname "$0")/lib.bash"
 
-# has PATTERN FILE: and the page is one file that asks for nothing.
+# has PATTERN FILE: and the page is one file without external links.
 has() { grep -qF -- "$1" "$2" || fail "$2 does not hold '$1'"; }
 
 run 0 train net.yaml --out a
@@ -16,7 +16,7 @@ for key in started processor cores usable_cores memory_bytes system kernel compi
 done
 ! grep -qF "$(uname -n)" a/summary.json a/report.html || fail "a host is named"
 
-# Of what to leave: nothing if told so; a run that was stopped or that diverged leaves one, too.
+# No report if it is switched off; a stopped or diverged run has one, too.
 run 0 train net.yaml --out b --set run.report=false
 [ ! -e b/report.html ] || fail "run.report: false leaves a report"
 run 4 train net.yaml --out c --set train.optimizer.lr=1e30
@@ -25,19 +25,19 @@ run 4 train net.yaml --out c --set train.optimizer.lr=1e30
 begin train net.yaml --out d "${endless[@]}"
 lines() { [ -f d/metrics.jsonl ] && [ "$(wc -l <d/metrics.jsonl)" -gt 5 ]; }
 wait_while $pid lines
-run 0 report d --out while.html # it goes on
+run 0 report d --out while.html # the run is not over
 has '"summary": null' while.html
 kill -INT $pid
 ends 130 "of a run that was stopped"
 has '"status":"interrupted"' d/report.html
 
-# A report that cannot be written is a warning: the run has done what it should.
+# A report that cannot be written is a warning: the run itself succeeded.
 mkdir -p e/report.html
 run 0 train net.yaml --out e --quiet
 has 'warning: no report: ' err
 has 'report.html' err
 
-# Again, of several, elsewhere, on the standard output, as data.
+# Written again, of several runs, to another file, to stdout, as data.
 rm a/report.html
 run 0 report a
 same "$(cat out)" a/report.html "where it is"
@@ -53,14 +53,14 @@ has '"format": 1' out
 has '"n_steps": 40' out
 [ ! -e b/report.html ] || fail "--data writes a page"
 
-# Killed in the middle of a line, with nothing but metrics.
+# A run killed in the middle of a line, with metrics only.
 mkdir f
 head -c 300 a/metrics.jsonl >f/metrics.jsonl
 run 0 report f --data
 has '"n_steps": 2' out
 has '"summary": null' out
 
-# The plan that a run came from, and why.
+# The plan of a run, with its reason.
 {
     echo '# A plan by `forerun plan`, in simulated time'
     echo '# because </script> of "that"'
@@ -76,7 +76,7 @@ cmp <(head -2 g/config.yaml) <(head -2 h/config.yaml) || fail "the comment does 
 run 0 train words.yaml --out i --quiet
 ! grep -q words i/config.yaml || fail "other comments stay"
 
-# A disk that is full: an error, and the page before stays.
+# A full disk: an error, and the previous page stays.
 if [ -w /dev/full ]; then
     code=0
     "$forerun" report a --out - >/dev/full 2>err || code=$?
@@ -93,7 +93,7 @@ ls a | grep tmp && fail "left beside the page"
 
 # Refusals.
 run 2 report
-says 'of which run?'
+says 'no run given'
 run 2 report nowhere
 says 'nowhere' 'No such file'
 mkdir runs && cp -r a runs/a
@@ -109,7 +109,7 @@ echo '{"step": 1}
 run 2 report f
 says 'f/metrics.jsonl:2: '
 
-# The page is joined of its files at build time: in order of their names, and nothing ends too soon.
+# The build joins the page from its files, in the order of their names, without closing a tag early.
 command -v cmake >/dev/null || { skipped "a build without the report's page" "no cmake" && exit 0; }
 join() { cmake -D PAGE=page -D OUT=page.c -P "$source_dir/src/report/page/embed.cmake" >out 2>err; }
 mkdir page

@@ -40,8 +40,8 @@ net resnet '
     - {name: head, op: linear, out: 4}' "$momentum"
 
 # Schedules as files, as PyTorch writes them: computation only, so that they fit networks whose
-# skips reach over a stage, too. by_hand STAGES [REPLICAS]: its name; with replicas it is that of one
-# pipeline, which has its share of the micro-batches.
+# skips cross a stage, too. by_hand STAGES [REPLICAS]: the name of the file; with replicas it is the
+# schedule of one pipeline, which has its share of the micro-batches.
 by_hand() {
     local micro=$((8 / ${2:-1}))
     local file=by-hand-$1-$micro.csv
@@ -52,7 +52,7 @@ by_hand() {
     echo "$file"
 }
 
-# numbers RUN: what must be the same: weights, evaluation, and a line a mini-batch without its times.
+# numbers RUN: what must be the same: weights, evaluation, and one line per mini-batch without times.
 numbers() {
     field "$1/summary.json" weights_sha256
     field "$1/summary.json" eval_loss
@@ -78,7 +78,7 @@ threads_run() {
     cp "numbers-${known[$key]}" threads-numbers || fail "no numbers of $key"
 }
 
-# same_in RANKS NET KEY=VALUE...: so many processes give the numbers of threads.
+# same_in RANKS NET KEY=VALUE...: RANKS processes give the numbers of threads.
 n_same=0
 last_sets=
 same_in() {
@@ -97,8 +97,8 @@ same_in() {
     n_same=$((n_same + 1))
 }
 
-# What replicas know of batch_norm's running statistics is the mean of what each has seen, so that
-# evaluations are like those of one worker, not the same.
+# The running statistics of batch_norm are the mean over replicas, so that evaluations are close to
+# those of one worker, but not equal.
 comparable() { # NET
     case "$last_sets $1" in
     *replicas*vgg | *replicas*resnet) sed '2d; s/, "eval_.*//' ;;

@@ -1,4 +1,4 @@
-# forerun schedule: the oracle tables by way of the command, all forms, files right and wrong.
+# forerun schedule: the oracle tables through the command, all formats, valid and invalid files.
 . "$(dirname "$0")/lib.bash"
 
 # number KEY, list KEY: from the JSON of the last run
@@ -34,7 +34,7 @@ says "multiple"
 run 2 schedule interleaved --stages 8 --chunks 3 --micro 6
 says "8 stages" "3"
 
-# --- the four forms; text and csv are accepted again ---
+# --- the four formats; text and csv can be read back ---
 run 0 schedule 1f1b --stages 2 --micro 2
 grep -q '^w0  F0 F1 \.  \.  B0--- \.  B1---|$' out || fail "grid"
 ! grep -q "$(printf '\033')" out || fail "colour without a terminal"
@@ -133,7 +133,7 @@ head -c 100000 /dev/urandom >noise.csv
 run 2 schedule --check noise.csv
 says noise.csv
 
-# --- what the documentation shows is what comes out ---
+# --- output shown in the documentation ---
 documented() { # TEXT: a line of docs/schedules.md
     grep -qxF -- "    $1" "$source_dir/docs/schedules.md" || fail "docs/schedules.md does not show '$1'"
 }
@@ -162,7 +162,7 @@ documented "$(cat err)"
 
 # --- usage ---
 run 2 schedule
-says "which method?"
+says "no method given"
 run 2 schedule 1f2b
 says "no method is called '1f2b'" "1f1b" "gpipe" "single"
 run 2 schedule 1f1b --check hand.csv

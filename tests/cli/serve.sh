@@ -1,12 +1,12 @@
-# A run that is shown live: the address on stderr, the page while it trains, the end told to readers;
-# a port that is taken is refused before anything is written.
+# The live view of a run: the address on stderr, the page while it trains, the end sent to readers; a
+# port in use is refused before anything is written.
 . "$(dirname "$0")/lib.bash"
 command -v curl >/dev/null || skip_all "no curl"
 
 "$forerun" train net.yaml --out probe --serve 0 --quiet 2>err
 grep -q libmicrohttpd err && skip_all "built without libmicrohttpd"
 
-# A folder named by an address that cannot be had stays unmade.
+# With an unusable address the folder is not created.
 run 2 train net.yaml --out none --serve 127.0.0.1:x
 says "127.0.0.1:x" "PORT"
 [ ! -e none ] || fail "a folder was made"
@@ -27,7 +27,7 @@ port=${at##*:}
 grep -q "in use" err2 || fail "what is wrong with the port: $(cat err2)"
 [ ! -e second ] || fail "a folder was made"
 
-# Ctrl-C: readers hear how it ended, and the process ends though they are there.
+# Ctrl-C: readers receive the outcome, and the process ends although they are connected.
 kill -INT $pid
 ends 130 "after Ctrl-C"
 wait $reader
@@ -36,7 +36,7 @@ grep -A 1 '^event: over' events | grep -q '"status": "interrupted"' || fail "the
     "$(grep '^data: {"step"' events | tail -1 | sed 's/.*"step": \([0-9]*\),.*/\1/')" ] ||
     fail "the last step was not told"
 
-# Quiet is quiet, and nobody looking on does not delay the end.
+# --quiet prints nothing, and without readers the end is not delayed.
 run 0 train net.yaml --out quiet --serve 0 --quiet
 [ ! -s err ] || fail "words though --quiet"
 exit 0

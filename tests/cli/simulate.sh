@@ -17,7 +17,7 @@ sed 's/1 GB/10 kB/; s/a pair/small/' pair.yaml >small.yaml
 sha() { field "$1/summary.json" weights_sha256; }
 two="parallel={threads: 1, method: 1f1b, stages: 2}"
 
-# --- every run says what it expects, unless told not to ---
+# --- every run prints a forecast, unless it is switched off ---
 run 0 train net.yaml --out plain --set "$two"
 grep -q 'forecast: .* per mini-batch' err || fail "no forecast before the run"
 grep -q 'a mini-batch took .*, forecast ' err || fail "no forecast beside the measured time"
@@ -37,7 +37,7 @@ same "$(sha emulated)" "$(sha plain)" "weights of an emulated run"
 run 0 train emulated/config.yaml --out again # the saved config finds the cluster
 same "$(sha again)" "$(sha plain)" "weights of the saved config"
 
-# --- what cannot be ---
+# --- refusals ---
 run 2 train net.yaml --out x --set "$two" --set parallel.cluster=small.yaml
 grep -q 'device fast.* of .*small.yaml has' err || fail "memory of a device: $(cat err)"
 run 2 train net.yaml --out x --set parallel.method=1f1b --set parallel.stages=3 --set parallel.cluster=pair.yaml
@@ -87,7 +87,7 @@ says "no device 4" "0 to 3"
 run 2 simulate net.yaml --set "$two" --set 'parallel.devices=[0, 1]'
 says "parallel.cluster"
 
-# --- the plan takes the fast devices, and says which ---
+# --- the plan takes the fast devices, and names them ---
 run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --methods 1f1b --json
 grep -q '"devices": \[[23], [23]\]' out || fail "not the fast devices: $(cat out)"
 run 0 plan net.yaml --cluster mixed.yaml --profile cost.json --devices 2 --planner exact --stages 2 --out plan.yaml

@@ -1,6 +1,7 @@
 # Forerun inside another project (add_subdirectory), by Unix Makefiles, in a folder whose name has a
-# space, without MPI, CBC and libmicrohttpd: only the library that is used is compiled, as the
-# other project says, and its program runs. Arguments: the binary (unused), the source folder.
+# space, without MPI, CBC and libmicrohttpd: only the library that is used is compiled, with the
+# settings of the other project, and its program runs.
+# Arguments: the binary (unused), the source folder.
 . "$(dirname "$0")/lib.bash"
 top="$work/a project"
 mkdir -p "$top/forerun"

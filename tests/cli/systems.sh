@@ -1,5 +1,5 @@
-# scripts/try-system.sh where it cannot run, is used wrongly, or is left with half a system. The
-# systems themselves are tried by .ci/run.
+# scripts/try-system.sh when it cannot run, is used wrongly, or finds half a system. .ci/run tries
+# the systems themselves.
 . "$(dirname "$0")/lib.bash"
 mkdir tools
 try() { # CODE ARGUMENT...
@@ -29,7 +29,7 @@ try 0 --if-possible trixie
 says "trixie was left out" "root"
 rm tools/id
 
-# A system that was not finished is not taken for one, neither at once nor by the next run.
+# An unfinished system is not used, neither by this run nor by the next.
 tool debootstrap <<'T'
 while [ "${1#--}" != "$1" ]; do shift; done
 mkdir -p "$2/etc" && echo "$1 in $2" >>"$CALLS"
@@ -47,7 +47,7 @@ for n in 1 2; do
     same "$(ls systems/trixie)" $'archives\nlock' "what is left of half a system"
 done
 
-# A signal ends the run and all that it started.
+# A signal ends the run and all of its children.
 tool debootstrap <<'T'
 exec 8>"$CALLS.held"
 flock 8 && touch "$CALLS.begun"
@@ -63,7 +63,7 @@ same "$code" 1 "exit code after a signal"
 flock calls.held true # waits for what holds it
 same "$(ls systems/trixie)" $'archives\nlock' "what is left after a signal"
 
-# A mount that somebody left in an old trial ends the run; what is mounted stays.
+# A mount left in an old trial ends the run, and is not unmounted.
 mkdir -p systems/trixie/tried/mnt precious
 : >precious/file
 tool under-a-mount <<'T'

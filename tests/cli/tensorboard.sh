@@ -1,4 +1,4 @@
-# TensorBoard's files and metrics.csv of a run that is stopped and goes on; protoc reads the events.
+# TensorBoard's files and metrics.csv of a run that is stopped and resumed; protoc reads the events.
 . "$(dirname "$0")/lib.bash"
 command -v protoc >/dev/null || skip_all "no protoc (package protobuf-compiler)"
 
@@ -16,7 +16,7 @@ decode() {
 
 run 0 train net.yaml --set train.steps=6 --set run.checkpoint_every=4 --set run.eval_every=3 \
     --set run.grad_norm=true --quiet
-rm -r run/checkpoint/step-6 # as if it had been killed before
+rm -r run/checkpoint/step-6 # as after a kill
 run 0 train net.yaml --set train.steps=7 --set run.eval_every=-1 --resume --quiet
 files=(run/events.out.tfevents.*)
 same "${#files[@]}" 2 "event files"
@@ -47,7 +47,7 @@ tail -n +2 run/metrics.csv | sed 's/,,*/,/g; s/,$//' >rows
 cmp numbers rows || fail "metrics.csv and metrics.jsonl have other numbers"
 same "$(tail -n +2 run/metrics.csv | tr -dc ',\n' | sort -u)" ",,,,,,,," "commas"
 
-# Ctrl-C: what was measured is in all files, though the last of it was not yet flushed.
+# Ctrl-C: all measurements are in all files, including those not yet flushed.
 begin train net.yaml --out stopped "${endless[@]}" --set run.predict=false --quiet
 lines() { [ -f stopped/metrics.jsonl ] && [ "$(wc -l <stopped/metrics.jsonl)" -ge 2 ]; }
 wait_while $pid lines

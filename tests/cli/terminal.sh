@@ -1,17 +1,17 @@
-# What a terminal gets, what a log gets: one line written over, never wider than the window; lines of
-# the log above it; control characters and colours for terminals only, and as NO_COLOR,
-# CLICOLOR_FORCE and TERM=dumb ask.
+# Output to a terminal and to a log: a status line that is overwritten and never wider than the
+# window, with log lines above it; control characters and colours for terminals only, subject to
+# NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 . "$(dirname "$0")/lib.bash"
 command -v script >/dev/null || skip_all "no script (package bsdutils)"
 unset NO_COLOR CLICOLOR_FORCE COLUMNS
 export TERM=xterm LC_ALL=C.UTF-8
 escape=$'\033'
 
-# on_terminal COLUMNS COMMAND: what it writes to a window of that width goes to `screen`.
+# on_terminal COLUMNS COMMAND: writes its output to a window of that width to the file `screen`.
 on_terminal() {
     script -qec "stty cols $1; $2" /dev/null >screen </dev/null || fail "$2"
 }
-# What was drawn as status lines, one a line, without colours: each from its return to its clearing.
+# The status lines drawn, one per line, without colours: each from its return to its clearing.
 drawn() {
     tr '\r' '\n' <screen | grep "$escape\[K\$" | sed "s/$escape\[[0-9;]*[mK]//g"
 }
@@ -39,7 +39,7 @@ has_not "${escape}[3" "colours though NO_COLOR"
 has_not "─" "other characters than the locale has"
 has "---" "no bar"
 
-# A warning in the middle: the status line makes room for it.
+# A warning during a run appears above the status line.
 rm -rf run
 script -qec "stty cols 120; $forerun train net.yaml --set train.steps=4000 --set run.predict=false \
     --set run.fault=\'nan:worker=0,step=3000\'" /dev/null >screen </dev/null
@@ -47,7 +47,7 @@ tr '\r' '\n' <screen | grep -q "^$escape\[K$escape\[33mforerun: warning: the las
     fail "a torn warning: $(cat -v screen)"
 [ "$(tail -c 2 screen)" = $'\r' ] || [ -z "$(tail -c 1 screen)" ] || fail "the last line has no end"
 
-# A terminal that can do nothing, and no terminal at all.
+# A dumb terminal, and no terminal.
 rm -rf run
 on_terminal 80 "TERM=dumb $forerun $long"
 has_not "$escape" "control characters on a dumb terminal"

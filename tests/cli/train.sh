@@ -37,7 +37,7 @@ cmp m1 m2 || fail "metrics of the resumed run"
 run 0 train a/config.yaml --out e # the resolved config is the same run
 same "$(field e/summary.json weights_sha256)" "$sha" "resolved config"
 
-# --resume where there is nothing yet starts from the beginning.
+# --resume without a checkpoint starts from the beginning.
 run 0 train net.yaml --out f --resume --json
 grep -q 'from the beginning' err || fail "no word about the beginning"
 same "$(field out weights_sha256)" "$sha" "--json"
@@ -55,7 +55,7 @@ run 0 eval net.yaml --checkpoint a/checkpoint/step-40
 run 2 eval net.yaml
 says "run: no checkpoint"
 
-# A dump: it does not change the run, and holds what it should.
+# A dump does not change the run, and holds the expected tensors.
 run 0 train net.yaml --out g --dump-step 3
 same "$(field g/summary.json weights_sha256)" "$sha" "dumped run"
 for name in input target loss param.fc.0.weight grad.fc.0.weight param_after.fc.0.weight; do

@@ -16,7 +16,7 @@ static void test_statistics(void **state)
 {
     (void)state;
     const double v[] = {2, NAN, 4, 9};
-    fr_stat s = fr__stat_of(4, v);
+    fr__stat s = fr__stat_of(4, v);
     assert_int_equal(s.n, 3);
     assert_true(s.mean == 5 && s.min == 2 && s.max == 9);
     assert_true(fabs(s.sd - sqrt(13)) < 1e-12); /* (9 + 1 + 16) / 2 */
@@ -112,7 +112,7 @@ static void close_lab(struct lab *l)
     memset(l, 0, sizeof *l);
 }
 
-static const struct fr_case *find_case(const struct lab *l, const char *name)
+static const struct fr__case *find_case(const struct lab *l, const char *name)
 {
     for (int i = 0; i < l->c->n_cases; i++)
         if (strcmp(l->c->cases[i].name, name) == 0) return &l->c->cases[i];
@@ -120,7 +120,7 @@ static const struct fr_case *find_case(const struct lab *l, const char *name)
     return NULL;
 }
 
-static bool has_set(const struct fr_case *k, const char *set)
+static bool has_set(const struct fr__case *k, const char *set)
 {
     for (int i = 0; i < k->n_sets; i++)
         if (strcmp(k->sets[i], set) == 0) return true;
@@ -182,7 +182,7 @@ static void test_groups(void **state)
     static const char *const folders[] = {"g-a", "g-b", "h-a", "h-b", "h-c"};
     assert_int_equal(l.c->n_cases, 5);
     for (int i = 0; i < 5; i++) assert_string_equal(l.c->cases[i].folder, folders[i]);
-    const struct fr_case *b = &l.c->cases[1];
+    const struct fr__case *b = &l.c->cases[1];
     assert_int_equal(b->n_sets, 4); /* group, own, command line */
     assert_string_equal(b->sets[0], "model.width=9");
     assert_string_equal(b->sets[1], "train.optimizer={name: sgd, lr: 0.5}");
@@ -227,11 +227,11 @@ static void test_group_baselines(void **state)
 /* --- order and table -------------------------------------------------------------------------- */
 
 /* Write the files of a finished run. */
-static void put_run(struct lab *l, const struct fr_case *k, int seed, const char *status,
+static void put_run(struct lab *l, const struct fr__case *k, int seed, const char *status,
                     double accuracy, double rate)
 {
     char path[900], text[400];
-    const struct fr_case_run *r = &k->runs[seed];
+    const struct fr__case_run *r = &k->runs[seed];
     snprintf(path, sizeof path, "%s/%s", l->out, r->folder);
     mkdir(path, 0777);
     snprintf(path, sizeof path, "%s/%s/summary.json", l->out, r->folder);
@@ -266,7 +266,7 @@ static void test_order_and_table(void **state)
     }
     assert_ok(l.ctx, fr_compare_next(l.c, &job));
     assert_null(job.name);
-    fr_stat s = fr__case_stat(l.c, &l.c->cases[1], fr__column_find("speedup"));
+    fr__stat s = fr__case_stat(l.c, &l.c->cases[1], fr__column_find("speedup"));
     assert_true(s.n == 2 && s.mean == 2 && s.min == 1.5 && s.max == 2.5);
     assert_ok(l.ctx, fr_compare_text(l.c, "table", &text));
     assert_non_null(strstr(text, "55.00 +- 7.07"));
@@ -364,7 +364,7 @@ static void test_demo(void **state)
     assert_ok(l.ctx, fr_compare_open(l.ctx, &l.o, &l.c));
     assert_int_equal(l.c->n_cases, 7);
     for (int k = 0; k < 7; k++) {
-        const struct fr_case *at = &l.c->cases[k];
+        const struct fr__case *at = &l.c->cases[k];
         assert_int_equal(at->kind, k < 4 ? FR_KIND_MEASURED : FR_KIND_EMULATED);
         assert_ptr_equal(fr__case_baseline(l.c, at), &l.c->cases[k < 4 ? 0 : 4]);
     }

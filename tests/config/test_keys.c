@@ -1,6 +1,5 @@
-/* test_keys.c -- what the table of keys leaves open: its rows hold by themselves, hand-written
- * readers ask for nothing that has no row, records agree with the defaults of rows, and each row is
- * read by somebody. */
+/* test_keys.c -- checks of the table of keys: rows are consistent, hand-written readers read only
+ * keys that have a row, records agree with the defaults of rows, and each row is read. */
 #include "support/test.h"
 
 #include "config/settings.h"
@@ -140,7 +139,7 @@ static void settings(void **state)
     }
 }
 
-/* Keys that are asked for only if they are there. */
+/* Keys that are read only if present. */
 static void rare_settings(void **state)
 {
     static const char *const texts[] = {
@@ -223,8 +222,8 @@ static void nodes(void **state)
 /* --- data ---------------------------------------------------------------------------------------
  */
 
-/* Sources ask for all their keys before, or while, they look for files; whether they find what
- * they like is another matter. */
+/* Sources read all their keys before or while they search for files; whether the files exist does
+ * not matter here. */
 static void read_data(const char *name, const char *more)
 {
     char text[1024];
@@ -276,8 +275,8 @@ static void sources(void **state)
 }
 
 /* --- comparisons --------------------------------------------------------------------------------
- * Their reader keeps the config to itself. But a key that it does not know is answered by those
- * that it knows. */
+ * Their reader keeps the config to itself. But the message about an unknown key lists the known
+ * ones. */
 
 static fr_status open_compare(fr_ctx *ctx, const char *path)
 {
@@ -327,14 +326,14 @@ static void comparisons(void **state)
         assert_string_equal(kind->choice(i), fr_compare_kind_name((fr_compare_kind)i));
 }
 
-/* Rows of cluster files are read where they stand. */
+/* Rows of cluster files are read by src/cost/cluster.c. */
 static void all_are_read(void **state)
 {
     const fr_key *k;
     (void)state;
     for (int i = 0; (k = fr_key_at(i)); i++)
         if (!is_used[i] && !starts(k->path, "cluster:"))
-            fail_msg("%s (of %s) is in a table of keys, but nobody reads it", k->path,
+            fail_msg("%s (of %s) is in a table of keys, but is never read", k->path,
                      k->of ? k->of : "all");
 }
 

@@ -80,7 +80,7 @@ static void test_refused(void **state)
     }
 }
 
-/* One stage needs nobody for its norm. */
+/* A single stage computes its norm alone. */
 static void test_alone_with_one_stage(void **state)
 {
     fixture *f = *state;
@@ -91,7 +91,7 @@ static void test_alone_with_one_stage(void **state)
     fr__setup_close(&s);
 }
 
-/* A wave is as long as what a pipeline has in flight. */
+/* A wave has as many updates as a pipeline has mini-batches in flight. */
 static void test_waves(void **state)
 {
     fixture *f = *state;

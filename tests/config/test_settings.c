@@ -97,7 +97,7 @@ static void test_replicas(void **state)
     assert_done(f, read_settings(f, "parallel: {method: dp, replicas: 4}", &s, &conf));
     assert_int_equal(s.stages, 1);
     assert_int_equal(fr__settings_replicas(&s, 0), 4);
-    assert_true(s.micro == 4 && s.is_micro_chosen); /* the least that deals out */
+    assert_true(s.micro == 4 && s.is_micro_chosen); /* the smallest number that divides evenly */
     assert_string_equal(s.sync.name, "allreduce");
     assert_true(s.workers_per_rank == 1 && !s.transport && !s.exact_sum);
     fr_conf_free(conf);
@@ -110,7 +110,7 @@ static void test_replicas(void **state)
     assert_true(fr__settings_replicas(&s, 0) == 4 && fr__settings_replicas(&s, 1) == 6);
     assert_true(s.micro == 12 && s.exact_sum && s.workers_per_rank == 5);
     assert_ptr_equal(s.transport, fr_transport_find("threads"));
-    assert_true(s.sync.every == 0 && s.sync.distance == 2); /* a wave: the pipeline knows */
+    assert_true(s.sync.every == 0 && s.sync.distance == 2); /* a wave: derived from the pipeline */
     assert_done(f, fr_conf_save(conf, f->config));
     fr_conf_free(conf);
     char *text = read_text(f->config, NULL);
@@ -129,7 +129,8 @@ static void test_replicas(void **state)
     fr_conf_free(conf);
 }
 
-/* What depends on the method is not written down: another method can be tried on a saved config. */
+/* Defaults that depend on the method are not saved, so a saved config can be run with another
+ * method. */
 static void test_saved_config_takes_another_method(void **state)
 {
     fixture *f = *state;

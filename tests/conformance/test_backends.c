@@ -1,6 +1,6 @@
 /* test_backends.c -- every backend gives ref's numbers on odd shapes, fused chains, shared values;
- * and the numbers do not depend on how the work is asked for: split or joint, accumulated or
- * reported, fused or not, cached or not, on zeroed or on used memory. */
+ * and the numbers do not depend on the kind of calls: split or joint, accumulated or reported,
+ * fused or not, cached or not, on zeroed or on used memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void blame(const harness_options *o, const net_case *c, const char *what,
              v->text);
 }
 
-/* One test a function: `body` for each backend and case. */
+/* One test per function: `body` for each backend and case. */
 typedef void (*case_body)(const net *n, const net_case *c, const fr_backend *b);
 
 static void each_case(const net_case *cases, size_t n_cases, case_body body)
@@ -77,7 +77,7 @@ static void backends_agree_with_ref(void **state)
     all_cases(against_ref);
 }
 
-/* Two ways of asking that must give the same bits. */
+/* Two kinds of calls that must give the same bits. */
 static void expect_same_bits(const net *n, const net_case *c, const harness_options *one,
                              const harness_options *other, const char *what)
 {
@@ -162,7 +162,7 @@ static void repeated(const net *n, const net_case *c, const fr_backend *b)
     if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
     harness_fill(&again, n, 9);
     again.pass.weights_id = 2;
-    for (int i = 0; i < 2; i++) { /* the second time with what the first has derived */
+    for (int i = 0; i < 2; i++) { /* the second time with the cache of the first */
         if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
         if (!harness_same(&v, &again, &first, 0)) blame(&options, c, "derived weights", &v);
     }
@@ -207,7 +207,7 @@ static void gradients_accumulate(void **state)
     all_cases(accumulated);
 }
 
-/* The value of an inner node, asked for beside the outputs, changes nothing else. */
+/* Requesting the value of an inner node changes nothing else. */
 static void extra_output_is_seen(void **state)
 {
     (void)state;
@@ -238,8 +238,8 @@ static void extra_output_is_seen(void **state)
     }
 }
 
-/* A tied parameter takes its owner's values, has a gradient of its own, and gives it to the owner
- * when asked. */
+/* A tied parameter has its owner's values and its own gradient, and adds the gradient to the
+ * owner's on request. */
 static void tied_parameters_share_values(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_device.c -- what modules above the backends do with device memory (backend/device.h): every
- * backend, with one thread and with two, gives the bits of plain loops. */
+/* test_device.c -- operations on device memory (backend/device.h): every backend, with one thread
+ * and with two, gives the bits of plain loops. */
 #include "backend/device.h"
 #include "optim/optim.h"
 
@@ -16,7 +16,7 @@ typedef struct bed {
     float *at[MAX_TERMS]; /* (N) on the device */
 } bed;
 
-/* Block b as the host knows it. */
+/* The expected content of block b. */
 static float host[MAX_TERMS][N], got[N], expected[N];
 
 static void open_bed(bed *t, const fr_backend *b, int n_threads)
@@ -43,7 +43,7 @@ static void close_bed(bed *t)
     fr_ctx_free(t->ctx);
 }
 
-/* Block `k` holds the first n of `expected`, and behind them what it held. */
+/* Block `k` holds the first n of `expected`; the rest is unchanged. */
 static void assert_block(bed *t, int k, size_t n, const char *what)
 {
     device_get(t->dev, got, t->at[k], N);
@@ -83,7 +83,7 @@ static void passes(bed *t)
                           : kind == FR_BLEND_ADD_PART ? y + x / by
                                                       : x - y;
         }
-        fr__device_blend(t->dev, (fr_blend)kind, t->at[0], t->at[1], by, n);
+        fr__device_blend(t->dev, (fr__blend)kind, t->at[0], t->at[1], by, n);
         assert_block(t, 0, n, names[kind]);
     }
 }
@@ -91,9 +91,9 @@ static void passes(bed *t)
 static void sums(bed *t)
 {
     enum { N_SPANS = N / 1000 - 2 };
-    fr_span spans[N_SPANS];
+    fr__span spans[N_SPANS];
     double squares[N_SPANS];
-    for (size_t i = 0; i < N_SPANS; i++) spans[i] = (fr_span){i * 1000 + i % 7, 1 + 37 * i};
+    for (size_t i = 0; i < N_SPANS; i++) spans[i] = (fr__span){i * 1000 + i % 7, 1 + 37 * i};
     fr__device_squares(t->dev, t->at[0], spans, N_SPANS, squares);
     for (size_t i = 0; i < N_SPANS; i++)
         assert_true(squares[i] == fr__sum_squares(host[0] + spans[i].offset, spans[i].count));
@@ -109,15 +109,16 @@ static void sums(bed *t)
 /* Blocks of a sweep: from, grad, two of state, drift, to, two predictions. */
 static fr_sweep sweep_over(float *const *at, size_t n, bool has_drift, bool in_place, int n_ahead)
 {
-    return (fr_sweep){.n = n,
-                      .from = at[0],
-                      .to = in_place ? at[0] : at[5],
-                      .grad = at[1],
-                      .state = {at[2], at[3]},
-                      .drift = has_drift ? at[4] : NULL,
-                      .n_ahead = n_ahead,
-                      .ahead = {at[6], at[7]},
-                      .aim = {.by = {0.1f, 0.3f}, .unbias2 = 1.5f, .eps = 1e-3f, .keep = 0.7f}};
+    return (fr_sweep){
+        .n = n,
+        .from = at[0],
+        .to = in_place ? at[0] : at[5],
+        .grad = at[1],
+        .state = {at[2], at[3]},
+        .drift = has_drift ? at[4] : NULL,
+        .n_ahead = n_ahead,
+        .ahead = {at[6], at[7]},
+        .ahead_coef = {.by = {0.1f, 0.3f}, .unbias2 = 1.5f, .eps = 1e-3f, .keep = 0.7f}};
 }
 
 static void sweeps(bed *t, const fr_optimizer *opt)

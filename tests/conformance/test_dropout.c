@@ -1,4 +1,4 @@
-/* test_dropout.c -- dropout follows the rule of backend/dropout.h on every backend: what is dropped
+/* test_dropout.c -- dropout follows the rule of backend/dropout.h on every backend: the mask
  * depends on seed, step, node, sample of the mini-batch and element, and on nothing else. */
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void run(harness *h, const net *n, const fr_backend *b, int batch, int64_
     if (harness_run(h) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
 }
 
-/* The rule, written out a second time. */
+/* A second implementation of the rule. */
 static bool kept(uint64_t seed, int node, uint64_t step, uint32_t sample, uint64_t e, float p)
 {
     uint32_t c[4] = {(uint32_t)(e / 4), (uint32_t)step, sample, 2u << 24 ^ (uint32_t)node};

@@ -1,5 +1,5 @@
-/* test_errors.c -- what is wrong in the data is refused by every backend with a text that says
- * where, and edge cases that are not errors are not. */
+/* test_errors.c -- every backend refuses invalid data with a text that names the place, and accepts
+ * edge cases that are not errors. */
 #include <math.h>
 #include <string.h>
 
@@ -76,7 +76,8 @@ static void one_number_has_no_variance(void **state)
     }
 }
 
-/* Lengths beyond the sequence are the whole sequence, none gives zeros, and its gradient too. */
+/* Lengths beyond the sequence mean the whole sequence; length 0 gives zeros, for the gradient too.
+ */
 static void lengths_at_the_edge(void **state)
 {
     (void)state;
@@ -108,8 +109,8 @@ static void lengths_at_the_edge(void **state)
         }
 }
 
-/* A run that diverged must be seen at the loss: operators do not swallow a NaN. (max_pool and a
- * fused relu may: the instructions they are made of do.) */
+/* A divergence must show in the loss: operators pass on a NaN. (max_pool and a fused relu need not,
+ * because of their instructions.) */
 static void nan_goes_through(void **state)
 {
     (void)state;

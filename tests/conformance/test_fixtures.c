@@ -6,7 +6,7 @@
 #include "support/harness.h"
 #include "support/test.h"
 
-/* Within 1e-5 of the largest number of a tensor; 1e-4 where long sums or recurrences are. */
+/* Within 1e-5 of the largest number of a tensor; 1e-4 with long sums or recurrences. */
 static const struct {
     fr_operator op;
     double tolerance;
@@ -112,7 +112,7 @@ static void operators_agree_with_pytorch(void **state)
         }
 }
 
-/* No operator without a fixture, but for the random ones. */
+/* Every operator except the random ones has a fixture. */
 static void every_operator_has_a_fixture(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* test_gradients.c -- every operator of every backend against finite differences; and proof that a
- * gradient that is wrong by one percent, or in its sign, is seen. */
+ * gradient that is wrong by one percent, or in its sign, is detected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void gradients_are_slopes(void **state)
         }
 }
 
-/* A whole network, smooth, so that sums of gradients over several paths are seen too. */
+/* A whole smooth network, to test sums of gradients over several paths. */
 static void network_gradients_are_slopes(void **state)
 {
     (void)state;
@@ -48,13 +48,13 @@ static void every_operator_is_checked(void **state)
     }
 }
 
-/* A backend like ref, but for one gradient of one operator, which comes out `factor` times too
- * large: that of parameter `param`, or of the inputs if it is negative. */
+/* A backend like ref, except that one gradient of one operator is `factor` times too large: that of
+ * parameter `param`, or of the inputs if it is negative. */
 static struct {
     int param;
     float factor;
     bool is_used;
-    const fr_kernel_ops *real;
+    const fr__kernel_ops *real;
     bool passes_dx;
 } fault;
 
@@ -64,7 +64,7 @@ static void scale(float *v, size_t bytes)
     fault.is_used = true;
 }
 
-static fr_status faulty_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status faulty_input(fr__kernel *k, const fr__kernel_args *a)
 {
     if (!fault.passes_dx) FR_TRY(fault.real->backward_input(k, a));
     for (int i = 0; i < k->node->n_inputs; i++) {
@@ -76,19 +76,19 @@ static fr_status faulty_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status faulty_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status faulty_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     FR_TRY(fault.real->backward_weight(k, a));
     if (fault.param >= 0) scale(a->dw[fault.param], k->w[fault.param].bytes);
     return FR_OK;
 }
 
-static fr_status make_faulty(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make_faulty(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     FR_TRY(fr__backend_ref.makers[op](spec, arena, out));
-    fr_kernel *k = *out;
-    static fr_kernel_ops ops;
+    fr__kernel *k = *out;
+    static fr__kernel_ops ops;
     ops = *k->ops;
     fault.real = k->ops;
     fault.passes_dx = k->pass_dx != 0;
@@ -103,7 +103,7 @@ static fr_status make_faulty(const fr_kernel_spec *spec, fr_arena *arena, fr_ker
     return FR_OK;
 }
 
-/* Must both judges, finite differences and the comparison with ref, see the fault? */
+/* Whether both finite differences and the comparison with ref must detect the fault. */
 static void expect_red(const net_case *c, const fr_backend *faulty)
 {
     verdict v;
@@ -135,7 +135,7 @@ static void wrong_gradients_turn_red(void **state)
     static const float factors[] = {1.01f, -1, 0};
     for (size_t i = 0; i < n_operator_cases; i++) {
         const net_case *c = &operator_cases[i];
-        fr_kernel_maker makers[FR_OPERATOR_COUNT];
+        fr__kernel_maker makers[FR_OPERATOR_COUNT];
         fr_backend faulty = fr__backend_ref;
         net n;
         memcpy(makers, fr__backend_ref.makers, sizeof makers);

@@ -1,5 +1,5 @@
-/* test_layouts.c -- every operator of the cpu backend in every layout of images, whichever of them
- * this processor would choose: the numbers of ref, and zeros in the padding after each kernel. */
+/* test_layouts.c -- every operator of the cpu backend in every layout of images, not only that of
+ * this processor: the numbers of ref, and zeros in the padding after each kernel. */
 #include "support/cases.h"
 #include "support/harness.h"
 #include "support/judge.h"

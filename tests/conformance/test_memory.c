@@ -1,6 +1,6 @@
-/* test_memory.c -- the harness that all conformance tests go through sees a kernel that writes
- * where it must not, leaves a gradient unwritten, or counts on memory that is not its own. The
- * kernels here are ref's, each with one fault. */
+/* test_memory.c -- the harness of all conformance tests detects a kernel that writes outside its
+ * memory, leaves a gradient unwritten, or relies on memory that it does not own. The kernels here
+ * are ref's, each with one fault. */
 #include <math.h>
 #include <string.h>
 
@@ -8,37 +8,37 @@
 #include "support/harness.h"
 #include "support/test.h"
 
-typedef void (*misdeed)(fr_kernel *k, const fr_kernel_args *a);
+typedef void (*misdeed)(fr__kernel *k, const fr__kernel_args *a);
 
 static struct {
     misdeed in_forward, in_input, in_weight;
-    const fr_kernel_ops *real;
+    const fr__kernel_ops *real;
 } fault;
 
-static fr_status forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status forward(fr__kernel *k, const fr__kernel_args *a)
 {
     FR_TRY(fault.real->forward(k, a));
     if (fault.in_forward) fault.in_forward(k, a);
     return FR_OK;
 }
 
-static fr_status backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     FR_TRY(fault.real->backward_input(k, a));
     if (fault.in_input) fault.in_input(k, a);
     return FR_OK;
 }
 
-static fr_status backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     FR_TRY(fault.real->backward_weight(k, a));
     if (fault.in_weight) fault.in_weight(k, a);
     return FR_OK;
 }
 
-static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {
+    static const fr__kernel_ops ops = {
         .forward = forward, .backward_input = backward_input, .backward_weight = backward_weight};
     FR_TRY(fr__backend_ref.makers[FR_OP_LAYER_NORM](spec, arena, out));
     fault.real = (*out)->ops;
@@ -50,56 +50,56 @@ static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
 static const char line[] = "a = x 2,12; y = layer_norm a";
 enum { BATCH = 3, NUMBERS = BATCH * 2 * 12 };
 
-static void past_y(fr_kernel *k, const fr_kernel_args *a)
+static void past_y(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     ((float *)a->y)[NUMBERS] = 1;
 }
-static void before_saved(fr_kernel *k, const fr_kernel_args *a)
+static void before_saved(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     ((char *)a->saved)[-1] = 1;
 }
-static void past_saved(fr_kernel *k, const fr_kernel_args *a)
+static void past_saved(fr__kernel *k, const fr__kernel_args *a)
 {
     size_t room = (k->saved_bytes + FR_ALIGN - 1) / FR_ALIGN * FR_ALIGN;
     ((char *)a->saved)[room + 2] = 1;
 }
-static void past_scratch(fr_kernel *k, const fr_kernel_args *a)
+static void past_scratch(fr__kernel *k, const fr__kernel_args *a)
 {
     ((char *)a->scratch)[k->scratch_bytes] = 1;
 }
-static void over_x(fr_kernel *k, const fr_kernel_args *a)
+static void over_x(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     ((float *)(uintptr_t)a->x[0])[5] += 1;
 }
-static void over_weights(fr_kernel *k, const fr_kernel_args *a)
+static void over_weights(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     ((float *)(uintptr_t)a->w[1])[3] += 1;
 }
-static void over_dy(fr_kernel *k, const fr_kernel_args *a)
+static void over_dy(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     ((float *)(uintptr_t)a->dy)[7] += 1;
 }
-static void past_dx(fr_kernel *k, const fr_kernel_args *a)
+static void past_dx(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     ((float *)a->dx[0])[NUMBERS] = 1;
 }
-static void past_dw(fr_kernel *k, const fr_kernel_args *a)
+static void past_dw(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     a->dw[1][16] = 1;
 }
-static void between_dw(fr_kernel *k, const fr_kernel_args *a)
+static void between_dw(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     a->dw[0][13] = 1;
 }
-static void half_dw(fr_kernel *k, const fr_kernel_args *a)
+static void half_dw(fr__kernel *k, const fr__kernel_args *a)
 {
     (void)k;
     a->dw[0][9] = NAN; /* as if never written */
@@ -127,7 +127,7 @@ static const struct {
 static void faults_are_seen(void **state)
 {
     (void)state;
-    fr_kernel_maker makers[FR_OPERATOR_COUNT];
+    fr__kernel_maker makers[FR_OPERATOR_COUNT];
     fr_backend faulty = fr__backend_ref;
     memcpy(makers, fr__backend_ref.makers, sizeof makers);
     makers[FR_OP_LAYER_NORM] = make;
@@ -153,8 +153,8 @@ static void faults_are_seen(void **state)
     }
 }
 
-/* A kernel that reads a value it did not ask to be kept: NaN, or what has taken its place. */
-static fr_status make_forgetful(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+/* A kernel that reads a value it did not request to be kept: NaN, or later content. */
+static fr_status make_forgetful(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     FR_TRY(fr__backend_ref.makers[FR_OP_LINEAR](spec, arena, out));
     (*out)->needs_x = 0;
@@ -166,7 +166,7 @@ static void lost_values_are_seen(void **state)
     (void)state;
     static const char *const lines[] = {"a = x 16; y = linear a out=16", /* at the border */
                                         "a = x 16; b = layer_norm a; y = linear b out=16"};
-    fr_kernel_maker makers[FR_OPERATOR_COUNT];
+    fr__kernel_maker makers[FR_OPERATOR_COUNT];
     fr_backend faulty = fr__backend_ref;
     memcpy(makers, fr__backend_ref.makers, sizeof makers);
     makers[FR_OP_LINEAR] = make_forgetful;

@@ -1,5 +1,4 @@
-/* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, wherever it is
- * cut: what one stage sends is what the other would have computed inside. */
+/* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, for any cut. */
 #include <string.h>
 
 #include "support/cases.h"
@@ -59,7 +58,7 @@ static void check_cut(const net *n, const net_case *c, const fr_backend *b, cons
     verdict v;
     open_stage(&first, n, b, c->batch, n->stage.first, cut);
     open_stage(&second, n, b, c->batch, cut, n->stage.last);
-    must_run(&first); /* with any gradient: only its values are wanted yet */
+    must_run(&first); /* with any gradient: only its values are needed here */
     carry(&first, &second, false);
     must_run(&second);
     carry(&first, &second, true);

@@ -1,8 +1,8 @@
-/* test_sums.c -- what every transport's sums must do: the bits of a binary tree over the members,
- * for groups of every size, uneven and empty buckets, rounds in which somebody has nothing to add,
- * members that are early and late. Blocks are written again as soon as that is allowed, and pieces
- * are read as late as that is allowed, so that a transport that keeps a promise only almost is
- * found out. */
+/* test_sums.c -- requirements on the sums of every transport: the bits of a binary tree over the
+ * members, for groups of every size, uneven and empty buckets, rounds in which a member has nothing
+ * to add, members that are early and late. Blocks are written again as soon as that is allowed, and
+ * pieces are read as late as that is allowed, so that small violations of the contract are
+ * detected. */
 #include <forerun/transport.h>
 
 #include "base/philox.h"
@@ -48,7 +48,7 @@ static void delay(member *m)
     if (r[0] % 64 == 0) fr__sleep_ns(1000 * (r[0] >> 8) % 60000);
 }
 
-/* What the nth member adds at place i in a round: numbers whose sum depends on its order. */
+/* The term of the nth member at place i in a round: numbers whose sum depends on its order. */
 static float term(int nth, int round, size_t i)
 {
     uint32_t h = (uint32_t)(i * 2654435761u) ^ (uint32_t)(round * 40503 + nth * 9176);
@@ -84,7 +84,7 @@ static void fill(member *m, int round, int bucket)
     device_put(m->s->dev[m->nth], m->s->block[m->nth] + begin, m->host + begin, end - begin);
 }
 
-/* Sums lie elsewhere. */
+/* Sums are in other memory. */
 static bool is_untouched(member *m, int round, int bucket)
 {
     size_t begin = edge[bucket], end = edge[bucket + 1];
@@ -254,7 +254,7 @@ static void misuse_is_told(void **state)
         size_t falling[] = {0, 5, 4};
         fr_sum_desc good = {2, s.members, N_BUCKETS, edge, s.block, s.room, s.dev, false}, d = good;
         d.members = twice;
-        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "in it already");
+        assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "already in it");
         d.members = unknown;
         assert_fails(s.ctx, t->add_sum(s.g, &d, &sum), FR_INVALID, "not in the group");
         d = good, d.n_buckets = 2, d.edge = falling;

@@ -1,7 +1,7 @@
-/* test_transports.c -- what every transport must do: messages in order with their contents, buffers
- * freed in any order, boards round after round, waits that end when the group is aborted, and a
- * group as good as new after a reset. Members are threads of their own here, of one process or (if
- * mpirun starts this) of several; they note what went wrong and the test's thread judges. */
+/* test_transports.c -- requirements on every transport: messages in order with their contents,
+ * buffers freed in any order, boards round after round, waits that end when the group is aborted,
+ * and a group as good as new after a reset. Members are threads, of one process or (if mpirun
+ * starts this) of several; they record failures, and the test's thread checks them. */
 #include <forerun/transport.h>
 
 #include "base/philox.h"
@@ -21,7 +21,7 @@ enum {
     BIG = 1 << 20
 };
 
-/* What members share. */
+/* State shared by the members. */
 typedef struct scene {
     const fr_transport *t;
     fr_ctx *ctx;
@@ -64,7 +64,7 @@ static void delay(member *m)
     if (r % 64 == 0) fr__sleep_ns(1000 * (r >> 8) % 60000);
 }
 
-/* Processes that share cores wait for one at nearly every turn. */
+/* Processes that share cores wait for a core nearly every time. */
 static int fewer(int n) { return crew_team() ? n / 5 : n; }
 
 /* --- scenes ---------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void play(scene *s, const char *(*const *runs)(member *), int n_runs)
         crew_meet(true);
         return;
     }
-    for (int lost = 0; lost < 2; lost++) /* a cause before those that it stopped */
+    for (int lost = 0; lost < 2; lost++) /* a cause before its consequences */
         for (int i = 0; i < s->n_members; i++)
             if (members[i].says[0] && (lost || members[i].status != FR_PEER))
                 fail_msg("%s, member %d: %s (status %d, %s)", s->t->name, i, members[i].says,
@@ -191,7 +191,7 @@ static void assert_all_received(const scene *s, int n)
     if (crew_has(s->t, s->g, s->n_members - 1)) assert_int_equal(s->n_received, n);
 }
 
-/* From the first member to the last, who live in different processes if there are several. */
+/* From the first member to the last, which are in different processes if there are several. */
 static fr_channel *first_to_last(const scene *s) { return s->channel[0][s->n_members - 1]; }
 
 static size_t length_of(int n) { return n % 7 == 3 ? 0 : (size_t)(n * 37) % (BYTES + 1); }
@@ -271,8 +271,8 @@ static void a_member_may_send_to_itself(void **state)
 
 /* --- buffers in any order -------------------------------------------------------------------- */
 
-/* One line of time in which sends, receives and releases happen in a random but possible order;
- * each member does its own part of it, so that it cannot come to a deadlock. */
+/* A single timeline of sends, receives and releases in a random but valid order; each member
+ * executes its own part, so that no deadlock is possible. */
 static struct {
     int n;
     struct {
@@ -333,7 +333,7 @@ static const char *receive_by_story(member *m)
             if ((m->status = s->t->receive(first_to_last(s), b, &held[b], &n_bytes)))
                 return NOTE(m, "line %d", i);
         } else if (story.at[i].what == 'f') {
-            /* Checked as late as possible: nobody may have written to it meanwhile. */
+            /* Checked as late as possible: no member may have written to it meanwhile. */
             if (!is_filled(s, held[b], 0, last, story.at[i].message, BYTES))
                 return NOTE(m, "line %d: message %d was overwritten", i, story.at[i].message);
             s->t->release(first_to_last(s), b);
@@ -497,8 +497,8 @@ static void abort_at_any_moment_then_reset(void **state)
     }
 }
 
-/* Over processes a buffer is free again when its contents have gone, so at first it does not wait:
- * the receive is posted. */
+/* Between processes a buffer is free when its message has been sent, so the first wait ends at
+ * once: the receive is posted. */
 static const char *wait_for_a_buffer(member *m)
 {
     while (m->status == FR_OK) {
@@ -633,8 +633,8 @@ static void a_message_that_does_not_fit_is_told(void **state)
     }
 }
 
-/* MPI may give a communicator the number of one that was freed, and with it
- * the messages that nobody had received there. */
+/* MPI may give a communicator the number of one that was freed, and with it the messages that were
+ * not received there. */
 static void a_group_has_its_own_messages_only(void **state)
 {
     (void)state;

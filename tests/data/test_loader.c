@@ -37,7 +37,7 @@ static fr_status probe_read(const fr_dataset *d, fr_split split, int64_t index, 
     return FR_OK;
 }
 
-static const fr_data_ops probe_ops = {.read = probe_read};
+static const fr__data_ops probe_ops = {.read = probe_read};
 
 static probe_set *probe(scratch *s, int64_t n_train, int64_t n_eval)
 {

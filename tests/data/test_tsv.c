@@ -28,7 +28,7 @@ static void word_splitting(void **state)
 static void vocabulary(void **state)
 {
     enum { N = 5000 };
-    fr_vocab v = {.lower = true};
+    fr__vocab v = {.lower = true};
     char word[16];
     (void)state;
     for (int round = 0; round < 3; round++)
@@ -48,7 +48,7 @@ static void vocabulary(void **state)
     int32_t *order = fr__vocab_order(&v, true);
     assert_non_null(order);
     for (int i = 1; i < N; i++) {
-        const fr_word *a = &v.words.at[order[i - 1]], *b = &v.words.at[order[i]];
+        const fr__word *a = &v.words.at[order[i - 1]], *b = &v.words.at[order[i]];
         assert_true(a->count > b->count ||
                     (a->count == b->count &&
                      strcmp(fr__vocab_text(&v, order[i - 1]), fr__vocab_text(&v, order[i])) < 0));

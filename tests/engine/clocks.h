@@ -1,11 +1,11 @@
 /* clocks.h -- clocks for engines under test, so that no result depends on this machine's pace.
  *
- * Virtual clock: time stands still while any thread works, and jumps to the end of the next sleep
- * when all of them wait. An emulated run on it takes exactly the time of its timing, however busy
- * the machine is, and no longer than its computation.
+ * Virtual clock: time stops while any thread works, and jumps to the end of the next sleep when
+ * all of them wait. An emulated run on it takes exactly the time of its timing, however busy the
+ * machine is, and no longer than its computation.
  *
- * Quiet clock: real time, of which only what passes while every thread sleeps counts. A worker that
- * waits for a core is not silent on it; one that hangs is. Frozen clock: nobody is ever silent. */
+ * Quiet clock: real time, counted only while every thread sleeps. A worker that waits for a core
+ * is not silent on it; one that hangs is. Frozen clock: no worker is ever silent. */
 #ifndef TESTS_ENGINE_CLOCKS_H
 #define TESTS_ENGINE_CLOCKS_H
 
@@ -39,7 +39,7 @@ static inline uint64_t virtual_now(void *user)
     return now;
 }
 
-/* The first one sets the clock on once all others are at rest; the rest wait for their turn. */
+/* The first one advances the clock when all others are idle; the rest wait for their turn. */
 static inline void virtual_sleep(void *user, int worker, uint64_t until_ns)
 {
     virtual_clock *c = user;
@@ -69,8 +69,8 @@ static inline void virtual_sleep(void *user, int worker, uint64_t until_ns)
     pthread_cond_destroy(&me.is_first);
 }
 
-/* Before the first call of train. Members that look for messages instead of sleeping would never be
- * at rest. */
+/* Before the first call of train. Members that poll for messages instead of sleeping would never be
+ * idle. */
 static inline void use_virtual_clock(fr_engine *e, virtual_clock *c)
 {
     *c = (virtual_clock){.now_ns = fr__now_ns()};
@@ -87,8 +87,8 @@ typedef struct quiet_clock {
     uint64_t now_ns, last_ns;
 } quiet_clock;
 
-/* By one thread, the caller of train, which holds the engine's lock: a worker that waits for that
- * is not at rest. */
+/* Called by one thread, the caller of train, which holds the engine's lock: a worker that waits for
+ * the lock is not idle. */
 static inline uint64_t quiet_clock_now(void *user)
 {
     quiet_clock *c = user;

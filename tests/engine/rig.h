@@ -1,7 +1,7 @@
 /* rig.h -- an engine over one of the small nets, made in one line, for tests.
  *
- * Its source hands out copies of the net's mini-batches, takes them in turn by their number in the
- * run, and spoils a copy as soon as it is given back: whoever still reads it gets other numbers. */
+ * Its source returns copies of the net's mini-batches, chosen by their number in the run, and
+ * overwrites a copy as soon as it is released: a late reader gets other numbers. */
 #ifndef TESTS_ENGINE_RIG_H
 #define TESTS_ENGINE_RIG_H
 
@@ -26,7 +26,7 @@
 #ifndef IS_SANITIZED
 #define IS_SANITIZED 0
 #endif
-/* Steps of long loops over stages: sanitizers are slow, and find in one case what is in many. */
+/* Steps of long loops over stages: sanitizers are slow, and a few cases suffice for them. */
 enum { STRIDE = IS_SANITIZED ? 5 : 1 };
 
 enum { MAX_STAGES = 16, MAX_LINKS = MAX_STAGES * MAX_STAGES, RING = 64, MAX_NOTED = 256 };
@@ -247,7 +247,7 @@ static inline fr_source rig_source(rig *p, int64_t first)
     return (fr_source){.user = p, .next = rig_next, .release = rig_return};
 }
 
-/* A run of the engine that ends as it should gives back all data; a lost worker may keep some. */
+/* A run that ends normally releases all data; a lost worker may keep some. */
 static inline void rig_check_data(rig *p, fr_status status)
 {
     assert_false(atomic_load(&p->is_overdrawn));
@@ -273,7 +273,7 @@ static inline fr_status rig_eval(rig *p, int64_t n, fr_tally *tally, float *logi
     return status;
 }
 
-/* The usual case: all must go well. Returns the loss of the last mini-batch, a target. */
+/* The usual case: every call must succeed. Returns the loss of the last mini-batch per target. */
 static inline double rig_steps(rig *p, int64_t first, int64_t n)
 {
     int64_t n_done = 0;
@@ -285,11 +285,11 @@ static inline double rig_steps(rig *p, int64_t first, int64_t n)
 
 /* --- what came out -------------------------------------------------------------------------- */
 
-/* Of all parameters and optimizer state, with or without running statistics. */
+/* Hash of all parameters and optimizer state, with or without running statistics. */
 static inline void rig_sha_of(rig *p, bool with_buffers, char text[65])
 {
     static float plain[MAX_PARAM];
-    fr_sha256 h;
+    fr__sha256 h;
     fr__sha256_init(&h);
     for (int i = 0; i < fr_graph_n_params(p->b.graph); i++) {
         size_t n = count_of(&p->b, i);
@@ -324,7 +324,7 @@ static inline double rig_distance(rig *a, rig *b)
     return most;
 }
 
-/* What a run of n steps without any mishap ends in. */
+/* The final state of an undisturbed run of n steps. */
 static inline void rig_clean_sha(int which, const rig_options *o, int64_t n, char sha[65])
 {
     rig p;

@@ -22,7 +22,7 @@ typedef struct net {
     int n_classes;  /* also the vocabulary, where the input is tokens */
     bool is_tokens; /* int32 input */
     bool has_length;
-    bool has_buffers; /* batch norm: micro-batches see other statistics than the whole */
+    bool has_buffers; /* batch norm: micro-batches have other statistics than the whole */
 } net;
 
 static int put(fr_graph *g, fr_operator op, const char *name, const fr_attrs *attrs, int a, int b)
@@ -52,7 +52,7 @@ static void build_mlp(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
-/* The same without chance: for a reference in plain C. */
+/* The same without random operators: for a reference in plain C. */
 static void build_chain(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
@@ -103,7 +103,8 @@ static void build_masked(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
-/* One value read by many, skips over everything: cut anywhere, stages talk past each other. */
+/* One value with many readers, and long skips: at any cut, stages exchange values past other
+ * stages. */
 static void build_branches(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
@@ -119,7 +120,8 @@ static void build_branches(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
-/* Parameters come late: gradients end before the first stages, which wait for nobody. */
+/* Only later stages have parameters: gradients end before the first stages, which wait for no
+ * other. */
 static void build_late(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);

@@ -1,6 +1,6 @@
 /* test_async.c -- schedules without a flush under every weight policy: they learn, they do not
- * depend on timing, one stage is the plain run, calls may be short and many, and the ledger has the
- * versions of the papers. */
+ * depend on timing, one stage equals the plain run, calls may be short and many, and the ledger has
+ * the versions of the papers. */
 #include "engine/rig.h"
 
 static const char *const policies[] = {"live",      "stash",        "double-buffer",
@@ -72,7 +72,7 @@ static void newest_weights_learn_by_nf1b(void **unused)
                                                 .lr = 0.004});
 }
 
-/* Without neighbours there is nobody to run ahead of. */
+/* A single stage cannot run ahead. */
 static void one_stage_is_single(void **unused)
 {
     (void)unused;
@@ -123,7 +123,7 @@ static void timing_does_not_matter(void **unused)
         }
 }
 
-/* The pipeline drains between segments and between calls; nothing else tells them apart. A call may
+/* The pipeline drains between segments and between calls; they differ in nothing else. A call may
  * be shorter than the schedule's segment, or need it several times. */
 static void segments(void **unused)
 {
@@ -164,7 +164,7 @@ typedef struct expected {
     const char *policy;
     int n_micro;
     bool exact;
-    int gap[4]; /* versions between forward and backward, where no ahead is told */
+    int gap[4]; /* versions between forward and backward, if no prediction is expected */
     int ahead_f[4], ahead_b[4];
     int stale[4]; /* updates between the forward's version and its own update; -1: see gap */
 } expected;

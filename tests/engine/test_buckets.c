@@ -1,6 +1,5 @@
 /* test_buckets.c -- replicas of a stage whose gradients fill several buckets: the sum has the bits
- * of one worker, whatever the buckets, and in emulation they travel while the backward still runs.
- */
+ * of one worker, for any buckets, and in emulation they are sent while the backward still runs. */
 #include "engine/clocks.h"
 #include "engine/small_nets.h"
 #include "exec/stage.h"
@@ -150,7 +149,7 @@ static double timed(bool overlaps, double bucket)
     return ms;
 }
 
-/* Expected times leave out the first bucket, which is next to nothing. */
+/* Expected times leave out the first bucket, which is very small. */
 static void assert_near(double ms, double expected)
 {
     if (!(fabs(ms - expected) < 0.015 * expected))
@@ -163,11 +162,11 @@ static void assert_takes(bool overlaps, double bucket, double expected)
 }
 
 /* The last two buckets of the block, B0 and B1 here, are 4 MB of 8.01 each: final at 30 and 60 ms
- * of the backward, if gradients come evenly; the first is next to nothing. */
+ * of the backward, if gradients become final evenly; the first is very small. */
 static void buckets_travel_beside(void **unused)
 {
     (void)unused;
-    /* short ones: B1 is handed in at the end, and takes 12; each is stepped as it comes, the last
+    /* short ones: B1 is submitted at the end, and takes 12; each is stepped on arrival, the last
      * half after it */
     assert_takes(true, 12, 20 + 60 + 12 + 5);
     /* long ones: B0 goes from 30 to 80, then B1 to 130 */
@@ -177,7 +176,7 @@ static void buckets_travel_beside(void **unused)
 }
 
 /* Four buckets of the second stage, 30 ms each but the last, and a gradient for the first, as the
- * simulator has it: it passes behind the bucket that is under way. */
+ * simulator has it: it is sent after the current bucket. */
 static void messages_pass_between(void **unused)
 {
     (void)unused;

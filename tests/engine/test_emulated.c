@@ -1,6 +1,6 @@
 /* test_emulated.c -- emulation and simulation are two walks by the same rules: an emulated run
- * takes the time that the simulator says, links in use and sums over replicas included. Runs are
- * timed on a virtual clock, which no other process can hold up. */
+ * takes the simulated time, including contention of links and sums over replicas. Runs are timed on
+ * a virtual clock, which other processes cannot delay. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 #include "exec/stage.h"
@@ -34,7 +34,7 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* What both go by. */
+/* Common parameters of both. */
 typedef struct model {
     fr_stage_cost cost[MOST];
     double speed[2 * MOST];

@@ -1,6 +1,6 @@
-/* test_emulation.c -- emulation: a run takes the time that its timing says, and computes what it
- * would compute without. Times are judged on a virtual clock, which no other process can hold up;
- * on the machine's own clock, a run never takes less. */
+/* test_emulation.c -- emulation: a run takes the modelled time, and computes the same numbers as
+ * without emulation. Times are checked on a virtual clock, which other processes cannot delay; on
+ * the machine's own clock, a run never takes less. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 #include "exec/stage.h"
@@ -160,7 +160,7 @@ static void pipelines_take_their_time(void **unused)
     assert_takes(&(rig_options){.generator = "sequential", .n_micro = 2}, &s, 1, 2 * 15 + 4);
     assert_takes(&(rig_options){.generator = "gpipe", .n_stages = 2, .n_micro = 4}, &s, 1,
                  5 * 15 + 4);
-    /* two seconds of the wall clock for one: told is the one */
+    /* two seconds of the wall clock per virtual second: the virtual one is reported */
     assert_takes(&(rig_options){.generator = "1f1b", .n_stages = 2, .n_micro = 4}, &s, 2,
                  5 * 15 + 4);
     /* a stage is never idle */
@@ -170,7 +170,7 @@ static void pipelines_take_their_time(void **unused)
                                 .n_micro = 1,
                                 .n_batches = N_TIMED},
                  &s, 1, 15 + 4);
-    /* the slowest device is the pace of all */
+    /* the slowest device determines the pace */
     for (int w = 0; w < 8; w++) s.speed[w] = w == 1 ? 0.5 : 1;
     s.timing.speed = s.speed;
     assert_takes(&(rig_options){.generator = "1f1b-async",
@@ -193,7 +193,7 @@ static void measure_bytes(int n_stages, int n_micro, size_t *grads, size_t *mess
     rig_close(&r);
 }
 
-/* F + B + the sum, to which both ports of two replicas carry the whole block, + step. */
+/* F + B + the sum, for which both ports of two replicas carry the whole block, + step. */
 static void replicas_wait_for_their_sum(void **unused)
 {
     (void)unused;
@@ -213,7 +213,7 @@ static void replicas_wait_for_their_sum(void **unused)
     fr_ctx_free(ctx);
 }
 
-/* One micro-batch: there and back again, with two messages between. */
+/* One micro-batch: forward and backward, with two messages. */
 static void messages_take_their_time(void **unused)
 {
     (void)unused;
@@ -227,8 +227,8 @@ static void messages_take_their_time(void **unused)
     s.timing.cluster = s.cluster;
     assert_takes(&(rig_options){.generator = "gpipe", .n_stages = 2, .n_micro = 1}, &s, 1,
                  2 * 15 + 2 * (8 * (double)whole / (double)quarter + 1) + 4);
-    /* There they queue at the port, one after the other behind the first F; back again each arrives
-     * before the next is computed. */
+    /* Forward messages queue at the port behind the first F; each backward message arrives before
+     * the next is computed. */
     assert_takes(&(rig_options){.generator = "gpipe", .n_stages = 2, .n_micro = 4}, &s, 1,
                  5 + 4 * 8 + 1 + 5 + 4 * 10 + 8 + 1 + 10 + 4);
     /* both on one device: no way to go */
@@ -240,8 +240,8 @@ static void messages_take_their_time(void **unused)
     fr_ctx_free(ctx);
 }
 
-/* What a stage and its worker noted of 4 mini-batches of 4 micro-batches; stage 1 is through when
- * stage 0 has 6 of its last backward and its step still before it. */
+/* Notes of a stage and its worker over 4 mini-batches of 4 micro-batches; stage 1 ends when stage 0
+ * still has 6 s of its last backward and its step to do. */
 static bool is_noted(const rig *r, int k, double wall)
 {
     const fr_stage_times *t = fr_engine_stage_times(r->engine, k);
@@ -297,7 +297,8 @@ static void the_wall_clock_is_kept(void **unused)
 /* --- what goes wrong ---------------------------------------------------------------------------
  */
 
-/* A device that is ten times too fast for this machine: told, and the clock goes on. */
+/* A device that is ten times too fast for this machine: this is reported, and the clock continues.
+ */
 static void lateness_is_told(void **unused)
 {
     (void)unused;
@@ -326,8 +327,8 @@ static void sleepers_are_not_stalled(void **unused)
     rig_close(&r);
 }
 
-/* Nobody waits for the end of a sleep when another worker has failed: worker 1 does at 3.5 s, when
- * the first message has come to it and worker 0 is in its second forward of 3 s. */
+/* A sleep ends early when another worker has failed: worker 1 fails at 3.5 s, when it has received
+ * the first message and worker 0 is in its second forward of 3 s. */
 static void failures_wake_sleepers(void **unused)
 {
     (void)unused;
@@ -352,7 +353,7 @@ static void failures_wake_sleepers(void **unused)
         assert_int_equal(rig_train(&r, 0, 2, &n_done), FR_PEER);
         assert_true(virtual_now(&clock) - start < (uint64_t)3600 * MS);
         assert_non_null(strstr(fr_ctx_error(r.b.ctx), "worker 1"));
-        if (i == 1) break; /* what the lost thread stands on is left */
+        if (i == 1) break; /* memory of the lost thread is not freed */
         rig_close(&r);
         fr_cluster_free(s.cluster);
     }
@@ -394,7 +395,7 @@ static void nonsense_is_refused(void **unused)
     fr_ctx_free(ctx);
 }
 
-/* Wherever it happens (sanitizers see what is left behind). */
+/* At every allocation (sanitizers detect leaks). */
 static void out_of_memory_is_told(void **unused)
 {
     (void)unused;

@@ -1,9 +1,10 @@
-/* test_faults.c -- a worker that fails, hangs, is slow or computes nonsense: the call comes back,
- * says who, where and at what, and parameters are those of a whole number of updates. Silence is
- * counted while all threads of the process sleep: a machine that is busy stalls nobody.
+/* test_faults.c -- a worker that fails, hangs, is slow or computes nonsense: the call returns,
+ * names the worker, its place and its instruction, and parameters are those of a whole number of
+ * updates. Silence is counted while all threads of the process sleep: a busy machine causes no
+ * stall.
  *
- * A worker that hangs is left behind with all it stands on, which a leak checker would rightly
- * report; such cases run in children that end without being asked, side by side. */
+ * A worker that hangs is left behind with its memory, which a leak checker would rightly report;
+ * such cases run in parallel in child processes, which leave by _exit. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 
@@ -59,7 +60,7 @@ static void errors(void **unused)
                 snprintf(fault, sizeof fault, "error:worker=%d,step=%d", worker, step);
                 o.fault = fault;
                 open_rig(&r, MLP, &o);
-                use_frozen_watch(r.engine); /* it is told, not found by its silence */
+                use_frozen_watch(r.engine); /* it is notified, not detected by its silence */
                 assert_int_equal(rig_train(&r, 0, STEPS, &n_done), FR_PEER);
                 assert_true(n_done <= step);
                 assert_true(says(&r,
@@ -97,13 +98,13 @@ static int hang(int g, int worker, int step)
     bool is_well = status == FR_PEER && n_done <= step;
     is_well &= says(&r, "worker %d (stage %d), mini-batch %d, micro-batch 0, instruction %dF",
                     worker, worker, step, worker);
-    is_well &= says(&r, "no sign of life") && says(&r, "waits") && says(&r, "peer worker");
+    is_well &= says(&r, "no progress for") && says(&r, "waits") && says(&r, "peer worker");
     if (!(seconds >= 0.3)) {
         fprintf(stderr, "%s: %g s\n", fault, seconds);
         is_well = false;
     }
     is_well &= rig_train(&r, 0, 1, &n_done) == FR_PEER;
-    fr_engine_free(r.engine); /* leaves what the lost thread stands on */
+    fr_engine_free(r.engine); /* leaks the memory of the lost thread */
     return is_well ? 0 : 1;
 }
 
@@ -132,7 +133,7 @@ static void hangs(void **unused)
     assert_int_equal(n_bad, 0);
 }
 
-/* Slow is not dead, as long as there is a sign of life in time. */
+/* A slow worker is not lost if it makes progress within the timeout. */
 static void slow_workers(void **unused)
 {
     (void)unused;
@@ -153,7 +154,7 @@ static void slow_workers(void **unused)
     }
 }
 
-/* Longer than the limit, but back before it is given up: nothing is lost, all can be freed. */
+/* Longer than the timeout, but back within the grace period: nothing is lost, all can be freed. */
 static void too_slow(void **unused)
 {
     (void)unused;
@@ -171,8 +172,8 @@ static void too_slow(void **unused)
     rig_close(&r);
 }
 
-/* A process that was stopped (Ctrl-Z, a debugger): to the one who watches, all that time passes at
- * once, without a sign of life. Here it does so a few times, whenever two looks see the same. */
+/* A process that was stopped (Ctrl-Z, a debugger): for the stall detection all that time passes at
+ * once, without progress. Here this happens a few times, whenever two checks see the same count. */
 typedef struct stopped_clock {
     quiet_clock quiet;
     rig *r;
@@ -200,14 +201,14 @@ static bool was_not_stopped(rig *r, const fr_batch_report *report)
     return ((const stopped_clock *)r->user)->n_stops > 0;
 }
 
-/* Time in which nobody could run is nobody's silence. */
+/* Time in which no thread could run does not count as silence. */
 static void stopped_process(void **unused)
 {
     (void)unused;
     rig_options o = options(1);
     rig r;
     int64_t n_done;
-    o.fault = "slow:worker=0,step=0,ms=120"; /* longer than from one look to the next */
+    o.fault = "slow:worker=0,step=0,ms=120"; /* longer than the interval between two checks */
     o.stall_s = 0.5;
     open_rig(&r, MLP, &o);
     stopped_clock clock = {.r = &r, .n_stops = 3};
@@ -221,7 +222,8 @@ static void stopped_process(void **unused)
 
 /* --- divergence ----------------------------------------------------------------------------- */
 
-/* Fault NaN: only what one stage hands on in one micro-batch. All of a mini-batch's traces go. */
+/* Fault NaN: only the output of one stage in one micro-batch. All effects of the mini-batch are
+ * undone. */
 static void nan_leaves_whole_updates(void **unused)
 {
     (void)unused;
@@ -281,8 +283,7 @@ static void nan_while_others_want_the_norm(void **unused)
     }
 }
 
-/* NaN in the data of one mini-batch; with the data mended the run goes on as if nothing had been.
- */
+/* NaN in the data of one mini-batch; with correct data the run continues with the usual numbers. */
 static void bad_data_then_good(void **unused)
 {
     (void)unused;

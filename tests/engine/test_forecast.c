@@ -1,5 +1,5 @@
-/* test_forecast.c -- what workers would take is told without taking it: the same numbers as those
- * of an engine that is there, whatever the method. */
+/* test_forecast.c -- the memory of workers is forecast without allocating it: the same numbers as
+ * those of a real engine, for every method. */
 #include "engine/rig.h"
 
 enum { MOST_WORKERS = 16 };
@@ -72,8 +72,8 @@ static void equal_to_an_engine(void **unused)
         }
 }
 
-/* Wherever memory runs out (sanitizers see what is left behind), and with a description that is
- * wrong: it is said. */
+/* Out of memory at every allocation (sanitizers detect leaks), and wrong descriptions: an error is
+ * returned. */
 static void failures_are_told(void **unused)
 {
     (void)unused;

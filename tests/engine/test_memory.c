@@ -1,5 +1,5 @@
-/* test_memory.c -- what is predicted from schedule and shapes is what the device gives out, to the
- * byte; policies hold as many weight copies as their papers say; a run allocates nothing. */
+/* test_memory.c -- the memory forecast from schedule and shapes equals the allocated memory, to the
+ * byte; policies hold the numbers of weight copies of their papers; a run allocates nothing. */
 #include "engine/rig.h"
 
 enum { STEPS = 5 };
@@ -108,7 +108,7 @@ static int one(int n, int k) { return n >= 1 && k >= 0 ? 1 : 0; }
 static int in_flight(int n, int k) { return n - k; }
 /* A stage without a gap has nothing to predict. */
 static int two_if_gap(int n, int k) { return k < n - 1 ? 2 : 1; }
-/* SpecTrain forecasts on the last stage too, but only past the second. */
+/* SpecTrain also predicts on the last stage, but only from the third stage on. */
 static int two_if_trip(int n, int k) { return n - 1 - k + k / 2 > 0 ? 2 : 1; }
 
 static void copies_as_published(void **unused)
@@ -145,7 +145,7 @@ static void copies_as_published(void **unused)
 
 /* --- allocations ---------------------------------------------------------------------------- */
 
-/* The count of the first mini-batch's report is the last that may be. */
+/* The count at the first mini-batch's report must not grow later. */
 static bool count(rig *r, const fr_batch_report *report)
 {
     uint64_t *first = r->user, now = fr__alloc_count();

@@ -1,9 +1,9 @@
 /* test_pairs.c -- every schedule with every weight policy: it trains, or it is refused before
- * anything is taken, with a line that says why.
+ * anything is allocated, with a line that gives the reason.
  *
  * Pairs are taken in turn; stages, micro-batches, replicas and the length of a segment are drawn.
- * Of a run that is let in: all updates are made and finite, the memory that was taken is the memory
- * that was forecast, and a schedule that drains before each update has the bits of one worker.
+ * For an accepted run all updates are made and finite, the allocated memory equals the forecast,
+ * and a schedule that drains before each update has the bits of one worker.
  *
  * FR_RUNS: how many; FR_SEED: the first one. */
 #include "engine/rig.h"
@@ -82,8 +82,8 @@ static int make_pair(uint64_t seed, pair *p)
     return nth;
 }
 
-/* What may be refused: a policy that needs a pipeline without drains, two versions for more
- * mini-batches than two. */
+/* Allowed refusals: a policy that needs a pipeline without drains, two versions for more than two
+ * mini-batches. */
 static bool may_be_refused(const pair *p, const fr_schedule *s)
 {
     if (p->generator->is_flush) return strcmp(p->policy->name, "live") != 0;
@@ -148,7 +148,7 @@ static void run(uint64_t seed)
     int nth = make_pair(seed, &p);
     int64_t n_done = 0;
     fr_status status = rig_prepare(&r, MLP, &p.o);
-    if (status != FR_OK) { /* no such schedule: micro-batches that do not go round */
+    if (status != FR_OK) { /* no such schedule: micro-batches do not divide */
         if (strcmp(p.generator->name, "interleaved") != 0 || status != FR_INVALID)
             fail_msg("%s%s", p.about, fr_ctx_error(r.b.ctx));
         n_refused++;
@@ -193,7 +193,7 @@ static void all_pairs(void **unused)
     assert_int_equal(sum + n_refused, n);
 }
 
-/* Three blocks are needed where a formula for 1F1B says two. */
+/* Three blocks are needed; a formula for 1F1B gives two. */
 static void versions_of_joint_backwards(void **unused)
 {
     (void)unused;

@@ -1,10 +1,10 @@
-/* test_prediction.c -- predicted weights come nearer to those that come true than the weights at
- * hand do: on every stage that forecasts, for momentum and adam, at a small learning rate. */
+/* test_prediction.c -- predicted weights are nearer to the later weights than the current ones: on
+ * every stage that predicts, for momentum and adam, at a small learning rate. */
 #include "engine/rig.h"
 
 enum { STEPS = 200, SEGMENT = 50 };
 
-/* After training: how well stage k did. */
+/* The prediction error of stage k after training. */
 static void check_stage(const rig *r, const rig_options *o, int k, int *n_predicting)
 {
     const fr_prediction_error *e = fr_engine_prediction(r->engine, k);
@@ -18,7 +18,7 @@ static void check_stage(const rig *r, const rig_options *o, int k, int *n_predic
     if (e->n_values == 0) return; /* a stage without parameters */
     ++*n_predicting;
     assert_true(fabs(e->ahead - expected) < 1e-9);
-    /* Guesses open at the end of a segment are the only ones lost. */
+    /* Only predictions open at the end of a segment are lost. */
     assert_true(e->n_values >= (STEPS - STEPS / SEGMENT * (expected + 1)) * 10);
     double predicted = sqrt(e->predicted / (double)e->n_values);
     double stale = sqrt(e->stale / (double)e->n_values);

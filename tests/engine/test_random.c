@@ -1,7 +1,7 @@
-/* test_random.c -- many short runs of anything: net, cuts, schedule, policy, optimizer, sleeps, and
- * in some of them a fault or an early end. None may hang, and what can be known of the result is
- * checked: flush schedules have the bits of one worker, all others those of the same run without
- * the sleeps; an early end leaves a whole number of updates; a fault is told.
+/* test_random.c -- many short random runs: net, cuts, schedule, policy, optimizer, sleeps, and in
+ * some of them a fault or an early end. None may hang, and the results are checked: flush schedules
+ * have the bits of one worker, all others those of the same run without the sleeps; an early end
+ * leaves a whole number of updates; a fault is reported.
  *
  * FR_RUNS: how many; FR_SEED: the first one. A run that takes too long prints its seed. */
 #include "engine/rig.h"
@@ -31,7 +31,7 @@ typedef struct plan {
 
 static char running[512]; /* for the watchdog */
 
-static volatile sig_atomic_t n_seconds; /* of the run under way; none while all is stopped */
+static volatile sig_atomic_t n_seconds; /* of the current run; none while all is stopped */
 
 static void tick(int signal_number)
 {
@@ -72,7 +72,7 @@ static void pick_cuts(plan *p)
     p->o.cuts = p->cuts;
 }
 
-/* Async: policies that can, and no cut between tied parameters, which is refused. */
+/* Asynchronous: policies that support it, and no cut between tied parameters, which is refused. */
 static void pick_schedule(plan *p)
 {
     rig_options *o = &p->o;
@@ -145,7 +145,7 @@ static bool stop_report(rig *r, const fr_batch_report *report)
     return report->step < *(const int *)r->user;
 }
 
-/* One worker where that is the same thing, else the same run undisturbed. */
+/* One worker if it must give the same bits, otherwise the same run undisturbed. */
 static void clean_sha(const plan *p, int64_t n, char sha[65])
 {
     rig_options o = p->o;

@@ -1,6 +1,6 @@
-/* test_recompute.c -- activations that are computed again instead of kept: the same bits wherever a
- * backward sees the weights of its forward, and less memory, exactly as predicted. What happens
- * where the weights differ test_reference.c knows. */
+/* test_recompute.c -- activations that are recomputed instead of kept: the same bits if a backward
+ * reads the weights of its forward, and less memory, exactly as forecast. test_reference.c tests
+ * the case of different weights. */
 #include "engine/rig.h"
 
 enum { N_STEPS = 5, MOST = 4 };
@@ -30,12 +30,12 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* What is compared of a run. */
+/* The compared results of a run. */
 typedef struct result {
     char sha[65]; /* weights, optimizer, running statistics */
     double losses[N_STEPS];
     fr_tally eval;
-    bool is_same; /* every backward saw the weights of its forward */
+    bool is_same; /* every backward read the weights of its forward */
     size_t slots[16], buffers[16];
 } result;
 
@@ -172,7 +172,7 @@ static void one_area_is_left(void **unused)
     }
 }
 
-/* A mini-batch that diverges leaves no traces, here either. */
+/* A mini-batch that diverges has no effect here either. */
 static void divergence_is_undone(void **unused)
 {
     (void)unused;

@@ -7,8 +7,8 @@
  *     backward of mini-batch b        sees b updates
  *     SpecTrain                       s_b = ceil(floor(k/2) / T), s_f = s_b + ceil((w - j) / T)
  *
- * where micro-batch m is number j of its mini-batch. A stage with recompute makes its activations
- * anew with the weights of the backward, from the inputs that its forward got. */
+ * where micro-batch m is number j of its mini-batch. A stage with recompute computes its
+ * activations again with the weights of the backward, from the inputs of its forward. */
 #include "engine/rig.h"
 
 enum { N_LAYERS = 3, WIDEST = 9, STEPS = 14, FEATURES = 6, CLASSES = 5 };
@@ -110,8 +110,8 @@ static void pass_layer(int i, const layer *l, const double *x, double *y)
     }
 }
 
-/* One sample there and back; gradients are added up. x, z: what the backward of a layer takes for
- * its input and output. */
+/* Forward and backward of one sample; gradients are added up. x, z: input and output of a layer in
+ * its backward. */
 static void pass_sample(model *m, const layer *forward, const layer *backward, const float *data,
                         int32_t target, int64_t n_targets)
 {
@@ -273,7 +273,7 @@ static void same_weights(void **unused)
             }
 }
 
-/* The reference can tell: the wrong rule is far off. */
+/* The reference distinguishes rules: the wrong one is far off. */
 static void other_rules_are_seen(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* test_refuse.c -- what cannot be done is refused with words: wrong use, wrong settings, gradients
- * that are not finite, no memory. */
+/* test_refuse.c -- refusals with a text: wrong use, wrong settings, gradients that are not finite,
+ * no memory. */
 #include "engine/rig.h"
 
 static void open_rig(rig *r, int which, const rig_options *o)
@@ -7,7 +7,7 @@ static void open_rig(rig *r, int which, const rig_options *o)
     if (rig_open(r, which, o) != FR_OK) fail_msg("%s", rig_about(r, o));
 }
 
-/* A loss that is finite with a gradient that is not: seen where the norm is computed, by all. */
+/* A finite loss with a gradient that is not: all stages detect it when the norm is computed. */
 static void infinite_gradient_is_seen(void **unused)
 {
     (void)unused;
@@ -36,7 +36,7 @@ static void infinite_gradient_is_seen(void **unused)
         assert_int_equal(n_done, 0);
         assert_ok(r.b.ctx, fr_engine_get_param(r.engine, head, after));
         assert_memory_equal(before, after, 4 * count_of(&r.b, head));
-        /* and it can go on from there */
+        /* and the run can continue from there */
         memset(before, 0, sizeof before);
         assert_ok(r.b.ctx, fr_engine_set_param(r.engine, head, before));
         for (int i = 0; i < N_DATA; i++) fill_minibatch(r.b.net, i, &r.b.data[i]);
@@ -159,7 +159,8 @@ static void no_loss(void **unused)
     assert_int_equal(rig_prepare(&r, MLP, &(rig_options){0}), FR_OK);
     fr_engine_desc d = r.desc;
     d.graph = b.graph;
-    assert_fails(b.ctx, fr_engine_create(b.ctx, &d, &e), FR_INVALID, "no cross_entropy");
+    assert_fails(b.ctx, fr_engine_create(b.ctx, &d, &e), FR_INVALID,
+                 "does not end in cross_entropy");
     rig_close(&r);
     bench_fini(&b);
 }

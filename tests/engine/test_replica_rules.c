@@ -1,6 +1,6 @@
-/* test_replica_rules.c -- replicas that step each for itself, in the engine: data parallelism where
- * they exchange after every update, the same bits whoever is late, alike after every call however
- * it ended, memory as predicted, HetPipe's bound on staleness in a pipeline. */
+/* test_replica_rules.c -- replicas that step on their own, in the engine: data parallelism if they
+ * exchange after every update, the same bits whichever is late, equal after every call however it
+ * ended, memory as forecast, HetPipe's bound on staleness in a pipeline. */
 #include "engine/rig.h"
 
 #include "engine/engine.h"
@@ -52,7 +52,7 @@ static void open_rig(rig *p, int which, const rig_options *o)
     if (rig_open(p, which, o) != FR_OK) fail_msg("%s", rig_about(p, o));
 }
 
-/* To the bit: weights, states, running statistics, what the policy remembers. */
+/* To the bit: weights, optimizer state, running statistics, policy state. */
 static void assert_alike(rig *p)
 {
     fr_engine *e = p->engine;
@@ -71,8 +71,8 @@ static void assert_alike(rig *p)
                 assert_true(device_same(own, x->exec->state[i], other, first->exec->state[i], n));
             assert_true(device_same(own, x->exec->buffers, other, first->exec->buffers,
                                     x->exec->n_buffers));
-            float *memory = fr_store_memory(x->exec->store, &a);
-            float *expected = fr_store_memory(first->exec->store, &b);
+            float *memory = fr_store_policy_state(x->exec->store, &a);
+            float *expected = fr_store_policy_state(first->exec->store, &b);
             assert_int_equal(a, b);
             if (a) assert_true(device_same(own, memory, other, expected, n));
         }
@@ -81,7 +81,7 @@ static void assert_alike(rig *p)
 
 /* --- exchanges after every update ------------------------------------------------------------- */
 
-/* one_by_one: a mean is never due, but calls are of one update each, and a drain makes it. */
+/* one_by_one: no mean is due, but each call has one update, and its drain takes the mean. */
 static double distance_from_dp(int which, const layout *l, const fr_sync_options *sync,
                                bool one_by_one)
 {
@@ -121,7 +121,7 @@ static void every_update_is_data_parallelism(void **unused)
             if (!(d < 2e-6))
                 fail_msg("%s, layout %d, %s: %g from dp", nets[which].name, i, never[i % 2].name,
                          d);
-            /* and with fewer means it is something else */
+            /* and with fewer means the weights differ */
             if (which == CNN && i < 2)
                 assert_true(distance_from_dp(which, l, &never[0], false) > 1e-5);
         }
@@ -166,7 +166,7 @@ static bool stop_at_three(rig *p, const fr_batch_report *r)
     return r->step < 3;
 }
 
-/* Stopped early, all replicas have made the same updates, and the run goes on from there. */
+/* After an early stop all replicas have made the same updates, and the run continues from there. */
 static void stops_alike(void **unused)
 {
     (void)unused;
@@ -189,7 +189,7 @@ static void stops_alike(void **unused)
         }
 }
 
-/* One replica's loss is no number: it and all others stop, alike, and can go on. */
+/* One replica's loss is NaN: all replicas stop at the same update and can continue. */
 static void diverges_alike(void **unused)
 {
     (void)unused;
@@ -299,7 +299,7 @@ static void staleness_is_bounded(void **unused)
             rig_steps(&p, 0, 30);
             int64_t limit = (distance + 1) * (b.s_local + 1) + b.s_local - 1;
             assert_true(b.most <= limit);
-            assert_int_equal(b.most, limit); /* and no better: that is what it costs */
+            assert_int_equal(b.most, limit); /* and the bound is reached */
             rig_close(&p);
         }
 }

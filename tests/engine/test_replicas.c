@@ -1,6 +1,5 @@
 /* test_replicas.c -- replicas of stages: with exact_sum the bits of one worker for powers of two,
- * equal to rounding otherwise; whatever the schedule, the cut and the number of replicas of each
- * stage. */
+ * equal to rounding otherwise; for any schedule, cut and number of replicas per stage. */
 #include "engine/engine.h"
 #include "engine/rig.h"
 #include "exec/stage.h"
@@ -67,7 +66,7 @@ static void exact_sums_have_the_bits_of_one_worker(void **state)
         }
 }
 
-/* The blocks of all replicas of each stage, as they lie. */
+/* The blocks of all replicas of each stage, byte for byte. */
 static void expect_equal_replicas(const rig *p, const char *about)
 {
     const fr_engine *e = p->engine;
@@ -127,8 +126,7 @@ static bool stop_after_three(rig *p, const fr_batch_report *r)
     return r->step < 2;
 }
 
-/* A loss that is no number on any worker, or a stop: every replica of every stage ends with the
- * same updates, those before it. */
+/* A NaN loss on any worker, or a stop: every replica of every stage ends with the same updates. */
 static void early_ends_are_the_same_everywhere(void **state)
 {
     static const struct {

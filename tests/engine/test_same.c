@@ -1,6 +1,6 @@
 /* test_same.c -- flush schedules give the bits of one worker: weights, running statistics,
- * optimizer state, losses, gradient norms, evaluation; however the graph is cut, whoever owns a
- * stage, whatever the clock does. */
+ * optimizer state, losses, gradient norms, evaluation; for any cut of the graph, any placement of
+ * stages and any timing. */
 #include "engine/rig.h"
 
 enum { STEPS = 3 };
@@ -8,7 +8,7 @@ enum { STEPS = 3 };
 static const char *const generators[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
 enum { N_GENERATORS = sizeof generators / sizeof *generators, INTERLEAVED = N_GENERATORS - 1 };
 
-/* All that can be seen of a run: STEPS steps, an evaluation, STEPS steps more. */
+/* All results of a run: STEPS steps, an evaluation, STEPS more steps. */
 typedef struct outcome {
     char sha[65];
     fr_tally tally[2 * STEPS], eval;
@@ -42,7 +42,7 @@ static void assert_same(int which, const rig_options *o, const outcome *one, con
                  nets[which].name, what, o->file ? o->file : o->generator, o->n_stages, o->n_micro);
 }
 
-/* Run `o` with every generator that can, and compare with `one`. */
+/* Run `o` with every generator that supports it, and compare with `one`. */
 static void compare_generators(int which, rig_options o, const outcome *one)
 {
     outcome other;
@@ -70,7 +70,7 @@ static void balanced_cuts(void **unused)
     }
 }
 
-/* Cut before any one or two nodes; where stages would be empty the graph says so. */
+/* Cut before any one or two nodes; the graph refuses cuts with empty stages. */
 static void every_cut(void **unused)
 {
     (void)unused;
@@ -121,7 +121,7 @@ static void norms_clipping_optimizers(void **unused)
         }
 }
 
-/* Schedules that nobody generates: two stages of three on one worker, in an order of its own. */
+/* Schedules that no generator makes: two stages of three on one worker, in an order of its own. */
 static void by_hand(void **state)
 {
     static const char *const csv[] = {

@@ -1,6 +1,6 @@
-/* test_snapshot.c -- what a checkpoint is made from: the same values whether they are copied or
- * read in place, of one version though training waits to go on; and engines that are planned first
- * and take their memory later. */
+/* test_snapshot.c -- the content of a checkpoint: the same values whether they are copied or read
+ * in place, of one version while training waits to continue; and engines that are planned first and
+ * allocate later. */
 #include "engine/rig.h"
 
 #include <forerun/state.h>
@@ -19,7 +19,7 @@ static void open_values(values *v)
     assert_non_null(v->at);
 }
 
-/* All items, one behind the other, with what they are. */
+/* All items, one after the other, with their kinds. */
 static void read_all(rig *r, fr_snapshot *s, values *v)
 {
     const fr_graph *g = r->b.graph;
@@ -71,7 +71,7 @@ static void in_place_as_copied(void **unused)
                 assert_ok(r.b.ctx, fr_engine_snapshot(r.engine, &s));
                 assert_true((fr_engine_snapshot_bytes(r.engine) == 0) == in_place);
                 read_all(&r, s, &found[in_place]);
-                fr_snapshot_wait(s); /* read to its end: nobody waits */
+                fr_snapshot_wait(s); /* read to its end: no call waits */
                 rig_close(&r);
             }
             assert_true(found[0].n > 0 && found[0].n == found[1].n);
@@ -95,8 +95,8 @@ static void *train_on(void *arg)
     return NULL;
 }
 
-/* Training is ready to go on from the beginning, and has had time to; what is read is what was
- * there at the moment of the snapshot. */
+/* Training could have continued in the meantime; the values read are those of the moment of the
+ * snapshot. */
 static void training_waits(void **unused)
 {
     (void)unused;
@@ -123,7 +123,7 @@ static void training_waits(void **unused)
     }
 }
 
-/* A reader that gives up in the middle (a full disk) does not hold training up. */
+/* A reader that gives up in the middle (a full disk) does not delay training. */
 static void a_reader_may_give_up(void **unused)
 {
     (void)unused;
@@ -142,8 +142,8 @@ static void a_reader_may_give_up(void **unused)
     rig_close(&r);
 }
 
-/* A plan has all sizes and no memory; taking it makes them true, with the bits of fr_engine_create.
- */
+/* A plan has all sizes and no memory; allocating it gives these sizes, and the bits of
+ * fr_engine_create. */
 static void planned_then_taken(void **unused)
 {
     (void)unused;
@@ -180,8 +180,8 @@ static void planned_then_taken(void **unused)
     }
 }
 
-/* Wherever memory runs out (sanitizers see what is left behind) it is said, and the plan can be
- * freed. */
+/* Out of memory at every allocation (sanitizers detect leaks): an error, and the plan can be freed.
+ */
 static void failures_are_told(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* test_stop.c -- runs that end early on purpose, and data that ends too early: what is counted as
- * done is done on every stage, and the run can go on from there. */
+/* test_stop.c -- runs that end early on purpose, and data that ends too early: updates that are
+ * counted have been made on every stage, and the run can continue from there. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 
@@ -26,7 +26,8 @@ static void open_rig(rig *r, int which, const rig_options *o)
     if (rig_open(r, which, o) != FR_OK) fail_msg("%s", rig_about(r, o));
 }
 
-/* After `done` mini-batches of a longer call, and after some more: as if nothing had been cut. */
+/* After `done` mini-batches of a longer call, and after some more: the results of an uninterrupted
+ * run. */
 static void assert_as_clean(rig *r, int which, const rig_options *o, int64_t done)
 {
     char sha[65], clean[65];
@@ -82,7 +83,8 @@ static void stop_flag(void **unused)
     }
 }
 
-/* A flag that is set from the start: only what was begun before it was seen is done. */
+/* A flag that is set from the start: only mini-batches begun before the first check are computed.
+ */
 static void stop_at_once(void **unused)
 {
     (void)unused;
@@ -128,7 +130,7 @@ static void report_says_stop(void **unused)
         }
 }
 
-/* A caller that takes its time over a report is not a stall, and nothing is lost. */
+/* A slow callback of the caller is not a stall, and nothing is lost. */
 static bool take_time(rig *r, const fr_batch_report *report)
 {
     quiet_clock *watch = r->user;

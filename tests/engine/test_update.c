@@ -1,4 +1,4 @@
-/* test_update.c -- how gradients reach the weights: on the fly or at the end, clipped, tied, and by
+/* test_update.c -- updates of the weights: fused or in a sweep at the end, clipped, tied, and by
  * the rules of the optimizers. */
 #include "engine/rig.h"
 
@@ -115,7 +115,7 @@ static void norm_only_if_asked(void **unused)
     }
 }
 
-/* Without a flush the parts of the norm are of different moments, but it is there. */
+/* Without a flush the parts of the norm are of different times, but the norm is reported. */
 static void norm_without_flush(void **unused)
 {
     (void)unused;

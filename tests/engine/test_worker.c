@@ -1,5 +1,6 @@
-/* test_worker.c -- training as such: the loss falls, micro-batches add up, the same seed gives the
- * same bits, backends agree, evaluation says what the logits say, state survives a move. */
+/* test_worker.c -- basic training: the loss falls, micro-batches add up, the same seed gives the
+ * same bits, backends agree, evaluation matches the logits, state can be moved to another engine.
+ */
 #include "engine/rig.h"
 
 static void open_rig(rig *r, int which, const rig_options *o)
@@ -32,7 +33,7 @@ static void loss_falls(void **unused)
         }
 }
 
-/* Dropout depends on the sample, not on the micro-batch it travels in. */
+/* Dropout depends on the sample, not on its micro-batch. */
 static void micro_batches_add_up(void **unused)
 {
     (void)unused;
@@ -79,7 +80,7 @@ static void same_seed_same_bits(void **unused)
     }
 }
 
-/* A backend that kept something derived from older weights would drift away from the plain one. */
+/* A backend with a stale cache of older weights would differ from the plain one. */
 static void backends_agree(void **unused)
 {
     (void)unused;
@@ -112,7 +113,7 @@ static void backends_agree(void **unused)
         }
 }
 
-/* What the tally should be, from the logits of all of N_DATA mini-batches. */
+/* The expected tally, from the logits of all of N_DATA mini-batches. */
 static fr_tally tally_of(const bench *b, const float *logits)
 {
     fr_tally t = {0};
@@ -134,7 +135,7 @@ static fr_tally tally_of(const bench *b, const float *logits)
     return t;
 }
 
-/* ... and evaluation leaves no trace in training. */
+/* ... and evaluation does not affect training. */
 static void eval_agrees_with_logits(void **unused)
 {
     (void)unused;
@@ -167,7 +168,7 @@ static void eval_agrees_with_logits(void **unused)
         }
 }
 
-/* An engine that only evaluates says the same as the one that trained. */
+/* An engine that only evaluates gives the results of the one that trained. */
 static void evaluation_alone(void **unused)
 {
     (void)unused;
@@ -191,8 +192,8 @@ static void evaluation_alone(void **unused)
     }
 }
 
-/* Parameters, statistics and optimizer state carried to another engine, cut otherwise, continue
- * the run bit for bit. */
+/* Parameters, statistics and optimizer state copied to another engine with other cuts continue the
+ * run bit for bit. */
 static void state_round_trip(void **unused)
 {
     (void)unused;

@@ -11,7 +11,7 @@
 
 enum { COUNT = 37, STRIDE = 40, MAX_N = 64 };
 
-/* Of very different sizes, so that the order of additions shows. */
+/* Numbers of very different sizes, so that the order of additions affects the bits. */
 static float grad(int micro, int i)
 {
     uint32_t r[4];
@@ -26,7 +26,7 @@ static float direct(int n, int a, int s, int i)
     return direct(n, a, 2 * s, i) + direct(n, a + s, 2 * s, i);
 }
 
-/* What a worker with micro-batches first, first + step, ... does. */
+/* The additions of a worker with micro-batches first, first + step, ... */
 static void run(const fr__tree *t, int first, int step, float out[COUNT])
 {
     static float blocks[(MAX_N + 1) * STRIDE];
@@ -62,7 +62,7 @@ static void plan_is_the_recursion(void **unused)
 
 static int last_of(int n, int a, int s) { return a + (n - 1 - a) / s * s; }
 
-/* Subtrees that are whole before micro-batch j comes, and no part of a larger whole one. */
+/* Subtrees that are complete before micro-batch j, and not part of a larger complete one. */
 static int whole_before(int n, int a, int s, int j)
 {
     if (last_of(n, a, s) < j) return 1;
@@ -70,7 +70,7 @@ static int whole_before(int n, int a, int s, int j)
     return whole_before(n, a, 2 * s, j) + whole_before(n, a + s, 2 * s, j);
 }
 
-/* No fewer would do: whoever adds along the tree must hold these and the one that is written. */
+/* The minimum: adding along the tree needs these blocks and the one that is written. */
 static void blocks_are_few(void **unused)
 {
     (void)unused;
@@ -115,7 +115,7 @@ static void replicas_give_the_same_bits(void **unused)
     assert_int_equal(n_compared, 64 + 32 + 16 + 8);
 }
 
-/* And the order does show: one after the other gives other bits. */
+/* The order matters: adding one after the other gives other bits. */
 static void order_matters(void **unused)
 {
     (void)unused;

@@ -1,6 +1,6 @@
-/* test_sync.c -- rules of replicas without an engine: R stores on R threads with random delays,
- * beside a plain model. Gradients are one-hot where it matters: each update of each replica has a
- * weight of its own, so that weights tell which updates they contain. */
+/* test_sync.c -- sync rules without an engine: R stores on R threads with random delays, beside a
+ * plain model. Gradients are one-hot where it matters: each update of each replica has its own
+ * weight, so that weights show the updates that they contain. */
 #include "exec/sync.h"
 
 #include "base/philox.h"
@@ -30,7 +30,8 @@ typedef struct setting {
     int64_t first;      /* mini-batch that the call begins with */
     int stops, stop_at; /* replica that stops before that mini-batch; -1: none */
     bool is_one_hot;
-    int held_for;  /* replicas but the first make no update before that one has made so many */
+    int held_for;  /* all replicas except the first wait until the first has made this many updates
+                    */
     uint64_t seed; /* of delays */
 } setting;
 
@@ -49,7 +50,7 @@ typedef struct replica {
     _Atomic int n_made;
     bool is_told; /* that some replica has stopped */
     int n_predicted;
-    double worst; /* prediction, of those that a forward saw */
+    double worst; /* prediction, of those that a forward read */
     fr__exec_hooks hooks;
     _Atomic int is_waiting;
     uint64_t sent;
@@ -202,7 +203,7 @@ static fr_status update(replica *r, int64_t batch)
     return fr_store_end(r->store, N);
 }
 
-/* The next forward sees a prediction from the weights as they are after the exchange. */
+/* The next forward reads a prediction from the weights after the exchange. */
 static fr_status look_ahead(replica *r, int64_t batch)
 {
     const setting *t = &r->scene->t;
@@ -261,17 +262,17 @@ static void run(scene *s, const setting *t)
         assert_int_equal(pthread_create(&s->r[q].thread, NULL, run_replica, &s->r[q]), 0);
     for (int q = 0; q < t->n_replicas; q++) pthread_join(s->r[q].thread, NULL);
     for (int q = 0; q < t->n_replicas; q++) assert_ok(s->ctx, s->r[q].status);
-    /* All replicas are alike, to the bit. */
+    /* All replicas are equal, to the bit. */
     replica *first = &s->r[0];
     bool is_valid, is_first_valid;
-    float *memory = fr_store_memory(first->store, &is_first_valid);
+    float *memory = fr_store_policy_state(first->store, &is_first_valid);
     for (int q = 1; q < t->n_replicas; q++) {
         replica *r = &s->r[q];
         assert_memory_equal(newest_of(r), newest_of(first), N * sizeof(float));
         assert_memory_equal(read_device(r, r->state), read_device(first, first->state),
                             N * sizeof(float));
         assert_int_equal(fr_store_version(r->store), fr_store_version(first->store));
-        float *other = fr_store_memory(r->store, &is_valid);
+        float *other = fr_store_policy_state(r->store, &is_valid);
         assert_int_equal(is_valid, is_first_valid);
         if (memory)
             assert_memory_equal(read_device(r, other), read_device(first, memory),
@@ -284,15 +285,16 @@ static scene a, b;
 
 /* --- which updates are in which weights ------------------------------------------------------- */
 
-/* Of update `update` of replica `of`: 1 all of it, 1 / R its share of a mean, 0 nothing. */
+/* The share of update `update` of replica `of`: 1 all of it, 1 / R its share of a mean, 0 nothing.
+ */
 static double share(const replica *r, const float *weights, int of, int update)
 {
     double lr = r->scene->t.options.lr;
     return -(double)weights[of * MAX_UPDATES + update] / lr;
 }
 
-/* Before own update t of wave c the waves of others up to c - 1 - D are there as means, and not one
- * of them more, whoever was faster; own later ones are there as they are. */
+/* Before own update t of wave c the weights contain the waves of others up to c - 1 - D as means,
+ * and no later ones, whichever replica was faster; own later waves are contained in full. */
 static void check_wave(const replica *r, int t)
 {
     const setting *s = &r->scene->t;
@@ -433,7 +435,7 @@ static void states_agree_at_a_drain(void **unused)
     close_scene(&a);
 }
 
-/* Whoever is late, the bits are the same; and so are those of a policy's memory. */
+/* The bits, also those of policy state, do not depend on which replica is late. */
 static void delays_change_nothing(void **unused)
 {
     (void)unused;
@@ -455,7 +457,7 @@ static void delays_change_nothing(void **unused)
             for (int q = 0; q < 3; q++)
                 assert_memory_equal(a.r[q].seen, b.r[q].seen, sizeof a.r[q].seen);
             assert_memory_equal(newest_of(&a.r[0]), newest_of(&b.r[1]), N * sizeof(float));
-            float *memory = fr_store_memory(a.r[0].store, &is_valid);
+            float *memory = fr_store_policy_state(a.r[0].store, &is_valid);
             assert_int_equal(memory != NULL, p == 1 || p == 2);
             assert_int_equal(is_valid, p == 1 || p == 2);
             assert_true(a.r[0].sent > 0);
@@ -485,7 +487,7 @@ static void predictions_are_made_anew(void **unused)
     }
 }
 
-/* A replica makes D + 1 waves, or the updates up to a mean, before it waits for anybody. */
+/* A replica makes D + 1 waves, or the updates up to a mean, before it waits for others. */
 static void nobody_waits_too_early(void **unused)
 {
     (void)unused;
@@ -508,8 +510,8 @@ static void nobody_waits_too_early(void **unused)
 
 /* --- one stops -------------------------------------------------------------------------------- */
 
-/* Nobody hangs, everybody hears of it, and afterwards all hold the mean of what each has done: each
- * of its updates, once. */
+/* No replica hangs, all are notified, and afterwards all hold the mean of all updates made, each
+ * counted once. */
 static void one_that_stops_stops_all(void **unused)
 {
     (void)unused;

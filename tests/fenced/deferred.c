@@ -1,7 +1,7 @@
-/* deferred.c -- the fenced backend behind a queue: a call is put down, and made when its result
- * must be there. What reads memory without waiting for the calls that write it gets old values.
+/* deferred.c -- the fenced backend behind a queue: a call is queued, and made when its result is
+ * required. Code that reads memory without waiting for the calls that write it gets old values.
  *
- * FR_BACKEND=deferred selects it. Failures of queued calls are those of the next wait. */
+ * FR_BACKEND=deferred selects it. The next wait returns the failures of queued calls. */
 #include "fenced/fenced.h"
 
 #include <pthread.h>
@@ -16,9 +16,9 @@ struct call {
     fr_status (*make)(fr_device *dev, const call *c);
     union {
         struct {
-            fr_kernel *kernel;
-            fr_status (*op)(fr_kernel *k, const fr_kernel_args *a);
-            fr_kernel_args args;
+            fr__kernel *kernel;
+            fr_status (*op)(fr__kernel *k, const fr__kernel_args *a);
+            fr__kernel_args args;
             fr_pass pass;
             void *dz;
         } kernel;
@@ -26,7 +26,7 @@ struct call {
             void *to;
             const void *from;
             size_t n;
-            fr_blend blend;
+            fr__blend blend;
             float by;
         } two;
         struct {
@@ -171,7 +171,7 @@ static fr_status deferred_download(fr_device *dev, void *host, const void *from,
     return BASE->download(dev, host, from, bytes);
 }
 
-static void deferred_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+static void deferred_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                              double *sums)
 {
     queue *q = queue_of(dev);
@@ -231,7 +231,7 @@ static void deferred_add(fr_device *dev, float *y, const float *x, size_t n)
     put(dev, &(call){.make = make_add, .of.two = {.to = y, .from = x, .n = n}});
 }
 
-static void deferred_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by,
+static void deferred_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by,
                            size_t n)
 {
     put(dev, &(call){.make = make_blend,
@@ -259,16 +259,16 @@ static void deferred_tree_sum(fr_device *dev, float *to, const float *const *fro
  */
 
 typedef struct deferred_kernel {
-    fr_kernel base; /* what inner says of itself */
-    fr_kernel *inner;
-    fr_kernel_ops ops;
+    fr__kernel base; /* what inner says of itself */
+    fr__kernel *inner;
+    fr__kernel_ops ops;
 } deferred_kernel;
 
-static fr_kernel *inner_of(fr_kernel *k) { return ((deferred_kernel *)k)->inner; }
+static fr__kernel *inner_of(fr__kernel *k) { return ((deferred_kernel *)k)->inner; }
 
 static fr_status make_kernel(fr_device *dev, const call *c)
 {
-    fr_kernel_args a = c->of.kernel.args;
+    fr__kernel_args a = c->of.kernel.args;
     (void)dev;
     a.pass = &c->of.kernel.pass;
     if (!c->of.kernel.op)
@@ -276,44 +276,44 @@ static fr_status make_kernel(fr_device *dev, const call *c)
     return c->of.kernel.op(c->of.kernel.kernel, &a);
 }
 
-static fr_status put_kernel(fr_kernel *k, const fr_kernel_args *a, void *dz,
-                            fr_status (*op)(fr_kernel *k, const fr_kernel_args *a))
+static fr_status put_kernel(fr__kernel *k, const fr__kernel_args *a, void *dz,
+                            fr_status (*op)(fr__kernel *k, const fr__kernel_args *a))
 {
     put(k->dev, &(call){.make = make_kernel, .of.kernel = {inner_of(k), op, *a, *a->pass, dz}});
     return FR_OK;
 }
 
-static fr_status deferred_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status deferred_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     return put_kernel(k, a, NULL, inner_of(k)->ops->forward);
 }
-static fr_status deferred_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status deferred_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     return put_kernel(k, a, NULL, inner_of(k)->ops->backward_input);
 }
-static fr_status deferred_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status deferred_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     return put_kernel(k, a, NULL, inner_of(k)->ops->backward_weight);
 }
-static fr_status deferred_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status deferred_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     return put_kernel(k, a, dz, NULL);
 }
-static void deferred_destroy(fr_kernel *k) { inner_of(k)->ops->destroy(inner_of(k)); }
+static void deferred_destroy(fr__kernel *k) { inner_of(k)->ops->destroy(inner_of(k)); }
 
-static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     deferred_kernel *k = FR_ARENA_NEW(arena, deferred_kernel);
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     *out = NULL;
     if (!k) return fr__no_memory(spec->ctx, sizeof *k, "a kernel");
     FR_TRY(BASE->makers[op](spec, arena, &k->inner));
-    const fr_kernel_ops *ops = k->inner->ops;
-    k->ops = (fr_kernel_ops){ops->forward ? deferred_forward : NULL,
-                             ops->prepare_dy ? deferred_prepare_dy : NULL,
-                             ops->backward_input ? deferred_backward_input : NULL,
-                             ops->backward_weight ? deferred_backward_weight : NULL,
-                             ops->destroy ? deferred_destroy : NULL};
+    const fr__kernel_ops *ops = k->inner->ops;
+    k->ops = (fr__kernel_ops){ops->forward ? deferred_forward : NULL,
+                              ops->prepare_dy ? deferred_prepare_dy : NULL,
+                              ops->backward_input ? deferred_backward_input : NULL,
+                              ops->backward_weight ? deferred_backward_weight : NULL,
+                              ops->destroy ? deferred_destroy : NULL};
     k->base = *k->inner;
     k->base.ops = &k->ops;
     *out = &k->base;
@@ -329,7 +329,7 @@ fr_backend deferred_backend;
 
 __attribute__((constructor(202))) static void fill_record(void)
 {
-    static fr_kernel_maker makers[FR_OPERATOR_COUNT];
+    static fr__kernel_maker makers[FR_OPERATOR_COUNT];
     for (int i = 0; i < FR_OPERATOR_COUNT; i++) makers[i] = BASE->makers[i] ? make : NULL;
     deferred_backend = *BASE;
     deferred_backend.name = "deferred";

@@ -1,10 +1,10 @@
 /* fenced.c -- `ref` on memory that the host cannot read: the example of a backend with memory of
  * its own, and the test that nothing above the backends touches device memory.
  *
- * A device address lies in a range without access; its bytes are FENCE further on. Slots and
- * kernels add FENCE and call those of `ref`. The program ends where the host touches a device
- * address, and where a slot is given a host address for device memory. No address is used
- * twice, so a released block cannot be touched either. */
+ * A device address is in a range without access; its bytes are FENCE behind it. Slots and kernels
+ * add FENCE and call those of `ref`. The program ends where the host touches a device address, and
+ * where a slot is given a host address for device memory. No address is used twice, so a released
+ * block cannot be touched either. */
 #include "fenced/fenced.h"
 
 #include <pthread.h>
@@ -81,7 +81,7 @@ static void fenced_add(fr_device *dev, float *y, const float *x, size_t n)
     REF->add(dev, real(y), real(x), n);
 }
 
-static void fenced_blend(fr_device *dev, fr_blend kind, float *y, const float *x, float by,
+static void fenced_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by,
                          size_t n)
 {
     REF->blend(dev, kind, real(y), real(x), by, n);
@@ -97,7 +97,7 @@ static void fenced_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim
     REF->sweep(dev, opt, coef, &s);
 }
 
-static void fenced_squares(fr_device *dev, const float *x, const fr_span *spans, size_t n,
+static void fenced_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                            double *sums)
 {
     REF->squares(dev, real(x), spans, n, sums);
@@ -120,16 +120,16 @@ static fr_status fenced_pick(fr_device *dev, float *host, const float *from, siz
 /* ---- Kernels ---- */
 
 typedef struct fenced_kernel {
-    fr_kernel base; /* what inner says of itself */
-    fr_kernel *inner;
-    fr_kernel_ops ops; /* those that inner has */
+    fr__kernel base; /* what inner says of itself */
+    fr__kernel *inner;
+    fr__kernel_ops ops; /* those that inner has */
 } fenced_kernel;
 
-static fr_kernel *inner_of(fr_kernel *k) { return ((fenced_kernel *)k)->inner; }
+static fr__kernel *inner_of(fr__kernel *k) { return ((fenced_kernel *)k)->inner; }
 
-static fr_kernel_args real_args(const fr_kernel_args *a)
+static fr__kernel_args real_args(const fr__kernel_args *a)
 {
-    fr_kernel_args r = *a;
+    fr__kernel_args r = *a;
     for (int i = 0; i < FR_MAX_INPUTS; i++) r.x[i] = real(a->x[i]), r.dx[i] = real(a->dx[i]);
     for (int i = 0; i < FR_MAX_PARAMS; i++)
         r.w[i] = real(a->w[i]), r.dw[i] = real(a->dw[i]), r.buffers[i] = real(a->buffers[i]);
@@ -138,33 +138,33 @@ static fr_kernel_args real_args(const fr_kernel_args *a)
     return r;
 }
 
-#define KERNEL_OP(op)                                                   \
-    static fr_status fenced_##op(fr_kernel *k, const fr_kernel_args *a) \
-    {                                                                   \
-        fr_kernel_args r = real_args(a);                                \
-        return inner_of(k)->ops->op(inner_of(k), &r);                   \
+#define KERNEL_OP(op)                                                     \
+    static fr_status fenced_##op(fr__kernel *k, const fr__kernel_args *a) \
+    {                                                                     \
+        fr__kernel_args r = real_args(a);                                 \
+        return inner_of(k)->ops->op(inner_of(k), &r);                     \
     }
 KERNEL_OP(forward)
 KERNEL_OP(backward_input)
 KERNEL_OP(backward_weight)
 
-static fr_status fenced_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status fenced_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
-    fr_kernel_args r = real_args(a);
+    fr__kernel_args r = real_args(a);
     return inner_of(k)->ops->prepare_dy(inner_of(k), &r, real(dz));
 }
 
-static void fenced_destroy(fr_kernel *k) { inner_of(k)->ops->destroy(inner_of(k)); }
+static void fenced_destroy(fr__kernel *k) { inner_of(k)->ops->destroy(inner_of(k)); }
 
-static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     fenced_kernel *k = FR_ARENA_NEW(arena, fenced_kernel);
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     *out = NULL;
     if (!k) return fr__no_memory(spec->ctx, sizeof *k, "a kernel");
     FR_TRY(REF->makers[op](spec, arena, &k->inner));
-    const fr_kernel_ops *ops = k->inner->ops;
-    k->ops = (fr_kernel_ops){
+    const fr__kernel_ops *ops = k->inner->ops;
+    k->ops = (fr__kernel_ops){
         ops->forward ? fenced_forward : NULL, ops->prepare_dy ? fenced_prepare_dy : NULL,
         ops->backward_input ? fenced_backward_input : NULL,
         ops->backward_weight ? fenced_backward_weight : NULL, ops->destroy ? fenced_destroy : NULL};
@@ -182,7 +182,7 @@ fr_backend fenced_backend;
 
 __attribute__((constructor(201))) static void fill_record(void)
 {
-    static fr_kernel_maker makers[FR_OPERATOR_COUNT];
+    static fr__kernel_maker makers[FR_OPERATOR_COUNT];
     for (int i = 0; i < FR_OPERATOR_COUNT; i++) makers[i] = REF->makers[i] ? make : NULL;
     fenced_backend = *REF;
     fenced_backend.name = "fenced";

@@ -1,5 +1,5 @@
-/* test_bubble.c -- the bubble of made-up runs whose parts are known by hand. Times are whole
- * seconds; B counts as back_input, as the engine notes it. */
+/* test_bubble.c -- the bubble of synthetic runs with known parts. Times are whole seconds; B counts
+ * as back_input, as the engine notes it. */
 #include "forecast/bubble.h"
 #include "support/check.h"
 
@@ -241,7 +241,7 @@ static void running_out_of_memory(void **state)
     close_run(&r);
 }
 
-/* A stage three times as slow with three times the workers is no imbalance; with one it is. */
+/* A stage three times as slow with three workers is not an imbalance; with one worker it is. */
 static void replicas_share_work(void **state)
 {
     (void)state;

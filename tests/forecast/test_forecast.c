@@ -1,5 +1,5 @@
-/* test_forecast.c -- a run that would wait too long for its stages to be measured begins at once,
- * and says how long a mini-batch takes when it has done a few. */
+/* test_forecast.c -- a run whose measurement of stages would take too long starts immediately, and
+ * prints the time of a mini-batch after the first few. */
 #include "forecast/forecast.h"
 #include "support/run_fixture.h"
 
@@ -31,7 +31,7 @@ static bool takes_long(fixture *f, int n_sets, const char *const *sets)
     return is_long;
 }
 
-/* By the work of a mini-batch, the length of the run and the threads; not by how fast it goes. */
+/* Decided by the work of a mini-batch, the length of the run and the threads, not by speed. */
 static void test_what_takes_long(void **state)
 {
     fixture *f = *state;
@@ -68,7 +68,7 @@ static void train(fixture *f, int n_sets, const char *const *sets)
     assert_done(f, fr_train(f->ctx, &o, NULL));
 }
 
-/* One config, told by the run itself, by a look that was asked for, and not at all. */
+/* One config: forecast by the run itself, by a requested measurement, and not at all. */
 static void test_said_late(void **state)
 {
     fixture *f = *state;

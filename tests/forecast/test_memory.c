@@ -1,5 +1,5 @@
-/* test_memory.c -- what a run says that it will hold, and what becomes of one that is too large: on
- * machines made up for it (their /proc and /sys are folders of the test), and on this one. */
+/* test_memory.c -- the memory forecast of a run, and the refusal of one that is too large: on
+ * simulated machines (their /proc and /sys are folders of the test), and on this one. */
 #include "forecast/fits.h"
 #include "support/run_fixture.h"
 
@@ -34,7 +34,7 @@ static void put(const fixture *f, const char *folder, const char *name, const ch
     write_text(path, text);
 }
 
-/* The machine has so much left. */
+/* Sets the available memory of the machine. */
 static void put_room(const fixture *f, size_t bytes)
 {
     char text[64];
@@ -42,7 +42,7 @@ static void put_room(const fixture *f, size_t bytes)
     put(f, "proc", "meminfo", text);
 }
 
-/* The run is planned on the made-up machine; *needs (may be NULL): bytes that it would take. */
+/* The run is planned on the simulated machine; *needs (may be NULL): bytes that it would take. */
 static fr_status plan(fixture *f, int n_sets, const char *const *sets, size_t *needs)
 {
     fr__setup s;
@@ -71,7 +71,7 @@ static size_t need_of(fixture *f, int n_sets, const char *const *sets)
     return needs;
 }
 
-/* What is proposed fits, and half of it does not. */
+/* The proposed number fits, and half of it does not. */
 static void test_more_micro_batches(void **state)
 {
     fixture *f = *state;
@@ -94,7 +94,7 @@ static void test_more_micro_batches(void **state)
     }
 }
 
-/* Of a pipeline whose activations make most of it. */
+/* For a pipeline whose memory is mostly activations. */
 static void test_recompute(void **state)
 {
     fixture *f = *state;
@@ -180,7 +180,7 @@ static void test_measuring_counts(void **state)
     assert_failed(f, plan(f, 3, sets, NULL), FR_NO_MEMORY, "parallel.profile");
 }
 
-/* Terabytes: known without taking a part of them, and nothing is written. */
+/* Terabytes: refused without allocating them, and nothing is written. */
 static void test_refused_at_once(void **state)
 {
     fixture *f = *state;
@@ -196,7 +196,7 @@ static void test_refused_at_once(void **state)
     assert_failed(f, fr_eval(f->ctx, &o, &r), FR_NO_MEMORY, "the run needs");
 }
 
-/* What was said is in the summary, beside what came. */
+/* The summary has the forecast beside the actual memory. */
 static void test_summary(void **state)
 {
     fixture *f = *state;

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fr_ctx *ctx = fr_ctx_create();
-    fr_idx a;
+    fr__idx a;
     if (fr__idx_parse(ctx, "fuzz", data, size, &a) == FR_OK) {
         size_t n = 1;
         for (int i = 0; i < a.n_dims; i++) n *= (size_t)a.dim[i];

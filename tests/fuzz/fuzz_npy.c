@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const size_t bytes[] = {[FR_NPY_F32] = 4, [FR_NPY_F64] = 8, [FR_NPY_U8] = 1,
                                    [FR_NPY_I32] = 4, [FR_NPY_I64] = 8, [FR_NPY_U16] = 2};
     fr_ctx *ctx = fr_ctx_create();
-    fr_npy a;
+    fr__npy a;
     if (fr__npy_parse(ctx, "fuzz", data, size, &a) == FR_OK) {
         size_t n = bytes[a.type], is_empty = 0;
         for (int i = 0; i < a.n_dims; i++) is_empty |= a.dim[i] == 0;

@@ -30,8 +30,7 @@ static void write_and_read(fr_ctx *ctx, const fr_schedule *s)
     fr_clock_free(&c);
 }
 
-/* The first byte tells how many micro-batches a mini-batch has, and how many replicas each stage.
- */
+/* The first byte gives the number of micro-batches per mini-batch and of replicas per stage. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fr_ctx *ctx = fr_ctx_create();

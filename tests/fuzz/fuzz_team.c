@@ -1,5 +1,5 @@
 /* fuzz_team.c -- arbitrary bytes from another process of a team: as frames and votes of connected
- * ranks, as a hello at the port of rank 0, as the contact that rank 0 shares. The team goes on or
+ * ranks, as a hello at the port of rank 0, as the contact that rank 0 shares. The team continues or
  * fails with a text; nothing else happens.
  *
  * The first byte chooses the case, the second where the rest is cut in two. */

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fr_ctx *ctx = fr_ctx_create();
     size_t pos = 0;
     int64_t line = 0;
-    fr_tsv_row row;
+    fr__tsv_row row;
     bool more = true;
     const char *from = (const char *)data, *end = from + size;
     while (fr__tsv_next(ctx, "fuzz", data, size, &pos, &line, &row, &more) == FR_OK && more) {

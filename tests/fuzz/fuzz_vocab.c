@@ -14,7 +14,7 @@ static void must(bool holds)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     const char *text = (const char *)data;
-    fr_vocab v = {.lower = bytes & 1};
+    fr__vocab v = {.lower = bytes & 1};
     size_t pos = 0, begin, n, end = 0;
     uint64_t n_words = 0, n_counted = 0;
     while ((n = fr__word_next(text, bytes, &pos, &begin))) {
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         fr__free(order);
     }
     for (size_t i = 0; i < v.words.n; i++) {
-        const fr_word *w = &v.words.at[i];
+        const fr__word *w = &v.words.at[i];
         must(strlen(fr__vocab_text(&v, (int32_t)i)) == w->bytes);
         n_counted += w->count;
     }

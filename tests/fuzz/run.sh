@@ -1,7 +1,7 @@
 #!/bin/bash
 # Fuzz the parsers: tests/fuzz/run.sh SECONDS [NAME...]
 # Builds the harnesses (preset fuzz, clang), makes seeds, runs each that long; any finding fails and
-# its input stays in build-fuzz/findings. What the fuzzer learnt stays in build-fuzz/corpus.
+# its input stays in build-fuzz/findings. The corpus stays in build-fuzz/corpus.
 set -eu
 seconds=${1:?usage: run.sh SECONDS [NAME...]}
 shift

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh -- trains two mini-batches of every model and lets PyTorch judge the second; then lets PyTorch go
-# on from checkpoints that several processes wrote.
+# run.sh -- trains two mini-batches of every model and lets PyTorch judge the second; then PyTorch
+# continues from checkpoints that several processes wrote.
 #
 #   tests/interop/run.sh BUILD_DIR [MODEL...]
 #
@@ -71,7 +71,7 @@ case_of gnmt 'layers: 4, width: 48, context: 12, vocab: 90, dropout: 0' 8 2 "$bo
 case_of gnmt 'layers: 1, width: 32, context: 9, vocab: 50, dropout: 0' 6 1 sgd
 case_of biglstm 'layers: 2, width: 96, projection: 40, context: 14, vocab: 120, dropout: 0' 8 2 "$both"
 
-# Checkpoints of four processes, two stages x two replicas: PyTorch goes on from them.
+# Checkpoints of four processes, two stages x two replicas: PyTorch continues from them.
 go_on() { # "{model}" "optimizer" [options of checkpoint_check]
     eval "optimizer=\$$2"
     rm -rf "$work/run"

@@ -104,7 +104,7 @@ static fr_status size_by_first(fr_ctx *c, const char *path, const unsigned char 
 
 static fr_status try_read_by(const char *path, unsigned char **data, size_t *n)
 {
-    static const fr_file_head head = {.bytes = 1, .size = size_by_first};
+    static const fr__file_head head = {.bytes = 1, .size = size_by_first};
     fr_status status = fr__file_read_by(ctx, path, (size_t)1 << 30, &head, data, n);
     if (status != FR_OK) assert_null(*data);
     return status;

@@ -14,7 +14,7 @@ static void in_any_pieces(void **state)
     for (size_t i = 0; i < sizeof data; i++) data[i] = (char)(i * i);
     fr__hash_of(data, sizeof data, whole);
     for (size_t piece = 1; piece < sizeof data; piece += 13) {
-        fr_hash *h = fr__hash_create();
+        fr__hash *h = fr__hash_create();
         assert_non_null(h);
         fr__hash_update(h, NULL, 0);
         for (size_t at = 0; at < sizeof data; at += piece)

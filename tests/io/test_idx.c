@@ -10,7 +10,7 @@ static const unsigned char sample[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 10, 1
 static void reads_whole(void **state)
 {
     (void)state;
-    fr_idx a;
+    fr__idx a;
     assert_ok(ctx, fr__idx_parse(ctx, "a", sample, sizeof sample, &a));
     assert_int_equal(a.n_dims, 2);
     assert_int_equal(a.dim[0], 2);
@@ -28,7 +28,7 @@ static void every_cut_is_seen(void **state)
     for (size_t n = 0; n < sizeof sample; n++) {
         unsigned char *cut = malloc(n ? n : 1); /* exact, for sanitizers */
         memcpy(cut, sample, n);
-        fr_idx a;
+        fr__idx a;
         assert_fails(ctx, fr__idx_parse(ctx, "cut.idx", cut, n, &a), FR_INVALID, "cut.idx: byte ");
         assert_int_equal(a.n_dims, 0);
         assert_null(a.data);
@@ -57,7 +57,7 @@ static void lies(void **state)
     };
     for (size_t i = 0; i < sizeof lie / sizeof *lie; i++) {
         unsigned char data[sizeof sample];
-        fr_idx a;
+        fr__idx a;
         memcpy(data, sample, sizeof sample);
         data[lie[i].at] = lie[i].value;
         assert_fails(ctx, fr__idx_parse(ctx, "l.idx", data, sizeof data, &a), FR_INVALID,
@@ -71,7 +71,7 @@ static void product_cannot_wrap(void **state)
     (void)state;
     unsigned char data[20] = {0, 0, 8, 4};
     for (int i = 0; i < 4; i++) data[5 + 4 * i] = 1;
-    fr_idx a;
+    fr__idx a;
     assert_fails(ctx, fr__idx_parse(ctx, "w", data, sizeof data, &a), FR_INVALID, "byte 4");
 }
 

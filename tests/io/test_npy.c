@@ -26,7 +26,7 @@ static void reads_every_version_and_type(void **state)
     (void)state;
     static const struct {
         const char *descr;
-        fr_npy_type type;
+        fr__npy_type type;
         size_t bytes;
     } types[] = {{"<f4", FR_NPY_F32, 4}, {"<f8", FR_NPY_F64, 8}, {"|u1", FR_NPY_U8, 1},
                  {"<i4", FR_NPY_I32, 4}, {"<i8", FR_NPY_I64, 8}, {"<u2", FR_NPY_U16, 2}};
@@ -34,7 +34,7 @@ static void reads_every_version_and_type(void **state)
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             char header[100];
             unsigned char data[1000];
-            fr_npy a;
+            fr__npy a;
             snprintf(header, sizeof header,
                      "{'descr': '%s', 'fortran_order': False, 'shape': (2, 3), }", types[i].descr);
             size_t n = build(data, version, header, 64, 6 * types[i].bytes);
@@ -65,7 +65,7 @@ static void odd_shapes(void **state)
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         unsigned char data[1000];
-        fr_npy a;
+        fr__npy a;
         size_t n = build(data, 1, known[i].header, 16, known[i].n);
         assert_ok(ctx, fr__npy_parse(ctx, "a.npy", data, n, &a));
         assert_int_equal(a.n_dims, known[i].n_dims);
@@ -111,7 +111,7 @@ static void headers_that_lie(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         unsigned char data[1000];
-        fr_npy a;
+        fr__npy a;
         size_t n = build(data, 1, bad[i].header, 16, 6);
         assert_fails(ctx, fr__npy_parse(ctx, "bad.npy", data, n, &a), bad[i].status, bad[i].says);
         assert_null(a.data);
@@ -127,7 +127,7 @@ static void every_cut_is_seen(void **state)
         for (size_t cut = 0; cut < n; cut++) {
             unsigned char *data = malloc(cut ? cut : 1);
             memcpy(data, whole, cut);
-            fr_npy a;
+            fr__npy a;
             assert_fails(ctx, fr__npy_parse(ctx, "cut.npy", data, cut, &a), FR_INVALID, "cut.npy");
             free(data);
         }
@@ -138,7 +138,7 @@ static void wrong_starts(void **state)
 {
     (void)state;
     unsigned char data[1000];
-    fr_npy a;
+    fr__npy a;
     size_t n = build(data, 1, HEAD "(6,), }", 64, 6);
     data[6] = 4;
     assert_fails(ctx, fr__npy_parse(ctx, "v", data, n, &a), FR_UNSUPPORTED, "version 4.0");
@@ -154,7 +154,7 @@ static void loads_aligned(void **state)
 {
     unsigned char data[1000];
     char path[300];
-    fr_npy a;
+    fr__npy a;
     snprintf(path, sizeof path, "%s", support_path(state, "a.npy"));
     for (size_t pad = 0; pad < 9; pad++) {
         char header[100];
@@ -178,7 +178,7 @@ static void loads_aligned(void **state)
 static void loads_gzip(void **state)
 {
     unsigned char data[1000];
-    fr_npy a;
+    fr__npy a;
     const char *path = support_path(state, "a.npy.gz");
     size_t n = build(data, 1, HEAD "(2, 3), }", 64, 6);
     gzFile f = gzopen(path, "wb");

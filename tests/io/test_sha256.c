@@ -5,7 +5,7 @@
 
 static void digest(const void *data, size_t bytes, size_t piece, char hex[65])
 {
-    fr_sha256 s;
+    fr__sha256 s;
     fr__sha256_init(&s);
     for (size_t at = 0; at < bytes; at += piece)
         fr__sha256_update(&s, (const char *)data + at, bytes - at < piece ? bytes - at : piece);
@@ -64,7 +64,7 @@ static void pieces_do_not_matter(void **state)
 static void empty_updates_change_nothing(void **state)
 {
     (void)state;
-    fr_sha256 s;
+    fr__sha256 s;
     char hex[65];
     fr__sha256_init(&s);
     fr__sha256_update(&s, NULL, 0);

@@ -150,22 +150,22 @@ static void test_file(void **state)
 {
     (void)state;
     char folder[] = "/tmp/forerun-test-XXXXXX", text[4096], first[4096];
-    fr_tfevents t;
+    fr__tfevents t;
     fr_ctx *ctx = fr_ctx_create();
     assert_non_null(mkdtemp(folder));
     assert_int_equal(fr__tfevents_open(ctx, folder, 0, &t), FR_OK);
-    fr_tf_scalar both[] = {{"loss/train", 0.25}, {"lr", 1e-3}};
+    fr__tf_scalar both[] = {{"loss/train", 0.25}, {"lr", 1e-3}};
     assert_int_equal(fr__tfevents_write(&t, 1, 2, both), FR_OK);
     assert_int_equal(fr__tfevents_write(&t, INT64_C(3) << 40, 1, both), FR_OK);
     assert_int_equal(fr__tfevents_flush(&t), FR_OK);
     read_events(t.path, text, sizeof text); /* while the writer continues */
     assert_string_equal(text, "0 brain.Event:2\n1 session 1\n1 loss/train=0.25 lr=0.00100000005\n"
                               "3298534883328 loss/train=0.25\n");
-    fr_tf_scalar many[FR_TF_SCALARS + 1];
+    fr__tf_scalar many[FR_TF_SCALARS + 1];
     for (int i = 0; i <= FR_TF_SCALARS; i++)
-        many[i] = (fr_tf_scalar){"a/tag/of/the/greatest/length/that/counts/which/is/64/characters/"
-                                 "and/no/more",
-                                 -i};
+        many[i] = (fr__tf_scalar){"a/tag/of/the/greatest/length/that/counts/which/is/64/characters/"
+                                  "and/no/more",
+                                  -i};
     assert_int_equal(fr__tfevents_write(&t, 7, FR_TF_SCALARS, many), FR_OK);
     assert_int_equal(fr__tfevents_write(&t, 8, FR_TF_SCALARS + 1, many), FR_INTERNAL);
     strcpy(first, t.path);
@@ -189,14 +189,14 @@ static void test_file(void **state)
 static void test_failures(void **state)
 {
     (void)state;
-    fr_tfevents t;
+    fr__tfevents t;
     fr_ctx *ctx = fr_ctx_create();
     assert_int_equal(fr__tfevents_open(ctx, "/nonexistent", 0, &t), FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(ctx), "/nonexistent/events.out.tfevents."));
     fr_ctx_clear(ctx);
-    t = (fr_tfevents){.ctx = ctx, .file = fopen("/dev/full", "w"), .path = "full"};
+    t = (fr__tfevents){.ctx = ctx, .file = fopen("/dev/full", "w"), .path = "full"};
     if (t.file) {
-        assert_int_equal(fr__tfevents_write(&t, 1, 1, &(fr_tf_scalar){"a", 1}), FR_OK);
+        assert_int_equal(fr__tfevents_write(&t, 1, 1, &(fr__tf_scalar){"a", 1}), FR_OK);
         assert_int_equal(fr__tfevents_flush(&t), FR_IO);
         assert_non_null(strstr(fr_ctx_error(ctx), "full"));
         (void)fr__tfevents_close(&t);

@@ -3,21 +3,21 @@
 #include "io/trace.h"
 #include "support/check.h"
 
-static void write_sample(fr_trace *t)
+static void write_sample(fr__trace *t)
 {
-    fr_trace_slice slice = {.pid = 1,
-                            .tid = 2,
-                            .name = "F\"1\"",
-                            .category = "forward",
-                            .colour = "good",
-                            .start_ns = 1001,
-                            .end_ns = 3500};
+    fr__trace_slice slice = {.pid = 1,
+                             .tid = 2,
+                             .name = "F\"1\"",
+                             .category = "forward",
+                             .colour = "good",
+                             .start_ns = 1001,
+                             .end_ns = 3500};
     fr__trace_process(t, 1, "run");
     fr__trace_thread(t, 1, 2, "worker 0");
-    fr__trace_slice(t, &slice, 2, (fr_trace_arg[]){{"stage", 3}, {"peer", -1}});
+    fr__trace_add(t, &slice, 2, (fr__trace_arg[]){{"stage", 3}, {"peer", -1}});
     fr__trace_flow(t, &slice, 2000, false, "value", 77);
     slice.tid = 3, slice.colour = NULL, slice.start_ns = 1500, slice.end_ns = 1500;
-    fr__trace_slice(t, &slice, 0, NULL);
+    fr__trace_add(t, &slice, 0, NULL);
     fr__trace_flow(t, &slice, 123456789012345, true, "value", 77);
     fr__trace_counter(t, 1, 1500, "version", "updates", 5);
 }
@@ -43,7 +43,7 @@ static const char sample[] =
 static void bytes(void **state)
 {
     fr_ctx *ctx = fr_ctx_create();
-    fr_trace t;
+    fr__trace t;
     unsigned char *data;
     size_t n;
     const char *path = support_path(state, "trace.json");
@@ -62,7 +62,7 @@ static void bytes(void **state)
 static void failures(void **state)
 {
     fr_ctx *ctx = fr_ctx_create();
-    fr_trace t;
+    fr__trace t;
     assert_fails(ctx, fr__trace_open(ctx, &t, support_path(state, "no/trace.json"), 0), FR_INVALID,
                  "no/trace.json");
     assert_int_equal(symlink("/dev/full", support_path(state, "full.json.part")), 0);
@@ -76,7 +76,7 @@ static void failures(void **state)
 
 static fr_status open_and_close(fr_ctx *ctx, void *path)
 {
-    fr_trace t;
+    fr__trace t;
     FR_TRY(fr__trace_open(ctx, &t, path, 0));
     return fr__trace_close(&t);
 }

@@ -11,7 +11,7 @@ static fr_status rows(const char *input, size_t bytes, char *out, size_t room)
     memcpy(data, input, bytes);
     size_t pos = 0, used = 0;
     int64_t line = 0;
-    fr_tsv_row row;
+    fr__tsv_row row;
     bool more = true;
     fr_status status;
     out[0] = '\0';
@@ -65,7 +65,7 @@ static void zero_bytes(void **state)
     const unsigned char data[] = {'1', '\t', 'a', 0, 'b', '\n', '2', '\t'};
     size_t pos = 0;
     int64_t line = 0;
-    fr_tsv_row row;
+    fr__tsv_row row;
     bool more;
     assert_ok(ctx, fr__tsv_next(ctx, "z", data, sizeof data, &pos, &line, &row, &more));
     assert_true(more);

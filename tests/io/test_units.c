@@ -10,7 +10,7 @@ static void reads_what_people_write(void **state)
     (void)state;
     static const struct {
         const char *text;
-        fr_unit unit;
+        fr__amount_unit unit;
         double value;
     } good[] = {
         {"16 GB", FR_UNIT_BYTES, 16e9},
@@ -30,7 +30,7 @@ static void reads_what_people_write(void **state)
     };
     static const struct {
         const char *text;
-        fr_unit unit;
+        fr__amount_unit unit;
     } bad[] = {
         {"", FR_UNIT_BYTES},      {"GB", FR_UNIT_BYTES},     {"16 GB/s", FR_UNIT_BYTES},
         {"16 gb", FR_UNIT_BYTES}, {"1 mB", FR_UNIT_BYTES},   {"1 ks", FR_UNIT_SECONDS},
@@ -62,7 +62,7 @@ static void writes_what_it_reads(void **state)
     assert_string_equal(text, "24 GiB");
     for (int i = 0; i < 20000; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        fr_unit unit = (fr_unit)(seed >> 33 & 3);
+        fr__amount_unit unit = (fr__amount_unit)(seed >> 33 & 3);
         double value = (double)(seed >> 40) * (unit == FR_UNIT_SECONDS ? 1e-9 : 1000);
         if (seed >> 35 & 1) value /= 7;
         fr__amount_format(value, unit, text);

@@ -1,5 +1,5 @@
 /* test_optim.c -- optimizers against PyTorch's numbers and a plain double-precision oracle; the
- * sweep gives the same bits however it is cut; the direction is the update applied. */
+ * sweep gives the same bits for any cut; the direction is the update applied. */
 #include "optim/optim.h"
 
 #include "base/philox.h"
@@ -48,7 +48,7 @@ static void direction(const fr_optimizer *opt, const fr_optim_options *o, int64_
     static const float zero[N];
     const double rate = 1;
     fr_sweep s = {.n = n, .from = zero, .state = {m, v}, .n_ahead = 1, .ahead = {u}};
-    fr_optim_aim(opt, o, FR_COURSE_APPLIED, t, 1, &rate, 0, &s.aim);
+    fr_optim_prepare_prediction(opt, o, FR_EXTRAPOLATE_APPLIED, t, 1, &rate, 0, &s.ahead_coef);
     opt->predict(&s);
     for (size_t i = 0; i < n; i++) u[i] = -u[i];
 }

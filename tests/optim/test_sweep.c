@@ -55,14 +55,15 @@ static fr_sweep sweep_of(blocks b, bool in_place, bool has_drift, int n_ahead)
                       .drift = has_drift ? b[DRIFT] : NULL,
                       .n_ahead = n_ahead,
                       .ahead = {b[AHEAD_0], b[AHEAD_1]},
-                      .aim = {.keep = 0.7f}};
+                      .ahead_coef = {.keep = 0.7f}};
 }
 
-static void aim(const struct variant *x, fr_course course, fr_sweep *s)
+static void prepare_prediction(const struct variant *x, fr_extrapolation extrapolation, fr_sweep *s)
 {
-    const int distance[FR_MAX_AHEAD] = {2, 5};
+    const int n_updates[FR_MAX_AHEAD] = {2, 5};
     for (int j = 0; j < FR_MAX_AHEAD; j++)
-        fr_optim_aim(fr_optim_find(x->name), &x->o, course, LAST, distance[j], rates, j, &s->aim);
+        fr_optim_prepare_prediction(fr_optim_find(x->name), &x->o, extrapolation, LAST,
+                                    n_updates[j], rates, j, &s->ahead_coef);
 }
 
 static void every_kind_same_bits(void **unused)
@@ -75,7 +76,8 @@ static void every_kind_same_bits(void **unused)
             const fr_optimizer *opt = fr_optim_find(x->name);
             bool in_place = kind % 2, has_drift = kind / 2 % 2;
             int n_ahead = kind / 4 % 3;
-            fr_course course = has_drift ? FR_COURSE_DRIFT : (fr_course)(kind / 12);
+            fr_extrapolation extrapolation =
+                has_drift ? FR_EXTRAPOLATE_DRIFT : (fr_extrapolation)(kind / 12);
             fr_optim_coef c;
             fr_optim_prepare(opt, &x->o, LAST, x->o.lr, 0.7, &c);
 
@@ -87,7 +89,7 @@ static void every_kind_same_bits(void **unused)
             memcpy(found, start, sizeof found);
             if (in_place) memcpy(found[TO], start[FROM], sizeof found[TO]);
             s = sweep_of(found, in_place, has_drift, n_ahead);
-            aim(x, course, &s);
+            prepare_prediction(x, extrapolation, &s);
             opt->step(&c, &s);
             for (int b = TO; b <= STATE_1; b++)
                 assert_memory_equal(found[b], plain[b], sizeof plain[b]);
@@ -125,13 +127,13 @@ static void any_cut_same_bits(void **unused)
             fr_optim_prepare(opt, &x->o, LAST, x->o.lr, 0.7, &c);
             memcpy(whole, start, sizeof whole);
             fr_sweep s = sweep_of(whole, false, has_drift, 2);
-            aim(x, has_drift ? FR_COURSE_DRIFT : FR_COURSE_APPLIED, &s);
+            prepare_prediction(x, has_drift ? FR_EXTRAPOLATE_DRIFT : FR_EXTRAPOLATE_APPLIED, &s);
             opt->step(&c, &s);
             for (size_t grain = 1; grain < 40; grain += 6) {
                 memcpy(parts, start, sizeof parts);
                 for (size_t at = 0; at < N; at += grain) {
                     fr_sweep p = sweep_of(parts, false, has_drift, 2);
-                    p.aim = s.aim;
+                    p.ahead_coef = s.ahead_coef;
                     p.n = N - at < grain ? N - at : grain;
                     p.from += at, p.to += at, p.grad += at;
                     p.state[0] += at, p.state[1] += at, p.ahead[0] += at, p.ahead[1] += at;
@@ -149,14 +151,14 @@ static void near(double found, double expected)
         fail_msg("%.17g, expected %.17g", found, expected);
 }
 
-static double reach(const fr_optimizer *opt, const fr_optim_options *o, fr_course c, int t, int n,
-                    const double *lr)
+static double distance(const fr_optimizer *opt, const fr_optim_options *o, fr_extrapolation c,
+                       int t, int n, const double *lr)
 {
-    return opt->reach(o, c, t, n, lr);
+    return opt->distance(o, c, t, n, lr);
 }
 
 /* Distances of predictions, by the formulas of the papers. */
-static void reaches(void **unused)
+static void distances(void **unused)
 {
     (void)unused;
     const double same[] = {0.1, 0.1, 0.1, 0.1};
@@ -166,50 +168,53 @@ static void reaches(void **unused)
     for (int s = 0; s <= 4; s++) {
         double sum = 0, dying = 0;
         for (int i = 0; i < s; i++) sum += rates[i], dying += rates[i] * pow(0.9, i + 1);
-        near(reach(&fr__optim_sgd, &sgd, FR_COURSE_APPLIED, 3, s, same), 0.1 * s);
-        near(reach(&fr__optim_sgd, &sgd, FR_COURSE_APPLIED, 3, s, rates), sum);
-        near(reach(&fr__optim_sgd, &sgd, FR_COURSE_CONSTANT, 3, s, rates), sum);
-        near(reach(&fr__optim_sgd, &nesterov, FR_COURSE_APPLIED, 3, s, rates), sum);
-        near(reach(&fr__optim_sgd, &sgd, FR_COURSE_DECAY, 3, s, rates), dying);
-        near(reach(&fr__optim_sgd, &nesterov, FR_COURSE_DECAY, 3, s, rates), 0.9 * dying);
-        near(reach(&fr__optim_sgd, &sgd, FR_COURSE_DECAY, 3, s, same),
+        near(distance(&fr__optim_sgd, &sgd, FR_EXTRAPOLATE_APPLIED, 3, s, same), 0.1 * s);
+        near(distance(&fr__optim_sgd, &sgd, FR_EXTRAPOLATE_APPLIED, 3, s, rates), sum);
+        near(distance(&fr__optim_sgd, &sgd, FR_EXTRAPOLATE_CONSTANT, 3, s, rates), sum);
+        near(distance(&fr__optim_sgd, &nesterov, FR_EXTRAPOLATE_APPLIED, 3, s, rates), sum);
+        near(distance(&fr__optim_sgd, &sgd, FR_EXTRAPOLATE_DECAY, 3, s, rates), dying);
+        near(distance(&fr__optim_sgd, &nesterov, FR_EXTRAPOLATE_DECAY, 3, s, rates), 0.9 * dying);
+        near(distance(&fr__optim_sgd, &sgd, FR_EXTRAPOLATE_DECAY, 3, s, same),
              0.1 * (0.9 - pow(0.9, s + 1)) / (1 - 0.9));
-        near(reach(&fr__optim_sgd, &plain, FR_COURSE_DECAY, 3, s, same), 0);
+        near(distance(&fr__optim_sgd, &plain, FR_EXTRAPOLATE_DECAY, 3, s, same), 0);
 
         const fr_optim_options adam = {.beta1 = 0.8, .beta2 = 0.99, .eps = 1e-8};
         dying = 0;
         for (int i = 1; i <= s; i++) dying += rates[i - 1] * pow(0.8, i) / (1 - pow(0.8, 3 + i));
         const fr_optimizer *both[] = {&fr__optim_adam, &fr__optim_adamw};
         for (int b = 0; b < 2; b++) {
-            near(reach(both[b], &adam, FR_COURSE_APPLIED, 3, s, rates), sum / (1 - pow(0.8, 3)));
-            near(reach(both[b], &adam, FR_COURSE_CONSTANT, 3, s, rates), sum / (1 - 0.8));
-            near(reach(both[b], &adam, FR_COURSE_DECAY, 3, s, rates), dying);
+            near(distance(both[b], &adam, FR_EXTRAPOLATE_APPLIED, 3, s, rates),
+                 sum / (1 - pow(0.8, 3)));
+            near(distance(both[b], &adam, FR_EXTRAPOLATE_CONSTANT, 3, s, rates), sum / (1 - 0.8));
+            near(distance(both[b], &adam, FR_EXTRAPOLATE_DECAY, 3, s, rates), dying);
         }
-        near(reach(&fr__optim_nadam, &adam, FR_COURSE_CONSTANT, 3, s, rates), sum / (1 - 0.8));
+        near(distance(&fr__optim_nadam, &adam, FR_EXTRAPOLATE_CONSTANT, 3, s, rates),
+             sum / (1 - 0.8));
     }
 }
 
-/* The denominator depends on the course; before the first update nothing moves. */
-static void aims(void **unused)
+/* The denominator depends on the extrapolation; before the first update nothing moves. */
+static void prediction_coefs(void **unused)
 {
     (void)unused;
     const fr_optim_options o = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-5};
-    fr_aim a = {.keep = 3};
-    fr_optim_aim(&fr__optim_adam, &o, FR_COURSE_APPLIED, 4, 2, rates, 1, &a);
+    fr_prediction_coef a = {.keep = 3};
+    fr_optim_prepare_prediction(&fr__optim_adam, &o, FR_EXTRAPOLATE_APPLIED, 4, 2, rates, 1, &a);
     assert_true(a.unbias2 == (float)(1 / sqrt(1 - pow(0.99, 4))) && a.eps == 1e-5f);
     assert_true(a.by[1] == (float)(0.5 / (1 - pow(0.9, 4))) && a.by[0] == 0 && a.keep == 3);
-    fr_optim_aim(&fr__optim_adam, &o, FR_COURSE_CONSTANT, 4, 2, rates, 0, &a);
+    fr_optim_prepare_prediction(&fr__optim_adam, &o, FR_EXTRAPOLATE_CONSTANT, 4, 2, rates, 0, &a);
     assert_true(a.unbias2 == (float)(1 / sqrt(1 - 0.99)));
-    fr_optim_aim(&fr__optim_adam, &o, FR_COURSE_DRIFT, 4, 2, rates, 0, &a);
+    fr_optim_prepare_prediction(&fr__optim_adam, &o, FR_EXTRAPOLATE_DRIFT, 4, 2, rates, 0, &a);
     assert_true(a.by[0] == 2);
-    for (int course = FR_COURSE_APPLIED; course <= FR_COURSE_DECAY; course++)
+    for (int kind = FR_EXTRAPOLATE_APPLIED; kind <= FR_EXTRAPOLATE_DECAY; kind++)
         for (const fr_optimizer *const *opt = fr_optim_list(); *opt; opt++) {
             static blocks b;
             memset(b, 0, sizeof b);
             memcpy(b[FROM], start[FROM], sizeof b[FROM]);
             fr_sweep s = sweep_of(b, false, false, 2);
             for (int j = 0; j < 2; j++)
-                fr_optim_aim(*opt, &o, (fr_course)course, 0, 2 + j, rates, j, &s.aim);
+                fr_optim_prepare_prediction(*opt, &o, (fr_extrapolation)kind, 0, 2 + j, rates, j,
+                                            &s.ahead_coef);
             (*opt)->predict(&s);
             assert_memory_equal(b[AHEAD_0], start[FROM], sizeof b[0]);
             assert_memory_equal(b[AHEAD_1], start[FROM], sizeof b[0]);
@@ -221,8 +226,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_same_bits),
         cmocka_unit_test(any_cut_same_bits),
-        cmocka_unit_test(reaches),
-        cmocka_unit_test(aims),
+        cmocka_unit_test(distances),
+        cmocka_unit_test(prediction_coefs),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

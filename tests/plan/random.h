@@ -1,5 +1,5 @@
-/* random.h -- random models for planners: up to so many nodes, a chain with skips and branches, on
- * up to so many devices. A pure function of seed and number. */
+/* random.h -- random models for planners: a limited number of nodes, a chain with skips and
+ * branches, on a limited number of devices. A pure function of seed and number. */
 #ifndef TESTS_PLAN_RANDOM_H
 #define TESTS_PLAN_RANDOM_H
 
@@ -39,7 +39,7 @@ static inline int draw_int(struct random_model *m, int least, int most)
 }
 
 /* The first node is data with odds of a half. Times about a second, transfers from nothing to
- * several seconds, memory that often is too little. */
+ * several seconds, memory that is often too small. */
 static inline void random_model(struct random_model *m, uint64_t seed, uint64_t number,
                                 int most_nodes, int most_devices)
 {

@@ -1,4 +1,4 @@
-/* test_cbc.c -- the solver is loaded when it is asked for, and errors say what to do. */
+/* test_cbc.c -- the solver is loaded on demand, and errors give a remedy. */
 #include "plan/cbc.h"
 
 #include "support/test.h"
@@ -49,7 +49,7 @@ static void missing_is_told(void **unused)
             "libNoSolver.so.3", "another planner");
 }
 
-/* There, but not CBC: the first name that can be loaded decides. */
+/* A library that exists but is not CBC: the first name that can be loaded decides. */
 static void another_library_is_told(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* The whole choice on models whose answer is plain: what decides is work, weights, links or
- * memory. And against every layout tried by hand in the simulator. */
+/* test_choose.c -- the choice of a plan on models with an obvious answer, by work, weights, links
+ * or memory; and against every layout tried directly in the simulator. */
 #include "support/test.h"
 
 #include <forerun/plan.h>
@@ -35,7 +35,7 @@ static fr_profile_node nodes[NODES];
 static int inputs[NODES];
 static fr_profile base;
 
-/* Each node: seconds a sample, bytes of output a sample, bytes of weights. */
+/* Each node: seconds per sample, bytes of output per sample, bytes of weights. */
 static void model_init(struct model *m, fr_ctx *ctx, double seconds, int64_t output, int64_t params)
 {
     static char names[NODES][16];
@@ -168,7 +168,8 @@ static void weights_want_stages(void **state)
     model_fini(&m);
 }
 
-/* What a layout takes, by hand: balanced cuts, all devices side by side. INFINITY: it cannot be. */
+/* The time of a layout, computed directly: balanced cuts, all devices side by side. INFINITY:
+ * impossible. */
 static double by_hand(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
                       const fr_plan_method *method, int n_stages, int replicas, int n_micro,
                       int batch)
@@ -275,7 +276,7 @@ static void memory_decides(void **state)
     fr_cluster_free(cluster);
 
     model_fini(&m);
-    model_init(&m, ctx, 1e-3, 16 << 20, 1000); /* 16 MB of activations a node and sample */
+    model_init(&m, ctx, 1e-3, 16 << 20, 1000); /* 16 MB of activations per node and sample */
     cluster = flat(ctx, 2, 1e12, 300 << 20);
     c = choose(ctx, &m, cluster, 16, false, FR_OK);
     bool any = false;

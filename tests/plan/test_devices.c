@@ -1,10 +1,10 @@
-/* Which devices a plan takes: against choices made by hand, on random models and mixed clusters.
+/* test_devices.c -- the devices of a plan: against exhaustive choices, on random models and mixed
+ * clusters.
  *
- * By hand: every method on every number of stages, replicas and micro-batches, on every subset of
- * the devices in every order (of larger clusters: on the fastest, as they stand in the file, group
- * by group, and some by lot), cut where the slowest stage of that order is fastest, with and
- * without the links between its devices. All are judged by the simulator that the plan is judged
- * by.
+ * Exhaustive: every method on every number of stages, replicas and micro-batches, on every subset
+ * of the devices in every order (of larger clusters: the fastest, in the order of the file, group
+ * by group, and some at random), cut where the slowest stage of that order is fastest, with and
+ * without the links between its devices. The same simulator judges all of them and the plan.
  *
  * test_plan_devices SEED judges 200 other pairs. */
 #include "plan/random.h"
@@ -151,7 +151,8 @@ static double work_s(const struct pair *p, const struct layout *l, int stage, in
     return (each * l->n_micro / l->replicas + update) / speed_of(p, l, stage);
 }
 
-/* What crosses a cut before node i, a mini-batch, on the group that joins its two devices. */
+/* Bytes per mini-batch that cross a cut before node i, on the group that connects its two devices.
+ */
 static double move_s(const struct pair *p, const struct layout *l, int stage, int i)
 {
     double bytes = 0;
@@ -332,7 +333,7 @@ static void by_hand(struct contest *c)
     struct pair *p = c->p;
     for (int i = 0; i < p->n_methods; i++) {
         const fr_plan_method *m = &p->methods[i];
-        /* pipelines of one worker are tried where nothing else has one */
+        /* pipelines of one worker are tried if no other layout uses a single worker */
         for (int w = m->max_stages || p->n_methods == 1 ? 1 : 2;
              w <= (m->max_stages ? m->max_stages : p->n_used); w++)
             for (int r = m->wants_replicas ? 2 : 1; w * r <= p->n_used; r++) {
@@ -369,8 +370,8 @@ struct verdict {
     double worst;
 };
 
-/* No candidate is faster than its bound, by which layouts are left out unseen. What runs ahead is
- * timed over a window that cuts mini-batches, asynchronous methods the most. */
+/* No candidate is faster than its bound, by which layouts are left out unseen. Methods that run
+ * ahead are timed over a window that cuts mini-batches, asynchronous ones the most. */
 static void check_bounds(const fr_choice *choice)
 {
     for (int i = 0; i < choice->n; i++) {
@@ -458,11 +459,11 @@ static void nothing_by_hand_is_faster(void **state)
     assert_true(v.n_none < PAIRS / 4 && v.n_judged > 100 * PAIRS);
 }
 
-/* Pairs of other seeds that hand-made choices once won: by a front without parameters (77/71), by
- * more micro-batches on one device with little memory (3/57), by devices that had to be cut
- * otherwise to fit (3/175, 206/168), by a group that is not the fastest (101/43, 102/175), by two
- * chunks on each device (211/64), by devices in an order in which their memory is enough (301/115,
- * 302/147), by pipelines that stay each in one group (310/23). */
+/* Pairs of other seeds in which an exhaustive choice was once better: by a front without parameters
+ * (77/71), by more micro-batches on one device with little memory (3/57), by devices that had to be
+ * cut otherwise to fit (3/175, 206/168), by a group that is not the fastest (101/43, 102/175), by
+ * two chunks on each device (211/64), by devices in an order in which their memory is enough
+ * (301/115, 302/147), by pipelines that stay each in one group (310/23). */
 static void nothing_by_hand_is_faster_where_it_was(void **state)
 {
     static const int pairs[][2] = {{77, 71},   {3, 57},   {3, 175},   {206, 168}, {101, 43},
@@ -514,7 +515,7 @@ static void no_gradient_comes_back(void **state)
     assert_string_equal(at->method, "zb-h1");
     assert_int_equal(at->cuts[0], 2);
     assert_int_equal(at->device_of[0], 0);
-    /* 16 values of 1865 bytes over the bus; the fast device computes 4.4 / 3 s a sample */
+    /* 16 values of 1865 bytes over the bus; the fast device computes 4.4 / 3 s per sample */
     assert_true(fabs(at->s_per_batch / BATCH - fmax(1865 / 1400., 4.4 / 3)) < 0.02);
     check_bounds(choice);
     fr_choice_free(choice);

@@ -1,5 +1,5 @@
-/* PipeDream's planner: its published result, graphs with branches by hand, levels against the same
- * recurrence written plainly. */
+/* test_pipedream.c -- PipeDream's planner: its published result, graphs with branches, levels
+ * against a plain implementation of the recurrence. */
 #include "plan/internal.h"
 #include "plan/random.h"
 #include "support/test.h"
@@ -65,7 +65,7 @@ static void fork_by_hand(void **state)
     assert_int_equal(fr__states_make(&t, 100, &s), FR_OK);
     assert_int_equal(s.n, 5);
     static const double work[] = {1, 2, 2, 3, 4};
-    /* Behind the fork its output still counts, also when both branches are under way. */
+    /* Behind the fork its output still counts, even when both branches have begun. */
     static const double out[] = {10, 20, 20, 30, 10};
     for (int i = 0; i < 5; i++) {
         assert_true(s.work[i] == work[i]);
@@ -94,7 +94,7 @@ static void fork_by_hand(void **state)
     fr_plan_free(plan);
 }
 
-/* Outputs that nobody reads are no cut and no work; they go where what they read goes. */
+/* Unread outputs add no cut and no work; they are placed with their inputs. */
 static void loose_ends(void **state)
 {
     (void)state;

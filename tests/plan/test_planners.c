@@ -1,5 +1,6 @@
-/* Every planner against the enumeration of all layouts by its own count, on a thousand random
- * models each; formulas of the papers by hand; PipeDream's published result on AlexNet. */
+/* test_planners.c -- every planner against the enumeration of all layouts with its own cost model,
+ * on a thousand random models each; formulas of the papers; PipeDream's published result on
+ * AlexNet. */
 #include "plan/internal.h"
 #include "plan/random.h"
 #include "support/test.h"
@@ -93,7 +94,8 @@ static void pipedream_is_best(void **state)
     compare("pipedream", 6, true);
 }
 
-/* Two operators that a list schedule cannot settle need the solver; a build without it says so. */
+/* Two operators that a list schedule cannot prove need the solver; a build without it reports that.
+ */
 static void skip_without_solver(const char *what)
 {
     struct random_model m;
@@ -113,7 +115,7 @@ static void skip_without_solver(const char *what)
     if (status == FR_UNSUPPORTED) skip_because(what, "%s", why);
 }
 
-/* A placing is a schedule: values are there when they are read, and a device does one thing at a
+/* A placement is a schedule: values exist before they are read, and a device runs one job at a
  * time. */
 static void assert_runs(const fr_plan *plan, const fr_plan_problem *p)
 {
@@ -142,8 +144,8 @@ static void assert_runs(const fr_plan *plan, const fr_plan_problem *p)
     }
 }
 
-/* Three modules of four branches of three operators: too large to be proved whole, but cut at its
- * waists, with chains merged, it is done in the time it is given. */
+/* Three modules of four branches of three operators: too large to be proved as a whole, but cut at
+ * its waists, with chains merged, it is solved within the time limit. */
 static void dlplacer_of_branches(void **state)
 {
     (void)state;
@@ -207,7 +209,7 @@ static void dlplacer_is_best(void **state)
         fr_plan_problem p = m.problem, q;
         m.group.bandwidth *= 4;
         if (i % 2) p.memory = 0;
-        p.seconds = 600; /* enough for any machine: all are to be proved */
+        p.seconds = 600; /* enough for any machine: all must be proved */
         q = p, q.objective = "dlplacer";
         fr_plan *plan = make("dlplacer", &p), *brute = make("brute", &q);
         assert_true(!plan == !brute);
@@ -252,7 +254,7 @@ static void dapple_by_hand(void **state)
     fr_plan_free(plan);
 }
 
-/* Every planner, with memory that ends after so many allocations: an error, nothing lost. */
+/* Every planner with failing allocations: an error, and no leak. */
 static void out_of_memory(void **state)
 {
     (void)state;

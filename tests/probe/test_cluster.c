@@ -1,5 +1,5 @@
-/* test_cluster.c -- this machine as a cluster: links that were measured, devices that are there,
- * and a file that says the same. */
+/* test_cluster.c -- this machine as a cluster: measured links, existing devices, and a file with
+ * the same content. */
 #include <forerun/probe.h>
 
 #include "base/thread.h"

@@ -1,5 +1,5 @@
-/* test_nodes.c -- measured profiles: all of a step is accounted for, all of memory too, whatever
- * the policy, the cut and the way of updating. */
+/* test_nodes.c -- measured profiles: the whole time of a step and all memory are accounted for,
+ * with any policy, cut and kind of update. */
 #include <forerun/models.h>
 #include <forerun/probe.h>
 
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#ifdef FR_SANITIZED /* slow, and finds in some cases what is in all */
+#ifdef FR_SANITIZED /* slow, and a few cases suffice */
 enum { STRIDE = 3, N_MODELS = 2 };
 #else
 enum { STRIDE = 1, N_MODELS = 7 };
@@ -57,8 +57,8 @@ static fr_probe_desc describe(const fr_graph *g, const char *policy)
     return d;
 }
 
-/* Seconds of a mini-batch that the nodes account for. How much of it that is depends on who else
- * uses the machine. */
+/* Seconds of a mini-batch that the nodes account for. The share depends on the load of the machine.
+ */
 static double assert_whole(const fr_profile *p)
 {
     double sum = 0;
@@ -137,7 +137,7 @@ static size_t slot_bytes(fr_ctx *ctx, const fr_graph *g, const fr_stage *stage, 
     return bytes;
 }
 
-/* Both stages of a cut at the same time, under every policy; made into one profile. */
+/* Both stages of a cut at the same time, under every policy, combined into one profile. */
 static void stages_at_once(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void stages_at_once(void **state)
     fr_ctx_free(ctx);
 }
 
-/* One of two cannot be set up: both end, and nothing is handed out. */
+/* One of two cannot be set up: both end, and there is no result. */
 static void failures(void **state)
 {
     (void)state;
@@ -210,7 +210,7 @@ static fr_status probe_once(fr_ctx *ctx, void *graph)
     return status;
 }
 
-/* Terabytes are refused before any of them is taken. */
+/* Terabytes are refused before any memory is allocated. */
 static void too_large(void **state)
 {
     (void)state;

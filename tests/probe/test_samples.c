@@ -1,5 +1,5 @@
-/* test_samples.c -- means of repeated measurements: none lost or counted twice, whatever their
- * number; those that were stopped left out. */
+/* test_samples.c -- means of repeated measurements: none lost or counted twice, for any number;
+ * disturbed ones are excluded. */
 #include "probe/samples.h"
 
 #include "support/test.h"
@@ -65,7 +65,7 @@ static void large_rows(void **state)
     fr__arena_fini(&arena);
 }
 
-/* Twice as slow for a third of the time is a slow machine, ten times for once is none. */
+/* Twice as slow for a third of the time counts as a slow machine, ten times once does not. */
 static void disturbed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_sum.c -- how long workers take to add up gradients. */
+/* test_sum.c -- the time in which workers sum gradients. */
 #include <forerun/probe.h>
 
 #include "support/check.h"

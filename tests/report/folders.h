@@ -70,7 +70,7 @@ static inline void put_run(const char *folder, int n_steps)
     put_file(folder, "config.yaml", "model:\n  name: mlp\n");
 }
 
-/* A trace of so many workers, each with so many forwards. */
+/* A trace of n_workers workers, each with n_forwards forwards. */
 static inline void put_trace(const char *folder, int n_workers, int n_events)
 {
     place p = put_file(folder, "trace.json", "");

@@ -1,5 +1,5 @@
-/* test_layouts.c -- checkpoints know nothing of stages and replicas: what one layout saves, any
- * other goes on from, with the numbers of a run that one worker made without a break. */
+/* test_layouts.c -- checkpoints do not depend on stages and replicas: any layout continues from the
+ * checkpoint of any other, with the numbers of an uninterrupted run of one worker. */
 #include "support/run_fixture.h"
 
 #include <jansson.h>
@@ -30,7 +30,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Up to `steps` updates, from where the folder is. */
+/* Train up to `steps` updates from the checkpoint of the folder. */
 static fr_run_result run(fixture *f, const char *out, const char *layout, int steps,
                          const char *more)
 {
@@ -113,7 +113,7 @@ static const char *const asynchronous[] = {"vanilla-async", "pipedream", "pipedr
 static const char *const shapes[] = {"stages: 3", "stages: 2, replicas: 2", "replicas: [2, 1]"};
 
 /* An asynchronous run drains for a checkpoint; resumed from there in the same layout it is the same
- * run, with what its policy remembers. */
+ * run, with its policy state. */
 static void test_asynchronous_resume(void **state)
 {
     fixture *f = *state;
@@ -149,7 +149,7 @@ static bool has_memory(fixture *f, const char *out, const char *word)
     return is_there;
 }
 
-/* What one policy remembers is nothing to another: it goes on without. */
+/* A policy ignores the state of another one. */
 static void test_memory_is_optional(void **state)
 {
     fixture *f = *state;

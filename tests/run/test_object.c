@@ -1,5 +1,5 @@
-/* test_object.c -- the run as an object: the weights of fr_train however it is stepped, outputs
- * against a formula, parameters by name, checkpoints, and no file that was not asked for. */
+/* test_object.c -- the run as an object: the weights of fr_train for any sizes of steps, outputs
+ * against a formula, parameters by name, checkpoints, and no file that was not requested. */
 #include "base/alloc.h"
 #include "support/run_fixture.h"
 
@@ -51,7 +51,7 @@ static void close_run(fixture *f, fr_run *r, fr_run_result *result)
     assert_done(f, fr_run_close(r, result));
 }
 
-/* What fr_train comes to. */
+/* The result of fr_train. */
 static fr_run_result train_whole(fixture *f, const char *name, const char *set, bool resume)
 {
     char out[160];
@@ -100,7 +100,7 @@ static void test_steps_are_training(void **state)
         assert_true(r.train_loss == whole.train_loss && r.eval_loss == whole.eval_loss);
         assert_int_equal(r.steps, STEPS);
     }
-    /* An asynchronous pipeline drains where a step ends. */
+    /* An asynchronous pipeline drains at the end of a step. */
     whole = train_whole(f, "async", ASYNC, false);
     assert_string_equal(train_stepped(f, "async-0", ASYNC, 0).weights_sha256, whole.weights_sha256);
     assert_string_equal(train_stepped(f, "async-10", ASYNC, 10).weights_sha256,
@@ -202,7 +202,7 @@ static void test_outputs(void **state)
     close_run(f, r, NULL);
 }
 
-/* Reading and writing what is there changes nothing. */
+/* Reading values and writing them back changes nothing. */
 static void test_params(void **state)
 {
     fixture *f = *state;
@@ -234,7 +234,7 @@ static void test_params(void **state)
     close_run(f, r, NULL);
 }
 
-/* A checkpoint of a run without a folder goes on under fr_train, and starts other runs. */
+/* fr_train continues a checkpoint of a run without a folder, and other runs start from it. */
 static void test_save(void **state)
 {
     fixture *f = *state;
@@ -301,7 +301,7 @@ static void test_stop(void **state)
         assert_true(fr_run_is_over(r));
         fr_run_progress(r, &p);
         assert_int_equal(p.step, n_done);
-        w.stop = 0; /* the caller may go on */
+        w.stop = 0; /* the caller may continue */
         assert_done(f, fr_run_step(r, 1, &n_done));
         assert_true(n_done == 1 && !fr_run_is_over(r));
         w.stop = 1;
@@ -354,7 +354,8 @@ static void test_evaluate(void **state)
     close_run(f, r, NULL);
 }
 
-/* A caller that goes on after a failure is told of the next one, and nothing needs clearing. */
+/* A caller that continues after a failure gets the next one reported, without clearing the first.
+ */
 static void test_failures_in_turn(void **state)
 {
     fixture *f = *state;
@@ -423,7 +424,7 @@ static fr_graph *make_graph(fixture *f)
     return g;
 }
 
-/* Class 1 lies right of the diagonal. */
+/* Class 1 is right of the diagonal. */
 static fr_status read_sample(void *user, fr_split split, int64_t index, uint64_t seed,
                              uint64_t draw, void *input, int32_t *target, int32_t *length)
 {

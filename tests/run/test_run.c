@@ -312,7 +312,7 @@ static void test_dump(void **state)
     job plain = {.out = "plain"}, dumped = {.out = "dumped", .dump_step = 3};
     assert_done(f, train(f, &plain));
     assert_done(f, train(f, &dumped));
-    assert_string_equal(plain.r.weights_sha256, dumped.r.weights_sha256); /* it only looks */
+    assert_string_equal(plain.r.weights_sha256, dumped.r.weights_sha256); /* it only reads */
     check_dump(f, "parallel={method: single, backend: ref, threads: 1}");
     check_dump(f, "parallel={method: zb-h1, stages: 3, backend: ref, threads: 1}");
     check_dump(f, "parallel={method: pipedream, stages: 3, backend: ref, threads: 1}");
@@ -337,7 +337,7 @@ static void test_loop_allocates_nothing(void **state)
     }
 }
 
-/* Saved by four stages, resumed by one or eight, and the other way round: the run of one worker. */
+/* Saved by four stages, resumed by one or eight, and the reverse: the run of one worker. */
 static void test_resume_with_other_stages(void **state)
 {
     fixture *f = *state;
@@ -366,11 +366,12 @@ static void test_resume_with_other_stages(void **state)
     }
 }
 
-/* Stopped between two drains: everything begun is finished, and its line is there. */
+/* Stopped between two drains: open mini-batches are finished, and logged. */
 static void test_stop_in_full_flight(void **state)
 {
     fixture *f = *state;
-    /* workers are ahead of the report by a ring of records at most, so the end is out of reach */
+    /* workers are ahead of the report by at most one ring of records, so they cannot reach the end
+     */
     job cut = {.out = "cut", .stop_at = 7, .sets = {PIPELINE, LONG}};
     job rest = {.out = "cut", .resume = true, .sets = {PIPELINE, LONG}};
     assert_failed(f, train(f, &cut), FR_INTERRUPTED, "of 400", "--resume");
@@ -381,8 +382,7 @@ static void test_stop_in_full_flight(void **state)
     assert_int_equal(rest.w.n_calls, 400 - cut.r.steps);
 }
 
-/* An asynchronous run that was resumed from a checkpoint of its own is the same run: it had drained
- * there too. */
+/* An asynchronous run resumed from its own checkpoint is the same run: it had drained there too. */
 static void test_async_resume(void **state)
 {
     fixture *f = *state;
@@ -423,7 +423,7 @@ static void test_ledger_file(void **state)
     assert_int_equal(n_back, n / 2);
 }
 
-/* A worker that fails ends the run; what it did so far can be read. */
+/* A worker that fails ends the run; the results so far can be read. */
 static void test_failed_worker(void **state)
 {
     fixture *f = *state;
@@ -449,14 +449,14 @@ static double number(json_t *o, const char *key)
     return json_number_value(v);
 }
 
-/* What was wrong with a prediction: the times of the stages, and the clock. */
+/* The parts of a forecast error: the times of the stages, and the clock. */
 static void test_parts_of_error(void **state)
 {
     fixture *f = *state;
     job a = {.out = "a", .sets = {"parallel={method: 1f1b, stages: 2, threads: 1}"}};
     assert_done(f, train(f, &a));
     json_t *o = load_json(a.folder, "summary.json");
-    if (fr__cpu_count() < 2) { /* the two take turns, and nobody can tell */
+    if (fr__cpu_count() < 2) { /* the two alternate, and the order is not determined */
         assert_null(json_object_get(o, "cost_error"));
     } else {
         double replayed = number(o, "replayed_s_per_batch");
@@ -467,7 +467,7 @@ static void test_parts_of_error(void **state)
     json_decref(o);
 }
 
-/* What a pipeline says about itself. */
+/* The summary of a pipeline. */
 static void test_summary_of_pipeline(void **state)
 {
     fixture *f = *state;

@@ -1,14 +1,14 @@
 /* test_same_numbers.c -- flush schedules give the weights of one worker, to the bit.
  *
- * Networks with everything that crosses a cut in its own way (skips, branches, running statistics,
- * dropout, recurrence, tied parameters), cut into 1, 2, 3, 4 and 8 stages, a mini-batch in 1, 2, 4
- * and 8 micro-batches, under every flush method and a schedule written by hand. What cannot be run
- * must be refused with a reason. */
+ * Networks with everything that crosses a cut in its own way (skips, branches, running
+ * statistics, dropout, recurrence, tied parameters), cut into 1, 2, 3, 4 and 8 stages, a mini-batch
+ * in 1, 2, 4 and 8 micro-batches, under every flush method and a schedule written by hand. Invalid
+ * combinations must be refused with a reason. */
 #include "support/lab.h"
 
 typedef struct network {
     const char *name, *yaml;
-    bool is_large; /* a published network: a few combinations must do */
+    bool is_large; /* a published network: a few combinations suffice */
 } network;
 
 #define SOME_DATA "data: {name: synthetic, n: 32, n_eval: 0}\n"
@@ -84,7 +84,7 @@ static const network biglstm = {
     "model: {name: biglstm, layers: 6, width: 12, projection: 8, context: 5, vocab: 11}\n" REST,
     false};
 
-/* The hash of the weights after the run, or why there is none. */
+/* The hash of the weights after the run, or the reason why there is none. */
 static fr_status hash_of(fixture *f, int n_sets, const char *const *sets, char sha[65])
 {
     lab l;
@@ -187,7 +187,7 @@ TEST_OF(reslstm)
 TEST_OF(gnmt)
 TEST_OF(biglstm)
 
-/* Whoever waits for whom does not matter; nor does an asynchronous method on one stage. */
+/* The order of waits does not matter; nor does an asynchronous method on one stage. */
 static void test_jitter_and_one_stage(void **state)
 {
     fixture *f = *state;

@@ -1,8 +1,8 @@
 /* test_translate.c -- gnmt learns to translate, and does so on two stages as on one, to the bit.
  *
  * The language: words a .. h, each with one translation, and the order of words is kept. The most
- * frequent target is right in about a fifth of all places; a model that cannot look at the source
- * gets no further than guessing words. */
+ * frequent target is right in about a fifth of all places; a model that does not read the source
+ * can only guess words. */
 #include "support/run_fixture.h"
 
 static const char net[] = "model: {name: gnmt, layers: 2, width: 32, context: 6, dropout: 0}\n"

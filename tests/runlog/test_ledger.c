@@ -1,9 +1,9 @@
 /* test_ledger.c -- the weights that every pass used, against the tables of the papers.
  *
- * All asynchronous methods, N = 1 .. 8 stages, T = 1, 2, 4 micro-batches in an update. What is
- * expected comes from formulas, not from the schedule: stage k runs w = N - 1 - k forwards ahead,
- * so the forward of micro-batch m (counted over the run) finds floor((m - w) / T) updates applied,
- * its backward floor(m / T). */
+ * All asynchronous methods, N = 1 .. 8 stages, T = 1, 2, 4 micro-batches in an update. Expected
+ * values come from formulas, not from the schedule: stage k runs w = N - 1 - k forwards ahead, so
+ * the forward of micro-batch m (counted over the run) finds floor((m - w) / T) updates applied, its
+ * backward floor(m / T). */
 #include "support/lab.h"
 
 static const char net[] = "model: {name: mlp, inputs: 6, depth: 8, width: 8, classes: 3}\n"

@@ -101,7 +101,8 @@ static void test_full_disk(void **state)
     m = (fr__metrics){.ctx = f->ctx,
                       .file = fopen("/dev/null", "w"),
                       .csv = fopen("/dev/full", "w"),
-                      .csv_path = "metrics.csv"}; /* flushed never: the line is at once */
+                      .csv_path =
+                          "metrics.csv"}; /* no flush interval: each line is written immediately */
     assert_failed(f, fr__metrics_write(&m, &p), FR_IO, "metrics.csv", "space");
     fr__metrics_close(&m);
 }

@@ -399,7 +399,7 @@ static void large_ones_pass(void **state)
 {
     (void)state;
     int many[64];
-    for (int k = 0; k < 64; k++) many[k] = 1 << k % 11; /* up to a worker for each micro-batch */
+    for (int k = 0; k < 64; k++) many[k] = 1 << k % 11; /* up to one worker per micro-batch */
     const spec specs[] = {{"gpipe", 64, 1, 1024, 1, false, false, NULL},
                           {"1f1b", 64, 1, 1024, 1, true, false, NULL},
                           {"zb-h1", 64, 1, 1024, 1, false, true, NULL},

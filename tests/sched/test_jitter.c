@@ -26,8 +26,8 @@ typedef struct world {
     /* [stage][replica][slot]: micro-batch + 1, and stages that still need it */
     int slot_user[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
     int slot_uses[MOST_STAGES][MOST_REPLICAS][MOST_MICRO];
-    int n_reduces[MOST_MICRO];                /* [mini-batch], by stage if need be: of one walk */
-    int n_reduced[MOST_MICRO];                /* [mini-batch], over all walks */
+    int n_reduces[MOST_MICRO]; /* [mini-batch], per stage if necessary: of one walk */
+    int n_reduced[MOST_MICRO]; /* [mini-batch], over all walks */
     channel up[MOST_LINKS], down[MOST_LINKS]; /* last member: the part in use is reset */
 } world;
 

@@ -330,7 +330,7 @@ static void reads_posted_transfers(void **state)
     assert_true(place_of(s, FR_DO_RECV_F, 1, 0, 0) < place_of(s, FR_DO_RECV_F, 1, 1, 0));
     assert_true(place_of(s, FR_DO_RECV_F, 1, 1, 0) < place_of(s, FR_DO_F, 1, 1, -1));
     fr_schedule_free(s);
-    /* In our own form a receive waits at its place. */
+    /* In Forerun's own format a receive waits at its place. */
     s = parse("forerun-schedule 1\nworker 0: 0F0 0SEND_F0 0F1 0SEND_F1\n"
               "worker 1: 1RECV_F0 1RECV_F1 1F0 1F1\n",
               0, NULL);

@@ -1,4 +1,4 @@
-/* rig.h -- for the tests of this folder: schedules with costs and clusters, made up at random. */
+/* rig.h -- for the tests of this folder: random schedules with costs and clusters. */
 #ifndef FR_TEST_SIM_RIG_H
 #define FR_TEST_SIM_RIG_H
 
@@ -87,7 +87,7 @@ static inline fr_sim_desc rig_desc(rig *r, int64_t n_batches)
                          .n_batches = n_batches};
 }
 
-/* Updates are fused where the execution plan of such a run says so. */
+/* Updates are fused as in the execution plan of such a run. */
 static inline void rig_fuse(rig *r, fr_sim_desc *d)
 {
     fr_exec_plan *p;
@@ -102,7 +102,7 @@ static inline void rig_fuse(rig *r, fr_sim_desc *d)
     fr_exec_plan_free(p);
 }
 
-/* Any schedule there is, with random costs; replicas where it can. */
+/* Any schedule with random costs; with replicas if it supports them. */
 static inline void rig_random_schedule(rig *r, bool can_replicate)
 {
     const fr_generator *const *list = fr_generator_list();

@@ -1,5 +1,5 @@
-/* Memory of a spread, estimated from a measured profile, against what the engine forecasts from the
- * compiled programs of the stages. */
+/* test_memory.c -- memory of a spread, estimated from a measured profile, against the engine's
+ * forecast from the compiled programs of the stages. */
 #include "sim/rig.h"
 
 #include <forerun/engine.h>
@@ -74,8 +74,8 @@ static void is_near_the_forecast(void **state)
 {
     (void)state;
     /* One pair of limits for every instruction set (sse4.1 to avx512+bf16). Convolutions: copies at
-     * the cuts are counted once, kernels may need more or fewer of them, and what kernels cache for
-     * evaluation is not in a profile. */
+     * the cuts are counted once, kernels may need more or fewer of them, and a profile does not
+     * contain the caches of kernels for evaluation. */
     static const struct {
         const char *name;
         double low, high;

@@ -1,9 +1,10 @@
-/* What must hold for every simulation: random schedules, costs, speeds, clusters. */
+/* test_properties.c -- properties of every simulation, on random schedules, costs, speeds,
+ * clusters. */
 #include "sim/rig.h"
 
 #include "base/alloc.h"
 
-/* A random simulation of anything there is. */
+/* A random simulation. */
 static fr_sim_desc random_desc(rig *r, int round)
 {
     rig_random_schedule(r, round % 2 == 0);
@@ -47,13 +48,13 @@ static void stays_above_the_bounds(void **state)
         n_tight[1] += makespan < 1.25 * n * b.link_s_per_batch;
         n_tight[2] += makespan < 1.25 * b.critical_path_s;
     }
-    /* Bounds that are never near would be no test. */
+    /* Bounds that are never close would test nothing. */
     for (int i = 0; i < 3; i++)
         if (n_tight[i] < 10) fail_msg("bound %d was near %d times only", i, n_tight[i]);
     rig_fini(&r);
 }
 
-/* Bytes by the lists, and what a ring carries. */
+/* Bytes counted from the lists, and those of a ring. */
 static void conserves_bytes(void **state)
 {
     (void)state;
@@ -83,7 +84,8 @@ static void conserves_bytes(void **state)
     rig_fini(&r);
 }
 
-/* Busy is what the lists cost; busy, waiting and the two ends make up the makespan. */
+/* Busy time equals the cost of the lists; busy and waiting time and the two ends add up to the
+ * makespan. */
 static void accounts_for_time(void **state)
 {
     (void)state;
@@ -138,8 +140,8 @@ static void set_bandwidth(rig *r, double factor)
     for (int g = 0; g < r->cluster->n_groups; g++) r->cluster->groups[g].bandwidth *= factor;
 }
 
-/* Where every port serves one stream whose order nobody can change, a faster link never makes
- * anything later: one worker's messages to one other, and one stage's sums. */
+/* If every port serves one stream of fixed order, a faster link never delays anything: one worker's
+ * messages to one other, and one stage's sums. */
 static void is_monotone_in_bandwidth(void **state)
 {
     (void)state;
@@ -173,8 +175,8 @@ static void is_monotone_in_bandwidth(void **state)
     rig_fini(&r);
 }
 
-/* Elsewhere messages of several senders meet at a port, and a faster link may change who comes
- * first: Graham's anomalies. They are rare and small, and with free links the limit is the best. */
+/* Otherwise messages of several senders share a port, and a faster link may change their order:
+ * Graham's anomalies. They are rare and small, and with free links the limit is the best. */
 static void is_nearly_monotone_everywhere(void **state)
 {
     (void)state;
@@ -257,9 +259,8 @@ static void copes_with_many(void **state)
         assert_true(out.makespan >= b.critical_path_s);
         assert_true(out.makespan >= 2 * b.worker_s_per_batch);
         assert_true(out.makespan >= 2 * b.link_s_per_batch);
-        /* 1F1B: at most (micro + stages - 1) beats a mini-batch, a beat being a forward, a
-         * backward and both ways between, each perhaps behind the other at a port; then a sum and
-         * a step. */
+        /* 1F1B: at most (micro + stages - 1) beats per mini-batch. A beat is a forward, a backward
+         * and both transfers, which may share a port; then a sum and a step. */
         double beat = 0.0106 + 0.02 + 4 * (0.001 + 1e-5);
         double rest = 0.001 + (wide ? 2 * 0.03 + 1e-3 + 16 * 0.008 : 0); /* a bucket: 8 ms */
         assert_true(out.makespan <= 2 * ((16 + sd.n_stages - 1) * beat + rest));

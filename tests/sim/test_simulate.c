@@ -1,4 +1,5 @@
-/* The simulator against formulas, the schedule's own clock, and small cases by hand. */
+/* test_simulate.c -- the simulator against formulas, the schedule's own clock, and small cases by
+ * hand. */
 #include "sim/rig.h"
 
 /* --- oracles ---------------------------------------------------------------------------------- */
@@ -164,7 +165,7 @@ static void messages_by_hand(void **state)
     rig_fini(&r);
 }
 
-/* Three buckets (4 MiB, 4 MiB, 2 MiB: handed in from the end), the last backward from 1 to 3, all
+/* Three buckets (4 MiB, 4 MiB, 2 MiB: submitted from the end), the last backward from 1 to 3, all
  * in proportion. 2 replicas: a bucket goes once over each port, 1 MiB/s. */
 static void sums_by_hand(void **state)
 {
@@ -178,7 +179,7 @@ static void sums_by_hand(void **state)
     fr_sim_desc d = rig_desc(&r, 1);
     d.overlaps = true;
     d.n_events = 100;
-    /* Handed in at 1.8, 2.6, 3; done at 1.8 + 4 + 2 * 0.5 = 6.8, and one after the other at 11.8
+    /* Submitted at 1.8, 2.6, 3; done at 1.8 + 4 + 2 * 0.5 = 6.8, and one after the other at 11.8
      * and 14.8; stepped 2 s from 6.8, 2 s from 11.8, 1 s from 14.8. */
     fr_sim_result out = rig_run(&r, &d);
     is_near(out.makespan, 15.8);
@@ -194,21 +195,21 @@ static void sums_by_hand(void **state)
     }
     assert_int_equal(n_sums, 3);
     fr_sim_free(&out);
-    /* Handed in at the end: 3 + 4 + 1 = 8, 13, 16, each stepped as it comes. */
+    /* Submitted at the end: 3 + 4 + 1 = 8, 13, 16, each stepped on arrival. */
     d.overlaps = false;
     is_near(rig_makespan(&r, &d), 17);
-    /* By hands that cannot step meanwhile. */
+    /* Sums by the worker itself, which cannot step meanwhile. */
     d.adds_itself = true;
     is_near(rig_makespan(&r, &d), 16 + 5);
     d.adds_itself = false;
-    /* Nothing is final in the first half: handed in from 2.4 on. */
+    /* Nothing is final in the first half: submitted from 2.4 on. */
     d.overlaps = true;
     r.cost[0].final = (fr_curve){3, (double[]){0, 0.5, 1}, (double[]){0, 0, 1}};
     is_near(rig_makespan(&r, &d), 2.4 + 5 + 5 + 3 + 1);
-    /* A slow replica holds up the other. */
+    /* A slow replica delays the other. */
     r.cost[0].final = (fr_curve){0};
     r.speed[1] = 0.5;
-    out = rig_run(&r, &d); /* handed in at 3.6, 5.2, 6; done at 8.6, 13.6, 16.6 */
+    out = rig_run(&r, &d); /* submitted at 3.6, 5.2, 6; done at 8.6, 13.6, 16.6 */
     is_near(out.workers[0].busy + out.workers[0].wait, 16.6 + 1);
     is_near(out.makespan, 13.6 + 4 + 2);
     fr_sim_free(&out);
@@ -216,8 +217,8 @@ static void sums_by_hand(void **state)
 }
 
 /* Two stages of two replicas, sums of 8 buckets of 4 s each. The gradient that stage 1 sends down
- * waits for the bucket under way (handed in at 2.25), not for those behind it: it leaves at 6.25
- * and takes 1 s, so stage 0 is through with its backward at 9.25. */
+ * waits for the current bucket (submitted at 2.25), not for those behind it: it is sent at 6.25 and
+ * takes 1 s, so stage 0 ends its backward at 9.25. */
 static void messages_pass_between_buckets(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static void messages_pass_between_buckets(void **state)
     rig_fini(&r);
 }
 
-/* Each replica for itself; weights of 1 MiB every second update, 1 s each on the links. */
+/* Replicas step on their own; weights of 1 MiB every second update, 1 s each on the links. */
 static void means_by_hand(void **state)
 {
     (void)state;
@@ -284,7 +285,7 @@ static void updates_are_fused(void **state)
 }
 
 /* Weights are predicted before the first pass of a mini-batch in a real run, in STEP on a cluster;
- * the second micro-batch finds them there. */
+ * the second micro-batch reuses them. */
 static void weights_are_fetched_first(void **state)
 {
     (void)state;
@@ -336,7 +337,7 @@ static void leaves_out_the_first_tenth(void **state)
 }
 
 /* Times that vary about their mean: one worker takes the mean; two that wait for each other take
- * more (the maximum of two comes later than either), the more the times vary. */
+ * longer (the maximum of two is later than either), the more the times vary. */
 static void what_is_late_holds_others_up(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
-/* Layouts by numbers: links, costs, placement and memory, against counting by hand. */
+/* test_spread.c -- layouts in numbers: links, costs, placement and memory, against numbers counted
+ * by hand. */
 #include "sim/rig.h"
 
 /* Six nodes after an input; node 5 reads node 2 as well. Node i takes i s forward, 2 i s backward,
- * puts out 100 i bytes, keeps as much, and has 1000 i bytes of parameters. */
+ * outputs 100 i bytes, keeps as many, and has 1000 i bytes of parameters. */
 static fr_profile *make_profile(rig *r)
 {
     static const int chain[7] = {0, 0, 1, 2, 3, 4, 5}, both[2] = {4, 2};
@@ -62,8 +63,8 @@ static void fills_everything_in(void **state)
     is_near(out.timing.cost[1].backward, 14);
     is_near(out.timing.cost[2].step, 5.5);
     is_near(out.timing.speed[2], 1);
-    /* Stage 2: weights, gradients, two states of 11000; one slot of 500 + 600; gradients under way
-     * to stages 0 or 1 (what it read of them), a workspace. */
+    /* Stage 2: weights, gradients, two states of 11000; one slot of 500 + 600; gradients in flight
+     * to stages 0 or 1 (of the values that it read), a workspace. */
     size_t under_way = 0;
     for (int l = 0; l < s->n_backward; l++)
         if (s->backward[l].from == 2)

@@ -1,5 +1,6 @@
 /* test_timeline.c -- timelines of schedules run on the virtual clock, written, read back by Jansson
- * and judged as Perfetto would: tracks, slices in order, arrows with both ends inside slices. */
+ * and checked by the rules of Perfetto: tracks, slices in order, arrows with both ends inside
+ * slices. */
 #include <forerun/sched.h>
 
 #include "sim/timeline.h"
@@ -18,7 +19,7 @@ typedef struct run {
     fr__timeline t;
 } run;
 
-/* What an engine would note: each instruction, with what was waited before it as a wait. */
+/* Events as of an engine: each instruction, with the wait before it as a wait event. */
 static void note(run *r, const fr_clock *c, int w, int i)
 {
     const fr_instr *in = &r->s->lists[w].at[i];
@@ -37,7 +38,7 @@ static void note(run *r, const fr_clock *c, int w, int i)
         fr_event wait = e;
         wait.is_wait = true;
         wait.start_ns = 1000000 + (uint64_t)(idle_from * (double)UNIT_NS) + (uint64_t)i * 2;
-        /* A worker that lost its core notes less waiting than there was. */
+        /* A worker that lost its core records less waiting than it did. */
         bool is_receive = in->action == FR_DO_RECV_F || in->action == FR_DO_RECV_B;
         if (is_receive && i % 2) e.start_ns -= (e.start_ns - wait.start_ns) / 2;
         wait.end_ns = e.start_ns;
@@ -108,7 +109,7 @@ static int64_t integer(json_t *event, const char *key)
 
 static bool is_phase(json_t *event, char phase) { return text(event, "ph")[0] == phase; }
 
-/* Slices of a track lie side by side, in order. Returns how many there are. */
+/* Slices of a track do not overlap, and are in order. Returns their number. */
 static int check_slices(json_t *events)
 {
     double end[MAX_WORKERS + 1] = {0};

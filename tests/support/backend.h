@@ -9,7 +9,7 @@
 
 #include "support/test.h"
 
-/* The one that FR_BACKEND names; else `usual`. */
+/* The one named by FR_BACKEND, or `usual`. */
 static inline const fr_backend *test_backend(const char *usual)
 {
     const char *name = getenv("FR_BACKEND");

@@ -61,7 +61,7 @@ const net_case network_cases[] = {
     /* Weights of more than 4 MB, which may be padded, or have their gradient made in parts. */
     {"a = x 1021; y = linear a out=1030", 2, 0},
     {"a = x 1024; b = linear a out=1025; y = relu b", 2, 0},
-    /* Few rows with long ones of weights: odd numbers of both, gradients that are added. */
+    /* Few rows, long rows of weights: odd numbers of both, gradients that are added. */
     {"a = x 272; y = linear a out=13", 7, 0},
     {"a = x 1040; b = linear a out=300; c = linear a out=300; y = add b c", 5, 0},
     {"a = x 1024; b = linear a out=20; y = gelu b", 33, 0},
@@ -80,7 +80,7 @@ const net_case network_cases[] = {
     {"a = x 12,6,6; y = conv2d a out=18 kernel=3,3 pad=1,1 groups=3", 2, 1e-4},
     {"a = data 3,16,16; y = conv2d a out=20 kernel=3,3 pad=1,1; z = relu y", 2, 1e-4},
     {"a = x 64,2,2; y = conv2d a out=64 kernel=3,3 pad=1,1", 2, 1e-4},
-    /* What is fused: bias, activation, normalisation, residual. */
+    /* Fused groups: bias, activation, normalisation, residual. */
     {"a = x 5,7,7; b = conv2d a out=9 kernel=3,3 pad=1,1; y = relu b", 3, 1e-4},
     {"a = x 16,8,8; b = conv2d a out=24 kernel=3,3 pad=1,1; y = relu b", 2, 1e-4},
     {"a = x 6,6,6; b = conv2d a out=10 kernel=3,3 pad=1,1 no_bias=1; c = batch_norm b; y = relu c",
@@ -154,7 +154,7 @@ const net_case network_cases[] = {
     {"a = x 6; b = linear a out=5; y = tanh b; keep a; keep b", 2, 0},
     {"a = x 3,4; b = flatten a; c = relu b; y = flatten c; keep b", 2, 0},
     {"a = x 8; b = relu a; y = linear b out=6; keep b", 3, 0},
-    {"a = x 8; b = x 6; c = linear a out=3; y = tanh b", 3, 0}, /* c is used by nobody */
+    {"a = x 8; b = x 6; c = linear a out=3; y = tanh b", 3, 0}, /* c is not used */
     {"a = x 8; b = dropout a p=0.3; c = dropout a p=0.3; y = add b c", 3, 0},
     /* Sequences. */
     {"t = ids 11 0 99; y = embedding t vocab=100 width=37 positions=12", 3, 0},

@@ -1,5 +1,5 @@
-/* check.h -- statuses checked together with their texts, a folder of one's own, and a walk through
- * all the ways to run out of memory. */
+/* check.h -- checks of statuses with their texts, a private folder, and a loop over all ways to run
+ * out of memory. */
 #ifndef FR_TEST_SUPPORT_CHECK_H
 #define FR_TEST_SUPPORT_CHECK_H
 
@@ -38,8 +38,8 @@ static inline void support_write(const char *path, const void *data, size_t byte
     assert_int_equal(fclose(f), 0);
 }
 
-/* A folder of one's own below the working directory, for a group's setup and teardown: *state is
- * its name. */
+/* A private folder below the working directory, for a group's setup and teardown: *state is its
+ * name. */
 static inline int support_dir_make(void **state)
 {
     char *name = strdup("test-XX"
@@ -74,7 +74,7 @@ static inline const char *support_path(void **state, const char *name)
 }
 
 /* Let `run` fail at its first allocation, at its second, ... until it succeeds: each time it must
- * say FR_NO_MEMORY and (with a sanitizer) leak nothing. Returns how often it failed. */
+ * return FR_NO_MEMORY and (with a sanitizer) leak nothing. Returns the number of failures. */
 static inline int support_walk_memory(fr_status (*run)(fr_ctx *ctx, void *user), void *user)
 {
     fr_ctx *ctx = fr_ctx_create();

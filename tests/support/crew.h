@@ -1,5 +1,5 @@
-/* crew.h -- a test program that mpirun may start several of: then it is one test over many
- * processes, each of which runs the members that live in it. */
+/* crew.h -- a test program that mpirun may start in several processes: then it is one test, and
+ * each process runs its own members. */
 #ifndef FR_TEST_SUPPORT_CREW_H
 #define FR_TEST_SUPPORT_CREW_H
 
@@ -10,12 +10,12 @@ void crew_join(void);
 int crew_leave(int n_failed);
 
 fr_team *crew_team(void); /* NULL: alone */
-/* Whether this transport can be tested here: some are for one process. */
+/* Whether this transport can be tested here: some support only one process. */
 bool crew_can_use(const fr_transport *t);
 /* The least number of members from n on that processes share evenly. */
 int crew_fit(int n);
 bool crew_has(const fr_transport *t, const fr_group *g, int member);
-/* All processes come here before one goes on; fails in all if `is_well` is false in any. */
+/* A barrier of all processes; fails in all if `is_well` is false in any. */
 void crew_meet(bool is_well);
 
 #define FOR_EACH_TRANSPORT(t)                                                            \

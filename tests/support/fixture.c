@@ -1,4 +1,4 @@
-/* fixture.c -- reader of the fixtures that PyTorch made. One pass over words; strict. */
+/* fixture.c -- reader of the fixtures from PyTorch. One pass over words; strict. */
 #include "support/fixture.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@ typedef struct reader {
     const char *name;
     FILE *in;
     int line;
-    char *text, *at; /* current line, and how far it is read */
+    char *text, *at; /* current line, and the position in it */
     size_t room;
 } reader;
 

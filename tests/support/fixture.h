@@ -1,7 +1,7 @@
 /* fixture.h -- reader of tests/fixtures/NAME.txt: named cases of settings and tensors.
  *
- * The format is told in tests/fixtures/make_fixtures.py. A file that cannot be read, or is not as
- * it should be, fails the running test. */
+ * tests/fixtures/make_fixtures.py describes the format. A file that cannot be read, or is
+ * invalid, fails the running test. */
 #ifndef FR_TEST_SUPPORT_FIXTURE_H
 #define FR_TEST_SUPPORT_FIXTURE_H
 
@@ -46,7 +46,7 @@ void fixture_load(fixture *f, const char *name);
 void fixture_free(fixture *f);
 const fixture_tensor *fixture_find(const fixture_case *c, const char *name); /* NULL: none */
 const fixture_tensor *fixture_need(const fixture_case *c, const char *name); /* fails the test */
-/* First number of a setting, or `otherwise` where the case has none. */
+/* First number of a setting, or `otherwise` if the case has none. */
 double fixture_number(const fixture_case *c, const char *key, double otherwise);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * For a tensor v with gradient g of a loss L, and a direction d, the derivative of L(v + h d) at
  * h = 0 must be g . d. It is measured with the five-point formula, whose error falls with h^4, so
- * that h can be large enough for float32. Directions: g itself, which shows an error of g's length,
- * and random ones, which show any other. */
+ * that h can be large enough for float32. Directions: g itself, which detects an error of g's
+ * length, and random ones, which detect any other. */
 #include "support/gradcheck.h"
 
 #include <math.h>

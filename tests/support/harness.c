@@ -69,7 +69,7 @@ static void check_guards(harness *h, const harness_block *b, const char *what)
     }
 }
 
-/* The block still holds what the host array says. */
+/* The block still equals the host array. */
 static void check_unchanged(harness *h, const harness_block *b, const void *host, const char *what)
 {
     void *now = malloc(b->bytes ? b->bytes : 1);
@@ -118,7 +118,7 @@ static const char *param_name(const harness *h, int placement)
     return fr_graph_param(h->graph, fr_program_placement(h->program, placement)->param)->name;
 }
 
-/* grad_ready: take the panel that is handed over. */
+/* grad_ready: take the reported panel. */
 static void take_report(void *user, size_t offset, size_t count, const float *grad)
 {
     harness *h = user;
@@ -132,7 +132,7 @@ static void forget_reports(harness *h)
     memset(h->n_reports, 0, n * sizeof *h->n_reports);
 }
 
-/* What was reported takes the place of the gradients. */
+/* The reported values replace the gradients. */
 static void use_reports(harness *h)
 {
     for (int i = 0; i < h->n_params; i++) {
@@ -276,7 +276,7 @@ void harness_fill(harness *h, const net *n, uint64_t seed)
     for (int i = 0; i < h->n_params; i++) fill_param(h, i, seed);
 }
 
-/* Zeros everywhere but in the parameters. */
+/* Zeros everywhere except in the parameters. */
 static void upload_block(harness *h, harness_block *b, bool buffers, float *const *values)
 {
     fill_device(h, data_of(b), b->bytes, 0);
@@ -294,7 +294,8 @@ static void upload_grads(harness *h)
     upload_block(h, &h->grads, false, h->dw);
 }
 
-/* Where a later stage reads the input too, its gradient is added to: here none came from there. */
+/* If a later stage also reads the input, the gradient is added to: here that of the later stage is
+ * zero. */
 static void start_input_grad(harness *h, int i)
 {
     if (!h->dx[i]) return;
@@ -322,7 +323,7 @@ static void upload(harness *h)
     trash(h, &h->workspace);
 }
 
-/* What may be lost between passes: the workspace, and ports that need not be kept. */
+/* Overwrite what may be lost between passes: the workspace, and ports that need not be kept. */
 static void lose_what_may_be_lost(harness *h)
 {
     trash(h, &h->workspace);
@@ -342,7 +343,8 @@ static void download_outputs(harness *h)
             must(h, fr_program_read_param(h->program, data_of(&h->buffers), i, h->after[i]));
 }
 
-/* Is a block all zero but for its parameters, which are `values`? Writes them anew to see. */
+/* Whether a block is zero except for its parameters, which are `values`. Checks by writing them
+ * again. */
 static bool holds_only(harness *h, harness_block *b, float *const *values)
 {
     float *now = host_array(b->bytes / 4), *clean = host_array(b->bytes / 4);

@@ -1,12 +1,12 @@
 /* harness.h -- run a program on small data, from plain host arrays to plain host arrays.
  *
- * Life: harness_open -> fill x, w, dy (or harness_fill) -> harness_run, any number of times -> read
- * y, dx, dw, after -> harness_close. A run plays the unkindest caller the contract allows: outputs,
- * gradients, slot and workspace start as NaN, the workspace and every port that need not be kept
- * become NaN again between forward and backward, and between the halves of a split backward. It
- * ends with FR_INTERNAL and a text in ctx if a byte outside the blocks, an input, a given gradient,
- * a weight, or padding of a block was changed, if a gradient keeps any of its NaN, or if one
- * is not reported exactly once. */
+ * Life: harness_open -> fill x, w, dy (or harness_fill) -> harness_run, any number of times ->
+ * read y, dx, dw, after -> harness_close. A run is the harshest caller that the contract allows:
+ * outputs, gradients, slot and workspace start as NaN, the workspace and every port that need not
+ * be kept become NaN again between forward and backward, and between the halves of a split
+ * backward. It ends with FR_INTERNAL and a text in ctx if a byte outside the blocks, an input, a
+ * given gradient, a weight, or padding of a block was changed, if a gradient keeps any of its NaN,
+ * or if one is not reported exactly once. */
 #ifndef FR_TEST_SUPPORT_HARNESS_H
 #define FR_TEST_SUPPORT_HARNESS_H
 
@@ -66,7 +66,7 @@ typedef struct harness {
 
 /* FR_OK, or the status of fr_program_create, with the text in h->ctx; close in both cases. */
 fr_status harness_open(harness *h, const net *n, const harness_options *options);
-/* Of a whole graph, ports and all, instead of a net. */
+/* For a whole graph with its ports, instead of a net. */
 fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stage,
                              const harness_options *options);
 void harness_close(harness *h);

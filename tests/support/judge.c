@@ -1,4 +1,4 @@
-/* judge.c -- kernels wrapped: forced layouts, poisoned memory, padding looked at. */
+/* judge.c -- wrapped kernels: forced layouts, poisoned memory, checked padding. */
 #include "support/judge.h"
 
 #include <stdlib.h>
@@ -13,12 +13,12 @@ static judge_layout forced;
 static fr_backend judged;
 
 typedef struct judge {
-    fr_kernel base;
-    fr_kernel_ops ops;
-    fr_kernel *inner;
+    fr__kernel base;
+    fr__kernel_ops ops;
+    fr__kernel *inner;
     int n_inputs;
-    unsigned moved; /* bit i: the inner kernel sees input i in another layout than the program */
-    fr_layout given[FR_MAX_INPUTS], seen[FR_MAX_INPUTS];
+    unsigned moved; /* bit i: the inner kernel gets input i in another layout than the program's */
+    fr__layout given[FR_MAX_INPUTS], seen[FR_MAX_INPUTS];
     size_t x_at[FR_MAX_INPUTS], dx_at[FR_MAX_INPUTS]; /* in scratch, behind that of the inner one */
 } judge;
 
@@ -29,28 +29,28 @@ static void poison(void *at, size_t bytes)
     if (at) memset(at, 0xff, bytes);
 }
 
-static fr_status move(judge *j, const fr_layout *from, const void *src, const fr_layout *to,
+static fr_status move(judge *j, const fr__layout *from, const void *src, const fr__layout *to,
                       void *dst)
 {
     return j->base.dev->backend->relayout(j->base.dev, from, src, to, dst);
 }
 
 /* Numbers of a tensor beyond its padding and gaps. */
-static size_t plain_bytes(const fr_layout *layout)
+static size_t plain_bytes(const fr__layout *layout)
 {
-    const fr_md_view v = fr__md_view(layout->desc);
+    const fr__md_view v = fr__md_view_of(layout->desc);
     size_t n = sizeof(float);
     for (int i = 0; i < v.n_dims; i++) n *= (size_t)v.dims[i];
     return n;
 }
 
-/* Writes the tensor anew over ones and over NaN: what both have is its numbers and its padding,
- * which is zero then; what differs is gaps that nobody reads. */
-static fr_status check_padding(judge *j, const char *when, const char *what, const fr_layout *l,
+/* Writes the tensor twice, over ones and over NaN: bytes that agree are its numbers and its
+ * padding, which must be zero; bytes that differ are gaps that are never read. */
+static fr_status check_padding(judge *j, const char *when, const char *what, const fr__layout *l,
                                const void *at)
 {
     if (!l->desc || !at) return FR_OK;
-    const fr_layout plain = {.bytes = plain_bytes(l)};
+    const fr__layout plain = {.bytes = plain_bytes(l)};
     float *numbers = malloc(plain.bytes);
     uint32_t *one = malloc(l->bytes), *other = malloc(l->bytes);
     if (!numbers || !one || !other) abort();
@@ -74,8 +74,8 @@ static fr_status check_padding(judge *j, const char *when, const char *what, con
     return status;
 }
 
-/* Arguments of the inner kernel: inputs as it sees them, scratch and gradients poisoned. */
-static fr_status enter(judge *j, const fr_kernel_args *a, unsigned needed, fr_kernel_args *inner)
+/* Arguments of the inner kernel: inputs in its layouts, scratch and gradients poisoned. */
+static fr_status enter(judge *j, const fr__kernel_args *a, unsigned needed, fr__kernel_args *inner)
 {
     *inner = *a;
     poison(a->scratch, j->inner->scratch_bytes);
@@ -92,10 +92,10 @@ static fr_status enter(judge *j, const fr_kernel_args *a, unsigned needed, fr_ke
     return FR_OK;
 }
 
-static fr_status judge_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status judge_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     judge *j = (judge *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     if (a->y != a->x[0]) poison(a->y, k->y.bytes);
     if (j->inner->y_is_x0) return move(j, &j->given[0], a->x[0], &k->y, a->y);
     poison(a->saved, k->saved_bytes);
@@ -104,20 +104,20 @@ static fr_status judge_forward(fr_kernel *k, const fr_kernel_args *a)
     return check_padding(j, "forward", "the output", &k->y, a->y);
 }
 
-static fr_status judge_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status judge_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     judge *j = (judge *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(j, a, k->needs_x, &inner));
     if (dz != a->dy) poison(dz, k->y.bytes);
     FR_TRY(j->inner->ops->prepare_dy(j->inner, &inner, dz));
     return check_padding(j, "gradient of the activation", "the gradient", &k->y, dz);
 }
 
-static fr_status judge_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status judge_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     judge *j = (judge *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(j, a, k->needs_x, &inner));
     if (!a->cache_valid) poison(a->cache, k->cache_bytes);
     for (int i = 0; i < j->n_inputs; i++) {
@@ -137,10 +137,10 @@ static fr_status judge_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status judge_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status judge_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     judge *j = (judge *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(j, a, k->needs_x, &inner));
     FR_TRY(j->inner->ops->backward_weight(j->inner, &inner));
     const bool is_transient = a->pass->transient_grads && !a->add_dw;
@@ -151,18 +151,18 @@ static fr_status judge_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static void judge_destroy(fr_kernel *k)
+static void judge_destroy(fr__kernel *k)
 {
     judge *j = (judge *)k;
     if (j->inner && j->inner->ops->destroy) j->inner->ops->destroy(j->inner);
 }
 
-/* The inner kernel's fields, without its freedoms on inputs that were moved. */
+/* The inner kernel's fields, without its options on reordered inputs. */
 static void take_over(judge *j)
 {
-    fr_kernel *k = &j->base;
-    const fr_kernel *in = j->inner;
-    const fr_kernel_ops *ops = in->ops;
+    fr__kernel *k = &j->base;
+    const fr__kernel *in = j->inner;
+    const fr__kernel_ops *ops = in->ops;
     const bool is_first_moved = is_moved(j, 0);
     k->y = in->y;
     k->w = in->w;
@@ -184,25 +184,25 @@ static void take_over(judge *j)
         k->scratch_bytes = j->dx_at[i] + fr__align_up(j->seen[i].bytes);
     }
     bool has_moves = (in->pass_dx & j->moved) != 0;
-    j->ops = (fr_kernel_ops){.forward = judge_forward,
-                             .prepare_dy = ops->prepare_dy ? judge_prepare_dy : NULL,
-                             .backward_input =
-                                 ops->backward_input || has_moves ? judge_backward_input : NULL,
-                             .backward_weight = ops->backward_weight ? judge_backward_weight : NULL,
-                             .destroy = judge_destroy};
+    j->ops = (fr__kernel_ops){
+        .forward = judge_forward,
+        .prepare_dy = ops->prepare_dy ? judge_prepare_dy : NULL,
+        .backward_input = ops->backward_input || has_moves ? judge_backward_input : NULL,
+        .backward_weight = ops->backward_weight ? judge_backward_weight : NULL,
+        .destroy = judge_destroy};
 }
 
-static int lanes_of_input(const fr_kernel_spec *spec, int i)
+static int lanes_of_input(const fr__kernel_spec *spec, int i)
 {
     static const int lanes[JUDGE_LAYOUT_COUNT] = {0, 1, 8, 16, 0}, mixed[] = {16, 1, 8};
     return forced == JUDGE_MIXED ? mixed[(spec->nodes[0] + i) % 3] : lanes[forced];
 }
 
-static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     judge *j = (judge *)fr__kernel_new(spec, arena, sizeof(judge), NULL);
     if (!j) return FR_NO_MEMORY;
-    fr_kernel_spec inner = *spec;
+    fr__kernel_spec inner = *spec;
     j->n_inputs = spec->n_inputs;
     j->base.ops = &j->ops;
     j->ops.destroy = judge_destroy;
@@ -225,7 +225,7 @@ static fr_status open_forced(fr_device *dev, const fr_device_desc *desc)
 {
     static const int lanes[JUDGE_LAYOUT_COUNT] = {0, 1, 8, 16, 16};
     FR_TRY(fr__backend_cpu.open(dev, desc));
-    fr_cpu *cpu = fr__cpu(dev);
+    fr__cpu_device *cpu = fr__cpu(dev);
     if (forced == JUDGE_OWN) return FR_OK;
     cpu->lanes = lanes[forced];
     cpu->forces_lanes = true;
@@ -234,7 +234,7 @@ static fr_status open_forced(fr_device *dev, const fr_device_desc *desc)
 
 const fr_backend *judge_cpu(judge_layout layout)
 {
-    static fr_kernel_maker makers[FR_OPERATOR_COUNT];
+    static fr__kernel_maker makers[FR_OPERATOR_COUNT];
     for (int i = 0; i < FR_OPERATOR_COUNT; i++) makers[i] = fr__backend_cpu.makers[i] ? make : NULL;
     forced = layout;
     judged = fr__backend_cpu;

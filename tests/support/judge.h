@@ -1,10 +1,10 @@
 /* judge.h -- a backend whose kernels are checked one call at a time, in layouts of the test's
  * choice.
  *
- * Each kernel of the inner backend is wrapped. Image inputs are brought to a forced layout before
- * it sees them, whatever the kernel before it made and whatever suits this processor. All memory
- * that a call is to write (output, gradients, saved values, scratch, cache) is NaN before it. After
- * it, every tensor that it wrote must have zeros in its padding: the next kernel may read them. */
+ * Each kernel of the inner backend is wrapped. Image inputs are reordered to a forced layout,
+ * independent of the previous kernel and of this processor. All memory that a call must write
+ * (output, gradients, saved values, scratch, cache) is NaN before it. After it, every tensor that
+ * it wrote must have zeros in its padding: the next kernel may read them. */
 #ifndef FR_TEST_SUPPORT_JUDGE_H
 #define FR_TEST_SUPPORT_JUDGE_H
 

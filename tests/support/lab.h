@@ -1,4 +1,4 @@
-/* lab.h -- an engine made from a config, trained a few mini-batches without files around it. */
+/* lab.h -- an engine made from a config, trained for a few mini-batches without files. */
 #ifndef TESTS_SUPPORT_LAB_H
 #define TESTS_SUPPORT_LAB_H
 

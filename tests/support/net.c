@@ -69,7 +69,7 @@ static void set_attr(fr_attrs *attrs, fr_operator op, const char *key, const cha
         for (int n = 0; n < k->count; n++) {
             char *end;
             double v = strtod(text, &end);
-            if (end == text) fail_msg("%s=%s: %d numbers wanted", key, values, k->count);
+            if (end == text) fail_msg("%s=%s: expected %d numbers", key, values, k->count);
             text = *end == ',' ? end + 1 : end;
             switch (k->type) {
             case ATTR_I64: ((int64_t *)(void *)at)[n] = (int64_t)v; break;
@@ -94,7 +94,7 @@ static fr_shape parse_shape(const char *text)
     return s;
 }
 
-/* Nodes by name: a source's name stands for what the stage sees of it. */
+/* Nodes by name: a source's name refers to the node that the stage reads. */
 typedef struct builder {
     net *n;
     int count;
@@ -121,7 +121,7 @@ static void define(builder *b, const char *name, int node)
     b->names[b->count++].node = node;
 }
 
-/* A source; one that wants a gradient gets a parameter above it, outside the stage. */
+/* A source; one with a gradient gets a parameter above it, outside the stage. */
 static bool add_source(builder *b, const char *name, const char *kind, char **words)
 {
     bool is_int = strcmp(kind, "ids") == 0, wants_grad = strcmp(kind, "x") == 0;

@@ -3,9 +3,9 @@
  *     "a = x 3,8,8; b = conv2d a out=5 kernel=3,3 pad=1,1 no_bias=1; c = relu b"
  *
  * Statements are NAME = OPERATOR INPUT... KEY=VALUE... with the keys of fr_attrs. Sources:
- *     x SHAPE            a float tensor that wants a gradient
- *     data SHAPE         a float tensor that wants none
- *     ids SHAPE LOW HIGH integers in LOW..HIGH; shape - is one number a sample
+ *     x SHAPE            a float tensor with a gradient
+ *     data SHAPE         a float tensor without a gradient
+ *     ids SHAPE LOW HIGH integers in LOW..HIGH; shape - is one number per sample
  * Sources come first. The operators form one stage, cut out of a graph that has more on both sides:
  * a program of the stage gets any values at its inputs, any gradient at its output (its last node),
  * and gives gradients of inputs and parameters. `keep NAME` makes another node an output too,

@@ -1,9 +1,9 @@
-/* quiet.c -- the states of the threads, as Linux has them.
+/* quiet.c -- the states of the threads, from Linux.
  *
- * Looked at once, a thread may be woken after its turn by one that was still to be looked at. So
- * all are looked at twice: a thread that sleeps both times and has not been on a core in between
- * (the system counts that) has slept all the time from one look to the other, and all of them at
- * the moment between the two rounds. */
+ * With one check per thread, a thread could be woken after its check by one that is checked
+ * later. So all are checked twice: a thread that sleeps both times and has not run in between (the
+ * system counts this) has slept from one check to the other, and all of them at the moment between
+ * the two rounds. */
 #include "support/quiet.h"
 
 #include <dirent.h>

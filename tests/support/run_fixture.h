@@ -1,4 +1,4 @@
-/* run_fixture.h -- what tests of runs share: a scratch folder, a config, a context. */
+/* run_fixture.h -- shared by tests of runs: a scratch folder, a config, a context. */
 #ifndef TESTS_SUPPORT_RUN_FIXTURE_H
 #define TESTS_SUPPORT_RUN_FIXTURE_H
 

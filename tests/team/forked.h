@@ -147,8 +147,8 @@ static inline void forked_await(forked_state *s, int rank, int mark)
 }
 
 /* Advance the driver's clock by `ms`, one step whenever each rank has read it; ranks in `idle` and
- * ranks that know of a loss need not. One iteration of the control thread reads it three times,
- * and an iteration may already be under way. */
+ * ranks that have detected a loss need not. One iteration of the control thread reads it three
+ * times, and an iteration may already have begun. */
 static inline void forked_pass(forked_state *s, int size, unsigned idle, int ms)
 {
     enum { STEP_MS = 25, LOOKS = 4 };

@@ -419,7 +419,7 @@ static void a_false_rank_0_is_refused(void **state)
         .size = 2, .body = find_another, .when_shared = expect_another, .is_join_tested = true});
 }
 
-/* One rank is out of memory; no rank hangs, and all report what they know. */
+/* One rank is out of memory; no rank hangs, and all report the failure. */
 static void join_without_memory(member *m)
 {
     if (m->rank == m->s->victim) fr__alloc_fail_after(atomic_load(&m->s->mark[0]));

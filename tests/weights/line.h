@@ -1,8 +1,8 @@
-/* line.h -- one stage of a pipeline, alone: a store walked through 1F1B without flush, beside a
- * plain model of it that forgets nothing.
+/* line.h -- a single stage of a pipeline: a store driven through 1F1B without flush, beside a plain
+ * model of it that keeps every version.
  *
  * The model keeps weights and optimizer state of every version, made by plain steps in place, and
- * works out what a pass must see from the policy's want and textbook formulas in double. */
+ * computes the expected weights of a pass from the policy and textbook formulas in double. */
 #ifndef FR_TEST_WEIGHTS_LINE_H
 #define FR_TEST_WEIGHTS_LINE_H
 
@@ -35,7 +35,7 @@ typedef struct recipe {
     int n_stages, stage, n_micro, n_batches;
     int lead;               /* 0: N - 1 - k */
     int n_blocks;           /* 0: as counted */
-    bool exact, on_the_fly; /* ranges handed in while the last backward reads */
+    bool exact, on_the_fly; /* ranges submitted while the last backward reads */
     bool no_fusing;         /* updates write no predictions */
     int64_t lr_warmup;
     int n_samples;
@@ -61,7 +61,7 @@ typedef struct line {
     /* On the device: */
     float *room;                                      /* (ROOM) */
     float *state[FR_MAX_OPTIM_STATE], *drift, *given; /* (SIZE) each; given: the gradient */
-    float copy[SIZE];                                 /* of what line_read was asked for last */
+    float copy[SIZE];                                 /* of the last line_read */
 
     int64_t now; /* version */
     float w[MAX_VERSIONS][SIZE], m[MAX_VERSIONS][SIZE], v[MAX_VERSIONS][SIZE];
@@ -89,7 +89,7 @@ static inline int line_after_nothing(const fr_policy_context *context, int ahead
     return 0;
 }
 
-/* What the passes of a line need, by a store without weights. */
+/* Blocks that the passes of a line need, counted by a store without weights. */
 static inline int line_count_blocks(fr_ctx *ctx, const fr_store_desc *d)
 {
     fr_store *s;
@@ -167,7 +167,7 @@ static inline void line_close(line *l)
     int n_blocks = l->d.n_blocks;
     float room[ROOM];
     device_get(l->dev, room, l->room, ROOM);
-    for (int b = 0; b <= MAX_BLOCKS; b++) /* nobody wrote between or behind the blocks */
+    for (int b = 0; b <= MAX_BLOCKS; b++) /* the space between and behind the blocks is unchanged */
         for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
             assert_true(room[b * STRIDE + i] == 77);
     fr_store_free(l->store);
@@ -193,21 +193,22 @@ static inline double line_predict(const line *l, int64_t t, int ahead, int i)
 {
     const fr_optim_options *o = &l->r.options;
     double w = l->w[t][i], m = l->m[t][i], v = l->v[t][i], n = (double)t;
-    if (l->policy.course == FR_COURSE_DRIFT) return w - ahead * l->delta[t][i];
+    if (l->policy.extrapolation == FR_EXTRAPOLATE_DRIFT) return w - ahead * l->delta[t][i];
     if (t == 0) return w;
     bool is_sgd = strcmp(l->r.optimizer, "sgd") == 0, is_nadam = !strcmp(l->r.optimizer, "nadam");
     double below = sqrt(v / (1 - pow(o->beta2, n))) + o->eps;
     for (int s = 1; s <= ahead; s++) {
         double lr = line_lr(l, t + s - 1), at = n + s;
-        if (l->policy.course == FR_COURSE_DECAY) {
+        if (l->policy.extrapolation == FR_EXTRAPOLATE_DECAY) {
             m *= is_sgd ? o->momentum : o->beta1;
         } else {
             at = n;
         }
         if (is_sgd) {
-            double extra = l->policy.course == FR_COURSE_DECAY && o->nesterov ? o->momentum : 1;
+            double extra =
+                l->policy.extrapolation == FR_EXTRAPOLATE_DECAY && o->nesterov ? o->momentum : 1;
             w -= lr * extra * m;
-        } else if (l->policy.course == FR_COURSE_CONSTANT) {
+        } else if (l->policy.extrapolation == FR_EXTRAPOLATE_CONSTANT) {
             w -= lr * (m / (1 - o->beta1)) / (sqrt(v / (1 - o->beta2)) + o->eps);
         } else if (!is_nadam) {
             w -= lr * m / (1 - pow(o->beta1, at)) / below;
@@ -216,14 +217,15 @@ static inline double line_predict(const line *l, int64_t t, int ahead, int i)
             for (int k = 1; k <= (int)at; k++)
                 product *= mu = o->beta1 * (1 - 0.5 * pow(0.96, k * o->momentum_decay));
             double next = o->beta1 * (1 - 0.5 * pow(0.96, (at + 1) * o->momentum_decay));
-            double grad = l->policy.course == FR_COURSE_DECAY ? 0 : m / (1 - pow(o->beta1, at));
+            double grad =
+                l->policy.extrapolation == FR_EXTRAPOLATE_DECAY ? 0 : m / (1 - pow(o->beta1, at));
             w -= lr * ((1 - mu) / (1 - product) * grad + next / (1 - product * next) * m) / below;
         }
     }
     return w;
 }
 
-/* What a pass must see. which: 0 forward, 1 backward. */
+/* The weights that a pass must read. which: 0 forward, 1 backward. */
 static inline seen line_expect(line *l, int which, int64_t batch, int micro)
 {
     fr_want want;
@@ -305,7 +307,7 @@ static inline void line_model_step(line *l, int64_t batch, double scale)
             keep * l->delta[t][i] + (1 - keep) * ((double)l->w[t + 1][i] - (double)l->w[t][i]);
 }
 
-/* Ranges in a scrambled order; what has not been handed in yet is still as the backward saw it. */
+/* Ranges in a random order; ranges not yet submitted are unchanged since the backward. */
 static inline void line_update(line *l, int64_t batch, const fr_view *reading)
 {
     enum { CHUNK = 10, N_CHUNKS = (SIZE + CHUNK - 1) / CHUNK };

@@ -1,5 +1,5 @@
-/* test_policies.c -- the tables of every weight policy: what forward and backward of each
- * micro-batch want, what an update writes, which rate a stage has. */
+/* test_policies.c -- the tables of every weight policy: the weights that forward and backward of
+ * each micro-batch request, the predictions that an update writes, the rate of a stage. */
 #include <forerun/weights.h>
 
 #include <math.h>
@@ -128,8 +128,8 @@ static void xpipe_rounding(void **unused)
             }
 }
 
-/* With the lead of a plain pipeline spelt out, nothing changes; with another one the stage is as
- * far from the end as a stage of a plain pipeline with that lead. */
+/* With the lead of a plain pipeline given explicitly, nothing changes; with another lead the stage
+ * behaves as the stage of a plain pipeline with that lead. */
 static void leads_are_taken(void **unused)
 {
     (void)unused;
@@ -156,7 +156,7 @@ static void leads_are_taken(void **unused)
                     }
 }
 
-/* One stage has nothing to predict, keep or delay, whatever the policy. */
+/* A single stage has nothing to predict, keep or delay, with any policy. */
 static void one_stage_is_plain(void **unused)
 {
     (void)unused;
@@ -174,7 +174,7 @@ static void one_stage_is_plain(void **unused)
             }
 }
 
-/* What an update writes is what the next forward asks for. */
+/* An update writes the prediction that the next forward requests. */
 static void updates_write_for_the_next_pass(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* test_ranges.c -- an update handed in by several threads at once, on every backend and with any
- * number of kernel threads, gives the bits of one sweep; padding is left alone. */
+/* test_ranges.c -- an update submitted by several threads at once, on every backend and with any
+ * number of kernel threads, gives the bits of one sweep; padding is unchanged. */
 #include <forerun/weights.h>
 
 #include "base/philox.h"
@@ -38,7 +38,7 @@ static int fill(void **unused)
     return 0;
 }
 
-/* Part p: every PARTS-th chunk; the last PAD floats of the block are never handed in. */
+/* Part p: every PARTS-th chunk; the last PAD floats of the block are never submitted. */
 typedef struct part {
     fr_store *store;
     const float *grad; /* (SIZE) on the device */
@@ -72,7 +72,7 @@ static void update(fr_store *s, int batch, const float *given, bool is_parallel)
     assert_int_equal(fr_store_end(s, SIZE), FR_OK);
 }
 
-/* The weights that the last forward and the last backward saw, one after the other. */
+/* The weights that the last forward and the last backward read, one after the other. */
 static void run(const char *backend, int n_threads, bool is_parallel, const char *policy,
                 float *out)
 {
@@ -101,7 +101,7 @@ static void run(const char *backend, int n_threads, bool is_parallel, const char
         .n_samples = 100};
     d.optimizer->defaults(&d.options);
     device_put(dev, room, first, SIZE);
-    /* what was in the memory before must not matter */
+    /* earlier content of the memory must not matter */
     memset(plain, 0xff, sizeof plain);
     for (size_t b = 1; b < MAX_BLOCKS; b++) device_put(dev, room + b * stride, plain, stride);
     if (fr_store_create(ctx, &d, &s) != FR_OK) fail_msg("%s", fr_ctx_error(ctx));

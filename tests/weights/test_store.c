@@ -57,7 +57,8 @@ static void follows_the_model(void **unused)
                     }
 }
 
-/* Stages with different numbers of replicas: the schedule says how far a worker runs ahead. */
+/* Stages with different numbers of replicas: the schedule determines how far a worker runs ahead.
+ */
 static void follows_the_lead(void **unused)
 {
     (void)unused;
@@ -88,8 +89,8 @@ static void follows_the_lead(void **unused)
                     }
 }
 
-/* Whether a prediction was written by the update or by a sweep of its own, the bits are the same;
- * and the same for updates on the fly. */
+/* A prediction has the same bits whether the update or a separate sweep writes it; so do fused
+ * updates. */
 static void fused_is_separate(void **unused)
 {
     (void)unused;
@@ -190,8 +191,8 @@ static void counted_predict(const fr_sweep *s)
     fr_optim_find("sgd")->predict(s);
 }
 
-/* Sweeps besides the updates, of a stage with one block for predictions that always holds what
- * was asked for last. */
+/* Sweeps besides the updates, of a stage with one block for predictions, which holds the last
+ * requested one. */
 static int sweeps_expected(const line *l, int n_batches)
 {
     int t = l->r.n_micro, lead = line_lead(&l->r), held = 0, n = 0, ahead[2];
@@ -214,7 +215,7 @@ static int sweeps_expected(const line *l, int n_batches)
     return n;
 }
 
-/* What an update has written is not made again. */
+/* A prediction that an update has written is not computed again. */
 static void no_sweep_too_many(void **unused)
 {
     (void)unused;
@@ -345,7 +346,7 @@ static void one_stage_is_single(void **unused)
                             .n_batches = 12,
                             .lr_warmup = 5,
                             .on_the_fly = x % 2};
-                line_run(&a, &r); /* bit for bit where nothing is predicted */
+                line_run(&a, &r); /* bit for bit if nothing is predicted */
                 assert_int_equal(a.n_ahead, 0);
             }
 }
@@ -407,8 +408,8 @@ static void ids_are_shared(void **unused)
     }
 }
 
-/* After a reset only the newest counts: a run cut in two by resets equals the plain model, where
- * the previous version is missing the oldest held stands in and says so. */
+/* After a reset only the newest version is valid: a run cut in two by resets equals the plain
+ * model. If the previous version is missing, the oldest one is used and its label shows it. */
 static void resets(void **unused)
 {
     (void)unused;

@@ -1,10 +1,10 @@
 /* attention.c -- multi-head attention over packed q|k|v, causal or not, with padding; and cross
  * attention, whose q is one tensor and k|v another of its own length.
  *
- * One head of one sample is one piece of work, done on one thread: queries in blocks, scores of a
- * block in scratch, softmax over whole rows. Forward keeps log(sum(exp)) per query only; the
- * backward makes the scores again (as in FlashAttention, Dao et al. 2022), so memory grows with T
- * and not with T^2. Causal blocks look only at keys up to their last query. */
+ * One thread computes one head of one sample: queries in blocks, scores of a block in scratch,
+ * softmax over whole rows. Forward saves only log(sum(exp)) of each query; the backward recomputes
+ * the scores (as in FlashAttention, Dao et al. 2022), so memory grows with T and not with T^2.
+ * Causal blocks read only keys up to their last query. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -15,7 +15,7 @@
 enum { BLOCK = 64 }; /* queries */
 
 typedef struct attention {
-    fr_kernel k;
+    fr__kernel k;
     int64_t time, keys;   /* T queries, S keys */
     int64_t width, depth; /* D, d = D / heads */
     int64_t ld_q, ld_kv;  /* rows of q apart, rows of k and of v */
@@ -32,15 +32,15 @@ typedef struct head_job {
     float *lse;            /* (batch, heads, T) or NULL */
     float *y;              /* (batch, T, D) */
     const float *dy;
-    float *dq, *dkv; /* as q and kv; NULL where not wanted */
-    float *scratch;  /* 2 * BLOCK * S floats a thread */
+    float *dq, *dkv; /* as q and kv; NULL: not needed */
+    float *scratch;  /* 2 * BLOCK * S floats per thread */
 } head_job;
 
 /* One head of one sample; all pointers at its first row. */
 typedef struct head {
     const float *q;      /* (T, d), rows ld_q apart */
     const float *k, *v;  /* (S, d), rows ld_kv apart */
-    float *dq, *dk, *dv; /* NULL where not wanted */
+    float *dq, *dk, *dv; /* NULL: not needed */
     int64_t keys;        /* valid ones */
 } head;
 
@@ -63,7 +63,7 @@ static head find_head(const head_job *job, int64_t sample, int64_t h)
     return out;
 }
 
-/* Keys that queries first .. first + n - 1 may look at. */
+/* Keys that queries first .. first + n - 1 may attend to. */
 static int64_t keys_seen(const attention *at, const head *hd, int64_t first, int64_t n)
 {
     int64_t last = at->is_causal ? first + n : at->keys;
@@ -117,16 +117,16 @@ static void forward_head(const head_job *job, int64_t sample, int64_t h, float *
     for (int64_t first = 0; first < at->time; first += BLOCK) {
         int64_t n = at->time - first < BLOCK ? at->time - first : BLOCK;
         int64_t keys = keys_seen(at, &hd, first, n);
-        if (keys == 0) { /* nothing to look at: the output is zero */
+        if (keys == 0) { /* no keys: the output is zero */
             for (int64_t r = first; r < first + n; r++)
                 memset(y + r * at->width, 0, (size_t)at->depth * sizeof(float));
             continue;
         }
-        fr__gemm(n, keys, at->depth, (fr_matrix){hd.q + first * at->ld_q, at->ld_q, false},
-                 (fr_matrix){hd.k, at->ld_kv, true}, scores, keys, false);
+        fr__gemm(n, keys, at->depth, (fr__matrix){hd.q + first * at->ld_q, at->ld_q, false},
+                 (fr__matrix){hd.k, at->ld_kv, true}, scores, keys, false);
         softmax_block(at, scores, first, n, keys, lse ? lse + first : NULL);
-        fr__gemm(n, at->depth, keys, (fr_matrix){scores, keys, false},
-                 (fr_matrix){hd.v, at->ld_kv, false}, y + first * at->width, at->width, false);
+        fr__gemm(n, at->depth, keys, (fr__matrix){scores, keys, false},
+                 (fr__matrix){hd.v, at->ld_kv, false}, y + first * at->width, at->width, false);
     }
 }
 
@@ -135,7 +135,7 @@ static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64
     for (int64_t r = first; at && r < last; r++) memset(at + r * ld, 0, (size_t)n * sizeof(float));
 }
 
-/* From the last block, which sees the most keys, to the first: the first write of dk and dv sets
+/* From the last block, which has the most keys, to the first: the first write of dk and dv sets
  * them. */
 static void backward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
 {
@@ -155,16 +155,17 @@ static void backward_head(const head_job *job, int64_t sample, int64_t h, float 
             clear_rows(hd.dq, ld_q, first, first + n, d);
             continue;
         }
-        fr_matrix q = {hd.q + first * ld_q, ld_q, false}, dout = {dy + first * width, width, false};
-        fr__gemm(n, keys, d, q, (fr_matrix){hd.k, ld_kv, true}, scores, keys, false);
-        fr__gemm(n, keys, d, dout, (fr_matrix){hd.v, ld_kv, true}, grads, keys, false);
+        fr__matrix q = {hd.q + first * ld_q, ld_q, false},
+                   dout = {dy + first * width, width, false};
+        fr__gemm(n, keys, d, q, (fr__matrix){hd.k, ld_kv, true}, scores, keys, false);
+        fr__gemm(n, keys, d, dout, (fr__matrix){hd.v, ld_kv, true}, grads, keys, false);
         slope_block(at, scores, grads, first, n, keys, lse + first);
         if (hd.dk) {
-            fr__gemm(keys, d, n, (fr_matrix){scores, keys, true}, dout, hd.dv, ld_kv, !is_first);
-            fr__gemm(keys, d, n, (fr_matrix){grads, keys, true}, q, hd.dk, ld_kv, !is_first);
+            fr__gemm(keys, d, n, (fr__matrix){scores, keys, true}, dout, hd.dv, ld_kv, !is_first);
+            fr__gemm(keys, d, n, (fr__matrix){grads, keys, true}, q, hd.dk, ld_kv, !is_first);
         }
         if (hd.dq)
-            fr__gemm(n, d, keys, (fr_matrix){grads, keys, false}, (fr_matrix){hd.k, ld_kv, false},
+            fr__gemm(n, d, keys, (fr__matrix){grads, keys, false}, (fr__matrix){hd.k, ld_kv, false},
                      hd.dq + first * ld_q, ld_q, false);
         is_first = false;
     }
@@ -187,8 +188,8 @@ static void backward_heads(void *arg, size_t begin, size_t end)
         backward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
 }
 
-/* What forward and backward share. */
-static head_job find_job(const attention *at, const fr_kernel_args *a)
+/* Common part of forward and backward. */
+static head_job find_job(const attention *at, const fr__kernel_args *a)
 {
     head_job job = {.at = at, .q = a->x[0], .scratch = a->scratch};
     job.kv = at->is_cross ? a->x[1] : job.q + at->width;
@@ -196,7 +197,7 @@ static head_job find_job(const attention *at, const fr_kernel_args *a)
     return job;
 }
 
-static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status attention_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const attention *at = (const attention *)k;
     head_job job = find_job(at, a);
@@ -206,7 +207,7 @@ static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status attention_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status attention_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const attention *at = (const attention *)k;
     head_job job = find_job(at, a);
@@ -218,14 +219,14 @@ static fr_status attention_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static const fr_kernel_ops attention_ops = {.forward = attention_forward,
-                                            .backward_input = attention_backward_input};
+static const fr__kernel_ops attention_ops = {.forward = attention_forward,
+                                             .backward_input = attention_backward_input};
 
-fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     attention *at = (attention *)fr__kernel_new(spec, arena, sizeof *at, &attention_ops);
     if (!at) return FR_NO_MEMORY;
-    fr_kernel *k = &at->k;
+    fr__kernel *k = &at->k;
     at->heads = k->node->attrs.attention.heads;
     at->is_causal = k->node->attrs.attention.causal;
     at->is_cross = k->node->op == FR_OP_CROSS_ATTENTION;

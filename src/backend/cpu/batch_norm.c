@@ -1,14 +1,14 @@
-/* batch_norm.c -- batch normalisation (Ioffe and Szegedy, 2015), with the relu behind it fused.
+/* batch_norm.c -- batch normalisation (Ioffe and Szegedy, 2015), with a following relu fused.
  *
  *     m, v = mean and variance of a channel over samples and pixels;  h = (x - m) / sqrt(v + eps)
  *     y  = weight * h + bias
  *     dx = weight / sqrt(v + eps) * (dz - mean(dz) - h * mean(dz * h)),  dz = dy where the relu let
  *          y through, which is asked again of x, so that y is not needed
  *
- * Channels are taken eight at a time, one block after the other, each block twice (statistics, then
- * values; the second time it comes from the cache). Statistics are sums over the plane of one
- * sample, joined in order of samples (Chan, Golub and LeVeque, 1979): neither the layout of the
- * tensors nor the number of threads changes a bit of them.
+ * Channels are processed eight at a time, one block after the other, each block twice:
+ * statistics, then values, which are read from the cache. Statistics are sums over the plane of one
+ * sample, combined in order of samples (Chan, Golub and LeVeque, 1979). Their bits do not depend on
+ * the layout of the tensors or the number of threads.
  *
  * Parameters: weight, bias (trained), running_mean, running_var (buffers). */
 #include <math.h>
@@ -20,7 +20,7 @@
 
 enum { LANES = FR_LANES };
 
-/* Where the numbers of a tensor are: sample, block of LANES channels, pixel, lane. */
+/* Layout of a tensor: sample, block of LANES channels, pixel, lane. */
 typedef struct view {
     size_t sample, block, pixel, lane; /* strides in floats */
     size_t half;    /* blocks of 16 channels: the odd block starts here, `block` is for two */
@@ -28,7 +28,7 @@ typedef struct view {
 } view;
 
 typedef struct bn {
-    fr_kernel base;
+    fr__kernel base;
     bool has_relu;
     size_t channels, samples, pixels;
     view x, y;
@@ -36,20 +36,20 @@ typedef struct bn {
 
 typedef struct call {
     const bn *b;
-    const fr_kernel_args *a;
+    const fr__kernel_args *a;
     void *dx; /* NULL: parameter gradients only */
 } call;
 
-/* What a block needs besides its pixels, zeros for lanes that are not there:
- * h = (x - mean) * slope, y = (x - mean) * scale + bias. */
+/* Coefficients of a block, zeros for missing lanes: h = (x - mean) * slope, y = (x - mean) * scale
+ * + bias. */
 typedef struct terms {
-    fr_v8 mean, slope, scale, bias;
+    fr__v8 mean, slope, scale, bias;
 } terms;
 
 /* Vectors of `channels` floats in `saved`. */
 enum { MEAN, SLOPE, D_WEIGHT, D_BIAS, N_VECTORS };
 
-static float *vector(const bn *b, const fr_kernel_args *a, int which)
+static float *vector(const bn *b, const fr__kernel_args *a, int which)
 {
     return (float *)((char *)a->saved + (size_t)which * fr__align_up(b->channels * sizeof(float)));
 }
@@ -60,7 +60,7 @@ static inline size_t start_of(const view *v, size_t sample, size_t block)
     return sample * v->sample + block / 2 * v->block + block % 2 * v->half;
 }
 
-/* None of the last block, if it is there for the padding of 16 channels only. */
+/* 0 if the last block is only padding to 16 channels. */
 static inline size_t lanes_in(const bn *b, size_t block)
 {
     if (block * LANES >= b->channels) return 0;
@@ -69,7 +69,7 @@ static inline size_t lanes_in(const bn *b, size_t block)
 }
 
 /* n lanes of one pixel, zeros in the others. is_dense, a constant: all of them, side by side. */
-FR_INLINE void load(fr_v8 *to, const float *from, bool is_dense, size_t n, const view *v)
+FR_INLINE void load(fr__v8 *to, const float *from, bool is_dense, size_t n, const view *v)
 {
     if (is_dense) {
         *to = FR_LOAD8(from);
@@ -80,7 +80,7 @@ FR_INLINE void load(fr_v8 *to, const float *from, bool is_dense, size_t n, const
     *to = FR_LOAD8(lane);
 }
 
-FR_INLINE void store(const fr_v8 *from, float *to, bool is_dense, size_t n, const view *v)
+FR_INLINE void store(const fr__v8 *from, float *to, bool is_dense, size_t n, const view *v)
 {
     if (is_dense || v->is_padded) {
         FR_STORE8(to, *from);
@@ -97,12 +97,12 @@ FR_INLINE void store(const fr_v8 *from, float *to, bool is_dense, size_t n, cons
 FR_INLINE void join_plane(const bn *b, const float *x, bool is_dense, size_t n, double seen,
                           double mean[LANES], double spread[LANES])
 {
-    fr_v8 sum = FR_ALL8(0), square = FR_ALL8(0), at;
+    fr__v8 sum = FR_ALL8(0), square = FR_ALL8(0), at;
     for (size_t p = 0; p < b->pixels; p++) {
         load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
         sum += at;
     }
-    const fr_v8 middle = sum / (float)b->pixels;
+    const fr__v8 middle = sum / (float)b->pixels;
     for (size_t p = 0; p < b->pixels; p++) {
         load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
         square += (at - middle) * (at - middle);
@@ -115,7 +115,7 @@ FR_INLINE void join_plane(const bn *b, const float *x, bool is_dense, size_t n, 
     }
 }
 
-FR_INLINE void find_statistics(const bn *b, const fr_kernel_args *a, size_t block, bool is_dense,
+FR_INLINE void find_statistics(const bn *b, const fr__kernel_args *a, size_t block, bool is_dense,
                                size_t n)
 {
     double mean[LANES] = {0}, spread[LANES] = {0};
@@ -135,14 +135,14 @@ FR_INLINE void find_statistics(const bn *b, const fr_kernel_args *a, size_t bloc
     }
 }
 
-FR_INLINE void normalise(const bn *b, const fr_kernel_args *a, const terms *t, size_t block,
+FR_INLINE void normalise(const bn *b, const fr__kernel_args *a, const terms *t, size_t block,
                          bool is_dense, bool has_relu, size_t n)
 {
     for (size_t s = 0; s < b->samples; s++) {
         const float *x = (const float *)a->x[0] + start_of(&b->x, s, block);
         float *y = (float *)a->y + start_of(&b->y, s, block);
         for (size_t p = 0; p < b->pixels; p++) {
-            fr_v8 at;
+            fr__v8 at;
             load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
             at = (at - t->mean) * t->scale + t->bias;
             if (has_relu) at = FR_SELECT8(at < FR_ALL8(0), FR_ALL8(0), at); /* NaN stays */
@@ -151,7 +151,7 @@ FR_INLINE void normalise(const bn *b, const fr_kernel_args *a, const terms *t, s
     }
 }
 
-static void find_terms(const bn *b, const fr_kernel_args *a, size_t block, terms *t)
+static void find_terms(const bn *b, const fr__kernel_args *a, size_t block, terms *t)
 {
     float mean[LANES] = {0}, slope[LANES] = {0}, scale[LANES] = {0}, bias[LANES] = {0};
     for (size_t l = 0; l < lanes_in(b, block); l++) {
@@ -171,11 +171,11 @@ static bool is_dense_block(const bn *b, size_t block)
     return lanes_in(b, block) == LANES && b->x.lane == 1 && b->y.lane == 1;
 }
 
-/* One version of the loops for each answer that the compiler should know. */
+/* One version of the loops for each combination of compile-time constants. */
 FR_SIMD_RANGE(forward_blocks)
 {
     const bn *b = ((call *)arg)->b;
-    const fr_kernel_args *a = ((call *)arg)->a;
+    const fr__kernel_args *a = ((call *)arg)->a;
     for (size_t block = begin; block < end; block++) {
         const size_t n = lanes_in(b, block);
         const bool is_dense = is_dense_block(b, block);
@@ -197,20 +197,20 @@ FR_SIMD_RANGE(forward_blocks)
 /* ---- Backward ---- */
 
 /* x to its distance from the mean, dy to dz. */
-FR_INLINE void revisit(fr_v8 *x, fr_v8 *dy, const terms *t, bool has_relu)
+FR_INLINE void revisit(fr__v8 *x, fr__v8 *dy, const terms *t, bool has_relu)
 {
     *x -= t->mean;
     if (has_relu) *dy = FR_SELECT8(*x * t->scale + t->bias > FR_ALL8(0), *dy, FR_ALL8(0));
 }
 
-FR_INLINE void sum_gradients(const bn *b, const fr_kernel_args *a, const terms *t, size_t block,
+FR_INLINE void sum_gradients(const bn *b, const fr__kernel_args *a, const terms *t, size_t block,
                              bool is_dense, bool has_relu, size_t n)
 {
     double d_weight[LANES] = {0}, d_bias[LANES] = {0};
     for (size_t s = 0; s < b->samples; s++) {
         const float *x = (const float *)a->x[0] + start_of(&b->x, s, block);
         const float *dy = (const float *)a->dy + start_of(&b->y, s, block);
-        fr_v8 sum = FR_ALL8(0), sum_h = FR_ALL8(0), d, dz;
+        fr__v8 sum = FR_ALL8(0), sum_h = FR_ALL8(0), d, dz;
         for (size_t p = 0; p < b->pixels; p++) {
             load(&d, x + p * b->x.pixel, is_dense, n, &b->x);
             load(&dz, dy + p * b->y.pixel, is_dense, n, &b->y);
@@ -235,13 +235,13 @@ FR_INLINE void find_dx(const call *c, const terms *t, size_t block, bool is_dens
         lane[0][l] = vector(b, c->a, D_BIAS)[block * LANES + l] * share;
         lane[1][l] = vector(b, c->a, D_WEIGHT)[block * LANES + l] * share;
     }
-    const fr_v8 mean_dz = FR_LOAD8(lane[0]), slope_dz = FR_LOAD8(lane[1]) * t->slope;
+    const fr__v8 mean_dz = FR_LOAD8(lane[0]), slope_dz = FR_LOAD8(lane[1]) * t->slope;
     for (size_t s = 0; s < b->samples; s++) {
         const float *x = (const float *)c->a->x[0] + start_of(&b->x, s, block);
         const float *dy = (const float *)c->a->dy + start_of(&b->y, s, block);
         float *dx = (float *)c->dx + start_of(&b->x, s, block);
         for (size_t p = 0; p < b->pixels; p++) {
-            fr_v8 d, dz;
+            fr__v8 d, dz;
             load(&d, x + p * b->x.pixel, is_dense, n, &b->x);
             load(&dz, dy + p * b->y.pixel, is_dense, n, &b->y);
             revisit(&d, &dz, t, has_relu);
@@ -282,7 +282,7 @@ static size_t n_blocks(const bn *b)
     return (b->channels + lanes - 1) / lanes * step;
 }
 
-static fr_status bn_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status bn_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const bn *b = (const bn *)k;
     fr__cpu_parallel(k->dev, n_blocks(b), 1, forward_blocks, &(call){.b = b, .a = a});
@@ -290,14 +290,14 @@ static fr_status bn_forward(fr_kernel *k, const fr_kernel_args *a)
 }
 
 /* Leaves the gradients of the parameters in `saved`, for backward_weight. */
-static fr_status bn_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status bn_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const bn *b = (const bn *)k;
     fr__cpu_parallel(k->dev, n_blocks(b), 1, backward_blocks, &(call){b, a, a->dx[0]});
     return FR_OK;
 }
 
-static fr_status bn_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status bn_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     const bn *b = (const bn *)k;
     if (!k->ops->backward_input)
@@ -331,20 +331,21 @@ static view make_view(const bn *b, int side_by_side)
                   .is_padded = true};
 }
 
-static fr_status describe(bn *b, const fr_kernel_spec *spec)
+static fr_status describe(bn *b, const fr__kernel_spec *spec)
 {
-    fr_kernel *k = &b->base;
+    fr__kernel *k = &b->base;
     b->has_relu = fr__group_has(spec, FR_OP_RELU);
     b->channels = (size_t)k->node->shape.dim[0];
     b->samples = (size_t)k->batch;
     b->pixels = (size_t)fr_shape_count(&k->node->shape) / b->channels;
     if (k->training && b->samples * b->pixels < 2)
-        return fr_fail(k->ctx, FR_INVALID,
-                       "node %s: batch_norm cannot train on one number a channel (a variance needs "
-                       "two); use micro-batches of at least 2 samples",
-                       k->node->name);
+        return fr_fail(
+            k->ctx, FR_INVALID,
+            "node %s: batch_norm cannot train on one number per channel (a variance needs "
+            "two); use micro-batches of at least 2 samples",
+            k->node->name);
     b->x = make_view(b, fr__layout_lanes(spec->x[0]));
-    fr_md y;
+    fr__md y;
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
     if (!spec->plain_output && spec->x[0]->desc)
         FR_TRY(fr__md_of_layout(k, spec->x[0], k->node, &y));
@@ -354,21 +355,21 @@ static fr_status describe(bn *b, const fr_kernel_spec *spec)
     return FR_OK;
 }
 
-static const fr_kernel_ops evaluating = {.forward = bn_forward};
-static const fr_kernel_ops training = {.forward = bn_forward,
-                                       .backward_input = bn_backward_input,
-                                       .backward_weight = bn_backward_weight};
-static const fr_kernel_ops training_first = {.forward = bn_forward,
-                                             .backward_weight = bn_backward_weight};
+static const fr__kernel_ops evaluating = {.forward = bn_forward};
+static const fr__kernel_ops training = {.forward = bn_forward,
+                                        .backward_input = bn_backward_input,
+                                        .backward_weight = bn_backward_weight};
+static const fr__kernel_ops training_first = {.forward = bn_forward,
+                                              .backward_weight = bn_backward_weight};
 
-fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     if (fr__layout_lanes(spec->x[0]) == 0)
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_batch_norm, out);
-    const fr_kernel_ops *ops = !spec->training    ? &evaluating
-                               : spec->need_dx[0] ? &training
-                                                  : &training_first;
-    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(bn), ops);
+    const fr__kernel_ops *ops = !spec->training    ? &evaluating
+                                : spec->need_dx[0] ? &training
+                                                   : &training_first;
+    fr__kernel *k = fr__kernel_new(spec, arena, sizeof(bn), ops);
     if (!k) return FR_NO_MEMORY;
     *out = k;
     bn *b = (bn *)k;

@@ -1,18 +1,18 @@
 /* concat.c -- concat, and flatten: operators that only move data.
  *
  * In a row-major tensor, and in one whose channels are blocked without padding, the channels of
- * one sample are one piece of memory. So a concat is, sample by sample, one copy an input:
+ * one sample are contiguous. So a concat is one copy per sample and input:
  *
  *     x0  [s0: aaaa][s1: aaaa]          y  [s0: aaaabb][s1: aaaabb]
  *     x1  [s0: bb][s1: bb]
  *
- * Along a later dimension of row-major tensors it is the same with rows in place of samples. */
+ * Along a later dimension of row-major tensors rows take the place of samples. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
 
 typedef struct concat {
-    fr_kernel base;
+    fr__kernel base;
     int n_inputs;
     size_t n_rows;                      /* samples; along a later axis, rows before it */
     size_t piece[FR_MAX_INPUTS], whole; /* floats of a row */
@@ -20,13 +20,13 @@ typedef struct concat {
 
 typedef struct call {
     const concat *c;
-    const fr_kernel_args *a;
+    const fr__kernel_args *a;
 } call;
 
 static void join_rows(void *arg, size_t begin, size_t end)
 {
     const concat *c = ((call *)arg)->c;
-    const fr_kernel_args *a = ((call *)arg)->a;
+    const fr__kernel_args *a = ((call *)arg)->a;
     for (size_t s = begin; s < end; s++) {
         float *y = (float *)a->y + s * c->whole;
         for (int i = 0; i < c->n_inputs; y += c->piece[i++])
@@ -37,7 +37,7 @@ static void join_rows(void *arg, size_t begin, size_t end)
 static void part_rows(void *arg, size_t begin, size_t end)
 {
     const concat *c = ((call *)arg)->c;
-    const fr_kernel_args *a = ((call *)arg)->a;
+    const fr__kernel_args *a = ((call *)arg)->a;
     for (size_t s = begin; s < end; s++) {
         const float *dy = (const float *)a->dy + s * c->whole;
         for (int i = 0; i < c->n_inputs; dy += c->piece[i++]) {
@@ -52,40 +52,40 @@ static void part_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status concat_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     fr__cpu_parallel(k->dev, ((concat *)k)->n_rows, 1, join_rows, &(call){(concat *)k, a});
     return FR_OK;
 }
 
-static fr_status concat_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status concat_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     fr__cpu_parallel(k->dev, ((concat *)k)->n_rows, 1, part_rows, &(call){(concat *)k, a});
     return FR_OK;
 }
 
-static const fr_kernel_ops concat_ops = {.forward = concat_forward,
-                                         .backward_input = concat_backward_input};
+static const fr__kernel_ops concat_ops = {.forward = concat_forward,
+                                          .backward_input = concat_backward_input};
 
-/* Do all inputs lie in blocks of channels without padding? Then so can the output. */
-static fr_status find_blocked(const fr_kernel *k, const fr_kernel_spec *spec, bool *are_blocked,
-                              fr_md *y)
+/* Whether all inputs have blocks of channels without padding: then the output can have them too. */
+static fr_status find_blocked(const fr__kernel *k, const fr__kernel_spec *spec, bool *are_blocked,
+                              fr__md *y)
 {
     *are_blocked = !spec->plain_output && k->node->attrs.concat.axis == 0;
     for (int i = 0; i < spec->n_inputs && *are_blocked; i++) {
-        fr_md blocked;
+        fr__md blocked;
         FR_TRY(fr__md_blocked(k, fr_graph_node(spec->graph, spec->inputs[i]), &blocked));
         *are_blocked = spec->x[i]->desc && dnnl_memory_desc_equal(spec->x[i]->desc, blocked);
     }
     return fr__md_blocked(k, k->node, y);
 }
 
-fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(concat), &concat_ops);
+    fr__kernel *k = fr__kernel_new(spec, arena, sizeof(concat), &concat_ops);
     if (!k) return FR_NO_MEMORY;
     bool are_blocked, are_plain = true;
-    fr_md y;
+    fr__md y;
     FR_TRY(find_blocked(k, spec, &are_blocked, &y));
     for (int i = 0; i < spec->n_inputs; i++) are_plain = are_plain && !spec->x[i]->desc;
     if (!are_blocked && !are_plain) return fr__cpu_wrap_plain(spec, arena, fr__cpu_concat, out);
@@ -105,12 +105,12 @@ fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel 
     return are_blocked ? fr__layout_of_md(k, y, &k->y) : FR_OK;
 }
 
-static const fr_kernel_ops flatten_ops = {0};
+static const fr__kernel_ops flatten_ops = {0};
 
-/* Row-major, a flattened tensor is the tensor itself. */
-fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+/* A flattened row-major tensor has the same bytes. */
+fr_status fr__cpu_flatten(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    *out = fr__kernel_new(spec, arena, sizeof(fr_kernel), &flatten_ops);
+    *out = fr__kernel_new(spec, arena, sizeof(fr__kernel), &flatten_ops);
     if (!*out) return FR_NO_MEMORY;
     (*out)->y_is_x0 = true;
     (*out)->pass_dx = 1;

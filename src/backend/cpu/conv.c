@@ -1,33 +1,33 @@
-/* conv.c -- conv2d, with the relu behind it fused, on oneDNN; small maps go to conv_small.c.
+/* conv.c -- conv2d, with a following relu fused, on oneDNN; conv_small.c computes small maps.
  *
- * Layouts: oneDNN chooses those of input, weights and output from the shapes alone (never from how
- * the input happens to arrive), so a network keeps its bits when it is cut; an input that
- * arrives otherwise takes a detour. The weights live in the forward's layout, gradients and
- * optimizer state with them. Backward data wants the weights in another one: a copy in the cache.
+ * Layouts: oneDNN chooses those of input, weights and output from the shapes alone, never from
+ * the layout of the actual input, so a network keeps its bits when it is cut. An input in another
+ * layout is reordered. Weights, gradients and optimizer state have the forward's layout. Backward
+ * data needs the weights in another layout: the cache holds a copy.
  *
- * Which of the layouts a backward pass takes: those of the forward, unless oneDNN has only slow
- * code for them and better code with its own choice (on AVX2: weight gradients of 3x3 kernels on
- * 2x2 maps, 500 times faster by GEMM in a plain layout). */
+ * A backward pass takes the layouts of the forward, unless oneDNN has only slow code for them and
+ * faster code for its own choice (on AVX2: weight gradients of 3x3 kernels on 2x2 maps, 500 times
+ * faster by GEMM in a plain layout). */
 #include "backend/cpu/cpu.h"
 
 typedef struct conv {
-    fr_kernel base;
+    fr__kernel base;
     bool has_bias, has_relu;
-    fr_window window;
-    fr_md x_given, y_given; /* as the program holds them */
-    fr_md x, w, y;          /* as the forward primitive wants them */
-    fr_md w_any, b, x_any, y_any;
-    fr_prim forward, back_input, back_weight;
-    fr_prim turn_weights; /* to the layout of back_input; not made if it is the same */
-    size_t dw_at, db_at;  /* in scratch: gradients of one micro-batch, where dw must be added to */
+    fr__window window;
+    fr__md x_given, y_given; /* as the program holds them */
+    fr__md x, w, y;          /* as the forward primitive requires them */
+    fr__md w_any, b, x_any, y_any;
+    fr__prim forward, back_input, back_weight;
+    fr__prim turn_weights; /* to the layout of back_input; absent if it is the same */
+    size_t dw_at, db_at;   /* in scratch: gradients of one micro-batch, where dw must be added to */
 } conv;
 
-static const float *bias_of(const conv *c, const fr_kernel_args *a)
+static const float *bias_of(const conv *c, const fr__kernel_args *a)
 {
     return c->has_bias ? a->w[1] : NULL;
 }
 
-static fr_status conv_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status conv_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     conv *c = (conv *)k;
     FR_TRY(fr__prim_run(k, &c->forward, a->scratch,
@@ -36,13 +36,13 @@ static fr_status conv_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status conv_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status conv_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     fr__cpu_relu_back(k->dev, dz, a->dy, a->y, k->y.bytes / sizeof(float));
     return FR_OK;
 }
 
-static fr_status conv_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status conv_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     conv *c = (conv *)k;
     const void *w = a->w[0];
@@ -54,7 +54,7 @@ static fr_status conv_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return fr__prim_run(k, &c->back_input, a->scratch, FR_TENSORS(a->dy, w, a->dx[0]));
 }
 
-static fr_status conv_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status conv_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     conv *c = (conv *)k;
     float *dw = a->dw[0], *db = c->has_bias ? a->dw[1] : NULL;
@@ -69,7 +69,7 @@ static fr_status conv_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static void conv_destroy(fr_kernel *k)
+static void conv_destroy(fr__kernel *k)
 {
     conv *c = (conv *)k;
     fr__prim_fini(&c->forward);
@@ -79,10 +79,10 @@ static void conv_destroy(fr_kernel *k)
 }
 
 /* The best implementation among several ways to lay out the tensors; the first of equals. */
-static fr_status choose(const fr_kernel *k, const char *what, int n, const fr_conv_op *ways,
+static fr_status choose(const fr__kernel *k, const char *what, int n, const fr__conv_op *ways,
                         const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
-    const fr_cpu *cpu = fr__cpu(k->dev);
+    const fr__cpu_device *cpu = fr__cpu(k->dev);
     int best = FR_IMPL_NONE;
     dnnl_status_t failure = dnnl_unimplemented;
     for (int i = 0; i < n && best != FR_IMPL_JIT; i++) {
@@ -105,9 +105,9 @@ static fr_status choose(const fr_kernel *k, const char *what, int n, const fr_co
 }
 
 /* Row-major weights are (out, in / groups, height, width); oneDNN splits `out` by groups. */
-static fr_status describe(conv *c, const fr_kernel_spec *spec)
+static fr_status describe(conv *c, const fr__kernel_spec *spec)
 {
-    fr_kernel *k = &c->base;
+    fr__kernel *k = &c->base;
     const fr_node *in = fr_graph_node(spec->graph, spec->inputs[0]), *node = k->node;
     const dnnl_dim_t g = node->attrs.conv2d.groups, out = node->shape.dim[0];
     const dnnl_dim_t from = in->shape.dim[0] / g;
@@ -117,8 +117,8 @@ static fr_status describe(conv *c, const fr_kernel_spec *spec)
     const dnnl_dims_t channels = {out};
     c->has_bias = !node->attrs.conv2d.no_bias;
     c->has_relu = fr__group_has(spec, FR_OP_RELU);
-    c->window = fr__window(&in->shape, &node->shape, node->attrs.conv2d.kernel,
-                           node->attrs.conv2d.stride, node->attrs.conv2d.pad);
+    c->window = fr__window_of(&in->shape, &node->shape, node->attrs.conv2d.kernel,
+                              node->attrs.conv2d.stride, node->attrs.conv2d.pad);
     FR_TRY(fr__md_of_layout(k, spec->x[0], in, &c->x_given));
     FR_TRY(fr__md_any(k, in, &c->x_any));
     FR_TRY(fr__md_any(k, node, &c->y_any));
@@ -126,11 +126,11 @@ static fr_status describe(conv *c, const fr_kernel_spec *spec)
     return fr__md_any_weights(k, g > 1 ? 5 : 4, g > 1 ? split : whole, &c->w_any);
 }
 
-/* The output as the primitive makes it; but row-major where it leaves the program, and blocked
- * where the primitive can make it row-major only, for the sake of what follows. */
-static fr_status choose_output(conv *c, const fr_kernel_spec *spec)
+/* The output in the primitive's layout; but row-major if it leaves the program, and blocked for the
+ * following nodes if the primitive supports only row-major. */
+static fr_status choose_output(conv *c, const fr__kernel_spec *spec)
 {
-    fr_md plain;
+    fr__md plain;
     FR_TRY(fr__md_plain(&c->base, c->base.node, &plain));
     c->y_given = c->y;
     if (spec->plain_output)
@@ -140,18 +140,18 @@ static fr_status choose_output(conv *c, const fr_kernel_spec *spec)
     return FR_OK;
 }
 
-/* Always the primitive of training, so that programs for training and for evaluation agree on the
- * layout of the weights they share. */
-static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *arena)
+/* Always the primitive for training, so that programs for training and evaluation have the same
+ * layout of their shared weights. */
+static fr_status make_forward(conv *c, const fr__kernel_spec *spec, fr_arena *arena)
 {
-    fr_kernel *k = &c->base;
+    fr__kernel *k = &c->base;
     const char *what = "forward convolution";
-    const fr_conv_op op = {.pass = dnnl_forward_training,
-                           .x = c->x_any,
-                           .w = c->w_any,
-                           .b = c->b,
-                           .y = c->y_any,
-                           .window = &c->window};
+    const fr__conv_op op = {.pass = dnnl_forward_training,
+                            .x = c->x_any,
+                            .w = c->w_any,
+                            .b = c->b,
+                            .y = c->y_any,
+                            .window = &c->window};
     dnnl_primitive_desc_t desc;
     FR_TRY_DNNL(k, what, fr__conv_desc(fr__cpu(k->dev), &op, 0, NULL, &desc));
     fr_status status =
@@ -161,10 +161,10 @@ static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *are
         dnnl_primitive_desc_destroy(desc);
         return status;
     }
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
-                           {.id = DNNL_ARG_WEIGHTS},
-                           {.id = DNNL_ARG_DST, .md = c->y_given, .is_output = true},
-                           {.id = DNNL_ARG_BIAS}};
+    const fr__arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
+                            {.id = DNNL_ARG_WEIGHTS},
+                            {.id = DNNL_ARG_DST, .md = c->y_given, .is_output = true},
+                            {.id = DNNL_ARG_BIAS}};
     FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->forward));
     FR_TRY(fr__md_keep(k, fr__prim_md(&c->forward, DNNL_ARG_SRC), &c->x));
     FR_TRY(fr__md_keep(k, fr__prim_md(&c->forward, DNNL_ARG_WEIGHTS), &c->w));
@@ -176,18 +176,18 @@ static fr_status make_forward(conv *c, const fr_kernel_spec *spec, fr_arena *are
 
 static fr_status make_back_input(conv *c, fr_arena *arena)
 {
-    fr_kernel *k = &c->base;
+    fr__kernel *k = &c->base;
     const char *what = "input gradient of the convolution";
-    const fr_conv_op ways[] = {
+    const fr__conv_op ways[] = {
         {dnnl_backward_data, c->x, c->w_any, NULL, c->y, &c->window},
         {dnnl_backward_data, c->x_any, c->w_any, NULL, c->y_any, &c->window}};
     dnnl_primitive_desc_t desc;
     FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
-                           {.id = DNNL_ARG_WEIGHTS},
-                           {.id = DNNL_ARG_DIFF_SRC, .md = c->x_given, .is_output = true}};
+    const fr__arg args[] = {{.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
+                            {.id = DNNL_ARG_WEIGHTS},
+                            {.id = DNNL_ARG_DIFF_SRC, .md = c->x_given, .is_output = true}};
     FR_TRY(fr__prim_init(k, arena, what, desc, 3, args, &c->back_input));
-    fr_md w = fr__prim_md(&c->back_input, DNNL_ARG_WEIGHTS);
+    fr__md w = fr__prim_md(&c->back_input, DNNL_ARG_WEIGHTS);
     size_t turn_bytes = 0;
     if (!dnnl_memory_desc_equal(w, c->w)) {
         FR_TRY(fr__reorder_init(k, arena, c->w, w, &c->turn_weights));
@@ -202,17 +202,17 @@ static fr_status make_back_input(conv *c, fr_arena *arena)
 
 static fr_status make_back_weight(conv *c, fr_arena *arena)
 {
-    fr_kernel *k = &c->base;
+    fr__kernel *k = &c->base;
     const char *what = "weight gradient of the convolution";
-    const fr_conv_op ways[] = {
+    const fr__conv_op ways[] = {
         {dnnl_backward_weights, c->x, c->w, c->b, c->y, &c->window},
         {dnnl_backward_weights, c->x_any, c->w_any, c->b, c->y_any, &c->window}};
     dnnl_primitive_desc_t desc;
     FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
-    const fr_arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
-                           {.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
-                           {.id = DNNL_ARG_DIFF_WEIGHTS, .md = c->w, .is_output = true},
-                           {.id = DNNL_ARG_DIFF_BIAS, .is_output = true}};
+    const fr__arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
+                            {.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
+                            {.id = DNNL_ARG_DIFF_WEIGHTS, .md = c->w, .is_output = true},
+                            {.id = DNNL_ARG_DIFF_BIAS, .is_output = true}};
     FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->back_weight));
     c->dw_at = fr__align_up(c->back_weight.scratch_bytes);
     c->db_at = c->dw_at + fr__align_up(k->w[0].bytes);
@@ -221,18 +221,18 @@ static fr_status make_back_weight(conv *c, fr_arena *arena)
     return FR_OK;
 }
 
-/* [a relu is fused][a gradient of the input is wanted] */
-static const fr_kernel_ops conv_ops[2][2] = {
+/* [a relu is fused][the input needs a gradient] */
+static const fr__kernel_ops conv_ops[2][2] = {
     {{conv_forward, NULL, NULL, conv_backward_weight, conv_destroy},
      {conv_forward, NULL, conv_backward_input, conv_backward_weight, conv_destroy}},
     {{conv_forward, conv_prepare_dy, NULL, conv_backward_weight, conv_destroy},
      {conv_forward, conv_prepare_dy, conv_backward_input, conv_backward_weight, conv_destroy}}};
 
-fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     if (fr__cpu_conv2d_is_small(spec)) return fr__cpu_conv2d_small(spec, arena, out);
-    const fr_kernel_ops *ops = &conv_ops[fr__group_has(spec, FR_OP_RELU)][spec->need_dx[0]];
-    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(conv), ops);
+    const fr__kernel_ops *ops = &conv_ops[fr__group_has(spec, FR_OP_RELU)][spec->need_dx[0]];
+    fr__kernel *k = fr__kernel_new(spec, arena, sizeof(conv), ops);
     if (!k) return FR_NO_MEMORY;
     *out = k; /* from here on `destroy` cleans up */
     conv *c = (conv *)k;

@@ -15,8 +15,8 @@ static bool find_source(bool is_forward, int at, int tap, int stride, int pad, i
 }
 
 /* Taps of one pixel into `taps`; returns their number. */
-static int find_taps(const fr_node *node, bool is_forward, fr_map from, int y, int x,
-                     fr_reach *taps, int *origin)
+static int find_taps(const fr_node *node, bool is_forward, fr__map_size from, int y, int x,
+                     fr__tap *taps, int *origin)
 {
     const int *size = node->attrs.conv2d.kernel, *stride = node->attrs.conv2d.stride;
     const int *pad = node->attrs.conv2d.pad;
@@ -25,27 +25,27 @@ static int find_taps(const fr_node *node, bool is_forward, fr_map from, int y, i
         bool is_in =
             find_source(is_forward, y, t / size[1], stride[0], pad[0], from.height, &oy, &sy);
         is_in &= find_source(is_forward, x, t % size[1], stride[1], pad[1], from.width, &ox, &sx);
-        if (is_in) taps[n++] = (fr_reach){t, (sy - oy) * from.width + sx - ox};
+        if (is_in) taps[n++] = (fr__tap){t, (sy - oy) * from.width + sx - ox};
     }
     *origin = oy * from.width + ox;
     return n;
 }
 
-static fr_pixel_group *find_group(fr_conv_plan *p, int n_taps, const fr_reach *taps)
+static fr__pixel_group *find_group(fr__conv_plan *p, int n_taps, const fr__tap *taps)
 {
     for (int i = 0; i < p->n_groups; i++) {
-        fr_pixel_group *g = &p->groups[i];
+        fr__pixel_group *g = &p->groups[i];
         if (g->n_taps == n_taps && memcmp(g->taps, taps, sizeof *taps * (size_t)n_taps) == 0)
             return g;
     }
     return NULL;
 }
 
-static fr_pixel_group *add_group(fr_arena *arena, fr_conv_plan *p, int n_pixels, int n_taps,
-                                 const fr_reach *taps)
+static fr__pixel_group *add_group(fr_arena *arena, fr__conv_plan *p, int n_pixels, int n_taps,
+                                  const fr__tap *taps)
 {
-    fr_pixel_group *g = &p->groups[p->n_groups++];
-    fr_reach *copy = FR_ARENA_ARRAY(arena, fr_reach, n_taps ? n_taps : 1);
+    fr__pixel_group *g = &p->groups[p->n_groups++];
+    fr__tap *copy = FR_ARENA_ARRAY(arena, fr__tap, n_taps ? n_taps : 1);
     g->pixels = FR_ARENA_ARRAY(arena, int, n_pixels);
     g->origins = FR_ARENA_ARRAY(arena, int, n_pixels);
     if (!copy || !g->pixels || !g->origins) return NULL;
@@ -55,17 +55,17 @@ static fr_pixel_group *add_group(fr_arena *arena, fr_conv_plan *p, int n_pixels,
     return g;
 }
 
-fr_status fr__conv_plan(fr_ctx *ctx, fr_arena *arena, const fr_node *node, bool is_forward,
-                        fr_map to, fr_map from, fr_conv_plan *plan)
+fr_status fr__conv_plan_make(fr_ctx *ctx, fr_arena *arena, const fr_node *node, bool is_forward,
+                             fr__map_size to, fr__map_size from, fr__conv_plan *plan)
 {
     const int n_pixels = to.height * to.width;
-    plan->groups = FR_ARENA_ARRAY(arena, fr_pixel_group, n_pixels);
+    plan->groups = FR_ARENA_ARRAY(arena, fr__pixel_group, n_pixels);
     if (!plan->groups) return fr__no_memory(ctx, (size_t)n_pixels, "a convolution");
     for (int i = 0; i < n_pixels; i++) {
-        fr_reach taps[FR_MAX_TAPS];
+        fr__tap taps[FR_MAX_TAPS];
         int origin,
             n = find_taps(node, is_forward, from, i / to.width, i % to.width, taps, &origin);
-        fr_pixel_group *g = find_group(plan, n, taps);
+        fr__pixel_group *g = find_group(plan, n, taps);
         if (!g) g = add_group(arena, plan, n_pixels, n, taps);
         if (!g) return fr__no_memory(ctx, (size_t)n_pixels, "a convolution");
         g->pixels[g->n_pixels] = i;
@@ -74,12 +74,12 @@ fr_status fr__conv_plan(fr_ctx *ctx, fr_arena *arena, const fr_node *node, bool 
     return FR_OK;
 }
 
-fr_status fr__conv_meetings(fr_ctx *ctx, fr_arena *arena, const fr_node *node, fr_map y, fr_map x,
-                            fr_meetings **out)
+fr_status fr__conv_meetings(fr_ctx *ctx, fr_arena *arena, const fr_node *node, fr__map_size y,
+                            fr__map_size x, fr__tap_pixels **out)
 {
     const int n_taps = node->attrs.conv2d.kernel[0] * node->attrs.conv2d.kernel[1];
     const int n_pixels = y.height * y.width;
-    fr_meetings *all = FR_ARENA_ARRAY(arena, fr_meetings, n_taps);
+    fr__tap_pixels *all = FR_ARENA_ARRAY(arena, fr__tap_pixels, n_taps);
     if (!all) return fr__no_memory(ctx, (size_t)n_taps, "a convolution");
     for (int t = 0; t < n_taps; t++) {
         all[t].y = FR_ARENA_ARRAY(arena, int, n_pixels);
@@ -87,10 +87,10 @@ fr_status fr__conv_meetings(fr_ctx *ctx, fr_arena *arena, const fr_node *node, f
         if (!all[t].y || !all[t].x) return fr__no_memory(ctx, (size_t)n_pixels, "a convolution");
     }
     for (int i = 0; i < n_pixels; i++) {
-        fr_reach taps[FR_MAX_TAPS];
+        fr__tap taps[FR_MAX_TAPS];
         int origin, n = find_taps(node, true, x, i / y.width, i % y.width, taps, &origin);
         for (int k = 0; k < n; k++) {
-            fr_meetings *m = &all[taps[k].tap];
+            fr__tap_pixels *m = &all[taps[k].tap];
             m->y[m->n] = i;
             m->x[m->n++] = origin + taps[k].shift;
         }

@@ -1,4 +1,4 @@
-/* conv_plan.h -- which pixels of one map read which pixels of another, through which tap.
+/* conv_plan.h -- the pixels of one map that read pixels of another, and their taps.
  *
  * Made once for a convolution, for y from x and for dx from dy; any size, stride and padding. */
 #ifndef FR_BACKEND_CPU_CONV_PLAN_H
@@ -8,39 +8,39 @@
 
 #define FR_MAX_TAPS 64
 
-typedef struct fr_map {
+typedef struct fr__map_size {
     int height, width;
-} fr_map;
+} fr__map_size;
 
 /* A tap and the source pixel it reads, counted from the origin of the pixel that is made. */
-typedef struct fr_reach {
+typedef struct fr__tap {
     int tap, shift;
-} fr_reach;
+} fr__tap;
 
-/* Pixels that see the same taps at the same distances: all inner ones, each corner, ... */
-typedef struct fr_pixel_group {
+/* Pixels that read the same taps at the same offsets: all inner ones, each corner, ... */
+typedef struct fr__pixel_group {
     int n_pixels, n_taps;
     int *pixels, *origins; /* [n_pixels]: pixel made, and its origin on the source map */
-    const fr_reach *taps;  /* [n_taps] */
-} fr_pixel_group;
+    const fr__tap *taps;   /* [n_taps] */
+} fr__pixel_group;
 
-typedef struct fr_conv_plan {
+typedef struct fr__conv_plan {
     int n_groups;
-    fr_pixel_group *groups;
-} fr_conv_plan;
+    fr__pixel_group *groups;
+} fr__conv_plan;
 
-/* Where one tap is used: pixels of y, ascending, and those of x that they read through it. */
-typedef struct fr_meetings {
+/* Uses of one tap: pixels of y, ascending, and the pixels of x that they read through it. */
+typedef struct fr__tap_pixels {
     int n;
     int *y, *x;
-} fr_meetings;
+} fr__tap_pixels;
 
 /* node: the convolution. is_forward: `to` is the map of y and `from` that of x; else of dx and dy.
- * What is made belongs to the arena. */
-fr_status fr__conv_plan(fr_ctx *ctx, fr_arena *arena, const fr_node *node, bool is_forward,
-                        fr_map to, fr_map from, fr_conv_plan *plan);
+ * The arena owns the result. */
+fr_status fr__conv_plan_make(fr_ctx *ctx, fr_arena *arena, const fr_node *node, bool is_forward,
+                             fr__map_size to, fr__map_size from, fr__conv_plan *plan);
 /* One for each tap. */
-fr_status fr__conv_meetings(fr_ctx *ctx, fr_arena *arena, const fr_node *node, fr_map y, fr_map x,
-                            fr_meetings **out);
+fr_status fr__conv_meetings(fr_ctx *ctx, fr_arena *arena, const fr_node *node, fr__map_size y,
+                            fr__map_size x, fr__tap_pixels **out);
 
 #endif

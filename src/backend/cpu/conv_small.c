@@ -1,11 +1,11 @@
-/* conv_small.c -- conv2d on maps of moderate size: every pixel a matrix product over the samples.
+/* conv_small.c -- conv2d on maps of moderate size: one matrix product over the samples per pixel.
  *
  *     y[p] (N, out) = sum over taps t on the map  x[q(p, t)] (N, in) * w[t] (in, out)
  *
- * Kernels that go image by image read all weights for each image, and multiply the padding too; on
- * maps of 4 x 4 or 2 x 2 pixels, where weights are the large operand and half of the taps meet
- * padding, that is most of their time. Here samples are the rows: weights are read once for all of
- * them, and taps that meet padding are left out.
+ * Kernels that process one image at a time read all weights for each image, and multiply the
+ * padding too. This takes most of their time on maps of 4 x 4 or 2 x 2 pixels, where weights are
+ * the large operand and half of the taps are on padding. Here samples are the rows: weights are
+ * read once for all samples, and taps on padding are left out.
  *
  * Each pass is a run of small products, up to ROWS rows by 16 columns, whose sums stay in registers
  * over all taps and channels. Operands:
@@ -26,7 +26,7 @@ enum {
     COLUMNS = 16,
     PACKED_PIXELS = 8,
     CACHED_ROWS = 128,   /* of both operands of the weight gradient, in the second cache */
-    WIDE_BYTES = 2 << 20 /* an x that does not stay there */
+    WIDE_BYTES = 2 << 20 /* an x that does not fit in that cache */
 };
 
 /* A tensor of images: channels in blocks of `lanes` side by side. */
@@ -39,20 +39,20 @@ typedef struct span {
 } span;
 
 typedef struct conv {
-    fr_kernel base;
+    fr__kernel base;
     bool has_bias, has_relu;
     size_t samples, taps;
     images x, y;
-    fr_conv_plan forward, backward; /* y from x, dx from dy */
-    fr_meetings *meetings;          /* [taps] */
-    size_t x_slices, y_slices;      /* samples are dealt in parts, to have work for all threads */
-    bool is_wide;                   /* weight gradients go through x once */
+    fr__conv_plan forward, backward; /* y from x, dx from dy */
+    fr__tap_pixels *meetings;        /* [taps] */
+    size_t x_slices, y_slices;       /* samples are divided, to have work for all threads */
+    bool is_wide;                    /* weight gradients read x once */
     size_t right_at; /* in scratch: dy of the weight gradient; weights of backward_input */
 } conv;
 
 typedef struct call {
     const conv *c;
-    const fr_kernel_args *a;
+    const fr__kernel_args *a;
     const images *from; /* what pack_* copies */
     const float *source;
     float *left, *right; /* (pixel, sample, channel + pad); the right operand in scratch */
@@ -128,14 +128,14 @@ FR_INLINE void transpose_weights(const conv *c, const float *w, size_t block, fl
 
 /* Up to ROWS rows by 16 columns. */
 typedef struct tile {
-    fr_v8 sum[ROWS][2];
+    fr__v8 sum[ROWS][2];
 } tile;
 
 /* sum[r] += x[r] * right (16), fused where has_fma, a constant, says so. Unrolled, so that the sums
  * stay in registers. */
 FR_INLINE void add_rows(tile *out, int rows, const float *x, const float *right, bool has_fma)
 {
-    const fr_v8 r0 = FR_LOAD8(right), r1 = FR_LOAD8(right + 8);
+    const fr__v8 r0 = FR_LOAD8(right), r1 = FR_LOAD8(right + 8);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
         if (has_fma) {
@@ -161,7 +161,7 @@ FR_INLINE void multiply(tile *out, int rows, const float *left, const ptrdiff_t 
     }
 }
 
-/* Where a tile goes: columns of 16 channels at one pixel of a sample each. */
+/* Destination of a tile: columns of 16 channels at one pixel of a sample each. */
 typedef struct target {
     const images *map;
     float *at;
@@ -170,11 +170,11 @@ typedef struct target {
     bool has_relu, is_added;
 } target;
 
-FR_INLINE void put(const target *t, size_t sample, size_t pixel, int half, const fr_v8 *sum)
+FR_INLINE void put(const target *t, size_t sample, size_t pixel, int half, const fr__v8 *sum)
 {
     const size_t lanes = t->map->lanes;
     float *to = t->at + offset(t->map, sample, t->channel + (size_t)half * 8, pixel);
-    fr_v8 v = *sum;
+    fr__v8 v = *sum;
     if (t->bias) v += FR_LOAD8(t->bias + half * 8);
     if (t->has_relu) v = FR_SELECT8(v < FR_ALL8(0), FR_ALL8(0), v); /* NaN stays */
     if (lanes >= 8) {
@@ -190,13 +190,13 @@ FR_INLINE void put(const target *t, size_t sample, size_t pixel, int half, const
 
 /* Rows first .. first + rows of a group and a slice of samples: row i is the i % n-th of the n
  * samples at pixel i / n. */
-FR_INLINE void make_rows(const call *k, const images *from, const fr_pixel_group *g, span slice,
+FR_INLINE void make_rows(const call *k, const images *from, const fr__pixel_group *g, span slice,
                          const float *right, size_t first, int rows, const target *to, bool has_fma)
 {
     const size_t length = row_length(from->channels), n = slice.end - slice.begin;
     const ptrdiff_t pixel_length = (ptrdiff_t)(k->c->samples * length);
     size_t pixel[ROWS], sample[ROWS];
-    ptrdiff_t place[ROWS]; /* of the row's origin, which may lie outside the map */
+    ptrdiff_t place[ROWS]; /* of the row's origin, which may be outside the map */
     tile t;
     for (int r = 0; r < rows; r++) {
         pixel[r] = (first + (size_t)r) / n;
@@ -215,11 +215,11 @@ FR_INLINE void make_rows(const call *k, const images *from, const fr_pixel_group
 }
 
 /* All pixels of a slice of samples, in tiles of nearly equal height. */
-FR_INLINE void make_slice(const call *k, const images *from, const fr_conv_plan *p, span slice,
+FR_INLINE void make_slice(const call *k, const images *from, const fr__conv_plan *p, span slice,
                           const float *right, const target *to, bool has_fma)
 {
     for (int i = 0; i < p->n_groups; i++) {
-        const fr_pixel_group *g = &p->groups[i];
+        const fr__pixel_group *g = &p->groups[i];
         const size_t n_rows = (size_t)g->n_pixels * (slice.end - slice.begin);
         const size_t n_tiles = (n_rows + ROWS - 1) / ROWS;
         for (size_t j = 0; j < n_tiles; j++) {
@@ -277,9 +277,9 @@ FR_SIMD_RANGE_FMA(backward_range)
     }
 }
 
-/* dw[r] (16) = or += sum over meetings first .. last and samples of x[r] * dy (16). `rows` is a
+/* dw[r] (16) = or += sum over tap pixels first .. last and samples of x[r] * dy (16). `rows` is a
  * constant. */
-FR_INLINE void gather_rows(const call *k, const fr_meetings *m, int first, int last,
+FR_INLINE void gather_rows(const call *k, const fr__tap_pixels *m, int first, int last,
                            const float *right, size_t channel, int rows, float *dw, bool is_added,
                            bool has_fma)
 {
@@ -299,9 +299,9 @@ FR_INLINE void gather_rows(const call *k, const fr_meetings *m, int first, int l
     }
 }
 
-/* The part that some pixels of y have in one tap of 16 output channels. The input channels, a
- * multiple of 16, are a sum of sixes and at most two fours. */
-FR_INLINE void gather_tap(const call *k, const fr_meetings *m, span pixels, const float *right,
+/* The share of some pixels of y in one tap of 16 output channels. The input channels, a multiple of
+ * 16, are a sum of sixes and at most two fours. */
+FR_INLINE void gather_tap(const call *k, const fr__tap_pixels *m, span pixels, const float *right,
                           float *dw, bool has_fma)
 {
     const size_t in = k->c->x.channels, n_fours = in % 6 == 2 ? 2 : in % 6 == 4 ? 1 : 0;
@@ -320,9 +320,9 @@ FR_INLINE void gather_tap(const call *k, const fr_meetings *m, span pixels, cons
 FR_INLINE void gather_bias(const call *k, const float *right, float *db)
 {
     const conv *c = k->c;
-    fr_v8 sum0 = FR_ALL8(0), sum1 = FR_ALL8(0);
+    fr__v8 sum0 = FR_ALL8(0), sum1 = FR_ALL8(0);
     for (size_t p = 0; p < c->y.pixels; p++) {
-        fr_v8 at0 = FR_ALL8(0), at1 = FR_ALL8(0);
+        fr__v8 at0 = FR_ALL8(0), at1 = FR_ALL8(0);
         for (size_t s = 0; s < c->samples; s++, right += COLUMNS) {
             at0 += FR_LOAD8(right);
             at1 += FR_LOAD8(right + 8);
@@ -358,7 +358,7 @@ FR_SIMD_RANGE_FMA(weight_range)
 
 /* ---- Entries ---- */
 
-static fr_status conv_forward(fr_kernel *kernel, const fr_kernel_args *a)
+static fr_status conv_forward(fr__kernel *kernel, const fr__kernel_args *a)
 {
     const conv *c = (const conv *)kernel;
     call k = {.c = c, .a = a, .from = &c->x, .source = a->x[0], .left = a->scratch};
@@ -367,7 +367,7 @@ static fr_status conv_forward(fr_kernel *kernel, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status conv_backward_input(fr_kernel *kernel, const fr_kernel_args *a)
+static fr_status conv_backward_input(fr__kernel *kernel, const fr__kernel_args *a)
 {
     const conv *c = (const conv *)kernel;
     call k = {.c = c, .a = a, .from = &c->y, .source = a->dy, .left = a->scratch};
@@ -377,7 +377,7 @@ static fr_status conv_backward_input(fr_kernel *kernel, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status conv_backward_weight(fr_kernel *kernel, const fr_kernel_args *a)
+static fr_status conv_backward_weight(fr__kernel *kernel, const fr__kernel_args *a)
 {
     const conv *c = (const conv *)kernel;
     call k = {.c = c, .a = a, .from = &c->x, .source = a->x[0], .left = a->scratch};
@@ -390,7 +390,7 @@ static fr_status conv_backward_weight(fr_kernel *kernel, const fr_kernel_args *a
     return FR_OK;
 }
 
-static fr_status conv_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status conv_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     fr__cpu_relu_back(k->dev, dz, a->dy, a->y, k->y.bytes / sizeof(float));
     return FR_OK;
@@ -413,7 +413,7 @@ static size_t left_bytes(const conv *c, const images *m)
 
 static void size_scratch(conv *c)
 {
-    fr_kernel *k = &c->base;
+    fr__kernel *k = &c->base;
     k->scratch_bytes = left_bytes(c, &c->x);
     if (!k->training) return;
     c->right_at =
@@ -438,7 +438,7 @@ static void size_scratch(conv *c)
  *     cnn, batch 64, 1 thread        1636   1635   1625   1548   1382   (maps of 28, 14, 7)
  *     vgg16, batch 8, 2 threads             114.3  119.6
  * What pays are the weight gradients: 144 GF/s against 84 to 101 for 512 channels on 4 x 4. */
-bool fr__cpu_conv2d_is_small(const fr_kernel_spec *spec)
+bool fr__cpu_conv2d_is_small(const fr__kernel_spec *spec)
 {
     const fr_node *node = fr_graph_node(spec->graph, spec->nodes[0]);
     const fr_shape *x = &fr_graph_node(spec->graph, spec->inputs[0])->shape, *y = &node->shape;
@@ -450,19 +450,19 @@ bool fr__cpu_conv2d_is_small(const fr_kernel_spec *spec)
            y->dim[1] * y->dim[2] <= limit;
 }
 
-/* [a relu is fused][a gradient of the input is wanted] */
-static const fr_kernel_ops conv_ops[2][2] = {
+/* [a relu is fused][the input needs a gradient] */
+static const fr__kernel_ops conv_ops[2][2] = {
     {{conv_forward, NULL, NULL, conv_backward_weight, NULL},
      {conv_forward, NULL, conv_backward_input, conv_backward_weight, NULL}},
     {{conv_forward, conv_prepare_dy, NULL, conv_backward_weight, NULL},
      {conv_forward, conv_prepare_dy, conv_backward_input, conv_backward_weight, NULL}}};
 
-static fr_status choose_layouts(conv *c, const fr_kernel_spec *spec)
+static fr_status choose_layouts(conv *c, const fr__kernel_spec *spec)
 {
-    fr_kernel *k = &c->base;
+    fr__kernel *k = &c->base;
     const dnnl_dims_t dims = {k->node->shape.dim[0], (dnnl_dim_t)c->x.channels,
                               k->node->attrs.conv2d.kernel[0], k->node->attrs.conv2d.kernel[1]};
-    fr_md w, y;
+    fr__md w, y;
     FR_TRY(fr__md_new(k, 4, dims, dnnl_Ohwi16o, NULL, &w));
     FR_TRY(fr__layout_of_md(k, w, &k->w[0]));
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
@@ -471,19 +471,20 @@ static fr_status choose_layouts(conv *c, const fr_kernel_spec *spec)
     return FR_OK;
 }
 
-fr_status fr__cpu_conv2d_small(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_conv2d_small(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     const int lanes = fr__layout_lanes(spec->x[0]);
     if (lanes == 0) return fr__cpu_wrap_plain(spec, arena, fr__cpu_conv2d_small, out);
     const bool has_relu = fr__group_has(spec, FR_OP_RELU);
-    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(conv), &conv_ops[has_relu][spec->need_dx[0]]);
+    fr__kernel *k =
+        fr__kernel_new(spec, arena, sizeof(conv), &conv_ops[has_relu][spec->need_dx[0]]);
     if (!k) return FR_NO_MEMORY;
     *out = k;
     conv *c = (conv *)k;
     const fr_node *node = k->node;
     const fr_shape *in = &fr_graph_node(spec->graph, spec->inputs[0])->shape;
-    const fr_map from = {(int)in->dim[1], (int)in->dim[2]};
-    const fr_map to = {(int)node->shape.dim[1], (int)node->shape.dim[2]};
+    const fr__map_size from = {(int)in->dim[1], (int)in->dim[2]};
+    const fr__map_size to = {(int)node->shape.dim[1], (int)node->shape.dim[2]};
     c->has_bias = !node->attrs.conv2d.no_bias;
     c->has_relu = has_relu;
     c->samples = (size_t)k->batch;
@@ -491,9 +492,9 @@ fr_status fr__cpu_conv2d_small(const fr_kernel_spec *spec, fr_arena *arena, fr_k
     c->x = (images){(size_t)in->dim[0], (size_t)(from.height * from.width), (size_t)lanes};
     c->y = (images){(size_t)node->shape.dim[0], (size_t)(to.height * to.width), 1};
     FR_TRY(choose_layouts(c, spec));
-    FR_TRY(fr__conv_plan(k->ctx, arena, node, true, to, from, &c->forward));
+    FR_TRY(fr__conv_plan_make(k->ctx, arena, node, true, to, from, &c->forward));
     if (spec->training) {
-        FR_TRY(fr__conv_plan(k->ctx, arena, node, false, from, to, &c->backward));
+        FR_TRY(fr__conv_plan_make(k->ctx, arena, node, false, from, to, &c->backward));
         FR_TRY(fr__conv_meetings(k->ctx, arena, node, to, from, &c->meetings));
         k->needs_x = 1;
         k->needs_y = has_relu;

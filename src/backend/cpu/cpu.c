@@ -1,8 +1,8 @@
-/* cpu.c -- the cpu backend: oneDNN on OpenMP threads, and vectorised sweeps of our own.
+/* cpu.c -- the cpu backend: oneDNN and vectorised sweeps on OpenMP threads.
  *
  * The thread count is OpenMP's, a property of the thread that opens the device, and fixed before
- * any primitive is made. Teams always have that size: a smaller one would end threads of the pool,
- * and those started in their place would not be pinned. */
+ * any primitive is made. Thread teams always have that size: a smaller one would end threads of the
+ * pool, and their replacements would not be pinned. */
 #include "backend/cpu/cpu.h"
 
 #include <omp.h>
@@ -46,7 +46,7 @@
     X(CROSS_ENTROPY, fr__cpu_loss, false)
 
 static const struct {
-    fr_kernel_maker make;
+    fr__kernel_maker make;
     bool takes_any_layout;
 } kinds[FR_OPERATOR_COUNT] = {
 #define ROW(op, maker, any) [FR_OP_##op] = {maker, any},
@@ -54,7 +54,7 @@ static const struct {
 #undef ROW
 };
 
-static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     bool are_plain = true;
@@ -63,7 +63,7 @@ static fr_status make(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
     return fr__cpu_wrap_plain(spec, arena, kinds[op].make, out);
 }
 
-static const fr_kernel_maker makers[FR_OPERATOR_COUNT] = {
+static const fr__kernel_maker makers[FR_OPERATOR_COUNT] = {
 #define ROW(op, maker, any) [FR_OP_##op] = make,
     MAKERS(ROW)
 #undef ROW
@@ -77,7 +77,8 @@ static void cpu_library(char *text, size_t room)
     snprintf(text, room, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
 }
 
-/* The caller is a thread of the region too: once it is pinned it may not ask for the others. */
+/* The caller is also a thread of the region: once pinned, its affinity mask no longer shows the
+ * other cores. */
 static fr_status pin_threads(fr_device *dev, int first_cpu)
 {
     const int n_cores = fr__cpu_count();
@@ -96,11 +97,11 @@ static fr_status pin_threads(fr_device *dev, int first_cpu)
         n_failed += pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0;
     }
     if (!n_failed) return FR_OK;
-    return fr_fail(dev->ctx, FR_INVALID, "the system does not let %d of %d threads be pinned",
-                   n_failed, dev->n_threads);
+    return fr_fail(dev->ctx, FR_INVALID, "the system refused to pin %d of %d threads", n_failed,
+                   dev->n_threads);
 }
 
-static dnnl_status_t open_dnnl(fr_cpu *cpu)
+static dnnl_status_t open_dnnl(fr__cpu_device *cpu)
 {
     const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     cpu->lanes = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
@@ -113,7 +114,7 @@ static dnnl_status_t open_dnnl(fr_cpu *cpu)
 
 static void cpu_close(fr_device *dev)
 {
-    fr_cpu *cpu = dev->impl;
+    fr__cpu_device *cpu = dev->impl;
     fr__md_fini(cpu);
     if (cpu->attr) dnnl_primitive_attr_destroy(cpu->attr);
     if (cpu->stream) dnnl_stream_destroy(cpu->stream);
@@ -121,8 +122,8 @@ static void cpu_close(fr_device *dev)
     fr__free(cpu);
 }
 
-/* oneDNN and OpenMP do not fail where the address space ends, they abort. What they need before the
- * first tensor (code made at run time, stacks of threads) is about so much. */
+/* oneDNN and OpenMP abort when the address space is exhausted. Before the first tensor they need
+ * about this much (generated code, thread stacks). */
 static fr_status check_address_space(fr_ctx *ctx)
 {
     enum { NEED_MB = 64 };
@@ -151,14 +152,14 @@ static fr_status cpu_open(fr_device *dev, const fr_device_desc *desc)
     omp_set_dynamic(0);
     omp_set_num_threads(dev->n_threads);
     if (desc->pin) FR_TRY(pin_threads(dev, desc->first_cpu));
-    fr_cpu *cpu = FR_NEW(fr_cpu);
+    fr__cpu_device *cpu = FR_NEW(fr__cpu_device);
     if (!cpu) return fr__no_memory(dev->ctx, sizeof *cpu, "a cpu device");
     dev->impl = cpu;
     pthread_mutex_init(&cpu->lock, NULL);
     dnnl_status_t status = open_dnnl(cpu);
     if (status != dnnl_success) {
         cpu_close(dev);
-        return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN does not start (status %d)", (int)status);
+        return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN failed to start (status %d)", (int)status);
     }
     char library[32], isa[32];
     cpu_library(library, sizeof library);
@@ -177,14 +178,14 @@ static fr_status cpu_sync(fr_device *dev)
     return fr_fail(dev->ctx, FR_INTERNAL, "oneDNN failed (status %d)", (int)status);
 }
 
-#define ZERO_GRAIN ((size_t)2 << 20) /* bytes: a huge page, which one thread makes */
+#define ZERO_GRAIN ((size_t)2 << 20) /* bytes: a huge page, first touched by one thread */
 
 static void zero_range(void *arg, size_t begin, size_t end)
 {
     memset((char *)arg + begin, 0, end - begin);
 }
 
-/* Most of the time of a large block goes to the kernel's making of its pages: by all threads. */
+/* Allocating a large block mostly costs page faults: all threads share them. */
 static void *cpu_alloc(fr_device *dev, size_t bytes)
 {
     void *block = fr__alloc_raw(bytes);
@@ -213,19 +214,19 @@ static fr_status cpu_copy(fr_device *dev, void *to, const void *from, size_t byt
     return FR_OK;
 }
 
-/* One of the two is row-major, with the dims of the other. Rare: what it needs is made and dropped.
- */
-static fr_status cpu_relayout(fr_device *dev, const fr_layout *from, const void *src,
-                              const fr_layout *to, void *dst)
+/* One of the two is row-major, with the dims of the other. This is rare, so the primitive is
+ * created and destroyed for each call. */
+static fr_status cpu_relayout(fr_device *dev, const fr__layout *from, const void *src,
+                              const fr__layout *to, void *dst)
 {
     if (!from->desc && !to->desc) return fr__host_copy(dev, dst, src, to->bytes);
     static const fr_node parameter = {.name = "(layout)", .op = FR_OP_INPUT};
-    const fr_kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
-    fr_md plain;
-    const fr_md_view known = fr__md_view(from->desc ? from->desc : to->desc);
+    const fr__kernel k = {.ctx = dev->ctx, .dev = dev, .node = &parameter};
+    fr__md plain;
+    const fr__md_view known = fr__md_view_of(from->desc ? from->desc : to->desc);
     FR_TRY(fr__md_row_major(&k, known.n_dims, known.dims, &plain));
     fr_arena arena = {0};
-    fr_prim reorder = {0};
+    fr__prim reorder = {0};
     fr_status status = fr__reorder_init(&k, &arena, from->desc ? from->desc : plain,
                                         to->desc ? to->desc : plain, &reorder);
     if (status == FR_OK) {
@@ -259,7 +260,7 @@ void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, 
 
 int fr__cpu_thread(void) { return omp_get_thread_num(); }
 
-#define SWEEP_GRAIN ((size_t)8192) /* floats; below two of these a second thread does not pay */
+#define SWEEP_GRAIN ((size_t)8192) /* floats; a second thread pays from two of these on */
 
 typedef struct sweep {
     float *out;
@@ -294,7 +295,7 @@ FR_SIMD_RANGE(relu_back_range)
     float *dz = ((sweep *)arg)->out;
     const float *dy = ((sweep *)arg)->a;
     const float *restrict y = ((sweep *)arg)->b;
-#pragma omp simd /* dz is dy or far from it */
+#pragma omp simd /* dz is dy or does not overlap it */
     for (size_t i = begin; i < end; i++) dz[i] = y[i] > 0 ? dy[i] : 0;
 }
 

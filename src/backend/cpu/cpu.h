@@ -1,43 +1,43 @@
-/* cpu.h -- what the files of the cpu backend share.
+/* cpu.h -- shared by the files of the cpu backend.
  *
- * A maker takes its inputs in whatever layout they come, or says in the table of cpu.c that it
- * takes row-major ones only; then fr__cpu_wrap_plain puts reorders around it. */
+ * A maker accepts inputs in any layout, unless the table of cpu.c marks it as row-major only;
+ * then fr__cpu_wrap_plain adds reorders around it. */
 #ifndef FR_BACKEND_CPU_CPU_H
 #define FR_BACKEND_CPU_CPU_H
 
 #include "backend/cpu/dnnl.h"
 
 /* Makers, one file each. */
-fr_status fr__cpu_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-bool fr__cpu_conv2d_is_small(const fr_kernel_spec *spec);
-fr_status fr__cpu_conv2d_small(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_flatten(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__cpu_loss(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__cpu_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+bool fr__cpu_conv2d_is_small(const fr__kernel_spec *spec);
+fr_status fr__cpu_conv2d_small(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_flatten(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_linear(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_loss(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
-/* A kernel of `make`, which sees row-major inputs only: tensors in other layouts are brought to
+/* A kernel of `make` that gets row-major inputs only: tensors in other layouts are reordered to
  * row-major in scratch before each call, and gradients back after it. */
-fr_status fr__cpu_wrap_plain(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel_maker make,
-                             fr_kernel **out);
+fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel_maker make,
+                             fr__kernel **out);
 
 /* The backend's fuse entry. */
 int fr__cpu_fuse(const fr_graph *g, const fr_stage *stage, bool training, int node,
                  int nodes[FR_MAX_GROUP]);
-/* Does the group end in this operator, behind the first node? */
-static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
+/* Whether the group ends in this operator, after the first node. */
+static inline bool fr__group_has(const fr__kernel_spec *spec, fr_operator op)
 {
     return spec->n_nodes > 1 &&
            fr_graph_node(spec->graph, spec->nodes[spec->n_nodes - 1])->op == op;
@@ -47,13 +47,13 @@ static inline bool fr__group_has(const fr_kernel_spec *spec, fr_operator op)
 void fr__isa_name(unsigned bits, char *text, size_t room);
 void fr__cpu_instructions(char *text, size_t room); /* of the one in use */
 
-/* Sweeps on the device's threads. n floats; blocked tensors are swept padding and all. */
+/* Sweeps on the device's threads. n floats; the padding of blocked tensors is included. */
 void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
 /* The number of the thread that runs a body of fr__cpu_parallel, from 0. */
 int fr__cpu_thread(void);
 void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n); /* y += x */
-/* y = y < 0 ? 0 : y; a NaN stays, as in the relu on its own. (oneDNN's relu turns it into 0, and a
- * run that diverged would go on unseen.) */
+/* y = y < 0 ? 0 : y; a NaN stays, as in a separate relu. (oneDNN's relu turns it into 0, which
+ * would hide a diverged run.) */
 void fr__cpu_relu(fr_device *dev, float *y, size_t n);
 /* Gradient of a relu from its output: dz = y > 0 ? dy : 0. dz == dy allowed. */
 void fr__cpu_relu_back(fr_device *dev, float *dz, const float *dy, const float *y, size_t n);

@@ -1,5 +1,5 @@
-/* dnnl_v2.c -- dnnl_v3.c for oneDNN 2.x, which is what Debian 12 has: layouts are structs, and an
- * operation is described before its primitive. To be dropped with Debian 12. */
+/* dnnl_v2.c -- the same as dnnl_v3.c for oneDNN 2.x, the version of Debian 12: layouts are structs,
+ * and an operation is described before its primitive. To be dropped with Debian 12. */
 #include "backend/cpu/dnnl.h"
 
 #if DNNL_VERSION_MAJOR < 3
@@ -7,7 +7,7 @@
 #include <string.h>
 
 dnnl_status_t fr__md_make(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,
-                          const dnnl_dim_t *strides, fr_md *out)
+                          const dnnl_dim_t *strides, fr__md *out)
 {
     dnnl_memory_desc_t md;
     dnnl_status_t status =
@@ -16,7 +16,7 @@ dnnl_status_t fr__md_make(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t 
     return status ? status : fr__md_copy(&md, out);
 }
 
-dnnl_status_t fr__md_copy(fr_md md, fr_md *out)
+dnnl_status_t fr__md_copy(fr__md md, fr__md *out)
 {
     dnnl_memory_desc_t *copy = FR_NEW(dnnl_memory_desc_t);
     *out = copy;
@@ -25,11 +25,11 @@ dnnl_status_t fr__md_copy(fr_md md, fr_md *out)
     return dnnl_success;
 }
 
-void fr__md_drop(fr_md md) { fr__free((void *)(uintptr_t)md); }
+void fr__md_drop(fr__md md) { fr__free((void *)(uintptr_t)md); }
 
-fr_md_view fr__md_view(fr_md md)
+fr__md_view fr__md_view_of(fr__md md)
 {
-    fr_md_view v = {0};
+    fr__md_view v = {0};
     if (!md) return v;
     v.n_dims = md->ndims;
     memcpy(v.dims, md->dims, sizeof v.dims);
@@ -42,10 +42,10 @@ fr_md_view fr__md_view(fr_md md)
     return v;
 }
 
-dnnl_status_t fr__conv_desc(const fr_cpu *cpu, const fr_conv_op *op, int nth,
+dnnl_status_t fr__conv_desc(const fr__cpu_device *cpu, const fr__conv_op *op, int nth,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
-    const fr_window *v = op->window;
+    const fr__window *v = op->window;
     const dnnl_alg_kind_t how = dnnl_convolution_direct;
     dnnl_convolution_desc_t desc;
     dnnl_status_t status;
@@ -68,10 +68,10 @@ dnnl_status_t fr__conv_desc(const fr_cpu *cpu, const fr_conv_op *op, int nth,
     return status ? status : *out ? dnnl_success : dnnl_out_of_memory;
 }
 
-dnnl_status_t fr__pool_desc(const fr_cpu *cpu, const fr_pool_op *op,
+dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
-    const fr_window *v = op->window;
+    const fr__window *v = op->window;
     dnnl_pooling_desc_t desc;
     dnnl_status_t status =
         op->pass == dnnl_backward_data
@@ -83,5 +83,5 @@ dnnl_status_t fr__pool_desc(const fr_cpu *cpu, const fr_pool_op *op,
 }
 
 #else
-typedef int fr__not_empty; /* ISO C wants a declaration in every file */
+typedef int fr__not_empty; /* ISO C requires a declaration in every file */
 #endif

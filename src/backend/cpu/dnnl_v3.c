@@ -1,4 +1,4 @@
-/* dnnl_v3.c -- what oneDNN 3.x does in other words than 2.x (dnnl_v2.c): layouts are opaque and on
+/* dnnl_v3.c -- the calls of oneDNN 3.x that differ from 2.x (dnnl_v2.c): layouts are opaque and on
  * the heap, and a primitive is described in one step. */
 #include "backend/cpu/dnnl.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 dnnl_status_t fr__md_make(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,
-                          const dnnl_dim_t *strides, fr_md *out)
+                          const dnnl_dim_t *strides, fr__md *out)
 {
     dnnl_memory_desc_t md = NULL;
     dnnl_status_t status =
@@ -17,7 +17,7 @@ dnnl_status_t fr__md_make(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t 
     return status;
 }
 
-dnnl_status_t fr__md_copy(fr_md md, fr_md *out)
+dnnl_status_t fr__md_copy(fr__md md, fr__md *out)
 {
     dnnl_memory_desc_t copy = NULL;
     dnnl_status_t status = dnnl_memory_desc_clone(&copy, md);
@@ -25,18 +25,18 @@ dnnl_status_t fr__md_copy(fr_md md, fr_md *out)
     return status;
 }
 
-void fr__md_drop(fr_md md) { (void)dnnl_memory_desc_destroy((dnnl_memory_desc_t)(uintptr_t)md); }
+void fr__md_drop(fr__md md) { (void)dnnl_memory_desc_destroy((dnnl_memory_desc_t)(uintptr_t)md); }
 
-static void query_dims(fr_md md, dnnl_query_t what, int n, dnnl_dims_t out)
+static void query_dims(fr__md md, dnnl_query_t what, int n, dnnl_dims_t out)
 {
     dnnl_dims_t *at = NULL;
     if (dnnl_memory_desc_query(md, what, (void *)&at) == dnnl_success && at)
         memcpy(out, *at, sizeof(dnnl_dim_t) * (size_t)n);
 }
 
-fr_md_view fr__md_view(fr_md md)
+fr__md_view fr__md_view_of(fr__md md)
 {
-    fr_md_view v = {0};
+    fr__md_view v = {0};
     dnnl_format_kind_t kind = dnnl_format_kind_undef;
     if (!md || dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &v.n_dims)) return v;
     query_dims(md, dnnl_query_dims, v.n_dims, v.dims);
@@ -54,10 +54,10 @@ fr_md_view fr__md_view(fr_md md)
 
 static const dnnl_dims_t no_gaps; /* dilation */
 
-dnnl_status_t fr__conv_desc(const fr_cpu *cpu, const fr_conv_op *op, int nth,
+dnnl_status_t fr__conv_desc(const fr__cpu_device *cpu, const fr__conv_op *op, int nth,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
-    const fr_window *v = op->window;
+    const fr__window *v = op->window;
     const dnnl_alg_kind_t how = dnnl_convolution_direct;
     dnnl_status_t status;
     if (op->pass == dnnl_backward_data)
@@ -78,10 +78,10 @@ dnnl_status_t fr__conv_desc(const fr_cpu *cpu, const fr_conv_op *op, int nth,
     return status;
 }
 
-dnnl_status_t fr__pool_desc(const fr_cpu *cpu, const fr_pool_op *op,
+dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
-    const fr_window *v = op->window;
+    const fr__window *v = op->window;
     if (op->pass == dnnl_backward_data)
         return dnnl_pooling_backward_primitive_desc_create(out, cpu->engine, op->kind, op->x, op->y,
                                                            v->stride, v->size, no_gaps, v->before,
@@ -92,5 +92,5 @@ dnnl_status_t fr__pool_desc(const fr_cpu *cpu, const fr_pool_op *op,
 }
 
 #else
-typedef int fr__not_empty; /* ISO C wants a declaration in every file */
+typedef int fr__not_empty; /* ISO C requires a declaration in every file */
 #endif

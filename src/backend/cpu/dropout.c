@@ -1,7 +1,7 @@
 /* dropout.c -- dropout and alpha_dropout by the rule of backend/dropout.h, vectorised.
  *
- * Random words come for 16 quads of elements at a time, one lane each, so that the ten rounds of
- * Philox run in vector registers. Nothing is saved: the backward draws the same words. */
+ * Random words are drawn for 16 quads of elements at a time, one lane each, so that the ten
+ * rounds of Philox run in vector registers. Nothing is saved: the backward draws the same words. */
 #include "backend/dropout.h"
 
 #include "backend/cpu/cpu.h"
@@ -12,9 +12,9 @@
 enum { LANES = 16 };
 
 typedef struct dropout {
-    fr_kernel k;
+    fr__kernel k;
     int node; /* index in the graph: part of the random counter */
-    fr_dropout_rule rule;
+    fr__dropout_rule rule;
     int64_t n; /* elements in a sample */
 } dropout;
 
@@ -56,7 +56,7 @@ FR_INLINE void drop_block(const drop_job *job, const float *kept, const float *i
                           int64_t n)
 {
     float gain = job->d->rule.gain;
-#pragma omp simd /* out is in or far from it */
+#pragma omp simd /* out is in or does not overlap it */
     for (int64_t i = 0; i < n; i++)
         out[i] = kept[i] > 0.0f ? in[i] * gain + job->shift : job->dropped;
 }
@@ -80,13 +80,13 @@ FR_SIMD_RANGE(drop_blocks)
     }
 }
 
-static void run(fr_kernel *k, drop_job *job)
+static void run(fr__kernel *k, drop_job *job)
 {
     int64_t per_sample = (job->d->n + 4 * LANES - 1) / (4 * LANES);
     fr__cpu_parallel(k->dev, (size_t)(per_sample * k->batch), 16, drop_blocks, job);
 }
 
-static fr_status dropout_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status dropout_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const dropout *d = (const dropout *)k;
     drop_job job = {.d = d,
@@ -99,19 +99,19 @@ static fr_status dropout_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status dropout_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status dropout_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     drop_job job = {.d = (const dropout *)k, .pass = a->pass, .in = a->dy, .out = dz};
     run(k, &job);
     return FR_OK;
 }
 
-static const fr_kernel_ops dropout_ops = {.forward = dropout_forward,
-                                          .prepare_dy = dropout_prepare_dy};
-static const fr_kernel_ops identity_ops = {0}; /* y_is_x0: never called */
+static const fr__kernel_ops dropout_ops = {.forward = dropout_forward,
+                                           .prepare_dy = dropout_prepare_dy};
+static const fr__kernel_ops identity_ops = {0}; /* y_is_x0: never called */
 
 /* Needs row-major tensors: elements of a sample are numbered in that order. */
-fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     const fr_node *node = fr_graph_node(spec->graph, spec->nodes[0]);
     bool is_off = !spec->training || node->attrs.dropout.p <= 0.0f;
@@ -121,7 +121,7 @@ fr_status fr__cpu_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel
         (dropout *)fr__kernel_new(spec, arena, sizeof *d, is_off ? &identity_ops : &dropout_ops);
     if (!d) return FR_NO_MEMORY;
     d->node = spec->nodes[0];
-    d->rule = fr__dropout_rule(node);
+    d->rule = fr__dropout_rule_of(node);
     d->n = fr_shape_count(&node->shape);
     d->k.pass_dx = 1;
     d->k.y = *spec->x[0];

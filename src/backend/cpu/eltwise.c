@@ -1,7 +1,7 @@
-/* eltwise.c -- activations, and add alone or with a relu behind it.
+/* eltwise.c -- activations, and add with or without a following relu.
  *
- * They work on any layout, padding and all. An activation's gradient is its dy times the slope,
- * made in place where nobody else holds dy, and handed on: no kernel computes a dx. */
+ * They work on any layout, padding included. An activation's gradient is its dy times the slope,
+ * computed in place if dy has no other user, and passed on: no kernel computes a dx. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 #include "backend/dropout.h"
@@ -14,12 +14,11 @@ typedef struct sweep {
     float *out;
 } sweep;
 
-/* An output is its input (in place) or far from it: `omp simd` says so, where a check at run time
- * would find them equal and take the scalar loop.
- * X(name, value at x, slope given x or y) */
+/* An output is its input (in place) or does not overlap it. `omp simd` asserts this; a check at run
+ * time would find them equal and take the scalar loop. X(name, value at x, slope given x or y) */
 #define ACTIVATIONS(X)                                                     \
     X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                      \
-    X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: handed in as y */  \
+    X(gelu, fr__gelu(x), fr__gelu_slope(y)) /* needs x: passed as y */     \
     X(selu, SELU_SCALE *(x > 0.0f ? x : SELU_ALPHA * (fr__exp(x) - 1.0f)), \
       y > 0.0f ? SELU_SCALE : y + SELU_SCALE * SELU_ALPHA)                 \
     X(tanh, fr__tanh(x), 1.0f - y * y)                                     \
@@ -52,13 +51,13 @@ ACTIVATIONS(DEFINE)
 #undef DEFINE
 
 typedef struct activation {
-    fr_kernel k;
+    fr__kernel k;
     fr_range_fn forward, backward;
-    bool is_gelu; /* its slope needs x; all others' can be had from y */
+    bool is_gelu; /* its slope needs x; all others need only y */
     size_t n;
 } activation;
 
-static fr_status activation_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status activation_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const activation *act = (const activation *)k;
     sweep s = {.a = a->x[0], .out = a->y};
@@ -67,7 +66,7 @@ static fr_status activation_forward(fr_kernel *k, const fr_kernel_args *a)
 }
 
 /* dz = dy * slope, and the input's gradient is dz. */
-static fr_status activation_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status activation_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     const activation *act = (const activation *)k;
     sweep s = {.a = a->dy, .b = act->is_gelu ? a->x[0] : a->y, .out = dz};
@@ -75,8 +74,8 @@ static fr_status activation_prepare_dy(fr_kernel *k, const fr_kernel_args *a, vo
     return FR_OK;
 }
 
-static const fr_kernel_ops activation_ops = {.forward = activation_forward,
-                                             .prepare_dy = activation_prepare_dy};
+static const fr__kernel_ops activation_ops = {.forward = activation_forward,
+                                              .prepare_dy = activation_prepare_dy};
 
 static const struct {
     fr_range_fn forward, backward;
@@ -88,7 +87,7 @@ static const struct {
     [FR_OP_SIGMOID] = {sigmoid_forward, sigmoid_backward},
 };
 
-fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     /* The padding of a blocked tensor must stay zero, and sigmoid(0) is not. */
     bool must_be_plain =
@@ -97,7 +96,7 @@ fr_status fr__cpu_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_ker
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_activation, out);
     activation *act = (activation *)fr__kernel_new(spec, arena, sizeof *act, &activation_ops);
     if (!act) return FR_NO_MEMORY;
-    fr_kernel *k = &act->k;
+    fr__kernel *k = &act->k;
     k->y = *spec->x[0];
     act->n = k->y.bytes / sizeof(float);
     act->is_gelu = k->node->op == FR_OP_GELU;
@@ -134,7 +133,7 @@ FR_SIMD_RANGE(add_relu_forward)
     }
 }
 
-static fr_status sum_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status sum_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const activation *act = (const activation *)k;
     sweep s = {.a = a->x[0], .b = a->x[1], .out = a->y};
@@ -142,17 +141,17 @@ static fr_status sum_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static const fr_kernel_ops add_ops = {.forward = sum_forward};
-static const fr_kernel_ops add_relu_ops = {.forward = sum_forward,
-                                           .prepare_dy = activation_prepare_dy};
+static const fr__kernel_ops add_ops = {.forward = sum_forward};
+static const fr__kernel_ops add_relu_ops = {.forward = sum_forward,
+                                            .prepare_dy = activation_prepare_dy};
 
-static bool have_same_layout(const fr_layout *a, const fr_layout *b)
+static bool have_same_layout(const fr__layout *a, const fr__layout *b)
 {
     if (!a->desc || !b->desc) return a->desc == b->desc;
     return dnnl_memory_desc_equal(a->desc, b->desc);
 }
 
-fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     bool is_mixed = !have_same_layout(spec->x[0], spec->x[1]);
     if (is_mixed || (spec->plain_output && spec->x[0]->desc))
@@ -161,7 +160,7 @@ fr_status fr__cpu_sum(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **o
     activation *act =
         (activation *)fr__kernel_new(spec, arena, sizeof *act, has_relu ? &add_relu_ops : &add_ops);
     if (!act) return FR_NO_MEMORY;
-    fr_kernel *k = &act->k;
+    fr__kernel *k = &act->k;
     k->y = *spec->x[0];
     act->n = k->y.bytes / sizeof(float);
     act->forward = has_relu ? add_relu_forward : add_forward;

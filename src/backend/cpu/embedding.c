@@ -1,7 +1,7 @@
 /* embedding.c -- rows of a table by id, learned positions added.
  *
  * The gradient scatters rows; threads split the columns, not the rows, so that each element is
- * summed in the order of the samples whatever the number of threads. */
+ * summed in the order of the samples for any number of threads. */
 #include "backend/check.h"
 #include "backend/cpu/cpu.h"
 #include "base/simd.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct embedding {
-    fr_kernel k;
+    fr__kernel k;
     int64_t vocab, width, time;
     bool has_positions;
 } embedding;
@@ -53,7 +53,7 @@ FR_SIMD_RANGE(scatter_columns)
     }
 }
 
-static fr_status embedding_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status embedding_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const embedding *e = (const embedding *)k;
     FR_TRY(fr__check_ids(k, a));
@@ -66,7 +66,7 @@ static fr_status embedding_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status embedding_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status embedding_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     const embedding *e = (const embedding *)k;
     if (!a->add_dw) {
@@ -82,10 +82,10 @@ static fr_status embedding_backward_weight(fr_kernel *k, const fr_kernel_args *a
     return FR_OK;
 }
 
-static const fr_kernel_ops embedding_ops = {.forward = embedding_forward,
-                                            .backward_weight = embedding_backward_weight};
+static const fr__kernel_ops embedding_ops = {.forward = embedding_forward,
+                                             .backward_weight = embedding_backward_weight};
 
-fr_status fr__cpu_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     embedding *e = (embedding *)fr__kernel_new(spec, arena, sizeof *e, &embedding_ops);
     if (!e) return FR_NO_MEMORY;

@@ -1,16 +1,16 @@
-/* few_rows.c -- products of rows with weights W (out, in); of few rows straight from W as it lies.
+/* few_rows.c -- products of rows with weights W (out, in); few rows read W in its stored layout.
  *
- * oneDNN's sgemm copies W to a layout of its own first; with few rows that takes longer than the
+ * oneDNN's sgemm first copies W to another layout; with few rows this takes longer than the
  * product. Storing W in another layout does not help: each one that suits y = x W^T makes dx = dy W
- * slow, and the other way round (oneDNN's blocks, AVX-512, 16 rows of 2048 x 2048: 82 and 32 GF/s).
+ * slow, and the reverse (oneDNN's blocks, AVX-512, 16 rows of 2048 x 2048: 82 and 32 GF/s).
  * Here W is read once and never copied:
- *     y = x W^T   the numbers of a row of W side by side; a tile of y is so many dot products
- *     dx = dy W   columns of dx side by side; rows of W times numbers of dy are added up
+ *     y = x W^T   vectors along a row of W; a tile of y is a set of dot products
+ *     dx = dy W   vectors along columns of dx; rows of W times numbers of dy are added up
  *     dW = dy^T x the same sums: rows of x, which stay in the second cache, times columns of dy
- * The sums of a tile stay in registers, and while it is made the weights of the next one are on
- * their way to the second cache: a weight that meets few rows is gone before the next one comes.
+ * The sums of a tile stay in registers. Meanwhile the weights of the next tile are prefetched to
+ * the second cache, because a product with few rows uses each weight only briefly.
  *
- * No sum depends on how many rows there are, or on the number of threads. */
+ * No sum depends on the number of rows or threads. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "base/simd.h"
@@ -32,7 +32,7 @@ enum {
 
 typedef struct tile {
     int64_t row, column;
-    int rows, columns;   /* columns: the kind's, or 1 for what is left over */
+    int rows, columns;   /* columns: the kind's, or 1 for the remainder */
     int64_t first, last; /* rows of W, for dx */
     const float *ahead;  /* weights to fetch: n of them at each step, for y W's rows apart ... */
     int n_ahead;         /* ... for dx a line apart */
@@ -40,14 +40,14 @@ typedef struct tile {
 } tile;
 
 typedef struct kind {
-    void (*make)(const fr_product *p, const tile *t);
+    void (*make)(const fr__product *p, const tile *t);
     int columns, lanes; /* of a tile; to a register: 1 for y */
 } kind;
 
 typedef struct job {
-    const fr_product *p;
+    const fr__product *p;
     const kind *kind;
-    const fr_weight_grad *grad; /* in place of p */
+    const fr__weight_grad_args *grad; /* instead of p */
 } job;
 
 /* ---- Tiles; `rows` and `columns` are constants ---- */
@@ -69,7 +69,7 @@ FR_INLINE void fetch(const float *from, int n, int64_t apart)
     for (int i = 0; i < n; i++) __builtin_prefetch(from + i * apart, 0, 2);
 }
 
-FR_INLINE void put_y(const fr_product *p, const tile *t, int rows, int columns, const float *sums)
+FR_INLINE void put_y(const fr__product *p, const tile *t, int rows, int columns, const float *sums)
 {
     for (int r = 0; r < rows; r++) {
         float *y = p->to + (t->row + r) * p->ld_to + t->column;
@@ -77,7 +77,7 @@ FR_INLINE void put_y(const fr_product *p, const tile *t, int rows, int columns, 
     }
 }
 
-AVX512 FR_INLINE void make_wide_y(const fr_product *p, const tile *t, int rows, int columns)
+AVX512 FR_INLINE void make_wide_y(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *x = p->from + t->row * p->ld_from, *w = p->w.at + t->column * p->w.ld;
     __m512 sum[ROWS * WIDE + 3];
@@ -108,7 +108,7 @@ AVX512 FR_INLINE void make_wide_y(const fr_product *p, const tile *t, int rows, 
     put_y(p, t, rows, columns, total);
 }
 
-AVX2 FR_INLINE void make_narrow_y(const fr_product *p, const tile *t, int rows, int columns)
+AVX2 FR_INLINE void make_narrow_y(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *x = p->from + t->row * p->ld_from, *w = p->w.at + t->column * p->w.ld;
     __m256 sum[ROWS * NARROW + 3];
@@ -133,7 +133,7 @@ AVX2 FR_INLINE void make_narrow_y(const fr_product *p, const tile *t, int rows, 
     put_y(p, t, rows, columns, total);
 }
 
-AVX512 FR_INLINE void make_wide_dx(const fr_product *p, const tile *t, int rows, int columns)
+AVX512 FR_INLINE void make_wide_dx(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *dy = p->from + t->row * p->ld_from, *w = p->w.at + t->column;
     float *dx = p->to + t->row * p->ld_to + t->column;
@@ -155,7 +155,7 @@ AVX512 FR_INLINE void make_wide_dx(const fr_product *p, const tile *t, int rows,
         for (int c = 0; c < columns; c++) _mm512_storeu_ps(dx + r * p->ld_to + 16 * c, sum[r][c]);
 }
 
-AVX2 FR_INLINE void make_narrow_dx(const fr_product *p, const tile *t, int rows, int columns)
+AVX2 FR_INLINE void make_narrow_dx(const fr__product *p, const tile *t, int rows, int columns)
 {
     const float *dy = p->from + t->row * p->ld_from, *w = p->w.at + t->column;
     float *dx = p->to + t->row * p->ld_to + t->column;
@@ -178,28 +178,28 @@ AVX2 FR_INLINE void make_narrow_dx(const fr_product *p, const tile *t, int rows,
 }
 
 /* clang-format off: it takes the macros for initializers */
-static AVX512 void wide_y(const fr_product *p, const tile *t) { BY_SIZE(make_wide_y, WIDE) }
-static AVX512 void wide_dx(const fr_product *p, const tile *t) { BY_SIZE(make_wide_dx, WIDE) }
-static AVX2 void narrow_y(const fr_product *p, const tile *t) { BY_SIZE(make_narrow_y, NARROW) }
-static AVX2 void narrow_dx(const fr_product *p, const tile *t) { BY_SIZE(make_narrow_dx, NARROW) }
+static AVX512 void wide_y(const fr__product *p, const tile *t) { BY_SIZE(make_wide_y, WIDE) }
+static AVX512 void wide_dx(const fr__product *p, const tile *t) { BY_SIZE(make_wide_dx, WIDE) }
+static AVX2 void narrow_y(const fr__product *p, const tile *t) { BY_SIZE(make_narrow_y, NARROW) }
+static AVX2 void narrow_dx(const fr__product *p, const tile *t) { BY_SIZE(make_narrow_dx, NARROW) }
 /* clang-format on */
 
-/* Where these kernels are used and oneDNN is not. Measured on one and two Zen 4 cores,
- * oneDNN 2.6 (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096
- * (build/bench_gemm). With few numbers in a row of W adding up the lanes takes too long, with
- * narrow dx there is too little to be fetched ahead. dW is oneDNN's on AVX2 (16 rows: 82 GF/s, ours
- * 54) and ours on AVX-512 (63 and 67; added to what is there, 48 and 62). Taken from shapes and
- * instruction set alone: the numbers must not depend on how a network is cut. */
+/* Conditions for these kernels instead of oneDNN. Measured on one and two Zen 4 cores, oneDNN 2.6
+ * (3.7: AVX-512 only), for 1 to 512 rows, `in` 64 to 9216, `out` 10 to 4096 (build/bench_gemm).
+ * With short rows of W adding up the lanes takes too long; with a narrow dx there is too little to
+ * prefetch. oneDNN computes dW on AVX2 (16 rows: 82 GF/s, here 54), these kernels on AVX-512 (63
+ * and 67; added to dW, 48 and 62). The choice depends on shapes and instruction set alone, because
+ * the numbers must not depend on the cut of a network. */
 enum { LEAST_IN_Y = 256, LEAST_IN_DX = 1024, LEAST_IN_DW = 768, LONG_IN = 1024 };
 enum { MOST_ROWS = 32, MOST_ROWS_AVX512 = 64, MOST_ROWS_LONG = 256 };
 
 /* ---- Sweeps ---- */
 
-/* All rows, in tiles of nearly equal height, each of which fetches its part of the n_next pieces of
- * weights. */
+/* All rows, in tiles of nearly equal height, each of which prefetches its part of the n_next pieces
+ * of weights. */
 static void make_rows(const job *j, tile *t, const float *next, int64_t n_next, int64_t apart)
 {
-    const fr_product *p = j->p;
+    const fr__product *p = j->p;
     const int64_t n_tiles = (p->rows + ROWS - 1) / ROWS;
     for (int64_t i = 0; i < n_tiles; i++) {
         const int64_t piece = n_next * i / n_tiles;
@@ -217,7 +217,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void make_y(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;
-    const fr_product *p = j->p;
+    const fr__product *p = j->p;
     const int64_t full = j->kind->columns, last = (int64_t)end;
     tile t = {.column = (int64_t)begin};
     for (; t.column < last; t.column += t.columns) {
@@ -231,7 +231,7 @@ static void make_y(void *arg, size_t begin, size_t end)
 static void make_dx(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;
-    const fr_product *p = j->p;
+    const fr__product *p = j->p;
     const int64_t lanes = j->kind->lanes, full = j->kind->columns, last = (int64_t)end;
     tile t = {.step_from = 1};
     for (; t.first < p->w.out; t.first = t.last) {
@@ -245,13 +245,14 @@ static void make_dx(void *arg, size_t begin, size_t end)
     }
 }
 
-/* Rows of dW, a few at a time from one end to the other, so that they are read and written as they
- * lie. The product is dx with x for weights and columns of dy for rows, which are put side by side
- * first: rows of dy that are a multiple of 4 KB apart would share the sets of the first cache. */
+/* Rows of dW, a few at a time from one end to the other, so that memory is read and written in
+ * order. The product is dx with x for weights and columns of dy for rows. The columns are copied to
+ * contiguous memory first: rows of dy that are a multiple of 4 KB apart would share the sets of the
+ * first cache. */
 static void make_dw(void *arg, size_t begin, size_t end)
 {
     const job *j = arg;
-    const fr_weight_grad *g = j->grad;
+    const fr__weight_grad_args *g = j->grad;
     const int64_t width = j->kind->lanes * j->kind->columns, last = (int64_t)end;
     float columns[MOST_ROWS][ROWS];
     for (int64_t first = (int64_t)begin; first < last; first += ROWS) {
@@ -261,12 +262,12 @@ static void make_dw(void *arg, size_t begin, size_t end)
                   .step_from = ROWS};
         for (int64_t r = 0; r < g->rows; r++)
             for (int i = 0; i < t.rows; i++) columns[r][i] = g->dy[r * g->ld_dy + first + i];
-        const fr_product p = {.w = {g->x, g->rows, g->in, g->in},
-                              .add = g->add,
-                              .from = columns[0],
-                              .ld_from = 1,
-                              .to = g->dw + first * g->ld_dw,
-                              .ld_to = g->ld_dw};
+        const fr__product p = {.w = {g->x, g->rows, g->in, g->in},
+                               .add = g->add,
+                               .from = columns[0],
+                               .ld_from = 1,
+                               .to = g->dw + first * g->ld_dw,
+                               .ld_to = g->ld_dw};
         for (; t.column < g->in; t.column += t.columns * j->kind->lanes) {
             t.columns = g->in - t.column < width ? 1 : j->kind->columns;
             const float *next = p.to + t.column + t.columns * j->kind->lanes;
@@ -283,7 +284,7 @@ static const kind narrow[] = {{narrow_y, NARROW, 1}, {narrow_dx, NARROW, 8}};
 
 static bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
 
-static const kind *find_kind(const fr_product *p)
+static const kind *find_kind(const fr__product *p)
 {
     const bool is_wide = has(dnnl_cpu_isa_avx512_core);
     if (p->w.in % LINE != 0 || (!is_wide && !has(dnnl_cpu_isa_avx2))) return NULL;
@@ -294,7 +295,7 @@ static const kind *find_kind(const fr_product *p)
     return is_wide ? &wide[p->is_dx] : &narrow[p->is_dx];
 }
 
-bool fr__multiply_few(fr_device *dev, const fr_product *p)
+bool fr__multiply_few(fr_device *dev, const fr__product *p)
 {
     job j = {.p = p, .kind = find_kind(p)};
     if (!j.kind) return false;
@@ -305,7 +306,7 @@ bool fr__multiply_few(fr_device *dev, const fr_product *p)
     return true;
 }
 
-bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
+bool fr__weight_grad_few(fr_device *dev, const fr__weight_grad_args *g)
 {
     if (!has(dnnl_cpu_isa_avx512_core) || g->in % LINE != 0) return false;
     if (g->in < LEAST_IN_DW || g->rows > MOST_ROWS) return false;
@@ -316,13 +317,13 @@ bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
 
 #else
 
-bool fr__weight_grad_few(fr_device *dev, const fr_weight_grad *g)
+bool fr__weight_grad_few(fr_device *dev, const fr__weight_grad_args *g)
 {
     (void)dev, (void)g;
     return false;
 }
 
-bool fr__multiply_few(fr_device *dev, const fr_product *p)
+bool fr__multiply_few(fr_device *dev, const fr__product *p)
 {
     (void)dev, (void)p;
     return false;

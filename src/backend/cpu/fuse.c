@@ -1,7 +1,7 @@
-/* fuse.c -- which chains of nodes become one kernel.
+/* fuse.c -- the chains of nodes that become one kernel.
  *
- * A row says: `first`, whose value only `second` reads, is computed together with it. The kernel
- * of `first` must know how; it gives the bits of the two nodes run one by one. */
+ * A row means: `first`, whose value only `second` reads, is computed together with it. The kernel
+ * of `first` must support this and give the bits of the two nodes run one by one. */
 #include "backend/cpu/cpu.h"
 
 typedef struct pattern {

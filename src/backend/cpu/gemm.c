@@ -4,19 +4,19 @@
 #include "backend/cpu/cpu.h"
 #include "base/simd.h"
 
-void fr__multiply(fr_device *dev, const fr_product *p)
+void fr__multiply(fr_device *dev, const fr__product *p)
 {
     if (fr__multiply_few(dev, p)) return;
     fr__gemm(p->rows, p->is_dx ? p->w.in : p->w.out, p->is_dx ? p->w.out : p->w.in,
-             (fr_matrix){p->from, p->ld_from, false}, (fr_matrix){p->w.at, p->w.ld, !p->is_dx},
+             (fr__matrix){p->from, p->ld_from, false}, (fr__matrix){p->w.at, p->w.ld, !p->is_dx},
              p->to, p->ld_to, p->add);
 }
 
-void fr__weight_grad(fr_device *dev, const fr_weight_grad *g)
+void fr__weight_grad(fr_device *dev, const fr__weight_grad_args *g)
 {
     if (fr__weight_grad_few(dev, g)) return;
-    fr__gemm(g->out, g->in, g->rows, (fr_matrix){g->dy, g->ld_dy, true},
-             (fr_matrix){g->x, g->in, false}, g->dw, g->ld_dw, g->add);
+    fr__gemm(g->out, g->in, g->rows, (fr__matrix){g->dy, g->ld_dy, true},
+             (fr__matrix){g->x, g->in, false}, g->dw, g->ld_dw, g->add);
 }
 
 typedef struct column_job {

@@ -2,7 +2,7 @@
  *
  * oneDNN describes it by bits: a set includes those before it. The same bits name other sets on
  * another architecture, and newer versions and processors add bits. A set that is not in the table
- * is called by the largest one that it includes. */
+ * gets the name of the largest one that it includes. */
 #include "backend/cpu/cpu.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static const struct {
     unsigned bits;
     const char *name;
 } sets[] = {
-    /* a set stands behind those it includes */
+    /* a set comes after those it includes */
     {0, "generic code"},
 #if defined(__x86_64__)
     {dnnl_cpu_isa_sse41, "sse4.1"},

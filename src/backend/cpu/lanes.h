@@ -1,4 +1,4 @@
-/* lanes.h -- eight floats side by side, as a type of the compiler's, for FR_SIMD functions.
+/* lanes.h -- eight floats as a vector type of the compiler, for FR_SIMD functions.
  *
  * Arithmetic is written as on floats. A comparison gives a mask, FR_SELECT8 chooses by it. Without
  * vectors of this width the compiler splits them. Macros, not functions: a function that takes or
@@ -10,20 +10,20 @@
 
 #define FR_LANES 8
 
-typedef float fr_v8 __attribute__((vector_size(32)));
-typedef int32_t fr_i8 __attribute__((vector_size(32)));
-typedef float fr_v8_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float fr__v8 __attribute__((vector_size(32)));
+typedef int32_t fr__i8 __attribute__((vector_size(32)));
+typedef float fr__v8_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
 
-#define FR_LOAD8(from) ((fr_v8)(*(const fr_v8_anywhere *)(from)))
-#define FR_STORE8(to, value) ((void)(*(fr_v8_anywhere *)(to) = (value)))
-#define FR_ALL8(x) ((fr_v8){(x), (x), (x), (x), (x), (x), (x), (x)})
-/* sum + x * v, rounded once. For code that runs with has_fma only (base/simd.h), which is a
- * constant where the compiler optimises: the assembler's word, because compilers have none for a
- * vector. */
+#define FR_LOAD8(from) ((fr__v8)(*(const fr__v8_anywhere *)(from)))
+#define FR_STORE8(to, value) ((void)(*(fr__v8_anywhere *)(to) = (value)))
+#define FR_ALL8(x) ((fr__v8){(x), (x), (x), (x), (x), (x), (x), (x)})
+/* sum + x * v, rounded once. Only for code that runs with has_fma (base/simd.h), which is a
+ * constant in optimised builds. Inline assembly, because compilers have no builtin for vectors of
+ * any width. */
 #if defined(__x86_64__) && defined(__OPTIMIZE__)
 #define FR_FMA8(sum, x, v)                                                          \
     do {                                                                            \
-        fr_v8 fr_sum = (sum); /* not in place, or it would stay in memory */        \
+        fr__v8 fr_sum = (sum); /* not in place, which would keep it in memory */    \
         __asm__("vfmadd231ps %2, %1, %0" : "+x"(fr_sum) : "x"(FR_ALL8(x)), "x"(v)); \
         (sum) = fr_sum;                                                             \
     } while (0)
@@ -34,6 +34,6 @@ typedef float fr_v8_anywhere __attribute__((vector_size(32), aligned(4), may_ali
             (sum)[fr_l] = __builtin_fmaf((x), (v)[fr_l], (sum)[fr_l]); \
     } while (0)
 #endif
-#define FR_SELECT8(mask, yes, no) ((fr_v8)(((mask) & (fr_i8)(yes)) | (~(mask) & (fr_i8)(no))))
+#define FR_SELECT8(mask, yes, no) ((fr__v8)(((mask) & (fr__i8)(yes)) | (~(mask) & (fr__i8)(no))))
 
 #endif

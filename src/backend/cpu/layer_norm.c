@@ -1,7 +1,7 @@
 /* layer_norm.c -- y = (x - mean) / sqrt(var + eps) * w + b over the last dimension.
  *
- * Forward keeps mean and 1/sigma of each row. The input gradient adds to what is there where the
- * program asks for it, so that a residual branch needs no pass of its own. */
+ * Forward saves mean and 1/sigma of each row. The input gradient is added to the present value if
+ * the program requests it, so that a residual branch needs no separate pass. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "base/simd.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 
 typedef struct norm {
-    fr_kernel k;
+    fr__kernel k;
     int64_t rows, n;
     float eps;
 } norm;
@@ -88,7 +88,7 @@ FR_SIMD_RANGE(weight_blocks)
     }
 }
 
-static norm_job job_of(const fr_kernel *k, const fr_kernel_args *a)
+static norm_job job_of(const fr__kernel *k, const fr__kernel_args *a)
 {
     return (norm_job){.l = (const norm *)k,
                       .x = a->x[0],
@@ -102,21 +102,21 @@ static norm_job job_of(const fr_kernel *k, const fr_kernel_args *a)
                       .add = a->add_dx[0]};
 }
 
-static fr_status norm_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status norm_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     norm_job job = job_of(k, a);
     fr__cpu_parallel(k->dev, (size_t)job.l->rows, 1, forward_rows, &job);
     return FR_OK;
 }
 
-static fr_status norm_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status norm_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     norm_job job = job_of(k, a);
     fr__cpu_parallel(k->dev, (size_t)job.l->rows, 1, backward_rows, &job);
     return FR_OK;
 }
 
-static fr_status norm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status norm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     norm_job job = job_of(k, a);
     int64_t n = job.l->n;
@@ -130,11 +130,11 @@ static fr_status norm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static const fr_kernel_ops norm_ops = {.forward = norm_forward,
-                                       .backward_input = norm_backward_input,
-                                       .backward_weight = norm_backward_weight};
+static const fr__kernel_ops norm_ops = {.forward = norm_forward,
+                                        .backward_input = norm_backward_input,
+                                        .backward_weight = norm_backward_weight};
 
-fr_status fr__cpu_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     norm *l = (norm *)fr__kernel_new(spec, arena, sizeof *l, &norm_ops);
     if (!l) return FR_NO_MEMORY;

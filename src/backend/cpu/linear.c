@@ -1,11 +1,11 @@
-/* linear.c -- y = x W^T + b, alone or with relu, gelu or a residual add behind it.
+/* linear.c -- y = x W^T + b, with or without a following relu, gelu or residual add.
  *
- * Three matrix products by sgemm. Rows of W whose length is a multiple of 2 KB are stored 64 bytes
- * further apart: without that all rows start in the same cache sets, and the input gradient of a
+ * Three matrix products by sgemm. Rows of W whose length is a multiple of 2 KB are stored 64
+ * bytes further apart. Otherwise all rows start in the same cache sets, and the input gradient of a
  * small batch runs at half speed (44 against 97 GF/s for 64 x 2048 x 2048 on one Zen 3 core).
  *
- * When nobody keeps the gradient of a large W, it is made in panels of rows that are handed to the
- * optimizer while they are in cache, and never reach memory. */
+ * If the gradient of a large W is not kept, it is computed in panels of rows, which are passed to
+ * the optimizer while they are in cache and never written to memory. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -13,7 +13,7 @@
 typedef enum tail { TAIL_NONE, TAIL_RELU, TAIL_GELU, TAIL_ADD } tail;
 
 typedef struct linear {
-    fr_kernel k;
+    fr__kernel k;
     int64_t rows, in, out, ld; /* ld: floats from row to row of W */
     tail tail;
     bool has_bias;
@@ -34,7 +34,7 @@ typedef struct tail_job {
 FR_INLINE void tail_row(tail what, int64_t n, float *z, float *y, const float *bias,
                         const float *residual)
 {
-#pragma omp simd /* y is z or far from it */
+#pragma omp simd /* y is z or does not overlap it */
     for (int64_t i = 0; i < n; i++) {
         float v = bias ? z[i] + bias[i] : z[i];
         if (what == TAIL_RELU) v = v < 0.0f ? 0.0f : v; /* NaN stays */
@@ -63,16 +63,16 @@ FR_SIMD_RANGE(tail_rows)
     }
 }
 
-static fr_status linear_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status linear_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const linear *l = (const linear *)k;
     float *z = l->tail == TAIL_GELU && k->training ? a->saved : a->y;
-    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], l->out, l->in, l->ld},
-                                       .rows = l->rows,
-                                       .from = a->x[0],
-                                       .ld_from = l->in,
-                                       .to = z,
-                                       .ld_to = l->out});
+    fr__multiply(k->dev, &(fr__product){.w = {a->w[0], l->out, l->in, l->ld},
+                                        .rows = l->rows,
+                                        .from = a->x[0],
+                                        .ld_from = l->in,
+                                        .to = z,
+                                        .ld_to = l->out});
     if (!l->has_bias && l->tail == TAIL_NONE) return FR_OK;
     tail_job job = {.l = l,
                     .z = z,
@@ -95,11 +95,11 @@ FR_SIMD_RANGE(gelu_back)
     const slope_job *job = arg;
     const float *dy = job->dy, *z = job->z;
     float *dz = job->dz;
-#pragma omp simd /* dz is dy or far from it */
+#pragma omp simd /* dz is dy or does not overlap it */
     for (size_t i = begin; i < end; i++) dz[i] = dy[i] * fr__gelu_slope(z[i]);
 }
 
-static fr_status linear_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status linear_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     const linear *l = (const linear *)k;
     size_t n = (size_t)(l->rows * l->out);
@@ -112,38 +112,38 @@ static fr_status linear_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *
     return FR_OK;
 }
 
-static fr_status linear_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status linear_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const linear *l = (const linear *)k;
-    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], l->out, l->in, l->ld},
-                                       .is_dx = true,
-                                       .rows = l->rows,
-                                       .from = a->dy,
-                                       .ld_from = l->out,
-                                       .to = a->dx[0],
-                                       .ld_to = l->in});
+    fr__multiply(k->dev, &(fr__product){.w = {a->w[0], l->out, l->in, l->ld},
+                                        .is_dx = true,
+                                        .rows = l->rows,
+                                        .from = a->dy,
+                                        .ld_from = l->out,
+                                        .to = a->dx[0],
+                                        .ld_to = l->in});
     return FR_OK;
 }
 
-static fr_weight_grad whole_grad(const linear *l, const fr_kernel_args *a)
+static fr__weight_grad_args whole_grad(const linear *l, const fr__kernel_args *a)
 {
-    return (fr_weight_grad){.dy = a->dy,
-                            .x = a->x[0],
-                            .dw = a->dw[0],
-                            .rows = l->rows,
-                            .out = l->out,
-                            .in = l->in,
-                            .ld_dy = l->out,
-                            .ld_dw = l->ld,
-                            .add = a->add_dw};
+    return (fr__weight_grad_args){.dy = a->dy,
+                                  .x = a->x[0],
+                                  .dw = a->dw[0],
+                                  .rows = l->rows,
+                                  .out = l->out,
+                                  .in = l->in,
+                                  .ld_dy = l->out,
+                                  .ld_dw = l->ld,
+                                  .add = a->add_dw};
 }
 
-/* dW in panels, each given away at once. */
-static void hand_over_panels(const linear *l, const fr_kernel_args *a)
+/* dW in panels, each passed on immediately. */
+static void hand_over_panels(const linear *l, const fr__kernel_args *a)
 {
     const fr_pass *pass = a->pass;
     float *panel = a->scratch; /* (PANEL_ROWS, ld) */
-    fr_weight_grad grad = whole_grad(l, a);
+    fr__weight_grad_args grad = whole_grad(l, a);
     grad.dw = panel;
     size_t offset = (size_t)(a->w[0] - pass->weights);
     for (int64_t r = 0; r < PANEL_ROWS; r++) {
@@ -157,7 +157,7 @@ static void hand_over_panels(const linear *l, const fr_kernel_args *a)
     }
 }
 
-static fr_status linear_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status linear_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     const linear *l = (const linear *)k;
     if (l->has_bias)
@@ -166,23 +166,23 @@ static fr_status linear_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     if (k->reports_ready && pass->transient_grads && pass->grad_ready && !a->add_dw) {
         hand_over_panels(l, a);
     } else {
-        const fr_weight_grad grad = whole_grad(l, a);
+        const fr__weight_grad_args grad = whole_grad(l, a);
         fr__weight_grad(k->dev, &grad);
     }
     return FR_OK;
 }
 
-static const fr_kernel_ops plain_ops = {.forward = linear_forward,
-                                        .backward_input = linear_backward_input,
-                                        .backward_weight = linear_backward_weight};
-static const fr_kernel_ops active_ops = {.forward = linear_forward,
-                                         .prepare_dy = linear_prepare_dy,
+static const fr__kernel_ops plain_ops = {.forward = linear_forward,
                                          .backward_input = linear_backward_input,
                                          .backward_weight = linear_backward_weight};
+static const fr__kernel_ops active_ops = {.forward = linear_forward,
+                                          .prepare_dy = linear_prepare_dy,
+                                          .backward_input = linear_backward_input,
+                                          .backward_weight = linear_backward_weight};
 
 /* --- making ------------------------------------------------------------------------------- */
 
-static tail find_tail(const fr_kernel_spec *spec)
+static tail find_tail(const fr__kernel_spec *spec)
 {
     if (fr__group_has(spec, FR_OP_RELU)) return TAIL_RELU;
     if (fr__group_has(spec, FR_OP_GELU)) return TAIL_GELU;
@@ -196,7 +196,7 @@ static fr_status pad_rows(linear *l)
 {
     if (l->in % 512 != 0 || is_tied(fr_graph_param(l->k.graph, l->k.node->params[0]))) return FR_OK;
     l->ld = l->in + PAD_FLOATS;
-    fr_md md;
+    fr__md md;
     FR_TRY(fr__md_new(&l->k, 2, (dnnl_dims_t){l->out, l->in}, dnnl_format_tag_undef,
                       (dnnl_dims_t){l->ld, 1}, &md));
     FR_TRY(fr__layout_of_md(&l->k, md, &l->k.w[0]));
@@ -204,14 +204,14 @@ static fr_status pad_rows(linear *l)
     return FR_OK;
 }
 
-fr_status fr__cpu_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_linear(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     tail what = find_tail(spec);
     bool is_active = what == TAIL_RELU || what == TAIL_GELU;
     linear *l =
         (linear *)fr__kernel_new(spec, arena, sizeof *l, is_active ? &active_ops : &plain_ops);
     if (!l) return FR_NO_MEMORY;
-    fr_kernel *k = &l->k;
+    fr__kernel *k = &l->k;
     l->tail = what;
     l->rows = fr__rows(k->node, spec->batch);
     l->out = fr__cols(k->node);

@@ -9,7 +9,7 @@
 #include <math.h>
 
 typedef struct loss {
-    fr_kernel k;
+    fr__kernel k;
     int64_t rows_per_sample, classes;
     float smoothing;
 } loss;
@@ -75,7 +75,7 @@ FR_SIMD_RANGE(gradient_rows)
     }
 }
 
-static fr_status loss_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status loss_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     FR_TRY(fr__check_targets(k, a));
     loss_job job = {.l = (const loss *)k,
@@ -87,7 +87,7 @@ static fr_status loss_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status loss_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status loss_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const loss *l = (const loss *)k;
     loss_job job = {.l = l,
@@ -100,10 +100,10 @@ static fr_status loss_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static const fr_kernel_ops loss_ops = {.forward = loss_forward,
-                                       .backward_input = loss_backward_input};
+static const fr__kernel_ops loss_ops = {.forward = loss_forward,
+                                        .backward_input = loss_backward_input};
 
-fr_status fr__cpu_loss(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_loss(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     loss *l = (loss *)fr__kernel_new(spec, arena, sizeof *l, &loss_ops);
     if (!l) return FR_NO_MEMORY;

@@ -1,11 +1,10 @@
 /* lstm.c -- one LSTM layer, gates i, f, g, o as in PyTorch, starting from zero state.
  *
- * The input's share of all gates is one product over all steps; only h W_hh^T goes step by step.
- * Forward keeps the gates' values and the cells; the backward walks time the other way and turns
- * the kept gates into their gradients in place, after which input and weight gradients are single
- * products over all steps again. With a projection (Sak et al., 2014) the output is P wide, and
- * what the cells emitted and the gradients of the outputs are kept too, for the projection's own.
- */
+ * The input's share of all gates is one product over all steps; only h W_hh^T is computed step by
+ * step. Forward saves the gates' values and the cells. The backward goes from the last step to the
+ * first and turns the saved gates into their gradients in place; input and weight gradients are
+ * then single products over all steps. With a projection (Sak et al., 2014) the output is P wide,
+ * and the outputs of the cells and their gradients are saved too, for the projection's gradient. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -13,13 +12,13 @@
 #include <string.h>
 
 typedef struct lstm {
-    fr_kernel k;
+    fr__kernel k;
     int64_t batch, time, in, hidden;
     int64_t out; /* P, or H without a projection */
     bool is_projected;
-    bool has_dx;     /* backward_input runs, and makes the gates' gradients */
+    bool has_dx;     /* backward_input runs, and computes the gates' gradients */
     size_t cells;    /* offsets in saved: the cells (batch, T, H); with a projection, */
-    size_t emitted;  /* what the cells gave (batch, T, H), and */
+    size_t emitted;  /* outputs of the cells (batch, T, H), and */
     size_t sums;     /* gradients of the outputs, from above and from later (batch, T, P) */
     size_t states;   /* scratch offsets: dh and dc (2, batch, H), dh of a projection (batch, P); */
     size_t previous; /* y shifted by a step (batch, T, P) */
@@ -34,7 +33,7 @@ typedef struct step_job {
     float *cells; /* (batch, T, H) */
     const float *b_ih, *b_hh;
     float *y;        /* (batch, T, H): outputs, before a projection */
-    const float *dy; /* their gradients; NULL with a projection, where dh has all */
+    const float *dy; /* their gradients; NULL with a projection, where dh holds them */
     float *dh, *dc;  /* (batch, H) */
 } step_job;
 
@@ -83,7 +82,7 @@ FR_SIMD_RANGE(backward_step)
     }
 }
 
-static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status lstm_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t h = l->hidden, p = l->out, rows = l->batch * l->time;
@@ -94,36 +93,36 @@ static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
                     .b_ih = a->w[2],
                     .b_hh = a->w[3],
                     .y = l->is_projected ? (float *)((char *)a->saved + l->emitted) : y};
-    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], 4 * h, l->in, l->in},
-                                       .rows = rows,
-                                       .from = a->x[0],
-                                       .ld_from = l->in,
-                                       .to = job.gates,
-                                       .ld_to = 4 * h});
+    fr__multiply(k->dev, &(fr__product){.w = {a->w[0], 4 * h, l->in, l->in},
+                                        .rows = rows,
+                                        .from = a->x[0],
+                                        .ld_from = l->in,
+                                        .to = job.gates,
+                                        .ld_to = 4 * h});
     for (job.t = 0; job.t < l->time; job.t++) {
         if (job.t > 0) /* samples are T rows apart */
-            fr__multiply(k->dev, &(fr_product){.w = {a->w[1], 4 * h, p, p},
-                                               .add = true,
-                                               .rows = l->batch,
-                                               .from = y + (job.t - 1) * p,
-                                               .ld_from = l->time * p,
-                                               .to = job.gates + job.t * 4 * h,
-                                               .ld_to = l->time * 4 * h});
+            fr__multiply(k->dev, &(fr__product){.w = {a->w[1], 4 * h, p, p},
+                                                .add = true,
+                                                .rows = l->batch,
+                                                .from = y + (job.t - 1) * p,
+                                                .ld_from = l->time * p,
+                                                .to = job.gates + job.t * 4 * h,
+                                                .ld_to = l->time * 4 * h});
         fr__cpu_parallel(k->dev, (size_t)l->batch, 1, forward_step, &job);
         if (l->is_projected)
-            fr__multiply(k->dev, &(fr_product){.w = {a->w[4], p, h, h},
-                                               .rows = l->batch,
-                                               .from = job.y + job.t * h,
-                                               .ld_from = l->time * h,
-                                               .to = y + job.t * p,
-                                               .ld_to = l->time * p});
+            fr__multiply(k->dev, &(fr__product){.w = {a->w[4], p, h, h},
+                                                .rows = l->batch,
+                                                .from = job.y + job.t * h,
+                                                .ld_from = l->time * h,
+                                                .to = y + job.t * p,
+                                                .ld_to = l->time * p});
     }
     return FR_OK;
 }
 
-/* Gradients of a step's outputs: dy and what the step after gave (dp) to the sums, and through the
+/* Gradients of a step's outputs: add dy and that of the later step (dp), then go through the
  * projection to dh. */
-static void through_projection(const lstm *l, const fr_kernel_args *a, int64_t t, const float *dp,
+static void through_projection(const lstm *l, const fr__kernel_args *a, int64_t t, const float *dp,
                                float *dh)
 {
     int64_t h = l->hidden, p = l->out, row = l->time * p;
@@ -131,17 +130,17 @@ static void through_projection(const lstm *l, const fr_kernel_args *a, int64_t t
     float *sums = (float *)((char *)a->saved + l->sums) + t * p;
     for (int64_t s = 0; s < l->batch; s++)
         for (int64_t i = 0; i < p; i++) sums[s * row + i] = dy[s * row + i] + dp[s * p + i];
-    fr__multiply(l->k.dev, &(fr_product){.w = {a->w[4], p, h, h},
-                                         .is_dx = true,
-                                         .rows = l->batch,
-                                         .from = sums,
-                                         .ld_from = row,
-                                         .to = dh,
-                                         .ld_to = h});
+    fr__multiply(l->k.dev, &(fr__product){.w = {a->w[4], p, h, h},
+                                          .is_dx = true,
+                                          .rows = l->batch,
+                                          .from = sums,
+                                          .ld_from = row,
+                                          .to = dh,
+                                          .ld_to = h});
 }
 
 /* Gates to their gradients, from the last step to the first. */
-static void through_time(fr_kernel *k, const fr_kernel_args *a)
+static void through_time(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t h = l->hidden, p = l->out;
@@ -158,37 +157,37 @@ static void through_time(fr_kernel *k, const fr_kernel_args *a)
         if (l->is_projected) through_projection(l, a, job.t, dp, job.dh);
         fr__cpu_parallel(k->dev, (size_t)l->batch, 1, backward_step, &job);
         if (job.t > 0)
-            fr__multiply(k->dev, &(fr_product){.w = {a->w[1], 4 * h, p, p},
-                                               .is_dx = true,
-                                               .rows = l->batch,
-                                               .from = job.gates + job.t * 4 * h,
-                                               .ld_from = l->time * 4 * h,
-                                               .to = dp,
-                                               .ld_to = p});
+            fr__multiply(k->dev, &(fr__product){.w = {a->w[1], 4 * h, p, p},
+                                                .is_dx = true,
+                                                .rows = l->batch,
+                                                .from = job.gates + job.t * 4 * h,
+                                                .ld_from = l->time * 4 * h,
+                                                .to = dp,
+                                                .ld_to = p});
     }
 }
 
-static fr_status lstm_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status lstm_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t h = l->hidden;
     through_time(k, a);
-    fr__multiply(k->dev, &(fr_product){.w = {a->w[0], 4 * h, l->in, l->in},
-                                       .is_dx = true,
-                                       .rows = l->batch * l->time,
-                                       .from = a->saved,
-                                       .ld_from = 4 * h,
-                                       .to = a->dx[0],
-                                       .ld_to = l->in});
+    fr__multiply(k->dev, &(fr__product){.w = {a->w[0], 4 * h, l->in, l->in},
+                                        .is_dx = true,
+                                        .rows = l->batch * l->time,
+                                        .from = a->saved,
+                                        .ld_from = 4 * h,
+                                        .to = a->dx[0],
+                                        .ld_to = l->in});
     return FR_OK;
 }
 
-static fr_status lstm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status lstm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t h = l->hidden, p = l->out, rows = l->batch * l->time;
     if (!l->has_dx) through_time(k, a);
-    fr_matrix gates_t = {a->saved, 4 * h, true};
+    fr__matrix gates_t = {a->saved, 4 * h, true};
     const float *y = a->y;
     float *previous = (float *)((char *)a->scratch + l->previous);
     for (int64_t s = 0; s < l->batch; s++) {
@@ -196,22 +195,22 @@ static fr_status lstm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
         memset(at, 0, (size_t)p * sizeof(float));
         memcpy(at + p, y + s * l->time * p, (size_t)((l->time - 1) * p) * sizeof(float));
     }
-    fr__gemm(4 * h, l->in, rows, gates_t, (fr_matrix){a->x[0], l->in, false}, a->dw[0], l->in,
+    fr__gemm(4 * h, l->in, rows, gates_t, (fr__matrix){a->x[0], l->in, false}, a->dw[0], l->in,
              a->add_dw);
-    fr__gemm(4 * h, p, rows, gates_t, (fr_matrix){previous, p, false}, a->dw[1], p, a->add_dw);
+    fr__gemm(4 * h, p, rows, gates_t, (fr__matrix){previous, p, false}, a->dw[1], p, a->add_dw);
     if (l->is_projected)
-        fr__gemm(p, h, rows, (fr_matrix){(const float *)((char *)a->saved + l->sums), p, true},
-                 (fr_matrix){(const float *)((char *)a->saved + l->emitted), h, false}, a->dw[4], h,
-                 a->add_dw);
+        fr__gemm(p, h, rows, (fr__matrix){(const float *)((char *)a->saved + l->sums), p, true},
+                 (fr__matrix){(const float *)((char *)a->saved + l->emitted), h, false}, a->dw[4],
+                 h, a->add_dw);
     float *sums = (float *)((char *)a->scratch + l->column_sums);
     for (int bias = 2; bias < 4; bias++)
         fr__column_sums(k->dev, a->saved, rows, 4 * h, a->dw[bias], a->add_dw, sums);
     return FR_OK;
 }
 
-static const fr_kernel_ops lstm_ops = {.forward = lstm_forward,
-                                       .backward_input = lstm_backward_input,
-                                       .backward_weight = lstm_backward_weight};
+static const fr__kernel_ops lstm_ops = {.forward = lstm_forward,
+                                        .backward_input = lstm_backward_input,
+                                        .backward_weight = lstm_backward_weight};
 
 static size_t take(size_t *end, int64_t n_floats)
 {
@@ -220,11 +219,11 @@ static size_t take(size_t *end, int64_t n_floats)
     return offset;
 }
 
-fr_status fr__cpu_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     lstm *l = (lstm *)fr__kernel_new(spec, arena, sizeof *l, &lstm_ops);
     if (!l) return FR_NO_MEMORY;
-    fr_kernel *k = &l->k;
+    fr__kernel *k = &l->k;
     l->batch = spec->batch;
     l->hidden = k->node->attrs.lstm.hidden;
     l->is_projected = k->node->attrs.lstm.projection > 0;

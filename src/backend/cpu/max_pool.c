@@ -1,9 +1,9 @@
 /* max_pool.c -- the maximum of each window, in any layout whose last dimension is channels.
  *
- * A tensor is seen as planes (sample and block of channels) of pixels of `lanes` channels: 1 for
- * row-major, 8 or 16 for blocked ones. Lanes are computed side by side; which tap of the window won
- * (the first of equals) is kept for the backward. A NaN is larger than any number, so that a
- * run that diverged is seen. */
+ * A tensor is treated as planes (sample and block of channels) of pixels of `lanes` channels: 1
+ * for row-major, 8 or 16 for blocked ones. Lanes are computed in parallel. The tap of the maximum
+ * (the first of equals) is saved for the backward. A NaN counts as larger than any number, so that
+ * a diverged run is noticed. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -11,7 +11,7 @@
 #include "base/simd.h"
 
 typedef struct max_pool {
-    fr_kernel base;
+    fr__kernel base;
     size_t planes;
     int lanes, height, width, out_height, out_width;
     int size[2], stride[2], pad[2];
@@ -21,10 +21,10 @@ typedef struct call {
     const max_pool *p;
     const float *from; /* x or dy */
     float *to;         /* y or dx */
-    uint16_t *won;     /* (planes, out pixels, lanes), NULL: not wanted */
+    uint16_t *won;     /* (planes, out pixels, lanes), NULL: not needed */
 } call;
 
-/* The window of one output pixel: where it starts, and which of its taps lie on the map. */
+/* The window of one output pixel: its start, and its taps on the map. */
 typedef struct window {
     int y, x, first_row, last_row, first_column, last_column;
 } window;
@@ -40,24 +40,24 @@ static inline window window_at(const max_pool *p, int oy, int ox)
 }
 
 /* Eight lanes of a pixel, or one and zeros. */
-FR_INLINE void load(fr_v8 *to, const float *from, bool is_dense)
+FR_INLINE void load(fr__v8 *to, const float *from, bool is_dense)
 {
-    *to = is_dense ? FR_LOAD8(from) : (fr_v8){*from};
+    *to = is_dense ? FR_LOAD8(from) : (fr__v8){*from};
 }
 
 FR_INLINE void take_max(const max_pool *p, const float *x, bool is_dense, int oy, int ox, float *y,
                         uint16_t *won)
 {
     const window w = window_at(p, oy, ox);
-    fr_v8 best, value;
-    fr_i8 at = {0};
+    fr__v8 best, value;
+    fr__i8 at = {0};
     at += w.first_row * p->size[1] + w.first_column;
     load(&best, x + ((w.y + w.first_row) * p->width + w.x + w.first_column) * p->lanes, is_dense);
     for (int r = w.first_row; r < w.last_row; r++) {
         for (int c = w.first_column; c < w.last_column; c++) {
             load(&value, x + ((w.y + r) * p->width + w.x + c) * p->lanes, is_dense);
             /* Not "smaller or equal": true for larger ones and, once, for a NaN. */
-            const fr_i8 wins = ~(value <= best) & (best == best);
+            const fr__i8 wins = ~(value <= best) & (best == best);
             best = FR_SELECT8(wins, value, best);
             at = (wins & (r * p->size[1] + c)) | (~wins & at);
         }
@@ -73,14 +73,14 @@ FR_INLINE void give_back(const max_pool *p, const float *dy, bool is_dense, cons
                          int oy, int ox, float *dx)
 {
     const window w = window_at(p, oy, ox);
-    fr_v8 value, old;
-    fr_i8 at = {0};
+    fr__v8 value, old;
+    fr__i8 at = {0};
     load(&value, dy, is_dense);
     for (int l = 0; l < (is_dense ? FR_LANES : 1); l++) at[l] = won[l];
     for (int r = w.first_row; r < w.last_row; r++) {
         for (int c = w.first_column; c < w.last_column; c++) {
             float *to = dx + ((w.y + r) * p->width + w.x + c) * p->lanes;
-            const fr_i8 is_it = at == r * p->size[1] + c;
+            const fr__i8 is_it = at == r * p->size[1] + c;
             load(&old, to, is_dense);
             old += FR_SELECT8(is_it, value, FR_ALL8(0));
             if (is_dense)
@@ -91,7 +91,7 @@ FR_INLINE void give_back(const max_pool *p, const float *dy, bool is_dense, cons
     }
 }
 
-/* is_dense: lanes is a multiple of FR_LANES, else 1. A plane of 16 lanes is walked twice. */
+/* is_dense: lanes is a multiple of FR_LANES, else 1. A plane of 16 lanes is processed twice. */
 FR_INLINE void forward_planes(const call *k, bool is_dense, size_t begin, size_t end)
 {
     const max_pool *p = k->p;
@@ -143,7 +143,7 @@ FR_SIMD_RANGE(backward_range)
         backward_planes(arg, false, begin, end);
 }
 
-static fr_status max_pool_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status max_pool_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const max_pool *p = (const max_pool *)k;
     call c = {.p = p, .from = a->x[0], .to = a->y, .won = k->training ? a->saved : NULL};
@@ -151,7 +151,7 @@ static fr_status max_pool_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status max_pool_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status max_pool_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const max_pool *p = (const max_pool *)k;
     call c = {.p = p, .from = a->dy, .to = a->dx[0], .won = a->saved};
@@ -159,15 +159,15 @@ static fr_status max_pool_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static const fr_kernel_ops max_pool_ops = {.forward = max_pool_forward,
-                                           .backward_input = max_pool_backward_input};
+static const fr__kernel_ops max_pool_ops = {.forward = max_pool_forward,
+                                            .backward_input = max_pool_backward_input};
 
-fr_status fr__cpu_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     int lanes = fr__layout_lanes(spec->x[0]);
     if (lanes == 0 || (lanes > 1 && spec->plain_output))
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_max_pool, out);
-    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(max_pool), &max_pool_ops);
+    fr__kernel *k = fr__kernel_new(spec, arena, sizeof(max_pool), &max_pool_ops);
     if (!k) return FR_NO_MEMORY;
     *out = k;
     max_pool *p = (max_pool *)k;

@@ -1,24 +1,24 @@
-/* plain.c -- a kernel that takes row-major inputs, made to take any.
+/* plain.c -- wraps a kernel for row-major inputs so that it accepts any layout.
  *
  * The inner kernel is made as if all inputs were row-major. Before each of its calls, inputs in
- * another layout are reordered into scratch; input gradients it writes there are reordered out.
- * What it hands on untouched (y_is_x0, pass_dx) becomes a reorder. */
+ * another layout are reordered into scratch; input gradients that it writes there are reordered
+ * back. Tensors that it passes on unchanged (y_is_x0, pass_dx) become a reorder. */
 #include "backend/cpu/cpu.h"
 
 typedef struct wrap {
-    fr_kernel base;
-    fr_kernel_ops ops;
-    fr_kernel *inner;
+    fr__kernel base;
+    fr__kernel_ops ops;
+    fr__kernel *inner;
     int n_inputs;
-    unsigned blocked;               /* bit i: input i is not row-major */
-    fr_layout plain[FR_MAX_INPUTS]; /* what the inner kernel sees */
-    fr_prim to_plain[FR_MAX_INPUTS], from_plain[FR_MAX_INPUTS];
+    unsigned blocked;                /* bit i: input i is not row-major */
+    fr__layout plain[FR_MAX_INPUTS]; /* what the inner kernel sees */
+    fr__prim to_plain[FR_MAX_INPUTS], from_plain[FR_MAX_INPUTS];
     size_t x_at[FR_MAX_INPUTS], dx_at[FR_MAX_INPUTS]; /* in scratch */
     size_t inner_at;                                  /* in scratch: that of the inner kernel */
 } wrap;
 
-/* Arguments for the inner kernel, with the inputs of `mask` brought to row-major. */
-static fr_status enter(wrap *w, const fr_kernel_args *a, unsigned mask, fr_kernel_args *inner)
+/* Arguments for the inner kernel, with the inputs of `mask` reordered to row-major. */
+static fr_status enter(wrap *w, const fr__kernel_args *a, unsigned mask, fr__kernel_args *inner)
 {
     *inner = *a;
     inner->scratch = (char *)a->scratch + w->inner_at;
@@ -33,28 +33,28 @@ static fr_status enter(wrap *w, const fr_kernel_args *a, unsigned mask, fr_kerne
     return FR_OK;
 }
 
-static fr_status wrap_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status wrap_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     wrap *w = (wrap *)k;
     if (w->inner->y_is_x0)
         return fr__prim_run(k, &w->to_plain[0], a->scratch, FR_TENSORS(a->x[0], a->y));
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(w, a, ~0u, &inner));
     return w->inner->ops->forward(w->inner, &inner);
 }
 
-static fr_status wrap_prepare_dy(fr_kernel *k, const fr_kernel_args *a, void *dz)
+static fr_status wrap_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
     wrap *w = (wrap *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(w, a, k->needs_x, &inner));
     return w->inner->ops->prepare_dy(w->inner, &inner, dz);
 }
 
-static fr_status wrap_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status wrap_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     wrap *w = (wrap *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(w, a, k->needs_x, &inner));
     if (w->inner->ops->backward_input) FR_TRY(w->inner->ops->backward_input(w->inner, &inner));
     for (int i = 0; i < w->n_inputs; i++) {
@@ -65,15 +65,15 @@ static fr_status wrap_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status wrap_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status wrap_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     wrap *w = (wrap *)k;
-    fr_kernel_args inner;
+    fr__kernel_args inner;
     FR_TRY(enter(w, a, k->needs_x, &inner));
     return w->inner->ops->backward_weight(w->inner, &inner);
 }
 
-static void wrap_destroy(fr_kernel *k)
+static void wrap_destroy(fr__kernel *k)
 {
     wrap *w = (wrap *)k;
     if (w->inner && w->inner->ops->destroy) w->inner->ops->destroy(w->inner);
@@ -83,11 +83,11 @@ static void wrap_destroy(fr_kernel *k)
     }
 }
 
-/* What the program must know: the inner kernel's wishes, without its freedoms on blocked inputs. */
+/* Fields for the program: the inner kernel's needs, without its options on blocked inputs. */
 static void take_over(wrap *w)
 {
-    fr_kernel *k = &w->base;
-    const fr_kernel *in = w->inner;
+    fr__kernel *k = &w->base;
+    const fr__kernel *in = w->inner;
     const bool is_x0_plain = !(w->blocked & 1);
     k->y = in->y;
     k->w = in->w;
@@ -102,21 +102,21 @@ static void take_over(wrap *w)
     k->can_overwrite_x0 = in->can_overwrite_x0 && is_x0_plain;
     k->can_overwrite_dy = in->can_overwrite_dy && is_x0_plain;
     w->ops =
-        (fr_kernel_ops){.forward = wrap_forward,
-                        .prepare_dy = in->ops->prepare_dy ? wrap_prepare_dy : NULL,
-                        .backward_input = wrap_backward_input,
-                        .backward_weight = in->ops->backward_weight ? wrap_backward_weight : NULL,
-                        .destroy = wrap_destroy};
+        (fr__kernel_ops){.forward = wrap_forward,
+                         .prepare_dy = in->ops->prepare_dy ? wrap_prepare_dy : NULL,
+                         .backward_input = wrap_backward_input,
+                         .backward_weight = in->ops->backward_weight ? wrap_backward_weight : NULL,
+                         .destroy = wrap_destroy};
 }
 
-static fr_status make_reorders(wrap *w, const fr_kernel_spec *spec, fr_arena *arena)
+static fr_status make_reorders(wrap *w, const fr__kernel_spec *spec, fr_arena *arena)
 {
-    fr_kernel *k = &w->base;
+    fr__kernel *k = &w->base;
     size_t at = 0, most = w->inner->scratch_bytes;
     for (int i = 0; i < spec->n_inputs; i++) {
         if (!spec->x[i]->desc) continue;
-        fr_md blocked = spec->x[i]->desc, plain;
-        const fr_md_view v = fr__md_view(blocked);
+        fr__md blocked = spec->x[i]->desc, plain;
+        const fr__md_view v = fr__md_view_of(blocked);
         FR_TRY(fr__md_row_major(k, v.n_dims, v.dims, &plain));
         FR_TRY(fr__reorder_init(k, arena, blocked, plain, &w->to_plain[i]));
         FR_TRY(fr__reorder_init(k, arena, plain, blocked, &w->from_plain[i]));
@@ -132,16 +132,16 @@ static fr_status make_reorders(wrap *w, const fr_kernel_spec *spec, fr_arena *ar
     return FR_OK;
 }
 
-fr_status fr__cpu_wrap_plain(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel_maker make,
-                             fr_kernel **out)
+fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel_maker make,
+                             fr__kernel **out)
 {
-    static const fr_kernel_ops unfinished = {.destroy = wrap_destroy};
-    fr_kernel *k = fr__kernel_new(spec, arena, sizeof(wrap), &unfinished);
+    static const fr__kernel_ops unfinished = {.destroy = wrap_destroy};
+    fr__kernel *k = fr__kernel_new(spec, arena, sizeof(wrap), &unfinished);
     if (!k) return FR_NO_MEMORY;
     *out = k; /* from here on `destroy` cleans up */
     wrap *w = (wrap *)k;
     w->n_inputs = spec->n_inputs;
-    fr_kernel_spec plain = *spec;
+    fr__kernel_spec plain = *spec;
     for (int i = 0; i < spec->n_inputs; i++) {
         if (spec->x[i]->desc) w->blocked |= 1u << i;
         w->plain[i].bytes = fr__node_bytes(spec->graph, spec->inputs[i], spec->batch);

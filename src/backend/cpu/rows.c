@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct rows {
-    fr_kernel k;
+    fr__kernel k;
     int64_t n_in, n, width; /* steps of input and output, numbers in a step */
     int64_t from;           /* slice; -1: reverse_time */
     bool has_length;
@@ -13,7 +13,7 @@ typedef struct rows {
 
 typedef struct rows_job {
     const rows *r;
-    const fr_kernel_args *a;
+    const fr__kernel_args *a;
 } rows_job;
 
 static int64_t length_of(const rows_job *job, int64_t sample)
@@ -62,22 +62,22 @@ FR_SIMD_RANGE(return_samples)
     }
 }
 
-static fr_status rows_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status rows_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     fr__cpu_parallel(k->dev, (size_t)k->batch, 1, move_samples, &(rows_job){(rows *)k, a});
     return FR_OK;
 }
 
-static fr_status rows_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status rows_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     fr__cpu_parallel(k->dev, (size_t)k->batch, 1, return_samples, &(rows_job){(rows *)k, a});
     return FR_OK;
 }
 
-static const fr_kernel_ops rows_ops = {.forward = rows_forward,
-                                       .backward_input = rows_backward_input};
+static const fr__kernel_ops rows_ops = {.forward = rows_forward,
+                                        .backward_input = rows_backward_input};
 
-fr_status fr__cpu_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     rows *r = (rows *)fr__kernel_new(spec, arena, sizeof *r, &rows_ops);
     if (!r) return FR_NO_MEMORY;

@@ -3,7 +3,7 @@
 #include "base/simd.h"
 
 typedef struct reduce {
-    fr_kernel k;
+    fr__kernel k;
     int64_t time, width;
     bool is_mean, has_length;
 } reduce;
@@ -61,7 +61,7 @@ FR_SIMD_RANGE(spread_samples)
     }
 }
 
-static fr_status reduce_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status reduce_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const reduce *r = (const reduce *)k;
     reduce_job job = {.r = r, .x = a->x[0], .length = r->has_length ? a->x[1] : NULL, .y = a->y};
@@ -69,7 +69,7 @@ static fr_status reduce_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status reduce_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status reduce_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const reduce *r = (const reduce *)k;
     reduce_job job = {.r = r,
@@ -81,10 +81,10 @@ static fr_status reduce_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static const fr_kernel_ops reduce_ops = {.forward = reduce_forward,
-                                         .backward_input = reduce_backward_input};
+static const fr__kernel_ops reduce_ops = {.forward = reduce_forward,
+                                          .backward_input = reduce_backward_input};
 
-fr_status fr__cpu_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__cpu_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     reduce *r = (reduce *)fr__kernel_new(spec, arena, sizeof *r, &reduce_ops);
     if (!r) return FR_NO_MEMORY;

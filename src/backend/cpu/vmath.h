@@ -1,8 +1,8 @@
 /* vmath.h -- exp, tanh, sigmoid and gelu as straight-line code that a compiler vectorises.
  *
- * exp: x = n ln2 + r with |r| <= ln2/2, a degree-6 polynomial for e^r (relative error below
- * 2e-7) and n added to the exponent bits. What is not finite becomes NaN: it is not to be hidden.
- */
+ * exp: x = n ln2 + r with |r| <= ln2/2, a degree-6 polynomial for e^r (relative error below 2e-7)
+ * and n added to the exponent bits. Inputs that are not finite give NaN, so that they are not
+ * hidden. */
 #ifndef FR_BACKEND_CPU_VMATH_H
 #define FR_BACKEND_CPU_VMATH_H
 
@@ -27,12 +27,12 @@ FR_INLINE uint32_t fr__float_to_bits(float f)
 
 FR_INLINE float fr__exp(float given)
 {
-    /* |x| is kept to 87 by a comparison of bits. As comparisons of floats the compiler would follow
-     * the two clamped cases through all that comes, and blend three results at the end. */
+    /* |x| is clamped to 87 by a comparison of bits. With comparisons of floats the compiler would
+     * propagate the two clamped cases through the rest and blend three results at the end. */
     uint32_t bits = fr__float_to_bits(given), magnitude = bits & 0x7fffffffu;
     magnitude = magnitude < 0x42ae0000u ? magnitude : 0x42ae0000u;
     float x = fr__bits_to_float(magnitude | (bits & 0x80000000u));
-    /* Adding 1.5 * 2^23 rounds to an integer, which then sits in the low mantissa bits. */
+    /* Adding 1.5 * 2^23 rounds to an integer in the low mantissa bits. */
     float t = x * 1.44269504f + 12582912.0f;
     float n = t - 12582912.0f;
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;

@@ -2,7 +2,7 @@
  * one sequence (attention) or from one to another (cross_attention).
  *
  * Rows of attention's input are q|k|v, 3D wide, each D = heads x d; cross_attention has q (T, D) in
- * one input and k|v (S, 2D) in the other. Of each head, with s = 1/sqrt(d),
+ * one input and k|v (S, 2D) in the other. For each head, with s = 1/sqrt(d),
  *     P = softmax(s q k') over the keys a query may see,   y = P v.
  * A query sees the keys before the sample's length and, if causal, not after itself; one that sees
  * none gives zeros. Backward, row by row: dP = dy v', dS = P (dP - sum(P dP)), dq = s dS k,
@@ -13,14 +13,14 @@
 
 enum { Q, K, V };
 
-/* Where the rows of q, k or v are: input, first number of a row, numbers of a row. */
+/* Location of the rows of q, k or v: input, first number of a row, numbers of a row. */
 typedef struct place {
     int input;
     int64_t first, row;
 } place;
 
 typedef struct attention {
-    fr_kernel base;
+    fr__kernel base;
     int64_t n_queries, n_keys; /* T, S */
     int64_t width;             /* D */
     int64_t heads, depth;      /* D = heads x depth */
@@ -43,9 +43,9 @@ static int64_t index_of(const attention *at, int which, int64_t sample, int64_t 
 /* One head of one sample: its rows, and those of its gradients. */
 typedef struct view {
     const attention *at;
-    const fr_kernel_args *a;
+    const fr__kernel_args *a;
     int64_t sample, head;
-    int64_t length; /* keys that are no padding */
+    int64_t length; /* keys that are not padding */
     double *g[3];   /* (T or S, D): gradients of q, k, v of the sample */
 } view;
 
@@ -88,7 +88,7 @@ static int64_t output_of(const view *v, int64_t query)
     return ((v->sample * v->at->n_queries + query) * v->at->heads + v->head) * v->at->depth;
 }
 
-static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status attention_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const attention *at = (const attention *)k;
     double *p = a->scratch;
@@ -109,7 +109,7 @@ static fr_status attention_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-/* Adds what one query gives to the gradients of its sample. */
+/* Adds the contribution of one query to the gradients of its sample. */
 static void query_backward(const view *v, const float *dy, int64_t query, double *p, double *dp)
 {
     const float *q = row_of(v, Q, query);
@@ -133,7 +133,7 @@ static void query_backward(const view *v, const float *dy, int64_t query, double
     }
 }
 
-/* From the gradients of a sample, heads side by side, to where its inputs have them. */
+/* Copy the gradients of a sample, with heads contiguous, into the layout of its inputs. */
 static void put_grads(const view *v, int which)
 {
     const attention *at = v->at;
@@ -145,7 +145,7 @@ static void put_grads(const view *v, int which)
                         v->g[which][t * at->width + i], v->a->add_dx[input]);
 }
 
-static fr_status attention_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status attention_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const attention *at = (const attention *)k;
     double *p = a->scratch, *dp = p + at->n_keys;
@@ -164,10 +164,10 @@ static fr_status attention_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = attention_forward,
-                                      .backward_input = attention_backward};
+    static const fr__kernel_ops ops = {.forward = attention_forward,
+                                       .backward_input = attention_backward};
     FR_TRY(fr__ref_kernel(spec, arena, sizeof(attention), &ops, out));
     attention *at = (attention *)*out;
     const fr_node *node = at->base.node;

@@ -5,7 +5,7 @@
 #include "backend/ref/ref.h"
 
 typedef struct conv {
-    fr_kernel base;
+    fr__kernel base;
     int64_t n_in, n_out;         /* channels */
     int64_t group_in, group_out; /* channels of one group */
     int64_t h, w, oh, ow;        /* input and output image */
@@ -65,7 +65,7 @@ static double weight_grad_at(const conv *c, const float *x, const float *dy, int
     return sum;
 }
 
-static fr_status conv_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status conv_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const conv *c = (const conv *)k;
     const float *bias = k->node->n_params > 1 ? a->w[1] : NULL;
@@ -81,7 +81,7 @@ static fr_status conv_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status conv_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status conv_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const conv *c = (const conv *)k;
     float *dx = a->dx[0];
@@ -95,7 +95,7 @@ static fr_status conv_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status conv_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status conv_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     const conv *c = (const conv *)k;
     const float *x = a->x[0], *dy = a->dy;
@@ -118,11 +118,11 @@ static fr_status conv_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = conv_forward,
-                                      .backward_input = conv_backward_input,
-                                      .backward_weight = conv_backward_weight};
+    static const fr__kernel_ops ops = {.forward = conv_forward,
+                                       .backward_input = conv_backward_input,
+                                       .backward_weight = conv_backward_weight};
     FR_TRY(fr__ref_kernel(spec, arena, sizeof(conv), &ops, out));
     conv *c = (conv *)*out;
     const fr_attrs *at = &c->base.node->attrs;

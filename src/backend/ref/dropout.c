@@ -1,13 +1,13 @@
 /* dropout.c -- dropout and alpha_dropout by the rule of backend/dropout.h. Nothing is saved: the
- * backward draws the same numbers again. In evaluation the node vanishes. */
+ * backward draws the same numbers again. In evaluation the node does nothing. */
 #include "backend/dropout.h"
 
 #include "backend/ref/ref.h"
 
 typedef struct dropout {
-    fr_kernel base;
+    fr__kernel base;
     int node; /* index in the graph: part of the random counter */
-    fr_dropout_rule rule;
+    fr__dropout_rule rule;
 } dropout;
 
 /* Is element e of a sample kept? */
@@ -18,7 +18,7 @@ static bool kept(const dropout *d, const fr_pass *pass, int64_t sample, int64_t 
     return fr__dropout_kept(words[e % 4], d->rule.p);
 }
 
-static fr_status dropout_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status dropout_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const dropout *d = (const dropout *)k;
     int64_t n = fr_shape_count(&k->node->shape);
@@ -32,7 +32,7 @@ static fr_status dropout_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status dropout_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status dropout_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const dropout *d = (const dropout *)k;
     int64_t n = fr_shape_count(&k->node->shape);
@@ -46,16 +46,16 @@ static fr_status dropout_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = dropout_forward,
-                                      .backward_input = dropout_backward};
+    static const fr__kernel_ops ops = {.forward = dropout_forward,
+                                       .backward_input = dropout_backward};
     const fr_node *node = fr_graph_node(spec->graph, spec->nodes[0]);
     if (!spec->training || node->attrs.dropout.p <= 0) return fr__ref_identity(spec, arena, out);
     FR_TRY(fr__ref_kernel(spec, arena, sizeof(dropout), &ops, out));
     dropout *d = (dropout *)*out;
     d->node = spec->nodes[0];
-    d->rule = fr__dropout_rule(node);
+    d->rule = fr__dropout_rule_of(node);
     d->base.can_overwrite_x0 = true;
     d->base.can_overwrite_dy = true;
     return FR_OK;

@@ -1,7 +1,7 @@
 /* eltwise.c -- activations, one number in, one number out.
  *
- * Where the slope can be told from the output, the input need not be kept and the forward may
- * overwrite it. NaN goes through, so that a run that diverged is seen. */
+ * If the slope can be computed from the output, the input is not kept and the forward may
+ * overwrite it. NaN is passed on, so that a diverged run is noticed. */
 #include <math.h>
 
 #include "backend/dropout.h"
@@ -43,7 +43,7 @@ static const activation activations[FR_OPERATOR_COUNT] = {
     [FR_OP_SIGMOID] = {sigmoid, sigmoid_slope, false},
 };
 
-static fr_status activation_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status activation_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const activation *f = &activations[k->node->op];
     const float *x = a->x[0];
@@ -53,7 +53,7 @@ static fr_status activation_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status activation_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status activation_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const activation *f = &activations[k->node->op];
     const float *at = f->from_x ? a->x[0] : a->y, *dy = a->dy;
@@ -64,12 +64,12 @@ static fr_status activation_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = activation_forward,
-                                      .backward_input = activation_backward};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
-    fr_kernel *k = *out;
+    static const fr__kernel_ops ops = {.forward = activation_forward,
+                                       .backward_input = activation_backward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
+    fr__kernel *k = *out;
     bool from_x = activations[k->node->op].from_x;
     k->needs_x = from_x ? 1 : 0;
     k->needs_y = !from_x;

@@ -2,7 +2,7 @@
 #include "backend/check.h"
 #include "backend/ref/ref.h"
 
-static fr_status embedding_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status embedding_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), width = fr__cols(k->node);
     int64_t n_steps = rows / k->batch;
@@ -19,7 +19,7 @@ static fr_status embedding_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status embedding_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status embedding_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), width = fr__cols(k->node);
     int64_t n_steps = rows / k->batch;
@@ -38,11 +38,11 @@ static fr_status embedding_backward_weight(fr_kernel *k, const fr_kernel_args *a
     return FR_OK;
 }
 
-fr_status fr__ref_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = embedding_forward,
-                                      .backward_weight = embedding_backward_weight};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = embedding_forward,
+                                       .backward_weight = embedding_backward_weight};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->needs_x = 1;
     return FR_OK;
 }

@@ -1,7 +1,7 @@
 /* linear.c -- y = x W' + b over the last dimension; all dimensions before it are rows. */
 #include "backend/ref/ref.h"
 
-static fr_status linear_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status linear_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), n_out = fr__cols(k->node);
     int64_t n_in = fr__cols(fr__ref_input(k, 0));
@@ -18,7 +18,7 @@ static fr_status linear_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status linear_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status linear_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), n_out = fr__cols(k->node);
     int64_t n_in = fr__cols(fr__ref_input(k, 0));
@@ -34,7 +34,7 @@ static fr_status linear_backward_input(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status linear_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status linear_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), n_out = fr__cols(k->node);
     int64_t n_in = fr__cols(fr__ref_input(k, 0));
@@ -54,12 +54,12 @@ static fr_status linear_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_linear(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = linear_forward,
-                                      .backward_input = linear_backward_input,
-                                      .backward_weight = linear_backward_weight};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = linear_forward,
+                                       .backward_input = linear_backward_input,
+                                       .backward_weight = linear_backward_weight};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->needs_x = 1;
     return FR_OK;
 }

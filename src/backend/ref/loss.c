@@ -1,8 +1,8 @@
 /* loss.c -- softmax cross entropy of logits (..., K) against class numbers (...).
  *
  * With label smoothing e, a target asks for probability q = (1 - e) [is it the class] + e / K.
- * Loss: -sum q log p; gradient: (p - q) * loss_scale. Targets to be ignored give neither.
- * Output of a sample: sum of losses, targets that counted, of them hit by the largest logit. */
+ * Loss: -sum q log p; gradient: (p - q) * loss_scale. Ignored targets contribute to neither. Output
+ * of a sample: sum of losses, targets that counted, of them hit by the largest logit. */
 #include <math.h>
 
 #include "backend/check.h"
@@ -20,7 +20,7 @@ static double log_sum(const float *z, int64_t n, int64_t *largest)
     return (double)z[best] + log(sum);
 }
 
-static fr_status cross_entropy_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status cross_entropy_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const fr_node *logits = fr__ref_input(k, 0);
     int64_t n = fr__cols(logits), rows = fr__rows(logits, k->batch) / k->batch;
@@ -45,7 +45,7 @@ static fr_status cross_entropy_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status cross_entropy_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status cross_entropy_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const fr_node *logits = fr__ref_input(k, 0);
     int64_t n = fr__cols(logits), rows = fr__rows(logits, k->batch);
@@ -66,11 +66,11 @@ static fr_status cross_entropy_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_cross_entropy(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_cross_entropy(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = cross_entropy_forward,
-                                      .backward_input = cross_entropy_backward};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = cross_entropy_forward,
+                                       .backward_input = cross_entropy_backward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->needs_x = 3;
     return FR_OK;
 }

@@ -16,7 +16,7 @@
 enum { GATE_I, GATE_F, GATE_G, GATE_O };
 
 typedef struct lstm {
-    fr_kernel base;
+    fr__kernel base;
     int64_t n_steps, width, hidden; /* T, D, H */
     int64_t out;                    /* P, or H without a projection */
     bool is_projected;
@@ -31,7 +31,7 @@ static double dot(const float *a, const float *b, int64_t n)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* What the cell gives before a projection. */
+/* Output of the cell before a projection. */
 static double emitted(const lstm *l, const float *gates, const float *cell, int64_t u)
 {
     return (double)gates[GATE_O * l->hidden + u] * tanh((double)cell[u]);
@@ -63,11 +63,11 @@ static void step_forward(const lstm *l, const float *const *w, const float *x,
     }
 }
 
-static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status lstm_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t rows = k->batch * l->n_steps, n_h = l->hidden;
-    /* Evaluation keeps nothing, but the recurrence needs room to run in. */
+    /* Evaluation saves nothing, but the recurrence needs working memory. */
     float *gates = k->training ? a->saved : a->scratch; /* (N, T, 4H) */
     float *cells = gates + rows * 4 * n_h;              /* (N, T, H) */
     for (int64_t r = 0; r < rows; r++) {
@@ -80,9 +80,9 @@ static fr_status lstm_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-/* Gradient d (4H) of one step's gates before their nonlinearity. dh: of what
- * the cell gave, from above and from the step after. dc: of its cell, from the step after; turned
- * into that of the cell before. */
+/* Gradient d (4H) of one step's gates before their nonlinearity. dh: of the cell's output, from
+ * above and from the later step. dc: of its cell, from the later step; replaced by that of the
+ * earlier cell. */
 static void step_backward(const lstm *l, const float *gates, const float *cell,
                           const float *cell_before, const double *dh, double *dc, double *d)
 {
@@ -101,7 +101,7 @@ static void step_backward(const lstm *l, const float *gates, const float *cell,
 }
 
 /* Gradients of all gates, (N, T, 4H), then of all outputs, (N, T, P), in the scratch. */
-static const double *walk_back(const lstm *l, const fr_kernel_args *a)
+static const double *walk_back(const lstm *l, const fr__kernel_args *a)
 {
     int64_t rows = l->base.batch * l->n_steps, n_h = l->hidden;
     const float *gates = a->saved, *cells = gates + rows * 4 * n_h, *dy = a->dy;
@@ -128,7 +128,7 @@ static const double *walk_back(const lstm *l, const fr_kernel_args *a)
     return d;
 }
 
-static fr_status lstm_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status lstm_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t rows = k->batch * l->n_steps, n_g = 4 * l->hidden;
@@ -160,8 +160,8 @@ static void outer_sum(const lstm *l, const double *d, const float *x, int64_t wi
         }
 }
 
-/* Gradient of W_hr: over rows, that of the output (N, T, P) times what the cell gave. */
-static void projection_sum(const lstm *l, const fr_kernel_args *a, const double *dh)
+/* Gradient of W_hr: over rows, that of the output (N, T, P) times the cell's output. */
+static void projection_sum(const lstm *l, const fr__kernel_args *a, const double *dh)
 {
     int64_t rows = l->base.batch * l->n_steps, n_h = l->hidden;
     const float *gates = a->saved, *cells = gates + rows * 4 * n_h;
@@ -174,7 +174,7 @@ static void projection_sum(const lstm *l, const fr_kernel_args *a, const double 
         }
 }
 
-static fr_status lstm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status lstm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     const lstm *l = (const lstm *)k;
     int64_t rows = k->batch * l->n_steps, n_g = 4 * l->hidden;
@@ -190,11 +190,11 @@ static fr_status lstm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = lstm_forward,
-                                      .backward_input = lstm_backward_input,
-                                      .backward_weight = lstm_backward_weight};
+    static const fr__kernel_ops ops = {.forward = lstm_forward,
+                                       .backward_input = lstm_backward_input,
+                                       .backward_weight = lstm_backward_weight};
     FR_TRY(fr__ref_kernel(spec, arena, sizeof(lstm), &ops, out));
     lstm *l = (lstm *)*out;
     l->n_steps = l->base.node->shape.dim[0];

@@ -1,9 +1,9 @@
 /* norm.c -- batch norm (Ioffe and Szegedy, 2015) and layer norm (Ba et al., 2016).
  *
- * Both map x to xh = (x - mean) / sqrt(var + eps) and y = xh * weight + bias; they differ in what
- * mean and variance are taken over. With g = dy * weight and means over the same set,
- *     dx = (g - mean(g) - xh * mean(g * xh)) / sqrt(var + eps).
- * Saved from forward to backward: mean and 1 / sqrt(var + eps) of each set, in double. */
+ * Both map x to xh = (x - mean) / sqrt(var + eps) and y = xh * weight + bias; they differ in the
+ * set over which mean and variance are taken. With g = dy * weight and means over the same set, dx
+ * = (g - mean(g) - xh * mean(g * xh)) / sqrt(var + eps). Saved from forward to backward: mean and 1
+ * / sqrt(var + eps) of each set, in double. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
@@ -34,14 +34,14 @@ static void measure(const float *x, span s, double *mean, double *var)
 }
 
 /* Channel c of a (N, C, inner) tensor starts at c * inner. */
-static span channel_span(const fr_kernel *k, int64_t *n_channels)
+static span channel_span(const fr__kernel *k, int64_t *n_channels)
 {
     int64_t all = fr_shape_count(&k->node->shape);
     *n_channels = k->node->shape.dim[0];
     return (span){.outer = k->batch, .inner = all / *n_channels, .stride = all};
 }
 
-static fr_status batch_norm_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status batch_norm_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t n_channels;
     span s = channel_span(k, &n_channels);
@@ -80,7 +80,7 @@ static void channel_sums(const float *x, const float *dy, span s, moments m, dou
         }
 }
 
-static fr_status batch_norm_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status batch_norm_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t n_channels;
     span s = channel_span(k, &n_channels);
@@ -103,7 +103,7 @@ static fr_status batch_norm_backward_input(fr_kernel *k, const fr_kernel_args *a
     return FR_OK;
 }
 
-static fr_status batch_norm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status batch_norm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t n_channels;
     span s = channel_span(k, &n_channels);
@@ -117,26 +117,27 @@ static fr_status batch_norm_backward_weight(fr_kernel *k, const fr_kernel_args *
     return FR_OK;
 }
 
-fr_status fr__ref_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = batch_norm_forward,
-                                      .backward_input = batch_norm_backward_input,
-                                      .backward_weight = batch_norm_backward_weight};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
-    fr_kernel *k = *out;
+    static const fr__kernel_ops ops = {.forward = batch_norm_forward,
+                                       .backward_input = batch_norm_backward_input,
+                                       .backward_weight = batch_norm_backward_weight};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
+    fr__kernel *k = *out;
     int64_t n_channels;
     span s = channel_span(k, &n_channels);
     if (k->training && s.outer * s.inner < 2)
-        return fr_fail(spec->ctx, FR_INVALID,
-                       "node %s: batch_norm cannot train on one number a channel (a variance needs "
-                       "two); use micro-batches of at least 2 samples",
-                       k->node->name);
+        return fr_fail(
+            spec->ctx, FR_INVALID,
+            "node %s: batch_norm cannot train on one number per channel (a variance needs "
+            "two); use micro-batches of at least 2 samples",
+            k->node->name);
     k->needs_x = 1;
     if (k->training) k->saved_bytes = (size_t)n_channels * sizeof(moments);
     return FR_OK;
 }
 
-static fr_status layer_norm_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status layer_norm_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), n = fr__cols(k->node);
     double eps = (double)k->node->attrs.norm.eps;
@@ -154,7 +155,7 @@ static fr_status layer_norm_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status layer_norm_backward_input(fr_kernel *k, const fr_kernel_args *a)
+static fr_status layer_norm_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), n = fr__cols(k->node);
     const float *w = a->w[0];
@@ -177,7 +178,7 @@ static fr_status layer_norm_backward_input(fr_kernel *k, const fr_kernel_args *a
     return FR_OK;
 }
 
-static fr_status layer_norm_backward_weight(fr_kernel *k, const fr_kernel_args *a)
+static fr_status layer_norm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t rows = fr__rows(k->node, k->batch), n = fr__cols(k->node);
     const float *x = a->x[0], *dy = a->dy;
@@ -195,13 +196,13 @@ static fr_status layer_norm_backward_weight(fr_kernel *k, const fr_kernel_args *
     return FR_OK;
 }
 
-fr_status fr__ref_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = layer_norm_forward,
-                                      .backward_input = layer_norm_backward_input,
-                                      .backward_weight = layer_norm_backward_weight};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
-    fr_kernel *k = *out;
+    static const fr__kernel_ops ops = {.forward = layer_norm_forward,
+                                       .backward_input = layer_norm_backward_input,
+                                       .backward_weight = layer_norm_backward_weight};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
+    fr__kernel *k = *out;
     k->needs_x = 1;
     if (k->training) k->saved_bytes = (size_t)fr__rows(k->node, k->batch) * sizeof(moments);
     return FR_OK;

@@ -1,18 +1,18 @@
 /* pool.c -- max, average and global average over image windows.
  *
- * Max remembers which pixel won (the first of equals), so that the input need not be kept. */
+ * Max saves the index of the largest pixel (the first of equals), so that the input is not kept. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
 
-/* The part of an image that one output pixel sees. */
+/* The part of an image that one output pixel reads. */
 typedef struct window {
     int64_t y0, y1, x0, x1;
 } window;
 
 /* Kernel, stride, padding and image sizes of a pooling node. */
 typedef struct pool {
-    fr_kernel base;
+    fr__kernel base;
     int64_t planes; /* samples times channels */
     int64_t h, w, oh, ow;
     int64_t kh, kw, sy, sx, py, px;
@@ -30,8 +30,8 @@ static window window_of(const pool *p, int64_t pixel)
                     .x1 = at_most(x + p->kw, p->w)};
 }
 
-static fr_status make_pool(const fr_kernel_spec *spec, fr_arena *arena, const fr_kernel_ops *ops,
-                           fr_kernel **out)
+static fr_status make_pool(const fr__kernel_spec *spec, fr_arena *arena, const fr__kernel_ops *ops,
+                           fr__kernel **out)
 {
     FR_TRY(fr__ref_kernel(spec, arena, sizeof(pool), ops, out));
     pool *p = (pool *)*out;
@@ -57,7 +57,7 @@ static int64_t winner(const pool *p, const float *x, window v)
     return best;
 }
 
-static fr_status max_pool_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status max_pool_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const pool *p = (const pool *)k;
     int64_t n_out = p->oh * p->ow, n_in = p->h * p->w;
@@ -73,7 +73,7 @@ static fr_status max_pool_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status max_pool_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status max_pool_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const pool *p = (const pool *)k;
     int64_t n_out = p->oh * p->ow, n_in = p->h * p->w;
@@ -86,24 +86,24 @@ static fr_status max_pool_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = max_pool_forward,
-                                      .backward_input = max_pool_backward};
+    static const fr__kernel_ops ops = {.forward = max_pool_forward,
+                                       .backward_input = max_pool_backward};
     FR_TRY(make_pool(spec, arena, &ops, out));
     if (spec->training)
         (*out)->saved_bytes = (size_t)fr__ref_count(*out, (*out)->node) * sizeof(int32_t);
     return FR_OK;
 }
 
-/* What the sum over a window is divided by. */
+/* The divisor of the sum over a window. */
 static double divisor(const pool *p, window v)
 {
     bool valid_only = p->base.node->attrs.pool.count_valid;
     return (double)(valid_only ? (v.y1 - v.y0) * (v.x1 - v.x0) : p->kh * p->kw);
 }
 
-static fr_status avg_pool_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status avg_pool_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const pool *p = (const pool *)k;
     int64_t n_out = p->oh * p->ow;
@@ -121,7 +121,7 @@ static fr_status avg_pool_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status avg_pool_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status avg_pool_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const pool *p = (const pool *)k;
     int64_t n_out = p->oh * p->ow, n_in = p->h * p->w;
@@ -139,14 +139,14 @@ static fr_status avg_pool_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_avg_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_avg_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = avg_pool_forward,
-                                      .backward_input = avg_pool_backward};
+    static const fr__kernel_ops ops = {.forward = avg_pool_forward,
+                                       .backward_input = avg_pool_backward};
     return make_pool(spec, arena, &ops, out);
 }
 
-static fr_status global_pool_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status global_pool_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t planes = fr__ref_count(k, k->node), n = fr__ref_count(k, fr__ref_input(k, 0)) / planes;
     for (int64_t c = 0; c < planes; c++) {
@@ -158,7 +158,7 @@ static fr_status global_pool_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status global_pool_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status global_pool_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t planes = fr__ref_count(k, k->node), n = fr__ref_count(k, fr__ref_input(k, 0)) / planes;
     for (int64_t c = 0; c < planes; c++) {
@@ -169,9 +169,9 @@ static fr_status global_pool_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_global_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_global_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = global_pool_forward,
-                                      .backward_input = global_pool_backward};
-    return fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out);
+    static const fr__kernel_ops ops = {.forward = global_pool_forward,
+                                       .backward_input = global_pool_backward};
+    return fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out);
 }

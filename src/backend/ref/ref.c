@@ -3,19 +3,19 @@
 
 #include <stdio.h>
 
-fr_status fr__ref_kernel(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
-                         const fr_kernel_ops *ops, fr_kernel **out)
+fr_status fr__ref_kernel(const fr__kernel_spec *spec, fr_arena *arena, size_t bytes,
+                         const fr__kernel_ops *ops, fr__kernel **out)
 {
-    fr_kernel *k = *out = fr__kernel_new(spec, arena, bytes, ops);
+    fr__kernel *k = *out = fr__kernel_new(spec, arena, bytes, ops);
     if (!k) return fr__no_memory(spec->ctx, bytes, "a kernel");
     k->can_add_dx = UINT8_MAX;
     return FR_OK;
 }
 
-fr_status fr__ref_identity(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_identity(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {0};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {0};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->y_is_x0 = true;
     (*out)->pass_dx = 1;
     return FR_OK;
@@ -49,7 +49,7 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     if (n) body(arg, 0, n);
 }
 
-static const fr_kernel_maker makers[FR_OPERATOR_COUNT] = {
+static const fr__kernel_maker makers[FR_OPERATOR_COUNT] = {
     [FR_OP_LINEAR] = fr__ref_linear,
     [FR_OP_CONV2D] = fr__ref_conv2d,
     [FR_OP_BATCH_NORM] = fr__ref_batch_norm,

@@ -1,4 +1,4 @@
-/* ref.h -- what the files of the `ref` backend share.
+/* ref.h -- shared by the files of the `ref` backend.
  *
  * ref is the oracle: every kernel is the textbook formula in plain loops over plain row-major
  * tensors, sums in double. Nothing is fused, nothing is threaded. Each file holds the kernels of
@@ -11,38 +11,38 @@
 #include "backend/kernel.h"
 
 /* A kernel of `bytes` whose backward_input can add to any dx. */
-fr_status fr__ref_kernel(const fr_kernel_spec *spec, fr_arena *arena, size_t bytes,
-                         const fr_kernel_ops *ops, fr_kernel **out);
+fr_status fr__ref_kernel(const fr__kernel_spec *spec, fr_arena *arena, size_t bytes,
+                         const fr__kernel_ops *ops, fr__kernel **out);
 /* The node does nothing here: its output is its input. */
-fr_status fr__ref_identity(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__ref_identity(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
-fr_status fr__ref_linear(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_conv2d(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_batch_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_layer_norm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_activation(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_dropout(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_max_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_avg_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_global_pool(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_add(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_embedding(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_attention(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_lstm(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_mean_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_last_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
-fr_status fr__ref_cross_entropy(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out);
+fr_status fr__ref_linear(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_avg_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_global_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_add(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_mean_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_last_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_cross_entropy(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
 /* The node that makes input i of a kernel's node. */
-static inline const fr_node *fr__ref_input(const fr_kernel *k, int i)
+static inline const fr_node *fr__ref_input(const fr__kernel *k, int i)
 {
     return fr_graph_node(k->graph, k->node->inputs[i]);
 }
 
 /* Numbers in the whole micro-batch of a node's output. */
-static inline int64_t fr__ref_count(const fr_kernel *k, const fr_node *node)
+static inline int64_t fr__ref_count(const fr__kernel *k, const fr_node *node)
 {
     return k->batch * fr_shape_count(&node->shape);
 }
@@ -55,7 +55,7 @@ static inline void fr__ref_put(float *to, double value, bool add)
 
 /* Valid time steps of a sample: all of them without a length input, and never more than there are.
  */
-static inline int64_t fr__ref_length(const fr_kernel *k, const fr_kernel_args *a, int64_t sample,
+static inline int64_t fr__ref_length(const fr__kernel *k, const fr__kernel_args *a, int64_t sample,
                                      int64_t n_steps)
 {
     int input = fr_operator_length_input(k->node->op);

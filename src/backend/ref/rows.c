@@ -1,10 +1,10 @@
 /* rows.c -- slice and reverse_time: operators that move whole steps, of numbers or of ids.
  *
  * Step t of the output is step source(t) of the input; no two come from the same one. So the
- * gradient goes back the same way, and steps that nobody took have none. */
+ * gradient goes back the same way, and unused steps have a zero gradient. */
 #include "backend/ref/ref.h"
 
-static int64_t source_of(const fr_kernel *k, int64_t t, int64_t length)
+static int64_t source_of(const fr__kernel *k, int64_t t, int64_t length)
 {
     if (k->node->op == FR_OP_SLICE) return t + k->node->attrs.slice.from;
     return t < length ? length - 1 - t : t;
@@ -15,7 +15,7 @@ static int64_t step_size(const fr_node *node)
     return fr_shape_count(&node->shape) / node->shape.dim[0];
 }
 
-static fr_status rows_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status rows_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t n_in = fr__ref_input(k, 0)->shape.dim[0], n = k->node->shape.dim[0];
     int64_t width = step_size(k->node);
@@ -29,7 +29,7 @@ static fr_status rows_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status rows_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status rows_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t n_in = fr__ref_input(k, 0)->shape.dim[0], n = k->node->shape.dim[0];
     int64_t width = step_size(k->node);
@@ -46,10 +46,10 @@ static fr_status rows_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_rows(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = rows_forward, .backward_input = rows_backward};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = rows_forward, .backward_input = rows_backward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->needs_x = (*out)->node->n_inputs > 1 ? 2 : 0;
     return FR_OK;
 }

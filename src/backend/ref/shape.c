@@ -1,7 +1,7 @@
 /* shape.c -- add and concat: operators that only move numbers. (flatten is the identity.) */
 #include "backend/ref/ref.h"
 
-static fr_status add_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status add_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const float *left = a->x[0], *right = a->x[1];
     float *y = a->y;
@@ -10,17 +10,17 @@ static fr_status add_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_add(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_add(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = add_forward};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = add_forward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->pass_dx = 3;
     (*out)->can_overwrite_x0 = true;
     return FR_OK;
 }
 
-/* Numbers of input i that lie side by side: all of a sample from the axis on. */
-static int64_t concat_piece(const fr_kernel *k, int i)
+/* Contiguous numbers of input i: all of a sample from the axis on. */
+static int64_t concat_piece(const fr__kernel *k, int i)
 {
     const fr_shape *s = &fr__ref_input(k, i)->shape;
     int64_t n = 1;
@@ -28,14 +28,14 @@ static int64_t concat_piece(const fr_kernel *k, int i)
     return n;
 }
 
-static int64_t concat_rows(const fr_kernel *k)
+static int64_t concat_rows(const fr__kernel *k)
 {
     int64_t n = k->batch;
     for (int d = 0; d < k->node->attrs.concat.axis; d++) n *= k->node->shape.dim[d];
     return n;
 }
 
-static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status concat_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     float *y = a->y;
     int64_t n_rows = concat_rows(k);
@@ -48,7 +48,7 @@ static fr_status concat_forward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-static fr_status concat_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status concat_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     const float *dy = a->dy;
     int64_t n_rows = concat_rows(k);
@@ -63,8 +63,9 @@ static fr_status concat_backward(fr_kernel *k, const fr_kernel_args *a)
     return FR_OK;
 }
 
-fr_status fr__ref_concat(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = concat_forward, .backward_input = concat_backward};
-    return fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out);
+    static const fr__kernel_ops ops = {.forward = concat_forward,
+                                       .backward_input = concat_backward};
+    return fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out);
 }

@@ -8,7 +8,7 @@ typedef double (*step_weight)(int64_t t, int64_t length);
 static double mean_weight(int64_t t, int64_t length) { return t < length ? 1 / (double)length : 0; }
 static double last_weight(int64_t t, int64_t length) { return t == length - 1 ? 1 : 0; }
 
-static void reduce(fr_kernel *k, const fr_kernel_args *a, step_weight weight)
+static void reduce(fr__kernel *k, const fr__kernel_args *a, step_weight weight)
 {
     int64_t n_steps = fr__ref_input(k, 0)->shape.dim[0], width = fr__cols(k->node);
     for (int64_t s = 0; s < k->batch; s++) {
@@ -24,7 +24,7 @@ static void reduce(fr_kernel *k, const fr_kernel_args *a, step_weight weight)
     }
 }
 
-static void spread(fr_kernel *k, const fr_kernel_args *a, step_weight weight)
+static void spread(fr__kernel *k, const fr__kernel_args *a, step_weight weight)
 {
     int64_t n_steps = fr__ref_input(k, 0)->shape.dim[0], width = fr__cols(k->node);
     for (int64_t s = 0; s < k->batch; s++) {
@@ -37,44 +37,44 @@ static void spread(fr_kernel *k, const fr_kernel_args *a, step_weight weight)
     }
 }
 
-static fr_status mean_time_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status mean_time_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     reduce(k, a, mean_weight);
     return FR_OK;
 }
 
-static fr_status mean_time_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status mean_time_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     spread(k, a, mean_weight);
     return FR_OK;
 }
 
-static fr_status last_time_forward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status last_time_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     reduce(k, a, last_weight);
     return FR_OK;
 }
 
-static fr_status last_time_backward(fr_kernel *k, const fr_kernel_args *a)
+static fr_status last_time_backward(fr__kernel *k, const fr__kernel_args *a)
 {
     spread(k, a, last_weight);
     return FR_OK;
 }
 
-fr_status fr__ref_mean_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_mean_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = mean_time_forward,
-                                      .backward_input = mean_time_backward};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = mean_time_forward,
+                                       .backward_input = mean_time_backward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->needs_x = (*out)->node->n_inputs > 1 ? 2 : 0;
     return FR_OK;
 }
 
-fr_status fr__ref_last_time(const fr_kernel_spec *spec, fr_arena *arena, fr_kernel **out)
+fr_status fr__ref_last_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    static const fr_kernel_ops ops = {.forward = last_time_forward,
-                                      .backward_input = last_time_backward};
-    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr_kernel), &ops, out));
+    static const fr__kernel_ops ops = {.forward = last_time_forward,
+                                       .backward_input = last_time_backward};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
     (*out)->needs_x = (*out)->node->n_inputs > 1 ? 2 : 0;
     return FR_OK;
 }

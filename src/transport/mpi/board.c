@@ -1,9 +1,10 @@
 /* board.c -- boards over processes: each part is sent to every other process that has an owner.
  *
- * Parts lie in two halves, for even and odd rounds, in every process that has an owner. The part of
- * another process lands in its half; that receive is posted when all owners here have posted for
- * the round before, since from then on nobody here reads what lies there. A part is written again
- * two rounds later, and by then all others have posted for the round between, so have got it. */
+ * Every process that has an owner holds all parts in two halves, for even and odd rounds. The
+ * part of another process is received into its half. This receive is posted when all local owners
+ * have posted for the round before, because then none of them reads the old content any more. A
+ * part is written again two rounds later; by then all others have posted for the round between, so
+ * they have received it. */
 #include <limits.h>
 
 #include "transport/mpi/mpi.h"
@@ -11,7 +12,7 @@
 struct fr_board {
     fr_group *group;
     fr_board *next;
-    fr_board *inner; /* of threads, if all owners live here */
+    fr_board *inner; /* of threads, if all owners are in this process */
     int n_parts, n_peers, n_here, tag;
     int *owner;               /* [part] */
     int *peers;               /* [n_peers] other processes that have an owner */
@@ -19,7 +20,7 @@ struct fr_board {
     char **parts;             /* [round mod 2][part] */
     _Atomic uint64_t *posted; /* [part] rounds that are readable here */
     MPI_Request *sends;       /* [round mod 2][part][peer] */
-    MPI_Request *lands; /* [round mod 2][part] persistent; NULL unless it comes from elsewhere */
+    MPI_Request *lands; /* [round mod 2][part] persistent; NULL unless another process sends it */
     uint64_t opened;    /* rounds whose receives have been posted */
     uint64_t closed;    /* posts by owners here, all parts and rounds */
 };
@@ -128,7 +129,8 @@ void *fr__mpi_board_part(fr_board *b, int64_t round, int part)
     return b->parts[(round & 1) * b->n_parts + part];
 }
 
-/* Its message of two rounds ago has been received, as the head says; MPI may have to notice. */
+/* Its message of two rounds ago has been received (see the top of this file), but MPI may not have
+ * completed the send yet. */
 static fr_status finish_send(fr_group *g, MPI_Request *r, int peer)
 {
     fr__pause pause = {0};
@@ -165,7 +167,7 @@ void fr__mpi_board_post(fr_board *b, int64_t round, int part)
     fr__mpi_unlock(g);
 }
 
-/* With the lock held: what has come of this part. */
+/* With the lock held: receive what has arrived for this part. */
 static void look(fr_board *b, int part)
 {
     uint64_t next = atomic_load(&b->posted[part]);
@@ -181,10 +183,11 @@ fr_status fr__mpi_board_wait(fr_board *b, int64_t round, int member)
     fr_group *g = b->group;
     if (b->inner) return THREADS->board_wait(b->inner, round, fr__mpi_inner(g, member));
     if (!is_among(member, b->n_parts, b->owner))
-        return fr_fail(g->ctx, FR_INTERNAL,
-                       "worker %d waits at a board where it has no part: nobody would know when it "
-                       "has read",
-                       member);
+        return fr_fail(
+            g->ctx, FR_INTERNAL,
+            "worker %d waits at a board where it has no part: no worker could tell when it "
+            "has read",
+            member);
     if (fr__mpi_is_over(g)) return FR_PEER;
     fr__pause pause = {0};
     for (int p = 0; p < b->n_parts;) {
@@ -210,8 +213,8 @@ static void swap_halves(fr_board *b)
     }
 }
 
-/* When nothing is under way, receives of one round to come are posted, or of two if there has not
- * been any. The first of them is round 0 now, and nobody reads the other half any more. */
+/* When nothing is in flight, the receives of the next round are posted, or of the next two before
+ * the first round. The next round becomes round 0, and the other half is no longer read. */
 void fr__mpi_reset_boards(fr_group *g)
 {
     for (fr_board *b = g->boards; b; b = b->next) {

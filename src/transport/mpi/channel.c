@@ -1,8 +1,8 @@
-/* channel.c -- messages between processes: one send, one receive that was posted ahead.
+/* channel.c -- messages between processes: one send, and one receive posted ahead.
  *
- * The receiver has as many landing buffers as the sender has buffers, and all that are free are
- * posted, in the order in which they became free; messages of a channel match them in order. So a
- * landing buffer is not that of the sender's number: `holds` remembers.
+ * The receiver has as many landing buffers as the sender has buffers. All free ones are posted,
+ * in the order in which they became free, and the messages of a channel match them in that order.
+ * So the number of a landing buffer may differ from that of the sender's buffer; `holds` maps them.
  *
  * Where the host cannot read the device's memory, messages are downloaded to host memory when they
  * are sent, and uploaded when they are received. */
@@ -15,14 +15,15 @@ enum { SMALL = 2048 }; /* bytes */
 struct fr_channel {
     fr_group *group;
     fr_channel *next;
-    fr_channel *inner; /* of threads, if both ends live here */
+    fr_channel *inner; /* of threads, if both ends are in this process */
     fr_channel_desc desc;
     char *staging; /* [n_buffers] of an end whose device has memory of its own; else NULL */
     int peer, tag;
-    MPI_Request *sends; /* [buffer]; NULL where the sender does not live */
-    MPI_Request *lands; /* [landing buffer] persistent; NULL where the receiver does not live */
-    int *order;         /* [n_buffers] ring: posted landing buffers, the oldest at `first` */
-    int *holds;         /* [buffer] its landing buffer while it is held, else -1 */
+    MPI_Request *sends; /* [buffer]; NULL unless the sender is in this process */
+    MPI_Request
+        *lands; /* [landing buffer] persistent; NULL unless the receiver is in this process */
+    int *order; /* [n_buffers] ring: posted landing buffers, the oldest at `first` */
+    int *holds; /* [buffer] its landing buffer while it is held, else -1 */
     int first, n_posted;
     unsigned long long received;
 };
@@ -107,7 +108,7 @@ fr_status fr__mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel 
     if (!c) return fr__no_memory(g->ctx, sizeof *c, "a channel");
     *c = (fr_channel){.group = g, .next = g->channels, .desc = *d};
     g->channels = c;
-    FR_TRY(fr__mpi_take_tags(g, 1, &c->tag)); /* here or not: all count alike */
+    FR_TRY(fr__mpi_take_tags(g, 1, &c->tag)); /* in all processes, so that tags agree */
     if (is_sender && is_receiver)
         FR_TRY(add_inner(g, c));
     else
@@ -159,7 +160,7 @@ void fr__mpi_send(fr_channel *c, int b, size_t bytes)
     fr__mpi_lock(g);
     int code = MPI_Isend(from, (int)bytes, MPI_BYTE, c->peer, c->tag, g->comm, &c->sends[b]);
     if (code == MPI_SUCCESS && bytes <= SMALL) {
-        int is_done; /* a short message has gone; to see that now, not in acquire, is quicker */
+        int is_done; /* a short message is already sent; testing here is faster than in acquire */
         code = MPI_Test(&c->sends[b], &is_done, MPI_STATUS_IGNORE);
     }
     fr__mpi_unlock(g);
@@ -217,7 +218,7 @@ void fr__mpi_release(fr_channel *c, int b)
     fr__mpi_ok(g, code, "a receive from", c->peer);
 }
 
-/* Sends that nobody has received are left to MPI, which knows when it has no more use for them. */
+/* Free the requests of sends that were not received; MPI completes them by itself. */
 void fr__mpi_drop_channels(fr_group *g)
 {
     for (fr_channel *c = g->channels; c; c = c->next) {

@@ -1,7 +1,8 @@
-/* mpi.c -- workers of several processes: those of one process talk by memory, others by MPI.
+/* mpi.c -- workers of several processes: those of one process communicate through memory, others by
+ * MPI.
  *
- * Messages go straight from the sender's memory to the receiver's, into receives that were posted
- * ahead; there is nothing around them, so they cost what MPI costs. */
+ * Messages go directly from the sender's memory to the receiver's, into receives posted ahead.
+ * They have no header, so they cost no more than MPI does. */
 #include "transport/mpi/mpi.h"
 
 #include "team/bootstrap.h"
@@ -10,15 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One that waits looks, then looks and yields, then looks and sleeps, longer each time. */
+/* A waiting member polls, then polls and yields, then polls and sleeps, longer each time. */
 enum { SPIN_NS = 200000, CROWDED_SPIN_NS = 50000, NAP_NS = 5000, SLEEP_NS = 100000 };
 
 /* --- lock, errors, waiting ------------------------------------------------------------------- */
 
 struct fr__mpi_door fr__mpi_door = {.is_shut = ATOMIC_FLAG_INIT, .next_tag = 1};
 
-/* Whoever has it does not keep it for long, unless it has lost its core: then it must get one, so
- * to yield again and again would be the wrong thing. */
+/* The holder keeps the lock briefly unless it was preempted. In that case it needs a core, which a
+ * loop of yields would not free: so block. */
 void fr__mpi_lock_slowly(void)
 {
     for (int i = 1; atomic_flag_test_and_set_explicit(&fr__mpi_door.is_shut, memory_order_acquire);
@@ -71,9 +72,9 @@ fr_status fr__mpi_take_tags(fr_group *g, size_t n, int *first)
     return FR_OK;
 }
 
-/* Tags go on where those of the last group ended, the same on all ranks. A communicator may get the
- * number of one that was freed, as in MPICH: under the same tag, a message that nobody received
- * there would be taken for one of this group. */
+/* Tags continue where those of the last group ended, the same on all ranks. A communicator may get
+ * the number of a freed one, as in MPICH. With the same tag, a message of the freed communicator
+ * that was never received would match a receive of this group. */
 static int agree_on_tags(fr_group *g)
 {
     int *max_tag = NULL, has_max = 0;
@@ -83,9 +84,9 @@ static int agree_on_tags(fr_group *g)
     return MPI_Allreduce(&fr__mpi_door.next_tag, &g->next_tag, 1, MPI_INT, MPI_MAX, g->comm);
 }
 
-/* --- the ticker ------------------------------------------------------------------------------ */
+/* --- the progress thread ----------------------------------------------------------------- */
 
-/* One look moves a fragment or so of what is under way. */
+/* One test moves about one fragment of the pending messages. */
 enum { TICK_NS = 1000000, LOOKS_A_TICK = 16, LOOKS_A_POLL = 16 };
 
 static void *tick(void *arg)
@@ -95,9 +96,10 @@ static void *tick(void *arg)
     fr__thread_name("mpi");
     while (!atomic_load(&g->is_closing)) {
         fr__sleep_ns(TICK_NS);
-        if (fr__mpi_is_over(g) || !fr__mpi_try_lock(g)) continue; /* shut: somebody looks */
+        if (fr__mpi_is_over(g) || !fr__mpi_try_lock(g))
+            continue; /* taken: another thread makes progress */
         int is_done = 0;
-        if (g->n_looks == seen + 1) { /* by nobody but this one */
+        if (g->n_looks == seen + 1) { /* by this thread only */
             fr__mpi_step_sums(g);
             for (int i = 0; i < LOOKS_A_TICK; i++) MPI_Test(&g->idle, &is_done, MPI_STATUS_IGNORE);
         }
@@ -122,8 +124,8 @@ static void stop_ticker(fr_group *g)
 
 /* --- group ----------------------------------------------------------------------------------- */
 
-/* Receives are taken back in any case, since what they would write to is freed next; after an abort
- * communicators are left alone, for to free them is something that all processes do together. */
+/* Receives are always cancelled, because their buffers are freed next. After an abort communicators
+ * are not freed, because that is a collective operation. */
 static void mpi_close(fr_group *g)
 {
     if (!g) return;
@@ -145,7 +147,7 @@ static void mpi_close(fr_group *g)
     fr__free(g);
 }
 
-/* Whether each worker can have a core: one that waits may then look for long. */
+/* Whether each worker can have a core of its own: then a waiting one may poll for long. */
 static uint64_t spin_ns(const fr_group *g, const fr_team *team)
 {
     int nth, n_here;
@@ -160,7 +162,7 @@ static fr_status make_comms(fr_group *g)
     if (is_up) MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size != g->n_ranks)
         return fr_fail(g->ctx, FR_INVALID,
-                       "a group over a team of %d processes, but MPI knows %d; join the team by "
+                       "a group over a team of %d processes, but MPI has %d; join the team by "
                        "fr_team_join under mpirun or srun",
                        g->n_ranks, size);
     if (!fr__mpi_ok(g, MPI_Comm_dup(MPI_COMM_WORLD, &g->comm), "a communicator with", 0))

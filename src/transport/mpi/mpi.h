@@ -1,10 +1,10 @@
-/* mpi.h -- what the files of this transport share: the group, the lock, waiting.
+/* mpi.h -- shared by the files of this transport: the group, the lock, waiting.
  *
- * MPI is asked for MPI_THREAD_SERIALIZED only: all calls of a process are made with its one lock
- * held, which is never kept while somebody waits or computes. Whoever waits looks at what it
- * waits for with the lock held (that also moves everything else that is under way), then pauses.
- * While all compute or are gone, a ticker looks now and then: MPI moves nothing by itself, not even
- * a message that its sender has been told is sent. */
+ * MPI is initialised with MPI_THREAD_SERIALIZED: a process makes all calls with its one lock
+ * held, which is never held while waiting or computing. A waiting member tests its request with the
+ * lock held, which also makes progress on all other requests, and then pauses. While all members
+ * compute or have returned, a progress thread tests regularly: MPI makes no progress by itself, not
+ * even on a message whose send has completed. */
 #ifndef FR_TRANSPORT_MPI_MPI_H
 #define FR_TRANSPORT_MPI_MPI_H
 
@@ -17,13 +17,14 @@
 
 struct fr_group {
     fr_ctx *ctx;
-    fr_group *inner; /* of threads: the members that live here, counted from 0 */
+    fr_group *inner; /* of threads: the members in this process, counted from 0 */
     int n_members, n_local, rank, n_ranks;
-    uint64_t spin_ns; /* how long one that waits does not sleep */
+    uint64_t spin_ns; /* how long a waiting member polls before it sleeps */
     bool has_comms;
-    MPI_Comm comm, sums; /* sums have one of their own: their many receives match elsewhere */
+    MPI_Comm comm, sums; /* sums have their own communicator, so that their many receives do not
+                            slow matching here */
     int next_tag, max_tag;
-    MPI_Request idle; /* a receive that never comes; looking at it moves what is under way */
+    MPI_Request idle; /* a receive that never completes; testing it makes progress */
     fr_channel *channels;
     fr_board *boards;
     fr_sum *all_sums;
@@ -38,14 +39,14 @@ struct fr_group {
 
 #define THREADS (&fr__transport_threads)
 
-/* Guards MPI and whatever is said to need it. There is one MPI in a process, so there is one lock,
- * for all groups, and one row of tags. */
+/* Guards MPI and all members that are marked so. There is one MPI per process, so there is one lock
+ * for all groups, and one sequence of tags. */
 extern struct fr__mpi_door {
     _Alignas(FR_ALIGN) atomic_flag is_shut;
     int next_tag; /* of the next group; no tag is taken twice until half of them are used up */
 } fr__mpi_door;
 
-/* What is done for every message is small and stands here. */
+/* Small functions that run for every message. */
 void fr__mpi_lock_slowly(void);
 static inline void fr__mpi_lock(fr_group *g)
 {
@@ -66,7 +67,7 @@ static inline void fr__mpi_unlock(fr_group *g)
     atomic_flag_clear_explicit(&fr__mpi_door.is_shut, memory_order_release);
 }
 
-/* False after a failed call, with a text in the context: who did what. */
+/* False after a failed call; the text in the context names the rank and the operation. */
 bool fr__mpi_fail(fr_group *g, int code, const char *what, int peer);
 static inline bool fr__mpi_ok(fr_group *g, int code, const char *what, int peer)
 {
@@ -79,7 +80,8 @@ static inline bool fr__mpi_is_over(const fr_group *g)
            atomic_load_explicit(&g->is_broken, memory_order_relaxed);
 }
 
-/* Between two looks: FR_PEER if there is nothing to wait for any more. Zero is a new wait. */
+/* Between two polls; FR_PEER if the wait is over because of an abort or a failure. Zero is a new
+ * wait. */
 typedef struct fr__pause {
     int looks;
     uint64_t since, sleep_ns;
@@ -92,7 +94,7 @@ static inline fr_status fr__mpi_pause(fr_group *g, fr__pause *p)
     return ++p->looks < FR__LOOKS ? FR_OK : fr__mpi_rest(g, p);
 }
 
-/* The first of n tags; everybody takes them in the same order. */
+/* The first of n tags; all processes take them in the same order. */
 fr_status fr__mpi_take_tags(fr_group *g, size_t n, int *first);
 
 static inline int fr__mpi_rank_of(const fr_group *g, int member) { return member / g->n_local; }
@@ -100,11 +102,11 @@ static inline bool fr__mpi_is_here(const fr_group *g, int member)
 {
     return fr__mpi_rank_of(g, member) == g->rank;
 }
-/* Number of a member that lives here in the inner group. */
+/* Number of a local member in the inner group. */
 static inline int fr__mpi_inner(const fr_group *g, int member) { return member % g->n_local; }
 
-/* Slots of the table; add, reset and drop (what is posted is taken back, when the group is closed)
- * with the lock held. */
+/* Slots of the table. Call add, reset and drop (which cancels posted receives when the group is
+ * closed) with the lock held. */
 fr_status fr__mpi_add_channel(fr_group *g, const fr_channel_desc *d, fr_channel **out);
 fr_status fr__mpi_acquire(fr_channel *c, int b);
 void fr__mpi_send(fr_channel *c, int b, size_t bytes);
@@ -130,13 +132,13 @@ void fr__mpi_step_sums(fr_group *g); /* with the lock held */
 void fr__mpi_reset_sums(fr_group *g);
 void fr__mpi_drop_sums(fr_group *g);
 
-/* Whether MPI must not be given the device's memory: then it gets a copy in host memory. */
+/* Whether MPI cannot access the device's memory and needs a copy in host memory. */
 static inline bool fr__mpi_must_stage(const fr_device *device)
 {
     return device && !fr__device_is_host(device);
 }
 
-/* A posted receive is taken back; that is this process's own business and does not wait. */
+/* Cancel a posted receive. This is local to the process and does not wait. */
 void fr__mpi_take_back(MPI_Request *r);
 
 #endif

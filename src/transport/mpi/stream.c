@@ -1,4 +1,4 @@
-/* stream.c -- chunks of a row, begun in order, done in order. */
+/* stream.c -- a row of bytes in chunks, which are started and completed in order. */
 #include "transport/mpi/stream.h"
 
 void fr__stream_init(fr__stream *s, bool is_send, void *at, size_t bytes, int peer, int tag)

@@ -1,32 +1,34 @@
-/* sum.c -- sums over processes: shards go to whom adds them, sums of shards go to everybody.
+/* sum.c -- sums over processes: each shard goes to the member that reduces it, its sum to all
+ * members.
  *
- * Member k adds shard k of a bucket. Its terms come from members of other processes as streams into
- * its room, those of its own process are read where they lie; it adds what has come of all of them
- * along the tree, and gives what it has added to every other process that has a member, once each.
- * There it lands in the room of the first member of that process, where the others read it too.
- * Shards are streams of chunks, so one chunk travels back while the next is added and a third is on
- * its way here. The bits are those of fr__tree_sum, as in every other transport.
+ * Member k reduces shard k of a bucket. It receives the terms of other processes as streams into
+ * its room and reads those of its own process in place. It adds what has arrived of all terms along
+ * the tree, and sends the result once to every other process that has a member. The first member of
+ * that process receives it into its room, where the others read it too. Shards are streams of
+ * chunks, so one chunk is sent back while the next is added and a third is received. The bits are
+ * those of fr__tree_sum, as in every other transport.
  *
- * A member without anything to add sends empty chunks, and who gets one sends empty chunks on; so
- * everybody knows, by the sum of shard 0, which is exchanged even if the bucket has no floats.
+ * A member with nothing to add sends empty chunks, and a member that receives one sends empty
+ * chunks on. So all members learn of it by the sum of shard 0, which is exchanged even if the
+ * bucket has no floats.
  *
- * When a wait returns, all streams of that member and bucket are at rest, so its block is free.
- * What landed here is overwritten when all members that live here have posted the next round. The
- * streams of a member are moved on by whoever works for it, one at a time; what lands here by all
- * who live here, with the lock held.
+ * When a wait returns, all streams of that member and bucket are complete, so its block is free.
+ * Received sums are overwritten when all local members have posted the next round. The streams of a
+ * member make progress on one thread at a time; those of received sums on any local member's
+ * thread, with the lock held.
  *
- * Where the host cannot read the memory of a member's device, all this happens in host memory: a
- * post downloads the bucket, a wait uploads its sum to the member's room. */
+ * If the host cannot read the memory of a member's device, all of this uses host memory: a post
+ * downloads the bucket, and a wait uploads its sum to the member's room. */
 #include <string.h>
 
 #include "transport/mpi/stream.h"
 
-enum { AHEAD = 4 }; /* buckets that are moved on at the same time */
+enum { AHEAD = 4 }; /* buckets that make progress at the same time */
 
-/* One bucket of one member that lives here. */
+/* One bucket of one local member. */
 typedef struct job {
-    fr__stream *out;                 /* [n_members] its shards to those who add them */
-    fr__stream *in;                  /* [n_members] the shard that it adds, of others */
+    fr__stream *out;                 /* [n_members] its shards, to the members that reduce them */
+    fr__stream *in;                  /* [n_members] terms of its own shard, from the others */
     fr__stream *give;                /* [n_peers] its sum */
     float *sum;                      /* its shard */
     _Atomic uint64_t posted, summed; /* rounds */
@@ -37,7 +39,7 @@ typedef struct job {
     bool is_sum_dead; /* read by others here until they have posted the next round */
 } job;
 
-/* Of a member whose device has memory of its own. */
+/* For a member whose device has memory of its own. */
 typedef struct staging {
     fr_device *device; /* NULL: it has not */
     const float *block;
@@ -47,15 +49,15 @@ typedef struct staging {
 struct fr_sum {
     fr_group *group;
     fr_sum *next;
-    fr_sum *inner; /* of threads, if all members live here */
+    fr_sum *inner; /* of threads, if all members are in this process */
     int n_members, n_buckets, n_peers, tag;
     int *members;     /* [n_members] of the group */
     int *peers;       /* [n_peers] other processes that have a member */
     size_t *edge;     /* [n_buckets + 1] */
-    float **block;    /* [n_members] in host memory; NULL for those elsewhere */
+    float **block;    /* [n_members] in host memory; NULL for those of other processes */
     staging *staged;  /* [n_members] */
-    job *jobs;        /* [nth][bucket]; empty for those elsewhere */
-    fr__stream *take; /* [bucket][n_members] sums of shards from elsewhere */
+    job *jobs;        /* [nth][bucket]; empty for those of other processes */
+    fr__stream *take; /* [bucket][n_members] sums of shards from other processes */
     uint64_t *taking; /* [bucket] the round that `take` is in */
     int *queue;       /* [nth][n_buckets] buckets that are posted and not waited for, in order */
     int *n_queued;    /* [nth] */
@@ -80,7 +82,7 @@ static size_t shard_of(const size_t *edge, int n_members, int bucket, int k, siz
     return count;
 }
 
-/* Whether shard k is exchanged; shard 0 always is, for it tells whether the sum is alive. */
+/* Whether shard k is exchanged. Shard 0 always is, because it carries whether the sum is alive. */
 static bool is_used(const fr_sum *s, int bucket, int k)
 {
     size_t at;
@@ -96,7 +98,7 @@ static bool is_all_in(const fr_group *g, const fr_sum_desc *d, int rank)
     return true;
 }
 
-/* Whether the nth member is the first of its process: others' sums land in its room. */
+/* Whether the nth member is the first of its process, whose room receives the sums of others. */
 static bool is_host(const fr_group *g, const fr_sum_desc *d, int nth)
 {
     for (int k = 0; k < nth; k++)
@@ -145,7 +147,8 @@ static char *carve(char **room, size_t bytes)
     return piece;
 }
 
-/* Tags: of the terms of a shard, by bucket, from, to; after these of the sums, by bucket, from. */
+/* Tags: first those of the terms of shards, by bucket, from, to; then those of the sums, by bucket,
+ * from. */
 static int term_tag(const fr_sum *s, int bucket, int from, int to)
 {
     return s->tag + (bucket * s->n_members + from) * s->n_members + to;
@@ -254,7 +257,7 @@ fr_status fr__mpi_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     fr_sum *s = FR_ARENA_NEW(&g->arena, fr_sum);
     if (!s) return fr__no_memory(g->ctx, sizeof *s, "a sum");
     *s = (fr_sum){.group = g, .n_members = d->n_members, .n_buckets = d->n_buckets};
-    size_t n = (size_t)d->n_members; /* here or not: all count tags alike */
+    size_t n = (size_t)d->n_members; /* in all processes, so that tags agree */
     FR_TRY(fr__mpi_take_tags(g, (size_t)d->n_buckets * n * (n + 1), &s->tag));
     if (is_all_in(g, d, g->rank))
         FR_TRY(add_inner(s, d));
@@ -275,7 +278,7 @@ static bool have_all_here_posted(const fr_sum *s, int bucket, uint64_t round)
     return true;
 }
 
-/* With the lock held. Receives before sends: what comes finds them. */
+/* With the lock held. Receives are posted before sends, so that messages match them. */
 static bool step(fr_sum *s, int nth, int bucket)
 {
     fr_group *g = s->group;
@@ -358,9 +361,9 @@ void fr__mpi_sum_post(fr_sum *s, int nth, int bucket, bool is_alive)
     fr__mpi_unlock(g);
 }
 
-/* What can be added of the shard of a member. */
+/* The part of a member's shard that can be added now. */
 typedef struct terms {
-    size_t at, n, n_ready; /* in the block; floats; of these, what has come of all terms */
+    size_t at, n, n_ready; /* in the block; floats; floats that have arrived of all terms */
     bool is_dead;          /* one of them is */
 } terms;
 
@@ -383,7 +386,7 @@ static bool look_at_terms(const fr_sum *s, int nth, int bucket, terms *t)
         t->is_dead |= j->in[k].is_dead;
         if (n < t->n_ready) t->n_ready = n;
     }
-    if (t->is_dead) return t->n_ready == t->n; /* the other terms have to come in all the same */
+    if (t->is_dead) return t->n_ready == t->n; /* the other terms must still be received */
     return !j->is_known || t->n_ready > j->n_added;
 }
 
@@ -399,7 +402,7 @@ static void add_terms(const fr_sum *s, int nth, int bucket, const terms *t)
     fr__tree_sum(j->sum + j->n_added, from, s->n_members, t->n_ready - j->n_added);
 }
 
-/* With the lock held: what was added can go. */
+/* With the lock held: send what was added. */
 static void give_terms(fr_sum *s, int nth, int bucket, const terms *t)
 {
     job *j = job_of(s, nth, bucket);
@@ -410,7 +413,8 @@ static void give_terms(fr_sum *s, int nth, int bucket, const terms *t)
     if (t->n_ready == t->n) atomic_store(&j->summed, atomic_load(&j->posted));
 }
 
-/* With the lock held: whether all streams of a member and a bucket are at rest, all sums here. */
+/* With the lock held: whether all streams of a member and bucket are complete and all sums
+ * received. */
 static bool is_at_rest(const fr_sum *s, int nth, int bucket)
 {
     const job *j = job_of(s, nth, bucket);
@@ -428,7 +432,7 @@ static bool is_at_rest(const fr_sum *s, int nth, int bucket)
     return true;
 }
 
-/* One look at a bucket by its member; true if something has moved. */
+/* Make progress on a bucket, on its member's thread; true if there was any. */
 static bool advance(fr_sum *s, int nth, int bucket, bool *is_done)
 {
     fr_group *g = s->group;
@@ -447,7 +451,7 @@ static bool advance(fr_sum *s, int nth, int bucket, bool *is_done)
     return true;
 }
 
-/* Move on the oldest buckets of a member, but for one that is looked after. */
+/* Make progress on the oldest buckets of a member, except one. */
 static bool advance_queue(fr_sum *s, int nth, int except)
 {
     int buckets[AHEAD], n = 0;

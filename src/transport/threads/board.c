@@ -1,5 +1,4 @@
-/* board.c -- boards between threads: parts lie side by side, in two halves for even and odd rounds.
- */
+/* board.c -- boards between threads: contiguous parts, in two halves for even and odd rounds. */
 #include "transport/threads/threads.h"
 
 struct fr_board {
@@ -62,15 +61,16 @@ void fr__threads_board_post(fr_board *b, int64_t round, int part)
 }
 
 /* Two halves are enough because a member posts for round r + 1 only when it is done with round r,
- * and begins round r + 2 only after everybody has posted for r + 1. */
+ * and begins round r + 2 only after all have posted for r + 1. */
 fr_status fr__threads_board_wait(fr_board *b, int64_t round, int member)
 {
     fr_ctx *ctx = b->group->ctx;
     if (!is_among(member, b->n_readers, b->readers))
-        return fr_fail(ctx, FR_INTERNAL,
-                       "worker %d waits at a board where it has no part: nobody would know when it "
-                       "has read",
-                       member);
+        return fr_fail(
+            ctx, FR_INTERNAL,
+            "worker %d waits at a board where it has no part: no worker could tell when it "
+            "has read",
+            member);
     for (int i = 0; i < b->n_parts; i++) {
         FR_TRY(fr__threads_wait(b->group, member, &b->posted[i], (uint64_t)round + 1));
         uint64_t posted = atomic_load_explicit(&b->posted[i], memory_order_relaxed);

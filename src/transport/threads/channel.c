@@ -1,4 +1,4 @@
-/* channel.c -- messages between threads: the tensor changes hands where it lies. */
+/* channel.c -- messages between threads: the receiver reads the tensor in place. */
 #include "transport/threads/threads.h"
 
 struct fr_channel {
@@ -41,8 +41,8 @@ fr_status fr__threads_acquire(fr_channel *c, int b)
     return fr__threads_wait(c->group, c->desc.from, &c->freed[b], c->used[b]);
 }
 
-/* Not more messages than buffers are under way, so a place in `order` is free when it is needed;
- * a sender that did not acquire is found out by the receiver. */
+/* There are never more messages in flight than buffers, so a place in `order` is free when it is
+ * needed. The receiver detects a sender that did not acquire. */
 void fr__threads_send(fr_channel *c, int b, size_t bytes)
 {
     uint64_t n = atomic_load_explicit(&c->sent, memory_order_relaxed);

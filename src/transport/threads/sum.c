@@ -1,12 +1,11 @@
-/* sum.c -- sums between threads: each member adds one shard of a bucket, where everybody can read
- * it.
+/* sum.c -- sums between threads: each member reduces one shard of a bucket, which all can read.
  *
- * When all have posted a bucket, member k adds the k-th shard of all blocks into its room and says
- * so; the sum is there when all shards are. Nothing is copied: piece k lies in the room of member
- * k. Nobody writes a bucket or a shard too early:
- *   - a block is free for its owner after the wait, for then all shards have been added;
- *   - a shard is written again when all have posted the next round, and a member that posts has
- *     read what it wanted of this one. */
+ * When all have posted a bucket, member k adds the k-th shard of all blocks into its room and
+ * raises a count. The sum is complete when all shards are. Nothing is copied: piece k stays in the
+ * room of member k. No bucket or shard is overwritten too early:
+ *   - after the wait a block is free for its owner, because all shards have been added;
+ *   - a shard is written again when all have posted the next round, and a member posts only when it
+ *     has read the sum of this one. */
 #include <string.h>
 
 #include "transport/threads/threads.h"
@@ -94,8 +93,8 @@ fr_status fr__threads_add_sum(fr_group *g, const fr_sum_desc *d, fr_sum **out)
     return FR_OK;
 }
 
-/* Of the round that is the `round`th, counted from 1. Two halves are enough: a member posts for the
- * round after next when all have waited for this one. */
+/* Entries of round `round`, counted from 1. Two halves are enough: a member posts for the round
+ * after next when all have waited for this one. */
 static atomic_bool *dead_of(fr_sum *s, uint64_t round, size_t i)
 {
     return &s->dead[(round & 1) * (size_t)s->n_members * (size_t)s->n_buckets + i];

@@ -1,22 +1,23 @@
-/* threads.c -- workers that are threads of one process: a tensor changes hands, nothing is copied.
+/* threads.c -- workers that are threads of one process: tensors are read in place, nothing is
+ * copied.
  *
- * No wake-up is lost: the waiter says that it sleeps and then looks at the count once more, the
- * writer raises the count and then looks for a sleeper, all in the one order of sequentially
- * consistent operations; so at least one of them sees the other. Having seen a sleeper, the writer
- * takes the bell's lock, which the sleeper gives up only in pthread_cond_wait. */
+ * No wake-up is lost. The waiter marks itself asleep and then tests the count once more; the
+ * writer raises the count and then tests for a sleeper. All are sequentially consistent operations,
+ * so at least one of them sees the other. A writer that sees a sleeper takes the bell's lock, which
+ * the sleeper releases only in pthread_cond_wait. */
 #include "transport/threads/threads.h"
 
 #include <sched.h>
 
-/* How long a member looks before it sleeps, where each can have a core: longer than pipelines wait.
- * Being woken costs about 50 us on a virtual machine with idle cores (bench_transport), a message
- * that is looked for 0.15 us; and work after a long sleep is slower, it seems because the core was
- * given back: docs/speed.md has what it makes. */
+/* How long a member polls before it sleeps, if each can have a core: longer than pipelines wait. A
+ * wake-up costs about 50 us on a virtual machine with idle cores (bench_transport), a polled
+ * message 0.15 us. Work after a long sleep is also slower, probably because the core was given
+ * back; docs/speed.md has the numbers. */
 #define SPIN_NS 200000000
-#define LOOKS 64 /* between two yields: the one waited for may have been put on this very core */
-/* Looks and a yield that took so long: others want this core. For a while they get it, and the
- * member looks for no longer than being woken costs, twice; else it would use up on looking what
- * the scheduler grants it, and be slow when it has work (by a fifth beside one busy process). */
+#define LOOKS 64 /* between two yields: the awaited worker may be scheduled on this core */
+/* If polls and a yield take this long, other threads need this core. For a while the member then
+ * polls for at most twice the cost of a wake-up. Otherwise it would spend its share of the
+ * scheduler on polling and be slow when it has work (by a fifth beside one busy process). */
 #define WANTED_NS 500000
 #define MODEST_NS 5000000000
 #define SHORT_NS 100000

@@ -1,9 +1,9 @@
-/* threads.h -- what the files of this transport share: counts, bells, the group.
+/* threads.h -- shared by the files of this transport: counts, bells, the group.
  *
- * Everything that is waited for is a count that only grows: messages sent on a channel, uses of a
- * buffer that the reader has freed, rounds posted to a part of a board or to a sum. Each count has
- * one writer, so raising it is a store. A member that waits looks for a while, then sleeps at its
- * bell; whoever raises a count rings that bell if somebody sleeps there. */
+ * Every wait is for a count that only grows: messages sent on a channel, uses of a buffer that
+ * the reader has freed, rounds posted to a part of a board or to a sum. Each count has one writer,
+ * so raising it is a store. A waiting member polls for a while, then sleeps at its bell; the writer
+ * of a count rings that bell if a member sleeps there. */
 #ifndef FR_TRANSPORT_THREADS_THREADS_H
 #define FR_TRANSPORT_THREADS_THREADS_H
 
@@ -19,12 +19,12 @@ typedef struct bell {
     _Alignas(FR_ALIGN) atomic_bool is_sleeping; /* by its member, with the lock held */
     pthread_mutex_t lock;
     pthread_cond_t ring;
-    uint64_t modest_until; /* the member's own: it looks only for short */
+    uint64_t modest_until; /* used by the member only: it polls briefly */
 } bell;
 
 struct fr_group {
     fr_ctx *ctx;
-    int n_members, n_bells; /* n_bells: those that have been made, while opening */
+    int n_members, n_bells; /* n_bells: those created so far */
     bool may_spin;
     bell *bells; /* [member] */
     fr_channel *channels;

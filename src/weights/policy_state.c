@@ -1,14 +1,14 @@
-/* memory.c -- what a store must carry over from one run to the next, or take in from outside,
- * beside the newest weights and the optimizer's state.
+/* policy_state.c -- the state of a policy that a checkpoint saves, in addition to the newest
+ * weights and the optimizer's state.
  *
- * At a drain nothing is in flight, and predictions can be made again from what is saved anyway. Two
- * things cannot: the version before the newest, where a policy reads that, and a running mean of
- * weight differences. */
+ * After a drain nothing is in flight, and predictions are recomputed from the saved weights. Two
+ * things cannot be recomputed: the version before the newest, if a policy reads it, and a running
+ * mean of weight differences. */
 #include "weights/store.h"
 
 bool fr__store_needs_drift(const fr_store_desc *d)
 {
-    return d->policy->course == FR_COURSE_DRIFT && d->n_blocks > 1;
+    return d->policy->extrapolation == FR_EXTRAPOLATE_DRIFT && d->n_blocks > 1;
 }
 
 bool fr__store_looks_back(const fr_store_desc *d)
@@ -22,7 +22,7 @@ bool fr__store_looks_back(const fr_store_desc *d)
     return false;
 }
 
-const char *fr_store_memory_name(const fr_store_desc *d)
+const char *fr_store_policy_state_name(const fr_store_desc *d)
 {
     fr_store_desc any = *d;
     if (any.context.n_stages == 0) {
@@ -41,7 +41,7 @@ static int previous_block(const fr_store *s, bool *is_valid)
     return b >= 0 ? b : fr__store_free_block(s, -1, 0);
 }
 
-float *fr_store_memory(fr_store *s, bool *is_valid)
+float *fr_store_policy_state(fr_store *s, bool *is_valid)
 {
     *is_valid = s->d.drift != NULL;
     if (!s->keeps_previous) return s->d.drift;
@@ -49,7 +49,7 @@ float *fr_store_memory(fr_store *s, bool *is_valid)
     return b < 0 ? NULL : s->blocks[b].at;
 }
 
-void fr_store_set_memory(fr_store *s)
+void fr_store_set_policy_state(fr_store *s)
 {
     bool is_valid;
     int b = s->keeps_previous ? previous_block(s, &is_valid) : -1;
@@ -71,6 +71,6 @@ void fr_store_changed(fr_store *s)
     for (int b = 0; b < s->n_blocks; b++)
         if (s->blocks[b].version == version && s->blocks[b].ahead > 0)
             s->blocks[b].is_valid = false;
-    fr__watch_drop(&s->watch, version);
+    fr__error_samples_drop(&s->samples, version);
     fr__store_label(s, s->newest, version, 0);
 }

@@ -1,17 +1,17 @@
-/* reads.c -- what the execution plan says about the passes of a schedule, for people. */
-#include "reads.h"
+/* weight_versions.c -- the weights that each pass reads, from the execution plan, for printing. */
+#include "weight_versions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-struct reads {
+struct weight_versions {
     const fr_schedule *s;
     fr_exec_plan *plan;
     int n_micro;                          /* of the segment */
     fr_weight_read *forwards, *backwards; /* [stage][micro] */
 };
 
-/* What is printed is for people, and a second of work. */
+/* Limit the output to what a reader can use and one second can compute. */
 static fr_status check_size(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
 {
     enum { MOST_STAGES = 10000, MOST_COMPUTATIONS = 1 << 17 };
@@ -22,13 +22,13 @@ static fr_status check_size(fr_ctx *ctx, const fr_generator *g, const fr_schedul
         d->n_micro <= MOST_COMPUTATIONS / n_batches / d->n_stages)
         return FR_OK;
     return fr_fail(ctx, FR_INVALID,
-                   "%s: %d stages x %d micro-batches x %lld mini-batches are too many to show; at "
-                   "most %d stages, %d of their product and %d workers are",
+                   "%s: %d stages x %d micro-batches x %lld mini-batches are too many to show; the "
+                   "limits are %d stages, %d for the product and %d workers",
                    g->name, d->n_stages, d->n_micro, (long long)n_batches, MOST_STAGES,
                    MOST_COMPUTATIONS, MOST_COMPUTATIONS);
 }
 
-fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
+fr_status versions_set_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
 {
     fr_schedule *s;
     int ahead = 0, share = d->n_micro;
@@ -45,16 +45,17 @@ fr_status reads_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
     return FR_OK;
 }
 
-static fr_weight_read *at(const reads *r, fr_weight_read *table, int stage, int micro)
+static fr_weight_read *at(const weight_versions *r, fr_weight_read *table, int stage, int micro)
 {
     return &table[(size_t)stage * (size_t)r->n_micro + (size_t)micro];
 }
 
-fr_status reads_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *policy, reads **out)
+fr_status versions_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *policy,
+                          weight_versions **out)
 {
-    reads *r = *out = calloc(1, sizeof *r);
+    weight_versions *r = *out = calloc(1, sizeof *r);
     if (!r) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", s->name);
-    *r = (reads){.s = s, .n_micro = s->n_batches * s->n_micro};
+    *r = (weight_versions){.s = s, .n_micro = s->n_batches * s->n_micro};
     size_t n = (size_t)s->n_stages * (size_t)r->n_micro;
     r->forwards = calloc(n, sizeof *r->forwards);
     r->backwards = calloc(n, sizeof *r->backwards);
@@ -65,12 +66,12 @@ fr_status reads_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *polic
     if (status == FR_OK) status = fr_exec_plan_create(ctx, &d, &r->plan, NULL);
     if (status == FR_OK) status = fr_exec_plan_reads(ctx, r->plan, r->forwards, r->backwards);
     if (status == FR_OK) return FR_OK;
-    reads_free(r);
+    versions_free(r);
     *out = NULL;
     return status;
 }
 
-void reads_free(reads *r)
+void versions_free(weight_versions *r)
 {
     if (!r) return;
     fr_exec_plan_free(r->plan);
@@ -79,7 +80,7 @@ void reads_free(reads *r)
     free(r);
 }
 
-void reads_at(const reads *r, int w, int i, int *version, int *ahead)
+void versions_at(const weight_versions *r, int w, int i, int *version, int *ahead)
 {
     const fr_instr *x = &r->s->lists[w].at[i];
     const fr_weight_read *p =
@@ -87,25 +88,28 @@ void reads_at(const reads *r, int w, int i, int *version, int *ahead)
     *version = p->version, *ahead = p->ahead;
 }
 
-int reads_n_copies(const reads *r, int stage) { return r->plan->n_weight_blocks[stage]; }
+int versions_n_copies(const weight_versions *r, int stage)
+{
+    return r->plan->n_weight_blocks[stage];
+}
 
-const char *reads_legend(const reads *r)
+const char *versions_legend(const weight_versions *r)
 {
     size_t n = (size_t)r->s->n_stages * (size_t)r->n_micro;
     bool predicts = false;
     for (size_t i = 0; i < n; i++) predicts |= r->forwards[i].ahead || r->backwards[i].ahead;
     if (!predicts) return "below: updates in the weights that it reads";
-    return r->plan->policy->course == FR_COURSE_DRIFT
+    return r->plan->policy->extrapolation == FR_EXTRAPOLATE_DRIFT
                ? "2-1: reads weights with 2 updates, walked back by 1"
                : "2+1: reads weights with 2 updates, 1 more predicted";
 }
 
-void reads_text(void *user, int w, int i, char *text, size_t room)
+void versions_text(void *user, int w, int i, char *text, size_t room)
 {
-    const reads *r = user;
+    const weight_versions *r = user;
     int version, ahead;
-    reads_at(r, w, i, &version, &ahead);
-    bool is_back = r->plan->policy->course == FR_COURSE_DRIFT;
+    versions_at(r, w, i, &version, &ahead);
+    bool is_back = r->plan->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
     if (ahead)
         snprintf(text, room, "%d%c%d", version, is_back ? '-' : '+', ahead);
     else

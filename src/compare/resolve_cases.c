@@ -1,5 +1,5 @@
-/* settle.c -- resolves each case to a full config, checks it before anything runs, and compares it
- * with the runs of earlier sessions.
+/* resolve_cases.c -- resolves each case to a full config, checks it before anything runs, and
+ * compares it with the runs of earlier sessions.
  *
  * A run belongs to the comparison if its config.yaml equals the current config of the case. Time
  * stamps and the folder's name do not count: a comparison may be moved, copied, or run from another
@@ -81,15 +81,15 @@ bool fr__conf_differ(const fr_conf *there, const fr_conf *here, const char *cons
 /* --- resolving -------------------------------------------------------------------------------- */
 
 /* Prefix an error with its case. */
-static fr_status in_case(fr_compare *c, const struct fr_case *k, fr_status status)
+static fr_status in_case(fr_compare *c, const struct fr__case *k, fr_status status)
 {
     return fr_fail(c->ctx, status, "%s: case %s: %s", k->where, k->folder, fr_ctx_error(c->ctx));
 }
 
-static fr_status take_facts(fr_compare *c, struct fr_case *k, fr__setup *s)
+static fr_status take_facts(fr_compare *c, struct fr__case *k, fr__setup *s)
 {
     const fr__settings *t = &s->settings;
-    struct fr_conf_out o = {0};
+    struct fr__conf_out o = {0};
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, 0, &s->pipeline));
     fr__conf_format(s->conf, &o);
     k->config = o.failed ? NULL : fr__arena_strdup(&c->arena, o.text.at);
@@ -105,10 +105,10 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr__setup *s)
     if (k->kind == FR_KIND_SIMULATED && !t->cluster)
         return fr_fail(c->ctx, FR_INVALID, "kind is simulated, but parallel.cluster is not set");
     k->n_runs = k->kind == FR_KIND_SIMULATED ? 1 : c->n_seeds;
-    k->runs = FR_ARENA_ARRAY(&c->arena, struct fr_case_run, k->n_runs);
+    k->runs = FR_ARENA_ARRAY(&c->arena, struct fr__case_run, k->n_runs);
     if (!k->config || !k->method || !k->runs) return fr__compare_no_memory(c);
     for (int i = 0; i < k->n_runs; i++) {
-        struct fr_case_run *r = &k->runs[i];
+        struct fr__case_run *r = &k->runs[i];
         r->seed = t->seed + (uint64_t)i;
         r->folder = k->kind == FR_KIND_SIMULATED
                         ? k->folder
@@ -121,7 +121,7 @@ static fr_status take_facts(fr_compare *c, struct fr_case *k, fr__setup *s)
                                     fr__conf_child(fr__conf_child(s->conf, "train"), "optimizer"));
 }
 
-static fr_status resolve(fr_compare *c, struct fr_case *k)
+static fr_status resolve(fr_compare *c, struct fr__case *k)
 {
     fr__setup s;
     fr_run_options o = {.size = sizeof o,
@@ -144,8 +144,8 @@ static fr_status resolve(fr_compare *c, struct fr_case *k)
 
 /* --- existing runs ---------------------------------------------------------------------------- */
 
-static fr_status compare_configs(fr_compare *c, const struct fr_case *k,
-                                 const struct fr_case_run *r, const char *path, bool *is_same,
+static fr_status compare_configs(fr_compare *c, const struct fr__case *k,
+                                 const struct fr__case_run *r, const char *path, bool *is_same,
                                  char *text, size_t room)
 {
     static const char *const own[] = {"run.out", NULL}, *const shared[] = {
@@ -164,7 +164,7 @@ static fr_status compare_configs(fr_compare *c, const struct fr_case *k,
 }
 
 /* A run with other settings is refused, or removed with --force. */
-static fr_status check_run(fr_compare *c, const struct fr_case *k, const struct fr_case_run *r)
+static fr_status check_run(fr_compare *c, const struct fr__case *k, const struct fr__case_run *r)
 {
     char text[400];
     bool is_same = true;
@@ -199,7 +199,7 @@ static fr_status lock(fr_compare *c)
 }
 
 /* Write the config that the runs of a case start from. */
-static fr_status write_config(fr_compare *c, const struct fr_case *k)
+static fr_status write_config(fr_compare *c, const struct fr__case *k)
 {
     const char *folder = fr__compare_path(c, &c->arena, k->folder, NULL);
     const char *path = fr__compare_path(c, &c->arena, k->folder, "config.yaml");
@@ -208,7 +208,7 @@ static fr_status write_config(fr_compare *c, const struct fr_case *k)
     return fr__file_replace(c->ctx, path, k->config, strlen(k->config));
 }
 
-fr_status fr__compare_settle(fr_compare *c)
+fr_status fr__compare_resolve(fr_compare *c)
 {
     for (int i = 0; i < c->n_cases; i++) FR_TRY(resolve(c, &c->cases[i]));
     FR_TRY(lock(c));
@@ -216,7 +216,7 @@ fr_status fr__compare_settle(fr_compare *c)
         for (int s = 0; s < c->cases[i].n_runs; s++)
             FR_TRY(check_run(c, &c->cases[i], &c->cases[i].runs[s]));
     for (int i = 0; i < c->n_cases; i++) {
-        struct fr_case *k = &c->cases[i];
+        struct fr__case *k = &c->cases[i];
         if (k->kind != FR_KIND_PUBLISHED) FR_TRY(write_config(c, k));
         for (int s = 0; s < k->n_runs; s++) FR_TRY(fr__compare_look(c, k, &k->runs[s]));
     }

@@ -1,11 +1,11 @@
-/* test_error.c -- how good predictions are: the watch's arithmetic, and on a noisy quadratic with
- * momentum the predicted weights are nearer to what comes than the stale ones. */
+/* test_prediction_error.c -- the arithmetic of the prediction error; and on a noisy quadratic with
+ * momentum the predicted weights are nearer to the later ones than the stale weights. */
 #include "weights/line.h"
 
 static line a;
 
-/* The watch's sums again, from the model's history: each pair of version and distance that some
- * forward saw counts once, if it came true. */
+/* The same sums from the model's history: each pair of version and distance that a forward read
+ * counts once, if its version was made. */
 static void sums_are_right(void **unused)
 {
     (void)unused;
@@ -52,7 +52,7 @@ static void sums_are_right(void **unused)
 }
 
 /* f(w) = curve * (w - best)^2 / 2 on each weight, gradients with noise, taken at the weights that
- * the backward sees. */
+ * the backward reads. */
 static void learn(line *l, int n_batches)
 {
     int t = l->r.n_micro, total = n_batches * t, lead = l->r.n_stages - 1 - l->r.stage;
@@ -117,7 +117,7 @@ static void better_than_stale(void **unused)
                     }
 }
 
-/* Nothing is predicted, nothing is checked; a reset forgets what has not come true. */
+/* Nothing is predicted, nothing is compared; a reset drops open predictions. */
 static void dropped_and_none(void **unused)
 {
     (void)unused;
@@ -139,7 +139,7 @@ static void dropped_and_none(void **unused)
     assert_int_equal(before, 5 * SIZE); /* forwards saw versions 0 to 4 */
     line_forward(&a, 8, 0);
     assert_int_equal(fr_store_reset(a.store, 8), FR_OK);
-    line_segment(&a, 8, 3); /* the forwards of a lead see one version only */
+    line_segment(&a, 8, 3); /* the forwards of a lead read one version only */
     assert_int_equal(fr_store_error(a.store)->n_values, before + SIZE);
     line_close(&a);
 }

@@ -1,5 +1,5 @@
-/* test_memory.c -- a run saved at a drain and taken up by another store goes on bit for bit;
- * weights changed from outside count from the next pass on. */
+/* test_policy_state.c -- a run saved at a drain and restored in another store continues bit for
+ * bit; weights changed from outside are used from the next pass on. */
 #include "weights/line.h"
 
 static const struct {
@@ -34,26 +34,27 @@ static void names(void **unused)
                     .policy = *p,
                     .context = {.stage = k, .n_stages = n, .lead = n - 1 - k, .n_micro = 4},
                     .n_blocks = k < n - 1 ? 2 : 1};
-                const char *name = fr_store_memory_name(&d), *expected = NULL;
+                const char *name = fr_store_policy_state_name(&d), *expected = NULL;
                 if (!strcmp((*p)->name, "double-buffer") && n > 1) expected = "previous";
                 if (!strcmp((*p)->name, "pipemare") && k < n - 1) expected = "drift";
                 assert_int_equal(name != NULL, expected != NULL);
                 if (name) assert_string_equal(name, expected);
             }
     assert_string_equal(
-        fr_store_memory_name(&(fr_store_desc){.policy = fr_policy_find("double-buffer")}),
+        fr_store_policy_state_name(&(fr_store_desc){.policy = fr_policy_find("double-buffer")}),
         "previous");
     assert_string_equal(
-        fr_store_memory_name(&(fr_store_desc){.policy = fr_policy_find("pipemare")}), "drift");
-    assert_null(fr_store_memory_name(&(fr_store_desc){.policy = fr_policy_find("stash")}));
+        fr_store_policy_state_name(&(fr_store_desc){.policy = fr_policy_find("pipemare")}),
+        "drift");
+    assert_null(fr_store_policy_state_name(&(fr_store_desc){.policy = fr_policy_find("stash")}));
 }
 
-/* What a checkpoint would carry from line a, at a drain, into the fresh line b; `late`: b learns
- * the number of the update last. */
+/* Copy the content of a checkpoint of line a, at a drain, to the fresh line b; `late`: set b's
+ * update number last. */
 static void carry_over(bool with_memory, bool late)
 {
     bool is_valid, was_valid;
-    float *from = fr_store_memory(a.store, &was_valid);
+    float *from = fr_store_policy_state(a.store, &was_valid);
     device_put(b.dev, fr_store_newest(b.store), line_read(&a, fr_store_newest(a.store)), SIZE);
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
         device_put(b.dev, b.state[i], line_read(&a, a.state[i]), SIZE);
@@ -63,18 +64,18 @@ static void carry_over(bool with_memory, bool late)
     memcpy(b.delta, a.delta, sizeof a.delta);
     b.now = a.now;
     assert_int_equal(fr_store_reset(b.store, late ? 0 : a.now), FR_OK);
-    float *to = fr_store_memory(b.store, &is_valid);
+    float *to = fr_store_policy_state(b.store, &is_valid);
     assert_int_equal(to != NULL, from != NULL);
-    assert_int_equal(to != NULL, fr_store_memory_name(&b.d) != NULL);
+    assert_int_equal(to != NULL, fr_store_policy_state_name(&b.d) != NULL);
     if (to && with_memory) {
         assert_true(was_valid && to != fr_store_newest(b.store));
         device_put(b.dev, to, line_read(&a, from), SIZE);
-        fr_store_set_memory(b.store);
+        fr_store_set_policy_state(b.store);
     }
     if (late) fr_store_renumber(b.store, a.now);
     assert_int_equal(fr_store_version(b.store), a.now);
     if (!to || !with_memory) return;
-    assert_ptr_equal(fr_store_memory(b.store, &is_valid), to);
+    assert_ptr_equal(fr_store_policy_state(b.store, &is_valid), to);
     assert_true(is_valid);
     assert_memory_equal(line_read(&b, to), line_read(&a, from), SIZE * sizeof(float));
 }
@@ -116,7 +117,7 @@ static void saved_runs_go_on(void **unused)
                     }
 }
 
-/* Views from here on, without what line_check knows. */
+/* Views from here on, without line_check. */
 static uint64_t digest_on(line *l, int64_t first_batch)
 {
     fr_view view;
@@ -134,7 +135,7 @@ static uint64_t digest_on(line *l, int64_t first_batch)
     return l->digest;
 }
 
-/* Without it the run would go on otherwise; nothing is left out that could be. */
+/* Without it the run would continue differently: all saved state is necessary. */
 static void memory_is_needed(void **unused)
 {
     (void)unused;
@@ -152,7 +153,8 @@ static void memory_is_needed(void **unused)
         }
 }
 
-/* Before the first update there is no version before: the block can be written but says nothing. */
+/* Before the first update there is no previous version: the block can be written but is not valid.
+ */
 static void no_previous_yet(void **unused)
 {
     (void)unused;
@@ -160,15 +162,16 @@ static void no_previous_yet(void **unused)
     bool is_valid = true;
     float huge[SIZE];
     line_open(&a, &r);
-    float *room = fr_store_memory(a.store, &is_valid);
+    float *room = fr_store_policy_state(a.store, &is_valid);
     assert_true(room && room != fr_store_newest(a.store) && !is_valid);
     for (int i = 0; i < SIZE; i++) huge[i] = 1e30f;
     device_put(a.dev, room, huge, SIZE);
     line_segment(&a, 0, 4); /* reads none of it */
-    assert_true(fr_store_memory(a.store, &is_valid) != fr_store_newest(a.store) && is_valid);
-    assert_memory_equal(line_read(&a, fr_store_memory(a.store, &is_valid)), a.w[3], sizeof a.w[3]);
+    assert_true(fr_store_policy_state(a.store, &is_valid) != fr_store_newest(a.store) && is_valid);
+    assert_memory_equal(line_read(&a, fr_store_policy_state(a.store, &is_valid)), a.w[3],
+                        sizeof a.w[3]);
     assert_int_equal(fr_store_reset(a.store, 4), FR_OK);
-    assert_non_null(fr_store_memory(a.store, &is_valid));
+    assert_non_null(fr_store_policy_state(a.store, &is_valid));
     assert_false(is_valid);
     line_close(&a);
 }
@@ -190,7 +193,7 @@ static void change(line *l, uint32_t stream)
     assert_int_equal(fr_store_version(l->store), l->now);
 }
 
-/* After every other update, in the midst of the pipeline: the model says what passes must see. */
+/* After every other update, with the pipeline full: passes must read the weights of the model. */
 static void changes_count_at_once(void **unused)
 {
     (void)unused;
@@ -218,7 +221,7 @@ static void changes_count_at_once(void **unused)
                 }
 }
 
-/* A guess from weights that are no more is void; one made anew is compared with what comes. */
+/* A prediction from replaced weights is dropped; a new one is compared with the later weights. */
 static void guesses_are_made_anew(void **unused)
 {
     (void)unused;

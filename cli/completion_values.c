@@ -1,5 +1,5 @@
-/* words.c -- names that arguments may have, from the registries. */
-#include "words.h"
+/* completion_values.c -- names that arguments may have, from the registries. */
+#include "completion_values.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static const char *method_at(int i)
     return NULL;
 }
 
-/* Each path once: rows of one path stand together or not, and are few. */
+/* Each path once; rows of one path need not be adjacent. The table is small. */
 static const char *key_at(int i)
 {
     const fr_key *k;
@@ -37,20 +37,20 @@ static const char *key_at(int i)
 
 static const struct source {
     const char *value;
-    words_kind kind;
+    completion_kind kind;
     const char *(*at)(int i);
 } sources[] = {
-    {"FILE", WORDS_FILE, NULL},
-    {"PATH", WORDS_FILE, NULL},
-    {"CONFIG", WORDS_CONFIG, NULL},
-    {"DIR", WORDS_FOLDER, NULL},
-    {"KEY=VALUE", WORDS_KEY, NULL},
-    {"METHOD", WORDS_LIST, method_at},
-    {"MODEL", WORDS_LIST, model_at},
-    {"PLANNER", WORDS_LIST, planner_at},
-    {"TRANSPORT", WORDS_LIST, transport_at},
-    {"KEY", WORDS_LIST, key_at},
-    {"VERB", WORDS_LIST, verb_at},
+    {"FILE", COMPLETE_FILE, NULL},
+    {"PATH", COMPLETE_FILE, NULL},
+    {"CONFIG", COMPLETE_CONFIG, NULL},
+    {"DIR", COMPLETE_FOLDER, NULL},
+    {"KEY=VALUE", COMPLETE_KEY, NULL},
+    {"METHOD", COMPLETE_LIST, method_at},
+    {"MODEL", COMPLETE_LIST, model_at},
+    {"PLANNER", COMPLETE_LIST, planner_at},
+    {"TRANSPORT", COMPLETE_LIST, transport_at},
+    {"KEY", COMPLETE_LIST, key_at},
+    {"VERB", COMPLETE_LIST, verb_at},
 };
 
 static const struct source *find(const char *value)
@@ -60,14 +60,14 @@ static const struct source *find(const char *value)
     return NULL;
 }
 
-words_kind words_kind_of(const char *value)
+completion_kind completion_kind_of(const char *value)
 {
     const struct source *s = value ? find(value) : NULL;
     if (s) return s->kind;
-    return value && strchr(value, '|') ? WORDS_LIST : WORDS_ANY;
+    return value && strchr(value, '|') ? COMPLETE_LIST : COMPLETE_ANY;
 }
 
-bool words_at(const char *value, int i, char *text, size_t room)
+bool completion_value_at(const char *value, int i, char *text, size_t room)
 {
     const struct source *s = find(value);
     if (s) {
