@@ -140,7 +140,7 @@ static fr_status keep_node(fr_graph *g, const fr__infer *t)
     *node = *t->node;
     node->name = fr__arena_strdup(&g->arena, t->node->name);
     if (!node->name) return fr__no_memory(g->ctx, strlen(t->node->name) + 1, "the name of a node");
-    memcpy(inputs, t->node->inputs, n_inputs * sizeof *inputs);
+    if (n_inputs > 0) memcpy(inputs, t->node->inputs, n_inputs * sizeof *inputs);
     for (int i = 0; i < t->n_params; i++) {
         params[i] = (int)g->params.n;
         FR_TRY(add_param(g, node->name, &t->params[i]));
