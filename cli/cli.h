@@ -62,7 +62,11 @@ typedef struct cli_option {
     size_t at; /* offset in the verb's arguments: bool, const char *, int64_t, double, cli_list */
 } cli_option;
 
-/* Two options of many verbs. */
+/* Options of many verbs. */
+#define CLI_SET(at)                                                                        \
+    {                                                                                      \
+        "set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, at \
+    }
 #define CLI_QUIET(at)                                                        \
     {                                                                        \
         "quiet", NULL, "no progress, errors and warnings only", CLI_FLAG, at \
@@ -91,8 +95,7 @@ typedef struct cli_train_args {
     int64_t dump_step; /* -1: none */
 } cli_train_args;
 #define CLI_TRAIN_OPTIONS(at)                                                                     \
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, at(sets)},   \
-        {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, at(out)},                         \
+    CLI_SET(at(sets)), {"out", "DIR", "folder of the run (run.out)", CLI_TEXT, at(out)},          \
         {"resume", NULL, "continue from the newest checkpoint of the folder, if any", CLI_FLAG,   \
          at(resume)},                                                                             \
         {"dump-step", "K", "write all tensors of mini-batch K (from 1) to step-K.safetensors",    \

@@ -232,7 +232,7 @@ static const cli_option options[] = {
     {"pipeline", "M", "stages per pipeline of hybrid training (2)", CLI_INT, AT(ways)},
     {"micro", "K", "micro-batches of such a pipeline (up to 4 per stage)", CLI_COUNT, AT(n_micro)},
     {"keep", NULL, "keep the checkpoints of the trainings", CLI_FLAG, AT(keep)},
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_SET(AT(sets)),
     CLI_QUIET(AT(is_quiet)),
     CLI_JSON(AT(want_json)),
     {.name = NULL},

@@ -24,7 +24,7 @@ typedef struct wishes {
 static const cli_option options[] = {
     {"checkpoint", "DIR", "a run's folder or one step-N (default: run.out)", CLI_TEXT,
      AT(checkpoint)},
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_SET(AT(sets)),
     CLI_QUIET(AT(is_quiet)),
     CLI_JSON(AT(want_json)),
     {.name = NULL},

@@ -27,7 +27,7 @@ static const cli_option options[] = {
      AT(temperature)},
     {"top-k", "K", "sample from the K most likely; 0: all (0)", CLI_INT, AT(top_k)},
     {"seed", "S", "same seed, same text (1)", CLI_INT, AT(seed)},
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_SET(AT(sets)),
     {.name = NULL},
 };
 

@@ -157,7 +157,7 @@ static const cli_option options[] = {
     {"all", NULL, "use all devices, even if fewer are as fast", CLI_FLAG, AT(all)},
     {"no-recompute", NULL, "never recompute activations", CLI_FLAG, AT(no_recompute)},
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_SET(AT(sets)),
     {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
      CLI_TEXT, AT(planner)},
     {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,

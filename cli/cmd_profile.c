@@ -200,7 +200,7 @@ static int check(const wishes *o)
 
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_SET(AT(sets)),
     {"batch", "N", "samples of a micro-batch (default: the config's)", CLI_INT, AT(batch)},
     {"sizes", "1,4,16|all", "micro-batches of these sizes too (all: the batch, its halves)",
      CLI_TEXT, AT(sizes)},

@@ -60,7 +60,7 @@ static const cli_option options[] = {
      AT(cluster)},
     {"profile", "FILE", "cost of nodes (`forerun profile`); measured if not given", CLI_TEXT,
      AT(profile)},
-    {"set", "KEY=VALUE", "replace a value of the config; may be repeated", CLI_LIST, AT(sets)},
+    CLI_SET(AT(sets)),
     {"batches", "N", "mini-batches (those of the run, 200 at most)", CLI_COUNT, AT(batches)},
     {"trace", "FILE", "write a timeline for Perfetto", CLI_TEXT, AT(trace)},
     CLI_QUIET(AT(is_quiet)),

@@ -92,3 +92,9 @@ void fr__arena_fini(fr_arena *a)
         a->chunks = next;
     }
 }
+
+void fr__arena_free(fr_arena *a)
+{
+    if (a) fr__arena_fini(a);
+    fr__free(a);
+}

@@ -15,6 +15,8 @@ void *fr__arena_pack(fr_arena *a, size_t bytes);
 char *fr__arena_strdup(fr_arena *a, const char *text);
 char *fr__arena_printf(fr_arena *a, const char *format, ...) FR_PRINTF(2, 3);
 void fr__arena_fini(fr_arena *a);
+/* The same, and the arena itself, which is on the heap; NULL allowed. */
+void fr__arena_free(fr_arena *a);
 
 #define FR_ARENA_NEW(a, type) ((type *)fr__arena_alloc((a), sizeof(type)))
 #define FR_ARENA_ARRAY(a, type, n) \

@@ -281,8 +281,7 @@ static fr_status cluster_new(fr_ctx *ctx, const char *name, const char *path, in
 void fr_cluster_free(fr_cluster *c)
 {
     if (!c) return;
-    if (c->arena) fr__arena_fini(c->arena);
-    fr__free(c->arena);
+    fr__arena_free(c->arena);
     fr__free(c);
 }
 

@@ -56,8 +56,6 @@ fr_status fr__emulation_wrap(fr__emulation *m, fr_group *inner, fr_group **out)
     return FR_OK;
 }
 
-fr_group *fr__emulation_inner(fr_group *g) { return g->inner; }
-
 static int rank_of(const fr_group *g, int member) { return g->t->rank_of(g->inner, member); }
 static void poll(fr_group *g, int member) { g->t->poll(g->inner, member); }
 static void end_waits(fr_group *g) { g->t->abort(g->inner); }

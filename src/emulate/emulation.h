@@ -37,7 +37,6 @@ void fr__emulation_free(fr__emulation *m);
  * Channels, boards and sums added through it carry the times at which their contents arrive. */
 extern const fr_transport fr__emulated_transport;
 fr_status fr__emulation_wrap(fr__emulation *m, fr_group *inner, fr_group **out);
-fr_group *fr__emulation_inner(fr_group *g);
 
 /* A call: workers start at the same moment, with idle links. Outside of calls nothing is emulated:
  * the transport is the inner one, and no worker sleeps. */

@@ -121,11 +121,6 @@ static inline fr__exec *const *fr__replicas(const fr_engine *e, int stage)
 {
     return &e->execs[e->first_part[stage]];
 }
-/* The part of this stage that computes a micro-batch. */
-static inline fr__part *fr__part_for(const fr_engine *e, int stage, int micro)
-{
-    return fr__part_at(e, stage, micro % e->eval_schedule->replicas[stage]);
-}
 
 /* Whether the current call is emulated; the current time on a worker's clock. */
 static inline bool fr__is_emulated(const fr_engine *e) { return fr__emulation_is_on(e->emulation); }

@@ -65,7 +65,6 @@ fr_status fr__exec_open_sync(fr__exec *const *replicas)
     return fr__sync_open(first->ctx, first->d.arena, of, any);
 }
 
-int fr__exec_n_sums(const fr__exec *x) { return x->sync.n_sums; }
 fr_status fr__exec_begin_sync(fr__exec *x) { return fr__sync_begin(&x->sync); }
 
 fr_status fr__exec_after_step(fr__exec *x, int64_t batch, bool *all_alive)

@@ -56,7 +56,6 @@ fr_status fr__exec_take(fr__exec *x, int64_t batch, fr__take what, bool *is_aliv
 /* The mean of running statistics, while the pipeline is empty. */
 fr_status fr__exec_mean_statistics(fr__exec *x);
 /* By the rule of replicas that step alone; without one they do nothing. */
-int fr__exec_n_sums(const fr__exec *x);
 fr_status fr__exec_begin_sync(fr__exec *x);
 fr_status fr__exec_after_step(fr__exec *x, int64_t batch, bool *all_alive);
 fr_status fr__exec_drain_sync(fr__exec *x, int64_t version);

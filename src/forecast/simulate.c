@@ -130,7 +130,6 @@ fr_status fr_run_simulate(fr_ctx *ctx, const fr_run_options *o, const char *clus
 
 void fr_forecast_free(fr_forecast *f)
 {
-    if (f->arena) fr__arena_fini(f->arena);
-    fr__free(f->arena);
+    fr__arena_free(f->arena);
     memset(f, 0, sizeof *f);
 }

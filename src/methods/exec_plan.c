@@ -258,8 +258,7 @@ fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan *
 void fr_exec_plan_free(fr_exec_plan *p)
 {
     if (!p) return;
-    if (p->arena) fr__arena_fini(p->arena);
-    fr__free(p->arena);
+    fr__arena_free(p->arena);
     fr__free(p);
 }
 

@@ -89,26 +89,35 @@ void fr__add_loss(fr_graph *g, int logits, double label_smoothing)
     fr_graph_add(g, FR_OP_CROSS_ENTROPY, "loss", &loss, 2, (int[]){logits, target});
 }
 
-int fr__transformer_block(fr_graph *g, int x, const fr__transformer *b, int64_t index)
+/* Dropout, if any, is after each part. */
+static int add_block(fr_graph *g, int x, const fr_model_options *o, bool causal, int length,
+                     long long i)
 {
-    long long i = index;
     /* Two parts per block add to the stream: keep its variance constant over depth. */
-    fr_init into_stream = {FR_INIT_NORMAL, (float)(0.02 / sqrt(2. * (double)b->n_blocks))};
-    fr_attrs attention = {.attention = {.heads = (int)b->heads, .causal = b->causal}};
+    fr_init into_stream = {FR_INIT_NORMAL, (float)(0.02 / sqrt(2. * (double)o->layers))};
+    fr_attrs attention = {.attention = {.heads = (int)o->heads, .causal = causal}};
     char name[NAME_ROOM];
     snprintf(name, sizeof name, "h.%lld.attn", i);
 
     int y = fr__layer(g, FR_OP_LAYER_NORM, x, NULL, "h.%lld.ln_1", i);
-    y = fr__linear(g, y, 3 * b->width, FR_INIT_GPT, "h.%lld.attn.qkv", i);
-    y = fr_graph_add(g, FR_OP_ATTENTION, name, &attention, b->length < 0 ? 1 : 2,
-                     (int[]){y, b->length});
-    y = fr__linear(g, y, b->width, into_stream, "h.%lld.attn.proj", i);
-    y = fr__dropout(g, y, b->dropout, "h.%lld.attn.drop", i);
+    y = fr__linear(g, y, 3 * o->width, FR_INIT_GPT, "h.%lld.attn.qkv", i);
+    y = fr_graph_add(g, FR_OP_ATTENTION, name, &attention, length < 0 ? 1 : 2, (int[]){y, length});
+    y = fr__linear(g, y, o->width, into_stream, "h.%lld.attn.proj", i);
+    y = fr__dropout(g, y, o->dropout, "h.%lld.attn.drop", i);
     x = fr__join(g, FR_OP_ADD, x, y, "h.%lld.add_1", i);
     y = fr__layer(g, FR_OP_LAYER_NORM, x, NULL, "h.%lld.ln_2", i);
-    y = fr__linear(g, y, 4 * b->width, FR_INIT_GPT, "h.%lld.mlp.up", i);
+    y = fr__linear(g, y, 4 * o->width, FR_INIT_GPT, "h.%lld.mlp.up", i);
     y = fr__layer(g, FR_OP_GELU, y, NULL, "h.%lld.mlp.gelu", i);
-    y = fr__linear(g, y, b->width, into_stream, "h.%lld.mlp.down", i);
-    y = fr__dropout(g, y, b->dropout, "h.%lld.mlp.drop", i);
+    y = fr__linear(g, y, o->width, into_stream, "h.%lld.mlp.down", i);
+    y = fr__dropout(g, y, o->dropout, "h.%lld.mlp.drop", i);
     return fr__join(g, FR_OP_ADD, x, y, "h.%lld.add_2", i);
+}
+
+int fr__transformer(fr_graph *g, const fr_model_options *o, bool causal, int length)
+{
+    fr_attrs embed = {.embedding = {o->vocab, o->width, o->context}};
+    int x = fr__layer(g, FR_OP_EMBEDDING, fr__input(g), &embed, "embed");
+    x = fr__dropout(g, x, o->dropout, "drop");
+    for (int64_t i = 0; i < o->layers; i++) x = add_block(g, x, o, causal, length, i);
+    return fr__layer(g, FR_OP_LAYER_NORM, x, NULL, "ln_f");
 }

@@ -43,15 +43,9 @@ static inline double fr__dropout_of(const fr_model_options *o, double preset)
 }
 int fr__input(const fr_graph *g); /* the node called "input" */
 
-/* A transformer block, normalised before each part (Xiong et al. 2020). */
-typedef struct fr__transformer {
-    int64_t width, heads;
-    bool causal;
-    int length;     /* node with the number of valid tokens, or -1 */
-    double dropout; /* after each part */
-    int64_t n_blocks;
-} fr__transformer;
-int fr__transformer_block(fr_graph *g, int x, const fr__transformer *b, int64_t index);
+/* A transformer from its tokens to the last normalisation; blocks are normalised before each part
+ * (Xiong et al. 2020). length: node with the number of valid tokens, or -1. */
+int fr__transformer(fr_graph *g, const fr_model_options *o, bool causal, int length);
 
 /* Every weight matrix of a transformer (Radford et al. 2019). */
 #define FR_INIT_GPT ((fr_init){FR_INIT_NORMAL, 0.02f})

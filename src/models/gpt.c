@@ -6,19 +6,8 @@
 static fr_status gpt_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g)
 {
     (void)ctx;
-    fr_attrs embed = {.embedding = {o->vocab, o->width, o->context}};
     fr_attrs head = {.weight_init = FR_INIT_GPT, .linear = {o->vocab, o->tied}};
-    fr__transformer block = {.width = o->width,
-                             .heads = o->heads,
-                             .causal = true,
-                             .length = -1,
-                             .dropout = o->dropout,
-                             .n_blocks = o->layers};
-    int x = fr__layer(g, FR_OP_EMBEDDING, fr__input(g), &embed, "embed");
-    x = fr__dropout(g, x, o->dropout, "drop");
-    for (int64_t i = 0; i < o->layers; i++) x = fr__transformer_block(g, x, &block, i);
-    x = fr__layer(g, FR_OP_LAYER_NORM, x, NULL, "ln_f");
-    fr__layer(g, FR_OP_LINEAR, x, &head, "head");
+    fr__layer(g, FR_OP_LINEAR, fr__transformer(g, o, true, -1), &head, "head");
     return o->tied ? fr_graph_tie(g, "head.weight", "embed.weight") : FR_OK;
 }
 

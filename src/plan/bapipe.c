@@ -65,7 +65,7 @@ static fr_status search(struct fr__task *t, struct fr__part *best, int *n_best, 
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "bapipe: cuts of %d nodes into 1 to %d stages are too many; ask for one "
                        "number of stages, or fewer devices",
-                       t->n, most);
+                       t->n_nodes, most);
     one.replicas = 1;
     t->problem = &one;
     for (int k = asked->n_stages ? asked->n_stages : 1;
@@ -92,7 +92,7 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     int n = 0, schedule = SNO;
     double time = INFINITY;
     *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, &t));
+    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
     struct fr__part *parts = FR_ARENA_ARRAY(&t.arena, struct fr__part, t.n);
     fr_status status = parts ? search(&t, parts, &n, &time, &schedule)
                              : fr__no_memory(ctx, 0, "the stages of a plan");
@@ -105,8 +105,8 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     if (status == FR_OK)
         snprintf((*out)->why, sizeof(*out)->why,
                  "a balanced cut into %d stages with %s takes %.6g s for %d micro-batches, by "
-                 "BaPipe's count (recalled)",
-                 n, n > 1 ? names[schedule] : "one device", time, t.n_micro);
+                 "BaPipe's count (recalled)%s",
+                 n, n > 1 ? names[schedule] : "one device", time, t.n_micro, fr__task_note(&t));
     fr__task_fini(&t);
     return status;
 }

@@ -126,7 +126,7 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     struct fr__task t;
     fr_status status = FR_INVALID;
     *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, &t));
+    FR_TRY(fr__task_init(ctx, p, 0, &t));
     size_t n = sizeof objectives / sizeof *objectives, i = 0;
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
     if (i < n && objectives[i].score)

@@ -258,7 +258,7 @@ fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
     fr_arena *arena = FR_NEW(fr_arena);
     fr_choice *choice = arena ? FR_ARENA_NEW(arena, fr_choice) : NULL;
     if (!choice) {
-        fr__free(arena);
+        fr__arena_free(arena);
         return fr__no_memory(ctx, sizeof *choice, "a choice");
     }
     choice->arena = arena;
@@ -281,8 +281,5 @@ fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
 
 void fr_choice_free(fr_choice *c)
 {
-    if (!c) return;
-    fr_arena *arena = c->arena; /* it holds the choice itself */
-    fr__arena_fini(arena);
-    fr__free(arena);
+    if (c) fr__arena_free(c->arena); /* which holds the choice itself */
 }

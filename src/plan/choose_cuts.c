@@ -26,7 +26,7 @@ fr_status fr__choose_size(struct fr__chooser *c, int n_micro, struct fr__size **
                                    .contiguous = true,
                                    .deals_evenly = true};
     FR_TRY(c->d->profile(c->d->user, c->d->batch / n_micro, &s->problem.profile));
-    FR_TRY(fr__task_init(c->ctx, &s->problem, &s->task));
+    FR_TRY(fr__task_init(c->ctx, &s->problem, FR__MOST_UNITS, &s->task));
     if (!fr__vec_push(&c->sizes, s)) {
         fr__task_fini(&s->task);
         return fr__no_memory(c->ctx, sizeof s, "a profile");

@@ -17,19 +17,16 @@ enum { MOST_EXCHANGES = 400, MOST_TRIES = 12, MOST_TOO_LARGE = 48 };
 
 /* --- cuts ------------------------------------------------------------------------------------- */
 
-/* The cut moved to the next node that computes; false: there is none between its neighbours. */
+/* The cut moved to the next unit; false: there is none between its neighbours. */
 static bool move_cut(const struct fr__option *o, int *cuts, int k, int by)
 {
-    const fr_profile *p = o->size->problem.profile;
-    int low = k ? cuts[k - 1] : 0, high = k < o->n_stages - 2 ? cuts[k + 1] : p->n_nodes;
-    int at = cuts[k] + by;
-    while (at > low && at < high && p->nodes[at].is_input) at += by;
+    const struct fr__task *t = &o->size->task;
+    const int low = k ? fr__task_unit(t, cuts[k - 1]) : 0;
+    const int high = k < o->n_stages - 2 ? fr__task_unit(t, cuts[k + 1]) : t->n;
+    const int at = fr__task_unit(t, cuts[k]) + by;
     if (at <= low || at >= high) return false;
-    int n_left = 0, n_right = 0;
-    for (int i = low; i < at; i++) n_left += !p->nodes[i].is_input;
-    for (int i = at; i < high; i++) n_right += !p->nodes[i].is_input;
-    cuts[k] = at;
-    return n_left > 0 && n_right > 0;
+    cuts[k] = t->node[at];
+    return true;
 }
 
 /* The option with these cuts, if it fits and *o does not, or its estimate is better: *o, whose cuts

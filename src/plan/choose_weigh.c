@@ -29,19 +29,6 @@ struct worker {
     int back_to;   /* the last worker before it whose values have gradients here; -1: none */
 };
 
-static int find_unit(const struct fr__task *t, int node)
-{
-    int low = 0, high = t->n;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (t->node[middle] < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* The sum over the replicas of a worker, put on the links; returns what it takes on idle ones. */
 static double load_sum(struct fr__chooser *c, const struct fr__option *o, const struct worker *w,
                        int r, int *ring)
@@ -186,7 +173,7 @@ static double fill(struct fr__chooser *c, struct fr__option *o, struct worker *a
     fr_links_reset(c->links);
     o->runs_ahead = false;
     for (int s = 0, u = 0; s < o->n_stages; s++) {
-        int v = s < o->n_stages - 1 ? find_unit(t, o->cuts[s]) : t->n;
+        int v = s < o->n_stages - 1 ? fr__task_unit(t, o->cuts[s]) : t->n;
         const int begin = s ? o->cuts[s - 1] : 0;
         const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes;
         const double work = fr__task_work(t, u, v);

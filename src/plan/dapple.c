@@ -205,14 +205,14 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
     struct fr__task t;
     int n = 0;
     *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, &t));
+    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
     struct fr__part *parts = FR_ARENA_ARRAY(&t.arena, struct fr__part, t.n);
     fr_status status = parts ? solve(&t, &n, parts) : fr__no_memory(ctx, 0, "the stages of a plan");
     if (status == FR_OK && n == 0)
         status = fr_fail(ctx, FR_INVALID,
                          "dapple: no layout of %d nodes fits %d devices of %.3g GB with one "
                          "activation set; allow more devices or memory, or other numbers",
-                         t.n, t.n_devices, t.least / 1e9);
+                         t.n_nodes, t.n_devices, t.least / 1e9);
     if (status == FR_OK)
         status = fr__plan_make(&t, "dapple", n, parts, fr__score_dapple(&t, n, parts), out);
     if (status == FR_OK) {
@@ -222,11 +222,11 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
             plan->stages[s].time_s = parts[s].time_s;
             if (parts[s].time_s > parts[pivot].time_s) pivot = s;
         }
-        plan->is_optimal = true;
+        plan->is_optimal = t.n == t.n_nodes;
         snprintf(plan->why, sizeof plan->why,
                  "a synchronous mini-batch of %d micro-batches takes %.6g s by DAPPLE's latency; "
-                 "of %d stages, %d has the longest steady phase (%.6g s a micro-batch)",
-                 t.n_micro, plan->time_s, n, pivot, parts[pivot].time_s);
+                 "of %d stages, %d has the longest steady phase (%.6g s a micro-batch)%s",
+                 t.n_micro, plan->time_s, n, pivot, parts[pivot].time_s, fr__task_note(&t));
     }
     fr__task_fini(&t);
     return status;

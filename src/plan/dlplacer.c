@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SMALL = 12, MOST_DEVICES = 8 };
+enum { SMALL = 12, MOST_DEVICES = 8, MOST_OPERATORS = 4000 };
 
 /* Jobs strictly between two waists (-1: begin or end of the graph). */
 struct piece {
@@ -409,6 +409,11 @@ static fr_status place(struct placer *o, fr_plan **out)
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "dlplacer: %d devices; it places the operators of one replica on at most %d",
                        t->n_devices, MOST_DEVICES);
+    if (t->n > MOST_OPERATORS)
+        return fr_fail(t->ctx, FR_UNSUPPORTED,
+                       "dlplacer: %d operators; it places at most %d; planners exact and pipedream "
+                       "cut models of any size",
+                       t->n, MOST_OPERATORS);
     FR_TRY(fr__jobs_make(t, &o->jobs));
     FR_TRY(fr__placing_make(t->ctx, &t->arena, &o->jobs, &best));
     double total = 0;
@@ -436,7 +441,7 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
     struct fr__task t;
     *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, &t));
+    FR_TRY(fr__task_init(ctx, p, 0, &t));
     struct placer o = {.t = &t,
                        .are_alike = t.are_alike,
                        .deadline =

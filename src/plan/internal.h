@@ -8,14 +8,15 @@
 #include <forerun/plan.h>
 
 /* A problem as planners read it. A unit is a node that computes (data fed from outside is no
- * stage's work); sums have a leading 0, so that units u .. v - 1 have sum[v] - sum[u]. */
+ * stage's work), or a run of nodes where there are many; sums have a leading 0, so that units
+ * u .. v - 1 have sum[v] - sum[u]. */
 struct fr__task {
     fr_ctx *ctx;
     const fr_plan_problem *problem;
     const fr_profile *profile;
     fr_arena arena; /* of everything here; dropped by fr__task_fini */
-    int n;
-    int *node;                           /* (n) of the profile */
+    int n, n_nodes; /* units; nodes that compute: more where units are runs */
+    int *node;      /* (n + 1) the first of each unit; the end of the profile */
     double *forward, *backward, *update; /* (n + 1) sums, seconds at speed 1 */
     double *params, *kept;               /* (n + 1) sums, bytes */
     double **values, **scratch; /* [level]: (n) largest of units u .. u + 2^level - 1, bytes */
@@ -34,8 +35,18 @@ struct fr__task {
     int n_micro;
 };
 
-fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, struct fr__task *t);
+/* Units that tables over pairs of them have time and memory for. */
+enum { FR__MOST_UNITS = 2000 };
+/* most: units at the most, each a run of nodes where there are more of these; 0: any number. */
+fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, int most, struct fr__task *t);
 void fr__task_fini(struct fr__task *t);
+/* What a plan says about units that are runs of nodes. */
+static inline const char *fr__task_note(const struct fr__task *t)
+{
+    return t->n < t->n_nodes ? " (by runs of nodes: single nodes would be too many)" : "";
+}
+/* The unit that begins at a node of the profile, or the first behind it. */
+int fr__task_unit(const struct fr__task *t, int node);
 
 /* Bytes of weights, gradients, optimizer state and workspace of units u .. v - 1. */
 double fr__task_fixed(const struct fr__task *t, int u, int v);

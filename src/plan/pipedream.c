@@ -287,12 +287,13 @@ static void explain(const struct solver *o, fr_plan *plan)
              o->levels[l].n;
     snprintf(plan->why, sizeof plan->why,
              "%d stages on %d machines (%d level%s, outermost %g bytes/s): %.6g s a micro-batch in "
-             "the steady state; one machine %.6g s, data parallel on all %.6g s; %d states%s",
+             "the steady state; one machine %.6g s, data parallel on all %.6g s; %d states%s%s",
              plan->n_stages, t->n_devices, o->n_levels, o->n_levels > 1 ? "s" : "", top->bandwidth,
              plan->time_s, one, dp, o->s.n,
-             o->s.is_chain && !t->problem->contiguous
+             o->s.is_chain && !t->problem->contiguous && t->n == t->n_nodes
                  ? " (ranges of nodes: with branches apart there would be too many)"
-                 : "");
+                 : "",
+             fr__task_note(t));
 }
 
 static fr_status plan_task(struct solver *o, fr_plan **out)
@@ -315,7 +316,8 @@ static fr_status plan_task(struct solver *o, fr_plan **out)
         return fr__no_memory(t->ctx, 0, "the stages of a plan");
     read_off(o, o->n_levels - 1, 0, o->s.n - 1, top->n, 1);
     FR_TRY(make_plan(o, best->time, out));
-    (*out)->is_optimal = o->n_levels == 1 && (!o->s.is_chain || t->problem->contiguous);
+    (*out)->is_optimal =
+        o->n_levels == 1 && t->n == t->n_nodes && (!o->s.is_chain || t->problem->contiguous);
     explain(o, *out);
     return FR_OK;
 }
@@ -324,7 +326,7 @@ static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
     struct fr__task t;
     *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, &t));
+    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
     struct solver o = {.t = &t};
     fr_status status =
         p->n_stages ? fr_fail(ctx, FR_UNSUPPORTED,

@@ -26,10 +26,7 @@ const fr_planner *fr_planner_find(const char *name)
 
 void fr_plan_free(fr_plan *p)
 {
-    if (!p) return;
-    fr_arena *arena = p->arena; /* it holds the plan itself */
-    fr__arena_fini(arena);
-    fr__free(arena);
+    if (p) fr__arena_free(p->arena); /* which holds the plan itself */
 }
 
 static void write_plan(fr_json *j, const fr_plan *p, const fr_profile *profile)

@@ -171,14 +171,12 @@ static fr_status reserve(struct fr__task *t, int n, struct fr__states *s)
     return FR_OK;
 }
 
-static void sum_inside(const struct fr__task *t, struct fr__states *s, int i)
+static void add_unit(const struct fr__task *t, struct fr__states *s, int i, int u)
 {
-    for (int u = 0; u < t->n; u++) {
-        if (!fr__bit(row(s->inside, s->words, i), u)) continue;
-        s->work[i] += fr__task_work(t, u, u + 1);
-        s->params[i] += t->params[u + 1] - t->params[u];
-        s->kept[i] += (double)t->profile->nodes[t->node[u]].output_bytes;
-    }
+    s->work[i] += fr__task_work(t, u, u + 1);
+    s->params[i] += t->params[u + 1] - t->params[u];
+    for (int k = t->node[u]; k < t->node[u + 1]; k++)
+        if (!t->profile->nodes[k].is_input) s->kept[i] += (double)t->profile->nodes[k].output_bytes;
 }
 
 static fr_status make_chain(struct fr__task *t, struct fr__states *s)
@@ -189,7 +187,10 @@ static fr_status make_chain(struct fr__task *t, struct fr__states *s)
         for (int u = 0; u <= i; u++) fr__set_bit(row(s->inside, s->words, i), u);
         for (int k = 0; k < i; k++) fr__set_bit(row(s->before, s->state_words, i), k);
         s->out[i] = t->cut[i + 1];
-        sum_inside(t, s, i);
+        if (i)
+            s->work[i] = s->work[i - 1], s->params[i] = s->params[i - 1],
+            s->kept[i] = s->kept[i - 1];
+        add_unit(t, s, i, i);
     }
     return FR_OK;
 }
@@ -233,7 +234,8 @@ static fr_status finish(struct walk *w, struct fr__states *s)
         augment(w, row(w->chains.at, w->words, state), all);
         for (int u = 0; u < t->n; u++)
             if (fr__bit(all, u)) s->out[i] += (double)t->profile->nodes[t->node[u]].output_bytes;
-        sum_inside(t, s, i);
+        for (int u = 0; u < t->n; u++)
+            if (fr__bit(row(s->inside, s->words, i), u)) add_unit(t, s, i, u);
     }
     for (size_t e = 0; e < w->from.n; e++)
         fr__set_bit(row(s->before, s->state_words, rank[w->to.at[e]]), rank[w->from.at[e]]);
@@ -274,7 +276,7 @@ fr_status fr__states_make(struct fr__task *t, int most, struct fr__states *s)
     struct walk w = {.t = t, .words = (t->n + 63) / 64};
     bool is_too_many = false;
     *s = (struct fr__states){0};
-    if (t->problem->contiguous) return make_chain(t, s);
+    if (t->problem->contiguous || t->n < t->n_nodes) return make_chain(t, s);
     fr_status status = explore_all(&w, most, &is_too_many);
     if (status == FR_OK) status = is_too_many ? make_chain(t, s) : finish(&w, s);
     fr__vec_fini(&w.chains), fr__vec_fini(&w.from), fr__vec_fini(&w.to), fr__free(w.slots);

@@ -132,7 +132,25 @@ static void sum_cuts(struct fr__task *t, const int *unit_of)
         t->cut[u] += t->cut[u - 1], t->cut_back[u] += t->cut_back[u - 1];
 }
 
-static fr_status fill_units(struct fr__task *t)
+/* Runs of nodes as units, `most` at most: of every so many cuts that follow each other the one with
+ * the fewest bytes stays. All sums are over what lies in front of a unit, so they stay, too. */
+static void join_units(struct fr__task *t, int most)
+{
+    double *sums[] = {t->forward, t->backward, t->update, t->params, t->kept, t->cut, t->cut_back};
+    const int n = t->n, each = (n + most - 1) / most;
+    t->n = 0;
+    for (int u = 0; u <= n; t->n++) {
+        int least = u;
+        for (int v = u + 1; u > 0 && v < n && v < u + each; v++)
+            if (t->cut[v] < t->cut[least]) least = v;
+        for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) sums[i][t->n] = sums[i][least];
+        t->node[t->n] = t->node[least];
+        u = u == n ? n + 1 : u + each < n ? u + each : n;
+    }
+    t->n--; /* the end is no unit */
+}
+
+static fr_status fill_units(struct fr__task *t, int most)
 {
     const fr_profile *p = t->profile;
     size_t room = (size_t)p->n_nodes + 1;
@@ -163,6 +181,8 @@ static fr_status fill_units(struct fr__task *t)
     }
     if (t->n == 0) return fr_fail(t->ctx, FR_INVALID, "the profile has no node that computes");
     sum_cuts(t, unit_of);
+    t->node[t->n] = p->n_nodes, t->n_nodes = t->n;
+    if (most && t->n > most) join_units(t, most);
     return FR_OK;
 }
 
@@ -200,23 +220,39 @@ static fr_status fill_workspaces(struct fr__task *t)
         *tables[i] = FR_ARENA_ARRAY(&t->arena, double *, n_levels);
         has_room = *tables[i] && ((*tables[i])[0] = FR_ARENA_ARRAY(&t->arena, double, t->n));
     }
-    for (int u = 0; u < t->n && has_room; u++) {
-        t->values[0][u] = (double)t->profile->nodes[t->node[u]].values_bytes;
-        t->scratch[0][u] = (double)t->profile->nodes[t->node[u]].scratch_bytes;
-    }
+    for (int u = 0; u < t->n && has_room; u++)
+        for (int i = t->node[u]; i < t->node[u + 1]; i++) {
+            const fr_profile_node *node = &t->profile->nodes[i];
+            if (node->is_input) continue;
+            t->values[0][u] = fmax(t->values[0][u], (double)node->values_bytes);
+            t->scratch[0][u] = fmax(t->scratch[0][u], (double)node->scratch_bytes);
+        }
     if (has_room && fill_most(t, t->values) && fill_most(t, t->scratch)) return FR_OK;
     return fr__no_memory(t->ctx, (size_t)t->n * sizeof(double), "workspaces of a plan");
 }
 
-fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, struct fr__task *t)
+fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, int most, struct fr__task *t)
 {
     *t = (struct fr__task){.ctx = ctx, .problem = p, .profile = p->profile};
     t->n_micro = p->n_micro > 0 ? p->n_micro : 1;
-    fr_status status = fill_units(t);
+    fr_status status = fill_units(t, most);
     if (status == FR_OK) status = fill_workspaces(t);
     if (status == FR_OK) status = fill_devices(t);
     if (status != FR_OK) fr__task_fini(t);
     return status;
+}
+
+int fr__task_unit(const struct fr__task *t, int node)
+{
+    int low = 0, high = t->n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (t->node[middle] < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 void fr__task_fini(struct fr__task *t) { fr__arena_fini(&t->arena); }
@@ -248,8 +284,7 @@ static fr_status new_plan(const struct fr__task *t, const char *planner, int n_s
         p->stage_of = FR_ARENA_ARRAY(arena, int, t->profile->n_nodes);
     }
     if (!p || !p->stages || !p->stage_of) {
-        if (arena) fr__arena_fini(arena);
-        fr__free(arena);
+        fr__arena_free(arena);
         return fr__no_memory(t->ctx, sizeof(fr_plan), "a plan");
     }
     *out = p;
@@ -310,7 +345,8 @@ fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
                             .replicas = parts[s].replicas,
                             .device = parts[s].device,
                             .time_s = parts[s].time_s};
-        for (int u = parts[s].u; u < parts[s].v; u++) p->stage_of[t->node[u]] = s;
+        for (int i = t->node[parts[s].u]; i < t->node[parts[s].v]; i++)
+            if (!t->profile->nodes[i].is_input) p->stage_of[i] = s;
     }
     return name_devices(t, out);
 }

@@ -398,10 +398,7 @@ fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s, const fr_costs *c
     fr_arena scratch = {0};
     fr__link_index x;
     *out = (fr_clock){0};
-    fr_status status = FR_OK;
-    if (!fr__link_index_init(&scratch, s, &x))
-        status = fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the links of a schedule");
-    if (status == FR_OK) status = fr__schedule_in_range(ctx, s, &x);
+    fr_status status = fr__link_index_init(ctx, &scratch, s, &x);
     if (status == FR_OK) status = fr__clock_run(ctx, s, &x, costs, s->slot_of != NULL, out);
     fr__arena_fini(&scratch);
     return status;
@@ -409,8 +406,6 @@ fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s, const fr_costs *c
 
 void fr_clock_free(fr_clock *c)
 {
-    if (!c->arena) return;
-    fr__arena_fini(c->arena);
-    fr__free(c->arena);
+    fr__arena_free(c->arena);
     *c = (fr_clock){0};
 }

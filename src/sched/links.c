@@ -36,12 +36,6 @@ static bool direction_init(fr_arena *a, const fr_schedule *s, int n, const fr_li
            by_stage(a, n_stages, n, links, false, &out->out);
 }
 
-bool fr__link_index_init(fr_arena *a, const fr_schedule *s, fr__link_index *out)
-{
-    return direction_init(a, s, s->n_forward, s->forward, &out->forward) &&
-           direction_init(a, s, s->n_backward, s->backward, &out->backward);
-}
-
 int fr__link_of(const fr__direction *d, int from, int to)
 {
     for (int i = d->out.first[from]; i < d->out.first[from + 1]; i++)
@@ -111,7 +105,9 @@ static bool cells_in_range(const int *cells, int n_rows, int n_columns, const in
     return true;
 }
 
-fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x)
+/* Stages, micro-batches and peers of all instructions are in range, stages are on their workers,
+ * and transfers use links. */
+static fr_status check_range(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x)
 {
     const fr__direction *ways[] = {&x->forward, &x->backward};
     for (int k = 0; k < s->n_stages; k++)
@@ -134,4 +130,12 @@ fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
     for (int w = 0; w < s->n_workers; w++)
         for (int step = 0; step < s->lists[w].n; step++) FR_TRY(instr_in_range(ctx, s, x, w, step));
     return FR_OK;
+}
+
+fr_status fr__link_index_init(fr_ctx *ctx, fr_arena *a, const fr_schedule *s, fr__link_index *out)
+{
+    if (!direction_init(a, s, s->n_forward, s->forward, &out->forward) ||
+        !direction_init(a, s, s->n_backward, s->backward, &out->backward))
+        return fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the links of a schedule");
+    return check_range(ctx, s, out);
 }

@@ -79,7 +79,9 @@ typedef struct fr__direction {
 typedef struct fr__link_index {
     fr__direction forward, backward;
 } fr__link_index;
-bool fr__link_index_init(fr_arena *a, const fr_schedule *s, fr__link_index *out);
+/* Also checks that stages, micro-batches and peers of all instructions are in range, that stages
+ * are on their workers and that transfers use links. Later code indexes by them without checks. */
+fr_status fr__link_index_init(fr_ctx *ctx, fr_arena *a, const fr_schedule *s, fr__link_index *out);
 int fr__link_of(const fr__direction *d, int from, int to); /* -1: none */
 /* The link that a transfer goes over; -1: none. */
 int fr__transfer_link(const fr__link_index *x, const fr_instr *i);
@@ -89,9 +91,6 @@ static inline int fr__pair(const fr__direction *d, int link, int micro)
     return d->first_pair[link] + micro % d->pairs[link];
 }
 
-/* Check that stages, micro-batches and peers of all instructions are in range, that stages are on
- * their workers and that transfers use links. Later code indexes by them without checks. */
-fr_status fr__schedule_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x);
 /* Fail with FR_INVALID and the prefix "worker 2, step 17 (2B5): ". */
 fr_status fr__instr_fail(fr_ctx *ctx, const fr_schedule *s, int worker, int step,
                          const char *format, ...) FR_PRINTF(5, 6);

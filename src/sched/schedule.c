@@ -376,10 +376,7 @@ fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
     fr_arena scratch = {0};
     fr__link_index x;
-    fr_status status = FR_OK;
-    if (!fr__link_index_init(&scratch, s, &x))
-        status = fr__no_memory(ctx, (size_t)s->n_stages * sizeof(int), "the links of a schedule");
-    if (status == FR_OK) status = fr__schedule_in_range(ctx, s, &x);
+    fr_status status = fr__link_index_init(ctx, &scratch, s, &x);
     if (status == FR_OK) status = fr__pass_steps(ctx, s, must_reduce);
     if (status == FR_OK) status = fr__pass_transfers(ctx, s, &x);
     if (status == FR_OK) status = fr__pass_slots(ctx, s, &x);

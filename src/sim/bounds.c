@@ -177,9 +177,9 @@ static fr_status find(fr_ctx *ctx, fr_arena *a, chain *c, fr_sim_bounds *out)
     c->values = FR_ARENA_ARRAY(a, double, s->n_stages);
     c->grads = FR_ARENA_ARRAY(a, double, s->n_stages);
     c->devices = FR_ARENA_ARRAY(a, int, most);
-    if (!c->values || !c->grads || !c->devices || !fr__link_index_init(a, s, &c->x))
+    if (!c->values || !c->grads || !c->devices)
         return fr__no_memory(ctx, (size_t)s->n_stages * sizeof(double), "bounds");
-    FR_TRY(fr__schedule_in_range(ctx, s, &c->x));
+    FR_TRY(fr__link_index_init(ctx, a, s, &c->x));
     if (c->d->timing.cluster) FR_TRY(fr_links_create(ctx, c->d->timing.cluster, &c->links));
     out->worker_s_per_batch = busiest_worker(c);
     out->link_s_per_batch = busiest_link(c);

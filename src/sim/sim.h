@@ -79,7 +79,6 @@ typedef struct fr__sim {
     fr__sim_sum *sums;           /* [stage] */
     int64_t *n_stepped;          /* [worker][nth of its stages]: by first_part */
     int *first_part;             /* [stage] */
-    double *stepped_at;          /* [mini-batch]: the latest so far */
     double message_bytes;
     int *max_events; /* [worker] */
     fr_sim_result *out;

@@ -346,9 +346,7 @@ static bool workers_init(fr__sim *m)
 
 static fr_status init(fr__sim *m)
 {
-    if (!fr__link_index_init(m->arena, m->s, &m->x))
-        return fr__no_memory(m->ctx, (size_t)m->s->n_stages * sizeof(int), "a simulation");
-    FR_TRY(fr__schedule_in_range(m->ctx, m->s, &m->x));
+    FR_TRY(fr__link_index_init(m->ctx, m->arena, m->s, &m->x));
     if (!events_init(m) || !workers_init(m))
         return fr__no_memory(m->ctx, m->first[FR__N_SIM_EVENTS] * sizeof(double), "a simulation");
     if (m->d->timing.cluster) FR_TRY(fr_links_create(m->ctx, m->d->timing.cluster, &m->links));
@@ -422,8 +420,6 @@ fr_status fr_simulate(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_result *out)
 
 void fr_sim_free(fr_sim_result *r)
 {
-    if (!r->arena) return;
-    fr__arena_fini(r->arena);
-    fr__free(r->arena);
+    fr__arena_free(r->arena);
     *r = (fr_sim_result){0};
 }

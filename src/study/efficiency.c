@@ -400,8 +400,7 @@ fr_status fr_efficiency_measure(fr_ctx *ctx, const fr_efficiency_options *o, fr_
 
 void fr_efficiency_free(fr_efficiency *e)
 {
-    if (e->arena) fr__arena_fini(e->arena);
-    fr__free(e->arena);
+    fr__arena_free(e->arena);
     memset(e, 0, sizeof *e);
 }
 

@@ -62,8 +62,7 @@ fr_status fr__scaling_open(fr_ctx *ctx, int ways, int room, fr_scaling *out)
 
 void fr_scaling_free(fr_scaling *s)
 {
-    if (s->arena) fr__arena_fini(s->arena);
-    fr__free(s->arena);
+    fr__arena_free(s->arena);
     memset(s, 0, sizeof *s);
 }
 

@@ -61,7 +61,7 @@ static void fork_by_hand(void **state)
     struct fr__task t;
     struct fr__states s;
     fr_ctx *ctx = fr_ctx_create();
-    assert_int_equal(fr__task_init(ctx, &p, &t), FR_OK);
+    assert_int_equal(fr__task_init(ctx, &p, 0, &t), FR_OK);
     assert_int_equal(fr__states_make(&t, 100, &s), FR_OK);
     assert_int_equal(s.n, 5);
     static const double work[] = {1, 2, 2, 3, 4};
@@ -160,7 +160,7 @@ static void levels(void **state)
         struct plain o = {.n = {n[0], n[1]}, .bandwidth = {bandwidth[0], bandwidth[1]}};
         struct fr__task t;
         fr_ctx *ctx = fr_ctx_create();
-        assert_int_equal(fr__task_init(ctx, &p, &t), FR_OK);
+        assert_int_equal(fr__task_init(ctx, &p, 0, &t), FR_OK);
         o.t = &t;
         fr_plan *plan = make(&p);
         double wanted = plain_s(&o, 1, 0, t.n, n[1]);

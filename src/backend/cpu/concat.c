@@ -100,7 +100,7 @@ fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kerne
         c->piece[i] = 1;
         for (int d = axis; d < in->n_dims; d++) c->piece[i] *= (size_t)in->dim[d];
         c->whole += c->piece[i];
-        k->can_add_dx |= 1u << i;
+        k->can_add_dx = (uint8_t)(k->can_add_dx | 1u << i);
     }
     return are_blocked ? fr__layout_of_md(k, y, &k->y) : FR_OK;
 }
