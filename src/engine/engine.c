@@ -91,7 +91,7 @@ static fr_status make_stages(fr_engine *e)
 }
 
 /* All refusals happen here, before anything is compiled, except that of an unknown parallel.sync
- * (replicas.c). */
+ * (parts.c). */
 static fr_status make_plan(fr_engine *e)
 {
     const fr_engine_desc *d = &e->desc;

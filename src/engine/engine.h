@@ -8,14 +8,13 @@
  * only; rank 0 collects the records.
  *
  *     engine.c       create, free                  engine_call.c    a call of train or eval
- *     worker.c       the walk along a list         worker_thread.c  jobs for the workers' threads
- *     parts.c        executors of the stages       passes.c         F, B, I, W of one micro-batch
+ *     worker.c       a worker's thread and list    passes.c         F, B, I, W of one micro-batch
+ *     parts.c        executors, their replicas     records.c        mini-batches in flight
  *     stage_io.c     tensors between stages        links.c          links to buffers and channels
  *     update.c       REDUCE and STEP               ties.c           gradients tied across stages
- *     replicas.c     sums of replicas              records.c        mini-batches in flight
  *     params.c       parameters in and out         snapshot.c       a copy for a checkpoint
  *     coordinator.c  one call, several processes   collect.c        notes of all workers to rank 0
- *     faults.c       injected faults, stalls       emulation.c      emulated devices and links */
+ *     faults.c       injected faults, stalls */
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
@@ -167,7 +166,7 @@ bool fr__ties_on(const fr__worker *w); /* the worker has a tied parameter */
 /* The sums replace the worker's own gradients. *is_dead: there is no sum. */
 fr_status fr__ties_sum(fr__worker *w, int64_t batch, bool *is_dead);
 
-/* replicas.c: replicas of a stage. */
+/* parts.c: replicas of a stage. */
 fr_status fr__replicas_plan(fr_engine *e);
 fr_status fr__replicas_open(fr_engine *e);
 fr__exec_hooks fr__part_hooks(fr__part *p);

@@ -3,8 +3,17 @@
 #ifndef FR_ENGINE_LINKS_H
 #define FR_ENGINE_LINKS_H
 
-#include "engine/types.h"
+#include <forerun/exec_plan.h>
+#include <forerun/state.h>
+
 #include "exec/exec.h"
+
+typedef struct fr__worker fr__worker;
+typedef struct fr__part fr__part;
+typedef struct fr__record fr__record;
+typedef struct fr__coordinator fr__coordinator;
+typedef struct fr__link_channel fr__link_channel;
+typedef struct fr__link_buffers fr__link_buffers;
 
 /* A link between two parts. Forward: the outputs of part `from`, which are in its slots, one buffer
  * per slot. Backward: gradients, in buffers of their own. */

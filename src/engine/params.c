@@ -171,7 +171,7 @@ fr_status fr__item_read(fr_engine *e, const fr_item *item, void *plain)
 
 /* --- starting values ------------------------------------------------------------------------ */
 
-static void fill(void *engine, int param, size_t first, size_t n, float *to)
+static void fill(void *engine, int param, size_t first, size_t n, void *to)
 {
     const fr_engine *e = engine;
     fr_graph_init_range(e->desc.graph, param, e->desc.seed, (int64_t)first, (int64_t)n, to);

@@ -2,7 +2,7 @@
 #ifndef FR_ENGINE_RECORDS_H
 #define FR_ENGINE_RECORDS_H
 
-#include "engine/types.h"
+#include "engine/links.h"
 
 struct fr__record {
     int64_t batch; /* of the run */

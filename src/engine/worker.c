@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { SHORT_WAIT_NS = 2000 }; /* not worth a slice in a trace */
 
@@ -317,4 +318,63 @@ fr_status fr__worker_walk(fr__worker *w, void *arg)
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__worker_now(w) - start;
     if (status != FR_OK) fr__give_up(e, w->index);
     return status;
+}
+
+/* --- the thread ----------------------------------------------------------------------------- */
+
+void fr__job_start(fr__worker *w, fr__job job)
+{
+    w->job = job;
+    w->job_arg = NULL;
+    w->job_status = FR_OK;
+    w->engine->n_running++;
+    pthread_cond_signal(&w->wakes);
+}
+
+/* With the lock held. */
+static void wait_for_jobs(fr_engine *e)
+{
+    while (e->n_running > 0) pthread_cond_wait(&e->caller_wakes, &e->lock);
+}
+
+fr_status fr__jobs_run(fr_engine *e, fr__job job, bool one_by_one)
+{
+    fr_status status = FR_OK;
+    fr__worker *mine = &e->workers[e->first_worker];
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->n_local && status == FR_OK; i++) {
+        fr__job_start(&mine[i], job);
+        if (!one_by_one) continue;
+        wait_for_jobs(e);
+        status = mine[i].job_status;
+    }
+    wait_for_jobs(e);
+    for (int i = 0; i < e->n_local && status == FR_OK; i++) status = mine[i].job_status;
+    pthread_mutex_unlock(&e->lock);
+    return status;
+}
+
+void *fr__worker_main(void *worker)
+{
+    fr__worker *w = worker;
+    fr_engine *e = w->engine;
+    char name[16];
+    snprintf(name, sizeof name, "worker %d", w->index);
+    fr__thread_name(name);
+    pthread_mutex_lock(&e->lock);
+    while (!e->must_quit) {
+        if (!w->job) {
+            pthread_cond_wait(&w->wakes, &e->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&e->lock);
+        fr_status status = w->job(w, w->job_arg);
+        pthread_mutex_lock(&e->lock);
+        w->job_status = status;
+        w->job = NULL;
+        e->n_running--;
+        pthread_cond_broadcast(&e->caller_wakes);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
 }

@@ -2,7 +2,7 @@
 #ifndef FR_ENGINE_WORKER_H
 #define FR_ENGINE_WORKER_H
 
-#include "engine/types.h"
+#include "engine/links.h"
 #include "exec/update.h"
 
 #include <pthread.h>
@@ -82,7 +82,7 @@ fr_status fr__worker_walk(fr__worker *w, void *arg);
 void fr__wait_begin(fr__worker *w);
 void fr__wait_end(fr__worker *w);
 
-/* worker_thread.c. With the lock held; n_running counts the workers that are not done. */
+/* worker.c. With the lock held; n_running counts the workers that are not done. */
 void *fr__worker_main(void *worker);
 void fr__job_start(fr__worker *w, fr__job job);
 /* Run a job on every worker of this process at once (or one after the other) and wait. */

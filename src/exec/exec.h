@@ -216,7 +216,7 @@ fr_status fr__exec_read(fr__exec *x, fr__value_kind kind, int which, int param, 
 fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param, const void *plain);
 bool fr__exec_has_memory(const fr__exec *x); /* it is valid now */
 /* Starting values: fill(user, param, first, n, to) writes n floats, on any thread of the device. */
-typedef void (*fr__fill_fn)(void *user, int param, size_t first, size_t n, float *to);
+typedef void (*fr__fill_fn)(void *user, int param, size_t first, size_t n, void *to);
 fr_status fr__exec_init(fr__exec *x, fr__fill_fn fill, void *user);
 
 #endif

@@ -96,7 +96,7 @@ static fr_status create_exec(fr__rig *r)
     return fr__exec_create(r->ctx, &x, &r->exec);
 }
 
-static void fill_param(void *rig, int param, size_t first, size_t n, float *to)
+static void fill_param(void *rig, int param, size_t first, size_t n, void *to)
 {
     const fr_graph *g = ((fr__rig *)rig)->d->graph;
     const fr_param *p = fr_graph_param(g, param);
