@@ -26,7 +26,7 @@ FR_API const fr_backend *const *fr_backend_list(void);
 FR_API const fr_backend *fr_backend_find(const char *name); /* NULL: none of that name */
 FR_API const char *fr_backend_name(const fr_backend *b);
 FR_API const char *fr_backend_summary(const fr_backend *b);
-/* What it is built on: "oneDNN 2.6.3"; "" of plain C. */
+/* The library it is built on: "oneDNN 2.6.3"; "" for plain C. */
 FR_API void fr_backend_library(const fr_backend *b, char *text, size_t room);
 /* The instruction set it computes with here: "avx2"; the architecture of plain C: "x86-64". */
 FR_API void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
@@ -87,7 +87,7 @@ typedef struct fr_port {
     bool kept;     /* the caller must keep the value unchanged until the backward is done */
 } fr_port;
 
-/* Where a parameter is inside the weights (or, for buffers, the buffers) block. */
+/* Place of a parameter in the weights (or, for buffers, the buffers) block. */
 typedef struct fr_placement {
     int param;
     size_t offset, count; /* floats; count may exceed the plain size (padding, always zero) */
@@ -125,7 +125,7 @@ FR_API FR_MUST_USE fr_status fr_program_read_param(fr_program *p, const float *b
                                                    float *plain);
 FR_API FR_MUST_USE fr_status fr_program_write_param(fr_program *p, float *block, int placement,
                                                     const float *plain);
-/* Whether the device's layout is the plain one: the values lie in a block as they are. */
+/* True if the device's layout is plain row-major. */
 FR_API bool fr_program_is_plain(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this

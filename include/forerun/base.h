@@ -9,7 +9,7 @@
  * Ownership, in all headers: what a call hands out through `out` belongs to the caller, who ends it
  * by the _free, _close or _leave of its type; after a failure it is NULL. A pointer that a call
  * returns belongs to the object that was asked, or to the library, and lives as long as that. The
- * comment of a call says where one of these is different. */
+ * comment of a call states any exception. */
 #ifndef FORERUN_BASE_H
 #define FORERUN_BASE_H
 
@@ -22,12 +22,13 @@
 extern "C" {
 #endif
 
-/* Of these headers; fr_version has that of the library. */
+/* Version of these headers; fr_version returns that of the library. */
 #define FR_VERSION_MAJOR 0
 #define FR_VERSION_MINOR 1
 #define FR_VERSION_PATCH 0
 
-/* FR_API: the shared library exports it. FR_MUST_USE: a call whose result is not looked at. */
+/* FR_API: exported by the shared library. FR_MUST_USE: the compiler warns if the result of a call
+ * is ignored. */
 #if defined(__GNUC__)
 #define FR_API __attribute__((visibility("default")))
 #define FR_MUST_USE __attribute__((warn_unused_result))
@@ -65,7 +66,7 @@ typedef struct fr_ctx fr_ctx;
 FR_API fr_ctx *fr_ctx_create(void);
 FR_API void fr_ctx_free(fr_ctx *ctx);
 
-/* Where log lines go; without a function they are dropped. Set before threads start. */
+/* Receives the log lines; without a function they are dropped. Set before threads start. */
 FR_API void fr_ctx_set_log(fr_ctx *ctx, fr_log_fn fn, void *user);
 
 /* The last failure; FR_OK and "" if there was none since creation or fr_ctx_clear. The text is the
@@ -79,7 +80,7 @@ FR_API void fr_ctx_clear(fr_ctx *ctx);
 FR_API const char *fr_status_text(fr_status status);
 FR_API int fr_status_exit_code(fr_status status);
 
-/* Of the library: "0.1.0". */
+/* Version of the library: "0.1.0". */
 FR_API const char *fr_version(void);
 
 /* The machine that this process runs on, without names of hosts or users. */

@@ -61,7 +61,7 @@ FR_API void fr_compare_close(fr_compare *c); /* NULL allowed */
 FR_API const char *fr_compare_out(const fr_compare *c); /* the folder */
 FR_API int fr_compare_n_runs(const fr_compare *c, int *n_over);
 
-/* What is to be done next. Texts live until the next call of fr_compare_next. */
+/* The next task. Texts live until the next call of fr_compare_next. */
 typedef struct fr_compare_job {
     int number, n_runs; /* this one is the number-th of all, from 1 */
     const char *name;   /* "vgg16 spectrain, seed 2"; NULL: nothing is left */

@@ -1,7 +1,7 @@
 /* cost.h -- what things cost: a profile (the nodes of a model, measured), a cluster (devices and
  * what joins them), and the time that messages take on links that others use too.
  *
- * Simulation and emulation go by the same numbers: an fr_timing says how long everything takes, an
+ * Simulation and emulation use the same numbers: an fr_timing gives all durations, an
  * fr_links keeps account of who uses a link until when. Times are seconds, sizes bytes. */
 #ifndef FORERUN_COST_H
 #define FORERUN_COST_H
@@ -172,7 +172,7 @@ FR_API double fr_links_send(fr_links *l, int from, int to, size_t bytes, double 
 /* All of n devices have a block ready at `ready`; returns when all have the sum. Along a ring in
  * the order of devices, each sends 2 (n - 1) / n of the block to the next. */
 FR_API double fr_links_sum(fr_links *l, int n, const int *devices, size_t bytes, double ready);
-/* What the two would take on idle links. */
+/* Durations of the two on idle links. */
 FR_API double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes);
 FR_API double fr_links_sum_time(const fr_links *l, int n, const int *devices, size_t bytes);
 

@@ -15,7 +15,7 @@ extern "C" {
 
 typedef enum fr_split { FR_TRAIN, FR_EVAL } fr_split;
 
-/* What a data set holds; plain numbers, valid after open. */
+/* Contents of a data set; plain numbers, valid after open. */
 typedef struct fr_data_info {
     int64_t n_train, n_eval; /* samples; n_eval 0: no evaluation part */
     fr_shape input;          /* of one sample */

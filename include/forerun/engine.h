@@ -1,14 +1,14 @@
 /* engine.h -- the engine: a model cut into stages, workers that walk a schedule.
  *
  * One worker is one thread on one device and owns the stages that the schedule gives it. The engine
- * makes the workers, hands them mini-batches, watches that they get on, and collects what the
- * caller wants to know about a mini-batch. One worker with one stage is the special case of a
+ * makes the workers, gives them mini-batches, detects stalls, and collects the results of each
+ * mini-batch. One worker with one stage is the special case of a
  * schedule with one list. All calls on an engine come from one thread; callbacks say on which
  * thread they run.
  *
  * With a team the workers are spread over its processes, equally many in each, in order. Every
  * process creates an engine from the same description and makes the same calls in the same order;
- * calls return the same status everywhere. What a call has to tell, rank 0 is told. */
+ * calls return the same status everywhere. Reports go to rank 0. */
 #ifndef FORERUN_ENGINE_H
 #define FORERUN_ENGINE_H
 
@@ -42,8 +42,8 @@ typedef struct fr_engine_desc {
     const bool *recompute; /* [stage]: a backward first runs the forward again; NULL: none */
     /* Emulation of training, one process only: an instruction that takes t by this timing takes t *
      * scale seconds of the wall clock, messages and sums likewise; results are those of the
-     * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine tells
-     * are then emulated ones. It lives as long as the engine. */
+     * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine
+     * reports are then emulated. It lives as long as the engine. */
     const fr_timing *timing;
     double scale; /* 0 = 1 */
     const fr_backend *backend;
@@ -59,7 +59,7 @@ typedef struct fr_engine_desc {
     uint64_t seed;
     bool keep_grads; /* gradients survive the update (for dumps): no update on the fly */
     int logits_node; /* whose value evaluation returns; 0, which is an INPUT: none */
-    double stall_s;  /* no worker gets on for so long: give up. 0 = 30 */
+    double stall_s;  /* seconds without progress before the call fails; 0: 30 */
     const struct fr_fault *fault; /* for tests of the library; NULL */
     bool want_ledger;
     int n_events;          /* trace: most events kept for each worker; 0 = none */
@@ -77,7 +77,7 @@ FR_API FR_MUST_USE fr_status fr_engine_plan(fr_ctx *ctx, const fr_engine_desc *d
  * engine can only be freed. */
 FR_API FR_MUST_USE fr_status fr_engine_take(fr_engine *e, const fr_timing *timing, double scale);
 FR_API void fr_engine_free(fr_engine *e);
-/* What the workers would take ([worker], all of them), by a plan that is dropped. One process. */
+/* Memory of all workers ([worker]) by a plan that is then dropped. One process. */
 FR_API FR_MUST_USE fr_status fr_engine_forecast(fr_ctx *ctx, const fr_engine_desc *desc,
                                                 fr_memory_use *out);
 /* Nanoseconds on a clock that never jumps: emulated ones in an emulation. */
@@ -106,7 +106,7 @@ FR_API fr_stage_times fr_engine_warm_times(const fr_engine *e, int stage);
 FR_API fr_overrun fr_engine_overrun(const fr_engine *e);
 FR_API fr_traffic fr_engine_traffic(const fr_engine *e);
 
-/* Where mini-batches come from: called in order, one call at a time, on any worker's thread. At
+/* Source of mini-batches: called in order, one call at a time, on any worker's thread. At
  * most fr_engine_window mini-batches are held at once. */
 typedef struct fr_source {
     void *user;

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What a worker's time goes to. All but the waits is being busy. */
+/* Uses of a worker's time. All but the waits count as busy. */
 typedef enum fr_spent {
     FR_SPENT_FORWARD,
     FR_SPENT_BACKWARD,     /* B and I, the update that is fused into it left out */
@@ -31,7 +31,7 @@ typedef struct fr_worker_times {
  * made. */
 typedef struct fr_stage_times {
     uint64_t forward_ns, back_input_ns, back_weight_ns, step_ns; /* B counts as back_input */
-    /* Of forward_ns and back_input_ns: getting the weights, which may mean to predict them. */
+    /* Part of forward_ns and back_input_ns: fetching or predicting the weights. */
     uint64_t fetch_forward_ns, fetch_backward_ns;
     int64_t n_micro, n_steps;
 } fr_stage_times;

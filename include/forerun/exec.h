@@ -35,7 +35,7 @@ typedef struct fr_memory_use {
 typedef struct fr_sync_options {
     const char *name; /* of fr_sync_list; NULL: allreduce */
     int every;    /* required; average: updates from one mean to the next; wsp: updates of a wave */
-    int distance; /* wsp: waves that a replica may be ahead of what it knows of the others */
+    int distance; /* wsp: waves that a replica may be ahead of the others */
 } fr_sync_options;
 typedef struct fr_sync {
     const char *name, *summary;

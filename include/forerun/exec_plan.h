@@ -20,7 +20,7 @@ typedef struct fr_exec_desc {
     const char *name;            /* of the schedule in messages; NULL: its own */
     const fr_policy *policy;     /* NULL: live */
     fr_policy_options policy_options;
-    /* Where tied parameters are; NULL: there are none. stages: [stage] */
+    /* To find tied parameters; NULL: there are none. stages: [stage] */
     const fr_graph *graph;
     const fr_stage *stages;
     /* Replicas step each for itself and agree by the rule of this name; NULL: they step with the
@@ -39,14 +39,14 @@ typedef struct fr_exec_plan {
     /* Flush: no stage steps before norms and tied gradients of all stages have been combined. */
     bool sums_stages;
     /* [stage] */
-    fr_policy_context *context; /* what the weight policy is told */
+    fr_policy_context *context; /* for the weight policy */
     int *n_weight_blocks;       /* counted along the lists, the newest weights included */
     bool *needs_whole_gradient; /* a step sees all gradients before it changes a weight */
     bool *update_in_backward;   /* the update is fused into the last backward */
     void *arena;
 } fr_exec_plan;
 
-/* What would have to be another one. */
+/* The choice that causes a refusal. */
 typedef enum fr_exec_refusal {
     FR_REFUSED_NOT,
     FR_REFUSED_WEIGHTS, /* the policy */
@@ -55,17 +55,17 @@ typedef enum fr_exec_refusal {
 } fr_exec_refusal;
 
 /* *out is freed by fr_exec_plan_free. *why (may be NULL): what is refused, if that is the failure;
- * the text says why, and what to do. */
+ * the text has the reason and a remedy. */
 FR_API FR_MUST_USE fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d,
                                                  fr_exec_plan **out, fr_exec_refusal *why);
 FR_API void fr_exec_plan_free(fr_exec_plan *p);
 
-/* Before there is a schedule. Whether it must have reductions: something needs the gradients of all
- * stages. (Of asynchronous stages a norm is known too late.) */
+/* Before there is a schedule: true if it must have reductions, as something needs the gradients of
+ * all stages. (Of asynchronous stages a norm is known too late.) */
 FR_API bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm);
 /* The first tied parameter whose owner is in another stage; -1: none. */
 FR_API int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages);
-/* Whether the policy can be used with what the generator would make of d. */
+/* True if the policy can be used with the schedule that the generator makes of d. */
 FR_API bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d,
                                  const fr_policy *policy);
 

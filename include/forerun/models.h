@@ -24,7 +24,7 @@ typedef struct fr_model_options {
     double width_factor;   /* CNNs: scales every channel count, 1 = published */
 } fr_model_options;
 
-/* What a model reads: fixes the INPUT nodes. */
+/* The inputs of a model, which fix its INPUT nodes. */
 typedef enum fr_model_input {
     FR_MODEL_FEATURES, /* input (inputs) */
     FR_MODEL_IMAGE,    /* input (channels, image, image) */

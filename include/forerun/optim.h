@@ -28,7 +28,7 @@ typedef struct fr_optim_options {
     double momentum_decay;      /* nadam */
 } fr_optim_options;
 
-/* What one update needs besides the blocks; filled by fr_optim_prepare. Plain numbers, computed in
+/* Coefficients of one update; filled by fr_optim_prepare. Plain numbers, computed in
  * double. */
 typedef struct fr_optim_coef {
     float grad_scale; /* from clipping; 1 = none */
@@ -42,7 +42,7 @@ typedef struct fr_optim_coef {
     float rate_grad, rate_mean; /* numerator: rate_grad * g + rate_mean * m, lr included */
 } fr_optim_coef;
 
-/* What a prediction extrapolates. */
+/* The quantity that a prediction extrapolates. */
 typedef enum fr_extrapolation {
     FR_EXTRAPOLATE_APPLIED,  /* the update direction the optimizer applies */
     FR_EXTRAPOLATE_CONSTANT, /* adam family: bias corrections of update 1, for ever (XPipe) */

@@ -1,6 +1,6 @@
 /* plan.h -- planners: how to spread a model over devices. One file each, listed in fr_planner_list.
  *
- * A planner works on a profile and a cluster alone. What it returns is a layout with reasons; the
+ * A planner works on a profile and a cluster alone. It returns a layout with reasons; the
  * choice over methods, stages, replicas, micro-batches and recompute (fr_plan_choose) tries what
  * the planners propose and many more in the simulator. */
 #ifndef FORERUN_PLAN_H

@@ -38,7 +38,7 @@ typedef struct fr_run_result {
 } fr_run_result;
 
 /* Members are only ever added at the end, so that a program runs with a newer library than it was
- * built with: `size` tells which of them it has. A call refuses a size of 0, and members of a newer
+ * built with: `size` gives the members it has. A call refuses a size of 0, and members of a newer
  * version that are not zero. */
 typedef struct fr_run_options {
     size_t size;        /* required: sizeof(fr_run_options) */
@@ -120,7 +120,7 @@ FR_API FR_MUST_USE fr_status fr_run_save(fr_run *r, const char *folder);
  * FR_INTERRUPTED: `stop` was set before its end; failures of steps are not repeated. */
 FR_API fr_status fr_run_close(fr_run *r, fr_run_result *result);
 
-/* Train as the config says: open, step to the end, close; the run has a folder (out, or run.out).
+/* Train by the config: open, step to the end, close; the run has a folder (out, or run.out).
  * *result (may be NULL) is filled as far as the run came. */
 FR_API FR_MUST_USE fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 /* Loss and accuracy of a checkpoint on the evaluation data. */

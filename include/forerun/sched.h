@@ -186,10 +186,10 @@ FR_API void fr_text_free(char *text);
 /* "2SEND_F5", or "2SEND_F5>4" where the peer is not the neighbour. Returns buffer. */
 FR_API const char *fr_instr_text(const fr_instr *i, char buffer[48]);
 
-/* Read text or csv (told apart by the first line). n_micro: micro-batches of a mini-batch, 0 = as
- * the file says, or all of them. Links as in fr_schedule_desc, or the file's, or a chain. Lowered.
- * d->replicas (with n_stages 0: replicas[0] for every stage): a file of one pipeline, with n_micro
- * / replicas micro-batches, is made into so many. Errors name file, line and entry. */
+/* Read text or csv (distinguished by the first line). n_micro: micro-batches of a mini-batch, 0 =
+ * as the file says, or all of them. Links as in fr_schedule_desc, or the file's, or a chain.
+ * Lowered. d->replicas (with n_stages 0: replicas[0] for every stage): a file of one pipeline, with
+ * n_micro / replicas micro-batches, is made into so many. Errors name file, line and entry. */
 FR_API FR_MUST_USE fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro,
                                               const fr_schedule_desc *d, fr_schedule **out);
 

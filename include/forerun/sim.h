@@ -60,8 +60,8 @@ typedef struct fr_sim_result {
 FR_API FR_MUST_USE fr_status fr_simulate(fr_ctx *ctx, const fr_sim_desc *d, fr_sim_result *out);
 FR_API void fr_sim_free(fr_sim_result *r);
 
-/* What no run can beat: the busiest worker's computation (and the busiest link's), and the longest
- * chain of dependencies of one mini-batch. */
+/* Lower bound of the time: the busiest worker's computation (and the busiest link's), and the
+ * longest chain of dependencies of one mini-batch. */
 typedef struct fr_sim_bounds {
     double worker_s_per_batch, link_s_per_batch, critical_path_s;
 } fr_sim_bounds;

@@ -1,4 +1,4 @@
-/* state.h -- what an engine has learned, in and out as plain values, wherever it lies. */
+/* state.h -- parameters, optimizer state and snapshots of an engine, in and out as plain values. */
 #ifndef FORERUN_STATE_H
 #define FORERUN_STATE_H
 
@@ -18,9 +18,10 @@ FR_API FR_MUST_USE fr_status fr_engine_get_grad(fr_engine *e, int param, void *p
 FR_API FR_MUST_USE fr_status fr_engine_get_state(fr_engine *e, int which, int param, void *plain);
 FR_API FR_MUST_USE fr_status fr_engine_set_state(fr_engine *e, int which, int param,
                                                  const void *plain);
-/* What the weight policy remembers from update to update beside them: the version before (double
+/* State that the weight policy keeps from update to update: the previous version (double
  * buffer), the drift (pipemare). Its name ("previous", "drift"), NULL: nothing. Optional in a
- * checkpoint: without it the run goes on as at its start. Snapshots have it, where there is any. */
+ * checkpoint: without it the run continues as at its start. Snapshots have it, where there is any.
+ */
 FR_API const char *fr_engine_memory_name(const fr_engine *e);
 FR_API FR_MUST_USE fr_status fr_engine_set_memory(fr_engine *e, int param, const void *plain);
 
@@ -44,10 +45,11 @@ typedef struct fr_snapshot fr_snapshot; /* belongs to the engine */
 FR_API FR_MUST_USE fr_status fr_engine_snapshot(fr_engine *e, fr_snapshot **out);
 /* On rank 0: whether an item of memory will come of this parameter. */
 FR_API bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
-/* What this process holds, or will, beside its workers' blocks: a snapshot, values under way. */
+/* Host memory of this process beside its workers' blocks: a snapshot, values in transit. */
 FR_API size_t fr_engine_host_bytes(const fr_engine *e);
 FR_API size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
-FR_API bool fr_engine_copies_snapshots(const fr_engine *e); /* training goes on while one is read */
+FR_API bool
+fr_engine_copies_snapshots(const fr_engine *e); /* training continues while one is read */
 FR_API FR_MUST_USE fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, void *plain);
 FR_API void fr_snapshot_wait(fr_snapshot *s);
 FR_API void fr_snapshot_end(fr_snapshot *s); /* by the reader: nothing more is read */

@@ -37,7 +37,7 @@ FR_API const char *fr_team_host(const fr_team *t, int rank); /* its machine; "":
  * included, which is number *nth in the order of ranks. */
 FR_API void fr_team_neighbours(const fr_team *t, int *nth, int *n);
 
-/* How long a rank may be silent before it is lost; default 30 s, minimum 0.2 s. */
+/* Silence after which a rank counts as lost; default 30 s, minimum 0.2 s. */
 FR_API void fr_team_set_timeout(fr_team *t, double seconds);
 
 typedef struct fr_team_callbacks {
@@ -75,7 +75,7 @@ FR_API FR_MUST_USE fr_status fr_team_share(fr_team *t, void *data, size_t bytes)
 
 /* This rank fails: it is lost to all others, with this text. Nothing more is sent or received. */
 FR_API void fr_team_fail(fr_team *t, const char *text);
-/* Whether a rank is lost; *text (may be NULL) then says which and why. */
+/* True if a rank is lost; *text (may be NULL) then names it and the reason. */
 FR_API bool fr_team_is_broken(const fr_team *t, const char **text);
 
 #ifdef __cplusplus

@@ -27,7 +27,7 @@ typedef struct fr_method {
 FR_API const fr_method *const *fr_method_list(void); /* NULL-terminated */
 FR_API const fr_method *fr_method_find(const char *name);
 
-/* What a run's folder may hold; NULL name: the end. */
+/* Files of a run's folder; NULL name: the end. */
 typedef struct fr_run_file {
     const char *name;   /* N, K, *: numbers and the like */
     const char *writer; /* verb */
@@ -56,7 +56,7 @@ FR_API FR_MUST_USE fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, f
 /* Updates in the newest checkpoint of a run's folder; -1: it has none. */
 FR_API FR_MUST_USE fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
 
-/* Whether a checkpoint is whole: all its files are as they were written, all values finite. */
+/* True if a checkpoint is whole: all its files are as they were written, all values finite. */
 typedef struct fr_verdict {
     const char *path;   /* folder of the checkpoint */
     int64_t step;       /* of its state.json; -1: that cannot be read */

@@ -1,6 +1,6 @@
 /* weights.h -- which weights a forward and a backward see: weight policies.
  *
- * A policy says three things: what a forward wants, what a backward wants, and what should be
+ * A policy determines the weights of a forward, those of a backward, and the predictions that are
  * written during an update. It is a const record without state. The store does the rest for one
  * stage: it keeps the blocks (the newest weights, kept older ones, predicted ones), knows what is
  * in each, updates in place or into another block, predicts in the optimizer's own sweep where it
@@ -15,13 +15,13 @@
 extern "C" {
 #endif
 
-/* What a user may choose of a policy. */
+/* Options of a policy. */
 typedef struct fr_policy_options {
     bool exact;        /* as in fr_policy_context */
     int64_t lr_warmup; /* likewise */
 } fr_policy_options;
 
-/* Where a policy is used: one stage of a schedule. The execution plan makes it (exec_plan.h). */
+/* Context of a policy: one stage of a schedule. The execution plan makes it (exec_plan.h). */
 typedef struct fr_policy_context {
     int stage, n_stages;
     int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
@@ -85,7 +85,7 @@ typedef struct fr_store_desc {
     int n_samples; /* weights watched for the prediction error; 0 = none */
 } fr_store_desc;
 
-/* What a pass was given. Good until the next call on the store (an update's ranges aside), or, if
+/* Weights of a pass. Valid until the next call on the store (an update's ranges aside), or, if
  * the backward is promised the same, until then. */
 typedef struct fr_view {
     const float *weights;
@@ -97,7 +97,7 @@ typedef struct fr_view {
 /* Sum over predictions checked so far; RMSE = sqrt(sum / n_values). */
 typedef struct fr_prediction_error {
     int64_t n_values;
-    double predicted, stale; /* sums of squared differences from the weights that came true */
+    double predicted, stale; /* sums of squared differences from the actual weights */
     double ahead;            /* mean distance */
 } fr_prediction_error;
 
@@ -105,9 +105,9 @@ FR_API FR_MUST_USE fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d
 FR_API void fr_store_free(fr_store *s);
 FR_API int fr_store_n_blocks(const fr_store *s);
 FR_API float *fr_store_newest(fr_store *s);                 /* one of fr_store_desc.blocks */
-FR_API void fr_store_look(const fr_store *s, fr_view *out); /* the newest, as evaluation wants it */
+FR_API void fr_store_look(const fr_store *s, fr_view *out); /* the newest, for evaluation */
 FR_API int64_t fr_store_version(const fr_store *s);
-/* What a policy remembers beside the newest weights and the optimizer's state: "previous", "drift",
+/* State of a policy beside the newest weights and the optimizer's state: "previous", "drift",
  * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
  * they mean anything now. set: they have been written, for the newest version, after a reset. */
 FR_API const char *fr_store_policy_state_name(const fr_store_desc *d);
@@ -119,7 +119,7 @@ FR_API void fr_store_changed(fr_store *s);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
 FR_API FR_MUST_USE fr_status fr_store_reset(fr_store *s, int64_t version);
-/* The run goes on at another update, with the newest weights and the memory as they are. */
+/* The run continues at another update, with the newest weights and the memory as they are. */
 FR_API void fr_store_renumber(fr_store *s, int64_t version);
 
 /* batch: number of the mini-batch, from 0, of the whole run (its own update makes version

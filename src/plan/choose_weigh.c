@@ -134,7 +134,7 @@ static void load_links(struct fr__chooser *c, const struct fr__option *o, const 
 }
 
 /* Bytes, about, of a replica of a stage, by the counts of fr_spread_make: those of its weights with
- * the copies that its method forecasts, and of the slots of its micro-batches. A stage that may
+ * the copies that its method predicts, and of the slots of its micro-batches. A stage that may
  * recompute holds less: its slots do not count. */
 static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int u, int v)
 {
