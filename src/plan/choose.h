@@ -22,7 +22,7 @@ struct fr__shape {
     FR_VEC(struct fr__place) places;
 };
 
-/* What balanced cuts look at: computation alone, its links too, or both and the memory of devices:
+/* Criteria of balanced cuts: computation alone, its links too, or both and the memory of devices:
  * enough by the count of 1F1B, or so much that copies of weights and buffers fit, too. */
 enum fr__aim { FR__BY_WORK, FR__BY_LINKS, FR__BY_LEAN_MEMORY, FR__BY_AMPLE_MEMORY };
 
@@ -57,7 +57,7 @@ struct fr__option {
     bool runs_ahead;        /* no gradient leaves some stage: those before it wait for nothing */
 };
 
-/* What an option comes to. */
+/* The result of an option. */
 struct fr__outcome {
     const struct fr__option *option;
     int method; /* the option's, or another with the same schedule */
@@ -71,7 +71,7 @@ struct fr__outcome {
     int n_moves; /* of cuts, by the simulator */
 };
 
-/* What a layout came to: the search comes back to some of them. */
+/* The result of a layout; the search returns to some of them. */
 struct fr__known {
     uint64_t key; /* of all that follows */
     int asked;    /* method */
@@ -135,8 +135,8 @@ fr_status fr__choose_options(struct fr__chooser *c);
 /* Can the method run on so many stages, replicas, micro-batches? */
 bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__option *o);
 /* Simulate an option with these cuts; memory is made to fit by another method with the same
- * schedule, and by recompute where that is allowed. What does not fit is not simulated, and nothing
- * is twice. */
+ * schedule, and by recompute where that is allowed. A layout that does not fit is not simulated,
+ * and nothing is twice. */
 fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out);
 /* Exchange devices of an outcome that is too large, or move its cuts, until it fits, where that

@@ -121,7 +121,7 @@ static bool fits(const struct fr__task *t, const struct seat *at, enum fr__aim a
     return fr__task_fixed(t, u, v) + slots * each + beside <= at->memory;
 }
 
-/* Of equally good cuts those are taken that balance the other stages, where devices differ. */
+/* Among equally good cuts, take those that balance the other stages, where devices differ. */
 static void fill(const struct fr__chooser *c, const struct fr__task *t, const struct seat *seats,
                  int n, enum fr__aim aim, int s, int u, struct cell *table)
 {

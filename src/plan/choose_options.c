@@ -246,7 +246,7 @@ static fr_status add_plan(struct fr__chooser *c, struct fr__size *size, const fr
     return FR_OK;
 }
 
-/* What a planner says of so many devices; one that finds nothing proposes nothing. */
+/* A planner's proposal for so many devices; one that finds nothing proposes nothing. */
 static fr_status ask(struct fr__chooser *c, struct fr__size *size, int n_devices, const char *name,
                      const char *from)
 {

@@ -4,8 +4,8 @@
  * from its last backward until the stages before it have computed theirs and the next forward), and
  * the busiest port or bus, by all that the layout sends in a mini-batch. Estimate: computation and
  * transfers of the slowest worker, the way down and up once where there is a flush, and what of a
- * sum a backward does not hide. Of replicas the slowest counts, and of the stages of a chunk, where
- * workers have several.
+ * sum a backward does not hide. The slowest of replicas counts, and the slowest stage of a chunk
+ * where workers have several.
  *
  * A value without parameters behind it has no gradient. Where no gradient leaves a stage, the
  * stages before it wait for nothing of it: they run ahead through a flush. */
@@ -204,7 +204,7 @@ static double fill(struct fr__chooser *c, struct fr__option *o, struct worker *a
     return o->size->n_micro * (together + slowest);
 }
 
-/* What no schedule can beat. */
+/* A lower bound for every schedule. */
 static double bound_of(const struct fr__chooser *c, const struct fr__option *o, struct worker *at,
                        int n)
 {

@@ -52,7 +52,7 @@ static bool fits(const struct fr__task *t, int u, int v)
     return fr__task_fixed(t, u, v) + t->kept[v] - t->kept[u] <= t->least;
 }
 
-/* What comes behind gets one more stage in front. */
+/* The rest with one more stage in front of it. */
 static struct tail prepend(const struct fr__task *t, struct step s, struct tail rest)
 {
     double steady = (t->n_micro - 1) * (s.f + s.b);

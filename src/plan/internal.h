@@ -40,7 +40,7 @@ enum { FR__MOST_UNITS = 2000 };
 /* most: units at the most, each a run of nodes where there are more of these; 0: any number. */
 fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, int most, struct fr__task *t);
 void fr__task_fini(struct fr__task *t);
-/* What a plan says about units that are runs of nodes. */
+/* The remark of a plan whose units are runs of nodes. */
 static inline const char *fr__task_note(const struct fr__task *t)
 {
     return t->n < t->n_nodes ? " (by runs of nodes: single nodes would be too many)" : "";
@@ -50,7 +50,7 @@ int fr__task_unit(const struct fr__task *t, int node);
 
 /* Bytes of weights, gradients, optimizer state and workspace of units u .. v - 1. */
 double fr__task_fixed(const struct fr__task *t, int u, int v);
-/* What each of r replicas sends to add up its gradients, in seconds: a ring. */
+/* Seconds that each of r replicas sends to add up its gradients, by a ring. */
 double fr__task_sum_s(const struct fr__task *t, int u, int v, int r);
 static inline double fr__task_work(const struct fr__task *t, int u, int v)
 {
@@ -79,7 +79,7 @@ fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n
                             const int *label, const int *replicas, const double *time_s,
                             double total_s, fr_plan **out);
 
-/* What a layout costs by the count of one planner, for those who enumerate; INFINITY: not allowed.
+/* Cost of a layout by the rules of one planner, for enumerations; INFINITY: not allowed.
  * Stages follow each other; together they cover all units. Sets time_s of each part. */
 typedef double (*fr__score_fn)(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts);

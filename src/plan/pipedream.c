@@ -60,7 +60,7 @@ static const uint64_t *before(const struct solver *o, int j)
 
 static double between(const double *sum, int i, int j) { return sum[j] - (i ? sum[i - 1] : 0); }
 
-/* What states i .. j cost on one machine of a level; INFINITY: j does not come after i - 1. */
+/* Cost of states i .. j on one machine of a level; INFINITY: j does not come after i - 1. */
 static double span(const struct solver *o, int level, int i, int j)
 {
     if (i > 0 && !fr__bit(before(o, j), i - 1)) return INFINITY;
@@ -86,7 +86,7 @@ static bool may_use(const struct solver *o, int level, int m)
     return level > 0 || fr__task_may(o->t, m);
 }
 
-/* Of a last stage behind state k: the slower of its work and its transfers, by the machines that it
+/* A last stage behind state k: the slower of its work and its transfers, by the machines that it
  * uses; INFINITY where it may not use so many. */
 static void last_stage(const struct solver *o, int level, int j, int k, double *slower)
 {

@@ -244,7 +244,7 @@ static fr_status finish(struct walk *w, struct fr__states *s)
             if (fr__bit(row(s->before, s->state_words, i), k))
                 merge(row(s->before, s->state_words, i), row(s->before, s->state_words, k),
                       s->state_words);
-    /* What was left out goes with the last state, which ends the last stage. */
+    /* Nodes that were left out go with the last state, which ends the last stage. */
     return FR_OK;
 }
 
