@@ -6,7 +6,7 @@
  *
  * Common trailing parts are omitted (with one seed: dp, 1f1b). Each name consists of the smallest
  * number of parts before them that makes all names unique; the number is the same for all runs. */
-#include "report/names.h"
+#include "report/runs.h"
 
 #include "base/utf8.h"
 

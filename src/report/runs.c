@@ -5,7 +5,6 @@
 
 #include "checkpoint/folder.h"
 #include "io/file.h"
-#include "report/names.h"
 
 #include <dirent.h>
 #include <jansson.h>

@@ -26,4 +26,7 @@ struct json_t;
 fr_status fr__load_object(fr_ctx *ctx, const char *path, char **text, size_t *n,
                           struct json_t **object);
 
+/* names.c: set the short names from the folders. */
+fr_status fr__name_runs(fr_ctx *ctx, fr_runs *r);
+
 #endif
