@@ -48,8 +48,8 @@ FR_API bool fr_snapshot_has_memory(const fr_snapshot *s, int param);
 /* Host memory of this process beside its workers' blocks: a snapshot, values in transit. */
 FR_API size_t fr_engine_host_bytes(const fr_engine *e);
 FR_API size_t fr_engine_snapshot_bytes(const fr_engine *e); /* memory it takes in this process */
-FR_API bool
-fr_engine_copies_snapshots(const fr_engine *e); /* training continues while one is read */
+/* True if training continues while one is read. */
+FR_API bool fr_engine_copies_snapshots(const fr_engine *e);
 FR_API FR_MUST_USE fr_status fr_snapshot_next(fr_snapshot *s, fr_item *item, void *plain);
 FR_API void fr_snapshot_wait(fr_snapshot *s);
 FR_API void fr_snapshot_end(fr_snapshot *s); /* by the reader: nothing more is read */
