@@ -81,4 +81,14 @@ for signal in INT TERM; do
         "$(field whole$signal/summary.json weights_sha256)" "stopped by SIG$signal and resumed"
     same "$(wc -l <cut$signal/metrics.jsonl)" $n "lines of metrics after SIG$signal"
 done
+
+# Two signals at the same moment, as timeout(1) and launchers send them, are one request.
+begin train net.yaml --out cutboth "${endless[@]}"
+wait_while $pid test -s cutboth/metrics.jsonl
+kill -STOP $pid
+kill -INT $pid
+kill -TERM $pid
+kill -CONT $pid
+ends 130 "after two signals at once"
+same "$(field cutboth/summary.json status)" interrupted "status after two signals at once"
 echo ok
