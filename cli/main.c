@@ -196,16 +196,16 @@ static volatile bool is_mute, is_launched;
  * first. */
 static void on_signal(int number)
 {
-    static struct timespec first;
+    static volatile time_t first; /* seconds */
     struct timespec now;
     bool is_cleaning = is_launched && number == SIGTERM;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (stop_asked && !is_cleaning) {
         /* timeout(1) and launchers signal a process and its group: that is one request. */
-        if (now.tv_sec - first.tv_sec < 2) return;
+        if (now.tv_sec - first < 2) return;
         _exit(130);
     }
-    first = now;
+    first = now.tv_sec;
     stop_asked = 1;
     static const char text[] = "\nforerun: finishing the open mini-batches; repeat to stop now\n";
     if (!is_mute && !is_cleaning) (void)!write(STDERR_FILENO, text, sizeof text - 1);

@@ -174,8 +174,10 @@ static fr_status deferred_download(fr_device *dev, void *host, const void *from,
 static void deferred_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                              double *sums)
 {
-    queue *q = queue_of(dev);
     fr_status status = wait_for(dev, deferred_mark(dev));
+    pthread_mutex_lock(&lock);
+    queue *q = queue_of(dev);
+    pthread_mutex_unlock(&lock);
     if (q->status == FR_OK) q->status = status;
     BASE->squares(dev, x, spans, n, sums);
 }
