@@ -156,17 +156,17 @@ static void sweeps(bed *t, const fr_optimizer *opt)
 static void same_bits(void **unused)
 {
     (void)unused;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (int n_threads = 1; n_threads <= 2; n_threads++) {
-            bed t;
-            open_bed(&t, *b, n_threads);
-            copies(&t);
-            passes(&t);
-            sums(&t);
-            for (const fr_optimizer *const *opt = fr_optim_list(); *opt; opt++) sweeps(&t, *opt);
-            assert_int_equal(fr_device_sync(t.dev), FR_OK);
-            close_bed(&t);
-        }
+    FOR_EACH_BACKEND(b)
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        bed t;
+        open_bed(&t, *b, n_threads);
+        copies(&t);
+        passes(&t);
+        sums(&t);
+        for (const fr_optimizer *const *opt = fr_optim_list(); *opt; opt++) sweeps(&t, *opt);
+        assert_int_equal(fr_device_sync(t.dev), FR_OK);
+        close_bed(&t);
+    }
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "support/backend.h"
 #include "support/harness.h"
 #include "support/test.h"
 
@@ -40,7 +41,8 @@ static void follows_the_rule(void **state)
 {
     (void)state;
     uint64_t seed = 0x123456789ABCDEFu, step = 5000000000u; /* more than 32 bits are cut off */
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         net n;
         harness h;
         net_build(&n, dropout_line);
@@ -61,7 +63,8 @@ static void alpha_dropout_follows_the_rule(void **state)
 {
     (void)state;
     double p = 0.2, drop = -1.7580993408473766, a = 1 / sqrt((1 - p) * (1 + p * drop * drop));
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         net n;
         harness h;
         net_build(&n, alpha_line);
@@ -89,7 +92,8 @@ static size_t count_differences(const float *a, const float *b, size_t n)
 static void depends_on_what_it_should(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         net n, later;
         harness whole, half, other;
         net_build(&n, dropout_line);
@@ -117,7 +121,8 @@ static void depends_on_what_it_should(void **state)
 static void keeps_its_rate(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         net n;
         harness h;
         double dropped = 0, mean = 0, square = 0;
@@ -152,19 +157,19 @@ static void evaluation_drops_nothing(void **state)
 {
     (void)state;
     static const char *const lines[] = {dropout_line, alpha_line};
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (int i = 0; i < 2; i++) {
-            net n;
-            harness h;
-            net_build(&n, lines[i]);
-            harness_options options = {.backend = *b, .batch = 2, .eval = true};
-            assert_int_equal(harness_open(&h, &n, &options), FR_OK);
-            harness_fill(&h, &n, 2);
-            assert_int_equal(harness_run(&h), FR_OK);
-            assert_memory_equal(h.y[0], h.x[0], 2 * N * sizeof(float));
-            harness_close(&h);
-            net_free(&n);
-        }
+    FOR_EACH_BACKEND(b)
+    for (int i = 0; i < 2; i++) {
+        net n;
+        harness h;
+        net_build(&n, lines[i]);
+        harness_options options = {.backend = *b, .batch = 2, .eval = true};
+        assert_int_equal(harness_open(&h, &n, &options), FR_OK);
+        harness_fill(&h, &n, 2);
+        assert_int_equal(harness_run(&h), FR_OK);
+        assert_memory_equal(h.y[0], h.x[0], 2 * N * sizeof(float));
+        harness_close(&h);
+        net_free(&n);
+    }
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "support/backend.h"
 #include "support/harness.h"
 #include "support/test.h"
 
@@ -52,14 +53,15 @@ static void check_case(const fr_backend *b, size_t i)
 static void bad_values_are_named(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_case(*b, i);
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_case(*b, i);
 }
 
 static void one_number_has_no_variance(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         net n;
         harness h;
         net_build(&n, "a = x 8; norm = batch_norm a");
@@ -84,29 +86,29 @@ static void lengths_at_the_edge(void **state)
     static const char *const lines[] = {"a = x 4,6; n = ids - 4 4; y = attention a n heads=2",
                                         "a = x 4,6; n = ids - 4 4; y = mean_time a n",
                                         "a = x 4,6; n = ids - 4 4; y = last_time a n"};
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (int i = 0; i < 3; i++) {
-            net n;
-            harness full, odd;
-            verdict v;
-            net_build(&n, lines[i]);
-            harness_options options = {.backend = *b, .batch = 3};
-            assert_int_equal(harness_open(&full, &n, &options), FR_OK);
-            assert_int_equal(harness_open(&odd, &n, &options), FR_OK);
-            harness_fill(&full, &n, 1), harness_fill(&odd, &n, 1);
-            ((int32_t *)odd.x[1])[0] = 99;
-            ((int32_t *)odd.x[1])[1] = 0;
-            ((int32_t *)odd.x[1])[2] = -3;
-            assert_int_equal(harness_run(&full), FR_OK);
-            assert_int_equal(harness_run(&odd), FR_OK);
-            size_t n_y = full.n_y[0] / 3, n_x = full.n_x[0] / 3;
-            assert_true(harness_near(&v, "y", odd.y[0], full.y[0], n_y, 0));
-            assert_true(harness_near(&v, "dx", odd.dx[0], full.dx[0], n_x, 0));
-            for (size_t j = n_y; j < 3 * n_y; j++) assert_true(odd.y[0][j] == 0);
-            for (size_t j = n_x; j < 3 * n_x; j++) assert_true(odd.dx[0][j] == 0);
-            harness_close(&full), harness_close(&odd);
-            net_free(&n);
-        }
+    FOR_EACH_BACKEND(b)
+    for (int i = 0; i < 3; i++) {
+        net n;
+        harness full, odd;
+        verdict v;
+        net_build(&n, lines[i]);
+        harness_options options = {.backend = *b, .batch = 3};
+        assert_int_equal(harness_open(&full, &n, &options), FR_OK);
+        assert_int_equal(harness_open(&odd, &n, &options), FR_OK);
+        harness_fill(&full, &n, 1), harness_fill(&odd, &n, 1);
+        ((int32_t *)odd.x[1])[0] = 99;
+        ((int32_t *)odd.x[1])[1] = 0;
+        ((int32_t *)odd.x[1])[2] = -3;
+        assert_int_equal(harness_run(&full), FR_OK);
+        assert_int_equal(harness_run(&odd), FR_OK);
+        size_t n_y = full.n_y[0] / 3, n_x = full.n_x[0] / 3;
+        assert_true(harness_near(&v, "y", odd.y[0], full.y[0], n_y, 0));
+        assert_true(harness_near(&v, "dx", odd.dx[0], full.dx[0], n_x, 0));
+        for (size_t j = n_y; j < 3 * n_y; j++) assert_true(odd.y[0][j] == 0);
+        for (size_t j = n_x; j < 3 * n_x; j++) assert_true(odd.dx[0][j] == 0);
+        harness_close(&full), harness_close(&odd);
+        net_free(&n);
+    }
 }
 
 /* A divergence must show in the loss: operators pass on a NaN. (max_pool and a fused relu need not,
@@ -130,23 +132,23 @@ static void nan_goes_through(void **state)
         "a = x 4,12; y = lstm a hidden=3",
         "a = x 5; t = ids - 0 4; y = cross_entropy a t",
     };
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-            net n;
-            harness h;
-            bool found = false;
-            net_build(&n, lines[i]);
-            harness_options options = {.backend = *b, .batch = 2};
-            assert_int_equal(harness_open(&h, &n, &options), FR_OK);
-            harness_fill(&h, &n, 1);
-            ((float *)h.x[0])[2] = NAN;
-            fr_status status = harness_forward(&h);
-            if (status != FR_OK) fail_msg("%s: %s", lines[i], fr_ctx_error(h.ctx));
-            for (size_t j = 0; j < h.n_y[0]; j++) found |= isnan(h.y[0][j]);
-            if (!found) fail_msg("%s, %s: the NaN is gone", fr_backend_name(*b), lines[i]);
-            harness_close(&h);
-            net_free(&n);
-        }
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        net n;
+        harness h;
+        bool found = false;
+        net_build(&n, lines[i]);
+        harness_options options = {.backend = *b, .batch = 2};
+        assert_int_equal(harness_open(&h, &n, &options), FR_OK);
+        harness_fill(&h, &n, 1);
+        ((float *)h.x[0])[2] = NAN;
+        fr_status status = harness_forward(&h);
+        if (status != FR_OK) fail_msg("%s: %s", lines[i], fr_ctx_error(h.ctx));
+        for (size_t j = 0; j < h.n_y[0]; j++) found |= isnan(h.y[0][j]);
+        if (!found) fail_msg("%s, %s: the NaN is gone", fr_backend_name(*b), lines[i]);
+        harness_close(&h);
+        net_free(&n);
+    }
 }
 
 int main(void)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/backend.h"
 #include "support/fixture.h"
 #include "support/harness.h"
 #include "support/test.h"
@@ -102,14 +103,14 @@ static void run_case(const fr_backend *backend, fr_operator op, const fixture_ca
 static void operators_agree_with_pytorch(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-            fixture f;
-            fixture_load(&f, fr_operator_name(table[i].op));
-            for (int c = 0; c < f.n_cases; c++)
-                run_case(*b, table[i].op, &f.cases[c], table[i].tolerance);
-            fixture_free(&f);
-        }
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        fixture f;
+        fixture_load(&f, fr_operator_name(table[i].op));
+        for (int c = 0; c < f.n_cases; c++)
+            run_case(*b, table[i].op, &f.cases[c], table[i].tolerance);
+        fixture_free(&f);
+    }
 }
 
 /* Every operator except the random ones has a fixture. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/kernel.h"
+#include "support/backend.h"
 #include "support/cases.h"
 #include "support/gradcheck.h"
 #include "support/test.h"
@@ -11,13 +12,13 @@
 static void gradients_are_slopes(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t i = 0; i < n_operator_cases; i++) {
-            const net_case *c = &operator_cases[i];
-            verdict v;
-            if (!gradcheck(&v, c->line, c->batch, *b))
-                fail_msg("%s, %s: %s", fr_backend_name(*b), c->line, v.text);
-        }
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < n_operator_cases; i++) {
+        const net_case *c = &operator_cases[i];
+        verdict v;
+        if (!gradcheck(&v, c->line, c->batch, *b))
+            fail_msg("%s, %s: %s", fr_backend_name(*b), c->line, v.text);
+    }
 }
 
 /* A whole smooth network, to test sums of gradients over several paths. */
@@ -29,7 +30,8 @@ static void network_gradients_are_slopes(void **state)
         "c = batch_norm b; d = tanh c; e = conv2d d out=5 kernel=1,1; f = add e d; "
         "g = concat f d a; h = avg_pool g kernel=2,2; i = flatten h; j = linear i out=7; "
         "k = gelu j; l = linear k out=4; y = cross_entropy l t label_smoothing=0.1";
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         verdict v;
         if (!gradcheck(&v, line, 3, *b)) fail_msg("%s: %s", fr_backend_name(*b), v.text);
     }

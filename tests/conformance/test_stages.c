@@ -1,6 +1,7 @@
 /* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, for any cut. */
 #include <string.h>
 
+#include "support/backend.h"
 #include "support/cases.h"
 #include "support/harness.h"
 #include "support/test.h"
@@ -75,20 +76,20 @@ static void check_cut(const net *n, const net_case *c, const fr_backend *b, cons
 static void cuts_do_not_matter(void **state)
 {
     (void)state;
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t i = 0; i < n_network_cases; i++) {
-            const net_case *c = &network_cases[i];
-            net n;
-            harness whole;
-            if (strstr(c->line, "keep")) continue;
-            net_build(&n, c->line);
-            open_stage(&whole, &n, *b, c->batch, n.stage.first, n.stage.last);
-            must_run(&whole);
-            for (int cut = n.stage.first + 1; cut < n.stage.last; cut++)
-                check_cut(&n, c, *b, &whole, cut);
-            harness_close(&whole);
-            net_free(&n);
-        }
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < n_network_cases; i++) {
+        const net_case *c = &network_cases[i];
+        net n;
+        harness whole;
+        if (strstr(c->line, "keep")) continue;
+        net_build(&n, c->line);
+        open_stage(&whole, &n, *b, c->batch, n.stage.first, n.stage.last);
+        must_run(&whole);
+        for (int cut = n.stage.first + 1; cut < n.stage.last; cut++)
+            check_cut(&n, c, *b, &whole, cut);
+        harness_close(&whole);
+        net_free(&n);
+    }
 }
 
 int main(void)

@@ -82,19 +82,6 @@ static inline const fr_backend *rig_backend(void)
 #endif
 }
 
-static inline bool rig_may_use(const fr_backend *backend)
-{
-#ifdef __SANITIZE_THREAD__
-    return strcmp(fr_backend_name(backend), "ref") == 0;
-#else
-    (void)backend;
-    return true;
-#endif
-}
-#define FOR_EACH_BACKEND(b)                                           \
-    for (const fr_backend *const *b = fr_backend_list(); *(b); (b)++) \
-        if (rig_may_use(*(b)))
-
 /* --- making one ----------------------------------------------------------------------------- */
 
 static inline bool is_tied(const fr_graph *g)

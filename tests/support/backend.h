@@ -18,6 +18,21 @@ static inline const fr_backend *test_backend(const char *usual)
     return found;
 }
 
+/* Loops go over all backends, or over the one of FR_BACKEND: a run without it has the others.
+ * ThreadSanitizer does not see through OpenMP, so `ref` is the only one there. */
+static inline bool test_uses(const fr_backend *backend)
+{
+#ifdef __SANITIZE_THREAD__
+    const char *only = "ref";
+#else
+    const char *only = getenv("FR_BACKEND");
+#endif
+    return !only || strcmp(fr_backend_name(backend), only) == 0;
+}
+#define FOR_EACH_BACKEND(b)                                           \
+    for (const fr_backend *const *b = fr_backend_list(); *(b); (b)++) \
+        if (test_uses(*(b)))
+
 static inline float *device_floats(fr_device *dev, size_t n)
 {
     void *at;
