@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/kernel.h"
+#include "support/backend.h"
 #include "support/cases.h"
 #include "support/harness.h"
 #include "support/test.h"
@@ -33,178 +34,157 @@ static void blame(const harness_options *o, const net_case *c, const char *what,
              v->text);
 }
 
-/* One test per function: `body` for each backend and case. */
-typedef void (*case_body)(const net *n, const net_case *c, const fr_backend *b);
+/* A case on a backend, and its plain runs, which the others are compared with. */
+typedef struct subject {
+    const net *n;
+    const net_case *c;
+    const fr_backend *b;
+    harness plain[2]; /* training, evaluation */
+} subject;
 
-static void each_case(const net_case *cases, size_t n_cases, case_body body)
+static harness_options options_of(const subject *s, bool eval)
 {
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t i = 0; i < n_cases; i++) {
-            net n;
-            net_build(&n, cases[i].line);
-            body(&n, &cases[i], *b);
-            net_free(&n);
-        }
+    return (harness_options){.backend = s->b, .batch = s->c->batch, .eval = eval};
 }
 
-static void all_cases(case_body body)
+/* A run with these options gives the numbers of the plain one, to the bit if tolerance is 0. */
+static void expect_same(const subject *s, const harness_options *options, double tolerance,
+                        const char *what)
 {
-    each_case(operator_cases, n_operator_cases, body);
-    each_case(network_cases, n_network_cases, body);
-}
-
-static void against_ref(const net *n, const net_case *c, const fr_backend *b)
-{
-    for (int eval = 0; eval < 2; eval++) {
-        harness_options options = {.backend = &fr__backend_ref, .batch = c->batch, .eval = eval};
-        harness want, got;
-        verdict v;
-        run_filled(&want, n, &options);
-        options.backend = b;
-        for (options.n_threads = 1; options.n_threads <= (eval ? 1 : 2); options.n_threads++) {
-            run_filled(&got, n, &options);
-            if (!harness_same(&v, &got, &want, tolerance_of(c)))
-                blame(&options, c, eval ? "evaluation" : "training", &v);
-            harness_close(&got);
-        }
-        harness_close(&want);
-    }
-}
-
-static void backends_agree_with_ref(void **state)
-{
-    (void)state;
-    all_cases(against_ref);
-}
-
-/* Two kinds of calls that must give the same bits. */
-static void expect_same_bits(const net *n, const net_case *c, const harness_options *one,
-                             const harness_options *other, const char *what)
-{
-    harness a, b;
+    harness h;
     verdict v;
-    run_filled(&a, n, one);
-    run_filled(&b, n, other);
-    if (!harness_same(&v, &a, &b, 0)) blame(other, c, what, &v);
-    harness_close(&a), harness_close(&b);
+    run_filled(&h, s->n, options);
+    if (!harness_same(&v, &s->plain[options->eval], &h, tolerance)) blame(options, s->c, what, &v);
+    harness_close(&h);
 }
 
-static void split_and_joint(const net *n, const net_case *c, const fr_backend *b)
-{
-    harness_options joint = {.backend = b, .batch = c->batch}, split = joint;
-    split.split = true;
-    expect_same_bits(n, c, &joint, &split, "split backward");
-}
-
-static void split_backward_gives_the_same_bits(void **state)
-{
-    (void)state;
-    all_cases(split_and_joint);
-}
-
-static void kept_and_transient(const net *n, const net_case *c, const fr_backend *b)
-{
-    harness_options kept = {.backend = b, .batch = c->batch}, transient = kept;
-    transient.transient = true;
-    expect_same_bits(n, c, &kept, &transient, "gradients as reported");
-    transient.split = true;
-    expect_same_bits(n, c, &kept, &transient, "gradients as reported by a split backward");
-}
-
-static void gradients_are_reported_once(void **state)
-{
-    (void)state;
-    all_cases(kept_and_transient);
-}
-
-static void nan_and_zero(const net *n, const net_case *c, const fr_backend *b)
+static void against_ref(const subject *s)
 {
     for (int eval = 0; eval < 2; eval++) {
-        harness_options garbage = {.backend = b, .batch = c->batch, .eval = eval}, zeros = garbage;
-        zeros.zeroed = true;
-        expect_same_bits(n, c, &zeros, &garbage, "garbage in memory");
+        harness_options ref = options_of(s, eval), two_threads = ref;
+        ref.backend = &fr__backend_ref;
+        expect_same(s, &ref, tolerance_of(s->c), eval ? "evaluation by ref" : "training by ref");
+        two_threads.n_threads = 2;
+        if (!eval) expect_same(s, &two_threads, tolerance_of(s->c), "two threads");
     }
 }
 
-static void memory_is_not_read_before_it_is_written(void **state)
+static void split_backward(const subject *s)
 {
-    (void)state;
-    all_cases(nan_and_zero);
+    harness_options split = options_of(s, false);
+    split.split = true;
+    expect_same(s, &split, 0, "split backward");
 }
 
-static void fused_and_lone(const net *n, const net_case *c, const fr_backend *b)
+static void gradients_are_reported_once(const subject *s)
 {
-    if (!b->fuse) return;
-    fr_backend lone = *b;
+    harness_options transient = options_of(s, false);
+    transient.transient = true;
+    expect_same(s, &transient, 0, "gradients as reported");
+    transient.split = true;
+    expect_same(s, &transient, 0, "gradients as reported by a split backward");
+}
+
+/* The plain runs have garbage there. */
+static void memory_is_not_read_before_it_is_written(const subject *s)
+{
+    for (int eval = 0; eval < 2; eval++) {
+        harness_options zeros = options_of(s, eval);
+        zeros.zeroed = true;
+        expect_same(s, &zeros, 0, "zeros in memory");
+    }
+}
+
+static void without_fusion(const subject *s)
+{
+    if (!s->b->fuse) return;
+    fr_backend lone = *s->b;
     lone.fuse = NULL;
     for (int eval = 0; eval < 2; eval++) {
-        harness_options options = {.backend = &lone, .batch = c->batch, .eval = eval};
-        harness_options fused = options;
-        fused.backend = b;
-        expect_same_bits(n, c, &options, &fused, "fusion");
+        harness_options options = options_of(s, eval);
+        options.backend = &lone;
+        expect_same(s, &options, 0, "without fusion");
     }
 }
 
-static void fusion_gives_the_same_bits(void **state)
+static void derived_weights_follow_the_weights(const subject *s)
 {
-    (void)state;
-    all_cases(fused_and_lone);
-}
-
-static void repeated(const net *n, const net_case *c, const fr_backend *b)
-{
-    harness_options options = {.backend = b, .batch = c->batch};
-    harness first, again;
+    harness_options options = options_of(s, false);
+    harness again;
     verdict v;
-    run_filled(&first, n, &options);
-    open_filled(&again, n, &options, 4); /* other weights first, under another id */
+    open_filled(&again, s->n, &options, 4); /* other weights first, under another id */
     again.pass.weights_id = 1;
     if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
-    harness_fill(&again, n, 9);
+    harness_fill(&again, s->n, 9);
     again.pass.weights_id = 2;
     for (int i = 0; i < 2; i++) { /* the second time with the cache of the first */
         if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
-        if (!harness_same(&v, &again, &first, 0)) blame(&options, c, "derived weights", &v);
+        if (!harness_same(&v, &again, &s->plain[0], 0))
+            blame(&options, s->c, "derived weights", &v);
     }
-    harness_close(&first), harness_close(&again);
-}
-
-static void derived_weights_follow_the_weights(void **state)
-{
-    (void)state;
-    all_cases(repeated);
+    harness_close(&again);
 }
 
 /* Accumulating onto gradients gives their sum. */
-static void accumulated(const net *n, const net_case *c, const fr_backend *b)
+static void gradients_accumulate(const subject *s)
 {
-    harness_options options = {.backend = b, .batch = c->batch};
-    harness first, second;
+    harness_options options = options_of(s, false);
+    harness h;
     verdict v;
     float *sum[HARNESS_MAX_PARAMS] = {0};
-    run_filled(&first, n, &options);
-    run_filled(&second, n, &options);
-    for (int i = 0; i < first.n_params; i++) {
-        if (!first.dw[i]) continue;
-        sum[i] = malloc(first.n_w[i] * sizeof(float));
+    open_filled(&h, s->n, &options, 9);
+    for (int i = 0; i < h.n_params; i++) {
+        if (!h.dw[i]) continue;
+        sum[i] = malloc(h.n_w[i] * sizeof(float));
         assert_non_null(sum[i]);
-        harness_random(8, (uint32_t)i, first.dw[i], first.n_w[i]);
-        for (size_t j = 0; j < first.n_w[i]; j++) sum[i][j] = first.dw[i][j] + second.dw[i][j];
+        harness_random(8, (uint32_t)i, h.dw[i], h.n_w[i]);
+        for (size_t j = 0; j < h.n_w[i]; j++) sum[i][j] = h.dw[i][j] + s->plain[0].dw[i][j];
     }
-    first.pass.accumulate = true;
-    if (harness_run(&first) != FR_OK) fail_msg("%s", fr_ctx_error(first.ctx));
-    for (int i = 0; i < first.n_params; i++) {
-        if (sum[i] && !harness_near(&v, "sum", first.dw[i], sum[i], first.n_w[i], 1e-6))
-            blame(&options, c, "accumulation", &v);
+    h.pass.accumulate = true;
+    if (harness_run(&h) != FR_OK) fail_msg("%s", fr_ctx_error(h.ctx));
+    for (int i = 0; i < h.n_params; i++) {
+        if (sum[i] && !harness_near(&v, "sum", h.dw[i], sum[i], h.n_w[i], 1e-6))
+            blame(&options, s->c, "accumulation", &v);
         free(sum[i]);
     }
-    harness_close(&first), harness_close(&second);
+    harness_close(&h);
 }
 
-static void gradients_accumulate(void **state)
+static void check_case(const net_case *c, const fr_backend *b)
+{
+    static void (*const checks[])(const subject *s) = {
+        against_ref,
+        split_backward,
+        gradients_are_reported_once,
+        memory_is_not_read_before_it_is_written,
+        without_fusion,
+        derived_weights_follow_the_weights,
+        gradients_accumulate,
+    };
+    net n;
+    subject s = {.n = &n, .c = c, .b = b};
+    net_build(&n, c->line);
+    for (int eval = 0; eval < 2; eval++) {
+        harness_options options = options_of(&s, eval);
+        run_filled(&s.plain[eval], &n, &options);
+    }
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) checks[i](&s);
+    for (int eval = 0; eval < 2; eval++) harness_close(&s.plain[eval]);
+    net_free(&n);
+}
+
+static void every_operator(void **state)
 {
     (void)state;
-    all_cases(accumulated);
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < n_operator_cases; i++) check_case(&operator_cases[i], *b);
+}
+
+static void every_network(void **state)
+{
+    (void)state;
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < n_network_cases; i++) check_case(&network_cases[i], *b);
 }
 
 /* Requesting the value of an inner node changes nothing else. */
@@ -215,7 +195,8 @@ static void extra_output_is_seen(void **state)
         "a = x 6,5,5; b = conv2d a out=10 kernel=3,3 pad=1,1; d = relu b; e = flatten d; "
         "f = linear e out=4; y = relu f",
         3, 1e-4};
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         static const char *const names[] = {"b", "d", "e", "f"};
         net n;
         harness plain, more;
@@ -248,7 +229,8 @@ static void tied_parameters_share_values(void **state)
         "n = layer_norm e; z = linear n out=21 no_bias=1; y = cross_entropy z u";
     char tied_line[sizeof line + 32];
     snprintf(tied_line, sizeof tied_line, "%s; tie z.weight e.weight", line);
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+    FOR_EACH_BACKEND(b)
+    {
         net apart_net, tied_net;
         harness apart, tied;
         verdict v;
@@ -278,13 +260,8 @@ static void tied_parameters_share_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backends_agree_with_ref),
-        cmocka_unit_test(split_backward_gives_the_same_bits),
-        cmocka_unit_test(gradients_are_reported_once),
-        cmocka_unit_test(memory_is_not_read_before_it_is_written),
-        cmocka_unit_test(fusion_gives_the_same_bits),
-        cmocka_unit_test(derived_weights_follow_the_weights),
-        cmocka_unit_test(gradients_accumulate),
+        cmocka_unit_test(every_operator),
+        cmocka_unit_test(every_network),
         cmocka_unit_test(extra_output_is_seen),
         cmocka_unit_test(tied_parameters_share_values),
     };
