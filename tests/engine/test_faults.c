@@ -10,7 +10,7 @@
 
 #include <sys/wait.h>
 
-enum { STEPS = 8, N_STAGES = 3, MAX_CHILDREN = 64, ALARM_S = 900 };
+enum { STEPS = 8, N_STAGES = 3, MAX_CHILDREN = 64, ALARM_S = 1800 };
 
 static const char *const generators[] = {"gpipe",       "1f1b", "zb-h1",     "sequential",
                                          "interleaved", "nf1b", "1f1b-async"};

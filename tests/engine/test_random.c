@@ -8,7 +8,7 @@
 
 #include <signal.h>
 
-enum { LIMIT_S = 40, STEPS = 6 };
+enum { LIMIT_S = 600, STEPS = 6 };
 
 static const char *const policies[] = {"live",      "stash",        "double-buffer",
                                        "spectrain", "spectrain-v2", "xpipe",

@@ -111,7 +111,7 @@ static void the_same_bits(void **unused)
         for (int i = 0; i < N_LAYOUTS; i += STRIDE) {
             rig_options o = options_of(&layouts[i]);
             o.backend = fr_backend_name(*backend);
-            o.fault = i % 2 ? "jitter:ms=1,seed=5" : NULL;
+            o.fault = (i + which) % 6 == 1 ? "jitter:ms=0.5,seed=5" : NULL;
             if (which == TIED && o.n_batches) continue;
             result plain, again;
             run(which, &o, NULL, &plain);
@@ -126,7 +126,7 @@ static void the_same_bits(void **unused)
                              nets[which].name, i, o.generator, o.n_stages, k);
             }
         }
-    assert_true(n_compared > 2 * N_NETS * N_LAYOUTS / STRIDE * 3 / 4);
+    assert_true(n_compared > N_NETS * N_LAYOUTS / STRIDE * 3 / 4);
 }
 
 /* GPipe holds all micro-batches, so with recompute one area and their outputs are left. */

@@ -142,7 +142,7 @@ static void eval_agrees_with_logits(void **unused)
     static float logits[N_DATA * BATCH * TIME * 7];
     FOR_EACH_BACKEND(backend)
     for (int which = 0; which < N_NETS; which++)
-        for (int n = 1; n <= 4; n++) {
+        for (int n = 1 + which % 2; n <= 4; n += 2) {
             rig_options o = {.optimizer = "adam",
                              .lr = 0.01,
                              .n_micro = 2,

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { FORKED_MAX = 8, FORKED_ALARM_S = 900 }; /* beyond the limit of ctest */
+enum { FORKED_MAX = 8, FORKED_ALARM_S = 1800 }; /* beyond the limit of ctest */
 
 /* In shared memory. */
 typedef struct forked_state {
