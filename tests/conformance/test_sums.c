@@ -215,7 +215,7 @@ static void sums_have_the_bits_of_the_tree(void **state)
     {
         scene s = open_scene(t, n, n % 2);
         uint64_t before = fr__alloc_count();
-        play(&s, crew_team() ? 12 : 60); /* who is alive repeats after 11 */
+        play(&s, crew_team() ? 12 : 23); /* who is alive repeats after 11 */
         if (!crew_team()) assert_int_equal(fr__alloc_count(), before);
         t->reset(s.g);
         crew_meet(true);

@@ -14,7 +14,7 @@
 
 enum {
     MAX_MEMBERS = 8,
-    MAX_MESSAGES = 4000,
+    MAX_MESSAGES = 1000,
     MAX_BUFFERS = 5,
     BYTES = 192,
     STRIDE = 256,
@@ -351,9 +351,9 @@ static void buffers_are_freed_in_any_order(void **state)
     {
         scene s = open_scene(t, crew_fit(2), MAX_BUFFERS, true);
         s.with_delays = seed % 2;
-        write_story(fewer(1000), seed);
+        write_story(fewer(300), seed);
         play(&s, runs, 2);
-        assert_all_received(&s, fewer(1000));
+        assert_all_received(&s, fewer(300));
         close_scene(&s);
     }
 }
@@ -392,7 +392,7 @@ static void many_channels_at_once(void **state)
     FOR_EACH_TRANSPORT(t) for (int n = 1; n <= 6; n += n < 2 ? 1 : 4)
     {
         scene s = open_scene(t, crew_fit(n), 2, true);
-        s.n_rounds = fewer(300), s.with_delays = true;
+        s.n_rounds = fewer(100), s.with_delays = true;
         play(&s, runs, 1);
         t->reset(s.g);
         crew_meet(true);
@@ -446,7 +446,7 @@ static void boards_over_many_rounds(void **state)
     {
         scene s = open_scene(t, crew_fit(6), 1, false);
         add_board(&s);
-        for (int n = fewer(1500); n > 0; n /= 7) { /* an even and an odd number */
+        for (int n = fewer(300); n > 0; n = n > 9 ? 9 : 0) { /* an even and an odd number */
             s.n_rounds = n, s.with_delays = with_delays;
             play(&s, runs, 1);
             t->reset(s.g);

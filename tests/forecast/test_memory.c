@@ -201,7 +201,9 @@ static void test_summary(void **state)
 {
     fixture *f = *state;
     char path[256];
-    fr_run_options o = {.size = sizeof o, .config = f->config, .out = f->out};
+    const char *const sets[] = {"train.batch=2", "train.steps=2"};
+    fr_run_options o = {
+        .size = sizeof o, .config = f->config, .n_sets = 2, .sets = sets, .out = f->out};
     assert_done(f, fr_train(f->ctx, &o, NULL));
     assert_non_null(strstr(f->log, "memory of the process: up to "));
     snprintf(path, sizeof path, "%s/summary.json", f->out);

@@ -317,7 +317,7 @@ static void grows(void **state)
         int n_own = cluster->n_groups;
         cluster->n_groups = boxes[k] + 1;
         clock_t begin = clock();
-        fr_choice *c = choose(ctx, &m, cluster, 8192, true, FR_OK);
+        fr_choice *c = choose(ctx, &m, cluster, 1024, true, FR_OK);
         double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
         print_message("%d devices: %.2f s, %d tried\n%s\n", n, seconds, c->n_tried, c->why);
         assert_true(c->at[0].n_workers > n / 2);
