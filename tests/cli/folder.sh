@@ -39,8 +39,7 @@ lost "mv metrics.jsonl"
 # Twelve starts at once: one wins.
 pids=()
 for i in $(seq 12); do
-    "$forerun" train net.yaml --out twelve --set train.steps=100000000 --set run.eval_every=-1 --quiet \
-        >/dev/null 2>"err.$i" </dev/null &
+    "$forerun" train net.yaml --out twelve "${endless[@]}" --quiet >/dev/null 2>"err.$i" </dev/null &
     pids+=($!)
 done
 until [ ${#pids[@]} = 1 ]; do

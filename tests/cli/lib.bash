@@ -58,10 +58,12 @@ ends() {
     same $code "$1" "exit code $2"
 }
 
-# An endless run that makes few steps, so that no signal comes too late. It can be resumed with
-# another number of steps, and without the fault.
+# An endless run that makes few steps, so that no signal comes too late, and starts without a
+# forecast, which would measure for a second. It can be resumed with another number of steps, and
+# without the fault.
 # shellcheck disable=SC2034
-endless=(--set train.steps=100000000 --set run.eval_every=-1 --set "run.fault='slow:worker=0,ms=5'")
+endless=(--set train.steps=100000000 --set run.eval_every=-1 --set run.predict=false
+    --set "run.fault='slow:worker=0,ms=5'")
 
 # newest OUT: the step of its last checkpoint; nothing if there is none.
 newest() { find "$1/checkpoint" -maxdepth 1 -name 'step-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -n 1; }

@@ -75,9 +75,10 @@ run: {predict: false, report: false}
 YAML
 limited 0 train deep.yaml --out deep --quiet
 limited 0 train deep.yaml --out deep --quiet --resume --set train.steps=2
-# Ten nodes per layer, most of them with their own kernels, and gradients that branch.
+# Ten nodes per layer, most of them with their own kernels, and gradients that branch: a byte per
+# pair of nodes would be more than there is.
 limited 0 train deep.yaml --out deep-gpt --quiet \
-    --set 'model={name: gpt, layers: 10000, width: 4, heads: 1, context: 4, vocab: 8, dropout: 0}'
+    --set 'model={name: gpt, layers: 3000, width: 4, heads: 1, context: 4, vocab: 8, dropout: 0}'
 for key in width=1000000000 depth=100000 inputs=99999999999; do
     limited 2 train net.yaml --out new --set model.$key
     says "model.${key%=*}" "${key#*=}"

@@ -1,4 +1,5 @@
-# Runs in several processes have the weights of threads, and print every message once.
+# Runs in several processes have the weights of threads, and print every message once. mpi_same.sh
+# has more layouts, ranks.sh checkpoints and ranks with different configs.
 # shellcheck shell=bash disable=SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/mpi.bash"
 
@@ -7,7 +8,7 @@ stages() { echo --set parallel.stages="$1" --set parallel.method="$2"; }
 # --- the same weights, and every message once ---
 run 0 train pipe.yaml --out single --quiet
 sha=$(field single/summary.json weights_sha256)
-for layout in "2 1f1b" "4 gpipe" "4 zb-h1" "8 1f1b"; do
+for layout in "2 1f1b" "4 gpipe"; do
     read -r n method <<<"$layout"
     mpi $n 0 train pipe.yaml --out "$method-$n" $(stages $n $method)
     same "$(field "$method-$n/summary.json" weights_sha256)" "$sha" "$layout"
@@ -18,9 +19,8 @@ for layout in "2 1f1b" "4 gpipe" "4 zb-h1" "8 1f1b"; do
     grep -q 'rank' out && fail "a rank speaks"
 done
 same "$(field gpipe-4/summary.json n_workers)" 4 "workers"
-mpi 2 0 train pipe.yaml --out two-each $(stages 4 1f1b) --set parallel.workers_per_rank=2
+mpi 2 0 train pipe.yaml --out two-each $(stages 4 1f1b) --set parallel.workers_per_rank=2 --quiet
 same "$(field two-each/summary.json weights_sha256)" "$sha" "two workers a rank"
-mpi 2 0 train pipe.yaml --out quiet $(stages 2 1f1b) --quiet
 [ ! -s err ] && [ ! -s out ] || fail "--quiet speaks"
 mpi 2 0 train pipe.yaml --out json $(stages 2 1f1b) --quiet --json
 same "$(grep -c weights_sha256 out)" 1 "summaries on stdout"
@@ -28,17 +28,10 @@ same "$(grep -c weights_sha256 out)" 1 "summaries on stdout"
 run 0 launch pipe.yaml --out launched $(stages 3 1f1b) --json
 same "$(field out weights_sha256)" "$sha" "launched"
 # Asynchronous methods also give the weights of threads.
-for method in pipedream spectrain; do
-    run 0 train pipe.yaml --out $method-threads $(stages 3 $method) --ledger threads.csv --quiet
-    mpi 3 0 train pipe.yaml --out $method-ranks $(stages 3 $method) --ledger ranks.csv --quiet
-    same "$(field $method-ranks/summary.json weights_sha256)" \
-        "$(field $method-threads/summary.json weights_sha256)" $method
-    cmp <(sort threads.csv) <(sort ranks.csv) || fail "ledger of $method"
-done
-# Another number of processes continues a stopped run.
-mpi 4 0 train pipe.yaml --out cut $(stages 4 zb-h1) --set train.steps=15 --quiet
-mpi 2 0 train pipe.yaml --out cut $(stages 2 gpipe) --resume --quiet
-same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other processes"
+run 0 train pipe.yaml --out threads $(stages 3 pipedream) --ledger threads.csv --quiet
+mpi 3 0 train pipe.yaml --out ranks $(stages 3 pipedream) --ledger ranks.csv --quiet
+same "$(field ranks/summary.json weights_sha256)" "$(field threads/summary.json weights_sha256)" pipedream
+cmp <(sort threads.csv) <(sort ranks.csv) || fail "ledger of pipedream"
 
 # Gradients of a parameter that two stages share are exchanged in pieces: no process holds all of
 # them for both. Bytes of one: 30000 x 128 numbers, four pieces.
@@ -72,14 +65,10 @@ mpi 2 2 trian
 says "did you mean train?"
 mpi 2 2 train nosuch.yaml
 says "forerun: cannot open nosuch.yaml"
-mpi 2 2 train pipe.yaml --out bad $(stages 2 1f1b) --set train.bathc=3
-says "train.bathc"
 mpi 2 2 train pipe.yaml --out bad
 says "1 worker" "2 processes"
 mpi 3 2 train pipe.yaml --out bad $(stages 2 1f1b)
 says "2 workers" "3 processes" "mpirun -n 2"
-mpi 2 2 train pipe.yaml --out gpipe-4 $(stages 2 1f1b)
-says "gpipe-4: already holds a run"
 [ -e bad ] && fail "a refused run left a folder"
 for verb in "eval pipe.yaml" "launch pipe.yaml" info; do
     mpi 2 2 $verb
@@ -87,23 +76,4 @@ for verb in "eval pipe.yaml" "launch pipe.yaml" info; do
 done
 mpi 2 0 --version
 same "$(wc -l <out)" 1 "versions"
-# A rank prints its own failure.
-cat >rank.sh <<'SH'
-cd "rank${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"
-SH
-mkdir rank0 rank1
-cp pipe.yaml rank0
-code=0
-"${launcher[@]}" -n 2 bash rank.sh "$forerun" train pipe.yaml --out out $(stages 2 1f1b) \
-    >out 2>err || code=$?
-hush err
-same $code 2 "a config that rank 1 does not have"
-says "forerun: rank 1: cannot open pipe.yaml"
-sed 's/seed: 3/seed: 4/' pipe.yaml >rank1/pipe.yaml
-code=0
-"${launcher[@]}" -n 2 bash rank.sh "$forerun" train pipe.yaml --out out $(stages 2 1f1b) \
-    >out 2>err || code=$?
-hush err
-same $code 2 "ranks with different configs"
-says "config" "rank 1"
 echo ok

@@ -67,12 +67,13 @@ kill -STOP "$(cat pid.2)"
 ended 3 2
 tells "rank 2 (" "--resume"
 # --- a worker fails, hangs, gets NaN ---
-# fault CODE METHOD WHAT TEXT...
+# fault CODE METHOD WHAT TEXT... Only a worker that hangs is detected by the stall timeout.
 fault() {
-    local code=$1 method=$2 what=$3
+    local code=$1 method=$2 what=$3 stall=1000000
+    [[ $what != hang* ]] || stall=10
     shift 3
     mpi 3 "$code" train pipe.yaml --out "${what%%:*}" "${endless[@]}" "${three[@]}" \
-        --set run.stall_timeout=10 --set parallel.method="$method" --set "run.fault='$what'"
+        --set run.stall_timeout=$stall --set parallel.method="$method" --set "run.fault='$what'"
     for text in "$@"; do grep -qF -- "$text" err || fail "$what: no word of '$text'"; done
 }
 fault 3 spectrain error:worker=1,step=5 "worker 1 (stage 1), mini-batch 5"

@@ -37,11 +37,8 @@ run 0 train pipe.yaml --out named --set parallel.method=1f1b --set 'parallel.cut
 grep -q 'cut before fc.1, fc.2, fc.5' err || fail "no word about the cuts"
 same "$(field named/summary.json weights_sha256)" "$sha" "cuts by name"
 same "$(field named/summary.json n_workers)" 4 "workers"
-for seed in 1 2 3; do
-    run 0 train pipe.yaml --out "jitter$seed" "${four[@]}" --set parallel.method=1f1b \
-        --set "run.fault='jitter:ms=2,seed=$seed'"
-    same "$(field "jitter$seed/summary.json" weights_sha256)" "$sha" "random sleeps"
-done
+run 0 train pipe.yaml --out jitter "${four[@]}" --set parallel.method=1f1b --set "run.fault='jitter:ms=2,seed=1'"
+same "$(field jitter/summary.json weights_sha256)" "$sha" "random sleeps"
 # Another number of stages continues a stopped run.
 run 0 train pipe.yaml --out cut "${four[@]}" --set parallel.method=zb-h1 --set train.steps=15
 run 0 train pipe.yaml --out cut --set parallel.method=gpipe --set parallel.stages=2 --resume
@@ -118,7 +115,7 @@ same "$(wc -l <stopped/metrics.jsonl)" $n "lines of metrics"
 # It ends in the middle of a long run.
 for method in 1f1b pipedream; do
     begin train pipe.yaml --out "endless-$method" "${four[@]}" --set train.steps=1000000000 \
-        --set train.optimizer.lr=0 --set run.eval_every=-1 --set parallel.method=$method
+        --set train.optimizer.lr=0 --set run.eval_every=-1 --set run.predict=false --set parallel.method=$method
     wait_while $pid test -s "endless-$method/metrics.jsonl"
     kill -INT $pid
     ends 130 "of an endless run"

@@ -11,7 +11,7 @@ run 2 train net.yaml --out none --serve 127.0.0.1:x
 says "127.0.0.1:x" "PORT"
 [ ! -e none ] || fail "a folder was made"
 
-begin train net.yaml --out run "${endless[@]}" --set run.predict=false --serve 0
+begin train net.yaml --out run "${endless[@]}" --serve 0
 wait_while $pid grep -qs 'live at http' err
 at=$(sed -n 's/^forerun: live at //p' err)
 : >events

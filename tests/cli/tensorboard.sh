@@ -48,7 +48,7 @@ cmp numbers rows || fail "metrics.csv and metrics.jsonl have other numbers"
 same "$(tail -n +2 run/metrics.csv | tr -dc ',\n' | sort -u)" ",,,,,,,," "commas"
 
 # Ctrl-C: all measurements are in all files, including those not yet flushed.
-begin train net.yaml --out stopped "${endless[@]}" --set run.predict=false --quiet
+begin train net.yaml --out stopped "${endless[@]}" --quiet
 lines() { [ -f stopped/metrics.jsonl ] && [ "$(wc -l <stopped/metrics.jsonl)" -ge 2 ]; }
 wait_while $pid lines
 kill -INT $pid
