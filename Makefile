@@ -22,7 +22,7 @@ demo: $(BUILD)/build.ninja # without the tests: they take as long again to build
 
 test: all
 	@scripts/install-deps.sh --test
-	@ctest --preset release -j $(JOBS)
+	@ctest --preset release -j $$(($(JOBS) + 1)) # some tests wait more than they compute
 	@cp $(BUILD)/Testing/Temporary/LastTest.log $(BUILD)/test.log # before the next ones overwrite it
 	@scripts/test-isas.sh $(BUILD)
 	@scripts/list-skipped.sh $(BUILD)/test.log
