@@ -41,6 +41,7 @@ layers() {
         owner["train"] = "config"
         owner["state"] = "engine"
         owner["exec_plan"] = "methods"
+        owner["stability"] = "methods"
     }
     function say(text) { print FILENAME ":" FNR ": " text }
     FNR == 1 {

@@ -22,6 +22,7 @@
 #include <forerun/run.h>
 #include <forerun/sched.h>
 #include <forerun/sim.h>
+#include <forerun/stability.h>
 #include <forerun/state.h>
 #include <forerun/team.h>
 #include <forerun/train.h>

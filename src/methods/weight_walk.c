@@ -25,14 +25,17 @@ typedef struct walk {
     const fr_schedule *s;
     int stage, replica;
     int n_batches; /* the first of the segment */
+    int first;     /* micro-batch of them that is noted, with all that follow */
     fr_store *store;
     fr_weight_read *forwards, *backwards; /* [stage][micro]; NULL: not needed */
 } walk;
 
 static void note(const walk *w, fr_weight_read *to, int micro, const fr_view *view)
 {
-    size_t row = (size_t)w->stage * (size_t)(w->s->n_batches * w->s->n_micro);
-    if (to) to[row + (size_t)micro] = (fr_weight_read){(int)view->version, view->ahead};
+    int length = w->n_batches * w->s->n_micro - w->first;
+    if (!to || micro < w->first) return;
+    to[(size_t)w->stage * (size_t)length + (size_t)(micro - w->first)] =
+        (fr_weight_read){(int)view->version, view->ahead};
 }
 
 static fr_status step(const walk *w, const fr_instr *at)
@@ -95,19 +98,35 @@ fr_status fr__count_blocks(fr_ctx *ctx, fr_exec_plan *p, int stage)
     return status;
 }
 
-fr_status fr_exec_plan_reads(fr_ctx *ctx, const fr_exec_plan *p, fr_weight_read *forwards,
-                             fr_weight_read *backwards)
+/* All workers of the schedule; `common` is the same for all. */
+static fr_status walk_all(fr_ctx *ctx, const fr_exec_plan *p, const walk *common)
 {
-    const fr_schedule *s = p->schedule;
+    const fr_schedule *s = common->s;
     for (int k = 0; k < s->n_stages; k++)
         for (int q = 0; q < s->replicas[k]; q++) {
-            walk w = {.s = s,
-                      .stage = k,
-                      .replica = q,
-                      .n_batches = s->n_batches,
-                      .forwards = forwards,
-                      .backwards = backwards};
+            walk w = *common;
+            w.stage = k, w.replica = q;
             FR_TRY(run(ctx, p, &w, NULL));
         }
     return FR_OK;
+}
+
+fr_status fr_exec_plan_reads(fr_ctx *ctx, const fr_exec_plan *p, fr_weight_read *forwards,
+                             fr_weight_read *backwards)
+{
+    const walk w = {.s = p->schedule,
+                    .n_batches = p->schedule->n_batches,
+                    .forwards = forwards,
+                    .backwards = backwards};
+    return walk_all(ctx, p, &w);
+}
+
+fr_status fr__steady_forwards(fr_ctx *ctx, const fr_exec_plan *p, fr_weight_read *reads, int *batch)
+{
+    int n_batches;
+    const fr_schedule *s = fr__schedule_steady(p->schedule, &n_batches);
+    *batch = n_batches - 1;
+    const walk w = {
+        .s = s, .n_batches = n_batches, .first = *batch * s->n_micro, .forwards = reads};
+    return walk_all(ctx, p, &w);
 }
