@@ -1,7 +1,8 @@
 /* cmd_methods.c -- forerun methods: lists the names that config keys take, with a line on each; or
  * one method in numbers: what its workers hold, the weights that its passes read, the time they
- * wait. */
+ * wait; or the limits of stability of all. */
 #include "json.h"
+#include "stability.h"
 #include "weight_versions.h"
 
 #include <stdio.h>
@@ -45,9 +46,10 @@ static json_t *pack_lists(void)
 /* --- one method --------------------------------------------------------------------------------*/
 
 typedef struct wishes {
-    int64_t stages, micro;
-    const char *format;
-    bool want_json;
+    int64_t stages, micro; /* -1: not given */
+    const char *format, *method;
+    cli_list sets;
+    bool stability, want_json;
 } wishes;
 
 /* The largest difference between the weights that a pass of a stage reads and those of a single
@@ -161,25 +163,60 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
     return status;
 }
 
+/* --- the verb ----------------------------------------------------------------------------------*/
+
+static int no_method(const char *name)
+{
+    return cli_refuse("forerun methods: no method is called '%s' (forerun methods lists them)",
+                      name);
+}
+
+static int run_stability(const wishes *o, const char *config)
+{
+    const fr_method *only = o->method ? fr_method_find(o->method) : NULL;
+    if (o->method && !only) return no_method(o->method);
+    const fr_run_options of_run = {
+        .size = sizeof of_run, .config = config, .n_sets = o->sets.n, .sets = o->sets.at};
+    fr_ctx *ctx = cli_context(false);
+    fr_update_rule rule;
+    fr_status status = fr_run_update_rule(ctx, &of_run, &rule);
+    if (status != FR_OK) return cli_finish(ctx, status);
+    int stages = rule.stages > 1 ? rule.stages : 4;
+    return stability_print(ctx, &rule, o->stages > 0 ? (int)o->stages : stages,
+                           o->micro > 0 ? (int)o->micro : rule.micro, only,
+                           o->want_json                         ? STABILITY_JSON
+                           : strcmp(o->format, "markdown") == 0 ? STABILITY_MARKDOWN
+                                                                : STABILITY_TABLE);
+}
+
 #define AT(member) offsetof(wishes, member)
 static const cli_option options[] = {
-    {"stages", "N", "one method: workers of the pipeline (4)", CLI_INT, AT(stages)},
-    {"micro", "M", "one method: micro-batches per mini-batch (8)", CLI_INT, AT(micro)},
-    {"format", "table|markdown", "one method: how to print it (table)", CLI_TEXT, AT(format)},
+    {"stages", "N", "workers of the pipeline (4; --stability: the config's)", CLI_INT, AT(stages)},
+    {"micro", "M", "micro-batches per mini-batch (8; --stability: the config's)", CLI_INT,
+     AT(micro)},
+    {"stability", NULL, "limits of the learning rate; the argument is a config", CLI_FLAG,
+     AT(stability)},
+    {"method", "METHOD", "--stability: this method alone", CLI_TEXT, AT(method)},
+    CLI_SET(AT(sets)),
+    {"format", "table|markdown", "how to print a method, or limits (table)", CLI_TEXT, AT(format)},
     CLI_JSON(AT(want_json)),
     {.name = NULL},
 };
 
 static int run(const cli_verb *verb, int argc, char **argv)
 {
-    wishes o = {.stages = 4, .micro = 8, .format = "table"};
+    wishes o = {.stages = -1, .micro = -1, .format = "table"};
     const char *name;
     int code = cli_parse(verb, argc, argv, &o, 1, &name);
     if (code >= 0) return code;
     if (strcmp(o.format, "table") != 0 && strcmp(o.format, "markdown") != 0)
         return cli_refuse("forerun methods: --format: expected table or markdown");
-    if (o.stages < 1 || o.stages > 1000 || o.micro < 1 || o.micro > 100000)
+    if (o.stages < -1 || o.stages == 0 || o.stages > 1000 || o.micro < -1 || o.micro == 0 ||
+        o.micro > 100000)
         return cli_refuse("forerun methods: expected 1 to 1000 stages, 1 to 100000 micro-batches");
+    if (o.stability) return run_stability(&o, name);
+    if (o.method || o.sets.n > 0)
+        return cli_refuse("forerun methods: --method and --set go with --stability");
     if (name && o.want_json)
         return cli_refuse("forerun methods: --json is for the lists: leave '%s' out", name);
     if (o.want_json) return json_print(pack_lists());
@@ -188,23 +225,30 @@ static int run(const cli_verb *verb, int argc, char **argv)
         return 0;
     }
     const fr_method *m = fr_method_find(name);
-    if (!m)
-        return cli_refuse("forerun methods: no method is called '%s' (forerun methods lists them)",
-                          name);
+    if (!m) return no_method(name);
+    if (o.stages < 0) o.stages = 4;
+    if (o.micro < 0) o.micro = 8;
     fr_ctx *ctx = cli_context(false);
     return cli_finish(ctx, show(ctx, m, &o));
 }
 
 const cli_verb cli_methods = {
     .name = "methods",
-    .usage = "methods [--json] | METHOD [--stages N] [--micro M]",
+    .usage =
+        "methods [--json] | METHOD [--stages N] [--micro M] | --stability [CONFIG] [--stages N]",
     .summary = "list parallel methods, weights, schedules, optimizers, data sources",
     .text = "With the name of a method: what each of its workers holds (copies of the weights, "
             "activations\n"
             "of micro-batches in flight) and the weights that its passes read, in the worst case: "
             "updates\n"
             "missing compared with a single worker, and updates predicted. F, I and W take 1, B "
-            "takes 2.\n",
+            "takes 2.\n"
+            "--stability: the largest learning rate x curvature at which the pipeline is stable in "
+            "a linear\n"
+            "model, of the asynchronous methods beside a single worker, for the optimizer of the "
+            "config or\n"
+            "of --set: in a direction that all stages share, and within the stage that allows "
+            "least.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

@@ -4,6 +4,7 @@
 #   scripts/make-reference.sh [--check] [FORERUN]
 #
 #   docs/reference.md, docs/forerun.1    forerun reference
+#   docs/stability.svg                   scripts/draw-stability.sh
 #   docs/methods/NAME.svg                forerun schedule NAME --format svg
 #   docs/methods/NAME.md                 what stands between <!-- drawing --> or <!-- numbers --> and
 #                                        <!-- end -->; the rest is written by hand
@@ -25,6 +26,7 @@ mkdir "$new/methods" "$new/parts"
 
 "$forerun" reference >"$new/reference.md"
 "$forerun" reference --format man >"$new/forerun.1"
+scripts/draw-stability.sh "$forerun" >"$new/stability.svg"
 
 # Sizes that show the characteristics of a method in a readable drawing.
 drawing_of() {

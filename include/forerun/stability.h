@@ -30,7 +30,7 @@ FR_API FR_MUST_USE fr_status fr_exec_plan_stability(fr_ctx *ctx, const fr_exec_p
                                                     const fr_optim_options *options,
                                                     fr_stability *out);
 /* How many times smaller the rate must be than that of one worker, in the shared direction. */
-FR_API double fr_stability_loss(const fr_stability *s);
+FR_API double fr_stability_factor(const fr_stability *s);
 
 #ifdef __cplusplus
 }

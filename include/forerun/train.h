@@ -4,6 +4,7 @@
 
 #include <forerun/cost.h>
 #include <forerun/run.h>
+#include <forerun/weights.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,17 @@ typedef struct fr_run_facts {
     int64_t n_steps;
 } fr_run_facts;
 FR_API FR_MUST_USE fr_status fr_run_look(fr_ctx *ctx, const fr_run_options *o, fr_run_facts *facts);
+/* How a config updates weights: the keys that need neither its model nor its data, which are not
+ * looked at. Without a config: the defaults, and o->sets. */
+typedef struct fr_update_rule {
+    const fr_optimizer *optimizer;
+    fr_optim_options options;
+    fr_policy_options policy_options;
+    int stages;
+    int micro; /* micro-batches of an update on each replica of the first stage */
+} fr_update_rule;
+FR_API FR_MUST_USE fr_status fr_run_update_rule(fr_ctx *ctx, const fr_run_options *o,
+                                                fr_update_rule *out);
 /* Updates in the newest checkpoint of a run's folder; -1: it has none. */
 FR_API FR_MUST_USE fr_status fr_run_newest(fr_ctx *ctx, const char *out, int64_t *step);
 

@@ -87,7 +87,7 @@ static double find_limit(const response *r, int n)
     for (int k = 0; k < n; k++)
         for (int i = 0; i < r[k].n_groups; i++)
             if (r[k].groups[i].lag > longest) longest = r[k].groups[i].lag;
-    double most = PI / (32 * (longest + 2)), limit = limit_at(loop(r, n, PI)), angle = 1e-7, next;
+    double most = PI / (16 * (longest + 2)), limit = limit_at(loop(r, n, PI)), angle = 1e-7, next;
     bool is_above = cimag(loop(r, n, angle)) > 0;
     for (; angle < PI; angle = next) {
         next = angle + fmin(angle / 100, most);
@@ -216,4 +216,4 @@ fr_status fr_exec_plan_stability(fr_ctx *ctx, const fr_exec_plan *p, const fr_op
     return status;
 }
 
-double fr_stability_loss(const fr_stability *s) { return s->one_worker / s->shared; }
+double fr_stability_factor(const fr_stability *s) { return s->one_worker / s->shared; }

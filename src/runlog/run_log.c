@@ -1,5 +1,6 @@
 /* run_log.c -- log lines for users. summary.json has the same numbers in full. */
 #include "runlog/run_log.h"
+#include <forerun/stability.h>
 #include <forerun/state.h>
 
 #include "config/parallel_checks.h"
@@ -8,8 +9,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#define MUCH_STOLEN 0.02 /* of the processors' time */
-enum { MOST = 8 };       /* most numbers in one line */
+#define MUCH_STOLEN 0.02  /* of the processors' time */
+#define MUCH_STABILITY 10 /* times that a method may be less stable than one worker */
+enum { MOST = 8 };        /* most numbers in one line */
 
 /* "12.3 MB + 8.12 MB", one number per worker; for many workers only the range. */
 static const char *memory_text(const fr_engine *e, bool is_forecast, char *text, size_t room)
@@ -52,6 +54,24 @@ static const char *time_text(double seconds, char *text, size_t room)
     bool is_short = seconds < 1;
     snprintf(text, room, "%.3g %s", is_short ? seconds * 1e3 : seconds, is_short ? "ms" : "s");
     return text;
+}
+
+/* A schedule whose pipeline is never full is not judged. */
+static void log_stability(const fr__setup *s)
+{
+    const fr__settings *t = &s->settings;
+    const fr_exec_plan *p = s->pipeline.plan;
+    fr_stability limits;
+    if (p->schedule->is_flush ||
+        fr_exec_plan_stability(s->ctx, p, t->optimizer, &t->optim, &limits) != FR_OK)
+        return;
+    if (fr_stability_factor(&limits) > MUCH_STABILITY)
+        fr_log(s->ctx, FR_LOG_WARN,
+               "weights %s, %d stages, train.micro %lld: stable up to a learning rate %.0f times "
+               "below one worker's (forerun methods --stability); warm it up "
+               "(train.schedule.warmup), clip gradients, raise train.micro or change the method",
+               p->policy->name, p->schedule->n_stages, (long long)t->micro,
+               fr_stability_factor(&limits));
 }
 
 static void log_forecast(const fr__setup *s, const fr__time_forecast *f)
@@ -120,6 +140,7 @@ void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_foreca
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) log_layout(s, e);
+    log_stability(s);
     log_forecast(s, f);
     if (s->settings.is_micro_chosen)
         fr_log(s->ctx, FR_LOG_INFO,

@@ -106,9 +106,9 @@ static void a_flush_is_one_worker(void **state)
     same(s.one_worker, 3.8, "one worker");
     same(s.shared, 3.8, "shared");
     same(s.within, 3.8, "within");
-    same(fr_stability_loss(&s), 1, "the loss");
+    same(fr_stability_factor(&s), 1, "the factor");
     s = judge("live", 4, 1, "sgd", &o);
-    same(fr_stability_loss(&s), s.one_worker / s.shared, "the loss");
+    same(fr_stability_factor(&s), s.one_worker / s.shared, "the factor");
 }
 
 /* Spectral radius of the companion matrix, bisected, by an independent implementation: a running
