@@ -45,11 +45,12 @@ void *fr__alloc(size_t bytes)
 
 void *fr__realloc(void *old, size_t old_bytes, size_t bytes)
 {
-    void *block = fr__alloc(bytes);
-    if (block && old) {
-        memcpy(block, old, old_bytes < bytes ? old_bytes : bytes);
-        free(old);
-    }
+    size_t kept = !old ? 0 : old_bytes < bytes ? old_bytes : bytes;
+    char *block = fr__alloc_raw(bytes);
+    if (!block) return NULL;
+    if (kept) memcpy(block, old, kept);
+    memset(block + kept, 0, bytes - kept);
+    free(old);
     return block;
 }
 

@@ -409,9 +409,13 @@ static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_
     return status;
 }
 
-/* Errors name the file. */
+/* Errors name the file. A single profile is moved. */
 static fr_status gather(fr_ctx *ctx, const char *path, int n, fr_profile **all, fr_profile **out)
 {
+    if (n == 1) {
+        *out = all[0], all[0] = NULL;
+        return FR_OK;
+    }
     fr_status status = fr_profile_gather(ctx, n, (const fr_profile *const *)all, out);
     return status == FR_OK ? FR_OK : fr_fail(ctx, status, "%s: %s", path, fr_ctx_error(ctx));
 }

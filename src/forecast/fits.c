@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_MACHINES = 64, TRIES = 8 };
+enum { MOST_MACHINES = 64, TRIES = 8, MOST_DOUBLINGS = 64 };
 
 typedef struct search {
     fr__setup *s;
@@ -66,12 +66,13 @@ static uint64_t needed(const search *q)
     return sum;
 }
 
-static bool try_here(search *q, int64_t micro, bool recomputes)
+/* Bytes with so many micro-batches; UINT64_MAX: there is no such layout. */
+static uint64_t try_here(search *q, int64_t micro, bool recomputes)
 {
     fr__settings t = q->s->settings;
     t.micro = micro;
     t.recomputes_all |= recomputes;
-    return try_layout(q, &t) && needed(q) <= q->shortage->room;
+    return try_layout(q, &t) ? needed(q) : UINT64_MAX;
 }
 
 /* The next number of micro-batches above `micro` that the batch splits into; 0: none. */
@@ -83,29 +84,51 @@ static int64_t next_micro(const fr__settings *t, int64_t micro)
     return 0;
 }
 
-/* If one sample at a time fits: the smallest number of micro-batches that fits. Each try about
- * doubles it. */
-static void try_micro(search *q, bool recomputes)
+/* Numbers of micro-batches to try, each about twice the one before; the last is the batch. */
+static int list_micro(const fr__settings *t, int64_t list[MOST_DOUBLINGS])
+{
+    int n = 0;
+    for (int64_t m = next_micro(t, t->micro); m; m = next_micro(t, 2 * m - 1)) list[n++] = m;
+    if (n > 0 && list[n - 1] != t->batch) list[n++] = t->batch;
+    return n;
+}
+
+/* The smallest number of micro-batches that fits, given the bytes with the present one. What does
+ * not last is about inversely proportional to it, so the search starts near its end: each trial
+ * compiles the model. */
+static void try_micro(search *q, bool recomputes, uint64_t need)
 {
     const fr__settings *t = &q->s->settings;
+    const uint64_t room = q->shortage->room;
     char text[128];
-    if (t->schedule_file || next_micro(t, t->micro) == 0 || !try_here(q, t->batch, recomputes))
-        return;
-    int64_t found = t->batch;
-    for (int64_t m = next_micro(t, t->micro); m && m < found; m = next_micro(t, 2 * m - 1))
-        if (try_here(q, m, recomputes)) found = m;
-    if (!try_here(q, found, recomputes)) return;
-    snprintf(text, sizeof text, "train.micro: %lld%s (%s)", (long long)found,
-             recomputes ? " with parallel.recompute: true" : "", brief(needed(q)).text);
+    int64_t list[MOST_DOUBLINGS];
+    int n = t->schedule_file ? 0 : list_micro(t, list), i = 0;
+    if (n == 0) return;
+    double passing = ((double)need - (double)q->lasting) * (double)t->micro;
+    while (i < n - 1 && (double)q->lasting + passing / (double)list[i] > (double)room) i++;
+    uint64_t found = try_here(q, list[i], recomputes), less;
+    if (found > room) {
+        if (i == n - 1 || try_here(q, t->batch, recomputes) > room) return;
+        do found = try_here(q, list[++i], recomputes);
+        while (found > room && i < n - 1);
+    } else {
+        for (; i > 0 && (less = try_here(q, list[i - 1], recomputes)) <= room; i--) found = less;
+    }
+    snprintf(text, sizeof text, "train.micro: %lld%s (%s)", (long long)list[i],
+             recomputes ? " with parallel.recompute: true" : "", brief(found).text);
     add_remedy(q, text);
 }
 
-static void try_recompute(search *q)
+/* Returns the bytes with recomputed activations, whether they fit or not. */
+static uint64_t try_recompute(search *q)
 {
     char text[128];
-    if (q->s->settings.recomputes_all || !try_here(q, q->s->settings.micro, true)) return;
-    snprintf(text, sizeof text, "parallel.recompute: true (%s)", brief(needed(q)).text);
+    if (q->s->settings.recomputes_all) return UINT64_MAX;
+    uint64_t need = try_here(q, q->s->settings.micro, true);
+    if (need > q->shortage->room) return need;
+    snprintf(text, sizeof text, "parallel.recompute: true (%s)", brief(need).text);
     add_remedy(q, text);
+    return need;
 }
 
 /* --- more machines ---------------------------------------------------------------------------- */
@@ -191,9 +214,9 @@ static void find_remedies(search *q)
         return;
     }
     if (q->lasting <= q->shortage->room) {
-        try_micro(q, false);
-        try_recompute(q);
-        if (!q->text[0]) try_micro(q, true);
+        try_micro(q, false, q->shortage->need);
+        uint64_t need = try_recompute(q);
+        if (!q->text[0]) try_micro(q, true, need);
     }
     if (!q->text[0]) try_machines(q);
 }

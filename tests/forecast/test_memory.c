@@ -72,10 +72,8 @@ static size_t need_of(fixture *f, int n_sets, const char *const *sets)
 }
 
 /* The proposed number fits, and half of it does not. */
-static void test_more_micro_batches(void **state)
+static void check_micro(fixture *f, size_t room)
 {
-    fixture *f = *state;
-    size_t whole = need_of(f, 0, NULL), room = whole / 2;
     put_room(f, room);
     assert_int_equal(plan(f, 0, NULL, NULL), FR_NO_MEMORY);
     const char *at = strstr(fr_ctx_error(f->ctx), "this would fit: train.micro: ");
@@ -92,6 +90,14 @@ static void test_more_micro_batches(void **state)
         assert_int_equal(plan(f, 1, sets, NULL), k ? FR_NO_MEMORY : FR_OK);
         fr_ctx_clear(f->ctx);
     }
+}
+
+static void test_more_micro_batches(void **state)
+{
+    fixture *f = *state;
+    const char *const smallest[] = {"train.micro=32"};
+    size_t most = need_of(f, 0, NULL), least = need_of(f, 1, smallest);
+    for (size_t part = 1; part <= 64; part *= 2) check_micro(f, least + (most - 1 - least) / part);
 }
 
 /* For a pipeline whose memory is mostly activations. */
