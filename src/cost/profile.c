@@ -30,7 +30,7 @@ void fr_profile_free(fr_profile *p)
 
 static bool copy_node(fr_arena *a, const fr_profile_node *from, int i, fr_profile_node *to)
 {
-    int *inputs = FR_ARENA_ARRAY(a, int, from->n_inputs);
+    int *inputs = fr__arena_pack(a, fr__array_bytes((size_t)from->n_inputs, sizeof(int)));
     *to = *from;
     to->inputs = inputs;
     to->name = from->name ? fr__arena_strdup(a, from->name) : fr__arena_printf(a, "node%d", i);

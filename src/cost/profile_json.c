@@ -263,7 +263,7 @@ static fr_status get_inputs(struct reader *r, int i, json_t *list, fr_profile_no
     if (!list) return FR_OK;
     if (!json_is_array(list)) return fail_at(r, i, "inputs: expected a list");
     n->n_inputs = (int)json_array_size(list);
-    int *inputs = FR_ARENA_ARRAY(&r->arena, int, n->n_inputs);
+    int *inputs = fr__arena_pack(&r->arena, json_array_size(list) * sizeof *inputs);
     if (!inputs) return fr__no_memory(r->ctx, json_array_size(list), r->path);
     for (int k = 0; k < n->n_inputs; k++) {
         json_t *v = json_array_get(list, (size_t)k);

@@ -44,19 +44,21 @@ static double peak_of(int code, char *const *arguments)
     return 1024.0 * (double)usage.ru_maxrss;
 }
 
-static void check(const char *model, int code, const char *const *arguments)
+/* The argument "@" stands for a file with this text. */
+static void check(const char *text, int code, const char *const *arguments)
 {
-    char folder[] = "/tmp/forerun-deep-XXXXXX", config[64], line[128];
-    char *argv[16] = {(char *)(uintptr_t)COMMAND, (char *)(uintptr_t)arguments[0], config};
+    char folder[] = "/tmp/forerun-deep-XXXXXX", path[64], line[128];
+    char *argv[16] = {(char *)(uintptr_t)COMMAND};
 #ifdef FR_SANITIZED
     skip_because("peak memory of a deep model", "sanitizers hold memory of their own");
 #endif
     assert_non_null(mkdtemp(folder));
-    snprintf(config, sizeof config, "%s/deep.yaml", folder);
-    for (int i = 1; arguments[i]; i++) argv[2 + i] = (char *)(uintptr_t)arguments[i];
-    FILE *f = fopen(config, "w");
+    snprintf(path, sizeof path, "%s/deep", folder);
+    for (int i = 0; arguments[i]; i++)
+        argv[1 + i] = arguments[i][0] == '@' ? path : (char *)(uintptr_t)arguments[i];
+    FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fputs(model, f);
+    fputs(text, f);
     assert_int_equal(fclose(f), 0);
     double peak = peak_of(code, argv);
     snprintf(line, sizeof line, "rm -rf %s", folder);
@@ -69,7 +71,7 @@ static void check(const char *model, int code, const char *const *arguments)
 static void refused_for_memory(void **state)
 {
     (void)state;
-    check(GPT, 1, (const char *const[]){"train", "--out", "deep-run", "--quiet", NULL});
+    check(GPT, 1, (const char *const[]){"train", "@", "--out", "deep-run", "--quiet", NULL});
     assert_int_not_equal(access("deep-run", F_OK), 0);
 }
 
@@ -77,7 +79,7 @@ static void stages_refused(void **state)
 {
     (void)state;
     check(GPT, 1,
-          (const char *const[]){"train", "--out", "deep-run", "--quiet", "--set",
+          (const char *const[]){"train", "@", "--out", "deep-run", "--quiet", "--set",
                                 "parallel={method: 1f1b, stages: 4, threads: 1}", "--set",
                                 "train.micro=8", NULL});
     assert_int_not_equal(access("deep-run", F_OK), 0);
@@ -86,7 +88,33 @@ static void stages_refused(void **state)
 static void mlp_simulated(void **state)
 {
     (void)state;
-    check(MLP, 0, (const char *const[]){"simulate", "--quiet", NULL});
+    check(MLP, 0, (const char *const[]){"simulate", "@", "--quiet", NULL});
+}
+
+/* Planners that place operators one by one refuse what they cannot place in any time. */
+static void planners_refuse(void **state)
+{
+    (void)state;
+    enum { NODES = 100000, ROOM = 512 };
+    char *text = malloc((size_t)NODES * ROOM);
+    assert_non_null(text);
+    size_t n = (size_t)snprintf(text, ROOM, "{\"format\": 1, \"model\": \"deep\", \"nodes\": [\n");
+    for (int i = 0; i < NODES; i++) /* the first has no input: 0 in no digits is empty */
+        n += (size_t)snprintf(
+            text + n, ROOM,
+            "{\"name\": \"h.%d.mlp\", \"about\": \"linear (8, 16)\", \"forward_s\": 3.17281e-06, "
+            "\"backward_s\": 7.98182e-06, \"back_input_s\": 3.98112e-06, \"back_weight_s\": "
+            "4.00070e-06, \"update_s\": 1.28172e-07, \"flops\": 24576, \"output_bytes\": 4096, "
+            "\"kept_bytes\": 4096, \"param_bytes\": 320, \"fixed_bytes\": 0, "
+            "\"values_bytes\": 8192, \"scratch_bytes\": 0, \"edge_bytes\": 0, \"inputs\": "
+            "[%.*d]}%s",
+            i, i > 0, i ? i - 1 : 0, i + 1 < NODES ? ",\n" : "]}\n");
+    static const char *const planners[] = {"brute", "dlplacer"};
+    for (int k = 0; k < 2; k++)
+        check(text, 2,
+              (const char *const[]){"plan", "--profile", "@", "--machines", "4", "--bandwidth",
+                                    "1e9", "--planner", planners[k], NULL});
+    free(text);
 }
 
 int main(void)
@@ -95,6 +123,7 @@ int main(void)
         cmocka_unit_test(refused_for_memory),
         cmocka_unit_test(stages_refused),
         cmocka_unit_test(mlp_simulated),
+        cmocka_unit_test(planners_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
