@@ -108,6 +108,7 @@ static int parse_option(const cli_verb *verb, const char *argument, const char *
         value = next;
         *used = true;
     }
+    if (o->kind == CLI_TEXT && !*value) return complain(verb, "needs a value: ", what, NULL);
     if (store(o, value, (char *)args + o->at)) return -1;
     return cli_refuse("forerun %s: %s %s: expected %s (forerun help %s)", verb->name, what, value,
                       o->kind == CLI_LIST    ? "fewer of them"
@@ -148,6 +149,8 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *args, int max_p
             i += used;
         } else if (!only_plain && a[0] == '-' && a[1]) {
             return complain(verb, "no option ", a, NULL);
+        } else if (!*a) {
+            return complain(verb, "an argument is empty", "", NULL);
         } else if (n_plain == max_plain) {
             return complain(verb, "unexpected argument: ", a, NULL);
         } else {

@@ -66,8 +66,10 @@ static void fill(chart *c, const fr_profile *p, int n_rows)
                  .place = i};
         bool is_number =
             strncmp(n->name, "node", 4) == 0; /* PipeDream's text: not useful to a reader */
-        snprintf(r.name, sizeof r.name, "%s%s%s", n->name, is_number ? " " : "",
+        char name[sizeof r.name];
+        snprintf(name, sizeof name, "%s%s%s", n->name, is_number ? " " : "",
                  is_number ? n->about : "");
+        fr_escape(name, r.name, sizeof r.name);
         c->sum += total(&r);
         c->rows[c->n++] = r;
     }

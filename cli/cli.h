@@ -120,6 +120,9 @@ const char *cli_nearest(const char *typed, const char *const *names);
 /* --- messages (main.c) ---------------------------------------------------------------------- */
 /* Print one line of error, on rank 0 only if a launcher started several ranks; returns 2. */
 int cli_refuse(const char *format, ...) FR_PRINTF(1, 2);
+/* Print one line of results. Names of files, nodes and devices are the users': control characters
+ * are escaped, as in messages. */
+void cli_line(const char *format, ...) FR_PRINTF(1, 2);
 /* Prints the context's error if status is one; returns the exit code. */
 int cli_finish(fr_ctx *ctx, fr_status status);
 /* A context that logs to stderr: warnings always, the rest unless quiet. Ranks other than 0 do not

@@ -21,12 +21,12 @@ static void on_verdict(void *user, const fr_verdict *v)
                                         (json_int_t)v->step, "format", (json_int_t)v->format,
                                         "whole", !v->damage, "damage", v->damage));
     else if (v->damage)
-        printf("damaged  %s\n", v->damage);
+        cli_line("damaged  %s", v->damage);
     else if (!all->is_quiet)
-        printf("whole    %s%s\n", v->path,
-               v->format == 1 ? " (format 1, without hashes: values that were changed are not "
-                                "noticed)"
-                              : "");
+        cli_line("whole    %s%s", v->path,
+                 v->format == 1 ? " (format 1, without hashes: values that were changed are not "
+                                  "noticed)"
+                                : "");
 }
 
 #define AT(member) offsetof(verdicts, member)
@@ -42,8 +42,11 @@ static int run(const cli_verb *verb, int argc, char **argv)
     verdicts all = {.n_damaged = 0};
     int code = cli_parse(verb, argc, argv, &all, 2, words);
     if (code >= 0) return code;
-    if (!words[0] || strcmp(words[0], "verify") != 0)
+    if (!words[0])
         return cli_refuse("forerun checkpoint: no action given (forerun checkpoint verify DIR)");
+    if (strcmp(words[0], "verify") != 0)
+        return cli_refuse("forerun checkpoint: no action '%s' (forerun checkpoint verify DIR)",
+                          words[0]);
     if (!words[1])
         return cli_refuse("forerun checkpoint verify: no folder given (forerun help checkpoint)");
     fr_ctx *ctx = cli_context(all.want_json || all.is_quiet);

@@ -37,9 +37,9 @@ static void print_plan(const fr_plan *p, const fr_profile *profile)
             if (first < 0) first = i;
             last = i, n++;
         }
-        printf("  %5d  %8d  %10.6g  %d: %s .. %s\n", s, p->stages[s].replicas, p->stages[s].time_s,
-               n, first < 0 ? "-" : profile->nodes[first].name,
-               last < 0 ? "-" : profile->nodes[last].name);
+        cli_line("  %5d  %8d  %10.6g  %d: %s .. %s", s, p->stages[s].replicas, p->stages[s].time_s,
+                 n, first < 0 ? "-" : profile->nodes[first].name,
+                 last < 0 ? "-" : profile->nodes[last].name);
     }
     printf("%s\n", p->why);
 }

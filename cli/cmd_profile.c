@@ -33,10 +33,12 @@ static void print_step(const fr_profile *p)
 static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
 {
     (void)ctx;
-    if (p->model[0]) printf("%s", p->model);
-    if (p->batch > 0) printf("%s%d samples per micro-batch", p->model[0] ? ", " : "", p->batch);
-    if (p->machine[0]) printf("; %s", p->machine);
-    if (p->model[0] || p->batch > 0) printf("\n");
+    char batch[64] = "";
+    if (p->batch > 0)
+        snprintf(batch, sizeof batch, "%s%d samples per micro-batch", p->model[0] ? ", " : "",
+                 p->batch);
+    if (p->model[0] || p->batch > 0)
+        cli_line("%s%s%s%s", p->model, batch, p->machine[0] ? "; " : "", p->machine);
     chart_print(p, (int)o->nodes, term_columns(STDOUT_FILENO, 100), term_has_colour(STDOUT_FILENO));
     print_step(p);
     for (int i = 0; i < p->n_sizes; i++) print_step(p->sizes[i]);
@@ -89,7 +91,7 @@ static fr_status profile_file(fr_ctx *ctx, const wishes *o)
     return status;
 }
 
-enum { MOST_SIZES = 32 };
+enum { MOST_SIZES = 32, MOST_BATCH = 1 << 24, MOST_SECONDS = 86400 };
 
 /* "1,2,8", or "all": the mini-batch and its halves down to 1. Returns their number; 0: neither. */
 static int read_sizes(const char *text, int mini_batch, int64_t *sizes)
@@ -100,7 +102,7 @@ static int read_sizes(const char *text, int mini_batch, int64_t *sizes)
     else
         for (int size = mini_batch; size > 0; size /= 2) sizes[n++] = size;
     for (int i = 0; i < n; i++)
-        if (sizes[i] < 1 || sizes[i] > INT32_MAX) return 0;
+        if (sizes[i] < 1 || sizes[i] > MOST_BATCH) return 0;
     return n;
 }
 
@@ -178,10 +180,11 @@ static int check(const wishes *o)
     if (o->format && !find_form(o->format))
         return cli_refuse("forerun profile: --format %s: there are chart, json and pipedream",
                           o->format);
-    if (o->batch < 0 || o->batch > INT32_MAX || o->workers < 0 || o->workers > 4096 ||
-        o->nodes < 0 || o->nodes > INT32_MAX || !(o->seconds >= 0))
-        return cli_refuse("forerun profile: --batch, --workers (up to 4096), --nodes and --seconds "
-                          "must be at least 0");
+    if (o->batch < 0 || o->batch > MOST_BATCH || o->workers < 0 || o->workers > 4096 ||
+        o->nodes < 0 || o->nodes > INT32_MAX || !(o->seconds >= 0 && o->seconds <= MOST_SECONDS))
+        return cli_refuse("forerun profile: --batch (up to %d), --workers (up to 4096), --seconds "
+                          "(up to %d) and --nodes must be at least 0",
+                          MOST_BATCH, MOST_SECONDS);
     int64_t sizes[MOST_SIZES];
     if (o->sizes && read_sizes(o->sizes, 1, sizes) == 0)
         return cli_refuse("forerun profile: --sizes %s: expected all, or up to %d numbers of "

@@ -64,7 +64,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
              length && folders[0][length - 1] == '/' ? "" : "/");
     fr_status status = fr_report_write(ctx, n, folders, &w.o, w.out ? w.out : beside);
     if (status == FR_OK && !w.is_quiet && !(w.out && strcmp(w.out, "-") == 0))
-        printf("%s\n", w.out ? w.out : beside);
+        cli_line("%s", w.out ? w.out : beside);
     return cli_finish(ctx, status);
 }
 

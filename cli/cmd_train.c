@@ -55,9 +55,10 @@ static void print_result(const fr_run_result *r, bool has_report)
     printf(", train loss %.4f", r->train_loss);
     if (!isnan(r->eval_loss))
         printf(", eval loss %.4f, accuracy %.2f %%", r->eval_loss, 100 * r->eval_accuracy);
-    printf("\n%s/checkpoint/step-%lld: weights sha256 %.16s...\n", r->out, (long long)r->steps,
-           r->weights_sha256);
-    if (has_report) printf("%s/report.html: curves, timeline, memory\n", r->out);
+    printf("\n");
+    cli_line("%s/checkpoint/step-%lld: weights sha256 %.16s...", r->out, (long long)r->steps,
+             r->weights_sha256);
+    if (has_report) cli_line("%s/report.html: curves, timeline, memory", r->out);
 }
 
 int cli_parse_train(const cli_verb *verb, int argc, char **argv, void *args, cli_train_args *a)

@@ -120,6 +120,17 @@ double cli_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+void cli_line(const char *format, ...)
+{
+    char text[4096], line[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fr_escape(text, line, sizeof line);
+    puts(line);
+}
+
 int cli_refuse(const char *format, ...)
 {
     va_list args;

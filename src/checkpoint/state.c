@@ -176,7 +176,7 @@ fr_status fr__state_read(fr_ctx *ctx, const char *folder, fr__state *state)
     json_error_t error;
     memset(state, 0, sizeof *state);
     FR_TRY(fr__path(ctx, path, "%s/state.json", folder));
-    FR_TRY(fr__file_read(ctx, path, 1 << 20, &data, &bytes));
+    FR_TRY(fr__file_read_regular(ctx, path, 1 << 20, &data, &bytes));
     json_t *o = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, &error);
     bool is_checked = has_checksum(data, bytes);
     fr__free(data);

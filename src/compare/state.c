@@ -59,7 +59,7 @@ fr_status fr__compare_look(fr_compare *c, const struct fr__case *k, struct fr__c
     r->state = r->is_there ? FR_RUN_BEGUN : FR_RUN_ABSENT;
     if (!fr__file_exists(path)) return FR_OK;
     r->is_there = true;
-    FR_TRY(fr__file_read(c->ctx, path, (size_t)1 << 28, &data, &bytes));
+    FR_TRY(fr__file_read_regular(c->ctx, path, (size_t)1 << 28, &data, &bytes));
     json_t *summary = json_loadb((const char *)data, bytes, 0, &error);
     fr__free(data);
     if (!summary)

@@ -86,7 +86,7 @@ void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
     struct fr__conf_out text = {0};
     fr_conf *was = NULL, *is = NULL;
     list l = {.n = 0};
-    if (!fr__file_exists(path)) return;
+    if (!fr__file_exists(path) || fr__is_stream(-1, path)) return;
     fr__conf_format(conf, &text);
     fr_status status = text.failed ? fr__no_memory(ctx, text.text.n, "config")
                                    : fr_conf_parse(ctx, text.text.at, text.text.n, "config", &is);

@@ -224,19 +224,9 @@ static fr_status read_open(struct sink *s, int fd)
     return status;
 }
 
-fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigned char **data,
-                        size_t *bytes)
+static fr_status read_and_close(fr_ctx *ctx, int fd, const char *path, size_t max_bytes,
+                                const fr__file_head *head, unsigned char **data, size_t *bytes)
 {
-    return fr__file_read_by(ctx, path, max_bytes, NULL, data, bytes);
-}
-
-fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
-                           const fr__file_head *head, unsigned char **data, size_t *bytes)
-{
-    *data = NULL;
-    *bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fr__io_fail(ctx, "open", path);
     struct sink s = {.ctx = ctx, .path = path, .max_bytes = max_bytes, .head = head};
     if (s.max_bytes > PTRDIFF_MAX / 2) s.max_bytes = PTRDIFF_MAX / 2;
     fr_status status = read_open(&s, fd);
@@ -249,6 +239,43 @@ fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
     *data = s.data;
     *bytes = s.n;
     return FR_OK;
+}
+
+fr_status fr__file_read(fr_ctx *ctx, const char *path, size_t max_bytes, unsigned char **data,
+                        size_t *bytes)
+{
+    return fr__file_read_by(ctx, path, max_bytes, NULL, data, bytes);
+}
+
+fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
+                           const fr__file_head *head, unsigned char **data, size_t *bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *data = NULL;
+    *bytes = 0;
+    return fd < 0 ? fr__io_fail(ctx, "open", path)
+                  : read_and_close(ctx, fd, path, max_bytes, head, data, bytes);
+}
+
+fr_status fr__open_regular(fr_ctx *ctx, const char *path, int *fd)
+{
+    struct stat info;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+    if (*fd < 0) return fr__io_fail(ctx, "open", path);
+    if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return FR_OK;
+    close(*fd);
+    *fd = -1;
+    return fr_fail(ctx, FR_INVALID, "%s: not a regular file", path);
+}
+
+fr_status fr__file_read_regular(fr_ctx *ctx, const char *path, size_t max_bytes,
+                                unsigned char **data, size_t *bytes)
+{
+    int fd;
+    *data = NULL;
+    *bytes = 0;
+    FR_TRY(fr__open_regular(ctx, path, &fd));
+    return read_and_close(ctx, fd, path, max_bytes, NULL, data, bytes);
 }
 
 /* --- names -------------------------------------------------------------------------------- */
@@ -347,11 +374,25 @@ fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char 
     return dir < 0 ? sync_parent(ctx, to) : sync_folder(ctx, dir, to);
 }
 
-bool fr__is_stream(int dir, const char *path)
+/* 0: there is no such name. */
+static mode_t mode_of(int dir, const char *path)
 {
     struct stat at;
-    if (fstatat(base_of(dir), name_in(dir, path), &at, 0) != 0) return false;
-    return !S_ISREG(at.st_mode) && !S_ISDIR(at.st_mode);
+    return fstatat(base_of(dir), name_in(dir, path), &at, 0) == 0 ? at.st_mode : 0;
+}
+
+bool fr__is_stream(int dir, const char *path)
+{
+    mode_t mode = mode_of(dir, path);
+    return mode && !S_ISREG(mode) && !S_ISDIR(mode);
+}
+
+fr_status fr__may_replace(fr_ctx *ctx, int dir, const char *path)
+{
+    if (!*path) return fr_fail(ctx, FR_INVALID, "a file to be written has no name");
+    if (!S_ISDIR(mode_of(dir, path))) return FR_OK;
+    errno = EISDIR;
+    return fr__io_fail(ctx, "write", path);
 }
 
 fr_status fr__file_replace(fr_ctx *ctx, const char *path, const void *data, size_t bytes)
@@ -363,6 +404,7 @@ fr_status fr__file_replace_in(fr_ctx *ctx, int dir, const char *path, const void
                               size_t bytes)
 {
     char name[MAX_PATH], suffix[32] = "";
+    FR_TRY(fr__may_replace(ctx, dir, path));
     bool in_place = fr__is_stream(dir, path);
     if (!in_place) snprintf(suffix, sizeof suffix, ".%ld.tmp", (long)getpid());
     FR_TRY(copy_path(ctx, path, suffix, name));

@@ -21,6 +21,11 @@ typedef struct fr__file_head {
  * than the declared bytes are read. head NULL: no header. */
 fr_status fr__file_read_by(fr_ctx *ctx, const char *path, size_t max_bytes,
                            const fr__file_head *head, unsigned char **data, size_t *bytes);
+/* For files that Forerun wrote: anything else than a regular file is an error. A pipe or device in
+ * a run's folder would block or never end. */
+fr_status fr__file_read_regular(fr_ctx *ctx, const char *path, size_t max_bytes,
+                                unsigned char **data, size_t *bytes);
+fr_status fr__open_regular(fr_ctx *ctx, const char *path, int *fd); /* on error *fd is -1 */
 bool fr__file_exists(const char *path);
 bool fr__dir_exists(const char *path);
 /* mkdir -p */
@@ -40,6 +45,8 @@ fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char 
 fr_status fr__dir_remove_in(fr_ctx *ctx, int dir, const char *path);
 /* A device or pipe, such as /dev/null or /dev/stdout: nothing may be renamed over it. */
 bool fr__is_stream(int dir, const char *path);
+/* Fails where a file cannot be: an empty name, a folder. */
+fr_status fr__may_replace(fr_ctx *ctx, int dir, const char *path);
 /* openat (new files with mode 0666, closed on exec), unlinkat; on error -1 and errno. */
 int fr__open_in(int dir, const char *path, int flags);
 int fr__unlink_in(int dir, const char *path);

@@ -290,12 +290,9 @@ static fr_status too_short(fr_tensors *t, uint64_t bytes)
 
 static fr_status open_file(fr_tensors *t)
 {
-    t->fd = open(t->name, O_RDONLY | O_CLOEXEC);
-    if (t->fd < 0) return fr__io_fail(t->ctx, "open", t->name);
     struct stat info;
+    FR_TRY(fr__open_regular(t->ctx, t->name, &t->fd));
     if (fstat(t->fd, &info) != 0) return fr__io_fail(t->ctx, "read", t->name);
-    if (!S_ISREG(info.st_mode))
-        return fr_fail(t->ctx, FR_INVALID, "%s: not a regular file", t->name);
     uint64_t file_bytes = (uint64_t)info.st_size, length;
     unsigned char first[FR_TENSOR_LENGTH_BYTES];
     if (file_bytes < sizeof first) return too_short(t, file_bytes);

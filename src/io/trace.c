@@ -9,6 +9,7 @@
 
 fr_status fr__trace_open(fr_ctx *ctx, fr__trace *t, const char *path, uint64_t base_ns)
 {
+    FR_TRY(fr__may_replace(ctx, -1, path));
     *t = (fr__trace){.ctx = ctx, .base_ns = base_ns, .path = fr__strdup(path)};
     size_t room = strlen(path) + sizeof ".part";
     t->part = fr__alloc(room);

@@ -164,7 +164,7 @@ static fr_status write_config(report *q, const char *folder, bool has_summary, b
         fr__json_null(&q->json, "plan");
         return FR_OK;
     }
-    FR_TRY(fr__file_read(q->ctx, path, MAX_CONFIG, &data, &n));
+    FR_TRY(fr__file_read_regular(q->ctx, path, MAX_CONFIG, &data, &n));
     char *text = (char *)data;
     fr_status status = has_summary ? FR_OK : is_on_cluster(q, text, n, path, is_emulated);
     fr__json_text(&q->json, "config", text);

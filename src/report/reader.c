@@ -13,8 +13,8 @@ enum { ROOM = 1 << 18 }; /* longest line or event */
 
 fr_status fr__reader_open(fr_ctx *ctx, const char *path, fr_reader *r)
 {
-    *r = (fr_reader){.ctx = ctx, .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
-    if (r->fd < 0) return fr__io_fail(ctx, "read", path);
+    *r = (fr_reader){.ctx = ctx, .path = path, .fd = -1};
+    FR_TRY(fr__open_regular(ctx, path, &r->fd));
     r->buffer = fr__alloc(ROOM);
     if (r->buffer) return FR_OK;
     fr__reader_close(r);

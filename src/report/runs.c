@@ -17,7 +17,7 @@ fr_status fr__load_object(fr_ctx *ctx, const char *path, char **text, size_t *n,
     json_error_t error;
     unsigned char *data;
     *object = NULL, *text = NULL;
-    FR_TRY(fr__file_read(ctx, path, MAX_DOCUMENT, &data, n));
+    FR_TRY(fr__file_read_regular(ctx, path, MAX_DOCUMENT, &data, n));
     *object = json_loadb((const char *)data, *n, 0, &error);
     *text = (char *)data;
     fr_status status = FR_OK;

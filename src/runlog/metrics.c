@@ -94,7 +94,7 @@ static fr_status open_lines(fr_ctx *ctx, const char *path, const char *head, con
     if (step > 0 && fr__file_exists(path)) {
         unsigned char *text;
         size_t bytes;
-        FR_TRY(fr__file_read(ctx, path, (size_t)1 << 40, &text, &bytes));
+        FR_TRY(fr__file_read_regular(ctx, path, (size_t)1 << 40, &text, &bytes));
         keep = kept_bytes((const char *)text, head, prefix, step);
         fr__free(text);
     }

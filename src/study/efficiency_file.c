@@ -160,7 +160,7 @@ fr_status fr__study_load(fr__study *s)
     size_t bytes;
     json_error_t error;
     if (!fr__file_exists(s->file)) return FR_OK;
-    FR_TRY(fr__file_read(s->ctx, s->file, (size_t)1 << 30, &data, &bytes));
+    FR_TRY(fr__file_read_regular(s->ctx, s->file, (size_t)1 << 30, &data, &bytes));
     json_t *o = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, &error);
     fr__free(data);
     if (!o)

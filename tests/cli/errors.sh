@@ -99,6 +99,70 @@ printf '1\tgood\nno tab \x1b[2J\xe2\x80\xae here\n' >"torn$turn.tsv"
 run 2 train net.yaml --out new --set 'model={name: transformer}' --set "data={name: tsv, path: 'torn$turn.tsv'}"
 safe 'torn\u202e.tsv:2'
 
+# Results, too: names of folders and of nodes.
+safe_out() {
+    ! LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]\|\xc2[\x80-\x9f]\|\xe2\x80[\x8e\x8f\xa8-\xae]' out ||
+        fail "a control character in the output"
+    grep -qF -- "$1" out || fail "not in the output: $1"
+}
+run 0 train net.yaml --out "new$esc$turn"
+safe_out 'new\x1b[31m\u202e/checkpoint/step-'
+run 0 checkpoint verify "new$esc$turn"
+safe_out 'whole    new\x1b[31m\u202e/'
+run 0 report "new$esc$turn"
+safe_out 'new\x1b[31m\u202e/report.html'
+cat >hidden.json <<'JSON'
+{"format": 1, "model": "m\u001b[2J", "machine": "\u202ecpu", "batch": 4, "nodes": [
+ {"name": "a\u001b[2J\nb", "forward_s": 1, "backward_s": 2, "output_bytes": 4, "param_bytes": 8},
+ {"name": "\u009bc", "forward_s": 1, "backward_s": 2, "output_bytes": 4, "param_bytes": 8}]}
+JSON
+run 0 plan --profile hidden.json --machines 2 --bandwidth 1e9
+safe_out 'a\x1b[2J\nb'
+run 0 profile --read hidden.json
+safe_out 'm\x1b[2J, 4 samples'
+safe_out 'a\x1b[2J\nb'
+
+# --- pipes, devices and folders in place of files ---
+run 0 train net.yaml --out odd --quiet
+odd=$(echo odd/checkpoint/step-*)
+mkfifo pipe
+mkdir there
+for file in "$odd"/{state.json,model.safetensors,optimizer.safetensors}; do
+    for other in pipe /dev/zero there; do
+        mv "$file" kept
+        ln -s "$(realpath $other)" "$file"
+        run 1 checkpoint verify odd
+        grep -qF "damaged  $file: not a regular file" out || fail "$file is $other"
+        run 2 train net.yaml --out odd --resume --quiet
+        says "$file: not a regular file"
+        rm "$file"
+        mv kept "$file"
+    done
+done
+for file in odd/{metrics.jsonl,summary.json,trace.json,config.yaml}; do
+    mv $file kept
+    ln -s "$(realpath pipe)" $file
+    run 2 report odd
+    says "$file: not a regular file"
+    rm $file
+    mv kept $file
+done
+run 2 profile --read hidden.json --out there
+says "cannot write there: Is a directory"
+run 2 simulate net.yaml --trace there
+says "cannot write there: Is a directory"
+[ -z "$(ls -A there)$(ls -d there?* .??*.tmp 2>/dev/null)" ] || fail "an unfinished file stayed"
+run 2 profile --read hidden.json --out ''
+says "needs a value: --out"
+run 2 train ''
+says "an argument is empty"
+run 2 checkpoint repair odd
+says "no action 'repair'"
+run 2 profile net.yaml --seconds inf
+says "--seconds (up to"
+run 2 profile net.yaml --batch 99999999999
+says "--batch (up to"
+
 # --- models that cannot learn ---
 bad "custom" "no parameters" "nothing to train" -- net.yaml \
     --set 'model={nodes: [{name: x, op: input, shape: 4}]}'

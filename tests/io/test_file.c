@@ -185,6 +185,27 @@ static void missing_and_folders(void **state)
     assert_false(fr__dir_exists("no/such/file"));
 }
 
+/* A pipe without a writer is refused at once; to open it as usual would wait. */
+static void regular_files_only(void **state)
+{
+    const char *path = support_path(state, "regular");
+    unsigned char *data;
+    size_t n;
+    assert_ok(ctx, fr__file_replace(ctx, path, "text", 4));
+    assert_ok(ctx, fr__file_read_regular(ctx, path, 10, &data, &n));
+    assert_int_equal(n, 4);
+    fr__free(data);
+    path = support_path(state, "lonely pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const char *const others[] = {path, "/dev/zero", *state};
+    for (int i = 0; i < 3; i++) {
+        assert_fails(ctx, fr__file_read_regular(ctx, others[i], 10, &data, &n), FR_INVALID,
+                     "not a regular file");
+        assert_null(data);
+    }
+    assert_fails(ctx, fr__file_read_regular(ctx, "no/such", 10, &data, &n), FR_INVALID, "no/such");
+}
+
 static void replaces(void **state)
 {
     const char *path = support_path(state, "replaced");
@@ -196,6 +217,8 @@ static void replaces(void **state)
     check_content(path, 10, "", 0);
     assert_true(fr__file_exists(path));
     assert_fails(ctx, fr__file_replace(ctx, "no/such/file", "x", 1), FR_INVALID, "no/such/file");
+    assert_fails(ctx, fr__file_replace(ctx, "", "x", 1), FR_INVALID, "no name");
+    assert_fails(ctx, fr__file_replace(ctx, *state, "x", 1), FR_INVALID, "Is a directory");
 }
 
 /* A file size limit shortens a write just like a full disk: the old content must stay, and no other
@@ -324,6 +347,7 @@ int main(void)
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(every_cut_of_gzip_is_seen),
         cmocka_unit_test(missing_and_folders),
+        cmocka_unit_test(regular_files_only),
         cmocka_unit_test(replaces),
         cmocka_unit_test(streams_are_written_in_place),
         cmocka_unit_test(full_disk_keeps_the_old),
