@@ -216,6 +216,8 @@ static fr_status look(launch *l)
 /* mpirun or ssh would take a name that begins with a dash as an option. */
 static bool are_hosts(const char *list)
 {
+    for (const char *at = list; *at; at++)
+        if ((unsigned char)*at <= ' ' || *at == 0x7F) return false;
     for (const char *at = list; at; at = strchr(at, ',')) {
         at += at != list;
         if (*at == '-' || *at == ',' || *at == ':' || !*at) return false;

@@ -138,6 +138,7 @@ static fr_status read_some(fr_ctx *ctx, int fd, const char *path, void *to, size
 static fr_status read_plain(struct sink *s, int fd, size_t size)
 {
     size_t got = 0;
+    if (size > s->max_bytes && !s->head) return too_much(s);
     do {
         FR_TRY(sink_grow(s, s->head ? s->head->bytes + 2 : size + 2));
         FR_TRY(read_some(s->ctx, fd, s->path, s->data + s->n, s->room - 1 - s->n, &got));
@@ -213,7 +214,7 @@ static fr_status read_open(struct sink *s, int fd)
 {
     struct stat info;
     if (fstat(fd, &info) != 0) return fr__io_fail(s->ctx, "read", s->path);
-    size_t size = info.st_size > 0 ? (size_t)info.st_size : 0;
+    size_t size = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
     unsigned char magic[2];
     bool is_gzip = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1F && magic[1] == 0x8B;
     if (!is_gzip) return read_plain(s, fd, size);

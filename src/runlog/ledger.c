@@ -12,6 +12,7 @@ fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr__ledger *l)
     memset(l, 0, sizeof *l);
     l->ctx = ctx;
     if (!path) return FR_OK;
+    FR_TRY(fr__may_replace(ctx, -1, path));
     FR_TRY(fr__path(ctx, l->path, "%s", path));
     if (fr__is_stream(-1, path))
         FR_TRY(fr__path(ctx, l->temp, "%s", path)); /* written in place */

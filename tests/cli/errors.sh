@@ -151,6 +151,9 @@ run 2 profile --read hidden.json --out there
 says "cannot write there: Is a directory"
 run 2 simulate net.yaml --trace there
 says "cannot write there: Is a directory"
+run 2 train net.yaml --out new --ledger there
+says "cannot write there: Is a directory"
+[ ! -e new ] || fail "a folder stayed"
 [ -z "$(ls -A there)$(ls -d there?* .??*.tmp 2>/dev/null)" ] || fail "an unfinished file stayed"
 run 2 profile --read hidden.json --out ''
 says "needs a value: --out"

@@ -47,9 +47,9 @@ play() {
 lines() { [ "$(wc -l <err)" = "$1" ] || fail "expected $1 lines from launch"; }
 
 # --- hosts are no options of mpirun or ssh ---
-for hosts in -oProxyCommand=x a,-b '' a, ,a :2; do
+for hosts in -oProxyCommand=x a,-b a, ,a :2 'a b' $'a\nb' $'a\x7f'; do
     run 2 launch net.yaml -n 2 --mpirun ./mpirun --out new --hosts "$hosts"
-    says "--hosts '$hosts'" "does not begin with '-'"
+    says "--hosts '" "does not begin with '-'"
 done
 [ ! -e starts ] || fail "mpirun was started with bad hosts"
 

@@ -44,8 +44,8 @@ static double peak_of(int code, char *const *arguments)
     return 1024.0 * (double)usage.ru_maxrss;
 }
 
-/* The argument "@" stands for a file with this text. */
-static void check(const char *text, int code, const char *const *arguments)
+/* The argument "@" stands for a file with this text, extended by zeros to so many bytes. */
+static void check_sized(const char *text, off_t bytes, int code, const char *const *arguments)
 {
     char folder[] = "/tmp/forerun-deep-XXXXXX", path[64], line[128];
     char *argv[16] = {(char *)(uintptr_t)COMMAND};
@@ -60,11 +60,17 @@ static void check(const char *text, int code, const char *const *arguments)
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
+    if (bytes) assert_int_equal(truncate(path, bytes), 0);
     double peak = peak_of(code, argv);
     snprintf(line, sizeof line, "rm -rf %s", folder);
     assert_int_equal(system(line), 0);
     print_message("%s: %.1f MB\n", arguments[0], peak * 1e-6);
     assert_true(peak < MOST_BYTES);
+}
+
+static void check(const char *text, int code, const char *const *arguments)
+{
+    check_sized(text, 0, code, arguments);
 }
 
 /* Terabytes of activations: refused when everything has been compiled and added up. */
@@ -117,13 +123,22 @@ static void planners_refuse(void **state)
     free(text);
 }
 
+/* Files above the limit of their kind are refused by their size. */
+static void huge_files(void **state)
+{
+    (void)state;
+    const off_t bytes = (off_t)1 << 33;
+    check_sized("", bytes, 2, (const char *const[]){"train", "@", NULL});
+    check_sized("", bytes, 2, (const char *const[]){"schedule", "--check", "@", NULL});
+    check_sized("{", bytes, 2, (const char *const[]){"profile", "--read", "@", NULL});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_for_memory),
-        cmocka_unit_test(stages_refused),
-        cmocka_unit_test(mlp_simulated),
-        cmocka_unit_test(planners_refuse),
+        cmocka_unit_test(refused_for_memory), cmocka_unit_test(stages_refused),
+        cmocka_unit_test(mlp_simulated),      cmocka_unit_test(planners_refuse),
+        cmocka_unit_test(huge_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
