@@ -115,6 +115,27 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
     }
 }
 
+/* Rates and momentum of the stages, where the policy makes them differ. */
+static void print_rates(const fr_schedule *s, const fr_policy *policy, const weight_versions *r,
+                        bool is_markdown)
+{
+    const char *form = is_markdown ? "| %s | %s | %s |\n" : "%-5s  %-13s  %s\n";
+    if (!policy->adapt) return;
+    printf("\n");
+    printf(form, "stage", "learning rate", "momentum or beta1 of 0.9");
+    if (is_markdown) printf("|---|---|---|\n");
+    for (int k = 0; k < s->n_stages; k++) {
+        const fr_policy_context *c = versions_context(r, k);
+        fr_optim_options o = {.momentum = 0.9};
+        char stage[16], rate[32], momentum[32];
+        policy->adapt(c, &o);
+        snprintf(stage, sizeof stage, "%d", k);
+        snprintf(rate, sizeof rate, "x %.4g", policy->lr_factor ? policy->lr_factor(c, 0) : 1);
+        snprintf(momentum, sizeof momentum, "%.4g", o.momentum);
+        printf(form, stage, rate, momentum);
+    }
+}
+
 static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c,
                        const weight_versions *r, bool is_markdown)
 {
@@ -137,6 +158,7 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
                "more, once per segment.\n",
                ideal / s->n_batches, c->makespan - ideal);
     print_stages(s, c, fr_policy_find(m->policy), r, is_markdown);
+    print_rates(s, fr_policy_find(m->policy), r, is_markdown);
 }
 
 static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)

@@ -88,6 +88,11 @@ void versions_at(const weight_versions *r, int w, int i, int *version, int *ahea
     *version = p->version, *ahead = p->ahead;
 }
 
+const fr_policy_context *versions_context(const weight_versions *r, int stage)
+{
+    return &r->plan->context[stage];
+}
+
 int versions_n_copies(const weight_versions *r, int stage)
 {
     return r->plan->n_weight_blocks[stage];

@@ -16,6 +16,7 @@ void versions_free(weight_versions *r);
  * reads, and updates predicted on top (pipemare's backward: walked back). */
 void versions_at(const weight_versions *r, int w, int i, int *version, int *ahead);
 int versions_n_copies(const weight_versions *r, int stage); /* of the weights, per worker */
+const fr_policy_context *versions_context(const weight_versions *r, int stage);
 /* "3", "3+2", "3-2": for drawings. */
 const char *versions_legend(const weight_versions *r);
 void versions_text(void *user, int w, int i, char *text, size_t room);

@@ -24,6 +24,7 @@ typedef struct fr_optim_options {
     double weight_decay;
     double momentum, dampening; /* sgd */
     bool nesterov;              /* sgd */
+    bool dampens_first;         /* sgd: the first update too, unlike PyTorch */
     double beta1, beta2, eps;   /* adam family */
     double momentum_decay;      /* nadam */
 } fr_optim_options;

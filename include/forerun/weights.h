@@ -26,6 +26,7 @@ typedef struct fr_policy_context {
     int stage, n_stages;
     int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
     int n_micro;       /* micro-batches of an update, on this worker */
+    int max_delay;     /* ceil(lead / n_micro) of the stage where it is largest, in updates */
     bool exact;        /* xpipe: exact counts instead of the paper's rounding */
     int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
     int n_slots;       /* micro-batches the stage holds at most */
@@ -41,6 +42,9 @@ typedef enum fr_base {
 typedef struct fr_want {
     fr_base base;
     int ahead; /* updates to predict; 0 = none */
+    /* While the pipeline fills after it was empty, stages are less than their delay apart: the
+     * first mini-batch predicts 1 update at most, the next 2, ... */
+    bool grows;
 } fr_want;
 
 typedef struct fr_policy {
@@ -55,6 +59,8 @@ typedef struct fr_policy {
     /* Distances worth writing during an update, 0 = none; returns how many. */
     int (*after)(const fr_policy_context *context, int ahead[FR_MAX_AHEAD]);
     double (*lr_factor)(const fr_policy_context *context, int64_t t); /* t from 0; no slot: 1 */
+    /* The stage's own options of the optimizer, from those of the run; no slot: the same. */
+    void (*adapt)(const fr_policy_context *context, fr_optim_options *o);
     double (*drift_keep)(
         const fr_policy_context *context); /* FR_EXTRAPOLATE_DRIFT: decay of the running mean */
 } fr_policy;
@@ -121,6 +127,8 @@ FR_API void fr_store_changed(fr_store *s);
 FR_API FR_MUST_USE fr_status fr_store_reset(fr_store *s, int64_t version);
 /* The run continues at another update, with the newest weights and the memory as they are. */
 FR_API void fr_store_renumber(fr_store *s, int64_t version);
+/* The pipeline is empty: the next mini-batch begins to fill it. */
+FR_API void fr_store_drained(fr_store *s);
 
 /* batch: number of the mini-batch, from 0, of the whole run (its own update makes version
  * batch + 1); micro: in the mini-batch. A forward is followed, later, by a backward and a done. */

@@ -47,7 +47,8 @@ static const fr_key keys[] = {
     FR_INT("train.seed", "1", 0, INFINITY, "of weights, order of data, augmentation, dropout",
            TO(seed)),
     FR_REAL("train.clip_norm", "0", 0, FLT_MAX,
-            "largest norm of the whole gradient; 0: no clipping", TO(clip_norm)),
+            "largest norm of the gradient, of a stage with asynchronous methods; 0: no clipping",
+            TO(clip_norm)),
     FR_BOOL("train.exact_sum", "false",
             "gradients of micro-batches added along a fixed tree: the same bits for any power of "
             "two of replicas",

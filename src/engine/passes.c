@@ -84,6 +84,7 @@ static fr__micro make_micro(fr__part *p, fr__mode mode, int64_t batch, int micro
     return (fr__micro){.batch = batch,
                        .micro = micro,
                        .in_segment = in_segment,
+                       .fills = in_segment < p->engine->desc.n_micro,
                        .feed = &fr__record_of(p->engine, batch)->feed,
                        .values = p->values,
                        .grads = p->grads,

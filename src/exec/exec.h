@@ -166,6 +166,7 @@ typedef struct fr__micro {
     int64_t batch;
     int micro;      /* in the mini-batch */
     int in_segment; /* in the segment of the schedule */
+    bool fills;     /* of its first mini-batch: the pipeline was empty */
     const fr_feed *feed;
     const void *const *values; /* forward links: buffers that the stage reads */
     const void *const *grads;  /* backward links: buffers that it reads */

@@ -114,6 +114,7 @@ static fr_status fetch_forward(fr__exec *x, fr__mode mode, const fr__micro *m, f
         return FR_OK;
     }
     uint64_t start = fr__now_ns();
+    if (m->fills) fr_store_drained(x->store);
     FR_TRY(fr_store_forward(x->store, m->batch, m->micro / x->d.n_replicas, view));
     x->fetch_ns = fr__now_ns() - start;
     return FR_OK;

@@ -89,12 +89,6 @@ bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d, cons
 static fr_status check_async(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
 {
     const char *name = d->name ? d->name : d->schedule->name;
-    if (d->clip_norm > 0)
-        return fr_fail(ctx, FR_UNSUPPORTED,
-                       "clip_norm needs the norm of the whole gradient before any stage steps, and "
-                       "with %s the stages do not wait for each other; use a flush method (1f1b, "
-                       "zb-h1, ...), one stage, or train.clip_norm: 0",
-                       name);
     if (far_tie < 0) return FR_OK;
     const fr_param *a = fr_graph_param(d->graph, far_tie);
     return fr_fail(ctx, FR_UNSUPPORTED,
@@ -142,7 +136,7 @@ static fr_status refuse(fr_ctx *ctx, const fr_exec_desc *d, const fr_exec_plan *
 
 bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm)
 {
-    return clip_norm > 0 || has_far_ties || (want_norm && is_flush);
+    return has_far_ties || (is_flush && (clip_norm > 0 || want_norm));
 }
 
 static bool has_reduce(const fr_schedule *s)
@@ -187,6 +181,7 @@ static void decide(const fr_exec_desc *d, bool has_far_ties, fr_exec_plan *p)
 static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
 {
     const fr_schedule *s = d->schedule;
+    int max_delay = 0;
     for (int k = 0; k < s->n_stages; k++) {
         p->context[k] = (fr_policy_context){.stage = k,
                                             .n_stages = s->n_stages,
@@ -196,7 +191,10 @@ static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
                                             .lr_warmup = d->policy_options.lr_warmup,
                                             .n_slots = s->n_slots[k]};
         p->has_replicas |= s->replicas[k] > 1;
+        int delay = (p->context[k].lead + p->context[k].n_micro - 1) / p->context[k].n_micro;
+        if (delay > max_delay) max_delay = delay;
     }
+    for (int k = 0; k < s->n_stages; k++) p->context[k].max_delay = max_delay;
 }
 
 static fr_status make(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan *p, fr_exec_refusal *why)

@@ -151,14 +151,16 @@ static void fill_stage(const fr_exec_plan *p, int k, const fr_optimizer *optimiz
     int n_micro = p->schedule->n_micro;
     const fr_policy_context *context = &p->context[k];
     double lr = p->policy->lr_factor ? p->policy->lr_factor(context, INT64_MAX) : 1;
+    fr_optim_options own = *options;
+    if (p->policy->adapt) p->policy->adapt(context, &own);
     fr_optim_coef c;
-    response r = respond(optimizer, options, lr, &c);
+    response r = respond(optimizer, &own, lr, &c);
     r.groups = to->groups + (size_t)k * (size_t)n_micro;
     r.has_drift = p->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
     if (p->policy->drift_keep) r.keep = p->policy->drift_keep(context);
     for (int i = 0; i < farthest; i++) to->rates[i] = lr;
     group(&r, to->reads + (size_t)k * (size_t)n_micro, n_micro, batch);
-    aim(&r, p, optimizer, options, &c, to->rates);
+    aim(&r, p, optimizer, &own, &c, to->rates);
     to->stages[k] = r;
 }
 

@@ -32,8 +32,9 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 {
     c->l2 = (float)o->weight_decay;
     c->momentum = (float)o->momentum;
-    c->fresh = o->momentum > 0 && t > 1 ? (float)(1 - o->dampening) : 1;
-    c->use_grad = o->nesterov ? 1 : 0;
+    bool is_dampened = o->momentum > 0 && (t > 1 || o->dampens_first);
+    c->fresh = is_dampened ? (float)(1 - o->dampening) : 1;
+    c->use_grad = o->nesterov ? c->fresh : 0;
     c->use_buffer = o->nesterov ? (float)o->momentum : 1;
 }
 

@@ -140,6 +140,11 @@ void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_foreca
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
            (long long)s->settings.batch);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) log_layout(s, e);
+    if (s->settings.clip_norm > 0 && s->pipeline.n_stages > 1 && !s->pipeline.schedule->is_flush)
+        fr_log(s->ctx, FR_LOG_INFO,
+               "clip_norm %g: each stage by the norm of its own gradient (the stages do not wait "
+               "for each other)",
+               s->settings.clip_norm);
     log_stability(s);
     log_forecast(s, f);
     if (s->settings.is_micro_chosen)

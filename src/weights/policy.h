@@ -13,7 +13,7 @@
 
 extern const fr_policy fr__policy_live, fr__policy_stash, fr__policy_double_buffer,
     fr__policy_spectrain, fr__policy_spectrain_v2, fr__policy_xpipe, fr__policy_pipeoptim,
-    fr__policy_decay_aware, fr__policy_pipemare;
+    fr__policy_decay_aware, fr__policy_pipemare, fr__policy_lookahead;
 
 static inline int fr__ceil_div(int a, int b) { return a > 0 ? (a + b - 1) / b : 0; }
 

@@ -4,11 +4,17 @@
 #include <string.h>
 
 static const fr_policy *const policies[] = {
-    &fr__policy_live,          &fr__policy_stash,
-    &fr__policy_double_buffer, &fr__policy_spectrain,
-    &fr__policy_spectrain_v2,  &fr__policy_xpipe,
-    &fr__policy_pipeoptim,     &fr__policy_decay_aware,
-    &fr__policy_pipemare,      NULL,
+    &fr__policy_live,
+    &fr__policy_stash,
+    &fr__policy_double_buffer,
+    &fr__policy_spectrain,
+    &fr__policy_spectrain_v2,
+    &fr__policy_xpipe,
+    &fr__policy_pipeoptim,
+    &fr__policy_decay_aware,
+    &fr__policy_pipemare,
+    &fr__policy_lookahead,
+    NULL,
 };
 
 const fr_policy *const *fr_policy_list(void) { return policies; }

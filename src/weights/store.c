@@ -85,6 +85,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     if (!s) return fr__no_memory(ctx, sizeof *s, "a weight store");
     s->ctx = ctx;
     s->d = *d;
+    if (d->policy->adapt) d->policy->adapt(&d->context, &s->d.options);
     if (!fr__store_needs_drift(d)) s->d.drift = NULL;
     s->counts = d->n_blocks == 0;
     s->n_blocks = s->counts ? 1 : d->n_blocks;
@@ -144,9 +145,12 @@ void fr__store_forget(fr_store *s, int64_t version)
     fr__store_label(s, s->newest, version, 0);
 }
 
+void fr_store_drained(fr_store *s) { s->first = fr_store_version(s); }
+
 fr_status fr_store_reset(fr_store *s, int64_t version)
 {
     fr__store_forget(s, version);
+    fr_store_drained(s);
     if (!s->d.drift) return FR_OK;
     return fr__device_copy(s->d.device, s->d.drift, NULL, s->d.n * sizeof(float));
 }
@@ -257,6 +261,7 @@ static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr__in
     const fr_policy *p = s->d.policy;
     fr_want want;
     (which == FORWARD ? p->forward : p->backward)(&s->d.context, micro, &want);
+    if (want.grows && want.ahead > batch - s->first + 1) want.ahead = (int)(batch - s->first + 1);
     switch (want.base) {
     case FR_NEWEST: return ahead_of_newest(s, want.ahead, out);
     case FR_AS_FORWARD: *out = f->block; return FR_OK;

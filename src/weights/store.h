@@ -56,6 +56,7 @@ struct fr_store {
     int n_blocks, newest;
     fr__weight_block *blocks;
     uint64_t last_id;
+    int64_t first;          /* mini-batch that began to fill the pipeline */
     fr__in_flight *flights; /* (d.context.n_slots), the first n_flights in use */
     int n_flights;
     fr__shared_block shared[2]; /* FR_AS_FIRST: forward, backward */

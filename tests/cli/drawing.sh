@@ -19,7 +19,7 @@ done
 sed 's/depth: 2/depth: 8/; s/batch: 8, micro: 2/batch: 8/' net.yaml >deep.yaml
 n=0
 for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
-    decay-aware pipemare paci timeprest; do
+    decay-aware pipemare forerun paci timeprest; do
     for micro in 1 2 4; do
         [ $method != pipedream-2bw ] || [ $micro = 4 ] || continue
         "$forerun" schedule $method --micro $micro --batches 6 --format svg >one.svg
@@ -34,7 +34,7 @@ for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe
         n=$((n + 1))
     done
 done
-same $n 31 "layouts compared"
+same $n 34 "layouts compared"
 
 # One method in numbers.
 run 0 methods pipedream --micro 1

@@ -48,7 +48,7 @@ grep -q "\"weights_sha256\": \"$sha\"" out || fail "eval reads other weights"
 
 # --- asynchronous methods: they learn, and the ledger records the weights they used ---
 for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
-    decay-aware pipemare paci timeprest; do
+    decay-aware pipemare forerun paci timeprest; do
     run 0 train pipe.yaml --out async-$method "${four[@]}" --set parallel.method=$method \
         --ledger $method.csv --quiet
     same "$(head -n 1 $method.csv)" "stage,replica,micro,pass,version,predict,live" "header"

@@ -62,6 +62,20 @@ static void build_chain(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
+/* Eight linear layers, for pipelines of up to eight stages. */
+static void build_deep(fr_graph *g)
+{
+    int x = feed_node(g, "x", FR_SHAPE(6), FR_F32);
+    for (int i = 0; i < 7; i++) {
+        char name[2][16];
+        snprintf(name[0], sizeof name[0], "l%d", i);
+        snprintf(name[1], sizeof name[1], "tanh%d", i);
+        x = put(g, FR_OP_TANH, name[1], NULL, linear(g, name[0], x, 6), -1);
+    }
+    x = linear(g, "logits", x, 5);
+    put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
+}
+
 static void build_cnn(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(2, 6, 6), FR_F32);
@@ -156,8 +170,10 @@ static const net nets[] = {
     {.name = "branches", .build = build_branches, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "chain", .build = build_chain, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "late", .build = build_late, .n_input = 6, .n_target = 1, .n_classes = 5},
+    {.name = "deep", .build = build_deep, .n_input = 6, .n_target = 1, .n_classes = 5},
 };
-enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, LATE, N_NETS };
+/* DEEP has a test of its own and is not one of the N_NETS that others go through. */
+enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, LATE, N_NETS, DEEP = N_NETS };
 
 /* One mini-batch. */
 typedef struct minibatch {

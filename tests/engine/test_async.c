@@ -3,9 +3,9 @@
  * the versions of the papers. */
 #include "engine/rig.h"
 
-static const char *const policies[] = {"live",      "stash",        "double-buffer",
-                                       "spectrain", "spectrain-v2", "xpipe",
-                                       "pipeoptim", "decay-aware",  "pipemare"};
+static const char *const policies[] = {"live",         "stash",    "double-buffer", "spectrain",
+                                       "spectrain-v2", "xpipe",    "pipeoptim",     "decay-aware",
+                                       "pipemare",     "lookahead"};
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 static const int nets_used[] = {MLP, CNN, MASKED, BRANCHES};
 enum { N_USED = sizeof nets_used / sizeof *nets_used };
@@ -179,6 +179,8 @@ static const expected table[] = {
     {"xpipe", 1, true, {3, 2, 1, 0}, {3, 2, 2, 1}, {0, 0, 1, 1}, {3, 2, 1, 0}},
     {"pipeoptim", 1, false, {3, 2, 1, 0}, {3, 2, 1, 0}, {0}, {3, 2, 1, 0}},
     {"decay-aware", 1, false, {3, 2, 1, 0}, {3, 2, 1, 0}, {0}, {3, 2, 1, 0}},
+    {"lookahead", 1, false, {3, 2, 1, 0}, {4, 4, 4, 4}, {0}, {3, 2, 1, 0}},
+    {"lookahead", 2, false, {2, 1, 1, 0}, {3, 3, 3, 3}, {0}, {2, 1, 1, 0}},
 };
 
 /* Rows of one mini-batch in the steady state; first micro-batches only, which decide for xpipe. */

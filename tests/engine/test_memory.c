@@ -107,6 +107,7 @@ static int two(int n, int k)
 static int one(int n, int k) { return n >= 1 && k >= 0 ? 1 : 0; }
 static int in_flight(int n, int k) { return n - k; }
 /* A stage without a gap has nothing to predict. */
+static int two_if_pipelined(int n, int k) { return (void)k, n > 1 ? 2 : 1; }
 static int two_if_gap(int n, int k) { return k < n - 1 ? 2 : 1; }
 /* SpecTrain also predicts on the last stage, but only from the third stage on. */
 static int two_if_trip(int n, int k) { return n - 1 - k + k / 2 > 0 ? 2 : 1; }
@@ -123,6 +124,7 @@ static void copies_as_published(void **unused)
                     {"spectrain", 1, two_if_trip},
                     {"pipeoptim", 1, two_if_gap},
                     {"decay-aware", 1, two_if_gap},
+                    {"lookahead", 1, two_if_pipelined},
                     {"double-buffer", BATCH, two}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         for (int n = 1; n <= 6; n++) {

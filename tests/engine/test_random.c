@@ -10,9 +10,9 @@
 
 enum { LIMIT_S = 600, STEPS = 6 };
 
-static const char *const policies[] = {"live",      "stash",        "double-buffer",
-                                       "spectrain", "spectrain-v2", "xpipe",
-                                       "pipeoptim", "decay-aware",  "pipemare"};
+static const char *const policies[] = {"live",         "stash",    "double-buffer", "spectrain",
+                                       "spectrain-v2", "xpipe",    "pipeoptim",     "decay-aware",
+                                       "pipemare",     "lookahead"};
 static const char *const optimizers[] = {NULL, "adam", "adamw", "nadam"};
 static const char *const flush[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
 static const char *const async[] = {"1f1b-async", "1f1b-async", "nf1b"};
@@ -86,13 +86,13 @@ static void pick_schedule(plan *p)
             o->n_stages = 2 * (1 + pick(p, 2));
         }
         if (o->chunks && o->n_micro % (o->n_stages / 2)) o->n_micro = 2;
-        if (pick(p, 3) == 0) o->clip_norm = 0.1;
     } else {
         o->generator = PICK(p, async);
         o->n_batches = 1 + pick(p, 2 * STEPS);
         o->policy = strcmp(o->generator, "nf1b") == 0 ? "live" : PICK(p, policies);
         if (strcmp(o->policy, "double-buffer") == 0 && o->n_micro < o->n_stages) o->n_micro = BATCH;
     }
+    if (pick(p, 3) == 0) o->clip_norm = 0.1;
     o->want_norm = pick(p, 3) == 0;
     pick_cuts(p);
 }

@@ -100,12 +100,7 @@ static void wrong_settings(void **unused)
     assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "double-buffer");
     rig_close(&r);
 
-    o = (rig_options){.generator = "1f1b-async", .n_stages = 2, .n_batches = 4, .clip_norm = 1};
-    assert_int_equal(rig_prepare(&r, MLP, &o), FR_OK);
-    assert_fails(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine), FR_UNSUPPORTED,
-                 "clip_norm needs the norm of the whole gradient");
-    rig_close(&r);
-    o.clip_norm = 0;
+    o = (rig_options){.generator = "1f1b-async", .n_stages = 2, .n_batches = 4};
     assert_int_equal(rig_prepare(&r, TIED, &o), FR_OK);
     assert_fails(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine), FR_UNSUPPORTED,
                  "logits.weight is tied to embed.weight, which is in another stage");

@@ -153,6 +153,25 @@ static void limits_by_eigenvalues(void **state)
     }
 }
 
+/* The same implementation, for a policy with rates and momentum of its own on each stage. */
+static void limits_of_lookahead(void **state)
+{
+    (void)state;
+    static const struct {
+        int n;
+        double shared, within;
+        int stage;
+    } rows[] = {{2, 18.973538, 7.6, 1}, {4, 23.418239, 3.978874, 0}, {8, 23.803549, 2.235294, 7}};
+    const fr_optim_options o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fr_stability s =
+            judge_on("1f1b-async", fr_policy_find("lookahead"), rows[i].n, 1, "adamw", &o);
+        same(s.shared, rows[i].shared, "shared");
+        same(s.within, rows[i].within, "within");
+        assert_int_equal(s.stage, rows[i].stage);
+    }
+}
+
 /* Two replicas with a share of two micro-batches each. */
 static void replicas_share_the_micro_batches(void **state)
 {
@@ -229,6 +248,7 @@ int main(void)
         cmocka_unit_test(closed_form_of_a_delay),
         cmocka_unit_test(a_flush_is_one_worker),
         cmocka_unit_test(limits_by_eigenvalues),
+        cmocka_unit_test(limits_of_lookahead),
         cmocka_unit_test(replicas_share_the_micro_batches),
         cmocka_unit_test(a_file_fills_its_pipeline),
         cmocka_unit_test(memory_runs_out),

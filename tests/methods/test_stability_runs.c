@@ -169,7 +169,8 @@ static double growth(rig *r)
             if (x->micro >= s->n_batches * 3 / 4) last = fmax(last, size);
         }
     }
-    return last / middle;
+    /* Stages that step differently come to rest apart, where rounding leaves a rest. */
+    return last < 1e-5 * KICK ? last / KICK : last / middle;
 }
 
 static double growth_at(const fr_exec_plan *p, const char *optimizer, const fr_optim_options *o,
@@ -214,6 +215,11 @@ static double half_rates(const fr_policy_context *context, int64_t t)
     (void)t;
     return 1.0 / (1 + context->stage);
 }
+static void slow_momentum(const fr_policy_context *context, fr_optim_options *o)
+{
+    o->beta1 = 1 - (1 - o->beta1) / (1 + context->lead);
+    o->momentum = 1 - (1 - o->momentum) / (1 + context->lead);
+}
 static double keep_half(const fr_policy_context *context)
 {
     (void)context;
@@ -226,6 +232,7 @@ static const fr_policy custom = {.name = "custom",
                                  .backward = want_newest,
                                  .after = after_two,
                                  .lr_factor = half_rates,
+                                 .adapt = slow_momentum,
                                  .drift_keep = keep_half};
 
 static const struct {

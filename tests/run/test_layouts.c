@@ -112,7 +112,7 @@ static void test_plain_sums_are_close(void **state)
 
 static const char *const asynchronous[] = {"vanilla-async", "pipedream", "pipedream-2bw",
                                            "spectrain",     "xpipe",     "pipeoptim",
-                                           "pipemare",      "timeprest"};
+                                           "pipemare",      "forerun",   "timeprest"};
 static const char *const shapes[] = {"stages: 3", "stages: 2, replicas: 2", "replicas: [2, 1]"};
 
 /* An asynchronous run drains for a checkpoint; resumed from there in the same layout it is the same

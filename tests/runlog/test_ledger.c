@@ -45,6 +45,12 @@ static use pipemare(const place *p)
 {
     return (use){newest(p), p->pass == 'B' ? ceil_div(lead(p), p->t) : 0};
 }
+/* One update ahead in the first mini-batch, then one more in each, as the pipeline fills. */
+static use lookahead(const place *p)
+{
+    int farthest = ceil_div(p->n - 1, p->t) + 1, ahead = p->b + 1 < farthest ? p->b + 1 : farthest;
+    return (use){newest(p), p->pass == 'F' && p->n > 1 ? ahead : 0};
+}
 /* The first micro-batch of the mini-batch decides for all. The paper's round() takes halves to the
  * even side; with one micro-batch an update it is SpecTrain. */
 static use xpipe(const place *p, bool is_exact)
@@ -78,6 +84,7 @@ static const struct row {
             {"pipeoptim", NULL, pipeoptim},
             {"decay-aware", NULL, pipeoptim},
             {"pipemare", NULL, pipemare},
+            {"forerun", NULL, lookahead},
             {"timeprest", NULL, timeprest}};
 
 typedef struct auditor {

@@ -101,7 +101,7 @@ dp() {
 }
 
 async_methods=(vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim decay-aware
-    pipemare paci nesterov-async timeprest)
+    pipemare forerun paci nesterov-async timeprest)
 
 # method_of NAME: its settings; nadam where the method asks for it
 method_of() {

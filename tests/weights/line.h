@@ -63,7 +63,8 @@ typedef struct line {
     float *state[FR_MAX_OPTIM_STATE], *drift, *given; /* (SIZE) each; given: the gradient */
     float copy[SIZE];                                 /* of the last line_read */
 
-    int64_t now; /* version */
+    int64_t now;    /* version */
+    int64_t filled; /* mini-batch that began to fill the pipeline */
     float w[MAX_VERSIONS][SIZE], m[MAX_VERSIONS][SIZE], v[MAX_VERSIONS][SIZE];
     double delta[MAX_VERSIONS][SIZE];
     float grad[SIZE];
@@ -81,6 +82,11 @@ static inline float line_noise(uint32_t stream, uint64_t i)
     uint32_t r[4];
     fr__random4(11, FR_STREAM_SYNTHETIC, stream, i, 0, r);
     return 2 * fr__unit_float(r[0]) - 1;
+}
+
+static inline int line_delay(const recipe *r) /* in updates */
+{
+    return (line_lead(r) + r->n_micro - 1) / r->n_micro;
 }
 
 static inline int line_after_nothing(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
@@ -141,6 +147,7 @@ static inline void line_open(line *l, const recipe *r)
                                        .n_stages = r->n_stages,
                                        .lead = line_lead(r),
                                        .n_micro = r->n_micro,
+                                       .max_delay = line_delay(r) + r->stage,
                                        .exact = r->exact,
                                        .lr_warmup = r->lr_warmup,
                                        .n_slots = line_lead(r) + 1},
@@ -154,6 +161,12 @@ static inline void line_open(line *l, const recipe *r)
                            .state = {l->state[0], l->state[1]},
                            .drift = l->drift,
                            .n_samples = r->n_samples};
+    if (strcmp(r->policy, "lookahead") == 0 && line_delay(r) > 0) {
+        fr_optim_options *o = &l->r.options;
+        int slower = 1 + line_delay(r);
+        o->momentum = 1 - (1 - o->momentum) / slower, o->beta1 = 1 - (1 - o->beta1) / slower;
+        o->dampening = 1 - (1 - o->dampening) / slower, o->dampens_first = true;
+    }
     l->d.n_blocks = r->n_blocks ? r->n_blocks : line_count_blocks(l->ctx, &l->d);
     assert_true(l->d.n_blocks <= MAX_BLOCKS);
     for (int i = 0; i < ROOM; i++) room[i] = 77;
@@ -183,7 +196,8 @@ static inline void line_close(line *l)
 static inline double line_lr(const line *l, int64_t batch)
 {
     double lr = fr_lr_at(&l->r.lr, l->r.options.lr, batch);
-    int tau = (line_lead(&l->r) + l->r.n_micro - 1) / l->r.n_micro;
+    int tau = line_delay(&l->r);
+    if (strcmp(l->r.policy, "lookahead") == 0) return lr / sqrt(1 + tau);
     if (strcmp(l->r.policy, "pipemare") || tau < 2 || batch >= l->r.lr_warmup) return lr;
     return lr / pow(tau, 1 - (double)batch / (double)l->r.lr_warmup);
 }
@@ -232,6 +246,7 @@ static inline seen line_expect(line *l, int which, int64_t batch, int micro)
     int j = (int)batch * l->r.n_micro + micro;
     (which ? l->policy.backward : l->policy.forward)(&l->d.context, micro, &want);
     seen x = {l->now, want.ahead};
+    if (want.grows && batch - l->filled < want.ahead) x.ahead = (int)(batch - l->filled) + 1;
     if (want.base == FR_AS_FORWARD) x = l->of_forward[j];
     if (want.base == FR_PREVIOUS) x.version = batch > 0 ? batch - 1 : 0;
     if (want.base == FR_AS_FIRST) {
@@ -300,7 +315,7 @@ static inline void line_model_step(line *l, int64_t batch, double scale)
                               .to = l->w[t + 1],
                               .grad = l->grad,
                               .state = {l->m[t + 1], l->v[t + 1]}});
-    int tau = (line_lead(&l->r) + l->r.n_micro - 1) / l->r.n_micro;
+    int tau = line_delay(&l->r);
     double keep = tau ? pow(0.135, 1.0 / tau) : 0;
     for (int i = 0; i < SIZE; i++)
         l->delta[t + 1][i] =
@@ -358,6 +373,8 @@ static inline void line_backward(line *l, int64_t batch, int micro)
 static inline void line_segment(line *l, int64_t first_batch, int n_batches)
 {
     int t = l->r.n_micro, total = n_batches * t, lead = line_lead(&l->r);
+    fr_store_drained(l->store);
+    l->filled = first_batch;
     for (int j = 0; j < total + lead; j++) {
         if (j < total) line_forward(l, first_batch + j / t, j % t);
         if (j >= lead) line_backward(l, first_batch + (j - lead) / t, (j - lead) % t);

@@ -10,8 +10,12 @@
 
 static fr_policy_context context_of(int n, int k, int t)
 {
-    return (fr_policy_context){
-        .stage = k, .n_stages = n, .lead = n - 1 - k, .n_micro = t, .n_slots = n};
+    return (fr_policy_context){.stage = k,
+                               .n_stages = n,
+                               .lead = n - 1 - k,
+                               .n_micro = t,
+                               .max_delay = (n - 1 + t - 1) / t,
+                               .n_slots = n};
 }
 
 static fr_want forward_of(const char *name, const fr_policy_context *s, int micro)
@@ -51,6 +55,9 @@ static void published_rows(void **unused)
         {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}},
         {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}},
         {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}},
+        {"lookahead", 1, FR_NEWEST, FR_NEWEST, {4, 4, 4, 4}, {0}},
+        {"lookahead", 2, FR_NEWEST, FR_NEWEST, {3, 3, 3, 3}, {0}},
+        {"lookahead", 4, FR_NEWEST, FR_NEWEST, {2, 2, 2, 2}, {0}},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int k = 0; k < 4; k++) {
@@ -101,6 +108,10 @@ static void all_rows(void **unused)
                     assert_int_equal(backward_of("xpipe", &s, micro).ahead, s_b);
                     assert_int_equal(backward_of("pipemare", &s, micro).ahead,
                                      (n - 1 - k + t - 1) / t);
+                    assert_int_equal(forward_of("lookahead", &s, micro).ahead,
+                                     n > 1 ? (n - 1 + t - 1) / t + 1 : 0);
+                    assert_true(forward_of("lookahead", &s, micro).grows);
+                    assert_int_equal(backward_of("lookahead", &s, micro).ahead, 0);
                     s.exact = true;
                     int gap0 = micro == 0 ? gap : forward_of("pipeoptim", &s, 0).ahead;
                     assert_int_equal(forward_of("xpipe", &s, micro).ahead, s_b + gap0);
@@ -142,6 +153,7 @@ static void leads_are_taken(void **unused)
                                           plain = context_of(k + 1 + lead, k, t);
                         int x[FR_MAX_AHEAD], y[FR_MAX_AHEAD];
                         said.lead = lead;
+                        said.max_delay = plain.max_delay; /* of the whole pipeline */
                         for (int micro = 0; micro < t; micro++) {
                             fr_want f = forward_of((*p)->name, &said, micro),
                                     g = forward_of((*p)->name, &plain, micro);
@@ -171,6 +183,9 @@ static void one_stage_is_plain(void **unused)
                 assert_true(f.ahead == 0 && b.ahead == 0 && f.base != FR_PREVIOUS);
                 for (int n = (*p)->after(&s, ahead); n-- > 0;) assert_int_equal(ahead[n], 0);
                 if ((*p)->lr_factor) assert_true((*p)->lr_factor(&s, 0) == 1);
+                fr_optim_options o = {.momentum = 0.1, .dampening = 0.3, .beta1 = 0.7}, same = o;
+                if ((*p)->adapt) (*p)->adapt(&s, &o);
+                assert_memory_equal(&o, &same, sizeof o);
             }
 }
 
@@ -178,7 +193,7 @@ static void one_stage_is_plain(void **unused)
 static void updates_write_for_the_next_pass(void **unused)
 {
     (void)unused;
-    const char *names[] = {"spectrain", "spectrain-v2", "pipeoptim", "decay-aware"};
+    const char *names[] = {"spectrain", "spectrain-v2", "pipeoptim", "decay-aware", "lookahead"};
     for (size_t p = 0; p < sizeof names / sizeof *names; p++)
         for (int n = 1; n <= 8; n++)
             for (int k = 0; k < n; k++)
@@ -222,18 +237,41 @@ static void pipemare_rates(void **unused)
     assert_true(p->lr_factor(&s, 0) == 1);
 }
 
+/* Rate and momentum of a stage by its delay; a constant gradient makes the momentum that the
+ * options of the run would make. */
+static void lookahead_slows_late_stages(void **unused)
+{
+    (void)unused;
+    const fr_policy *p = fr_policy_find("lookahead");
+    for (int n = 2; n <= 16; n *= 2)
+        for (int t = 1; t <= 4; t *= 2)
+            for (int k = 0; k < n; k++) {
+                fr_policy_context s = context_of(n, k, t);
+                int d = (n - 1 - k + t - 1) / t;
+                fr_optim_options o = {
+                    .momentum = 0.9, .dampening = 0.5, .beta1 = 0.8, .beta2 = 0.7};
+                p->adapt(&s, &o);
+                assert_true(fabs(p->lr_factor(&s, 7) * sqrt(1 + d) - 1) < 1e-12);
+                assert_true(fabs((1 - o.momentum) * (1 + d) - 0.1) < 1e-12);
+                assert_true(fabs((1 - o.dampening) * (1 + d) - 0.5) < 1e-12);
+                assert_true(fabs((1 - o.beta1) * (1 + d) - 0.2) < 1e-12);
+                assert_true(fabs((1 - o.dampening) / (1 - o.momentum) - 0.5 / 0.1) < 1e-9);
+                assert_true(o.beta2 == 0.7 && o.dampens_first == (d > 0));
+            }
+}
+
 static void names_are_found(void **unused)
 {
     (void)unused;
     const char *names[] = {"live",  "stash",     "double-buffer", "spectrain", "spectrain-v2",
-                           "xpipe", "pipeoptim", "decay-aware",   "pipemare"};
+                           "xpipe", "pipeoptim", "decay-aware",   "pipemare",  "lookahead"};
     int n = 0;
     for (const fr_policy *const *p = fr_policy_list(); *p; p++, n++) {
         assert_string_equal((*p)->name, names[n]);
         assert_ptr_equal(fr_policy_find(names[n]), *p);
         assert_true(strlen((*p)->summary) > 20);
     }
-    assert_int_equal(n, 9);
+    assert_int_equal(n, 10);
     assert_null(fr_policy_find("crystal-ball"));
 }
 
@@ -248,6 +286,7 @@ int main(void)
         cmocka_unit_test(updates_write_for_the_next_pass),
         cmocka_unit_test(double_buffer_needs_enough_micro_batches),
         cmocka_unit_test(pipemare_rates),
+        cmocka_unit_test(lookahead_slows_late_stages),
         cmocka_unit_test(names_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

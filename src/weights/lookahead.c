@@ -1,0 +1,66 @@
+/* lookahead.c -- all stages look equally far ahead; stages with delay have slower momentum and a
+ * lower rate.
+ *
+ *     d_k = ceil(w / T), D = the largest d_k       delay in updates, w the lead
+ *     forward reads the weights predicted D + 1 updates ahead, on every stage; backward the newest
+ *     1 - beta1_k = (1 - beta1) / (1 + d_k)        sgd: momentum, and 1 - dampening likewise
+ *     lr_k = lr / sqrt(1 + d_k)
+ *
+ * Delay makes a direction of high curvature unstable, and a prediction to the version of the
+ * backward misses what oscillates in it. Looking further ahead, also where there is no delay,
+ * damps the oscillation; slow momentum and a lower rate reduce the gain of the stages whose
+ * gradients are late. docs/methods/forerun.md has the derivation and what was measured.
+ *
+ * After the pipeline was empty the stages are less than their delay apart: the distance is 1 for
+ * the first mini-batch and grows by 1 to D + 1. Two copies: the newest and one prediction, which
+ * the update writes. */
+#include "weights/policy.h"
+
+#include <math.h>
+
+static int distance(const fr_policy_context *context)
+{
+    return context->n_stages > 1 ? context->max_delay + 1 : 0;
+}
+
+static double slowdown(const fr_policy_context *context) { return 1.0 + fr__gap(context, 0); }
+
+static void forward(const fr_policy_context *context, int micro, fr_want *want)
+{
+    (void)micro;
+    *want = (fr_want){.base = FR_NEWEST, .ahead = distance(context), .grows = true};
+}
+
+static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
+{
+    ahead[0] = distance(context);
+    return 1;
+}
+
+static double lr_factor(const fr_policy_context *context, int64_t t)
+{
+    (void)t;
+    return 1 / sqrt(slowdown(context));
+}
+
+/* A constant gradient makes the same momentum as with the options of the run. */
+static void adapt(const fr_policy_context *context, fr_optim_options *o)
+{
+    const double share = 1 / slowdown(context);
+    if (share == 1) return;
+    o->beta1 = 1 - (1 - o->beta1) * share;
+    o->momentum = 1 - (1 - o->momentum) * share;
+    o->dampening = 1 - (1 - o->dampening) * share;
+    o->dampens_first = true;
+}
+
+const fr_policy fr__policy_lookahead = {
+    .name = "lookahead",
+    .summary = "forward predicted equally far on all stages, backward newest; two copies",
+    .extrapolation = FR_EXTRAPOLATE_APPLIED,
+    .forward = forward,
+    .backward = fr__want_newest,
+    .after = after,
+    .lr_factor = lr_factor,
+    .adapt = adapt,
+};
