@@ -127,6 +127,8 @@ FR_API FR_MUST_USE fr_status fr_program_write_param(fr_program *p, float *block,
                                                     const float *plain);
 /* True if the device's layout is plain row-major. */
 FR_API bool fr_program_is_plain(const fr_program *p, int placement);
+/* Floats from row to row of a matrix that the device stores row by row; 0: it does not. */
+FR_API int64_t fr_program_row_stride(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
  * micro-batch, with the weights no longer needed by this backward. `grad` holds it for the time of

@@ -4,7 +4,10 @@
  * any range of a stage's blocks: `step` applies an update and, in the same pass, writes weights
  * predicted for updates to come; `predict` writes predictions alone, with the same bits. Records
  * are immutable; sweeps on disjoint ranges may run on several threads. Rules and names follow
- * PyTorch 1.13. */
+ * PyTorch 1.13; muon is that of PyTorch 2.9.
+ *
+ * A rule that needs whole matrices has a second pair of sweeps for them (fr_matrix_rule), with the
+ * orthogonalisation in between; all other weights go by `step`. */
 #ifndef FORERUN_OPTIM_H
 #define FORERUN_OPTIM_H
 
@@ -23,10 +26,12 @@ typedef struct fr_optim_options {
     double lr;
     double weight_decay;
     double momentum, dampening; /* sgd */
-    bool nesterov;              /* sgd */
+    bool nesterov;              /* sgd, muon; muon has momentum, too */
     bool dampens_first;         /* sgd: the first update too, unlike PyTorch */
-    double beta1, beta2, eps;   /* adam family */
+    double beta1, beta2, eps;   /* adam family, muon */
     double momentum_decay;      /* nadam */
+    double adamw_factor;        /* muon: rate of weights outside of matrices, as a multiple of lr */
+    bool match_rms_adamw;       /* muon: matrices move as far as with adamw */
 } fr_optim_options;
 
 /* Coefficients of one update; filled by fr_optim_prepare. Plain numbers, computed in
@@ -37,8 +42,8 @@ typedef struct fr_optim_coef {
     float l2;                   /* weight decay as part of the gradient: g + l2 * w */
     float keep;                 /* decoupled weight decay: w * keep first */
     float momentum, fresh;      /* sgd: buffer = momentum * buffer + fresh * g */
-    float use_grad, use_buffer; /* sgd: applied is use_grad * g + use_buffer * buffer */
-    float gain1, gain2;         /* adam family: 1 - beta1, 1 - beta2 */
+    float use_grad, use_buffer; /* sgd, muon: applied is use_grad * g + use_buffer * buffer */
+    float gain1, gain2;         /* adam family: 1 - beta1, 1 - beta2; muon: 1 - momentum */
     float eps, unbias2;         /* denominator: sqrt(v) * unbias2 + eps */
     float rate_grad, rate_mean; /* numerator: rate_grad * g + rate_mean * m, lr included */
 } fr_optim_coef;
@@ -73,7 +78,24 @@ typedef struct fr_sweep {
     fr_prediction_coef ahead_coef;
 } fr_sweep;
 
-typedef struct fr_optimizer {
+typedef struct fr_optimizer fr_optimizer;
+
+/* A matrix in a stage's blocks: row-major, rows `ld` floats apart; the floats between are zero. */
+typedef struct fr_matrix {
+    size_t offset; /* floats */
+    int64_t rows, cols, ld;
+} fr_matrix;
+
+/* The rule of a matrix: `gather` sweeps ranges as their gradients arrive and leaves the matrix to
+ * orthogonalise in the last state block; it is orthogonalised in place; `apply` sweeps the whole
+ * matrix. Of the two records only sweeps, and of `apply` also prepare and distance, are used. */
+typedef struct fr_matrix_rule {
+    const fr_optimizer *gather, *apply;
+    /* Factor of the coefficients lr and by for a matrix of this size. */
+    double (*scale)(const fr_optim_options *o, int64_t rows, int64_t cols);
+} fr_matrix_rule;
+
+struct fr_optimizer {
     const char *name, *summary;
     int n_state;
     const char *state_names[FR_MAX_OPTIM_STATE]; /* "momentum"; "exp_avg", "exp_avg_sq" */
@@ -93,7 +115,8 @@ typedef struct fr_optimizer {
      * fr_optim_prepare_prediction. */
     double (*distance)(const fr_optim_options *o, fr_extrapolation extrapolation, int64_t t, int n,
                        const double *lr);
-} fr_optimizer;
+    const fr_matrix_rule *matrices; /* NULL: none, `step` serves all weights */
+};
 
 FR_API const fr_optimizer *const *fr_optim_list(void); /* NULL-terminated */
 FR_API const fr_optimizer *fr_optim_find(const char *name);

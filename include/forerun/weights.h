@@ -87,6 +87,11 @@ typedef struct fr_store_desc {
     float *blocks; /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
     size_t stride;
     float *state[FR_MAX_OPTIM_STATE];
+    /* Matrices of an optimizer with a rule for them: disjoint, by offset. Scratch is memory of the
+     * device, too: the most of fr__orthogonalise_floats; its contents need not stay. */
+    int n_matrices;
+    const fr_matrix *matrices;
+    float *scratch;
     float *drift;  /* (n), only with FR_EXTRAPOLATE_DRIFT and more than one block */
     int n_samples; /* weights watched for the prediction error; 0 = none */
 } fr_store_desc;

@@ -1,5 +1,6 @@
 /* device.c -- backends by name, and devices with their memory accounts. */
 #include "backend/kernel.h"
+#include "backend/orthogonalise.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -138,6 +139,16 @@ void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_co
                       const fr_sweep *sweep)
 {
     dev->backend->sweep(dev, opt, coef, sweep);
+}
+
+void fr__device_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch)
+{
+    dev->backend->orthogonalise(dev, x, shape, scratch);
+}
+
+size_t fr__orthogonalise_floats(const fr_matrix *shape)
+{
+    return fr__ortho_room(shape, NULL).floats;
 }
 
 void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,

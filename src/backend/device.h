@@ -44,6 +44,13 @@ void fr__device_blend(fr_device *dev, fr__blend kind, float *y, const float *x, 
 void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                       const fr_sweep *sweep);
 
+/* x (rows, cols), rows ld floats apart, keeps its singular vectors, and its singular values become
+ * about 1 (0.7 to 1.2): five steps of a Newton-Schulz iteration from x / max(|x|, 1e-7),
+ *     A = x x^T,  x = (a + b A + c A A) x       rows > cols: A = x^T x, x = x (a + b A + c A A)
+ * scratch: fr__orthogonalise_floats. The result does not depend on the number of threads. */
+void fr__device_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch);
+size_t fr__orthogonalise_floats(const fr_matrix *shape);
+
 /* sums[i], in host memory: the squares of x[spans[i].offset ..], as fr__sum_squares_block adds
  * them; spans of up to FR_NORM_BLOCK floats. */
 typedef struct fr__span {

@@ -22,6 +22,7 @@
 typedef struct fr__layout {
     size_t bytes; /* of a micro-batch, padding included */
     const void *desc;
+    int64_t ld; /* floats from row to row, if desc only says that rows of a matrix are padded */
 } fr__layout;
 
 /* Arguments of a maker. */
@@ -136,6 +137,7 @@ struct fr_backend {
     void (*blend)(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
     void (*sweep)(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                   const fr_sweep *sweep);
+    void (*orthogonalise)(fr_device *dev, float *x, const fr_matrix *shape, float *scratch);
     void (*squares)(fr_device *dev, const float *x, const fr__span *spans, size_t n, double *sums);
     void (*tree_sum)(fr_device *dev, float *to, const float *const *from, int n, size_t count);
     fr_status (*pick)(fr_device *dev, float *host, const float *from, size_t n, size_t stride);

@@ -219,3 +219,10 @@ bool fr_program_is_plain(const fr_program *p, int placement)
 {
     return !p->params[placement].layout.desc;
 }
+
+int64_t fr_program_row_stride(const fr_program *p, int placement)
+{
+    const fr_shape *shape = &fr_graph_param(p->graph, p->params[placement].pub.param)->shape;
+    if (shape->n_dims != 2) return 0;
+    return fr_program_is_plain(p, placement) ? shape->dim[1] : p->params[placement].layout.ld;
+}

@@ -142,6 +142,9 @@ void *fr__exec_landing(const fr__exec *x);
 /* --- memory -------------------------------------------------------------------------------------
  */
 
+/* Bytes of the workspace that the update of a node's matrix needs; 0: none. */
+size_t fr__exec_update_bytes(const fr__exec *x, int node);
+
 /* Add the bytes that the executor will allocate; the workspace belongs to the device. Also plans
  * reductions, so the sizes of all replicas must be known. */
 fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use);

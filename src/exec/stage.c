@@ -120,7 +120,9 @@ static fr_status compile_all(fr__exec *x)
     x->layout = x->compiled[fr__exec_trains(x) ? FR_MODE_TRAIN : FR_MODE_EVAL].program;
     const fr_program_sizes *sizes = fr_program_sizes_of(x->layout);
     fr__exec_set_sizes(x, (fr__exec_sizes){sizes->n_weights, sizes->n_grads, sizes->n_buffers});
-    return fr__exec_trains(x) ? fr__reduction_plan(x) : FR_OK;
+    if (!fr__exec_trains(x)) return FR_OK;
+    FR_TRY(fr__exec_list_matrices(x));
+    return fr__reduction_plan(x);
 }
 
 fr_status fr__exec_create(fr_ctx *ctx, const fr__exec_desc *desc, fr__exec **out)
@@ -342,6 +344,9 @@ fr_status fr__exec_open(fr__exec *x)
                        .n = x->n_weights,
                        .blocks = x->weights,
                        .stride = x->weight_stride,
+                       .n_matrices = x->n_matrices,
+                       .matrices = x->matrices,
+                       .scratch = d->device->workspace,
                        .drift = x->drift,
                        .n_samples = d->n_samples};
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) s.state[i] = x->state[i];

@@ -87,6 +87,8 @@ struct fr__exec {
     int n_grad_blocks;
     float *state[FR_MAX_OPTIM_STATE];
     float *drift;
+    int n_matrices; /* that the optimizer needs whole */
+    fr_matrix *matrices;
     /* Running statistics, then n_snaps copies: at the start of a mini-batch; then, with recompute,
      * one that forwards which run again may change. */
     float *buffers;
@@ -119,6 +121,9 @@ static inline bool fr__exec_trains(const fr__exec *x)
 
 /* stage.c */
 fr_status fr__exec_no_memory(const fr__exec *x);
+
+/* matrices.c: the stage's matrices for the optimizer, and room for them in the workspace. */
+fr_status fr__exec_list_matrices(fr__exec *x);
 
 /* activation_slots.c: how many and how large, after the program; where, after allocation. */
 fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode);

@@ -5,7 +5,8 @@
 
 #include <forerun/optim.h>
 
-extern const fr_optimizer fr__optim_sgd, fr__optim_adam, fr__optim_adamw, fr__optim_nadam;
+extern const fr_optimizer fr__optim_sgd, fr__optim_adam, fr__optim_adamw, fr__optim_nadam,
+    fr__optim_muon;
 extern const fr_lr_schedule fr__lr_constant, fr__lr_step, fr__lr_cosine, fr__lr_polynomial;
 
 /* Check the settings of every optimizer; NULL if lr and weight_decay are valid. */

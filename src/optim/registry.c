@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const fr_optimizer *const optimizers[] = {
-    &fr__optim_sgd, &fr__optim_adam, &fr__optim_adamw, &fr__optim_nadam, NULL,
+    &fr__optim_sgd, &fr__optim_adam, &fr__optim_adamw, &fr__optim_nadam, &fr__optim_muon, NULL,
 };
 
 static const fr_lr_schedule *const schedules[] = {

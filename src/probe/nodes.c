@@ -199,8 +199,10 @@ static void note_workspace(const struct probe *p, const fr_program *program, fr_
         fr_profile_node *n = &out->nodes[i];
         const int64_t values = (int64_t)fr_program_values_bytes(program, p->rig->stage.first + i);
         const int64_t scratch = (int64_t)fr_program_scratch_bytes(program, p->rig->stage.first + i);
+        const int64_t update = (int64_t)fr__exec_update_bytes(p->rig->exec, p->rig->stage.first + i);
         if (values > n->values_bytes) n->values_bytes = values;
         if (scratch > n->scratch_bytes) n->scratch_bytes = scratch;
+        if (update > values + n->scratch_bytes) n->scratch_bytes = update - values;
         n->edge_bytes = (int64_t)fr_program_edge_bytes(program, p->rig->stage.first + i);
     }
 }

@@ -110,7 +110,9 @@ static fr_status write_meta(fr__dump *d, int64_t step, double lr)
     FR_TRY(meta_real(d, "beta1", t->optim.beta1));
     FR_TRY(meta_real(d, "beta2", t->optim.beta2));
     FR_TRY(meta_real(d, "eps", t->optim.eps));
-    return meta_real(d, "momentum_decay", t->optim.momentum_decay);
+    FR_TRY(meta_real(d, "momentum_decay", t->optim.momentum_decay));
+    FR_TRY(meta_real(d, "adamw_factor", t->optim.adamw_factor));
+    return meta_real(d, "match_rms_adamw", t->optim.match_rms_adamw);
 }
 
 static fr_status begin(fr__dump *d, const fr_batch *b, int64_t step, double lr)

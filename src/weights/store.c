@@ -44,6 +44,7 @@ static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
     bool is_whole = d->n == 0 || (d->blocks && d->stride >= d->n);
     for (int i = 0; i < d->optimizer->n_state; i++) is_whole &= d->n == 0 || d->state[i];
     is_whole &= d->n == 0 || !fr__store_needs_drift(d) || d->drift;
+    is_whole &= d->n_matrices == 0 || (d->optimizer->matrices && d->matrices && d->scratch);
     if (!is_whole)
         return fr_fail(ctx, FR_INTERNAL, "weights of stage %d: a block is missing", context->stage);
     return FR_OK;

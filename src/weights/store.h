@@ -1,8 +1,9 @@
 /* store.h -- inside the module: the members of a store.
  *
- * store.c serves passes, update.c applies updates and predicts, policy_state.c saves and restores
- * the state of a policy, prediction_error.c compares predictions with the later weights. A store
- * belongs to one thread; only fr_store_range may be called from several at once. */
+ * store.c serves passes, update.c applies updates and predicts, matrices.c does both for whole
+ * matrices, policy_state.c saves and restores the state of a policy, prediction_error.c compares
+ * predictions with the later weights. A store belongs to one thread; only fr_store_range may be
+ * called from several at once. */
 #ifndef FR_WEIGHTS_STORE_H
 #define FR_WEIGHTS_STORE_H
 
@@ -67,8 +68,8 @@ struct fr_store {
 
     /* The update between begin and end. */
     int64_t batch;
-    fr_optim_coef coef;
-    fr_prediction_coef ahead_coef;
+    fr_optim_coef coef, matrix_coef;
+    fr_prediction_coef ahead_coef, matrix_ahead;
     int to, n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
     bool is_open;
     atomic_size_t n_done; /* floats */
@@ -90,6 +91,19 @@ void fr__store_label(fr_store *s, int block, int64_t version, int ahead);
 void fr__store_forget(fr_store *s, int64_t version);
 /* Weights predicted `ahead` updates past the newest, into block b. */
 void fr__store_predict(fr_store *s, int b, int ahead);
+
+/* update.c: floats [at, at + n) of all blocks, as every sweep needs them; as the step of the open
+ * update needs them. */
+fr_sweep fr__store_sweep(const fr_store *s, size_t at, size_t n);
+fr_sweep fr__store_step(const fr_store *s, size_t at, size_t n);
+
+/* matrices.c: the number of floats from `at` on, at most n, that belong to one matrix, or to none
+ * (*m NULL). */
+size_t fr__store_piece(const fr_store *s, size_t at, size_t n, const fr_matrix **m);
+/* The update of all matrices, whose gradients have been gathered. */
+void fr__store_step_matrices(fr_store *s);
+/* Predictions alone of a matrix; ahead_coef is that of a matrix of scale 1. */
+void fr__store_predict_matrix(const fr_store *s, const fr_matrix *m, fr_sweep *w);
 
 /* policy_state.c */
 bool fr__store_needs_drift(const fr_store_desc *d);

@@ -3,7 +3,10 @@
  * An update is written in place unless the newest weights are still needed, by a micro-batch in
  * flight or by a policy that reads the previous version. In that case it is written to a free
  * block. Blocks kept for the mini-batch that is being applied count as free: its backwards have all
- * begun, and a range is submitted only when they no longer read it. */
+ * begun, and a range is submitted only when they no longer read it.
+ *
+ * Ranges of a matrix that its rule needs whole only gather gradients; fr_store_end steps it
+ * (matrices.c). */
 #include "weights/store.h"
 
 #include "backend/device.h"
@@ -15,18 +18,24 @@ double fr_store_lr(const fr_store *s, int64_t batch)
 }
 
 /* Prediction j of a sweep: `ahead` updates past a version. */
-static void prepare_prediction(fr_store *s, int64_t version, int ahead, int j,
-                               fr_prediction_coef *out)
+static void prepare_prediction(fr_store *s, const fr_optimizer *rule, int64_t version, int ahead,
+                               int j, fr_prediction_coef *out)
 {
-    if (s->counts) return;
+    if (!rule) return;
     for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
-    fr_optim_prepare_prediction(s->d.optimizer, &s->d.options, s->d.policy->extrapolation, version,
-                                ahead, s->rates, j, out);
+    fr_optim_prepare_prediction(rule, &s->d.options, s->d.policy->extrapolation, version, ahead,
+                                s->rates, j, out);
     out->keep = s->drift_keep;
 }
 
-/* Floats [at, at + n) of all blocks, as every pass needs them. */
-static fr_sweep range_of(const fr_store *s, size_t at, size_t n)
+/* NULL: none; a store that counts blocks has no optimizer. */
+static const fr_optimizer *matrix_rule(const fr_store *s)
+{
+    const fr_optimizer *opt = s->d.optimizer;
+    return opt && opt->matrices ? opt->matrices->apply : NULL;
+}
+
+fr_sweep fr__store_sweep(const fr_store *s, size_t at, size_t n)
 {
     fr_sweep w = {.n = n, .from = s->blocks[s->newest].at + at};
     for (int i = 0; i < s->d.optimizer->n_state; i++) w.state[i] = s->d.state[i] + at;
@@ -34,14 +43,34 @@ static fr_sweep range_of(const fr_store *s, size_t at, size_t n)
     return w;
 }
 
+fr_sweep fr__store_step(const fr_store *s, size_t at, size_t n)
+{
+    fr_sweep w = fr__store_sweep(s, at, n);
+    w.to = s->blocks[s->to].at + at;
+    w.n_ahead = s->n_ahead;
+    w.ahead_coef = s->ahead_coef;
+    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + at;
+    return w;
+}
+
 void fr__store_predict(fr_store *s, int b, int ahead)
 {
     if (s->counts || s->d.n == 0) return;
-    fr_sweep w = range_of(s, 0, s->d.n);
-    w.n_ahead = 1;
-    w.ahead[0] = s->blocks[b].at;
-    prepare_prediction(s, fr_store_version(s), ahead, 0, &w.ahead_coef);
-    fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
+    fr_prediction_coef coef, of_matrices;
+    prepare_prediction(s, s->d.optimizer, fr_store_version(s), ahead, 0, &coef);
+    prepare_prediction(s, matrix_rule(s), fr_store_version(s), ahead, 0, &of_matrices);
+    for (size_t at = 0, n; at < s->d.n; at += n) {
+        const fr_matrix *m;
+        n = fr__store_piece(s, at, s->d.n - at, &m);
+        fr_sweep w = fr__store_sweep(s, at, n);
+        w.n_ahead = 1;
+        w.ahead[0] = s->blocks[b].at + at;
+        w.ahead_coef = m ? of_matrices : coef;
+        if (m)
+            fr__store_predict_matrix(s, m, &w);
+        else
+            fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
+    }
 }
 
 /* --- updates --- */
@@ -55,6 +84,9 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     if (!s->counts)
         fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch),
                          grad_scale, &s->coef);
+    if (matrix_rule(s))
+        fr_optim_prepare(matrix_rule(s), &s->d.options, batch + 1, fr_store_lr(s, batch),
+                         grad_scale, &s->matrix_coef);
     s->to = s->newest;
     if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
         s->to = fr__store_take_block(s, batch);
@@ -69,9 +101,11 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
         s->blocks[b].is_valid = false;
         s->ahead_block[s->n_ahead] = b;
         s->ahead[s->n_ahead] = after[i];
-        prepare_prediction(s, batch + 1, after[i], s->n_ahead++, &s->ahead_coef);
+        prepare_prediction(s, s->d.optimizer, batch + 1, after[i], s->n_ahead, &s->ahead_coef);
+        prepare_prediction(s, matrix_rule(s), batch + 1, after[i], s->n_ahead, &s->matrix_ahead);
+        s->n_ahead++;
     }
-    s->ahead_coef.keep = s->drift_keep;
+    s->ahead_coef.keep = s->matrix_ahead.keep = s->drift_keep;
     if (s->to != s->newest) s->blocks[s->to].is_valid = false;
 }
 
@@ -79,13 +113,16 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
     if (s->to < 0 || count == 0) return;
-    fr_sweep w = range_of(s, offset, count);
-    w.to = s->blocks[s->to].at + offset;
-    w.grad = grad;
-    w.n_ahead = s->n_ahead;
-    w.ahead_coef = s->ahead_coef;
-    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + offset;
-    fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
+    for (size_t done = 0, n; done < count; done += n) {
+        const fr_matrix *m;
+        n = fr__store_piece(s, offset + done, count - done, &m);
+        fr_sweep w = fr__store_step(s, offset + done, n);
+        w.grad = grad + done;
+        if (m)
+            fr__device_sweep(s->d.device, s->d.optimizer->matrices->gather, &s->matrix_coef, &w);
+        else
+            fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
+    }
     atomic_fetch_add_explicit(&s->n_done, count, memory_order_relaxed);
 }
 
@@ -118,6 +155,7 @@ static fr_status check_end(fr_store *s, size_t expected)
 fr_status fr_store_end(fr_store *s, size_t expected)
 {
     FR_TRY(check_end(s, expected));
+    fr__store_step_matrices(s);
     s->is_open = false;
     s->newest = s->to;
     fr__store_label(s, s->to, s->batch + 1, 0);

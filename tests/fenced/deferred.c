@@ -36,6 +36,10 @@ struct call {
             fr_sweep sweep;
         } sweep;
         struct {
+            float *x, *scratch;
+            fr_matrix shape;
+        } matrix;
+        struct {
             float *to;
             int n;
             size_t count;
@@ -216,6 +220,12 @@ static fr_status make_sweep(fr_device *dev, const call *c)
     return FR_OK;
 }
 
+static fr_status make_orthogonal(fr_device *dev, const call *c)
+{
+    BASE->orthogonalise(dev, c->of.matrix.x, &c->of.matrix.shape, c->of.matrix.scratch);
+    return FR_OK;
+}
+
 static fr_status make_tree(fr_device *dev, const call *c)
 {
     BASE->tree_sum(dev, c->of.tree.to, c->of.tree.from, c->of.tree.n, c->of.tree.count);
@@ -246,6 +256,12 @@ static void deferred_sweep(fr_device *dev, const fr_optimizer *opt, const fr_opt
     call c = {.make = make_sweep, .of.sweep = {.opt = opt, .sweep = *sweep}};
     if (coef) c.of.sweep.has_coef = true, c.of.sweep.coef = *coef;
     put(dev, &c);
+}
+
+static void deferred_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch)
+{
+    put(dev, &(call){.make = make_orthogonal,
+                     .of.matrix = {.x = x, .scratch = scratch, .shape = *shape}});
 }
 
 static void deferred_tree_sum(fr_device *dev, float *to, const float *const *from, int n,
@@ -339,5 +355,5 @@ __attribute__((constructor(202))) static void fill_record(void)
     deferred_backend.makers = makers;
     TAKE(open), TAKE(close), TAKE(release), TAKE(upload), TAKE(download), TAKE(sync);
     TAKE(mark), TAKE(wait), TAKE(copy), TAKE(add), TAKE(blend), TAKE(sweep), TAKE(squares);
-    TAKE(tree_sum), TAKE(pick);
+    TAKE(orthogonalise), TAKE(tree_sum), TAKE(pick);
 }

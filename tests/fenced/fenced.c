@@ -97,6 +97,11 @@ static void fenced_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim
     REF->sweep(dev, opt, coef, &s);
 }
 
+static void fenced_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch)
+{
+    REF->orthogonalise(dev, real(x), shape, real(scratch));
+}
+
 static void fenced_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                            double *sums)
 {
@@ -190,5 +195,5 @@ __attribute__((constructor(201))) static void fill_record(void)
     fenced_backend.makers = makers;
     fenced_backend.is_host = false;
     TAKE(alloc), TAKE(release), TAKE(upload), TAKE(download), TAKE(copy), TAKE(add);
-    TAKE(blend), TAKE(sweep), TAKE(squares), TAKE(tree_sum), TAKE(pick);
+    TAKE(blend), TAKE(sweep), TAKE(orthogonalise), TAKE(squares), TAKE(tree_sum), TAKE(pick);
 }

@@ -320,6 +320,7 @@ const fr_backend fr__backend_cpu = {
     .add = fr__cpu_add,
     .blend = fr__host_blend,
     .sweep = fr__host_sweep,
+    .orthogonalise = fr__cpu_orthogonalise,
     .squares = fr__host_squares,
     .tree_sum = fr__host_tree_sum,
     .pick = fr__host_pick,

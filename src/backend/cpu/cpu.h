@@ -43,6 +43,9 @@ static inline bool fr__group_has(const fr__kernel_spec *spec, fr_operator op)
            fr_graph_node(spec->graph, spec->nodes[spec->n_nodes - 1])->op == op;
 }
 
+/* The backend's orthogonalise entry. */
+void fr__cpu_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch);
+
 /* The name of an instruction set, a value of dnnl_cpu_isa_t, e.g. "avx2" or "sve256". */
 void fr__isa_name(unsigned bits, char *text, size_t room);
 void fr__cpu_instructions(char *text, size_t room); /* of the one in use */

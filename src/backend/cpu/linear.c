@@ -201,6 +201,7 @@ static fr_status pad_rows(linear *l)
                       (dnnl_dims_t){l->ld, 1}, &md));
     FR_TRY(fr__layout_of_md(&l->k, md, &l->k.w[0]));
     l->k.w[0].bytes = (size_t)(l->out * l->ld) * sizeof(float);
+    l->k.w[0].ld = l->ld;
     return FR_OK;
 }
 

@@ -94,6 +94,7 @@ const fr_backend fr__backend_ref = {
     .add = ref_add,
     .blend = fr__host_blend,
     .sweep = fr__host_sweep,
+    .orthogonalise = fr__ref_orthogonalise,
     .squares = fr__host_squares,
     .tree_sum = fr__host_tree_sum,
     .pick = fr__host_pick,
