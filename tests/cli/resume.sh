@@ -1,5 +1,6 @@
 # Train 6 = train 3, resume 3, to the byte, for networks with everything that carries state or
-# chance: running statistics, dropout, tied parameters, recurrence, masks, augmentation.
+# chance: running statistics, dropout, tied parameters, recurrence, masks, augmentation; and for
+# predictions along the last step of a matrix.
 . "$(dirname "$0")/lib.bash"
 
 cat >conv.yaml <<YAML
@@ -36,9 +37,15 @@ model: {name: snn, inputs: 20, depth: 3, width: 16, classes: 4, dropout: 0.1}
 data: {name: synthetic, n: 50, n_eval: 10}
 train: {optimizer: {name: sgd, lr: 0.05}, schedule: {name: step, every: 2}}
 YAML
+cat >muon.yaml <<YAML
+model: {name: gpt, layers: 2, width: 16, heads: 2, context: 12}
+data: {name: text, path: $source_dir/LICENSE}
+train: {optimizer: {name: muon, lr: 0.01}}
+parallel: {method: pipeoptim, stages: 3}
+YAML
 for threads in 1 2; do
-    nets="conv gpt transformer reslstm snn"
-    [ $threads = 1 ] || nets="conv gpt"
+    nets="conv gpt transformer reslstm snn muon"
+    [ $threads = 1 ] || nets="conv gpt muon"
     for net in $nets; do
         some=(--set train.batch=8 --set train.micro=2 --set parallel.threads=$threads --quiet)
         whole=$net-$threads-whole cut=$net-$threads-cut
@@ -53,6 +60,7 @@ for threads in 1 2; do
         for key in weights_sha256 train_loss eval_loss; do
             same "$(field "$cut/summary.json" $key)" "$(field "$whole/summary.json" $key)" "$net $key"
         done
+        [ $net != muon ] || continue # a dump drains the pipeline
         run 0 train $net.yaml --out "$net-$threads-dump" --set train.steps=6 "${some[@]}" --dump-step 4
         same "$(field "$net-$threads-dump/summary.json" weights_sha256)" \
             "$(field "$whole/summary.json" weights_sha256)" "$net with a dump"

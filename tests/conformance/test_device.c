@@ -121,17 +121,19 @@ static fr_sweep sweep_over(float *const *at, size_t n, bool has_drift, bool in_p
         .ahead_coef = {.by = {0.1f, 0.3f}, .unbias2 = 1.5f, .eps = 1e-3f, .keep = 0.7f}};
 }
 
-static void sweeps(bed *t, const fr_optimizer *opt)
+/* of: whose settings they are, the optimizer itself or that of a rule for matrices */
+static void sweeps(bed *t, const fr_optimizer *opt, const fr_optimizer *of)
 {
     static float model[8][N];
     float *plain[8];
     fr_optim_options o;
     fr_optim_coef coef;
-    opt->defaults(&o);
-    fr_optim_prepare(opt, &o, 3, 0.01, 0.5, &coef);
+    of->defaults(&o);
+    fr_optim_prepare(opt->prepare ? opt : of->matrices->apply, &o, 3, 0.01, 0.5, &coef);
     for (int x = 0; x < 24; x++) {
         bool has_drift = x & 1, in_place = x & 2, is_step = x & 4;
         int n_ahead = is_step ? x / 8 : 1 + x / 16;
+        if (!is_step && !opt->predict) continue;
         for (int k = 0; k < 8; k++) {
             memcpy(plain[k] = model[k], host[k], sizeof model[k]);
             for (size_t i = 0; k == 3 && i < N; i++) model[3][i] = host[3][i] * host[3][i];
@@ -163,7 +165,12 @@ static void same_bits(void **unused)
         copies(&t);
         passes(&t);
         sums(&t);
-        for (const fr_optimizer *const *opt = fr_optim_list(); *opt; opt++) sweeps(&t, *opt);
+        for (const fr_optimizer *const *opt = fr_optim_list(); *opt; opt++) {
+            sweeps(&t, *opt, *opt);
+            if (!(*opt)->matrices) continue;
+            sweeps(&t, (*opt)->matrices->gather, *opt);
+            sweeps(&t, (*opt)->matrices->apply, *opt);
+        }
         assert_int_equal(fr_device_sync(t.dev), FR_OK);
         close_bed(&t);
     }
