@@ -151,6 +151,12 @@ size_t fr__orthogonalise_floats(const fr_matrix *shape)
     return fr__ortho_room(shape, NULL).floats;
 }
 
+double fr__orthogonalise_work(const fr_matrix *shape)
+{
+    double side = (double)fr__ortho_room(shape, NULL).side, n = (double)(shape->rows * shape->cols);
+    return FR_ORTHO_STEPS * side * (2 * n + side * side);
+}
+
 void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                         double *sums)
 {

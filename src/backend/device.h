@@ -50,6 +50,7 @@ void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_co
  * scratch: fr__orthogonalise_floats. The result does not depend on the number of threads. */
 void fr__device_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch);
 size_t fr__orthogonalise_floats(const fr_matrix *shape);
+double fr__orthogonalise_work(const fr_matrix *shape); /* multiply-adds */
 
 /* sums[i], in host memory: the squares of x[spans[i].offset ..], as fr__sum_squares_block adds
  * them; spans of up to FR_NORM_BLOCK floats. */

@@ -59,15 +59,15 @@ static const fr_key keys[] = {
     FR_REAL(OPTIMIZER "weight_decay", "(the optimizer's)", 0, FLT_MAX,
             "pull towards zero; adamw, muon: beside the gradient, others: in it",
             TO(optim.weight_decay)),
-    FR_REAL(OPTIMIZER "momentum", "(the optimizer's)", 0, 1, "share of the last direction that stays",
+    FR_REAL(OPTIMIZER "momentum", "(0; muon: 0.95)", 0, 1, "share of the last direction that stays",
             TO(optim.momentum)),
     FR_REAL(
         OPTIMIZER "dampening", "0", 0, 1,
         "share of the gradient that is left out of the momentum, but for the first update, which "
         "takes all of it, as in PyTorch; SpecTrain's rule is momentum with lr x (1 - momentum)",
         TO(optim.dampening)),
-    FR_BOOL(OPTIMIZER "nesterov", "(the optimizer's)", "step as if the momentum had been applied already",
-            TO(optim.nesterov)),
+    FR_BOOL(OPTIMIZER "nesterov", "(false; muon: true)",
+            "step as if the momentum had been applied already", TO(optim.nesterov)),
     FR_REAL(OPTIMIZER "beta1", "0.9", 0, 1, "memory of the mean of gradients", TO(optim.beta1)),
     FR_REAL(OPTIMIZER "beta2", "0.999", 0, 1, "memory of the mean of their squares",
             TO(optim.beta2)),

@@ -142,8 +142,10 @@ void *fr__exec_landing(const fr__exec *x);
 /* --- memory -------------------------------------------------------------------------------------
  */
 
-/* Bytes of the workspace that the update of a node's matrix needs; 0: none. */
-size_t fr__exec_update_bytes(const fr__exec *x, int node);
+/* The matrix of a node that the optimizer needs whole: bytes of the workspace that its update
+ * needs, and its multiply-adds. 0: there is none. */
+size_t fr__exec_matrix_bytes(const fr__exec *x, int node);
+double fr__exec_matrix_work(const fr__exec *x, int node);
 
 /* Add the bytes that the executor will allocate; the workspace belongs to the device. Also plans
  * reductions, so the sizes of all replicas must be known. */

@@ -2,9 +2,9 @@
  * weights of linear layers, except the last one of the model and tied ones.
  *
  * The choice depends on the graph only, so it is the same for any cut. The last linear layer is the
- * head: its rows, like those of an embedding, belong to classes or tokens. Tied weights are those of
- * an embedding, too. Convolutions and the stacked gates of an LSTM are no matrices of one linear map
- * and are left to the rule of all other weights. */
+ * head: its rows, like those of an embedding, belong to classes or tokens. Tied weights are those
+ * of an embedding, too. Convolutions and the stacked gates of an LSTM are no matrices of one linear
+ * map and are left to the rule of all other weights. */
 #include "exec/stage.h"
 
 static bool is_hidden_matrix(const fr_graph *g, int param)
@@ -48,13 +48,26 @@ fr_status fr__exec_list_matrices(fr__exec *x)
     return FR_OK;
 }
 
-size_t fr__exec_update_bytes(const fr__exec *x, int node)
+static bool matrix_of(const fr__exec *x, int node, fr_matrix *m)
 {
-    for (int i = 0; x->n_matrices > 0 && i < fr_program_n_placements(x->layout); i++) {
-        int param = fr_program_placement(x->layout, i)->param;
-        if (fr_graph_param(x->d.graph, param)->node != node) continue;
-        fr_matrix m = matrix_at(x, i);
-        if (is_hidden_matrix(x->d.graph, param)) return bytes_of(&m);
+    const fr_node *n = fr_graph_node(x->d.graph, node);
+    for (int i = 0; i < n->n_params && x->n_matrices > 0; i++) {
+        int placement = fr_program_find_placement(x->layout, n->params[i]);
+        if (placement < 0 || !is_hidden_matrix(x->d.graph, n->params[i])) continue;
+        *m = matrix_at(x, placement);
+        return true;
     }
-    return 0;
+    return false;
+}
+
+size_t fr__exec_matrix_bytes(const fr__exec *x, int node)
+{
+    fr_matrix m;
+    return matrix_of(x, node, &m) ? bytes_of(&m) : 0;
+}
+
+double fr__exec_matrix_work(const fr__exec *x, int node)
+{
+    fr_matrix m;
+    return matrix_of(x, node, &m) ? fr__orthogonalise_work(&m) : 0;
 }

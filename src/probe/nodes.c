@@ -164,14 +164,25 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
  * stop only a little. */
 static double jitter_of(const fr__rig *r) { return r->pass_s > 0 ? r->change_s / r->pass_s : 0; }
 
-/* The store's time outside of fused updates (predictions, a sweep) is divided by parameters.
- * Without parameters fetching only returns a pointer. */
+/* The cost of a node's update, as a number of weights to sweep over. */
+static double update_cost(const struct probe *p, const fr_profile_node *n, int i)
+{
+    const double per_weight = 100; /* multiply-adds of an orthogonalisation */
+    double work = fr__exec_matrix_work(p->rig->exec, p->rig->stage.first + i);
+    return (double)n->param_bytes / sizeof(float) + work / per_weight;
+}
+
+/* The store's time outside of fused updates (a sweep, matrices) is divided by the cost of updates,
+ * that of predictions by parameters. Without parameters fetching only returns a pointer. */
 static void set_times(struct probe *p, fr_profile *out)
 {
-    double n_micro = p->d->n_micro, all = 0, sum = 0;
+    double n_micro = p->d->n_micro, all = 0, cost = 0, sum = 0;
     const fr_node_time *times = times_in(p->row);
     fr__samples_mean(&p->samples, p->row);
-    for (int i = 0; i < p->n_nodes; i++) all += (double)out->nodes[i].param_bytes;
+    for (int i = 0; i < p->n_nodes; i++) {
+        all += (double)out->nodes[i].param_bytes;
+        cost += update_cost(p, &out->nodes[i], i);
+    }
     for (int i = 0; i < p->n_nodes; i++) {
         fr_profile_node *n = &out->nodes[i];
         fr_node_time t = times[i];
@@ -180,7 +191,7 @@ static void set_times(struct probe *p, fr_profile *out)
         n->back_weight_s = t.back_weight / n_micro;
         n->backward_s = n->back_input_s + n->back_weight_s;
         double share = all > 0 ? (double)n->param_bytes / all : 0;
-        n->update_s = t.ready + share * p->row[STORE];
+        n->update_s = t.ready + (cost > 0 ? update_cost(p, n, i) / cost : 0) * p->row[STORE];
         n->fetch_forward_s = share * p->row[FETCH_FORWARD];
         n->fetch_backward_s = share * p->row[FETCH_BACKWARD];
         sum += n_micro * (n->forward_s + n->backward_s) + n->update_s + n->fetch_forward_s +
@@ -199,7 +210,8 @@ static void note_workspace(const struct probe *p, const fr_program *program, fr_
         fr_profile_node *n = &out->nodes[i];
         const int64_t values = (int64_t)fr_program_values_bytes(program, p->rig->stage.first + i);
         const int64_t scratch = (int64_t)fr_program_scratch_bytes(program, p->rig->stage.first + i);
-        const int64_t update = (int64_t)fr__exec_update_bytes(p->rig->exec, p->rig->stage.first + i);
+        const int64_t update =
+            (int64_t)fr__exec_matrix_bytes(p->rig->exec, p->rig->stage.first + i);
         if (values > n->values_bytes) n->values_bytes = values;
         if (scratch > n->scratch_bytes) n->scratch_bytes = scratch;
         if (update > values + n->scratch_bytes) n->scratch_bytes = update - values;

@@ -249,9 +249,8 @@ static double largest(const float *o, int64_t rows, int64_t cols, double sign, d
 static void steps_are_orthogonal(void **unused)
 {
     (void)unused;
-    static const int64_t sizes[][3] = {{1, 9, 9},     {9, 1, 1},    {40, 90, 96},
-                                       {90, 40, 40},  {150, 70, 75}, {64, 128, 128},
-                                       {130, 200, 200}};
+    static const int64_t sizes[][3] = {{1, 9, 9},     {9, 1, 1},      {40, 90, 96},   {90, 40, 40},
+                                       {150, 70, 75}, {64, 128, 128}, {130, 200, 200}};
     static float plain[MAX], other[MAX];
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         int64_t rows = sizes[s][0], cols = sizes[s][1], n = rows * cols;

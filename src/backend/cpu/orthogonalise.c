@@ -3,9 +3,9 @@
  * Products are cut into blocks of BLOCK rows of the result, and one thread computes a block: the
  * bits do not depend on the number of threads. A and A A are symmetric: only blocks at and below
  * the diagonal are computed, and their rows are copied to the columns above. */
+#include "backend/orthogonalise.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
-#include "backend/orthogonalise.h"
 #include "base/simd.h"
 #include "optim/optim.h"
 

@@ -28,10 +28,11 @@ static void make_polynomial(const fr__ortho *o)
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
-            for (int64_t k = 0; k < n; k++) sum += (double)o->a[i * n + k] * (double)o->a[k * n + j];
-            o->b[i * n + j] = (float)((i == j ? (double)FR_ORTHO_A : 0) +
-                                      (double)FR_ORTHO_B * (double)o->a[i * n + j] +
-                                      (double)FR_ORTHO_C * sum);
+            for (int64_t k = 0; k < n; k++)
+                sum += (double)o->a[i * n + k] * (double)o->a[k * n + j];
+            o->b[i * n + j] =
+                (float)((i == j ? (double)FR_ORTHO_A : 0) +
+                        (double)FR_ORTHO_B * (double)o->a[i * n + j] + (double)FR_ORTHO_C * sum);
         }
 }
 
