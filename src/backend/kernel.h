@@ -175,6 +175,8 @@ fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes
 void fr__host_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
 void fr__host_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                     const fr_sweep *sweep);
+/* By one thread, in plain loops. */
+void fr__ref_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, float *scratch);
 void fr__host_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                       double *sums);
 void fr__host_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);

@@ -33,7 +33,7 @@ static void assert_predicted(rig *r, const rig_options *o)
 static void exact_to_the_byte(void **unused)
 {
     (void)unused;
-    static const char *const optimizers[] = {NULL, "adam"};
+    static const char *const optimizers[] = {NULL, "adam", "muon"};
     FOR_EACH_BACKEND(backend)
     for (int which = 0; which < N_NETS; which++)
         for (int g = 0; g < N_GENERATORS; g++)
@@ -42,7 +42,7 @@ static void exact_to_the_byte(void **unused)
                                  .n_stages = n,
                                  .n_micro = n % 2 ? 4 : 2,
                                  .n_batches = is_flush(generators[g]) ? 0 : STEPS,
-                                 .optimizer = optimizers[n % 2],
+                                 .optimizer = optimizers[n % 3],
                                  .want_logits = n % 2,
                                  .want_norm = is_flush(generators[g]) && n % 3 == 0,
                                  .backend = fr_backend_name(*backend)};
@@ -207,7 +207,7 @@ static void runs_do_not_allocate(void **unused)
         if (which == TIED) continue;
         for (const fr_policy *const *p = fr_policy_list(); *p; p++) {
             o.policy = (*p)->name;
-            o.optimizer = which % 2 ? "adam" : NULL;
+            o.optimizer = which % 2 ? "muon" : NULL;
             nothing_is_allocated(which, &o);
         }
     }

@@ -541,7 +541,9 @@ static void test_out_of_memory(void **state)
     /* The forecast, which takes most of the time, is the same on any backend. */
     const char *forecast = getenv("FR_BACKEND") ? "run.predict=false" : "run.predict_s=0.001";
     for (; status != FR_OK; n++) {
-        job a = {.out = "a", .resume = true, .sets = {"train.steps=2", forecast}};
+        job a = {.out = "a",
+                 .resume = true,
+                 .sets = {"train.steps=2", forecast, "train.optimizer={name: muon}"}};
         assert_true(n < 5000);
         fr__alloc_fail_after(n);
         status = train(f, &a);
