@@ -237,12 +237,49 @@ static void optimizers_by_the_book(void **unused)
     }
 }
 
+/* muon updates the weights of linear layers, except the last one and tied ones; all others get the
+ * bits of adamw. */
+static void muon_takes_hidden_matrices(void **unused)
+{
+    (void)unused;
+    static float by_muon[MAX_PARAM], by_adamw[MAX_PARAM];
+    int n_matrices = 0, n_others = 0;
+    for (int which = 0; which < N_NETS; which++) {
+        rig_options o = {.optimizer = "muon", .weight_decay = 0.01};
+        rig muon, adamw;
+        open_rig(&muon, which, &o);
+        o.optimizer = "adamw";
+        open_rig(&adamw, which, &o);
+        rig_steps(&muon, 0, 1), rig_steps(&adamw, 0, 1);
+        const fr_graph *g = muon.b.graph;
+        int head = -1;
+        for (int i = 0; i < fr_graph_n_nodes(g); i++)
+            if (fr_graph_node(g, i)->op == FR_OP_LINEAR) head = i;
+        for (int i = 0; i < fr_graph_n_params(g); i++) {
+            const fr_param *p = fr_graph_param(g, i);
+            bool is_tied = p->tied_to >= 0 || p->has_ties;
+            bool is_matrix = fr_graph_node(g, p->node)->op == FR_OP_LINEAR && p->node != head &&
+                             !is_tied && strstr(p->name, ".weight");
+            if (p->is_buffer) continue;
+            get(&muon, i, by_muon), get(&adamw, i, by_adamw);
+            bool is_same = memcmp(by_muon, by_adamw, count_of(&muon.b, i) * sizeof(float)) == 0;
+            if (is_same == is_matrix)
+                fail_msg("%s: %s is updated by %s", nets[which].name, p->name,
+                         is_matrix ? "adamw" : "muon");
+            *(is_matrix ? &n_matrices : &n_others) += 1;
+        }
+        rig_close(&muon), rig_close(&adamw);
+    }
+    assert_true(n_matrices > 5 && n_others > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_the_fly_same_bits),     cmocka_unit_test(clipping),
-        cmocka_unit_test(norm_only_if_asked),       cmocka_unit_test(norm_without_flush),
-        cmocka_unit_test(tied_gradient_is_the_sum), cmocka_unit_test(optimizers_by_the_book),
+        cmocka_unit_test(on_the_fly_same_bits),       cmocka_unit_test(clipping),
+        cmocka_unit_test(norm_only_if_asked),         cmocka_unit_test(norm_without_flush),
+        cmocka_unit_test(tied_gradient_is_the_sum),   cmocka_unit_test(optimizers_by_the_book),
+        cmocka_unit_test(muon_takes_hidden_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
