@@ -46,6 +46,36 @@ same "$(field cut/summary.json weights_sha256)" "$sha" "resumed with other stage
 run 0 eval pipe.yaml --checkpoint cut --json
 grep -q "\"weights_sha256\": \"$sha\"" out || fail "eval reads other weights"
 
+# --- muon needs whole matrices: any cut, replicas, threads and stages of a resumed run ---
+cat >muon.yaml <<YAML
+model:
+  nodes:
+    - {name: input, op: input, shape: [12]}
+    - {name: l0, op: linear, out: 40}
+    - {name: l1, op: linear, out: 40}
+    - {name: r1, op: relu}
+    - {name: l2, op: linear, out: 40}
+    - {name: r2, op: relu}
+    - {name: l3, op: linear, out: 90}
+    - {name: head, op: linear, out: 5}
+  ties: [{param: l2.weight, owner: l1.weight}]
+data: {name: synthetic, n: 50, n_eval: 10}
+train: {batch: 8, micro: 4, steps: 6, exact_sum: true, optimizer: {name: muon, lr: 0.01}}
+parallel: {threads: 1, backend: ref}
+run: {predict: false}
+YAML
+run 0 train muon.yaml --out muon --quiet
+by_one=$(field muon/summary.json weights_sha256)
+for layout in 'method: 1f1b, stages: 2' 'method: zb-h1, stages: 3' 'method: 1f1b, stages: 5' \
+    'method: dp, replicas: 4' 'method: gpipe, replicas: 2, stages: 2'; do
+    run 0 train muon.yaml --out muon-other --quiet --set "parallel={$layout, threads: 1, backend: ref}"
+    same "$(field muon-other/summary.json weights_sha256)" "$by_one" "muon, $layout"
+    rm -r muon-other
+done
+run 0 train muon.yaml --out muon-cut --quiet --set train.steps=3 --set 'parallel={method: 1f1b, stages: 4, backend: ref}'
+run 0 train muon.yaml --out muon-cut --quiet --set 'parallel={method: dp, replicas: 2, backend: ref}' --resume
+same "$(field muon-cut/summary.json weights_sha256)" "$by_one" "muon, resumed with other stages"
+
 # --- asynchronous methods: they learn, and the ledger records the weights they used ---
 for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
     decay-aware pipemare forerun paci timeprest; do
