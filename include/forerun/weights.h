@@ -88,7 +88,7 @@ typedef struct fr_store_desc {
     size_t stride;
     float *state[FR_MAX_OPTIM_STATE];
     /* Matrices of an optimizer with a rule for them: disjoint, by offset. Scratch is memory of the
-     * device, too: the most of fr__orthogonalise_floats; its contents need not stay. */
+     * device, too: the most of fr_store_scratch_floats; it is used inside fr_store_end only. */
     int n_matrices;
     const fr_matrix *matrices;
     float *scratch;
@@ -112,6 +112,8 @@ typedef struct fr_prediction_error {
     double ahead;            /* mean distance */
 } fr_prediction_error;
 
+/* Floats of scratch that the update of a matrix needs. */
+FR_API size_t fr_store_scratch_floats(const fr_matrix *m);
 FR_API FR_MUST_USE fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
 FR_API void fr_store_free(fr_store *s);
 FR_API int fr_store_n_blocks(const fr_store *s);

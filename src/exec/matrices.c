@@ -24,7 +24,7 @@ static fr_matrix matrix_at(const fr__exec *x, int placement)
                        .ld = fr_program_row_stride(x->layout, placement)};
 }
 
-static size_t bytes_of(const fr_matrix *m) { return fr__orthogonalise_floats(m) * sizeof(float); }
+static size_t bytes_of(const fr_matrix *m) { return fr_store_scratch_floats(m) * sizeof(float); }
 
 fr_status fr__exec_list_matrices(fr__exec *x)
 {

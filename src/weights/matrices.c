@@ -7,6 +7,8 @@
 
 #include "backend/device.h"
 
+size_t fr_store_scratch_floats(const fr_matrix *m) { return fr__orthogonalise_floats(m); }
+
 static size_t end_of(const fr_matrix *m) { return m->offset + (size_t)(m->rows * m->ld); }
 
 size_t fr__store_piece(const fr_store *s, size_t at, size_t n, const fr_matrix **m)

@@ -60,8 +60,8 @@ static void open_bed(bed *b, const fr_backend *backend, int n_threads, const cha
     size_t n = b->matrices[1].offset + count_of(&b->matrices[1]);
     size_t scratch = 0;
     for (int k = 0; k < 2; k++)
-        if (fr__orthogonalise_floats(&b->matrices[k]) > scratch)
-            scratch = fr__orthogonalise_floats(&b->matrices[k]);
+        if (fr_store_scratch_floats(&b->matrices[k]) > scratch)
+            scratch = fr_store_scratch_floats(&b->matrices[k]);
     assert_true(n <= MAX);
     b->n_room = (MAX_BLOCKS + 4) * n + scratch;
     b->room = device_floats(b->dev, b->n_room);
