@@ -178,8 +178,8 @@ static void follows_torch(void **unused)
     fixture f;
     fixture_load(&f, "optim_muon");
     assert_int_equal(f.n_cases, 12);
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (int i = 0; i < f.n_cases; i++) follow_case(*b, &f.cases[i]);
+    FOR_EACH_BACKEND(b)
+    for (int i = 0; i < f.n_cases; i++) follow_case(*b, &f.cases[i]);
     fixture_free(&f);
 }
 
@@ -259,7 +259,8 @@ static void steps_are_orthogonal(void **unused)
         double least = sqrt(2 - largest(plain, rows, cols, -1, 2));
         if (!(least > 0.65 && most < 1.25))
             fail_msg("%d x %d: singular values from %g to %g", (int)rows, (int)cols, least, most);
-        for (const fr_backend *const *b = fr_backend_list(); *b; b++) {
+        FOR_EACH_BACKEND(b)
+        {
             static float one[MAX];
             orthogonalise(*b, 1, rows, cols, sizes[s][2], one);
             for (int64_t i = 0; i < n; i++)
@@ -307,14 +308,14 @@ static void same_bits_for_any_ranges(void **unused)
     static float one[2 * MAX], other[2 * MAX];
     static const char *const policies[] = {"live",     "stash",       "spectrain", "pipeoptim",
                                            "pipemare", "decay-aware", "xpipe"};
-    for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-            run(*b, policies[p], MAX, true, one, NULL);
-            for (size_t chunk = 1; chunk < 2000; chunk = 3 * chunk + 1) {
-                run(*b, policies[p], chunk, chunk % 2, other, NULL);
-                assert_memory_equal(one, other, sizeof one);
-            }
+    FOR_EACH_BACKEND(b)
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        run(*b, policies[p], MAX, true, one, NULL);
+        for (size_t chunk = 1; chunk < 2000; chunk = 3 * chunk + 1) {
+            run(*b, policies[p], chunk, chunk % 2, other, NULL);
+            assert_memory_equal(one, other, sizeof one);
         }
+    }
 }
 
 /* The forward of stage 0 of 3 reads weights two updates ahead: two steps like the last one. */
