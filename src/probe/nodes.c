@@ -215,6 +215,7 @@ static void note_workspace(const struct probe *p, const fr_program *program, fr_
         if (values > n->values_bytes) n->values_bytes = values;
         if (scratch > n->scratch_bytes) n->scratch_bytes = scratch;
         if (update > values + n->scratch_bytes) n->scratch_bytes = update - values;
+        if ((double)update > out->workspace_bytes) out->workspace_bytes = (double)update;
         n->edge_bytes = (int64_t)fr_program_edge_bytes(program, p->rig->stage.first + i);
     }
 }
