@@ -76,6 +76,19 @@ run 0 train muon.yaml --out muon-cut --quiet --set train.steps=3 --set 'parallel
 run 0 train muon.yaml --out muon-cut --quiet --set 'parallel={method: dp, replicas: 2, backend: ref}' --resume
 same "$(field muon-cut/summary.json weights_sha256)" "$by_one" "muon, resumed with other stages"
 
+# The cpu backend pads rows of 512 weights.
+cat >padded.yaml <<YAML
+model: {name: mlp, inputs: 512, depth: 3, width: 64, classes: 5}
+data: {name: synthetic, n: 64, n_eval: 16}
+train: {batch: 16, steps: 6, optimizer: {name: muon, lr: 0.01}}
+run: {predict: false}
+YAML
+for backend in ref cpu; do
+    run 0 train padded.yaml --out padded-$backend --quiet --set parallel.backend=$backend
+    printf '%.5f\n' "$(field padded-$backend/summary.json eval_loss)" >$backend.loss
+done
+same "$(cat cpu.loss)" "$(cat ref.loss)" "muon, padded rows"
+
 # --- asynchronous methods: they learn, and the ledger records the weights they used ---
 for method in vanilla-async pipedream pipedream-2bw spectrain spectrain-v2 xpipe pipeoptim \
     decay-aware pipemare forerun paci timeprest; do
