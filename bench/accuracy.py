@@ -1,15 +1,21 @@
 #!/usr/bin/python3
-"""The accuracy that asynchronous pipelines lose, and that prediction recovers: Fashion-MNIST.
+"""What asynchronous pipelines lose against one worker, and what prediction recovers.
 
-    bench/accuracy.py [--build DIR] [--out DIR] [--data DIR] [--stages 4,8] [--seeds 1,2,3]
-                      [--methods A,B,...] [--set KEY=VALUE]... [--jobs N] [--quick] [--json FILE]
-                      [--check]
+    bench/accuracy.py [--task conv|plain|gpt] [--build DIR] [--out DIR] [--data PATH]
+                      [--stages 4,8] [--seeds 1,2,3] [--methods A,B,...] [--micro 1,4]
+                      [--set KEY=VALUE]... [--jobs N] [--quick] [--json FILE] [--check]
 
-Trains the network of bench/accuracy.yaml with every method, number of stages and seed, then prints
-test accuracies (mean over seeds, and the range) and how well weights were predicted. A method is
-compared with `single` of the same number of micro-batches, since batch normalisation sees one
-micro-batch at a time. Which weights a pass sees depends on the schedule and never on timing, so runs
-may share the machine.
+Trains a network with every method, number of stages and seed, then prints test results (mean over
+seeds, and the range) and how well weights were predicted. Tasks:
+
+    conv   eight convolutions with batch norm on Fashion-MNIST (bench/accuracy.yaml): accuracy
+    plain  the same without batch norm, momentum 0.9: accuracy
+    gpt    a transformer that learns a text, --data FILE (bench/accuracy-gpt.yaml): loss
+
+A method is compared with `single`: of the same number of micro-batches where there is batch
+normalisation, which sees one micro-batch at a time. --micro: every method with these numbers of
+micro-batches, instead of its own. Which weights a pass sees depends on the schedule and never on
+timing, so runs may share the machine.
 
 Every run keeps its folder below --out; one that is there and was made with the same settings is not
 repeated, so an interrupted sweep goes on where it was. --quick: one seed, few methods, short runs.
@@ -30,14 +36,15 @@ import sys
 import harness
 from harness import HERE
 
-CONFIG = os.path.join(HERE, "accuracy.yaml")
+TASKS = {"conv": "accuracy.yaml", "plain": "accuracy.yaml", "gpt": "accuracy-gpt.yaml"}
 # Micro-batches per mini-batch, with the same samples per update for all; None: one per stage.
 MICRO = {"vanilla-async": 1, "pipedream": 1, "pipedream-2bw": None, "spectrain": 1, "xpipe": 2,
-         "pipeoptim": 1, "paci": 2}
-PREDICTING = ("spectrain", "xpipe", "pipeoptim")
+         "pipeoptim": 1, "paci": 2, "forerun": 1}
+PREDICTING = ("spectrain", "xpipe", "pipeoptim", "forerun")
 HELD = ("spectrain", "xpipe")  # --check: within half a point of single
-# Cuts before these nodes: one convolution per stage, two per stage.
-CUTS = {8: ["conv2", "conv3", "conv4", "conv5", "conv6", "conv7", "conv8"],
+# Cuts before these nodes: half a convolution per stage, one, two, four. Transformers are balanced.
+CUTS = {16: ["relu1"] + ["%s%d" % (op, i) for i in range(2, 9) for op in ("conv", "relu")],
+        8: ["conv2", "conv3", "conv4", "conv5", "conv6", "conv7", "conv8"],
         4: ["conv3", "conv5", "conv7"], 2: ["conv5"]}
 ADAM = {"train.optimizer": {"name": "adam", "lr": 0.002}, "train.steps": 600}
 QUICK = {"train.steps": 600}
@@ -45,12 +52,15 @@ QUICK = {"train.steps": 600}
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--task", default="conv", choices=TASKS)
     p.add_argument("--build", default="build", help="folder with forerun")
-    p.add_argument("--out", default="runs/accuracy", help="folder of the runs")
-    p.add_argument("--data", help="folder of Fashion-MNIST, if Debian's package is not installed")
+    p.add_argument("--out", help="folder of the runs (runs/accuracy-TASK)")
+    p.add_argument("--data", help="folder of Fashion-MNIST, if Debian's package is not installed; "
+                                  "gpt: a text file")
     p.add_argument("--stages", default="4,8")
     p.add_argument("--seeds", default="1,2,3")
     p.add_argument("--methods", default=",".join(MICRO))
+    p.add_argument("--micro", type=lambda s: [int(n) for n in s.split(",")])
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
     p.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     p.add_argument("--quick", action="store_true")
@@ -66,7 +76,13 @@ def parse():
     if unknown:
         p.error("unknown method %s; there are: %s" % (", ".join(unknown), ", ".join(MICRO)))
     unknown = [str(n) for n in a.stages if n not in CUTS]
-    if unknown:
+    a.is_loss = a.task == "gpt"
+    a.out = a.out or "runs/accuracy-" + a.task
+    if a.check and a.task != "conv":
+        p.error("--check is for the task conv")
+    if a.is_loss and not a.data:
+        p.error("--task gpt needs --data FILE, a text of a megabyte or so")
+    if unknown and not a.is_loss:
         p.error("%s stages: there are cuts for %s" % (", ".join(unknown), sorted(CUTS)))
     if a.jobs < 1:
         p.error("--jobs must be at least 1")
@@ -75,12 +91,29 @@ def parse():
 
 # --- runs ------------------------------------------------------------------------------------------
 
-def micro_of(method, stages):
-    return MICRO[method] or stages
+def config(a):
+    """The lines of the task's config."""
+    with open(os.path.join(HERE, TASKS[a.task])) as f:
+        lines = [line for line in f if not line.startswith("#")]
+    if a.task == "plain":
+        lines = [line.replace("bias: false, ", "").replace("momentum: 0.95", "momentum: 0.9")
+                 for line in lines if "batch_norm" not in line]
+    return "".join(lines)
+
+
+def micros_of(a, method, stages):
+    if not a.micro:
+        return [MICRO[method] or stages]
+    return [t for t in a.micro if method != "pipedream-2bw" or t >= stages]
+
+
+def layouts(a):
+    return [(m, s, t) for s in a.stages for m in a.methods for t in micros_of(a, m, s)]
 
 
 def micro_counts(a):
-    return sorted({1} | {micro_of(m, s) for m in a.methods for s in a.stages})
+    """Of single: without batch normalisation they make no difference."""
+    return sorted({1} | ({t for _, _, t in layouts(a)} if a.task == "conv" else set()))
 
 
 def run_key(method, stages, micro, seed, optimizer="sgd"):
@@ -95,6 +128,7 @@ def plan(a):
         values = {"parallel.method": method, "train.micro": micro, "train.seed": seed}
         if stages > 1:
             values["parallel.stages"] = stages
+        if stages > 1 and not a.is_loss:
             values["parallel.cuts"] = CUTS[stages]
         if a.data:
             values["data.path"] = os.path.abspath(a.data)
@@ -102,25 +136,21 @@ def plan(a):
         values.update(extra or {})
         runs[run_key(method, stages, micro, seed, optimizer)] = values
 
-    for stages in sorted(a.stages, reverse=True):
-        for method in a.methods:
-            for seed in a.seeds:
-                add(method, stages, micro_of(method, stages), seed)
+    for method, stages, micro in sorted(layouts(a), key=lambda x: -x[1]):
+        for seed in a.seeds:
+            add(method, stages, micro, seed)
     for micro in micro_counts(a):
         for seed in a.seeds:
             add("single", 1, micro, seed)
-    for stages in a.stages:
-        for method in PREDICTING:
-            if method in a.methods:
-                add(method, stages, micro_of(method, stages), a.seeds[0], "adam", ADAM)
+    for method, stages, micro in layouts(a):
+        if method in PREDICTING and a.task == "conv":
+            add(method, stages, micro, a.seeds[0], "adam", ADAM)
     return runs
 
 
 def fingerprint(a, values):
     """Hash of everything that a run depends on, except the program and comments."""
-    with open(CONFIG) as f:
-        lines = [line for line in f if not line.startswith("#")]
-    what = "".join(lines) + json.dumps([values, a.sets], sort_keys=True)
+    what = config(a) + json.dumps([values, a.sets], sort_keys=True)
     return hashlib.sha256(what.encode()).hexdigest()
 
 
@@ -144,7 +174,8 @@ def execute(a, key, values):
     if summary:
         return summary, True
     shutil.rmtree(folder, ignore_errors=True)
-    command = [harness.find_program(a.build, "forerun"), "train", CONFIG, "--out", folder,
+    command = [harness.find_program(a.build, "forerun"), "train",
+               os.path.join(a.out, "config.yaml"), "--out", folder,
                "--quiet"] + harness.sets(values)
     for text in a.sets:
         command += ["--set", text]
@@ -164,6 +195,8 @@ def execute(a, key, values):
 def sweep(a):
     runs, results = plan(a), {}
     os.makedirs(a.out, exist_ok=True)
+    with open(os.path.join(a.out, "config.yaml"), "w") as f:
+        f.write(config(a))
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         waiting = {pool.submit(execute, a, key, values): key for key, values in runs.items()}
         try:
@@ -171,7 +204,7 @@ def sweep(a):
                 key = waiting[done]
                 results[key], was_there = done.result()
                 harness.say("%d of %d: %s: %s%s" % (len(results), len(runs), key,
-                                                    percent(accuracy(results[key])),
+                                                    shown(a, result_of(a, results[key])),
                                                     ", kept" if was_there else ""))
         except RuntimeError as e:
             pool.shutdown(cancel_futures=True)
@@ -184,48 +217,55 @@ def sweep(a):
 
 # --- tables ----------------------------------------------------------------------------------------
 
-def accuracy(summary):
-    """Percent; None if training diverged."""
-    value = summary["eval_accuracy"]
-    return 100 * value if summary["status"] == "done" and value is not None else None
+def result_of(a, summary):
+    """Percent, or the loss; None if training diverged."""
+    value = summary["eval_loss" if a.is_loss else "eval_accuracy"]
+    if summary["status"] != "done" or value is None:
+        return None
+    return value if a.is_loss else 100 * value
 
 
-def percent(value):
-    return "diverged" if value is None else "%.2f %%" % value
+def shown(a, value):
+    return "diverged" if value is None else ("%.4f" if a.is_loss else "%.2f %%") % value
 
 
 def collect(a, results, method, stages, micro):
-    """Accuracies of a method over the seeds, and of single with the same number of
-    micro-batches."""
-    keys = [(run_key(method, stages, micro, s), run_key("single", 1, micro, s)) for s in a.seeds]
-    ours = [accuracy(results[k]) for k, _ in keys]
-    base = [accuracy(results[k]) for _, k in keys]
+    """Results of a method over the seeds, beside those of single."""
+    alone = micro if micro in micro_counts(a) else 1
+    keys = [(run_key(method, stages, micro, s), run_key("single", 1, alone, s)) for s in a.seeds]
+    ours = [result_of(a, results[k]) for k, _ in keys]
+    base = [result_of(a, results[k]) for _, k in keys]
     known = [x for x in ours if x is not None]
-    entry = {"method": method, "stages": stages, "micro": micro, "accuracies": ours,
+    entry = {"method": method, "stages": stages, "micro": micro, "results": ours,
              "n_diverged": len(ours) - len(known), "mean": None, "low": None, "high": None,
              "to_single": None}
     if known:
         entry.update(mean=statistics.mean(known), low=min(known), high=max(known))
         if len(known) == len(ours) and None not in base:
-            entry["to_single"] = entry["mean"] - statistics.mean(base)
+            one = statistics.mean(base)
+            entry["to_single"] = 100 * (entry["mean"] / one - 1) if a.is_loss \
+                else entry["mean"] - one
     return entry
 
 
 def accuracy_table(a, entries):
-    print("\nTest accuracy, %%, mean of seeds %s [lowest, highest], and points above single of as "
-          "many micro-batches" % ", ".join(map(str, a.seeds)))
+    what = ("Evaluation loss", "percent") if a.is_loss else ("Test accuracy, %", "points")
+    print("\n%s, mean of seeds %s [lowest, highest], and %s above single" % (
+        what[0], ", ".join(map(str, a.seeds)), what[1]))
     print("%-15s %6s %5s | %6s %-15s | %s" % ("method", "stages", "micro", "mean", "[range]",
                                              "to single"))
     for e in entries:
         text = "%-15s %6d %5d | " % (e["method"], e["stages"], e["micro"])
         if e["mean"] is not None:
-            text += "%6.2f [%.2f, %.2f]  | " % (e["mean"], e["low"], e["high"])
+            digits = 3 if a.is_loss else 2
+            text += "%6.*f [%.*f, %.*f]  | " % (digits, e["mean"], digits, e["low"], digits,
+                                                e["high"])
         else:
             text += "%6s %-15s | " % ("-", "")
         if e["to_single"] is not None and e["method"] != "single":
             text += "%+.2f" % e["to_single"]
         if e["n_diverged"]:
-            text += " %d of %d diverged" % (e["n_diverged"], len(e["accuracies"]))
+            text += " %d of %d diverged" % (e["n_diverged"], len(e["results"]))
         print(text)
 
 
@@ -233,30 +273,28 @@ def predictions(a, results):
     """Prediction errors: [{method, optimizer, stages, per_stage: [{ahead, predicted, stale}]}]."""
     found = []
     for optimizer, seeds in (("sgd", a.seeds), ("adam", a.seeds[:1])):
-        for stages in a.stages:
-            for method in PREDICTING:
-                keys = [run_key(method, stages, micro_of(method, stages), s, optimizer)
-                        for s in seeds] if method in a.methods else []
-                runs = [results[k] for k in keys if results[k]["status"] == "done"]
-                if not runs:
-                    continue
-                rows = []
-                for k in range(stages):
-                    errors = [r["per_stage"][k].get("prediction") for r in runs]
-                    rows.append({name: statistics.mean(e[name] for e in errors)
-                                 for name in errors[0]} if all(errors) else None)
-                found.append({"method": method, "optimizer": optimizer, "stages": stages,
-                              "per_stage": rows})
+        for method, stages, micro in layouts(a):
+            keys = [run_key(method, stages, micro, s, optimizer) for s in seeds]
+            runs = [results[k] for k in keys if k in results and results[k]["status"] == "done"]
+            if not runs or method not in PREDICTING:
+                continue
+            rows = []
+            for k in range(stages):
+                errors = [r["per_stage"][k].get("prediction") for r in runs]
+                rows.append({name: statistics.mean(e[name] for e in errors)
+                             for name in errors[0]} if all(errors) else None)
+            found.append({"method": method, "optimizer": optimizer, "stages": stages,
+                          "per_stage": rows})
     return found
 
 
-def prediction_table(found):
+def prediction_table(a, found):
     print("\nDistance of weights from what they were meant to be, predicted / stale (RMSE), in "
           "units of 1e-4,\nand updates ahead; stage by stage")
     for p in found:
         cells = ["%.3g/%.3g (%.2g)" % (1e4 * e["predicted_rmse"], 1e4 * e["stale_rmse"],
                                        e["ahead"]) if e else "-" for e in p["per_stage"]]
-        print("%-4s %-9s %d stages: %s" % (p["optimizer"], p["method"], p["stages"],
+        print("%-4s %-9s %d stages: %s" % ("" if a.is_loss else p["optimizer"], p["method"], p["stages"],
                                            "  ".join(cells)))
 
 
@@ -267,7 +305,7 @@ def findings(a, entries, found):
     for e in entries:
         name = "%s, %d stages, micro %d" % (e["method"], e["stages"], e["micro"])
         if e["method"] == "single" and not (e["mean"] or 0) > 88:
-            missed.append("%s: %s, expected above 88 %%" % (name, percent(e["mean"])))
+            missed.append("%s: %s, expected above 88 %%" % (name, shown(a, e["mean"])))
         if e["method"] == "vanilla-async" and e["stages"] == most and e["to_single"] is not None \
                 and e["to_single"] > -0.5:
             missed.append("%s: %+.2f to single: staleness does not show" % (name, e["to_single"]))
@@ -275,7 +313,8 @@ def findings(a, entries, found):
             missed.append("%s: more than half a point below single" % name)
     for p in found:
         for k, e in enumerate(p["per_stage"]):
-            if e and e["ahead"] > 0 and not e["predicted_rmse"] < e["stale_rmse"]:
+            if e and e["ahead"] > 0 and p["method"] != "forerun" \
+                    and not e["predicted_rmse"] < e["stale_rmse"]:
                 missed.append("%s with %s, stage %d of %d: predicted %.3g, stale %.3g" % (
                     p["method"], p["optimizer"], k, p["stages"], e["predicted_rmse"],
                     e["stale_rmse"]))
@@ -286,11 +325,11 @@ def main():
     a = parse()
     results = sweep(a)
     entries = [collect(a, results, "single", 1, micro) for micro in micro_counts(a)]
-    entries += [collect(a, results, m, s, micro_of(m, s)) for s in a.stages for m in a.methods]
+    entries += [collect(a, results, *layout) for layout in layouts(a)]
     found = predictions(a, results)
     accuracy_table(a, entries)
     if found:
-        prediction_table(found)
+        prediction_table(a, found)
     missed = findings(a, entries, found)
     for line in missed:
         print("missed: " + line)
