@@ -80,11 +80,12 @@ typedef struct fr_program_desc {
 /* A tensor at the border of a program. */
 typedef struct fr_port {
     int node;
-    size_t bytes;  /* of a whole micro-batch, plain row-major, batch first */
-    bool has_grad; /* inputs: a gradient is written; outputs: a gradient is read */
-    bool has_seed; /* inputs read by later stages too: input_grads holds the gradient from there
-                      when the backward begins, and this stage's own is added to it */
-    bool kept;     /* the caller must keep the value unchanged until the backward is done */
+    fr_dtype dtype; /* the node's */
+    size_t bytes;   /* of a whole micro-batch, plain row-major, batch first */
+    bool has_grad;  /* inputs: a gradient is written; outputs: a gradient is read */
+    bool has_seed;  /* inputs read by later stages too: input_grads holds the gradient from there
+                       when the backward begins, and this stage's own is added to it */
+    bool kept;      /* the caller must keep the value unchanged until the backward is done */
 } fr_port;
 
 /* Place of a parameter in the weights (or, for buffers, the buffers) block. */

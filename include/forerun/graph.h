@@ -32,11 +32,11 @@ typedef struct fr_node {
     const char *name;
     fr_operator op;
     int n_inputs, n_params;
-    const int *inputs; /* node indices, all smaller than this node's */
-    const int *params; /* parameter indices: trained ones first, then buffers */
-    fr_attrs attrs;    /* defaults filled in */
-    fr_shape shape;    /* of one sample of the output */
-    fr_dtype dtype;
+    const int *inputs;    /* node indices, all smaller than this node's */
+    const int *params;    /* parameter indices: trained ones first, then buffers */
+    fr_attrs attrs;       /* defaults filled in */
+    fr_shape shape;       /* of one sample of the output */
+    fr_dtype dtype;       /* of the stored values; their gradients have the same */
     bool needs_grad;      /* a trained parameter is at or above it */
     double flops_forward; /* of one sample; a multiply-add counts 2 */
     double flops_back_input;
@@ -60,11 +60,18 @@ FR_API int fr_graph_add(fr_graph *g, fr_operator op, const char *name, const fr_
  * fails if this did. */
 FR_API fr_status fr_graph_tie(fr_graph *g, const char *name, const char *owner);
 
+/* Store the values of a node, and their gradients, as `type`: FR_F32, which all have at first, or
+ * FR_BF16. INPUT nodes, integers and the loss keep their types. Whether a program can be made of it
+ * depends on the backend. Before fr_graph_finish, which fails if this did. */
+FR_API fr_status fr_graph_store(fr_graph *g, int node, fr_dtype type);
+
 /* No more changes. Fails if anything failed before. */
 FR_API FR_MUST_USE fr_status fr_graph_finish(fr_graph *g);
 
 FR_API int fr_graph_n_nodes(const fr_graph *g);
 FR_API const fr_node *fr_graph_node(const fr_graph *g, int node);
+/* Bytes of the values of one sample, row-major, as they are stored. */
+FR_API size_t fr_node_bytes(const fr_node *node);
 FR_API int fr_graph_find(const fr_graph *g, const char *name); /* -1: none */
 FR_API int fr_graph_n_params(const fr_graph *g);
 FR_API const fr_param *fr_graph_param(const fr_graph *g, int param);

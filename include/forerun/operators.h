@@ -14,7 +14,8 @@ extern "C" {
 #define FR_MAX_DIMS 4
 #define FR_TARGET_IGNORE (-1) /* a target that counts for nothing */
 
-typedef enum fr_dtype { FR_F32, FR_I32 } fr_dtype;
+/* Element types: of data, of a node's values as they are stored, of memory on a device. */
+typedef enum fr_dtype { FR_F32, FR_I32, FR_BF16 } fr_dtype;
 
 typedef struct fr_shape {
     int n_dims; /* 0: one number a sample */
@@ -140,6 +141,7 @@ typedef struct fr_attrs {
     };
 } fr_attrs;
 
+FR_API size_t fr_dtype_bytes(fr_dtype type);      /* of one element */
 FR_API int64_t fr_shape_count(const fr_shape *s); /* product of dimensions; 1 for n_dims 0 */
 FR_API bool fr_shape_equal(const fr_shape *a, const fr_shape *b);
 /* "(3, 32, 32)" into text. Returns text. */

@@ -125,9 +125,15 @@ fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t byt
     return dev->backend->copy(dev, to, from, bytes);
 }
 
-void fr__device_add(fr_device *dev, float *y, const float *x, size_t n)
+fr_status fr__device_convert(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                             const void *from, size_t n)
 {
-    dev->backend->add(dev, y, x, n);
+    return dev->backend->convert(dev, to_type, to, from_type, from, n);
+}
+
+void fr__device_add(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n)
+{
+    dev->backend->add(dev, type, y, x, n);
 }
 
 void fr__device_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n)

@@ -25,13 +25,20 @@ typedef uint64_t fr__mark;
 fr__mark fr__device_mark(fr_device *dev);
 fr_status fr__device_wait(fr_device *dev, fr__mark mark);
 
-/* from: a block, a peer's too, that does not overlap `to`; NULL: zeros. */
+/* Moving memory takes bytes, whatever is in it. from: a block, a peer's too, that does not overlap
+ * `to`; NULL: zeros. */
 fr_status fr__device_copy(fr_device *dev, void *to, const void *from, size_t bytes);
 
-/* y += x over n floats. */
-void fr__device_add(fr_device *dev, float *y, const float *x, size_t n);
+/* to[i] = from[i] over n elements of FR_F32 or FR_BF16; the two do not overlap. To bf16 it rounds
+ * to the nearest, ties to even; a NaN stays one. */
+fr_status fr__device_convert(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                             const void *from, size_t n);
 
-/* Other linear passes over two blocks. */
+/* y += x over n elements of FR_F32 or FR_BF16: sums of floats, rounded to the type. */
+void fr__device_add(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n);
+
+/* Other linear passes over two blocks, of floats, as all that follow: weights, their gradients and
+ * the state of optimizers are FR_F32. */
 typedef enum fr__blend {
     FR_BLEND_SCALE,    /* y = x * by */
     FR_BLEND_DIVIDE,   /* y = x / by */

@@ -2,12 +2,12 @@
  * threads. No result depends on the number of threads. */
 #include "backend/kernel.h"
 
-#include "base/simd.h"
+#include "base/bf16.h"
 #include "optim/optim.h"
 
 #include <string.h>
 
-enum { SWEEP_GRAIN = 1024, BLEND_GRAIN = 4096, SQUARES_GRAIN = 8 }; /* floats, floats, spans */
+enum { SWEEP_GRAIN = 1024, BLEND_GRAIN = 4096, ADD_GRAIN = 8192, SQUARES_GRAIN = 8 /* spans */ };
 
 void *fr__host_alloc(fr_device *dev, size_t bytes)
 {
@@ -29,6 +29,59 @@ fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes
     else
         memset(to, 0, bytes);
     return FR_OK;
+}
+
+/* ---- Element types ---- */
+
+typedef struct two_blocks {
+    void *y;
+    const void *x;
+} two_blocks;
+
+FR_SIMD_RANGE(narrow_range)
+{
+    uint16_t *restrict y = ((const two_blocks *)arg)->y;
+    const float *restrict x = ((const two_blocks *)arg)->x;
+    for (size_t i = begin; i < end; i++) y[i] = fr__bf16_of(x[i]);
+}
+
+FR_SIMD_RANGE(widen_range)
+{
+    float *restrict y = ((const two_blocks *)arg)->y;
+    const uint16_t *restrict x = ((const two_blocks *)arg)->x;
+    for (size_t i = begin; i < end; i++) y[i] = fr__bf16_value(x[i]);
+}
+
+fr_status fr__host_convert(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                           const void *from, size_t n)
+{
+    if (to_type == FR_I32 || from_type == FR_I32)
+        return fr_fail(dev->ctx, FR_INTERNAL, "integers are not converted");
+    if (to_type == from_type) return fr__host_copy(dev, to, from, n * fr_dtype_bytes(to_type));
+    dev->backend->parallel(dev, n, BLEND_GRAIN, to_type == FR_BF16 ? narrow_range : widen_range,
+                           &(two_blocks){to, from});
+    return FR_OK;
+}
+
+FR_SIMD_RANGE(add_range)
+{
+    float *restrict y = ((const two_blocks *)arg)->y;
+    const float *restrict x = ((const two_blocks *)arg)->x;
+    for (size_t i = begin; i < end; i++) y[i] += x[i];
+}
+
+FR_SIMD_RANGE(add_bf16_range)
+{
+    uint16_t *restrict y = ((const two_blocks *)arg)->y;
+    const uint16_t *restrict x = ((const two_blocks *)arg)->x;
+    for (size_t i = begin; i < end; i++)
+        y[i] = fr__bf16_of(fr__bf16_value(y[i]) + fr__bf16_value(x[i]));
+}
+
+void fr__host_add(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n)
+{
+    dev->backend->parallel(dev, n, ADD_GRAIN, type == FR_BF16 ? add_bf16_range : add_range,
+                           &(two_blocks){y, x});
 }
 
 /* ---- Blends ---- */

@@ -18,12 +18,20 @@
 
 /* Layout of a tensor in memory. desc NULL: plain row-major, batch first. Otherwise the backend's
  * own description, owned by the program's arena or the kernel. Gradients of a tensor have the
- * layout of the tensor. */
+ * layout of the tensor, element type included. All sizes of tensors come from here: memory plan,
+ * slots, ports and messages count these bytes. */
 typedef struct fr__layout {
     size_t bytes; /* of a micro-batch, padding included */
+    fr_dtype dtype;
     const void *desc;
     int64_t ld; /* floats from row to row, if desc only says that rows of a matrix are padded */
 } fr__layout;
+
+/* Elements, padding included. */
+static inline size_t fr__layout_count(const fr__layout *layout)
+{
+    return layout->bytes / fr_dtype_bytes(layout->dtype);
+}
 
 /* Arguments of a maker. */
 typedef struct fr__kernel_spec {
@@ -36,7 +44,7 @@ typedef struct fr__kernel_spec {
     bool training;
     int n_inputs; /* inputs of the group from outside it, in order of nodes, then of their inputs */
     int inputs[FR_MAX_INPUTS];          /* node indices */
-    const fr__layout *x[FR_MAX_INPUTS]; /* their layouts */
+    const fr__layout *x[FR_MAX_INPUTS]; /* their layouts, which may differ in element type */
     bool need_dx[FR_MAX_INPUTS];        /* a gradient of this input is needed */
     bool plain_output;                  /* the output leaves the program: must be plain */
 } fr__kernel_spec;
@@ -84,7 +92,8 @@ struct fr__kernel {
     int batch;
     bool training;
     bool needs_y; /* the backward reads y */
-    bool y_is_x0; /* the output is input 0, same bytes: no work in forward, pass_dx bit 0 */
+    bool
+        y_is_x0; /* the output is input 0, same bytes and type: no work in forward, pass_dx bit 0 */
     bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
     bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
     uint8_t needs_x;       /* bit i: the backward reads x[i] */
@@ -93,8 +102,9 @@ struct fr__kernel {
     uint8_t pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
     uint8_t reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
                               grad_ready for parameter i itself and leaves dw[i] alone */
-    fr__layout y;
-    fr__layout *w; /* [parameters of the group]; filled with the plain layout beforehand */
+    fr__layout y;  /* filled with the plain layout in the node's type beforehand; a kernel may
+                      choose another, unless the output leaves the program */
+    fr__layout *w; /* [parameters of the group]; likewise, but always FR_F32 */
     size_t saved_bytes, scratch_bytes, cache_bytes;
 };
 _Static_assert(FR_MAX_INPUTS <= 8 && FR_MAX_PARAMS <= 8, "bits fit a byte");
@@ -106,8 +116,8 @@ typedef fr_status (*fr__kernel_maker)(const fr__kernel_spec *spec, fr_arena *are
  * memory. */
 fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t bytes,
                            const fr__kernel_ops *ops);
-/* Bytes of a plain micro-batch of a node's output. */
-size_t fr__node_bytes(const fr_graph *g, int node, int batch);
+/* The plain layout of a micro-batch of a node's output. */
+fr__layout fr__plain_layout(const fr_graph *g, int node, int batch);
 /* Samples times all dimensions but the last: rows of a matrix view, and the last dimension. */
 int64_t fr__rows(const fr_node *node, int batch);
 int64_t fr__cols(const fr_node *node);
@@ -121,6 +131,9 @@ struct fr_backend {
     void (*close)(fr_device *dev);
     int (*n_devices)(void);         /* optional: devices of this machine; without it one */
     const fr__kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
+    /* The makers read and write tensors of FR_BF16 too, in any mixture with FR_F32. Without it a
+     * program with such a tensor is refused. */
+    bool has_bf16;
     /* Memory: zeroed, aligned to FR_ALIGN; NULL: out of memory. */
     bool is_host; /* the host may read and write it */
     void *(*alloc)(fr_device *dev, size_t bytes);
@@ -133,7 +146,9 @@ struct fr_backend {
     fr_status (*wait)(fr_device *dev, fr__mark mark);
     /* The calls of the same names in device.h, which has their rules. */
     fr_status (*copy)(fr_device *dev, void *to, const void *from, size_t bytes);
-    void (*add)(fr_device *dev, float *y, const float *x, size_t n);
+    fr_status (*convert)(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                         const void *from, size_t n);
+    void (*add)(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n);
     void (*blend)(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
     void (*sweep)(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                   const fr_sweep *sweep);
@@ -148,7 +163,7 @@ struct fr_backend {
     int (*fuse)(const fr_graph *g, const fr_stage *stage, bool training, int node,
                 int nodes[FR_MAX_GROUP]);
     /* Optional, for backends with layouts of their own: one side is row-major and in host memory,
-     * the other one in device memory. */
+     * the other one in device memory. Both have the same element type. */
     fr_status (*relayout)(fr_device *dev, const fr__layout *from, const void *src,
                           const fr__layout *to, void *dst);
     /* Optional: name and version of the underlying library. */
@@ -172,6 +187,9 @@ struct fr_device {
 void *fr__host_alloc(fr_device *dev, size_t bytes);
 void fr__host_release(fr_device *dev, void *block);
 fr_status fr__host_copy(fr_device *dev, void *to, const void *from, size_t bytes);
+fr_status fr__host_convert(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                           const void *from, size_t n);
+void fr__host_add(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n);
 void fr__host_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
 void fr__host_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                     const fr_sweep *sweep);

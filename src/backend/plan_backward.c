@@ -8,6 +8,7 @@
 
 typedef struct buffer {
     size_t bytes;
+    fr_dtype dtype;
     int first, last; /* steps of back_input that write or read it */
     int refs;        /* tensors whose gradient it is now; held buffers have one more for ever */
     fr__tensor_place place; /* NONE: workspace, to be placed */
@@ -25,14 +26,16 @@ static int now(const plan *b) { return (int)b->p->back_input.n; }
 
 static int *grad_of(const plan *b, int node) { return &b->grad[fr__local(b->p, node)]; }
 
-static size_t value_bytes(const plan *b, int node)
+/* A gradient has the layout of its tensor. */
+static const fr__layout *layout_of(const plan *b, int node)
 {
-    return b->p->layout[fr__local(b->p, node)]->bytes;
+    return b->p->layout[fr__local(b->p, node)];
 }
 
-static int new_buffer(plan *b, size_t bytes, fr__tensor_place place)
+static int new_buffer(plan *b, size_t bytes, fr_dtype dtype, fr__tensor_place place)
 {
-    buffer fresh = {.bytes = bytes, .first = now(b), .last = now(b), .place = place};
+    buffer fresh = {
+        .bytes = bytes, .dtype = dtype, .first = now(b), .last = now(b), .place = place};
     if (!fr__vec_push(&b->buffers, fresh)) {
         b->has_failed = true;
         return 0;
@@ -46,7 +49,7 @@ static int new_grad(plan *b, int node)
     fr__tensor_place place = {0};
     int port = fr_program_find_input(b->p, node);
     if (port >= 0) place = fr__place_at(FR_AREA_INPUT_GRAD, (size_t)port);
-    return new_buffer(b, value_bytes(b, node), place);
+    return new_buffer(b, layout_of(b, node)->bytes, layout_of(b, node)->dtype, place);
 }
 
 static void refer(plan *b, int node, int buf)
@@ -79,6 +82,7 @@ static void emit(plan *b, fr__step_kind kind, int to, int from)
     int at = now(b);
     if (to >= 0) {
         step.bytes = b->buffers.at[to].bytes;
+        step.dtype = b->buffers.at[to].dtype;
         b->buffers.at[to].last = at;
     }
     if (from >= 0) b->buffers.at[from].last = at;
@@ -125,9 +129,10 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
     const fr__kernel *k = unit->kernel;
     fr__unit_input *in = &unit->inputs[i];
     int x = in->node, dz = number_of(unit->dz);
+    const fr__layout *like = layout_of(b, x);
     if (*grad_of(b, x) < 0) {
         bool can_overwrite = i == 0 && k->can_overwrite_dy && !has_params && dz >= 0 &&
-                             is_writable(b, dz) && b->buffers.at[dz].bytes == value_bytes(b, x) &&
+                             is_writable(b, dz) && b->buffers.at[dz].bytes == like->bytes &&
                              fr_program_find_input(b->p, x) < 0;
         int buf = can_overwrite ? dz : new_grad(b, x);
         refer(b, x, buf);
@@ -139,7 +144,7 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
         in->add_dx = true;
         return -1;
     }
-    int own = new_buffer(b, value_bytes(b, x), (fr__tensor_place){0});
+    int own = new_buffer(b, like->bytes, like->dtype, (fr__tensor_place){0});
     in->dx = numbered(own);
     return own;
 }
@@ -154,7 +159,7 @@ static void make_dz(plan *b, int u, bool is_held)
     bool must_prepare = unit->kernel->ops->prepare_dy != NULL;
     bool is_outside = b->buffers.at[dy].place.area == FR_AREA_OUTPUT_GRAD;
     if ((must_prepare && !is_writable(b, dy)) || (is_held && is_outside))
-        dz = new_buffer(b, b->buffers.at[dy].bytes, (fr__tensor_place){0});
+        dz = new_buffer(b, b->buffers.at[dy].bytes, b->buffers.at[dy].dtype, (fr__tensor_place){0});
     unit->dz = numbered(dz);
     if (must_prepare)
         emit(b, FR_STEP_PREPARE, dz, dy);
@@ -281,7 +286,8 @@ static void plan_all(plan *b)
     for (int i = 0; i < p->n_outputs; i++) {
         if (!p->outputs[i].has_grad) continue;
         fr__tensor_place outside = fr__place_at(FR_AREA_OUTPUT_GRAD, (size_t)i);
-        refer(b, p->outputs[i].node, new_buffer(b, p->outputs[i].bytes, outside));
+        const fr_port *port = &p->outputs[i];
+        refer(b, port->node, new_buffer(b, port->bytes, port->dtype, outside));
         if (b->has_failed) return;
     }
     for (int i = 0; i < p->n_inputs; i++) {
@@ -300,7 +306,7 @@ fr_status fr__plan_backward(fr_program *p, size_t *work_bytes)
     if (!b.grad) return fr__no_memory(p->ctx, (size_t)n, "a program");
     /* One buffer to start with, so that a failed new_buffer has a valid number to return. */
     fr_status status = FR_OK;
-    (void)new_buffer(&b, 0, (fr__tensor_place){0});
+    (void)new_buffer(&b, 0, FR_F32, (fr__tensor_place){0});
     if (!b.has_failed) plan_all(&b);
     status = b.has_failed ? fr__no_memory(p->ctx, (size_t)n, "a program")
                           : place_buffers(&b, work_bytes);

@@ -6,9 +6,10 @@
 
 #include <string.h>
 
-size_t fr__node_bytes(const fr_graph *g, int node, int batch)
+fr__layout fr__plain_layout(const fr_graph *g, int node, int batch)
 {
-    return (size_t)fr_shape_count(&fr_graph_node(g, node)->shape) * (size_t)batch * 4;
+    const fr_node *n = fr_graph_node(g, node);
+    return (fr__layout){.bytes = fr_node_bytes(n) * (size_t)batch, .dtype = n->dtype};
 }
 
 int64_t fr__cols(const fr_node *node)
@@ -52,13 +53,14 @@ fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t 
     k->node = fr_graph_node(spec->graph, spec->nodes[0]);
     k->batch = spec->batch;
     k->training = spec->training;
-    k->y.bytes = fr__node_bytes(spec->graph, spec->nodes[spec->n_nodes - 1], spec->batch);
+    k->y = fr__plain_layout(spec->graph, spec->nodes[spec->n_nodes - 1], spec->batch);
     k->w = (fr__layout *)(void *)((char *)k + bytes); /* sizes of structs with pointers: aligned */
     for (int i = 0; i < spec->n_nodes; i++) {
         const fr_node *node = fr_graph_node(spec->graph, spec->nodes[i]);
         for (int j = 0; j < node->n_params && n < n_params; j++, n++) {
             const fr_param *param = fr_graph_param(spec->graph, node->params[j]);
-            k->w[n].bytes = (size_t)fr_shape_count(&param->shape) * 4;
+            k->w[n] = (fr__layout){.bytes = (size_t)fr_shape_count(&param->shape) * sizeof(float),
+                                   .dtype = FR_F32};
         }
     }
     return k;
@@ -92,7 +94,8 @@ static fr_status list_ports(fr_program *p, const uses *u)
     p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, n_outputs);
     if (!p->inputs || !p->outputs) return fr__no_memory(p->ctx, (size_t)n, "a program");
     for (int i = 0; i < n; i++) {
-        fr_port port = {.node = i, .bytes = fr__node_bytes(p->graph, i, p->desc.batch)};
+        const fr__layout plain = fr__plain_layout(p->graph, i, p->desc.batch);
+        fr_port port = {.node = i, .dtype = plain.dtype, .bytes = plain.bytes};
         bool has_grad = p->desc.training && fr_graph_node(p->graph, i)->needs_grad;
         if (is_input(p, u, i)) {
             port.has_grad = has_grad;
@@ -268,18 +271,43 @@ static fr__kernel_spec spec_of(const fr_program *p, const fr__unit *u)
     return s;
 }
 
+/* A group stores its output only; inputs may come from a stage on another device. */
+static fr_status check_types(fr_program *p, const fr__unit *u)
+{
+    const fr_node *bf16 = NULL, *out = fr_graph_node(p->graph, fr__unit_out(u));
+    if (out->dtype == FR_BF16) bf16 = out;
+    for (int i = 0; i < u->n_inputs; i++) {
+        const fr_node *in = fr_graph_node(p->graph, u->inputs[i].node);
+        if (in->dtype == FR_BF16) bf16 = in;
+    }
+    if (!bf16 || p->dev->backend->has_bf16) return FR_OK;
+    return fr_fail(p->ctx, FR_UNSUPPORTED, "backend %s does not compute with bf16 (node %s)",
+                   p->dev->backend->name, bf16->name);
+}
+
+/* A tensor that leaves the program is as the other side expects it. */
+static fr_status check_output(fr_program *p, const fr__unit *u)
+{
+    const fr__layout *y = &u->kernel->y;
+    const fr_node *out = fr_graph_node(p->graph, fr__unit_out(u));
+    if (!y->desc && y->dtype == out->dtype) return FR_OK;
+    return fr_fail(p->ctx, FR_INTERNAL, "node %s leaves the program in a layout of the backend",
+                   out->name);
+}
+
 static fr_status make_kernels(fr_program *p)
 {
     p->layout = FR_ARENA_ARRAY(&p->arena, const fr__layout *, p->n_local);
     fr__layout *plain = FR_ARENA_ARRAY(&p->arena, fr__layout, p->n_inputs + 1);
     if (!p->layout || !plain) return fr__no_memory(p->ctx, (size_t)p->n_local, "a program");
     for (int i = 0; i < p->n_inputs; i++) {
-        plain[i].bytes = p->inputs[i].bytes;
+        plain[i] = (fr__layout){.bytes = p->inputs[i].bytes, .dtype = p->inputs[i].dtype};
         p->layout[fr__local(p, p->inputs[i].node)] = &plain[i];
     }
     for (int i = 0; i < p->n_units; i++) {
         fr__unit *u = &p->units[i];
         FR_TRY(find_inputs(p, u));
+        FR_TRY(check_types(p, u));
         const fr__kernel_spec spec = spec_of(p, u);
         fr_operator op = fr_graph_node(p->graph, u->nodes[0])->op;
         fr__kernel_maker make = p->dev->backend->makers[op];
@@ -288,9 +316,7 @@ static fr_status make_kernels(fr_program *p)
                            p->dev->backend->name, fr_operator_name(op),
                            fr_graph_node(p->graph, u->nodes[0])->name);
         FR_TRY(make(&spec, &p->arena, &u->kernel));
-        if (spec.plain_output && u->kernel->y.desc)
-            return fr_fail(p->ctx, FR_INTERNAL, "node %s leaves the program in a blocked layout",
-                           u->kernel->node->name);
+        if (spec.plain_output) FR_TRY(check_output(p, u));
         p->layout[fr__unit_out(u) - p->stage.first] = &u->kernel->y;
     }
     return FR_OK;
@@ -315,7 +341,7 @@ static fr__layout layout_of_param(fr_program *p, int param, fr__unit **unit, int
 static size_t advance(size_t *at, const fr__layout *layout)
 {
     size_t offset = *at;
-    *at += fr__align_up(layout->bytes) / sizeof(float);
+    *at += fr__align_up(layout->bytes) / fr_dtype_bytes(layout->dtype);
     return offset;
 }
 
@@ -350,10 +376,12 @@ static fr_status place_params(fr_program *p)
             fr__unit *unit = NULL;
             int index = 0;
             fr__layout layout = layout_of_param(p, i, &unit, &index);
-            if (!unit) return fr_fail(p->ctx, FR_INTERNAL, "%s has no kernel", param->name);
+            if (!unit || layout.dtype != FR_F32)
+                return fr_fail(p->ctx, FR_INTERNAL, "%s has no kernel, or not of floats",
+                               param->name);
             fr__placed_param *at = &p->params[p->n_params];
             p->placed[i - p->first_param] = p->n_params;
-            *at = (fr__placed_param){.pub = {.param = i, .count = layout.bytes / sizeof(float)},
+            *at = (fr__placed_param){.pub = {.param = i, .count = fr__layout_count(&layout)},
                                      .layout = layout,
                                      .is_tied = kind == 1,
                                      .is_buffer = kind == 2,

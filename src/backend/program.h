@@ -59,7 +59,7 @@ typedef enum fr__step_kind {
     FR_STEP_WEIGHT,
     FR_STEP_NO_GRAD, /* the unit's output reaches no loss: its gradients are zero */
     FR_STEP_COPY,    /* to = from, `bytes` of them */
-    FR_STEP_ADD      /* to += from */
+    FR_STEP_ADD      /* to += from, `bytes` of elements of type dtype */
 } fr__step_kind;
 
 typedef struct fr__step {
@@ -67,6 +67,7 @@ typedef struct fr__step {
     int unit; /* that the step belongs to */
     fr__tensor_place to, from;
     size_t bytes;
+    fr_dtype dtype;
 } fr__step;
 
 typedef FR_VEC(fr__step) fr__step_list;

@@ -85,8 +85,7 @@ static fr_status clear_grads(fr_program *p, const fr_pass *pass, const fr__unit 
     for (int i = 0; i < u->n_params && !pass->accumulate; i++) {
         const fr__placed_param *param = &p->params[u->params[i]];
         if (param->is_buffer) continue;
-        FR_TRY(fr__device_copy(p->dev, pass->grads + param->pub.offset, NULL,
-                               param->pub.count * sizeof(float)));
+        FR_TRY(fr__device_copy(p->dev, pass->grads + param->pub.offset, NULL, param->layout.bytes));
     }
     return FR_OK;
 }
@@ -111,8 +110,8 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr__step *s)
     case FR_STEP_COPY:
         return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
     case FR_STEP_ADD:
-        backend->add(p->dev, address(p, pass, s->to), address(p, pass, s->from),
-                     s->bytes / sizeof(float));
+        backend->add(p->dev, s->dtype, address(p, pass, s->to), address(p, pass, s->from),
+                     s->bytes / fr_dtype_bytes(s->dtype));
         return FR_OK;
     }
     return FR_INTERNAL;
@@ -186,22 +185,24 @@ void fr_program_sum_ties(fr_program *p, float *grads)
     for (int i = 0; i < p->n_params; i++) {
         const fr__placed_param *param = &p->params[i];
         if (!param->is_tied) continue;
-        p->dev->backend->add(p->dev, grads + param->weight_offset, grads + param->pub.offset,
-                             param->pub.count);
+        fr__device_add(p->dev, param->layout.dtype, grads + param->weight_offset,
+                       grads + param->pub.offset, param->pub.count);
     }
 }
 
-static fr__layout plain_layout(const fr_program *p, const fr__placed_param *param)
+static fr__layout plain_param(const fr_program *p, const fr__placed_param *param)
 {
     const fr_shape *shape = &fr_graph_param(p->graph, param->pub.param)->shape;
-    return (fr__layout){.bytes = (size_t)fr_shape_count(shape) * sizeof(float)};
+    const fr_dtype dtype = param->layout.dtype;
+    return (fr__layout){.bytes = (size_t)fr_shape_count(shape) * fr_dtype_bytes(dtype),
+                        .dtype = dtype};
 }
 
 fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
 {
     const fr__placed_param *param = &p->params[placement];
     const float *at = block + param->pub.offset;
-    const fr__layout to = plain_layout(p, param);
+    const fr__layout to = plain_param(p, param);
     if (!param->layout.desc) return fr_device_download(p->dev, plain, at, to.bytes);
     return p->dev->backend->relayout(p->dev, &param->layout, at, &to, plain);
 }
@@ -210,7 +211,7 @@ fr_status fr_program_write_param(fr_program *p, float *block, int placement, con
 {
     const fr__placed_param *param = &p->params[placement];
     float *at = block + param->pub.offset;
-    const fr__layout from = plain_layout(p, param);
+    const fr__layout from = plain_param(p, param);
     if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, from.bytes);
     return p->dev->backend->relayout(p->dev, &from, plain, &param->layout, at);
 }

@@ -17,10 +17,11 @@ static fr_status given_read(const fr_dataset *d, fr_split split, int64_t index, 
 {
     const fr_dataset_desc *g = &((const given_set *)d)->desc;
     if (g->read) return g->read(g->user, split, index, seed, draw, input, target, length);
-    size_t n_input = (size_t)fr_shape_count(&g->info.input);
     size_t n_target = (size_t)fr_shape_count(&g->info.target);
     const fr_samples *s = &g->samples[split];
-    memcpy(input, (const char *)s->input + (size_t)index * n_input * 4, n_input * 4);
+    size_t input_bytes =
+        (size_t)fr_shape_count(&g->info.input) * fr_dtype_bytes(g->info.input_dtype);
+    memcpy(input, (const char *)s->input + (size_t)index * input_bytes, input_bytes);
     memcpy(target, s->target + (size_t)index * n_target, n_target * sizeof *target);
     *length = s->length ? s->length[index] : 0;
     return FR_OK;
@@ -83,6 +84,9 @@ static fr_status check_info(fr_ctx *ctx, const fr_data_info *d)
         return fr_fail(ctx, FR_INVALID,
                        "data set: a shape needs 0 to %d dimensions of at least 1 each",
                        FR_MAX_DIMS);
+    if (d->input_dtype != FR_F32 && d->input_dtype != FR_I32)
+        return fr_fail(ctx, FR_INVALID, "data set: input_dtype is %d, neither float nor int32",
+                       (int)d->input_dtype);
     if (d->n_classes < 1 || (d->input_dtype == FR_I32 && d->vocab < 1))
         return fr_fail(ctx, FR_INVALID,
                        "data set: %lld classes, %lld ids; targets and ids need a range",

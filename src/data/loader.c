@@ -156,7 +156,7 @@ static fr_status allocate(fr_loader *l)
 {
     const fr_data_info *info = &l->desc.data->info;
     size_t batch = (size_t)l->desc.batch, ahead = (size_t)l->desc.ahead;
-    l->input_bytes = (size_t)fr_shape_count(&info->input) * 4; /* both types have 4 bytes */
+    l->input_bytes = (size_t)fr_shape_count(&info->input) * fr_dtype_bytes(info->input_dtype);
     l->target_count = (size_t)fr_shape_count(&info->target);
     size_t input = fr__align_up(fr__array_bytes(batch, l->input_bytes));
     size_t target = fr__align_up(fr__array_bytes(batch, l->target_count * sizeof(int32_t)));

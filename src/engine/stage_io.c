@@ -9,8 +9,7 @@
 
 static size_t node_bytes(const fr_engine *e, int node)
 {
-    return (size_t)fr_shape_count(&fr_graph_node(e->desc.graph, node)->shape) * sizeof(float) *
-           (size_t)e->desc.micro_batch;
+    return fr_node_bytes(fr_graph_node(e->desc.graph, node)) * (size_t)e->desc.micro_batch;
 }
 
 /* --- readers ----------------------------------------------------------------------------- */

@@ -163,7 +163,7 @@ void fr__reduction_add(fr__exec *x, int j)
     const fr__tree *t = &x->reduction.tree;
     if (!x->reduction.has_tree) return;
     for (int i = t->first_merge[j]; i < t->first_merge[j + 1]; i++)
-        fr__device_add(x->dev, x->grads + (size_t)t->merges[i].to * x->grad_stride,
+        fr__device_add(x->dev, FR_F32, x->grads + (size_t)t->merges[i].to * x->grad_stride,
                        x->grads + (size_t)t->merges[i].from * x->grad_stride, x->n_grads);
 }
 

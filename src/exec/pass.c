@@ -2,6 +2,7 @@
  * the program. */
 #include "exec/stage.h"
 
+#include "base/bf16.h"
 #include "base/thread.h"
 
 #include <math.h>
@@ -148,7 +149,12 @@ fr_status fr__exec_wait_backward(fr__exec *x, int in_segment)
 
 fr_status fr__exec_spoil_output(fr__exec *x, fr__mode mode)
 {
-    return fr_device_upload(x->dev, x->compiled[mode].outputs[0], &(float){NAN}, sizeof(float));
+    const fr__compiled *c = &x->compiled[mode];
+    const fr_dtype type = c->out[0].port->dtype;
+    const uint16_t bf16 = fr__bf16_of(NAN);
+    const float f32 = NAN;
+    const void *nan = type == FR_BF16 ? (const void *)&bf16 : &f32;
+    return fr_device_upload(x->dev, c->outputs[0], nan, fr_dtype_bytes(type));
 }
 
 bool fr__exec_has_loss(const fr__exec *x, fr__mode mode)

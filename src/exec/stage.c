@@ -57,7 +57,7 @@ static fr_status list_inputs(fr__exec *x, fr__compiled *c)
     return FR_OK;
 }
 
-static void list_outputs(fr__exec *x, fr__compiled *c)
+static fr_status list_outputs(fr__exec *x, fr__compiled *c)
 {
     int loss = fr_graph_find_op(x->d.graph, FR_OP_CROSS_ENTROPY);
     c->output_bytes = 0;
@@ -69,6 +69,9 @@ static void list_outputs(fr__exec *x, fr__compiled *c)
     c->loss_port = loss < 0 ? -1 : fr_program_find_output(c->program, loss);
     c->logits_port =
         x->d.logits_node <= 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
+    if (c->logits_port < 0 || c->out[c->logits_port].port->dtype == FR_F32) return FR_OK;
+    return fr_fail(x->ctx, FR_UNSUPPORTED, "logits %s are stored as bf16; only floats can be read",
+                   fr_graph_node(x->d.graph, x->d.logits_node)->name);
 }
 
 static fr_status make_lists(fr__exec *x, fr__mode mode)
@@ -85,7 +88,7 @@ static fr_status make_lists(fr__exec *x, fr__mode mode)
     if (!c->in || !c->out || !c->inputs || !c->input_grads || !c->outputs || !c->output_grads)
         return fr__exec_no_memory(x);
     FR_TRY(list_inputs(x, c));
-    list_outputs(x, c);
+    FR_TRY(list_outputs(x, c));
     c->forward_done = FR_ARENA_ARRAY(a, fr__mark, x->d.slots[mode].n_slots);
     c->backward_done = FR_ARENA_ARRAY(a, fr__mark, x->d.slots[mode].n_slots);
     c->loss_rows = FR_ARENA_ARRAY(a, float, c->loss_port < 0 ? 1 : 3 * x->d.micro_batch);

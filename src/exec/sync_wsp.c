@@ -47,7 +47,7 @@ static fr_status add_up(fr__syncing *s, int64_t first, int64_t end, float *to)
 {
     FR_TRY(fr__device_copy(s->device, to, s->blocks[0], s->n * sizeof(float)));
     for (int64_t wave = first; wave < end; wave++)
-        fr__device_add(s->device, to, s->posted[slot_of(s, wave)], s->n);
+        fr__device_add(s->device, FR_F32, to, s->posted[slot_of(s, wave)], s->n);
     return FR_OK;
 }
 

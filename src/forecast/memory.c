@@ -23,7 +23,8 @@ static size_t feed_bytes(const fr__setup *s, const fr_engine *e)
 {
     const fr_data_info *d = fr_dataset_info(s->data);
     if (!fr_engine_reads_data(e)) return 0;
-    size_t sample = 4 * (size_t)(fr_shape_count(&d->input) + fr_shape_count(&d->target) + 1);
+    size_t sample = (size_t)fr_shape_count(&d->input) * fr_dtype_bytes(d->input_dtype) +
+                    (size_t)(fr_shape_count(&d->target) + 1) * sizeof(int32_t);
     size_t n_held = (size_t)fr_engine_window(e) + 2;
     return 2 * n_held * (size_t)s->settings.batch * sample + 8 * (size_t)d->n_train;
 }

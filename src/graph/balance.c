@@ -46,9 +46,9 @@ struct best {
 
 static double node_work(const fr_graph *g, const fr_node *node)
 {
-    double moved = 4 * (double)fr_shape_count(&node->shape);
+    double moved = (double)fr_node_bytes(node);
     for (int i = 0; i < node->n_inputs; i++)
-        moved += 4 * (double)fr_shape_count(&g->nodes.at[node->inputs[i]]->shape);
+        moved += (double)fr_node_bytes(g->nodes.at[node->inputs[i]]);
     /* The backward reads values and gradients and writes gradients. */
     if (node->needs_grad) moved *= 3;
     return node->flops_forward + node->flops_back_input + node->flops_back_weight +

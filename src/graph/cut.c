@@ -16,7 +16,7 @@ static void sum_cuts(fr_graph *g)
 {
     for (int i = 0; i < (int)g->nodes.n; i++) {
         if (!is_work(g, i) || g->last_use[i] < 0) continue;
-        int64_t bytes = 4 * fr_shape_count(&g->nodes.at[i]->shape);
+        int64_t bytes = (int64_t)fr_node_bytes(g->nodes.at[i]);
         g->cut_bytes[i + 1] += bytes;
         g->cut_bytes[g->last_use[i] + 1] -= bytes;
     }

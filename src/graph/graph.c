@@ -215,6 +215,29 @@ fr_status fr_graph_tie(fr_graph *g, const char *name, const char *owner)
     return status;
 }
 
+static fr_status store(fr_graph *g, int node, fr_dtype type)
+{
+    if (node < 0 || (size_t)node >= g->nodes.n)
+        return fr_fail(g->ctx, FR_INVALID, "graph %s has no node %d", g->name, node);
+    fr_node *n = g->nodes.at[node];
+    if (g->is_finished)
+        return fr_fail(g->ctx, FR_INVALID, "type of %s: graph %s is finished", n->name, g->name);
+    bool is_fixed = n->op == FR_OP_INPUT || n->op == FR_OP_CROSS_ENTROPY || n->dtype == FR_I32;
+    if (is_fixed || (type != FR_F32 && type != FR_BF16))
+        return fr_fail(g->ctx, FR_INVALID, "node %s (%s) cannot be stored as type %d", n->name,
+                       fr_operator_name(n->op), (int)type);
+    n->dtype = type;
+    return FR_OK;
+}
+
+fr_status fr_graph_store(fr_graph *g, int node, fr_dtype type)
+{
+    if (g->status != FR_OK) return g->status;
+    fr_status status = store(g, node, type);
+    if (!g->is_finished) g->status = status;
+    return status;
+}
+
 fr_status fr_graph_finish(fr_graph *g)
 {
     if (g->status != FR_OK || g->is_finished) return g->status;

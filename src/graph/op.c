@@ -97,7 +97,7 @@ fr_status fr__op_input(const fr__infer *t, int i, fr_dtype dtype, int min_dims, 
     const fr_node *in = t->in[i];
     char shape[96];
     fr_shape_text(&in->shape, shape, sizeof shape);
-    if (in->dtype != dtype)
+    if ((in->dtype == FR_I32) != (dtype == FR_I32))
         return fr__op_fail(t, "input %s holds %s; it takes %s: %s", in->name,
                            in->dtype == FR_I32 ? "integers" : "floats",
                            dtype == FR_I32 ? "integers" : "floats", fr__op_about(t->node->op));

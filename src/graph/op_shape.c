@@ -50,7 +50,7 @@ fr_status fr__infer_concat(fr__infer *t)
 static void move_output(fr__infer *t, fr_shape shape)
 {
     fr__op_output(t, shape);
-    t->node->dtype = t->in[0]->dtype;
+    if (t->in[0]->dtype == FR_I32) t->node->dtype = FR_I32;
 }
 
 fr_status fr__infer_slice(fr__infer *t)

@@ -1,14 +1,21 @@
-/* shape.c -- shapes: count, compare, print. */
+/* shape.c -- element types and shapes: sizes, count, compare, print. */
 #include <forerun/graph.h>
 
 #include <inttypes.h>
 #include <stdio.h>
+
+size_t fr_dtype_bytes(fr_dtype type) { return type == FR_BF16 ? 2 : 4; }
 
 int64_t fr_shape_count(const fr_shape *s)
 {
     int64_t n = 1;
     for (int i = 0; i < s->n_dims; i++) n *= s->dim[i];
     return n;
+}
+
+size_t fr_node_bytes(const fr_node *node)
+{
+    return (size_t)fr_shape_count(&node->shape) * fr_dtype_bytes(node->dtype);
 }
 
 bool fr_shape_equal(const fr_shape *a, const fr_shape *b)

@@ -134,6 +134,6 @@ int64_t fr_model_activation_bytes(const fr_graph *g)
 {
     int64_t bytes = 0;
     for (int i = 0; i < fr_graph_n_nodes(g); i++)
-        bytes += 4 * fr_shape_count(&fr_graph_node(g, i)->shape);
+        bytes += (int64_t)fr_node_bytes(fr_graph_node(g, i));
     return bytes;
 }

@@ -3,6 +3,8 @@
  * no branch is always taken. */
 #include "probe/rig.h"
 
+#include "base/bf16.h"
+
 /* The limit of the integers that a node makes: that of the narrowest of their readers, including
  * readers behind a slice or similar. *is_length: an operator over time reads them. */
 static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
@@ -35,19 +37,24 @@ static uint32_t next(uint32_t *state)
     return *state;
 }
 
-void fr__dummy_noise(float *to, size_t n, float scale)
+void fr__dummy_noise(void *to, fr_dtype type, size_t n, float scale)
 {
     uint32_t state = 0x9E3779B9u;
-    for (size_t i = 0; i < n; i++)
-        to[i] = scale * ((float)(next(&state) >> 8) * 0x1p-23f - 1 + 0x1p-24f);
+    for (size_t i = 0; i < n; i++) {
+        float value = scale * ((float)(next(&state) >> 8) * 0x1p-23f - 1 + 0x1p-24f);
+        if (type == FR_BF16)
+            ((uint16_t *)to)[i] = fr__bf16_of(value);
+        else
+            ((float *)to)[i] = value;
+    }
 }
 
 void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data)
 {
     const fr_node *n = fr_graph_node(g, node);
     size_t count = (size_t)fr_shape_count(&n->shape) * (size_t)batch;
-    if (n->dtype == FR_F32) {
-        fr__dummy_noise(data, count, 1);
+    if (n->dtype != FR_I32) {
+        fr__dummy_noise(data, n->dtype, count, 1);
         return;
     }
     bool is_length = false;

@@ -147,7 +147,7 @@ static bool describe(const struct probe *p, int i, fr_profile_node *to)
     to->name = n->name;
     to->about = fr__arena_printf(&p->rig->arena, "%s %s", fr_operator_name(n->op),
                                  fr_shape_text(&n->shape, shape, sizeof shape));
-    to->output_bytes = 4 * fr_shape_count(&n->shape) * batch;
+    to->output_bytes = (int64_t)fr_node_bytes(n) * batch;
     to->kept_bytes =
         (int64_t)fr_program_kept_bytes(fr__exec_program(p->rig->exec, FR_MODE_TRAIN), node);
     to->fixed_bytes =

@@ -104,7 +104,7 @@ static void fill_param(void *rig, int param, size_t first, size_t n, void *to)
     if (owner->init.kind == FR_INIT_ZEROS || owner->init.kind == FR_INIT_ONES)
         fr_graph_init_range(g, param, 1, (int64_t)first, (int64_t)n, to);
     else /* as large as in a run, and faster to create */
-        fr__dummy_noise(to, n, (float)owner->init.scale);
+        fr__dummy_noise(to, FR_F32, n, (float)owner->init.scale);
 }
 
 /* --- links and data --------------------------------------------------------------------------- */
@@ -135,19 +135,19 @@ static size_t bind_ports(fr__rig *r)
     return bytes;
 }
 
-/* The next buffer of the block of links; dummy data for an input node, or, node -1, small numbers
- * for a gradient. */
-static fr_status fill(fr__rig *r, char **at, size_t bytes, int node, void **out)
+/* The next buffer of the block of links: dummy data of a port, or small numbers for its gradient.
+ */
+static fr_status fill(fr__rig *r, char **at, const fr_port *port, bool is_grad, void **out)
 {
-    void *host = fr__alloc_raw(bytes);
+    void *host = fr__alloc_raw(port->bytes);
     *out = *at;
-    *at += fr__align_up(bytes);
+    *at += fr__align_up(port->bytes);
     if (!host) return no_memory(r);
-    if (node < 0)
-        fr__dummy_noise(host, bytes / sizeof(float), 1e-3f);
+    if (is_grad)
+        fr__dummy_noise(host, port->dtype, port->bytes / fr_dtype_bytes(port->dtype), 1e-3f);
     else
-        fr__dummy_fill(r->d->graph, node, r->d->batch, host);
-    fr_status status = fr_device_upload(fr__exec_device_of(r->device), *out, host, bytes);
+        fr__dummy_fill(r->d->graph, port->node, r->d->batch, host);
+    fr_status status = fr_device_upload(fr__exec_device_of(r->device), *out, host, port->bytes);
     fr__free(host);
     return status;
 }
@@ -160,12 +160,12 @@ static fr_status fill_links(fr__rig *r, char *at)
         void *buffer;
         if (r->in[i].role != FR__ROLE_LINK) continue;
         for (int k = 0; k < r->n_slots; k++) {
-            FR_TRY(fill(r, &at, port->bytes, port->node, &buffer));
+            FR_TRY(fill(r, &at, port, false, &buffer));
             r->values[k * r->n_in + i] = buffer;
         }
-        if (port->has_grad) FR_TRY(fill(r, &at, port->bytes, -1, &r->sent_grads[i]));
+        if (port->has_grad) FR_TRY(fill(r, &at, port, true, &r->sent_grads[i]));
         if (!port->has_seed) continue;
-        FR_TRY(fill(r, &at, port->bytes, -1, &buffer));
+        FR_TRY(fill(r, &at, port, true, &buffer));
         for (int k = 0; k < N_GRAD_BUFFERS; k++) r->grads[k * n_links + i] = buffer;
     }
     for (int k = 0; k < N_GRAD_BUFFERS; k++)
@@ -173,7 +173,7 @@ static fr_status fill_links(fr__rig *r, char *at)
             const fr_port *port = r->out[i].port;
             void *buffer;
             if (!port->has_grad) continue;
-            FR_TRY(fill(r, &at, port->bytes, -1, &buffer));
+            FR_TRY(fill(r, &at, port, true, &buffer));
             r->grads[k * n_links + r->n_in + i] = buffer;
         }
     return FR_OK;

@@ -54,6 +54,6 @@ fr_status fr__rig_step(fr__rig *r);
 
 /* dummy.c: numbers that are valid for every operator, for an input port of a program. */
 void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data);
-void fr__dummy_noise(float *to, size_t n, float scale);
+void fr__dummy_noise(void *to, fr_dtype type, size_t n, float scale);
 
 #endif

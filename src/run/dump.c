@@ -119,7 +119,7 @@ static fr_status begin(fr__dump *d, const fr_batch *b, int64_t step, double lr)
 {
     const fr_data_info *info = fr_dataset_info(d->s->data);
     size_t n = (size_t)d->s->settings.batch;
-    size_t input = n * (size_t)fr_shape_count(&info->input) * 4; /* F32 and I32 alike */
+    size_t input = n * (size_t)fr_shape_count(&info->input) * fr_dtype_bytes(info->input_dtype);
     FR_TRY(fr_tensor_writer_create(d->s->ctx, d->temp, &d->file));
     FR_TRY(write_meta(d, step, lr));
     FR_TRY(declare_all(d));

@@ -96,7 +96,7 @@ static fr_status predict(fr_run *r, int64_t n, const void *input, const int32_t 
 {
     const fr_node *in = fr_graph_node(r->setup.graph, r->setup.input);
     int64_t batch = r->setup.settings.batch, whole = n / batch, left = n % batch;
-    size_t sample = (size_t)fr_shape_count(&in->shape) * 4; /* both types have 4 bytes */
+    size_t sample = fr_node_bytes(in);
     size_t n_outputs = (size_t)fr_run_output_count(r);
     FR_TRY(rest_make(r, batch, (size_t)batch * sample, t));
     samples s = {.input = input,

@@ -291,7 +291,7 @@ static void add_adds(void **state)
     float *x = calloc(N, sizeof *x), *y = calloc(N, sizeof *y);
     assert_true(x && y);
     for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = 0.5f;
-    fr__backend_cpu.add(dev, y, x, N);
+    fr__backend_cpu.add(dev, FR_F32, y, x, N);
     for (int i = 0; i < N; i++) assert_true(y[i] == (float)i + 0.5f);
     free(x);
     free(y);

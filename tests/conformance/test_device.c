@@ -73,7 +73,7 @@ static void passes(bed *t)
     const size_t n = N - 5;
     const float by = 3;
     for (size_t i = 0; i < n; i++) expected[i] = host[0][i] + host[1][i];
-    fr__device_add(t->dev, t->at[0], t->at[1], n);
+    fr__device_add(t->dev, FR_F32, t->at[0], t->at[1], n);
     assert_block(t, 0, n, "add");
     for (int kind = FR_BLEND_SCALE; kind <= FR_BLEND_REST; kind++) {
         for (size_t i = 0; i < n; i++) {

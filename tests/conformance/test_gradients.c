@@ -70,7 +70,7 @@ static fr_status faulty_input(fr__kernel *k, const fr__kernel_args *a)
 {
     if (!fault.passes_dx) FR_TRY(fault.real->backward_input(k, a));
     for (int i = 0; i < k->node->n_inputs; i++) {
-        size_t bytes = fr__node_bytes(k->graph, k->node->inputs[i], k->batch);
+        size_t bytes = fr__plain_layout(k->graph, k->node->inputs[i], k->batch).bytes;
         if (!a->dx[i]) continue;
         if (fault.passes_dx) memcpy(a->dx[i], a->dy, bytes);
         scale(a->dx[i], bytes);

@@ -137,6 +137,7 @@ static void given_refused(void **state)
     REFUSE(given_pictures, d.info.n_eval = -1, "-1 evaluation");
     REFUSE(given_pictures, d.info.input.n_dims = 5, "0 to 4 dimensions");
     REFUSE(given_pictures, d.info.input.dim[0] = 0, "at least 1");
+    REFUSE(given_pictures, d.info.input_dtype = FR_BF16, "neither float nor int32");
     REFUSE(given_pictures, d.info.n_classes = 0, "0 classes");
     REFUSE(given_pictures, d.info.n_classes = 2,
            "training sample 1 has target 2, expected -1 to 1");

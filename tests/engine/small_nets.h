@@ -225,6 +225,9 @@ static inline fr_feed feed_of(const net *n, const minibatch *m)
                      .n_targets = m->n_targets};
 }
 
+/* A node that bench_init stores as bf16; NULL: none. The backend must be able to (test_bf16.c). */
+static const char *bf16_node;
+
 static inline void bench_init(bench *b, int which)
 {
     memset(b, 0, sizeof *b);
@@ -233,6 +236,7 @@ static inline void bench_init(bench *b, int which)
     assert_non_null(b->ctx);
     assert_int_equal(fr_graph_create(b->ctx, b->net->name, &b->graph), FR_OK);
     b->net->build(b->graph);
+    if (bf16_node) fr_graph_store(b->graph, fr_graph_find(b->graph, bf16_node), FR_BF16);
     if (fr_graph_finish(b->graph) != FR_OK) fail_msg("%s", fr_ctx_error(b->ctx));
     for (int i = 0; i < N_DATA; i++) fill_minibatch(b->net, i, &b->data[i]);
 }

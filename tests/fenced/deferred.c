@@ -26,6 +26,7 @@ struct call {
             void *to;
             const void *from;
             size_t n;
+            fr_dtype to_type, from_type;
             fr__blend blend;
             float by;
         } two;
@@ -201,9 +202,15 @@ static fr_status make_copy(fr_device *dev, const call *c)
     return BASE->copy(dev, c->of.two.to, c->of.two.from, c->of.two.n);
 }
 
+static fr_status make_convert(fr_device *dev, const call *c)
+{
+    return BASE->convert(dev, c->of.two.to_type, c->of.two.to, c->of.two.from_type, c->of.two.from,
+                         c->of.two.n);
+}
+
 static fr_status make_add(fr_device *dev, const call *c)
 {
-    BASE->add(dev, c->of.two.to, c->of.two.from, c->of.two.n);
+    BASE->add(dev, c->of.two.to_type, c->of.two.to, c->of.two.from, c->of.two.n);
     return FR_OK;
 }
 
@@ -238,9 +245,17 @@ static fr_status deferred_copy(fr_device *dev, void *to, const void *from, size_
     return FR_OK;
 }
 
-static void deferred_add(fr_device *dev, float *y, const float *x, size_t n)
+static fr_status deferred_convert(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                                  const void *from, size_t n)
 {
-    put(dev, &(call){.make = make_add, .of.two = {.to = y, .from = x, .n = n}});
+    put(dev, &(call){.make = make_convert,
+                     .of.two = {to, from, n, .to_type = to_type, .from_type = from_type}});
+    return FR_OK;
+}
+
+static void deferred_add(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n)
+{
+    put(dev, &(call){.make = make_add, .of.two = {.to = y, .from = x, .n = n, .to_type = type}});
 }
 
 static void deferred_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by,
@@ -354,6 +369,6 @@ __attribute__((constructor(202))) static void fill_record(void)
     deferred_backend.summary = "the fenced backend behind a queue";
     deferred_backend.makers = makers;
     TAKE(open), TAKE(close), TAKE(release), TAKE(upload), TAKE(download), TAKE(sync);
-    TAKE(mark), TAKE(wait), TAKE(copy), TAKE(add), TAKE(blend), TAKE(sweep), TAKE(squares);
-    TAKE(orthogonalise), TAKE(tree_sum), TAKE(pick);
+    TAKE(mark), TAKE(wait), TAKE(copy), TAKE(convert), TAKE(add), TAKE(blend), TAKE(sweep);
+    TAKE(orthogonalise), TAKE(squares), TAKE(tree_sum), TAKE(pick);
 }

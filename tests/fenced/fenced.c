@@ -76,9 +76,15 @@ static fr_status fenced_download(fr_device *dev, void *host, const void *from, s
     return REF->download(dev, host, real(from), bytes);
 }
 
-static void fenced_add(fr_device *dev, float *y, const float *x, size_t n)
+static fr_status fenced_convert(fr_device *dev, fr_dtype to_type, void *to, fr_dtype from_type,
+                                const void *from, size_t n)
 {
-    REF->add(dev, real(y), real(x), n);
+    return REF->convert(dev, to_type, real(to), from_type, real(from), n);
+}
+
+static void fenced_add(fr_device *dev, fr_dtype type, void *y, const void *x, size_t n)
+{
+    REF->add(dev, type, real(y), real(x), n);
 }
 
 static void fenced_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by,
@@ -194,6 +200,7 @@ __attribute__((constructor(201))) static void fill_record(void)
     fenced_backend.summary = "ref on memory that the host cannot read";
     fenced_backend.makers = makers;
     fenced_backend.is_host = false;
-    TAKE(alloc), TAKE(release), TAKE(upload), TAKE(download), TAKE(copy), TAKE(add);
-    TAKE(blend), TAKE(sweep), TAKE(orthogonalise), TAKE(squares), TAKE(tree_sum), TAKE(pick);
+    TAKE(alloc), TAKE(release), TAKE(upload), TAKE(download), TAKE(copy), TAKE(convert);
+    TAKE(add), TAKE(blend), TAKE(sweep), TAKE(orthogonalise), TAKE(squares), TAKE(tree_sum);
+    TAKE(pick);
 }

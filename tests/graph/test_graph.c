@@ -169,6 +169,49 @@ static fr_status whole_life(fr_ctx *ctx)
     return status;
 }
 
+/* x -> a -> flat -> loss; ids -> part */
+static world stored_world(void)
+{
+    world w = world_create();
+    int a = add_linear(w.g, "a", 6, add_input(w.g, "x", FR_SHAPE(4), FR_F32));
+    assert_int_equal(fr_graph_store(w.g, a, FR_BF16), FR_OK);
+    int flat = ADD(w.g, FR_OP_FLATTEN, "flat", NULL, a);
+    ADD(w.g, FR_OP_CROSS_ENTROPY, "loss", NULL, flat, add_input(w.g, "y", (fr_shape){0}, FR_I32));
+    fr_attrs slice = {.slice = {0, 2}};
+    ADD(w.g, FR_OP_SLICE, "part", &slice, add_input(w.g, "ids", FR_SHAPE(3), FR_I32));
+    return w;
+}
+
+static void types_have_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(fr_dtype_bytes(FR_F32), 4);
+    assert_int_equal(fr_dtype_bytes(FR_I32), 4);
+    assert_int_equal(fr_dtype_bytes(FR_BF16), 2);
+    world w = stored_world();
+    int a = fr_graph_find(w.g, "a"), flat = fr_graph_find(w.g, "flat");
+    assert_int_equal(fr_graph_finish(w.g), FR_OK);
+    assert_int_equal(fr_node_bytes(fr_graph_node(w.g, a)), 12);
+    assert_int_equal(fr_node_bytes(fr_graph_node(w.g, flat)), 24); /* readers keep their type */
+    assert_int_equal(fr_graph_cut_bytes(w.g, flat), 12);
+    assert_int_equal(fr_graph_cut_bytes(w.g, flat + 1), 24);
+    assert_int_equal(fr_graph_store(w.g, a, FR_F32), FR_INVALID);
+    assert_says(w.ctx, "finished", "");
+    world_free(&w);
+    static const char *const fixed[] = {"x", "y", "loss", "part"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        w = stored_world();
+        assert_int_equal(fr_graph_store(w.g, fr_graph_find(w.g, fixed[i]), FR_BF16), FR_INVALID);
+        assert_says(w.ctx, fixed[i], "cannot be stored");
+        assert_int_equal(fr_graph_finish(w.g), FR_INVALID);
+        world_free(&w);
+    }
+    w = stored_world();
+    assert_int_equal(fr_graph_store(w.g, -1, FR_BF16), FR_INVALID);
+    assert_says(w.ctx, "no node -1", "");
+    world_free(&w);
+}
+
 static void memory_runs_out(void **state)
 {
     (void)state;
@@ -193,7 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_text), cmocka_unit_test(nodes_are_found),
         cmocka_unit_test(bad_requests),     cmocka_unit_test(ties_point_to_the_owner),
-        cmocka_unit_test(bad_ties),         cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(bad_ties),         cmocka_unit_test(types_have_bytes),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

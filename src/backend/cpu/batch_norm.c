@@ -305,7 +305,7 @@ static fr_status bn_backward_weight(fr__kernel *k, const fr__kernel_args *a)
     for (int i = 0; i < 2; i++) {
         const float *fresh = vector(b, a, D_WEIGHT + i);
         if (a->add_dw)
-            fr__cpu_add(k->dev, a->dw[i], fresh, b->channels);
+            fr__host_add(k->dev, FR_F32, a->dw[i], fresh, b->channels);
         else
             memcpy(a->dw[i], fresh, b->channels * sizeof(float));
     }

@@ -32,13 +32,13 @@ static fr_status conv_forward(fr__kernel *k, const fr__kernel_args *a)
     conv *c = (conv *)k;
     FR_TRY(fr__prim_run(k, &c->forward, a->scratch,
                         FR_TENSORS(a->x[0], a->w[0], a->y, bias_of(c, a))));
-    if (c->has_relu) fr__cpu_relu(k->dev, a->y, k->y.bytes / sizeof(float));
+    if (c->has_relu) fr__cpu_relu(k->dev, a->y, fr__layout_count(&k->y));
     return FR_OK;
 }
 
 static fr_status conv_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
-    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, k->y.bytes / sizeof(float));
+    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, fr__layout_count(&k->y));
     return FR_OK;
 }
 
@@ -64,8 +64,8 @@ static fr_status conv_backward_weight(fr__kernel *k, const fr__kernel_args *a)
     }
     FR_TRY(fr__prim_run(k, &c->back_weight, a->scratch, FR_TENSORS(a->x[0], a->dy, dw, db)));
     if (!a->add_dw) return FR_OK;
-    fr__cpu_add(k->dev, a->dw[0], dw, k->w[0].bytes / sizeof(float));
-    if (c->has_bias) fr__cpu_add(k->dev, a->dw[1], db, k->w[1].bytes / sizeof(float));
+    fr__host_add(k->dev, FR_F32, a->dw[0], dw, fr__layout_count(&k->w[0]));
+    if (c->has_bias) fr__host_add(k->dev, FR_F32, a->dw[1], db, fr__layout_count(&k->w[1]));
     return FR_OK;
 }
 

@@ -392,7 +392,7 @@ static fr_status conv_backward_weight(fr__kernel *kernel, const fr__kernel_args 
 
 static fr_status conv_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
-    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, k->y.bytes / sizeof(float));
+    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, fr__layout_count(&k->y));
     return FR_OK;
 }
 

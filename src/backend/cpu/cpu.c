@@ -267,18 +267,6 @@ typedef struct sweep {
     const float *a, *b;
 } sweep;
 
-FR_SIMD_RANGE(add_range)
-{
-    float *restrict y = ((sweep *)arg)->out;
-    const float *restrict x = ((sweep *)arg)->a;
-    for (size_t i = begin; i < end; i++) y[i] += x[i];
-}
-
-void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n)
-{
-    fr__cpu_parallel(dev, n, SWEEP_GRAIN, add_range, &(sweep){.out = y, .a = x});
-}
-
 FR_SIMD_RANGE(relu_range)
 {
     float *y = ((sweep *)arg)->out;
@@ -317,7 +305,8 @@ const fr_backend fr__backend_cpu = {
     .download = fr__host_copy,
     .sync = cpu_sync,
     .copy = cpu_copy,
-    .add = fr__cpu_add,
+    .convert = fr__host_convert,
+    .add = fr__host_add,
     .blend = fr__host_blend,
     .sweep = fr__host_sweep,
     .orthogonalise = fr__cpu_orthogonalise,

@@ -54,7 +54,6 @@ void fr__cpu_instructions(char *text, size_t room); /* of the one in use */
 void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
 /* The number of the thread that runs a body of fr__cpu_parallel, from 0. */
 int fr__cpu_thread(void);
-void fr__cpu_add(fr_device *dev, float *y, const float *x, size_t n); /* y += x */
 /* y = y < 0 ? 0 : y; a NaN stays, as in a separate relu. (oneDNN's relu turns it into 0, which
  * would hide a diverged run.) */
 void fr__cpu_relu(fr_device *dev, float *y, size_t n);

@@ -98,7 +98,7 @@ fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     if (!act) return FR_NO_MEMORY;
     fr__kernel *k = &act->k;
     k->y = *spec->x[0];
-    act->n = k->y.bytes / sizeof(float);
+    act->n = fr__layout_count(&k->y);
     act->is_gelu = k->node->op == FR_OP_GELU;
     act->forward = sweeps[k->node->op].forward;
     act->backward = sweeps[k->node->op].backward;
@@ -162,7 +162,7 @@ fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
     if (!act) return FR_NO_MEMORY;
     fr__kernel *k = &act->k;
     k->y = *spec->x[0];
-    act->n = k->y.bytes / sizeof(float);
+    act->n = fr__layout_count(&k->y);
     act->forward = has_relu ? add_relu_forward : add_forward;
     act->backward = relu_backward;
     k->needs_y = has_relu;

@@ -186,6 +186,6 @@ fr_status fr__cpu_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__ker
         return fr_fail(k->ctx, FR_UNSUPPORTED, "node %s: a window of %d x %d is too large",
                        k->node->name, p->size[0], p->size[1]);
     if (lanes > 1) FR_TRY(fr__layout_with_lanes(k, k->node, lanes, &k->y));
-    if (k->training) k->saved_bytes = k->y.bytes / sizeof(float) * sizeof(uint16_t);
+    if (k->training) k->saved_bytes = fr__layout_count(&k->y) * sizeof(uint16_t);
     return FR_OK;
 }

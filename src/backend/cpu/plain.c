@@ -144,7 +144,7 @@ fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     fr__kernel_spec plain = *spec;
     for (int i = 0; i < spec->n_inputs; i++) {
         if (spec->x[i]->desc) w->blocked |= 1u << i;
-        w->plain[i].bytes = fr__node_bytes(spec->graph, spec->inputs[i], spec->batch);
+        w->plain[i] = fr__plain_layout(spec->graph, spec->inputs[i], spec->batch);
         plain.x[i] = &w->plain[i];
     }
     FR_TRY(make(&plain, arena, &w->inner));

@@ -37,12 +37,6 @@ static fr_status ref_sync(fr_device *dev)
     return FR_OK;
 }
 
-static void ref_add(fr_device *dev, float *y, const float *x, size_t n)
-{
-    (void)dev;
-    for (size_t i = 0; i < n; i++) y[i] += x[i];
-}
-
 static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg)
 {
     (void)dev, (void)grain;
@@ -91,7 +85,8 @@ const fr_backend fr__backend_ref = {
     .download = fr__host_copy,
     .sync = ref_sync,
     .copy = fr__host_copy,
-    .add = ref_add,
+    .convert = fr__host_convert,
+    .add = fr__host_add,
     .blend = fr__host_blend,
     .sweep = fr__host_sweep,
     .orthogonalise = fr__ref_orthogonalise,
