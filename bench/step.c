@@ -149,20 +149,17 @@ static void report(const fr_graph *g, const fr_engine *e, const settings *s, dou
            use->cache, use->io, use->total, peak, fr__peak_rss());
 }
 
-static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, int *cuts,
+static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, fr_stage *stages,
                                fr_schedule **out)
 {
-    static fr_stage stages[MAX_STAGES];
-    static fr_stage_link pairs[2][MAX_STAGES * MAX_STAGES];
     static fr_link links[2][MAX_STAGES * MAX_STAGES];
+    int cuts[MAX_STAGES];
     const fr_generator *gen = fr_generator_find(s->method->generator);
     int n[2];
     if (!gen) return fr_fail(ctx, FR_INVALID, "no schedule called %s", s->method->generator);
     FR_TRY(fr_graph_balance(g, s->stages, cuts));
     FR_TRY(fr_graph_cut(g, s->stages - 1, cuts, stages));
-    FR_TRY(fr_graph_links(g, s->stages, stages, &n[0], pairs[0], &n[1], pairs[1]));
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < n[k]; i++) links[k][i] = (fr_link){pairs[k][i].from, pairs[k][i].to};
+    FR_TRY(fr_graph_links(g, s->stages, stages, &n[0], links[0], &n[1], links[1]));
     fr_schedule_desc d = {.n_stages = s->stages,
                           .chunks = s->method->chunks,
                           .n_micro = s->micro,
@@ -180,7 +177,7 @@ static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, int 
 static fr_status run(fr_ctx *ctx, const settings *s)
 {
     static double rates[MAX_REPEATS];
-    int cuts[MAX_STAGES];
+    fr_stage stages[MAX_STAGES];
     double loss = NAN;
     fr_graph *g = NULL;
     fr_engine *e = NULL;
@@ -201,8 +198,8 @@ static fr_status run(fr_ctx *ctx, const settings *s)
     desc.options.lr = 1e-3;
     FR_TRY_GOTO(status, fr_model_build(ctx, fr_model_find(s->model->name), &s->model->options, &g),
                 done);
-    FR_TRY_GOTO(status, make_schedule(ctx, g, s, cuts, &schedule), done);
-    desc.graph = g, desc.n_cuts = s->stages - 1, desc.cuts = cuts, desc.schedule = schedule;
+    FR_TRY_GOTO(status, make_schedule(ctx, g, s, stages, &schedule), done);
+    desc.graph = g, desc.n_stages = s->stages, desc.stages = stages, desc.schedule = schedule;
     FR_TRY_GOTO(status, make_data(ctx, g, s->batch, &d), done);
     FR_TRY_GOTO(status, fr_engine_create(ctx, &desc, &e), done);
     FR_TRY_GOTO(status, measure(e, s, &d, rates, &loss), done);

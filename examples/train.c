@@ -61,10 +61,12 @@ static bool on_batch(void *user, const fr_batch_report *r)
 static fr_status train(fr_ctx *ctx, fr_graph *g, belt *b, fr_schedule **s, fr_engine **e)
 {
     int cut = fr_graph_find(g, "flatten"); /* the first node of the second stage */
+    fr_stage stages[2];
     fr_schedule_desc shape = {.n_stages = 2, .n_micro = MICRO};
     fr_source source = {b, next, release};
     FR_TRY(fr_schedule_create(ctx, fr_generator_find("1f1b"), &shape, s));
-    fr_engine_desc d = {.graph = g, .n_cuts = 1, .cuts = &cut, .schedule = *s};
+    FR_TRY(fr_graph_cut(g, 1, &cut, stages));
+    fr_engine_desc d = {.graph = g, .n_stages = 2, .stages = stages, .schedule = *s};
     d.backend = fr_backend_list()[0], d.optimizer = fr_optim_find("adam");
     d.micro_batch = BATCH / MICRO, d.n_micro = MICRO, d.seed = 1;
     d.optimizer->defaults(&d.options);
@@ -92,7 +94,6 @@ int main(void)
     if (status == FR_OK) status = train(ctx, graph, &b, &schedule, &engine);
     if (status != FR_OK) fprintf(stderr, "train: %s\n", fr_ctx_error(ctx));
     fr_engine_free(engine), fr_schedule_free(schedule), fr_graph_free(graph);
-    fr_loader_free(b.loader), fr_dataset_close(data), fr_conf_free(conf);
-    fr_ctx_free(ctx);
+    fr_loader_free(b.loader), fr_dataset_close(data), fr_conf_free(conf), fr_ctx_free(ctx);
     return fr_status_exit_code(status);
 }

@@ -69,7 +69,7 @@ FR_API void fr_device_parallel(fr_device *dev, size_t n, size_t grain, fr_range_
 
 typedef struct fr_program_desc {
     const fr_graph *graph;
-    const fr_stage *stage; /* NULL: the whole graph */
+    const fr_stage *stage; /* of a cut, or first and last alone; NULL: the whole graph */
     int batch;             /* samples in a micro-batch */
     bool training;         /* false: forward only, dropout off, running statistics used */
     bool split_backward;   /* input and weight gradients will be asked for apart */

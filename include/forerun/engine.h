@@ -28,10 +28,12 @@ typedef struct fr_engine fr_engine;
 typedef struct fr_engine_desc {
     fr_team *team; /* NULL: this process alone */
     fr_graph *graph;
-    int n_cuts; /* stages - 1 */
-    const int *cuts;
-    const fr_schedule *schedule; /* training; NULL: an engine that only evaluates */
-    const fr_policy *policy;     /* NULL: live */
+    int n_stages;           /* 0: the whole model is one */
+    const fr_stage *stages; /* [n_stages], of fr_graph_cut; copied */
+    /* Training, made for the links of these stages (fr_graph_links); NULL: an engine that only
+     * evaluates. */
+    const fr_schedule *schedule;
+    const fr_policy *policy; /* NULL: live */
     fr_policy_options policy_options;
     const fr_transport *transport; /* NULL: threads, or mpi with a team */
     fr_sync_options sync;

@@ -93,7 +93,11 @@ typedef struct fr_stage {
 /* Cut before each of n nodes (ascending, 0 < cut < n_nodes), giving n + 1 stages in `out`.
  * INPUT nodes belong to no stage's work; they are fed where they are used. A stage of nothing else
  * is refused. After fr_graph_finish, from any thread. */
-FR_API FR_MUST_USE fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out);
+FR_API FR_MUST_USE fr_status fr_graph_cut(const fr_graph *g, int n_cuts, const int *cuts,
+                                          fr_stage *out);
+/* The stage of nodes first .. last - 1 alone. Failures go to ctx, not to that of the graph. */
+FR_API FR_MUST_USE fr_status fr_graph_stage(fr_ctx *ctx, const fr_graph *g, int first, int last,
+                                            fr_stage *out);
 
 /* Cuts for n_stages stages (n_stages - 1 of them) that make the largest stage's work as small as it
  * can be; among such, those that fewer bytes cross. Work: FLOPs of forward and backward, and some
@@ -119,8 +123,9 @@ FR_API FR_MUST_USE fr_status fr_graph_links(const fr_graph *g, int n_stages, con
  * before fr_graph_finish. */
 FR_API int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
 
-/* The one node that reads a node, and reads it once; -1: none or several, or before
- * fr_graph_finish. */
+/* The last node that reads a node, and the one node that reads it, and reads it once; -1: none (or
+ * several), or before fr_graph_finish. */
+FR_API int fr_graph_last_reader(const fr_graph *g, int node);
 FR_API int fr_graph_sole_reader(const fr_graph *g, int node);
 
 /* Does stage_of[node] (any labelling) make every stage convex, i.e. is the graph of stages acyclic?

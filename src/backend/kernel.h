@@ -92,8 +92,7 @@ struct fr__kernel {
     int batch;
     bool training;
     bool needs_y; /* the backward reads y */
-    bool
-        y_is_x0; /* the output is input 0, same bytes and type: no work in forward, pass_dx bit 0 */
+    bool y_is_x0; /* the output is input 0, bytes and type: no work in forward, pass_dx bit 0 */
     bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
     bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
     uint8_t needs_x;       /* bit i: the backward reads x[i] */

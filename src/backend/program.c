@@ -66,67 +66,41 @@ fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t 
     return k;
 }
 
-/* Where the values of all nodes are read. */
-typedef struct uses {
-    bool *inside, *outside, *later; /* [node]: in the stage, elsewhere, behind the stage */
-} uses;
-
-static bool is_input(const fr_program *p, const uses *u, int node)
+/* A port of a node. *is_read_later: its value has readers behind the stage. */
+static fr_port make_port(const fr_program *p, int node, bool *is_read_later)
 {
-    return u->inside[node] && !fr__in_stage(p, node);
+    const fr__layout plain = fr__plain_layout(p->graph, node, p->desc.batch);
+    *is_read_later = fr_graph_last_reader(p->graph, node) >= p->stage.last;
+    return (fr_port){.node = node,
+                     .dtype = plain.dtype,
+                     .bytes = plain.bytes,
+                     .has_grad = p->desc.training && fr_graph_node(p->graph, node)->needs_grad};
 }
 
-static bool is_output(const fr_program *p, const uses *u, int node)
-{
-    bool is_unused = !u->inside[node] && !u->outside[node];
-    bool is_extra = node > 0 && node == p->desc.extra_output;
-    return fr__in_stage(p, node) && (u->outside[node] || is_unused || is_extra);
-}
-
-static fr_status list_ports(fr_program *p, const uses *u)
-{
-    int n = fr_graph_n_nodes(p->graph), n_inputs = 0, n_outputs = 0;
-    for (int i = 0; i < n; i++) {
-        n_inputs += is_input(p, u, i);
-        n_outputs += is_output(p, u, i);
-    }
-    p->inputs = FR_ARENA_ARRAY(&p->arena, fr_port, n_inputs);
-    p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, n_outputs);
-    if (!p->inputs || !p->outputs) return fr__no_memory(p->ctx, (size_t)n, "a program");
-    for (int i = 0; i < n; i++) {
-        const fr__layout plain = fr__plain_layout(p->graph, i, p->desc.batch);
-        fr_port port = {.node = i, .dtype = plain.dtype, .bytes = plain.bytes};
-        bool has_grad = p->desc.training && fr_graph_node(p->graph, i)->needs_grad;
-        if (is_input(p, u, i)) {
-            port.has_grad = has_grad;
-            port.has_seed = has_grad && u->later[i];
-            p->inputs[p->n_inputs++] = port;
-        } else if (is_output(p, u, i)) {
-            port.has_grad = has_grad && u->outside[i];
-            p->outputs[p->n_outputs++] = port;
-        }
-    }
-    p->n_local = p->stage.last - p->stage.first + p->n_inputs;
-    return FR_OK;
-}
-
-/* Ports: values used in this stage and made in another, and the reverse, in order of nodes. */
+/* Ports are the inputs and outputs of the stage, and the extra output, in order of nodes. */
 static fr_status find_ports(fr_program *p)
 {
-    int n = fr_graph_n_nodes(p->graph);
-    uses u = {.inside = FR_ARENA_ARRAY(&p->making, bool, n),
-              .outside = FR_ARENA_ARRAY(&p->making, bool, n),
-              .later = FR_ARENA_ARRAY(&p->making, bool, n)};
-    if (!u.inside || !u.outside || !u.later) return fr__no_memory(p->ctx, (size_t)n, "a program");
-    for (int i = 0; i < n; i++) {
-        const fr_node *node = fr_graph_node(p->graph, i);
-        bool *used = fr__in_stage(p, i) ? u.inside : u.outside;
-        for (int k = 0; k < node->n_inputs; k++) {
-            used[node->inputs[k]] = true;
-            u.later[node->inputs[k]] |= i >= p->stage.last;
-        }
+    const fr_stage *s = &p->stage;
+    int extra = p->desc.extra_output, k = 0;
+    bool is_read_later;
+    p->inputs = FR_ARENA_ARRAY(&p->arena, fr_port, s->n_inputs);
+    p->outputs = FR_ARENA_ARRAY(&p->arena, fr_port, s->n_outputs + 1);
+    if (!p->inputs || !p->outputs) return fr__no_memory(p->ctx, (size_t)s->n_inputs, "a program");
+    for (int i = 0; i < s->n_inputs; i++) {
+        fr_port *port = &p->inputs[p->n_inputs++];
+        *port = make_port(p, s->inputs[i], &is_read_later);
+        port->has_seed = port->has_grad && is_read_later;
     }
-    return list_ports(p, &u);
+    for (int i = s->first; i < s->last; i++) {
+        bool is_output = k < s->n_outputs && s->outputs[k] == i;
+        k += is_output;
+        if (!is_output && (extra <= 0 || i != extra || !fr__in_stage(p, i))) continue;
+        fr_port *port = &p->outputs[p->n_outputs++];
+        *port = make_port(p, i, &is_read_later);
+        port->has_grad &= is_read_later;
+    }
+    p->n_local = s->last - s->first + p->n_inputs;
+    return FR_OK;
 }
 
 static int find_port(const fr_port *ports, int n, int node)
@@ -444,7 +418,6 @@ fr_status fr_program_reserve(fr_program *p)
 static fr_status compile(fr_program *p)
 {
     FR_TRY(find_ports(p));
-    fr__arena_fini(&p->making);
     FR_TRY(make_units(p));
     FR_TRY(make_kernels(p));
     FR_TRY(place_params(p));
@@ -470,20 +443,17 @@ fr_status fr_program_create(fr_ctx *ctx, fr_device *dev, const fr_program_desc *
                             fr_program **out)
 {
     *out = NULL;
-    int n_nodes = fr_graph_n_nodes(desc->graph);
     fr_program *p = FR_NEW(fr_program);
     if (!p) return fr__no_memory(ctx, sizeof *p, "a program");
     p->ctx = ctx;
     p->dev = dev;
     p->graph = desc->graph;
     p->desc = *desc;
-    p->stage = desc->stage ? *desc->stage : (fr_stage){.first = 0, .last = n_nodes};
+    p->stage = desc->stage ? *desc->stage : (fr_stage){.last = fr_graph_n_nodes(desc->graph)};
     fr_status status = FR_OK;
-    if (desc->batch < 1 || p->stage.first < 0 || p->stage.last > n_nodes ||
-        p->stage.first >= p->stage.last) {
-        status = fr_fail(ctx, FR_INVALID, "program: batch %d, nodes %d to %d of %d", desc->batch,
-                         p->stage.first, p->stage.last, n_nodes);
-    }
+    if (desc->batch < 1) status = fr_fail(ctx, FR_INVALID, "program: batch %d", desc->batch);
+    if (status == FR_OK && p->stage.n_outputs == 0) /* a range of nodes, not a stage of a cut */
+        status = fr_graph_stage(ctx, desc->graph, p->stage.first, p->stage.last, &p->stage);
     if (status == FR_OK) status = compile(p);
     fr__arena_fini(&p->making);
     if (status != FR_OK) {

@@ -93,7 +93,7 @@ struct fr_program {
     fr_arena arena, making; /* making: working memory of a step of the creation, freed after it */
     const fr_graph *graph;
     fr_program_desc desc;
-    fr_stage stage; /* first, last; ports below replace its lists */
+    fr_stage stage;
     fr_program_sizes sizes;
     int n_units;
     fr__unit *units;

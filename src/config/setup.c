@@ -337,7 +337,7 @@ fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool wa
     d.sync = p->sync;
     d.exact_sum = t->exact_sum;
     d.recompute = p->recompute;
-    d.n_cuts = p->n_stages - 1, d.cuts = p->cuts;
+    d.n_stages = p->n_stages, d.stages = p->stages;
     d.schedule = p->schedule;
     d.policy = t->policy;
     d.policy_options = fr__settings_policy_options(t);

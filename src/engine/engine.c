@@ -1,4 +1,4 @@
-/* engine.c -- creates and frees an engine: cut the stages, start the workers, then create
+/* engine.c -- creates and frees an engine: stages and schedules, start the workers, then create
  * everything in the order in which sizes are known: programs, channels and slots, memory, values.
  */
 #include "engine/engine.h"
@@ -7,6 +7,18 @@
 
 /* --- create --------------------------------------------------------------------------------- */
 
+static fr_status check_stages(fr_ctx *ctx, const fr_engine_desc *d)
+{
+    int end = 0;
+    for (int k = 0; k < d->n_stages && end >= 0; k++)
+        end = d->stages && d->stages[k].first == end && d->stages[k].n_outputs > 0
+                  ? d->stages[k].last
+                  : -1;
+    if (d->n_stages == 0 || end == fr_graph_n_nodes(d->graph)) return FR_OK;
+    return fr_fail(ctx, FR_INVALID, "engine: %d stages that are no cut of graph %s", d->n_stages,
+                   fr_graph_name(d->graph));
+}
+
 static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
 {
     const fr_schedule *s = d->schedule;
@@ -14,14 +26,16 @@ static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
     if (fr_graph_find_op(d->graph, FR_OP_CROSS_ENTROPY) < 0)
         return fr_fail(ctx, FR_INVALID, "graph %s does not end in cross_entropy: nothing to train",
                        fr_graph_name(d->graph));
-    if (d->micro_batch < 1 || (!s && d->n_micro < 1) || d->n_cuts < 0)
+    if (d->micro_batch < 1 || (!s && d->n_micro < 1))
         return fr_fail(ctx, FR_INVALID, "engine: micro-batch of %d samples, %d micro-batches",
                        d->micro_batch, d->n_micro);
+    FR_TRY(check_stages(ctx, d));
     if (!s) return FR_OK;
-    if (!s->is_lowered || s->is_forward_only || s->n_stages != d->n_cuts + 1)
+    int n_stages = d->n_stages ? d->n_stages : 1;
+    if (!s->is_lowered || s->is_forward_only || s->n_stages != n_stages)
         return fr_fail(ctx, FR_INVALID,
                        "engine: schedule %s is for %d stages%s, the model is cut into %d", s->name,
-                       s->n_stages, s->is_lowered ? "" : " and not lowered", d->n_cuts + 1);
+                       s->n_stages, s->is_lowered ? "" : " and not lowered", n_stages);
     if (!d->optimizer) return fr_fail(ctx, FR_INVALID, "engine: no optimizer given");
     if (!(d->clip_norm >= 0)) return fr_fail(ctx, FR_INVALID, "clip_norm must be 0 or more");
     const char *wrong = d->optimizer->check(&d->options);
@@ -47,25 +61,36 @@ static void logical_workers(const fr_schedule *s, int n_stages, int *worker_of, 
     }
 }
 
-/* Links between stages according to the graph; the training schedule must have the same ones. */
-static fr_status make_eval_schedule(fr_engine *e)
+/* Links of an engine that only evaluates. */
+static fr_status find_links(fr_engine *e, fr_schedule_desc *d)
 {
-    int n = e->n_stages, room = n * (n - 1) / 2 + 1, n_forward = 0, n_backward = 0;
+    int n = e->n_stages, room = n * (n - 1) / 2 + 1, n_backward;
     fr_link *forward = FR_ARENA_ARRAY(&e->arena, fr_link, room);
     fr_link *backward = FR_ARENA_ARRAY(&e->arena, fr_link, room);
+    if (!forward || !backward) return fr__no_memory(e->ctx, (size_t)room, "an engine");
+    d->forward = forward;
+    return fr_graph_links(e->desc.graph, n, e->stages, &d->n_forward, forward, &n_backward,
+                          backward);
+}
+
+/* Evaluation uses the forward links of training. */
+static fr_status make_eval_schedule(fr_engine *e)
+{
+    int n = e->n_stages;
+    const fr_schedule *train = e->desc.schedule;
     int *worker_of = FR_ARENA_ARRAY(&e->arena, int, n);
     int *replicas = FR_ARENA_ARRAY(&e->arena, int, n);
-    if (!forward || !backward || !worker_of || !replicas)
-        return fr__no_memory(e->ctx, (size_t)room, "an engine");
-    FR_TRY(fr_graph_links(e->desc.graph, n, e->stages, &n_forward, forward, &n_backward, backward));
-    logical_workers(e->desc.schedule, n, worker_of, replicas);
+    if (!worker_of || !replicas) return fr__no_memory(e->ctx, (size_t)n, "an engine");
+    logical_workers(train, n, worker_of, replicas);
     fr_schedule_desc d = {.n_stages = n,
                           .n_micro = e->desc.n_micro,
                           .n_batches = 1,
-                          .n_forward = n_forward,
-                          .forward = forward,
                           .worker_of = worker_of,
                           .replicas = replicas};
+    if (train)
+        d.n_forward = train->n_forward, d.forward = train->forward;
+    else
+        FR_TRY(find_links(e, &d));
     FR_TRY(fr_schedule_create(e->ctx, fr_generator_find("forward"), &d, &e->eval_schedule));
     e->schedule[FR_MODE_EVAL] = e->eval_schedule;
     return FR_OK;
@@ -74,10 +99,13 @@ static fr_status make_eval_schedule(fr_engine *e)
 static fr_status make_stages(fr_engine *e)
 {
     const fr_engine_desc *d = &e->desc;
-    e->n_stages = d->n_cuts + 1;
+    e->n_stages = d->n_stages ? d->n_stages : 1;
     e->stages = FR_ARENA_ARRAY(&e->arena, fr_stage, e->n_stages);
     if (!e->stages) return fr__no_memory(e->ctx, (size_t)e->n_stages, "an engine");
-    FR_TRY(fr_graph_cut(d->graph, d->n_cuts, d->cuts, e->stages));
+    if (d->n_stages)
+        memcpy(e->stages, d->stages, (size_t)e->n_stages * sizeof *e->stages);
+    else
+        FR_TRY(fr_graph_cut(d->graph, 0, NULL, e->stages));
     e->schedule[FR_MODE_TRAIN] = d->schedule;
     if (d->schedule) e->desc.n_micro = d->schedule->n_micro;
     FR_TRY(make_eval_schedule(e));

@@ -90,7 +90,8 @@ static int compare_ints(const void *a, const void *b)
 }
 
 /* g->cutter is locked; seen has n_nodes bytes. */
-static fr_status fill_stage(fr_graph *g, int first, int last, char *seen, fr_stage *s)
+static fr_status fill_stage(fr_ctx *ctx, const fr_graph *g, int first, int last, char *seen,
+                            fr_stage *s)
 {
     size_t n = g->nodes.n;
     memset(seen, 0, n);
@@ -98,8 +99,7 @@ static fr_status fill_stage(fr_graph *g, int first, int last, char *seen, fr_sta
     int n_out = stage_outputs(g, first, last, NULL);
     int *lists = FR_ARENA_ARRAY(&g->cutter->lists, int, n_in + n_out);
     if (!lists)
-        return fr__no_memory(g->ctx, (size_t)(n_in + n_out) * sizeof(int),
-                             "the borders of a stage");
+        return fr__no_memory(ctx, (size_t)(n_in + n_out) * sizeof(int), "the borders of a stage");
     memset(seen, 0, n);
     stage_inputs(g, first, last, seen, lists);
     stage_outputs(g, first, last, lists + n_in);
@@ -133,23 +133,36 @@ static fr_status check_cuts(const fr_graph *g, int n_cuts, const int *cuts)
     return FR_OK;
 }
 
-fr_status fr_graph_cut(fr_graph *g, int n_cuts, const int *cuts, fr_stage *out)
+fr_status fr_graph_stage(fr_ctx *ctx, const fr_graph *g, int first, int last, fr_stage *out)
 {
-    FR_TRY(check_cuts(g, n_cuts, cuts));
-    fr_status status = FR_OK;
+    int n = (int)g->nodes.n;
+    if (!g->is_finished || first < 0 || first >= last || last > n)
+        return fr_fail(ctx, FR_INVALID, "graph %s: nodes %d to %d of %d are no stage%s", g->name,
+                       first, last, n, g->is_finished ? "" : " before it is finished");
     pthread_mutex_lock(&g->cutter->lock);
-    char *seen = (char *)g->cutter->scratch;
-    for (int i = 0; i <= n_cuts && status == FR_OK; i++)
-        status = fill_stage(g, i ? cuts[i - 1] : 0, i < n_cuts ? cuts[i] : (int)g->nodes.n, seen,
-                            &out[i]);
+    fr_status status = fill_stage(ctx, g, first, last, (char *)g->cutter->scratch, out);
     pthread_mutex_unlock(&g->cutter->lock);
     return status;
+}
+
+fr_status fr_graph_cut(const fr_graph *g, int n_cuts, const int *cuts, fr_stage *out)
+{
+    FR_TRY(check_cuts(g, n_cuts, cuts));
+    for (int i = 0; i <= n_cuts; i++)
+        FR_TRY(fr_graph_stage(g->ctx, g, i ? cuts[i - 1] : 0,
+                              i < n_cuts ? cuts[i] : (int)g->nodes.n, &out[i]));
+    return FR_OK;
 }
 
 int64_t fr_graph_cut_bytes(const fr_graph *g, int cut)
 {
     if (!g->is_finished) return -1;
     return cut >= 0 && cut <= (int)g->nodes.n ? g->cut_bytes[cut] : 0;
+}
+
+int fr_graph_last_reader(const fr_graph *g, int node)
+{
+    return g->is_finished ? g->last_use[node] : -1;
 }
 
 int fr_graph_sole_reader(const fr_graph *g, int node)

@@ -54,6 +54,7 @@ typedef struct rig rig;
 struct rig {
     bench b;
     int cuts[MAX_STAGES];
+    fr_stage stages[MAX_STAGES];
     fr_schedule *schedule;
     fr_engine_desc desc;
     struct fr_fault fault; /* of desc */
@@ -93,23 +94,19 @@ static inline bool is_tied(const fr_graph *g)
 
 static inline fr_status rig_schedule(rig *p, const rig_options *o, int n_stages)
 {
-    fr_stage stages[MAX_STAGES];
-    fr_stage_link forward[MAX_LINKS], backward[MAX_LINKS];
-    fr_link f[MAX_LINKS], b[MAX_LINKS];
+    fr_link forward[MAX_LINKS], backward[MAX_LINKS];
     fr_schedule_desc d = {.n_stages = n_stages,
                           .chunks = o->chunks,
                           .n_micro = o->n_micro ? o->n_micro : 1,
                           .n_batches = o->n_batches,
                           .worker_of = o->worker_of,
                           .replicas = o->replicas,
-                          .forward = f,
-                          .backward = b,
+                          .forward = forward,
+                          .backward = backward,
                           .must_reduce = o->clip_norm > 0 || o->want_norm || is_tied(p->b.graph)};
-    FR_TRY(fr_graph_cut(p->b.graph, n_stages - 1, p->cuts, stages));
-    FR_TRY(fr_graph_links(p->b.graph, n_stages, stages, &d.n_forward, forward, &d.n_backward,
+    FR_TRY(fr_graph_cut(p->b.graph, n_stages - 1, p->cuts, p->stages));
+    FR_TRY(fr_graph_links(p->b.graph, n_stages, p->stages, &d.n_forward, forward, &d.n_backward,
                           backward));
-    for (int i = 0; i < d.n_forward; i++) f[i] = (fr_link){forward[i].from, forward[i].to};
-    for (int i = 0; i < d.n_backward; i++) b[i] = (fr_link){backward[i].from, backward[i].to};
     if (o->file) return fr_schedule_read(p->b.ctx, o->file, d.n_micro, &d, &p->schedule);
     const fr_generator *g = fr_generator_find(o->generator ? o->generator : "sequential");
     assert_non_null(g);
@@ -133,8 +130,8 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
     assert_non_null(opt);
     fr_engine_desc *e = &p->desc;
     *e = (fr_engine_desc){.graph = p->b.graph,
-                          .n_cuts = n_stages - 1,
-                          .cuts = p->cuts,
+                          .n_stages = n_stages,
+                          .stages = p->stages,
                           .schedule = o->evaluates_only ? NULL : p->schedule,
                           .policy = o->policy ? fr_policy_find(o->policy) : NULL,
                           .policy_options = {.exact = o->exact, .lr_warmup = 10},

@@ -15,6 +15,7 @@ typedef struct desk {
     fr_ctx *ctx;
     fr_graph *graph;
     fr_schedule *schedule;
+    fr_stage stages[2];
     fr_engine_desc desc;
     fr_engine *engine;
     float input[SAMPLES * WIDE];
@@ -46,9 +47,10 @@ static void prepare(desk *d, int n_stages, int replicas)
     const int of_stage[2] = {replicas, replicas};
     fr_schedule_desc s = {.n_stages = n_stages, .n_micro = 2, .replicas = of_stage};
     assert_ok(d->ctx, fr_schedule_create(d->ctx, fr_generator_find("1f1b"), &s, &d->schedule));
+    assert_ok(d->ctx, fr_graph_cut(d->graph, n_stages - 1, &cut, d->stages));
     d->desc = (fr_engine_desc){.graph = d->graph,
-                               .n_cuts = n_stages - 1,
-                               .cuts = &cut,
+                               .n_stages = n_stages,
+                               .stages = d->stages,
                                .schedule = d->schedule,
                                .backend = fr_backend_list()[0],
                                .n_threads = 1,

@@ -88,7 +88,13 @@ static void wrong_settings(void **unused)
     assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "0 samples");
     d = good, d.clip_norm = -1;
     assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "clip_norm");
-    d = good, d.n_cuts = 0;
+    d = good, d.stages = &good.stages[1];
+    assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "no cut of graph mlp");
+    d = good, d.n_stages = 1;
+    assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "no cut of graph mlp");
+    d = good, d.n_stages = -1;
+    assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "no cut of graph mlp");
+    d = good, d.n_stages = 0;
     assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "2 stages");
     d = good, d.graph = NULL;
     assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "no graph");

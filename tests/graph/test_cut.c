@@ -55,6 +55,34 @@ static void borders(void **state)
     world_free(&w);
 }
 
+/* Stages of no cut, and the readers that their borders follow from; failures are the caller's. */
+static void any_range(void **state)
+{
+    (void)state;
+    static const int bad[][2] = {{-1, 3}, {3, 3}, {4, 3}, {2, 10}};
+    world w = branching();
+    fr_ctx *ctx = fr_ctx_create();
+    fr_stage s;
+    assert_int_equal(fr_graph_last_reader(w.g, 1), -1);
+    assert_int_equal(fr_graph_stage(ctx, w.g, 2, 5, &s), FR_INVALID);
+    assert_says(ctx, "before it is finished", "");
+    assert_int_equal(fr_graph_finish(w.g), FR_OK);
+    assert_int_equal(fr_graph_stage(ctx, w.g, 2, 5, &s), FR_OK);
+    assert_true(s.first == 2 && s.last == 5);
+    assert_list(s.n_inputs, s.inputs, "1");
+    assert_list(s.n_outputs, s.outputs, "34");
+    static const int last[9] = {1, 5, 4, 5, -1, 7, 8, 8, -1};
+    for (int i = 0; i < 9; i++) assert_int_equal(fr_graph_last_reader(w.g, i), last[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fr_ctx_clear(ctx);
+        assert_int_equal(fr_graph_stage(ctx, w.g, bad[i][0], bad[i][1], &s), FR_INVALID);
+        assert_says(ctx, "are no stage", "");
+    }
+    assert_int_equal(fr_ctx_status(w.ctx), FR_OK);
+    fr_ctx_free(ctx);
+    world_free(&w);
+}
+
 static void bytes_across(void **state)
 {
     (void)state;
@@ -125,10 +153,8 @@ static void convexity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(borders),
-        cmocka_unit_test(bytes_across),
-        cmocka_unit_test(bad_cuts),
-        cmocka_unit_test(convexity),
+        cmocka_unit_test(borders),  cmocka_unit_test(any_range), cmocka_unit_test(bytes_across),
+        cmocka_unit_test(bad_cuts), cmocka_unit_test(convexity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,9 +54,11 @@ static model measure(rig *r, const char *name, const fr_backend *backend)
 static fr_status forecast(rig *r, const model *m, const layout *l, const fr_spread *s,
                           const int *cuts, const bool *recompute, fr_memory_use *out)
 {
+    fr_stage stages[RIG_STAGES];
+    FR_TRY(fr_graph_cut(m->graph, l->n_stages - 1, cuts, stages));
     fr_engine_desc d = {.graph = m->graph,
-                        .n_cuts = l->n_stages - 1,
-                        .cuts = cuts,
+                        .n_stages = l->n_stages,
+                        .stages = stages,
                         .schedule = s->schedule,
                         .policy = fr_policy_find(l->policy),
                         .recompute = recompute,
