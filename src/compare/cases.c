@@ -38,22 +38,22 @@ fr_status fr__case_add(fr_compare *c, struct fr__case *k, const char *format, ..
 /* --- changes ---------------------------------------------------------------------------------- */
 
 /* Write a value in one line. */
-static void put_flow(struct fr__conf_out *o, const fr_conf *node)
+static void put_flow(fr__text *o, const fr_conf *node)
 {
     if (node->kind == FR_CONF_SCALAR) {
         if (node->is_plain)
-            fr__conf_put(o, node->text[0] ? node->text : "null");
+            fr__text_put(o, node->text[0] ? node->text : "null");
         else
             fr__conf_put_text(o, node->text);
         return;
     }
-    fr__conf_put(o, node->kind == FR_CONF_LIST ? "[" : "{");
+    fr__text_put(o, node->kind == FR_CONF_LIST ? "[" : "{");
     for (const fr_conf *c = node->first; c; c = c->next) {
-        if (c != node->first) fr__conf_put(o, ", ");
-        if (c->key) fr__conf_put_text(o, c->key), fr__conf_put(o, ": ");
+        if (c != node->first) fr__text_put(o, ", ");
+        if (c->key) fr__conf_put_text(o, c->key), fr__text_put(o, ": ");
         put_flow(o, c);
     }
-    fr__conf_put(o, node->kind == FR_CONF_LIST ? "]" : "}");
+    fr__text_put(o, node->kind == FR_CONF_LIST ? "]" : "}");
 }
 
 /* Paths are relative to the folder of the config. */
@@ -79,7 +79,7 @@ static bool is_data_key(const char *key, const fr_conf *value)
 static fr_status add_value(fr_compare *c, struct fr__case *k, fr_conf *set, const fr_conf *value)
 {
     char path[PATH_MAX];
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     if (strcmp(value->key, "train.seed") == 0 || strncmp(value->key, "compare", 7) == 0)
         return fr_conf_fail(set, value->key,
                             "a case cannot set %s: all cases have the same seeds (compare.seeds, "
@@ -96,8 +96,8 @@ static fr_status add_value(fr_compare *c, struct fr__case *k, fr_conf *set, cons
         put_flow(&o, value);
     }
     fr_status status =
-        o.failed ? fr__compare_no_memory(c) : fr__case_add(c, k, "%s=%s", value->key, o.text.at);
-    fr__vec_fini(&o.text);
+        o.failed ? fr__compare_no_memory(c) : fr__case_add(c, k, "%s=%s", value->key, o.at);
+    fr__text_fini(&o);
     return status;
 }
 

@@ -89,11 +89,11 @@ static fr_status in_case(fr_compare *c, const struct fr__case *k, fr_status stat
 static fr_status take_facts(fr_compare *c, struct fr__case *k, fr__setup *s)
 {
     const fr__settings *t = &s->settings;
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, t, s->graph, s->n_steps, 0, &s->pipeline));
     fr__conf_format(s->conf, &o);
-    k->config = o.failed ? NULL : fr__arena_strdup(&c->arena, o.text.at);
-    fr__vec_fini(&o.text);
+    k->config = o.failed ? NULL : fr__arena_strdup(&c->arena, o.at);
+    fr__text_fini(&o);
     k->method = fr__arena_strdup(&c->arena, t->schedule_file ? "schedule file" : t->method->name);
     k->n_steps = s->n_steps, k->batch = t->batch;
     bool wants = t->transport && t->transport->has_processes;

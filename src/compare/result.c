@@ -98,18 +98,12 @@ static void write_all(fr_json *j, const fr_compare *c)
 fr_status fr__compare_json(fr_compare *c, const char **text)
 {
     fr_json j;
-    fr__json_to_buffer(&j, NULL, 0, 2);
+    fr__json_to_text(&j, 2);
     write_all(&j, c);
-    (void)fr__json_finish(&j); /* measure the size */
-    size_t room = j.bytes + 2;
-    char *to = fr__arena_alloc(&c->text, room);
-    if (!to) return fr__compare_no_memory(c);
-    fr__json_to_buffer(&j, to, room - 1, 2);
-    write_all(&j, c);
-    if (!fr__json_finish(&j)) return fr_fail(c->ctx, FR_INTERNAL, "compare.json: text too long");
-    to[j.bytes] = '\n';
-    *text = to;
-    return FR_OK;
+    char *own = fr__json_take(&j, "\n");
+    *text = own ? fr__arena_strdup(&c->text, own) : NULL;
+    fr__free(own);
+    return *text ? FR_OK : fr__compare_no_memory(c);
 }
 
 fr_status fr_compare_write(fr_compare *c)

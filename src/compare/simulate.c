@@ -8,21 +8,23 @@
 #include "io/json.h"
 #include "io/sha256.h"
 
+#include <string.h>
+
 #include <stdlib.h>
 
 fr_status fr__compare_name_profile(fr_compare *c, struct fr__case *k, const fr_conf *model,
                                    const fr_conf *optimizer)
 {
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     fr__sha256 hash;
     char hex[65];
     fr__conf_format(model, &o);
     if (optimizer) fr__conf_format(optimizer, &o);
     fr__sha256_init(&hash);
-    fr__sha256_update(&hash, o.text.at, o.text.n);
+    fr__sha256_update(&hash, o.at, o.n);
     fr__sha256_final(&hash, hex);
     bool failed = o.failed;
-    fr__vec_fini(&o.text);
+    fr__text_fini(&o);
     k->profile = fr__arena_printf(&c->arena, "%s/profile-%.8s.json", c->out, hex);
     return failed || !k->profile ? fr__compare_no_memory(c) : FR_OK;
 }
@@ -63,17 +65,13 @@ static fr_status save_forecast(fr_compare *c, const struct fr__case *k, const fr
 {
     const char *path = fr__compare_path(c, &c->job, k->folder, FR_SIMULATED);
     fr_json j;
-    fr__json_to_buffer(&j, NULL, 0, 2);
+    fr__json_to_text(&j, 2);
     write_forecast(&j, k, f);
-    (void)fr__json_finish(&j); /* measure the size */
-    size_t room = j.bytes + 2;
-    char *text = fr__arena_alloc(&c->job, room);
-    if (!path || !text) return fr__compare_no_memory(c);
-    fr__json_to_buffer(&j, text, room - 1, 2);
-    write_forecast(&j, k, f);
-    if (!fr__json_finish(&j)) return fr_fail(c->ctx, FR_INTERNAL, "%s: text too long", path);
-    text[j.bytes++] = '\n';
-    return fr__file_replace(c->ctx, path, text, j.bytes);
+    char *text = fr__json_take(&j, "\n");
+    fr_status status = path && text ? fr__file_replace(c->ctx, path, text, strlen(text))
+                                    : fr__compare_no_memory(c);
+    fr__free(text);
+    return status;
 }
 
 fr_status fr_compare_simulate(fr_compare *c)

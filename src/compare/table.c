@@ -121,20 +121,14 @@ static bool is_shown(const struct table *t, int column)
 
 /* --- formats ---------------------------------------------------------------------------------- */
 
-static void put(struct fr__conf_out *o, const char *text) { fr__conf_put(o, text); }
-
 static bool is_left(const struct table *t, int column)
 {
     return column < FIRST || column == t->n_columns - 1;
 }
 
-static void put_sources(struct fr__conf_out *o, const struct table *t)
+static void put_sources(fr__text *o, const struct table *t)
 {
-    char line[600];
-    for (int i = 0; i < t->n_sources; i++) {
-        snprintf(line, sizeof line, "[%d] %s\n", i + 1, t->sources[i]);
-        put(o, line);
-    }
+    for (int i = 0; i < t->n_sources; i++) fr__text_printf(o, "[%d] %s\n", i + 1, t->sources[i]);
 }
 
 static const char *clock_words(const fr_compare *c)
@@ -152,7 +146,7 @@ static const char *clock_words(const fr_compare *c)
 }
 
 /* "Speed-up: over dp.", or if groups differ "Speed-up: one over single, two over dp." */
-static void put_baselines(struct fr__conf_out *o, const fr_compare *c)
+static void put_baselines(fr__text *o, const fr_compare *c)
 {
     int speedup = fr__column_find("speedup"), n = 0;
     bool has_column = false, is_one = true;
@@ -163,109 +157,98 @@ static void put_baselines(struct fr__conf_out *o, const fr_compare *c)
         const struct fr__case *k = &c->cases[i];
         bool is_new = i == 0 || strcmp(k->group, c->cases[i - 1].group) != 0;
         if (!is_new || (n && is_one)) continue;
-        put(o, n++ ? ", " : "Speed-up: ");
-        if (!is_one) put(o, k->group), put(o, " ");
-        put(o, "over "), put(o, k->baseline);
+        fr__text_put(o, n++ ? ", " : "Speed-up: ");
+        if (!is_one) fr__text_printf(o, "%s ", k->group);
+        fr__text_printf(o, "over %s", k->baseline);
     }
-    if (n) put(o, ".\n");
+    if (n) fr__text_put(o, ".\n");
 }
 
-static void put_words(struct fr__conf_out *o, const fr_compare *c, const struct table *t)
+static void put_words(fr__text *o, const fr_compare *c, const struct table *t)
 {
-    put(o, "\n");
+    fr__text_put(o, "\n");
     put_baselines(o, c);
-    put(o, clock_words(c));
+    fr__text_put(o, clock_words(c));
     put_sources(o, t);
 }
 
-static void put_table(fr_compare *c, const struct table *t, struct fr__conf_out *o)
+static void put_table(fr_compare *c, const struct table *t, fr__text *o)
 {
     int width[MOST] = {0};
-    char line[CELL + 80];
     for (int r = 0; r < t->n_rows; r++)
         for (int i = 0; i < t->n_columns; i++) {
             int n = (int)strlen(t->rows[r].cell[i]);
             if (n > width[i]) width[i] = n;
         }
-    snprintf(line, sizeof line, "%s", fr_compare_title(c));
-    put(o, line);
-    if (c->n_seeds > 1) {
-        snprintf(line, sizeof line, " (mean +- standard deviation of %d seeds)", c->n_seeds);
-        put(o, line);
-    }
-    put(o, "\n\n");
+    fr__text_put(o, fr_compare_title(c));
+    if (c->n_seeds > 1) fr__text_printf(o, " (mean +- standard deviation of %d seeds)", c->n_seeds);
+    fr__text_put(o, "\n\n");
     for (int r = 0; r < t->n_rows; r++) {
         bool is_first = true;
-        if (r > 1 && strcmp(t->rows[r].cell[0], t->rows[r - 1].cell[0]) != 0) put(o, "\n");
+        if (r > 1 && strcmp(t->rows[r].cell[0], t->rows[r - 1].cell[0]) != 0) fr__text_put(o, "\n");
         for (int i = 0; i < t->n_columns; i++) {
             if (!is_shown(t, i)) continue;
-            snprintf(line, sizeof line, "%s%*s", is_first ? "" : "  ",
-                     is_left(t, i) ? -width[i] : width[i], t->rows[r].cell[i]);
-            put(o, line);
+            fr__text_printf(o, "%s%*s", is_first ? "" : "  ", is_left(t, i) ? -width[i] : width[i],
+                            t->rows[r].cell[i]);
             is_first = false;
         }
-        while (o->text.n && o->text.at[o->text.n - 1] == ' ') o->text.at[--o->text.n] = '\0';
-        put(o, "\n");
+        while (o->n && o->at[o->n - 1] == ' ') o->at[--o->n] = '\0';
+        fr__text_put(o, "\n");
     }
     put_words(o, c, t);
 }
 
-static void put_markdown(fr_compare *c, const struct table *t, struct fr__conf_out *o)
+static void put_markdown(fr_compare *c, const struct table *t, fr__text *o)
 {
     for (int r = 0; r < t->n_rows; r++) {
-        put(o, "|");
+        fr__text_put(o, "|");
         for (int i = 0; i < t->n_columns; i++)
-            if (is_shown(t, i)) put(o, " "), put(o, t->rows[r].cell[i]), put(o, " |");
-        put(o, "\n");
+            if (is_shown(t, i)) fr__text_printf(o, " %s |", t->rows[r].cell[i]);
+        fr__text_put(o, "\n");
         if (r > 0) continue;
-        put(o, "|");
+        fr__text_put(o, "|");
         for (int i = 0; i < t->n_columns; i++)
-            if (is_shown(t, i)) put(o, is_left(t, i) ? "---|" : "---:|");
-        put(o, "\n");
+            if (is_shown(t, i)) fr__text_put(o, is_left(t, i) ? "---|" : "---:|");
+        fr__text_put(o, "\n");
     }
     put_words(o, c, t);
 }
 
 /* One line per case and kind; each number in full, followed by its standard deviation. */
-static void put_csv_numbers(struct fr__conf_out *o, const fr_compare *c, const struct fr__case *k,
+static void put_csv_numbers(fr__text *o, const fr_compare *c, const struct fr__case *k,
                             bool is_published)
 {
-    char text[120];
     for (int i = 0; i < c->n_columns; i++) {
         fr__stat s = fr__case_stat(c, k, c->columns[i]);
         double v = k->published[c->columns[i]];
         if (is_published && !isnan(v))
-            snprintf(text, sizeof text, ",%.9g,,,,", v);
+            fr__text_printf(o, ",%.9g,,,,", v);
         else if (is_published || !s.n)
-            snprintf(text, sizeof text, ",,,,,0");
+            fr__text_printf(o, ",,,,,0");
         else if (s.n == 1)
-            snprintf(text, sizeof text, ",%.9g,,%.9g,%.9g,1", s.mean, s.min, s.max);
+            fr__text_printf(o, ",%.9g,,%.9g,%.9g,1", s.mean, s.min, s.max);
         else
-            snprintf(text, sizeof text, ",%.9g,%.9g,%.9g,%.9g,%d", s.mean, s.sd, s.min, s.max, s.n);
-        put(o, text);
+            fr__text_printf(o, ",%.9g,%.9g,%.9g,%.9g,%d", s.mean, s.sd, s.min, s.max, s.n);
     }
-    put(o, "\n");
+    fr__text_put(o, "\n");
 }
 
-static void put_csv(fr_compare *c, const struct table *t, struct fr__conf_out *o)
+static void put_csv(fr_compare *c, const struct table *t, fr__text *o)
 {
-    char text[400];
     (void)t;
-    put(o, "group,case,kind,status");
+    fr__text_put(o, "group,case,kind,status");
     for (int i = 0; i < c->n_columns; i++) {
         const char *key = fr_compare_column_at(c->columns[i])->key;
-        snprintf(text, sizeof text, ",%s,%s_sd,%s_min,%s_max,%s_n", key, key, key, key, key);
-        put(o, text);
+        fr__text_printf(o, ",%s,%s_sd,%s_min,%s_max,%s_n", key, key, key, key, key);
     }
-    put(o, "\n");
+    fr__text_put(o, "\n");
     for (int i = 0; i < c->n_cases; i++) {
         const struct fr__case *k = &c->cases[i];
         for (int is_published = 0; is_published < 2; is_published++) {
             if (is_published ? !k->has_published : k->kind == FR_KIND_PUBLISHED) continue;
-            snprintf(text, sizeof text, "%s,%s,%s,%s", k->group, k->name,
-                     fr_compare_kind_name(is_published ? FR_KIND_PUBLISHED : k->kind),
-                     is_published ? "published" : fr__case_status(k));
-            put(o, text);
+            fr__text_printf(o, "%s,%s,%s,%s", k->group, k->name,
+                            fr_compare_kind_name(is_published ? FR_KIND_PUBLISHED : k->kind),
+                            is_published ? "published" : fr__case_status(k));
             put_csv_numbers(o, c, k, is_published);
         }
     }
@@ -273,20 +256,20 @@ static void put_csv(fr_compare *c, const struct table *t, struct fr__conf_out *o
 
 static const struct form {
     const char *name;
-    void (*put)(fr_compare *c, const struct table *t, struct fr__conf_out *o);
+    void (*put)(fr_compare *c, const struct table *t, fr__text *o);
 } forms[] = {{"table", put_table}, {"markdown", put_markdown}, {"csv", put_csv}};
 
-static fr_status keep(fr_compare *c, struct fr__conf_out *o, const char **text)
+static fr_status keep(fr_compare *c, fr__text *o, const char **text)
 {
-    *text = o->failed ? NULL : fr__arena_strdup(&c->text, o->text.n ? o->text.at : "");
-    fr__vec_fini(&o->text);
+    *text = o->failed ? NULL : fr__arena_strdup(&c->text, o->n ? o->at : "");
+    fr__text_fini(o);
     return *text ? FR_OK : fr__compare_no_memory(c);
 }
 
 fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
 {
     struct table *t;
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     fr__arena_fini(&c->text);
     if (strcmp(format, "json") == 0) return fr__compare_json(c, text);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -305,7 +288,7 @@ fr_status fr_compare_text(fr_compare *c, const char *format, const char **text)
 
 /* The fastest cases on the clock of the baseline. Several can be equal: pipelines that differ only
  * in their weight policy take the same time. */
-static const struct fr__case *put_fastest(struct fr__conf_out *o, const fr_compare *c,
+static const struct fr__case *put_fastest(fr__text *o, const fr_compare *c,
                                           const struct fr__case *base, double *most)
 {
     int speedup = fr__column_find("speedup"), n = 0;
@@ -321,39 +304,32 @@ static const struct fr__case *put_fastest(struct fr__conf_out *o, const fr_compa
         const struct fr__case *k = &c->cases[i];
         fr__stat s = fr__case_stat(c, k, speedup);
         if (fr__case_baseline(c, k) != base || !s.n || s.mean < 0.999 * *most) continue;
-        put(o, n++ ? " and " : "");
-        put(o, k->name);
+        fr__text_printf(o, "%s%s", n++ ? " and " : "", k->name);
     }
-    if (best) put(o, n > 1 ? " are the fastest" : " is the fastest");
+    if (best) fr__text_put(o, n > 1 ? " are the fastest" : " is the fastest");
     return best;
 }
 
-static void put_finding(struct fr__conf_out *o, const fr_compare *c, const struct fr__case *base)
+static void put_finding(fr__text *o, const fr_compare *c, const struct fr__case *base)
 {
     int accuracy = fr__column_find("eval_accuracy");
     double most;
-    char text[300];
-    if (base->group[0]) put(o, base->group), put(o, ": ");
+    if (base->group[0]) fr__text_printf(o, "%s: ", base->group);
     const struct fr__case *best = put_fastest(o, c, base, &most);
     if (best)
-        snprintf(text, sizeof text, ", %.2f times %s", most, base->name);
+        fr__text_printf(o, ", %.2f times %s", most, base->name);
     else
-        snprintf(text, sizeof text, "no case is faster than %s", base->name);
-    put(o, text);
+        fr__text_printf(o, "no case is faster than %s", base->name);
     fr__stat a = fr__case_stat(c, base, accuracy);
     fr__stat b = best ? fr__case_stat(c, best, accuracy) : (fr__stat){0};
-    if (a.n && b.n) {
-        snprintf(text, sizeof text, ", with an accuracy of %.2f %% (%+.2f points)", b.mean,
-                 b.mean - a.mean);
-        put(o, text);
-    }
-    snprintf(text, sizeof text, " (%s).\n", fr_compare_kind_name(base->kind));
-    put(o, text);
+    if (a.n && b.n)
+        fr__text_printf(o, ", with an accuracy of %.2f %% (%+.2f points)", b.mean, b.mean - a.mean);
+    fr__text_printf(o, " (%s).\n", fr_compare_kind_name(base->kind));
 }
 
 fr_status fr_compare_words(fr_compare *c, const char **text)
 {
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     int rate = fr__column_find("samples_per_s"), n_like;
     fr__arena_fini(&c->text);
     for (int i = 0; i < c->n_cases; i++) {
@@ -363,7 +339,7 @@ fr_status fr_compare_words(fr_compare *c, const char **text)
             n_like += &c->cases[j] != k && fr__case_baseline(c, &c->cases[j]) == k;
         if (n_like && fr__case_stat(c, k, rate).n) put_finding(&o, c, k);
     }
-    if (c->note[0]) put(&o, c->note);
-    if (c->note[0] && c->note[strlen(c->note) - 1] != '\n') put(&o, "\n");
+    if (c->note[0]) fr__text_put(&o, c->note);
+    if (c->note[0] && c->note[strlen(c->note) - 1] != '\n') fr__text_put(&o, "\n");
     return keep(c, &o, text);
 }

@@ -83,13 +83,13 @@ static void compare(const fr_conf *top, const fr_conf *was, const fr_conf *is, l
 
 void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
 {
-    struct fr__conf_out text = {0};
+    fr__text text = {0};
     fr_conf *was = NULL, *is = NULL;
     list l = {.n = 0};
     if (!fr__file_exists(path) || fr__is_stream(-1, path)) return;
     fr__conf_format(conf, &text);
-    fr_status status = text.failed ? fr__no_memory(ctx, text.text.n, "config")
-                                   : fr_conf_parse(ctx, text.text.at, text.text.n, "config", &is);
+    fr_status status = text.failed ? fr__no_memory(ctx, text.n, "config")
+                                   : fr_conf_parse(ctx, text.at, text.n, "config", &is);
     if (status == FR_OK) status = fr_conf_load(ctx, path, 0, NULL, &was);
     if (status == FR_OK) compare(is, was, is, &l);
     if (l.n > 0)
@@ -102,5 +102,5 @@ void fr__log_changes(fr_ctx *ctx, const char *path, const fr_conf *conf)
                fr_ctx_error(ctx));
     fr_conf_free(was);
     fr_conf_free(is);
-    fr__vec_fini(&text.text);
+    fr__text_fini(&text);
 }

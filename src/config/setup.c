@@ -375,19 +375,17 @@ size_t fr__setup_largest_param(const fr_graph *g)
 /* Checks everything first, so a config that is written can run. */
 static fr_status save_config(fr__setup *s, const char *comment, const char *path)
 {
-    struct fr__conf_out text = {0};
+    fr__text text = {0};
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
     for (const char *line = comment; line && *line;) {
         size_t n = strcspn(line, "\n");
-        char piece[512];
-        snprintf(piece, sizeof piece, "# %.*s\n", n < 500 ? (int)n : 500, line);
-        fr__conf_put(&text, piece);
+        fr__text_printf(&text, "# %.*s\n", n < 500 ? (int)n : 500, line);
         line += n + (line[n] != '\0');
     }
     fr__conf_format(s->conf, &text);
-    fr_status status = text.failed ? fr__no_memory(s->ctx, text.text.n, "config")
-                                   : fr__file_replace(s->ctx, path, text.text.at, text.text.n);
-    fr__vec_fini(&text.text);
+    fr_status status = text.failed ? fr__no_memory(s->ctx, text.n, "config")
+                                   : fr__file_replace(s->ctx, path, text.at, text.n);
+    fr__text_fini(&text);
     return status;
 }
 

@@ -12,7 +12,7 @@
 
 typedef struct writer {
     const fr_cluster *c;
-    struct fr__conf_out out;
+    fr__text out;
     /* Children of group g: groups child[first[g]] to child[first[g + 1] - 1], and devices. */
     int *first, *child;
     int *first_device, *n_devices; /* [group] */
@@ -119,57 +119,47 @@ static bool is_same_group(const writer *w, int a, int b)
 
 /* --- writing ----------------------------------------------------------------------------------*/
 
-static void put_line(writer *w, int indent, const char *key, const char *value)
-{
-    for (int i = 0; i < indent; i++) fr__conf_put(&w->out, " ");
-    fr__conf_put(&w->out, key);
-    fr__conf_put(&w->out, value);
-}
-
 static void put_amount(writer *w, const char *key, double value, fr__amount_unit unit)
 {
     char text[48];
     fr__amount_format(value, unit, text);
-    fr__conf_put(&w->out, key);
-    fr__conf_put(&w->out, text);
+    fr__text_printf(&w->out, "%s%s", key, text);
 }
 
 /* "name: box", and if count > 1 `between` and "count: 3". */
 static void put_name(writer *w, int parent, const char *name, int child, int count,
                      const char *between)
 {
-    char base[256], number[32];
+    char base[256];
     size_t n;
     name = own_name(w->c, parent, name, child, &n);
     if (count < 2) n = strlen(name);
     snprintf(base, sizeof base, "%.*s", n < sizeof base ? (int)n : (int)sizeof base - 1, name);
-    fr__conf_put(&w->out, "name: ");
+    fr__text_put(&w->out, "name: ");
     fr__conf_put_text(&w->out, base);
-    snprintf(number, sizeof number, "count: %d", count);
-    if (count > 1) fr__conf_put(&w->out, between), fr__conf_put(&w->out, number);
+    if (count > 1) fr__text_printf(&w->out, "%scount: %d", between, count);
 }
 
 static void put_devices(writer *w, int g, int indent)
 {
     const fr_cluster_device *at = &w->c->devices[w->first_device[g]];
-    put_line(w, indent, "devices:", "\n");
+    fr__text_printf(&w->out, "%*sdevices:\n", indent, "");
     for (int i = 0, k; i < w->n_devices[g]; i = k) {
         for (k = i + 1; k < w->n_devices[g] && is_same_device(&at[i], &at[k]) &&
                         is_counted(w->c, g, at[i].name, i, at[k].name, k);)
             k++;
-        put_line(w, indent, "  - {", "");
+        fr__text_printf(&w->out, "%*s  - {", indent, "");
         put_name(w, g, at[i].name, i, k - i, ", ");
         char number[32];
         if (at[i].speed > 0) {
             fr__real_format(at[i].speed, number);
-            fr__conf_put(&w->out, ", speed: ");
-            fr__conf_put(&w->out, number);
+            fr__text_printf(&w->out, ", speed: %s", number);
         } else {
             put_amount(w, ", flops: ", at[i].flops, FR_UNIT_FLOPS);
-            fr__conf_put(&w->out, ", efficiency: 1");
+            fr__text_put(&w->out, ", efficiency: 1");
         }
         if (at[i].memory > 0) put_amount(w, ", memory: ", (double)at[i].memory, FR_UNIT_BYTES);
-        fr__conf_put(&w->out, "}\n");
+        fr__text_put(&w->out, "}\n");
     }
 }
 
@@ -180,28 +170,28 @@ static void put_group(writer *w, int g, int child, int count, int indent)
     char between[64];
     snprintf(between, sizeof between, "\n%*s", indent, "");
     put_name(w, at->parent, at->name, child, count, between);
-    fr__conf_put(&w->out, between);
+    fr__text_put(&w->out, between);
     if (at->bandwidth > 0)
         put_amount(w, "bandwidth: ", at->bandwidth, FR_UNIT_RATE);
     else
-        fr__conf_put(&w->out, "bandwidth: free");
-    fr__conf_put(&w->out, between);
+        fr__text_put(&w->out, "bandwidth: free");
+    fr__text_put(&w->out, between);
     put_amount(w, "latency: ", at->latency, FR_UNIT_SECONDS);
-    fr__conf_put(&w->out, "\n");
-    if (at->is_shared) put_line(w, indent, "shared: ", "true\n");
+    fr__text_put(&w->out, "\n");
+    if (at->is_shared) fr__text_printf(&w->out, "%*sshared: true\n", indent, "");
     if (w->n_devices[g] > 0) {
         put_devices(w, g, indent);
         return;
     }
     const int *children = &w->child[w->first[g]];
     int n = w->first[g + 1] - w->first[g];
-    put_line(w, indent, "groups:", "\n");
+    fr__text_printf(&w->out, "%*sgroups:\n", indent, "");
     for (int i = 0, k; i < n; i = k) {
         const char *name = w->c->groups[children[i]].name;
         for (k = i + 1; k < n && is_same_group(w, children[i], children[k]) &&
                         is_counted(w->c, g, name, i, w->c->groups[children[k]].name, k);)
             k++;
-        put_line(w, indent, "  - ", "");
+        fr__text_printf(&w->out, "%*s  - ", indent, "");
         put_group(w, children[i], i, k - i, indent + 4);
     }
 }
@@ -212,18 +202,15 @@ fr_status fr_cluster_write(fr_ctx *ctx, const fr_cluster *c, const char *path)
     writer w = {.c = c};
     fr_status status = index_tree(ctx, &scratch, &w);
     if (status == FR_OK) {
-        fr__conf_put(&w.out, "name: ");
+        fr__text_put(&w.out, "name: ");
         fr__conf_put_text(&w.out, c->name);
         if (c->overhead_s > 0) put_amount(&w, "\noverhead: ", c->overhead_s, FR_UNIT_SECONDS);
-        fr__conf_put(&w.out, "\ntopology:\n  ");
+        fr__text_put(&w.out, "\ntopology:\n  ");
         put_group(&w, 0, -1, 1, 2);
-        size_t n = w.out.text.n;
-        if (w.out.failed)
-            status = fr__no_memory(ctx, n, path);
-        else
-            status = fr__profile_put(ctx, path, w.out.text.at, strlen(w.out.text.at));
+        status = w.out.failed ? fr__no_memory(ctx, w.out.n, path)
+                              : fr__profile_put(ctx, path, w.out.at, w.out.n);
     }
-    fr__vec_fini(&w.out.text);
+    fr__text_fini(&w.out);
     fr__arena_fini(&scratch);
     return status;
 }

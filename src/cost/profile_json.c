@@ -46,8 +46,11 @@ static void put_node(fr_json *j, const fr_profile *p, const fr_profile_node *n)
     j->indent = indent;
 }
 
-static bool put(fr_json *j, const fr_profile *p)
+/* A profile of one size. */
+static void put(fr__text *to, const fr_profile *p)
 {
+    fr_json json, *j = &json;
+    fr__json_to_text(j, 1);
     fr__json_object(j, NULL);
     fr__json_int(j, "format", FORMAT);
     fr__json_text(j, "model", p->model);
@@ -63,39 +66,21 @@ static bool put(fr_json *j, const fr_profile *p)
     for (int i = 0; i < p->n_nodes; i++) put_node(j, p, &p->nodes[i]);
     fr__json_end(j);
     fr__json_end(j);
-    return fr__json_finish(j);
-}
-
-static const fr_profile *size_at(const fr_profile *p, int i)
-{
-    return i == 0 ? p : p->sizes[i - 1];
+    char *text = fr__json_take(j, "\n");
+    if (text)
+        fr__text_put(to, text);
+    else
+        to->failed = true;
+    fr__free(text);
 }
 
 fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text)
 {
-    fr_json j;
-    size_t room = 1, n = 0; /* terminating zero */
-    for (int i = 0; i <= p->n_sizes; i++) {
-        fr__json_to_buffer(&j, NULL, 0, 1);
-        put(&j, size_at(p, i)); /* without room: to measure the size */
-        room += j.bytes + 1;
-    }
-    *text = fr__alloc(room);
-    if (!*text) return fr__no_memory(ctx, room, "the text of a profile");
-    bool fits = true;
-    for (int i = 0; i <= p->n_sizes && fits; i++) {
-        fr__json_to_buffer(&j, *text + n, room - n, 1);
-        fits = put(&j, size_at(p, i));
-        n += j.bytes;
-        if (fits) (*text)[n++] = '\n';
-    }
-    if (fits) {
-        (*text)[n] = '\0';
-        return FR_OK;
-    }
-    fr__free(*text);
-    *text = NULL;
-    return fr_fail(ctx, FR_INTERNAL, "profile of %s: its text does not fit", p->model);
+    fr__text all = {0};
+    put(&all, p);
+    for (int i = 0; i < p->n_sizes; i++) put(&all, p->sizes[i]);
+    *text = fr__text_take(&all);
+    return *text ? FR_OK : fr__no_memory(ctx, (size_t)p->n_nodes, "the text of a profile");
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */

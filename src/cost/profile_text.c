@@ -343,62 +343,58 @@ static bool are_numbered(const fr_profile *p)
     return true;
 }
 
-static void put_name(struct fr__conf_out *o, const fr_profile *p, bool keeps, int i)
+static void put_name(fr__text *o, const fr_profile *p, bool keeps, int i)
 {
-    char text[24];
-    snprintf(text, sizeof text, "node%d", i + 1);
-    fr__conf_put(o, keeps ? p->nodes[i].name : text);
+    if (keeps)
+        fr__text_put(o, p->nodes[i].name);
+    else
+        fr__text_printf(o, "node%d", i + 1);
 }
 
-static void put_about(struct fr__conf_out *o, const char *about)
+static void put_about(fr__text *o, const char *about)
 {
     for (const char *t = about; *t; t++) { /* no text that would end the description */
         bool ends = (unsigned char)*t < ' ' || (*t == '-' && t > about && t[-1] == '-');
-        fr__conf_put(o, ends ? "_" : (char[2]){*t, '\0'});
+        fr__text_put_bytes(o, ends ? "_" : t, 1);
     }
 }
 
-static void put_node(struct fr__conf_out *o, const fr_profile *p, bool keeps, int i)
+static void put_node(fr__text *o, const fr_profile *p, bool keeps, int i)
 {
     const fr_profile_node *n = &p->nodes[i];
-    char forward[32], backward[32], fields[256];
+    char forward[32], backward[32];
     fr__real_format(n->forward_s * 1e3, forward);
     fr__real_format(n->backward_s * 1e3, backward);
-    snprintf(fields, sizeof fields,
-             " -- forward_compute_time=%s, backward_compute_time=%s, activation_size=%lld, "
-             "parameter_size=%lld\n",
-             forward, backward, (long long)n->output_bytes, (long long)n->param_bytes);
     put_name(o, p, keeps, i);
-    fr__conf_put(o, " -- ");
+    fr__text_put(o, " -- ");
     bool says_input = strncmp(keeps ? n->about : n->name, "Input", 5) == 0;
-    if (n->is_input && (!keeps || !says_input)) fr__conf_put(o, "Input ");
-    if (!n->is_input && n->n_inputs == 0 && says_input) fr__conf_put(o, "_");
+    if (n->is_input && (!keeps || !says_input)) fr__text_put(o, "Input ");
+    if (!n->is_input && n->n_inputs == 0 && says_input) fr__text_put(o, "_");
     if (!keeps) {
         put_about(o, n->name);
-        fr__conf_put(o, " ");
+        fr__text_put(o, " ");
     }
     put_about(o, n->about);
-    fr__conf_put(o, fields);
+    fr__text_printf(o,
+                    " -- forward_compute_time=%s, backward_compute_time=%s, activation_size=%lld, "
+                    "parameter_size=%lld\n",
+                    forward, backward, (long long)n->output_bytes, (long long)n->param_bytes);
 }
 
 fr_status fr__profile_to_text(fr_ctx *ctx, const fr_profile *p, char **text)
 {
-    *text = NULL;
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     bool keeps = are_numbered(p);
     for (int i = 0; i < p->n_nodes; i++) put_node(&o, p, keeps, i);
     for (int i = 0; i < p->n_nodes; i++)
         for (int k = 0; k < p->nodes[i].n_inputs; k++) {
-            fr__conf_put(&o, "\t");
+            fr__text_put(&o, "\t");
             put_name(&o, p, keeps, p->nodes[i].inputs[k]);
-            fr__conf_put(&o, " -- ");
+            fr__text_put(&o, " -- ");
             put_name(&o, p, keeps, i);
-            fr__conf_put(&o, "\n");
+            fr__text_put(&o, "\n");
         }
-    if (!o.failed) {
-        *text = o.text.at;
-        return FR_OK;
-    }
-    fr__vec_fini(&o.text);
-    return fr__no_memory(ctx, o.text.n, "the text of a profile");
+    *text = fr__text_take(&o);
+    if (*text) return FR_OK;
+    return fr__no_memory(ctx, (size_t)p->n_nodes, "the text of a profile");
 }

@@ -9,7 +9,7 @@
 #include <forerun/io.h>
 
 #include "base/arena.h"
-#include "base/vec.h"
+#include "base/text.h"
 
 #include <limits.h>
 
@@ -47,19 +47,13 @@ struct fr_conf {
     int line, column, key_line, key_column; /* from 1; 0: none */
 };
 
-/* A growing text; a failed allocation sets `failed`. */
-struct fr__conf_out {
-    FR_VEC(char) text;
-    bool failed;
-};
-void fr__conf_put(struct fr__conf_out *o, const char *text);
 /* Append as YAML: plain if it is unambiguous, else in double quotes. */
-void fr__conf_put_text(struct fr__conf_out *o, const char *text);
+void fr__conf_put_text(fr__text *o, const char *text);
 
 /* fr_conf_save with comment lines at the head ("": none). */
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path);
 /* The text that fr_conf_save writes. */
-void fr__conf_format(const fr_conf *top, struct fr__conf_out *o);
+void fr__conf_format(const fr_conf *top, fr__text *o);
 /* fr_conf_load of a text that is in memory already; `name` takes the place of the path. */
 fr_status fr__conf_from_text(fr_ctx *ctx, const char *text, size_t bytes, const char *name,
                              int n_sets, const char *const *sets, fr_conf **out);
@@ -90,7 +84,7 @@ fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path
 fr_status fr__conf_data(fr_conf *c, const char *key, const char *preset, const char **out);
 fr_status fr__conf_data_list(fr_conf *c, const char *key, int max_n, const char **out, int *n);
 /* Record the value that fr_conf_save writes for a key; consumes `o`. */
-fr_status fr__conf_resolve(fr_conf *node, struct fr__conf_out *o);
+fr_status fr__conf_resolve(fr_conf *node, fr__text *o);
 
 /* Position "file.yaml:3:5" of a value, or the nearest known one; and path
  * "train.layers[2].width". */

@@ -34,7 +34,7 @@ fr_status fr__conf_file(fr_conf *c, const char *key, const char *what, char path
     if (!(found = find(c, key, file, joined, &is_there))) return fr__conf_no_memory(c);
     if (!is_there) return fr_conf_fail(c, key, "cannot find the %s %s", what, joined);
     snprintf(path, PATH_MAX, "%s", found);
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     fr__conf_put_text(&o, path);
     return fr__conf_resolve(fr__conf_child(c, key), &o);
 }
@@ -58,25 +58,25 @@ fr_status fr__conf_data(fr_conf *c, const char *key, const char *preset, const c
     const char *file;
     FR_TRY(fr_conf_text(c, key, preset, &file));
     if (!(*out = find_data(c, key, file))) return fr__conf_no_memory(c);
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     fr__conf_put_text(&o, *out);
     return fr__conf_resolve(fr__conf_child(c, key), &o);
 }
 
 fr_status fr__conf_data_list(fr_conf *c, const char *key, int max_n, const char **out, int *n)
 {
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     FR_TRY(fr_conf_texts(c, key, max_n, out, n));
     if (*n == 0) return FR_OK;
-    fr__conf_put(&o, "[");
+    fr__text_put(&o, "[");
     for (int i = 0; i < *n; i++) {
         if (!(out[i] = find_data(c, key, out[i]))) {
-            fr__vec_fini(&o.text);
+            fr__text_fini(&o);
             return fr__conf_no_memory(c);
         }
-        if (i) fr__conf_put(&o, ", ");
+        if (i) fr__text_put(&o, ", ");
         fr__conf_put_text(&o, out[i]);
     }
-    fr__conf_put(&o, "]");
+    fr__text_put(&o, "]");
     return fr__conf_resolve(fr__conf_child(c, key), &o);
 }

@@ -111,10 +111,10 @@ static fr_status resolve(fr_conf *node, const char *yaml)
 }
 
 /* Take ownership of the collected text, or discard it. */
-fr_status fr__conf_resolve(fr_conf *node, struct fr__conf_out *o)
+fr_status fr__conf_resolve(fr_conf *node, fr__text *o)
 {
-    fr_status status = o->failed ? fr__conf_no_memory(node) : resolve(node, o->text.at);
-    fr__vec_fini(&o->text);
+    fr_status status = o->failed ? fr__conf_no_memory(node) : resolve(node, o->at);
+    fr__text_fini(o);
     return status;
 }
 
@@ -235,7 +235,7 @@ fr_status fr_conf_text(fr_conf *c, const char *key, const char *preset, const ch
                        fr__conf_place(c), fr__conf_path(node));
     }
     *out = text;
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     fr__conf_put_text(&o, text);
     return fr__conf_resolve(node, &o);
 }
@@ -270,19 +270,17 @@ fr_status fr_conf_ints(fr_conf *c, const char *key, int max_n, int64_t *out, int
     *n = 0;
     FR_TRY(list_start(node, max_n, "a list of integers", &item));
     if (!node->has_value) return FR_OK;
-    struct fr__conf_out o = {0};
-    fr__conf_put(&o, "[");
+    fr__text o = {0};
+    fr__text_put(&o, "[");
     for (; item; item = list_next(node, item)) {
         if (!is_plain_scalar(item) || !fr__int_scan(item->text, &out[*n])) {
-            fr__vec_fini(&o.text);
+            fr__text_fini(&o);
             return type_error(item, "an integer");
         }
-        char text[24];
-        snprintf(text, sizeof text, "%s%" PRId64, *n ? ", " : "", out[*n]);
-        fr__conf_put(&o, text);
+        fr__text_printf(&o, "%s%" PRId64, *n ? ", " : "", out[*n]);
         ++*n;
     }
-    fr__conf_put(&o, "]");
+    fr__text_put(&o, "]");
     return fr__conf_resolve(node, &o);
 }
 
@@ -294,19 +292,19 @@ fr_status fr_conf_texts(fr_conf *c, const char *key, int max_n, const char **out
     *n = 0;
     FR_TRY(list_start(node, max_n, "a list of texts", &item));
     if (!node->has_value) return FR_OK;
-    struct fr__conf_out o = {0};
-    fr__conf_put(&o, "[");
+    fr__text o = {0};
+    fr__text_put(&o, "[");
     for (; item; item = list_next(node, item)) {
         fr_status status = check_text(item);
         if (status != FR_OK) {
-            fr__vec_fini(&o.text);
+            fr__text_fini(&o);
             return status;
         }
-        if (*n) fr__conf_put(&o, ", ");
+        if (*n) fr__text_put(&o, ", ");
         fr__conf_put_text(&o, item->text);
         out[(*n)++] = item->text;
     }
-    fr__conf_put(&o, "]");
+    fr__text_put(&o, "]");
     return fr__conf_resolve(node, &o);
 }
 

@@ -1,6 +1,8 @@
 /* conf_parse.c -- YAML text to a tree, and the --set overrides on top of it. */
 #include "io/conf.h"
 
+#include "base/vec.h"
+
 #include "base/utf8.h"
 #include "io/file.h"
 
@@ -23,7 +25,7 @@ struct builder {
     const char *key; /* the key whose value follows */
     int key_line, key_column;
     FR_VEC(struct anchor) anchors;
-    FR_VEC(char) text; /* text of one token while it is assembled */
+    fr__text text; /* text of one token while it is assembled */
 };
 
 static fr_status fail_at(const struct builder *b, int line, int column, const char *format, ...)
@@ -130,17 +132,16 @@ static fr_status token_text(struct builder *b, struct fy_token *token, const cha
     if (!iter) return no_memory(b);
     const struct fy_iter_chunk *chunk = NULL;
     int failed = 0;
-    bool has_room = true;
     b->text.n = 0;
-    while (has_room && (chunk = fy_token_iter_chunk_next(iter, chunk, &failed)) != NULL)
-        for (size_t i = 0; i < chunk->len && has_room; i++)
-            has_room = fr__vec_push(&b->text, chunk->str[i]);
+    while ((chunk = fy_token_iter_chunk_next(iter, chunk, &failed)) != NULL)
+        fr__text_put_bytes(&b->text, chunk->str, chunk->len);
+    fr__text_put(&b->text, ""); /* an empty text is a text */
     fy_token_iter_destroy(iter);
-    size_t n = b->text.n;
-    if (!has_room || failed || !fr__vec_push(&b->text, '\0')) return no_memory(b);
+    if (b->text.failed || failed) return no_memory(b);
     int line, column;
     token_place(token, &line, &column);
-    if (strlen(b->text.at) != n) return fail_at(b, line, column, "a zero byte inside a text");
+    if (strlen(b->text.at) != b->text.n)
+        return fail_at(b, line, column, "a zero byte inside a text");
     *out = fr__arena_strdup(&b->root->arena, b->text.at);
     return *out ? FR_OK : no_memory(b);
 }
@@ -373,7 +374,7 @@ fr_status fr__conf_read(struct fr__conf_root *root, const char *text, size_t byt
     FR_TRY(check_characters(&b, copy, bytes));
     fr_status status = parse(&b, copy, bytes);
     fr__vec_fini(&b.anchors);
-    fr__vec_fini(&b.text);
+    fr__text_fini(&b.text);
     if (status == FR_OK) *out = b.value;
     return status;
 }

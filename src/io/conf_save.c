@@ -83,13 +83,6 @@ fr_status fr_conf_record(fr_conf *c, const char *key, const char *value_as_yaml)
 
 /* --- writing ------------------------------------------------------------------------------ */
 
-void fr__conf_put(struct fr__conf_out *o, const char *text)
-{
-    for (size_t i = 0, n = strlen(text); i <= n && !o->failed; i++) /* includes the terminator */
-        o->failed = !fr__vec_push(&o->text, text[i]);
-    if (!o->failed) o->text.n--;
-}
-
 /* Words, paths and names that every YAML reader treats as text. */
 static bool is_safe_plain(const char *text)
 {
@@ -106,35 +99,28 @@ static bool is_safe_plain(const char *text)
     return true;
 }
 
-void fr__conf_put_text(struct fr__conf_out *o, const char *text)
+void fr__conf_put_text(fr__text *o, const char *text)
 {
     if (is_safe_plain(text)) {
-        fr__conf_put(o, text);
+        fr__text_put(o, text);
         return;
     }
-    fr__conf_put(o, "\"");
+    fr__text_put(o, "\"");
     size_t n;
     for (const char *t = text; *t; t += n) {
-        char piece[16] = "";
         int32_t c = fr__utf8_next(t, &n);
         if (c == '"' || c == '\\')
-            snprintf(piece, sizeof piece, "\\%c", (char)c);
+            fr__text_printf(o, "\\%c", (char)c);
         else if (c == '\n')
-            snprintf(piece, sizeof piece, "\\n");
+            fr__text_put(o, "\\n");
         else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) /* limited: a key may have 1024 characters */
-            snprintf(piece, sizeof piece, "\\x%02x", (unsigned)c);
+            fr__text_printf(o, "\\x%02x", (unsigned)c);
         else if ((c >= 0x2000 && c < 0x2100) || c >= 0xFE00)
-            snprintf(piece, sizeof piece, "\\U%08x", (unsigned)c);
+            fr__text_printf(o, "\\U%08x", (unsigned)c);
         else
-            memcpy(piece, t, n);
-        fr__conf_put(o, piece);
+            fr__text_put_bytes(o, t, n);
     }
-    fr__conf_put(o, "\"");
-}
-
-static void put_indent(struct fr__conf_out *o, int indent)
-{
-    for (int i = 0; i < indent; i++) fr__conf_put(o, " ");
+    fr__text_put(o, "\"");
 }
 
 /* Omit defaults that mean "not set", and empty sections. */
@@ -146,30 +132,29 @@ static bool is_shown(const fr_conf *node)
     return false;
 }
 
-static void put_value(struct fr__conf_out *o, const fr_conf *node, int indent);
+static void put_value(fr__text *o, const fr_conf *node, int indent);
 
-static void put_mapping(struct fr__conf_out *o, const fr_conf *node, int indent, bool is_in_line)
+static void put_mapping(fr__text *o, const fr_conf *node, int indent, bool is_in_line)
 {
     for (const fr_conf *c = node->first; c; c = c->next) {
         if (!is_shown(c)) continue;
-        if (!is_in_line) put_indent(o, indent);
+        if (!is_in_line) fr__text_printf(o, "%*s", indent, "");
         is_in_line = false;
         fr__conf_put_text(o, c->key);
-        fr__conf_put(o, ":");
+        fr__text_put(o, ":");
         put_value(o, c, indent);
     }
 }
 
-static void put_list(struct fr__conf_out *o, const fr_conf *node, int indent)
+static void put_list(fr__text *o, const fr_conf *node, int indent)
 {
     for (const fr_conf *c = node->first; c; c = c->next) {
-        put_indent(o, indent);
-        fr__conf_put(o, "-");
+        fr__text_printf(o, "%*s-", indent, "");
         bool has_keys = false;
         for (const fr_conf *k = c->first; k && c->kind == FR_CONF_MAPPING; k = k->next)
             has_keys = has_keys || is_shown(k);
         if (has_keys) {
-            fr__conf_put(o, " ");
+            fr__text_put(o, " ");
             put_mapping(o, c, indent + 2, true);
         } else {
             put_value(o, c, indent);
@@ -187,55 +172,54 @@ static bool is_value(const char *text)
 }
 
 /* A value that no call has read. */
-static void put_scalar(struct fr__conf_out *o, const fr_conf *node)
+static void put_scalar(fr__text *o, const fr_conf *node)
 {
     if (fr__conf_is_null(node))
-        fr__conf_put(o, "null");
+        fr__text_put(o, "null");
     else if (node->is_plain && is_value(node->text))
-        fr__conf_put(o, node->text);
+        fr__text_put(o, node->text);
     else
         fr__conf_put_text(o, node->text);
 }
 
 /* Write the rest of the line after the colon or dash. */
-static void put_value(struct fr__conf_out *o, const fr_conf *node, int indent)
+static void put_value(fr__text *o, const fr_conf *node, int indent)
 {
     bool has_items = false;
     for (const fr_conf *c = node->first; c && !has_items; c = c->next) has_items = is_shown(c);
     if (node->resolved) {
-        fr__conf_put(o, " ");
-        fr__conf_put(o, node->resolved);
+        fr__text_printf(o, " %s", node->resolved);
     } else if (node->kind == FR_CONF_SCALAR) {
-        fr__conf_put(o, " ");
+        fr__text_put(o, " ");
         put_scalar(o, node);
     } else if (!has_items) {
-        fr__conf_put(o, node->kind == FR_CONF_LIST ? " []" : " {}");
+        fr__text_put(o, node->kind == FR_CONF_LIST ? " []" : " {}");
     } else {
-        fr__conf_put(o, "\n");
+        fr__text_put(o, "\n");
         if (node->kind == FR_CONF_LIST)
             put_list(o, node, indent + 2);
         else
             put_mapping(o, node, indent + 2, false);
         return;
     }
-    fr__conf_put(o, "\n");
+    fr__text_put(o, "\n");
 }
 
-void fr__conf_format(const fr_conf *top, struct fr__conf_out *o)
+void fr__conf_format(const fr_conf *top, fr__text *o)
 {
     put_mapping(o, top, 0, false);
-    if (o->text.n == 0) fr__conf_put(o, "{}\n");
+    if (o->n == 0) fr__text_put(o, "{}\n");
 }
 
 fr_status fr_conf_save(fr_conf *top, const char *path) { return fr__conf_save(top, "", path); }
 
 fr_status fr__conf_save(fr_conf *top, const char *head, const char *path)
 {
-    struct fr__conf_out o = {0};
-    fr__conf_put(&o, head);
+    fr__text o = {0};
+    fr__text_put(&o, head);
     fr__conf_format(top, &o);
-    fr_status status = o.failed ? fr__conf_no_memory(top)
-                                : fr__file_replace(top->root->ctx, path, o.text.at, o.text.n);
-    fr__vec_fini(&o.text);
+    fr_status status =
+        o.failed ? fr__conf_no_memory(top) : fr__file_replace(top->root->ctx, path, o.at, o.n);
+    fr__text_fini(&o);
     return status;
 }

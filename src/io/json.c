@@ -11,7 +11,9 @@
 
 static void put(fr_json *j, const char *text, size_t n)
 {
-    if (j->write) {
+    if (j->has_text) {
+        fr__text_put_bytes(&j->text, text, n);
+    } else if (j->write) {
         if (!j->failed && !j->write(j->user, text, n)) j->failed = true;
     } else if (j->file) {
         if (!j->failed && fwrite(text, 1, n, j->file) != n) j->failed = true;
@@ -102,6 +104,18 @@ void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent)
 void fr__json_to(fr_json *j, bool (*write)(void *user, const char *text, size_t n), void *user)
 {
     start(j, (fr_json){.write = write, .user = user});
+}
+
+void fr__json_to_text(fr_json *j, int indent)
+{
+    start(j, (fr_json){.has_text = true, .indent = indent});
+}
+
+char *fr__json_take(fr_json *j, const char *end)
+{
+    if (!fr__json_finish(j)) j->text.failed = true;
+    fr__text_put(&j->text, end);
+    return fr__text_take(&j->text);
 }
 
 void fr__json_object(fr_json *j, const char *key) { open_level(j, key, false); }

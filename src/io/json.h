@@ -13,7 +13,8 @@
 #ifndef FR_IO_JSON_H
 #define FR_IO_JSON_H
 
-#include <forerun/base.h>
+#include "base/text.h"
+
 #include <stdio.h>
 
 #define FR_JSON_DEPTH 32
@@ -24,6 +25,8 @@ typedef struct fr_json {
     size_t room, bytes;
     bool (*write)(void *user, const char *text, size_t n); /* replaces both */
     void *user;
+    bool has_text; /* as does: */
+    fr__text text;
     int indent; /* blanks per level; 0: all on one line */
     int depth;
     bool is_list[FR_JSON_DEPTH + 1], has_items[FR_JSON_DEPTH + 1];
@@ -39,6 +42,11 @@ void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent);
 /* `write` receives the text in pieces, which never split a character, and returns whether it
  * succeeded. */
 void fr__json_to(fr_json *j, bool (*write)(void *user, const char *text, size_t n), void *user);
+
+/* A text of any length, in one block: fr__json_take instead of fr__json_finish returns it with
+ * `end` appended, to be released with fr__free; NULL: no memory, or calls that do not match. */
+void fr__json_to_text(fr_json *j, int indent);
+char *fr__json_take(fr_json *j, const char *end);
 
 void fr__json_object(fr_json *j, const char *key);
 void fr__json_list(fr_json *j, const char *key);

@@ -62,16 +62,7 @@ static void write_plan(fr_json *j, const fr_plan *p, const fr_profile *profile)
 char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile)
 {
     fr_json j;
-    char none[1];
-    fr__json_to_buffer(&j, none, sizeof none, 0);
+    fr__json_to_text(&j, 0);
     write_plan(&j, p, profile);
-    (void)fr__json_finish(&j); /* fails: it is the size that is wanted */
-    size_t room = j.bytes + 1;
-    char *text = fr__alloc(room);
-    if (!text) return NULL;
-    fr__json_to_buffer(&j, text, room, 0);
-    write_plan(&j, p, profile);
-    if (fr__json_finish(&j)) return text;
-    fr__free(text);
-    return NULL;
+    return fr__json_take(&j, "");
 }

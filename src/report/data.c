@@ -244,7 +244,7 @@ static const char *make_title(report *q)
                             more, about);
 }
 
-static fr_status write_all(report *q, fr_text *title)
+static fr_status write_all(report *q, fr__text *title)
 {
     fr_json *j = &q->json;
     FR_TRY(plan_events(q));
@@ -257,15 +257,15 @@ static fr_status write_all(report *q, fr_text *title)
     fr__json_end(j);
     FR_TRY(write_compare(q));
     const char *text = make_title(q);
-    if (!text || !fr__text_put(title, text, strlen(text)))
-        return fr__no_memory(q->ctx, 0, "title of the report");
+    if (text) fr__text_put(title, text);
+    if (!text || title->failed) return fr__no_memory(q->ctx, 0, "title of the report");
     fr__json_text(j, "title", text);
     fr__json_end(j);
     return FR_OK;
 }
 
 fr_status fr__report_data(fr_ctx *ctx, int n, const char *const *folders,
-                          const fr_report_options *o, fr_text *data, fr_text *title)
+                          const fr_report_options *o, fr__text *data, fr__text *title)
 {
     static const fr_report_options presets;
     report q = {.ctx = ctx, .o = o ? o : &presets};

@@ -7,6 +7,6 @@
 
 /* Write the data and the title of the page into two empty texts; on failure they are empty. */
 fr_status fr__report_data(fr_ctx *ctx, int n, const char *const *folders,
-                          const fr_report_options *o, fr_text *data, fr_text *title);
+                          const fr_report_options *o, fr__text *data, fr__text *title);
 
 #endif

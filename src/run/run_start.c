@@ -49,14 +49,14 @@ static fr_status look(fr_run *r)
 /* Hash of the resolved config as it is saved. It must be equal on all ranks. */
 static fr_status hash_config(fr_run *r, uint64_t *word)
 {
-    struct fr__conf_out text = {0};
+    fr__text text = {0};
     fr__sha256 hash;
     char hex[65];
     fr__conf_format(r->setup.conf, &text);
     fr__sha256_init(&hash);
-    fr__sha256_update(&hash, text.text.at, text.text.n);
+    fr__sha256_update(&hash, text.at, text.n);
     fr__sha256_final(&hash, hex);
-    fr__vec_fini(&text.text);
+    fr__text_fini(&text);
     hex[16] = '\0';
     *word = strtoull(hex, NULL, 16);
     return text.failed ? fr__no_memory(r->ctx, 0, "config") : FR_OK;

@@ -7,6 +7,8 @@
 #include "io/json.h"
 #include "runlog/environment.h"
 
+#include <string.h>
+
 #include <math.h>
 
 static void write_memory(fr_json *j, const fr_memory_use *m)
@@ -274,23 +276,14 @@ static void write_all(fr_json *j, const fr__setup *s, const fr_engine *e, const 
 fr_status fr__summary_write(const fr__setup *s, const fr_engine *e, const fr__folder *f,
                             const fr__summary *sum)
 {
-    char path[FR_PATH], nothing[1];
+    char path[FR_PATH];
     fr_json j;
     FR_TRY(fr__folder_file(s->ctx, f, "summary.json", path));
-    fr__json_to_buffer(&j, nothing, sizeof nothing, 2); /* to find its length */
+    fr__json_to_text(&j, 2);
     write_all(&j, s, e, sum);
-    (void)fr__json_finish(&j);
-    size_t room = j.bytes + 4096; /* numbers may be longer the second time */
-    char *text = fr__alloc(room);
-    if (!text) return fr__no_memory(s->ctx, room, "summary");
-    fr__json_to_buffer(&j, text, room - 1, 2);
-    write_all(&j, s, e, sum);
-    fr_status status = FR_OK;
-    if (!fr__json_finish(&j)) status = fr_fail(s->ctx, FR_INTERNAL, "%s: text too long", path);
-    if (status == FR_OK) {
-        text[j.bytes++] = '\n';
-        status = fr__file_replace(s->ctx, path, text, j.bytes);
-    }
+    char *text = fr__json_take(&j, "\n");
+    if (!text) return fr__no_memory(s->ctx, j.bytes, "summary");
+    fr_status status = fr__file_replace(s->ctx, path, text, strlen(text));
     fr__free(text);
     return status;
 }

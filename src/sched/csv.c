@@ -6,7 +6,7 @@
  *
  * PyTorch's form has no steps and no reductions. They are omitted if lowering would place them
  * identically. Otherwise they are written as cells of our own (0STEP0). */
-#include "sched/print.h"
+#include "base/text.h"
 #include "sched/sched.h"
 
 static bool is_ours(const fr_instr *x)
@@ -67,7 +67,7 @@ static bool can_leave_out(const fr_schedule *s)
 
 char *fr_schedule_to_csv(const fr_schedule *s)
 {
-    fr__printer p = {0};
+    fr__text p = {0};
     char text[48];
     bool leave_out = can_leave_out(s);
     for (int w = 0; w < s->n_workers; w++) {
@@ -75,10 +75,10 @@ char *fr_schedule_to_csv(const fr_schedule *s)
         for (int i = 0; i < s->lists[w].n; i++) {
             const fr_instr *x = &s->lists[w].at[i];
             if (leave_out && is_ours(x)) continue;
-            fr__print(&p, "%s%s", comma, fr_instr_text(x, text));
+            fr__text_printf(&p, "%s%s", comma, fr_instr_text(x, text));
             comma = ",";
         }
-        fr__print(&p, "\n");
+        fr__text_printf(&p, "\n");
     }
-    return fr__print_end(&p);
+    return fr__text_take(&p);
 }

@@ -9,7 +9,7 @@
  * A cell is as wide as the widest label plus a gap. If the grid is wider than the window, labels
  * are shortened, then gaps are removed, then the grid continues below in bands. If it is still too
  * large, its end is cut off, with a note. */
-#include "sched/print.h"
+#include "base/text.h"
 #include "sched/sched.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ enum {
 typedef struct grid {
     const fr_schedule *s;
     const fr_clock *c;
-    fr__printer out;
+    fr__text out;
     bool in_colour;
     bool has_gap;   /* a gap after each cell shows updates; else the end of a block does */
     bool has_mark;  /* an update was marked */
@@ -103,20 +103,20 @@ static const char *colour_of(const grid *g, const fr_instr *x)
 static void set_colour(grid *g, const char *colour)
 {
     if (!g->in_colour || colour == g->on) return;
-    if (g->on) fr__print(&g->out, "\033[0m");
-    if (colour) fr__print(&g->out, "%s", colour);
+    if (g->on) fr__text_printf(&g->out, "\033[0m");
+    if (colour) fr__text_printf(&g->out, "%s", colour);
     g->on = colour;
 }
 
 static void repeat(grid *g, char c, int n)
 {
-    for (int i = 0; i < n; i++) fr__print_bytes(&g->out, &c, 1);
+    for (int i = 0; i < n; i++) fr__text_put_bytes(&g->out, &c, 1);
 }
 
 static void end_line(grid *g)
 {
-    while (g->out.text.n && g->out.text.at[g->out.text.n - 1] == ' ') g->out.text.n--;
-    fr__print(&g->out, "\n");
+    while (g->out.n && g->out.at[g->out.n - 1] == ' ') g->out.n--;
+    fr__text_printf(&g->out, "\n");
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static void draw_idle(grid *g, int from, int to)
     if (from >= to) return;
     set_colour(g, "\033[2m");
     for (int i = from; i < to; i++) {
-        fr__print(&g->out, ".");
+        fr__text_printf(&g->out, ".");
         repeat(g, ' ', g->cell - 1);
     }
     set_colour(g, NULL);
@@ -151,12 +151,12 @@ static void draw_block(grid *g, const block *b)
     has_room = width > n;
     bool marks_inside = b->is_update && is_end && !g->has_gap && has_room;
     set_colour(g, colour_of(g, b->instr));
-    fr__print(&g->out, "%.*s", width, text);
+    fr__text_printf(&g->out, "%.*s", width, text);
     if (has_room)
         repeat(g, b->to - b->from > 1 && !g->in_colour ? '-' : ' ', width - n - marks_inside);
-    if (marks_inside) fr__print(&g->out, "|");
+    if (marks_inside) fr__text_printf(&g->out, "|");
     set_colour(g, NULL);
-    if (g->has_gap) fr__print(&g->out, b->is_update && is_end ? "|" : " ");
+    if (g->has_gap) fr__text_printf(&g->out, b->is_update && is_end ? "|" : " ");
     g->has_mark |= marks_inside || (g->has_gap && b->is_update && is_end);
 }
 
@@ -179,7 +179,7 @@ static void draw_worker(grid *g, int w)
     int at = 0; /* columns done, drawn or not */
     char name[64];
     (void)row_name(g, w, name);
-    fr__print(&g->out, "%-*s", g->left, name);
+    fr__text_printf(&g->out, "%-*s", g->left, name);
     for (int i = 0; i < l->n && at < g->end; i++) {
         if (!is_computation(l->at[i].action)) continue;
         int from = unit_of(g, g->c->start[w][i]), to = unit_of(g, g->c->end[w][i]);
@@ -202,7 +202,7 @@ static void draw_axis(grid *g)
     repeat(g, ' ', g->left);
     for (int u = (g->first + every - 1) / every * every; u < g->end; u += every) {
         repeat(g, ' ', g->left + (u - g->first) * g->cell - n);
-        fr__print(&g->out, "%.0f", u * g->unit);
+        fr__text_printf(&g->out, "%.0f", u * g->unit);
         n = g->left + (u - g->first) * g->cell + snprintf(text, sizeof text, "%.0f", u * g->unit);
     }
     end_line(g);
@@ -212,7 +212,7 @@ static void draw_bands(grid *g)
 {
     for (g->first = 0; g->first < g->n_shown; g->first = g->end) {
         g->end = g->first + g->band < g->n_shown ? g->first + g->band : g->n_shown;
-        if (g->first > 0) fr__print(&g->out, "\n");
+        if (g->first > 0) fr__text_printf(&g->out, "\n");
         draw_axis(g);
         for (int w = 0; w < g->s->n_workers; w++) draw_worker(g, w);
     }
@@ -236,9 +236,10 @@ static void print_ints(grid *g, const char *name, int n, const int *values)
     enum { MOST = 16 };
     bool is_same = n > 1;
     for (int i = 1; i < n; i++) is_same &= values[i] == values[0];
-    fr__print(&g->out, "; %s", name);
-    for (int i = 0; i < (is_same ? 1 : n) && i < MOST; i++) fr__print(&g->out, " %d", values[i]);
-    fr__print(&g->out, "%s", is_same ? " each" : n > MOST ? " ..." : "");
+    fr__text_printf(&g->out, "; %s", name);
+    for (int i = 0; i < (is_same ? 1 : n) && i < MOST; i++)
+        fr__text_printf(&g->out, " %d", values[i]);
+    fr__text_printf(&g->out, "%s", is_same ? " each" : n > MOST ? " ..." : "");
 }
 
 static void print_foot(grid *g)
@@ -248,27 +249,28 @@ static void print_foot(grid *g)
     for (int w = 0; w < s->n_workers; w++) busy += g->c->busy[w];
     double all = g->c->makespan * s->n_workers;
     if (g->n_shown < g->n_units)
-        fr__print(&g->out, "(%d of %.0f columns; --columns 0 or --format text show the rest)\n",
-                  g->n_shown, ceil(g->c->makespan / g->unit - 1e-6));
-    fr__print(&g->out, "makespan %g; bubble %.1f %%", g->c->makespan,
-              all > 0 ? 100 * (1 - busy / all) : 0);
+        fr__text_printf(&g->out,
+                        "(%d of %.0f columns; --columns 0 or --format text show the rest)\n",
+                        g->n_shown, ceil(g->c->makespan / g->unit - 1e-6));
+    fr__text_printf(&g->out, "makespan %g; bubble %.1f %%", g->c->makespan,
+                    all > 0 ? 100 * (1 - busy / all) : 0);
     print_ints(g, "live", s->n_workers, g->c->peak_live);
     if (s->n_slots) print_ints(g, "slots", s->n_stages, s->n_slots);
-    fr__print(&g->out, "%s%s\n", g->has_mark ? "; | is an update" : "",
-              !g->has_stage && most_stages_of_a_worker(s) > 1 ? "; small letters: second stage"
-                                                              : "");
+    fr__text_printf(
+        &g->out, "%s%s\n", g->has_mark ? "; | is an update" : "",
+        !g->has_stage && most_stages_of_a_worker(s) > 1 ? "; small letters: second stage" : "");
 }
 
 static void print_head(grid *g)
 {
     const fr_schedule *s = g->s;
-    fr__print(&g->out, "%s: %d stage%s on %d worker%s, %d micro-batch%s", s->name, s->n_stages,
-              s->n_stages == 1 ? "" : "s", s->n_workers, s->n_workers == 1 ? "" : "s", s->n_micro,
-              s->n_micro == 1 ? "" : "es");
+    fr__text_printf(&g->out, "%s: %d stage%s on %d worker%s, %d micro-batch%s", s->name,
+                    s->n_stages, s->n_stages == 1 ? "" : "s", s->n_workers,
+                    s->n_workers == 1 ? "" : "s", s->n_micro, s->n_micro == 1 ? "" : "es");
     if (s->n_batches > 1)
-        fr__print(&g->out, " per mini-batch, %d mini-batches (a, b%s)", s->n_batches,
-                  s->n_batches > 2 ? ", ..." : "");
-    fr__print(&g->out, "\n");
+        fr__text_printf(&g->out, " per mini-batch, %d mini-batches (a, b%s)", s->n_batches,
+                        s->n_batches > 2 ? ", ..." : "");
+    fr__text_printf(&g->out, "\n");
 }
 
 /* Four cell formats, from wide to narrow. Returns the number of columns that fit into a line. */
@@ -327,5 +329,5 @@ char *fr_schedule_to_grid(const fr_schedule *s, const fr_clock *c, int columns, 
     print_head(&g);
     draw_bands(&g);
     print_foot(&g);
-    return fr__print_end(&g.out);
+    return fr__text_take(&g.out);
 }

@@ -3,7 +3,6 @@
  *     {"method", "stages", "micro", "batches", "replicas": [stage], "makespan", "peak_live":
  * [worker], "workers": [[instruction, ...], ...]} */
 #include "io/json.h"
-#include "base/alloc.h"
 
 #include <forerun/sched.h>
 
@@ -36,20 +35,7 @@ static void write_json(fr_json *j, const fr_schedule *s, const fr_clock *c)
 char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c)
 {
     fr_json j;
-    char none[1];
-    fr__json_to_buffer(&j, none, sizeof none,
-                       0); /* too small: the return value is the needed size */
+    fr__json_to_text(&j, 0);
     write_json(&j, s, c);
-    (void)fr__json_finish(&j);
-    size_t room = j.bytes + 2;
-    char *text = fr__alloc(room);
-    if (!text) return NULL;
-    fr__json_to_buffer(&j, text, room, 0);
-    write_json(&j, s, c);
-    if (!fr__json_finish(&j)) {
-        fr__free(text);
-        return NULL;
-    }
-    text[j.bytes] = '\n';
-    return text;
+    return fr__json_take(&j, "\n");
 }

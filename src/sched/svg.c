@@ -4,7 +4,7 @@
  * stages of a worker). The tints also differ in lightness, for readers with colour blindness, and
  * blocks carry letters. Text follows the reader's light or dark scheme; blocks are pale in both. A
  * block may carry a note, such as the weights it reads. A tooltip shows all details of a block. */
-#include "sched/print.h"
+#include "base/text.h"
 #include "sched/sched.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ typedef struct drawing {
     const fr_schedule *s;
     const fr_clock *c;
     const fr_notes *notes;
-    fr__printer out;
+    fr__text out;
     double unit;  /* time of the shortest computation */
     double scale; /* pixels per unit */
     double end;   /* end time of the drawing */
@@ -47,11 +47,11 @@ static void put_escaped(drawing *d, const char *text)
 {
     for (; *text; text++) {
         if (*text == '&')
-            fr__print(&d->out, "&amp;");
+            fr__text_printf(&d->out, "&amp;");
         else if (*text == '<')
-            fr__print(&d->out, "&lt;");
+            fr__text_printf(&d->out, "&lt;");
         else
-            fr__print_bytes(&d->out, text, 1);
+            fr__text_put_bytes(&d->out, text, 1);
     }
 }
 
@@ -74,22 +74,23 @@ static void draw_head(drawing *d)
 {
     const fr_schedule *s = d->s;
     int width = (int)fmax(LEAST, ceil(x_of(d, d->end)) + 14), height = y_of(d, s->n_workers) + FOOT;
-    fr__print(&d->out,
-              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-              "height=\"%d\" role=\"img\">\n<title>schedule of ",
-              width, height, width, height);
+    fr__text_printf(&d->out,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+                    "height=\"%d\" role=\"img\">\n<title>schedule of ",
+                    width, height, width, height);
     put_escaped(d, s->name);
-    fr__print(&d->out, "</title>\n");
-    fr__print_bytes(&d->out, style, sizeof style - 1);
-    fr__print(&d->out, "<text class=\"h\" x=\"8\" y=\"20\">");
+    fr__text_printf(&d->out, "</title>\n");
+    fr__text_put_bytes(&d->out, style, sizeof style - 1);
+    fr__text_printf(&d->out, "<text class=\"h\" x=\"8\" y=\"20\">");
     put_escaped(d, s->name);
-    fr__print(&d->out, "</text>\n<text class=\"m\" x=\"8\" y=\"38\">%d stage%s on %d worker%s, ",
-              s->n_stages, plural(s->n_stages, "s"), s->n_workers, plural(s->n_workers, "s"));
-    fr__print(&d->out, "%d micro-batch%s", s->n_micro, plural(s->n_micro, "es"));
+    fr__text_printf(&d->out,
+                    "</text>\n<text class=\"m\" x=\"8\" y=\"38\">%d stage%s on %d worker%s, ",
+                    s->n_stages, plural(s->n_stages, "s"), s->n_workers, plural(s->n_workers, "s"));
+    fr__text_printf(&d->out, "%d micro-batch%s", s->n_micro, plural(s->n_micro, "es"));
     if (s->n_batches > 1)
-        fr__print(&d->out, " in a mini-batch, %d mini-batches (a, b, ...)", s->n_batches);
-    if (d->end < d->c->makespan) fr__print(&d->out, "; cut off at time %g", d->end);
-    fr__print(&d->out, "</text>\n");
+        fr__text_printf(&d->out, " in a mini-batch, %d mini-batches (a, b, ...)", s->n_batches);
+    if (d->end < d->c->makespan) fr__text_printf(&d->out, "; cut off at time %g", d->end);
+    fr__text_printf(&d->out, "</text>\n");
 }
 
 static void draw_axis(drawing *d)
@@ -97,8 +98,8 @@ static void draw_axis(drawing *d)
     int every = 5, n = (int)(d->end / d->unit + 1e-6);
     for (int times = 2; every * d->scale < 40; times = 7 - times) every *= times;
     for (int u = 0; u <= n; u += every)
-        fr__print(&d->out, "<text class=\"m k\" x=\"%.4g\" y=\"%d\">%g</text>\n",
-                  x_of(d, u * d->unit), TOP - 8, u * d->unit);
+        fr__text_printf(&d->out, "<text class=\"m k\" x=\"%.4g\" y=\"%d\">%g</text>\n",
+                        x_of(d, u * d->unit), TOP - 8, u * d->unit);
 }
 
 /* --- blocks ------------------------------------------------------------------------------------*/
@@ -137,21 +138,22 @@ static void draw_block(drawing *d, int w, int i)
     int n = label_of(d, x, label), y = y_of(d, w);
     double left = x_of(d, from), width = x_of(d, to) - left - 1, middle = left + width / 2;
     if (d->notes) d->notes->text(d->notes->user, w, i, note, sizeof note);
-    fr__print(&d->out, "<g><title>%s of micro-batch %d, stage %d, %g to %g", words[x->action],
-              x->micro, x->stage, from, to);
-    if (note[0]) fr__print(&d->out, ", weights %s", note);
-    fr__print(&d->out,
-              "</title><rect class=\"%c%d\" x=\"%.5g\" y=\"%d\" width=\"%.4g\" height=\"%d\" "
-              "rx=\"2\"/>",
-              "fbiw"[x->action], tint_of(d->s, x), left, y, width, d -> height);
+    fr__text_printf(&d->out, "<g><title>%s of micro-batch %d, stage %d, %g to %g", words[x->action],
+                    x->micro, x->stage, from, to);
+    if (note[0]) fr__text_printf(&d->out, ", weights %s", note);
+    fr__text_printf(&d->out,
+                    "</title><rect class=\"%c%d\" x=\"%.5g\" y=\"%d\" width=\"%.4g\" height=\"%d\" "
+                    "rx=\"2\"/>",
+                    "fbiw"[x->action], tint_of(d->s, x), left, y, width, d -> height);
     int base = y + (d->notes ? 13 : d->height / 2 + 4);
     if (n * LETTER > width + 2) n = snprintf(label, sizeof label, "%d", x->micro % d->s->n_micro);
     if (n * LETTER <= width + 2)
-        fr__print(&d->out, "<text class=\"l\" x=\"%.5g\" y=\"%d\">%s</text>", middle, base, label);
+        fr__text_printf(&d->out, "<text class=\"l\" x=\"%.5g\" y=\"%d\">%s</text>", middle, base,
+                        label);
     if (note[0] && (int)strlen(note) * (LETTER - 1) <= width + 2)
-        fr__print(&d->out, "<text class=\"v\" x=\"%.5g\" y=\"%d\">%s</text>", middle,
-                  y + d->height - 5, note);
-    fr__print(&d->out, "</g>\n");
+        fr__text_printf(&d->out, "<text class=\"v\" x=\"%.5g\" y=\"%d\">%s</text>", middle,
+                        y + d->height - 5, note);
+    fr__text_printf(&d->out, "</g>\n");
     d->is_used[x->action] = true;
     d->has_note |= note[0] != '\0';
 }
@@ -160,17 +162,19 @@ static void draw_worker(drawing *d, int w)
 {
     const fr_instr_list *l = &d->s->lists[w];
     int y = y_of(d, w);
-    fr__print(&d->out,
-              "<text class=\"e\" x=\"%d\" y=\"%d\">worker %d</text>\n<rect class=\"r\" x=\"%d\" "
-              "y=\"%d\" width=\"%.5g\" height=\"%d\"/>\n",
-              LEFT - 6, y + d->height / 2 + 4, w, LEFT, y, width_of(d, d->end), d->height);
+    fr__text_printf(
+        &d->out,
+        "<text class=\"e\" x=\"%d\" y=\"%d\">worker %d</text>\n<rect class=\"r\" x=\"%d\" "
+        "y=\"%d\" width=\"%.5g\" height=\"%d\"/>\n",
+        LEFT - 6, y + d->height / 2 + 4, w, LEFT, y, width_of(d, d->end), d->height);
     for (int i = 0; i < l->n; i++)
         if (is_computation(l->at[i].action) && d->c->start[w][i] < d->end) draw_block(d, w, i);
     for (int i = 0; i < l->n; i++) { /* above the blocks */
         if (l->at[i].action != FR_DO_STEP || d->c->end[w][i] > d->end) continue;
         double x = x_of(d, d->c->end[w][i]) - 0.5;
-        fr__print(&d->out, "<line class=\"u\" x1=\"%.5g\" x2=\"%.5g\" y1=\"%d\" y2=\"%d\"/>\n", x,
-                  x, y - 2, y + d->height + 2);
+        fr__text_printf(&d->out,
+                        "<line class=\"u\" x1=\"%.5g\" x2=\"%.5g\" y1=\"%d\" y2=\"%d\"/>\n", x, x,
+                        y - 2, y + d->height + 2);
         d->has_update = true;
     }
 }
@@ -185,27 +189,29 @@ static void draw_foot(drawing *d)
     double busy = 0, all = d->c->makespan * d->s->n_workers;
     for (int a = 0; a <= FR_DO_W; a++) {
         if (!d->is_used[a]) continue;
-        fr__print(&d->out,
-                  "<rect class=\"%c1\" x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" rx=\"2\"/>"
-                  "<text x=\"%d\" y=\"%d\">%s</text>\n",
-                  "fbiw"[a], x, y - 10, x + 17, y, words[a]);
+        fr__text_printf(
+            &d->out,
+            "<rect class=\"%c1\" x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" rx=\"2\"/>"
+            "<text x=\"%d\" y=\"%d\">%s</text>\n",
+            "fbiw"[a], x, y - 10, x + 17, y, words[a]);
         x += 40 + 7 * (int)strlen(words[a]);
     }
     if (d->has_update) {
-        fr__print(&d->out,
-                  "<line class=\"u\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>"
-                  "<text x=\"%d\" y=\"%d\">update</text>\n",
-                  x + 4, x + 4, y - 11, y + 3, x + 12, y);
+        fr__text_printf(&d->out,
+                        "<line class=\"u\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>"
+                        "<text x=\"%d\" y=\"%d\">update</text>\n",
+                        x + 4, x + 4, y - 11, y + 3, x + 12, y);
         x += 72;
     }
     if (d->has_note)
-        fr__print(&d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", x, y, d->notes->legend);
+        fr__text_printf(&d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", x, y, d->notes->legend);
     for (int w = 0; w < d->s->n_workers; w++) busy += d->c->busy[w];
-    fr__print(&d->out,
-              "<text class=\"m\" x=\"%d\" y=\"%d\">time in units of a forward, transfers free; all "
-              "done at %g, workers idle %.1f %%%s</text>\n</svg>\n",
-              LEFT, y + 24, d->c->makespan, all > 0 ? 100 * (1 - busy / all) : 0,
-              d->s->n_batches > 1 ? ", filling and draining" : "");
+    fr__text_printf(
+        &d->out,
+        "<text class=\"m\" x=\"%d\" y=\"%d\">time in units of a forward, transfers free; all "
+        "done at %g, workers idle %.1f %%%s</text>\n</svg>\n",
+        LEFT, y + 24, d->c->makespan, all > 0 ? 100 * (1 - busy / all) : 0,
+        d->s->n_batches > 1 ? ", filling and draining" : "");
 }
 
 static void measure(drawing *d)
@@ -232,5 +238,5 @@ char *fr_schedule_to_svg(const fr_schedule *s, const fr_clock *c, const fr_notes
     draw_axis(&d);
     for (int w = 0; w < s->n_workers; w++) draw_worker(&d, w);
     draw_foot(&d);
-    return fr__print_end(&d.out);
+    return fr__text_take(&d.out);
 }

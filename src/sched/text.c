@@ -16,72 +16,45 @@
  *
  * If a stage has more than one worker, "replicas 2 1" gives the number per stage, and worker_of is
  * the first worker. */
-#include "sched/print.h"
+#include "base/text.h"
+#include "base/alloc.h"
 #include "sched/sched.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void fr__print_bytes(fr__printer *p, const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n && !p->has_failed; i++)
-        p->has_failed = !fr__vec_push(&p->text, bytes[i]);
-}
-
-void fr__print(fr__printer *p, const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= sizeof line)
-        p->has_failed = true;
-    else
-        fr__print_bytes(p, line, (size_t)n);
-}
-
-char *fr__print_end(fr__printer *p)
-{
-    fr__print_bytes(p, "", 1);
-    char *text = p->has_failed ? NULL : p->text.at;
-    if (!text) fr__free(p->text.at);
-    *p = (fr__printer){0};
-    return text;
-}
-
 void fr_text_free(char *text) { fr__free(text); }
 
-static void print_ints(fr__printer *p, const char *name, int n, const int *values)
+static void print_ints(fr__text *p, const char *name, int n, const int *values)
 {
-    fr__print(p, "%s", name);
-    for (int i = 0; i < n; i++) fr__print(p, " %d", values[i]);
-    fr__print(p, "\n");
+    fr__text_printf(p, "%s", name);
+    for (int i = 0; i < n; i++) fr__text_printf(p, " %d", values[i]);
+    fr__text_printf(p, "\n");
 }
 
-static void print_links(fr__printer *p, const char *name, int n, const fr_link *links)
+static void print_links(fr__text *p, const char *name, int n, const fr_link *links)
 {
-    fr__print(p, "%s", name);
-    for (int i = 0; i < n; i++) fr__print(p, " %d>%d", links[i].from, links[i].to);
-    fr__print(p, "\n");
+    fr__text_printf(p, "%s", name);
+    for (int i = 0; i < n; i++) fr__text_printf(p, " %d>%d", links[i].from, links[i].to);
+    fr__text_printf(p, "\n");
 }
 
 char *fr_schedule_to_text(const fr_schedule *s)
 {
-    fr__printer p = {0};
+    fr__text p = {0};
     char text[48];
-    fr__print(&p, "forerun-schedule 1\nname %s\n", s->name);
-    fr__print(&p, "stages %d\nworkers %d\nmicro %d\nbatches %d\nflush %s\n", s->n_stages,
-              s->n_workers, s->n_micro, s->n_batches, s->is_flush ? "yes" : "no");
+    fr__text_printf(&p, "forerun-schedule 1\nname %s\n", s->name);
+    fr__text_printf(&p, "stages %d\nworkers %d\nmicro %d\nbatches %d\nflush %s\n", s->n_stages,
+                    s->n_workers, s->n_micro, s->n_batches, s->is_flush ? "yes" : "no");
     print_ints(&p, "worker_of", s->n_stages, s->worker_of);
     if (fr__has_replicas(s)) print_ints(&p, "replicas", s->n_stages, s->replicas);
     print_links(&p, "forward", s->n_forward, s->forward);
     print_links(&p, "backward", s->n_backward, s->backward);
     for (int w = 0; w < s->n_workers; w++) {
-        fr__print(&p, "worker %d:", w);
+        fr__text_printf(&p, "worker %d:", w);
         for (int i = 0; i < s->lists[w].n; i++)
-            fr__print(&p, " %s", fr_instr_text(&s->lists[w].at[i], text));
-        fr__print(&p, "\n");
+            fr__text_printf(&p, " %s", fr_instr_text(&s->lists[w].at[i], text));
+        fr__text_printf(&p, "\n");
     }
-    return fr__print_end(&p);
+    return fr__text_take(&p);
 }

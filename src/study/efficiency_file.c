@@ -75,16 +75,11 @@ fr_status fr__study_save(const fr__study *s, const fr_goal *goal, int n_rows,
                          const fr_efficiency_row *rows)
 {
     fr_json j;
-    fr__json_to_buffer(&j, NULL, 0, 1);
+    fr__json_to_text(&j, 1);
     write_all(&j, s, goal, n_rows, rows);
-    (void)fr__json_finish(&j); /* to find its length */
-    size_t room = j.bytes + 1;
-    char *text = fr__alloc(room);
-    if (!text) return fr__no_memory(s->ctx, room, "results");
-    fr__json_to_buffer(&j, text, room, 1);
-    write_all(&j, s, goal, n_rows, rows);
-    fr_status status = fr__json_finish(&j) ? fr__file_replace(s->ctx, s->file, text, j.bytes)
-                                           : fr_fail(s->ctx, FR_IO, "%s: cannot write", s->file);
+    char *text = fr__json_take(&j, "");
+    if (!text) return fr__no_memory(s->ctx, j.bytes, "results");
+    fr_status status = fr__file_replace(s->ctx, s->file, text, j.bytes);
     fr__free(text);
     return status;
 }

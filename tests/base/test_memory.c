@@ -1,5 +1,6 @@
-/* test_memory.c -- alloc, arena and vec: zeroed, aligned, counted, and failing on demand. */
+/* test_memory.c -- alloc, arena, vec and text: zeroed, aligned, counted, and failing on demand. */
 #include "base/arena.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "support/check.h"
 
@@ -183,6 +184,30 @@ static void vec_grows(void **state)
     assert_int_equal(v.n, 0);
 }
 
+static void text_grows(void **state)
+{
+    (void)state;
+    fr__text t = {0};
+    size_t n = 0;
+    char number[16];
+    for (int i = 0; i < 1000; i++) {
+        fr__text_printf(&t, "%d,", i);
+        n += (size_t)snprintf(number, sizeof number, "%d,", i);
+        assert_int_equal(t.n, n);
+        assert_string_equal(t.at + t.n - strlen(number), number);
+    }
+    assert_memory_equal(t.at, "0,1,2,", 6);
+    fr__alloc_fail_after(0);
+    while (!t.failed) fr__text_put(&t, "more");
+    fr__text_put_bytes(&t, "", 1);
+    char *text = fr__text_take(&t);
+    fr__alloc_fail_after(-1);
+    assert_null(text); /* an incomplete text is none */
+    text = fr__text_take(&t);
+    assert_string_equal(text, "");
+    fr__free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +221,7 @@ int main(void)
         cmocka_unit_test(arena_keeps_large_pieces_apart),
         cmocka_unit_test(arena_texts),
         cmocka_unit_test(vec_grows),
+        cmocka_unit_test(text_grows),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

@@ -36,11 +36,11 @@ static void ask(fr_conf *c, int depth)
 /* The text of a config, or NULL if it would be too long to load. */
 static char *format(const fr_conf *c)
 {
-    struct fr__conf_out o = {0};
+    fr__text o = {0};
     fr__conf_format(c, &o);
     if (o.failed) abort();
-    if (o.text.n <= FR_CONF_MAX_BYTES) return o.text.at;
-    fr__vec_fini(&o.text);
+    if (o.n <= FR_CONF_MAX_BYTES) return o.at;
+    fr__text_fini(&o);
     return NULL;
 }
 
