@@ -1,6 +1,7 @@
 /* cmd_efficiency.c -- forerun efficiency: epochs to a quality at each global batch, and, with the
  * speed of more devices, whether data parallel or hybrid training reaches it first. */
 #include "cli.h"
+#include "json.h"
 #include "term.h"
 
 #include <math.h>
@@ -108,46 +109,33 @@ static void print_time(const fr_scaling *s, const fr_time_row *rows, const fr_ti
     print_verdict(s->ways, v);
 }
 
-/* JSON has no NaN. */
-static void print_json_number(const char *key, double value, const char *after)
-{
-    if (isnan(value))
-        printf("\"%s\": null%s", key, after);
-    else
-        printf("\"%s\": %.17g%s", key, value, after);
-}
-
 static void print_json(const fr_efficiency *e, const fr_scaling *s, const fr_time_row *rows,
                        const fr_time_verdict *v)
 {
-    printf("{\"target\": {\"by\": \"%s\", \"value\": %.17g}, \"n_train\": %lld,\n \"batches\": [",
-           e->goal.kind == FR_GOAL_LOSS ? "loss" : "accuracy", e->goal.value,
-           (long long)e->n_train);
-    for (int i = 0; i < e->n_rows; i++) {
-        const fr_efficiency_row *r = &e->rows[i];
-        printf("%s\n  {\"batch\": %lld, \"lr\": %.17g, \"seeds\": %d, \"reached\": %d, ",
-               i ? "," : "", (long long)r->batch, r->lr, r->n_seeds, r->n_reached);
-        print_json_number("epochs", r->epochs, ", ");
-        print_json_number("least", r->least, ", ");
-        print_json_number("most", r->most, ", ");
-        print_json_number("ratio", r->ratio, "}");
-    }
-    printf("]");
-    for (int i = 0; i < s->n_points; i++) {
-        const fr_time_row *r = &rows[i];
-        if (i == 0)
-            printf(",\n \"ways\": %d, \"crossover\": %d, \"dp_devices\": %d, "
-                   "\"hybrid_devices\": %d,\n \"time\": [",
-                   s->ways, v->crossover, v->dp_devices, v->hybrid_devices);
-        printf("%s\n  {\"devices\": %d, \"dp_batch\": %lld, \"hybrid_batch\": %lld, ", i ? "," : "",
-               r->devices, (long long)r->dp_batch, (long long)r->hybrid_batch);
-        print_json_number("dp_efficiency", r->dp_efficiency, ", ");
-        print_json_number("dp_epochs", r->dp_epochs, ", ");
-        print_json_number("hybrid_epochs", r->hybrid_epochs, ", ");
-        print_json_number("dp_speedup", r->dp_speedup, ", ");
-        print_json_number("hybrid_speedup", r->hybrid_speedup, "}");
-    }
-    printf("%s}\n", s->n_points > 0 ? "]" : "");
+    json_t *batches = json_array(), *time = json_array();
+    for (const fr_efficiency_row *r = e->rows; r < e->rows + e->n_rows; r++)
+        json_array_append_new(
+            batches, json_pack("{sI sf si si so so so so}", "batch", (json_int_t)r->batch, "lr",
+                               r->lr, "seeds", r->n_seeds, "reached", r->n_reached, "epochs",
+                               json_finite(r->epochs), "least", json_finite(r->least), "most",
+                               json_finite(r->most), "ratio", json_finite(r->ratio)));
+    for (const fr_time_row *r = rows; r < rows + s->n_points; r++)
+        json_array_append_new(
+            time, json_pack("{si sI sI so so so so so}", "devices", r->devices, "dp_batch",
+                            (json_int_t)r->dp_batch, "hybrid_batch", (json_int_t)r->hybrid_batch,
+                            "dp_efficiency", json_finite(r->dp_efficiency), "dp_epochs",
+                            json_finite(r->dp_epochs), "hybrid_epochs",
+                            json_finite(r->hybrid_epochs), "dp_speedup", json_finite(r->dp_speedup),
+                            "hybrid_speedup", json_finite(r->hybrid_speedup)));
+    json_t *root = json_pack("{s{ss sf} sI so}", "target", "by",
+                             e->goal.kind == FR_GOAL_LOSS ? "loss" : "accuracy", "value",
+                             e->goal.value, "n_train", (json_int_t)e->n_train, "batches", batches);
+    json_t *step_times =
+        json_pack("{si si si si so}", "ways", s->ways, "crossover", v->crossover, "dp_devices",
+                  v->dp_devices, "hybrid_devices", v->hybrid_devices, "time", time);
+    if (s->n_points > 0) json_object_update(root, step_times);
+    json_decref(step_times);
+    json_print(root, 0);
 }
 
 /* Step times, if requested, and both tables. */

@@ -1,18 +1,8 @@
 /* cmd_eval.c -- forerun eval: loss and accuracy of a checkpoint. */
 #include "cli.h"
+#include "json.h"
 
-#include <math.h>
 #include <stdio.h>
-
-/* JSON has no NaN and no infinity. */
-static const char *json_number(double value, char text[32])
-{
-    if (isfinite(value))
-        snprintf(text, 32, "%.9g", value);
-    else
-        snprintf(text, 32, "null");
-    return text;
-}
 
 typedef struct wishes {
     const char *config, *checkpoint;
@@ -46,13 +36,12 @@ static int run(const cli_verb *verb, int argc, char **argv)
                              .stop = cli_catch_signals()};
     fr_run_result r;
     fr_status status = fr_eval(ctx, &run_of, &r);
-    char loss[32], accuracy[32], rate[32];
     if (status == FR_OK && o.want_json)
-        printf("{\"samples\": %lld, \"eval_loss\": %s, \"eval_accuracy\": %s, "
-               "\"samples_per_s\": %s, \"weights_sha256\": \"%s\"}\n",
-               (long long)r.samples, json_number(r.eval_loss, loss),
-               json_number(r.eval_accuracy, accuracy), json_number(r.samples_per_s, rate),
-               r.weights_sha256);
+        json_print(json_pack("{sI so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
+                             json_finite(r.eval_loss), "eval_accuracy",
+                             json_finite(r.eval_accuracy), "samples_per_s",
+                             json_finite(r.samples_per_s), "weights_sha256", r.weights_sha256),
+                   0);
     else if (status == FR_OK)
         printf("%lld samples: loss %.4f, accuracy %.2f %% (%.0f samples/s), weights %.16s...\n",
                (long long)r.samples, r.eval_loss, 100 * r.eval_accuracy, r.samples_per_s,

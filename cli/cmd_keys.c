@@ -1,5 +1,6 @@
 /* cmd_keys.c -- forerun keys: every key of a config, from the table that also reads configs. */
 #include "cli.h"
+#include "json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,26 +48,17 @@ static void as_markdown(const fr_key *k)
     printf(" | %s |\n", fr_key_users(k, users, sizeof users));
 }
 
-static void put_json(const char *name, const char *text, const char *end)
-{
-    printf("\"%s\": ", name);
-    if (text) printf("\"");
-    for (const char *c = text; c && *c; c++) printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-    printf("%s%s", text ? "\"" : "null", end);
-}
-
 static void as_json(const fr_key *k)
 {
     char range[ROOM], users[ROOM];
     bool is_plain = k->preset && k->preset[0] && k->preset[0] != '(';
-    printf("{");
-    put_json("path", k->path, ", ");
-    put_json("kind", fr_key_kind_name(k->kind), ", ");
-    put_json("default", is_plain ? k->preset : NULL, ", ");
-    printf("\"required\": %s, ", k->preset && !k->preset[0] ? "true" : "false");
-    put_json("range", fr_key_range(k, range, sizeof range), ", ");
-    put_json("of", fr_key_users(k, users, sizeof users), ", ");
-    put_json("meaning", k->meaning, "}");
+    json_t *o =
+        json_pack("{ss ss ss? sb ss ss ss}", "path", k->path, "kind", fr_key_kind_name(k->kind),
+                  "default", is_plain ? k->preset : NULL, "required", k->preset && !k->preset[0],
+                  "range", fr_key_range(k, range, sizeof range), "of",
+                  fr_key_users(k, users, sizeof users), "meaning", k->meaning);
+    json_dumpf(o, stdout, 0);
+    json_decref(o);
 }
 
 static const struct form {

@@ -241,7 +241,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         return cli_refuse("forerun methods: --method and --set go with --stability");
     if (name && o.want_json)
         return cli_refuse("forerun methods: --json is for the lists: leave '%s' out", name);
-    if (o.want_json) return json_print(pack_lists());
+    if (o.want_json) return json_print(pack_lists(), JSON_INDENT(1));
     if (!name) {
         print_lists();
         return 0;

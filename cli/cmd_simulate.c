@@ -1,5 +1,6 @@
 /* cmd_simulate.c -- forerun simulate: a run on the virtual clock of a cluster. */
 #include "cli.h"
+#include "json.h"
 
 #include <stdio.h>
 
@@ -42,16 +43,16 @@ static void print_text(const fr_forecast *f)
 
 static void print_json(const fr_forecast *f)
 {
-    printf(
-        "{\"simulated\": true, \"s_per_batch\": %.9g, \"samples_per_s\": %.9g, \"bubble\": %.6g, "
-        "\"makespan_s\": %.9g,\n \"message_bytes\": %.9g, \"sum_bytes\": %.9g, \"fits\": %s,\n"
-        " \"workers\": [",
-        f->s_per_batch, f->samples_per_s, f->bubble, f->makespan, f->message_bytes, f->sum_bytes,
-        f->fits ? "true" : "false");
+    json_t *workers = json_array();
     for (int w = 0; w < f->n_workers; w++)
-        printf("%s\n  {\"busy_s\": %.9g, \"wait_s\": %.9g, \"memory_bytes\": %zu}", w ? "," : "",
-               f->busy_s[w], f->wait_s[w], f->memory[w]);
-    printf("]}\n");
+        json_array_append_new(workers,
+                              json_pack("{sf sf sI}", "busy_s", f->busy_s[w], "wait_s",
+                                        f->wait_s[w], "memory_bytes", (json_int_t)f->memory[w]));
+    json_print(json_pack("{sb sf sf sf sf sf sf sb so}", "simulated", true, "s_per_batch",
+                         f->s_per_batch, "samples_per_s", f->samples_per_s, "bubble", f->bubble,
+                         "makespan_s", f->makespan, "message_bytes", f->message_bytes, "sum_bytes",
+                         f->sum_bytes, "fits", f->fits, "workers", workers),
+               0);
 }
 
 #define AT(member) offsetof(wishes, member)

@@ -3,16 +3,19 @@
 
 #include "term.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-int json_print(json_t *root)
+int json_print(json_t *root, size_t flags)
 {
-    if (!root) {
-        term_say(TERM_ERROR, "forerun: out of memory for JSON");
-        return 1;
+    if (!root || json_dumpf(root, stdout, flags) != 0) {
+        term_say(TERM_ERROR, "forerun: cannot print JSON: out of memory, or no room for it");
+        exit(1);
     }
-    int failed = json_dumpf(root, stdout, JSON_INDENT(1));
     putchar('\n');
     json_decref(root);
-    return failed ? 1 : 0;
+    return 0;
 }
+
+json_t *json_finite(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -1,5 +1,6 @@
 /* plan_config.c -- forerun plan CONFIG: the choice among all methods on a cluster, or one planner's
  * layout; printed, and written as a config that `train` runs. */
+#include "json.h"
 #include "plan.h"
 
 #include <limits.h>
@@ -187,66 +188,38 @@ static void print_choice(const fr_choice *choice)
     printf("layout: %s\n", choice->at[0].why);
 }
 
-static void print_text_json(const char *text)
+static json_t *pack_ints(int n, const int *values)
 {
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '\n')
-            fputs("\\n", stdout);
-        else if (*text == '"' || *text == '\\')
-            printf("\\%c", *text);
-        else
-            putchar(*text);
-    }
-    putchar('"');
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(values[i]));
+    return list;
 }
 
-static void print_list_json(const char *key, int n, const int *values)
+static json_t *pack_candidate(const fr_candidate *c)
 {
-    printf(", \"%s\": [", key);
-    for (int i = 0; i < n; i++) printf("%s%d", i ? ", " : "", values[i]);
-    putchar(']');
-}
-
-static void print_candidate_json(const fr_candidate *c)
-{
-    bool is_first = true;
-    printf("{\"method\": \"%s\", \"stages\": %d, \"workers\": %d, \"micro\": %d, \"chunks\": %d, "
-           "\"asynchronous\": %s, \"s_per_batch\": %.9g, \"samples_per_s\": %.9g, \"bubble\": "
-           "%.6g, \"bound_s\": %.9g, \"peak_bytes\": %zu",
-           c->method, c->n_stages, c->n_workers, c->n_micro, c->chunks,
-           c->is_async ? "true" : "false", c->s_per_batch, c->samples_per_s, c->bubble, c->bound_s,
-           c->peak);
-    print_list_json("replicas", c->n_stages, c->replicas);
-    print_list_json("cuts", c->n_stages - 1, c->cuts);
-    print_list_json("devices", c->n_workers, c->device_of);
-    printf(", \"recompute\": [");
-    for (int s = 0; s < c->n_stages; s++) {
-        if (!c->recompute[s]) continue;
-        printf("%s%d", is_first ? "" : ", ", s);
-        is_first = false;
-    }
-    printf("], \"memory_bytes\": [");
-    for (int w = 0; w < c->n_workers; w++) printf("%s%zu", w ? ", " : "", c->memory[w]);
-    printf("], \"why\": ");
-    print_text_json(c->why);
-    putchar('}');
+    json_t *recompute = json_array(), *memory = json_array();
+    for (int s = 0; s < c->n_stages; s++)
+        if (c->recompute[s]) json_array_append_new(recompute, json_integer(s));
+    for (int w = 0; w < c->n_workers; w++)
+        json_array_append_new(memory, json_integer((json_int_t)c->memory[w]));
+    return json_pack(
+        "{ss si si si si sb sf sf sf sf sI so so so so so ss}", "method", c->method, "stages",
+        c->n_stages, "workers", c->n_workers, "micro", c->n_micro, "chunks", c->chunks,
+        "asynchronous", c->is_async, "s_per_batch", c->s_per_batch, "samples_per_s",
+        c->samples_per_s, "bubble", c->bubble, "bound_s", c->bound_s, "peak_bytes",
+        (json_int_t)c->peak, "replicas", pack_ints(c->n_stages, c->replicas), "cuts",
+        pack_ints(c->n_stages - 1, c->cuts), "devices", pack_ints(c->n_workers, c->device_of),
+        "recompute", recompute, "memory_bytes", memory, "why", c->why);
 }
 
 static void print_choice_json(const fr_choice *choice)
 {
-    bool is_first = true;
-    printf("{\"simulated\": true, \"candidates\": [");
-    for (int i = 0; i < choice->n; i++) {
-        if (!choice->at[i].fits) continue;
-        printf("%s\n ", is_first ? "" : ",");
-        print_candidate_json(&choice->at[i]);
-        is_first = false;
-    }
-    printf("],\n \"tried\": %d, \"too_large\": %d, \"why\": ", choice->n_tried,
-           choice->n_too_large);
-    print_text_json(choice->why);
-    printf("}\n");
+    json_t *candidates = json_array();
+    for (int i = 0; i < choice->n; i++)
+        if (choice->at[i].fits) json_array_append_new(candidates, pack_candidate(&choice->at[i]));
+    json_print(json_pack("{sb so si si ss}", "simulated", true, "candidates", candidates, "tried",
+                         choice->n_tried, "too_large", choice->n_too_large, "why", choice->why),
+               0);
 }
 
 /* The head of a plan file. */
