@@ -26,19 +26,13 @@ static void put_quoted(const char *text)
     for (; *text; text++) printf(*text == '\'' ? "'\\''" : "%c", *text);
 }
 
-static bool is_first_of_its_path(int at)
-{
-    for (int i = 0; i < at; i++)
-        if (strcmp(fr_key_at(i)->path, fr_key_at(at)->path) == 0) return false;
-    return true;
-}
-
 /* Keys that --set takes: no list items, no keys of cluster files. */
 static const fr_key *settable_at(int i)
 {
     const fr_key *k;
     for (int at = 0; (k = fr_key_at(at)); at++)
-        if (!strchr(k->path, ':') && !strchr(k->path, '[') && is_first_of_its_path(at) && i-- == 0)
+        if (!strchr(k->path, ':') && !strchr(k->path, '[') && completion_is_first_key(at) &&
+            i-- == 0)
             return k;
     return NULL;
 }
@@ -50,6 +44,19 @@ static void put_choices(const fr_key *k)
 }
 
 static bool has_choices(const fr_key *k) { return k->choice || k->kind == FR_KEY_BOOL; }
+
+/* How a shell completes a value of each kind; %s of COMPLETE_LIST: its words. */
+typedef const char *const actions[COMPLETE_LIST + 1];
+
+static void put_action(actions of, const char *value)
+{
+    completion_kind kind = completion_kind_of(value);
+    size_t n = strcspn(of[kind], "%");
+    printf("%.*s", (int)n, of[kind]);
+    if (kind != COMPLETE_LIST) return;
+    put_words(value);
+    printf("%s", of[kind] + n + 2);
+}
 
 /* --- bash ------------------------------------------------------------------------------------- */
 
@@ -85,21 +92,14 @@ static void bash_keys(void)
     printf("    esac\n}\n");
 }
 
-static void bash_action(const char *value)
-{
-    switch (completion_kind_of(value)) {
-    case COMPLETE_ANY: printf("return"); break;
-    case COMPLETE_FILE: printf("_forerun_files -f"); break;
-    case COMPLETE_CONFIG: printf("_forerun_configs"); break;
-    case COMPLETE_FOLDER: printf("_forerun_files -d"); break;
-    case COMPLETE_KEY: printf("_forerun_keys"); break;
-    case COMPLETE_LIST:
-        printf("_forerun_words '");
-        put_words(value);
-        printf("'");
-        break;
-    }
-}
+static actions bash_actions = {
+    [COMPLETE_ANY] = "return",
+    [COMPLETE_FILE] = "_forerun_files -f",
+    [COMPLETE_CONFIG] = "_forerun_configs",
+    [COMPLETE_FOLDER] = "_forerun_files -d",
+    [COMPLETE_KEY] = "_forerun_keys",
+    [COMPLETE_LIST] = "_forerun_words '%s'",
+};
 
 static void bash_verb(const cli_verb *v)
 {
@@ -107,14 +107,14 @@ static void bash_verb(const cli_verb *v)
     for (const cli_option *o = v->options; o && o->name; o++) {
         if (!o->value) continue;
         printf("        %s%s) ", dashes(o->name), o->name);
-        bash_action(o->value);
+        put_action(bash_actions, o->value);
         printf(" ;;\n");
     }
     printf("        *)\n            if [[ $cur == -* ]]; then\n                _forerun_words '");
     for (const cli_option *o = v->options; o && o->name; o++)
         printf("%s%s ", dashes(o->name), o->name);
     printf("--help'\n            else\n                ");
-    bash_action(v->argument);
+    put_action(bash_actions, v->argument);
     printf("\n            fi\n            ;;\n        esac\n        ;;\n");
 }
 
@@ -143,21 +143,14 @@ static void print_bash(void)
 
 /* --- zsh -------------------------------------------------------------------------------------- */
 
-static void zsh_action(const char *value)
-{
-    switch (completion_kind_of(value)) {
-    case COMPLETE_ANY: printf(" "); break;
-    case COMPLETE_FILE: printf("_files"); break;
-    case COMPLETE_CONFIG: printf("_files -g \"*.(yaml|yml)\""); break;
-    case COMPLETE_FOLDER: printf("_files -/"); break;
-    case COMPLETE_KEY: printf("_forerun_keys"); break;
-    case COMPLETE_LIST:
-        printf("(");
-        put_words(value);
-        printf(")");
-        break;
-    }
-}
+static actions zsh_actions = {
+    [COMPLETE_ANY] = " ",
+    [COMPLETE_FILE] = "_files",
+    [COMPLETE_CONFIG] = "_files -g \"*.(yaml|yml)\"",
+    [COMPLETE_FOLDER] = "_files -/",
+    [COMPLETE_KEY] = "_forerun_keys",
+    [COMPLETE_LIST] = "(%s)",
+};
 
 /* Brackets and colons part a specification. */
 static void zsh_help(const char *text)
@@ -182,14 +175,14 @@ static void zsh_verb(const cli_verb *v)
             printf(":");
             zsh_help(o->value);
             printf(":");
-            zsh_action(o->value);
+            put_action(zsh_actions, o->value);
         }
         printf("' \\\n");
     }
     printf("            '--help[about this verb]'");
     if (v->argument) {
         printf(" \\\n            '*:%s:", v->argument);
-        zsh_action(v->argument);
+        put_action(zsh_actions, v->argument);
         printf("'");
     }
     printf("\n        ;;\n");
@@ -224,21 +217,14 @@ static void print_zsh(void)
 
 /* --- fish ------------------------------------------------------------------------------------- */
 
-static void fish_action(const char *value)
-{
-    switch (completion_kind_of(value)) {
-    case COMPLETE_ANY: printf(" -x"); break;
-    case COMPLETE_FILE: printf(" -r -F"); break;
-    case COMPLETE_CONFIG: printf(" -k -x -a '(__fish_complete_suffix .yaml)'"); break;
-    case COMPLETE_FOLDER: printf(" -x -a '(__fish_complete_directories)'"); break;
-    case COMPLETE_KEY: printf(" -x -a '(__forerun_keys)'"); break;
-    case COMPLETE_LIST:
-        printf(" -x -a '");
-        put_words(value);
-        printf("'");
-        break;
-    }
-}
+static actions fish_actions = {
+    [COMPLETE_ANY] = " -x",
+    [COMPLETE_FILE] = " -r -F",
+    [COMPLETE_CONFIG] = " -k -x -a '(__fish_complete_suffix .yaml)'",
+    [COMPLETE_FOLDER] = " -x -a '(__fish_complete_directories)'",
+    [COMPLETE_KEY] = " -x -a '(__forerun_keys)'",
+    [COMPLETE_LIST] = " -x -a '%s'",
+};
 
 static void fish_verb(const cli_verb *v)
 {
@@ -248,14 +234,14 @@ static void fish_verb(const cli_verb *v)
     for (const cli_option *o = v->options; o && o->name; o++) {
         printf("complete -c forerun -n '__fish_seen_subcommand_from %s' -%s %s", v->name,
                o->name[1] ? "l" : "s", o->name);
-        if (o->value) fish_action(o->value);
+        if (o->value) put_action(fish_actions, o->value);
         printf(" -d '");
         put_quoted(o->help);
         printf("'\n");
     }
     if (!v->argument) return;
     printf("complete -c forerun -n '__fish_seen_subcommand_from %s'", v->name);
-    fish_action(v->argument);
+    put_action(fish_actions, v->argument);
     printf("\n");
 }
 

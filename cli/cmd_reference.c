@@ -8,7 +8,18 @@
 
 enum { ROOM = 640 };
 
-#define HEADS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define CELLS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static const char *const name_heads[] = {"name", "meaning", NULL};
+
+/* A section with a table; its rows follow. */
+static void begin_table(const doc *d, int level, const char *title, const char *about,
+                        const char *const *heads)
+{
+    d->heading(level, title);
+    if (about) d->text(about);
+    d->table(heads);
+}
 
 /* --- commands --------------------------------------------------------------------------------- */
 
@@ -27,9 +38,8 @@ static void write_verb(const doc *d, const cli_verb *v)
     for (const cli_option *o = v->options; o->name; o++) {
         snprintf(name, sizeof name, "%s%s%s%s", o->name[1] ? "--" : "-", o->name,
                  o->value ? " " : "", o->value ? o->value : "");
-        d->row(heads, (const char *const[]){name, o->help, NULL});
+        d->row(heads, CELLS(name, o->help));
     }
-    d->end_table();
 }
 
 static void write_verbs(const doc *d)
@@ -51,9 +61,7 @@ static void write_keys(const doc *d, const char *title, const char *about, const
     for (int i = 0; (k = fr_key_at(i)); i++)
         has_any |= strncmp(k->path, prefix, strlen(prefix)) == 0;
     if (!has_any) return;
-    d->heading(2, title);
-    d->text(about);
-    d->table(heads);
+    begin_table(d, 2, title, about, heads);
     for (int i = 0; (k = fr_key_at(i)); i++) {
         char value[ROOM], range[ROOM - 32], users[ROOM];
         if (strncmp(k->path, prefix, strlen(prefix)) != 0) continue;
@@ -63,10 +71,9 @@ static void write_keys(const doc *d, const char *title, const char *about, const
         snprintf(value, sizeof value, "%s%s%s", fr_key_kind_name(k->kind), is_clear ? "" : ": ",
                  is_clear ? "" : range);
         const char *preset = !k->preset ? "none" : k->preset[0] ? k->preset : "required";
-        d->row(heads, (const char *const[]){k->path, k->meaning, value, preset,
-                                            fr_key_users(k, users, sizeof users), NULL});
+        d->row(heads,
+               CELLS(k->path, k->meaning, value, preset, fr_key_users(k, users, sizeof users)));
     }
-    d->end_table();
 }
 
 static void write_all_keys(const doc *d)
@@ -94,37 +101,27 @@ static void write_all_keys(const doc *d)
 /* --- names ------------------------------------------------------------------------------------ */
 
 /* A list of records with name and summary. */
-#define WRITE_LIST(d, title, about, list)                                                 \
-    do {                                                                                  \
-        static const char *const list_heads[] = {"name", "meaning", NULL};                \
-        (d)->heading(2, title);                                                           \
-        (d)->text(about);                                                                 \
-        (d)->table(list_heads);                                                           \
-        for (int at = 0; (list)[at]; at++)                                                \
-            (d)->row(list_heads,                                                          \
-                     (const char *const[]){(list)[at]->name, (list)[at]->summary, NULL}); \
-        (d)->end_table();                                                                 \
+#define WRITE_LIST(d, title, about, list)                                       \
+    do {                                                                        \
+        begin_table(d, 2, title, about, name_heads);                            \
+        for (int at = 0; (list)[at]; at++)                                      \
+            (d)->row(name_heads, CELLS((list)[at]->name, (list)[at]->summary)); \
     } while (0)
 
 static void write_methods(const doc *d)
 {
     static const char *const heads[] = {"name", "meaning", "schedule", "weights", "replicas", NULL};
-    d->heading(2, "Methods");
-    d->text("parallel.method; docs/methods has a page on each.");
-    d->table(heads);
+    begin_table(d, 2, "Methods", "parallel.method; docs/methods has a page on each.", heads);
     for (const fr_method *const *m = fr_method_list(); *m; m++)
-        d->row(heads,
-               (const char *const[]){(*m)->name, (*m)->summary, (*m)->generator, (*m)->policy,
-                                     (*m)->sync ? (*m)->sync : fr_sync_list()[0]->name, NULL});
-    d->end_table();
+        d->row(heads, CELLS((*m)->name, (*m)->summary, (*m)->generator, (*m)->policy,
+                            (*m)->sync ? (*m)->sync : fr_sync_list()[0]->name));
 }
 
 static void write_optimizers(const doc *d)
 {
     static const char *const heads[] = {"name", "meaning", "keys", "lr", "weight_decay", NULL};
-    d->heading(2, "Optimizers");
-    d->text("train.optimizer.name, with the defaults of lr and weight_decay.");
-    d->table(heads);
+    begin_table(d, 2, "Optimizers",
+                "train.optimizer.name, with the defaults of lr and weight_decay.", heads);
     for (const fr_optimizer *const *o = fr_optim_list(); *o; o++) {
         char keys[ROOM] = "lr", lr[32], decay[32];
         fr_optim_options options;
@@ -135,17 +132,14 @@ static void write_optimizers(const doc *d)
         }
         snprintf(lr, sizeof lr, "%g", options.lr);
         snprintf(decay, sizeof decay, "%g", options.weight_decay);
-        d->row(heads, (const char *const[]){(*o)->name, (*o)->summary, keys, lr, decay, NULL});
+        d->row(heads, CELLS((*o)->name, (*o)->summary, keys, lr, decay));
     }
-    d->end_table();
 }
 
 static void write_models(const doc *d)
 {
     static const char *const heads[] = {"name", "meaning", "sizes by default", NULL};
-    d->heading(2, "Models");
-    d->text("model.name. The data determines classes, image and vocab.");
-    d->table(heads);
+    begin_table(d, 2, "Models", "model.name. The data determines classes, image and vocab.", heads);
     for (const fr_model *const *m = fr_model_list(); *m; m++) {
         char sizes[ROOM] = "", value[40];
         for (int i = 0; (*m)->keys[i]; i++) {
@@ -153,36 +147,27 @@ static void write_models(const doc *d)
             snprintf(sizes + n, sizeof sizes - n, "%s%s %s", n ? ", " : "", (*m)->keys[i],
                      fr_model_default(*m, (*m)->keys[i], value, sizeof value));
         }
-        d->row(heads, (const char *const[]){(*m)->name, (*m)->summary, sizes, NULL});
+        d->row(heads, CELLS((*m)->name, (*m)->summary, sizes));
     }
-    d->end_table();
 }
 
 static void write_operators(const doc *d)
 {
-    static const char *const heads[] = {"name", "meaning", NULL};
     static const char *const about[] = {
 #define FR_X(name, text, what) what,
         FR_OPERATOR_LIST(FR_X)
 #undef FR_X
     };
-    d->heading(2, "Operators");
-    d->text("model.nodes[].op: shapes without the batch.");
-    d->table(heads);
+    begin_table(d, 2, "Operators", "model.nodes[].op: shapes without the batch.", name_heads);
     for (int i = 0; i < FR_OPERATOR_COUNT; i++)
-        d->row(heads, (const char *const[]){fr_operator_name((fr_operator)i), about[i], NULL});
-    d->end_table();
+        d->row(name_heads, CELLS(fr_operator_name((fr_operator)i), about[i]));
 }
 
 static void write_backends(const doc *d)
 {
-    static const char *const heads[] = {"name", "meaning", NULL};
-    d->heading(2, "Backends");
-    d->text("parallel.backend; the first is the default.");
-    d->table(heads);
+    begin_table(d, 2, "Backends", "parallel.backend; the first is the default.", name_heads);
     for (const fr_backend *const *b = fr_backend_list(); *b; b++)
-        d->row(heads, (const char *const[]){fr_backend_name(*b), fr_backend_summary(*b), NULL});
-    d->end_table();
+        d->row(name_heads, CELLS(fr_backend_name(*b), fr_backend_summary(*b)));
 }
 
 static void write_names(const doc *d)
@@ -213,18 +198,17 @@ static void write_files(const doc *d)
     d->text("In the run's folder (run.out, --out). docs/formats.md describes them.");
     d->table(heads);
     for (const fr_run_file *f = fr_run_files(); f->name; f++)
-        d->row(heads,
-               (const char *const[]){f->name, f->about, f->writer, f->when ? f->when : "", NULL});
-    d->end_table();
+        d->row(heads, CELLS(f->name, f->about, f->writer, f->when ? f->when : ""));
 }
 
 static void write_codes(const doc *d)
 {
     static const char *const heads[] = {"code", "meaning", NULL};
-    d->heading(1, "Exit codes");
-    d->text("An error is one line on stderr: where, what was found, what was expected, what to do. "
-            "Results go to stdout, progress and warnings to stderr.");
-    d->table(heads);
+    begin_table(
+        d, 1, "Exit codes",
+        "An error is one line on stderr: where, what was found, what was expected, what to do. "
+        "Results go to stdout, progress and warnings to stderr.",
+        heads);
     static const fr_status all[] = {
 #define FR_X(name, text, code) FR_##name,
         FR_STATUS_LIST(FR_X)
@@ -240,9 +224,8 @@ static void write_codes(const doc *d)
                          fr_status_text(all[i]));
         }
         snprintf(number, sizeof number, "%d", code);
-        if (text[0]) d->row(heads, (const char *const[]){number, text, NULL});
+        if (text[0]) d->row(heads, CELLS(number, text));
     }
-    d->end_table();
 }
 
 static const char *const environment[][2] = {
@@ -261,11 +244,9 @@ static const char *const environment[][2] = {
 static void write_environment(const doc *d)
 {
     static const char *const heads[] = {"variable", "meaning", NULL};
-    d->heading(1, "Environment");
-    d->table(heads);
+    begin_table(d, 1, "Environment", NULL, heads);
     for (size_t i = 0; i < sizeof environment / sizeof *environment; i++)
-        d->row(heads, (const char *const[]){environment[i][0], environment[i][1], NULL});
-    d->end_table();
+        d->row(heads, CELLS(environment[i][0], environment[i][1]));
 }
 
 /* --- the verb --------------------------------------------------------------------------------- */

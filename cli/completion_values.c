@@ -22,16 +22,18 @@ static const char *method_at(int i)
     return NULL;
 }
 
-/* Each path once; rows of one path need not be adjacent. The table is small. */
+bool completion_is_first_key(int at)
+{
+    for (int i = 0; i < at; i++)
+        if (strcmp(fr_key_at(i)->path, fr_key_at(at)->path) == 0) return false;
+    return true;
+}
+
+/* Each path once. The table is small. */
 static const char *key_at(int i)
 {
-    const fr_key *k;
-    for (int at = 0; (k = fr_key_at(at)); at++) {
-        bool is_first = true;
-        for (int before = 0; before < at && is_first; before++)
-            is_first = strcmp(fr_key_at(before)->path, k->path) != 0;
-        if (is_first && i-- == 0) return k->path;
-    }
+    for (int at = 0; fr_key_at(at); at++)
+        if (completion_is_first_key(at) && i-- == 0) return fr_key_at(at)->path;
     return NULL;
 }
 

@@ -15,6 +15,8 @@ typedef enum completion_kind {
 } completion_kind;
 
 completion_kind completion_kind_of(const char *value); /* NULL: COMPLETE_ANY */
+/* Is key `at` the first of its path? Rows of one path need not be adjacent. */
+bool completion_is_first_key(int at);
 /* Word i of a list, into `text`; false after the last. */
 bool completion_value_at(const char *value, int i, char *text, size_t room);
 

@@ -61,9 +61,7 @@ static void md_row(const char *const *heads, const char *const *cells)
     printf("|\n");
 }
 
-static void no_end(void) {}
-
-const doc doc_markdown = {md_begin, md_heading, md_text, md_code, md_table, md_row, no_end};
+const doc doc_markdown = {md_begin, md_heading, md_text, md_code, md_table, md_row};
 
 /* --- man page --------------------------------------------------------------------------------- */
 
@@ -149,4 +147,4 @@ static void man_row(const char *const *heads, const char *const *cells)
     putchar('\n');
 }
 
-const doc doc_man = {man_begin, man_heading, man_text, man_code, man_table, man_row, no_end};
+const doc doc_man = {man_begin, man_heading, man_text, man_code, man_table, man_row};

@@ -14,7 +14,6 @@ typedef struct doc {
     /* Rows follow; heads and cells end with NULL. The first cell is something to type. */
     void (*table)(const char *const *heads);
     void (*row)(const char *const *heads, const char *const *cells);
-    void (*end_table)(void);
 } doc;
 
 extern const doc doc_markdown, doc_man;
