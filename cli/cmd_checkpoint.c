@@ -63,14 +63,11 @@ const cli_verb cli_checkpoint = {
     .name = "checkpoint",
     .usage = "checkpoint verify DIR [--quiet] [--json]",
     .summary = "verify checkpoints, and name damaged files",
-    .text =
-        "DIR is the folder of a run, its checkpoint/, or one step-N. A checkpoint is whole if "
-        "every\n"
-        "file has the hash recorded in state.json, state.json has its own checksum and the step of "
-        "its\n"
-        "folder, and all values are finite. Exit code 0: all checkpoints are whole; 1: one is "
-        "damaged,\n"
-        "and the line names the file and the reason. --resume takes the newest whole checkpoint.\n",
+    .text = "DIR is the folder of a run, its checkpoint/, or one step-N. A checkpoint is whole if\n"
+            "every file has the hash recorded in state.json, state.json has its own checksum and\n"
+            "the step of its folder, and all values are finite. Exit code 0: all checkpoints are\n"
+            "whole; 1: one is damaged, and the line names the file and the reason. --resume takes\n"
+            "the newest whole checkpoint.\n",
     .argument = "DIR",
     .options = options,
     .run = run,

@@ -299,13 +299,10 @@ const cli_verb cli_compare = {
         "                       [--columns A,B,C] [--format NAME] [--keep-going] [--force] "
         "[--quiet]",
     .summary = "train with several methods on the same data and seeds, show one table",
-    .text =
-        "The section `compare` of the config, or --methods, lists the cases. Runs of different "
-        "cases\n"
-        "alternate, so that noise affects all alike; each is a separate process with its own "
-        "folder\n"
-        "below DIR. After an interruption the same command continues. It writes compare.json and\n"
-        "report.html to DIR. See docs/compare.md.\n",
+    .text = "The section `compare` of the config, or --methods, lists the cases. Runs of\n"
+            "different cases alternate, so that noise affects all alike; each is a separate\n"
+            "process with its own folder below DIR. After an interruption the same command\n"
+            "continues. It writes compare.json and report.html to DIR. See docs/compare.md.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

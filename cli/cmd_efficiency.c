@@ -263,13 +263,11 @@ const cli_verb cli_efficiency = {
     .name = "efficiency",
     .usage = "efficiency CONFIG --batches B,B,... [--target loss=X|accuracy=X] [--cluster FILE]",
     .summary = "epochs to a quality at each global batch; data parallel against hybrid",
-    .text = "Trains the config once for each batch and seed, with gradients accumulated over "
-            "micro-batches\n"
-            "of the config's size, until the evaluation reaches the target. The default target is "
-            "the best\n"
-            "loss that the smallest batch reaches in the config's epochs, plus 1 %. The folder "
-            "keeps finished\n"
-            "trainings, and the same command continues from them.\n",
+    .text = "Trains the config once for each batch and seed, with gradients accumulated over\n"
+            "micro-batches of the config's size, until the evaluation reaches the target. The\n"
+            "default target is the best loss that the smallest batch reaches in the config's\n"
+            "epochs, plus 1 %. The folder keeps finished trainings, and the same command\n"
+            "continues from them.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

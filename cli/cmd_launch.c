@@ -263,16 +263,12 @@ const cli_verb cli_launch = {
     .usage = "launch [-n W] [--restarts K] [--hosts A,B:2] [--mpirun PATH] CONFIG [options of "
              "train]",
     .summary = "train in several processes, and restart after a fault",
-    .text = "Runs mpirun -n W forerun train CONFIG; W = 1 needs no mpirun. If a process was "
-            "killed, became\n"
-            "silent or lost another (exit code 3), the run is restarted with --resume, after a "
-            "pause that\n"
-            "grows from 0.2 s to 30 s. Only restarts without a newer checkpoint count against "
-            "--restarts,\n"
-            "so set run.checkpoint_every. Any other end is final, and the exit code is that of the "
-            "run.\n"
-            "Ctrl-C finishes the open mini-batches and writes a checkpoint; a second one ends at "
-            "once.\n",
+    .text = "Runs mpirun -n W forerun train CONFIG; W = 1 needs no mpirun. If a process was\n"
+            "killed, became silent or lost another (exit code 3), the run is restarted with\n"
+            "--resume, after a pause that grows from 0.2 s to 30 s. Only restarts without a newer\n"
+            "checkpoint count against --restarts, so set run.checkpoint_every. Any other end is\n"
+            "final, and the exit code is that of the run. Ctrl-C finishes the open mini-batches\n"
+            "and writes a checkpoint; a second one ends at once.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

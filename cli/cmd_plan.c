@@ -196,13 +196,11 @@ const cli_verb cli_plan = {
              "       forerun plan CONFIG --cluster FILE --planner NAME [--out plan.yaml]\n"
              "       forerun plan --profile FILE --machines N --bandwidth B [--planner NAME]",
     .summary = "find the fastest method, stages and devices before the first step",
-    .text = "With a config: every method, number of stages, replicas and micro-batches is "
-            "estimated, the\n"
-            "promising ones are simulated on the cluster, and the fastest that fits is printed "
-            "with the\n"
-            "reasons. --out writes it as a config to edit or to train. With --planner, or from a "
-            "profile\n"
-            "alone, one planner makes one layout (docs/plan.md).\n",
+    .text = "With a config: every method, number of stages, replicas and micro-batches is\n"
+            "estimated, the promising ones are simulated on the cluster, and the fastest that\n"
+            "fits is printed with the reasons. --out writes it as a config to edit or to train.\n"
+            "With --planner, or from a profile alone, one planner makes one layout\n"
+            "(docs/plan.md).\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

@@ -243,12 +243,10 @@ const cli_verb cli_profile = {
     .name = "profile",
     .usage = "profile CONFIG [--out FILE] | --read FILE [--format NAME] | --cluster [--out FILE]",
     .summary = "measure the cost of a model's nodes on this machine",
-    .text =
-        "Runs the model on dummy data, node by node as in training, on every core at once, and "
-        "shows\n"
-        "forward, backward and update time and bytes of each node. --out writes the profile to a "
-        "file\n"
-        "for plan and simulate. --cluster measures the links between workers on this machine.\n",
+    .text = "Runs the model on dummy data, node by node as in training, on every core at once,\n"
+            "and shows forward, backward and update time and bytes of each node. --out writes the\n"
+            "profile to a file for plan and simulate. --cluster measures the links between\n"
+            "workers on this machine.\n",
     .is_collective = true,
     .argument = "CONFIG",
     .options = options,

@@ -72,11 +72,9 @@ const cli_verb cli_report = {
     .name = "report",
     .usage = "report DIR... [--out FILE] [--title TEXT] [--data] [--quiet]",
     .summary = "show runs as one page: curves, timeline, memory, predictions",
-    .text = "DIR is the folder of a run, or of a comparison, all of whose runs are shown. The page "
-            "is one\n"
-            "file without external links, for any browser. train and compare write one to their "
-            "folder;\n"
-            "this command writes it again, or combines separate runs:\n"
+    .text = "DIR is the folder of a run, or of a comparison, all of whose runs are shown. The\n"
+            "page is one file without external links, for any browser. train and compare write\n"
+            "one to their folder; this command writes it again, or combines separate runs:\n"
             "\n"
             "  forerun report runs/dp runs/spectrain --out both.html\n"
             "\n"

@@ -269,11 +269,9 @@ const cli_verb cli_schedule = {
              "           [--format F]\n"
              "       forerun schedule --check FILE [--micro M] [--replicas R]",
     .summary = "print the schedule of each worker, or check a schedule file",
-    .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I "
-            "and W\n"
-            "take 1, B takes 2, transfers nothing. For an invalid file the command prints a "
-            "counter-example\n"
-            "with worker, step and instruction, and exits with code 2.\n",
+    .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
+            "and W take 1, B takes 2, transfers nothing. For an invalid file the command prints a\n"
+            "counter-example with worker, step and instruction, and exits with code 2.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

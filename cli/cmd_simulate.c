@@ -90,10 +90,9 @@ const cli_verb cli_simulate = {
     .name = "simulate",
     .usage = "simulate CONFIG [--cluster FILE] [--profile FILE] [--set KEY=VALUE]...",
     .summary = "forecast the time of a run on a cluster, and how it is spent",
-    .text =
-        "Follows the schedule that `train` would follow, on a virtual clock: times of nodes from "
-        "a\n"
-        "profile, devices and links from a cluster file (docs/cluster.md). Nothing is trained.\n",
+    .text = "Follows the schedule that `train` would follow, on a virtual clock: times of nodes\n"
+            "from a profile, devices and links from a cluster file (docs/cluster.md). Nothing is\n"
+            "trained.\n",
     .argument = "CONFIG",
     .options = options,
     .run = run,

@@ -147,20 +147,18 @@ const cli_verb cli_train = {
              "[--ledger FILE]\n"
              "                     [--serve ADDRESS] [--quiet] [--json]",
     .summary = "train a model from a config",
-    .text =
-        "The run's folder receives config.yaml, metrics.jsonl, summary.json, trace.json, "
-        "report.html\n"
-        "and checkpoint/. Ctrl-C finishes the open mini-batches and writes a checkpoint; --resume\n"
-        "continues from it with the same numbers as a run that was never stopped.\n"
-        "\n"
-        "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set train.micro=8;\n"
-        "forerun methods lists the methods, forerun keys all keys of a config.\n"
-        "\n"
-        "Several processes, on one or more machines: mpirun -n 4 forerun train CONFIG, the same "
-        "with\n"
-        "srun, or forerun launch, which also restarts after a fault. Each process runs its share "
-        "of\n"
-        "the workers. SIGUSR1 has the effect of Ctrl-C: mpirun forwards it to all processes.\n",
+    .text = "The run's folder receives config.yaml, metrics.jsonl, summary.json, trace.json,\n"
+            "report.html and checkpoint/. Ctrl-C finishes the open mini-batches and writes a\n"
+            "checkpoint; --resume continues from it with the same numbers as a run that was never\n"
+            "stopped.\n"
+            "\n"
+            "Several workers: --set parallel.method=1f1b --set parallel.stages=4 --set\n"
+            "train.micro=8; forerun methods lists the methods, forerun keys all keys of a config.\n"
+            "\n"
+            "Several processes, on one or more machines: mpirun -n 4 forerun train CONFIG, the\n"
+            "same with srun, or forerun launch, which also restarts after a fault. Each process\n"
+            "runs its share of the workers. SIGUSR1 has the effect of Ctrl-C: mpirun forwards it\n"
+            "to all processes.\n",
     .is_collective = true,
     .argument = "CONFIG",
     .options = options,
