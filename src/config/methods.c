@@ -2,7 +2,8 @@
  * how replicas are kept in sync. A new one is an entry in the list; `parallel.weights`,
  * `parallel.sync` and `parallel.schedule_file` mix others. */
 #include <forerun/train.h>
-#include <string.h>
+
+#include "base/names.h"
 
 /* name, summary, generator, policy, then what else is special */
 /* clang-format off */
@@ -55,11 +56,4 @@ static const fr_method *const methods[] = {
 };
 /* clang-format on */
 
-const fr_method *const *fr_method_list(void) { return methods; }
-
-const fr_method *fr_method_find(const char *name)
-{
-    for (const fr_method *const *m = methods; *m; m++)
-        if (strcmp((*m)->name, name) == 0) return *m;
-    return NULL;
-}
+FR_REGISTRY(fr_method, methods, fr_method_list, fr_method_find)

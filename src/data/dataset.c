@@ -1,4 +1,5 @@
 /* dataset.c -- the registry of data sources, and the common calls of data sets. */
+#include "base/names.h"
 #include "data/source.h"
 #include "io/file.h"
 #include "io/key.h"
@@ -12,14 +13,7 @@ static const fr_data_source *const sources[] = {&fr__data_fashion_mnist, &fr__da
                                                 &fr__data_multi30k,      &fr__data_npy,
                                                 &fr__data_synthetic,     NULL};
 
-const fr_data_source *const *fr_data_list(void) { return sources; }
-
-const fr_data_source *fr_data_find(const char *name)
-{
-    for (const fr_data_source *const *s = sources; *s; s++)
-        if (strcmp((*s)->name, name) == 0) return *s;
-    return NULL;
-}
+FR_REGISTRY(fr_data_source, sources, fr_data_list, fr_data_find)
 
 fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out)
 {

@@ -2,6 +2,7 @@
  * at the start, the loss at the end. */
 #include "models/build.h"
 
+#include "base/names.h"
 #include "io/key.h"
 
 #include <stdio.h>
@@ -14,14 +15,7 @@ static const fr_model *const models[] = {
     &fr__model_reslstm,   &fr__model_gnmt,       &fr__model_biglstm,     NULL,
 };
 
-const fr_model *const *fr_model_list(void) { return models; }
-
-const fr_model *fr_model_find(const char *name)
-{
-    for (const fr_model *const *m = models; *m; m++)
-        if (strcmp((*m)->name, name) == 0) return *m;
-    return NULL;
-}
+FR_REGISTRY(fr_model, models, fr_model_list, fr_model_find)
 
 static const fr_key *next_size(const fr_key *k)
 {

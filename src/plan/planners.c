@@ -1,5 +1,6 @@
 /* planners.c -- the list of planners, and plans for others to read. A new planner is one file and
  * one line here. */
+#include "base/names.h"
 #include "io/json.h"
 #include "plan/internal.h"
 
@@ -15,14 +16,7 @@ static const fr_planner *const planners[] = {
     NULL,
 };
 
-const fr_planner *const *fr_planner_list(void) { return planners; }
-
-const fr_planner *fr_planner_find(const char *name)
-{
-    for (const fr_planner *const *p = planners; *p; p++)
-        if (strcmp((*p)->name, name) == 0) return *p;
-    return NULL;
-}
+FR_REGISTRY(fr_planner, planners, fr_planner_list, fr_planner_find)
 
 void fr_plan_free(fr_plan *p)
 {

@@ -1,9 +1,7 @@
 /* registry.c -- the list of transports, and the checks and computations that they share. */
 #include "transport/transport.h"
 
-#include "base/alloc.h"
-
-#include <string.h>
+#include "base/names.h"
 
 /* In order of preference. */
 static const fr_transport *const transports[] = {&fr__transport_threads,
@@ -12,14 +10,7 @@ static const fr_transport *const transports[] = {&fr__transport_threads,
 #endif
                                                  NULL};
 
-const fr_transport *const *fr_transport_list(void) { return transports; }
-
-const fr_transport *fr_transport_find(const char *name)
-{
-    for (const fr_transport *const *t = transports; *t; t++)
-        if (strcmp((*t)->name, name) == 0) return *t;
-    return NULL;
-}
+FR_REGISTRY(fr_transport, transports, fr_transport_list, fr_transport_find)
 
 fr_status fr__channel_check(fr_ctx *ctx, int n_members, const fr_channel_desc *d)
 {
