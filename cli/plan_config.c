@@ -72,7 +72,7 @@ struct keys {
     bool is_full;
 };
 
-static void put(struct keys *k, const char *format, ...) FR_PRINTF(2, 3);
+FR_PRINTF(2, 3)
 static void put(struct keys *k, const char *format, ...)
 {
     va_list args;

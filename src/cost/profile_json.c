@@ -124,8 +124,7 @@ static int line_of(const struct reader *r, int i)
     return line;
 }
 
-static fr_status fail_at(const struct reader *r, int i, const char *format, ...) FR_PRINTF(3, 4);
-
+FR_PRINTF(3, 4)
 static fr_status fail_at(const struct reader *r, int i, const char *format, ...)
 {
     char text[512], node[24] = "";

@@ -28,9 +28,7 @@ struct builder {
     fr__text text; /* text of one token while it is assembled */
 };
 
-static fr_status fail_at(const struct builder *b, int line, int column, const char *format, ...)
-    FR_PRINTF(4, 5);
-
+FR_PRINTF(4, 5)
 static fr_status fail_at(const struct builder *b, int line, int column, const char *format, ...)
 {
     char text[400];

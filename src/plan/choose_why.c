@@ -1,82 +1,67 @@
 /* choose_why.c -- the choice in words. */
+#include "base/text.h"
 #include "plan/choose.h"
 
 #include <stdio.h>
-#include <string.h>
-
-/* Text that grows; what does not fit is left out. */
-struct text {
-    char *at;
-    size_t room, n;
-};
-static void say(struct text *t, const char *format, ...) FR_PRINTF(2, 3);
-static void say(struct text *t, const char *format, ...)
-{
-    va_list args;
-    if (t->n + 1 >= t->room) return;
-    va_start(args, format);
-    int n = vsnprintf(t->at + t->n, t->room - t->n, format, args);
-    va_end(args);
-    if (n > 0) t->n += (size_t)n < t->room - t->n ? (size_t)n : t->room - t->n - 1;
-}
 
 /* "270.3 ms", "1.318 s" */
-static void say_time(struct text *t, double seconds)
+static void say_time(fr__text *t, double seconds)
 {
-    say(t, "%.4g %s", seconds < 1 ? seconds * 1e3 : seconds, seconds < 1 ? "ms" : "s");
+    fr__text_printf(t, "%.4g %s", seconds < 1 ? seconds * 1e3 : seconds, seconds < 1 ? "ms" : "s");
 }
 
-static void say_layout(struct text *t, const struct fr__chooser *c, const struct fr__outcome *at)
+static void say_layout(fr__text *t, const struct fr__chooser *c, const struct fr__outcome *at)
 {
     const struct fr__option *o = at->option;
     bool is_uniform = true;
     for (int s = 1; s < o->n_stages; s++)
         is_uniform = is_uniform && o->replicas[s] == o->replicas[0];
-    say(t, "%s, %d stage%s", c->d->methods[at->method].name, o->n_stages,
-        o->n_stages == 1 ? "" : "s");
-    if (o->chunks > 1) say(t, " (%d a device)", o->chunks);
+    fr__text_printf(t, "%s, %d stage%s", c->d->methods[at->method].name, o->n_stages,
+                    o->n_stages == 1 ? "" : "s");
+    if (o->chunks > 1) fr__text_printf(t, " (%d a device)", o->chunks);
     if (is_uniform) {
-        if (o->replicas[0] > 1) say(t, " x %d replicas", o->replicas[0]);
+        if (o->replicas[0] > 1) fr__text_printf(t, " x %d replicas", o->replicas[0]);
     } else {
-        say(t, " with");
-        for (int s = 0; s < o->n_stages; s++) say(t, "%s%d", s ? "," : " ", o->replicas[s]);
-        say(t, " replicas");
+        fr__text_printf(t, " with");
+        for (int s = 0; s < o->n_stages; s++)
+            fr__text_printf(t, "%s%d", s ? "," : " ", o->replicas[s]);
+        fr__text_printf(t, " replicas");
     }
-    say(t, ", %d device%s, %d micro-batch%s", o->n_workers, o->n_workers == 1 ? "" : "s",
-        o->size->n_micro, o->size->n_micro == 1 ? "" : "es");
+    fr__text_printf(t, ", %d device%s, %d micro-batch%s", o->n_workers,
+                    o->n_workers == 1 ? "" : "s", o->size->n_micro,
+                    o->size->n_micro == 1 ? "" : "es");
 }
 
 /* Only where they are not the first ones in order. */
-static void say_devices(struct text *t, const struct fr__option *o)
+static void say_devices(fr__text *t, const struct fr__option *o)
 {
     enum { ENOUGH = 12 };
     bool is_plain = true;
     for (int w = 0; w < o->n_workers; w++) is_plain = is_plain && fr__choose_device(o, w) == w;
     if (is_plain) return;
-    say(t, ", on device%s", o->n_workers > 1 ? "s" : "");
-    for (int w = 0; w < o->n_workers && w < ENOUGH; w++) say(t, " %d", fr__choose_device(o, w));
-    if (o->n_workers > ENOUGH) say(t, " ...");
+    fr__text_printf(t, ", on device%s", o->n_workers > 1 ? "s" : "");
+    for (int w = 0; w < o->n_workers && w < ENOUGH; w++)
+        fr__text_printf(t, " %d", fr__choose_device(o, w));
+    if (o->n_workers > ENOUGH) fr__text_printf(t, " ...");
 }
 
 const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at)
 {
-    char line[512];
     const struct fr__option *o = at->option;
-    struct text t = {line, sizeof line, 0};
-    line[0] = '\0';
-    if (!at->fits) say(&t, "too large for its devices: ");
-    say(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
-    if (at->n_moves) say(&t, ", %d changes by the simulator", at->n_moves);
-    if (o->is_across) say(&t, ", stages of a pipeline side by side");
+    fr__text t = {0};
+    if (!at->fits) fr__text_printf(&t, "too large for its devices: ");
+    fr__text_printf(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
+    if (at->n_moves) fr__text_printf(&t, ", %d changes by the simulator", at->n_moves);
+    if (o->is_across) fr__text_printf(&t, ", stages of a pipeline side by side");
     say_devices(&t, o);
     int n = 0;
     for (int s = 0; s < o->n_stages; s++) n += at->recompute[s];
     if (n == o->n_stages)
-        say(&t, ", all stages recompute");
+        fr__text_printf(&t, ", all stages recompute");
     else if (n) {
-        say(&t, ", recompute on");
+        fr__text_printf(&t, ", recompute on");
         for (int s = 0; s < o->n_stages; s++)
-            if (at->recompute[s]) say(&t, " %d", s);
+            if (at->recompute[s]) fr__text_printf(&t, " %d", s);
     }
     const fr_plan_method *m = &c->d->methods[at->method];
     int others = 0;
@@ -85,33 +70,35 @@ const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *a
         if (i == at->method || other->generator != m->generator || m->max_stages ||
             other->chunks != m->chunks || other->max_stages || !fr__choose_can(c, i, o))
             continue;
-        say(&t, "%s%s", others++ ? ", " : "; as fast: ", other->name);
+        fr__text_printf(&t, "%s%s", others++ ? ", " : "; as fast: ", other->name);
     }
-    return fr__arena_strdup(c->arena, line);
+    const char *line = t.failed ? NULL : fr__arena_printf(c->arena, "%.511s", t.at);
+    fr__text_fini(&t);
+    return line;
 }
 
 /* Where a mini-batch's time goes: computation, messages, sums. */
-static void say_costs(struct text *t, const struct fr__outcome *at)
+static void say_costs(fr__text *t, const struct fr__outcome *at)
 {
-    say(t, "its busiest device computes ");
+    fr__text_printf(t, "its busiest device computes ");
     say_time(t, at->busy);
-    say(t, " of ");
+    fr__text_printf(t, " of ");
     say_time(t, at->s_per_batch);
     if (at->sum_bytes > 0)
-        say(t, ", replicas send %.4g MB to add up gradients", at->sum_bytes / 1e6);
-    if (at->message_bytes > 0) say(t, ", stages send %.4g MB", at->message_bytes / 1e6);
+        fr__text_printf(t, ", replicas send %.4g MB to add up gradients", at->sum_bytes / 1e6);
+    if (at->message_bytes > 0) fr__text_printf(t, ", stages send %.4g MB", at->message_bytes / 1e6);
 }
 
-static void say_kind(struct text *t, const struct fr__chooser *c, const char *kind,
+static void say_kind(fr__text *t, const struct fr__chooser *c, const char *kind,
                      const struct fr__outcome *at, const struct fr__outcome *first)
 {
     if (!at) {
-        say(t, "\n%s: none that fits, or none was asked for", kind);
+        fr__text_printf(t, "\n%s: none that fits, or none was asked for", kind);
         return;
     }
-    say(t, "\n%s: ", kind);
+    fr__text_printf(t, "\n%s: ", kind);
     say_time(t, at->s_per_batch);
-    say(t, " (%.2fx): ", at->s_per_batch / first->s_per_batch);
+    fr__text_printf(t, " (%.2fx): ", at->s_per_batch / first->s_per_batch);
     say_layout(t, c, at);
 }
 
@@ -119,36 +106,38 @@ void fr__choose_explain(const struct fr__chooser *c, const struct fr__outcome *c
                         const struct fr__outcome *first, const struct fr__outcome *second,
                         char *why, size_t room)
 {
-    struct text t = {why, room, 0};
-    why[0] = '\0';
-    say(&t, "best: ");
+    fr__text t = {0};
+    fr__text_printf(&t, "best: ");
     say_layout(&t, c, first);
-    say(&t, "\npredicted: ");
+    fr__text_printf(&t, "\npredicted: ");
     say_time(&t, first->s_per_batch);
-    say(&t, " a mini-batch, %.0f samples/s, bubble %.1f %%, at most %.4g MB on a device",
+    fr__text_printf(
+        &t, " a mini-batch, %.0f samples/s, bubble %.1f %%, at most %.4g MB on a device",
         c->d->batch / first->s_per_batch, 100 * first->bubble, (double)first->peak / 1e6);
     if (second) {
-        say(&t, "\nrunner-up: ");
+        fr__text_printf(&t, "\nrunner-up: ");
         say_time(&t, second->s_per_batch);
-        say(&t, " (%+.1f %%): ", 100 * (second->s_per_batch / first->s_per_batch - 1));
+        fr__text_printf(&t, " (%+.1f %%): ", 100 * (second->s_per_batch / first->s_per_batch - 1));
         say_layout(&t, c, second);
     }
-    say(&t, "\nwhat decided: ");
+    fr__text_printf(&t, "\nwhat decided: ");
     say_costs(&t, first);
     const struct fr__outcome *other = best[FR__DATA] && best[FR__DATA] != first ? best[FR__DATA]
                                       : best[FR__FLUSH] && best[FR__FLUSH] != first
                                           ? best[FR__FLUSH]
                                           : second;
     if (other && other != first) {
-        say(&t, "; against it, of ");
+        fr__text_printf(&t, "; against it, of ");
         say_layout(&t, c, other);
-        say(&t, ", ");
+        fr__text_printf(&t, ", ");
         say_costs(&t, other);
     }
     say_kind(&t, c, "one device", best[FR__ALONE], first);
     say_kind(&t, c, "best data parallel", best[FR__DATA], first);
     say_kind(&t, c, "best pipeline with a flush", best[FR__FLUSH], first);
     say_kind(&t, c, "best pipeline without a flush", best[FR__ASYNC], first);
-    say(&t, "\n%d layouts tried in the simulator, %d of them too large", c->n_tried,
-        c->n_too_large);
+    fr__text_printf(&t, "\n%d layouts tried in the simulator, %d of them too large", c->n_tried,
+                    c->n_too_large);
+    snprintf(why, room, "%s", t.failed ? "" : t.at);
+    fr__text_fini(&t);
 }
