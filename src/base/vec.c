@@ -14,3 +14,15 @@ bool fr__vec_resize(void **at, size_t *room, size_t new_room, size_t item_bytes)
     *room = new_room;
     return true;
 }
+
+int fr__by_int(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+int fr__by_int64(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}

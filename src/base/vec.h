@@ -28,4 +28,8 @@ bool fr__vec_resize(void **at, size_t *room, size_t new_room, size_t item_bytes)
     fr__vec_resize((void **)&(v)->at, &(v)->room, (n_items), sizeof *(v)->at)
 #define fr__vec_fini(v) (fr__free((v)->at), (v)->at = NULL, (v)->n = (v)->room = 0)
 
+/* For qsort: ascending. */
+int fr__by_int(const void *a, const void *b);
+int fr__by_int64(const void *a, const void *b);
+
 #endif

@@ -16,7 +16,7 @@
  * ceil(log2 n) times, as in two trees with the same load (Sanders et al.), whichever is less. */
 #include "cost/links.h"
 
-#include "base/alloc.h"
+#include "base/vec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -217,12 +217,6 @@ double fr_links_send_time(const fr_links *l, int from, int to, size_t bytes)
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
-}
-
 /* Devices of a group are adjacent, so a ring in ascending order leaves each group once. Workers on
  * one device reduce inside it. Returns the length; 0: not devices of this cluster. */
 static int make_ring(const fr_links *l, int n, const int *devices)
@@ -237,7 +231,7 @@ static int make_ring(const fr_links *l, int n, const int *devices)
         l->ring[m++] = devices[n_good];
     }
     for (int i = 0; i < m; i++) l->edges[2 * l->ring[i]] = 0;
-    if (!is_sorted) qsort(l->ring, (size_t)m, sizeof *l->ring, by_number);
+    if (!is_sorted) qsort(l->ring, (size_t)m, sizeof *l->ring, fr__by_int);
     return n_good == n ? m : 0;
 }
 

@@ -44,8 +44,7 @@ struct reader {
     int *by_number, *stack, *sorted; /* (items) */
 };
 
-static fr_status fail_at(const struct reader *r, int line, const char *format, ...) FR_PRINTF(3, 4);
-
+FR_PRINTF(3, 4)
 static fr_status fail_at(const struct reader *r, int line, const char *format, ...)
 {
     char text[512];
@@ -212,11 +211,6 @@ static fr_status group_inputs(struct reader *r)
     return FR_OK;
 }
 
-static int compare_inputs(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
 struct numbered {
     long number;
     int item;
@@ -295,7 +289,7 @@ static fr_status make(struct reader *r, fr_profile **out)
     for (int i = 0; i < p.n_nodes; i++) {
         const struct item *it = &r->items.at[r->sorted[i]];
         int *inputs = r->inputs + it->first_input;
-        qsort(inputs, (size_t)it->n_inputs, sizeof *inputs, compare_inputs);
+        qsort(inputs, (size_t)it->n_inputs, sizeof *inputs, fr__by_int);
         p.nodes[i] = it->node;
         p.nodes[i].inputs = inputs;
         p.nodes[i].is_input = it->n_inputs == 0 && strncmp(it->node.about, "Input", 5) == 0;

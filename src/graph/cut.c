@@ -83,12 +83,6 @@ static int stage_outputs(const fr_graph *g, int first, int last, int *list)
     return n;
 }
 
-static int compare_ints(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
-}
-
 /* g->cutter is locked; seen has n_nodes bytes. */
 static fr_status fill_stage(fr_ctx *ctx, const fr_graph *g, int first, int last, char *seen,
                             fr_stage *s)
@@ -103,7 +97,7 @@ static fr_status fill_stage(fr_ctx *ctx, const fr_graph *g, int first, int last,
     memset(seen, 0, n);
     stage_inputs(g, first, last, seen, lists);
     stage_outputs(g, first, last, lists + n_in);
-    qsort(lists, (size_t)n_in, sizeof *lists, compare_ints);
+    qsort(lists, (size_t)n_in, sizeof *lists, fr__by_int);
     *s = (fr_stage){first, last, n_in, n_out, lists, lists + n_in};
     return FR_OK;
 }
@@ -185,7 +179,7 @@ static void group_nodes(struct quotient *q, const int *stage_of)
 {
     int n = q->n_nodes;
     memcpy(q->sorted, stage_of, (size_t)n * sizeof(int));
-    qsort(q->sorted, (size_t)n, sizeof(int), compare_ints);
+    qsort(q->sorted, (size_t)n, sizeof(int), fr__by_int);
     q->n_stages = 0;
     for (int i = 0; i < n; i++)
         if (i == 0 || q->sorted[i] != q->sorted[q->n_stages - 1])
@@ -193,7 +187,7 @@ static void group_nodes(struct quotient *q, const int *stage_of)
     memset(q->start, 0, (size_t)(n + 1) * sizeof(int));
     for (int i = 0; i < n; i++) {
         const int *at =
-            bsearch(&stage_of[i], q->sorted, (size_t)q->n_stages, sizeof(int), compare_ints);
+            bsearch(&stage_of[i], q->sorted, (size_t)q->n_stages, sizeof(int), fr__by_int);
         q->label[i] = (int)(at - q->sorted);
         q->start[q->label[i] + 1]++;
     }

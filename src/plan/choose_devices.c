@@ -161,8 +161,6 @@ fr_status fr__choose_devices(struct fr__chooser *c, const struct fr__task *t)
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
-
 /* Replicas of a worker in the order of the file, where they need not match those of the next; a
  * place that is like a known one is left out. */
 static fr_status add_place(struct fr__chooser *c, struct fr__shape *s, const int *at,
@@ -173,7 +171,7 @@ static fr_status add_place(struct fr__chooser *c, struct fr__shape *s, const int
     if (!own) return no_memory(c);
     memcpy(own, at, (size_t)n * sizeof *own);
     for (int w = 0; w < s->n_wide && s->replicas > 1 && !is_across; w++)
-        qsort(own + w * s->replicas, (size_t)s->replicas, sizeof *own, by_number);
+        qsort(own + w * s->replicas, (size_t)s->replicas, sizeof *own, fr__by_int);
     for (size_t k = 0; k < s->places.n; k++) {
         const int *known = s->places.at[k].device_of;
         int w = 0;

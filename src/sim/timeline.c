@@ -7,7 +7,7 @@
 
 #include <forerun/sched.h>
 
-#include "base/alloc.h"
+#include "base/vec.h"
 #include "io/trace.h"
 
 #include <stdlib.h>
@@ -64,12 +64,6 @@ static int64_t arrow_id(const fr__timeline *t, const fr_event *e)
     return (micro_of_run(t, e) * t->n_stages + from) * t->n_stages + to;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Position of the ends of an arrow: at the start of a send, and at the last instant of a receive.
  * The message arrives only at the end of the receive, since a worker may lose its core in between.
  */
@@ -92,7 +86,7 @@ static fr_status collect(fr_ctx *ctx, const fr__timeline *t, arrows *a)
             int kind = end_kind(&t->events[w][i]);
             if (kind >= 0) a->ids[kind][a->n[kind]++] = arrow_id(t, &t->events[w][i]);
         }
-    for (int kind = 0; kind < 2; kind++) qsort(a->ids[kind], a->n[kind], sizeof *ids, by_value);
+    for (int kind = 0; kind < 2; kind++) qsort(a->ids[kind], a->n[kind], sizeof *ids, fr__by_int64);
     return FR_OK;
 }
 
@@ -210,7 +204,7 @@ static void write_event(fr__trace *out, const fr__timeline *t, const arrows *a, 
     int kind = end_kind(e);
     if (kind < 0) return;
     int64_t id = arrow_id(t, e);
-    if (!bsearch(&id, a->ids[!kind], a->n[!kind], sizeof id, by_value)) return;
+    if (!bsearch(&id, a->ids[!kind], a->n[!kind], sizeof id, fr__by_int64)) return;
     const char *what =
         e->action == FR_DO_SEND_F || e->action == FR_DO_RECV_F ? "value" : "gradient";
     fr__trace_flow(out, &slice, arrow_ns(e), kind == 1, what, id);

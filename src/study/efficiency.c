@@ -116,12 +116,6 @@ static fr_status take_config(fr__study *s)
     return FR_OK;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts the batches, removes duplicates and checks each. */
 static fr_status check_batches(const fr__study *s, int64_t *batches, int *n)
 {
@@ -129,7 +123,7 @@ static fr_status check_batches(const fr__study *s, int64_t *batches, int *n)
         return fr_fail(s->ctx, FR_INVALID, "%d batch sizes; give between 1 and %d", s->o->n_batches,
                        MAX_BATCHES);
     memcpy(batches, s->o->batches, (size_t)s->o->n_batches * sizeof *batches);
-    qsort(batches, (size_t)s->o->n_batches, sizeof *batches, by_size);
+    qsort(batches, (size_t)s->o->n_batches, sizeof *batches, fr__by_int64);
     *n = 0;
     for (int i = 0; i < s->o->n_batches; i++) {
         int64_t b = batches[i];
