@@ -32,7 +32,8 @@ typedef struct fr_data_source {
     const char *name, *summary;
     bool has_shapes_of_model; /* the model is made first, and says what the data looks like */
     /* Reads its keys from `section`; sizes it may take from the model come in `want` (context
-     * length, shapes for synthetic data), zero where unknown. */
+     * length, shapes for synthetic data), zero where unknown. A call that fails may leave a part of
+     * a data set in *out, for fr_dataset_close. */
     fr_status (*open)(fr_ctx *ctx, fr_conf *section, const fr_data_info *want, fr_dataset **out);
 } fr_data_source;
 

@@ -137,19 +137,13 @@ static fr_status cifar10_open(fr_ctx *ctx, fr_conf *section, const fr_data_info 
                               fr_dataset **out)
 {
     fr__data_options o = {0};
-    fr__images *m = NULL;
     (void)want;
     FR_TRY(fr__data_options_read(section, "cifar10", &o));
-    FR_TRY(fr__images_create(ctx, &o, &kind, &m));
-    fr_status status;
-    FR_TRY_GOTO(status, load_part(m, section, o.path, "data_batch_", &m->part[FR_TRAIN]), failed);
-    FR_TRY_GOTO(status, load_part(m, section, o.path, "test_batch", &m->part[FR_EVAL]), failed);
-    FR_TRY_GOTO(status, fr__images_finish(m, o.path), failed);
-    *out = &m->base;
-    return FR_OK;
-failed:
-    fr_dataset_close(&m->base);
-    return status;
+    fr__images *m = fr__images_create(ctx, &o, &kind, out);
+    if (!m) return FR_NO_MEMORY;
+    FR_TRY(load_part(m, section, o.path, "data_batch_", &m->part[FR_TRAIN]));
+    FR_TRY(load_part(m, section, o.path, "test_batch", &m->part[FR_EVAL]));
+    return fr__images_finish(m, o.path);
 }
 
 const fr_data_source fr__data_cifar10 = {

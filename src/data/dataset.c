@@ -21,7 +21,11 @@ fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     const char *name = NULL;
     *out = NULL;
     FR_TRY(fr__key_read(section, fr__key_find(fr_data_keys(), "data.", "name", NULL), &name));
-    return fr_data_find(name)->open(ctx, section, want ? want : &nothing_known, out);
+    fr_status status = fr_data_find(name)->open(ctx, section, want ? want : &nothing_known, out);
+    if (status == FR_OK) return FR_OK;
+    fr_dataset_close(*out);
+    *out = NULL;
+    return status;
 }
 
 void fr_dataset_close(fr_dataset *d)

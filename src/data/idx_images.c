@@ -77,24 +77,14 @@ static fr_status load_part(fr_conf *section, fr__images *m, const idx_set *set, 
 static fr_status open_set(fr_ctx *ctx, fr_conf *section, const idx_set *set, fr_dataset **out)
 {
     fr__data_options o = {0};
-    fr__images *m = NULL;
     FR_TRY(fr__data_options_read(section, set->name, &o));
-    FR_TRY(fr__images_create(ctx, &o, &set->kind, &m));
-    fr_status status;
-    FR_TRY_GOTO(status,
-                load_part(section, m, set, o.path, "train-images-idx3-ubyte",
-                          "train-labels-idx1-ubyte", &m->part[FR_TRAIN]),
-                failed);
-    FR_TRY_GOTO(status,
-                load_part(section, m, set, o.path, "t10k-images-idx3-ubyte",
-                          "t10k-labels-idx1-ubyte", &m->part[FR_EVAL]),
-                failed);
-    FR_TRY_GOTO(status, fr__images_finish(m, o.path), failed);
-    *out = &m->base;
-    return FR_OK;
-failed:
-    fr_dataset_close(&m->base);
-    return status;
+    fr__images *m = fr__images_create(ctx, &o, &set->kind, out);
+    if (!m) return FR_NO_MEMORY;
+    FR_TRY(load_part(section, m, set, o.path, "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                     &m->part[FR_TRAIN]));
+    FR_TRY(load_part(section, m, set, o.path, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+                     &m->part[FR_EVAL]));
+    return fr__images_finish(m, o.path);
 }
 
 static fr_status open_fashion_mnist(fr_ctx *ctx, fr_conf *section, const fr_data_info *want,

@@ -55,11 +55,12 @@ static void images_close(fr_dataset *d)
 
 static const fr__data_ops ops = {.read = images_read, .close = images_close};
 
-fr_status fr__images_create(fr_ctx *ctx, const fr__data_options *o, const fr__image_kind *kind,
-                            fr__images **out)
+fr__images *fr__images_create(fr_ctx *ctx, const fr__data_options *o, const fr__image_kind *kind,
+                              fr_dataset **out)
 {
     fr__images *m = fr__dataset_new(ctx, sizeof *m, &ops);
-    if (!m) return FR_NO_MEMORY;
+    if (!m) return NULL;
+    *out = &m->base;
     m->channels = kind->channels;
     m->height = kind->height;
     m->width = kind->width;
@@ -72,8 +73,7 @@ fr_status fr__images_create(fr_ctx *ctx, const fr__data_options *o, const fr__im
     m->base.info = (fr_data_info){.input = FR_SHAPE(kind->channels, kind->height, kind->width),
                                   .input_dtype = FR_F32,
                                   .n_classes = kind->classes};
-    *out = m;
-    return FR_OK;
+    return m;
 }
 
 fr_status fr__images_finish(fr__images *m, const char *where)

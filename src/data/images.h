@@ -33,9 +33,9 @@ typedef struct fr__image_kind {
     float mean[FR_IMAGE_CHANNELS], std[FR_IMAGE_CHANNELS]; /* of pixels scaled to 0 .. 1 */
 } fr__image_kind;
 
-/* An empty set. NULL-safe release: fr_dataset_close. */
-fr_status fr__images_create(fr_ctx *ctx, const fr__data_options *o, const fr__image_kind *kind,
-                            fr__images **out);
+/* An empty set, in *out too; NULL: no memory, reported in the context. */
+fr__images *fr__images_create(fr_ctx *ctx, const fr__data_options *o, const fr__image_kind *kind,
+                              fr_dataset **out);
 /* Call after loading the parts: check that there are images, apply the limit, set the numbers. */
 fr_status fr__images_finish(fr__images *m, const char *where);
 

@@ -284,13 +284,8 @@ static fr_status npy_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
 {
     npy_set *s = fr__dataset_new(ctx, sizeof *s, &ops);
     if (!s) return FR_NO_MEMORY;
-    fr_status status = load(s, section, want);
-    if (status != FR_OK) {
-        fr_dataset_close(&s->base);
-        return status;
-    }
     *out = &s->base;
-    return FR_OK;
+    return load(s, section, want);
 }
 
 const fr_data_source fr__data_npy = {.name = "npy",

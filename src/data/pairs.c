@@ -192,18 +192,14 @@ static fr_status open_files(fr_ctx *ctx, const fr__data_options *o, const pairs_
 {
     pairs_set *p = fr__dataset_new(ctx, sizeof *p, &ops);
     if (!p) return FR_NO_MEMORY;
+    *out = &p->base;
     p->context = o->context;
     p->by_space = files->by_space;
     for (int side = 0; side < N_SIDES; side++) p->words[side].lower = o->lower;
-    fr_status status = load_split(p, FR_TRAIN, files->path[FR_TRAIN], o->vocab);
-    if (status == FR_OK && files->path[FR_EVAL][SOURCE])
-        status = load_split(p, FR_EVAL, files->path[FR_EVAL], o->vocab);
-    if (status != FR_OK) {
-        fr_dataset_close(&p->base);
-        return status;
-    }
+    FR_TRY(load_split(p, FR_TRAIN, files->path[FR_TRAIN], o->vocab));
+    if (files->path[FR_EVAL][SOURCE])
+        FR_TRY(load_split(p, FR_EVAL, files->path[FR_EVAL], o->vocab));
     describe(p);
-    *out = &p->base;
     return FR_OK;
 }
 

@@ -193,6 +193,7 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
     FR_TRY(check_want(section, want));
     synthetic_set *s = fr__dataset_new(ctx, sizeof *s, &ops);
     if (!s) return FR_NO_MEMORY;
+    *out = &s->base;
     s->base.info = *want;
     s->base.info.n_train = o.n;
     s->base.info.n_eval = o.n_eval;
@@ -205,17 +206,13 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
                  s->input_count == 2 * s->target_count;
     if (want->input_dtype == FR_I32) {
         choose_letters(s);
-    } else {
-        int64_t n_pool = PLACES + s->input_count;
-        s->pool = FR_NEW_ARRAY(float, n_pool);
-        if (!s->pool) {
-            fr_dataset_close(&s->base);
-            return fr__no_memory(ctx, (size_t)n_pool * sizeof(float), "synthetic data");
-        }
-        fill_pool(s->pool, n_pool, s->seed);
-        s->base.bytes += (size_t)n_pool * sizeof(float);
+        return FR_OK;
     }
-    *out = &s->base;
+    int64_t n_pool = PLACES + s->input_count;
+    s->pool = FR_NEW_ARRAY(float, n_pool);
+    if (!s->pool) return fr__no_memory(ctx, (size_t)n_pool * sizeof(float), "synthetic data");
+    fill_pool(s->pool, n_pool, s->seed);
+    s->base.bytes += (size_t)n_pool * sizeof(float);
     return FR_OK;
 }
 

@@ -272,16 +272,11 @@ static fr_status text_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wa
     FR_TRY(read_keys(section, want, &k));
     text_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
+    *out = &t->base;
     t->width = strcmp(k.tokens, "uint16") == 0 ? 2 : 1;
     t->context = k.context;
     for (int i = 0; i < BYTE_VOCAB; i++) t->byte[i] = (char)i;
-    fr_status status = load(t, section, &k);
-    if (status != FR_OK) {
-        fr_dataset_close(&t->base);
-        return status;
-    }
-    *out = &t->base;
-    return FR_OK;
+    return load(t, section, &k);
 }
 
 const fr_data_source fr__data_text = {

@@ -299,17 +299,12 @@ static fr_status tsv_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     FR_TRY(read_keys(section, want, &k));
     tsv_set *t = fr__dataset_new(ctx, sizeof *t, &ops);
     if (!t) return FR_NO_MEMORY;
+    *out = &t->base;
     t->context = k.context;
     t->by_space = strcmp(k.separator, "space") == 0;
     t->text_column = t->by_space ? 2 : k.text_column;
     t->words.lower = k.lower;
-    fr_status status = load(t, section, &k);
-    if (status != FR_OK) {
-        fr_dataset_close(&t->base);
-        return status;
-    }
-    *out = &t->base;
-    return FR_OK;
+    return load(t, section, &k);
 }
 
 const fr_data_source fr__data_tsv = {
