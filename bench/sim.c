@@ -40,7 +40,7 @@ static fr_status make_cluster(fr_ctx *ctx, int n, fr_cluster **out)
 static fr_status bench(fr_ctx *ctx, const char *name, int n_stages, int n_replicas, const sizes *z,
                        bool is_last)
 {
-    fr_schedule *s = NULL;
+    const fr_schedule *s = NULL;
     fr_cluster *c = NULL;
     fr_sim_result out = {0};
     int *replicas = FR_NEW_ARRAY(int, n_stages);

@@ -150,7 +150,7 @@ static void report(const fr_graph *g, const fr_engine *e, const settings *s, dou
 }
 
 static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, fr_stage *stages,
-                               fr_schedule **out)
+                               const fr_schedule **out)
 {
     static fr_link links[2][MAX_STAGES * MAX_STAGES];
     int cuts[MAX_STAGES];
@@ -181,7 +181,7 @@ static fr_status run(fr_ctx *ctx, const settings *s)
     double loss = NAN;
     fr_graph *g = NULL;
     fr_engine *e = NULL;
-    fr_schedule *schedule = NULL;
+    const fr_schedule *schedule = NULL;
     data d = {0};
     fr_engine_desc desc = {.backend = s->backend,
                            .n_threads = s->threads,

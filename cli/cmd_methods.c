@@ -168,7 +168,7 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
     fr_schedule_desc d = {.n_stages = (int)(o->stages < most ? o->stages : most) * chunks,
                           .n_micro = (int)o->micro,
                           .chunks = m->chunks};
-    fr_schedule *s = NULL;
+    const fr_schedule *s = NULL;
     fr_clock c = {0};
     fr_status status = versions_set_batches(ctx, g, &d);
     if (status == FR_OK) status = fr_schedule_create(ctx, g, &d, &s);

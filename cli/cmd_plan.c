@@ -71,7 +71,7 @@ const fr_planner *cli_find_planner(fr_ctx *ctx, const char *name)
 static fr_status plan_profile(fr_ctx *ctx, const plan_wishes *o, fr_plan_problem *p)
 {
     const fr_planner *planner = cli_find_planner(ctx, o->planner ? o->planner : "pipedream");
-    fr_profile *profile = NULL;
+    const fr_profile *profile = NULL;
     fr_plan *plan = NULL;
     if (!planner) return FR_INVALID;
     FR_TRY(fr_profile_read(ctx, o->profile, &profile));

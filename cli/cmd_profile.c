@@ -81,7 +81,7 @@ static fr_status show(fr_ctx *ctx, const fr_profile *p, const wishes *o)
 
 static fr_status profile_file(fr_ctx *ctx, const wishes *o)
 {
-    fr_profile *p, *scaled = NULL;
+    const fr_profile *p, *scaled = NULL;
     FR_TRY(fr_profile_read(ctx, o->read, &p));
     fr_status status = FR_OK;
     if (o->batch > 0) status = fr_profile_scaled(ctx, p, (int)o->batch, &scaled);
@@ -108,7 +108,7 @@ static int read_sizes(const char *text, int mini_batch, int64_t *sizes)
 
 /* Micro-batches of `batch` samples, and of all requested sizes. */
 static fr_status profile_sizes(fr_ctx *ctx, fr_run_model *m, int batch, const wishes *o,
-                               fr_profile **out)
+                               const fr_profile **out)
 {
     const fr_profile *each[MOST_SIZES + 1];
     int64_t sizes[MOST_SIZES];
@@ -132,7 +132,7 @@ static fr_status profile_model(fr_ctx *ctx, const wishes *o)
                           .sets = o->sets.at,
                           .dump_step = -1};
     fr_run_model *m;
-    fr_profile *p;
+    const fr_profile *p;
     FR_TRY(fr_run_model_open(ctx, &run, NULL, &m));
     fr_run_model_measure(m, (int)o->workers, o->seconds);
     int batch = o->batch > 0 ? (int)o->batch : fr_run_model_micro(m);

@@ -158,17 +158,17 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
         return fr_fail(ctx, FR_INVALID, "%s runs on at most %lld stage%s, not %lld", name,
                        (long long)most, most == 1 ? "" : "s", (long long)stages);
     int64_t chunks = o->chunks ? o->chunks : m ? m->chunks : 0;
-    fr_schedule_desc d = {.n_stages = (int)stages,
+    fr_schedule_desc d = {.name = name,
+                          .n_stages = (int)stages,
                           .n_micro = o->micro ? (int)o->micro : 8,
                           .n_batches = (int)o->batches,
                           .chunks = (int)chunks};
     FR_TRY(spread_replicas(ctx, o, d.n_stages));
     d.replicas = o->each;
-    fr_schedule *s;
+    const fr_schedule *s;
     o->policy = m ? fr_policy_find(m->policy) : NULL;
     FR_TRY(versions_set_batches(ctx, g, &d));
     FR_TRY(fr_schedule_create(ctx, g, &d, &s));
-    snprintf(s->name, sizeof s->name, "%s", name);
     fr_status status = check_and_print(ctx, s, form, o);
     fr_schedule_free(s);
     return status;
@@ -179,7 +179,7 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
 static fr_status check_file(fr_ctx *ctx, const wishes *o)
 {
     const fr_schedule_desc d = {.n_stages = o->n_each > 1 ? o->n_each : 0, .replicas = o->each};
-    fr_schedule *s;
+    const fr_schedule *s;
     FR_TRY(fr_schedule_read(ctx, o->check, (int)o->micro, &d, &s));
     fr_status status = check_and_print(ctx, s, o->format ? find_form(o->format) : &verdict, o);
     fr_schedule_free(s);

@@ -30,7 +30,7 @@ static fr_status check_size(fr_ctx *ctx, const fr_generator *g, const fr_schedul
 
 fr_status versions_set_batches(fr_ctx *ctx, const fr_generator *g, fr_schedule_desc *d)
 {
-    fr_schedule *s;
+    const fr_schedule *s;
     int ahead = 0, share = d->n_micro;
     FR_TRY(check_size(ctx, g, d));
     if (d->n_batches || g->is_flush || g->is_forward_only || d->n_micro < 1) return FR_OK;

@@ -58,7 +58,7 @@ static bool on_batch(void *user, const fr_batch_report *r)
     return true; /* continue */
 }
 
-static fr_status train(fr_ctx *ctx, fr_graph *g, belt *b, fr_schedule **s, fr_engine **e)
+static fr_status train(fr_ctx *ctx, fr_graph *g, belt *b, const fr_schedule **s, fr_engine **e)
 {
     int cut = fr_graph_find(g, "flatten"); /* the first node of the second stage */
     fr_stage stages[2];
@@ -81,7 +81,7 @@ int main(void)
     fr_conf *conf = NULL;
     fr_dataset *data = NULL;
     fr_graph *graph = NULL;
-    fr_schedule *schedule = NULL;
+    const fr_schedule *schedule = NULL;
     fr_engine *engine = NULL;
     belt b = {0};
     fr_ctx *ctx = fr_ctx_create();

@@ -58,20 +58,21 @@ typedef struct fr_profile {
     void *arena;
 } fr_profile;
 
-FR_API void fr_profile_free(fr_profile *p);
+FR_API void fr_profile_free(const fr_profile *p);
 /* Checked, with memory of its own: so a profile that was filled in by hand (arena NULL, names NULL
- * for "node<index>") becomes one that the calls below take. Not to be changed from then on; any
- * thread may read it. */
-FR_API FR_MUST_USE fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
+ * for "node<index>") becomes one that the calls below take. It is const from then on, and any
+ * thread may read it. The struct is public so that programs can fill in and read the nodes. */
+FR_API FR_MUST_USE fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p,
+                                             const fr_profile **out);
 /* Parts of one model side by side, as fr_probe_nodes measures them, as the whole. */
 FR_API FR_MUST_USE fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts,
-                                             fr_profile **out);
+                                             const fr_profile **out);
 /* Profiles of one model, each with micro-batches of another size, as one that knows all; the first
  * is the one that readers see. Sizes that they have gathered themselves are left out. */
 FR_API FR_MUST_USE fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each,
-                                               fr_profile **out);
+                                               const fr_profile **out);
 /* JSON, or PipeDream's text (told apart by the first character). Errors name file and line. */
-FR_API FR_MUST_USE fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out);
+FR_API FR_MUST_USE fr_status fr_profile_read(fr_ctx *ctx, const char *path, const fr_profile **out);
 FR_API FR_MUST_USE fr_status fr_profile_write_json(fr_ctx *ctx, const fr_profile *p,
                                                    const char *path); /* "-": stdout */
 FR_API FR_MUST_USE fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_profile *p,
@@ -82,7 +83,7 @@ FR_API FR_MUST_USE fr_status fr_profile_write_pipedream(fr_ctx *ctx, const fr_pr
  * (weights are read for one sample as for many), so proportion flatters them. */
 FR_API bool fr_profile_knows(const fr_profile *p, int batch);
 FR_API FR_MUST_USE fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch,
-                                               fr_profile **out);
+                                               const fr_profile **out);
 
 /* --- the cost of a stage --------------------------------------------------------------------- */
 

@@ -42,7 +42,7 @@ typedef struct fr_probe_desc {
  * of a whole cut are made into one profile by fr_profile_join. Each is the caller's, who frees it
  * by fr_profile_free. */
 FR_API FR_MUST_USE fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc,
-                                            fr_profile **out);
+                                            const fr_profile **out);
 
 /* Seconds that n workers take to add up a block of gradients; over a team, all of its processes
  * together, equally many workers in each. */

@@ -1,9 +1,11 @@
 /* sched.h -- schedules as data: for each worker a list of instructions, for one segment.
  *
- * Life of a schedule: a generator emits computation only (F, B, or I and W); fr_schedule_lower adds
+ * Life of a schedule: a generator emits computation only (F, B, or I and W); lowering adds
  * steps, reductions and transfers, hoists receives and decides which slot and which buffer each
- * micro-batch uses; fr_schedule_check proves it; then it is immutable and may be read by any
- * thread: the engine walks it, the clock times it, text forms print it.
+ * micro-batch uses; fr_schedule_check proves it. A schedule is never changed once it is returned,
+ * so any thread may read it: the engine walks it, the clock times it, text forms print it. The
+ * struct is public because its lists are what a program wants of it: each member would need an
+ * accessor, and a walk over instructions would be a call for each.
  *
  * A segment is n_batches mini-batches between two drains. Flush schedules have one mini-batch and
  * are walked again and again. A longer segment may be cut short by leaving out everything that
@@ -63,7 +65,7 @@ typedef struct fr_schedule {
     fr_link *forward, *backward;
     fr_instr_list
         *lists; /* [worker]: what its micro-batches need; REDUCE and STEP on each replica */
-    /* From here on filled by fr_schedule_lower. */
+    /* From here on filled by lowering. */
     int *n_slots;   /* [stage]: of each replica */
     int *slot_of;   /* [stage][micro]: n_stages rows of n_batches * n_micro */
     int *n_buffers; /* [backward link]: for each pair of replicas that talk */
@@ -73,6 +75,7 @@ typedef struct fr_schedule {
 } fr_schedule;
 
 typedef struct fr_schedule_desc {
+    const char *name;       /* NULL: of the generator */
     int n_stages, chunks;   /* stages of a worker; 0 = 1 */
     int n_micro, n_batches; /* n_batches: 0 = 1 */
     const int *worker_of;   /* [stage]; NULL: stage % (n_stages / chunks) */
@@ -110,13 +113,8 @@ FR_API const fr_generator *fr_generator_find(const char *name);
 
 /* Generated and lowered, but not checked. */
 FR_API FR_MUST_USE fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g,
-                                                const fr_schedule_desc *d, fr_schedule **out);
-FR_API void fr_schedule_free(fr_schedule *s);
-/* Add what is missing of steps, reductions, transfers; then slots and buffers. A schedule that has
- * transfers (or steps) already keeps them; a step waits for reductions that are added. Fails on a
- * schedule that the clock cannot run through (a deadlock), naming worker and step. */
-FR_API FR_MUST_USE fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
-
+                                                const fr_schedule_desc *d, const fr_schedule **out);
+FR_API void fr_schedule_free(const fr_schedule *s);
 /* Proof: every F and B (or I, then W) once per stage and micro-batch, gradients in micro-batch
  * order, dependencies, matching sends and receives in the same order, one step per stage and
  * mini-batch after its last gradient, nothing of a flush across mini-batches, no deadlock, slots
@@ -191,7 +189,7 @@ FR_API const char *fr_instr_text(const fr_instr *i, char buffer[48]);
  * Lowered. d->replicas (with n_stages 0: replicas[0] for every stage): a file of one pipeline, with
  * n_micro / replicas micro-batches, is made into so many. Errors name file, line and entry. */
 FR_API FR_MUST_USE fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro,
-                                              const fr_schedule_desc *d, fr_schedule **out);
+                                              const fr_schedule_desc *d, const fr_schedule **out);
 
 #ifdef __cplusplus
 }

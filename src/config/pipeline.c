@@ -123,7 +123,7 @@ static fr_status schedule_by_method(plan *b)
  * reading adds transfers. The second reading logs the warnings. */
 static fr_status count_stages(plan *b)
 {
-    fr_schedule *s;
+    const fr_schedule *s;
     fr_schedule_desc d = {.n_stages = b->t->n_replicas > 1 ? b->t->n_replicas : 0,
                           .replicas = b->t->replicas};
     fr_status status = fr_schedule_read(NULL, b->t->schedule_file, (int)b->t->micro, &d, &s);

@@ -14,8 +14,8 @@ typedef struct fr__pipeline {
     fr_stage *stages; /* (n_stages) */
     int n_forward, n_backward;
     fr_link *forward, *backward;
-    bool has_far_ties;     /* a tied parameter and its owner are in different stages */
-    fr_schedule *schedule; /* has the number of replicas per stage */
+    bool has_far_ties;           /* a tied parameter and its owner are in different stages */
+    const fr_schedule *schedule; /* has the number of replicas per stage */
     fr_exec_plan *plan;
     fr_sync_options sync;
     bool *recompute; /* (n_stages), or NULL: none */

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void fr_profile_free(fr_profile *p)
+void fr_profile_free(const fr_profile *p)
 {
     if (!p) return;
     struct fr__profile_store *s = p->arena;
@@ -23,7 +23,6 @@ void fr_profile_free(fr_profile *p)
     fr__free(s->memo);
     fr__arena_fini(&s->arena);
     fr__free(s);
-    fr__free(p);
 }
 
 /* --- copies ----------------------------------------------------------------------------------- */
@@ -55,13 +54,12 @@ fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
 {
     size_t bytes = (size_t)p->n_nodes * sizeof *p->nodes;
     *out = NULL;
-    fr_profile *copy = FR_NEW(fr_profile);
     struct fr__profile_store *s = FR_NEW(struct fr__profile_store);
-    if (!copy || !s || pthread_mutex_init(&s->lock, NULL) != 0) {
-        fr__free(copy);
+    if (!s || pthread_mutex_init(&s->lock, NULL) != 0) {
         fr__free(s);
         return fr__no_memory(ctx, bytes, "a profile");
     }
+    fr_profile *copy = &s->profile;
     *copy = *p;
     copy->arena = s;
     copy->n_sizes = 0;
@@ -175,8 +173,7 @@ static void open_parts(fr_profile *p)
     }
 }
 
-/* A copy of one size. */
-static fr_status copy_one(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
+fr_status fr__profile_copy_one(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
 {
     FR_TRY(fr__profile_clone(ctx, p, out));
     open_parts(*out);
@@ -188,18 +185,22 @@ static fr_status copy_one(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
     return status;
 }
 
-fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, fr_profile **out)
+fr_status fr_profile_copy(fr_ctx *ctx, const fr_profile *p, const fr_profile **out)
 {
-    FR_TRY(copy_one(ctx, p, out));
-    if (p->n_sizes == 0) return FR_OK;
-    fr_status status = fr__profile_add_sizes(ctx, *out, p->n_sizes, p->sizes);
-    if (status == FR_OK) return FR_OK;
-    fr_profile_free(*out);
+    fr_profile *copy;
     *out = NULL;
+    FR_TRY(fr__profile_copy_one(ctx, p, &copy));
+    fr_status status = FR_OK;
+    if (p->n_sizes > 0) status = fr__profile_add_sizes(ctx, copy, p->n_sizes, p->sizes);
+    if (status == FR_OK)
+        *out = copy;
+    else
+        fr_profile_free(copy);
     return status;
 }
 
-fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr_profile **out)
+fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts,
+                          const fr_profile **out)
 {
     fr_profile whole = *parts[0];
     *out = NULL;
@@ -224,7 +225,7 @@ fr_status fr_profile_join(fr_ctx *ctx, int n, const fr_profile *const *parts, fr
 /* --- files ------------------------------------------------------------------------------------ */
 
 fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t bytes,
-                            fr_profile **out)
+                            const fr_profile **out)
 {
     *out = NULL;
     if (strlen(text) != bytes)
@@ -236,7 +237,7 @@ fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t by
     return fr__profile_from_text(ctx, path, text, out);
 }
 
-fr_status fr_profile_read(fr_ctx *ctx, const char *path, fr_profile **out)
+fr_status fr_profile_read(fr_ctx *ctx, const char *path, const fr_profile **out)
 {
     unsigned char *data;
     size_t bytes;

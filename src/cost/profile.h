@@ -32,8 +32,9 @@
 
 /* Behind fr_profile.arena. */
 struct fr__profile_store {
+    fr_profile profile;
     fr_arena arena;
-    fr_profile **own; /* (n_own) owned profiles of other sizes */
+    const fr_profile **own; /* (n_own) owned profiles of other sizes */
     int n_own;
     int *last_use;       /* (nodes) last reader, -1: none; NULL: a profile of one size of another */
     bool *has_grad;      /* (nodes) it or a node before it has trained weights */
@@ -46,6 +47,8 @@ struct fr__profile_store {
 
 /* Deep copy without checks. Nodes without a name are named "node<index>". */
 fr_status fr__profile_clone(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
+/* fr_profile_copy of one size, which may still be changed. */
+fr_status fr__profile_copy_one(fr_ctx *ctx, const fr_profile *p, fr_profile **out);
 /* Add copies of the sizes to a profile without sizes; check each against the profile. */
 fr_status fr__profile_add_sizes(fr_ctx *ctx, fr_profile *p, int n, const fr_profile *const *sizes);
 /* False: `text` describes the error of node i. */
@@ -55,10 +58,10 @@ fr_status fr__profile_put(fr_ctx *ctx, const char *path, const char *text, size_
 
 /* Parse either format. Errors name `path`; `text` (zero-terminated) is modified. */
 fr_status fr__profile_parse(fr_ctx *ctx, const char *path, char *text, size_t bytes,
-                            fr_profile **out);
+                            const fr_profile **out);
 fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
-                                fr_profile **out);
-fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, fr_profile **out);
+                                const fr_profile **out);
+fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, const fr_profile **out);
 
 /* Contents of files, zero-terminated; release with fr__free. */
 fr_status fr__profile_to_json(fr_ctx *ctx, const fr_profile *p, char **text);

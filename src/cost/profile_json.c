@@ -370,7 +370,7 @@ static fr_status get_all(struct reader *r, json_t *o)
 
 /* Read the profile at text + *at; *at moves past it and the following blanks. */
 static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_t bytes, size_t *at,
-                          int *line, fr_profile **out)
+                          int *line, const fr_profile **out)
 {
     struct reader r = {
         .ctx = ctx, .path = path, .text = text + *at, .bytes = bytes - *at, .first_line = *line};
@@ -394,7 +394,8 @@ static fr_status read_one(fr_ctx *ctx, const char *path, const char *text, size_
 }
 
 /* Errors name the file. A single profile is moved. */
-static fr_status gather(fr_ctx *ctx, const char *path, int n, fr_profile **all, fr_profile **out)
+static fr_status gather(fr_ctx *ctx, const char *path, int n, const fr_profile **all,
+                        const fr_profile **out)
 {
     if (n == 1) {
         *out = all[0], all[0] = NULL;
@@ -405,13 +406,13 @@ static fr_status gather(fr_ctx *ctx, const char *path, int n, fr_profile **all, 
 }
 
 fr_status fr__profile_from_json(fr_ctx *ctx, const char *path, const char *text, size_t bytes,
-                                fr_profile **out)
+                                const fr_profile **out)
 {
-    FR_VEC(fr_profile *) all = {0};
+    FR_VEC(const fr_profile *) all = {0};
     fr_status status = FR_OK;
     int line = 1;
     for (size_t at = 0; status == FR_OK && at < bytes;) {
-        fr_profile *p = NULL;
+        const fr_profile *p = NULL;
         status = read_one(ctx, path, text, bytes, &at, &line, &p);
         if (status != FR_OK || fr__vec_push(&all, p)) continue;
         fr_profile_free(p);

@@ -47,7 +47,7 @@ static fr_status check_size(fr_ctx *ctx, const fr_profile *p, const fr_profile *
 fr_status fr__profile_add_sizes(fr_ctx *ctx, fr_profile *p, int n, const fr_profile *const *sizes)
 {
     struct fr__profile_store *s = p->arena;
-    s->own = FR_ARENA_ARRAY(&s->arena, fr_profile *, n);
+    s->own = FR_ARENA_ARRAY(&s->arena, const fr_profile *, n);
     p->sizes = FR_ARENA_ARRAY(&s->arena, const fr_profile *, n);
     if (!s->own || !p->sizes)
         return fr__no_memory(ctx, (size_t)n * sizeof *s->own, "the sizes of a profile");
@@ -62,7 +62,8 @@ fr_status fr__profile_add_sizes(fr_ctx *ctx, fr_profile *p, int n, const fr_prof
     return FR_OK;
 }
 
-fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each, fr_profile **out)
+fr_status fr_profile_gather(fr_ctx *ctx, int n, const fr_profile *const *each,
+                            const fr_profile **out)
 {
     fr_profile all = *each[0];
     const fr_profile **sizes = FR_NEW_ARRAY(const fr_profile *, n);
@@ -130,7 +131,7 @@ static void take_between(fr_profile *p, const fr_profile *above, double share)
     p->workspace_bytes = between(p->workspace_bytes, above->workspace_bytes, share);
 }
 
-fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_profile **out)
+fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, const fr_profile **out)
 {
     const fr_profile *below, *above;
     *out = NULL;
@@ -142,13 +143,15 @@ fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p, int batch, fr_prof
     find_next(p, batch, &below, &above);
     fr_profile nearest = below ? *below : *above;
     nearest.n_sizes = 0;
-    FR_TRY(fr_profile_copy(ctx, &nearest, out));
+    fr_profile *scaled;
+    FR_TRY(fr__profile_copy_one(ctx, &nearest, &scaled));
+    *out = scaled;
     if (nearest.batch == batch) return FR_OK;
     if (below && above)
-        take_between(*out, above, (double)(batch - below->batch) / (above->batch - below->batch));
+        take_between(scaled, above, (double)(batch - below->batch) / (above->batch - below->batch));
     else
-        take_in_proportion(*out, (double)batch / nearest.batch);
-    (*out)->batch = batch;
-    (*out)->step_s = (*out)->accounted = 0;
+        take_in_proportion(scaled, (double)batch / nearest.batch);
+    scaled->batch = batch;
+    scaled->step_s = scaled->accounted = 0;
     return FR_OK;
 }

@@ -281,7 +281,7 @@ static fr_status sort(struct reader *r)
     return FR_OK;
 }
 
-static fr_status make(struct reader *r, fr_profile **out)
+static fr_status make(struct reader *r, const fr_profile **out)
 {
     fr_profile p = {.n_nodes = (int)r->items.n};
     p.nodes = FR_NEW_ARRAY(fr_profile_node, p.n_nodes);
@@ -299,7 +299,7 @@ static fr_status make(struct reader *r, fr_profile **out)
     return status;
 }
 
-fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, fr_profile **out)
+fr_status fr__profile_from_text(fr_ctx *ctx, const char *path, char *text, const fr_profile **out)
 {
     struct reader r = {.ctx = ctx, .path = path};
     fr_status status = read_lines(&r, text);

@@ -33,8 +33,8 @@ struct fr_engine {
     const fr_transport *transport, *inner_transport; /* they differ in an emulation */
     fr_group *group, *inner_group;                   /* the inner one is opened and closed */
     const fr_schedule *schedule[FR_N_MODES];
-    fr_exec_plan *plan;         /* of training; NULL: evaluation only */
-    fr_schedule *eval_schedule; /* owned */
+    fr_exec_plan *plan;               /* of training; NULL: evaluation only */
+    const fr_schedule *eval_schedule; /* owned */
     int rank, n_ranks;
     int n_stages, n_parts, n_workers;
     int first_worker, n_local; /* workers of this process */

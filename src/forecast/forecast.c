@@ -63,11 +63,12 @@ static int n_waves(const fr__setup *s, const fr_exec_cores *w)
 
 /* Measures stages first, first + 1, ... at once. After the last stage it starts again at stage 0,
  * so all cores are busy. parts: [stage]. */
-static fr_status probe_wave(fr__setup *s, const fr_exec_cores *w, int first, fr_profile **parts)
+static fr_status probe_wave(fr__setup *s, const fr_exec_cores *w, int first,
+                            const fr_profile **parts)
 {
     int n_stages = s->pipeline.n_stages;
     fr_probe_desc *d = FR_NEW_ARRAY(fr_probe_desc, w->n_at_once);
-    fr_profile **found = FR_NEW_ARRAY(fr_profile *, w->n_at_once);
+    const fr_profile **found = FR_NEW_ARRAY(const fr_profile *, w->n_at_once);
     fr_status status =
         d && found ? FR_OK : fr__no_memory(s->ctx, (size_t)w->n_at_once, "a profile");
     for (int i = 0; i < w->n_at_once && status == FR_OK; i++) {
@@ -91,11 +92,11 @@ static fr_status probe_wave(fr__setup *s, const fr_exec_cores *w, int first, fr_
     return status;
 }
 
-static fr_status measure_stages(fr__setup *s, fr_profile **out)
+static fr_status measure_stages(fr__setup *s, const fr_profile **out)
 {
     int n = s->pipeline.n_stages;
     fr_exec_cores w = share_cores(s);
-    fr_profile **parts = FR_NEW_ARRAY(fr_profile *, n);
+    const fr_profile **parts = FR_NEW_ARRAY(const fr_profile *, n);
     if (!parts) return fr__no_memory(s->ctx, (size_t)n * sizeof *parts, "a profile");
     fr_status status = FR_OK;
     for (int first = 0; first < n && status == FR_OK; first += w.n_at_once)
@@ -126,9 +127,9 @@ fr_status fr__profile_check(fr__setup *s, const fr_profile *p, const char *path)
     return FR_OK;
 }
 
-static fr_status read_profile(fr__setup *s, int batch, fr_profile **out)
+static fr_status read_profile(fr__setup *s, int batch, const fr_profile **out)
 {
-    fr_profile *p = NULL;
+    const fr_profile *p = NULL;
     FR_TRY(fr_profile_read(s->ctx, s->settings.profile, &p));
     if (!fr_profile_knows(p, batch) && !s->has_warned_proportion) {
         s->has_warned_proportion = true;
@@ -147,7 +148,7 @@ static fr_status read_profile(fr__setup *s, int batch, fr_profile **out)
 
 /* All cores run the same probe; one of them is a device of speed 1. */
 static fr_status measure_model(fr__setup *s, int batch, int n_workers, double seconds,
-                               fr_profile **out)
+                               const fr_profile **out)
 {
     fr_probe_desc d = describe(s);
     int n = n_workers > 0 ? n_workers : fr__cpu_count() / d.n_threads;
@@ -159,7 +160,7 @@ static fr_status measure_model(fr__setup *s, int batch, int n_workers, double se
     if (seconds == 0) seconds = s->settings.forecast_s;
     d.seconds = seconds > 0 ? seconds : PROFILE_S;
     fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
-    fr_profile **found = FR_NEW_ARRAY(fr_profile *, n);
+    const fr_profile **found = FR_NEW_ARRAY(const fr_profile *, n);
     fr_status status = all && found ? FR_OK : fr__no_memory(s->ctx, (size_t)n, "a profile");
     for (int i = 0; i < n && status == FR_OK; i++) {
         all[i] = d;
@@ -178,7 +179,8 @@ static fr_status measure_model(fr__setup *s, int batch, int n_workers, double se
     return status;
 }
 
-fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds, fr_profile **out)
+fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds,
+                          const fr_profile **out)
 {
     *out = NULL;
     if (s->settings.profile) return read_profile(s, batch, out);

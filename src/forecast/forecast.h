@@ -14,15 +14,15 @@ enum { FR_LATE_BATCHES = 3 };
 
 typedef struct fr__time_forecast {
     bool is_made;
-    bool is_late;         /* not made: s_per_batch comes from the first mini-batches of the run */
-    bool is_late_made;    /* they are done */
-    bool is_measured;     /* on this machine now, not read from a file */
-    double spent_s;       /* on measuring */
-    fr_cluster *cluster;  /* emulated; NULL: this machine */
-    fr_cluster *here;     /* this machine, where replicas add gradients; or NULL */
-    fr_profile *profile;  /* of a micro-batch, all nodes */
-    fr_spread spread;     /* its timing drives an emulation */
-    fr_sim_result result; /* of the virtual clock */
+    bool is_late;        /* not made: s_per_batch comes from the first mini-batches of the run */
+    bool is_late_made;   /* they are done */
+    bool is_measured;    /* on this machine now, not read from a file */
+    double spent_s;      /* on measuring */
+    fr_cluster *cluster; /* emulated; NULL: this machine */
+    fr_cluster *here;    /* this machine, where replicas add gradients; or NULL */
+    const fr_profile *profile; /* of a micro-batch, all nodes */
+    fr_spread spread;          /* its timing drives an emulation */
+    fr_sim_result result;      /* of the virtual clock */
     double s_per_batch;
     bool is_crowded; /* more workers than cores: the clock gives a lower bound only */
     double host_s;   /* computation of a mini-batch on this machine, over all workers */
@@ -51,7 +51,8 @@ double fr__forecast_s(const fr__time_forecast *f);
 
 /* The profile of the whole model: from a file, or measured on this machine by n_workers workers at
  * once (0: on all cores) for `seconds` (0: as long as for a forecast). */
-fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds, fr_profile **out);
+fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds,
+                          const fr_profile **out);
 /* Does the profile describe this model, node by node? */
 fr_status fr__profile_check(fr__setup *s, const fr_profile *p, const char *path);
 

@@ -5,7 +5,7 @@
 
 struct fr_run_model {
     fr__setup setup;
-    FR_VEC(fr_profile *) profiles;
+    FR_VEC(const fr_profile *) profiles;
     int n_workers; /* that measure at once; 0: one per core */
     double seconds;
 };
@@ -54,7 +54,7 @@ void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds)
 fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out)
 {
     fr_run_model *m = user;
-    fr_profile *p;
+    const fr_profile *p;
     *out = NULL;
     for (size_t i = 0; i < m->profiles.n; i++)
         if (m->profiles.at[i]->batch == batch) return *out = m->profiles.at[i], FR_OK;

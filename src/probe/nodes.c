@@ -37,7 +37,7 @@ struct probe {
     int n_nodes;        /* of the stage */
     fr_samples samples; /* of mini-batches, as rows */
     double *row;
-    fr_profile *out;
+    const fr_profile *out;
 };
 
 /* Values of a row: of a mini-batch, then of each node of the stage. */
@@ -250,8 +250,11 @@ static fr_status report(struct probe *p)
     FR_TRY(measure_workspace(p, &out));
     count_weights(p, out.nodes);
     set_times(p, &out);
-    return p->d->stage ? fr__profile_clone(p->ctx, &out, &p->out)
-                       : fr_profile_copy(p->ctx, &out, &p->out);
+    if (!p->d->stage) return fr_profile_copy(p->ctx, &out, &p->out);
+    fr_profile *part;
+    FR_TRY(fr__profile_clone(p->ctx, &out, &part));
+    p->out = part;
+    return FR_OK;
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -302,7 +305,7 @@ static uint64_t bytes_left(void)
     return room.machine < room.group ? room.machine : room.group;
 }
 
-fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, fr_profile **out)
+fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, const fr_profile **out)
 {
     for (int i = 0; i < n; i++) out[i] = NULL;
     struct meeting m = {.lock = PTHREAD_MUTEX_INITIALIZER,

@@ -56,7 +56,7 @@ static bool can_leave_out(const fr_schedule *s)
     fr_schedule *again = NULL;
     bool has_reduce = false, is_same = false;
     if (strip(NULL, s, &again, &has_reduce) == FR_OK &&
-        fr_schedule_lower(NULL, again, has_reduce) == FR_OK) {
+        fr__schedule_lower(NULL, again, has_reduce) == FR_OK) {
         is_same = true;
         for (int w = 0; w < s->n_workers && is_same; w++)
             is_same = same_list(&s->lists[w], &again->lists[w]);

@@ -359,7 +359,7 @@ static fr_schedule_desc desc_of(const fr__sched_reader *r, const fr_schedule_des
 /* If lowering deadlocks, the check has the better message. */
 static fr_status lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
-    fr_status status = fr_schedule_lower(ctx, s, must_reduce);
+    fr_status status = fr__schedule_lower(ctx, s, must_reduce);
     if (status == FR_INVALID) (void)fr__schedule_explain(ctx, s);
     return status;
 }
@@ -454,13 +454,15 @@ fr_status fr__schedule_parse(fr_ctx *ctx, const char *path, const char *data, si
 }
 
 fr_status fr_schedule_read(fr_ctx *ctx, const char *path, int n_micro, const fr_schedule_desc *d,
-                           fr_schedule **out)
+                           const fr_schedule **out)
 {
     unsigned char *data;
     size_t bytes;
+    fr_schedule *s;
     *out = NULL;
     FR_TRY(fr__file_read(ctx, path, FR_SCHED_MAX_BYTES, &data, &bytes));
-    fr_status status = fr__schedule_parse(ctx, path, (const char *)data, bytes, n_micro, d, out);
+    fr_status status = fr__schedule_parse(ctx, path, (const char *)data, bytes, n_micro, d, &s);
     fr__free(data);
+    *out = s;
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * To build a schedule, a generator (through fr_schedule_create) or a reader calls fr__schedule_new,
  * then fr__emit for each instruction of each worker in order, then fr__emit_failed once, then
- * fr_schedule_lower. */
+ * fr__schedule_lower. */
 #ifndef FR_SCHED_SCHED_H
 #define FR_SCHED_SCHED_H
 
@@ -18,6 +18,14 @@ extern const fr_generator fr__gen_sequential, fr__gen_gpipe, fr__gen_1f1b, fr__g
  * forward-only schedule has no backward links. */
 fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc *d, int n_workers,
                            const int *worker_of, bool is_forward_only, fr_schedule **out);
+
+/* fr_schedule_create of a schedule that may still be changed. */
+fr_status fr__schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *desc,
+                              fr_schedule **out);
+/* Add what is missing of steps, reductions, transfers; then slots and buffers. A schedule that has
+ * transfers (or steps) already keeps them; a step waits for reductions that are added. Fails on a
+ * schedule that the clock cannot run through (a deadlock), naming worker and step. */
+fr_status fr__schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
 
 /* Append to a worker's list. Running out of memory is recorded, not returned, so a generator is a
  * plain loop that ends with `return !fr__emit_failed(s)`. */
@@ -100,7 +108,7 @@ fr_status fr__instr_fail(fr_ctx *ctx, const fr_schedule *s, int worker, int step
 fr_status fr__clock_run(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x,
                         const fr_costs *costs, bool hold, fr_clock *out);
 
-/* The passes of fr_schedule_lower, in this order. */
+/* The passes of fr__schedule_lower, in this order. */
 fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce);
 fr_status fr__pass_transfers(fr_ctx *ctx, fr_schedule *s, const fr__link_index *x);
 fr_status fr__pass_slots(fr_ctx *ctx, fr_schedule *s, const fr__link_index *x);

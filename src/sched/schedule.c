@@ -10,6 +10,7 @@ enum { MOST_COMPUTATIONS = 1 << 22 };
 
 /* Internal data of a schedule besides its lists. */
 typedef struct home {
+    fr_schedule schedule;
     fr_arena arena;
     bool has_failed; /* an emit ran out of memory */
     int *first;      /* [n_workers + 1]: stages of a worker in `stages` */
@@ -174,14 +175,10 @@ fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc
     fr_schedule_desc full = *d;
     if (full.n_batches == 0) full.n_batches = 1;
     FR_TRY(check_sizes(ctx, name, &full, n_workers, worker_of));
-    fr_schedule *s = FR_NEW(fr_schedule);
     home *h = FR_NEW(home);
-    if (!s || !h) {
-        fr__free(s);
-        fr__free(h);
-        return fr__no_memory(ctx, sizeof *s + sizeof *h, "a schedule");
-    }
-    snprintf(s->name, sizeof s->name, "%s", name);
+    if (!h) return fr__no_memory(ctx, sizeof *h, "a schedule");
+    fr_schedule *s = &h->schedule;
+    snprintf(s->name, sizeof s->name, "%s", d->name ? d->name : name);
     s->arena = h;
     s->n_stages = full.n_stages;
     s->n_workers = n_workers;
@@ -200,7 +197,7 @@ fr_status fr__schedule_new(fr_ctx *ctx, const char *name, const fr_schedule_desc
     return status;
 }
 
-void fr_schedule_free(fr_schedule *s)
+void fr_schedule_free(const fr_schedule *s)
 {
     if (!s) return;
     home *h = s->arena;
@@ -208,7 +205,6 @@ void fr_schedule_free(fr_schedule *s)
     fr_schedule_free(h->steady);
     fr__arena_fini(&h->arena);
     fr__free(h);
-    fr__free(s);
 }
 
 /* --- generating --------------------------------------------------------------------------------*/
@@ -314,11 +310,11 @@ static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_
         FR_TRY(fill_leads(ctx, g, d, *out));
         FR_TRY(make_steady(ctx, g, d, worker_of, n_workers, *out));
     }
-    return fr_schedule_lower(ctx, *out, d->must_reduce);
+    return fr__schedule_lower(ctx, *out, d->must_reduce);
 }
 
-fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *desc,
-                             fr_schedule **out)
+fr_status fr__schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *desc,
+                              fr_schedule **out)
 {
     *out = NULL;
     fr_schedule_desc d = *desc;
@@ -342,6 +338,15 @@ fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedu
         fr_schedule_free(*out);
         *out = NULL;
     }
+    return status;
+}
+
+fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *desc,
+                             const fr_schedule **out)
+{
+    fr_schedule *s;
+    fr_status status = fr__schedule_create(ctx, g, desc, &s);
+    *out = s;
     return status;
 }
 
@@ -372,7 +377,7 @@ static fr_status measure_leads(fr_ctx *ctx, fr_schedule *s)
     return s->lead ? FR_OK : no_leads(ctx, s);
 }
 
-fr_status fr_schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
+fr_status fr__schedule_lower(fr_ctx *ctx, fr_schedule *s, bool must_reduce)
 {
     fr_arena scratch = {0};
     fr__link_index x;

@@ -13,7 +13,7 @@
 /* Memory that a spread owns. */
 typedef struct owned {
     fr_arena arena;
-    fr_schedule *schedule; /* NULL: given */
+    const fr_schedule *schedule; /* NULL: given */
 } owned;
 
 typedef struct maker {

@@ -9,7 +9,7 @@
     " -- forward_compute_time=" f ", backward_compute_time=" b ", activation_size=" a \
     ", parameter_size=" p "\n"
 
-static fr_status read_text(fr_ctx *ctx, void **state, const char *text, fr_profile **out)
+static fr_status read_text(fr_ctx *ctx, void **state, const char *text, const fr_profile **out)
 {
     const char *path = support_path(state, "in");
     support_write(path, text, strlen(text));
@@ -70,7 +70,7 @@ static void json_round_trip(void **state)
                           .jitter = 0.125,
                           .workspace_bytes = 1e6,
                           .state_per_weight = 1};
-    fr_profile *p, *q;
+    const fr_profile *p, *q;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     assert_string_equal(p->nodes[2].name, "node2");
     assert_ok(ctx, fr_profile_write_json(ctx, p, support_path(state, "p.json")));
@@ -106,7 +106,7 @@ static const char pipedream[] =
 static void text_is_sorted(void **state)
 {
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p, *q, *r;
+    const fr_profile *p, *q, *r;
     assert_ok(ctx, read_text(ctx, state, pipedream, &p));
     static const char *const order[] = {"node1", "node3", "node2", "node10"};
     assert_int_equal(p->n_nodes, 4);
@@ -140,7 +140,8 @@ static void foreign_names(void **state)
     fr_profile_node nodes[] = {
         {.name = "x", .about = "input (3)", .is_input = true},
         {.name = "fc", .about = "linear -- (4)\n", .forward_s = 1, .n_inputs = 1, .inputs = one}};
-    fr_profile by_hand = {.n_nodes = 2, .nodes = nodes}, *p, *q;
+    fr_profile by_hand = {.n_nodes = 2, .nodes = nodes};
+    const fr_profile *p, *q;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     assert_ok(ctx, fr_profile_write_pipedream(ctx, p, support_path(state, "p.txt")));
     assert_ok(ctx, fr_profile_read(ctx, support_path(state, "p.txt"), &q));
@@ -160,7 +161,7 @@ struct bad {
 static void assert_refused(void **state, const struct bad *cases, size_t n)
 {
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p;
+    const fr_profile *p;
     for (size_t i = 0; i < n; i++) {
         assert_fails(ctx, read_text(ctx, state, cases[i].text, &p), FR_INVALID, cases[i].says);
         assert_null(p);
@@ -235,7 +236,7 @@ static void bad_json(void **state)
     };
     assert_refused(state, cases, sizeof cases / sizeof *cases);
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p;
+    const fr_profile *p;
     assert_ok(ctx, read_text(ctx, state, FILE_OF(NODE("")), &p));
     assert_int_equal(p->nodes[0].kept_bytes, 4);
     assert_true(isnan(p->nodes[0].back_weight_s));
@@ -266,12 +267,9 @@ static void scaled(void **state)
                             .kept_bytes = 20,
                             .param_bytes = 30,
                             .flops = 40};
-    fr_profile by_hand = {.batch = 4,
-                          .n_nodes = 1,
-                          .nodes = &node,
-                          .step_s = 9,
-                          .workspace_bytes = 100},
-               *p, *q;
+    fr_profile by_hand = {
+        .batch = 4, .n_nodes = 1, .nodes = &node, .step_s = 9, .workspace_bytes = 100};
+    const fr_profile *p, *q;
     (void)state;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     assert_ok(ctx, fr_profile_scaled(ctx, p, 6, &q));
@@ -308,7 +306,7 @@ static void sizes(void **state)
     } cases[] = {{8, 10, 80, true},  {4, 7, 40, true},           {1, 6, 10, true},
                  {6, 8.5, 60, true}, {2, 6 + 1.0 / 3, 20, true}, {16, 20, 160, false}};
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p, *q, *one;
+    const fr_profile *p, *q, *one;
     const char *path = support_path(state, "sizes.json");
     assert_ok(ctx,
               read_text(ctx, state,
@@ -358,7 +356,7 @@ struct walk {
 static fr_status read_and_write(fr_ctx *ctx, void *user)
 {
     const struct walk *w = user;
-    fr_profile *p;
+    const fr_profile *p;
     FR_TRY(read_text(ctx, w->state, w->text, &p));
     fr_stage_cost cost;
     fr_status status = fr_profile_stage(ctx, p, 0, p->n_nodes, false, &cost);
@@ -386,7 +384,7 @@ static void alexnet(void **state)
     snprintf(path, sizeof path, "%s/pipedream-profiles/alexnet.txt", data ? data : "");
     if (!data || access(path, R_OK) != 0) skip_because("a published profile of PipeDream", NO_DATA);
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p;
+    const fr_profile *p;
     fr_stage_cost cost;
     assert_ok(ctx, fr_profile_read(ctx, path, &p));
     assert_int_equal(p->n_nodes, 23);

@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* x -> a (3 s back, 100 B) -> relu (1 s) -> b (4 s, 300 B) -> loss; forward 1 s each. */
-static fr_profile *chain(fr_ctx *ctx, bool has_workspaces)
+static const fr_profile *chain(fr_ctx *ctx, bool has_workspaces)
 {
     static const int in[4] = {0, 1, 2, 3};
     fr_profile_node nodes[5] = {
@@ -39,7 +39,8 @@ static fr_profile *chain(fr_ctx *ctx, bool has_workspaces)
         nodes[i].scratch_bytes = 100 * i;
         nodes[i].edge_bytes = i;
     }
-    fr_profile by_hand = {.n_nodes = 5, .nodes = nodes, .workspace_bytes = 5e6}, *p;
+    fr_profile by_hand = {.n_nodes = 5, .nodes = nodes, .workspace_bytes = 5e6};
+    const fr_profile *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     return p;
 }
@@ -53,7 +54,7 @@ static void sums(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p = chain(ctx, false);
+    const fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     for (int round = 0; round < 2; round++) { /* the second from the cache */
         assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
@@ -89,7 +90,7 @@ static void workspaces(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p = chain(ctx, false);
+    const fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, false, &c));
     assert_int_equal(c.workspace_bytes, 5000000); /* nodes without these numbers */
@@ -110,7 +111,7 @@ static void curves(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p = chain(ctx, false);
+    const fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
     assert_near(c.final.time[0], 0);
@@ -144,7 +145,8 @@ static void long_curve(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_profile_node *nodes = calloc(N, sizeof *nodes);
     for (int i = 0; i < N; i++) nodes[i].backward_s = 1, nodes[i].param_bytes = 4;
-    fr_profile by_hand = {.n_nodes = N, .nodes = nodes}, *p;
+    fr_profile by_hand = {.n_nodes = N, .nodes = nodes};
+    const fr_profile *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     fr_stage_cost c;
     assert_ok(ctx, fr_profile_stage(ctx, p, 0, N, false, &c));
@@ -159,7 +161,7 @@ static void long_curve(void **state)
 
 /* --- links against the graph's ---------------------------------------------------------------- */
 
-static fr_profile *profile_of(fr_ctx *ctx, const fr_graph *g)
+static const fr_profile *profile_of(fr_ctx *ctx, const fr_graph *g)
 {
     int n = fr_graph_n_nodes(g);
     fr_profile_node *nodes = calloc((size_t)n, sizeof *nodes);
@@ -174,7 +176,8 @@ static fr_profile *profile_of(fr_ctx *ctx, const fr_graph *g)
         for (int k = 0; k < from->n_params; k++)
             if (!fr_graph_param(g, from->params[k])->is_buffer) nodes[i].param_bytes += 4;
     }
-    fr_profile by_hand = {.n_nodes = n, .nodes = nodes}, *p;
+    fr_profile by_hand = {.n_nodes = n, .nodes = nodes};
+    const fr_profile *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     free(nodes);
     return p;
@@ -209,7 +212,7 @@ static void links_of_models(void **state)
         fr_graph *g;
         fr_model_options sizes = {0};
         assert_ok(ctx, fr_model_build(ctx, fr_model_find(models[m]), &sizes, &g));
-        fr_profile *p = profile_of(ctx, g);
+        const fr_profile *p = profile_of(ctx, g);
         for (int n = 1; n <= 8; n++) {
             int cuts[8];
             assert_ok(ctx, fr_graph_balance(g, n, cuts));
@@ -236,7 +239,8 @@ static void skip_links(void **state)
         {.output_bytes = 1000, .n_inputs = 2, .inputs = both},
         {.output_bytes = 1, .n_inputs = 3, .inputs = all}, /* stage 2 */
     };
-    fr_profile by_hand = {.n_nodes = 6, .nodes = nodes}, *p;
+    fr_profile by_hand = {.n_nodes = 6, .nodes = nodes};
+    const fr_profile *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     fr_stage_link f[3], b[3];
     size_t fb[3], bb[3];

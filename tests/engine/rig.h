@@ -55,7 +55,7 @@ struct rig {
     bench b;
     int cuts[MAX_STAGES];
     fr_stage stages[MAX_STAGES];
-    fr_schedule *schedule;
+    const fr_schedule *schedule;
     fr_engine_desc desc;
     struct fr_fault fault; /* of desc */
     fr_engine *engine;

@@ -14,7 +14,7 @@ enum { WIDE = 1024, MOST_LAYERS = 4, CLASSES = 3, SAMPLES = 4, STEPS = 3 };
 typedef struct desk {
     fr_ctx *ctx;
     fr_graph *graph;
-    fr_schedule *schedule;
+    const fr_schedule *schedule;
     fr_stage stages[2];
     fr_engine_desc desc;
     fr_engine *engine;

@@ -118,7 +118,7 @@ static void missing_link(void **unused)
 {
     (void)unused;
     rig r;
-    fr_schedule *chain = NULL;
+    const fr_schedule *chain = NULL;
     rig_options o = {.generator = "1f1b", .n_stages = 6};
     assert_int_equal(rig_prepare(&r, BRANCHES, &o), FR_OK);
     fr_schedule_desc d = {.n_stages = 6, .n_micro = 1};

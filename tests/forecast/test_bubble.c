@@ -15,7 +15,7 @@ static void assert_near(double got, double expected, double tolerance)
 
 typedef struct run {
     fr_ctx *ctx;
-    fr_schedule *s;
+    const fr_schedule *s;
     fr_worker_times workers[MAX_STAGES];
     fr_stage_times stages[MAX_STAGES];
     fr__bubble_input in;

@@ -28,7 +28,7 @@ static void same(const fr_profile *p, const fr_profile *q)
 static void write_and_read(fr_ctx *ctx, const fr_profile *p, bool is_json)
 {
     char *text;
-    fr_profile *again;
+    const fr_profile *again;
     must((is_json ? fr__profile_to_json : fr__profile_to_text)(ctx, p, &text) == FR_OK);
     must(fr__profile_parse(ctx, "again", text, strlen(text), &again) == FR_OK);
     if (is_json) same(p, again);
@@ -53,7 +53,7 @@ static void use(fr_ctx *ctx, const fr_profile *p)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fr_ctx *ctx = fr_ctx_create();
-    fr_profile *p;
+    const fr_profile *p;
     char *text = malloc(size + 1);
     must(ctx && text);
     memcpy(text, data, size);

@@ -27,10 +27,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static fr_schedule *make(const char *name, int n, int n_micro, int n_batches, const int *replicas,
-                         bool must_reduce)
+static const fr_schedule *make(const char *name, int n, int n_micro, int n_batches,
+                               const int *replicas, bool must_reduce)
 {
-    fr_schedule *s;
+    const fr_schedule *s;
     const fr_schedule_desc d = {.n_stages = n,
                                 .n_micro = n_micro,
                                 .n_batches = n_batches,
@@ -157,7 +157,7 @@ static void blocks_as_published(void **unused)
     for (int n = 1; n <= MOST; n++)
         for (int t = 1; t <= 12; t++)
             for (int i = 0; i < 3; i++) { /* however long the segment is */
-                fr_schedule *s = make("1f1b-async", n, t, (int[]){1, 5, 40}[i], NULL, false);
+                const fr_schedule *s = make("1f1b-async", n, t, (int[]){1, 5, 40}[i], NULL, false);
                 for (int k = 0; k < n; k++) assert_int_equal(fr_schedule_lead(s, k), n - 1 - k);
                 compare(s, i == 1);
                 fr_schedule_free(s);
@@ -170,7 +170,7 @@ static void blocks_of_replicas(void **unused)
     const int table[][4] = {{1, 1, 2}, {2, 1, 1}, {3, 1, 2}, {1, 3, 1}, {2, 2, 2}, {1, 1, 6}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (int t = 6; t <= 24; t += 6) {
-            fr_schedule *s = make("1f1b-async", 3, t, 1 + 20 * (t % 4 == 0), table[i], false);
+            const fr_schedule *s = make("1f1b-async", 3, t, 1 + 20 * (t % 4 == 0), table[i], false);
             compare(s, false);
             fr_schedule_free(s);
         }
@@ -183,7 +183,7 @@ static void blocks_of_nf1b(void **unused)
     for (int n = 1; n <= 6; n++)
         for (int t = 1; t <= 6; t++)
             for (int segment = 1; segment <= 31; segment += 10) {
-                fr_schedule *s = make("nf1b", n, t, segment, NULL, false);
+                const fr_schedule *s = make("nf1b", n, t, segment, NULL, false);
                 fr_exec_plan *kept = plan_of(
                                  (fr_exec_desc){.schedule = s, .policy = fr_policy_find("stash")}),
                              *ahead = plan_of((fr_exec_desc){
@@ -215,7 +215,7 @@ static void files_are_counted(void **unused)
     close(file);
     for (int i = 0; i < 2; i++)
         for (int t = 1; t <= 4; t++) {
-            fr_schedule *s = make(names[i], 4, t, 12, NULL, false), *again;
+            const fr_schedule *s = make(names[i], 4, t, 12, NULL, false), *again;
             const fr_schedule_desc none = {0};
             FILE *out = fopen(path, "w");
             assert_non_null(out);
@@ -245,7 +245,7 @@ static void too_many_blocks(void **unused)
 {
     (void)unused;
     fr_exec_plan *p;
-    fr_schedule *s = make("1f1b-async", 70, 1, 1, NULL, false);
+    const fr_schedule *s = make("1f1b-async", 70, 1, 1, NULL, false);
     const fr_exec_desc d = {.schedule = s, .policy = fr_policy_find("stash")};
     assert_int_equal(fr_exec_plan_create(ctx, &d, &p, NULL), FR_UNSUPPORTED);
     assert_non_null(strstr(fr_ctx_error(ctx), "more than 64 blocks"));
@@ -285,7 +285,7 @@ static void decisions(void **unused)
         int n = rows[i].n_replicas, replicas[] = {n, n};
         bool is_flush = fr_generator_find(rows[i].schedule)->is_flush;
         fr_exec_desc d = rows[i].d;
-        fr_schedule *s =
+        const fr_schedule *s =
             make(rows[i].schedule, rows[i].n_stages, rows[i].n_micro, is_flush ? 1 : 4, replicas,
                  fr_exec_must_reduce(is_flush, false, d.clip_norm, d.want_norm));
         d.schedule = s;
@@ -310,7 +310,7 @@ static void reductions_are_needed(void **unused)
 {
     (void)unused;
     fr_exec_plan *p;
-    fr_schedule *s = make("1f1b", 2, 2, 1, NULL, false);
+    const fr_schedule *s = make("1f1b", 2, 2, 1, NULL, false);
     const fr_exec_desc d = {.schedule = s, .want_norm = true};
     assert_int_equal(fr_exec_plan_create(ctx, &d, &p, NULL), FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(ctx), "no reductions, but norms"));
@@ -349,8 +349,8 @@ static void refusals(void **unused)
         fr_exec_desc d = rows[i].d;
         fr_exec_plan *p;
         fr_exec_refusal why;
-        fr_schedule *s = make(g->name, rows[i].n_stages, rows[i].n_micro, g->is_flush ? 1 : 4,
-                              replicas, g->is_flush && d.clip_norm > 0);
+        const fr_schedule *s = make(g->name, rows[i].n_stages, rows[i].n_micro, g->is_flush ? 1 : 4,
+                                    replicas, g->is_flush && d.clip_norm > 0);
         d.schedule = s;
         fr_status status = fr_exec_plan_create(ctx, &d, &p, &why);
         if (why != rows[i].why || (status == FR_OK) != (why == FR_REFUSED_NOT))

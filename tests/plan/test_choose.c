@@ -15,8 +15,8 @@ enum { NODES = 24 };
 /* A chain after one input; all sizes of micro-batches in proportion, as it is made from one. */
 struct model {
     fr_ctx *ctx;
-    fr_profile *one;
-    fr_profile *scaled[64];
+    const fr_profile *one;
+    const fr_profile *scaled[64];
     int n_scaled;
 };
 

@@ -104,7 +104,7 @@ static void planners(void **state)
 static fr_status profile_of(void *user, int batch, const fr_profile **out)
 {
     assert_int_equal(batch, 1);
-    *out = user;
+    *out = *(const fr_profile **)user;
     return FR_OK;
 }
 
@@ -118,11 +118,11 @@ static void choice(void **state)
          .is_allowed_async = true},
     };
     fr_cluster *cluster;
-    fr_profile *copy;
+    const fr_profile *copy;
     assert_int_equal(fr_profile_copy(*state, &profile, &copy), FR_OK);
     assert_int_equal(fr_cluster_flat(*state, DEVICES, 1e9, 1e-6, &cluster), FR_OK);
     const fr_choice_desc d = {.profile = profile_of,
-                              .user = copy,
+                              .user = &copy,
                               .cluster = cluster,
                               .batch = 1,
                               .n_methods = 1,

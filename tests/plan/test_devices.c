@@ -27,7 +27,7 @@ struct pair {
     fr_cluster_device devices[DEVICES];
     fr_cluster cluster;
     fr_ctx *ctx;
-    fr_profile *scaled[BATCH + 1];
+    const fr_profile *scaled[BATCH + 1];
     int n_used; /* most devices to use */
     fr_plan_method methods[12];
     int n_methods;

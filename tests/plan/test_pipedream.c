@@ -24,7 +24,7 @@ static void published(void **state)
     (void)state;
     const char *dir = getenv("FR_DATA_DIR");
     char path[4096];
-    fr_profile *profile = NULL;
+    const fr_profile *profile = NULL;
     fr_ctx *ctx = fr_ctx_create();
     snprintf(path, sizeof path, "%s/pipedream-profiles/alexnet.txt", dir ? dir : "");
     if (!dir || fr_profile_read(ctx, path, &profile) != FR_OK) {

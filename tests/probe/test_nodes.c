@@ -87,7 +87,7 @@ static void models(void **state)
     for (int i = 0; i < N_MODELS; i++) {
         fr_graph *g = build(ctx, names[i]);
         fr_probe_desc d = describe(g, "live");
-        fr_profile *p;
+        const fr_profile *p;
         assert_ok(ctx, fr_probe_nodes(ctx, 1, &d, &p));
         double sum = assert_whole(p);
         assert_string_equal(p->model, fr_graph_name(g));
@@ -150,7 +150,7 @@ static void stages_at_once(void **state)
     for (const fr_policy *const *policy = fr_policy_list(); *policy; policy++)
         for (int way = 0; way < 4; way += STRIDE) { /* fused or not, split or not */
             fr_probe_desc d[2];
-            fr_profile *parts[2], *whole;
+            const fr_profile *parts[2], *whole;
             for (int k = 0; k < 2; k++) {
                 d[k] = describe(g, (*policy)->name);
                 d[k].stage = &stages[k];
@@ -186,7 +186,7 @@ static void failures(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = build(ctx, "mlp");
     fr_probe_desc d[2] = {describe(g, "live"), describe(g, "live")};
-    fr_profile *out[2];
+    const fr_profile *out[2];
     d[1].batch = 0;
     assert_fails(ctx, fr_probe_nodes(ctx, 2, d, out), FR_INVALID, "of 0 samples");
     assert_null(out[0]);
@@ -201,7 +201,7 @@ static void failures(void **state)
 static fr_status probe_once(fr_ctx *ctx, void *graph)
 {
     fr_probe_desc d = describe(graph, "spectrain");
-    fr_profile *p;
+    const fr_profile *p;
     d.backend = fr_backend_find("ref"); /* compiles in no time */
     d.context = (fr_policy_context){.n_stages = 2, .lead = 1};
     d.seconds = 0;
@@ -220,7 +220,7 @@ static void too_large(void **state)
     size_t before = fr__peak_rss();
     assert_ok(ctx, fr_model_build(ctx, fr_model_find("mlp"), &o, &g));
     fr_probe_desc d = describe(g, "live");
-    fr_profile *p;
+    const fr_profile *p;
     assert_fails(ctx, fr_probe_nodes(ctx, 1, &d, &p), FR_NO_MEMORY, "are available");
     assert_true(fr__peak_rss() - before < (size_t)100 << 20);
     fr_graph_free(g);

@@ -2,7 +2,7 @@
 #ifndef FR_TEST_SCHED_COMMON_H
 #define FR_TEST_SCHED_COMMON_H
 
-#include <forerun/sched.h>
+#include "sched/sched.h"
 
 #include <math.h>
 
@@ -15,7 +15,7 @@ static inline fr_schedule *make_desc(const char *name, fr_schedule_desc d)
     const fr_generator *g = fr_generator_find(name);
     fr_schedule *s = NULL;
     assert_non_null(g);
-    assert_ok(ctx, fr_schedule_create(ctx, g, &d, &s));
+    assert_ok(ctx, fr__schedule_create(ctx, g, &d, &s));
     return s;
 }
 

@@ -194,7 +194,7 @@ static void cannot_run(void **unused)
         fr_clock c;
         assert_fails(ctx, fr_schedule_clock(ctx, s, NULL, &c), FR_INVALID, rows[i].text);
         assert_null(c.arena);
-        assert_int_equal(fr_schedule_lower(ctx, s, false), FR_INVALID);
+        assert_int_equal(fr__schedule_lower(ctx, s, false), FR_INVALID);
         fr_ctx_clear(ctx);
         assert_false(s->is_lowered);
         fr_schedule_free(s);
@@ -245,7 +245,7 @@ static void shuffled(void **unused)
             for (int i = 0; i < from->lists[w].n; i++)
                 fr__emit_transfer(s, w, at[i].action, at[i].stage, at[i].micro, at[i].peer);
         }
-        fr_status status = fr_schedule_lower(ctx, s, false);
+        fr_status status = fr__schedule_lower(ctx, s, false);
         if (status != FR_OK) {
             n_refused++;
             assert_int_equal(status, FR_INVALID);
@@ -270,7 +270,7 @@ static fr_status create_and_time(fr_ctx *inner, void *user)
                           .n_micro = 4,
                           .n_batches = fr_generator_find(name)->is_flush ? 1 : 40,
                           .must_reduce = true};
-    fr_schedule *s = NULL;
+    const fr_schedule *s = NULL;
     fr_clock c = {0};
     fr_status status = fr_schedule_create(inner, fr_generator_find(name), &d, &s);
     if (status == FR_OK) status = fr_schedule_clock(inner, s, NULL, &c);

@@ -256,7 +256,7 @@ static void refusals(void **unused)
          "duplicate link from stage 0 to stage 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        fr_schedule stale = {0}, *s = &stale; /* must become NULL */
+        const fr_schedule stale = {0}, *s = &stale; /* must become NULL */
         assert_fails(ctx, fr_schedule_create(ctx, fr_generator_find(rows[i].name), &rows[i].d, &s),
                      FR_INVALID, rows[i].text);
         assert_null(s);

@@ -358,7 +358,7 @@ static void receives_keep_the_senders_order(void **unused)
     for (int m = 0; m < 2; m++) fr__emit(s, 0, FR_DO_B, 0, m);
     for (int m = 1; m >= 0; m--) fr__emit(s, 1, FR_DO_F, 1, m);
     for (int m = 1; m >= 0; m--) fr__emit(s, 1, FR_DO_B, 1, m);
-    assert_ok(ctx, fr_schedule_lower(ctx, s, false));
+    assert_ok(ctx, fr__schedule_lower(ctx, s, false));
     static const char *const lists[2][12] = {
         {"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B1", "0RECV_B0", "0B0", "0B1", "0STEP0"},
         {"1RECV_F0", "1RECV_F1", "1F1", "1F0", "1B1", "1SEND_B1", "1B0", "1SEND_B0", "1STEP0"},
@@ -381,7 +381,7 @@ static void slots_out_of_turn(void **unused)
         int micro;
     } list[] = {{FR_DO_F, 1}, {FR_DO_F, 0}, {FR_DO_B, 0}, {FR_DO_F, 2}, {FR_DO_B, 1}, {FR_DO_B, 2}};
     for (int i = 0; i < 6; i++) fr__emit(s, 0, list[i].action, 0, list[i].micro);
-    assert_ok(ctx, fr_schedule_lower(ctx, s, false));
+    assert_ok(ctx, fr__schedule_lower(ctx, s, false));
     assert_int_equal(s->n_slots[0], 2);
     assert_int_equal(fr_schedule_slot(s, 0, 2), fr_schedule_slot(s, 0, 0));
     check_clock(s, NULL);
@@ -395,9 +395,9 @@ static void lowering_keeps_what_is_there(void **unused)
     fr_schedule *s = make("zb-h1", 3, 1, 4, 1);
     int n[3];
     for (int w = 0; w < 3; w++) n[w] = s->lists[w].n;
-    assert_ok(ctx, fr_schedule_lower(ctx, s, false));
+    assert_ok(ctx, fr__schedule_lower(ctx, s, false));
     for (int w = 0; w < 3; w++) assert_int_equal(s->lists[w].n, n[w]);
-    assert_ok(ctx, fr_schedule_lower(ctx, s, true)); /* one more REDUCE, before the STEP */
+    assert_ok(ctx, fr__schedule_lower(ctx, s, true)); /* one more REDUCE, before the STEP */
     for (int w = 0; w < 3; w++) {
         assert_int_equal(s->lists[w].n, n[w] + 1);
         assert_true(place_of(s, FR_DO_REDUCE, w, 0, -1) < place_of(s, FR_DO_STEP, w, 0, -1));

@@ -314,7 +314,7 @@ static void refusals(void **unused)
          "stage 0 has 2 replicas and stage 1 has 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        fr_schedule stale = {0}, *s = &stale;
+        const fr_schedule stale = {0}, *s = &stale;
         assert_fails(ctx, fr_schedule_create(ctx, fr_generator_find(rows[i].name), &rows[i].d, &s),
                      FR_INVALID, rows[i].text);
         assert_null(s);

@@ -456,7 +456,7 @@ static void points_at_errors(void **state)
                      FR_INVALID, cases[i].says);
         assert_null(s);
     }
-    fr_schedule *s;
+    const fr_schedule *s;
     assert_fails(ctx, fr_schedule_read(ctx, "no/such/file", 0, NULL, &s), FR_INVALID,
                  "no/such/file");
 }

@@ -16,7 +16,7 @@ enum { RIG_STAGES = 16, RIG_WORKERS = 64 };
 typedef struct rig {
     fr_ctx *ctx;
     uint64_t seed;
-    fr_schedule *s;
+    const fr_schedule *s;
     bool has_reduce;
     fr_stage_cost cost[RIG_STAGES];
     bool fused[RIG_STAGES];

@@ -22,7 +22,7 @@ static const layout layouts[] = {
 
 typedef struct model {
     fr_graph *graph;
-    fr_profile *profile;
+    const fr_profile *profile;
 } model;
 
 static model measure(rig *r, const char *name, const fr_backend *backend)

@@ -242,7 +242,7 @@ static void copes_with_many(void **state)
         const fr_schedule_desc sd = {.n_stages = wide ? 16 : N,
                                      .n_micro = wide ? 256 : 16,
                                      .replicas = wide ? replicas : NULL};
-        fr_schedule *s;
+        const fr_schedule *s;
         fr_cluster *c;
         assert_int_equal(fr_schedule_create(ctx, fr_generator_find("1f1b"), &sd, &s), FR_OK);
         assert_int_equal(fr_cluster_flat(ctx, N, 1e9, 1e-5, &c), FR_OK);

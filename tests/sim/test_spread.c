@@ -4,7 +4,7 @@
 
 /* Six nodes after an input; node 5 reads node 2 as well. Node i takes i s forward, 2 i s backward,
  * outputs 100 i bytes, keeps as many, and has 1000 i bytes of parameters. */
-static fr_profile *make_profile(rig *r)
+static const fr_profile *make_profile(rig *r)
 {
     static const int chain[7] = {0, 0, 1, 2, 3, 4, 5}, both[2] = {4, 2};
     fr_profile_node nodes[7] = {{.name = "x", .is_input = true, .output_bytes = 5}};
@@ -26,7 +26,7 @@ static fr_profile *make_profile(rig *r)
                                      .param_bytes = 1000 * i,
                                      .n_inputs = i == 5 ? 2 : 1,
                                      .inputs = i == 5 ? both : &chain[i]};
-    fr_profile *out;
+    const fr_profile *out;
     rig_check(r, fr_profile_copy(r->ctx, &p, &out));
     return out;
 }
@@ -48,7 +48,7 @@ static void fills_everything_in(void **state)
     (void)state;
     rig r;
     rig_init(&r, 1);
-    fr_profile *p = make_profile(&r);
+    const fr_profile *p = make_profile(&r);
     fr_spread_desc d = desc_of(p);
     fr_spread out;
     rig_check(&r, fr_spread_make(r.ctx, &d, &out));
@@ -87,7 +87,7 @@ static void counts_policy_replicas_and_recompute(void **state)
     (void)state;
     rig r;
     rig_init(&r, 2);
-    fr_profile *p = make_profile(&r);
+    const fr_profile *p = make_profile(&r);
     fr_spread_desc d = desc_of(p);
     fr_spread plain, more;
     d.generator = fr_generator_find("1f1b-async");
@@ -124,7 +124,7 @@ static void places_workers(void **state)
     (void)state;
     rig r;
     rig_init(&r, 3);
-    fr_profile *p = make_profile(&r);
+    const fr_profile *p = make_profile(&r);
     fr_spread_desc d = desc_of(p);
     fr_spread out;
     rig_check(&r, fr_cluster_flat(r.ctx, 4, 1000, 0, &r.cluster));

@@ -12,7 +12,7 @@ enum { MAX_WORKERS = 4, MAX_EVENTS = 1000, N_MICRO = 4, UNIT_NS = 100000 };
 
 typedef struct run {
     fr_ctx *ctx;
-    fr_schedule *s;
+    const fr_schedule *s;
     fr_event at[MAX_WORKERS][MAX_EVENTS];
     const fr_event *lists[MAX_WORKERS];
     int n[MAX_WORKERS];
