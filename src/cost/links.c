@@ -16,6 +16,7 @@
  * ceil(log2 n) times, as in two trees with the same load (Sanders et al.), whichever is less. */
 #include "cost/links.h"
 
+#include "base/arena.h"
 #include "base/vec.h"
 
 #include <math.h>
@@ -26,6 +27,7 @@ enum { MAX_DEPTH = 64 };
 /* Resources: ports of devices (out, in), ports of groups, buses of groups. */
 struct fr_links {
     const fr_cluster *c;
+    fr_arena arena;   /* of all lists */
     int *depth;       /* [group] */
     double *free;     /* [resource]: time from which it is free */
     double *used;     /* [resource]: seconds in use so far */
@@ -93,30 +95,26 @@ static void fill_rates(fr_links *l)
 
 fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out)
 {
-    fr_status status = FR_OK;
-    fr_links *l = FR_NEW(fr_links);
-    *out = NULL;
-    if (l) {
-        int n = n_resources(c);
-        l->c = c;
-        l->depth = FR_NEW_ARRAY(int, c->n_groups + 1);
-        l->free = FR_NEW_ARRAY(double, n + 1);
-        l->used = FR_NEW_ARRAY(double, n + 1);
-        l->per_byte = FR_NEW_ARRAY(double, n + 1);
-        l->edges = FR_NEW_ARRAY(int, n + 1);
-        l->touched = FR_NEW_ARRAY(int, n + 1);
-        l->ring = FR_NEW_ARRAY(int, c->n_devices + 1);
-    }
-    if (!l || !l->depth || !l->free || !l->used || !l->per_byte || !l->edges || !l->touched ||
-        !l->ring)
-        status = fr__no_memory(ctx, (size_t)n_resources(c) * sizeof(double), "links");
-    else
-        status = check(ctx, c, l->depth);
+    int n = n_resources(c);
+    fr_links *l = *out = FR_NEW(fr_links);
+    if (!l) return fr__no_memory(ctx, sizeof *l, "links");
+    l->c = c;
+    l->depth = FR_ARENA_ARRAY(&l->arena, int, c->n_groups);
+    l->free = FR_ARENA_ARRAY(&l->arena, double, n);
+    l->used = FR_ARENA_ARRAY(&l->arena, double, n);
+    l->per_byte = FR_ARENA_ARRAY(&l->arena, double, n);
+    l->edges = FR_ARENA_ARRAY(&l->arena, int, n);
+    l->touched = FR_ARENA_ARRAY(&l->arena, int, n);
+    l->ring = FR_ARENA_ARRAY(&l->arena, int, c->n_devices);
+    bool has_all =
+        l->depth && l->free && l->used && l->per_byte && l->edges && l->touched && l->ring;
+    fr_status status =
+        has_all ? check(ctx, c, l->depth) : fr__no_memory(ctx, (size_t)n * sizeof(double), "links");
     if (status == FR_OK) {
         fill_rates(l);
-        *out = l;
     } else {
         fr_links_free(l);
+        *out = NULL;
     }
     return status;
 }
@@ -124,13 +122,7 @@ fr_status fr_links_create(fr_ctx *ctx, const fr_cluster *c, fr_links **out)
 void fr_links_free(fr_links *l)
 {
     if (!l) return;
-    fr__free(l->depth);
-    fr__free(l->free);
-    fr__free(l->used);
-    fr__free(l->per_byte);
-    fr__free(l->edges);
-    fr__free(l->touched);
-    fr__free(l->ring);
+    fr__arena_fini(&l->arena);
     fr__free(l);
 }
 
