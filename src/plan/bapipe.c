@@ -86,29 +86,29 @@ static fr_status search(struct fr__task *t, struct fr__part *best, int *n_best, 
     return FR_OK;
 }
 
-static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
+static fr_status make(struct fr__task *t, fr_plan **out)
 {
-    struct fr__task t;
     int n = 0, schedule = SNO;
     double time = INFINITY;
-    *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
-    struct fr__part *parts = FR_ARENA_ARRAY(&t.arena, struct fr__part, t.n);
-    fr_status status = parts ? search(&t, parts, &n, &time, &schedule)
-                             : fr__no_memory(ctx, 0, "the stages of a plan");
-    if (status == FR_OK && n == 0)
-        status = fr_fail(ctx, FR_INVALID,
-                         "bapipe: no balanced cut fits the memory of %d devices (least %.3g GB); "
-                         "allow more of either",
-                         t.n_devices, t.least / 1e9);
-    if (status == FR_OK) status = fr__plan_make(&t, "bapipe", n, parts, time, out);
-    if (status == FR_OK)
-        snprintf((*out)->why, sizeof(*out)->why,
-                 "a balanced cut into %d stages with %s takes %.6g s for %d micro-batches, by "
-                 "BaPipe's count (recalled)%s",
-                 n, n > 1 ? names[schedule] : "one device", time, t.n_micro, fr__task_note(&t));
-    fr__task_fini(&t);
-    return status;
+    struct fr__part *parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
+    if (!parts) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    FR_TRY(search(t, parts, &n, &time, &schedule));
+    if (n == 0)
+        return fr_fail(t->ctx, FR_INVALID,
+                       "bapipe: no balanced cut fits the memory of %d devices (least %.3g GB); "
+                       "allow more of either",
+                       t->n_devices, t->least / 1e9);
+    FR_TRY(fr__plan_make(t, "bapipe", n, parts, time, out));
+    snprintf((*out)->why, sizeof(*out)->why,
+             "a balanced cut into %d stages with %s takes %.6g s for %d micro-batches, by "
+             "BaPipe's count (recalled)%s",
+             n, n > 1 ? names[schedule] : "one device", time, t->n_micro, fr__task_note(t));
+    return FR_OK;
+}
+
+static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
+{
+    return fr__plan_by(ctx, p, FR__MOST_UNITS, make, out);
 }
 
 const fr_planner fr__planner_bapipe = {

@@ -120,27 +120,24 @@ static fr_status search_places(struct fr__task *t, fr_plan **out)
     return FR_OK;
 }
 
-static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
+static fr_status make(struct fr__task *t, fr_plan **out)
 {
-    const char *name = p->objective ? p->objective : "exact";
-    struct fr__task t;
-    fr_status status = FR_INVALID;
-    *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, 0, &t));
+    const char *name = t->problem->objective ? t->problem->objective : "exact";
     size_t n = sizeof objectives / sizeof *objectives, i = 0;
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
-    if (i < n && objectives[i].score)
-        status = search_ranges(&t, &objectives[i], out);
-    else if (i < n)
-        status = search_places(&t, out);
-    else
-        status = fr_fail(ctx, FR_INVALID,
-                         "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe or "
-                         "dlplacer",
-                         name);
-    if (status == FR_OK) (*out)->is_optimal = true;
-    fr__task_fini(&t);
-    return status;
+    if (i == n)
+        return fr_fail(t->ctx, FR_INVALID,
+                       "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe or "
+                       "dlplacer",
+                       name);
+    FR_TRY(objectives[i].score ? search_ranges(t, &objectives[i], out) : search_places(t, out));
+    (*out)->is_optimal = true;
+    return FR_OK;
+}
+
+static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
+{
+    return fr__plan_by(ctx, p, 0, make, out);
 }
 
 const fr_planner fr__planner_brute = {

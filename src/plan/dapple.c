@@ -200,36 +200,34 @@ static fr_status solve(const struct fr__task *t, int *n, struct fr__part *parts)
     return is_whole ? FR_OK : fr__no_memory(t->ctx, cells * sizeof(front), "the table of dapple");
 }
 
+static fr_status make(struct fr__task *t, fr_plan **out)
+{
+    int n = 0, pivot = 0;
+    struct fr__part *parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
+    if (!parts) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    FR_TRY(solve(t, &n, parts));
+    if (n == 0)
+        return fr_fail(t->ctx, FR_INVALID,
+                       "dapple: no layout of %d nodes fits %d devices of %.3g GB with one "
+                       "activation set; allow more devices or memory, or other numbers",
+                       t->n_nodes, t->n_devices, t->least / 1e9);
+    FR_TRY(fr__plan_make(t, "dapple", n, parts, fr__score_dapple(t, n, parts), out));
+    fr_plan *plan = *out;
+    for (int s = 0; s < n; s++) {
+        plan->stages[s].time_s = parts[s].time_s;
+        if (parts[s].time_s > parts[pivot].time_s) pivot = s;
+    }
+    plan->is_optimal = t->n == t->n_nodes;
+    snprintf(plan->why, sizeof plan->why,
+             "a synchronous mini-batch of %d micro-batches takes %.6g s by DAPPLE's latency; "
+             "of %d stages, %d has the longest steady phase (%.6g s a micro-batch)%s",
+             t->n_micro, plan->time_s, n, pivot, parts[pivot].time_s, fr__task_note(t));
+    return FR_OK;
+}
+
 static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
-    struct fr__task t;
-    int n = 0;
-    *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
-    struct fr__part *parts = FR_ARENA_ARRAY(&t.arena, struct fr__part, t.n);
-    fr_status status = parts ? solve(&t, &n, parts) : fr__no_memory(ctx, 0, "the stages of a plan");
-    if (status == FR_OK && n == 0)
-        status = fr_fail(ctx, FR_INVALID,
-                         "dapple: no layout of %d nodes fits %d devices of %.3g GB with one "
-                         "activation set; allow more devices or memory, or other numbers",
-                         t.n_nodes, t.n_devices, t.least / 1e9);
-    if (status == FR_OK)
-        status = fr__plan_make(&t, "dapple", n, parts, fr__score_dapple(&t, n, parts), out);
-    if (status == FR_OK) {
-        int pivot = 0;
-        fr_plan *plan = *out;
-        for (int s = 0; s < n; s++) {
-            plan->stages[s].time_s = parts[s].time_s;
-            if (parts[s].time_s > parts[pivot].time_s) pivot = s;
-        }
-        plan->is_optimal = t.n == t.n_nodes;
-        snprintf(plan->why, sizeof plan->why,
-                 "a synchronous mini-batch of %d micro-batches takes %.6g s by DAPPLE's latency; "
-                 "of %d stages, %d has the longest steady phase (%.6g s a micro-batch)%s",
-                 t.n_micro, plan->time_s, n, pivot, parts[pivot].time_s, fr__task_note(&t));
-    }
-    fr__task_fini(&t);
-    return status;
+    return fr__plan_by(ctx, p, FR__MOST_UNITS, make, out);
 }
 
 const fr_planner fr__planner_dapple = {

@@ -400,11 +400,14 @@ static fr_status solve_all(struct placer *o, bool whole, struct fr__placing *out
     return FR_OK;
 }
 
-static fr_status place(struct placer *o, fr_plan **out)
+static fr_status make(struct fr__task *t, fr_plan **out)
 {
-    struct fr__task *t = o->t;
+    const double begin = 1e-9 * (double)fr__now_ns();
+    const double seconds = t->problem->seconds > 0 ? t->problem->seconds : 60;
+    struct placer solver = {.t = t, .are_alike = t->are_alike, .deadline = begin + 0.5 * seconds};
+    struct placer *o = &solver;
     struct fr__placing best;
-    double one = 0, begin = 1e-9 * (double)fr__now_ns();
+    double one = 0;
     if (t->n_devices > MOST_DEVICES)
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "dlplacer: %d devices; it places the operators of one replica on at most %d",
@@ -439,16 +442,7 @@ static fr_status place(struct placer *o, fr_plan **out)
 
 static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
-    struct fr__task t;
-    *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, 0, &t));
-    struct placer o = {.t = &t,
-                       .are_alike = t.are_alike,
-                       .deadline =
-                           1e-9 * (double)fr__now_ns() + 0.5 * (p->seconds > 0 ? p->seconds : 60)};
-    fr_status status = place(&o, out);
-    fr__task_fini(&t);
-    return status;
+    return fr__plan_by(ctx, p, 0, make, out);
 }
 
 const fr_planner fr__planner_dlplacer = {

@@ -270,41 +270,37 @@ fr_status fr__exact_solve(struct fr__task *t, bool with_links, int *n, struct fr
     return status;
 }
 
+static fr_status make(struct fr__task *t, fr_plan **out)
+{
+    int n = 0, worst = 0;
+    bool is_proved = true;
+    struct fr__part *parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
+    if (!parts) return fr__no_memory(t->ctx, 0, "the stages of a plan");
+    FR_TRY(fr__exact_solve(t, true, &n, parts, &is_proved));
+    if (n == 0)
+        return fr_fail(t->ctx, FR_INVALID,
+                       "exact: no cut of %d nodes into %s stages fits %d devices of %.3g GB; "
+                       "allow more devices or memory, or another number of stages",
+                       t->n_nodes, t->problem->n_stages ? "so many" : "any number of", t->n_devices,
+                       t->least / 1e9);
+    double time = fr__score_exact(t, n, parts);
+    FR_TRY(fr__plan_make(t, "exact", n, parts, time, out));
+    for (int s = 1; s < n; s++)
+        if (parts[s].time_s > parts[worst].time_s) worst = s;
+    (*out)->is_optimal = is_proved && t->n == t->n_nodes;
+    snprintf((*out)->why, sizeof(*out)->why,
+             "the slowest of %d stages is %d: %.6g s for each micro-batch, and no cut into "
+             "ranges of nodes on any devices has a faster slowest one%s%s%s",
+             n, worst, parts[worst].time_s,
+             isfinite(t->least) ? " within the memory of its devices (1F1B)" : "",
+             is_proved ? "" : " (devices of nearly one speed counted as the slower one)",
+             fr__task_note(t));
+    return FR_OK;
+}
+
 static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
-    struct fr__task t;
-    int n = 0;
-    bool is_proved = true;
-    *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
-    struct fr__part *parts = FR_ARENA_ARRAY(&t.arena, struct fr__part, t.n);
-    fr_status status = parts ? fr__exact_solve(&t, true, &n, parts, &is_proved)
-                             : fr__no_memory(ctx, 0, "the stages of a plan");
-    if (status == FR_OK && n == 0)
-        status = fr_fail(ctx, FR_INVALID,
-                         "exact: no cut of %d nodes into %s stages fits %d devices of %.3g GB; "
-                         "allow more devices or memory, or another number of stages",
-                         t.n_nodes, p->n_stages ? "so many" : "any number of", t.n_devices,
-                         t.least / 1e9);
-    if (status == FR_OK) {
-        double time = fr__score_exact(&t, n, parts);
-        status = fr__plan_make(&t, "exact", n, parts, time, out);
-    }
-    if (status == FR_OK) {
-        int worst = 0;
-        for (int s = 1; s < n; s++)
-            if (parts[s].time_s > parts[worst].time_s) worst = s;
-        (*out)->is_optimal = is_proved && t.n == t.n_nodes;
-        snprintf((*out)->why, sizeof(*out)->why,
-                 "the slowest of %d stages is %d: %.6g s for each micro-batch, and no cut into "
-                 "ranges of nodes on any devices has a faster slowest one%s%s%s",
-                 n, worst, parts[worst].time_s,
-                 isfinite(t.least) ? " within the memory of its devices (1F1B)" : "",
-                 is_proved ? "" : " (devices of nearly one speed counted as the slower one)",
-                 fr__task_note(&t));
-    }
-    fr__task_fini(&t);
-    return status;
+    return fr__plan_by(ctx, p, FR__MOST_UNITS, make, out);
 }
 
 const fr_planner fr__planner_exact = {

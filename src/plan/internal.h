@@ -71,6 +71,9 @@ struct fr__part {
     double time_s;
 };
 
+/* The task of a problem, planned by `make`; *out is NULL on failure. */
+fr_status fr__plan_by(fr_ctx *ctx, const fr_plan_problem *p, int most,
+                      fr_status (*make)(struct fr__task *t, fr_plan **out), fr_plan **out);
 /* A plan of n stages over ranges of units. On failure *out is NULL. */
 fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
                         const struct fr__part *parts, double time_s, fr_plan **out);

@@ -296,9 +296,13 @@ static void explain(const struct solver *o, fr_plan *plan)
              fr__task_note(t));
 }
 
-static fr_status plan_task(struct solver *o, fr_plan **out)
+static fr_status make(struct fr__task *t, fr_plan **out)
 {
-    struct fr__task *t = o->t;
+    struct solver solver = {.t = t}, *o = &solver;
+    if (t->problem->n_stages)
+        return fr_fail(t->ctx, FR_UNSUPPORTED,
+                       "pipedream chooses the number of stages itself; leave it out, or take "
+                       "planner exact");
     FR_TRY(choose_levels(o));
     FR_TRY(fr__states_make(t, most_states(o), &o->s));
     FR_TRY(solve(o));
@@ -324,17 +328,7 @@ static fr_status plan_task(struct solver *o, fr_plan **out)
 
 static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
-    struct fr__task t;
-    *out = NULL;
-    FR_TRY(fr__task_init(ctx, p, FR__MOST_UNITS, &t));
-    struct solver o = {.t = &t};
-    fr_status status =
-        p->n_stages ? fr_fail(ctx, FR_UNSUPPORTED,
-                              "pipedream chooses the number of stages itself; leave it out, or "
-                              "take planner exact")
-                    : plan_task(&o, out);
-    fr__task_fini(&t);
-    return status;
+    return fr__plan_by(ctx, p, FR__MOST_UNITS, make, out);
 }
 
 double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts)

@@ -242,6 +242,17 @@ fr_status fr__task_init(fr_ctx *ctx, const fr_plan_problem *p, int most, struct 
     return status;
 }
 
+fr_status fr__plan_by(fr_ctx *ctx, const fr_plan_problem *p, int most,
+                      fr_status (*make)(struct fr__task *t, fr_plan **out), fr_plan **out)
+{
+    struct fr__task t;
+    *out = NULL;
+    FR_TRY(fr__task_init(ctx, p, most, &t));
+    fr_status status = make(&t, out);
+    fr__task_fini(&t);
+    return status;
+}
+
 int fr__task_unit(const struct fr__task *t, int node)
 {
     int low = 0, high = t->n;
