@@ -36,6 +36,64 @@ void fr__state_of(const fr__setup *s, const fr__position *at, const char *sha256
     fr_backend_instructions(s->settings.backend, state->instructions, sizeof state->instructions);
 }
 
+/* --- the file --------------------------------------------------------------------------------- */
+
+/* MAYBE: a text, null or absent where it is "". */
+enum kind { INT, REAL, TEXT, MAYBE };
+static const char *const kinds[] = {"a whole number of at least 0", "a number", "a short text",
+                                    "a short text"};
+
+struct key {
+    const char *name;
+    enum kind kind;
+    size_t at, room; /* in fr__state */
+};
+#define AT(member) offsetof(fr__state, member), sizeof(((fr__state *)0)->member)
+
+static const struct key format_key = {"format", INT, AT(format)};
+static const struct key keys[] = {
+    {"step", INT, AT(at.step)},
+    {"samples", INT, AT(at.samples)},
+    {"epoch_loss", REAL, AT(at.epoch_loss)},
+    {"epoch_targets", INT, AT(at.epoch_targets)},
+    {"elapsed_s", REAL, AT(at.elapsed_s)},
+    {"seed", INT, AT(seed)},
+    {"batch", INT, AT(batch)},
+    {"model", TEXT, AT(model)},
+    {"data", TEXT, AT(data)},
+    {"n_train", INT, AT(n_train)},
+    {"optimizer", TEXT, AT(optimizer)},
+    {"weights_sha256", TEXT, AT(sha256)},
+    {"kernels", MAYBE, AT(kernels)},
+    {"instructions", MAYBE, AT(instructions)},
+};
+enum { N_KEYS = sizeof keys / sizeof *keys };
+
+static void put(fr_json *j, const struct key *k, const void *value)
+{
+    switch (k->kind) {
+    case INT: fr__json_int(j, k->name, *(const int64_t *)value); break;
+    case REAL: fr__json_real(j, k->name, *(const double *)value); break;
+    case TEXT: fr__json_text(j, k->name, value); break;
+    case MAYBE: fr__json_text(j, k->name, *(const char *)value ? value : NULL); break;
+    }
+}
+
+static fr_status get(fr_ctx *ctx, const char *path, const json_t *o, const struct key *k, void *to)
+{
+    const json_t *v = json_object_get(o, k->name);
+    if (k->kind == MAYBE && (!v || json_is_null(v))) return FR_OK;
+    if (k->kind == INT && json_is_integer(v) && json_integer_value(v) >= 0)
+        *(int64_t *)to = json_integer_value(v);
+    else if (k->kind == REAL && json_is_number(v))
+        *(double *)to = json_number_value(v);
+    else if (k->kind >= TEXT && json_is_string(v) && json_string_length(v) < k->room)
+        snprintf(to, k->room, "%s", json_string_value(v));
+    else
+        return fr_fail(ctx, FR_INVALID, "%s: '%s' must be %s", path, k->name, kinds[k->kind]);
+    return FR_OK;
+}
+
 fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__state *state)
 {
     char path[FR_PATH], text[4096], hash[FR_HASH_TEXT];
@@ -45,20 +103,7 @@ fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__st
     fr__json_object(&j, NULL);
     fr__json_int(&j, "format", FR_STATE_FORMAT);
     fr__json_text(&j, "forerun", fr_version());
-    fr__json_int(&j, "step", state->at.step);
-    fr__json_int(&j, "samples", state->at.samples);
-    fr__json_real(&j, "epoch_loss", state->at.epoch_loss);
-    fr__json_int(&j, "epoch_targets", state->at.epoch_targets);
-    fr__json_real(&j, "elapsed_s", state->at.elapsed_s);
-    fr__json_int(&j, "seed", state->seed);
-    fr__json_int(&j, "batch", state->batch);
-    fr__json_text(&j, "model", state->model);
-    fr__json_text(&j, "data", state->data);
-    fr__json_int(&j, "n_train", state->n_train);
-    fr__json_text(&j, "optimizer", state->optimizer);
-    fr__json_text(&j, "weights_sha256", state->sha256);
-    fr__json_text(&j, "kernels", state->kernels[0] ? state->kernels : NULL);
-    fr__json_text(&j, "instructions", state->instructions);
+    for (int i = 0; i < N_KEYS; i++) put(&j, &keys[i], (const char *)state + keys[i].at);
     fr__json_object(&j, "xxh128");
     for (int i = 0; i < FR_N_STATE_FILES; i++)
         fr__json_text(&j, fr__state_files[i], state->hash[i]);
@@ -81,47 +126,12 @@ static bool has_checksum(const unsigned char *text, size_t bytes)
     return memcmp(text + bytes - TAIL_BYTES, tail, TAIL_BYTES) == 0;
 }
 
-static fr_status get_int(fr_ctx *ctx, const char *path, json_t *o, const char *key, int64_t *out)
-{
-    json_t *v = json_object_get(o, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 0)
-        return fr_fail(ctx, FR_INVALID, "%s: '%s' must be a whole number of at least 0", path, key);
-    *out = json_integer_value(v);
-    return FR_OK;
-}
-
-static fr_status get_real(fr_ctx *ctx, const char *path, json_t *o, const char *key, double *out)
-{
-    json_t *v = json_object_get(o, key);
-    if (!json_is_number(v)) return fr_fail(ctx, FR_INVALID, "%s: '%s' must be a number", path, key);
-    *out = json_number_value(v);
-    return FR_OK;
-}
-
-static fr_status get_text(fr_ctx *ctx, const char *path, json_t *o, const char *key, char *out,
-                          size_t room)
-{
-    json_t *v = json_object_get(o, key);
-    if (!json_is_string(v) || json_string_length(v) >= room)
-        return fr_fail(ctx, FR_INVALID, "%s: '%s' must be a short text", path, key);
-    snprintf(out, room, "%s", json_string_value(v));
-    return FR_OK;
-}
-
-/* Missing or null is "". */
-static fr_status get_optional(fr_ctx *ctx, const char *path, json_t *o, const char *key, char *out,
-                              size_t room)
-{
-    json_t *v = json_object_get(o, key);
-    return !v || json_is_null(v) ? FR_OK : get_text(ctx, path, o, key, out, room);
-}
-
 /* A damaged file may look like format 1; remains of the hashes show that it is not. */
 static fr_status check_format(fr_ctx *ctx, const char *path, json_t *o, bool is_checked,
                               int64_t *format)
 {
     bool has_hashes = json_object_get(o, "checksum") || json_object_get(o, "xxh128");
-    FR_TRY(get_int(ctx, path, o, "format", format));
+    FR_TRY(get(ctx, path, o, &format_key, format));
     if (!is_checked && (*format != 1 || has_hashes) && *format <= FR_STATE_FORMAT)
         return fr_fail(ctx, FR_INVALID,
                        "%s: has changed since it was written: its checksum does not match", path);
@@ -131,31 +141,15 @@ static fr_status check_format(fr_ctx *ctx, const char *path, json_t *o, bool is_
                    path, (long long)*format, FR_STATE_FORMAT);
 }
 
-static fr_status get_hashes(fr_ctx *ctx, const char *path, json_t *o, fr__state *s)
-{
-    json_t *hashes = json_object_get(o, "xxh128");
-    for (int i = 0; i < FR_N_STATE_FILES && s->format > 1; i++)
-        FR_TRY(get_text(ctx, path, hashes, fr__state_files[i], s->hash[i], sizeof s->hash[i]));
-    return FR_OK;
-}
-
 static fr_status parse(fr_ctx *ctx, const char *path, json_t *o, fr__state *s)
 {
-    FR_TRY(get_int(ctx, path, o, "step", &s->at.step));
-    FR_TRY(get_int(ctx, path, o, "samples", &s->at.samples));
-    FR_TRY(get_real(ctx, path, o, "epoch_loss", &s->at.epoch_loss));
-    FR_TRY(get_int(ctx, path, o, "epoch_targets", &s->at.epoch_targets));
-    FR_TRY(get_real(ctx, path, o, "elapsed_s", &s->at.elapsed_s));
-    FR_TRY(get_int(ctx, path, o, "seed", &s->seed));
-    FR_TRY(get_int(ctx, path, o, "batch", &s->batch));
-    FR_TRY(get_text(ctx, path, o, "model", s->model, sizeof s->model));
-    FR_TRY(get_text(ctx, path, o, "data", s->data, sizeof s->data));
-    FR_TRY(get_int(ctx, path, o, "n_train", &s->n_train));
-    FR_TRY(get_text(ctx, path, o, "optimizer", s->optimizer, sizeof s->optimizer));
-    FR_TRY(get_text(ctx, path, o, "weights_sha256", s->sha256, sizeof s->sha256));
-    FR_TRY(get_optional(ctx, path, o, "kernels", s->kernels, sizeof s->kernels));
-    FR_TRY(get_optional(ctx, path, o, "instructions", s->instructions, sizeof s->instructions));
-    return get_hashes(ctx, path, o, s);
+    for (int i = 0; i < N_KEYS; i++) FR_TRY(get(ctx, path, o, &keys[i], (char *)s + keys[i].at));
+    const json_t *hashes = json_object_get(o, "xxh128");
+    for (int i = 0; i < FR_N_STATE_FILES && s->format > 1; i++) {
+        const struct key k = {fr__state_files[i], TEXT, AT(hash[i])};
+        FR_TRY(get(ctx, path, hashes, &k, s->hash[i]));
+    }
+    return FR_OK;
 }
 
 static fr_status check_step(fr_ctx *ctx, const char *folder, int64_t step)
