@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -57,6 +58,19 @@ bool cli_guard_sleep(cli_guard *g, double seconds)
     double end = cli_now_s() + seconds;
     for (double left; !g->n_asked && (left = end - cli_now_s()) > 0;) take_signal(g, left);
     return !g->n_asked;
+}
+
+bool cli_guard_wait_folder(cli_guard *g, const char *path, double seconds)
+{
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return true;
+    bool is_free = false;
+    for (double end = cli_now_s() + seconds; !is_free;) {
+        is_free = flock(folder, LOCK_EX | LOCK_NB) == 0;
+        if (!is_free && (cli_now_s() > end || !cli_guard_sleep(g, 0.1))) break;
+    }
+    close(folder);
+    return is_free;
 }
 
 _Noreturn static void become(const cli_guard *g, const char *const *command, pid_t parent)

@@ -179,5 +179,8 @@ void cli_guard_begin(cli_guard *g);
 int cli_guard_run(cli_guard *g, const char *const *command, int stop_signal);
 /* False: a signal requested the end. */
 bool cli_guard_sleep(cli_guard *g, double seconds);
+/* Wait until no run holds its folder: ranks may outlive their mpirun or their comparison for a
+ * moment. False: one still does after that time, or a signal requested the end. */
+bool cli_guard_wait_folder(cli_guard *g, const char *path, double seconds);
 
 #endif

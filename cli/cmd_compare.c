@@ -4,12 +4,10 @@
 #include "progress.h"
 #include "term.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 enum { MAX_WORDS = 32 };
@@ -117,18 +115,6 @@ static void tell_error(session *s, int code)
     term_say(TERM_ERROR, "forerun compare: %s: %s (%s)", s->job.name, line, s->job.log);
 }
 
-/* A run (or its ranks) may outlive its killed comparison for a moment and hold the folder. */
-static void wait_for_folder(session *s)
-{
-    int folder = open(s->job.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return;
-    for (int i = 0; i < 600 && flock(folder, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (i == 10) show(s, "waiting for a run of an earlier comparison to end");
-        if (!cli_guard_sleep(&s->guard, 0.1)) break;
-    }
-    close(folder);
-}
-
 static int run_child(session *s)
 {
     const char *words[MAX_WORDS + 1];
@@ -136,7 +122,10 @@ static int run_child(session *s)
     words[n++] = s->self;
     for (const char *const *w = s->job.command; *w && n < MAX_WORDS; w++) words[n++] = *w;
     words[n] = NULL;
-    wait_for_folder(s);
+    if (!cli_guard_wait_folder(&s->guard, s->job.folder, 1) && !s->guard.n_asked) {
+        show(s, "waiting for a run of an earlier comparison to end");
+        (void)cli_guard_wait_folder(&s->guard, s->job.folder, 60);
+    }
     if (s->guard.n_asked) return fr_status_exit_code(FR_INTERRUPTED);
     s->guard.log = s->job.log;
     s->guard.death_signal = SIGKILL; /* SIGTERM would drain the pipeline, and the numbers would

@@ -8,11 +8,9 @@
 #include "cli.h"
 #include "term.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 enum { MAX_WORDS = 2 * CLI_MAX_SETS + 64 };
@@ -114,16 +112,6 @@ static int64_t newest(launch *l)
     return fr_run_newest(l->ctx, l->out, &step) == FR_OK ? step : -1;
 }
 
-/* Ranks may outlive their mpirun for a moment and hold the folder. */
-static void wait_for_folder(launch *l)
-{
-    int folder = open(l->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return;
-    for (int i = 0; i < 100 && flock(folder, LOCK_EX | LOCK_NB) != 0; i++)
-        if (!cli_guard_sleep(&l->guard, 0.1)) break;
-    close(folder);
-}
-
 static int give_up(launch *l, int code)
 {
     char what[64], after[80] = "", line[4096];
@@ -178,7 +166,7 @@ static int supervise(launch *l)
         tell_restart(l, code, step, nth);
         double pause_s = nth < 9 ? 0.1 * (double)(1 << nth) : 30;
         if (!cli_guard_sleep(&l->guard, pause_s)) return fr_status_exit_code(FR_INTERRUPTED);
-        wait_for_folder(l);
+        (void)cli_guard_wait_folder(&l->guard, l->out, 10);
         l->train.resume = true;
         if (l->train.dump_step <= step) l->train.dump_step = -1;
     }

@@ -1,7 +1,7 @@
 # forerun plan: from a profile alone, from a config on a cluster, the plan file, and refusals.
 . "$(dirname "$0")/lib.bash"
 
-value() { sed -n "s/.*\"$1\": \([-0-9.e+]*\)[,}].*/\1/p" "${2:-out}" | head -n 1; }
+value() { grep -o "\"$1\": [-0-9.e+]*" "${2:-out}" | head -n 1 | sed 's/.*: //'; }
 near() { # A B WHAT: within 1 %
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0.99 * b && a < 1.01 * b) }' || fail "$3: $1 and $2"
 }
