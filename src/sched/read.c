@@ -16,11 +16,6 @@
 
 static const char magic[] = "forerun-schedule";
 
-static bool is_word(fr__text_span s, const char *word)
-{
-    return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
-}
-
 /* Is this a name that survives writing and reading? */
 static void set_name(fr__sched_reader *r, fr__text_span name)
 {
@@ -38,7 +33,7 @@ static bool is_text_form(const fr__sched_reader *r)
 {
     fr__sched_reader look = *r;
     fr__text_span line;
-    return fr__read_line(&look, &line) && is_word(fr__read_part(&line, ' '), magic);
+    return fr__read_line(&look, &line) && fr__span_is(fr__read_part(&line, ' '), magic);
 }
 
 /* --- CSV ---------------------------------------------------------------------------------- */
@@ -74,10 +69,10 @@ static fr_status read_int(fr__sched_reader *r, const char *key, fr__text_span va
 
 static fr_status read_flush(fr__sched_reader *r, fr__text_span value)
 {
-    if (!is_word(value, "yes") && !is_word(value, "no"))
+    if (!fr__span_is(value, "yes") && !fr__span_is(value, "no"))
         return fr__read_fail(r, r->line, 0, "flush %.*s: expected yes or no",
                              (int)(value.n < 40 ? value.n : 40), value.at);
-    r->is_flush = is_word(value, "yes");
+    r->is_flush = fr__span_is(value, "yes");
     return FR_OK;
 }
 
@@ -145,17 +140,17 @@ static fr_status read_worker(fr__sched_reader *r, fr__text_span value)
 static fr_status read_text_line(fr__sched_reader *r, fr__text_span line)
 {
     fr__text_span key = fr__read_part(&line, ' ');
-    if (is_word(key, "worker")) return read_worker(r, line);
-    if (is_word(key, "name")) return set_name(r, line), FR_OK;
-    if (is_word(key, "stages")) return read_int(r, "stages", line, &r->n_stages);
-    if (is_word(key, "workers")) return read_int(r, "workers", line, &r->n_workers);
-    if (is_word(key, "micro")) return read_int(r, "micro", line, &r->n_micro);
-    if (is_word(key, "batches")) return read_int(r, "batches", line, &r->n_batches);
-    if (is_word(key, "flush")) return read_flush(r, line);
-    if (is_word(key, "worker_of")) return read_worker_of(r, line);
-    if (is_word(key, "replicas")) return read_replicas(r, line);
-    if (is_word(key, "forward")) return read_links(r, 0, line);
-    if (is_word(key, "backward")) return read_links(r, 1, line);
+    if (fr__span_is(key, "worker")) return read_worker(r, line);
+    if (fr__span_is(key, "name")) return set_name(r, line), FR_OK;
+    if (fr__span_is(key, "stages")) return read_int(r, "stages", line, &r->n_stages);
+    if (fr__span_is(key, "workers")) return read_int(r, "workers", line, &r->n_workers);
+    if (fr__span_is(key, "micro")) return read_int(r, "micro", line, &r->n_micro);
+    if (fr__span_is(key, "batches")) return read_int(r, "batches", line, &r->n_batches);
+    if (fr__span_is(key, "flush")) return read_flush(r, line);
+    if (fr__span_is(key, "worker_of")) return read_worker_of(r, line);
+    if (fr__span_is(key, "replicas")) return read_replicas(r, line);
+    if (fr__span_is(key, "forward")) return read_links(r, 0, line);
+    if (fr__span_is(key, "backward")) return read_links(r, 1, line);
     return fr__read_fail(r, r->line, 0,
                          "%.*s: expected one of name, stages, workers, micro, batches, flush, "
                          "worker_of, replicas, forward, backward, worker",

@@ -15,6 +15,8 @@ typedef struct fr__text_span {
     size_t n;
 } fr__text_span;
 
+bool fr__span_is(fr__text_span s, const char *word);
+
 /* An instruction of the file. */
 typedef struct fr__sched_entry {
     fr_instr x;

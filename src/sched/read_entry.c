@@ -80,23 +80,23 @@ static int read_action(fr__text_span *text, fr__text_span *word)
     return -1;
 }
 
-static bool is_word(fr__text_span word, const char *name)
+bool fr__span_is(fr__text_span s, const char *word)
 {
-    return strlen(name) == word.n && memcmp(name, word.at, word.n) == 0;
+    return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
 }
 
 /* PyTorch's entries for sharded weights. Weights are not sharded here, and lowering places
  * reductions. */
 static bool is_sharding(fr__text_span word)
 {
-    return is_word(word, "UNSHARD") || is_word(word, "RESHARD") || is_word(word, "REDUCE_GRAD") ||
-           is_word(word, "WAIT_REDUCE_GRAD");
+    return fr__span_is(word, "UNSHARD") || fr__span_is(word, "RESHARD") ||
+           fr__span_is(word, "REDUCE_GRAD") || fr__span_is(word, "WAIT_REDUCE_GRAD");
 }
 
 /* PyTorch keeps the tensor of a send until its wait entry; here slots and buffers keep it. */
 static bool is_wait(fr__text_span word)
 {
-    return is_word(word, "WAIT_SEND_F") || is_word(word, "WAIT_SEND_B");
+    return fr__span_is(word, "WAIT_SEND_F") || fr__span_is(word, "WAIT_SEND_B");
 }
 
 static fr_status not_an_instruction(const fr__sched_reader *r, fr__text_span text, int number)
@@ -117,7 +117,7 @@ static fr_status not_an_instruction(const fr__sched_reader *r, fr__text_span tex
 static fr_status read_overlap(fr__sched_reader *r, fr__text_span text, int number)
 {
     fr__text_span rest = {text.at + 1, text.n - 1}, parts = fr__read_part(&rest, ')');
-    if (parts.n == 0 || !is_word(trim(rest), "OVERLAP_F_B"))
+    if (parts.n == 0 || !fr__span_is(trim(rest), "OVERLAP_F_B"))
         return not_an_instruction(r, text, number);
     while (parts.n > 0) {
         fr__text_span part = fr__read_part(&parts, ';');
