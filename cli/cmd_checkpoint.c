@@ -53,7 +53,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (all.want_json) all.list = json_array();
     code = cli_finish(ctx, fr_checkpoint_verify(ctx, words[1], on_verdict, &all));
     if (all.want_json && code == 0)
-        code = json_print(all.list, JSON_INDENT(1));
+        code = json_print(all.list);
     else
         json_decref(all.list);
     return code == 0 && all.n_damaged > 0 ? 1 : code;

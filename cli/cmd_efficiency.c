@@ -135,7 +135,7 @@ static void print_json(const fr_efficiency *e, const fr_scaling *s, const fr_tim
                   v->dp_devices, "hybrid_devices", v->hybrid_devices, "time", time);
     if (s->n_points > 0) json_object_update(root, step_times);
     json_decref(step_times);
-    json_print(root, 0);
+    json_print_line(root);
 }
 
 /* Step times, if requested, and both tables. */

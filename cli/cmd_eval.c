@@ -37,11 +37,10 @@ static int run(const cli_verb *verb, int argc, char **argv)
     fr_run_result r;
     fr_status status = fr_eval(ctx, &run_of, &r);
     if (status == FR_OK && o.want_json)
-        json_print(json_pack("{sI so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
-                             json_finite(r.eval_loss), "eval_accuracy",
-                             json_finite(r.eval_accuracy), "samples_per_s",
-                             json_finite(r.samples_per_s), "weights_sha256", r.weights_sha256),
-                   0);
+        json_print_line(json_pack(
+            "{sI so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
+            json_finite(r.eval_loss), "eval_accuracy", json_finite(r.eval_accuracy),
+            "samples_per_s", json_finite(r.samples_per_s), "weights_sha256", r.weights_sha256));
     else if (status == FR_OK)
         printf("%lld samples: loss %.4f, accuracy %.2f %% (%.0f samples/s), weights %.16s...\n",
                (long long)r.samples, r.eval_loss, 100 * r.eval_accuracy, r.samples_per_s,

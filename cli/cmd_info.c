@@ -76,7 +76,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (code >= 0) return code;
     fr_machine m;
     fr_machine_read(&m);
-    if (want_json) return json_print(pack(&m), JSON_INDENT(1));
+    if (want_json) return json_print(pack(&m));
     print_text(&m);
     return 0;
 }

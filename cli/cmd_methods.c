@@ -241,7 +241,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
         return cli_refuse("forerun methods: --method and --set go with --stability");
     if (name && o.want_json)
         return cli_refuse("forerun methods: --json is for the lists: leave '%s' out", name);
-    if (o.want_json) return json_print(pack_lists(), JSON_INDENT(1));
+    if (o.want_json) return json_print(pack_lists());
     if (!name) {
         print_lists();
         return 0;
@@ -259,13 +259,15 @@ const cli_verb cli_methods = {
     .usage =
         "methods [--json] | METHOD [--stages N] [--micro M] | --stability [CONFIG] [--stages N]",
     .summary = "list parallel methods, weights, schedules, optimizers, data sources",
-    .text = "With the name of a method: what each of its workers holds (copies of the weights,\n"
-            "activations of micro-batches in flight) and the weights that its passes read, in the\n"
-            "worst case: updates missing compared with a single worker, and updates predicted. F,\n"
-            "I and W take 1, B takes 2. --stability: the largest learning rate x curvature at\n"
-            "which the pipeline is stable in a linear model, of the asynchronous methods beside a\n"
-            "single worker, for the optimizer of the config or of --set: in a direction that all\n"
-            "stages share, and within the stage that allows least.\n",
+    .text =
+        "With the name of a method: what each of its workers holds (copies of the weights,\n"
+        "activations of micro-batches in flight) and the weights that its passes read, in the\n"
+        "worst case: updates missing compared with a single worker, and updates predicted. F,\n"
+        "I and W take 1, B takes 2.\n"
+        "--stability: the largest learning rate x curvature at which the pipeline is stable in\n"
+        "a linear model, of the asynchronous methods beside a single worker, for the optimizer\n"
+        "of the config or of --set: in a direction that all stages share, and within the stage\n"
+        "that allows least.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

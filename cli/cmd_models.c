@@ -174,7 +174,7 @@ static fr_status print_json(fr_ctx *ctx, const char *name, const sizes *s)
         status = pack_model(ctx, *m, s, false, &one);
         if (status == FR_OK) json_array_append_new(root, one);
     }
-    if (status == FR_OK) json_print(json_incref(root), JSON_INDENT(1));
+    if (status == FR_OK) json_print(json_incref(root));
     json_decref(root);
     return status;
 }

@@ -48,11 +48,11 @@ static void print_json(const fr_forecast *f)
         json_array_append_new(workers,
                               json_pack("{sf sf sI}", "busy_s", f->busy_s[w], "wait_s",
                                         f->wait_s[w], "memory_bytes", (json_int_t)f->memory[w]));
-    json_print(json_pack("{sb sf sf sf sf sf sf sb so}", "simulated", true, "s_per_batch",
-                         f->s_per_batch, "samples_per_s", f->samples_per_s, "bubble", f->bubble,
-                         "makespan_s", f->makespan, "message_bytes", f->message_bytes, "sum_bytes",
-                         f->sum_bytes, "fits", f->fits, "workers", workers),
-               0);
+    json_print_line(json_pack("{sb sf sf sf sf sf sf sb so}", "simulated", true, "s_per_batch",
+                              f->s_per_batch, "samples_per_s", f->samples_per_s, "bubble",
+                              f->bubble, "makespan_s", f->makespan, "message_bytes",
+                              f->message_bytes, "sum_bytes", f->sum_bytes, "fits", f->fits,
+                              "workers", workers));
 }
 
 #define AT(member) offsetof(wishes, member)

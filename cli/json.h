@@ -4,9 +4,10 @@
 
 #include <jansson.h>
 
-/* Print and release it; flags: of json_dumpf, 0: all on one line. Returns 0. Exits if out of memory
- * (root NULL) or if stdout cannot be written. */
-int json_print(json_t *root, size_t flags);
+/* Print and release it. Returns 0; exits if out of memory (root NULL), or if stdout cannot be
+ * written. */
+int json_print(json_t *root);
+int json_print_line(json_t *root); /* the same, all on one line */
 /* A number; null if it is not finite, which JSON cannot say. */
 json_t *json_finite(double value);
 

@@ -217,9 +217,9 @@ static void print_choice_json(const fr_choice *choice)
     json_t *candidates = json_array();
     for (int i = 0; i < choice->n; i++)
         if (choice->at[i].fits) json_array_append_new(candidates, pack_candidate(&choice->at[i]));
-    json_print(json_pack("{sb so si si ss}", "simulated", true, "candidates", candidates, "tried",
-                         choice->n_tried, "too_large", choice->n_too_large, "why", choice->why),
-               0);
+    json_print_line(json_pack("{sb so si si ss}", "simulated", true, "candidates", candidates,
+                              "tried", choice->n_tried, "too_large", choice->n_too_large, "why",
+                              choice->why));
 }
 
 /* The head of a plan file. */

@@ -22,7 +22,8 @@ typedef struct table {
     row rows[64];
 } table;
 
-static fr_status make_schedule(fr_ctx *ctx, const table *t, const fr_method *m, fr_schedule **out)
+static fr_status make_schedule(fr_ctx *ctx, const table *t, const fr_method *m,
+                               const fr_schedule **out)
 {
     const fr_generator *g = fr_generator_find(m->generator);
     int most = m->max_stages > 0 ? m->max_stages : t->stages;
@@ -51,7 +52,7 @@ static fr_status judge(fr_ctx *ctx, const table *t, const fr_schedule *s, row *r
 /* Where others are shown, a policy that these sizes do not allow has a row with the reason. */
 static fr_status add(fr_ctx *ctx, table *t, const fr_method *m, bool has_others)
 {
-    fr_schedule *s;
+    const fr_schedule *s;
     row *r = &t->rows[t->n++];
     r->method = m;
     FR_TRY(make_schedule(ctx, t, m, &s));

@@ -25,9 +25,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static fr_schedule *make(const char *name, int n_stages, int n_micro, int n_batches)
+static const fr_schedule *make(const char *name, int n_stages, int n_micro, int n_batches)
 {
-    fr_schedule *s;
+    const fr_schedule *s;
     const fr_schedule_desc d = {.n_stages = n_stages, .n_micro = n_micro, .n_batches = n_batches};
     if (fr_schedule_create(ctx, fr_generator_find(name), &d, &s) != FR_OK)
         fail_msg("%s", fr_ctx_error(ctx));
@@ -51,7 +51,7 @@ static fr_status judge_schedule(const fr_schedule *s, const fr_policy *policy,
 static fr_stability judge_on(const char *generator, const fr_policy *policy, int n_stages,
                              int n_micro, const char *optimizer, const fr_optim_options *options)
 {
-    fr_schedule *s = make(generator, n_stages, n_micro, 1);
+    const fr_schedule *s = make(generator, n_stages, n_micro, 1);
     fr_stability out;
     if (judge_schedule(s, policy, optimizer, options, &out) != FR_OK)
         fail_msg("%s", fr_ctx_error(ctx));
@@ -177,7 +177,7 @@ static void replicas_share_the_micro_batches(void **state)
 {
     (void)state;
     const fr_optim_options o = {.momentum = 0.9};
-    fr_schedule *s;
+    const fr_schedule *s;
     fr_stability got;
     const fr_schedule_desc d = {
         .n_stages = 3, .n_micro = 4, .n_batches = 1, .replicas = (const int[]){2, 2, 2}};
@@ -194,7 +194,7 @@ static void replicas_share_the_micro_batches(void **state)
 static fr_status judge_file(int n_batches, fr_stability *out)
 {
     static const char path[] = "stability.csv";
-    fr_schedule *s = make("1f1b-async", 4, 1, n_batches), *read;
+    const fr_schedule *s = make("1f1b-async", 4, 1, n_batches), *read;
     char *text = fr_schedule_to_csv(s);
     FILE *f = fopen(path, "w");
     assert_true(text && f && fputs(text, f) >= 0 && fclose(f) == 0);
@@ -223,7 +223,7 @@ static void a_file_fills_its_pipeline(void **state)
 static void memory_runs_out(void **state)
 {
     (void)state;
-    fr_schedule *s = make("1f1b-async", 3, 2, 1);
+    const fr_schedule *s = make("1f1b-async", 3, 2, 1);
     const fr_exec_desc d = {.schedule = s, .policy = fr_policy_find("spectrain")};
     fr_exec_plan *p;
     fr_stability out;

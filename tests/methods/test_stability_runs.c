@@ -26,9 +26,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static fr_schedule *make(const char *name, int n_stages, int n_micro, int n_batches)
+static const fr_schedule *make(const char *name, int n_stages, int n_micro, int n_batches)
 {
-    fr_schedule *s;
+    const fr_schedule *s;
     const fr_schedule_desc d = {.n_stages = n_stages, .n_micro = n_micro, .n_batches = n_batches};
     if (fr_schedule_create(ctx, fr_generator_find(name), &d, &s) != FR_OK)
         fail_msg("%s", fr_ctx_error(ctx));
@@ -273,7 +273,7 @@ static void real_pipelines_grow_above_the_limit_only(void **state)
         const char *generator = below(4, seed, 4) ? "1f1b-async" : "nf1b";
         const fr_policy *policy =
             i % (n_policies + 1) == n_policies ? &custom : fr_policy_list()[i % (n_policies + 1)];
-        fr_schedule *s = make(generator, n, n_micro, N_BATCHES);
+        const fr_schedule *s = make(generator, n, n_micro, N_BATCHES);
         fr_exec_plan *p;
         fr_stability limit;
         const fr_exec_desc d = {.schedule = s, .policy = policy};
